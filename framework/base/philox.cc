@@ -1,0 +1,66 @@
+#include "framework/base/philox.h"
+
+namespace belfry {
+namespace {
+
+constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
+constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+
+// The finaliser of MurmurHash3: every input bit reaches every output bit.
+uint64_t Mix(uint64_t h) {
+  h ^= h >> 33;
+  h *= 0xff51afd7ed558ccdULL;
+  h ^= h >> 33;
+  h *= 0xc4ceb9fe1a85ec53ULL;
+  return h ^ (h >> 33);
+}
+
+}  // namespace
+
+std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low) {
+  auto c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32);
+  auto c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
+  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{kMultiplier0} * c0, p1 = uint64_t{kMultiplier1} * c2;
+    c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
+    c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c1 = static_cast<uint32_t>(p1);
+    c3 = static_cast<uint32_t>(p0);
+    k0 += kWeyl0;
+    k1 += kWeyl1;
+  }
+  return {c0, c1, c2, c3};
+}
+
+uint64_t RandomKey(uint64_t seed, std::string_view logical_name) {
+  uint64_t hash = 0xcbf29ce484222325ULL;
+  for (unsigned char c : logical_name) hash = (hash ^ c) * 0x100000001b3ULL;
+  return Mix(hash ^ Mix(seed + 0x9E3779B97F4A7C15ULL));
+}
+
+float UniformFloat(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+
+double UniformDouble(uint32_t high, uint32_t low) {
+  return static_cast<double>(((uint64_t{high} << 32) | low) >> 11) * 0x1p-53;
+}
+
+uint32_t PhiloxStream::Next() {
+  if (used_ == 4) {
+    block_ = Philox4x32(key_, high_, low_++);
+    used_ = 0;
+  }
+  return block_[used_++];
+}
+
+uint32_t PhiloxStream::NextBelow(uint32_t bound) {
+  // Lemire, "Fast random integer generation in an interval" (2019).
+  uint64_t product = uint64_t{Next()} * bound;
+  if (static_cast<uint32_t>(product) < bound) {
+    const uint32_t threshold = -bound % bound;
+    while (static_cast<uint32_t>(product) < threshold) product = uint64_t{Next()} * bound;
+  }
+  return static_cast<uint32_t>(product >> 32);
+}
+
+}  // namespace belfry

@@ -1,0 +1,38 @@
+// Counter-based random numbers: the same (key, counter) gives the same bits on every device, thread and tower.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace belfry {
+
+// Philox 4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC'11). Four 32-bit
+// words from a 64-bit key and a 128-bit counter; no state.
+std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low);
+
+// A stable 64-bit key from a seed and a logical name (FNV-1a, then mixed): what makes replicas of a variable start alike.
+uint64_t RandomKey(uint64_t seed, std::string_view logical_name);
+
+// The 24 high bits as a float in [0, 1); the 53 high bits of two words as a double in [0, 1).
+float UniformFloat(uint32_t word);
+double UniformDouble(uint32_t high, uint32_t low);
+
+// A stream of words for scalar code that draws a varying count (augmentation, shuffling): block after block of one key
+// and counter_high. A value; not thread-safe.
+class PhiloxStream {
+ public:
+  PhiloxStream(uint64_t key, uint64_t counter_high) : key_(key), high_(counter_high) {}
+  uint32_t Next();
+  // Uniform in [0, 1).
+  float NextFloat() { return UniformFloat(Next()); }
+  // Uniform in {0, ..., bound - 1} without modulo bias. REQUIRES: bound > 0.
+  uint32_t NextBelow(uint32_t bound);
+
+ private:
+  uint64_t key_, high_, low_ = 0;
+  std::array<uint32_t, 4> block_{};
+  int used_ = 4;
+};
+
+}  // namespace belfry

@@ -1,0 +1,127 @@
+#include "framework/base/shape.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/check.h"
+#include "framework/base/status.h"
+
+namespace belfry {
+
+Shape::Shape(std::initializer_list<int64_t> dims) : Shape(absl::MakeConstSpan(dims.begin(), dims.size())) {}
+
+Shape::Shape(absl::Span<const int64_t> dims) : dims_(dims.begin(), dims.end()) {
+  for (int64_t dim : dims_) BELFRY_CHECK(dim >= kUnknown);
+}
+
+absl::StatusOr<Shape> Shape::Make(absl::Span<const int64_t> dims) {
+  const std::string text = absl::StrCat("[", absl::StrJoin(dims, ","), "]");
+  int64_t elements = 1;
+  for (int64_t dim : dims) {
+    if (dim < kUnknown) return absl::InvalidArgumentError(absl::StrCat("Shape ", text, " has a negative extent"));
+    if (dim > 0 && elements > (int64_t{1} << 62) / dim) {
+      return absl::InvalidArgumentError(absl::StrCat("Shape ", text, " has more than 2^62 elements"));
+    }
+    if (dim > 0) elements *= dim;
+  }
+  return Shape(dims);
+}
+
+int64_t Shape::dim(int axis) const {
+  if (axis < 0) axis += rank();
+  BELFRY_CHECK(axis >= 0 && axis < rank());
+  return dims_[axis];
+}
+
+void Shape::set_dim(int axis, int64_t extent) {
+  if (axis < 0) axis += rank();
+  BELFRY_CHECK(axis >= 0 && axis < rank() && extent >= kUnknown);
+  dims_[axis] = extent;
+}
+
+bool Shape::known() const {
+  return std::none_of(dims_.begin(), dims_.end(), [](int64_t dim) { return dim == kUnknown; });
+}
+
+int64_t Shape::elements() const { return elements(0, rank()); }
+
+int64_t Shape::elements(int begin, int end) const {
+  int64_t product = 1;
+  for (int axis = begin; axis < end; ++axis) {
+    BELFRY_CHECK(dims_[axis] >= 0);
+    product *= dims_[axis];
+  }
+  return product;
+}
+
+bool Shape::CompatibleWith(const Shape& other) const {
+  if (rank() != other.rank()) return false;
+  for (int axis = 0; axis < rank(); ++axis) {
+    if (dims_[axis] != other.dims_[axis] && dims_[axis] != kUnknown && other.dims_[axis] != kUnknown) return false;
+  }
+  return true;
+}
+
+absl::StatusOr<Shape> Shape::Merge(const Shape& other) const {
+  if (!CompatibleWith(other)) {
+    return absl::InvalidArgumentError(absl::StrCat("Shapes ", ToString(), " and ", other.ToString(), " do not agree"));
+  }
+  Shape merged = *this;
+  for (int axis = 0; axis < rank(); ++axis) merged.dims_[axis] = std::max(dims_[axis], other.dims_[axis]);
+  return merged;
+}
+
+Shape Shape::Insert(int axis, int64_t extent) const {
+  if (axis < 0) axis += rank() + 1;
+  BELFRY_CHECK(axis >= 0 && axis <= rank());
+  Shape result = *this;
+  result.dims_.insert(result.dims_.begin() + axis, extent);
+  return result;
+}
+
+Shape Shape::Remove(int axis) const {
+  if (axis < 0) axis += rank();
+  BELFRY_CHECK(axis >= 0 && axis < rank());
+  Shape result = *this;
+  result.dims_.erase(result.dims_.begin() + axis);
+  return result;
+}
+
+std::string Shape::ToString() const {
+  return absl::StrCat("[", absl::StrJoin(dims_, ",", [](std::string* out, int64_t dim) {
+    dim == kUnknown ? absl::StrAppend(out, "?") : absl::StrAppend(out, dim);
+  }), "]");
+}
+
+absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
+  const Shape& longer = a.rank() >= b.rank() ? a : b;
+  const Shape& shorter = a.rank() >= b.rank() ? b : a;
+  Shape result = longer;
+  const int offset = longer.rank() - shorter.rank();
+  for (int axis = 0; axis < shorter.rank(); ++axis) {
+    const int64_t x = longer[axis + offset], y = shorter[axis];
+    if (x == y) continue;
+    if (x == 1) {
+      result.set_dim(axis + offset, y);
+    } else if (y == 1) {
+      result.set_dim(axis + offset, x);
+    } else if (x == Shape::kUnknown || y == Shape::kUnknown) {
+      // The known extent is not 1, so whatever the other turns out to be, the result has it.
+      result.set_dim(axis + offset, std::max(x, y));
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Shapes ", a.ToString(), " and ", b.ToString(), " do not broadcast"));
+    }
+  }
+  return result;
+}
+
+absl::StatusOr<int> CanonicalAxis(int64_t axis, int rank) {
+  if (axis < -rank || axis >= rank) {
+    return absl::InvalidArgumentError(absl::StrCat("Axis ", axis, " is outside [", -rank, ", ", rank, ")"));
+  }
+  return static_cast<int>(axis < 0 ? axis + rank : axis);
+}
+
+}  // namespace belfry

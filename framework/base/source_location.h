@@ -1,0 +1,21 @@
+// Where in the user's source something was asked for.
+#pragma once
+
+#include <string>
+
+namespace belfry {
+
+// A file and a line. Stands in for std::source_location, which clang 14 does not offer; use it as a default argument,
+// `SourceLocation where = SourceLocation::Current()`, and it names the line of the caller.
+struct SourceLocation {
+  const char* file = "";  // static storage
+  int line = 0;           // 0: unknown
+
+  static constexpr SourceLocation Current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    return {file, line};
+  }
+  bool known() const { return line > 0; }
+  std::string ToString() const { return std::string(file) + ":" + std::to_string(line); }
+};
+
+}  // namespace belfry

@@ -1,0 +1,77 @@
+#include "framework/base/tensor.h"
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/half.h"
+
+namespace belfry {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+double ElementAsDouble(const Tensor& tensor, int64_t i) {
+  switch (tensor.dtype()) {
+    case DType::kFloat32: return tensor.data<float>()[i];
+    case DType::kFloat64: return tensor.data<double>()[i];
+    case DType::kFloat16: return static_cast<float>(tensor.data<Half>()[i]);
+    case DType::kBFloat16: return static_cast<float>(tensor.data<BFloat16>()[i]);
+    case DType::kInt32: return tensor.data<int32_t>()[i];
+    case DType::kInt64: return static_cast<double>(tensor.data<int64_t>()[i]);
+    case DType::kUInt8: return tensor.data<uint8_t>()[i];
+    case DType::kBool: return tensor.data<bool>()[i];
+  }
+  return 0;
+}
+
+}  // namespace
+
+void* AllocateAligned(size_t bytes) {
+  if (bytes == 0) return nullptr;
+  void* memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  BELFRY_CHECK(memory != nullptr);
+  return memory;
+}
+
+void FreeAligned(void* memory) { std::free(memory); }
+
+Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape), elements_(shape.elements()) {
+  if (elements_ > 0) buffer_.reset(static_cast<std::byte*>(AllocateAligned(bytes())), FreeAligned);
+}
+
+Tensor Tensor::Zeros(DType dtype, const Shape& shape) {
+  Tensor tensor(dtype, shape);
+  if (tensor.elements() > 0) std::memset(tensor.raw(), 0, tensor.bytes());
+  return tensor;
+}
+
+Tensor Tensor::Reshaped(const Shape& shape) const {
+  BELFRY_CHECK(shape.elements() == elements_);
+  Tensor tensor = *this;
+  tensor.shape_ = shape;
+  return tensor;
+}
+
+Tensor Tensor::Clone() const {
+  Tensor tensor(dtype_, shape_);
+  if (elements_ > 0) std::memcpy(tensor.raw(), raw(), bytes());
+  return tensor;
+}
+
+std::vector<double> Tensor::ToDoubles(int64_t count) const {
+  std::vector<double> values(count < 0 ? elements_ : std::min(count, elements_));
+  for (size_t i = 0; i < values.size(); ++i) values[i] = ElementAsDouble(*this, static_cast<int64_t>(i));
+  return values;
+}
+
+std::string Tensor::ToString(int64_t values) const {
+  std::string text =
+      absl::StrCat("Tensor<type: ", std::string(TensorFlowShortName(dtype_)), " shape: ", shape_.ToString(), " values:");
+  for (double value : ToDoubles(values)) absl::StrAppend(&text, " ", value);
+  absl::StrAppend(&text, elements_ > values ? "...>" : ">");
+  return text;
+}
+
+}  // namespace belfry

@@ -1,0 +1,102 @@
+// A dense array in host memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "framework/base/check.h"
+#include "framework/base/dtype.h"
+#include "framework/base/shape.h"
+
+namespace belfry {
+
+// dtype, shape and a shared buffer in row-major order (the last axis is contiguous), aligned to 64 bytes. What a user
+// feeds and fetches; inside a plan, data lives in arenas. Copies share the buffer, so a write through one is seen by
+// all: thread-safe to read, not to write while another thread reads. Every extent of the shape is known.
+class Tensor {
+ public:
+  Tensor() = default;  // float32, shape [0]: no elements
+  // Uninitialised elements.
+  Tensor(DType dtype, const Shape& shape);
+
+  // Tensor::Scalar(1.0f): shape [].
+  template <class T>
+  static Tensor Scalar(T value) {
+    return Of<T>({value}, Shape());
+  }
+  // Tensor::Of<float>({1, 2, 3, 4, 5, 6}, {2, 3}); without a shape, a vector. REQUIRES: as many values as elements.
+  template <class T>
+  static Tensor Of(std::initializer_list<T> values, const Shape& shape) {
+    return Of<T>(absl::MakeConstSpan(values.begin(), values.size()), shape);
+  }
+  template <class T>
+  static Tensor Of(std::initializer_list<T> values) {
+    return Of<T>(values, Shape({static_cast<int64_t>(values.size())}));
+  }
+  template <class T>
+  static Tensor Of(absl::Span<const T> values, const Shape& shape) {
+    Tensor tensor(kDTypeOf<T>, shape);
+    BELFRY_CHECK(static_cast<int64_t>(values.size()) == tensor.elements());
+    for (size_t i = 0; i < values.size(); ++i) tensor.data<T>()[i] = values[i];
+    return tensor;
+  }
+  // All elements zero.
+  static Tensor Zeros(DType dtype, const Shape& shape);
+
+  DType dtype() const { return dtype_; }
+  const Shape& shape() const { return shape_; }
+  int64_t elements() const { return elements_; }
+  size_t bytes() const { return static_cast<size_t>(elements_) * SizeOf(dtype_); }
+
+  // Elements in row-major order; null when there are none. REQUIRES: T is the C++ type of dtype().
+  template <class T>
+  T* data() {
+    BELFRY_CHECK(kDTypeOf<T> == dtype_);
+    return static_cast<T*>(raw());
+  }
+  template <class T>
+  const T* data() const {
+    BELFRY_CHECK(kDTypeOf<T> == dtype_);
+    return static_cast<const T*>(raw());
+  }
+  template <class T>
+  absl::Span<const T> span() const {
+    return {data<T>(), static_cast<size_t>(elements_)};
+  }
+  void* raw() { return buffer_.get(); }
+  const void* raw() const { return buffer_.get(); }
+  // The only element. REQUIRES: elements() == 1.
+  template <class T>
+  T scalar() const {
+    BELFRY_CHECK(elements_ == 1);
+    return data<T>()[0];
+  }
+
+  // The same buffer under another shape. REQUIRES: as many elements.
+  Tensor Reshaped(const Shape& shape) const;
+  // A copy with a buffer of its own.
+  Tensor Clone() const;
+  // The first `count` values converted to double (bool: 0 or 1), for printing and for comparisons in tests.
+  std::vector<double> ToDoubles(int64_t count = -1) const;
+
+  // "Tensor<type: float shape: [3,2] values: 1 2 3...>": at most `values` values, TensorFlow's summary format.
+  std::string ToString(int64_t values = 3) const;
+
+ private:
+  DType dtype_ = DType::kFloat32;
+  Shape shape_{0};
+  int64_t elements_ = 0;
+  std::shared_ptr<std::byte> buffer_;
+};
+
+// `bytes` of host memory aligned to 64 bytes, null for 0; freed by FreeAligned. CHECKs that the memory could be had.
+void* AllocateAligned(size_t bytes);
+void FreeAligned(void* memory);
+
+}  // namespace belfry
