@@ -3,9 +3,9 @@
 
 #include <optional>
 #include <string>
-#include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 namespace belfry {
 
@@ -17,7 +17,7 @@ struct DeviceName {
   std::optional<std::string> type;  // "CPU", "GPU"
   std::optional<int> id;
 
-  static absl::StatusOr<DeviceName> Parse(std::string_view text);
+  static absl::StatusOr<DeviceName> Parse(absl::string_view text);
   std::string ToString() const;
   // "/job:localhost/replica:0/task:0/gpu:0": how TensorFlow up to 1.1 prints a device, and the placement log.
   std::string ToLegacyString() const;

@@ -9,9 +9,9 @@ namespace {
 struct DTypeInfo {
   DType dtype;
   size_t size;
-  std::string_view name;
-  std::string_view tensorflow_name;
-  std::string_view tensorflow_short_name;
+  absl::string_view name;
+  absl::string_view tensorflow_name;
+  absl::string_view tensorflow_short_name;
 };
 
 constexpr DTypeInfo kInfo[] = {
@@ -34,11 +34,11 @@ const DTypeInfo& Info(DType dtype) {
 }  // namespace
 
 size_t SizeOf(DType dtype) { return Info(dtype).size; }
-std::string_view DTypeName(DType dtype) { return Info(dtype).name; }
-std::string_view TensorFlowName(DType dtype) { return Info(dtype).tensorflow_name; }
-std::string_view TensorFlowShortName(DType dtype) { return Info(dtype).tensorflow_short_name; }
+absl::string_view DTypeName(DType dtype) { return Info(dtype).name; }
+absl::string_view TensorFlowName(DType dtype) { return Info(dtype).tensorflow_name; }
+absl::string_view TensorFlowShortName(DType dtype) { return Info(dtype).tensorflow_short_name; }
 
-absl::StatusOr<DType> ParseDType(std::string_view name) {
+absl::StatusOr<DType> ParseDType(absl::string_view name) {
   for (const DTypeInfo& info : kInfo) {
     if (info.name == name) return info.dtype;
   }

@@ -3,9 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <string_view>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 
 // The 16-bit floats are Eigen's, declared here so that users of a Tensor need not include Eigen. Code that computes with
 // them includes "framework/base/half.h".
@@ -27,13 +27,13 @@ inline constexpr DType kAllDTypes[] = {DType::kFloat32, DType::kFloat64, DType::
 // Bytes of one element.
 size_t SizeOf(DType dtype);
 // "float32", "bfloat16", "int64", "bool" ...
-std::string_view DTypeName(DType dtype);
+absl::string_view DTypeName(DType dtype);
 // TensorFlow's names, as in node summaries: "DT_FLOAT", "DT_BFLOAT16", "DT_INT64" ...
-std::string_view TensorFlowName(DType dtype);
+absl::string_view TensorFlowName(DType dtype);
 // TensorFlow's short names, as in tensor summaries: "float", "double", "half", "int32" ...
-std::string_view TensorFlowShortName(DType dtype);
+absl::string_view TensorFlowShortName(DType dtype);
 // The inverse of DTypeName; InvalidArgument for any other text.
-absl::StatusOr<DType> ParseDType(std::string_view name);
+absl::StatusOr<DType> ParseDType(absl::string_view name);
 
 // float16, bfloat16, float32 or float64.
 bool IsFloating(DType dtype);

@@ -33,7 +33,7 @@ std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t
   return {c0, c1, c2, c3};
 }
 
-uint64_t RandomKey(uint64_t seed, std::string_view logical_name) {
+uint64_t RandomKey(uint64_t seed, absl::string_view logical_name) {
   uint64_t hash = 0xcbf29ce484222325ULL;
   for (unsigned char c : logical_name) hash = (hash ^ c) * 0x100000001b3ULL;
   return Mix(hash ^ Mix(seed + 0x9E3779B97F4A7C15ULL));

@@ -3,7 +3,8 @@
 
 #include <array>
 #include <cstdint>
-#include <string_view>
+
+#include "absl/strings/string_view.h"
 
 namespace belfry {
 
@@ -12,7 +13,7 @@ namespace belfry {
 std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low);
 
 // A stable 64-bit key from a seed and a logical name (FNV-1a, then mixed): what makes replicas of a variable start alike.
-uint64_t RandomKey(uint64_t seed, std::string_view logical_name);
+uint64_t RandomKey(uint64_t seed, absl::string_view logical_name);
 
 // The 24 high bits as a float in [0, 1); the 53 high bits of two words as a double in [0, 1).
 float UniformFloat(uint32_t word);

@@ -68,7 +68,7 @@ std::vector<double> Tensor::ToDoubles(int64_t count) const {
 
 std::string Tensor::ToString(int64_t values) const {
   std::string text =
-      absl::StrCat("Tensor<type: ", std::string(TensorFlowShortName(dtype_)), " shape: ", shape_.ToString(), " values:");
+      absl::StrCat("Tensor<type: ", TensorFlowShortName(dtype_), " shape: ", shape_.ToString(), " values:");
   for (double value : ToDoubles(values)) absl::StrAppend(&text, " ", value);
   absl::StrAppend(&text, elements_ > values ? "...>" : ">");
   return text;
