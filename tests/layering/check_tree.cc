@@ -1,0 +1,166 @@
+#include "tests/layering/check_tree.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <regex>
+#include <sstream>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+
+namespace belfry::layering {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxLines = 500;
+
+// Bottom to top: a file includes what is in its own folder or in one listed before it.
+constexpr absl::string_view kLayers[] = {
+    "framework/base",  "framework/device",  "framework/io", "framework/data", "framework/collective",
+    "framework/graph", "framework/runtime", "ops",          "optim",          "models",
+    "trainers",        "examples",          "tests",        "benchmarks",
+};
+
+// Index in kLayers of the folder that `path` lies in.
+std::optional<size_t> LayerOf(absl::string_view path) {
+  for (size_t i = 0; i < std::size(kLayers); ++i) {
+    if (absl::StartsWith(path, absl::StrCat(kLayers[i], "/"))) return i;
+  }
+  return std::nullopt;
+}
+
+bool IsHeader(absl::string_view path) {
+  return absl::EndsWith(path, ".h") || absl::EndsWith(path, ".cuh");
+}
+bool IsSource(absl::string_view path) {
+  return absl::EndsWith(path, ".cc") || absl::EndsWith(path, ".cu");
+}
+
+// May show Eigen or oneDNN, and so is not for public headers to include.
+bool IsInternal(absl::string_view path) {
+  return path == "framework/base/half.h" || absl::StartsWith(path, "ops/onednn/");
+}
+
+bool IsPublicHeader(absl::string_view path) {
+  const bool for_users = !absl::StartsWith(path, "tests/") && !absl::StartsWith(path, "benchmarks/");
+  return IsHeader(path) && for_users && !IsInternal(path);
+}
+
+bool IsHeavy(absl::string_view included) {
+  return absl::StartsWith(included, "Eigen/") || absl::StartsWith(included, "unsupported/Eigen/") ||
+         absl::StartsWith(included, "dnnl") || absl::StartsWith(included, "oneapi/dnnl");
+}
+
+std::string ReadFile(const fs::path& path) {
+  std::ifstream in(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(in), {}};
+}
+
+class Checker {
+ public:
+  explicit Checker(const fs::path& root) : root_(root) {}
+
+  void CheckFile(const std::string& path) {
+    path_ = path;
+    line_ = 0;
+    layer_ = LayerOf(path);
+    if (!layer_) Fail("lies in none of the project's folders; move it, or add its folder to the layers");
+    if (IsSource(path) && !IsListed()) Fail("is in no CMakeLists.txt; list it under SOURCES, or delete it");
+    std::vector<std::string> lines = absl::StrSplit(ReadFile(root_ / path), '\n');
+    if (lines.back().empty()) lines.pop_back();
+    if (lines.size() > kMaxLines)
+      Fail(absl::StrCat("has ", lines.size(), " lines, more than ", kMaxLines, "; split it"));
+    CheckLines(lines);
+  }
+
+  std::vector<std::string> TakeBreaches() { return std::move(breaches_); }
+
+ private:
+  void CheckLines(const std::vector<std::string>& lines) {
+    static const std::regex kDirective(R"re(\s*#\s*(\w+)\s*(.*))re");
+    bool has_pragma_once = false;
+    for (line_ = 1; line_ <= lines.size(); ++line_) {
+      std::smatch match;
+      if (!std::regex_match(lines[line_ - 1], match, kDirective)) continue;
+      const std::string name = match[1], rest = match[2];
+      if (name == "pragma" && absl::StartsWith(rest, "once")) has_pragma_once = true;
+      if (name == "include") CheckInclude(rest);
+      const bool guards_a_macro =
+          name == "ifndef" && line_ < lines.size() && absl::StartsWith(lines[line_], absl::StrCat("#define ", rest));
+      const bool conditional = (name == "if" || name == "ifdef" || name == "ifndef") && !guards_a_macro;
+      if (conditional && !absl::StartsWith(path_, "framework/device/cuda/")) {
+        Fail(absl::StrCat("#", name, " outside framework/device/cuda; let CMake choose between two source files"));
+      }
+    }
+    line_ = 1;
+    if (IsHeader(path_) && !has_pragma_once) Fail("a header without #pragma once");
+  }
+
+  // `spec`: what follows #include.
+  void CheckInclude(const std::string& spec) {
+    static const std::regex kName(R"re(["<]([^">]+)[">].*)re");
+    std::smatch match;
+    if (!std::regex_match(spec, match, kName)) return Fail("an #include that names no file");
+    const std::string included = match[1];
+    if (absl::StrContains(included, "..")) return Fail("an #include with \"..\"; write the path from the root");
+    if (IsPublicHeader(path_) && (IsHeavy(included) || IsInternal(included))) {
+      Fail(absl::StrCat("a public header includes ", included, "; include it in the .cc file"));
+    }
+    const std::optional<size_t> other = LayerOf(included);
+    if (!layer_ || !other) return;
+    const absl::string_view from = kLayers[*layer_], to = kLayers[*other];
+    if (*other > *layer_) Fail(absl::StrCat("includes ", included, ", but ", to, " stands above ", from));
+    if (from == "framework/graph" && to == "framework/device") {
+      Fail(absl::StrCat("includes ", included, ", but graph and device do not know each other"));
+    }
+  }
+
+  // True when a CMakeLists.txt, in the file's folder or above, names the file by its path from there.
+  bool IsListed() const {
+    for (fs::path folder = fs::path(path_).parent_path();; folder = folder.parent_path()) {
+      const std::string name = fs::path(path_).lexically_relative(folder.empty() ? "." : folder).string();
+      std::istringstream lists(ReadFile(root_ / folder / "CMakeLists.txt"));
+      for (std::string line; std::getline(lists, line);) {
+        const std::string code = line.substr(0, line.find('#'));
+        const std::vector<std::string> words = absl::StrSplit(code, absl::ByAnyChar(" \t()\"\r"));
+        if (std::find(words.begin(), words.end(), name) != words.end()) return true;
+      }
+      if (folder.empty()) return false;
+    }
+  }
+
+  void Fail(absl::string_view what) {
+    breaches_.push_back(line_ == 0 ? absl::StrCat(path_, ": ", what) : absl::StrCat(path_, ":", line_, ": ", what));
+  }
+
+  const fs::path root_;
+  std::vector<std::string> breaches_;
+  // Of the file being checked; line 0 stands for the whole file.
+  std::string path_;
+  size_t line_ = 0;
+  std::optional<size_t> layer_;
+};
+
+}  // namespace
+
+std::vector<std::string> CheckTree(const fs::path& root) {
+  std::vector<std::string> paths;
+  for (const char* folder : {"benchmarks", "examples", "framework", "models", "ops", "optim", "tests", "trainers"}) {
+    if (!fs::is_directory(root / folder)) continue;
+    for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
+      const std::string path = entry.path().lexically_relative(root).generic_string();
+      if (IsHeader(path) || IsSource(path)) paths.push_back(path);
+    }
+  }
+  std::sort(paths.begin(), paths.end());
+  Checker checker(root);
+  for (const std::string& path : paths) checker.CheckFile(path);
+  return checker.TakeBreaches();
+}
+
+}  // namespace belfry::layering

@@ -1,0 +1,150 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "tests/layering/check_tree.h"
+
+namespace belfry::layering {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::StartsWith;
+
+TEST(Layering, TheProjectObeysItsRules) {
+  EXPECT_THAT(CheckTree(BELFRY_SOURCE_DIR), IsEmpty());
+}
+
+TEST(Layering, ReadsTheProject) {
+  EXPECT_TRUE(fs::exists(fs::path(BELFRY_SOURCE_DIR) / "framework/base/shape.cc"))
+      << "the test above looked at the wrong folder";
+}
+
+// A source tree in a temporary folder, sound until a test adds to it.
+class Tree : public testing::Test {
+ protected:
+  Tree() {
+    fs::remove_all(root_);
+    Write("framework/base/a.h", "// A.\n#pragma once\n#include <string>\n#include \"absl/status/status.h\"\n");
+    Write("framework/base/a.cc", "#include \"framework/base/a.h\"\n#include <Eigen/Core>\n");
+    Write("framework/base/CMakeLists.txt", "belfry_library(base SOURCES a.cc)\n");
+    Write("framework/graph/g.h", "#pragma once\n#include \"framework/base/a.h\"\n");
+    Write("framework/device/d.h", "#pragma once\n#include \"framework/base/a.h\"\n");
+    Write("ops/onednn/wrap.h", "#pragma once\n#include <dnnl.hpp>\n");
+    Write("ops/onednn/wrap.cc", "#include \"ops/onednn/wrap.h\"\n");
+    Write("ops/o.h", "#pragma once\n#include \"framework/graph/g.h\"\n");
+    Write("ops/CMakeLists.txt", "belfry_library(ops SOURCES onednn/wrap.cc)\n");
+    Write("tests/t.h", "#pragma once\n#include \"ops/o.h\"\n#include <Eigen/Core>\n");
+  }
+  ~Tree() override { fs::remove_all(root_); }
+
+  void Write(const std::string& path, const std::string& text) {
+    fs::create_directories((root_ / path).parent_path());
+    std::ofstream(root_ / path) << text;
+  }
+  void WriteHeader(const std::string& path, const std::string& text) {
+    Write(path, absl::StrCat("#pragma once\n", text));
+  }
+
+  std::vector<std::string> Check() const { return CheckTree(root_); }
+
+  const fs::path root_ = fs::temp_directory_path() / absl::StrCat("belfry_layering_test_", getpid());
+};
+
+TEST_F(Tree, IsSound) {
+  EXPECT_THAT(Check(), IsEmpty());
+}
+
+TEST_F(Tree, UpwardIncludeFails) {
+  WriteHeader("framework/graph/bad.h", "\n  #  include \"framework/runtime/session.h\"  // why not\n");
+  EXPECT_THAT(Check(), ElementsAre(AllOf(StartsWith("framework/graph/bad.h:3: includes framework/runtime/session.h"),
+                                         HasSubstr("framework/runtime stands above framework/graph"))));
+}
+
+TEST_F(Tree, FrameworkIncludesNothingAboveIt) {
+  WriteHeader("framework/runtime/bad.h",
+              "#include \"ops/o.h\"\n#include <optim/o.h>\n#include \"models/o.h\"\n#include \"trainers/o.h\"\n");
+  EXPECT_EQ(Check().size(), 4);
+}
+
+TEST_F(Tree, OrderAboveTheFramework) {
+  WriteHeader("ops/bad.h", "#include \"optim/o.h\"\n");
+  WriteHeader("optim/bad.h", "#include \"models/o.h\"\n");
+  WriteHeader("models/bad.h", "#include \"trainers/o.h\"\n");
+  WriteHeader("trainers/bad.h", "#include \"tests/o.h\"\n");
+  EXPECT_THAT(Check(), ElementsAre(StartsWith("models/bad.h:2:"), StartsWith("ops/bad.h:2:"),
+                                   StartsWith("optim/bad.h:2:"), StartsWith("trainers/bad.h:2:")));
+}
+
+TEST_F(Tree, GraphAndDeviceDoNotIncludeEachOther) {
+  WriteHeader("framework/graph/bad.h", "#include \"framework/device/d.h\"\n");
+  WriteHeader("framework/device/cpu/bad.h", "#include \"framework/graph/g.h\"\n");
+  EXPECT_THAT(Check(),
+              ElementsAre(StartsWith("framework/device/cpu/bad.h:2:"), StartsWith("framework/graph/bad.h:2:")));
+}
+
+TEST_F(Tree, RelativeIncludeFails) {
+  WriteHeader("framework/base/bad.h", "#include \"../graph/g.h\"\n");
+  EXPECT_THAT(Check(), ElementsAre(HasSubstr("..")));
+}
+
+TEST_F(Tree, ConditionalCompilationFailsOutsideCuda) {
+  const std::string text = "#pragma once\n# ifdef X\n#endif\n#if Y\n#endif\n#ifndef Z\nint z;\n#endif\n";
+  Write("framework/device/cuda/fine.h", text);
+  Write("framework/device/bad.h", text);
+  EXPECT_THAT(Check(),
+              ElementsAre(HasSubstr("bad.h:2: #ifdef"), HasSubstr("bad.h:4: #if "), HasSubstr("bad.h:6: #ifnd")));
+}
+
+TEST_F(Tree, MacroGuardIsFine) {
+  WriteHeader("framework/base/macros.h", "#ifndef RETURN_IF\n#define RETURN_IF(x) x\n#endif\n");
+  EXPECT_THAT(Check(), IsEmpty());
+}
+
+TEST_F(Tree, HeaderWithoutPragmaOnceFails) {
+  Write("ops/bad.h", "int x();\n");
+  EXPECT_THAT(Check(), ElementsAre(AllOf(StartsWith("ops/bad.h"), HasSubstr("#pragma once"))));
+}
+
+TEST_F(Tree, HeavyOrInternalIncludeInAPublicHeaderFails) {
+  WriteHeader("framework/base/half.h", "#include <Eigen/Core>\n");
+  WriteHeader("ops/bad.h",
+              "#include <Eigen/Core>\n#include <unsupported/Eigen/CXX11/Tensor>\n#include \"dnnl.hpp\"\n"
+              "#include <oneapi/dnnl/dnnl.h>\n#include \"framework/base/half.h\"\n#include \"ops/onednn/wrap.h\"\n");
+  const auto breaches = Check();
+  EXPECT_EQ(breaches.size(), 6);
+  EXPECT_THAT(breaches, testing::Each(StartsWith("ops/bad.h:")));
+}
+
+TEST_F(Tree, LongFileFails) {
+  std::string text;
+  for (int i = 1; i < 500; ++i) absl::StrAppend(&text, "\n");
+  WriteHeader("ops/long.h", text);
+  EXPECT_THAT(Check(), IsEmpty());
+  WriteHeader("ops/long.h", text + "int last;");
+  EXPECT_THAT(Check(), ElementsAre(HasSubstr("ops/long.h: has 501 lines")));
+}
+
+TEST_F(Tree, UnlistedSourceFails) {
+  Write("ops/lost.cc", "");
+  Write("ops/cpu/lost.cu", "");
+  Write("ops/CMakeLists.txt", "belfry_library(ops SOURCES onednn/wrap.cc not_lost.cc)  # lost.cc\n");
+  EXPECT_THAT(Check(),
+              ElementsAre(StartsWith("ops/cpu/lost.cu: is in no CMakeLists.txt"), StartsWith("ops/lost.cc: ")));
+  Write("ops/CMakeLists.txt", "belfry_library(ops\n  SOURCES\n    onednn/wrap.cc\n    cpu/lost.cu lost.cc)\n");
+  EXPECT_THAT(Check(), IsEmpty());
+}
+
+TEST_F(Tree, FolderOutsideTheLayersFails) {
+  WriteHeader("framework/misc/m.h", "");
+  EXPECT_THAT(Check(), ElementsAre(StartsWith("framework/misc/m.h: lies in none")));
+}
+
+}  // namespace
+}  // namespace belfry::layering
