@@ -1,0 +1,48 @@
+#include "framework/graph/attr.h"
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace belfry {
+namespace {
+
+// TensorFlow shortens a long string to its first and last ten characters.
+constexpr size_t kLongString = 80, kEnds = 10;
+
+std::string Quoted(const std::string& text) {
+  const std::string shown = text.size() < kLongString
+                                ? text
+                                : absl::StrCat(text.substr(0, kEnds), "...", text.substr(text.size() - kEnds));
+  return absl::StrCat("\"", absl::CEscape(shown), "\"");
+}
+
+struct Printer {
+  std::string operator()(bool value) const { return value ? "true" : "false"; }
+  std::string operator()(int64_t value) const { return absl::StrCat(value); }
+  std::string operator()(double value) const { return absl::StrCat(value); }
+  std::string operator()(const std::string& value) const { return Quoted(value); }
+  std::string operator()(DType value) const { return std::string(TensorFlowName(value)); }
+  std::string operator()(const Shape& value) const { return value.ToString(); }
+  std::string operator()(const Tensor& value) const { return value.ToString(); }
+  std::string operator()(const std::vector<int64_t>& value) const {
+    return absl::StrCat("[", absl::StrJoin(value, ", "), "]");
+  }
+};
+
+}  // namespace
+
+absl::string_view AttrTypeName(const AttrValue& value) {
+  constexpr absl::string_view kNames[] = {"bool", "int", "float", "string", "type", "shape", "tensor", "list(int)"};
+  static_assert(std::variant_size_v<AttrValue> == std::size(kNames));
+  return kNames[value.index()];
+}
+
+std::string AttrToString(const AttrValue& value) { return std::visit(Printer(), value); }
+
+const AttrValue* Attrs::Find(absl::string_view name) const {
+  const auto found = values_.find(std::string(name));
+  return found == values_.end() ? nullptr : &found->second;
+}
+
+}  // namespace belfry

@@ -1,0 +1,58 @@
+// Attributes of an op: what is fixed when a node is added (strides, axes, a constant's value).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/btree_map.h"
+#include "absl/strings/string_view.h"
+#include "framework/base/check.h"
+#include "framework/base/dtype.h"
+#include "framework/base/shape.h"
+#include "framework/base/tensor.h"
+
+namespace belfry {
+
+using AttrValue = std::variant<bool, int64_t, double, std::string, DType, Shape, Tensor, std::vector<int64_t>>;
+
+// "bool", "int", "float", "string", "type", "shape", "tensor", "list(int)".
+absl::string_view AttrTypeName(const AttrValue& value);
+// As in TensorFlow's node summaries: true, 3, 0.5, "SAME", DT_FLOAT, [3,2], Tensor<type: ...>, [1, 2, 2, 1].
+std::string AttrToString(const AttrValue& value);
+
+// Attributes by name, in the order of their names. A value.
+class Attrs {
+ public:
+  Attrs() = default;
+  Attrs(std::initializer_list<std::pair<absl::string_view, AttrValue>> values) {
+    for (const auto& [name, value] : values) Set(name, value);
+  }
+
+  // The attribute, which must exist with this type: nodes are checked against their OpDef when they are added, so that
+  // kernels and shape rules need not. T is one of AttrValue's alternatives.
+  template <class T>
+  const T& Get(absl::string_view name) const {
+    const AttrValue* value = Find(name);
+    BELFRY_CHECK(value != nullptr && std::holds_alternative<T>(*value));
+    return std::get<T>(*value);
+  }
+  int64_t Int(absl::string_view name) const { return Get<int64_t>(name); }
+  double Float(absl::string_view name) const { return Get<double>(name); }
+  bool Bool(absl::string_view name) const { return Get<bool>(name); }
+  const std::string& String(absl::string_view name) const { return Get<std::string>(name); }
+  const std::vector<int64_t>& Ints(absl::string_view name) const { return Get<std::vector<int64_t>>(name); }
+  DType Type(absl::string_view name) const { return Get<DType>(name); }
+
+  // Null if there is none of this name.
+  const AttrValue* Find(absl::string_view name) const;
+  void Set(absl::string_view name, AttrValue value) { values_[std::string(name)] = std::move(value); }
+  const absl::btree_map<std::string, AttrValue>& values() const { return values_; }
+
+ private:
+  absl::btree_map<std::string, AttrValue> values_;
+};
+
+}  // namespace belfry

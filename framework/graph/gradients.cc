@@ -1,0 +1,206 @@
+#include "framework/graph/gradients.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+
+namespace belfry {
+namespace {
+
+class Differentiator {
+ public:
+  Differentiator(const Scope& scope, absl::Span<const Output> ys, absl::Span<const Output> xs,
+                 const GradientOptions& options)
+      : caller_(scope), scope_(scope.NameScope("gradients")), ys_(ys), xs_(xs), options_(options) {}
+
+  absl::StatusOr<std::vector<Output>> Run() {
+    FindNodesBetween();
+    RETURN_IF_ERROR(Seed());
+    for (auto id = between_.size(); id-- > 0;) {
+      if (between_[id]) RETURN_IF_ERROR(Backpropagate(caller_.graph().node(static_cast<int>(id))));
+    }
+    std::vector<Output> result;
+    for (const Output& x : xs_) {
+      result.push_back(Sum(x));
+      if (!result.back().valid()) RETURN_IF_ERROR(ExplainMissing(x));
+    }
+    RETURN_IF_ERROR(caller_.status());
+    return result;
+  }
+
+ private:
+  // Ids are a topological order, so one pass up finds what depends on an x, and one pass down what a y depends on.
+  void FindNodesBetween() {
+    const int size = caller_.graph().size();
+    std::vector<bool> from_x(size, false);
+    for (const Output& x : xs_) from_x[x.node->id()] = true;
+    for (int id = 0; id < size; ++id) {
+      for (const Output& input : caller_.graph().node(id).inputs()) {
+        if (from_x[input.node->id()]) from_x[id] = true;
+      }
+    }
+    toward_y_.assign(size, nullptr);
+    between_.assign(size, false);
+    for (const Output& y : ys_) between_[y.node->id()] = true;
+    for (int id = size - 1; id >= 0; --id) {
+      if (!between_[id]) continue;
+      if (!from_x[id]) {
+        between_[id] = false;
+        continue;
+      }
+      const Node& node = caller_.graph().node(id);
+      for (const Output& input : node.inputs()) {
+        if (!between_[input.node->id()]) toward_y_[input.node->id()] = &node;
+        between_[input.node->id()] = true;
+      }
+    }
+  }
+
+  absl::Status Seed() {
+    if (!options_.grad_ys.empty() && options_.grad_ys.size() != ys_.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Gradients: ", ys_.size(), " ys and ", options_.grad_ys.size(), " grad_ys"));
+    }
+    for (size_t i = 0; i < ys_.size(); ++i) {
+      if (!IsFloating(ys_[i].dtype())) {
+        return absl::InvalidArgumentError(absl::StrCat("Gradients: y '", ys_[i].name(), "' is ",
+                                                       DTypeName(ys_[i].dtype()), "; only floats have gradients"));
+      }
+      const Output seed = options_.grad_ys.empty()
+                              ? scope_.ColocateWith(*ys_[i].node).Named("grad_ys").Add("OnesLike", {ys_[i]})
+                              : options_.grad_ys[i];
+      Accumulate(ys_[i], seed);
+    }
+    return absl::OkStatus();
+  }
+
+  void Accumulate(const Output& tensor, const Output& gradient) {
+    const auto& stops = options_.stop_gradients;
+    if (gradient.valid() && std::find(stops.begin(), stops.end(), tensor) == stops.end()) {
+      contributions_[tensor].push_back(gradient);
+    }
+  }
+
+  // The gradient of a tensor: the sum of what its consumers contributed, computed once.
+  Output Sum(const Output& tensor) {
+    const auto found = contributions_.find(tensor);
+    if (found == contributions_.end()) return Output();
+    std::vector<Output>& parts = found->second;
+    if (parts.size() > 1) {
+      parts = {scope_.ColocateWith(*tensor.node).WithLocation(tensor.node->location()).Add("AddN", parts)};
+    }
+    return parts.front();
+  }
+
+  absl::Status Backpropagate(const Node& node) {
+    std::vector<Output> dy;
+    bool any = false;
+    for (size_t i = 0; i < node.outputs().size(); ++i) {
+      dy.push_back(Sum(node.output(static_cast<int>(i))));
+      any = any || dy.back().valid();
+    }
+    const bool wanted = std::any_of(node.inputs().begin(), node.inputs().end(),
+                                    [&](const Output& input) { return between_[input.node->id()]; });
+    if (!any || !wanted || node.op().not_differentiable) return absl::OkStatus();
+    if (node.op().gradient == nullptr) {
+      return absl::NotFoundError(absl::StrCat("No gradient defined for operation '", node.name(),
+                                              "' (op type: ", node.op().name, "); the path from the loss is ",
+                                              PathFromLoss(node), Line(node)));
+    }
+    absl::string_view name = node.name();
+    if (absl::StartsWith(name, caller_.name())) name.remove_prefix(caller_.name().size());
+    const Scope scope = scope_.NameScope(absl::StrCat(name, "_grad")).ColocateWith(node).WithLocation(node.location());
+    const std::vector<Output> dx = node.op().gradient(scope, node, dy);
+    RETURN_IF_ERROR(scope.status());
+    if (dx.size() != node.inputs().size()) {
+      return absl::InternalError(absl::StrCat("The gradient of op ", node.op().name, " returned ", dx.size(),
+                                              " gradients for ", node.inputs().size(), " inputs"));
+    }
+    for (size_t i = 0; i < dx.size(); ++i) RETURN_IF_ERROR(Flow(node, static_cast<int>(i), dx[i]));
+    return absl::OkStatus();
+  }
+
+  absl::Status Flow(const Node& node, int i, const Output& gradient) {
+    const Output& input = node.input(i);
+    if (!gradient.valid() || !between_[input.node->id()] || !IsFloating(input.dtype())) return absl::OkStatus();
+    if (!gradient.shape().CompatibleWith(input.shape()) || gradient.dtype() != input.dtype()) {
+      return absl::InternalError(absl::StrCat(
+          "Incompatible shapes or dtypes between op input and calculated input gradient: input ", i, " of '",
+          node.name(), "' (op type: ", node.op().name, ") is ", DTypeName(input.dtype()), " ",
+          input.shape().ToString(), ", its gradient ", DTypeName(gradient.dtype()), " ", gradient.shape().ToString()));
+    }
+    Accumulate(input, gradient);
+    return absl::OkStatus();
+  }
+
+  // An x that is connected to a y, but only through ops that are not differentiable, is an error; an x that is not
+  // connected, or cut off by StopGradient or stop_gradients, is not.
+  absl::Status ExplainMissing(const Output& x) const {
+    if (!between_[x.node->id()]) return absl::OkStatus();
+    const Node* cut = nullptr;
+    std::vector<const Node*> stack = {x.node};
+    absl::flat_hash_set<const Node*> seen = {x.node};
+    while (!stack.empty()) {
+      const Node* node = stack.back();
+      stack.pop_back();
+      for (int id = node->id() + 1; id < static_cast<int>(between_.size()); ++id) {
+        if (!between_[id]) continue;
+        const Node& user = caller_.graph().node(id);
+        const bool uses = std::any_of(user.inputs().begin(), user.inputs().end(),
+                                      [&](const Output& input) { return input.node == node; });
+        if (!uses || !seen.insert(&user).second) continue;
+        if (user.op().not_differentiable) {
+          cut = &user;
+        } else if (contributions_.contains(user.output(0))) {
+          return absl::OkStatus();  // a differentiable op had a gradient and passed none on: it was told to
+        } else {
+          stack.push_back(&user);
+        }
+      }
+    }
+    if (cut == nullptr) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat(
+        "No gradient reaches '", x.node->name(), "': every path is cut by an op that is not differentiable, such as '",
+        cut->name(), "' (op type: ", cut->op().name, "); the path from the loss is ", PathFromLoss(*cut), Line(*cut)));
+  }
+
+  std::string PathFromLoss(const Node& node) const {
+    std::string path = node.name();
+    for (const Node* next = toward_y_[node.id()]; next != nullptr; next = toward_y_[next->id()]) {
+      path = absl::StrCat(next->name(), " <- ", path);
+    }
+    return path;
+  }
+
+  static std::string Line(const Node& node) {
+    return node.location().known() ? absl::StrCat(" (", node.location().ToString(), ")") : "";
+  }
+
+  const Scope& caller_;
+  const Scope scope_;
+  const absl::Span<const Output> ys_, xs_;
+  const GradientOptions& options_;
+  std::vector<bool> between_;           // by node id: on a path from an x to a y
+  std::vector<const Node*> toward_y_;   // by node id: the next node on such a path
+  absl::flat_hash_map<Output, std::vector<Output>> contributions_;
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<Output>> Gradients(const Scope& scope, absl::Span<const Output> ys,
+                                              absl::Span<const Output> xs, const GradientOptions& options) {
+  RETURN_IF_ERROR(scope.status());
+  for (absl::Span<const Output> outputs : {ys, xs}) {
+    for (const Output& output : outputs) {
+      if (!output.valid()) return absl::InvalidArgumentError("Gradients: an Output was never made");
+    }
+  }
+  return Differentiator(scope, ys, xs, options).Run();
+}
+
+}  // namespace belfry

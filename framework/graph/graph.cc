@@ -1,0 +1,159 @@
+#include "framework/graph/graph.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "framework/base/status.h"
+#include "framework/graph/infer.h"
+
+namespace belfry {
+namespace {
+
+bool ValidName(absl::string_view name) {
+  if (name.empty()) return false;
+  const auto plain = [](char c) { return absl::ascii_isalnum(c) || c == '.'; };
+  if (!plain(name.front())) return false;
+  return std::all_of(name.begin(), name.end(),
+                     [&](char c) { return plain(c) || c == '_' || c == '-' || c == '/' || c == '\\'; });
+}
+
+}  // namespace
+
+bool InScope(absl::string_view path, absl::string_view scope) {
+  scope = absl::StripSuffix(scope, "/");
+  path = absl::StripSuffix(path, "/");
+  if (scope.empty()) return true;
+  if (!absl::StartsWith(path, scope)) return false;
+  return path.size() == scope.size() || path[scope.size()] == '/';
+}
+
+Graph::Graph(const OpRegistry& registry) : registry_(registry) {}
+Graph::~Graph() = default;
+
+const Node* Graph::FindNode(absl::string_view name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
+}
+
+void Graph::Fail(absl::Status status) {
+  if (status_.ok()) status_ = std::move(status);
+}
+
+std::string Graph::UniqueName(absl::string_view name) {
+  std::string candidate(name);
+  for (int suffix = 1; !used_names_.insert(absl::AsciiStrToLower(candidate)).second; ++suffix) {
+    candidate = absl::StrCat(name, "_", suffix);
+  }
+  return candidate;
+}
+
+absl::StatusOr<const Node*> Graph::AddNode(NodeRequest request) {
+  if (finalized_) return absl::FailedPreconditionError("Graph is finalized and cannot be modified.");
+  auto node = std::unique_ptr<Node>(new Node());
+  if (absl::Status status = Build(request, *node); !status.ok()) {
+    std::string text = absl::StrCat("Cannot add node '", request.name, "' (op ", request.op, "): ", status.message());
+    if (request.location.known()) absl::StrAppend(&text, " (", request.location.ToString(), ")");
+    return absl::Status(status.code(), text);
+  }
+  node->id_ = size();
+  node->name_ = UniqueName(request.name);
+  by_name_[node->name_] = node.get();
+  nodes_.push_back(std::move(node));
+  return nodes_.back().get();
+}
+
+void Graph::AddToCollection(absl::string_view collection, CollectionItem item) {
+  collections_[collection].push_back(std::move(item));
+}
+
+absl::Span<const CollectionItem> Graph::collection(absl::string_view name) const {
+  const auto found = collections_.find(name);
+  return found == collections_.end() ? absl::Span<const CollectionItem>() : absl::MakeConstSpan(found->second);
+}
+
+std::vector<Output> Graph::GetCollection(absl::string_view collection_name, absl::string_view scope) const {
+  std::vector<Output> outputs;
+  for (const CollectionItem& item : collection(collection_name)) {
+    if (const auto* output = std::get_if<Output>(&item.value); output && InScope(item.path, scope)) {
+      outputs.push_back(*output);
+    }
+  }
+  return outputs;
+}
+
+std::vector<Tower> Graph::GetTowers(absl::string_view collection_name, absl::string_view scope) const {
+  std::vector<Tower> towers;
+  for (const CollectionItem& item : collection(collection_name)) {
+    if (const auto* tower = std::get_if<Tower>(&item.value); tower && InScope(item.path, scope)) {
+      towers.push_back(*tower);
+    }
+  }
+  return towers;
+}
+
+Variable Graph::AddVariable(std::unique_ptr<VariableDef> variable) {
+  VariableDef* def = variable.get();
+  variable_by_key_[{def->logical_name, def->replica}] = def;
+  variable_by_node_[def->node] = def;
+  variables_.push_back(std::move(variable));
+  return Variable(def);
+}
+
+Variable Graph::FindVariable(absl::string_view logical_name, int replica) const {
+  const auto found = variable_by_key_.find(std::make_pair(std::string(logical_name), replica));
+  return found == variable_by_key_.end() ? Variable() : Variable(found->second);
+}
+
+std::vector<Variable> Graph::variables() const {
+  std::vector<Variable> variables;
+  variables.reserve(variables_.size());
+  for (const auto& variable : variables_) variables.push_back(Variable(variable.get()));
+  return variables;
+}
+
+Variable Graph::VariableOf(const Node& node) const {
+  const auto found = variable_by_node_.find(&node);
+  BELFRY_CHECK(found != variable_by_node_.end());
+  return Variable(found->second);
+}
+
+absl::Status Graph::Build(NodeRequest& request, Node& node) const {
+  if (!ValidName(request.name)) {
+    return absl::InvalidArgumentError(
+        "a name begins with a letter, a digit or '.', and goes on with these or '_', '-', '/', '\\'");
+  }
+  const OpDef* op = registry_.Find(request.op);
+  if (op == nullptr) return absl::NotFoundError("there is no op of this name in the graph's registry");
+  node.op_ = op;
+  node.graph_ = this;
+  node.inputs_ = std::move(request.inputs);
+  node.control_inputs_ = std::move(request.control_inputs);
+  node.device_ = std::move(request.device);
+  node.device_text_ = std::move(request.device_text);
+  node.colocated_with_ = std::move(request.colocated_with);
+  node.location_ = request.location;
+  for (const Output& input : node.inputs_) {
+    if (input.node->graph_ != this) return absl::InvalidArgumentError("an input belongs to another graph");
+  }
+  std::vector<Shape> shapes;
+  std::vector<DType> dtypes;
+  for (const Output& input : node.inputs_) {
+    shapes.push_back(input.shape());
+    dtypes.push_back(input.dtype());
+  }
+  ASSIGN_OR_RETURN(node.attrs_, CompleteAttrs(*op, dtypes, request.attrs));
+  for (size_t i = 0; i < node.inputs_.size(); ++i) {
+    if (op->input_arg(static_cast<int>(i)).ref && node.inputs_[i].node->op().kind != OpKind::kVariable) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("input ", i, " ('", op->input_arg(static_cast<int>(i)).name, "') must be a variable, and is ",
+                       node.inputs_[i].name()));
+    }
+  }
+  ASSIGN_OR_RETURN(node.outputs_, InferOutputs(*op, node.attrs_, shapes, dtypes));
+  return absl::OkStatus();
+}
+
+}  // namespace belfry

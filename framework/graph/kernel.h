@@ -1,0 +1,73 @@
+// The seam between an op and the devices that run it: a kernel is made once for concrete shapes, then run every step.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "framework/base/dtype.h"
+#include "framework/base/shape.h"
+#include "framework/graph/attr.h"
+
+namespace belfry {
+
+class Stream;  // framework/device/device.h; opaque here
+
+// dtype and shape of one tensor.
+struct TensorSpec {
+  DType dtype = DType::kFloat32;
+  Shape shape;
+
+  size_t bytes() const { return static_cast<size_t>(shape.elements()) * SizeOf(dtype); }
+  bool operator==(const TensorSpec&) const = default;
+};
+
+// What a kernel is made for: one node of a plan. Every shape is known. Borrowed for the call of the factory only.
+struct KernelSpec {
+  absl::string_view name;  // the node's, for errors
+  const Attrs& attrs;
+  absl::Span<const TensorSpec> inputs;
+  absl::Span<const TensorSpec> outputs;
+};
+
+// What a kernel runs on. Pointers are to the device's memory, aligned to 64 bytes at least for whole tensors, row-major.
+struct KernelContext {
+  const void* const* inputs;  // one per input; unspecified for shape-only inputs and for tensors without elements
+  void* const* outputs;       // one per output; may equal an input where the OpDef allows it (in_place)
+  void* workspace;            // Kernel::workspace_bytes bytes, contents lost between runs
+  uint64_t run;               // counts the session's runs: what random ops key on when they have no step of their own
+  Stream* stream;             // where asynchronous kernels enqueue
+
+  template <class T>
+  const T* input(int i) const {
+    return static_cast<const T*>(inputs[i]);
+  }
+  template <class T>
+  T* output(int i) const {
+    return static_cast<T*>(outputs[i]);
+  }
+  // The storage of the variable that input i refers to (ArgDef::ref), which this op updates.
+  template <class T>
+  T* ref(int i) const {
+    return static_cast<T*>(const_cast<void*>(inputs[i]));
+  }
+};
+
+// Runs one node once. On a CPU device it is called on a thread of that device and may use ParallelFor; it does not
+// allocate, lock or look anything up. An error ends the step and is reported with the node's name, device and line.
+using KernelFunction = std::function<absl::Status(const KernelContext&)>;
+
+struct Kernel {
+  KernelFunction run;
+  size_t workspace_bytes = 0;
+};
+
+// Makes the kernel of one node. Everything that depends on shapes, attributes or threads is decided here; on a CPU device
+// it is called with ParallelThreads() as it will be when the kernel runs. The kernel is run by one thread at a time.
+using KernelFactory = std::function<absl::StatusOr<Kernel>(const KernelSpec&)>;
+
+}  // namespace belfry

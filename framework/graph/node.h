@@ -1,0 +1,88 @@
+// Nodes of a graph, and their outputs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "framework/base/device_name.h"
+#include "framework/base/source_location.h"
+#include "framework/graph/attr.h"
+#include "framework/graph/op_def.h"
+
+namespace belfry {
+
+class Graph;
+class Node;
+
+// One output of a node: what flows along an edge. A value. An invalid Output (default-made) is what builders return after
+// an error, and what stands for "no gradient".
+struct Output {
+  const Node* node = nullptr;
+  int index = 0;
+
+  bool valid() const { return node != nullptr; }
+  // REQUIRES for the rest: valid().
+  DType dtype() const;
+  const Shape& shape() const;  // as far as it is known before feeds are
+  std::string name() const;    // "tower_0/MatMul:0"
+  bool operator==(const Output& other) const { return node == other.node && index == other.index; }
+  bool operator!=(const Output& other) const { return !(*this == other); }
+  template <class H>
+  friend H AbslHashValue(H h, const Output& output) {
+    return H::combine(std::move(h), output.node, output.index);
+  }
+};
+
+// One application of an op. Owned by its Graph and immutable; node ids count up in the order of adding, and inputs always
+// have smaller ids, so the ids are a topological order.
+class Node {
+ public:
+  int id() const { return id_; }
+  const std::string& name() const { return name_; }  // with its name scopes: "tower_0/conv1/Conv2D"
+  const OpDef& op() const { return *op_; }
+  const Attrs& attrs() const { return attrs_; }  // defaults and type variables filled in
+  const Graph& graph() const { return *graph_; }
+
+  absl::Span<const Output> inputs() const { return inputs_; }
+  const Output& input(int i) const { return inputs_[i]; }
+  absl::Span<const Node* const> control_inputs() const { return control_inputs_; }
+  absl::Span<const TensorSpec> outputs() const { return outputs_; }
+  Output output(int i) const { return {this, i}; }
+
+  const DeviceName& requested_device() const { return device_; }
+  // Nodes whose device this one shares, whatever that will be.
+  absl::Span<const Node* const> colocated_with() const { return colocated_with_; }
+  // The line of the user's program that asked for this node.
+  SourceLocation location() const { return location_; }
+
+  // "c = MatMul[T=DT_FLOAT, transpose_a=false, transpose_b=false, _device="/gpu:2"](a, b:1, ^init)".
+  std::string Summary() const;
+
+ private:
+  friend class Graph;
+  Node() = default;
+
+  int id_ = 0;
+  std::string name_;
+  const OpDef* op_ = nullptr;
+  const Graph* graph_ = nullptr;
+  Attrs attrs_;
+  std::vector<Output> inputs_;
+  std::vector<const Node*> control_inputs_;
+  std::vector<TensorSpec> outputs_;
+  DeviceName device_;
+  std::string device_text_;  // as the user spelled the innermost scope, for messages
+  std::vector<const Node*> colocated_with_;
+  SourceLocation location_;
+
+ public:
+  // The device request as it is printed: "/gpu:2" if the user wrote that; empty if there is none.
+  const std::string& device_text() const { return device_text_; }
+};
+
+inline DType Output::dtype() const { return node->outputs()[index].dtype; }
+inline const Shape& Output::shape() const { return node->outputs()[index].shape; }
+inline std::string Output::name() const { return node->name() + ":" + std::to_string(index); }
+
+}  // namespace belfry

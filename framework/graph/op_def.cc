@@ -1,0 +1,55 @@
+#include "framework/graph/op_def.h"
+
+#include <algorithm>
+
+#include "framework/base/check.h"
+
+namespace belfry {
+namespace {
+
+const ArgDef& Arg(const std::vector<ArgDef>& args, int index) {
+  BELFRY_CHECK(!args.empty() && index >= 0);
+  const auto last = static_cast<int>(args.size()) - 1;
+  BELFRY_CHECK(index <= last || args.back().list);
+  return args[std::min(index, last)];
+}
+
+}  // namespace
+
+const KernelDef* OpDef::FindKernel(absl::string_view device_type, DType dtype) const {
+  for (const KernelDef& kernel : kernels) {
+    if (kernel.device_type == device_type && kernel.dtype == dtype) return &kernel;
+  }
+  return nullptr;
+}
+
+bool OpDef::HasKernelFor(absl::string_view device_type) const {
+  return std::any_of(kernels.begin(), kernels.end(),
+                     [&](const KernelDef& kernel) { return kernel.device_type == device_type; });
+}
+
+const ArgDef& OpDef::input_arg(int index) const { return Arg(inputs, index); }
+const ArgDef& OpDef::output_arg(int index) const { return Arg(outputs, index); }
+
+void OpRegistry::Add(OpDef op) {
+  BELFRY_CHECK(op.shape != nullptr || op.kind == OpKind::kNoOp);
+  BELFRY_CHECK(op.gradient == nullptr || !op.not_differentiable);
+  BELFRY_CHECK(op.kind == OpKind::kKernel || op.kernels.empty());
+  for (size_t i = 0; i + 1 < op.inputs.size(); ++i) BELFRY_CHECK(!op.inputs[i].list);
+  for (size_t i = 0; i + 1 < op.outputs.size(); ++i) BELFRY_CHECK(!op.outputs[i].list);
+  const std::string name = op.name;
+  BELFRY_CHECK(ops_.emplace(name, std::move(op)).second);
+}
+
+void OpRegistry::AddKernels(absl::string_view op, std::vector<KernelDef> kernels) {
+  const auto found = ops_.find(std::string(op));
+  BELFRY_CHECK(found != ops_.end() && found->second.kind == OpKind::kKernel);
+  for (KernelDef& kernel : kernels) found->second.kernels.push_back(std::move(kernel));
+}
+
+const OpDef* OpRegistry::Find(absl::string_view name) const {
+  const auto found = ops_.find(std::string(name));
+  return found == ops_.end() ? nullptr : &found->second;
+}
+
+}  // namespace belfry

@@ -1,0 +1,187 @@
+#include "framework/graph/scope.h"
+
+#include <algorithm>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+
+namespace belfry {
+
+Scope Scope::NameScope(absl::string_view name) const {
+  Scope scope = *this;
+  scope.wanted_name_.clear();
+  if (name.empty()) {
+    scope.name_.clear();
+  } else if (absl::EndsWith(name, "/")) {
+    scope.name_ = std::string(name);
+  } else {
+    scope.name_ = absl::StrCat(graph_->UniqueName(absl::StrCat(name_, name)), "/");
+  }
+  return scope;
+}
+
+Scope Scope::VariableScope(absl::string_view name) const {
+  Scope scope = NameScope(name);
+  scope.variable_path_ = absl::StrCat(variable_path_, absl::StripSuffix(name, "/"), "/");
+  return scope;
+}
+
+Scope Scope::Device(absl::string_view device) const {
+  if (device.empty()) return *this;
+  absl::StatusOr<DeviceName> parsed = DeviceName::Parse(device);
+  if (!parsed.ok()) {
+    Fail(parsed.status());
+    return *this;
+  }
+  Scope scope = Device(*parsed);
+  if (scope.device_ == *parsed) scope.device_text_ = std::string(device);
+  return scope;
+}
+
+Scope Scope::Device(const DeviceName& device) const {
+  Scope scope = *this;
+  scope.device_ = MergeOverride(device_, device);
+  scope.device_text_ = scope.device_.ToString();
+  scope.colocated_with_ = nullptr;
+  return scope;
+}
+
+Scope Scope::NoDevice() const {
+  Scope scope = *this;
+  scope.device_ = DeviceName();
+  scope.device_text_.clear();
+  return scope;
+}
+
+Scope Scope::VariableDevice(absl::string_view device) const {
+  Scope scope = *this;
+  absl::StatusOr<DeviceName> parsed = DeviceName::Parse(device);
+  if (!parsed.ok()) {
+    Fail(parsed.status());
+    return scope;
+  }
+  scope.variable_device_ = *parsed;
+  scope.has_variable_device_ = true;
+  return scope;
+}
+
+Scope Scope::ControlDependencies(absl::Span<const Output> outputs) const {
+  std::vector<const Node*> nodes;
+  for (const Output& output : outputs) nodes.push_back(output.node);
+  return ControlDependencies(nodes);
+}
+
+Scope Scope::ControlDependencies(absl::Span<const Node* const> nodes) const {
+  Scope scope = *this;
+  for (const Node* node : nodes) {
+    if (node == nullptr) continue;
+    auto& inputs = scope.control_inputs_;
+    if (std::find(inputs.begin(), inputs.end(), node) == inputs.end()) inputs.push_back(node);
+  }
+  return scope;
+}
+
+Scope Scope::NoControlDependencies() const {
+  Scope scope = *this;
+  scope.control_inputs_.clear();
+  return scope;
+}
+
+Scope Scope::ColocateWith(const Node& node) const {
+  Scope scope = NoDevice();
+  scope.colocated_with_ = &node;
+  return scope;
+}
+
+Scope Scope::ReuseVariables(Reuse reuse) const {
+  Scope scope = *this;
+  scope.reuse_ = reuse;
+  return scope;
+}
+
+Scope Scope::Replica(int replica) const {
+  Scope scope = *this;
+  scope.replica_ = replica;
+  return scope;
+}
+
+Scope Scope::WithLocation(SourceLocation location) const {
+  Scope scope = *this;
+  scope.location_ = location;
+  return scope;
+}
+
+Scope Scope::RandomCounters(Output step, Output first_example) const {
+  Scope scope = *this;
+  scope.random_step_ = step;
+  scope.random_offset_ = first_example;
+  return scope;
+}
+
+Scope Scope::Named(absl::string_view name) const {
+  Scope scope = *this;
+  scope.wanted_name_ = std::string(name);
+  return scope;
+}
+
+std::vector<Output> Scope::random_counters() const {
+  std::vector<Output> counters;
+  if (random_step_.valid()) counters.push_back(random_step_);
+  if (random_step_.valid() && random_offset_.valid()) counters.push_back(random_offset_);
+  return counters;
+}
+
+void Scope::AddToCollection(absl::string_view collection, Output output) const {
+  if (output.valid()) graph_->AddToCollection(collection, {output.node->name(), output});
+}
+
+void Scope::AddToCollection(absl::string_view collection, Tower tower) const {
+  std::string path = tower.scope;
+  graph_->AddToCollection(collection, {std::move(path), std::move(tower)});
+}
+
+const Node* Scope::AddNode(absl::string_view op, std::vector<Output> inputs, Attrs attrs) const {
+  if (!status().ok()) return nullptr;
+  for (const Output& input : inputs) {
+    if (input.valid()) continue;
+    Fail(absl::InvalidArgumentError(absl::StrCat(
+        "Cannot add a node of op ", op, " in scope '", name_, "': one of its inputs is an Output that was never made",
+        location_.known() ? absl::StrCat(" (", location_.ToString(), ")") : "")));
+    return nullptr;
+  }
+  NodeRequest request{.op = std::string(op),
+                      .name = absl::StrCat(name_, wanted_name_.empty() ? op : absl::string_view(wanted_name_)),
+                      .inputs = std::move(inputs),
+                      .attrs = std::move(attrs),
+                      .device = device_,
+                      .device_text = device_text_,
+                      .location = location_};
+  for (const Node* control : control_inputs_) {
+    const bool data = std::any_of(request.inputs.begin(), request.inputs.end(),
+                                  [&](const Output& input) { return input.node == control; });
+    if (!data) request.control_inputs.push_back(control);
+  }
+  if (colocated_with_ != nullptr) request.colocated_with.push_back(colocated_with_);
+  absl::StatusOr<const Node*> node = graph_->AddNode(std::move(request));
+  if (!node.ok()) {
+    Fail(node.status());
+    return nullptr;
+  }
+  return *node;
+}
+
+Output Scope::Add(absl::string_view op, std::vector<Output> inputs, Attrs attrs) const {
+  const Node* node = AddNode(op, std::move(inputs), std::move(attrs));
+  return node == nullptr ? Output() : node->output(0);
+}
+
+std::vector<Output> Scope::AddAll(absl::string_view op, std::vector<Output> inputs, Attrs attrs) const {
+  std::vector<Output> outputs;
+  if (const Node* node = AddNode(op, std::move(inputs), std::move(attrs))) {
+    for (size_t i = 0; i < node->outputs().size(); ++i) outputs.push_back(node->output(static_cast<int>(i)));
+  }
+  return outputs;
+}
+
+}  // namespace belfry

@@ -1,0 +1,109 @@
+// Where new nodes go: names, variables, devices, control inputs.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "framework/base/device_name.h"
+#include "framework/base/source_location.h"
+#include "framework/graph/graph.h"
+
+namespace belfry {
+
+// What GetVariable does about a variable that is there already.
+enum class Reuse {
+  kNever,      // an error: two layers would share weights by accident
+  kAlways,     // required: an error if it is not there
+  kIfPresent,  // made if it is not there
+};
+
+// A cheap value that says how nodes are added to a Graph; the only way to add them. Each method returns a changed copy, so
+// nothing leaks out of a loop over towers. The graph is borrowed. As thread-safe as its graph.
+class Scope {
+ public:
+  explicit Scope(Graph& graph) : graph_(&graph) {}
+
+  // Names below "name/", made unique as TensorFlow 1 does: the second "conv1" is "conv1_1/". "name/" with a slash enters
+  // again what exists; "" is the root.
+  Scope NameScope(absl::string_view name) const;
+  // Variables below "name/", which is not made unique, and nodes below NameScope(name).
+  Scope VariableScope(absl::string_view name) const;
+  // Nested devices combine field by field, the inner ones winning: "/job:worker" then "/gpu:1". Empty changes nothing.
+  Scope Device(absl::string_view device) const;
+  Scope Device(const DeviceName& device) const;
+  // No device from outside.
+  Scope NoDevice() const;
+  // Where variables are made, whatever the device of the ops that use them: TensorFlow's device setter.
+  Scope VariableDevice(absl::string_view device) const;
+  // New nodes run after these, besides those of outer scopes.
+  Scope ControlDependencies(absl::Span<const Output> outputs) const;
+  Scope ControlDependencies(absl::Span<const Node* const> nodes) const;
+  Scope NoControlDependencies() const;
+  // New nodes go wherever `node` goes; devices of outer scopes do not count.
+  Scope ColocateWith(const Node& node) const;
+  Scope ReuseVariables(Reuse reuse) const;
+  // Variables are made for (and found in) this replica, and named "<tower scope>/...".
+  Scope Replica(int replica) const;
+  // New nodes carry this line, not that of the builder's caller.
+  Scope WithLocation(SourceLocation location) const;
+  // What random ops count on: an int64 scalar that changes every step, and one that is the index of this tower's first
+  // example in the global batch, so that dropout is the same for any number of towers. Either may be invalid.
+  Scope RandomCounters(Output step, Output first_example) const;
+
+  Graph& graph() const { return *graph_; }
+  const absl::Status& status() const { return graph_->status(); }
+  void Fail(absl::Status status) const { graph_->Fail(std::move(status)); }
+  const std::string& name() const { return name_; }                    // "tower_0/conv1/", "" at the root
+  const std::string& variable_path() const { return variable_path_; }  // "conv1/"
+  const DeviceName& device() const { return device_; }
+  const DeviceName& variable_device() const { return has_variable_device_ ? variable_device_ : device_; }
+  Reuse reuse() const { return reuse_; }
+  int replica() const { return replica_; }
+  std::vector<Output> random_counters() const;  // [step], [step, first_example] or []
+
+  // Adds the output to a collection of the graph; ignored if invalid.
+  void AddToCollection(absl::string_view collection, Output output) const;
+  void AddToCollection(absl::string_view collection, Tower tower) const;
+
+  // The next nodes want this name instead of their op's: ops::MatMul(scope.Named("c"), a, b).
+  Scope Named(absl::string_view name) const;
+
+  // Adds a node, for op builders. Null after an error, which sticks to the graph: once it has failed, nothing is added any
+  // more. Attributes that are not given have their defaults.
+  const Node* AddNode(absl::string_view op, std::vector<Output> inputs, Attrs attrs = {}) const;
+  // The first output of the new node; invalid after an error.
+  Output Add(absl::string_view op, std::vector<Output> inputs, Attrs attrs = {}) const;
+  // All outputs of the new node; empty after an error.
+  std::vector<Output> AddAll(absl::string_view op, std::vector<Output> inputs, Attrs attrs = {}) const;
+
+ private:
+  friend class OpScope;
+
+  Graph* graph_;
+  std::string name_, variable_path_;
+  DeviceName device_, variable_device_;
+  std::string device_text_;
+  bool has_variable_device_ = false;
+  std::vector<const Node*> control_inputs_;
+  const Node* colocated_with_ = nullptr;
+  Reuse reuse_ = Reuse::kNever;
+  int replica_ = 0;
+  SourceLocation location_;
+  std::string wanted_name_;
+  Output random_step_, random_offset_;
+};
+
+// A Scope with the caller's source line: what op builders take, so that a user passes a Scope and errors name his line.
+//   Output Relu(OpScope scope, Output x) { return scope.Add("Relu", {x}); }
+class OpScope : public Scope {
+ public:
+  OpScope(const Scope& scope, SourceLocation location = SourceLocation::Current())  // NOLINT: converts on purpose
+      : Scope(scope) {
+    if (!location_.known()) location_ = location;
+  }
+};
+
+}  // namespace belfry

@@ -1,0 +1,84 @@
+#include "framework/graph/variable.h"
+
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "framework/graph/scope.h"
+
+namespace belfry {
+namespace {
+
+std::string MadeAt(const Variable& variable) {
+  const SourceLocation where = variable.node().location();
+  return where.known() ? absl::StrCat(" It was made at ", where.ToString(), ".") : "";
+}
+
+Variable Found(const Scope& scope, const Variable& variable, const Shape& shape, DType dtype) {
+  if (variable.shape() != shape || variable.dtype() != dtype) {
+    scope.Fail(absl::InvalidArgumentError(absl::StrCat(
+        "Trying to share variable ", variable.name(), ", but specified ", DTypeName(dtype), " ", shape.ToString(),
+        " and found ", DTypeName(variable.dtype()), " ", variable.shape().ToString(), ".", MadeAt(variable))));
+    return Variable();
+  }
+  return variable;
+}
+
+// The scope that the variable's own nodes are made in: the tower's name scope, no control inputs, the variable's device.
+Scope StorageScope(const Scope& scope, const VariableOptions& options) {
+  Scope storage = scope.NoControlDependencies();
+  if (options.slot_of.valid()) return storage.ColocateWith(options.slot_of.node());
+  const bool has_device = scope.variable_device() != DeviceName();
+  return has_device ? storage.NoDevice().Device(scope.variable_device()) : storage;
+}
+
+}  // namespace
+
+Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
+                     const VariableOptions& options) {
+  if (!scope.status().ok()) return Variable();
+  const std::string logical_name = absl::StrCat(scope.variable_path(), name);
+  if (const Variable existing = scope.graph().FindVariable(logical_name, scope.replica()); existing.valid()) {
+    if (scope.reuse() != Reuse::kNever) return Found(scope, existing, shape, options.dtype);
+    scope.Fail(absl::AlreadyExistsError(
+        absl::StrCat("Variable ", logical_name, " already exists, disallowed. Did you mean to reuse it with ",
+                     "scope.ReuseVariables(Reuse::kAlways) or kIfPresent?", MadeAt(existing))));
+    return Variable();
+  }
+  if (scope.reuse() == Reuse::kAlways) {
+    scope.Fail(absl::NotFoundError(absl::StrCat("Variable ", logical_name,
+                                                " does not exist, and the scope only reuses variables. Did you mean ",
+                                                "Reuse::kIfPresent?")));
+    return Variable();
+  }
+  if (!shape.known()) {
+    scope.Fail(absl::InvalidArgumentError(
+        absl::StrCat("Variable ", logical_name, " needs a fully known shape, not ", shape.ToString())));
+    return Variable();
+  }
+  const std::string prefix = scope.replica() > 0 ? absl::StrCat("replica_", scope.replica(), "/") : "";
+  const Scope storage = StorageScope(scope, options).NameScope("");
+  auto def = std::make_unique<VariableDef>();
+  def->logical_name = logical_name;
+  def->replica = scope.replica();
+  def->trainable = options.trainable;
+  if (options.slot_of.valid()) def->slot_of = &options.slot_of.def();
+  def->node = storage.Named(absl::StrCat(prefix, logical_name))
+                  .AddNode("Variable", {}, {{"T", options.dtype}, {"shape", shape}, {"name", logical_name}});
+  if (def->node == nullptr) return Variable();
+  const Scope initial = storage.NameScope(absl::StrCat(def->node->name(), "/Initializer/")).ColocateWith(*def->node);
+  def->initial_value = initializer(initial, logical_name, options.dtype, shape);
+  if (!def->initial_value.valid()) return Variable();
+  def->initializer = storage.NameScope(absl::StrCat(def->node->name(), "/"))
+                         .ColocateWith(*def->node)
+                         .AddNode("Assign", {def->node->output(0), def->initial_value});
+  if (def->initializer == nullptr) return Variable();
+  return scope.graph().AddVariable(std::move(def));
+}
+
+Output InitializeVariables(const Scope& scope) {
+  std::vector<const Node*> initializers;
+  for (const Variable& variable : scope.graph().variables()) initializers.push_back(&variable.initializer());
+  return scope.ControlDependencies(initializers).Named("init").Add("NoOp", {});
+}
+
+}  // namespace belfry
