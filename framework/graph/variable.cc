@@ -75,10 +75,10 @@ Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& sh
   return scope.graph().AddVariable(std::move(def));
 }
 
-Output InitializeVariables(const Scope& scope) {
+const Node* InitializeVariables(const Scope& scope) {
   std::vector<const Node*> initializers;
   for (const Variable& variable : scope.graph().variables()) initializers.push_back(&variable.initializer());
-  return scope.ControlDependencies(initializers).Named("init").Add("NoOp", {});
+  return scope.ControlDependencies(initializers).Named("init").AddNode("NoOp", {});
 }
 
 }  // namespace belfry

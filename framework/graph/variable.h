@@ -82,6 +82,6 @@ Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& sh
 
 // A node that runs the initializers of all variables that are in the graph now: TensorFlow's
 // global_variables_initializer.
-Output InitializeVariables(const Scope& scope);
+const Node* InitializeVariables(const Scope& scope);
 
 }  // namespace belfry
