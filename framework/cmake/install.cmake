@@ -12,6 +12,14 @@ foreach(library IN LISTS libraries)
 endforeach()
 install(TARGETS belfry ${libraries} EXPORT BelfryTargets)
 
+get_property(targets DIRECTORY ${PROJECT_SOURCE_DIR}/trainers PROPERTY BUILDSYSTEM_TARGETS)
+foreach(target IN LISTS targets)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL EXECUTABLE)
+    install(TARGETS ${target})
+  endif()
+endforeach()
+
 # ops/onednn is internal: its headers show oneDNN's.
 install(DIRECTORY framework ops optim models trainers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry
   FILES_MATCHING PATTERN "*.h" PATTERN "ops/onednn" EXCLUDE)
