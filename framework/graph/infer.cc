@@ -67,7 +67,8 @@ absl::StatusOr<Attrs> CompleteAttrs(const OpDef& op, absl::Span<const DType> inp
   RETURN_IF_ERROR(CheckInputCount(op, inputs.size()));
   Attrs attrs;
   for (const auto& [name, value] : given.values()) {
-    const auto declared = std::find_if(op.attrs.begin(), op.attrs.end(), [&](const AttrDef& a) { return a.name == name; });
+    const auto declared = std::find_if(op.attrs.begin(), op.attrs.end(),
+                                       [&name = name](const AttrDef& a) { return a.name == name; });
     if (declared == op.attrs.end() && FindTypeVar(op, name) == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("has no attribute '", name, "'"));
     }
