@@ -1,0 +1,155 @@
+#include "framework/data/cifar10.h"
+
+#include <filesystem>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/check.h"
+#include "framework/base/status.h"
+#include "framework/data/file.h"
+
+namespace belfry::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr char kFirstFile[] = "data_batch_1.bin";
+constexpr char kTestFile[] = "test_batch.bin";
+constexpr char kNamesFile[] = "batches.meta.txt";
+
+class Cifar10Dataset : public Dataset {
+ public:
+  Cifar10Dataset(std::vector<std::string> files, std::vector<std::string> class_names) : files_(std::move(files)) {
+    spec_.shape = Shape{kCifar10Edge, kCifar10Edge, kCifar10Channels};
+    spec_.dtype = DType::kUInt8;
+    spec_.layout = PixelLayout::kPlanes;
+    spec_.label_dtype = DType::kInt32;
+    spec_.classes = kCifar10Classes;
+    spec_.class_names = std::move(class_names);
+    for (const std::string& file : files_)
+      ends_.push_back(size() + static_cast<int64_t>(file.size()) / kCifar10RecordBytes);
+  }
+
+  int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
+  const ExampleSpec& spec() const override { return spec_; }
+
+  absl::Status Read(int64_t index, absl::Span<std::byte>, Example& example) const override {
+    BELFRY_CHECK(0 <= index && index < size());
+    size_t file = 0;
+    while (index >= ends_[file]) ++file;
+    const int64_t record = file == 0 ? index : index - ends_[file - 1];
+    const char* bytes = files_[file].data() + record * kCifar10RecordBytes;
+    example.label = static_cast<unsigned char>(bytes[0]);
+    example.input = bytes + 1;
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<std::string> files_;  // contents
+  std::vector<int64_t> ends_;             // for each file, the index after its last example
+  ExampleSpec spec_;
+};
+
+bool Exists(const fs::path& path) {
+  std::error_code error;
+  return fs::exists(path, error);
+}
+
+// The contents of one file, checked record by record.
+absl::StatusOr<std::string> ReadRecords(const std::string& path) {
+  ASSIGN_OR_RETURN(std::string bytes, ReadFile(path));
+  const auto size = static_cast<int64_t>(bytes.size());
+  const std::string layout = absl::StrCat("records of ", kCifar10RecordBytes, " bytes (1 label, 3072 pixels)");
+  if (size == 0) return absl::DataLossError(absl::StrCat(path, ": the file is empty; expected ", layout));
+  const int64_t records = size / kCifar10RecordBytes, rest = size % kCifar10RecordBytes;
+  for (int64_t i = 0; i < records; ++i) {
+    const int label = static_cast<unsigned char>(bytes[i * kCifar10RecordBytes]);
+    if (label < kCifar10Classes) continue;
+    return absl::DataLossError(absl::StrCat(path, ": record ", i, " (at byte ", i * kCifar10RecordBytes, ") has label ",
+                                            label, "; expected 0 to ", kCifar10Classes - 1,
+                                            ": the file is damaged or has another layout"));
+  }
+  if (rest != 0) {
+    return absl::DataLossError(absl::StrCat(path, ": record ", records, " ends after ", rest, " bytes (the file has ",
+                                            size, " bytes); expected ", layout,
+                                            ": the file is cut short or has another layout"));
+  }
+  return bytes;
+}
+
+absl::StatusOr<fs::path> FindDirectory(const std::string& directory) {
+  const fs::path path(directory), child = path / "cifar-10-batches-bin";
+  std::error_code error;
+  if (!fs::is_directory(path, error)) {
+    return absl::NotFoundError(absl::StrCat(directory, ": ", Exists(path) ? "not a directory" : "no such directory"));
+  }
+  if (Exists(path / kFirstFile)) return path;
+  if (Exists(child / kFirstFile)) return child;
+  return absl::NotFoundError(
+      absl::StrCat(directory, ": holds ", fs::is_empty(path, error) ? "nothing" : absl::StrCat("no ", kFirstFile),
+                   "; expected the files of the CIFAR-10 binary version (", kFirstFile, " ... ", kTestFile,
+                   "), here or in the folder cifar-10-batches-bin: unpack cifar-10-binary.tar.gz from "
+                   "https://www.cs.toronto.edu/~kriz/cifar.html"));
+}
+
+absl::StatusOr<std::vector<std::string>> ReadClassNames(const fs::path& path) {
+  std::vector<std::string> names;
+  if (!Exists(path)) return names;
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path.string()));
+  for (absl::string_view line : absl::StrSplit(text, '\n')) {
+    line = absl::StripAsciiWhitespace(line);
+    if (!line.empty()) names.emplace_back(line);
+  }
+  if (names.size() != static_cast<size_t>(kCifar10Classes)) {
+    return absl::DataLossError(absl::StrCat(path.string(), ": holds ", names.size(), " class names; expected ",
+                                            kCifar10Classes, ", one a line"));
+  }
+  return names;
+}
+
+// data_batch_1.bin upward. A later number after a gap means that a file was lost.
+absl::StatusOr<std::vector<std::string>> ReadTrainingFiles(const fs::path& folder) {
+  const auto file = [&](int number) { return folder / absl::StrCat("data_batch_", number, ".bin"); };
+  std::vector<std::string> files;
+  int number = 1;
+  for (; Exists(file(number)); ++number) {
+    ASSIGN_OR_RETURN(std::string bytes, ReadRecords(file(number).string()));
+    files.push_back(std::move(bytes));
+  }
+  for (int later = number + 1; later <= number + 5; ++later) {
+    if (!Exists(file(later))) continue;
+    return absl::NotFoundError(
+        absl::StrCat(file(number).string(), ": no such file, though ", file(later).filename().string(), " is there"));
+  }
+  return files;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenCifar10File(const std::string& path) {
+  ASSIGN_OR_RETURN(std::string bytes, ReadRecords(path));
+  std::vector<std::string> files;
+  files.push_back(std::move(bytes));
+  return std::make_unique<Cifar10Dataset>(std::move(files), std::vector<std::string>());
+}
+
+absl::StatusOr<Cifar10> OpenCifar10(const std::string& directory) {
+  ASSIGN_OR_RETURN(const fs::path folder, FindDirectory(directory));
+  const fs::path test_path = folder / kTestFile;
+  if (!Exists(test_path)) {
+    return absl::NotFoundError(absl::StrCat(test_path.string(), ": no such file; it holds the test images"));
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ReadClassNames(folder / kNamesFile));
+  ASSIGN_OR_RETURN(std::vector<std::string> train, ReadTrainingFiles(folder));
+  ASSIGN_OR_RETURN(std::string test_bytes, ReadRecords(test_path.string()));
+  std::vector<std::string> test;
+  test.push_back(std::move(test_bytes));
+  return Cifar10{std::make_unique<Cifar10Dataset>(std::move(train), names),
+                 std::make_unique<Cifar10Dataset>(std::move(test), names)};
+}
+
+}  // namespace belfry::data

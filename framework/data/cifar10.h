@@ -1,0 +1,35 @@
+// CIFAR-10 (Krizhevsky, "Learning multiple layers of features from tiny images", 2009) in its binary layout.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "framework/data/dataset.h"
+
+namespace belfry::data {
+
+inline constexpr int64_t kCifar10Edge = 32;
+inline constexpr int64_t kCifar10Channels = 3;
+inline constexpr int32_t kCifar10Classes = 10;
+// One label byte, then 3 planes (red, green, blue) of 32 x 32 bytes.
+inline constexpr int64_t kCifar10RecordBytes = 1 + kCifar10Channels * kCifar10Edge * kCifar10Edge;
+
+// Both parts, wholly in memory (154 MB for the real set), images uint8 [32, 32, 3] in planes, labels 0 to 9.
+struct Cifar10 {
+  std::unique_ptr<Dataset> train;
+  std::unique_ptr<Dataset> test;
+};
+
+// Reads data_batch_1.bin, data_batch_2.bin ... as far as they go, test_batch.bin and, if it is there, batches.meta.txt
+// (one class name a line) from `directory`, or from its child cifar-10-batches-bin, as the archive unpacks. A file may
+// hold any number of records, at least one.
+// Errors name the file and what was expected: NotFound (no such directory, no data_batch_1.bin, no test_batch.bin, a
+// gap in the numbers), DataLoss (an empty file, a last record cut short, a label out of range: with the record's
+// number).
+absl::StatusOr<Cifar10> OpenCifar10(const std::string& directory);
+
+// One such file as a dataset, without class names.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenCifar10File(const std::string& path);
+
+}  // namespace belfry::data

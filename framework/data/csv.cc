@@ -1,0 +1,262 @@
+#include "framework/data/csv.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/status.h"
+#include "framework/data/file.h"
+#include "framework/data/in_memory.h"
+
+namespace belfry::data {
+namespace {
+
+struct Field {
+  std::string text;
+  int64_t line = 0, column = 0;  // of its first byte, from 1
+};
+
+// Cuts the text into rows of fields.
+class RowReader {
+ public:
+  RowReader(absl::string_view text, absl::string_view name, const CsvOptions& options)
+      : text_(text), name_(name), options_(options) {
+    if (absl::StartsWith(text_, "\xEF\xBB\xBF")) at_ = line_start_ = 3;
+  }
+
+  // The next row that is neither blank nor a comment; false at the end.
+  absl::StatusOr<bool> Next(std::vector<Field>& row) {
+    row.clear();
+    while (at_ < text_.size() && SkipLine()) {
+    }
+    if (at_ >= text_.size()) return false;
+    do {
+      row.emplace_back();
+      RETURN_IF_ERROR(ReadField(row.back()));
+    } while (TakeSeparator());
+    return true;
+  }
+
+  absl::Status Error(int64_t line, int64_t column, absl::string_view message) const {
+    return absl::InvalidArgumentError(absl::StrCat(name_, ":", line, ":", column, ": ", message));
+  }
+
+ private:
+  int64_t column() const { return static_cast<int64_t>(at_ - line_start_) + 1; }
+  bool AtLineEnd() const { return at_ >= text_.size() || text_[at_] == '\n'; }
+  bool IsSpace(char c) const { return c != options_.separator && (c == ' ' || c == '\t' || c == '\r'); }
+
+  void StartLine() {
+    at_ = std::min(at_ + 1, text_.size());
+    line_start_ = at_;
+    ++line_;
+  }
+
+  // Passes over a blank line or a comment.
+  bool SkipLine() {
+    size_t end = std::min(text_.find('\n', at_), text_.size());
+    const absl::string_view line = absl::StripAsciiWhitespace(text_.substr(at_, end - at_));
+    const bool comment = options_.comment != '\0' && !line.empty() && line[0] == options_.comment;
+    if (!line.empty() && !comment) return false;
+    at_ = end;
+    StartLine();
+    return true;
+  }
+
+  bool TakeSeparator() {
+    if (at_ < text_.size() && text_[at_] == options_.separator) {
+      ++at_;
+      return true;
+    }
+    if (at_ < text_.size()) StartLine();
+    return false;
+  }
+
+  absl::Status ReadField(Field& field) {
+    while (!AtLineEnd() && IsSpace(text_[at_])) ++at_;
+    field.line = line_;
+    field.column = column();
+    if (!AtLineEnd() && text_[at_] == '"') return ReadQuoted(field);
+    const size_t start = at_;
+    while (!AtLineEnd() && text_[at_] != options_.separator) ++at_;
+    field.text = std::string(absl::StripTrailingAsciiWhitespace(text_.substr(start, at_ - start)));
+    return absl::OkStatus();
+  }
+
+  absl::Status ReadQuoted(Field& field) {
+    for (++at_; at_ < text_.size(); ++at_) {
+      if (text_[at_] == '"') {
+        if (at_ + 1 >= text_.size() || text_[at_ + 1] != '"') break;
+        ++at_;
+      }
+      field.text.push_back(text_[at_]);
+      if (text_[at_] == '\n') {
+        line_start_ = at_ + 1;
+        ++line_;
+      }
+    }
+    if (at_ >= text_.size()) return Error(field.line, field.column, "this quote is not closed");
+    ++at_;
+    while (!AtLineEnd() && IsSpace(text_[at_])) ++at_;
+    if (AtLineEnd() || text_[at_] == options_.separator) return absl::OkStatus();
+    return Error(line_, column(),
+                 absl::StrCat("text after a closing quote; expected '", std::string(1, options_.separator),
+                              "' or the end of the line"));
+  }
+
+  const absl::string_view text_;
+  const absl::string_view name_;
+  const CsvOptions& options_;
+  size_t at_ = 0, line_start_ = 0;
+  int64_t line_ = 1;
+};
+
+bool IsNumber(const std::string& text) {
+  double value;
+  return absl::SimpleAtod(text, &value);
+}
+
+absl::StatusOr<double> ParseNumber(const RowReader& reader, const Field& field, const std::string& column,
+                                   DType dtype) {
+  const auto error = [&](absl::string_view what) {
+    return reader.Error(field.line, field.column, absl::StrCat("column '", column, "': ", what));
+  };
+  if (field.text.empty()) return error("the field is empty; expected a number");
+  double value;
+  if (!absl::SimpleAtod(field.text, &value)) return error(absl::StrCat("'", field.text, "' is not a number"));
+  const double largest =
+      dtype == DType::kFloat32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
+  if (std::abs(value) <= largest) return value;
+  const bool digits = absl::ascii_isdigit(static_cast<unsigned char>(field.text.back())) || field.text.back() == '.';
+  return error(digits ? absl::StrCat(field.text, " is too large for ", DTypeName(dtype))
+                      : absl::StrCat("'", field.text, "' is not a finite number"));
+}
+
+// The number of the column that `wanted` names.
+absl::StatusOr<size_t> FindColumn(const std::vector<std::string>& names, const std::string& wanted,
+                                  absl::string_view file) {
+  for (size_t i = 0; i < names.size(); ++i) {
+    if (names[i] == wanted) return i;
+  }
+  uint32_t number;
+  if (absl::SimpleAtoi(wanted, &number) && number < names.size()) return number;
+  return absl::InvalidArgumentError(absl::StrCat(file, ": no column '", wanted, "'; the ", names.size(),
+                                                 " columns are ", absl::StrJoin(names, ", ")));
+}
+
+struct Columns {
+  std::vector<size_t> features;
+  size_t target = 0;
+};
+
+absl::StatusOr<Columns> ChooseColumns(const std::vector<std::string>& names, absl::string_view file,
+                                      const CsvOptions& options) {
+  Columns columns;
+  columns.target = names.size() - 1;
+  if (!options.target.empty()) {
+    ASSIGN_OR_RETURN(columns.target, FindColumn(names, options.target, file));
+  }
+  for (const std::string& feature : options.features) {
+    ASSIGN_OR_RETURN(const size_t column, FindColumn(names, feature, file));
+    columns.features.push_back(column);
+  }
+  if (options.features.empty()) {
+    for (size_t i = 0; i < names.size(); ++i) {
+      if (i != columns.target) columns.features.push_back(i);
+    }
+  }
+  if (columns.features.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(file, ": only column '", names[columns.target], "', the target; expected at least one feature"));
+  }
+  return columns;
+}
+
+std::vector<std::string> ColumnNames(const std::vector<Field>& row, bool header) {
+  std::vector<std::string> names;
+  for (const Field& field : row) names.push_back(header ? field.text : absl::StrCat(names.size()));
+  return names;
+}
+
+Tensor ToTensor(const std::vector<double>& values, const Shape& shape, DType dtype) {
+  Tensor tensor(dtype, shape);
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (dtype == DType::kFloat32) {
+      tensor.data<float>()[i] = static_cast<float>(values[i]);
+    } else {
+      tensor.data<double>()[i] = values[i];
+    }
+  }
+  return tensor;
+}
+
+bool LooksLikeHeader(const std::vector<Field>& row) {
+  for (const Field& field : row) {
+    if (!field.text.empty() && !IsNumber(field.text)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+absl::StatusOr<CsvTable> ParseCsv(absl::string_view text, absl::string_view name, const CsvOptions& options) {
+  if (options.dtype != DType::kFloat32 && options.dtype != DType::kFloat64) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("CSV dtype is ", DTypeName(options.dtype), "; expected float32 or float64"));
+  }
+  RowReader reader(text, name, options);
+  std::vector<Field> row;
+  ASSIGN_OR_RETURN(bool more, reader.Next(row));
+  if (!more) return absl::InvalidArgumentError(absl::StrCat(name, ": no rows"));
+  const bool header = options.header.value_or(LooksLikeHeader(row));
+  const std::vector<std::string> names = ColumnNames(row, header);
+  ASSIGN_OR_RETURN(const Columns columns, ChooseColumns(names, name, options));
+  if (header) {
+    ASSIGN_OR_RETURN(more, reader.Next(row));
+    if (!more) return absl::InvalidArgumentError(absl::StrCat(name, ": no rows after the header"));
+  }
+
+  std::vector<double> features, targets;
+  while (more) {
+    if (row.size() != names.size()) {
+      return reader.Error(row[0].line, row[0].column,
+                          absl::StrCat("the row has ", row.size(), " fields; expected ", names.size()));
+    }
+    for (size_t column : columns.features) {
+      ASSIGN_OR_RETURN(const double value, ParseNumber(reader, row[column], names[column], options.dtype));
+      features.push_back(value);
+    }
+    ASSIGN_OR_RETURN(const double target,
+                     ParseNumber(reader, row[columns.target], names[columns.target], options.dtype));
+    targets.push_back(target);
+    ASSIGN_OR_RETURN(more, reader.Next(row));
+  }
+
+  CsvTable table;
+  const auto rows = static_cast<int64_t>(targets.size());
+  table.features = ToTensor(features, Shape{rows, static_cast<int64_t>(columns.features.size())}, options.dtype);
+  table.targets = ToTensor(targets, Shape{rows}, options.dtype);
+  for (size_t column : columns.features) table.feature_names.push_back(names[column]);
+  table.target_name = names[columns.target];
+  return table;
+}
+
+absl::StatusOr<CsvTable> ReadCsv(const std::string& path, const CsvOptions& options) {
+  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  return ParseCsv(text, path, options);
+}
+
+absl::StatusOr<std::unique_ptr<Dataset>> OpenCsv(const std::string& path, CsvOptions options) {
+  options.dtype = DType::kFloat32;
+  ASSIGN_OR_RETURN(const CsvTable table, ReadCsv(path, options));
+  return FromTensors(table.features, table.targets);
+}
+
+}  // namespace belfry::data

@@ -1,0 +1,57 @@
+// Where examples come from.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "framework/base/dtype.h"
+#include "framework/base/shape.h"
+
+namespace belfry::data {
+
+// In which order the bytes of an image lie: kPlanes is C x H x W (CIFAR-10 files), kInterleaved is H x W x C.
+enum class PixelLayout : uint8_t { kPlanes, kInterleaved };
+
+// What every example of a dataset looks like.
+struct ExampleSpec {
+  // Of one example's input: [H, W, C] for an image whatever the layout of its bytes, else any shape, [F] for F
+  // features.
+  Shape shape;
+  // kUInt8: an image, pixels 0..255. kFloat32: features, row-major.
+  DType dtype = DType::kFloat32;
+  PixelLayout layout = PixelLayout::kPlanes;  // of an image
+  // kInt32: a class in [0, classes). kFloat32: a number to predict.
+  DType label_dtype = DType::kFloat32;
+  int32_t classes = 0;                   // 0 unless label_dtype is kInt32
+  std::vector<std::string> class_names;  // empty, or one for each class
+
+  bool is_image() const { return dtype == DType::kUInt8; }
+  size_t input_bytes() const { return static_cast<size_t>(shape.elements()) * SizeOf(dtype); }
+};
+
+// One example. `input` has spec().input_bytes() bytes and points into the dataset's memory, or into the scratch memory
+// that was given to Read.
+struct Example {
+  const void* input = nullptr;
+  int32_t label = 0;  // when label_dtype is kInt32
+  float target = 0;   // when label_dtype is kFloat32
+};
+
+// Examples with random access. Immutable: any number of threads may read at once.
+class Dataset {
+ public:
+  virtual ~Dataset() = default;
+
+  virtual int64_t size() const = 0;
+  virtual const ExampleSpec& spec() const = 0;
+
+  // Example `index`. A dataset that does not hold its examples in memory puts the input into `scratch`, which has
+  // spec().input_bytes() bytes. An error names the file and the record. REQUIRES: 0 <= index < size().
+  virtual absl::Status Read(int64_t index, absl::Span<std::byte> scratch, Example& example) const = 0;
+};
+
+}  // namespace belfry::data

@@ -1,0 +1,325 @@
+#include "framework/data/prefetcher.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
+#include "framework/base/status.h"
+
+namespace belfry::data {
+
+// One batch of the ring. Guarded by the Prefetcher's mutex, but for what `towers` points to: that belongs to the
+// threads that make chunks of it while kMaking, and to the holder of the Batch while kTaken.
+struct Prefetcher::Slot {
+  enum State { kFree, kMaking, kReady, kTaken };
+  State state = kFree;
+  Position position;
+  std::vector<int64_t> indices;
+  int64_t claimed = 0, made = 0;  // examples
+  absl::Status status;
+  int64_t failed_at = 0;  // the first example concerned, when !status.ok()
+  // A last batch of an epoch has smaller tensors, made when first needed.
+  std::vector<TowerBatch> whole, remainder;
+  std::vector<TowerBatch>* towers = nullptr;
+};
+
+namespace {
+
+absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& options) {
+  const auto invalid = [](const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
+  if (dataset.size() < 1) return invalid("the dataset has no examples");
+  if (dataset.size() >= int64_t{1} << 32) return invalid("the dataset has 2^32 examples or more: ", dataset.size());
+  if (options.batch_size < 1) return invalid("batch_size is ", options.batch_size, "; expected at least 1");
+  if (options.towers < 1) return invalid("towers is ", options.towers, "; expected at least 1");
+  if (options.threads < 0) return invalid("threads is ", options.threads, "; expected at least 0");
+  if (options.depth < 1) return invalid("depth is ", options.depth, "; expected at least 1");
+  if (options.epochs < 0) return invalid("epochs is ", options.epochs, "; expected at least 0 (0: without end)");
+  const int64_t batches = BatchesPerEpoch(dataset.size(), options.batch_size, options.drop_remainder);
+  if (batches == 0) {
+    return invalid("batch_size ", options.batch_size, " with drop_remainder leaves no batch of ", dataset.size(),
+                   " examples");
+  }
+  if (options.start.epoch < 0 || options.start.batch < 0 || options.start.batch >= batches) {
+    return invalid("start is epoch ", options.start.epoch, ", batch ", options.start.batch, "; an epoch has ", batches,
+                   " batches of ", options.batch_size);
+  }
+  const DType dtype = dataset.spec().dtype;
+  if (dtype != DType::kUInt8 && dtype != DType::kFloat32) {
+    return invalid("the examples are ", DTypeName(dtype), "; expected uint8 images or float32 features");
+  }
+  const ImagePolicy& images = options.images;
+  if (dtype == DType::kFloat32 &&
+      (images.crop != 0 || images.pad != 0 || images.random_flip || images.brightness != 0 ||
+       images.contrast_lower != 1 || images.contrast_upper != 1 || images.normalise != ImagePolicy::Normalise::kNone)) {
+    return invalid("an image policy was given for examples that are not images");
+  }
+  return absl::OkStatus();
+}
+
+// Small enough that the threads share a batch evenly, large enough that the lock costs nothing.
+int64_t ChunkSize(const PrefetcherOptions& options) {
+  if (options.threads == 0) return options.batch_size;
+  return std::clamp<int64_t>(options.batch_size / (2 * options.threads), 1, 32);
+}
+
+}  // namespace
+
+Batch& Batch::operator=(Batch&& other) noexcept {
+  if (this == &other) return *this;
+  Release();
+  owner_ = std::exchange(other.owner_, nullptr);
+  slot_ = other.slot_;
+  return *this;
+}
+
+void Batch::Release() {
+  if (owner_ != nullptr) std::exchange(owner_, nullptr)->GiveBack(slot_);
+}
+
+absl::Span<const TowerBatch> Batch::towers() const {
+  return *owner_->slots_[slot_]->towers;
+}
+int64_t Batch::examples() const {
+  return static_cast<int64_t>(indices().size());
+}
+absl::Span<const int64_t> Batch::indices() const {
+  return owner_->slots_[slot_]->indices;
+}
+Position Batch::position() const {
+  return owner_->slots_[slot_]->position;
+}
+Position Batch::next() const {
+  return owner_->After(position());
+}
+int64_t Batch::step() const {
+  return position().epoch * owner_->batches_per_epoch() + position().batch;
+}
+
+absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& dataset, PrefetcherOptions options) {
+  RETURN_IF_ERROR(CheckOptions(dataset, options));
+  std::optional<Augmenter> augmenter;
+  Shape input_shape = dataset.spec().shape;
+  if (dataset.spec().is_image()) {
+    ASSIGN_OR_RETURN(augmenter, Augmenter::Create(dataset.spec(), options.images, options.seed));
+    input_shape = augmenter->output_shape();
+  }
+  std::unique_ptr<Prefetcher> prefetcher(
+      new Prefetcher(dataset, std::move(options), std::move(input_shape), std::move(augmenter)));
+  for (int i = 0; i < prefetcher->options_.threads; ++i) {
+    prefetcher->threads_.emplace_back(&Prefetcher::Work, prefetcher.get());
+  }
+  return prefetcher;
+}
+
+Prefetcher::Prefetcher(const Dataset& dataset, PrefetcherOptions options, Shape input_shape,
+                       std::optional<Augmenter> augmenter)
+    : dataset_(dataset),
+      options_(std::move(options)),
+      input_shape_(std::move(input_shape)),
+      augmenter_(std::move(augmenter)),
+      batches_per_epoch_(BatchesPerEpoch(dataset.size(), options_.batch_size, options_.drop_remainder)),
+      chunk_(ChunkSize(options_)),
+      to_open_(options_.start),
+      to_take_(options_.start),
+      own_maker_(NewMaker()) {
+  const int slots = options_.depth + 1;
+  for (int i = 0; i < slots; ++i) {
+    slots_.push_back(std::make_unique<Slot>());
+    slots_.back()->indices.reserve(std::min(options_.batch_size, dataset.size()));
+  }
+  order_.resize(dataset.size());
+}
+
+Prefetcher::~Prefetcher() {
+  Cancel();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+Prefetcher::Maker Prefetcher::NewMaker() const {
+  return {augmenter_, std::vector<std::byte>(dataset_.spec().input_bytes())};
+}
+
+bool Prefetcher::AtEnd(const Position& position) const {
+  return options_.epochs > 0 && position.epoch >= options_.epochs;
+}
+
+Position Prefetcher::After(const Position& position) const {
+  return position.batch + 1 < batches_per_epoch_ ? Position{position.epoch, position.batch + 1}
+                                                 : Position{position.epoch + 1, 0};
+}
+
+void Prefetcher::Work() {
+  Maker maker = NewMaker();
+  while (true) {
+    std::optional<Chunk> chunk;
+    {
+      MutexLock lock(mutex_);
+      mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return cancelled_ || CanClaim(); });
+      if (cancelled_) return;
+      chunk = Claim();
+    }
+    Finish(*chunk, Make(*chunk, maker));
+  }
+}
+
+bool Prefetcher::CanClaim() const {
+  if (opened_ > 0) {
+    const Slot& newest = SlotAt(opened_ - 1);
+    if (newest.state == Slot::kMaking && newest.claimed < static_cast<int64_t>(newest.indices.size())) return true;
+  }
+  return !failed_ && !AtEnd(to_open_) && SlotAt(opened_).state == Slot::kFree;
+}
+
+std::optional<Prefetcher::Chunk> Prefetcher::Claim() {
+  if (!CanClaim()) return std::nullopt;
+  if (opened_ == 0 || SlotAt(opened_ - 1).claimed == static_cast<int64_t>(SlotAt(opened_ - 1).indices.size())) {
+    Open(SlotAt(opened_++));
+  }
+  Slot& slot = SlotAt(opened_ - 1);
+  const int64_t begin = slot.claimed;
+  slot.claimed = std::min(begin + chunk_, static_cast<int64_t>(slot.indices.size()));
+  return Chunk{&slot, begin, slot.claimed};
+}
+
+void Prefetcher::Open(Slot& slot) {
+  if (order_epoch_ != to_open_.epoch) {
+    if (options_.shuffle || order_epoch_ < 0) {
+      ShuffleEpoch(options_.seed, to_open_.epoch, absl::MakeSpan(order_));
+    }
+    if (!options_.shuffle) {
+      for (size_t i = 0; i < order_.size(); ++i) order_[i] = static_cast<int64_t>(i);
+    }
+    order_epoch_ = to_open_.epoch;
+  }
+  const int64_t begin = to_open_.batch * options_.batch_size;
+  const int64_t end = std::min(begin + options_.batch_size, dataset_.size());
+  slot.state = Slot::kMaking;
+  slot.position = to_open_;
+  slot.indices.assign(order_.begin() + begin, order_.begin() + end);
+  slot.claimed = slot.made = 0;
+  slot.status = absl::OkStatus();
+  Deal(slot, end - begin);
+  to_open_ = After(to_open_);
+}
+
+void Prefetcher::Deal(Slot& slot, int64_t examples) {
+  slot.towers = examples == options_.batch_size ? &slot.whole : &slot.remainder;
+  if (!slot.towers->empty()) return;
+  for (int i = 0; i < options_.towers; ++i) {
+    const TowerRange range = RangeOfTower(examples, options_.towers, i);
+    slot.towers->push_back({.inputs = Tensor(DType::kFloat32, input_shape_.Insert(0, range.count)),
+                            .labels = Tensor(dataset_.spec().label_dtype, Shape{range.count}),
+                            .offset = range.begin,
+                            .count = range.count});
+  }
+}
+
+absl::Status Prefetcher::Make(const Chunk& chunk, Maker& maker) {
+  for (TowerBatch& tower : *chunk.slot->towers) {
+    const int64_t end = std::min(chunk.end, tower.offset + tower.count);
+    for (int64_t at = std::max(chunk.begin, tower.offset); at < end; ++at) {
+      RETURN_IF_ERROR(MakeExample(*chunk.slot, tower, at, maker));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Prefetcher::MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, Maker& maker) {
+  Example example;
+  RETURN_IF_ERROR(dataset_.Read(slot.indices[at], absl::MakeSpan(maker.scratch), example));
+  const int64_t row = at - tower.offset, elements = input_shape_.elements();
+  if (elements > 0) {
+    float* input = tower.inputs.data<float>() + row * elements;
+    if (maker.augmenter.has_value()) {
+      maker.augmenter->Apply(static_cast<const uint8_t*>(example.input), slot.position.epoch, slot.indices[at], input);
+    } else {
+      std::memcpy(input, example.input, static_cast<size_t>(elements) * sizeof(float));
+    }
+  }
+  if (tower.labels.dtype() == DType::kInt32) {
+    tower.labels.data<int32_t>()[row] = example.label;
+  } else {
+    tower.labels.data<float>()[row] = example.target;
+  }
+  return absl::OkStatus();
+}
+
+void Prefetcher::Finish(const Chunk& chunk, const absl::Status& status) {
+  MutexLock lock(mutex_);
+  Slot& slot = *chunk.slot;
+  if (!status.ok() && (slot.status.ok() || chunk.begin < slot.failed_at)) {
+    slot.status = status;
+    slot.failed_at = chunk.begin;
+    failed_ = true;
+  }
+  slot.made += chunk.end - chunk.begin;
+  if (slot.made == static_cast<int64_t>(slot.indices.size())) {
+    slot.state = Slot::kReady;
+    mutex_.NotifyAll();
+  }
+}
+
+bool Prefetcher::CanTake() const {
+  return taken_ < opened_ && SlotAt(taken_).state == Slot::kReady;
+}
+
+bool Prefetcher::Ended() const {
+  return cancelled_ || AtEnd(to_take_) || SlotAt(taken_).state == Slot::kTaken;
+}
+
+absl::StatusOr<Batch> Prefetcher::Next() {
+  if (options_.threads > 0) return Take();
+  // Held to the end, so that another caller cannot take the batch that this one makes.
+  MutexLock own(own_maker_mutex_);
+  MakeOnCaller(own_maker_);
+  return Take();
+}
+
+void Prefetcher::MakeOnCaller(Maker& maker) {
+  std::optional<Chunk> chunk;
+  {
+    MutexLock lock(mutex_);
+    if (!CanTake() && !Ended()) chunk = Claim();
+  }
+  if (chunk.has_value()) Finish(*chunk, Make(*chunk, maker));
+}
+
+absl::StatusOr<Batch> Prefetcher::Take() {
+  MutexLock lock(mutex_);
+  mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Ended() || CanTake(); });
+  if (cancelled_) return absl::CancelledError("the prefetcher was cancelled");
+  if (AtEnd(to_take_)) return absl::OutOfRangeError(absl::StrCat("end of data after ", options_.epochs, " epochs"));
+  Slot& slot = SlotAt(taken_);
+  if (slot.state == Slot::kTaken) {
+    return absl::FailedPreconditionError(absl::StrCat("the batch of epoch ", slot.position.epoch, ", batch ",
+                                                      slot.position.batch, " is still on loan, and the ring has ",
+                                                      slots_.size(), " in all; give it back first, or raise depth"));
+  }
+  if (!slot.status.ok()) return slot.status;
+  slot.state = Slot::kTaken;
+  to_take_ = After(to_take_);
+  mutex_.NotifyAll();  // another caller of Next may have nothing to wait for now
+  return Batch(this, static_cast<int>(taken_++ % static_cast<int64_t>(slots_.size())));
+}
+
+void Prefetcher::GiveBack(int slot) {
+  MutexLock lock(mutex_);
+  BELFRY_CHECK(slots_[slot]->state == Slot::kTaken);
+  slots_[slot]->state = Slot::kFree;
+  mutex_.NotifyAll();
+}
+
+void Prefetcher::Cancel() {
+  MutexLock lock(mutex_);
+  cancelled_ = true;
+  mutex_.NotifyAll();
+}
+
+Position Prefetcher::position() const {
+  MutexLock lock(mutex_);
+  return to_take_;
+}
+
+}  // namespace belfry::data
