@@ -20,9 +20,9 @@ foreach(target IN LISTS targets)
   endif()
 endforeach()
 
-# ops/onednn is internal: its headers show oneDNN's.
+# Without the internal headers, which show Eigen or oneDNN.
 install(DIRECTORY framework ops optim models trainers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry
-  FILES_MATCHING PATTERN "*.h" PATTERN "ops/onednn" EXCLUDE)
+  FILES_MATCHING PATTERN "*.h" PATTERN "*_impl.h" EXCLUDE PATTERN "ops/onednn" EXCLUDE)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Belfry)
 install(EXPORT BelfryTargets NAMESPACE Belfry:: DESTINATION ${package_dir})

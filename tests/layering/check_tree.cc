@@ -43,7 +43,7 @@ bool IsSource(absl::string_view path) {
 
 // May show Eigen or oneDNN, and so is not for public headers to include.
 bool IsInternal(absl::string_view path) {
-  return path == "framework/base/half.h" || absl::StartsWith(path, "ops/onednn/");
+  return path == "framework/base/half.h" || absl::StartsWith(path, "ops/onednn/") || absl::EndsWith(path, "_impl.h");
 }
 
 bool IsPublicHeader(absl::string_view path) {
@@ -109,7 +109,8 @@ class Checker {
     const std::string included = match[1];
     if (absl::StrContains(included, "..")) return Fail("an #include with \"..\"; write the path from the root");
     if (IsPublicHeader(path_) && (IsHeavy(included) || IsInternal(included))) {
-      Fail(absl::StrCat("a public header includes ", included, "; include it in the .cc file"));
+      Fail(absl::StrCat("a public header includes ", included,
+                        "; include it in the .cc file, or call the header *_impl.h"));
     }
     const std::optional<size_t> other = LayerOf(included);
     if (!layer_ || !other) return;

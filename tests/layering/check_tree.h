@@ -13,7 +13,7 @@ namespace belfry::layering {
 // - graph and device do not include each other.
 // - #if, #ifdef and #ifndef stand in framework/device/cuda only, but for a macro's own guard (#ifndef X, #define X).
 // - A header starts its code with #pragma once. A public one includes neither Eigen nor oneDNN nor an internal header;
-//   internal are framework/base/half.h and those of ops/onednn.
+//   internal are framework/base/half.h, those of ops/onednn, and those called *_impl.h.
 // - No file has more than 500 lines.
 // - Each source file is listed in the CMakeLists.txt of its folder or of one above it.
 std::vector<std::string> CheckTree(const std::filesystem::path& root);
