@@ -1,0 +1,110 @@
+#include "framework/device/cpu/cpu_device.h"
+
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <fstream>
+#include <thread>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/tensor.h"
+#include "framework/device/cpu/cpu_event.h"
+
+namespace belfry {
+namespace {
+
+// Cores that this process may run on, which in a container are fewer than the machine's.
+int AvailableCores() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+std::string ProcessorName() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const std::vector<std::string> parts = absl::StrSplit(line, absl::MaxSplits(": ", 1));
+    if (parts.size() == 2 && absl::StartsWith(parts[0], "model name")) return parts[1];
+  }
+  return "CPU";
+}
+
+class CpuStream final : public Stream {
+ public:
+  explicit CpuStream(StreamKind kind) : kind_(kind) {}
+  StreamKind kind() const override { return kind_; }
+  absl::Status Wait(Event& event, uint32_t run, absl::Time deadline) override { return event.Wait(run, deadline); }
+  void Record(Event& event, uint32_t run) override { event.Record(run); }
+  absl::Status Copy(void* to, const Device&, const void* from, const Device&, size_t bytes) override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+    return absl::OkStatus();
+  }
+  absl::Status Synchronize() override { return absl::OkStatus(); }
+
+ private:
+  const StreamKind kind_;
+};
+
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(int id, int threads, const std::string& processor)
+      : name_{.job = "localhost", .replica = 0, .task = 0, .type = "CPU", .id = id},
+        description_(absl::StrCat(threads, threads == 1 ? " thread of " : " threads of ", processor)),
+        threads_(threads),
+        limit_(static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE))) {}
+
+  const DeviceName& name() const override { return name_; }
+  std::string description() const override { return description_; }
+  int threads() const override { return threads_; }
+  bool asynchronous() const override { return false; }
+  DeviceCounters counters() const override { return {in_use_.load(), peak_.load(), allocations_.load(), limit_}; }
+
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    if (bytes > limit_) {
+      return absl::ResourceExhaustedError(absl::StrCat(name_.ToString(), " cannot allocate ", bytes,
+                                                       " bytes: the machine has ", limit_, " bytes of memory"));
+    }
+    const size_t now = in_use_.fetch_add(bytes) + bytes;
+    size_t peak = peak_.load();
+    while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
+    }
+    allocations_.fetch_add(1);
+    return AllocateAligned(bytes);
+  }
+
+  void Deallocate(void* memory, size_t bytes) override {
+    FreeAligned(memory);
+    in_use_.fetch_sub(bytes);
+  }
+
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) override {
+    return std::make_unique<CpuStream>(kind);
+  }
+  std::unique_ptr<Event> NewEvent() override { return std::make_unique<CpuEvent>(); }
+
+ private:
+  const DeviceName name_;
+  const std::string description_;
+  const int threads_;
+  const size_t limit_;
+  std::atomic<size_t> in_use_{0}, peak_{0};
+  std::atomic<int64_t> allocations_{0};
+};
+
+}  // namespace
+
+std::vector<std::unique_ptr<Device>> OpenCpuDevices(int count, int threads_each) {
+  const std::string processor = ProcessorName();
+  if (threads_each <= 0) threads_each = std::max(1, AvailableCores() / count);
+  std::vector<std::unique_ptr<Device>> devices;
+  for (int id = 0; id < count; ++id) devices.push_back(std::make_unique<CpuDevice>(id, threads_each, processor));
+  return devices;
+}
+
+}  // namespace belfry

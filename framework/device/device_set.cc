@@ -1,0 +1,79 @@
+#include "framework/device/device_set.h"
+
+#include <iterator>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/status.h"
+#include "framework/device/cpu/cpu_device.h"
+
+namespace belfry {
+namespace {
+
+constexpr int kMostDevices = 1024;
+
+struct Counts {
+  int cpu = 0, gpu = 0;
+};
+
+absl::StatusOr<Counts> ParseSpec(absl::string_view spec) {
+  const auto wrong = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("Cannot open devices '", spec, "': ", why,
+                                                   "; expected cpu:N, gpu:N or both, such as 'cpu:4' or 'cpu:1,gpu:2'"));
+  };
+  Counts counts;
+  for (absl::string_view part : absl::StrSplit(spec, ',')) {
+    const std::vector<std::string> fields = absl::StrSplit(absl::StripAsciiWhitespace(part), ':');
+    int number = 1;
+    if (fields.size() > 2) return wrong("too many colons");
+    if (fields.size() == 2 && !absl::SimpleAtoi(fields[1], &number)) {
+      return wrong(absl::StrCat("'", fields[1], "' is not a number"));
+    }
+    if (number < 1 || number > kMostDevices) return wrong(absl::StrCat("the number must be 1 to ", kMostDevices));
+    const std::string type = absl::AsciiStrToLower(fields[0]);
+    if (type != "cpu" && type != "gpu") return wrong(absl::StrCat("unknown type '", fields[0], "'"));
+    int& count = type == "cpu" ? counts.cpu : counts.gpu;
+    if (count != 0) return wrong(absl::StrCat("'", type, "' is given twice"));
+    count = number;
+  }
+  if (counts.cpu == 0) counts.cpu = 1;
+  return counts;
+}
+
+}  // namespace
+
+absl::StatusOr<DeviceSet> DeviceSet::Open(absl::string_view spec, const DeviceOptions& options) {
+  ASSIGN_OR_RETURN(const Counts counts, ParseSpec(spec));
+  DeviceSet set;
+  set.devices_ = OpenCpuDevices(counts.cpu, options.cpu_threads);
+  if (counts.gpu > 0) {
+    ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> gpus, OpenGpuDevices(counts.gpu, options));
+    set.devices_.insert(set.devices_.end(), std::make_move_iterator(gpus.begin()), std::make_move_iterator(gpus.end()));
+  }
+  return set;
+}
+
+int DeviceSet::Find(const DeviceName& name) const {
+  for (int i = 0; i < size(); ++i) {
+    if (MergeOverride(devices_[i]->name(), name) == devices_[i]->name()) return i;
+  }
+  return -1;
+}
+
+std::vector<int> DeviceSet::TowerDevices() const {
+  std::vector<int> cpus, gpus;
+  for (int i = 0; i < size(); ++i) (devices_[i]->type() == "GPU" ? gpus : cpus).push_back(i);
+  return gpus.empty() ? cpus : gpus;
+}
+
+std::string DeviceSet::MappingText() const {
+  std::string text = "Device mapping:\n";
+  for (const auto& device : devices_) {
+    absl::StrAppend(&text, device->name().ToLegacyString(), " -> ", device->description(), "\n");
+  }
+  return text;
+}
+
+}  // namespace belfry

@@ -1,0 +1,43 @@
+// The devices that a program uses.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "framework/device/device.h"
+
+namespace belfry {
+
+struct DeviceOptions {
+  int cpu_threads = 0;  // threads of each CPU device; 0: an even share of the cores
+};
+
+// Devices opened together. Owns them; movable; must outlive the sessions that use it. Reading it is thread-safe.
+class DeviceSet {
+ public:
+  // "cpu:4" opens four logical CPU devices, /cpu:0 to /cpu:3; "gpu:2" two GPUs, and one CPU device beside them, which every
+  // set has; "cpu:2,gpu:2" both. Without a number, one. InvalidArgument says what is wrong with the text, or how many GPUs
+  // there are when more are asked for.
+  static absl::StatusOr<DeviceSet> Open(absl::string_view spec, const DeviceOptions& options = {});
+
+  // CPU devices first, each kind by id.
+  int size() const { return static_cast<int>(devices_.size()); }
+  Device& device(int index) const { return *devices_[index]; }
+  // The index of the first device that `name` may mean, or -1.
+  int Find(const DeviceName& name) const;
+  // The devices that carry a tower each: the GPUs if there are any, else the CPU devices. Indices into this set.
+  std::vector<int> TowerDevices() const;
+  // "Device mapping:" and a line a device: "/job:localhost/replica:0/task:0/gpu:0 -> device: 0, name: ...".
+  std::string MappingText() const;
+
+ private:
+  std::vector<std::unique_ptr<Device>> devices_;
+};
+
+// GPUs /gpu:0 ... /gpu:count-1. Defined by the back-end that the build chose: cuda/, or no_cuda.cc, which has none.
+absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenGpuDevices(int count, const DeviceOptions& options);
+
+}  // namespace belfry
