@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-// The 16-bit floats are Eigen's, declared here so that users of a Tensor need not include Eigen. Code that computes with
-// them includes "framework/base/half.h".
+// The 16-bit floats are Eigen's, declared here so that users of a Tensor need not include Eigen. Code that computes
+// with them includes "framework/base/half.h".
 namespace Eigen {
 struct half;
 struct bfloat16;

@@ -12,7 +12,8 @@ namespace belfry {
 // words from a 64-bit key and a 128-bit counter; no state.
 std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low);
 
-// A stable 64-bit key from a seed and a logical name (FNV-1a, then mixed): what makes replicas of a variable start alike.
+// A stable 64-bit key from a seed and a logical name (FNV-1a, then mixed): what makes replicas of a variable start
+// alike.
 uint64_t RandomKey(uint64_t seed, absl::string_view logical_name);
 
 // The 24 high bits as a float in [0, 1); the 53 high bits of two words as a double in [0, 1).

@@ -8,6 +8,12 @@
 #include "framework/base/status.h"
 
 namespace belfry {
+namespace {
+
+// The bytes of as many float64 still count in an int64.
+constexpr int64_t kMaxElements = int64_t{1} << 59;
+
+}  // namespace
 
 Shape::Shape(std::initializer_list<int64_t> dims) : Shape(absl::MakeConstSpan(dims.begin(), dims.size())) {}
 
@@ -20,8 +26,8 @@ absl::StatusOr<Shape> Shape::Make(absl::Span<const int64_t> dims) {
   int64_t elements = 1;
   for (int64_t dim : dims) {
     if (dim < kUnknown) return absl::InvalidArgumentError(absl::StrCat("Shape ", text, " has a negative extent"));
-    if (dim > 0 && elements > (int64_t{1} << 62) / dim) {
-      return absl::InvalidArgumentError(absl::StrCat("Shape ", text, " has more than 2^62 elements"));
+    if (dim > 0 && elements > kMaxElements / dim) {
+      return absl::InvalidArgumentError(absl::StrCat("Shape ", text, " has more than 2^59 elements"));
     }
     if (dim > 0) elements *= dim;
   }
@@ -44,9 +50,12 @@ bool Shape::known() const {
   return std::none_of(dims_.begin(), dims_.end(), [](int64_t dim) { return dim == kUnknown; });
 }
 
-int64_t Shape::elements() const { return elements(0, rank()); }
+int64_t Shape::elements() const {
+  return elements(0, rank());
+}
 
 int64_t Shape::elements(int begin, int end) const {
+  BELFRY_CHECK(0 <= begin && begin <= end && end <= rank());
   int64_t product = 1;
   for (int axis = begin; axis < end; ++axis) {
     BELFRY_CHECK(dims_[axis] >= 0);
@@ -89,9 +98,12 @@ Shape Shape::Remove(int axis) const {
 }
 
 std::string Shape::ToString() const {
-  return absl::StrCat("[", absl::StrJoin(dims_, ",", [](std::string* out, int64_t dim) {
-    dim == kUnknown ? absl::StrAppend(out, "?") : absl::StrAppend(out, dim);
-  }), "]");
+  return absl::StrCat("[",
+                      absl::StrJoin(dims_, ",",
+                                    [](std::string* out, int64_t dim) {
+                                      dim == kUnknown ? absl::StrAppend(out, "?") : absl::StrAppend(out, dim);
+                                    }),
+                      "]");
 }
 
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
@@ -114,7 +126,7 @@ absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
           absl::StrCat("Shapes ", a.ToString(), " and ", b.ToString(), " do not broadcast"));
     }
   }
-  return result;
+  return Shape::Make(result.dims());
 }
 
 absl::StatusOr<int> CanonicalAxis(int64_t axis, int rank) {

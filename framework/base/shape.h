@@ -11,8 +11,9 @@
 
 namespace belfry {
 
-// A list of extents, outermost first. The rank is always known; an extent may be unknown (kUnknown, printed "?") while a
-// graph is built, and never is once a plan is compiled. A scalar has rank 0 and one element. A value; thread-compatible.
+// A list of extents, outermost first. The rank is always known; an extent may be unknown (kUnknown, printed "?") while
+// a graph is built, and never is once a plan is compiled. A scalar has rank 0 and one element. A value;
+// thread-compatible.
 class Shape {
  public:
   static constexpr int64_t kUnknown = -1;
@@ -21,7 +22,8 @@ class Shape {
   // Each extent is at least 0, or kUnknown. A CHECK guards it: a shape from input is checked with Shape::Make.
   Shape(std::initializer_list<int64_t> dims);
   explicit Shape(absl::Span<const int64_t> dims);
-  // As the constructor, and InvalidArgument for a negative extent or more than 2^62 elements.
+  // As the constructor, and InvalidArgument for a negative extent or more than 2^59 elements (extents of 0
+  // and kUnknown left out).
   static absl::StatusOr<Shape> Make(absl::Span<const int64_t> dims);
 
   int rank() const { return static_cast<int>(dims_.size()); }
@@ -35,7 +37,7 @@ class Shape {
   bool known() const;
   // Product of the extents, 1 for a scalar. REQUIRES: known().
   int64_t elements() const;
-  // Product of the extents of axes [begin, end). REQUIRES: these are known.
+  // Product of the extents of axes [begin, end). REQUIRES: 0 <= begin <= end <= rank(), and these are known.
   int64_t elements(int begin, int end) const;
 
   // Equal rank, and extents equal wherever both are known.
@@ -56,8 +58,9 @@ class Shape {
   absl::InlinedVector<int64_t, 4> dims_;
 };
 
-// The shape of a binary element-wise op's result under NumPy's rules: aligned at the last axis, an extent of 1 stretches.
-// InvalidArgument names both shapes when they do not broadcast.
+// The shape of a binary element-wise op's result under NumPy's rules: aligned at the last axis, an extent of 1
+// stretches. InvalidArgument names both shapes when they do not broadcast, and the result when it is larger than
+// Shape::Make allows.
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
 
 // `axis` counted from the front: -1 becomes rank - 1. InvalidArgument outside [-rank, rank).

@@ -11,8 +11,8 @@
 
 // Returns the status of `expr` from the enclosing function if it is not OK.
 #ifndef RETURN_IF_ERROR
-#define RETURN_IF_ERROR(expr)                                                            \
-  do {                                                                                   \
+#define RETURN_IF_ERROR(expr)                                                           \
+  do {                                                                                  \
     if (absl::Status belfry_status = (expr); !belfry_status.ok()) return belfry_status; \
   } while (false)
 #endif

@@ -14,16 +14,31 @@ constexpr size_t kAlignment = 64;
 
 double ElementAsDouble(const Tensor& tensor, int64_t i) {
   switch (tensor.dtype()) {
-    case DType::kFloat32: return tensor.data<float>()[i];
-    case DType::kFloat64: return tensor.data<double>()[i];
-    case DType::kFloat16: return static_cast<float>(tensor.data<Half>()[i]);
-    case DType::kBFloat16: return static_cast<float>(tensor.data<BFloat16>()[i]);
-    case DType::kInt32: return tensor.data<int32_t>()[i];
-    case DType::kInt64: return static_cast<double>(tensor.data<int64_t>()[i]);
-    case DType::kUInt8: return tensor.data<uint8_t>()[i];
-    case DType::kBool: return tensor.data<bool>()[i];
+    case DType::kFloat32:
+      return tensor.data<float>()[i];
+    case DType::kFloat64:
+      return tensor.data<double>()[i];
+    case DType::kFloat16:
+      return static_cast<float>(tensor.data<Half>()[i]);
+    case DType::kBFloat16:
+      return static_cast<float>(tensor.data<BFloat16>()[i]);
+    case DType::kInt32:
+      return tensor.data<int32_t>()[i];
+    case DType::kInt64:
+      return static_cast<double>(tensor.data<int64_t>()[i]);
+    case DType::kUInt8:
+      return tensor.data<uint8_t>()[i];
+    case DType::kBool:
+      return tensor.data<bool>()[i];
   }
   return 0;
+}
+
+// Integers in full, which a double would round.
+std::string ElementAsString(const Tensor& tensor, int64_t i) {
+  if (tensor.dtype() == DType::kInt32) return absl::StrCat(tensor.data<int32_t>()[i]);
+  if (tensor.dtype() == DType::kInt64) return absl::StrCat(tensor.data<int64_t>()[i]);
+  return absl::StrCat(ElementAsDouble(tensor, i));
 }
 
 }  // namespace
@@ -35,7 +50,9 @@ void* AllocateAligned(size_t bytes) {
   return memory;
 }
 
-void FreeAligned(void* memory) { std::free(memory); }
+void FreeAligned(void* memory) {
+  std::free(memory);
+}
 
 Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape), elements_(shape.elements()) {
   if (elements_ > 0) buffer_.reset(static_cast<std::byte*>(AllocateAligned(bytes())), FreeAligned);
@@ -68,8 +85,10 @@ std::vector<double> Tensor::ToDoubles(int64_t count) const {
 
 std::string Tensor::ToString(int64_t values) const {
   std::string text =
-      absl::StrCat("Tensor<type: ", TensorFlowShortName(dtype_), " shape: ", shape_.ToString(), " values:");
-  for (double value : ToDoubles(values)) absl::StrAppend(&text, " ", value);
+      absl::StrCat("Tensor<type: ", TensorFlowShortName(dtype_), " shape: ", shape_.ToString(), " values: ");
+  for (int64_t i = 0; i < std::min(values, elements_); ++i) {
+    absl::StrAppend(&text, i > 0 ? " " : "", ElementAsString(*this, i));
+  }
   absl::StrAppend(&text, elements_ > values ? "...>" : ">");
   return text;
 }

@@ -1,0 +1,177 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <string>
+
+#include "framework/base/device_name.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr char kFull[] = "/job:work/replica:1/task:2/device:GPU:3";
+
+DeviceName Name(const char* text) {
+  return DeviceName::Parse(text).value();
+}
+
+// The merged name; for an error, its message.
+std::string Merged(const char* target, const char* other, MergeMode mode) {
+  const absl::StatusOr<DeviceName> merged = Merge(Name(target), Name(other), mode);
+  if (merged.ok()) return merged->ToString();
+  EXPECT_EQ(merged.status().code(), absl::StatusCode::kInvalidArgument);
+  return std::string(merged.status().message());
+}
+std::string Hard(const char* target, const char* other) {
+  return Merged(target, other, MergeMode::kHard);
+}
+std::string Soft(const char* target, const char* other) {
+  return Merged(target, other, MergeMode::kSoft);
+}
+std::string Override(const char* target, const char* other) {
+  return Merged(target, other, MergeMode::kOverride);
+}
+std::string Nested(const char* outer, const char* inner) {
+  return MergeOverride(Name(outer), Name(inner)).ToString();
+}
+
+TEST(DeviceMatch, SpecificationIsAPartialOrder) {
+  const char* chain[] = {
+      "/",  "/job:work", "/job:work/replica:1", "/job:work/replica:1/task:2", "/job:work/replica:1/task:2/device:GPU:*",
+      kFull};
+  for (size_t i = 0; i < std::size(chain); ++i) {
+    for (size_t j = 0; j < std::size(chain); ++j) {
+      EXPECT_EQ(IsSpecification(Name(chain[i]), Name(chain[j])), i <= j) << chain[i] << " " << chain[j];
+      EXPECT_TRUE(AreCompatible(Name(chain[i]), Name(chain[j])));
+    }
+  }
+  const char* unordered[][2] = {{"/job:work", "/job:other"},   {"/job:a", "/task:0"},
+                                {"/gpu:*", "/cpu:*"},          {"/gpu:1", "/gpu:2"},
+                                {"/replica:1", "/replica:2"},  {"/task:1", "/task:2"},
+                                {"/gpu:1", "/job:work/gpu:*"}, {"/device:GPU", "/cpu:0"},
+                                {"/job:a/gpu:0", "/gpu:1"},    {"/job:a/task:0", "/job:a/replica:0"}};
+  for (const auto& [a, b] : unordered) {
+    EXPECT_FALSE(IsSpecification(Name(a), Name(b))) << a << " " << b;
+    EXPECT_FALSE(IsSpecification(Name(b), Name(a))) << a << " " << b;
+    EXPECT_FALSE(AreCompatible(Name(a), Name(b))) << a << " " << b;
+  }
+}
+
+TEST(DeviceMatch, CompleteSpecificationNamesOneDevice) {
+  for (const char* pattern : {"/", "/job:*", "/gpu:*", "/device:GPU", "/job:work/task:2", "/gpu:3", kFull}) {
+    EXPECT_TRUE(IsCompleteSpecification(Name(pattern), Name(kFull))) << pattern;
+  }
+  for (const char* pattern : {"/gpu:2", "/cpu:3", "/job:other", "/replica:2/gpu:3", "/task:1"}) {
+    EXPECT_FALSE(IsCompleteSpecification(Name(pattern), Name(kFull))) << pattern;
+  }
+  EXPECT_FALSE(IsCompleteSpecification(Name("/gpu:3"), Name("/job:work/replica:1/gpu:3")));
+  EXPECT_FALSE(IsCompleteSpecification(Name(kFull), Name("/gpu:3")));
+}
+
+TEST(DeviceMatch, AddressSpaces) {
+  const DeviceName full = Name(kFull);
+  EXPECT_TRUE(IsSameAddressSpace(full, Name("/job:work/replica:1/task:2/cpu:0")));
+  EXPECT_TRUE(IsSameAddressSpace(Name("/job:work/replica:1/task:2"), full));
+  for (const char* other : {"/job:x/replica:1/task:2", "/job:work/replica:2/task:2", "/job:work/replica:1/task:1"}) {
+    EXPECT_FALSE(IsSameAddressSpace(full, Name(other))) << other;
+    EXPECT_TRUE(IsDifferentAddressSpace(full, Name(other))) << other;
+  }
+  for (const char* undecided : {"/", "/gpu:3", "/job:work", "/job:work/task:2/gpu:3"}) {
+    EXPECT_FALSE(IsSameAddressSpace(full, Name(undecided))) << undecided;
+    EXPECT_FALSE(IsSameAddressSpace(Name(undecided), Name(undecided))) << undecided;
+    EXPECT_FALSE(IsDifferentAddressSpace(full, Name(undecided))) << undecided;
+  }
+  EXPECT_TRUE(IsDifferentAddressSpace(full, Name("/task:1")));
+}
+
+TEST(DeviceMatch, HardMergeTakesWhatIsSet) {
+  for (const char* text : {"", "/job:foo", "/job:foo/replica:2/task:1", "/gpu:*", kFull}) {
+    EXPECT_EQ(Hard(text, text), Name(text).ToString());
+    EXPECT_EQ(Hard("", text), Name(text).ToString());
+    EXPECT_EQ(Hard(text, "/job:*/replica:*/task:*/device:*:*"), Name(text).ToString());
+  }
+  const char* rows[][3] = {{"/job:foo", "/replica:1/gpu:0", "/job:foo/replica:1/device:GPU:0"},
+                           {"/job:foo/gpu:*", "/job:foo/gpu:3", "/job:foo/device:GPU:3"},
+                           {"/job:foo/replica:10", "/job:foo/task:2", "/job:foo/replica:10/task:2"},
+                           {"/device:GPU", "/device:*:2", "/device:GPU:2"}};
+  for (const auto& [a, b, merged] : rows) {
+    EXPECT_EQ(Hard(a, b), merged);
+    EXPECT_EQ(Hard(b, a), merged);
+    EXPECT_EQ(Soft(a, b), merged);
+    EXPECT_EQ(Override(a, b), merged);
+  }
+}
+
+TEST(DeviceMatch, HardMergeRefusesContradictions) {
+  EXPECT_EQ(Hard("/job:foo/gpu:1", "/job:bar"),
+            "Cannot merge devices with incompatible jobs: '/job:foo/device:GPU:1' and '/job:bar'");
+  EXPECT_EQ(Hard("/replica:0", "/replica:1"),
+            "Cannot merge devices with incompatible replicas: '/replica:0' and '/replica:1'");
+  EXPECT_EQ(Hard("/task:0", "/task:1"), "Cannot merge devices with incompatible tasks: '/task:0' and '/task:1'");
+  EXPECT_EQ(Hard("/gpu:*", "/cpu:*"),
+            "Cannot merge devices with incompatible types: '/device:GPU:*' and '/device:CPU:*'");
+  EXPECT_EQ(Hard("/gpu:0", "/gpu:1"),
+            "Cannot merge devices with incompatible ids: '/device:GPU:0' and '/device:GPU:1'");
+}
+
+TEST(DeviceMatch, SoftMergeDropsWhatContradicts) {
+  EXPECT_EQ(Soft("/job:foo/gpu:1", "/replica:2/cpu:0"), "/job:foo/replica:2");
+  EXPECT_EQ(Soft("/job:foo/device:GPU", "/cpu:3"), "/job:foo");
+  EXPECT_EQ(Merge(Name("/gpu:1"), Name("/cpu:1"), MergeMode::kSoft).value(), DeviceName());
+  EXPECT_EQ(Soft("/gpu:1", "/job:foo/gpu:2"), "/job:foo/device:GPU:*");
+  EXPECT_THAT(Soft("/job:foo", "/job:bar"), HasSubstr("incompatible jobs"));
+  EXPECT_THAT(Soft("/replica:0", "/replica:1"), HasSubstr("incompatible replicas"));
+  EXPECT_THAT(Soft("/task:0", "/task:1"), HasSubstr("incompatible tasks"));
+}
+
+TEST(DeviceMatch, OverrideMergeLetsTheOtherDeviceHold) {
+  EXPECT_EQ(Override("/job:foo/gpu:1", "/cpu:0"), "/job:foo/device:CPU:0");
+  EXPECT_EQ(Override("/gpu:1", "/device:CPU"), "/device:CPU:1");
+  EXPECT_EQ(Override("/gpu:1", "/gpu:2"), "/device:GPU:2");
+  EXPECT_EQ(Override("/gpu:1", "/job:a/device:*"), "/job:a/device:GPU:1");
+  EXPECT_THAT(Override("/job:foo", "/job:bar"), HasSubstr("incompatible jobs"));
+  EXPECT_THAT(Override("/replica:0", "/replica:1"), HasSubstr("incompatible replicas"));
+  EXPECT_THAT(Override("/task:0", "/task:1"), HasSubstr("incompatible tasks"));
+}
+
+TEST(DeviceMatch, ScopesNestFieldByField) {
+  EXPECT_EQ(Nested("", ""), "");
+  EXPECT_EQ(Nested("/device:GPU:0", "/job:worker"), "/job:worker/device:GPU:0");
+  EXPECT_EQ(Nested("/job:worker/device:GPU:0", "/device:CPU:0"), "/job:worker/device:CPU:0");
+  EXPECT_EQ(Nested("/job:worker/device:CPU:0", "/job:ps"), "/job:ps/device:CPU:0");
+  EXPECT_EQ(Nested("/job:ps/device:CPU:0", ""), "/job:ps/device:CPU:0");
+  EXPECT_EQ(Nested("/job:worker/replica:2", "/job:worker/replica:3/task:0"), "/job:worker/replica:3/task:0");
+  EXPECT_EQ(Nested("/job:worker/task:0/device:CPU:1", "/job:worker/task:0/device:GPU:2"),
+            "/job:worker/task:0/device:GPU:2");
+  EXPECT_EQ(Nested("/device:CPU:*", "/device:CPU:5"), "/device:CPU:5");
+  EXPECT_EQ(Nested("/device:GPU:7", "/device:GPU:*"), "/device:GPU:7");
+}
+
+TEST(DeviceMatch, CanonicalNameTakesTheRestFromTheBasename) {
+  constexpr char kBase[] = "/job:foo/replica:10/task:0/device:CPU:0";
+  const char* rows[][2] = {{"/job:foo/replica:10/task:0/device:CPU:1", "/job:foo/replica:10/task:0/device:CPU:1"},
+                           {"/job:foo/task:0/replica:10/gpu:1", "/job:foo/replica:10/task:0/device:GPU:1"},
+                           {"CPU:7", "/job:foo/replica:10/task:0/device:CPU:7"},
+                           {"/gpu:2", "/job:foo/replica:10/task:0/device:GPU:2"},
+                           {"/task:5", "/job:foo/replica:10/task:5/device:CPU:0"},
+                           {"", kBase}};
+  for (const auto& [name, canonical] : rows)
+    EXPECT_EQ(CanonicalizeDeviceName(name, kBase).value().ToString(), canonical);
+
+  const auto message = [](const char* name, const char* basename) {
+    const absl::Status status = CanonicalizeDeviceName(name, basename).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    return std::string(status.message());
+  };
+  EXPECT_THAT(message("/gpu:0", "/job:foo/task:0/gpu:0"),
+              StartsWith("Basename: /job:foo/task:0/gpu:0 should be fully specified."));
+  EXPECT_THAT(message("/gpu:0", "/bogus"), StartsWith("Could not parse basename: /bogus into a device specification."));
+  EXPECT_THAT(message("/bogus", kBase), StartsWith("Could not parse /bogus into a device specification."));
+  EXPECT_THAT(message("gpu", kBase), StartsWith("Could not parse gpu into a device specification."));
+}
+
+}  // namespace
+}  // namespace belfry

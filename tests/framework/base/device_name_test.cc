@@ -1,0 +1,218 @@
+#include "framework/base/device_name.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+DeviceName Name(const char* text) {
+  return DeviceName::Parse(text).value();
+}
+
+std::string Message(const char* text) {
+  const absl::StatusOr<DeviceName> name = DeviceName::Parse(text);
+  EXPECT_EQ(name.status().code(), absl::StatusCode::kInvalidArgument) << text;
+  return std::string(name.status().message());
+}
+
+struct Row {
+  const char* text;
+  const char* printed;
+  const char* legacy;
+};
+
+TEST(DeviceName, ParsesAndPrints) {
+  const Row rows[] = {
+      {"", "", ""},
+      {"/", "", ""},
+      {"/gpu:0", "/device:GPU:0", "/gpu:0"},
+      {"/GPU:0", "/device:GPU:0", "/gpu:0"},
+      {"/cpu:0", "/device:CPU:0", "/cpu:0"},
+      {"/CPU:12", "/device:CPU:12", "/cpu:12"},
+      {"/GPU:*", "/device:GPU:*", "/gpu:*"},
+      {"/device:GPU", "/device:GPU:*", "/gpu:*"},
+      {"/device:GPU:*", "/device:GPU:*", "/gpu:*"},
+      {"/device:GPU:0", "/device:GPU:0", "/gpu:0"},
+      {"/device:gpu:0", "/device:GPU:0", "/gpu:0"},
+      {"/device:cpu:0", "/device:CPU:0", "/cpu:0"},
+      {"/device:Gpu", "/device:GPU:*", "/gpu:*"},
+      {"/device:myspecialdevice:13", "/device:myspecialdevice:13", "/device:myspecialdevice:13"},
+      {"/device:TPU", "/device:TPU:*", "/device:TPU:*"},
+      {"/job:a/job:b", "/job:b", "/job:b"},
+      {"/job:a/job:*", "", ""},
+      {"/gpu:007", "/device:GPU:7", "/gpu:7"},
+      {"/gpu:2147483647", "/device:GPU:2147483647", "/gpu:2147483647"},
+      {"/job:a1_b", "/job:a1_b", "/job:a1_b"},
+      {"/CPU:0/GPU:1", "/device:GPU:1", "/gpu:1"},
+      {"/gpu:1/device:CPU", "/device:CPU:*", "/cpu:*"},
+      {"/task:3/job:w", "/job:w/task:3", "/job:w/task:3"},
+      {"/gpu:1/task:3/replica:2/job:w", "/job:w/replica:2/task:3/device:GPU:1", "/job:w/replica:2/task:3/gpu:1"},
+      {"/job:localhost/replica:0/task:0/gpu:0", "/job:localhost/replica:0/task:0/device:GPU:0",
+       "/job:localhost/replica:0/task:0/gpu:0"},
+      {"/job:*/replica:4/gpu:*", "/replica:4/device:GPU:*", "/replica:4/gpu:*"},
+      {"/job:foo/replica:*/gpu:*", "/job:foo/device:GPU:*", "/job:foo/gpu:*"},
+      {"/job:foo/task:*", "/job:foo", "/job:foo"},
+      {"/device:*", "", ""},
+      {"/device:*:3", "", ""},
+  };
+  for (const Row& row : rows) {
+    const absl::StatusOr<DeviceName> name = DeviceName::Parse(row.text);
+    ASSERT_TRUE(name.ok()) << name.status();
+    EXPECT_EQ(name->ToString(), row.printed) << row.text;
+    EXPECT_EQ(name->ToLegacyString(), row.legacy) << row.text;
+  }
+}
+
+TEST(DeviceName, SetsExactlyTheFieldsThatAreNamed) {
+  EXPECT_EQ(Name("/"), DeviceName());
+  EXPECT_EQ(Name("/job:foo/replica:1/task:2/device:GPU:3"),
+            (DeviceName{.job = "foo", .replica = 1, .task = 2, .type = "GPU", .id = 3}));
+  EXPECT_EQ(Name("/device:*:3"), DeviceName{.id = 3});
+  EXPECT_EQ(Name("/gpu:1/device:*"), DeviceName());
+  EXPECT_EQ(Name("/device:GPU"), DeviceName{.type = "GPU"});
+  EXPECT_NE(Name("/gpu:0"), Name("/gpu:*"));
+}
+
+TEST(DeviceName, RefusesWhatIsNotInTheGrammar) {
+  for (const char* text : {"foobar",
+                           "gpu:0",
+                           "cpu",
+                           "/gpu",
+                           "/Gpu:1",
+                           "/cPU:0",
+                           "/tpu:0",
+                           "/foo:1",
+                           "//gpu:0",
+                           "//",
+                           "/gpu:0/",
+                           "/gpu:-1",
+                           "/gpu:+1",
+                           "/gpu: 1",
+                           "/gpu:0x",
+                           "/gpu:",
+                           "/gpu:**",
+                           "/gpu:2147483648",
+                           "/gpu:99999999999999999999",
+                           "/job:",
+                           "/job:1a",
+                           "/job:a-b",
+                           "/job:foo*",
+                           "/job:*foo",
+                           "/job:_a",
+                           "/job",
+                           "/job:a/",
+                           "/job:a:1",
+                           "/job:a /gpu:0",
+                           "/job:123/task:0",
+                           "/replica:-1",
+                           "/replica:",
+                           "/task:-2",
+                           "/task:one",
+                           "/job:foo/replica:1/bar:3",
+                           "/job:foo/replica:1/task:2/gpu:0/extra",
+                           "/device:",
+                           "/device:GPU:",
+                           "/device:GPU:1:2",
+                           "/device:GPU:x",
+                           "/device:7",
+                           "/device::0",
+                           "/device",
+                           "/JOB:a",
+                           " /gpu:0",
+                           "/gpu:0 ",
+                           "/job:\xc3\xa4"}) {
+    EXPECT_THAT(Message(text), HasSubstr(absl::StrCat("'", text, "'"))) << text;
+  }
+}
+
+TEST(DeviceName, ErrorsNameTheComponentAndWhatMayStandThere) {
+  EXPECT_EQ(Message("/job:a-b/gpu:0"),
+            "Cannot parse the device name '/job:a-b/gpu:0' at '/job:a-b': the job 'a-b' must be a letter and then "
+            "letters, digits or '_', or '*'");
+  EXPECT_THAT(Message("/job:a/gpu:-1"), HasSubstr("at '/gpu:-1': the device id '-1' must be a number of digits only"));
+  EXPECT_THAT(Message("/job:a/tpu:0"), HasSubstr("at '/tpu:0': a component is /job:NAME, /replica:N"));
+  EXPECT_THAT(Message("gpu:0/job:a"), HasSubstr("at 'gpu:0': a device name begins with '/'"));
+  EXPECT_THAT(Message("/job:a/"), HasSubstr("at '/':"));
+}
+
+TEST(DeviceName, EveryPartialNameRoundTrips) {
+  const DeviceName full = Name("/job:foo/replica:3/task:2/device:GPU:0");
+  for (int fields = 0; fields < 8; ++fields) {
+    for (const char* device : {"", "/gpu:0", "/GPU:5", "/gpu:*", "/cpu:1", "/device:CPU:2", "/device:gpu",
+                               "/device:a_1:0", "/device:aB:*"}) {
+      DeviceName name = Name(device);
+      if (fields & 1) name.job = full.job;
+      if (fields & 2) name.replica = full.replica;
+      if (fields & 4) name.task = full.task;
+      EXPECT_EQ(DeviceName::Parse(name.ToString()).value(), name);
+      EXPECT_EQ(DeviceName::Parse(name.ToLegacyString()).value(), name);
+    }
+  }
+}
+
+TEST(DeviceName, FullNameIsCanonical) {
+  const DeviceName name = DeviceName::Full("hello", 1, 2, "cpu", 3);
+  EXPECT_EQ(name.ToString(), "/job:hello/replica:1/task:2/device:CPU:3");
+  EXPECT_TRUE(name.IsFull());
+  EXPECT_DEATH(DeviceName::Full("1a", 0, 0, "CPU", 0), "CHECK failed");
+  EXPECT_DEATH(DeviceName::Full("a", 0, -1, "CPU", 0), "CHECK failed");
+}
+
+TEST(DeviceName, LocalNames) {
+  EXPECT_EQ(DeviceName::ParseLocal("CPU:10").value(), (DeviceName{.type = "CPU", .id = 10}));
+  EXPECT_EQ(DeviceName::ParseLocal("cpu:10").value(), Name("/cpu:10"));
+  EXPECT_EQ(DeviceName::ParseLocal("myType:1").value(), (DeviceName{.type = "myType", .id = 1}));
+  for (const char* text : {"", "abc", "abc:", "cpu:abc", "CPU:*", "*:0", ":0", "/CPU:0", "CPU:1:2", "CPU:-1", "1:1"}) {
+    const absl::StatusOr<DeviceName> name = DeviceName::ParseLocal(text);
+    EXPECT_EQ(name.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_THAT(std::string(name.status().message()), HasSubstr(absl::StrCat("'", text, "'")));
+  }
+  EXPECT_EQ(Name("/job:a/gpu:2").ToLocalString(), "GPU:2");
+  EXPECT_EQ(Name("/job:a/gpu:2").DevicePart().ToString(), "/device:GPU:2");
+  EXPECT_EQ(Name("/job:a/task:1/gpu:2").TaskPart(), Name("/job:a/task:1"));
+  EXPECT_EQ(Name("/job:a/task:1/gpu:2").HostCpu(), Name("/job:a/task:1/cpu:0"));
+  EXPECT_DEATH(Name("/device:GPU").ToLocalString(), "CHECK failed");
+}
+
+TEST(DeviceName, SplitsIntoProcessAndDevice) {
+  const auto expect = [](const char* text, const char* task, const char* device) {
+    const std::optional<SplitDeviceName> split = Split(Name(text));
+    ASSERT_TRUE(split.has_value()) << text;
+    EXPECT_EQ(split->task, task);
+    EXPECT_EQ(split->device, device);
+  };
+  expect("/job:foo/cpu:1", "/job:foo", "CPU:1");
+  expect("/job:foo/task:2/cpu:1", "/job:foo/task:2", "CPU:1");
+  expect("/job:foo/replica:2/task:3/device:GPU:1", "/job:foo/replica:2/task:3", "GPU:1");
+  expect("/gpu:1", "", "GPU:1");
+  expect("/device:myspecialdevice:13", "", "myspecialdevice:13");
+  EXPECT_FALSE(Split(Name("/job:foo")));
+  EXPECT_FALSE(Split(Name("/job:foo/device:GPU")));
+  EXPECT_FALSE(Split(Name("/job:foo/device:*:1")));
+
+  EXPECT_EQ(TaskName(Name("/task:1/job:a/replica:0/gpu:0")), "/job:a/replica:0/task:1");
+  EXPECT_FALSE(TaskName(Name("/job:a/task:1/gpu:0")));
+}
+
+TEST(DeviceName, NamesForTablesOfDevices) {
+  EXPECT_THAT(NamesForDeviceMappings(Name("/job:foo/replica:10/task:0/gpu:1")),
+              ElementsAre("/job:foo/replica:10/task:0/device:GPU:1", "/job:foo/replica:10/task:0/gpu:1"));
+  EXPECT_THAT(NamesForDeviceMappings(Name("/job:foo/replica:10/task:0/device:T:1")),
+              ElementsAre("/job:foo/replica:10/task:0/device:T:1"));
+  EXPECT_THAT(NamesForDeviceMappings(Name("/job:foo/task:0/gpu:1")), IsEmpty());
+  EXPECT_THAT(LocalNamesForDeviceMappings(Name("/job:foo/gpu:1")), ElementsAre("/device:GPU:1", "GPU:1"));
+  EXPECT_THAT(LocalNamesForDeviceMappings(Name("/job:foo/device:GPU")), IsEmpty());
+}
+
+}  // namespace
+}  // namespace belfry
