@@ -1,0 +1,48 @@
+// The passes from graph to plan: functions on a Program, one file each, in the order in which compile.cc calls them.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/device/device_set.h"
+#include "framework/graph/graph.h"
+#include "framework/runtime/program.h"
+
+namespace belfry {
+
+// The part of the graph that the fetches and targets need when the feeds are given. Errors: nothing asked for, an unknown or
+// foreign Output, a feed of the wrong shape or given twice.
+absl::StatusOr<Program> Prune(const Graph& graph, const ProgramRequest& request);
+
+// Gives every output its concrete shape, from those of the feeds. Errors: a placeholder that is not fed, shapes that do not
+// fit; with the node and the user's line.
+absl::Status InferShapes(Program& program);
+
+// Copies the devices that Place chose for the graph's nodes (by node id) to the program's.
+void AssignDevices(Program& program, const std::vector<int>& devices);
+
+// Computes small constant results now: what depends on constants, or on shapes, only.
+absl::Status FoldConstants(Program& program);
+// Makes one node of several that compute the same on the same device.
+absl::Status MergeCommonSubexpressions(Program& program);
+
+// Makes one node of Conv2D or MatMul, BiasAdd and activation, and of a convolution's filter and bias gradients, where
+// nobody else sees what lies between, and the device has a kernel for the fused op.
+absl::Status Fuse(Program& program, const OpRegistry& registry, const DeviceSet& devices);
+
+// Removes pairs of transposes that undo each other.
+absl::Status ChooseLayouts(Program& program);
+
+// Inserts a transfer wherever a node reads what another device holds: one per (tensor, destination).
+absl::Status Partition(Program& program);
+
+// Makes one all-reduce node per device of the ranks of a group that share it, and copies inputs that a collective could
+// not overwrite.
+absl::Status PrepareCollectives(Program& program);
+
+// Fixes the order of execution: reads of a variable before its updates (unless they come after by dependency), an all-reduce
+// as soon as its last gradient exists, what waits for other devices last.
+absl::Status Order(Program& program);
+
+}  // namespace belfry

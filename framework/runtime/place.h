@@ -1,0 +1,40 @@
+// Placement: which device runs which node.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/device/device_set.h"
+#include "framework/graph/graph.h"
+
+namespace belfry {
+
+struct PlaceOptions {
+  bool allow_soft_placement = false;
+};
+
+// What Place decided.
+struct Placement {
+  std::vector<int> device;        // by node id: an index into the DeviceSet
+  std::vector<std::string> notes;  // what soft placement changed, one sentence each, for the log
+};
+
+// Chooses a device for every node of the graph. In this order: what the user asked for; colocation (an update lives with
+// its variable, a gradient with its forward node); the devices that have a kernel for the op and dtype; GPU before CPU, and
+// of one type the lowest id. A node without inputs and with one output goes to its consumers' device if these agree, and a
+// node that only looks at shapes follows its first input. Nodes below `placed.device.size()` keep the device they have:
+// how a session places what was added to its graph since.
+//
+// With allow_soft_placement, a device that does not exist or that has no kernel gives way to one that exists and has, and
+// `notes` says so; without it, it is an InvalidArgument error that begins "Cannot assign a device to node 'b': Could not
+// satisfy explicit device specification '/gpu:2'" and ends with the node's summary in "[[Node: ...]]"; between the two
+// stand the reason, the devices there are and the user's line. Conflicting jobs or tasks are an error in any case.
+absl::StatusOr<Placement> Place(const Graph& graph, const DeviceSet& devices, const PlaceOptions& options,
+                                Placement placed = {});
+
+// The placement log: DeviceSet::MappingText(), then one line a node from id `first` on, in id order:
+// "MatMul: /job:localhost/replica:0/task:0/gpu:0".
+std::string PlacementText(const Graph& graph, const DeviceSet& devices, const Placement& placement, int first = 0);
+
+}  // namespace belfry

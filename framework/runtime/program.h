@@ -1,0 +1,75 @@
+// The part of a graph that one plan computes, as the passes of compile.cc change it step by step.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "framework/graph/graph.h"
+
+namespace belfry {
+
+// Output `index` of node `node` of a Program.
+struct Value {
+  int node = -1;
+  int index = 0;
+  bool operator==(const Value&) const = default;
+  template <class H>
+  friend H AbslHashValue(H h, const Value& value) {
+    return H::combine(std::move(h), value.node, value.index);
+  }
+};
+
+// One node, copied from the graph or added by a pass.
+struct ProgramNode {
+  std::string name;
+  const OpDef* op = nullptr;
+  Attrs attrs;
+  std::vector<Value> inputs;
+  std::vector<int> control_inputs;
+  std::vector<TensorSpec> outputs;
+  const Node* source = nullptr;  // where it comes from, for messages; never null
+  int device = -1;               // index into the DeviceSet, once placed
+  int64_t rank = 0;              // among nodes that are ready, the smaller runs first
+};
+
+// Nodes in a topological order: inputs and control inputs have smaller indices. A value; passes are functions on it.
+struct Program {
+  std::vector<ProgramNode> nodes;
+  std::vector<Value> feeds;    // in the caller's order; each is output 0 of a node of kind kPlaceholder
+  std::vector<Value> fetches;  // in the caller's order
+  std::vector<int> targets;
+
+  const TensorSpec& spec(Value value) const { return nodes[value.node].outputs[value.index]; }
+};
+
+// What a plan is asked for. Outputs and nodes of one graph.
+struct ProgramRequest {
+  std::vector<Output> feeds;
+  std::vector<Shape> feed_shapes;  // one per feed, fully known
+  std::vector<Output> fetches;
+  std::vector<const Node*> targets;
+};
+
+// Ops that only passes add. Their nodes carry attribute "T".
+const OpDef& FeedOp();      // kind kPlaceholder
+const OpDef& ConstantOp();  // kind kConst, attribute "value"
+const OpDef& CopyOp();      // a copy on the same device
+const OpDef& TransferOp();  // a copy from another device
+
+// The output that `value` is a view of, or the variable whose storage it is: follows views and ref outputs to the node that
+// owns the bytes.
+Value Root(const Program& program, Value value);
+
+// Drops nodes that neither fetches nor targets need, and orders the rest topologically, ready nodes by (rank, index).
+// Internal error if there is a cycle, naming its nodes.
+absl::Status Normalize(Program& program);
+
+// Appends a node that copies `value`, on `device`, by CopyOp or TransferOp; returns its output. The caller normalizes.
+Value AddCopy(Program& program, const OpDef& op, Value value, int device, int64_t rank);
+
+// "node 'tower_0/MatMul' (op MatMul, asked for at model.cc:12)".
+std::string Describe(const ProgramNode& node);
+
+}  // namespace belfry

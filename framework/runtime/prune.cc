@@ -1,0 +1,162 @@
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/graph/infer.h"
+#include "framework/runtime/passes.h"
+
+namespace belfry {
+namespace {
+
+absl::Status CheckRequest(const Graph& graph, const ProgramRequest& request) {
+  if (request.fetches.empty() && request.targets.empty()) {
+    return absl::InvalidArgumentError("Must specify at least one target to fetch or execute.");
+  }
+  const auto check = [&](const Output& output, absl::string_view what) -> absl::Status {
+    if (!output.valid()) return absl::InvalidArgumentError(absl::StrCat("A ", what, " is an Output that was never made"));
+    if (&output.node->graph() != &graph) {
+      return absl::InvalidArgumentError(absl::StrCat("The ", what, " '", output.name(), "' belongs to another graph"));
+    }
+    const auto outputs = static_cast<int>(output.node->outputs().size());
+    if (outputs == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Tried to ", what, " data for '", output.node->name(),
+                       "', which produces no output. To run a node without its data, pass it as a target."));
+    }
+    if (output.index < 0 || output.index >= outputs) {
+      return absl::InvalidArgumentError(absl::StrCat("The ", what, " ", output.name(),
+                                                     ": output index too large, must be < ", outputs));
+    }
+    return absl::OkStatus();
+  };
+  for (size_t i = 0; i < request.feeds.size(); ++i) {
+    const Output& feed = request.feeds[i];
+    RETURN_IF_ERROR(check(feed, "feed"));
+    if (std::count(request.feeds.begin(), request.feeds.end(), feed) > 1) {
+      return absl::InvalidArgumentError(absl::StrCat("Endpoint \"", feed.name(), "\" fed more than once."));
+    }
+    if (feed.node->op().kind == OpKind::kVariable) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Variable '", feed.node->name(), "' may not be fed; assign to it instead"));
+    }
+    if (!feed.shape().CompatibleWith(request.feed_shapes[i]) || !request.feed_shapes[i].known()) {
+      return absl::InvalidArgumentError(absl::StrCat("Cannot feed value of shape ", request.feed_shapes[i].ToString(),
+                                                     " for Tensor '", feed.name(), "', which has shape ",
+                                                     feed.shape().ToString()));
+    }
+  }
+  for (const Output& fetch : request.fetches) RETURN_IF_ERROR(check(fetch, "fetch"));
+  for (const Node* target : request.targets) {
+    if (target == nullptr || &target->graph() != &graph) {
+      return absl::InvalidArgumentError("A target is null or belongs to another graph");
+    }
+  }
+  return absl::OkStatus();
+}
+
+class Pruner {
+ public:
+  explicit Pruner(const ProgramRequest& request) : request_(request) {}
+
+  Program Run() {
+    for (size_t i = 0; i < request_.feeds.size(); ++i) AddFeed(request_.feeds[i], request_.feed_shapes[i]);
+    // Graph ids are a topological order, so marking downwards and copying upwards needs no stack.
+    std::vector<char> needed;
+    const auto need = [&](const Node* node) {
+      if (static_cast<size_t>(node->id()) >= needed.size()) needed.resize(node->id() + 1, 0);
+      needed[node->id()] = 1;
+    };
+    for (const Output& fetch : request_.fetches) {
+      if (!fed_.contains(fetch)) need(fetch.node);
+    }
+    for (const Node* target : request_.targets) need(target);
+    const Graph& graph = request_.fetches.empty() ? request_.targets[0]->graph() : request_.fetches[0].node->graph();
+    for (int id = static_cast<int>(needed.size()) - 1; id >= 0; --id) {
+      if (!needed[id]) continue;
+      for (const Output& input : graph.node(id).inputs()) {
+        if (!fed_.contains(input)) need(input.node);
+      }
+      for (const Node* control : graph.node(id).control_inputs()) need(control);
+    }
+    for (size_t id = 0; id < needed.size(); ++id) {
+      if (needed[id]) AddNode(graph.node(static_cast<int>(id)));
+    }
+    for (const Output& fetch : request_.fetches) program_.fetches.push_back(Find(fetch));
+    for (const Node* target : request_.targets) program_.targets.push_back(index_.at(target));
+    return std::move(program_);
+  }
+
+ private:
+  void AddFeed(const Output& feed, const Shape& shape) {
+    const Value value{static_cast<int>(program_.nodes.size()), 0};
+    program_.nodes.push_back({.name = feed.node->name(),
+                              .op = &FeedOp(),
+                              .attrs = {{"T", feed.dtype()}, {"shape", shape}},
+                              .outputs = {{feed.dtype(), shape}},
+                              .source = feed.node,
+                              .rank = feed.node->id()});
+    program_.feeds.push_back(value);
+    fed_[feed] = value;
+  }
+
+  Value Find(const Output& output) const {
+    const auto fed = fed_.find(output);
+    return fed != fed_.end() ? fed->second : Value{index_.at(output.node), output.index};
+  }
+
+  void AddNode(const Node& node) {
+    ProgramNode copy{.name = node.name(),
+                     .op = &node.op(),
+                     .attrs = node.attrs(),
+                     .outputs = {node.outputs().begin(), node.outputs().end()},
+                     .source = &node,
+                     .rank = node.id()};
+    for (const Output& input : node.inputs()) copy.inputs.push_back(Find(input));
+    for (const Node* control : node.control_inputs()) copy.control_inputs.push_back(index_.at(control));
+    index_[&node] = static_cast<int>(program_.nodes.size());
+    program_.nodes.push_back(std::move(copy));
+  }
+
+  const ProgramRequest& request_;
+  Program program_;
+  absl::flat_hash_map<Output, Value> fed_;
+  absl::flat_hash_map<const Node*, int> index_;
+};
+
+}  // namespace
+
+absl::StatusOr<Program> Prune(const Graph& graph, const ProgramRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(graph, request));
+  return Pruner(request).Run();
+}
+
+absl::Status InferShapes(Program& program) {
+  for (ProgramNode& node : program.nodes) {
+    if (node.op == &FeedOp()) continue;
+    if (node.op->kind == OpKind::kPlaceholder) {
+      return absl::InvalidArgumentError(absl::StrCat("You must feed a value for placeholder tensor '", node.name,
+                                                     "' with dtype ", DTypeName(node.outputs[0].dtype), " and shape ",
+                                                     node.outputs[0].shape.ToString(), ": ", Describe(node)));
+    }
+    std::vector<Shape> shapes;
+    std::vector<DType> dtypes;
+    for (const Value& input : node.inputs) {
+      shapes.push_back(program.spec(input).shape);
+      dtypes.push_back(program.spec(input).dtype);
+    }
+    absl::StatusOr<std::vector<TensorSpec>> outputs = InferOutputs(*node.op, node.attrs, shapes, dtypes);
+    if (!outputs.ok()) {
+      return absl::Status(outputs.status().code(), absl::StrCat(Describe(node), ": ", outputs.status().message()));
+    }
+    node.outputs = *std::move(outputs);
+    for (const TensorSpec& output : node.outputs) {
+      if (output.shape.known()) continue;
+      return absl::InternalError(
+          absl::StrCat(Describe(node), " has unknown extents though its inputs are known: ", output.shape.ToString()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace belfry
