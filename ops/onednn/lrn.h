@@ -1,0 +1,27 @@
+// Local response normalisation across channels (Krizhevsky et al., 2012), in NHWC.
+#pragma once
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "framework/base/dtype.h"
+#include "ops/onednn/primitive.h"
+
+namespace belfry::ops::onednn {
+
+// y[.., i] = x[.., i] / (bias + alpha sum_j x[.., j]^2)^beta, j over the channels within depth_radius of i:
+// TensorFlow's parameters. x and y [n, h, w, c].
+struct LrnShape {
+  int64_t n, h, w, c;
+  int64_t depth_radius = 5;
+  float bias = 1, alpha = 1, beta = 0.5f;
+  DType dtype = DType::kFloat32;  // float32, or bfloat16 (computed in float32)
+};
+
+// Inputs x; outputs y, and in training saved_bytes() for the backward pass.
+absl::StatusOr<Primitive> LrnForward(const LrnShape& shape, bool training, bool allow_reference = false);
+
+// Inputs x, dy, what the forward pass saved; output dx. saved_bytes() is that of the forward pass.
+absl::StatusOr<Primitive> LrnBackward(const LrnShape& shape, bool allow_reference = false);
+
+}  // namespace belfry::ops::onednn

@@ -1,0 +1,82 @@
+#include "ops/onednn/primitive.h"
+
+#include <cstdint>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
+#include "framework/base/parallel.h"
+#include "ops/onednn/program.h"
+
+namespace belfry::ops::onednn {
+namespace {
+
+absl::Status Failed(dnnl_status_t status, const Primitive::Program& program) {
+  return absl::InternalError(absl::StrCat("oneDNN ", program.implementation, ": ", dnnl_status2str(status)));
+}
+
+char* Address(const Primitive::Program::Binding& binding, absl::Span<const void* const> inputs,
+              absl::Span<void* const> outputs, void* workspace) {
+  using Place = Primitive::Program::Binding::Place;
+  switch (binding.place) {
+    // The library takes pointers to inputs without const.
+    case Place::kInput:
+      return const_cast<char*>(static_cast<const char*>(inputs[binding.index])) + binding.offset;
+    case Place::kOutput:
+      return static_cast<char*>(outputs[binding.index]) + binding.offset;
+    case Place::kWorkspace:
+      return static_cast<char*>(workspace) + binding.offset;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+Primitive::Primitive(std::unique_ptr<Program> program) : program_(std::move(program)) {}
+Primitive::Primitive(Primitive&&) noexcept = default;
+Primitive& Primitive::operator=(Primitive&&) noexcept = default;
+Primitive::~Primitive() = default;
+
+size_t Primitive::workspace_bytes() const {
+  return program_->workspace_bytes;
+}
+size_t Primitive::saved_bytes() const {
+  return program_->saved_bytes;
+}
+absl::string_view Primitive::implementation() const {
+  return program_->implementation;
+}
+bool Primitive::is_reference() const {
+  return IsReference(program_->implementation);
+}
+int Primitive::reorders() const {
+  return program_->reorders;
+}
+int Primitive::threads() const {
+  return program_->threads;
+}
+
+absl::Status Primitive::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs, void* workspace) {
+  Program& program = *program_;
+  BELFRY_CHECK(static_cast<int>(inputs.size()) >= program.inputs);
+  BELFRY_CHECK(static_cast<int>(outputs.size()) >= program.outputs);
+  BELFRY_CHECK(program.workspace_bytes == 0 ||
+               (workspace != nullptr && reinterpret_cast<uintptr_t>(workspace) % 64 == 0));
+  // The library sizes its per-thread scratch when a primitive is made.
+  const ScopedParallelThreads threads(program.threads);
+  for (Program::Binding& binding : program.bindings) {
+    char* const address = Address(binding, inputs, outputs, workspace);
+    if (address == binding.bound) continue;
+    const dnnl_status_t status = dnnl_memory_set_data_handle(binding.memory.get(), address);
+    if (status != dnnl_success) return Failed(status, program);
+    binding.bound = address;
+  }
+  for (const Program::Step& step : program.steps) {
+    const dnnl_status_t status = dnnl_primitive_execute(step.primitive.get(), program.stream.get(),
+                                                        static_cast<int>(step.arguments.size()), step.arguments.data());
+    if (status != dnnl_success) return Failed(status, program);
+  }
+  const dnnl_status_t status = dnnl_stream_wait(program.stream.get());
+  return status == dnnl_success ? absl::OkStatus() : Failed(status, program);
+}
+
+}  // namespace belfry::ops::onednn

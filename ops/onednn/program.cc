@@ -1,0 +1,172 @@
+#include "ops/onednn/program.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
+#include "framework/base/parallel.h"
+
+namespace belfry::ops::onednn {
+namespace {
+
+using Place = Primitive::Program::Binding::Place;
+
+constexpr size_t kAlignment = 64;
+
+size_t AlignUp(size_t bytes) {
+  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
+}
+
+}  // namespace
+
+const dnnl::engine& Cpu() {
+  static const dnnl::engine& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
+  return engine;
+}
+
+absl::StatusOr<dnnl::memory::data_type> DataType(DType dtype) {
+  if (dtype == DType::kFloat32) return dnnl::memory::data_type::f32;
+  if (dtype == DType::kBFloat16) return dnnl::memory::data_type::bf16;
+  return absl::InvalidArgumentError(
+      absl::StrCat("oneDNN computes in float32 and bfloat16 here, not in ", DTypeName(dtype)));
+}
+
+dnnl::primitive_attr Attributes(const PostOps& post_ops) {
+  using dnnl::algorithm;
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+  dnnl::post_ops ops;
+  if (post_ops.add_to_output) ops.append_sum(1.0f);
+  const auto append = [&](algorithm algorithm, float alpha, float beta) {
+    ops.append_eltwise(1.0f, algorithm, alpha, beta);
+  };
+  switch (post_ops.activation) {
+    case Activation::kNone:
+      break;
+    case Activation::kRelu:
+      append(algorithm::eltwise_relu, post_ops.alpha, 0);
+      break;
+    case Activation::kRelu6:
+      append(algorithm::eltwise_clip, 0, 6);
+      break;
+    case Activation::kElu:
+      append(algorithm::eltwise_elu, post_ops.alpha, 0);
+      break;
+    case Activation::kGeluErf:
+      append(algorithm::eltwise_gelu_erf, 0, 0);
+      break;
+    case Activation::kGeluTanh:
+      append(algorithm::eltwise_gelu_tanh, 0, 0);
+      break;
+    case Activation::kTanh:
+      append(algorithm::eltwise_tanh, 0, 0);
+      break;
+    case Activation::kSigmoid:
+      append(algorithm::eltwise_logistic, 0, 0);
+      break;
+    case Activation::kSwish:
+      append(algorithm::eltwise_swish, post_ops.alpha, 0);
+      break;
+  }
+  attributes.set_post_ops(ops);
+  return attributes;
+}
+
+bool IsReference(absl::string_view implementation) {
+  return implementation.find("ref") != absl::string_view::npos;
+}
+
+absl::StatusOr<Primitive> Guard(const std::string& what, absl::FunctionRef<absl::StatusOr<Primitive>()> make) {
+  try {
+    return make();
+  } catch (const dnnl::error& error) {
+    const std::string message =
+        absl::StrCat(what, ": oneDNN: ", error.what(), " (", dnnl_status2str(error.status), ")");
+    switch (error.status) {
+      case dnnl_unimplemented:
+        return absl::UnimplementedError(message);
+      case dnnl_invalid_arguments:
+        return absl::InvalidArgumentError(message);
+      case dnnl_out_of_memory:
+        return absl::ResourceExhaustedError(message);
+      default:
+        return absl::InternalError(message);
+    }
+  }
+}
+
+absl::Status OnlyReference(const std::string& what, absl::string_view implementation) {
+  return absl::UnimplementedError(absl::StrCat(what, ": oneDNN has only its slow reference implementation (",
+                                               implementation, ") for this case; use another kernel, or allow it"));
+}
+
+Primitive::Program::Program() : threads(ParallelThreads()), stream(Cpu()) {}
+
+Builder::Builder() : program_(std::make_unique<Primitive::Program>()) {}
+
+Builder::Slot Builder::Bind(Place place, int index, size_t offset, const dnnl::memory::desc& desc) {
+  program_->bindings.push_back({place, index, offset, dnnl::memory(desc, Cpu(), nullptr)});
+  return static_cast<Slot>(program_->bindings.size()) - 1;
+}
+
+Builder::Slot Builder::Input(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
+  program_->inputs = std::max(program_->inputs, index + 1);
+  return Bind(Place::kInput, index, byte_offset, plain);
+}
+
+Builder::Slot Builder::Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
+  const Slot input = Input(index, plain);
+  if (plain == wanted) return input;
+  const Slot reordered = Workspace(wanted);
+  Reorder(input, reordered);
+  return reordered;
+}
+
+Builder::Slot Builder::Output(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
+  program_->outputs = std::max(program_->outputs, index + 1);
+  return Bind(Place::kOutput, index, byte_offset, plain);
+}
+
+Builder::Slot Builder::Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced,
+                              bool preload) {
+  const Slot output = Output(index, plain);
+  if (plain == produced) return output;
+  const Slot result = Workspace(produced);
+  if (preload) Reorder(output, result);
+  final_reorders_.emplace_back(result, output);
+  return result;
+}
+
+Builder::Slot Builder::Workspace(const dnnl::memory::desc& desc) {
+  const size_t offset = program_->workspace_bytes;
+  program_->workspace_bytes = offset + AlignUp(desc.get_size());
+  return Bind(Place::kWorkspace, 0, offset, desc);
+}
+
+void Builder::Reorder(Slot from, Slot to) {
+  const dnnl::memory::desc from_desc = program_->bindings[from].memory.get_desc();
+  const dnnl::memory::desc to_desc = program_->bindings[to].memory.get_desc();
+  const dnnl::reorder::primitive_desc desc(Cpu(), from_desc, Cpu(), to_desc, Attributes());
+  Step(dnnl::reorder(desc), desc.scratchpad_desc(), {{DNNL_ARG_FROM, from}, {DNNL_ARG_TO, to}});
+  ++program_->reorders;
+}
+
+void Builder::Step(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
+                   std::initializer_list<std::pair<int, Slot>> arguments) {
+  Primitive::Program::Step step{primitive, {}};
+  for (const auto& [argument, slot] : arguments) {
+    step.arguments.push_back({argument, program_->bindings[slot].memory.get()});
+  }
+  if (scratchpad.get_size() > 0) {
+    step.arguments.push_back({DNNL_ARG_SCRATCHPAD, program_->bindings[Workspace(scratchpad)].memory.get()});
+  }
+  program_->steps.push_back(std::move(step));
+}
+
+Primitive Builder::Build(std::string implementation) {
+  for (const auto& [from, to] : final_reorders_) Reorder(from, to);
+  program_->implementation = std::move(implementation);
+  return Primitive(std::move(program_));
+}
+
+}  // namespace belfry::ops::onednn

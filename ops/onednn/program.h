@@ -1,0 +1,94 @@
+// How the makers of this folder assemble a Primitive. Internal: it includes oneDNN.
+#pragma once
+
+#include <dnnl_debug.h>
+#include <dnnl.hpp>
+#include <initializer_list>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "framework/base/dtype.h"
+#include "ops/onednn/primitive.h"
+
+namespace belfry::ops::onednn {
+
+// The library's handle of the processor; immutable, one for the whole process.
+const dnnl::engine& Cpu();
+
+// float32 or bfloat16; InvalidArgument for others.
+absl::StatusOr<dnnl::memory::data_type> DataType(DType dtype);
+
+// Attributes of a primitive whose scratchpad the caller owns. Always a fresh object: copies of one share their state.
+dnnl::primitive_attr Attributes(const PostOps& post_ops = {});
+
+// True for a name of the library's reference loops.
+bool IsReference(absl::string_view implementation);
+
+// Calls `make` and turns what the library throws into a Status: Unimplemented when it has no implementation, else
+// Internal. `what` describes the computation in the message.
+absl::StatusOr<Primitive> Guard(const std::string& what, absl::FunctionRef<absl::StatusOr<Primitive>()> make);
+
+// Unimplemented, for `what` when the library has only its reference loops for it.
+absl::Status OnlyReference(const std::string& what, absl::string_view implementation);
+
+struct Primitive::Program {
+  // A memory object of the library, and the caller's buffer that it is bound to at each run.
+  struct Binding {
+    enum class Place { kInput, kOutput, kWorkspace } place;
+    int index;  // of the input or output
+    size_t offset;
+    dnnl::memory memory;
+    char* bound = nullptr;
+  };
+  struct Step {
+    dnnl::primitive primitive;
+    std::vector<dnnl_exec_arg_t> arguments;
+  };
+
+  Program();
+
+  int inputs = 0, outputs = 0, reorders = 0;
+  int threads;
+  size_t workspace_bytes = 0, saved_bytes = 0;
+  std::string implementation;
+  dnnl::stream stream;
+  std::vector<Binding> bindings;
+  std::vector<Step> steps;
+};
+
+// Collects the steps of a Primitive. Methods throw dnnl::error: use inside Guard. A value of type Slot names a memory.
+class Builder {
+ public:
+  using Slot = int;
+
+  Builder();
+
+  // The input `index`, which the caller stores as `plain`, as a memory of layout `wanted` (reordered if they differ).
+  Slot Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
+  Slot Input(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
+  // The output `index`. If `produced` differs from `plain`, Build() adds the reorder to `plain`; with `preload` there
+  // is one from `plain` before the first step too.
+  Slot Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced, bool preload = false);
+  Slot Output(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
+  Slot Workspace(const dnnl::memory::desc& desc);
+
+  // Adds a step and its scratchpad.
+  void Step(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
+            std::initializer_list<std::pair<int, Slot>> arguments);
+  void set_saved_bytes(size_t bytes) { program_->saved_bytes = bytes; }
+
+  Primitive Build(std::string implementation);
+
+ private:
+  Slot Bind(Primitive::Program::Binding::Place place, int index, size_t offset, const dnnl::memory::desc& desc);
+  void Reorder(Slot from, Slot to);
+
+  std::unique_ptr<Primitive::Program> program_;
+  std::vector<std::pair<Slot, Slot>> final_reorders_;
+};
+
+}  // namespace belfry::ops::onednn

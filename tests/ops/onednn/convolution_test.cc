@@ -1,0 +1,269 @@
+#include "ops/onednn/convolution.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/base/parallel.h"
+#include "tests/ops/onednn/harness.h"
+
+namespace belfry::ops::onednn {
+namespace {
+
+// Calls use(x index, weight index, y index) for every multiplication of a convolution.
+template <class Use>
+void ForEachTap(const Conv2DShape& s, const Use& use) {
+  const int64_t c = s.c / s.groups, k_per_group = s.k / s.groups;
+  for (int64_t n = 0; n < s.n; ++n)
+    for (int64_t oh = 0; oh < s.out_h(); ++oh)
+      for (int64_t ow = 0; ow < s.out_w(); ++ow)
+        for (int64_t r = 0; r < s.r; ++r)
+          for (int64_t q = 0; q < s.s; ++q) {
+            const int64_t h = oh * s.stride_h - s.pad_top + r * s.dilation_h;
+            const int64_t w = ow * s.stride_w - s.pad_left + q * s.dilation_w;
+            if (h < 0 || h >= s.h || w < 0 || w >= s.w) continue;
+            for (int64_t i = 0; i < c; ++i)
+              for (int64_t k = 0; k < s.k; ++k)
+                use(((n * s.h + h) * s.w + w) * s.c + k / k_per_group * c + i, ((r * s.s + q) * c + i) * s.k + k,
+                    ((n * s.out_h() + oh) * s.out_w() + ow) * s.k + k);
+          }
+}
+
+int64_t SizeX(const Conv2DShape& s) {
+  return s.n * s.h * s.w * s.c;
+}
+int64_t SizeY(const Conv2DShape& s) {
+  return s.n * s.out_h() * s.out_w() * s.k;
+}
+int64_t SizeWeights(const Conv2DShape& s) {
+  return s.r * s.s * (s.c / s.groups) * s.k;
+}
+
+std::vector<Conv2DShape> Shapes() {
+  std::vector<Conv2DShape> shapes = {
+      {.n = 1, .h = 1, .w = 1, .c = 1, .k = 1, .r = 1, .s = 1},
+      {.n = 2,
+       .h = 7,
+       .w = 9,
+       .c = 3,
+       .k = 64,
+       .r = 5,
+       .s = 5,
+       .pad_top = 2,
+       .pad_bottom = 2,
+       .pad_left = 2,
+       .pad_right = 2},
+      {.n = 1,
+       .h = 8,
+       .w = 5,
+       .c = 5,
+       .k = 3,
+       .r = 3,
+       .s = 2,
+       .stride_h = 2,
+       .stride_w = 3,
+       .pad_bottom = 1,
+       .pad_left = 1},
+      {.n = 3,
+       .h = 10,
+       .w = 10,
+       .c = 3,
+       .k = 7,
+       .r = 3,
+       .s = 3,
+       .stride_h = 2,
+       .stride_w = 2,
+       .pad_bottom = 1,
+       .pad_right = 1},
+      {.n = 2,
+       .h = 9,
+       .w = 8,
+       .c = 64,
+       .k = 5,
+       .r = 3,
+       .s = 3,
+       .pad_top = 1,
+       .pad_bottom = 2,
+       .pad_left = 0,
+       .pad_right = 3},
+      {.n = 2,
+       .h = 11,
+       .w = 11,
+       .c = 5,
+       .k = 6,
+       .r = 3,
+       .s = 3,
+       .pad_top = 2,
+       .pad_bottom = 2,
+       .pad_left = 2,
+       .pad_right = 2,
+       .dilation_h = 2,
+       .dilation_w = 2},
+      {.n = 2, .h = 12, .w = 9, .c = 16, .k = 16, .r = 3, .s = 2, .dilation_h = 3, .dilation_w = 1},
+      {.n = 2, .h = 6, .w = 6, .c = 64, .k = 64, .r = 1, .s = 1},
+      {.n = 1, .h = 6, .w = 7, .c = 64, .k = 32, .r = 1, .s = 1, .stride_h = 2, .stride_w = 2},
+      {.n = 2,
+       .h = 6,
+       .w = 5,
+       .c = 6,
+       .k = 9,
+       .r = 3,
+       .s = 3,
+       .pad_top = 1,
+       .pad_bottom = 1,
+       .pad_left = 1,
+       .pad_right = 1,
+       .groups = 3},
+      {.n = 1,
+       .h = 7,
+       .w = 7,
+       .c = 32,
+       .k = 32,
+       .r = 3,
+       .s = 3,
+       .pad_top = 1,
+       .pad_bottom = 1,
+       .pad_left = 1,
+       .pad_right = 1,
+       .groups = 32},
+      {.n = 2, .h = 6, .w = 6, .c = 5, .k = 10, .r = 3, .s = 3, .groups = 5},
+      {.n = 2,
+       .h = 5,
+       .w = 5,
+       .c = 64,
+       .k = 64,
+       .r = 3,
+       .s = 3,
+       .pad_top = 1,
+       .pad_bottom = 1,
+       .pad_left = 1,
+       .pad_right = 1,
+       .groups = 2},
+  };
+  return shapes;
+}
+
+class Convolution : public ::testing::TestWithParam<std::tuple<size_t, DType, int>> {
+ protected:
+  Convolution() : threads_(std::get<2>(GetParam())) { shape_.dtype = std::get<1>(GetParam()); }
+  Conv2DShape shape_ = Shapes()[std::get<0>(GetParam())];
+  const double tolerance_ = Tolerance(std::get<1>(GetParam()));
+
+ private:
+  ScopedParallelThreads threads_;
+};
+
+TEST_P(Convolution, Forward) {
+  const DType dtype = shape_.dtype;
+  const Values x = Random(SizeX(shape_), dtype), weights = Random(SizeWeights(shape_), dtype);
+  const Values bias = Random(shape_.k, dtype), before = Random(SizeY(shape_), dtype);
+  Values product(SizeY(shape_));
+  ForEachTap(shape_, [&](int64_t i, int64_t w, int64_t o) { product[o] += x[i] * weights[w]; });
+  for (const bool with_bias : {false, true}) {
+    for (const PostOps& post_ops : {PostOps{}, PostOps{Activation::kRelu}, PostOps{Activation::kElu, 0.5f, true}}) {
+      auto primitive = Conv2DForward(shape_, {.bias = with_bias, .post_ops = post_ops});
+      ASSERT_TRUE(primitive.ok()) << primitive.status();
+      SCOPED_TRACE(shape_.DebugString() + " " + std::string(primitive->implementation()));
+      EXPECT_FALSE(primitive->is_reference());
+      Values want = product;
+      for (size_t i = 0; i < want.size(); ++i) {
+        want[i] =
+            Apply(post_ops, want[i] + (with_bias ? bias[i % shape_.k] : 0) + (post_ops.add_to_output ? before[i] : 0));
+      }
+      std::vector<Argument> inputs = {{x, dtype}, {weights, dtype}};
+      if (with_bias) inputs.push_back({bias, dtype});
+      const auto got =
+          RunPrimitive(*primitive, inputs, {{SizeY(shape_), dtype, post_ops.add_to_output ? before : Values{}}});
+      ExpectClose(got[0], want, tolerance_);
+    }
+  }
+}
+
+TEST_P(Convolution, BackwardData) {
+  const DType dtype = shape_.dtype;
+  auto primitive = Conv2DBackwardData(shape_);
+  ASSERT_TRUE(primitive.ok()) << primitive.status();
+  SCOPED_TRACE(shape_.DebugString() + " " + std::string(primitive->implementation()));
+  const Values dy = Random(SizeY(shape_), dtype), weights = Random(SizeWeights(shape_), dtype);
+  Values want(SizeX(shape_));
+  ForEachTap(shape_, [&](int64_t i, int64_t w, int64_t o) { want[i] += dy[o] * weights[w]; });
+  ExpectClose(RunPrimitive(*primitive, {{dy, dtype}, {weights, dtype}}, {{SizeX(shape_), dtype}})[0], want, tolerance_);
+}
+
+TEST_P(Convolution, BackwardWeights) {
+  const DType dtype = shape_.dtype;
+  const Values x = Random(SizeX(shape_), dtype), dy = Random(SizeY(shape_), dtype);
+  Values want(SizeWeights(shape_)), want_bias(shape_.k);
+  ForEachTap(shape_, [&](int64_t i, int64_t w, int64_t o) { want[w] += dy[o] * x[i]; });
+  for (size_t i = 0; i < dy.size(); ++i) want_bias[i % shape_.k] += dy[i];
+  for (const bool bias : {false, true}) {
+    for (const DType gradient_dtype : {DType::kFloat32, dtype}) {
+      auto primitive = Conv2DBackwardWeights(shape_, {.bias = bias, .gradient_dtype = gradient_dtype});
+      ASSERT_TRUE(primitive.ok()) << primitive.status();
+      SCOPED_TRACE(shape_.DebugString() + " " + std::string(primitive->implementation()));
+      std::vector<Result> outputs = {{SizeWeights(shape_), gradient_dtype}};
+      if (bias) outputs.push_back({shape_.k, gradient_dtype});
+      const auto got = RunPrimitive(*primitive, {{x, dtype}, {dy, dtype}}, outputs);
+      ExpectClose(got[0], want, tolerance_);
+      if (bias) ExpectClose(got[1], want_bias, tolerance_);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Shapes, Convolution,
+                         ::testing::Combine(::testing::Range<size_t>(0, Shapes().size()),
+                                            ::testing::Values(DType::kFloat32, DType::kBFloat16),
+                                            ::testing::Values(1, 2)));
+
+TEST(ConvolutionActivations, AreFused) {
+  const Conv2DShape shape{.n = 2, .h = 4, .w = 4, .c = 16, .k = 17, .r = 1, .s = 1};
+  const Values x = Random(SizeX(shape)), weights = Random(SizeWeights(shape));
+  for (const PostOps& post_ops :
+       {PostOps{Activation::kRelu, 0.25f}, PostOps{Activation::kRelu6}, PostOps{Activation::kElu, 1.0f},
+        PostOps{Activation::kGeluErf}, PostOps{Activation::kGeluTanh}, PostOps{Activation::kTanh},
+        PostOps{Activation::kSigmoid}, PostOps{Activation::kSwish, 1.0f}}) {
+    SCOPED_TRACE(static_cast<int>(post_ops.activation));
+    auto primitive = Conv2DForward(shape, {.post_ops = post_ops});
+    ASSERT_TRUE(primitive.ok()) << primitive.status();
+    Values want(SizeY(shape));
+    ForEachTap(shape, [&](int64_t i, int64_t w, int64_t o) { want[o] += x[i] * weights[w]; });
+    for (double& value : want) value = Apply(post_ops, value);
+    ExpectClose(RunPrimitive(*primitive, {{x}, {weights}}, {{SizeY(shape)}})[0], want, 1e-4);
+  }
+}
+
+TEST(ConvolutionErrors, NameWhatIsWrong) {
+  using ::testing::HasSubstr;
+  const Conv2DShape good{.n = 1, .h = 4, .w = 4, .c = 4, .k = 4, .r = 3, .s = 3};
+  Conv2DShape shape = good;
+  shape.n = 0;
+  EXPECT_EQ(Conv2DForward(shape).status().code(), absl::StatusCode::kInvalidArgument);
+  shape = good;
+  shape.r = 5;
+  EXPECT_THAT(std::string(Conv2DForward(shape).status().message()), HasSubstr("[1,4,4,4] * [5,3,4,4]"));
+  shape = good;
+  shape.groups = 3;
+  EXPECT_THAT(std::string(Conv2DBackwardWeights(shape).status().message()), HasSubstr("multiple of the groups, 3"));
+  shape = good;
+  shape.dtype = DType::kFloat64;
+  EXPECT_THAT(std::string(Conv2DBackwardData(shape).status().message()), HasSubstr("float64"));
+}
+
+TEST(ConvolutionThreads, RunsWithTheThreadsThatItWasMadeFor) {
+  const Conv2DShape shape{.n = 4, .h = 6, .w = 6, .c = 16, .k = 16, .r = 3, .s = 3};
+  const Values x = Random(SizeX(shape)), dy = Random(SizeY(shape));
+  const auto run = [&](int made_for, int run_under) {
+    absl::StatusOr<Primitive> primitive = [&] {
+      const ScopedParallelThreads threads(made_for);
+      return Conv2DBackwardWeights(shape);
+    }();
+    EXPECT_TRUE(primitive.ok()) << primitive.status();
+    EXPECT_EQ(primitive->threads(), made_for);
+    const ScopedParallelThreads threads(run_under);
+    return RunPrimitive(*primitive, {{x}, {dy}}, {{SizeWeights(shape)}})[0];
+  };
+  EXPECT_EQ(run(1, 1), run(1, 2));
+  EXPECT_EQ(run(2, 2), run(2, 1));
+}
+
+}  // namespace
+}  // namespace belfry::ops::onednn
