@@ -1,0 +1,81 @@
+// Ops that make, move and reshape elements without computing with them. Axes count from the front, or from the end if
+// negative. Unless said otherwise an op takes every dtype, and tensors without elements.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "framework/graph/scope.h"
+
+namespace belfry::ops {
+
+// C++ types of tensor elements.
+template <class T>
+concept ElementType = requires {
+  DTypeOf<T>::value;
+};
+
+// --- Constants and inputs ---
+
+// A value fixed when the graph is built. The tensor is copied.
+Output Const(OpScope scope, const Tensor& value);
+// A scalar: Const(scope, 0.5f).
+template <ElementType T>
+Output Const(OpScope scope, T value) {
+  return Const(scope, Tensor::Scalar<T>(value));
+}
+// Const(scope, {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {2, 3}); without a shape, a vector. REQUIRES: as many values as
+// elements.
+template <ElementType T>
+Output Const(OpScope scope, std::initializer_list<T> values, const Shape& shape) {
+  return Const(scope, Tensor::Of<T>(values, shape));
+}
+template <ElementType T>
+Output Const(OpScope scope, std::initializer_list<T> values) {
+  return Const(scope, Tensor::Of<T>(values));
+}
+
+// What is fed. Extents of `shape` may be unknown: Placeholder(scope, DType::kFloat32, {-1, 32, 32, 3}).
+Output Placeholder(OpScope scope, DType dtype, const Shape& shape);
+
+// A tensor of one value, converted to `dtype`. Every extent is known.
+Output Fill(OpScope scope, const Shape& shape, double value, DType dtype = DType::kFloat32);
+// Zeros, or ones, of x's shape and dtype; x itself is not read.
+Output ZerosLike(OpScope scope, Output x);
+Output OnesLike(OpScope scope, Output x);
+// [start, start + delta, ...] up to but without `limit`: ceil((limit - start) / delta) numbers, or none.
+Output Range(OpScope scope, double start, double limit, double delta = 1, DType dtype = DType::kInt32);
+
+// --- The same elements under another shape: these cost nothing ---
+
+Output Identity(OpScope scope, Output x);
+// x, through which no gradient flows.
+Output StopGradient(OpScope scope, Output x);
+// At most one extent is -1: what is left of x's elements.
+Output Reshape(OpScope scope, Output x, const Shape& shape);
+// x in the shape of `like` (of any dtype), which is not read.
+Output ReshapeLike(OpScope scope, Output x, Output like);
+// A new axis of extent 1: before `axis`, counted in the result. [4, 5] with axis 1 becomes [4, 1, 5], with -1 [4, 5,
+// 1].
+Output ExpandDims(OpScope scope, Output x, int64_t axis);
+// Without these axes, whose extent is 1; without any given, all whose extent is 1.
+Output Squeeze(OpScope scope, Output x, std::vector<int64_t> axes = {});
+
+// --- Types and shapes ---
+
+// Floats to integers: towards zero, NaN to 0, the rest to the nearest that fits. Integers to narrower ones: modulo. To
+// bool: whether it is not zero. A gradient flows between floats. x itself if it has the dtype already.
+Output Cast(OpScope scope, Output x, DType dtype);
+// x's extents as a vector of int32 or int64. Not differentiable.
+Output ShapeOf(OpScope scope, Output x, DType dtype = DType::kInt32);
+
+// --- Broadcasting: aligned at the last axis, an extent of 1 stretches ---
+
+// x stretched to `shape`; an extent of -1 keeps x's.
+Output BroadcastTo(OpScope scope, Output x, const Shape& shape);
+// x stretched to the shape of `like` (of any dtype), which is not read.
+Output BroadcastLike(OpScope scope, Output x, Output like);
+
+}  // namespace belfry::ops

@@ -1,0 +1,65 @@
+// Moves elements between two arrays by strides: what transposing, slicing, padding, tiling and broadcasting come down
+// to.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/base/shape.h"
+
+namespace belfry::ops {
+
+// An element of any dtype, moved as an integer of its size.
+template <class Bits>
+struct __attribute__((may_alias)) RawElement {
+  Bits bits;
+};
+
+// One axis of a copy: its extent, and how many elements lie between neighbours in the source and in the destination. A
+// source stride of 0 repeats an element; strides may be negative.
+struct CopyAxis {
+  int64_t extent = 1;
+  int64_t from = 0;
+  int64_t to = 0;
+};
+
+// A copy of an N-dimensional box, prepared once for its extents and strides. Immutable: any thread may run it.
+class StridedCopy {
+ public:
+  static constexpr int kMaxAxes = 16;
+
+  // `element_size` is 1, 2, 4 or 8 bytes; the axes stand in the order of the destination, outermost first; the offsets,
+  // in elements, are where the first element lies. No two elements of the box share a place in the destination.
+  // InvalidArgument if more than kMaxAxes axes remain once neighbours that are contiguous in both arrays are merged.
+  static absl::StatusOr<StridedCopy> Make(size_t element_size, std::vector<CopyAxis> axes, int64_t from_offset = 0,
+                                          int64_t to_offset = 0);
+
+  // The arrays do not overlap. Neither allocates nor locks; big copies run on the threads of ParallelFor.
+  void Run(const void* from, void* to) const;
+
+  int64_t elements() const { return elements_; }
+
+ private:
+  enum class Inner { kContiguous, kRepeat, kTransposed, kStrided };
+
+  template <class U>
+  void RunAs(const U* from, U* to) const;
+  template <class U>
+  void CopyRows(const U* from, U* to, int64_t rows) const;
+
+  size_t element_size_ = 0;
+  int64_t from_offset_ = 0, to_offset_ = 0;
+  int64_t elements_ = 0;
+  std::vector<CopyAxis> outer_;  // all but the two innermost loops
+  CopyAxis rows_, columns_;
+  Inner inner_ = Inner::kContiguous;
+  int64_t block_rows_ = 1;  // rows of one work item
+  int64_t items_ = 0;       // work items: blocks of rows, times the outer axes
+};
+
+// Row-major strides, in elements. REQUIRES: the shape is known.
+std::vector<int64_t> RowMajorStrides(const Shape& shape);
+
+}  // namespace belfry::ops
