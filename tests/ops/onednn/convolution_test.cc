@@ -28,15 +28,9 @@ void ForEachTap(const Conv2DShape& s, const Use& use) {
           }
 }
 
-int64_t SizeX(const Conv2DShape& s) {
-  return s.n * s.h * s.w * s.c;
-}
-int64_t SizeY(const Conv2DShape& s) {
-  return s.n * s.out_h() * s.out_w() * s.k;
-}
-int64_t SizeWeights(const Conv2DShape& s) {
-  return s.r * s.s * (s.c / s.groups) * s.k;
-}
+int64_t SizeX(const Conv2DShape& s) { return s.n * s.h * s.w * s.c; }
+int64_t SizeY(const Conv2DShape& s) { return s.n * s.out_h() * s.out_w() * s.k; }
+int64_t SizeWeights(const Conv2DShape& s) { return s.r * s.s * (s.c / s.groups) * s.k; }
 
 std::vector<Conv2DShape> Shapes() {
   std::vector<Conv2DShape> shapes = {

@@ -127,24 +127,15 @@ void ExpectClose(const Values& got, const Values& want, double tolerance) {
 
 double Apply(const PostOps& post_ops, double x) {
   switch (post_ops.activation) {
-    case Activation::kNone:
-      return x;
-    case Activation::kRelu:
-      return x > 0 ? x : post_ops.alpha * x;
-    case Activation::kRelu6:
-      return std::clamp(x, 0.0, 6.0);
-    case Activation::kElu:
-      return x > 0 ? x : post_ops.alpha * std::expm1(x);
-    case Activation::kGeluErf:
-      return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
-    case Activation::kGeluTanh:
-      return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::kTanh:
-      return std::tanh(x);
-    case Activation::kSigmoid:
-      return 1 / (1 + std::exp(-x));
-    case Activation::kSwish:
-      return x / (1 + std::exp(-post_ops.alpha * x));
+    case Activation::kNone: return x;
+    case Activation::kRelu: return x > 0 ? x : post_ops.alpha * x;
+    case Activation::kRelu6: return std::clamp(x, 0.0, 6.0);
+    case Activation::kElu: return x > 0 ? x : post_ops.alpha * std::expm1(x);
+    case Activation::kGeluErf: return 0.5 * x * (1 + std::erf(x / std::sqrt(2.0)));
+    case Activation::kGeluTanh: return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+    case Activation::kTanh: return std::tanh(x);
+    case Activation::kSigmoid: return 1 / (1 + std::exp(-x));
+    case Activation::kSwish: return x / (1 + std::exp(-post_ops.alpha * x));
   }
   return x;
 }

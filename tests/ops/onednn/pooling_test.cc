@@ -10,12 +10,8 @@
 namespace belfry::ops::onednn {
 namespace {
 
-int64_t SizeX(const Pool2DShape& s) {
-  return s.n * s.h * s.w * s.c;
-}
-int64_t SizeY(const Pool2DShape& s) {
-  return s.n * s.out_h() * s.out_w() * s.c;
-}
+int64_t SizeX(const Pool2DShape& s) { return s.n * s.h * s.w * s.c; }
+int64_t SizeY(const Pool2DShape& s) { return s.n * s.out_h() * s.out_w() * s.c; }
 
 // The elements of x in the window of output o.
 std::vector<int64_t> Window(const Pool2DShape& s, int64_t o) {
