@@ -1,5 +1,7 @@
 #include "framework/base/philox.h"
 
+#include <algorithm>
+
 namespace belfry {
 namespace {
 
@@ -31,6 +33,40 @@ std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t
     k1 += kWeyl1;
   }
   return {c0, c1, c2, c3};
+}
+
+void PhiloxBlocks(uint64_t key, uint64_t counter_high, uint64_t counter_low, int64_t blocks, uint32_t* words) {
+  constexpr int kLanes = 16;
+  for (int64_t first = 0; first < blocks; first += kLanes) {
+    uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
+    for (int i = 0; i < kLanes; ++i) {
+      const uint64_t low = counter_low + static_cast<uint64_t>(first) + static_cast<uint64_t>(i);
+      c0[i] = static_cast<uint32_t>(low);
+      c1[i] = static_cast<uint32_t>(low >> 32);
+      c2[i] = static_cast<uint32_t>(counter_high);
+      c3[i] = static_cast<uint32_t>(counter_high >> 32);
+    }
+    auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+    for (int round = 0; round < 10; ++round) {
+      for (int i = 0; i < kLanes; ++i) {
+        const uint64_t p0 = uint64_t{kMultiplier0} * c0[i], p1 = uint64_t{kMultiplier1} * c2[i];
+        c0[i] = static_cast<uint32_t>(p1 >> 32) ^ c1[i] ^ k0;
+        c2[i] = static_cast<uint32_t>(p0 >> 32) ^ c3[i] ^ k1;
+        c1[i] = static_cast<uint32_t>(p1);
+        c3[i] = static_cast<uint32_t>(p0);
+      }
+      k0 += kWeyl0;
+      k1 += kWeyl1;
+    }
+    const int count = static_cast<int>(std::min<int64_t>(kLanes, blocks - first));
+    uint32_t* out = words + 4 * first;
+    for (int i = 0; i < count; ++i) {
+      out[4 * i] = c0[i];
+      out[4 * i + 1] = c1[i];
+      out[4 * i + 2] = c2[i];
+      out[4 * i + 3] = c3[i];
+    }
+  }
 }
 
 uint64_t RandomKey(uint64_t seed, absl::string_view logical_name) {

@@ -12,6 +12,10 @@ namespace belfry {
 // words from a 64-bit key and a 128-bit counter; no state.
 std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low);
 
+// The words of `blocks` consecutive blocks, Philox4x32(key, counter_high, counter_low + i), into words[4 * i ...]:
+// vectorised, for tensors of random numbers.
+void PhiloxBlocks(uint64_t key, uint64_t counter_high, uint64_t counter_low, int64_t blocks, uint32_t* words);
+
 // A stable 64-bit key from a seed and a logical name (FNV-1a, then mixed): what makes replicas of a variable start
 // alike.
 uint64_t RandomKey(uint64_t seed, absl::string_view logical_name);

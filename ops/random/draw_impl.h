@@ -1,0 +1,75 @@
+// How a kernel draws: which words belong to which element. Also for kernels elsewhere that draw as they go (dropout).
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "framework/base/half.h"
+#include "framework/base/parallel.h"
+#include "framework/base/philox.h"
+#include "framework/graph/op_def.h"
+#include "framework/graph/scope.h"
+#include "ops/random.h"
+
+namespace belfry::ops {
+
+// Where the draws of one run of a kernel begin.
+struct DrawOrigin {
+  uint64_t step = 0;
+  int64_t element = 0;  // index of the tensor's first element
+};
+
+// Element j draws word j % 4 of Philox block (key, step, j / 4); those that need 64 bits take their low words from the
+// same place of a second sequence, where the step's highest bit is set. A value.
+class DrawPlan {
+ public:
+  // From the attributes "seed", "key", "per_step" and the counters, inputs [first_counter, ...) of the node.
+  DrawPlan(const KernelSpec& spec, const Shape& shape, int first_counter);
+
+  uint64_t key() const { return key_; }
+  int64_t elements() const { return elements_; }
+  DrawOrigin Origin(const KernelContext& context) const;
+
+ private:
+  uint64_t key_;
+  int64_t elements_, row_;
+  int first_counter_, counters_;
+  bool per_step_;
+};
+
+// Elements per turn of ForEachDraw, at most.
+inline constexpr int kDrawChunk = 256;
+
+// Calls draw(first, count, high, low) for ranges [first, first + count) that cover the tensor's elements, with one word
+// of each per element; `low` is null unless `wide`. On several threads when the tensor is large; never allocates.
+template <bool wide, class Draw>
+void ForEachDraw(const DrawPlan& plan, DrawOrigin origin, double cost, const Draw& draw) {
+  const int64_t skip = origin.element % 4, n = plan.elements();
+  const int64_t chunks = (skip + n + kDrawChunk - 1) / kDrawChunk;
+  if (n == 0) return;
+  ParallelFor(chunks, cost * kDrawChunk, [&](int64_t chunk_begin, int64_t chunk_end) {
+    uint32_t high[kDrawChunk], low[wide ? kDrawChunk : 1];
+    for (int64_t chunk = chunk_begin; chunk < chunk_end; ++chunk) {
+      const int64_t begin = chunk * kDrawChunk;  // counted from the block of the first element
+      const int64_t end = std::min(begin + kDrawChunk, skip + n);
+      const auto block = static_cast<uint64_t>((origin.element - skip + begin) / 4);
+      const int64_t blocks = (end - begin + 3) / 4;
+      PhiloxBlocks(plan.key(), origin.step, block, blocks, high);
+      if constexpr (wide) PhiloxBlocks(plan.key(), origin.step | (uint64_t{1} << 63), block, blocks, low);
+      const int64_t first = std::max(begin, skip);
+      const int64_t at = first - begin;
+      draw(first - skip, static_cast<int>(end - first), high + at, wide ? low + at : nullptr);
+    }
+  });
+}
+
+// The definition that random ops share: no inputs but counters, the output's shape an attribute.
+OpDef RandomOpDef(absl::string_view name, absl::Span<const DType> types, std::vector<AttrDef> attrs,
+                  std::vector<KernelDef> kernels);
+
+// Adds such an op, completing `attrs` with what RandomOpDef declares.
+Output AddRandom(const Scope& scope, absl::string_view op, const Shape& shape, const RandomOptions& options,
+                 Attrs attrs);
+
+}  // namespace belfry::ops
