@@ -1,0 +1,107 @@
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "ops/math/reduce_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+struct Group {
+  int64_t extent, stride;
+  bool reduced;
+};
+
+// The offsets of the groups of one kind, outermost first.
+Offsets Flatten(const std::vector<Group>& groups, bool reduced) {
+  Offsets offsets;
+  std::vector<Group> mine;
+  for (const Group& group : groups) {
+    if (group.reduced != reduced) continue;
+    mine.push_back(group);
+    offsets.count *= group.extent;
+  }
+  if (mine.empty() || offsets.count == 0) return offsets;
+  if (mine.size() == 1) {
+    offsets.stride = mine[0].stride;
+    return offsets;
+  }
+  offsets.table = {0};
+  for (const Group& group : mine) {
+    std::vector<int64_t> next;
+    next.reserve(offsets.table.size() * static_cast<size_t>(group.extent));
+    for (const int64_t base : offsets.table) {
+      for (int64_t i = 0; i < group.extent; ++i) next.push_back(base + i * group.stride);
+    }
+    offsets.table = std::move(next);
+  }
+  return offsets;
+}
+
+}  // namespace
+
+ReducePlan PlanReduce(const Shape& shape, const std::vector<bool>& reduced) {
+  std::vector<Group> groups;  // innermost first
+  int64_t stride = 1;
+  for (int axis = shape.rank(); axis-- > 0;) {
+    const int64_t extent = shape[axis];
+    if (extent == 1) continue;
+    if (!groups.empty() && groups.back().reduced == reduced[axis]) {
+      groups.back().extent *= extent;
+    } else {
+      groups.push_back({extent, stride, reduced[axis]});
+    }
+    stride *= extent;
+  }
+  ReducePlan plan;
+  if (!groups.empty()) {
+    (groups.front().reduced ? plan.run : plan.columns) = groups.front().extent;
+    groups.erase(groups.begin());
+  }
+  std::reverse(groups.begin(), groups.end());
+  plan.kept = Flatten(groups, false);
+  plan.reduced = Flatten(groups, true);
+  return plan;
+}
+
+absl::StatusOr<std::vector<bool>> ReducedAxes(absl::Span<const int64_t> axes, int rank) {
+  std::vector<bool> reduced(rank, false);
+  for (const int64_t axis : axes) {
+    ASSIGN_OR_RETURN(const int canonical, CanonicalAxis(axis, rank));
+    if (reduced[canonical]) return absl::InvalidArgumentError(absl::StrCat("axis ", axis, " is named twice"));
+    reduced[canonical] = true;
+  }
+  return reduced;
+}
+
+std::vector<bool> BroadcastAxes(const Shape& shape, const Shape& like) {
+  std::vector<bool> reduced(shape.rank(), false);
+  const int added = shape.rank() - like.rank();
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    reduced[axis] = axis < added || (like[axis - added] == 1 && shape[axis] != 1);
+  }
+  return reduced;
+}
+
+absl::StatusOr<std::vector<Shape>> ReduceShape(const ShapeArgs& args) {
+  const Shape& x = args.inputs[0];
+  ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxes(args.attrs.Ints("axes"), x.rank()));
+  const bool keep_dims = args.attrs.Bool("keep_dims");
+  std::vector<int64_t> dims;
+  for (int axis = 0; axis < x.rank(); ++axis) {
+    if (!reduced[axis]) {
+      dims.push_back(x[axis]);
+    } else if (keep_dims) {
+      dims.push_back(1);
+    }
+  }
+  return std::vector<Shape>{Shape(dims)};
+}
+
+Attrs ReduceAttrs(const Axes& axes, Output x, bool keep_dims) {
+  std::vector<int64_t> list = axes.values();
+  if (axes.all() && x.valid()) {
+    for (int axis = 0; axis < x.shape().rank(); ++axis) list.push_back(axis);
+  }
+  return {{"axes", std::move(list)}, {"keep_dims", keep_dims}};
+}
+
+}  // namespace belfry::ops

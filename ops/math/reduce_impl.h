@@ -1,0 +1,191 @@
+// Reductions over any axes on the CPU.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/base/shape.h"
+#include "framework/graph/kernel.h"
+#include "framework/graph/op_def.h"
+#include "ops/math.h"
+#include "ops/math/elementwise_impl.h"
+
+namespace belfry::ops {
+
+// Offsets of a loop nest, flattened: i * stride, or a table where the nest is not regular.
+struct Offsets {
+  int64_t count = 1, stride = 0;
+  std::vector<int64_t> table;
+
+  int64_t operator[](int64_t i) const { return table.empty() ? i * stride : table[i]; }
+};
+
+// Where the elements lie that make up each output. Neighbouring axes of one kind are merged, so almost every reduction
+// is one of two: the innermost axes are reduced (columns == 1, each output sums `run` neighbours), or they are kept
+// (run == 1, each of `reduced` rows holds `columns` neighbours that belong to as many outputs).
+struct ReducePlan {
+  Offsets kept;     // of the outputs' first elements; each starts `columns` outputs
+  Offsets reduced;  // added to those
+  int64_t columns = 1, run = 1;
+
+  int64_t outputs() const { return kept.count * columns; }
+  int64_t reduced_elements() const { return reduced.count * run; }
+};
+
+// `reduced[axis]` tells which axes go. REQUIRES: `shape` is known.
+ReducePlan PlanReduce(const Shape& shape, const std::vector<bool>& reduced);
+// Marks for the canonical "axes" of a reduction; InvalidArgument for an axis outside the rank or named twice.
+absl::StatusOr<std::vector<bool>> ReducedAxes(absl::Span<const int64_t> axes, int rank);
+// Marks for what broadcasting `like` to `shape` stretched. REQUIRES: it does.
+std::vector<bool> BroadcastAxes(const Shape& shape, const Shape& like);
+// The result's shape, from attributes "axes" and "keep_dims".
+absl::StatusOr<std::vector<Shape>> ReduceShape(const ShapeArgs& args);
+
+// A reduction R of elements of type T has
+//   Lane: what neighbouring elements are combined in; Acc: what lanes are combined in; both value types
+//   Lane Start(), Lane Step(Lane, Compute<T>), Acc Begin(), Acc Merge(Acc, Lane), Acc Join(Acc, Acc), Out Finish(Acc)
+// At most kSteps elements meet in one lane before it is merged, so that sums of floats stay exact to a few ulps. The
+// order depends on the shapes only, never on threads.
+inline constexpr int64_t kLanes = 64, kSteps = 32, kColumns = 128;
+
+template <class T>
+const Compute<T>* AsCompute(const T* x, Compute<T>* buffer, int64_t n) {
+  if constexpr (kIsSixteenBit<T>) {
+    ToFloat(x, buffer, n);
+    return buffer;
+  } else {
+    return x;
+  }
+}
+
+// Reduces n neighbours.
+template <class R, class T>
+typename R::Acc ReduceRun(const R& r, const T* x, int64_t n) {
+  typename R::Acc acc = r.Begin();
+  constexpr int64_t kChunk = kLanes * kSteps;
+  Compute<T> buffer[kIsSixteenBit<T> ? kChunk : 1];
+  while (n >= kLanes) {
+    const int64_t steps = std::min(kSteps, n / kLanes);
+    const Compute<T>* in = AsCompute(x, buffer, steps * kLanes);
+    typename R::Lane lanes[kLanes];
+    for (int64_t j = 0; j < kLanes; ++j) lanes[j] = r.Start();
+    for (int64_t i = 0; i < steps; ++i) {
+      for (int64_t j = 0; j < kLanes; ++j) lanes[j] = r.Step(lanes[j], in[i * kLanes + j]);
+    }
+    for (int64_t j = 0; j < kLanes; ++j) acc = r.Merge(acc, lanes[j]);
+    x += steps * kLanes;
+    n -= steps * kLanes;
+  }
+  if (n > 0) {
+    const Compute<T>* in = AsCompute(x, buffer, n);
+    typename R::Lane lane = r.Start();
+    for (int64_t i = 0; i < n; ++i) lane = r.Step(lane, in[i]);
+    acc = r.Merge(acc, lane);
+  }
+  return acc;
+}
+
+// Reduces rows [begin, end) of n <= kColumns neighbours into acc[0, n).
+template <class R, class T>
+void ReduceColumns(const R& r, const T* x, const Offsets& rows, int64_t begin, int64_t end, int64_t n,
+                   typename R::Acc* acc) {
+  Compute<T> buffer[kIsSixteenBit<T> ? kColumns : 1];
+  typename R::Lane lanes[kColumns];
+  for (int64_t j = 0; j < n; ++j) acc[j] = r.Begin();
+  for (int64_t i = begin; i < end; i += kSteps) {
+    for (int64_t j = 0; j < n; ++j) lanes[j] = r.Start();
+    for (int64_t row = i; row < std::min(end, i + kSteps); ++row) {
+      const Compute<T>* in = AsCompute(x + rows[row], buffer, n);
+      for (int64_t j = 0; j < n; ++j) lanes[j] = r.Step(lanes[j], in[j]);
+    }
+    for (int64_t j = 0; j < n; ++j) acc[j] = r.Merge(acc[j], lanes[j]);
+  }
+}
+
+// Reduces part `part` of `parts` of every output's elements, for the items [begin, end): an item is an output when runs
+// are reduced, else up to kColumns neighbouring outputs.
+template <class R, class T>
+void ReduceItem(const R& r, const ReducePlan& plan, const T* x, int64_t item, int64_t part, int64_t parts,
+                typename R::Acc* acc) {
+  if (plan.columns == 1) {
+    x += plan.kept[item];
+    *acc = r.Begin();
+    const auto slice = [=](int64_t n, int64_t p) { return n * p / parts; };
+    if (plan.reduced.count == 1) {
+      const int64_t begin = slice(plan.run, part);
+      *acc = ReduceRun(r, x + plan.reduced[0] + begin, slice(plan.run, part + 1) - begin);
+      return;
+    }
+    for (int64_t i = slice(plan.reduced.count, part); i < slice(plan.reduced.count, part + 1); ++i) {
+      *acc = r.Join(*acc, ReduceRun(r, x + plan.reduced[i], plan.run));
+    }
+    return;
+  }
+  const int64_t blocks = (plan.columns + kColumns - 1) / kColumns, column = item % blocks * kColumns;
+  ReduceColumns(r, x + plan.kept[item / blocks] + column, plan.reduced, plan.reduced.count * part / parts,
+                plan.reduced.count * (part + 1) / parts, std::min(kColumns, plan.columns - column), acc);
+}
+
+// Output 0 = the reduction of input 0 by `plan`.
+template <class T, class Out, class R>
+Kernel ReduceKernel(ReducePlan plan, R r) {
+  if (plan.outputs() == 1 && plan.reduced.count == 1 && plan.run <= kLanes * kSteps) {
+    return Kernel{[r, n = plan.run, first = plan.reduced[0]](const KernelContext& context) {
+      *context.output<Out>(0) = static_cast<Out>(r.Finish(ReduceRun(r, context.input<T>(0) + first, n)));
+      return absl::OkStatus();
+    }};
+  }
+  const int64_t width = plan.columns == 1 ? 1 : std::min(kColumns, plan.columns);
+  const int64_t items = plan.kept.count * ((plan.columns + width - 1) / width);
+  const int64_t item_work = plan.reduced_elements() * width;
+  // A few long reductions are cut into parts, by the shapes alone, so that several threads can share them.
+  const int64_t parts = items >= 16 ? 1 : std::max<int64_t>(1, std::min<int64_t>(16, item_work / (64 * 1024)));
+  using Acc = typename R::Acc;
+  Kernel kernel;
+  kernel.workspace_bytes = parts == 1 ? 0 : sizeof(Acc) * static_cast<size_t>(items * parts * width);
+  kernel.run = [plan = std::make_shared<const ReducePlan>(std::move(plan)), r, width, items, item_work,
+                parts](const KernelContext& context) {
+    const T* x = context.input<T>(0);
+    Out* y = context.output<Out>(0);
+    Acc* partial = static_cast<Acc*>(context.workspace);
+    const int64_t blocks = items / std::max<int64_t>(1, plan->kept.count);
+    const auto store = [&](int64_t item, const Acc* acc) {
+      const int64_t column = item % blocks * width, n = std::min(width, plan->columns - column);
+      Out* out = y + item / blocks * plan->columns + column;
+      for (int64_t j = 0; j < n; ++j) out[j] = static_cast<Out>(r.Finish(acc[j]));
+    };
+    ParallelFor(items * parts, static_cast<double>(item_work) / static_cast<double>(parts),
+                [&](int64_t begin, int64_t end) {
+                  Acc acc[kColumns];
+                  for (int64_t i = begin; i < end; ++i) {
+                    ReduceItem(r, *plan, x, i / parts, i % parts, parts, parts == 1 ? acc : partial + i * width);
+                    if (parts == 1) store(i, acc);
+                  }
+                });
+    for (int64_t item = 0; parts > 1 && item < items; ++item) {
+      Acc* first = partial + item * parts * width;
+      const int64_t n = std::min(width, plan->columns - item % blocks * width);
+      for (int64_t p = 1; p < parts; ++p) {
+        for (int64_t j = 0; j < n; ++j) first[j] = r.Join(first[j], first[p * width + j]);
+      }
+      store(item, first);
+    }
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+// Attributes "axes" (all listed) and "keep_dims" of a reduction of x.
+Attrs ReduceAttrs(const Axes& axes, Output x, bool keep_dims);
+
+// Output 0 reduces input 0 over attribute "axes".
+template <class T, class Out, class R>
+absl::StatusOr<Kernel> AxesReduceKernel(const KernelSpec& spec, R r) {
+  ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxes(spec.attrs.Ints("axes"), spec.inputs[0].shape.rank()));
+  return ReduceKernel<T, Out>(PlanReduce(spec.inputs[0].shape, reduced), r);
+}
+
+}  // namespace belfry::ops
