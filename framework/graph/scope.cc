@@ -116,6 +116,7 @@ Scope Scope::RandomCounters(Output step, Output first_example) const {
   Scope scope = *this;
   scope.random_step_ = step;
   scope.random_offset_ = first_example;
+  scope.random_root_ = name_;
   return scope;
 }
 
@@ -130,6 +131,10 @@ std::vector<Output> Scope::random_counters() const {
   if (random_step_.valid()) counters.push_back(random_step_);
   if (random_step_.valid() && random_offset_.valid()) counters.push_back(random_offset_);
   return counters;
+}
+
+std::string Scope::random_path() const {
+  return std::string(absl::StripPrefix(name_, random_root_));
 }
 
 void Scope::AddToCollection(absl::string_view collection, Output output) const {

@@ -20,14 +20,14 @@ enum class Reuse {
   kIfPresent,  // made if it is not there
 };
 
-// A cheap value that says how nodes are added to a Graph; the only way to add them. Each method returns a changed copy, so
-// nothing leaks out of a loop over towers. The graph is borrowed. As thread-safe as its graph.
+// A cheap value that says how nodes are added to a Graph; the only way to add them. Each method returns a changed copy,
+// so nothing leaks out of a loop over towers. The graph is borrowed. As thread-safe as its graph.
 class Scope {
  public:
   explicit Scope(Graph& graph) : graph_(&graph) {}
 
-  // Names below "name/", made unique as TensorFlow 1 does: the second "conv1" is "conv1_1/". "name/" with a slash enters
-  // again what exists; "" is the root.
+  // Names below "name/", made unique as TensorFlow 1 does: the second "conv1" is "conv1_1/". "name/" with a slash
+  // enters again what exists; "" is the root.
   Scope NameScope(absl::string_view name) const;
   // Variables below "name/", which is not made unique, and nodes below NameScope(name).
   Scope VariableScope(absl::string_view name) const;
@@ -50,7 +50,8 @@ class Scope {
   // New nodes carry this line, not that of the builder's caller.
   Scope WithLocation(SourceLocation location) const;
   // What random ops count on: an int64 scalar that changes every step, and one that is the index of this tower's first
-  // example in the global batch, so that dropout is the same for any number of towers. Either may be invalid.
+  // example in the global batch, so that dropout is the same for any number of towers. Either may be invalid. Called on
+  // the scope of a tower itself: random_path() is counted from there.
   Scope RandomCounters(Output step, Output first_example) const;
 
   Graph& graph() const { return *graph_; }
@@ -63,6 +64,9 @@ class Scope {
   Reuse reuse() const { return reuse_; }
   int replica() const { return replica_; }
   std::vector<Output> random_counters() const;  // [step], [step, first_example] or []
+  // name() without the prefix that RandomCounters was called under, so the same in every tower: what keys random ops.
+  std::string random_path() const;
+  const std::string& wanted_name() const { return wanted_name_; }  // of Named; empty if there is none
 
   // Adds the output to a collection of the graph; ignored if invalid.
   void AddToCollection(absl::string_view collection, Output output) const;
@@ -71,8 +75,8 @@ class Scope {
   // The next nodes want this name instead of their op's: ops::MatMul(scope.Named("c"), a, b).
   Scope Named(absl::string_view name) const;
 
-  // Adds a node, for op builders. Null after an error, which sticks to the graph: once it has failed, nothing is added any
-  // more. Attributes that are not given have their defaults.
+  // Adds a node, for op builders. Null after an error, which sticks to the graph: once it has failed, nothing is added
+  // any more. Attributes that are not given have their defaults.
   const Node* AddNode(absl::string_view op, std::vector<Output> inputs, Attrs attrs = {}) const;
   // The first output of the new node; invalid after an error.
   Output Add(absl::string_view op, std::vector<Output> inputs, Attrs attrs = {}) const;
@@ -94,6 +98,7 @@ class Scope {
   SourceLocation location_;
   std::string wanted_name_;
   Output random_step_, random_offset_;
+  std::string random_root_;
 };
 
 // A Scope with the caller's source line: what op builders take, so that a user passes a Scope and errors name his line.

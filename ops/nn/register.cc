@@ -1,7 +1,17 @@
 #include "ops/builtin_ops.h"
+#include "ops/nn/nn_ops.h"
 
 namespace belfry::ops {
 
-void RegisterNnOps(OpRegistry&) {}
+void RegisterNnOps(OpRegistry& registry) {
+  RegisterActivations(registry);
+  RegisterSmoothActivations(registry);
+  RegisterSoftmax(registry);
+  RegisterCrossEntropy(registry);
+  RegisterSigmoidCrossEntropy(registry);
+  RegisterBias(registry);
+  RegisterCheckNumerics(registry);
+  RegisterDropout(registry);
+}
 
 }  // namespace belfry::ops

@@ -1,0 +1,85 @@
+#include <cstring>
+
+#include "ops/nn.h"
+#include "ops/nn/column_sums.h"
+#include "ops/nn/nn_impl.h"
+#include "ops/nn/nn_ops.h"
+
+namespace belfry::ops {
+namespace {
+
+template <class T>
+absl::StatusOr<Kernel> MakeBiasAdd(const KernelSpec& spec) {
+  using C = Compute<T>;
+  const int64_t channels = spec.inputs[1].shape[0];
+  const int64_t rows = channels == 0 ? 0 : spec.outputs[0].shape.elements() / channels;
+  return Kernel{[rows, channels](const KernelContext& context) {
+    const T *x = context.input<T>(0), *bias = context.input<T>(1);
+    T* y = context.output<T>(0);
+    ParallelFor(rows, static_cast<double>(channels), [=](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        const T* from = x + row * channels;
+        T* to = y + row * channels;
+        for (int64_t c = 0; c < channels; ++c)
+          to[c] = static_cast<T>(static_cast<C>(from[c]) + static_cast<C>(bias[c]));
+      }
+    });
+    return absl::OkStatus();
+  }};
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec) {
+  const ColumnSums<T> sums(spec.inputs[0].shape);
+  return Kernel{[sums](const KernelContext& context) {
+                  sums.Run(context.input<T>(0), context.output<T>(0), context.workspace);
+                  return absl::OkStatus();
+                },
+                sums.workspace_bytes()};
+}
+
+absl::StatusOr<std::vector<Shape>> BiasAddShape(const ShapeArgs& args) {
+  Shape x = args.inputs[0];
+  const Shape& bias = args.inputs[1];
+  if (bias.rank() != 1 || x.rank() == 0 || !Shape({x[-1]}).CompatibleWith(bias)) {
+    return absl::InvalidArgumentError(absl::StrCat("the bias of ", x.ToString(), " must have one element for each of ",
+                                                   "the last axis, and has shape ", bias.ToString()));
+  }
+  if (x[-1] == Shape::kUnknown) x.set_dim(-1, bias[0]);
+  return std::vector<Shape>{x};
+}
+
+absl::StatusOr<std::vector<Shape>> BiasAddGradShape(const ShapeArgs& args) {
+  if (args.inputs[0].rank() == 0) return absl::InvalidArgumentError("dy must have a last axis");
+  return std::vector<Shape>{Shape({args.inputs[0][-1]})};
+}
+
+}  // namespace
+
+Output BiasAdd(OpScope scope, Output x, Output bias) {
+  return scope.Add("BiasAdd", {x, bias});
+}
+
+void RegisterBias(OpRegistry& registry) {
+  registry.Add({.name = "BiasAdd",
+                .inputs = {{"x"}, {"bias"}},
+                .outputs = {{"y"}},
+                .types = {{"T", kFloatTypes}},
+                .shape = BiasAddShape,
+                .gradient = [](const Scope& scope, const Node&, absl::Span<const Output> dy) -> std::vector<Output> {
+                  return {dy[0], scope.Add("BiasAddGrad", {dy[0]})};
+                },
+                .in_place = {{0, 0}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeBiasAdd<typename decltype(tag)::type>; })});
+  registry.Add({.name = "BiasAddGrad",
+                .inputs = {{"dy"}},
+                .outputs = {{"dbias"}},
+                .types = {{"T", kFloatTypes}},
+                .shape = BiasAddGradShape,
+                .gradient = NoSecondDerivative(),
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeBiasAddGrad<typename decltype(tag)::type>; })});
+}
+
+}  // namespace belfry::ops

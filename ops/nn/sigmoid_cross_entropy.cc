@@ -1,0 +1,82 @@
+#include <cmath>
+
+#include "ops/nn.h"
+#include "ops/nn/nn_impl.h"
+#include "ops/nn/nn_ops.h"
+
+namespace belfry::ops {
+namespace {
+
+// -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)) = max(x, 0) - x t + log(1 + exp(-|x|)).
+struct LossFunction {
+  static constexpr double kCost = 20;
+  explicit LossFunction(const Attrs&) {}
+  template <class C>
+  void operator()(int64_t n, const C* x, const C* t, C* y) const {
+    C e[kBlock];
+    for (int64_t begin = 0; begin < n; begin += kBlock, x += kBlock, t += kBlock, y += kBlock) {
+      const int64_t size = std::min(kBlock, n - begin);
+      ArrayMap<C> map(e, size);
+      map = (-ConstArrayMap<C>(x, size).abs()).exp().log1p();
+      for (int64_t i = 0; i < size; ++i) y[i] = (x[i] > 0 ? x[i] : C(0)) - x[i] * t[i] + e[i];
+    }
+  }
+};
+
+// dlogits = dy (sigmoid(x) - t).
+template <class T>
+absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
+  using C = Compute<T>;
+  return Kernel{[n = spec.outputs[0].shape.elements()](const KernelContext& context) {
+    const T *dy = context.input<T>(0), *x = context.input<T>(1), *t = context.input<T>(2);
+    T* dx = context.output<T>(0);
+    ParallelFor(n, 12, [&](int64_t begin, int64_t end) {
+      C e[kBlock];
+      for (int64_t at = begin; at < end; at += kBlock) {
+        const int64_t size = std::min(kBlock, end - at);
+        Load(x + at, size, e);
+        ArrayMap<C> map(e, size);
+        map = 1 / (1 + (-map).exp());
+        for (int64_t i = 0; i < size; ++i) {
+          dx[at + i] = static_cast<T>(static_cast<C>(dy[at + i]) * (e[i] - static_cast<C>(t[at + i])));
+        }
+      }
+    });
+    return absl::OkStatus();
+  }};
+}
+
+// With respect to the labels, the loss is linear: dlabels = -x dy.
+std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  const Output logits = node.input(0), labels = node.input(1);
+  return {scope.Add("SigmoidCrossEntropyGrad", {dy[0], logits, labels}),
+          scope.Add("Neg", {scope.Add("Mul", {logits, dy[0]})})};
+}
+
+}  // namespace
+
+Output SigmoidCrossEntropy(OpScope scope, Output logits, Output labels) {
+  return scope.Add("SigmoidCrossEntropyWithLogits", {logits, labels});
+}
+
+void RegisterSigmoidCrossEntropy(OpRegistry& registry) {
+  registry.Add({.name = "SigmoidCrossEntropyWithLogits",
+                .inputs = {{"logits"}, {"labels"}},
+                .outputs = {{"loss"}},
+                .types = {{"T", kFloatTypes}},
+                .shape = SameAsAll,
+                .gradient = Gradient,
+                .in_place = {{0, 0}, {1, 0}},
+                .kernels = BinaryKernels<LossFunction>()});
+  registry.Add({.name = "SigmoidCrossEntropyGrad",
+                .inputs = {{"dy"}, {"logits"}, {"labels"}},
+                .outputs = {{"dlogits"}},
+                .types = {{"T", kFloatTypes}},
+                .shape = SameAsAll,
+                .gradient = NoSecondDerivative(),
+                .in_place = {{0, 0}, {1, 0}, {2, 0}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; })});
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,101 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ops/array.h"
+#include "ops/nn.h"
+#include "tests/ops/nn/evaluate.h"
+
+namespace belfry::ops {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+std::vector<double> Apply(Output (*f)(const Scope&, Output), const std::vector<float>& x) {
+  Graph graph;
+  const Scope scope(graph);
+  const Output y = f(scope, Const(scope, Tensor::Of<float>(x, {static_cast<int64_t>(x.size())})));
+  EXPECT_TRUE(graph.status().ok()) << graph.status();
+  auto value = Evaluator().Evaluate(y);
+  EXPECT_TRUE(value.ok()) << value.status();
+  return value->ToDoubles();
+}
+
+struct Limits {
+  const char* name;
+  Output (*f)(const Scope&, Output);
+  double at_minus_infinity, at_infinity;
+};
+
+class ActivationLimits : public ::testing::TestWithParam<Limits> {};
+
+TEST_P(ActivationLimits, InfinitiesReachTheirLimitsAndNaNStays) {
+  const std::vector<double> y = Apply(GetParam().f, {-kInfinity, kInfinity, kNaN, 0, -0.0f});
+  EXPECT_NEAR(y[0], GetParam().at_minus_infinity, 1e-6);
+  if (std::isinf(GetParam().at_infinity)) {
+    EXPECT_EQ(y[1], GetParam().at_infinity);
+  } else {
+    EXPECT_NEAR(y[1], GetParam().at_infinity, 1e-6);
+  }
+  EXPECT_TRUE(std::isnan(y[2]));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ActivationLimits,
+    ::testing::Values(Limits{"Relu", [](const Scope& s, Output x) { return Relu(s, x); }, 0, kInfinity},
+                      Limits{"Relu6", [](const Scope& s, Output x) { return Relu6(s, x); }, 0, 6},
+                      Limits{"Elu", [](const Scope& s, Output x) { return Elu(s, x); }, -1, kInfinity},
+                      Limits{"Selu", [](const Scope& s, Output x) { return Selu(s, x); }, -1.7580993408473766,
+                             kInfinity},
+                      Limits{"Gelu", [](const Scope& s, Output x) { return Gelu(s, x); }, 0, kInfinity},
+                      Limits{"GeluTanh", [](const Scope& s, Output x) { return Gelu(s, x, true); }, 0, kInfinity},
+                      Limits{"Silu", [](const Scope& s, Output x) { return Silu(s, x); }, 0, kInfinity},
+                      Limits{"Softplus", [](const Scope& s, Output x) { return Softplus(s, x); }, 0, kInfinity}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Softmax, IsSharperWhenColdAndFlatterWhenHot) {
+  // exp(x / T) / sum for x = 1, 2, 3.
+  const auto at = [](double temperature) {
+    Graph graph;
+    const Scope scope(graph);
+    const Output y = Softmax(scope, Const(scope, {1.f, 2.f, 3.f}), {.temperature = temperature});
+    return Evaluator().Evaluate(y)->ToDoubles();
+  };
+  EXPECT_THAT(at(1), ::testing::Pointwise(::testing::DoubleNear(1e-6), {0.09003057, 0.24472847, 0.66524096}));
+  EXPECT_THAT(at(0.5), ::testing::Pointwise(::testing::DoubleNear(1e-6), {0.01587624, 0.11731043, 0.86681333}));
+  EXPECT_GT(at(0.6)[2], at(1)[2]);
+  EXPECT_LT(at(5)[2], at(1)[2]);
+}
+
+TEST(Softmax, DoesNotOverflow) {
+  EXPECT_THAT(Apply([](const Scope& s, Output x) { return Softmax(s, x); }, {1e30f, 1e30f, -kInfinity}),
+              ::testing::ElementsAre(0.5, 0.5, 0));
+  EXPECT_NEAR(Apply([](const Scope& s, Output x) { return LogSoftmax(s, x); }, {0, -1000})[1], -1000, 1e-3);
+}
+
+TEST(Softmax, RefusesATemperatureThatIsNotPositive) {
+  Graph graph;
+  const Scope scope(graph);
+  Softmax(scope, Const(scope, {1.f}), {.temperature = 0});
+  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("temperature must be positive, and is 0"));
+}
+
+TEST(CheckNumerics, NamesTheNodeAndCounts) {
+  Graph graph;
+  const Scope scope(graph);
+  const Output good = CheckNumerics(scope, Const(scope, {1.f, -2.f}), "logits");
+  EXPECT_THAT(Evaluator().Evaluate(good)->ToDoubles(), ::testing::ElementsAre(1, -2));
+  const Output bad = CheckNumerics(scope, Const(scope, {1.f, kNaN, kInfinity, -kInfinity, 0.f}), "logits");
+  const auto value = Evaluator().Evaluate(bad);
+  ASSERT_FALSE(value.ok());
+  EXPECT_THAT(std::string(value.status().message()), HasSubstr("logits: the tensor of 'CheckNumerics"));
+  EXPECT_THAT(std::string(value.status().message()), HasSubstr("had 1 NaN and 2 infinite values among 5"));
+}
+
+}  // namespace
+}  // namespace belfry::ops
