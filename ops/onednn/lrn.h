@@ -10,7 +10,9 @@
 namespace belfry::ops::onednn {
 
 // y[.., i] = x[.., i] / (bias + alpha sum_j x[.., j]^2)^beta, j over the channels within depth_radius of i:
-// TensorFlow's parameters. x and y [n, h, w, c].
+// TensorFlow's parameters. x and y [n, h, w, c]. The library has fast code for beta = 0.75 only. Unimplemented where it
+// is known to be wrong or to crash: depth_radius 0, and the gradient for depth_radius above 2 with more than 16
+// channels that are no multiple of 16.
 struct LrnShape {
   int64_t n, h, w, c;
   int64_t depth_radius = 5;

@@ -19,12 +19,9 @@ char* Address(const Primitive::Program::Binding& binding, absl::Span<const void*
   using Place = Primitive::Program::Binding::Place;
   switch (binding.place) {
     // The library takes pointers to inputs without const.
-    case Place::kInput:
-      return const_cast<char*>(static_cast<const char*>(inputs[binding.index])) + binding.offset;
-    case Place::kOutput:
-      return static_cast<char*>(outputs[binding.index]) + binding.offset;
-    case Place::kWorkspace:
-      return static_cast<char*>(workspace) + binding.offset;
+    case Place::kInput: return const_cast<char*>(static_cast<const char*>(inputs[binding.index])) + binding.offset;
+    case Place::kOutput: return static_cast<char*>(outputs[binding.index]) + binding.offset;
+    case Place::kWorkspace: return static_cast<char*>(workspace) + binding.offset;
   }
   return nullptr;
 }
@@ -36,24 +33,12 @@ Primitive::Primitive(Primitive&&) noexcept = default;
 Primitive& Primitive::operator=(Primitive&&) noexcept = default;
 Primitive::~Primitive() = default;
 
-size_t Primitive::workspace_bytes() const {
-  return program_->workspace_bytes;
-}
-size_t Primitive::saved_bytes() const {
-  return program_->saved_bytes;
-}
-absl::string_view Primitive::implementation() const {
-  return program_->implementation;
-}
-bool Primitive::is_reference() const {
-  return IsReference(program_->implementation);
-}
-int Primitive::reorders() const {
-  return program_->reorders;
-}
-int Primitive::threads() const {
-  return program_->threads;
-}
+size_t Primitive::workspace_bytes() const { return program_->workspace_bytes; }
+size_t Primitive::saved_bytes() const { return program_->saved_bytes; }
+absl::string_view Primitive::implementation() const { return program_->implementation; }
+bool Primitive::is_reference() const { return IsReference(program_->implementation); }
+int Primitive::reorders() const { return program_->reorders; }
+int Primitive::threads() const { return program_->threads; }
 
 absl::Status Primitive::Run(absl::Span<const void* const> inputs, absl::Span<void* const> outputs, void* workspace) {
   Program& program = *program_;

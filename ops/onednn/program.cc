@@ -13,9 +13,7 @@ using Place = Primitive::Program::Binding::Place;
 
 constexpr size_t kAlignment = 64;
 
-size_t AlignUp(size_t bytes) {
-  return (bytes + kAlignment - 1) / kAlignment * kAlignment;
-}
+size_t AlignUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 
@@ -41,40 +39,21 @@ dnnl::primitive_attr Attributes(const PostOps& post_ops) {
     ops.append_eltwise(1.0f, algorithm, alpha, beta);
   };
   switch (post_ops.activation) {
-    case Activation::kNone:
-      break;
-    case Activation::kRelu:
-      append(algorithm::eltwise_relu, post_ops.alpha, 0);
-      break;
-    case Activation::kRelu6:
-      append(algorithm::eltwise_clip, 0, 6);
-      break;
-    case Activation::kElu:
-      append(algorithm::eltwise_elu, post_ops.alpha, 0);
-      break;
-    case Activation::kGeluErf:
-      append(algorithm::eltwise_gelu_erf, 0, 0);
-      break;
-    case Activation::kGeluTanh:
-      append(algorithm::eltwise_gelu_tanh, 0, 0);
-      break;
-    case Activation::kTanh:
-      append(algorithm::eltwise_tanh, 0, 0);
-      break;
-    case Activation::kSigmoid:
-      append(algorithm::eltwise_logistic, 0, 0);
-      break;
-    case Activation::kSwish:
-      append(algorithm::eltwise_swish, post_ops.alpha, 0);
-      break;
+    case Activation::kNone: break;
+    case Activation::kRelu: append(algorithm::eltwise_relu, post_ops.alpha, 0); break;
+    case Activation::kRelu6: append(algorithm::eltwise_clip, 0, 6); break;
+    case Activation::kElu: append(algorithm::eltwise_elu, post_ops.alpha, 0); break;
+    case Activation::kGeluErf: append(algorithm::eltwise_gelu_erf, 0, 0); break;
+    case Activation::kGeluTanh: append(algorithm::eltwise_gelu_tanh, 0, 0); break;
+    case Activation::kTanh: append(algorithm::eltwise_tanh, 0, 0); break;
+    case Activation::kSigmoid: append(algorithm::eltwise_logistic, 0, 0); break;
+    case Activation::kSwish: append(algorithm::eltwise_swish, post_ops.alpha, 0); break;
   }
   attributes.set_post_ops(ops);
   return attributes;
 }
 
-bool IsReference(absl::string_view implementation) {
-  return implementation.find("ref") != absl::string_view::npos;
-}
+bool IsReference(absl::string_view implementation) { return implementation.find("ref") != absl::string_view::npos; }
 
 absl::StatusOr<Primitive> Guard(const std::string& what, absl::FunctionRef<absl::StatusOr<Primitive>()> make) {
   try {
@@ -83,14 +62,10 @@ absl::StatusOr<Primitive> Guard(const std::string& what, absl::FunctionRef<absl:
     const std::string message =
         absl::StrCat(what, ": oneDNN: ", error.what(), " (", dnnl_status2str(error.status), ")");
     switch (error.status) {
-      case dnnl_unimplemented:
-        return absl::UnimplementedError(message);
-      case dnnl_invalid_arguments:
-        return absl::InvalidArgumentError(message);
-      case dnnl_out_of_memory:
-        return absl::ResourceExhaustedError(message);
-      default:
-        return absl::InternalError(message);
+      case dnnl_unimplemented: return absl::UnimplementedError(message);
+      case dnnl_invalid_arguments: return absl::InvalidArgumentError(message);
+      case dnnl_out_of_memory: return absl::ResourceExhaustedError(message);
+      default: return absl::InternalError(message);
     }
   }
 }

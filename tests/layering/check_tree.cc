@@ -23,7 +23,7 @@ constexpr size_t kMaxLines = 500;
 constexpr absl::string_view kLayers[] = {
     "framework/base",  "framework/device",  "framework/io", "framework/data", "framework/collective",
     "framework/graph", "framework/runtime", "ops",          "optim",          "models",
-    "trainers",        "examples",          "tests",        "benchmarks",
+    "trainers",        "examples",          "benchmarks",   "tests",
 };
 
 // Index in kLayers of the folder that `path` lies in.

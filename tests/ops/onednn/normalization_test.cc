@@ -58,6 +58,12 @@ TEST(LrnErrors, RefusesWhatTheLibraryGetsWrong) {
   EXPECT_EQ(LrnBackward(shape).status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_EQ(LrnForward({.n = 1, .h = 2, .w = 2, .c = 16, .depth_radius = 0}, true).status().code(),
             absl::StatusCode::kUnimplemented);
+  LrnShape slow = shape;
+  slow.beta = 0.5f;
+  EXPECT_EQ(LrnForward(slow, true).status().code(), absl::StatusCode::kUnimplemented);
+  auto allowed = LrnForward(slow, true, /*allow_reference=*/true);
+  ASSERT_TRUE(allowed.ok()) << allowed.status();
+  EXPECT_TRUE(allowed->is_reference());
   EXPECT_EQ(LrnForward({.n = 1, .h = 0, .w = 2, .c = 16}, true).status().code(), absl::StatusCode::kInvalidArgument);
 }
 

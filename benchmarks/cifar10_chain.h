@@ -1,0 +1,42 @@
+// One training step of the CIFAR-10 tutorial network as a chain of bare oneDNN primitives: what one would write by hand
+// for this one network, and so the measure of what a framework costs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace belfry::benchmarks {
+
+// The network: 5x5 convolution to 64 + bias + ReLU, 3x3/2 maximum, LRN, 5x5 convolution to 64 + bias + ReLU, LRN, 3x3/2
+// maximum, dense 384 + ReLU, dense 192 + ReLU, dense 10, mean softmax cross-entropy + 0.004 |w|^2 / 2 over the weights
+// of the two hidden dense layers; one step of gradient descent. float32, NHWC; convolution weights stay in the
+// library's layout, dense weights are [in, out]; every buffer is made once.
+//
+// Made for the number of OpenMP threads of the calling thread; not thread-safe; throws dnnl::error.
+class Cifar10Chain {
+ public:
+  static constexpr int64_t kSide = 24, kChannels = 3, kClasses = 10;
+
+  Cifar10Chain(int64_t batch, uint64_t seed);
+  ~Cifar10Chain();
+
+  // images [batch, 24, 24, 3], labels [batch] in 0..9. Returns the loss before the update.
+  float Step(const float* images, const int32_t* labels, float learning_rate);
+
+  struct Part {
+    std::string name;            // "conv2 backward weights"
+    std::string implementation;  // the library's name, "loop" for ours
+    double flops;                // multiplications and additions, those with padding too; 0 where they do not matter
+    double milliseconds;         // shortest of the timed steps
+  };
+  // Runs `steps` steps and times each part alone.
+  std::vector<Part> Profile(const float* images, const int32_t* labels, float learning_rate, int steps);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace belfry::benchmarks
