@@ -42,9 +42,7 @@ std::vector<Values> RunPrimitive(Primitive& primitive, const std::vector<Argumen
 void ExpectClose(const Values& got, const Values& want, double tolerance);
 
 // Of a result with sums in float32 that is stored in `dtype`.
-inline double Tolerance(DType dtype) {
-  return dtype == DType::kBFloat16 ? 1e-2 : 2e-5;
-}
+inline double Tolerance(DType dtype) { return dtype == DType::kBFloat16 ? 1e-2 : 2e-5; }
 
 // f(x) in double.
 double Apply(const PostOps& post_ops, double x);
