@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -77,5 +78,59 @@ Output ShapeOf(OpScope scope, Output x, DType dtype = DType::kInt32);
 Output BroadcastTo(OpScope scope, Output x, const Shape& shape);
 // x stretched to the shape of `like` (of any dtype), which is not read.
 Output BroadcastLike(OpScope scope, Output x, Output like);
+// x repeated `multiples[axis]` times along each axis.
+Output Tile(OpScope scope, Output x, std::vector<int64_t> multiples);
+// condition ? a : b, element by element; `condition` is bool. The three broadcast, and the choice that was not taken
+// gets no gradient, not even a NaN.
+Output Select(OpScope scope, Output condition, Output a, Output b);
+
+// --- Rearranging ---
+
+// Axis i of the result is axis perm[i] of x; without perm, the axes are reversed.
+Output Transpose(OpScope scope, Output x, std::vector<int64_t> perm = {});
+// Joined along an axis that they have; the other extents agree.
+Output Concat(OpScope scope, absl::Span<const Output> values, int64_t axis);
+// Joined along a new axis, counted in the result; the shapes agree.
+Output Stack(OpScope scope, absl::Span<const Output> values, int64_t axis = 0);
+// `num` equal parts along `axis`.
+std::vector<Output> Split(OpScope scope, Output x, int64_t axis, int64_t num);
+// Parts of the given extents along `axis`; one of them may be -1: what is left.
+std::vector<Output> Split(OpScope scope, Output x, int64_t axis, std::vector<int64_t> sizes);
+// The slices of x along `axis`, which they do not have. `num` need only be given if that extent is unknown.
+std::vector<Output> Unstack(OpScope scope, Output x, int64_t axis = 0, int64_t num = -1);
+
+// --- Parts ---
+
+// The box of `size` that begins at `begin`; a size of -1 goes to the end of its axis. A box that leaves x is an error.
+Output Slice(OpScope scope, Output x, std::vector<int64_t> begin, std::vector<int64_t> size);
+// Python's x[begin:end:stride, ...] for the leading axes, the others whole: negative borders count from the end,
+// borders beyond it stop there. kSliceEnd is the far end: with stride -1, StridedSlice(x, {kSliceEnd}, {-kSliceEnd},
+// {-1}) reverses. Without strides they are 1.
+inline constexpr int64_t kSliceEnd = std::numeric_limits<int64_t>::max();
+Output StridedSlice(OpScope scope, Output x, std::vector<int64_t> begin, std::vector<int64_t> end,
+                    std::vector<int64_t> strides = {});
+
+// How many elements to add before and after an axis; a negative number takes as many away.
+struct AxisPadding {
+  int64_t before = 0;
+  int64_t after = 0;
+};
+// x with `value` around it: Pad(scope, images, {{0, 0}, {4, 4}, {4, 4}, {0, 0}}).
+Output Pad(OpScope scope, Output x, std::vector<AxisPadding> paddings, double value = 0);
+
+// The slices of `params` at `indices` (int32 or int64, of any shape, which takes the place of `axis`):
+// params [V, D] and indices [N, L] give [N, L, D]. An index outside the axis ends the step with an error. The gradient
+// adds up in the order of the indices, in the dtype of params.
+Output Gather(OpScope scope, Output params, Output indices, int64_t axis = 0);
+
+struct OneHotOptions {
+  double on_value = 1;
+  double off_value = 0;
+  int64_t axis = -1;  // of the result
+  DType dtype = DType::kFloat32;
+};
+// A new axis of extent `depth`: on_value at the index (int32, int64 or uint8), off_value elsewhere, and everywhere for
+// an index outside [0, depth). Not differentiable.
+Output OneHot(OpScope scope, Output indices, int64_t depth, const OneHotOptions& options = {});
 
 }  // namespace belfry::ops

@@ -39,22 +39,14 @@ absl::StatusOr<Kernel> MakeCopyKernel(const KernelSpec& spec, std::vector<CopyAx
 
 uint64_t ElementBits(double value, DType dtype) {
   switch (dtype) {
-    case DType::kFloat32:
-      return BitsOf<float>(value);
-    case DType::kFloat64:
-      return BitsOf<double>(value);
-    case DType::kFloat16:
-      return BitsOf<Half>(value);
-    case DType::kBFloat16:
-      return BitsOf<BFloat16>(value);
-    case DType::kInt32:
-      return BitsOf<int32_t>(value);
-    case DType::kInt64:
-      return BitsOf<int64_t>(value);
-    case DType::kUInt8:
-      return BitsOf<uint8_t>(value);
-    case DType::kBool:
-      return BitsOf<bool>(value);
+    case DType::kFloat32: return BitsOf<float>(value);
+    case DType::kFloat64: return BitsOf<double>(value);
+    case DType::kFloat16: return BitsOf<Half>(value);
+    case DType::kBFloat16: return BitsOf<BFloat16>(value);
+    case DType::kInt32: return BitsOf<int32_t>(value);
+    case DType::kInt64: return BitsOf<int64_t>(value);
+    case DType::kUInt8: return BitsOf<uint8_t>(value);
+    case DType::kBool: return BitsOf<bool>(value);
   }
   return 0;
 }
@@ -69,21 +61,15 @@ void FillElements(void* to, int64_t n, size_t element_size, uint64_t bits) {
     });
   };
   switch (element_size) {
-    case 1:
-      return fill(uint8_t());
-    case 2:
-      return fill(uint16_t());
-    case 4:
-      return fill(uint32_t());
-    case 8:
-      return fill(uint64_t());
+    case 1: return fill(uint8_t());
+    case 2: return fill(uint16_t());
+    case 4: return fill(uint32_t());
+    case 8: return fill(uint64_t());
   }
   BELFRY_CHECK(false);
 }
 
-absl::StatusOr<std::vector<Shape>> UnchangedShape(const ShapeArgs& args) {
-  return std::vector<Shape>{args.inputs[0]};
-}
+absl::StatusOr<std::vector<Shape>> UnchangedShape(const ShapeArgs& args) { return std::vector<Shape>{args.inputs[0]}; }
 
 Output SumToShapeOf(const Scope& scope, Output dy, Output x) {
   if (!dy.valid()) return Output();

@@ -69,9 +69,7 @@ std::vector<Output> BroadcastGrad(const Scope& scope, const Node& node, absl::Sp
 Output BroadcastTo(OpScope scope, Output x, const Shape& shape) {
   return scope.Add("BroadcastTo", {x}, {{"shape", shape}});
 }
-Output BroadcastLike(OpScope scope, Output x, Output like) {
-  return scope.Add("BroadcastLike", {x, like});
-}
+Output BroadcastLike(OpScope scope, Output x, Output like) { return scope.Add("BroadcastLike", {x, like}); }
 
 void RegisterBroadcastOps(OpRegistry& registry) {
   OpDef op = {.name = "BroadcastTo",

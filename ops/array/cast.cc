@@ -27,22 +27,14 @@ template <class From>
 absl::StatusOr<Kernel> MakeCast(const KernelSpec& spec) {
   const int64_t n = spec.outputs[0].shape.elements();
   switch (spec.outputs[0].dtype) {
-    case DType::kFloat32:
-      return CastKernel<From, float>(n);
-    case DType::kFloat64:
-      return CastKernel<From, double>(n);
-    case DType::kFloat16:
-      return CastKernel<From, Half>(n);
-    case DType::kBFloat16:
-      return CastKernel<From, BFloat16>(n);
-    case DType::kInt32:
-      return CastKernel<From, int32_t>(n);
-    case DType::kInt64:
-      return CastKernel<From, int64_t>(n);
-    case DType::kUInt8:
-      return CastKernel<From, uint8_t>(n);
-    case DType::kBool:
-      return CastKernel<From, bool>(n);
+    case DType::kFloat32: return CastKernel<From, float>(n);
+    case DType::kFloat64: return CastKernel<From, double>(n);
+    case DType::kFloat16: return CastKernel<From, Half>(n);
+    case DType::kBFloat16: return CastKernel<From, BFloat16>(n);
+    case DType::kInt32: return CastKernel<From, int32_t>(n);
+    case DType::kInt64: return CastKernel<From, int64_t>(n);
+    case DType::kUInt8: return CastKernel<From, uint8_t>(n);
+    case DType::kBool: return CastKernel<From, bool>(n);
   }
   return absl::InternalError("no such dtype");
 }
@@ -76,9 +68,7 @@ Output Cast(OpScope scope, Output x, DType dtype) {
   if (x.valid() && x.dtype() == dtype) return x;
   return scope.Add("Cast", {x}, {{"DstT", dtype}});
 }
-Output ShapeOf(OpScope scope, Output x, DType dtype) {
-  return scope.Add("Shape", {x}, {{"out_type", dtype}});
-}
+Output ShapeOf(OpScope scope, Output x, DType dtype) { return scope.Add("Shape", {x}, {{"out_type", dtype}}); }
 
 void RegisterCastOps(OpRegistry& registry) {
   registry.Add({.name = "Cast",

@@ -86,12 +86,8 @@ Output Placeholder(OpScope scope, DType dtype, const Shape& shape) {
 Output Fill(OpScope scope, const Shape& shape, double value, DType dtype) {
   return scope.Add("Fill", {}, {{"T", dtype}, {"shape", shape}, {"value", value}});
 }
-Output ZerosLike(OpScope scope, Output x) {
-  return scope.Add("ZerosLike", {x});
-}
-Output OnesLike(OpScope scope, Output x) {
-  return scope.Add("OnesLike", {x});
-}
+Output ZerosLike(OpScope scope, Output x) { return scope.Add("ZerosLike", {x}); }
+Output OnesLike(OpScope scope, Output x) { return scope.Add("OnesLike", {x}); }
 Output Range(OpScope scope, double start, double limit, double delta, DType dtype) {
   return scope.Add("Range", {}, {{"dtype", dtype}, {"start", start}, {"limit", limit}, {"delta", delta}});
 }

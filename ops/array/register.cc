@@ -8,6 +8,15 @@ void RegisterArrayOps(OpRegistry& registry) {
   RegisterViewOps(registry);
   RegisterCastOps(registry);
   RegisterBroadcastOps(registry);
+  RegisterTransposeOps(registry);
+  RegisterTileOps(registry);
+  RegisterConcatOps(registry);
+  RegisterSplitOps(registry);
+  RegisterSliceOps(registry);
+  RegisterPadOps(registry);
+  RegisterGatherOps(registry);
+  RegisterOneHotOps(registry);
+  RegisterSelectOps(registry);
 }
 
 }  // namespace belfry::ops

@@ -75,37 +75,42 @@ absl::StatusOr<StridedCopy> StridedCopy::Make(size_t element_size, std::vector<C
                 : dense && copy.columns_.from == 0 ? Inner::kRepeat
                 : dense && copy.rows_.from == 1    ? Inner::kTransposed
                                                    : Inner::kStrided;
+  CopyAxis &rows = copy.rows_, &columns = copy.columns_;
   copy.block_rows_ = copy.inner_ == Inner::kTransposed
-                         ? kTile
-                         : std::clamp<int64_t>(kItemElements / copy.columns_.extent, 1, copy.rows_.extent);
-  copy.items_ = (copy.rows_.extent + copy.block_rows_ - 1) / copy.block_rows_;
+                         ? std::min(kTile, rows.extent)
+                         : std::clamp<int64_t>(kItemElements / columns.extent, 1, rows.extent);
+  copy.block_columns_ = std::min(columns.extent, kItemElements / copy.block_rows_);
+  const auto blocks = [](const CopyAxis& axis, int64_t block) {
+    return CopyAxis{(axis.extent + block - 1) / block, block * axis.from, block * axis.to};
+  };
+  copy.outer_.push_back(blocks(rows, copy.block_rows_));
+  copy.outer_.push_back(blocks(columns, copy.block_columns_));
+  copy.items_ = 1;
   for (const CopyAxis& axis : copy.outer_) copy.items_ *= axis.extent;
   return copy;
 }
 
 template <class U>
-void StridedCopy::CopyRows(const U* from, U* to, int64_t rows) const {
-  const int64_t n = columns_.extent;
+void StridedCopy::CopyBlock(const U* from, U* to, int64_t rows, int64_t columns) const {
+  const int64_t from_row = rows_.from, to_row = rows_.to, from_step = columns_.from, to_step = columns_.to;
   switch (inner_) {
     case Inner::kContiguous:
-      for (int64_t r = 0; r < rows; ++r) CopyContiguous(from + r * rows_.from, to + r * rows_.to, n);
+      for (int64_t r = 0; r < rows; ++r) CopyContiguous(from + r * from_row, to + r * to_row, columns);
       return;
     case Inner::kRepeat:
-      for (int64_t r = 0; r < rows; ++r) std::fill_n(to + r * rows_.to, n, from[r * rows_.from]);
+      for (int64_t r = 0; r < rows; ++r) std::fill_n(to + r * to_row, columns, from[r * from_row]);
       return;
     case Inner::kTransposed:
-      for (int64_t begin = 0; begin < n; begin += kTile) {
-        const int64_t end = std::min(n, begin + kTile);
+      for (int64_t begin = 0; begin < columns; begin += kTile) {
+        const int64_t end = std::min(columns, begin + kTile);
         for (int64_t r = 0; r < rows; ++r) {
-          for (int64_t c = begin; c < end; ++c) to[r * rows_.to + c] = from[r + c * columns_.from];
+          for (int64_t c = begin; c < end; ++c) to[r * to_row + c] = from[r + c * from_step];
         }
       }
       return;
     case Inner::kStrided:
       for (int64_t r = 0; r < rows; ++r) {
-        for (int64_t c = 0; c < n; ++c) {
-          to[r * rows_.to + c * columns_.to] = from[r * rows_.from + c * columns_.from];
-        }
+        for (int64_t c = 0; c < columns; ++c) to[r * to_row + c * to_step] = from[r * from_row + c * from_step];
       }
       return;
   }
@@ -113,29 +118,21 @@ void StridedCopy::CopyRows(const U* from, U* to, int64_t rows) const {
 
 template <class U>
 void StridedCopy::RunAs(const U* from, U* to) const {
-  if (items_ == 1 && inner_ == Inner::kContiguous && rows_.extent == 1) {
-    return ParallelFor(columns_.extent, 1,
-                       [&](int64_t begin, int64_t end) { CopyContiguous(from + begin, to + begin, end - begin); });
-  }
-  if (items_ == 1) return CopyRows(from, to, rows_.extent);
-  const int64_t blocks = (rows_.extent + block_rows_ - 1) / block_rows_;
-  const auto cost = static_cast<double>(block_rows_ * columns_.extent);
-  ParallelFor(items_, cost, [&](int64_t begin, int64_t end) {
+  if (items_ == 1) return CopyBlock(from, to, rows_.extent, columns_.extent);
+  ParallelFor(items_, static_cast<double>(block_rows_ * block_columns_), [&](int64_t begin, int64_t end) {
     std::array<int64_t, kMaxAxes> at;
     const U* source = from;
     U* target = to;
-    int64_t rest = begin / blocks, block = begin % blocks;
-    for (size_t axis = outer_.size(); axis-- > 0;) {
+    int64_t rest = begin;
+    for (size_t axis = outer_.size(); axis-- > 0; rest /= outer_[axis].extent) {
       at[axis] = rest % outer_[axis].extent;
-      rest /= outer_[axis].extent;
       source += at[axis] * outer_[axis].from;
       target += at[axis] * outer_[axis].to;
     }
     for (int64_t item = begin; item < end; ++item) {
-      const int64_t row = block * block_rows_;
-      CopyRows(source + row * rows_.from, target + row * rows_.to, std::min(block_rows_, rows_.extent - row));
-      if (++block < blocks) continue;
-      block = 0;
+      const int64_t row = at[outer_.size() - 2] * block_rows_, column = at[outer_.size() - 1] * block_columns_;
+      CopyBlock(source, target, std::min(block_rows_, rows_.extent - row),
+                std::min(block_columns_, columns_.extent - column));
       for (size_t axis = outer_.size(); axis-- > 0;) {
         source += outer_[axis].from;
         target += outer_[axis].to;
@@ -155,14 +152,10 @@ void StridedCopy::Run(const void* from, void* to) const {
     RunAs(static_cast<const U*>(from) + from_offset_, static_cast<U*>(to) + to_offset_);
   };
   switch (element_size_) {
-    case 1:
-      return run(uint8_t());
-    case 2:
-      return run(uint16_t());
-    case 4:
-      return run(uint32_t());
-    case 8:
-      return run(uint64_t());
+    case 1: return run(uint8_t());
+    case 2: return run(uint16_t());
+    case 4: return run(uint32_t());
+    case 8: return run(uint64_t());
   }
   BELFRY_CHECK(false);
 }

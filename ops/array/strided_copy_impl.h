@@ -28,7 +28,7 @@ struct CopyAxis {
 // A copy of an N-dimensional box, prepared once for its extents and strides. Immutable: any thread may run it.
 class StridedCopy {
  public:
-  static constexpr int kMaxAxes = 16;
+  static constexpr int kMaxAxes = 16;  // of outer_
 
   // `element_size` is 1, 2, 4 or 8 bytes; the axes stand in the order of the destination, outermost first; the offsets,
   // in elements, are where the first element lies. No two elements of the box share a place in the destination.
@@ -47,16 +47,16 @@ class StridedCopy {
   template <class U>
   void RunAs(const U* from, U* to) const;
   template <class U>
-  void CopyRows(const U* from, U* to, int64_t rows) const;
+  void CopyBlock(const U* from, U* to, int64_t rows, int64_t columns) const;
 
   size_t element_size_ = 0;
   int64_t from_offset_ = 0, to_offset_ = 0;
   int64_t elements_ = 0;
-  std::vector<CopyAxis> outer_;  // all but the two innermost loops
-  CopyAxis rows_, columns_;
+  CopyAxis rows_, columns_;  // the two innermost loops, copied in blocks
+  int64_t block_rows_ = 1, block_columns_ = 1;
   Inner inner_ = Inner::kContiguous;
-  int64_t block_rows_ = 1;  // rows of one work item
-  int64_t items_ = 0;       // work items: blocks of rows, times the outer axes
+  std::vector<CopyAxis> outer_;  // the other axes, then the blocks of rows, then those of columns
+  int64_t items_ = 0;            // blocks in all
 };
 
 // Row-major strides, in elements. REQUIRES: the shape is known.

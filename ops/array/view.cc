@@ -92,21 +92,11 @@ OpDef View(absl::string_view name, ShapeFunction shape, GradientFunction gradien
 
 }  // namespace
 
-Output Identity(OpScope scope, Output x) {
-  return scope.Add("Identity", {x});
-}
-Output StopGradient(OpScope scope, Output x) {
-  return scope.Add("StopGradient", {x});
-}
-Output Reshape(OpScope scope, Output x, const Shape& shape) {
-  return scope.Add("Reshape", {x}, {{"shape", shape}});
-}
-Output ReshapeLike(OpScope scope, Output x, Output like) {
-  return scope.Add("ReshapeLike", {x, like});
-}
-Output ExpandDims(OpScope scope, Output x, int64_t axis) {
-  return scope.Add("ExpandDims", {x}, {{"axis", axis}});
-}
+Output Identity(OpScope scope, Output x) { return scope.Add("Identity", {x}); }
+Output StopGradient(OpScope scope, Output x) { return scope.Add("StopGradient", {x}); }
+Output Reshape(OpScope scope, Output x, const Shape& shape) { return scope.Add("Reshape", {x}, {{"shape", shape}}); }
+Output ReshapeLike(OpScope scope, Output x, Output like) { return scope.Add("ReshapeLike", {x, like}); }
+Output ExpandDims(OpScope scope, Output x, int64_t axis) { return scope.Add("ExpandDims", {x}, {{"axis", axis}}); }
 Output Squeeze(OpScope scope, Output x, std::vector<int64_t> axes) {
   return scope.Add("Squeeze", {x}, {{"axes", std::move(axes)}});
 }
