@@ -104,25 +104,25 @@ class Painter {
     Scene scene;
     scene.outline = static_cast<Outline>(label / 2);
     scene.checkered = label % 2 == 1;
-    scene.centre = {Between(13.5, 18.5), Between(13.5, 18.5)};
-    scene.radius = Between(8, 11);
+    scene.centre = {Between(14, 18), Between(14, 18)};
+    scene.radius = Between(8.5, 11.5);
     scene.right = Tilted(0.5);
     scene.across = AnyDirection();
-    scene.period = Between(4.5, 6.5);
+    scene.period = Between(4.5, 6);
     scene.phase = {Between(0, 1), Between(0, 1)};
     scene.near = AnyColour();
     scene.far = Mix(scene.near, AnyColour(), 0.3);
     scene.slope = AnyDirection();
     scene.light = ColourUnlike(scene.near, scene.far, 150);
     const Colour ground = Mix(scene.near, scene.far, 0.5);
-    scene.dark = ColourUnlike(scene.light, ground, 150);
+    scene.dark = ColourUnlike(scene.light, ground, 180);
     for (Speck& speck : scene.specks) {
       speck.centre = {Between(0, kEdge), Between(0, kEdge)};
       speck.half_width = Between(0.5, 2);
       speck.half_height = Between(0.5, 2);
       speck.colour = AnyColour();
     }
-    scene.noise = Between(4, 24);
+    scene.noise = Between(4, 20);
     return scene;
   }
 

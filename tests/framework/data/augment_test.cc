@@ -1,0 +1,256 @@
+#include "framework/data/augment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <vector>
+
+#include "framework/base/tensor.h"
+#include "framework/data/in_memory.h"
+#include "tests/framework/data/data_testing.h"
+
+namespace belfry::data {
+namespace {
+
+using absl::StatusCode;
+
+ExampleSpec ImageSpec(int64_t height, int64_t width, int64_t channels, PixelLayout layout = PixelLayout::kPlanes) {
+  ExampleSpec spec;
+  spec.shape = Shape{height, width, channels};
+  spec.dtype = DType::kUInt8;
+  spec.layout = layout;
+  spec.label_dtype = DType::kInt32;
+  spec.classes = 10;
+  return spec;
+}
+
+std::vector<float> Apply(const ExampleSpec& spec, const ImagePolicy& policy, const std::string& image,
+                         int64_t epoch = 0, int64_t index = 0, uint64_t seed = 1) {
+  auto augmenter = Augmenter::Create(spec, policy, seed);
+  EXPECT_TRUE(augmenter.ok()) << augmenter.status();
+  std::vector<float> output(augmenter->output_shape().elements());
+  augmenter->Apply(reinterpret_cast<const uint8_t*>(image.data()), epoch, index, output.data());
+  return output;
+}
+
+// Pixel (y, x) of channel c of an image in planes.
+double At(const ExampleSpec& spec, const std::string& image, int64_t y, int64_t x, int64_t c) {
+  return static_cast<uint8_t>(image[(c * spec.shape[0] + y) * spec.shape[1] + x]);
+}
+
+std::vector<double> Standardised(std::vector<double> values) {
+  double mean = 0, square = 0;
+  for (double v : values) mean += v / static_cast<double>(values.size());
+  for (double v : values) square += (v - mean) * (v - mean) / static_cast<double>(values.size());
+  const double divisor = std::max(std::sqrt(square), 1 / std::sqrt(static_cast<double>(values.size())));
+  for (double& v : values) v = (v - mean) / divisor;
+  return values;
+}
+
+void ExpectNear(const std::vector<float>& actual, const std::vector<double>& expected, double tolerance = 1e-5) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], tolerance) << "at " << i;
+}
+
+TEST(Augmenter, DefaultPolicyOnlyInterleaves) {
+  FreshRandom random;
+  for (int64_t channels : {1, 2, 3, 4}) {
+    const ExampleSpec spec = ImageSpec(5, 7, channels);
+    const std::string image = random.Bytes(spec.input_bytes());
+    std::vector<double> expected;
+    for (int64_t i = 0; i < 5 * 7 * channels; ++i) {
+      expected.push_back(At(spec, image, i / channels / 7, i / channels % 7, i % channels));
+    }
+    ExpectNear(Apply(spec, {}, image), expected, 0);
+  }
+}
+
+TEST(Augmenter, EvaluationStandardisesTheCentre) {
+  FreshRandom random;
+  const ExampleSpec spec = ImageSpec(32, 32, 3);
+  const std::string image = random.Bytes(spec.input_bytes());
+  std::vector<double> centre;
+  for (int64_t i = 0; i < 24 * 24 * 3; ++i) centre.push_back(At(spec, image, 4 + i / 72, 4 + i / 3 % 24, i % 3));
+  ExpectNear(Apply(spec, TutorialEvaluation(), image), Standardised(centre));
+}
+
+TEST(Augmenter, ConstantImagesBecomeZero) {
+  for (int value : {0, 7, 255}) {
+    const ExampleSpec spec = ImageSpec(32, 32, 3);
+    const std::string image(spec.input_bytes(), static_cast<char>(value));
+    for (float v : Apply(spec, TutorialTraining(), image))
+      ASSERT_NEAR(v, 0, 2e-3);  // 255 times 41 times the contrast, in float32
+  }
+  // One pixel of one grey level: the deviation is far below 1 / sqrt(values), which is then the divisor.
+  const ExampleSpec spec = ImageSpec(24, 24, 1);
+  std::string image(spec.input_bytes(), '\x05');
+  image[100] = '\x06';
+  const std::vector<float> output = Apply(spec, TutorialEvaluation(), image);
+  EXPECT_NEAR(output[100] - output[0], 24, 1e-3);
+}
+
+TEST(Augmenter, BrightnessAndContrastActAsTheirFormulas) {
+  FreshRandom random;
+  const ExampleSpec spec = ImageSpec(9, 6, 3);
+  const std::string image = random.Bytes(spec.input_bytes());
+  const ImagePolicy policy = {.brightness = 63, .contrast_lower = 0.2f, .contrast_upper = 1.8f};
+  const std::vector<float> output = Apply(spec, policy, image, 2, 77, random.seed());
+  double slopes[3], shifts[3];
+  for (int64_t c = 0; c < 3; ++c) {
+    double mean = 0, out_mean = 0, product = 0, square = 0;
+    for (int64_t p = 0; p < 54; ++p) {
+      mean += At(spec, image, p / 6, p % 6, c) / 54;
+      out_mean += output[3 * p + c] / 54;
+    }
+    for (int64_t p = 0; p < 54; ++p) {
+      const double x = At(spec, image, p / 6, p % 6, c) - mean;
+      product += x * (output[3 * p + c] - out_mean);
+      square += x * x;
+    }
+    slopes[c] = product / square;
+    shifts[c] = out_mean - mean;
+  }
+  EXPECT_GE(slopes[0], 0.2 - 1e-5);
+  EXPECT_LT(slopes[0], 1.8 + 1e-5);
+  EXPECT_LE(std::abs(shifts[0]), 63 + 1e-3);
+  for (int c = 1; c < 3; ++c) {
+    EXPECT_NEAR(slopes[c], slopes[0], 1e-5);
+    EXPECT_NEAR(shifts[c], shifts[0], 1e-3);
+  }
+  // Standardised afterwards, the same draws give what the plain definition gives.
+  ImagePolicy standardised = policy;
+  standardised.normalise = ImagePolicy::Normalise::kPerImage;
+  ExpectNear(Apply(spec, standardised, image, 2, 77, random.seed()),
+             Standardised(std::vector<double>(output.begin(), output.end())));
+}
+
+// For an image whose pixels tell their own place: each draw's corner and flip.
+TEST(Augmenter, CropsAndFlipsAreUniform) {
+  const ExampleSpec spec = ImageSpec(16, 16, 1);
+  std::string image(256, '\0');
+  for (int i = 0; i < 256; ++i) image[i] = static_cast<char>(i);
+  const ImagePolicy policy = {.crop = 13, .random_crop = true, .random_flip = true};
+  auto augmenter = Augmenter::Create(spec, policy, 3);
+  ASSERT_TRUE(augmenter.ok());
+  std::map<std::vector<int>, int> counts;
+  std::vector<float> output(13 * 13);
+  constexpr int kDraws = 32'000;
+  for (int i = 0; i < kDraws; ++i) {
+    augmenter->Apply(reinterpret_cast<const uint8_t*>(image.data()), i / 1'000, i % 1'000, output.data());
+    const bool flip = output[0] > output[12];
+    const int corner = static_cast<int>(std::min(output[0], output[12]));
+    ++counts[{corner / 16, corner % 16, flip}];
+    ASSERT_EQ(output[12 * 13 + (flip ? 12 : 0)], corner + 12 * 16);
+  }
+  EXPECT_EQ(counts.size(), 4u * 4 * 2);
+  for (const auto& [draw, count] : counts) EXPECT_NEAR(count, kDraws / 32, 160);  // 5 standard deviations
+}
+
+TEST(Augmenter, BrightnessAndContrastAreUniform) {
+  const ExampleSpec spec = ImageSpec(1, 2, 1);
+  const std::string image("\x64\x66", 2);  // 100 and 102: mean 101
+  const ImagePolicy policy = {.brightness = 10, .contrast_lower = 0.5f, .contrast_upper = 1.5f};
+  auto augmenter = Augmenter::Create(spec, policy, 3);
+  ASSERT_TRUE(augmenter.ok());
+  constexpr int kDraws = 20'000;
+  int brightness[10] = {}, contrast[10] = {};
+  for (int i = 0; i < kDraws; ++i) {
+    float output[2];
+    augmenter->Apply(reinterpret_cast<const uint8_t*>(image.data()), 0, i, output);
+    const double b = ((output[0] + output[1]) / 2 - 101 + 10) / 20, f = (output[1] - output[0]) / 2 - 0.5;
+    ++brightness[std::clamp(static_cast<int>(b * 10), 0, 9)];
+    ++contrast[std::clamp(static_cast<int>(f * 10), 0, 9)];
+  }
+  for (int bin = 0; bin < 10; ++bin) {
+    EXPECT_NEAR(brightness[bin], kDraws / 10, 215);  // 5 standard deviations
+    EXPECT_NEAR(contrast[bin], kDraws / 10, 215);
+  }
+}
+
+TEST(Augmenter, DependsOnSeedEpochAndIndexAlone) {
+  FreshRandom random;
+  const ExampleSpec spec = ImageSpec(32, 32, 3);
+  const std::string image = random.Bytes(spec.input_bytes());
+  const auto draw = [&](uint64_t seed, int64_t epoch, int64_t index) {
+    return Apply(spec, TutorialTraining(), image, epoch, index, seed);
+  };
+  const std::vector<float> once = draw(1, 2, 3);
+  EXPECT_EQ(once, draw(1, 2, 3));
+  EXPECT_NE(once, draw(2, 2, 3));
+  EXPECT_NE(once, draw(1, 3, 3));
+  EXPECT_NE(once, draw(1, 2, 4));
+  EXPECT_NE(draw(1, 3, 2), once);
+}
+
+TEST(Augmenter, InterleavedImagesGiveTheSame) {
+  FreshRandom random;
+  const ExampleSpec planes = ImageSpec(20, 17, 3), interleaved = ImageSpec(20, 17, 3, PixelLayout::kInterleaved);
+  const std::string image = random.Bytes(planes.input_bytes());
+  std::string other(image.size(), '\0');
+  for (int64_t i = 0; i < 20 * 17 * 3; ++i) other[i] = image[i % 3 * 340 + i / 3];
+  ImagePolicy policy = TutorialTraining();
+  policy.crop = 15;
+  policy.pad = 2;
+  for (int64_t index = 0; index < 20; ++index) {
+    EXPECT_EQ(Apply(planes, policy, image, 0, index), Apply(interleaved, policy, other, 0, index));
+  }
+}
+
+TEST(Augmenter, PaddingIsBlackAndChannelsAreNormalised) {
+  const ExampleSpec spec = ImageSpec(32, 32, 3);
+  const std::string image = std::string(1024, '\x0A') + std::string(1024, '\x14') + std::string(1024, '\x1E');
+  const ChannelStatistics statistics = {{10, 10, 10}, {1, 2, 5}};
+  const ImagePolicy policy = ResNetTraining(statistics);
+  const float inside[] = {0, 5, 4}, padded[] = {-10, -5, -2};
+  int64_t least = 1024, most = 0;
+  for (int64_t index = 0; index < 300; ++index) {
+    const std::vector<float> output = Apply(spec, policy, image, 0, index);
+    int64_t pixels = 0;
+    for (size_t i = 0; i < output.size(); ++i) {
+      ASSERT_TRUE(output[i] == inside[i % 3] || output[i] == padded[i % 3]) << output[i];
+      pixels += i % 3 == 0 && output[i] == 0;
+    }
+    least = std::min(least, pixels);
+    most = std::max(most, pixels);
+  }
+  EXPECT_EQ(most, 32 * 32);
+  EXPECT_EQ(least, 28 * 28);
+  const std::vector<float> whole = Apply(spec, ResNetEvaluation(statistics), image);
+  for (size_t i = 0; i < whole.size(); ++i) ASSERT_EQ(whole[i], inside[i % 3]);
+}
+
+TEST(Augmenter, RejectsPoliciesThatDoNotFit) {
+  const ExampleSpec spec = ImageSpec(20, 32, 3);
+  const auto error = [&](const ImagePolicy& policy) { return Augmenter::Create(spec, policy, 0).status(); };
+  ExpectError(error({.crop = 24}), StatusCode::kInvalidArgument, "24x24", "[20,32,3]");
+  EXPECT_TRUE(error({.pad = 2, .crop = 24}).ok());
+  ExpectError(error({.contrast_lower = 2, .contrast_upper = 1}), StatusCode::kInvalidArgument, "contrast");
+  ExpectError(error({.brightness = std::numeric_limits<float>::quiet_NaN()}), StatusCode::kInvalidArgument, "nan");
+  ExpectError(error({.normalise = ImagePolicy::Normalise::kPerChannel, .mean = {1}, .deviation = {1}}),
+              StatusCode::kInvalidArgument, "1 means", "3 channels");
+  ExpectError(error(ResNetEvaluation({{1, 2, 3}, {1, 0, 1}})), StatusCode::kInvalidArgument, "channel 1");
+  ExpectError(Augmenter::Create(ExampleSpec{.shape = Shape{3}}, {}, 0).status(), StatusCode::kInvalidArgument,
+              "float32");
+}
+
+TEST(ChannelStatistics, MatchesTheDefinition) {
+  FreshRandom random;
+  const std::string bytes = random.Bytes(3 * 4 * 5 * 2);
+  Tensor images(DType::kUInt8, {3, 4, 5, 2});
+  std::copy(bytes.begin(), bytes.end(), images.data<uint8_t>());
+  const auto dataset = FromTensors(images, Tensor::Zeros(DType::kInt32, {3}), 1);
+  ASSERT_TRUE(dataset.ok());
+  const auto statistics = ComputeChannelStatistics(**dataset);
+  ASSERT_TRUE(statistics.ok()) << statistics.status();
+  for (int c = 0; c < 2; ++c) {
+    double mean = 0, square = 0;
+    for (int i = 0; i < 60; ++i) mean += images.data<uint8_t>()[2 * i + c] / 60.0;
+    for (int i = 0; i < 60; ++i) square += std::pow(images.data<uint8_t>()[2 * i + c] - mean, 2) / 60;
+    EXPECT_NEAR(statistics->mean[c], mean, 1e-4);
+    EXPECT_NEAR(statistics->deviation[c], std::sqrt(square), 1e-4);
+  }
+}
+
+}  // namespace
+}  // namespace belfry::data

@@ -1,0 +1,119 @@
+#include "framework/data/cifar10.h"
+
+#include <cstdlib>
+#include <cstring>
+#include <numeric>
+#include <vector>
+
+#include "framework/data/augment.h"
+#include "tests/framework/data/data_testing.h"
+
+namespace belfry::data {
+namespace {
+
+using absl::StatusCode;
+
+void ExpectHolds(const Dataset& dataset, const std::string& bytes) {
+  ASSERT_EQ(dataset.size() * kCifar10RecordBytes, static_cast<int64_t>(bytes.size()));
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    Example example;
+    ASSERT_TRUE(dataset.Read(i, {}, example).ok());
+    const char* record = bytes.data() + i * kCifar10RecordBytes;
+    EXPECT_EQ(example.label, record[0]);
+    EXPECT_EQ(std::memcmp(example.input, record + 1, kCifar10RecordBytes - 1), 0) << "record " << i;
+  }
+}
+
+class Cifar10Test : public testing::Test {
+ protected:
+  FreshRandom random_;
+  TemporaryFolder folder_;
+};
+
+TEST_F(Cifar10Test, ReadsAllFilesInOrder) {
+  const std::string first = RandomRecords(random_, 3), second = RandomRecords(random_, 1);
+  const std::string test = RandomRecords(random_, 2);
+  folder_.Write("data_batch_1.bin", first);
+  folder_.Write("data_batch_2.bin", second);
+  folder_.Write("test_batch.bin", test);
+  const auto cifar10 = OpenCifar10(folder_.path());
+  ASSERT_TRUE(cifar10.ok()) << cifar10.status();
+  ExpectHolds(*cifar10->train, first + second);
+  ExpectHolds(*cifar10->test, test);
+  EXPECT_EQ(cifar10->train->spec().shape, (Shape{32, 32, 3}));
+  EXPECT_EQ(cifar10->train->spec().classes, 10);
+  EXPECT_TRUE(cifar10->train->spec().class_names.empty());
+}
+
+TEST_F(Cifar10Test, FindsTheUnpackedArchiveAndItsClassNames) {
+  std::filesystem::create_directory(folder_ / "cifar-10-batches-bin");
+  folder_.Write("cifar-10-batches-bin/data_batch_1.bin", RandomRecords(random_, 1));
+  folder_.Write("cifar-10-batches-bin/test_batch.bin", RandomRecords(random_, 1));
+  folder_.Write("cifar-10-batches-bin/batches.meta.txt", "a\nb\nc\r\nd\ne\nf\ng\nh\ni\nj\n\n");
+  const auto cifar10 = OpenCifar10(folder_.path());
+  ASSERT_TRUE(cifar10.ok()) << cifar10.status();
+  EXPECT_THAT(cifar10->test->spec().class_names,
+              testing::ElementsAre("a", "b", "c", "d", "e", "f", "g", "h", "i", "j"));
+  folder_.Write("cifar-10-batches-bin/batches.meta.txt", "a\nb\n");
+  ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kDataLoss, "batches.meta.txt", "2 class names");
+}
+
+TEST_F(Cifar10Test, NamesWhatIsMissing) {
+  ExpectError(OpenCifar10(folder_ / "nowhere").status(), StatusCode::kNotFound, "nowhere", "no such directory");
+  ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kNotFound, folder_.path(), "holds nothing",
+              "data_batch_1.bin");
+  folder_.Write("data_batch_1.bin", RandomRecords(random_, 1));
+  ExpectError(OpenCifar10(folder_ / "data_batch_1.bin").status(), StatusCode::kNotFound, "not a directory");
+  ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kNotFound, "test_batch.bin", "no such file");
+  folder_.Write("test_batch.bin", RandomRecords(random_, 1));
+  folder_.Write("data_batch_4.bin", RandomRecords(random_, 1));
+  ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kNotFound, "data_batch_2.bin", "data_batch_4.bin");
+  ExpectError(OpenCifar10File(folder_ / "test_batch_2.bin").status(), StatusCode::kNotFound, "test_batch_2.bin");
+}
+
+TEST_F(Cifar10Test, NamesTheRecordThatIsCutShort) {
+  const int64_t records = random_.Between(0, 4), rest = random_.Between(1, kCifar10RecordBytes - 1);
+  folder_.Write("file.bin", RandomRecords(random_, records + 1).substr(0, records * kCifar10RecordBytes + rest));
+  ExpectError(OpenCifar10File(folder_ / "file.bin").status(), StatusCode::kDataLoss, "file.bin",
+              "record " + std::to_string(records) + " ends after " + std::to_string(rest) + " bytes", "3073");
+  folder_.Write("empty.bin", "");
+  ExpectError(OpenCifar10File(folder_ / "empty.bin").status(), StatusCode::kDataLoss, "empty.bin", "empty", "3073");
+}
+
+TEST_F(Cifar10Test, NamesTheRecordWithALabelOutOfRange) {
+  std::string bytes = RandomRecords(random_, 5);
+  const int64_t record = random_.Between(0, 4), label = random_.Between(10, 255);
+  bytes[record * kCifar10RecordBytes] = static_cast<char>(label);
+  folder_.Write("data_batch_1.bin", RandomRecords(random_, 1));
+  folder_.Write("data_batch_2.bin", bytes);
+  folder_.Write("test_batch.bin", RandomRecords(random_, 1));
+  ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kDataLoss, "data_batch_2.bin",
+              "record " + std::to_string(record), "label " + std::to_string(label), "0 to 9");
+}
+
+TEST(RealCifar10, HasItsKnownSizesAndStatistics) {
+  const char* directory = std::getenv("BELFRY_CIFAR10");
+  if (directory == nullptr) GTEST_SKIP() << "BELFRY_CIFAR10 does not name a directory with the real data";
+  const auto cifar10 = OpenCifar10(directory);
+  ASSERT_TRUE(cifar10.ok()) << cifar10.status();
+  EXPECT_EQ(cifar10->train->size(), 50'000);
+  EXPECT_EQ(cifar10->test->size(), 10'000);
+  std::vector<int> counts(10);
+  for (int64_t i = 0; i < cifar10->test->size(); ++i) {
+    Example example;
+    ASSERT_TRUE(cifar10->test->Read(i, {}, example).ok());
+    ++counts[example.label];
+  }
+  EXPECT_THAT(counts, testing::Each(1'000));
+  const auto statistics = ComputeChannelStatistics(*cifar10->train);
+  ASSERT_TRUE(statistics.ok());
+  // The published numbers, with room for copies of the set whose images went through a lossy format.
+  const float means[] = {0.4914f, 0.4822f, 0.4465f}, deviations[] = {0.2470f, 0.2435f, 0.2616f};
+  for (int c = 0; c < 3; ++c) {
+    EXPECT_NEAR(statistics->mean[c] / 255, means[c], 3e-3);
+    EXPECT_NEAR(statistics->deviation[c] / 255, deviations[c], 3e-3);
+  }
+}
+
+}  // namespace
+}  // namespace belfry::data

@@ -1,0 +1,152 @@
+#include "framework/data/csv.h"
+
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "tests/framework/data/data_testing.h"
+
+namespace belfry::data {
+namespace {
+
+using absl::StatusCode;
+using testing::ElementsAre;
+
+std::vector<double> Features(const CsvTable& table) {
+  return table.features.ToDoubles();
+}
+
+TEST(Csv, ReadsRowsWithAndWithoutHeader) {
+  const auto plain = ParseCsv("1,2.5,-3e2\n4,+5,6", "t");
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->features.shape(), (Shape{2, 2}));
+  EXPECT_THAT(Features(*plain), ElementsAre(1, 2.5, 4, 5));
+  EXPECT_THAT(plain->targets.ToDoubles(), ElementsAre(-300, 6));
+  EXPECT_THAT(plain->feature_names, ElementsAre("0", "1"));
+
+  const auto named = ParseCsv("x,y,price\n1,2,3\n", "t");
+  ASSERT_TRUE(named.ok()) << named.status();
+  EXPECT_THAT(named->feature_names, ElementsAre("x", "y"));
+  EXPECT_EQ(named->target_name, "price");
+  EXPECT_EQ(named->features.shape(), (Shape{1, 2}));
+
+  const auto numbers_as_header = ParseCsv("1,2\n3,4\n", "t", {.header = true});
+  ASSERT_TRUE(numbers_as_header.ok());
+  EXPECT_THAT(Features(*numbers_as_header), ElementsAre(3));
+}
+
+TEST(Csv, SkipsCommentsBlankLinesByteOrderMarkAndCarriageReturns) {
+  const auto table =
+      ParseCsv("\xEF\xBB\xBF# about\r\n\r\n a ; b \r\n \t\r\n1 ;  2\r\n  # more\r\n3;4", "t", {.separator = ';'});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(table->feature_names, ElementsAre("a"));
+  EXPECT_EQ(table->target_name, "b");
+  EXPECT_THAT(Features(*table), ElementsAre(1, 3));
+  EXPECT_THAT(table->targets.ToDoubles(), ElementsAre(2, 4));
+}
+
+TEST(Csv, ReadsQuotedFieldsWithSeparatorsQuotesAndLineEnds) {
+  const auto table = ParseCsv("\"a,\"\"1\"\"\",\"two\nlines\",t\n\"1\" ,\"2\",\"3\"\n", "t");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(table->feature_names, ElementsAre("a,\"1\"", "two\nlines"));
+  EXPECT_THAT(Features(*table), ElementsAre(1, 2));
+  ExpectError(ParseCsv("a,b\n1,\"2\n3,4\n", "t").status(), StatusCode::kInvalidArgument, "t:2:3", "not closed");
+  ExpectError(ParseCsv("a,b\n1,\"2\"x\n", "t").status(), StatusCode::kInvalidArgument, "t:2:6",
+              "after a closing quote");
+  // The line number counts the line end inside the quotes.
+  ExpectError(ParseCsv("\"a\nb\",c\n1,x\n", "t").status(), StatusCode::kInvalidArgument, "t:3:3", "'x'");
+}
+
+TEST(Csv, TabsAreSeparatorsWhenAskedFor) {
+  const auto table = ParseCsv("1\t2\t3\n", "t", {.separator = '\t'});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(Features(*table), ElementsAre(1, 2));
+  ExpectError(ParseCsv("1\t\t3\n", "t", {.separator = '\t'}).status(), StatusCode::kInvalidArgument, "t:1:3", "empty");
+}
+
+TEST(Csv, ChoosesColumnsByNameOrNumber) {
+  const std::string text = "id,x,y,note\n7,1,2,ab\n8,3,4,\n";
+  const auto table = ParseCsv(text, "t", {.features = {"y", "0"}, .target = "x"});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_THAT(Features(*table), ElementsAre(2, 7, 4, 8));
+  EXPECT_THAT(table->targets.ToDoubles(), ElementsAre(1, 3));
+  EXPECT_THAT(table->feature_names, ElementsAre("y", "id"));
+  ExpectError(ParseCsv(text, "t", {.target = "z"}).status(), StatusCode::kInvalidArgument, "no column 'z'",
+              "id, x, y, note");
+  ExpectError(ParseCsv(text, "t", {.features = {"4"}, .target = "x"}).status(), StatusCode::kInvalidArgument,
+              "no column '4'");
+  ExpectError(ParseCsv("1\n2\n", "t").status(), StatusCode::kInvalidArgument, "at least one feature");
+}
+
+TEST(Csv, ErrorsNameLineAndColumn) {
+  const auto error = [](const std::string& text) { return ParseCsv(text, "dir/f.csv").status(); };
+  ExpectError(error("a,b\n1,2\n 3, x7\n"), StatusCode::kInvalidArgument, "dir/f.csv:3:5: ", "column 'b'", "'x7'");
+  ExpectError(error("1,2\n3,\n"), StatusCode::kInvalidArgument, "dir/f.csv:2:3: ", "empty");
+  ExpectError(error("1,2\n3\n"), StatusCode::kInvalidArgument, "dir/f.csv:2:1: ", "1 fields; expected 2");
+  ExpectError(error("1,2\n3,4,5\n"), StatusCode::kInvalidArgument, "dir/f.csv:2:1: ", "3 fields; expected 2");
+  ExpectError(error("# nothing\n\n"), StatusCode::kInvalidArgument, "dir/f.csv: no rows");
+  ExpectError(error("a,b\n"), StatusCode::kInvalidArgument, "no rows after the header");
+  ExpectError(error(""), StatusCode::kInvalidArgument, "no rows");
+}
+
+TEST(Csv, RejectsWhatIsNotFinite) {
+  for (const char* text : {"nan", "-NaN", "inf", "-Infinity"}) {
+    ExpectError(ParseCsv(std::string("1,2\n1,") + text, "t").status(), StatusCode::kInvalidArgument, "t:2:3",
+                "not a finite number", text);
+  }
+  ExpectError(ParseCsv("1,1e39", "t").status(), StatusCode::kInvalidArgument, "1e39 is too large for float32");
+  ExpectError(ParseCsv("1,-1e400", "t", {.dtype = DType::kFloat64}).status(), StatusCode::kInvalidArgument,
+              "-1e400 is too large for float64");
+  const auto wide = ParseCsv("1,1e39", "t", {.dtype = DType::kFloat64});
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  EXPECT_THAT(wide->targets.ToDoubles(), ElementsAre(1e39));
+  ExpectError(ParseCsv("1,2", "t", {.dtype = DType::kInt32}).status(), StatusCode::kInvalidArgument, "int32");
+}
+
+TEST(Csv, RandomNumbersComeBackExactly) {
+  FreshRandom random;
+  std::string text;
+  std::vector<double> expected;
+  for (int row = 0; row < 50; ++row) {
+    for (int column = 0; column < 4; ++column) {
+      const double value = std::ldexp(static_cast<double>(random.Between(-1'000'000'000, 1'000'000'000)),
+                                      static_cast<int>(random.Between(-60, 60)));
+      char digits[64];
+      std::snprintf(digits, sizeof digits, column == 3 ? "%.17g\n" : "%.17g,", value);
+      text += digits;
+      if (column < 3) expected.push_back(value);
+    }
+  }
+  const auto table = ParseCsv(text, "t", {.dtype = DType::kFloat64});
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(Features(*table), expected);
+}
+
+TEST(Csv, RandomBytesNeverCrash) {
+  FreshRandom random;
+  const std::string alphabet = "01.,\"\n\r# -ea\t";
+  for (int i = 0; i < 2'000; ++i) {
+    std::string text(static_cast<size_t>(random.Between(0, 40)), ' ');
+    for (char& c : text) c = alphabet[random.Between(0, static_cast<int64_t>(alphabet.size()) - 1)];
+    const auto table = ParseCsv(text, "t");
+    EXPECT_TRUE(!table.ok() || table->targets.elements() > 0);
+  }
+}
+
+TEST(Csv, OpensFilesAsDatasets) {
+  TemporaryFolder folder;
+  folder.Write("f.csv", "x,y\n1,2\n3,5\n");
+  const auto dataset = OpenCsv(folder / "f.csv");
+  ASSERT_TRUE(dataset.ok()) << dataset.status();
+  EXPECT_EQ((*dataset)->size(), 2);
+  EXPECT_EQ((*dataset)->spec().shape, (Shape{1}));
+  Example example;
+  ASSERT_TRUE((*dataset)->Read(1, {}, example).ok());
+  EXPECT_EQ(*static_cast<const float*>(example.input), 3);
+  EXPECT_EQ(example.target, 5);
+  ExpectError(OpenCsv(folder / "none.csv").status(), StatusCode::kNotFound, "none.csv");
+  ExpectError(OpenCsv(folder.path()).status(), StatusCode::kUnavailable, folder.path());
+}
+
+}  // namespace
+}  // namespace belfry::data

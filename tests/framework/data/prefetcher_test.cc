@@ -1,0 +1,336 @@
+#include "framework/data/prefetcher.h"
+
+#include <atomic>
+#include <chrono>
+#include <set>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/data/in_memory.h"
+#include "tests/framework/data/data_testing.h"
+
+namespace belfry::data {
+namespace {
+
+using absl::StatusCode;
+
+// `size` random images of 12 x 11 x 3 in ten classes.
+std::unique_ptr<Dataset> RandomImages(FreshRandom& random, int64_t size) {
+  Tensor images(DType::kUInt8, {size, 12, 11, 3}), labels(DType::kInt32, {size});
+  const std::string bytes = random.Bytes(images.bytes());
+  std::copy(bytes.begin(), bytes.end(), images.data<uint8_t>());
+  for (int64_t i = 0; i < size; ++i) labels.data<int32_t>()[i] = static_cast<int32_t>(random.Between(0, 9));
+  return FromTensors(images, labels, 10).value();
+}
+
+PrefetcherOptions SmallOptions(FreshRandom& random) {
+  PrefetcherOptions options;
+  options.batch_size = 7;
+  options.seed = random.seed();
+  options.epochs = 3;
+  options.images = TutorialTraining();
+  options.images.crop = 9;
+  return options;
+}
+
+// All that a run gave, tower after tower and batch after batch.
+struct Record {
+  std::vector<float> inputs;
+  std::vector<int32_t> labels;
+  std::vector<int64_t> indices, sizes;
+  bool operator==(const Record& other) const {
+    return inputs == other.inputs && labels == other.labels && indices == other.indices && sizes == other.sizes;
+  }
+};
+
+void Append(const Batch& batch, Record& record) {
+  int64_t offset = 0;
+  for (const TowerBatch& tower : batch.towers()) {
+    EXPECT_EQ(tower.offset, offset);
+    EXPECT_EQ(tower.inputs.shape()[0], tower.count);
+    EXPECT_EQ(tower.labels.shape(), (Shape{tower.count}));
+    offset += tower.count;
+    record.inputs.insert(record.inputs.end(), tower.inputs.span<float>().begin(), tower.inputs.span<float>().end());
+    record.labels.insert(record.labels.end(), tower.labels.span<int32_t>().begin(), tower.labels.span<int32_t>().end());
+  }
+  EXPECT_EQ(offset, batch.examples());
+  record.indices.insert(record.indices.end(), batch.indices().begin(), batch.indices().end());
+  record.sizes.push_back(batch.examples());
+}
+
+Record RunToEnd(const Dataset& dataset, const PrefetcherOptions& options) {
+  Record record;
+  auto prefetcher = Prefetcher::Create(dataset, options);
+  EXPECT_TRUE(prefetcher.ok()) << prefetcher.status();
+  while (true) {
+    auto batch = (*prefetcher)->Next();
+    if (!batch.ok()) {
+      EXPECT_EQ(batch.status().code(), StatusCode::kOutOfRange) << batch.status();
+      return record;
+    }
+    Append(*batch, record);
+  }
+}
+
+TEST(Prefetcher, GivesTheSameForAnyThreadsTowersAndDepth) {
+  FreshRandom random;
+  const auto images = RandomImages(random, 31);
+  PrefetcherOptions options = SmallOptions(random);
+  options.threads = 0;
+  const Record expected = RunToEnd(*images, options);
+  EXPECT_EQ(expected.sizes, (std::vector<int64_t>{7, 7, 7, 7, 3, 7, 7, 7, 7, 3, 7, 7, 7, 7, 3}));
+  for (int threads : {0, 1, 4}) {
+    for (int towers : {1, 2, 3, 5}) {
+      for (int depth : {1, 3, 20}) {
+        options.threads = threads;
+        options.towers = towers;
+        options.depth = depth;
+        EXPECT_EQ(RunToEnd(*images, options), expected) << threads << " threads, " << towers << " towers";
+      }
+    }
+  }
+  options.seed += 1;
+  EXPECT_NE(RunToEnd(*images, options).inputs, expected.inputs);
+}
+
+TEST(Prefetcher, EachEpochHoldsEachExampleOnceInANewOrder) {
+  FreshRandom random;
+  const auto images = RandomImages(random, 31);
+  PrefetcherOptions options = SmallOptions(random);
+  const Record record = RunToEnd(*images, options);
+  ASSERT_EQ(record.indices.size(), 93u);
+  const auto epoch = [&](int e) {
+    return std::vector<int64_t>(record.indices.begin() + 31 * e, record.indices.begin() + 31 * (e + 1));
+  };
+  for (int e = 0; e < 3; ++e) {
+    const std::vector<int64_t> order = epoch(e);
+    EXPECT_EQ(std::set<int64_t>(order.begin(), order.end()).size(), 31u);
+  }
+  EXPECT_NE(epoch(0), epoch(1));
+  options.shuffle = false;
+  options.drop_remainder = true;
+  const Record dropped = RunToEnd(*images, options);
+  ASSERT_EQ(dropped.indices.size(), 84u);
+  for (int64_t i = 0; i < 84; ++i) EXPECT_EQ(dropped.indices[i], i % 28);
+}
+
+TEST(Prefetcher, HoldsWhatTheAugmenterMakes) {
+  FreshRandom random;
+  const auto images = RandomImages(random, 10);
+  const PrefetcherOptions options = SmallOptions(random);
+  auto prefetcher = Prefetcher::Create(*images, options);
+  ASSERT_TRUE(prefetcher.ok());
+  EXPECT_EQ((*prefetcher)->input_shape(), (Shape{9, 9, 3}));
+  auto augmenter = Augmenter::Create(images->spec(), options.images, options.seed);
+  ASSERT_TRUE(augmenter.ok());
+  std::vector<float> expected(243);
+  for (int b = 0; b < 4; ++b) {
+    auto batch = (*prefetcher)->Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(batch->step(), b);
+    EXPECT_EQ(batch->position(), (Position{b / 2, b % 2}));
+    for (int64_t i = 0; i < batch->examples(); ++i) {
+      Example example;
+      ASSERT_TRUE(images->Read(batch->indices()[i], {}, example).ok());
+      augmenter->Apply(static_cast<const uint8_t*>(example.input), b / 2, batch->indices()[i], expected.data());
+      const TowerBatch& tower = batch->towers()[0];
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), tower.inputs.data<float>() + i * 243));
+      EXPECT_EQ(tower.labels.data<int32_t>()[i], example.label);
+    }
+  }
+}
+
+TEST(Prefetcher, TowersMayGetNothingOfALastBatch) {
+  FreshRandom random;
+  const auto images = RandomImages(random, 9);
+  PrefetcherOptions options = SmallOptions(random);
+  options.towers = 4;
+  auto prefetcher = Prefetcher::Create(*images, options);
+  ASSERT_TRUE(prefetcher.ok());
+  const auto counts = [&] {
+    std::vector<int64_t> result;
+    auto batch = (*prefetcher)->Next();
+    for (const TowerBatch& tower : batch->towers()) result.push_back(tower.count);
+    return result;
+  };
+  EXPECT_THAT(counts(), testing::ElementsAre(2, 2, 2, 1));
+  EXPECT_THAT(counts(), testing::ElementsAre(1, 1, 0, 0));
+}
+
+TEST(Prefetcher, GoesOnWhereItIsStarted) {
+  FreshRandom random;
+  const auto images = RandomImages(random, 31);
+  PrefetcherOptions options = SmallOptions(random);
+  const Record whole = RunToEnd(*images, options);
+  const int64_t taken = random.Between(0, 14);
+  Record record;
+  {
+    auto prefetcher = Prefetcher::Create(*images, options);
+    ASSERT_TRUE(prefetcher.ok());
+    for (int64_t i = 0; i < taken; ++i) {
+      auto batch = (*prefetcher)->Next();
+      ASSERT_TRUE(batch.ok());
+      Append(*batch, record);
+      EXPECT_EQ(batch->next(), (*prefetcher)->position());
+    }
+    options.start = (*prefetcher)->position();
+  }
+  const Record rest = RunToEnd(*images, options);
+  record.inputs.insert(record.inputs.end(), rest.inputs.begin(), rest.inputs.end());
+  EXPECT_EQ(record.inputs, whole.inputs) << "after " << taken;
+}
+
+TEST(Prefetcher, PassesFeaturesThrough) {
+  const Tensor features = Tensor::Of<float>({1, 2, 3, 4, 5, 6}, {3, 2}), targets = Tensor::Of<float>({7, 8, 9});
+  const auto dataset = FromTensors(features, targets).value();
+  for (int threads : {0, 2}) {
+    auto prefetcher =
+        Prefetcher::Create(*dataset, {.batch_size = 2, .shuffle = false, .epochs = 1, .threads = threads});
+    ASSERT_TRUE(prefetcher.ok()) << prefetcher.status();
+    auto batch = (*prefetcher)->Next();
+    ASSERT_TRUE(batch.ok());
+    EXPECT_THAT(batch->towers()[0].inputs.span<float>(), testing::ElementsAre(1, 2, 3, 4));
+    EXPECT_THAT(batch->towers()[0].labels.span<float>(), testing::ElementsAre(7, 8));
+    batch = (*prefetcher)->Next();
+    EXPECT_EQ(batch->towers()[0].inputs.shape(), (Shape{1, 2}));
+    EXPECT_THAT(batch->towers()[0].inputs.span<float>(), testing::ElementsAre(5, 6));
+    ExpectError((*prefetcher)->Next().status(), StatusCode::kOutOfRange, "1 epochs");
+  }
+}
+
+TEST(Prefetcher, BatchesOnLoanStayAsTheyAre) {
+  FreshRandom random;
+  const auto images = RandomImages(random, 31);
+  PrefetcherOptions options = SmallOptions(random);
+  for (int threads : {0, 3}) {
+    options.threads = threads;
+    options.depth = 2;
+    auto prefetcher = Prefetcher::Create(*images, options);
+    ASSERT_TRUE(prefetcher.ok());
+    Batch held[3];
+    for (Batch& batch : held) batch = std::move((*prefetcher)->Next()).value();
+    ExpectError((*prefetcher)->Next().status(), StatusCode::kFailedPrecondition, "still on loan", "3 in all");
+    const Tensor kept = held[0].towers()[0].inputs.Clone();
+    held[1].Release();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    EXPECT_EQ(kept.span<float>(), held[0].towers()[0].inputs.span<float>());
+    held[0].Release();
+    EXPECT_TRUE((*prefetcher)->Next().ok());
+  }
+}
+
+// Fails at some examples, and takes its time.
+class FaultyDataset : public Dataset {
+ public:
+  FaultyDataset(std::unique_ptr<Dataset> dataset, std::set<int64_t> faults)
+      : dataset_(std::move(dataset)), faults_(std::move(faults)) {}
+  int64_t size() const override { return dataset_->size(); }
+  const ExampleSpec& spec() const override { return dataset_->spec(); }
+  absl::Status Read(int64_t index, absl::Span<std::byte> scratch, Example& example) const override {
+    if (faults_.contains(index)) return absl::DataLossError(absl::StrCat("some.bin: record ", index, " is damaged"));
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+    return dataset_->Read(index, scratch, example);
+  }
+
+ private:
+  std::unique_ptr<Dataset> dataset_;
+  std::set<int64_t> faults_;
+};
+
+TEST(Prefetcher, PassesTheFirstErrorOnAfterTheBatchesBeforeIt) {
+  FreshRandom random;
+  const FaultyDataset dataset(RandomImages(random, 40), {17, 19, 20, 33});
+  PrefetcherOptions options = SmallOptions(random);
+  options.shuffle = false;
+  for (int threads : {0, 1, 4}) {
+    options.threads = threads;
+    auto prefetcher = Prefetcher::Create(dataset, options);
+    ASSERT_TRUE(prefetcher.ok());
+    EXPECT_TRUE((*prefetcher)->Next().ok());
+    EXPECT_TRUE((*prefetcher)->Next().ok());
+    for (int i = 0; i < 3; ++i) {
+      ExpectError((*prefetcher)->Next().status(), StatusCode::kDataLoss, "some.bin: record 17");
+    }
+    EXPECT_EQ((*prefetcher)->position(), (Position{0, 2}));
+  }
+}
+
+TEST(Prefetcher, CancelWakesAWaitingCaller) {
+  FreshRandom random;
+  const FaultyDataset dataset(RandomImages(random, 1'000), {});
+  PrefetcherOptions options = SmallOptions(random);
+  options.batch_size = 1'000;
+  options.threads = 1;
+  auto prefetcher = Prefetcher::Create(dataset, options);
+  ASSERT_TRUE(prefetcher.ok());
+  std::thread caller([&] { EXPECT_EQ((*prefetcher)->Next().status().code(), StatusCode::kCancelled); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  (*prefetcher)->Cancel();
+  caller.join();
+  EXPECT_EQ((*prefetcher)->Next().status().code(), StatusCode::kCancelled);
+}
+
+TEST(Prefetcher, StopsAtAnyMoment) {
+  FreshRandom random;
+  const auto images = RandomImages(random, 31);
+  PrefetcherOptions options = SmallOptions(random);
+  options.epochs = 0;
+  for (int i = 0; i < 60; ++i) {
+    options.threads = i % 5;
+    auto prefetcher = Prefetcher::Create(*images, options);
+    ASSERT_TRUE(prefetcher.ok());
+    for (int b = 0; b < i % 7; ++b) EXPECT_TRUE((*prefetcher)->Next().ok());
+  }
+}
+
+TEST(Prefetcher, SeveralCallersShareTheBatches) {
+  FreshRandom random;
+  const auto images = RandomImages(random, 31);
+  PrefetcherOptions options = SmallOptions(random);
+  options.epochs = 20;
+  for (int threads : {0, 2}) {
+    options.threads = threads;
+    auto prefetcher = Prefetcher::Create(*images, options);
+    ASSERT_TRUE(prefetcher.ok());
+    std::atomic<int64_t> examples = 0;
+    std::vector<std::thread> callers;
+    for (int i = 0; i < 3; ++i) {
+      callers.emplace_back([&] {
+        while (true) {
+          auto batch = (*prefetcher)->Next();
+          if (batch.ok()) {
+            examples += batch->examples();
+          } else if (batch.status().code() == StatusCode::kOutOfRange) {
+            return;
+          } else {
+            ASSERT_EQ(batch.status().code(), StatusCode::kFailedPrecondition) << batch.status();
+          }
+        }
+      });
+    }
+    for (std::thread& caller : callers) caller.join();
+    EXPECT_EQ(examples, 31 * 20);
+  }
+}
+
+TEST(Prefetcher, RejectsOptionsThatMakeNoBatch) {
+  FreshRandom random;
+  const auto images = RandomImages(random, 5);
+  const auto error = [&](PrefetcherOptions options) { return Prefetcher::Create(*images, options).status(); };
+  ExpectError(error({.batch_size = 0}), StatusCode::kInvalidArgument, "batch_size is 0");
+  ExpectError(error({.towers = 0}), StatusCode::kInvalidArgument, "towers is 0");
+  ExpectError(error({.threads = -1}), StatusCode::kInvalidArgument, "threads is -1");
+  ExpectError(error({.depth = 0}), StatusCode::kInvalidArgument, "depth is 0");
+  ExpectError(error({.batch_size = 6, .drop_remainder = true}), StatusCode::kInvalidArgument, "no batch of 5");
+  ExpectError(error({.batch_size = 2, .start = {0, 3}}), StatusCode::kInvalidArgument, "batch 3", "3 batches");
+  ExpectError(error({.images = {.crop = 24}}), StatusCode::kInvalidArgument, "24x24");
+  const auto features = FromTensors(Tensor(DType::kFloat32, {2, 3}), Tensor(DType::kFloat32, {2})).value();
+  ExpectError(Prefetcher::Create(*features, {.images = TutorialTraining()}).status(), StatusCode::kInvalidArgument,
+              "not images");
+  const auto empty = FromTensors(Tensor(DType::kFloat32, {0, 3}), Tensor(DType::kFloat32, {0})).value();
+  ExpectError(Prefetcher::Create(*empty, {}).status(), StatusCode::kInvalidArgument, "no examples");
+}
+
+}  // namespace
+}  // namespace belfry::data
