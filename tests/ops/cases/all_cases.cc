@@ -1,0 +1,17 @@
+#include "tests/ops/cases/cases.h"
+
+namespace belfry::harness {
+
+std::vector<OpCase> AllCases() {
+  std::vector<OpCase> all;
+  for (const auto& list : {
+           &ArithmeticCases,
+           &MatMulCases,
+           &ReductionCases,
+       }) {
+    for (OpCase& op_case : list()) all.push_back(std::move(op_case));
+  }
+  return all;
+}
+
+}  // namespace belfry::harness

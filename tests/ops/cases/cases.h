@@ -1,0 +1,17 @@
+// The lists of cases, one function per file of this folder.
+#pragma once
+
+#include <vector>
+
+#include "tests/ops/harness/op_case.h"
+
+namespace belfry::harness {
+
+std::vector<OpCase> ArithmeticCases();
+std::vector<OpCase> MatMulCases();
+std::vector<OpCase> ReductionCases();
+
+// All of them.
+std::vector<OpCase> AllCases();
+
+}  // namespace belfry::harness

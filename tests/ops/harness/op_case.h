@@ -1,0 +1,80 @@
+// One line of evidence for an op: how it is built, on which inputs, and what it must give. From it the harness derives
+// the tests of op_case_test.cc.
+//
+// To add a case, append an OpCase to a list in tests/ops/cases/<family>_cases*.cc:
+//
+//   cases.push_back({.name = "AddRowToMatrix",
+//                    .inputs = {{{3, 5}}, {{5}}},
+//                    .build = [](const Scope& scope, const Ins& in) { return Outs{ops::Add(scope, in[0], in[1])}; },
+//                    .reference = [](const Arrays& in) {
+//                      Array y(in[0].shape);
+//                      for (int64_t i = 0; i < y.size(); ++i) y[i] = in[0][i] + in[1][i % 5];
+//                      return Arrays{y};
+//                    }});
+//
+// A new file defines a function that returns such a list; declare it in tests/ops/cases/cases.h, call it in
+// all_cases.cc and name the file in tests/ops/CMakeLists.txt. An op needs at least one case in which it appears, be it
+// as part of a gradient; registry_test.cc counts.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "framework/base/dtype.h"
+#include "framework/base/shape.h"
+#include "framework/graph/scope.h"
+
+namespace belfry::harness {
+
+// A tensor for references: its elements in double, whatever the dtype (bool: 0 or 1), in row-major order.
+struct Array {
+  Shape shape;
+  std::vector<double> values;
+
+  explicit Array(const Shape& s = {}, double fill = 0) : shape(s), values(static_cast<size_t>(s.elements()), fill) {}
+  int64_t size() const { return static_cast<int64_t>(values.size()); }
+  double& operator[](int64_t i) { return values[static_cast<size_t>(i)]; }
+  double operator[](int64_t i) const { return values[static_cast<size_t>(i)]; }
+};
+
+using Ins = std::vector<Output>;
+using Outs = std::vector<Output>;
+using Arrays = std::vector<Array>;
+
+// One input: a placeholder with random values.
+struct Input {
+  Shape shape;
+  double low = -1, high = 1;   // drawn uniformly from [low, high); integers too
+  std::optional<DType> dtype;  // fixed; otherwise that under test (OpCase::dtypes)
+  bool differentiable = true;  // floating inputs: the gradient is checked
+  double gap = 0;              // no two values, and none and 0, are nearer than this: keeps off kinks and ties
+  std::vector<double> values;  // used instead of random ones where there are as many as elements
+  bool variable = false;       // a Variable that the op updates, not a placeholder
+};
+
+struct OpCase {
+  std::string name;  // letters and digits, unique
+  std::vector<Input> inputs;
+  // Builds what is tested. Called many times, with inputs of every dtype in `dtypes` and every shape below. To hand a
+  // Variable to the op, use scope.graph().VariableOf(*in[0].node).
+  std::function<Outs(const Scope& scope, const Ins& in)> build;
+  // The outputs, computed naively from inputs that were rounded to the dtype under test. Null: nothing to compare with
+  // (random numbers), the other checks run.
+  std::function<Arrays(const Arrays& in)> reference;
+
+  // dtypes of inputs without a fixed one.
+  std::vector<DType> dtypes = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
+  // More shapes of the inputs, one list each, for the forward checks: empty, one element, odd, larger than a block.
+  std::vector<std::vector<Shape>> more_shapes;
+  // Error allowed: this times a few units of the dtype's rounding, relative to max(1, largest value of the output).
+  double tolerance = 1;
+  bool gradient = true;           // check it: against finite differences in double, then other dtypes against double
+  double gradient_tolerance = 1;  // times 1e-6, and times what `tolerance` means for the other dtypes
+  std::vector<int> unknown_axes = {0};  // axes that may be unknown (of all inputs at once) while the graph is built
+  bool thread_dependent = false;        // results on 1 and 2 threads agree within `tolerance`, not bit by bit
+};
+
+}  // namespace belfry::harness
