@@ -1,7 +1,13 @@
 #include "ops/builtin_ops.h"
+#include "ops/training/training_ops.h"
 
 namespace belfry::ops {
 
-void RegisterTrainingOps(OpRegistry&) {}
+void RegisterTrainingOps(OpRegistry& registry) {
+  RegisterDescentOps(registry);
+  RegisterAdaptiveOps(registry);
+  RegisterAdamOps(registry);
+  RegisterLarsOps(registry);
+}
 
 }  // namespace belfry::ops

@@ -1,0 +1,82 @@
+// Updates of variables by their gradients, each one pass over memory.
+//
+// In all of them the variable, its slots and the gradient have one shape and one floating-point dtype (float16 and
+// bfloat16 are computed in float32 and rounded to be stored); the learning rate is a float32 scalar, so that a schedule
+// is part of the graph; every other hyper-parameter is an attribute. A `weight_decay` adds weight_decay * variable to
+// the gradient, which is L2 regularisation, except in ApplyAdamW. They return the variable after the update; none is
+// differentiable. NaN in a gradient reaches the variable.
+//
+// In the formulas: v the variable, g its gradient (weight decay included), lr the learning rate.
+#pragma once
+
+#include "framework/graph/scope.h"
+
+namespace belfry::ops {
+
+// v -= lr g
+struct GradientDescentAttrs {
+  double weight_decay = 0;
+};
+Output ApplyGradientDescent(OpScope scope, const Variable& variable, Output learning_rate, Output gradient,
+                            const GradientDescentAttrs& attrs = {});
+
+// a = momentum a + g;  v -= lr a  (Polyak, 1964), or with Nesterov's look-ahead v -= lr (g + momentum a), after
+// Sutskever et al., "On the importance of initialization and momentum in deep learning" (2013).
+struct MomentumAttrs {
+  double momentum = 0.9;
+  bool use_nesterov = false;
+  double weight_decay = 0;
+};
+Output ApplyMomentum(OpScope scope, const Variable& variable, const Variable& accumulator, Output learning_rate,
+                     Output gradient, const MomentumAttrs& attrs = {});
+
+// ms = decay ms + (1 - decay) g^2;  mom = momentum mom + lr g / sqrt(ms + epsilon);  v -= mom
+// (Tieleman and Hinton, 2012, as TensorFlow has it: epsilon under the root).
+struct RMSPropAttrs {
+  double decay = 0.9;
+  double momentum = 0;
+  double epsilon = 1e-10;
+  double weight_decay = 0;
+};
+Output ApplyRMSProp(OpScope scope, const Variable& variable, const Variable& mean_square, const Variable& momentum,
+                    Output learning_rate, Output gradient, const RMSPropAttrs& attrs = {});
+
+// a += g^2;  v -= lr g / sqrt(a)  (Duchi, Hazan and Singer, 2011). An accumulator of zero gives NaN.
+struct AdagradAttrs {
+  double weight_decay = 0;
+};
+Output ApplyAdagrad(OpScope scope, const Variable& variable, const Variable& accumulator, Output learning_rate,
+                    Output gradient, const AdagradAttrs& attrs = {});
+
+// m = beta1 m + (1 - beta1) g;  s = beta2 s + (1 - beta2) g^2;
+// v -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(s) + epsilon)
+// (Kingma and Ba, 2015, the form at the end of their section 2, which TensorFlow has). `step` is an int64 scalar, the
+// number of updates before this one: t = step + 1.
+struct AdamAttrs {
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;
+};
+Output ApplyAdam(OpScope scope, const Variable& variable, const Variable& m, const Variable& s, Output step,
+                 Output learning_rate, Output gradient, const AdamAttrs& attrs = {});
+
+// v -= lr weight_decay v, and then Adam's update by the gradient alone (Loshchilov and Hutter, "Decoupled weight decay
+// regularization", 2019).
+Output ApplyAdamW(OpScope scope, const Variable& variable, const Variable& m, const Variable& s, Output step,
+                  Output learning_rate, Output gradient, const AdamAttrs& attrs = {});
+
+// trust = trust_coefficient |v| / (|g| + weight_decay |v| + epsilon), where g is without the weight decay, or 1 where
+// either norm is 0 or `adapt` is false;  a = momentum a + lr trust (g + weight_decay v);  v -= a
+// (You, Gitman and Ginsburg, "Large batch training of convolutional networks", 2017).
+struct LarsAttrs {
+  double momentum = 0.9;
+  double trust_coefficient = 0.001;
+  double epsilon = 0;
+  double weight_decay = 0;
+  bool adapt = true;
+};
+Output ApplyLars(OpScope scope, const Variable& variable, const Variable& accumulator, Output learning_rate,
+                 Output gradient, const LarsAttrs& attrs = {});
+
+}  // namespace belfry::ops

@@ -1,0 +1,13 @@
+// The groups of training ops. Internal to ops/training/.
+#pragma once
+
+#include "framework/graph/op_def.h"
+
+namespace belfry::ops {
+
+void RegisterDescentOps(OpRegistry& registry);   // gradient descent, momentum
+void RegisterAdaptiveOps(OpRegistry& registry);  // RMSProp, Adagrad
+void RegisterAdamOps(OpRegistry& registry);      // Adam, AdamW
+void RegisterLarsOps(OpRegistry& registry);      // LARS
+
+}  // namespace belfry::ops

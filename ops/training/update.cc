@@ -1,0 +1,42 @@
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "ops/training/update_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+absl::Status CheckInput(const ArgDef& arg, const Shape& shape, const Shape& variable) {
+  const bool scalar = arg.type != "T";
+  if (scalar ? shape.rank() == 0 : shape.CompatibleWith(variable)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", arg.name, "' has shape ", shape.ToString(), " and must be ",
+                   scalar ? "a scalar" : absl::StrCat("like the variable, ", variable.ToString())));
+}
+
+}  // namespace
+
+OpDef UpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vector<AttrDef> attrs,
+                  std::vector<KernelDef> kernels) {
+  std::vector<ArgDef> args = {{.name = "variable", .ref = true}};
+  for (const std::string& slot : inputs.slots) args.push_back({.name = slot, .ref = true});
+  if (inputs.step) args.push_back({.name = "step", .type = "int64"});
+  args.push_back({.name = "learning_rate", .type = "float32"});
+  args.push_back({.name = "gradient"});
+  attrs.push_back({"weight_decay", 0.0});
+  return {.name = std::string(name),
+          .inputs = args,
+          .outputs = {{.name = "updated", .ref = true}},
+          .types = {{"T", kFloatTypes}},
+          .attrs = std::move(attrs),
+          .shape = [args](const ShapeArgs& given) -> absl::StatusOr<std::vector<Shape>> {
+            for (size_t i = 0; i < args.size(); ++i) {
+              RETURN_IF_ERROR(CheckInput(args[i], given.inputs[i], given.inputs[0]));
+            }
+            return std::vector<Shape>{given.inputs[0]};
+          },
+          .not_differentiable = true,
+          .stateful = true,
+          .kernels = std::move(kernels)};
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,109 @@
+// What the update ops share: their definition and the one pass over memory.
+#pragma once
+
+#include <array>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "framework/base/half.h"
+#include "framework/base/parallel.h"
+#include "framework/graph/op_def.h"
+
+namespace belfry::ops {
+
+// What elements of type T are computed in.
+template <class T>
+using UpdateMath = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+// Updates elements [0, n) of one thread. A plain loop, which the compiler vectorises; every element is rounded alike
+// wherever it stands, so that neither threads nor the layout of variables in memory change a bit.
+template <class T, class Update>
+void UpdateRange(int64_t n, UpdateMath<T> decay, T* __restrict v, std::array<T*, 0>, const T* __restrict g,
+                 const Update& update) {
+  using C = UpdateMath<T>;
+  for (int64_t i = 0; i < n; ++i) {
+    auto x = static_cast<C>(v[i]);
+    update(x, static_cast<C>(g[i]) + decay * x);
+    v[i] = static_cast<T>(x);
+  }
+}
+
+template <class T, class Update>
+void UpdateRange(int64_t n, UpdateMath<T> decay, T* __restrict v, std::array<T*, 1> slots, const T* __restrict g,
+                 const Update& update) {
+  using C = UpdateMath<T>;
+  T* __restrict s = slots[0];
+  for (int64_t i = 0; i < n; ++i) {
+    auto x = static_cast<C>(v[i]), a = static_cast<C>(s[i]);
+    update(x, a, static_cast<C>(g[i]) + decay * x);
+    v[i] = static_cast<T>(x);
+    s[i] = static_cast<T>(a);
+  }
+}
+
+template <class T, class Update>
+void UpdateRange(int64_t n, UpdateMath<T> decay, T* __restrict v, std::array<T*, 2> slots, const T* __restrict g,
+                 const Update& update) {
+  using C = UpdateMath<T>;
+  T* __restrict s = slots[0], * __restrict r = slots[1];
+  for (int64_t i = 0; i < n; ++i) {
+    auto x = static_cast<C>(v[i]), a = static_cast<C>(s[i]), b = static_cast<C>(r[i]);
+    update(x, a, b, static_cast<C>(g[i]) + decay * x);
+    v[i] = static_cast<T>(x);
+    s[i] = static_cast<T>(a);
+    r[i] = static_cast<T>(b);
+  }
+}
+
+// Calls update(variable, slot..., gradient) for every element, in UpdateMath<T>: the variable and its slots are to be
+// changed, weight_decay * variable has been added to the gradient.
+template <class T, size_t slots, class Update>
+void ForEachUpdate(int64_t n, double weight_decay, T* variable, const std::array<T*, slots>& slot, const T* gradient,
+                   const Update& update) {
+  ParallelFor(n, 2 + 2 * slots, [&](int64_t begin, int64_t end) {
+    std::array<T*, slots> from = slot;
+    for (T*& data : from) data += begin;
+    UpdateRange<T>(end - begin, static_cast<UpdateMath<T>>(weight_decay), variable + begin, from, gradient + begin,
+                   update);
+  });
+}
+
+// The inputs of an update op: the variable, its slots, further scalars, the learning rate, the gradient. One output,
+// the variable.
+struct UpdateInputs {
+  std::vector<std::string> slots;
+  bool step = false;  // an int64 scalar between slots and learning rate
+};
+
+OpDef UpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vector<AttrDef> attrs,
+                  std::vector<KernelDef> kernels);
+
+// Kernels of an element-wise rule: made from the attributes, with kSlots, kStep (needs the step), weight_decay and
+// At(learning_rate, step), the function that ForEachUpdate calls.
+template <class T, class Rule>
+absl::StatusOr<Kernel> MakeUpdate(const KernelSpec& spec) {
+  return Kernel{[rule = Rule(spec.attrs), n = spec.outputs[0].shape.elements()](const KernelContext& context) {
+    constexpr int kScalars = 1 + static_cast<int>(Rule::kSlots);
+    constexpr int kRate = kScalars + (Rule::kStep ? 1 : 0);
+    const int64_t step = Rule::kStep ? context.input<int64_t>(kScalars)[0] : 0;
+    const double learning_rate = context.input<float>(kRate)[0];
+    std::array<T*, Rule::kSlots> slots;
+    for (size_t i = 0; i < Rule::kSlots; ++i) slots[i] = context.ref<T>(1 + static_cast<int>(i));
+    ForEachUpdate<T>(n, rule.weight_decay, context.ref<T>(0), slots, context.input<T>(kRate + 1),
+                     rule.At(learning_rate, step));
+    return absl::OkStatus();
+  }};
+}
+
+// For Rule<C>, a template of what is computed in.
+template <template <class> class Rule>
+std::vector<KernelDef> UpdateKernels() {
+  return Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
+    using T = typename decltype(tag)::type;
+    return &MakeUpdate<T, Rule<UpdateMath<T>>>;
+  });
+}
+
+}  // namespace belfry::ops
