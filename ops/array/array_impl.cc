@@ -7,6 +7,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "ops/array/convert_impl.h"
+#include "ops/math.h"
 
 namespace belfry::ops {
 namespace {
@@ -74,7 +75,7 @@ absl::StatusOr<std::vector<Shape>> UnchangedShape(const ShapeArgs& args) { retur
 Output SumToShapeOf(const Scope& scope, Output dy, Output x) {
   if (!dy.valid()) return Output();
   if (dy.shape().known() && dy.shape() == x.shape()) return dy;
-  return scope.Add("SumLike", {dy, x});
+  return SumLike(scope, dy, x);
 }
 
 }  // namespace belfry::ops

@@ -1,15 +1,19 @@
-// Results of small graphs without a session.
+// Results of small graphs of constants.
 #pragma once
 
-#include "absl/status/statusor.h"
-#include "framework/base/tensor.h"
-#include "framework/graph/node.h"
+#include <vector>
+
+#include "tests/ops/harness/evaluate.h"
 
 namespace belfry {
 
-// The result of a node whose inputs come from constants only, op by op on the CPU.
-absl::StatusOr<Tensor> Evaluate(const Output& output);
-// Its elements. The evaluation must succeed.
-std::vector<double> Values(const Output& output);
+inline absl::StatusOr<Tensor> Evaluate(const Output& output) {
+  const absl::StatusOr<std::vector<Tensor>> values = harness::Evaluate({output}, {});
+  if (!values.ok()) return values.status();
+  return values->front();
+}
+
+// The elements of a tensor that can be evaluated.
+inline std::vector<double> Values(const Output& output) { return Evaluate(output).value().ToDoubles(); }
 
 }  // namespace belfry

@@ -6,6 +6,8 @@ std::vector<OpCase> AllCases() {
   std::vector<OpCase> all;
   for (const auto& list : {
            &ArithmeticCases,
+           &ArrayCases,
+           &ArrayValueCases,
            &MatMulCases,
            &ReductionCases,
        }) {

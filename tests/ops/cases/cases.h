@@ -8,6 +8,8 @@
 namespace belfry::harness {
 
 std::vector<OpCase> ArithmeticCases();
+std::vector<OpCase> ArrayCases();
+std::vector<OpCase> ArrayValueCases();
 std::vector<OpCase> MatMulCases();
 std::vector<OpCase> ReductionCases();
 
