@@ -1,11 +1,15 @@
 #include "framework/device/device_set.h"
 
+#include <algorithm>
 #include <iterator>
+#include <tuple>
+#include <utility>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "framework/base/check.h"
 #include "framework/base/status.h"
 #include "framework/device/cpu/cpu_device.h"
 
@@ -20,8 +24,9 @@ struct Counts {
 
 absl::StatusOr<Counts> ParseSpec(absl::string_view spec) {
   const auto wrong = [&](absl::string_view why) {
-    return absl::InvalidArgumentError(absl::StrCat("Cannot open devices '", spec, "': ", why,
-                                                   "; expected cpu:N, gpu:N or both, such as 'cpu:4' or 'cpu:1,gpu:2'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Cannot open devices '", spec, "': ", why,
+                     "; expected cpu:N, gpu:N or both, such as 'cpu:4' or 'cpu:1,gpu:2'"));
   };
   Counts counts;
   for (absl::string_view part : absl::StrSplit(spec, ',')) {
@@ -46,13 +51,21 @@ absl::StatusOr<Counts> ParseSpec(absl::string_view spec) {
 
 absl::StatusOr<DeviceSet> DeviceSet::Open(absl::string_view spec, const DeviceOptions& options) {
   ASSIGN_OR_RETURN(const Counts counts, ParseSpec(spec));
-  DeviceSet set;
-  set.devices_ = OpenCpuDevices(counts.cpu, options.cpu_threads);
+  std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(counts.cpu, options.cpu_threads);
   if (counts.gpu > 0) {
     ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> gpus, OpenGpuDevices(counts.gpu, options));
-    set.devices_.insert(set.devices_.end(), std::make_move_iterator(gpus.begin()), std::make_move_iterator(gpus.end()));
+    devices.insert(devices.end(), std::make_move_iterator(gpus.begin()), std::make_move_iterator(gpus.end()));
   }
-  return set;
+  return DeviceSet(std::move(devices));
+}
+
+DeviceSet::DeviceSet(std::vector<std::unique_ptr<Device>> devices) : devices_(std::move(devices)) {
+  const auto key = [](const std::unique_ptr<Device>& device) {
+    const DeviceName& name = device->name();
+    BELFRY_CHECK(name.IsFull());
+    return std::tuple(*name.type != "CPU", *name.type, *name.job, *name.replica, *name.task, *name.id);
+  };
+  std::sort(devices_.begin(), devices_.end(), [&](const auto& a, const auto& b) { return key(a) < key(b); });
 }
 
 int DeviceSet::Find(const DeviceName& name) const {
@@ -70,8 +83,8 @@ std::vector<int> DeviceSet::TowerDevices() const {
 
 std::string DeviceSet::MappingText() const {
   std::string text = "Device mapping:\n";
-  for (const auto& device : devices_) {
-    absl::StrAppend(&text, device->name().ToLegacyString(), " -> ", device->description(), "\n");
+  for (int i : TowerDevices()) {
+    absl::StrAppend(&text, device(i).name().ToLegacyString(), " -> ", device(i).description(), "\n");
   }
   return text;
 }

@@ -18,10 +18,15 @@ struct DeviceOptions {
 // Devices opened together. Owns them; movable; must outlive the sessions that use it. Reading it is thread-safe.
 class DeviceSet {
  public:
-  // "cpu:4" opens four logical CPU devices, /cpu:0 to /cpu:3; "gpu:2" two GPUs, and one CPU device beside them, which every
-  // set has; "cpu:2,gpu:2" both. Without a number, one. InvalidArgument says what is wrong with the text, or how many GPUs
-  // there are when more are asked for.
+  // "cpu:4" opens four logical CPU devices, /cpu:0 to /cpu:3; "gpu:2" two GPUs, and one CPU device beside them, which
+  // every set has; "cpu:2,gpu:2" both. Without a number, one. InvalidArgument says what is wrong with the text, or how
+  // many GPUs there are when more are asked for.
   static absl::StatusOr<DeviceSet> Open(absl::string_view spec, const DeviceOptions& options = {});
+
+  DeviceSet() = default;
+  // Of devices that were opened one by one: other back-ends, fakes in tests. REQUIRES: their names are full and
+  // distinct.
+  explicit DeviceSet(std::vector<std::unique_ptr<Device>> devices);
 
   // CPU devices first, each kind by id.
   int size() const { return static_cast<int>(devices_.size()); }
@@ -30,7 +35,8 @@ class DeviceSet {
   int Find(const DeviceName& name) const;
   // The devices that carry a tower each: the GPUs if there are any, else the CPU devices. Indices into this set.
   std::vector<int> TowerDevices() const;
-  // "Device mapping:" and a line a device: "/job:localhost/replica:0/task:0/gpu:0 -> device: 0, name: ...".
+  // "Device mapping:" and a line for each device that may carry a tower: "/job:localhost/replica:0/task:0/gpu:0 ->
+  // device: 0, name: ...".
   std::string MappingText() const;
 
  private:

@@ -43,11 +43,13 @@ void Graph::Fail(absl::Status status) {
 }
 
 std::string Graph::UniqueName(absl::string_view name) {
-  std::string candidate(name);
-  for (int suffix = 1; !used_names_.insert(absl::AsciiStrToLower(candidate)).second; ++suffix) {
-    candidate = absl::StrCat(name, "_", suffix);
-  }
-  return candidate;
+  const std::string lower = absl::AsciiStrToLower(name);
+  const auto [entry, free] = used_names_.try_emplace(lower, 1);
+  if (free) return std::string(name);
+  int suffix = entry->second;
+  while (!used_names_.try_emplace(absl::StrCat(lower, "_", suffix), 1).second) ++suffix;
+  used_names_[lower] = suffix + 1;
+  return absl::StrCat(name, "_", suffix);
 }
 
 absl::StatusOr<const Node*> Graph::AddNode(NodeRequest request) {
@@ -147,9 +149,8 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   ASSIGN_OR_RETURN(node.attrs_, CompleteAttrs(*op, dtypes, request.attrs));
   for (size_t i = 0; i < node.inputs_.size(); ++i) {
     if (op->input_arg(static_cast<int>(i)).ref && node.inputs_[i].node->op().kind != OpKind::kVariable) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("input ", i, " ('", op->input_arg(static_cast<int>(i)).name, "') must be a variable, and is ",
-                       node.inputs_[i].name()));
+      return absl::InvalidArgumentError(absl::StrCat("input ", i, " ('", op->input_arg(static_cast<int>(i)).name,
+                                                     "') must be a variable, and is ", node.inputs_[i].name()));
     }
   }
   ASSIGN_OR_RETURN(node.outputs_, InferOutputs(*op, node.attrs_, shapes, dtypes));

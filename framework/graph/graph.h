@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -35,8 +34,8 @@ struct CollectionItem {
 };
 
 // Names of common collections; any other name may be used.
-inline constexpr char kLosses[] = "losses";                // what TotalLoss adds up
-inline constexpr char kUpdateOps[] = "update_ops";         // to be run with every training step (moving averages)
+inline constexpr char kLosses[] = "losses";         // what TotalLoss adds up
+inline constexpr char kUpdateOps[] = "update_ops";  // to be run with every training step (moving averages)
 inline constexpr char kSummaries[] = "summaries";
 inline constexpr char kTrainModels[] = "train_model";
 inline constexpr char kPredictions[] = "predict";
@@ -82,10 +81,11 @@ class Graph {
   uint64_t seed() const { return seed_; }
   void set_seed(uint64_t seed) { seed_ = seed; }
 
-  // Checks the request against the op's definition, infers dtypes and shapes, and adds the node. An error names the node
-  // and the user's line.
+  // Checks the request against the op's definition, infers dtypes and shapes, and adds the node. An error names the
+  // node and the user's line.
   absl::StatusOr<const Node*> AddNode(NodeRequest request);
-  // `name` if it is free, else with the first free "_1", "_2" ... appended, ignoring case; the result is taken from now on.
+  // `name` if it is free, else with the first free "_1", "_2" ... appended, ignoring case; the result is taken from now
+  // on.
   std::string UniqueName(absl::string_view name);
   // From now on AddNode fails.
   void Finalize() { finalized_ = true; }
@@ -111,7 +111,7 @@ class Graph {
   const OpRegistry& registry_;
   std::deque<std::unique_ptr<Node>> nodes_;
   absl::flat_hash_map<std::string, const Node*> by_name_;
-  absl::flat_hash_set<std::string> used_names_;  // lower case
+  absl::flat_hash_map<std::string, int> used_names_;  // in lower case, and the lowest suffix that may be free
   absl::flat_hash_map<std::string, std::vector<CollectionItem>> collections_;
   std::vector<std::unique_ptr<VariableDef>> variables_;
   absl::flat_hash_map<std::pair<std::string, int>, VariableDef*> variable_by_key_;

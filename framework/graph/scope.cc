@@ -27,11 +27,12 @@ Scope Scope::VariableScope(absl::string_view name) const {
   return scope;
 }
 
-Scope Scope::Device(absl::string_view device) const {
+Scope Scope::Device(absl::string_view device, SourceLocation location) const {
   if (device.empty()) return *this;
   absl::StatusOr<DeviceName> parsed = DeviceName::Parse(device);
   if (!parsed.ok()) {
-    Fail(parsed.status());
+    Fail(absl::InvalidArgumentError(absl::StrCat("Malformed device specification '", device,
+                                                 "': ", parsed.status().message(), " (", location.ToString(), ")")));
     return *this;
   }
   Scope scope = Device(*parsed);

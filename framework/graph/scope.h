@@ -32,7 +32,8 @@ class Scope {
   // Variables below "name/", which is not made unique, and nodes below NameScope(name).
   Scope VariableScope(absl::string_view name) const;
   // Nested devices combine field by field, the inner ones winning: "/job:worker" then "/gpu:1". Empty changes nothing.
-  Scope Device(absl::string_view device) const;
+  // A malformed name is an error of the graph that names the caller's line.
+  Scope Device(absl::string_view device, SourceLocation location = SourceLocation::Current()) const;
   Scope Device(const DeviceName& device) const;
   // No device from outside.
   Scope NoDevice() const;

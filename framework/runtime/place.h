@@ -16,25 +16,30 @@ struct PlaceOptions {
 
 // What Place decided.
 struct Placement {
-  std::vector<int> device;        // by node id: an index into the DeviceSet
-  std::vector<std::string> notes;  // what soft placement changed, one sentence each, for the log
+  std::vector<int> device;         // by node id: an index into the DeviceSet
+  std::vector<std::string> notes;  // which nodes are not where they asked to be, and why: sentences for the log
 };
 
-// Chooses a device for every node of the graph. In this order: what the user asked for; colocation (an update lives with
-// its variable, a gradient with its forward node); the devices that have a kernel for the op and dtype; GPU before CPU, and
-// of one type the lowest id. A node without inputs and with one output goes to its consumers' device if these agree, and a
-// node that only looks at shapes follows its first input. Nodes below `placed.device.size()` keep the device they have:
-// how a session places what was added to its graph since.
+// Chooses a device for every node of the graph. In this order: what the user asked for; colocation (an update lives
+// with its variable, a gradient with its forward node); the devices that have a kernel for the op and dtype; GPU before
+// CPU, and of one type the lowest id. A node without inputs and with one output goes to its consumers' device if these
+// agree, and a node that only looks at shapes follows its first input. Nodes below `placed.device.size()` keep the
+// device they have: how a session places what was added to its graph since.
 //
-// With allow_soft_placement, a device that does not exist or that has no kernel gives way to one that exists and has, and
-// `notes` says so; without it, it is an InvalidArgument error that begins "Cannot assign a device to node 'b': Could not
-// satisfy explicit device specification '/gpu:2'" and ends with the node's summary in "[[Node: ...]]"; between the two
-// stand the reason, the devices there are and the user's line. Conflicting jobs or tasks are an error in any case.
+// With allow_soft_placement, a device that does not exist or that has no kernel gives way to one that exists and has,
+// and `notes` says so; without it, it is an InvalidArgument error that begins "Cannot assign a device to node 'b':
+// Could not satisfy explicit device specification '/gpu:2'" and ends with the node's summary in "[[Node: ...]]";
+// between the two stand the reason, the devices there are and the user's line. Conflicting jobs or tasks are an error
+// in any case; so are an update without a kernel for where its variable may be, and two variables that one node updates
+// on different devices. An update that asks for another device than its variable's goes with the variable, and `notes`
+// says so. Of several errors, that of the first node in the order of PlacementText is returned. FailedPrecondition if
+// there are no devices.
 absl::StatusOr<Placement> Place(const Graph& graph, const DeviceSet& devices, const PlaceOptions& options,
                                 Placement placed = {});
 
-// The placement log: DeviceSet::MappingText(), then one line a node from id `first` on, in id order:
-// "MatMul: /job:localhost/replica:0/task:0/gpu:0".
+// The placement log: DeviceSet::MappingText(), then one line a node from id `first` on, such as
+// "MatMul: /job:localhost/replica:0/task:0/gpu:0". In TensorFlow's order: always the node that became ready last, so
+// that for c = a * b it is b, a, MatMul.
 std::string PlacementText(const Graph& graph, const DeviceSet& devices, const Placement& placement, int first = 0);
 
 }  // namespace belfry
