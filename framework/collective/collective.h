@@ -14,11 +14,11 @@
 
 namespace belfry {
 
-// One tower's part in a collective: where its data lies, in the memory of the participant that it belongs to. Fixed for the
-// life of a plan.
+// One tower's part in a collective: where its data lies, in the memory of the participant that it belongs to. Fixed for
+// the life of a plan.
 struct CollectiveRank {
-  int participant = 0;           // index of its device among the collective's
-  void* data = nullptr;          // `elements` elements, replaced by the result
+  int participant = 0;            // index of its device among the collective's
+  void* data = nullptr;           // `elements` elements, replaced by the result
   const float* weight = nullptr;  // one value, read when the collective runs: this tower's share in the mean
 };
 
@@ -54,8 +54,8 @@ class Collective {
 
 // Among CPU devices, through memory that all can read. Each participant computes one slice of the result for everybody,
 // element by element in ascending rank order, so that the bits depend neither on the number of participants, nor on how
-// ranks are spread over them, nor on bucket sizes or threads. A rank of weight 0 (a tower without examples) does not take
-// part in a mean, whatever its data holds.
+// ranks are spread over them, nor on bucket sizes or threads. A rank of weight 0 (a tower without examples) does not
+// take part in a mean, whatever its data holds.
 absl::StatusOr<std::unique_ptr<Collective>> MakeLocalCollective(CollectiveSpec spec);
 
 }  // namespace belfry

@@ -99,7 +99,7 @@ class LocalCollective final : public Collective {
       }
     }
     const auto ranks = static_cast<double>(spec_.ranks.size());
-    const A scale = static_cast<A>(!mean ? 1.0 : equal ? 1 / ranks : 1 / total);
+    const A divisor = static_cast<A>(!mean ? 1.0 : equal ? ranks : total);
     A sum[kBlock];
     for (int64_t at = begin; at < end; at += kBlock) {
       const int64_t n = std::min(kBlock, end - at);
@@ -112,7 +112,7 @@ class LocalCollective final : public Collective {
       }
       for (const CollectiveRank& rank : spec_.ranks) {
         T* data = static_cast<T*>(rank.data) + at;
-        for (int64_t i = 0; i < n; ++i) data[i] = static_cast<T>(sum[i] * scale);
+        for (int64_t i = 0; i < n; ++i) data[i] = static_cast<T>(sum[i] / divisor);
       }
     }
     return absl::OkStatus();
@@ -131,8 +131,9 @@ absl::StatusOr<std::unique_ptr<Collective>> MakeLocalCollective(CollectiveSpec s
   }
   for (const Device* device : spec.participants) {
     if (device->type() != "CPU") {
-      return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name, "': the local averager for CPU devices ",
-                                                     "was given ", device->name().ToString()));
+      return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name,
+                                                     "': the local averager for CPU devices ", "was given ",
+                                                     device->name().ToString()));
     }
   }
   return std::make_unique<LocalCollective>(std::move(spec));

@@ -16,8 +16,9 @@ namespace belfry {
 
 class Device;
 
-// A point in a stream that others wait for. Counts the runs of a plan: Record(run) by one stream, Wait(run) by any number of
-// others; runs count up, and may wrap around at 2^32. Made by a Device and used with streams of any device. Thread-safe.
+// A point in a stream that others wait for. Counts the runs of a plan: Record(run) by one stream, Wait(run) by any
+// number of others; runs count up, and may wrap around at 2^32. Made by a Device and used with streams of any device.
+// Thread-safe.
 class Event {
  public:
   virtual ~Event() = default;
@@ -70,11 +71,13 @@ class Device {
   virtual std::string description() const = 0;
   // Threads that a kernel on this device may use; 1 for a GPU.
   virtual int threads() const = 0;
-  // True if streams enqueue, so that one host thread serves all streams; false if each stream needs a thread of its own.
+  // True if streams enqueue, so that one host thread serves all streams; false if each stream needs a thread of its
+  // own.
   virtual bool asynchronous() const = 0;
   virtual DeviceCounters counters() const = 0;
 
-  // `bytes` of this device's memory, aligned to 64 bytes; null for 0. ResourceExhausted names the device and the figures.
+  // `bytes` of this device's memory, aligned to 64 bytes; null for 0. ResourceExhausted names the device and the
+  // figures.
   virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
   virtual void Deallocate(void* memory, size_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) = 0;

@@ -35,8 +35,8 @@ class DeviceSet {
   int Find(const DeviceName& name) const;
   // The devices that carry a tower each: the GPUs if there are any, else the CPU devices. Indices into this set.
   std::vector<int> TowerDevices() const;
-  // "Device mapping:" and a line for each device that may carry a tower: "/job:localhost/replica:0/task:0/gpu:0 ->
-  // device: 0, name: ...".
+  // "Device mapping:" and a line for each of TowerDevices(): "/job:localhost/replica:0/task:0/gpu:0 -> device: 0, name:
+  // ...".
   std::string MappingText() const;
 
  private:

@@ -66,11 +66,15 @@ class CpuDevice final : public Device {
 
   absl::StatusOr<void*> Allocate(size_t bytes) override {
     if (bytes == 0) return nullptr;
-    if (bytes > limit_) {
-      return absl::ResourceExhaustedError(absl::StrCat(name_.ToString(), " cannot allocate ", bytes,
-                                                       " bytes: the machine has ", limit_, " bytes of memory"));
-    }
-    const size_t now = in_use_.fetch_add(bytes) + bytes;
+    size_t used = in_use_.load();
+    do {
+      if (bytes > limit_ - used) {
+        return absl::ResourceExhaustedError(absl::StrCat(name_.ToString(), " cannot allocate ", bytes,
+                                                         " bytes: it holds ", used, ", and the machine has ", limit_,
+                                                         " bytes of memory"));
+      }
+    } while (!in_use_.compare_exchange_weak(used, used + bytes));
+    const size_t now = used + bytes;
     size_t peak = peak_.load();
     while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
     }

@@ -16,7 +16,9 @@ class CpuEvent final : public Event {
   void Reset(uint32_t run) override;
 
  private:
-  bool Reached(uint32_t run) const { return static_cast<int32_t>(recorded_.load(std::memory_order_acquire) - run) >= 0; }
+  bool Reached(uint32_t run) const {
+    return static_cast<int32_t>(recorded_.load(std::memory_order_acquire) - run) >= 0;
+  }
 
   std::atomic<uint32_t> recorded_{0};
   std::atomic<uint32_t> signals_{0};  // the futex word: changes with every Record and Cancel

@@ -1,0 +1,134 @@
+// A collective with its devices, ranks and threads, for tests.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+#include <ostream>
+#include <random>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "framework/base/half.h"
+#include "framework/collective/collective.h"
+#include "framework/device/device_set.h"
+
+namespace belfry {
+
+// One way to average. A further one is a further element of CollectiveBackends(), and no new test.
+struct CollectiveBackend {
+  std::string name;
+  std::string devices;  // of which towers run on one each: "cpu" or "gpu", without a number
+  std::function<absl::StatusOr<std::unique_ptr<Collective>>(CollectiveSpec)> make;
+  // What it cannot do: (the test, the reason). Such a test is skipped, and says why.
+  std::vector<std::pair<std::string, std::string>> cannot;
+};
+inline void PrintTo(const CollectiveBackend& backend, std::ostream* out) { *out << backend.name; }
+
+std::vector<CollectiveBackend> CollectiveBackends();
+
+inline const absl::Time kNever = absl::InfiniteFuture();
+
+struct MeetingSpec {
+  CollectiveKind kind = CollectiveKind::kMean;
+  int participants = 2;
+  int ranks = 2;
+  int64_t elements = 1;
+};
+
+// `ranks` ranks of T spread over the participants in turn (rank r belongs to participant r % participants), with the
+// host's view of their data and weights.
+template <class T>
+class Meeting {
+ public:
+  Meeting(const CollectiveBackend& backend, const MeetingSpec& spec) : spec_(spec) {
+    auto devices = DeviceSet::Open(backend.devices + ":" + std::to_string(spec.participants), {.cpu_threads = 1});
+    EXPECT_TRUE(devices.ok()) << devices.status();
+    devices_ = *std::move(devices);
+    towers_ = devices_.TowerDevices();
+    weights.assign(spec.ranks, 1.0f);
+    CollectiveSpec collective{.kind = spec.kind, .name = "test", .dtype = kDTypeOf<T>, .elements = spec.elements};
+    for (int tower : towers_) collective.participants.push_back(&devices_.device(tower));
+    for (int r = 0; r < spec.ranks; ++r) {
+      data.emplace_back(spec.elements);
+      auto memory = DeviceMemory::Allocate(DeviceOf(r), spec.elements * sizeof(T));
+      EXPECT_TRUE(memory.ok()) << memory.status();
+      memory_.push_back(*std::move(memory));
+      collective.ranks.push_back({r % spec.participants, memory_.back().data(), &weights[r]});
+    }
+    auto made = backend.make(std::move(collective));
+    EXPECT_TRUE(made.ok()) << made.status();
+    this->collective = *std::move(made);
+  }
+
+  // Random values, small integers if `exact`, so that sums have no rounding.
+  void Fill(bool exact, std::mt19937& random) {
+    std::uniform_int_distribution<int> integer(-8, 8);
+    std::normal_distribution<float> real;
+    for (auto& values : data) {
+      for (T& value : values) value = static_cast<T>(exact ? static_cast<float>(integer(random)) : real(random));
+    }
+  }
+
+  // Runs every participant on its thread, except those for which `absent` is true, on `data`. The statuses by
+  // participant.
+  std::vector<absl::Status> Run(uint32_t run, absl::Time deadline = kNever,
+                                const std::function<bool(int)>& absent = nullptr) {
+    Move(true);
+    std::vector<absl::Status> statuses(spec_.participants);
+    std::vector<std::thread> threads;
+    for (int p = 0; p < spec_.participants; ++p) {
+      if (absent && absent(p)) continue;
+      threads.emplace_back([&, p] { statuses[p] = collective->Run(p, run, deadline); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    Move(false);
+    return statuses;
+  }
+
+  std::vector<std::vector<T>> data;  // by rank
+  std::vector<float> weights;        // by rank
+  std::unique_ptr<Collective> collective;
+
+ private:
+  Device& DeviceOf(int rank) { return devices_.device(towers_[rank % spec_.participants]); }
+
+  void Move(bool in) {
+    for (int r = 0; r < spec_.ranks; ++r) {
+      auto stream = DeviceOf(r).NewStream(in ? StreamKind::kCopyIn : StreamKind::kCopyOut);
+      ASSERT_TRUE(stream.ok()) << stream.status();
+      Device& host = devices_.device(0);
+      const size_t bytes = memory_[r].bytes();
+      ASSERT_TRUE((in ? (*stream)->Copy(memory_[r].data(), DeviceOf(r), data[r].data(), host, bytes)
+                      : (*stream)->Copy(data[r].data(), host, memory_[r].data(), DeviceOf(r), bytes))
+                      .ok());
+      ASSERT_TRUE((*stream)->Synchronize().ok());
+    }
+  }
+
+  const MeetingSpec spec_;
+  DeviceSet devices_;
+  std::vector<int> towers_;
+  std::vector<DeviceMemory> memory_;
+};
+
+// The weighted mean of element i over the ranks, or their sum, in double.
+template <class T>
+double Expected(CollectiveKind kind, const std::vector<std::vector<T>>& data, const std::vector<float>& weights,
+                int64_t i) {
+  if (kind == CollectiveKind::kBroadcast) return static_cast<double>(data[0][i]);
+  double sum = 0, total = 0;
+  for (size_t r = 0; r < data.size(); ++r) {
+    const double weight = kind == CollectiveKind::kMean ? weights[r] : 1.0;
+    if (weight == 0) continue;
+    sum += weight * static_cast<double>(data[r][i]);
+    total += weight;
+  }
+  return kind == CollectiveKind::kMean ? sum / total : sum;
+}
+
+}  // namespace belfry

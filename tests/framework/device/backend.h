@@ -1,0 +1,26 @@
+// What the conformance suites of devices and collectives run over.
+#pragma once
+
+#include <memory>
+#include <ostream>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/device/device_set.h"
+
+namespace belfry {
+
+// One kind of device. A further one is a further element of DeviceBackends(), and no new test.
+struct DeviceBackend {
+  std::string name;  // of the test cases
+  std::string spec;  // opens two devices of this kind, as DeviceSet::Open takes it
+  // What it cannot do: (the test, the reason). Such a test is skipped, and says why.
+  std::vector<std::pair<std::string, std::string>> cannot;
+};
+inline void PrintTo(const DeviceBackend& backend, std::ostream* out) { *out << backend.name; }
+
+std::vector<DeviceBackend> DeviceBackends();
+
+}  // namespace belfry
