@@ -45,9 +45,7 @@ std::string ElementAsString(const Tensor& tensor, int64_t i) {
 
 void* AllocateAligned(size_t bytes) {
   if (bytes == 0) return nullptr;
-  void* memory = std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
-  BELFRY_CHECK(memory != nullptr);
-  return memory;
+  return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
 }
 
 void FreeAligned(void* memory) {
@@ -55,7 +53,9 @@ void FreeAligned(void* memory) {
 }
 
 Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape), elements_(shape.elements()) {
-  if (elements_ > 0) buffer_.reset(static_cast<std::byte*>(AllocateAligned(bytes())), FreeAligned);
+  if (elements_ <= 0) return;
+  buffer_.reset(static_cast<std::byte*>(AllocateAligned(bytes())), FreeAligned);
+  BELFRY_CHECK(buffer_ != nullptr);
 }
 
 Tensor Tensor::Zeros(DType dtype, const Shape& shape) {

@@ -95,7 +95,7 @@ class Tensor {
   std::shared_ptr<std::byte> buffer_;
 };
 
-// `bytes` of host memory aligned to 64 bytes, null for 0; freed by FreeAligned. CHECKs that the memory could be had.
+// `bytes` of host memory aligned to 64 bytes, freed by FreeAligned. Null for 0 bytes, and if there is no memory.
 void* AllocateAligned(size_t bytes);
 void FreeAligned(void* memory);
 

@@ -74,12 +74,19 @@ class CpuDevice final : public Device {
                                                          " bytes of memory"));
       }
     } while (!in_use_.compare_exchange_weak(used, used + bytes));
+    void* const memory = AllocateAligned(bytes);
+    if (memory == nullptr) {
+      in_use_.fetch_sub(bytes);
+      return absl::ResourceExhaustedError(absl::StrCat(name_.ToString(), " cannot allocate ", bytes,
+                                                       " bytes: it holds ", used,
+                                                       ", and the operating system gives no more"));
+    }
     const size_t now = used + bytes;
     size_t peak = peak_.load();
     while (now > peak && !peak_.compare_exchange_weak(peak, now)) {
     }
     allocations_.fetch_add(1);
-    return AllocateAligned(bytes);
+    return memory;
   }
 
   void Deallocate(void* memory, size_t bytes) override {
