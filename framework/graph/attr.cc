@@ -11,9 +11,8 @@ namespace {
 constexpr size_t kLongString = 80, kEnds = 10;
 
 std::string Quoted(const std::string& text) {
-  const std::string shown = text.size() < kLongString
-                                ? text
-                                : absl::StrCat(text.substr(0, kEnds), "...", text.substr(text.size() - kEnds));
+  const std::string shown =
+      text.size() < kLongString ? text : absl::StrCat(text.substr(0, kEnds), "...", text.substr(text.size() - kEnds));
   return absl::StrCat("\"", absl::CEscape(shown), "\"");
 }
 

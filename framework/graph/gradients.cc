@@ -131,8 +131,8 @@ class Differentiator {
     if (!gradient.shape().CompatibleWith(input.shape()) || gradient.dtype() != input.dtype()) {
       return absl::InternalError(absl::StrCat(
           "Incompatible shapes or dtypes between op input and calculated input gradient: input ", i, " of '",
-          node.name(), "' (op type: ", node.op().name, ") is ", DTypeName(input.dtype()), " ",
-          input.shape().ToString(), ", its gradient ", DTypeName(gradient.dtype()), " ", gradient.shape().ToString()));
+          node.name(), "' (op type: ", node.op().name, ") is ", DTypeName(input.dtype()), " ", input.shape().ToString(),
+          ", its gradient ", DTypeName(gradient.dtype()), " ", gradient.shape().ToString()));
     }
     Accumulate(input, gradient);
     return absl::OkStatus();
@@ -185,8 +185,8 @@ class Differentiator {
   const Scope scope_;
   const absl::Span<const Output> ys_, xs_;
   const GradientOptions& options_;
-  std::vector<bool> between_;           // by node id: on a path from an x to a y
-  std::vector<const Node*> toward_y_;   // by node id: the next node on such a path
+  std::vector<bool> between_;          // by node id: on a path from an x to a y
+  std::vector<const Node*> toward_y_;  // by node id: the next node on such a path
   absl::flat_hash_map<Output, std::vector<Output>> contributions_;
 };
 

@@ -51,11 +51,10 @@ absl::Status CheckTypeVars(const OpDef& op, const Attrs& attrs) {
     }
     const DType dtype = std::get<DType>(*bound);
     if (std::find(type.allowed.begin(), type.allowed.end(), dtype) == type.allowed.end()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("does not take ", DTypeName(dtype), " for ", type.name, ", only ",
-                       absl::StrJoin(type.allowed, ", ", [](std::string* out, DType allowed) {
-                         absl::StrAppend(out, DTypeName(allowed));
-                       })));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "does not take ", DTypeName(dtype), " for ", type.name, ", only ",
+          absl::StrJoin(type.allowed, ", ",
+                        [](std::string* out, DType allowed) { absl::StrAppend(out, DTypeName(allowed)); })));
     }
   }
   return absl::OkStatus();
@@ -67,8 +66,8 @@ absl::StatusOr<Attrs> CompleteAttrs(const OpDef& op, absl::Span<const DType> inp
   RETURN_IF_ERROR(CheckInputCount(op, inputs.size()));
   Attrs attrs;
   for (const auto& [name, value] : given.values()) {
-    const auto declared = std::find_if(op.attrs.begin(), op.attrs.end(),
-                                       [&name = name](const AttrDef& a) { return a.name == name; });
+    const auto declared =
+        std::find_if(op.attrs.begin(), op.attrs.end(), [&name = name](const AttrDef& a) { return a.name == name; });
     if (declared == op.attrs.end() && FindTypeVar(op, name) == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("has no attribute '", name, "'"));
     }

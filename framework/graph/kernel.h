@@ -34,7 +34,8 @@ struct KernelSpec {
   absl::Span<const TensorSpec> outputs;
 };
 
-// What a kernel runs on. Pointers are to the device's memory, aligned to 64 bytes at least for whole tensors, row-major.
+// What a kernel runs on. Pointers are to the device's memory, aligned to 64 bytes at least for whole tensors,
+// row-major.
 struct KernelContext {
   const void* const* inputs;  // one per input; unspecified for shape-only inputs and for tensors without elements
   void* const* outputs;       // one per output; may equal an input where the OpDef allows it (in_place)
@@ -66,8 +67,9 @@ struct Kernel {
   size_t workspace_bytes = 0;
 };
 
-// Makes the kernel of one node. Everything that depends on shapes, attributes or threads is decided here; on a CPU device
-// it is called with ParallelThreads() as it will be when the kernel runs. The kernel is run by one thread at a time.
+// Makes the kernel of one node. Everything that depends on shapes, attributes or threads is decided here; on a CPU
+// device it is called with ParallelThreads() as it will be when the kernel runs. The kernel is run by one thread at a
+// time.
 using KernelFactory = std::function<absl::StatusOr<Kernel>(const KernelSpec&)>;
 
 }  // namespace belfry

@@ -15,8 +15,8 @@ namespace belfry {
 class Graph;
 class Node;
 
-// One output of a node: what flows along an edge. A value. An invalid Output (default-made) is what builders return after
-// an error, and what stands for "no gradient".
+// One output of a node: what flows along an edge. A value. An invalid Output (default-made) is what builders return
+// after an error, and what stands for "no gradient".
 struct Output {
   const Node* node = nullptr;
   int index = 0;
@@ -34,8 +34,8 @@ struct Output {
   }
 };
 
-// One application of an op. Owned by its Graph and immutable; node ids count up in the order of adding, and inputs always
-// have smaller ids, so the ids are a topological order.
+// One application of an op. Owned by its Graph and immutable; node ids count up in the order of adding, and inputs
+// always have smaller ids, so the ids are a topological order.
 class Node {
  public:
   int id() const { return id_; }

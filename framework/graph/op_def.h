@@ -56,12 +56,14 @@ struct ShapeArgs {
   absl::Span<const DType> dtypes;  // of the inputs
 };
 
-// The shapes of all outputs, or InvalidArgument that says which input is wrong and why (the caller adds the node's name).
+// The shapes of all outputs, or InvalidArgument that says which input is wrong and why (the caller adds the node's
+// name).
 using ShapeFunction = std::function<absl::StatusOr<std::vector<Shape>>(const ShapeArgs&)>;
 
-// Adds the nodes that compute the gradient with respect to each input of `node`, given those with respect to its outputs
-// (an invalid Output where none flows). One Output per input; invalid for an input that has none. Errors stick to the
-// scope's graph. Nodes are added through `scope`, which is already colocated with `node` and carries its source line.
+// Adds the nodes that compute the gradient with respect to each input of `node`, given those with respect to its
+// outputs (an invalid Output where none flows). One Output per input; invalid for an input that has none. Errors stick
+// to the scope's graph. Nodes are added through `scope`, which is already colocated with `node` and carries its source
+// line.
 using GradientFunction =
     std::function<std::vector<Output>(const Scope& scope, const Node& node, absl::Span<const Output> dy)>;
 
@@ -105,7 +107,8 @@ struct OpDef {
   const ArgDef& output_arg(int index) const;
 };
 
-// KernelDefs for one device type: Kernels<float, double>("CPU", [](auto tag) { return &MakeAdd<typename decltype(tag)::type>; }).
+// KernelDefs for one device type: Kernels<float, double>("CPU", [](auto tag) { return &MakeAdd<typename
+// decltype(tag)::type>; }).
 template <class T>
 struct TypeTag {
   using type = T;

@@ -134,9 +134,7 @@ std::vector<Output> Scope::random_counters() const {
   return counters;
 }
 
-std::string Scope::random_path() const {
-  return std::string(absl::StripPrefix(name_, random_root_));
-}
+std::string Scope::random_path() const { return std::string(absl::StripPrefix(name_, random_root_)); }
 
 void Scope::AddToCollection(absl::string_view collection, Output output) const {
   if (output.valid()) graph_->AddToCollection(collection, {output.node->name(), output});

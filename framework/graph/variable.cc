@@ -23,7 +23,8 @@ Variable Found(const Scope& scope, const Variable& variable, const Shape& shape,
   return variable;
 }
 
-// The scope that the variable's own nodes are made in: the tower's name scope, no control inputs, the variable's device.
+// The scope that the variable's own nodes are made in: the tower's name scope, no control inputs, the variable's
+// device.
 Scope StorageScope(const Scope& scope, const VariableOptions& options) {
   Scope storage = scope.NoControlDependencies();
   if (options.slot_of.valid()) return storage.ColocateWith(options.slot_of.node());

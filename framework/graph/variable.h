@@ -15,8 +15,8 @@ class Scope;
 
 // One storage: a logical name and the replica of it that a tower holds. Owned by the Graph.
 struct VariableDef {
-  std::string logical_name;  // "conv1/weights": never with a tower's prefix
-  int replica = 0;           // the tower that holds it, in replicated mode
+  std::string logical_name;           // "conv1/weights": never with a tower's prefix
+  int replica = 0;                    // the tower that holds it, in replicated mode
   const Node* node = nullptr;         // of op "Variable"; its output 0 is the value
   Output initial_value;               // what `initializer` assigns
   const Node* initializer = nullptr;  // of op "Assign"
@@ -74,9 +74,9 @@ struct VariableOptions {
   Variable slot_of;  // then the new variable lives where this one does
 };
 
-// The variable `name` below the scope's variable path, for the scope's replica: made, or found again if the scope reuses
-// variables (Scope::Reuse). Errors, which stick to the graph: it exists and may not be reused; it must be reused and does
-// not exist; it exists with another shape or dtype.
+// The variable `name` below the scope's variable path, for the scope's replica: made, or found again if the scope
+// reuses variables (Scope::Reuse). Errors, which stick to the graph: it exists and may not be reused; it must be reused
+// and does not exist; it exists with another shape or dtype.
 Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
                      const VariableOptions& options = {});
 

@@ -11,12 +11,12 @@
 
 namespace belfry {
 
-// The part of the graph that the fetches and targets need when the feeds are given. Errors: nothing asked for, an unknown or
-// foreign Output, a feed of the wrong shape or given twice.
+// The part of the graph that the fetches and targets need when the feeds are given. Errors: nothing asked for, an
+// unknown or foreign Output, a feed of the wrong shape or given twice.
 absl::StatusOr<Program> Prune(const Graph& graph, const ProgramRequest& request);
 
-// Gives every output its concrete shape, from those of the feeds. Errors: a placeholder that is not fed, shapes that do not
-// fit; with the node and the user's line.
+// Gives every output its concrete shape, from those of the feeds. Errors: a placeholder that is not fed, shapes that do
+// not fit; with the node and the user's line.
 absl::Status InferShapes(Program& program);
 
 // Copies the devices that Place chose for the graph's nodes (by node id) to the program's.
@@ -41,8 +41,8 @@ absl::Status Partition(Program& program);
 // not overwrite.
 absl::Status PrepareCollectives(Program& program);
 
-// Fixes the order of execution: reads of a variable before its updates (unless they come after by dependency), an all-reduce
-// as soon as its last gradient exists, what waits for other devices last.
+// Fixes the order of execution: reads of a variable before its updates (unless they come after by dependency), an
+// all-reduce as soon as its last gradient exists, what waits for other devices last.
 absl::Status Order(Program& program);
 
 }  // namespace belfry

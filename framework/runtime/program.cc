@@ -9,9 +9,7 @@
 namespace belfry {
 namespace {
 
-absl::StatusOr<std::vector<Shape>> FirstInputShape(const ShapeArgs& args) {
-  return std::vector<Shape>{args.inputs[0]};
-}
+absl::StatusOr<std::vector<Shape>> FirstInputShape(const ShapeArgs& args) { return std::vector<Shape>{args.inputs[0]}; }
 
 absl::StatusOr<std::vector<Shape>> ValueShape(const ShapeArgs& args) {
   return std::vector<Shape>{args.attrs.Get<Tensor>("value").shape()};

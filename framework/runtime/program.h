@@ -58,8 +58,8 @@ const OpDef& ConstantOp();  // kind kConst, attribute "value"
 const OpDef& CopyOp();      // a copy on the same device
 const OpDef& TransferOp();  // a copy from another device
 
-// The output that `value` is a view of, or the variable whose storage it is: follows views and ref outputs to the node that
-// owns the bytes.
+// The output that `value` is a view of, or the variable whose storage it is: follows views and ref outputs to the node
+// that owns the bytes.
 Value Root(const Program& program, Value value);
 
 // Drops nodes that neither fetches nor targets need, and orders the rest topologically, ready nodes by (rank, index).

@@ -14,7 +14,8 @@ absl::Status CheckRequest(const Graph& graph, const ProgramRequest& request) {
     return absl::InvalidArgumentError("Must specify at least one target to fetch or execute.");
   }
   const auto check = [&](const Output& output, absl::string_view what) -> absl::Status {
-    if (!output.valid()) return absl::InvalidArgumentError(absl::StrCat("A ", what, " is an Output that was never made"));
+    if (!output.valid())
+      return absl::InvalidArgumentError(absl::StrCat("A ", what, " is an Output that was never made"));
     if (&output.node->graph() != &graph) {
       return absl::InvalidArgumentError(absl::StrCat("The ", what, " '", output.name(), "' belongs to another graph"));
     }
@@ -25,8 +26,8 @@ absl::Status CheckRequest(const Graph& graph, const ProgramRequest& request) {
                        "', which produces no output. To run a node without its data, pass it as a target."));
     }
     if (output.index < 0 || output.index >= outputs) {
-      return absl::InvalidArgumentError(absl::StrCat("The ", what, " ", output.name(),
-                                                     ": output index too large, must be < ", outputs));
+      return absl::InvalidArgumentError(
+          absl::StrCat("The ", what, " ", output.name(), ": output index too large, must be < ", outputs));
     }
     return absl::OkStatus();
   };
@@ -57,31 +58,44 @@ absl::Status CheckRequest(const Graph& graph, const ProgramRequest& request) {
 
 class Pruner {
  public:
-  explicit Pruner(const ProgramRequest& request) : request_(request) {}
+  Pruner(const Graph& graph, const ProgramRequest& request) : graph_(graph), request_(request) {}
 
   Program Run() {
     for (size_t i = 0; i < request_.feeds.size(); ++i) AddFeed(request_.feeds[i], request_.feed_shapes[i]);
     // Graph ids are a topological order, so marking downwards and copying upwards needs no stack.
-    std::vector<char> needed;
-    const auto need = [&](const Node* node) {
-      if (static_cast<size_t>(node->id()) >= needed.size()) needed.resize(node->id() + 1, 0);
-      needed[node->id()] = 1;
-    };
+    std::vector<char> needed(graph_.size(), 0);
+    const auto need = [&](const Node* node) { needed[node->id()] = 1; };
     for (const Output& fetch : request_.fetches) {
       if (!fed_.contains(fetch)) need(fetch.node);
     }
     for (const Node* target : request_.targets) need(target);
-    const Graph& graph = request_.fetches.empty() ? request_.targets[0]->graph() : request_.fetches[0].node->graph();
+    // A collective is met by all towers or by none, so one of its nodes needs the others.
+    absl::flat_hash_map<std::string, std::vector<const Node*>> groups;
+    for (int id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      if (node.op().kind == OpKind::kAllReduce) groups[node.attrs().String("group")].push_back(&node);
+    }
+    std::vector<const Node*> collectives;
     for (int id = static_cast<int>(needed.size()) - 1; id >= 0; --id) {
       if (!needed[id]) continue;
-      for (const Output& input : graph.node(id).inputs()) {
+      const Node& node = graph_.node(id);
+      if (node.op().kind == OpKind::kAllReduce) {
+        for (const Node* peer : groups[node.attrs().String("group")]) {
+          if (needed[peer->id()]) continue;
+          need(peer);
+          id = std::max(id, peer->id() + 1);
+        }
+        collectives.push_back(&node);
+      }
+      for (const Output& input : node.inputs()) {
         if (!fed_.contains(input)) need(input.node);
       }
-      for (const Node* control : graph.node(id).control_inputs()) need(control);
+      for (const Node* control : node.control_inputs()) need(control);
     }
     for (size_t id = 0; id < needed.size(); ++id) {
-      if (needed[id]) AddNode(graph.node(static_cast<int>(id)));
+      if (needed[id]) AddNode(graph_.node(static_cast<int>(id)));
     }
+    for (const Node* node : collectives) program_.targets.push_back(index_.at(node));
     for (const Output& fetch : request_.fetches) program_.fetches.push_back(Find(fetch));
     for (const Node* target : request_.targets) program_.targets.push_back(index_.at(target));
     return std::move(program_);
@@ -118,6 +132,7 @@ class Pruner {
     program_.nodes.push_back(std::move(copy));
   }
 
+  const Graph& graph_;
   const ProgramRequest& request_;
   Program program_;
   absl::flat_hash_map<Output, Value> fed_;
@@ -128,7 +143,7 @@ class Pruner {
 
 absl::StatusOr<Program> Prune(const Graph& graph, const ProgramRequest& request) {
   RETURN_IF_ERROR(CheckRequest(graph, request));
-  return Pruner(request).Run();
+  return Pruner(graph, request).Run();
 }
 
 absl::Status InferShapes(Program& program) {

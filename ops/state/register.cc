@@ -5,6 +5,7 @@
 #include "framework/base/parallel.h"
 #include "ops/builtin_ops.h"
 #include "ops/state.h"
+#include "ops/state/state_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -107,16 +108,16 @@ void RegisterStateOps(OpRegistry& registry) {
   registry.Add(UpdateOp("Assign", kAnyType, CopyKernels(&MakeCopy<1>)));
   registry.Add(UpdateOp("AssignAdd", kCountable, AccumulateKernels<1>()));
   registry.Add(UpdateOp("AssignSub", kCountable, AccumulateKernels<-1>()));
-  registry.Add({.name = "ReadVariable",
-                .inputs = {{.name = "variable"}},
-                .outputs = {{.name = "value"}},
-                .types = {{"T", kAnyType}},
-                .shape = SameShape,
-                .gradient = [](const Scope&, const Node&, absl::Span<const Output> dy) {
-                  return std::vector<Output>{dy[0]};
-                },
-                .stateful = true,
-                .kernels = CopyKernels(&MakeCopy<0>)});
+  registry.Add(
+      {.name = "ReadVariable",
+       .inputs = {{.name = "variable"}},
+       .outputs = {{.name = "value"}},
+       .types = {{"T", kAnyType}},
+       .shape = SameShape,
+       .gradient = [](const Scope&, const Node&, absl::Span<const Output> dy) { return std::vector<Output>{dy[0]}; },
+       .stateful = true,
+       .kernels = CopyKernels(&MakeCopy<0>)});
+  RegisterAllReduce(registry);
   registry.Add({.name = "NoOp", .not_differentiable = true, .stateful = true, .kind = OpKind::kNoOp});
 }
 

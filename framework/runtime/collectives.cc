@@ -1,0 +1,141 @@
+#include <algorithm>
+#include <map>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/runtime/passes.h"
+
+namespace belfry {
+namespace {
+
+// Ranks of one group, ascending, by the index of the node that carries each.
+using Group = std::map<int64_t, int>;
+
+absl::Status CheckGroup(const Program& program, const std::string& name, const Group& group) {
+  const ProgramNode& first = program.nodes[group.begin()->second];
+  const int64_t size = first.attrs.Int("size");
+  if (static_cast<int64_t>(group.size()) != size || group.begin()->first != 0 || group.rbegin()->first != size - 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Collective '", name, "' is for ", size, " towers, and the graph has ", group.size(), " of them"));
+  }
+  for (const auto& [rank, node] : group) {
+    if (program.nodes[node].outputs == first.outputs) continue;
+    return absl::InvalidArgumentError(absl::StrCat("Collective '", name, "': the towers do not agree on shapes: ",
+                                                   Describe(first), " and ", Describe(program.nodes[node])));
+  }
+  return absl::OkStatus();
+}
+
+class Preparer {
+ public:
+  explicit Preparer(Program& program) : program_(program), replaced_by_(program.nodes.size(), -1) {}
+
+  absl::Status Run() {
+    std::map<std::string, Group> groups;
+    for (size_t i = 0; i < program_.nodes.size(); ++i) {
+      ProgramNode& node = program_.nodes[i];
+      if (node.op->kind != OpKind::kAllReduce) continue;
+      Group& group = groups[node.attrs.String("group")];
+      if (!group.emplace(node.attrs.Int("rank"), static_cast<int>(i)).second) {
+        return absl::InvalidArgumentError(absl::StrCat("Collective '", node.attrs.String("group"), "' has rank ",
+                                                       node.attrs.Int("rank"), " twice: ", Describe(node)));
+      }
+    }
+    for (auto& [name, group] : groups) {
+      RETURN_IF_ERROR(CheckGroup(program_, name, group));
+      if (group.size() == 1) {
+        ForwardInputs(group.begin()->second);
+      } else {
+        MergeByDevice(group);
+      }
+    }
+    Redirect();
+    RETURN_IF_ERROR(Normalize(program_));
+    OwnInputs();
+    return Normalize(program_);
+  }
+
+ private:
+  // The mean over one tower is the tower's own value.
+  void ForwardInputs(int node) {
+    for (size_t i = 0; i < program_.nodes[node].outputs.size(); ++i) {
+      moved_[{node, static_cast<int>(i)}] = program_.nodes[node].inputs[i + 1];
+    }
+  }
+
+  void MergeByDevice(const Group& group) {
+    std::map<int, int> by_device;
+    for (const auto& [rank, index] : group) {
+      ProgramNode& node = program_.nodes[index];
+      const auto [first, inserted] = by_device.emplace(node.device, index);
+      if (inserted) {
+        node.attrs.Set("ranks", std::vector<int64_t>{rank});
+        continue;
+      }
+      ProgramNode& keeper = program_.nodes[first->second];
+      std::vector<int64_t> ranks = keeper.attrs.Ints("ranks");
+      ranks.push_back(rank);
+      keeper.attrs.Set("ranks", std::move(ranks));
+      const auto offset = static_cast<int>(keeper.outputs.size());
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        moved_[{index, static_cast<int>(i)}] = {first->second, offset + static_cast<int>(i)};
+      }
+      keeper.inputs.insert(keeper.inputs.end(), node.inputs.begin(), node.inputs.end());
+      keeper.outputs.insert(keeper.outputs.end(), node.outputs.begin(), node.outputs.end());
+      keeper.control_inputs.insert(keeper.control_inputs.end(), node.control_inputs.begin(), node.control_inputs.end());
+      replaced_by_[index] = first->second;
+    }
+  }
+
+  Value Moved(Value value) const {
+    for (auto found = moved_.find({value.node, value.index}); found != moved_.end();
+         found = moved_.find({value.node, value.index})) {
+      value = found->second;
+    }
+    return value;
+  }
+
+  void Redirect() {
+    const auto kept = [&](int node) { return replaced_by_[node] < 0 ? node : replaced_by_[node]; };
+    for (ProgramNode& node : program_.nodes) {
+      for (Value& input : node.inputs) input = Moved(input);
+      for (int& control : node.control_inputs) control = kept(control);
+    }
+    for (Value& fetch : program_.fetches) fetch = Moved(fetch);
+    for (int& target : program_.targets) target = kept(target);
+  }
+
+  // A collective overwrites its inputs, so each must be a buffer that nobody else reads.
+  void OwnInputs() {
+    absl::flat_hash_map<Value, int> uses;
+    for (const ProgramNode& node : program_.nodes) {
+      for (const Value& input : node.inputs) ++uses[input];
+    }
+    for (const Value& fetch : program_.fetches) ++uses[fetch];
+    const auto size = static_cast<int>(program_.nodes.size());
+    for (int i = 0; i < size; ++i) {
+      if (program_.nodes[i].op->kind != OpKind::kAllReduce) continue;
+      const auto per_rank = program_.nodes[i].inputs.size() / program_.nodes[i].attrs.Ints("ranks").size();
+      for (size_t k = 0; k < program_.nodes[i].inputs.size(); ++k) {
+        const Value input = program_.nodes[i].inputs[k];
+        const ProgramNode& producer = program_.nodes[input.node];
+        const bool owned =
+            producer.op->kind == OpKind::kKernel && uses[input] == 1 && !producer.op->output_arg(input.index).ref;
+        if (k % per_rank == 0 || owned) continue;
+        program_.nodes[i].inputs[k] =
+            AddCopy(program_, CopyOp(), input, program_.nodes[i].device, program_.nodes[i].rank);
+      }
+    }
+  }
+
+  Program& program_;
+  std::vector<int> replaced_by_;  // by node: the node that took over its ranks, or -1
+  absl::flat_hash_map<std::pair<int, int>, Value> moved_;
+};
+
+}  // namespace
+
+absl::Status PrepareCollectives(Program& program) { return Preparer(program).Run(); }
+
+}  // namespace belfry

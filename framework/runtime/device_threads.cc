@@ -1,0 +1,45 @@
+#include "framework/runtime/device_threads.h"
+
+#include "framework/base/check.h"
+#include "framework/base/parallel.h"
+
+namespace belfry {
+
+DeviceThreads::~DeviceThreads() = default;
+
+DeviceThreads::Worker::Worker(int threads, std::unique_ptr<Event> start, std::unique_ptr<Event> done)
+    : start_(std::move(start)), done_(std::move(done)), thread_([this, threads] { Loop(threads); }) {}
+
+DeviceThreads::Worker::~Worker() {
+  task_ = nullptr;
+  start_->Record(++started_);
+  thread_.join();
+}
+
+void DeviceThreads::Worker::Start(const StreamTask& task) {
+  task_ = &task;
+  start_->Record(++started_);
+}
+
+void DeviceThreads::Worker::Wait() { BELFRY_CHECK(done_->Wait(started_, absl::InfiniteFuture()).ok()); }
+
+void DeviceThreads::Worker::Loop(int threads) {
+  const ScopedParallelThreads share(threads);
+  for (uint32_t turn = 1;; ++turn) {
+    BELFRY_CHECK(start_->Wait(turn, absl::InfiniteFuture()).ok());
+    if (task_ == nullptr) return;
+    task_->body();
+    done_->Record(turn);
+  }
+}
+
+DeviceThreads::Worker& DeviceThreads::Get(int device, StreamKind kind) {
+  std::unique_ptr<Worker>& worker = workers_[{device, kind}];
+  if (worker == nullptr) {
+    Device& d = devices_.device(device);
+    worker = std::make_unique<Worker>(d.threads(), d.NewEvent(), d.NewEvent());
+  }
+  return *worker;
+}
+
+}  // namespace belfry

@@ -1,0 +1,52 @@
+// The threads that run the streams of plans that use several devices.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <thread>
+
+#include "framework/device/device_set.h"
+
+namespace belfry {
+
+// Work that a device's thread does again and again. Made once; starting it does not allocate.
+struct StreamTask {
+  std::function<void()> body;
+};
+
+// One persistent thread per (device, stream kind) that plans have asked for, each with its device's share of the cores
+// for parallel loops. Threads sleep between steps. Thread Get from one thread at a time; a thread runs one task at a
+// time.
+class DeviceThreads {
+ public:
+  explicit DeviceThreads(const DeviceSet& devices) : devices_(devices) {}
+  ~DeviceThreads();
+
+  class Worker {
+   public:
+    Worker(int threads, std::unique_ptr<Event> start, std::unique_ptr<Event> done);
+    ~Worker();
+    // Has the thread run `task.body`. REQUIRES: the last task is done.
+    void Start(const StreamTask& task);
+    // Blocks until it has.
+    void Wait();
+
+   private:
+    void Loop(int threads);
+
+    std::unique_ptr<Event> start_, done_;
+    const StreamTask* task_ = nullptr;  // null: end. Published by start_
+    uint32_t started_ = 0;
+    std::thread thread_;
+  };
+
+  Worker& Get(int device, StreamKind kind);
+
+ private:
+  const DeviceSet& devices_;
+  std::map<std::pair<int, StreamKind>, std::unique_ptr<Worker>> workers_;
+};
+
+}  // namespace belfry

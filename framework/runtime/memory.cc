@@ -1,0 +1,278 @@
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include "framework/base/check.h"
+#include "framework/runtime/plan.h"
+
+namespace belfry {
+namespace {
+
+constexpr size_t kAlignment = 64;
+
+size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+// A range of memory that one or several values share, alive from node `start` to node `end`, inclusive.
+struct Block {
+  int device = 0;
+  size_t bytes = 0;
+  int start = std::numeric_limits<int>::max();
+  int end = -1;
+  size_t offset = 0;
+  int group = -1;  // the block that this one is a part of, at `offset` from its beginning
+};
+
+class MemoryPlanner {
+ public:
+  MemoryPlanner(Plan& plan, int devices) : plan_(plan), nodes_(plan.program.nodes), block_of_(nodes_.size()) {
+    plan_.memory.arena_bytes.assign(devices, 0);
+    plan_.memory.sum_bytes.assign(devices, 0);
+    last_ = static_cast<int>(nodes_.size());
+  }
+
+  void Run() {
+    FindStreams();
+    MakeBlocks();
+    FindLifetimes();
+    GroupCollectives();
+    ShareInPlace();
+    AddWorkspaces();
+    Pack();
+    Publish();
+  }
+
+ private:
+  // The owner of a value's bytes: views, updated variables and collectives pass on those of their input.
+  Value Owner(Value value) const {
+    while (true) {
+      value = Root(plan_.program, value);
+      const ProgramNode& node = nodes_[value.node];
+      if (node.op->kind != OpKind::kAllReduce) return value;
+      value = node.inputs[CollectiveInput(node, value.index)];
+    }
+  }
+
+  // Inputs of a collective are, rank by rank, a weight and the values.
+  static int CollectiveInput(const ProgramNode& node, int output) {
+    const auto ranks = static_cast<int>(node.attrs.Ints("ranks").size());
+    const int per_rank = static_cast<int>(node.outputs.size()) / ranks;
+    return output / per_rank * (per_rank + 1) + 1 + output % per_rank;
+  }
+
+  void FindStreams() {
+    stream_of_.assign(nodes_.size(), -1);
+    for (size_t s = 0; s < plan_.streams.size(); ++s) {
+      for (const Instruction& instruction : plan_.streams[s].instructions) {
+        if (instruction.kind == Instruction::Kind::kRun || instruction.kind == Instruction::Kind::kCollective) {
+          stream_of_[instruction.index] = static_cast<int>(s);
+        }
+      }
+    }
+  }
+
+  void MakeBlocks() {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const ProgramNode& node = nodes_[i];
+      block_of_[i].assign(node.outputs.size(), -1);
+      if (node.op->kind != OpKind::kKernel && node.op->kind != OpKind::kPlaceholder) continue;
+      for (size_t k = 0; k < node.outputs.size(); ++k) {
+        if (node.op->output_arg(static_cast<int>(k)).ref) continue;
+        block_of_[i][k] = static_cast<int>(blocks_.size());
+        const int start = node.op->kind == OpKind::kPlaceholder ? -1 : static_cast<int>(i);
+        blocks_.push_back({.device = node.device,
+                           .bytes = Aligned(node.outputs[k].bytes()),
+                           .start = start,
+                           .end = static_cast<int>(i)});
+        plan_.memory.sum_bytes[node.device] += blocks_.back().bytes;
+      }
+    }
+  }
+
+  int BlockOf(Value value) const {
+    const Value owner = Owner(value);
+    return block_of_[owner.node][owner.index];
+  }
+
+  // The node after which the memory that `user`, on another stream, looks at is free again for the owner's stream: the
+  // first one there that waits for the user or for something later on its stream.
+  int Joined(int owner_stream, int user) const {
+    const StreamProgram& users = plan_.streams[stream_of_[user]];
+    if (users.device != plan_.streams[owner_stream].device) return last_;
+    bool past = false;
+    std::vector<int> events;
+    for (const Instruction& instruction : users.instructions) {
+      if (instruction.kind == Instruction::Kind::kRecord) {
+        if (past) events.push_back(instruction.index);
+      } else if (instruction.kind != Instruction::Kind::kWait) {
+        past = past || instruction.index == user;
+      }
+    }
+    bool waiting = false;
+    for (const Instruction& instruction : plan_.streams[owner_stream].instructions) {
+      if (instruction.kind == Instruction::Kind::kWait) {
+        waiting = waiting || std::find(events.begin(), events.end(), instruction.index) != events.end();
+      } else if (waiting && instruction.kind == Instruction::Kind::kRun) {
+        return instruction.index;
+      }
+    }
+    return last_;
+  }
+
+  void FindLifetimes() {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const ProgramNode& node = nodes_[i];
+      if (!Runs(node)) continue;
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        if (node.op->input_arg(static_cast<int>(k)).shape_only) continue;
+        const Value owner = Owner(node.inputs[k]);
+        const int block = block_of_[owner.node][owner.index];
+        if (block < 0) continue;
+        Use(block, owner.node, static_cast<int>(i));
+      }
+    }
+    for (const Value& fetch : plan_.program.fetches) {
+      if (const int block = BlockOf(fetch); block >= 0) Extend(block, last_);
+    }
+  }
+
+  void Use(int block, int owner, int user) {
+    const int from = stream_of_[owner], to = stream_of_[user];
+    const StreamProgram& stream = plan_.streams[to];
+    // A feed is written by the host before the step, and belongs to the compute stream of its device.
+    const bool own =
+        from < 0 ? stream.kind == StreamKind::kCompute && stream.device == nodes_[owner].device : from == to;
+    Extend(block, own ? user : from < 0 ? last_ : Joined(from, user));
+  }
+
+  void Extend(int block, int end) { blocks_[block].end = std::max(blocks_[block].end, end); }
+
+  // The values of each rank lie side by side, in the order of the inputs, so that the collective sees one range.
+  void GroupCollectives() {
+    for (const ProgramNode& node : nodes_) {
+      if (node.op->kind != OpKind::kAllReduce) continue;
+      const auto per_rank = node.outputs.size() / node.attrs.Ints("ranks").size();
+      for (size_t k = 0; k < node.outputs.size(); ++k) {
+        if (k % per_rank == 0) blocks_.push_back({.device = node.device});
+        const int group = static_cast<int>(blocks_.size()) - 1;
+        Block& part = blocks_[BlockOf(node.inputs[CollectiveInput(node, static_cast<int>(k))])];
+        BELFRY_CHECK(part.group < 0);
+        part.group = group;
+        part.offset = blocks_[group].bytes;
+        blocks_[group].bytes += part.bytes;
+        blocks_[group].start = std::min(blocks_[group].start, part.start);
+        blocks_[group].end = std::max(blocks_[group].end, part.end);
+      }
+    }
+  }
+
+  void ShareInPlace() {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const ProgramNode& node = nodes_[i];
+      if (node.op->kind != OpKind::kKernel) continue;
+      for (const auto& [input, output] : node.op->in_place) {
+        if (TryShare(static_cast<int>(i), input, output)) break;
+      }
+    }
+  }
+
+  bool TryShare(int i, int input, int output) {
+    const ProgramNode& node = nodes_[i];
+    if (input >= static_cast<int>(node.inputs.size()) || output >= static_cast<int>(node.outputs.size())) return false;
+    if (plan_.program.spec(node.inputs[input]) != node.outputs[output]) return false;
+    const Value owner = Owner(node.inputs[input]);
+    const int from = block_of_[owner.node][owner.index], to = block_of_[i][output];
+    if (from < 0 || to < 0 || from == to || blocks_[from].end != i || blocks_[from].bytes != blocks_[to].bytes) {
+      return false;
+    }
+    if (blocks_[from].group >= 0 || blocks_[to].group >= 0 || blocks_[from].device != node.device) return false;
+    int readers = 0;
+    for (const Value& other : node.inputs) readers += BlockOf(other) == from;
+    if (readers != 1) return false;
+    blocks_[from].end = blocks_[to].end;
+    blocks_[to].bytes = 0;
+    block_of_[i][output] = from;
+    return true;
+  }
+
+  void AddWorkspaces() {
+    workspace_.assign(nodes_.size(), -1);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (plan_.workspace_bytes[i] == 0) continue;
+      workspace_[i] = static_cast<int>(blocks_.size());
+      const int at = static_cast<int>(i);
+      blocks_.push_back(
+          {.device = nodes_[i].device, .bytes = Aligned(plan_.workspace_bytes[i]), .start = at, .end = at});
+      plan_.memory.sum_bytes[nodes_[i].device] += blocks_.back().bytes;
+    }
+  }
+
+  void Pack() {
+    std::vector<int> order(blocks_.size());
+    std::iota(order.begin(), order.end(), 0);
+    std::stable_sort(order.begin(), order.end(), [&](int a, int b) { return blocks_[a].bytes > blocks_[b].bytes; });
+    std::vector<std::vector<int>> placed(plan_.memory.arena_bytes.size());  // by device, ascending offsets
+    for (int index : order) {
+      Block& block = blocks_[index];
+      if (block.bytes == 0 || block.group >= 0) continue;
+      std::vector<int>& others = placed[block.device];
+      size_t end = 0, best = 0, best_gap = std::numeric_limits<size_t>::max();
+      for (int other : others) {
+        const Block& taken = blocks_[other];
+        if (taken.end < block.start || block.end < taken.start) continue;
+        if (taken.offset >= end + block.bytes && taken.offset - end < best_gap) {
+          best_gap = taken.offset - end;
+          best = end;
+        }
+        end = std::max(end, taken.offset + taken.bytes);
+      }
+      block.offset = best_gap < std::numeric_limits<size_t>::max() ? best : end;
+      others.insert(std::upper_bound(others.begin(), others.end(), index,
+                                     [&](int a, int b) { return blocks_[a].offset < blocks_[b].offset; }),
+                    index);
+      size_t& arena = plan_.memory.arena_bytes[block.device];
+      arena = std::max(arena, block.offset + block.bytes);
+    }
+  }
+
+  size_t OffsetOf(int block) const {
+    const Block& b = blocks_[block];
+    return b.group < 0 ? b.offset : blocks_[b.group].offset + b.offset;
+  }
+
+  void Publish() {
+    MemoryPlan& memory = plan_.memory;
+    memory.outputs.resize(nodes_.size());
+    memory.workspace_offset.assign(nodes_.size(), 0);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (workspace_[i] >= 0) memory.workspace_offset[i] = OffsetOf(workspace_[i]);
+      for (size_t k = 0; k < nodes_[i].outputs.size(); ++k) {
+        const Value owner = Owner({static_cast<int>(i), static_cast<int>(k)});
+        const int block = block_of_[owner.node][owner.index];
+        Storage storage{.node = owner.node};
+        if (block >= 0) {
+          storage.kind = Storage::Kind::kArena;
+          storage.offset = OffsetOf(block);
+        } else if (nodes_[owner.node].op->kind == OpKind::kVariable) {
+          storage.kind = Storage::Kind::kVariable;
+        } else if (nodes_[owner.node].op->kind == OpKind::kConst) {
+          storage.kind = Storage::Kind::kConstant;
+        }
+        memory.outputs[i].push_back(storage);
+      }
+    }
+  }
+
+  Plan& plan_;
+  const std::vector<ProgramNode>& nodes_;
+  int last_ = 0;                // after every node
+  std::vector<int> stream_of_;  // by node; -1 if it does not run
+  std::vector<Block> blocks_;
+  std::vector<std::vector<int>> block_of_;  // by node, output: the block that it owns, or -1
+  std::vector<int> workspace_;              // by node: a block, or -1
+};
+
+}  // namespace
+
+void PlanMemory(Plan& plan, int devices) { MemoryPlanner(plan, devices).Run(); }
+
+}  // namespace belfry

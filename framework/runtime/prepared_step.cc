@@ -1,0 +1,91 @@
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/runtime/session.h"
+
+namespace belfry {
+
+PreparedStep::PreparedStep(Session& session, std::unique_ptr<Executable> executable,
+                           std::vector<std::string> feed_names)
+    : session_(session), executable_(std::move(executable)), feed_names_(std::move(feed_names)) {
+  const Plan& plan = executable_->plan();
+  for (size_t i = 0; i < plan.program.fetches.size(); ++i) {
+    const TensorSpec& spec = executable_->fetch(static_cast<int>(i)).spec;
+    fetched_.push_back(Tensor(spec.dtype, spec.shape));
+  }
+  alone_ = !plan.written.empty() || plan.streams.size() > 1;
+}
+
+PreparedStep::~PreparedStep() = default;
+
+absl::Status PreparedStep::Check(absl::Span<const Tensor> feeds) const {
+  if (feeds.size() != feed_names_.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("The step was prepared for ", feed_names_.size(), " feeds and was given ", feeds.size()));
+  }
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    const TensorSpec& spec = executable_->feed(static_cast<int>(i)).spec;
+    if (feeds[i].dtype() == spec.dtype && feeds[i].shape() == spec.shape) continue;
+    return absl::InvalidArgumentError(absl::StrCat("Cannot feed value of shape ", feeds[i].shape().ToString(),
+                                                   " and dtype ", DTypeName(feeds[i].dtype()), " for Tensor '",
+                                                   feed_names_[i], "', which has shape ", spec.shape.ToString(),
+                                                   " and dtype ", DTypeName(spec.dtype)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PreparedStep::CheckInitialized() {
+  for (const auto& [name, storage] : reads_) {
+    if (!storage->initialized) {
+      return absl::FailedPreconditionError(absl::StrCat("Attempting to use uninitialized value ", name,
+                                                        "; run its initializer first (InitializeVariables)"));
+    }
+  }
+  initialized_ = true;
+  return absl::OkStatus();
+}
+
+void PreparedStep::MarkInitialized() {
+  for (const auto& [name, storage] : writes_) storage->initialized = true;
+}
+
+absl::Status PreparedStep::Run(absl::Span<const Tensor> feeds) {
+  const absl::Duration timeout = session_.options_.timeout;
+  return RunFed(timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : absl::Now() + timeout, feeds);
+}
+
+absl::Status PreparedStep::RunFed(absl::Time deadline, absl::Span<const Tensor> feeds) {
+  RETURN_IF_ERROR(Check(feeds));
+  if (busy_.exchange(true, std::memory_order_acquire)) {
+    return absl::FailedPreconditionError("This prepared step is running on another thread; prepare one per thread");
+  }
+  absl::Status status;
+  {
+    const ScopedRun run(session_.gate_, alone_);
+    if (session_.closed_.load(std::memory_order_relaxed)) {
+      status = absl::CancelledError("Session has been closed.");
+    } else if (!initialized_) {
+      status = CheckInitialized();
+    }
+    if (status.ok()) {
+      for (size_t i = 0; i < feeds.size(); ++i) {
+        const Executable::Slot& slot = executable_->feed(static_cast<int>(i));
+        if (slot.data != nullptr && feeds[i].bytes() > 0) std::memcpy(slot.data, feeds[i].raw(), feeds[i].bytes());
+      }
+      const uint64_t number = session_.runs_.fetch_add(1, std::memory_order_relaxed);
+      status = executable_->Run(number, {.deadline = deadline, .cancelled = &session_.closed_});
+    }
+    if (status.ok()) {
+      MarkInitialized();
+      for (size_t i = 0; i < fetched_.size(); ++i) {
+        const Executable::Slot& slot = executable_->fetch(static_cast<int>(i));
+        if (fetched_[i].bytes() > 0) std::memcpy(fetched_[i].raw(), slot.data, fetched_[i].bytes());
+      }
+    }
+  }
+  busy_.store(false, std::memory_order_release);
+  return status;
+}
+
+}  // namespace belfry

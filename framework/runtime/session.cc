@@ -1,0 +1,202 @@
+#include "framework/runtime/session.h"
+
+#include <cstring>
+#include <iostream>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+
+namespace belfry {
+namespace {
+
+absl::Status Closed() { return absl::CancelledError("Session has been closed."); }
+
+std::string KeyOf(const ProgramRequest& request) {
+  std::string key;
+  for (size_t i = 0; i < request.feeds.size(); ++i) {
+    absl::StrAppend(&key, request.feeds[i].node->id(), ":", request.feeds[i].index, request.feed_shapes[i].ToString(),
+                    ",");
+  }
+  key += "->";
+  for (const Output& fetch : request.fetches) absl::StrAppend(&key, fetch.node->id(), ":", fetch.index, ",");
+  key += "/";
+  for (const Node* target : request.targets) absl::StrAppend(&key, target->id(), ",");
+  return key;
+}
+
+// Whatever a key or a plan cannot be made of.
+absl::Status CheckValid(const ProgramRequest& request) {
+  for (absl::Span<const Output> outputs : {absl::MakeConstSpan(request.feeds), absl::MakeConstSpan(request.fetches)}) {
+    for (const Output& output : outputs) {
+      if (!output.valid()) return absl::InvalidArgumentError("A feed or fetch is an Output that was never made");
+    }
+  }
+  for (const Node* target : request.targets) {
+    if (target == nullptr) return absl::InvalidArgumentError("A target is null: its builder reported an error");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Session::Session(const Graph& graph, const DeviceSet& devices, const SessionOptions& options)
+    : graph_(graph), devices_(devices), options_(options), variables_(devices), threads_(devices) {}
+
+Session::~Session() {
+  Close();
+  const ScopedRun last(gate_, /*alone=*/true);
+  const MutexLock lock(mutex_);
+  plans_.clear();
+}
+
+absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const DeviceSet& devices,
+                                                         const SessionOptions& options) {
+  auto session = std::unique_ptr<Session>(new Session(graph, devices, options));
+  const MutexLock lock(session->mutex_);
+  RETURN_IF_ERROR(session->Extend());
+  return session;
+}
+
+absl::Status Session::Extend() {
+  RETURN_IF_ERROR(graph_.status());
+  const auto placed = static_cast<int>(placement_.device.size());
+  if (placed == graph_.size()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(placement_, Place(graph_, devices_, {.allow_soft_placement = options_.allow_soft_placement},
+                                     std::move(placement_)));
+  if (options_.log_device_placement) {
+    std::ostream& log = options_.placement_log == nullptr ? std::cout : *options_.placement_log;
+    log << PlacementText(graph_, devices_, placement_, placed) << std::flush;
+  }
+  return variables_.Extend(graph_, placement_.device);
+}
+
+absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest& request, const std::string& key) {
+  RETURN_IF_ERROR(Extend());
+  CachedPlan& cached = plans_[key];
+  CompiledPlan compiled;
+  if (cached.plan == nullptr) {
+    absl::StatusOr<CompiledPlan> made =
+        Compile(graph_, request, devices_, placement_.device, {.dump_directory = options_.dump_plan});
+    if (!made.ok()) {
+      plans_.erase(key);
+      return made.status();
+    }
+    compiled = *std::move(made);
+    cached.plan = compiled.plan;
+  } else {
+    compiled.plan = cached.plan;
+    ASSIGN_OR_RETURN(compiled.kernels, MakeKernels(cached.plan->program, devices_));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
+                   Executable::Create(std::move(compiled), devices_, variables_, threads_));
+  std::vector<std::string> feed_names;
+  for (const Output& feed : request.feeds) feed_names.push_back(feed.name());
+  auto step = std::unique_ptr<PreparedStep>(new PreparedStep(*this, std::move(executable), std::move(feed_names)));
+  const std::vector<ProgramNode>& nodes = cached.plan->program.nodes;
+  for (int node : cached.plan->reads_before_writing) {
+    step->reads_.emplace_back(nodes[node].name, &variables_.at(nodes[node].source));
+  }
+  for (int node : cached.plan->written) {
+    step->writes_.emplace_back(nodes[node].name, &variables_.at(nodes[node].source));
+  }
+  return step;
+}
+
+absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Prepare(absl::Span<const FeedSpec> feeds,
+                                                               absl::Span<const Output> fetches,
+                                                               absl::Span<const Node* const> targets) {
+  if (closed_.load()) return Closed();
+  ProgramRequest request{.fetches = {fetches.begin(), fetches.end()}, .targets = {targets.begin(), targets.end()}};
+  for (const FeedSpec& feed : feeds) {
+    request.feeds.push_back(feed.output);
+    request.feed_shapes.push_back(feed.shape);
+  }
+  RETURN_IF_ERROR(CheckValid(request));
+  const MutexLock lock(mutex_);
+  return Make(request, KeyOf(request));
+}
+
+absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, absl::Span<const Output> fetches,
+                                                 absl::Span<const Node* const> targets) {
+  if (closed_.load()) return Closed();
+  ProgramRequest request{.fetches = {fetches.begin(), fetches.end()}, .targets = {targets.begin(), targets.end()}};
+  std::vector<Tensor> values;
+  for (const Feed& feed : feeds) {
+    request.feeds.push_back(feed.output);
+    request.feed_shapes.push_back(feed.value.shape());
+    values.push_back(feed.value);
+  }
+  RETURN_IF_ERROR(CheckValid(request));
+  const std::string key = KeyOf(request);
+  std::unique_ptr<PreparedStep> step;
+  {
+    const MutexLock lock(mutex_);
+    const auto cached = plans_.find(key);
+    if (cached != plans_.end() && !cached->second.idle.empty()) {
+      step = std::move(cached->second.idle.back());
+      cached->second.idle.pop_back();
+    } else {
+      ASSIGN_OR_RETURN(step, Make(request, key));
+    }
+  }
+  const absl::Status status = step->Run(values);
+  std::vector<Tensor> fetched;
+  if (status.ok()) {
+    for (size_t i = 0; i < fetches.size(); ++i) fetched.push_back(step->fetched(static_cast<int>(i)).Clone());
+  }
+  const MutexLock lock(mutex_);
+  plans_[key].idle.push_back(std::move(step));
+  if (!status.ok()) return status;
+  return fetched;
+}
+
+absl::Status Session::RunTarget(const Node* target, absl::Span<const Feed> feeds) {
+  return Run(feeds, {}, {target}).status();
+}
+
+void Session::Close() { closed_.store(true); }
+
+absl::StatusOr<VariableStorage*> Session::StorageOf(const Variable& variable) {
+  if (closed_.load()) return Closed();
+  if (!variable.valid()) return absl::InvalidArgumentError("The variable was never made");
+  if (&variable.node().graph() != &graph_) {
+    return absl::InvalidArgumentError(absl::StrCat("Variable ", variable.name(), " belongs to another graph"));
+  }
+  const MutexLock lock(mutex_);
+  RETURN_IF_ERROR(Extend());
+  return &variables_.at(&variable.node());
+}
+
+absl::StatusOr<Tensor> Session::ReadVariable(const Variable& variable) {
+  ASSIGN_OR_RETURN(VariableStorage* const storage, StorageOf(variable));
+  const ScopedRun run(gate_, /*alone=*/false);
+  if (!storage->initialized) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("Attempting to use uninitialized value ", variable.node().name()));
+  }
+  Tensor value(variable.dtype(), variable.shape());
+  if (value.bytes() > 0) std::memcpy(value.raw(), storage->data, value.bytes());
+  return value;
+}
+
+absl::Status Session::WriteVariable(const Variable& variable, const Tensor& value) {
+  ASSIGN_OR_RETURN(VariableStorage* const storage, StorageOf(variable));
+  if (value.shape() != variable.shape() || value.dtype() != variable.dtype()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Cannot write ", DTypeName(value.dtype()), " ", value.shape().ToString(), " to variable ",
+                     variable.name(), ", which is ", DTypeName(variable.dtype()), " ", variable.shape().ToString()));
+  }
+  const ScopedRun run(gate_, /*alone=*/true);
+  if (value.bytes() > 0) std::memcpy(storage->data, value.raw(), value.bytes());
+  storage->initialized = true;
+  return absl::OkStatus();
+}
+
+const Device& Session::DeviceOf(const Node& node) {
+  const MutexLock lock(mutex_);
+  const absl::Status status = Extend();
+  BELFRY_CHECK(status.ok());
+  return devices_.device(placement_.device[node.id()]);
+}
+
+}  // namespace belfry

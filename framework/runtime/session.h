@@ -1,0 +1,142 @@
+// Runs a graph.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <ostream>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/statusor.h"
+
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "framework/base/mutex.h"
+#include "framework/base/tensor.h"
+#include "framework/device/device_set.h"
+#include "framework/graph/graph.h"
+#include "framework/runtime/compile.h"
+#include "framework/runtime/executable.h"
+#include "framework/runtime/place.h"
+#include "framework/runtime/run_gate.h"
+#include "framework/runtime/variable_store.h"
+
+namespace belfry {
+
+struct SessionOptions {
+  bool allow_soft_placement = false;                  // fall back to a device that exists, and say so in the log
+  bool log_device_placement = false;                  // the device mapping, and a line a node
+  std::ostream* placement_log = nullptr;              // borrowed; null: standard output
+  absl::Duration timeout = absl::InfiniteDuration();  // of every step
+  std::string dump_plan;                              // a directory for the program after every pass; empty: none
+};
+
+// A value for an output, instead of what the graph would compute.
+struct Feed {
+  Output output;
+  Tensor value;
+};
+
+// What one feed of a prepared step will look like.
+struct FeedSpec {
+  Output output;
+  Shape shape;  // fully known
+};
+
+class Session;
+
+// A plan with memory of its own. Run looks nothing up, allocates nothing and, if the step uses one CPU device, takes no
+// lock. One thread at a time; several may be prepared for several threads. Must not outlive its session.
+class PreparedStep {
+ public:
+  ~PreparedStep();
+  // Runs one step. `feeds` are in the order of Prepare's, and copied before the step begins. Errors: a feed of another
+  // shape or dtype than was prepared, a variable that is not initialized, whatever the kernels report,
+  // DeadlineExceeded, Cancelled once the session is closed. After an error the step can be run again.
+  absl::Status Run(absl::Span<const Tensor> feeds = {});
+  // Fetch `i` of the last successful Run; overwritten by the next. Clone() it to keep it.
+  const Tensor& fetched(int i) const { return fetched_[i]; }
+  const Plan& plan() const { return executable_->plan(); }
+
+ private:
+  friend class Session;
+  PreparedStep(Session& session, std::unique_ptr<Executable> executable, std::vector<std::string> feed_names);
+  absl::Status Check(absl::Span<const Tensor> feeds) const;
+  absl::Status RunFed(absl::Time deadline, absl::Span<const Tensor> feeds);
+  absl::Status CheckInitialized();
+  void MarkInitialized();
+
+  Session& session_;
+  std::unique_ptr<Executable> executable_;
+  std::vector<std::string> feed_names_;
+  std::vector<Tensor> fetched_;
+  std::vector<std::pair<std::string, VariableStorage*>> reads_, writes_;
+  bool alone_ = false;        // it writes variables or needs the device threads
+  bool initialized_ = false;  // all of reads_ are known to be
+  std::atomic<bool> busy_{false};
+};
+
+// Owns the storage of the graph's variables and a cache of plans by (feeds and their shapes, fetches, targets). The
+// graph and the devices are borrowed. The graph may get more nodes between calls, not during one. Thread-safe: Runs
+// that only read variables go side by side; one that writes them, or uses several devices, goes alone.
+class Session {
+ public:
+  // Places the whole graph. Errors: what a builder of the graph reported, what Place cannot satisfy, no memory for the
+  // variables.
+  static absl::StatusOr<std::unique_ptr<Session>> Create(const Graph& graph, const DeviceSet& devices,
+                                                         const SessionOptions& options = {});
+  // Closes the session.
+  ~Session();
+
+  // Computes `fetches` and runs `targets`, given `feeds`; returns the fetches in order. Besides what PreparedStep::Run
+  // reports: nothing asked for, an unknown Output, a placeholder that is not fed, shapes that do not fit.
+  absl::StatusOr<std::vector<Tensor>> Run(absl::Span<const Feed> feeds, absl::Span<const Output> fetches,
+                                          absl::Span<const Node* const> targets = {});
+  absl::StatusOr<std::vector<Tensor>> Run(absl::Span<const Output> fetches) { return Run({}, fetches); }
+  absl::Status RunTarget(const Node* target, absl::Span<const Feed> feeds = {});
+  // The handle for a step that is run again and again.
+  absl::StatusOr<std::unique_ptr<PreparedStep>> Prepare(absl::Span<const FeedSpec> feeds,
+                                                        absl::Span<const Output> fetches,
+                                                        absl::Span<const Node* const> targets = {});
+  // Cancels running steps; every later call fails with Cancelled "Session has been closed."
+  void Close();
+
+  // The value of a variable, and a new one; a step sees it whole or not at all. Errors: not initialized; wrong shape or
+  // dtype.
+  absl::StatusOr<Tensor> ReadVariable(const Variable& variable);
+  absl::Status WriteVariable(const Variable& variable, const Tensor& value);
+
+  const Graph& graph() const { return graph_; }
+  const DeviceSet& devices() const { return devices_; }
+  // The device of a node.
+  const Device& DeviceOf(const Node& node);
+
+ private:
+  friend class PreparedStep;
+  struct CachedPlan {
+    std::shared_ptr<const Plan> plan;
+    std::vector<std::unique_ptr<PreparedStep>> idle;
+  };
+
+  Session(const Graph& graph, const DeviceSet& devices, const SessionOptions& options);
+  absl::Status Extend() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::unique_ptr<PreparedStep>> Make(const ProgramRequest& request, const std::string& key)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<VariableStorage*> StorageOf(const Variable& variable);
+
+  const Graph& graph_;
+  const DeviceSet& devices_;
+  const SessionOptions options_;
+  Mutex mutex_;  // compiling and the cache; never held while a step runs
+  Placement placement_ ABSL_GUARDED_BY(mutex_);
+  VariableStore variables_ ABSL_GUARDED_BY(mutex_);
+  DeviceThreads threads_ ABSL_GUARDED_BY(mutex_);
+  absl::flat_hash_map<std::string, CachedPlan> plans_ ABSL_GUARDED_BY(mutex_);
+  RunGate gate_;  // guards the variables' bytes and flags, and the device threads
+  std::atomic<uint64_t> runs_{0};
+  std::atomic<bool> closed_{false};
+};
+
+}  // namespace belfry

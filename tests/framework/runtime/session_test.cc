@@ -1,0 +1,139 @@
+#include "framework/runtime/session.h"
+
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/graph/gradients.h"
+#include "ops/array.h"
+#include "ops/collective.h"
+#include "ops/math.h"
+#include "ops/state.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::HasSubstr;
+
+// y = w x + b fitted to seven points, as in the linear-regression tutorial.
+struct Regression {
+  Output x, out, loss;
+  Variable w, b;
+  std::vector<Output> gradients;
+};
+
+Regression BuildRegression(const Scope& scope) {
+  Regression r;
+  r.w = GetVariable(scope, "weight", {}, ZerosInitializer());
+  r.b = GetVariable(scope, "bias", {}, ZerosInitializer());
+  r.x = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown});
+  r.out = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown});
+  const Output y = ops::Add(scope, ops::Mul(scope, r.w, r.x), r.b);
+  r.loss = ops::Mean(scope, ops::Square(scope, ops::Sub(scope, y, r.out)));
+  r.gradients = Gradients(scope, {r.loss}, {r.w.value(), r.b.value()}).value();
+  return r;
+}
+
+const Node* Descend(const Scope& scope, const Regression& r, absl::Span<const Output> gradients) {
+  return ops::Group(scope, {ops::AssignSub(scope, r.w, ops::Scale(scope, gradients[0], 0.01)),
+                            ops::AssignSub(scope, r.b, ops::Scale(scope, gradients[1], 0.01))});
+}
+
+const Tensor kX = Tensor::Of<float>({1, 23, 4, 5, 7, 5, 7});
+const Tensor kOut = Tensor::Of<float>({3, 5, 7, 9, 11, 13, 15});
+
+TEST(Session, LinearRegressionFollowsTheKnownLosses) {
+  const DeviceSet devices = DeviceSet::Open("cpu:1").value();
+  Graph graph;
+  const Scope scope = Scope(graph).Device("/device:cpu:0");
+  const Regression r = BuildRegression(scope);
+  const Node* train = Descend(scope, r, r.gradients);
+  const Node* init = InitializeVariables(scope);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  auto session = Session::Create(graph, devices);
+  ASSERT_TRUE(session.ok()) << session.status();
+  ASSERT_TRUE((*session)->RunTarget(init).ok());
+  auto step = (*session)->Prepare({{r.x, {7}}, {r.out, {7}}}, {r.loss, r.w.value(), r.b.value()}, {train});
+  ASSERT_TRUE(step.ok()) << step.status();
+  const double known[] = {97, 95.79673, 94.61192};
+  for (double loss : known) {
+    const absl::Status status = (*step)->Run({kX, kOut});
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_NEAR((*step)->fetched(0).scalar<float>(), loss, 1e-4);
+  }
+  const auto start = std::chrono::steady_clock::now();
+  constexpr int kSteps = 50000;
+  const std::vector<Tensor> feeds = {kX, kOut};
+  for (int i = 0; i < kSteps; ++i) ASSERT_TRUE((*step)->Run(feeds).ok());
+  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  std::printf("%.3f us a step\n", seconds / kSteps * 1e6);
+  EXPECT_NEAR((*step)->fetched(0).scalar<float>(), 15.5821727, 1e-4);
+  EXPECT_NEAR((*step)->fetched(1).scalar<float>(), -0.0974930, 1e-5);
+  EXPECT_NEAR((*step)->fetched(2).scalar<float>(), 9.7242340, 1e-4);
+}
+
+TEST(Session, TowersMeetInAnAllReduce) {
+  for (const char* spec : {"cpu:1", "cpu:2", "cpu:3"}) {
+    const DeviceSet devices = DeviceSet::Open(spec).value();
+    Graph graph;
+    const Scope root(graph);
+    std::vector<Regression> towers;
+    std::vector<const Node*> updates;
+    constexpr int kTowers = 3;
+    for (int i = 0; i < kTowers; ++i) {
+      const Scope tower =
+          root.NameScope("tower_" + std::to_string(i)).Device("/cpu:" + std::to_string(i % devices.size())).Replica(i);
+      towers.push_back(BuildRegression(tower));
+      const auto mean = ops::AllReduceMean(tower, {.group = "gradients", .rank = i, .size = kTowers},
+                                           ops::Const(tower, 1.0f), towers[i].gradients);
+      updates.push_back(Descend(tower, towers[i], mean));
+    }
+    const Node* init = InitializeVariables(root);
+    ASSERT_TRUE(graph.status().ok()) << graph.status();
+    auto session = Session::Create(graph, devices);
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_TRUE((*session)->RunTarget(init).ok());
+    std::vector<Feed> feeds;
+    for (const Regression& tower : towers) {
+      feeds.push_back({tower.x, kX});
+      feeds.push_back({tower.out, kOut});
+    }
+    for (int i = 0; i < 200; ++i) {
+      auto losses = (*session)->Run(feeds, {towers[0].loss, towers[2].loss}, updates);
+      ASSERT_TRUE(losses.ok()) << losses.status();
+      if (i == 2) {
+        EXPECT_NEAR((*losses)[0].scalar<float>(), 94.61192, 1e-4);
+      }
+      EXPECT_EQ((*losses)[0].scalar<float>(), (*losses)[1].scalar<float>());
+    }
+    EXPECT_EQ((*session)->ReadVariable(towers[0].w)->scalar<float>(),
+              (*session)->ReadVariable(towers[2].w)->scalar<float>());
+  }
+}
+
+TEST(Session, SeveralDevicesByHand) {
+  const DeviceSet devices = DeviceSet::Open("cpu:2").value();
+  Graph graph;
+  const Scope scope(graph);
+  std::vector<Output> c;
+  for (const char* device : {"/cpu:0", "/cpu:1"}) {
+    const Scope tower = scope.Device(device);
+    const Output a = ops::Const(tower, {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {2, 3});
+    const Output b = ops::Const(tower, {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {3, 2});
+    c.push_back(ops::MatMul(tower, a, b));
+  }
+  const Output sum = ops::AddN(scope.Device("/cpu:0"), c);
+  std::ostringstream log;
+  auto session = Session::Create(graph, devices, {.log_device_placement = true, .placement_log = &log});
+  ASSERT_TRUE(session.ok()) << session.status();
+  auto result = (*session)->Run({sum});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_EQ((*result)[0].ToDoubles(), (std::vector<double>{44, 56, 98, 128}));
+  EXPECT_THAT(log.str(), HasSubstr("MatMul_1: /job:localhost/replica:0/task:0/cpu:1\n"));
+}
+
+}  // namespace
+}  // namespace belfry
