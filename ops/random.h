@@ -40,8 +40,8 @@ Output TruncatedNormal(OpScope scope, const Shape& shape, double mean = 0, doubl
 // 1 with this probability, else 0 (floating-point dtypes).
 Output Bernoulli(OpScope scope, const Shape& shape, double probability, const RandomOptions& options = {});
 
-// A key for the next random op of this name in this scope, never given twice in a graph. In a scope with a
-// first-example counter a leading "tower_<i>/" is dropped, for all towers then draw parts of one tensor.
+// A key for the next random op of this name in this scope, never given twice in a graph. With a first-example counter
+// it begins with Scope::random_path(), for all towers then draw parts of one tensor.
 std::string RandomKeyName(const Scope& scope, absl::string_view op);
 
 }  // namespace belfry::ops

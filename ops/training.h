@@ -1,14 +1,15 @@
-// Updates of variables by their gradients, each one pass over memory.
+// Updates of variables by their gradients, each one pass over memory, and what goes with them.
 //
-// In all of them the variable, its slots and the gradient have one shape and one floating-point dtype (float16 and
-// bfloat16 are computed in float32 and rounded to be stored); the learning rate is a float32 scalar, so that a schedule
-// is part of the graph; every other hyper-parameter is an attribute. A `weight_decay` adds weight_decay * variable to
-// the gradient, which is L2 regularisation, except in ApplyAdamW. They return the variable after the update; none is
-// differentiable. NaN in a gradient reaches the variable.
+// In all updates by gradients the variable, its slots and the gradient have one shape and one floating-point dtype
+// (float16 and bfloat16 are computed in float32 and rounded to be stored); the learning rate is a float32 scalar, so
+// that a schedule is part of the graph; every other hyper-parameter is an attribute. A `weight_decay` adds weight_decay
+// * variable to the gradient, which is L2 regularisation, except in ApplyAdamW. They return the variable after the
+// update; none is differentiable. NaN in a gradient reaches the variable.
 //
 // In the formulas: v the variable, g its gradient (weight decay included), lr the learning rate.
 #pragma once
 
+#include "absl/types/span.h"
 #include "framework/graph/scope.h"
 
 namespace belfry::ops {
@@ -78,5 +79,20 @@ struct LarsAttrs {
 };
 Output ApplyLars(OpScope scope, const Variable& variable, const Variable& accumulator, Output learning_rate,
                  Output gradient, const LarsAttrs& attrs = {});
+
+// average += (1 - d) (value - average), where d = decay, or with use_step min(decay, (1 + step) / (10 + step)), so that
+// the first steps are not remembered for long; `step` is an int64 scalar. `value` has the average's shape and dtype.
+struct MovingAverageAttrs {
+  double decay = 0.999;
+  bool use_step = true;
+};
+Output ApplyMovingAverage(OpScope scope, const Variable& average, Output step, Output value,
+                          const MovingAverageAttrs& attrs = {});
+
+// The Euclidean norm of all elements of all tensors (one at least, of one dtype): a float32 scalar. Added up in double
+// from chunks of a fixed size.
+Output GlobalNorm(OpScope scope, absl::Span<const Output> tensors);
+// x scaled by clip_norm / norm if norm > clip_norm > 0; all NaN if the norm, a float32 scalar, is not finite.
+Output ClipToNorm(OpScope scope, Output x, Output norm, double clip_norm);
 
 }  // namespace belfry::ops

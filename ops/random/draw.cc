@@ -1,8 +1,6 @@
 #include <string>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "ops/random/draw_impl.h"
 
 namespace belfry::ops {
@@ -22,18 +20,6 @@ absl::StatusOr<std::vector<Shape>> RandomShape(const ShapeArgs& args) {
     }
   }
   return std::vector<Shape>{shape};
-}
-
-// "tower_3/conv/x" without its first component, if that is a tower's.
-absl::string_view WithoutTower(absl::string_view path) {
-  absl::string_view rest = path;
-  if (!absl::ConsumePrefix(&rest, "tower_")) return path;
-  const size_t digits = rest.find('/');
-  if (digits == 0 || digits == absl::string_view::npos) return path;
-  for (char c : rest.substr(0, digits)) {
-    if (!absl::ascii_isdigit(static_cast<unsigned char>(c))) return path;
-  }
-  return rest.substr(digits + 1);
 }
 
 }  // namespace
@@ -76,7 +62,8 @@ OpDef RandomOpDef(absl::string_view name, absl::Span<const DType> types, std::ve
 
 std::string RandomKeyName(const Scope& scope, absl::string_view op) {
   const std::string name = scope.graph().UniqueName(absl::StrCat(scope.name(), op, "/key"));
-  return std::string(scope.random_counters().size() == 2 ? WithoutTower(name) : absl::string_view(name));
+  if (scope.random_counters().size() < 2) return name;
+  return name.substr(scope.name().size() - scope.random_path().size());
 }
 
 Output AddRandom(const Scope& scope, absl::string_view op, const Shape& shape, const RandomOptions& options,

@@ -8,6 +8,9 @@ void RegisterTrainingOps(OpRegistry& registry) {
   RegisterAdaptiveOps(registry);
   RegisterAdamOps(registry);
   RegisterLarsOps(registry);
+  RegisterAverageOps(registry);
+  RegisterClipOps(registry);
+  RegisterScheduleOps(registry);
 }
 
 }  // namespace belfry::ops

@@ -1,0 +1,54 @@
+#include <algorithm>
+
+#include "ops/training.h"
+#include "ops/training/training_ops.h"
+#include "ops/training/update_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+template <class T>
+absl::StatusOr<Kernel> MakeMovingAverage(const KernelSpec& spec) {
+  using C = UpdateMath<T>;
+  return Kernel{[n = spec.outputs[0].shape.elements(), limit = spec.attrs.Float("decay"),
+                 use_step = spec.attrs.Bool("use_step")](const KernelContext& context) {
+    const auto step = static_cast<double>(context.input<int64_t>(1)[0]);
+    const double decay = use_step ? std::min(limit, (1 + step) / (10 + step)) : limit;
+    ForEachUpdate<T>(
+        n, 0, context.ref<T>(0), std::array<T*, 0>(), context.input<T>(2),
+        [fresh = static_cast<C>(1 - decay)](C& average, C value) { average += fresh * (value - average); });
+    return absl::OkStatus();
+  }};
+}
+
+absl::StatusOr<std::vector<Shape>> AverageShape(const ShapeArgs& args) {
+  if (args.inputs[1].rank() != 0) return absl::InvalidArgumentError("the step must be a scalar");
+  if (!args.inputs[0].CompatibleWith(args.inputs[2])) {
+    return absl::InvalidArgumentError("the average has shape " + args.inputs[0].ToString() + " and the value " +
+                                      args.inputs[2].ToString());
+  }
+  return std::vector<Shape>{args.inputs[0]};
+}
+
+}  // namespace
+
+Output ApplyMovingAverage(OpScope scope, const Variable& average, Output step, Output value,
+                          const MovingAverageAttrs& attrs) {
+  return scope.Add("ApplyMovingAverage", {average, step, value},
+                   {{"decay", attrs.decay}, {"use_step", attrs.use_step}});
+}
+
+void RegisterAverageOps(OpRegistry& registry) {
+  registry.Add({.name = "ApplyMovingAverage",
+                .inputs = {{.name = "average", .ref = true}, {.name = "step", .type = "int64"}, {.name = "value"}},
+                .outputs = {{.name = "updated", .ref = true}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = {{"decay", 0.999}, {"use_step", true}},
+                .shape = AverageShape,
+                .not_differentiable = true,
+                .stateful = true,
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeMovingAverage<typename decltype(tag)::type>; })});
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,93 @@
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "ops/training.h"
+#include "ops/training/norm_impl.h"
+#include "ops/training/training_ops.h"
+
+namespace belfry::ops {
+namespace {
+
+absl::StatusOr<std::vector<Shape>> NormShape(const ShapeArgs&) { return std::vector<Shape>{Shape()}; }
+
+absl::StatusOr<std::vector<Shape>> ClipShape(const ShapeArgs& args) {
+  if (args.inputs[1].rank() != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("the norm must be a scalar, not ", args.inputs[1].ToString()));
+  }
+  if (!(args.attrs.Float("clip_norm") > 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("'clip_norm' must be positive, and is ", args.attrs.Float("clip_norm")));
+  }
+  return std::vector<Shape>{args.inputs[0]};
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeGlobalNorm(const KernelSpec& spec) {
+  std::vector<int64_t> sizes;
+  int64_t chunks = 0;
+  for (const TensorSpec& input : spec.inputs) {
+    sizes.push_back(input.shape.elements());
+    chunks = std::max(chunks, NormChunks(sizes.back()));
+  }
+  const auto run = [sizes](const KernelContext& context) {
+    double sum = 0;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      sum += SquaredNorm(context.input<T>(static_cast<int>(i)), sizes[i], static_cast<double*>(context.workspace));
+    }
+    context.output<float>(0)[0] = static_cast<float>(std::sqrt(sum));
+    return absl::OkStatus();
+  };
+  return Kernel{run, sizeof(double) * static_cast<size_t>(chunks)};
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeClipToNorm(const KernelSpec& spec) {
+  using C = UpdateMath<T>;
+  return Kernel{
+      [n = spec.outputs[0].shape.elements(), clip = spec.attrs.Float("clip_norm")](const KernelContext& context) {
+        const double norm = context.input<float>(1)[0];
+        const auto factor = static_cast<C>(!std::isfinite(norm) ? std::numeric_limits<double>::quiet_NaN()
+                                           : norm > clip        ? clip / norm
+                                                                : 1);
+        const T* x = context.input<T>(0);
+        T* y = context.output<T>(0);
+        ParallelFor(n, 1, [=](int64_t begin, int64_t end) {
+          for (int64_t i = begin; i < end; ++i) y[i] = static_cast<T>(factor * static_cast<C>(x[i]));
+        });
+        return absl::OkStatus();
+      }};
+}
+
+}  // namespace
+
+Output GlobalNorm(OpScope scope, absl::Span<const Output> tensors) {
+  return scope.Add("GlobalNorm", std::vector<Output>(tensors.begin(), tensors.end()));
+}
+
+Output ClipToNorm(OpScope scope, Output x, Output norm, double clip_norm) {
+  return scope.Add("ClipToNorm", {x, norm}, {{"clip_norm", clip_norm}});
+}
+
+void RegisterClipOps(OpRegistry& registry) {
+  registry.Add({.name = "GlobalNorm",
+                .inputs = {{.name = "first"}, {.name = "rest", .list = true}},
+                .outputs = {{.name = "norm", .type = "float32"}},
+                .types = {{"T", kFloatTypes}},
+                .shape = NormShape,
+                .not_differentiable = true,
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeGlobalNorm<typename decltype(tag)::type>; })});
+  registry.Add({.name = "ClipToNorm",
+                .inputs = {{.name = "x"}, {.name = "norm", .type = "float32"}},
+                .outputs = {{.name = "y"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = {{"clip_norm", 0.0, true}},
+                .shape = ClipShape,
+                .not_differentiable = true,
+                .in_place = {{0, 0}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeClipToNorm<typename decltype(tag)::type>; })});
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,137 @@
+#include "ops/schedule.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
+#include "framework/base/status.h"
+#include "ops/training/training_ops.h"
+
+namespace belfry::ops {
+namespace {
+
+// A rate at a step, given that of the schedule below.
+using Curve = std::function<double(int64_t step, double rate)>;
+
+absl::StatusOr<double> PositiveSteps(const Attrs& attrs, absl::string_view name) {
+  const int64_t steps = attrs.Int(name);
+  if (steps > 0) return static_cast<double>(steps);
+  return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be positive, and is ", steps));
+}
+
+absl::StatusOr<Curve> MakePiecewise(const Attrs& attrs) {
+  const std::vector<int64_t>& boundaries = attrs.Ints("boundaries");
+  const Tensor& values = attrs.Get<Tensor>("values");
+  if (values.dtype() != DType::kFloat64 || values.elements() != static_cast<int64_t>(boundaries.size()) + 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("needs one value more than its ", boundaries.size(), " boundaries, and has ", values.elements()));
+  }
+  if (!std::is_sorted(boundaries.begin(), boundaries.end())) {
+    return absl::InvalidArgumentError("the boundaries must ascend");
+  }
+  return Curve([boundaries, values = values.ToDoubles()](int64_t step, double) {
+    return values[static_cast<size_t>(std::lower_bound(boundaries.begin(), boundaries.end(), step) -
+                                      boundaries.begin())];
+  });
+}
+
+absl::StatusOr<Curve> MakeExponential(const Attrs& attrs) {
+  ASSIGN_OR_RETURN(const double steps, PositiveSteps(attrs, "decay_steps"));
+  return Curve([steps, initial = attrs.Float("initial"), rate = attrs.Float("rate"),
+                staircase = attrs.Bool("staircase")](int64_t step, double) {
+    const double exponent = static_cast<double>(step) / steps;
+    return initial * std::pow(rate, staircase ? std::floor(exponent) : exponent);
+  });
+}
+
+absl::StatusOr<Curve> MakePolynomial(const Attrs& attrs) {
+  ASSIGN_OR_RETURN(const double steps, PositiveSteps(attrs, "decay_steps"));
+  return Curve([steps, initial = attrs.Float("initial"), end = attrs.Float("end"), power = attrs.Float("power")](
+                   int64_t step, double) {
+    const double left = 1 - std::min(static_cast<double>(step), steps) / steps;
+    return (initial - end) * std::pow(left, power) + end;
+  });
+}
+
+absl::StatusOr<Curve> MakeCosine(const Attrs& attrs) {
+  ASSIGN_OR_RETURN(const double steps, PositiveSteps(attrs, "decay_steps"));
+  return Curve([steps, initial = attrs.Float("initial"), floor = attrs.Float("floor")](int64_t step, double) {
+    const double done = std::min(static_cast<double>(step), steps) / steps;
+    return floor + (initial - floor) * 0.5 * (1 + std::cos(M_PI * done));
+  });
+}
+
+absl::StatusOr<Curve> MakeWarmUp(const Attrs& attrs) {
+  ASSIGN_OR_RETURN(const double steps, PositiveSteps(attrs, "warmup_steps"));
+  return Curve([steps, start = attrs.Float("start")](int64_t step, double rate) {
+    const double done = std::min(static_cast<double>(step + 1), steps) / steps;
+    return rate * (start + (1 - start) * done);
+  });
+}
+
+struct CurveDef {
+  absl::string_view op;
+  std::vector<AttrDef> attrs;
+  absl::StatusOr<Curve> (*make)(const Attrs& attrs);
+  bool scales = false;  // takes a rate
+};
+
+std::vector<CurveDef> Curves() {
+  const AttrDef initial{"initial", 0.0, true}, decay_steps{"decay_steps", int64_t{0}, true};
+  return {{"PiecewiseRate", {{"boundaries", std::vector<int64_t>(), true}, {"values", Tensor(), true}}, MakePiecewise},
+          {"ExponentialRate", {initial, {"rate", 0.0, true}, decay_steps, {"staircase", false}}, MakeExponential},
+          {"PolynomialRate", {initial, {"end", 0.0}, {"power", 1.0}, decay_steps}, MakePolynomial},
+          {"CosineRate", {initial, {"floor", 0.0}, decay_steps}, MakeCosine},
+          {"WarmUpRate", {{"start", 0.0}, {"warmup_steps", int64_t{0}, true}}, MakeWarmUp, true}};
+}
+
+OpDef RateOpDef(const CurveDef& curve) {
+  static constexpr DType kStepType[] = {DType::kInt64};
+  std::vector<ArgDef> inputs = {{.name = "step"}};
+  if (curve.scales) inputs.push_back({.name = "rate", .type = "float32"});
+  const auto make = curve.make;
+  const auto check = [make](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
+    for (const Shape& shape : args.inputs) {
+      if (shape.rank() != 0) return absl::InvalidArgumentError("takes scalars, not " + shape.ToString());
+    }
+    RETURN_IF_ERROR(make(args.attrs).status());
+    return std::vector<Shape>{Shape()};
+  };
+  const auto factory = [make, scales = curve.scales](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+    ASSIGN_OR_RETURN(const Curve rate_at, make(spec.attrs));
+    return Kernel{[rate_at, scales](const KernelContext& context) {
+      const double rate = scales ? context.input<float>(1)[0] : 0;
+      context.output<float>(0)[0] = static_cast<float>(rate_at(context.input<int64_t>(0)[0], rate));
+      return absl::OkStatus();
+    }};
+  };
+  return {.name = std::string(curve.op),
+          .inputs = inputs,
+          .outputs = {{.name = "rate", .type = "float32"}},
+          .types = {{"T", kStepType}},
+          .attrs = curve.attrs,
+          .shape = check,
+          .not_differentiable = true,
+          .kernels = {{"CPU", DType::kInt64, factory}}};
+}
+
+}  // namespace
+
+absl::StatusOr<double> RateAt(absl::string_view op, const Attrs& attrs, int64_t step, double rate) {
+  for (const CurveDef& def : Curves()) {
+    if (def.op != op) continue;
+    ASSIGN_OR_RETURN(const Curve curve, def.make(attrs));
+    return curve(step, rate);
+  }
+  BELFRY_CHECK(!"a schedule's op");
+  return 0.0;
+}
+
+void RegisterScheduleOps(OpRegistry& registry) {
+  for (const CurveDef& curve : Curves()) registry.Add(RateOpDef(curve));
+}
+
+}  // namespace belfry::ops

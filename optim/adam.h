@@ -1,0 +1,47 @@
+// Adam and its variant with decoupled weight decay. Formulas: ops/training.h.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace belfry::optim {
+
+struct AdamOptions {
+  Schedule learning_rate = 0.001;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0;  // times the variable, added to the gradient
+  VariableFilter decays;    // what weight decay applies to
+};
+
+// Slots "<variable>/Adam" and "<variable>/Adam_1", the first and the second moment. The bias correction counts the
+// global step.
+class Adam : public Optimizer {
+ public:
+  explicit Adam(const AdamOptions& options = {});
+  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+
+ private:
+  AdamOptions options_;
+};
+
+struct AdamWOptions {
+  Schedule learning_rate = 0.001;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double epsilon = 1e-8;
+  double weight_decay = 0.01;        // times the learning rate and the variable, taken off the variable
+  VariableFilter decays = IsWeight;  // what weight decay applies to
+};
+
+// Slots "<variable>/AdamW" and "<variable>/AdamW_1".
+class AdamW : public Optimizer {
+ public:
+  explicit AdamW(const AdamWOptions& options = {});
+  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+
+ private:
+  AdamWOptions options_;
+};
+
+}  // namespace belfry::optim

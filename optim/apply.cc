@@ -1,0 +1,81 @@
+#include "optim/apply.h"
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/graph/gradients.h"
+#include "ops/state.h"
+#include "optim/global_step.h"
+
+namespace belfry::optim {
+namespace {
+
+absl::Status CheckPairs(absl::Span<const GradientAndVariable> gradients) {
+  if (gradients.empty()) return absl::InvalidArgumentError("No variables provided.");
+  absl::flat_hash_set<const Node*> seen;
+  bool any = false;
+  for (const GradientAndVariable& pair : gradients) {
+    if (!pair.variable.valid())
+      return absl::InvalidArgumentError("A gradient comes with a variable that was never made.");
+    if (pair.variable.replica() != gradients[0].variable.replica()) {
+      return absl::InvalidArgumentError(absl::StrCat("Variables ", gradients[0].variable.name(), " and ",
+                                                     pair.variable.name(), " belong to different replicas; each has ",
+                                                     "its own global step, so apply their gradients separately."));
+    }
+    any |= pair.gradient.valid();
+    if (!seen.insert(&pair.variable.node()).second) {
+      return absl::InvalidArgumentError(absl::StrCat("Variable ", pair.variable.name(),
+                                                     " is to be updated twice in one step; add its gradients up."));
+    }
+  }
+  if (any) return absl::OkStatus();
+  const auto name = [](std::string* out, const GradientAndVariable& pair) { out->append(pair.variable.name()); };
+  return absl::InvalidArgumentError(
+      absl::StrCat("No gradients provided for any variable, check your graph for ops that do not support gradients, ",
+                   "between the loss and the variables [", absl::StrJoin(gradients, ", ", name), "]."));
+}
+
+}  // namespace
+
+std::vector<Variable> TrainableVariables(const Scope& scope) {
+  std::vector<Variable> trainable;
+  for (const Variable& variable : scope.graph().variables()) {
+    if (variable.trainable() && variable.replica() == scope.replica()) trainable.push_back(variable);
+  }
+  return trainable;
+}
+
+std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, absl::Span<const Variable> variables) {
+  if (!scope.status().ok()) return {};
+  if (variables.empty()) {
+    scope.Fail(absl::InvalidArgumentError("No variables to optimize."));
+    return {};
+  }
+  const std::vector<Output> xs(variables.begin(), variables.end());
+  const auto gradients = Gradients(scope, {loss}, xs);
+  if (!gradients.ok()) {
+    scope.Fail(gradients.status());
+    return {};
+  }
+  std::vector<GradientAndVariable> pairs;
+  for (size_t i = 0; i < xs.size(); ++i) pairs.push_back({(*gradients)[i], variables[i]});
+  return pairs;
+}
+
+const Node* ApplyGradients(OpScope scope, const Optimizer& optimizer, absl::Span<const GradientAndVariable> gradients) {
+  if (!scope.status().ok()) return nullptr;
+  if (absl::Status status = CheckPairs(gradients); !status.ok()) {
+    scope.Fail(std::move(status));
+    return nullptr;
+  }
+  std::vector<Output> updates;
+  for (const GradientAndVariable& pair : gradients) {
+    if (!pair.gradient.valid()) continue;
+    updates.push_back(optimizer.Apply(scope, pair.variable, pair.gradient));
+    if (!updates.back().valid()) return nullptr;
+  }
+  const Output step = IncrementGlobalStep(scope.Replica(gradients[0].variable.replica()), updates);
+  return step.valid() ? ops::Group(scope.Named("train_op"), {step}) : nullptr;
+}
+
+}  // namespace belfry::optim

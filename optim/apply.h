@@ -1,0 +1,28 @@
+// A training step from gradients.
+#pragma once
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "framework/graph/scope.h"
+#include "optim/optimizer.h"
+
+namespace belfry::optim {
+
+struct GradientAndVariable {
+  Output gradient;  // invalid: none flows, the variable is left alone
+  Variable variable;
+};
+
+// The gradients of `loss` with respect to `variables`, in their order. Errors, which stick to the graph and give an
+// empty list: no variables; whatever Gradients() finds.
+std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, absl::Span<const Variable> variables);
+// The trainable variables of the scope's replica.
+std::vector<Variable> TrainableVariables(const Scope& scope);
+
+// Updates every variable that has a gradient, then increments the global step. The node to run as a target, or null
+// after an error, which sticks to the graph: no pairs, no gradient in any of them, a variable twice,
+// variables of several replicas.
+const Node* ApplyGradients(OpScope scope, const Optimizer& optimizer, absl::Span<const GradientAndVariable> gradients);
+
+}  // namespace belfry::optim

@@ -1,0 +1,39 @@
+#include "optim/clip.h"
+
+#include "ops/training.h"
+
+namespace belfry::optim {
+namespace {
+
+// Where a gradient is worked on: beside it.
+Scope Beside(const Scope& scope, Output gradient) { return scope.ColocateWith(*gradient.node); }
+
+}  // namespace
+
+std::vector<Output> ClipByNorm(OpScope scope, absl::Span<const Output> gradients, double clip_norm) {
+  const Scope inner = scope.NameScope("clip_by_norm");
+  std::vector<Output> clipped(gradients.begin(), gradients.end());
+  for (Output& gradient : clipped) {
+    if (!gradient.valid()) continue;
+    const Scope beside = Beside(inner, gradient);
+    gradient = ops::ClipToNorm(beside, gradient, ops::GlobalNorm(beside, {gradient}), clip_norm);
+  }
+  return clipped;
+}
+
+ClippedByGlobalNorm ClipByGlobalNorm(OpScope scope, absl::Span<const Output> gradients, double clip_norm) {
+  const Scope inner = scope.NameScope("clip_by_global_norm");
+  std::vector<Output> flowing;
+  for (const Output& gradient : gradients) {
+    if (gradient.valid()) flowing.push_back(gradient);
+  }
+  ClippedByGlobalNorm clipped{{gradients.begin(), gradients.end()}, {}};
+  if (flowing.empty()) return clipped;
+  clipped.norm = ops::GlobalNorm(inner, flowing);
+  for (Output& gradient : clipped.gradients) {
+    if (gradient.valid()) gradient = ops::ClipToNorm(Beside(inner, gradient), gradient, clipped.norm, clip_norm);
+  }
+  return clipped;
+}
+
+}  // namespace belfry::optim

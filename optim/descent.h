@@ -1,0 +1,42 @@
+// Gradient descent, with and without momentum. Formulas: ops/training.h.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace belfry::optim {
+
+struct GradientDescentOptions {
+  Schedule learning_rate = 0.01;
+  double weight_decay = 0;  // times the variable, added to the gradient
+  VariableFilter decays;    // what weight decay applies to
+};
+
+class GradientDescent : public Optimizer {
+ public:
+  explicit GradientDescent(const GradientDescentOptions& options = {});
+  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+
+ private:
+  GradientDescentOptions options_;
+};
+using Sgd = GradientDescent;
+
+struct MomentumOptions {
+  Schedule learning_rate = 0.01;
+  double momentum = 0.9;
+  bool use_nesterov = false;
+  double weight_decay = 0;
+  VariableFilter decays;
+};
+
+// Slot "<variable>/Momentum".
+class Momentum : public Optimizer {
+ public:
+  explicit Momentum(const MomentumOptions& options = {});
+  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+
+ private:
+  MomentumOptions options_;
+};
+
+}  // namespace belfry::optim

@@ -1,0 +1,26 @@
+#include "optim/global_step.h"
+
+#include "ops/array.h"
+#include "ops/state.h"
+#include "optim/root_scope.h"
+
+namespace belfry::optim {
+
+Scope RootScope(const Scope& scope, int replica) {
+  return Scope(scope.graph()).Replica(replica).ReuseVariables(Reuse::kIfPresent).Device(scope.variable_device());
+}
+
+Variable GlobalStep(const Scope& scope) {
+  return GetVariable(RootScope(scope, scope.replica()), kGlobalStep, {}, ZerosInitializer(),
+                     {.dtype = DType::kInt64, .trainable = false});
+}
+
+Output IncrementGlobalStep(OpScope scope, absl::Span<const Output> after) {
+  const Variable step = GlobalStep(scope);
+  if (!step.valid()) return Output();
+  const Scope inner = scope.NameScope(kGlobalStep).ColocateWith(step.node());
+  const Output one = ops::Const<int64_t>(inner.NoControlDependencies(), 1);
+  return ops::AssignAdd(inner.ControlDependencies(after), step, one);
+}
+
+}  // namespace belfry::optim

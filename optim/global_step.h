@@ -1,0 +1,19 @@
+// The count of training steps.
+#pragma once
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "framework/graph/scope.h"
+
+namespace belfry::optim {
+
+inline constexpr absl::string_view kGlobalStep = "global_step";
+
+// The variable "global_step" of the scope's replica: an int64 scalar that begins at 0 and is not trained. Made when it
+// is first asked for, whatever the scope's variable path and reuse, on the scope's device for variables.
+Variable GlobalStep(const Scope& scope);
+
+// Adds 1 to it once all of `after` have run: the updates of this step, which all see the former value.
+Output IncrementGlobalStep(OpScope scope, absl::Span<const Output> after);
+
+}  // namespace belfry::optim

@@ -1,0 +1,28 @@
+// Layer-wise adaptive rates for large batches. Formula: ops/training.h.
+#pragma once
+
+#include "optim/optimizer.h"
+
+namespace belfry::optim {
+
+struct LarsOptions {
+  Schedule learning_rate = 0.1;
+  double momentum = 0.9;
+  double trust_coefficient = 0.001;
+  double epsilon = 0;
+  double weight_decay = 1e-4;
+  // What the trust ratio and weight decay apply to; other variables follow plain momentum.
+  VariableFilter adapts = IsWeight;
+};
+
+// Slot "<variable>/Lars".
+class Lars : public Optimizer {
+ public:
+  explicit Lars(const LarsOptions& options = {});
+  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+
+ private:
+  LarsOptions options_;
+};
+
+}  // namespace belfry::optim

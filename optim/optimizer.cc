@@ -1,0 +1,38 @@
+#include "optim/optimizer.h"
+
+#include "absl/strings/str_cat.h"
+#include "optim/global_step.h"
+#include "optim/root_scope.h"
+
+namespace belfry::optim {
+
+bool IsWeight(const Variable& variable) { return variable.shape().rank() >= 2; }
+
+double Decay(double weight_decay, const VariableFilter& decays, const Variable& variable) {
+  return decays == nullptr || decays(variable) ? weight_decay : 0;
+}
+
+Output LearningRate(OpScope scope, const Schedule& schedule) {
+  const std::string made = absl::StrCat("learning_rate ", scope.replica(), " ", schedule.ToString());
+  if (const auto items = scope.graph().collection(made); !items.empty()) return std::get<Output>(items[0].value);
+  const Variable step = GlobalStep(scope);
+  if (!step.valid()) return Output();
+  const Scope root = scope.NoControlDependencies().NameScope("").NameScope("learning_rate").ColocateWith(step.node());
+  const Output rate = schedule.Build(root, step);
+  root.AddToCollection(made, rate);
+  return rate;
+}
+
+Variable Slot(const Scope& scope, const Variable& variable, absl::string_view name, double initial) {
+  return GetVariable(RootScope(scope, variable.replica()), absl::StrCat(variable.name(), "/", name), variable.shape(),
+                     ConstantInitializer(initial),
+                     {.dtype = variable.dtype(), .trainable = false, .slot_of = variable});
+}
+
+Scope UpdateScope(const Scope& scope, const Variable& variable) {
+  return scope.Replica(variable.replica())
+      .ColocateWith(variable.node())
+      .Named(absl::StrCat("update_", variable.name()));
+}
+
+}  // namespace belfry::optim

@@ -1,0 +1,86 @@
+#include "optim/schedule.h"
+
+#include <limits>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "ops/array.h"
+#include "ops/schedule.h"
+
+namespace belfry::optim {
+namespace {
+
+std::string Print(const AttrValue& value) {
+  if (const double* number = std::get_if<double>(&value)) return absl::StrFormat("%.17g", *number);
+  if (const Tensor* tensor = std::get_if<Tensor>(&value)) {
+    return absl::StrCat(
+        "[",
+        absl::StrJoin(tensor->ToDoubles(), ", ",
+                      [](std::string* out, double number) { absl::StrAppendFormat(out, "%.17g", number); }),
+        "]");
+  }
+  return AttrToString(value);
+}
+
+}  // namespace
+
+Schedule MakeSchedule(std::string op, Attrs attrs, std::shared_ptr<const Schedule> scaled) {
+  Schedule schedule(0);
+  schedule.op_ = std::move(op);
+  schedule.attrs_ = std::move(attrs);
+  schedule.scaled_ = std::move(scaled);
+  return schedule;
+}
+
+Output Schedule::Build(const Scope& scope, Output step) const {
+  if (op_.empty()) return ops::Const(scope, static_cast<float>(rate_));
+  std::vector<Output> inputs = {step};
+  if (scaled_ != nullptr) inputs.push_back(scaled_->Build(scope, step));
+  return scope.Add(op_, inputs, attrs_);
+}
+
+double Schedule::At(int64_t step) const {
+  if (op_.empty()) return rate_;
+  const auto rate = ops::RateAt(op_, attrs_, step, scaled_ == nullptr ? 0 : scaled_->At(step));
+  return rate.ok() ? *rate : std::numeric_limits<double>::quiet_NaN();
+}
+
+std::string Schedule::ToString() const {
+  if (op_.empty()) return Print(rate_);
+  std::vector<std::string> parts;
+  for (const auto& [name, value] : attrs_.values()) parts.push_back(absl::StrCat(name, "=", Print(value)));
+  if (scaled_ != nullptr) parts.push_back(scaled_->ToString());
+  return absl::StrCat(op_, "(", absl::StrJoin(parts, ", "), ")");
+}
+
+Schedule Piecewise(std::vector<int64_t> boundaries, std::vector<double> values) {
+  const Shape shape{static_cast<int64_t>(values.size())};
+  return MakeSchedule(
+      "PiecewiseRate",
+      {{"boundaries", std::move(boundaries)}, {"values", Tensor::Of<double>(absl::MakeConstSpan(values), shape)}},
+      nullptr);
+}
+
+Schedule Exponential(double initial, int64_t decay_steps, double rate, bool staircase) {
+  return MakeSchedule("ExponentialRate",
+                      {{"initial", initial}, {"decay_steps", decay_steps}, {"rate", rate}, {"staircase", staircase}},
+                      nullptr);
+}
+
+Schedule Polynomial(double initial, int64_t decay_steps, double end, double power) {
+  return MakeSchedule("PolynomialRate",
+                      {{"initial", initial}, {"decay_steps", decay_steps}, {"end", end}, {"power", power}}, nullptr);
+}
+
+Schedule Cosine(double initial, int64_t decay_steps, double floor) {
+  return MakeSchedule("CosineRate", {{"initial", initial}, {"decay_steps", decay_steps}, {"floor", floor}}, nullptr);
+}
+
+Schedule WarmUp(Schedule schedule, int64_t warmup_steps, double start) {
+  return MakeSchedule("WarmUpRate", {{"warmup_steps", warmup_steps}, {"start", start}},
+                      std::make_shared<const Schedule>(std::move(schedule)));
+}
+
+}  // namespace belfry::optim

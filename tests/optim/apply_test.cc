@@ -1,0 +1,114 @@
+#include "optim/apply.h"
+
+#include "framework/graph/graph.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "optim/descent.h"
+#include "optim/regularize.h"
+#include "tests/optim/graph_runner.h"
+
+namespace belfry::optim {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+class ApplyTest : public ::testing::Test {
+ protected:
+  Variable Make(const Scope& scope, const char* name, const Shape& shape = {2}) {
+    return GetVariable(scope, name, shape, ConstantInitializer(1));
+  }
+  std::string Message() const { return std::string(graph_.status().message()); }
+
+  Graph graph_;
+  Scope root_{graph_};
+  Momentum momentum_{{.learning_rate = 0.5}};
+};
+
+TEST_F(ApplyTest, VariablesWithoutGradientStay) {
+  const Variable a = Make(root_, "a"), b = Make(root_, "b");
+  const Node* train = ApplyGradients(root_, momentum_, {{ops::OnesLike(root_, a), a}, {Output(), b}});
+  GraphRunner runner(graph_);
+  runner.RunTarget(train);
+  EXPECT_THAT(runner.Value(a), ElementsAre(0.5, 0.5));
+  EXPECT_THAT(runner.Value(b), ElementsAre(1, 1));
+  EXPECT_FALSE(graph_.FindVariable("b/Momentum", 0).valid());
+}
+
+TEST_F(ApplyTest, UpdatesLiveWithTheirVariableAndPrecedeTheStep) {
+  const Scope tower = root_.Device("/cpu:1");
+  const Variable a = Make(tower, "a");
+  const Output update = momentum_.Apply(tower, a, ops::OnesLike(tower, a));
+  EXPECT_EQ(update.node->name(), "update_a");
+  EXPECT_THAT(update.node->colocated_with(), ElementsAre(&a.node()));
+  const Variable step = graph_.FindVariable("global_step", 0);
+  EXPECT_EQ(step.node().requested_device(), a.node().requested_device());
+  EXPECT_THAT(update.node->location().file, HasSubstr("apply_test.cc"));
+}
+
+TEST_F(ApplyTest, ReplicasHaveTheirOwnSlotsAndSteps) {
+  for (int replica : {0, 1}) {
+    const Scope tower = root_.Replica(replica);
+    const Variable a = Make(tower, "a");
+    EXPECT_NE(ApplyGradients(root_, momentum_, {{ops::OnesLike(tower, a), a}}), nullptr);
+    EXPECT_TRUE(graph_.FindVariable("a/Momentum", replica).valid());
+    EXPECT_TRUE(graph_.FindVariable("global_step", replica).valid());
+  }
+}
+
+TEST_F(ApplyTest, NoVariables) {
+  EXPECT_EQ(ApplyGradients(root_, momentum_, {}), nullptr);
+  EXPECT_EQ(Message(), "No variables provided.");
+}
+
+TEST_F(ApplyTest, NothingToOptimize) {
+  EXPECT_TRUE(ComputeGradients(root_, ops::Const(root_, 1.0f), TrainableVariables(root_)).empty());
+  EXPECT_EQ(Message(), "No variables to optimize.");
+}
+
+TEST_F(ApplyTest, NoGradients) {
+  EXPECT_EQ(ApplyGradients(root_, momentum_, {{Output(), Make(root_, "a")}, {Output(), Make(root_, "b")}}), nullptr);
+  EXPECT_THAT(Message(), HasSubstr("No gradients provided for any variable"));
+  EXPECT_THAT(Message(), HasSubstr("[a, b]"));
+}
+
+TEST_F(ApplyTest, AVariableTwice) {
+  const Variable a = Make(root_, "a");
+  const Output g = ops::OnesLike(root_, a);
+  EXPECT_EQ(ApplyGradients(root_, momentum_, {{g, a}, {g, a}}), nullptr);
+  EXPECT_THAT(Message(), HasSubstr("a is to be updated twice"));
+}
+
+TEST_F(ApplyTest, SeveralReplicas) {
+  const Variable a = Make(root_, "a"), b = Make(root_.Replica(1), "b");
+  EXPECT_EQ(ApplyGradients(root_, momentum_, {{ops::OnesLike(root_, a), a}, {ops::OnesLike(root_, b), b}}), nullptr);
+  EXPECT_THAT(Message(), HasSubstr("different replicas"));
+}
+
+TEST_F(ApplyTest, TrainableVariablesOfTheReplica) {
+  const Variable a = Make(root_, "a");
+  GetVariable(root_, "fixed", {}, ZerosInitializer(), {.trainable = false});
+  const Variable other = Make(root_.Replica(1), "a");
+  EXPECT_THAT(TrainableVariables(root_), ElementsAre(a));
+  EXPECT_THAT(TrainableVariables(root_.Replica(1)), ElementsAre(other));
+}
+
+TEST_F(ApplyTest, L2RegularizationIsHalfTheSumOfSquares) {
+  const Variable w = GetVariable(root_, "w", {2, 3}, ConstantInitializer(2));
+  const Variable b = GetVariable(root_, "b", {3}, ConstantInitializer(5));
+  const Output weights = L2Regularization(root_, {w, b}, 0.25);
+  const Output all = L2Regularization(root_, {w, b}, 0.25, nullptr);
+  const Output none = L2Regularization(root_, {b}, 0.25);
+  const auto gradients = ComputeGradients(root_, weights, {w});
+  GraphRunner runner(graph_);
+  const std::vector<Tensor> values = runner.Run({weights, all, none, gradients[0].gradient});
+  EXPECT_FLOAT_EQ(values[0].scalar<float>(), 0.125f * 24);
+  EXPECT_FLOAT_EQ(values[1].scalar<float>(), 0.125f * (24 + 75));
+  EXPECT_EQ(values[2].scalar<float>(), 0);
+  EXPECT_THAT(values[3].ToDoubles(), ::testing::Each(0.5));
+}
+
+}  // namespace
+}  // namespace belfry::optim

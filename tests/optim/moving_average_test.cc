@@ -1,0 +1,99 @@
+#include "optim/moving_average.h"
+
+#include <algorithm>
+
+#include "framework/graph/graph.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "ops/array.h"
+#include "ops/state.h"
+#include "optim/apply.h"
+#include "optim/global_step.h"
+#include "tests/optim/graph_runner.h"
+
+namespace belfry::optim {
+namespace {
+
+using ::testing::DoubleNear;
+using ::testing::ElementsAre;
+
+class MovingAverageTest : public ::testing::Test {
+ protected:
+  // Each step adds 1 to the weights, then moves the average, then counts the step.
+  const Node* BuildStep(const ExponentialMovingAverage& averages) {
+    const Output update = ops::AssignAdd(root_, weights_, ops::Const(root_, {1.0, 1.0}));
+    const Node* moved = averages.Update(root_, {weights_}, {update});
+    const Output count = IncrementGlobalStep(root_.ControlDependencies({moved}), {update});
+    return ops::Group(root_, {count});
+  }
+
+  Graph graph_;
+  Scope root_{graph_};
+  Variable weights_ = GetVariable(root_, "weights", {2}, ConstantInitializer(3), {.dtype = DType::kFloat64});
+};
+
+TEST_F(MovingAverageTest, BeginsAtTheInitialValue) {
+  ExponentialMovingAverage averages;
+  BuildStep(averages);
+  const Variable average = ExponentialMovingAverage::AverageOf(root_, weights_);
+  ASSERT_TRUE(average.valid());
+  EXPECT_EQ(average.name(), "weights/ExponentialMovingAverage");
+  EXPECT_FALSE(average.trainable());
+  EXPECT_THAT(GraphRunner(graph_).Value(average), ElementsAre(3, 3));
+}
+
+TEST_F(MovingAverageTest, FollowsItsFormula) {
+  for (bool use_step : {true, false}) {
+    Graph graph;
+    Scope root(graph);
+    const Variable weights = GetVariable(root, "weights", {2}, ConstantInitializer(3), {.dtype = DType::kFloat64});
+    const Output update = ops::AssignAdd(root, weights, ops::Const(root, {1.0, 1.0}));
+    const Node* moved =
+        ExponentialMovingAverage({.decay = 0.3, .use_step = use_step}).Update(root, {weights}, {update});
+    const Node* step = ops::Group(root, {IncrementGlobalStep(root.ControlDependencies({moved}), {update})});
+    GraphRunner runner(graph);
+    double expected = 3;
+    for (int n = 0; n < 12; ++n) {
+      runner.RunTarget(step);
+      const double decay = use_step ? std::min(0.3, (1.0 + n) / (10.0 + n)) : 0.3;
+      expected = decay * expected + (1 - decay) * (4 + n);
+      EXPECT_THAT(runner.Value(ExponentialMovingAverage::AverageOf(root, weights)),
+                  ::testing::Each(DoubleNear(expected, 1e-12)))
+          << n;
+    }
+  }
+}
+
+TEST_F(MovingAverageTest, AnEvaluationReplicaTakesTheAverages) {
+  const Variable statistics =
+      GetVariable(root_, "statistics", {1}, ConstantInitializer(7), {.dtype = DType::kFloat64, .trainable = false});
+  const Node* step = BuildStep(ExponentialMovingAverage({.decay = 0.5, .use_step = false}));
+  const Scope evaluation = root_.Replica(9);
+  const auto zeros = [&](const char* name, const Shape& shape) {
+    return GetVariable(evaluation, name, shape, ZerosInitializer(), {.dtype = DType::kFloat64});
+  };
+  const Variable weights = zeros("weights", {2}), copied = zeros("statistics", {1});
+  const Node* take = ExponentialMovingAverage::AssignTo(evaluation, 0);
+  GraphRunner runner(graph_);
+  runner.RunTarget(step);
+  runner.RunTarget(take);
+  EXPECT_THAT(runner.Value(weights), ElementsAre(3.5, 3.5));
+  EXPECT_THAT(runner.Value(copied), ElementsAre(7));
+  EXPECT_THAT(runner.Value(weights_), ElementsAre(4, 4));
+  EXPECT_THAT(runner.Value(statistics), ElementsAre(7));
+}
+
+TEST_F(MovingAverageTest, AReplicaCannotTakeItsOwn) {
+  BuildStep(ExponentialMovingAverage());
+  EXPECT_EQ(ExponentialMovingAverage::AssignTo(root_, 0), nullptr);
+  EXPECT_THAT(std::string(graph_.status().message()), ::testing::HasSubstr("replica 0 is both"));
+}
+
+TEST_F(MovingAverageTest, AVariableWithoutCounterpart) {
+  GetVariable(root_.Replica(2), "other", {}, ZerosInitializer());
+  EXPECT_EQ(ExponentialMovingAverage::AssignTo(root_.Replica(2), 0), nullptr);
+  EXPECT_THAT(std::string(graph_.status().message()), ::testing::HasSubstr("other of replica 2 has no counterpart"));
+}
+
+}  // namespace
+}  // namespace belfry::optim
