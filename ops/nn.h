@@ -48,6 +48,70 @@ Output SigmoidCrossEntropy(OpScope scope, Output logits, Output labels);
 // x [..., C] + bias [C].
 Output BiasAdd(OpScope scope, Output x, Output bias);
 
+// How far images reach beyond their border, where they are taken as 0 (by convolutions) or left out (by pooling).
+struct Padding {
+  enum Kind {
+    kSame,      // ceil(in / stride) outputs; the odd element is added at the bottom and right, as in TensorFlow
+    kValid,     // none
+    kExplicit,  // the four numbers
+  };
+  Kind kind = kSame;
+  int64_t top = 0, bottom = 0, left = 0, right = 0;
+
+  static Padding Same() { return {}; }
+  static Padding Valid() { return {.kind = kValid}; }
+  static Padding Explicit(int64_t top, int64_t bottom, int64_t left, int64_t right) {
+    return {kExplicit, top, bottom, left, right};
+  }
+};
+
+struct Conv2DOptions {
+  int64_t stride_h = 1, stride_w = 1;
+  Padding padding;
+  int64_t dilation_h = 1, dilation_w = 1;  // 1: the taps of the window are neighbours
+  int64_t groups = 1;                      // groups of channels that do not see each other
+};
+// Cross-correlation of x [N, H, W, C] with filter [R, S, C / groups, K]: [N, H', W', K]. Output channels of group g are
+// [g K / groups, (g + 1) K / groups).
+Output Conv2D(OpScope scope, Output x, Output filter, const Conv2DOptions& options = {});
+
+struct PoolOptions {
+  int64_t height = 2, width = 2;  // of the window
+  int64_t stride_h = 2, stride_w = 2;
+  Padding padding;  // smaller than the window
+};
+// The largest of each window of x [N, H, W, C], per channel. A NaN loses against every number. The gradient goes to the
+// first of equal elements.
+Output MaxPool(OpScope scope, Output x, const PoolOptions& options = {});
+// The mean of each window, of its elements inside the image.
+Output AvgPool(OpScope scope, Output x, const PoolOptions& options = {});
+// Over whole images: [N, C], or [N, 1, 1, C]. For the maximum height and width must be known.
+Output GlobalAvgPool(OpScope scope, Output x, bool keep_dims = false);
+Output GlobalMaxPool(OpScope scope, Output x, bool keep_dims = false);
+
+struct LrnOptions {
+  int64_t depth_radius = 5;
+  double bias = 1, alpha = 1, beta = 0.5;
+};
+// Local response normalisation across the last axis (Krizhevsky et al., 2012): y[.., i] = x[.., i] / (bias + alpha sum
+// x[.., j]^2)^beta over the channels j within depth_radius of i.
+Output LocalResponseNormalization(OpScope scope, Output x, const LrnOptions& options = {});
+
+struct BatchNormOutputs {
+  Output y;
+  Output mean, variance;  // [C], of this batch: what moving averages are made of. The variance is divided by the number
+                          // of elements. No gradient flows through them
+};
+// Batch normalisation (Ioffe and Szegedy, 2015) of x [N, H, W, C] or [N, C] over all axes but the last:
+// y = scale (x - mean) / sqrt(variance + epsilon) + offset. scale and offset [C] are float64 if x is, else float32. A
+// batch without elements has mean and variance 0.
+BatchNormOutputs BatchNorm(OpScope scope, Output x, Output scale, Output offset, double epsilon = 1e-3);
+// With given mean and variance [C], which are constants: for evaluation.
+Output BatchNormInference(OpScope scope, Output x, Output scale, Output offset, Output mean, Output variance,
+                          double epsilon = 1e-3);
+// Layer normalisation (Ba et al., 2016) over the last axes of x, those of scale and offset, which have x's dtype.
+Output LayerNorm(OpScope scope, Output x, Output scale, Output offset, double epsilon = 1e-5);
+
 // x, or an error of the step that names the node and counts the NaNs and infinities; gradients are checked as well.
 Output CheckNumerics(OpScope scope, Output x, absl::string_view message);
 

@@ -62,6 +62,7 @@ class Scope {
   const std::string& variable_path() const { return variable_path_; }  // "conv1/"
   const DeviceName& device() const { return device_; }
   const DeviceName& variable_device() const { return has_variable_device_ ? variable_device_ : device_; }
+  SourceLocation location() const { return location_; }  // what new nodes carry; may be unknown
   Reuse reuse() const { return reuse_; }
   int replica() const { return replica_; }
   std::vector<Output> random_counters() const;  // [step], [step, first_example] or []

@@ -157,21 +157,11 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<AttrDef
 
 }  // namespace
 
-Output Relu(OpScope scope, Output x) {
-  return scope.Add("Relu", {x});
-}
-Output Relu6(OpScope scope, Output x) {
-  return scope.Add("Relu6", {x});
-}
-Output LeakyRelu(OpScope scope, Output x, double alpha) {
-  return scope.Add("LeakyRelu", {x}, {{"alpha", alpha}});
-}
-Output Elu(OpScope scope, Output x, double alpha) {
-  return scope.Add("Elu", {x}, {{"alpha", alpha}});
-}
-Output Selu(OpScope scope, Output x) {
-  return scope.Add("Selu", {x});
-}
+Output Relu(OpScope scope, Output x) { return scope.Add("Relu", {x}); }
+Output Relu6(OpScope scope, Output x) { return scope.Add("Relu6", {x}); }
+Output LeakyRelu(OpScope scope, Output x, double alpha) { return scope.Add("LeakyRelu", {x}, {{"alpha", alpha}}); }
+Output Elu(OpScope scope, Output x, double alpha) { return scope.Add("Elu", {x}, {{"alpha", alpha}}); }
+Output Selu(OpScope scope, Output x) { return scope.Add("Selu", {x}); }
 
 void RegisterActivations(OpRegistry& registry) {
   Register<ReluFunction, ReluGradFunction>(registry, "Relu");

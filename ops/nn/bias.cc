@@ -30,9 +30,17 @@ absl::StatusOr<Kernel> MakeBiasAdd(const KernelSpec& spec) {
 
 template <class T>
 absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec) {
-  const ColumnSums<T> sums(spec.inputs[0].shape);
-  return Kernel{[sums](const KernelContext& context) {
-                  sums.Run(context.input<T>(0), context.output<T>(0), context.workspace);
+  using C = Compute<T>;
+  const Shape& shape = spec.inputs[0].shape;
+  const int64_t channels = shape[-1];
+  const ColumnSums<C> sums(RowsOf(shape), channels);
+  return Kernel{[sums, channels](const KernelContext& context) {
+                  const T* dy = context.input<T>(0);
+                  const C* total = sums.Run(context.workspace, [=](int64_t row, C* to) {
+                    const T* from = dy + row * channels;
+                    for (int64_t c = 0; c < channels; ++c) to[c] += static_cast<C>(from[c]);
+                  });
+                  Store(total, channels, context.output<T>(0));
                   return absl::OkStatus();
                 },
                 sums.workspace_bytes()};
@@ -56,9 +64,7 @@ absl::StatusOr<std::vector<Shape>> BiasAddGradShape(const ShapeArgs& args) {
 
 }  // namespace
 
-Output BiasAdd(OpScope scope, Output x, Output bias) {
-  return scope.Add("BiasAdd", {x, bias});
-}
+Output BiasAdd(OpScope scope, Output x, Output bias) { return scope.Add("BiasAdd", {x, bias}); }
 
 void RegisterBias(OpRegistry& registry) {
   registry.Add({.name = "BiasAdd",

@@ -1,4 +1,4 @@
-// Sums over all axes but the last. Internal: it includes Eigen.
+// Sums over all axes but the last. Internal.
 #pragma once
 
 #include <algorithm>
@@ -6,49 +6,45 @@
 
 #include "framework/base/parallel.h"
 #include "framework/base/shape.h"
-#include "ops/nn/nn_impl.h"
 
 namespace belfry::ops {
 
-// x [rows, columns] to y [columns]. Rows are cut into chunks that depend on the shape only and whose sums are added in
-// ascending order, so that the bits do not depend on the number of threads.
-template <class T>
+// Sums [sums, columns] over `rows` rows. Rows are cut into chunks that depend on the sizes only, and the chunks' sums
+// are added in ascending order, so that bits do not depend on the number of threads. C: float or double.
+template <class C>
 class ColumnSums {
  public:
-  using C = Compute<T>;
-
-  explicit ColumnSums(const Shape& shape) : columns_(shape[-1]) {
-    rows_ = columns_ == 0 ? 0 : shape.elements() / columns_;
-    chunks_ = std::clamp<int64_t>(rows_ * columns_ / kElementsPerChunk, 1, kMaxChunks);
+  ColumnSums(int64_t rows, int64_t columns, int64_t sums = 1) : rows_(rows), width_(sums * columns) {
+    chunks_ = std::clamp<int64_t>(rows * columns / kElementsPerChunk, 1, kMaxChunks);
   }
 
-  int64_t columns() const { return columns_; }
-  size_t workspace_bytes() const { return static_cast<size_t>(chunks_ * columns_) * sizeof(C); }
+  size_t workspace_bytes() const { return static_cast<size_t>(chunks_ * width_) * sizeof(C); }
 
-  void Run(const T* x, T* y, void* workspace) const {
-    C* sums = static_cast<C*>(workspace);
-    ParallelFor(chunks_, static_cast<double>(rows_ * columns_) / static_cast<double>(chunks_),
-                [&](int64_t begin, int64_t end) {
-                  for (int64_t chunk = begin; chunk < end; ++chunk) SumChunk(x, chunk, sums + chunk * columns_);
-                });
+  // add(row, total) adds what the row contributes to total [sums, columns]. Returns the sums, at the workspace's begin.
+  template <class Add>
+  const C* Run(void* workspace, const Add& add) const {
+    C* totals = static_cast<C*>(workspace);
+    const double cost = 2.0 * static_cast<double>(rows_ * width_) / static_cast<double>(chunks_);
+    ParallelFor(chunks_, cost, [&](int64_t begin, int64_t end) {
+      for (int64_t chunk = begin; chunk < end; ++chunk) {
+        C* total = totals + chunk * width_;
+        std::fill_n(total, width_, C(0));
+        for (int64_t row = rows_ * chunk / chunks_; row < rows_ * (chunk + 1) / chunks_; ++row) add(row, total);
+      }
+    });
     for (int64_t chunk = 1; chunk < chunks_; ++chunk) {
-      for (int64_t c = 0; c < columns_; ++c) sums[c] += sums[chunk * columns_ + c];
+      for (int64_t i = 0; i < width_; ++i) totals[i] += totals[chunk * width_ + i];
     }
-    Store(sums, columns_, y);
+    return totals;
   }
 
  private:
   static constexpr int64_t kElementsPerChunk = 16 * 1024, kMaxChunks = 64;
 
-  void SumChunk(const T* x, int64_t chunk, C* sum) const {
-    std::fill_n(sum, columns_, C(0));
-    for (int64_t row = rows_ * chunk / chunks_; row < rows_ * (chunk + 1) / chunks_; ++row) {
-      const T* from = x + row * columns_;
-      for (int64_t c = 0; c < columns_; ++c) sum[c] += static_cast<C>(from[c]);
-    }
-  }
-
-  int64_t rows_, columns_, chunks_;
+  int64_t rows_, width_, chunks_;
 };
+
+// Rows and columns of a tensor whose last axis is the columns.
+inline int64_t RowsOf(const Shape& shape) { return shape.elements(0, shape.rank() - 1); }
 
 }  // namespace belfry::ops

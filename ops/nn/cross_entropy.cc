@@ -52,7 +52,7 @@ class RowSoftmax {
   const T* row_;
   const int64_t n_;
   C top_ = -std::numeric_limits<C>::infinity(), sum_ = 0, log_sum_ = 0;
-  C exps_[kBlock];
+  alignas(64) C exps_[kBlock];
 };
 
 // The target of a class is `on` times its label plus `off`.

@@ -4,9 +4,7 @@
 
 namespace belfry::ops {
 
-absl::StatusOr<std::vector<Shape>> SameAsFirst(const ShapeArgs& args) {
-  return std::vector<Shape>{args.inputs[0]};
-}
+absl::StatusOr<std::vector<Shape>> SameAsFirst(const ShapeArgs& args) { return std::vector<Shape>{args.inputs[0]}; }
 
 absl::StatusOr<std::vector<Shape>> SameAsAll(const ShapeArgs& args) {
   Shape shape = args.inputs[0];
@@ -29,9 +27,7 @@ GradientFunction NoGradient(std::string why) {
   };
 }
 
-GradientFunction NoSecondDerivative() {
-  return NoGradient("it is itself a gradient, and can be taken only once");
-}
+GradientFunction NoSecondDerivative() { return NoGradient("it is itself a gradient, and can be taken only once"); }
 
 GradientFunction GradientFrom(std::string gradient, bool from_output, std::vector<std::string> attrs) {
   return [gradient = std::move(gradient), from_output, attrs = std::move(attrs)](

@@ -27,6 +27,14 @@ using ConstArrayMap = Eigen::Map<const Eigen::Array<C, Eigen::Dynamic, 1>>;
 // Elements that are converted at a time: small enough for the first-level cache.
 inline constexpr int64_t kBlock = 256;
 
+// As ParallelFor over n elements, in ranges of whole blocks: Eigen rounds the elements that fill no vector differently,
+// so which these are must not depend on the number of threads. For the same reason its buffers are aligned.
+template <class Body>
+void ParallelBlocks(int64_t n, double cost, const Body& body) {
+  ParallelFor((n + kBlock - 1) / kBlock, cost * static_cast<double>(std::min(n, kBlock)),
+              [&](int64_t begin, int64_t end) { body(begin * kBlock, std::min(end * kBlock, n)); });
+}
+
 template <class T>
 void Load(const T* from, int64_t n, Compute<T>* to) {
   for (int64_t i = 0; i < n; ++i) to[i] = static_cast<Compute<T>>(from[i]);
@@ -43,11 +51,11 @@ absl::StatusOr<Kernel> MakeUnary(const KernelSpec& spec) {
   return Kernel{[n = spec.outputs[0].shape.elements(), f = F(spec.attrs)](const KernelContext& context) {
     const T* x = context.input<T>(0);
     T* y = context.output<T>(0);
-    ParallelFor(n, F::kCost, [&](int64_t begin, int64_t end) {
+    ParallelBlocks(n, F::kCost, [&](int64_t begin, int64_t end) {
       if constexpr (std::is_same_v<T, Compute<T>>) {
         f(end - begin, x + begin, y + begin);
       } else {
-        Compute<T> block[kBlock];
+        alignas(64) Compute<T> block[kBlock];
         for (int64_t i = begin; i < end; i += kBlock) {
           const int64_t size = std::min(kBlock, end - i);
           Load(x + i, size, block);
@@ -66,11 +74,11 @@ absl::StatusOr<Kernel> MakeBinary(const KernelSpec& spec) {
   return Kernel{[n = spec.outputs[0].shape.elements(), f = F(spec.attrs)](const KernelContext& context) {
     const T *x = context.input<T>(0), *y = context.input<T>(1);
     T* z = context.output<T>(0);
-    ParallelFor(n, F::kCost, [&](int64_t begin, int64_t end) {
+    ParallelBlocks(n, F::kCost, [&](int64_t begin, int64_t end) {
       if constexpr (std::is_same_v<T, Compute<T>>) {
         f(end - begin, x + begin, y + begin, z + begin);
       } else {
-        Compute<T> x_block[kBlock], y_block[kBlock];
+        alignas(64) Compute<T> x_block[kBlock], y_block[kBlock];
         for (int64_t i = begin; i < end; i += kBlock) {
           const int64_t size = std::min(kBlock, end - i);
           Load(x + i, size, x_block);

@@ -13,5 +13,11 @@ void RegisterSigmoidCrossEntropy(OpRegistry& registry);  // sigmoid_cross_entrop
 void RegisterBias(OpRegistry& registry);                 // bias.cc
 void RegisterCheckNumerics(OpRegistry& registry);        // check_numerics.cc
 void RegisterDropout(OpRegistry& registry);              // dropout.cc
+void RegisterConv2D(OpRegistry& registry);               // conv2d.cc
+void RegisterPool(OpRegistry& registry);                 // pool.cc
+void RegisterLrn(OpRegistry& registry);                  // lrn.cc
+void RegisterBatchNorm(OpRegistry& registry);            // batch_norm.cc
+void RegisterLayerNorm(OpRegistry& registry);            // layer_norm.cc
+void RegisterFused(OpRegistry& registry);                // fused.cc
 
 }  // namespace belfry::ops

@@ -12,6 +12,12 @@ void RegisterNnOps(OpRegistry& registry) {
   RegisterBias(registry);
   RegisterCheckNumerics(registry);
   RegisterDropout(registry);
+  RegisterConv2D(registry);
+  RegisterPool(registry);
+  RegisterLrn(registry);
+  RegisterBatchNorm(registry);
+  RegisterLayerNorm(registry);
+  RegisterFused(registry);
 }
 
 }  // namespace belfry::ops

@@ -13,7 +13,7 @@ struct LossFunction {
   explicit LossFunction(const Attrs&) {}
   template <class C>
   void operator()(int64_t n, const C* x, const C* t, C* y) const {
-    C e[kBlock];
+    alignas(64) C e[kBlock];
     for (int64_t begin = 0; begin < n; begin += kBlock, x += kBlock, t += kBlock, y += kBlock) {
       const int64_t size = std::min(kBlock, n - begin);
       ArrayMap<C> map(e, size);
@@ -30,8 +30,8 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   return Kernel{[n = spec.outputs[0].shape.elements()](const KernelContext& context) {
     const T *dy = context.input<T>(0), *x = context.input<T>(1), *t = context.input<T>(2);
     T* dx = context.output<T>(0);
-    ParallelFor(n, 12, [&](int64_t begin, int64_t end) {
-      C e[kBlock];
+    ParallelBlocks(n, 12, [&](int64_t begin, int64_t end) {
+      alignas(64) C e[kBlock];
       for (int64_t at = begin; at < end; at += kBlock) {
         const int64_t size = std::min(kBlock, end - at);
         Load(x + at, size, e);

@@ -42,7 +42,7 @@ struct GeluTanhGate {
 
 template <class Gate, class C>
 void Gated(int64_t n, const C* x, C* y) {
-  C e[kBlock];
+  alignas(64) C e[kBlock];
   for (int64_t begin = 0; begin < n; begin += kBlock, x += kBlock, y += kBlock) {
     const int64_t size = std::min(kBlock, n - begin);
     for (int64_t i = 0; i < size; ++i) e[i] = -Gate::Value(Clamp(x[i], kGateLimit));
@@ -54,7 +54,7 @@ void Gated(int64_t n, const C* x, C* y) {
 
 template <class Gate, class C>
 void GatedGrad(int64_t n, const C* dy, const C* x, C* dx) {
-  C e[kBlock];
+  alignas(64) C e[kBlock];
   for (int64_t begin = 0; begin < n; begin += kBlock, dy += kBlock, x += kBlock, dx += kBlock) {
     const int64_t size = std::min(kBlock, n - begin);
     for (int64_t i = 0; i < size; ++i) e[i] = -Gate::Value(Clamp(x[i], kGateLimit));
@@ -121,7 +121,7 @@ struct SoftplusFunction {
   explicit SoftplusFunction(const Attrs&) {}
   template <class C>
   void operator()(int64_t n, const C* x, C* y) const {
-    C e[kBlock];
+    alignas(64) C e[kBlock];
     for (int64_t begin = 0; begin < n; begin += kBlock, x += kBlock, y += kBlock) {
       const int64_t size = std::min(kBlock, n - begin);
       ArrayMap<C> map(e, size);
@@ -170,12 +170,8 @@ void Register(OpRegistry& registry, const std::string& name, bool from_output, s
 Output Gelu(OpScope scope, Output x, bool approximate) {
   return scope.Add("Gelu", {x}, {{"approximate", approximate}});
 }
-Output Silu(OpScope scope, Output x) {
-  return scope.Add("Silu", {x});
-}
-Output Softplus(OpScope scope, Output x) {
-  return scope.Add("Softplus", {x});
-}
+Output Silu(OpScope scope, Output x) { return scope.Add("Silu", {x}); }
+Output Softplus(OpScope scope, Output x) { return scope.Add("Softplus", {x}); }
 
 void RegisterSmoothActivations(OpRegistry& registry) {
   Register<GeluFunction, GeluGradFunction>(registry, "Gelu", /*from_output=*/false, {{"approximate", false}});

@@ -42,7 +42,7 @@ template <class T, bool log>
 void SoftmaxColumns(const Columns& c, const T* x, int64_t width, T* y) {
   using C = Compute<T>;
   const C scale = static_cast<C>(1 / c.temperature);
-  C top[kBlock], sum[kBlock], e[kBlock];
+  alignas(64) C top[kBlock], sum[kBlock], e[kBlock];
   std::fill_n(top, width, -std::numeric_limits<C>::infinity());
   std::fill_n(sum, width, C(0));
   for (int64_t k = 0; k < c.n; ++k) {
@@ -70,7 +70,8 @@ template <class T, bool log>
 void SoftmaxRow(const Columns& c, const T* x, T* y) {
   using C = Compute<T>;
   const C scale = static_cast<C>(1 / c.temperature);
-  C top = -std::numeric_limits<C>::infinity(), sum = 0, e[kBlock];
+  C top = -std::numeric_limits<C>::infinity(), sum = 0;
+  alignas(64) C e[kBlock];
   for (int64_t k = 0; k < c.n; ++k) top = std::max(top, static_cast<C>(x[k]));
   const auto shifted = [&](int64_t begin) {
     const int64_t size = std::min(kBlock, c.n - begin);
@@ -120,7 +121,7 @@ absl::StatusOr<Kernel> MakeSoftmaxGrad(const KernelSpec& spec) {
     T* dx = context.output<T>(0);
     const C scale = static_cast<C>(1 / c.temperature);
     c.ForEach([&](int64_t offset, int64_t width) {
-      C sum[kBlock] = {};
+      alignas(64) C sum[kBlock] = {};
       for (int64_t k = 0; k < c.n; ++k) {
         const int64_t row = offset + k * c.inner;
         for (int64_t j = row; j < row + width; ++j)

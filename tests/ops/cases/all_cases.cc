@@ -9,6 +9,8 @@ std::vector<OpCase> AllCases() {
            &ArrayCases,
            &ArrayValueCases,
            &MatMulCases,
+           &NnCases,
+           &NnImageCases,
            &ReductionCases,
        }) {
     for (OpCase& op_case : list()) all.push_back(std::move(op_case));

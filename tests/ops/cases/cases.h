@@ -11,6 +11,8 @@ std::vector<OpCase> ArithmeticCases();
 std::vector<OpCase> ArrayCases();
 std::vector<OpCase> ArrayValueCases();
 std::vector<OpCase> MatMulCases();
+std::vector<OpCase> NnCases();
+std::vector<OpCase> NnImageCases();
 std::vector<OpCase> ReductionCases();
 
 // All of them.

@@ -7,7 +7,7 @@
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/nn.h"
-#include "tests/ops/nn/evaluate.h"
+#include "tests/ops/nn/value.h"
 
 namespace belfry::ops {
 namespace {
@@ -22,7 +22,7 @@ TEST(SparseSoftmaxCrossEntropy, NamesTheRowOfABadLabel) {
     const Scope scope(graph);
     const Output logits = Const(scope, Tensor::Zeros(DType::kFloat32, {4, 3}));
     const Output loss = SparseSoftmaxCrossEntropy(scope, logits, Const<int64_t>(scope, {0, 2, label, 1}));
-    const auto value = Evaluator().Evaluate(loss);
+    const auto value = Value(loss);
     ASSERT_EQ(value.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(value.status().message()),
                 HasSubstr("the label of row 2 is " + std::to_string(label) + ", but labels must be in [0, 3)"));
@@ -45,14 +45,11 @@ TEST(SparseSoftmaxCrossEntropy, EqualsTheDenseOneOnOneHotLabels) {
         SparseSoftmaxCrossEntropy(scope, logits, Const(scope, {1, 0}), {.label_smoothing = smoothing});
     const Output dense = SoftmaxCrossEntropy(scope, logits, Const(scope, {0.0, 1.0, 0.0, 1.0, 0.0, 0.0}, {2, 3}),
                                              {.label_smoothing = smoothing});
-    Evaluator evaluator;
-    EXPECT_THAT(evaluator.Evaluate(sparse)->ToDoubles(),
-                Pointwise(DoubleNear(1e-9), evaluator.Evaluate(dense)->ToDoubles()));
+    EXPECT_THAT(Value(sparse)->ToDoubles(), Pointwise(DoubleNear(1e-9), Value(dense)->ToDoubles()));
     const auto gradients = Gradients(scope, {sparse, dense}, {logits});
     ASSERT_TRUE(gradients.ok()) << gradients.status();
     const auto of_sparse = Gradients(scope, {sparse}, {logits}), of_dense = Gradients(scope, {dense}, {logits});
-    EXPECT_THAT(evaluator.Evaluate((*of_sparse)[0])->ToDoubles(),
-                Pointwise(DoubleNear(1e-12), evaluator.Evaluate((*of_dense)[0])->ToDoubles()));
+    EXPECT_THAT(Value((*of_sparse)[0])->ToDoubles(), Pointwise(DoubleNear(1e-12), Value((*of_dense)[0])->ToDoubles()));
   }
 }
 
@@ -62,7 +59,7 @@ TEST(SoftmaxCrossEntropy, AnImpossibleClassWithoutLabelCostsNothing) {
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Output loss =
       SoftmaxCrossEntropy(scope, Const(scope, {0.0, 0.0, -kInfinity}, {1, 3}), Const(scope, {0.5, 0.5, 0.0}, {1, 3}));
-  EXPECT_NEAR(Evaluator().Evaluate(loss)->scalar<double>(), std::log(2), 1e-12);
+  EXPECT_NEAR(Value(loss)->scalar<double>(), std::log(2), 1e-12);
 }
 
 TEST(SigmoidCrossEntropy, IsStable) {
@@ -70,7 +67,7 @@ TEST(SigmoidCrossEntropy, IsStable) {
   const Scope scope(graph);
   const Output loss =
       SigmoidCrossEntropy(scope, Const(scope, {1000.0, -1000.0, 1000.0, 0.0}), Const(scope, {1.0, 0.0, 0.0, 1.0}));
-  EXPECT_THAT(Evaluator().Evaluate(loss)->ToDoubles(), Pointwise(DoubleNear(1e-9), {0.0, 0.0, 1000.0, std::log(2)}));
+  EXPECT_THAT(Value(loss)->ToDoubles(), Pointwise(DoubleNear(1e-9), {0.0, 0.0, 1000.0, std::log(2)}));
 }
 
 }  // namespace

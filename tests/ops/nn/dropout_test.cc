@@ -7,7 +7,7 @@
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/nn.h"
-#include "tests/ops/nn/evaluate.h"
+#include "tests/ops/nn/value.h"
 
 namespace belfry::ops {
 namespace {
@@ -20,8 +20,7 @@ std::vector<std::vector<double>> InTower(int index, int64_t first, int64_t examp
   const Output ones = Fill(tower, {examples, 37}, 1);
   const Output a = Dropout(tower.NameScope("layer"), ones, rate), b = Dropout(tower.NameScope("layer"), ones, rate);
   EXPECT_TRUE(graph.status().ok()) << graph.status();
-  Evaluator evaluator;
-  return {evaluator.Evaluate(a)->ToDoubles(), evaluator.Evaluate(b)->ToDoubles()};
+  return {Value(a)->ToDoubles(), Value(b)->ToDoubles()};
 }
 
 TEST(Dropout, DoesNotDependOnTheTowers) {
@@ -55,9 +54,9 @@ TEST(Dropout, WithoutCountersTheRunCounts) {
   const Scope scope(graph);
   const Output y = Dropout(scope, Fill(scope, {50}, 1), 0.5);
   const auto at = [&](uint64_t run) {
-    Evaluator evaluator;
-    evaluator.set_run(run);
-    return evaluator.Evaluate(y)->ToDoubles();
+    return RunOp(y.node->op(), y.node->attrs(), {Tensor::Of<float>(std::vector<float>(50, 1), {50})}, run)
+        .value()[0]
+        .ToDoubles();
   };
   EXPECT_EQ(at(1), at(1));
   EXPECT_NE(at(1), at(2));
@@ -69,8 +68,7 @@ TEST(Dropout, TheGradientHasTheSameMask) {
   const Output x = Fill(scope, {11, 7}, 1), y = Dropout(scope, x, 0.4);
   const auto gradients = Gradients(scope, {y}, {x});
   ASSERT_TRUE(gradients.ok()) << gradients.status();
-  Evaluator evaluator;
-  EXPECT_EQ(evaluator.Evaluate((*gradients)[0])->ToDoubles(), evaluator.Evaluate(y)->ToDoubles());
+  EXPECT_EQ(Value((*gradients)[0])->ToDoubles(), Value(y)->ToDoubles());
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "ops/array.h"
 #include "ops/nn.h"
-#include "tests/ops/nn/evaluate.h"
+#include "tests/ops/nn/value.h"
 
 namespace belfry::ops {
 namespace {
@@ -21,7 +21,7 @@ std::vector<double> Apply(Output (*f)(const Scope&, Output), const std::vector<f
   const Scope scope(graph);
   const Output y = f(scope, Const(scope, Tensor::Of<float>(x, {static_cast<int64_t>(x.size())})));
   EXPECT_TRUE(graph.status().ok()) << graph.status();
-  auto value = Evaluator().Evaluate(y);
+  auto value = Value(y);
   EXPECT_TRUE(value.ok()) << value.status();
   return value->ToDoubles();
 }
@@ -64,7 +64,7 @@ TEST(Softmax, IsSharperWhenColdAndFlatterWhenHot) {
     Graph graph;
     const Scope scope(graph);
     const Output y = Softmax(scope, Const(scope, {1.f, 2.f, 3.f}), {.temperature = temperature});
-    return Evaluator().Evaluate(y)->ToDoubles();
+    return Value(y)->ToDoubles();
   };
   EXPECT_THAT(at(1), ::testing::Pointwise(::testing::DoubleNear(1e-6), {0.09003057, 0.24472847, 0.66524096}));
   EXPECT_THAT(at(0.5), ::testing::Pointwise(::testing::DoubleNear(1e-6), {0.01587624, 0.11731043, 0.86681333}));
@@ -89,9 +89,9 @@ TEST(CheckNumerics, NamesTheNodeAndCounts) {
   Graph graph;
   const Scope scope(graph);
   const Output good = CheckNumerics(scope, Const(scope, {1.f, -2.f}), "logits");
-  EXPECT_THAT(Evaluator().Evaluate(good)->ToDoubles(), ::testing::ElementsAre(1, -2));
+  EXPECT_THAT(Value(good)->ToDoubles(), ::testing::ElementsAre(1, -2));
   const Output bad = CheckNumerics(scope, Const(scope, {1.f, kNaN, kInfinity, -kInfinity, 0.f}), "logits");
-  const auto value = Evaluator().Evaluate(bad);
+  const auto value = Value(bad);
   ASSERT_FALSE(value.ok());
   EXPECT_THAT(std::string(value.status().message()), HasSubstr("logits: the tensor of 'CheckNumerics"));
   EXPECT_THAT(std::string(value.status().message()), HasSubstr("had 1 NaN and 2 infinite values among 5"));

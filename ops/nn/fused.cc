@@ -1,0 +1,203 @@
+#include <cmath>
+
+#include "ops/nn/column_sums.h"
+#include "ops/nn/conv2d_impl.h"
+#include "ops/nn/nn_impl.h"
+#include "ops/nn/nn_ops.h"
+#include "ops/nn/primitive_kernel.h"
+#include "ops/onednn/matmul.h"
+
+namespace belfry::ops {
+namespace {
+
+constexpr char kByThePass[] =
+    "the fusion pass makes it after gradients are taken; differentiate the ops that it stands for";
+
+// The activations that may follow, by their op's name; "" is none.
+struct NamedActivation {
+  absl::string_view name;
+  onednn::Activation activation;
+};
+constexpr NamedActivation kActivations[] = {
+    {"", onednn::Activation::kNone},          {"Relu", onednn::Activation::kRelu},
+    {"Relu6", onednn::Activation::kRelu6},    {"LeakyRelu", onednn::Activation::kRelu},
+    {"Elu", onednn::Activation::kElu},        {"Tanh", onednn::Activation::kTanh},
+    {"Sigmoid", onednn::Activation::kSigmoid}};
+
+absl::StatusOr<onednn::PostOps> PostOpsOf(const Attrs& attrs) {
+  const std::string& name = attrs.String("activation");
+  for (const NamedActivation& known : kActivations) {
+    if (known.name != name) continue;
+    const bool has_alpha = name == "LeakyRelu" || name == "Elu";
+    return onednn::PostOps{known.activation, has_alpha ? static_cast<float>(attrs.Float("alpha")) : 0.0f};
+  }
+  return absl::InvalidArgumentError(absl::StrCat("activation '", name, "' cannot be fused"));
+}
+
+template <class C>
+C Apply(const onednn::PostOps& post_ops, C x) {
+  const C alpha = static_cast<C>(post_ops.alpha);
+  switch (post_ops.activation) {
+    case onednn::Activation::kRelu: return x < 0 ? (alpha == 0 ? C(0) : alpha * x) : x;
+    case onednn::Activation::kRelu6: return x < 0 ? C(0) : x > 6 ? C(6) : x;
+    case onednn::Activation::kElu: return x < 0 ? alpha * std::expm1(x) : x;
+    case onednn::Activation::kTanh: return std::tanh(x);
+    case onednn::Activation::kSigmoid: return 1 / (1 + std::exp(-x));
+    default: return x;
+  }
+}
+
+// The kernel of `op` on the first two inputs, then bias (input 2) and activation over its output.
+template <class T>
+absl::StatusOr<Kernel> MakeByParts(const KernelSpec& spec, absl::string_view op, const Attrs& attrs) {
+  using C = Compute<T>;
+  ASSIGN_OR_RETURN(const onednn::PostOps post_ops, PostOpsOf(spec.attrs));
+  const KernelDef* def = BuiltinOps().Find(op)->FindKernel("CPU", kDTypeOf<T>);
+  ASSIGN_OR_RETURN(Kernel product, def->make({spec.name, attrs, spec.inputs.subspan(0, 2), spec.outputs}));
+  const int64_t channels = spec.inputs[2].shape[0], rows = RowsOf(spec.outputs[0].shape);
+  return Kernel{[run = std::move(product.run), post_ops, channels, rows](const KernelContext& context) {
+                  RETURN_IF_ERROR(run(context));
+                  const T* bias = context.input<T>(2);
+                  T* y = context.output<T>(0);
+                  ParallelFor(rows, 4.0 * static_cast<double>(channels), [&](int64_t begin, int64_t end) {
+                    for (int64_t row = begin; row < end; ++row) {
+                      T* to = y + row * channels;
+                      for (int64_t c = 0; c < channels; ++c) {
+                        to[c] = static_cast<T>(Apply(post_ops, static_cast<C>(to[c]) + static_cast<C>(bias[c])));
+                      }
+                    }
+                  });
+                  return absl::OkStatus();
+                },
+                product.workspace_bytes};
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
+  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
+    ASSIGN_OR_RETURN(const onednn::PostOps post_ops, PostOpsOf(spec.attrs));
+    const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+    ASSIGN_OR_RETURN(
+        std::optional<Kernel> kernel,
+        PrimitiveKernel(onednn::Conv2DForward(shape, {.bias = true, .post_ops = post_ops}), {0, 1, 2}, {0}));
+    if (kernel.has_value()) return *std::move(kernel);
+  }
+  return MakeByParts<T>(spec, "Conv2D", spec.attrs);
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
+  const bool transpose_a = spec.attrs.Bool("transpose_a"), transpose_b = spec.attrs.Bool("transpose_b");
+  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
+    ASSIGN_OR_RETURN(const onednn::PostOps post_ops, PostOpsOf(spec.attrs));
+    const onednn::MatMulShape shape{.m = spec.outputs[0].shape[0],
+                                    .k = spec.inputs[0].shape[transpose_a ? 0 : 1],
+                                    .n = spec.outputs[0].shape[1],
+                                    .transpose_a = transpose_a,
+                                    .transpose_b = transpose_b,
+                                    .dtype = kDTypeOf<T>,
+                                    .output_dtype = kDTypeOf<T>};
+    ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
+                     PrimitiveKernel(onednn::MatMul(shape, {.bias = true, .post_ops = post_ops}), {0, 1, 2}, {0}));
+    if (kernel.has_value()) return *std::move(kernel);
+  }
+  return MakeByParts<T>(spec, "MatMul", spec.attrs);
+}
+
+// Inputs x, filter (its shape), dy; outputs dfilter, dbias.
+template <class T>
+absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
+  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
+    const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+    ASSIGN_OR_RETURN(
+        std::optional<Kernel> kernel,
+        PrimitiveKernel(onednn::Conv2DBackwardWeights(shape, {.bias = true, .gradient_dtype = kDTypeOf<T>}), {0, 2},
+                        {0, 1}));
+    if (kernel.has_value()) return *std::move(kernel);
+  }
+  const auto make = [&](absl::string_view op, const KernelSpec& part) {
+    return BuiltinOps().Find(op)->FindKernel("CPU", kDTypeOf<T>)->make(part);
+  };
+  ASSIGN_OR_RETURN(Kernel filter,
+                   make("Conv2DBackpropFilter", {spec.name, spec.attrs, spec.inputs, spec.outputs.subspan(0, 1)}));
+  ASSIGN_OR_RETURN(Kernel bias,
+                   make("BiasAddGrad", {spec.name, spec.attrs, spec.inputs.subspan(2, 1), spec.outputs.subspan(1, 1)}));
+  return Kernel{[filter = std::move(filter.run), bias = std::move(bias.run)](const KernelContext& context) {
+                  RETURN_IF_ERROR(filter(context));
+                  KernelContext second = context;
+                  second.inputs += 2;
+                  second.outputs += 1;
+                  return bias(second);
+                },
+                std::max(filter.workspace_bytes, bias.workspace_bytes)};
+}
+
+absl::Status CheckBias(const Shape& y, const Shape& bias) {
+  if (bias.rank() == 1 && Shape({y[-1]}).CompatibleWith(bias)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("the bias must have shape [", y[-1], "], not ", bias.ToString()));
+}
+
+absl::StatusOr<std::vector<Shape>> FusedConv2DShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(PostOpsOf(args.attrs).status());
+  ASSIGN_OR_RETURN(const Shape y, Conv2DOutputShape(args.attrs, args.inputs[0], args.inputs[1]));
+  RETURN_IF_ERROR(CheckBias(y, args.inputs[2]));
+  return std::vector<Shape>{y};
+}
+
+absl::StatusOr<std::vector<Shape>> FusedMatMulShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(PostOpsOf(args.attrs).status());
+  const Shape &a = args.inputs[0], &b = args.inputs[1];
+  if (a.rank() != 2 || b.rank() != 2) return absl::InvalidArgumentError("multiplies two matrices");
+  const bool transpose_a = args.attrs.Bool("transpose_a"), transpose_b = args.attrs.Bool("transpose_b");
+  const Shape inner_a({a[transpose_a ? 0 : 1]}), inner_b({b[transpose_b ? 1 : 0]});
+  RETURN_IF_ERROR(inner_a.Merge(inner_b).status());
+  const Shape y({a[transpose_a ? 1 : 0], b[transpose_b ? 0 : 1]});
+  RETURN_IF_ERROR(CheckBias(y, args.inputs[2]));
+  return std::vector<Shape>{y};
+}
+
+absl::StatusOr<std::vector<Shape>> FilterBiasShape(const ShapeArgs& args) {
+  ASSIGN_OR_RETURN(const Shape y, Conv2DOutputShape(args.attrs, args.inputs[0], args.inputs[1]));
+  RETURN_IF_ERROR(y.Merge(args.inputs[2]).status());
+  return std::vector<Shape>{args.inputs[1], Shape({args.inputs[1][3]})};
+}
+
+std::vector<AttrDef> WithActivation(std::vector<AttrDef> attrs) {
+  attrs.push_back({"activation", std::string()});
+  attrs.push_back({"alpha", 0.0});
+  return attrs;
+}
+
+}  // namespace
+
+void RegisterFused(OpRegistry& registry) {
+  registry.Add({.name = "FusedConv2D",
+                .inputs = {{"x"}, {"filter"}, {"bias"}},
+                .outputs = {{"y"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = WithActivation(Conv2DAttrDefs()),
+                .shape = FusedConv2DShape,
+                .gradient = NoGradient(kByThePass),
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeFusedConv2D<typename decltype(tag)::type>; })});
+  registry.Add({.name = "FusedMatMul",
+                .inputs = {{"a"}, {"b"}, {"bias"}},
+                .outputs = {{"y"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = WithActivation({{"transpose_a", false}, {"transpose_b", false}}),
+                .shape = FusedMatMulShape,
+                .gradient = NoGradient(kByThePass),
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeFusedMatMul<typename decltype(tag)::type>; })});
+  registry.Add({.name = "Conv2DBackpropFilterBias",
+                .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
+                .outputs = {{"dfilter"}, {"dbias"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = Conv2DAttrDefs(),
+                .shape = FilterBiasShape,
+                .gradient = NoGradient(kByThePass),
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeBackpropFilterBias<typename decltype(tag)::type>; })});
+}
+
+}  // namespace belfry::ops

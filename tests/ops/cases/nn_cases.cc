@@ -1,0 +1,190 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "ops/nn.h"
+#include "tests/ops/cases/cases.h"
+
+namespace belfry::harness {
+namespace {
+
+// y = f(x), element by element. `gap` keeps off the kink at 0.
+OpCase Activation(const std::string& name, std::function<Output(const Scope&, Output)> op,
+                  std::function<double(double)> f, double limit = 3) {
+  return {.name = name,
+          .inputs = {{.shape = {3, 7}, .low = -limit, .high = limit, .gap = 2e-5}},
+          .build = [=](const Scope& scope, const Ins& in) { return Outs{op(scope, in[0])}; },
+          .reference =
+              [=](const Arrays& in) {
+                Array y(in[0].shape);
+                std::transform(in[0].values.begin(), in[0].values.end(), y.values.begin(), f);
+                return Arrays{y};
+              },
+          .more_shapes = {{{}}, {{1}}, {{0, 3}}, {{521}}, {{300, 301}}},
+          .tolerance = 4};
+}
+
+double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+std::vector<OpCase> Activations() {
+  using ops::Gelu;
+  const double alpha = 1.6732632423543772, scale = 1.0507009873554805;
+  return {
+      Activation(
+          "Relu", [](const Scope& s, Output x) { return ops::Relu(s, x); }, [](double x) { return std::max(x, 0.0); }),
+      Activation(
+          "Relu6", [](const Scope& s, Output x) { return ops::Relu6(s, ops::LeakyRelu(s, x, 1)); },
+          [](double x) { return std::clamp(x, 0.0, 6.0); }, 9),
+      Activation(
+          "LeakyRelu", [](const Scope& s, Output x) { return ops::LeakyRelu(s, x, 0.3); },
+          [](double x) { return x > 0 ? x : 0.3 * x; }),
+      Activation(
+          "Elu", [](const Scope& s, Output x) { return ops::Elu(s, x, 0.7); },
+          [](double x) { return x > 0 ? x : 0.7 * std::expm1(x); }),
+      Activation(
+          "Selu", [](const Scope& s, Output x) { return ops::Selu(s, x); },
+          [=](double x) { return scale * (x > 0 ? x : alpha * std::expm1(x)); }),
+      Activation(
+          "Gelu", [](const Scope& s, Output x) { return Gelu(s, x); },
+          [](double x) { return x / 2 * (1 + std::erf(x / std::sqrt(2))); }),
+      Activation(
+          "GeluTanh", [](const Scope& s, Output x) { return Gelu(s, x, true); },
+          [](double x) { return x / 2 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); }),
+      Activation(
+          "Silu", [](const Scope& s, Output x) { return ops::Silu(s, x); }, [](double x) { return x * Sigmoid(x); }),
+      Activation(
+          "Softplus", [](const Scope& s, Output x) { return ops::Softplus(s, x); },
+          [](double x) { return std::log1p(std::exp(x)); }),
+  };
+}
+
+// Softmax, or its logarithm, along an axis of a tensor.
+OpCase SoftmaxCase(const std::string& name, bool log, int64_t axis, double temperature) {
+  const auto reference = [=](const Arrays& in) {
+    const Shape& shape = in[0].shape;
+    const int at = *CanonicalAxis(axis, shape.rank());
+    const int64_t n = shape[at], inner = shape.elements(at + 1, shape.rank());
+    Array y(shape);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      const int64_t first = i / (n * inner) * n * inner + i % inner;
+      double sum = 0;
+      for (int64_t k = 0; k < n; ++k) sum += std::exp((in[0][first + k * inner] - in[0][i]) / temperature);
+      y[i] = log ? -std::log(sum) : 1 / sum;
+    }
+    return Arrays{y};
+  };
+  return {.name = name,
+          .inputs = {{.shape = {3, 4, 5}, .low = -3, .high = 3}},
+          .build =
+              [=](const Scope& scope, const Ins& in) {
+                const ops::SoftmaxOptions options{.axis = axis, .temperature = temperature};
+                return Outs{log ? ops::LogSoftmax(scope, in[0], options) : ops::Softmax(scope, in[0], options)};
+              },
+          .reference = reference,
+          .more_shapes = {{{1, 1, 1}}, {{2, 0, 3}}, {{0, 2, 2}}, {{2, 3, 700}}, {{2, 700, 3}}, {{700, 2, 3}}},
+          .tolerance = 4,
+          .unknown_axes = {0, 1, 2}};
+}
+
+// -sum target log p per row, the targets smoothed labels.
+Arrays CrossEntropy(const Array& logits, double smoothing, const std::function<double(int64_t, int64_t)>& label) {
+  const int64_t n = logits.shape[-1], rows = logits.shape.elements(0, logits.shape.rank() - 1);
+  Array loss(logits.shape.Remove(-1));
+  for (int64_t row = 0; row < rows; ++row) {
+    double sum = 0;
+    for (int64_t k = 0; k < n; ++k) sum += std::exp(logits[row * n + k]);
+    for (int64_t k = 0; k < n; ++k) {
+      const double target = (1 - smoothing) * label(row, k) + smoothing / static_cast<double>(n);
+      loss[row] -= target * (logits[row * n + k] - std::log(sum));
+    }
+  }
+  return {loss};
+}
+
+OpCase SparseCase(const std::string& name, DType labels, double smoothing) {
+  return {.name = name,
+          .inputs = {{.shape = {4, 5}, .low = -3, .high = 3}, {.shape = {4}, .low = 0, .high = 5, .dtype = labels}},
+          .build =
+              [=](const Scope& scope, const Ins& in) {
+                return Outs{ops::SparseSoftmaxCrossEntropy(scope, in[0], in[1], {.label_smoothing = smoothing})};
+              },
+          .reference =
+              [=](const Arrays& in) {
+                return CrossEntropy(in[0], smoothing, [&](int64_t row, int64_t k) {
+                  return static_cast<int64_t>(in[1][row]) == k ? 1.0 : 0.0;
+                });
+              },
+          .more_shapes = {{{1, 5}, {1}}, {{0, 5}, {0}}, {{5}, {}}, {{2, 3, 7}, {2, 3}}, {{70, 600}, {70}}},
+          .tolerance = 4};
+}
+
+std::vector<OpCase> Losses() {
+  std::vector<OpCase> cases = {SparseCase("SparseCrossEntropy", DType::kInt32, 0),
+                               SparseCase("SparseCrossEntropySmoothed", DType::kInt64, 0.2)};
+  cases.push_back({.name = "DenseCrossEntropy",
+                   .inputs = {{.shape = {4, 5}, .low = -3, .high = 3},
+                              {.shape = {4, 5}, .low = 0, .high = 1, .differentiable = false}},
+                   .build =
+                       [](const Scope& scope, const Ins& in) {
+                         return Outs{ops::SoftmaxCrossEntropy(scope, in[0], in[1], {.label_smoothing = 0.1})};
+                       },
+                   .reference =
+                       [](const Arrays& in) {
+                         const int64_t n = in[0].shape[-1];
+                         return CrossEntropy(in[0], 0.1, [&](int64_t row, int64_t k) { return in[1][row * n + k]; });
+                       },
+                   .more_shapes = {{{1, 1}, {1, 1}}, {{0, 5}, {0, 5}}, {{3, 0}, {3, 0}}, {{70, 600}, {70, 600}}},
+                   .tolerance = 4,
+                   .unknown_axes = {0, 1}});
+  cases.push_back(
+      {.name = "SigmoidCrossEntropy",
+       .inputs = {{.shape = {4, 5}, .low = -3, .high = 3, .gap = 2e-5}, {.shape = {4, 5}, .low = 0, .high = 1}},
+       .build = [](const Scope& scope, const Ins& in) { return Outs{ops::SigmoidCrossEntropy(scope, in[0], in[1])}; },
+       .reference =
+           [](const Arrays& in) {
+             Array y(in[0].shape);
+             for (int64_t i = 0; i < y.size(); ++i) {
+               const double p = Sigmoid(in[0][i]);
+               y[i] = -in[1][i] * std::log(p) - (1 - in[1][i]) * std::log(1 - p);
+             }
+             return Arrays{y};
+           },
+       .more_shapes = {{{}, {}}, {{0}, {0}}, {{300, 301}, {300, 301}}},
+       .tolerance = 4});
+  return cases;
+}
+
+}  // namespace
+
+std::vector<OpCase> NnCases() {
+  std::vector<OpCase> cases = Activations();
+  cases.push_back(SoftmaxCase("SoftmaxLastAxis", false, -1, 0.6));
+  cases.push_back(SoftmaxCase("SoftmaxMiddleAxis", false, 1, 2));
+  cases.push_back(SoftmaxCase("SoftmaxFirstAxis", false, 0, 1));
+  cases.push_back(SoftmaxCase("LogSoftmaxLastAxis", true, 2, 0.6));
+  cases.push_back(SoftmaxCase("LogSoftmaxMiddleAxis", true, -2, 1));
+  for (OpCase& op_case : Losses()) cases.push_back(std::move(op_case));
+  cases.push_back({.name = "BiasAdd",
+                   .inputs = {{{2, 3, 5}}, {{5}}},
+                   .build = [](const Scope& scope, const Ins& in) { return Outs{ops::BiasAdd(scope, in[0], in[1])}; },
+                   .reference =
+                       [](const Arrays& in) {
+                         Array y = in[0];
+                         for (int64_t i = 0; i < y.size(); ++i) y[i] += in[1][i % in[1].size()];
+                         return Arrays{y};
+                       },
+                   .more_shapes = {{{1}, {1}}, {{0, 4}, {4}}, {{3, 0}, {0}}, {{4000, 33}, {33}}}});
+  cases.push_back(
+      {.name = "CheckNumerics",
+       .inputs = {{{2, 3}}},
+       .build = [](const Scope& scope, const Ins& in) { return Outs{ops::CheckNumerics(scope, in[0], "x")}; },
+       .reference = [](const Arrays& in) { return Arrays{in[0]}; },
+       .more_shapes = {{{}}, {{0}}, {{1000}}}});
+  cases.push_back({.name = "Dropout",
+                   .inputs = {{{5, 7}}},
+                   .build = [](const Scope& scope, const Ins& in) { return Outs{ops::Dropout(scope, in[0], 0.4)}; },
+                   .more_shapes = {{{}}, {{0, 3}}, {{3, 0}}, {{300, 301}}}});
+  return cases;
+}
+
+}  // namespace belfry::harness

@@ -1,0 +1,331 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "ops/array.h"
+#include "ops/nn.h"
+#include "tests/ops/cases/cases.h"
+
+namespace belfry::harness {
+namespace {
+
+using ops::Padding;
+
+// One axis: how many windows there are, and what precedes the image.
+struct Axis {
+  int64_t out, before;
+};
+Axis Slide(const Padding& padding, int64_t before, int64_t after, int64_t in, int64_t window, int64_t stride,
+           int64_t dilation) {
+  const int64_t reach = (window - 1) * dilation + 1;
+  if (padding.kind == Padding::kSame) {
+    const int64_t out = (in + stride - 1) / stride;
+    return {out, in == 0 ? 0 : std::max<int64_t>((out - 1) * stride + reach - in, 0) / 2};
+  }
+  if (padding.kind == Padding::kValid) before = after = 0;
+  return {(in + before + after - reach) / stride + 1, before};
+}
+
+double At(const Array& x, int64_t n, int64_t h, int64_t w, int64_t c) {
+  return x[((n * x.shape[1] + h) * x.shape[2] + w) * x.shape[3] + c];
+}
+
+Array Convolve(const Array& x, const Array& filter, const ops::Conv2DOptions& o) {
+  const int64_t r = filter.shape[0], s = filter.shape[1], cg = filter.shape[2], k = filter.shape[3];
+  const Axis h = Slide(o.padding, o.padding.top, o.padding.bottom, x.shape[1], r, o.stride_h, o.dilation_h);
+  const Axis w = Slide(o.padding, o.padding.left, o.padding.right, x.shape[2], s, o.stride_w, o.dilation_w);
+  Array y({x.shape[0], h.out, w.out, k});
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t to = i % k, ow = i / k % w.out, oh = i / k / w.out % h.out, n = i / k / w.out / h.out;
+    for (int64_t tap = 0; tap < r * s * cg; ++tap) {
+      const int64_t c = tap % cg, ih = oh * o.stride_h - h.before + tap / cg / s * o.dilation_h;
+      const int64_t iw = ow * o.stride_w - w.before + tap / cg % s * o.dilation_w;
+      if (ih < 0 || ih >= x.shape[1] || iw < 0 || iw >= x.shape[2]) continue;
+      y[i] += At(x, n, ih, iw, to / (k / o.groups) * cg + c) * filter[tap * k + to];
+    }
+  }
+  return y;
+}
+
+OpCase ConvCase(const std::string& name, const Shape& x, const Shape& filter, const ops::Conv2DOptions& options,
+                std::vector<std::vector<Shape>> more_shapes = {}) {
+  return {.name = name,
+          .inputs = {{x}, {filter}},
+          .build = [=](const Scope& scope, const Ins& in) { return Outs{ops::Conv2D(scope, in[0], in[1], options)}; },
+          .reference = [=](const Arrays& in) { return Arrays{Convolve(in[0], in[1], options)}; },
+          .more_shapes = std::move(more_shapes),
+          .tolerance = 8,
+          .gradient_tolerance = 8,
+          .unknown_axes = {0, 1, 2, 3},
+          .thread_dependent = true};
+}
+
+OpCase PoolCase(const std::string& name, bool max, const Shape& x, const ops::PoolOptions& o,
+                std::vector<std::vector<Shape>> more_shapes = {}) {
+  const auto reference = [=](const Arrays& in) {
+    const Shape& shape = in[0].shape;
+    const Axis h = Slide(o.padding, o.padding.top, o.padding.bottom, shape[1], o.height, o.stride_h, 1);
+    const Axis w = Slide(o.padding, o.padding.left, o.padding.right, shape[2], o.width, o.stride_w, 1);
+    Array y({shape[0], h.out, w.out, shape[3]});
+    for (int64_t i = 0; i < y.size(); ++i) {
+      const int64_t c = i % shape[3], ow = i / shape[3] % w.out, oh = i / shape[3] / w.out % h.out;
+      double best = -std::numeric_limits<double>::infinity(), sum = 0, count = 0;
+      for (int64_t ih = oh * o.stride_h - h.before; ih < oh * o.stride_h - h.before + o.height; ++ih) {
+        for (int64_t iw = ow * o.stride_w - w.before; iw < ow * o.stride_w - w.before + o.width; ++iw) {
+          if (ih < 0 || ih >= shape[1] || iw < 0 || iw >= shape[2]) continue;
+          const double value = At(in[0], i / shape[3] / w.out / h.out, ih, iw, c);
+          best = std::max(best, value);
+          sum += value;
+          count += 1;
+        }
+      }
+      y[i] = max ? best : sum / count;
+    }
+    return Arrays{y};
+  };
+  return {
+      .name = name,
+      .inputs = {{.shape = x, .gap = max ? 1e-5 : 0}},
+      .build = [=](const Scope& scope,
+                   const Ins& in) { return Outs{max ? ops::MaxPool(scope, in[0], o) : ops::AvgPool(scope, in[0], o)}; },
+      .reference = reference,
+      .more_shapes = std::move(more_shapes),
+      .tolerance = 4,
+      .gradient_tolerance = 4,
+      .unknown_axes = {0, 1, 2, 3}};
+}
+
+OpCase LrnCase(const std::string& name, const ops::LrnOptions& o) {
+  const auto reference = [=](const Arrays& in) {
+    const int64_t channels = in[0].shape[-1];
+    Array y(in[0].shape);
+    for (int64_t i = 0; i < y.size(); ++i) {
+      const int64_t c = i % channels;
+      double sum = 0;
+      for (int64_t j = std::max<int64_t>(c - o.depth_radius, 0); j <= std::min(c + o.depth_radius, channels - 1); ++j) {
+        sum += in[0][i - c + j] * in[0][i - c + j];
+      }
+      y[i] = in[0][i] * std::pow(o.bias + o.alpha * sum, -o.beta);
+    }
+    return Arrays{y};
+  };
+  return {.name = name,
+          .inputs = {{{2, 2, 1, 7}}},
+          .build = [=](const Scope& scope,
+                       const Ins& in) { return Outs{ops::LocalResponseNormalization(scope, in[0], o)}; },
+          .reference = reference,
+          .more_shapes = {{{1, 1, 1, 1}}, {{0, 2, 2, 3}}, {{2, 3, 3, 64}}, {{2, 3, 3, 70}}, {{20, 12, 12, 33}}},
+          .tolerance = 4,
+          .unknown_axes = {0, 3}};
+}
+
+// Mean and variance over all axes but the last.
+void Moments(const Array& x, std::vector<double>& mean, std::vector<double>& variance) {
+  const int64_t c = x.shape[-1], rows = c == 0 ? 0 : x.size() / c;
+  mean.assign(c, 0);
+  variance.assign(c, 0);
+  for (int64_t i = 0; i < x.size(); ++i) mean[i % c] += x[i] / static_cast<double>(rows);
+  for (int64_t i = 0; i < x.size(); ++i) {
+    variance[i % c] += (x[i] - mean[i % c]) * (x[i] - mean[i % c]) / static_cast<double>(rows);
+  }
+}
+
+Array Normalize(const Array& x, const Array& scale, const Array& offset, const std::vector<double>& mean,
+                const std::vector<double>& variance, double epsilon) {
+  Array y(x.shape);
+  for (int64_t i = 0; i < y.size(); ++i) {
+    const int64_t c = i % scale.size();
+    y[i] = (x[i] - mean[c]) / std::sqrt(variance[c] + epsilon) * scale[c] + offset[c];
+  }
+  return y;
+}
+
+// In the dtype that batch norm takes vectors over the channels in.
+Output Wide(const Scope& scope, Output x) {
+  return ops::Cast(scope, x, x.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
+}
+
+std::vector<OpCase> BatchNormCases() {
+  OpCase y{
+      .name = "BatchNorm",
+      .inputs = {{{3, 2, 2, 5}, -1, 2}, {{5}, 0.5, 2}, {{5}, -1, 1}},
+      .build =
+          [](const Scope& scope, const Ins& in) {
+            return Outs{ops::BatchNorm(scope, in[0], Wide(scope, in[1]), Wide(scope, in[2])).y};
+          },
+      .reference =
+          [](const Arrays& in) {
+            std::vector<double> mean, variance;
+            Moments(in[0], mean, variance);
+            return Arrays{Normalize(in[0], in[1], in[2], mean, variance, 1e-3)};
+          },
+      .more_shapes = {{{6, 3}, {3}, {3}}, {{0, 2, 2, 3}, {3}, {3}}, {{4, 1}, {1}, {1}}, {{20, 9, 9, 33}, {33}, {33}}},
+      .tolerance = 16,
+      .gradient_tolerance = 16,
+      .thread_dependent = true};
+  OpCase moments = y;
+  moments.name = "BatchNormMoments";
+  moments.gradient = false;
+  moments.build = [](const Scope& scope, const Ins& in) {
+    const auto outputs = ops::BatchNorm(scope, in[0], Wide(scope, in[1]), Wide(scope, in[2]));
+    return Outs{outputs.mean, outputs.variance};
+  };
+  moments.reference = [](const Arrays& in) {
+    Array mean(in[1].shape), variance(in[1].shape);
+    Moments(in[0], mean.values, variance.values);
+    return Arrays{mean, variance};
+  };
+  OpCase inference = y;
+  inference.name = "BatchNormInference";
+  inference.inputs.push_back({.shape = {5}, .differentiable = false});
+  inference.inputs.push_back({.shape = {5}, .low = 0.5, .high = 2, .differentiable = false});
+  for (auto& shapes : inference.more_shapes) {
+    const Shape channels = shapes[1];
+    shapes.insert(shapes.end(), {channels, channels});
+  }
+  inference.build = [](const Scope& scope, const Ins& in) {
+    return Outs{ops::BatchNormInference(scope, in[0], Wide(scope, in[1]), Wide(scope, in[2]), Wide(scope, in[3]),
+                                        Wide(scope, in[4]))};
+  };
+  inference.reference = [](const Arrays& in) {
+    return Arrays{Normalize(in[0], in[1], in[2], in[3].values, in[4].values, 1e-3)};
+  };
+  return {y, moments, inference};
+}
+
+OpCase LayerNormCase() {
+  return {.name = "LayerNorm",
+          .inputs = {{{3, 2, 5}, -1, 2}, {{2, 5}, 0.5, 2}, {{2, 5}}},
+          .build = [](const Scope& scope, const Ins& in) { return Outs{ops::LayerNorm(scope, in[0], in[1], in[2])}; },
+          .reference =
+              [](const Arrays& in) {
+                const int64_t n = in[1].size(), rows = n == 0 ? 0 : in[0].size() / n;
+                Array y(in[0].shape);
+                for (int64_t row = 0; row < rows; ++row) {
+                  double mean = 0, variance = 0;
+                  for (int64_t i = 0; i < n; ++i) mean += in[0][row * n + i] / static_cast<double>(n);
+                  for (int64_t i = 0; i < n; ++i) {
+                    variance += std::pow(in[0][row * n + i] - mean, 2) / static_cast<double>(n);
+                  }
+                  for (int64_t i = 0; i < n; ++i) {
+                    y[row * n + i] = (in[0][row * n + i] - mean) / std::sqrt(variance + 1e-5) * in[1][i] + in[2][i];
+                  }
+                }
+                return Arrays{y};
+              },
+          .more_shapes = {{{4, 3}, {3}, {3}}, {{0, 3}, {3}, {3}}, {{90, 601}, {601}, {601}}, {{7}, {7}, {7}}},
+          .tolerance = 16,
+          .gradient_tolerance = 16};
+}
+
+// What the fusion pass makes: product, bias and activation in one.
+std::vector<OpCase> FusedCases() {
+  std::vector<OpCase> cases;
+  for (const std::string activation : {"", "Relu", "Relu6", "LeakyRelu", "Elu", "Tanh", "Sigmoid"}) {
+    const auto finish = [=](Array y, const Array& bias) {
+      for (int64_t i = 0; i < y.size(); ++i) {
+        const double x = y[i] + bias[i % bias.size()];
+        y[i] = activation == "Relu"        ? std::max(x, 0.0)
+               : activation == "Relu6"     ? std::clamp(x, 0.0, 6.0)
+               : activation == "LeakyRelu" ? (x > 0 ? x : 0.25 * x)
+               : activation == "Elu"       ? (x > 0 ? x : 0.25 * std::expm1(x))
+               : activation == "Tanh"      ? std::tanh(x)
+               : activation == "Sigmoid"   ? 1 / (1 + std::exp(-x))
+                                           : x;
+      }
+      return Arrays{y};
+    };
+    const Attrs attrs = {{"activation", activation}, {"alpha", 0.25}};
+    cases.push_back(
+        {.name = "FusedConv2D" + activation,
+         .inputs = {{{2, 5, 4, 3}}, {{3, 3, 3, 8}}, {{8}}},
+         .build = [=](const Scope& scope, const Ins& in) { return Outs{scope.Add("FusedConv2D", in, attrs)}; },
+         .reference = [=](const Arrays& in) { return finish(Convolve(in[0], in[1], {}), in[2]); },
+         .more_shapes = {{{0, 5, 4, 3}, {3, 3, 3, 8}, {8}}, {{1, 1, 1, 1}, {1, 1, 1, 1}, {1}}},
+         .tolerance = 16,
+         .gradient = false,
+         .thread_dependent = true});
+    cases.push_back(
+        {.name = "FusedMatMul" + activation,
+         .inputs = {{{6, 5}}, {{5, 7}}, {{7}}},
+         .build = [=](const Scope& scope, const Ins& in) { return Outs{scope.Add("FusedMatMul", in, attrs)}; },
+         .reference =
+             [=](const Arrays& in) {
+               const int64_t m = in[0].shape[0], k = in[0].shape[1], n = in[1].shape[1];
+               Array y({m, n});
+               for (int64_t i = 0; i < m * n * k; ++i) {
+                 y[i / k] += in[0][i / k / n * k + i % k] * in[1][i % k * n + i / k % n];
+               }
+               return finish(y, in[2]);
+             },
+         .more_shapes = {{{0, 5}, {5, 7}, {7}}, {{3, 0}, {0, 2}, {2}}, {{1, 1}, {1, 1}, {1}}},
+         .tolerance = 16,
+         .gradient = false,
+         .thread_dependent = true});
+  }
+  const auto gradient = [](const Array& x, const Array& filter, const Array& dy) {
+    Array dfilter(filter.shape), dbias({filter.shape[3]});
+    for (int64_t tap = 0; tap < dfilter.size(); ++tap) {
+      Array one(filter.shape);
+      one[tap] = 1;
+      const Array slope = Convolve(x, one, {});
+      for (int64_t i = 0; i < dy.size(); ++i) dfilter[tap] += slope[i] * dy[i];
+    }
+    for (int64_t i = 0; i < dy.size(); ++i) dbias[i % dbias.size()] += dy[i];
+    return Arrays{dfilter, dbias};
+  };
+  cases.push_back(
+      {.name = "Conv2DBackpropFilterBias",
+       .inputs = {{{2, 5, 4, 3}}, {{3, 3, 3, 8}}, {{2, 5, 4, 8}}},
+       .build =
+           [](const Scope& scope, const Ins& in) {
+             return scope.AddAll("Conv2DBackpropFilterBias", {in[0], in[1], in[2]});
+           },
+       .reference = [=](const Arrays& in) { return gradient(in[0], in[1], in[2]); },
+       .more_shapes = {{{0, 5, 4, 3}, {3, 3, 3, 8}, {0, 5, 4, 8}}, {{1, 2, 2, 1}, {1, 1, 1, 1}, {1, 2, 2, 1}}},
+       .tolerance = 16,
+       .gradient = false,
+       .thread_dependent = true});
+  return cases;
+}
+
+}  // namespace
+
+std::vector<OpCase> NnImageCases() {
+  std::vector<OpCase> cases = {
+      ConvCase("Conv2D", {2, 5, 4, 3}, {3, 3, 3, 4}, {},
+               {{{1, 1, 1, 1}, {1, 1, 1, 1}},
+                {{0, 5, 4, 3}, {3, 3, 3, 4}},
+                {{2, 12, 12, 16}, {5, 5, 16, 16}},
+                {{2, 7, 9, 5}, {1, 1, 5, 300}}}),
+      ConvCase("Conv2DStrided", {2, 7, 6, 2}, {3, 2, 2, 3}, {.stride_h = 2, .stride_w = 3, .padding = Padding::Valid()},
+               {{{2, 13, 11, 16}, {3, 3, 16, 16}}}),
+      ConvCase("Conv2DSameStrided", {1, 7, 6, 2}, {3, 3, 2, 3}, {.stride_h = 2, .stride_w = 2}),
+      ConvCase("Conv2DExplicit", {1, 5, 4, 2}, {3, 3, 2, 3}, {.padding = Padding::Explicit(2, 0, 1, 3)}),
+      ConvCase("Conv2DDilated", {1, 7, 8, 2}, {3, 2, 2, 3}, {.dilation_h = 2, .dilation_w = 3}),
+      ConvCase("Conv2DGroups", {1, 4, 4, 6}, {3, 3, 2, 9}, {.groups = 3}, {{{2, 6, 6, 24}, {3, 3, 8, 48}}}),
+      ConvCase("Conv2DDepthwise", {1, 4, 4, 5}, {3, 3, 1, 5}, {.stride_h = 2, .stride_w = 2, .groups = 5}),
+      PoolCase("MaxPool", true, {2, 5, 6, 3}, {.height = 3, .width = 3},
+               {{{1, 1, 1, 1}}, {{0, 4, 4, 3}}, {{2, 12, 12, 17}}, {{2, 24, 24, 64}}}),
+      PoolCase("MaxPoolValid", true, {2, 5, 6, 3},
+               {.height = 2, .width = 3, .stride_w = 1, .padding = Padding::Valid()}),
+      PoolCase("MaxPoolExplicit", true, {1, 5, 6, 2},
+               {.height = 3, .width = 2, .stride_h = 1, .padding = Padding::Explicit(2, 1, 0, 1)}),
+      PoolCase("MaxPoolLargeWindow", true, {1, 17, 17, 2},
+               {.height = 16, .width = 16, .stride_h = 1, .stride_w = 1, .padding = Padding::Valid()}),
+      PoolCase("AvgPool", false, {2, 5, 6, 3}, {.height = 3, .width = 3},
+               {{{1, 1, 1, 1}}, {{0, 4, 4, 3}}, {{2, 12, 12, 300}}}),
+      PoolCase("AvgPoolExplicit", false, {1, 5, 6, 2},
+               {.height = 3, .width = 2, .stride_h = 1, .padding = Padding::Explicit(2, 1, 0, 1)}),
+      LrnCase("LRN", {.depth_radius = 4, .bias = 1, .alpha = 0.1, .beta = 0.75}),
+      LrnCase("LRNHalfPower", {.depth_radius = 2, .bias = 0.5, .alpha = 1, .beta = 0.5}),
+      LrnCase("LRNAnyPower", {.depth_radius = 9, .bias = 2, .alpha = 0.5, .beta = 0.6}),
+      LayerNormCase(),
+  };
+  for (OpCase& op_case : BatchNormCases()) cases.push_back(std::move(op_case));
+  for (OpCase& op_case : FusedCases()) cases.push_back(std::move(op_case));
+  return cases;
+}
+
+}  // namespace belfry::harness
