@@ -13,22 +13,22 @@ namespace {
 constexpr char kByThePass[] =
     "the fusion pass makes it after gradients are taken; differentiate the ops that it stands for";
 
-// The activations that may follow, by their op's name; "" is none.
+// The values of the attribute "activation".
 struct NamedActivation {
   absl::string_view name;
   onednn::Activation activation;
 };
 constexpr NamedActivation kActivations[] = {
-    {"", onednn::Activation::kNone},          {"Relu", onednn::Activation::kRelu},
-    {"Relu6", onednn::Activation::kRelu6},    {"LeakyRelu", onednn::Activation::kRelu},
-    {"Elu", onednn::Activation::kElu},        {"Tanh", onednn::Activation::kTanh},
-    {"Sigmoid", onednn::Activation::kSigmoid}};
+    {"none", onednn::Activation::kNone},      {"relu", onednn::Activation::kRelu},
+    {"relu6", onednn::Activation::kRelu6},    {"leaky_relu", onednn::Activation::kRelu},
+    {"elu", onednn::Activation::kElu},        {"tanh", onednn::Activation::kTanh},
+    {"sigmoid", onednn::Activation::kSigmoid}};
 
 absl::StatusOr<onednn::PostOps> PostOpsOf(const Attrs& attrs) {
   const std::string& name = attrs.String("activation");
   for (const NamedActivation& known : kActivations) {
     if (known.name != name) continue;
-    const bool has_alpha = name == "LeakyRelu" || name == "Elu";
+    const bool has_alpha = name == "leaky_relu" || name == "elu";
     return onednn::PostOps{known.activation, has_alpha ? static_cast<float>(attrs.Float("alpha")) : 0.0f};
   }
   return absl::InvalidArgumentError(absl::StrCat("activation '", name, "' cannot be fused"));
@@ -163,7 +163,7 @@ absl::StatusOr<std::vector<Shape>> FilterBiasShape(const ShapeArgs& args) {
 }
 
 std::vector<AttrDef> WithActivation(std::vector<AttrDef> attrs) {
-  attrs.push_back({"activation", std::string()});
+  attrs.push_back({"activation", std::string("none")});
   attrs.push_back({"alpha", 0.0});
   return attrs;
 }

@@ -3,6 +3,7 @@
 #include <functional>
 #include <limits>
 
+#include "absl/strings/str_replace.h"
 #include "ops/array.h"
 #include "ops/nn.h"
 #include "tests/ops/cases/cases.h"
@@ -222,23 +223,24 @@ OpCase LayerNormCase() {
 // What the fusion pass makes: product, bias and activation in one.
 std::vector<OpCase> FusedCases() {
   std::vector<OpCase> cases;
-  for (const std::string activation : {"", "Relu", "Relu6", "LeakyRelu", "Elu", "Tanh", "Sigmoid"}) {
+  for (const std::string activation : {"none", "relu", "relu6", "leaky_relu", "elu", "tanh", "sigmoid"}) {
+    const std::string in_name = absl::StrReplaceAll(activation, {{"_", ""}});  // the names of cases are letters
     const auto finish = [=](Array y, const Array& bias) {
       for (int64_t i = 0; i < y.size(); ++i) {
         const double x = y[i] + bias[i % bias.size()];
-        y[i] = activation == "Relu"        ? std::max(x, 0.0)
-               : activation == "Relu6"     ? std::clamp(x, 0.0, 6.0)
-               : activation == "LeakyRelu" ? (x > 0 ? x : 0.25 * x)
-               : activation == "Elu"       ? (x > 0 ? x : 0.25 * std::expm1(x))
-               : activation == "Tanh"      ? std::tanh(x)
-               : activation == "Sigmoid"   ? 1 / (1 + std::exp(-x))
-                                           : x;
+        y[i] = activation == "relu"         ? std::max(x, 0.0)
+               : activation == "relu6"      ? std::clamp(x, 0.0, 6.0)
+               : activation == "leaky_relu" ? (x > 0 ? x : 0.25 * x)
+               : activation == "elu"        ? (x > 0 ? x : 0.25 * std::expm1(x))
+               : activation == "tanh"       ? std::tanh(x)
+               : activation == "sigmoid"    ? 1 / (1 + std::exp(-x))
+                                            : x;
       }
       return Arrays{y};
     };
     const Attrs attrs = {{"activation", activation}, {"alpha", 0.25}};
     cases.push_back(
-        {.name = "FusedConv2D" + activation,
+        {.name = "FusedConv2D" + in_name,
          .inputs = {{{2, 5, 4, 3}}, {{3, 3, 3, 8}}, {{8}}},
          .build = [=](const Scope& scope, const Ins& in) { return Outs{scope.Add("FusedConv2D", in, attrs)}; },
          .reference = [=](const Arrays& in) { return finish(Convolve(in[0], in[1], {}), in[2]); },
@@ -247,7 +249,7 @@ std::vector<OpCase> FusedCases() {
          .gradient = false,
          .thread_dependent = true});
     cases.push_back(
-        {.name = "FusedMatMul" + activation,
+        {.name = "FusedMatMul" + in_name,
          .inputs = {{{6, 5}}, {{5, 7}}, {{7}}},
          .build = [=](const Scope& scope, const Ins& in) { return Outs{scope.Add("FusedMatMul", in, attrs)}; },
          .reference =
