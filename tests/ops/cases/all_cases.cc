@@ -11,7 +11,10 @@ std::vector<OpCase> AllCases() {
            &MatMulCases,
            &NnCases,
            &NnImageCases,
+           &RandomCases,
            &ReductionCases,
+           &StateCases,
+           &TrainingCases,
        }) {
     for (OpCase& op_case : list()) all.push_back(std::move(op_case));
   }

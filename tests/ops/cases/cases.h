@@ -13,7 +13,10 @@ std::vector<OpCase> ArrayValueCases();
 std::vector<OpCase> MatMulCases();
 std::vector<OpCase> NnCases();
 std::vector<OpCase> NnImageCases();
+std::vector<OpCase> RandomCases();
 std::vector<OpCase> ReductionCases();
+std::vector<OpCase> StateCases();
+std::vector<OpCase> TrainingCases();
 
 // All of them.
 std::vector<OpCase> AllCases();

@@ -1,0 +1,170 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+
+#include "framework/graph/graph.h"
+#include "ops/array.h"
+#include "ops/schedule.h"
+#include "ops/training.h"
+#include "tests/ops/cases/cases.h"
+
+namespace belfry::harness {
+namespace {
+
+// Inputs: the variable, its slots (from 0.5 to 2), the gradient. The rate is 1/4 and the step 3.
+using Build = std::function<Output(const Scope& scope, const std::vector<Variable>& variables, Output step, Output rate,
+                                   Output gradient)>;
+using Reference = std::function<double(double v, double a, double b, double g)>;
+
+OpCase UpdateCase(const std::string& name, int slots, Build build, Reference reference) {
+  std::vector<Input> inputs = {{.shape = {3, 5}, .variable = true}};
+  for (int i = 0; i < slots; ++i) inputs.push_back({.shape = {3, 5}, .low = 0.5, .high = 2, .variable = true});
+  inputs.push_back({.shape = {3, 5}});
+  std::vector<std::vector<Shape>> more;
+  for (const Shape& shape : {Shape{}, Shape{0, 2}, Shape{211, 401}}) {
+    more.emplace_back(static_cast<size_t>(slots) + 2, shape);
+  }
+  OpCase result{.name = name, .inputs = inputs};
+  result.build = [=](const Scope& scope, const Ins& in) {
+    std::vector<Variable> variables;
+    for (int i = 0; i <= slots; ++i) variables.push_back(scope.graph().VariableOf(*in[static_cast<size_t>(i)].node));
+    return Outs{build(scope, variables, ops::Const<int64_t>(scope, 3), ops::Const(scope, 0.25f), in.back())};
+  };
+  if (reference != nullptr) {
+    result.reference = [=](const Arrays& in) {
+      Array y = in[0];
+      for (int64_t i = 0; i < y.size(); ++i) {
+        y[i] = reference(y[i], slots > 0 ? in[1][i] : 0, slots > 1 ? in[2][i] : 0, in.back()[i]);
+      }
+      return Arrays{y};
+    };
+  }
+  result.more_shapes = more;
+  result.gradient = false;
+  result.unknown_axes = {};
+  return result;
+}
+
+std::vector<OpCase> UpdateCases() {
+  using Variables = std::vector<Variable>;
+  std::vector<OpCase> cases;
+  cases.push_back(UpdateCase(
+      "ApplyGradientDescent", 0,
+      [](const Scope& scope, const Variables& v, Output, Output rate, Output g) {
+        return ops::ApplyGradientDescent(scope, v[0], rate, g, {.weight_decay = 0.5});
+      },
+      [](double v, double, double, double g) { return v - 0.25 * (g + 0.5 * v); }));
+  cases.push_back(UpdateCase(
+      "ApplyMomentum", 1,
+      [](const Scope& scope, const Variables& v, Output, Output rate, Output g) {
+        return ops::ApplyMomentum(scope, v[0], v[1], rate, g, {.momentum = 0.75});
+      },
+      [](double v, double a, double, double g) { return v - 0.25 * (0.75 * a + g); }));
+  cases.push_back(UpdateCase(
+      "ApplyRMSProp", 2,
+      [](const Scope& scope, const Variables& v, Output, Output rate, Output g) {
+        return ops::ApplyRMSProp(scope, v[0], v[1], v[2], rate, g, {.decay = 0.75, .momentum = 0.5});
+      },
+      [](double v, double a, double b, double g) {
+        return v - (0.5 * b + 0.25 * g / std::sqrt(0.75 * a + 0.25 * g * g + 1e-10));
+      }));
+  cases.push_back(UpdateCase(
+      "ApplyAdagrad", 1,
+      [](const Scope& scope, const Variables& v, Output, Output rate, Output g) {
+        return ops::ApplyAdagrad(scope, v[0], v[1], rate, g);
+      },
+      [](double v, double a, double, double g) { return v - 0.25 * g / std::sqrt(a + g * g); }));
+  const auto adam = [](double v, double a, double b, double g) {
+    const double rate = 0.25 * std::sqrt(1 - std::pow(0.999, 4)) / (1 - std::pow(0.9, 4));
+    return v - rate * (0.9 * a + 0.1 * g) / (std::sqrt(0.999 * b + 0.001 * g * g) + 1e-8);
+  };
+  cases.push_back(UpdateCase(
+      "ApplyAdam", 2,
+      [](const Scope& scope, const Variables& v, Output step, Output rate, Output g) {
+        return ops::ApplyAdam(scope, v[0], v[1], v[2], step, rate, g);
+      },
+      adam));
+  cases.push_back(UpdateCase(
+      "ApplyAdamW", 2,
+      [](const Scope& scope, const Variables& v, Output step, Output rate, Output g) {
+        return ops::ApplyAdamW(scope, v[0], v[1], v[2], step, rate, g, {.weight_decay = 0.5});
+      },
+      [=](double v, double a, double b, double g) { return adam(v, a, b, g) - 0.25 * 0.5 * v; }));
+  cases.push_back(UpdateCase(
+      "ApplyLars", 1,
+      [](const Scope& scope, const Variables& v, Output, Output rate, Output g) {
+        return ops::ApplyLars(scope, v[0], v[1], rate, g);
+      },
+      nullptr));
+  cases.push_back(UpdateCase(
+      "ApplyMovingAverage", 0,
+      [](const Scope& scope, const Variables& v, Output step, Output, Output x) {
+        return ops::ApplyMovingAverage(scope, v[0], step, x);
+      },
+      [](double v, double, double, double x) { return 4.0 / 13 * v + 9.0 / 13 * x; }));
+  return cases;
+}
+
+std::vector<OpCase> ClipCases() {
+  OpCase clip{.name = "ClipToGlobalNorm", .inputs = {{{3, 5}}, {{7}}}};
+  clip.build = [](const Scope& scope, const Ins& in) {
+    const Output norm = ops::GlobalNorm(scope, in);
+    return Outs{ops::ClipToNorm(scope, in[0], norm, 0.5), norm};
+  };
+  clip.reference = [](const Arrays& in) {
+    double squares = 0;
+    for (const Array& x : in) {
+      for (double v : x.values) squares += v * v;
+    }
+    Array y = in[0], norm({}, static_cast<float>(std::sqrt(squares)));
+    for (double& v : y.values) v *= std::min(1.0, 0.5 / norm[0]);
+    return Arrays{y, norm};
+  };
+  clip.more_shapes = {{{}, {}}, {{0}, {3}}, {{97, 211}, {30011}}};
+  clip.gradient = false;
+  return {clip};
+}
+
+// Every curve at steps drawn from [0, 20].
+std::vector<OpCase> RateCases() {
+  const Tensor values = Tensor::Of<double>({1, 0.5, 0.25});
+  const std::vector<std::pair<std::string, Attrs>> curves = {
+      {"PiecewiseRate", {{"boundaries", std::vector<int64_t>{5, 9}}, {"values", values}}},
+      {"ExponentialRate", {{"initial", 0.5}, {"rate", 0.9}, {"decay_steps", int64_t{7}}}},
+      {"PolynomialRate", {{"initial", 0.5}, {"power", 2.0}, {"decay_steps", int64_t{11}}}},
+      {"CosineRate", {{"initial", 0.5}, {"decay_steps", int64_t{11}}}},
+      {"WarmUpRate", {{"warmup_steps", int64_t{11}}}}};
+  std::vector<OpCase> cases;
+  for (const auto& [op, given] : curves) {
+    // RateAt needs every attribute, the graph fills in defaults.
+    Attrs attrs = given;
+    for (const AttrDef& attr : BuiltinOps().Find(op)->attrs) {
+      if (attrs.Find(attr.name) == nullptr) attrs.Set(attr.name, attr.value);
+    }
+    OpCase rate{.name = op, .inputs = {{.shape = {}, .low = 0, .high = 20}}, .dtypes = {DType::kInt64}};
+    rate.build = [op = op, attrs](const Scope& scope, const Ins& in) {
+      std::vector<Output> inputs = {in[0]};
+      if (op == "WarmUpRate") inputs.push_back(ops::Const(scope, 0.5f));
+      return Outs{scope.Add(op, inputs, attrs)};
+    };
+    rate.reference = [op = op, attrs](const Arrays& in) {
+      return Arrays{Array({}, ops::RateAt(op, attrs, static_cast<int64_t>(in[0][0]), 0.5).value())};
+    };
+    rate.gradient = false;
+    rate.unknown_axes = {};
+    cases.push_back(rate);
+  }
+  return cases;
+}
+
+}  // namespace
+
+std::vector<OpCase> TrainingCases() {
+  std::vector<OpCase> cases = UpdateCases();
+  for (const auto& list : {&ClipCases, &RateCases}) {
+    for (OpCase& op_case : list()) cases.push_back(std::move(op_case));
+  }
+  return cases;
+}
+
+}  // namespace belfry::harness
