@@ -4,9 +4,7 @@
 
 namespace belfry::ops {
 
-absl::StatusOr<std::vector<Shape>> SameShape(const ShapeArgs& args) {
-  return std::vector<Shape>{args.inputs[0]};
-}
+absl::StatusOr<std::vector<Shape>> SameShape(const ShapeArgs& args) { return std::vector<Shape>{args.inputs[0]}; }
 
 absl::StatusOr<std::vector<Shape>> BroadcastShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(Shape shape, BroadcastShapes(args.inputs[0], args.inputs[1]));

@@ -29,7 +29,7 @@ OpDef UnaryOp(absl::string_view name, absl::Span<const DType> types, std::vector
 OpDef BinaryOp(absl::string_view name, absl::Span<const DType> types, std::vector<KernelDef> kernels,
                BinaryGradient gradient, absl::string_view out = "T");
 
-// CPU kernels of F<Compute<T>> for each T, from input 0, or inputs 0 and 1, to output 0.
+// CPU kernels of F<Compute<T>> for each T, from input 0, or inputs 0 and 1, to output 0, which is of the same type.
 template <template <class> class F, class... Ts>
 std::vector<KernelDef> MapKernels() {
   return Kernels<Ts...>("CPU", [](auto tag) -> KernelFactory {
@@ -43,6 +43,22 @@ std::vector<KernelDef> ZipKernels() {
     using T = typename decltype(tag)::type;
     return [](const KernelSpec& spec) { return ZipKernel<T>(spec, F<Compute<T>>()); };
   });
+}
+template <template <class> class F>
+std::vector<KernelDef> FloatMaps() {
+  return MapKernels<F, float, double, Half, BFloat16>();
+}
+template <template <class> class F>
+std::vector<KernelDef> FloatZips() {
+  return ZipKernels<F, float, double, Half, BFloat16>();
+}
+template <template <class> class F>
+std::vector<KernelDef> NumericMaps() {
+  return MapKernels<F, float, double, Half, BFloat16, int32_t, int64_t, uint8_t>();
+}
+template <template <class> class F>
+std::vector<KernelDef> NumericZips() {
+  return ZipKernels<F, float, double, Half, BFloat16, int32_t, int64_t, uint8_t>();
 }
 
 }  // namespace belfry::ops

@@ -10,17 +10,9 @@ void Convert(const From* x, To* y, int64_t n) {
 
 }  // namespace
 
-void ToFloat(const Half* x, float* y, int64_t n) {
-  Convert(x, y, n);
-}
-void ToFloat(const BFloat16* x, float* y, int64_t n) {
-  Convert(x, y, n);
-}
-void FromFloat(const float* x, Half* y, int64_t n) {
-  Convert(x, y, n);
-}
-void FromFloat(const float* x, BFloat16* y, int64_t n) {
-  Convert(x, y, n);
-}
+void ToFloat(const Half* x, float* y, int64_t n) { Convert(x, y, n); }
+void ToFloat(const BFloat16* x, float* y, int64_t n) { Convert(x, y, n); }
+void FromFloat(const float* x, Half* y, int64_t n) { Convert(x, y, n); }
+void FromFloat(const float* x, BFloat16* y, int64_t n) { Convert(x, y, n); }
 
 }  // namespace belfry::ops

@@ -63,4 +63,155 @@ struct Scale {
   constexpr T operator()(T x) const { return factor * x; }
 };
 
+// --- Exponentials and their inverses ---
+
+template <class T>
+struct Exp {
+  static constexpr double kCost = 4;
+  constexpr T operator()(T x) const { return std::exp(x); }
+  template <class A>
+  auto Vector(const A& x) const {
+    return x.exp();
+  }
+};
+template <class T>
+struct Expm1 {
+  static constexpr double kCost = 8;
+  constexpr T operator()(T x) const { return std::expm1(x); }
+  template <class A>
+  auto Vector(const A& x) const {
+    return x.expm1();
+  }
+};
+template <class T>
+struct Log {
+  static constexpr double kCost = 4;
+  constexpr T operator()(T x) const { return std::log(x); }
+  template <class A>
+  auto Vector(const A& x) const {
+    return x.log();
+  }
+};
+template <class T>
+struct Log1p {
+  static constexpr double kCost = 8;
+  constexpr T operator()(T x) const { return std::log1p(x); }
+  template <class A>
+  auto Vector(const A& x) const {
+    return x.log1p();
+  }
+};
+template <class T>
+struct Tanh {
+  static constexpr double kCost = 4;
+  constexpr T operator()(T x) const { return std::tanh(x); }
+  template <class A>
+  auto Vector(const A& x) const {
+    return x.tanh();
+  }
+};
+template <class T>
+struct Sigmoid {
+  static constexpr double kCost = 4;
+  constexpr T operator()(T x) const { return T(1) / (T(1) + std::exp(-x)); }
+  template <class A>
+  auto Vector(const A& x) const {
+    return x.logistic();
+  }
+};
+template <class T>
+struct TanhGrad {
+  constexpr T operator()(T y, T dy) const { return dy * (T(1) - y * y); }
+};
+template <class T>
+struct SigmoidGrad {
+  constexpr T operator()(T y, T dy) const { return dy * y * (T(1) - y); }
+};
+// Eigen's vectorised square root turns infinity into NaN; a plain loop vectorises as well.
+template <class T>
+struct Sqrt {
+  static constexpr double kCost = 2;
+  constexpr T operator()(T x) const { return std::sqrt(x); }
+};
+template <class T>
+struct Rsqrt {
+  static constexpr double kCost = 3;
+  constexpr T operator()(T x) const { return T(1) / std::sqrt(x); }
+};
+template <class T>
+struct Reciprocal {
+  constexpr T operator()(T x) const { return T(1) / x; }
+};
+template <class T>
+struct Pow {
+  static constexpr double kCost = 40;
+  constexpr T operator()(T a, T b) const { return std::pow(a, b); }
+};
+
+// --- Angles, hyperbolic and error functions ---
+
+template <class T>
+struct Sin {
+  static constexpr double kCost = 8;
+  constexpr T operator()(T x) const { return std::sin(x); }
+  template <class A>
+  auto Vector(const A& x) const {
+    return x.sin();
+  }
+};
+template <class T>
+struct Cos {
+  static constexpr double kCost = 8;
+  constexpr T operator()(T x) const { return std::cos(x); }
+  template <class A>
+  auto Vector(const A& x) const {
+    return x.cos();
+  }
+};
+template <class T>
+struct Tan {
+  static constexpr double kCost = 20;
+  constexpr T operator()(T x) const { return std::tan(x); }
+};
+template <class T>
+struct Asin {
+  static constexpr double kCost = 20;
+  constexpr T operator()(T x) const { return std::asin(x); }
+};
+template <class T>
+struct Acos {
+  static constexpr double kCost = 20;
+  constexpr T operator()(T x) const { return std::acos(x); }
+};
+template <class T>
+struct Atan {
+  static constexpr double kCost = 20;
+  constexpr T operator()(T x) const { return std::atan(x); }
+};
+template <class T>
+struct Atan2 {
+  static constexpr double kCost = 40;
+  constexpr T operator()(T y, T x) const { return std::atan2(y, x); }
+};
+template <class T>
+struct Sinh {
+  static constexpr double kCost = 20;
+  constexpr T operator()(T x) const { return std::sinh(x); }
+};
+template <class T>
+struct Cosh {
+  static constexpr double kCost = 20;
+  constexpr T operator()(T x) const { return std::cosh(x); }
+};
+template <class T>
+struct Erf {
+  static constexpr double kCost = 20;
+  constexpr T operator()(T x) const { return std::erf(x); }
+};
+template <class T>
+struct Erfc {
+  static constexpr double kCost = 20;
+  constexpr T operator()(T x) const { return std::erfc(x); }
+};
+
 }  // namespace belfry::ops::functor

@@ -7,6 +7,14 @@ namespace belfry::ops {
 
 void RegisterArithmetic(OpRegistry& registry);
 void RegisterAddN(OpRegistry& registry);
+void RegisterComparisons(OpRegistry& registry);
+void RegisterExponentials(OpRegistry& registry);
+void RegisterRounding(OpRegistry& registry);
+void RegisterTrigonometric(OpRegistry& registry);
+void RegisterAxisScans(OpRegistry& registry);
+void RegisterExtremes(OpRegistry& registry);
+void RegisterL2Loss(OpRegistry& registry);
+void RegisterTopK(OpRegistry& registry);
 void RegisterSums(OpRegistry& registry);
 void RegisterMatMul(OpRegistry& registry);
 

@@ -11,9 +11,7 @@ namespace {
 constexpr DType kMatMulTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
                                   DType::kBFloat16, DType::kInt32,   DType::kInt64};
 
-Shape BatchOf(const Shape& shape) {
-  return Shape(shape.dims().subspan(0, shape.rank() - 2));
-}
+Shape BatchOf(const Shape& shape) { return Shape(shape.dims().subspan(0, shape.rank() - 2)); }
 
 absl::StatusOr<std::vector<Shape>> MatMulShape(const ShapeArgs& args) {
   const Shape& a = args.inputs[0];

@@ -72,6 +72,14 @@ absl::StatusOr<std::vector<bool>> ReducedAxes(absl::Span<const int64_t> axes, in
   return reduced;
 }
 
+Shape KeepReduced(const Shape& shape, const std::vector<bool>& reduced) {
+  Shape kept = shape;
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (reduced[axis]) kept.set_dim(axis, 1);
+  }
+  return kept;
+}
+
 std::vector<bool> BroadcastAxes(const Shape& shape, const Shape& like) {
   std::vector<bool> reduced(shape.rank(), false);
   const int added = shape.rank() - like.rank();

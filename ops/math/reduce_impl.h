@@ -39,6 +39,8 @@ struct ReducePlan {
 ReducePlan PlanReduce(const Shape& shape, const std::vector<bool>& reduced);
 // Marks for the canonical "axes" of a reduction; InvalidArgument for an axis outside the rank or named twice.
 absl::StatusOr<std::vector<bool>> ReducedAxes(absl::Span<const int64_t> axes, int rank);
+// `shape` with extent 1 on the reduced axes.
+Shape KeepReduced(const Shape& shape, const std::vector<bool>& reduced);
 // Marks for what broadcasting `like` to `shape` stretched. REQUIRES: it does.
 std::vector<bool> BroadcastAxes(const Shape& shape, const Shape& like);
 // The result's shape, from attributes "axes" and "keep_dims".
@@ -132,6 +134,7 @@ void ReduceItem(const R& r, const ReducePlan& plan, const T* x, int64_t item, in
 // Output 0 = the reduction of input 0 by `plan`.
 template <class T, class Out, class R>
 Kernel ReduceKernel(ReducePlan plan, R r) {
+  if (plan.outputs() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   if (plan.outputs() == 1 && plan.reduced.count == 1 && plan.run <= kLanes * kSteps) {
     return Kernel{[r, n = plan.run, first = plan.reduced[0]](const KernelContext& context) {
       *context.output<Out>(0) = static_cast<Out>(r.Finish(ReduceRun(r, context.input<T>(0) + first, n)));

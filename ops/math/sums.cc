@@ -75,14 +75,9 @@ template <class T, bool mean>
 absl::StatusOr<Kernel> MakeSumGrad(const KernelSpec& spec) {
   const Shape& x = spec.outputs[0].shape;
   ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxes(spec.attrs.Ints("axes"), x.rank()));
-  Shape kept = x;
-  int64_t count = 1;
-  for (int axis = 0; axis < x.rank(); ++axis) {
-    if (!reduced[axis]) continue;
-    count *= x[axis];
-    kept.set_dim(axis, 1);
-  }
-  const auto factor = static_cast<Compute<T>>(mean ? 1.0 / static_cast<double>(count) : 1.0);
+  const Shape kept = KeepReduced(x, reduced);
+  const double count = static_cast<double>(x.elements()) / static_cast<double>(kept.elements());
+  const auto factor = static_cast<Compute<T>>(mean ? 1 / count : 1.0);
   if (x.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   ASSIGN_OR_RETURN(const BroadcastPlan plan, PlanBroadcast(kept, x));
   return Kernel{[plan, factor](const KernelContext& context) {

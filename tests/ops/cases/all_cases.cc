@@ -13,8 +13,10 @@ std::vector<OpCase> AllCases() {
            &NnImageCases,
            &RandomCases,
            &ReductionCases,
+           &ScanCases,
            &StateCases,
            &TrainingCases,
+           &UnaryCases,
        }) {
     for (OpCase& op_case : list()) all.push_back(std::move(op_case));
   }

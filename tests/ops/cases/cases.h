@@ -15,8 +15,10 @@ std::vector<OpCase> NnCases();
 std::vector<OpCase> NnImageCases();
 std::vector<OpCase> RandomCases();
 std::vector<OpCase> ReductionCases();
+std::vector<OpCase> ScanCases();
 std::vector<OpCase> StateCases();
 std::vector<OpCase> TrainingCases();
+std::vector<OpCase> UnaryCases();
 
 // All of them.
 std::vector<OpCase> AllCases();

@@ -36,11 +36,11 @@ uint64_t Seed() {
 void DrawApart(const Input& input, PhiloxStream& random, Array& values) {
   const int64_t n = values.size();
   const double spacing = (input.high - input.low) / static_cast<double>(n + 2);
-  BELFRY_CHECK(spacing >= 2 * input.gap);
+  const double gap = std::min(input.gap, spacing / 2);
   std::vector<double> grid;
   for (int64_t i = 0; static_cast<int64_t>(grid.size()) < n; ++i) {
     const double x = input.low + (static_cast<double>(i) + 0.5) * spacing;
-    if (std::abs(x) >= spacing / 2) grid.push_back(x + (random.NextFloat() - 0.5) * (spacing / 2 - input.gap));
+    if (std::abs(x) >= spacing / 2) grid.push_back(x + (random.NextFloat() - 0.5) * (spacing - gap) / 2);
   }
   for (int64_t i = n; i-- > 1;) std::swap(grid[i], grid[random.NextBelow(static_cast<uint32_t>(i + 1))]);
   values.values = grid;

@@ -50,7 +50,7 @@ struct Input {
   double low = -1, high = 1;   // drawn uniformly from [low, high); integers too
   std::optional<DType> dtype;  // fixed; otherwise that under test (OpCase::dtypes)
   bool differentiable = true;  // floating inputs: the gradient is checked
-  double gap = 0;              // no two values, and none and 0, are nearer than this: keeps off kinks and ties
+  double gap = 0;              // no two values, and none and 0, are nearer than this (if there is room): keeps off ties
   std::vector<double> values;  // used instead of random ones where there are as many as elements
   bool variable = false;       // a Variable that the op updates, not a placeholder
 };

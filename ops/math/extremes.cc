@@ -1,0 +1,258 @@
+#include <cmath>
+#include <limits>
+
+#include "framework/base/status.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "ops/math/define_impl.h"
+#include "ops/math/math_ops.h"
+#include "ops/math/reduce_impl.h"
+#include "ops/math/step_functors.h"
+
+namespace belfry::ops {
+namespace {
+
+template <class C>
+constexpr C Lowest() {
+  return std::is_floating_point_v<C> ? -std::numeric_limits<C>::infinity() : std::numeric_limits<C>::lowest();
+}
+template <class C>
+constexpr C Highest() {
+  return std::is_floating_point_v<C> ? std::numeric_limits<C>::infinity() : std::numeric_limits<C>::max();
+}
+
+template <class C, bool max>
+struct ExtremeReduction {
+  using Lane = C;
+  using Acc = C;
+
+  static C Start() { return max ? Lowest<C>() : Highest<C>(); }
+  static C Step(C lane, C x) { return max ? functor::Maximum<C>()(lane, x) : functor::Minimum<C>()(lane, x); }
+  static C Begin() { return Start(); }
+  static C Merge(C acc, C lane) { return Step(acc, lane); }
+  static C Join(C a, C b) { return Step(a, b); }
+  static C Finish(C acc) { return acc; }
+};
+
+struct ProductReduction {
+  using Lane = double;
+  using Acc = double;
+
+  static double Start() { return 1; }
+  static double Step(double lane, double x) { return lane * x; }
+  static double Begin() { return 1; }
+  static double Merge(double acc, double lane) { return acc * lane; }
+  static double Join(double a, double b) { return a * b; }
+  static double Finish(double acc) { return acc; }
+};
+struct IntegerProductReduction {
+  using Lane = uint64_t;
+  using Acc = uint64_t;
+
+  static Lane Start() { return 1; }
+  static Lane Step(Lane lane, Lane x) { return lane * x; }
+  static Acc Begin() { return 1; }
+  static Acc Merge(Acc acc, Lane lane) { return acc * lane; }
+  static Acc Join(Acc a, Acc b) { return a * b; }
+  static Acc Finish(Acc acc) { return acc; }
+};
+
+template <bool any>
+struct LogicalReduction {
+  using Lane = bool;
+  using Acc = bool;
+
+  static bool Start() { return !any; }
+  static bool Step(bool lane, bool x) { return any ? lane || x : lane && x; }
+  static bool Begin() { return Start(); }
+  static bool Merge(bool acc, bool lane) { return Step(acc, lane); }
+  static bool Join(bool a, bool b) { return Step(a, b); }
+  static bool Finish(bool acc) { return acc; }
+};
+
+template <class T, bool max>
+absl::StatusOr<Kernel> MakeExtreme(const KernelSpec& spec) {
+  return AxesReduceKernel<T, T>(spec, ExtremeReduction<Compute<T>, max>());
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeProd(const KernelSpec& spec) {
+  if constexpr (std::is_integral_v<T>) {
+    return AxesReduceKernel<T, T>(spec, IntegerProductReduction());
+  } else {
+    return AxesReduceKernel<T, T>(spec, ProductReduction());
+  }
+}
+
+// How the elements of x meet the outputs of its reduction: operand a are the outputs, b is x.
+absl::StatusOr<BroadcastPlan> PlanGradient(const KernelSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
+  ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxes(spec.attrs.Ints("axes"), x.rank()));
+  return PlanBroadcast(KeepReduced(x, reduced), x);
+}
+
+Kernel NothingToDo() {
+  return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+}
+
+// Calls body(element of x, output it went into) for the rows [begin, end) of the plan.
+template <class Body>
+void ForElements(const BroadcastPlan& plan, int64_t begin, int64_t end, Body&& body) {
+  plan.ForRows(begin, end, [&](int64_t row, int64_t output, int64_t) {
+    for (int64_t i = 0; i < plan.inner; ++i) body(row * plan.inner + i, output + i * plan.stride_a);
+  });
+}
+
+// Inputs x, y = its maximum or minimum, dy: dy is shared evenly by the elements of x that equal y.
+template <class T>
+absl::StatusOr<Kernel> MakeExtremeGrad(const KernelSpec& spec) {
+  using C = Compute<T>;
+  if (spec.inputs[0].shape.elements() == 0) return NothingToDo();
+  ASSIGN_OR_RETURN(const BroadcastPlan plan, PlanGradient(spec));
+  const int64_t outputs = spec.inputs[1].shape.elements();
+  Kernel kernel;
+  kernel.workspace_bytes = static_cast<size_t>(outputs) * sizeof(C);
+  kernel.run = [plan, outputs](const KernelContext& context) {
+    const T* x = context.input<T>(0);
+    const T* y = context.input<T>(1);
+    const T* dy = context.input<T>(2);
+    T* dx = context.output<T>(0);
+    C* share = static_cast<C*>(context.workspace);
+    const auto wins = [=](int64_t i, int64_t output) {
+      const C a = static_cast<C>(x[i]), b = static_cast<C>(y[output]);
+      return a == b || (a != a && b != b);
+    };
+    std::fill(share, share + outputs, C(0));
+    ForElements(plan, 0, plan.rows, [&](int64_t i, int64_t output) { share[output] += wins(i, output) ? C(1) : C(0); });
+    for (int64_t o = 0; o < outputs; ++o) share[o] = static_cast<C>(dy[o]) / share[o];
+    ParallelFor(plan.rows, static_cast<double>(plan.inner), [&](int64_t begin, int64_t end) {
+      ForElements(plan, begin, end,
+                  [&](int64_t i, int64_t output) { dx[i] = static_cast<T>(wins(i, output) ? share[output] : C(0)); });
+    });
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+// Inputs x, dy: dx[i] is dy times the product of all others, however many of them are 0.
+template <class T>
+absl::StatusOr<Kernel> MakeProdGrad(const KernelSpec& spec) {
+  if (spec.inputs[0].shape.elements() == 0) return NothingToDo();
+  ASSIGN_OR_RETURN(const BroadcastPlan plan, PlanGradient(spec));
+  const int64_t outputs = spec.inputs[1].shape.elements();
+  Kernel kernel;
+  kernel.workspace_bytes = 2 * static_cast<size_t>(outputs) * sizeof(double);
+  kernel.run = [plan, outputs](const KernelContext& context) {
+    const T* x = context.input<T>(0);
+    const T* dy = context.input<T>(1);
+    T* dx = context.output<T>(0);
+    double* product = static_cast<double*>(context.workspace);
+    double* zeros = product + outputs;
+    std::fill(product, product + outputs, 1.0);
+    std::fill(zeros, zeros + outputs, 0.0);
+    ForElements(plan, 0, plan.rows, [&](int64_t i, int64_t output) {
+      const auto value = static_cast<double>(x[i]);
+      (value == 0 ? zeros[output] : product[output]) = value == 0 ? zeros[output] + 1 : product[output] * value;
+    });
+    ForElements(plan, 0, plan.rows, [&](int64_t i, int64_t output) {
+      const auto value = static_cast<double>(x[i]);
+      const double others_zero = zeros[output] - (value == 0 ? 1 : 0);
+      const double others = others_zero > 0 ? 0 : (value == 0 ? product[output] : product[output] / value);
+      dx[i] = static_cast<T>(static_cast<Compute<T>>(others * static_cast<double>(dy[output])));
+    });
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+Attrs SameAxes(const Node& node) {
+  return {{"axes", node.attrs().Ints("axes")}, {"keep_dims", node.attrs().Bool("keep_dims")}};
+}
+
+OpDef Reduction(absl::string_view name, absl::Span<const DType> types, std::vector<KernelDef> kernels) {
+  return {.name = std::string(name),
+          .inputs = {{.name = "x"}},
+          .outputs = {{.name = "y"}},
+          .types = {{"T", types}},
+          .attrs = {{"axes", std::vector<int64_t>(), true}, {"keep_dims", false}},
+          .shape = ReduceShape,
+          .kernels = std::move(kernels)};
+}
+
+template <bool max>
+void RegisterExtreme(OpRegistry& registry, const std::string& name) {
+  const std::string gradient_name = name + "Grad";
+  OpDef op = Reduction(name, kNumericTypes,
+                       Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                           "CPU", [](auto tag) { return &MakeExtreme<typename decltype(tag)::type, max>; }));
+  op.gradient = [=](const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+    return std::vector<Output>{scope.Add(gradient_name, {node.input(0), node.output(0), dy[0]}, SameAxes(node))};
+  };
+  OpDef gradient = Reduction(gradient_name, kFloatTypes, Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
+                               return &MakeExtremeGrad<typename decltype(tag)::type>;
+                             }));
+  gradient.inputs = {{.name = "x"}, {.name = "y"}, {.name = "dy"}};
+  gradient.outputs = {{.name = "dx"}};
+  gradient.shape = SameShape;
+  gradient.gradient = [=](const Scope& scope, const Node& node, absl::Span<const Output> ddx) {
+    const Output ones = OnesLike(scope, node.input(2));
+    const Output shares = scope.Add(gradient_name, {node.input(0), node.input(1), ones}, SameAxes(node));
+    return std::vector<Output>{Output(), Output(), scope.Add("Sum", {Mul(scope, ddx[0], shares)}, SameAxes(node))};
+  };
+  registry.Add(std::move(op));
+  registry.Add(std::move(gradient));
+}
+
+}  // namespace
+
+Output Max(OpScope scope, Output x, const Axes& axes, bool keep_dims) {
+  return scope.Add("Max", {x}, ReduceAttrs(axes, x, keep_dims));
+}
+Output Min(OpScope scope, Output x, const Axes& axes, bool keep_dims) {
+  return scope.Add("Min", {x}, ReduceAttrs(axes, x, keep_dims));
+}
+Output Prod(OpScope scope, Output x, const Axes& axes, bool keep_dims) {
+  return scope.Add("Prod", {x}, ReduceAttrs(axes, x, keep_dims));
+}
+Output Any(OpScope scope, Output x, const Axes& axes, bool keep_dims) {
+  return scope.Add("Any", {x}, ReduceAttrs(axes, x, keep_dims));
+}
+Output All(OpScope scope, Output x, const Axes& axes, bool keep_dims) {
+  return scope.Add("All", {x}, ReduceAttrs(axes, x, keep_dims));
+}
+
+void RegisterExtremes(OpRegistry& registry) {
+  RegisterExtreme<true>(registry, "Max");
+  RegisterExtreme<false>(registry, "Min");
+  OpDef prod = Reduction("Prod", kNumericTypes,
+                         Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                             "CPU", [](auto tag) { return &MakeProd<typename decltype(tag)::type>; }));
+  prod.gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+    return std::vector<Output>{scope.Add("ProdGrad", {node.input(0), dy[0]}, SameAxes(node))};
+  };
+  OpDef prod_grad = Reduction("ProdGrad", kFloatTypes, Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
+                                return &MakeProdGrad<typename decltype(tag)::type>;
+                              }));
+  prod_grad.inputs = {{.name = "x"}, {.name = "dy"}};
+  prod_grad.outputs = {{.name = "dx"}};
+  prod_grad.shape = SameShape;
+  prod_grad.not_differentiable = true;
+  registry.Add(std::move(prod));
+  registry.Add(std::move(prod_grad));
+
+  static constexpr DType kBool[] = {DType::kBool};
+  const auto logical = [](KernelFactory make) {
+    return std::vector<KernelDef>{{"CPU", DType::kBool, std::move(make)}};
+  };
+  OpDef any = Reduction("Any", kBool, logical([](const KernelSpec& spec) {
+                          return AxesReduceKernel<bool, bool>(spec, LogicalReduction<true>());
+                        }));
+  OpDef all = Reduction("All", kBool, logical([](const KernelSpec& spec) {
+                          return AxesReduceKernel<bool, bool>(spec, LogicalReduction<false>());
+                        }));
+  any.not_differentiable = all.not_differentiable = true;
+  registry.Add(std::move(any));
+  registry.Add(std::move(all));
+}
+
+}  // namespace belfry::ops
