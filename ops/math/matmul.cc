@@ -1,15 +1,22 @@
+#include <optional>
+
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/math.h"
 #include "ops/math/elementwise_impl.h"
 #include "ops/math/gemm_impl.h"
 #include "ops/math/math_ops.h"
+#include "ops/nn/primitive_kernel.h"
+#include "ops/onednn/matmul.h"
 
 namespace belfry::ops {
 namespace {
 
 constexpr DType kMatMulTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
                                   DType::kBFloat16, DType::kInt32,   DType::kInt64};
+
+// Below this many multiplications a call to oneDNN costs more than the product.
+constexpr int64_t kSmall = 4096;
 
 Shape BatchOf(const Shape& shape) { return Shape(shape.dims().subspan(0, shape.rank() - 2)); }
 
@@ -56,6 +63,23 @@ struct Operand {
   }
 };
 
+// oneDNN's product, or nothing where our own loops are to do it.
+absl::StatusOr<std::optional<Kernel>> MakePrimitive(const KernelSpec& spec, int64_t k) {
+  const Shape& y = spec.outputs[0].shape;
+  const DType dtype = spec.outputs[0].dtype;
+  if (!OneDnnComputes(dtype) || !HasElements(spec) || y.elements() * k < kSmall) return std::optional<Kernel>();
+  return PrimitiveKernel(onednn::MatMul({.a_batch = BatchOf(spec.inputs[0].shape),
+                                         .b_batch = BatchOf(spec.inputs[1].shape),
+                                         .m = y[-2],
+                                         .k = k,
+                                         .n = y[-1],
+                                         .transpose_a = spec.attrs.Bool("transpose_a"),
+                                         .transpose_b = spec.attrs.Bool("transpose_b"),
+                                         .dtype = dtype,
+                                         .output_dtype = dtype}),
+                         {0, 1}, {0});
+}
+
 template <class T>
 absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -66,6 +90,8 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   const Operand<T> b{sb[-2], sb[-1], spec.attrs.Bool("transpose_b")};
   const int64_t m = sy[-2], n = sy[-1], k = a.transpose ? a.rows : a.columns;
   if (sy.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  ASSIGN_OR_RETURN(std::optional<Kernel> primitive, MakePrimitive(spec, k));
+  if (primitive) return *std::move(primitive);
   ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
   Kernel kernel;
   kernel.workspace_bytes =
