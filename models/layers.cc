@@ -1,0 +1,131 @@
+#include "models/layers.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "models/losses.h"
+#include "ops/array.h"
+#include "ops/math.h"
+
+namespace belfry::models {
+namespace {
+
+// The error of a layer that cannot be built: `what` is wrong with it or with its input x.
+Output Reject(const Scope& scope, absl::string_view layer, absl::string_view name, absl::string_view what,
+              const Output& x) {
+  std::string input;
+  if (x.valid()) {
+    input = absl::StrCat("; its input is ", x.name(), " ", x.shape().ToString());
+    if (x.node->location().known()) absl::StrAppend(&input, " (", x.node->location().ToString(), ")");
+  }
+  scope.Fail(absl::InvalidArgumentError(absl::StrCat(layer, " '", scope.name(), name, "' ", what, input)));
+  return Output();
+}
+
+Output BiasAndActivation(const Scope& scope, Output x, int64_t channels, bool use_bias, const Initializer& biases,
+                         Activation activation) {
+  if (use_bias && x.valid()) {
+    x = ops::BiasAdd(scope, x, GetVariable(scope, "biases", {channels}, biases, {.dtype = x.dtype()}));
+  }
+  return Activate(scope, x, activation);
+}
+
+ops::PoolOptions ToOps(const PoolOptions& options) {
+  return {.height = options.window.height,
+          .width = options.window.width,
+          .stride_h = options.stride.height,
+          .stride_w = options.stride.width,
+          .padding = options.padding};
+}
+
+}  // namespace
+
+Output Activate(OpScope scope, Output x, Activation activation) {
+  switch (activation) {
+    case Activation::kNone: return x;
+    case Activation::kRelu: return ops::Relu(scope, x);
+    case Activation::kRelu6: return ops::Relu6(scope, x);
+    case Activation::kLeakyRelu: return ops::LeakyRelu(scope, x);
+    case Activation::kElu: return ops::Elu(scope, x);
+    case Activation::kSelu: return ops::Selu(scope, x);
+    case Activation::kGelu: return ops::Gelu(scope, x);
+    case Activation::kSilu: return ops::Silu(scope, x);
+    case Activation::kSoftplus: return ops::Softplus(scope, x);
+    case Activation::kSigmoid: return ops::Sigmoid(scope, x);
+    case Activation::kTanh: return ops::Tanh(scope, x);
+  }
+  return x;
+}
+
+Output Dense(OpScope scope, absl::string_view name, Output x, int64_t units, const DenseOptions& options) {
+  if (!x.valid()) return Reject(scope, "Dense", name, "has an input that was never made", x);
+  if (x.shape().rank() < 2) return Reject(scope, "Dense", name, "needs an input of rank 2 or more", x);
+  const int64_t channels = x.shape()[-1];
+  if (channels == Shape::kUnknown) return Reject(scope, "Dense", name, "must know its input's last extent", x);
+  if (units < 1) return Reject(scope, "Dense", name, absl::StrCat("has ", units, " units"), x);
+
+  const Scope layer = scope.VariableScope(name);
+  const Variable weights = GetVariable(layer, "weights", {channels, units}, options.weights, {.dtype = x.dtype()});
+  AddWeightDecay(layer, weights, options.weight_decay);
+  return BiasAndActivation(layer, ops::MatMul(layer, x, weights), units, options.use_bias, options.biases,
+                           options.activation);
+}
+
+Output Conv2D(OpScope scope, absl::string_view name, Output x, int64_t filters, Size2D kernel,
+              const Conv2DOptions& options) {
+  if (!x.valid()) return Reject(scope, "Conv2D", name, "has an input that was never made", x);
+  if (x.shape().rank() != 4) return Reject(scope, "Conv2D", name, "needs images [N, H, W, C]", x);
+  const int64_t channels = x.shape()[-1];
+  if (channels == Shape::kUnknown) return Reject(scope, "Conv2D", name, "must know its input's channels", x);
+  if (filters < 1 || kernel.height < 1 || kernel.width < 1) {
+    const std::string what = absl::StrCat("has ", filters, " filters of ", kernel.height, "x", kernel.width);
+    return Reject(scope, "Conv2D", name, what, x);
+  }
+  if (options.groups < 1 || channels % options.groups != 0 || filters % options.groups != 0) {
+    const std::string what =
+        absl::StrCat("cannot part ", channels, " channels and ", filters, " filters into ", options.groups, " groups");
+    return Reject(scope, "Conv2D", name, what, x);
+  }
+
+  const Scope layer = scope.VariableScope(name);
+  const Variable weights =
+      GetVariable(layer, "weights", {kernel.height, kernel.width, channels / options.groups, filters}, options.weights,
+                  {.dtype = x.dtype()});
+  AddWeightDecay(layer, weights, options.weight_decay);
+  const Output y = ops::Conv2D(layer, x, weights,
+                               {.stride_h = options.stride.height,
+                                .stride_w = options.stride.width,
+                                .padding = options.padding,
+                                .dilation_h = options.dilation.height,
+                                .dilation_w = options.dilation.width,
+                                .groups = options.groups});
+  return BiasAndActivation(layer, y, filters, options.use_bias, options.biases, options.activation);
+}
+
+Output MaxPool(OpScope scope, absl::string_view name, Output x, const PoolOptions& options) {
+  return ops::MaxPool(scope.Named(name), x, ToOps(options));
+}
+
+Output AvgPool(OpScope scope, absl::string_view name, Output x, const PoolOptions& options) {
+  return ops::AvgPool(scope.Named(name), x, ToOps(options));
+}
+
+Output Dropout(OpScope scope, absl::string_view name, Output x, double rate, bool training) {
+  return training ? ops::Dropout(scope.NameScope(name), x, rate) : x;
+}
+
+Output Flatten(OpScope scope, Output x) {
+  if (!x.valid()) return Reject(scope, "Flatten", "", "has an input that was never made", x);
+  if (x.shape().rank() < 1) return Reject(scope, "Flatten", "", "needs an input of rank 1 or more", x);
+  int64_t channels = 1;
+  for (int axis = 1; axis < x.shape().rank(); ++axis) {
+    if (x.shape()[axis] == Shape::kUnknown) {
+      return Reject(scope, "Flatten", "", "must know all extents of its input but the first", x);
+    }
+    channels *= x.shape()[axis];
+  }
+  // With the batch unknown it is what the reshape infers.
+  return ops::Reshape(scope.Named("Flatten"), x, {x.shape()[0], channels});
+}
+
+}  // namespace belfry::models

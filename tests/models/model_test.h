@@ -1,0 +1,96 @@
+// What the tests of models share: a graph, and a session on one CPU device.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "framework/graph/graph.h"
+#include "framework/graph/scope.h"
+#include "framework/runtime/session.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "ops/state.h"
+#include "optim/apply.h"
+
+namespace belfry::models {
+
+class ModelTest : public ::testing::Test {
+ protected:
+  ModelTest() : seed_(std::random_device()()), generator_(seed_), trace_(__FILE__, __LINE__, SeedText()) {}
+
+  Output Images(int64_t height, int64_t width, int64_t channels) {
+    return ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, height, width, channels});
+  }
+  Output Labels() { return ops::Placeholder(scope_, DType::kInt32, {Shape::kUnknown}); }
+
+  // Normal numbers.
+  Tensor Random(const Shape& shape) {
+    Tensor tensor(DType::kFloat32, shape);
+    std::normal_distribution<float> normal;
+    for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = normal(generator_);
+    return tensor;
+  }
+  // 0, 1 ... classes - 1, and again.
+  static Tensor Classes(int64_t n, int classes) {
+    Tensor tensor(DType::kInt32, {n});
+    for (int64_t i = 0; i < n; ++i) tensor.data<int32_t>()[i] = static_cast<int32_t>(i % classes);
+    return tensor;
+  }
+
+  // Opens the session on the graph as it is now, and initializes the variables.
+  void Start() {
+    const Node* initialize = InitializeVariables(scope_);
+    ASSERT_TRUE(graph_.status().ok()) << graph_.status();
+    auto session = Session::Create(graph_, devices_);
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+    const absl::Status status = session_->RunTarget(initialize);
+    ASSERT_TRUE(status.ok()) << status;
+  }
+  std::vector<Tensor> Run(const std::vector<Feed>& feeds, const std::vector<Output>& fetches,
+                          const std::vector<const Node*>& targets = {}) {
+    auto result = session_->Run(feeds, fetches, targets);
+    EXPECT_TRUE(result.ok()) << result.status();
+    return result.ok() ? *std::move(result) : std::vector<Tensor>(fetches.size(), Tensor::Scalar(NAN));
+  }
+  float Scalar(const std::vector<Feed>& feeds, Output fetch) { return Run(feeds, {fetch})[0].scalar<float>(); }
+  std::vector<double> Value(const Variable& variable) {
+    auto value = session_->ReadVariable(variable);
+    EXPECT_TRUE(value.ok()) << value.status();
+    return value.ok() ? value->ToDoubles() : std::vector<double>();
+  }
+  Variable Find(absl::string_view name) const { return graph_.FindVariable(name, scope_.replica()); }
+  std::vector<std::string> VariableNames() const {
+    std::vector<std::string> names;
+    for (const Variable& variable : graph_.variables()) names.push_back(variable.name());
+    return names;
+  }
+
+  // A step of plain gradient descent on all trainable variables, and whatever else is to be run with it.
+  const Node* Descent(Output loss, float rate) {
+    std::vector<Output> updates = graph_.GetCollection(kUpdateOps);
+    for (const auto& [gradient, variable] : optim::ComputeGradients(scope_, loss, optim::TrainableVariables(scope_))) {
+      if (gradient.valid()) updates.push_back(ops::AssignSub(scope_, variable, ops::Scale(scope_, gradient, rate)));
+    }
+    return ops::Group(scope_, updates);
+  }
+
+  DeviceSet devices_ = DeviceSet::Open("cpu:1").value();
+  Graph graph_;
+  const Scope scope_{graph_};
+  std::unique_ptr<Session> session_;
+
+ private:
+  std::string SeedText() const { return "seed " + std::to_string(seed_); }
+
+  const unsigned seed_;
+  std::mt19937 generator_;
+  const ::testing::ScopedTrace trace_;
+};
+
+}  // namespace belfry::models
