@@ -78,7 +78,7 @@ std::vector<Row> Rows() {
 }  // namespace
 
 std::vector<OpCase> UnaryCases() {
-  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::nan("");
+  constexpr double kInfinity = std::numeric_limits<double>::infinity(), kNan = std::numeric_limits<double>::quiet_NaN();
   std::vector<OpCase> cases;
   for (const Row& row : Rows()) {
     cases.push_back(MakeCase(row, ""));
