@@ -1,0 +1,227 @@
+#include "models/replicate_towers.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "framework/graph/gradients.h"
+#include "ops/array.h"
+#include "ops/collective.h"
+#include "ops/math.h"
+#include "ops/state.h"
+#include "optim/apply.h"
+#include "optim/clip.h"
+#include "optim/global_step.h"
+
+namespace belfry::models {
+namespace {
+
+using optim::GradientAndVariable;
+
+// Rows of a batch as a float32 scalar. It depends on shapes only, so a plan holds it as a constant.
+Output CountExamples(const Scope& scope, Output inputs) {
+  const Output rows = ops::Slice(scope, ops::ShapeOf(scope, inputs, DType::kInt64), {0}, {1});
+  return ops::Reshape(scope, rows, {});
+}
+
+class Replicator {
+ public:
+  Replicator(const Scope& root, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
+             const optim::Optimizer& optimizer, const ReplicateOptions& options)
+      : root_(root), devices_(devices), input_(input), model_(model), optimizer_(optimizer), options_(options) {}
+
+  TrainStep Run() {
+    const std::vector<int> tower_devices = devices_.TowerDevices();
+    for (size_t i = 0; i < tower_devices.size(); ++i) AddTower(static_cast<int>(i), tower_devices[i]);
+    if (!root_.status().ok()) return std::move(step_);
+    step_.global_step = optim::GlobalStep(UpdateScope(0));
+    step_.learning_rate = optim::LearningRate(UpdateScope(0), optimizer_.learning_rate());
+    std::vector<const Node*> updates;
+    switch (options_.variable_update) {
+      case VariableUpdate::kReplicated: updates = UpdateReplicas(AverageAllReduced()); break;
+      case VariableUpdate::kIndependent: updates = UpdateReplicas(gradients_); break;
+      case VariableUpdate::kParameterDevice: updates = {Update(0, AverageOnDevice())}; break;
+    }
+    const auto batch_norm = root_.graph().GetCollection(kUpdateOps, step_.towers[0].scope.name());
+    for (const Output& op : batch_norm) updates.push_back(op.node);
+    step_.loss = MeanLoss();
+    step_.update = ops::Group(root_.Named("train_op"), updates);
+    step_.initialize = InitializeVariables(root_);
+    return std::move(step_);
+  }
+
+ private:
+  bool one_copy() const { return options_.variable_update == VariableUpdate::kParameterDevice; }
+
+  // Where tower i's variables are updated.
+  Scope UpdateScope(int i) const {
+    if (one_copy()) return root_.NameScope("update/").Device(options_.parameter_device);
+    return step_.towers[i].scope.NameScope("");
+  }
+
+  void AddTower(int i, int device) {
+    if (!root_.status().ok()) return;
+    Scope scope = root_.NameScope(absl::StrCat("tower_", i)).Device(devices_.device(device).name());
+    if (one_copy()) {
+      scope = scope.VariableDevice(options_.parameter_device).ReuseVariables(i == 0 ? Reuse::kNever : Reuse::kAlways);
+    } else {
+      scope = scope.Replica(i);
+    }
+    TrainTower tower{.scope = scope, .device = device};
+    tower.batch.images = ops::Placeholder(scope.Named("inputs"), input_.inputs_dtype,
+                                          input_.inputs.Insert(0, Shape::kUnknown));
+    tower.batch.labels = ops::Placeholder(scope.Named("labels"), input_.labels_dtype, {Shape::kUnknown});
+    const Output rows = CountExamples(scope, tower.batch.images);
+    tower.examples = ops::Cast(scope, rows, DType::kFloat32);
+    const Output step = optim::GlobalStep(scope);
+    tower.scope = scope.RandomCounters(step, first_example_);
+    if (!first_example_.valid()) tower.scope = scope.RandomCounters(step, ops::Const(scope, int64_t{0}));
+    first_example_ = first_example_.valid() ? ops::Add(scope, first_example_, rows) : rows;
+
+    absl::StatusOr<Output> loss = model_(tower.scope, tower.batch);
+    if (!loss.ok()) return root_.Fail(loss.status());
+    tower.loss = *loss;
+    tower.variables = optim::TrainableVariables(scope);
+    std::vector<GradientAndVariable> gradients = optim::ComputeGradients(tower.scope, tower.loss, tower.variables);
+    if (!step_.towers.empty() && gradients.size() != gradients_[0].size()) {
+      return root_.Fail(absl::InvalidArgumentError(
+          absl::StrCat("Tower ", i, " has ", gradients.size(), " trainable variables and tower 0 has ",
+                       gradients_[0].size(), ": the model function must build the same model each time")));
+    }
+    // The order in which the backward pass makes them.
+    std::reverse(gradients.begin(), gradients.end());
+    gradients_.push_back(std::move(gradients));
+    step_.towers.push_back(std::move(tower));
+  }
+
+  // Runs of gradients of one dtype, each of about bucket_bytes, as indices into a tower's list.
+  std::vector<std::vector<size_t>> Buckets() const {
+    std::vector<std::vector<size_t>> buckets;
+    size_t bytes = 0;
+    for (size_t k = 0; k < gradients_[0].size(); ++k) {
+      const Output gradient = gradients_[0][k].gradient;
+      if (!gradient.valid()) continue;
+      const bool fits = !buckets.empty() && bytes < options_.bucket_bytes &&
+                        gradients_[0][buckets.back().front()].gradient.dtype() == gradient.dtype();
+      if (!fits) {
+        buckets.emplace_back();
+        bytes = 0;
+      }
+      buckets.back().push_back(k);
+      bytes += gradients_[0][k].variable.node().outputs()[0].bytes();
+    }
+    return buckets;
+  }
+
+  std::vector<std::vector<GradientAndVariable>> AverageAllReduced() const {
+    std::vector<std::vector<GradientAndVariable>> averaged = gradients_;
+    const std::vector<std::vector<size_t>> buckets = Buckets();
+    for (size_t i = 0; i < averaged.size(); ++i) {
+      const TrainTower& tower = step_.towers[i];
+      for (size_t b = 0; b < buckets.size(); ++b) {
+        std::vector<Output> values;
+        for (size_t k : buckets[b]) values.push_back(averaged[i][k].gradient);
+        const std::vector<Output> means = ops::AllReduceMean(
+            tower.scope.NameScope("averaging/"),
+            {.group = absl::StrCat(root_.name(), "gradients/bucket_", b),
+             .rank = static_cast<int>(i),
+             .size = static_cast<int>(averaged.size())},
+            tower.examples, values);
+        if (means.empty()) return averaged;
+        for (size_t n = 0; n < means.size(); ++n) averaged[i][buckets[b][n]].gradient = means[n];
+      }
+    }
+    return averaged;
+  }
+
+  // sum(n_i * x_i) / sum(n_i) on the scope's device, in ascending tower order. A tower without examples may have computed
+  // anything, so its values are replaced, not multiplied by zero.
+  Output WeightedMean(const Scope& scope, const std::vector<Output>& values) const {
+    if (values.size() == 1) return ops::Identity(scope, values[0]);
+    std::vector<Output> terms, counts;
+    for (size_t i = 0; i < values.size(); ++i) {
+      const Output count = ops::Cast(scope, step_.towers[i].examples, values[i].dtype());
+      const Output empty = ops::Equal(scope, count, ops::ZerosLike(scope, count));
+      const Output value = ops::Select(scope, empty, ops::ZerosLike(scope, values[i]), values[i]);
+      terms.push_back(ops::Mul(scope, value, count));
+      counts.push_back(count);
+    }
+    return ops::Div(scope, ops::AddN(scope, terms), ops::AddN(scope, counts));
+  }
+
+  std::vector<GradientAndVariable> AverageOnDevice() const {
+    std::vector<GradientAndVariable> averaged = gradients_[0];
+    for (size_t k = 0; k < averaged.size(); ++k) {
+      if (!averaged[k].gradient.valid()) continue;
+      std::vector<Output> values;
+      for (const auto& tower : gradients_) values.push_back(tower[k].gradient);
+      averaged[k].gradient = WeightedMean(UpdateScope(0).NameScope("averaging/"), values);
+    }
+    return averaged;
+  }
+
+  std::vector<const Node*> UpdateReplicas(std::vector<std::vector<GradientAndVariable>> gradients) const {
+    std::vector<const Node*> updates;
+    for (size_t i = 0; i < gradients.size(); ++i) updates.push_back(Update(static_cast<int>(i), std::move(gradients[i])));
+    return updates;
+  }
+
+  const Node* Update(int i, std::vector<GradientAndVariable> gradients) const {
+    const Scope scope = UpdateScope(i);
+    if (options_.clip_global_norm > 0) {
+      std::vector<Output> values;
+      for (const GradientAndVariable& pair : gradients) values.push_back(pair.gradient);
+      const std::vector<Output> clipped = optim::ClipByGlobalNorm(scope, values, options_.clip_global_norm).gradients;
+      if (clipped.size() != gradients.size()) return nullptr;
+      for (size_t k = 0; k < clipped.size(); ++k) gradients[k].gradient = clipped[k];
+    }
+    const Node* applied = optim::ApplyGradients(scope, optimizer_, gradients);
+    if (i > 0 || options_.moving_average <= 0 || applied == nullptr) return applied;
+    const optim::ExponentialMovingAverage averages({.decay = options_.moving_average});
+    std::vector<Variable> variables = step_.towers[0].variables;
+    return averages.Update(scope, variables, {Output{applied, 0}});
+  }
+
+  Output MeanLoss() const {
+    std::vector<Output> losses;
+    for (const TrainTower& tower : step_.towers) losses.push_back(tower.loss);
+    const Scope scope = root_.Device("/cpu:0");
+    return ops::Cast(scope, WeightedMean(scope.NameScope("loss"), losses), DType::kFloat32);
+  }
+
+  const Scope& root_;
+  const DeviceSet& devices_;
+  const InputSpec& input_;
+  const TowerFunction& model_;
+  const optim::Optimizer& optimizer_;
+  const ReplicateOptions& options_;
+  TrainStep step_;
+  std::vector<std::vector<GradientAndVariable>> gradients_;  // by tower, last layer first
+  Output first_example_;                                     // rows of the towers so far
+};
+
+}  // namespace
+
+absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name) {
+  if (name == "replicated") return VariableUpdate::kReplicated;
+  if (name == "parameter_device") return VariableUpdate::kParameterDevice;
+  if (name == "independent") return VariableUpdate::kIndependent;
+  return absl::InvalidArgumentError(absl::StrCat("Unknown variable update '", name,
+                                                 "'; known are replicated, parameter_device and independent"));
+}
+
+InputSpec InputSpec::Of(const data::Prefetcher& prefetcher) {
+  return {.inputs = prefetcher.input_shape(), .labels_dtype = prefetcher.spec().label_dtype};
+}
+
+TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
+                          const optim::Optimizer& optimizer, const ReplicateOptions& options) {
+  return Replicator(scope, devices, input, model, optimizer, options).Run();
+}
+
+TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const data::Prefetcher& input,
+                          const TowerFunction& model, const optim::Optimizer& optimizer,
+                          const ReplicateOptions& options) {
+  return ReplicateTowers(scope, devices, InputSpec::Of(input), model, optimizer, options);
+}
+
+}  // namespace belfry::models

@@ -1,0 +1,84 @@
+// One tower per device, trained as one model.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/data/prefetcher.h"
+#include "framework/device/device_set.h"
+#include "framework/graph/scope.h"
+#include "models/batch.h"
+#include "optim/moving_average.h"
+#include "optim/optimizer.h"
+
+namespace belfry::models {
+
+// Where variables live, and who applies gradients to them.
+enum class VariableUpdate {
+  kReplicated,       // a copy on every device; gradients are all-reduced; every copy applies the same update
+  kParameterDevice,  // TensorFlow 1's scheme: one copy on `parameter_device`, which all towers read; gradients are averaged
+                     // and applied there
+  kIndependent,      // a copy on every device and no averaging: what averaging costs is the difference to this
+};
+absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name);  // "replicated", "parameter_device" ...
+
+struct ReplicateOptions {
+  VariableUpdate variable_update = VariableUpdate::kReplicated;
+  std::string parameter_device = "/cpu:0";
+  // Gradients that are averaged together, in bytes; a bucket starts its way as soon as its last gradient exists.
+  size_t bucket_bytes = size_t{1} << 20;
+  double clip_global_norm = 0;  // of the averaged gradients; 0: none
+  double moving_average = 0;    // decay of an exponential moving average of the weights, kept for tower 0; 0: none
+};
+
+// What examples look like, without the axis of the batch.
+struct InputSpec {
+  Shape inputs;
+  DType inputs_dtype = DType::kFloat32;
+  DType labels_dtype = DType::kInt32;
+  static InputSpec Of(const data::Prefetcher& prefetcher);
+};
+
+// Builds the model on one tower and returns its loss, a float scalar: the mean over the tower's examples, plus whatever does
+// not depend on examples (weight decay). Called once per device, with the same variables by logical name each time.
+using TowerFunction = std::function<absl::StatusOr<Output>(const Scope& tower, const Batch& batch)>;
+
+// What a tower is fed, and what it computes.
+struct TrainTower {
+  Scope scope;
+  int device = 0;   // index into the DeviceSet
+  Batch batch;      // placeholders [?, ...] and [?]
+  Output examples;  // float32 scalar: how many it was fed
+  Output loss;
+  std::vector<Variable> variables;  // its trainable ones; the same for all towers with a parameter device
+};
+
+// A training step. After an error in building it, Scope::status() says which, and Session::Create too.
+struct TrainStep {
+  std::vector<TrainTower> towers;
+  Output loss;                    // float32 scalar: the mean over all examples of the step
+  Output learning_rate;           // float32 scalar, of this step
+  Variable global_step;           // int64 scalar: the steps before this one
+  const Node* update = nullptr;   // runs the step
+  const Node* initialize = nullptr;  // runs all initializers
+};
+
+// Replicates `model` into one tower per device of devices.TowerDevices(), each in the name scope "tower_<i>", differentiates
+// its loss, averages the gradients and applies them through `optimizer`.
+//
+// The mean, always: gradients and losses are weighted by the number of examples that each tower is fed, so N towers on a
+// batch compute what one tower computes on it, also when the batch does not divide; a tower that is fed no example does not
+// count. Dropout and other random ops depend on the step and on the example's place in the whole batch, not on towers.
+//
+// A model with batch normalisation normalises over each tower's own examples; the moving averages are those of tower 0
+// (its kUpdateOps run with the step), and evaluation reads replica 0.
+TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
+                          const optim::Optimizer& optimizer, const ReplicateOptions& options = {});
+// The same for the batches of a prefetcher.
+TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const data::Prefetcher& input,
+                          const TowerFunction& model, const optim::Optimizer& optimizer,
+                          const ReplicateOptions& options = {});
+
+}  // namespace belfry::models

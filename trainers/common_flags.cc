@@ -1,0 +1,83 @@
+#include "trainers/common_flags.h"
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/flags/usage_config.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+
+ABSL_FLAG(std::string, devices, "cpu:1",
+          "Devices to open: cpu:N for N logical CPU devices that share the cores, gpu:N for N GPUs. One tower runs on each.");
+ABSL_FLAG(int, threads_per_device, 0, "Threads of each CPU device; 0 shares the cores evenly.");
+ABSL_FLAG(bool, log_device_placement, false, "Print which device runs which node.");
+ABSL_FLAG(bool, allow_soft_placement, false,
+          "Fall back to a device that exists when the one asked for does not, and say so in the log.");
+ABSL_FLAG(std::string, dump_plan, "", "A directory for the program after every compiler pass, as text and as Graphviz.");
+ABSL_FLAG(int64_t, steps, -1, "Training steps; -1 is the trainer's default.");
+ABSL_FLAG(int64_t, batch_size, 128,
+          "Examples of a step, over all towers: the result does not depend on how many devices there are.");
+ABSL_FLAG(uint64_t, seed, 1, "Of initial values, order of examples, augmentation and dropout.");
+ABSL_FLAG(std::string, variable_update, "replicated",
+          "replicated: a copy of the variables on every device, gradients all-reduced. parameter_device: one copy on /cpu:0. "
+          "independent: copies without averaging, to measure what averaging costs.");
+ABSL_FLAG(std::string, averager, "local", "How gradients are averaged: local, in ascending tower order, bit-repeatable.");
+ABSL_FLAG(std::string, data_dir, "", "Where the data is; see the program's description.");
+ABSL_FLAG(std::string, train_dir, "", "A directory for what the run leaves behind (metrics.jsonl); made if need be.");
+ABSL_FLAG(std::string, metrics_file, "",
+          "A file that gets one JSON object a line: step, loss, learning_rate, images_per_second; and evaluations.");
+
+namespace belfry::trainers {
+
+void ParseCommandLine(int argc, char** argv, absl::string_view usage) {
+  absl::SetProgramUsageMessage(usage);
+  absl::FlagsUsageConfig config;
+  config.contains_help_flags = [](absl::string_view file) { return absl::StrContains(file, "trainers/"); };
+  absl::SetFlagsUsageConfig(config);
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  if (rest.size() > 1) {
+    std::fprintf(stderr, "%s: unexpected argument '%s'; flags are --name=value, --help lists them\n", argv[0], rest[1]);
+    std::exit(2);
+  }
+}
+
+absl::StatusOr<DeviceSet> OpenDevices() {
+  return DeviceSet::Open(absl::GetFlag(FLAGS_devices), {.cpu_threads = absl::GetFlag(FLAGS_threads_per_device)});
+}
+
+SessionOptions SessionOptionsFromFlags() {
+  return {.allow_soft_placement = absl::GetFlag(FLAGS_allow_soft_placement),
+          .log_device_placement = absl::GetFlag(FLAGS_log_device_placement),
+          .dump_plan = absl::GetFlag(FLAGS_dump_plan)};
+}
+
+absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags() {
+  models::ReplicateOptions options;
+  ASSIGN_OR_RETURN(options.variable_update, models::ParseVariableUpdate(absl::GetFlag(FLAGS_variable_update)));
+  if (const std::string averager = absl::GetFlag(FLAGS_averager); averager != "local") {
+    return absl::InvalidArgumentError(absl::StrCat("--averager=", averager, " is not known; known is local"));
+  }
+  return options;
+}
+
+absl::StatusOr<std::string> MetricsFile() {
+  const std::string file = absl::GetFlag(FLAGS_metrics_file), directory = absl::GetFlag(FLAGS_train_dir);
+  if (!file.empty() || directory.empty()) return file;
+  std::error_code error;
+  std::filesystem::create_directories(directory, error);
+  if (error) return absl::UnavailableError(absl::StrCat("Cannot make --train_dir=", directory, ": ", error.message()));
+  return (std::filesystem::path(directory) / "metrics.jsonl").string();
+}
+
+int ExitStatus(const absl::Status& status) {
+  if (status.ok()) return EXIT_SUCCESS;
+  std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+  return EXIT_FAILURE;
+}
+
+}  // namespace belfry::trainers
