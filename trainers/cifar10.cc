@@ -1,0 +1,197 @@
+// Trains a network on CIFAR-10, or on a generated set in its layout, with one tower per device.
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/status.h"
+#include "framework/data/cifar10.h"
+#include "framework/data/textures.h"
+#include "models/cifar_net.h"
+#include "models/layers.h"
+#include "models/replicate_towers.h"
+#include "models/resnet.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+#include "optim/descent.h"
+#include "optim/moving_average.h"
+#include "trainers/common_flags.h"
+#include "trainers/evaluator.h"
+#include "trainers/trainer.h"
+
+ABSL_FLAG(std::string, model, "cifar_net",
+          "cifar_net: the network of TensorFlow's CIFAR-10 tutorial, 1,068,298 parameters. resnet20, resnet32, resnet44, "
+          "resnet56: He et al., 2016, section 4.2.");
+ABSL_FLAG(double, learning_rate, 0.1, "The highest one.");
+ABSL_FLAG(std::string, schedule, "cosine",
+          "cosine: half a cosine down to 0 over --steps. staircase: the tutorial's, times 0.1 every 350 epochs. constant.");
+ABSL_FLAG(double, momentum, -1, "0 is plain gradient descent; -1 is 0 for cifar_net and 0.9 for a ResNet.");
+ABSL_FLAG(double, moving_average, 0,
+          "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's is 0.9999. 0: none.");
+ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on the test set; 0: only at the end.");
+ABSL_FLAG(int, data_threads, 1, "Threads that read and augment images ahead of need.");
+ABSL_FLAG(bool, quiet, false, "Print nothing but errors and the result.");
+
+namespace belfry::trainers {
+namespace {
+
+constexpr char kUsage[] = R"(Trains a network on CIFAR-10 with one tower per device.
+
+  cifar10 --devices=cpu:2                            on a generated set: ten classes of textured shapes
+  cifar10 --devices=cpu:2 --data_dir=DIR             on CIFAR-10 in its binary layout (data_batch_1.bin ... in DIR)
+  cifar10 --devices=cpu:4 --model=resnet20 --data_dir=DIR --steps=64000
+
+--batch_size is the batch of a whole step. It is split evenly over the towers, and gradients are averaged, so that the
+number of devices changes the speed and not the result. Images are cropped, flipped, and changed in brightness and contrast
+by the step and the image alone. After training the test accuracy is printed.)";
+
+constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold moving averages; no tower has this number
+constexpr int64_t kEvaluationBatch = 500;
+constexpr int64_t kGeneratedSteps = 1200, kCifarSteps = 4000;
+
+// What the model, its data and its schedule are, after flags.
+struct Setup {
+  data::Cifar10 data;
+  data::ImagePolicy training, evaluation;
+  int resnet_layers = 0;  // 0: cifar_net
+  int64_t steps = 0;
+  double momentum = 0;
+};
+
+absl::StatusOr<data::Cifar10> OpenData(bool generated) {
+  if (!generated) return data::OpenCifar10(absl::GetFlag(FLAGS_data_dir));
+  const std::string directory = (std::filesystem::temp_directory_path() / "belfry_textures").string();
+  RETURN_IF_ERROR(data::WriteTextures(directory));
+  return data::OpenCifar10(directory);
+}
+
+absl::StatusOr<Setup> MakeSetup() {
+  Setup setup;
+  const std::string model = absl::GetFlag(FLAGS_model), directory = absl::GetFlag(FLAGS_data_dir);
+  const bool generated = directory.empty() || directory == "generated";
+  for (int layers : {20, 32, 44, 56}) {
+    if (model == absl::StrFormat("resnet%d", layers)) setup.resnet_layers = layers;
+  }
+  if (setup.resnet_layers == 0 && model != "cifar_net") {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--model=%s is not known; known are cifar_net, resnet20, resnet32, resnet44 and resnet56", model));
+  }
+  ASSIGN_OR_RETURN(setup.data, OpenData(generated));
+  if (setup.resnet_layers > 0) {
+    ASSIGN_OR_RETURN(const data::ChannelStatistics statistics, data::ComputeChannelStatistics(*setup.data.train));
+    setup.training = data::ResNetTraining(statistics);
+    setup.evaluation = data::ResNetEvaluation(statistics);
+  } else {
+    setup.training = data::TutorialTraining();
+    setup.evaluation = data::TutorialEvaluation();
+  }
+  setup.steps = absl::GetFlag(FLAGS_steps);
+  if (setup.steps < 0) setup.steps = generated ? kGeneratedSteps : kCifarSteps;
+  setup.momentum = absl::GetFlag(FLAGS_momentum);
+  if (setup.momentum < 0) setup.momentum = setup.resnet_layers > 0 ? 0.9 : 0;
+  return setup;
+}
+
+absl::StatusOr<optim::Schedule> MakeSchedule(const Setup& setup) {
+  const double rate = absl::GetFlag(FLAGS_learning_rate);
+  const std::string schedule = absl::GetFlag(FLAGS_schedule);
+  if (schedule == "constant") return optim::Schedule(rate);
+  if (schedule == "cosine") return optim::Cosine(rate, setup.steps);
+  if (schedule == "staircase") {
+    return optim::Exponential(rate, setup.data.train->size() * 350 / absl::GetFlag(FLAGS_batch_size), 0.1, true);
+  }
+  return absl::InvalidArgumentError(
+      absl::StrFormat("--schedule=%s is not known; known are cosine, staircase and constant", schedule));
+}
+
+Output Logits(const Scope& scope, const Setup& setup, Output images, bool training) {
+  if (setup.resnet_layers > 0) {
+    return models::ResNet(scope, images, {.layers = setup.resnet_layers, .training = training});
+  }
+  return models::CifarNet(scope, images);
+}
+
+int64_t CountParameters(const models::TrainStep& step) {
+  int64_t count = 0;
+  for (const Variable& variable : step.towers[0].variables) count += variable.shape().elements();
+  return count;
+}
+
+void PrintHeader(const Setup& setup, const DeviceSet& devices, const models::TrainStep& step) {
+  std::printf("Model:    %s, %d parameters\n", absl::GetFlag(FLAGS_model).c_str(), static_cast<int>(CountParameters(step)));
+  std::printf("Data:     %d training and %d test images\n", static_cast<int>(setup.data.train->size()),
+              static_cast<int>(setup.data.test->size()));
+  std::printf("Towers:   %d, variables %s, batch %d over all of them\n", static_cast<int>(step.towers.size()),
+              absl::GetFlag(FLAGS_variable_update).c_str(), static_cast<int>(absl::GetFlag(FLAGS_batch_size)));
+  for (const models::TrainTower& tower : step.towers) {
+    const Device& device = devices.device(tower.device);
+    std::printf("          %s: %s\n", device.name().ToLocalString().c_str(), device.description().c_str());
+  }
+}
+
+absl::Status Train() {
+  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
+  ASSIGN_OR_RETURN(models::ReplicateOptions replicate, ReplicateOptionsFromFlags());
+  replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
+  ASSIGN_OR_RETURN(const Setup setup, MakeSetup());
+  ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(setup));
+  ASSIGN_OR_RETURN(const auto input,
+                   data::Prefetcher::Create(*setup.data.train, {.batch_size = absl::GetFlag(FLAGS_batch_size),
+                                                                .towers = static_cast<int>(devices.TowerDevices().size()),
+                                                                .seed = absl::GetFlag(FLAGS_seed),
+                                                                .images = setup.training,
+                                                                .threads = absl::GetFlag(FLAGS_data_threads)}));
+
+  Graph graph;
+  graph.set_seed(absl::GetFlag(FLAGS_seed));
+  const auto loss = [&](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
+    const Output logits = Logits(tower, setup, batch.images, /*training=*/true);
+    tower.AddToCollection(kLosses, ops::Mean(tower, ops::SparseSoftmaxCrossEntropy(tower, logits, batch.labels)));
+    return models::TotalLoss(tower);
+  };
+  const optim::Momentum with_momentum({.learning_rate = schedule, .momentum = setup.momentum});
+  const optim::GradientDescent plain({.learning_rate = schedule});
+  const optim::Optimizer& optimizer = setup.momentum > 0 ? static_cast<const optim::Optimizer&>(with_momentum) : plain;
+  const models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, *input, loss, optimizer, replicate);
+  RETURN_IF_ERROR(graph.status());
+
+  const bool averages = replicate.moving_average > 0;
+  const Scope evaluation = Scope(graph)
+                               .NameScope("evaluation")
+                               .Device(devices.device(step.towers[0].device).name())
+                               .Replica(averages ? kEvaluationReplica : 0)
+                               .ReuseVariables(averages ? Reuse::kNever : Reuse::kAlways);
+  const Evaluator evaluator(evaluation, models::InputSpec::Of(*input), [&](const Scope& scope, Output images) {
+    return absl::StatusOr<Output>(Logits(scope, setup, images, /*training=*/false));
+  });
+  const Node* take_averages = averages ? optim::ExponentialMovingAverage::AssignTo(evaluation, 0) : nullptr;
+
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
+  const bool quiet = absl::GetFlag(FLAGS_quiet);
+  if (!quiet) PrintHeader(setup, devices, step);
+  Evaluation result;
+  TrainerOptions options{.steps = setup.steps, .quiet = quiet, .evaluate_every = absl::GetFlag(FLAGS_evaluate_every)};
+  ASSIGN_OR_RETURN(options.metrics_file, MetricsFile());
+  options.evaluate = [&](int64_t at) -> absl::StatusOr<std::string> {
+    ASSIGN_OR_RETURN(result, evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch, take_averages));
+    return absl::StrFormat("after step %d: test accuracy %.2f%%, top-5 %.2f%%, loss %.4f on %d images", at,
+                           100 * result.accuracy, 100 * result.top_5, result.loss, result.examples);
+  };
+  Trainer trainer(*session, step, *input, options);
+  RETURN_IF_ERROR(trainer.Run());
+  std::printf("Test accuracy %.2f%% after %d steps, %.0f images/s.\n", 100 * result.accuracy,
+              static_cast<int>(setup.steps), trainer.examples_per_second());
+  if (!quiet) {
+    std::printf("Next: --data_dir=DIR for real CIFAR-10, --steps=N for longer, --model=resnet20, --help for the rest.\n");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace belfry::trainers
+
+int main(int argc, char** argv) {
+  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
+  return belfry::trainers::ExitStatus(belfry::trainers::Train());
+}

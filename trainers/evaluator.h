@@ -1,0 +1,43 @@
+// How good a classifier is on a dataset.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "framework/data/augment.h"
+#include "framework/data/dataset.h"
+#include "framework/graph/scope.h"
+#include "framework/runtime/session.h"
+#include "models/batch.h"
+#include "models/replicate_towers.h"
+
+namespace belfry::trainers {
+
+struct Evaluation {
+  int64_t examples = 0;
+  double accuracy = 0;  // share of examples whose label has the largest logit
+  double top_5 = 0;     // share whose label is among the five largest
+  double loss = 0;      // mean cross-entropy
+};
+
+// Builds the model's logits, [N, classes], as for evaluation: no dropout, moving averages instead of a batch's statistics.
+using LogitsFunction = std::function<absl::StatusOr<Output>(const Scope& scope, Output images)>;
+
+// The part of a graph that counts right answers, on one device.
+class Evaluator {
+ public:
+  // Adds the nodes. The scope says whose variables are evaluated: Scope(graph).Replica(0).ReuseVariables(Reuse::kAlways) those
+  // of tower 0. Errors stick to the graph.
+  Evaluator(OpScope scope, const models::InputSpec& input, const LogitsFunction& logits);
+
+  // Runs the whole dataset, in batches of `batch_size` with a smaller last one, after `before` (null: nothing).
+  absl::StatusOr<Evaluation> Run(Session& session, const data::Dataset& dataset, const data::ImagePolicy& images,
+                                 int64_t batch_size, const Node* before = nullptr) const;
+
+ private:
+  models::Batch batch_;
+  Output loss_, right_, right_of_5_;  // sums over the batch, float32 scalars
+};
+
+}  // namespace belfry::trainers
