@@ -9,11 +9,9 @@
 #include "framework/data/cifar10.h"
 #include "framework/data/textures.h"
 #include "models/cifar_net.h"
-#include "models/layers.h"
+#include "models/losses.h"
 #include "models/replicate_towers.h"
 #include "models/resnet.h"
-#include "ops/math.h"
-#include "ops/nn.h"
 #include "optim/descent.h"
 #include "optim/moving_average.h"
 #include "trainers/common_flags.h"
@@ -54,7 +52,7 @@ constexpr int64_t kGeneratedSteps = 1200, kCifarSteps = 4000;
 struct Setup {
   data::Cifar10 data;
   data::ImagePolicy training, evaluation;
-  int resnet_layers = 0;  // 0: cifar_net
+  int resnet_depth = 0;  // 0: cifar_net
   int64_t steps = 0;
   double momentum = 0;
 };
@@ -70,15 +68,15 @@ absl::StatusOr<Setup> MakeSetup() {
   Setup setup;
   const std::string model = absl::GetFlag(FLAGS_model), directory = absl::GetFlag(FLAGS_data_dir);
   const bool generated = directory.empty() || directory == "generated";
-  for (int layers : {20, 32, 44, 56}) {
-    if (model == absl::StrFormat("resnet%d", layers)) setup.resnet_layers = layers;
+  for (int depth : {20, 32, 44, 56}) {
+    if (model == absl::StrFormat("resnet%d", depth)) setup.resnet_depth = depth;
   }
-  if (setup.resnet_layers == 0 && model != "cifar_net") {
+  if (setup.resnet_depth == 0 && model != "cifar_net") {
     return absl::InvalidArgumentError(
         absl::StrFormat("--model=%s is not known; known are cifar_net, resnet20, resnet32, resnet44 and resnet56", model));
   }
   ASSIGN_OR_RETURN(setup.data, OpenData(generated));
-  if (setup.resnet_layers > 0) {
+  if (setup.resnet_depth > 0) {
     ASSIGN_OR_RETURN(const data::ChannelStatistics statistics, data::ComputeChannelStatistics(*setup.data.train));
     setup.training = data::ResNetTraining(statistics);
     setup.evaluation = data::ResNetEvaluation(statistics);
@@ -89,7 +87,7 @@ absl::StatusOr<Setup> MakeSetup() {
   setup.steps = absl::GetFlag(FLAGS_steps);
   if (setup.steps < 0) setup.steps = generated ? kGeneratedSteps : kCifarSteps;
   setup.momentum = absl::GetFlag(FLAGS_momentum);
-  if (setup.momentum < 0) setup.momentum = setup.resnet_layers > 0 ? 0.9 : 0;
+  if (setup.momentum < 0) setup.momentum = setup.resnet_depth > 0 ? 0.9 : 0;
   return setup;
 }
 
@@ -106,8 +104,8 @@ absl::StatusOr<optim::Schedule> MakeSchedule(const Setup& setup) {
 }
 
 Output Logits(const Scope& scope, const Setup& setup, Output images, bool training) {
-  if (setup.resnet_layers > 0) {
-    return models::ResNet(scope, images, {.layers = setup.resnet_layers, .training = training});
+  if (setup.resnet_depth > 0) {
+    return models::ResNet(scope, images, {.depth = setup.resnet_depth, .training = training});
   }
   return models::CifarNet(scope, images);
 }
@@ -147,7 +145,7 @@ absl::Status Train() {
   graph.set_seed(absl::GetFlag(FLAGS_seed));
   const auto loss = [&](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
     const Output logits = Logits(tower, setup, batch.images, /*training=*/true);
-    tower.AddToCollection(kLosses, ops::Mean(tower, ops::SparseSoftmaxCrossEntropy(tower, logits, batch.labels)));
+    models::AddCrossEntropy(tower, logits, batch.labels);
     return models::TotalLoss(tower);
   };
   const optim::Momentum with_momentum({.learning_rate = schedule, .momentum = setup.momentum});

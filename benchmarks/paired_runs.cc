@@ -1,0 +1,68 @@
+#include "benchmarks/paired_runs.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+#include <thread>
+
+namespace belfry::benchmarks {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
+
+double Rate(const Side& side, double seconds) {
+  const auto start = Clock::now();
+  int64_t steps = 0, batch = 1;
+  double elapsed = 0;
+  // Short steps are timed many at a time, so that reading the clock does not count.
+  while (elapsed < seconds) {
+    for (int64_t i = 0; i < batch; ++i) side.step();
+    steps += batch;
+    elapsed = Seconds(start);
+    if (elapsed < seconds / 16) batch *= 2;
+  }
+  return static_cast<double>(steps) * side.items_per_step / elapsed;
+}
+
+}  // namespace
+
+void RunPaired(std::vector<Side>& sides, int rounds, double seconds) {
+  for (Side& side : sides) Rate(side, seconds / 4);
+  for (int round = 0; round < rounds; ++round) {
+    for (Side& side : sides) side.rates.push_back(Rate(side, seconds));
+  }
+}
+
+double Median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t n = values.size();
+  return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
+}
+
+double MedianRatio(const Side& a, const Side& b) {
+  std::vector<double> ratios;
+  for (size_t i = 0; i < a.rates.size(); ++i) ratios.push_back(a.rates[i] / b.rates[i]);
+  return Median(ratios);
+}
+
+void PrintRates(const std::vector<Side>& sides, const std::string& unit) {
+  for (const Side& side : sides) {
+    const auto [low, high] = std::minmax_element(side.rates.begin(), side.rates.end());
+    std::printf("%-44s %12.0f [%.0f .. %.0f] %s, %zu runs\n", side.name.c_str(), Median(side.rates), *low, *high,
+                unit.c_str(), side.rates.size());
+  }
+}
+
+void PrintMachine() {
+  std::ifstream file("/proc/cpuinfo");
+  std::string model = "unknown processor";
+  for (std::string line; std::getline(file, line);) {
+    if (line.rfind("model name", 0) == 0) model = line.substr(line.find(':') + 2);
+  }
+  std::printf("%s, %u cores, compiled by %s\n", model.c_str(), std::thread::hardware_concurrency(), __VERSION__);
+}
+
+}  // namespace belfry::benchmarks

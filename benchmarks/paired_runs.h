@@ -1,0 +1,29 @@
+// Timing several programs in turn, so that what else the machine does falls on all of them alike.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace belfry::benchmarks {
+
+// One side of a comparison.
+struct Side {
+  std::string name;
+  std::function<void()> step;
+  double items_per_step = 1;     // images, steps
+  std::vector<double> rates;     // items per second, one per round; filled in by RunPaired
+};
+
+// Warms every side up, then times them in turn, A B C A B C, `rounds` times, each for about `seconds`.
+void RunPaired(std::vector<Side>& sides, int rounds, double seconds);
+
+double Median(std::vector<double> values);
+// The median over rounds of (rate of a in the round) / (rate of b in the round).
+double MedianRatio(const Side& a, const Side& b);
+// "name  median [slowest .. fastest] unit".
+void PrintRates(const std::vector<Side>& sides, const std::string& unit);
+// Processor, cores, threads, compiler.
+void PrintMachine();
+
+}  // namespace belfry::benchmarks
