@@ -3,7 +3,11 @@
 
 #include <Eigen/Core>
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 
 #include "framework/base/half.h"
@@ -91,63 +95,58 @@ void ZipRun(const F& f, const T* a, const T* b, Out* y, int64_t n) {
   }
 }
 
+// An element-wise kernel without its types: only the innermost loops are compiled for each functor and type, because
+// hundreds of (op, dtype) pairs share everything around them. Functors are small and trivially copyable.
+struct ElementLoops {
+  // Over n contiguous elements of Compute<T>; `f` is the functor. By operand that stands still: none, the first, the
+  // second.
+  using Map = void (*)(const void* f, const void* x, void* y, int64_t n);
+  using Zip = void (*)(const void* f, const void* a, const void* b, void* y, int64_t n);
+  static constexpr size_t kFunctorBytes = 32;
+
+  Map map = nullptr;
+  Zip zip = nullptr, zip_first_fixed = nullptr, zip_second_fixed = nullptr;
+  DType in = DType::kFloat32, out = DType::kFloat32;
+  double cost = 1;
+  alignas(16) std::array<std::byte, kFunctorBytes> functor{};
+};
+Kernel MakeMapKernel(const KernelSpec& spec, const ElementLoops& loops);
+absl::StatusOr<Kernel> MakeZipKernel(const KernelSpec& spec, const ElementLoops& loops);
+
+template <class T, class Out, class F>
+ElementLoops LoopsOf(const F& f) {
+  static_assert(std::is_trivially_copyable_v<F> && sizeof(F) <= ElementLoops::kFunctorBytes);
+  ElementLoops loops{.in = kDTypeOf<T>, .out = kDTypeOf<Out>, .cost = CostOf<F>()};
+  std::memcpy(loops.functor.data(), &f, sizeof(F));
+  return loops;
+}
+
 // Output 0 = f(input 0), element by element. f works on Compute<T>.
 template <class T, class Out = T, class F>
 Kernel MapKernel(const KernelSpec& spec, F f) {
-  const int64_t n = spec.outputs[0].shape.elements();
-  return Kernel{[n, f](const KernelContext& context) {
-    const T* x = context.input<T>(0);
-    Out* y = context.output<Out>(0);
-    ParallelFor(n, CostOf<F>(), [&](int64_t begin, int64_t end) { MapRun(f, x + begin, y + begin, end - begin); });
-    return absl::OkStatus();
-  }};
+  using In = Compute<T>;
+  using Result = Compute<Out>;
+  ElementLoops loops = LoopsOf<T, Out>(f);
+  loops.map = [](const void* functor, const void* x, void* y, int64_t n) {
+    MapRun(*static_cast<const F*>(functor), static_cast<const In*>(x), static_cast<Result*>(y), n);
+  };
+  return MakeMapKernel(spec, loops);
 }
 
-// One run per parallel range: equal shapes, or one operand with a single element.
-template <int stride_a, int stride_b, class T, class Out, class F>
-Kernel FlatZipKernel(int64_t n, F f) {
-  return Kernel{[n, f](const KernelContext& context) {
-    const T* a = context.input<T>(0);
-    const T* b = context.input<T>(1);
-    Out* y = context.output<Out>(0);
-    ParallelFor(n, CostOf<F>(), [&](int64_t begin, int64_t end) {
-      ZipRun<stride_a, stride_b>(f, a + stride_a * begin, b + stride_b * begin, y + begin, end - begin);
-    });
-    return absl::OkStatus();
-  }};
-}
-
-template <int stride_a, int stride_b, class T, class Out, class F>
-Kernel RowsZipKernel(const BroadcastPlan& plan, F f) {
-  return Kernel{[plan, f](const KernelContext& context) {
-    const T* a = context.input<T>(0);
-    const T* b = context.input<T>(1);
-    Out* y = context.output<Out>(0);
-    const int64_t n = plan.inner;
-    ParallelFor(plan.rows, static_cast<double>(n) * CostOf<F>(), [&](int64_t begin, int64_t end) {
-      plan.ForRows(begin, end, [&](int64_t row, int64_t offset_a, int64_t offset_b) {
-        ZipRun<stride_a, stride_b>(f, a + offset_a, b + offset_b, y + row * n, n);
-      });
-    });
-    return absl::OkStatus();
-  }};
-}
-
-template <int stride_a, int stride_b, class T, class Out, class F>
-Kernel StridedZipKernel(const BroadcastPlan& plan, F f) {
-  return plan.loops == 0 ? FlatZipKernel<stride_a, stride_b, T, Out>(plan.inner, f)
-                         : RowsZipKernel<stride_a, stride_b, T, Out>(plan, f);
+template <int stride_a, int stride_b, class In, class Result, class F>
+void ZipLoop(const void* functor, const void* a, const void* b, void* y, int64_t n) {
+  ZipRun<stride_a, stride_b>(*static_cast<const F*>(functor), static_cast<const In*>(a), static_cast<const In*>(b),
+                             static_cast<Result*>(y), n);
 }
 
 // Output 0 = f(input 0, input 1), element by element, broadcast. f works on Compute<T>.
 template <class T, class Out = T, class F>
 absl::StatusOr<Kernel> ZipKernel(const KernelSpec& spec, F f) {
-  const int64_t n = spec.outputs[0].shape.elements();
-  if (n == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-  ASSIGN_OR_RETURN(const BroadcastPlan plan, PlanBroadcast(spec.inputs[0].shape, spec.inputs[1].shape));
-  if (plan.stride_a == 0) return StridedZipKernel<0, 1, T, Out>(plan, f);
-  if (plan.stride_b == 0) return StridedZipKernel<1, 0, T, Out>(plan, f);
-  return StridedZipKernel<1, 1, T, Out>(plan, f);
+  ElementLoops loops = LoopsOf<T, Out>(f);
+  loops.zip = &ZipLoop<1, 1, Compute<T>, Compute<Out>, F>;
+  loops.zip_first_fixed = &ZipLoop<0, 1, Compute<T>, Compute<Out>, F>;
+  loops.zip_second_fixed = &ZipLoop<1, 0, Compute<T>, Compute<Out>, F>;
+  return MakeZipKernel(spec, loops);
 }
 
 }  // namespace belfry::ops
