@@ -14,8 +14,8 @@ Evaluator::Evaluator(OpScope scope, const models::InputSpec& input, const Logits
   batch_.images = ops::Placeholder(scope.Named("inputs"), input.inputs_dtype, input.inputs.Insert(0, Shape::kUnknown));
   batch_.labels = ops::Placeholder(scope.Named("labels"), input.labels_dtype, {Shape::kUnknown});
   const absl::StatusOr<Output> made = logits(scope, batch_.images);
-  if (!made.ok()) return scope.Fail(made.status());
-  if (!made->valid()) return;
+  if (!made.ok()) scope.Fail(made.status());
+  if (!made.ok() || !made->valid()) return;
   const auto count = [&](int64_t k) {
     const Output hits = ops::InTopK(scope, *made, batch_.labels, k);
     return ops::Sum(scope, ops::Cast(scope, hits, DType::kFloat32));
