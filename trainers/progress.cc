@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 
 namespace belfry::trainers {
 namespace {

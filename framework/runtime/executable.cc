@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "framework/base/check.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"

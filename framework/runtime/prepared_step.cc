@@ -1,6 +1,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "framework/base/status.h"
 #include "framework/runtime/session.h"
 
