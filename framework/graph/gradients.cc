@@ -80,10 +80,12 @@ class Differentiator {
   }
 
   void Accumulate(const Output& tensor, const Output& gradient) {
+    if (gradient.valid()) contributions_[tensor].push_back(gradient);
+  }
+
+  bool Stopped(const Output& tensor) const {
     const auto& stops = options_.stop_gradients;
-    if (gradient.valid() && std::find(stops.begin(), stops.end(), tensor) == stops.end()) {
-      contributions_[tensor].push_back(gradient);
-    }
+    return std::find(stops.begin(), stops.end(), tensor) != stops.end();
   }
 
   // The gradient of a tensor: the sum of what its consumers contributed, computed once.
@@ -101,7 +103,8 @@ class Differentiator {
     std::vector<Output> dy;
     bool any = false;
     for (size_t i = 0; i < node.outputs().size(); ++i) {
-      dy.push_back(Sum(node.output(static_cast<int>(i))));
+      const Output output = node.output(static_cast<int>(i));
+      dy.push_back(Stopped(output) ? Output() : Sum(output));
       any = any || dy.back().valid();
     }
     const bool wanted = std::any_of(node.inputs().begin(), node.inputs().end(),
@@ -138,9 +141,29 @@ class Differentiator {
     return absl::OkStatus();
   }
 
+  bool HasGradient(const Node& node) const {
+    for (size_t i = 0; i < node.outputs().size(); ++i) {
+      if (contributions_.contains(node.output(static_cast<int>(i)))) return true;
+    }
+    return false;
+  }
+
+  // The nodes on a path from an x to a y that read `node`.
+  const std::vector<const Node*>& UsersBetween(const Node& node) {
+    if (users_.empty()) {
+      users_.resize(between_.size());
+      for (size_t id = 0; id < between_.size(); ++id) {
+        const Node& user = caller_.graph().node(static_cast<int>(id));
+        if (!between_[id]) continue;
+        for (const Output& input : user.inputs()) users_[input.node->id()].push_back(&user);
+      }
+    }
+    return users_[node.id()];
+  }
+
   // An x that is connected to a y, but only through ops that are not differentiable, is an error; an x that is not
   // connected, or cut off by StopGradient or stop_gradients, is not.
-  absl::Status ExplainMissing(const Output& x) const {
+  absl::Status ExplainMissing(const Output& x) {
     if (!between_[x.node->id()]) return absl::OkStatus();
     const Node* cut = nullptr;
     std::vector<const Node*> stack = {x.node};
@@ -148,18 +171,14 @@ class Differentiator {
     while (!stack.empty()) {
       const Node* node = stack.back();
       stack.pop_back();
-      for (int id = node->id() + 1; id < static_cast<int>(between_.size()); ++id) {
-        if (!between_[id]) continue;
-        const Node& user = caller_.graph().node(id);
-        const bool uses = std::any_of(user.inputs().begin(), user.inputs().end(),
-                                      [&](const Output& input) { return input.node == node; });
-        if (!uses || !seen.insert(&user).second) continue;
-        if (user.op().not_differentiable) {
-          cut = &user;
-        } else if (contributions_.contains(user.output(0))) {
+      for (const Node* user : UsersBetween(*node)) {
+        if (!seen.insert(user).second) continue;
+        if (user->op().not_differentiable) {
+          cut = user;
+        } else if (HasGradient(*user)) {
           return absl::OkStatus();  // a differentiable op had a gradient and passed none on: it was told to
         } else {
-          stack.push_back(&user);
+          stack.push_back(user);
         }
       }
     }
@@ -185,8 +204,9 @@ class Differentiator {
   const Scope scope_;
   const absl::Span<const Output> ys_, xs_;
   const GradientOptions& options_;
-  std::vector<bool> between_;          // by node id: on a path from an x to a y
-  std::vector<const Node*> toward_y_;  // by node id: the next node on such a path
+  std::vector<bool> between_;                    // by node id: on a path from an x to a y
+  std::vector<const Node*> toward_y_;            // by node id: the next node on such a path
+  std::vector<std::vector<const Node*>> users_;  // by node id: UsersBetween, once that was asked for
   absl::flat_hash_map<Output, std::vector<Output>> contributions_;
 };
 
@@ -198,6 +218,9 @@ absl::StatusOr<std::vector<Output>> Gradients(const Scope& scope, absl::Span<con
   for (absl::Span<const Output> outputs : {ys, xs}) {
     for (const Output& output : outputs) {
       if (!output.valid()) return absl::InvalidArgumentError("Gradients: an Output was never made");
+      if (&output.node->graph() != &scope.graph()) {
+        return absl::InvalidArgumentError(absl::StrCat("Gradients: '", output.name(), "' belongs to another graph"));
+      }
     }
   }
   return Differentiator(scope, ys, xs, options).Run();

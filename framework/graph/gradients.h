@@ -11,7 +11,7 @@ namespace belfry {
 
 struct GradientOptions {
   std::vector<Output> grad_ys;         // one per y, or empty: ones
-  std::vector<Output> stop_gradients;  // treated as constants
+  std::vector<Output> stop_gradients;  // treated as constants: nothing flows on through them, though an x may be one
 };
 
 // Adds nodes that compute d(sum of ys) / d(x) for each x, and returns them in the order of xs: an invalid Output for an

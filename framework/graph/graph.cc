@@ -15,7 +15,7 @@ namespace {
 bool ValidName(absl::string_view name) {
   if (name.empty()) return false;
   const auto plain = [](char c) { return absl::ascii_isalnum(c) || c == '.'; };
-  if (!plain(name.front())) return false;
+  if (!plain(name.front()) || name.back() == '/') return false;
   return std::all_of(name.begin(), name.end(),
                      [&](char c) { return plain(c) || c == '_' || c == '-' || c == '/' || c == '\\'; });
 }
@@ -125,7 +125,8 @@ Variable Graph::VariableOf(const Node& node) const {
 absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   if (!ValidName(request.name)) {
     return absl::InvalidArgumentError(
-        "a name begins with a letter, a digit or '.', and goes on with these or '_', '-', '/', '\\'");
+        "a name begins with a letter, a digit or '.', goes on with these or '_', '-', '/', '\\', and does not end with "
+        "'/'");
   }
   const OpDef* op = registry_.Find(request.op);
   if (op == nullptr) return absl::NotFoundError("there is no op of this name in the graph's registry");
@@ -138,7 +139,19 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   node.colocated_with_ = std::move(request.colocated_with);
   node.location_ = request.location;
   for (const Output& input : node.inputs_) {
+    if (!input.valid()) return absl::InvalidArgumentError("an input is an Output that was never made");
     if (input.node->graph_ != this) return absl::InvalidArgumentError("an input belongs to another graph");
+    const auto outputs = static_cast<int>(input.node->outputs().size());
+    if (input.index >= 0 && input.index < outputs) continue;
+    return absl::InvalidArgumentError(absl::StrCat("input ", input.name(), " does not exist: its node has ", outputs,
+                                                   outputs == 1 ? " output" : " outputs"));
+  }
+  for (const Node* control : node.control_inputs_) {
+    if (control->graph_ != this) return absl::InvalidArgumentError("a control input belongs to another graph");
+  }
+  for (const Node* other : node.colocated_with_) {
+    if (other->graph_ != this)
+      return absl::InvalidArgumentError("a node to be colocated with belongs to another graph");
   }
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;

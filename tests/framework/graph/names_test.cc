@@ -1,0 +1,143 @@
+// Names of nodes and of name scopes: TensorFlow 1's rules.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "framework/graph/scope.h"
+#include "ops/array.h"
+#include "ops/state.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The name that a node gets which wants to be called `name`.
+std::string NameOf(const Scope& scope, absl::string_view name) {
+  const Output output = ops::Const(scope.Named(name), 1.0f);
+  return output.valid() ? output.node->name() : std::string(scope.status().message());
+}
+
+std::vector<std::string> NamesOf(const Scope& scope, const std::vector<std::string>& wanted) {
+  std::vector<std::string> names;
+  for (const std::string& name : wanted) names.push_back(NameOf(scope, name));
+  return names;
+}
+
+TEST(Names, AreCountedUp) {
+  Graph graph;
+  const Scope root(graph);
+  EXPECT_THAT(NamesOf(root, {"foo", "foo", "foo"}), ElementsAre("foo", "foo_1", "foo_2"));
+  EXPECT_THAT(NamesOf(root, {"foo_1", "foo_1"}), ElementsAre("foo_1_1", "foo_1_2"));
+  EXPECT_EQ(NameOf(root, "foo_1_2"), "foo_1_2_1");
+  const Scope bar = root.NameScope("bar");
+  EXPECT_THAT(NamesOf(bar, {"foo", "foo"}), ElementsAre("bar/foo", "bar/foo_1"));
+  EXPECT_EQ(NameOf(bar.NameScope(""), "foo"), "foo_3");
+  EXPECT_EQ(NameOf(bar.NameScope("baz"), "foo"), "bar/baz/foo");
+  EXPECT_EQ(NameOf(bar.NameScope("baz"), "foo"), "bar/baz_1/foo");
+}
+
+TEST(Names, SkipThoseThatAreTaken) {
+  Graph graph;
+  EXPECT_THAT(NamesOf(Scope(graph), {"foo_2", "foo", "foo", "foo"}), ElementsAre("foo_2", "foo", "foo_1", "foo_3"));
+}
+
+TEST(Names, DifferByMoreThanCase) {
+  Graph graph;
+  const Scope root(graph);
+  EXPECT_THAT(NamesOf(root, {"foo", "Foo", "FOO"}), ElementsAre("foo", "Foo_1", "FOO_2"));
+  EXPECT_EQ(root.NameScope("bar").name(), "bar/");
+  EXPECT_EQ(root.NameScope("Bar").name(), "Bar_1/");
+}
+
+TEST(Names, OfTheFirstTutorial) {
+  Graph graph;
+  const Scope root(graph);
+  std::vector<std::string> names;
+  for (const char* op : {"Const", "Const", "MatMul", "Const", "Const", "MatMul", "AddN"}) {
+    names.push_back(graph.UniqueName(op));
+  }
+  EXPECT_THAT(names, ElementsAre("Const", "Const_1", "MatMul", "Const_2", "Const_3", "MatMul_1", "AddN"));
+}
+
+TEST(Names, ComeFromTheOpIfNoneIsWanted) {
+  Graph graph;
+  const Scope scope = Scope(graph).NameScope("a");
+  EXPECT_EQ(ops::Const(scope, 1.0f).name(), "a/Const:0");
+  EXPECT_EQ(ops::Const(scope, 1.0f).name(), "a/Const_1:0");
+}
+
+TEST(Names, ThatAreMalformed) {
+  for (const char* name : {"a b", "_a", "-a", "a:0", "a/", "/a", "a\n", "ä"}) {
+    Graph graph;
+    const Scope root(graph);
+    EXPECT_FALSE(ops::Const(root.Named(name), 1.0f).valid()) << name;
+    EXPECT_EQ(root.status().code(), absl::StatusCode::kInvalidArgument) << name;
+    EXPECT_THAT(std::string(root.status().message()), HasSubstr(name));
+    EXPECT_THAT(std::string(root.status().message()), HasSubstr("a name begins with"));
+    EXPECT_THAT(std::string(root.status().message()), HasSubstr("names_test.cc:"));
+  }
+  Graph graph;
+  const Scope root(graph);
+  // Below a scope, more may begin a name.
+  EXPECT_THAT(NamesOf(root, {"a.b-c\\d", "9", ".x"}), ElementsAre("a.b-c\\d", "9", ".x"));
+  EXPECT_THAT(NamesOf(root.NameScope("s"), {"_a", "-a", ".a", "\\a"}), ElementsAre("s/_a", "s/-a", "s/.a", "s/\\a"));
+}
+
+TEST(Names, FindTheirNodes) {
+  Graph graph;
+  const Scope root(graph);
+  const Output a = ops::Const(root.NameScope("s").Named("a"), 1.0f);
+  EXPECT_EQ(graph.FindNode("s/a"), a.node);
+  EXPECT_EQ(graph.FindNode("s/A"), nullptr);
+  EXPECT_EQ(graph.FindNode("s"), nullptr);
+  EXPECT_EQ(graph.FindNode(""), nullptr);
+}
+
+TEST(NameScope, Nests) {
+  Graph graph;
+  const Scope root(graph);
+  const Scope tower = root.NameScope("tower_0");
+  EXPECT_EQ(tower.name(), "tower_0/");
+  EXPECT_EQ(tower.NameScope("conv1").name(), "tower_0/conv1/");
+  EXPECT_EQ(tower.NameScope("conv1").name(), "tower_0/conv1_1/");
+  EXPECT_EQ(root.NameScope("conv1").name(), "conv1/");
+}
+
+TEST(NameScope, WithASlashIsEnteredAgain) {
+  Graph graph;
+  const Scope root(graph);
+  const Scope tower = root.NameScope("tower_0");
+  EXPECT_EQ(NameOf(tower, "x"), "tower_0/x");
+  EXPECT_EQ(root.NameScope("tower_0/").name(), "tower_0/");
+  EXPECT_EQ(NameOf(root.NameScope("tower_0/"), "x"), "tower_0/x_1");
+  // The whole path is given, wherever it is entered from.
+  EXPECT_EQ(tower.NameScope("other/").name(), "other/");
+  EXPECT_EQ(tower.NameScope("inner").NameScope(tower.name()).name(), "tower_0/");
+}
+
+TEST(NameScope, SharesItsNamesWithNodes) {
+  Graph graph;
+  const Scope root(graph);
+  EXPECT_EQ(NameOf(root, "conv"), "conv");
+  EXPECT_EQ(root.NameScope("conv").name(), "conv_1/");
+  EXPECT_EQ(NameOf(root, "conv"), "conv_2");
+}
+
+TEST(NameScope, ForgetsAWantedName) {
+  Graph graph;
+  const Scope root(graph);
+  EXPECT_EQ(ops::Const(root.Named("x").NameScope("s"), 1.0f).node->name(), "s/Const");
+}
+
+TEST(NameScope, IsAValue) {
+  Graph graph;
+  const Scope root(graph);
+  const Scope scope = root.NameScope("s");
+  EXPECT_EQ(root.name(), "");
+  EXPECT_EQ(NameOf(root, "x"), "x");
+  EXPECT_EQ(NameOf(scope, "x"), "s/x");
+}
+
+}  // namespace
+}  // namespace belfry

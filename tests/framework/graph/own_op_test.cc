@@ -1,0 +1,141 @@
+// What a user does to bring an op of his own: a record in a registry, then it is built, differentiated and run.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "framework/device/device_set.h"
+#include "framework/graph/gradients.h"
+#include "framework/runtime/gradient_checker.h"
+#include "framework/runtime/session.h"
+#include "ops/array.h"
+#include "ops/builtin_ops.h"
+#include "ops/math.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::HasSubstr;
+
+template <class T>
+absl::StatusOr<Kernel> MakeCube(const KernelSpec& spec) {
+  const int64_t n = spec.inputs[0].shape.elements();
+  const T factor = static_cast<T>(spec.attrs.Float("factor"));
+  return Kernel{[n, factor](const KernelContext& context) {
+    const T* x = context.input<T>(0);
+    T* y = context.output<T>(0);
+    for (int64_t i = 0; i < n; ++i) y[i] = factor * x[i] * x[i] * x[i];
+    return absl::OkStatus();
+  }};
+}
+
+OpDef Cube() {
+  return {.name = "Cube",
+          .inputs = {{.name = "x"}},
+          .outputs = {{.name = "y"}},
+          .types = {{"T", kWideFloatTypes}},
+          .attrs = {{"factor", 1.0}},
+          .shape = [](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
+            return std::vector<Shape>{args.inputs[0]};
+          },
+          .gradient =
+              [](const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+                const Output slope =
+                    ops::Scale(scope, ops::Square(scope, node.input(0)), 3 * node.attrs().Float("factor"));
+                return std::vector<Output>{ops::Mul(scope, dy[0], slope)};
+              },
+          .in_place = {{0, 0}},
+          .kernels = Kernels<float, double>("CPU", [](auto tag) { return &MakeCube<typename decltype(tag)::type>; })};
+}
+
+TEST(OwnOp, IsBuiltDifferentiatedAndRun) {
+  OpRegistry registry = BuiltinOps();
+  registry.Add(Cube());
+  Graph graph(registry);
+  const Scope root(graph);
+  const Output x = ops::Placeholder(root, DType::kFloat64, {Shape::kUnknown});
+  const Output y = root.Add("Cube", {x}, {{"factor", 2.0}});
+  ASSERT_TRUE(y.valid()) << graph.status();
+  const auto gradients = Gradients(root, {y}, {x});
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  for (const char* spec : {"cpu:1", "cpu:2"}) {
+    const DeviceSet devices = DeviceSet::Open(spec).value();
+    auto session = Session::Create(graph, devices);
+    ASSERT_TRUE(session.ok()) << session.status();
+    auto result = (*session)->Run({{x, Tensor::Of<double>({1, -2, 0.5})}}, {y, (*gradients)[0]});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ((*result)[0].ToDoubles(), (std::vector<double>{2, -16, 0.25}));
+    EXPECT_EQ((*result)[1].ToDoubles(), (std::vector<double>{6, 24, 1.5}));
+  }
+}
+
+TEST(OwnOp, PassesTheGradientChecker) {
+  OpRegistry registry = BuiltinOps();
+  registry.Add(Cube());
+  Graph graph(registry);
+  const Scope root(graph);
+  const Output x = ops::Placeholder(root, DType::kFloat64, {3});
+  const Output y = root.Add("Cube", {x});
+  const DeviceSet devices = DeviceSet::Open("cpu:1").value();
+  const Evaluator evaluate = [&](absl::Span<const Output> fetches,
+                                 const FeedList& values) -> absl::StatusOr<std::vector<Tensor>> {
+    auto session = Session::Create(graph, devices);
+    if (!session.ok()) return session.status();
+    std::vector<Feed> feeds;
+    for (const auto& [output, value] : values) feeds.push_back({output, value});
+    return (*session)->Run(feeds, fetches);
+  };
+  const absl::Status status = CheckGradients(root, {y}, {x}, {{x, Tensor::Of<double>({1, -2, 0.5})}}, evaluate);
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+TEST(OwnOp, WithoutAKernelForTheDTypeCannotBePlaced) {
+  OpRegistry registry = BuiltinOps();
+  OpDef cube = Cube();
+  cube.kernels.pop_back();
+  registry.Add(std::move(cube));
+  Graph graph(registry);
+  const Scope root(graph);
+  root.Named("mine").Add("Cube", {ops::Const(root, 1.0)});
+  const DeviceSet devices = DeviceSet::Open("cpu:1").value();
+  const auto session = Session::Create(graph, devices);
+  EXPECT_THAT(std::string(session.status().message()), HasSubstr("'mine'"));
+  EXPECT_THAT(std::string(session.status().message()), HasSubstr("Cube"));
+}
+
+TEST(OpRegistry, FindsWhatWasAdded) {
+  OpRegistry registry;
+  EXPECT_EQ(registry.Find("Cube"), nullptr);
+  registry.Add(Cube());
+  ASSERT_NE(registry.Find("Cube"), nullptr);
+  EXPECT_EQ(registry.Find("cube"), nullptr);
+  EXPECT_EQ(registry.ops().size(), 1u);
+}
+
+TEST(OpRegistry, TakesKernelsOfABackEnd) {
+  OpRegistry registry;
+  registry.Add(Cube());
+  EXPECT_FALSE(registry.Find("Cube")->HasKernelFor("GPU"));
+  registry.AddKernels("Cube", {{"GPU", DType::kFloat32, &MakeCube<float>}});
+  EXPECT_TRUE(registry.Find("Cube")->HasKernelFor("GPU"));
+  EXPECT_NE(registry.Find("Cube")->FindKernel("GPU", DType::kFloat32), nullptr);
+  EXPECT_EQ(registry.Find("Cube")->FindKernel("GPU", DType::kFloat64), nullptr);
+}
+
+TEST(OpRegistryDeathTest, ChecksDefinitions) {
+  OpRegistry registry;
+  registry.Add(Cube());
+  EXPECT_DEATH(registry.Add(Cube()), "");  // twice
+  OpDef no_shape = Cube();
+  no_shape.name = "NoShape";
+  no_shape.shape = nullptr;
+  EXPECT_DEATH(registry.Add(no_shape), "");
+  OpDef both = Cube();
+  both.name = "Both";
+  both.not_differentiable = true;
+  EXPECT_DEATH(registry.Add(both), "");
+  EXPECT_DEATH(registry.AddKernels("Unknown", {}), "");
+}
+
+}  // namespace
+}  // namespace belfry
