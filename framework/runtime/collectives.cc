@@ -57,11 +57,15 @@ class Preparer {
   }
 
  private:
-  // The mean over one tower is the tower's own value.
-  void ForwardInputs(int node) {
-    for (size_t i = 0; i < program_.nodes[node].outputs.size(); ++i) {
-      moved_[{node, static_cast<int>(i)}] = program_.nodes[node].inputs[i + 1];
-    }
+  // The mean over one tower is the tower's own value. What is left of the node keeps the order of others.
+  void ForwardInputs(int index) {
+    ProgramNode& node = program_.nodes[index];
+    for (size_t i = 0; i < node.outputs.size(); ++i) moved_[{index, static_cast<int>(i)}] = node.inputs[i + 1];
+    for (const Value& input : node.inputs) node.control_inputs.push_back(input.node);
+    node.op = &OrderOp();
+    node.attrs = {};
+    node.inputs.clear();
+    node.outputs.clear();
   }
 
   void MergeByDevice(const Group& group) {
@@ -123,8 +127,10 @@ class Preparer {
         const bool owned =
             producer.op->kind == OpKind::kKernel && uses[input] == 1 && !producer.op->output_arg(input.index).ref;
         if (k % per_rank == 0 || owned) continue;
-        program_.nodes[i].inputs[k] =
-            AddCopy(program_, CopyOp(), input, program_.nodes[i].device, program_.nodes[i].rank);
+        const Value copy = AddCopy(program_, CopyOp(), input, program_.nodes[i].device, program_.nodes[i].rank);
+        program_.nodes[i].inputs[k] = copy;
+        // The copy reads in the place of the collective, so it comes after the same updates of a variable.
+        program_.nodes[copy.node].control_inputs = program_.nodes[i].control_inputs;
       }
     }
   }

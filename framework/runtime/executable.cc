@@ -162,6 +162,7 @@ absl::Status Executable::Explain(const absl::Status& status, const BoundStream& 
 absl::Status Executable::RunStream(BoundStream& stream, uint64_t run, const RunLimits& limits) {
   const bool limited = limits.deadline != absl::InfiniteFuture();
   for (BoundInstruction& at : stream.instructions) {
+    if (failed_.load(std::memory_order_relaxed)) return absl::CancelledError("another stream failed");
     absl::Status status;
     switch (at.kind) {
       case Instruction::Kind::kRun:

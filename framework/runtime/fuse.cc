@@ -1,16 +1,17 @@
 #include <algorithm>
+#include <string>
+#include <variant>
 
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
 #include "framework/graph/infer.h"
 #include "framework/runtime/passes.h"
 
 namespace belfry {
 namespace {
 
-// The activations that the fused ops know, as attribute "activation".
-struct Activation {
-  absl::string_view op, name;
-};
-constexpr Activation kActivations[] = {{"Relu", "relu"}, {"Relu6", "relu6"}};
+// The activations that the fused ops know, by their ops' names; some have an attribute "alpha".
+constexpr absl::string_view kActivations[] = {"Relu", "Relu6", "LeakyRelu", "Elu", "Tanh", "Sigmoid"};
 
 class Fuser {
  public:
@@ -24,13 +25,10 @@ class Fuser {
     }
     CountUses();
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
-      for (const Activation& activation : kActivations) {
-        if (program_.nodes[i].op->name == activation.op) FuseActivation(static_cast<int>(i), activation.name);
-      }
+      const std::string& op = program_.nodes[i].op->name;
+      if (absl::c_linear_search(kActivations, op)) FuseActivation(static_cast<int>(i));
     }
-    for (size_t i = 0; i < program_.nodes.size(); ++i) {
-      if (program_.nodes[i].op->name == "BiasAddGrad") FuseBiasGradient(static_cast<int>(i));
-    }
+    FuseBiasGradients();
   }
 
  private:
@@ -53,8 +51,12 @@ class Fuser {
     return op->FindKernel(devices_.device(node.device).type(), dtype) == nullptr ? nullptr : op;
   }
 
+  // The fused node reads what `producer` read when `user` runs, so nothing may make the user wait longer.
   bool OnlyFeeds(int producer, const ProgramNode& user) const {
-    return uses_[producer] == 1 && program_.nodes[producer].device == user.device;
+    const ProgramNode& node = program_.nodes[producer];
+    return uses_[producer] == 1 && node.device == user.device &&
+           std::includes(node.control_inputs.begin(), node.control_inputs.end(), user.control_inputs.begin(),
+                         user.control_inputs.end());
   }
 
   // Gives `node` the fused op, with the attributes of `from` that it takes too.
@@ -82,47 +84,70 @@ class Fuser {
     Become(bias, fused, product, {product.inputs[0], product.inputs[1], bias.inputs[1]});
   }
 
-  void FuseActivation(int i, absl::string_view activation) {
+  void FuseActivation(int i) {
     ProgramNode& node = program_.nodes[i];
     const int before = node.inputs[0].node;
     const ProgramNode& product = program_.nodes[before];
     if (!OnlyFeeds(before, node)) return;
     if (product.op->name != "FusedConv2D" && product.op->name != "FusedMatMul") return;
-    if (product.attrs.String("activation") != "none") return;
+    if (!product.attrs.String("activation").empty()) return;
+    const std::string activation = node.op->name;
+    const AttrValue* given = node.attrs.Find("alpha");
+    const double alpha = given == nullptr ? 0 : std::get<double>(*given);
     Become(node, product.op, product, product.inputs);
-    node.attrs.Set("activation", std::string(activation));
+    node.attrs.Set("activation", activation);
+    node.attrs.Set("alpha", alpha);
   }
 
   // A convolution's filter gradient sums over the same positions as its bias gradient, and reads the same tensor.
-  void FuseBiasGradient(int i) {
-    ProgramNode& bias = program_.nodes[i];
-    for (size_t k = 0; k < program_.nodes.size(); ++k) {
-      ProgramNode& filter = program_.nodes[k];
-      if (filter.op->name != "Conv2DBackpropFilter" || filter.device != bias.device) continue;
-      const auto dy = static_cast<int>(filter.inputs.size()) - 1;
-      if (filter.inputs[dy] != bias.inputs[0] || !bias.control_inputs.empty()) continue;
-      const OpDef* fused = Fused("Conv2DBackpropFilterBias", filter);
-      if (fused == nullptr) return;
-      const ProgramNode copy = filter;
-      const TensorSpec bias_gradient = bias.outputs[0];
-      Become(filter, fused, copy, copy.inputs);
-      filter.outputs.push_back(bias_gradient);
-      Redirect({i, 0}, {static_cast<int>(k), 1});
-      return;
+  void FuseBiasGradients() {
+    const auto size = static_cast<int>(program_.nodes.size());
+    absl::flat_hash_map<Value, int> filter_of;  // by the gradient that it reads
+    std::vector<int> first_user(size, size);
+    for (int i = size - 1; i >= 0; --i) {
+      const ProgramNode& node = program_.nodes[i];
+      if (node.op->name == "Conv2DBackpropFilter") filter_of[node.inputs.back()] = i;
+      for (const Value& input : node.inputs) first_user[input.node] = i;
+      for (int control : node.control_inputs) first_user[control] = i;
     }
+    absl::flat_hash_map<int, int> replaced;  // bias gradient -> filter gradient
+    for (int i = 0; i < size; ++i) {
+      if (program_.nodes[i].op->name != "BiasAddGrad") continue;
+      const auto filter = filter_of.find(program_.nodes[i].inputs[0]);
+      // A user before the filter gradient might be what that waits for.
+      if (filter == filter_of.end() || first_user[i] <= filter->second) continue;
+      if (AddBiasGradient(filter->second, program_.nodes[i])) replaced[i] = filter->second;
+    }
+    Redirect(replaced);
   }
 
-  void Redirect(Value from, Value to) {
+  bool AddBiasGradient(int index, const ProgramNode& bias) {
+    ProgramNode& filter = program_.nodes[index];
+    if (filter.op->name != "Conv2DBackpropFilter" || filter.device != bias.device) return false;
+    if (!bias.control_inputs.empty()) return false;
+    const OpDef* fused = Fused("Conv2DBackpropFilterBias", filter);
+    if (fused == nullptr) return false;
+    const ProgramNode copy = filter;
+    Become(filter, fused, copy, copy.inputs);
+    filter.outputs.push_back(bias.outputs[0]);
+    return true;
+  }
+
+  // Output 1 of the new node stands for output 0 of the old one.
+  void Redirect(const absl::flat_hash_map<int, int>& replaced) {
+    const auto move = [&](int node) {
+      const auto found = replaced.find(node);
+      return found == replaced.end() ? node : found->second;
+    };
+    const auto move_value = [&](Value& value) {
+      if (replaced.contains(value.node)) value = {move(value.node), 1};
+    };
     for (ProgramNode& node : program_.nodes) {
-      for (Value& input : node.inputs) {
-        if (input == from) input = to;
-      }
-      std::replace(node.control_inputs.begin(), node.control_inputs.end(), from.node, to.node);
+      for (Value& input : node.inputs) move_value(input);
+      for (int& control : node.control_inputs) control = move(control);
     }
-    for (Value& fetch : program_.fetches) {
-      if (fetch == from) fetch = to;
-    }
-    std::replace(program_.targets.begin(), program_.targets.end(), from.node, to.node);
+    for (Value& fetch : program_.fetches) move_value(fetch);
+    for (int& target : program_.targets) target = move(target);
   }
 
   Program& program_;

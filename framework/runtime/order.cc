@@ -41,17 +41,22 @@ class Orderer {
     }
   }
 
-  // A reader that does not come after a writer by dependency comes before it; writers without an order keep that of
-  // adding.
+  // Writers keep the order of adding. A reader that does not come after a writer by dependency comes before it; where
+  // that would be a cycle (two variables that are swapped), a copy of what it reads does.
   void ReadsBeforeUpdates() {
-    for (const auto& [variable, access] : FindAccesses(program_)) {
+    std::map<int, Accesses> accesses = FindAccesses(program_);
+    for (const auto& [variable, access] : accesses) {
+      for (size_t k = 1; k < access.writers.size(); ++k) Depend(access.writers[k - 1], access.writers[k]);
+    }
+    added_.resize(users_.size());
+    for (auto& [variable, access] : accesses) {
       for (int writer : access.writers) {
-        const std::vector<char> after = Reachable(writer);
-        for (int reader : access.readers) {
-          if (reader != writer && !after[reader]) AddEdge(reader, writer);
-        }
-        for (int other : access.writers) {
-          if (other < writer && !after[other]) AddEdge(other, writer);
+        const std::vector<char> after = Reachable(writer, false), forced = Reachable(writer, true);
+        for (int& reader : access.readers) {
+          if (reader == writer || (reader < static_cast<int>(after.size()) && after[reader])) continue;
+          if (reader < static_cast<int>(forced.size()) && forced[reader]) reader = CopyFor(reader, variable);
+          added_[reader].push_back(writer);
+          program_.nodes[writer].control_inputs.push_back(reader);
         }
       }
     }
@@ -81,28 +86,55 @@ class Orderer {
   }
 
  private:
-  void AddEdge(int from, int to) {
+  void Depend(int from, int to) {
     program_.nodes[to].control_inputs.push_back(from);
     users_[from].push_back(to);
   }
 
-  std::vector<char> Reachable(int from) const {
+  // Has `reader` read a copy of the variable, and returns the copy.
+  int CopyFor(int reader, int variable) {
+    const auto reads = [&](size_t k) {
+      const ArgDef& arg = program_.nodes[reader].op->input_arg(static_cast<int>(k));
+      return !arg.ref && !arg.shape_only && Root(program_, program_.nodes[reader].inputs[k]).node == variable;
+    };
+    int copy = -1;
+    for (size_t k = 0; k < program_.nodes[reader].inputs.size(); ++k) {
+      if (!reads(k)) continue;
+      const Value input = program_.nodes[reader].inputs[k];
+      const Value copied =
+          AddCopy(program_, CopyOp(), input, program_.nodes[reader].device, program_.nodes[reader].rank);
+      program_.nodes[reader].inputs[k] = copied;
+      users_.push_back({reader});
+      added_.emplace_back();
+      users_[input.node].push_back(copied.node);
+      if (copy >= 0) Depend(copy, copied.node);
+      copy = copied.node;
+    }
+    return copy;
+  }
+
+  // What comes after `from` by dependency, and if `forced` also by the edges that reads before updates have added.
+  std::vector<char> Reachable(int from, bool forced) const {
     std::vector<char> reached(program_.nodes.size(), 0);
     std::vector<int> stack = {from};
+    const auto follow = [&](const std::vector<int>& users) {
+      for (int user : users) {
+        if (!reached[user]) stack.push_back(user);
+        reached[user] = 1;
+      }
+    };
     while (!stack.empty()) {
       const int node = stack.back();
       stack.pop_back();
-      for (int user : users_[node]) {
-        if (reached[user]) continue;
-        reached[user] = 1;
-        stack.push_back(user);
-      }
+      follow(users_[node]);
+      if (forced) follow(added_[node]);
     }
     return reached;
   }
 
   Program& program_;
-  std::vector<std::vector<int>> users_;
+  std::vector<std::vector<int>> users_;  // by node, as the program says
+  std::vector<std::vector<int>> added_;  // by node: updates that come after it because it reads the variable
 };
 
 // A fetched variable is fetched as it was before the step's updates, so it needs a copy of its own.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <queue>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 
@@ -62,6 +63,12 @@ const OpDef& TransferOp() {
   return *op;
 }
 
+const OpDef& OrderOp() {
+  static const auto* const op =
+      new OpDef{.name = "_Order", .not_differentiable = true, .stateful = true, .kind = OpKind::kNoOp};
+  return *op;
+}
+
 Value Root(const Program& program, Value value) {
   while (true) {
     const ProgramNode& node = program.nodes[value.node];
@@ -77,9 +84,11 @@ Value Root(const Program& program, Value value) {
   }
 }
 
-absl::Status Normalize(Program& program) {
-  const auto size = static_cast<int>(program.nodes.size());
-  std::vector<char> needed(size, 0);
+namespace {
+
+// What the fetches, targets and feeds of a program need, by node.
+std::vector<char> Needed(const Program& program) {
+  std::vector<char> needed(program.nodes.size(), 0);
   std::vector<int> stack;
   const auto need = [&](int node) {
     if (!needed[node]) stack.push_back(node);
@@ -94,43 +103,100 @@ absl::Status Normalize(Program& program) {
     for (const Value& input : node.inputs) need(input.node);
     for (int control : node.control_inputs) need(control);
   }
+  return needed;
+}
 
-  std::vector<int> pending(size, 0);
-  std::vector<std::vector<int>> users(size);
-  using Entry = std::pair<int64_t, int>;
-  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready;
-  int total = 0;
-  for (int i = 0; i < size; ++i) {
-    if (!needed[i]) continue;
-    ++total;
-    ProgramNode& node = program.nodes[i];
-    std::sort(node.control_inputs.begin(), node.control_inputs.end());
-    node.control_inputs.erase(std::unique(node.control_inputs.begin(), node.control_inputs.end()),
-                              node.control_inputs.end());
-    for (const Value& input : node.inputs) users[input.node].push_back(i);
-    for (int control : node.control_inputs) users[control].push_back(i);
-    pending[i] = static_cast<int>(node.inputs.size() + node.control_inputs.size());
-    if (pending[i] == 0) ready.push({node.rank, i});
-  }
-  std::vector<int> order, new_index(size, -1);
-  while (!ready.empty()) {
-    const int i = ready.top().second;
-    ready.pop();
-    new_index[i] = static_cast<int>(order.size());
-    order.push_back(i);
-    for (int user : users[i]) {
-      if (--pending[user] == 0) ready.push({program.nodes[user].rank, user});
-    }
-  }
-  if (static_cast<int>(order.size()) != total) {
-    std::string names;
+// Emits needed nodes once what they wait for was emitted, ready ones by (rank, index); and the nodes of one collective
+// together, so that every device meets its collectives in the same order.
+class Sorter {
+ public:
+  Sorter(const Program& program, std::vector<char> needed)
+      : program_(program), needed_(std::move(needed)), pending_(needed_.size(), 0), users_(needed_.size()) {}
+
+  std::vector<int> Run() {
+    const auto size = static_cast<int>(needed_.size());
     for (int i = 0; i < size; ++i) {
-      if (needed[i] && new_index[i] < 0) absl::StrAppend(&names, " '", program.nodes[i].name, "'");
+      if (!needed_[i]) continue;
+      const ProgramNode& node = program_.nodes[i];
+      for (const Value& input : node.inputs) users_[input.node].push_back(i);
+      for (int control : node.control_inputs) users_[control].push_back(i);
+      pending_[i] = static_cast<int>(node.inputs.size() + node.control_inputs.size());
+      if (node.op->kind == OpKind::kAllReduce) ++groups_[node.attrs.String("group")].missing;
     }
-    return absl::InvalidArgumentError(absl::StrCat(
-        "The order of reads and updates of variables that this step asks for is a cycle, through:", names));
+    for (int i = 0; i < size; ++i) {
+      if (needed_[i] && pending_[i] == 0) Arrive(i);
+    }
+    while (!ready_.empty()) {
+      const int i = ready_.top().second;
+      ready_.pop();
+      if (program_.nodes[i].op->kind != OpKind::kAllReduce) {
+        Emit(i);
+        continue;
+      }
+      for (int member : groups_.at(program_.nodes[i].attrs.String("group")).members) Emit(member);
+    }
+    return std::move(order_);
   }
 
+ private:
+  struct Group {
+    int missing = 0;  // nodes that still wait for something
+    std::vector<int> members;
+  };
+
+  void Arrive(int i) {
+    const ProgramNode& node = program_.nodes[i];
+    if (node.op->kind == OpKind::kAllReduce) {
+      Group& group = groups_.at(node.attrs.String("group"));
+      group.members.push_back(i);
+      if (--group.missing > 0) return;
+    }
+    ready_.push({node.rank, i});
+  }
+
+  void Emit(int i) {
+    order_.push_back(i);
+    for (int user : users_[i]) {
+      if (--pending_[user] == 0) Arrive(user);
+    }
+  }
+
+  using Entry = std::pair<int64_t, int>;
+  const Program& program_;
+  const std::vector<char> needed_;
+  std::vector<int> pending_;             // by node: inputs that were not emitted yet
+  std::vector<std::vector<int>> users_;  // by node
+  absl::flat_hash_map<std::string, Group> groups_;
+  std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready_;
+  std::vector<int> order_;
+};
+
+absl::Status Cycle(const Program& program, const std::vector<char>& needed, const std::vector<int>& new_index) {
+  std::string names;
+  for (size_t i = 0; i < needed.size(); ++i) {
+    if (needed[i] && new_index[i] < 0) absl::StrAppend(&names, " '", program.nodes[i].name, "'");
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "What this step asks for waits for itself, by the order of reads and updates of variables or by collectives that "
+      "wait for each other, through:",
+      names));
+}
+
+}  // namespace
+
+absl::Status Normalize(Program& program) {
+  const std::vector<char> needed = Needed(program);
+  for (ProgramNode& node : program.nodes) {
+    std::vector<int>& controls = node.control_inputs;
+    std::sort(controls.begin(), controls.end());
+    controls.erase(std::unique(controls.begin(), controls.end()), controls.end());
+  }
+  const std::vector<int> order = Sorter(program, needed).Run();
+  std::vector<int> new_index(program.nodes.size(), -1);
+  for (size_t i = 0; i < order.size(); ++i) new_index[order[i]] = static_cast<int>(i);
+  if (static_cast<int64_t>(order.size()) != std::count(needed.begin(), needed.end(), 1)) {
+    return Cycle(program, needed, new_index);
+  }
   std::vector<ProgramNode> nodes;
   nodes.reserve(order.size());
   for (int i : order) {

@@ -57,13 +57,14 @@ const OpDef& FeedOp();      // kind kPlaceholder
 const OpDef& ConstantOp();  // kind kConst, attribute "value"
 const OpDef& CopyOp();      // a copy on the same device
 const OpDef& TransferOp();  // a copy from another device
+const OpDef& OrderOp();     // kind kNoOp, and no attribute
 
 // The output that `value` is a view of, or the variable whose storage it is: follows views and ref outputs to the node
 // that owns the bytes.
 Value Root(const Program& program, Value value);
 
-// Drops nodes that neither fetches nor targets need, and orders the rest topologically, ready nodes by (rank, index).
-// Internal error if there is a cycle, naming its nodes.
+// Drops nodes that neither fetches nor targets need, and orders the rest topologically, ready nodes by (rank, index)
+// and the nodes of one collective together. InvalidArgument if there is a cycle, naming its nodes.
 absl::Status Normalize(Program& program);
 
 // Appends a node that copies `value`, on `device`, by CopyOp or TransferOp; returns its output. The caller normalizes.

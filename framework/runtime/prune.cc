@@ -68,7 +68,9 @@ class Pruner {
     for (const Output& fetch : request_.fetches) {
       if (!fed_.contains(fetch)) need(fetch.node);
     }
-    for (const Node* target : request_.targets) need(target);
+    for (const Node* target : request_.targets) {
+      if (!FedPlaceholder(*target)) need(target);
+    }
     // A collective is met by all towers or by none, so one of its nodes needs the others.
     absl::flat_hash_map<std::string, std::vector<const Node*>> groups;
     for (int id = 0; id < graph_.size(); ++id) {
@@ -90,14 +92,16 @@ class Pruner {
       for (const Output& input : node.inputs()) {
         if (!fed_.contains(input)) need(input.node);
       }
-      for (const Node* control : node.control_inputs()) need(control);
+      for (const Node* control : node.control_inputs()) {
+        if (!FedPlaceholder(*control)) need(control);
+      }
     }
     for (size_t id = 0; id < needed.size(); ++id) {
       if (needed[id]) AddNode(graph_.node(static_cast<int>(id)));
     }
     for (const Node* node : collectives) program_.targets.push_back(index_.at(node));
     for (const Output& fetch : request_.fetches) program_.fetches.push_back(Find(fetch));
-    for (const Node* target : request_.targets) program_.targets.push_back(index_.at(target));
+    for (const Node* target : request_.targets) program_.targets.push_back(IndexOf(*target));
     return std::move(program_);
   }
 
@@ -114,6 +118,13 @@ class Pruner {
     fed_[feed] = value;
   }
 
+  // The feed stands for the placeholder as a whole, so that whoever runs after it runs after the feed.
+  bool FedPlaceholder(const Node& node) const {
+    return node.op().kind == OpKind::kPlaceholder && fed_.contains(node.output(0));
+  }
+
+  int IndexOf(const Node& node) const { return FedPlaceholder(node) ? fed_.at(node.output(0)).node : index_.at(&node); }
+
   Value Find(const Output& output) const {
     const auto fed = fed_.find(output);
     return fed != fed_.end() ? fed->second : Value{index_.at(output.node), output.index};
@@ -127,7 +138,7 @@ class Pruner {
                      .source = &node,
                      .rank = node.id()};
     for (const Output& input : node.inputs()) copy.inputs.push_back(Find(input));
-    for (const Node* control : node.control_inputs()) copy.control_inputs.push_back(index_.at(control));
+    for (const Node* control : node.control_inputs()) copy.control_inputs.push_back(IndexOf(*control));
     index_[&node] = static_cast<int>(program_.nodes.size());
     program_.nodes.push_back(std::move(copy));
   }

@@ -1,0 +1,162 @@
+// What a step sees of variables that it updates, on one device and on several.
+#include "tests/framework/runtime/session_fixture.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The device that variables are on, and the one that reads them.
+struct Where {
+  const char *devices, *variable, *reader;
+};
+
+class VariableSemanticsTest : public SessionFixture, public testing::WithParamInterface<Where> {
+ protected:
+  VariableSemanticsTest() { Open(GetParam().devices); }
+  Scope reader() const { return root_.Device(GetParam().reader); }
+  Scope variable() const { return root_.Device(GetParam().variable); }
+
+  const Variable v_ = Counter(variable(), "v", 1);
+};
+
+TEST_P(VariableSemanticsTest, AReadSeesTheValueBeforeTheUpdate) {
+  Initialize();
+  const Output update = ops::AssignAdd(variable(), v_, ops::Const(variable(), 10.0f));
+  const Output read = ops::Scale(reader(), v_, 2);
+  EXPECT_THAT(Scalars({read}, {update.node}), ElementsAre(2));
+  EXPECT_THAT(Scalars({read}, {update.node}), ElementsAre(22));
+  EXPECT_EQ(ValueOf(v_), 21);
+}
+
+TEST_P(VariableSemanticsTest, AReadAfterAnUpdateSeesIt) {
+  Initialize();
+  const Output before = ops::Scale(reader(), v_, 2);
+  const Output update = ops::AssignAdd(variable(), v_, ops::Const(variable(), 10.0f));
+  const Output after = ops::Scale(reader().ControlDependencies({update}), v_, 2);
+  EXPECT_THAT(Scalars({before, after}), ElementsAre(2, 22));
+  EXPECT_THAT(Scalars({after, before}), ElementsAre(42, 22));
+}
+
+TEST_P(VariableSemanticsTest, AReadAfterAnUpdateByDataSeesIt) {
+  Initialize();
+  const Output update = ops::AssignAdd(variable(), v_, ops::Const(variable(), 10.0f));
+  const Output sum = ops::Add(reader(), ops::Scale(reader(), update, 100), v_);
+  EXPECT_THAT(Scalars({sum}), ElementsAre(1111));
+}
+
+TEST_P(VariableSemanticsTest, AReadAfterAGroupSeesAllOfIt) {
+  const Variable w = Counter(variable(), "w", 2);
+  Initialize();
+  const Node* both = ops::Group(root_, {ops::AssignAdd(variable(), v_, ops::Const(variable(), 10.0f)),
+                                        ops::AssignSub(variable(), w, ops::Const(variable(), 10.0f))});
+  const Output sum = ops::Add(reader().ControlDependencies({both}), v_, w);
+  const Output before = ops::Add(reader(), v_, w);
+  EXPECT_THAT(Scalars({sum, before}), ElementsAre(3, 3));
+  EXPECT_EQ(ValueOf(w), -8);
+}
+
+TEST_P(VariableSemanticsTest, AFetchSeesTheValueBeforeTheUpdate) {
+  Initialize();
+  const Output update = ops::AssignAdd(variable(), v_, ops::Const(variable(), 10.0f));
+  EXPECT_THAT(Scalars({v_.value(), update}), ElementsAre(1, 11));
+  EXPECT_THAT(Scalars({update, v_.value()}), ElementsAre(21, 11));
+  EXPECT_THAT(Scalars({ops::Identity(root_, v_)}, {update.node}), ElementsAre(21));
+}
+
+TEST_P(VariableSemanticsTest, ReadVariableIsACopy) {
+  Initialize();
+  const Output read = ops::ReadVariable(reader(), v_);
+  const Output update = ops::AssignAdd(variable().ControlDependencies({read}), v_, ops::Const(variable(), 10.0f));
+  const Output later = ops::Scale(reader().ControlDependencies({update}), read, 1);
+  EXPECT_THAT(Scalars({later}), ElementsAre(1));
+}
+
+TEST_P(VariableSemanticsTest, TheOutputOfAnAssignIsItsValue) {
+  const Output assign = ops::Assign(variable(), v_, ops::Const(variable(), 7.0f));
+  const Output square = ops::Square(reader(), assign);
+  // v was never initialized, and need not be: it is assigned first.
+  EXPECT_THAT(Scalars({square, assign}), ElementsAre(49, 7));
+  EXPECT_EQ(ValueOf(v_), 7);
+}
+
+TEST_P(VariableSemanticsTest, UpdatesWithoutAnOrderKeepThatOfAdding) {
+  Initialize();
+  const Output a = ops::AssignAdd(variable(), v_, ops::Const(variable(), 10.0f));
+  const Output b = ops::Assign(variable(), v_, ops::Const(variable(), 5.0f));
+  const Output c = ops::AssignAdd(variable(), v_, ops::Const(variable(), 100.0f));
+  EXPECT_THAT(Scalars({c, b, a, v_.value()}), ElementsAre(105, 5, 11, 1));
+  EXPECT_EQ(ValueOf(v_), 105);
+}
+
+TEST_P(VariableSemanticsTest, UpdatesInTheOrderOfDependencies) {
+  Initialize();
+  const Output first = ops::Assign(variable(), v_, ops::Const(variable(), 5.0f));
+  const Output second = ops::AssignAdd(variable().ControlDependencies({first}), v_, ops::Const(variable(), 1.0f));
+  const Output third = ops::Assign(variable().ControlDependencies({second}), v_, ops::Scale(variable(), second, 2));
+  EXPECT_THAT(Scalars({}, {third.node}), ElementsAre());
+  EXPECT_EQ(ValueOf(v_), 12);
+}
+
+TEST_P(VariableSemanticsTest, TwoVariablesAreSwapped) {
+  const Variable w = Counter(reader(), "w", 2);
+  Initialize();
+  const Output to_v = ops::Assign(variable(), v_, w), to_w = ops::Assign(reader(), w, v_);
+  for (int turn = 1; turn <= 3; ++turn) {
+    EXPECT_THAT(Scalars({}, {to_v.node, to_w.node}), ElementsAre());
+    EXPECT_EQ(ValueOf(v_), turn % 2 == 1 ? 2 : 1) << turn;
+    EXPECT_EQ(ValueOf(w), turn % 2 == 1 ? 1 : 2) << turn;
+  }
+}
+
+TEST_P(VariableSemanticsTest, ThreeVariablesGoRound) {
+  const Variable w = Counter(reader(), "w", 2), u = Counter(variable(), "u", 3);
+  Initialize();
+  const Node* rotate =
+      ops::Group(root_, {ops::Assign(variable(), v_, w), ops::Assign(reader(), w, u), ops::Assign(variable(), u, v_)});
+  EXPECT_THAT(Scalars({v_.value(), w.value(), u.value()}, {rotate}), ElementsAre(1, 2, 3));
+  EXPECT_THAT(Scalars({v_.value(), w.value(), u.value()}), ElementsAre(2, 3, 1));
+}
+
+TEST_P(VariableSemanticsTest, AVariableFromItself) {
+  Initialize();
+  const Output doubled = ops::AssignAdd(variable(), v_, v_);
+  EXPECT_THAT(Scalars({doubled, v_.value()}), ElementsAre(2, 1));
+  const Output scaled = ops::Assign(variable(), v_, ops::Scale(reader(), v_, 10));
+  EXPECT_THAT(Scalars({scaled}), ElementsAre(20));
+}
+
+TEST_P(VariableSemanticsTest, AnUninitializedVariable) {
+  const Output read = ops::Scale(reader(), v_, 2);
+  const auto result = session_->Run({read});
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(result.status().message()),
+              HasSubstr("Attempting to use uninitialized value v; run its initializer first"));
+  EXPECT_EQ(session_->Run({ops::AssignAdd(variable(), v_, ops::Const(variable(), 1.0f))}).status().code(),
+            absl::StatusCode::kFailedPrecondition);
+  Initialize();
+  EXPECT_THAT(Scalars({read}), ElementsAre(2));
+}
+
+TEST_P(VariableSemanticsTest, TheShapeOfAnUninitializedVariableIsKnown) {
+  const Output zeros = ops::ZerosLike(reader(), v_);
+  EXPECT_THAT(Scalars({zeros}), ElementsAre(0));
+}
+
+TEST_P(VariableSemanticsTest, BelongsToItsSession) {
+  Initialize();
+  ASSERT_TRUE(session_->WriteVariable(v_, Tensor::Scalar(4.0f)).ok());
+  EXPECT_EQ(ValueOf(v_), 4);
+  EXPECT_THAT(Scalars({v_.value()}), ElementsAre(4));
+  Open(GetParam().devices);
+  EXPECT_FALSE(session_->ReadVariable(v_).ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, VariableSemanticsTest,
+                         testing::Values(Where{"cpu:1", "/cpu:0", "/cpu:0"}, Where{"cpu:2", "/cpu:0", "/cpu:1"},
+                                         Where{"cpu:2", "/cpu:1", "/cpu:0"}),
+                         [](const auto& info) { return "Case" + std::to_string(info.index); });
+
+}  // namespace
+}  // namespace belfry
