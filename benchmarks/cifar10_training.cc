@@ -1,5 +1,5 @@
-// Training steps of the CIFAR-10 tutorial network, beside the same step as a chain of bare oneDNN primitives, and with two
-// towers beside one. Synthetic images, batch 128, float32, gradient descent.
+// Training steps of the CIFAR-10 tutorial network, beside the same step as a chain of bare oneDNN primitives, and with
+// two towers beside one. Synthetic images, batch 128, float32, gradient descent.
 #include <omp.h>
 
 #include <cstdio>
@@ -100,7 +100,9 @@ void Run() {
   const auto items = static_cast<double>(batch);
   std::vector<Side> sides = {
       {"chain of bare oneDNN primitives, 1 thread",
-       [&] { chain.Step(data.images.data<float>(), data.labels.data<int32_t>(), kLearningRate); }, items, {}},
+       [&] { chain.Step(data.images.data<float>(), data.labels.data<int32_t>(), kLearningRate); },
+       items,
+       {}},
       {"Belfry, cpu:1, 1 thread", [&] { one.Step(); }, items, {}},
       {"Belfry, cpu:2, 1 thread each", [&] { two.Step(); }, items, {}},
   };

@@ -11,8 +11,8 @@ namespace belfry::benchmarks {
 struct Side {
   std::string name;
   std::function<void()> step;
-  double items_per_step = 1;     // images, steps
-  std::vector<double> rates;     // items per second, one per round; filled in by RunPaired
+  double items_per_step = 1;  // images, steps
+  std::vector<double> rates;  // items per second, one per round; filled in by RunPaired
 };
 
 // Warms every side up, then times them in turn, A B C A B C, `rounds` times, each for about `seconds`.

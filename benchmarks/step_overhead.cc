@@ -24,17 +24,40 @@ struct Schedule {
   float w = 0, b = 0, loss = 0, sum = 0, gw = 0, gb = 0;
   float wx[kPoints], y[kPoints], e[kPoints], e2[kPoints], g[kPoints], gx[kPoints];
   std::vector<void (*)(Schedule&)> kernels = {
-      [](Schedule& s) { for (int i = 0; i < kPoints; ++i) s.wx[i] = s.w * kX[i]; },
-      [](Schedule& s) { for (int i = 0; i < kPoints; ++i) s.y[i] = s.wx[i] + s.b; },
-      [](Schedule& s) { for (int i = 0; i < kPoints; ++i) s.e[i] = s.y[i] - kOut[i]; },
-      [](Schedule& s) { for (int i = 0; i < kPoints; ++i) s.e2[i] = s.e[i] * s.e[i]; },
-      [](Schedule& s) { s.sum = 0; for (int i = 0; i < kPoints; ++i) s.sum += s.e2[i]; },
+      [](Schedule& s) {
+        for (int i = 0; i < kPoints; ++i) s.wx[i] = s.w * kX[i];
+      },
+      [](Schedule& s) {
+        for (int i = 0; i < kPoints; ++i) s.y[i] = s.wx[i] + s.b;
+      },
+      [](Schedule& s) {
+        for (int i = 0; i < kPoints; ++i) s.e[i] = s.y[i] - kOut[i];
+      },
+      [](Schedule& s) {
+        for (int i = 0; i < kPoints; ++i) s.e2[i] = s.e[i] * s.e[i];
+      },
+      [](Schedule& s) {
+        s.sum = 0;
+        for (int i = 0; i < kPoints; ++i) s.sum += s.e2[i];
+      },
       [](Schedule& s) { s.loss = s.sum / kPoints; },
-      [](Schedule& s) { for (int i = 0; i < kPoints; ++i) s.g[i] = 2 * s.e[i]; },
-      [](Schedule& s) { for (int i = 0; i < kPoints; ++i) s.g[i] /= kPoints; },
-      [](Schedule& s) { for (int i = 0; i < kPoints; ++i) s.gx[i] = s.g[i] * kX[i]; },
-      [](Schedule& s) { s.gw = 0; for (int i = 0; i < kPoints; ++i) s.gw += s.gx[i]; },
-      [](Schedule& s) { s.gb = 0; for (int i = 0; i < kPoints; ++i) s.gb += s.g[i]; },
+      [](Schedule& s) {
+        for (int i = 0; i < kPoints; ++i) s.g[i] = 2 * s.e[i];
+      },
+      [](Schedule& s) {
+        for (int i = 0; i < kPoints; ++i) s.g[i] /= kPoints;
+      },
+      [](Schedule& s) {
+        for (int i = 0; i < kPoints; ++i) s.gx[i] = s.g[i] * kX[i];
+      },
+      [](Schedule& s) {
+        s.gw = 0;
+        for (int i = 0; i < kPoints; ++i) s.gw += s.gx[i];
+      },
+      [](Schedule& s) {
+        s.gb = 0;
+        for (int i = 0; i < kPoints; ++i) s.gb += s.g[i];
+      },
       [](Schedule& s) { s.w -= 0.01f * s.gw; },
       [](Schedule& s) { s.b -= 0.01f * s.gb; },
   };
@@ -66,7 +89,12 @@ absl::Status Run() {
 
   Schedule schedule;
   std::vector<Side> sides = {
-      {"Belfry, prepared step", [&] { if (!(*step)->Run(feeds).ok()) std::abort(); }, 1, {}},
+      {"Belfry, prepared step",
+       [&] {
+         if (!(*step)->Run(feeds).ok()) std::abort();
+       },
+       1,
+       {}},
       {"13 kernels behind function pointers", [&] { schedule.Step(); }, 1, {}},
   };
   PrintMachine();

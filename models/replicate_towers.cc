@@ -67,8 +67,8 @@ class Replicator {
       scope = scope.Replica(i);
     }
     TrainTower tower{.scope = scope, .device = device};
-    tower.batch.images = ops::Placeholder(scope.Named("inputs"), input_.inputs_dtype,
-                                          input_.inputs.Insert(0, Shape::kUnknown));
+    tower.batch.images =
+        ops::Placeholder(scope.Named("inputs"), input_.inputs_dtype, input_.inputs.Insert(0, Shape::kUnknown));
     tower.batch.labels = ops::Placeholder(scope.Named("labels"), input_.labels_dtype, {Shape::kUnknown});
     const Output rows = CountExamples(scope, tower.batch.images);
     tower.examples = ops::Cast(scope, rows, DType::kFloat32);
@@ -120,12 +120,12 @@ class Replicator {
       for (size_t b = 0; b < buckets.size(); ++b) {
         std::vector<Output> values;
         for (size_t k : buckets[b]) values.push_back(averaged[i][k].gradient);
-        const std::vector<Output> means = ops::AllReduceMean(
-            tower.scope.NameScope("averaging/"),
-            {.group = absl::StrCat(root_.name(), "gradients/bucket_", b),
-             .rank = static_cast<int>(i),
-             .size = static_cast<int>(averaged.size())},
-            tower.examples, values);
+        const std::vector<Output> means =
+            ops::AllReduceMean(tower.scope.NameScope("averaging/"),
+                               {.group = absl::StrCat(root_.name(), "gradients/bucket_", b),
+                                .rank = static_cast<int>(i),
+                                .size = static_cast<int>(averaged.size())},
+                               tower.examples, values);
         if (means.empty()) return averaged;
         for (size_t n = 0; n < means.size(); ++n) averaged[i][buckets[b][n]].gradient = means[n];
       }
@@ -133,8 +133,8 @@ class Replicator {
     return averaged;
   }
 
-  // sum(n_i * x_i) / sum(n_i) on the scope's device, in ascending tower order. A tower without examples may have computed
-  // anything, so its values are replaced, not multiplied by zero.
+  // sum(n_i * x_i) / sum(n_i) on the scope's device, in ascending tower order. A tower without examples may have
+  // computed anything, so its values are replaced, not multiplied by zero.
   Output WeightedMean(const Scope& scope, const std::vector<Output>& values) const {
     if (values.size() == 1) return ops::Identity(scope, values[0]);
     std::vector<Output> terms, counts;
@@ -161,7 +161,8 @@ class Replicator {
 
   std::vector<const Node*> UpdateReplicas(std::vector<std::vector<GradientAndVariable>> gradients) const {
     std::vector<const Node*> updates;
-    for (size_t i = 0; i < gradients.size(); ++i) updates.push_back(Update(static_cast<int>(i), std::move(gradients[i])));
+    for (size_t i = 0; i < gradients.size(); ++i)
+      updates.push_back(Update(static_cast<int>(i), std::move(gradients[i])));
     return updates;
   }
 
@@ -205,8 +206,8 @@ absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name) {
   if (name == "replicated") return VariableUpdate::kReplicated;
   if (name == "parameter_device") return VariableUpdate::kParameterDevice;
   if (name == "independent") return VariableUpdate::kIndependent;
-  return absl::InvalidArgumentError(absl::StrCat("Unknown variable update '", name,
-                                                 "'; known are replicated, parameter_device and independent"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("Unknown variable update '", name, "'; known are replicated, parameter_device and independent"));
 }
 
 InputSpec InputSpec::Of(const data::Prefetcher& prefetcher) {

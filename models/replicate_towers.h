@@ -18,9 +18,9 @@ namespace belfry::models {
 // Where variables live, and who applies gradients to them.
 enum class VariableUpdate {
   kReplicated,       // a copy on every device; gradients are all-reduced; every copy applies the same update
-  kParameterDevice,  // TensorFlow 1's scheme: one copy on `parameter_device`, which all towers read; gradients are averaged
-                     // and applied there
-  kIndependent,      // a copy on every device and no averaging: what averaging costs is the difference to this
+  kParameterDevice,  // TensorFlow 1's scheme: one copy on `parameter_device`, which all towers read; gradients are
+                     // averaged and applied there
+  kIndependent,  // a copy on every device and no averaging: what averaging costs is the difference to this
 };
 absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name);  // "replicated", "parameter_device" ...
 
@@ -41,8 +41,9 @@ struct InputSpec {
   static InputSpec Of(const data::Prefetcher& prefetcher);
 };
 
-// Builds the model on one tower and returns its loss, a float scalar: the mean over the tower's examples, plus whatever does
-// not depend on examples (weight decay). Called once per device, with the same variables by logical name each time.
+// Builds the model on one tower and returns its loss, a float scalar: the mean over the tower's examples, plus whatever
+// does not depend on examples (weight decay). Called once per device, with the same variables by logical name each
+// time.
 using TowerFunction = std::function<absl::StatusOr<Output>(const Scope& tower, const Batch& batch)>;
 
 // What a tower is fed, and what it computes.
@@ -58,19 +59,20 @@ struct TrainTower {
 // A training step. After an error in building it, Scope::status() says which, and Session::Create too.
 struct TrainStep {
   std::vector<TrainTower> towers;
-  Output loss;                    // float32 scalar: the mean over all examples of the step
-  Output learning_rate;           // float32 scalar, of this step
-  Variable global_step;           // int64 scalar: the steps before this one
-  const Node* update = nullptr;   // runs the step
+  Output loss;                       // float32 scalar: the mean over all examples of the step
+  Output learning_rate;              // float32 scalar, of this step
+  Variable global_step;              // int64 scalar: the steps before this one
+  const Node* update = nullptr;      // runs the step
   const Node* initialize = nullptr;  // runs all initializers
 };
 
-// Replicates `model` into one tower per device of devices.TowerDevices(), each in the name scope "tower_<i>", differentiates
-// its loss, averages the gradients and applies them through `optimizer`.
+// Replicates `model` into one tower per device of devices.TowerDevices(), each in the name scope "tower_<i>",
+// differentiates its loss, averages the gradients and applies them through `optimizer`.
 //
-// The mean, always: gradients and losses are weighted by the number of examples that each tower is fed, so N towers on a
-// batch compute what one tower computes on it, also when the batch does not divide; a tower that is fed no example does not
-// count. Dropout and other random ops depend on the step and on the example's place in the whole batch, not on towers.
+// The mean, always: gradients and losses are weighted by the number of examples that each tower is fed, so N towers on
+// a batch compute what one tower computes on it, also when the batch does not divide; a tower that is fed no example
+// does not count. Dropout and other random ops depend on the step and on the example's place in the whole batch, not on
+// towers.
 //
 // A model with batch normalisation normalises over each tower's own examples; the moving averages are those of tower 0
 // (its kUpdateOps run with the step), and evaluation reads replica 0.

@@ -18,15 +18,18 @@
 #include "trainers/evaluator.h"
 #include "trainers/trainer.h"
 
-ABSL_FLAG(std::string, model, "cifar_net",
-          "cifar_net: the network of TensorFlow's CIFAR-10 tutorial, 1,068,298 parameters. resnet20, resnet32, resnet44, "
-          "resnet56: He et al., 2016, section 4.2.");
+ABSL_FLAG(
+    std::string, model, "cifar_net",
+    "cifar_net: the network of TensorFlow's CIFAR-10 tutorial, 1,068,298 parameters. resnet20, resnet32, resnet44, "
+    "resnet56: He et al., 2016, section 4.2.");
 ABSL_FLAG(double, learning_rate, 0.1, "The highest one.");
-ABSL_FLAG(std::string, schedule, "cosine",
-          "cosine: half a cosine down to 0 over --steps. staircase: the tutorial's, times 0.1 every 350 epochs. constant.");
+ABSL_FLAG(
+    std::string, schedule, "cosine",
+    "cosine: half a cosine down to 0 over --steps. staircase: the tutorial's, times 0.1 every 350 epochs. constant.");
 ABSL_FLAG(double, momentum, -1, "0 is plain gradient descent; -1 is 0 for cifar_net and 0.9 for a ResNet.");
 ABSL_FLAG(double, moving_average, 0,
-          "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's is 0.9999. 0: none.");
+          "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's is "
+          "0.9999. 0: none.");
 ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on the test set; 0: only at the end.");
 ABSL_FLAG(int, data_threads, 1, "Threads that read and augment images ahead of need.");
 ABSL_FLAG(bool, quiet, false, "Print nothing but errors and the result.");
@@ -72,8 +75,8 @@ absl::StatusOr<Setup> MakeSetup() {
     if (model == absl::StrFormat("resnet%d", depth)) setup.resnet_depth = depth;
   }
   if (setup.resnet_depth == 0 && model != "cifar_net") {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("--model=%s is not known; known are cifar_net, resnet20, resnet32, resnet44 and resnet56", model));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "--model=%s is not known; known are cifar_net, resnet20, resnet32, resnet44 and resnet56", model));
   }
   ASSIGN_OR_RETURN(setup.data, OpenData(generated));
   if (setup.resnet_depth > 0) {
@@ -117,7 +120,8 @@ int64_t CountParameters(const models::TrainStep& step) {
 }
 
 void PrintHeader(const Setup& setup, const DeviceSet& devices, const models::TrainStep& step) {
-  std::printf("Model:    %s, %d parameters\n", absl::GetFlag(FLAGS_model).c_str(), static_cast<int>(CountParameters(step)));
+  std::printf("Model:    %s, %d parameters\n", absl::GetFlag(FLAGS_model).c_str(),
+              static_cast<int>(CountParameters(step)));
   std::printf("Data:     %d training and %d test images\n", static_cast<int>(setup.data.train->size()),
               static_cast<int>(setup.data.test->size()));
   std::printf("Towers:   %d, variables %s, batch %d over all of them\n", static_cast<int>(step.towers.size()),
@@ -134,12 +138,12 @@ absl::Status Train() {
   replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
   ASSIGN_OR_RETURN(const Setup setup, MakeSetup());
   ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(setup));
-  ASSIGN_OR_RETURN(const auto input,
-                   data::Prefetcher::Create(*setup.data.train, {.batch_size = absl::GetFlag(FLAGS_batch_size),
-                                                                .towers = static_cast<int>(devices.TowerDevices().size()),
-                                                                .seed = absl::GetFlag(FLAGS_seed),
-                                                                .images = setup.training,
-                                                                .threads = absl::GetFlag(FLAGS_data_threads)}));
+  ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(
+                                         *setup.data.train, {.batch_size = absl::GetFlag(FLAGS_batch_size),
+                                                             .towers = static_cast<int>(devices.TowerDevices().size()),
+                                                             .seed = absl::GetFlag(FLAGS_seed),
+                                                             .images = setup.training,
+                                                             .threads = absl::GetFlag(FLAGS_data_threads)}));
 
   Graph graph;
   graph.set_seed(absl::GetFlag(FLAGS_seed));
@@ -172,7 +176,8 @@ absl::Status Train() {
   TrainerOptions options{.steps = setup.steps, .quiet = quiet, .evaluate_every = absl::GetFlag(FLAGS_evaluate_every)};
   ASSIGN_OR_RETURN(options.metrics_file, MetricsFile());
   options.evaluate = [&](int64_t at) -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(result, evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch, take_averages));
+    ASSIGN_OR_RETURN(result,
+                     evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch, take_averages));
     return absl::StrFormat("after step %d: test accuracy %.2f%%, top-5 %.2f%%, loss %.4f on %d images", at,
                            100 * result.accuracy, 100 * result.top_5, result.loss, result.examples);
   };
@@ -181,7 +186,8 @@ absl::Status Train() {
   std::printf("Test accuracy %.2f%% after %d steps, %.0f images/s.\n", 100 * result.accuracy,
               static_cast<int>(setup.steps), trainer.examples_per_second());
   if (!quiet) {
-    std::printf("Next: --data_dir=DIR for real CIFAR-10, --steps=N for longer, --model=resnet20, --help for the rest.\n");
+    std::printf(
+        "Next: --data_dir=DIR for real CIFAR-10, --steps=N for longer, --model=resnet20, --help for the rest.\n");
   }
   return absl::OkStatus();
 }

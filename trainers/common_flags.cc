@@ -12,21 +12,25 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 
-ABSL_FLAG(std::string, devices, "cpu:1",
-          "Devices to open: cpu:N for N logical CPU devices that share the cores, gpu:N for N GPUs. One tower runs on each.");
+ABSL_FLAG(
+    std::string, devices, "cpu:1",
+    "Devices to open: cpu:N for N logical CPU devices that share the cores, gpu:N for N GPUs. One tower runs on each.");
 ABSL_FLAG(int, threads_per_device, 0, "Threads of each CPU device; 0 shares the cores evenly.");
 ABSL_FLAG(bool, log_device_placement, false, "Print which device runs which node.");
 ABSL_FLAG(bool, allow_soft_placement, false,
           "Fall back to a device that exists when the one asked for does not, and say so in the log.");
-ABSL_FLAG(std::string, dump_plan, "", "A directory for the program after every compiler pass, as text and as Graphviz.");
+ABSL_FLAG(std::string, dump_plan, "",
+          "A directory for the program after every compiler pass, as text and as Graphviz.");
 ABSL_FLAG(int64_t, steps, -1, "Training steps; -1 is the trainer's default.");
 ABSL_FLAG(int64_t, batch_size, 128,
           "Examples of a step, over all towers: the result does not depend on how many devices there are.");
 ABSL_FLAG(uint64_t, seed, 1, "Of initial values, order of examples, augmentation and dropout.");
-ABSL_FLAG(std::string, variable_update, "replicated",
-          "replicated: a copy of the variables on every device, gradients all-reduced. parameter_device: one copy on /cpu:0. "
-          "independent: copies without averaging, to measure what averaging costs.");
-ABSL_FLAG(std::string, averager, "local", "How gradients are averaged: local, in ascending tower order, bit-repeatable.");
+ABSL_FLAG(
+    std::string, variable_update, "replicated",
+    "replicated: a copy of the variables on every device, gradients all-reduced. parameter_device: one copy on /cpu:0. "
+    "independent: copies without averaging, to measure what averaging costs.");
+ABSL_FLAG(std::string, averager, "local",
+          "How gradients are averaged: local, in ascending tower order, bit-repeatable.");
 ABSL_FLAG(std::string, data_dir, "", "Where the data is; see the program's description.");
 ABSL_FLAG(std::string, train_dir, "", "A directory for what the run leaves behind (metrics.jsonl); made if need be.");
 ABSL_FLAG(std::string, metrics_file, "",

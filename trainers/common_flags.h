@@ -26,8 +26,8 @@ ABSL_DECLARE_FLAG(std::string, metrics_file);
 
 namespace belfry::trainers {
 
-// Reads the command line. --help prints `usage` and the flags of the trainers, and ends the program; so do an unknown flag and
-// an argument that is not a flag, with an error.
+// Reads the command line. --help prints `usage` and the flags of the trainers, and ends the program; so do an unknown
+// flag and an argument that is not a flag, with an error.
 void ParseCommandLine(int argc, char** argv, absl::string_view usage);
 
 // What the flags say. InvalidArgument names the flag.

@@ -22,19 +22,18 @@ Evaluator::Evaluator(OpScope scope, const models::InputSpec& input, const Logits
   };
   right_ = count(1);
   right_of_5_ = count(std::min<int64_t>(5, made->shape()[-1]));
-  loss_ = ops::Cast(scope, ops::Sum(scope, ops::SparseSoftmaxCrossEntropy(scope, *made, batch_.labels)),
-                    DType::kFloat32);
+  loss_ =
+      ops::Cast(scope, ops::Sum(scope, ops::SparseSoftmaxCrossEntropy(scope, *made, batch_.labels)), DType::kFloat32);
 }
 
 absl::StatusOr<Evaluation> Evaluator::Run(Session& session, const data::Dataset& dataset,
                                           const data::ImagePolicy& images, int64_t batch_size,
                                           const Node* before) const {
   if (before != nullptr) RETURN_IF_ERROR(session.RunTarget(before));
-  ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(dataset, {.batch_size = batch_size,
-                                                                        .shuffle = false,
-                                                                        .epochs = 1,
-                                                                        .images = images,
-                                                                        .threads = 0}));
+  ASSIGN_OR_RETURN(
+      const auto input,
+      data::Prefetcher::Create(
+          dataset, {.batch_size = batch_size, .shuffle = false, .epochs = 1, .images = images, .threads = 0}));
   Evaluation sums;
   while (true) {
     const absl::StatusOr<data::Batch> batch = input->Next();

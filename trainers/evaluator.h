@@ -21,14 +21,15 @@ struct Evaluation {
   double loss = 0;      // mean cross-entropy
 };
 
-// Builds the model's logits, [N, classes], as for evaluation: no dropout, moving averages instead of a batch's statistics.
+// Builds the model's logits, [N, classes], as for evaluation: no dropout, moving averages instead of a batch's
+// statistics.
 using LogitsFunction = std::function<absl::StatusOr<Output>(const Scope& scope, Output images)>;
 
 // The part of a graph that counts right answers, on one device.
 class Evaluator {
  public:
-  // Adds the nodes. The scope says whose variables are evaluated: Scope(graph).Replica(0).ReuseVariables(Reuse::kAlways) those
-  // of tower 0. Errors stick to the graph.
+  // Adds the nodes. The scope says whose variables are evaluated:
+  // Scope(graph).Replica(0).ReuseVariables(Reuse::kAlways) those of tower 0. Errors stick to the graph.
   Evaluator(OpScope scope, const models::InputSpec& input, const LogitsFunction& logits);
 
   // Runs the whole dataset, in batches of `batch_size` with a smaller last one, after `before` (null: nothing).

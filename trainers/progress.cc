@@ -17,8 +17,13 @@ constexpr absl::Duration kTerminalInterval = absl::Milliseconds(250), kFileInter
 }  // namespace
 
 Progress::Progress(int64_t first, int64_t total, bool quiet)
-    : first_(first), total_(total), quiet_(quiet), terminal_(isatty(STDOUT_FILENO) != 0), started_(absl::Now()),
-      last_step_(started_), last_shown_(started_) {}
+    : first_(first),
+      total_(total),
+      quiet_(quiet),
+      terminal_(isatty(STDOUT_FILENO) != 0),
+      started_(absl::Now()),
+      last_step_(started_),
+      last_shown_(started_) {}
 
 void Progress::Step(int64_t examples) {
   const absl::Time now = absl::Now();
@@ -57,9 +62,9 @@ void Progress::Show(int64_t step, double loss, double learning_rate) {
   if (quiet_) return;
   const int64_t left = total_ - (first_ + steps_);
   const absl::Duration per_step = steps_ > 1 ? trained_ / (steps_ - 1) : absl::ZeroDuration();
-  const std::string text = absl::StrFormat(
-      "step %d/%d  loss %.4f  lr %.4g  %.0f +/- %.0f examples/s  %s left", step, total_, loss, learning_rate, recent_,
-      deviation, steps_ > 1 ? ShortDuration(per_step * left) : "?");
+  const std::string text =
+      absl::StrFormat("step %d/%d  loss %.4f  lr %.4g  %.0f +/- %.0f examples/s  %s left", step, total_, loss,
+                      learning_rate, recent_, deviation, steps_ > 1 ? ShortDuration(per_step * left) : "?");
   if (terminal_) {
     std::printf("\r\033[K%s", text.c_str());
     live_ = true;

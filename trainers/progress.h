@@ -9,8 +9,9 @@
 
 namespace belfry::trainers {
 
-// One line on standard output: rewritten in place on a terminal, a new line now and then in a file or a pipe. Throughput is
-// the mean over the steps since the last line, with the deviation of the single steps' rates. Not thread-safe.
+// One line on standard output: rewritten in place on a terminal, a new line now and then in a file or a pipe.
+// Throughput is the mean over the steps since the last line, with the deviation of the single steps' rates. Not
+// thread-safe.
 class Progress {
  public:
   // `total`: steps of the whole run; `first`: the step that it begins at.

@@ -62,8 +62,8 @@ absl::Status Trainer::Run() {
     }
     if (!std::isfinite(loss_)) {
       progress.Finish();
-      return absl::AbortedError(absl::StrCat("Model diverged with loss = ", loss_, " at step ", step,
-                                             "; try a smaller learning rate"));
+      return absl::AbortedError(
+          absl::StrCat("Model diverged with loss = ", loss_, " at step ", step, "; try a smaller learning rate"));
     }
     progress.Step(examples);
     const bool last = step + 1 == options_.steps;

@@ -25,14 +25,14 @@ struct TrainerOptions {
   int64_t evaluate_every = 0;  // 0: only after the last
 };
 
-// Feeds batches to a training step until the global step reaches options.steps, and tells a person how it goes. Everything is
-// borrowed. One thread at a time.
+// Feeds batches to a training step until the global step reaches options.steps, and tells a person how it goes.
+// Everything is borrowed. One thread at a time.
 class Trainer {
  public:
   Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options);
 
-  // Initializes the variables if nobody has, then trains. Errors: whatever the input or a step reports; Aborted, with the
-  // step, if the loss is NaN or infinite.
+  // Initializes the variables if nobody has, then trains. Errors: whatever the input or a step reports; Aborted, with
+  // the step, if the loss is NaN or infinite.
   absl::Status Run();
   // Of the last step.
   double loss() const { return loss_; }

@@ -93,9 +93,7 @@ std::string TaskToString(const DeviceName& name) {
   return text;
 }
 
-std::string IdToString(const DeviceName& name) {
-  return name.id ? absl::StrCat(*name.id) : "*";
-}
+std::string IdToString(const DeviceName& name) { return name.id ? absl::StrCat(*name.id) : "*"; }
 
 template <class T>
 bool Conflict(const std::optional<T>& a, const std::optional<T>& b) {
@@ -179,9 +177,7 @@ bool IsCompleteSpecification(const DeviceName& pattern, const DeviceName& full) 
   return full.IsFull() && IsSpecification(pattern, full);
 }
 
-bool AreCompatible(const DeviceName& a, const DeviceName& b) {
-  return IsSpecification(a, b) || IsSpecification(b, a);
-}
+bool AreCompatible(const DeviceName& a, const DeviceName& b) { return IsSpecification(a, b) || IsSpecification(b, a); }
 
 bool IsSameAddressSpace(const DeviceName& a, const DeviceName& b) {
   return a.HasFullTask() && a.TaskPart() == b.TaskPart();

@@ -29,18 +29,10 @@ const DTypeInfo& Info(DType dtype) {
 
 }  // namespace
 
-size_t SizeOf(DType dtype) {
-  return Info(dtype).size;
-}
-absl::string_view DTypeName(DType dtype) {
-  return Info(dtype).name;
-}
-absl::string_view TensorFlowName(DType dtype) {
-  return Info(dtype).tensorflow_name;
-}
-absl::string_view TensorFlowShortName(DType dtype) {
-  return Info(dtype).tensorflow_short_name;
-}
+size_t SizeOf(DType dtype) { return Info(dtype).size; }
+absl::string_view DTypeName(DType dtype) { return Info(dtype).name; }
+absl::string_view TensorFlowName(DType dtype) { return Info(dtype).tensorflow_name; }
+absl::string_view TensorFlowShortName(DType dtype) { return Info(dtype).tensorflow_short_name; }
 
 absl::StatusOr<DType> ParseDType(absl::string_view name) {
   for (const DTypeInfo& info : kInfo) {
@@ -53,8 +45,6 @@ absl::StatusOr<DType> ParseDType(absl::string_view name) {
 bool IsFloating(DType dtype) {
   return dtype == DType::kFloat32 || dtype == DType::kFloat64 || dtype == DType::kFloat16 || dtype == DType::kBFloat16;
 }
-bool IsInteger(DType dtype) {
-  return dtype == DType::kInt32 || dtype == DType::kInt64 || dtype == DType::kUInt8;
-}
+bool IsInteger(DType dtype) { return dtype == DType::kInt32 || dtype == DType::kInt64 || dtype == DType::kUInt8; }
 
 }  // namespace belfry

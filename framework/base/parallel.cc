@@ -12,16 +12,12 @@ constexpr double kOperationsPerThread = 32 * 1024;
 
 }  // namespace
 
-int ParallelThreads() {
-  return omp_get_max_threads();
-}
+int ParallelThreads() { return omp_get_max_threads(); }
 
 ScopedParallelThreads::ScopedParallelThreads(int threads) : former_(omp_get_max_threads()) {
   omp_set_num_threads(threads);
 }
-ScopedParallelThreads::~ScopedParallelThreads() {
-  omp_set_num_threads(former_);
-}
+ScopedParallelThreads::~ScopedParallelThreads() { omp_set_num_threads(former_); }
 
 void ParallelFor(int64_t n, double cost, absl::FunctionRef<void(int64_t begin, int64_t end)> body) {
   if (n <= 0) return;

@@ -75,9 +75,7 @@ uint64_t RandomKey(uint64_t seed, absl::string_view logical_name) {
   return Mix(hash ^ Mix(seed + 0x9E3779B97F4A7C15ULL));
 }
 
-float UniformFloat(uint32_t word) {
-  return static_cast<float>(word >> 8) * 0x1p-24f;
-}
+float UniformFloat(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 
 double UniformDouble(uint32_t high, uint32_t low) {
   return static_cast<double>(((uint64_t{high} << 32) | low) >> 11) * 0x1p-53;

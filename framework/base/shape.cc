@@ -50,9 +50,7 @@ bool Shape::known() const {
   return std::none_of(dims_.begin(), dims_.end(), [](int64_t dim) { return dim == kUnknown; });
 }
 
-int64_t Shape::elements() const {
-  return elements(0, rank());
-}
+int64_t Shape::elements() const { return elements(0, rank()); }
 
 int64_t Shape::elements(int begin, int end) const {
   BELFRY_CHECK(0 <= begin && begin <= end && end <= rank());

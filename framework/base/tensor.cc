@@ -14,22 +14,14 @@ constexpr size_t kAlignment = 64;
 
 double ElementAsDouble(const Tensor& tensor, int64_t i) {
   switch (tensor.dtype()) {
-    case DType::kFloat32:
-      return tensor.data<float>()[i];
-    case DType::kFloat64:
-      return tensor.data<double>()[i];
-    case DType::kFloat16:
-      return static_cast<float>(tensor.data<Half>()[i]);
-    case DType::kBFloat16:
-      return static_cast<float>(tensor.data<BFloat16>()[i]);
-    case DType::kInt32:
-      return tensor.data<int32_t>()[i];
-    case DType::kInt64:
-      return static_cast<double>(tensor.data<int64_t>()[i]);
-    case DType::kUInt8:
-      return tensor.data<uint8_t>()[i];
-    case DType::kBool:
-      return tensor.data<bool>()[i];
+    case DType::kFloat32: return tensor.data<float>()[i];
+    case DType::kFloat64: return tensor.data<double>()[i];
+    case DType::kFloat16: return static_cast<float>(tensor.data<Half>()[i]);
+    case DType::kBFloat16: return static_cast<float>(tensor.data<BFloat16>()[i]);
+    case DType::kInt32: return tensor.data<int32_t>()[i];
+    case DType::kInt64: return static_cast<double>(tensor.data<int64_t>()[i]);
+    case DType::kUInt8: return tensor.data<uint8_t>()[i];
+    case DType::kBool: return tensor.data<bool>()[i];
   }
   return 0;
 }
@@ -48,9 +40,7 @@ void* AllocateAligned(size_t bytes) {
   return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
 }
 
-void FreeAligned(void* memory) {
-  std::free(memory);
-}
+void FreeAligned(void* memory) { std::free(memory); }
 
 Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape), elements_(shape.elements()) {
   if (elements_ <= 0) return;

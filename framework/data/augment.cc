@@ -97,9 +97,7 @@ ImagePolicy TutorialTraining() {
           .normalise = ImagePolicy::Normalise::kPerImage};
 }
 
-ImagePolicy TutorialEvaluation() {
-  return {.crop = 24, .normalise = ImagePolicy::Normalise::kPerImage};
-}
+ImagePolicy TutorialEvaluation() { return {.crop = 24, .normalise = ImagePolicy::Normalise::kPerImage}; }
 
 ImagePolicy ResNetTraining(const ChannelStatistics& statistics) {
   ImagePolicy policy = ResNetEvaluation(statistics);

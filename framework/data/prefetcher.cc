@@ -78,24 +78,12 @@ void Batch::Release() {
   if (owner_ != nullptr) std::exchange(owner_, nullptr)->GiveBack(slot_);
 }
 
-absl::Span<const TowerBatch> Batch::towers() const {
-  return *owner_->slots_[slot_]->towers;
-}
-int64_t Batch::examples() const {
-  return static_cast<int64_t>(indices().size());
-}
-absl::Span<const int64_t> Batch::indices() const {
-  return owner_->slots_[slot_]->indices;
-}
-Position Batch::position() const {
-  return owner_->slots_[slot_]->position;
-}
-Position Batch::next() const {
-  return owner_->After(position());
-}
-int64_t Batch::step() const {
-  return position().epoch * owner_->batches_per_epoch() + position().batch;
-}
+absl::Span<const TowerBatch> Batch::towers() const { return *owner_->slots_[slot_]->towers; }
+int64_t Batch::examples() const { return static_cast<int64_t>(indices().size()); }
+absl::Span<const int64_t> Batch::indices() const { return owner_->slots_[slot_]->indices; }
+Position Batch::position() const { return owner_->slots_[slot_]->position; }
+Position Batch::next() const { return owner_->After(position()); }
+int64_t Batch::step() const { return position().epoch * owner_->batches_per_epoch() + position().batch; }
 
 absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& dataset, PrefetcherOptions options) {
   RETURN_IF_ERROR(CheckOptions(dataset, options));
@@ -261,13 +249,9 @@ void Prefetcher::Finish(const Chunk& chunk, const absl::Status& status) {
   }
 }
 
-bool Prefetcher::CanTake() const {
-  return taken_ < opened_ && SlotAt(taken_).state == Slot::kReady;
-}
+bool Prefetcher::CanTake() const { return taken_ < opened_ && SlotAt(taken_).state == Slot::kReady; }
 
-bool Prefetcher::Ended() const {
-  return cancelled_ || AtEnd(to_take_) || SlotAt(taken_).state == Slot::kTaken;
-}
+bool Prefetcher::Ended() const { return cancelled_ || AtEnd(to_take_) || SlotAt(taken_).state == Slot::kTaken; }
 
 absl::StatusOr<Batch> Prefetcher::Next() {
   if (options_.threads > 0) return Take();

@@ -17,9 +17,7 @@ struct Vector {
   double x = 0, y = 0;
 };
 
-double Dot(Vector a, Vector b) {
-  return a.x * b.x + a.y * b.y;
-}
+double Dot(Vector a, Vector b) { return a.x * b.x + a.y * b.y; }
 
 struct Colour {
   double r = 0, g = 0, b = 0;
@@ -29,9 +27,7 @@ Colour Mix(Colour a, Colour b, double t) {
   return {a.r + (b.r - a.r) * t, a.g + (b.g - a.g) * t, a.b + (b.b - a.b) * t};
 }
 
-double Distance(Colour a, Colour b) {
-  return std::abs(a.r - b.r) + std::abs(a.g - b.g) + std::abs(a.b - b.b);
-}
+double Distance(Colour a, Colour b) { return std::abs(a.r - b.r) + std::abs(a.g - b.g) + std::abs(a.b - b.b); }
 
 enum class Outline { kDisc, kSquare, kTriangle, kCross, kRing };
 
@@ -39,16 +35,11 @@ enum class Outline { kDisc, kSquare, kTriangle, kCross, kRing };
 bool Inside(Outline outline, Vector p) {
   const double square = Dot(p, p), x = std::abs(p.x), y = std::abs(p.y);
   switch (outline) {
-    case Outline::kDisc:
-      return square < 0.85;
-    case Outline::kSquare:
-      return std::max(x, y) < 0.82;
-    case Outline::kTriangle:
-      return p.y > -0.75 && 1.75 * x + p.y < 1.0;
-    case Outline::kCross:
-      return std::max(x, y) < 1.0 && std::min(x, y) < 0.36;
-    case Outline::kRing:
-      return square < 1.0 && square > 0.25;
+    case Outline::kDisc: return square < 0.85;
+    case Outline::kSquare: return std::max(x, y) < 0.82;
+    case Outline::kTriangle: return p.y > -0.75 && 1.75 * x + p.y < 1.0;
+    case Outline::kCross: return std::max(x, y) < 1.0 && std::min(x, y) < 0.36;
+    case Outline::kRing: return square < 1.0 && square > 0.25;
   }
   return false;
 }
@@ -145,9 +136,7 @@ class Painter {
 };
 
 // Whether the first half of a period holds `position`, in periods.
-bool FirstHalf(double position) {
-  return position - std::floor(position) < 0.5;
-}
+bool FirstHalf(double position) { return position - std::floor(position) < 0.5; }
 
 Colour PatternAt(const Scene& scene, Vector from_centre) {
   const Vector along = {-scene.across.y, scene.across.x};
@@ -170,9 +159,7 @@ Colour ColourAt(const Scene& scene, Vector p) {
   return Mix(scene.near, scene.far, 0.5 + 0.7 * Dot(from_middle, scene.slope));
 }
 
-uint8_t ToByte(double value) {
-  return static_cast<uint8_t>(std::clamp(value, 0.0, 255.0) + 0.5);
-}
+uint8_t ToByte(double value) { return static_cast<uint8_t>(std::clamp(value, 0.0, 255.0) + 0.5); }
 
 }  // namespace
 

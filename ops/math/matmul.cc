@@ -6,7 +6,7 @@
 #include "ops/math/elementwise_impl.h"
 #include "ops/math/gemm_impl.h"
 #include "ops/math/math_ops.h"
-#include "ops/nn/primitive_kernel.h"
+#include "ops/nn/primitive_kernel_impl.h"
 #include "ops/onednn/matmul.h"
 
 namespace belfry::ops {

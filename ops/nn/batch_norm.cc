@@ -6,7 +6,7 @@
 #include "ops/nn/column_sums.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
-#include "ops/nn/primitive_kernel.h"
+#include "ops/nn/primitive_kernel_impl.h"
 
 namespace belfry::ops {
 namespace {

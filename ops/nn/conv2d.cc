@@ -1,8 +1,8 @@
 #include "ops/nn/conv2d_impl.h"
-#include "ops/nn/conv2d_loops.h"
+#include "ops/nn/conv2d_loops_impl.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
-#include "ops/nn/primitive_kernel.h"
+#include "ops/nn/primitive_kernel_impl.h"
 #include "ops/nn/window.h"
 
 namespace belfry::ops {

@@ -1,4 +1,4 @@
-#include "ops/nn/conv2d_loops.h"
+#include "ops/nn/conv2d_loops_impl.h"
 
 #include "ops/nn/nn_impl.h"
 

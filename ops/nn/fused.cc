@@ -4,7 +4,7 @@
 #include "ops/nn/conv2d_impl.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
-#include "ops/nn/primitive_kernel.h"
+#include "ops/nn/primitive_kernel_impl.h"
 #include "ops/onednn/matmul.h"
 
 namespace belfry::ops {

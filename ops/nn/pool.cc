@@ -4,7 +4,7 @@
 #include "ops/math.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
-#include "ops/nn/primitive_kernel.h"
+#include "ops/nn/primitive_kernel_impl.h"
 #include "ops/nn/window.h"
 #include "ops/onednn/pooling.h"
 

@@ -1,4 +1,4 @@
-#include "ops/nn/primitive_kernel.h"
+#include "ops/nn/primitive_kernel_impl.h"
 
 #include <algorithm>
 #include <array>

@@ -34,12 +34,8 @@ std::optional<size_t> LayerOf(absl::string_view path) {
   return std::nullopt;
 }
 
-bool IsHeader(absl::string_view path) {
-  return absl::EndsWith(path, ".h") || absl::EndsWith(path, ".cuh");
-}
-bool IsSource(absl::string_view path) {
-  return absl::EndsWith(path, ".cc") || absl::EndsWith(path, ".cu");
-}
+bool IsHeader(absl::string_view path) { return absl::EndsWith(path, ".h") || absl::EndsWith(path, ".cuh"); }
+bool IsSource(absl::string_view path) { return absl::EndsWith(path, ".cc") || absl::EndsWith(path, ".cu"); }
 
 // May show Eigen or oneDNN, and so is not for public headers to include.
 bool IsInternal(absl::string_view path) {

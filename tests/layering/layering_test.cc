@@ -17,9 +17,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::StartsWith;
 
-TEST(Layering, TheProjectObeysItsRules) {
-  EXPECT_THAT(CheckTree(BELFRY_SOURCE_DIR), IsEmpty());
-}
+TEST(Layering, TheProjectObeysItsRules) { EXPECT_THAT(CheckTree(BELFRY_SOURCE_DIR), IsEmpty()); }
 
 TEST(Layering, ReadsTheProject) {
   EXPECT_TRUE(fs::exists(fs::path(BELFRY_SOURCE_DIR) / "framework/base/shape.cc"))
@@ -57,9 +55,7 @@ class Tree : public testing::Test {
   const fs::path root_ = fs::temp_directory_path() / absl::StrCat("belfry_layering_test_", getpid());
 };
 
-TEST_F(Tree, IsSound) {
-  EXPECT_THAT(Check(), IsEmpty());
-}
+TEST_F(Tree, IsSound) { EXPECT_THAT(Check(), IsEmpty()); }
 
 TEST_F(Tree, UpwardIncludeFails) {
   WriteHeader("framework/graph/bad.h", "\n  #  include \"framework/runtime/session.h\"  // why not\n");

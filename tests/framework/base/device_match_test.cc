@@ -14,9 +14,7 @@ using ::testing::StartsWith;
 
 constexpr char kFull[] = "/job:work/replica:1/task:2/device:GPU:3";
 
-DeviceName Name(const char* text) {
-  return DeviceName::Parse(text).value();
-}
+DeviceName Name(const char* text) { return DeviceName::Parse(text).value(); }
 
 // The merged name; for an error, its message.
 std::string Merged(const char* target, const char* other, MergeMode mode) {
@@ -25,18 +23,10 @@ std::string Merged(const char* target, const char* other, MergeMode mode) {
   EXPECT_EQ(merged.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(merged.status().message());
 }
-std::string Hard(const char* target, const char* other) {
-  return Merged(target, other, MergeMode::kHard);
-}
-std::string Soft(const char* target, const char* other) {
-  return Merged(target, other, MergeMode::kSoft);
-}
-std::string Override(const char* target, const char* other) {
-  return Merged(target, other, MergeMode::kOverride);
-}
-std::string Nested(const char* outer, const char* inner) {
-  return MergeOverride(Name(outer), Name(inner)).ToString();
-}
+std::string Hard(const char* target, const char* other) { return Merged(target, other, MergeMode::kHard); }
+std::string Soft(const char* target, const char* other) { return Merged(target, other, MergeMode::kSoft); }
+std::string Override(const char* target, const char* other) { return Merged(target, other, MergeMode::kOverride); }
+std::string Nested(const char* outer, const char* inner) { return MergeOverride(Name(outer), Name(inner)).ToString(); }
 
 TEST(DeviceMatch, SpecificationIsAPartialOrder) {
   const char* chain[] = {

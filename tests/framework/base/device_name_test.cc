@@ -15,9 +15,7 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-DeviceName Name(const char* text) {
-  return DeviceName::Parse(text).value();
-}
+DeviceName Name(const char* text) { return DeviceName::Parse(text).value(); }
 
 std::string Message(const char* text) {
   const absl::StatusOr<DeviceName> name = DeviceName::Parse(text);

@@ -71,9 +71,7 @@ TEST(DType, RefusesOtherNames) {
   }
 }
 
-TEST(DType, AValueOutsideTheEnumIsABug) {
-  EXPECT_DEATH(SizeOf(static_cast<DType>(8)), "CHECK failed");
-}
+TEST(DType, AValueOutsideTheEnumIsABug) { EXPECT_DEATH(SizeOf(static_cast<DType>(8)), "CHECK failed"); }
 
 }  // namespace
 }  // namespace belfry

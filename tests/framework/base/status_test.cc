@@ -51,9 +51,7 @@ TEST(Check, PrintsTheConditionAndThePlace) {
   EXPECT_DEATH(BELFRY_CHECK(1 + 1 == 3), "CHECK failed: 1 \\+ 1 == 3 at .*status_test\\.cc:[0-9]+");
 }
 
-SourceLocation Caller(SourceLocation where = SourceLocation::Current()) {
-  return where;
-}
+SourceLocation Caller(SourceLocation where = SourceLocation::Current()) { return where; }
 
 TEST(SourceLocation, NamesTheLineOfTheCaller) {
   const int line = __LINE__ + 1;

@@ -12,9 +12,7 @@ namespace {
 using absl::StatusCode;
 using testing::ElementsAre;
 
-std::vector<double> Features(const CsvTable& table) {
-  return table.features.ToDoubles();
-}
+std::vector<double> Features(const CsvTable& table) { return table.features.ToDoubles(); }
 
 TEST(Csv, ReadsRowsWithAndWithoutHeader) {
   const auto plain = ParseCsv("1,2.5,-3e2\n4,+5,6", "t");

@@ -24,13 +24,9 @@ Tensor Draw(Output output, const std::vector<int64_t>& counters = {}, uint64_t r
   return outputs.ok() ? outputs->front() : Tensor();
 }
 
-std::vector<double> Values(const Tensor& tensor) {
-  return tensor.ToDoubles();
-}
+std::vector<double> Values(const Tensor& tensor) { return tensor.ToDoubles(); }
 
-double Phi(double z) {
-  return 0.5 * std::erfc(-z / std::sqrt(2.0));
-}
+double Phi(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
 // The largest distance between the distribution function and that of the sample (Kolmogorov and Smirnov), times
 // sqrt(n): above 1.95 once in a thousand samples.
