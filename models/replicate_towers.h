@@ -20,7 +20,7 @@ enum class VariableUpdate {
   kReplicated,       // a copy on every device; gradients are all-reduced; every copy applies the same update
   kParameterDevice,  // TensorFlow 1's scheme: one copy on `parameter_device`, which all towers read; gradients are
                      // averaged and applied there
-  kIndependent,  // a copy on every device and no averaging: what averaging costs is the difference to this
+  kIndependent,      // a copy on every device and no averaging: what averaging costs is the difference to this
 };
 absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name);  // "replicated", "parameter_device" ...
 
