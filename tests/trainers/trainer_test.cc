@@ -1,0 +1,184 @@
+#include "trainers/trainer.h"
+
+#include <cmath>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <limits>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/data/in_memory.h"
+#include "models/losses.h"
+#include "models/mlp.h"
+#include "optim/descent.h"
+#include "trainers/evaluator.h"
+
+namespace belfry::trainers {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kFeatures = 6;
+constexpr int32_t kClasses = 3;
+
+// Points around one centre per class, so that a small network separates them.
+std::unique_ptr<data::Dataset> Blobs(int64_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(0, 0.5f);
+  Tensor inputs(DType::kFloat32, {count, kFeatures}), labels(DType::kInt32, {count});
+  for (int64_t i = 0; i < count; ++i) {
+    const auto label = static_cast<int32_t>(random() % kClasses);
+    labels.data<int32_t>()[i] = label;
+    for (int64_t f = 0; f < kFeatures; ++f) {
+      inputs.data<float>()[i * kFeatures + f] = normal(random) + (f % kClasses == label ? 2.0f : 0.0f);
+    }
+  }
+  return data::FromTensors(inputs, labels, kClasses).value();
+}
+
+// A run of an MLP on blobs with the given devices; everything a Trainer borrows.
+struct Experiment {
+  Experiment(const std::string& spec, int64_t batch, double learning_rate, uint64_t seed = 3)
+      : dataset(Blobs(50, seed)), devices(DeviceSet::Open(spec, {.cpu_threads = 1}).value()) {
+    input =
+        data::Prefetcher::Create(
+            *dataset, {.batch_size = batch, .towers = static_cast<int>(devices.TowerDevices().size()), .seed = seed})
+            .value();
+    const auto model = [](const Scope& tower, const models::Batch& examples) -> absl::StatusOr<Output> {
+      const Output logits = models::Mlp(tower, examples.images, {.hidden = {8}, .classes = kClasses});
+      models::AddCrossEntropy(tower, logits, examples.labels);
+      return models::TotalLoss(tower);
+    };
+    graph.set_seed(seed);
+    step = models::ReplicateTowers(Scope(graph), devices, *input, model,
+                                   optim::GradientDescent({.learning_rate = learning_rate}));
+    evaluator = std::make_unique<Evaluator>(
+        Scope(graph).NameScope("evaluation").ReuseVariables(Reuse::kAlways), models::InputSpec::Of(*input),
+        [](const Scope& scope, Output x) -> absl::StatusOr<Output> {
+          return models::Mlp(scope, x, {.hidden = {8}, .classes = kClasses, .training = false});
+        });
+    auto made = Session::Create(graph, devices);
+    EXPECT_TRUE(made.ok()) << made.status();
+    session = *std::move(made);
+  }
+
+  std::unique_ptr<data::Dataset> dataset;
+  DeviceSet devices;
+  Graph graph;
+  std::unique_ptr<data::Prefetcher> input;
+  models::TrainStep step;
+  std::unique_ptr<Evaluator> evaluator;
+  std::unique_ptr<Session> session;
+};
+
+std::string TemporaryFile(const std::string& name) {
+  return (std::filesystem::path(::testing::TempDir()) / (name + std::to_string(std::random_device()()))).string();
+}
+
+TEST(Trainer, LearnsOnAnyNumberOfTowersWithUnevenLastBatches) {
+  for (const char* spec : {"cpu:1", "cpu:3"}) {
+    Experiment run(spec, /*batch=*/16, /*learning_rate=*/0.5);  // 50 examples: the last batch of an epoch has two
+    Trainer trainer(*run.session, run.step, *run.input, {.steps = 200, .quiet = true});
+    const absl::Status status = trainer.Run();
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_GT(trainer.examples_per_second(), 0);
+    const auto result = run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/16);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ(result->examples, 50);
+    EXPECT_GT(result->accuracy, 0.95) << spec;
+    EXPECT_EQ(result->top_5, 1);  // there are three classes
+    EXPECT_LT(result->loss, 0.3);
+  }
+}
+
+TEST(Trainer, TowersDoNotChangeTheLosses) {
+  const std::vector<std::string> specs = {"cpu:1", "cpu:2", "cpu:4"};
+  std::vector<double> losses;
+  for (const std::string& spec : specs) {
+    Experiment run(spec, /*batch=*/12, /*learning_rate=*/0.1);
+    Trainer trainer(*run.session, run.step, *run.input, {.steps = 30, .quiet = true});
+    ASSERT_TRUE(trainer.Run().ok());
+    losses.push_back(trainer.loss());
+  }
+  for (double loss : losses) EXPECT_NEAR(loss, losses[0], 1e-5 * std::fabs(losses[0]));
+}
+
+TEST(Trainer, GoesOnFromTheGlobalStep) {
+  Experiment run("cpu:1", 16, 0.1);
+  ASSERT_TRUE(Trainer(*run.session, run.step, *run.input, {.steps = 5, .quiet = true}).Run().ok());
+  EXPECT_EQ(run.session->ReadVariable(run.step.global_step)->scalar<int64_t>(), 5);
+  ASSERT_TRUE(Trainer(*run.session, run.step, *run.input, {.steps = 8, .quiet = true}).Run().ok());
+  EXPECT_EQ(run.session->ReadVariable(run.step.global_step)->scalar<int64_t>(), 8);
+}
+
+TEST(Trainer, StopsWhenTheLossIsNotFinite) {
+  Experiment run("cpu:2", 16, 1e30);
+  const absl::Status status = Trainer(*run.session, run.step, *run.input, {.steps = 100, .quiet = true}).Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Model diverged with loss ="));
+}
+
+TEST(Trainer, RefusesInputForAnotherNumberOfTowers) {
+  Experiment run("cpu:2", 16, 0.1);
+  const auto input = data::Prefetcher::Create(*run.dataset, {.batch_size = 16, .towers = 1}).value();
+  const absl::Status status = Trainer(*run.session, run.step, *input, {.steps = 1, .quiet = true}).Run();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1 towers and the model has 2"));
+}
+
+TEST(Trainer, EvaluatesWhenItIsDueAndAfterTheLastStep) {
+  Experiment run("cpu:1", 16, 0.1);
+  std::vector<int64_t> at;
+  TrainerOptions options{.steps = 7, .quiet = true, .evaluate_every = 3};
+  options.evaluate = [&](int64_t step) -> absl::StatusOr<std::string> {
+    at.push_back(step);
+    return std::string("evaluated");
+  };
+  ASSERT_TRUE(Trainer(*run.session, run.step, *run.input, options).Run().ok());
+  EXPECT_EQ(at, (std::vector<int64_t>{3, 6, 7}));
+}
+
+TEST(Trainer, WritesOneJsonObjectALine) {
+  Experiment run("cpu:1", 16, 0.25);
+  const std::string path = TemporaryFile("metrics");
+  TrainerOptions options{.steps = 25, .log_every = 10, .metrics_file = path, .quiet = true};
+  ASSERT_TRUE(Trainer(*run.session, run.step, *run.input, options).Run().ok());
+  std::ifstream file(path);
+  std::vector<int64_t> steps;
+  for (std::string line; std::getline(file, line);) {
+    const auto object = nlohmann::json::parse(line);
+    steps.push_back(object.at("step"));
+    EXPECT_GT(object.at("loss").get<double>(), 0);
+    EXPECT_EQ(object.at("learning_rate").get<double>(), 0.25);
+    EXPECT_GE(object.at("images_per_second").get<double>(), 0);
+  }
+  EXPECT_EQ(steps, (std::vector<int64_t>{0, 10, 20, 24}));
+  std::remove(path.c_str());
+}
+
+TEST(MetricsWriter, NamesTheFileThatCannotBeOpened) {
+  const auto writer = MetricsWriter::Open("/nonexistent/metrics.jsonl");
+  EXPECT_THAT(std::string(writer.status().message()), HasSubstr("/nonexistent/metrics.jsonl"));
+}
+
+TEST(MetricsWriter, WritesNumbersThatJsonHasNot) {
+  const std::string path = TemporaryFile("nan");
+  {
+    auto writer = MetricsWriter::Open(path).value();
+    ASSERT_TRUE(writer.Write({{"a", std::numeric_limits<double>::quiet_NaN()}, {"b", 1e300}, {"c", -3}}).ok());
+  }
+  std::ifstream file(path);
+  std::string line;
+  ASSERT_TRUE(std::getline(file, line));
+  const auto object = nlohmann::json::parse(line);
+  EXPECT_TRUE(object.at("a").is_null());
+  EXPECT_EQ(object.at("b").get<double>(), 1e300);
+  EXPECT_EQ(object.at("c").get<int>(), -3);
+  std::remove(path.c_str());
+}
+
+}  // namespace
+}  // namespace belfry::trainers
