@@ -10,8 +10,12 @@
 namespace belfry {
 namespace {
 
-// The activations that the fused ops know, by their ops' names; some have an attribute "alpha".
-constexpr absl::string_view kActivations[] = {"Relu", "Relu6", "LeakyRelu", "Elu", "Tanh", "Sigmoid"};
+// The activations that the fused ops know, as attribute "activation"; some have an attribute "alpha".
+struct Activation {
+  absl::string_view op, name;
+};
+constexpr Activation kActivations[] = {{"Relu", "relu"}, {"Relu6", "relu6"}, {"LeakyRelu", "leaky_relu"},
+                                       {"Elu", "elu"},   {"Tanh", "tanh"},   {"Sigmoid", "sigmoid"}};
 
 class Fuser {
  public:
@@ -25,8 +29,9 @@ class Fuser {
     }
     CountUses();
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
-      const std::string& op = program_.nodes[i].op->name;
-      if (absl::c_linear_search(kActivations, op)) FuseActivation(static_cast<int>(i));
+      const auto* const activation =
+          absl::c_find_if(kActivations, [&](const Activation& a) { return a.op == program_.nodes[i].op->name; });
+      if (activation != std::end(kActivations)) FuseActivation(static_cast<int>(i), activation->name);
     }
     FuseBiasGradients();
   }
@@ -84,18 +89,17 @@ class Fuser {
     Become(bias, fused, product, {product.inputs[0], product.inputs[1], bias.inputs[1]});
   }
 
-  void FuseActivation(int i) {
+  void FuseActivation(int i, absl::string_view activation) {
     ProgramNode& node = program_.nodes[i];
     const int before = node.inputs[0].node;
     const ProgramNode& product = program_.nodes[before];
     if (!OnlyFeeds(before, node)) return;
     if (product.op->name != "FusedConv2D" && product.op->name != "FusedMatMul") return;
-    if (!product.attrs.String("activation").empty()) return;
-    const std::string activation = node.op->name;
+    if (product.attrs.String("activation") != "none") return;
     const AttrValue* given = node.attrs.Find("alpha");
     const double alpha = given == nullptr ? 0 : std::get<double>(*given);
     Become(node, product.op, product, product.inputs);
-    node.attrs.Set("activation", activation);
+    node.attrs.Set("activation", std::string(activation));
     node.attrs.Set("alpha", alpha);
   }
 

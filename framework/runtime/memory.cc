@@ -32,6 +32,7 @@ class MemoryPlanner {
 
   void Run() {
     FindStreams();
+    FindJoins();
     MakeBlocks();
     FindLifetimes();
     GroupCollectives();
@@ -61,11 +62,14 @@ class MemoryPlanner {
 
   void FindStreams() {
     stream_of_.assign(nodes_.size(), -1);
+    position_of_.assign(nodes_.size(), -1);
     for (size_t s = 0; s < plan_.streams.size(); ++s) {
-      for (const Instruction& instruction : plan_.streams[s].instructions) {
-        if (instruction.kind == Instruction::Kind::kRun || instruction.kind == Instruction::Kind::kCollective) {
-          stream_of_[instruction.index] = static_cast<int>(s);
-        }
+      const std::vector<Instruction>& instructions = plan_.streams[s].instructions;
+      for (size_t i = 0; i < instructions.size(); ++i) {
+        const Instruction::Kind kind = instructions[i].kind;
+        if (kind != Instruction::Kind::kRun && kind != Instruction::Kind::kCollective) continue;
+        stream_of_[instructions[i].index] = static_cast<int>(s);
+        position_of_[instructions[i].index] = static_cast<int>(i);
       }
     }
   }
@@ -96,26 +100,42 @@ class MemoryPlanner {
   // The node after which the memory that `user`, on another stream, looks at is free again for the owner's stream: the
   // first one there that waits for the user or for something later on its stream.
   int Joined(int owner_stream, int user) const {
-    const StreamProgram& users = plan_.streams[stream_of_[user]];
-    if (users.device != plan_.streams[owner_stream].device) return last_;
-    bool past = false;
-    std::vector<int> events;
-    for (const Instruction& instruction : users.instructions) {
-      if (instruction.kind == Instruction::Kind::kRecord) {
-        if (past) events.push_back(instruction.index);
-      } else if (instruction.kind != Instruction::Kind::kWait) {
-        past = past || instruction.index == user;
+    if (plan_.streams[stream_of_[user]].device != plan_.streams[owner_stream].device) return last_;
+    const std::vector<Join>& joins = joins_[stream_of_[user]];
+    const auto next = std::upper_bound(joins.begin(), joins.end(), position_of_[user],
+                                       [](int position, const Join& join) { return position < join.recorded; });
+    return next == joins.end() ? last_ : next->node;
+  }
+
+  void FindJoins() {
+    struct Where {
+      int stream, position;
+    };
+    std::vector<Where> recorded(plan_.events);
+    for (size_t s = 0; s < plan_.streams.size(); ++s) {
+      const std::vector<Instruction>& instructions = plan_.streams[s].instructions;
+      for (size_t i = 0; i < instructions.size(); ++i) {
+        if (instructions[i].kind != Instruction::Kind::kRecord) continue;
+        recorded[instructions[i].index] = {static_cast<int>(s), static_cast<int>(i)};
       }
     }
-    bool waiting = false;
-    for (const Instruction& instruction : plan_.streams[owner_stream].instructions) {
-      if (instruction.kind == Instruction::Kind::kWait) {
-        waiting = waiting || std::find(events.begin(), events.end(), instruction.index) != events.end();
-      } else if (waiting && instruction.kind == Instruction::Kind::kRun) {
-        return instruction.index;
+    joins_.resize(plan_.streams.size());
+    for (const StreamProgram& stream : plan_.streams) {
+      std::vector<Where> waited;
+      for (const Instruction& instruction : stream.instructions) {
+        if (instruction.kind == Instruction::Kind::kWait) waited.push_back(recorded[instruction.index]);
+        if (instruction.kind != Instruction::Kind::kRun) continue;
+        for (const Where& where : waited) {
+          const bool same_device = plan_.streams[where.stream].device == stream.device;
+          if (same_device) joins_[where.stream].push_back({where.position, instruction.index});
+        }
+        waited.clear();
       }
     }
-    return last_;
+    for (std::vector<Join>& joins : joins_) {
+      std::sort(joins.begin(), joins.end(), [](const Join& a, const Join& b) { return a.recorded < b.recorded; });
+      for (size_t i = joins.size(); i-- > 1;) joins[i - 1].node = std::min(joins[i - 1].node, joins[i].node);
+    }
   }
 
   void FindLifetimes() {
@@ -264,8 +284,15 @@ class MemoryPlanner {
 
   Plan& plan_;
   const std::vector<ProgramNode>& nodes_;
-  int last_ = 0;                // after every node
-  std::vector<int> stream_of_;  // by node; -1 if it does not run
+  int last_ = 0;                  // after every node
+  std::vector<int> stream_of_;    // by node; -1 if it does not run
+  std::vector<int> position_of_;  // by node: of its instruction in the stream
+  // By stream, ascending: an event recorded at this position, and the first node of its device's other stream that runs
+  // after a wait for it or for a later one.
+  struct Join {
+    int recorded, node;
+  };
+  std::vector<std::vector<Join>> joins_;
   std::vector<Block> blocks_;
   std::vector<std::vector<int>> block_of_;  // by node, output: the block that it owns, or -1
   std::vector<int> workspace_;              // by node: a block, or -1
