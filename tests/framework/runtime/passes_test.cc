@@ -110,6 +110,8 @@ class FusionTest : public PassesTest, public testing::WithParamInterface<const c
          : activation == "Relu6"     ? ops::Relu6(root_, biased_)
          : activation == "LeakyRelu" ? ops::LeakyRelu(root_, biased_, 0.3)
          : activation == "Elu"       ? ops::Elu(root_, biased_, 0.7)
+         : activation == "Tanh"      ? ops::Tanh(root_, biased_)
+         : activation == "Sigmoid"   ? ops::Sigmoid(root_, biased_)
                                      : ops::Neg(root_, biased_);
     auto gradients = Gradients(root_, {ops::Sum(root_, ops::Square(root_, y_))}, {w_.value(), b_.value()});
     ASSERT_TRUE(gradients.ok()) << gradients.status();
@@ -177,7 +179,8 @@ TEST_P(FusionTest, FilterAndBiasGradients) {
   EXPECT_THAT(bias->fetched(0).span<float>(), Pointwise(FloatNear(1e-2f), fused->fetched(1).span<float>()));
 }
 
-INSTANTIATE_TEST_SUITE_P(Activations, FusionTest, testing::Values("none", "Relu", "Relu6", "LeakyRelu", "Elu"),
+INSTANTIATE_TEST_SUITE_P(Activations, FusionTest,
+                         testing::Values("none", "Relu", "Relu6", "LeakyRelu", "Elu", "Tanh", "Sigmoid"),
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_F(PassesTest, FusionKeepsAReadBeforeAnUpdate) {

@@ -1,0 +1,126 @@
+// How long a graph takes to be differentiated, placed and compiled, by its number of nodes: a deep network with its
+// training step, on one device and in two towers. A time that grows faster than the nodes is a bug.
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/device/device_set.h"
+#include "framework/graph/gradients.h"
+#include "framework/runtime/session.h"
+#include "ops/array.h"
+#include "ops/collective.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+#include "ops/state.h"
+
+namespace belfry {
+namespace {
+
+constexpr int kRepeats = 3;
+constexpr int64_t kWidth = 8, kBatch = 4;
+constexpr int kNodesALayer = 17;  // about: forward, backward, variables and updates
+constexpr int kBucket = 20;       // gradients averaged together
+
+template <class T>
+T Must(absl::StatusOr<T> value) {
+  if (value.ok()) return *std::move(value);
+  std::fprintf(stderr, "%s\n", value.status().ToString().c_str());
+  std::exit(1);
+}
+
+class Timer {
+ public:
+  // Milliseconds since the last call.
+  double Lap() {
+    const auto now = std::chrono::steady_clock::now();
+    const double lap = std::chrono::duration<double, std::milli>(now - last_).count();
+    last_ = now;
+    return lap;
+  }
+
+ private:
+  std::chrono::steady_clock::time_point last_ = std::chrono::steady_clock::now();
+};
+
+// One tower's part of the training step.
+struct Step {
+  Output x, loss;
+  const Node* train = nullptr;
+};
+
+Step BuildTower(const Scope& tower, int layers, int rank, int towers) {
+  Step step;
+  step.x = ops::Placeholder(tower, DType::kFloat32, {kBatch, kWidth});
+  Output h = step.x;
+  std::vector<Variable> variables;
+  for (int layer = 0; layer < layers; ++layer) {
+    const Scope scope = tower.VariableScope("layer_" + std::to_string(layer));
+    variables.push_back(GetVariable(scope, "weights", {kWidth, kWidth}, GlorotUniformInitializer()));
+    variables.push_back(GetVariable(scope, "biases", {kWidth}, ZerosInitializer()));
+    const Variable& biases = variables.back();
+    h = ops::Relu(scope, ops::BiasAdd(scope, ops::MatMul(scope, h, variables[variables.size() - 2]), biases));
+  }
+  step.loss = ops::Mean(tower, ops::Square(tower, h));
+  std::vector<Output> gradients =
+      Must(Gradients(tower, {step.loss}, std::vector<Output>(variables.begin(), variables.end())));
+  for (size_t begin = 0; towers > 1 && begin < gradients.size(); begin += kBucket) {
+    const absl::Span<Output> bucket = absl::MakeSpan(gradients).subspan(begin, kBucket);
+    const std::vector<Output> means =
+        ops::AllReduceMean(tower, {.group = "bucket_" + std::to_string(begin), .rank = rank, .size = towers},
+                           ops::Const(tower, 1.0f), bucket);
+    std::copy(means.begin(), means.end(), bucket.begin());
+  }
+  std::vector<Output> updates;
+  for (size_t i = 0; i < variables.size(); ++i) {
+    updates.push_back(ops::AssignSub(tower, variables[i], ops::Scale(tower, gradients[i], 0.01)));
+  }
+  step.train = ops::Group(tower, updates);
+  return step;
+}
+
+void Measure(int nodes, int towers) {
+  const DeviceSet devices = Must(DeviceSet::Open("cpu:" + std::to_string(towers)));
+  double best[3] = {1e9, 1e9, 1e9};
+  int size = 0, planned = 0;
+  for (int repeat = 0; repeat < kRepeats; ++repeat) {
+    Timer timer;
+    Graph graph;
+    std::vector<FeedSpec> feeds;
+    std::vector<Output> losses;
+    std::vector<const Node*> targets;
+    for (int i = 0; i < towers; ++i) {
+      const std::string n = std::to_string(i);
+      const Scope tower = Scope(graph).NameScope("tower_" + n).Device("/cpu:" + n).Replica(i);
+      const Step step = BuildTower(tower, nodes / towers / kNodesALayer, i, towers);
+      feeds.push_back({step.x, {kBatch, kWidth}});
+      losses.push_back(step.loss);
+      targets.push_back(step.train);
+    }
+    const double build = timer.Lap();
+    const std::unique_ptr<Session> session = Must(Session::Create(graph, devices));
+    const double place = timer.Lap();
+    const std::unique_ptr<PreparedStep> step = Must(session->Prepare(feeds, losses, targets));
+    const double prepare = timer.Lap();
+    const double laps[] = {build, place, prepare};
+    for (int i = 0; i < 3; ++i) best[i] = std::min(best[i], laps[i]);
+    size = graph.size();
+    planned = static_cast<int>(step->plan().program.nodes.size());
+  }
+  std::printf("%6d %7d %7d %10.1f %10.1f %10.1f %12.1f\n", towers, size, planned, best[0], best[1], best[2],
+              (best[1] + best[2]) / size * 1e3);
+}
+
+}  // namespace
+}  // namespace belfry
+
+int main() {
+  std::printf("Milliseconds, the best of %d\n", belfry::kRepeats);
+  std::printf("towers   nodes planned      build      place    prepare us a node (place, prepare)\n");
+  for (int towers : {1, 2}) {
+    for (int nodes : {1000, 10000, 30000}) belfry::Measure(nodes, towers);
+  }
+}
