@@ -1,5 +1,6 @@
 #include "optim/clip.h"
 
+#include "ops/math.h"
 #include "ops/training.h"
 
 namespace belfry::optim {
@@ -9,6 +10,15 @@ namespace {
 Scope Beside(const Scope& scope, Output gradient) { return scope.ColocateWith(*gradient.node); }
 
 }  // namespace
+
+std::vector<Output> ClipByValue(OpScope scope, absl::Span<const Output> gradients, double limit) {
+  const Scope inner = scope.NameScope("clip_by_value");
+  std::vector<Output> clipped(gradients.begin(), gradients.end());
+  for (Output& gradient : clipped) {
+    if (gradient.valid()) gradient = ops::ClipByValue(Beside(inner, gradient), gradient, -limit, limit);
+  }
+  return clipped;
+}
 
 std::vector<Output> ClipByNorm(OpScope scope, absl::Span<const Output> gradients, double clip_norm) {
   const Scope inner = scope.NameScope("clip_by_norm");

@@ -9,6 +9,9 @@
 
 namespace belfry::optim {
 
+// Each element moved into [-limit, limit]; NaN stays NaN.
+std::vector<Output> ClipByValue(OpScope scope, absl::Span<const Output> gradients, double limit);
+
 // Each tensor scaled down to Euclidean norm `clip_norm` > 0 if its own is larger; all NaN if it is not finite.
 std::vector<Output> ClipByNorm(OpScope scope, absl::Span<const Output> gradients, double clip_norm);
 

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <iostream>
 
+#include <spdlog/spdlog.h>
+
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 
@@ -61,8 +63,10 @@ absl::Status Session::Extend() {
   RETURN_IF_ERROR(graph_.status());
   const auto placed = static_cast<int>(placement_.device.size());
   if (placed == graph_.size()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(placement_, Place(graph_, devices_, {.allow_soft_placement = options_.allow_soft_placement},
-                                     std::move(placement_)));
+  const size_t known_notes = placement_.notes.size();
+  ASSIGN_OR_RETURN(placement_,
+                   Place(graph_, devices_, {.allow_soft_placement = options_.allow_soft_placement}, placement_));
+  for (size_t i = known_notes; i < placement_.notes.size(); ++i) spdlog::warn("{}", placement_.notes[i]);
   if (options_.log_device_placement) {
     std::ostream& log = options_.placement_log == nullptr ? std::cout : *options_.placement_log;
     log << PlacementText(graph_, devices_, placement_, placed) << std::flush;

@@ -26,6 +26,13 @@ class ClipTest : public ::testing::Test {
   Scope root_{graph_};
 };
 
+TEST_F(ClipTest, ByValueMovesEachElementIntoTheBounds) {
+  const Output gradient = ops::Const(root_, {-3.0, 0.5, 2.0});
+  const std::vector<Output> clipped = ClipByValue(root_, {gradient, Output()}, 1);
+  EXPECT_THAT(Value(clipped[0]), ElementsAre(-1, 0.5, 1));
+  EXPECT_FALSE(clipped[1].valid());
+}
+
 TEST_F(ClipTest, ByNormScalesEachTensor) {
   const Output large = ops::Const(root_, {3.0, 4.0}), small = ops::Const(root_, {0.5, 0.5});
   const std::vector<Output> clipped = ClipByNorm(root_, {large, Output(), small}, 2.5);

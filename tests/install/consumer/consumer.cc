@@ -1,12 +1,46 @@
+// A program of somebody else's: fits a line with two towers, through the installed headers and libraries only.
+#include <cmath>
 #include <cstdio>
-#include <string>
 
-#include "framework/base/shape.h"
-#include "framework/base/tensor.h"
+#include "framework/runtime/session.h"
+#include "models/linear_regression.h"
+#include "models/replicate_towers.h"
+#include "ops/array.h"
+#include "optim/descent.h"
+
+using namespace belfry;
+
+absl::Status Train(float* loss) {
+  auto devices = DeviceSet::Open("cpu:2");
+  if (!devices.ok()) return devices.status();
+  Graph graph;
+  const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
+    return models::LinearRegression(tower, batch.images, batch.labels).loss;
+  };
+  const models::TrainStep step =
+      models::ReplicateTowers(Scope(graph), *devices, {.inputs = {}, .labels_dtype = DType::kFloat32}, model,
+                              optim::GradientDescent({.learning_rate = 0.1}));
+  auto session = Session::Create(graph, *devices);
+  if (!session.ok()) return session.status();
+  if (absl::Status status = (*session)->RunTarget(step.initialize); !status.ok()) return status;
+  auto prepared = (*session)->Prepare({{step.towers[0].batch.images, {2}},
+                                       {step.towers[0].batch.labels, {2}},
+                                       {step.towers[1].batch.images, {1}},
+                                       {step.towers[1].batch.labels, {1}}},
+                                      {step.loss}, {step.update});
+  if (!prepared.ok()) return prepared.status();
+  const std::vector<Tensor> feeds = {Tensor::Of<float>({0, 1}), Tensor::Of<float>({1, 3}), Tensor::Of<float>({2}),
+                                     Tensor::Of<float>({5})};
+  for (int i = 0; i < 300; ++i) {
+    if (absl::Status status = (*prepared)->Run(feeds); !status.ok()) return status;
+  }
+  *loss = (*prepared)->fetched(0).scalar<float>();
+  return absl::OkStatus();
+}
 
 int main() {
-  const auto tensor = belfry::Tensor::Of<float>({1, 2, 3, 4, 5, 6}, {3, 2});
-  const auto row = belfry::BroadcastShapes(tensor.shape(), belfry::Shape{1, 2});
-  std::printf("%s\n", tensor.ToString().c_str());
-  return row.ok() && *row == tensor.shape() && tensor.ToDoubles().back() == 6 ? 0 : 1;
+  float loss = NAN;
+  const absl::Status status = Train(&loss);
+  std::printf("%s, loss %g\n", status.ToString().c_str(), loss);
+  return status.ok() && loss < 1e-3f ? 0 : 1;
 }
