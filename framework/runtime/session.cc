@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "spdlog/spdlog.h"
 
 namespace belfry {
 namespace {
@@ -62,6 +63,7 @@ absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, con
 absl::Status Session::Extend() {
   RETURN_IF_ERROR(graph_.status());
   const auto placed = static_cast<int>(placement_.device.size());
+  const size_t noted = placement_.notes.size();
   if (placed == graph_.size()) return absl::OkStatus();
   const size_t known_notes = placement_.notes.size();
   ASSIGN_OR_RETURN(placement_,
@@ -69,7 +71,11 @@ absl::Status Session::Extend() {
   for (size_t i = known_notes; i < placement_.notes.size(); ++i) spdlog::warn("{}", placement_.notes[i]);
   if (options_.log_device_placement) {
     std::ostream& log = options_.placement_log == nullptr ? std::cout : *options_.placement_log;
-    log << PlacementText(graph_, devices_, placement_, placed) << std::flush;
+    log << PlacementText(graph_, devices_, placement_, placed);
+    for (size_t i = noted; i < placement_.notes.size(); ++i) log << placement_.notes[i] << "\n";
+    log << std::flush;
+  } else {
+    for (size_t i = noted; i < placement_.notes.size(); ++i) spdlog::warn("{}", placement_.notes[i]);
   }
   return variables_.Extend(graph_, placement_.device);
 }

@@ -1,0 +1,116 @@
+// S6: towers with collections.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "framework/graph/scope.h"
+#include "trainers/hand_made_towers.h"
+
+namespace belfry::trainers {
+namespace {
+
+std::vector<DeviceName> CpuDevices(int count) {
+  std::vector<DeviceName> names;
+  for (int i = 0; i < count; ++i) names.push_back(DeviceName::Full("localhost", 0, 0, "CPU", i));
+  return names;
+}
+
+// The main program, up to its loop.
+struct Program {
+  explicit Program(int towers, int device_count = 4)
+      : devices(DeviceSet::Open(absl::StrCat("cpu:", device_count)).value()) {
+    const Scope root(graph);
+    train_op = MultiGpuModel(root.NameScope("train"), CpuDevices(towers), 0.1);
+    BuildModel(root.NameScope("test").Device("/cpu:0").ReuseVariables(Reuse::kAlways), 0, kTestModels);
+    const Node* initialize = InitializeVariables(root);
+    auto created = Session::Create(graph, devices);
+    EXPECT_TRUE(created.ok()) << created.status();
+    session = *std::move(created);
+    EXPECT_TRUE(session->RunTarget(initialize).ok());
+  }
+
+  DeviceSet devices;
+  Graph graph;
+  const Node* train_op = nullptr;
+  std::unique_ptr<Session> session;
+};
+
+TEST(ScenarioCollections, EachTowerIsInAllOfThem) {
+  const Program program(3);
+  const std::vector<Tower> towers = program.graph.GetTowers(kTrainModels);
+  ASSERT_EQ(towers.size(), 3u);
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(towers[i].scope, absl::StrCat("train/tower_", i, "/"));
+    EXPECT_EQ(program.session->DeviceOf(*towers[i].loss.node).name().id, i);
+    EXPECT_EQ(program.graph.GetCollection(kLoss, towers[i].scope), std::vector<Output>{towers[i].loss});
+    EXPECT_EQ(program.graph.GetCollection(kPredict, towers[i].scope), towers[i].predictions);
+    EXPECT_EQ(program.graph.GetCollection(kMergeSummary, towers[i].scope).size(), 1u);
+  }
+  EXPECT_EQ(program.graph.GetCollection(kLoss, "train").size(), 3u);
+  EXPECT_EQ(program.graph.GetCollection(kLoss, "test").size(), 1u);
+}
+
+TEST(ScenarioCollections, VariablesAreShared) {
+  const Program program(3);
+  std::vector<std::string> trainable;
+  for (const Variable& variable : program.graph.variables()) {
+    if (variable.trainable()) trainable.push_back(variable.name());
+    EXPECT_EQ(program.session->DeviceOf(variable.node()).name().id, 0) << variable.name();
+  }
+  EXPECT_THAT(trainable, testing::ElementsAre("hidden/weights", "hidden/biases", "output/weights", "output/biases"));
+}
+
+TEST(ScenarioCollections, TestingRunsNothingOfTheTrainingTowers) {
+  const Program program(2);
+  const Tower test = program.graph.GetTowers(kTestModels)[0];
+  const auto step = program.session->Prepare({{test.inputs[0], {5, Points::kFeatures}}, {test.inputs[1], {5}}},
+                                             program.graph.GetCollection(kLoss, "test"));
+  ASSERT_TRUE(step.ok()) << step.status();
+  for (const ProgramNode& node : (*step)->plan().program.nodes) {
+    EXPECT_FALSE(absl::StartsWith(node.name, "train/")) << node.name;
+    EXPECT_EQ(node.device, 0) << node.name;
+  }
+}
+
+TEST(ScenarioCollections, TestingChangesNothingAndFollowsTraining) {
+  const Program program(2);
+  const Points train = MakeSpiral(1'000, 3), test = MakeSpiral(600, 4);
+  const auto test_result = [&] { return RunEpoch(*program.session, test, "test", nullptr, false, 100).value(); };
+  const EpochResult before = test_result();
+  EXPECT_EQ(test_result().loss, before.loss);
+  for (int epoch = 0; epoch < 30; ++epoch) {
+    ASSERT_TRUE(RunEpoch(*program.session, train, "train", program.train_op, true, 50).ok());
+  }
+  const EpochResult after = test_result();
+  EXPECT_LT(after.loss, 0.5 * before.loss);
+  EXPECT_GT(after.accuracy, 0.85);
+}
+
+TEST(ScenarioCollections, TowersTogetherDoWhatOneDoes) {
+  const Points points = MakeSpiral(1'200, 5);
+  const auto losses = [&](int towers) {
+    const Program program(towers);
+    std::vector<double> result;
+    for (int epoch = 0; epoch < 3; ++epoch) {
+      result.push_back(RunEpoch(*program.session, points, "train", program.train_op, true, 60 / towers).value().loss);
+    }
+    return result;
+  };
+  const std::vector<double> one = losses(1);
+  for (int towers : {2, 3, 4}) {
+    const std::vector<double> several = losses(towers);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(several[i], one[i], 1e-4 * one[i]) << towers << " towers";
+  }
+}
+
+TEST(ScenarioCollections, AnEpochWithoutAStepIsAnError) {
+  const Program program(2);
+  const absl::Status status =
+      RunEpoch(*program.session, MakeSpiral(10, 1), "train", program.train_op, true, 6).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(RunEpoch(*program.session, MakeSpiral(10, 1), "nowhere", nullptr, false, 1).ok());
+}
+
+}  // namespace
+}  // namespace belfry::trainers

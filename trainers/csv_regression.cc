@@ -1,0 +1,109 @@
+#include "trainers/csv_regression.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/data/csv.h"
+#include "framework/data/in_memory.h"
+#include "framework/data/prefetcher.h"
+#include "models/linear_regression.h"
+#include "optim/descent.h"
+#include "trainers/trainer.h"
+
+namespace belfry::trainers {
+namespace {
+
+// By column.
+struct Moments {
+  std::vector<double> mean, deviation;  // 1 where a column is constant
+};
+
+Moments MomentsOf(const Tensor& table) {
+  const int64_t rows = table.shape()[0], columns = table.shape()[1];
+  Moments moments{std::vector<double>(columns, 0), std::vector<double>(columns, 0)};
+  const double* const values = table.data<double>();
+  for (int64_t i = 0; i < rows * columns; ++i) moments.mean[i % columns] += values[i] / rows;
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    const double difference = values[i] - moments.mean[i % columns];
+    moments.deviation[i % columns] += difference * difference / rows;
+  }
+  for (double& deviation : moments.deviation) deviation = deviation > 0 ? std::sqrt(deviation) : 1;
+  return moments;
+}
+
+Tensor Standardise(const Tensor& table, const Moments& moments) {
+  const int64_t columns = table.shape()[1];
+  Tensor result(DType::kFloat32, table.shape());
+  for (int64_t i = 0; i < table.elements(); ++i) {
+    const double value = (table.data<double>()[i] - moments.mean[i % columns]) / moments.deviation[i % columns];
+    result.data<float>()[i] = static_cast<float>(value);
+  }
+  return result;
+}
+
+Tensor ToFloat(const Tensor& values) {
+  Tensor result(DType::kFloat32, values.shape());
+  for (int64_t i = 0; i < values.elements(); ++i)
+    result.data<float>()[i] = static_cast<float>(values.data<double>()[i]);
+  return result;
+}
+
+// The plane in the file's units, from one for standardised features.
+Plane Unstandardise(const Tensor& weight, float bias, const Moments& moments, const data::CsvTable& table) {
+  Plane plane{.target = table.target_name, .features = table.feature_names, .bias = bias};
+  for (size_t i = 0; i < moments.mean.size(); ++i) {
+    plane.weights.push_back(weight.data<float>()[i] / moments.deviation[i]);
+    plane.bias -= plane.weights[i] * moments.mean[i];
+  }
+  return plane;
+}
+
+void Evaluate(const data::CsvTable& table, Plane& plane) {
+  const int64_t rows = table.features.shape()[0], columns = table.features.shape()[1];
+  const absl::Span<const double> targets = table.targets.span<double>();
+  double mean = 0, variance = 0;
+  for (double target : targets) mean += target / rows;
+  for (int64_t row = 0; row < rows; ++row) {
+    double error = plane.bias - targets[row];
+    for (int64_t i = 0; i < columns; ++i) error += plane.weights[i] * table.features.data<double>()[row * columns + i];
+    plane.mean_squared_error += error * error / rows;
+    variance += (targets[row] - mean) * (targets[row] - mean) / rows;
+  }
+  plane.r2 = variance > 0 ? 1 - plane.mean_squared_error / variance : std::nan("");
+}
+
+}  // namespace
+
+absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options) {
+  ASSIGN_OR_RETURN(const data::CsvTable table,
+                   data::ReadCsv(options.path, {.target = options.target, .dtype = DType::kFloat64}));
+  if (table.features.shape()[1] == 0) {
+    return absl::InvalidArgumentError(absl::StrCat(options.path, " has no column beside '", table.target_name, "'"));
+  }
+  const Moments moments = MomentsOf(table.features);
+  ASSIGN_OR_RETURN(const auto dataset, data::FromTensors(Standardise(table.features, moments), ToFloat(table.targets)));
+  ASSIGN_OR_RETURN(const auto input,
+                   data::Prefetcher::Create(*dataset, {.batch_size = options.batch_size,
+                                                       .towers = static_cast<int>(devices.TowerDevices().size()),
+                                                       .seed = options.seed}));
+  Graph graph;
+  graph.set_seed(options.seed);
+  const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
+    return models::LinearRegression(tower, batch.images, batch.labels).loss;
+  };
+  const models::TrainStep train =
+      models::ReplicateTowers(Scope(graph), devices, *input, model,
+                              optim::GradientDescent({.learning_rate = options.learning_rate}), options.replicate);
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, options.session));
+  Trainer trainer(*session, train, *input, {.steps = options.steps, .metrics_file = options.metrics_file});
+  RETURN_IF_ERROR(trainer.Run());
+
+  ASSIGN_OR_RETURN(const Tensor weight, session->ReadVariable(graph.FindVariable("weight", 0)));
+  ASSIGN_OR_RETURN(const Tensor bias, session->ReadVariable(graph.FindVariable("bias", 0)));
+  Plane plane = Unstandardise(weight, bias.scalar<float>(), moments, table);
+  Evaluate(table, plane);
+  return plane;
+}
+
+}  // namespace belfry::trainers

@@ -1,0 +1,40 @@
+// Linear regression of one column of a CSV file on the others, with one tower per device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/device/device_set.h"
+#include "framework/runtime/session.h"
+#include "models/replicate_towers.h"
+
+namespace belfry::trainers {
+
+struct CsvRegressionOptions {
+  std::string path;
+  std::string target;  // a column by name or by number from 0; empty: the last
+  int64_t steps = 2'000;
+  int64_t batch_size = 128;  // of all towers
+  double learning_rate = 0.01;
+  uint64_t seed = 1;         // of the order of rows
+  std::string metrics_file;  // empty: none
+  models::ReplicateOptions replicate;
+  SessionOptions session;
+};
+
+// target = sum(weights[i] * features[i]) + bias, in the units of the file.
+struct Plane {
+  std::string target;
+  std::vector<std::string> features;
+  std::vector<double> weights;
+  double bias = 0;
+  double mean_squared_error = 0;  // over all rows
+  double r2 = 0;                  // the share of the target's variance that is explained; NaN if it has none
+};
+
+// Minimises the mean squared error by gradient descent on standardised features, in shuffled mini-batches. Errors: what
+// ReadCsv reports, a file without features, options that make no batch; what Trainer::Run reports.
+absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options);
+
+}  // namespace belfry::trainers

@@ -1,0 +1,76 @@
+// Lists the devices of this machine.
+#include <cstdio>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "trainers/common_flags.h"
+
+namespace belfry::trainers {
+namespace {
+
+constexpr char kUsage[] = R"(Lists the devices that a program can use: both forms of their names, what they are, their
+memory, and whether there is a GPU.
+
+  list_devices                  # the CPU as one device, and every GPU
+  list_devices --devices=cpu:4  # the CPU as four logical devices, each with its share of the cores
+)";
+
+constexpr double kMebi = 1024.0 * 1024.0;
+
+struct Listing {
+  DeviceSet devices;
+  int gpus = 0;
+  absl::Status no_more_gpus;  // why there is none, or not one more
+};
+
+// What --devices says and, if it says nothing about GPUs, as many of them as can be opened.
+absl::StatusOr<Listing> OpenAll() {
+  const std::string spec = absl::AsciiStrToLower(absl::GetFlag(FLAGS_devices));
+  const DeviceOptions options = {.cpu_threads = absl::GetFlag(FLAGS_threads_per_device)};
+  Listing listing;
+  ASSIGN_OR_RETURN(listing.devices, DeviceSet::Open(spec, options));
+  while (!absl::StrContains(spec, "gpu")) {
+    absl::StatusOr<DeviceSet> more = DeviceSet::Open(absl::StrCat(spec, ",gpu:", listing.gpus + 1), options);
+    listing.no_more_gpus = more.status();
+    if (!more.ok()) break;
+    listing.devices = *std::move(more);
+    ++listing.gpus;
+  }
+  return listing;
+}
+
+void Print(const Device& device) {
+  const DeviceCounters counters = device.counters();
+  std::printf("%s\n", device.name().ToLegacyString().c_str());
+  std::printf("  full name:    %s\n", device.name().ToString().c_str());
+  std::printf("  description:  %s\n", device.description().c_str());
+  std::printf("  memory:       %.0f MiB\n", counters.memory_limit / kMebi);
+  std::printf("  in use:       %.1f MiB, at most %.1f MiB, in %lld allocations\n", counters.bytes_in_use / kMebi,
+              counters.peak_bytes_in_use / kMebi, static_cast<long long>(counters.allocations));
+}
+
+absl::Status Run() {
+  ASSIGN_OR_RETURN(const Listing listing, OpenAll());
+  bool gpu = false;
+  for (int i = 0; i < listing.devices.size(); ++i) {
+    Print(listing.devices.device(i));
+    gpu = gpu || listing.devices.device(i).type() == "GPU";
+  }
+  if (gpu) {
+    std::printf("GPU: yes\n");
+  } else {
+    std::printf("GPU: no (%s)\n", std::string(listing.no_more_gpus.message()).c_str());
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace belfry::trainers
+
+int main(int argc, char** argv) {
+  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
+  return belfry::trainers::ExitStatus(belfry::trainers::Run());
+}

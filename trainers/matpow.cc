@@ -1,0 +1,113 @@
+// A^n + B^n, on one device and on two.
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "ops/random.h"
+#include "trainers/common_flags.h"
+
+ABSL_FLAG(int64_t, size, 10000, "Rows and columns of the matrices A and B.");
+ABSL_FLAG(int, n, 10, "The power: each matrix is multiplied n times by itself.");
+
+namespace belfry::trainers {
+namespace {
+
+constexpr char kUsage[] =
+    R"(Computes A^n + B^n for two random matrices: first both powers on one device, then A's on one
+device and B's on another, and prints both times and their ratio. Both results must agree.
+
+  matpow --devices=gpu:2               # two GPUs, 10,000 x 10,000 as in the classic example
+  matpow --devices=cpu:2 --size=1000   # two halves of the CPU; the time grows with the cube of the size
+
+The step is compiled and run once before it is timed.
+)";
+
+Output MatPow(const Scope& scope, Output m, int n) {
+  return n < 1 ? m : ops::MatMul(scope, m, MatPow(scope, m, n - 1));
+}
+
+// Both powers on the devices given, the sum on the CPU.
+Output SumOfPowers(const Scope& scope, Output a, Output b, const DeviceName& device_a, const DeviceName& device_b) {
+  const int n = absl::GetFlag(FLAGS_n);
+  const Output powers[] = {MatPow(scope.Device(device_a), a, n), MatPow(scope.Device(device_b), b, n)};
+  return ops::AddN(scope.Device("/cpu:0"), powers);
+}
+
+struct Timed {
+  double seconds = 0;
+  Tensor sum;
+};
+
+absl::StatusOr<Timed> Time(Session& session, Output a, Output b, Output sum, absl::Span<const Tensor> values) {
+  ASSIGN_OR_RETURN(auto step, session.Prepare({{a, values[0].shape()}, {b, values[1].shape()}}, {sum}));
+  RETURN_IF_ERROR(step->Run(values));
+  const auto start = std::chrono::steady_clock::now();
+  RETURN_IF_ERROR(step->Run(values));
+  return Timed{std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
+               step->fetched(0).Clone()};
+}
+
+// The largest relative difference between elements; NaN if one is NaN, or infinite in one result only.
+double Difference(const Tensor& a, const Tensor& b) {
+  double largest = 0;
+  for (int64_t i = 0; i < a.elements(); ++i) {
+    const double x = a.data<float>()[i], y = b.data<float>()[i];
+    if (x == y) continue;
+    const double difference = std::abs(x - y) / std::max(std::abs(x), std::abs(y));
+    if (!(difference <= largest)) largest = difference;
+  }
+  return largest;
+}
+
+absl::Status Run() {
+  const int64_t size = absl::GetFlag(FLAGS_size);
+  if (size < 1) return absl::InvalidArgumentError(absl::StrCat("--size=", size, " must be at least 1"));
+  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
+  const std::vector<int> towers = devices.TowerDevices();
+  if (towers.size() < 2) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--devices=", absl::GetFlag(FLAGS_devices), " is one device; matpow needs two, such as cpu:2"));
+  }
+  const DeviceName& first = devices.device(towers[0]).name();
+  const DeviceName& second = devices.device(towers[1]).name();
+
+  Graph graph;
+  graph.set_seed(absl::GetFlag(FLAGS_seed));
+  const Scope root(graph);
+  const Shape shape = {size, size};
+  const Output random[] = {ops::RandomUniform(root.Device("/cpu:0"), shape),
+                           ops::RandomUniform(root.Device("/cpu:0"), shape)};
+  const Output a = ops::Placeholder(root, DType::kFloat32, shape);
+  const Output b = ops::Placeholder(root, DType::kFloat32, shape);
+  const Output c1 = SumOfPowers(root.NameScope("single"), a, b, first, first);
+  const Output c2 = SumOfPowers(root.NameScope("multi"), a, b, first, second);
+
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
+  ASSIGN_OR_RETURN(const std::vector<Tensor> values, session->Run(random));
+  ASSIGN_OR_RETURN(const Timed single, Time(*session, a, b, c1, values));
+  ASSIGN_OR_RETURN(const Timed multi, Time(*session, a, b, c2, values));
+
+  std::printf("Single GPU computation time: %.6f s on %s\n", single.seconds, first.ToLegacyString().c_str());
+  std::printf("Multi GPU computation time: %.6f s on %s and %s\n", multi.seconds, first.ToLegacyString().c_str(),
+              second.ToLegacyString().c_str());
+  std::printf("Single / multi: %.2f\n", single.seconds / multi.seconds);
+  const double difference = Difference(single.sum, multi.sum);
+  if (!(difference <= 1e-4)) {
+    return absl::InternalError(absl::StrCat("The results differ: by a factor of 1 + ", difference));
+  }
+  std::printf("Results agree: largest relative difference %.2g\n", difference);
+  return absl::OkStatus();
+}
+
+}  // namespace
+}  // namespace belfry::trainers
+
+int main(int argc, char** argv) {
+  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
+  return belfry::trainers::ExitStatus(belfry::trainers::Run());
+}

@@ -1,0 +1,100 @@
+// Several devices in one program, without helpers.
+#include <cstdio>
+
+#include "absl/flags/flag.h"
+#include "framework/base/status.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "trainers/common_flags.h"
+#include "trainers/hand_made_towers.h"
+
+ABSL_FLAG(int, epochs, 20, "Times that training goes through its examples.");
+ABSL_FLAG(double, learning_rate, 0.1, "Of gradient descent with momentum 0.9.");
+
+namespace belfry::trainers {
+namespace {
+
+constexpr char kUsage[] = R"(The teaching example: how a program uses several devices, written out line by line.
+
+  towers_by_hand --devices=cpu:2 --log_device_placement
+
+First each device multiplies two small matrices and the CPU adds the products up; the placement log shows where each node
+runs. Then one tower per device is trained on three spiral arms of points, with the gradients averaged on the CPU, and tested
+with a model that shares the variables. Read trainers/towers_by_hand.cc and trainers/hand_made_towers.cc;
+models::ReplicateTowers does the second part in one call.
+)";
+
+constexpr int64_t kTrainPoints = 6'000, kTestPoints = 1'200, kSmallestBatch = 1;
+
+std::vector<DeviceName> TowerDevices(const DeviceSet& devices) {
+  std::vector<DeviceName> names;
+  for (int i : devices.TowerDevices()) names.push_back(devices.device(i).name());
+  return names;
+}
+
+// c[i] = a * b on each device, and their sum on the CPU.
+absl::Status MultiplyOnEachDevice(const DeviceSet& devices) {
+  Graph graph;
+  const Scope root(graph);
+  std::vector<Output> c;
+  for (const DeviceName& device : TowerDevices(devices)) {
+    const Scope scope = root.Device(device);
+    const Output a = ops::Const(scope, {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {2, 3});
+    const Output b = ops::Const(scope, {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {3, 2});
+    c.push_back(ops::MatMul(scope, a, b));
+  }
+  const Output sum = ops::AddN(root.Device("/cpu:0"), c);
+
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
+  ASSIGN_OR_RETURN(const std::vector<Tensor> result, session->Run({sum}));
+  std::printf("The sum of a * b over %zu devices: %s\n", c.size(), result[0].ToString(4).c_str());
+  return absl::OkStatus();
+}
+
+absl::Status TrainTowers(const DeviceSet& devices) {
+  // Data.
+  const uint64_t seed = absl::GetFlag(FLAGS_seed);
+  const int64_t global_batch = absl::GetFlag(FLAGS_batch_size);
+  const Points train_points = MakeSpiral(kTrainPoints, seed);
+  const Points test_points = MakeSpiral(kTestPoints, seed + 1);
+
+  // The training model: one tower per device, below "train/".
+  Graph graph;
+  graph.set_seed(seed);
+  const Scope root(graph);
+  const std::vector<DeviceName> tower_devices = TowerDevices(devices);
+  const int64_t batch_size =
+      std::max(kSmallestBatch, global_batch / static_cast<int64_t>(tower_devices.size()));  // of one tower
+  const Node* train_op = MultiGpuModel(root.NameScope("train"), tower_devices, absl::GetFlag(FLAGS_learning_rate));
+
+  // The test model: one device, below "test/", with the same variables.
+  BuildModel(root.NameScope("test").Device("/cpu:0").ReuseVariables(Reuse::kAlways), 0, kTestModels);
+  const Node* initialize = InitializeVariables(root);
+
+  // Everything that is wrong with the graph comes out here.
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
+  RETURN_IF_ERROR(session->RunTarget(initialize));
+
+  const int epochs = absl::GetFlag(FLAGS_epochs);
+  for (int epoch = 1; epoch <= epochs; ++epoch) {
+    ASSIGN_OR_RETURN(const EpochResult train, RunEpoch(*session, train_points, "train", train_op, true, batch_size));
+    ASSIGN_OR_RETURN(const EpochResult test, RunEpoch(*session, test_points, "test", nullptr, false, batch_size));
+    std::printf("Epoch %d: train loss %.4f, train accuracy %.1f%%; test loss %.4f, test accuracy %.1f%%\n", epoch,
+                train.loss, 100 * train.accuracy, test.loss, 100 * test.accuracy);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Run() {
+  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
+  RETURN_IF_ERROR(MultiplyOnEachDevice(devices));
+  return TrainTowers(devices);
+}
+
+}  // namespace
+}  // namespace belfry::trainers
+
+int main(int argc, char** argv) {
+  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
+  return belfry::trainers::ExitStatus(belfry::trainers::Run());
+}
