@@ -42,6 +42,10 @@ void ParseCommandLine(int argc, char** argv, absl::string_view usage) {
   absl::SetProgramUsageMessage(usage);
   absl::FlagsUsageConfig config;
   config.contains_help_flags = [](absl::string_view file) { return absl::StrContains(file, "trainers/"); };
+  config.normalize_filename = [](absl::string_view file) {
+    const size_t folder = file.rfind("trainers/");
+    return std::string(folder == absl::string_view::npos ? file : file.substr(folder));
+  };
   absl::SetFlagsUsageConfig(config);
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   if (rest.size() > 1) {
