@@ -85,8 +85,11 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest
   CachedPlan& cached = plans_[key];
   CompiledPlan compiled;
   if (cached.plan == nullptr) {
-    absl::StatusOr<CompiledPlan> made =
-        Compile(graph_, request, devices_, placement_.device, {.dump_directory = options_.dump_plan});
+    CompileOptions options;
+    if (!options_.dump_plan.empty()) {
+      options.dump_directory = absl::StrCat(options_.dump_plan, "/step_", plans_.size() - 1);
+    }
+    absl::StatusOr<CompiledPlan> made = Compile(graph_, request, devices_, placement_.device, options);
     if (!made.ok()) {
       plans_.erase(key);
       return made.status();

@@ -30,7 +30,8 @@ struct SessionOptions {
   bool log_device_placement = false;                  // the device mapping, and a line a node
   std::ostream* placement_log = nullptr;              // borrowed; null: standard output
   absl::Duration timeout = absl::InfiniteDuration();  // of every step
-  std::string dump_plan;                              // a directory for the program after every pass; empty: none
+  std::string dump_plan;                              // a directory that gets step_<n> for the n-th step compiled:
+                                                      // CompileOptions::dump_directory; empty: none
 };
 
 // A value for an output, instead of what the graph would compute.
