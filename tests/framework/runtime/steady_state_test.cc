@@ -47,7 +47,12 @@ std::atomic<bool> counting{false};
 std::atomic<int> allocations{0}, locks{0};
 std::array<Record, kMostRecords> records;
 
-// Notes who allocates; async-signal-safe but for backtrace(), which was called once before.
+}  // namespace
+
+#ifndef BELFRY_TEST_SANITIZED
+namespace {
+
+// Notes who allocates. The first call of backtrace() loads a library, so the tests make one before they count.
 [[gnu::noinline]] void NoteAllocation() {
   if (!counting.exchange(false)) return;  // backtrace() might allocate
   const int index = allocations.fetch_add(1);
@@ -57,7 +62,6 @@ std::array<Record, kMostRecords> records;
 
 }  // namespace
 
-#ifndef BELFRY_TEST_SANITIZED
 extern "C" {
 
 void* __libc_malloc(size_t bytes);
