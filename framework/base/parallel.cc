@@ -15,7 +15,8 @@ constexpr double kOperationsPerThread = 32 * 1024;
 int ParallelThreads() { return omp_get_max_threads(); }
 
 ScopedParallelThreads::ScopedParallelThreads(int threads) : former_(omp_get_max_threads()) {
-  omp_set_num_threads(threads);
+  // Where a team comes out smaller than was promised (OMP_THREAD_LIMIT), oneDNN waits for the missing threads for ever.
+  omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
 }
 ScopedParallelThreads::~ScopedParallelThreads() { omp_set_num_threads(former_); }
 

@@ -46,7 +46,7 @@ struct Relu6GradFunction {
   explicit Relu6GradFunction(const Attrs&) {}
   template <class C>
   void operator()(int64_t n, const C* dy, const C* y, C* dx) const {
-    for (int64_t i = 0; i < n; ++i) dx[i] = (y[i] > 0) & (y[i] < 6) ? dy[i] : C(0);
+    for (int64_t i = 0; i < n; ++i) dx[i] = ((y[i] > 0) & (y[i] < 6)) ? dy[i] : C(0);
   }
 };
 
