@@ -65,10 +65,8 @@ absl::Status Session::Extend() {
   const auto placed = static_cast<int>(placement_.device.size());
   const size_t noted = placement_.notes.size();
   if (placed == graph_.size()) return absl::OkStatus();
-  const size_t known_notes = placement_.notes.size();
   ASSIGN_OR_RETURN(placement_,
                    Place(graph_, devices_, {.allow_soft_placement = options_.allow_soft_placement}, placement_));
-  for (size_t i = known_notes; i < placement_.notes.size(); ++i) spdlog::warn("{}", placement_.notes[i]);
   if (options_.log_device_placement) {
     std::ostream& log = options_.placement_log == nullptr ? std::cout : *options_.placement_log;
     log << PlacementText(graph_, devices_, placement_, placed);
