@@ -23,6 +23,29 @@ Output CountExamples(const Scope& scope, Output inputs) {
   return ops::Reshape(scope, rows, {});
 }
 
+// Averages pair the towers' gradients by position, so every tower must have made the same variables in the same order.
+absl::Status CheckSameVariables(const std::vector<GradientAndVariable>& first,
+                                const std::vector<GradientAndVariable>& other, int tower) {
+  for (size_t k = 0; k < std::max(first.size(), other.size()); ++k) {
+    const bool both = k < first.size() && k < other.size();
+    if (both && first[k].variable.name() == other[k].variable.name() &&
+        first[k].variable.shape() == other[k].variable.shape() &&
+        first[k].variable.dtype() == other[k].variable.dtype() &&
+        first[k].gradient.valid() == other[k].gradient.valid()) {
+      continue;
+    }
+    const auto name = [&](const std::vector<GradientAndVariable>& list) {
+      return k < list.size() ? absl::StrCat("'", list[k].variable.name(), "' ", list[k].variable.shape().ToString(),
+                                            list[k].gradient.valid() ? "" : " without a gradient")
+                             : std::string("none");
+    };
+    return absl::InvalidArgumentError(
+        absl::StrCat("The model function must build the same model each time: counted from the last, variable ", k,
+                     " of tower 0 is ", name(first), " and of tower ", tower, " ", name(other)));
+  }
+  return absl::OkStatus();
+}
+
 class Replicator {
  public:
   Replicator(const Scope& root, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
@@ -79,16 +102,22 @@ class Replicator {
 
     absl::StatusOr<Output> loss = model_(tower.scope, tower.batch);
     if (!loss.ok()) return root_.Fail(loss.status());
+    if (!root_.status().ok()) return;
+    if (!loss->valid() || loss->shape().rank() != 0 || !IsFloating(loss->dtype())) {
+      return root_.Fail(absl::InvalidArgumentError(absl::StrCat(
+          "The model function must return the tower's loss, a float scalar; for tower ", i, " it returned ",
+          !loss->valid() ? std::string("an Output that was never made")
+                         : absl::StrCat(loss->name(), ", ", DTypeName(loss->dtype()), " ", loss->shape().ToString()))));
+    }
     tower.loss = *loss;
     tower.variables = optim::TrainableVariables(scope);
     std::vector<GradientAndVariable> gradients = optim::ComputeGradients(tower.scope, tower.loss, tower.variables);
-    if (!step_.towers.empty() && gradients.size() != gradients_[0].size()) {
-      return root_.Fail(absl::InvalidArgumentError(
-          absl::StrCat("Tower ", i, " has ", gradients.size(), " trainable variables and tower 0 has ",
-                       gradients_[0].size(), ": the model function must build the same model each time")));
-    }
     // The order in which the backward pass makes them.
     std::reverse(gradients.begin(), gradients.end());
+    if (!gradients_.empty()) {
+      if (absl::Status status = CheckSameVariables(gradients_[0], gradients, i); !status.ok())
+        return root_.Fail(status);
+    }
     gradients_.push_back(std::move(gradients));
     step_.towers.push_back(std::move(tower));
   }
@@ -122,7 +151,7 @@ class Replicator {
         for (size_t k : buckets[b]) values.push_back(averaged[i][k].gradient);
         const std::vector<Output> means =
             ops::AllReduceMean(tower.scope.NameScope("averaging/"),
-                               {.group = absl::StrCat(root_.name(), "gradients/bucket_", b),
+                               {.group = absl::StrCat(step_.towers[0].scope.name(), "gradients/bucket_", b),
                                 .rank = static_cast<int>(i),
                                 .size = static_cast<int>(averaged.size())},
                                tower.examples, values);
@@ -137,15 +166,18 @@ class Replicator {
   // computed anything, so its values are replaced, not multiplied by zero.
   Output WeightedMean(const Scope& scope, const std::vector<Output>& values) const {
     if (values.size() == 1) return ops::Identity(scope, values[0]);
+    // Counts of examples are not exact in 16 bits, and products with them overflow.
+    const DType wide = values[0].dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     std::vector<Output> terms, counts;
     for (size_t i = 0; i < values.size(); ++i) {
-      const Output count = ops::Cast(scope, step_.towers[i].examples, values[i].dtype());
+      const Output count = ops::Cast(scope, step_.towers[i].examples, wide);
       const Output empty = ops::Equal(scope, count, ops::ZerosLike(scope, count));
-      const Output value = ops::Select(scope, empty, ops::ZerosLike(scope, values[i]), values[i]);
-      terms.push_back(ops::Mul(scope, value, count));
+      const Output value = ops::Cast(scope, values[i], wide);
+      terms.push_back(ops::Mul(scope, ops::Select(scope, empty, ops::ZerosLike(scope, value), value), count));
       counts.push_back(count);
     }
-    return ops::Div(scope, ops::AddN(scope, terms), ops::AddN(scope, counts));
+    const Output mean = ops::Div(scope, ops::AddN(scope, terms), ops::AddN(scope, counts));
+    return ops::Cast(scope, mean, values[0].dtype());
   }
 
   std::vector<GradientAndVariable> AverageOnDevice() const {
@@ -184,9 +216,9 @@ class Replicator {
 
   Output MeanLoss() const {
     std::vector<Output> losses;
-    for (const TrainTower& tower : step_.towers) losses.push_back(tower.loss);
-    const Scope scope = root_.Device("/cpu:0");
-    return ops::Cast(scope, WeightedMean(scope.NameScope("loss"), losses), DType::kFloat32);
+    const Scope scope = root_.Device("/cpu:0").NameScope("loss");
+    for (const TrainTower& tower : step_.towers) losses.push_back(ops::Cast(scope, tower.loss, DType::kFloat32));
+    return WeightedMean(scope, losses);
   }
 
   const Scope& root_;

@@ -76,6 +76,9 @@ absl::Status Executable::Bind(VariableStore& variables) {
       const int node = instruction.index;
       auto* arena = static_cast<std::byte*>(arenas_[program.device].data());
       entry.kernel = &kernels_[node].run;
+      for (size_t k = 0; k < inputs_[node].size(); ++k) {
+        entry.writes = entry.writes || nodes[node].op->input_arg(static_cast<int>(k)).ref;
+      }
       entry.context = {inputs_[node].data(), outputs_[node].data(), arena + plan_->memory.workspace_offset[node], 0,
                        bound.stream.get()};
     }
@@ -163,21 +166,22 @@ absl::Status Executable::RunStream(BoundStream& stream, uint64_t run, const RunL
   const bool limited = limits.deadline != absl::InfiniteFuture();
   for (BoundInstruction& at : stream.instructions) {
     if (failed_.load(std::memory_order_relaxed)) return absl::CancelledError("another stream failed");
+    if (limits.cancelled != nullptr && limits.cancelled->load(std::memory_order_relaxed)) {
+      return Explain(absl::CancelledError("Run call was cancelled"), stream, at);
+    }
+    if (limited && absl::Now() >= limits.deadline) {
+      return Explain(absl::DeadlineExceededError("the step passed its deadline"), stream, at);
+    }
     absl::Status status;
     switch (at.kind) {
       case Instruction::Kind::kRun:
         at.context.run = run;
+        if (at.writes) wrote_.store(true, std::memory_order_relaxed);
         status = (*at.kernel)(at.context);
         break;
       case Instruction::Kind::kCollective: status = at.collective->Run(at.participant, turn_, limits.deadline); break;
       case Instruction::Kind::kWait: status = stream.stream->Wait(*at.event, turn_, limits.deadline); break;
       case Instruction::Kind::kRecord: stream.stream->Record(*at.event, turn_); break;
-    }
-    if (status.ok() && limits.cancelled != nullptr && limits.cancelled->load(std::memory_order_relaxed)) {
-      status = absl::CancelledError("Run call was cancelled");
-    }
-    if (status.ok() && limited && absl::Now() >= limits.deadline) {
-      status = absl::DeadlineExceededError("the step passed its deadline");
     }
     if (!status.ok()) return Explain(status, stream, at);
   }
@@ -205,10 +209,18 @@ absl::Status Executable::RunAll(uint64_t run, const RunLimits& limits) {
 
 absl::Status Executable::Run(uint64_t run, const RunLimits& limits) {
   ++turn_;
-  if (streams_.size() > 1) return RunAll(run, limits);
-  if (streams_.empty()) return absl::OkStatus();
-  const ScopedParallelThreads threads(devices_.device(streams_[0].device).threads());
-  return RunStream(streams_[0], run, limits);
+  wrote_.store(false, std::memory_order_relaxed);
+  absl::Status status;
+  if (streams_.size() > 1) {
+    status = RunAll(run, limits);
+  } else if (!streams_.empty()) {
+    const ScopedParallelThreads threads(devices_.device(streams_[0].device).threads());
+    status = RunStream(streams_[0], run, limits);
+  }
+  if (status.ok() || !wrote_.load(std::memory_order_relaxed)) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(),
+                                                  "; the step had begun to update variables, so some are updated and "
+                                                  "others not: restore or initialize them before going on"));
 }
 
 }  // namespace belfry

@@ -44,6 +44,7 @@ class Executable {
 
   // Runs one step. `run` numbers the session's runs. The first error wins, stops every stream, and names the node, the
   // device and the user's line; afterwards the executable can be run again.
+  // An error of a step that had begun to update variables says so: what it had not reached keeps its former value.
   absl::Status Run(uint64_t run, const RunLimits& limits);
 
  private:
@@ -53,6 +54,7 @@ class Executable {
     const KernelFunction* kernel = nullptr;  // kRun
     KernelContext context{};                 // kRun
     Event* event = nullptr;                  // kWait, kRecord
+    bool writes = false;                     // kRun: updates a variable
     Collective* collective = nullptr;        // kCollective
     int participant = 0;                     // kCollective
   };
@@ -90,6 +92,7 @@ class Executable {
   uint32_t turn_ = 0;                  // runs of this executable: what events count
   uint64_t run_ = 0;                   // of the current run, for the tasks
   const RunLimits* limits_ = nullptr;  // likewise
+  std::atomic<bool> wrote_{false};     // the current run has begun to update variables
   std::atomic<bool> failed_{false};
   absl::Status error_;  // written once, by whoever sets failed_
 };

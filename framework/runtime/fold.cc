@@ -11,6 +11,8 @@ namespace {
 
 // Folding trades a kernel for memory that a plan holds for ever, so only small results are folded.
 constexpr size_t kLargestFolded = 4096;
+// An input that only lends its shape is stood in for by a tensor that nobody touches; larger ones are left alone.
+constexpr size_t kLargestLent = size_t{1} << 32;
 
 bool Foldable(const Program& program, const ProgramNode& node) {
   if (node.op->kind != OpKind::kKernel && node.op->kind != OpKind::kView) return false;
@@ -19,8 +21,9 @@ bool Foldable(const Program& program, const ProgramNode& node) {
     if (output.bytes() > kLargestFolded) return false;
   }
   for (size_t i = 0; i < node.inputs.size(); ++i) {
-    const bool constant = program.nodes[node.inputs[i].node].op->kind == OpKind::kConst;
-    if (!constant && !node.op->input_arg(static_cast<int>(i)).shape_only) return false;
+    if (program.nodes[node.inputs[i].node].op->kind == OpKind::kConst) continue;
+    if (!node.op->input_arg(static_cast<int>(i)).shape_only) return false;
+    if (program.spec(node.inputs[i]).bytes() > kLargestLent) return false;
   }
   return true;
 }

@@ -78,6 +78,18 @@ class Fuser {
     node.control_inputs.insert(node.control_inputs.end(), from.control_inputs.begin(), from.control_inputs.end());
   }
 
+  bool ReadsVariable(const ProgramNode& node) const {
+    return absl::c_any_of(node.inputs, [&](const Value& input) {
+      return program_.nodes[Root(program_, input).node].op->kind == OpKind::kVariable;
+    });
+  }
+  // A variable, constant or feed waits for nobody; a computed value may wait for an update of what the product reads.
+  bool IsSource(Value value) const {
+    const Value root = Root(program_, value);
+    const bool updated = program_.nodes[value.node].op->kind == OpKind::kKernel;
+    return !updated && program_.nodes[root.node].op->kind != OpKind::kKernel;
+  }
+
   void FuseBias(int i) {
     ProgramNode& bias = program_.nodes[i];
     const int before = bias.inputs[0].node;
@@ -86,6 +98,7 @@ class Fuser {
     if (product.op->name != "Conv2D" && product.op->name != "MatMul") return;
     const OpDef* fused = Fused(product.op->name == "Conv2D" ? "FusedConv2D" : "FusedMatMul", product);
     if (fused == nullptr || bias.outputs[0].shape.rank() != (product.op->name == "Conv2D" ? 4 : 2)) return;
+    if (ReadsVariable(product) && !IsSource(bias.inputs[1])) return;
     Become(bias, fused, product, {product.inputs[0], product.inputs[1], bias.inputs[1]});
   }
 

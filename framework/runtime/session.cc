@@ -65,8 +65,10 @@ absl::Status Session::Extend() {
   const auto placed = static_cast<int>(placement_.device.size());
   const size_t noted = placement_.notes.size();
   if (placed == graph_.size()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(placement_,
+  ASSIGN_OR_RETURN(Placement placement,
                    Place(graph_, devices_, {.allow_soft_placement = options_.allow_soft_placement}, placement_));
+  RETURN_IF_ERROR(variables_.Extend(graph_, placement.device));
+  placement_ = std::move(placement);
   if (options_.log_device_placement) {
     std::ostream& log = options_.placement_log == nullptr ? std::cout : *options_.placement_log;
     log << PlacementText(graph_, devices_, placement_, placed);
@@ -75,7 +77,7 @@ absl::Status Session::Extend() {
   } else {
     for (size_t i = noted; i < placement_.notes.size(); ++i) spdlog::warn("{}", placement_.notes[i]);
   }
-  return variables_.Extend(graph_, placement_.device);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest& request, const std::string& key) {

@@ -107,6 +107,7 @@ void RegisterDropout(OpRegistry& registry) {
                 .attrs = {{"rate", 0.5}, {"seed", int64_t{0}}, {"key", std::string(), true}, {"per_step", true}},
                 .shape = DropoutShape,
                 .gradient = Gradient,
+                .stateful = true,  // without counters it draws anew in every run
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeDropout<typename decltype(tag)::type>; })});

@@ -26,14 +26,6 @@
 #include "ops/nn.h"
 #include "ops/state.h"
 
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-#define BELFRY_TEST_SANITIZED 1
-#elif defined(__has_feature)
-#if __has_feature(thread_sanitizer) || __has_feature(address_sanitizer)
-#define BELFRY_TEST_SANITIZED 1
-#endif
-#endif
-
 namespace {
 
 constexpr int kFrames = 12, kMostRecords = 4096;
@@ -46,11 +38,6 @@ struct Record {
 std::atomic<bool> counting{false};
 std::atomic<int> allocations{0}, locks{0};
 std::array<Record, kMostRecords> records;
-
-}  // namespace
-
-#ifndef BELFRY_TEST_SANITIZED
-namespace {
 
 // Notes who allocates. The first call of backtrace() loads a library, so the tests make one before they count.
 [[gnu::noinline]] void NoteAllocation() {
@@ -108,7 +95,6 @@ int pthread_mutex_lock(pthread_mutex_t* mutex) {
 }
 
 }  // extern "C"
-#endif
 
 namespace belfry {
 namespace {
@@ -151,9 +137,6 @@ constexpr int kRuns = 10;
 class SteadyState : public testing::Test {
  protected:
   void SetUp() override {
-#ifdef BELFRY_TEST_SANITIZED
-    GTEST_SKIP() << "a sanitizer has its own malloc";
-#endif
     void* frames[kFrames];
     backtrace(frames, kFrames);
   }
