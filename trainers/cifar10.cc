@@ -49,7 +49,7 @@ by the step and the image alone. After training the test accuracy is printed.)";
 
 constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold moving averages; no tower has this number
 constexpr int64_t kEvaluationBatch = 500;
-constexpr int64_t kGeneratedSteps = 1200, kCifarSteps = 4000;
+constexpr int64_t kGeneratedSteps = 2000, kCifarSteps = 4000;
 
 // What the model, its data and its schedule are, after flags.
 struct Setup {
