@@ -1,9 +1,5 @@
 #include "framework/runtime/session.h"
 
-#include <chrono>
-#include <cstdio>
-#include <thread>
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,8 +11,6 @@
 
 namespace belfry {
 namespace {
-
-using ::testing::HasSubstr;
 
 // y = w x + b fitted to seven points, as in the linear-regression tutorial.
 struct Regression {
@@ -64,12 +58,9 @@ TEST(Session, LinearRegressionFollowsTheKnownLosses) {
     ASSERT_TRUE(status.ok()) << status;
     EXPECT_NEAR((*step)->fetched(0).scalar<float>(), loss, 1e-4);
   }
-  const auto start = std::chrono::steady_clock::now();
   constexpr int kSteps = 50000;
   const std::vector<Tensor> feeds = {kX, kOut};
   for (int i = 0; i < kSteps; ++i) ASSERT_TRUE((*step)->Run(feeds).ok());
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  std::printf("%.3f us a step\n", seconds / kSteps * 1e6);
   EXPECT_NEAR((*step)->fetched(0).scalar<float>(), 15.5821727, 1e-4);
   EXPECT_NEAR((*step)->fetched(1).scalar<float>(), -0.0974930, 1e-5);
   EXPECT_NEAR((*step)->fetched(2).scalar<float>(), 9.7242340, 1e-4);
@@ -112,27 +103,6 @@ TEST(Session, TowersMeetInAnAllReduce) {
     EXPECT_EQ((*session)->ReadVariable(towers[0].w)->scalar<float>(),
               (*session)->ReadVariable(towers[2].w)->scalar<float>());
   }
-}
-
-TEST(Session, SeveralDevicesByHand) {
-  const DeviceSet devices = DeviceSet::Open("cpu:2").value();
-  Graph graph;
-  const Scope scope(graph);
-  std::vector<Output> c;
-  for (const char* device : {"/cpu:0", "/cpu:1"}) {
-    const Scope tower = scope.Device(device);
-    const Output a = ops::Const(tower, {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {2, 3});
-    const Output b = ops::Const(tower, {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {3, 2});
-    c.push_back(ops::MatMul(tower, a, b));
-  }
-  const Output sum = ops::AddN(scope.Device("/cpu:0"), c);
-  std::ostringstream log;
-  auto session = Session::Create(graph, devices, {.log_device_placement = true, .placement_log = &log});
-  ASSERT_TRUE(session.ok()) << session.status();
-  auto result = (*session)->Run({sum});
-  ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_EQ((*result)[0].ToDoubles(), (std::vector<double>{44, 56, 98, 128}));
-  EXPECT_THAT(log.str(), HasSubstr("MatMul_1: /job:localhost/replica:0/task:0/cpu:1\n"));
 }
 
 }  // namespace
