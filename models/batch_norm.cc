@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/graph/variable.h"
+#include "ops/array.h"
+#include "ops/collective.h"
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/state.h"
@@ -9,11 +11,32 @@
 namespace belfry::models {
 namespace {
 
-void MoveAverage(const Scope& layer, const Variable& average, Output batch, double momentum) {
+void MoveAverage(const Scope& layer, const Variable& average, Output batch, Output rate) {
   if (!average.valid()) return;
   const Scope scope = layer.ColocateWith(average.node());
-  const Output step = ops::Scale(scope, ops::Sub(scope, average, batch), 1 - momentum);
+  const Output step = ops::Mul(scope, ops::Sub(scope, average, batch), rate);
   scope.AddToCollection(kUpdateOps, ops::AssignSub(scope, average, step));
+}
+
+// 1 if the batch has examples, else 0. It depends on shapes only, so a plan holds it as a constant.
+Output HasExamples(const Scope& scope, Output x, DType dtype) {
+  const Output rows = ops::Reshape(scope, ops::Slice(scope, ops::ShapeOf(scope, x), {0}, {1}), {});
+  return ops::Cast(scope, ops::Minimum(scope, rows, ops::Const(scope, 1)), dtype);
+}
+
+// The statistics of all towers' examples from those of each. Around the moving mean, which all towers have alike:
+// mean(d) and mean(variance + d^2) with d = mean - moving mean, so that one collective is enough and the difference of
+// two large squares, which would lose the variance, stays small.
+ops::ChannelMomentsOutputs OverTowers(const Scope& scope, const ops::ChannelMomentsOutputs& tower, Output moving_mean) {
+  const TowerGroup& group = scope.statistics_group();
+  const Output center = ops::StopGradient(scope, moving_mean);
+  const Output difference = ops::Sub(scope, tower.mean, center);
+  const Output squares = ops::Add(scope, tower.variance, ops::Square(scope, difference));
+  const std::vector<Output> means = ops::AllReduceMean(
+      scope, {.group = absl::StrCat(group.name, scope.random_path()), .rank = group.rank, .size = group.size},
+      group.examples, {difference, squares});
+  if (means.empty()) return {};
+  return {ops::Add(scope, means[0], center), ops::Relu(scope, ops::Sub(scope, means[1], ops::Square(scope, means[0])))};
 }
 
 }  // namespace
@@ -36,9 +59,17 @@ Output BatchNorm(OpScope scope, absl::string_view name, Output x, const BatchNor
   const Variable variance = GetVariable(layer, "moving_variance", shape, ConstantInitializer(1), moving);
   if (!options.training) return ops::BatchNormInference(layer, x, gamma, beta, mean, variance, options.epsilon);
 
+  const Output rate = ops::Fill(layer, {}, 1 - options.momentum, dtype);
+  if (layer.statistics_group().size > 1) {
+    const auto [batch_mean, batch_variance] = OverTowers(layer, ops::ChannelMoments(layer, x), mean);
+    MoveAverage(layer, mean, batch_mean, rate);
+    MoveAverage(layer, variance, batch_variance, rate);
+    return ops::BatchNormInference(layer, x, gamma, beta, batch_mean, batch_variance, options.epsilon);
+  }
   const ops::BatchNormOutputs normal = ops::BatchNorm(layer, x, gamma, beta, options.epsilon);
-  MoveAverage(layer, mean, normal.mean, options.momentum);
-  MoveAverage(layer, variance, normal.variance, options.momentum);
+  const Output rate_if_any = ops::Mul(layer, rate, HasExamples(layer, x, dtype));
+  MoveAverage(layer, mean, normal.mean, rate_if_any);
+  MoveAverage(layer, variance, normal.variance, rate_if_any);
   return normal.y;
 }
 

@@ -16,9 +16,12 @@ struct BatchNormOptions {
 // trained; moving_mean (0) and moving_variance (1), which are not.
 //
 // While training, the two updates of the moving averages are added to the collection kUpdateOps of this scope: run them
-// with every step. A tower normalises by the statistics of its own part of the batch. Towers that share variables must
-// not all update them: take the kUpdateOps of one tower. The variance is divided by the number of elements, not by one
-// less.
+// with every step. A batch without examples leaves them alone. The variance is divided by the number of elements, not
+// by one less.
+//
+// A tower normalises by the statistics of its own part of the batch or, in a scope of Scope::ShareStatistics, by those
+// of all towers' examples as one batch (synchronised batch normalisation); then every tower that has moving averages of
+// its own must update them. Towers that share variables must not all update them: take the kUpdateOps of one tower.
 Output BatchNorm(OpScope scope, absl::string_view name, Output x, const BatchNormOptions& options = {});
 
 }  // namespace belfry::models

@@ -7,6 +7,7 @@
 #include "ops/array.h"
 #include "ops/collective.h"
 #include "ops/math.h"
+#include "ops/nn.h"
 #include "ops/state.h"
 #include "optim/apply.h"
 #include "optim/clip.h"
@@ -53,6 +54,11 @@ class Replicator {
       : root_(root), devices_(devices), input_(input), model_(model), optimizer_(optimizer), options_(options) {}
 
   TrainStep Run() {
+    if (synchronised() && options_.variable_update == VariableUpdate::kIndependent) {
+      root_.Fail(absl::InvalidArgumentError(
+          "Synchronised batch normalisation averages over towers, and variable update 'independent' is the one without "
+          "averages; choose 'replicated', or batch norm 'per_tower'"));
+    }
     const std::vector<int> tower_devices = devices_.TowerDevices();
     for (size_t i = 0; i < tower_devices.size(); ++i) AddTower(static_cast<int>(i), tower_devices[i]);
     if (!root_.status().ok()) return std::move(step_);
@@ -64,8 +70,11 @@ class Replicator {
       case VariableUpdate::kIndependent: updates = UpdateReplicas(gradients_); break;
       case VariableUpdate::kParameterDevice: updates = {Update(0, AverageOnDevice())}; break;
     }
-    const auto batch_norm = root_.graph().GetCollection(kUpdateOps, step_.towers[0].scope.name());
-    for (const Output& op : batch_norm) updates.push_back(op.node);
+    for (const TrainTower& tower : step_.towers) {
+      const auto moved = root_.graph().GetCollection(kUpdateOps, tower.scope.name());
+      for (const Output& op : moved) updates.push_back(op.node);
+      if (one_copy() || !synchronised()) break;
+    }
     step_.loss = MeanLoss();
     step_.update = ops::Group(root_.Named("train_op"), updates);
     step_.initialize = InitializeVariables(root_);
@@ -73,6 +82,7 @@ class Replicator {
   }
 
  private:
+  bool synchronised() const { return options_.batch_norm == BatchNormPolicy::kSynchronised; }
   bool one_copy() const { return options_.variable_update == VariableUpdate::kParameterDevice; }
 
   // Where tower i's variables are updated.
@@ -98,6 +108,13 @@ class Replicator {
     const Output step = optim::GlobalStep(scope);
     tower.scope = scope.RandomCounters(step, first_example_);
     if (!first_example_.valid()) tower.scope = scope.RandomCounters(step, ops::Const(scope, int64_t{0}));
+    if (i == 0) group_ = scope.name();
+    if (synchronised()) {
+      tower.scope = tower.scope.ShareStatistics({.name = absl::StrCat(group_, "batch_norm/"),
+                                                 .rank = i,
+                                                 .size = static_cast<int>(devices_.TowerDevices().size()),
+                                                 .examples = tower.examples});
+    }
     first_example_ = first_example_.valid() ? ops::Add(scope, first_example_, rows) : rows;
 
     absl::StatusOr<Output> loss = model_(tower.scope, tower.batch);
@@ -149,12 +166,11 @@ class Replicator {
       for (size_t b = 0; b < buckets.size(); ++b) {
         std::vector<Output> values;
         for (size_t k : buckets[b]) values.push_back(averaged[i][k].gradient);
-        const std::vector<Output> means =
-            ops::AllReduceMean(tower.scope.NameScope("averaging/"),
-                               {.group = absl::StrCat(step_.towers[0].scope.name(), "gradients/bucket_", b),
-                                .rank = static_cast<int>(i),
-                                .size = static_cast<int>(averaged.size())},
-                               tower.examples, values);
+        const std::vector<Output> means = ops::AllReduceMean(tower.scope.NameScope("averaging/"),
+                                                             {.group = absl::StrCat(group_, "gradients/bucket_", b),
+                                                              .rank = static_cast<int>(i),
+                                                              .size = static_cast<int>(averaged.size())},
+                                                             tower.examples, values);
         if (means.empty()) return averaged;
         for (size_t n = 0; n < means.size(); ++n) averaged[i][buckets[b][n]].gradient = means[n];
       }
@@ -198,8 +214,23 @@ class Replicator {
     return updates;
   }
 
-  const Node* Update(int i, std::vector<GradientAndVariable> gradients) const {
+  // An error of the step if there is nothing to average. It depends on shapes only, so nothing of it is left in a plan
+  // for a batch that has examples.
+  Output CheckExamples(int i) const {
     const Scope scope = UpdateScope(i);
+    const bool alone = options_.variable_update == VariableUpdate::kIndependent;
+    std::vector<Output> counts;
+    for (size_t t = 0; t < step_.towers.size(); ++t) {
+      if (!alone || static_cast<int>(t) == i) counts.push_back(step_.towers[t].examples);
+    }
+    const Output count = ops::AddN(scope, counts);
+    return ops::CheckNumerics(scope, ops::Div(scope, count, count),
+                              absl::StrCat(alone ? absl::StrCat("Tower ", i) : "The step",
+                                           " was fed no example, so it has no mean loss to descend; 0 / 0"));
+  }
+
+  const Node* Update(int i, std::vector<GradientAndVariable> gradients) const {
+    const Scope scope = UpdateScope(i).ControlDependencies({CheckExamples(i)});
     if (options_.clip_global_norm > 0) {
       std::vector<Output> values;
       for (const GradientAndVariable& pair : gradients) values.push_back(pair.gradient);
@@ -228,11 +259,19 @@ class Replicator {
   const optim::Optimizer& optimizer_;
   const ReplicateOptions& options_;
   TrainStep step_;
+  std::string group_;                                        // what the names of this training's collectives begin with
   std::vector<std::vector<GradientAndVariable>> gradients_;  // by tower, last layer first
   Output first_example_;                                     // rows of the towers so far
 };
 
 }  // namespace
+
+absl::StatusOr<BatchNormPolicy> ParseBatchNormPolicy(absl::string_view name) {
+  if (name == "per_tower") return BatchNormPolicy::kPerTower;
+  if (name == "synchronised") return BatchNormPolicy::kSynchronised;
+  return absl::InvalidArgumentError(
+      absl::StrCat("Unknown batch norm policy '", name, "'; known are per_tower and synchronised"));
+}
 
 absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name) {
   if (name == "replicated") return VariableUpdate::kReplicated;

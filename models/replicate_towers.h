@@ -24,8 +24,16 @@ enum class VariableUpdate {
 };
 absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name);  // "replicated", "parameter_device" ...
 
+// Over which examples a model's batch normalisation takes its statistics.
+enum class BatchNormPolicy {
+  kPerTower,      // over those of each tower; the moving averages are tower 0's
+  kSynchronised,  // over those of all towers, so that N towers compute what one tower computes on the whole batch
+};
+absl::StatusOr<BatchNormPolicy> ParseBatchNormPolicy(absl::string_view name);  // "per_tower", "synchronised"
+
 struct ReplicateOptions {
   VariableUpdate variable_update = VariableUpdate::kReplicated;
+  BatchNormPolicy batch_norm = BatchNormPolicy::kPerTower;
   std::string parameter_device = "/cpu:0";
   // Gradients that are averaged together, in bytes; a bucket starts its way as soon as its last gradient exists.
   size_t bucket_bytes = size_t{1} << 20;
@@ -74,8 +82,11 @@ struct TrainStep {
 // does not count. Dropout and other random ops depend on the step and on the example's place in the whole batch, not on
 // towers.
 //
-// A model with batch normalisation normalises over each tower's own examples; the moving averages are those of tower 0
-// (its kUpdateOps run with the step), and evaluation reads replica 0.
+// Batch normalisation follows ReplicateOptions::batch_norm. Its updates of moving averages (kUpdateOps) run with the
+// step: tower 0's or, if synchronised, every replica's alike; evaluation reads replica 0.
+//
+// `independent` averages nothing, so it has no synchronised batch normalisation, and a step in which one of its towers
+// is fed no example is an error. So is, in every form, a step that is fed no example at all.
 TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
                           const optim::Optimizer& optimizer, const ReplicateOptions& options = {});
 // The same for the batches of a prefetcher.

@@ -97,6 +97,13 @@ struct LrnOptions {
 // x[.., j]^2)^beta over the channels j within depth_radius of i.
 Output LocalResponseNormalization(OpScope scope, Output x, const LrnOptions& options = {});
 
+struct ChannelMomentsOutputs {
+  Output mean, variance;  // [C], float64 if x is, else float32
+};
+// The mean and variance of each channel of x [..., C] over all other axes; the variance is divided by the number of
+// elements, and both are 0 without elements.
+ChannelMomentsOutputs ChannelMoments(OpScope scope, Output x);
+
 struct BatchNormOutputs {
   Output y;
   Output mean, variance;  // [C], of this batch: what moving averages are made of. The variance is divided by the number
@@ -106,7 +113,7 @@ struct BatchNormOutputs {
 // y = scale (x - mean) / sqrt(variance + epsilon) + offset. scale and offset [C] are float64 if x is, else float32. A
 // batch without elements has mean and variance 0.
 BatchNormOutputs BatchNorm(OpScope scope, Output x, Output scale, Output offset, double epsilon = 1e-3);
-// With given mean and variance [C], which are constants: for evaluation.
+// With given mean and variance [C]: for evaluation, and for statistics of more than this x.
 Output BatchNormInference(OpScope scope, Output x, Output scale, Output offset, Output mean, Output variance,
                           double epsilon = 1e-3);
 // Layer normalisation (Ba et al., 2016) over the last axes of x, those of scale and offset, which have x's dtype.

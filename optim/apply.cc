@@ -35,6 +35,17 @@ absl::Status CheckPairs(absl::Span<const GradientAndVariable> gradients) {
                    "between the loss and the variables [", absl::StrJoin(gradients, ", ", name), "]."));
 }
 
+std::string NoVariables(const Scope& scope) {
+  int elsewhere = 0;
+  for (const Variable& variable : scope.graph().variables()) {
+    elsewhere += variable.trainable() && variable.replica() != scope.replica();
+  }
+  if (elsewhere == 0) return "No variables to optimize.";
+  return absl::StrCat("No variables to optimize: the graph has ", elsewhere,
+                      " trainable variables, but none of replica ", scope.replica(),
+                      ", which is this scope's. Make a model's variables through the scope of its ", "tower.");
+}
+
 }  // namespace
 
 std::vector<Variable> TrainableVariables(const Scope& scope) {
@@ -48,7 +59,7 @@ std::vector<Variable> TrainableVariables(const Scope& scope) {
 std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, absl::Span<const Variable> variables) {
   if (!scope.status().ok()) return {};
   if (variables.empty()) {
-    scope.Fail(absl::InvalidArgumentError("No variables to optimize."));
+    scope.Fail(absl::InvalidArgumentError(NoVariables(scope)));
     return {};
   }
   const std::vector<Output> xs(variables.begin(), variables.end());

@@ -27,6 +27,9 @@ ABSL_FLAG(
     std::string, schedule, "cosine",
     "cosine: half a cosine down to 0 over --steps. staircase: the tutorial's, times 0.1 every 350 epochs. constant.");
 ABSL_FLAG(double, momentum, -1, "0 is plain gradient descent; -1 is 0 for cifar_net and 0.9 for a ResNet.");
+ABSL_FLAG(std::string, batch_norm, "per_tower",
+          "Over which images a ResNet's batch normalisation takes its statistics. per_tower: each tower's own; the "
+          "moving averages are tower 0's. synchronised: those of all towers, so that N towers train as one.");
 ABSL_FLAG(double, moving_average, 0,
           "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's is "
           "0.9999. 0: none.");
@@ -87,8 +90,7 @@ absl::StatusOr<Setup> MakeSetup() {
     setup.training = data::TutorialTraining();
     setup.evaluation = data::TutorialEvaluation();
   }
-  setup.steps = absl::GetFlag(FLAGS_steps);
-  if (setup.steps < 0) setup.steps = generated ? kGeneratedSteps : kCifarSteps;
+  ASSIGN_OR_RETURN(setup.steps, Steps(generated ? kGeneratedSteps : kCifarSteps));
   setup.momentum = absl::GetFlag(FLAGS_momentum);
   if (setup.momentum < 0) setup.momentum = setup.resnet_depth > 0 ? 0.9 : 0;
   return setup;
@@ -136,6 +138,7 @@ absl::Status Train() {
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   ASSIGN_OR_RETURN(models::ReplicateOptions replicate, ReplicateOptionsFromFlags());
   replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
+  ASSIGN_OR_RETURN(replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
   ASSIGN_OR_RETURN(const Setup setup, MakeSetup());
   ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(setup));
   ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(

@@ -73,6 +73,15 @@ absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags() {
   return options;
 }
 
+absl::StatusOr<int64_t> Steps(int64_t otherwise) {
+  const int64_t steps = absl::GetFlag(FLAGS_steps);
+  if (steps < -1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--steps=", steps, " is not a number of steps; -1 is the default, ", otherwise));
+  }
+  return steps == -1 ? otherwise : steps;
+}
+
 absl::StatusOr<std::string> MetricsFile() {
   const std::string file = absl::GetFlag(FLAGS_metrics_file), directory = absl::GetFlag(FLAGS_train_dir);
   if (!file.empty() || directory.empty()) return file;

@@ -34,6 +34,8 @@ void ParseCommandLine(int argc, char** argv, absl::string_view usage);
 absl::StatusOr<DeviceSet> OpenDevices();
 SessionOptions SessionOptionsFromFlags();
 absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags();
+// --steps, or `otherwise` if it was left at -1.
+absl::StatusOr<int64_t> Steps(int64_t otherwise);
 // --metrics_file, or metrics.jsonl in --train_dir, which is made if need be; empty if neither is given.
 absl::StatusOr<std::string> MetricsFile();
 

@@ -84,9 +84,9 @@ absl::Status FitFile(int64_t steps) {
 
 absl::Status Run() {
   if (absl::GetFlag(FLAGS_log_every) < 1) return absl::InvalidArgumentError("--log_every must be at least 1");
-  const int64_t steps = absl::GetFlag(FLAGS_steps);
-  if (absl::GetFlag(FLAGS_csv).empty()) return FitFixedPoints(steps < 0 ? 100'000 : steps);
-  return FitFile(steps < 0 ? 2'000 : steps);
+  const bool fixed_points = absl::GetFlag(FLAGS_csv).empty();
+  ASSIGN_OR_RETURN(const int64_t steps, Steps(fixed_points ? 100'000 : 2'000));
+  return fixed_points ? FitFixedPoints(steps) : FitFile(steps);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/functional/function_ref.h"
+#include "absl/time/time.h"
 
 namespace belfry {
 
@@ -23,7 +24,18 @@ class ABSL_LOCKABLE Mutex {
     while (!condition()) changed_.wait(lock);
     lock.release();
   }
-  // To be called after a change that may make a condition of Await true.
+  // The same, but gives up at the deadline; returns the condition's last value.
+  bool AwaitUntil(absl::Time deadline, absl::FunctionRef<bool()> condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
+    if (deadline == absl::InfiniteFuture()) {
+      Await(condition);
+      return true;
+    }
+    std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
+    const bool holds = changed_.wait_until(lock, absl::ToChronoTime(deadline), condition);
+    lock.release();
+    return holds;
+  }
+  // To be called after a change that may make a condition of Await or AwaitUntil true.
   void NotifyAll() { changed_.notify_all(); }
 
  private:

@@ -48,6 +48,25 @@ Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape), 
   BELFRY_CHECK(buffer_ != nullptr);
 }
 
+absl::StatusOr<Tensor> Tensor::Allocate(DType dtype, const Shape& shape) {
+  Tensor tensor = WithoutData(dtype, shape);
+  if (tensor.elements_ <= 0) return tensor;
+  tensor.buffer_.reset(static_cast<std::byte*>(AllocateAligned(tensor.bytes())), FreeAligned);
+  if (tensor.buffer_ == nullptr) {
+    return absl::ResourceExhaustedError(absl::StrCat("No memory for a host tensor of ", tensor.bytes(), " bytes, ",
+                                                     DTypeName(dtype), " ", shape.ToString()));
+  }
+  return tensor;
+}
+
+Tensor Tensor::WithoutData(DType dtype, const Shape& shape) {
+  Tensor tensor;
+  tensor.dtype_ = dtype;
+  tensor.shape_ = shape;
+  tensor.elements_ = shape.elements();
+  return tensor;
+}
+
 Tensor Tensor::Zeros(DType dtype, const Shape& shape) {
   Tensor tensor(dtype, shape);
   if (tensor.elements() > 0) std::memset(tensor.raw(), 0, tensor.bytes());

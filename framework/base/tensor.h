@@ -9,6 +9,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "framework/base/check.h"
 #include "framework/base/dtype.h"
@@ -24,6 +25,11 @@ class Tensor {
   Tensor() = default;  // float32, shape [0]: no elements
   // Uninitialised elements.
   Tensor(DType dtype, const Shape& shape);
+
+  // The same, or ResourceExhausted: for sizes that a user's shapes decide.
+  static absl::StatusOr<Tensor> Allocate(DType dtype, const Shape& shape);
+  // A dtype and a shape that have no elements behind them: raw() is null. For what is only asked for its shape.
+  static Tensor WithoutData(DType dtype, const Shape& shape);
 
   // Tensor::Scalar(1.0f): shape [].
   template <class T>

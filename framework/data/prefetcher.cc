@@ -96,7 +96,7 @@ absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& da
   std::unique_ptr<Prefetcher> prefetcher(
       new Prefetcher(dataset, std::move(options), std::move(input_shape), std::move(augmenter)));
   for (int i = 0; i < prefetcher->options_.threads; ++i) {
-    prefetcher->threads_.emplace_back(&Prefetcher::Work, prefetcher.get());
+    prefetcher->threads_.emplace_back(&Prefetcher::Work, prefetcher.get(), prefetcher->NewMaker());
   }
   return prefetcher;
 }
@@ -138,8 +138,7 @@ Position Prefetcher::After(const Position& position) const {
                                                  : Position{position.epoch + 1, 0};
 }
 
-void Prefetcher::Work() {
-  Maker maker = NewMaker();
+void Prefetcher::Work(Maker maker) {
   while (true) {
     std::optional<Chunk> chunk;
     {

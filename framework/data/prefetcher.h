@@ -117,7 +117,7 @@ class Prefetcher {
 
   Prefetcher(const Dataset& dataset, PrefetcherOptions options, Shape input_shape, std::optional<Augmenter> augmenter);
   Maker NewMaker() const;
-  void Work();
+  void Work(Maker maker);
   // The chunk to be made next; null when there is none now.
   std::optional<Chunk> Claim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool CanClaim() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -121,6 +121,12 @@ Scope Scope::RandomCounters(Output step, Output first_example) const {
   return scope;
 }
 
+Scope Scope::ShareStatistics(TowerGroup group) const {
+  Scope scope = *this;
+  scope.statistics_group_ = std::move(group);
+  return scope;
+}
+
 Scope Scope::Named(absl::string_view name) const {
   Scope scope = *this;
   scope.wanted_name_ = std::string(name);

@@ -20,6 +20,14 @@ enum class Reuse {
   kIfPresent,  // made if it is not there
 };
 
+// The towers that a layer may look at beyond its own: this one's place among them, and how much it counts.
+struct TowerGroup {
+  std::string name;  // the same in all towers, and no other group's: what names of collectives begin with
+  int rank = 0;
+  int size = 1;
+  Output examples;  // float32 scalar: this tower's part of the batch
+};
+
 // A cheap value that says how nodes are added to a Graph; the only way to add them. Each method returns a changed copy,
 // so nothing leaks out of a loop over towers. The graph is borrowed. As thread-safe as its graph.
 class Scope {
@@ -54,6 +62,9 @@ class Scope {
   // example in the global batch, so that dropout is the same for any number of towers. Either may be invalid. Called on
   // the scope of a tower itself: random_path() is counted from there.
   Scope RandomCounters(Output step, Output first_example) const;
+  // Layers take their statistics of a batch over all towers of the group: synchronised batch normalisation. Called on
+  // the scope of a tower, after RandomCounters.
+  Scope ShareStatistics(TowerGroup group) const;
 
   Graph& graph() const { return *graph_; }
   const absl::Status& status() const { return graph_->status(); }
@@ -66,9 +77,11 @@ class Scope {
   Reuse reuse() const { return reuse_; }
   int replica() const { return replica_; }
   std::vector<Output> random_counters() const;  // [step], [step, first_example] or []
-  // name() without the prefix that RandomCounters was called under, so the same in every tower: what keys random ops.
+  // name() without the prefix that RandomCounters was called under, so the same in every tower: what keys random ops
+  // and collectives of layers.
   std::string random_path() const;
-  const std::string& wanted_name() const { return wanted_name_; }  // of Named; empty if there is none
+  const TowerGroup& statistics_group() const { return statistics_group_; }  // of ShareStatistics; else this tower alone
+  const std::string& wanted_name() const { return wanted_name_; }           // of Named; empty if there is none
 
   // Adds the output to a collection of the graph; ignored if invalid.
   void AddToCollection(absl::string_view collection, Output output) const;
@@ -101,6 +114,7 @@ class Scope {
   std::string wanted_name_;
   Output random_step_, random_offset_;
   std::string random_root_;
+  TowerGroup statistics_group_;
 };
 
 // A Scope with the caller's source line: what op builders take, so that a user passes a Scope and errors name his line.

@@ -8,6 +8,11 @@
 namespace belfry {
 namespace {
 
+// Where the program asks for what cannot be had.
+std::string AskedAt(const Scope& scope) {
+  return scope.location().known() ? absl::StrCat(" Asked for at ", scope.location().ToString(), ".") : "";
+}
+
 std::string MadeAt(const Variable& variable) {
   const SourceLocation where = variable.node().location();
   return where.known() ? absl::StrCat(" It was made at ", where.ToString(), ".") : "";
@@ -15,9 +20,10 @@ std::string MadeAt(const Variable& variable) {
 
 Variable Found(const Scope& scope, const Variable& variable, const Shape& shape, DType dtype) {
   if (variable.shape() != shape || variable.dtype() != dtype) {
-    scope.Fail(absl::InvalidArgumentError(absl::StrCat(
-        "Trying to share variable ", variable.name(), ", but specified ", DTypeName(dtype), " ", shape.ToString(),
-        " and found ", DTypeName(variable.dtype()), " ", variable.shape().ToString(), ".", MadeAt(variable))));
+    scope.Fail(absl::InvalidArgumentError(absl::StrCat("Trying to share variable ", variable.name(), ", but specified ",
+                                                       DTypeName(dtype), " ", shape.ToString(), " and found ",
+                                                       DTypeName(variable.dtype()), " ", variable.shape().ToString(),
+                                                       ".", AskedAt(scope), MadeAt(variable))));
     return Variable();
   }
   return variable;
@@ -42,18 +48,18 @@ Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& sh
     if (scope.reuse() != Reuse::kNever) return Found(scope, existing, shape, options.dtype);
     scope.Fail(absl::AlreadyExistsError(
         absl::StrCat("Variable ", logical_name, " already exists, disallowed. Did you mean to reuse it with ",
-                     "scope.ReuseVariables(Reuse::kAlways) or kIfPresent?", MadeAt(existing))));
+                     "scope.ReuseVariables(Reuse::kAlways) or kIfPresent?", AskedAt(scope), MadeAt(existing))));
     return Variable();
   }
   if (scope.reuse() == Reuse::kAlways) {
     scope.Fail(absl::NotFoundError(absl::StrCat("Variable ", logical_name,
                                                 " does not exist, and the scope only reuses variables. Did you mean ",
-                                                "Reuse::kIfPresent?")));
+                                                "Reuse::kIfPresent?", AskedAt(scope))));
     return Variable();
   }
   if (!shape.known()) {
-    scope.Fail(absl::InvalidArgumentError(
-        absl::StrCat("Variable ", logical_name, " needs a fully known shape, not ", shape.ToString())));
+    scope.Fail(absl::InvalidArgumentError(absl::StrCat("Variable ", logical_name, " needs a fully known shape, not ",
+                                                       shape.ToString(), ".", AskedAt(scope))));
     return Variable();
   }
   const std::string prefix = scope.replica() > 0 ? absl::StrCat("replica_", scope.replica(), "/") : "";

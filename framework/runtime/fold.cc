@@ -11,8 +11,6 @@ namespace {
 
 // Folding trades a kernel for memory that a plan holds for ever, so only small results are folded.
 constexpr size_t kLargestFolded = 4096;
-// An input that only lends its shape is stood in for by a tensor that nobody touches; larger ones are left alone.
-constexpr size_t kLargestLent = size_t{1} << 32;
 
 bool Foldable(const Program& program, const ProgramNode& node) {
   if (node.op->kind != OpKind::kKernel && node.op->kind != OpKind::kView) return false;
@@ -23,7 +21,6 @@ bool Foldable(const Program& program, const ProgramNode& node) {
   for (size_t i = 0; i < node.inputs.size(); ++i) {
     if (program.nodes[node.inputs[i].node].op->kind == OpKind::kConst) continue;
     if (!node.op->input_arg(static_cast<int>(i)).shape_only) return false;
-    if (program.spec(node.inputs[i]).bytes() > kLargestLent) return false;
   }
   return true;
 }
@@ -34,7 +31,7 @@ std::vector<Tensor> ConstantInputs(const Program& program, const ProgramNode& no
     const ProgramNode& producer = program.nodes[input.node];
     inputs.push_back(producer.op->kind == OpKind::kConst
                          ? producer.attrs.Get<Tensor>("value")
-                         : Tensor(program.spec(input).dtype, program.spec(input).shape));
+                         : Tensor::WithoutData(program.spec(input).dtype, program.spec(input).shape));
   }
   return inputs;
 }
@@ -69,6 +66,7 @@ bool Mergeable(const ProgramNode& node) {
 
 absl::Status FoldConstants(Program& program) {
   for (auto& node : program.nodes) {
+    DropControlsOnConstants(program, node);
     if (!Foldable(program, node)) continue;
     const absl::StatusOr<std::vector<Tensor>> outputs = RunOp(*node.op, node.attrs, ConstantInputs(program, node));
     // What fails here fails when the step runs too, and is reported there if it is reached.

@@ -75,11 +75,10 @@ class Orderer {
       const bool update = !node.inputs.empty() && node.op->kind == OpKind::kKernel && node.op->input_arg(0).ref;
       // A collective starts as soon as it can. What waits for one comes last, so that it overlaps the backward pass. An
       // update that waits for nobody frees its gradient early.
-      if (late[i]) {
-        node.rank += kEpoch;
-      } else if (node.op->kind == OpKind::kAllReduce) {
+      if (late[i]) node.rank += kEpoch;
+      if (node.op->kind == OpKind::kAllReduce) {
         node.rank -= 2 * kEpoch;
-      } else if (update) {
+      } else if (update && !late[i]) {
         node.rank -= kEpoch;
       }
     }

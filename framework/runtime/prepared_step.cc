@@ -8,13 +8,12 @@
 namespace belfry {
 
 PreparedStep::PreparedStep(Session& session, std::unique_ptr<Executable> executable,
-                           std::vector<std::string> feed_names)
-    : session_(session), executable_(std::move(executable)), feed_names_(std::move(feed_names)) {
+                           std::vector<std::string> feed_names, std::vector<Tensor> fetched)
+    : session_(session),
+      executable_(std::move(executable)),
+      feed_names_(std::move(feed_names)),
+      fetched_(std::move(fetched)) {
   const Plan& plan = executable_->plan();
-  for (size_t i = 0; i < plan.program.fetches.size(); ++i) {
-    const TensorSpec& spec = executable_->fetch(static_cast<int>(i)).spec;
-    fetched_.push_back(Tensor(spec.dtype, spec.shape));
-  }
   alone_ = !plan.written.empty() || plan.streams.size() > 1;
 }
 
@@ -63,8 +62,10 @@ absl::Status PreparedStep::RunFed(absl::Time deadline, absl::Span<const Tensor> 
   }
   absl::Status status;
   {
-    const ScopedRun run(session_.gate_, alone_);
-    if (session_.closed_.load(std::memory_order_relaxed)) {
+    const ScopedRun run(session_.gate_, alone_, deadline);
+    if (!run.entered()) {
+      status = absl::DeadlineExceededError("The step's time was over while it waited for other steps of the session");
+    } else if (session_.closed_.load(std::memory_order_relaxed)) {
       status = absl::CancelledError("Session has been closed.");
     } else if (!initialized_) {
       status = CheckInitialized();

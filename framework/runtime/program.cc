@@ -184,7 +184,17 @@ absl::Status Cycle(const Program& program, const std::vector<char>& needed, cons
 
 }  // namespace
 
+void DropControlsOnConstants(const Program& program, ProgramNode& node) {
+  std::vector<int>& controls = node.control_inputs;
+  const auto constant = [&](int control) {
+    const ProgramNode& before = program.nodes[control];
+    return before.op->kind == OpKind::kConst && before.control_inputs.empty();
+  };
+  controls.erase(std::remove_if(controls.begin(), controls.end(), constant), controls.end());
+}
+
 absl::Status Normalize(Program& program) {
+  for (ProgramNode& node : program.nodes) DropControlsOnConstants(program, node);
   const std::vector<char> needed = Needed(program);
   for (ProgramNode& node : program.nodes) {
     std::vector<int>& controls = node.control_inputs;

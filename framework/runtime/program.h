@@ -63,6 +63,9 @@ const OpDef& OrderOp();     // kind kNoOp, and no attribute
 // that owns the bytes.
 Value Root(const Program& program, Value value);
 
+// Forgets that `node` runs after constants, which are there before anything runs.
+void DropControlsOnConstants(const Program& program, ProgramNode& node);
+
 // Drops nodes that neither fetches nor targets need, and orders the rest topologically, ready nodes by (rank, index)
 // and the nodes of one collective together. InvalidArgument if there is a cycle, naming its nodes.
 absl::Status Normalize(Program& program);

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "spdlog/spdlog.h"
 
 namespace belfry {
 namespace {
@@ -40,16 +39,32 @@ absl::Status CheckValid(const ProgramRequest& request) {
   return absl::OkStatus();
 }
 
+// A wrong shape is for the compiler to report; a wrong dtype is no part of what is compiled.
+absl::Status CheckDType(const Feed& feed) {
+  const auto [node, index] = feed.output;
+  const bool exists = feed.output.valid() && index >= 0 && index < static_cast<int>(node->outputs().size());
+  if (!exists || feed.value.dtype() == feed.output.dtype()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("Cannot feed value of shape ", feed.value.shape().ToString(), " and dtype ",
+                   DTypeName(feed.value.dtype()), " for Tensor '", feed.output.name(), "', which has shape ",
+                   feed.output.shape().ToString(), " and dtype ", DTypeName(feed.output.dtype())));
+}
+
 }  // namespace
 
 Session::Session(const Graph& graph, const DeviceSet& devices, const SessionOptions& options)
-    : graph_(graph), devices_(devices), options_(options), variables_(devices), threads_(devices) {}
+    : graph_(graph),
+      devices_(devices),
+      options_(options),
+      variables_(devices),
+      threads_(devices),
+      plans_(options.plan_cache_bytes) {}
 
 Session::~Session() {
   Close();
   const ScopedRun last(gate_, /*alone=*/true);
   const MutexLock lock(mutex_);
-  plans_.clear();
+  plans_.Clear();
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const DeviceSet& devices,
@@ -80,38 +95,47 @@ absl::Status Session::Extend() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<CompiledPlan> Session::FindOrCompile(const ProgramRequest& request, const std::string& key) {
+  CompiledPlan compiled{.plan = plans_.Find(key)};
+  if (compiled.plan != nullptr) {
+    ASSIGN_OR_RETURN(compiled.kernels, MakeKernels(compiled.plan->program, devices_));
+    return compiled;
+  }
+  CompileOptions options;
+  if (!options_.dump_plan.empty()) options.dump_directory = absl::StrCat(options_.dump_plan, "/step_", compiled_);
+  ASSIGN_OR_RETURN(compiled, Compile(graph_, request, devices_, placement_.device, options));
+  ++compiled_;
+  plans_.Add(key, compiled.plan);
+  return compiled;
+}
+
 absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest& request, const std::string& key) {
   RETURN_IF_ERROR(Extend());
-  CachedPlan& cached = plans_[key];
-  CompiledPlan compiled;
-  if (cached.plan == nullptr) {
-    CompileOptions options;
-    if (!options_.dump_plan.empty()) {
-      options.dump_directory = absl::StrCat(options_.dump_plan, "/step_", plans_.size() - 1);
-    }
-    absl::StatusOr<CompiledPlan> made = Compile(graph_, request, devices_, placement_.device, options);
-    if (!made.ok()) {
-      plans_.erase(key);
-      return made.status();
-    }
-    compiled = *std::move(made);
-    cached.plan = compiled.plan;
-  } else {
-    compiled.plan = cached.plan;
-    ASSIGN_OR_RETURN(compiled.kernels, MakeKernels(cached.plan->program, devices_));
+  const auto make = [&]() -> absl::StatusOr<std::unique_ptr<Executable>> {
+    ASSIGN_OR_RETURN(CompiledPlan compiled, FindOrCompile(request, key));
+    return Executable::Create(std::move(compiled), devices_, variables_, threads_);
+  };
+  absl::StatusOr<std::unique_ptr<Executable>> executable = make();
+  if (absl::IsResourceExhausted(executable.status())) {
+    plans_.DropIdle();
+    executable = make();
   }
-  ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable,
-                   Executable::Create(std::move(compiled), devices_, variables_, threads_));
+  RETURN_IF_ERROR(executable.status());
+  const Plan& plan = (*executable)->plan();
   std::vector<std::string> feed_names;
   for (const Output& feed : request.feeds) feed_names.push_back(feed.name());
-  auto step = std::unique_ptr<PreparedStep>(new PreparedStep(*this, std::move(executable), std::move(feed_names)));
-  const std::vector<ProgramNode>& nodes = cached.plan->program.nodes;
-  for (int node : cached.plan->reads_before_writing) {
+  std::vector<Tensor> fetched;
+  for (const Value& fetch : plan.program.fetches) {
+    const TensorSpec& spec = plan.program.spec(fetch);
+    ASSIGN_OR_RETURN(fetched.emplace_back(), Tensor::Allocate(spec.dtype, spec.shape));
+  }
+  auto step = std::unique_ptr<PreparedStep>(
+      new PreparedStep(*this, *std::move(executable), std::move(feed_names), std::move(fetched)));
+  const std::vector<ProgramNode>& nodes = plan.program.nodes;
+  for (int node : plan.reads_before_writing) {
     step->reads_.emplace_back(nodes[node].name, &variables_.at(nodes[node].source));
   }
-  for (int node : cached.plan->written) {
-    step->writes_.emplace_back(nodes[node].name, &variables_.at(nodes[node].source));
-  }
+  for (int node : plan.written) step->writes_.emplace_back(nodes[node].name, &variables_.at(nodes[node].source));
   return step;
 }
 
@@ -135,6 +159,7 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, a
   ProgramRequest request{.fetches = {fetches.begin(), fetches.end()}, .targets = {targets.begin(), targets.end()}};
   std::vector<Tensor> values;
   for (const Feed& feed : feeds) {
+    RETURN_IF_ERROR(CheckDType(feed));
     request.feeds.push_back(feed.output);
     request.feed_shapes.push_back(feed.value.shape());
     values.push_back(feed.value);
@@ -144,11 +169,8 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, a
   std::unique_ptr<PreparedStep> step;
   {
     const MutexLock lock(mutex_);
-    const auto cached = plans_.find(key);
-    if (cached != plans_.end() && !cached->second.idle.empty()) {
-      step = std::move(cached->second.idle.back());
-      cached->second.idle.pop_back();
-    } else {
+    step = plans_.Take(key);
+    if (step == nullptr) {
       ASSIGN_OR_RETURN(step, Make(request, key));
     }
   }
@@ -158,7 +180,7 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, a
     for (size_t i = 0; i < fetches.size(); ++i) fetched.push_back(step->fetched(static_cast<int>(i)).Clone());
   }
   const MutexLock lock(mutex_);
-  plans_[key].idle.push_back(std::move(step));
+  plans_.Put(key, std::move(step));
   if (!status.ok()) return status;
   return fetched;
 }
@@ -184,8 +206,8 @@ absl::StatusOr<Tensor> Session::ReadVariable(const Variable& variable) {
   ASSIGN_OR_RETURN(VariableStorage* const storage, StorageOf(variable));
   const ScopedRun run(gate_, /*alone=*/false);
   if (!storage->initialized) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("Attempting to use uninitialized value ", variable.node().name()));
+    return absl::FailedPreconditionError(absl::StrCat("Attempting to use uninitialized value ", variable.node().name(),
+                                                      "; run its initializer first (InitializeVariables)"));
   }
   Tensor value(variable.dtype(), variable.shape());
   if (value.bytes() > 0) std::memcpy(value.raw(), storage->data, value.bytes());

@@ -8,9 +8,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
-
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "framework/base/mutex.h"
@@ -20,6 +18,7 @@
 #include "framework/runtime/compile.h"
 #include "framework/runtime/executable.h"
 #include "framework/runtime/place.h"
+#include "framework/runtime/plan_cache.h"
 #include "framework/runtime/run_gate.h"
 #include "framework/runtime/variable_store.h"
 
@@ -30,6 +29,7 @@ struct SessionOptions {
   bool log_device_placement = false;                  // the device mapping, and a line a node
   std::ostream* placement_log = nullptr;              // borrowed; null: standard output
   absl::Duration timeout = absl::InfiniteDuration();  // of every step
+  size_t plan_cache_bytes = size_t{1} << 30;          // what plans that are not running may hold on to: PlanCache
   std::string dump_plan;                              // a directory that gets step_<n> for the n-th step compiled:
                                                       // CompileOptions::dump_directory; empty: none
 };
@@ -63,7 +63,8 @@ class PreparedStep {
 
  private:
   friend class Session;
-  PreparedStep(Session& session, std::unique_ptr<Executable> executable, std::vector<std::string> feed_names);
+  PreparedStep(Session& session, std::unique_ptr<Executable> executable, std::vector<std::string> feed_names,
+               std::vector<Tensor> fetched);
   absl::Status Check(absl::Span<const Tensor> feeds) const;
   absl::Status RunFed(absl::Time deadline, absl::Span<const Tensor> feeds);
   absl::Status CheckInitialized();
@@ -101,7 +102,7 @@ class Session {
   absl::StatusOr<std::unique_ptr<PreparedStep>> Prepare(absl::Span<const FeedSpec> feeds,
                                                         absl::Span<const Output> fetches,
                                                         absl::Span<const Node* const> targets = {});
-  // Cancels running steps; every later call fails with Cancelled "Session has been closed."
+  // Cancels running steps, without waiting for them; every later call fails with Cancelled "Session has been closed."
   void Close();
 
   // The value of a variable, and a new one; a step sees it whole or not at all. Errors: not initialized; wrong shape or
@@ -116,13 +117,10 @@ class Session {
 
  private:
   friend class PreparedStep;
-  struct CachedPlan {
-    std::shared_ptr<const Plan> plan;
-    std::vector<std::unique_ptr<PreparedStep>> idle;
-  };
-
   Session(const Graph& graph, const DeviceSet& devices, const SessionOptions& options);
   absl::Status Extend() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<CompiledPlan> FindOrCompile(const ProgramRequest& request, const std::string& key)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::unique_ptr<PreparedStep>> Make(const ProgramRequest& request, const std::string& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<VariableStorage*> StorageOf(const Variable& variable);
@@ -134,8 +132,9 @@ class Session {
   Placement placement_ ABSL_GUARDED_BY(mutex_);
   VariableStore variables_ ABSL_GUARDED_BY(mutex_);
   DeviceThreads threads_ ABSL_GUARDED_BY(mutex_);
-  absl::flat_hash_map<std::string, CachedPlan> plans_ ABSL_GUARDED_BY(mutex_);
-  RunGate gate_;  // guards the variables' bytes and flags, and the device threads
+  PlanCache plans_ ABSL_GUARDED_BY(mutex_);
+  int compiled_ ABSL_GUARDED_BY(mutex_) = 0;  // plans so far
+  RunGate gate_;                              // guards the variables' bytes and flags, and the device threads
   std::atomic<uint64_t> runs_{0};
   std::atomic<bool> closed_{false};
 };

@@ -17,35 +17,43 @@ size_t AlignedBytes(const Variable& variable) { return (Bytes(variable) + kAlign
 
 absl::Status VariableStore::Extend(const Graph& graph, const std::vector<int>& devices_by_node) {
   const std::vector<Variable> all = graph.variables();
+  // All memory before the first pointer: after an error nothing has changed.
+  std::vector<Arena> arenas;
   for (int device = 0; device < devices_.size(); ++device) {
     std::vector<Variable> trainable, other;
     for (size_t i = seen_; i < all.size(); ++i) {
       if (devices_by_node[all[i].node().id()] == device) (all[i].trainable() ? trainable : other).push_back(all[i]);
     }
     std::reverse(trainable.begin(), trainable.end());
-    RETURN_IF_ERROR(AllocateFlat(trainable, device));
-    RETURN_IF_ERROR(AllocateFlat(other, device));
+    for (const std::vector<Variable>& variables : {trainable, other}) {
+      if (variables.empty()) continue;
+      ASSIGN_OR_RETURN(arenas.emplace_back(), Allocate(variables, device));
+    }
   }
+  for (Arena& arena : arenas) HandOut(std::move(arena));
   seen_ = all.size();
   return absl::OkStatus();
 }
 
-absl::Status VariableStore::AllocateFlat(const std::vector<Variable>& variables, int device) {
+absl::StatusOr<VariableStore::Arena> VariableStore::Allocate(const std::vector<Variable>& variables, int device) const {
   size_t total = 0;
   for (const Variable& variable : variables) total += AlignedBytes(variable);
-  absl::StatusOr<DeviceMemory> arena = DeviceMemory::Allocate(devices_.device(device), total);
-  if (!arena.ok()) {
-    return absl::Status(arena.status().code(), absl::StrCat("Allocating ", variables.size(), " variables of ", total,
-                                                            " bytes: ", arena.status().message()));
+  absl::StatusOr<DeviceMemory> memory = DeviceMemory::Allocate(devices_.device(device), total);
+  if (!memory.ok()) {
+    return absl::Status(memory.status().code(), absl::StrCat("Allocating ", variables.size(), " variables of ", total,
+                                                             " bytes: ", memory.status().message()));
   }
-  auto* next = static_cast<std::byte*>(arena->data());
-  for (const Variable& variable : variables) {
-    storage_[&variable.node()] =
-        std::make_unique<VariableStorage>(VariableStorage{.data = next, .bytes = Bytes(variable), .device = device});
+  return Arena{.device = device, .variables = variables, .memory = *std::move(memory)};
+}
+
+void VariableStore::HandOut(Arena arena) {
+  auto* next = static_cast<std::byte*>(arena.memory.data());
+  for (const Variable& variable : arena.variables) {
+    storage_[&variable.node()] = std::make_unique<VariableStorage>(
+        VariableStorage{.data = next, .bytes = Bytes(variable), .device = arena.device});
     next += AlignedBytes(variable);
   }
-  arenas_.push_back(*std::move(arena));
-  return absl::OkStatus();
+  memory_.push_back(std::move(arena.memory));
 }
 
 }  // namespace belfry

@@ -27,17 +27,24 @@ class VariableStore {
   explicit VariableStore(const DeviceSet& devices) : devices_(devices) {}
 
   // Allocates whatever variables of the graph have no memory yet, on the devices that `devices_by_node` says. Pointers
-  // that were given out stay valid.
+  // that were given out stay valid; after an error nothing has changed.
   absl::Status Extend(const Graph& graph, const std::vector<int>& devices_by_node);
   // The storage of the variable that `node` stands for. REQUIRES: Extend has seen it.
   VariableStorage& at(const Node* node) { return *storage_.at(node); }
 
  private:
-  absl::Status AllocateFlat(const std::vector<Variable>& variables, int device);
+  struct Arena {
+    int device = 0;
+    std::vector<Variable> variables;
+    DeviceMemory memory;
+  };
+
+  absl::StatusOr<Arena> Allocate(const std::vector<Variable>& variables, int device) const;
+  void HandOut(Arena arena);
 
   const DeviceSet& devices_;
   size_t seen_ = 0;
-  std::vector<DeviceMemory> arenas_;
+  std::vector<DeviceMemory> memory_;
   absl::flat_hash_map<const Node*, std::unique_ptr<VariableStorage>> storage_;
 };
 

@@ -2,9 +2,10 @@
 
 #include <cmath>
 
+#include "ops/array.h"
+#include "ops/math.h"
 #include "ops/nn.h"
-#include "ops/nn/column_sums.h"
-#include "ops/nn/nn_impl.h"
+#include "ops/nn/moments_impl.h"
 #include "ops/nn/nn_ops.h"
 #include "ops/nn/primitive_kernel_impl.h"
 
@@ -57,18 +58,7 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
   return Kernel{[rows, channels, sums, epsilon = spec.attrs.Float("epsilon")](const KernelContext& context) {
                   const T* x = context.input<T>(0);
                   C *mean = context.output<C>(1), *variance = context.output<C>(2);
-                  const C share = rows == 0 ? C(0) : 1 / static_cast<C>(rows);
-                  const C* total = sums.Run(context.workspace, [=](int64_t row, C* to) {
-                    for (int64_t c = 0; c < channels; ++c) to[c] += static_cast<C>(x[row * channels + c]);
-                  });
-                  for (int64_t c = 0; c < channels; ++c) mean[c] = total[c] * share;
-                  total = sums.Run(context.workspace, [=](int64_t row, C* to) {
-                    for (int64_t c = 0; c < channels; ++c) {
-                      const C difference = static_cast<C>(x[row * channels + c]) - mean[c];
-                      to[c] += difference * difference;
-                    }
-                  });
-                  for (int64_t c = 0; c < channels; ++c) variance[c] = total[c] * share;
+                  ColumnMoments(sums, context.workspace, rows, channels, x, mean, variance);
                   Normalize(rows, channels, epsilon, x, context.input<C>(1), context.input<C>(2), mean, variance,
                             context.output<T>(0));
                   return absl::OkStatus();
@@ -145,7 +135,7 @@ absl::StatusOr<Shape> CheckShapes(const ShapeArgs& args, size_t first) {
   if (x.rank() != 4 && x.rank() != 2) {
     return absl::InvalidArgumentError(absl::StrCat("x must be [N, H, W, C] or [N, C], not ", x.ToString()));
   }
-  const DType wide = args.dtypes[0] == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  const DType wide = WideDType(args.dtypes[0]);
   for (size_t i = first; i < args.inputs.size(); ++i) {
     if (args.dtypes[i] != wide) {
       return absl::InvalidArgumentError(absl::StrCat("input ", i, " must be ", DTypeName(wide), " for ",
@@ -191,10 +181,15 @@ std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<co
                     fixed ? node.input(4) : node.output(2)},
                    {{"epsilon", node.attrs().Float("epsilon")}, {"fixed_statistics", fixed}});
   std::copy(all.begin(), all.end(), gradients.begin());
+  if (fixed && !all.empty()) {
+    const Output scale = node.input(1), dscale = all[1], doffset = all[2];
+    const Output epsilon = Fill(scope, {}, node.attrs().Float("epsilon"), scale.dtype());
+    const Output wide = Add(scope, node.input(4), epsilon);
+    gradients[3] = Neg(scope, Mul(scope, Mul(scope, doffset, scale), Rsqrt(scope, wide)));
+    gradients[4] = Scale(scope, Div(scope, Mul(scope, dscale, scale), wide), -0.5);
+  }
   return gradients;
 }
-
-ArgDef Wide(const char* name) { return {.name = name, .type = "U"}; }
 
 }  // namespace
 

@@ -16,6 +16,7 @@ void RegisterDropout(OpRegistry& registry);              // dropout.cc
 void RegisterConv2D(OpRegistry& registry);               // conv2d.cc
 void RegisterPool(OpRegistry& registry);                 // pool.cc
 void RegisterLrn(OpRegistry& registry);                  // lrn.cc
+void RegisterMoments(OpRegistry& registry);              // moments.cc
 void RegisterBatchNorm(OpRegistry& registry);            // batch_norm.cc
 void RegisterLayerNorm(OpRegistry& registry);            // layer_norm.cc
 void RegisterFused(OpRegistry& registry);                // fused.cc

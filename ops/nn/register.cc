@@ -15,6 +15,7 @@ void RegisterNnOps(OpRegistry& registry) {
   RegisterConv2D(registry);
   RegisterPool(registry);
   RegisterLrn(registry);
+  RegisterMoments(registry);
   RegisterBatchNorm(registry);
   RegisterLayerNorm(registry);
   RegisterFused(registry);

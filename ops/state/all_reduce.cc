@@ -36,6 +36,26 @@ Output One(const OpScope& scope) {
   return scope.Add("Const", {}, {{"dtype", DType::kFloat32}, {"value", Tensor::Scalar(1.0f)}});
 }
 
+std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  const std::string& reduction = node.attrs().String("reduction");
+  if (reduction == "broadcast") {
+    scope.Fail(absl::UnimplementedError(
+        absl::StrCat("No gradient flows through the broadcast '", node.name(), "'; use StopGradient")));
+    return {};
+  }
+  std::vector<Output> slopes;
+  for (size_t i = 0; i < dy.size(); ++i) {
+    slopes.push_back(dy[i].valid() ? dy[i] : scope.Add("ZerosLike", {node.output(static_cast<int>(i))}));
+  }
+  std::vector<Output> gradients = AddCollective(scope, reduction,
+                                                {.group = absl::StrCat(node.attrs().String("group"), "/gradient"),
+                                                 .rank = static_cast<int>(node.attrs().Int("rank")),
+                                                 .size = static_cast<int>(node.attrs().Int("size"))},
+                                                node.input(0), slopes);
+  gradients.insert(gradients.begin(), Output());  // of the weight
+  return gradients;
+}
+
 }  // namespace
 
 std::vector<Output> AllReduceMean(OpScope scope, const CollectiveOptions& options, Output weight,
@@ -61,7 +81,7 @@ void RegisterAllReduce(OpRegistry& registry) {
                           {"size", int64_t{1}, true},
                           {"reduction", std::string("mean")}},
                 .shape = AllReduceShape,
-                .not_differentiable = true,
+                .gradient = Gradient,
                 .stateful = true,
                 .kind = OpKind::kAllReduce});
 }

@@ -96,6 +96,18 @@ TEST_F(BatchNormLayer, EachTowerHasItsOwnUpdates) {
   for (const char* tower : {"tower_0", "tower_1"}) EXPECT_EQ(graph_.GetCollection(kUpdateOps, tower).size(), 2u);
 }
 
+TEST_F(BatchNormLayer, ABatchWithoutExamplesMovesNothing) {
+  const Output x = Images(3, 2, 5);
+  BatchNorm(scope_, "bn", x, {.momentum = 0.5});
+  const Node* update = ops::Group(scope_, graph_.GetCollection(kUpdateOps));
+  Start();
+  Run({{x, Random({4, 3, 2, 5})}}, {x}, {update});
+  const std::vector<double> mean = Value(Find("bn/moving_mean")), variance = Value(Find("bn/moving_variance"));
+  Run({{x, Random({0, 3, 2, 5})}}, {x}, {update});
+  EXPECT_EQ(Value(Find("bn/moving_mean")), mean);
+  EXPECT_EQ(Value(Find("bn/moving_variance")), variance);
+}
+
 TEST_F(BatchNormLayer, UnknownChannelsAreAnError) {
   EXPECT_FALSE(BatchNorm(scope_, "bn", Images(2, 2, Shape::kUnknown)).valid());
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("BatchNorm 'bn' needs an input"));

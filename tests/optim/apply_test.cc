@@ -68,6 +68,12 @@ TEST_F(ApplyTest, NothingToOptimize) {
   EXPECT_EQ(Message(), "No variables to optimize.");
 }
 
+TEST_F(ApplyTest, NothingToOptimizeInThisReplica) {
+  Make(root_, "a");
+  ComputeGradients(root_.Replica(1), ops::Const(root_, 1.0f), TrainableVariables(root_.Replica(1)));
+  EXPECT_THAT(Message(), HasSubstr("the graph has 1 trainable variables, but none of replica 1"));
+}
+
 TEST_F(ApplyTest, NoGradients) {
   EXPECT_EQ(ApplyGradients(root_, momentum_, {{Output(), Make(root_, "a")}, {Output(), Make(root_, "b")}}), nullptr);
   EXPECT_THAT(Message(), HasSubstr("No gradients provided for any variable"));

@@ -1,6 +1,8 @@
 // Many threads at one session; steps that fail, take too long or are closed.
 #include <thread>
 
+#include "absl/time/clock.h"
+#include "framework/runtime/run_gate.h"
 #include "tests/framework/runtime/session_fixture.h"
 
 namespace belfry {
@@ -182,6 +184,52 @@ TEST_P(ConcurrencyTest, TheDeadline) {
   }
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ((*result)[0].scalar<float>(), -1);
+}
+
+TEST_P(ConcurrencyTest, TheDeadlineCountsWaitingForOtherSteps) {
+  std::atomic<bool> entered{false}, go_on{false};
+  hook_ = [&] {
+    entered = true;
+    while (!go_on) std::this_thread::yield();
+    return absl::OkStatus();
+  };
+  const Variable v = Counter(Tower(0), "v", 0);
+  const Output slow = ops::AssignAdd(Tower(0), v, Tower(0).Add("Hook", {One(Tower(0))}));
+  const Output quick = ops::AssignAdd(Tower(0), v, One(Tower(0))), read = ops::Neg(Tower(0), v);
+  Open(spec(), {.timeout = absl::Milliseconds(100)});
+  Initialize();
+  std::thread runner([&] { session_->RunTarget(slow.node).IgnoreError(); });
+  while (!entered) std::this_thread::yield();
+  for (const Output& waits : {quick, read}) {
+    const auto status = session_->Run({waits}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr("waited for other steps"));
+  }
+  go_on = true;
+  runner.join();
+  const float before = ValueOf(v);
+  absl::Status status;
+  for (int attempt = 0; attempt < 50 && (attempt == 0 || !status.ok()); ++attempt) {
+    status = session_->RunTarget(quick.node);
+  }
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_GE(ValueOf(v), before + 1);
+}
+
+// Who gave up waiting to be alone must not keep out those who would share.
+TEST(RunGateTest, SharingGoesOnAfterAWriterGaveUp) {
+  RunGate gate;
+  ASSERT_TRUE(gate.Enter(/*alone=*/false, absl::InfiniteFuture()));
+  EXPECT_FALSE(gate.Enter(/*alone=*/true, absl::Now() + absl::Milliseconds(5)));
+  std::thread other([&] {
+    ASSERT_TRUE(gate.Enter(/*alone=*/false, absl::InfiniteFuture()));
+    gate.Leave(/*alone=*/false);
+  });
+  other.join();
+  gate.Leave(/*alone=*/false);
+  EXPECT_TRUE(gate.Enter(/*alone=*/true, absl::InfiniteFuture()));
+  EXPECT_FALSE(gate.Enter(/*alone=*/false, absl::InfinitePast()));
+  gate.Leave(/*alone=*/true);
 }
 
 TEST_P(ConcurrencyTest, TheFirstErrorWins) {

@@ -47,6 +47,32 @@ TEST_F(PassesTest, ShapesAreFolded) {
   EXPECT_THAT(step->fetched(0).ToDoubles(), ElementsAre(7, 3));
 }
 
+// What is folded away does not keep later nodes from being folded, nor does it cost an instruction.
+TEST_F(PassesTest, RunningAfterAConstantIsNoOrder) {
+  const Output x = ops::Placeholder(root_, DType::kFloat32, {Shape::kUnknown, 3});
+  const Output rows = ops::Cast(root_, ops::ShapeOf(root_, x), DType::kFloat32);
+  const Output checked = ops::CheckNumerics(root_, ops::Div(root_, rows, rows), "no rows");
+  const Output after = ops::Square(root_.ControlDependencies({checked}), ops::Const(root_, {3.f, 4.f}));
+  Open("cpu:1");
+  const auto step = Prepare({{x, {7, 3}}}, {after});
+  EXPECT_EQ(step->plan().program.nodes.size(), 2u) << step->plan().ToText(*devices_);  // the feed and the result
+  ASSERT_TRUE(step->Run({Tensor::Zeros(DType::kFloat32, {7, 3})}).ok());
+  EXPECT_THAT(step->fetched(0).ToDoubles(), ElementsAre(9, 16));
+
+  const auto status = session_->Run({{x, Tensor::Zeros(DType::kFloat32, {0, 3})}}, {after}).status();
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no rows"));
+}
+
+// A shape of 2^60 elements is looked at, and no memory is.
+TEST_F(PassesTest, ShapesOfWhatCouldNotBeHeldAreFolded) {
+  const Output x = ops::Placeholder(root_, DType::kFloat32, {Shape::kUnknown});
+  const Output huge = ops::BroadcastTo(root_, ops::Reshape(root_, x, {-1, 1, 1}), {-1, 1 << 30, 1 << 30});
+  Open("cpu:1");
+  auto result = session_->Run({{x, Tensor::Of<float>({1})}}, {ops::ShapeOf(root_, huge)});
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(1, 1 << 30, 1 << 30));
+}
+
 TEST_F(PassesTest, LargeConstantsAreNotFolded) {
   const Output large = ops::Const(root_, Tensor::Zeros(DType::kFloat32, {64, 64}));
   Open("cpu:1");
@@ -352,6 +378,32 @@ TEST_P(CollectiveTest, ThatFollowEachOther) {
     second.push_back(Reduce(tower, 2, ops::Square(Tower(tower), first), "second"));
   }
   EXPECT_THAT(Scalars(second), ElementsAre(18, 18));
+}
+
+// The averaging of a first gradient does not wait for work that it does not need, though that too waits for averages.
+TEST_P(CollectiveTest, StartAsSoonAsTheyCan) {
+  std::vector<FeedSpec> feeds;
+  std::vector<Output> statistics, gradients, results;
+  for (int tower = 0; tower < 2; ++tower) {
+    feeds.push_back({ops::Placeholder(Tower(tower), DType::kFloat32, {2}), {2}});
+    statistics.push_back(Reduce(tower, 2, ops::Neg(Tower(tower), feeds.back().output), "statistics"));
+    gradients.push_back(ops::Square(Tower(tower), statistics.back()));
+  }
+  for (int tower = 0; tower < 2; ++tower) {
+    Output x = statistics[tower];
+    for (int i = 0; i < 4; ++i) x = Tower(tower).Add("Hook", {x});
+    results.push_back(x);
+    results.push_back(Reduce(tower, 2, gradients[tower], "gradients"));
+  }
+  const auto step = Prepare(feeds, results);
+  const std::vector<ProgramNode>& nodes = step->plan().program.nodes;
+  const auto first = [&](auto predicate) {
+    return std::find_if(nodes.begin(), nodes.end(), predicate) - nodes.begin();
+  };
+  EXPECT_LT(first([](const ProgramNode& node) {
+              return node.op->kind == OpKind::kAllReduce && node.attrs.String("group") == "gradients";
+            }),
+            first([](const ProgramNode& node) { return node.op->name == "Hook"; }));
 }
 
 TEST_P(CollectiveTest, ThatWaitForEachOther) {

@@ -74,7 +74,7 @@ TEST_F(RequestTest, FedAnotherShape) {
 
 TEST_F(RequestTest, FedAnotherDType) {
   EXPECT_EQ(Error({{x_, Tensor::Of<double>({1, 2, 3}, {1, 3})}}, {y_}),
-            "Cannot feed value of shape [1,3] and dtype float64 for Tensor 'x:0', which has shape [1,3] and dtype "
+            "Cannot feed value of shape [1,3] and dtype float64 for Tensor 'x:0', which has shape [?,3] and dtype "
             "float32");
 }
 
@@ -143,6 +143,33 @@ TEST_F(RequestTest, APlanForEachShape) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ((*result)[0].shape(), Shape({rows, 3}));
   }
+}
+
+TEST_F(RequestTest, PlansBeyondTheLimitAreForgotten) {
+  Open("cpu:1", {.plan_cache_bytes = 1 << 20});
+  const auto run = [&](int64_t rows) {
+    auto result = session_->Run({{x_, Tensor::Zeros(DType::kFloat32, {rows, 3})}}, {y_});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ((*result)[0].shape(), Shape({rows, 3}));
+  };
+  for (int64_t rows = 0; rows < 40; ++rows) run(10'000 + rows % 30);
+  EXPECT_LE(devices_->device(0).counters().bytes_in_use, (1 << 20) + 10'100 * 3 * 2 * sizeof(float));
+  EXPECT_GT(devices_->device(0).counters().bytes_in_use, 1 << 19) << "as much as the limit allows";
+  // The last one stays, whatever it needs.
+  run(1 << 20);
+  const int64_t allocations = devices_->device(0).counters().allocations;
+  for (int i = 0; i < 5; ++i) run(1 << 20);
+  EXPECT_EQ(devices_->device(0).counters().allocations, allocations);
+}
+
+TEST_F(RequestTest, AStepThatRunsOutlivesItsPlanInTheCache) {
+  Open("cpu:1", {.plan_cache_bytes = 0});
+  const auto step = Prepare({{x_, {1, 3}}}, {y_});
+  for (int64_t rows : {2, 3, 2}) {
+    ASSERT_TRUE(session_->Run({{x_, Tensor::Zeros(DType::kFloat32, {rows, 3})}}, {y_}).ok());
+  }
+  ASSERT_TRUE(step->Run({value_}).ok());
+  EXPECT_THAT(step->fetched(0).ToDoubles(), ElementsAre(-1, -2, -3));
 }
 
 TEST_F(RequestTest, APreparedStepChecksItsFeeds) {

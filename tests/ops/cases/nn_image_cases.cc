@@ -177,10 +177,24 @@ std::vector<OpCase> BatchNormCases() {
     Moments(in[0], mean.values, variance.values);
     return Arrays{mean, variance};
   };
+  OpCase channels = moments;
+  channels.name = "ChannelMoments";
+  channels.inputs.resize(1);
+  channels.more_shapes = {{{6, 3}}, {{7}}, {{0, 2, 2, 3}}, {{4, 1}}, {{2, 3, 4, 2, 3}}, {{20, 9, 9, 33}}};
+  channels.gradient = true;
+  channels.build = [](const Scope& scope, const Ins& in) {
+    const auto outputs = ops::ChannelMoments(scope, in[0]);
+    return Outs{outputs.mean, outputs.variance};
+  };
+  channels.reference = [](const Arrays& in) {
+    Array mean(Shape({in[0].shape[-1]})), variance(Shape({in[0].shape[-1]}));
+    Moments(in[0], mean.values, variance.values);
+    return Arrays{mean, variance};
+  };
   OpCase inference = y;
   inference.name = "BatchNormInference";
-  inference.inputs.push_back({.shape = {5}, .differentiable = false});
-  inference.inputs.push_back({.shape = {5}, .low = 0.5, .high = 2, .differentiable = false});
+  inference.inputs.push_back({.shape = {5}});
+  inference.inputs.push_back({.shape = {5}, .low = 0.5, .high = 2});
   for (auto& shapes : inference.more_shapes) {
     const Shape channels = shapes[1];
     shapes.insert(shapes.end(), {channels, channels});
@@ -192,7 +206,7 @@ std::vector<OpCase> BatchNormCases() {
   inference.reference = [](const Arrays& in) {
     return Arrays{Normalize(in[0], in[1], in[2], in[3].values, in[4].values, 1e-3)};
   };
-  return {y, moments, inference};
+  return {y, moments, channels, inference};
 }
 
 OpCase LayerNormCase() {

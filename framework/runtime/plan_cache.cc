@@ -1,0 +1,80 @@
+#include "framework/runtime/plan_cache.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "framework/runtime/session.h"
+
+namespace belfry {
+namespace {
+
+// A node, its instructions and its kernel, roughly.
+constexpr size_t kBytesPerNode = 2048;
+
+size_t TableBytes(const Plan& plan) { return plan.program.nodes.size() * kBytesPerNode; }
+size_t ArenaBytes(const Plan& plan) {
+  return std::accumulate(plan.memory.arena_bytes.begin(), plan.memory.arena_bytes.end(), size_t{0});
+}
+
+}  // namespace
+
+PlanCache::~PlanCache() = default;
+
+std::shared_ptr<const Plan> PlanCache::Find(const std::string& key) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return nullptr;
+  found->second.last_use = ++uses_;
+  return found->second.plan;
+}
+
+void PlanCache::Add(const std::string& key, std::shared_ptr<const Plan> plan) {
+  bytes_ += TableBytes(*plan);
+  entries_[key] = {.plan = std::move(plan), .last_use = ++uses_};
+  Evict(key);
+}
+
+std::unique_ptr<PreparedStep> PlanCache::Take(const std::string& key) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end() || found->second.idle.empty()) return nullptr;
+  Entry& entry = found->second;
+  std::unique_ptr<PreparedStep> step = std::move(entry.idle.back());
+  entry.idle.pop_back();
+  entry.last_use = ++uses_;
+  bytes_ -= ArenaBytes(*entry.plan);
+  return step;
+}
+
+void PlanCache::Put(const std::string& key, std::unique_ptr<PreparedStep> step) {
+  const auto found = entries_.find(key);
+  if (found == entries_.end()) return;
+  bytes_ += ArenaBytes(*found->second.plan);
+  found->second.idle.push_back(std::move(step));
+  Evict(key);
+}
+
+void PlanCache::DropIdle() {
+  for (auto& [key, entry] : entries_) {
+    bytes_ -= entry.idle.size() * ArenaBytes(*entry.plan);
+    entry.idle.clear();
+  }
+}
+
+void PlanCache::Clear() {
+  entries_.clear();
+  bytes_ = 0;
+}
+
+void PlanCache::Evict(const std::string& kept) {
+  while (bytes_ > limit_ && entries_.size() > 1) {
+    auto oldest = entries_.end();
+    for (auto entry = entries_.begin(); entry != entries_.end(); ++entry) {
+      if (entry->first == kept) continue;
+      if (oldest == entries_.end() || entry->second.last_use < oldest->second.last_use) oldest = entry;
+    }
+    const Entry& gone = oldest->second;
+    bytes_ -= TableBytes(*gone.plan) + gone.idle.size() * ArenaBytes(*gone.plan);
+    entries_.erase(oldest);
+  }
+}
+
+}  // namespace belfry

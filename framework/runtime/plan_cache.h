@@ -1,0 +1,51 @@
+// The plans of a session, and executables that wait for the next step.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "framework/runtime/plan.h"
+
+namespace belfry {
+
+class PreparedStep;
+
+// Plans by key, each with the prepared steps of it that are idle. Holds about `limit` bytes: beyond it, the plans that
+// were used least recently go, with their idle steps; never the one used last. Guarded by its session.
+class PlanCache {
+ public:
+  explicit PlanCache(size_t limit) : limit_(limit) {}
+  ~PlanCache();
+
+  // The plan of a key, or null; and a new one. Either counts as a use.
+  std::shared_ptr<const Plan> Find(const std::string& key);
+  void Add(const std::string& key, std::shared_ptr<const Plan> plan);
+  // An idle step of the key, or null; and a step that becomes idle. A step whose plan is gone goes too.
+  std::unique_ptr<PreparedStep> Take(const std::string& key);
+  void Put(const std::string& key, std::unique_ptr<PreparedStep> step);
+  // Frees the memory of all idle steps.
+  void DropIdle();
+  void Clear();
+
+  size_t bytes() const { return bytes_; }
+  size_t plans() const { return entries_.size(); }
+
+ private:
+  struct Entry {
+    std::shared_ptr<const Plan> plan;
+    std::vector<std::unique_ptr<PreparedStep>> idle;
+    uint64_t last_use = 0;
+  };
+
+  void Evict(const std::string& kept);
+
+  const size_t limit_;
+  size_t bytes_ = 0;  // of all entries
+  uint64_t uses_ = 0;
+  absl::flat_hash_map<std::string, Entry> entries_;
+};
+
+}  // namespace belfry
