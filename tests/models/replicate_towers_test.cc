@@ -58,8 +58,8 @@ class Towers : public ModelTest {
       feeds.push_back({training.step.towers[t].batch.images,
                        Tensor::Of<float>(images.span<float>().subspan(first * pixels, n * pixels),
                                          {n, kHeight, kWidth, kChannels})});
-      feeds.push_back({training.step.towers[t].batch.labels,
-                       Tensor::Of<int32_t>(labels.span<int32_t>().subspan(first, n), {n})});
+      feeds.push_back(
+          {training.step.towers[t].batch.labels, Tensor::Of<int32_t>(labels.span<int32_t>().subspan(first, n), {n})});
       first += n;
     }
     ASSIGN_OR_RETURN(const auto fetched, training.session->Run(feeds, {training.step.loss}, {training.step.update}));
@@ -79,7 +79,8 @@ class Towers : public ModelTest {
       for (int64_t share : examples) n += share;
       Tensor images = Random({n, kHeight, kWidth, kChannels});
       // Towers whose statistics are unlike each other's.
-      for (int64_t i = 0; i < images.elements(); ++i) images.data<float>()[i] += static_cast<float>(4 * i) / images.elements();
+      for (int64_t i = 0; i < images.elements(); ++i)
+        images.data<float>()[i] += static_cast<float>(4 * i) / images.elements();
       const Tensor labels = Classes(n, 3);
       const auto expected = Step(one, images, labels, {n}), actual = Step(several, images, labels, examples);
       ASSERT_TRUE(expected.ok()) << expected.status();
@@ -134,14 +135,14 @@ TEST_F(Towers, WithoutExamplesDoNotMoveTheAverages) {
 
 TEST_F(Towers, WithoutAnyExampleFailAndChangeNothing) {
   for (int towers : {1, 2}) {
-    for (VariableUpdate update : {VariableUpdate::kReplicated, VariableUpdate::kParameterDevice,
-                                  VariableUpdate::kIndependent}) {
+    for (VariableUpdate update :
+         {VariableUpdate::kReplicated, VariableUpdate::kParameterDevice, VariableUpdate::kIndependent}) {
       for (BatchNormPolicy policy : {BatchNormPolicy::kPerTower, BatchNormPolicy::kSynchronised}) {
         if (update == VariableUpdate::kIndependent && policy == BatchNormPolicy::kSynchronised) continue;
         Training training = Start(towers, {.variable_update = update, .batch_norm = policy});
         const auto before = Value(training, "conv1/weights");
-        const auto loss = Step(training, Random({0, kHeight, kWidth, kChannels}), Classes(0, 3),
-                               std::vector<int64_t>(towers, 0));
+        const auto loss =
+            Step(training, Random({0, kHeight, kWidth, kChannels}), Classes(0, 3), std::vector<int64_t>(towers, 0));
         EXPECT_EQ(loss.status().code(), absl::StatusCode::kInvalidArgument) << loss.status();
         EXPECT_EQ(Value(training, "conv1/weights"), before);
       }
@@ -157,7 +158,8 @@ TEST_F(Towers, ThatAreIndependentNeedExamplesEach) {
 }
 
 TEST_F(Towers, ThatAreIndependentCannotSynchronise) {
-  ReplicateTowers(scope_, devices_, {.inputs = {kHeight, kWidth, kChannels}}, Loss, optim::GradientDescent({.learning_rate = 1}),
+  ReplicateTowers(scope_, devices_, {.inputs = {kHeight, kWidth, kChannels}}, Loss,
+                  optim::GradientDescent({.learning_rate = 1}),
                   {.variable_update = VariableUpdate::kIndependent, .batch_norm = BatchNormPolicy::kSynchronised});
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("'independent' is the one without averages"));
 }
@@ -168,8 +170,8 @@ TEST_F(Towers, OfTwoModelsInOneGraph) {
   const ReplicateOptions options{.batch_norm = BatchNormPolicy::kSynchronised};
   const InputSpec input{.inputs = {kHeight, kWidth, kChannels}};
   const auto replicate = [&](const char* name) {
-    return ReplicateTowers(scope_.VariableScope(name), devices, input, Loss, optim::GradientDescent({.learning_rate = 1}),
-                           options);
+    return ReplicateTowers(scope_.VariableScope(name), devices, input, Loss,
+                           optim::GradientDescent({.learning_rate = 1}), options);
   };
   const TrainStep a = replicate("a"), b = replicate("b");
   const auto session = Session::Create(graph_, devices);

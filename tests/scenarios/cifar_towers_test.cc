@@ -50,7 +50,7 @@ struct Training {
 struct Experiment {
   int towers = 1;
   int steps = 50;
-  int64_t batch_size = 32;
+  int64_t batch_size = 128;
   // At the tutorial's 0.1 the first steps are chaotic: a change of a weight's last bit is a change of 1e-3 in the loss
   // of step 50, whatever the number of towers.
   double learning_rate = 0.02;
@@ -136,7 +136,7 @@ TEST(ScenarioCifar, FourTowersEqualOneAndRepeatBitByBit) {
 }
 
 TEST(ScenarioCifar, AtTheTutorialsLearningRate) {
-  const Experiment one = {.steps = 15, .learning_rate = 0.1};
+  const Experiment one = {.steps = 15, .batch_size = 32, .learning_rate = 0.1};
   Experiment four = one;
   four.towers = 4;
   const auto expected = Train(*Images().train, one), actual = Train(*Images().train, four);
@@ -146,7 +146,7 @@ TEST(ScenarioCifar, AtTheTutorialsLearningRate) {
 }
 
 TEST(ScenarioCifar, TwoTowersStayAlike) {
-  const absl::StatusOr<Training> training = Train(*Images().train, {.towers = 2, .steps = 20});
+  const absl::StatusOr<Training> training = Train(*Images().train, {.towers = 2, .steps = 20, .batch_size = 32});
   ASSERT_TRUE(training.ok()) << training.status();
   EXPECT_TRUE(SameBits(training->variables[0], training->variables[1]));
   EXPECT_FALSE(SameBits(training->variables[0], OneTower().variables[0])) << "after other steps";
