@@ -59,6 +59,15 @@ class Replicator {
           "Synchronised batch normalisation averages over towers, and variable update 'independent' is the one without "
           "averages; choose 'replicated', or batch norm 'per_tower'"));
     }
+    if (!(options_.clip_global_norm >= 0)) {
+      root_.Fail(absl::InvalidArgumentError(absl::StrCat(
+          "ReplicateOptions::clip_global_norm is ", options_.clip_global_norm, "; expected 0, for none, or more")));
+    }
+    if (!(options_.moving_average >= 0 && options_.moving_average < 1)) {
+      root_.Fail(
+          absl::InvalidArgumentError(absl::StrCat("ReplicateOptions::moving_average is ", options_.moving_average,
+                                                  "; expected a decay from 0, for none, to below 1")));
+    }
     const std::vector<int> tower_devices = devices_.TowerDevices();
     for (size_t i = 0; i < tower_devices.size(); ++i) AddTower(static_cast<int>(i), tower_devices[i]);
     if (!root_.status().ok()) return std::move(step_);

@@ -85,6 +85,9 @@ struct TrainStep {
 // Batch normalisation follows ReplicateOptions::batch_norm. Its updates of moving averages (kUpdateOps) run with the
 // step: tower 0's or, if synchronised, every replica's alike; evaluation reads replica 0.
 //
+// Trained are the variables below the scope's variable path, so several models may be trained in one graph, each in a
+// VariableScope of its own. They share the global step, which counts the steps of all; a schedule goes by it.
+//
 // `independent` averages nothing, so it has no synchronised batch normalisation, and a step in which one of its towers
 // is fed no example is an error. So is, in every form, a step that is fed no example at all.
 TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,

@@ -80,8 +80,8 @@ struct PoolOptions {
   int64_t stride_h = 2, stride_w = 2;
   Padding padding;  // smaller than the window
 };
-// The largest of each window of x [N, H, W, C], per channel. A NaN loses against every number. The gradient goes to the
-// first of equal elements.
+// The largest of each window of x [N, H, W, C], per channel. A NaN loses against every number, and a window
+// of NaNs alone gives NaN. The gradient goes to the first of equal elements.
 Output MaxPool(OpScope scope, Output x, const PoolOptions& options = {});
 // The mean of each window, of its elements inside the image.
 Output AvgPool(OpScope scope, Output x, const PoolOptions& options = {});

@@ -1,6 +1,7 @@
 #include "optim/apply.h"
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/graph/gradients.h"
@@ -51,7 +52,8 @@ std::string NoVariables(const Scope& scope) {
 std::vector<Variable> TrainableVariables(const Scope& scope) {
   std::vector<Variable> trainable;
   for (const Variable& variable : scope.graph().variables()) {
-    if (variable.trainable() && variable.replica() == scope.replica()) trainable.push_back(variable);
+    if (!variable.trainable() || variable.replica() != scope.replica()) continue;
+    if (absl::StartsWith(variable.name(), scope.variable_path())) trainable.push_back(variable);
   }
   return trainable;
 }

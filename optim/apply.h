@@ -17,7 +17,7 @@ struct GradientAndVariable {
 // The gradients of `loss` with respect to `variables`, in their order. Errors, which stick to the graph and give an
 // empty list: no variables; whatever Gradients() finds.
 std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, absl::Span<const Variable> variables);
-// The trainable variables of the scope's replica.
+// The trainable variables of the scope's replica below its variable path.
 std::vector<Variable> TrainableVariables(const Scope& scope);
 
 // Updates every variable that has a gradient, then increments the global step. The node to run as a target, or null

@@ -7,7 +7,11 @@
 namespace belfry::optim {
 
 Scope RootScope(const Scope& scope, int replica) {
-  return Scope(scope.graph()).Replica(replica).ReuseVariables(Reuse::kIfPresent).Device(scope.variable_device());
+  return Scope(scope.graph())
+      .WithLocation(scope.location())
+      .Replica(replica)
+      .ReuseVariables(Reuse::kIfPresent)
+      .Device(scope.variable_device());
 }
 
 Variable GlobalStep(const Scope& scope) {

@@ -8,7 +8,8 @@ namespace belfry::optim {
 
 struct MovingAverageOptions {
   double decay = 0.999;
-  bool use_step = true;  // decay = min(decay, (1 + n) / (10 + n)), n the global step: a short memory at first
+  bool use_step = true;  // decay = min(decay, (1 + n) / (10 + n)), n the global step when it runs: a short
+                         // memory at first
 };
 
 // The average of a variable is its slot "<variable>/ExponentialMovingAverage", which begins at the variable's initial
@@ -23,8 +24,8 @@ class ExponentialMovingAverage {
  public:
   explicit ExponentialMovingAverage(const MovingAverageOptions& options = {}) : options_(options) {}
 
-  // Moves the averages towards the variables once all of `after`, the variables' updates and before the global step's,
-  // have run. Null after an error.
+  // Moves the averages towards the variables once all of `after` have run: the variables' updates, or the whole
+  // train_op with the global step's, as in TensorFlow 1's tutorials. Null after an error.
   const Node* Update(OpScope scope, absl::Span<const Variable> variables, absl::Span<const Output> after) const;
   // The average of a variable, or an invalid Variable if it has none.
   static Variable AverageOf(const Scope& scope, const Variable& variable);

@@ -1,6 +1,7 @@
 #include "framework/base/shape.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -22,13 +23,13 @@ Shape::Shape(absl::Span<const int64_t> dims) : dims_(dims.begin(), dims.end()) {
 }
 
 absl::StatusOr<Shape> Shape::Make(absl::Span<const int64_t> dims) {
-  const std::string text = absl::StrCat("[", absl::StrJoin(dims, ","), "]");
+  const auto invalid = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("Shape [", absl::StrJoin(dims, ","), "] has ", why));
+  };
   int64_t elements = 1;
   for (int64_t dim : dims) {
-    if (dim < kUnknown) return absl::InvalidArgumentError(absl::StrCat("Shape ", text, " has a negative extent"));
-    if (dim > 0 && elements > kMaxElements / dim) {
-      return absl::InvalidArgumentError(absl::StrCat("Shape ", text, " has more than 2^59 elements"));
-    }
+    if (dim < kUnknown) return invalid("a negative extent");
+    if (dim > 0 && elements > kMaxElements / dim) return invalid("more than 2^59 elements");
     if (dim > 0) elements *= dim;
   }
   return Shape(dims);
@@ -125,6 +126,18 @@ absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
     }
   }
   return Shape::Make(result.dims());
+}
+
+int64_t AddExtents(int64_t a, int64_t b) {
+  int64_t sum;
+  if (!__builtin_add_overflow(a, b, &sum)) return sum;
+  return a > 0 ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
+}
+
+int64_t MultiplyExtents(int64_t a, int64_t b) {
+  int64_t product;
+  if (!__builtin_mul_overflow(a, b, &product)) return product;
+  return (a > 0) == (b > 0) ? std::numeric_limits<int64_t>::max() : std::numeric_limits<int64_t>::min();
 }
 
 absl::StatusOr<int> CanonicalAxis(int64_t axis, int rank) {

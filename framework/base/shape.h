@@ -63,6 +63,11 @@ class Shape {
 // Shape::Make allows.
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
 
+// The sum and the product of extents that an attribute may set to anything: the largest or smallest int64 where they
+// do not fit, which Shape::Make refuses.
+int64_t AddExtents(int64_t a, int64_t b);
+int64_t MultiplyExtents(int64_t a, int64_t b);
+
 // `axis` counted from the front: -1 becomes rank - 1. InvalidArgument outside [-rank, rank).
 absl::StatusOr<int> CanonicalAxis(int64_t axis, int rank);
 

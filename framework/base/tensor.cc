@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/half.h"
+#include "framework/base/status.h"
 
 namespace belfry {
 namespace {
@@ -49,6 +50,10 @@ Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape), 
 }
 
 absl::StatusOr<Tensor> Tensor::Allocate(DType dtype, const Shape& shape) {
+  RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
+  if (!shape.known()) {
+    return absl::InvalidArgumentError(absl::StrCat("A tensor cannot have the unknown extents of ", shape.ToString()));
+  }
   Tensor tensor = WithoutData(dtype, shape);
   if (tensor.elements_ <= 0) return tensor;
   tensor.buffer_.reset(static_cast<std::byte*>(AllocateAligned(tensor.bytes())), FreeAligned);

@@ -26,7 +26,8 @@ class Tensor {
   // Uninitialised elements.
   Tensor(DType dtype, const Shape& shape);
 
-  // The same, or ResourceExhausted: for sizes that a user's shapes decide.
+  // The same, or ResourceExhausted, or InvalidArgument for extents that are unknown or too large: for shapes that a
+  // user decides.
   static absl::StatusOr<Tensor> Allocate(DType dtype, const Shape& shape);
   // A dtype and a shape that have no elements behind them: raw() is null. For what is only asked for its shape.
   static Tensor WithoutData(DType dtype, const Shape& shape);

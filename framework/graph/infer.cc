@@ -46,6 +46,10 @@ absl::Status Bind(const OpDef& op, absl::string_view type, DType dtype, absl::st
 absl::Status CheckTypeVars(const OpDef& op, const Attrs& attrs) {
   for (const TypeVar& type : op.types) {
     const AttrValue* bound = attrs.Find(type.name);
+    const bool of_list = !op.inputs.empty() && op.inputs.back().list && op.inputs.back().type == type.name;
+    if (bound == nullptr && of_list) {
+      return absl::InvalidArgumentError(absl::StrCat("needs at least one of '", op.inputs.back().name, "'"));
+    }
     if (bound == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("attribute '", type.name, "' (a dtype) is missing"));
     }
@@ -105,6 +109,7 @@ absl::StatusOr<std::vector<TensorSpec>> InferOutputs(const OpDef& op, const Attr
     } else {
       ASSIGN_OR_RETURN(dtype, ParseDType(type));
     }
+    RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
     outputs.push_back({dtype, shape});
   }
   return outputs;

@@ -62,6 +62,11 @@ Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& sh
                                                        shape.ToString(), ".", AskedAt(scope))));
     return Variable();
   }
+  if (initializer == nullptr) {
+    scope.Fail(absl::InvalidArgumentError(
+        absl::StrCat("Variable ", logical_name, " needs an initializer, not null.", AskedAt(scope))));
+    return Variable();
+  }
   const std::string prefix = scope.replica() > 0 ? absl::StrCat("replica_", scope.replica(), "/") : "";
   const Scope storage = StorageScope(scope, options).NameScope("");
   auto def = std::make_unique<VariableDef>();

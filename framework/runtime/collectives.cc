@@ -19,10 +19,15 @@ absl::Status CheckGroup(const Program& program, const std::string& name, const G
     return absl::InvalidArgumentError(
         absl::StrCat("Collective '", name, "' is for ", size, " towers, and the graph has ", group.size(), " of them"));
   }
-  for (const auto& [rank, node] : group) {
-    if (program.nodes[node].outputs == first.outputs) continue;
-    return absl::InvalidArgumentError(absl::StrCat("Collective '", name, "': the towers do not agree on shapes: ",
-                                                   Describe(first), " and ", Describe(program.nodes[node])));
+  for (const auto& [rank, index] : group) {
+    const ProgramNode& node = program.nodes[index];
+    const char* what = node.attrs.Int("size") != size                                      ? "their number"
+                       : node.attrs.String("reduction") != first.attrs.String("reduction") ? "what is computed"
+                       : node.outputs != first.outputs                                     ? "shapes"
+                                                                                           : nullptr;
+    if (what == nullptr) continue;
+    return absl::InvalidArgumentError(absl::StrCat("Collective '", name, "': the towers do not agree on ", what, ": ",
+                                                   Describe(first), " and ", Describe(node)));
   }
   return absl::OkStatus();
 }

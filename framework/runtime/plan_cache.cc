@@ -12,8 +12,11 @@ namespace {
 constexpr size_t kBytesPerNode = 2048;
 
 size_t TableBytes(const Plan& plan) { return plan.program.nodes.size() * kBytesPerNode; }
-size_t ArenaBytes(const Plan& plan) {
-  return std::accumulate(plan.memory.arena_bytes.begin(), plan.memory.arena_bytes.end(), size_t{0});
+// Of one prepared step: its arenas, and its copies of what it fetches.
+size_t StepBytes(const Plan& plan) {
+  size_t bytes = std::accumulate(plan.memory.arena_bytes.begin(), plan.memory.arena_bytes.end(), size_t{0});
+  for (const Value& fetch : plan.program.fetches) bytes += plan.program.spec(fetch).bytes();
+  return bytes;
 }
 
 }  // namespace
@@ -40,21 +43,21 @@ std::unique_ptr<PreparedStep> PlanCache::Take(const std::string& key) {
   std::unique_ptr<PreparedStep> step = std::move(entry.idle.back());
   entry.idle.pop_back();
   entry.last_use = ++uses_;
-  bytes_ -= ArenaBytes(*entry.plan);
+  bytes_ -= StepBytes(*entry.plan);
   return step;
 }
 
 void PlanCache::Put(const std::string& key, std::unique_ptr<PreparedStep> step) {
   const auto found = entries_.find(key);
   if (found == entries_.end()) return;
-  bytes_ += ArenaBytes(*found->second.plan);
+  bytes_ += StepBytes(*found->second.plan);
   found->second.idle.push_back(std::move(step));
   Evict(key);
 }
 
 void PlanCache::DropIdle() {
   for (auto& [key, entry] : entries_) {
-    bytes_ -= entry.idle.size() * ArenaBytes(*entry.plan);
+    bytes_ -= entry.idle.size() * StepBytes(*entry.plan);
     entry.idle.clear();
   }
 }
@@ -72,8 +75,13 @@ void PlanCache::Evict(const std::string& kept) {
       if (oldest == entries_.end() || entry->second.last_use < oldest->second.last_use) oldest = entry;
     }
     const Entry& gone = oldest->second;
-    bytes_ -= TableBytes(*gone.plan) + gone.idle.size() * ArenaBytes(*gone.plan);
+    bytes_ -= TableBytes(*gone.plan) + gone.idle.size() * StepBytes(*gone.plan);
     entries_.erase(oldest);
+  }
+  Entry& last = entries_.at(kept);
+  while (bytes_ > limit_ && last.idle.size() > 1) {
+    bytes_ -= StepBytes(*last.plan);
+    last.idle.pop_back();
   }
 }
 

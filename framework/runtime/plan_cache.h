@@ -14,7 +14,8 @@ namespace belfry {
 class PreparedStep;
 
 // Plans by key, each with the prepared steps of it that are idle. Holds about `limit` bytes: beyond it, the plans that
-// were used least recently go, with their idle steps; never the one used last. Guarded by its session.
+// were used least recently go, with their idle steps; of the one used last, all idle steps but one. Guarded by its
+// session.
 class PlanCache {
  public:
   explicit PlanCache(size_t limit) : limit_(limit) {}

@@ -26,6 +26,10 @@ absl::Status PreparedStep::Check(absl::Span<const Tensor> feeds) const {
   }
   for (size_t i = 0; i < feeds.size(); ++i) {
     const TensorSpec& spec = executable_->feed(static_cast<int>(i)).spec;
+    if (feeds[i].bytes() > 0 && feeds[i].raw() == nullptr) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("The value fed for Tensor '", feed_names_[i], "' has a shape and no data"));
+    }
     if (feeds[i].dtype() == spec.dtype && feeds[i].shape() == spec.shape) continue;
     return absl::InvalidArgumentError(absl::StrCat("Cannot feed value of shape ", feeds[i].shape().ToString(),
                                                    " and dtype ", DTypeName(feeds[i].dtype()), " for Tensor '",

@@ -9,16 +9,11 @@
 namespace belfry {
 namespace {
 
-absl::Status CheckRequest(const Graph& graph, const ProgramRequest& request) {
+absl::Status CheckRequest(const ProgramRequest& request) {
   if (request.fetches.empty() && request.targets.empty()) {
     return absl::InvalidArgumentError("Must specify at least one target to fetch or execute.");
   }
   const auto check = [&](const Output& output, absl::string_view what) -> absl::Status {
-    if (!output.valid())
-      return absl::InvalidArgumentError(absl::StrCat("A ", what, " is an Output that was never made"));
-    if (&output.node->graph() != &graph) {
-      return absl::InvalidArgumentError(absl::StrCat("The ", what, " '", output.name(), "' belongs to another graph"));
-    }
     const auto outputs = static_cast<int>(output.node->outputs().size());
     if (outputs == 0) {
       return absl::InvalidArgumentError(
@@ -48,11 +43,6 @@ absl::Status CheckRequest(const Graph& graph, const ProgramRequest& request) {
     }
   }
   for (const Output& fetch : request.fetches) RETURN_IF_ERROR(check(fetch, "fetch"));
-  for (const Node* target : request.targets) {
-    if (target == nullptr || &target->graph() != &graph) {
-      return absl::InvalidArgumentError("A target is null or belongs to another graph");
-    }
-  }
   return absl::OkStatus();
 }
 
@@ -153,7 +143,7 @@ class Pruner {
 }  // namespace
 
 absl::StatusOr<Program> Prune(const Graph& graph, const ProgramRequest& request) {
-  RETURN_IF_ERROR(CheckRequest(graph, request));
+  RETURN_IF_ERROR(CheckRequest(request));
   return Pruner(graph, request).Run();
 }
 

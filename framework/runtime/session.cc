@@ -26,21 +26,37 @@ std::string KeyOf(const ProgramRequest& request) {
   return key;
 }
 
-// Whatever a key or a plan cannot be made of.
-absl::Status CheckValid(const ProgramRequest& request) {
-  for (absl::Span<const Output> outputs : {absl::MakeConstSpan(request.feeds), absl::MakeConstSpan(request.fetches)}) {
+// What a key cannot be made of: node ids are those of the session's graph.
+absl::Status CheckValid(const Graph& graph, const ProgramRequest& request) {
+  const auto check = [&](absl::Span<const Output> outputs, absl::string_view what) -> absl::Status {
     for (const Output& output : outputs) {
-      if (!output.valid()) return absl::InvalidArgumentError("A feed or fetch is an Output that was never made");
+      if (!output.valid()) {
+        return absl::InvalidArgumentError(absl::StrCat("A ", what, " is an Output that was never made"));
+      }
+      if (&output.node->graph() != &graph) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("The ", what, " '", output.name(), "' belongs to another graph"));
+      }
     }
-  }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(check(request.feeds, "feed"));
+  RETURN_IF_ERROR(check(request.fetches, "fetch"));
   for (const Node* target : request.targets) {
     if (target == nullptr) return absl::InvalidArgumentError("A target is null: its builder reported an error");
+    if (&target->graph() != &graph) {
+      return absl::InvalidArgumentError(absl::StrCat("The target '", target->name(), "' belongs to another graph"));
+    }
   }
   return absl::OkStatus();
 }
 
-// A wrong shape is for the compiler to report; a wrong dtype is no part of what is compiled.
-absl::Status CheckDType(const Feed& feed) {
+// A wrong shape is for the compiler to report; a wrong dtype, or no data, is no part of what is compiled.
+absl::Status CheckFeed(const Feed& feed) {
+  if (feed.output.valid() && feed.value.bytes() > 0 && feed.value.raw() == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("The value fed for Tensor '", feed.output.name(), "' has a shape and no data"));
+  }
   const auto [node, index] = feed.output;
   const bool exists = feed.output.valid() && index >= 0 && index < static_cast<int>(node->outputs().size());
   if (!exists || feed.value.dtype() == feed.output.dtype()) return absl::OkStatus();
@@ -148,7 +164,7 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Prepare(absl::Span<const 
     request.feeds.push_back(feed.output);
     request.feed_shapes.push_back(feed.shape);
   }
-  RETURN_IF_ERROR(CheckValid(request));
+  RETURN_IF_ERROR(CheckValid(graph_, request));
   const MutexLock lock(mutex_);
   return Make(request, KeyOf(request));
 }
@@ -159,12 +175,12 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, a
   ProgramRequest request{.fetches = {fetches.begin(), fetches.end()}, .targets = {targets.begin(), targets.end()}};
   std::vector<Tensor> values;
   for (const Feed& feed : feeds) {
-    RETURN_IF_ERROR(CheckDType(feed));
+    RETURN_IF_ERROR(CheckFeed(feed));
     request.feeds.push_back(feed.output);
     request.feed_shapes.push_back(feed.value.shape());
     values.push_back(feed.value);
   }
-  RETURN_IF_ERROR(CheckValid(request));
+  RETURN_IF_ERROR(CheckValid(graph_, request));
   const std::string key = KeyOf(request);
   std::unique_ptr<PreparedStep> step;
   {

@@ -19,7 +19,7 @@ absl::StatusOr<std::vector<Shape>> PadShape(const ShapeArgs& args) {
   std::vector<int64_t> dims(x.dims().begin(), x.dims().end());
   for (size_t axis = 0; axis < dims.size(); ++axis) {
     if (dims[axis] == Shape::kUnknown) continue;
-    dims[axis] += paddings[2 * axis] + paddings[2 * axis + 1];
+    dims[axis] = AddExtents(AddExtents(dims[axis], paddings[2 * axis]), paddings[2 * axis + 1]);
     if (dims[axis] < 0) {
       return absl::InvalidArgumentError(absl::StrCat("paddings ", paddings[2 * axis], " and ", paddings[2 * axis + 1],
                                                      " crop more than there is of axis ", axis, " of ", x.ToString()));

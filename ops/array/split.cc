@@ -11,12 +11,17 @@
 namespace belfry::ops {
 namespace {
 
+constexpr int64_t kMostParts = 1 << 20;  // each is an output of one node
+
 // Extents of the parts of an axis of `extent`: `num` equal ones, or as `sizes` say, of which one may be -1.
 absl::StatusOr<std::vector<int64_t>> PartSizes(const Attrs& attrs, int64_t extent) {
   std::vector<int64_t> sizes = attrs.Ints("sizes");
   const int64_t num = attrs.Int("num");
   if (sizes.empty()) {
     if (num < 1) return absl::InvalidArgumentError(absl::StrCat("cannot split into ", num, " parts"));
+    if (num > kMostParts) {
+      return absl::InvalidArgumentError(absl::StrCat(num, " parts are more than the ", kMostParts, " there may be"));
+    }
     if (extent == Shape::kUnknown) return std::vector<int64_t>(num, Shape::kUnknown);
     if (extent % num != 0) {
       return absl::InvalidArgumentError(
@@ -26,7 +31,7 @@ absl::StatusOr<std::vector<int64_t>> PartSizes(const Attrs& attrs, int64_t exten
   }
   const auto rest = std::find(sizes.begin(), sizes.end(), Shape::kUnknown);
   const bool has_rest = rest != sizes.end();
-  const int64_t sum = std::accumulate(sizes.begin(), sizes.end(), has_rest ? int64_t{1} : int64_t{0});
+  const int64_t sum = std::accumulate(sizes.begin(), sizes.end(), has_rest ? int64_t{1} : int64_t{0}, AddExtents);
   const bool bad = std::count_if(sizes.begin(), sizes.end(), [](int64_t size) { return size < 0; }) > has_rest;
   if (bad || (extent != Shape::kUnknown && (has_rest ? sum > extent : sum != extent))) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -68,7 +73,7 @@ absl::StatusOr<std::vector<Shape>> UnstackShape(const ShapeArgs& args) {
   const Shape& whole = args.inputs[0];
   ASSIGN_OR_RETURN(const int axis, CanonicalAxis(args.attrs.Int("axis"), whole.rank()));
   const int64_t num = args.attrs.Int("num");
-  if (num < 0 || (whole[axis] != Shape::kUnknown && whole[axis] != num)) {
+  if (num < 0 || num > kMostParts || (whole[axis] != Shape::kUnknown && whole[axis] != num)) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot unstack axis ", axis, " of ", whole.ToString(), " into ", num, " tensors"));
   }

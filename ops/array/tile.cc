@@ -23,7 +23,7 @@ absl::StatusOr<Shape> Tiled(const Shape& x, const std::vector<int64_t>& multiple
     if (multiples[axis] < 0) {
       return absl::InvalidArgumentError(absl::StrCat("multiple ", multiples[axis], " is negative"));
     }
-    if (dims[axis] != Shape::kUnknown) dims[axis] *= multiples[axis];
+    if (dims[axis] != Shape::kUnknown) dims[axis] = MultiplyExtents(dims[axis], multiples[axis]);
   }
   return Shape::Make(dims);
 }

@@ -57,6 +57,11 @@ void RegisterClip(OpRegistry& registry) {
       Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) { return &MakeClip<typename decltype(tag)::type>; }),
       nullptr);
   clip.attrs = {{"low", 0.0, true}, {"high", 0.0, true}};
+  clip.shape = [like = std::move(clip.shape)](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
+    const double low = args.attrs.Float("low"), high = args.attrs.Float("high");
+    if (low <= high) return like(args);
+    return absl::InvalidArgumentError(absl::StrCat("low ", low, " is above high ", high));
+  };
   clip.not_differentiable = false;
   clip.gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> dy) {
     return std::vector<Output>{ClipGradient(scope, node, node.input(0), dy[0])};
@@ -92,10 +97,6 @@ Output FloorMod(OpScope scope, Output a, Output b) { return scope.Add("FloorMod"
 Output Maximum(OpScope scope, Output a, Output b) { return scope.Add("Maximum", {a, b}); }
 Output Minimum(OpScope scope, Output a, Output b) { return scope.Add("Minimum", {a, b}); }
 Output ClipByValue(OpScope scope, Output x, double low, double high) {
-  if (!(low <= high)) {
-    scope.Fail(absl::InvalidArgumentError(absl::StrCat("ClipByValue: low ", low, " is above high ", high)));
-    return Output();
-  }
   return scope.Add("ClipByValue", {x}, {{"low", low}, {"high", high}});
 }
 

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <limits>
 
 #include "ops/array.h"
@@ -79,19 +80,43 @@ void ForEachWindow(const Pool2DShape& p, const Body& body) {
   });
 }
 
+// One window: of its first tap, unless another is larger, or a number where there was none.
+template <class T, class Winner>
+void MaxOfWindow(const Pool2DShape& p, int64_t n, int64_t oh, int64_t ow, const T* x, T* y, Winner* winners) {
+  using C = Compute<T>;
+  bool first = true;
+  ForEachTap(p, n, oh, ow, [&](int64_t tap, int64_t from) {
+    for (int64_t c = 0; c < p.c; ++c) {
+      const C best = static_cast<C>(y[c]), here = static_cast<C>(x[from + c]);
+      if (!first && !(here > best) && !(std::isnan(best) && !std::isnan(here))) continue;
+      y[c] = x[from + c];
+      winners[c] = static_cast<Winner>(tap);
+    }
+    first = false;
+  });
+}
+
 template <class T, class Winner>
 void MaxPoolLoops(const Pool2DShape& p, const T* x, T* y, Winner* winners) {
-  using C = Compute<T>;
-  ForEachWindow(p, [&](int64_t n, int64_t oh, int64_t ow, int64_t to) {
-    std::fill_n(y + to, p.c, std::numeric_limits<T>::lowest());
-    std::fill_n(winners + to, p.c, Winner(0));
-    ForEachTap(p, n, oh, ow, [&](int64_t tap, int64_t from) {
-      for (int64_t c = 0; c < p.c; ++c) {
-        if (!(static_cast<C>(x[from + c]) > static_cast<C>(y[to + c]))) continue;
-        y[to + c] = x[from + c];
-        winners[to + c] = static_cast<Winner>(tap);
+  ForEachWindow(
+      p, [&](int64_t n, int64_t oh, int64_t ow, int64_t to) { MaxOfWindow(p, n, oh, ow, x, y + to, winners + to); });
+}
+
+// oneDNN begins with the lowest number (or -infinity, in 16 bits), and stays there when a window has nothing above it:
+// only -infinity and NaN.
+template <class T, class Winner>
+void MendLowest(const Pool2DShape& p, const T* x, T* y, Winner* winners) {
+  const int64_t rows = p.out_h(), columns = p.out_w();
+  const auto bound = static_cast<Compute<T>>(std::numeric_limits<T>::lowest());
+  ParallelFor(p.n, static_cast<double>(rows * columns * p.c), [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin * rows * columns; at < end * rows * columns; ++at) {
+      const T* from = y + at * p.c;
+      int lowest = 0;
+      for (int64_t c = 0; c < p.c; ++c) lowest |= static_cast<Compute<T>>(from[c]) <= bound;
+      if (lowest != 0) {
+        MaxOfWindow(p, at / columns / rows, at / columns % rows, at % columns, x, y + at * p.c, winners + at * p.c);
       }
-    });
+    }
   });
 }
 
@@ -109,13 +134,27 @@ void MaxPoolGradLoops(const Pool2DShape& p, const Winner* winners, const T* dy, 
 }
 
 template <class T>
+Kernel Mended(const Pool2DShape& shape, DType winners, Kernel kernel) {
+  return {[shape, small = winners == DType::kUInt8, run = std::move(kernel.run)](const KernelContext& context) {
+            RETURN_IF_ERROR(run(context));
+            if (small) {
+              MendLowest(shape, context.input<T>(0), context.output<T>(0), context.output<uint8_t>(1));
+            } else {
+              MendLowest(shape, context.input<T>(0), context.output<T>(0), context.output<int32_t>(1));
+            }
+            return absl::OkStatus();
+          },
+          kernel.workspace_bytes};
+}
+
+template <class T>
 absl::StatusOr<Kernel> MakeMaxPool(const KernelSpec& spec) {
   const Pool2DShape shape = Geometry(spec, spec.inputs[0], PoolKind::kMax);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     auto primitive = onednn::Pool2DForward(shape, /*training=*/true);
     if (!primitive.ok() || primitive->saved_bytes() == spec.outputs[1].bytes()) {
       ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(std::move(primitive), {0}, {0, 1}));
-      if (kernel.has_value()) return *std::move(kernel);
+      if (kernel.has_value()) return Mended<T>(shape, spec.outputs[1].dtype, *std::move(kernel));
     }
   }
   return Kernel{[shape, small = spec.outputs[1].dtype == DType::kUInt8](const KernelContext& context) {

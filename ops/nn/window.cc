@@ -1,6 +1,7 @@
 #include "ops/nn/window.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -10,11 +11,17 @@
 namespace belfry::ops {
 namespace {
 
+constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();  // so that no sum below overflows
+
 absl::Status Resolve(const std::string& padding, const char* name, WindowAxis& axis) {
   if (axis.stride < 1 || axis.dilation < 1 || axis.window == 0) {
     return absl::InvalidArgumentError(absl::StrCat("window, stride and dilation must be positive, and are ",
                                                    axis.window, ", ", axis.stride, " and ", axis.dilation,
                                                    " along the ", name));
+  }
+  if (std::max({axis.stride, axis.dilation, axis.window, axis.pad_low, axis.pad_high}) > kLargest) {
+    return absl::InvalidArgumentError(absl::StrCat("window, stride, dilation and padding may be up to ", kLargest,
+                                                   ", and one along the ", name, " is larger"));
   }
   if (axis.in == Shape::kUnknown || axis.window == Shape::kUnknown) {
     axis.out = Shape::kUnknown;

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "framework/base/status.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
 #include "ops/training/update_impl.h"
@@ -22,6 +23,7 @@ absl::StatusOr<Kernel> MakeMovingAverage(const KernelSpec& spec) {
 }
 
 absl::StatusOr<std::vector<Shape>> AverageShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(CheckRates(args.attrs));
   if (args.inputs[1].rank() != 0) return absl::InvalidArgumentError("the step must be a scalar");
   if (!args.inputs[0].CompatibleWith(args.inputs[2])) {
     return absl::InvalidArgumentError("the average has shape " + args.inputs[0].ToString() + " and the value " +

@@ -1,3 +1,6 @@
+#include <cmath>
+#include <variant>
+
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/training/update_impl.h"
@@ -15,6 +18,25 @@ absl::Status CheckInput(const ArgDef& arg, const Shape& shape, const Shape& vari
 
 }  // namespace
 
+absl::Status CheckRates(const Attrs& attrs) {
+  for (const char* name : {"momentum", "beta1", "beta2", "decay"}) {
+    const AttrValue* value = attrs.Find(name);
+    if (value == nullptr) continue;
+    const double rate = std::get<double>(*value);
+    if (rate >= 0 && rate < 1) continue;
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is ", rate, " and must be from 0 to below 1"));
+  }
+  for (const char* name : {"epsilon", "weight_decay", "trust_coefficient"}) {
+    const AttrValue* value = attrs.Find(name);
+    if (value == nullptr) continue;
+    const double number = std::get<double>(*value);
+    if (number >= 0 && std::isfinite(number)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("'", name, "' is ", number, " and must be a finite number from 0 on"));
+  }
+  return absl::OkStatus();
+}
+
 OpDef UpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vector<AttrDef> attrs,
                   std::vector<KernelDef> kernels) {
   std::vector<ArgDef> args = {{.name = "variable", .ref = true}};
@@ -29,6 +51,7 @@ OpDef UpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vecto
           .types = {{"T", kFloatTypes}},
           .attrs = std::move(attrs),
           .shape = [args](const ShapeArgs& given) -> absl::StatusOr<std::vector<Shape>> {
+            RETURN_IF_ERROR(CheckRates(given.attrs));
             for (size_t i = 0; i < args.size(); ++i) {
               RETURN_IF_ERROR(CheckInput(args[i], given.inputs[i], given.inputs[0]));
             }

@@ -77,6 +77,9 @@ struct UpdateInputs {
   bool step = false;  // an int64 scalar between slots and learning rate
 };
 
+// Of the attributes that update ops have: rates of decay lie in [0, 1), the others are finite and not negative.
+absl::Status CheckRates(const Attrs& attrs);
+
 OpDef UpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vector<AttrDef> attrs,
                   std::vector<KernelDef> kernels);
 

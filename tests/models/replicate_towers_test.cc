@@ -164,6 +164,17 @@ TEST_F(Towers, ThatAreIndependentCannotSynchronise) {
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("'independent' is the one without averages"));
 }
 
+TEST_F(Towers, RefuseOptionsOutOfRange) {
+  for (const ReplicateOptions& options :
+       {ReplicateOptions{.clip_global_norm = -1}, ReplicateOptions{.clip_global_norm = NAN},
+        ReplicateOptions{.moving_average = 1}, ReplicateOptions{.moving_average = -1}}) {
+    Graph graph;
+    ReplicateTowers(Scope(graph), devices_, {.inputs = {kHeight, kWidth, kChannels}}, Loss,
+                    optim::GradientDescent({.learning_rate = 1}), options);
+    EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument) << graph.status();
+  }
+}
+
 // The names of collectives keep two trainings in one graph apart.
 TEST_F(Towers, OfTwoModelsInOneGraph) {
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();
@@ -174,6 +185,8 @@ TEST_F(Towers, OfTwoModelsInOneGraph) {
                            optim::GradientDescent({.learning_rate = 1}), options);
   };
   const TrainStep a = replicate("a"), b = replicate("b");
+  EXPECT_EQ(a.towers[0].variables.size(), b.towers[0].variables.size());
+  EXPECT_EQ(b.towers[1].variables[0].name(), "b/conv1/weights");
   const auto session = Session::Create(graph_, devices);
   ASSERT_TRUE(session.ok()) << session.status();
   ASSERT_TRUE((*session)->RunTarget(b.initialize).ok());

@@ -93,6 +93,12 @@ TEST_F(ApplyTest, SeveralReplicas) {
   EXPECT_THAT(Message(), HasSubstr("different replicas"));
 }
 
+TEST_F(ApplyTest, TrainableVariablesOfTheVariableScope) {
+  const Variable a = Make(root_.VariableScope("model"), "a"), b = Make(root_.VariableScope("model_2"), "b");
+  EXPECT_THAT(TrainableVariables(root_.VariableScope("model")), ::testing::ElementsAre(a));
+  EXPECT_THAT(TrainableVariables(root_), ::testing::ElementsAre(a, b));
+}
+
 TEST_F(ApplyTest, TrainableVariablesOfTheReplica) {
   const Variable a = Make(root_, "a");
   GetVariable(root_, "fixed", {}, ZerosInitializer(), {.trainable = false});

@@ -94,5 +94,17 @@ TEST(Tensor, PrintsAsTensorFlowSummarises) {
             "Tensor<type: float shape: [] values: -inf>");
 }
 
+TEST(Tensor, AllocatesOnlyWhatCanBe) {
+  const auto good = Tensor::Allocate(DType::kFloat32, {2, 3});
+  ASSERT_TRUE(good.ok());
+  EXPECT_EQ(good->elements(), 6);
+  EXPECT_EQ(Tensor::Allocate(DType::kFloat32, {2, Shape::kUnknown}).status().code(),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_FALSE(Tensor::Allocate(DType::kFloat64, {int64_t{1} << 56}).ok());
+  const Tensor lent = Tensor::WithoutData(DType::kFloat32, {4, 5});
+  EXPECT_EQ(lent.elements(), 20);
+  EXPECT_EQ(lent.raw(), nullptr);
+}
+
 }  // namespace
 }  // namespace belfry

@@ -108,6 +108,11 @@ TEST_F(VariableTest, NeedsAKnownShape) {
   EXPECT_THAT(Error(), HasSubstr("Variable w needs a fully known shape, not [?,3]"));
 }
 
+TEST_F(VariableTest, NeedsAnInitializer) {
+  EXPECT_FALSE(GetVariable(root_, "v", {2}, nullptr).valid());
+  EXPECT_THAT(Error(), HasSubstr("Variable v needs an initializer"));
+}
+
 TEST_F(VariableTest, HasReplicas) {
   std::vector<Variable> replicas;
   for (int i = 0; i < 3; ++i) {

@@ -63,14 +63,14 @@ TEST_F(PassesTest, RunningAfterAConstantIsNoOrder) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("no rows"));
 }
 
-// A shape of 2^60 elements is looked at, and no memory is.
+// A shape of 2^54 elements is looked at, and no memory is.
 TEST_F(PassesTest, ShapesOfWhatCouldNotBeHeldAreFolded) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {Shape::kUnknown});
-  const Output huge = ops::BroadcastTo(root_, ops::Reshape(root_, x, {-1, 1, 1}), {-1, 1 << 30, 1 << 30});
+  const Output huge = ops::BroadcastTo(root_, ops::Reshape(root_, x, {-1, 1, 1}), {-1, 1 << 27, 1 << 27});
   Open("cpu:1");
   auto result = session_->Run({{x, Tensor::Of<float>({1})}}, {ops::ShapeOf(root_, huge)});
   ASSERT_TRUE(result.ok()) << result.status();
-  EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(1, 1 << 30, 1 << 30));
+  EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(1, 1 << 27, 1 << 27));
 }
 
 TEST_F(PassesTest, LargeConstantsAreNotFolded) {
@@ -309,6 +309,16 @@ TEST_P(CollectiveTest, ShapesThatDiffer) {
   const auto status = session_->Run({a, b}).status();
   EXPECT_THAT(std::string(status.message()), HasSubstr("Collective 'g': the towers do not agree on shapes"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("'AllReduce_1'"));
+}
+
+TEST_P(CollectiveTest, PartsThatDiffer) {
+  const Output a = Reduce(0, 2, Value(0, {1}));
+  const Output b = ops::Broadcast(Tower(1), {.group = "g", .rank = 1, .size = 2}, {Value(1, {1})})[0];
+  EXPECT_THAT(std::string(session_->Run({a, b}).status().message()),
+              HasSubstr("Collective 'g': the towers do not agree on what is computed"));
+  const Output c = Reduce(0, 2, Value(0, {1}), "h"), d = Reduce(1, 3, Value(1, {1}), "h");
+  EXPECT_THAT(std::string(session_->Run({c, d}).status().message()),
+              HasSubstr("Collective 'h': the towers do not agree on their number"));
 }
 
 TEST_P(CollectiveTest, OneFetchRunsAllTowers) {

@@ -1,4 +1,6 @@
 #include <cmath>
+#include <functional>
+#include <limits>
 
 #include "absl/strings/match.h"
 #include "framework/graph/gradients.h"
@@ -130,6 +132,27 @@ TEST_F(RearrangeTest, ErrorsSayWhatIsWrong) {
   ExpectError([&](const Scope& s) { ops::Tile(s, x(s), {2}); }, "needs one multiple per axis of [2,6]");
   ExpectError([&](const Scope& s) { ops::BroadcastTo(s, x(s), {3, 6}); }, "cannot broadcast [2,6] to [3,6]");
   ExpectError([&](const Scope& s) { ops::Gather(s, x(s), x(s)); }, "does not take float32 for Tindices");
+}
+
+// Numbers that no tensor can have are errors, wherever their sums and products lead.
+TEST(Extents, BeyondAllBoundsAreErrors) {
+  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  const auto error = [](const std::function<void(const Scope&, Output)>& build) {
+    Graph graph;
+    const Scope scope(graph);
+    build(scope, ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 3}));
+    EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument) << graph.status();
+  };
+  const auto of_known = [&](const std::function<void(const Scope&, Output)>& build) {
+    error([&](const Scope& scope, Output) { build(scope, ops::Fill(scope, {2, 3}, 1)); });
+  };
+  of_known([](const Scope& scope, Output x) { ops::Pad(scope, x, {{kMost, kMost}, {0, 0}}); });
+  of_known([](const Scope& scope, Output x) { ops::Tile(scope, x, {kMost, 1}); });
+  of_known([](const Scope& scope, Output x) { ops::Split(scope, x, 1, std::vector<int64_t>{kMost, kMost, 5}); });
+  of_known([](const Scope& scope, Output x) { ops::OneHot(scope, ops::Cast(scope, x, DType::kInt32), kMost); });
+  error([](const Scope& scope, Output x) { ops::Split(scope, x, 0, int64_t{1} << 40); });
+  error([](const Scope& scope, Output x) { ops::Unstack(scope, x, 0, int64_t{1} << 40); });
+  error([](const Scope& scope, Output) { ops::Concat(scope, {}, 0); });
 }
 
 }  // namespace

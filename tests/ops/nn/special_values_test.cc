@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/array.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "tests/ops/nn/value.h"
 
@@ -83,6 +84,38 @@ TEST(Softmax, RefusesATemperatureThatIsNotPositive) {
   const Scope scope(graph);
   Softmax(scope, Const(scope, {1.f}), {.temperature = 0});
   EXPECT_THAT(std::string(graph.status().message()), HasSubstr("temperature must be positive, and is 0"));
+}
+
+// Windows of 2 x 2 over images of 2 x 8: also of what is below every number.
+TEST(MaxPool, KeepsInfinitiesAndLetsNaNLose) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    for (int64_t channels : {1, 3, 16}) {
+      const float rows[2][8] = {{-kInfinity, -kInfinity, kNaN, kNaN, kNaN, -5, kInfinity, 1},
+                                {-kInfinity, -kInfinity, kNaN, kNaN, 3, kNaN, kNaN, 2}};
+      Tensor x(DType::kFloat32, {1, 2, 8, channels});
+      for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = rows[i / channels / 8][i / channels % 8];
+      Graph graph;
+      const Scope scope(graph);
+      const Output from = Cast(scope, Const(scope, x), dtype);
+      const Output y = Cast(scope, MaxPool(scope, from), DType::kFloat32);
+      const auto value = Value(y);
+      ASSERT_TRUE(value.ok()) << value.status();
+      for (int64_t c = 0; c < channels; ++c) {
+        const float* at = value->data<float>() + c;
+        EXPECT_EQ(at[0], -kInfinity) << DTypeName(dtype) << ", " << channels << " channels";
+        EXPECT_TRUE(std::isnan(at[channels])) << DTypeName(dtype) << ", " << channels << " channels: " << at[channels];
+        EXPECT_EQ(at[2 * channels], 3);
+        EXPECT_EQ(at[3 * channels], kInfinity);
+      }
+    }
+  }
+}
+
+TEST(ClipByValue, NeedsAnOrder) {
+  Graph graph;
+  const Scope scope(graph);
+  ClipByValue(scope.Named("clip"), Const(scope, {1.f}), 2, 1);
+  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("'clip' (op ClipByValue): low 2 is above high 1"));
 }
 
 TEST(CheckNumerics, NamesTheNodeAndCounts) {

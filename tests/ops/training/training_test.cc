@@ -293,6 +293,28 @@ TEST(TrainingTest, ShapesMustAgree) {
               ::testing::AllOf(::testing::HasSubstr("'accumulator' has shape [3]"), ::testing::HasSubstr("[2,3]")));
 }
 
+TEST(TrainingTest, RatesOutOfRangeAreErrors) {
+  const auto message = [](const std::function<void(const Scope&, const Variable&, Output)>& apply) {
+    Graph graph;
+    const Scope root(graph);
+    const Variable v = GetVariable(root, "v", {2}, NormalInitializer(1));
+    apply(root, v, GetVariable(root, "rate", {}, NormalInitializer(1)));
+    return std::string(graph.status().message());
+  };
+  EXPECT_THAT(message([](const Scope& root, const Variable& v, Output rate) {
+                ApplyMomentum(root, v, v, rate, v, {.momentum = 2});
+              }),
+              ::testing::HasSubstr("'momentum' is 2 and must be from 0 to below 1"));
+  EXPECT_THAT(message([](const Scope& root, const Variable& v, Output rate) {
+                ApplyGradientDescent(root, v, rate, v, {.weight_decay = -1});
+              }),
+              ::testing::HasSubstr("'weight_decay' is -1 and must be a finite number from 0 on"));
+  EXPECT_THAT(message([](const Scope& root, const Variable& v, Output rate) {
+                ApplyRMSProp(root, v, v, v, rate, v, {.epsilon = std::nan("")});
+              }),
+              ::testing::HasSubstr("'epsilon' is nan"));
+}
+
 TEST(TrainingTest, TheLearningRateIsAFloat32Scalar) {
   Graph graph;
   Scope root(graph);
