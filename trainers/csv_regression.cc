@@ -1,5 +1,6 @@
 #include "trainers/csv_regression.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -14,21 +15,39 @@
 namespace belfry::trainers {
 namespace {
 
+// The square of an error must be a float32.
+constexpr double kLargestTarget = 1e18;
+
 // By column.
 struct Moments {
   std::vector<double> mean, deviation;  // 1 where a column is constant
 };
 
-Moments MomentsOf(const Tensor& table) {
+absl::StatusOr<Moments> MomentsOf(const data::CsvTable& csv) {
+  const Tensor& table = csv.features;
   const int64_t rows = table.shape()[0], columns = table.shape()[1];
   Moments moments{std::vector<double>(columns, 0), std::vector<double>(columns, 0)};
   const double* const values = table.data<double>();
-  for (int64_t i = 0; i < rows * columns; ++i) moments.mean[i % columns] += values[i] / rows;
+  // From the first row on, so that the mean of a constant is that constant.
+  for (int64_t i = 0; i < columns; ++i) moments.mean[i] = values[i];
+  for (int64_t i = 0; i < rows * columns; ++i) moments.mean[i % columns] += (values[i] - values[i % columns]) / rows;
+  // In units of the largest difference, so that no square overflows or vanishes.
+  std::vector<double> largest(columns, 0);
+  const auto difference = [&](int64_t i) { return values[i] - moments.mean[i % columns]; };
   for (int64_t i = 0; i < rows * columns; ++i) {
-    const double difference = values[i] - moments.mean[i % columns];
-    moments.deviation[i % columns] += difference * difference / rows;
+    largest[i % columns] = std::max(largest[i % columns], std::abs(difference(i)));
   }
-  for (double& deviation : moments.deviation) deviation = deviation > 0 ? std::sqrt(deviation) : 1;
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    const double unit = largest[i % columns];
+    if (unit > 0) moments.deviation[i % columns] += difference(i) / unit * (difference(i) / unit) / rows;
+  }
+  for (int64_t i = 0; i < columns; ++i) {
+    if (!std::isfinite(largest[i])) {
+      return absl::InvalidArgumentError(absl::StrCat("column '", csv.feature_names[i],
+                                                     "': its numbers are so far apart that they have no deviation"));
+    }
+    moments.deviation[i] = largest[i] > 0 ? largest[i] * std::sqrt(moments.deviation[i]) : 1;
+  }
   return moments;
 }
 
@@ -76,12 +95,13 @@ void Evaluate(const data::CsvTable& table, Plane& plane) {
 }  // namespace
 
 absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options) {
-  ASSIGN_OR_RETURN(const data::CsvTable table,
-                   data::ReadCsv(options.path, {.target = options.target, .dtype = DType::kFloat64}));
+  ASSIGN_OR_RETURN(const data::CsvTable table, data::ReadCsv(options.path, {.target = options.target,
+                                                                            .dtype = DType::kFloat64,
+                                                                            .largest_target = kLargestTarget}));
   if (table.features.shape()[1] == 0) {
     return absl::InvalidArgumentError(absl::StrCat(options.path, " has no column beside '", table.target_name, "'"));
   }
-  const Moments moments = MomentsOf(table.features);
+  ASSIGN_OR_RETURN(const Moments moments, MomentsOf(table));
   ASSIGN_OR_RETURN(const auto dataset, data::FromTensors(Standardise(table.features, moments), ToFloat(table.targets)));
   ASSIGN_OR_RETURN(const auto input,
                    data::Prefetcher::Create(*dataset, {.batch_size = options.batch_size,

@@ -1,5 +1,7 @@
 #include "framework/data/cifar10.h"
 
+#include <spdlog/spdlog.h>
+
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -20,6 +22,9 @@ namespace fs = std::filesystem;
 constexpr char kFirstFile[] = "data_batch_1.bin";
 constexpr char kTestFile[] = "test_batch.bin";
 constexpr char kNamesFile[] = "batches.meta.txt";
+constexpr char kGeneratedMarker[] = "textures.txt";
+constexpr int kFilesOfCifar10 = 5;
+constexpr int64_t kImagesPerFile = 10'000;  // of CIFAR-10
 
 class Cifar10Dataset : public Dataset {
  public:
@@ -128,6 +133,34 @@ absl::StatusOr<std::vector<std::string>> ReadTrainingFiles(const fs::path& folde
   return files;
 }
 
+int64_t Records(const std::string& bytes) { return static_cast<int64_t>(bytes.size()) / kCifar10RecordBytes; }
+
+// All training files of the real set hold as many records, also in a subset of it: another number means a copy that was
+// cut.
+absl::Status CheckCounts(const fs::path& folder, const std::vector<std::string>& train, const std::string& test) {
+  const auto wrong = [&](const std::string& name, int64_t records, absl::string_view than, int64_t expected) {
+    return absl::DataLossError(absl::StrCat((folder / name).string(), ": holds ", records, " records, and ", than, " ",
+                                            expected, ": the file is cut short or is of another set"));
+  };
+  for (size_t i = 1; i < train.size(); ++i) {
+    if (train[i].size() == train[0].size()) continue;
+    const std::string first = kFirstFile, other = absl::StrCat("data_batch_", i + 1, ".bin");
+    const int64_t of_first = Records(train[0]), of_other = Records(train[i]);
+    return of_other < of_first ? wrong(other, of_other, first, of_first) : wrong(first, of_first, other, of_other);
+  }
+  const bool real = train.size() == kFilesOfCifar10 && Records(train[0]) == kImagesPerFile;
+  if (real && Records(test) != kImagesPerFile) {
+    return wrong(kTestFile, Records(test), "that of CIFAR-10", kImagesPerFile);
+  }
+  return absl::OkStatus();
+}
+
+void WarnOfMissingFiles(const fs::path& folder, size_t files) {
+  if (files >= kFilesOfCifar10) return;
+  spdlog::warn("{}: no data_batch_{}.bin to data_batch_{}.bin; training on {} of the {} files of CIFAR-10",
+               folder.string(), files + 1, kFilesOfCifar10, files, kFilesOfCifar10);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCifar10File(const std::string& path) {
@@ -146,6 +179,11 @@ absl::StatusOr<Cifar10> OpenCifar10(const std::string& directory) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ReadClassNames(folder / kNamesFile));
   ASSIGN_OR_RETURN(std::vector<std::string> train, ReadTrainingFiles(folder));
   ASSIGN_OR_RETURN(std::string test_bytes, ReadRecords(test_path.string()));
+  // A generated set has any number of files, and a last one with what is left over.
+  if (!Exists(folder / kGeneratedMarker)) {
+    RETURN_IF_ERROR(CheckCounts(folder, train, test_bytes));
+    WarnOfMissingFiles(folder, train.size());
+  }
   std::vector<std::string> test;
   test.push_back(std::move(test_bytes));
   return Cifar10{std::make_unique<Cifar10Dataset>(std::move(train), names),

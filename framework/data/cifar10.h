@@ -22,11 +22,12 @@ struct Cifar10 {
 };
 
 // Reads data_batch_1.bin, data_batch_2.bin ... as far as they go, test_batch.bin and, if it is there, batches.meta.txt
-// (one class name a line) from `directory`, or from its child cifar-10-batches-bin, as the archive unpacks. A file may
-// hold any number of records, at least one.
+// (one class name a line) from `directory`, or from its child cifar-10-batches-bin, as the archive unpacks. Files may
+// hold any number of records, at least one, and all training files the same one, but for the last of a generated set.
+// Fewer than the five training files of the real set are a warning, unless the set is a generated one.
 // Errors name the file and what was expected: NotFound (no such directory, no data_batch_1.bin, no test_batch.bin, a
 // gap in the numbers), DataLoss (an empty file, a last record cut short, a label out of range: with the record's
-// number).
+// number; training files of different sizes, a test file of the real set without its 10,000 records).
 absl::StatusOr<Cifar10> OpenCifar10(const std::string& directory);
 
 // One such file as a dataset, without class names.

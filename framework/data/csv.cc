@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <set>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -156,6 +157,16 @@ struct Columns {
   size_t target = 0;
 };
 
+absl::Status CheckNames(const std::vector<std::string>& names, absl::string_view file) {
+  std::set<absl::string_view> seen;
+  for (const std::string& name : names) {
+    if (seen.insert(name).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat(file, ": two columns are called '", name, "'; the ", names.size(),
+                                                   " columns are ", absl::StrJoin(names, ", ")));
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Columns> ChooseColumns(const std::vector<std::string>& names, absl::string_view file,
                                       const CsvOptions& options) {
   Columns columns;
@@ -217,6 +228,7 @@ absl::StatusOr<CsvTable> ParseCsv(absl::string_view text, absl::string_view name
   if (!more) return absl::InvalidArgumentError(absl::StrCat(name, ": no rows"));
   const bool header = options.header.value_or(LooksLikeHeader(row));
   const std::vector<std::string> names = ColumnNames(row, header);
+  RETURN_IF_ERROR(CheckNames(names, name));
   ASSIGN_OR_RETURN(const Columns columns, ChooseColumns(names, name, options));
   if (header) {
     ASSIGN_OR_RETURN(more, reader.Next(row));
@@ -235,6 +247,12 @@ absl::StatusOr<CsvTable> ParseCsv(absl::string_view text, absl::string_view name
     }
     ASSIGN_OR_RETURN(const double target,
                      ParseNumber(reader, row[columns.target], names[columns.target], options.dtype));
+    if (options.largest_target > 0 && std::abs(target) > options.largest_target) {
+      const Field& field = row[columns.target];
+      return reader.Error(field.line, field.column,
+                          absl::StrCat("column '", names[columns.target], "': ", field.text,
+                                       " is too large to predict; magnitudes go up to ", options.largest_target));
+    }
     targets.push_back(target);
     ASSIGN_OR_RETURN(more, reader.Next(row));
   }

@@ -21,6 +21,7 @@ struct CsvOptions {
   std::vector<std::string> features;  // columns of the feature matrix; empty: all but the target
   std::string target;                 // empty: the last column
   DType dtype = DType::kFloat32;      // of the result: kFloat32 or kFloat64
+  double largest_target = 0;          // a larger magnitude of the target is an error; 0: what the dtype holds
 };
 
 struct CsvTable {
@@ -34,7 +35,8 @@ struct CsvTable {
 // CRLF. White space around an unquoted field and a UTF-8 byte order mark are ignored. Only chosen columns must be
 // numbers. Errors are InvalidArgument (or what reading the file returns) and begin with file:line:column, both counted
 // from 1, the column in bytes: a field that is empty, no number, NaN or infinite, or too large for the dtype; a row
-// with more or fewer fields than the first; a quote that is not closed; a column that is not there; no rows.
+// with more or fewer fields than the first; a quote that is not closed; a column that is not there; two columns of one
+// name; no rows.
 absl::StatusOr<CsvTable> ReadCsv(const std::string& path, const CsvOptions& options = {});
 
 // The same for `text`, which errors call `name`.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,13 +28,17 @@ struct Prefetcher::Slot {
 
 namespace {
 
+constexpr int kMostThreads = 1024;
+
 absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& options) {
   const auto invalid = [](const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
   if (dataset.size() < 1) return invalid("the dataset has no examples");
   if (dataset.size() >= int64_t{1} << 32) return invalid("the dataset has 2^32 examples or more: ", dataset.size());
   if (options.batch_size < 1) return invalid("batch_size is ", options.batch_size, "; expected at least 1");
   if (options.towers < 1) return invalid("towers is ", options.towers, "; expected at least 1");
-  if (options.threads < 0) return invalid("threads is ", options.threads, "; expected at least 0");
+  if (options.threads < 0 || options.threads > kMostThreads) {
+    return invalid("threads is ", options.threads, "; expected 0 to ", kMostThreads);
+  }
   if (options.depth < 1) return invalid("depth is ", options.depth, "; expected at least 1");
   if (options.epochs < 0) return invalid("epochs is ", options.epochs, "; expected at least 0 (0: without end)");
   const int64_t batches = BatchesPerEpoch(dataset.size(), options.batch_size, options.drop_remainder);
@@ -96,7 +101,12 @@ absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& da
   std::unique_ptr<Prefetcher> prefetcher(
       new Prefetcher(dataset, std::move(options), std::move(input_shape), std::move(augmenter)));
   for (int i = 0; i < prefetcher->options_.threads; ++i) {
-    prefetcher->threads_.emplace_back(&Prefetcher::Work, prefetcher.get(), prefetcher->NewMaker());
+    try {
+      prefetcher->threads_.emplace_back(&Prefetcher::Work, prefetcher.get(), prefetcher->NewMaker());
+    } catch (const std::system_error& error) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("cannot start thread ", i + 1, " of ", prefetcher->options_.threads, ": ", error.what()));
+    }
   }
   return prefetcher;
 }

@@ -28,7 +28,7 @@ struct PrefetcherOptions {
   int64_t epochs = 0;           // the epoch number to end before; 0: never end
   Position start;               // the first batch: to resume, the Batch::next of the last one trained on
   ImagePolicy images;           // for datasets of images only
-  int threads = 2;              // 0: Next itself makes the batch, on the caller's thread
+  int threads = 2;              // up to 1024; 0: Next itself makes the batch, on the caller's thread
   int depth = 3;                // batches made ahead, beside the one handed out; at least 1
 };
 
@@ -77,7 +77,8 @@ class Batch {
 class Prefetcher {
  public:
   // Starts reading at once. `dataset` must outlive the result. InvalidArgument for options that make no batch: sizes
-  // below 1, a start outside the epoch, an image policy that does not fit, an empty dataset.
+  // below 1, a start outside the epoch, an image policy that does not fit, an empty dataset. ResourceExhausted if the
+  // system has no threads left.
   static absl::StatusOr<std::unique_ptr<Prefetcher>> Create(const Dataset& dataset, PrefetcherOptions options);
   ~Prefetcher();
   Prefetcher(const Prefetcher&) = delete;

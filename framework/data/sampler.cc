@@ -19,7 +19,8 @@ void ShuffleEpoch(uint64_t seed, int64_t epoch, absl::Span<int64_t> order) {
 }
 
 int64_t BatchesPerEpoch(int64_t examples, int64_t batch_size, bool drop_remainder) {
-  return drop_remainder ? examples / batch_size : (examples + batch_size - 1) / batch_size;
+  const bool remainder = examples % batch_size != 0;
+  return examples / batch_size + (remainder && !drop_remainder ? 1 : 0);
 }
 
 TowerRange RangeOfTower(int64_t examples, int towers, int tower) {

@@ -1,11 +1,22 @@
 #include "framework/data/textures.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <system_error>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
 #include "framework/base/parallel.h"
 #include "framework/base/philox.h"
 #include "framework/base/status.h"
@@ -24,10 +35,16 @@ namespace fs = std::filesystem;
 
 constexpr int64_t kImagesPerFile = 10'000;
 constexpr int kVersion = 1;  // of what TextureImage draws
+constexpr int kMostPlaces = 9;
+constexpr char kMarker[] = "textures.txt";  // holds the options
+constexpr char kTestFile[] = "test_batch.bin", kNamesFile[] = "batches.meta.txt";
+constexpr char kBeside[] = ".tmp.";  // and the process: of the directory that becomes the set
+constexpr char kDescription[] = "textured shapes, version ";
+constexpr char kTrainingKey[] = "textures/training", kTestKey[] = "textures/test";
 
 std::string Describe(const TextureOptions& options) {
-  return absl::StrCat("textured shapes, version ", kVersion, ", seed ", options.seed, ", ", options.training_images,
-                      " training and ", options.test_images, " test images\n");
+  return absl::StrCat(kDescription, kVersion, ", seed ", options.seed, ", ", options.training_images, " training and ",
+                      options.test_images, " test images\n");
 }
 
 // Records [first, first + count) of the part that `key` stands for.
@@ -45,8 +62,145 @@ std::string Records(uint64_t key, int64_t first, int64_t count) {
   return bytes;
 }
 
-absl::Status WritePart(const fs::path& path, uint64_t key, int64_t first, int64_t count) {
-  return WriteFile(path.string(), Records(key, first, count));
+std::string FileName(int64_t number) { return absl::StrCat("data_batch_", number, ".bin"); }
+
+// The name, and how many images are in it.
+std::vector<std::pair<std::string, int64_t>> ImageFiles(const TextureOptions& options) {
+  std::vector<std::pair<std::string, int64_t>> files;
+  for (int64_t first = 0; first < options.training_images; first += kImagesPerFile) {
+    files.emplace_back(FileName(static_cast<int64_t>(files.size()) + 1),
+                       std::min(kImagesPerFile, options.training_images - first));
+  }
+  files.emplace_back(kTestFile, options.test_images);
+  return files;
+}
+
+// Whether the set is there, whole: tools that empty temporary directories take single files.
+bool IsComplete(const fs::path& folder, const TextureOptions& options) {
+  const absl::StatusOr<std::string> found = ReadFile((folder / kMarker).string());
+  if (!found.ok() || *found != Describe(options)) return false;
+  for (const auto& [name, images] : ImageFiles(options)) {
+    std::error_code error;
+    const uintmax_t size = fs::file_size(folder / name, error);
+    if (error || size != static_cast<uintmax_t>(images * kCifar10RecordBytes)) return false;
+  }
+  return true;
+}
+
+// What a generated set is made of, and its files before they were renamed.
+bool IsNameOfOurs(absl::string_view name) {
+  if (absl::ConsumeSuffix(&name, ".tmp")) {
+    while (!name.empty() && absl::ascii_isdigit(static_cast<unsigned char>(name.back()))) name.remove_suffix(1);
+    if (!absl::ConsumeSuffix(&name, ".")) return false;
+  }
+  if (name == kMarker || name == kTestFile || name == kNamesFile) return true;
+  int64_t number;
+  return absl::ConsumePrefix(&name, "data_batch_") && absl::ConsumeSuffix(&name, ".bin") &&
+         absl::SimpleAtoi(name, &number);
+}
+
+// Whether the generator was stopped while it wrote into `folder`: its first image is ours, and the last files are not
+// there yet.
+bool IsUnfinished(const fs::path& folder, const TextureOptions& options) {
+  std::error_code error;
+  if (fs::exists(folder / kTestFile, error)) return false;
+  const absl::StatusOr<std::string> bytes = ReadFile((folder / FileName(1)).string());
+  return bytes.ok() && absl::StartsWith(*bytes, Records(RandomKey(options.seed, kTrainingKey), 0, 1));
+}
+
+// FailedPrecondition unless `folder` is absent, empty, or a generated set and nothing else.
+absl::Status CheckReplaceable(const fs::path& folder, const TextureOptions& options) {
+  const auto refuse = [&](absl::string_view why) {
+    return absl::FailedPreconditionError(absl::StrCat(folder.string(), ": ", why, "; name another place"));
+  };
+  std::error_code error;
+  const fs::file_status status = fs::status(folder, error);
+  if (!fs::exists(status)) return absl::OkStatus();
+  if (!fs::is_directory(status)) return refuse("not a directory");
+  const std::vector<fs::directory_entry> entries{fs::directory_iterator(folder, error), fs::directory_iterator()};
+  if (error) return refuse(absl::StrCat("cannot list it: ", error.message()));
+  if (entries.empty()) return absl::OkStatus();
+  for (const fs::directory_entry& entry : entries) {
+    const std::string name = entry.path().filename().string();
+    if (!IsNameOfOurs(name)) return refuse(absl::StrCat("holds ", name, ", which is not of a generated set"));
+  }
+  const absl::StatusOr<std::string> marker = ReadFile((folder / kMarker).string());
+  if (marker.ok() ? absl::StartsWith(*marker, kDescription) : IsUnfinished(folder, options)) return absl::OkStatus();
+  return refuse("holds a data set without textures.txt, so not a generated one");
+}
+
+// Removes a generated set and nothing else. The marker goes last: until then it is seen to be ours.
+absl::Status Remove(const fs::path& folder) {
+  std::error_code error;
+  if (!fs::exists(folder, error)) return absl::OkStatus();
+  std::vector<fs::path> files;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (!IsNameOfOurs(name)) return absl::FailedPreconditionError(absl::StrCat(folder.string(), ": holds ", name));
+    if (name != kMarker) files.push_back(entry.path());
+  }
+  files.push_back(folder / kMarker);
+  files.push_back(folder);
+  for (const fs::path& file : files) {
+    fs::remove(file, error);
+    if (error) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(file.string(), ": cannot replace the set: ", error.message(), "; name another place"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status WriteFiles(const fs::path& folder, const TextureOptions& options) {
+  const uint64_t training_key = RandomKey(options.seed, kTrainingKey);
+  int64_t first = 0;
+  for (const auto& [name, images] : ImageFiles(options)) {
+    const bool test = name == kTestFile;
+    RETURN_IF_ERROR(WriteFile((folder / name).string(), test ? Records(RandomKey(options.seed, kTestKey), 0, images)
+                                                             : Records(training_key, first, images)));
+    first += images;
+  }
+  RETURN_IF_ERROR(WriteFile((folder / kNamesFile).string(), absl::StrCat(absl::StrJoin(kTextureNames, "\n"), "\n")));
+  return WriteFile((folder / kMarker).string(), Describe(options));
+}
+
+// One writer at a time in a directory, across processes and threads. The system ends it with the process.
+class FolderLock {
+ public:
+  explicit FolderLock(const fs::path& folder) : fd_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    while (fd_ >= 0 && !(held_ = flock(fd_, LOCK_EX) == 0) && errno == EINTR) {
+    }
+  }
+  ~FolderLock() {
+    if (fd_ >= 0) close(fd_);
+  }
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+  // False on file systems without locks.
+  bool held() const { return held_; }
+
+ private:
+  const int fd_;
+  bool held_ = false;
+};
+
+// What a killed process left beside `folder`. Under the lock nobody is at work there.
+void RemoveStale(const fs::path& folder) {
+  std::error_code error;
+  const std::string prefix = absl::StrCat(folder.filename().string(), kBeside);
+  std::vector<fs::path> stale;
+  for (const fs::directory_entry& entry : fs::directory_iterator(folder.parent_path(), error)) {
+    const std::string name = entry.path().filename().string();
+    int64_t process;
+    if (absl::StartsWith(name, prefix) && absl::SimpleAtoi(name.substr(prefix.size()), &process)) {
+      stale.push_back(entry.path());
+    }
+  }
+  for (const fs::path& path : stale) Remove(path).IgnoreError();
+}
+
+absl::Status Unavailable(const fs::path& path, absl::string_view what, const std::error_code& error) {
+  return absl::UnavailableError(absl::StrCat(path.string(), ": cannot ", what, ": ", error.message()));
 }
 
 }  // namespace
@@ -56,33 +210,45 @@ absl::Status WriteTextures(const std::string& directory, const TextureOptions& o
     return absl::InvalidArgumentError(absl::StrCat(options.training_images, " training and ", options.test_images,
                                                    " test images; expected at least one of each"));
   }
-  const fs::path folder(directory), marker = folder / "textures.txt";
-  const auto file = [&](int64_t number) { return folder / absl::StrCat("data_batch_", number, ".bin"); };
   std::error_code error;
-  if (fs::exists(marker, error)) {
-    ASSIGN_OR_RETURN(const std::string found, ReadFile(marker.string()));
-    if (found == Describe(options)) return absl::OkStatus();
-    fs::remove(marker, error);
-  } else if (fs::exists(file(1), error) || fs::exists(folder / "test_batch.bin", error)) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(directory, ": holds a data set without textures.txt, so not a generated one; name another place"));
-  }
-  fs::create_directories(folder, error);
-  if (error) return absl::UnavailableError(absl::StrCat(directory, ": cannot create: ", error.message()));
+  fs::path folder = fs::absolute(directory, error);
+  if (!error) folder = fs::weakly_canonical(folder, error);  // a link stays, and what it names is written
+  if (error) return Unavailable(directory, "open", error);
+  if (!folder.has_filename()) folder = folder.parent_path();
+  if (IsComplete(folder, options)) return absl::OkStatus();
 
-  const uint64_t training_key = RandomKey(options.seed, "textures/training");
-  int64_t number = 1;
-  for (int64_t first = 0; first < options.training_images; first += kImagesPerFile, ++number) {
-    const int64_t count = std::min(kImagesPerFile, options.training_images - first);
-    RETURN_IF_ERROR(WritePart(file(number), training_key, first, count));
+  fs::create_directories(folder.parent_path(), error);
+  if (error) return Unavailable(directory, "create", error);
+  const FolderLock lock(folder.parent_path());
+  if (IsComplete(folder, options)) return absl::OkStatus();  // another process's work, while this one waited
+  RETURN_IF_ERROR(CheckReplaceable(folder, options));
+  if (lock.held()) RemoveStale(folder);
+
+  fs::path beside = folder;
+  beside += absl::StrCat(kBeside, getpid());
+  if (!fs::create_directory(beside, error)) {
+    return Unavailable(beside, "create", error ? error : std::make_error_code(std::errc::file_exists));
   }
-  while (fs::remove(file(number), error)) ++number;  // of a former, larger set
-  RETURN_IF_ERROR(
-      WritePart(folder / "test_batch.bin", RandomKey(options.seed, "textures/test"), 0, options.test_images));
-  RETURN_IF_ERROR(
-      WriteFile((folder / "batches.meta.txt").string(), absl::StrCat(absl::StrJoin(kTextureNames, "\n"), "\n")));
-  // Last, so that an interrupted run is seen as such.
-  return WriteFile(marker.string(), Describe(options));
+  absl::Status status = WriteFiles(beside, options);
+  if (status.ok()) status = Remove(folder);
+  if (status.ok()) {
+    fs::rename(beside, folder, error);
+    // Without locks another process may have been first.
+    if (error && !IsComplete(folder, options)) status = Unavailable(folder, "rename into place", error);
+  }
+  fs::remove_all(beside, error);  // if it is still there
+  return status;
+}
+
+absl::StatusOr<std::string> PlaceTextures(const std::string& directory, const TextureOptions& options) {
+  absl::Status status;
+  for (int number = 1; number <= kMostPlaces; ++number) {
+    const std::string place = number == 1 ? directory : absl::StrCat(directory, "_", number);
+    status = WriteTextures(place, options);
+    if (status.ok()) return place;
+    if (!absl::IsFailedPrecondition(status)) break;
+  }
+  return status;
 }
 
 }  // namespace belfry::data

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "framework/data/cifar10.h"
 
@@ -23,11 +24,15 @@ struct TextureOptions {
   int64_t test_images = 2'000;
 };
 
-// Writes the set into `directory` in the binary layout of CIFAR-10 (OpenCifar10 reads it), each file beside its place
-// and then renamed: data_batch_1.bin ... with up to 10,000 records each, test_batch.bin, batches.meta.txt, and
-// textures.txt, which holds the options. As many images of each class, to within one. The bytes depend on the options
-// alone, on any machine. Does nothing if the set is there with the same options. FailedPrecondition, and nothing
-// written, if the directory holds a data set that is not ours; one with other options is replaced.
+// Makes `directory` the set in the binary layout of CIFAR-10 (OpenCifar10 reads it): data_batch_1.bin ... with up to
+// 10,000 records each, test_batch.bin, batches.meta.txt, and textures.txt, which holds the options. As many images of
+// each class, to within one. The bytes depend on the options alone, on any machine. The set is written beside its place
+// and renamed to it, so that it is there whole or not at all; any number of processes may do so at once.
+// Does nothing if the set is there with the same options; one with others, or one that lacks files, is replaced.
+// FailedPrecondition, and nothing changed, if the directory holds anything else.
 absl::Status WriteTextures(const std::string& directory, const TextureOptions& options = {});
+
+// The same at `directory` or, where that is taken by something else, at directory_2, directory_3 ...: the place.
+absl::StatusOr<std::string> PlaceTextures(const std::string& directory, const TextureOptions& options = {});
 
 }  // namespace belfry::data

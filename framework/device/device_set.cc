@@ -16,7 +16,7 @@
 namespace belfry {
 namespace {
 
-constexpr int kMostDevices = 1024;
+constexpr int kMostDevices = 1024, kMostThreads = 1024;
 
 struct Counts {
   int cpu = 0, gpu = 0;
@@ -51,6 +51,11 @@ absl::StatusOr<Counts> ParseSpec(absl::string_view spec) {
 
 absl::StatusOr<DeviceSet> DeviceSet::Open(absl::string_view spec, const DeviceOptions& options) {
   ASSIGN_OR_RETURN(const Counts counts, ParseSpec(spec));
+  if (options.cpu_threads < 0 || options.cpu_threads > kMostThreads) {
+    return absl::InvalidArgumentError(absl::StrCat("Cannot open CPU devices with ", options.cpu_threads,
+                                                   " threads each; expected 0 (a share of the cores) to ",
+                                                   kMostThreads));
+  }
   std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(counts.cpu, options.cpu_threads);
   if (counts.gpu > 0) {
     ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> gpus, OpenGpuDevices(counts.gpu, options));

@@ -12,15 +12,15 @@
 namespace belfry {
 
 struct DeviceOptions {
-  int cpu_threads = 0;  // threads of each CPU device; 0: an even share of the cores
+  int cpu_threads = 0;  // threads of each CPU device, up to 1024; 0: an even share of the cores
 };
 
 // Devices opened together. Owns them; movable; must outlive the sessions that use it. Reading it is thread-safe.
 class DeviceSet {
  public:
   // "cpu:4" opens four logical CPU devices, /cpu:0 to /cpu:3; "gpu:2" two GPUs, and one CPU device beside them, which
-  // every set has; "cpu:2,gpu:2" both. Without a number, one. InvalidArgument says what is wrong with the text, or how
-  // many GPUs there are when more are asked for.
+  // every set has; "cpu:2,gpu:2" both. Without a number, one. InvalidArgument says what is wrong with the text or the
+  // options, or how many GPUs there are when more are asked for.
   static absl::StatusOr<DeviceSet> Open(absl::string_view spec, const DeviceOptions& options = {});
 
   DeviceSet() = default;

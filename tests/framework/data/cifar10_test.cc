@@ -1,8 +1,12 @@
 #include "framework/data/cifar10.h"
 
+#include <spdlog/sinks/ostream_sink.h>
+#include <spdlog/spdlog.h>
+
 #include <cstdlib>
 #include <cstring>
 #include <numeric>
+#include <sstream>
 #include <vector>
 
 #include "framework/data/augment.h"
@@ -31,7 +35,7 @@ class Cifar10Test : public testing::Test {
 };
 
 TEST_F(Cifar10Test, ReadsAllFilesInOrder) {
-  const std::string first = RandomRecords(random_, 3), second = RandomRecords(random_, 1);
+  const std::string first = RandomRecords(random_, 3), second = RandomRecords(random_, 3);
   const std::string test = RandomRecords(random_, 2);
   folder_.Write("data_batch_1.bin", first);
   folder_.Write("data_batch_2.bin", second);
@@ -69,6 +73,49 @@ TEST_F(Cifar10Test, NamesWhatIsMissing) {
   folder_.Write("data_batch_4.bin", RandomRecords(random_, 1));
   ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kNotFound, "data_batch_2.bin", "data_batch_4.bin");
   ExpectError(OpenCifar10File(folder_ / "test_batch_2.bin").status(), StatusCode::kNotFound, "test_batch_2.bin");
+}
+
+TEST_F(Cifar10Test, TrainingFilesHoldAsManyRecords) {
+  folder_.Write("test_batch.bin", RandomRecords(random_, 1));
+  for (int cut : {1, 2, 3}) {
+    for (int i = 1; i <= 3; ++i) {
+      folder_.Write("data_batch_" + std::to_string(i) + ".bin", RandomRecords(random_, i == cut ? 2 : 5));
+    }
+    ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kDataLoss,
+                "data_batch_" + std::to_string(cut) + ".bin: holds 2 records, and data_batch_", ".bin 5");
+  }
+  // The last file of a generated set has what is left over.
+  folder_.Write("textures.txt", "");
+  EXPECT_TRUE(OpenCifar10(folder_.path()).ok());
+}
+
+TEST_F(Cifar10Test, TestFileOfTheRealSetHasItsSize) {
+  const std::string records(10'000 * kCifar10RecordBytes, '\0');
+  for (int i = 1; i <= 5; ++i) folder_.Write("data_batch_" + std::to_string(i) + ".bin", records);
+  folder_.Write("test_batch.bin", records.substr(0, 9'000 * kCifar10RecordBytes));
+  ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kDataLoss, "test_batch.bin: holds 9000 records",
+              "10000");
+  folder_.Write("test_batch.bin", records);
+  EXPECT_TRUE(OpenCifar10(folder_.path()).ok());
+}
+
+TEST_F(Cifar10Test, WarnsOfMissingFiles) {
+  for (const char* name : {"data_batch_1.bin", "data_batch_2.bin", "test_batch.bin"}) {
+    folder_.Write(name, RandomRecords(random_, 2));
+  }
+  const auto warnings = [&] {
+    std::ostringstream text;
+    const auto former = spdlog::default_logger();
+    spdlog::set_default_logger(
+        std::make_shared<spdlog::logger>("test", std::make_shared<spdlog::sinks::ostream_sink_mt>(text)));
+    const auto set = OpenCifar10(folder_.path());
+    spdlog::set_default_logger(former);
+    EXPECT_TRUE(set.ok()) << set.status();
+    return text.str();
+  };
+  EXPECT_THAT(warnings(), testing::HasSubstr("no data_batch_3.bin to data_batch_5.bin; training on 2 of the 5"));
+  for (int i = 3; i <= 5; ++i) folder_.Write("data_batch_" + std::to_string(i) + ".bin", RandomRecords(random_, 2));
+  EXPECT_EQ(warnings(), "");
 }
 
 TEST_F(Cifar10Test, NamesTheRecordThatIsCutShort) {

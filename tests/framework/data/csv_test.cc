@@ -101,6 +101,18 @@ TEST(Csv, RejectsWhatIsNotFinite) {
   ExpectError(ParseCsv("1,2", "t", {.dtype = DType::kInt32}).status(), StatusCode::kInvalidArgument, "int32");
 }
 
+TEST(Csv, TargetsUpToABound) {
+  const CsvOptions options = {.dtype = DType::kFloat64, .largest_target = 1e18};
+  ExpectError(ParseCsv("x,y\n1e300,2\n3,-1e39\n", "dir/f.csv", options).status(), StatusCode::kInvalidArgument,
+              "dir/f.csv:3:3: ", "column 'y'", "-1e39 is too large to predict", "1e+18");
+  EXPECT_TRUE(ParseCsv("x,y\n1e300,-1e18\n", "t", options).ok());
+}
+
+TEST(Csv, ColumnsHaveNamesOfTheirOwn) {
+  ExpectError(ParseCsv("a,b,a,y\n1,2,3,4\n", "f.csv").status(), StatusCode::kInvalidArgument,
+              "f.csv: two columns are called 'a'", "a, b, a, y");
+}
+
 TEST(Csv, RandomNumbersComeBackExactly) {
   FreshRandom random;
   std::string text;

@@ -1,5 +1,7 @@
 #include "framework/data/prefetcher.h"
 
+#include <pthread.h>
+
 #include <atomic>
 #include <chrono>
 #include <set>
@@ -321,6 +323,7 @@ TEST(Prefetcher, RejectsOptionsThatMakeNoBatch) {
   ExpectError(error({.batch_size = 0}), StatusCode::kInvalidArgument, "batch_size is 0");
   ExpectError(error({.towers = 0}), StatusCode::kInvalidArgument, "towers is 0");
   ExpectError(error({.threads = -1}), StatusCode::kInvalidArgument, "threads is -1");
+  ExpectError(error({.threads = 100'000}), StatusCode::kInvalidArgument, "threads is 100000; expected 0 to 1024");
   ExpectError(error({.depth = 0}), StatusCode::kInvalidArgument, "depth is 0");
   ExpectError(error({.batch_size = 6, .drop_remainder = true}), StatusCode::kInvalidArgument, "no batch of 5");
   ExpectError(error({.batch_size = 2, .start = {0, 3}}), StatusCode::kInvalidArgument, "batch 3", "3 batches");
@@ -330,6 +333,19 @@ TEST(Prefetcher, RejectsOptionsThatMakeNoBatch) {
               "not images");
   const auto empty = FromTensors(Tensor(DType::kFloat32, {0, 3}), Tensor(DType::kFloat32, {0})).value();
   ExpectError(Prefetcher::Create(*empty, {}).status(), StatusCode::kInvalidArgument, "no examples");
+}
+
+TEST(Prefetcher, SaysThatThereAreNoThreadsLeft) {
+  FreshRandom random;
+  const auto images = RandomImages(random, 5);
+  pthread_attr_t former, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&former), 0);
+  ASSERT_EQ(pthread_attr_init(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 50), 0);  // of addresses, which no process has
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  const absl::Status status = Prefetcher::Create(*images, {.threads = 3}).status();
+  ASSERT_EQ(pthread_setattr_default_np(&former), 0);
+  ExpectError(status, StatusCode::kResourceExhausted, "thread 1 of 3");
 }
 
 }  // namespace

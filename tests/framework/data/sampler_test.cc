@@ -1,6 +1,7 @@
 #include "framework/data/sampler.h"
 
 #include <algorithm>
+#include <limits>
 #include <map>
 #include <vector>
 
@@ -41,6 +42,10 @@ TEST(BatchesPerEpoch, CountsTheRemainderUnlessItIsDropped) {
   EXPECT_EQ(BatchesPerEpoch(11, 5, true), 2);
   EXPECT_EQ(BatchesPerEpoch(3, 5, false), 1);
   EXPECT_EQ(BatchesPerEpoch(3, 5, true), 0);
+  constexpr int64_t kHuge = std::numeric_limits<int64_t>::max();
+  EXPECT_EQ(BatchesPerEpoch(3, kHuge, false), 1);
+  EXPECT_EQ(BatchesPerEpoch(3, kHuge, true), 0);
+  EXPECT_EQ(BatchesPerEpoch(kHuge, kHuge, false), 1);
 }
 
 TEST(RangeOfTower, CoversTheBatchEvenly) {

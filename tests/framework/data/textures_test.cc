@@ -1,8 +1,15 @@
 #include "framework/data/textures.h"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
 #include <cstdlib>
+#include <iterator>
+#include <thread>
 #include <vector>
 
+#include "framework/base/parallel.h"
 #include "framework/data/texture_image.h"
 #include "tests/framework/data/data_testing.h"
 
@@ -75,6 +82,123 @@ TEST(Textures, ReplacesItsOwnSetsOnly) {
   const std::string before = Contents(folder / "data_batch_1.bin");
   ExpectError(WriteTextures(folder.path(), first), StatusCode::kFailedPrecondition, folder.path(), "textures.txt");
   EXPECT_EQ(Contents(folder / "data_batch_1.bin"), before);
+}
+
+constexpr TextureOptions kSmall = {.training_images = 40, .test_images = 10};
+
+int EntriesOf(const TemporaryFolder& folder) {
+  return static_cast<int>(std::distance(std::filesystem::directory_iterator(folder.path()), {}));
+}
+
+void ExpectOpens(const std::string& place, const TextureOptions& options = kSmall) {
+  const auto set = OpenCifar10(place);
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_EQ(set->train->size(), options.training_images);
+  EXPECT_EQ(set->test->size(), options.test_images);
+}
+
+TEST(Textures, GoesOnAfterAProcessThatWasKilled) {
+  TemporaryFolder folder;
+  const TextureOptions large = {.training_images = 20'000, .test_images = 10};
+  const pid_t child = fork();
+  if (child == 0) {
+    const ScopedParallelThreads alone(1);  // the threads of a parent's loops are not in its child
+    _exit(WriteTextures(folder / "set", large).ok() ? 0 : 1);
+  }
+  const std::string beside = folder / ("set.tmp." + std::to_string(child));
+  while (!std::filesystem::exists(beside) && !std::filesystem::exists(folder / "set")) usleep(1'000);
+  kill(child, SIGKILL);
+  waitpid(child, nullptr, 0);
+  const absl::Status status = WriteTextures(folder / "set", kSmall);
+  ASSERT_TRUE(status.ok()) << status;
+  ExpectOpens(folder / "set");
+  EXPECT_EQ(EntriesOf(folder), 1) << "nothing is left beside the set";
+}
+
+TEST(Textures, ManyProcessesAndThreadsAtOnce) {
+  TemporaryFolder folder;
+  std::vector<pid_t> children;
+  for (int i = 0; i < 4; ++i) {
+    children.push_back(fork());
+    if (children.back() == 0) {
+      const ScopedParallelThreads alone(1);
+      _exit(WriteTextures(folder / "set", kSmall).ok() && OpenCifar10(folder / "set").ok() ? 0 : 1);
+    }
+  }
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i) {
+    threads.emplace_back([&] {
+      const absl::Status status = WriteTextures(folder / "set", kSmall);
+      EXPECT_TRUE(status.ok()) << status;
+      ExpectOpens(folder / "set");
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (pid_t child : children) {
+    int ended = 0;
+    waitpid(child, &ended, 0);
+    EXPECT_EQ(ended, 0);
+  }
+  EXPECT_EQ(EntriesOf(folder), 1);
+}
+
+TEST(Textures, RepairsASetThatLostFiles) {
+  TemporaryFolder folder;
+  for (const char* lost : {"data_batch_1.bin", "test_batch.bin"}) {
+    ASSERT_TRUE(WriteTextures(folder / "set", kSmall).ok());
+    std::filesystem::remove(folder / ("set/" + std::string(lost)));
+    const absl::Status status = WriteTextures(folder / "set", kSmall);
+    EXPECT_TRUE(status.ok()) << status;
+    ExpectOpens(folder / "set");
+  }
+  // What a run left that wrote in place and was stopped: no test images, no marker, a file before its renaming.
+  std::filesystem::remove(folder / "set/textures.txt");
+  std::filesystem::rename(folder / "set/test_batch.bin", folder / "set/test_batch.bin.17.tmp");
+  const absl::Status status = WriteTextures(folder / "set", kSmall);
+  EXPECT_TRUE(status.ok()) << status;
+  ExpectOpens(folder / "set");
+  EXPECT_FALSE(std::filesystem::exists(folder / "set/test_batch.bin.17.tmp"));
+}
+
+TEST(Textures, LeavesForeignDataAlone) {
+  FreshRandom random;
+  const std::string records = RandomRecords(random, 3);
+  const std::pair<std::string, std::string> cases[] = {
+      {"data_batch_1.bin", records}, {"notes.txt", "x"}, {"textures.txt", "my own textures"}, {"data_batch_1.bin", ""}};
+  for (const auto& [name, bytes] : cases) {
+    TemporaryFolder folder;
+    std::filesystem::create_directory(folder / "set");
+    folder.Write("set/" + name, bytes);
+    ExpectError(WriteTextures(folder / "set", kSmall), StatusCode::kFailedPrecondition, folder / "set");
+    const auto place = PlaceTextures(folder / "set", kSmall);
+    ASSERT_TRUE(place.ok()) << place.status();
+    EXPECT_EQ(*place, folder / "set_2");
+    ExpectOpens(*place);
+    EXPECT_EQ(PlaceTextures(folder / "set", kSmall).value(), *place);
+    EXPECT_EQ(Contents(folder / ("set/" + name)), bytes);
+    EXPECT_EQ(EntriesOf(folder), 2);
+  }
+  // A note beside a set of ours, and a foreign directory that is called like a stale one.
+  TemporaryFolder folder;
+  ASSERT_TRUE(WriteTextures(folder / "set", kSmall).ok());
+  folder.Write("set/notes.txt", "x");
+  const std::string before = Contents(folder / "set/data_batch_1.bin");
+  ExpectError(WriteTextures(folder / "set", {.seed = 2}), StatusCode::kFailedPrecondition, "notes.txt");
+  EXPECT_EQ(Contents(folder / "set/data_batch_1.bin"), before);
+  std::filesystem::create_directory(folder / "new.tmp.17");
+  folder.Write("new.tmp.17/notes.txt", "x");
+  ASSERT_TRUE(WriteTextures(folder / "new", kSmall).ok());
+  EXPECT_EQ(Contents(folder / "new.tmp.17/notes.txt"), "x");
+}
+
+TEST(Textures, WritesWhereALinkLeads) {
+  TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "real");
+  std::filesystem::create_directory_symlink(folder / "real", folder / "link");
+  const absl::Status status = WriteTextures(folder / "link/", kSmall);
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+  ExpectOpens(folder / "real");
 }
 
 TEST(Textures, NamesWhatCannotBeWritten) {

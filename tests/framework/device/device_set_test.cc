@@ -41,6 +41,15 @@ TEST(DeviceSetTest, ThreadsAreSharedOrAsAskedFor) {
   EXPECT_THAT(Open("cpu:1", {.cpu_threads = 1}).device(0).description(), HasSubstr("1 thread of "));
 }
 
+TEST(DeviceSetTest, ThreadsAreBounded) {
+  EXPECT_EQ(Open("cpu:1", {.cpu_threads = 1024}).device(0).threads(), 1024);
+  for (int threads : {-3, 1025, 20'000}) {
+    const absl::Status status = DeviceSet::Open("cpu:1", {.cpu_threads = threads}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(status.message()), HasSubstr(std::to_string(threads) + " threads each; expected 0"));
+  }
+}
+
 TEST(DeviceSetTest, WrongSpecifications) {
   const std::pair<const char*, const char*> cases[] = {
       {"", "unknown type ''"},
