@@ -1,9 +1,12 @@
 // Trains a network on CIFAR-10, or on a generated set in its layout, with one tower per device.
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <limits>
 #include <memory>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/data/cifar10.h"
@@ -34,7 +37,8 @@ ABSL_FLAG(double, moving_average, 0,
           "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's is "
           "0.9999. 0: none.");
 ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on the test set; 0: only at the end.");
-ABSL_FLAG(int, data_threads, 1, "Threads that read and augment images ahead of need.");
+ABSL_FLAG(int, data_threads, 1,
+          "Threads that read and augment images ahead of need, up to 1024; 0: the training thread does it.");
 ABSL_FLAG(bool, quiet, false, "Print nothing but errors and the result.");
 
 namespace belfry::trainers {
@@ -42,16 +46,21 @@ namespace {
 
 constexpr char kUsage[] = R"(Trains a network on CIFAR-10 with one tower per device.
 
-  cifar10 --devices=cpu:2                            on a generated set: ten classes of textured shapes
-  cifar10 --devices=cpu:2 --data_dir=DIR             on CIFAR-10 in its binary layout (data_batch_1.bin ... in DIR)
+  cifar10 --devices=cpu:2                   2,000 steps on a generated set: ten classes of textured shapes
+  cifar10 --devices=cpu:2 --data_dir=DIR    4,000 steps on CIFAR-10 in its binary layout (data_batch_1.bin ... in DIR)
   cifar10 --devices=cpu:4 --model=resnet20 --data_dir=DIR --steps=64000
 
 --batch_size is the batch of a whole step. It is split evenly over the towers, and gradients are averaged, so that the
-number of devices changes the speed and not the result. Images are cropped, flipped, and changed in brightness and contrast
-by the step and the image alone. After training the test accuracy is printed.)";
+number of devices changes the speed and not the result, up to rounding. Images are cropped, flipped, and changed in
+brightness and contrast by the step and the image alone. After training the test accuracy is printed; --steps=0 prints
+that of the untrained model. The generated set (62 MiB) is written to belfry_textures in the temporary directory (TMPDIR,
+else /tmp) by the first run, and found there by later ones; --data_dir=generated means it too.)";
 
 constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold moving averages; no tower has this number
 constexpr int64_t kEvaluationBatch = 500;
+constexpr int64_t kLargestBatch = 1 << 20;
+constexpr int kMostDataThreads = 1024;
+constexpr int64_t kStaircaseEpochs = 350;
 constexpr int64_t kGeneratedSteps = 2000, kCifarSteps = 4000;
 
 // What the model, its data and its schedule are, after flags.
@@ -65,9 +74,33 @@ struct Setup {
 
 absl::StatusOr<data::Cifar10> OpenData(bool generated) {
   if (!generated) return data::OpenCifar10(absl::GetFlag(FLAGS_data_dir));
-  const std::string directory = (std::filesystem::temp_directory_path() / "belfry_textures").string();
-  RETURN_IF_ERROR(data::WriteTextures(directory));
+  std::error_code error;
+  const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
+  if (error) return absl::UnavailableError(absl::StrCat("TMPDIR: no temporary directory: ", error.message()));
+  ASSIGN_OR_RETURN(const std::string directory, data::PlaceTextures((temporary / "belfry_textures").string()));
   return data::OpenCifar10(directory);
+}
+
+absl::Status CheckFlags() {
+  RETURN_IF_ERROR(CheckFlag("batch_size", absl::GetFlag(FLAGS_batch_size), 1, kLargestBatch));
+  RETURN_IF_ERROR(
+      CheckFlag("evaluate_every", absl::GetFlag(FLAGS_evaluate_every), 0, std::numeric_limits<int64_t>::max()));
+  RETURN_IF_ERROR(CheckFlag("data_threads", absl::GetFlag(FLAGS_data_threads), 0, kMostDataThreads));
+  RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
+  const double momentum = absl::GetFlag(FLAGS_momentum), average = absl::GetFlag(FLAGS_moving_average);
+  if (momentum != -1 && !(momentum >= 0 && momentum < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--momentum=", momentum, " must be at least 0 and below 1, or -1 for the model's own"));
+  }
+  if (!(average >= 0 && average < 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("--moving_average=", average, " must be at least 0 and below 1"));
+  }
+  const std::string schedule = absl::GetFlag(FLAGS_schedule);
+  if (schedule != "constant" && schedule != "cosine" && schedule != "staircase") {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--schedule=%s is not known; known are cosine, staircase and constant", schedule));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<Setup> MakeSetup() {
@@ -81,6 +114,7 @@ absl::StatusOr<Setup> MakeSetup() {
     return absl::InvalidArgumentError(absl::StrFormat(
         "--model=%s is not known; known are cifar_net, resnet20, resnet32, resnet44 and resnet56", model));
   }
+  ASSIGN_OR_RETURN(setup.steps, Steps(generated ? kGeneratedSteps : kCifarSteps));
   ASSIGN_OR_RETURN(setup.data, OpenData(generated));
   if (setup.resnet_depth > 0) {
     ASSIGN_OR_RETURN(const data::ChannelStatistics statistics, data::ComputeChannelStatistics(*setup.data.train));
@@ -90,7 +124,6 @@ absl::StatusOr<Setup> MakeSetup() {
     setup.training = data::TutorialTraining();
     setup.evaluation = data::TutorialEvaluation();
   }
-  ASSIGN_OR_RETURN(setup.steps, Steps(generated ? kGeneratedSteps : kCifarSteps));
   setup.momentum = absl::GetFlag(FLAGS_momentum);
   if (setup.momentum < 0) setup.momentum = setup.resnet_depth > 0 ? 0.9 : 0;
   return setup;
@@ -100,12 +133,15 @@ absl::StatusOr<optim::Schedule> MakeSchedule(const Setup& setup) {
   const double rate = absl::GetFlag(FLAGS_learning_rate);
   const std::string schedule = absl::GetFlag(FLAGS_schedule);
   if (schedule == "constant") return optim::Schedule(rate);
-  if (schedule == "cosine") return optim::Cosine(rate, setup.steps);
-  if (schedule == "staircase") {
-    return optim::Exponential(rate, setup.data.train->size() * 350 / absl::GetFlag(FLAGS_batch_size), 0.1, true);
+  if (schedule == "cosine") return optim::Cosine(rate, std::max<int64_t>(setup.steps, 1));
+  const int64_t batch_size = absl::GetFlag(FLAGS_batch_size);
+  const int64_t decay_steps = setup.data.train->size() * kStaircaseEpochs / batch_size;
+  if (decay_steps == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrFormat("--batch_size=%d is too large for --schedule=staircase: %d epochs of %d images are no step",
+                        batch_size, kStaircaseEpochs, setup.data.train->size()));
   }
-  return absl::InvalidArgumentError(
-      absl::StrFormat("--schedule=%s is not known; known are cosine, staircase and constant", schedule));
+  return optim::Exponential(rate, decay_steps, 0.1, true);
 }
 
 Output Logits(const Scope& scope, const Setup& setup, Output images, bool training) {
@@ -135,10 +171,12 @@ void PrintHeader(const Setup& setup, const DeviceSet& devices, const models::Tra
 }
 
 absl::Status Train() {
+  RETURN_IF_ERROR(CheckFlags());
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   ASSIGN_OR_RETURN(models::ReplicateOptions replicate, ReplicateOptionsFromFlags());
   replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
   ASSIGN_OR_RETURN(replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
+  ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
   ASSIGN_OR_RETURN(const Setup setup, MakeSetup());
   ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(setup));
   ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(
@@ -175,19 +213,24 @@ absl::Status Train() {
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
   const bool quiet = absl::GetFlag(FLAGS_quiet);
   if (!quiet) PrintHeader(setup, devices, step);
-  Evaluation result;
-  TrainerOptions options{.steps = setup.steps, .quiet = quiet, .evaluate_every = absl::GetFlag(FLAGS_evaluate_every)};
-  ASSIGN_OR_RETURN(options.metrics_file, MetricsFile());
-  options.evaluate = [&](int64_t at) -> absl::StatusOr<std::string> {
-    ASSIGN_OR_RETURN(result,
-                     evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch, take_averages));
-    return absl::StrFormat("after step %d: test accuracy %.2f%%, top-5 %.2f%%, loss %.4f on %d images", at,
-                           100 * result.accuracy, 100 * result.top_5, result.loss, result.examples);
-  };
+  const TrainerOptions options{.steps = setup.steps,
+                               .metrics_file = metrics_file,
+                               .quiet = quiet,
+                               .evaluate =
+                                   [&](int64_t) {
+                                     return evaluator.Run(*session, *setup.data.test, setup.evaluation,
+                                                          kEvaluationBatch, take_averages);
+                                   },
+                               .evaluate_every = absl::GetFlag(FLAGS_evaluate_every)};
   Trainer trainer(*session, step, *input, options);
   RETURN_IF_ERROR(trainer.Run());
-  std::printf("Test accuracy %.2f%% after %d steps, %.0f images/s.\n", 100 * result.accuracy,
-              static_cast<int>(setup.steps), trainer.examples_per_second());
+  const double accuracy = 100 * trainer.evaluation().accuracy;
+  if (setup.steps == 0) {
+    std::printf("Nothing was trained: --steps=0. Test accuracy %.2f%% of the untrained model.\n", accuracy);
+  } else {
+    std::printf("Test accuracy %.2f%% after %lld steps, %.0f images/s.\n", accuracy,
+                static_cast<long long>(setup.steps), trainer.examples_per_second());
+  }
   if (!quiet) {
     std::printf(
         "Next: --data_dir=DIR for real CIFAR-10, --steps=N for longer, --model=resnet20, --help for the rest.\n");

@@ -1,16 +1,23 @@
 #include "trainers/common_flags.h"
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
+#include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/check.h"
 #include "framework/base/status.h"
+#include "trainers/metrics.h"
 
 ABSL_FLAG(
     std::string, devices, "cpu:1",
@@ -23,7 +30,8 @@ ABSL_FLAG(std::string, dump_plan, "",
           "A directory for the program after every compiler pass, as text and as Graphviz.");
 ABSL_FLAG(int64_t, steps, -1, "Training steps; -1 is the trainer's default.");
 ABSL_FLAG(int64_t, batch_size, 128,
-          "Examples of a step, over all towers: the result does not depend on how many devices there are.");
+          "Examples of a step, over all towers: the result does not depend on how many devices there are, up to "
+          "rounding.");
 ABSL_FLAG(uint64_t, seed, 1, "Of initial values, order of examples, augmentation and dropout.");
 ABSL_FLAG(
     std::string, variable_update, "replicated",
@@ -34,12 +42,15 @@ ABSL_FLAG(std::string, averager, "local",
 ABSL_FLAG(std::string, data_dir, "", "Where the data is; see the program's description.");
 ABSL_FLAG(std::string, train_dir, "", "A directory for what the run leaves behind (metrics.jsonl); made if need be.");
 ABSL_FLAG(std::string, metrics_file, "",
-          "A file that gets one JSON object a line: step, loss, learning_rate, images_per_second; and evaluations.");
+          "A file that gets one JSON object a line: step, loss, learning_rate, images_per_second; and of evaluations "
+          "step, test_accuracy, test_top_5, test_loss. Lines are appended.");
 
 namespace belfry::trainers {
 
-void ParseCommandLine(int argc, char** argv, absl::string_view usage) {
-  absl::SetProgramUsageMessage(usage);
+void ParseCommandLine(int argc, char** argv, absl::string_view usage, absl::Span<const absl::string_view> rejected) {
+  std::string text(absl::StripTrailingAsciiWhitespace(usage));
+  if (!rejected.empty()) absl::StrAppend(&text, "\n\nNot for this program: --", absl::StrJoin(rejected, ", --"), ".");
+  absl::SetProgramUsageMessage(absl::StrCat(text, "\n"));
   absl::FlagsUsageConfig config;
   config.contains_help_flags = [](absl::string_view file) { return absl::StrContains(file, "trainers/"); };
   config.normalize_filename = [](absl::string_view file) {
@@ -52,6 +63,33 @@ void ParseCommandLine(int argc, char** argv, absl::string_view usage) {
     std::fprintf(stderr, "%s: unexpected argument '%s'; flags are --name=value, --help lists them\n", argv[0], rest[1]);
     std::exit(2);
   }
+  if (const absl::Status status = RejectFlags(rejected, std::filesystem::path(argv[0]).filename().string());
+      !status.ok()) {
+    std::exit(ExitStatus(status));
+  }
+}
+
+absl::Status RejectFlags(absl::Span<const absl::string_view> flags, absl::string_view who) {
+  for (absl::string_view name : flags) {
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    BELFRY_CHECK(flag != nullptr);
+    if (flag->CurrentValue() == flag->DefaultValue()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, "=", flag->CurrentValue(), " means nothing to ", who, "; leave it out"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFlag(absl::string_view flag, int64_t value, int64_t low, int64_t high) {
+  if (low <= value && value <= high) return absl::OkStatus();
+  const bool bounded = high < std::numeric_limits<int64_t>::max();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, "=", value, " must be ", bounded ? absl::StrCat(low, " to ", high) : absl::StrCat("at least ", low)));
+}
+
+absl::Status CheckLearningRate(double rate) {
+  if (std::isfinite(rate) && rate > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--learning_rate=", rate, " must be a number above 0"));
 }
 
 absl::StatusOr<DeviceSet> OpenDevices() {
@@ -82,13 +120,20 @@ absl::StatusOr<int64_t> Steps(int64_t otherwise) {
   return steps == -1 ? otherwise : steps;
 }
 
-absl::StatusOr<std::string> MetricsFile() {
-  const std::string file = absl::GetFlag(FLAGS_metrics_file), directory = absl::GetFlag(FLAGS_train_dir);
-  if (!file.empty() || directory.empty()) return file;
-  std::error_code error;
-  std::filesystem::create_directories(directory, error);
-  if (error) return absl::UnavailableError(absl::StrCat("Cannot make --train_dir=", directory, ": ", error.message()));
-  return (std::filesystem::path(directory) / "metrics.jsonl").string();
+absl::StatusOr<std::string> PrepareOutputs() {
+  std::string file = absl::GetFlag(FLAGS_metrics_file);
+  const std::string train_dir = absl::GetFlag(FLAGS_train_dir), dump_plan = absl::GetFlag(FLAGS_dump_plan);
+  for (const auto& [flag, directory] : {std::pair("train_dir", train_dir), std::pair("dump_plan", dump_plan)}) {
+    std::error_code error;
+    if (directory.empty() || std::filesystem::is_directory(directory, error)) continue;
+    std::filesystem::create_directories(directory, error);
+    if (error) {
+      return absl::UnavailableError(absl::StrCat("Cannot make --", flag, "=", directory, ": ", error.message()));
+    }
+  }
+  if (file.empty() && !train_dir.empty()) file = (std::filesystem::path(train_dir) / "metrics.jsonl").string();
+  RETURN_IF_ERROR(MetricsWriter::Open(file).status());
+  return file;
 }
 
 int ExitStatus(const absl::Status& status) {

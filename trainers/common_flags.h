@@ -6,6 +6,7 @@
 #include "absl/flags/declare.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
@@ -27,8 +28,17 @@ ABSL_DECLARE_FLAG(std::string, metrics_file);
 namespace belfry::trainers {
 
 // Reads the command line. --help prints `usage` and the flags of the trainers, and ends the program; so do an unknown
-// flag and an argument that is not a flag, with an error.
-void ParseCommandLine(int argc, char** argv, absl::string_view usage);
+// flag, an argument that is not a flag, and one of `rejected`, with an error. `rejected`: those of the flags below that
+// mean nothing to the program.
+void ParseCommandLine(int argc, char** argv, absl::string_view usage,
+                      absl::Span<const absl::string_view> rejected = {});
+
+// InvalidArgument if one of the flags is not at its default: to `who` it means nothing.
+absl::Status RejectFlags(absl::Span<const absl::string_view> flags, absl::string_view who);
+// InvalidArgument unless low <= value <= high.
+absl::Status CheckFlag(absl::string_view flag, int64_t value, int64_t low, int64_t high);
+// InvalidArgument unless the rate is finite and above 0.
+absl::Status CheckLearningRate(double rate);
 
 // What the flags say. InvalidArgument names the flag.
 absl::StatusOr<DeviceSet> OpenDevices();
@@ -36,8 +46,9 @@ SessionOptions SessionOptionsFromFlags();
 absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags();
 // --steps, or `otherwise` if it was left at -1.
 absl::StatusOr<int64_t> Steps(int64_t otherwise);
-// --metrics_file, or metrics.jsonl in --train_dir, which is made if need be; empty if neither is given.
-absl::StatusOr<std::string> MetricsFile();
+// --metrics_file, or metrics.jsonl in --train_dir; empty if neither is given. Makes --train_dir and --dump_plan if need
+// be and opens the file once: what cannot be written is an error before any work.
+absl::StatusOr<std::string> PrepareOutputs();
 
 // The end of main: prints an error to standard error and returns the exit status.
 int ExitStatus(const absl::Status& status);

@@ -116,7 +116,8 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
       models::ReplicateTowers(Scope(graph), devices, *input, model,
                               optim::GradientDescent({.learning_rate = options.learning_rate}), options.replicate);
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, options.session));
-  Trainer trainer(*session, train, *input, {.steps = options.steps, .metrics_file = options.metrics_file});
+  Trainer trainer(*session, train, *input,
+                  {.steps = options.steps, .log_every = options.log_every, .metrics_file = options.metrics_file});
   RETURN_IF_ERROR(trainer.Run());
 
   ASSIGN_OR_RETURN(const Tensor weight, session->ReadVariable(graph.FindVariable("weight", 0)));

@@ -15,6 +15,7 @@ struct CsvRegressionOptions {
   std::string path;
   std::string target;  // a column by name or by number from 0; empty: the last
   int64_t steps = 2'000;
+  int64_t log_every = 10;    // steps between two lines of the metrics file
   int64_t batch_size = 128;  // of all towers
   double learning_rate = 0.01;
   uint64_t seed = 1;         // of the order of rows

@@ -4,6 +4,7 @@
 
 #include "framework/base/status.h"
 #include "framework/data/prefetcher.h"
+#include "models/metrics.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
@@ -16,12 +17,12 @@ Evaluator::Evaluator(OpScope scope, const models::InputSpec& input, const Logits
   const absl::StatusOr<Output> made = logits(scope, batch_.images);
   if (!made.ok()) scope.Fail(made.status());
   if (!made.ok() || !made->valid()) return;
-  const auto count = [&](int64_t k) {
-    const Output hits = ops::InTopK(scope, *made, batch_.labels, k);
-    return ops::Sum(scope, ops::Cast(scope, hits, DType::kFloat32));
+  const auto in_top = [&](int64_t k) {
+    return ops::Cast(scope, ops::InTopK(scope, *made, batch_.labels, k), DType::kFloat32);
   };
-  right_ = count(1);
-  right_of_5_ = count(std::min<int64_t>(5, made->shape()[-1]));
+  // InTopK alone takes ties as right, and arg-max alone takes NaN as the largest.
+  right_ = ops::Sum(scope, ops::Mul(scope, in_top(1), models::Correct(scope, *made, batch_.labels)));
+  right_of_5_ = ops::Sum(scope, in_top(std::min<int64_t>(5, made->shape()[-1])));
   loss_ =
       ops::Cast(scope, ops::Sum(scope, ops::SparseSoftmaxCrossEntropy(scope, *made, batch_.labels)), DType::kFloat32);
 }

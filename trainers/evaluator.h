@@ -14,10 +14,11 @@
 
 namespace belfry::trainers {
 
+// An example with a logit that is not finite counts as wrong.
 struct Evaluation {
   int64_t examples = 0;
-  double accuracy = 0;  // share of examples whose label has the largest logit
-  double top_5 = 0;     // share whose label is among the five largest
+  double accuracy = 0;  // share of examples whose label has the largest logit, the first of equal ones
+  double top_5 = 0;     // share with fewer than five logits above the label's
   double loss = 0;      // mean cross-entropy
 };
 

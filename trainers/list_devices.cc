@@ -71,6 +71,9 @@ absl::Status Run() {
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
+  belfry::trainers::ParseCommandLine(
+      argc, argv, belfry::trainers::kUsage,
+      {"log_device_placement", "allow_soft_placement", "dump_plan", "steps", "batch_size", "seed", "variable_update",
+       "averager", "data_dir", "train_dir", "metrics_file"});
   return belfry::trainers::ExitStatus(belfry::trainers::Run());
 }

@@ -17,6 +17,8 @@ ABSL_FLAG(int, n, 10, "The power: each matrix is multiplied n times by itself.")
 namespace belfry::trainers {
 namespace {
 
+constexpr int64_t kLargestSize = 100'000, kLargestPower = 1'000;
+
 constexpr char kUsage[] =
     R"(Computes A^n + B^n for two random matrices: first both powers on one device, then A's on one
 device and B's on another, and prints both times and their ratio. Both results must agree.
@@ -66,7 +68,8 @@ double Difference(const Tensor& a, const Tensor& b) {
 
 absl::Status Run() {
   const int64_t size = absl::GetFlag(FLAGS_size);
-  if (size < 1) return absl::InvalidArgumentError(absl::StrCat("--size=", size, " must be at least 1"));
+  RETURN_IF_ERROR(CheckFlag("size", size, 1, kLargestSize));
+  RETURN_IF_ERROR(CheckFlag("n", absl::GetFlag(FLAGS_n), 0, kLargestPower));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   const std::vector<int> towers = devices.TowerDevices();
   if (towers.size() < 2) {
@@ -108,6 +111,8 @@ absl::Status Run() {
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
+  belfry::trainers::ParseCommandLine(
+      argc, argv, belfry::trainers::kUsage,
+      {"steps", "batch_size", "variable_update", "averager", "data_dir", "train_dir", "metrics_file"});
   return belfry::trainers::ExitStatus(belfry::trainers::Run());
 }

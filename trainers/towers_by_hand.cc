@@ -1,4 +1,5 @@
 // Several devices in one program, without helpers.
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/flags/flag.h"
@@ -7,8 +8,10 @@
 #include "ops/math.h"
 #include "trainers/common_flags.h"
 #include "trainers/hand_made_towers.h"
+#include "trainers/metrics.h"
+#include "trainers/trainer.h"
 
-ABSL_FLAG(int, epochs, 20, "Times that training goes through its examples.");
+ABSL_FLAG(int, epochs, 20, "Times that training goes through its examples, unless --steps is given.");
 ABSL_FLAG(double, learning_rate, 0.1, "Of gradient descent with momentum 0.9.");
 
 namespace belfry::trainers {
@@ -22,9 +25,13 @@ First each device multiplies two small matrices and the CPU adds the products up
 runs. Then one tower per device is trained on three spiral arms of points, with the gradients averaged on the CPU, and tested
 with a model that shares the variables. Read trainers/towers_by_hand.cc and trainers/hand_made_towers.cc;
 models::ReplicateTowers does the second part in one call.
+
+--batch_size is split evenly over the towers. --steps is the number of steps in all. --metrics_file gets one JSON object
+per epoch: step, loss, train_accuracy, test_accuracy, test_loss.
 )";
 
-constexpr int64_t kTrainPoints = 6'000, kTestPoints = 1'200, kSmallestBatch = 1;
+constexpr int64_t kMostEpochs = 1'000'000;
+constexpr int64_t kTrainPoints = 6'000, kTestPoints = 1'200;
 
 std::vector<DeviceName> TowerDevices(const DeviceSet& devices) {
   std::vector<DeviceName> names;
@@ -51,7 +58,7 @@ absl::Status MultiplyOnEachDevice(const DeviceSet& devices) {
   return absl::OkStatus();
 }
 
-absl::Status TrainTowers(const DeviceSet& devices) {
+absl::Status TrainTowers(const DeviceSet& devices, MetricsWriter& metrics) {
   // Data.
   const uint64_t seed = absl::GetFlag(FLAGS_seed);
   const int64_t global_batch = absl::GetFlag(FLAGS_batch_size);
@@ -63,8 +70,9 @@ absl::Status TrainTowers(const DeviceSet& devices) {
   graph.set_seed(seed);
   const Scope root(graph);
   const std::vector<DeviceName> tower_devices = TowerDevices(devices);
-  const int64_t batch_size =
-      std::max(kSmallestBatch, global_batch / static_cast<int64_t>(tower_devices.size()));  // of one tower
+  const auto towers = static_cast<int64_t>(tower_devices.size());
+  RETURN_IF_ERROR(CheckFlag("batch_size", global_batch, towers, std::min(kTrainPoints, towers * kTestPoints)));
+  const int64_t batch_size = global_batch / towers;  // of one tower
   const Node* train_op = MultiGpuModel(root.NameScope("train"), tower_devices, absl::GetFlag(FLAGS_learning_rate));
 
   // The test model: one device, below "test/", with the same variables.
@@ -75,26 +83,42 @@ absl::Status TrainTowers(const DeviceSet& devices) {
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
   RETURN_IF_ERROR(session->RunTarget(initialize));
 
-  const int epochs = absl::GetFlag(FLAGS_epochs);
-  for (int epoch = 1; epoch <= epochs; ++epoch) {
-    ASSIGN_OR_RETURN(const EpochResult train, RunEpoch(*session, train_points, "train", train_op, true, batch_size));
+  const int64_t steps_per_epoch = kTrainPoints / (batch_size * towers);
+  ASSIGN_OR_RETURN(const int64_t steps, Steps(absl::GetFlag(FLAGS_epochs) * steps_per_epoch));
+  if (steps == 0) std::printf("Nothing is trained: no steps were asked for.\n");
+  int64_t done = 0;
+  for (int64_t epoch = 1; done < steps; ++epoch) {
+    const int64_t part = std::min(steps - done, steps_per_epoch);  // the last epoch may be cut
+    ASSIGN_OR_RETURN(const EpochResult train, RunEpoch(*session, Rows(train_points, 0, part * batch_size * towers),
+                                                       "train", train_op, true, batch_size));
+    done += part;
     ASSIGN_OR_RETURN(const EpochResult test, RunEpoch(*session, test_points, "test", nullptr, false, batch_size));
-    std::printf("Epoch %d: train loss %.4f, train accuracy %.1f%%; test loss %.4f, test accuracy %.1f%%\n", epoch,
-                train.loss, 100 * train.accuracy, test.loss, 100 * test.accuracy);
+    std::printf("Epoch %d: train loss %.4f, train accuracy %.1f%%; test loss %.4f, test accuracy %.1f%%\n",
+                static_cast<int>(epoch), train.loss, 100 * train.accuracy, test.loss, 100 * test.accuracy);
+    RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(done)},
+                                   {"loss", train.loss},
+                                   {"train_accuracy", train.accuracy},
+                                   {"test_accuracy", test.accuracy},
+                                   {"test_loss", test.loss}}));
+    RETURN_IF_ERROR(CheckLoss(train.loss, done - 1));
   }
   return absl::OkStatus();
 }
 
 absl::Status Run() {
+  RETURN_IF_ERROR(CheckFlag("epochs", absl::GetFlag(FLAGS_epochs), 0, kMostEpochs));
+  RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
+  ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
+  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   RETURN_IF_ERROR(MultiplyOnEachDevice(devices));
-  return TrainTowers(devices);
+  return TrainTowers(devices, metrics);
 }
 
 }  // namespace
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
+  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage, {"variable_update", "averager", "data_dir"});
   return belfry::trainers::ExitStatus(belfry::trainers::Run());
 }

@@ -3,10 +3,16 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "framework/base/status.h"
-#include "trainers/progress.h"
 
 namespace belfry::trainers {
+
+absl::Status CheckLoss(double loss, int64_t step) {
+  if (std::isfinite(loss)) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("Model diverged with loss = ", loss, " at step ", step, "; try a smaller learning rate"));
+}
 
 Trainer::Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options)
     : session_(session), step_(step), input_(input), options_(std::move(options)) {}
@@ -44,7 +50,25 @@ absl::Status Trainer::Train(const data::Batch& batch) {
   return absl::OkStatus();
 }
 
+absl::Status Trainer::Evaluate(int64_t step, Progress& progress, MetricsWriter& metrics) {
+  progress.Pause();
+  ASSIGN_OR_RETURN(evaluation_, options_.evaluate(step));
+  RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(step)},
+                                 {"test_accuracy", evaluation_.accuracy},
+                                 {"test_top_5", evaluation_.top_5},
+                                 {"test_loss", evaluation_.loss}}));
+  progress.Print(absl::StrFormat("after step %d: test accuracy %.2f%%, top-5 %.2f%%, loss %.4f on %d images", step,
+                                 100 * evaluation_.accuracy, 100 * evaluation_.top_5, evaluation_.loss,
+                                 evaluation_.examples));
+  progress.Resume();
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::Run() {
+  for (const auto& [name, value] : {std::pair("steps", options_.steps), std::pair("log_every", options_.log_every),
+                                    std::pair("evaluate_every", options_.evaluate_every)}) {
+    if (value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected at least 0"));
+  }
   if (input_.options().towers != static_cast<int>(step_.towers.size())) {
     return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.options().towers,
                                                    " towers and the model has ", step_.towers.size()));
@@ -60,28 +84,24 @@ absl::Status Trainer::Run() {
       examples = batch.examples();
       RETURN_IF_ERROR(Train(batch));
     }
-    if (!std::isfinite(loss_)) {
+    if (const absl::Status status = CheckLoss(loss_, step); !status.ok()) {
       progress.Finish();
-      return absl::AbortedError(
-          absl::StrCat("Model diverged with loss = ", loss_, " at step ", step, "; try a smaller learning rate"));
+      return status;
     }
     progress.Step(examples);
     const bool last = step + 1 == options_.steps;
     if (progress.Due() || last) progress.Show(step, loss_, learning_rate_);
-    if (step % options_.log_every == 0 || last) {
+    if (options_.log_every > 0 && (step % options_.log_every == 0 || last)) {
       RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(step)},
                                      {"loss", loss_},
                                      {"learning_rate", learning_rate_},
                                      {"images_per_second", progress.recent_examples_per_second()}}));
     }
     const bool due = options_.evaluate_every > 0 && (step + 1) % options_.evaluate_every == 0;
-    if (options_.evaluate && (due || last)) {
-      progress.Pause();
-      ASSIGN_OR_RETURN(const std::string text, options_.evaluate(step + 1));
-      progress.Print(text);
-      progress.Resume();
-    }
+    if (options_.evaluate && (due || last)) RETURN_IF_ERROR(Evaluate(step + 1, progress, metrics));
   }
+  const bool nothing_to_do = first.scalar<int64_t>() >= options_.steps;
+  if (options_.evaluate && nothing_to_do) RETURN_IF_ERROR(Evaluate(first.scalar<int64_t>(), progress, metrics));
   progress.Finish();
   examples_per_second_ = progress.examples_per_second();
   return absl::OkStatus();

@@ -1,8 +1,14 @@
-# Runs PROGRAM with FLAGS; fails unless it ends with status 0 and its standard output matches PATTERN.
+# Runs PROGRAM with FLAGS; fails unless it ends with STATUS and what it prints matches PATTERN: its standard output, or
+# its standard error if STATUS is not 0.
 execute_process(COMMAND ${PROGRAM} ${FLAGS} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE errors)
-if(NOT status EQUAL 0)
+if(NOT status EQUAL STATUS)
   message(FATAL_ERROR "${PROGRAM} ended with ${status}:\n${output}${errors}")
 endif()
-if(NOT output MATCHES "${PATTERN}")
+if(STATUS EQUAL 0)
+  set(text "${output}")
+else()
+  set(text "${errors}")
+endif()
+if(NOT text MATCHES "${PATTERN}")
   message(FATAL_ERROR "The output of ${PROGRAM} does not match '${PATTERN}':\n${output}${errors}")
 endif()

@@ -133,12 +133,14 @@ TEST(Trainer, EvaluatesWhenItIsDueAndAfterTheLastStep) {
   Experiment run("cpu:1", 16, 0.1);
   std::vector<int64_t> at;
   TrainerOptions options{.steps = 7, .quiet = true, .evaluate_every = 3};
-  options.evaluate = [&](int64_t step) -> absl::StatusOr<std::string> {
+  options.evaluate = [&](int64_t step) -> absl::StatusOr<Evaluation> {
     at.push_back(step);
-    return std::string("evaluated");
+    return Evaluation{.accuracy = 0.25 * static_cast<double>(step)};
   };
-  ASSERT_TRUE(Trainer(*run.session, run.step, *run.input, options).Run().ok());
+  Trainer trainer(*run.session, run.step, *run.input, options);
+  ASSERT_TRUE(trainer.Run().ok());
   EXPECT_EQ(at, (std::vector<int64_t>{3, 6, 7}));
+  EXPECT_EQ(trainer.evaluation().accuracy, 0.25 * 7);
 }
 
 TEST(Trainer, WritesOneJsonObjectALine) {
@@ -157,6 +159,92 @@ TEST(Trainer, WritesOneJsonObjectALine) {
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{0, 10, 20, 24}));
   std::remove(path.c_str());
+}
+
+std::vector<nlohmann::json> Lines(const std::string& path) {
+  std::ifstream file(path);
+  std::vector<nlohmann::json> lines;
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  std::remove(path.c_str());
+  return lines;
+}
+
+TEST(Trainer, WritesEvaluationsToTheMetricsFile) {
+  Experiment run("cpu:1", 16, 0.25);
+  TrainerOptions options{.steps = 4, .log_every = 3, .metrics_file = TemporaryFile("metrics"), .quiet = true};
+  options.evaluate_every = 2;
+  options.evaluate = [&](int64_t) { return run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/16); };
+  Trainer trainer(*run.session, run.step, *run.input, options);
+  ASSERT_TRUE(trainer.Run().ok());
+  const std::vector<nlohmann::json> lines = Lines(options.metrics_file);
+  ASSERT_EQ(lines.size(), 4u);  // of steps 0, 1 (evaluated), 3, 3 (evaluated)
+  for (int i : {0, 2}) EXPECT_TRUE(lines[i].contains("loss")) << lines[i];
+  for (int i : {1, 3}) {
+    EXPECT_EQ(lines[i].size(), 4u) << lines[i];
+    EXPECT_EQ(lines[i].at("step").get<int>(), i + 1);
+  }
+  EXPECT_EQ(lines[3].at("test_accuracy").get<double>(), trainer.evaluation().accuracy);
+  EXPECT_EQ(lines[3].at("test_top_5").get<double>(), 1);
+  EXPECT_EQ(lines[3].at("test_loss").get<double>(), trainer.evaluation().loss);
+}
+
+TEST(Trainer, WithoutAStepEvaluatesTheUntrainedModel) {
+  Experiment run("cpu:2", 16, 0.25);
+  TrainerOptions options{.steps = 0, .metrics_file = TemporaryFile("metrics"), .quiet = true};
+  options.evaluate = [&](int64_t) { return run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/16); };
+  Trainer trainer(*run.session, run.step, *run.input, options);
+  const absl::Status status = trainer.Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_EQ(trainer.evaluation().examples, 50);
+  const std::vector<nlohmann::json> lines = Lines(options.metrics_file);
+  ASSERT_EQ(lines.size(), 1u);
+  EXPECT_EQ(lines[0].at("step").get<int>(), 0);
+}
+
+TEST(Trainer, ZeroLogsNeverAndNegativeOptionsAreErrors) {
+  Experiment run("cpu:1", 16, 0.25);
+  const auto train = [&](TrainerOptions options) {
+    options.quiet = true;
+    return Trainer(*run.session, run.step, *run.input, options).Run();
+  };
+  const std::string path = TemporaryFile("metrics");
+  const absl::Status status = train({.steps = 3, .log_every = 0, .metrics_file = path});
+  EXPECT_TRUE(status.ok()) << status;
+  EXPECT_TRUE(Lines(path).empty());
+  for (const auto& [options, what] : {std::pair(TrainerOptions{.steps = -1}, "steps is -1"),
+                                      std::pair(TrainerOptions{.log_every = -2}, "log_every is -2"),
+                                      std::pair(TrainerOptions{.evaluate_every = -3}, "evaluate_every is -3")}) {
+    const absl::Status error = train(options);
+    EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_THAT(std::string(error.message()), HasSubstr(what));
+  }
+}
+
+// Evaluates a model whose logits are its inputs.
+Evaluation EvaluateLogits(const std::vector<float>& logits, const std::vector<int32_t>& labels) {
+  const auto n = static_cast<int64_t>(labels.size());
+  const auto dataset =
+      data::FromTensors(Tensor::Of<float>(logits, {n, kClasses}), Tensor::Of<int32_t>(labels, {n}), kClasses).value();
+  const auto input = data::Prefetcher::Create(*dataset, {}).value();
+  Graph graph;
+  const Evaluator evaluator(Scope(graph), models::InputSpec::Of(*input),
+                            [](const Scope&, Output x) -> absl::StatusOr<Output> { return x; });
+  const DeviceSet devices = DeviceSet::Open("cpu:1").value();
+  const auto session = Session::Create(graph, devices).value();
+  return evaluator.Run(*session, *dataset, {}, /*batch_size=*/2).value();
+}
+
+TEST(Evaluator, OfEqualLogitsTheFirstIsTheAnswer) {
+  EXPECT_EQ(EvaluateLogits({1, 1, 1, 1, 1, 1, 1, 1, 1}, {0, 1, 2}).accuracy, 1.0 / 3);
+  EXPECT_EQ(EvaluateLogits({0, 2, 2, 0, 2, 2, 3, 2, 2}, {1, 2, 0}).accuracy, 2.0 / 3);
+}
+
+TEST(Evaluator, LogitsThatAreNotFiniteAreWrong) {
+  const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
+  const Evaluation result =
+      EvaluateLogits({nan, nan, nan, nan, 1, 2, 3, nan, 1, infinity, 0, 0, 5, 0, 0}, {0, 0, 0, 0, 0});
+  EXPECT_EQ(result.accuracy, 0.2);
+  EXPECT_EQ(result.top_5, 0.2);
 }
 
 TEST(MetricsWriter, NamesTheFileThatCannotBeOpened) {
