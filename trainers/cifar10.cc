@@ -53,7 +53,7 @@ constexpr char kUsage[] = R"(Trains a network on CIFAR-10 with one tower per dev
 --batch_size is the batch of a whole step. It is split evenly over the towers, and gradients are averaged, so that the
 number of devices changes the speed and not the result, up to rounding. Images are cropped, flipped, and changed in
 brightness and contrast by the step and the image alone. After training the test accuracy is printed; --steps=0 prints
-that of the untrained model. The generated set (62 MiB) is written to belfry_textures in the temporary directory (TMPDIR,
+that of the untrained model. The generated set (68 MB) is written to belfry_textures in the temporary directory (TMPDIR,
 else /tmp) by the first run, and found there by later ones; --data_dir=generated means it too.)";
 
 constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold moving averages; no tower has this number

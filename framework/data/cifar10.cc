@@ -9,6 +9,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
@@ -157,8 +158,10 @@ absl::Status CheckCounts(const fs::path& folder, const std::vector<std::string>&
 
 void WarnOfMissingFiles(const fs::path& folder, size_t files) {
   if (files >= kFilesOfCifar10) return;
-  spdlog::warn("{}: no data_batch_{}.bin to data_batch_{}.bin; training on {} of the {} files of CIFAR-10",
-               folder.string(), files + 1, kFilesOfCifar10, files, kFilesOfCifar10);
+  std::vector<std::string> missing;
+  for (size_t i = files + 1; i <= kFilesOfCifar10; ++i) missing.push_back(absl::StrCat("data_batch_", i, ".bin"));
+  spdlog::warn("{}: no {}; training on {} of the {} files of CIFAR-10", folder.string(), absl::StrJoin(missing, ", "),
+               files, kFilesOfCifar10);
 }
 
 }  // namespace
