@@ -126,7 +126,7 @@ class Replicator {
     }
     first_example_ = first_example_.valid() ? ops::Add(scope, first_example_, rows) : rows;
 
-    absl::StatusOr<Output> loss = model_(tower.scope, tower.batch);
+    absl::StatusOr<Output> loss = model_(tower.scope.WithLocation({}), tower.batch);  // its ops name their own lines
     if (!loss.ok()) return root_.Fail(loss.status());
     if (!root_.status().ok()) return;
     if (!loss->valid() || loss->shape().rank() != 0 || !IsFloating(loss->dtype())) {

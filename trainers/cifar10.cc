@@ -58,7 +58,6 @@ else /tmp) by the first run, and found there by later ones; --data_dir=generated
 
 constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold moving averages; no tower has this number
 constexpr int64_t kEvaluationBatch = 500;
-constexpr int64_t kLargestBatch = 1 << 20;
 constexpr int kMostDataThreads = 1024;
 constexpr int64_t kStaircaseEpochs = 350;
 constexpr int64_t kGeneratedSteps = 2000, kCifarSteps = 4000;
@@ -68,7 +67,7 @@ struct Setup {
   data::Cifar10 data;
   data::ImagePolicy training, evaluation;
   int resnet_depth = 0;  // 0: cifar_net
-  int64_t steps = 0;
+  int64_t steps = 0, batch_size = 0;
   double momentum = 0;
 };
 
@@ -82,7 +81,6 @@ absl::StatusOr<data::Cifar10> OpenData(bool generated) {
 }
 
 absl::Status CheckFlags() {
-  RETURN_IF_ERROR(CheckFlag("batch_size", absl::GetFlag(FLAGS_batch_size), 1, kLargestBatch));
   RETURN_IF_ERROR(
       CheckFlag("evaluate_every", absl::GetFlag(FLAGS_evaluate_every), 0, std::numeric_limits<int64_t>::max()));
   RETURN_IF_ERROR(CheckFlag("data_threads", absl::GetFlag(FLAGS_data_threads), 0, kMostDataThreads));
@@ -103,8 +101,9 @@ absl::Status CheckFlags() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Setup> MakeSetup() {
+absl::StatusOr<Setup> MakeSetup(const DeviceSet& devices) {
   Setup setup;
+  ASSIGN_OR_RETURN(setup.batch_size, GlobalBatchSize(devices));
   const std::string model = absl::GetFlag(FLAGS_model), directory = absl::GetFlag(FLAGS_data_dir);
   const bool generated = directory.empty() || directory == "generated";
   for (int depth : {20, 32, 44, 56}) {
@@ -134,12 +133,11 @@ absl::StatusOr<optim::Schedule> MakeSchedule(const Setup& setup) {
   const std::string schedule = absl::GetFlag(FLAGS_schedule);
   if (schedule == "constant") return optim::Schedule(rate);
   if (schedule == "cosine") return optim::Cosine(rate, std::max<int64_t>(setup.steps, 1));
-  const int64_t batch_size = absl::GetFlag(FLAGS_batch_size);
-  const int64_t decay_steps = setup.data.train->size() * kStaircaseEpochs / batch_size;
+  const int64_t decay_steps = setup.data.train->size() * kStaircaseEpochs / setup.batch_size;
   if (decay_steps == 0) {
     return absl::InvalidArgumentError(
-        absl::StrFormat("--batch_size=%d is too large for --schedule=staircase: %d epochs of %d images are no step",
-                        batch_size, kStaircaseEpochs, setup.data.train->size()));
+        absl::StrFormat("A batch of %d is too large for --schedule=staircase: %d epochs of %d images are no step",
+                        setup.batch_size, kStaircaseEpochs, setup.data.train->size()));
   }
   return optim::Exponential(rate, decay_steps, 0.1, true);
 }
@@ -163,7 +161,7 @@ void PrintHeader(const Setup& setup, const DeviceSet& devices, const models::Tra
   std::printf("Data:     %d training and %d test images\n", static_cast<int>(setup.data.train->size()),
               static_cast<int>(setup.data.test->size()));
   std::printf("Towers:   %d, variables %s, batch %d over all of them\n", static_cast<int>(step.towers.size()),
-              absl::GetFlag(FLAGS_variable_update).c_str(), static_cast<int>(absl::GetFlag(FLAGS_batch_size)));
+              absl::GetFlag(FLAGS_variable_update).c_str(), static_cast<int>(setup.batch_size));
   for (const models::TrainTower& tower : step.towers) {
     const Device& device = devices.device(tower.device);
     std::printf("          %s: %s\n", device.name().ToLocalString().c_str(), device.description().c_str());
@@ -177,10 +175,10 @@ absl::Status Train() {
   replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
   ASSIGN_OR_RETURN(replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
   ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
-  ASSIGN_OR_RETURN(const Setup setup, MakeSetup());
+  ASSIGN_OR_RETURN(const Setup setup, MakeSetup(devices));
   ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(setup));
   ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(
-                                         *setup.data.train, {.batch_size = absl::GetFlag(FLAGS_batch_size),
+                                         *setup.data.train, {.batch_size = setup.batch_size,
                                                              .towers = static_cast<int>(devices.TowerDevices().size()),
                                                              .seed = absl::GetFlag(FLAGS_seed),
                                                              .images = setup.training,

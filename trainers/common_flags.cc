@@ -32,6 +32,8 @@ ABSL_FLAG(int64_t, steps, -1, "Training steps; -1 is the trainer's default.");
 ABSL_FLAG(int64_t, batch_size, 128,
           "Examples of a step, over all towers: the result does not depend on how many devices there are, up to "
           "rounding.");
+ABSL_FLAG(int64_t, batch_size_per_tower, 0,
+          "Examples of a step in each tower, instead of --batch_size: the global batch grows with the devices.");
 ABSL_FLAG(uint64_t, seed, 1, "Of initial values, order of examples, augmentation and dropout.");
 ABSL_FLAG(
     std::string, variable_update, "replicated",
@@ -94,6 +96,18 @@ absl::Status CheckLearningRate(double rate) {
 
 absl::StatusOr<DeviceSet> OpenDevices() {
   return DeviceSet::Open(absl::GetFlag(FLAGS_devices), {.cpu_threads = absl::GetFlag(FLAGS_threads_per_device)});
+}
+
+absl::StatusOr<int64_t> GlobalBatchSize(const DeviceSet& devices, int64_t low, int64_t high) {
+  const auto towers = static_cast<int64_t>(devices.TowerDevices().size());
+  const int64_t whole = absl::GetFlag(FLAGS_batch_size), per_tower = absl::GetFlag(FLAGS_batch_size_per_tower);
+  if (per_tower == 0) {
+    RETURN_IF_ERROR(CheckFlag("batch_size", whole, low, high));
+    return whole;
+  }
+  RETURN_IF_ERROR(RejectFlags({"batch_size"}, "a run with --batch_size_per_tower"));
+  RETURN_IF_ERROR(CheckFlag("batch_size_per_tower", per_tower, (low + towers - 1) / towers, high / towers));
+  return per_tower * towers;
 }
 
 SessionOptions SessionOptionsFromFlags() {

@@ -18,6 +18,7 @@ ABSL_DECLARE_FLAG(bool, allow_soft_placement);
 ABSL_DECLARE_FLAG(std::string, dump_plan);
 ABSL_DECLARE_FLAG(int64_t, steps);
 ABSL_DECLARE_FLAG(int64_t, batch_size);
+ABSL_DECLARE_FLAG(int64_t, batch_size_per_tower);
 ABSL_DECLARE_FLAG(uint64_t, seed);
 ABSL_DECLARE_FLAG(std::string, variable_update);
 ABSL_DECLARE_FLAG(std::string, averager);
@@ -42,6 +43,8 @@ absl::Status CheckLearningRate(double rate);
 
 // What the flags say. InvalidArgument names the flag.
 absl::StatusOr<DeviceSet> OpenDevices();
+// --batch_size, or --batch_size_per_tower for each of the towers on `devices`; low to high.
+absl::StatusOr<int64_t> GlobalBatchSize(const DeviceSet& devices, int64_t low = 1, int64_t high = 1 << 20);
 SessionOptions SessionOptionsFromFlags();
 absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags();
 // --steps, or `otherwise` if it was left at -1.

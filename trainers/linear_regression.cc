@@ -24,14 +24,12 @@ ABSL_FLAG(std::string, target, "", "The column of --csv to predict, by name or b
 namespace belfry::trainers {
 namespace {
 
-constexpr int64_t kLargestBatch = 1 << 20;
-
 constexpr char kUsage[] = R"(Fits a line or a plane by gradient descent.
 
   linear_regression
       100,000 steps on seven fixed points, y = w x + b, on one device. Each line of output shows the loss, w and b from
       before that step's update. The answer is w = -0.0974930, b = 9.7242340 with a loss of 15.5821727.
-      --metrics_file gets step, loss, w and b. Takes no --batch_size, --variable_update, --averager, --seed, --target.
+      --metrics_file gets step, loss, w and b. Takes no --batch_size, --batch_size_per_tower, --variable_update, --averager, --seed, --target.
 
   linear_regression --csv=houses.csv --target=price --devices=cpu:2 --batch_size=64
       Predicts one column of a file from all others, in mini-batches on one tower per device. Features are standardised
@@ -43,8 +41,8 @@ absl::Status FitFixedPoints(int64_t steps) {
   const Tensor xs = Tensor::Of<float>({1, 23, 4, 5, 7, 5, 7});
   const Tensor outs = Tensor::Of<float>({3, 5, 7, 9, 11, 13, 15});
   const int64_t log_every = absl::GetFlag(FLAGS_log_every);
-  RETURN_IF_ERROR(
-      RejectFlags({"batch_size", "variable_update", "averager", "seed", "target"}, "linear_regression without --csv"));
+  RETURN_IF_ERROR(RejectFlags({"batch_size", "batch_size_per_tower", "variable_update", "averager", "seed", "target"},
+                              "linear_regression without --csv"));
   ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
   ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file));
 
@@ -78,15 +76,15 @@ absl::Status FitFixedPoints(int64_t steps) {
 
 absl::Status FitFile(int64_t steps) {
   RETURN_IF_ERROR(RejectFlags({"device"}, "linear_regression with --csv, which runs on --devices"));
-  RETURN_IF_ERROR(CheckFlag("batch_size", absl::GetFlag(FLAGS_batch_size), 1, kLargestBatch));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
+  ASSIGN_OR_RETURN(const int64_t batch_size, GlobalBatchSize(devices));
   ASSIGN_OR_RETURN(const models::ReplicateOptions replicate, ReplicateOptionsFromFlags());
   ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
   const CsvRegressionOptions options = {.path = absl::GetFlag(FLAGS_csv),
                                         .target = absl::GetFlag(FLAGS_target),
                                         .steps = steps,
                                         .log_every = absl::GetFlag(FLAGS_log_every),
-                                        .batch_size = absl::GetFlag(FLAGS_batch_size),
+                                        .batch_size = batch_size,
                                         .learning_rate = absl::GetFlag(FLAGS_learning_rate),
                                         .seed = absl::GetFlag(FLAGS_seed),
                                         .metrics_file = metrics_file,

@@ -73,7 +73,7 @@ absl::Status Run() {
 int main(int argc, char** argv) {
   belfry::trainers::ParseCommandLine(
       argc, argv, belfry::trainers::kUsage,
-      {"log_device_placement", "allow_soft_placement", "dump_plan", "steps", "batch_size", "seed", "variable_update",
-       "averager", "data_dir", "train_dir", "metrics_file"});
+      {"log_device_placement", "allow_soft_placement", "dump_plan", "steps", "batch_size", "batch_size_per_tower",
+       "seed", "variable_update", "averager", "data_dir", "train_dir", "metrics_file"});
   return belfry::trainers::ExitStatus(belfry::trainers::Run());
 }

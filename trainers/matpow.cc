@@ -111,8 +111,8 @@ absl::Status Run() {
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(
-      argc, argv, belfry::trainers::kUsage,
-      {"steps", "batch_size", "variable_update", "averager", "data_dir", "train_dir", "metrics_file"});
+  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage,
+                                     {"steps", "batch_size", "batch_size_per_tower", "variable_update", "averager",
+                                      "data_dir", "train_dir", "metrics_file"});
   return belfry::trainers::ExitStatus(belfry::trainers::Run());
 }

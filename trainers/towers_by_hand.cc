@@ -61,7 +61,6 @@ absl::Status MultiplyOnEachDevice(const DeviceSet& devices) {
 absl::Status TrainTowers(const DeviceSet& devices, MetricsWriter& metrics) {
   // Data.
   const uint64_t seed = absl::GetFlag(FLAGS_seed);
-  const int64_t global_batch = absl::GetFlag(FLAGS_batch_size);
   const Points train_points = MakeSpiral(kTrainPoints, seed);
   const Points test_points = MakeSpiral(kTestPoints, seed + 1);
 
@@ -71,7 +70,8 @@ absl::Status TrainTowers(const DeviceSet& devices, MetricsWriter& metrics) {
   const Scope root(graph);
   const std::vector<DeviceName> tower_devices = TowerDevices(devices);
   const auto towers = static_cast<int64_t>(tower_devices.size());
-  RETURN_IF_ERROR(CheckFlag("batch_size", global_batch, towers, std::min(kTrainPoints, towers * kTestPoints)));
+  ASSIGN_OR_RETURN(const int64_t global_batch,
+                   GlobalBatchSize(devices, towers, std::min(kTrainPoints, towers * kTestPoints)));
   const int64_t batch_size = global_batch / towers;  // of one tower
   const Node* train_op = MultiGpuModel(root.NameScope("train"), tower_devices, absl::GetFlag(FLAGS_learning_rate));
 

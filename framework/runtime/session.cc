@@ -125,16 +125,18 @@ absl::StatusOr<CompiledPlan> Session::FindOrCompile(const ProgramRequest& reques
   return compiled;
 }
 
+absl::StatusOr<std::unique_ptr<Executable>> Session::MakeExecutable(const ProgramRequest& request,
+                                                                    const std::string& key) {
+  ASSIGN_OR_RETURN(CompiledPlan compiled, FindOrCompile(request, key));
+  return Executable::Create(std::move(compiled), devices_, variables_, threads_);
+}
+
 absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest& request, const std::string& key) {
   RETURN_IF_ERROR(Extend());
-  const auto make = [&]() -> absl::StatusOr<std::unique_ptr<Executable>> {
-    ASSIGN_OR_RETURN(CompiledPlan compiled, FindOrCompile(request, key));
-    return Executable::Create(std::move(compiled), devices_, variables_, threads_);
-  };
-  absl::StatusOr<std::unique_ptr<Executable>> executable = make();
+  absl::StatusOr<std::unique_ptr<Executable>> executable = MakeExecutable(request, key);
   if (absl::IsResourceExhausted(executable.status())) {
     plans_.DropIdle();
-    executable = make();
+    executable = MakeExecutable(request, key);
   }
   RETURN_IF_ERROR(executable.status());
   const Plan& plan = (*executable)->plan();

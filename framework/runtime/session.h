@@ -121,6 +121,8 @@ class Session {
   absl::Status Extend() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<CompiledPlan> FindOrCompile(const ProgramRequest& request, const std::string& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::unique_ptr<Executable>> MakeExecutable(const ProgramRequest& request, const std::string& key)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::unique_ptr<PreparedStep>> Make(const ProgramRequest& request, const std::string& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<VariableStorage*> StorageOf(const Variable& variable);

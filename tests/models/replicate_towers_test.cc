@@ -175,6 +175,16 @@ TEST_F(Towers, RefuseOptionsOutOfRange) {
   }
 }
 
+TEST_F(Towers, ErrorsNameTheModelsOwnLine) {
+  int line = 0;
+  const auto model = [&](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
+    line = __LINE__ + 1;
+    return ops::MatMul(tower, batch.images, batch.images);
+  };
+  ReplicateTowers(scope_, devices_, {.inputs = {2, 3}}, model, optim::GradientDescent({.learning_rate = 1}));
+  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("replicate_towers_test.cc:" + std::to_string(line)));
+}
+
 // The names of collectives keep two trainings in one graph apart.
 TEST_F(Towers, OfTwoModelsInOneGraph) {
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();
