@@ -5,8 +5,7 @@
 namespace belfry {
 namespace {
 
-constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
-constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+using philox::kMultiplier0, philox::kMultiplier1, philox::kWeyl0, philox::kWeyl1;
 
 // The finaliser of MurmurHash3: every input bit reaches every output bit.
 uint64_t Mix(uint64_t h) {
@@ -18,22 +17,6 @@ uint64_t Mix(uint64_t h) {
 }
 
 }  // namespace
-
-std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low) {
-  auto c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32);
-  auto c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
-  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
-  for (int round = 0; round < 10; ++round) {
-    const uint64_t p0 = uint64_t{kMultiplier0} * c0, p1 = uint64_t{kMultiplier1} * c2;
-    c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
-    c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
-    c1 = static_cast<uint32_t>(p1);
-    c3 = static_cast<uint32_t>(p0);
-    k0 += kWeyl0;
-    k1 += kWeyl1;
-  }
-  return {c0, c1, c2, c3};
-}
 
 void PhiloxBlocks(uint64_t key, uint64_t counter_high, uint64_t counter_low, int64_t blocks, uint32_t* words) {
   constexpr int kLanes = 16;
@@ -73,12 +56,6 @@ uint64_t RandomKey(uint64_t seed, absl::string_view logical_name) {
   uint64_t hash = 0xcbf29ce484222325ULL;
   for (unsigned char c : logical_name) hash = (hash ^ c) * 0x100000001b3ULL;
   return Mix(hash ^ Mix(seed + 0x9E3779B97F4A7C15ULL));
-}
-
-float UniformFloat(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
-
-double UniformDouble(uint32_t high, uint32_t low) {
-  return static_cast<double>(((uint64_t{high} << 32) | low) >> 11) * 0x1p-53;
 }
 
 uint32_t PhiloxStream::Next() {

@@ -1,4 +1,5 @@
 // Counter-based random numbers: the same (key, counter) gives the same bits on every device, thread and tower.
+// `constexpr` lets nvcc compile for the device (--expt-relaxed-constexpr) what kernels draw with.
 #pragma once
 
 #include <array>
@@ -8,9 +9,28 @@
 
 namespace belfry {
 
+namespace philox {
+inline constexpr uint32_t kMultiplier0 = 0xD2511F53, kMultiplier1 = 0xCD9E8D57;
+inline constexpr uint32_t kWeyl0 = 0x9E3779B9, kWeyl1 = 0xBB67AE85;
+}  // namespace philox
+
 // Philox 4x32-10 of Salmon, Moraes, Dror and Shaw, "Parallel random numbers: as easy as 1, 2, 3" (SC'11). Four 32-bit
 // words from a 64-bit key and a 128-bit counter; no state.
-std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low);
+constexpr std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high, uint64_t counter_low) {
+  auto c0 = static_cast<uint32_t>(counter_low), c1 = static_cast<uint32_t>(counter_low >> 32);
+  auto c2 = static_cast<uint32_t>(counter_high), c3 = static_cast<uint32_t>(counter_high >> 32);
+  auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  for (int round = 0; round < 10; ++round) {
+    const uint64_t p0 = uint64_t{philox::kMultiplier0} * c0, p1 = uint64_t{philox::kMultiplier1} * c2;
+    c0 = static_cast<uint32_t>(p1 >> 32) ^ c1 ^ k0;
+    c2 = static_cast<uint32_t>(p0 >> 32) ^ c3 ^ k1;
+    c1 = static_cast<uint32_t>(p1);
+    c3 = static_cast<uint32_t>(p0);
+    k0 += philox::kWeyl0;
+    k1 += philox::kWeyl1;
+  }
+  return {c0, c1, c2, c3};
+}
 
 // The words of `blocks` consecutive blocks, Philox4x32(key, counter_high, counter_low + i), into words[4 * i ...]:
 // vectorised, for tensors of random numbers.
@@ -21,8 +41,10 @@ void PhiloxBlocks(uint64_t key, uint64_t counter_high, uint64_t counter_low, int
 uint64_t RandomKey(uint64_t seed, absl::string_view logical_name);
 
 // The 24 high bits as a float in [0, 1); the 53 high bits of two words as a double in [0, 1).
-float UniformFloat(uint32_t word);
-double UniformDouble(uint32_t high, uint32_t low);
+constexpr float UniformFloat(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
+constexpr double UniformDouble(uint32_t high, uint32_t low) {
+  return static_cast<double>(((uint64_t{high} << 32) | low) >> 11) * 0x1p-53;
+}
 
 // A stream of words for scalar code that draws a varying count (augmentation, shuffling): block after block of one key
 // and counter_high. A value; not thread-safe.

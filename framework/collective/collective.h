@@ -1,6 +1,7 @@
 // Averaging and broadcasting between the devices of a plan.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -42,20 +43,49 @@ struct CollectiveSpec {
 class Collective {
  public:
   virtual ~Collective() = default;
-  // Called by each participant once per run, with run numbers that count up. Returns once this participant's ranks hold
-  // the result and nobody reads or writes their data any more. Errors: Cancelled after Cancel(), DeadlineExceeded,
-  // InvalidArgument if all weights of a mean are zero. Does not allocate and takes no lock.
-  virtual absl::Status Run(int participant, uint32_t run, absl::Time deadline) = 0;
+  // Called by each participant once per run, with run numbers that count up and a stream of its device. What follows on
+  // the stream begins once this participant's ranks hold the result and nobody reads or writes their data any more; on
+  // a CPU device that is when the call returns. Errors: Cancelled after Cancel(), DeadlineExceeded, and on a CPU device
+  // InvalidArgument if all weights of a mean are zero, which on a GPU gives NaN. Does not allocate and takes no lock.
+  virtual absl::Status Run(int participant, Stream& stream, uint32_t run, absl::Time deadline) = 0;
+  // Run for all participants, by one thread, while a step is recorded: streams[i] is participant i's. Unimplemented for
+  // one that cannot be recorded.
+  virtual absl::Status RunAll(absl::Span<Stream* const> /*streams*/, uint32_t /*run*/, absl::Time /*deadline*/) {
+    return absl::UnimplementedError("this collective cannot be recorded");
+  }
   // Wakes every waiting participant, now and until Reset, with Cancelled. Any thread.
   virtual void Cancel() = 0;
   // As if `run` had just been met by all. REQUIRES: nobody is in Run.
   virtual void Reset(uint32_t run) = 0;
+  // Asked now and then by who waits for a device that runs this collective: what went wrong after Run had returned.
+  // After a failure, or if `give_up` and it is not done by now, it is ended on all devices, so that nothing there waits
+  // for ever; that is an error, and what the runs under way computed is lost. REQUIRES: nobody is in Run.
+  virtual absl::Status Check(bool /*give_up*/) { return absl::OkStatus(); }
 };
 
-// Among CPU devices, through memory that all can read. Each participant computes one slice of the result for everybody,
-// element by element in ascending rank order, so that the bits depend neither on the number of participants, nor on how
-// ranks are spread over them, nor on bucket sizes or threads. A rank of weight 0 (a tower without examples) does not
-// take part in a mean, whatever its data holds.
+// How the collectives of a session are made.
+using CollectiveFactory = std::function<absl::StatusOr<std::unique_ptr<Collective>>(CollectiveSpec)>;
+
+// One participant's share of the work of a collective.
+struct CollectivePart {
+  int participant = 0;
+  int64_t begin = 0, end = 0;  // elements of the result
+};
+// Computes a part of a collective's result for all ranks, on a stream of the participant, once all participants are
+// there.
+using CollectiveSlice = std::function<absl::Status(const CollectiveSpec&, const CollectivePart&, Stream&)>;
+
+// The averager `local`, among CPU devices or among GPUs that reach each other's memory; several ranks may share a
+// device. Each participant computes one slice of the result for everybody, element by element in ascending rank order,
+// so that the bits depend neither on the kind or number of participants, nor on how ranks are spread over them, nor on
+// bucket sizes or threads. A rank of weight 0 (a tower without examples) does not take part in a mean, whatever its
+// data holds. Errors: InvalidArgument for participants of different kinds and for what cannot be averaged,
+// FailedPrecondition for GPUs that do not reach each other.
 absl::StatusOr<std::unique_ptr<Collective>> MakeLocalCollective(CollectiveSpec spec);
+// The same with the slices of another kind of device.
+absl::StatusOr<std::unique_ptr<Collective>> MakeSlicedCollective(CollectiveSpec spec, CollectiveSlice slice);
+
+// The slices of CPU devices.
+absl::Status ReduceOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end);
 
 }  // namespace belfry

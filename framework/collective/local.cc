@@ -6,6 +6,7 @@
 #include "framework/base/half.h"
 #include "framework/base/status.h"
 #include "framework/collective/collective.h"
+#include "framework/collective/gpu_reduce.h"
 
 namespace belfry {
 namespace {
@@ -22,23 +23,79 @@ struct Accumulator<double> {
   using type = double;
 };
 
+void Broadcast(const CollectiveSpec& spec, int64_t begin, int64_t end) {
+  const size_t size = SizeOf(spec.dtype);
+  if (begin == end) return;
+  for (size_t r = 1; r < spec.ranks.size(); ++r) {
+    std::memcpy(static_cast<std::byte*>(spec.ranks[r].data) + begin * size,
+                static_cast<const std::byte*>(spec.ranks[0].data) + begin * size, (end - begin) * size);
+  }
+}
+
+template <class T>
+absl::Status Reduce(const CollectiveSpec& spec, int64_t begin, int64_t end) {
+  using A = typename Accumulator<T>::type;
+  double total = 0;
+  bool equal = true;
+  const bool mean = spec.kind == CollectiveKind::kMean;
+  if (mean) {
+    const float first = *spec.ranks[0].weight;
+    for (const CollectiveRank& rank : spec.ranks) {
+      total += *rank.weight;
+      equal = equal && *rank.weight == first;
+    }
+    if (!(total > 0)) {
+      return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name, "': the towers' weights add up to ",
+                                                     total, "; no tower has an example"));
+    }
+  }
+  const auto ranks = static_cast<double>(spec.ranks.size());
+  const A divisor = static_cast<A>(!mean ? 1.0 : equal ? ranks : total);
+  A sum[kBlock];
+  for (int64_t at = begin; at < end; at += kBlock) {
+    const int64_t n = std::min(kBlock, end - at);
+    std::fill_n(sum, n, A{0});
+    for (const CollectiveRank& rank : spec.ranks) {
+      const T* data = static_cast<const T*>(rank.data) + at;
+      const A weight = !mean || equal ? A{1} : static_cast<A>(*rank.weight);
+      if (weight == A{0}) continue;
+      for (int64_t i = 0; i < n; ++i) sum[i] += weight * static_cast<A>(data[i]);
+    }
+    for (const CollectiveRank& rank : spec.ranks) {
+      T* data = static_cast<T*>(rank.data) + at;
+      for (int64_t i = 0; i < n; ++i) data[i] = static_cast<T>(sum[i] / divisor);
+    }
+  }
+  return absl::OkStatus();
+}
+
 class LocalCollective final : public Collective {
  public:
-  explicit LocalCollective(CollectiveSpec spec) : spec_(std::move(spec)) {
+  LocalCollective(CollectiveSpec spec, CollectiveSlice slice) : spec_(std::move(spec)), slice_(std::move(slice)) {
     for (Device* device : spec_.participants) {
       arrived_.push_back(device->NewEvent());
       done_.push_back(device->NewEvent());
     }
   }
 
-  absl::Status Run(int participant, uint32_t run, absl::Time deadline) override {
-    RETURN_IF_ERROR(Meet(arrived_, participant, run, deadline));
-    const auto parts = static_cast<int64_t>(spec_.participants.size());
-    const int64_t begin = spec_.elements * participant / parts, end = spec_.elements * (participant + 1) / parts;
-    const absl::Status status = Compute(begin, end);
+  absl::Status Run(int participant, Stream& stream, uint32_t run, absl::Time deadline) override {
+    RETURN_IF_ERROR(Meet(arrived_, participant, stream, run, deadline));
+    const absl::Status status = Slice(participant, stream);
     // The others wait for this participant's slice whatever became of it: every one of them sees the same error.
-    RETURN_IF_ERROR(Meet(done_, participant, run, deadline));
+    RETURN_IF_ERROR(Meet(done_, participant, stream, run, deadline));
     return status;
+  }
+
+  absl::Status RunAll(absl::Span<Stream* const> streams, uint32_t run, absl::Time deadline) override {
+    const size_t parts = streams.size();
+    for (size_t i = 0; i < parts; ++i) streams[i]->Record(*arrived_[i], run);
+    for (size_t i = 0; i < parts; ++i) {
+      RETURN_IF_ERROR(Await(arrived_, *streams[i], run, deadline));
+      RETURN_IF_ERROR(Slice(static_cast<int>(i), *streams[i]));
+    }
+    for (size_t i = 0; i < parts; ++i) streams[i]->Record(*done_[i], run);
+    for (Stream* stream : streams) RETURN_IF_ERROR(Await(done_, *stream, run, deadline));
+    return absl::OkStatus();
   }
 
   void Cancel() override {
@@ -52,91 +109,70 @@ class LocalCollective final : public Collective {
   }
 
  private:
-  absl::Status Meet(std::vector<std::unique_ptr<Event>>& events, int participant, uint32_t run, absl::Time deadline) {
-    events[participant]->Record(run);
-    for (auto& event : events) RETURN_IF_ERROR(event->Wait(run, deadline));
+  using Events = std::vector<std::unique_ptr<Event>>;
+
+  absl::Status Slice(int participant, Stream& stream) {
+    const auto parts = static_cast<int64_t>(spec_.participants.size());
+    return slice_(
+        spec_, {participant, spec_.elements * participant / parts, spec_.elements * (participant + 1) / parts}, stream);
+  }
+  static absl::Status Await(const Events& events, Stream& stream, uint32_t run, absl::Time deadline) {
+    for (const auto& event : events) RETURN_IF_ERROR(stream.Wait(*event, run, deadline));
     return absl::OkStatus();
   }
-
-  absl::Status Compute(int64_t begin, int64_t end) const {
-    if (spec_.kind == CollectiveKind::kBroadcast) {
-      Broadcast(begin, end);
-      return absl::OkStatus();
-    }
-    switch (spec_.dtype) {
-      case DType::kFloat32: return Reduce<float>(begin, end);
-      case DType::kFloat64: return Reduce<double>(begin, end);
-      case DType::kFloat16: return Reduce<Half>(begin, end);
-      case DType::kBFloat16: return Reduce<BFloat16>(begin, end);
-      default: BELFRY_CHECK(false);
-    }
-  }
-
-  void Broadcast(int64_t begin, int64_t end) const {
-    const size_t size = SizeOf(spec_.dtype);
-    if (begin == end) return;
-    for (size_t r = 1; r < spec_.ranks.size(); ++r) {
-      std::memcpy(static_cast<std::byte*>(spec_.ranks[r].data) + begin * size,
-                  static_cast<const std::byte*>(spec_.ranks[0].data) + begin * size, (end - begin) * size);
-    }
-  }
-
-  template <class T>
-  absl::Status Reduce(int64_t begin, int64_t end) const {
-    using A = typename Accumulator<T>::type;
-    double total = 0;
-    bool equal = true;
-    const bool mean = spec_.kind == CollectiveKind::kMean;
-    if (mean) {
-      const float first = *spec_.ranks[0].weight;
-      for (const CollectiveRank& rank : spec_.ranks) {
-        total += *rank.weight;
-        equal = equal && *rank.weight == first;
-      }
-      if (!(total > 0)) {
-        return absl::InvalidArgumentError(absl::StrCat("collective '", spec_.name, "': the towers' weights add up to ",
-                                                       total, "; no tower has an example"));
-      }
-    }
-    const auto ranks = static_cast<double>(spec_.ranks.size());
-    const A divisor = static_cast<A>(!mean ? 1.0 : equal ? ranks : total);
-    A sum[kBlock];
-    for (int64_t at = begin; at < end; at += kBlock) {
-      const int64_t n = std::min(kBlock, end - at);
-      std::fill_n(sum, n, A{0});
-      for (const CollectiveRank& rank : spec_.ranks) {
-        const T* data = static_cast<const T*>(rank.data) + at;
-        const A weight = !mean || equal ? A{1} : static_cast<A>(*rank.weight);
-        if (weight == A{0}) continue;
-        for (int64_t i = 0; i < n; ++i) sum[i] += weight * static_cast<A>(data[i]);
-      }
-      for (const CollectiveRank& rank : spec_.ranks) {
-        T* data = static_cast<T*>(rank.data) + at;
-        for (int64_t i = 0; i < n; ++i) data[i] = static_cast<T>(sum[i] / divisor);
-      }
-    }
-    return absl::OkStatus();
+  static absl::Status Meet(const Events& events, int participant, Stream& stream, uint32_t run, absl::Time deadline) {
+    stream.Record(*events[participant], run);
+    return Await(events, stream, run, deadline);
   }
 
   const CollectiveSpec spec_;
-  std::vector<std::unique_ptr<Event>> arrived_, done_;  // one per participant
+  const CollectiveSlice slice_;
+  Events arrived_, done_;  // one per participant
 };
 
 }  // namespace
 
+absl::Status CheckDType(const CollectiveSpec& spec) {
+  if (spec.kind == CollectiveKind::kBroadcast || IsFloating(spec.dtype)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("collective '", spec.name, "': cannot average ", DTypeName(spec.dtype), ", only floats"));
+}
+
+absl::Status ReduceOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end) {
+  if (spec.kind == CollectiveKind::kBroadcast) {
+    Broadcast(spec, begin, end);
+    return absl::OkStatus();
+  }
+  switch (spec.dtype) {
+    case DType::kFloat32: return Reduce<float>(spec, begin, end);
+    case DType::kFloat64: return Reduce<double>(spec, begin, end);
+    case DType::kFloat16: return Reduce<Half>(spec, begin, end);
+    case DType::kBFloat16: return Reduce<BFloat16>(spec, begin, end);
+    default: BELFRY_CHECK(false);
+  }
+}
+
+absl::StatusOr<std::unique_ptr<Collective>> MakeSlicedCollective(CollectiveSpec spec, CollectiveSlice slice) {
+  RETURN_IF_ERROR(CheckDType(spec));
+  return std::make_unique<LocalCollective>(std::move(spec), std::move(slice));
+}
+
 absl::StatusOr<std::unique_ptr<Collective>> MakeLocalCollective(CollectiveSpec spec) {
-  if (spec.kind != CollectiveKind::kBroadcast && !IsFloating(spec.dtype)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("collective '", spec.name, "': cannot average ", DTypeName(spec.dtype), ", only floats"));
-  }
+  const absl::string_view type = spec.participants[0]->type();
   for (const Device* device : spec.participants) {
-    if (device->type() != "CPU") {
-      return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name,
-                                                     "': the local averager for CPU devices ", "was given ",
-                                                     device->name().ToString()));
-    }
+    if (device->type() == type && (type == "CPU" || type == "GPU")) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "collective '", spec.name, "': the local averager works among CPU devices or among GPUs, not with ",
+        spec.participants[0]->name().ToString(), " and ", device->name().ToString()));
   }
-  return std::make_unique<LocalCollective>(std::move(spec));
+  if (type == "CPU") {
+    return MakeSlicedCollective(std::move(spec), [](const CollectiveSpec& of, const CollectivePart& part, Stream&) {
+      return ReduceOnHost(of, part.begin, part.end);
+    });
+  }
+  RETURN_IF_ERROR(CheckDType(spec));
+  ASSIGN_OR_RETURN(CollectiveSlice slice, MakeGpuSlice(spec));
+  return MakeSlicedCollective(std::move(spec), std::move(slice));
 }
 
 }  // namespace belfry

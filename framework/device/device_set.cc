@@ -12,6 +12,7 @@
 #include "framework/base/check.h"
 #include "framework/base/status.h"
 #include "framework/device/cpu/cpu_device.h"
+#include "framework/device/gpu_options.h"
 
 namespace belfry {
 namespace {
@@ -56,6 +57,7 @@ absl::StatusOr<DeviceSet> DeviceSet::Open(absl::string_view spec, const DeviceOp
                                                    " threads each; expected 0 (a share of the cores) to ",
                                                    kMostThreads));
   }
+  RETURN_IF_ERROR(CheckGpuOptions(options));
   std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(counts.cpu, options.cpu_threads);
   if (counts.gpu > 0) {
     ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> gpus, OpenGpuDevices(counts.gpu, options));

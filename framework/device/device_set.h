@@ -13,6 +13,15 @@ namespace belfry {
 
 struct DeviceOptions {
   int cpu_threads = 0;  // threads of each CPU device, up to 1024; 0: an even share of the cores
+
+  // Of GPUs; a card is one piece of hardware.
+  int virtual_gpus = 1;    // devices that each card is opened as: /gpu:0 and /gpu:1 on the first card for 2
+  std::string gpu_memory;  // of each device: "0.4" of its card, or "4GiB", "4096MiB", "4294967296"; "": an even share
+                           // of what is free, but a margin for the driver and libraries
+  bool gpu_memory_growth = true;   // false: all of it is reserved when the device is opened, true: as it is needed
+  std::string visible_gpus;        // cards to use, in this order, by CUDA's numbers: "0,2"; "": all
+  bool peer_through_host = false;  // copies between cards take a detour through host memory
+  MathMode math;
 };
 
 // Devices opened together. Owns them; movable; must outlive the sessions that use it. Reading it is thread-safe.
@@ -44,6 +53,9 @@ class DeviceSet {
 };
 
 // GPUs /gpu:0 ... /gpu:count-1. Defined by the back-end that the build chose: cuda/, or no_cuda.cc, which has none.
+// REQUIRES: CheckGpuOptions(options).ok().
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenGpuDevices(int count, const DeviceOptions& options);
+// How many it could open, at least 1; an error says why there is none. Likewise.
+absl::StatusOr<int> CountGpuDevices(const DeviceOptions& options);
 
 }  // namespace belfry

@@ -15,7 +15,8 @@
 
 namespace belfry {
 
-class Stream;  // framework/device/device.h; opaque here
+class Device;  // framework/device/device.h; opaque here, and so is
+class Stream;
 
 // dtype and shape of one tensor.
 struct TensorSpec {
@@ -32,6 +33,7 @@ struct KernelSpec {
   const Attrs& attrs;
   absl::Span<const TensorSpec> inputs;
   absl::Span<const TensorSpec> outputs;
+  Device* device = nullptr;  // that will run it; may be null for a CPU device
 };
 
 // What a kernel runs on. Pointers are to the device's memory, aligned to 64 bytes at least for whole tensors,
@@ -65,6 +67,7 @@ using KernelFunction = std::function<absl::Status(const KernelContext&)>;
 struct Kernel {
   KernelFunction run;
   size_t workspace_bytes = 0;
+  bool uses_run = false;  // looks at KernelContext::run, so what it enqueued in one run cannot be repeated in another
 };
 
 // Makes the kernel of one node. Everything that depends on shapes, attributes or threads is decided here; on a CPU

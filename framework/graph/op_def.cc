@@ -44,7 +44,17 @@ void OpRegistry::Add(OpDef op) {
 void OpRegistry::AddKernels(absl::string_view op, std::vector<KernelDef> kernels) {
   const auto found = ops_.find(std::string(op));
   BELFRY_CHECK(found != ops_.end() && found->second.kind == OpKind::kKernel);
-  for (KernelDef& kernel : kernels) found->second.kernels.push_back(std::move(kernel));
+  std::vector<KernelDef>& all = found->second.kernels;
+  for (KernelDef& kernel : kernels) {
+    const auto same = std::find_if(all.begin(), all.end(), [&](const KernelDef& known) {
+      return known.device_type == kernel.device_type && known.dtype == kernel.dtype;
+    });
+    if (same == all.end()) {
+      all.push_back(std::move(kernel));
+    } else {
+      *same = std::move(kernel);
+    }
+  }
 }
 
 const OpDef* OpRegistry::Find(absl::string_view name) const {

@@ -125,7 +125,8 @@ class OpRegistry {
  public:
   // CHECKs that the definition is sound: a shape rule, unique name, kernels only for kKernel ...
   void Add(OpDef op);
-  // Adds kernels to an op that is already there: how a device back-end joins.
+  // Adds kernels to an op that is already there: how a device back-end joins. One for the same device type and dtype as
+  // before takes its place.
   void AddKernels(absl::string_view op, std::vector<KernelDef> kernels);
   // Null if there is none.
   const OpDef* Find(absl::string_view name) const;

@@ -50,15 +50,26 @@ class Dumper {
   int count_ = 0;
 };
 
-Kernel MakeCopyKernel(size_t bytes) {
+// Runs on a stream of `to` or, if only that reaches the memory of `from`, of `from`.
+Kernel MakeCopyKernel(const Device& from, const Device& to, size_t bytes) {
+  if (from.asynchronous() || to.asynchronous()) {
+    return {[&from, &to, bytes](const KernelContext& context) -> absl::Status {
+      RETURN_IF_ERROR(context.stream->Copy(context.outputs[0], to, context.inputs[0], from, bytes));
+      return to.asynchronous() ? absl::OkStatus() : context.stream->Synchronize();
+    }};
+  }
   return {[bytes](const KernelContext& context) {
     if (bytes > 0) std::memcpy(context.outputs[0], context.inputs[0], bytes);
     return absl::OkStatus();
   }};
 }
 
-absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& node, const Device& device) {
-  if (node.op == &CopyOp() || node.op == &TransferOp()) return MakeCopyKernel(node.outputs[0].bytes());
+absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& node, const DeviceSet& devices) {
+  const Device& device = devices.device(node.device);
+  if (node.op == &CopyOp() || node.op == &TransferOp()) {
+    const Device& from = devices.device(program.nodes[node.inputs[0].node].device);
+    return MakeCopyKernel(from, device, node.outputs[0].bytes());
+  }
   const DType dtype = KernelDType(*node.op, node.attrs);
   const KernelDef* def = node.op->FindKernel(device.type(), dtype);
   if (def == nullptr) {
@@ -66,7 +77,7 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
   }
   std::vector<TensorSpec> inputs;
   for (const Value& input : node.inputs) inputs.push_back(program.spec(input));
-  return def->make({node.name, node.attrs, inputs, node.outputs});
+  return def->make({node.name, node.attrs, inputs, node.outputs, &devices.device(node.device)});
 }
 
 // Variables that the step looks at before it assigns them, and those that it writes.
@@ -105,7 +116,7 @@ absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const De
     const ProgramNode& node = program.nodes[i];
     if (node.op->kind != OpKind::kKernel) continue;
     const ScopedParallelThreads threads(devices.device(node.device).threads());
-    absl::StatusOr<Kernel> kernel = MakeKernel(program, node, devices.device(node.device));
+    absl::StatusOr<Kernel> kernel = MakeKernel(program, node, devices);
     if (!kernel.ok()) {
       return absl::Status(kernel.status().code(),
                           absl::StrCat(Describe(node), " on ", devices.device(node.device).name().ToString(), ": ",

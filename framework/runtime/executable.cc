@@ -1,7 +1,7 @@
 #include "framework/runtime/executable.h"
 
 #include <algorithm>
-#include <map>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -10,151 +10,17 @@
 #include "framework/base/status.h"
 
 namespace belfry {
+namespace {
 
-absl::StatusOr<std::unique_ptr<Executable>> Executable::Create(CompiledPlan compiled, const DeviceSet& devices,
-                                                               VariableStore& variables, DeviceThreads& threads) {
-  auto executable = std::unique_ptr<Executable>(new Executable(std::move(compiled.plan), devices, threads));
-  executable->kernels_ = std::move(compiled.kernels);
-  RETURN_IF_ERROR(executable->Allocate());
-  RETURN_IF_ERROR(executable->Bind(variables));
-  return executable;
-}
+// Between looks after collectives.
+constexpr absl::Duration kLook = absl::Seconds(1);
 
-absl::Status Executable::Allocate() {
-  for (int device = 0; device < devices_.size(); ++device) {
-    const size_t bytes = plan_->memory.arena_bytes[device];
-    absl::StatusOr<DeviceMemory> arena = DeviceMemory::Allocate(devices_.device(device), bytes);
-    if (!arena.ok()) {
-      return absl::Status(arena.status().code(),
-                          absl::StrCat("The plan needs ", bytes, " bytes on ",
-                                       devices_.device(device).name().ToString(), ": ", arena.status().message()));
-    }
-    arenas_.push_back(*std::move(arena));
-  }
-  for (int i = 0; i < plan_->events; ++i) events_.push_back(nullptr);
-  return absl::OkStatus();
-}
+}  // namespace
 
-void* Executable::Address(Value value, VariableStore& variables) const {
-  const Storage& storage = plan_->memory.outputs[value.node][value.index];
-  const ProgramNode& owner = plan_->program.nodes[storage.node];
-  switch (storage.kind) {
-    case Storage::Kind::kNowhere: return nullptr;
-    case Storage::Kind::kArena: return static_cast<std::byte*>(arenas_[owner.device].data()) + storage.offset;
-    case Storage::Kind::kVariable: return variables.at(owner.source).data;
-    case Storage::Kind::kConstant: return const_cast<void*>(owner.attrs.Get<Tensor>("value").raw());
-  }
-  return nullptr;
-}
+Executable::~Executable() { AwaitEnd(absl::InfiniteFuture()).IgnoreError(); }
 
-absl::Status Executable::Bind(VariableStore& variables) {
-  const std::vector<ProgramNode>& nodes = plan_->program.nodes;
-  inputs_.resize(nodes.size());
-  outputs_.resize(nodes.size());
-  for (size_t i = 0; i < nodes.size(); ++i) {
-    for (const Value& input : nodes[i].inputs) inputs_[i].push_back(Address(input, variables));
-    for (size_t k = 0; k < nodes[i].outputs.size(); ++k) {
-      outputs_[i].push_back(Address({static_cast<int>(i), static_cast<int>(k)}, variables));
-    }
-  }
-  const auto slot = [&](Value value) {
-    return Slot{Address(value, variables), plan_->program.spec(value), nodes[value.node].device};
-  };
-  for (const Value& feed : plan_->program.feeds) feeds_.push_back(slot(feed));
-  for (const Value& fetch : plan_->program.fetches) fetches_.push_back(slot(fetch));
-
-  for (const StreamProgram& program : plan_->streams) {
-    Device& device = devices_.device(program.device);
-    BoundStream bound{.device = program.device};
-    ASSIGN_OR_RETURN(bound.stream, device.NewStream(program.kind));
-    for (const Instruction& instruction : program.instructions) {
-      BoundInstruction& entry = bound.instructions.emplace_back();
-      entry.kind = instruction.kind;
-      entry.index = instruction.index;
-      if (instruction.kind == Instruction::Kind::kRecord) events_[instruction.index] = device.NewEvent();
-      if (instruction.kind != Instruction::Kind::kRun) continue;
-      const int node = instruction.index;
-      auto* arena = static_cast<std::byte*>(arenas_[program.device].data());
-      entry.kernel = &kernels_[node].run;
-      for (size_t k = 0; k < inputs_[node].size(); ++k) {
-        entry.writes = entry.writes || nodes[node].op->input_arg(static_cast<int>(k)).ref;
-      }
-      entry.context = {inputs_[node].data(), outputs_[node].data(), arena + plan_->memory.workspace_offset[node], 0,
-                       bound.stream.get()};
-    }
-    streams_.push_back(std::move(bound));
-  }
-  for (BoundStream& stream : streams_) {
-    for (BoundInstruction& entry : stream.instructions) {
-      const bool event = entry.kind == Instruction::Kind::kWait || entry.kind == Instruction::Kind::kRecord;
-      if (event) entry.event = events_[entry.index].get();
-    }
-  }
-  if (streams_.size() > 1) BindThreads();
-  return BindCollectives();
-}
-
-void Executable::BindThreads() {
-  for (BoundStream& stream : streams_) {
-    stream.worker = &threads_.Get(stream.device, stream.stream->kind());
-    stream.task.body = [this, &stream] {
-      absl::Status status = RunStream(stream, run_, *limits_);
-      if (!status.ok()) Fail(std::move(status));
-    };
-  }
-}
-
-absl::Status Executable::BindCollectives() {
-  std::map<std::string, std::map<int64_t, std::pair<int, int>>> groups;  // group -> rank -> (node, position in it)
-  for (size_t i = 0; i < plan_->program.nodes.size(); ++i) {
-    const ProgramNode& node = plan_->program.nodes[i];
-    if (node.op->kind != OpKind::kAllReduce) continue;
-    const std::vector<int64_t>& ranks = node.attrs.Ints("ranks");
-    for (size_t k = 0; k < ranks.size(); ++k) {
-      groups[node.attrs.String("group")][ranks[k]] = {static_cast<int>(i), static_cast<int>(k)};
-    }
-  }
-  std::map<int, std::pair<Collective*, int>> by_node;
-  for (const auto& [name, ranks] : groups) {
-    const ProgramNode& first = plan_->program.nodes[ranks.begin()->second.first];
-    const std::string& kind = first.attrs.String("reduction");
-    CollectiveSpec spec{.kind = kind == "mean"  ? CollectiveKind::kMean
-                                : kind == "sum" ? CollectiveKind::kSum
-                                                : CollectiveKind::kBroadcast,
-                        .name = name,
-                        .dtype = first.outputs[0].dtype};
-    const auto per_rank = first.outputs.size() / first.attrs.Ints("ranks").size();
-    size_t bytes = 0;
-    for (size_t k = 0; k < per_rank; ++k) bytes += (first.outputs[k].bytes() + 63) / 64 * 64;
-    spec.elements = static_cast<int64_t>(bytes / SizeOf(spec.dtype));
-    std::map<int, int> participants;  // node -> participant
-    for (const auto& [rank, where] : ranks) {
-      const auto [node, position] = where;
-      const auto [participant, inserted] = participants.emplace(node, static_cast<int>(spec.participants.size()));
-      if (inserted) spec.participants.push_back(&devices_.device(plan_->program.nodes[node].device));
-      const size_t weight = position * (per_rank + 1);
-      spec.ranks.push_back(
-          {participant->second, outputs_[node][position * per_rank], static_cast<const float*>(inputs_[node][weight])});
-    }
-    ASSIGN_OR_RETURN(std::unique_ptr<Collective> collective, MakeLocalCollective(std::move(spec)));
-    for (const auto& [node, participant] : participants) by_node[node] = {collective.get(), participant};
-    collectives_.push_back(std::move(collective));
-  }
-  for (BoundStream& stream : streams_) {
-    for (BoundInstruction& entry : stream.instructions) {
-      if (entry.kind == Instruction::Kind::kWait || entry.kind == Instruction::Kind::kRecord) continue;
-      const auto found = by_node.find(entry.index);
-      if (found == by_node.end()) continue;
-      entry.kind = Instruction::Kind::kCollective;
-      std::tie(entry.collective, entry.participant) = found->second;
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Executable::Explain(const absl::Status& status, const BoundStream& stream,
-                                 const BoundInstruction& at) const {
-  std::string where = devices_.device(stream.device).name().ToString();
+absl::Status Executable::Explain(const absl::Status& status, const Lane& lane, const BoundInstruction& at) const {
+  std::string where = devices_.device(lane.device).name().ToString();
   if (at.kind == Instruction::Kind::kWait || at.kind == Instruction::Kind::kRecord) {
     return absl::Status(status.code(), absl::StrCat(status.message(), " (", where, " was waiting for another device)"));
   }
@@ -162,30 +28,112 @@ absl::Status Executable::Explain(const absl::Status& status, const BoundStream& 
                                                   " on ", where, "]"));
 }
 
-absl::Status Executable::RunStream(BoundStream& stream, uint64_t run, const RunLimits& limits) {
-  const bool limited = limits.deadline != absl::InfiniteFuture();
-  for (BoundInstruction& at : stream.instructions) {
-    if (failed_.load(std::memory_order_relaxed)) return absl::CancelledError("another stream failed");
-    if (limits.cancelled != nullptr && limits.cancelled->load(std::memory_order_relaxed)) {
-      return Explain(absl::CancelledError("Run call was cancelled"), stream, at);
+absl::Status Executable::OnDevice(const absl::Status& status, int device) const {
+  if (status.ok()) return status;
+  return absl::Status(status.code(),
+                      absl::StrCat(status.message(), " [on ", devices_.device(device).name().ToString(), "]"));
+}
+
+// Waits for the end of a device's run. A collective that fails there would keep its devices waiting for ever.
+absl::Status Executable::AwaitDevice(int device, uint32_t run, absl::Time deadline) {
+  while (true) {
+    const absl::Time look = collectives_.empty() ? deadline : std::min(deadline, absl::Now() + kLook);
+    const absl::Status status = OnDevice(queues_.end(device).Wait(run, look), device);
+    if (!absl::IsDeadlineExceeded(status)) return status;
+    for (auto& collective : collectives_) {
+      const absl::Status found = collective->Check(/*give_up=*/look == deadline);
+      if (found.ok()) continue;
+      return absl::Status(found.code(), absl::StrCat(found.message(),
+                                                     "; steps under way are lost, and variables may hold anything: "
+                                                     "restore or initialize them before going on"));
     }
-    if (limited && absl::Now() >= limits.deadline) {
-      return Explain(absl::DeadlineExceededError("the step passed its deadline"), stream, at);
-    }
-    absl::Status status;
-    switch (at.kind) {
-      case Instruction::Kind::kRun:
-        at.context.run = run;
-        if (at.writes) wrote_.store(true, std::memory_order_relaxed);
-        status = (*at.kernel)(at.context);
-        break;
-      case Instruction::Kind::kCollective: status = at.collective->Run(at.participant, turn_, limits.deadline); break;
-      case Instruction::Kind::kWait: status = stream.stream->Wait(*at.event, turn_, limits.deadline); break;
-      case Instruction::Kind::kRecord: stream.stream->Record(*at.event, turn_); break;
-    }
-    if (!status.ok()) return Explain(status, stream, at);
+    if (look == deadline) return status;
+  }
+}
+
+// All runs before the last one are done: then the copies of every second run are free again.
+absl::Status Executable::AwaitRoom(absl::Time deadline) {
+  for (auto& lane : lanes_) {
+    if (!lane->asynchronous) continue;
+    runs_[lane->device] = queues_.runs(lane->device);
+    RETURN_IF_ERROR(AwaitDevice(lane->device, runs_[lane->device] - 1, deadline));
+    for (Stream* stream : lane->streams) RETURN_IF_ERROR(OnDevice(stream->Error(), lane->device));
   }
   return absl::OkStatus();
+}
+
+absl::Status Executable::CopyFeeds(Lane& lane) {
+  for (Slot& feed : feeds_) {
+    if (feed.device != lane.device || feed.data == nullptr || feed.spec.bytes() == 0) continue;
+    RETURN_IF_ERROR(lane.streams[0]->Copy(feed.data, devices_.device(feed.device), feed.staged[turn_ % 2].data(),
+                                          devices_.device(0), feed.spec.bytes()));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::CopyFetches(Lane& lane) {
+  for (Slot& fetch : fetches_) {
+    if (fetch.device != lane.device || fetch.data == nullptr || fetch.spec.bytes() == 0) continue;
+    RETURN_IF_ERROR(lane.streams[0]->Copy(fetch.staged[turn_ % 2].data(), devices_.device(0), fetch.data,
+                                          devices_.device(fetch.device), fetch.spec.bytes()));
+  }
+  return absl::OkStatus();
+}
+
+// After all that was given to any device before, so that nothing is overwritten that is still read.
+absl::Status Executable::Begin(Lane& lane, absl::Time deadline) {
+  Stream& compute = *lane.streams[0];
+  for (int other : queues_.asynchronous()) {
+    const uint32_t before = other == lane.device ? 0 : queues_.runs(other);
+    if (before > 0) RETURN_IF_ERROR(compute.Wait(queues_.end(other), before, deadline));
+  }
+  RETURN_IF_ERROR(CopyFeeds(lane));
+  if (lane.streams.size() > 1) compute.Record(*lane.begun, turn_);
+  for (size_t i = 1; i < lane.streams.size(); ++i) {
+    RETURN_IF_ERROR(lane.streams[i]->Wait(*lane.begun, turn_, deadline));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::End(Lane& lane, absl::Time deadline) {
+  Stream& compute = *lane.streams[0];
+  for (size_t i = 1; i < lane.streams.size(); ++i) {
+    lane.streams[i]->Record(*lane.joined[i - 1], turn_);
+    RETURN_IF_ERROR(compute.Wait(*lane.joined[i - 1], turn_, deadline));
+  }
+  RETURN_IF_ERROR(CopyFetches(lane));
+  compute.Record(queues_.end(lane.device), runs_[lane.device] + 1);
+  return absl::OkStatus();
+}
+
+absl::Status Executable::RunInstruction(BoundInstruction& at, uint64_t run, absl::Time deadline) {
+  switch (at.kind) {
+    case Instruction::Kind::kRun:
+      at.context.run = run;
+      if (at.writes) wrote_.store(true, std::memory_order_relaxed);
+      return (*at.kernel)(at.context);
+    case Instruction::Kind::kCollective: return at.collective->Run(at.participant, *at.stream, turn_, deadline);
+    case Instruction::Kind::kWait: return at.stream->Wait(*at.event, turn_, deadline);
+    case Instruction::Kind::kRecord: at.stream->Record(*at.event, turn_);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::RunLane(Lane& lane, uint64_t run, const RunLimits& limits) {
+  if (lane.asynchronous) RETURN_IF_ERROR(OnDevice(Begin(lane, limits.deadline), lane.device));
+  const bool limited = limits.deadline != absl::InfiniteFuture();
+  for (BoundInstruction& at : lane.instructions) {
+    if (failed_.load(std::memory_order_relaxed)) return absl::CancelledError("another stream failed");
+    if (limits.cancelled != nullptr && limits.cancelled->load(std::memory_order_relaxed)) {
+      return Explain(absl::CancelledError("Run call was cancelled"), lane, at);
+    }
+    if (limited && absl::Now() >= limits.deadline) {
+      return Explain(absl::DeadlineExceededError("the step passed its deadline"), lane, at);
+    }
+    const absl::Status status = RunInstruction(at, run, limits.deadline);
+    if (!status.ok()) return Explain(status, lane, at);
+  }
+  return lane.asynchronous ? OnDevice(End(lane, limits.deadline), lane.device) : absl::OkStatus();
 }
 
 void Executable::Fail(absl::Status status) {
@@ -195,32 +143,84 @@ void Executable::Fail(absl::Status status) {
   for (auto& collective : collectives_) collective->Cancel();
 }
 
-absl::Status Executable::RunAll(uint64_t run, const RunLimits& limits) {
-  run_ = run;
-  limits_ = &limits;
-  for (BoundStream& stream : streams_) stream.worker->Start(stream.task);
-  for (BoundStream& stream : streams_) stream.worker->Wait();
-  if (!failed_.load()) return absl::OkStatus();
+// After a failure: waits for what was enqueued, and makes events and ends as if the run had come to its end.
+void Executable::Recover() {
+  for (auto& lane : lanes_) {
+    if (!lane->asynchronous) continue;
+    queues_.Synchronize(lane->device).IgnoreError();
+    queues_.end(lane->device).Record(runs_[lane->device] + 1);
+    lane->begun->Reset(turn_);
+    for (auto& joined : lane->joined) joined->Reset(turn_);
+  }
+  if (replayed_ != nullptr) replayed_->Reset(turn_);
   for (auto& event : events_) event->Reset(turn_);
   for (auto& collective : collectives_) collective->Reset(turn_);
   failed_.store(false);
-  return std::move(error_);
 }
 
-absl::Status Executable::Run(uint64_t run, const RunLimits& limits) {
+absl::Status Executable::RunAll(uint64_t run, const RunLimits& limits) {
+  if (recorded_ != nullptr) {
+    absl::Status status = Replay(limits.deadline);
+    if (!status.ok()) Fail(std::move(status));
+  } else if (lanes_.size() == 1) {
+    const ScopedParallelThreads threads(devices_.device(lanes_[0]->device).threads());
+    absl::Status status = RunLane(*lanes_[0], run, limits);
+    if (!asynchronous_) return status;
+    if (!status.ok()) Fail(std::move(status));
+  } else {
+    run_ = run;
+    limits_ = &limits;
+    for (auto& lane : lanes_) lane->worker->Start(lane->task);
+    for (auto& lane : lanes_) lane->worker->Wait();
+  }
+  const bool failed = failed_.load();
+  if (failed) Recover();
+  for (auto& lane : lanes_) {
+    if (lane->asynchronous) runs_[lane->device] = queues_.AddRun(lane->device);
+  }
+  return failed ? std::move(error_) : absl::OkStatus();
+}
+
+absl::Status Executable::AwaitEnd(absl::Time deadline) {
+  absl::Status status;
+  for (auto& lane : lanes_) {
+    if (!lane->asynchronous || runs_[lane->device] == 0) continue;
+    status.Update(AwaitDevice(lane->device, runs_[lane->device], deadline));
+    for (Stream* stream : lane->streams) status.Update(OnDevice(stream->Error(), lane->device));
+  }
+  return status;
+}
+
+absl::Status Executable::Run(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits) {
+  if (asynchronous_) {
+    RETURN_IF_ERROR(AwaitRoom(limits.deadline));
+    if (until_recording_ >= 0 && until_recording_-- == 0) TryToRecord();
+  }
   ++turn_;
   wrote_.store(false, std::memory_order_relaxed);
-  absl::Status status;
-  if (streams_.size() > 1) {
-    status = RunAll(run, limits);
-  } else if (!streams_.empty()) {
-    const ScopedParallelThreads threads(devices_.device(streams_[0].device).threads());
-    status = RunStream(streams_[0], run, limits);
+  for (size_t i = 0; i < feeds.size(); ++i) {
+    Slot& slot = feeds_[i];
+    void* const to = devices_.device(slot.device).asynchronous() ? slot.staged[turn_ % 2].data() : slot.data;
+    if (to != nullptr && feeds[i].bytes() > 0) std::memcpy(to, feeds[i].raw(), feeds[i].bytes());
   }
+  absl::Status status;
+  if (!lanes_.empty()) status = RunAll(run, limits);
+  // A CPU lane of the next run would overwrite what other devices still read.
+  if (status.ok() && mixed_) status = AwaitEnd(limits.deadline);
   if (status.ok() || !wrote_.load(std::memory_order_relaxed)) return status;
   return absl::Status(status.code(), absl::StrCat(status.message(),
                                                   "; the step had begun to update variables, so some are updated and "
                                                   "others not: restore or initialize them before going on"));
+}
+
+absl::Status Executable::Fetch(absl::Time deadline, std::vector<Tensor>& fetches) {
+  if (asynchronous_) RETURN_IF_ERROR(AwaitEnd(deadline));
+  for (size_t i = 0; i < fetches_.size(); ++i) {
+    const Slot& slot = fetches_[i];
+    const void* const from = devices_.device(slot.device).asynchronous() ? slot.staged[turn_ % 2].data() : slot.data;
+    if (fetches[i].bytes() > 0) std::memcpy(fetches[i].raw(), from, fetches[i].bytes());
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace belfry

@@ -9,9 +9,11 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "framework/base/tensor.h"
 #include "framework/collective/collective.h"
 #include "framework/device/device_set.h"
 #include "framework/runtime/compile.h"
+#include "framework/runtime/device_queues.h"
 #include "framework/runtime/device_threads.h"
 #include "framework/runtime/variable_store.h"
 
@@ -24,75 +26,130 @@ struct RunLimits {
 };
 
 // One copy of a plan's arenas and kernels, so one run at a time. Making it allocates everything; running it allocates
-// nothing, looks nothing up and, on a single device, wakes no thread and takes no lock.
+// nothing, looks nothing up and, on a single CPU device, wakes no thread and takes no lock.
+//
+// The streams of a plan are served by lanes: a CPU stream is a lane, and so are all streams of an asynchronous device
+// together, since they only enqueue. One lane runs on the caller's thread, several on threads of their own. A run on
+// asynchronous devices alone returns once it is enqueued, at most one run before it still being under way; after some
+// such runs one is recorded and from then on replayed as a whole, if the devices can.
 class Executable {
  public:
-  // `threads` run the streams when there are several; borrowed, as are the devices and the store's memory.
-  static absl::StatusOr<std::unique_ptr<Executable>> Create(CompiledPlan compiled, const DeviceSet& devices,
-                                                            VariableStore& variables, DeviceThreads& threads);
+  struct Environment {  // borrowed
+    const DeviceSet& devices;
+    VariableStore& variables;
+    DeviceThreads& threads;
+    DeviceQueues& queues;
+    const CollectiveFactory& collectives;
+    bool replay;  // record a steady step, and replay it
+  };
+  static absl::StatusOr<std::unique_ptr<Executable>> Create(CompiledPlan compiled, const Environment& environment);
+  // Waits for its last run.
+  ~Executable();
 
   const Plan& plan() const { return *plan_; }
-  // Where feed `i` is to be written before Run, and fetch `i` to be read after it, until the next Run. Memory of
-  // `device`.
-  struct Slot {
-    void* data = nullptr;
-    TensorSpec spec;
-    int device = 0;
-  };
-  const Slot& feed(int i) const { return feeds_[i]; }
-  const Slot& fetch(int i) const { return fetches_[i]; }
+  const TensorSpec& feed(int i) const { return feeds_[i].spec; }
+  const TensorSpec& fetch(int i) const { return fetches_[i].spec; }
+  // True if it uses asynchronous devices, so that one run of the session at a time may use it.
+  bool asynchronous() const { return asynchronous_; }
+  // True once runs are replayed.
+  bool replays() const { return recorded_ != nullptr; }
 
-  // Runs one step. `run` numbers the session's runs. The first error wins, stops every stream, and names the node, the
-  // device and the user's line; afterwards the executable can be run again.
+  // Runs one step. `run` numbers the session's runs. `feeds` fit feed(i), and are copied before it returns. The first
+  // error wins, stops every lane, and names the node, the device and the user's line; afterwards the executable can be
+  // run again. An error of work that was enqueued by an earlier run is reported, too, and then this run is none.
   // An error of a step that had begun to update variables says so: what it had not reached keeps its former value.
-  absl::Status Run(uint64_t run, const RunLimits& limits);
+  absl::Status Run(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits);
+  // Waits for the last run, and copies its fetches. REQUIRES: tensors that fit fetch(i).
+  absl::Status Fetch(absl::Time deadline, std::vector<Tensor>& fetches);
 
  private:
+  static constexpr int kPlainRuns = 2;  // before one is recorded: they allocate what libraries allocate
+
+  // What is copied between the host and a device before or after a run.
+  struct Slot {
+    void* data = nullptr;  // memory of `device`
+    TensorSpec spec;
+    int device = 0;
+    DeviceMemory staged[2];  // of an asynchronous device: what is copied from or to, in turn
+  };
   struct BoundInstruction {
     Instruction::Kind kind;
     int index;                               // node or event, for messages
+    Stream* stream = nullptr;                // of the lane
     const KernelFunction* kernel = nullptr;  // kRun
     KernelContext context{};                 // kRun
     Event* event = nullptr;                  // kWait, kRecord
     bool writes = false;                     // kRun: updates a variable
     Collective* collective = nullptr;        // kCollective
     int participant = 0;                     // kCollective
+    int participants = 0;                    // kCollective
   };
-  struct BoundStream {
+  struct Lane {
     int device = 0;
-    std::unique_ptr<Stream> stream;
+    bool asynchronous = false;
+    std::vector<std::unique_ptr<Stream>> own;    // those of a CPU device, and what it copies from others with
+    std::vector<Stream*> streams;                // the first computes
+    std::unique_ptr<Event> begun;                // of an asynchronous device: where its streams part
+    std::vector<std::unique_ptr<Event>> joined;  // and, by stream after the first, where they meet again
     std::vector<BoundInstruction> instructions;
-    StreamTask task;                          // if there are several streams
+    StreamTask task;                          // if there are several lanes
     DeviceThreads::Worker* worker = nullptr;  // likewise
   };
 
-  Executable(std::shared_ptr<const Plan> plan, const DeviceSet& devices, DeviceThreads& threads)
-      : plan_(std::move(plan)), devices_(devices), threads_(threads) {}
+  Executable(std::shared_ptr<const Plan> plan, const Environment& environment)
+      : plan_(std::move(plan)), environment_(environment), devices_(environment.devices), queues_(environment.queues) {}
   absl::Status Allocate();
-  absl::Status Bind(VariableStore& variables);
+  absl::Status UploadConstants();
+  absl::Status BindSlots();
+  absl::Status BindLanes();
+  absl::StatusOr<Lane*> LaneOf(int device, StreamKind kind);
+  absl::Status BindInstruction(Lane& lane, Stream* stream, const Instruction& instruction);
   absl::Status BindCollectives();
   void BindThreads();
-  void* Address(Value value, VariableStore& variables) const;
-  absl::Status RunStream(BoundStream& stream, uint64_t run, const RunLimits& limits);
+  void* Address(Value value) const;
+
+  absl::Status AwaitRoom(absl::Time deadline);
+  absl::Status AwaitDevice(int device, uint32_t run, absl::Time deadline);
+  absl::Status Begin(Lane& lane, absl::Time deadline);
+  absl::Status RunLane(Lane& lane, uint64_t run, const RunLimits& limits);
+  absl::Status End(Lane& lane, absl::Time deadline);
   absl::Status RunAll(uint64_t run, const RunLimits& limits);
-  absl::Status Explain(const absl::Status& status, const BoundStream& stream, const BoundInstruction& at) const;
+  absl::Status AwaitEnd(absl::Time deadline);
+  absl::Status RunInstruction(BoundInstruction& at, uint64_t run, absl::Time deadline);
+  absl::Status CopyFeeds(Lane& lane);
+  absl::Status CopyFetches(Lane& lane);
+  bool CanRecord() const;
+  void TryToRecord();
+  absl::Status Record();
+  absl::Status RecordInstructions(std::vector<std::unique_ptr<Event>>& joined);
+  absl::Status Replay(absl::Time deadline);
+  absl::Status Explain(const absl::Status& status, const Lane& lane, const BoundInstruction& at) const;
+  absl::Status OnDevice(const absl::Status& status, int device) const;
   void Fail(absl::Status status);
+  void Recover();
 
   const std::shared_ptr<const Plan> plan_;
+  const Environment environment_;
   const DeviceSet& devices_;
-  DeviceThreads& threads_;
+  DeviceQueues& queues_;
   std::vector<Kernel> kernels_;                   // by node
   std::vector<DeviceMemory> arenas_;              // by device
+  std::vector<DeviceMemory> constants_;           // by node, of those whose device does not see the host's memory
   std::vector<std::vector<const void*>> inputs_;  // by node: what KernelContext points at
   std::vector<std::vector<void*>> outputs_;       // by node
   std::vector<std::unique_ptr<Event>> events_;
   std::vector<std::unique_ptr<Collective>> collectives_;
-  std::vector<BoundStream> streams_;
+  std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Slot> feeds_, fetches_;
-  uint32_t turn_ = 0;                  // runs of this executable: what events count
-  uint64_t run_ = 0;                   // of the current run, for the tasks
-  const RunLimits* limits_ = nullptr;  // likewise
-  std::atomic<bool> wrote_{false};     // the current run has begun to update variables
+  bool asynchronous_ = false, mixed_ = false;  // some lanes are; and some are not
+  int until_recording_ = kPlainRuns;           // runs; negative: never
+  std::unique_ptr<RecordedWork> recorded_;     // by the first lane's first stream; null: runs are not replayed
+  std::unique_ptr<Event> replayed_;            // where the other lanes go on after it
+  uint32_t turn_ = 0;                          // runs of this executable: what events count
+  uint64_t run_ = 0;                           // of the current run, for the tasks
+  const RunLimits* limits_ = nullptr;          // likewise
+  std::vector<uint32_t> runs_;                 // by device: of DeviceQueues, before the current run
+  std::atomic<bool> wrote_{false};             // the current run has begun to update variables
   std::atomic<bool> failed_{false};
   absl::Status error_;  // written once, by whoever sets failed_
 };

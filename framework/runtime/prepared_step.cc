@@ -1,4 +1,4 @@
-#include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -14,10 +14,16 @@ PreparedStep::PreparedStep(Session& session, std::unique_ptr<Executable> executa
       feed_names_(std::move(feed_names)),
       fetched_(std::move(fetched)) {
   const Plan& plan = executable_->plan();
-  alone_ = !plan.written.empty() || plan.streams.size() > 1;
+  alone_ = !plan.written.empty() || plan.streams.size() > 1 || executable_->asynchronous();
 }
 
-PreparedStep::~PreparedStep() = default;
+bool PreparedStep::replays() const { return executable_->replays(); }
+
+PreparedStep::~PreparedStep() {
+  if (!executable_->asynchronous()) return;
+  const ScopedRun last(session_.gate_, /*alone=*/true);
+  executable_.reset();
+}
 
 absl::Status PreparedStep::Check(absl::Span<const Tensor> feeds) const {
   if (feeds.size() != feed_names_.size()) {
@@ -25,7 +31,7 @@ absl::Status PreparedStep::Check(absl::Span<const Tensor> feeds) const {
         absl::StrCat("The step was prepared for ", feed_names_.size(), " feeds and was given ", feeds.size()));
   }
   for (size_t i = 0; i < feeds.size(); ++i) {
-    const TensorSpec& spec = executable_->feed(static_cast<int>(i)).spec;
+    const TensorSpec& spec = executable_->feed(static_cast<int>(i));
     if (feeds[i].bytes() > 0 && feeds[i].raw() == nullptr) {
       return absl::InvalidArgumentError(
           absl::StrCat("The value fed for Tensor '", feed_names_[i], "' has a shape and no data"));
@@ -60,6 +66,7 @@ absl::Status PreparedStep::Run(absl::Span<const Tensor> feeds) {
 }
 
 absl::Status PreparedStep::RunFed(absl::Time deadline, absl::Span<const Tensor> feeds) {
+  RETURN_IF_ERROR(std::exchange(unreported_, absl::OkStatus()));
   RETURN_IF_ERROR(Check(feeds));
   if (busy_.exchange(true, std::memory_order_acquire)) {
     return absl::FailedPreconditionError("This prepared step is running on another thread; prepare one per thread");
@@ -75,23 +82,28 @@ absl::Status PreparedStep::RunFed(absl::Time deadline, absl::Span<const Tensor> 
       status = CheckInitialized();
     }
     if (status.ok()) {
-      for (size_t i = 0; i < feeds.size(); ++i) {
-        const Executable::Slot& slot = executable_->feed(static_cast<int>(i));
-        if (slot.data != nullptr && feeds[i].bytes() > 0) std::memcpy(slot.data, feeds[i].raw(), feeds[i].bytes());
-      }
       const uint64_t number = session_.runs_.fetch_add(1, std::memory_order_relaxed);
-      status = executable_->Run(number, {.deadline = deadline, .cancelled = &session_.closed_});
+      status = executable_->Run(number, feeds, {.deadline = deadline, .cancelled = &session_.closed_});
     }
     if (status.ok()) {
       MarkInitialized();
-      for (size_t i = 0; i < fetched_.size(); ++i) {
-        const Executable::Slot& slot = executable_->fetch(static_cast<int>(i));
-        if (fetched_[i].bytes() > 0) std::memcpy(fetched_[i].raw(), slot.data, fetched_[i].bytes());
-      }
+      under_way_ = executable_->asynchronous();
+      deadline_ = deadline;
+      if (!under_way_) status = executable_->Fetch(deadline, fetched_);
     }
   }
   busy_.store(false, std::memory_order_release);
   return status;
+}
+
+absl::Status PreparedStep::Wait() {
+  if (!std::exchange(under_way_, false)) return absl::OkStatus();
+  return executable_->Fetch(deadline_, fetched_);
+}
+
+const Tensor& PreparedStep::fetched(int i) {
+  unreported_.Update(Wait());  // the next Run does
+  return fetched_[i];
 }
 
 }  // namespace belfry

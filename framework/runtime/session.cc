@@ -1,6 +1,5 @@
 #include "framework/runtime/session.h"
 
-#include <cstring>
 #include <iostream>
 
 #include <spdlog/spdlog.h>
@@ -74,11 +73,13 @@ Session::Session(const Graph& graph, const DeviceSet& devices, const SessionOpti
       options_(options),
       variables_(devices),
       threads_(devices),
+      queues_(devices),
       plans_(options.plan_cache_bytes) {}
 
 Session::~Session() {
   Close();
-  const ScopedRun last(gate_, /*alone=*/true);
+  // Whoever is in a run leaves it. Not held any longer, since plans enter the gate as they go.
+  { const ScopedRun last(gate_, /*alone=*/true); }
   const MutexLock lock(mutex_);
   plans_.Clear();
 }
@@ -128,7 +129,8 @@ absl::StatusOr<CompiledPlan> Session::FindOrCompile(const ProgramRequest& reques
 absl::StatusOr<std::unique_ptr<Executable>> Session::MakeExecutable(const ProgramRequest& request,
                                                                     const std::string& key) {
   ASSIGN_OR_RETURN(CompiledPlan compiled, FindOrCompile(request, key));
-  return Executable::Create(std::move(compiled), devices_, variables_, threads_);
+  return Executable::Create(std::move(compiled),
+                            {devices_, variables_, threads_, queues_, options_.collectives, options_.replay});
 }
 
 absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest& request, const std::string& key) {
@@ -192,7 +194,8 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, a
       ASSIGN_OR_RETURN(step, Make(request, key));
     }
   }
-  const absl::Status status = step->Run(values);
+  absl::Status status = step->Run(values);
+  if (status.ok()) status = step->Wait();
   std::vector<Tensor> fetched;
   if (status.ok()) {
     for (size_t i = 0; i < fetches.size(); ++i) fetched.push_back(step->fetched(static_cast<int>(i)).Clone());
@@ -222,13 +225,13 @@ absl::StatusOr<VariableStorage*> Session::StorageOf(const Variable& variable) {
 
 absl::StatusOr<Tensor> Session::ReadVariable(const Variable& variable) {
   ASSIGN_OR_RETURN(VariableStorage* const storage, StorageOf(variable));
-  const ScopedRun run(gate_, /*alone=*/false);
+  const ScopedRun run(gate_, /*alone=*/devices_.device(storage->device).asynchronous());
   if (!storage->initialized) {
     return absl::FailedPreconditionError(absl::StrCat("Attempting to use uninitialized value ", variable.node().name(),
                                                       "; run its initializer first (InitializeVariables)"));
   }
-  Tensor value(variable.dtype(), variable.shape());
-  if (value.bytes() > 0) std::memcpy(value.raw(), storage->data, value.bytes());
+  ASSIGN_OR_RETURN(Tensor value, Tensor::Allocate(variable.dtype(), variable.shape()));
+  RETURN_IF_ERROR(queues_.CopyOut(storage->device, value.raw(), storage->data, value.bytes()));
   return value;
 }
 
@@ -240,7 +243,7 @@ absl::Status Session::WriteVariable(const Variable& variable, const Tensor& valu
                      variable.name(), ", which is ", DTypeName(variable.dtype()), " ", variable.shape().ToString()));
   }
   const ScopedRun run(gate_, /*alone=*/true);
-  if (value.bytes() > 0) std::memcpy(storage->data, value.raw(), value.bytes());
+  RETURN_IF_ERROR(queues_.CopyIn(storage->device, storage->data, value.raw(), value.bytes()));
   storage->initialized = true;
   return absl::OkStatus();
 }

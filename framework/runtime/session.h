@@ -25,13 +25,15 @@
 namespace belfry {
 
 struct SessionOptions {
-  bool allow_soft_placement = false;                  // fall back to a device that exists, and say so in the log
-  bool log_device_placement = false;                  // the device mapping, and a line a node
-  std::ostream* placement_log = nullptr;              // borrowed; null: standard output
-  absl::Duration timeout = absl::InfiniteDuration();  // of every step
-  size_t plan_cache_bytes = size_t{1} << 30;          // what plans that are not running may hold on to: PlanCache
-  std::string dump_plan;                              // a directory that gets step_<n> for the n-th step compiled:
-                                                      // CompileOptions::dump_directory; empty: none
+  bool allow_soft_placement = false;                    // fall back to a device that exists, and say so in the log
+  bool log_device_placement = false;                    // the device mapping, and a line a node
+  std::ostream* placement_log = nullptr;                // borrowed; null: standard output
+  absl::Duration timeout = absl::InfiniteDuration();    // of every step
+  CollectiveFactory collectives = MakeLocalCollective;  // how towers meet
+  bool replay = true;                         // a steady step of asynchronous devices is recorded and replayed
+  size_t plan_cache_bytes = size_t{1} << 30;  // what plans that are not running may hold on to: PlanCache
+  std::string dump_plan;                      // a directory that gets step_<n> for the n-th step compiled:
+                                              // CompileOptions::dump_directory; empty: none
 };
 
 // A value for an output, instead of what the graph would compute.
@@ -53,12 +55,20 @@ class Session;
 class PreparedStep {
  public:
   ~PreparedStep();
-  // Runs one step. `feeds` are in the order of Prepare's, and copied before the step begins. Errors: a feed of another
-  // shape or dtype than was prepared, a variable that is not initialized, whatever the kernels report,
-  // DeadlineExceeded, Cancelled once the session is closed. After an error the step can be run again.
+  // True once its runs are replayed as a whole (SessionOptions::replay).
+  bool replays() const;
+  // Runs one step. `feeds` are in the order of Prepare's, and copied before it returns. Errors: a feed of another shape
+  // or dtype than was prepared, a variable that is not initialized, whatever the kernels report, DeadlineExceeded,
+  // Cancelled once the session is closed. After an error the step can be run again.
+  //
+  // On GPUs alone it returns once the step is enqueued, while it and the one before may be under way; what goes wrong
+  // there is reported by Wait or by the next Run.
   absl::Status Run(absl::Span<const Tensor> feeds = {});
-  // Fetch `i` of the last successful Run; overwritten by the next. Clone() it to keep it.
-  const Tensor& fetched(int i) const { return fetched_[i]; }
+  // Waits until the last Run is done, and reports what went wrong after it had returned: DeadlineExceeded once the time
+  // of that step is over.
+  absl::Status Wait();
+  // Fetch `i` of the last successful Run, for which it waits; overwritten by the next. Clone() it to keep it.
+  const Tensor& fetched(int i);
   const Plan& plan() const { return executable_->plan(); }
 
  private:
@@ -75,7 +85,10 @@ class PreparedStep {
   std::vector<std::string> feed_names_;
   std::vector<Tensor> fetched_;
   std::vector<std::pair<std::string, VariableStorage*>> reads_, writes_;
-  bool alone_ = false;        // it writes variables or needs the device threads
+  bool alone_ = false;        // it writes variables, or needs the device threads or the session's streams
+  bool under_way_ = false;    // the last Run's fetches were not looked at yet
+  absl::Time deadline_;       // of the last Run
+  absl::Status unreported_;   // what fetched() met
   bool initialized_ = false;  // all of reads_ are known to be
   std::atomic<bool> busy_{false};
 };
@@ -134,6 +147,7 @@ class Session {
   Placement placement_ ABSL_GUARDED_BY(mutex_);
   VariableStore variables_ ABSL_GUARDED_BY(mutex_);
   DeviceThreads threads_ ABSL_GUARDED_BY(mutex_);
+  DeviceQueues queues_;  // guarded by gate_
   PlanCache plans_ ABSL_GUARDED_BY(mutex_);
   int compiled_ ABSL_GUARDED_BY(mutex_) = 0;  // plans so far
   RunGate gate_;                              // guards the variables' bytes and flags, and the device threads

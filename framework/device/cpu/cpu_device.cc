@@ -45,6 +45,7 @@ class CpuStream final : public Stream {
     return absl::OkStatus();
   }
   absl::Status Synchronize() override { return absl::OkStatus(); }
+  absl::Status Error() override { return absl::OkStatus(); }
 
  private:
   const StreamKind kind_;
@@ -93,6 +94,9 @@ class CpuDevice final : public Device {
     FreeAligned(memory);
     in_use_.fetch_sub(bytes);
   }
+
+  absl::StatusOr<void*> AllocateHost(size_t bytes) override { return Allocate(bytes); }
+  void DeallocateHost(void* memory, size_t bytes) override { Deallocate(memory, bytes); }
 
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) override {
     return std::make_unique<CpuStream>(kind);

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/half.h"
 #include "framework/collective/collective.h"
 #include "framework/device/device_set.h"
@@ -22,14 +23,20 @@ namespace belfry {
 // One way to average. A further one is a further element of CollectiveBackends(), and no new test.
 struct CollectiveBackend {
   std::string name;
-  std::string devices;  // of which towers run on one each: "cpu" or "gpu", without a number
+  // Devices of which a number of towers run on one each.
+  std::function<absl::StatusOr<DeviceSet>(int)> open;
   std::function<absl::StatusOr<std::unique_ptr<Collective>>(CollectiveSpec)> make;
+  bool one_rank_each = false;  // it takes one rank on each device
   // What it cannot do: (the test, the reason). Such a test is skipped, and says why.
   std::vector<std::pair<std::string, std::string>> cannot;
 };
 inline void PrintTo(const CollectiveBackend& backend, std::ostream* out) { *out << backend.name; }
 
 std::vector<CollectiveBackend> CollectiveBackends();
+
+inline absl::StatusOr<DeviceSet> OpenCpus(int count) {
+  return DeviceSet::Open(absl::StrCat("cpu:", count), {.cpu_threads = 1});
+}
 
 inline const absl::Time kNever = absl::InfiniteFuture();
 
@@ -46,11 +53,12 @@ template <class T>
 class Meeting {
  public:
   Meeting(const CollectiveBackend& backend, const MeetingSpec& spec) : spec_(spec) {
-    auto devices = DeviceSet::Open(backend.devices + ":" + std::to_string(spec.participants), {.cpu_threads = 1});
+    if (backend.one_rank_each) spec_.participants = spec.ranks;
+    auto devices = backend.open(spec_.participants);
     EXPECT_TRUE(devices.ok()) << devices.status();
     devices_ = *std::move(devices);
     towers_ = devices_.TowerDevices();
-    weights.assign(spec.ranks, 1.0f);
+    weights.assign(spec_.ranks, 1.0f);
     CollectiveSpec collective{.kind = spec.kind, .name = "test", .dtype = kDTypeOf<T>, .elements = spec.elements};
     for (int tower : towers_) collective.participants.push_back(&devices_.device(tower));
     for (int r = 0; r < spec.ranks; ++r) {
@@ -58,7 +66,16 @@ class Meeting {
       auto memory = DeviceMemory::Allocate(DeviceOf(r), spec.elements * sizeof(T));
       EXPECT_TRUE(memory.ok()) << memory.status();
       memory_.push_back(*std::move(memory));
-      collective.ranks.push_back({r % spec.participants, memory_.back().data(), &weights[r]});
+      memory = DeviceMemory::Allocate(DeviceOf(r), sizeof(float));
+      EXPECT_TRUE(memory.ok()) << memory.status();
+      weight_memory_.push_back(*std::move(memory));
+      collective.ranks.push_back(
+          {r % spec_.participants, memory_.back().data(), static_cast<const float*>(weight_memory_.back().data())});
+    }
+    for (int tower : towers_) {
+      auto stream = devices_.device(tower).NewStream(StreamKind::kCollective);
+      EXPECT_TRUE(stream.ok()) << stream.status();
+      streams_.push_back(*std::move(stream));
     }
     auto made = backend.make(std::move(collective));
     EXPECT_TRUE(made.ok()) << made.status();
@@ -83,16 +100,16 @@ class Meeting {
     std::vector<std::thread> threads;
     for (int p = 0; p < spec_.participants; ++p) {
       if (absent && absent(p)) continue;
-      threads.emplace_back([&, p] { statuses[p] = collective->Run(p, run, deadline); });
+      threads.emplace_back([&, p] { statuses[p] = collective->Run(p, *streams_[p], run, deadline); });
     }
     for (std::thread& thread : threads) thread.join();
+    for (int p = 0; p < spec_.participants; ++p) {
+      const absl::Status done = streams_[p]->Synchronize();
+      EXPECT_TRUE(done.ok() || !statuses[p].ok()) << done;
+    }
     Move(false);
     return statuses;
   }
-
-  std::vector<std::vector<T>> data;  // by rank
-  std::vector<float> weights;        // by rank
-  std::unique_ptr<Collective> collective;
 
  private:
   Device& DeviceOf(int rank) { return devices_.device(towers_[rank % spec_.participants]); }
@@ -106,14 +123,23 @@ class Meeting {
       ASSERT_TRUE((in ? (*stream)->Copy(memory_[r].data(), DeviceOf(r), data[r].data(), host, bytes)
                       : (*stream)->Copy(data[r].data(), host, memory_[r].data(), DeviceOf(r), bytes))
                       .ok());
+      if (in) {
+        ASSERT_TRUE((*stream)->Copy(weight_memory_[r].data(), DeviceOf(r), &weights[r], host, sizeof(float)).ok());
+      }
       ASSERT_TRUE((*stream)->Synchronize().ok());
     }
   }
 
-  const MeetingSpec spec_;
+  MeetingSpec spec_;
   DeviceSet devices_;
   std::vector<int> towers_;
-  std::vector<DeviceMemory> memory_;
+  std::vector<DeviceMemory> memory_, weight_memory_;  // by rank
+  std::vector<std::unique_ptr<Stream>> streams_;      // by participant
+
+ public:
+  std::vector<std::vector<T>> data;        // by rank
+  std::vector<float> weights;              // by rank
+  std::unique_ptr<Collective> collective;  // goes before its devices
 };
 
 // The weighted mean of element i over the ranks, or their sum, in double.

@@ -16,8 +16,9 @@ namespace belfry {
 struct DeviceBackend {
   std::string name;  // of the test cases
   std::string spec;  // opens two devices of this kind, as DeviceSet::Open takes it
+  DeviceOptions options = {};
   // What it cannot do: (the test, the reason). Such a test is skipped, and says why.
-  std::vector<std::pair<std::string, std::string>> cannot;
+  std::vector<std::pair<std::string, std::string>> cannot = {};
 };
 inline void PrintTo(const DeviceBackend& backend, std::ostream* out) { *out << backend.name; }
 

@@ -28,7 +28,7 @@ class DeviceConformance : public testing::TestWithParam<DeviceBackend> {
     for (const auto& [name, reason] : GetParam().cannot) {
       if (test.substr(0, test.find('/')) == name) GTEST_SKIP() << GetParam().name << ": " << reason;
     }
-    auto devices = DeviceSet::Open(GetParam().spec);
+    auto devices = DeviceSet::Open(GetParam().spec, GetParam().options);
     if (!devices.ok()) GTEST_SKIP() << GetParam().name << ": " << devices.status();
     devices_ = *std::move(devices);
     const std::vector<int> towers = devices_.TowerDevices();

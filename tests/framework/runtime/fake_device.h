@@ -18,9 +18,12 @@ class FakeDevice final : public Device {
   std::string description() const override { return description_; }
   int threads() const override { return 1; }
   bool asynchronous() const override { return false; }
+  int physical_id() const override { return type() == "GPU" ? *name_.id : 0; }
   DeviceCounters counters() const override { return {}; }
   absl::StatusOr<void*> Allocate(size_t) override { return absl::UnimplementedError("a fake device has no memory"); }
   void Deallocate(void*, size_t) override {}
+  absl::StatusOr<void*> AllocateHost(size_t bytes) override { return Allocate(bytes); }
+  void DeallocateHost(void*, size_t) override {}
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind) override {
     return absl::UnimplementedError("a fake device has no streams");
   }

@@ -1,0 +1,201 @@
+#include "framework/collective/nccl.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/status.h"
+#include "framework/collective/gpu_reduce.h"
+#include "framework/device/cpu/cpu_event.h"
+
+namespace belfry {
+namespace {
+
+class NcclCollective final : public Collective {
+ public:
+  // `ranks`: of the participants in the clique. `totals`: a float on each participant's device.
+  NcclCollective(CollectiveSpec spec, std::shared_ptr<NcclClique> clique, std::vector<int> ranks,
+                 std::vector<DeviceMemory> totals)
+      : spec_(std::move(spec)),
+        clique_(std::move(clique)),
+        clique_ranks_(std::move(ranks)),
+        totals_(std::move(totals)),
+        number_(clique_->AddCollective(spec_.name)),
+        arrived_(std::make_unique<CpuEvent[]>(spec_.participants.size())) {}
+
+  absl::Status Run(int participant, Stream& stream, uint32_t run, absl::Time deadline) override {
+    absl::Status status = Meet(participant, run, deadline);
+    if (status.ok()) status = Enqueue(participant, stream, deadline);
+    if (!status.ok()) Fail(status);
+    return status;
+  }
+
+  void Cancel() override { Fail(absl::CancelledError("the step was cancelled")); }
+
+  void Reset(uint32_t run) override {
+    for (size_t p = 0; p < spec_.participants.size(); ++p) arrived_[p].Reset(run);
+    clique_->Resume();
+  }
+
+  absl::Status Check(bool give_up) override {
+    int rank = 0;
+    const absl::Status status = clique_->Check(give_up, rank);
+    if (status.ok() || rank < 0) return status;
+    const auto tower = std::find(clique_ranks_.begin(), clique_ranks_.end(), rank) - clique_ranks_.begin();
+    return absl::Status(status.code(), absl::StrCat("tower ", tower, " on ", clique_->device(rank).name().ToString(),
+                                                    ": ", status.message(), "; the last collective given to it was ",
+                                                    clique_->LastCollective(rank)));
+  }
+
+ private:
+  absl::Status Named(const absl::Status& status, int participant) const {
+    return absl::Status(status.code(),
+                        absl::StrCat("collective '", spec_.name, "', tower ", participant, " on ",
+                                     spec_.participants[participant]->name().ToString(), ": ", status.message()));
+  }
+
+  void Fail(const absl::Status& status) {
+    clique_->Stop(status);
+    for (size_t p = 0; p < spec_.participants.size(); ++p) arrived_[p].Cancel();
+  }
+
+  // All threads meet here before any gives NCCL its part. So a tower that fails or hangs before the collective leaves
+  // nothing half-launched behind, nobody fills the launch queues that the others need, and a collective is never in
+  // NCCL's hands on one GPU while another GPU's thread still allocates for the one before.
+  absl::Status Meet(int participant, uint32_t run, absl::Time deadline) {
+    if (participant == 0) {
+      if (absl::Status status = clique_->Prepare(deadline); !status.ok()) return Named(status, participant);
+    }
+    if (absl::Status status = clique_->Claim(clique_ranks_[participant], number_); !status.ok()) {
+      return clique_->stopped() ? clique_->Why() : Named(status, participant);
+    }
+    arrived_[participant].Record(run);
+    for (size_t p = 0; p < spec_.participants.size(); ++p) {
+      const absl::Status status = arrived_[p].Wait(run, deadline);
+      if (absl::IsCancelled(status)) return clique_->Why();
+      if (absl::IsDeadlineExceeded(status)) return Missing(participant, run);
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status Missing(int participant, uint32_t run) {
+    std::vector<std::string> missing;
+    for (size_t p = 0; p < spec_.participants.size(); ++p) {
+      const absl::Status there = arrived_[p].Wait(run, absl::InfinitePast());
+      if (absl::IsCancelled(there)) return clique_->Why();
+      if (there.ok()) continue;
+      missing.push_back(absl::StrCat("tower ", p, " on ", spec_.participants[p]->name().ToString()));
+    }
+    const std::string who = missing.empty() ? "all towers just in time" : absl::StrJoin(missing, ", ");
+    return Named(absl::DeadlineExceededError(absl::StrCat("the step passed its deadline; missed: ", who)), participant);
+  }
+
+  absl::Status Enqueue(int participant, Stream& stream, absl::Time deadline) {
+    if (spec_.elements == 0) return absl::OkStatus();
+    NcclClique::Use use(*clique_, clique_ranks_[participant]);
+    absl::Status status = use.Begin(deadline);
+    if (status.ok()) {
+      status = spec_.kind == CollectiveKind::kBroadcast ? Broadcast(participant, use, stream, deadline)
+               : spec_.kind == CollectiveKind::kSum     ? Sum(participant, use, stream, deadline)
+                                                        : Mean(participant, use, stream, deadline);
+    }
+    // Another tower's failure is the one to report.
+    if (!status.ok()) return clique_->stopped() ? clique_->Why() : Named(status, participant);
+    use.Done();
+    return absl::OkStatus();
+  }
+
+  absl::Status Broadcast(int participant, NcclClique::Use& use, Stream& stream, absl::Time deadline) {
+    void* const data = spec_.ranks[participant].data;
+    const size_t bytes = static_cast<size_t>(spec_.elements) * SizeOf(spec_.dtype);
+    return use.Group(stream, deadline, [&](NcclApi& api, NcclComm* comm) {
+      return api.Broadcast(data, data, bytes, clique_ranks_[0], *comm, stream);
+    });
+  }
+
+  absl::Status Sum(int participant, NcclClique::Use& use, Stream& stream, absl::Time deadline) {
+    void* const data = spec_.ranks[participant].data;
+    return use.Group(stream, deadline, [&](NcclApi& api, NcclComm* comm) {
+      return api.AllReduceSum(data, data, spec_.elements, spec_.dtype, *comm, stream);
+    });
+  }
+
+  absl::Status Mean(int participant, NcclClique::Use& use, Stream& stream, absl::Time deadline) {
+    const CollectiveRank& rank = spec_.ranks[participant];
+    auto* const total = static_cast<float*>(totals_[participant].data());
+    const auto sum_weights = [&](NcclApi& api, NcclComm* comm) {
+      return api.AllReduceSum(rank.weight, total, 1, DType::kFloat32, *comm, stream);
+    };
+    if (spec_.dtype == DType::kFloat16) {
+      RETURN_IF_ERROR(use.Group(stream, deadline, sum_weights));
+      RETURN_IF_ERROR(ScaleByWeight(stream, spec_.dtype, spec_.elements, rank.data, rank.weight, total));
+      return Sum(participant, use, stream, deadline);
+    }
+    RETURN_IF_ERROR(ScaleByWeight(stream, spec_.dtype, spec_.elements, rank.data, rank.weight, nullptr));
+    RETURN_IF_ERROR(use.Group(stream, deadline, [&](NcclApi& api, NcclComm* comm) {
+      const NcclResult weights = sum_weights(api, comm);
+      if (weights != NcclResult::kSuccess && weights != NcclResult::kInProgress) return weights;
+      return api.AllReduceSum(rank.data, rank.data, spec_.elements, spec_.dtype, *comm, stream);
+    }));
+    return DivideByTotal(stream, spec_.dtype, spec_.elements, rank.data, total);
+  }
+
+  const CollectiveSpec spec_;
+  const std::shared_ptr<NcclClique> clique_;
+  const std::vector<int> clique_ranks_;
+  const std::vector<DeviceMemory> totals_;
+  const uint32_t number_;
+  const std::unique_ptr<CpuEvent[]> arrived_;  // by participant
+};
+
+}  // namespace
+
+absl::Status CheckNcclDevices(absl::Span<Device* const> devices) {
+  std::set<int> cards;
+  for (const Device* device : devices) {
+    if (device->type() != "GPU") {
+      return absl::InvalidArgumentError(
+          absl::StrCat("NCCL averages among GPUs, and ", device->name().ToString(), " is none; use --averager=local"));
+    }
+    if (cards.insert(device->physical_id()).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat("NCCL takes one tower on each GPU, and ", device->name().ToString(),
+                                                   " shares its card with another; use --averager=local"));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Collective>> NcclCollectives::Make(CollectiveSpec spec) {
+  RETURN_IF_ERROR(CheckDType(spec));
+  absl::Status fits = CheckNcclDevices(spec.participants);
+  if (fits.ok() && spec.ranks.size() != spec.participants.size()) {
+    fits =
+        absl::InvalidArgumentError(absl::StrCat("NCCL takes one tower on each GPU, and there are ", spec.ranks.size(),
+                                                " towers on ", spec.participants.size(), "; use --averager=local"));
+  }
+  if (!fits.ok()) {
+    return absl::Status(fits.code(), absl::StrCat("collective '", spec.name, "': ", fits.message()));
+  }
+  std::vector<DeviceMemory> totals;
+  for (Device* device : spec.participants) {
+    ASSIGN_OR_RETURN(totals.emplace_back(), DeviceMemory::Allocate(*device, sizeof(float)));
+  }
+  std::vector<Device*> key = spec.participants;
+  std::sort(key.begin(), key.end());
+  const MutexLock lock(mutex_);
+  std::shared_ptr<NcclClique> clique = cliques_[key].lock();
+  if (clique == nullptr) {
+    ASSIGN_OR_RETURN(clique, NcclClique::Create(api_, spec.participants, options_));
+    cliques_[key] = clique;
+  }
+  std::vector<int> ranks;
+  for (const Device* device : spec.participants) {
+    int rank = 0;
+    while (&clique->device(rank) != device) ++rank;
+    ranks.push_back(rank);
+  }
+  return std::make_unique<NcclCollective>(std::move(spec), std::move(clique), std::move(ranks), std::move(totals));
+}
+
+}  // namespace belfry

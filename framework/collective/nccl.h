@@ -1,0 +1,47 @@
+// The averager `nccl`: NCCL among GPUs, one tower on each.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "framework/base/mutex.h"
+#include "framework/collective/collective.h"
+#include "framework/collective/nccl_api.h"
+#include "framework/collective/nccl_clique.h"
+
+namespace belfry {
+
+// InvalidArgument unless these are GPUs on distinct cards; it says to use --averager=local.
+absl::Status CheckNcclDevices(absl::Span<Device* const> devices);
+
+// Makes the collectives of a session, or of sessions that do not run steps at the same time: those among the same GPUs
+// share communicators, which live as long as one of them does. Thread-safe.
+//
+// A mean is sum(weight_r * data_r) / sum(weight_r), each rounded to the dtype, but for float16, whose products would
+// overflow, sum(data_r * (weight_r / sum(weight_r))). NCCL adds up in an order of its own, which depends on the number
+// of GPUs, on sizes and on its version; all ranks get the same bits.
+//
+// A failure stops all ranks; what reached only some of them is ended on all by aborting the communicators, and the next
+// run builds them again. The error names the collective, the tower and its device.
+class NcclCollectives {
+ public:
+  explicit NcclCollectives(std::shared_ptr<NcclApi> api, const NcclOptions& options = {})
+      : api_(std::move(api)), options_(options) {}
+  absl::StatusOr<std::unique_ptr<Collective>> Make(CollectiveSpec spec);
+
+ private:
+  const std::shared_ptr<NcclApi> api_;
+  const NcclOptions options_;
+  Mutex mutex_;
+  std::map<std::vector<Device*>, std::weak_ptr<NcclClique>> cliques_ ABSL_GUARDED_BY(mutex_);  // by sorted devices
+};
+
+// SessionOptions::collectives of one session. An error of OpenNccl() is one of every collective.
+CollectiveFactory NcclFactory(const NcclOptions& options = {});
+
+}  // namespace belfry

@@ -1,0 +1,53 @@
+// A GPU: a card, or a part of its memory.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "framework/device/caching_allocator.h"
+#include "framework/device/cuda/card.h"
+#include "framework/device/cuda/memory.h"
+#include "framework/device/device.h"
+
+namespace belfry {
+
+class CudaDevice final : public Device {
+ public:
+  // `cards` owns `card`. `limit`: bytes of its memory that the device may use.
+  CudaDevice(int id, std::shared_ptr<const Cards> cards, const Card& card, std::string description, size_t limit,
+             const MathMode& math);
+
+  const DeviceName& name() const override { return name_; }
+  std::string description() const override { return description_; }
+  int threads() const override { return 1; }
+  int physical_id() const override { return card_.ordinal(); }
+  bool asynchronous() const override { return true; }
+  DeviceCounters counters() const override { return allocator_.counters(); }
+  MathMode math() const override { return math_; }
+  std::string model() const override { return card_.model(); }
+
+  // Takes all of its memory from the card now.
+  absl::Status Reserve() { return allocator_.Reserve(); }
+  absl::StatusOr<void*> Allocate(size_t bytes) override { return allocator_.Allocate(bytes); }
+  void Deallocate(void* memory, size_t) override { allocator_.Deallocate(memory); }
+  absl::StatusOr<void*> AllocateHost(size_t bytes) override;
+  void DeallocateHost(void* memory, size_t bytes) override;
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) override;
+  std::unique_ptr<Event> NewEvent() override;
+
+  const Card& card() const { return card_; }
+  bool Reaches(const CudaDevice& other) const {
+    return cards_->peers.connected(card_.ordinal(), other.card_.ordinal());
+  }
+
+ private:
+  const std::shared_ptr<const Cards> cards_;
+  const Card& card_;
+  const DeviceName name_;
+  const std::string description_;
+  const MathMode math_;
+  CardMemory memory_;
+  CachingAllocator allocator_;
+};
+
+}  // namespace belfry

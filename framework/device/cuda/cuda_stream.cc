@@ -1,0 +1,129 @@
+#include "framework/device/cuda/cuda_stream.h"
+
+#include <utility>
+
+#include "framework/base/status.h"
+#include "framework/device/cuda/cuda_device.h"
+#include "framework/device/cuda/cuda_event.h"
+#include "framework/device/cuda/cuda_graph.h"
+#include "framework/device/cuda/native.h"
+
+namespace belfry {
+namespace {
+
+struct HostRecord {
+  Event* event;
+  uint32_t run;
+};
+
+void RecordFromHost(void* data) {
+  const std::unique_ptr<HostRecord> record(static_cast<HostRecord*>(data));
+  record->event->Record(record->run);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Make(StreamKind kind, const Card& card, const Peers& peers) {
+  ASSIGN_OR_RETURN(StreamHandle stream, MakeStream(card));
+  return std::unique_ptr<CudaStream>(new CudaStream(kind, card, peers, std::move(stream)));
+}
+
+CudaStream::~CudaStream() {
+  cudaSetDevice(card_.ordinal());
+  if (cudaStreamSynchronize(stream_.get()) != cudaSuccess) cudaGetLastError();
+}
+
+absl::Status CudaStream::Wait(Event& event, uint32_t run, absl::Time deadline) {
+  auto* const native = dynamic_cast<CudaEvent*>(&event);
+  return native == nullptr ? event.Wait(run, deadline) : native->WaitOn(card_, stream_.get(), run, deadline);
+}
+
+void CudaStream::Record(Event& event, uint32_t run) {
+  if (auto* const native = dynamic_cast<CudaEvent*>(&event); native != nullptr) {
+    error_.Update(native->RecordOn(card_, stream_.get(), run));
+    return;
+  }
+  cudaSetDevice(card_.ordinal());
+  auto record = std::make_unique<HostRecord>(HostRecord{&event, run});
+  const absl::Status status =
+      card_.Check(cudaLaunchHostFunc(stream_.get(), RecordFromHost, record.get()), "cudaLaunchHostFunc");
+  error_.Update(status);
+  if (status.ok()) {
+    record.release();
+  } else {
+    event.Record(run);  // Or those who wait for it would do so for ever.
+  }
+}
+
+absl::Status CudaStream::Copy(void* to, const Device& to_device, const void* from, const Device& from_device,
+                              size_t bytes) {
+  if (bytes == 0) return absl::OkStatus();
+  const auto* const target = dynamic_cast<const CudaDevice*>(&to_device);
+  const auto* const source = dynamic_cast<const CudaDevice*>(&from_device);
+  if (target != nullptr && source != nullptr && target->physical_id() != source->physical_id()) {
+    return CopyBetween(to, target->card(), from, source->card(), bytes);
+  }
+  const cudaMemcpyKind kind = target == nullptr   ? (source == nullptr ? cudaMemcpyHostToHost : cudaMemcpyDeviceToHost)
+                              : source == nullptr ? cudaMemcpyHostToDevice
+                                                  : cudaMemcpyDeviceToDevice;
+  RETURN_IF_ERROR(card_.MakeCurrent());
+  return card_.Check(cudaMemcpyAsync(to, from, bytes, kind, stream_.get()), "cudaMemcpyAsync");
+}
+
+absl::Status CudaStream::CopyBetween(void* to, const Card& to_card, const void* from, const Card& from_card,
+                                     size_t bytes) {
+  if (!peers_.connected(to_card.ordinal(), from_card.ordinal())) {
+    ASSIGN_OR_RETURN(HostRoute* const route, Route(from_card, to_card));
+    return route->Copy(to, from, bytes);
+  }
+  RETURN_IF_ERROR(card_.MakeCurrent());
+  return card_.Check(cudaMemcpyPeerAsync(to, to_card.ordinal(), from, from_card.ordinal(), bytes, stream_.get()),
+                     "cudaMemcpyPeerAsync");
+}
+
+absl::StatusOr<HostRoute*> CudaStream::Route(const Card& from, const Card& to) {
+  for (auto& route : routes_) {
+    if (route->Connects(from, to)) return route.get();
+  }
+  ASSIGN_OR_RETURN(routes_.emplace_back(), HostRoute::Make(from, to, card_, stream_.get()));
+  return routes_.back().get();
+}
+
+absl::Status CudaStream::Synchronize() {
+  cudaSetDevice(card_.ordinal());
+  error_.Update(card_.Check(cudaStreamSynchronize(stream_.get()), "cudaStreamSynchronize"));
+  return Error();
+}
+
+absl::Status CudaStream::Error() {
+  if (!error_.ok()) return std::exchange(error_, absl::OkStatus());
+  cudaSetDevice(card_.ordinal());
+  const cudaError_t error = cudaStreamQuery(stream_.get());
+  if (error == cudaSuccess) return absl::OkStatus();
+  if (error != cudaErrorNotReady) return card_.Check(error, "cudaStreamQuery");
+  cudaGetLastError();  // Not ready counts as one, and the next kernel launch of this thread would be blamed.
+  return absl::OkStatus();
+}
+
+absl::Status CudaStream::BeginRecording() {
+  RETURN_IF_ERROR(card_.MakeCurrent());
+  // Of this thread alone: what others do meanwhile, such as allocating, does not spoil it.
+  return card_.Check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
+}
+
+absl::StatusOr<std::unique_ptr<RecordedWork>> CudaStream::EndRecording() {
+  absl::StatusOr<std::unique_ptr<RecordedWork>> work = CudaGraph::EndCapture(card_, stream_.get());
+  // What went wrong with a record in between has spoiled the recording, too, and counts no more.
+  const absl::Status recording = std::exchange(error_, absl::OkStatus());
+  RETURN_IF_ERROR(recording);
+  return work;
+}
+
+cudaStream_t NativeStream(Stream& stream) {
+  const auto& cuda = static_cast<const CudaStream&>(stream);
+  // Kernels can only be launched on the current device; what goes wrong, the launch reports.
+  cudaSetDevice(cuda.card().ordinal());
+  return cuda.native();
+}
+
+}  // namespace belfry

@@ -1,0 +1,44 @@
+// Which of an event's records stands for which run.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "framework/device/device.h"
+
+namespace belfry {
+
+// Remembers what was recorded for the last kRuns runs. T is what a back-end records with; null: the run is reached, and
+// nothing is left to wait for. One writer at a time; any number of readers, who ask for runs that were set before and
+// are at most kEventRuns before the last.
+template <class T>
+class EventRing {
+ public:
+  // More than kEventRuns, so that nobody reads what is being replaced, and a divisor of 2^32, where runs wrap around.
+  static constexpr uint32_t kRuns = 2 * kEventRuns;
+  static_assert((kRuns & (kRuns - 1)) == 0);
+  static constexpr uint32_t Place(uint32_t run) { return run % kRuns; }
+
+  // Runs that were skipped since the last Set are reached with this one.
+  void Set(uint32_t run, T* record) {
+    const uint32_t since = run - last_.load(std::memory_order_relaxed);
+    const bool forward = since != 0 && since <= UINT32_MAX / 2;
+    const uint32_t count = forward ? std::min(since, kRuns) : 1;
+    for (uint32_t back = 0; back < count; ++back) records_[Place(run - back)].store(record, std::memory_order_release);
+    last_.store(run, std::memory_order_relaxed);
+  }
+  T* At(uint32_t run) const { return records_[Place(run)].load(std::memory_order_acquire); }
+  // As if all runs up to `run` were reached.
+  void Reset(uint32_t run) {
+    for (auto& record : records_) record.store(nullptr, std::memory_order_release);
+    last_.store(run, std::memory_order_relaxed);
+  }
+
+ private:
+  std::array<std::atomic<T*>, kRuns> records_{};
+  std::atomic<uint32_t> last_{0};
+};
+
+}  // namespace belfry

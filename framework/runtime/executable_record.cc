@@ -1,0 +1,144 @@
+// A steady step, recorded once and replayed as a whole.
+#include <algorithm>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/runtime/executable.h"
+#include "spdlog/spdlog.h"
+
+namespace belfry {
+
+bool Executable::CanRecord() const {
+  const bool repeats =
+      std::none_of(kernels_.begin(), kernels_.end(), [](const Kernel& kernel) { return kernel.uses_run; });
+  return environment_.replay && asynchronous_ && !mixed_ && repeats;
+}
+
+void Executable::TryToRecord() {
+  if (!CanRecord()) return;
+  const absl::Status status = Record();
+  if (status.ok() || absl::IsUnimplemented(status)) return;
+  spdlog::warn("A step is run piece by piece, because it could not be recorded: {}", std::string(status.message()));
+}
+
+absl::Status Executable::Record() {
+  for (auto& lane : lanes_) RETURN_IF_ERROR(queues_.Synchronize(lane->device));
+  ++turn_;
+  Stream& first = *lanes_[0]->streams[0];
+  std::vector<std::unique_ptr<Event>> joined;  // of every stream but the first
+  for (auto& lane : lanes_) {
+    for (Stream* stream : lane->streams) {
+      if (stream != &first) joined.push_back(devices_.device(lane->device).NewEvent());
+    }
+  }
+  RETURN_IF_ERROR(first.BeginRecording());
+  const absl::Status status = RecordInstructions(joined);
+  absl::StatusOr<std::unique_ptr<RecordedWork>> recorded = first.EndRecording();
+  for (auto& lane : lanes_) {
+    lane->begun->Reset(turn_);
+    for (auto& joined : lane->joined) joined->Reset(turn_);
+  }
+  for (auto& event : events_) event->Reset(turn_);
+  for (auto& collective : collectives_) collective->Reset(turn_);
+  RETURN_IF_ERROR(status);
+  RETURN_IF_ERROR(recorded.status());
+  replayed_ = devices_.device(lanes_[0]->device).NewEvent();
+  recorded_ = *std::move(recorded);
+  return absl::OkStatus();
+}
+
+// All lanes by one thread, each as far as it gets: to a wait for what another lane has not recorded yet, or to a
+// collective that another participant has not reached.
+absl::Status Executable::RecordInstructions(std::vector<std::unique_ptr<Event>>& joined) {
+  const absl::Time never = absl::InfiniteFuture();
+  Lane& first = *lanes_[0];
+  first.streams[0]->Record(*first.begun, turn_);
+  for (auto& lane : lanes_) {
+    for (Stream* stream : lane->streams) {
+      if (stream != first.streams[0]) RETURN_IF_ERROR(stream->Wait(*first.begun, turn_, never));
+    }
+  }
+
+  std::vector<size_t> next(lanes_.size(), 0);
+  std::vector<bool> recorded(events_.size(), false);
+  const auto at_collective = [&](const Collective* collective) {
+    std::vector<std::pair<int, size_t>> there;  // participant, lane
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      if (next[i] == lanes_[i]->instructions.size()) continue;
+      const BoundInstruction& at = lanes_[i]->instructions[next[i]];
+      if (at.collective == collective) there.emplace_back(at.participant, i);
+    }
+    std::sort(there.begin(), there.end());
+    return there;
+  };
+  bool moved = true;
+  while (moved) {
+    moved = false;
+    for (size_t i = 0; i < lanes_.size(); ++i) {
+      Lane& lane = *lanes_[i];
+      for (; next[i] < lane.instructions.size(); ++next[i], moved = true) {
+        BoundInstruction& at = lane.instructions[next[i]];
+        if (at.kind == Instruction::Kind::kWait && !recorded[at.index]) break;
+        absl::Status status;
+        if (at.kind == Instruction::Kind::kCollective) {
+          const auto there = at_collective(at.collective);
+          if (static_cast<int>(there.size()) < at.participants) break;
+          std::vector<Stream*> streams;
+          for (const auto& [participant, other] : there) {
+            streams.push_back(lanes_[other]->instructions[next[other]].stream);
+            if (other != i) ++next[other];
+          }
+          status = at.collective->RunAll(streams, turn_, never);
+        } else {
+          status = RunInstruction(at, 0, never);
+        }
+        if (!status.ok()) return Explain(status, lane, at);
+        if (at.kind == Instruction::Kind::kRecord) recorded[at.index] = true;
+      }
+    }
+  }
+  for (size_t i = 0; i < lanes_.size(); ++i) {
+    if (next[i] < lanes_[i]->instructions.size()) return absl::InternalError("the lanes of a step wait for each other");
+  }
+
+  size_t number = 0;
+  for (auto& lane : lanes_) {
+    for (Stream* stream : lane->streams) {
+      if (stream == first.streams[0]) continue;
+      Event& event = *joined[number++];
+      stream->Record(event, turn_);
+      RETURN_IF_ERROR(first.streams[0]->Wait(event, turn_, never));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The feeds and fetches of a run have places of their own, so they are copied outside of what is replayed.
+absl::Status Executable::Replay(absl::Time deadline) {
+  Lane& first = *lanes_[0];
+  Stream& stream = *first.streams[0];
+  wrote_.store(!plan_->written.empty(), std::memory_order_relaxed);
+  for (auto& lane : lanes_) {
+    Stream& compute = *lane->streams[0];
+    for (int other : queues_.asynchronous()) {
+      const uint32_t before = other == lane->device ? 0 : queues_.runs(other);
+      if (before > 0) RETURN_IF_ERROR(OnDevice(compute.Wait(queues_.end(other), before, deadline), lane->device));
+    }
+    RETURN_IF_ERROR(OnDevice(CopyFeeds(*lane), lane->device));
+    if (lane.get() == &first) continue;
+    compute.Record(*lane->begun, turn_);
+    RETURN_IF_ERROR(OnDevice(stream.Wait(*lane->begun, turn_, deadline), lane->device));
+  }
+  RETURN_IF_ERROR(OnDevice(recorded_->Enqueue(stream), first.device));
+  if (lanes_.size() > 1) stream.Record(*replayed_, turn_);
+  for (auto& lane : lanes_) {
+    Stream& compute = *lane->streams[0];
+    if (lane.get() != &first) RETURN_IF_ERROR(OnDevice(compute.Wait(*replayed_, turn_, deadline), lane->device));
+    RETURN_IF_ERROR(OnDevice(CopyFetches(*lane), lane->device));
+    compute.Record(queues_.end(lane->device), runs_[lane->device] + 1);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace belfry

@@ -1,0 +1,300 @@
+#include "tests/fake_gpu/fake_gpu.h"
+
+#include <atomic>
+#include <condition_variable>
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
+#include "framework/base/parallel.h"
+#include "framework/base/tensor.h"
+#include "framework/device/cpu/cpu_device.h"
+#include "framework/device/cpu/cpu_event.h"
+
+namespace belfry {
+namespace {
+
+constexpr uintptr_t kTag = uintptr_t{1} << 62;  // no address of this machine's
+constexpr size_t kMemory = size_t{4} << 30;
+
+template <class T>
+T* Tagged(T* memory) {
+  return memory == nullptr ? nullptr : reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(memory) | kTag);
+}
+// The host's address, of a device's memory or its own.
+template <class T>
+T* Real(T* memory) {
+  return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(memory) & ~kTag);
+}
+
+class FakeStream;
+
+// What streams were given while one of them recorded, in the order of the calls. Used by the recording thread.
+struct Recording {
+  std::vector<std::function<absl::Status()>> work;
+  std::map<FakeStream*, bool> others;  // streams that joined; true if the last that they were given was a record
+};
+
+// Two counts: what the host has asked to be recorded, and what is.
+class FakeEvent final : public Event {
+ public:
+  std::weak_ptr<Recording> recording;  // in which it was recorded last
+  absl::Status Wait(uint32_t run, absl::Time deadline) override { return done_.Wait(run, deadline); }
+  void Record(uint32_t run) override {
+    asked_.Record(run);
+    done_.Record(run);
+  }
+  void Cancel() override {
+    asked_.Cancel();
+    done_.Cancel();
+  }
+  void Reset(uint32_t run) override {
+    asked_.Reset(run);
+    done_.Reset(run);
+  }
+  CpuEvent& asked() { return asked_; }
+  CpuEvent& done() { return done_; }
+
+ private:
+  CpuEvent asked_, done_;
+};
+
+class FakeStream final : public Stream {
+ public:
+  explicit FakeStream(StreamKind kind) : kind_(kind), thread_([this] { Work(); }) {}
+  ~FakeStream() override {
+    Enqueue(nullptr);
+    thread_.join();
+  }
+  StreamKind kind() const override { return kind_; }
+
+  absl::Status Wait(Event& event, uint32_t run, absl::Time deadline) override {
+    auto* fake = dynamic_cast<FakeEvent*>(&event);
+    if (fake == nullptr) return event.Wait(run, deadline);
+    const absl::Status asked = fake->asked().Wait(run, deadline);
+    if (!asked.ok()) return asked;
+    if (const std::shared_ptr<Recording> recording = fake->recording.lock(); recording != recording_) {
+      if (recording_ != nullptr) return absl::FailedPreconditionError("waits for what is not of this recording");
+      recording_ = recording;
+      recording_->others[this] = false;
+      return absl::OkStatus();
+    }
+    if (recording_ != nullptr) return absl::OkStatus();
+    Enqueue([fake, run] { return fake->done().Wait(run, absl::InfiniteFuture()); });
+    return absl::OkStatus();
+  }
+  void Record(Event& event, uint32_t run) override {
+    auto* fake = dynamic_cast<FakeEvent*>(&event);
+    BELFRY_CHECK(fake != nullptr);
+    fake->recording = recording_;
+    if (recording_ != nullptr) {
+      if (const auto other = recording_->others.find(this); other != recording_->others.end()) other->second = true;
+      return fake->asked().Record(run);
+    }
+    // The work comes first into the queue: who sees that it was asked for may wait for it on its own stream.
+    Enqueue([fake, run] {
+      fake->done().Record(run);
+      return absl::OkStatus();
+    });
+    fake->asked().Record(run);
+  }
+  absl::Status Copy(void* to, const Device&, const void* from, const Device&, size_t bytes) override {
+    if (bytes == 0) return absl::OkStatus();
+    Enqueue([=] {
+      std::memcpy(Real(to), Real(from), bytes);
+      return absl::OkStatus();
+    });
+    return absl::OkStatus();
+  }
+  absl::Status Synchronize() override {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [&] { return queue_.empty() && !busy_; });
+    return std::exchange(error_, absl::OkStatus());
+  }
+  absl::Status Error() override {
+    const std::unique_lock<std::mutex> lock(mutex_);
+    return std::exchange(error_, absl::OkStatus());
+  }
+
+  absl::Status BeginRecording() override {
+    if (recording_ != nullptr) return absl::FailedPreconditionError("records already");
+    recording_ = std::make_shared<Recording>();
+    return absl::OkStatus();
+  }
+  absl::StatusOr<std::unique_ptr<RecordedWork>> EndRecording() override;
+
+  void Enqueue(std::function<absl::Status()> work) {
+    if (recording_ != nullptr) {
+      recording_->work.push_back(std::move(work));
+      if (const auto other = recording_->others.find(this); other != recording_->others.end()) other->second = false;
+      return;
+    }
+    const std::unique_lock<std::mutex> lock(mutex_);
+    queue_.push_back(std::move(work));
+    changed_.notify_all();
+  }
+
+ private:
+  void Work() {
+    std::minstd_rand random(std::random_device{}());
+    while (true) {
+      std::function<absl::Status()> work;
+      {
+        std::unique_lock<std::mutex> lock(mutex_);
+        changed_.wait(lock, [&] { return !queue_.empty(); });
+        work = std::move(queue_.front());
+        queue_.pop_front();
+        busy_ = true;
+      }
+      if (work == nullptr) return;
+      if (random() % 8 == 0) std::this_thread::sleep_for(std::chrono::microseconds(random() % 60));
+      const absl::Status status = work();
+      const std::unique_lock<std::mutex> lock(mutex_);
+      busy_ = false;
+      error_.Update(status);
+      changed_.notify_all();
+    }
+  }
+
+  const StreamKind kind_;
+  std::shared_ptr<Recording> recording_;  // null: work is run
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<absl::Status()>> queue_;
+  bool busy_ = false;
+  absl::Status error_;
+  std::thread thread_;  // last: it uses the others
+};
+
+class FakeRecordedWork final : public RecordedWork {
+ public:
+  explicit FakeRecordedWork(std::vector<std::function<absl::Status()>> work) : work_(std::move(work)) {}
+  absl::Status Enqueue(Stream& stream) override {
+    for (const std::function<absl::Status()>& work : work_) static_cast<FakeStream&>(stream).Enqueue(work);
+    return absl::OkStatus();
+  }
+
+ private:
+  const std::vector<std::function<absl::Status()>> work_;
+};
+
+absl::StatusOr<std::unique_ptr<RecordedWork>> FakeStream::EndRecording() {
+  if (recording_ == nullptr) return absl::FailedPreconditionError("does not record");
+  const std::shared_ptr<Recording> recording = std::exchange(recording_, nullptr);
+  bool whole = true;
+  for (const auto& [stream, joined] : recording->others) {
+    stream->recording_ = nullptr;
+    whole = whole && joined;
+  }
+  if (!whole) return absl::FailedPreconditionError("a stream has not joined the one that records");
+  return std::make_unique<FakeRecordedWork>(std::move(recording->work));
+}
+
+class FakeGpu final : public Device {
+ public:
+  FakeGpu(int id, bool tagged) : tagged_(tagged), name_(DeviceName::Full("localhost", 0, 0, "GPU", id)) {}
+  const DeviceName& name() const override { return name_; }
+  std::string description() const override { return absl::StrCat("device: ", *name_.id, ", name: fake"); }
+  int threads() const override { return 1; }
+  bool asynchronous() const override { return true; }
+  int physical_id() const override { return *name_.id; }
+  DeviceCounters counters() const override { return {used_, peak_, allocations_, kMemory}; }
+  absl::StatusOr<void*> Allocate(size_t bytes) override {
+    if (bytes == 0) return nullptr;
+    if (bytes > kMemory - used_) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat(name_.ToString(), " cannot allocate ", bytes, " bytes: it holds ", used_.load()));
+    }
+    used_ += bytes;
+    peak_ = std::max(peak_.load(), used_.load());
+    ++allocations_;
+    return tagged_ ? Tagged(AllocateAligned(bytes)) : AllocateAligned(bytes);
+  }
+  void Deallocate(void* memory, size_t bytes) override {
+    FreeAligned(Real(memory));
+    used_ -= bytes;
+  }
+  absl::StatusOr<void*> AllocateHost(size_t bytes) override { return AllocateAligned(bytes); }
+  void DeallocateHost(void* memory, size_t) override { FreeAligned(memory); }
+  absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) override {
+    return std::make_unique<FakeStream>(kind);
+  }
+  std::unique_ptr<Event> NewEvent() override { return std::make_unique<FakeEvent>(); }
+
+ private:
+  const bool tagged_;
+  const DeviceName name_;
+  std::atomic<size_t> used_{0}, peak_{0};
+  std::atomic<int64_t> allocations_{0};
+};
+
+// Runs the CPU's kernel on the stream's thread.
+absl::StatusOr<Kernel> OnStream(const KernelFactory& make, const KernelSpec& spec) {
+  absl::StatusOr<Kernel> kernel = make(spec);
+  if (!kernel.ok()) return kernel;
+  std::string name(spec.name);
+  const size_t inputs = spec.inputs.size(), outputs = spec.outputs.size();
+  return Kernel{
+      [run = std::make_shared<KernelFunction>(std::move(kernel->run)), name, inputs, outputs](const KernelContext& at) {
+        std::vector<const void*> from(inputs);
+        std::vector<void*> to(outputs);
+        for (size_t i = 0; i < inputs; ++i) from[i] = Real(at.inputs[i]);
+        for (size_t i = 0; i < outputs; ++i) to[i] = Real(at.outputs[i]);
+        static_cast<FakeStream*>(at.stream)->Enqueue([run, name, from, to, workspace = Real(at.workspace),
+                                                      number = at.run] {
+          const ScopedParallelThreads one(1);
+          const absl::Status status = (*run)({from.data(), to.data(), workspace, number, nullptr});
+          return status.ok() ? status : absl::Status(status.code(), absl::StrCat(status.message(), " (", name, ")"));
+        });
+        return absl::OkStatus();
+      },
+      kernel->workspace_bytes, kernel->uses_run};
+}
+
+}  // namespace
+
+void EnqueueOnFakeGpu(Stream& stream, std::function<absl::Status()> work) {
+  static_cast<FakeStream&>(stream).Enqueue(std::move(work));
+}
+
+DeviceSet OpenFakeGpus(int gpus, bool tagged) {
+  std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(1, 1);
+  for (int i = 0; i < gpus; ++i) devices.push_back(std::make_unique<FakeGpu>(i, tagged));
+  return DeviceSet(std::move(devices));
+}
+
+void AddFakeGpuKernels(OpRegistry& registry) {
+  std::vector<std::pair<std::string, std::vector<KernelDef>>> added;
+  for (const auto& [name, op] : registry.ops()) {
+    std::vector<KernelDef> kernels;
+    for (const KernelDef& def : op.kernels) {
+      if (def.device_type != "CPU") continue;
+      kernels.push_back({"GPU", def.dtype, [make = def.make](const KernelSpec& spec) { return OnStream(make, spec); }});
+    }
+    if (!kernels.empty()) added.emplace_back(name, std::move(kernels));
+  }
+  for (auto& [name, kernels] : added) registry.AddKernels(name, std::move(kernels));
+}
+
+absl::StatusOr<std::unique_ptr<Collective>> MakeFakeGpuCollective(CollectiveSpec spec) {
+  auto real = std::make_shared<CollectiveSpec>(spec);
+  for (CollectiveRank& rank : real->ranks) {
+    rank.data = Real(rank.data);
+    rank.weight = Real(rank.weight);
+  }
+  return MakeSlicedCollective(
+      std::move(spec), [real](const CollectiveSpec&, const CollectivePart& part, Stream& stream) {
+        static_cast<FakeStream&>(stream).Enqueue([=] { return ReduceOnHost(*real, part.begin, part.end); });
+        return absl::OkStatus();
+      });
+}
+
+}  // namespace belfry

@@ -1,0 +1,28 @@
+// Devices of type GPU that run on host threads, asynchronously, and whose memory the host cannot touch: what a GPU asks
+// of the runtime, without one.
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "framework/collective/collective.h"
+#include "framework/device/device_set.h"
+#include "framework/graph/op_def.h"
+
+namespace belfry {
+
+// One CPU device with one thread and `gpus` fakes, /gpu:0 ... Each stream is a thread that takes its time, differently
+// at each run. `tagged`: device pointers are, so that a read or write by the host crashes; not for the kernels in .cu
+// files, which use them as they are.
+DeviceSet OpenFakeGpus(int gpus, bool tagged = true);
+
+// Gives work to a fake's stream.
+void EnqueueOnFakeGpu(Stream& stream, std::function<absl::Status()> work);
+
+// Gives every op that has kernels for CPUs the same for the fakes.
+void AddFakeGpuKernels(OpRegistry& registry);
+
+// Averages among fakes.
+absl::StatusOr<std::unique_ptr<Collective>> MakeFakeGpuCollective(CollectiveSpec spec);
+
+}  // namespace belfry

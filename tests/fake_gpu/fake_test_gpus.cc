@@ -1,0 +1,9 @@
+#include "tests/fake_gpu/fake_gpu.h"
+#include "tests/fake_gpu/test_gpus.h"
+
+namespace belfry {
+
+absl::StatusOr<DeviceSet> OpenTestGpus(int gpus) { return OpenFakeGpus(gpus, /*tagged=*/false); }
+absl::StatusOr<DeviceSet> OpenTestCards(int gpus) { return OpenTestGpus(gpus); }
+
+}  // namespace belfry

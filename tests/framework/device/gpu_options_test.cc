@@ -1,0 +1,95 @@
+#include "framework/device/gpu_options.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace belfry {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+constexpr size_t kGi = size_t{1} << 30, kMi = size_t{1} << 20;
+
+void ExpectWrong(const absl::Status& status, const char* why) {
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(why));
+}
+
+TEST(GpuOptions, DefaultsAndGoodValues) {
+  EXPECT_TRUE(CheckGpuOptions({}).ok());
+  for (const char* memory : {"0.4", "1.0", ".5", "4GiB", "4 gib", "4096MiB", "4294967296", "1048576KiB", "0.5TiB"}) {
+    EXPECT_TRUE(CheckGpuOptions({.gpu_memory = memory}).ok()) << memory;
+  }
+  EXPECT_TRUE(CheckGpuOptions({.virtual_gpus = 64}).ok());
+  EXPECT_TRUE(CheckGpuOptions({.virtual_gpus = 2, .gpu_memory = "0.5"}).ok());
+  EXPECT_TRUE(CheckGpuOptions({.visible_gpus = " 2, 0 "}).ok());
+}
+
+TEST(GpuOptions, WrongValuesNameTheOption) {
+  ExpectWrong(CheckGpuOptions({.virtual_gpus = 0}), "virtual_gpus=0: a card is opened as 1 to 64 devices");
+  ExpectWrong(CheckGpuOptions({.virtual_gpus = 65}), "virtual_gpus=65");
+  ExpectWrong(CheckGpuOptions({.virtual_gpus = 3, .gpu_memory = "0.4"}), "virtual_gpus=3 of them are more than a card");
+  const std::pair<const char*, const char*> memories[] = {
+      {"much", "not an amount"}, {"-1GiB", "not an amount"},    {"GiB", "not an amount"},
+      {"4GB", "not an amount"},  {"1e9", "not an amount"},      {"1.2.3", "not an amount"},
+      {"nan", "not an amount"},  {"0.0", "a fraction must be"}, {"1.5", "a fraction must"},
+      {"2", "less than 1 MiB"},  {"0GiB", "less than 1 MiB"},   {"99999TiB", "more than any"},
+      {".", "not an amount"},    {"512KiB", "less than 1 MiB"}};
+  for (const auto& [memory, why] : memories) {
+    const absl::Status status = CheckGpuOptions({.gpu_memory = memory});
+    ExpectWrong(status, why);
+    ExpectWrong(status, ("gpu_memory='" + std::string(memory) + "'").c_str());
+  }
+  ExpectWrong(CheckGpuOptions({.visible_gpus = "0,x"}), "visible_gpus='0,x': 'x' is not a number");
+  ExpectWrong(CheckGpuOptions({.visible_gpus = "0,"}), "'' is not a number");
+  ExpectWrong(CheckGpuOptions({.visible_gpus = "-1"}), "there is no card -1");
+  ExpectWrong(CheckGpuOptions({.visible_gpus = "1,2,1"}), "1 is given twice");
+}
+
+TEST(GpuOptions, VisibleCardsAreInTheOrderGiven) {
+  EXPECT_THAT(*VisibleCards({}, 3), ElementsAre(0, 1, 2));
+  EXPECT_THAT(*VisibleCards({.visible_gpus = "2,0"}, 3), ElementsAre(2, 0));
+  ExpectWrong(VisibleCards({.visible_gpus = "0,3"}, 3).status(), "there is no card 3; found 3 cards");
+  ExpectWrong(VisibleCards({.visible_gpus = "1"}, 1).status(), "found 1 card,");
+}
+
+TEST(GpuOptions, VirtualGpusFillACardFirst) {
+  const DeviceOptions two = {.virtual_gpus = 2};
+  EXPECT_EQ(PlaceOfGpu(two, 0), (GpuPlace{0, 0}));
+  EXPECT_EQ(PlaceOfGpu(two, 1), (GpuPlace{0, 1}));
+  EXPECT_EQ(PlaceOfGpu(two, 2), (GpuPlace{1, 0}));
+  EXPECT_EQ(PlaceOfGpu(two, 3), (GpuPlace{1, 1}));
+  EXPECT_EQ(PlaceOfGpu({}, 3), (GpuPlace{3, 0}));
+}
+
+TEST(GpuOptions, AnEvenShareOfWhatIsFreeByDefault) {
+  EXPECT_EQ(*GpuMemoryLimit({}, 80 * kGi, 70 * kGi), 68 * kGi) << "2 GiB are left on a large card";
+  EXPECT_EQ(*GpuMemoryLimit({}, 16 * kGi, 15 * kGi), 14 * kGi) << "a sixteenth on a small one";
+  EXPECT_EQ(*GpuMemoryLimit({.virtual_gpus = 2}, 80 * kGi, 70 * kGi), 34 * kGi);
+  EXPECT_EQ(*GpuMemoryLimit({.virtual_gpus = 3}, 80 * kGi, 70 * kGi) % 256, 0u);
+  ExpectWrong(GpuMemoryLimit({}, 80 * kGi, kGi).status(), "of 80.0 GiB only 1.0 GiB are free");
+}
+
+TEST(GpuOptions, BytesAndFractions) {
+  EXPECT_EQ(*GpuMemoryLimit({.gpu_memory = "0.5"}, 80 * kGi, 70 * kGi), 40 * kGi);
+  EXPECT_EQ(*GpuMemoryLimit({.virtual_gpus = 2, .gpu_memory = "0.25"}, 80 * kGi, 70 * kGi), 20 * kGi);
+  EXPECT_EQ(*GpuMemoryLimit({.gpu_memory = "4GiB"}, 80 * kGi, 70 * kGi), 4 * kGi);
+  EXPECT_EQ(*GpuMemoryLimit({.gpu_memory = "1.5 GiB"}, 80 * kGi, 70 * kGi), 3 * kGi / 2);
+  EXPECT_EQ(*GpuMemoryLimit({.gpu_memory = "300mib"}, 80 * kGi, 70 * kGi), 300 * kMi);
+  EXPECT_EQ(*GpuMemoryLimit({.gpu_memory = "1048577"}, 80 * kGi, 70 * kGi), kMi) << "rounded down to 256";
+  ExpectWrong(GpuMemoryLimit({.gpu_memory = "71GiB"}, 80 * kGi, 70 * kGi).status(),
+              "gpu_memory='71GiB' is 71.0 GiB, and of 80.0 GiB only 70.0 GiB are free");
+  ExpectWrong(GpuMemoryLimit({.virtual_gpus = 2, .gpu_memory = "36GiB"}, 80 * kGi, 70 * kGi).status(),
+              "36.0 GiB for each of 2 devices");
+}
+
+TEST(GpuOptions, AreCheckedWhateverIsOpened) {
+  ExpectWrong(DeviceSet::Open("cpu:1", {.virtual_gpus = 0}).status(), "virtual_gpus=0");
+  ExpectWrong(DeviceSet::Open("gpu:1", {.gpu_memory = "lots"}).status(), "gpu_memory='lots'");
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,319 @@
+// Sessions on asynchronous devices: what runs there equals what a CPU device computes, bit by bit, in whatever order
+// the streams get on.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <random>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/runtime/session.h"
+#include "models/batch_norm.h"
+#include "models/layers.h"
+#include "models/losses.h"
+#include "models/replicate_towers.h"
+#include "ops/array.h"
+#include "ops/builtin_ops.h"
+#include "ops/collective.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+#include "ops/state.h"
+#include "optim/descent.h"
+#include "tests/fake_gpu/fake_gpu.h"
+
+namespace belfry {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// The averager of whatever devices a session has.
+absl::StatusOr<std::unique_ptr<Collective>> MakeCollective(CollectiveSpec spec) {
+  return spec.participants[0]->type() == "GPU" ? MakeFakeGpuCollective(std::move(spec))
+                                               : MakeLocalCollective(std::move(spec));
+}
+
+class AsynchronousTest : public testing::Test {
+ protected:
+  AsynchronousTest() {
+    // Waits until it may go on, then passes its input on.
+    registry_.Add({.name = "Gate",
+                   .inputs = {{.name = "x"}},
+                   .outputs = {{.name = "y"}},
+                   .types = {{"T", kWideFloatTypes}},
+                   .shape = [](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
+                     return std::vector<Shape>{args.inputs[0]};
+                   },
+                   .not_differentiable = true,
+                   .stateful = true,
+                   .kernels = {{"CPU", DType::kFloat32, [this](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+                                  return Kernel{[this, bytes = spec.outputs[0].bytes()](const KernelContext& at) {
+                                    ++arrived_;
+                                    while (closed_) std::this_thread::yield();
+                                    std::memcpy(at.outputs[0], at.inputs[0], bytes);
+                                    ++passed_;
+                                    return absl::OkStatus();
+                                  }};
+                                }}}});
+    AddFakeGpuKernels(registry_);
+    graph_ = std::make_unique<Graph>(registry_);
+  }
+
+  Scope Root() { return Scope(*graph_); }
+  Scope Gpu(int i) { return Root().Device(absl::StrCat("/gpu:", i)); }
+
+  void Open(int gpus) {
+    devices_ = OpenFakeGpus(gpus);
+    auto session = Session::Create(*graph_, devices_, {.collectives = MakeCollective});
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+  }
+  void Initialize() {
+    const absl::Status status = session_->RunTarget(InitializeVariables(Root()));
+    ASSERT_TRUE(status.ok()) << status;
+  }
+
+  std::atomic<bool> closed_{false};
+  std::atomic<int> arrived_{0}, passed_{0};
+  OpRegistry registry_ = BuiltinOps();
+  std::unique_ptr<Graph> graph_;
+  DeviceSet devices_;
+  std::unique_ptr<Session> session_;
+};
+
+TEST_F(AsynchronousTest, FeedsConstantsAndFetchesCrossByThemselves) {
+  const Output x = ops::Placeholder(Gpu(0), DType::kFloat32, {Shape::kUnknown});
+  const Output y = ops::Mul(Gpu(0), x, ops::Const(Gpu(0), {2.f, 3.f}));
+  const Output moved = ops::Neg(Root().Device("/cpu:0"), y);  // from a GPU to the CPU
+  const Output back = ops::Square(Gpu(1), moved);             // and to another GPU
+  const Output nothing = ops::Slice(Gpu(1), back, {0}, {0});
+  Open(2);
+  for (float value : {1.f, 5.f}) {
+    auto result = session_->Run({{x, Tensor::Of<float>({value, 1})}}, {y, moved, back, x, nothing});
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(2 * value, 3));
+    EXPECT_THAT((*result)[1].ToDoubles(), ElementsAre(-2 * value, -3));
+    EXPECT_THAT((*result)[2].ToDoubles(), ElementsAre(4 * value * value, 9));
+    EXPECT_THAT((*result)[3].ToDoubles(), ElementsAre(value, 1));
+    EXPECT_EQ((*result)[4].shape(), Shape({0}));
+  }
+}
+
+TEST_F(AsynchronousTest, VariablesAreReadAndWritten) {
+  const Variable v = GetVariable(Gpu(1), "v", {2}, ConstantInitializer(3));
+  const Output add = ops::AssignAdd(Gpu(1), v, ops::Const(Gpu(1), {1.f, 2.f}));
+  Open(2);
+  EXPECT_FALSE(session_->ReadVariable(v).ok());
+  Initialize();
+  ASSERT_TRUE(session_->RunTarget(add.node).ok());
+  EXPECT_THAT(session_->ReadVariable(v)->ToDoubles(), ElementsAre(4, 5));
+  ASSERT_TRUE(session_->WriteVariable(v, Tensor::Of<float>({7, 8})).ok());
+  ASSERT_TRUE(session_->RunTarget(add.node).ok());
+  EXPECT_THAT(session_->ReadVariable(v)->ToDoubles(), ElementsAre(8, 10));
+}
+
+TEST_F(AsynchronousTest, TheHostRunsAheadOfTheDevice) {
+  const Output x = ops::Placeholder(Gpu(0), DType::kFloat32, {});
+  const Output y = Gpu(0).Add("Gate", {ops::Neg(Gpu(0), x)});
+  Open(1);
+  auto step = session_->Prepare({{x, {}}}, {y});
+  ASSERT_TRUE(step.ok()) << step.status();
+  closed_ = true;
+  ASSERT_TRUE((*step)->Run({Tensor::Scalar(1.f)}).ok());
+  ASSERT_TRUE((*step)->Run({Tensor::Scalar(2.f)}).ok());
+  EXPECT_LE(arrived_, 1) << "two runs are under way, and the first is not done";
+  // The third waits until the first is done.
+  std::thread opener([&] {
+    while (arrived_ == 0) std::this_thread::yield();
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    closed_ = false;
+  });
+  ASSERT_TRUE((*step)->Run({Tensor::Scalar(3.f)}).ok());
+  EXPECT_GE(passed_, 1);
+  opener.join();
+  EXPECT_EQ((*step)->fetched(0).scalar<float>(), -3) << "fetched waits";
+  EXPECT_EQ(passed_, 3);
+}
+
+TEST_F(AsynchronousTest, AStepThatIsGivenUpIsWaitedFor) {
+  const Variable v = GetVariable(Gpu(0), "v", {}, ConstantInitializer(1));
+  const Output add = ops::AssignAdd(Gpu(0), v, Gpu(0).Add("Gate", {ops::Const(Gpu(0), 1.0f)}));
+  Open(1);
+  Initialize();
+  auto step = session_->Prepare({}, {}, {add.node});
+  ASSERT_TRUE(step.ok()) << step.status();
+  closed_ = true;
+  ASSERT_TRUE((*step)->Run().ok());
+  std::thread opener([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    closed_ = false;
+  });
+  step->reset();
+  EXPECT_EQ(session_->ReadVariable(v)->scalar<float>(), 2);
+  opener.join();
+}
+
+TEST_F(AsynchronousTest, ErrorsOfTheDeviceComeLaterAndPass) {
+  const Output x = ops::Placeholder(Gpu(0), DType::kFloat32, {});
+  const Output y = ops::CheckNumerics(Gpu(0), x, "the gradient");
+  Open(1);
+  const auto failed = session_->Run({{x, Tensor::Scalar(NAN)}}, {y});
+  EXPECT_EQ(failed.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(failed.status().message()), HasSubstr("the gradient"));
+  EXPECT_THAT(std::string(failed.status().message()), HasSubstr("GPU:0"));
+  EXPECT_TRUE(session_->Run({{x, Tensor::Scalar(1.f)}}, {y}).ok());
+
+  auto step = session_->Prepare({{x, {}}}, {y});
+  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_TRUE((*step)->Run({Tensor::Scalar(NAN)}).ok());
+  EXPECT_FALSE((*step)->Wait().ok());
+  EXPECT_TRUE((*step)->Wait().ok());
+  ASSERT_TRUE((*step)->Run({Tensor::Scalar(2.f)}).ok());
+  EXPECT_EQ((*step)->fetched(0).scalar<float>(), 2);
+}
+
+// What the steps write and read follows their order, though different executables run them, and nothing waits between.
+TEST_F(AsynchronousTest, StepsFollowEachOtherOnTheDevices) {
+  const Variable a = GetVariable(Gpu(0), "a", {1000}, ZerosInitializer());
+  const Output add = ops::AssignAdd(Gpu(0), a, ops::OnesLike(Gpu(0), a));
+  const Output moved = ops::Identity(Gpu(1), ops::Scale(Gpu(1), a, 2));  // GPU 1 reads the memory of GPU 0
+  const Variable b = GetVariable(Gpu(1), "b", {1000}, ZerosInitializer());
+  const Output copy = ops::Assign(Gpu(1), b, moved);
+  Open(2);
+  Initialize();
+  auto first = session_->Prepare({}, {}, {add.node}), second = session_->Prepare({}, {}, {copy.node});
+  ASSERT_TRUE(first.ok() && second.ok());
+  for (int i = 1; i <= 200; ++i) {
+    ASSERT_TRUE((*first)->Run().ok());
+    ASSERT_TRUE((*second)->Run().ok());
+    ASSERT_TRUE((*first)->Run().ok());
+    if (i % 20 != 0) continue;
+    const Tensor value = *session_->ReadVariable(b);
+    for (int k = 0; k < 1000; ++k) ASSERT_EQ(value.data<float>()[k], 2.0f * (2 * i - 1));
+  }
+}
+
+TEST_F(AsynchronousTest, ManyThreads) {
+  const Variable v = GetVariable(Gpu(0), "v", {}, ZerosInitializer());
+  const Output add = ops::AssignAdd(Gpu(0), v, ops::Identity(Gpu(1), ops::Const(Gpu(1), 1.0f)));
+  const Output x = ops::Placeholder(Gpu(1), DType::kFloat32, {});
+  const Output y = ops::Square(Gpu(1), x);
+  Open(2);
+  Initialize();
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 30; ++i) {
+        ASSERT_TRUE(session_->RunTarget(add.node).ok());
+        const auto value = static_cast<float>(30 * t + i);
+        auto result = session_->Run({{x, Tensor::Scalar(value)}}, {y});
+        ASSERT_TRUE(result.ok()) << result.status();
+        ASSERT_EQ((*result)[0].scalar<float>(), value * value);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(session_->ReadVariable(v)->scalar<float>(), 120);
+}
+
+TEST_F(AsynchronousTest, AFailureOnTheHostIsRecoveredFrom) {
+  const Output x = ops::Placeholder(Root().Device("/cpu:0"), DType::kFloat32, {});
+  const Output checked = ops::CheckNumerics(Root().Device("/cpu:0"), x, "x");
+  std::vector<Output> sums;
+  for (int i = 0; i < 2; ++i) {
+    sums.push_back(ops::AllReduceSum(Gpu(i), {.group = "g", .rank = i, .size = 2},
+                                     {ops::Add(Gpu(i), checked, ops::Const(Gpu(i), 1.0f))})[0]);
+  }
+  Open(2);
+  for (int i = 0; i < 20; ++i) {
+    EXPECT_FALSE(session_->Run({{x, Tensor::Scalar(NAN)}}, sums).ok());
+    auto result = session_->Run({{x, Tensor::Scalar(2.f)}}, sums);
+    ASSERT_TRUE(result.ok()) << result.status();
+    EXPECT_EQ((*result)[1].scalar<float>(), 6);
+  }
+}
+
+struct Case {
+  models::VariableUpdate update;
+  models::BatchNormPolicy batch_norm;
+};
+
+class AsynchronousTowers : public AsynchronousTest, public testing::WithParamInterface<Case> {
+ protected:
+  static absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
+    Output x = models::Conv2D(tower, "conv", batch.images, 5, 3);
+    x = ops::Relu(tower, models::BatchNorm(tower, "bn", x));
+    x = models::Dropout(tower, "dropout", models::Flatten(tower, x), 0.3, true);
+    models::AddCrossEntropy(tower, models::Dense(tower, "logits", x, 3, {.weight_decay = 0.01}), batch.labels);
+    return models::TotalLoss(tower);
+  }
+
+  // The losses of some steps and the weights after them.
+  std::vector<std::vector<double>> Train(const DeviceSet& devices, bool replay = true) {
+    Graph graph(registry_);
+    graph.set_seed(5);
+    const models::TrainStep step = models::ReplicateTowers(
+        Scope(graph), devices, {.inputs = {6, 5, 2}}, Loss, optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}),
+        {.variable_update = GetParam().update, .batch_norm = GetParam().batch_norm, .bucket_bytes = 256});
+    auto session = Session::Create(graph, devices, {.collectives = MakeCollective, .replay = replay});
+    EXPECT_TRUE(session.ok()) << session.status();
+    if (!session.ok() || !(*session)->RunTarget(step.initialize).ok()) return {};
+    std::vector<FeedSpec> specs;
+    for (const models::TrainTower& tower : step.towers) {
+      specs.push_back({tower.batch.images, {4, 6, 5, 2}});
+      specs.push_back({tower.batch.labels, {4}});
+    }
+    auto prepared = (*session)->Prepare(specs, {step.loss}, {step.update});
+    EXPECT_TRUE(prepared.ok()) << prepared.status();
+    if (!prepared.ok()) return {};
+    std::minstd_rand random(7);
+    std::vector<std::vector<double>> result(1);
+    for (int i = 0; i < 24; ++i) {
+      std::vector<Tensor> feeds;
+      for (const FeedSpec& spec : specs) {
+        feeds.emplace_back(spec.output.dtype(), spec.shape);
+        for (int64_t k = 0; k < feeds.back().elements(); ++k) {
+          const auto number = static_cast<int>(random() % 1000);
+          if (spec.output.dtype() == DType::kInt32) {
+            feeds.back().data<int32_t>()[k] = number % 3;
+          } else {
+            feeds.back().data<float>()[k] = static_cast<float>(number) / 500 - 1;
+          }
+        }
+      }
+      const absl::Status status = (*prepared)->Run(feeds);
+      EXPECT_TRUE(status.ok()) << status;
+      if (i % 6 == 5) result[0].push_back((*prepared)->fetched(0).template scalar<float>());
+    }
+    const bool only_gpus = devices.size() > static_cast<int>(devices.TowerDevices().size()) &&
+                           GetParam().update != models::VariableUpdate::kParameterDevice;
+    EXPECT_EQ((*prepared)->replays(), replay && only_gpus);
+    for (const models::TrainTower& tower : step.towers) {
+      for (const Variable& variable : tower.variables)
+        result.push_back((*session)->ReadVariable(variable)->ToDoubles());
+    }
+    return result;
+  }
+};
+
+TEST_P(AsynchronousTowers, TrainAsOnCpus) {
+  const auto expected = Train(DeviceSet::Open("cpu:3", {.cpu_threads = 1}).value());
+  ASSERT_GT(expected.size(), 1u);
+  EXPECT_EQ(expected[0].size(), 4u);
+  for (int repeat = 0; repeat < 4; ++repeat) EXPECT_EQ(Train(OpenFakeGpus(3), repeat % 2 == 0), expected);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Updates, AsynchronousTowers,
+    testing::Values(Case{models::VariableUpdate::kReplicated, models::BatchNormPolicy::kPerTower},
+                    Case{models::VariableUpdate::kReplicated, models::BatchNormPolicy::kSynchronised},
+                    Case{models::VariableUpdate::kParameterDevice, models::BatchNormPolicy::kPerTower},
+                    Case{models::VariableUpdate::kIndependent, models::BatchNormPolicy::kPerTower}));
+
+}  // namespace
+}  // namespace belfry
