@@ -119,8 +119,9 @@ struct AxisPadding {
 Output Pad(OpScope scope, Output x, std::vector<AxisPadding> paddings, double value = 0);
 
 // The slices of `params` at `indices` (int32 or int64, of any shape, which takes the place of `axis`):
-// params [V, D] and indices [N, L] give [N, L, D]. An index outside the axis ends the step with an error. The gradient
-// adds up in the order of the indices, in the dtype of params.
+// params [V, D] and indices [N, L] give [N, L, D]. An index outside the axis ends the step with an error on the CPU;
+// on a GPU it gives zeros, and its gradient goes nowhere. The gradient adds up in the order of the indices, in the
+// dtype of params (on a GPU in float where that has 16 bits).
 Output Gather(OpScope scope, Output params, Output indices, int64_t axis = 0);
 
 struct OneHotOptions {

@@ -11,6 +11,7 @@ OpRegistry MakeBuiltinOps() {
   RegisterRandomOps(registry);
   RegisterStateOps(registry);
   RegisterTrainingOps(registry);
+  AddGpuKernels(registry);
   return registry;
 }
 

@@ -29,7 +29,7 @@ Output Square(OpScope scope, Output x);
 // factor * x, floats only. The factor is rounded to the type that x is computed in.
 Output Scale(OpScope scope, Output x, double factor);
 // a / b rounded down, and what remains, with the sign of b: Python's // and %. An integer b of 0 is an error of the
-// step.
+// step on a CPU; on a GPU, which cannot fail there, it gives 0.
 Output FloorDiv(OpScope scope, Output a, Output b);  // not differentiable
 Output FloorMod(OpScope scope, Output a, Output b);
 // The larger, the smaller; NaN if either is. Where a == b the gradient goes to a.

@@ -38,7 +38,8 @@ struct CrossEntropyOptions {
   double label_smoothing = 0;
 };
 // Loss of each example: logits [..., classes], labels [...] int32 or int64 in [0, classes), loss [...] of the logits'
-// dtype. A label out of range is an error of the step that names the row. Differentiable once, in the logits.
+// dtype. A label out of range is an error of the step that names the row; on a GPU the row's loss and gradient are NaN.
+// Differentiable once, in the logits.
 Output SparseSoftmaxCrossEntropy(OpScope scope, Output logits, Output labels, const CrossEntropyOptions& options = {});
 // The same for labels [..., classes] that are probabilities, of the logits' dtype.
 Output SoftmaxCrossEntropy(OpScope scope, Output logits, Output labels, const CrossEntropyOptions& options = {});

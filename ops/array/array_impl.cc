@@ -28,16 +28,6 @@ std::vector<KernelDef> AnyTypeKernels(const KernelFactory& make) {
   return kernels;
 }
 
-absl::StatusOr<Kernel> MakeCopyKernel(const KernelSpec& spec, std::vector<CopyAxis> axes, int64_t from_offset,
-                                      int64_t to_offset) {
-  ASSIGN_OR_RETURN(StridedCopy copy,
-                   StridedCopy::Make(SizeOf(spec.outputs[0].dtype), std::move(axes), from_offset, to_offset));
-  return Kernel{[copy = std::move(copy)](const KernelContext& context) {
-    copy.Run(context.inputs[0], context.outputs[0]);
-    return absl::OkStatus();
-  }};
-}
-
 uint64_t ElementBits(double value, DType dtype) {
   switch (dtype) {
     case DType::kFloat32: return BitsOf<float>(value);

@@ -3,6 +3,7 @@
 #include "ops/array.h"
 #include "ops/array/array_impl.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/box_copy.h"
 
 namespace belfry::ops {
 namespace {
@@ -46,18 +47,6 @@ absl::StatusOr<std::vector<Shape>> BroadcastLikeShape(const ShapeArgs& args) {
   return std::vector<Shape>{to};
 }
 
-absl::StatusOr<Kernel> MakeBroadcast(const KernelSpec& spec) {
-  const Shape &from = spec.inputs[0].shape, &to = spec.outputs[0].shape;
-  const std::vector<int64_t> from_strides = RowMajorStrides(from), to_strides = RowMajorStrides(to);
-  const int offset = to.rank() - from.rank();
-  std::vector<CopyAxis> axes(to.rank());
-  for (int axis = 0; axis < to.rank(); ++axis) {
-    const bool repeats = axis < offset || from[axis - offset] == 1;
-    axes[axis] = {to[axis], repeats ? 0 : from_strides[axis - offset], to_strides[axis]};
-  }
-  return MakeCopyKernel(spec, std::move(axes));
-}
-
 std::vector<Output> BroadcastGrad(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   std::vector<Output> dx(node.inputs().size());
   dx[0] = SumToShapeOf(scope, dy[0], node.input(0));
@@ -65,6 +54,18 @@ std::vector<Output> BroadcastGrad(const Scope& scope, const Node& node, absl::Sp
 }
 
 }  // namespace
+
+absl::StatusOr<BoxCopy> PlanBroadcastTo(const KernelSpec& spec) {
+  const Shape &from = spec.inputs[0].shape, &to = spec.outputs[0].shape;
+  const std::vector<int64_t> strides = RowMajorStrides(from);
+  const int offset = to.rank() - from.rank();
+  BoxCopy box;
+  for (int axis = 0; axis < to.rank(); ++axis) {
+    const bool repeats = axis < offset || from[axis - offset] == 1;
+    box.axes.push_back(WholeAxis(to[axis], repeats ? 0 : strides[axis - offset]));
+  }
+  return box;
+}
 
 Output BroadcastTo(OpScope scope, Output x, const Shape& shape) {
   return scope.Add("BroadcastTo", {x}, {{"shape", shape}});
@@ -79,7 +80,7 @@ void RegisterBroadcastOps(OpRegistry& registry) {
               .attrs = {{"shape", Shape(), true}},
               .shape = BroadcastToShape,
               .gradient = BroadcastGrad,
-              .kernels = AnyTypeKernels(MakeBroadcast)};
+              .kernels = BoxCopyKernels(PlanBroadcastTo)};
   registry.Add(op);
   op.name = "BroadcastLike";
   op.inputs.push_back({.name = "like", .type = "L", .shape_only = true});

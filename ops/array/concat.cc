@@ -3,6 +3,7 @@
 #include "ops/array.h"
 #include "ops/array/array_impl.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/join_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -41,17 +42,14 @@ absl::StatusOr<std::vector<Shape>> StackShape(const ShapeArgs& args) {
   return std::vector<Shape>{part.Insert(axis, static_cast<int64_t>(args.inputs.size()))};
 }
 
-// Each input is a run of columns of the output, whose rows are what stands before `axis`.
 absl::StatusOr<Kernel> MakeJoin(const KernelSpec& spec) {
-  const TensorSpec& whole = spec.outputs[0];
-  ASSIGN_OR_RETURN(const int axis, CanonicalAxis(spec.attrs.Int("axis"), whole.shape.rank()));
-  const int64_t rows = whole.shape.elements(0, axis), width = whole.shape.elements(axis, whole.shape.rank());
+  ASSIGN_OR_RETURN(const JoinPlan plan, PlanJoin(spec));
+  const size_t size = SizeOf(spec.outputs[0].dtype);
   std::vector<StridedCopy> copies;
   int64_t column = 0;
-  for (const TensorSpec& part : spec.inputs) {
-    const int64_t columns = rows == 0 ? 0 : part.shape.elements() / rows;
+  for (const int64_t columns : plan.columns) {
     ASSIGN_OR_RETURN(StridedCopy copy,
-                     StridedCopy::Make(SizeOf(whole.dtype), {{rows, columns, width}, {columns, 1, 1}}, 0, column));
+                     StridedCopy::Make(size, {{plan.rows, columns, plan.width}, {columns, 1, 1}}, 0, column));
     copies.push_back(std::move(copy));
     column += columns;
   }
@@ -86,7 +84,21 @@ OpDef Join(absl::string_view name, ShapeFunction shape, GradientFunction gradien
           .kernels = AnyTypeKernels(MakeJoin)};
 }
 
+absl::StatusOr<JoinPlan> PlanParts(const Attrs& attrs, const Shape& whole, absl::Span<const TensorSpec> parts) {
+  ASSIGN_OR_RETURN(const int axis, CanonicalAxis(attrs.Int("axis"), whole.rank()));
+  JoinPlan plan = {whole.elements(0, axis), whole.elements(axis, whole.rank()), {}};
+  for (const TensorSpec& part : parts) plan.columns.push_back(plan.rows == 0 ? 0 : part.shape.elements() / plan.rows);
+  return plan;
+}
+
 }  // namespace
+
+absl::StatusOr<JoinPlan> PlanJoin(const KernelSpec& spec) {
+  return PlanParts(spec.attrs, spec.outputs[0].shape, spec.inputs);
+}
+absl::StatusOr<JoinPlan> PlanSplit(const KernelSpec& spec) {
+  return PlanParts(spec.attrs, spec.inputs[0].shape, spec.outputs);
+}
 
 Output Concat(OpScope scope, absl::Span<const Output> values, int64_t axis) {
   return scope.Add("Concat", {values.begin(), values.end()}, {{"axis", axis}});

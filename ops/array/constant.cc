@@ -60,7 +60,7 @@ absl::StatusOr<Kernel> MakeRange(const KernelSpec& spec) {
   return Kernel{[n = spec.outputs[0].shape.elements(), start = spec.attrs.Float("start"),
                  delta = spec.attrs.Float("delta")](const KernelContext& context) {
     T* y = context.output<T>(0);
-    for (int64_t i = 0; i < n; ++i) y[i] = ConvertElement<T>(start + static_cast<double>(i) * delta);
+    for (int64_t i = 0; i < n; ++i) y[i] = ConvertElement<T>(RangeElement(start, delta, i));
     return absl::OkStatus();
   }};
 }

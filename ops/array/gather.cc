@@ -9,14 +9,10 @@
 #include "ops/array.h"
 #include "ops/array/array_impl.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/gather_impl.h"
 
 namespace belfry::ops {
 namespace {
-
-// params is [outer, rows, inner], the result [outer, count, inner].
-struct Layout {
-  int64_t outer = 1, rows = 1, count = 1, inner = 1;
-};
 
 absl::StatusOr<Shape> Gathered(const Attrs& attrs, const Shape& params, const Shape& indices) {
   ASSIGN_OR_RETURN(const int axis, CanonicalAxis(attrs.Int("axis"), params.rank()));
@@ -24,11 +20,6 @@ absl::StatusOr<Shape> Gathered(const Attrs& attrs, const Shape& params, const Sh
   dims.erase(dims.begin() + axis);
   dims.insert(dims.begin() + axis, indices.dims().begin(), indices.dims().end());
   return Shape::Make(dims);
-}
-
-absl::StatusOr<Layout> MakeLayout(const Attrs& attrs, const Shape& params, const Shape& indices) {
-  ASSIGN_OR_RETURN(const int axis, CanonicalAxis(attrs.Int("axis"), params.rank()));
-  return Layout{params.elements(0, axis), params[axis], indices.elements(), params.elements(axis + 1, params.rank())};
 }
 
 absl::StatusOr<std::vector<Shape>> GatherShape(const ShapeArgs& args) {
@@ -43,7 +34,7 @@ absl::StatusOr<std::vector<Shape>> GatherGradShape(const ShapeArgs& args) {
 }
 
 template <class Index>
-absl::Status CheckIndices(const Index* indices, const Layout& layout) {
+absl::Status CheckIndices(const Index* indices, const GatherLayout& layout) {
   for (int64_t i = 0; i < layout.count; ++i) {
     if (indices[i] >= 0 && indices[i] < layout.rows) continue;
     return absl::InvalidArgumentError(
@@ -54,7 +45,7 @@ absl::Status CheckIndices(const Index* indices, const Layout& layout) {
 
 // A known width lets the compiler turn the copy into one move.
 template <class Index, size_t width>
-void CopyRows(const std::byte* params, const Index* indices, const Layout& layout, size_t bytes, std::byte* y) {
+void CopyRows(const std::byte* params, const Index* indices, const GatherLayout& layout, size_t bytes, std::byte* y) {
   if constexpr (width != 0) bytes = width;
   const auto stride = static_cast<int64_t>(bytes);
   ParallelFor(layout.outer * layout.count, static_cast<double>(layout.inner), [&](int64_t begin, int64_t end) {
@@ -70,7 +61,7 @@ void CopyRows(const std::byte* params, const Index* indices, const Layout& layou
 }
 
 template <class Index>
-Kernel GatherKernel(const Layout& layout, size_t bytes) {
+Kernel GatherKernel(const GatherLayout& layout, size_t bytes) {
   auto* copy = bytes == 1   ? &CopyRows<Index, 1>
                : bytes == 2 ? &CopyRows<Index, 2>
                : bytes == 4 ? &CopyRows<Index, 4>
@@ -85,7 +76,7 @@ Kernel GatherKernel(const Layout& layout, size_t bytes) {
 }
 
 absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(const Layout layout, MakeLayout(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape));
+  ASSIGN_OR_RETURN(const GatherLayout layout, MakeGatherLayout(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape));
   const size_t bytes = static_cast<size_t>(layout.inner) * SizeOf(spec.outputs[0].dtype);
   return spec.inputs[1].dtype == DType::kInt32 ? GatherKernel<int32_t>(layout, bytes)
                                                : GatherKernel<int64_t>(layout, bytes);
@@ -94,7 +85,7 @@ absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
 // Every thread owns some rows and adds to them in the order of the indices, so the sums are the same for any number of
 // threads.
 template <class T, class Index>
-Kernel GatherGradKernel(const Layout& layout) {
+Kernel GatherGradKernel(const GatherLayout& layout) {
   return Kernel{[layout](const KernelContext& context) {
     const T* dy = context.input<T>(0);
     const Index* indices = context.input<Index>(1);
@@ -122,7 +113,8 @@ Kernel GatherGradKernel(const Layout& layout) {
 
 template <class T>
 absl::StatusOr<Kernel> MakeGatherGrad(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(const Layout layout, MakeLayout(spec.attrs, spec.outputs[0].shape, spec.inputs[1].shape));
+  ASSIGN_OR_RETURN(const GatherLayout layout,
+                   MakeGatherLayout(spec.attrs, spec.outputs[0].shape, spec.inputs[1].shape));
   return spec.inputs[1].dtype == DType::kInt32 ? GatherGradKernel<T, int32_t>(layout)
                                                : GatherGradKernel<T, int64_t>(layout);
 }
@@ -137,6 +129,12 @@ std::vector<Output> GatherGradGrad(const Scope& scope, const Node& node, absl::S
 }
 
 }  // namespace
+
+absl::StatusOr<GatherLayout> MakeGatherLayout(const Attrs& attrs, const Shape& params, const Shape& indices) {
+  ASSIGN_OR_RETURN(const int axis, CanonicalAxis(attrs.Int("axis"), params.rank()));
+  return GatherLayout{params.elements(0, axis), params[axis], indices.elements(),
+                      params.elements(axis + 1, params.rank())};
+}
 
 Output Gather(OpScope scope, Output params, Output indices, int64_t axis) {
   return scope.Add("Gather", {params, indices}, {{"axis", axis}});

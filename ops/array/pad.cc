@@ -5,6 +5,7 @@
 #include "ops/array.h"
 #include "ops/array/array_impl.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/box_copy.h"
 
 namespace belfry::ops {
 namespace {
@@ -29,32 +30,6 @@ absl::StatusOr<std::vector<Shape>> PadShape(const ShapeArgs& args) {
   return std::vector<Shape>{to};
 }
 
-absl::StatusOr<Kernel> MakePad(const KernelSpec& spec) {
-  const Shape &from = spec.inputs[0].shape, &to = spec.outputs[0].shape;
-  const std::vector<int64_t>& paddings = spec.attrs.Ints("paddings");
-  const std::vector<int64_t> from_strides = RowMajorStrides(from), to_strides = RowMajorStrides(to);
-  std::vector<CopyAxis> axes;
-  int64_t from_offset = 0, to_offset = 0;
-  for (int axis = 0; axis < to.rank(); ++axis) {
-    const int64_t before = paddings[2 * axis], after = paddings[2 * axis + 1];
-    const int64_t begin = std::max<int64_t>(0, -before), end = from[axis] + std::min<int64_t>(0, after);
-    axes.push_back({std::max<int64_t>(0, end - begin), from_strides[axis], to_strides[axis]});
-    from_offset += begin * from_strides[axis];
-    to_offset += (begin + before) * to_strides[axis];
-  }
-  const TensorSpec& output = spec.outputs[0];
-  const size_t size = SizeOf(output.dtype);
-  ASSIGN_OR_RETURN(StridedCopy copy, StridedCopy::Make(size, std::move(axes), from_offset, to_offset));
-  const int64_t n = output.shape.elements();
-  const int64_t filled = copy.elements() == n ? 0 : n;
-  return Kernel{[copy = std::move(copy), filled, size,
-                 bits = ElementBits(spec.attrs.Float("value"), output.dtype)](const KernelContext& context) {
-    FillElements(context.outputs[0], filled, size, bits);
-    copy.Run(context.inputs[0], context.outputs[0]);
-    return absl::OkStatus();
-  }};
-}
-
 std::vector<Output> PadGrad(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   std::vector<int64_t> crops = node.attrs().Ints("paddings");
   for (int64_t& padding : crops) padding = -padding;
@@ -62,6 +37,23 @@ std::vector<Output> PadGrad(const Scope& scope, const Node& node, absl::Span<con
 }
 
 }  // namespace
+
+absl::StatusOr<BoxCopy> PlanPad(const KernelSpec& spec) {
+  const Shape &from = spec.inputs[0].shape, &to = spec.outputs[0].shape;
+  const std::vector<int64_t>& paddings = spec.attrs.Ints("paddings");
+  const std::vector<int64_t> strides = RowMajorStrides(from);
+  BoxCopy box = {.fill = ElementBits(spec.attrs.Float("value"), spec.outputs[0].dtype)};
+  for (int axis = 0; axis < to.rank(); ++axis) {
+    const int64_t before = paddings[2 * axis], after = paddings[2 * axis + 1];
+    const int64_t begin = std::max<int64_t>(0, -before), end = from[axis] + std::min<int64_t>(0, after);
+    box.axes.push_back({.extent = to[axis],
+                        .from = strides[axis],
+                        .begin = begin + before,
+                        .count = std::max<int64_t>(0, end - begin)});
+    box.from_offset += begin * strides[axis];
+  }
+  return box;
+}
 
 Output Pad(OpScope scope, Output x, std::vector<AxisPadding> paddings, double value) {
   std::vector<int64_t> flat;
@@ -80,7 +72,7 @@ void RegisterPadOps(OpRegistry& registry) {
                 .attrs = {{"paddings", std::vector<int64_t>(), true}, {"value", 0.0}},
                 .shape = PadShape,
                 .gradient = PadGrad,
-                .kernels = AnyTypeKernels(MakePad)});
+                .kernels = BoxCopyKernels(PlanPad)});
 }
 
 }  // namespace belfry::ops

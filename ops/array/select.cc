@@ -5,17 +5,10 @@
 #include "ops/array.h"
 #include "ops/array/array_impl.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/select_impl.h"
 
 namespace belfry::ops {
 namespace {
-
-constexpr int kOperands = 3;  // the condition, then the two choices
-
-// An axis of the result and the operands' strides along it: 0 where they stretch.
-struct Axis {
-  int64_t extent = 1;
-  std::array<int64_t, kOperands> strides = {};
-};
 
 absl::StatusOr<std::vector<Shape>> SelectShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(const Shape choices, BroadcastShapes(args.inputs[1], args.inputs[2]));
@@ -23,33 +16,9 @@ absl::StatusOr<std::vector<Shape>> SelectShape(const ShapeArgs& args) {
   return std::vector<Shape>{to};
 }
 
-// The axes of the result, outermost first; neighbours are merged where every operand allows it. At least one.
-std::vector<Axis> MergedAxes(const KernelSpec& spec) {
-  const Shape& to = spec.outputs[0].shape;
-  std::array<std::vector<int64_t>, kOperands> strides;
-  for (int i = 0; i < kOperands; ++i) strides[i] = RowMajorStrides(spec.inputs[i].shape);
-  std::vector<Axis> axes;
-  for (int at = 0; at < to.rank(); ++at) {
-    if (to[at] == 1) continue;
-    Axis axis = {to[at], {}};
-    bool merges = !axes.empty();
-    for (int i = 0; i < kOperands; ++i) {
-      const Shape& from = spec.inputs[i].shape;
-      const int own = at - (to.rank() - from.rank());
-      axis.strides[i] = own < 0 || from[own] == 1 ? 0 : strides[i][own];
-      merges = merges && axes.back().strides[i] == axis.extent * axis.strides[i];
-    }
-    if (merges) axis.extent *= axes.back().extent;
-    if (merges) axes.pop_back();
-    axes.push_back(axis);
-  }
-  if (axes.empty()) axes.push_back({});
-  return axes;
-}
-
 template <class U>
-void SelectRow(const bool* condition, const U* a, const U* b, const Axis& axis, int64_t n, U* y) {
-  if (axis.strides == std::array<int64_t, kOperands>{1, 1, 1}) {
+void SelectRow(const bool* condition, const U* a, const U* b, const SelectAxis& axis, int64_t n, U* y) {
+  if (axis.strides == std::array<int64_t, kSelectOperands>{1, 1, 1}) {
     for (int64_t i = 0; i < n; ++i) {
       const U yes = a[i], no = b[i];
       y[i] = condition[i] ? yes : no;
@@ -63,8 +32,8 @@ void SelectRow(const bool* condition, const U* a, const U* b, const Axis& axis, 
 template <class Bits>
 absl::StatusOr<Kernel> SelectKernel(const KernelSpec& spec) {
   using U = RawElement<Bits>;
-  std::vector<Axis> outer = MergedAxes(spec);
-  const Axis inner = outer.back();
+  std::vector<SelectAxis> outer = MergedSelectAxes(spec);
+  const SelectAxis inner = outer.back();
   outer.pop_back();
   const int64_t n = spec.outputs[0].shape.elements();
   const int64_t rows = n == 0 ? 0 : n / inner.extent;
@@ -81,10 +50,10 @@ absl::StatusOr<Kernel> SelectKernel(const KernelSpec& spec) {
     }
     ParallelFor(rows, static_cast<double>(inner.extent), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        std::array<int64_t, kOperands> at = {};
+        std::array<int64_t, kSelectOperands> at = {};
         int64_t rest = row;
         for (size_t axis = outer.size(); axis-- > 0; rest /= outer[axis].extent) {
-          for (int i = 0; i < kOperands; ++i) at[i] += rest % outer[axis].extent * outer[axis].strides[i];
+          for (int i = 0; i < kSelectOperands; ++i) at[i] += rest % outer[axis].extent * outer[axis].strides[i];
         }
         SelectRow(condition + at[0], a + at[1], b + at[2], inner, inner.extent, y + row * inner.extent);
       }
@@ -109,6 +78,29 @@ std::vector<Output> SelectGrad(const Scope& scope, const Node& node, absl::Span<
 }
 
 }  // namespace
+
+std::vector<SelectAxis> MergedSelectAxes(const KernelSpec& spec) {
+  const Shape& to = spec.outputs[0].shape;
+  std::array<std::vector<int64_t>, kSelectOperands> strides;
+  for (int i = 0; i < kSelectOperands; ++i) strides[i] = RowMajorStrides(spec.inputs[i].shape);
+  std::vector<SelectAxis> axes;
+  for (int at = 0; at < to.rank(); ++at) {
+    if (to[at] == 1) continue;
+    SelectAxis axis = {to[at], {}};
+    bool merges = !axes.empty();
+    for (int i = 0; i < kSelectOperands; ++i) {
+      const Shape& from = spec.inputs[i].shape;
+      const int own = at - (to.rank() - from.rank());
+      axis.strides[i] = own < 0 || from[own] == 1 ? 0 : strides[i][own];
+      merges = merges && axes.back().strides[i] == axis.extent * axis.strides[i];
+    }
+    if (merges) axis.extent *= axes.back().extent;
+    if (merges) axes.pop_back();
+    axes.push_back(axis);
+  }
+  if (axes.empty()) axes.push_back({});
+  return axes;
+}
 
 Output Select(OpScope scope, Output condition, Output a, Output b) { return scope.Add("Select", {condition, a, b}); }
 

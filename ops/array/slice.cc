@@ -6,6 +6,7 @@
 #include "ops/array.h"
 #include "ops/array/array_impl.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/box_copy.h"
 
 namespace belfry::ops {
 namespace {
@@ -90,41 +91,37 @@ absl::StatusOr<std::vector<Shape>> SliceGradShape(const ShapeArgs& args) {
   return std::vector<Shape>{args.inputs[1]};
 }
 
-// A walk over the slice of an `x` (from) and over a dense array of the slice's shape (to).
-struct Walk {
-  std::vector<CopyAxis> axes;
-  int64_t offset = 0;
-};
-
+// The slice of input 0.
 template <Resolver resolve>
-absl::StatusOr<Walk> WalkSlice(const KernelSpec& spec, const Shape& x) {
+absl::StatusOr<BoxCopy> TakeSlice(const KernelSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
   ASSIGN_OR_RETURN(const std::vector<SliceAxis> slice, resolve(spec.attrs, x));
-  const std::vector<int64_t> strides = RowMajorStrides(x), dense = RowMajorStrides(Sliced(slice));
-  Walk walk;
+  const std::vector<int64_t> strides = RowMajorStrides(x);
+  BoxCopy box;
   for (size_t axis = 0; axis < slice.size(); ++axis) {
-    walk.axes.push_back({slice[axis].count, slice[axis].step * strides[axis], dense[axis]});
-    walk.offset += slice[axis].start * strides[axis];
+    box.axes.push_back(WholeAxis(slice[axis].count, slice[axis].step * strides[axis]));
+    box.from_offset += slice[axis].start * strides[axis];
   }
-  return walk;
+  return box;
 }
 
+// Input 0 where the slice of the output is, zeros elsewhere.
 template <Resolver resolve>
-absl::StatusOr<Kernel> MakeSlice(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(Walk walk, WalkSlice<resolve>(spec, spec.inputs[0].shape));
-  return MakeCopyKernel(spec, std::move(walk.axes), walk.offset);
-}
-
-template <Resolver resolve>
-absl::StatusOr<Kernel> MakeSliceGrad(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(Walk walk, WalkSlice<resolve>(spec, spec.outputs[0].shape));
-  for (CopyAxis& axis : walk.axes) std::swap(axis.from, axis.to);
-  const size_t size = SizeOf(spec.outputs[0].dtype);
-  ASSIGN_OR_RETURN(StridedCopy copy, StridedCopy::Make(size, std::move(walk.axes), 0, walk.offset));
-  return Kernel{[copy = std::move(copy), size, n = spec.outputs[0].shape.elements()](const KernelContext& context) {
-    FillElements(context.outputs[0], n, size, 0);
-    copy.Run(context.inputs[0], context.outputs[0]);
-    return absl::OkStatus();
-  }};
+absl::StatusOr<BoxCopy> PlaceSlice(const KernelSpec& spec) {
+  const Shape& x = spec.outputs[0].shape;
+  ASSIGN_OR_RETURN(const std::vector<SliceAxis> slice, resolve(spec.attrs, x));
+  const std::vector<int64_t> dense = RowMajorStrides(Sliced(slice));
+  BoxCopy box;
+  for (size_t axis = 0; axis < slice.size(); ++axis) {
+    const auto [start, step, count] = slice[axis];
+    BoxAxis to = {x[static_cast<int>(axis)], dense[axis], start, step, count};
+    if (step < 0 && count > 0) {
+      to = {to.extent, -to.from, start + (count - 1) * step, -step, count};
+      box.from_offset += (count - 1) * dense[axis];
+    }
+    box.axes.push_back(to);
+  }
+  return box;
 }
 
 // Slice and its gradient have the same attributes and are each other's gradient.
@@ -141,7 +138,7 @@ void AddSliceOps(absl::string_view name, std::vector<AttrDef> attrs, OpRegistry&
                     [backward](const Scope& scope, const Node& node, absl::Span<const Output> dy) {
                       return std::vector<Output>{scope.Add(backward, {dy[0], node.input(0)}, node.attrs())};
                     },
-                .kernels = AnyTypeKernels(MakeSlice<resolve>)});
+                .kernels = BoxCopyKernels(TakeSlice<resolve>)});
   registry.Add({.name = backward,
                 .inputs = {{.name = "dy"}, {.name = "x", .shape_only = true}},
                 .outputs = {{.name = "dx"}},
@@ -152,10 +149,15 @@ void AddSliceOps(absl::string_view name, std::vector<AttrDef> attrs, OpRegistry&
                     [forward](const Scope& scope, const Node& node, absl::Span<const Output> ddx) {
                       return std::vector<Output>{scope.Add(forward, {ddx[0]}, node.attrs()), Output()};
                     },
-                .kernels = AnyTypeKernels(MakeSliceGrad<resolve>)});
+                .kernels = BoxCopyKernels(PlaceSlice<resolve>)});
 }
 
 }  // namespace
+
+absl::StatusOr<BoxCopy> PlanSlice(const KernelSpec& spec) { return TakeSlice<ResolveSlice>(spec); }
+absl::StatusOr<BoxCopy> PlanSliceGrad(const KernelSpec& spec) { return PlaceSlice<ResolveSlice>(spec); }
+absl::StatusOr<BoxCopy> PlanStridedSlice(const KernelSpec& spec) { return TakeSlice<ResolveStrided>(spec); }
+absl::StatusOr<BoxCopy> PlanStridedSliceGrad(const KernelSpec& spec) { return PlaceSlice<ResolveStrided>(spec); }
 
 Output Slice(OpScope scope, Output x, std::vector<int64_t> begin, std::vector<int64_t> size) {
   return scope.Add("Slice", {x}, {{"begin", std::move(begin)}, {"size", std::move(size)}});

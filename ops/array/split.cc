@@ -7,6 +7,7 @@
 #include "ops/array.h"
 #include "ops/array/array_impl.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/join_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -80,17 +81,14 @@ absl::StatusOr<std::vector<Shape>> UnstackShape(const ShapeArgs& args) {
   return std::vector<Shape>(num, whole.Remove(axis));
 }
 
-// Each output is a run of columns of the input, whose rows are what stands before `axis`.
 absl::StatusOr<Kernel> MakeSplit(const KernelSpec& spec) {
-  const TensorSpec& whole = spec.inputs[0];
-  ASSIGN_OR_RETURN(const int axis, CanonicalAxis(spec.attrs.Int("axis"), whole.shape.rank()));
-  const int64_t rows = whole.shape.elements(0, axis), width = whole.shape.elements(axis, whole.shape.rank());
+  ASSIGN_OR_RETURN(const JoinPlan plan, PlanSplit(spec));
+  const size_t size = SizeOf(spec.inputs[0].dtype);
   std::vector<StridedCopy> copies;
   int64_t column = 0;
-  for (const TensorSpec& part : spec.outputs) {
-    const int64_t columns = rows == 0 ? 0 : part.shape.elements() / rows;
+  for (const int64_t columns : plan.columns) {
     ASSIGN_OR_RETURN(StridedCopy copy,
-                     StridedCopy::Make(SizeOf(whole.dtype), {{rows, width, columns}, {columns, 1, 1}}, column, 0));
+                     StridedCopy::Make(size, {{plan.rows, plan.width, columns}, {columns, 1, 1}}, column, 0));
     copies.push_back(std::move(copy));
     column += columns;
   }

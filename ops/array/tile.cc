@@ -7,6 +7,7 @@
 #include "ops/array.h"
 #include "ops/array/array_impl.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/box_copy.h"
 
 namespace belfry::ops {
 namespace {
@@ -37,18 +38,6 @@ absl::StatusOr<std::vector<Shape>> TileGradShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(const Shape tiled, Tiled(args.inputs[1], args.attrs.Ints("multiples")));
   RETURN_IF_ERROR(tiled.Merge(args.inputs[0]).status());
   return std::vector<Shape>{args.inputs[1]};
-}
-
-absl::StatusOr<Kernel> MakeTile(const KernelSpec& spec) {
-  const Shape &from = spec.inputs[0].shape, &to = spec.outputs[0].shape;
-  const std::vector<int64_t>& multiples = spec.attrs.Ints("multiples");
-  const std::vector<int64_t> from_strides = RowMajorStrides(from), to_strides = RowMajorStrides(to);
-  std::vector<CopyAxis> axes;
-  for (int axis = 0; axis < to.rank(); ++axis) {
-    axes.push_back({multiples[axis], 0, from[axis] * to_strides[axis]});
-    axes.push_back({from[axis], from_strides[axis], to_strides[axis]});
-  }
-  return MakeCopyKernel(spec, std::move(axes));
 }
 
 // Sums the tiles. An offset into dy is that of an element within its tile plus that of the tile; both count in rows
@@ -125,6 +114,18 @@ std::vector<Output> TileGradGrad(const Scope& scope, const Node& node, absl::Spa
 
 }  // namespace
 
+absl::StatusOr<BoxCopy> PlanTile(const KernelSpec& spec) {
+  const Shape& from = spec.inputs[0].shape;
+  const std::vector<int64_t>& multiples = spec.attrs.Ints("multiples");
+  const std::vector<int64_t> strides = RowMajorStrides(from);
+  BoxCopy box;
+  for (int axis = 0; axis < from.rank(); ++axis) {
+    box.axes.push_back(WholeAxis(multiples[axis], 0));
+    box.axes.push_back(WholeAxis(from[axis], strides[axis]));
+  }
+  return box;
+}
+
 Output Tile(OpScope scope, Output x, std::vector<int64_t> multiples) {
   return scope.Add("Tile", {x}, {{"multiples", std::move(multiples)}});
 }
@@ -137,7 +138,7 @@ void RegisterTileOps(OpRegistry& registry) {
                 .attrs = {{"multiples", std::vector<int64_t>(), true}},
                 .shape = TileShape,
                 .gradient = TileGrad,
-                .kernels = AnyTypeKernels(MakeTile)});
+                .kernels = BoxCopyKernels(PlanTile)});
   registry.Add({.name = "TileGrad",
                 .inputs = {{.name = "dy"}, {.name = "x", .shape_only = true}},
                 .outputs = {{.name = "dx"}},

@@ -4,6 +4,7 @@
 #include "ops/array.h"
 #include "ops/array/array_impl.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/box_copy.h"
 
 namespace belfry::ops {
 namespace {
@@ -34,15 +35,6 @@ absl::StatusOr<std::vector<Shape>> TransposeShape(const ShapeArgs& args) {
   return std::vector<Shape>{to};
 }
 
-absl::StatusOr<Kernel> MakeTranspose(const KernelSpec& spec) {
-  const Shape& to = spec.outputs[0].shape;
-  ASSIGN_OR_RETURN(const std::vector<int> order, Permutation(spec.attrs.Ints("perm"), to.rank()));
-  const std::vector<int64_t> from_strides = RowMajorStrides(spec.inputs[0].shape), to_strides = RowMajorStrides(to);
-  std::vector<CopyAxis> axes(to.rank());
-  for (int axis = 0; axis < to.rank(); ++axis) axes[axis] = {to[axis], from_strides[order[axis]], to_strides[axis]};
-  return MakeCopyKernel(spec, std::move(axes));
-}
-
 std::vector<Output> TransposeGrad(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   const int rank = node.input(0).shape().rank();
   const absl::StatusOr<std::vector<int>> order = Permutation(node.attrs().Ints("perm"), rank);
@@ -52,6 +44,15 @@ std::vector<Output> TransposeGrad(const Scope& scope, const Node& node, absl::Sp
 }
 
 }  // namespace
+
+absl::StatusOr<BoxCopy> PlanTranspose(const KernelSpec& spec) {
+  const Shape& to = spec.outputs[0].shape;
+  ASSIGN_OR_RETURN(const std::vector<int> order, Permutation(spec.attrs.Ints("perm"), to.rank()));
+  const std::vector<int64_t> strides = RowMajorStrides(spec.inputs[0].shape);
+  BoxCopy box;
+  for (int axis = 0; axis < to.rank(); ++axis) box.axes.push_back(WholeAxis(to[axis], strides[order[axis]]));
+  return box;
+}
 
 Output Transpose(OpScope scope, Output x, std::vector<int64_t> perm) {
   return scope.Add("Transpose", {x}, {{"perm", std::move(perm)}});
@@ -65,7 +66,7 @@ void RegisterTransposeOps(OpRegistry& registry) {
                 .attrs = {{"perm", std::vector<int64_t>()}},
                 .shape = TransposeShape,
                 .gradient = TransposeGrad,
-                .kernels = AnyTypeKernels(MakeTranspose)});
+                .kernels = BoxCopyKernels(PlanTranspose)});
 }
 
 }  // namespace belfry::ops

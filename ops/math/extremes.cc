@@ -1,74 +1,13 @@
-#include <cmath>
-#include <limits>
-
 #include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/math/define_impl.h"
 #include "ops/math/math_ops.h"
 #include "ops/math/reduce_impl.h"
-#include "ops/math/step_functors.h"
+#include "ops/math/reductions.h"
 
 namespace belfry::ops {
 namespace {
-
-template <class C>
-constexpr C Lowest() {
-  return std::is_floating_point_v<C> ? -std::numeric_limits<C>::infinity() : std::numeric_limits<C>::lowest();
-}
-template <class C>
-constexpr C Highest() {
-  return std::is_floating_point_v<C> ? std::numeric_limits<C>::infinity() : std::numeric_limits<C>::max();
-}
-
-template <class C, bool max>
-struct ExtremeReduction {
-  using Lane = C;
-  using Acc = C;
-
-  static C Start() { return max ? Lowest<C>() : Highest<C>(); }
-  static C Step(C lane, C x) { return max ? functor::Maximum<C>()(lane, x) : functor::Minimum<C>()(lane, x); }
-  static C Begin() { return Start(); }
-  static C Merge(C acc, C lane) { return Step(acc, lane); }
-  static C Join(C a, C b) { return Step(a, b); }
-  static C Finish(C acc) { return acc; }
-};
-
-struct ProductReduction {
-  using Lane = double;
-  using Acc = double;
-
-  static double Start() { return 1; }
-  static double Step(double lane, double x) { return lane * x; }
-  static double Begin() { return 1; }
-  static double Merge(double acc, double lane) { return acc * lane; }
-  static double Join(double a, double b) { return a * b; }
-  static double Finish(double acc) { return acc; }
-};
-struct IntegerProductReduction {
-  using Lane = uint64_t;
-  using Acc = uint64_t;
-
-  static Lane Start() { return 1; }
-  static Lane Step(Lane lane, Lane x) { return lane * x; }
-  static Acc Begin() { return 1; }
-  static Acc Merge(Acc acc, Lane lane) { return acc * lane; }
-  static Acc Join(Acc a, Acc b) { return a * b; }
-  static Acc Finish(Acc acc) { return acc; }
-};
-
-template <bool any>
-struct LogicalReduction {
-  using Lane = bool;
-  using Acc = bool;
-
-  static bool Start() { return !any; }
-  static bool Step(bool lane, bool x) { return any ? lane || x : lane && x; }
-  static bool Begin() { return Start(); }
-  static bool Merge(bool acc, bool lane) { return Step(acc, lane); }
-  static bool Join(bool a, bool b) { return Step(a, b); }
-  static bool Finish(bool acc) { return acc; }
-};
 
 template <class T, bool max>
 absl::StatusOr<Kernel> MakeExtreme(const KernelSpec& spec) {
@@ -77,11 +16,7 @@ absl::StatusOr<Kernel> MakeExtreme(const KernelSpec& spec) {
 
 template <class T>
 absl::StatusOr<Kernel> MakeProd(const KernelSpec& spec) {
-  if constexpr (std::is_integral_v<T>) {
-    return AxesReduceKernel<T, T>(spec, IntegerProductReduction());
-  } else {
-    return AxesReduceKernel<T, T>(spec, ProductReduction());
-  }
+  return AxesReduceKernel<T, T>(spec, ProductReduction<Compute<T>>());
 }
 
 // How the elements of x meet the outputs of its reduction: operand a are the outputs, b is x.

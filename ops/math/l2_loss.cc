@@ -2,22 +2,10 @@
 #include "ops/math/define_impl.h"
 #include "ops/math/math_ops.h"
 #include "ops/math/reduce_impl.h"
+#include "ops/math/reductions.h"
 
 namespace belfry::ops {
 namespace {
-
-template <class C>
-struct HalfSquareReduction {
-  using Lane = C;
-  using Acc = double;
-
-  static C Start() { return 0; }
-  static C Step(C lane, C x) { return lane + x * x; }
-  static double Begin() { return 0; }
-  static double Merge(double acc, C lane) { return acc + static_cast<double>(lane); }
-  static double Join(double a, double b) { return a + b; }
-  static C Finish(double acc) { return static_cast<C>(acc / 2); }
-};
 
 template <class T>
 absl::StatusOr<Kernel> MakeL2Loss(const KernelSpec& spec) {

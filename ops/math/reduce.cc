@@ -5,16 +5,11 @@
 namespace belfry::ops {
 namespace {
 
-struct Group {
-  int64_t extent, stride;
-  bool reduced;
-};
-
 // The offsets of the groups of one kind, outermost first.
-Offsets Flatten(const std::vector<Group>& groups, bool reduced) {
+Offsets Flatten(const std::vector<ReduceGroup>& groups, bool reduced) {
   Offsets offsets;
-  std::vector<Group> mine;
-  for (const Group& group : groups) {
+  std::vector<ReduceGroup> mine;
+  for (const ReduceGroup& group : groups) {
     if (group.reduced != reduced) continue;
     mine.push_back(group);
     offsets.count *= group.extent;
@@ -25,7 +20,7 @@ Offsets Flatten(const std::vector<Group>& groups, bool reduced) {
     return offsets;
   }
   offsets.table = {0};
-  for (const Group& group : mine) {
+  for (const ReduceGroup& group : mine) {
     std::vector<int64_t> next;
     next.reserve(offsets.table.size() * static_cast<size_t>(group.extent));
     for (const int64_t base : offsets.table) {
@@ -38,8 +33,8 @@ Offsets Flatten(const std::vector<Group>& groups, bool reduced) {
 
 }  // namespace
 
-ReducePlan PlanReduce(const Shape& shape, const std::vector<bool>& reduced) {
-  std::vector<Group> groups;  // innermost first
+std::vector<ReduceGroup> ReduceGroups(const Shape& shape, const std::vector<bool>& reduced) {
+  std::vector<ReduceGroup> groups;
   int64_t stride = 1;
   for (int axis = shape.rank(); axis-- > 0;) {
     const int64_t extent = shape[axis];
@@ -51,6 +46,11 @@ ReducePlan PlanReduce(const Shape& shape, const std::vector<bool>& reduced) {
     }
     stride *= extent;
   }
+  return groups;
+}
+
+ReducePlan PlanReduce(const Shape& shape, const std::vector<bool>& reduced) {
+  std::vector<ReduceGroup> groups = ReduceGroups(shape, reduced);
   ReducePlan plan;
   if (!groups.empty()) {
     (groups.front().reduced ? plan.run : plan.columns) = groups.front().extent;

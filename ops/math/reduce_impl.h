@@ -4,47 +4,17 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "framework/base/shape.h"
 #include "framework/graph/kernel.h"
 #include "framework/graph/op_def.h"
 #include "ops/math.h"
 #include "ops/math/elementwise_impl.h"
+#include "ops/math/reduce_plan_impl.h"
 
 namespace belfry::ops {
-
-// Offsets of a loop nest, flattened: i * stride, or a table where the nest is not regular.
-struct Offsets {
-  int64_t count = 1, stride = 0;
-  std::vector<int64_t> table;
-
-  int64_t operator[](int64_t i) const { return table.empty() ? i * stride : table[i]; }
-};
-
-// Where the elements lie that make up each output. Neighbouring axes of one kind are merged, so almost every reduction
-// is one of two: the innermost axes are reduced (columns == 1, each output sums `run` neighbours), or they are kept
-// (run == 1, each of `reduced` rows holds `columns` neighbours that belong to as many outputs).
-struct ReducePlan {
-  Offsets kept;     // of the outputs' first elements; each starts `columns` outputs
-  Offsets reduced;  // added to those
-  int64_t columns = 1, run = 1;
-
-  int64_t outputs() const { return kept.count * columns; }
-  int64_t reduced_elements() const { return reduced.count * run; }
-};
-
-// `reduced[axis]` tells which axes go. REQUIRES: `shape` is known.
-ReducePlan PlanReduce(const Shape& shape, const std::vector<bool>& reduced);
-// Marks for the canonical "axes" of a reduction; InvalidArgument for an axis outside the rank or named twice.
-absl::StatusOr<std::vector<bool>> ReducedAxes(absl::Span<const int64_t> axes, int rank);
-// `shape` with extent 1 on the reduced axes.
-Shape KeepReduced(const Shape& shape, const std::vector<bool>& reduced);
-// Marks for what broadcasting `like` to `shape` stretched. REQUIRES: it does.
-std::vector<bool> BroadcastAxes(const Shape& shape, const Shape& like);
-// The result's shape, from attributes "axes" and "keep_dims".
-absl::StatusOr<std::vector<Shape>> ReduceShape(const ShapeArgs& args);
 
 // A reduction R of elements of type T has
 //   Lane: what neighbouring elements are combined in; Acc: what lanes are combined in; both value types

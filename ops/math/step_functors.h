@@ -14,6 +14,8 @@ struct Abs {
   constexpr T operator()(T x) const {
     if constexpr (std::is_floating_point_v<T>) {
       return std::abs(x);
+    } else if constexpr (std::is_unsigned_v<T>) {
+      return x;
     } else {
       return x < T(0) ? Neg<T>()(x) : x;
     }
@@ -22,7 +24,13 @@ struct Abs {
 // -1, 0 or 1; NaN stays NaN.
 template <class T>
 struct Sign {
-  constexpr T operator()(T x) const { return x > T(0) ? T(1) : (x < T(0) ? static_cast<T>(-1) : x); }
+  constexpr T operator()(T x) const {
+    if constexpr (std::is_unsigned_v<T>) {
+      return x > T(0) ? T(1) : x;
+    } else {
+      return x > T(0) ? T(1) : (x < T(0) ? static_cast<T>(-1) : x);
+    }
+  }
 };
 template <class T>
 struct Floor {
@@ -77,8 +85,10 @@ struct FloorDiv {
   constexpr T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) {
       return std::floor(a / b);
+    } else if constexpr (std::is_unsigned_v<T>) {
+      return static_cast<T>(a / b);
     } else {
-      if (std::is_signed_v<T> && b == static_cast<T>(-1)) return Neg<T>()(a);
+      if (b == static_cast<T>(-1)) return Neg<T>()(a);
       const T q = static_cast<T>(a / b);
       return a % b != 0 && (a < 0) != (b < 0) ? static_cast<T>(q - 1) : q;
     }
@@ -90,8 +100,10 @@ struct FloorMod {
     if constexpr (std::is_floating_point_v<T>) {
       const T r = std::fmod(a, b);
       return r != T(0) && (r < T(0)) != (b < T(0)) ? r + b : r;
+    } else if constexpr (std::is_unsigned_v<T>) {
+      return static_cast<T>(a % b);
     } else {
-      if (std::is_signed_v<T> && b == static_cast<T>(-1)) return 0;
+      if (b == static_cast<T>(-1)) return 0;
       const T r = static_cast<T>(a % b);
       return r != 0 && (r < 0) != (b < 0) ? static_cast<T>(r + b) : r;
     }

@@ -7,34 +7,14 @@
 #include "ops/math/functors.h"
 #include "ops/math/math_ops.h"
 #include "ops/math/reduce_impl.h"
+#include "ops/math/reductions.h"
 
 namespace belfry::ops {
 namespace {
 
-// A sum times `factor`. Floats meet in lanes of their own type and the lanes in double; integers wrap around.
-template <class T>
-struct SumReduction {
-  using Lane = std::conditional_t<std::is_integral_v<T>, uint64_t, Compute<T>>;
-  using Acc = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
-  double factor = 1;
-
-  static Lane Start() { return 0; }
-  static Lane Step(Lane lane, Compute<T> x) { return lane + static_cast<Lane>(x); }
-  static Acc Begin() { return 0; }
-  static Acc Merge(Acc acc, Lane lane) { return acc + static_cast<Acc>(lane); }
-  static Acc Join(Acc a, Acc b) { return a + b; }
-  Compute<T> Finish(Acc acc) const {
-    if constexpr (std::is_integral_v<T>) {
-      return static_cast<T>(acc);
-    } else {
-      return static_cast<Compute<T>>(acc * factor);
-    }
-  }
-};
-
 template <class T>
 absl::StatusOr<Kernel> MakeSum(const KernelSpec& spec) {
-  return AxesReduceKernel<T, T>(spec, SumReduction<T>());
+  return AxesReduceKernel<T, T>(spec, SumReduction<Compute<T>>());
 }
 
 template <class T>
@@ -42,7 +22,7 @@ absl::StatusOr<Kernel> MakeMean(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxes(spec.attrs.Ints("axes"), spec.inputs[0].shape.rank()));
   ReducePlan plan = PlanReduce(spec.inputs[0].shape, reduced);
   const double factor = 1.0 / static_cast<double>(plan.reduced_elements());
-  return ReduceKernel<T, T>(std::move(plan), SumReduction<T>{factor});
+  return ReduceKernel<T, T>(std::move(plan), SumReduction<Compute<T>>{factor});
 }
 
 template <class T>
@@ -57,7 +37,7 @@ absl::StatusOr<Kernel> MakeSumLike(const KernelSpec& spec) {
       return absl::OkStatus();
     }};
   }
-  return ReduceKernel<T, T>(PlanReduce(x, BroadcastAxes(x, like)), SumReduction<T>());
+  return ReduceKernel<T, T>(PlanReduce(x, BroadcastAxes(x, like)), SumReduction<Compute<T>>());
 }
 
 absl::StatusOr<std::vector<Shape>> SumLikeShape(const ShapeArgs& args) {

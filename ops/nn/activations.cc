@@ -1,125 +1,57 @@
-#include <cmath>
-
 #include "ops/nn.h"
+#include "ops/nn/functors.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
 
 namespace belfry::ops {
 namespace {
 
-// Of Klambauer et al. (2017), "Self-Normalizing Neural Networks".
-constexpr double kSeluScale = 1.0507009873554805, kSeluAlpha = 1.6732632423543772;
-
-// Comparisons are such that NaN passes through.
-struct ReluFunction {
+// Make<C>() makes the functor F<C> from the attributes; Unary and Binary apply it to n elements.
+template <template <class> class F>
+struct Plain {
   static constexpr double kCost = 1;
-  explicit ReluFunction(const Attrs&) {}
+  explicit Plain(const Attrs&) {}
   template <class C>
-  void operator()(int64_t n, const C* x, C* y) const {
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? C(0) : x[i];
+  F<C> Make() const {
+    return F<C>();
   }
 };
-
-struct ReluGradFunction {
-  static constexpr double kCost = 1;
-  explicit ReluGradFunction(const Attrs&) {}
-  template <class C>
-  void operator()(int64_t n, const C* dy, const C* y, C* dx) const {
-    for (int64_t i = 0; i < n; ++i) dx[i] = y[i] > 0 ? dy[i] : C(0);
-  }
-};
-
-struct Relu6Function {
-  static constexpr double kCost = 1;
-  explicit Relu6Function(const Attrs&) {}
-  template <class C>
-  void operator()(int64_t n, const C* x, C* y) const {
-    for (int64_t i = 0; i < n; ++i) {
-      const C low = x[i] < 0 ? C(0) : x[i];
-      y[i] = low > 6 ? C(6) : low;
-    }
-  }
-};
-
-struct Relu6GradFunction {
-  static constexpr double kCost = 1;
-  explicit Relu6GradFunction(const Attrs&) {}
-  template <class C>
-  void operator()(int64_t n, const C* dy, const C* y, C* dx) const {
-    for (int64_t i = 0; i < n; ++i) dx[i] = ((y[i] > 0) & (y[i] < 6)) ? dy[i] : C(0);
-  }
-};
-
-struct LeakyReluFunction {
-  static constexpr double kCost = 1;
+template <template <class> class F, int cost>
+struct WithAlpha {
+  static constexpr double kCost = cost;
   double alpha;
-  explicit LeakyReluFunction(const Attrs& attrs) : alpha(attrs.Float("alpha")) {}
+  explicit WithAlpha(const Attrs& attrs) : alpha(attrs.Float("alpha")) {}
+  template <class C>
+  F<C> Make() const {
+    return F<C>(alpha);
+  }
+};
+template <template <class> class F, int cost>
+struct Scaled {
+  static constexpr double kCost = cost;
+  explicit Scaled(const Attrs&) {}
+  template <class C>
+  F<C> Make() const {
+    return F<C>(functor::kSeluAlpha, functor::kSeluScale);
+  }
+};
+
+template <class Maker>
+struct Unary : Maker {
+  using Maker::Maker;
   template <class C>
   void operator()(int64_t n, const C* x, C* y) const {
-    const C slope = static_cast<C>(alpha);
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? slope * x[i] : x[i];
+    const auto f = this->template Make<C>();
+    for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]);
   }
 };
-
-struct LeakyReluGradFunction {
-  static constexpr double kCost = 1;
-  double alpha;
-  explicit LeakyReluGradFunction(const Attrs& attrs) : alpha(attrs.Float("alpha")) {}
+template <class Maker>
+struct Binary : Maker {
+  using Maker::Maker;
   template <class C>
   void operator()(int64_t n, const C* dy, const C* y, C* dx) const {
-    const C slope = static_cast<C>(alpha);
-    for (int64_t i = 0; i < n; ++i) dx[i] = y[i] > 0 ? dy[i] : slope * dy[i];
-  }
-};
-
-// y = scale x above 0, scale alpha (exp(x) - 1) below.
-template <class C>
-void Exponential(int64_t n, const C* x, double scale, double alpha, C* y) {
-  const C positive = static_cast<C>(scale), negative = static_cast<C>(scale * alpha);
-  for (int64_t i = 0; i < n; ++i) y[i] = x[i] < 0 ? negative * std::expm1(x[i]) : positive * x[i];
-}
-// Below 0 the slope is scale alpha exp(x) = y + scale alpha.
-template <class C>
-void ExponentialGrad(int64_t n, const C* dy, const C* y, double scale, double alpha, C* dx) {
-  const C positive = static_cast<C>(scale), negative = static_cast<C>(scale * alpha);
-  for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * (y[i] < 0 ? y[i] + negative : positive);
-}
-
-struct EluFunction {
-  static constexpr double kCost = 10;
-  double alpha;
-  explicit EluFunction(const Attrs& attrs) : alpha(attrs.Float("alpha")) {}
-  template <class C>
-  void operator()(int64_t n, const C* x, C* y) const {
-    Exponential(n, x, 1, alpha, y);
-  }
-};
-
-struct EluGradFunction {
-  static constexpr double kCost = 2;
-  double alpha;
-  explicit EluGradFunction(const Attrs& attrs) : alpha(attrs.Float("alpha")) {}
-  template <class C>
-  void operator()(int64_t n, const C* dy, const C* y, C* dx) const {
-    ExponentialGrad(n, dy, y, 1, alpha, dx);
-  }
-};
-
-struct SeluFunction {
-  static constexpr double kCost = 10;
-  explicit SeluFunction(const Attrs&) {}
-  template <class C>
-  void operator()(int64_t n, const C* x, C* y) const {
-    Exponential(n, x, kSeluScale, kSeluAlpha, y);
-  }
-};
-
-struct SeluGradFunction {
-  static constexpr double kCost = 2;
-  explicit SeluGradFunction(const Attrs&) {}
-  template <class C>
-  void operator()(int64_t n, const C* dy, const C* y, C* dx) const {
-    ExponentialGrad(n, dy, y, kSeluScale, kSeluAlpha, dx);
+    const auto f = this->template Make<C>();
+    for (int64_t i = 0; i < n; ++i) dx[i] = f(dy[i], y[i]);
   }
 };
 
@@ -164,11 +96,13 @@ Output Elu(OpScope scope, Output x, double alpha) { return scope.Add("Elu", {x},
 Output Selu(OpScope scope, Output x) { return scope.Add("Selu", {x}); }
 
 void RegisterActivations(OpRegistry& registry) {
-  Register<ReluFunction, ReluGradFunction>(registry, "Relu");
-  Register<Relu6Function, Relu6GradFunction>(registry, "Relu6");
-  Register<LeakyReluFunction, LeakyReluGradFunction>(registry, "LeakyRelu", {{"alpha", 0.2}});
-  Register<EluFunction, EluGradFunction>(registry, "Elu", {{"alpha", 1.0}});
-  Register<SeluFunction, SeluGradFunction>(registry, "Selu");
+  Register<Unary<Plain<functor::Relu>>, Binary<Plain<functor::ReluGrad>>>(registry, "Relu");
+  Register<Unary<Plain<functor::Relu6>>, Binary<Plain<functor::Relu6Grad>>>(registry, "Relu6");
+  Register<Unary<WithAlpha<functor::LeakyRelu, 1>>, Binary<WithAlpha<functor::LeakyReluGrad, 1>>>(registry, "LeakyRelu",
+                                                                                                  {{"alpha", 0.2}});
+  Register<Unary<WithAlpha<functor::Elu, 10>>, Binary<WithAlpha<functor::EluGrad, 2>>>(registry, "Elu",
+                                                                                       {{"alpha", 1.0}});
+  Register<Unary<Scaled<functor::Elu, 10>>, Binary<Scaled<functor::EluGrad, 2>>>(registry, "Selu");
 }
 
 }  // namespace belfry::ops

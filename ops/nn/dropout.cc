@@ -2,43 +2,15 @@
 
 #include "framework/base/philox.h"
 #include "ops/nn.h"
+#include "ops/nn/dropout_impl.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
 
 namespace belfry::ops {
 namespace {
 
-// Element j of the example with index e in the global batch is kept if word j % 4 of the Philox block with the counter
-// (step, e 2^32 + j / 4) is at least `threshold`.
-struct Mask {
-  uint64_t key;
-  uint64_t threshold;  // rate 2^32: of 2^32 words, those below it drop an element
-  double scale;
-  int64_t examples, size;  // size: elements of an example
-  int counters;            // how many counter inputs there are
-  bool per_step;
-
-  explicit Mask(const KernelSpec& spec) {
-    const Shape& shape = spec.outputs[0].shape;
-    const double rate = spec.attrs.Float("rate");
-    key = RandomKey(static_cast<uint64_t>(spec.attrs.Int("seed")), spec.attrs.String("key"));
-    threshold = static_cast<uint64_t>(std::ldexp(rate, 32));
-    scale = 1 / (1 - rate);
-    examples = shape.rank() == 0 ? 1 : shape[0];
-    size = shape.rank() == 0 ? 1 : shape.elements(1, shape.rank());
-    counters = static_cast<int>(spec.inputs.size()) - 1;
-    per_step = spec.attrs.Bool("per_step");
-  }
-
-  uint64_t Step(const KernelContext& context) const {
-    if (!per_step) return 0;
-    return counters > 0 ? static_cast<uint64_t>(*context.input<int64_t>(1)) : context.run;
-  }
-  int64_t FirstExample(const KernelContext& context) const { return counters > 1 ? *context.input<int64_t>(2) : 0; }
-};
-
 template <class T>
-void DropExample(const Mask& mask, uint64_t step, uint64_t example, const T* x, T* y) {
+void DropExample(const DropoutMask& mask, uint64_t step, uint64_t example, const T* x, T* y) {
   using C = Compute<T>;
   const C scale = static_cast<C>(mask.scale);
   for (int64_t j = 0; j < mask.size; j += 4) {
@@ -51,18 +23,19 @@ void DropExample(const Mask& mask, uint64_t step, uint64_t example, const T* x, 
 
 template <class T>
 absl::StatusOr<Kernel> MakeDropout(const KernelSpec& spec) {
-  return Kernel{[mask = Mask(spec)](const KernelContext& context) {
-    const T* x = context.input<T>(0);
-    T* y = context.output<T>(0);
-    const uint64_t step = mask.Step(context);
-    const int64_t first = mask.FirstExample(context);
-    ParallelFor(mask.examples, 12.0 * static_cast<double>(mask.size), [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        DropExample(mask, step, static_cast<uint64_t>(first + i), x + i * mask.size, y + i * mask.size);
-      }
-    });
-    return absl::OkStatus();
-  }};
+  return Kernel{[mask = DropoutMask(spec)](const KernelContext& context) {
+                  const T* x = context.input<T>(0);
+                  T* y = context.output<T>(0);
+                  const uint64_t step = mask.Step(context);
+                  const int64_t first = mask.FirstExample(context);
+                  ParallelFor(mask.examples, 12.0 * static_cast<double>(mask.size), [&](int64_t begin, int64_t end) {
+                    for (int64_t i = begin; i < end; ++i) {
+                      DropExample(mask, step, static_cast<uint64_t>(first + i), x + i * mask.size, y + i * mask.size);
+                    }
+                  });
+                  return absl::OkStatus();
+                },
+                0, DropoutMask(spec).uses_run()};
 }
 
 absl::StatusOr<std::vector<Shape>> DropoutShape(const ShapeArgs& args) {

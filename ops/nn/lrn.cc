@@ -1,6 +1,5 @@
-#include <cmath>
-
 #include "ops/nn.h"
+#include "ops/nn/functors.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
 
@@ -48,23 +47,12 @@ void WindowSums(const Geometry& g, const C* padded, C* sums) {
   }
 }
 
-// In place: base = bias + alpha sum becomes base^-beta, and inverse = 1 / base. 0.75, the tutorial network's exponent,
-// needs no logarithm.
+// In place: base = bias + alpha sum becomes base^-beta, and inverse = 1 / base.
 template <class C>
 void Powers(const Geometry& g, C* sums, C* inverse) {
   ArrayMap<C> power(sums, g.channels), inverses(inverse, g.channels);
   power = power * static_cast<C>(g.alpha) + static_cast<C>(g.bias);
-  if (g.beta == 0.75) {
-    power = power.rsqrt();
-    inverses = power.square();
-    power = inverses * power.rsqrt();
-  } else if (g.beta == 0.5) {
-    power = power.rsqrt();
-    inverses = power.square();
-  } else {
-    inverses = power.inverse();
-    power = (power.log() * static_cast<C>(-g.beta)).exp();
-  }
+  functor::NegativePower<C>(g.beta).Vector(power, inverses);
 }
 
 template <class T>

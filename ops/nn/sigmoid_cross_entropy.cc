@@ -1,13 +1,11 @@
-#include <cmath>
-
 #include "ops/nn.h"
+#include "ops/nn/functors.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
 
 namespace belfry::ops {
 namespace {
 
-// -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)) = max(x, 0) - x t + log(1 + exp(-|x|)).
 struct LossFunction {
   static constexpr double kCost = 20;
   explicit LossFunction(const Attrs&) {}
@@ -17,13 +15,12 @@ struct LossFunction {
     for (int64_t begin = 0; begin < n; begin += kBlock, x += kBlock, t += kBlock, y += kBlock) {
       const int64_t size = std::min(kBlock, n - begin);
       ArrayMap<C> map(e, size);
-      map = (-ConstArrayMap<C>(x, size).abs()).exp().log1p();
-      for (int64_t i = 0; i < size; ++i) y[i] = (x[i] > 0 ? x[i] : C(0)) - x[i] * t[i] + e[i];
+      map = functor::SoftplusTail<C>().Vector(ConstArrayMap<C>(x, size));
+      for (int64_t i = 0; i < size; ++i) y[i] = functor::SigmoidCrossEntropy<C>().Finish(x[i], t[i], e[i]);
     }
   }
 };
 
-// dlogits = dy (sigmoid(x) - t).
 template <class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -36,9 +33,10 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
         const int64_t size = std::min(kBlock, end - at);
         Load(x + at, size, e);
         ArrayMap<C> map(e, size);
-        map = 1 / (1 + (-map).exp());
+        map = (-map).exp();
         for (int64_t i = 0; i < size; ++i) {
-          dx[at + i] = static_cast<T>(static_cast<C>(dy[at + i]) * (e[i] - static_cast<C>(t[at + i])));
+          dx[at + i] = static_cast<T>(functor::SigmoidCrossEntropyGrad<C>().Finish(static_cast<C>(dy[at + i]),
+                                                                                   static_cast<C>(t[at + i]), e[i]));
         }
       }
     });

@@ -33,13 +33,10 @@ DrawPlan::DrawPlan(const KernelSpec& spec, const Shape& shape, int first_counter
       per_step_(spec.attrs.Bool("per_step")) {}
 
 DrawOrigin DrawPlan::Origin(const KernelContext& context) const {
+  const int64_t *step = step_counter(context), *example = example_counter(context);
   DrawOrigin origin;
-  if (counters_ > 0) {
-    origin.step = static_cast<uint64_t>(context.input<int64_t>(first_counter_)[0]);
-  } else if (per_step_) {
-    origin.step = context.run;
-  }
-  if (counters_ > 1) origin.element = context.input<int64_t>(first_counter_ + 1)[0] * row_;
+  origin.step = step != nullptr ? static_cast<uint64_t>(*step) : run_step(context);
+  if (example != nullptr) origin.element = *example * row_;
   return origin;
 }
 

@@ -1,4 +1,4 @@
-// How a kernel draws: which words belong to which element. Also for kernels elsewhere that draw as they go (dropout).
+// How random ops are defined, and how their CPU kernels draw.
 #pragma once
 
 #include <algorithm>
@@ -11,32 +11,9 @@
 #include "framework/graph/op_def.h"
 #include "framework/graph/scope.h"
 #include "ops/random.h"
+#include "ops/random/draw_plan.h"
 
 namespace belfry::ops {
-
-// Where the draws of one run of a kernel begin.
-struct DrawOrigin {
-  uint64_t step = 0;
-  int64_t element = 0;  // index of the tensor's first element
-};
-
-// Element j draws word j % 4 of Philox block (key, step, j / 4); those that need 64 bits take their low words from the
-// same place of a second sequence, where the step's highest bit is set. A value.
-class DrawPlan {
- public:
-  // From the attributes "seed", "key", "per_step" and the counters, inputs [first_counter, ...) of the node.
-  DrawPlan(const KernelSpec& spec, const Shape& shape, int first_counter);
-
-  uint64_t key() const { return key_; }
-  int64_t elements() const { return elements_; }
-  DrawOrigin Origin(const KernelContext& context) const;
-
- private:
-  uint64_t key_;
-  int64_t elements_, row_;
-  int first_counter_, counters_;
-  bool per_step_;
-};
 
 // Elements per turn of ForEachDraw, at most.
 inline constexpr int kDrawChunk = 256;
@@ -56,7 +33,7 @@ void ForEachDraw(const DrawPlan& plan, DrawOrigin origin, double cost, const Dra
       const auto block = static_cast<uint64_t>((origin.element - skip + begin) / 4);
       const int64_t blocks = (end - begin + 3) / 4;
       PhiloxBlocks(plan.key(), origin.step, block, blocks, high);
-      if constexpr (wide) PhiloxBlocks(plan.key(), origin.step | (uint64_t{1} << 63), block, blocks, low);
+      if constexpr (wide) PhiloxBlocks(plan.key(), origin.step | kLowWords, block, blocks, low);
       const int64_t first = std::max(begin, skip);
       const int64_t at = first - begin;
       draw(first - skip, static_cast<int>(end - first), high + at, wide ? low + at : nullptr);

@@ -1,5 +1,3 @@
-#include <algorithm>
-
 #include "framework/base/status.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
@@ -11,13 +9,8 @@ namespace {
 template <class T>
 absl::StatusOr<Kernel> MakeMovingAverage(const KernelSpec& spec) {
   using C = UpdateMath<T>;
-  return Kernel{[n = spec.outputs[0].shape.elements(), limit = spec.attrs.Float("decay"),
-                 use_step = spec.attrs.Bool("use_step")](const KernelContext& context) {
-    const auto step = static_cast<double>(context.input<int64_t>(1)[0]);
-    const double decay = use_step ? std::min(limit, (1 + step) / (10 + step)) : limit;
-    ForEachUpdate<T>(
-        n, 0, context.ref<T>(0), std::array<T*, 0>(), context.input<T>(2),
-        [fresh = static_cast<C>(1 - decay)](C& average, C value) { average += fresh * (value - average); });
+  return Kernel{[n = spec.outputs[0].shape.elements(), rule = MovingAverageRule(spec.attrs)](const KernelContext& at) {
+    ForEachUpdate<T>(n, 0, at.ref<T>(0), std::array<T*, 0>(), at.input<T>(2), rule.At<C>(at.input<int64_t>(1)[0]));
     return absl::OkStatus();
   }};
 }

@@ -1,5 +1,4 @@
 #include <cmath>
-#include <limits>
 
 #include "absl/strings/str_cat.h"
 #include "ops/training.h"
@@ -46,10 +45,7 @@ absl::StatusOr<Kernel> MakeClipToNorm(const KernelSpec& spec) {
   using C = UpdateMath<T>;
   return Kernel{
       [n = spec.outputs[0].shape.elements(), clip = spec.attrs.Float("clip_norm")](const KernelContext& context) {
-        const double norm = context.input<float>(1)[0];
-        const auto factor = static_cast<C>(!std::isfinite(norm) ? std::numeric_limits<double>::quiet_NaN()
-                                           : norm > clip        ? clip / norm
-                                                                : 1);
+        const auto factor = static_cast<C>(ClipFactor(context.input<float>(1)[0], clip));
         const T* x = context.input<T>(0);
         T* y = context.output<T>(0);
         ParallelFor(n, 1, [=](int64_t begin, int64_t end) {

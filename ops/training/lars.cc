@@ -7,25 +7,10 @@
 namespace belfry::ops {
 namespace {
 
-struct Norms {
-  double variable, gradient;
-};
-
-struct LarsRule {
-  double momentum, trust_coefficient, epsilon, weight_decay;
-  bool adapt;
-
-  double Trust(const Norms& norms) const {
-    if (norms.variable == 0 || norms.gradient == 0) return 1;
-    return trust_coefficient * norms.variable / (norms.gradient + weight_decay * norms.variable + epsilon);
-  }
-};
-
 template <class T>
 absl::StatusOr<Kernel> MakeLars(const KernelSpec& spec) {
   using C = UpdateMath<T>;
-  const LarsRule rule{spec.attrs.Float("momentum"), spec.attrs.Float("trust_coefficient"), spec.attrs.Float("epsilon"),
-                      spec.attrs.Float("weight_decay"), spec.attrs.Bool("adapt")};
+  const LarsRule rule(spec.attrs);
   const int64_t n = spec.outputs[0].shape.elements();
   const auto run = [rule, n](const KernelContext& context) {
     T* variable = context.ref<T>(0);
@@ -33,14 +18,10 @@ absl::StatusOr<Kernel> MakeLars(const KernelSpec& spec) {
     double rate = context.input<float>(2)[0];
     if (rule.adapt) {
       auto* partial = static_cast<double*>(context.workspace);
-      rate *= rule.Trust({.variable = std::sqrt(SquaredNorm(variable, n, partial)),
-                          .gradient = std::sqrt(SquaredNorm(gradient, n, partial))});
+      rate *= rule.Trust(std::sqrt(SquaredNorm(variable, n, partial)), std::sqrt(SquaredNorm(gradient, n, partial)));
     }
     ForEachUpdate<T>(n, rule.weight_decay, variable, std::array{context.ref<T>(1)}, gradient,
-                     [rate = static_cast<C>(rate), momentum = static_cast<C>(rule.momentum)](C& v, C& a, C g) {
-                       a = momentum * a + rate * g;
-                       v -= a;
-                     });
+                     LarsRule::Update<C>{static_cast<C>(rate), static_cast<C>(rule.momentum)});
     return absl::OkStatus();
   };
   return Kernel{run, rule.adapt ? sizeof(double) * static_cast<size_t>(NormChunks(n)) : 0};

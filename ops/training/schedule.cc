@@ -1,13 +1,13 @@
 #include "ops/schedule.h"
 
 #include <algorithm>
-#include <cmath>
 #include <functional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
+#include "ops/training/curves.h"
 #include "ops/training/training_ops.h"
 
 namespace belfry::ops {
@@ -15,12 +15,6 @@ namespace {
 
 // A rate at a step, given that of the schedule below.
 using Curve = std::function<double(int64_t step, double rate)>;
-
-absl::StatusOr<double> PositiveSteps(const Attrs& attrs, absl::string_view name) {
-  const int64_t steps = attrs.Int(name);
-  if (steps > 0) return static_cast<double>(steps);
-  return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be positive, and is ", steps));
-}
 
 absl::StatusOr<Curve> MakePiecewise(const Attrs& attrs) {
   const std::vector<int64_t>& boundaries = attrs.Ints("boundaries");
@@ -33,43 +27,18 @@ absl::StatusOr<Curve> MakePiecewise(const Attrs& attrs) {
     return absl::InvalidArgumentError("the boundaries must ascend");
   }
   return Curve([boundaries, values = values.ToDoubles()](int64_t step, double) {
-    return values[static_cast<size_t>(std::lower_bound(boundaries.begin(), boundaries.end(), step) -
-                                      boundaries.begin())];
+    return PiecewiseAt(boundaries.data(), values.data(), static_cast<int64_t>(boundaries.size()), step);
   });
 }
 
-absl::StatusOr<Curve> MakeExponential(const Attrs& attrs) {
-  ASSIGN_OR_RETURN(const double steps, PositiveSteps(attrs, "decay_steps"));
-  return Curve([steps, initial = attrs.Float("initial"), rate = attrs.Float("rate"),
-                staircase = attrs.Bool("staircase")](int64_t step, double) {
-    const double exponent = static_cast<double>(step) / steps;
-    return initial * std::pow(rate, staircase ? std::floor(exponent) : exponent);
-  });
-}
-
-absl::StatusOr<Curve> MakePolynomial(const Attrs& attrs) {
-  ASSIGN_OR_RETURN(const double steps, PositiveSteps(attrs, "decay_steps"));
-  return Curve([steps, initial = attrs.Float("initial"), end = attrs.Float("end"), power = attrs.Float("power")](
-                   int64_t step, double) {
-    const double left = 1 - std::min(static_cast<double>(step), steps) / steps;
-    return (initial - end) * std::pow(left, power) + end;
-  });
-}
-
-absl::StatusOr<Curve> MakeCosine(const Attrs& attrs) {
-  ASSIGN_OR_RETURN(const double steps, PositiveSteps(attrs, "decay_steps"));
-  return Curve([steps, initial = attrs.Float("initial"), floor = attrs.Float("floor")](int64_t step, double) {
-    const double done = std::min(static_cast<double>(step), steps) / steps;
-    return floor + (initial - floor) * 0.5 * (1 + std::cos(M_PI * done));
-  });
-}
-
-absl::StatusOr<Curve> MakeWarmUp(const Attrs& attrs) {
-  ASSIGN_OR_RETURN(const double steps, PositiveSteps(attrs, "warmup_steps"));
-  return Curve([steps, start = attrs.Float("start")](int64_t step, double rate) {
-    const double done = std::min(static_cast<double>(step + 1), steps) / steps;
-    return rate * (start + (1 - start) * done);
-  });
+// A curve of ops/training/curves.h. Those that end do so after a number of steps.
+template <template <class> class C>
+absl::StatusOr<Curve> MakeCurve(const Attrs& attrs) {
+  for (const char* name : {"decay_steps", "warmup_steps"}) {
+    if (attrs.Find(name) == nullptr || attrs.Int(name) > 0) continue;
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be positive, and is ", attrs.Int(name)));
+  }
+  return Curve(C<double>(attrs));
 }
 
 struct CurveDef {
@@ -82,10 +51,12 @@ struct CurveDef {
 std::vector<CurveDef> Curves() {
   const AttrDef initial{"initial", 0.0, true}, decay_steps{"decay_steps", int64_t{0}, true};
   return {{"PiecewiseRate", {{"boundaries", std::vector<int64_t>(), true}, {"values", Tensor(), true}}, MakePiecewise},
-          {"ExponentialRate", {initial, {"rate", 0.0, true}, decay_steps, {"staircase", false}}, MakeExponential},
-          {"PolynomialRate", {initial, {"end", 0.0}, {"power", 1.0}, decay_steps}, MakePolynomial},
-          {"CosineRate", {initial, {"floor", 0.0}, decay_steps}, MakeCosine},
-          {"WarmUpRate", {{"start", 0.0}, {"warmup_steps", int64_t{0}, true}}, MakeWarmUp, true}};
+          {"ExponentialRate",
+           {initial, {"rate", 0.0, true}, decay_steps, {"staircase", false}},
+           MakeCurve<ExponentialCurve>},
+          {"PolynomialRate", {initial, {"end", 0.0}, {"power", 1.0}, decay_steps}, MakeCurve<PolynomialCurve>},
+          {"CosineRate", {initial, {"floor", 0.0}, decay_steps}, MakeCurve<CosineCurve>},
+          {"WarmUpRate", {{"start", 0.0}, {"warmup_steps", int64_t{0}, true}}, MakeCurve<WarmUpCurve>, true}};
 }
 
 OpDef RateOpDef(const CurveDef& curve) {

@@ -3,19 +3,15 @@
 
 #include <array>
 #include <string>
-#include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 #include "framework/graph/op_def.h"
+#include "ops/training/rules.h"
 
 namespace belfry::ops {
-
-// What elements of type T are computed in.
-template <class T>
-using UpdateMath = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 // Updates elements [0, n) of one thread. A plain loop, which the compiler vectorises; every element is rounded alike
 // wherever it stands, so that neither threads nor the layout of variables in memory change a bit.
@@ -83,8 +79,7 @@ absl::Status CheckRates(const Attrs& attrs);
 OpDef UpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vector<AttrDef> attrs,
                   std::vector<KernelDef> kernels);
 
-// Kernels of an element-wise rule: made from the attributes, with kSlots, kStep (needs the step), weight_decay and
-// At(learning_rate, step), the function that ForEachUpdate calls.
+// The kernel of an element-wise rule (rules.h).
 template <class T, class Rule>
 absl::StatusOr<Kernel> MakeUpdate(const KernelSpec& spec) {
   return Kernel{[rule = Rule(spec.attrs), n = spec.outputs[0].shape.elements()](const KernelContext& context) {

@@ -139,6 +139,22 @@ std::vector<OpCase> ArithmeticCases() {
                          return Arrays{y};
                        },
                    .more_shapes = {{{}, {}, {}}, {{0}, {0}, {0}}, {{100, 1001}, {100, 1001}, {100, 1001}}}});
+  // More than one launch of a GPU adds.
+  cases.push_back({.name = "AddNOfMany",
+                   .inputs = {{{3, 5}}, {{3, 5}}},
+                   .build =
+                       [](const Scope& scope, const Ins& in) {
+                         Ins many(400, in[0]);
+                         many[199] = in[1];
+                         return Outs{ops::AddN(scope, many), ops::AddN(scope, Ins(7, in[0]))};
+                       },
+                   .reference =
+                       [](const Arrays& in) {
+                         Array y = in[0], few = in[0];
+                         for (int64_t i = 0; i < y.size(); ++i) y[i] = 399 * in[0][i] + in[1][i], few[i] *= 7;
+                         return Arrays{y, few};
+                       },
+                   .tolerance = 16});
   return cases;
 }
 

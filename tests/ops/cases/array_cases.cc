@@ -42,6 +42,21 @@ void AddTranspose(std::vector<OpCase>& cases) {
                    .dtypes = kEveryType,
                    .more_shapes = {{{1, 1, 1, 1}}, {{3, 0, 4, 5}}, {{3, 33, 2, 65}}},
                    .unknown_axes = {0, 1, 2, 3}});
+  cases.push_back(
+      {.name = "TransposeOfRows",
+       .inputs = {Any({2, 3, 8})},
+       .build =
+           [](const Scope& scope, const Ins& in) {
+             return Outs{ops::Transpose(scope, in[0], {1, 0, 2})};
+           },
+       .reference =
+           [](const Arrays& in) {
+             const Shape& s = in[0].shape;
+             return Arrays{Generate({s[1], s[0], s[2]}, [&](const Index& i) { return At(in[0], {i[1], i[0], i[2]}); })};
+           },
+       .dtypes = kEveryType,
+       .more_shapes = {{{3, 4, 1}}, {{3, 0, 2}}, {{30, 70, 16}}},
+       .unknown_axes = {0, 1, 2}});
 }
 
 void AddJoins(std::vector<OpCase>& cases) {
@@ -59,8 +74,28 @@ void AddJoins(std::vector<OpCase>& cases) {
                          })};
                        },
                    .dtypes = kEveryType,
-                   .more_shapes = {{{0, 1, 3}, {0, 2, 3}, {0, 1, 3}}, {{65, 7, 9}, {65, 1, 9}, {65, 90, 9}}},
+                   .more_shapes = {{{0, 1, 3}, {0, 2, 3}, {0, 1, 3}},
+                                   {{65, 7, 9}, {65, 1, 9}, {65, 90, 9}},
+                                   {{3, 2, 16}, {3, 5, 16}, {3, 1, 16}}},
                    .unknown_axes = {0, 1, 2}});
+  std::vector<Input> many;
+  for (int64_t i = 0; i < 70; ++i) many.push_back(Any({3, i % 3}));
+  cases.push_back({.name = "ConcatOfManyParts",
+                   .inputs = many,
+                   .build = [](const Scope& scope, const Ins& in) { return Outs{ops::Concat(scope, in, 1)}; },
+                   .reference =
+                       [](const Arrays& in) {
+                         Array whole({3, 69});
+                         int64_t begin = 0;
+                         for (const Array& part : in) {
+                           ForEachIndex(part.shape,
+                                        [&](const Index& i) { whole[i[0] * 69 + begin + i[1]] = At(part, i); });
+                           begin += part.shape[1];
+                         }
+                         return Arrays{whole};
+                       },
+                   .dtypes = kEveryType,
+                   .unknown_axes = {}});
   cases.push_back({.name = "StackAlongTheLastAxis",
                    .inputs = {Any({4, 3}), Any({4, 3})},
                    .build = [](const Scope& scope, const Ins& in) { return Outs{ops::Stack(scope, in, -1)}; },
@@ -221,7 +256,7 @@ void AddPads(std::vector<OpCase>& cases) {
                          })};
                        },
                    .dtypes = kEveryType,
-                   .more_shapes = {{{0, 4, 2}}, {{1, 1, 1}}, {{3, 4, 0}}, {{5, 70, 3}}},
+                   .more_shapes = {{{0, 4, 2}}, {{1, 1, 1}}, {{3, 4, 0}}, {{5, 70, 3}}, {{3, 9, 32}}},
                    .unknown_axes = {0, 1, 2}});
 }
 

@@ -164,22 +164,46 @@ void AddRepeats(std::vector<OpCase>& cases) {
                        },
                    .more_shapes = {{{0, 6}, {0, 2}}, {{2, 450}, {1, 150}}, {{800, 300}, {400, 100}}},
                    .unknown_axes = {0, 1}});
+  cases.push_back({.name = "TileGradOfManyTiles",
+                   .inputs = {{{20, 3, 24}}, Like({2, 3, 3})},
+                   .build =
+                       [](const Scope& scope, const Ins& in) {
+                         const Output x = ops::Cast(scope, in[1], in[0].dtype());
+                         std::vector<int64_t> multiples;
+                         for (int axis = 0; axis < 3; ++axis) {
+                           multiples.push_back(in[0].shape()[axis] / x.shape()[axis]);
+                         }
+                         return Outs{scope.Add("TileGrad", {in[0], x}, {{"multiples", multiples}})};
+                       },
+                   .reference =
+                       [](const Arrays& in) {
+                         Array dx(in[1].shape);
+                         const Shape& s = dx.shape;
+                         ForEachIndex(in[0].shape, [&](const Index& i) {
+                           dx[(i[0] % s[0] * s[1] + i[1] % s[1]) * s[2] + i[2] % s[2]] += At(in[0], i);
+                         });
+                         return Arrays{dx};
+                       },
+                   .more_shapes = {{{64, 5, 100}, {1, 5, 1}}, {{90, 70, 3}, {1, 1, 1}}},
+                   .tolerance = 8,
+                   .unknown_axes = {}});
 }
 
 void AddLookups(std::vector<OpCase>& cases) {
-  cases.push_back({.name = "GatherRows",
-                   .inputs = {Any({5, 3}), Indices({2, 3}, 0, 5, DType::kInt32)},
-                   .build = [](const Scope& scope, const Ins& in) { return Outs{ops::Gather(scope, in[0], in[1])}; },
-                   .reference =
-                       [](const Arrays& in) {
-                         return Arrays{Generate({in[1].shape[0], in[1].shape[1], in[0].shape[1]}, [&](const Index& i) {
-                           return At(in[0], {static_cast<int64_t>(At(in[1], {i[0], i[1]})), i[2]});
-                         })};
-                       },
-                   .dtypes = kEveryType,
-                   .more_shapes = {{{5, 1}, {7, 40}}, {{5, 0}, {2, 3}}, {{5, 3}, {0, 3}}, {{5, 2}, {1, 1}}},
-                   .tolerance = 4,
-                   .unknown_axes = {0, 1}});
+  cases.push_back(
+      {.name = "GatherRows",
+       .inputs = {Any({5, 3}), Indices({2, 3}, 0, 5, DType::kInt32)},
+       .build = [](const Scope& scope, const Ins& in) { return Outs{ops::Gather(scope, in[0], in[1])}; },
+       .reference =
+           [](const Arrays& in) {
+             return Arrays{Generate({in[1].shape[0], in[1].shape[1], in[0].shape[1]}, [&](const Index& i) {
+               return At(in[0], {static_cast<int64_t>(At(in[1], {i[0], i[1]})), i[2]});
+             })};
+           },
+       .dtypes = kEveryType,
+       .more_shapes = {{{5, 1}, {7, 40}}, {{5, 16}, {3, 50}}, {{5, 0}, {2, 3}}, {{5, 3}, {0, 3}}, {{5, 2}, {1, 1}}},
+       .tolerance = 4,
+       .unknown_axes = {0, 1}});
   const auto gather_columns = [](const Scope& scope, Output x, Output indices) {
     return ops::Gather(scope, x, indices, 1);
   };

@@ -173,7 +173,8 @@ std::vector<OpCase> NnCases() {
                          for (int64_t i = 0; i < y.size(); ++i) y[i] += in[1][i % in[1].size()];
                          return Arrays{y};
                        },
-                   .more_shapes = {{{1}, {1}}, {{0, 4}, {4}}, {{3, 0}, {0}}, {{4000, 33}, {33}}}});
+                   .more_shapes = {{{1}, {1}}, {{0, 4}, {4}}, {{3, 0}, {0}}, {{4000, 33}, {33}}},
+                   .tolerance = 4});
   cases.push_back(
       {.name = "CheckNumerics",
        .inputs = {{{2, 3}}},
@@ -183,7 +184,15 @@ std::vector<OpCase> NnCases() {
   cases.push_back({.name = "Dropout",
                    .inputs = {{{5, 7}}},
                    .build = [](const Scope& scope, const Ins& in) { return Outs{ops::Dropout(scope, in[0], 0.4)}; },
-                   .more_shapes = {{{}}, {{0, 3}}, {{3, 0}}, {{300, 301}}}});
+                   .more_shapes = {{{}}, {{0, 3}}, {{3, 0}}, {{300, 301}}, {{5, 2, 12}}, {{300, 304}}}});
+  cases.push_back(
+      {.name = "DropoutByCounters",
+       .inputs = {{{5, 7}},
+                  {.shape = {}, .dtype = DType::kInt64, .values = {9}},
+                  {.shape = {}, .dtype = DType::kInt64, .values = {13}}},
+       .build = [](const Scope& scope,
+                   const Ins& in) { return Outs{ops::Dropout(scope.RandomCounters(in[1], in[2]), in[0], 0.4)}; },
+       .more_shapes = {{{6, 8}, {}, {}}}});
   return cases;
 }
 

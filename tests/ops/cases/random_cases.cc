@@ -17,6 +17,21 @@ OpCase RandomCase(const std::string& name, Draw draw) {
           .unknown_axes = {}};
 }
 
+// The same for a tower whose part of the batch begins in the middle of a block of words.
+OpCase CountedCase(const std::string& name, Draw draw) {
+  return {.name = name,
+          .inputs = {{{1}},
+                     {.shape = {}, .dtype = DType::kInt64, .values = {7}},
+                     {.shape = {}, .dtype = DType::kInt64, .values = {3}}},
+          .build =
+              [=](const Scope& scope, const Ins& in) {
+                return Outs{draw(scope.RandomCounters(in[1], in[2]),
+                                 {.dtype = in[0].dtype(), .per_step = true, .key = "case"})};
+              },
+          .gradient = false,
+          .unknown_axes = {}};
+}
+
 }  // namespace
 
 std::vector<OpCase> RandomCases() {
@@ -37,6 +52,12 @@ std::vector<OpCase> RandomCases() {
     return ops::RandomUniformInt(scope, {301, 257}, -5, 6, options);
   }));
   cases.back().dtypes = {DType::kInt32, DType::kInt64};
+  cases.push_back(CountedCase("RandomUniformByCounters", [](const Scope& scope, const ops::RandomOptions& options) {
+    return ops::RandomUniform(scope, {19, 7}, -1, 2, options);
+  }));
+  cases.push_back(CountedCase("RandomNormalByCounters", [](const Scope& scope, const ops::RandomOptions& options) {
+    return ops::RandomNormal(scope, {2, 3}, -1, 2, options);
+  }));
   return cases;
 }
 

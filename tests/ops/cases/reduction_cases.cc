@@ -80,7 +80,7 @@ void AddExtremes(std::vector<OpCase>& cases) {
              {"Inner", {-1}}, {"Outer", {0}}, {"All", {0, 1, 2}}, {"Ends", {0, 2}}}) {
       cases.push_back(ReduceCase(name + suffix, op, {3, 2, 5}, axes, suffix == "Outer", start, step));
       cases.back().inputs[0].gap = gap;
-      cases.back().more_shapes = {{{1, 1, 1}}, {{0, 2, 3}}, {{7, 3, 130}}};
+      cases.back().more_shapes = {{{1, 1, 1}}, {{0, 2, 3}}, {{7, 3, 130}}, {{300, 2, 30}}};
     }
   };
   add("Max", &ops::Max, -kInfinity, &Larger, 1e-3);
@@ -117,9 +117,11 @@ std::vector<OpCase> ReductionCases() {
   cases.push_back(SumCase("SumAll", {3, 4, 5}, {0, 1, 2}, false));
   cases.back().more_shapes = {{{0, 1, 1}}, {{1, 1, 1}}, {{3, 5, 20001}}};
   cases.push_back(SumCase("SumOuterAndInner", {3, 4, 2, 5}, {0, 2, 3}, false));
+  cases.back().more_shapes = {{{9, 3, 40, 50}}};
   cases.push_back(SumCase("SumMiddle", {3, 4, 5}, {1}, true));
-  cases.back().more_shapes = {{{2, 65, 130}}, {{2, 0, 3}}};
+  cases.back().more_shapes = {{{2, 65, 130}}, {{2, 0, 3}}, {{2, 700, 3}}};
   cases.push_back(SumCase("SumAlternate", {2, 3, 4, 5}, {0, 2}, false));
+  cases.back().more_shapes = {{{20, 3, 40, 5}}};
   cases.push_back(SumCase("SumNothing", {2, 3}, {}, false));
   cases.push_back(MeanCase("MeanInner", {3, 7}, {1}, true));
   cases.push_back(MeanCase("MeanImage", {2, 3, 4, 5}, {1, 2}, false));

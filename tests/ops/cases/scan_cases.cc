@@ -29,7 +29,7 @@ OpCase ArgCase(const std::string& name, bool max, DType type) {
                 }
                 return Arrays{y};
               },
-          .more_shapes = {{{1, 1, 1}}, {{0, 2, 3}}, {{3, 400, 1}}},
+          .more_shapes = {{{1, 1, 1}}, {{0, 2, 3}}, {{3, 400, 1}}, {{2, 300, 3}}, {{2, 9001, 1}}},
           .gradient = false,
           .unknown_axes = {0, 1, 2}};
 }
@@ -60,7 +60,7 @@ OpCase TopKCase(const std::string& name, int64_t k) {
                 }
                 return Arrays{values, indices};
               },
-          .more_shapes = {{{0, 7}}, {{2, 300}}}};
+          .more_shapes = {{{0, 7}}, {{2, 300}}, {{2, 3000}}}};
 }
 
 OpCase CumsumCase(const std::string& name, bool exclusive, bool reverse) {
@@ -83,7 +83,7 @@ OpCase CumsumCase(const std::string& name, bool exclusive, bool reverse) {
                 }
                 return Arrays{y};
               },
-          .more_shapes = {{{1, 1, 1}}, {{2, 0, 3}}},
+          .more_shapes = {{{1, 1, 1}}, {{2, 0, 3}}, {{2, 500, 3}}},
           .unknown_axes = {0, 1}};
 }
 

@@ -122,7 +122,17 @@ std::vector<OpCase> ClipCases() {
   };
   clip.more_shapes = {{{}, {}}, {{0}, {3}}, {{97, 211}, {30011}}};
   clip.gradient = false;
-  return {clip};
+  OpCase many{.name = "GlobalNormOfMany", .inputs = {{{3, 5}}}};
+  many.build = [](const Scope& scope, const Ins& in) { return Outs{ops::GlobalNorm(scope, Ins(100, in[0]))}; };
+  many.reference = [](const Arrays& in) {
+    double squares = 0;
+    for (double v : in[0].values) squares += 100 * v * v;
+    Array norm;
+    norm[0] = std::sqrt(squares);
+    return Arrays{norm};
+  };
+  many.gradient = false;
+  return {clip, many};
 }
 
 // Every curve at steps drawn from [0, 20].

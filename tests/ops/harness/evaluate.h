@@ -6,11 +6,12 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "framework/base/tensor.h"
+#include "framework/device/device.h"
 #include "framework/runtime/gradient_checker.h"
 
 namespace belfry::harness {
 
-// What a node read and wrote.
+// What a node read and wrote; the variables that it updates, as they were before.
 struct NodeRun {
   const Node* node;
   std::vector<Tensor> inputs, outputs;
@@ -21,7 +22,13 @@ struct NodeRun {
 absl::StatusOr<std::vector<Tensor>> Evaluate(absl::Span<const Output> fetches, const FeedList& feeds,
                                              std::vector<NodeRun>* trace = nullptr);
 
-// Runs a node's CPU kernel again on a recorded run's inputs, with output `out` in the memory of input `in`.
-absl::StatusOr<std::vector<Tensor>> RunInPlace(const NodeRun& run, int in, int out);
+// An output that lies in the memory of an input; none.
+struct InPlace {
+  int in = -1, out = -1;
+};
+
+// Runs a node's kernel again on copies of a recorded run's inputs, on a CPU or on `gpu`, if that is not null. Returns
+// the outputs, then the variables that it updated. NotFound if there is no such kernel.
+absl::StatusOr<std::vector<Tensor>> RunKernel(const NodeRun& run, const InPlace& in_place = {}, Device* gpu = nullptr);
 
 }  // namespace belfry::harness

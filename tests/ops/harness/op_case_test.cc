@@ -10,88 +10,11 @@
 #include "framework/base/parallel.h"
 #include "framework/graph/gradients.h"
 #include "tests/ops/cases/cases.h"
-#include "tests/ops/harness/evaluate.h"
-#include "tests/ops/harness/instance.h"
+#include "tests/ops/harness/op_case_fixture.h"
 
 namespace belfry::harness {
 
-void PrintTo(const OpCase& op_case, std::ostream* out) { *out << op_case.name; }
-
 namespace {
-
-std::string Describe(DType dtype, const std::vector<Shape>& shapes) {
-  std::string text(DTypeName(dtype));
-  for (const Shape& shape : shapes) absl::StrAppend(&text, " ", shape.ToString());
-  return text;
-}
-
-void ExpectClose(const Array& actual, const Array& expected, double tolerance, const std::string& what) {
-  ASSERT_EQ(actual.shape, expected.shape) << what;
-  double scale = 1;
-  for (const double x : expected.values) {
-    if (std::isfinite(x)) scale = std::max(scale, std::abs(x));
-  }
-  for (int64_t i = 0; i < expected.size(); ++i) {
-    if (std::isnan(expected[i]) && std::isnan(actual[i])) continue;
-    if (expected[i] == actual[i]) continue;
-    ASSERT_LE(std::abs(actual[i] - expected[i]), tolerance * scale)
-        << what << ", element " << i << " of shape " << expected.shape.ToString() << ": is " << actual[i]
-        << " and should be " << expected[i];
-  }
-}
-
-bool SameBits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         (a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0);
-}
-
-class OpCaseTest : public testing::TestWithParam<OpCase> {
- protected:
-  const OpCase& op_case() const { return GetParam(); }
-  std::vector<Shape> own_shapes() const { return ShapeSets(op_case())[0]; }
-  bool has(DType dtype) const {
-    return std::find(op_case().dtypes.begin(), op_case().dtypes.end(), dtype) != op_case().dtypes.end();
-  }
-  // Every pair of dtype and shapes.
-  template <class Body>
-  void ForAll(Body&& body) const {
-    for (const DType dtype : op_case().dtypes) {
-      for (const std::vector<Shape>& shapes : ShapeSets(op_case())) {
-        SCOPED_TRACE(Describe(dtype, shapes));
-        absl::StatusOr<Instance> instance = MakeInstance(op_case(), dtype, shapes);
-        ASSERT_TRUE(instance.ok()) << instance.status();
-        body(*instance, dtype, shapes);
-        if (testing::Test::HasFatalFailure()) return;
-      }
-    }
-  }
-  // The gradients with respect to the differentiable inputs, for a fixed projection of the outputs; zeros where there
-  // are none. `trace` as in Evaluate.
-  absl::StatusOr<std::vector<Tensor>> Gradient(const Instance& instance, std::vector<NodeRun>* trace = nullptr) const {
-    const absl::StatusOr<std::vector<Tensor>> ys = Evaluate(instance.outs, instance.feeds);
-    if (!ys.ok()) return ys.status();
-    std::vector<Output> floating;
-    GradientOptions options;
-    FeedList feeds = instance.feeds;
-    for (size_t i = 0; i < instance.outs.size(); ++i) {
-      const Output& y = instance.outs[i];
-      if (!IsFloating(y.dtype())) continue;
-      Array weights((*ys)[i].shape());
-      for (int64_t j = 0; j < weights.size(); ++j) weights[j] = std::cos(static_cast<double>(3 * j + 1));
-      floating.push_back(y);
-      options.grad_ys.push_back(instance.scope().Add("Placeholder", {}, {{"dtype", y.dtype()}, {"shape", y.shape()}}));
-      feeds.emplace_back(options.grad_ys.back(), MakeTensor(y.dtype(), weights));
-    }
-    const std::vector<Output> xs = instance.Differentiable(op_case());
-    const auto dx = Gradients(instance.scope(), floating, xs, options);
-    if (!dx.ok()) return dx.status();
-    std::vector<Output> fetches;
-    for (const Output& d : *dx) {
-      if (d.valid()) fetches.push_back(d);
-    }
-    return Evaluate(fetches, feeds, trace);
-  }
-};
 
 TEST_P(OpCaseTest, Forward) {
   if (op_case().reference == nullptr) return;
@@ -201,9 +124,9 @@ TEST_P(OpCaseTest, InPlace) {
         if (run.inputs[in].shape() != run.outputs[out].shape() || run.inputs[in].dtype() != run.outputs[out].dtype()) {
           continue;
         }
-        const auto again = RunInPlace(run, in, out);
+        const auto again = RunKernel(run, {in, out});
         ASSERT_TRUE(again.ok()) << again.status();
-        for (size_t i = 0; i < again->size(); ++i) {
+        for (size_t i = 0; i < run.outputs.size(); ++i) {
           EXPECT_TRUE(SameBits((*again)[i], run.outputs[i]))
               << "output " << i << " of " << run.node->op().name << " differs when output " << out
               << " overwrites input " << in;

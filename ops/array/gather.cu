@@ -1,0 +1,65 @@
+#include "framework/base/status.h"
+#include "ops/array/gather_impl.h"
+#include "ops/array/index_gpu_impl.h"
+#include "ops/array/raw_gpu_impl.h"
+#include "ops/gpu/families.h"
+
+namespace belfry::ops {
+namespace {
+
+struct Dividers {
+  GpuDivider inner, count;
+};
+
+// `layout.inner` counts units.
+template <int bytes, class Number, class Index>
+absl::Status GatherRows(Stream& stream, const GatherLayout& layout, const Dividers& dividers,
+                        const GpuUnit<bytes>* params, const Index* indices, GpuUnit<bytes>* y) {
+  return gpu::ForEach(stream, layout.outer * layout.count * layout.inner, [=] BELFRY_GPU(int64_t i) {
+    const Number row = Quotient(static_cast<Number>(i), dividers.inner, layout.inner);
+    const Number block = Quotient(row, dividers.count, layout.count);
+    const int64_t at = i - static_cast<int64_t>(row) * layout.inner;
+    const auto index =
+        static_cast<int64_t>(indices[static_cast<int64_t>(row) - static_cast<int64_t>(block) * layout.count]);
+    GpuUnit<bytes> value{};
+    if (index >= 0 && index < layout.rows) {
+      value = params[(static_cast<int64_t>(block) * layout.rows + index) * layout.inner + at];
+    }
+    y[i] = value;
+  });
+}
+
+template <int bytes, class Number, class Index>
+Kernel GatherKernel(const GatherLayout& layout) {
+  const Dividers dividers = {GpuDivider(layout.inner), GpuDivider(layout.count)};
+  return Kernel{[layout, dividers](const KernelContext& context) {
+    return GatherRows<bytes, Number, Index>(*context.stream, layout, dividers, context.input<GpuUnit<bytes>>(0),
+                                            context.input<Index>(1), context.output<GpuUnit<bytes>>(0));
+  }};
+}
+
+template <int bytes, class Index>
+Kernel GatherKernelOf(const GatherLayout& layout) {
+  return CountsIn32Bits(layout.outer * layout.count * layout.inner) ? GatherKernel<bytes, uint32_t, Index>(layout)
+                                                                    : GatherKernel<bytes, uint64_t, Index>(layout);
+}
+
+absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(GatherLayout layout, MakeGatherLayout(spec.attrs, spec.inputs[0].shape, spec.inputs[1].shape));
+  if (layout.outer * layout.count * layout.inner == 0) {
+    return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  }
+  size_t unit = SizeOf(spec.outputs[0].dtype);
+  for (; unit < kWidestUnit && layout.inner % 2 == 0; unit *= 2) layout.inner /= 2;
+  const bool narrow = spec.inputs[1].dtype == DType::kInt32;
+  return WithUnit(unit, [&](auto bytes) {
+    constexpr int kBytes = decltype(bytes)::value;
+    return narrow ? GatherKernelOf<kBytes, int32_t>(layout) : GatherKernelOf<kBytes, int64_t>(layout);
+  });
+}
+
+}  // namespace
+
+void AddGatherGpuKernels(OpRegistry& registry) { registry.AddKernels("Gather", AnyTypeGpuKernels(MakeGather)); }
+
+}  // namespace belfry::ops

@@ -1,0 +1,178 @@
+#include <cublasLt.h>
+
+#include <array>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/device/cuda/native.h"
+#include "ops/gpu/autotune.h"
+#include "ops/math/matmul_gpu_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+constexpr size_t kMostWorkspace = size_t{32} << 20;
+constexpr int kCandidates = 8;
+
+absl::Status Check(cublasStatus_t status, absl::string_view what) {
+  if (status == CUBLAS_STATUS_SUCCESS) return absl::OkStatus();
+  const std::string text = absl::StrCat("cuBLASLt: ", what, ": ", cublasLtGetStatusString(status));
+  return status == CUBLAS_STATUS_NOT_SUPPORTED ? absl::UnimplementedError(text) : absl::InternalError(text);
+}
+
+// Thread-safe: cublasLtMatmul only reads it.
+struct Handle {
+  cublasLtHandle_t handle = nullptr;
+  ~Handle() {
+    if (handle != nullptr) cublasLtDestroy(handle);
+  }
+  static absl::StatusOr<std::unique_ptr<Handle>> Make() {
+    auto made = std::make_unique<Handle>();
+    RETURN_IF_ERROR(Check(cublasLtCreate(&made->handle), "cublasLtCreate"));
+    return made;
+  }
+};
+
+struct Types {
+  cudaDataType_t data;
+  cublasComputeType_t compute;
+  cudaDataType_t scale;
+};
+Types TypesOf(DType dtype, bool tf32) {
+  switch (dtype) {
+    case DType::kFloat64: return {CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F};
+    case DType::kFloat16: return {CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F};
+    case DType::kBFloat16: return {CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F};
+    default: return {CUDA_R_32F, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F};
+  }
+}
+
+// A product as cuBLASLt, whose matrices are column-major, sees it: our row-major y is its y transposed, so it computes
+// transpose(b) * transpose(a), and b comes first.
+class Product {
+ public:
+  Product() = default;
+  Product(const Product&) = delete;
+  ~Product() {
+    for (cublasLtMatrixLayout_t layout : {first_, second_, result_}) {
+      if (layout != nullptr) cublasLtMatrixLayoutDestroy(layout);
+    }
+    if (description_ != nullptr) cublasLtMatmulDescDestroy(description_);
+    if (preference_ != nullptr) cublasLtMatmulPreferenceDestroy(preference_);
+  }
+
+  absl::Status Init(cublasLtHandle_t handle, const GpuMatMul& p, const MathMode& math) {
+    handle_ = handle;
+    types_ = TypesOf(p.dtype, math.tf32);
+    RETURN_IF_ERROR(Check(cublasLtMatmulDescCreate(&description_, types_.compute, types_.scale), "a product"));
+    RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
+    RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
+    if (p.bias) {
+      RETURN_IF_ERROR(
+          Describe(CUBLASLT_MATMUL_DESC_EPILOGUE, p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS));
+    }
+    RETURN_IF_ERROR(Layout(p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.batch, p.same_b, first_));
+    RETURN_IF_ERROR(Layout(p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.batch, p.same_a, second_));
+    RETURN_IF_ERROR(Layout(p.n, p.m, p.batch, /*same=*/false, result_));
+    return Find(math);
+  }
+
+  int candidates() const { return found_; }
+  size_t workspace_bytes(int candidate) const { return results_[candidate].workspaceSize; }
+
+  absl::Status Run(int candidate, Stream& stream, const GpuMatMulOperands& at) {
+    if (at.bias != nullptr) RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, at.bias));
+    const double one_wide = 1, zero_wide = 0;
+    const float one = 1, zero = 0;
+    const bool wide = types_.scale == CUDA_R_64F;
+    return Check(cublasLtMatmul(handle_, description_, wide ? static_cast<const void*>(&one_wide) : &one, at.b, first_,
+                                at.a, second_, wide ? static_cast<const void*>(&zero_wide) : &zero, at.y, result_, at.y,
+                                result_, &results_[candidate].algo, at.workspace, results_[candidate].workspaceSize,
+                                NativeStream(stream)),
+                 "cublasLtMatmul");
+  }
+
+ private:
+  template <class T>
+  absl::Status Describe(cublasLtMatmulDescAttributes_t attribute, const T& value) {
+    return Check(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof(value)), "an attribute");
+  }
+
+  // A contiguous column-major matrix.
+  absl::Status Layout(int64_t rows, int64_t columns, int64_t batch, bool same, cublasLtMatrixLayout_t& layout) const {
+    RETURN_IF_ERROR(Check(cublasLtMatrixLayoutCreate(&layout, types_.data, static_cast<uint64_t>(rows),
+                                                     static_cast<uint64_t>(columns), rows),
+                          "a layout"));
+    if (batch == 1) return absl::OkStatus();
+    const auto count = static_cast<int32_t>(batch);
+    if (count != batch) return absl::UnimplementedError(absl::StrCat("cuBLASLt: a batch of ", batch));
+    const int64_t step = same ? 0 : rows * columns;
+    RETURN_IF_ERROR(
+        Check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)),
+              "a batch"));
+    return Check(
+        cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof(step)),
+        "a batch");
+  }
+
+  absl::Status Find(const MathMode& math) {
+    RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceCreate(&preference_), "a preference"));
+    RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
+                                                               &kMostWorkspace, sizeof(kMostWorkspace)),
+                          "a preference"));
+    if (math.deterministic) {
+      // Split sums are added up in the workspace, not with atomics.
+      const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+      RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceSetAttribute(
+                                preference_, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes)),
+                            "a preference"));
+    }
+    RETURN_IF_ERROR(Check(cublasLtMatmulAlgoGetHeuristic(handle_, description_, first_, second_, result_, result_,
+                                                         preference_, kCandidates, results_.data(), &found_),
+                          "looking for an algorithm"));
+    return found_ > 0 ? absl::OkStatus() : absl::UnimplementedError("cuBLASLt has no algorithm for this product");
+  }
+
+  cublasLtHandle_t handle_ = nullptr;
+  Types types_{};
+  cublasLtMatmulDesc_t description_ = nullptr;
+  cublasLtMatrixLayout_t first_ = nullptr, second_ = nullptr, result_ = nullptr;
+  cublasLtMatmulPreference_t preference_ = nullptr;
+  std::array<cublasLtMatmulHeuristicResult_t, kCandidates> results_{};
+  int found_ = 0;
+};
+
+std::string KeyOf(const GpuMatMul& p, const MathMode& math) {
+  return absl::StrCat("matmul ", DTypeName(p.dtype), " m", p.m, " n", p.n, " k", p.k, " batch", p.batch,
+                      p.transpose_a ? " ta" : "", p.transpose_b ? " tb" : "", p.same_a ? " sa" : "",
+                      p.same_b ? " sb" : "", p.bias ? " bias" : "", p.relu ? " relu" : "", math.tf32 ? " tf32" : "",
+                      " cublas", cublasLtGetVersion());
+}
+
+}  // namespace
+
+absl::StatusOr<GpuMatMulCore> MakeLibraryGpuMatMul(const GpuMatMul& p, Device& device) {
+  ASSIGN_OR_RETURN(Handle* const handle, device.Shared<Handle>(&Handle::Make));
+  const auto product = std::make_shared<Product>();
+  RETURN_IF_ERROR(product->Init(handle->handle, p, device.math()));
+  int chosen = 0;
+  if (!device.math().deterministic) {
+    const auto size = static_cast<size_t>(p.batch) * SizeOf(p.dtype);
+    const std::array<size_t, 5> bytes = {static_cast<size_t>(p.m * p.k) * size, static_cast<size_t>(p.k * p.n) * size,
+                                         static_cast<size_t>(p.n) * SizeOf(p.dtype),
+                                         static_cast<size_t>(p.m * p.n) * size, kMostWorkspace};
+    ASSIGN_OR_RETURN(
+        chosen,
+        ChooseFastest(device, KeyOf(p, device.math()), product->candidates(), bytes,
+                      [&](int candidate, Stream& stream, absl::Span<void* const> at) {
+                        return product->Run(candidate, stream, {at[0], at[1], p.bias ? at[2] : nullptr, at[3], at[4]});
+                      }));
+  }
+  return GpuMatMulCore{
+      [product, chosen](Stream& stream, const GpuMatMulOperands& at) { return product->Run(chosen, stream, at); },
+      product->workspace_bytes(chosen)};
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,144 @@
+#include "ops/cudnn/descriptor.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+
+namespace belfry::cudnn {
+namespace {
+
+constexpr int kMostConfigs = 32;
+
+// What cuDNN says of an engine's arithmetic.
+struct Notes {
+  bool tensor_core = false, nondeterministic = false;
+};
+
+absl::StatusOr<Notes> NotesOf(const Descriptor& config) {
+  Descriptor engine(CUDNN_BACKEND_ENGINE_DESCRIPTOR);
+  RETURN_IF_ERROR(engine.status());
+  cudnnBackendDescriptor_t handle = engine.get();
+  int64_t count = 0;
+  RETURN_IF_ERROR(Check(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
+                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &handle),
+                        "asking for an engine"));
+  std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
+  RETURN_IF_ERROR(Check(cudnnBackendGetAttribute(handle, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
+                                                 CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()),
+                        "asking for an engine's notes"));
+  Notes result;
+  for (int64_t i = 0; i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; ++i) {
+    result.tensor_core = result.tensor_core || notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+    result.nondeterministic = result.nondeterministic || notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
+  }
+  return result;
+}
+
+// The configurations that a heuristic recommends.
+absl::StatusOr<std::vector<Descriptor>> FindConfigs(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+  Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
+  heuristic.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  heuristic.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
+  RETURN_IF_ERROR(heuristic.Finalize());
+  int64_t count = 0;
+  RETURN_IF_ERROR(Check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
+                                                 CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
+                        "asking a heuristic"));
+  std::vector<Descriptor> configs;
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (int64_t i = 0; i < count && i < kMostConfigs; ++i) {
+    configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
+    RETURN_IF_ERROR(configs.back().status());
+    handles.push_back(configs.back().get());
+  }
+  if (configs.empty()) return configs;
+  RETURN_IF_ERROR(
+      Check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
+                                     static_cast<int64_t>(handles.size()), &count, handles.data()),
+            "asking a heuristic"));
+  configs.erase(configs.begin() + std::min<int64_t>(count, static_cast<int64_t>(configs.size())), configs.end());
+  return configs;
+}
+
+absl::StatusOr<ExecutionPlan> MakePlan(cudnnHandle_t handle, Descriptor config) {
+  ExecutionPlan made{std::move(config), Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
+  made.plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+  made.plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, made.config);
+  RETURN_IF_ERROR(made.plan.Finalize());
+  int64_t bytes = 0, count = 0;
+  RETURN_IF_ERROR(Check(cudnnBackendGetAttribute(made.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                 CUDNN_TYPE_INT64, 1, &count, &bytes),
+                        "asking for a workspace"));
+  made.workspace_bytes = static_cast<size_t>(bytes);
+  return made;
+}
+
+}  // namespace
+
+absl::Status Check(cudnnStatus_t status, absl::string_view what) {
+  if (status == CUDNN_STATUS_SUCCESS) return absl::OkStatus();
+  std::array<char, 512> detail{};
+  cudnnGetLastErrorString(detail.data(), detail.size());
+  const std::string text =
+      absl::StrCat("cuDNN: ", what, ": ", cudnnGetErrorString(status), detail[0] == '\0' ? "" : ": ", detail.data());
+  // All codes of one class share their thousands.
+  const bool unsupported = status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
+  return unsupported ? absl::UnimplementedError(text) : absl::InternalError(text);
+}
+
+Handle::~Handle() {
+  if (handle != nullptr) cudnnDestroy(handle);
+}
+
+absl::StatusOr<std::unique_ptr<Handle>> Handle::Make() {
+  auto made = std::make_unique<Handle>();
+  RETURN_IF_ERROR(Check(cudnnCreate(&made->handle), "cudnnCreate"));
+  return made;
+}
+
+absl::StatusOr<Plans> FindPlans(cudnnHandle_t handle, const std::vector<Descriptor>& operations,
+                                const PlanFilter& filter) {
+  Plans found{Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR), {}};
+  std::vector<cudnnBackendDescriptor_t> handles;
+  for (const Descriptor& operation : operations) handles.push_back(operation.get());
+  found.graph.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(handles.size()),
+                  handles.data());
+  found.graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+  RETURN_IF_ERROR(found.graph.Finalize());
+
+  std::string failure = "cuDNN has no engine for these operations";
+  for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
+    absl::StatusOr<std::vector<Descriptor>> configs = FindConfigs(found.graph, mode);
+    if (!configs.ok()) {
+      failure = std::string(configs.status().message());
+      continue;
+    }
+    for (Descriptor& config : *configs) {
+      if (static_cast<int>(found.plans.size()) == filter.most) break;
+      const absl::StatusOr<Notes> notes = NotesOf(config);
+      if (!notes.ok() || (notes->tensor_core && !filter.tensor_cores) ||
+          (notes->nondeterministic && filter.deterministic)) {
+        continue;
+      }
+      absl::StatusOr<ExecutionPlan> plan = MakePlan(handle, std::move(config));
+      if (plan.ok() && plan->workspace_bytes <= filter.most_workspace) found.plans.push_back(*std::move(plan));
+    }
+    if (!found.plans.empty()) return found;
+  }
+  return absl::UnimplementedError(failure);
+}
+
+absl::StatusOr<Descriptor> MakeVariantPack(const std::vector<int64_t>& ids, const std::vector<void*>& data,
+                                           void* workspace) {
+  Descriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR);
+  pack.Set(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, ids);
+  pack.Set(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, static_cast<int64_t>(data.size()), data.data());
+  pack.Set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, CUDNN_TYPE_VOID_PTR, 1, &workspace);
+  RETURN_IF_ERROR(pack.Finalize());
+  return pack;
+}
+
+}  // namespace belfry::cudnn

@@ -1,0 +1,65 @@
+#include "ops/gpu/autotune.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+
+namespace belfry::ops {
+namespace {
+
+constexpr int kMostCandidates = 1000;
+
+std::string Variable(const char* name) {
+  const char* const value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+}  // namespace
+
+std::string AutotuneCache::DefaultPath() {
+  namespace fs = std::filesystem;
+  fs::path folder = Variable("BELFRY_CACHE_DIR");
+  if (folder.empty() && !Variable("XDG_CACHE_HOME").empty()) folder = fs::path(Variable("XDG_CACHE_HOME")) / "belfry";
+  if (folder.empty() && !Variable("HOME").empty()) folder = fs::path(Variable("HOME")) / ".cache" / "belfry";
+  return folder.empty() ? "" : (folder / "autotune.txt").string();
+}
+
+AutotuneCache::AutotuneCache(std::string path) : path_(std::move(path)) {
+  if (path_.empty()) return;
+  std::ifstream file(path_);
+  std::string line;
+  const MutexLock lock(mutex_);
+  while (std::getline(file, line)) {
+    const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits('\t', 2));
+    Choice choice;
+    if (fields.size() != 3 || !absl::SimpleAtoi(fields[0], &choice.index) ||
+        !absl::SimpleAtoi(fields[1], &choice.count) || choice.count < 1 || choice.count > kMostCandidates ||
+        choice.index < 0 || choice.index >= choice.count) {
+      continue;
+    }
+    choices_[fields[2]] = choice;
+  }
+}
+
+int AutotuneCache::Find(absl::string_view key, int count) const {
+  const MutexLock lock(mutex_);
+  const auto found = choices_.find(std::string(key));
+  return found == choices_.end() || found->second.count != count ? -1 : found->second.index;
+}
+
+void AutotuneCache::Add(absl::string_view key, int count, int index) {
+  const MutexLock lock(mutex_);
+  choices_[std::string(key)] = {index, count};
+  if (path_.empty()) return;
+  std::error_code error;
+  std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
+  std::ofstream(path_, std::ios::app) << absl::StrCat(index, "\t", count, "\t", key, "\n") << std::flush;
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,49 @@
+// Choosing among several ways to compute the same, by measuring them where they will run. Internal.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "framework/base/mutex.h"
+#include "framework/device/device.h"
+
+namespace belfry::ops {
+
+// What was chosen before, by key, in a text file: one line "index<TAB>count<TAB>key" each. Lines that do not read so,
+// as a crash may leave them, are ignored. Several processes may use one file: a new choice is appended. Thread-safe.
+class AutotuneCache {
+ public:
+  // An empty path: nothing is kept on disk. What cannot be read or written is no error, only measured again.
+  explicit AutotuneCache(std::string path);
+  // BELFRY_CACHE_DIR, else XDG_CACHE_HOME/belfry, else HOME/.cache/belfry, with autotune.txt in it; empty if none is
+  // set.
+  static std::string DefaultPath();
+
+  // -1 if there is none, or if it was chosen among another number of candidates.
+  int Find(absl::string_view key, int count) const;
+  void Add(absl::string_view key, int count, int index);
+
+ private:
+  struct Choice {
+    int index = 0, count = 0;
+  };
+  const std::string path_;
+  mutable Mutex mutex_;
+  std::map<std::string, Choice, std::less<>> choices_ ABSL_GUARDED_BY(mutex_);
+};
+
+// Runs candidate `candidate` once on a stream, on blocks of device memory.
+using AutotuneRun = std::function<absl::Status(int candidate, Stream& stream, absl::Span<void* const> blocks)>;
+
+// The fastest of `count` candidates on `device`, each measured some times on blocks of `bytes` bytes that hold zeros;
+// or what the cache says. One that fails is left out; Unimplemented if all do. Defined with CUDA only.
+absl::StatusOr<int> ChooseFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
+                                  const AutotuneRun& run);
+
+}  // namespace belfry::ops

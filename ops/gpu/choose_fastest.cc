@@ -1,0 +1,103 @@
+#include <cuda_runtime.h>
+
+#include <algorithm>
+#include <limits>
+#include <memory>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/device/cuda/native.h"
+#include "ops/gpu/autotune.h"
+
+namespace belfry::ops {
+namespace {
+
+constexpr int kWarmUps = 1, kRuns = 5;
+
+absl::Status Check(cudaError_t error, absl::string_view what) {
+  if (error == cudaSuccess) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(what, ": ", cudaGetErrorString(error)));
+}
+
+class Timer {
+ public:
+  Timer() = default;
+  Timer(const Timer&) = delete;
+  ~Timer() {
+    if (begin_ != nullptr) cudaEventDestroy(begin_);
+    if (end_ != nullptr) cudaEventDestroy(end_);
+  }
+  absl::Status Init() {
+    RETURN_IF_ERROR(Check(cudaEventCreate(&begin_), "cudaEventCreate"));
+    return Check(cudaEventCreate(&end_), "cudaEventCreate");
+  }
+  // Milliseconds of the fastest of some runs.
+  absl::StatusOr<float> Measure(Stream& stream, const std::function<absl::Status()>& run) {
+    for (int i = 0; i < kWarmUps; ++i) RETURN_IF_ERROR(run());
+    float best = std::numeric_limits<float>::max();
+    for (int i = 0; i < kRuns; ++i) {
+      RETURN_IF_ERROR(Check(cudaEventRecord(begin_, NativeStream(stream)), "cudaEventRecord"));
+      RETURN_IF_ERROR(run());
+      RETURN_IF_ERROR(Check(cudaEventRecord(end_, NativeStream(stream)), "cudaEventRecord"));
+      RETURN_IF_ERROR(Check(cudaEventSynchronize(end_), "cudaEventSynchronize"));
+      float milliseconds = 0;
+      RETURN_IF_ERROR(Check(cudaEventElapsedTime(&milliseconds, begin_, end_), "cudaEventElapsedTime"));
+      best = std::min(best, milliseconds);
+    }
+    return best;
+  }
+
+ private:
+  cudaEvent_t begin_ = nullptr, end_ = nullptr;
+};
+
+}  // namespace
+
+absl::StatusOr<int> ChooseFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
+                                  const AutotuneRun& run) {
+  if (count == 1) return 0;
+  ASSIGN_OR_RETURN(AutotuneCache* const cache, device.Shared<AutotuneCache>([] {
+    return absl::StatusOr<std::unique_ptr<AutotuneCache>>(
+        std::make_unique<AutotuneCache>(AutotuneCache::DefaultPath()));
+  }));
+  const std::string whole = absl::StrCat(device.model(), " ", key);
+  if (const int known = cache->Find(whole, count); known >= 0) return known;
+
+  ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.NewStream(StreamKind::kCompute));
+  std::vector<DeviceMemory> memory;
+  std::vector<void*> blocks;
+  for (const size_t size : bytes) {
+    ASSIGN_OR_RETURN(memory.emplace_back(), DeviceMemory::Allocate(device, size));
+    blocks.push_back(memory.back().data());
+    if (size > 0) {
+      RETURN_IF_ERROR(Check(cudaMemsetAsync(blocks.back(), 0, size, NativeStream(*stream)), "cudaMemsetAsync"));
+    }
+  }
+  Timer timer;
+  RETURN_IF_ERROR(timer.Init());
+  int chosen = -1;
+  float best = std::numeric_limits<float>::max();
+  absl::Status failure = absl::UnimplementedError("no candidate");
+  for (int candidate = 0; candidate < count; ++candidate) {
+    const absl::StatusOr<float> time =
+        timer.Measure(*stream, [&] { return run(candidate, *stream, absl::MakeConstSpan(blocks)); });
+    if (!time.ok()) {
+      failure = time.status();
+      continue;
+    }
+    if (*time < best) {
+      best = *time;
+      chosen = candidate;
+    }
+  }
+  RETURN_IF_ERROR(stream->Synchronize());
+  if (chosen < 0) {
+    return absl::UnimplementedError(
+        absl::StrCat("none of ", count, " ways to compute ", key, " ran; the last one: ", failure.message()));
+  }
+  cache->Add(whole, count, chosen);
+  return chosen;
+}
+
+}  // namespace belfry::ops

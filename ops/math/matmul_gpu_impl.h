@@ -1,0 +1,40 @@
+// Products of matrices on GPUs. Internal.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/base/dtype.h"
+#include "framework/device/device.h"
+#include "framework/graph/kernel.h"
+
+namespace belfry::ops {
+
+// y [batch, m, n] = a [batch, m, k] * b [batch, k, n], row-major; a is stored [k, m] if transpose_a, b [n, k] if
+// transpose_b. From one product to the next a and b advance by a whole matrix, or not at all.
+struct GpuMatMul {
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+  bool transpose_a = false, transpose_b = false, same_a = false, same_b = false;
+  DType dtype = DType::kFloat32;
+  bool bias = false, relu = false;  // bias [n] added to and relu applied to every row of y
+};
+struct GpuMatMulOperands {
+  const void *a, *b, *bias;
+  void *y, *workspace;
+};
+struct GpuMatMulCore {
+  std::function<absl::Status(Stream& stream, const GpuMatMulOperands& operands)> run;
+  size_t workspace_bytes = 0;
+};
+
+// cuBLASLt's. Unimplemented if it has none for this product.
+absl::StatusOr<GpuMatMulCore> MakeLibraryGpuMatMul(const GpuMatMul& product, Device& device);
+
+// Op MatMul for float, double, Half, BFloat16, int32_t and int64_t: every shape, slowly. Integers wrap around; 16-bit
+// floats are added up in float, double in double, in the order of the inner extent.
+template <class T>
+absl::StatusOr<Kernel> MakePlainGpuMatMul(const KernelSpec& spec);
+
+}  // namespace belfry::ops

@@ -1,0 +1,68 @@
+// How random ops draw on a GPU: element by element the words that ForEachDraw (ops/random/draw_impl.h) hands out. Only
+// for .cu files.
+#pragma once
+
+#include <cstdint>
+#include <type_traits>
+
+#include "framework/base/philox.h"
+#include "framework/base/status.h"
+#include "framework/device/cuda/launch.h"
+#include "ops/array/raw_gpu_impl.h"
+#include "ops/random/draw_plan.h"
+
+namespace belfry::ops {
+
+// A DrawPlan for one run, in device code, where the counters can be read.
+struct GpuDraw {
+  uint64_t key, run_step;
+  const int64_t *step, *example;  // the counters; null where there is none
+  int64_t row, n;
+
+  GpuDraw(const DrawPlan& plan, const KernelContext& context)
+      : key(plan.key()),
+        run_step(plan.run_step(context)),
+        step(plan.step_counter(context)),
+        example(plan.example_counter(context)),
+        row(plan.row()),
+        n(plan.elements()) {}
+};
+
+// out[i] = draw(high, low) with the words of element i; `low` is 0 unless `wide`. T: the tensor's dtype. A body draws
+// one block, which is for four elements.
+template <class T, bool wide, class Draw>
+absl::Status DrawOnGpu(Stream& stream, const GpuDraw& plan, Draw draw, gpu::Stored<T>* out) {
+  using Pack = GpuPack<gpu::Stored<T>, 4>;
+  if (plan.n == 0) return absl::OkStatus();
+  // One more block than four elements each: the first element may be any of its block's.
+  return gpu::ForEach(stream, (plan.n + 3) / 4 + 1, [=] BELFRY_GPU(int64_t i) {
+    const uint64_t step = plan.step != nullptr ? static_cast<uint64_t>(*plan.step) : plan.run_step;
+    const int64_t element = plan.example != nullptr ? *plan.example * plan.row : 0;
+    const int64_t skip = element % 4, first = 4 * i - skip;
+    if (first >= plan.n) return;
+    const auto block = static_cast<uint64_t>((element - skip) / 4 + i);
+    const std::array<uint32_t, 4> high = Philox4x32(plan.key, step, block);
+    std::array<uint32_t, 4> low = {};
+    if constexpr (wide) low = Philox4x32(plan.key, step | kLowWords, block);
+    Pack drawn;
+    for (int k = 0; k < 4; ++k) drawn.at[k] = gpu::Narrow<T>(draw(high[k], low[k]));
+    if (skip == 0 && first + 4 <= plan.n) {
+      reinterpret_cast<Pack*>(out)[i] = drawn;
+    } else {
+      for (int k = 0; k < 4; ++k) {
+        if (first + k >= 0 && first + k < plan.n) out[first + k] = drawn.at[k];
+      }
+    }
+  });
+}
+
+template <class T, bool wide, class Draw>
+Kernel GpuDrawKernel(const KernelSpec& spec, Draw draw) {
+  return Kernel{[plan = DrawPlan(spec, spec.outputs[0].shape, 0), draw](const KernelContext& context) {
+                  return DrawOnGpu<T, wide>(*context.stream, GpuDraw(plan, context), draw,
+                                            context.output<gpu::Stored<T>>(0));
+                },
+                0, DrawPlan(spec, spec.outputs[0].shape, 0).uses_run()};
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,49 @@
+// Which words belong to which element of a tensor of random numbers, on any device. Also for kernels elsewhere that
+// draw as they go (dropout).
+#pragma once
+
+#include <cstdint>
+
+#include "framework/graph/op_def.h"
+
+namespace belfry::ops {
+
+// Where the draws of one run of a kernel begin.
+struct DrawOrigin {
+  uint64_t step = 0;
+  int64_t element = 0;  // index of the tensor's first element
+};
+
+// Element j draws word j % 4 of Philox block (key, step, j / 4); those that need 64 bits take their low words from the
+// same place of a second sequence, where the step's highest bit is set. A value.
+inline constexpr uint64_t kLowWords = uint64_t{1} << 63;
+class DrawPlan {
+ public:
+  // From the attributes "seed", "key", "per_step" and the counters, inputs [first_counter, ...) of the node.
+  DrawPlan(const KernelSpec& spec, const Shape& shape, int first_counter);
+
+  uint64_t key() const { return key_; }
+  int64_t elements() const { return elements_; }
+  int64_t row() const { return row_; }  // elements of an example
+
+  // On a CPU, where the counters can be read.
+  DrawOrigin Origin(const KernelContext& context) const;
+
+  // The step is *step_counter where there is one, else run_step; the first element is *example_counter * row(), or 0.
+  const int64_t* step_counter(const KernelContext& context) const {
+    return counters_ > 0 ? context.input<int64_t>(first_counter_) : nullptr;
+  }
+  const int64_t* example_counter(const KernelContext& context) const {
+    return counters_ > 1 ? context.input<int64_t>(first_counter_ + 1) : nullptr;
+  }
+  bool uses_run() const { return per_step_ && counters_ == 0; }  // Kernel::uses_run
+  uint64_t run_step(const KernelContext& context) const { return per_step_ ? context.run : 0; }
+
+ private:
+  uint64_t key_;
+  int64_t elements_, row_;
+  int first_counter_, counters_;
+  bool per_step_;
+};
+
+}  // namespace belfry::ops

@@ -1,0 +1,30 @@
+#include "framework/base/status.h"
+#include "ops/gpu/families.h"
+#include "ops/random/draw_gpu_impl.h"
+#include "ops/random/plan_draws.h"
+
+namespace belfry::ops {
+namespace {
+
+template <class T, bool truncated>
+absl::StatusOr<Kernel> MakeNormal(const KernelSpec& spec) {
+  using C = gpu::Compute<T>;
+  using Normal = NormalDraw<C, truncated>;
+  ASSIGN_OR_RETURN(const Normal draw, (PlanNormal<C, truncated>(spec)));
+  return GpuDrawKernel<T, std::is_same_v<C, double>>(spec, draw);
+}
+
+template <bool truncated>
+void AddNormal(OpRegistry& registry, absl::string_view op) {
+  registry.AddKernels(op, Kernels<float, double, Half, BFloat16>(
+                              "GPU", [](auto tag) { return &MakeNormal<typename decltype(tag)::type, truncated>; }));
+}
+
+}  // namespace
+
+void AddNormalGpuKernels(OpRegistry& registry) {
+  AddNormal<false>(registry, "RandomNormal");
+  AddNormal<true>(registry, "TruncatedNormal");
+}
+
+}  // namespace belfry::ops

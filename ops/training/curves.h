@@ -1,0 +1,82 @@
+// Learning rates as functions of the step (ops/schedule.h), each written once for CPUs and GPUs: plain values, made
+// from an op's attributes. Called with the step and the rate of the schedule below. Real is double; a parameter because
+// functions of templates may be constexpr without being constant.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "framework/graph/attr.h"
+
+namespace belfry::ops {
+
+// How much of `all` > 0 steps lies behind, at most 1.
+template <class Real>
+constexpr Real PartDone(Real steps, Real all) {
+  return (steps < all ? steps : all) / all;
+}
+
+// values[the number of boundaries below the step], of `count` boundaries, which ascend.
+template <class Real>
+constexpr Real PiecewiseAt(const int64_t* boundaries, const Real* values, int64_t count, int64_t step) {
+  int64_t below = 0;
+  while (below < count && boundaries[below] < step) ++below;
+  return values[below];
+}
+
+template <class Real>
+struct ExponentialCurve {
+  Real initial, factor, steps;
+  bool staircase;
+
+  explicit ExponentialCurve(const Attrs& attrs)
+      : initial(attrs.Float("initial")),
+        factor(attrs.Float("rate")),
+        steps(static_cast<Real>(attrs.Int("decay_steps"))),
+        staircase(attrs.Bool("staircase")) {}
+  constexpr Real operator()(int64_t step, Real) const {
+    const Real exponent = static_cast<Real>(step) / steps;
+    return initial * std::pow(factor, staircase ? std::floor(exponent) : exponent);
+  }
+};
+
+template <class Real>
+struct PolynomialCurve {
+  Real initial, end, power, steps;
+
+  explicit PolynomialCurve(const Attrs& attrs)
+      : initial(attrs.Float("initial")),
+        end(attrs.Float("end")),
+        power(attrs.Float("power")),
+        steps(static_cast<Real>(attrs.Int("decay_steps"))) {}
+  constexpr Real operator()(int64_t step, Real) const {
+    return (initial - end) * std::pow(1 - PartDone(static_cast<Real>(step), steps), power) + end;
+  }
+};
+
+template <class Real>
+struct CosineCurve {
+  Real initial, floor, steps;
+
+  explicit CosineCurve(const Attrs& attrs)
+      : initial(attrs.Float("initial")),
+        floor(attrs.Float("floor")),
+        steps(static_cast<Real>(attrs.Int("decay_steps"))) {}
+  constexpr Real operator()(int64_t step, Real) const {
+    const Real done = PartDone(static_cast<Real>(step), steps);
+    return floor + (initial - floor) * 0.5 * (1 + std::cos(M_PI * done));
+  }
+};
+
+template <class Real>
+struct WarmUpCurve {
+  Real start, steps;
+
+  explicit WarmUpCurve(const Attrs& attrs)
+      : start(attrs.Float("start")), steps(static_cast<Real>(attrs.Int("warmup_steps"))) {}
+  constexpr Real operator()(int64_t step, Real rate) const {
+    return rate * (start + (1 - start) * PartDone(static_cast<Real>(step + 1), steps));
+  }
+};
+
+}  // namespace belfry::ops

@@ -1,0 +1,65 @@
+#include <cmath>
+
+#include "ops/gpu/families.h"
+#include "ops/training/norm_gpu_impl.h"
+#include "ops/training/update_gpu_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+// *rate = the learning rate, scaled by the norms whose squares lie in partial: `chunks` parts of the variable's, then
+// as many of the gradient's.
+absl::Status FindRate(Stream& stream, const LarsRule& rule, int64_t chunks, const float* learning_rate,
+                      const double* partial, double* rate) {
+  return gpu::ForEachRow(stream, 1, chunks, [=] BELFRY_GPU(int64_t, const gpu::Team& team) {
+    const double variable = SumOf(partial, chunks, team), gradient = SumOf(partial + chunks, chunks, team);
+    if (team.rank != 0) return;
+    *rate = static_cast<double>(*learning_rate) * rule.Trust(std::sqrt(variable), std::sqrt(gradient));
+  });
+}
+
+template <class C>
+struct LarsAt {
+  C momentum;
+  const float* learning_rate;
+  const double* adapted;  // or null
+  BELFRY_GPU LarsRule::Update<C> operator()() const {
+    return {static_cast<C>(adapted == nullptr ? static_cast<double>(*learning_rate) : *adapted), momentum};
+  }
+};
+
+template <class T>
+absl::StatusOr<Kernel> MakeLars(const KernelSpec& spec) {
+  using S = gpu::Stored<T>;
+  using C = gpu::Compute<T>;
+  const LarsRule rule(spec.attrs);
+  const int64_t n = spec.outputs[0].shape.elements(), chunks = GpuNormChunks(n);
+  Kernel kernel;
+  kernel.workspace_bytes = rule.adapt ? sizeof(double) * static_cast<size_t>(1 + 2 * chunks) : 0;
+  kernel.run = [=](const KernelContext& at) {
+    auto* const rate = rule.adapt ? static_cast<double*>(at.workspace) : nullptr;
+    if (n > 0 && rate != nullptr) {
+      NormTensors<T> tensors{};
+      tensors.Add(at.ref<S>(0), n);
+      tensors.Add(at.input<S>(3), n);
+      RETURN_IF_ERROR(GpuSquaredNorms(*at.stream, tensors, rate + 1));
+      RETURN_IF_ERROR(FindRate(*at.stream, rule, chunks, at.input<float>(2), rate + 1, rate));
+    }
+    const UpdateData<T, 1> data{.variable = at.ref<S>(0),
+                                .slot = {at.ref<S>(1)},
+                                .gradient = at.input<S>(3),
+                                .weight_decay = static_cast<C>(rule.weight_decay)};
+    return GpuUpdate(*at.stream, n, /*costly=*/false, data,
+                     LarsAt<C>{static_cast<C>(rule.momentum), at.input<float>(2), rate});
+  };
+  return kernel;
+}
+
+}  // namespace
+
+void AddLarsGpuKernels(OpRegistry& registry) {
+  registry.AddKernels("ApplyLars", Kernels<float, double, Half, BFloat16>(
+                                       "GPU", [](auto tag) { return &MakeLars<typename decltype(tag)::type>; }));
+}
+
+}  // namespace belfry::ops

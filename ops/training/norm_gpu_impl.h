@@ -1,0 +1,78 @@
+// Sums of squares on GPUs. Only for .cu files.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "framework/base/status.h"
+#include "framework/device/cuda/launch.h"
+#include "ops/training/rules.h"
+
+namespace belfry::ops {
+
+// Elements whose squares a team adds up.
+inline constexpr int64_t kGpuNormChunk = 16 * 1024;
+inline int64_t GpuNormChunks(int64_t n) { return (n + kGpuNormChunk - 1) / kGpuNormChunk; }
+
+// Several tensors as one row of chunks.
+template <class T>
+struct NormTensors {
+  static constexpr int kMost = 64;
+  const gpu::Stored<T>* x[kMost];
+  int64_t elements[kMost];
+  int64_t first[kMost + 1];  // chunk of each
+  int count;
+
+  void Add(const gpu::Stored<T>* data, int64_t n) {
+    if (count == 0) first[0] = 0;
+    x[count] = data;
+    elements[count] = n;
+    first[count + 1] = first[count] + GpuNormChunks(n);
+    ++count;
+  }
+};
+
+// partial[chunk] = the sum of its squares; floats meet in lanes of their own type and the lanes in double.
+template <class T>
+absl::Status GpuSquaredNorms(Stream& stream, const NormTensors<T>& tensors, double* partial) {
+  using C = gpu::Compute<T>;
+  return gpu::ForEachRow(
+      stream, tensors.first[tensors.count], kGpuNormChunk, [=] BELFRY_GPU(int64_t chunk, const gpu::Team& team) {
+        int low = 0, high = tensors.count - 1;  // the last tensor that begins at or before the chunk
+        while (low < high) {
+          const int middle = (low + high + 1) / 2;
+          if (tensors.first[middle] <= chunk) {
+            low = middle;
+          } else {
+            high = middle - 1;
+          }
+        }
+        constexpr int kUnroll = 8;
+        const int64_t begin = (chunk - tensors.first[low]) * kGpuNormChunk, rest = tensors.elements[low] - begin;
+        const int64_t n = rest < kGpuNormChunk ? rest : kGpuNormChunk;
+        const gpu::Stored<T>* const x = tensors.x[low] + begin;
+        double sum = 0;
+        int64_t i = team.rank;
+        for (; i + (kUnroll - 1) * team.size < n; i += kUnroll * team.size) {
+          C value[kUnroll], lane = 0;
+          for (int u = 0; u < kUnroll; ++u) value[u] = gpu::Widen(x[i + u * team.size]);
+          for (int u = 0; u < kUnroll; ++u) lane += value[u] * value[u];
+          sum += static_cast<double>(lane);
+        }
+        for (; i < n; i += team.size) {
+          const C value = gpu::Widen(x[i]);
+          sum += static_cast<double>(value * value);
+        }
+        sum = team.Sum(sum);
+        if (team.rank == 0) partial[chunk] = sum;
+      });
+}
+
+// The sum of n numbers, by a team.
+BELFRY_GPU inline double SumOf(const double* x, int64_t n, const gpu::Team& team) {
+  double sum = 0;
+  for (int64_t i = team.rank; i < n; i += team.size) sum += x[i];
+  return team.Sum(sum);
+}
+
+}  // namespace belfry::ops

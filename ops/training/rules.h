@@ -1,0 +1,191 @@
+// What update ops do with an element, each written once for CPUs (update_impl.h) and GPUs (update_gpu_impl.h).
+//
+// A rule is made from an op's attributes. It has kSlots, kStep (it needs the step), weight_decay, and At(learning_rate,
+// step), which gives the update: called with the variable and its slots, which it changes, and the gradient, to which
+// weight_decay * variable has been added. Updates are plain values; C is what elements are computed in.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "framework/graph/attr.h"
+
+namespace belfry::ops {
+
+// What elements of type T are computed in.
+template <class T>
+using UpdateMath = std::conditional_t<std::is_same_v<T, double>, double, float>;
+
+template <class C>
+struct GradientDescentRule {
+  static constexpr size_t kSlots = 0;
+  static constexpr bool kStep = false;
+  double weight_decay;
+
+  struct Update {
+    C rate;
+    constexpr void operator()(C& v, C g) const { v -= rate * g; }
+  };
+  explicit GradientDescentRule(const Attrs& attrs) : weight_decay(attrs.Float("weight_decay")) {}
+  constexpr Update At(double learning_rate, int64_t) const { return {static_cast<C>(learning_rate)}; }
+};
+
+template <class C>
+struct MomentumRule {
+  static constexpr size_t kSlots = 1;
+  static constexpr bool kStep = false;
+  double weight_decay;
+  C momentum;
+  bool use_nesterov;
+
+  struct Update {
+    C rate, momentum;
+    bool use_nesterov;
+    constexpr void operator()(C& v, C& a, C g) const {
+      a = momentum * a + g;
+      v -= rate * (use_nesterov ? g + momentum * a : a);
+    }
+  };
+  explicit MomentumRule(const Attrs& attrs)
+      : weight_decay(attrs.Float("weight_decay")),
+        momentum(static_cast<C>(attrs.Float("momentum"))),
+        use_nesterov(attrs.Bool("use_nesterov")) {}
+  constexpr Update At(double learning_rate, int64_t) const {
+    return {static_cast<C>(learning_rate), momentum, use_nesterov};
+  }
+};
+
+template <class C>
+struct RMSPropRule {
+  static constexpr size_t kSlots = 2;
+  static constexpr bool kStep = false;
+  double weight_decay;
+  C fresh, momentum, epsilon;
+
+  struct Update {
+    C rate, fresh, momentum, epsilon;
+    constexpr void operator()(C& v, C& ms, C& mom, C g) const {
+      ms += fresh * (g * g - ms);
+      mom = momentum * mom + rate * g / std::sqrt(ms + epsilon);
+      v -= mom;
+    }
+  };
+  explicit RMSPropRule(const Attrs& attrs)
+      : weight_decay(attrs.Float("weight_decay")),
+        fresh(static_cast<C>(1 - attrs.Float("decay"))),
+        momentum(static_cast<C>(attrs.Float("momentum"))),
+        epsilon(static_cast<C>(attrs.Float("epsilon"))) {}
+  constexpr Update At(double learning_rate, int64_t) const {
+    return {static_cast<C>(learning_rate), fresh, momentum, epsilon};
+  }
+};
+
+template <class C>
+struct AdagradRule {
+  static constexpr size_t kSlots = 1;
+  static constexpr bool kStep = false;
+  double weight_decay;
+
+  struct Update {
+    C rate;
+    constexpr void operator()(C& v, C& a, C g) const {
+      a += g * g;
+      v -= rate * g / std::sqrt(a);
+    }
+  };
+  explicit AdagradRule(const Attrs& attrs) : weight_decay(attrs.Float("weight_decay")) {}
+  constexpr Update At(double learning_rate, int64_t) const { return {static_cast<C>(learning_rate)}; }
+};
+
+// Decoupled: the decay acts on the variable itself (AdamW), not through the gradient.
+template <class C, bool decoupled>
+struct AdamRule {
+  static constexpr size_t kSlots = 2;
+  static constexpr bool kStep = true;
+  double weight_decay, decoupled_decay;  // one of them is 0
+  double beta1, beta2;
+  C fresh1, fresh2, epsilon;
+
+  struct Update {
+    C rate, keep, fresh1, fresh2, epsilon;
+    constexpr void operator()(C& v, C& m, C& s, C g) const {
+      m += fresh1 * (g - m);
+      s += fresh2 * (g * g - s);
+      v = (decoupled ? keep : C(1)) * v - rate * m / (std::sqrt(s) + epsilon);
+    }
+  };
+  explicit AdamRule(const Attrs& attrs)
+      : weight_decay(decoupled ? 0 : attrs.Float("weight_decay")),
+        decoupled_decay(decoupled ? attrs.Float("weight_decay") : 0),
+        beta1(attrs.Float("beta1")),
+        beta2(attrs.Float("beta2")),
+        fresh1(static_cast<C>(1 - beta1)),
+        fresh2(static_cast<C>(1 - beta2)),
+        epsilon(static_cast<C>(attrs.Float("epsilon"))) {}
+  constexpr Update At(double learning_rate, int64_t step) const {
+    const auto t = static_cast<double>(step + 1);
+    const auto rate = static_cast<C>(learning_rate * std::sqrt(1 - std::pow(beta2, t)) / (1 - std::pow(beta1, t)));
+    return {rate, static_cast<C>(1 - learning_rate * decoupled_decay), fresh1, fresh2, epsilon};
+  }
+};
+template <class C>
+using CoupledAdamRule = AdamRule<C, false>;
+template <class C>
+using DecoupledAdamRule = AdamRule<C, true>;
+
+// LARS is more than a rule: its rate depends on the norms of the variable and the gradient.
+struct LarsRule {
+  double momentum, trust_coefficient, epsilon, weight_decay;
+  bool adapt;
+
+  explicit LarsRule(const Attrs& attrs)
+      : momentum(attrs.Float("momentum")),
+        trust_coefficient(attrs.Float("trust_coefficient")),
+        epsilon(attrs.Float("epsilon")),
+        weight_decay(attrs.Float("weight_decay")),
+        adapt(attrs.Bool("adapt")) {}
+  // What the learning rate is multiplied by.
+  constexpr double Trust(double variable_norm, double gradient_norm) const {
+    if (variable_norm == 0 || gradient_norm == 0) return 1;
+    return trust_coefficient * variable_norm / (gradient_norm + weight_decay * variable_norm + epsilon);
+  }
+  template <class C>
+  struct Update {
+    C rate, momentum;
+    constexpr void operator()(C& v, C& a, C g) const {
+      a = momentum * a + rate * g;
+      v -= a;
+    }
+  };
+};
+
+// The average follows its value by 1 - decay; with use_step, faster in the first steps.
+struct MovingAverageRule {
+  double limit;
+  bool use_step;
+
+  explicit MovingAverageRule(const Attrs& attrs) : limit(attrs.Float("decay")), use_step(attrs.Bool("use_step")) {}
+  template <class C>
+  struct Update {
+    C fresh;
+    constexpr void operator()(C& average, C value) const { average += fresh * (value - average); }
+  };
+  template <class C>
+  constexpr Update<C> At(int64_t step) const {
+    const auto t = static_cast<double>(step);
+    const double early = (1 + t) / (10 + t);
+    return {static_cast<C>(1 - (use_step && early < limit ? early : limit))};
+  }
+};
+
+// What ClipToNorm multiplies by, in double: NaN when the norm is not finite.
+constexpr double ClipFactor(double norm, double clip_norm) {
+  using Limits = std::numeric_limits<double>;
+  if (!(norm >= Limits::lowest() && norm <= Limits::max())) return Limits::quiet_NaN();
+  return norm > clip_norm ? clip_norm / norm : 1;
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,53 @@
+// What Gather and its gradient do on a GPU with indices that would end a step on the CPU.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "ops/array.h"
+#include "tests/fake_gpu/test_gpus.h"
+#include "tests/ops/harness/evaluate.h"
+
+namespace belfry::harness {
+namespace {
+
+using testing::ElementsAre;
+
+// The last node's output on a GPU, with `indices` in place of those that the graph was computed with.
+absl::StatusOr<Tensor> OnGpu(Output last, const Tensor& indices) {
+  absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
+  if (!devices.ok()) return devices.status();
+  std::vector<NodeRun> trace;
+  const auto outputs = Evaluate({last}, {}, &trace);
+  if (!outputs.ok()) return outputs.status();
+  NodeRun run = trace.back();
+  run.inputs[1] = indices.Clone();
+  auto result = RunKernel(run, {}, &devices->device(1));
+  if (!result.ok()) return result.status();
+  return std::move(result->front());
+}
+
+TEST(GpuGather, IndicesOutsideTheAxisGiveZeros) {
+  if (const auto devices = OpenTestGpus(1); !devices.ok()) GTEST_SKIP() << devices.status().message();
+  Graph graph;
+  const Scope scope(graph);
+  const Output params = ops::Const(scope, {1.f, 2.f, 3.f, 4.f}, {2, 2});
+  const Output indices = ops::Const(scope, {int64_t{0}, int64_t{1}, int64_t{1}, int64_t{0}});
+  const auto y = OnGpu(ops::Gather(scope, params, indices), Tensor::Of<int64_t>({-1, 1, 2, int64_t{1} << 40}, {4}));
+  ASSERT_TRUE(y.ok()) << y.status();
+  EXPECT_THAT(y->ToDoubles(), ElementsAre(0, 0, 3, 4, 0, 0, 0, 0));
+}
+
+TEST(GpuGather, GradientsOfIndicesOutsideTheAxisGoNowhere) {
+  if (const auto devices = OpenTestGpus(1); !devices.ok()) GTEST_SKIP() << devices.status().message();
+  Graph graph;
+  const Scope scope(graph);
+  const Output dy = ops::Const(scope, {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {6, 1});
+  const Output indices = ops::Const(scope, {0, 1, 2, 0, 1, 2});
+  const Output params = ops::Fill(scope, {3, 1}, 0);
+  const Output grad = scope.Add("GatherGrad", {dy, indices, params}, {{"axis", int64_t{0}}});
+  const auto dx = OnGpu(grad, Tensor::Of<int32_t>({2, -1, 3, 2, 0, 1 << 30}, {6}));
+  ASSERT_TRUE(dx.ok()) << dx.status();
+  EXPECT_THAT(dx->ToDoubles(), ElementsAre(5, 0, 5));
+}
+
+}  // namespace
+}  // namespace belfry::harness

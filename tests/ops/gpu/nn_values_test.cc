@@ -1,0 +1,211 @@
+// What the cases do not feed to the GPU kernels of ops/nn: infinities, NaN, ties, labels out of range, large means.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "ops/array.h"
+#include "ops/nn.h"
+#include "tests/fake_gpu/test_gpus.h"
+#include "tests/ops/harness/evaluate.h"
+
+namespace belfry::ops {
+namespace {
+
+using harness::NodeRun;
+
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
+
+class GpuNnTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
+    if (!devices.ok()) GTEST_SKIP() << devices.status().message();
+    devices_ = *std::move(devices);
+  }
+
+  Scope scope() const { return Scope(graph_); }
+  Output Row(const std::vector<float>& x) const {
+    return Const(scope(), Tensor::Of<float>(x, {static_cast<int64_t>(x.size())}));
+  }
+  // The rows, each lengthened to `n` by its last element.
+  Output Matrix(const std::vector<std::vector<float>>& rows, int64_t n) const {
+    Tensor x(DType::kFloat32, {static_cast<int64_t>(rows.size()), n});
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      const std::vector<float>& row = rows[static_cast<size_t>(i / n)];
+      x.data<float>()[i] = row[std::min<size_t>(static_cast<size_t>(i % n), row.size() - 1)];
+    }
+    return Const(scope(), x);
+  }
+
+  NodeRun RunOf(const Output& y) const {
+    std::vector<NodeRun> trace;
+    const auto values = harness::Evaluate({y}, {}, &trace);
+    EXPECT_TRUE(values.ok()) << values.status();
+    for (NodeRun& run : trace) {
+      if (run.node == y.node) return run;
+    }
+    ADD_FAILURE() << "the node did not run";
+    return {};
+  }
+  std::vector<Tensor> OnGpu(const NodeRun& run) const {
+    const auto values = harness::RunKernel(run, {}, &devices_.device(1));
+    EXPECT_TRUE(values.ok()) << values.status();
+    return values.ok() ? *values : std::vector<Tensor>();
+  }
+
+  // All outputs of y's node: the CPU's NaN and infinities, and numbers that are near.
+  void ExpectAgrees(const Output& y, double tolerance = 1e-5) const {
+    ASSERT_TRUE(graph_.status().ok()) << graph_.status();
+    const NodeRun run = RunOf(y);
+    const std::vector<Tensor> outputs = OnGpu(run);
+    ASSERT_EQ(outputs.size(), run.outputs.size());
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const std::vector<double> actual = outputs[i].ToDoubles(), expected = run.outputs[i].ToDoubles();
+      for (size_t k = 0; k < expected.size(); ++k) {
+        const std::string where =
+            absl::StrCat(run.node->op().name, ", output ", i, "[", k, "]: ", actual[k], " and not ", expected[k]);
+        if (std::isfinite(expected[k])) {
+          EXPECT_NEAR(actual[k], expected[k], tolerance * std::max(1.0, std::abs(expected[k]))) << where;
+        } else {
+          EXPECT_TRUE(std::isnan(expected[k]) ? std::isnan(actual[k]) : actual[k] == expected[k]) << where;
+        }
+      }
+    }
+  }
+
+  mutable Graph graph_;
+  DeviceSet devices_;
+};
+
+TEST_F(GpuNnTest, ActivationsOfInfinitiesAndNaN) {
+  const Output x = Row({-kInfinity, kInfinity, kNaN, 0, -0.0f, 100, -100, 1e30f, -1e30f, 6});
+  const Output dy = Row({1, 2, 3, 4, 5, 6, 7, 8, 9, 10});
+  for (const char* op : {"Relu", "Relu6", "LeakyRelu", "Elu", "Selu", "Gelu", "Silu", "Softplus"}) {
+    ExpectAgrees(scope().Add(op, {x}));
+  }
+  for (const char* op : {"ReluGrad", "Relu6Grad", "LeakyReluGrad", "EluGrad", "SeluGrad", "GeluGrad", "SiluGrad"}) {
+    ExpectAgrees(scope().Add(op, {dy, x}));
+  }
+  ExpectAgrees(Gelu(scope(), x, /*approximate=*/true));
+  ExpectAgrees(scope().Add("GeluGrad", {dy, x}, {{"approximate", true}}));
+  ExpectAgrees(scope().Add("SoftplusGrad", {dy, Softplus(scope(), x)}));
+}
+
+TEST_F(GpuNnTest, SoftmaxOfInfinitiesAndNaN) {
+  for (const int64_t n : {3, 4, 40, 2000}) {
+    const Output x = Matrix({{1, 2, 3},
+                             {-kInfinity},
+                             {-kInfinity, 0, -kInfinity},
+                             {-kInfinity, -kInfinity, -kInfinity, 5},
+                             {kInfinity, 1, 2},
+                             {0, 1, kInfinity},
+                             {kInfinity},
+                             {kNaN, 1, 2},
+                             {-kInfinity, 1, kNaN},
+                             {kNaN},
+                             {1e30f, 1e30f, -1e30f},
+                             {0, -1000}},
+                            n);
+    for (const double temperature : {1.0, 0.1}) {
+      ExpectAgrees(Softmax(scope(), x, {.temperature = temperature}));
+      ExpectAgrees(LogSoftmax(scope(), x, {.temperature = temperature}));
+      ExpectAgrees(Softmax(scope(), x, {.axis = 0, .temperature = temperature}));
+    }
+  }
+}
+
+TEST_F(GpuNnTest, CrossEntropyOfInfinitiesAndNaN) {
+  const std::vector<std::vector<float>> logits = {{1, 2, 3},          {-kInfinity, 0, 0}, {0, -kInfinity, 0},
+                                                  {-kInfinity},       {kInfinity, 1, 2},  {kNaN, 1, 2},
+                                                  {1e30f, 0, -1e30f}, {0, -1000, 0}};
+  const std::vector<std::vector<float>> labels(logits.size(), {0, 1, 0});
+  const Output indices = Const(scope(), Tensor::Of<int32_t>({0, 1, 1, 0, 0, 2, 0, 1}, {8}));
+  for (const int64_t n : {3, 40, 2000}) {
+    for (const double smoothing : {0.0, 0.1}) {
+      const double tolerance = n < 100 ? 1e-5 : 1e-4;
+      ExpectAgrees(SparseSoftmaxCrossEntropy(scope(), Matrix(logits, n), indices, {.label_smoothing = smoothing}),
+                   tolerance);
+      ExpectAgrees(SoftmaxCrossEntropy(scope(), Matrix(logits, n), Matrix(labels, n), {.label_smoothing = smoothing}),
+                   tolerance);
+    }
+  }
+  const Output x = Row({-kInfinity, kInfinity, kNaN, 0, 1000, -1000}), t = Row({0.5, 0.5, 0.5, 1, 0, 1});
+  ExpectAgrees(SigmoidCrossEntropy(scope(), x, t));
+  ExpectAgrees(scope().Add("SigmoidCrossEntropyGrad", {Row({1, 2, 3, 4, 5, 6}), x, t}));
+}
+
+TEST_F(GpuNnTest, LabelsOutOfRangeGiveNaN) {
+  for (const int64_t n : {3, 40}) {
+    const Output labels = Const(scope(), Tensor::Of<int64_t>({0, 1, 2}, {3}));
+    NodeRun run = RunOf(SparseSoftmaxCrossEntropy(scope(), Matrix({{1, 2, 3}, {4, 5, 6}, {7, 8, 9}}, n), labels,
+                                                  {.label_smoothing = 0.1}));
+    run.inputs[1] = Tensor::Of<int64_t>({-1, 1, n}, {3});
+    const std::vector<Tensor> outputs = OnGpu(run);
+    for (size_t i = 0; i < outputs.size(); ++i) {
+      const std::vector<double> actual = outputs[i].ToDoubles(), expected = run.outputs[i].ToDoubles();
+      const size_t row = actual.size() / 3;
+      for (size_t k = 0; k < actual.size(); ++k) {
+        if (k / row == 1) {
+          EXPECT_NEAR(actual[k], expected[k], 1e-5);
+        } else {
+          EXPECT_TRUE(std::isnan(actual[k]));
+        }
+      }
+    }
+  }
+}
+
+// Windows of 2 x 2 over images of 2 x 10, with ties, and of what is below every number.
+TEST_F(GpuNnTest, MaxPoolOfInfinitiesNaNAndTies) {
+  const float rows[2][10] = {{-kInfinity, -kInfinity, kNaN, kNaN, kNaN, -5, kInfinity, 1, 7, 7},
+                             {-kInfinity, -kInfinity, kNaN, kNaN, 3, kNaN, kNaN, 2, 7, 7}};
+  for (const DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+    Tensor x(DType::kFloat32, {1, 2, 10, 3});
+    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = rows[i / 30][i / 3 % 10];
+    for (const int64_t stride : {1, 2}) {
+      const Output y =
+          MaxPool(scope(), Cast(scope(), Const(scope(), x), dtype), {.stride_h = stride, .stride_w = stride});
+      if (stride == 2) {
+        const std::vector<Tensor> outputs = OnGpu(RunOf(y));
+        ASSERT_EQ(outputs.size(), 2);
+        const std::vector<double> winners = outputs[1].ToDoubles();
+        EXPECT_EQ(winners[0], 0);   // all -infinity
+        EXPECT_EQ(winners[3], 0);   // all NaN
+        EXPECT_EQ(winners[6], 2);   // 3, and not NaN
+        EXPECT_EQ(winners[12], 0);  // the first of four
+        const std::vector<double> values = outputs[0].ToDoubles();
+        EXPECT_EQ(values[0], -kInfinity);
+        EXPECT_TRUE(std::isnan(values[3]));
+        EXPECT_EQ(values[6], 3);
+        EXPECT_EQ(values[9], kInfinity);
+      }
+      if (dtype == DType::kFloat64) ExpectAgrees(y);  // the CPU's own loops
+    }
+  }
+}
+
+TEST_F(GpuNnTest, MomentsOfNumbersFarFromZero) {
+  for (const int64_t rows : {1, 7, 5000}) {
+    Tensor x(DType::kFloat32, {rows, 3});
+    double mean[3] = {}, variance[3] = {};
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      x.data<float>()[i] = 10000 + 3 * static_cast<float>(std::sin(static_cast<double>(i * i)));
+      mean[i % 3] += x.data<float>()[i] / static_cast<double>(rows);
+    }
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      variance[i % 3] += std::pow(x.data<float>()[i] - mean[i % 3], 2) / static_cast<double>(rows);
+    }
+    const Output y = ChannelMoments(scope(), Const(scope(), x)).mean;
+    const std::vector<Tensor> outputs = OnGpu(RunOf(y));
+    ASSERT_EQ(outputs.size(), 2);
+    for (size_t c = 0; c < 3; ++c) {
+      EXPECT_NEAR(outputs[0].ToDoubles()[c], mean[c], 2e-3);
+      EXPECT_NEAR(outputs[1].ToDoubles()[c], variance[c], 1e-5 * variance[c]);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace belfry::ops

@@ -1,0 +1,103 @@
+// Each GPU kernel against the CPU's, on what the nodes of a case and of its gradient read. Linked with kernels for real
+// GPUs, and with the same ones compiled for fakes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <set>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "framework/graph/infer.h"
+#include "tests/fake_gpu/test_gpus.h"
+#include "tests/ops/cases/cases.h"
+#include "tests/ops/harness/op_case_fixture.h"
+
+namespace belfry::harness {
+namespace {
+
+class GpuCaseTest : public OpCaseTest {
+ protected:
+  void SetUp() override {
+    absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
+    if (!devices.ok()) GTEST_SKIP() << devices.status().message();
+    devices_ = *std::move(devices);
+  }
+  Device& gpu() const { return devices_.device(1); }
+
+  void Compare(const NodeRun& run) const {
+    const OpDef& op = run.node->op();
+    if (op.kind != OpKind::kKernel || op.FindKernel("GPU", KernelDType(op, run.node->attrs())) == nullptr) return;
+    const auto expected = RunKernel(run), actual = RunKernel(run, {}, &gpu());
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    ASSERT_TRUE(actual.ok()) << op.name << ": " << actual.status();
+    ExpectSame(run, *actual, *expected, "");
+    for (const auto& [in, out] : op.in_place) {
+      if (run.inputs[in].shape() != run.outputs[out].shape() || run.inputs[in].dtype() != run.outputs[out].dtype()) {
+        continue;
+      }
+      const auto in_place = RunKernel(run, {in, out}, &gpu());
+      ASSERT_TRUE(in_place.ok()) << op.name << ": " << in_place.status();
+      ExpectSame(run, *in_place, *actual, " in place");
+    }
+  }
+
+  void ExpectSame(const NodeRun& run, const std::vector<Tensor>& actual, const std::vector<Tensor>& expected,
+                  const char* how) const {
+    ASSERT_EQ(actual.size(), expected.size());
+    double rounding = 0;
+    for (const Tensor& value : expected) rounding = std::max(rounding, Rounding(value.dtype()));
+    for (size_t i = 0; i < actual.size(); ++i) {
+      ExpectClose(ToArray(actual[i]), ToArray(expected[i]),
+                  rounding * op_case().tolerance + ReorderedSum(run, rounding, expected[i].elements()),
+                  absl::StrCat("output ", i, " of ", run.node->op().name, how));
+    }
+  }
+
+  // By how much a sum of n numbers up to 1 differs in another order: about sqrt(n) roundings of the dtype that it is
+  // computed in, however small the sum itself is.
+  static double ReorderedSum(const NodeRun& run, double rounding, int64_t sums) {
+    int64_t elements = 0;
+    for (const Tensor& input : run.inputs) elements = std::max(elements, input.elements());
+    if (rounding == 0 || elements <= sums || sums == 0) return 0;
+    const double computed = std::min(rounding, Rounding(DType::kFloat32));
+    return computed * std::sqrt(static_cast<double>(elements) / static_cast<double>(sums));
+  }
+
+  DeviceSet devices_;
+};
+
+TEST_P(GpuCaseTest, AgreesWithTheCpu) {
+  ForAll([&](const Instance& instance, DType dtype, const std::vector<Shape>&) {
+    std::vector<NodeRun> trace;
+    const auto outputs = Evaluate(instance.outs, instance.feeds, &trace);
+    ASSERT_TRUE(outputs.ok()) << outputs.status();
+    if (op_case().gradient && IsFloating(dtype)) {
+      const auto gradient = Gradient(instance, &trace);
+      ASSERT_TRUE(gradient.ok()) << gradient.status();
+    }
+    for (const NodeRun& run : trace) {
+      Compare(run);
+      if (HasFatalFailure()) return;
+    }
+  });
+}
+
+// A kernel on a GPU cannot fail, and to fail is all that CheckNumerics does.
+TEST(GpuRegistry, EveryOpButCheckNumericsHasTheCpusKernels) {
+  if (const auto devices = OpenTestGpus(1); !devices.ok()) GTEST_SKIP() << devices.status().message();
+  std::string missing;
+  for (const auto& [name, op] : BuiltinOps().ops()) {
+    if (op.kind != OpKind::kKernel || name == "CheckNumerics") continue;
+    for (const DType dtype : op.types[0].allowed) {
+      if (op.FindKernel("GPU", dtype) == nullptr) absl::StrAppend(&missing, " ", name, "<", DTypeName(dtype), ">");
+    }
+  }
+  EXPECT_EQ(missing, "");
+}
+
+INSTANTIATE_TEST_SUITE_P(Ops, GpuCaseTest, testing::ValuesIn(AllCases()),
+                         [](const testing::TestParamInfo<OpCase>& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace belfry::harness

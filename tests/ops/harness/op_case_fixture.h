@@ -1,0 +1,32 @@
+// What the tests of an OpCase share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "tests/ops/harness/evaluate.h"
+#include "tests/ops/harness/instance.h"
+
+namespace belfry::harness {
+
+void PrintTo(const OpCase& op_case, std::ostream* out);
+
+// Fails the test unless each element is within `tolerance`, relative to max(1, largest finite expected element).
+void ExpectClose(const Array& actual, const Array& expected, double tolerance, const std::string& what);
+bool SameBits(const Tensor& a, const Tensor& b);
+
+class OpCaseTest : public testing::TestWithParam<OpCase> {
+ protected:
+  const OpCase& op_case() const { return GetParam(); }
+  std::vector<Shape> own_shapes() const { return ShapeSets(op_case())[0]; }
+  bool has(DType dtype) const;
+  // Calls `body` for every pair of dtype and shapes.
+  void ForAll(const std::function<void(const Instance&, DType, const std::vector<Shape>&)>& body) const;
+  // The gradients with respect to the differentiable inputs, for a fixed projection of the outputs; zeros where there
+  // are none. `trace` as in Evaluate.
+  absl::StatusOr<std::vector<Tensor>> Gradient(const Instance& instance, std::vector<NodeRun>* trace = nullptr) const;
+};
+
+}  // namespace belfry::harness
