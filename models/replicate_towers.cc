@@ -224,9 +224,9 @@ class Replicator {
   }
 
   // An error of the step if there is nothing to average. It depends on shapes only, so nothing of it is left in a plan
-  // for a batch that has examples.
+  // for a batch that has examples. On a CPU, because a kernel on a GPU cannot fail.
   Output CheckExamples(int i) const {
-    const Scope scope = UpdateScope(i);
+    const Scope scope = UpdateScope(i).Device("/cpu:0");
     const bool alone = options_.variable_update == VariableUpdate::kIndependent;
     std::vector<Output> counts;
     for (size_t t = 0; t < step_.towers.size(); ++t) {
@@ -256,7 +256,7 @@ class Replicator {
 
   Output MeanLoss() const {
     std::vector<Output> losses;
-    const Scope scope = root_.Device("/cpu:0").NameScope("loss");
+    const Scope scope = root_.Device(devices_.device(step_.towers[0].device).name()).NameScope("loss");
     for (const TrainTower& tower : step_.towers) losses.push_back(ops::Cast(scope, tower.loss, DType::kFloat32));
     return WeightedMean(scope, losses);
   }

@@ -17,12 +17,30 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
+#include "framework/collective/nccl.h"
 #include "trainers/metrics.h"
 
 ABSL_FLAG(
     std::string, devices, "cpu:1",
     "Devices to open: cpu:N for N logical CPU devices that share the cores, gpu:N for N GPUs. One tower runs on each.");
 ABSL_FLAG(int, threads_per_device, 0, "Threads of each CPU device; 0 shares the cores evenly.");
+ABSL_FLAG(int, virtual_gpus, 1,
+          "Open each GPU card as so many devices: with 2, gpu:4 are /gpu:0 and /gpu:1 on the first card and /gpu:2 and "
+          "/gpu:3 on the second.");
+ABSL_FLAG(std::string, gpu_memory, "",
+          "Memory that each GPU device may use: a share of its card such as 0.4, or 4GiB, 4096MiB or bytes. By default "
+          "an even share of what is free, but a margin for the driver and libraries.");
+ABSL_FLAG(bool, gpu_memory_growth, true, "Take GPU memory as it is needed; false reserves all of it at the start.");
+ABSL_FLAG(std::string, visible_gpus, "",
+          "GPU cards to use, in this order, such as 0,2; all by default. The environment variable CUDA_VISIBLE_DEVICES "
+          "comes first: these numbers count what it leaves.");
+ABSL_FLAG(bool, tf32, true, "Let GPUs multiply float32 numbers with 10 bits of mantissa (TF32), which is much faster.");
+ABSL_FLAG(bool, deterministic, false,
+          "On GPUs: the same bits at every run. Kernels are chosen by rule and not by measuring, and none whose sums "
+          "depend on timing.");
+ABSL_FLAG(bool, cuda_graphs, true, "On GPUs: record a steady step as a CUDA graph, and replay it.");
+ABSL_FLAG(bool, gpu_copy_through_host, false,
+          "Copy between GPU cards through host memory, where the direct path is broken or suspected to be.");
 ABSL_FLAG(bool, log_device_placement, false, "Print which device runs which node.");
 ABSL_FLAG(bool, allow_soft_placement, false,
           "Fall back to a device that exists when the one asked for does not, and say so in the log.");
@@ -39,8 +57,10 @@ ABSL_FLAG(
     std::string, variable_update, "replicated",
     "replicated: a copy of the variables on every device, gradients all-reduced. parameter_device: one copy on /cpu:0. "
     "independent: copies without averaging, to measure what averaging costs.");
-ABSL_FLAG(std::string, averager, "local",
-          "How gradients are averaged: local, in ascending tower order, bit-repeatable.");
+ABSL_FLAG(
+    std::string, averager, "local",
+    "How gradients are averaged: local, in ascending tower order, with the same bits on every device; nccl, among "
+    "GPUs, in an order of its own.");
 ABSL_FLAG(std::string, data_dir, "", "Where the data is; see the program's description.");
 ABSL_FLAG(std::string, train_dir, "", "A directory for what the run leaves behind (metrics.jsonl); made if need be.");
 ABSL_FLAG(std::string, metrics_file, "",
@@ -48,6 +68,23 @@ ABSL_FLAG(std::string, metrics_file, "",
           "step, test_accuracy, test_top_5, test_loss. Lines are appended.");
 
 namespace belfry::trainers {
+namespace {
+
+absl::Status CheckAverager(const DeviceSet& devices) {
+  const std::string averager = absl::GetFlag(FLAGS_averager);
+  if (averager == "local") return absl::OkStatus();
+  if (averager != "nccl") {
+    return absl::InvalidArgumentError(absl::StrCat("--averager=", averager, " is not known; known are local and nccl"));
+  }
+  std::vector<Device*> towers;
+  for (int tower : devices.TowerDevices()) towers.push_back(&devices.device(tower));
+  absl::Status status = CheckNcclDevices(towers);
+  if (status.ok()) status = OpenNccl().status();
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("--averager=nccl: ", status.message()));
+}
+
+}  // namespace
 
 void ParseCommandLine(int argc, char** argv, absl::string_view usage, absl::Span<const absl::string_view> rejected) {
   std::string text(absl::StripTrailingAsciiWhitespace(usage));
@@ -94,8 +131,25 @@ absl::Status CheckLearningRate(double rate) {
   return absl::InvalidArgumentError(absl::StrCat("--learning_rate=", rate, " must be a number above 0"));
 }
 
+DeviceOptions DeviceOptionsFromFlags() {
+  return {.cpu_threads = absl::GetFlag(FLAGS_threads_per_device),
+          .virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus),
+          .gpu_memory = absl::GetFlag(FLAGS_gpu_memory),
+          .gpu_memory_growth = absl::GetFlag(FLAGS_gpu_memory_growth),
+          .visible_gpus = absl::GetFlag(FLAGS_visible_gpus),
+          .peer_through_host = absl::GetFlag(FLAGS_gpu_copy_through_host),
+          .math = {.tf32 = absl::GetFlag(FLAGS_tf32), .deterministic = absl::GetFlag(FLAGS_deterministic)}};
+}
+
 absl::StatusOr<DeviceSet> OpenDevices() {
-  return DeviceSet::Open(absl::GetFlag(FLAGS_devices), {.cpu_threads = absl::GetFlag(FLAGS_threads_per_device)});
+  ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices), DeviceOptionsFromFlags()));
+  if (devices.device(devices.TowerDevices()[0]).type() != "GPU") {
+    RETURN_IF_ERROR(RejectFlags({"virtual_gpus", "gpu_memory", "gpu_memory_growth", "visible_gpus", "tf32",
+                                 "deterministic", "cuda_graphs", "gpu_copy_through_host"},
+                                absl::StrCat("a run on --devices=", absl::GetFlag(FLAGS_devices))));
+  }
+  RETURN_IF_ERROR(CheckAverager(devices));
+  return devices;
 }
 
 absl::StatusOr<int64_t> GlobalBatchSize(const DeviceSet& devices, int64_t low, int64_t high) {
@@ -111,16 +165,19 @@ absl::StatusOr<int64_t> GlobalBatchSize(const DeviceSet& devices, int64_t low, i
 }
 
 SessionOptions SessionOptionsFromFlags() {
-  return {.allow_soft_placement = absl::GetFlag(FLAGS_allow_soft_placement),
-          .log_device_placement = absl::GetFlag(FLAGS_log_device_placement),
-          .dump_plan = absl::GetFlag(FLAGS_dump_plan)};
+  SessionOptions options{.allow_soft_placement = absl::GetFlag(FLAGS_allow_soft_placement),
+                         .log_device_placement = absl::GetFlag(FLAGS_log_device_placement),
+                         .replay = absl::GetFlag(FLAGS_cuda_graphs),
+                         .dump_plan = absl::GetFlag(FLAGS_dump_plan)};
+  if (absl::GetFlag(FLAGS_averager) == "nccl") options.collectives = NcclFactory();
+  return options;
 }
 
 absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags() {
   models::ReplicateOptions options;
   ASSIGN_OR_RETURN(options.variable_update, models::ParseVariableUpdate(absl::GetFlag(FLAGS_variable_update)));
-  if (const std::string averager = absl::GetFlag(FLAGS_averager); averager != "local") {
-    return absl::InvalidArgumentError(absl::StrCat("--averager=", averager, " is not known; known is local"));
+  if (options.variable_update == models::VariableUpdate::kIndependent) {
+    RETURN_IF_ERROR(RejectFlags({"averager"}, "a run with --variable_update=independent, which averages nothing"));
   }
   return options;
 }

@@ -13,6 +13,11 @@
 
 ABSL_DECLARE_FLAG(std::string, devices);
 ABSL_DECLARE_FLAG(int, threads_per_device);
+ABSL_DECLARE_FLAG(int, virtual_gpus);
+ABSL_DECLARE_FLAG(std::string, gpu_memory);
+ABSL_DECLARE_FLAG(bool, gpu_memory_growth);
+ABSL_DECLARE_FLAG(std::string, visible_gpus);
+ABSL_DECLARE_FLAG(bool, gpu_copy_through_host);
 ABSL_DECLARE_FLAG(bool, log_device_placement);
 ABSL_DECLARE_FLAG(bool, allow_soft_placement);
 ABSL_DECLARE_FLAG(std::string, dump_plan);
@@ -42,6 +47,9 @@ absl::Status CheckFlag(absl::string_view flag, int64_t value, int64_t low, int64
 absl::Status CheckLearningRate(double rate);
 
 // What the flags say. InvalidArgument names the flag.
+DeviceOptions DeviceOptionsFromFlags();
+// Those of --devices; an error, too, if what is said about GPUs does not concern any of them, or if --averager is not
+// known or does not work among them.
 absl::StatusOr<DeviceSet> OpenDevices();
 // --batch_size, or --batch_size_per_tower for each of the towers on `devices`; low to high.
 absl::StatusOr<int64_t> GlobalBatchSize(const DeviceSet& devices, int64_t low = 1, int64_t high = 1 << 20);

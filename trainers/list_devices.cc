@@ -16,28 +16,28 @@ memory, and whether there is a GPU.
 
   list_devices                  # the CPU as one device, and every GPU
   list_devices --devices=cpu:4  # the CPU as four logical devices, each with its share of the cores
+  list_devices --devices=gpu:2 --virtual_gpus=2 --gpu_memory=8GiB  # one GPU as two
 )";
 
 constexpr double kMebi = 1024.0 * 1024.0;
 
 struct Listing {
   DeviceSet devices;
-  int gpus = 0;
-  absl::Status no_more_gpus;  // why there is none, or not one more
+  absl::Status no_gpus;  // why there is none
 };
 
-// What --devices says and, if it says nothing about GPUs, as many of them as can be opened.
+// What --devices says and, if it says nothing about GPUs, all of them.
 absl::StatusOr<Listing> OpenAll() {
   const std::string spec = absl::AsciiStrToLower(absl::GetFlag(FLAGS_devices));
-  const DeviceOptions options = {.cpu_threads = absl::GetFlag(FLAGS_threads_per_device)};
+  const DeviceOptions options = DeviceOptionsFromFlags();
   Listing listing;
   ASSIGN_OR_RETURN(listing.devices, DeviceSet::Open(spec, options));
-  while (!absl::StrContains(spec, "gpu")) {
-    absl::StatusOr<DeviceSet> more = DeviceSet::Open(absl::StrCat(spec, ",gpu:", listing.gpus + 1), options);
-    listing.no_more_gpus = more.status();
-    if (!more.ok()) break;
-    listing.devices = *std::move(more);
-    ++listing.gpus;
+  if (absl::StrContains(spec, "gpu")) return listing;
+  const absl::StatusOr<int> gpus = CountGpuDevices(options);
+  if (absl::IsInvalidArgument(gpus.status())) return gpus.status();
+  listing.no_gpus = gpus.status();
+  if (gpus.ok()) {
+    ASSIGN_OR_RETURN(listing.devices, DeviceSet::Open(absl::StrCat(spec, ",gpu:", *gpus), options));
   }
   return listing;
 }
@@ -62,7 +62,7 @@ absl::Status Run() {
   if (gpu) {
     std::printf("GPU: yes\n");
   } else {
-    std::printf("GPU: no (%s)\n", std::string(listing.no_more_gpus.message()).c_str());
+    std::printf("GPU: no (%s)\n", std::string(listing.no_gpus.message()).c_str());
   }
   return absl::OkStatus();
 }
