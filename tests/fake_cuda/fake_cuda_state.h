@@ -188,6 +188,6 @@ struct CUstream_st {
 
 struct CUevent_st {
   int card;
-  std::shared_ptr<belfry::fake_cuda::Mark> mark;         // of the last record; guarded by the world's mutex
-  std::weak_ptr<CUgraph_st> capture;  // in which it was recorded last
+  std::shared_ptr<belfry::fake_cuda::Mark> mark;  // of the last record; guarded by the world's mutex
+  std::weak_ptr<CUgraph_st> capture;              // in which it was recorded last
 };
