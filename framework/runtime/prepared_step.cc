@@ -66,13 +66,12 @@ absl::Status PreparedStep::Run(absl::Span<const Tensor> feeds) {
 }
 
 absl::Status PreparedStep::RunFed(absl::Time deadline, absl::Span<const Tensor> feeds) {
-  RETURN_IF_ERROR(std::exchange(unreported_, absl::OkStatus()));
   RETURN_IF_ERROR(Check(feeds));
   if (busy_.exchange(true, std::memory_order_acquire)) {
     return absl::FailedPreconditionError("This prepared step is running on another thread; prepare one per thread");
   }
-  absl::Status status;
-  {
+  absl::Status status = std::exchange(unreported_, absl::OkStatus());
+  if (status.ok()) {
     const ScopedRun run(session_.gate_, alone_, deadline);
     if (!run.entered()) {
       status = absl::DeadlineExceededError("The step's time was over while it waited for other steps of the session");

@@ -153,6 +153,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const cudaError_t error = Trouble("cudaEventRecord", stream->card); error != cudaSuccess) return Done(error);
   if (event->card != stream->card) return Done(cudaErrorInvalidResourceHandle);
+  const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   event->capture = stream->capture;
   if (stream->capture != nullptr) {
     const auto other = stream->capture->others.find(stream);
@@ -160,7 +161,6 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
     return cudaSuccess;
   }
   const auto mark = std::make_shared<Mark>();
-  const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   event->mark = mark;
   stream->Enqueue([mark] { mark->Reach(); });
   return cudaSuccess;

@@ -46,7 +46,15 @@ struct Recording {
 // Two counts: what the host has asked to be recorded, and what is.
 class FakeEvent final : public Event {
  public:
-  std::weak_ptr<Recording> recording;  // in which it was recorded last
+  // In which it was recorded last.
+  std::shared_ptr<Recording> recording() {
+    const std::unique_lock<std::mutex> lock(mutex_);
+    return recording_.lock();
+  }
+  void set_recording(const std::shared_ptr<Recording>& recording) {
+    const std::unique_lock<std::mutex> lock(mutex_);
+    recording_ = recording;
+  }
   absl::Status Wait(uint32_t run, absl::Time deadline) override { return done_.Wait(run, deadline); }
   void Record(uint32_t run) override {
     asked_.Record(run);
@@ -64,6 +72,8 @@ class FakeEvent final : public Event {
   CpuEvent& done() { return done_; }
 
  private:
+  std::mutex mutex_;
+  std::weak_ptr<Recording> recording_;
   CpuEvent asked_, done_;
 };
 
@@ -81,7 +91,7 @@ class FakeStream final : public Stream {
     if (fake == nullptr) return event.Wait(run, deadline);
     const absl::Status asked = fake->asked().Wait(run, deadline);
     if (!asked.ok()) return asked;
-    if (const std::shared_ptr<Recording> recording = fake->recording.lock(); recording != recording_) {
+    if (const std::shared_ptr<Recording> recording = fake->recording(); recording != recording_) {
       if (recording_ != nullptr) return absl::FailedPreconditionError("waits for what is not of this recording");
       recording_ = recording;
       recording_->others[this] = false;
@@ -94,7 +104,7 @@ class FakeStream final : public Stream {
   void Record(Event& event, uint32_t run) override {
     auto* fake = dynamic_cast<FakeEvent*>(&event);
     BELFRY_CHECK(fake != nullptr);
-    fake->recording = recording_;
+    fake->set_recording(recording_);
     if (recording_ != nullptr) {
       if (const auto other = recording_->others.find(this); other != recording_->others.end()) other->second = true;
       return fake->asked().Record(run);
