@@ -1,11 +1,13 @@
 #include <cublasLt.h>
 
+#include <algorithm>
 #include <array>
 #include <memory>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/device/cuda/current.h"
 #include "framework/device/cuda/native.h"
 #include "ops/gpu/autotune.h"
 #include "ops/math/matmul_gpu_impl.h"
@@ -122,6 +124,14 @@ class Product {
     RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                                &kMostWorkspace, sizeof(kMostWorkspace)),
                           "a preference"));
+    // Whole tensors are aligned to 64 bytes; cuBLASLt takes 256 for granted unless it is told.
+    const uint32_t alignment = 64;
+    for (const auto operand :
+         {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+          CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+      RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceSetAttribute(preference_, operand, &alignment, sizeof(alignment)),
+                            "a preference"));
+    }
     if (math.deterministic) {
       // Split sums are added up in the workspace, not with atomics.
       const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
@@ -154,15 +164,20 @@ std::string KeyOf(const GpuMatMul& p, const MathMode& math) {
 }  // namespace
 
 absl::StatusOr<GpuMatMulCore> MakeLibraryGpuMatMul(const GpuMatMul& p, Device& device) {
+  RETURN_IF_ERROR(MakeCurrent(device));
   ASSIGN_OR_RETURN(Handle* const handle, device.Shared<Handle>(&Handle::Make));
   const auto product = std::make_shared<Product>();
   RETURN_IF_ERROR(product->Init(handle->handle, p, device.math()));
   int chosen = 0;
   if (!device.math().deterministic) {
     const auto size = static_cast<size_t>(p.batch) * SizeOf(p.dtype);
+    size_t most_workspace = 0;
+    for (int i = 0; i < product->candidates(); ++i) {
+      most_workspace = std::max(most_workspace, product->workspace_bytes(i));
+    }
     const std::array<size_t, 5> bytes = {static_cast<size_t>(p.m * p.k) * size, static_cast<size_t>(p.k * p.n) * size,
                                          static_cast<size_t>(p.n) * SizeOf(p.dtype),
-                                         static_cast<size_t>(p.m * p.n) * size, kMostWorkspace};
+                                         static_cast<size_t>(p.m * p.n) * size, most_workspace};
     ASSIGN_OR_RETURN(
         chosen,
         ChooseFastest(device, KeyOf(p, device.math()), product->candidates(), bytes,
@@ -170,9 +185,12 @@ absl::StatusOr<GpuMatMulCore> MakeLibraryGpuMatMul(const GpuMatMul& p, Device& d
                         return product->Run(candidate, stream, {at[0], at[1], p.bias ? at[2] : nullptr, at[3], at[4]});
                       }));
   }
-  return GpuMatMulCore{
-      [product, chosen](Stream& stream, const GpuMatMulOperands& at) { return product->Run(chosen, stream, at); },
-      product->workspace_bytes(chosen)};
+  return GpuMatMulCore{[product, chosen](Stream& stream, const GpuMatMulOperands& at) {
+                         GpuMatMulOperands aligned = at;
+                         aligned.workspace = AlignForLibraries(at.workspace);
+                         return product->Run(chosen, stream, aligned);
+                       },
+                       BytesForLibraries(product->workspace_bytes(chosen))};
 }
 
 }  // namespace belfry::ops

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/device/cuda/current.h"
 #include "framework/device/cuda/native.h"
 #include "ops/cudnn/descriptor.h"
 #include "ops/gpu/autotune.h"
@@ -17,6 +18,7 @@ namespace {
 using cudnn::Descriptor;
 
 constexpr size_t kMostWorkspace = size_t{256} << 20;
+constexpr int kCandidates = 8;
 
 // Unique ids of the tensors of a graph.
 enum : int64_t { kX = 1, kFilter, kY, kBias, kProduct, kSum };
@@ -216,6 +218,7 @@ class Runner {
 
 absl::StatusOr<GpuConvCore> MakeLibraryGpuConv(const GpuConv& p, Device& device) {
   const MathMode math = device.math();
+  RETURN_IF_ERROR(MakeCurrent(device));
   ASSIGN_OR_RETURN(cudnn::Handle* const handle, device.Shared<cudnn::Handle>(&cudnn::Handle::Make));
   ASSIGN_OR_RETURN(Graph graph, MakeGraph(p));
   std::shared_ptr<Runner> runner;
@@ -224,7 +227,8 @@ absl::StatusOr<GpuConvCore> MakeLibraryGpuConv(const GpuConv& p, Device& device)
     ASSIGN_OR_RETURN(cudnn::Plans plans, cudnn::FindPlans(handle->handle, graph.operations,
                                                           {.tensor_cores = math.tf32 || p.dtype != DType::kFloat32,
                                                            .deterministic = math.deterministic,
-                                                           .most_workspace = kMostWorkspace}));
+                                                           .most_workspace = kMostWorkspace,
+                                                           .most = math.deterministic ? 1 : kCandidates}));
     runner = std::make_shared<Runner>(*handle, std::move(graph), std::move(plans), p.bias);
   }
   int chosen = 0;

@@ -14,7 +14,7 @@ constexpr int kMostConfigs = 32;
 
 // What cuDNN says of an engine's arithmetic.
 struct Notes {
-  bool tensor_core = false, nondeterministic = false;
+  bool tensor_core = false, nondeterministic = false, narrows = false;
 };
 
 absl::StatusOr<Notes> NotesOf(const Descriptor& config) {
@@ -32,6 +32,8 @@ absl::StatusOr<Notes> NotesOf(const Descriptor& config) {
   Notes result;
   for (int64_t i = 0; i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; ++i) {
     result.tensor_core = result.tensor_core || notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
+    // Inputs rounded to 16 bits, which gradients may not survive.
+    result.narrows = result.narrows || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
     result.nondeterministic = result.nondeterministic || notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
   }
   return result;
@@ -119,7 +121,7 @@ absl::StatusOr<Plans> FindPlans(cudnnHandle_t handle, const std::vector<Descript
     for (Descriptor& config : *configs) {
       if (static_cast<int>(found.plans.size()) == filter.most) break;
       const absl::StatusOr<Notes> notes = NotesOf(config);
-      if (!notes.ok() || (notes->tensor_core && !filter.tensor_cores) ||
+      if (!notes.ok() || notes->narrows || (notes->tensor_core && !filter.tensor_cores) ||
           (notes->nondeterministic && filter.deterministic)) {
         continue;
       }

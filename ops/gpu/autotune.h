@@ -1,6 +1,7 @@
 // Choosing among several ways to compute the same, by measuring them where they will run. Internal.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <string>
@@ -14,6 +15,14 @@
 #include "framework/device/device.h"
 
 namespace belfry::ops {
+
+// Libraries want workspaces aligned to 256 bytes, and a plan's are to 64: what to ask for, and where it then begins.
+inline constexpr size_t kLibraryAlignment = 256;
+inline size_t BytesForLibraries(size_t bytes) { return bytes == 0 ? 0 : bytes + kLibraryAlignment; }
+inline void* AlignForLibraries(void* workspace) {
+  const auto address = reinterpret_cast<uintptr_t>(workspace);
+  return reinterpret_cast<void*>((address + kLibraryAlignment - 1) / kLibraryAlignment * kLibraryAlignment);
+}
 
 // What was chosen before, by key, in a text file: one line "index<TAB>count<TAB>key" each. Lines that do not read so,
 // as a crash may leave them, are ignored. Several processes may use one file: a new choice is appended. Thread-safe.
@@ -42,7 +51,8 @@ class AutotuneCache {
 using AutotuneRun = std::function<absl::Status(int candidate, Stream& stream, absl::Span<void* const> blocks)>;
 
 // The fastest of `count` candidates on `device`, each measured some times on blocks of `bytes` bytes that hold zeros;
-// or what the cache says. One that fails is left out; Unimplemented if all do. Defined with CUDA only.
+// or what the cache says; or the first, if the device has no room for the blocks. One that fails is left out;
+// Unimplemented if all do. Defined with CUDA only.
 absl::StatusOr<int> ChooseFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
                                   const AutotuneRun& run);
 

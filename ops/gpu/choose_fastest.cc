@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -68,7 +69,13 @@ absl::StatusOr<int> ChooseFastest(Device& device, absl::string_view key, int cou
   std::vector<DeviceMemory> memory;
   std::vector<void*> blocks;
   for (const size_t size : bytes) {
-    ASSIGN_OR_RETURN(memory.emplace_back(), DeviceMemory::Allocate(device, size));
+    absl::StatusOr<DeviceMemory> block = DeviceMemory::Allocate(device, size);
+    if (absl::IsResourceExhausted(block.status())) {
+      RETURN_IF_ERROR(stream->Synchronize());
+      return 0;
+    }
+    RETURN_IF_ERROR(block.status());
+    memory.push_back(*std::move(block));
     blocks.push_back(memory.back().data());
     if (size > 0) {
       RETURN_IF_ERROR(Check(cudaMemsetAsync(blocks.back(), 0, size, NativeStream(*stream)), "cudaMemsetAsync"));

@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "framework/base/status.h"
+#include "ops/gpu/autotune.h"
 #include "ops/gpu/families.h"
 #include "ops/nn/conv2d_gpu_impl.h"
 #include "ops/nn/conv2d_impl.h"
@@ -10,9 +11,7 @@
 namespace belfry::ops {
 namespace {
 
-constexpr size_t kAlignment = 256;
-
-size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+size_t Aligned(size_t bytes) { return (bytes + kLibraryAlignment - 1) / kLibraryAlignment * kLibraryAlignment; }
 
 // A convolution with what surrounds it: a border where padding differs between two ends of an axis, the filter in the
 // order of the library, and the workspace for both and for the core.
@@ -28,7 +27,7 @@ struct Plan {
 
   absl::Status Run(Stream& stream, const void* x, const void* filter, const void* y, const void* bias,
                    void* workspace) const {
-    auto* const space = static_cast<unsigned char*>(workspace);
+    auto* const space = static_cast<unsigned char*>(AlignForLibraries(workspace));
     // Which of the three is written depends on the kind.
     GpuConvOperands at{const_cast<void*>(x), space + filter_at, const_cast<void*>(y), bias, space + core_at};
     if (bordered) at.x = space;
@@ -92,7 +91,7 @@ absl::StatusOr<Plan> MakePlan(GpuConv::Kind kind, const KernelSpec& spec, bool b
   plan.size = SizeOf(shape.dtype);
   plan.filter_at = plan.bordered ? Aligned(static_cast<size_t>(plan.conv.image_elements()) * plan.size) : 0;
   plan.core_at = plan.filter_at + Aligned(static_cast<size_t>(plan.conv.filter_elements()) * plan.size);
-  plan.bytes = plan.core_at + plan.core.workspace_bytes;
+  plan.bytes = BytesForLibraries(plan.core_at + plan.core.workspace_bytes);
   return plan;
 }
 
@@ -154,7 +153,8 @@ absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
                     },
                     bytes};
     }
-    if (!absl::IsUnimplemented(plan.status())) return plan.status();
+    // What the library cannot fuse, it may refuse in several ways.
+    if (absl::IsResourceExhausted(plan.status())) return plan.status();
   }
   ASSIGN_OR_RETURN(Kernel kernel, MakeForward(spec));
   return WithGpuEpilogue(std::move(kernel), spec, epilogue);

@@ -6,6 +6,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/cuda_event.h"
 #include "framework/device/cuda/cuda_stream.h"
+#include "framework/device/cuda/current.h"
 #include "framework/device/cuda/handles.h"
 #include "framework/device/cuda/native.h"
 
@@ -41,6 +42,12 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(StreamKind kind) {
 }
 
 std::unique_ptr<Event> CudaDevice::NewEvent() { return std::make_unique<CudaEvent>(card_); }
+
+absl::Status MakeCurrent(const Device& device) {
+  const auto* const cuda = dynamic_cast<const CudaDevice*>(&device);
+  if (cuda == nullptr) return absl::InvalidArgumentError(absl::StrCat(device.name().ToString(), " is no CUDA device"));
+  return cuda->card().MakeCurrent();
+}
 
 bool CanReach(const Device& a, const Device& b) {
   const auto* const first = dynamic_cast<const CudaDevice*>(&a);

@@ -10,8 +10,8 @@ namespace belfry {
 namespace {
 
 // A hand-over within a step takes some microseconds, sleeping fifty or more.
-constexpr absl::Duration kSpin = absl::Microseconds(50);
-constexpr absl::Duration kShortestSleep = absl::Microseconds(10), kLongestSleep = absl::Microseconds(500);
+constexpr absl::Duration kSpin = absl::Microseconds(200);
+constexpr absl::Duration kShortestSleep = absl::Microseconds(10), kLongestSleep = absl::Microseconds(100);
 
 }  // namespace
 
@@ -71,7 +71,7 @@ absl::Status CudaEvent::Poll(const Native& native, uint32_t run, absl::Time dead
     if (now - begin < kSpin) {
       std::this_thread::yield();
     } else {
-      absl::SleepFor(std::min({std::max((now - begin) / 8, kShortestSleep), kLongestSleep, deadline - now}));
+      absl::SleepFor(std::min({std::max((now - begin) / 64, kShortestSleep), kLongestSleep, deadline - now}));
     }
   }
 }
