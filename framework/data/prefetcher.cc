@@ -263,25 +263,29 @@ bool Prefetcher::CanTake() const { return taken_ < opened_ && SlotAt(taken_).sta
 bool Prefetcher::Ended() const { return cancelled_ || AtEnd(to_take_) || SlotAt(taken_).state == Slot::kTaken; }
 
 absl::StatusOr<Batch> Prefetcher::Next() {
-  if (options_.threads > 0) return Take();
-  // Held to the end, so that another caller cannot take the batch that this one makes.
-  MutexLock own(own_maker_mutex_);
-  MakeOnCaller(own_maker_);
+  if (options_.threads == 0) return MakeAndTake();
+  MutexLock lock(mutex_);
+  mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Ended() || CanTake(); });
   return Take();
 }
 
-void Prefetcher::MakeOnCaller(Maker& maker) {
-  std::optional<Chunk> chunk;
-  {
-    MutexLock lock(mutex_);
-    if (!CanTake() && !Ended()) chunk = Claim();
+absl::StatusOr<Batch> Prefetcher::MakeAndTake() {
+  // Held to the end, so that another caller cannot take the batch that this one makes.
+  MutexLock own(own_maker_mutex_);
+  while (true) {
+    std::optional<Chunk> chunk;
+    {
+      // Whether to make one is decided in one go with taking it: a batch on loan may be given back at any moment.
+      MutexLock lock(mutex_);
+      if (Ended() || CanTake()) return Take();
+      chunk = Claim();
+    }
+    BELFRY_CHECK(chunk.has_value());
+    Finish(*chunk, Make(*chunk, own_maker_));
   }
-  if (chunk.has_value()) Finish(*chunk, Make(*chunk, maker));
 }
 
 absl::StatusOr<Batch> Prefetcher::Take() {
-  MutexLock lock(mutex_);
-  mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Ended() || CanTake(); });
   if (cancelled_) return absl::CancelledError("the prefetcher was cancelled");
   if (AtEnd(to_take_)) return absl::OutOfRangeError(absl::StrCat("end of data after ", options_.epochs, " epochs"));
   Slot& slot = SlotAt(taken_);

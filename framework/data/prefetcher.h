@@ -128,8 +128,8 @@ class Prefetcher {
   absl::Status MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, Maker& maker);
   void Finish(const Chunk& chunk, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   bool CanTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  absl::StatusOr<Batch> Take() ABSL_LOCKS_EXCLUDED(mutex_);
-  void MakeOnCaller(Maker& maker) ABSL_LOCKS_EXCLUDED(mutex_);
+  absl::StatusOr<Batch> Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<Batch> MakeAndTake() ABSL_LOCKS_EXCLUDED(mutex_);
   // True if no batch can come unless the caller does something.
   bool Ended() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void GiveBack(int slot) ABSL_LOCKS_EXCLUDED(mutex_);
