@@ -25,24 +25,25 @@ struct Plan {
 
   int64_t taps() const { return conv.r * conv.s * (conv.c / conv.groups); }
 
-  absl::Status Run(Stream& stream, const void* x, const void* filter, const void* y, const void* bias,
-                   void* workspace) const {
-    auto* const space = static_cast<unsigned char*>(AlignForLibraries(workspace));
-    // Which of the three is written depends on the kind.
-    GpuConvOperands at{const_cast<void*>(x), space + filter_at, const_cast<void*>(y), bias, space + core_at};
-    if (bordered) at.x = space;
-    if (bordered && conv.kind != GpuConv::Kind::kBackwardData) {
-      RETURN_IF_ERROR(PadImages(stream, size, border, x, space));
-    }
-    if (conv.kind != GpuConv::Kind::kBackwardFilter) {
-      RETURN_IF_ERROR(TransposeOnGpu(stream, size, taps(), conv.k, filter, at.filter));
-    }
+  // Of an op with inputs x, filter and dy or bias, and one output; which of them the output stands for depends on the
+  // kind.
+  absl::Status Run(const KernelContext& context) const {
+    Stream& stream = *context.stream;
+    const bool forward = conv.kind == GpuConv::Kind::kForward, data = conv.kind == GpuConv::Kind::kBackwardData;
+    void* const output = context.outputs[0];
+    void* const x = data ? output : const_cast<void*>(context.inputs[0]);
+    void* const filter = forward || data ? const_cast<void*>(context.inputs[1]) : output;
+    auto* const space = static_cast<unsigned char*>(AlignForLibraries(context.workspace));
+    const GpuConvOperands at{.x = bordered ? space : x,
+                             .filter = space + filter_at,
+                             .y = forward ? output : const_cast<void*>(context.inputs[2]),
+                             .bias = conv.bias ? context.inputs[2] : nullptr,
+                             .workspace = space + core_at};
+    if (bordered && !data) RETURN_IF_ERROR(PadImages(stream, size, border, x, at.x));
+    if (forward || data) RETURN_IF_ERROR(TransposeOnGpu(stream, size, taps(), conv.k, filter, at.filter));
     RETURN_IF_ERROR(core.run(stream, at));
-    if (bordered && conv.kind == GpuConv::Kind::kBackwardData) {
-      return CropImages(stream, size, border, space, const_cast<void*>(x));
-    }
-    if (conv.kind != GpuConv::Kind::kBackwardFilter) return absl::OkStatus();
-    return TransposeOnGpu(stream, size, conv.k, taps(), at.filter, const_cast<void*>(filter));
+    if (bordered && data) RETURN_IF_ERROR(CropImages(stream, size, border, at.x, x));
+    return forward || data ? absl::OkStatus() : TransposeOnGpu(stream, size, conv.k, taps(), at.filter, filter);
   }
 };
 
@@ -95,38 +96,20 @@ absl::StatusOr<Plan> MakePlan(GpuConv::Kind kind, const KernelSpec& spec, bool b
   return plan;
 }
 
-absl::StatusOr<Kernel> MakeForward(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(Plan plan, MakePlan(GpuConv::Kind::kForward, spec));
+Kernel KernelOf(Plan plan) {
   const size_t bytes = plan.bytes;
-  return Kernel{[plan = std::move(plan)](const KernelContext& at) {
-                  return plan.Run(*at.stream, at.inputs[0], at.inputs[1], at.outputs[0], nullptr, at.workspace);
-                },
-                bytes};
+  return Kernel{[plan = std::move(plan)](const KernelContext& context) { return plan.Run(context); }, bytes};
 }
 
-// Inputs x (its shape), filter, dy.
-absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(Plan plan, MakePlan(GpuConv::Kind::kBackwardData, spec));
-  const size_t bytes = plan.bytes;
-  return Kernel{[plan = std::move(plan)](const KernelContext& at) {
-                  return plan.Run(*at.stream, at.outputs[0], at.inputs[1], at.inputs[2], nullptr, at.workspace);
-                },
-                bytes};
-}
-
-// Inputs x, filter (its shape), dy.
-absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(Plan plan, MakePlan(GpuConv::Kind::kBackwardFilter, spec));
-  const size_t bytes = plan.bytes;
-  return Kernel{[plan = std::move(plan)](const KernelContext& at) {
-                  return plan.Run(*at.stream, at.inputs[0], at.outputs[0], at.inputs[2], nullptr, at.workspace);
-                },
-                bytes};
+template <GpuConv::Kind kind>
+absl::StatusOr<Kernel> MakeConv(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(Plan plan, MakePlan(kind, spec));
+  return KernelOf(std::move(plan));
 }
 
 // Outputs dfilter, dbias.
 absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(Kernel filter, MakeBackpropFilter(spec));
+  ASSIGN_OR_RETURN(Kernel filter, MakeConv<GpuConv::Kind::kBackwardFilter>(spec));
   const KernelDef* def = BuiltinOps().Find("BiasAddGrad")->FindKernel("GPU", spec.inputs[2].dtype);
   if (def == nullptr) return absl::UnimplementedError("there is no GPU kernel for the gradient of the bias");
   ASSIGN_OR_RETURN(Kernel bias, def->make({spec.name, spec.attrs, spec.inputs.subspan(2, 1), spec.outputs.subspan(1, 1),
@@ -145,18 +128,11 @@ absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
   const GpuEpilogue epilogue = GpuEpilogue::Of(spec.attrs);
   if (epilogue.is_relu() || epilogue.is_none()) {
     absl::StatusOr<Plan> plan = MakePlan(GpuConv::Kind::kForward, spec, /*bias=*/true, epilogue.is_relu());
-    if (plan.ok()) {
-      const size_t bytes = plan->bytes;
-      return Kernel{[plan = *std::move(plan)](const KernelContext& at) {
-                      return plan.Run(*at.stream, at.inputs[0], at.inputs[1], at.outputs[0], at.inputs[2],
-                                      at.workspace);
-                    },
-                    bytes};
-    }
+    if (plan.ok()) return KernelOf(*std::move(plan));
     // What the library cannot fuse, it may refuse in several ways.
     if (absl::IsResourceExhausted(plan.status())) return plan.status();
   }
-  ASSIGN_OR_RETURN(Kernel kernel, MakeForward(spec));
+  ASSIGN_OR_RETURN(Kernel kernel, MakeConv<GpuConv::Kind::kForward>(spec));
   return WithGpuEpilogue(std::move(kernel), spec, epilogue);
 }
 
@@ -168,9 +144,9 @@ void AddConv2DGpuKernels(OpRegistry& registry) {
     for (const DType dtype : kFloatTypes) kernels.push_back({"GPU", dtype, make});
     registry.AddKernels(op, std::move(kernels));
   };
-  add("Conv2D", &MakeForward);
-  add("Conv2DBackpropInput", &MakeBackpropInput);
-  add("Conv2DBackpropFilter", &MakeBackpropFilter);
+  add("Conv2D", &MakeConv<GpuConv::Kind::kForward>);
+  add("Conv2DBackpropInput", &MakeConv<GpuConv::Kind::kBackwardData>);
+  add("Conv2DBackpropFilter", &MakeConv<GpuConv::Kind::kBackwardFilter>);
   add("Conv2DBackpropFilterBias", &MakeBackpropFilterBias);
   add("FusedConv2D", &MakeFused);
 }
