@@ -80,6 +80,17 @@ class Stream {
   }
 };
 
+// Tells when streams of one device got to points of their work. One thread at a time.
+class StreamClock {
+ public:
+  virtual ~StreamClock() = default;
+  // Notes, as stamp `i`, when all earlier work on `stream` is done. On a GPU it does not wait for it.
+  virtual absl::Status Stamp(Stream& stream, int i) = 0;
+  // When that was, by the host's clock; on a GPU as exact as its own clock, some half a microsecond. REQUIRES: stamp `i`
+  // was noted, and the stream has come past it.
+  virtual absl::StatusOr<absl::Time> Read(int i) = 0;
+};
+
 // What a device holds and did. A snapshot.
 struct DeviceCounters {
   size_t bytes_in_use = 0;
@@ -125,6 +136,8 @@ class Device {
   virtual void DeallocateHost(void* memory, size_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) = 0;
   virtual std::unique_ptr<Event> NewEvent() = 0;
+  // A clock of `stamps` stamps. This one waits for the stream's work and looks at the host's clock.
+  virtual absl::StatusOr<std::unique_ptr<StreamClock>> NewClock(int stamps);
 
   // What the kernels of this device share, such as a library's handle: made by `make`, an
   // absl::StatusOr<std::unique_ptr<T>>(), when it is first asked for; gone with the device.

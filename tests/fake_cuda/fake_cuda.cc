@@ -137,8 +137,8 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 }
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
   if (const cudaError_t error = Trouble("cudaEventCreateWithFlags", current); error != cudaSuccess) return Done(error);
-  if (flags != cudaEventDisableTiming) return Done(cudaErrorInvalidValue);
-  *event = new CUevent_st{current, nullptr, {}};
+  if (flags != cudaEventDisableTiming && flags != cudaEventDefault) return Done(cudaErrorInvalidValue);
+  *event = new CUevent_st{current, flags == cudaEventDefault, nullptr, {}};
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   ++world().handles;
   return cudaSuccess;
@@ -169,6 +169,25 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (const cudaError_t error = Trouble("cudaEventQuery", event->card); error != cudaSuccess) return Done(error);
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   return Done(event->mark == nullptr || event->mark->Reached() ? cudaSuccess : cudaErrorNotReady);
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  if (const cudaError_t error = Trouble("cudaEventSynchronize", event->card); error != cudaSuccess) return Done(error);
+  std::shared_ptr<Mark> mark;
+  {
+    const std::lock_guard<std::recursive_mutex> lock(world().mutex);
+    mark = event->mark;
+  }
+  if (mark != nullptr) mark->Await();
+  return cudaSuccess;
+}
+cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
+  if (const cudaError_t error = Trouble("cudaEventElapsedTime", end->card); error != cudaSuccess) return Done(error);
+  const std::lock_guard<std::recursive_mutex> lock(world().mutex);
+  const bool timed = start->timed && end->timed && start->mark != nullptr && end->mark != nullptr;
+  if (!timed || start->card != end->card) return Done(cudaErrorInvalidResourceHandle);
+  if (!start->mark->Reached() || !end->mark->Reached()) return Done(cudaErrorNotReady);
+  *milliseconds = std::chrono::duration<float, std::milli>(end->mark->when - start->mark->when).count();
+  return cudaSuccess;
 }
 cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
   if (const cudaError_t error = Trouble("cudaLaunchHostFunc", stream->card); error != cudaSuccess) return Done(error);

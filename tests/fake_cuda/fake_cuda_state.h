@@ -1,6 +1,7 @@
 // What the fake of CUDA's runtime consists of. Internal to it.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <cstdlib>
@@ -36,10 +37,12 @@ struct Mark {
   std::mutex mutex;
   std::condition_variable changed;
   bool reached = false;
+  std::chrono::steady_clock::time_point when;
 
   void Reach() {
     const std::lock_guard<std::mutex> lock(mutex);
     reached = true;
+    when = std::chrono::steady_clock::now();
     changed.notify_all();
   }
   void Await() {
@@ -188,6 +191,7 @@ struct CUstream_st {
 
 struct CUevent_st {
   int card;
+  bool timed;
   std::shared_ptr<belfry::fake_cuda::Mark> mark;  // of the last record; guarded by the world's mutex
   std::weak_ptr<CUgraph_st> capture;              // in which it was recorded last
 };

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/device/cuda/cuda_clock.h"
 #include "framework/device/cuda/cuda_event.h"
 #include "framework/device/cuda/cuda_stream.h"
 #include "framework/device/cuda/current.h"
@@ -42,6 +43,10 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(StreamKind kind) {
 }
 
 std::unique_ptr<Event> CudaDevice::NewEvent() { return std::make_unique<CudaEvent>(card_); }
+
+absl::StatusOr<std::unique_ptr<StreamClock>> CudaDevice::NewClock(int stamps) {
+  return CudaClock::Make(card_, stamps);
+}
 
 absl::Status MakeCurrent(const Device& device) {
   const auto* const cuda = dynamic_cast<const CudaDevice*>(&device);

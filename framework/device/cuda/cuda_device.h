@@ -34,6 +34,7 @@ class CudaDevice final : public Device {
   void DeallocateHost(void* memory, size_t bytes) override;
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) override;
   std::unique_ptr<Event> NewEvent() override;
+  absl::StatusOr<std::unique_ptr<StreamClock>> NewClock(int stamps) override;
 
   const Card& card() const { return card_; }
   bool Reaches(const CudaDevice& other) const {

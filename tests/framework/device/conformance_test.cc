@@ -55,6 +55,39 @@ class DeviceConformance : public testing::TestWithParam<DeviceBackend> {
   Device* host_ = nullptr;
 };
 
+TEST_P(DeviceConformance, AClockTellsTheOrderOfWork) {
+  constexpr int kStamps = 5;
+  const absl::Time before = absl::Now();
+  auto clock = device_->NewClock(kStamps);
+  ASSERT_TRUE(clock.ok()) << clock.status();
+  const std::unique_ptr<Stream> stream = NewStream(*device_), other = NewStream(*device_, StreamKind::kCollective);
+  const std::unique_ptr<Event> event = device_->NewEvent();
+  const size_t bytes = size_t{1} << 20;
+  const DeviceMemory memory = Allocate(*device_, 2 * bytes);
+  for (int i = 0; i < kStamps; ++i) {
+    Stream& on = i < 3 ? *stream : *other;
+    if (i == 3) {
+      stream->Record(*event, 1);
+      ASSERT_TRUE(other->Wait(*event, 1, kNever).ok());
+    }
+    auto* const data = static_cast<std::byte*>(memory.data());
+    ASSERT_TRUE(on.Copy(data + bytes, *device_, data, *device_, bytes).ok());
+    ASSERT_TRUE((*clock)->Stamp(on, i).ok());
+  }
+  ASSERT_TRUE(stream->Synchronize().ok());
+  ASSERT_TRUE(other->Synchronize().ok());
+  // The clocks of host and device need not agree to the microsecond.
+  const absl::Duration slack = absl::Milliseconds(1);
+  absl::Time last = before - slack;
+  for (int i = 0; i < kStamps; ++i) {
+    const auto time = (*clock)->Read(i);
+    ASSERT_TRUE(time.ok()) << time.status();
+    EXPECT_GE(*time, last) << i;
+    last = *time;
+  }
+  EXPECT_LE(last, absl::Now() + slack);
+}
+
 TEST_P(DeviceConformance, HasAFullNameAndADescription) {
   EXPECT_TRUE(device_->name().IsFull());
   EXPECT_EQ(*device_->name().id, 0);

@@ -1,0 +1,37 @@
+#include "framework/device/cuda/cuda_clock.h"
+
+#include "absl/time/clock.h"
+#include "framework/base/status.h"
+#include "framework/device/cuda/native.h"
+
+namespace belfry {
+
+absl::StatusOr<std::unique_ptr<CudaClock>> CudaClock::Make(const Card& card, int stamps) {
+  auto clock = std::unique_ptr<CudaClock>(new CudaClock(card));
+  for (int i = 0; i < stamps; ++i) {
+    ASSIGN_OR_RETURN(clock->stamps_.emplace_back(), MakeEvent(card, cudaEventDefault));
+  }
+  ASSIGN_OR_RETURN(clock->zero_, MakeEvent(card, cudaEventDefault));
+  ASSIGN_OR_RETURN(const StreamHandle stream, MakeStream(card));
+  // The second record comes at once, since the first one has woken the card.
+  for (int turn = 0; turn < 2; ++turn) {
+    RETURN_IF_ERROR(card.Check(cudaEventRecord(clock->zero_.get(), stream.get()), "cudaEventRecord"));
+    RETURN_IF_ERROR(card.Check(cudaEventSynchronize(clock->zero_.get()), "cudaEventSynchronize"));
+    clock->zero_time_ = absl::Now();
+  }
+  return clock;
+}
+
+absl::Status CudaClock::Stamp(Stream& stream, int i) {
+  return card_.Check(cudaEventRecord(stamps_[i].get(), NativeStream(stream)), "cudaEventRecord");
+}
+
+absl::StatusOr<absl::Time> CudaClock::Read(int i) {
+  float milliseconds = 0;
+  RETURN_IF_ERROR(card_.MakeCurrent());
+  RETURN_IF_ERROR(
+      card_.Check(cudaEventElapsedTime(&milliseconds, zero_.get(), stamps_[i].get()), "cudaEventElapsedTime"));
+  return zero_time_ + absl::Milliseconds(static_cast<double>(milliseconds));
+}
+
+}  // namespace belfry
