@@ -67,6 +67,9 @@ using ShapeFunction = std::function<absl::StatusOr<std::vector<Shape>>(const Sha
 using GradientFunction =
     std::function<std::vector<Output>(const Scope& scope, const Node& node, absl::Span<const Output> dy)>;
 
+// The floating-point operations of one run, a multiplication and an addition counting two, for reports.
+using FlopsFunction = std::function<double(const KernelSpec&)>;
+
 // How the runtime treats a node. All but kKernel have no kernels.
 enum class OpKind {
   kKernel,
@@ -92,6 +95,7 @@ struct OpDef {
   std::vector<TypeVar> types;   // the first one selects the kernel
   std::vector<AttrDef> attrs;   // besides the type variables
   ShapeFunction shape;
+  FlopsFunction flops;        // null: one for each element of the largest input or output
   GradientFunction gradient;  // null: not_differentiable must say so, or Gradients() fails at this op
   bool not_differentiable = false;
   bool stateful = false;  // reads or writes more than its inputs and outputs: never folded, merged or reordered away

@@ -18,4 +18,7 @@ void RegisterTopK(OpRegistry& registry);
 void RegisterSums(OpRegistry& registry);
 void RegisterMatMul(OpRegistry& registry);
 
+// OpDef::flops of MatMul and FusedMatMul.
+double MatMulFlops(const KernelSpec& of);
+
 }  // namespace belfry::ops

@@ -139,6 +139,12 @@ Output MatMul(OpScope scope, Output a, Output b, const MatMulOptions& options) {
   return scope.Add("MatMul", {a, b}, {{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}});
 }
 
+double MatMulFlops(const KernelSpec& of) {
+  const Shape& a = of.inputs[0].shape;
+  const int64_t summed = a.dim(a.rank() - (of.attrs.Bool("transpose_a") ? 2 : 1));
+  return 2.0 * static_cast<double>(of.outputs[0].shape.elements()) * static_cast<double>(summed);
+}
+
 void RegisterMatMul(OpRegistry& registry) {
   registry.Add({.name = "MatMul",
                 .inputs = {{.name = "a"}, {.name = "b"}},
@@ -146,6 +152,7 @@ void RegisterMatMul(OpRegistry& registry) {
                 .types = {{"T", kMatMulTypes}},
                 .attrs = {{"transpose_a", false}, {"transpose_b", false}},
                 .shape = MatMulShape,
+                .flops = MatMulFlops,
                 .gradient = MatMulGradient,
                 .kernels = Kernels<float, double, Half, BFloat16, int32_t, int64_t>(
                     "CPU", [](auto tag) { return &MakeMatMul<typename decltype(tag)::type>; })});

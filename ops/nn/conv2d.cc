@@ -104,6 +104,7 @@ void RegisterConv2D(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = Conv2DAttrDefs(),
                 .shape = ForwardShape,
+                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
                 .gradient = Gradient,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeConv2D<typename decltype(tag)::type>; })});
@@ -113,6 +114,7 @@ void RegisterConv2D(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = Conv2DAttrDefs(),
                 .shape = GradientShape(0),
+                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
                 .gradient = GradientOfBackpropInput,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeBackpropInput<typename decltype(tag)::type>; })});
@@ -122,6 +124,7 @@ void RegisterConv2D(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = Conv2DAttrDefs(),
                 .shape = GradientShape(1),
+                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
                 .gradient = GradientOfBackpropFilter,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeBackpropFilter<typename decltype(tag)::type>; })});

@@ -43,6 +43,12 @@ absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, cons
   return Shape({x[0], window.h.out, window.w.out, k});
 }
 
+double Conv2DFlops(const Shape& y, const Shape& filter) {
+  const int64_t channels = filter.dim(3);
+  return channels == 0 ? 0
+                       : 2.0 * static_cast<double>(y.elements()) * static_cast<double>(filter.elements() / channels);
+}
+
 onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter) {
   const std::vector<int64_t>& dilations = attrs.Ints("dilations");
   const Window window = *MakeWindow(attrs, x.shape, filter[0], filter[1], dilations[1], dilations[2]);

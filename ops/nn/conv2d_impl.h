@@ -12,6 +12,8 @@ Attrs Conv2DAttrs(const Attrs& attrs);
 
 // The output [N, H', W', K] of x [N, H, W, C] and filter [R, S, C / groups, K]; extents may be unknown.
 absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, const Shape& filter);
+// Of a convolution or a gradient of it, whose `y` or dy and filter these are.
+double Conv2DFlops(const Shape& y, const Shape& filter);
 // The whole geometry. REQUIRES: the shapes are known and Conv2DOutputShape accepts them.
 onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter);
 

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/math/math_ops.h"
 #include "ops/nn/column_sums.h"
 #include "ops/nn/conv2d_impl.h"
 #include "ops/nn/nn_impl.h"
@@ -177,6 +178,7 @@ void RegisterFused(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = WithActivation(Conv2DAttrDefs()),
                 .shape = FusedConv2DShape,
+                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
                 .gradient = NoGradient(kByThePass),
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeFusedConv2D<typename decltype(tag)::type>; })});
@@ -186,6 +188,7 @@ void RegisterFused(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = WithActivation({{"transpose_a", false}, {"transpose_b", false}}),
                 .shape = FusedMatMulShape,
+                .flops = MatMulFlops,
                 .gradient = NoGradient(kByThePass),
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeFusedMatMul<typename decltype(tag)::type>; })});
@@ -195,6 +198,7 @@ void RegisterFused(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = Conv2DAttrDefs(),
                 .shape = FilterBiasShape,
+                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
                 .gradient = NoGradient(kByThePass),
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeBackpropFilterBias<typename decltype(tag)::type>; })});
