@@ -21,6 +21,9 @@ Executable::~Executable() { AwaitEnd(absl::InfiniteFuture()).IgnoreError(); }
 
 absl::Status Executable::Explain(const absl::Status& status, const Lane& lane, const BoundInstruction& at) const {
   std::string where = devices_.device(lane.device).name().ToString();
+  if (absl::IsDeadlineExceeded(status)) {
+    return absl::Status(status.code(), absl::StrCat(status.message(), "; by then\n", Positions()));
+  }
   if (at.kind == Instruction::Kind::kWait || at.kind == Instruction::Kind::kRecord) {
     return absl::Status(status.code(), absl::StrCat(status.message(), " (", where, " was waiting for another device)"));
   }
@@ -121,18 +124,17 @@ absl::Status Executable::RunInstruction(BoundInstruction& at, uint64_t run, absl
 
 absl::Status Executable::RunLane(Lane& lane, uint64_t run, const RunLimits& limits) {
   if (lane.asynchronous) RETURN_IF_ERROR(OnDevice(Begin(lane, limits.deadline), lane.device));
-  const bool limited = limits.deadline != absl::InfiniteFuture();
-  for (BoundInstruction& at : lane.instructions) {
+  for (size_t i = 0; i < lane.instructions.size(); ++i) {
+    BoundInstruction& at = lane.instructions[i];
     if (failed_.load(std::memory_order_relaxed)) return absl::CancelledError("another stream failed");
     if (limits.cancelled != nullptr && limits.cancelled->load(std::memory_order_relaxed)) {
       return Explain(absl::CancelledError("Run call was cancelled"), lane, at);
     }
-    if (limited && absl::Now() >= limits.deadline) {
-      return Explain(absl::DeadlineExceededError("the step passed its deadline"), lane, at);
-    }
-    const absl::Status status = RunInstruction(at, run, limits.deadline);
+    const absl::Status status =
+        watched_ ? RunWatched(lane, i, run, limits.deadline) : RunInstruction(at, run, limits.deadline);
     if (!status.ok()) return Explain(status, lane, at);
   }
+  if (watched_) lane.position.store(lane.instructions.size(), std::memory_order_relaxed);
   return lane.asynchronous ? OnDevice(End(lane, limits.deadline), lane.device) : absl::OkStatus();
 }
 
@@ -159,7 +161,7 @@ void Executable::Recover() {
 }
 
 absl::Status Executable::RunAll(uint64_t run, const RunLimits& limits) {
-  if (recorded_ != nullptr) {
+  if (recorded_ != nullptr && !traced_) {
     absl::Status status = Replay(limits.deadline);
     if (!status.ok()) Fail(std::move(status));
   } else if (lanes_.size() == 1) {
@@ -191,11 +193,17 @@ absl::Status Executable::AwaitEnd(absl::Time deadline) {
   return status;
 }
 
-absl::Status Executable::Run(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits) {
+absl::Status Executable::Run(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits, StepTrace* trace) {
   if (asynchronous_) {
     RETURN_IF_ERROR(AwaitRoom(limits.deadline));
     if (until_recording_ >= 0 && until_recording_-- == 0) TryToRecord();
   }
+  traced_ = trace != nullptr;
+  if (traced_) RETURN_IF_ERROR(PrepareTrace());
+  watched_ =
+      traced_ || environment_.debug_sync || environment_.check_numerics || limits.deadline != absl::InfiniteFuture();
+  if (watched_) WatchFromHere();
+  const absl::Time begin = traced_ ? absl::Now() : absl::Time();
   ++turn_;
   wrote_.store(false, std::memory_order_relaxed);
   for (size_t i = 0; i < feeds.size(); ++i) {
@@ -206,7 +214,11 @@ absl::Status Executable::Run(uint64_t run, absl::Span<const Tensor> feeds, const
   absl::Status status;
   if (!lanes_.empty()) status = RunAll(run, limits);
   // A CPU lane of the next run would overwrite what other devices still read.
-  if (status.ok() && mixed_) status = AwaitEnd(limits.deadline);
+  if (status.ok() && (mixed_ || traced_)) status = AwaitEnd(limits.deadline);
+  if (status.ok() && traced_) {
+    trace->begin = begin;
+    status = FinishTrace(*trace);
+  }
   if (status.ok() || !wrote_.load(std::memory_order_relaxed)) return status;
   return absl::Status(status.code(), absl::StrCat(status.message(),
                                                   "; the step had begun to update variables, so some are updated and "

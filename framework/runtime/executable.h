@@ -15,6 +15,7 @@
 #include "framework/runtime/compile.h"
 #include "framework/runtime/device_queues.h"
 #include "framework/runtime/device_threads.h"
+#include "framework/runtime/step_trace.h"
 #include "framework/runtime/variable_store.h"
 
 namespace belfry {
@@ -40,7 +41,8 @@ class Executable {
     DeviceThreads& threads;
     DeviceQueues& queues;
     const CollectiveFactory& collectives;
-    bool replay;  // record a steady step, and replay it
+    bool replay;                      // record a steady step, and replay it
+    bool debug_sync, check_numerics;  // SessionOptions
   };
   static absl::StatusOr<std::unique_ptr<Executable>> Create(CompiledPlan compiled, const Environment& environment);
   // Waits for its last run.
@@ -58,7 +60,8 @@ class Executable {
   // error wins, stops every lane, and names the node, the device and the user's line; afterwards the executable can be
   // run again. An error of work that was enqueued by an earlier run is reported, too, and then this run is none.
   // An error of a step that had begun to update variables says so: what it had not reached keeps its former value.
-  absl::Status Run(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits);
+  // `trace`: null, or where to note when what ran; then it is not replayed, and is done on return.
+  absl::Status Run(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits, StepTrace* trace);
   // Waits for the last run, and copies its fetches. REQUIRES: tensors that fit fetch(i).
   absl::Status Fetch(absl::Time deadline, std::vector<Tensor>& fetches);
 
@@ -75,6 +78,7 @@ class Executable {
   struct BoundInstruction {
     Instruction::Kind kind;
     int index;                               // node or event, for messages
+    int program = 0;                         // of Plan::streams
     Stream* stream = nullptr;                // of the lane
     const KernelFunction* kernel = nullptr;  // kRun
     KernelContext context{};                 // kRun
@@ -92,6 +96,9 @@ class Executable {
     std::unique_ptr<Event> begun;                // of an asynchronous device: where its streams part
     std::vector<std::unique_ptr<Event>> joined;  // and, by stream after the first, where they meet again
     std::vector<BoundInstruction> instructions;
+    std::unique_ptr<StreamClock> clock;       // once it was traced: two stamps an instruction
+    std::atomic<size_t> position{0};          // if it is watched: the instruction that it has come to
+    std::atomic<int64_t> since{0};            // and when that was, in nanoseconds since 1970
     StreamTask task;                          // if there are several lanes
     DeviceThreads::Worker* worker = nullptr;  // likewise
   };
@@ -103,7 +110,7 @@ class Executable {
   absl::Status BindSlots();
   absl::Status BindLanes();
   absl::StatusOr<Lane*> LaneOf(int device, StreamKind kind);
-  absl::Status BindInstruction(Lane& lane, Stream* stream, const Instruction& instruction);
+  absl::Status BindInstruction(Lane& lane, Stream* stream, const Instruction& instruction, int program);
   absl::Status BindCollectives();
   void BindThreads();
   void* Address(Value value) const;
@@ -116,6 +123,13 @@ class Executable {
   absl::Status RunAll(uint64_t run, const RunLimits& limits);
   absl::Status AwaitEnd(absl::Time deadline);
   absl::Status RunInstruction(BoundInstruction& at, uint64_t run, absl::Time deadline);
+  void WatchFromHere();
+  absl::Status PrepareTrace();
+  absl::Status FinishTrace(StepTrace& trace);
+  absl::Status RunWatched(Lane& lane, size_t position, uint64_t run, absl::Time deadline);
+  absl::Status CheckNumerics(Lane& lane, const BoundInstruction& at) const;
+  std::string Positions() const;
+  std::string PositionOf(const Lane& lane, absl::Time now) const;
   absl::Status CopyFeeds(Lane& lane);
   absl::Status CopyFetches(Lane& lane);
   bool CanRecord() const;
@@ -149,6 +163,7 @@ class Executable {
   uint64_t run_ = 0;                           // of the current run, for the tasks
   const RunLimits* limits_ = nullptr;          // likewise
   std::vector<uint32_t> runs_;                 // by device: of DeviceQueues, before the current run
+  bool traced_ = false, watched_ = false;      // the current run is
   std::atomic<bool> wrote_{false};             // the current run has begun to update variables
   std::atomic<bool> failed_{false};
   absl::Status error_;  // written once, by whoever sets failed_

@@ -106,8 +106,9 @@ absl::StatusOr<Executable::Lane*> Executable::LaneOf(int device, StreamKind kind
     if (owner.asynchronous() && known->device == device) lane = known.get();
   }
   if (lane == nullptr) {
-    lane =
-        lanes_.emplace_back(std::make_unique<Lane>(Lane{.device = device, .asynchronous = owner.asynchronous()})).get();
+    lane = lanes_.emplace_back(std::make_unique<Lane>()).get();
+    lane->device = device;
+    lane->asynchronous = owner.asynchronous();
     asynchronous_ = asynchronous_ || lane->asynchronous;
     if (lane->asynchronous) lane->begun = owner.NewEvent();
   }
@@ -123,8 +124,8 @@ absl::StatusOr<Executable::Lane*> Executable::LaneOf(int device, StreamKind kind
   return lane;
 }
 
-absl::Status Executable::BindInstruction(Lane& lane, Stream* stream, const Instruction& instruction) {
-  BoundInstruction entry{.kind = instruction.kind, .index = instruction.index, .stream = stream};
+absl::Status Executable::BindInstruction(Lane& lane, Stream* stream, const Instruction& instruction, int program) {
+  BoundInstruction entry{.kind = instruction.kind, .index = instruction.index, .program = program, .stream = stream};
   if (instruction.kind == Instruction::Kind::kRecord) {
     events_[instruction.index] = devices_.device(lane.device).NewEvent();
   }
@@ -189,7 +190,8 @@ absl::Status Executable::BindLanes() {
         const bool runs = list[at].kind == Instruction::Kind::kRun || list[at].kind == Instruction::Kind::kCollective;
         if (ran && list[at].kind != Instruction::Kind::kRecord) break;
         ran = ran || runs;
-        RETURN_IF_ERROR(BindInstruction(*lane, streams[first].first, list[at]));
+        const auto program = static_cast<int>(streams[first].second - plan_->streams.data());
+        RETURN_IF_ERROR(BindInstruction(*lane, streams[first].first, list[at], program));
       }
     }
   }

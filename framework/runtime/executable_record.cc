@@ -12,7 +12,8 @@ namespace belfry {
 bool Executable::CanRecord() const {
   const bool repeats =
       std::none_of(kernels_.begin(), kernels_.end(), [](const Kernel& kernel) { return kernel.uses_run; });
-  return environment_.replay && asynchronous_ && !mixed_ && repeats;
+  const bool looked_at = environment_.debug_sync || environment_.check_numerics;
+  return environment_.replay && asynchronous_ && !mixed_ && repeats && !looked_at;
 }
 
 void Executable::TryToRecord() {

@@ -259,12 +259,21 @@ class MemoryPlanner {
     return b.group < 0 ? b.offset : blocks_[b.group].offset + b.offset;
   }
 
+  void Describe(int node, int output, int block) {
+    const Block& of = blocks_[block];
+    // One that was shared in place has handed its bytes on.
+    if (of.bytes > 0) plan_.memory.blocks.push_back({of.device, node, output, of.bytes, of.start, of.end});
+  }
+
   void Publish() {
     MemoryPlan& memory = plan_.memory;
     memory.outputs.resize(nodes_.size());
     memory.workspace_offset.assign(nodes_.size(), 0);
     for (size_t i = 0; i < nodes_.size(); ++i) {
-      if (workspace_[i] >= 0) memory.workspace_offset[i] = OffsetOf(workspace_[i]);
+      if (workspace_[i] >= 0) {
+        memory.workspace_offset[i] = OffsetOf(workspace_[i]);
+        Describe(static_cast<int>(i), -1, workspace_[i]);
+      }
       for (size_t k = 0; k < nodes_[i].outputs.size(); ++k) {
         const Value owner = Owner({static_cast<int>(i), static_cast<int>(k)});
         const int block = block_of_[owner.node][owner.index];
@@ -272,6 +281,9 @@ class MemoryPlanner {
         if (block >= 0) {
           storage.kind = Storage::Kind::kArena;
           storage.offset = OffsetOf(block);
+          if (blocks_[block].start == static_cast<int>(i) || nodes_[i].op->kind == OpKind::kPlaceholder) {
+            Describe(static_cast<int>(i), static_cast<int>(k), block);
+          }
         } else if (nodes_[owner.node].op->kind == OpKind::kVariable) {
           storage.kind = Storage::Kind::kVariable;
         } else if (nodes_[owner.node].op->kind == OpKind::kConst) {

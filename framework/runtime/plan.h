@@ -42,12 +42,22 @@ struct Storage {
   size_t offset = 0;
 };
 
+// A range of a device's arena: an output with those that take its place, or a kernel's workspace.
+struct MemoryBlock {
+  int device = 0;
+  int node = 0;
+  int output = 0;  // -1: the workspace
+  size_t bytes = 0;
+  int start = 0, end = 0;  // nodes between which it is in use, inclusive; -1: since before the step
+};
+
 // Bytes per device, by index in the DeviceSet.
 struct MemoryPlan {
   std::vector<std::vector<Storage>> outputs;  // by node, by output
   std::vector<size_t> workspace_offset;       // by node, in the arena of its device
   std::vector<size_t> arena_bytes;            // by device: the peak, and what a plan allocates
   std::vector<size_t> sum_bytes;              // by device: of all outputs and workspaces, as if nothing shared memory
+  std::vector<MemoryBlock> blocks;            // what lies in the arenas, but for what takes no room
 };
 
 // One tensor that moves between devices in every step.

@@ -61,11 +61,17 @@ void PreparedStep::MarkInitialized() {
 }
 
 absl::Status PreparedStep::Run(absl::Span<const Tensor> feeds) {
-  const absl::Duration timeout = session_.options_.timeout;
-  return RunFed(timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : absl::Now() + timeout, feeds);
+  return RunFed(feeds, nullptr);
 }
 
-absl::Status PreparedStep::RunFed(absl::Time deadline, absl::Span<const Tensor> feeds) {
+absl::Status PreparedStep::RunTraced(absl::Span<const Tensor> feeds, StepTrace& trace) {
+  RETURN_IF_ERROR(RunFed(feeds, &trace));
+  return Wait();
+}
+
+absl::Status PreparedStep::RunFed(absl::Span<const Tensor> feeds, StepTrace* trace) {
+  const absl::Duration timeout = session_.options_.timeout;
+  const absl::Time deadline = timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : absl::Now() + timeout;
   RETURN_IF_ERROR(Check(feeds));
   if (busy_.exchange(true, std::memory_order_acquire)) {
     return absl::FailedPreconditionError("This prepared step is running on another thread; prepare one per thread");
@@ -82,7 +88,7 @@ absl::Status PreparedStep::RunFed(absl::Time deadline, absl::Span<const Tensor> 
     }
     if (status.ok()) {
       const uint64_t number = session_.runs_.fetch_add(1, std::memory_order_relaxed);
-      status = executable_->Run(number, feeds, {.deadline = deadline, .cancelled = &session_.closed_});
+      status = executable_->Run(number, feeds, {.deadline = deadline, .cancelled = &session_.closed_}, trace);
     }
     if (status.ok()) {
       MarkInitialized();

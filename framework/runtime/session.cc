@@ -25,6 +25,16 @@ std::string KeyOf(const ProgramRequest& request) {
   return key;
 }
 
+ProgramRequest RequestFor(absl::Span<const FeedSpec> feeds, absl::Span<const Output> fetches,
+                          absl::Span<const Node* const> targets) {
+  ProgramRequest request{.fetches = {fetches.begin(), fetches.end()}, .targets = {targets.begin(), targets.end()}};
+  for (const FeedSpec& feed : feeds) {
+    request.feeds.push_back(feed.output);
+    request.feed_shapes.push_back(feed.shape);
+  }
+  return request;
+}
+
 // What a key cannot be made of: node ids are those of the session's graph.
 absl::Status CheckValid(const Graph& graph, const ProgramRequest& request) {
   const auto check = [&](absl::Span<const Output> outputs, absl::string_view what) -> absl::Status {
@@ -129,8 +139,23 @@ absl::StatusOr<CompiledPlan> Session::FindOrCompile(const ProgramRequest& reques
 absl::StatusOr<std::unique_ptr<Executable>> Session::MakeExecutable(const ProgramRequest& request,
                                                                     const std::string& key) {
   ASSIGN_OR_RETURN(CompiledPlan compiled, FindOrCompile(request, key));
-  return Executable::Create(std::move(compiled),
-                            {devices_, variables_, threads_, queues_, options_.collectives, options_.replay});
+  const std::shared_ptr<const Plan> plan = compiled.plan;
+  const absl::Status fits = CheckMemory(*plan, devices_);
+  absl::StatusOr<std::unique_ptr<Executable>> executable = fits;
+  if (fits.ok()) {
+    executable = Executable::Create(std::move(compiled), {.devices = devices_,
+                                                          .variables = variables_,
+                                                          .threads = threads_,
+                                                          .queues = queues_,
+                                                          .collectives = options_.collectives,
+                                                          .replay = options_.replay,
+                                                          .debug_sync = options_.debug_sync,
+                                                          .check_numerics = options_.check_numerics});
+  }
+  if (!absl::IsResourceExhausted(executable.status())) return executable;
+  return absl::ResourceExhaustedError(
+      absl::StrCat(executable.status().message(), "\n",
+                   MemoryTable(ReportMemory(*plan, graph_, devices_, placement_.device), devices_)));
 }
 
 absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest& request, const std::string& key) {
@@ -163,14 +188,22 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Prepare(absl::Span<const 
                                                                absl::Span<const Output> fetches,
                                                                absl::Span<const Node* const> targets) {
   if (closed_.load()) return Closed();
-  ProgramRequest request{.fetches = {fetches.begin(), fetches.end()}, .targets = {targets.begin(), targets.end()}};
-  for (const FeedSpec& feed : feeds) {
-    request.feeds.push_back(feed.output);
-    request.feed_shapes.push_back(feed.shape);
-  }
+  const ProgramRequest request = RequestFor(feeds, fetches, targets);
   RETURN_IF_ERROR(CheckValid(graph_, request));
   const MutexLock lock(mutex_);
   return Make(request, KeyOf(request));
+}
+
+absl::StatusOr<Session::Explanation> Session::Explain(absl::Span<const FeedSpec> feeds,
+                                                      absl::Span<const Output> fetches,
+                                                      absl::Span<const Node* const> targets) {
+  if (closed_.load()) return Closed();
+  const ProgramRequest request = RequestFor(feeds, fetches, targets);
+  RETURN_IF_ERROR(CheckValid(graph_, request));
+  const MutexLock lock(mutex_);
+  RETURN_IF_ERROR(Extend());
+  ASSIGN_OR_RETURN(const CompiledPlan compiled, FindOrCompile(request, KeyOf(request)));
+  return Explanation{compiled.plan, ReportMemory(*compiled.plan, graph_, devices_, placement_.device)};
 }
 
 absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, absl::Span<const Output> fetches,

@@ -17,6 +17,7 @@
 #include "framework/graph/graph.h"
 #include "framework/runtime/compile.h"
 #include "framework/runtime/executable.h"
+#include "framework/runtime/memory_report.h"
 #include "framework/runtime/place.h"
 #include "framework/runtime/plan_cache.h"
 #include "framework/runtime/run_gate.h"
@@ -30,7 +31,11 @@ struct SessionOptions {
   std::ostream* placement_log = nullptr;                // borrowed; null: standard output
   absl::Duration timeout = absl::InfiniteDuration();    // of every step
   CollectiveFactory collectives = MakeLocalCollective;  // how towers meet
-  bool replay = true;                         // a steady step of asynchronous devices is recorded and replayed
+  bool replay = true;  // a steady step of asynchronous devices is recorded and replayed
+  // Looking for a fault: every op is waited for, so that what goes wrong on a GPU is reported with the op that did it;
+  // and every float result is looked at, so that the first op with a NaN or an infinity ends the step. Both are slow,
+  // and nothing is replayed.
+  bool debug_sync = false, check_numerics = false;
   size_t plan_cache_bytes = size_t{1} << 30;  // what plans that are not running may hold on to: PlanCache
   std::string dump_plan;                      // a directory that gets step_<n> for the n-th step compiled:
                                               // CompileOptions::dump_directory; empty: none
@@ -64,6 +69,8 @@ class PreparedStep {
   // On GPUs alone it returns once the step is enqueued, while it and the one before may be under way; what goes wrong
   // there is reported by Wait or by the next Run.
   absl::Status Run(absl::Span<const Tensor> feeds = {});
+  // The same piece by piece, also if other runs are replayed, and waits for it; says when each piece ran.
+  absl::Status RunTraced(absl::Span<const Tensor> feeds, StepTrace& trace);
   // Waits until the last Run is done, and reports what went wrong after it had returned: DeadlineExceeded once the time
   // of that step is over.
   absl::Status Wait();
@@ -76,7 +83,7 @@ class PreparedStep {
   PreparedStep(Session& session, std::unique_ptr<Executable> executable, std::vector<std::string> feed_names,
                std::vector<Tensor> fetched);
   absl::Status Check(absl::Span<const Tensor> feeds) const;
-  absl::Status RunFed(absl::Time deadline, absl::Span<const Tensor> feeds);
+  absl::Status RunFed(absl::Span<const Tensor> feeds, StepTrace* trace);
   absl::Status CheckInitialized();
   void MarkInitialized();
 
@@ -115,6 +122,14 @@ class Session {
   absl::StatusOr<std::unique_ptr<PreparedStep>> Prepare(absl::Span<const FeedSpec> feeds,
                                                         absl::Span<const Output> fetches,
                                                         absl::Span<const Node* const> targets = {});
+  // The plan that Prepare would run, without its memory, and what memory it would need on each device, the variables
+  // that the session holds included. Errors: Prepare's, but for lack of memory.
+  struct Explanation {
+    std::shared_ptr<const Plan> plan;
+    std::vector<DeviceMemoryReport> memory;  // by device
+  };
+  absl::StatusOr<Explanation> Explain(absl::Span<const FeedSpec> feeds, absl::Span<const Output> fetches,
+                                      absl::Span<const Node* const> targets = {});
   // Cancels running steps, without waiting for them; every later call fails with Cancelled "Session has been closed."
   void Close();
 

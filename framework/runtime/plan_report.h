@@ -1,0 +1,27 @@
+// What a plan costs, before it runs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/runtime/memory_report.h"
+#include "framework/runtime/plan.h"
+
+namespace belfry {
+
+// The floating-point operations of a node: OpDef::flops, or one for each element of its largest input or output; 0 for
+// what has no kernel, and for copies and transfers.
+double FlopsOf(const Program& program, const ProgramNode& node);
+
+// The bytes that one tower gives to a collective.
+size_t CollectiveBytes(const ProgramNode& node);
+
+// Nodes by index, in order: the chain of dependencies with the most floating-point operations. No number of devices
+// makes a step shorter than that.
+std::vector<int> CriticalPath(const Program& program);
+
+// For a person: memory of each device, ops and their floating-point operations, transfers and collectives with bytes,
+// the critical path.
+std::string ExplainPlan(const Plan& plan, const std::vector<DeviceMemoryReport>& memory, const DeviceSet& devices);
+
+}  // namespace belfry

@@ -1,0 +1,24 @@
+// When the parts of one step ran, as measured.
+#pragma once
+
+#include <vector>
+
+#include "absl/time/time.h"
+#include "framework/runtime/plan.h"
+
+namespace belfry {
+
+// One instruction of a plan, from when its stream began it until the stream went on: a wait lasts until what it waits
+// for is there.
+struct StepSpan {
+  int stream = 0;  // index into Plan::streams
+  Instruction instruction{};
+  absl::Time begin, end;
+};
+
+struct StepTrace {
+  absl::Time begin, end;        // by the caller's clock, from the call until all was done
+  std::vector<StepSpan> spans;  // stream by stream, in order
+};
+
+}  // namespace belfry

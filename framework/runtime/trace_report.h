@@ -1,0 +1,36 @@
+// What traced steps tell.
+#pragma once
+
+#include <string>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "framework/io/trace_file.h"
+#include "framework/runtime/step_trace.h"
+
+namespace belfry {
+
+// The layer that a node's name belongs to: the path around it without the tower, and for what is computed backwards or
+// updated, that of the forward node. "tower_1/gradients/conv1/Conv2D_grad/Conv2DBackpropInput" and
+// "tower_0/conv1/Relu" are of "conv1", and so is "update_conv1/weights".
+std::string LayerOf(absl::string_view node_name);
+
+// Adds a row for each stream of the plan, which later steps use again, and their spans: kernels by their path,
+// transfers and collectives with bytes and bandwidth, waits.
+class TraceWriter {
+ public:
+  TraceWriter(const Plan& plan, const DeviceSet& devices, io::TraceFile& file);
+  void AddStep(int64_t step, const StepTrace& trace);
+
+ private:
+  const Plan& plan_;
+  const DeviceSet& devices_;
+  io::TraceFile& file_;
+  std::vector<int> rows_;  // by stream
+};
+
+// Of steps of one plan, where their time went: by op type, by layer, by stream with its idle share, and how much of the
+// communication had the device compute beside it.
+std::string TraceTable(const Plan& plan, const DeviceSet& devices, absl::Span<const StepTrace> steps);
+
+}  // namespace belfry
