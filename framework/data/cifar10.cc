@@ -13,7 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
-#include "framework/data/file.h"
+#include "framework/io/file.h"
 
 namespace belfry::data {
 namespace {
@@ -67,7 +67,7 @@ bool Exists(const fs::path& path) {
 
 // The contents of one file, checked record by record.
 absl::StatusOr<std::string> ReadRecords(const std::string& path) {
-  ASSIGN_OR_RETURN(std::string bytes, ReadFile(path));
+  ASSIGN_OR_RETURN(std::string bytes, io::ReadFile(path));
   const auto size = static_cast<int64_t>(bytes.size());
   const std::string layout = absl::StrCat("records of ", kCifar10RecordBytes, " bytes (1 label, 3072 pixels)");
   if (size == 0) return absl::DataLossError(absl::StrCat(path, ": the file is empty; expected ", layout));
@@ -105,7 +105,7 @@ absl::StatusOr<fs::path> FindDirectory(const std::string& directory) {
 absl::StatusOr<std::vector<std::string>> ReadClassNames(const fs::path& path) {
   std::vector<std::string> names;
   if (!Exists(path)) return names;
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path.string()));
+  ASSIGN_OR_RETURN(const std::string text, io::ReadFile(path.string()));
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     line = absl::StripAsciiWhitespace(line);
     if (!line.empty()) names.emplace_back(line);

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
-#include "framework/data/file.h"
+#include "framework/io/file.h"
 #include "framework/data/in_memory.h"
 
 namespace belfry::data {
@@ -267,7 +267,7 @@ absl::StatusOr<CsvTable> ParseCsv(absl::string_view text, absl::string_view name
 }
 
 absl::StatusOr<CsvTable> ReadCsv(const std::string& path, const CsvOptions& options) {
-  ASSIGN_OR_RETURN(const std::string text, ReadFile(path));
+  ASSIGN_OR_RETURN(const std::string text, io::ReadFile(path));
   return ParseCsv(text, path, options);
 }
 

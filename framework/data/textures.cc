@@ -20,8 +20,8 @@
 #include "framework/base/parallel.h"
 #include "framework/base/philox.h"
 #include "framework/base/status.h"
-#include "framework/data/file.h"
 #include "framework/data/texture_image.h"
+#include "framework/io/file.h"
 
 namespace belfry::data {
 
@@ -77,7 +77,7 @@ std::vector<std::pair<std::string, int64_t>> ImageFiles(const TextureOptions& op
 
 // Whether the set is there, whole: tools that empty temporary directories take single files.
 bool IsComplete(const fs::path& folder, const TextureOptions& options) {
-  const absl::StatusOr<std::string> found = ReadFile((folder / kMarker).string());
+  const absl::StatusOr<std::string> found = io::ReadFile((folder / kMarker).string());
   if (!found.ok() || *found != Describe(options)) return false;
   for (const auto& [name, images] : ImageFiles(options)) {
     std::error_code error;
@@ -104,7 +104,7 @@ bool IsNameOfOurs(absl::string_view name) {
 bool IsUnfinished(const fs::path& folder, const TextureOptions& options) {
   std::error_code error;
   if (fs::exists(folder / kTestFile, error)) return false;
-  const absl::StatusOr<std::string> bytes = ReadFile((folder / FileName(1)).string());
+  const absl::StatusOr<std::string> bytes = io::ReadFile((folder / FileName(1)).string());
   return bytes.ok() && absl::StartsWith(*bytes, Records(RandomKey(options.seed, kTrainingKey), 0, 1));
 }
 
@@ -124,7 +124,7 @@ absl::Status CheckReplaceable(const fs::path& folder, const TextureOptions& opti
     const std::string name = entry.path().filename().string();
     if (!IsNameOfOurs(name)) return refuse(absl::StrCat("holds ", name, ", which is not of a generated set"));
   }
-  const absl::StatusOr<std::string> marker = ReadFile((folder / kMarker).string());
+  const absl::StatusOr<std::string> marker = io::ReadFile((folder / kMarker).string());
   if (marker.ok() ? absl::StartsWith(*marker, kDescription) : IsUnfinished(folder, options)) return absl::OkStatus();
   return refuse("holds a data set without textures.txt, so not a generated one");
 }
@@ -156,12 +156,13 @@ absl::Status WriteFiles(const fs::path& folder, const TextureOptions& options) {
   int64_t first = 0;
   for (const auto& [name, images] : ImageFiles(options)) {
     const bool test = name == kTestFile;
-    RETURN_IF_ERROR(WriteFile((folder / name).string(), test ? Records(RandomKey(options.seed, kTestKey), 0, images)
-                                                             : Records(training_key, first, images)));
+    RETURN_IF_ERROR(io::WriteFile((folder / name).string(), test ? Records(RandomKey(options.seed, kTestKey), 0, images)
+                                                                 : Records(training_key, first, images)));
     first += images;
   }
-  RETURN_IF_ERROR(WriteFile((folder / kNamesFile).string(), absl::StrCat(absl::StrJoin(kTextureNames, "\n"), "\n")));
-  return WriteFile((folder / kMarker).string(), Describe(options));
+  RETURN_IF_ERROR(
+      io::WriteFile((folder / kNamesFile).string(), absl::StrCat(absl::StrJoin(kTextureNames, "\n"), "\n")));
+  return io::WriteFile((folder / kMarker).string(), Describe(options));
 }
 
 // One writer at a time in a directory, across processes and threads. The system ends it with the process.

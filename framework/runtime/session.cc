@@ -245,42 +245,6 @@ absl::Status Session::RunTarget(const Node* target, absl::Span<const Feed> feeds
 
 void Session::Close() { closed_.store(true); }
 
-absl::StatusOr<VariableStorage*> Session::StorageOf(const Variable& variable) {
-  if (closed_.load()) return Closed();
-  if (!variable.valid()) return absl::InvalidArgumentError("The variable was never made");
-  if (&variable.node().graph() != &graph_) {
-    return absl::InvalidArgumentError(absl::StrCat("Variable ", variable.name(), " belongs to another graph"));
-  }
-  const MutexLock lock(mutex_);
-  RETURN_IF_ERROR(Extend());
-  return &variables_.at(&variable.node());
-}
-
-absl::StatusOr<Tensor> Session::ReadVariable(const Variable& variable) {
-  ASSIGN_OR_RETURN(VariableStorage* const storage, StorageOf(variable));
-  const ScopedRun run(gate_, /*alone=*/devices_.device(storage->device).asynchronous());
-  if (!storage->initialized) {
-    return absl::FailedPreconditionError(absl::StrCat("Attempting to use uninitialized value ", variable.node().name(),
-                                                      "; run its initializer first (InitializeVariables)"));
-  }
-  ASSIGN_OR_RETURN(Tensor value, Tensor::Allocate(variable.dtype(), variable.shape()));
-  RETURN_IF_ERROR(queues_.CopyOut(storage->device, value.raw(), storage->data, value.bytes()));
-  return value;
-}
-
-absl::Status Session::WriteVariable(const Variable& variable, const Tensor& value) {
-  ASSIGN_OR_RETURN(VariableStorage* const storage, StorageOf(variable));
-  if (value.shape() != variable.shape() || value.dtype() != variable.dtype()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Cannot write ", DTypeName(value.dtype()), " ", value.shape().ToString(), " to variable ",
-                     variable.name(), ", which is ", DTypeName(variable.dtype()), " ", variable.shape().ToString()));
-  }
-  const ScopedRun run(gate_, /*alone=*/true);
-  RETURN_IF_ERROR(queues_.CopyIn(storage->device, storage->data, value.raw(), value.bytes()));
-  storage->initialized = true;
-  return absl::OkStatus();
-}
-
 const Device& Session::DeviceOf(const Node& node) {
   const MutexLock lock(mutex_);
   const absl::Status status = Extend();

@@ -137,6 +137,13 @@ class Session {
   // dtype.
   absl::StatusOr<Tensor> ReadVariable(const Variable& variable);
   absl::Status WriteVariable(const Variable& variable, const Tensor& value);
+  // The same for several at once: no step runs between the first and the last. A tensor in `values` that has the
+  // variable's dtype and shape already, is written to, memory that others share included; any other is made anew. If
+  // one variable does not fit, or is not initialized, nothing is copied. REQUIRES: as many values as variables.
+  absl::Status ReadVariables(absl::Span<const Variable> variables, absl::Span<Tensor> values);
+  absl::Status WriteVariables(absl::Span<const Variable> variables, absl::Span<const Tensor> values);
+  // Those of the graph's variables that are initialized, in the order of their making.
+  absl::StatusOr<std::vector<Variable>> InitializedVariables();
 
   const Graph& graph() const { return graph_; }
   const DeviceSet& devices() const { return devices_; }
@@ -154,6 +161,7 @@ class Session {
   absl::StatusOr<std::unique_ptr<PreparedStep>> Make(const ProgramRequest& request, const std::string& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<VariableStorage*> StorageOf(const Variable& variable);
+  absl::StatusOr<std::vector<VariableStorage*>> StorageOf(absl::Span<const Variable> variables);
 
   const Graph& graph_;
   const DeviceSet& devices_;

@@ -1,0 +1,155 @@
+#include "framework/io/checkpoint_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cmath>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/status.h"
+#include "framework/io/checkpoint_files_impl.h"
+
+namespace belfry::io {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A checkpoint as the rules of keeping see it.
+struct Kept {
+  CheckpointFile file;
+  std::optional<double> metric;
+};
+
+absl::Status RemoveLeftovers(const std::string& folder) {
+  std::error_code error;
+  std::vector<std::string> leftovers;
+  fs::directory_iterator entry(folder, error);
+  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    const absl::string_view base = BaseOfLeftover(name);
+    if (base == kLatest || base == kBest || StepOfName(base)) leftovers.push_back(PathIn(folder, name));
+  }
+  if (error) return SystemError(folder, "cannot list the folder", error.value());
+  for (const std::string& path : leftovers) RETURN_IF_ERROR(RemoveFile(path));
+  return absl::OkStatus();
+}
+
+std::optional<double> ReadMetric(const std::string& path) {
+  const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
+  std::optional<double> metric;
+  if (file.ok()) metric = MetricOf(file->metadata());
+  return metric && std::isnan(*metric) ? std::nullopt : metric;
+}
+
+// The indices of those with a metric, the best first.
+std::vector<size_t> ByMetric(const std::vector<Kept>& all, bool larger_is_better) {
+  std::vector<size_t> order;
+  for (size_t i = 0; i < all.size(); ++i) {
+    if (all[i].metric) order.push_back(i);
+  }
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    if (*all[a].metric == *all[b].metric) return all[a].file.step < all[b].file.step;
+    return (*all[a].metric > *all[b].metric) == larger_is_better;
+  });
+  return order;
+}
+
+// The checkpoint is saved by now, so this is no error of it.
+void Remove(const std::string& path) {
+  const absl::Status removed = RemoveFile(path);
+  if (!removed.ok()) spdlog::warn("A checkpoint that need not be kept stays: {}", std::string(removed.message()));
+}
+
+}  // namespace
+
+absl::StatusOr<CheckpointDirectory> CheckpointDirectory::Open(const std::string& folder,
+                                                              const CheckpointDirectoryOptions& options) {
+  if (folder.empty()) return absl::InvalidArgumentError("The folder for checkpoints has an empty name");
+  if (options.keep_latest < 1 || options.keep_best < 0) {
+    return absl::InvalidArgumentError(absl::StrCat("keep_latest is ", options.keep_latest, " and keep_best ",
+                                                   options.keep_best, "; expected at least 1 and 0"));
+  }
+  std::error_code error;
+  fs::create_directories(folder, error);
+  if (error) return SystemError(folder, "cannot make the folder", error.value());
+  CheckpointDirectory directory(folder, options, ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (directory.lock_ < 0) return SystemError(folder, "cannot open the folder", errno);
+  // Some network file systems lock no folders; there the user must see to it.
+  if (::flock(directory.lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(folder, ": another training saves its checkpoints here; choose another folder, or end that one"));
+  }
+  RETURN_IF_ERROR(RemoveLeftovers(folder));
+  return directory;
+}
+
+CheckpointDirectory::CheckpointDirectory(std::string folder, const CheckpointDirectoryOptions& options, int lock)
+    : folder_(std::move(folder)), options_(options), lock_(lock) {}
+
+CheckpointDirectory::CheckpointDirectory(CheckpointDirectory&& other) noexcept
+    : folder_(std::move(other.folder_)), options_(other.options_), lock_(std::exchange(other.lock_, -1)) {}
+
+CheckpointDirectory& CheckpointDirectory::operator=(CheckpointDirectory&& other) noexcept {
+  std::swap(folder_, other.folder_);
+  std::swap(options_, other.options_);
+  std::swap(lock_, other.lock_);
+  return *this;
+}
+
+CheckpointDirectory::~CheckpointDirectory() {
+  if (lock_ >= 0) ::close(lock_);
+}
+
+absl::Status CheckpointDirectory::Save(int64_t step, absl::Span<const NamedTensor> tensors, const Metadata& metadata,
+                                       std::optional<double> metric) {
+  if (step < 0) return absl::InvalidArgumentError(absl::StrCat(folder_, ": cannot save step ", step));
+  Metadata all = metadata;
+  for (const char* key : {kStepKey, kMetricKey}) {
+    if (!all.contains(key)) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(folder_, ": the metadata key '", key, "' is kept for the checkpoint's own; choose another"));
+  }
+  all.emplace(kStepKey, absl::StrCat(step));
+  if (metric) all.emplace(kMetricKey, absl::StrFormat("%.17g", *metric));
+  const std::string name = CheckpointName(step), path = PathIn(folder_, name);
+  RETURN_IF_ERROR(WriteSafetensors(path, tensors, all));
+  RETURN_IF_ERROR(ReplaceLink(PathIn(folder_, kLatest), name));
+
+  ASSIGN_OR_RETURN(std::vector<CheckpointFile> files, ListCheckpoints(folder_));
+  std::vector<std::string> unneeded;
+  std::vector<Kept> kept;
+  std::stable_partition(files.begin(), files.end(), [&](const CheckpointFile& file) { return file.step > step; });
+  for (CheckpointFile& file : files) {
+    const bool other_spelling = file.step == step && file.path != path;
+    if (other_spelling) {
+      unneeded.push_back(file.path);
+    } else {
+      const std::optional<double> its_metric = options_.keep_best > 0 ? ReadMetric(file.path) : std::nullopt;
+      kept.push_back({std::move(file), its_metric});
+    }
+  }
+  const std::vector<size_t> best = ByMetric(kept, options_.larger_is_better);
+  if (!best.empty()) {
+    const std::string& best_path = kept[best[0]].file.path;
+    if (FollowLink(folder_, kBest) != best_path) {
+      RETURN_IF_ERROR(ReplaceLink(PathIn(folder_, kBest), fs::path(best_path).filename().string()));
+    }
+  }
+  const auto of_the_best = best.begin() + std::min<ptrdiff_t>(options_.keep_best, std::ssize(best));
+  for (size_t i = 0; i + options_.keep_latest < kept.size(); ++i) {
+    if (std::find(best.begin(), of_the_best, i) == of_the_best) unneeded.push_back(kept[i].file.path);
+  }
+  for (const std::string& unneeded_path : unneeded) Remove(unneeded_path);
+  return absl::OkStatus();
+}
+
+}  // namespace belfry::io

@@ -1,0 +1,208 @@
+#include "framework/io/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "framework/base/status.h"
+
+namespace belfry::io {
+namespace {
+
+// What Linux moves in one call at most is a little more.
+constexpr uint64_t kMostBytesAtOnce = uint64_t{1} << 30;
+constexpr int kMostLeftovers = 1000;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  ~Descriptor() { Close(); }
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  int value() const { return value_; }
+  // False, with errno set, if what was written did not get there.
+  bool Close() { return value_ < 0 || ::close(std::exchange(value_, -1)) == 0; }
+
+ private:
+  int value_;
+};
+
+std::string FolderOf(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
+}
+
+// The i-th name to try for what is written beside `path`: one that a process before this one left there is taken.
+std::string Beside(const std::string& path, int i) { return absl::StrCat(path, ".", getpid(), ".", i, ".tmp"); }
+
+bool WriteAll(int descriptor, absl::string_view bytes) {
+  while (!bytes.empty()) {
+    const ssize_t written = ::write(descriptor, bytes.data(), std::min<uint64_t>(bytes.size(), kMostBytesAtOnce));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    bytes.remove_prefix(written);
+  }
+  return true;
+}
+
+bool SyncFolder(const std::string& path) {
+  const Descriptor folder(::open(FolderOf(path).c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  // Some network file systems cannot flush a folder, and need not.
+  return folder.value() >= 0 && (::fsync(folder.value()) == 0 || errno == EINVAL || errno == ENOTSUP);
+}
+
+absl::Status RenameInto(const std::string& beside, const std::string& path) {
+  if (::rename(beside.c_str(), path.c_str()) != 0) {
+    const int error = errno;
+    ::unlink(beside.c_str());
+    return SystemError(path, "cannot rename into place", error);
+  }
+  if (!SyncFolder(path)) return SystemError(path, "cannot flush its folder", errno);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status SystemError(absl::string_view path, absl::string_view what, int error) {
+  const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT:
+    case ENOTDIR: return absl::NotFoundError(message);
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG: return absl::ResourceExhaustedError(message);
+    case EACCES:
+    case EPERM:
+    case EROFS: return absl::PermissionDeniedError(message);
+    default: return absl::UnavailableError(message);
+  }
+}
+
+absl::StatusOr<std::string> ReadFile(const std::string& path) {
+  ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  std::string bytes;
+  size_t used = 0, room = file.size();
+  // One byte of room beyond the expected size shows the end of the file in the first reads.
+  while (true) {
+    bytes.resize(std::max(used + 4096, room + 1));
+    ASSIGN_OR_RETURN(const size_t got, file.ReadOn(bytes.data() + used, bytes.size() - used));
+    if (got == 0) break;
+    used += got;
+    if (used == bytes.size()) room = 2 * used;
+  }
+  bytes.resize(used);
+  return bytes;
+}
+
+absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> pieces) {
+  std::string beside;
+  int descriptor = -1;
+  for (int i = 0; descriptor < 0; ++i) {
+    beside = Beside(path, i);
+    descriptor = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (descriptor < 0 && (errno != EEXIST || i == kMostLeftovers)) return SystemError(beside, "cannot create", errno);
+  }
+  Descriptor file(descriptor);
+  bool written = true;
+  for (const absl::string_view piece : pieces) written = written && WriteAll(file.value(), piece);
+  written = written && ::fsync(file.value()) == 0 && file.Close();
+  if (!written) {
+    const int error = errno;
+    ::unlink(beside.c_str());
+    return SystemError(path, "cannot write", error);
+  }
+  return RenameInto(beside, path);
+}
+
+absl::Status WriteFile(const std::string& path, absl::string_view bytes) {
+  return WriteFile(path, absl::MakeConstSpan(&bytes, 1));
+}
+
+absl::Status ReplaceLink(const std::string& path, const std::string& target) {
+  for (int i = 0;; ++i) {
+    const std::string beside = Beside(path, i);
+    if (::symlink(target.c_str(), beside.c_str()) == 0) return RenameInto(beside, path);
+    if (errno != EEXIST || i == kMostLeftovers) return SystemError(beside, "cannot make a symbolic link", errno);
+  }
+}
+
+absl::string_view BaseOfLeftover(absl::string_view name) {
+  if (!absl::ConsumeSuffix(&name, ".tmp")) return "";
+  for (int i = 0; i < 2; ++i) {
+    const size_t dot = name.rfind('.');
+    if (dot == name.npos || dot + 1 == name.size()) return "";
+    const absl::string_view digits = name.substr(dot + 1);
+    if (!std::all_of(digits.begin(), digits.end(), absl::ascii_isdigit)) return "";
+    name = name.substr(0, dot);
+  }
+  return name;
+}
+
+absl::Status RemoveFile(const std::string& path) {
+  if (::unlink(path.c_str()) == 0 || errno == ENOENT) return absl::OkStatus();
+  return SystemError(path, "cannot remove", errno);
+}
+
+absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) return SystemError(path, "cannot open", errno);
+  InputFile file(path, descriptor, 0);
+  struct stat about;
+  if (::fstat(descriptor, &about) != 0) return SystemError(path, "cannot read", errno);
+  if (S_ISDIR(about.st_mode)) return SystemError(path, "cannot read", EISDIR);
+  file.size_ = about.st_size;
+  return file;
+}
+
+InputFile::InputFile(std::string path, int descriptor, uint64_t size)
+    : path_(std::move(path)), descriptor_(descriptor), size_(size) {}
+
+InputFile::InputFile(InputFile&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)), size_(other.size_) {}
+
+InputFile& InputFile::operator=(InputFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+InputFile::~InputFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+absl::StatusOr<size_t> InputFile::ReadOn(void* to, size_t bytes) const {
+  while (true) {
+    const ssize_t got = ::read(descriptor_, to, std::min<uint64_t>(bytes, kMostBytesAtOnce));
+    if (got >= 0) return got;
+    if (errno != EINTR) return SystemError(path_, "cannot read", errno);
+  }
+}
+
+absl::Status InputFile::Read(uint64_t offset, void* to, uint64_t bytes) const {
+  uint64_t done = 0;
+  while (done < bytes) {
+    const ssize_t got = ::pread(descriptor_, static_cast<char*>(to) + done, std::min(bytes - done, kMostBytesAtOnce),
+                                static_cast<off_t>(offset + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return SystemError(path_, "cannot read", errno);
+    if (got == 0) {
+      return absl::OutOfRangeError(absl::StrCat(path_, ": ends at byte ", offset + done, ", before byte ",
+                                                offset + bytes, " that is needed; it was cut short"));
+    }
+    done += got;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace belfry::io

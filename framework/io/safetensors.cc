@@ -1,0 +1,178 @@
+#include "framework/io/safetensors.h"
+
+#include <algorithm>
+#include <bit>
+#include <numeric>
+#include <tuple>
+#include <utility>
+
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/status.h"
+#include "framework/io/checksum.h"
+#include "framework/io/safetensors_format_impl.h"
+
+namespace belfry::io {
+namespace {
+
+static_assert(std::endian::native == std::endian::little);
+
+// So that a tensor's bytes, mapped into memory, are aligned like any other's.
+constexpr size_t kDataAlignment = 64;
+
+// A JSON string.
+absl::StatusOr<std::string> Quote(absl::string_view text) {
+  const std::string value(text);
+  std::string quoted = nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  // What is no UTF-8 was replaced.
+  if (nlohmann::json::parse(quoted, nullptr, /*allow_exceptions=*/false) == value) return quoted;
+  return absl::InvalidArgumentError(absl::StrCat("the name or text ", quoted, " is no UTF-8"));
+}
+
+const ElementType& TypeOf(DType dtype) {
+  return *std::find_if(std::begin(kElementTypes), std::end(kElementTypes),
+                       [&](const ElementType& type) { return type.dtype == dtype; });
+}
+
+absl::Status CheckTensors(const std::vector<const NamedTensor*>& sorted, const Metadata& metadata) {
+  std::vector<absl::string_view> names;
+  for (const NamedTensor* tensor : sorted) {
+    names.push_back(tensor->name);
+    if (tensor->name == kMetadataKey) {
+      return absl::InvalidArgumentError(absl::StrCat("a tensor cannot be called ", kMetadataKey));
+    }
+    if (tensor->value.bytes() > 0 && tensor->value.raw() == nullptr) {
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", tensor->name, "' has a shape and no data"));
+    }
+  }
+  std::sort(names.begin(), names.end());
+  if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
+    return absl::InvalidArgumentError(absl::StrCat("two tensors are called '", *twice, "'"));
+  }
+  for (const auto& entry : metadata) {
+    if (absl::StartsWith(entry.first, kChecksumPrefix)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("the metadata key '", entry.first, "' is kept for checksums; choose another"));
+    }
+  }
+  return absl::OkStatus();
+}
+
+// The first 8 + n bytes of the file.
+absl::StatusOr<std::string> MakeHeader(const std::vector<const NamedTensor*>& sorted, const Metadata& metadata) {
+  Metadata all = metadata;
+  all.emplace(kVersionKey, kVersion);
+  std::string entries;
+  uint64_t begin = 0;
+  for (const NamedTensor* tensor : sorted) {
+    const Tensor& value = tensor->value;
+    all.emplace(absl::StrCat(kTensorChecksumPrefix, tensor->name), ChecksumText(value.raw(), value.bytes()));
+    ASSIGN_OR_RETURN(const std::string name, Quote(tensor->name));
+    absl::StrAppend(&entries, ",", name, R"(:{"dtype":")", TypeOf(value.dtype()).name, R"(","shape":[)",
+                    absl::StrJoin(value.shape().dims(), ","), R"(],"data_offsets":[)", begin, ",",
+                    begin + value.bytes(), "]}");
+    begin += value.bytes();
+  }
+  std::string header(kLengthBytes, '\0');
+  absl::StrAppend(&header, kHeaderStart, kNoChecksum, "\"");
+  for (const auto& entry : all) {
+    ASSIGN_OR_RETURN(const std::string key, Quote(entry.first));
+    ASSIGN_OR_RETURN(const std::string value, Quote(entry.second));
+    absl::StrAppend(&header, ",", key, ":", value);
+  }
+  absl::StrAppend(&header, "}", entries, "}");
+  header.append((kDataAlignment - header.size() % kDataAlignment) % kDataAlignment, ' ');
+  const uint64_t length = header.size() - kLengthBytes;
+  if (length > kMostHeaderBytes) {
+    return absl::InvalidArgumentError(absl::StrCat("the header would have ", length,
+                                                   " bytes, and readers take at most ", kMostHeaderBytes,
+                                                   "; write fewer tensors or less metadata"));
+  }
+  for (size_t i = 0; i < kLengthBytes; ++i) header[i] = static_cast<char>(length >> (8 * i));
+  header.replace(kLengthBytes + kHeaderStart.size(), kNoChecksum.size(), ChecksumText(header.data(), header.size()));
+  return header;
+}
+
+}  // namespace
+
+absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensor> tensors,
+                              const Metadata& metadata) {
+  std::vector<const NamedTensor*> sorted;
+  for (const NamedTensor& tensor : tensors) sorted.push_back(&tensor);
+  std::sort(sorted.begin(), sorted.end(), [](const NamedTensor* a, const NamedTensor* b) {
+    const size_t a_bytes = SizeOf(a->value.dtype()), b_bytes = SizeOf(b->value.dtype());
+    return std::tie(b_bytes, a->name) < std::tie(a_bytes, b->name);
+  });
+  absl::Status status = CheckTensors(sorted, metadata);
+  absl::StatusOr<std::string> header = status;
+  if (status.ok()) header = MakeHeader(sorted, metadata);
+  if (!header.ok()) {
+    return absl::Status(header.status().code(), absl::StrCat(path, ": cannot write: ", header.status().message()));
+  }
+  std::vector<absl::string_view> pieces = {*header};
+  for (const NamedTensor* tensor : sorted) {
+    pieces.emplace_back(static_cast<const char*>(tensor->value.raw()), tensor->value.bytes());
+  }
+  return WriteFile(path, pieces);
+}
+
+absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
+  ASSIGN_OR_RETURN(InputFile file, InputFile::Open(path));
+  std::string bytes(std::min<uint64_t>(file.size(), kLengthBytes), '\0');
+  RETURN_IF_ERROR(file.Read(0, bytes.data(), bytes.size()));
+  uint64_t length = 0;
+  for (size_t i = 0; i < bytes.size(); ++i) length |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
+  // A length that cannot be right is for the parser to report.
+  if (length <= kMostHeaderBytes && length <= file.size() - bytes.size()) {
+    const size_t begin = bytes.size();
+    bytes.resize(begin + length);
+    RETURN_IF_ERROR(file.Read(begin, bytes.data() + begin, length));
+  }
+  ASSIGN_OR_RETURN(SafetensorsHeader header, ParseSafetensorsHeader(path, bytes, file.size()));
+  return SafetensorsFile(std::move(file), std::move(header));
+}
+
+const TensorInfo* SafetensorsFile::Find(absl::string_view name) const {
+  for (const TensorInfo& info : header_.tensors) {
+    if (info.name == name) return &info;
+  }
+  return nullptr;
+}
+
+absl::StatusOr<Tensor> SafetensorsFile::Read(const TensorInfo& info) const {
+  const auto named = [&](auto... what) { return absl::StrCat(path(), ": tensor '", info.name, "' ", what...); };
+  if (!info.dtype) {
+    return absl::UnimplementedError(named("has elements of type ", info.type, ", which Belfry does not have"));
+  }
+  absl::StatusOr<Tensor> tensor = Tensor::Allocate(*info.dtype, info.shape);
+  if (!tensor.ok()) return absl::Status(tensor.status().code(), named("cannot be read: ", tensor.status().message()));
+  RETURN_IF_ERROR(file_.Read(header_.data + info.begin, tensor->raw(), tensor->bytes()));
+  if (!info.checksum.empty()) {
+    const std::string found = ChecksumText(tensor->raw(), tensor->bytes());
+    if (found != info.checksum) {
+      return absl::DataLossError(named("is damaged: the checksum of its bytes is ", found, ", and the file says ",
+                                       info.checksum, "; use another file, or write this one again"));
+    }
+  }
+  if (*info.dtype == DType::kBool) {
+    const auto* bytes = static_cast<const uint8_t*>(static_cast<const void*>(tensor->raw()));
+    if (std::any_of(bytes, bytes + tensor->bytes(), [](uint8_t byte) { return byte > 1; })) {
+      return absl::DataLossError(named("is BOOL and has a byte that is neither 0 nor 1"));
+    }
+  }
+  return tensor;
+}
+
+absl::StatusOr<std::vector<NamedTensor>> SafetensorsFile::ReadAll() const {
+  std::vector<NamedTensor> tensors;
+  for (const TensorInfo& info : this->tensors()) {
+    ASSIGN_OR_RETURN(Tensor value, Read(info));
+    tensors.push_back({info.name, std::move(value)});
+  }
+  return tensors;
+}
+
+}  // namespace belfry::io

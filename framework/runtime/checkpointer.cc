@@ -1,0 +1,72 @@
+#include "framework/runtime/checkpointer.h"
+
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/str_cat.h"
+
+namespace belfry {
+
+absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Create(Session& session,
+                                                                   io::CheckpointDirectory directory) {
+  std::unique_ptr<Checkpointer> checkpointer(new Checkpointer(session, std::move(directory)));
+  try {
+    checkpointer->thread_ = std::thread(&Checkpointer::Write, checkpointer.get());
+  } catch (const std::system_error& error) {
+    return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread that writes checkpoints: ", error.what()));
+  }
+  return checkpointer;
+}
+
+Checkpointer::~Checkpointer() {
+  if (!thread_.joinable()) return;
+  {
+    const MutexLock lock(mutex_);
+    ending_ = true;
+    mutex_.NotifyAll();
+  }
+  thread_.join();
+  const MutexLock lock(mutex_);
+  if (!unreported_.ok()) spdlog::error("A checkpoint could not be saved: {}", std::string(unreported_.message()));
+}
+
+absl::Status Checkpointer::Save(int64_t step, io::Metadata metadata, std::optional<double> metric) {
+  {
+    const MutexLock lock(mutex_);
+    mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !request_.has_value(); });
+  }
+  absl::Status taken = snapshot_.Take(session_);
+  if (!taken.ok()) return taken;
+  const MutexLock lock(mutex_);
+  request_ = Request{step, std::move(metadata), metric};
+  mutex_.NotifyAll();
+  return std::exchange(unreported_, absl::OkStatus());
+}
+
+absl::Status Checkpointer::Finish() {
+  const MutexLock lock(mutex_);
+  mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !request_.has_value(); });
+  return std::exchange(unreported_, absl::OkStatus());
+}
+
+void Checkpointer::Write() {
+  while (true) {
+    std::optional<Request> request;
+    {
+      const MutexLock lock(mutex_);
+      mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return request_.has_value() || ending_; });
+      if (!request_) return;
+      request = request_;
+    }
+    const absl::Status saved = directory_.Save(request->step, snapshot_.tensors(), request->metadata, request->metric);
+    const MutexLock lock(mutex_);
+    unreported_.Update(saved);
+    request_.reset();
+    mutex_.NotifyAll();
+  }
+}
+
+}  // namespace belfry
