@@ -22,6 +22,23 @@ Output Reject(const Scope& scope, absl::string_view layer, absl::string_view nam
   return Output();
 }
 
+Output Apply(const Scope& scope, Output x, Activation activation) {
+  switch (activation) {
+    case Activation::kNone: return x;
+    case Activation::kRelu: return ops::Relu(scope, x);
+    case Activation::kRelu6: return ops::Relu6(scope, x);
+    case Activation::kLeakyRelu: return ops::LeakyRelu(scope, x);
+    case Activation::kElu: return ops::Elu(scope, x);
+    case Activation::kSelu: return ops::Selu(scope, x);
+    case Activation::kGelu: return ops::Gelu(scope, x);
+    case Activation::kSilu: return ops::Silu(scope, x);
+    case Activation::kSoftplus: return ops::Softplus(scope, x);
+    case Activation::kSigmoid: return ops::Sigmoid(scope, x);
+    case Activation::kTanh: return ops::Tanh(scope, x);
+  }
+  return x;
+}
+
 Output BiasAndActivation(const Scope& scope, Output x, int64_t channels, bool use_bias, const Initializer& biases,
                          Activation activation) {
   if (use_bias && x.valid()) {
@@ -41,20 +58,9 @@ ops::PoolOptions ToOps(const PoolOptions& options) {
 }  // namespace
 
 Output Activate(OpScope scope, Output x, Activation activation) {
-  switch (activation) {
-    case Activation::kNone: return x;
-    case Activation::kRelu: return ops::Relu(scope, x);
-    case Activation::kRelu6: return ops::Relu6(scope, x);
-    case Activation::kLeakyRelu: return ops::LeakyRelu(scope, x);
-    case Activation::kElu: return ops::Elu(scope, x);
-    case Activation::kSelu: return ops::Selu(scope, x);
-    case Activation::kGelu: return ops::Gelu(scope, x);
-    case Activation::kSilu: return ops::Silu(scope, x);
-    case Activation::kSoftplus: return ops::Softplus(scope, x);
-    case Activation::kSigmoid: return ops::Sigmoid(scope, x);
-    case Activation::kTanh: return ops::Tanh(scope, x);
-  }
-  return x;
+  const Output y = Apply(scope, x, activation);
+  if (activation != Activation::kNone) scope.AddToCollection(kActivations, y);
+  return y;
 }
 
 Output Dense(OpScope scope, absl::string_view name, Output x, int64_t units, const DenseOptions& options) {

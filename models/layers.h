@@ -15,8 +15,11 @@
 
 namespace belfry::models {
 
+// Collection of what activation functions give, for summaries.
+inline constexpr char kActivations[] = "activations";
+
 enum class Activation { kNone, kRelu, kRelu6, kLeakyRelu, kElu, kSelu, kGelu, kSilu, kSoftplus, kSigmoid, kTanh };
-// x itself for kNone; the functions of ops/nn.h with their default parameters.
+// x itself for kNone; the functions of ops/nn.h with their default parameters, whose result is added to kActivations.
 Output Activate(OpScope scope, Output x, Activation activation);
 
 struct DenseOptions {

@@ -77,7 +77,7 @@ class Replicator {
     switch (options_.variable_update) {
       case VariableUpdate::kReplicated: updates = UpdateReplicas(AverageAllReduced()); break;
       case VariableUpdate::kIndependent: updates = UpdateReplicas(gradients_); break;
-      case VariableUpdate::kParameterDevice: updates = {Update(0, AverageOnDevice())}; break;
+      case VariableUpdate::kParameterDevice: updates = UpdateReplicas({AverageOnDevice()}); break;
     }
     for (const TrainTower& tower : step_.towers) {
       const auto moved = root_.graph().GetCollection(kUpdateOps, tower.scope.name());
@@ -216,7 +216,8 @@ class Replicator {
     return averaged;
   }
 
-  std::vector<const Node*> UpdateReplicas(std::vector<std::vector<GradientAndVariable>> gradients) const {
+  std::vector<const Node*> UpdateReplicas(std::vector<std::vector<GradientAndVariable>> gradients) {
+    if (!gradients.empty()) step_.gradients = gradients[0];
     std::vector<const Node*> updates;
     for (size_t i = 0; i < gradients.size(); ++i)
       updates.push_back(Update(static_cast<int>(i), std::move(gradients[i])));

@@ -10,6 +10,7 @@
 #include "framework/device/device_set.h"
 #include "framework/graph/scope.h"
 #include "models/batch.h"
+#include "optim/apply.h"
 #include "optim/moving_average.h"
 #include "optim/optimizer.h"
 
@@ -72,6 +73,8 @@ struct TrainStep {
   Variable global_step;              // int64 scalar: the steps before this one
   const Node* update = nullptr;      // runs the step
   const Node* initialize = nullptr;  // runs all initializers
+  // What tower 0's variables are updated with, last layer first: averaged over the towers, before clipping.
+  std::vector<optim::GradientAndVariable> gradients;
 };
 
 // Replicates `model` into one tower per device of devices.TowerDevices(), each in the name scope "tower_<i>",

@@ -34,9 +34,9 @@ Output ShortcutOf(const Scope& scope, Output x, int64_t filters, int64_t stride,
 
 Output Block(const Scope& scope, Output x, int64_t filters, int64_t stride, const ResNetOptions& options) {
   const Output shortcut = ShortcutOf(scope, x, filters, stride, options);
-  Output y = ops::Relu(scope, ConvolutionAndNorm(scope, "conv1", x, filters, 3, stride, options));
+  Output y = Activate(scope, ConvolutionAndNorm(scope, "conv1", x, filters, 3, stride, options), Activation::kRelu);
   y = ConvolutionAndNorm(scope, "conv2", y, filters, 3, 1, options);
-  return ops::Relu(scope, ops::Add(scope, y, shortcut));
+  return Activate(scope, ops::Add(scope, y, shortcut), Activation::kRelu);
 }
 
 }  // namespace
@@ -48,7 +48,7 @@ Output ResNet(OpScope scope, Output images, const ResNetOptions& options) {
     return Output();
   }
   const int blocks = (options.depth - 2) / 6;
-  Output x = ops::Relu(scope, ConvolutionAndNorm(scope, "conv1", images, 16, 3, 1, options));
+  Output x = Activate(scope, ConvolutionAndNorm(scope, "conv1", images, 16, 3, 1, options), Activation::kRelu);
   for (int stage = 1; stage <= 3; ++stage) {
     const Scope stage_scope = scope.VariableScope(absl::StrCat("stage", stage));
     for (int block = 1; block <= blocks; ++block) {

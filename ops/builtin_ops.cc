@@ -10,6 +10,7 @@ OpRegistry MakeBuiltinOps() {
   RegisterNnOps(registry);
   RegisterRandomOps(registry);
   RegisterStateOps(registry);
+  RegisterSummaryOps(registry);
   RegisterTrainingOps(registry);
   AddGpuKernels(registry);
   return registry;

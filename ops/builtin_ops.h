@@ -11,6 +11,7 @@ void RegisterMathOps(OpRegistry& registry);      // ops/math.h
 void RegisterNnOps(OpRegistry& registry);        // ops/nn.h
 void RegisterRandomOps(OpRegistry& registry);    // ops/random.h
 void RegisterStateOps(OpRegistry& registry);     // ops/state.h
+void RegisterSummaryOps(OpRegistry& registry);   // ops/summary.h
 void RegisterTrainingOps(OpRegistry& registry);  // ops/training.h
 
 // Adds the kernels for GPUs, to ops that are there; none in a build without CUDA.

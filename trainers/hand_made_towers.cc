@@ -5,6 +5,7 @@
 #include <numbers>
 #include <random>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/graph/variable.h"
@@ -12,6 +13,7 @@
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "ops/summary.h"
 #include "optim/apply.h"
 #include "optim/descent.h"
 
@@ -77,7 +79,8 @@ Tower BuildModel(const Scope& scope, int index, absl::string_view collection) {
 
   const Output loss = ops::Mean(scope.Named("loss"), ops::SparseSoftmaxCrossEntropy(scope, logits, labels));
   const Output predict = ops::Softmax(scope.Named("predict"), logits);
-  const Output summary[] = {loss, models::Accuracy(scope, logits, labels)};
+  ops::ScalarSummary(scope, "loss", loss);
+  ops::ScalarSummary(scope, "accuracy", models::Accuracy(scope, logits, labels));
 
   // Whoever feeds and fetches the model finds its parts here, filtered by scope.
   const Tower tower = {
@@ -85,7 +88,7 @@ Tower BuildModel(const Scope& scope, int index, absl::string_view collection) {
   scope.AddToCollection(collection, tower);
   scope.AddToCollection(kLoss, loss);
   scope.AddToCollection(kPredict, predict);
-  scope.AddToCollection(kMergeSummary, ops::Stack(scope.Named("merge_summary"), summary));
+  scope.AddToCollection(kMergeSummary, ops::MergeAllSummaries(scope.Named("merge_summary")));
   return tower;
 }
 
@@ -143,9 +146,12 @@ absl::StatusOr<EpochResult> RunEpoch(Session& session, const Points& data, absl:
     }
     ASSIGN_OR_RETURN(const std::vector<Tensor> fetched, session.Run(feeds, fetches, targets));
     for (size_t i = 0; i < models.size(); ++i) {
-      const Tensor& summary = fetched[models.size() + i];
       result.loss += fetched[i].scalar<float>() / static_cast<double>(steps * models.size());
-      result.accuracy += summary.data<float>()[1] / static_cast<double>(steps * models.size());
+    }
+    ASSIGN_OR_RETURN(const ops::FetchedSummaries shown,
+                     ops::ReadSummaries(summaries, absl::MakeConstSpan(fetched).subspan(models.size())));
+    for (const auto& [tag, mean] : shown.scalars) {
+      if (absl::EndsWith(tag, "/accuracy")) result.accuracy += mean / static_cast<double>(steps);
     }
   }
   return result;

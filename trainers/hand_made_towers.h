@@ -14,7 +14,7 @@ namespace belfry::trainers {
 inline constexpr char kTestModels[] = "test_model";
 inline constexpr char kLoss[] = "loss";                   // of each model
 inline constexpr char kPredict[] = "predict";             // its class probabilities, [N, classes]
-inline constexpr char kMergeSummary[] = "merge_summary";  // its loss and accuracy as one tensor [2]
+inline constexpr char kMergeSummary[] = "merge_summary";  // its loss and accuracy (ops::MergeSummary)
 
 // Points of a plane in three classes, which lie on the arms of a spiral: no straight lines part them.
 struct Points {

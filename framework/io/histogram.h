@@ -1,0 +1,45 @@
+// How values are spread, as TensorBoard shows it.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/types/span.h"
+#include "framework/base/tensor.h"
+
+namespace belfry::io {
+
+// TensorFlow's histogram: buckets that grow by a tenth from 1e-12 to 1e20, mirrored for negative values, with 0 between
+// them (tensorflow/core/lib/histogram/histogram.cc). A value; not thread-safe.
+class Histogram {
+ public:
+  // The upper limits of all buckets, ascending, the last one the largest double. Bucket i holds the values in
+  // [limit i-1, limit i).
+  static absl::Span<const double> Limits();
+
+  Histogram() : buckets_(Limits().size()) {}
+  // Of all elements; true counts as 1.
+  explicit Histogram(const Tensor& tensor) : Histogram() { Add(tensor); }
+
+  void Add(double value);
+  void Add(const Tensor& tensor);
+  // As if the values of `other` had been added here.
+  void Merge(const Histogram& other);
+
+  // Of the finite values; NaN and infinite ones are counted in not_finite() alone. Without any, all are 0.
+  int64_t count() const { return count_; }
+  double min() const { return min_; }
+  double max() const { return max_; }
+  double sum() const { return sum_; }
+  double sum_squares() const { return sum_squares_; }
+  int64_t not_finite() const { return not_finite_; }
+  // One count per limit.
+  absl::Span<const int64_t> buckets() const { return buckets_; }
+
+ private:
+  std::vector<int64_t> buckets_;
+  int64_t count_ = 0, not_finite_ = 0;
+  double min_ = 0, max_ = 0, sum_ = 0, sum_squares_ = 0;
+};
+
+}  // namespace belfry::io

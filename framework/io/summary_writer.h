@@ -1,0 +1,58 @@
+// Writes what TensorBoard reads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "framework/base/mutex.h"
+#include "framework/io/event_file.h"
+#include "framework/io/summary.h"
+
+namespace belfry::io {
+
+struct SummaryWriterOptions {
+  absl::Duration sync_every = absl::Minutes(2);  // how much a loss of power may take; a killed program loses nothing
+};
+
+// Appends events to a new file "<directory>/events.out.tfevents.<seconds>.<host>.<pid>.<n>"; point TensorBoard at the
+// directory or at one above it. Each event reaches the system as one whole record before its call returns. Thread-safe:
+// events of several threads are written one after the other.
+//
+// Errors of all calls that write: ResourceExhausted if the disk is full, Unavailable for other reasons of the system,
+// with the file's name. Nothing of the event is then in the file, and later events may succeed.
+class SummaryWriter {
+ public:
+  // Makes the directory if it is missing, and the file, whose first record names the format, "brain.Event:2".
+  static absl::StatusOr<std::unique_ptr<SummaryWriter>> Open(const std::string& directory,
+                                                             const SummaryWriterOptions& options = {});
+
+  // The values of step `step`; nothing if there are none.
+  absl::Status Write(int64_t step, const Summary& summary);
+  absl::Status WriteScalar(int64_t step, absl::string_view tag, double value);
+  // A serialised GraphDef (GraphToProto), for the graph page.
+  absl::Status WriteGraph(absl::string_view graph_def);
+  // Says that this program starts at `step`: TensorBoard then drops what an earlier one, which this one resumes from a
+  // checkpoint, had written of this and later steps.
+  absl::Status WriteStart(int64_t step);
+  // Returns when everything is on the disk.
+  absl::Status Sync();
+
+  const std::string& path() const { return path_; }
+
+ private:
+  SummaryWriter(RecordWriter file, const SummaryWriterOptions& options);
+  absl::Status WriteRecord(const std::string& event);
+
+  const std::string path_;
+  const SummaryWriterOptions options_;
+  Mutex mutex_;
+  RecordWriter file_ ABSL_GUARDED_BY(mutex_);
+  absl::Time synced_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace belfry::io

@@ -1,0 +1,144 @@
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/check.h"
+#include "framework/base/status.h"
+#include "ops/summary.h"
+#include "ops/summary/summary_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+constexpr double kMostElements = 1e15;
+
+// A summary's node with what was fetched of it.
+struct Fetched {
+  const Node* node;
+  Tensor value;
+};
+
+// The summaries of one tag.
+struct Entry {
+  std::string tag;
+  std::vector<Fetched> towers;
+};
+
+absl::Status CheckFetched(const Output& summary, const Tensor& value) {
+  if (!summary.valid() || !(IsSummary(*summary.node) || summary.node->op().name == kMergeSummary)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ReadSummaries: ", summary.valid() ? summary.name() : "an Output that was never made",
+                     " is no summary; expected what ScalarSummary, HistogramSummary, ImageSummary or MergeSummary "
+                     "returned"));
+  }
+  if (value.dtype() == summary.dtype() && value.shape().rank() == summary.shape().rank()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("ReadSummaries: the value of ", summary.name(), " is ",
+                                                 DTypeName(value.dtype()), " ", value.shape().ToString(),
+                                                 ", and it was made for ", DTypeName(summary.dtype()), " ",
+                                                 summary.shape().ToString(), "; are the lists in the same order?"));
+}
+
+// Takes merged values apart.
+class Unpacker {
+ public:
+  Unpacker(const Node& merged, const Tensor& packed) : merged_(merged), rest_(packed.span<float>()) {}
+
+  absl::Status Run(std::vector<Fetched>* out) {
+    for (const absl::string_view name : absl::StrSplit(merged_.attrs().String(kSummaryNodes), ' ')) {
+      const Node* node = merged_.graph().FindNode(name);
+      BELFRY_CHECK(node != nullptr);
+      ASSIGN_OR_RETURN(Tensor value, Next(node->outputs()[0]));
+      out->push_back({node, std::move(value)});
+    }
+    return rest_.empty() ? absl::OkStatus() : Misfit();
+  }
+
+ private:
+  absl::StatusOr<Tensor> Next(const TensorSpec& spec) {
+    Shape shape = spec.shape;
+    double elements = 1, others = 1;  // others: without extents of 0
+    for (int axis = 0; axis < shape.rank(); ++axis) {
+      if (shape[axis] == Shape::kUnknown) {
+        if (rest_.empty() || !(rest_[0] >= 0 && rest_[0] < 1e9f)) return Misfit();
+        shape.set_dim(axis, static_cast<int64_t>(rest_[0]));
+        rest_.remove_prefix(1);
+      }
+      elements *= static_cast<double>(shape[axis]);
+      others *= static_cast<double>(std::max<int64_t>(shape[axis], 1));
+    }
+    if (elements > static_cast<double>(rest_.size()) || others > kMostElements) return Misfit();
+    const absl::Span<const float> values = rest_.subspan(0, static_cast<size_t>(elements));
+    rest_.remove_prefix(values.size());
+    if (spec.dtype != DType::kUInt8) return Tensor::Of(values, shape);
+    Tensor bytes(DType::kUInt8, shape);
+    std::transform(values.begin(), values.end(), bytes.data<uint8_t>(),
+                   [](float value) { return static_cast<uint8_t>(std::clamp(value, 0.0f, 255.0f)); });
+    return bytes;
+  }
+
+  absl::Status Misfit() const {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ReadSummaries: the value of ", merged_.name(), " was not fetched of it; its parts do not fit"));
+  }
+
+  const Node& merged_;
+  absl::Span<const float> rest_;
+};
+
+absl::Status AddEntry(const Entry& entry, FetchedSummaries* out) {
+  const Node& first = *entry.towers[0].node;
+  for (const Fetched& tower : entry.towers) {
+    if (tower.node->op().name == first.op().name) continue;
+    return absl::InvalidArgumentError(absl::StrCat("Summaries of one tag are of one kind, and for '", entry.tag,
+                                                   "' there are ", first.name(), " and ", tower.node->name()));
+  }
+  if (first.op().name == kScalarSummary) {
+    double sum = 0;
+    for (const Fetched& tower : entry.towers) sum += tower.value.ToDoubles()[0];
+    const double mean = sum / static_cast<double>(entry.towers.size());
+    out->summary.AddScalar(entry.tag, mean);
+    out->scalars.push_back({entry.tag, mean});
+  } else if (first.op().name == kHistogramSummary) {
+    io::Histogram histogram;
+    for (const Fetched& tower : entry.towers) histogram.Add(tower.value);
+    out->summary.AddHistogram(entry.tag, histogram);
+  } else {
+    return out->summary.AddImages(entry.tag, entry.towers[0].value, first.attrs().Int(kMaxImages));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<FetchedSummaries> ReadSummaries(absl::Span<const Output> summaries, absl::Span<const Tensor> values,
+                                               TowerSummaries towers) {
+  if (summaries.size() != values.size()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ReadSummaries: ", values.size(), " values for ", summaries.size(), " summaries"));
+  }
+  std::vector<Fetched> all;
+  for (size_t i = 0; i < summaries.size(); ++i) {
+    RETURN_IF_ERROR(CheckFetched(summaries[i], values[i]));
+    if (summaries[i].node->op().name == kMergeSummary) {
+      RETURN_IF_ERROR(Unpacker(*summaries[i].node, values[i]).Run(&all));
+    } else {
+      all.push_back({summaries[i].node, values[i]});
+    }
+  }
+
+  std::vector<Entry> entries;
+  absl::flat_hash_map<std::string, size_t> by_tag;
+  for (Fetched& fetched : all) {
+    const std::string& path = fetched.node->attrs().String(kTag);
+    const std::string tag = towers == TowerSummaries::kMean ? StripTowers(path) : path;
+    const auto [found, is_new] = by_tag.try_emplace(tag, entries.size());
+    if (is_new) entries.push_back({.tag = tag});
+    entries[found->second].towers.push_back(std::move(fetched));
+  }
+  FetchedSummaries out;
+  for (const Entry& entry : entries) RETURN_IF_ERROR(AddEntry(entry, &out));
+  return out;
+}
+
+}  // namespace belfry::ops
