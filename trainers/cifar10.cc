@@ -10,16 +10,21 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/data/cifar10.h"
+#include "framework/data/resume.h"
 #include "framework/data/textures.h"
 #include "models/cifar_net.h"
 #include "models/losses.h"
 #include "models/replicate_towers.h"
 #include "models/resnet.h"
+#include "models/summaries.h"
 #include "optim/descent.h"
 #include "optim/moving_average.h"
 #include "trainers/common_flags.h"
 #include "trainers/evaluator.h"
+#include "trainers/explain.h"
+#include "trainers/stop_signals.h"
 #include "trainers/trainer.h"
+#include "trainers/training_flags.h"
 
 ABSL_FLAG(
     std::string, model, "cifar_net",
@@ -39,6 +44,7 @@ ABSL_FLAG(double, moving_average, 0,
 ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on the test set; 0: only at the end.");
 ABSL_FLAG(int, data_threads, 1,
           "Threads that read and augment images ahead of need, up to 1024; 0: the training thread does it.");
+ABSL_FLAG(bool, confusion, true, "Print at the end which classes were taken for which.");
 ABSL_FLAG(bool, quiet, false, "Print nothing but errors and the result.");
 
 namespace belfry::trainers {
@@ -168,21 +174,62 @@ void PrintHeader(const Setup& setup, const DeviceSet& devices, const models::Tra
   }
 }
 
-absl::Status Train() {
+// What a checkpoint must agree with; the rest may change when a run goes on.
+io::Metadata ModelOf(const Setup& setup) {
+  return {{"model", absl::GetFlag(FLAGS_model)},
+          {"momentum", absl::StrCat(setup.momentum)},
+          {"moving_average", absl::StrCat(absl::GetFlag(FLAGS_moving_average))},
+          {"seed", absl::StrCat(absl::GetFlag(FLAGS_seed))}};
+}
+
+void PrintResult(const Trainer& trainer, const Setup& setup, bool quiet) {
+  const Evaluation& evaluation = trainer.evaluation();
+  if (!quiet && absl::GetFlag(FLAGS_confusion)) {
+    std::printf("\n%s\n", ConfusionTable(evaluation, setup.data.train->spec().class_names).c_str());
+  }
+  const double accuracy = 100 * evaluation.accuracy;
+  if (trainer.steps() == 0) {
+    std::printf("Nothing was trained: --steps=0. Test accuracy %.2f%% of the untrained model.\n", accuracy);
+  } else {
+    std::printf("Test accuracy %.2f%% after %lld steps, %.0f images/s.\n", accuracy,
+                static_cast<long long>(trainer.steps()), trainer.examples_per_second());
+  }
+  if (!quiet) {
+    std::printf(
+        "Next: --data_dir=DIR for real CIFAR-10, --steps=N for longer, --model=resnet20, --help for the rest.\n");
+  }
+}
+
+// The signal that ended the run, or 0.
+absl::StatusOr<int> Train() {
   RETURN_IF_ERROR(CheckFlags());
+  const bool quiet = absl::GetFlag(FLAGS_quiet);
+  TrainerOptions options{.quiet = quiet, .evaluate_every = absl::GetFlag(FLAGS_evaluate_every)};
+  RETURN_IF_ERROR(SetTrainerOptions(options));
+  ASSIGN_OR_RETURN(const std::optional<size_t> memory_limit, MemoryLimit());
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   ASSIGN_OR_RETURN(models::ReplicateOptions replicate, ReplicateOptionsFromFlags());
+  if (replicate.variable_update == models::VariableUpdate::kIndependent) {
+    RETURN_IF_ERROR(RejectFlags({"train_dir"}, "a run with --variable_update=independent, whose towers differ"));
+  }
   replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
   ASSIGN_OR_RETURN(replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
-  ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
+  ASSIGN_OR_RETURN(options.metrics_file, PrepareOutputs());
   ASSIGN_OR_RETURN(const Setup setup, MakeSetup(devices));
+  options.steps = setup.steps;
+  options.metadata = ModelOf(setup);
   ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(setup));
-  ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(
-                                         *setup.data.train, {.batch_size = setup.batch_size,
-                                                             .towers = static_cast<int>(devices.TowerDevices().size()),
-                                                             .seed = absl::GetFlag(FLAGS_seed),
-                                                             .images = setup.training,
-                                                             .threads = absl::GetFlag(FLAGS_data_threads)}));
+  ASSIGN_OR_RETURN(std::optional<io::Checkpoint> checkpoint, FindCheckpoint(options.metadata));
+  data::PrefetcherOptions order{.batch_size = setup.batch_size,
+                                .towers = static_cast<int>(devices.TowerDevices().size()),
+                                .seed = absl::GetFlag(FLAGS_seed),
+                                .images = setup.training,
+                                .threads = absl::GetFlag(FLAGS_data_threads)};
+  if (checkpoint.has_value()) {
+    options.resume = &*checkpoint;
+    ASSIGN_OR_RETURN(order.start, data::TakePosition(checkpoint->metadata, order, setup.data.train->size()));
+  }
+  ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(*setup.data.train, order));
 
   Graph graph;
   graph.set_seed(absl::GetFlag(FLAGS_seed));
@@ -196,6 +243,9 @@ absl::Status Train() {
   const optim::Optimizer& optimizer = setup.momentum > 0 ? static_cast<const optim::Optimizer&>(with_momentum) : plain;
   const models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, *input, loss, optimizer, replicate);
   RETURN_IF_ERROR(graph.status());
+  if (!options.directory.empty() && options.summary_every > 0) {
+    options.summaries = models::AddTrainSummaries(Scope(graph), step);
+  }
 
   const bool averages = replicate.moving_average > 0;
   const Scope evaluation = Scope(graph)
@@ -209,31 +259,28 @@ absl::Status Train() {
   const Node* take_averages = averages ? optim::ExponentialMovingAverage::AssignTo(evaluation, 0) : nullptr;
 
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
-  const bool quiet = absl::GetFlag(FLAGS_quiet);
+  const models::InputSpec spec = models::InputSpec::Of(*input);
+  if (absl::GetFlag(FLAGS_explain)) {
+    ASSIGN_OR_RETURN(const std::string text, ExplainTraining(*session, step, spec, setup.batch_size, memory_limit));
+    std::printf("%s", text.c_str());
+    return 0;
+  }
+  if (memory_limit.has_value()) {
+    RETURN_IF_ERROR(CheckMemoryLimit(*session, step, spec, setup.batch_size, *memory_limit));
+  }
   if (!quiet) PrintHeader(setup, devices, step);
-  const TrainerOptions options{.steps = setup.steps,
-                               .metrics_file = metrics_file,
-                               .quiet = quiet,
-                               .evaluate =
-                                   [&](int64_t) {
-                                     return evaluator.Run(*session, *setup.data.test, setup.evaluation,
-                                                          kEvaluationBatch, take_averages);
-                                   },
-                               .evaluate_every = absl::GetFlag(FLAGS_evaluate_every)};
+  options.evaluate = [&](int64_t) {
+    return evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch, take_averages);
+  };
+  const StopSignals signals;
   Trainer trainer(*session, step, *input, options);
   RETURN_IF_ERROR(trainer.Run());
-  const double accuracy = 100 * trainer.evaluation().accuracy;
-  if (setup.steps == 0) {
-    std::printf("Nothing was trained: --steps=0. Test accuracy %.2f%% of the untrained model.\n", accuracy);
+  if (trainer.stopped() != 0) {
+    std::printf("%s\n", StoppedText(trainer, options).c_str());
   } else {
-    std::printf("Test accuracy %.2f%% after %lld steps, %.0f images/s.\n", accuracy,
-                static_cast<long long>(setup.steps), trainer.examples_per_second());
+    PrintResult(trainer, setup, quiet);
   }
-  if (!quiet) {
-    std::printf(
-        "Next: --data_dir=DIR for real CIFAR-10, --steps=N for longer, --model=resnet20, --help for the rest.\n");
-  }
-  return absl::OkStatus();
+  return trainer.stopped();
 }
 
 }  // namespace
@@ -241,5 +288,7 @@ absl::Status Train() {
 
 int main(int argc, char** argv) {
   belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
-  return belfry::trainers::ExitStatus(belfry::trainers::Train());
+  const absl::StatusOr<int> stopped = belfry::trainers::Train();
+  if (stopped.ok() && *stopped != 0) return belfry::trainers::SignalStatus(*stopped);
+  return belfry::trainers::ExitStatus(stopped.status());
 }

@@ -46,6 +46,13 @@ ABSL_FLAG(bool, allow_soft_placement, false,
           "Fall back to a device that exists when the one asked for does not, and say so in the log.");
 ABSL_FLAG(std::string, dump_plan, "",
           "A directory for the program after every compiler pass, as text and as Graphviz.");
+ABSL_FLAG(
+    double, step_timeout, 0,
+    "Seconds that a step may take; a longer one ends the run, and says which device waits for what. 0: no limit.");
+ABSL_FLAG(bool, debug_sync, false,
+          "Wait for every op, so that what goes wrong on a GPU is reported with the op that did it. Slow.");
+ABSL_FLAG(bool, check_numerics, false,
+          "Look at every result: the first op with a NaN or an infinity ends the run, with its name and line. Slow.");
 ABSL_FLAG(int64_t, steps, -1, "Training steps; -1 is the trainer's default.");
 ABSL_FLAG(int64_t, batch_size, 128,
           "Examples of a step, over all towers: the result does not depend on how many devices there are, up to "
@@ -62,7 +69,9 @@ ABSL_FLAG(
     "How gradients are averaged: local, in ascending tower order, with the same bits on every device; nccl, among "
     "GPUs, in an order of its own.");
 ABSL_FLAG(std::string, data_dir, "", "Where the data is; see the program's description.");
-ABSL_FLAG(std::string, train_dir, "", "A directory for what the run leaves behind (metrics.jsonl); made if need be.");
+ABSL_FLAG(std::string, train_dir, "",
+          "A directory for what the run leaves behind: metrics.jsonl and, of programs that have them, checkpoints, "
+          "TensorBoard's event files and traces; made if need be.");
 ABSL_FLAG(std::string, metrics_file, "",
           "A file that gets one JSON object a line: step, loss, learning_rate, images_per_second; and of evaluations "
           "step, test_accuracy, test_top_5, test_loss. Lines are appended.");
@@ -168,7 +177,10 @@ SessionOptions SessionOptionsFromFlags() {
   SessionOptions options{.allow_soft_placement = absl::GetFlag(FLAGS_allow_soft_placement),
                          .log_device_placement = absl::GetFlag(FLAGS_log_device_placement),
                          .replay = absl::GetFlag(FLAGS_cuda_graphs),
+                         .debug_sync = absl::GetFlag(FLAGS_debug_sync),
+                         .check_numerics = absl::GetFlag(FLAGS_check_numerics),
                          .dump_plan = absl::GetFlag(FLAGS_dump_plan)};
+  if (const double limit = absl::GetFlag(FLAGS_step_timeout); limit > 0) options.timeout = absl::Seconds(limit);
   if (absl::GetFlag(FLAGS_averager) == "nccl") options.collectives = NcclFactory();
   return options;
 }
@@ -206,6 +218,8 @@ absl::StatusOr<std::string> PrepareOutputs() {
   RETURN_IF_ERROR(MetricsWriter::Open(file).status());
   return file;
 }
+
+int SignalStatus(int signal) { return 128 + signal; }
 
 int ExitStatus(const absl::Status& status) {
   if (status.ok()) return EXIT_SUCCESS;

@@ -61,6 +61,8 @@ absl::StatusOr<int64_t> Steps(int64_t otherwise);
 // be and opens the file once: what cannot be written is an error before any work.
 absl::StatusOr<std::string> PrepareOutputs();
 
+// The exit status of a program that a signal has ended: 128 and its number.
+int SignalStatus(int signal);
 // The end of main: prints an error to standard error and returns the exit status.
 int ExitStatus(const absl::Status& status);
 

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "framework/data/augment.h"
@@ -20,7 +21,13 @@ struct Evaluation {
   double accuracy = 0;  // share of examples whose label has the largest logit, the first of equal ones
   double top_5 = 0;     // share with fewer than five logits above the label's
   double loss = 0;      // mean cross-entropy
+  int64_t classes = 0;
+  std::vector<int64_t> confusion;  // [classes, classes]: how many examples of a class (row) were taken for which
 };
+
+// The confusion as a table with the share of each class that is right; of more than 20 classes, the pairs that are
+// confused most. `names`: of the classes, or empty.
+std::string ConfusionTable(const Evaluation& evaluation, const std::vector<std::string>& names = {});
 
 // Builds the model's logits, [N, classes], as for evaluation: no dropout, moving averages instead of a batch's
 // statistics.
@@ -40,6 +47,8 @@ class Evaluator {
  private:
   models::Batch batch_;
   Output loss_, right_, right_of_5_;  // sums over the batch, float32 scalars
+  Output predicted_;                  // [N] int32
+  int64_t classes_ = 0;
 };
 
 }  // namespace belfry::trainers

@@ -7,17 +7,36 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/status.h"
+#include "framework/io/file.h"
 
 namespace belfry::trainers {
 namespace {
 
 constexpr double kLargestExactInteger = 9007199254740992;  // 2^53
 
+// Lines of steps below `first`, and what is no such line; a last line that was cut is dropped.
+absl::Status KeepBefore(const std::string& path, int64_t first) {
+  const absl::StatusOr<std::string> text = io::ReadFile(path);
+  if (absl::IsNotFound(text.status())) return absl::OkStatus();
+  RETURN_IF_ERROR(text.status());
+  std::string kept;
+  for (const absl::string_view line : absl::StrSplit(absl::string_view(*text).substr(0, text->rfind('\n') + 1), '\n')) {
+    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
+    const bool later = object.is_object() && object.contains("step") && object["step"].is_number() &&
+                       object["step"].get<double>() >= static_cast<double>(first);
+    if (!later && !line.empty()) absl::StrAppend(&kept, line, "\n");
+  }
+  return kept == *text ? absl::OkStatus() : io::WriteFile(path, kept);
+}
+
 }  // namespace
 
-absl::StatusOr<MetricsWriter> MetricsWriter::Open(const std::string& path) {
+absl::StatusOr<MetricsWriter> MetricsWriter::Open(const std::string& path, int64_t first) {
   MetricsWriter writer;
   if (path.empty()) return writer;
+  if (first > 0) RETURN_IF_ERROR(KeepBefore(path, first));
   writer.path_ = path;
   writer.file_.reset(std::fopen(path.c_str(), "a"));
   if (writer.file_ == nullptr) {

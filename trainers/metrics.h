@@ -1,6 +1,7 @@
 // A run's numbers, one JSON object a line.
 #pragma once
 
+#include <cstdint>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -16,8 +17,9 @@ namespace belfry::trainers {
 // Appends to a file of JSON lines, each written whole, so that a killed run leaves whole lines. Not thread-safe.
 class MetricsWriter {
  public:
-  // An empty path makes a writer that drops everything. Unavailable names the file that cannot be opened.
-  static absl::StatusOr<MetricsWriter> Open(const std::string& path);
+  // An empty path makes a writer that drops everything. Unavailable names the file that cannot be opened. If `first` is
+  // above 0, a run goes on at that step: lines of it and of later ones, which an earlier run wrote, are taken out.
+  static absl::StatusOr<MetricsWriter> Open(const std::string& path, int64_t first = 0);
 
   // {"step": 100, "loss": 2.1, ...}: names and values in order. NaN and infinities, which JSON has no numbers for, are
   // written as null.

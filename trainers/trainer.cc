@@ -1,12 +1,33 @@
 #include "trainers/trainer.h"
 
+#include <algorithm>
 #include <cmath>
+#include <filesystem>
+#include <utility>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/data/resume.h"
+#include "framework/runtime/saver.h"
 
 namespace belfry::trainers {
+namespace {
+
+constexpr char kBest[] = "trainer.best_accuracy", kWorse[] = "trainer.evaluations_since_best";
+
+// Adds the time since `mark` to `sum`, and moves the mark.
+absl::Duration Lap(absl::Time& mark, absl::Duration& sum) {
+  const absl::Time now = absl::Now();
+  const absl::Duration lap = now - mark;
+  mark = now;
+  sum += lap;
+  return lap;
+}
+
+}  // namespace
 
 absl::Status CheckLoss(double loss, int64_t step) {
   if (std::isfinite(loss)) return absl::OkStatus();
@@ -14,97 +35,226 @@ absl::Status CheckLoss(double loss, int64_t step) {
       absl::StrCat("Model diverged with loss = ", loss, " at step ", step, "; try a smaller learning rate"));
 }
 
+std::string CheckpointFolder(const std::string& directory) {
+  return (std::filesystem::path(directory) / "checkpoints").string();
+}
+
 Trainer::Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options)
     : session_(session), step_(step), input_(input), options_(std::move(options)) {}
 
-absl::Status Trainer::InitializeOnce() {
-  if (session_.ReadVariable(step_.global_step).ok()) return absl::OkStatus();
-  return session_.RunTarget(step_.initialize);
+absl::Status Trainer::CheckOptions() const {
+  for (const auto& [name, value] :
+       {std::pair("steps", options_.steps), std::pair("log_every", options_.log_every),
+        std::pair("evaluate_every", options_.evaluate_every), std::pair("patience", options_.patience),
+        std::pair("checkpoint_every", options_.checkpoint_every), std::pair("summary_every", options_.summary_every),
+        std::pair("check_replicas_every", options_.check_replicas_every)}) {
+    if (value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected at least 0"));
+  }
+  if (input_.options().towers == static_cast<int>(step_.towers.size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.options().towers,
+                                                 " towers and the model has ", step_.towers.size()));
 }
 
-absl::StatusOr<PreparedStep*> Trainer::StepFor(const data::Batch& batch) {
+absl::Status Trainer::Start() {
+  if (options_.resume != nullptr) {
+    RETURN_IF_ERROR(Restore(session_, options_.resume->path, options_.resume->tensors).status());
+    const auto text = [&](const char* key) {
+      const auto found = options_.resume->metadata.find(key);
+      return found == options_.resume->metadata.end() ? std::string() : found->second;
+    };
+    if (!absl::SimpleAtod(text(kBest), &best_) || !absl::SimpleAtoi(text(kWorse), &worse_)) worse_ = -1;
+  } else if (!session_.ReadVariable(step_.global_step).ok()) {
+    RETURN_IF_ERROR(session_.RunTarget(step_.initialize));
+  }
+  ASSIGN_OR_RETURN(const Tensor steps, session_.ReadVariable(step_.global_step));
+  steps_ = steps.scalar<int64_t>();
+  next_ = input_.position();
+  progress_.emplace(steps_, options_.steps, options_.quiet);
+  ASSIGN_OR_RETURN(log_, RunLog::Open(options_.metrics_file, options_.directory, steps_));
+  RETURN_IF_ERROR(log_->WriteGraph(session_));
+  if (options_.trace.first >= 0) tracer_.emplace(session_.devices(), options_.trace);
+  if (options_.directory.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(
+      io::CheckpointDirectory folder,
+      io::CheckpointDirectory::Open(CheckpointFolder(options_.directory), {.keep_latest = options_.keep_checkpoints}));
+  ASSIGN_OR_RETURN(checkpointer_, Checkpointer::Create(session_, std::move(folder)));
+  if (options_.resume != nullptr) {
+    saved_ = steps_;
+    progress_->Print(absl::StrCat("Going on from ", options_.resume->path, ", after step ", steps_));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PreparedStep*> Trainer::StepFor(const data::Batch& batch, bool with_summaries) {
   counts_.clear();
   for (const data::TowerBatch& tower : batch.towers()) counts_.push_back(tower.count);
-  std::unique_ptr<PreparedStep>& prepared = prepared_[counts_];
+  Prepared& known = prepared_[counts_];
+  std::unique_ptr<PreparedStep>& prepared = with_summaries ? known.with_summaries : known.plain;
   if (prepared == nullptr) {
     std::vector<FeedSpec> feeds;
     for (size_t i = 0; i < step_.towers.size(); ++i) {
       feeds.push_back({step_.towers[i].batch.images, batch.towers()[i].inputs.shape()});
       feeds.push_back({step_.towers[i].batch.labels, batch.towers()[i].labels.shape()});
     }
-    ASSIGN_OR_RETURN(prepared, session_.Prepare(feeds, {step_.loss, step_.learning_rate}, {step_.update}));
+    std::vector<Output> fetches = {step_.loss, step_.learning_rate};
+    if (with_summaries) fetches.insert(fetches.end(), options_.summaries.begin(), options_.summaries.end());
+    ASSIGN_OR_RETURN(prepared, session_.Prepare(feeds, fetches, {step_.update}));
   }
   return prepared.get();
 }
 
+absl::Status Trainer::RunStep(PreparedStep& step) {
+  if (tracer_.has_value() && tracer_->Wants(steps_, step)) return tracer_->Run(steps_, step, feeds_);
+  return step.Run(feeds_);
+}
+
+absl::Status Trainer::LookAt(PreparedStep& step, bool with_summaries) {
+  RETURN_IF_ERROR(step.Wait());
+  loss_ = step.fetched(0).scalar<float>();
+  learning_rate_ = step.fetched(1).scalar<float>();
+  RETURN_IF_ERROR(CheckLoss(loss_, steps_));
+  if (!with_summaries) return absl::OkStatus();
+  std::vector<Tensor> values;
+  for (size_t i = 0; i < options_.summaries.size(); ++i) values.push_back(step.fetched(static_cast<int>(i) + 2));
+  return log_->WriteSummaries(steps_, options_.summaries, values);
+}
+
 absl::Status Trainer::Train(const data::Batch& batch) {
-  ASSIGN_OR_RETURN(PreparedStep* const step, StepFor(batch));
+  const bool with_summaries = log_->has_events() && !options_.summaries.empty() && Due(options_.summary_every);
+  ASSIGN_OR_RETURN(PreparedStep* const step, StepFor(batch, with_summaries));
   feeds_.clear();
   for (const data::TowerBatch& tower : batch.towers()) {
     feeds_.push_back(tower.inputs);
     feeds_.push_back(tower.labels);
   }
-  RETURN_IF_ERROR(step->Run(feeds_));
-  loss_ = step->fetched(0).scalar<float>();
-  learning_rate_ = step->fetched(1).scalar<float>();
+  RETURN_IF_ERROR(RunStep(*step));
+  const bool ends = steps_ + 1 == options_.steps;
+  const bool shown = ends || with_summaries || Due(options_.log_every) || progress_->Due();
+  return shown || !step->asynchronous() ? LookAt(*step, with_summaries) : absl::OkStatus();
+}
+
+absl::Status Trainer::Evaluate() {
+  const absl::Time begin = absl::Now();
+  progress_->Pause();
+  ASSIGN_OR_RETURN(evaluation_, options_.evaluate(steps_));
+  RETURN_IF_ERROR(log_->Write(
+      steps_,
+      {{"test_accuracy", evaluation_.accuracy}, {"test_top_5", evaluation_.top_5}, {"test_loss", evaluation_.loss}}));
+  progress_->Print(absl::StrFormat("after step %d: test accuracy %.2f%%, top-5 %.2f%%, loss %.4f on %d images", steps_,
+                                   100 * evaluation_.accuracy, 100 * evaluation_.top_5, evaluation_.loss,
+                                   evaluation_.examples));
+  progress_->Resume();
+  const bool better = worse_ < 0 || evaluation_.accuracy > best_;
+  best_ = better ? evaluation_.accuracy : best_;
+  worse_ = better ? 0 : worse_ + 1;
+  if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("evaluate", begin, absl::Now());
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Evaluate(int64_t step, Progress& progress, MetricsWriter& metrics) {
-  progress.Pause();
-  ASSIGN_OR_RETURN(evaluation_, options_.evaluate(step));
-  RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(step)},
-                                 {"test_accuracy", evaluation_.accuracy},
-                                 {"test_top_5", evaluation_.top_5},
-                                 {"test_loss", evaluation_.loss}}));
-  progress.Print(absl::StrFormat("after step %d: test accuracy %.2f%%, top-5 %.2f%%, loss %.4f on %d images", step,
-                                 100 * evaluation_.accuracy, 100 * evaluation_.top_5, evaluation_.loss,
-                                 evaluation_.examples));
-  progress.Resume();
+absl::Status Trainer::Save(std::optional<double> metric) {
+  if (checkpointer_ == nullptr || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
+  const absl::Time begin = absl::Now();
+  io::Metadata metadata = options_.metadata;
+  data::PutPosition(input_.options(), input_.examples_per_epoch(), next_, metadata);
+  if (worse_ >= 0) {
+    metadata[kBest] = absl::StrFormat("%.17g", best_);
+    metadata[kWorse] = absl::StrCat(worse_);
+  }
+  RETURN_IF_ERROR(checkpointer_->Save(steps_, std::move(metadata), metric));
+  saved_ = steps_;
+  if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("save", begin, absl::Now());
   return absl::OkStatus();
+}
+
+absl::Status Trainer::FinishTrace() {
+  ASSIGN_OR_RETURN(const std::string text, tracer_->Finish());
+  tracer_.reset();
+  progress_->Print(text);
+  return absl::OkStatus();
+}
+
+// What follows a step: steps_ counts it already.
+absl::Status Trainer::AfterStep(int64_t examples) {
+  progress_->Step(examples);
+  const int64_t step = steps_ - 1;
+  if (progress_->Due() || last()) progress_->Show(step, loss_, learning_rate_);
+  if (options_.log_every > 0 && (step % options_.log_every == 0 || last())) {
+    Lap(marked_, other_time_);
+    RETURN_IF_ERROR(log_->Write(step, {{"loss", loss_},
+                                       {"learning_rate", learning_rate_},
+                                       {"images_per_second", progress_->recent_examples_per_second()},
+                                       {"seconds_input", absl::ToDoubleSeconds(input_time_)},
+                                       {"seconds_step", absl::ToDoubleSeconds(step_time_)},
+                                       {"seconds_evaluate", absl::ToDoubleSeconds(evaluate_time_)},
+                                       {"seconds_other", absl::ToDoubleSeconds(other_time_)}}));
+    input_time_ = step_time_ = evaluate_time_ = other_time_ = absl::ZeroDuration();
+  }
+  if (tracer_.has_value() && step >= options_.trace.last) RETURN_IF_ERROR(FinishTrace());
+  if (Due(options_.check_replicas_every)) {
+    RETURN_IF_ERROR(CheckReplicas(session_, static_cast<int>(step_.towers.size())));
+  }
+  std::optional<double> metric;
+  Lap(marked_, other_time_);
+  if (options_.evaluate && (Due(options_.evaluate_every) || last())) {
+    RETURN_IF_ERROR(Evaluate());
+    metric = evaluation_.accuracy;
+    Lap(marked_, evaluate_time_);
+  }
+  if (options_.stop) stopped_ = options_.stop();
+  const bool save = metric.has_value() || Due(options_.checkpoint_every) || last() || stopped_ != 0;
+  return save ? Save(metric) : absl::OkStatus();
+}
+
+absl::Status Trainer::Loop() {
+  marked_ = absl::Now();
+  while (steps_ < options_.steps && stopped_ == 0) {
+    int64_t examples;
+    {
+      Lap(marked_, other_time_);
+      const absl::Time begin = marked_;
+      ASSIGN_OR_RETURN(const data::Batch batch, input_.Next());
+      Lap(marked_, input_time_);
+      if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, marked_);
+      examples = batch.examples();
+      RETURN_IF_ERROR(Train(batch));
+      next_ = batch.next();
+    }
+    Lap(marked_, step_time_);
+    ++steps_;
+    RETURN_IF_ERROR(AfterStep(examples));
+    if (options_.patience > 0 && worse_ >= options_.patience && !last()) {
+      progress_->Print(absl::StrFormat("Ended after step %d: no better accuracy than %.2f%% in %d evaluations.", steps_,
+                                       100 * best_, worse_));
+      return absl::OkStatus();
+    }
+  }
+  return absl::OkStatus();
+}
+
+// An error with what is left to go on from.
+absl::Status Trainer::Explain(const absl::Status& status) {
+  if (checkpointer_ == nullptr) return status;
+  const absl::Status written = checkpointer_->Finish();
+  const std::string folder = checkpointer_->folder();
+  std::string text(status.message());
+  if (!written.ok()) absl::StrAppend(&text, "; and the checkpoint before it: ", written.message());
+  const absl::StatusOr<io::Checkpoint> good = io::LoadLatestCheckpoint(folder);
+  absl::StrAppend(&text, good.ok() ? absl::StrCat("; the last good checkpoint is ", good->path)
+                                   : absl::StrCat("; there is no checkpoint in ", folder));
+  return absl::Status(status.code(), text);
 }
 
 absl::Status Trainer::Run() {
-  for (const auto& [name, value] : {std::pair("steps", options_.steps), std::pair("log_every", options_.log_every),
-                                    std::pair("evaluate_every", options_.evaluate_every)}) {
-    if (value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected at least 0"));
-  }
-  if (input_.options().towers != static_cast<int>(step_.towers.size())) {
-    return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.options().towers,
-                                                   " towers and the model has ", step_.towers.size()));
-  }
-  RETURN_IF_ERROR(InitializeOnce());
-  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(options_.metrics_file));
-  ASSIGN_OR_RETURN(const Tensor first, session_.ReadVariable(step_.global_step));
-  Progress progress(first.scalar<int64_t>(), options_.steps, options_.quiet);
-  for (int64_t step = first.scalar<int64_t>(); step < options_.steps; ++step) {
-    int64_t examples;
-    {
-      ASSIGN_OR_RETURN(const data::Batch batch, input_.Next());
-      examples = batch.examples();
-      RETURN_IF_ERROR(Train(batch));
-    }
-    if (const absl::Status status = CheckLoss(loss_, step); !status.ok()) {
-      progress.Finish();
-      return status;
-    }
-    progress.Step(examples);
-    const bool last = step + 1 == options_.steps;
-    if (progress.Due() || last) progress.Show(step, loss_, learning_rate_);
-    if (options_.log_every > 0 && (step % options_.log_every == 0 || last)) {
-      RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(step)},
-                                     {"loss", loss_},
-                                     {"learning_rate", learning_rate_},
-                                     {"images_per_second", progress.recent_examples_per_second()}}));
-    }
-    const bool due = options_.evaluate_every > 0 && (step + 1) % options_.evaluate_every == 0;
-    if (options_.evaluate && (due || last)) RETURN_IF_ERROR(Evaluate(step + 1, progress, metrics));
-  }
-  const bool nothing_to_do = first.scalar<int64_t>() >= options_.steps;
-  if (options_.evaluate && nothing_to_do) RETURN_IF_ERROR(Evaluate(first.scalar<int64_t>(), progress, metrics));
-  progress.Finish();
-  examples_per_second_ = progress.examples_per_second();
-  return absl::OkStatus();
+  RETURN_IF_ERROR(CheckOptions());
+  RETURN_IF_ERROR(Start());
+  const bool nothing_to_do = steps_ >= options_.steps;
+  absl::Status status = Loop();
+  if (status.ok() && options_.evaluate && nothing_to_do) status = Evaluate();
+  if (status.ok() && tracer_.has_value()) status = FinishTrace();
+  progress_->Finish();
+  examples_per_second_ = progress_->examples_per_second();
+  if (!status.ok()) return Explain(status);
+  return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Finish();
 }
 
 }  // namespace belfry::trainers

@@ -1,19 +1,24 @@
 // The loop that trainers share.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "framework/data/prefetcher.h"
+#include "framework/io/checkpoint_directory.h"
+#include "framework/runtime/checkpointer.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
 #include "trainers/evaluator.h"
-#include "trainers/metrics.h"
 #include "trainers/progress.h"
+#include "trainers/run_log.h"
+#include "trainers/step_tracer.h"
 
 namespace belfry::trainers {
 
@@ -26,10 +31,28 @@ struct TrainerOptions {
   // goes to the metrics file. Null: never.
   std::function<absl::StatusOr<Evaluation>(int64_t step)> evaluate;
   int64_t evaluate_every = 0;  // 0: only after the last
+  int64_t patience = 0;        // the run ends after so many evaluations without a better accuracy; 0: it does not
+
+  // A folder "checkpoints" in it gets a checkpoint every `checkpoint_every` steps, with every evaluation, after the
+  // last step and when the run is stopped; the folder itself gets TensorBoard's event file. Empty: neither.
+  std::string directory;
+  int64_t checkpoint_every = 1000;         // 0: not between
+  int keep_checkpoints = 5;                // the latest ones, and the best beside them
+  const io::Checkpoint* resume = nullptr;  // what the run goes on from; the input must start where it stopped
+  io::Metadata metadata;                   // goes into every checkpoint: what the model is
+  std::vector<Output> summaries;           // models::AddTrainSummaries; they go to the event file
+  int64_t summary_every = 100;             // steps; 0: never
+
+  int64_t check_replicas_every = 0;  // steps between two comparisons of the towers' variables; 0: never
+  TraceOptions trace;
+  std::function<int()> stop;  // asked after each step: not 0 to save and end the run. Null: never
 };
 
 // Aborted, with the step, if the loss is NaN or infinite.
 absl::Status CheckLoss(double loss, int64_t step);
+
+// The folder of a run's checkpoints in its directory.
+std::string CheckpointFolder(const std::string& directory);
 
 // Feeds batches to a training step until the global step reaches options.steps, and tells a person how it goes.
 // Everything is borrowed. One thread at a time.
@@ -37,9 +60,16 @@ class Trainer {
  public:
   Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options);
 
-  // Initializes the variables if nobody has, then trains. Errors: InvalidArgument for negative options; whatever the
-  // input or a step reports; Aborted, with the step, if the loss is NaN or infinite.
+  // Restores what it resumes from, or else initializes the variables if nobody has, then trains. Errors:
+  // InvalidArgument for negative options, or if the checkpoint is of another model; whatever the input or a step
+  // reports; Aborted, with the step, if the loss is NaN or infinite (looked at in every step; on GPUs, so that the host
+  // stays ahead, only where it is shown); DataLoss if towers have drifted apart. An error says which checkpoint is
+  // good.
   absl::Status Run();
+  // What options.stop returned when it ended the run; 0 if it did not.
+  int stopped() const { return stopped_; }
+  // Steps done: the global step.
+  int64_t steps() const { return steps_; }
   // Of the last step.
   double loss() const { return loss_; }
   // The last one.
@@ -48,19 +78,46 @@ class Trainer {
   double examples_per_second() const { return examples_per_second_; }
 
  private:
-  absl::Status InitializeOnce();
-  // The prepared step for the towers' sizes of this batch: a full one, and the smaller one that may end an epoch.
-  absl::StatusOr<PreparedStep*> StepFor(const data::Batch& batch);
+  using Values = std::vector<std::pair<absl::string_view, double>>;
+  // A step that is ready to run, and the same with what the event file gets.
+  struct Prepared {
+    std::unique_ptr<PreparedStep> plain, with_summaries;
+  };
+
+  absl::Status CheckOptions() const;
+  absl::Status Start();
+  absl::Status Loop();
   absl::Status Train(const data::Batch& batch);
-  absl::Status Evaluate(int64_t step, Progress& progress, MetricsWriter& metrics);
+  absl::StatusOr<PreparedStep*> StepFor(const data::Batch& batch, bool with_summaries);
+  absl::Status RunStep(PreparedStep& step);
+  absl::Status LookAt(PreparedStep& step, bool with_summaries);
+  absl::Status AfterStep(int64_t examples);
+  absl::Status Evaluate();
+  absl::Status Save(std::optional<double> metric);
+  absl::Status FinishTrace();
+  absl::Status Explain(const absl::Status& status);
+  bool Due(int64_t every) const { return every > 0 && steps_ % every == 0; }
+  bool last() const { return steps_ == options_.steps; }
 
   Session& session_;
   const models::TrainStep& step_;
   data::Prefetcher& input_;
   const TrainerOptions options_;
-  std::map<std::vector<int64_t>, std::unique_ptr<PreparedStep>> prepared_;  // by examples of each tower
+  std::map<std::vector<int64_t>, Prepared> prepared_;  // by examples of each tower
   std::vector<int64_t> counts_;
   std::vector<Tensor> feeds_;
+
+  std::optional<Progress> progress_;
+  std::optional<RunLog> log_;
+  std::unique_ptr<Checkpointer> checkpointer_;
+  std::optional<StepTracer> tracer_;
+  data::Position next_;  // of the data: where a run goes on after this step
+  int64_t steps_ = 0, saved_ = -1;
+  int stopped_ = 0;
+  double best_ = 0;     // accuracy
+  int64_t worse_ = -1;  // evaluations since then; -1: there was none yet
+  absl::Time marked_;   // the end of the last part of the loop
+  absl::Duration input_time_, step_time_, evaluate_time_, other_time_;  // since the last line of the metrics file
   Evaluation evaluation_;
   double loss_ = 0, learning_rate_ = 0, examples_per_second_ = 0;
 };

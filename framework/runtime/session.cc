@@ -202,7 +202,7 @@ absl::StatusOr<Session::Explanation> Session::Explain(absl::Span<const FeedSpec>
   RETURN_IF_ERROR(CheckValid(graph_, request));
   const MutexLock lock(mutex_);
   RETURN_IF_ERROR(Extend());
-  ASSIGN_OR_RETURN(const CompiledPlan compiled, FindOrCompile(request, KeyOf(request)));
+  ASSIGN_OR_RETURN(const CompiledPlan compiled, Compile(graph_, request, devices_, placement_.device, {}));
   return Explanation{compiled.plan, ReportMemory(*compiled.plan, graph_, devices_, placement_.device)};
 }
 

@@ -60,6 +60,8 @@ class Session;
 class PreparedStep {
  public:
   ~PreparedStep();
+  // True if Run returns before the step is done: it uses GPUs alone.
+  bool asynchronous() const { return executable_->asynchronous(); }
   // True once its runs are replayed as a whole (SessionOptions::replay).
   bool replays() const;
   // Runs one step. `feeds` are in the order of Prepare's, and copied before it returns. Errors: a feed of another shape

@@ -11,69 +11,12 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "framework/data/in_memory.h"
-#include "models/losses.h"
-#include "models/mlp.h"
-#include "optim/descent.h"
-#include "trainers/evaluator.h"
+#include "tests/trainers/experiment.h"
 
 namespace belfry::trainers {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr int64_t kFeatures = 6;
-constexpr int32_t kClasses = 3;
-
-// Points around one centre per class, so that a small network separates them.
-std::unique_ptr<data::Dataset> Blobs(int64_t count, uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> normal(0, 0.5f);
-  Tensor inputs(DType::kFloat32, {count, kFeatures}), labels(DType::kInt32, {count});
-  for (int64_t i = 0; i < count; ++i) {
-    const auto label = static_cast<int32_t>(random() % kClasses);
-    labels.data<int32_t>()[i] = label;
-    for (int64_t f = 0; f < kFeatures; ++f) {
-      inputs.data<float>()[i * kFeatures + f] = normal(random) + (f % kClasses == label ? 2.0f : 0.0f);
-    }
-  }
-  return data::FromTensors(inputs, labels, kClasses).value();
-}
-
-// A run of an MLP on blobs with the given devices; everything a Trainer borrows.
-struct Experiment {
-  Experiment(const std::string& spec, int64_t batch, double learning_rate, uint64_t seed = 3)
-      : dataset(Blobs(50, seed)), devices(DeviceSet::Open(spec, {.cpu_threads = 1}).value()) {
-    input =
-        data::Prefetcher::Create(
-            *dataset, {.batch_size = batch, .towers = static_cast<int>(devices.TowerDevices().size()), .seed = seed})
-            .value();
-    const auto model = [](const Scope& tower, const models::Batch& examples) -> absl::StatusOr<Output> {
-      const Output logits = models::Mlp(tower, examples.images, {.hidden = {8}, .classes = kClasses});
-      models::AddCrossEntropy(tower, logits, examples.labels);
-      return models::TotalLoss(tower);
-    };
-    graph.set_seed(seed);
-    step = models::ReplicateTowers(Scope(graph), devices, *input, model,
-                                   optim::GradientDescent({.learning_rate = learning_rate}));
-    evaluator = std::make_unique<Evaluator>(
-        Scope(graph).NameScope("evaluation").ReuseVariables(Reuse::kAlways), models::InputSpec::Of(*input),
-        [](const Scope& scope, Output x) -> absl::StatusOr<Output> {
-          return models::Mlp(scope, x, {.hidden = {8}, .classes = kClasses, .training = false});
-        });
-    auto made = Session::Create(graph, devices);
-    EXPECT_TRUE(made.ok()) << made.status();
-    session = *std::move(made);
-  }
-
-  std::unique_ptr<data::Dataset> dataset;
-  DeviceSet devices;
-  Graph graph;
-  std::unique_ptr<data::Prefetcher> input;
-  models::TrainStep step;
-  std::unique_ptr<Evaluator> evaluator;
-  std::unique_ptr<Session> session;
-};
 
 std::string TemporaryFile(const std::string& name) {
   return (std::filesystem::path(::testing::TempDir()) / (name + std::to_string(std::random_device()()))).string();
@@ -245,6 +188,23 @@ TEST(Evaluator, LogitsThatAreNotFiniteAreWrong) {
       EvaluateLogits({nan, nan, nan, nan, 1, 2, 3, nan, 1, infinity, 0, 0, 5, 0, 0}, {0, 0, 0, 0, 0});
   EXPECT_EQ(result.accuracy, 0.2);
   EXPECT_EQ(result.top_5, 0.2);
+}
+
+TEST(Evaluator, CountsWhatIsTakenForWhat) {
+  const Evaluation result = EvaluateLogits({1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0}, {0, 1, 0, 2, 2});
+  EXPECT_EQ(result.classes, 3);
+  EXPECT_EQ(result.confusion, (std::vector<int64_t>{1, 1, 0, 0, 1, 0, 1, 0, 1}));
+  const std::string table = ConfusionTable(result, {"cat", "dog", "ship"});
+  EXPECT_THAT(table, HasSubstr("dog                  0      1      0  100.0%"));
+  EXPECT_THAT(table, HasSubstr("ship                 1      0      1   50.0%"));
+}
+
+TEST(Evaluator, OfManyClassesTellsTheWorstPairs) {
+  Evaluation many{.classes = 30, .confusion = std::vector<int64_t>(900)};
+  many.confusion[3 * 30 + 4] = 7;
+  many.confusion[4 * 30 + 3] = 9;
+  many.confusion[5 * 30 + 5] = 100;
+  EXPECT_EQ(ConfusionTable(many), "       9  class 4 taken for class 3\n       7  class 3 taken for class 4\n");
 }
 
 TEST(MetricsWriter, NamesTheFileThatCannotBeOpened) {

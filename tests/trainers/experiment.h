@@ -1,0 +1,76 @@
+// A small training run for tests: an MLP on points around three centres.
+#pragma once
+
+#include <memory>
+#include <random>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "framework/data/in_memory.h"
+#include "models/losses.h"
+#include "models/mlp.h"
+#include "models/replicate_towers.h"
+#include "optim/descent.h"
+#include "trainers/evaluator.h"
+
+namespace belfry::trainers {
+
+inline constexpr int64_t kFeatures = 6;
+inline constexpr int32_t kClasses = 3;
+
+// Points around one centre per class, so that a small network separates them.
+inline std::unique_ptr<data::Dataset> Blobs(int64_t count, uint64_t seed) {
+  std::mt19937_64 random(seed);
+  std::normal_distribution<float> normal(0, 0.5f);
+  Tensor inputs(DType::kFloat32, {count, kFeatures}), labels(DType::kInt32, {count});
+  for (int64_t i = 0; i < count; ++i) {
+    const auto label = static_cast<int32_t>(random() % kClasses);
+    labels.data<int32_t>()[i] = label;
+    for (int64_t f = 0; f < kFeatures; ++f) {
+      inputs.data<float>()[i * kFeatures + f] = normal(random) + (f % kClasses == label ? 2.0f : 0.0f);
+    }
+  }
+  return data::FromTensors(inputs, labels, kClasses).value();
+}
+
+// A run of an MLP on blobs with the given devices; everything a Trainer borrows.
+struct Experiment {
+  Experiment(const std::string& spec, int64_t batch, double learning_rate, uint64_t seed = 3, data::Position start = {},
+             double momentum = 0)
+      : dataset(Blobs(50, seed)), devices(DeviceSet::Open(spec, {.cpu_threads = 1}).value()) {
+    input = data::Prefetcher::Create(*dataset, {.batch_size = batch,
+                                                .towers = static_cast<int>(devices.TowerDevices().size()),
+                                                .seed = seed,
+                                                .start = start})
+                .value();
+    const auto model = [](const Scope& tower, const models::Batch& examples) -> absl::StatusOr<Output> {
+      const Output logits = models::Mlp(tower, examples.images, {.hidden = {8}, .classes = kClasses});
+      models::AddCrossEntropy(tower, logits, examples.labels);
+      return models::TotalLoss(tower);
+    };
+    graph.set_seed(seed);
+    const optim::GradientDescent plain({.learning_rate = learning_rate});
+    const optim::Momentum with_momentum({.learning_rate = learning_rate, .momentum = momentum});
+    const optim::Optimizer& optimizer = momentum > 0 ? static_cast<const optim::Optimizer&>(with_momentum) : plain;
+    step = models::ReplicateTowers(Scope(graph), devices, *input, model, optimizer);
+    evaluator = std::make_unique<Evaluator>(
+        Scope(graph).NameScope("evaluation").ReuseVariables(Reuse::kAlways), models::InputSpec::Of(*input),
+        [](const Scope& scope, Output x) -> absl::StatusOr<Output> {
+          return models::Mlp(scope, x, {.hidden = {8}, .classes = kClasses, .training = false});
+        });
+    auto made = Session::Create(graph, devices);
+    EXPECT_TRUE(made.ok()) << made.status();
+    session = *std::move(made);
+  }
+
+  std::unique_ptr<data::Dataset> dataset;
+  DeviceSet devices;
+  Graph graph;
+  std::unique_ptr<data::Prefetcher> input;
+  models::TrainStep step;
+  std::unique_ptr<Evaluator> evaluator;
+  std::unique_ptr<Session> session;
+};
+
+}  // namespace belfry::trainers

@@ -1,0 +1,118 @@
+// What a run leaves behind, and what it says beforehand.
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "models/summaries.h"
+#include "tests/trainers/experiment.h"
+#include "trainers/explain.h"
+#include "trainers/trainer.h"
+
+namespace belfry::trainers {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+class OutputsTest : public ::testing::Test {
+ protected:
+  OutputsTest() : folder_(fs::path(::testing::TempDir()) / ("belfry_out" + std::to_string(std::random_device()()))) {
+    fs::create_directories(folder_);
+  }
+  ~OutputsTest() override { fs::remove_all(folder_); }
+  const fs::path folder_;
+};
+
+TEST_F(OutputsTest, ATraceOfSomeSteps) {
+  Experiment run("cpu:2", /*batch=*/10, 0.1);  // divides the 50 examples: all steps are of one plan
+  const std::string file = (folder_ / "trace.json").string();
+  const TrainerOptions options{.steps = 20, .quiet = true, .trace = {.first = 5, .last = 8, .file = file}};
+  const absl::Status status = Trainer(*run.session, run.step, *run.input, options).Run();
+  ASSERT_TRUE(status.ok()) << status;
+  std::ifstream stream(file);
+  const nlohmann::json json = nlohmann::json::parse(stream, nullptr, false);
+  ASSERT_FALSE(json.is_discarded());
+  std::set<std::string> rows, host;
+  std::set<int> steps;
+  for (const nlohmann::json& event : json["traceEvents"]) {
+    if (event["name"] == "thread_name") rows.insert(event["args"]["name"]);
+    if (event["ph"] != "X") continue;
+    if (event["cat"] == "host") host.insert(event["name"]);
+    if (event["args"].contains("step")) steps.insert(event["args"]["step"].get<int>());
+  }
+  EXPECT_THAT(rows, testing::Contains("training loop"));
+  EXPECT_THAT(rows, testing::Contains("compute stream"));
+  EXPECT_THAT(host, AllOf(testing::Contains("next batch"), testing::Contains("step 5"), testing::Contains("step 8")));
+  EXPECT_EQ(steps, (std::set<int>{5, 6, 7, 8}));
+}
+
+TEST_F(OutputsTest, ATracedRunEndsAsAnyOther) {
+  double losses[2];
+  for (int traced = 0; traced < 2; ++traced) {
+    Experiment run("cpu:2", 12, 0.1);
+    TrainerOptions options{.steps = 20, .quiet = true};
+    if (traced == 1) options.trace = {.first = 0, .last = 100};
+    Trainer trainer(*run.session, run.step, *run.input, options);
+    ASSERT_TRUE(trainer.Run().ok());
+    losses[traced] = trainer.loss();
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+}
+
+TEST(ParseTrace, TakesOneStepOrARange) {
+  EXPECT_EQ(ParseTrace("7")->last, 7);
+  EXPECT_EQ(ParseTrace("100-110")->first, 100);
+  EXPECT_EQ(ParseTrace("100-110")->last, 110);
+  for (const char* text : {"", "a", "-1", "3-", "5-4", "1-2-3", "1 - x"}) EXPECT_FALSE(ParseTrace(text).ok()) << text;
+}
+
+TEST_F(OutputsTest, EventsDoNotChangeTheRun) {
+  double losses[2];
+  for (int with_events = 0; with_events < 2; ++with_events) {
+    Experiment run("cpu:2", 12, 0.1);
+    TrainerOptions options{.steps = 20, .quiet = true};
+    if (with_events == 1) {
+      options.directory = folder_.string();
+      options.summary_every = 5;
+      options.summaries = models::AddTrainSummaries(Scope(run.graph), run.step);
+      ASSERT_GT(options.summaries.size(), 5u);
+    }
+    Trainer trainer(*run.session, run.step, *run.input, options);
+    const absl::Status status = trainer.Run();
+    ASSERT_TRUE(status.ok()) << status;
+    losses[with_events] = trainer.loss();
+  }
+  EXPECT_EQ(losses[0], losses[1]);
+  uintmax_t bytes = 0;
+  for (const auto& file : fs::directory_iterator(folder_)) {
+    if (file.path().filename().string().find("tfevents") != std::string::npos) bytes = fs::file_size(file);
+  }
+  EXPECT_GT(bytes, 10'000u);
+}
+
+TEST(Explain, TellsWhatAStepCostsAndTheLargestBatch) {
+  Experiment run("cpu:2", 12, 0.1);
+  const models::InputSpec input = models::InputSpec::Of(*run.input);
+  const size_t limit = size_t{1} << 20;
+  const auto text = ExplainTraining(*run.session, run.step, input, 12, limit);
+  ASSERT_TRUE(text.ok()) << text.status();
+  EXPECT_THAT(*text, AllOf(HasSubstr("A training step with a batch of 12 on 2 towers"), HasSubstr("/cpu:1"),
+                           HasSubstr("Critical path"), HasSubstr("The largest batch that fits into 1.00 MiB")));
+  const size_t at = text->find("about ");
+  ASSERT_NE(at, std::string::npos);
+  const int64_t largest = std::stoll(text->substr(at + 6));
+  EXPECT_EQ(largest % 2, 0);
+  EXPECT_TRUE(CheckMemoryLimit(*run.session, run.step, input, largest, limit).ok());
+  const absl::Status status = CheckMemoryLimit(*run.session, run.step, input, largest + largest / 32 + 4, limit);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("1.00 MiB are allowed"), HasSubstr("largest on /cpu:0")));
+}
+
+}  // namespace
+}  // namespace belfry::trainers

@@ -1,0 +1,221 @@
+// Runs that stop and go on: the same bits as those that did not.
+#include <csignal>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "framework/data/resume.h"
+#include "framework/runtime/saver.h"
+#include "tests/trainers/experiment.h"
+#include "trainers/stop_signals.h"
+#include "trainers/trainer.h"
+
+namespace belfry::trainers {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int64_t kBatch = 12;  // of 50 examples, so that epochs end with a batch of two
+constexpr double kRate = 0.1, kMomentum = 0.9;
+
+class ResumeTest : public ::testing::Test {
+ protected:
+  ResumeTest() : folder_(fs::path(::testing::TempDir()) / ("belfry_resume" + std::to_string(std::random_device()()))) {
+    fs::create_directories(folder_);
+  }
+  ~ResumeTest() override { fs::remove_all(folder_); }
+
+  std::string Directory(const std::string& name) const { return (folder_ / name).string(); }
+
+  // A run to `steps`, which goes on from what is in the directory, if anything. All variables at its end.
+  std::vector<io::NamedTensor> Run(const std::string& spec, TrainerOptions options, int64_t steps) {
+    absl::StatusOr<io::Checkpoint> checkpoint = absl::NotFoundError("no directory");
+    if (!options.directory.empty()) checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(options.directory));
+    data::Position start;
+    if (checkpoint.ok()) {
+      options.resume = &*checkpoint;
+      auto position = data::TakePosition(checkpoint->metadata, {.batch_size = kBatch, .seed = 3}, 50);
+      EXPECT_TRUE(position.ok()) << position.status();
+      start = position.value_or(data::Position{});
+    }
+    Experiment run(spec, kBatch, kRate, 3, start, kMomentum);
+    options.steps = steps;
+    options.quiet = true;
+    Trainer trainer(*run.session, run.step, *run.input, options);
+    status_ = trainer.Run();
+    steps_ = trainer.steps();
+    stopped_ = trainer.stopped();
+    Snapshot snapshot;
+    EXPECT_TRUE(snapshot.Take(*run.session).ok());
+    std::vector<io::NamedTensor> variables;
+    for (const io::NamedTensor& tensor : snapshot.tensors()) variables.push_back({tensor.name, tensor.value.Clone()});
+    return variables;
+  }
+
+  static void ExpectSameBits(const std::vector<io::NamedTensor>& a, const std::vector<io::NamedTensor>& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (size_t i = 0; i < a.size(); ++i) {
+      EXPECT_EQ(a[i].name, b[i].name);
+      ASSERT_EQ(a[i].value.bytes(), b[i].value.bytes());
+      EXPECT_EQ(std::memcmp(a[i].value.raw(), b[i].value.raw(), a[i].value.bytes()), 0) << a[i].name;
+    }
+  }
+
+  const fs::path folder_;
+  absl::Status status_;
+  int64_t steps_ = 0;
+  int stopped_ = 0;
+};
+
+TEST_F(ResumeTest, GoesOnBitForBit) {
+  for (const std::string spec : {"cpu:1", "cpu:2", "cpu:4"}) {
+    const auto straight = Run(spec, {}, 100);
+    TrainerOptions options{.directory = Directory(spec), .checkpoint_every = 7};
+    Run(spec, options, 60);
+    ASSERT_TRUE(status_.ok()) << status_;
+    const auto resumed = Run(spec, options, 100);
+    ASSERT_TRUE(status_.ok()) << status_;
+    EXPECT_EQ(steps_, 100);
+    ExpectSameBits(straight, resumed);
+  }
+}
+
+TEST_F(ResumeTest, GoesOnWithAnotherNumberOfTowers) {
+  const auto straight = Run("cpu:1", {}, 100);
+  Run("cpu:4", {.directory = Directory("from4")}, 60);
+  for (const std::string spec : {"cpu:1", "cpu:2"}) {
+    fs::copy(Directory("from4"), Directory(spec), fs::copy_options::recursive | fs::copy_options::copy_symlinks);
+    const auto resumed = Run(spec, {.directory = Directory(spec)}, 100);
+    ASSERT_TRUE(status_.ok()) << status_;
+    ASSERT_EQ(resumed.size(), straight.size());
+    for (size_t i = 0; i < straight.size(); ++i) {
+      EXPECT_EQ(resumed[i].name, straight[i].name);
+      if (straight[i].value.dtype() != DType::kFloat32) continue;
+      for (int64_t k = 0; k < straight[i].value.elements(); ++k) {
+        EXPECT_NEAR(resumed[i].value.data<float>()[k], straight[i].value.data<float>()[k], 1e-4) << straight[i].name;
+      }
+    }
+  }
+}
+
+TEST_F(ResumeTest, AStopSavesAndGoesOn) {
+  const auto straight = Run("cpu:2", {}, 40);
+  int asked = 0;
+  TrainerOptions options{.directory = Directory("stopped"), .checkpoint_every = 0};
+  options.stop = [&] { return ++asked == 13 ? SIGTERM : 0; };
+  Run("cpu:2", options, 40);
+  ASSERT_TRUE(status_.ok()) << status_;
+  EXPECT_EQ(stopped_, SIGTERM);
+  EXPECT_EQ(steps_, 13);
+  EXPECT_TRUE(fs::exists(fs::path(Directory("stopped")) / "checkpoints" / "step-13.safetensors"));
+  options.stop = nullptr;
+  const auto resumed = Run("cpu:2", options, 40);
+  ExpectSameBits(straight, resumed);
+}
+
+TEST_F(ResumeTest, TheFirstSignalIsNoted) {
+  {
+    const StopSignals signals;
+    EXPECT_EQ(StopSignals::noted(), 0);
+    std::raise(SIGTERM);
+    EXPECT_EQ(StopSignals::noted(), SIGTERM);
+  }
+  const StopSignals again;
+  EXPECT_EQ(StopSignals::noted(), 0);
+}
+
+TEST_F(ResumeTest, ASecondSignalEndsTheProgram) {
+  EXPECT_EXIT(
+      {
+        const StopSignals signals;
+        std::raise(SIGINT);
+        if (StopSignals::noted() != SIGINT) std::_Exit(1);
+        std::raise(SIGINT);
+        std::_Exit(2);
+      },
+      ::testing::KilledBySignal(SIGINT), "");
+}
+
+TEST_F(ResumeTest, MetricsOfStepsThatAreDoneAgainAreTakenOut) {
+  const std::string file = Directory("metrics.jsonl");
+  TrainerOptions options{.log_every = 1, .metrics_file = file, .directory = Directory("run")};
+  Run("cpu:1", options, 10);
+  // As if it had gone on to step 12 and been killed in the middle of a line.
+  std::ofstream(file, std::ios::app) << "{\"step\":10,\"loss\":1}\n{\"step\":11,\"loss\":1}\n{\"step\":12,\"lo";
+  Run("cpu:1", options, 15);
+  ASSERT_TRUE(status_.ok()) << status_;
+  std::ifstream lines(file);
+  std::vector<int> steps;
+  for (std::string line; std::getline(lines, line);) steps.push_back(nlohmann::json::parse(line).at("step"));
+  std::vector<int> expected(15);
+  for (int i = 0; i < 15; ++i) expected[i] = i;
+  EXPECT_EQ(steps, expected);
+}
+
+TEST_F(ResumeTest, ACheckpointOfAnotherModelChangesNothing) {
+  Run("cpu:1", {.directory = Directory("run")}, 5);
+  absl::StatusOr<io::Checkpoint> checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(Directory("run")));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  Experiment other("cpu:1", kBatch, kRate);  // without momentum, so without its slots
+  Trainer trainer(*other.session, other.step, *other.input, {.steps = 9, .quiet = true, .resume = &*checkpoint});
+  const absl::Status status = trainer.Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Momentum"));
+  EXPECT_FALSE(other.session->ReadVariable(other.step.global_step).ok());  // nothing was written
+}
+
+TEST_F(ResumeTest, AnErrorNamesTheLastGoodCheckpoint) {
+  Experiment run("cpu:2", kBatch, 1e30);
+  const TrainerOptions options{.steps = 100, .quiet = true, .directory = Directory("diverges"), .checkpoint_every = 1};
+  const absl::Status status = Trainer(*run.session, run.step, *run.input, options).Run();
+  EXPECT_FALSE(status.ok());
+  const auto good = io::LoadLatestCheckpoint(CheckpointFolder(options.directory));
+  if (good.ok()) {
+    EXPECT_THAT(std::string(status.message()), HasSubstr("the last good checkpoint is " + good->path));
+    for (const io::NamedTensor& tensor : good->tensors) {
+      if (tensor.value.dtype() != DType::kFloat32) continue;
+      for (const float value : tensor.value.span<float>()) ASSERT_TRUE(std::isfinite(value)) << tensor.name;
+    }
+  } else {
+    EXPECT_THAT(std::string(status.message()), HasSubstr("there is no checkpoint in "));
+  }
+}
+
+TEST_F(ResumeTest, PatienceEndsARunThatGetsNoBetterAndIsRemembered) {
+  TrainerOptions options{.directory = Directory("run")};
+  options.evaluate_every = 5;
+  options.patience = 3;
+  double accuracy = 0.9;
+  options.evaluate = [&](int64_t) -> absl::StatusOr<Evaluation> { return Evaluation{.accuracy = accuracy -= 0.1}; };
+  Run("cpu:1", options, 10);  // two evaluations, one of them worse
+  EXPECT_EQ(steps_, 10);
+  Run("cpu:1", options, 100);  // two more
+  ASSERT_TRUE(status_.ok()) << status_;
+  EXPECT_EQ(steps_, 20);
+  const auto best = io::LoadBestCheckpoint(CheckpointFolder(options.directory));
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_EQ(best->step, 5);
+}
+
+TEST_F(ResumeTest, TowersThatDriftApartEndTheRun) {
+  Experiment run("cpu:2", kBatch, kRate);
+  ASSERT_TRUE(run.session->RunTarget(run.step.initialize).ok());
+  const Variable& weights = run.step.towers[1].variables[0];
+  Tensor value = run.session->ReadVariable(weights).value();
+  value.data<float>()[0] += 1e-6f;
+  ASSERT_TRUE(run.session->WriteVariable(weights, value).ok());
+  const absl::Status status =
+      Trainer(*run.session, run.step, *run.input, {.steps = 10, .quiet = true, .check_replicas_every = 4}).Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr(weights.name()));
+}
+
+}  // namespace
+}  // namespace belfry::trainers
