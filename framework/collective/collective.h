@@ -11,6 +11,7 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "framework/base/dtype.h"
+#include "framework/collective/recording.h"
 #include "framework/device/device.h"
 
 namespace belfry {
@@ -48,8 +49,14 @@ class Collective {
   // a CPU device that is when the call returns. Errors: Cancelled after Cancel(), DeadlineExceeded, and on a CPU device
   // InvalidArgument if all weights of a mean are zero, which on a GPU gives NaN. Does not allocate and takes no lock.
   virtual absl::Status Run(int participant, Stream& stream, uint32_t run, absl::Time deadline) = 0;
-  // Run for all participants, by one thread, while a step is recorded: streams[i] is participant i's. Unimplemented for
-  // one that cannot be recorded.
+  // False if it never can be part of a recorded step. Then the next three are not called.
+  virtual bool CanRecord() const { return false; }
+  // Between these two a step is recorded, by one thread, and nobody is in Run. Begin: false if not now, after a failure
+  // elsewhere; after the next Run it may be asked again. End: `recording` is what came of it; null if nothing did, and
+  // what there was is gone. Then comes Reset.
+  virtual bool BeginRecording() { return true; }
+  virtual void EndRecording(const std::shared_ptr<Recording>& /*recording*/) {}
+  // Run for all participants: streams[i] is participant i's, and records. After an error the recording is of no use.
   virtual absl::Status RunAll(absl::Span<Stream* const> /*streams*/, uint32_t /*run*/, absl::Time /*deadline*/) {
     return absl::UnimplementedError("this collective cannot be recorded");
   }
@@ -71,16 +78,20 @@ struct CollectivePart {
   int participant = 0;
   int64_t begin = 0, end = 0;  // elements of the result
 };
+inline CollectivePart PartOf(const CollectiveSpec& spec, int participant) {
+  const auto parts = static_cast<int64_t>(spec.participants.size());
+  return {participant, spec.elements * participant / parts, spec.elements * (participant + 1) / parts};
+}
 // Computes a part of a collective's result for all ranks, on a stream of the participant, once all participants are
 // there.
 using CollectiveSlice = std::function<absl::Status(const CollectiveSpec&, const CollectivePart&, Stream&)>;
 
-// The averager `local`, among CPU devices or among GPUs that reach each other's memory; several ranks may share a
-// device. Each participant computes one slice of the result for everybody, element by element in ascending rank order,
-// so that the bits depend neither on the kind or number of participants, nor on how ranks are spread over them, nor on
-// bucket sizes or threads. A rank of weight 0 (a tower without examples) does not take part in a mean, whatever its
-// data holds. Errors: InvalidArgument for participants of different kinds and for what cannot be averaged,
-// FailedPrecondition for GPUs that do not reach each other.
+// The averager `local`, among CPU devices or among GPUs; several ranks may share a device. Each participant computes
+// one slice of the result for everybody, element by element in ascending rank order, so that the bits depend neither on
+// the kind or number of participants, nor on how ranks are spread over them, nor on bucket sizes or threads. A rank of
+// weight 0 (a tower without examples) does not take part in a mean, whatever its data holds. GPUs that do not reach
+// each other's memory copy what they need of it; the first run sets up the copies. Errors: InvalidArgument for
+// participants of different kinds and for what cannot be averaged, ResourceExhausted.
 absl::StatusOr<std::unique_ptr<Collective>> MakeLocalCollective(CollectiveSpec spec);
 // The same with the slices of another kind of device.
 absl::StatusOr<std::unique_ptr<Collective>> MakeSlicedCollective(CollectiveSpec spec, CollectiveSlice slice);

@@ -86,6 +86,8 @@ class LocalCollective final : public Collective {
     return status;
   }
 
+  bool CanRecord() const override { return true; }
+
   absl::Status RunAll(absl::Span<Stream* const> streams, uint32_t run, absl::Time deadline) override {
     const size_t parts = streams.size();
     for (size_t i = 0; i < parts; ++i) streams[i]->Record(*arrived_[i], run);
@@ -111,11 +113,7 @@ class LocalCollective final : public Collective {
  private:
   using Events = std::vector<std::unique_ptr<Event>>;
 
-  absl::Status Slice(int participant, Stream& stream) {
-    const auto parts = static_cast<int64_t>(spec_.participants.size());
-    return slice_(
-        spec_, {participant, spec_.elements * participant / parts, spec_.elements * (participant + 1) / parts}, stream);
-  }
+  absl::Status Slice(int participant, Stream& stream) { return slice_(spec_, PartOf(spec_, participant), stream); }
   static absl::Status Await(const Events& events, Stream& stream, uint32_t run, absl::Time deadline) {
     for (const auto& event : events) RETURN_IF_ERROR(stream.Wait(*event, run, deadline));
     return absl::OkStatus();

@@ -1,6 +1,7 @@
 #include "framework/collective/nccl.h"
 
 #include <algorithm>
+#include <optional>
 #include <set>
 #include <utility>
 
@@ -32,6 +33,44 @@ class NcclCollective final : public Collective {
     return status;
   }
 
+  bool CanRecord() const override { return true; }
+
+  // Whoever records stays among the users: communicators that are aborted would wait for the recording's end.
+  bool BeginRecording() override {
+    recording_.emplace(*clique_, 0);
+    if (!clique_->stopped()) return true;
+    recording_->Done();
+    recording_.reset();
+    return false;
+  }
+
+  absl::Status RunAll(absl::Span<Stream* const> streams, uint32_t /*run*/, absl::Time deadline) override {
+    if (spec_.elements == 0) return absl::OkStatus();
+    const absl::Status status = DoAll(
+        [&](Give give) {
+          return recording_->Record(deadline, [&](NcclApi& api, int rank, NcclComm* comm) {
+            const int participant = ParticipantOf(rank);
+            return (this->*give)(api, participant, comm, *streams[participant]);
+          });
+        },
+        [&](Kernel kernel) {
+          for (size_t p = 0; p < streams.size(); ++p) {
+            RETURN_IF_ERROR((this->*kernel)(static_cast<int>(p), *streams[p]));
+          }
+          return absl::OkStatus();
+        });
+    if (status.ok()) return status;
+    spoiled_ = true;
+    return absl::Status(status.code(), absl::StrCat("collective '", spec_.name, "': ", status.message()));
+  }
+
+  void EndRecording(const std::shared_ptr<Recording>& recording) override {
+    if (recording != nullptr) clique_->Follow(recording);
+    if (!spoiled_) recording_->Done();
+    recording_.reset();
+    if (std::exchange(spoiled_, false)) Fail(absl::CancelledError("a step could not be recorded"));
+  }
+
   void Cancel() override { Fail(absl::CancelledError("the step was cancelled")); }
 
   void Reset(uint32_t run) override {
@@ -43,10 +82,10 @@ class NcclCollective final : public Collective {
     int rank = 0;
     const absl::Status status = clique_->Check(give_up, rank);
     if (status.ok() || rank < 0) return status;
-    const auto tower = std::find(clique_ranks_.begin(), clique_ranks_.end(), rank) - clique_ranks_.begin();
-    return absl::Status(status.code(), absl::StrCat("tower ", tower, " on ", clique_->device(rank).name().ToString(),
-                                                    ": ", status.message(), "; the last collective given to it was ",
-                                                    clique_->LastCollective(rank)));
+    return absl::Status(
+        status.code(),
+        absl::StrCat("tower ", ParticipantOf(rank), " on ", clique_->device(rank).name().ToString(), ": ",
+                     status.message(), "; the last collective given to it was ", clique_->LastCollective(rank)));
   }
 
  private:
@@ -97,9 +136,13 @@ class NcclCollective final : public Collective {
     NcclClique::Use use(*clique_, clique_ranks_[participant]);
     absl::Status status = use.Begin(deadline);
     if (status.ok()) {
-      status = spec_.kind == CollectiveKind::kBroadcast ? Broadcast(participant, use, stream, deadline)
-               : spec_.kind == CollectiveKind::kSum     ? Sum(participant, use, stream, deadline)
-                                                        : Mean(participant, use, stream, deadline);
+      status = DoAll(
+          [&](Give give) {
+            return use.Group(stream, deadline, [&](NcclApi& api, NcclComm* comm) {
+              return (this->*give)(api, participant, comm, stream);
+            });
+          },
+          [&](Kernel kernel) { return (this->*kernel)(participant, stream); });
     }
     // Another tower's failure is the one to report.
     if (!status.ok()) return clique_->stopped() ? clique_->Why() : Named(status, participant);
@@ -107,39 +150,52 @@ class NcclCollective final : public Collective {
     return absl::OkStatus();
   }
 
-  absl::Status Broadcast(int participant, NcclClique::Use& use, Stream& stream, absl::Time deadline) {
-    void* const data = spec_.ranks[participant].data;
-    const size_t bytes = static_cast<size_t>(spec_.elements) * SizeOf(spec_.dtype);
-    return use.Group(stream, deadline, [&](NcclApi& api, NcclComm* comm) {
-      return api.Broadcast(data, data, bytes, clique_ranks_[0], *comm, stream);
-    });
-  }
+  // What a participant gives NCCL in a group, and what it does on its stream between groups.
+  using Give = NcclResult (NcclCollective::*)(NcclApi&, int, NcclComm*, Stream&);
+  using Kernel = absl::Status (NcclCollective::*)(int, Stream&);
 
-  absl::Status Sum(int participant, NcclClique::Use& use, Stream& stream, absl::Time deadline) {
-    void* const data = spec_.ranks[participant].data;
-    return use.Group(stream, deadline, [&](NcclApi& api, NcclComm* comm) {
-      return api.AllReduceSum(data, data, spec_.elements, spec_.dtype, *comm, stream);
-    });
-  }
-
-  absl::Status Mean(int participant, NcclClique::Use& use, Stream& stream, absl::Time deadline) {
-    const CollectiveRank& rank = spec_.ranks[participant];
-    auto* const total = static_cast<float*>(totals_[participant].data());
-    const auto sum_weights = [&](NcclApi& api, NcclComm* comm) {
-      return api.AllReduceSum(rank.weight, total, 1, DType::kFloat32, *comm, stream);
-    };
+  absl::Status DoAll(absl::FunctionRef<absl::Status(Give)> group, absl::FunctionRef<absl::Status(Kernel)> run) {
+    if (spec_.kind != CollectiveKind::kMean) return group(&NcclCollective::GiveData);
     if (spec_.dtype == DType::kFloat16) {
-      RETURN_IF_ERROR(use.Group(stream, deadline, sum_weights));
-      RETURN_IF_ERROR(ScaleByWeight(stream, spec_.dtype, spec_.elements, rank.data, rank.weight, total));
-      return Sum(participant, use, stream, deadline);
+      RETURN_IF_ERROR(group(&NcclCollective::GiveWeight));
+      RETURN_IF_ERROR(run(&NcclCollective::ScaleByShare));
+      return group(&NcclCollective::GiveData);
     }
-    RETURN_IF_ERROR(ScaleByWeight(stream, spec_.dtype, spec_.elements, rank.data, rank.weight, nullptr));
-    RETURN_IF_ERROR(use.Group(stream, deadline, [&](NcclApi& api, NcclComm* comm) {
-      const NcclResult weights = sum_weights(api, comm);
-      if (weights != NcclResult::kSuccess && weights != NcclResult::kInProgress) return weights;
-      return api.AllReduceSum(rank.data, rank.data, spec_.elements, spec_.dtype, *comm, stream);
-    }));
-    return DivideByTotal(stream, spec_.dtype, spec_.elements, rank.data, total);
+    RETURN_IF_ERROR(run(&NcclCollective::Scale));
+    RETURN_IF_ERROR(group(&NcclCollective::GiveBoth));
+    return run(&NcclCollective::Divide);
+  }
+
+  NcclResult GiveData(NcclApi& api, int participant, NcclComm* comm, Stream& stream) {
+    void* const data = spec_.ranks[participant].data;
+    if (spec_.kind != CollectiveKind::kBroadcast) {
+      return api.AllReduceSum(data, data, spec_.elements, spec_.dtype, *comm, stream);
+    }
+    const size_t bytes = static_cast<size_t>(spec_.elements) * SizeOf(spec_.dtype);
+    return api.Broadcast(data, data, bytes, clique_ranks_[0], *comm, stream);
+  }
+  NcclResult GiveWeight(NcclApi& api, int participant, NcclComm* comm, Stream& stream) {
+    return api.AllReduceSum(spec_.ranks[participant].weight, total(participant), 1, DType::kFloat32, *comm, stream);
+  }
+  NcclResult GiveBoth(NcclApi& api, int participant, NcclComm* comm, Stream& stream) {
+    const NcclResult weight = GiveWeight(api, participant, comm, stream);
+    return Failed(weight) ? weight : GiveData(api, participant, comm, stream);
+  }
+  absl::Status Scale(int participant, Stream& stream) {
+    const CollectiveRank& rank = spec_.ranks[participant];
+    return ScaleByWeight(stream, spec_.dtype, spec_.elements, rank.data, rank.weight, nullptr);
+  }
+  absl::Status ScaleByShare(int participant, Stream& stream) {
+    const CollectiveRank& rank = spec_.ranks[participant];
+    return ScaleByWeight(stream, spec_.dtype, spec_.elements, rank.data, rank.weight, total(participant));
+  }
+  absl::Status Divide(int participant, Stream& stream) {
+    return DivideByTotal(stream, spec_.dtype, spec_.elements, spec_.ranks[participant].data, total(participant));
+  }
+
+  float* total(int participant) const { return static_cast<float*>(totals_[participant].data()); }
+  int ParticipantOf(int rank) const {
+    return static_cast<int>(std::find(clique_ranks_.begin(), clique_ranks_.end(), rank) - clique_ranks_.begin());
   }
 
   const CollectiveSpec spec_;
@@ -148,6 +204,8 @@ class NcclCollective final : public Collective {
   const std::vector<DeviceMemory> totals_;
   const uint32_t number_;
   const std::unique_ptr<CpuEvent[]> arrived_;  // by participant
+  std::optional<NcclClique::Use> recording_;   // while a step is recorded
+  bool spoiled_ = false;                       // by a failure in it
 };
 
 }  // namespace

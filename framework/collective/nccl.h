@@ -27,7 +27,8 @@ absl::Status CheckNcclDevices(absl::Span<Device* const> devices);
 // of GPUs, on sizes and on its version; all ranks get the same bits.
 //
 // A failure stops all ranks; what reached only some of them is ended on all by aborting the communicators, and the next
-// run builds them again. The error names the collective, the tower and its device.
+// run builds them again. The error names the collective, the tower and its device. Steps may be recorded; an abort ends
+// the recordings of all steps that share the communicators.
 class NcclCollectives {
  public:
   explicit NcclCollectives(std::shared_ptr<NcclApi> api, const NcclOptions& options = {})

@@ -25,6 +25,8 @@ enum class NcclResult {  // the numbers are NCCL's
   kInProgress = 7,
 };
 
+inline bool Failed(NcclResult result) { return result != NcclResult::kSuccess && result != NcclResult::kInProgress; }
+
 // What the ranks of one clique have in common.
 struct NcclId {
   std::array<char, 128> bytes{};
@@ -42,6 +44,8 @@ class NcclApi {
   virtual NcclResult GetUniqueId(NcclId& id) = 0;
   // Rank `rank` of `ranks`, on `device`. A thread that makes several ranks of a clique makes them in one group.
   virtual NcclResult CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device) = 0;
+  // If one stream of a group records, all do, and all ranks of the communicators are in it. Then the operations are not
+  // run, but are part of the recording once CommGetAsyncError reports kSuccess.
   virtual NcclResult GroupStart() = 0;
   virtual NcclResult GroupEnd() = 0;
   // The sum of `elements` elements over the ranks. `send` may equal `receive`. REQUIRES: IsFloating(dtype).
@@ -52,8 +56,10 @@ class NcclApi {
   // `state`: kSuccess, kInProgress or what went wrong since. Does not wait.
   virtual NcclResult CommGetAsyncError(NcclComm& comm, NcclResult& state) = 0;
   virtual NcclResult CommFinalize(NcclComm& comm) = 0;
-  // Both end the communicator's life. Abort ends what it is doing, on the device too; Destroy is for after
-  // CommFinalize.
+  // Both end the communicator's life; in a group, once GroupEnd has returned. Abort ends what it is doing, on the
+  // device too; Destroy is for after CommFinalize. They and CommFinalize wait for ever while a CUDA graph lives, or may
+  // yet be made of streams that record, that holds an operation of the communicator; one that is only still running
+  // may.
   virtual NcclResult CommDestroy(NcclComm& comm) = 0;
   virtual NcclResult CommAbort(NcclComm& comm) = 0;
   // For a person, with NCCL's last message if there is one. `comm` may be null.

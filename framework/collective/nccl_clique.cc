@@ -1,7 +1,6 @@
 #include "framework/collective/nccl_clique.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,28 +8,6 @@
 #include "framework/base/status.h"
 
 namespace belfry {
-namespace {
-
-constexpr int kCollectiveBits = 24;
-// Launching a group takes NCCL some tens of microseconds on a thread of its own.
-constexpr int kYields = 200;
-constexpr absl::Duration kNap = absl::Microseconds(20);
-
-// Even a question after errors changes a communicator, so no other call may go on beside it.
-class Call {
- public:
-  explicit Call(std::atomic_flag& busy) : busy_(busy) {
-    while (busy_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
-  }
-  ~Call() { busy_.clear(std::memory_order_release); }
-
- private:
-  std::atomic_flag& busy_;
-};
-
-bool Failed(NcclResult result) { return result != NcclResult::kSuccess && result != NcclResult::kInProgress; }
-
-}  // namespace
 
 NcclClique::NcclClique(std::shared_ptr<NcclApi> api, std::vector<Device*> devices, const NcclOptions& options)
     : api_(std::move(api)),
@@ -52,6 +29,7 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Create(std::shared_ptr<N
 NcclClique::~NcclClique() {
   const MutexLock lock(mutex_);
   if (!alive_) return;
+  EndRecordings();
   bool clean = !stopped_.load() && !suspect_.load();
   // After a failure finalizing would wait for ever, and who waits without bound here hangs at the end of the program.
   for (int r = 0; clean && r < size(); ++r) clean = !Failed(api_->CommFinalize(*ranks_[r].comm));
@@ -102,8 +80,10 @@ absl::Status NcclClique::Build(absl::Time deadline) {
   return absl::OkStatus();
 }
 
-// In one group, since each may wait for the others.
+// In one group, since each may wait for the others; its end returns once they are gone, though they are non-blocking.
+// While a recording with their operations lives, it does not return.
 void NcclClique::EndAll(NcclResult (NcclApi::*call)(NcclComm&)) {
+  EndRecordings();
   const bool grouped = !Failed(api_->GroupStart());
   for (int r = 0; r < size(); ++r) {
     if (ranks_[r].comm != nullptr) ((*api_).*call)(*ranks_[r].comm);
@@ -111,30 +91,6 @@ void NcclClique::EndAll(NcclResult (NcclApi::*call)(NcclComm&)) {
   }
   if (grouped) api_->GroupEnd();
   alive_ = false;
-}
-
-absl::Status NcclClique::AwaitReady(int rank, absl::Time deadline, bool building) {
-  NcclComm* const comm = ranks_[rank].comm;
-  if (comm == nullptr) return absl::InternalError("NCCL made no communicator");
-  for (int64_t turn = 0;; ++turn) {
-    NcclResult asked, state = NcclResult::kSuccess;
-    {
-      const Call call(ranks_[rank].busy);
-      asked = api_->CommGetAsyncError(*comm, state);
-    }
-    if (Failed(asked)) return Error(asked, "answer", comm);
-    if (state == NcclResult::kSuccess) return absl::OkStatus();
-    if (Failed(state)) return Error(state, "go on", comm);
-    if (!building && stopped_.load()) return Why();
-    if (deadline != absl::InfiniteFuture() && absl::Now() >= deadline) {
-      return absl::DeadlineExceededError("NCCL was still at work when the deadline passed");
-    }
-    if (turn < kYields) {
-      std::this_thread::yield();
-    } else {
-      absl::SleepFor(kNap);
-    }
-  }
 }
 
 uint32_t NcclClique::AddCollective(std::string name) {
@@ -149,51 +105,21 @@ std::string NcclClique::LastCollective(int rank) {
   return collective == 0 ? "none" : absl::StrCat("'", names_[collective - 1], "'");
 }
 
-absl::Status NcclClique::Claim(int rank, uint32_t collective) {
-  if (!stale_.load() && stopped_.load()) return Why();
-  const uint64_t place = ranks_[rank].claimed.fetch_add(1) + 1;
-  ranks_[rank].collective.store(collective);
-  std::atomic<uint64_t>& slot = order_[place % kOrder];
-  const uint64_t mine = place << kCollectiveBits | collective;
-  uint64_t there = slot.load();
-  while (there >> kCollectiveBits < place) {
-    if (slot.compare_exchange_weak(there, mine)) return absl::OkStatus();
-  }
-  if (there == mine) return absl::OkStatus();
+void NcclClique::Follow(const std::shared_ptr<Recording>& recording) {
   const MutexLock lock(mutex_);
-  const uint64_t other = there & ((uint64_t{1} << kCollectiveBits) - 1);
-  return absl::InternalError(absl::StrCat("the GPUs do not meet collectives in one order: another one was at '",
-                                          names_[other - 1], "'; two steps at once must not share NCCL"));
+  const auto done = [&](const std::weak_ptr<Recording>& other) {
+    const auto followed = other.lock();
+    return followed == nullptr || followed == recording;
+  };
+  recordings_.erase(std::remove_if(recordings_.begin(), recordings_.end(), done), recordings_.end());
+  recordings_.push_back(recording);
 }
 
-absl::Status NcclClique::Use::Begin(absl::Time deadline) {
-  if (clique_.stopped_.load()) {
-    done_ = true;
-    return clique_.Why();
+void NcclClique::EndRecordings() {
+  for (const auto& recording : recordings_) {
+    if (const auto live = recording.lock(); live != nullptr) live->End();
   }
-  return clique_.AwaitReady(rank_, deadline, false);
-}
-
-absl::Status NcclClique::Use::Group(Stream& stream, absl::Time deadline,
-                                    absl::FunctionRef<NcclResult(NcclApi&, NcclComm*)> calls) {
-  Rank& rank = clique_.ranks_[rank_];
-  NcclApi& api = *clique_.api_;
-  // Every rank has a thread of its own, so nothing is in a group but this rank's calls, and none waits for another.
-  NcclResult called, ended;
-  {
-    const Call call(rank.busy);
-    if (NcclResult begun = api.GroupStart(); Failed(begun)) return clique_.Error(begun, "begin a group", rank.comm);
-    called = calls(api, rank.comm);
-    ended = api.GroupEnd();
-  }
-  const uint64_t issued = rank.issued.fetch_add(1) + 1;
-  if (Failed(called)) return clique_.Error(called, "take the collective", rank.comm);
-  if (Failed(ended)) return clique_.Error(ended, "launch the collective", rank.comm);
-  // Before this the stream does not hold the collective: what is recorded or enqueued there would not wait for it.
-  RETURN_IF_ERROR(clique_.AwaitReady(rank_, deadline, false));
-  stream.Record(*rank.done, static_cast<uint32_t>(issued));
-  rank.queued.store(issued);
-  return absl::OkStatus();
+  recordings_.clear();
 }
 
 // Either the last user sees that the clique is stopped, or who stops it sees that nobody is there, or both: each writes
@@ -221,10 +147,13 @@ absl::Status NcclClique::Why() {
 void NcclClique::Drain() {
   uint64_t all = ranks_[0].queued.load();
   for (int r = 1; r < size(); ++r) all = std::min(all, ranks_[r].queued.load());
-  if (all == built_) return;
   const absl::Time deadline = absl::Now() + options_.drain_timeout;
-  for (int r = 0; r < size(); ++r) {
+  for (int r = 0; r < size() && all != built_; ++r) {
     if (!ranks_[r].done->Wait(static_cast<uint32_t>(all), deadline).ok()) return;
+  }
+  for (const auto& recording : recordings_) {
+    const auto live = recording.lock();
+    if (live != nullptr && !live->Await(deadline).ok()) return;
   }
 }
 
@@ -273,7 +202,11 @@ bool NcclClique::Idle() {
     if (ranks_[r].issued.load() != queued) return false;
     if (queued > 0 && !ranks_[r].done->Wait(static_cast<uint32_t>(queued), absl::InfinitePast()).ok()) return false;
   }
-  return true;
+  const MutexLock lock(mutex_);
+  return std::all_of(recordings_.begin(), recordings_.end(), [](const std::weak_ptr<Recording>& recording) {
+    const auto live = recording.lock();
+    return live == nullptr || live->Await(absl::InfinitePast()).ok();
+  });
 }
 
 absl::Status NcclClique::Check(bool give_up, int& rank) {

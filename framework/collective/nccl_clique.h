@@ -14,6 +14,7 @@
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
 #include "framework/collective/nccl_api.h"
+#include "framework/collective/recording.h"
 
 namespace belfry {
 
@@ -31,6 +32,9 @@ struct NcclOptions {
 // aborted if an operation may have reached only some of the ranks, else as good as new after Resume(). An aborted
 // clique is built again by the first Prepare() after Resume(). Use, Claim: one thread at a time for each rank; the
 // others: any thread. What is used is not locked; failures are.
+//
+// A recording that holds operations of the communicators counts in them, and NCCL waits for its end before they end,
+// by an abort, too. So recordings are ended first; and who records stays in the clique until it is done.
 class NcclClique {
  public:
   static absl::StatusOr<std::unique_ptr<NcclClique>> Create(std::shared_ptr<NcclApi> api, std::vector<Device*> devices,
@@ -57,6 +61,9 @@ class NcclClique {
     absl::Status Begin(absl::Time deadline);
     // Makes `calls` in one group, and returns once they are in the stream's queue.
     absl::Status Group(Stream& stream, absl::Time deadline, absl::FunctionRef<NcclResult(NcclApi&, NcclComm*)> calls);
+    // The same for all ranks by one thread, while their streams record: makes each rank's `calls` in one group, and
+    // returns once they are part of the recording. Nothing runs, so nothing is counted.
+    absl::Status Record(absl::Time deadline, absl::FunctionRef<NcclResult(NcclApi&, int, NcclComm*)> calls);
     void Done() { done_ = true; }
 
    private:
@@ -64,6 +71,9 @@ class NcclClique {
     const int rank_;
     bool done_ = false;
   };
+
+  // From now on replays of `recording` are under way on all ranks, too, and it is ended before communicators are.
+  void Follow(const std::shared_ptr<Recording>& recording);
 
   // Stops the clique, if it is not stopped yet: all users leave.
   void Stop(const absl::Status& why);
@@ -94,9 +104,11 @@ class NcclClique {
 
   NcclClique(std::shared_ptr<NcclApi> api, std::vector<Device*> devices, const NcclOptions& options);
   absl::Status Build(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::Status AwaitAll(absl::Time deadline);
   void Settle();
   bool Idle();
   void Drain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndRecordings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndAll(NcclResult (NcclApi::*call)(NcclComm&)) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Leave(bool done);
   absl::Status AwaitReady(int rank, absl::Time deadline, bool building);
@@ -117,6 +129,7 @@ class NcclClique {
   uint64_t built_ ABSL_GUARDED_BY(mutex_) = 0;  // groups before these communicators
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);  // by collective
+  std::vector<std::weak_ptr<Recording>> recordings_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace belfry

@@ -1,4 +1,5 @@
 #include "framework/collective/gpu_reduce.h"
+#include "framework/collective/reach.h"
 
 namespace belfry {
 namespace {
@@ -7,10 +8,14 @@ absl::Status NoCuda() { return absl::UnimplementedError("Cannot average on GPUs:
 
 }  // namespace
 
-absl::StatusOr<CollectiveSlice> MakeGpuSlice(const CollectiveSpec&) { return NoCuda(); }
+absl::Status WriteEntry(Stream&, RankEntry*, void*, const float*) { return NoCuda(); }
+
+absl::Status ReduceEntries(Stream&, CollectiveKind, DType, RankEntry*, int, int64_t) { return NoCuda(); }
 
 absl::Status ScaleByWeight(Stream&, DType, int64_t, void*, const float*, const float*) { return NoCuda(); }
 
 absl::Status DivideByTotal(Stream&, DType, int64_t, void*, const float*) { return NoCuda(); }
+
+bool Reaches(const Device&, const Device&) { return false; }
 
 }  // namespace belfry

@@ -154,7 +154,6 @@ void Executable::Recover() {
     lane->begun->Reset(turn_);
     for (auto& joined : lane->joined) joined->Reset(turn_);
   }
-  if (replayed_ != nullptr) replayed_->Reset(turn_);
   for (auto& event : events_) event->Reset(turn_);
   for (auto& collective : collectives_) collective->Reset(turn_);
   failed_.store(false);
@@ -196,7 +195,8 @@ absl::Status Executable::AwaitEnd(absl::Time deadline) {
 absl::Status Executable::Run(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits, StepTrace* trace) {
   if (asynchronous_) {
     RETURN_IF_ERROR(AwaitRoom(limits.deadline));
-    if (until_recording_ >= 0 && until_recording_-- == 0) TryToRecord();
+    ForgetEndedRecording();
+    if (until_recording_ >= 0 && until_recording_-- == 0) RETURN_IF_ERROR(TryToRecord(limits.deadline));
   }
   traced_ = trace != nullptr;
   if (traced_) RETURN_IF_ERROR(PrepareTrace());

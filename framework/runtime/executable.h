@@ -32,7 +32,8 @@ struct RunLimits {
 // The streams of a plan are served by lanes: a CPU stream is a lane, and so are all streams of an asynchronous device
 // together, since they only enqueue. One lane runs on the caller's thread, several on threads of their own. A run on
 // asynchronous devices alone returns once it is enqueued, at most one run before it still being under way; after some
-// such runs one is recorded and from then on replayed as a whole, if the devices can.
+// such runs one is recorded and from then on replayed as a whole, if the devices and collectives can. After a failure
+// that took away what was recorded, all that begins anew.
 class Executable {
  public:
   struct Environment {  // borrowed
@@ -133,8 +134,9 @@ class Executable {
   absl::Status CopyFeeds(Lane& lane);
   absl::Status CopyFetches(Lane& lane);
   bool CanRecord() const;
-  void TryToRecord();
-  absl::Status Record();
+  absl::Status TryToRecord(absl::Time deadline);
+  void ForgetEndedRecording();
+  absl::StatusOr<std::shared_ptr<Recording>> Record();
   absl::Status RecordInstructions(std::vector<std::unique_ptr<Event>>& joined);
   absl::Status Replay(absl::Time deadline);
   absl::Status Explain(const absl::Status& status, const Lane& lane, const BoundInstruction& at) const;
@@ -157,8 +159,8 @@ class Executable {
   std::vector<Slot> feeds_, fetches_;
   bool asynchronous_ = false, mixed_ = false;  // some lanes are; and some are not
   int until_recording_ = kPlainRuns;           // runs; negative: never
-  std::unique_ptr<RecordedWork> recorded_;     // by the first lane's first stream; null: runs are not replayed
-  std::unique_ptr<Event> replayed_;            // where the other lanes go on after it
+  std::shared_ptr<Recording> recorded_;        // by the first lane's first stream; null: runs are not replayed. Goes
+                                               // before the collectives in it
   uint32_t turn_ = 0;                          // runs of this executable: what events count
   uint64_t run_ = 0;                           // of the current run, for the tasks
   const RunLimits* limits_ = nullptr;          // likewise

@@ -16,14 +16,33 @@ bool Executable::CanRecord() const {
   return environment_.replay && asynchronous_ && !mixed_ && repeats && !looked_at;
 }
 
-void Executable::TryToRecord() {
-  if (!CanRecord()) return;
-  const absl::Status status = Record();
-  if (status.ok() || absl::IsUnimplemented(status)) return;
-  spdlog::warn("A step is run piece by piece, because it could not be recorded: {}", std::string(status.message()));
+absl::Status Executable::TryToRecord(absl::Time deadline) {
+  if (!CanRecord()) return absl::OkStatus();
+  until_recording_ = 0;  // again before the next run, if not now
+  RETURN_IF_ERROR(AwaitEnd(deadline));
+  size_t begun = 0;
+  while (begun < collectives_.size() && collectives_[begun]->BeginRecording()) ++begun;
+  if (begun == collectives_.size()) {
+    until_recording_ = -1;
+    absl::StatusOr<std::shared_ptr<Recording>> recorded = Record();
+    if (recorded.ok()) recorded_ = *std::move(recorded);
+    if (!recorded.ok() && !absl::IsUnimplemented(recorded.status())) {
+      spdlog::warn("A step is run piece by piece, because it could not be recorded: {}",
+                   std::string(recorded.status().message()));
+    }
+  }
+  for (size_t i = 0; i < begun; ++i) collectives_[i]->EndRecording(recorded_);
+  for (size_t i = 0; i < begun; ++i) collectives_[i]->Reset(turn_);
+  return absl::OkStatus();
 }
 
-absl::Status Executable::Record() {
+void Executable::ForgetEndedRecording() {
+  if (recorded_ == nullptr || !recorded_->ended()) return;
+  recorded_ = nullptr;
+  until_recording_ = kPlainRuns;
+}
+
+absl::StatusOr<std::shared_ptr<Recording>> Executable::Record() {
   for (auto& lane : lanes_) RETURN_IF_ERROR(queues_.Synchronize(lane->device));
   ++turn_;
   Stream& first = *lanes_[0]->streams[0];
@@ -41,12 +60,9 @@ absl::Status Executable::Record() {
     for (auto& joined : lane->joined) joined->Reset(turn_);
   }
   for (auto& event : events_) event->Reset(turn_);
-  for (auto& collective : collectives_) collective->Reset(turn_);
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(recorded.status());
-  replayed_ = devices_.device(lanes_[0]->device).NewEvent();
-  recorded_ = *std::move(recorded);
-  return absl::OkStatus();
+  return std::make_shared<Recording>(*std::move(recorded), devices_.device(lanes_[0]->device));
 }
 
 // All lanes by one thread, each as far as it gets: to a wait for what another lane has not recorded yet, or to a
@@ -132,10 +148,9 @@ absl::Status Executable::Replay(absl::Time deadline) {
     RETURN_IF_ERROR(OnDevice(stream.Wait(*lane->begun, turn_, deadline), lane->device));
   }
   RETURN_IF_ERROR(OnDevice(recorded_->Enqueue(stream), first.device));
-  if (lanes_.size() > 1) stream.Record(*replayed_, turn_);
   for (auto& lane : lanes_) {
     Stream& compute = *lane->streams[0];
-    if (lane.get() != &first) RETURN_IF_ERROR(OnDevice(compute.Wait(*replayed_, turn_, deadline), lane->device));
+    if (lane.get() != &first) RETURN_IF_ERROR(OnDevice(recorded_->WaitOn(compute, deadline), lane->device));
     RETURN_IF_ERROR(OnDevice(CopyFetches(*lane), lane->device));
     compute.Record(queues_.end(lane->device), runs_[lane->device] + 1);
   }

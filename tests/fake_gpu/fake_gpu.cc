@@ -18,6 +18,7 @@
 #include "framework/base/tensor.h"
 #include "framework/device/cpu/cpu_device.h"
 #include "framework/device/cpu/cpu_event.h"
+#include "tests/fake_gpu/apart_memory.h"
 
 namespace belfry {
 namespace {
@@ -79,12 +80,15 @@ class FakeEvent final : public Event {
 
 class FakeStream final : public Stream {
  public:
-  explicit FakeStream(StreamKind kind) : kind_(kind), thread_([this] { Work(); }) {}
+  // `apart`: null, or of the set of GPUs of which this is one's.
+  FakeStream(StreamKind kind, int gpu, std::shared_ptr<ApartMemory> apart)
+      : kind_(kind), gpu_(gpu), apart_(std::move(apart)), thread_([this] { Work(); }) {}
   ~FakeStream() override {
     Enqueue(nullptr);
     thread_.join();
   }
   StreamKind kind() const override { return kind_; }
+  const void* recording() const { return recording_.get(); }
 
   absl::Status Wait(Event& event, uint32_t run, absl::Time deadline) override {
     auto* fake = dynamic_cast<FakeEvent*>(&event);
@@ -118,10 +122,15 @@ class FakeStream final : public Stream {
   }
   absl::Status Copy(void* to, const Device&, const void* from, const Device&, size_t bytes) override {
     if (bytes == 0) return absl::OkStatus();
-    Enqueue([=] {
+    const auto copy = [=] {
       std::memcpy(Real(to), Real(from), bytes);
       return absl::OkStatus();
-    });
+    };
+    if (apart_ == nullptr) {
+      Enqueue(copy);
+    } else {
+      Enqueue([apart = apart_, copy] { return apart->RunCopy(copy); });
+    }
     return absl::OkStatus();
   }
   absl::Status Synchronize() override {
@@ -141,6 +150,10 @@ class FakeStream final : public Stream {
   }
   absl::StatusOr<std::unique_ptr<RecordedWork>> EndRecording() override;
 
+  void EnqueueKernel(std::function<absl::Status()> kernel) {
+    if (apart_ == nullptr) return Enqueue(std::move(kernel));
+    Enqueue([apart = apart_, gpu = gpu_, kernel = std::move(kernel)] { return apart->RunKernel(gpu, kernel); });
+  }
   void Enqueue(std::function<absl::Status()> work) {
     if (recording_ != nullptr) {
       recording_->work.push_back(std::move(work));
@@ -175,6 +188,8 @@ class FakeStream final : public Stream {
   }
 
   const StreamKind kind_;
+  const int gpu_;
+  const std::shared_ptr<ApartMemory> apart_;
   std::shared_ptr<Recording> recording_;  // null: work is run
   std::mutex mutex_;
   std::condition_variable changed_;
@@ -210,7 +225,8 @@ absl::StatusOr<std::unique_ptr<RecordedWork>> FakeStream::EndRecording() {
 
 class FakeGpu final : public Device {
  public:
-  FakeGpu(int id, bool tagged) : tagged_(tagged), name_(DeviceName::Full("localhost", 0, 0, "GPU", id)) {}
+  FakeGpu(int id, bool tagged, std::shared_ptr<ApartMemory> apart)
+      : tagged_(tagged), apart_(std::move(apart)), name_(DeviceName::Full("localhost", 0, 0, "GPU", id)) {}
   const DeviceName& name() const override { return name_; }
   std::string description() const override { return absl::StrCat("device: ", *name_.id, ", name: fake"); }
   int threads() const override { return 1; }
@@ -226,21 +242,30 @@ class FakeGpu final : public Device {
     used_ += bytes;
     peak_ = std::max(peak_.load(), used_.load());
     ++allocations_;
+    if (apart_ != nullptr) return apart_->Allocate(physical_id(), bytes);
     return tagged_ ? Tagged(AllocateAligned(bytes)) : AllocateAligned(bytes);
   }
   void Deallocate(void* memory, size_t bytes) override {
-    FreeAligned(Real(memory));
+    if (apart_ != nullptr) {
+      apart_->Free(memory);
+    } else {
+      FreeAligned(Real(memory));
+    }
     used_ -= bytes;
   }
   absl::StatusOr<void*> AllocateHost(size_t bytes) override { return AllocateAligned(bytes); }
   void DeallocateHost(void* memory, size_t) override { FreeAligned(memory); }
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) override {
-    return std::make_unique<FakeStream>(kind);
+    return std::make_unique<FakeStream>(kind, physical_id(), apart_);
   }
   std::unique_ptr<Event> NewEvent() override { return std::make_unique<FakeEvent>(); }
+  bool Reaches(const FakeGpu& other) const {
+    return apart_ == nullptr || apart_->Reaches(physical_id(), other.physical_id());
+  }
 
  private:
   const bool tagged_;
+  const std::shared_ptr<ApartMemory> apart_;
   const DeviceName name_;
   std::atomic<size_t> used_{0}, peak_{0};
   std::atomic<int64_t> allocations_{0};
@@ -258,8 +283,8 @@ absl::StatusOr<Kernel> OnStream(const KernelFactory& make, const KernelSpec& spe
         std::vector<void*> to(outputs);
         for (size_t i = 0; i < inputs; ++i) from[i] = Real(at.inputs[i]);
         for (size_t i = 0; i < outputs; ++i) to[i] = Real(at.outputs[i]);
-        static_cast<FakeStream*>(at.stream)->Enqueue([run, name, from, to, workspace = Real(at.workspace),
-                                                      number = at.run] {
+        static_cast<FakeStream*>(at.stream)->EnqueueKernel([run, name, from, to, workspace = Real(at.workspace),
+                                                            number = at.run] {
           const ScopedParallelThreads one(1);
           const absl::Status status = (*run)({from.data(), to.data(), workspace, number, nullptr});
           return status.ok() ? status : absl::Status(status.code(), absl::StrCat(status.message(), " (", name, ")"));
@@ -272,12 +297,20 @@ absl::StatusOr<Kernel> OnStream(const KernelFactory& make, const KernelSpec& spe
 }  // namespace
 
 void EnqueueOnFakeGpu(Stream& stream, std::function<absl::Status()> work) {
-  static_cast<FakeStream&>(stream).Enqueue(std::move(work));
+  static_cast<FakeStream&>(stream).EnqueueKernel(std::move(work));
 }
 
-DeviceSet OpenFakeGpus(int gpus, bool tagged) {
+bool FakeGpuReaches(const Device& from, const Device& to) {
+  return static_cast<const FakeGpu&>(from).Reaches(static_cast<const FakeGpu&>(to));
+}
+
+const void* RecordingOfFakeGpu(const Stream& stream) { return static_cast<const FakeStream&>(stream).recording(); }
+
+DeviceSet OpenFakeGpus(int gpus, bool tagged, std::vector<std::pair<int, int>> apart) {
+  std::shared_ptr<ApartMemory> memory;
+  if (!apart.empty()) memory = std::make_shared<ApartMemory>(std::move(apart));
   std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(1, 1);
-  for (int i = 0; i < gpus; ++i) devices.push_back(std::make_unique<FakeGpu>(i, tagged));
+  for (int i = 0; i < gpus; ++i) devices.push_back(std::make_unique<FakeGpu>(i, tagged, memory));
   return DeviceSet(std::move(devices));
 }
 

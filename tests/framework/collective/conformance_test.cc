@@ -209,6 +209,37 @@ TEST_P(CollectiveConformance, AllWeightsZeroIsAnErrorForAll) {
   }
 }
 
+// Whether it runs or is replayed, in turn.
+TEST_P(CollectiveConformance, WhatIsRecordedGivesTheBitsOfARun) {
+  auto devices = GetParam().open(1);
+  if (!devices->device(devices->TowerDevices()[0]).asynchronous()) GTEST_SKIP() << "nothing is recorded on a CPU";
+  for (CollectiveKind kind : kKinds) {
+    for (int participants : {1, 2, 4}) {
+      for (int64_t elements : {1, 1025}) {
+        Meeting<float> meeting(GetParam(), {kind, participants, participants, elements});
+        for (float& weight : meeting.weights) weight = static_cast<float>(random_() % 100);
+        meeting.weights[0] = 1;
+        uint32_t run = 0;
+        for (int round = 0; round < 3; ++round) {
+          meeting.Fill(false, random_);
+          const auto before = meeting.data;
+          ASSERT_THAT(meeting.Run(++run), Each(IsOk()));
+          const auto after = meeting.data;
+          if (round == 0) {
+            const absl::Status recorded = meeting.Record(++run);
+            ASSERT_TRUE(recorded.ok()) << recorded;
+            EXPECT_EQ(meeting.data, after) << "recording runs nothing";
+          }
+          meeting.data = before;
+          const absl::Status replayed = meeting.Replay();
+          ASSERT_TRUE(replayed.ok()) << replayed;
+          ASSERT_EQ(meeting.data, after);
+        }
+      }
+    }
+  }
+}
+
 TEST_P(CollectiveConformance, SumsIgnoreWeights) {
   Meeting<float> meeting(GetParam(), {CollectiveKind::kSum, 2, 2, 1});
   for (float& weight : meeting.weights) weight = 0;

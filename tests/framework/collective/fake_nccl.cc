@@ -1,166 +1,51 @@
 #include "tests/framework/collective/fake_nccl.h"
 
 #include <cstring>
-#include <map>
-#include <set>
 #include <thread>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "framework/base/half.h"
 #include "framework/base/mutex.h"
 #include "tests/fake_gpu/fake_gpu.h"
+#include "tests/framework/collective/fake_nccl_world.h"
 
 namespace belfry {
+
+using fake_nccl::Clique;
+using fake_nccl::Communicator;
+using fake_nccl::Group;
+using fake_nccl::Operation;
+using fake_nccl::Real;
+
 namespace {
 
-struct Operation {
-  bool broadcast = false;
-  const void* send = nullptr;
-  void* receive = nullptr;
-  int64_t elements = 0;
-  DType dtype = DType::kUInt8;
-  int root = 0;
-  Stream* stream = nullptr;
-
-  bool Matches(const Operation& other) const {
-    return broadcast == other.broadcast && elements == other.elements && dtype == other.dtype && root == other.root;
-  }
-};
-
-template <class T>
-void AddUp(const std::vector<Operation>& ranks) {
-  for (int64_t i = 0; i < ranks[0].elements; ++i) {
-    T sum = static_cast<const T*>(ranks[0].send)[i];
-    for (size_t r = 1; r < ranks.size(); ++r) sum = static_cast<T>(sum + static_cast<const T*>(ranks[r].send)[i]);
-    for (const Operation& rank : ranks) static_cast<T*>(rank.receive)[i] = sum;
-  }
-}
-
-void Compute(const std::vector<Operation>& ranks) {
-  if (ranks[0].broadcast) {
-    for (const Operation& rank : ranks) {
-      if (rank.elements > 0) std::memmove(rank.receive, ranks[rank.root].send, rank.elements);
+// False if a group is recorded in part, or not for all ranks. `recording`: null if it is not recorded.
+bool CheckRecording(const Group& group, FakeNccl::World& world, const void*& recording) {
+  recording = nullptr;
+  bool first = true, same = true;
+  for (const auto& [at, operations] : group.operations) {
+    for (const Operation& operation : operations) {
+      const void* const of = RecordingOfFakeGpu(*operation.stream);
+      if (std::exchange(first, false)) recording = of;
+      same = same && of == recording;
     }
-    return;
   }
-  switch (ranks[0].dtype) {
-    case DType::kFloat64: return AddUp<double>(ranks);
-    case DType::kFloat16: return AddUp<Half>(ranks);
-    case DType::kBFloat16: return AddUp<BFloat16>(ranks);
-    default: return AddUp<float>(ranks);
+  if (!same) {
+    world.Misuse("a group is recorded in part");
+    return false;
   }
+  if (recording == nullptr) return true;
+  const auto& [at, operations] = *group.operations.begin();
+  bool whole = static_cast<int>(group.operations.size()) == at->clique->ranks;
+  for (const auto& [other, others] : group.operations) {
+    whole = whole && other->clique == at->clique && others.size() == operations.size();
+  }
+  if (!whole) world.Misuse("a collective is recorded for some of its ranks only");
+  return whole;
 }
-
-// Where the ranks of a clique meet on their streams.
-struct Place {
-  std::vector<Operation> ranks;
-  std::set<int> arrived;
-  bool done = false;
-};
-
-struct Clique {
-  int ranks = 0;
-  std::map<int, int> cards;  // of each rank that has joined
-  std::map<uint64_t, Place> places;
-  std::map<std::pair<std::thread::id, uint64_t>, int>
-      ungrouped;  // which rank a thread gave an operation without a group
-  bool broken = false;
-};
-
-struct Communicator {
-  std::shared_ptr<Clique> clique;
-  int rank = 0;
-  NcclResult state = NcclResult::kInProgress;
-  bool ended = false, aborted = false, finalized = false;
-  uint64_t next = 0;  // place
-  int under_way = 0;  // operations on streams
-  std::thread launch;
-};
-
-struct Group {
-  int depth = 0;
-  NcclResult error = NcclResult::kSuccess;  // of a call in it: then nothing of it is launched
-  std::set<Communicator*> joining;
-  std::map<Communicator*, std::vector<Operation>> operations;
-};
-
-Communicator& Real(NcclComm& comm) { return reinterpret_cast<Communicator&>(comm); }
 
 }  // namespace
-
-struct FakeNccl::World {
-  Mutex mutex;
-  int fail_in = 0;
-  NcclResult failure = NcclResult::kInternalError;
-  absl::Duration delay;
-  bool hang = false;
-  uint32_t ids = 0;
-  int aborted = 0, cut_short = 0;
-  std::map<uint32_t, std::shared_ptr<Clique>> cliques;
-  std::vector<std::shared_ptr<Communicator>> communicators;  // for ever, so that a use after the end is seen
-  std::map<std::thread::id, Group> groups;
-  std::vector<std::string> misuse;
-
-  bool Fails() {
-    if (fail_in == 0 || --fail_in > 0) return false;
-    if (Mine().depth > 0) Mine().error = failure;
-    return true;
-  }
-  NcclResult Misuse(std::string what) {
-    misuse.push_back(std::move(what));
-    return NcclResult::kInvalidUsage;
-  }
-  Group& Mine() { return groups[std::this_thread::get_id()]; }
-
-  NcclResult Add(Communicator& at, const Operation& operation) {
-    if (Fails()) return failure;
-    if (at.ended) return Misuse("a collective on a communicator that has ended");
-    if (at.state != NcclResult::kSuccess) return NcclResult::kInvalidArgument;
-    Group& group = Mine();
-    if (!group.joining.empty()) return Misuse("a collective in the group of an initialisation");
-    for (const auto& [thread, other] : groups) {
-      if (&other != &group && other.operations.count(&at) > 0) return Misuse("two threads use one communicator");
-    }
-    group.operations[&at].push_back(operation);
-    if (group.depth > 0) return NcclResult::kSuccess;
-    ++group.depth;  // a group of its own
-    const auto [found, inserted] = at.clique->ungrouped.try_emplace({std::this_thread::get_id(), at.next}, at.rank);
-    if (!inserted && found->second != at.rank) {
-      group = {};
-      return Misuse("one thread serves two ranks without a group: the first call waits for ever");
-    }
-    return NcclResult::kInProgress;
-  }
-
-  // What a rank does on its stream.
-  void Meet(Communicator& at, uint64_t number, const Operation& operation) {
-    const MutexLock lock(mutex);
-    Clique& clique = *at.clique;
-    Place& place = clique.places[number];
-    place.ranks.resize(clique.ranks);
-    if (!place.arrived.empty() && !place.ranks[*place.arrived.begin()].Matches(operation)) {
-      Misuse(absl::StrCat("rank ", at.rank, " does not do what the others do at place ", number));
-      clique.broken = true;
-      for (auto& other : communicators) {
-        if (other->clique == at.clique) other->state = NcclResult::kInternalError;
-      }
-    }
-    place.ranks[at.rank] = operation;
-    place.arrived.insert(at.rank);
-    const bool all = static_cast<int>(place.arrived.size()) == clique.ranks;
-    if (all && !hang && !clique.broken && !at.aborted) {
-      Compute(place.ranks);
-      place.done = true;
-      mutex.NotifyAll();
-    }
-    mutex.Await([&] { return place.done || at.aborted; });
-    if (!place.done) ++cut_short;
-    --at.under_way;
-    mutex.NotifyAll();
-  }
-};
 
 FakeNccl::FakeNccl() : world_(std::make_shared<World>()) {}
 
@@ -269,6 +154,7 @@ NcclResult FakeNccl::GroupEnd() { return EndGroup(true); }
 NcclResult FakeNccl::EndGroup(bool counts) {
   Group group;
   absl::Duration delay;
+  const void* recording = nullptr;
   std::vector<std::thread> before;
   {
     const MutexLock lock(world_->mutex);
@@ -276,6 +162,7 @@ NcclResult FakeNccl::EndGroup(bool counts) {
     if (mine.depth == 0) return world_->Misuse("the end of a group without a start");
     if (--mine.depth > 0) return NcclResult::kSuccess;
     group = std::exchange(mine, {});
+    if (!group.ending.empty()) counts = false;  // they end whatever else goes wrong
     if (counts && world_->Fails()) group.error = world_->failure;
     if (group.error != NcclResult::kSuccess) {
       for (Communicator* at : group.joining) at->state = group.error;
@@ -283,6 +170,7 @@ NcclResult FakeNccl::EndGroup(bool counts) {
       return group.error;
     }
     delay = world_->delay;
+    if (!CheckRecording(group, *world_, recording)) return NcclResult::kInvalidUsage;
     for (auto& [at, operations] : group.operations) {
       at->state = NcclResult::kInProgress;
       before.push_back(std::exchange(at->launch, {}));
@@ -300,6 +188,13 @@ NcclResult FakeNccl::EndGroup(bool counts) {
       if (at->state == NcclResult::kInProgress && !at->aborted) at->state = NcclResult::kSuccess;
       world->mutex.NotifyAll();
     });
+  }
+  for (Communicator* at : group.ending) world_->AwaitEnd(*at);
+  if (recording != nullptr) {
+    Communicator* const first = group.operations.begin()->first;
+    first->launch =
+        std::thread([world = world_, group, delay, recording] { world->Record(world, group, delay, recording); });
+    return NcclResult::kInProgress;
   }
   for (auto& entry : group.operations) {
     Communicator* const at = entry.first;
@@ -354,6 +249,7 @@ NcclResult FakeNccl::CommFinalize(NcclComm& comm) {
   if (world_->Fails()) return world_->failure;
   Communicator& at = Real(comm);
   if (at.ended || at.finalized) return world_->Misuse("the end of a communicator that has ended");
+  if (at.IsRecorded()) return world_->Misuse("the end of a communicator that is in a recording: it waits for ever");
   if (at.state != NcclResult::kSuccess) return NcclResult::kInvalidArgument;
   at.finalized = true;
   return NcclResult::kSuccess;
@@ -370,18 +266,20 @@ NcclResult FakeNccl::CommDestroy(NcclComm& comm) {
 }
 
 NcclResult FakeNccl::CommAbort(NcclComm& comm) {
-  std::thread launch;
+  Communicator& at = Real(comm);
   {
     const MutexLock lock(world_->mutex);
-    Communicator& at = Real(comm);
     if (at.ended) return world_->Misuse("a communicator is aborted after its end");
     at.ended = at.aborted = true;
     at.clique->broken = true;  // nothing that is not done is done any more
     ++world_->aborted;
-    launch = std::exchange(at.launch, {});
     world_->mutex.NotifyAll();
+    if (Group& group = world_->Mine(); group.depth > 0) {
+      group.ending.insert(&at);
+      return NcclResult::kSuccess;
+    }
   }
-  if (launch.joinable()) launch.join();
+  world_->AwaitEnd(at);
   return NcclResult::kSuccess;
 }
 

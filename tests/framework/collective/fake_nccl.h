@@ -1,6 +1,8 @@
 // A test double of NCCL among fake GPUs. It adds up for real, on the streams of the fakes, and is as asynchronous as
 // the real one: groups are launched by threads of their own, and what runs on a stream waits there for the other ranks,
-// for ever if they do not come. What would make the real one hang or crash is reported as misuse.
+// for ever if they do not come. What would make the real one hang or crash is reported as misuse. Groups whose streams
+// record become part of the recording, and run at every replay; the end of a communicator waits for the end of such
+// recordings, as the real one's does.
 #pragma once
 
 #include <cstdint>
@@ -49,8 +51,9 @@ class FakeNccl final : public NcclApi {
   NcclResult CommAbort(NcclComm& comm) override;
   std::string Describe(NcclResult result, NcclComm* comm) override;
 
+  struct World;  // internal
+
  private:
-  struct World;
   NcclResult Give(NcclComm& comm, bool broadcast, const void* send, void* receive, int64_t elements, DType dtype,
                   int root, Stream& stream);
   NcclResult EndGroup(bool counts);

@@ -4,6 +4,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
+#include <thread>
+
 #include "absl/time/clock.h"
 #include "tests/fake_gpu/fake_gpu.h"
 
@@ -37,6 +41,22 @@ class FakeNcclTest : public testing::Test {
   }
   NcclResult Add(int rank, int64_t elements = 1) {
     return nccl_.AllReduceSum(data_[rank], data_[rank], elements, DType::kFloat32, *comms_[rank], *streams_[rank]);
+  }
+  // One element over both ranks, by one thread, while the streams record.
+  std::unique_ptr<RecordedWork> RecordSum() {
+    const auto begun = gpus_[0]->NewEvent(), joined = gpus_[1]->NewEvent();
+    EXPECT_TRUE(streams_[0]->BeginRecording().ok());
+    streams_[0]->Record(*begun, 1);
+    EXPECT_TRUE(streams_[1]->Wait(*begun, 1, absl::InfiniteFuture()).ok());
+    nccl_.GroupStart();
+    for (int r = 0; r < 2; ++r) Add(r);
+    EXPECT_EQ(nccl_.GroupEnd(), NcclResult::kInProgress);
+    for (int r = 0; r < 2; ++r) EXPECT_EQ(Await(r), NcclResult::kSuccess);
+    streams_[1]->Record(*joined, 1);
+    EXPECT_TRUE(streams_[0]->Wait(*joined, 1, absl::InfiniteFuture()).ok());
+    auto recorded = streams_[0]->EndRecording();
+    EXPECT_TRUE(recorded.ok()) << recorded.status();
+    return *std::move(recorded);
   }
   void AbortAll() {
     for (NcclComm* comm : comms_) nccl_.CommAbort(*comm);
@@ -120,6 +140,64 @@ TEST_F(FakeNcclTest, ARankWaitsOnItsStreamUntilItIsAborted) {
   NcclResult state;
   nccl_.CommGetAsyncError(*comms_[0], state);
   EXPECT_THAT(nccl_.misuse(), ElementsAre(HasSubstr("has ended")));
+}
+
+TEST_F(FakeNcclTest, WhatIsRecordedRunsAtEveryReplay) {
+  Init();
+  {
+    const auto recorded = RecordSum();
+    EXPECT_THAT(data_[0], ElementsAre(1, 10)) << "nothing has run";
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(recorded->Enqueue(*streams_[0]).ok());
+    EXPECT_TRUE(streams_[0]->Synchronize().ok());
+    EXPECT_THAT(data_[0], ElementsAre(6, 10));
+    EXPECT_THAT(data_[1], ElementsAre(6, 20));
+  }
+  AbortAll();
+  EXPECT_THAT(nccl_.misuse(), IsEmpty());
+}
+
+TEST_F(FakeNcclTest, ACommunicatorEndsAfterWhatIsRecordedWithIt) {
+  Init();
+  auto recorded = RecordSum();
+  EXPECT_EQ(nccl_.CommFinalize(*comms_[0]), NcclResult::kInvalidUsage);
+  EXPECT_THAT(nccl_.misuse(), ElementsAre(HasSubstr("in a recording: it waits for ever")));
+  std::atomic<bool> gone{false};
+  std::thread ender([&] {
+    absl::SleepFor(absl::Milliseconds(20));
+    gone = true;
+    recorded.reset();
+  });
+  AbortAll();
+  EXPECT_TRUE(gone);
+  ender.join();
+}
+
+TEST_F(FakeNcclTest, AReplayThatHangsEndsWithItsCommunicators) {
+  Init();
+  nccl_.HangOnDevice(true);
+  auto recorded = RecordSum();
+  EXPECT_TRUE(recorded->Enqueue(*streams_[0]).ok());
+  recorded.reset();  // but it is under way
+  AbortAll();
+  EXPECT_TRUE(streams_[0]->Synchronize().ok());
+  EXPECT_EQ(nccl_.cut_short(), 2);
+  EXPECT_THAT(data_[0], ElementsAre(1, 10));
+  EXPECT_THAT(nccl_.misuse(), IsEmpty());
+}
+
+TEST_F(FakeNcclTest, AGroupIsRecordedForAllRanksOrNone) {
+  Init();
+  ASSERT_TRUE(streams_[0]->BeginRecording().ok());
+  nccl_.GroupStart();
+  Add(0);
+  Add(1);
+  EXPECT_EQ(nccl_.GroupEnd(), NcclResult::kInvalidUsage);
+  nccl_.GroupStart();
+  Add(0);
+  EXPECT_EQ(nccl_.GroupEnd(), NcclResult::kInvalidUsage);
+  EXPECT_THAT(nccl_.misuse(), ElementsAre(HasSubstr("in part"), HasSubstr("some of its ranks only")));
+  EXPECT_TRUE(streams_[0]->EndRecording().ok());
+  AbortAll();
 }
 
 TEST_F(FakeNcclTest, FailsAtTheCallAskedFor) {

@@ -1,11 +1,25 @@
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
 #include "framework/collective/nccl.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/framework/collective/meeting.h"
 
 namespace belfry {
+namespace {
+
+// Two cards or more, whose kernels do not touch each other's memory.
+absl::StatusOr<DeviceSet> OpenThroughTheHost(int gpus) {
+  ASSIGN_OR_RETURN(const int cards, CountGpuDevices({}));
+  if (cards < 2) return absl::NotFoundError("it takes two cards");
+  return DeviceSet::Open(absl::StrCat("gpu:", gpus),
+                         {.virtual_gpus = (gpus + cards - 1) / cards, .peer_through_host = true});
+}
+
+}  // namespace
 
 std::vector<CollectiveBackend> CollectiveBackends() {
   return {{.name = "LocalOnGpus", .open = OpenTestGpus, .make = MakeLocalCollective, .cannot = {}},
+          {.name = "LocalThroughTheHost", .open = OpenThroughTheHost, .make = MakeLocalCollective, .cannot = {}},
           {.name = "Nccl",
            .open = OpenTestCards,
            .make = [](CollectiveSpec spec) { return NcclFactory()(std::move(spec)); },

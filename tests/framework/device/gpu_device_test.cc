@@ -269,6 +269,45 @@ TEST_P(TwoGpus, WhatIsRecordedIsDoneWheneverItIsEnqueued) {
   ASSERT_TRUE(b->Synchronize().ok());
 }
 
+// In chunks, each way, by a stream of either card.
+TEST_P(TwoGpus, LongCopiesBetweenThemAreRecorded) {
+  constexpr size_t kBytes = (size_t{5} << 20) + 3;
+  DeviceMemory host = DeviceMemory::AllocateHost(*gpu_[0], kBytes).value();
+  DeviceMemory blank = DeviceMemory::AllocateHost(*gpu_[0], kBytes).value();
+  DeviceMemory first = DeviceMemory::Allocate(*gpu_[0], kBytes).value();
+  DeviceMemory second = DeviceMemory::Allocate(*gpu_[1], kBytes).value();
+  std::memset(host.data(), 1, kBytes);
+  std::memset(blank.data(), 0, kBytes);
+  for (int owner : {0, 1}) {
+    const auto stream = NewStream(*gpu_[owner]);
+    Device &here = *gpu_[owner], &there = *gpu_[1 - owner];
+    void* const near = owner == 0 ? first.data() : second.data();
+    void* const far = owner == 0 ? second.data() : first.data();
+    const auto work = [&] {
+      ASSERT_TRUE(stream->Copy(near, here, host.data(), *host_, kBytes).ok());
+      ASSERT_TRUE(stream->Copy(far, there, near, here, kBytes).ok());
+      ASSERT_TRUE(stream->Copy(near, here, blank.data(), *host_, kBytes).ok());
+      ASSERT_TRUE(stream->Copy(near, here, far, there, kBytes).ok());
+      ASSERT_TRUE(stream->Copy(host.data(), *host_, near, here, kBytes).ok());
+    };
+    work();  // what it takes is made now
+    ASSERT_TRUE(stream->Synchronize().ok());
+    ASSERT_TRUE(stream->BeginRecording().ok());
+    work();
+    auto recorded = stream->EndRecording();
+    ASSERT_TRUE(recorded.ok()) << recorded.status();
+    auto* const bytes = static_cast<uint8_t*>(host.data());
+    for (uint8_t value : {3, 200}) {
+      for (size_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<uint8_t>(i % 251 + value);
+      ASSERT_TRUE((*recorded)->Enqueue(*stream).ok());
+      ASSERT_TRUE(stream->Synchronize().ok());
+      size_t wrong = 0;
+      for (size_t i = 0; i < kBytes; ++i) wrong += bytes[i] == static_cast<uint8_t>(i % 251 + value) ? 0 : 1;
+      EXPECT_EQ(wrong, 0u);
+    }
+  }
+}
+
 TEST_P(TwoGpus, ARecordingThatIsNotJoinedIsAnError) {
   const auto a = NewStream(*gpu_[0]), b = NewStream(*gpu_[1]);
   const auto begun = gpu_[0]->NewEvent();

@@ -3,11 +3,16 @@
 #include <gtest/gtest.h>
 
 #include <memory>
+#include <random>
+#include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "framework/base/half.h"
+#include "framework/base/status.h"
 #include "framework/collective/nccl.h"
 #include "framework/graph/scope.h"
 #include "framework/runtime/session.h"
@@ -61,7 +66,7 @@ class NcclSession : public testing::Test {
     EXPECT_EQ(nccl_->live(), 0);
   }
 
-  void Open(absl::Duration timeout = absl::InfiniteDuration()) {
+  void Open(absl::Duration timeout = absl::InfiniteDuration(), bool replay = true) {
     for (int r = 0; r < kTowers; ++r) {
       const Scope tower = Scope(graph_).NameScope(absl::StrCat("tower_", r)).Device(absl::StrCat("/gpu:", r));
       const auto feed = [&](const Shape& shape, float value) {
@@ -79,9 +84,10 @@ class NcclSession : public testing::Test {
                       {{"group", absl::StrCat("bucket_", b)}, {"rank", int64_t{r}}, {"size", int64_t{kTowers}}}));
       }
     }
-    auto session = Session::Create(graph_, devices_, {.timeout = timeout, .collectives = [this](CollectiveSpec spec) {
-                                                        return all_.Make(std::move(spec));
-                                                      }});
+    const SessionOptions options{.timeout = timeout,
+                                 .collectives = [this](CollectiveSpec spec) { return all_.Make(std::move(spec)); },
+                                 .replay = replay};
+    auto session = Session::Create(graph_, devices_, options);
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
   }
@@ -114,7 +120,7 @@ TEST_F(NcclSession, AveragesWithOneSetOfCommunicators) {
 }
 
 TEST_F(NcclSession, AFailureNamesTowerDeviceAndCollective) {
-  Open();
+  Open(absl::InfiniteDuration(), /*replay=*/false);  // a failure while a step is recorded is none of the step
   ExpectToWork();
   for (int k : {1, 4, 10, 17, 23}) {
     nccl_->FailCall(k, NcclResult::kUnhandledCudaError);
@@ -155,6 +161,244 @@ TEST_F(NcclSession, AnAsynchronousErrorIsFoundWithoutADeadline) {
                                                    HasSubstr("the last collective given to it was 'bucket_")));
   nccl_->HangOnDevice(false);
   ExpectToWork();
+}
+
+// Prepared steps that are recorded and replayed. As above, but for 2 to 4 towers, in any dtype, and with two plain
+// all-reduces, the second of what the first gives.
+class NcclReplay : public testing::Test {
+ protected:
+  ~NcclReplay() override {
+    steps_.clear();
+    session_.reset();
+    EXPECT_THAT(nccl_->misuse(), IsEmpty());
+    EXPECT_EQ(nccl_->live(), 0);
+  }
+
+  void Open(int towers, bool replay, DType dtype = DType::kFloat32, absl::Duration timeout = absl::InfiniteDuration()) {
+    towers_ = towers;
+    dtype_ = dtype;
+    devices_ = std::make_unique<DeviceSet>(OpenFakeGpus(towers, /*tagged=*/false));
+    graph_ = std::make_unique<Graph>(registry_);
+    for (int r = 0; r < towers; ++r) {
+      const Scope tower = Scope(*graph_).NameScope(absl::StrCat("tower_", r)).Device(absl::StrCat("/gpu:", r));
+      const auto feed = [&](DType type, const Shape& shape) {
+        feeds_.push_back({tower.Add("Placeholder", {}, {{"dtype", type}, {"shape", shape}}), shape});
+        return feeds_.back().output;
+      };
+      const auto reduce = [&](const std::string& name, const Output& weight, const Output& value, const char* how) {
+        return tower.Add(
+            "AllReduce", {weight, value},
+            {{"group", name}, {"rank", int64_t{r}}, {"size", int64_t{towers}}, {"reduction", std::string(how)}});
+      };
+      const Output weight = feed(DType::kFloat32, Shape{});
+      const Output mean = reduce("mean", weight, feed(dtype, Shape{53}), "mean");
+      fetches_.push_back(mean);
+      fetches_.push_back(reduce("sum", weight, mean, "sum"));
+      fetches_.push_back(reduce("first", weight, feed(dtype, Shape{7}), "broadcast"));
+    }
+    const SessionOptions options{.timeout = timeout,
+                                 .collectives = [this](CollectiveSpec spec) { return all_.Make(std::move(spec)); },
+                                 .replay = replay};
+    auto session = Session::Create(*graph_, *devices_, options);
+    ASSERT_TRUE(session.ok()) << session.status();
+    session_ = *std::move(session);
+    Prepare();
+  }
+  void Prepare() {
+    auto step = session_->Prepare(feeds_, fetches_, {});
+    ASSERT_TRUE(step.ok()) << step.status();
+    steps_.push_back(*std::move(step));
+  }
+  std::vector<Tensor> Batch(int number) const {
+    std::vector<Tensor> batch;
+    std::minstd_rand random(number);
+    for (const FeedSpec& feed : feeds_) {
+      Tensor tensor(feed.output.dtype(), feed.shape);
+      const bool weight = feed.shape.rank() == 0;
+      for (int64_t i = 0; i < tensor.elements(); ++i) {
+        const float value =
+            weight ? static_cast<float>(1 + random() % 9) : static_cast<float>(random() % 999) / 100 - 5;
+        if (tensor.dtype() == DType::kFloat32) tensor.data<float>()[i] = value;
+        if (tensor.dtype() == DType::kFloat16) tensor.data<Half>()[i] = static_cast<Half>(value);
+        if (tensor.dtype() == DType::kBFloat16) tensor.data<BFloat16>()[i] = static_cast<BFloat16>(value);
+      }
+      batch.push_back(std::move(tensor));
+    }
+    return batch;
+  }
+  absl::Status Run(int number = 1, int step = 0) {
+    RETURN_IF_ERROR(steps_[step]->Run(Batch(number)));
+    return steps_[step]->Wait();
+  }
+  std::vector<std::vector<double>> Values(int step = 0) {
+    std::vector<std::vector<double>> values;
+    for (size_t i = 0; i < fetches_.size(); ++i)
+      values.push_back(steps_[step]->fetched(static_cast<int>(i)).ToDoubles());
+    return values;
+  }
+  void RunUntilReplayed(int step = 0) {
+    for (int i = 0; i < 3; ++i) {
+      const absl::Status status = Run(i, step);
+      ASSERT_TRUE(status.ok()) << status;
+    }
+    ASSERT_TRUE(steps_[step]->replays());
+  }
+  // The step gives what it gave, and after some runs is replayed again.
+  void ExpectToWork(const std::vector<std::vector<double>>& expected, int step = 0) {
+    for (int i = 0; i < 5; ++i) {
+      const absl::Status status = Run(7, step);
+      ASSERT_TRUE(status.ok()) << status;
+      ASSERT_EQ(Values(step), expected);
+    }
+    EXPECT_TRUE(steps_[step]->replays());
+  }
+
+  const std::shared_ptr<FakeNccl> nccl_ = std::make_shared<FakeNccl>();
+  NcclCollectives all_{nccl_, {.init_timeout = absl::Seconds(20), .drain_timeout = absl::Seconds(10)}};
+  const OpRegistry registry_ = Ops();
+  int towers_ = 0;
+  DType dtype_ = DType::kFloat32;
+  std::unique_ptr<DeviceSet> devices_;
+  std::unique_ptr<Graph> graph_;
+  std::vector<FeedSpec> feeds_;
+  std::vector<Output> fetches_;
+  std::unique_ptr<Session> session_;
+  std::vector<std::unique_ptr<PreparedStep>> steps_;
+};
+
+class NcclReplays : public NcclReplay, public testing::WithParamInterface<std::tuple<int, DType>> {};
+
+TEST_P(NcclReplays, GiveTheBitsOfPlainRuns) {
+  const auto [towers, dtype] = GetParam();
+  std::vector<std::vector<std::vector<double>>> plain;
+  for (const bool replay : {false, true}) {
+    Open(towers, replay, dtype);
+    for (int i = 0; i < 8; ++i) {
+      const absl::Status status = Run(i);
+      ASSERT_TRUE(status.ok()) << status;
+      EXPECT_EQ(steps_[0]->replays(), replay && i >= 2);
+      if (!replay) plain.push_back(Values());
+      ASSERT_EQ(Values(), plain[i]) << "run " << i;
+    }
+    for (int i = 0; i < 8; ++i) ASSERT_TRUE(steps_[0]->Run(Batch(i)).ok()) << "and ahead of the devices";
+    ASSERT_EQ(Values(), plain[7]);
+    EXPECT_EQ(nccl_->aborted(), 0);
+    steps_.clear();
+    session_.reset();
+    feeds_.clear();
+    fetches_.clear();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Towers, NcclReplays,
+                         testing::Combine(testing::Values(1, 2, 4),
+                                          testing::Values(DType::kFloat32, DType::kFloat16, DType::kBFloat16)));
+
+TEST_F(NcclReplay, SlowLaunchesAreWaitedForWhileRecording) {
+  Open(2, true);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run(7).ok());
+  const auto expected = Values();
+  nccl_->DelayLaunches(absl::Milliseconds(5));
+  ExpectToWork(expected);
+}
+
+TEST_F(NcclReplay, AFailureAtAnyCallWhileRecordingLeavesThePlainPath) {
+  int failures = 0;
+  for (int k = 1;; k += k < 20 ? 1 : 9) {  // most calls are questions whether a launch is done
+    SCOPED_TRACE(absl::StrCat("call ", k));
+    Open(2, true);
+    for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run(7).ok());
+    const auto expected = Values();
+    const int made = nccl_->made();
+    nccl_->FailCall(k);
+    // The failure may come after the recording, in the third run itself; not before it.
+    const absl::Status third = Run(7);
+    const bool recorded = steps_[0]->replays();
+    nccl_->FailCall(0);
+    if (!recorded) {
+      ++failures;
+      EXPECT_TRUE(third.ok()) << third << ": the plain path goes on";
+      EXPECT_EQ(nccl_->made(), made + 2) << "communicators are made anew";
+    }
+    for (int i = 0; i < 3; ++i) {
+      ASSERT_TRUE(Run(7).ok());
+      ASSERT_EQ(Values(), expected);
+    }
+    EXPECT_EQ(steps_[0]->replays(), recorded);
+    steps_.clear();
+    session_.reset();
+    feeds_.clear();
+    fetches_.clear();
+    EXPECT_EQ(nccl_->live(), 0);
+    if (recorded) break;
+  }
+  EXPECT_GT(failures, 12);
+}
+
+TEST_F(NcclReplay, AReplayThatHangsMeetsTheDeadlineAndIsRecordedAnew) {
+  Open(2, true, DType::kFloat32, absl::Milliseconds(500));
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run(7).ok());
+  const auto expected = Values();
+  for (int round = 0; round < 2; ++round) {
+    ExpectToWork(expected);
+    nccl_->HangOnDevice(true);
+    const absl::Status status = Run(7);
+    EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+    EXPECT_THAT(std::string(status.message()),
+                AllOf(HasSubstr("collectives were under way, and are aborted"), HasSubstr("restore or initialize")));
+    EXPECT_EQ(nccl_->aborted(), 2 * (round + 1));
+    nccl_->HangOnDevice(false);
+    const absl::Status next = Run(7);
+    EXPECT_TRUE(next.ok()) << next;
+    EXPECT_FALSE(steps_[0]->replays()) << "what was recorded holds communicators that are gone";
+  }
+  ExpectToWork(expected);
+}
+
+TEST_F(NcclReplay, AnAsynchronousErrorDuringAReplayNamesTheTower) {
+  Open(2, true);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run(7).ok());
+  const auto expected = Values();
+  RunUntilReplayed();
+  nccl_->HangOnDevice(true);
+  std::thread breaker([&] {
+    absl::SleepFor(absl::Milliseconds(50));
+    nccl_->BreakRank(1, NcclResult::kRemoteError);
+  });
+  const absl::Status status = Run(7);
+  breaker.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("tower 1 on /job:localhost/replica:0/task:0/device:GPU:1"));
+  nccl_->HangOnDevice(false);
+  ExpectToWork(expected);
+}
+
+TEST_F(NcclReplay, AnAbortEndsWhatOtherStepsRecordedToo) {
+  Open(2, true, DType::kFloat32, absl::Milliseconds(500));
+  Prepare();
+  RunUntilReplayed(0);
+  RunUntilReplayed(1);
+  ASSERT_TRUE(Run(7, 1).ok());
+  const auto expected = Values(1);
+  nccl_->HangOnDevice(true);
+  EXPECT_EQ(Run(7, 0).code(), absl::StatusCode::kDeadlineExceeded);
+  nccl_->HangOnDevice(false);
+  ExpectToWork(expected, 1);
+  ExpectToWork(expected, 0);
+  EXPECT_EQ(nccl_->made(), 4);
+}
+
+TEST_F(NcclReplay, WhatIsNotUsableNowIsRecordedLater) {
+  Open(2, true, DType::kFloat32, absl::Milliseconds(500));
+  Prepare();
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run(7, 1).ok());
+  const auto expected = Values(1);
+  nccl_->HangOnDevice(true);
+  EXPECT_EQ(Run(7, 0).code(), absl::StatusCode::kDeadlineExceeded);
+  nccl_->HangOnDevice(false);
+  ASSERT_TRUE(Run(7, 1).ok()) << "it was to be recorded, and NCCL had to be started again";
+  EXPECT_FALSE(steps_[1]->replays());
+  ExpectToWork(expected, 1);
 }
 
 }  // namespace

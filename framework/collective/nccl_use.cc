@@ -1,0 +1,130 @@
+// What one rank, or who records for all, does in the clique.
+#include <algorithm>
+#include <deque>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "framework/base/status.h"
+#include "framework/collective/nccl_clique.h"
+
+namespace belfry {
+namespace {
+
+constexpr int kCollectiveBits = 24;
+// Launching a group takes NCCL some tens of microseconds on a thread of its own.
+constexpr int kYields = 200;
+constexpr absl::Duration kNap = absl::Microseconds(20);
+
+// Even a question after errors changes a communicator, so no other call may go on beside it.
+class Call {
+ public:
+  explicit Call(std::atomic_flag& busy) : busy_(busy) {
+    while (busy_.test_and_set(std::memory_order_acquire)) std::this_thread::yield();
+  }
+  ~Call() { busy_.clear(std::memory_order_release); }
+
+ private:
+  std::atomic_flag& busy_;
+};
+
+}  // namespace
+
+absl::Status NcclClique::AwaitReady(int rank, absl::Time deadline, bool building) {
+  NcclComm* const comm = ranks_[rank].comm;
+  if (comm == nullptr) return absl::InternalError("NCCL made no communicator");
+  for (int64_t turn = 0;; ++turn) {
+    NcclResult asked, state = NcclResult::kSuccess;
+    {
+      const Call call(ranks_[rank].busy);
+      asked = api_->CommGetAsyncError(*comm, state);
+    }
+    if (Failed(asked)) return Error(asked, "answer", comm);
+    if (state == NcclResult::kSuccess) return absl::OkStatus();
+    if (Failed(state)) return Error(state, "go on", comm);
+    if (!building && stopped_.load()) return Why();
+    if (deadline != absl::InfiniteFuture() && absl::Now() >= deadline) {
+      return absl::DeadlineExceededError("NCCL was still at work when the deadline passed");
+    }
+    if (turn < kYields) {
+      std::this_thread::yield();
+    } else {
+      absl::SleepFor(kNap);
+    }
+  }
+}
+
+absl::Status NcclClique::Claim(int rank, uint32_t collective) {
+  if (!stale_.load() && stopped_.load()) return Why();
+  const uint64_t place = ranks_[rank].claimed.fetch_add(1) + 1;
+  ranks_[rank].collective.store(collective);
+  std::atomic<uint64_t>& slot = order_[place % kOrder];
+  const uint64_t mine = place << kCollectiveBits | collective;
+  uint64_t there = slot.load();
+  while (there >> kCollectiveBits < place) {
+    if (slot.compare_exchange_weak(there, mine)) return absl::OkStatus();
+  }
+  if (there == mine) return absl::OkStatus();
+  const MutexLock lock(mutex_);
+  const uint64_t other = there & ((uint64_t{1} << kCollectiveBits) - 1);
+  return absl::InternalError(absl::StrCat("the GPUs do not meet collectives in one order: another one was at '",
+                                          names_[other - 1], "'; two steps at once must not share NCCL"));
+}
+
+absl::Status NcclClique::Use::Begin(absl::Time deadline) {
+  if (clique_.stopped_.load()) {
+    done_ = true;
+    return clique_.Why();
+  }
+  return clique_.AwaitReady(rank_, deadline, false);
+}
+
+absl::Status NcclClique::Use::Group(Stream& stream, absl::Time deadline,
+                                    absl::FunctionRef<NcclResult(NcclApi&, NcclComm*)> calls) {
+  Rank& rank = clique_.ranks_[rank_];
+  NcclApi& api = *clique_.api_;
+  // Every rank has a thread of its own, so nothing is in a group but this rank's calls, and none waits for another.
+  NcclResult called, ended;
+  {
+    const Call call(rank.busy);
+    if (NcclResult begun = api.GroupStart(); Failed(begun)) return clique_.Error(begun, "begin a group", rank.comm);
+    called = calls(api, rank.comm);
+    ended = api.GroupEnd();
+  }
+  const uint64_t issued = rank.issued.fetch_add(1) + 1;
+  if (Failed(called)) return clique_.Error(called, "take the collective", rank.comm);
+  if (Failed(ended)) return clique_.Error(ended, "launch the collective", rank.comm);
+  // Before this the stream does not hold the collective: what is recorded or enqueued there would not wait for it.
+  RETURN_IF_ERROR(clique_.AwaitReady(rank_, deadline, false));
+  stream.Record(*rank.done, static_cast<uint32_t>(issued));
+  rank.queued.store(issued);
+  return absl::OkStatus();
+}
+
+absl::Status NcclClique::AwaitAll(absl::Time deadline) {
+  absl::Status status;
+  for (int r = 0; r < size(); ++r) status.Update(AwaitReady(r, deadline, true));
+  return status;
+}
+
+absl::Status NcclClique::Use::Record(absl::Time deadline,
+                                     absl::FunctionRef<NcclResult(NcclApi&, int, NcclComm*)> calls) {
+  NcclApi& api = *clique_.api_;
+  deadline = std::min(deadline, absl::Now() + clique_.options_.init_timeout);
+  RETURN_IF_ERROR(clique_.AwaitAll(deadline));
+  NcclResult called = NcclResult::kSuccess, ended;
+  {
+    std::deque<Call> all;
+    for (int r = 0; r < clique_.size(); ++r) all.emplace_back(clique_.ranks_[r].busy);
+    if (NcclResult begun = api.GroupStart(); Failed(begun)) return clique_.Error(begun, "begin a group", nullptr);
+    for (int r = 0; r < clique_.size() && !Failed(called); ++r) called = calls(api, r, clique_.ranks_[r].comm);
+    ended = api.GroupEnd();
+  }
+  // Whatever became of it: until then a thread of NCCL's gives work to the streams.
+  const absl::Status ready = clique_.AwaitAll(deadline);
+  if (Failed(called)) return clique_.Error(called, "take the collective", nullptr);
+  if (Failed(ended)) return clique_.Error(ended, "record the collective", nullptr);
+  return ready;
+}
+
+}  // namespace belfry

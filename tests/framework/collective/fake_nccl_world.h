@@ -1,0 +1,277 @@
+// What the test double of NCCL consists of. Internal to it.
+#pragma once
+
+#include <cstring>
+#include <functional>
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "framework/base/half.h"
+#include "framework/base/mutex.h"
+#include "tests/fake_gpu/fake_gpu.h"
+#include "tests/framework/collective/fake_nccl.h"
+
+namespace belfry {
+namespace fake_nccl {
+
+struct Operation {
+  bool broadcast = false;
+  const void* send = nullptr;
+  void* receive = nullptr;
+  int64_t elements = 0;
+  DType dtype = DType::kUInt8;
+  int root = 0;
+  Stream* stream = nullptr;
+
+  bool Matches(const Operation& other) const {
+    return broadcast == other.broadcast && elements == other.elements && dtype == other.dtype && root == other.root;
+  }
+};
+
+template <class T>
+void AddUp(const std::vector<Operation>& ranks) {
+  for (int64_t i = 0; i < ranks[0].elements; ++i) {
+    T sum = static_cast<const T*>(ranks[0].send)[i];
+    for (size_t r = 1; r < ranks.size(); ++r) sum = static_cast<T>(sum + static_cast<const T*>(ranks[r].send)[i]);
+    for (const Operation& rank : ranks) static_cast<T*>(rank.receive)[i] = sum;
+  }
+}
+
+inline void Compute(const std::vector<Operation>& ranks) {
+  if (ranks[0].broadcast) {
+    for (const Operation& rank : ranks) {
+      if (rank.elements > 0) std::memmove(rank.receive, ranks[rank.root].send, rank.elements);
+    }
+    return;
+  }
+  switch (ranks[0].dtype) {
+    case DType::kFloat64: return AddUp<double>(ranks);
+    case DType::kFloat16: return AddUp<Half>(ranks);
+    case DType::kBFloat16: return AddUp<BFloat16>(ranks);
+    default: return AddUp<float>(ranks);
+  }
+}
+
+// Where the ranks of a clique meet on their streams.
+struct Place {
+  std::vector<Operation> ranks;
+  std::set<int> arrived;
+  bool done = false;
+};
+
+struct Clique {
+  int ranks = 0;
+  std::map<int, int> cards;  // of each rank that has joined
+  std::map<uint64_t, Place> places;
+  std::map<std::pair<std::thread::id, uint64_t>, int>
+      ungrouped;  // which rank a thread gave an operation without a group
+  bool broken = false;
+};
+
+struct Communicator {
+  std::shared_ptr<Clique> clique;
+  int rank = 0;
+  NcclResult state = NcclResult::kInProgress;
+  bool ended = false, aborted = false, finalized = false;
+  uint64_t next = 0;  // place
+  int under_way = 0;  // operations on streams
+  std::thread launch;
+  std::vector<std::weak_ptr<const int>> recorded;  // each with what of it is in a recording
+
+  bool IsRecorded() const {
+    for (const auto& part : recorded) {
+      if (!part.expired()) return true;
+    }
+    return false;
+  }
+};
+
+struct Group {
+  int depth = 0;
+  NcclResult error = NcclResult::kSuccess;  // of a call in it: then nothing of it is launched
+  std::set<Communicator*> joining, ending;
+  std::map<Communicator*, std::vector<Operation>> operations;
+};
+
+inline Communicator& Real(NcclComm& comm) { return reinterpret_cast<Communicator&>(comm); }
+
+}  // namespace fake_nccl
+
+struct FakeNccl::World {
+  using Clique = fake_nccl::Clique;
+  using Communicator = fake_nccl::Communicator;
+  using Group = fake_nccl::Group;
+  using Operation = fake_nccl::Operation;
+  using Place = fake_nccl::Place;
+
+  Mutex mutex;
+  int fail_in = 0;
+  NcclResult failure = NcclResult::kInternalError;
+  absl::Duration delay;
+  bool hang = false;
+  uint32_t ids = 0;
+  int aborted = 0, cut_short = 0;
+  std::map<uint32_t, std::shared_ptr<Clique>> cliques;
+  std::vector<std::shared_ptr<Communicator>> communicators;  // for ever, so that a use after the end is seen
+  std::map<std::thread::id, Group> groups;
+  std::vector<std::string> misuse;
+
+  bool Fails() {
+    if (fail_in == 0 || --fail_in > 0) return false;
+    if (Mine().depth > 0) Mine().error = failure;
+    return true;
+  }
+  NcclResult Misuse(std::string what) {
+    misuse.push_back(std::move(what));
+    return NcclResult::kInvalidUsage;
+  }
+  Group& Mine() { return groups[std::this_thread::get_id()]; }
+
+  NcclResult Add(Communicator& at, const Operation& operation) {
+    if (Fails()) return failure;
+    if (at.ended) return Misuse("a collective on a communicator that has ended");
+    if (at.state != NcclResult::kSuccess) return NcclResult::kInvalidArgument;
+    Group& group = Mine();
+    if (!group.joining.empty() || !group.ending.empty()) {
+      return Misuse("a collective in the group of an initialisation or an end");
+    }
+    for (const auto& [thread, other] : groups) {
+      if (&other != &group && other.operations.count(&at) > 0) return Misuse("two threads use one communicator");
+    }
+    group.operations[&at].push_back(operation);
+    if (group.depth > 0) return NcclResult::kSuccess;
+    ++group.depth;  // a group of its own
+    const auto [found, inserted] = at.clique->ungrouped.try_emplace({std::this_thread::get_id(), at.next}, at.rank);
+    if (!inserted && found->second != at.rank) {
+      group = {};
+      return Misuse("one thread serves two ranks without a group: the first call waits for ever");
+    }
+    return NcclResult::kInProgress;
+  }
+
+  // What a rank does on its stream.
+  void Meet(Communicator& at, uint64_t number, const Operation& operation) {
+    const MutexLock lock(mutex);
+    Clique& clique = *at.clique;
+    Place& place = clique.places[number];
+    place.ranks.resize(clique.ranks);
+    if (!place.arrived.empty() && !place.ranks[*place.arrived.begin()].Matches(operation)) {
+      Misuse(absl::StrCat("rank ", at.rank, " does not do what the others do at place ", number));
+      clique.broken = true;
+      for (auto& other : communicators) {
+        if (other->clique == at.clique) other->state = NcclResult::kInternalError;
+      }
+    }
+    place.ranks[at.rank] = operation;
+    place.arrived.insert(at.rank);
+    const bool all = static_cast<int>(place.arrived.size()) == clique.ranks;
+    if (all && !hang && !clique.broken && !at.aborted) {
+      Compute(place.ranks);
+      place.done = true;
+      mutex.NotifyAll();
+    }
+    mutex.Await([&] { return place.done || at.aborted; });
+    if (!place.done) ++cut_short;
+    --at.under_way;
+    mutex.NotifyAll();
+  }
+
+  // What all ranks do on their streams, again at each replay. Several at once: the replay runs on one stream.
+  void Replay(const std::vector<std::pair<Communicator*, Operation>>& ranks) {
+    const MutexLock lock(mutex);
+    std::vector<Operation> operations(ranks.size());
+    bool aborted = false, broken = false;
+    for (const auto& [at, operation] : ranks) {
+      if (at->ended && !at->aborted) Misuse("a recording is replayed after its communicators have ended");
+      operations[at->rank] = operation;
+      aborted = aborted || at->aborted;
+      broken = broken || at->clique->broken;
+      ++at->under_way;
+    }
+    if (!hang && !broken && !aborted) {
+      Compute(operations);
+    } else {
+      mutex.Await([&] {
+        bool all = true;
+        for (const auto& entry : ranks) all = all && entry.first->aborted;
+        return all;
+      });
+      cut_short += static_cast<int>(ranks.size());
+    }
+    for (const auto& entry : ranks) --entry.first->under_way;
+    mutex.NotifyAll();
+  }
+
+  // What NCCL's thread does with a group while streams record. `self`: this.
+  void Record(const std::shared_ptr<World>& self, const Group& group, absl::Duration delay, const void* recording) {
+    std::vector<std::function<absl::Status()>> work;
+    {
+      const MutexLock lock(mutex);
+      const auto aborted = [&] { return group.operations.begin()->first->aborted; };
+      mutex.AwaitUntil(absl::Now() + delay, aborted);
+      if (aborted()) return;
+      const size_t operations = group.operations.begin()->second.size();
+      for (size_t i = 0; i < operations; ++i) {
+        std::vector<std::pair<Communicator*, Operation>> ranks;
+        for (const auto& [at, list] : group.operations) ranks.emplace_back(at, list[i]);
+        const auto part = std::make_shared<const int>(0);
+        for (const auto& [at, operation] : ranks) at->recorded.push_back(part);
+        work.push_back([self, ranks, part] {
+          self->Replay(ranks);
+          return absl::OkStatus();
+        });
+      }
+      for (const auto& [at, list] : group.operations) {
+        if (RecordingOfFakeGpu(*list[0].stream) == recording) continue;
+        Misuse("a recording ended before its group was launched");
+        at->state = NcclResult::kInternalError;
+        return;
+      }
+    }
+    for (const auto& [at, list] : group.operations) {
+      const bool first = at == group.operations.begin()->first;
+      for (auto& one : work) EnqueueOnFakeGpu(*list[0].stream, first ? std::move(one) : absl::OkStatus);
+    }
+    const MutexLock lock(mutex);
+    for (const auto& [at, list] : group.operations) {
+      if (at->state == NcclResult::kInProgress) at->state = NcclResult::kSuccess;
+    }
+  }
+
+  // The end of an abort: the last one of a clique waits until no recording holds an operation of it any more.
+  void AwaitEnd(Communicator& at) {
+    std::thread launch;
+    {
+      const MutexLock lock(mutex);
+      launch = std::exchange(at.launch, {});
+    }
+    if (launch.joinable()) launch.join();
+    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    while (true) {
+      {
+        const MutexLock lock(mutex);
+        bool last = true, recorded = false;
+        for (auto& other : communicators) {
+          if (other->clique != at.clique) continue;
+          last = last && other->ended;
+          recorded = recorded || other->IsRecorded();
+        }
+        if (!last || !recorded) return;
+        if (absl::Now() > deadline) {
+          Misuse("the end of a communicator that is in a recording: it waits for ever");
+          return;
+        }
+      }
+      absl::SleepFor(absl::Milliseconds(1));
+    }
+  }
+};
+
+}  // namespace belfry
