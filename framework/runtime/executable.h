@@ -92,8 +92,9 @@ class Executable {
     std::unique_ptr<Event> begun;                // of an asynchronous device: where its streams part
     std::vector<std::unique_ptr<Event>> joined;  // and, by stream after the first, where they meet again
     std::vector<BoundInstruction> instructions;
-    StreamTask task;                          // if there are several lanes
-    DeviceThreads::Worker* worker = nullptr;  // likewise
+    std::vector<const BoundInstruction*> checked;  // those whose kernels find errors later, in order
+    StreamTask task;                               // if there are several lanes
+    DeviceThreads::Worker* worker = nullptr;       // likewise
   };
 
   Executable(std::shared_ptr<const Plan> plan, const Environment& environment)
@@ -109,6 +110,7 @@ class Executable {
   void* Address(Value value) const;
 
   absl::Status AwaitRoom(absl::Time deadline);
+  absl::Status Errors(const Lane& lane) const;
   absl::Status AwaitDevice(int device, uint32_t run, absl::Time deadline);
   absl::Status Begin(Lane& lane, absl::Time deadline);
   absl::Status RunLane(Lane& lane, uint64_t run, const RunLimits& limits);
