@@ -107,23 +107,6 @@ absl::StatusOr<Kernel> MakeConv(const KernelSpec& spec) {
   return KernelOf(std::move(plan));
 }
 
-// Outputs dfilter, dbias.
-absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(Kernel filter, MakeConv<GpuConv::Kind::kBackwardFilter>(spec));
-  const KernelDef* def = BuiltinOps().Find("BiasAddGrad")->FindKernel("GPU", spec.inputs[2].dtype);
-  if (def == nullptr) return absl::UnimplementedError("there is no GPU kernel for the gradient of the bias");
-  ASSIGN_OR_RETURN(Kernel bias, def->make({spec.name, spec.attrs, spec.inputs.subspan(2, 1), spec.outputs.subspan(1, 1),
-                                           spec.device}));
-  return Kernel{[filter = std::move(filter.run), bias = std::move(bias.run)](const KernelContext& context) {
-                  RETURN_IF_ERROR(filter(context));
-                  KernelContext second = context;
-                  second.inputs += 2;
-                  second.outputs += 1;
-                  return bias(second);
-                },
-                std::max(filter.workspace_bytes, bias.workspace_bytes)};
-}
-
 absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
   const GpuEpilogue epilogue = GpuEpilogue::Of(spec.attrs);
   if (epilogue.is_relu() || epilogue.is_none()) {
@@ -147,7 +130,7 @@ void AddConv2DGpuKernels(OpRegistry& registry) {
   add("Conv2D", &MakeConv<GpuConv::Kind::kForward>);
   add("Conv2DBackpropInput", &MakeConv<GpuConv::Kind::kBackwardData>);
   add("Conv2DBackpropFilter", &MakeConv<GpuConv::Kind::kBackwardFilter>);
-  add("Conv2DBackpropFilterBias", &MakeBackpropFilterBias);
+  add("Conv2DBackpropFilterBias", [](const KernelSpec& spec) { return MakeFilterThenBias(spec, "GPU"); });
   add("FusedConv2D", &MakeFused);
 }
 
