@@ -225,7 +225,8 @@ class Replicator {
   }
 
   // An error of the step if there is nothing to average. It depends on shapes only, so nothing of it is left in a plan
-  // for a batch that has examples. On a CPU, because a kernel on a GPU cannot fail.
+  // for a batch that has examples. On a CPU, because a GPU reports an error once
+  // the step is over, when variables are updated.
   Output CheckExamples(int i) const {
     const Scope scope = UpdateScope(i).Device("/cpu:0");
     const bool alone = options_.variable_update == VariableUpdate::kIndependent;

@@ -120,7 +120,8 @@ Output BatchNormInference(OpScope scope, Output x, Output scale, Output offset, 
 // Layer normalisation (Ba et al., 2016) over the last axes of x, those of scale and offset, which have x's dtype.
 Output LayerNorm(OpScope scope, Output x, Output scale, Output offset, double epsilon = 1e-5);
 
-// x, or an error of the step that names the node and counts the NaNs and infinities; gradients are checked as well.
+// x, or an error of the step that names the node and counts the NaNs and infinities; gradients are checked as well. On
+// a GPU the error is reported when the step is over, so what depends on x has run, and variables are updated.
 Output CheckNumerics(OpScope scope, Output x, absl::string_view message);
 
 // y = x / (1 - rate) or, with probability `rate` in [0, 1), 0. Axis 0 of x counts examples. What is dropped depends on

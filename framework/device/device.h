@@ -131,7 +131,7 @@ class Device {
   virtual absl::StatusOr<void*> Allocate(size_t bytes) = 0;
   // REQUIRES: no work that uses the memory is under way; the next Allocate may get it. So for host memory.
   virtual void Deallocate(void* memory, size_t bytes) = 0;
-  // Host memory that this device copies to and from without a detour: page-locked for a GPU. Aligned to 64 bytes.
+  // Host memory that copies and kernels of this device use as it is: page-locked for a GPU. Aligned to 64 bytes.
   virtual absl::StatusOr<void*> AllocateHost(size_t bytes) = 0;
   virtual void DeallocateHost(void* memory, size_t bytes) = 0;
   virtual absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) = 0;

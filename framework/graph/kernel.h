@@ -68,6 +68,9 @@ struct Kernel {
   KernelFunction run;
   size_t workspace_bytes = 0;
   bool uses_run = false;  // looks at KernelContext::run, so what it enqueued in one run cannot be repeated in another
+  // Of a kernel that enqueues and finds errors only then: the last one of its runs that are done, and from now on OK
+  // until another is found. Runs may be under way. It does not wait, allocate or lock unless there is one. Empty: none.
+  std::function<absl::Status()> error = nullptr;
 };
 
 // Makes the kernel of one node. Everything that depends on shapes, attributes or threads is decided here; on a CPU

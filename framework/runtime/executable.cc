@@ -54,15 +54,34 @@ absl::Status Executable::AwaitDevice(int device, uint32_t run, absl::Time deadli
   }
 }
 
+// The first error of an asynchronous device's work that is done. The others are forgotten.
+absl::Status Executable::Errors(const Lane& lane) const {
+  absl::Status status;
+  for (Stream* stream : lane.streams) status.Update(OnDevice(stream->Error(), lane.device));
+  for (const BoundInstruction* at : lane.checked) {
+    const absl::Status found = kernels_[at->index].error();
+    if (found.ok() || !status.ok()) continue;
+    status = Explain(found, lane, *at);
+    if (plan_->written.empty() || mixed_) continue;
+    status = absl::Status(status.code(), absl::StrCat(status.message(),
+                                                      "; the step went on to its end, and updated variables: restore "
+                                                      "or initialize them before going on"));
+  }
+  return status;
+}
+
 // All runs before the last one are done: then the copies of every second run are free again.
 absl::Status Executable::AwaitRoom(absl::Time deadline) {
+  absl::Status status;
   for (auto& lane : lanes_) {
     if (!lane->asynchronous) continue;
     runs_[lane->device] = queues_.runs(lane->device);
     RETURN_IF_ERROR(AwaitDevice(lane->device, runs_[lane->device] - 1, deadline));
-    for (Stream* stream : lane->streams) RETURN_IF_ERROR(OnDevice(stream->Error(), lane->device));
+    status.Update(Errors(*lane));
   }
-  return absl::OkStatus();
+  // What the last run has found of the same kind is not reported once more.
+  if (!status.ok()) AwaitEnd(deadline).IgnoreError();
+  return status;
 }
 
 absl::Status Executable::CopyFeeds(Lane& lane) {
@@ -187,7 +206,7 @@ absl::Status Executable::AwaitEnd(absl::Time deadline) {
   for (auto& lane : lanes_) {
     if (!lane->asynchronous || runs_[lane->device] == 0) continue;
     status.Update(AwaitDevice(lane->device, runs_[lane->device], deadline));
-    for (Stream* stream : lane->streams) status.Update(OnDevice(stream->Error(), lane->device));
+    status.Update(Errors(*lane));
   }
   return status;
 }

@@ -97,11 +97,12 @@ class Executable {
     std::unique_ptr<Event> begun;                // of an asynchronous device: where its streams part
     std::vector<std::unique_ptr<Event>> joined;  // and, by stream after the first, where they meet again
     std::vector<BoundInstruction> instructions;
-    std::unique_ptr<StreamClock> clock;       // once it was traced: two stamps an instruction
-    std::atomic<size_t> position{0};          // if it is watched: the instruction that it has come to
-    std::atomic<int64_t> since{0};            // and when that was, in nanoseconds since 1970
-    StreamTask task;                          // if there are several lanes
-    DeviceThreads::Worker* worker = nullptr;  // likewise
+    std::vector<const BoundInstruction*> checked;  // those whose kernels find errors later, in order
+    std::unique_ptr<StreamClock> clock;            // once it was traced: two stamps an instruction
+    std::atomic<size_t> position{0};               // if it is watched: the instruction that it has come to
+    std::atomic<int64_t> since{0};                 // and when that was, in nanoseconds since 1970
+    StreamTask task;                               // if there are several lanes
+    DeviceThreads::Worker* worker = nullptr;       // likewise
   };
 
   Executable(std::shared_ptr<const Plan> plan, const Environment& environment)
@@ -117,6 +118,7 @@ class Executable {
   void* Address(Value value) const;
 
   absl::Status AwaitRoom(absl::Time deadline);
+  absl::Status Errors(const Lane& lane) const;
   absl::Status AwaitDevice(int device, uint32_t run, absl::Time deadline);
   absl::Status Begin(Lane& lane, absl::Time deadline);
   absl::Status RunLane(Lane& lane, uint64_t run, const RunLimits& limits);

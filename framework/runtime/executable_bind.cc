@@ -199,6 +199,8 @@ absl::Status Executable::BindLanes() {
     for (BoundInstruction& entry : lane->instructions) {
       const bool event = entry.kind == Instruction::Kind::kWait || entry.kind == Instruction::Kind::kRecord;
       if (event) entry.event = events_[entry.index].get();
+      const bool runs = entry.kind == Instruction::Kind::kRun;
+      if (lane->asynchronous && runs && kernels_[entry.index].error) lane->checked.push_back(&entry);
     }
   }
   return absl::OkStatus();

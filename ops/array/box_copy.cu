@@ -16,8 +16,8 @@ namespace {
 struct GpuBox {
   static constexpr int kMaxAxes = 16;
   struct Axis {
-    GpuDivider extent_divider, step_divider;
-    int64_t extent = 1, from = 0, begin = 0, step = 1, count = 1;
+    Divider extent, step;
+    int64_t from = 0, begin = 0, count = 1;
   };
   int axes = 0;
   Axis axis[kMaxAxes];
@@ -29,16 +29,14 @@ struct GpuBox {
     from = offset;
     for (int a = axes; a-- > 0;) {
       const Axis& at = axis[a];
-      const Index next = a == 0 ? 0 : Quotient(i, at.extent_divider, at.extent);
-      auto along = static_cast<int64_t>(i - next * static_cast<Index>(at.extent));
-      i = next;
+      auto along = static_cast<int64_t>(a == 0 ? i : at.extent.Split(i));
       if constexpr (!covers) {
         along -= at.begin;
         if (along < 0) return false;
-        if (at.step != 1) {
-          const auto steps = static_cast<int64_t>(Quotient(static_cast<Index>(along), at.step_divider, at.step));
-          if (steps * at.step != along) return false;
-          along = steps;
+        if (at.step.divisor() != 1) {
+          auto steps = static_cast<Index>(along);
+          if (at.step.Split(steps) != 0) return false;
+          along = static_cast<int64_t>(steps);
         }
         if (along >= at.count) return false;
       }
@@ -89,7 +87,7 @@ Kernel BoxKernelOf(int64_t n, const GpuBox& box, bool covers, uint64_t fill) {
   if (CountsIn32Bits(n)) {
     return covers ? BoxKernel<true, bytes, uint32_t>(n, box, fill) : BoxKernel<false, bytes, uint32_t>(n, box, fill);
   }
-  return covers ? BoxKernel<true, bytes, uint64_t>(n, box, fill) : BoxKernel<false, bytes, uint64_t>(n, box, fill);
+  return covers ? BoxKernel<true, bytes, int64_t>(n, box, fill) : BoxKernel<false, bytes, int64_t>(n, box, fill);
 }
 
 absl::StatusOr<Kernel> MakeBoxCopy(const KernelSpec& spec, BoxPlanner plan) {
@@ -119,11 +117,11 @@ absl::StatusOr<Kernel> MakeBoxCopy(const KernelSpec& spec, BoxPlanner plan) {
   }
   GpuBox on_gpu;
   on_gpu.offset = box.from_offset;
-  for (const BoxAxis& axis : box.axes) {
-    on_gpu.axis[on_gpu.axes++] = {
-        GpuDivider(axis.extent), GpuDivider(axis.step), axis.extent, axis.from, axis.begin, axis.step, axis.count};
-  }
   const int64_t units = n / static_cast<int64_t>(unit / size);
+  for (const BoxAxis& axis : box.axes) {
+    on_gpu.axis[on_gpu.axes++] = {Divider(axis.extent, units), Divider(axis.step, units), axis.from, axis.begin,
+                                  axis.count};
+  }
   return WithUnit(unit, [&](auto bytes) { return BoxKernelOf<decltype(bytes)::value>(units, on_gpu, covers, fill); });
 }
 

@@ -6,6 +6,7 @@
 #include "ops/array.h"
 #include "ops/array/array_impl.h"
 #include "ops/array/array_ops.h"
+#include "ops/array/cast_impl.h"
 #include "ops/array/convert_impl.h"
 
 namespace belfry::ops {
@@ -26,17 +27,7 @@ Kernel CastKernel(int64_t n) {
 template <class From>
 absl::StatusOr<Kernel> MakeCast(const KernelSpec& spec) {
   const int64_t n = spec.outputs[0].shape.elements();
-  switch (spec.outputs[0].dtype) {
-    case DType::kFloat32: return CastKernel<From, float>(n);
-    case DType::kFloat64: return CastKernel<From, double>(n);
-    case DType::kFloat16: return CastKernel<From, Half>(n);
-    case DType::kBFloat16: return CastKernel<From, BFloat16>(n);
-    case DType::kInt32: return CastKernel<From, int32_t>(n);
-    case DType::kInt64: return CastKernel<From, int64_t>(n);
-    case DType::kUInt8: return CastKernel<From, uint8_t>(n);
-    case DType::kBool: return CastKernel<From, bool>(n);
-  }
-  return absl::InternalError("no such dtype");
+  return MakeCastTo(spec.outputs[0].dtype, [n](auto to) { return CastKernel<From, typename decltype(to)::type>(n); });
 }
 
 std::vector<Output> CastGrad(const Scope& scope, const Node& node, absl::Span<const Output> dy) {

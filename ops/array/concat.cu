@@ -16,7 +16,7 @@ struct GpuParts {
   int count = 0;
   int64_t column = 0;             // of the whole, where the first one begins
   int64_t begin[kMost + 1] = {};  // columns of these parts before each, then of all
-  GpuDivider width;               // that number of all
+  Divider width;                  // that number of all
   void* part[kMost] = {};
 };
 
@@ -25,7 +25,7 @@ template <bool join, int bytes, class Index>
 absl::Status MoveParts(Stream& stream, int64_t rows, int64_t width, const GpuParts& parts, GpuUnit<bytes>* whole) {
   const int64_t columns = parts.begin[parts.count];
   return gpu::ForEach(stream, rows * columns, [=] BELFRY_GPU(int64_t i) {
-    const auto row = static_cast<int64_t>(Quotient(static_cast<Index>(i), parts.width, columns));
+    const auto row = static_cast<int64_t>(parts.width.Quotient(static_cast<Index>(i)));
     const int64_t column = i - row * columns;
     int p = 0;
     for (int end = parts.count; end - p > 1;) {
@@ -67,7 +67,7 @@ std::vector<Launch> Launches(const JoinPlan& plan) {
     launches.back().number[parts.count] = static_cast<int>(i);
     parts.begin[parts.count + 1] = parts.begin[parts.count] + plan.columns[i];
     ++parts.count;
-    parts.width = GpuDivider(parts.begin[parts.count]);
+    parts.width = Divider(parts.begin[parts.count], plan.rows * plan.width);
     column += plan.columns[i];
   }
   return launches;
@@ -102,7 +102,7 @@ Kernel MakeMove(JoinPlan plan, size_t size) {
   const bool small = CountsIn32Bits(plan.rows * plan.width);
   return WithUnit(size, [&](auto bytes) {
     constexpr int kBytes = decltype(bytes)::value;
-    return small ? MoveKernel<join, kBytes, uint32_t>(plan) : MoveKernel<join, kBytes, uint64_t>(plan);
+    return small ? MoveKernel<join, kBytes, uint32_t>(plan) : MoveKernel<join, kBytes, int64_t>(plan);
   });
 }
 

@@ -8,7 +8,7 @@ namespace belfry::ops {
 namespace {
 
 struct Dividers {
-  GpuDivider inner, count;
+  Divider inner, count;
 };
 
 // `layout.inner` counts units.
@@ -16,8 +16,8 @@ template <int bytes, class Number, class Index>
 absl::Status GatherRows(Stream& stream, const GatherLayout& layout, const Dividers& dividers,
                         const GpuUnit<bytes>* params, const Index* indices, GpuUnit<bytes>* y) {
   return gpu::ForEach(stream, layout.outer * layout.count * layout.inner, [=] BELFRY_GPU(int64_t i) {
-    const Number row = Quotient(static_cast<Number>(i), dividers.inner, layout.inner);
-    const Number block = Quotient(row, dividers.count, layout.count);
+    const Number row = dividers.inner.Quotient(static_cast<Number>(i));
+    const Number block = dividers.count.Quotient(row);
     const int64_t at = i - static_cast<int64_t>(row) * layout.inner;
     const auto index =
         static_cast<int64_t>(indices[static_cast<int64_t>(row) - static_cast<int64_t>(block) * layout.count]);
@@ -31,7 +31,8 @@ absl::Status GatherRows(Stream& stream, const GatherLayout& layout, const Divide
 
 template <int bytes, class Number, class Index>
 Kernel GatherKernel(const GatherLayout& layout) {
-  const Dividers dividers = {GpuDivider(layout.inner), GpuDivider(layout.count)};
+  const int64_t n = layout.outer * layout.count * layout.inner;
+  const Dividers dividers = {Divider(layout.inner, n), Divider(layout.count, n)};
   return Kernel{[layout, dividers](const KernelContext& context) {
     return GatherRows<bytes, Number, Index>(*context.stream, layout, dividers, context.input<GpuUnit<bytes>>(0),
                                             context.input<Index>(1), context.output<GpuUnit<bytes>>(0));
@@ -41,7 +42,7 @@ Kernel GatherKernel(const GatherLayout& layout) {
 template <int bytes, class Index>
 Kernel GatherKernelOf(const GatherLayout& layout) {
   return CountsIn32Bits(layout.outer * layout.count * layout.inner) ? GatherKernel<bytes, uint32_t, Index>(layout)
-                                                                    : GatherKernel<bytes, uint64_t, Index>(layout);
+                                                                    : GatherKernel<bytes, int64_t, Index>(layout);
 }
 
 absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {

@@ -31,16 +31,14 @@ struct SumPlan {
   GatherLayout layout;
   int64_t chunk = 16, chunks = 0;  // of the sorted list: how many keys each has, and how many there are
   int64_t columns = 0;             // what each chunk sums: outer * inner
-  GpuDivider inner, per_chunk;
-  bool small = true;
+  Divider inner, per_chunk;
 
   explicit SumPlan(const GatherLayout& given) : layout(given), columns(given.outer * given.inner) {
     constexpr int64_t kEnoughThreads = 1 << 18;
     while (chunk < 256 && layout.count / chunk * columns > kEnoughThreads) chunk *= 2;
     chunks = (layout.count + chunk - 1) / chunk;
-    inner = GpuDivider(layout.inner);
-    per_chunk = GpuDivider(columns);
-    small = CountsIn32Bits(chunks * columns);
+    inner = Divider(layout.inner, columns);
+    per_chunk = Divider(columns, chunks * columns);
   }
 
   struct Place {
@@ -49,17 +47,9 @@ struct SumPlan {
   };
   BELFRY_GPU Place Find(int64_t i) const {
     Place at;
-    int64_t column;
-    if (small) {
-      at.chunk = per_chunk.Divide(static_cast<uint32_t>(i));
-      column = i - at.chunk * columns;
-      at.outer = inner.Divide(static_cast<uint32_t>(column));
-    } else {
-      at.chunk = i / columns;
-      column = i - at.chunk * columns;
-      at.outer = column / layout.inner;
-    }
-    at.inner = column - at.outer * layout.inner;
+    at.outer = per_chunk.Split(i);
+    at.chunk = i;
+    at.inner = inner.Split(at.outer);
     at.begin = at.chunk * chunk;
     at.end = at.begin + chunk < layout.count ? at.begin + chunk : layout.count;
     return at;

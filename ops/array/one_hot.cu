@@ -10,7 +10,7 @@ namespace {
 // The result is [outer, depth, inner], the indices are [outer, inner].
 struct OneHotPlan {
   int64_t n = 0, depth = 1, inner = 1;
-  GpuDivider by_depth, by_inner;
+  Divider by_depth, by_inner;
   uint64_t on = 0, off = 0;
 };
 
@@ -18,8 +18,8 @@ template <int bytes, class Number, class Index>
 absl::Status Spread(Stream& stream, const OneHotPlan& plan, const Index* indices, GpuUnit<bytes>* y) {
   const GpuUnit<bytes> on = UnitOf<bytes>(plan.on), off = UnitOf<bytes>(plan.off);
   return gpu::ForEach(stream, plan.n, [=] BELFRY_GPU(int64_t i) {
-    const Number row = Quotient(static_cast<Number>(i), plan.by_inner, plan.inner);
-    const Number outer = Quotient(row, plan.by_depth, plan.depth);
+    const Number row = plan.by_inner.Quotient(static_cast<Number>(i));
+    const Number outer = plan.by_depth.Quotient(row);
     const auto at = static_cast<int64_t>(row) - static_cast<int64_t>(outer) * plan.depth;
     const int64_t within = i - static_cast<int64_t>(row) * plan.inner;
     const auto index = static_cast<int64_t>(indices[static_cast<int64_t>(outer) * plan.inner + within]);
@@ -35,15 +35,15 @@ absl::StatusOr<Kernel> OneHotKernel(const KernelSpec& spec) {
   plan.n = output.shape.elements();
   plan.depth = output.shape[axis];
   plan.inner = output.shape.elements(axis + 1, output.shape.rank());
-  plan.by_depth = GpuDivider(plan.depth);
-  plan.by_inner = GpuDivider(plan.inner);
+  plan.by_depth = Divider(plan.depth, plan.n);
+  plan.by_inner = Divider(plan.inner, plan.n);
   plan.on = ElementBits(spec.attrs.Float("on_value"), output.dtype);
   plan.off = ElementBits(spec.attrs.Float("off_value"), output.dtype);
   return Kernel{[plan](const KernelContext& context) {
     const auto* indices = context.input<Index>(0);
     auto* const y = context.output<GpuUnit<bytes>>(0);
     return CountsIn32Bits(plan.n) ? Spread<bytes, uint32_t>(*context.stream, plan, indices, y)
-                                  : Spread<bytes, uint64_t>(*context.stream, plan, indices, y);
+                                  : Spread<bytes, int64_t>(*context.stream, plan, indices, y);
   }};
 }
 

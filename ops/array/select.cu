@@ -60,8 +60,7 @@ absl::StatusOr<Kernel> SelectKernel(const KernelSpec& spec) {
   Strides strides;
   for (const SelectAxis& axis : axes) {
     Strides::Axis& to = strides.axis[strides.axes++];
-    to.divider = GpuDivider(axis.extent);
-    to.extent = axis.extent;
+    to.extent = Divider(axis.extent, n);
     for (int k = 0; k < kSelectOperands; ++k) to.stride[k] = axis.strides[static_cast<size_t>(k)];
   }
   return Kernel{[n, strides](const KernelContext& context) {
@@ -69,7 +68,7 @@ absl::StatusOr<Kernel> SelectKernel(const KernelSpec& spec) {
     const Unit *a = context.input<Unit>(1), *b = context.input<Unit>(2);
     Unit* const y = context.output<Unit>(0);
     return CountsIn32Bits(n) ? SelectBroadcast<bytes, uint32_t>(*context.stream, n, strides, condition, a, b, y)
-                             : SelectBroadcast<bytes, uint64_t>(*context.stream, n, strides, condition, a, b, y);
+                             : SelectBroadcast<bytes, int64_t>(*context.stream, n, strides, condition, a, b, y);
   }};
 }
 

@@ -16,20 +16,21 @@ struct TileSums {
   using Strides = GpuStrides<1>;
   int64_t n = 1, terms = 1, parts = 1;
   Strides within, tiles;  // where an element lies within its tile, and where its tile does
-  GpuDivider by_n;
+  Divider by_n;
   bool small = true;
 
-  static bool Append(Strides& strides, int64_t extent, int64_t stride) {
+  // `limit`: of the elements that are looked for.
+  static bool Append(Strides& strides, int64_t limit, int64_t extent, int64_t stride) {
     if (extent == 1) return true;
     if (strides.axes > 0) {
       Strides::Axis& outer = strides.axis[strides.axes - 1];
       if (outer.stride[0] == extent * stride) {
-        outer = {GpuDivider(outer.extent * extent), outer.extent * extent, {stride}};
+        outer = {Divider(outer.extent.divisor() * extent, limit), {stride}};
         return true;
       }
     }
     if (strides.axes == Strides::kMaxAxes) return false;
-    strides.axis[strides.axes++] = {GpuDivider(extent), extent, {stride}};
+    strides.axis[strides.axes++] = {Divider(extent, limit), {stride}};
     return true;
   }
 
@@ -38,7 +39,7 @@ struct TileSums {
     if (small) {
       strides.Find(static_cast<uint32_t>(i), at);
     } else {
-      strides.Find(static_cast<uint64_t>(i), at);
+      strides.Find(i, at);
     }
     return at[0];
   }
@@ -49,13 +50,15 @@ absl::StatusOr<TileSums> PlanTileSums(const KernelSpec& spec) {
   const Shape &x = spec.outputs[0].shape, &dy = spec.inputs[0].shape;
   const std::vector<int64_t>& multiples = spec.attrs.Ints("multiples");
   TileSums sums;
+  const int64_t most = std::max(x.elements(), dy.elements());
   int64_t stride = dy.elements();
   for (int axis = 0; axis < x.rank(); ++axis) {
     stride = dy.elements(axis + 1, dy.rank());
     const int64_t multiple = multiples[static_cast<size_t>(axis)];
     sums.n *= x[axis];
     sums.terms *= multiple;
-    if (!TileSums::Append(sums.within, x[axis], stride) || !TileSums::Append(sums.tiles, multiple, x[axis] * stride)) {
+    if (!TileSums::Append(sums.within, most, x[axis], stride) ||
+        !TileSums::Append(sums.tiles, most, multiple, x[axis] * stride)) {
       return absl::InvalidArgumentError(
           absl::StrCat("the gradient of tiling ", x.ToString(), " has too many axes for a GPU"));
     }
@@ -64,7 +67,7 @@ absl::StatusOr<TileSums> PlanTileSums(const KernelSpec& spec) {
     sums.parts =
         std::clamp<int64_t>(std::min({sums.terms / kFewestTerms, kThreads / sums.n, kMostParts}), 1, kMostParts);
   }
-  sums.by_n = GpuDivider(sums.n);
+  sums.by_n = Divider(sums.n, sums.n * sums.parts);
   sums.small = CountsIn32Bits(std::max(sums.n * sums.parts, sums.n * sums.terms));
   return sums;
 }
@@ -74,7 +77,7 @@ template <class T, class Out>
 absl::Status SumTiles(Stream& stream, const TileSums& sums, const gpu::Stored<T>* dy, gpu::Stored<Out>* to) {
   using C = gpu::Compute<T>;
   return gpu::ForEach(stream, sums.n * sums.parts, [=] BELFRY_GPU(int64_t i) {
-    const int64_t part = sums.small ? sums.by_n.Divide(static_cast<uint32_t>(i)) : i / sums.n, step = sums.parts;
+    const int64_t part = sums.by_n.Quotient(i), step = sums.parts;
     const gpu::Stored<T>* const from = dy + sums.Offset(sums.within, i - part * sums.n);
     C partial[4] = {0, 0, 0, 0};
     int64_t tile = part;

@@ -1,6 +1,9 @@
 #include <algorithm>
 #include <array>
+#include <map>
 #include <memory>
+#include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -8,6 +11,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/current.h"
 #include "framework/device/cuda/native.h"
+#include "ops/cudnn/convolution_graph.h"
 #include "ops/cudnn/descriptor.h"
 #include "ops/gpu/autotune.h"
 #include "ops/nn/conv2d_gpu_impl.h"
@@ -15,158 +19,8 @@
 namespace belfry::ops {
 namespace {
 
-using cudnn::Descriptor;
-
 constexpr size_t kMostWorkspace = size_t{256} << 20;
-constexpr int kCandidates = 8;
-
-// Unique ids of the tensors of a graph.
-enum : int64_t { kX = 1, kFilter, kY, kBias, kProduct, kSum };
-
-cudnnDataType_t DataType(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64: return CUDNN_DATA_DOUBLE;
-    case DType::kFloat16: return CUDNN_DATA_HALF;
-    case DType::kBFloat16: return CUDNN_DATA_BFLOAT16;
-    default: return CUDNN_DATA_FLOAT;
-  }
-}
-// What sums are computed in.
-cudnnDataType_t ComputeType(DType dtype) { return dtype == DType::kFloat64 ? CUDNN_DATA_DOUBLE : CUDNN_DATA_FLOAT; }
-
-// A tensor of four extents, given as N, C, H, W, that lies in memory with its channels innermost. A virtual one lies
-// nowhere: it is what one operation of a graph hands to the next.
-absl::StatusOr<Descriptor> Tensor4(int64_t id, DType dtype, int64_t n, int64_t c, int64_t h, int64_t w,
-                                   bool is_virtual = false) {
-  Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, is_virtual ? ComputeType(dtype) : DataType(dtype));
-  tensor.Set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::vector<int64_t>{n, c, h, w});
-  tensor.Set(CUDNN_ATTR_TENSOR_STRIDES, std::vector<int64_t>{h * w * c, 1, w * c, c});
-  tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
-  tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 64);
-  tensor.Set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
-  RETURN_IF_ERROR(tensor.Finalize());
-  return tensor;
-}
-
-absl::StatusOr<Descriptor> MakeConvolution(const GpuConv& p) {
-  Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);
-  const cudnnConvolutionMode_t mode = CUDNN_CROSS_CORRELATION;
-  convolution.Set(CUDNN_ATTR_CONVOLUTION_SPATIAL_DIMS, 2);
-  convolution.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, ComputeType(p.dtype));
-  convolution.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
-  convolution.Set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, std::vector<int64_t>{p.pad_h, p.pad_w});
-  convolution.Set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, std::vector<int64_t>{p.pad_h, p.pad_w});
-  convolution.Set(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::vector<int64_t>{p.dilation_h, p.dilation_w});
-  convolution.Set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::vector<int64_t>{p.stride_h, p.stride_w});
-  RETURN_IF_ERROR(convolution.Finalize());
-  return convolution;
-}
-
-// The attributes of the three convolutions.
-struct Names {
-  cudnnBackendDescriptorType_t type;
-  cudnnBackendAttributeName_t convolution, x, filter, y, alpha, beta;
-};
-Names NamesOf(GpuConv::Kind kind) {
-  switch (kind) {
-    case GpuConv::Kind::kForward:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_FORWARD_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_X,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_Y,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_FORWARD_BETA};
-    case GpuConv::Kind::kBackwardData:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_DATA_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DX,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_W,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_DATA_BETA};
-    default:
-      return {CUDNN_BACKEND_OPERATION_CONVOLUTION_BACKWARD_FILTER_DESCRIPTOR,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_CONV_DESC,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_X,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DW,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_DY,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_ALPHA,
-              CUDNN_ATTR_OPERATION_CONVOLUTION_BWD_FILTER_BETA};
-  }
-}
-
-// The operations of a graph, and what they refer to.
-struct Graph {
-  std::vector<Descriptor> tensors, formulas, operations;
-};
-
-absl::Status AddPointwise(cudnnPointwiseMode_t mode, DType dtype, const Descriptor& x, const Descriptor* b,
-                          const Descriptor& y, Graph& graph) {
-  Descriptor formula(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  formula.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-  formula.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, ComputeType(dtype));
-  RETURN_IF_ERROR(formula.Finalize());
-  Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, formula);
-  operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
-  if (b != nullptr) operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
-  operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
-  RETURN_IF_ERROR(operation.Finalize());
-  graph.formulas.push_back(std::move(formula));
-  graph.operations.push_back(std::move(operation));
-  return absl::OkStatus();
-}
-
-absl::Status AddConvolution(const GpuConv& p, const Descriptor& x, const Descriptor& filter, const Descriptor& y,
-                            Graph& graph) {
-  ASSIGN_OR_RETURN(Descriptor convolution, MakeConvolution(p));
-  const Names names = NamesOf(p.kind);
-  Descriptor operation(names.type);
-  operation.Set(names.convolution, convolution).Set(names.x, x).Set(names.filter, filter).Set(names.y, y);
-  if (p.dtype == DType::kFloat64) {
-    const double one = 1, zero = 0;
-    operation.Set(names.alpha, CUDNN_TYPE_DOUBLE, 1, &one).Set(names.beta, CUDNN_TYPE_DOUBLE, 1, &zero);
-  } else {
-    const float one = 1, zero = 0;
-    operation.Set(names.alpha, CUDNN_TYPE_FLOAT, 1, &one).Set(names.beta, CUDNN_TYPE_FLOAT, 1, &zero);
-  }
-  RETURN_IF_ERROR(operation.Finalize());
-  graph.formulas.push_back(std::move(convolution));
-  graph.operations.push_back(std::move(operation));
-  return absl::OkStatus();
-}
-
-absl::StatusOr<Graph> MakeGraph(const GpuConv& p) {
-  Graph graph;
-  graph.tensors.reserve(6);
-  const auto add = [&](absl::StatusOr<Descriptor> tensor) -> absl::StatusOr<const Descriptor*> {
-    RETURN_IF_ERROR(tensor.status());
-    graph.tensors.push_back(*std::move(tensor));
-    return &graph.tensors.back();
-  };
-  const auto output = [&](int64_t id, bool is_virtual) {
-    return Tensor4(id, p.dtype, p.n, p.k, p.out_h, p.out_w, is_virtual);
-  };
-  ASSIGN_OR_RETURN(const Descriptor* const x, add(Tensor4(kX, p.dtype, p.n, p.c, p.h, p.w)));
-  ASSIGN_OR_RETURN(const Descriptor* const filter, add(Tensor4(kFilter, p.dtype, p.k, p.c / p.groups, p.r, p.s)));
-  ASSIGN_OR_RETURN(const Descriptor* const y, add(output(kY, false)));
-  if (!p.bias) {
-    RETURN_IF_ERROR(AddConvolution(p, *x, *filter, *y, graph));
-    return graph;
-  }
-  ASSIGN_OR_RETURN(const Descriptor* const bias, add(Tensor4(kBias, p.dtype, 1, p.k, 1, 1)));
-  ASSIGN_OR_RETURN(const Descriptor* const product, add(output(kProduct, true)));
-  RETURN_IF_ERROR(AddConvolution(p, *x, *filter, *product, graph));
-  const Descriptor* sum = y;
-  if (p.relu) {
-    ASSIGN_OR_RETURN(sum, add(output(kSum, true)));
-  }
-  RETURN_IF_ERROR(AddPointwise(CUDNN_POINTWISE_ADD, p.dtype, *product, bias, *sum, graph));
-  if (p.relu) RETURN_IF_ERROR(AddPointwise(CUDNN_POINTWISE_RELU_FWD, p.dtype, *sum, nullptr, *y, graph));
-  return graph;
-}
+constexpr int kMostMeasured = 8;
 
 std::string KeyOf(const GpuConv& p, const MathMode& math) {
   constexpr absl::string_view kKinds[] = {"forward", "data", "filter"};
@@ -177,77 +31,147 @@ std::string KeyOf(const GpuConv& p, const MathMode& math) {
                                    cudnnGetVersion()));
 }
 
-// Runs the plans of one convolution. One thread at a time.
-class Runner {
+// A way to compute a convolution, with all that it refers to.
+struct Engine {
+  cudnn::ConvolutionGraph convolution;
+  cudnn::Descriptor graph;
+  cudnn::ExecutionPlan plan;
+};
+
+// What the convolutions of a device share: the library's handle, and the engines of equal nodes, which the nodes own.
+struct Library {
+  std::unique_ptr<cudnn::Handle> handle;
+  std::map<std::string, std::weak_ptr<const Engine>> engines;  // by key; under the handle's mutex
+
+  static absl::StatusOr<std::unique_ptr<Library>> Make() {
+    auto made = std::make_unique<Library>();
+    ASSIGN_OR_RETURN(made->handle, cudnn::Handle::Make());
+    return made;
+  }
+};
+
+// Runs plans on the operands of one node. One thread at a time.
+class Launcher {
  public:
-  Runner(cudnn::Handle& handle, Graph graph, cudnn::Plans plans, bool bias)
-      : handle_(handle), graph_(std::move(graph)), plans_(std::move(plans)), ids_({kX, kFilter, kY}) {
-    if (bias) ids_.push_back(kBias);
+  Launcher(cudnn::Handle& handle, bool bias) : handle_(handle), ids_({cudnn::kX, cudnn::kFilter, cudnn::kY}) {
+    if (bias) ids_.push_back(cudnn::kBias);
   }
 
-  const std::vector<cudnn::ExecutionPlan>& plans() const { return plans_.plans; }
-
-  absl::Status Run(int plan, Stream& stream, const GpuConvOperands& at) {
+  absl::Status Run(const cudnn::ExecutionPlan& plan, Stream& stream, const GpuConvOperands& at) {
     std::vector<void*>& data = next_;
     data.assign({at.x, at.filter, at.y});
     if (ids_.size() > 3) data.push_back(const_cast<void*>(at.bias));
     data.push_back(at.workspace);
     if (data != last_) {  // in a plan the addresses are always the same
       data.pop_back();
-      ASSIGN_OR_RETURN(Descriptor pack, cudnn::MakeVariantPack(ids_, data, at.workspace));
-      pack_ = std::make_unique<Descriptor>(std::move(pack));
+      ASSIGN_OR_RETURN(cudnn::Descriptor pack, cudnn::MakeVariantPack(ids_, data, at.workspace));
+      pack_ = std::make_unique<cudnn::Descriptor>(std::move(pack));
       data.push_back(at.workspace);
       last_ = data;
     }
     const MutexLock lock(handle_.mutex);
     RETURN_IF_ERROR(cudnn::Check(cudnnSetStream(handle_.handle, NativeStream(stream)), "cudnnSetStream"));
-    return cudnn::Check(cudnnBackendExecute(handle_.handle, plans_.plans[plan].plan.get(), pack_->get()),
-                        "running a convolution");
+    return cudnn::Check(cudnnBackendExecute(handle_.handle, plan.plan.get(), pack_->get()), "running a convolution");
   }
 
  private:
   cudnn::Handle& handle_;
-  const Graph graph_;
-  const cudnn::Plans plans_;
   std::vector<int64_t> ids_;
   std::vector<void*> last_, next_;
-  std::unique_ptr<Descriptor> pack_;
+  std::unique_ptr<cudnn::Descriptor> pack_;
 };
+
+absl::StatusOr<cudnn::ExecutionPlan> BuildPlan(cudnn::Handle& handle, cudnn::Descriptor config) {
+  const MutexLock lock(handle.mutex);
+  ASSIGN_OR_RETURN(cudnn::ExecutionPlan plan, cudnn::MakePlan(handle.handle, std::move(config)));
+  if (plan.workspace_bytes <= kMostWorkspace) return plan;
+  return absl::UnimplementedError(absl::StrCat("cuDNN: it takes a workspace of ", plan.workspace_bytes, " bytes"));
+}
+
+// Builds the first plans, measures them, and returns the fastest; or the first if results must not depend on that.
+absl::StatusOr<cudnn::ExecutionPlan> BuildAndMeasure(const GpuConv& p, Device& device, cudnn::Handle& handle,
+                                                     const std::string& key, cudnn::Configs configs) {
+  const auto count = static_cast<int>(configs.configs.size());
+  const int most = device.math().deterministic ? 1 : kMostMeasured;
+  std::vector<std::optional<cudnn::ExecutionPlan>> plans(count);
+  absl::Status failure;
+  size_t workspace = 0;
+  int built = 0, first = -1;
+  for (int i = 0; i < count && built < most && (built == 0 || i < configs.recommended); ++i) {
+    absl::StatusOr<cudnn::ExecutionPlan> plan = BuildPlan(handle, std::move(configs.configs[i]));
+    if (!plan.ok()) {
+      failure = plan.status();
+      continue;
+    }
+    workspace = std::max(workspace, plan->workspace_bytes);
+    plans[i] = *std::move(plan);
+    if (built++ == 0) first = i;
+  }
+  if (first < 0) {
+    return absl::UnimplementedError(
+        absl::StrCat("none of ", count, " engines of cuDNN can be used; the last one: ", failure.message()));
+  }
+  if (device.math().deterministic) return *std::move(plans[first]);
+
+  const size_t size = SizeOf(p.dtype);
+  const std::array<size_t, 5> bytes = {
+      static_cast<size_t>(p.image_elements()) * size, static_cast<size_t>(p.filter_elements()) * size,
+      static_cast<size_t>(p.output_elements()) * size, static_cast<size_t>(p.k) * size, workspace};
+  Launcher launcher(handle, p.bias);
+  const auto run = [&](int candidate, Stream& stream, absl::Span<void* const> at) -> absl::Status {
+    if (!plans[candidate].has_value()) return absl::UnimplementedError("not built");
+    return launcher.Run(*plans[candidate], stream, {at[0], at[1], at[2], at[3], at[4]});
+  };
+  ASSIGN_OR_RETURN(const int fastest, MeasureFastest(device, key, count, bytes, run));
+  return *std::move(plans[plans[fastest].has_value() ? fastest : first]);
+}
+
+// The engine of an equal node; else the one that was chosen before, on this or another day; else the fastest.
+absl::StatusOr<std::shared_ptr<const Engine>> FindEngine(const GpuConv& p, Device& device, Library& library) {
+  const MathMode math = device.math();
+  const std::string key = KeyOf(p, math);
+  cudnn::Handle& handle = *library.handle;
+  {
+    const MutexLock lock(handle.mutex);
+    if (const auto known = library.engines.find(key); known != library.engines.end()) {
+      if (std::shared_ptr<const Engine> engine = known->second.lock()) return engine;
+    }
+  }
+  ASSIGN_OR_RETURN(cudnn::ConvolutionGraph convolution, cudnn::MakeConvolutionGraph(p));
+  absl::StatusOr<cudnn::Configs> configs;
+  {
+    const MutexLock lock(handle.mutex);
+    configs = cudnn::FindConfigs(
+        handle.handle, convolution.operations,
+        {.tensor_cores = math.tf32 || p.dtype != DType::kFloat32, .deterministic = math.deterministic});
+  }
+  RETURN_IF_ERROR(configs.status());
+  cudnn::Descriptor graph = std::move(configs->graph);
+  int known = -1;
+  if (!math.deterministic) {
+    ASSIGN_OR_RETURN(known, KnownFastest(device, key, static_cast<int>(configs->configs.size())));
+  }
+  absl::StatusOr<cudnn::ExecutionPlan> plan = absl::NotFoundError("not measured yet");
+  if (known >= 0) plan = BuildPlan(handle, std::move(configs->configs[known]));
+  if (!plan.ok()) plan = BuildAndMeasure(p, device, handle, key, *std::move(configs));
+  RETURN_IF_ERROR(plan.status());
+  const auto engine =
+      std::make_shared<const Engine>(Engine{std::move(convolution), std::move(graph), *std::move(plan)});
+  const MutexLock lock(handle.mutex);
+  library.engines[key] = engine;
+  return engine;
+}
 
 }  // namespace
 
 absl::StatusOr<GpuConvCore> MakeLibraryGpuConv(const GpuConv& p, Device& device) {
-  const MathMode math = device.math();
   RETURN_IF_ERROR(MakeCurrent(device));
-  ASSIGN_OR_RETURN(cudnn::Handle* const handle, device.Shared<cudnn::Handle>(&cudnn::Handle::Make));
-  ASSIGN_OR_RETURN(Graph graph, MakeGraph(p));
-  std::shared_ptr<Runner> runner;
-  {
-    const MutexLock lock(handle->mutex);
-    ASSIGN_OR_RETURN(cudnn::Plans plans, cudnn::FindPlans(handle->handle, graph.operations,
-                                                          {.tensor_cores = math.tf32 || p.dtype != DType::kFloat32,
-                                                           .deterministic = math.deterministic,
-                                                           .most_workspace = kMostWorkspace,
-                                                           .most = math.deterministic ? 1 : kCandidates}));
-    runner = std::make_shared<Runner>(*handle, std::move(graph), std::move(plans), p.bias);
-  }
-  int chosen = 0;
-  if (!math.deterministic) {
-    const size_t size = SizeOf(p.dtype);
-    size_t workspace = 0;
-    for (const cudnn::ExecutionPlan& plan : runner->plans()) workspace = std::max(workspace, plan.workspace_bytes);
-    const std::array<size_t, 5> bytes = {
-        static_cast<size_t>(p.image_elements()) * size, static_cast<size_t>(p.filter_elements()) * size,
-        static_cast<size_t>(p.output_elements()) * size, static_cast<size_t>(p.k) * size, workspace};
-    ASSIGN_OR_RETURN(chosen, ChooseFastest(device, KeyOf(p, math), static_cast<int>(runner->plans().size()), bytes,
-                                           [&](int candidate, Stream& stream, absl::Span<void* const> at) {
-                                             return runner->Run(candidate, stream, {at[0], at[1], at[2], at[3], at[4]});
-                                           }));
-  }
-  const size_t workspace_bytes = runner->plans()[chosen].workspace_bytes;
+  ASSIGN_OR_RETURN(Library* const library, device.Shared<Library>(&Library::Make));
+  ASSIGN_OR_RETURN(const std::shared_ptr<const Engine> engine, FindEngine(p, device, *library));
+  const auto launcher = std::make_shared<Launcher>(*library->handle, p.bias);
   return GpuConvCore{
-      [runner, chosen](Stream& stream, const GpuConvOperands& at) { return runner->Run(chosen, stream, at); },
-      workspace_bytes};
+      [engine, launcher](Stream& stream, const GpuConvOperands& at) { return launcher->Run(engine->plan, stream, at); },
+      engine->plan.workspace_bytes};
 }
 
 }  // namespace belfry::ops

@@ -40,7 +40,7 @@ absl::StatusOr<Notes> NotesOf(const Descriptor& config) {
 }
 
 // The configurations that a heuristic recommends.
-absl::StatusOr<std::vector<Descriptor>> FindConfigs(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+absl::StatusOr<std::vector<Descriptor>> Recommended(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
   heuristic.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
@@ -63,19 +63,6 @@ absl::StatusOr<std::vector<Descriptor>> FindConfigs(const Descriptor& graph, cud
             "asking a heuristic"));
   configs.erase(configs.begin() + std::min<int64_t>(count, static_cast<int64_t>(configs.size())), configs.end());
   return configs;
-}
-
-absl::StatusOr<ExecutionPlan> MakePlan(cudnnHandle_t handle, Descriptor config) {
-  ExecutionPlan made{std::move(config), Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
-  made.plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
-  made.plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, made.config);
-  RETURN_IF_ERROR(made.plan.Finalize());
-  int64_t bytes = 0, count = 0;
-  RETURN_IF_ERROR(Check(cudnnBackendGetAttribute(made.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
-                                                 CUDNN_TYPE_INT64, 1, &count, &bytes),
-                        "asking for a workspace"));
-  made.workspace_bytes = static_cast<size_t>(bytes);
-  return made;
 }
 
 }  // namespace
@@ -101,9 +88,9 @@ absl::StatusOr<std::unique_ptr<Handle>> Handle::Make() {
   return made;
 }
 
-absl::StatusOr<Plans> FindPlans(cudnnHandle_t handle, const std::vector<Descriptor>& operations,
-                                const PlanFilter& filter) {
-  Plans found{Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR), {}};
+absl::StatusOr<Configs> FindConfigs(cudnnHandle_t handle, const std::vector<Descriptor>& operations,
+                                    const ConfigFilter& filter) {
+  Configs found{Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR), {}};
   std::vector<cudnnBackendDescriptor_t> handles;
   for (const Descriptor& operation : operations) handles.push_back(operation.get());
   found.graph.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(handles.size()),
@@ -112,25 +99,40 @@ absl::StatusOr<Plans> FindPlans(cudnnHandle_t handle, const std::vector<Descript
   RETURN_IF_ERROR(found.graph.Finalize());
 
   std::string failure = "cuDNN has no engine for these operations";
+  int left_out = 0;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    absl::StatusOr<std::vector<Descriptor>> configs = FindConfigs(found.graph, mode);
+    absl::StatusOr<std::vector<Descriptor>> configs = Recommended(found.graph, mode);
     if (!configs.ok()) {
       failure = std::string(configs.status().message());
       continue;
     }
     for (Descriptor& config : *configs) {
-      if (static_cast<int>(found.plans.size()) == filter.most) break;
       const absl::StatusOr<Notes> notes = NotesOf(config);
       if (!notes.ok() || notes->narrows || (notes->tensor_core && !filter.tensor_cores) ||
           (notes->nondeterministic && filter.deterministic)) {
-        continue;
+        ++left_out;
+      } else {
+        found.configs.push_back(std::move(config));
       }
-      absl::StatusOr<ExecutionPlan> plan = MakePlan(handle, std::move(config));
-      if (plan.ok() && plan->workspace_bytes <= filter.most_workspace) found.plans.push_back(*std::move(plan));
     }
-    if (!found.plans.empty()) return found;
+    if (mode == CUDNN_HEUR_MODE_A) found.recommended = static_cast<int>(found.configs.size());
   }
+  if (!found.configs.empty()) return found;
+  if (left_out > 0) failure = absl::StrCat("the ", left_out, " engines of cuDNN do not keep to the precision or order");
   return absl::UnimplementedError(failure);
+}
+
+absl::StatusOr<ExecutionPlan> MakePlan(cudnnHandle_t handle, Descriptor config) {
+  ExecutionPlan made{std::move(config), Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
+  made.plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+  made.plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, made.config);
+  RETURN_IF_ERROR(made.plan.Finalize());
+  int64_t bytes = 0, count = 0;
+  RETURN_IF_ERROR(Check(cudnnBackendGetAttribute(made.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
+                                                 CUDNN_TYPE_INT64, 1, &count, &bytes),
+                        "asking for a workspace"));
+  made.workspace_bytes = static_cast<size_t>(bytes);
+  return made;
 }
 
 absl::StatusOr<Descriptor> MakeVariantPack(const std::vector<int64_t>& ids, const std::vector<void*>& data,

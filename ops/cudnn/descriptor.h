@@ -74,26 +74,26 @@ struct Handle {
   static absl::StatusOr<std::unique_ptr<Handle>> Make();
 };
 
-// One way to compute a graph of operations.
+// Ways to compute a graph of operations: those that cuDNN recommends, best first, then those that it falls back to.
+struct Configs {
+  Descriptor graph;  // which the others refer to
+  std::vector<Descriptor> configs;
+  int recommended = 0;  // of them
+};
+// `tensor_cores`: false leaves out those that use them (TF32 for float32). `deterministic`: leaves out those whose
+// results depend on timing. Unimplemented if there is none.
+struct ConfigFilter {
+  bool tensor_cores = true, deterministic = false;
+};
+absl::StatusOr<Configs> FindConfigs(cudnnHandle_t handle, const std::vector<Descriptor>& operations,
+                                    const ConfigFilter& filter);
+
+// One of them, ready to run. Building it takes long: cuDNN may compile code.
 struct ExecutionPlan {
   Descriptor config, plan;
   size_t workspace_bytes = 0;
 };
-struct Plans {
-  Descriptor graph;  // which the plans refer to
-  std::vector<ExecutionPlan> plans;
-};
-
-// The plans that cuDNN recommends for a graph of operations, best first, at most `most`. `tensor_cores`: false leaves
-// out those that use them (TF32 for float32). `deterministic`: leaves out those whose results depend on timing.
-// Unimplemented if there is none.
-struct PlanFilter {
-  bool tensor_cores = true, deterministic = false;
-  size_t most_workspace = 0;
-  int most = 8;
-};
-absl::StatusOr<Plans> FindPlans(cudnnHandle_t handle, const std::vector<Descriptor>& operations,
-                                const PlanFilter& filter);
+absl::StatusOr<ExecutionPlan> MakePlan(cudnnHandle_t handle, Descriptor config);
 
 // What a plan is run on: the unique ids of its tensors, where they lie, and the workspace.
 absl::StatusOr<Descriptor> MakeVariantPack(const std::vector<int64_t>& ids, const std::vector<void*>& data,

@@ -50,9 +50,14 @@ class AutotuneCache {
 // Runs candidate `candidate` once on a stream, on blocks of device memory.
 using AutotuneRun = std::function<absl::Status(int candidate, Stream& stream, absl::Span<void* const> blocks)>;
 
-// The fastest of `count` candidates on `device`, each measured some times on blocks of `bytes` bytes that hold zeros;
-// or what the cache says; or the first, if the device has no room for the blocks. One that fails is left out;
-// Unimplemented if all do. Defined with CUDA only.
+// What the cache says is the fastest of `count` candidates on `device`; -1 if it says nothing.
+absl::StatusOr<int> KnownFastest(Device& device, absl::string_view key, int count);
+// The fastest of them, each measured some times on blocks of `bytes` bytes that hold zeros, for the cache to know; or
+// the first, if the device has no room for the blocks. One that fails is left out; Unimplemented if all do. Defined
+// with CUDA only.
+absl::StatusOr<int> MeasureFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
+                                   const AutotuneRun& run);
+// The first of these, else the second.
 absl::StatusOr<int> ChooseFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
                                   const AutotuneRun& run);
 

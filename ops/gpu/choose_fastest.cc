@@ -53,18 +53,31 @@ class Timer {
   cudaEvent_t begin_ = nullptr, end_ = nullptr;
 };
 
+absl::StatusOr<AutotuneCache*> CacheOf(Device& device) {
+  return device.Shared<AutotuneCache>([] {
+    return absl::StatusOr<std::unique_ptr<AutotuneCache>>(
+        std::make_unique<AutotuneCache>(AutotuneCache::DefaultPath()));
+  });
+}
+std::string KeyFor(const Device& device, absl::string_view key) { return absl::StrCat(device.model(), " ", key); }
+
 }  // namespace
+
+absl::StatusOr<int> KnownFastest(Device& device, absl::string_view key, int count) {
+  if (count == 1) return 0;
+  ASSIGN_OR_RETURN(const AutotuneCache* const cache, CacheOf(device));
+  return cache->Find(KeyFor(device, key), count);
+}
 
 absl::StatusOr<int> ChooseFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
                                   const AutotuneRun& run) {
-  if (count == 1) return 0;
-  ASSIGN_OR_RETURN(AutotuneCache* const cache, device.Shared<AutotuneCache>([] {
-    return absl::StatusOr<std::unique_ptr<AutotuneCache>>(
-        std::make_unique<AutotuneCache>(AutotuneCache::DefaultPath()));
-  }));
-  const std::string whole = absl::StrCat(device.model(), " ", key);
-  if (const int known = cache->Find(whole, count); known >= 0) return known;
+  ASSIGN_OR_RETURN(const int known, KnownFastest(device, key, count));
+  return known >= 0 ? known : MeasureFastest(device, key, count, bytes, run);
+}
 
+absl::StatusOr<int> MeasureFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
+                                   const AutotuneRun& run) {
+  ASSIGN_OR_RETURN(AutotuneCache* const cache, CacheOf(device));
   ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.NewStream(StreamKind::kCompute));
   std::vector<DeviceMemory> memory;
   std::vector<void*> blocks;
@@ -103,7 +116,7 @@ absl::StatusOr<int> ChooseFastest(Device& device, absl::string_view key, int cou
     return absl::UnimplementedError(
         absl::StrCat("none of ", count, " ways to compute ", key, " ran; the last one: ", failure.message()));
   }
-  cache->Add(whole, count, chosen);
+  cache->Add(KeyFor(device, key), count, chosen);
   return chosen;
 }
 

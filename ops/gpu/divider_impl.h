@@ -6,36 +6,44 @@
 
 namespace belfry::ops {
 
+// Whether the numbers in [0, limit) may be counted with 32 bits.
+constexpr bool CountsIn32Bits(int64_t limit) { return limit <= int64_t{1} << 31; }
+
 class Divider {
  public:
-  Divider() = default;
-  // Of numbers in [0, limit). REQUIRES: divisor > 0.
-  Divider(int64_t divisor, int64_t limit) : divisor_(divisor), small_(limit <= kSmall && divisor <= kSmall) {
-    if (!small_) return;
+  Divider() = default;  // by 1
+  // Of numbers in [0, limit). One by a divisor that is not positive may be made, but must not be used.
+  Divider(int64_t divisor, int64_t limit) : divisor_(divisor), small_(CountsIn32Bits(limit)) {
+    if (!small_ || divisor < 1) return;
+    multiplier_ = 0;  // All quotients are 0 if no number is as large as the divisor.
+    if (!CountsIn32Bits(divisor)) return;
     int bits = 0;  // the least with divisor <= 2^bits
     while ((int64_t{1} << bits) < divisor) ++bits;
+    // With n < 2^31 and a multiplier of 2^shift / divisor rounded up, which is below 2^32, the product fits and its
+    // error is too small to reach the next integer (Granlund and Montgomery, 1994).
     shift_ = 31 + bits;
     multiplier_ = static_cast<uint32_t>(((uint64_t{1} << shift_) + static_cast<uint64_t>(divisor) - 1) /
                                         static_cast<uint64_t>(divisor));
   }
 
   constexpr int64_t divisor() const { return divisor_; }
-  constexpr int64_t Quotient(int64_t n) const {
-    return small_ ? static_cast<int64_t>(static_cast<uint64_t>(static_cast<uint32_t>(n)) * multiplier_ >> shift_)
-                  : n / divisor_;
+  // n / divisor. Index is an integer of 64 bits, or of 32, which is faster. REQUIRES: then CountsIn32Bits(limit).
+  template <class Index>
+  constexpr Index Quotient(Index n) const {
+    if (sizeof(Index) == 4 || small_) {
+      return static_cast<Index>(uint64_t{static_cast<uint32_t>(n)} * multiplier_ >> shift_);
+    }
+    return static_cast<Index>(static_cast<int64_t>(n) / divisor_);
   }
   // Makes n the quotient and returns the remainder.
-  constexpr int64_t Split(int64_t& n) const {
-    const int64_t quotient = Quotient(n), remainder = n - quotient * divisor_;
+  template <class Index>
+  constexpr Index Split(Index& n) const {
+    const Index quotient = Quotient(n), remainder = n - quotient * static_cast<Index>(divisor_);
     n = quotient;
     return remainder;
   }
 
  private:
-  // With n < 2^31 and a multiplier of 2^shift / divisor rounded up, which is below 2^32, the product fits and its error
-  // is too small to reach the next integer (Granlund and Montgomery, 1994).
-  static constexpr int64_t kSmall = int64_t{1} << 31;
-
   int64_t divisor_ = 1;
   uint32_t multiplier_ = uint32_t{1} << 31;
   int shift_ = 31;

@@ -30,6 +30,7 @@ void AddTrigonometricGpuKernels(OpRegistry& registry);        // ops/math/trigon
 void AddActivationGpuKernels(OpRegistry& registry);           // ops/nn/activations.cu
 void AddBatchNormGpuKernels(OpRegistry& registry);            // ops/nn/batch_norm.cu
 void AddBiasGpuKernels(OpRegistry& registry);                 // ops/nn/bias.cu
+void AddCheckNumericsGpuKernels(OpRegistry& registry);        // ops/nn/check_numerics.cu
 void AddConv2DGpuKernels(OpRegistry& registry);               // ops/nn/conv2d_gpu.cc
 void AddCrossEntropyGpuKernels(OpRegistry& registry);         // ops/nn/cross_entropy.cu
 void AddDropoutGpuKernels(OpRegistry& registry);              // ops/nn/dropout.cu

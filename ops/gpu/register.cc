@@ -18,6 +18,7 @@ void AddGpuKernels(OpRegistry& registry) {
   AddActivationGpuKernels(registry);
   AddBatchNormGpuKernels(registry);
   AddBiasGpuKernels(registry);
+  AddCheckNumericsGpuKernels(registry);
   AddCrossEntropyGpuKernels(registry);
   AddLayerNormGpuKernels(registry);
   AddLrnGpuKernels(registry);

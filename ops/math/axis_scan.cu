@@ -60,14 +60,16 @@ absl::StatusOr<Kernel> MakeArgExtreme(const KernelSpec& spec) {
 // --- Cumsum: each axis in parts, whose sums are added up first, so that all parts can run at the same time ---
 
 struct ScanPlan {
-  int64_t extent, inner, columns;  // of the axis; of the axes behind it; axes there are
-  int64_t parts, chunk;            // of each axis, and elements of each part
+  int64_t extent;        // of the axis
+  Divider inner;         // of the axes behind it
+  Divider columns;       // axes there are
+  int64_t parts, chunk;  // of each axis, and elements of each part
   bool exclusive, reverse;
 
   // Where element i in the direction of the scan lies.
   BELFRY_GPU int64_t At(int64_t column, int64_t i) const {
-    const int64_t outer = GpuDivide(column, inner);
-    return outer * extent * inner + (column - outer * inner) + (reverse ? extent - 1 - i : i) * inner;
+    const int64_t within = inner.Split(column), along = reverse ? extent - 1 - i : i;
+    return (column * extent + along) * inner.divisor() + within;
   }
 };
 
@@ -77,8 +79,9 @@ using ScanSum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
 // sums [parts, columns].
 template <class T>
 absl::Status SumParts(Stream& stream, const ScanPlan& plan, const gpu::Stored<T>* x, ScanSum<T>* sums) {
-  return gpu::ForEach(stream, plan.parts * plan.columns, [=] BELFRY_GPU(int64_t item) {
-    const int64_t part = GpuDivide(item, plan.columns), column = item - part * plan.columns;
+  return gpu::ForEach(stream, plan.parts * plan.columns.divisor(), [=] BELFRY_GPU(int64_t item) {
+    int64_t part = item;
+    const int64_t column = plan.columns.Split(part);
     const int64_t end = (part + 1) * plan.chunk < plan.extent ? (part + 1) * plan.chunk : plan.extent;
     ScanSum<T> sum = 0;
     for (int64_t i = part * plan.chunk; i < end; ++i) {
@@ -91,11 +94,12 @@ absl::Status SumParts(Stream& stream, const ScanPlan& plan, const gpu::Stored<T>
 // Replaces each sum by those of the parts before it.
 template <class Sum>
 absl::Status AddUpParts(Stream& stream, const ScanPlan& plan, Sum* sums) {
-  return gpu::ForEach(stream, plan.columns, [=] BELFRY_GPU(int64_t column) {
+  const int64_t columns = plan.columns.divisor();
+  return gpu::ForEach(stream, columns, [=] BELFRY_GPU(int64_t column) {
     Sum before = 0;
     for (int64_t part = 0; part < plan.parts; ++part) {
-      const Sum own = sums[part * plan.columns + column];
-      sums[part * plan.columns + column] = before;
+      const Sum own = sums[part * columns + column];
+      sums[part * columns + column] = before;
       before += own;
     }
   });
@@ -105,8 +109,9 @@ absl::Status AddUpParts(Stream& stream, const ScanPlan& plan, Sum* sums) {
 template <class T>
 absl::Status ScanParts(Stream& stream, const ScanPlan& plan, const gpu::Stored<T>* x, const ScanSum<T>* before,
                        gpu::Stored<T>* y) {
-  return gpu::ForEach(stream, plan.parts * plan.columns, [=] BELFRY_GPU(int64_t item) {
-    const int64_t part = GpuDivide(item, plan.columns), column = item - part * plan.columns;
+  return gpu::ForEach(stream, plan.parts * plan.columns.divisor(), [=] BELFRY_GPU(int64_t item) {
+    int64_t part = item;
+    const int64_t column = plan.columns.Split(part);
     const int64_t end = (part + 1) * plan.chunk < plan.extent ? (part + 1) * plan.chunk : plan.extent;
     ScanSum<T> sum = before == nullptr ? ScanSum<T>(0) : before[item];
     for (int64_t i = part * plan.chunk; i < end; ++i) {
@@ -125,16 +130,17 @@ absl::StatusOr<Kernel> MakeCumsum(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const int axis, CanonicalAxis(spec.attrs.Int("axis"), x.rank()));
   if (x.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   ScanPlan plan{.extent = x[axis],
-                .inner = x.elements(axis + 1, x.rank()),
-                .columns = x.elements() / x[axis],
+                .inner = Divider(x.elements(axis + 1, x.rank()), x.elements()),
+                .columns = Divider(x.elements() / x[axis], x.elements()),
                 .parts = 1,
                 .chunk = x[axis],
                 .exclusive = spec.attrs.Bool("exclusive"),
                 .reverse = spec.attrs.Bool("reverse")};
-  plan.parts = std::max<int64_t>(1, std::min({plan.extent / kChunk, kThreads / plan.columns, kMostParts}));
+  plan.parts = std::max<int64_t>(1, std::min({plan.extent / kChunk, kThreads / plan.columns.divisor(), kMostParts}));
   plan.chunk = (plan.extent + plan.parts - 1) / plan.parts;
   Kernel kernel;
-  kernel.workspace_bytes = plan.parts == 1 ? 0 : sizeof(ScanSum<T>) * static_cast<size_t>(plan.parts * plan.columns);
+  kernel.workspace_bytes =
+      plan.parts == 1 ? 0 : sizeof(ScanSum<T>) * static_cast<size_t>(plan.parts * plan.columns.divisor());
   kernel.run = [plan](const KernelContext& at) {
     const auto* in = at.input<gpu::Stored<T>>(0);
     auto* sums = plan.parts == 1 ? nullptr : static_cast<ScanSum<T>*>(at.workspace);

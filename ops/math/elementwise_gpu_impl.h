@@ -3,13 +3,13 @@
 
 #include <array>
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/math/broadcast_impl.h"
 
 namespace belfry::ops {
@@ -29,28 +29,33 @@ Kernel GpuMapKernel(const KernelSpec& spec, F f) {
 
 // A BroadcastPlan for device code: where the operands of result i lie.
 struct GpuBroadcast {
-  int64_t inner = 1, stride_a = 1, stride_b = 1;
+  struct Loop {
+    Divider extent;
+    int64_t stride_a = 0, stride_b = 0;
+  };
+  Divider inner;
+  int64_t stride_a = 1, stride_b = 1;
   int loops = 0;
-  BroadcastPlan::Loop loop[BroadcastPlan::kMaxLoops];
+  Loop loop[BroadcastPlan::kMaxLoops];
 
   explicit GpuBroadcast(const BroadcastPlan& plan)
-      : inner(plan.inner), stride_a(plan.stride_a), stride_b(plan.stride_b), loops(plan.loops) {
-    for (int l = 0; l < loops; ++l) loop[l] = plan.loop[l];
+      : inner(plan.inner, plan.rows * plan.inner), stride_a(plan.stride_a), stride_b(plan.stride_b), loops(plan.loops) {
+    for (int l = 0; l < loops; ++l) {
+      const BroadcastPlan::Loop& from = plan.loop[l];
+      loop[l] = {Divider(from.extent, plan.rows), from.stride_a, from.stride_b};
+    }
   }
 
-  // Index is a type that counts all elements; divisions of 32 bits are much faster.
+  // Index is uint32_t where CountsIn32Bits(all elements), or int64_t.
   template <class Index>
   BELFRY_GPU void Find(Index i, int64_t& a, int64_t& b) const {
-    const Index row = i / static_cast<Index>(inner), column = i - row * static_cast<Index>(inner);
+    const auto column = static_cast<int64_t>(inner.Split(i));
     a = column * stride_a;
     b = column * stride_b;
-    Index rest = row;
     for (int l = loops; l-- > 0;) {
-      const Index extent = static_cast<Index>(loop[l].extent), next = rest / extent;
-      const int64_t at = rest - next * extent;
+      const auto at = static_cast<int64_t>(l == 0 ? i : loop[l].extent.Split(i));
       a += at * loop[l].stride_a;
       b += at * loop[l].stride_b;
-      rest = next;
     }
   }
 };
@@ -66,10 +71,10 @@ absl::Status GpuZip(Stream& stream, int64_t n, const GpuBroadcast& plan, const g
   }
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
     int64_t at_a, at_b;
-    if (n <= std::numeric_limits<int32_t>::max()) {
+    if (CountsIn32Bits(n)) {
       plan.Find(static_cast<uint32_t>(i), at_a, at_b);
     } else {
-      plan.Find(static_cast<uint64_t>(i), at_a, at_b);
+      plan.Find(i, at_a, at_b);
     }
     y[i] = gpu::Narrow<Out>(f(gpu::Widen(a[at_a]), gpu::Widen(b[at_b])));
   });

@@ -9,7 +9,8 @@ namespace belfry::ops {
 namespace {
 
 struct Matrices {
-  int64_t m, n, k;
+  Divider m, n;
+  int64_t k;
   int64_t row_a, step_a;     // from one row of the product to the next, and along the inner extent
   int64_t step_b, column_b;  // along the inner extent, and from one column to the next
   int64_t size_a, size_b;    // elements
@@ -22,10 +23,9 @@ absl::Status Multiply(Stream& stream, int64_t elements, const Matrices& size, co
                       const gpu::Stored<T>* a, const gpu::Stored<T>* b, gpu::Stored<T>* y) {
   using W = typename functor::Wrapping<gpu::Compute<T>>::type;
   return gpu::ForEach(stream, elements, [=] BELFRY_GPU(int64_t i) {
-    const int64_t line = i / size.n, column = i - line * size.n, product = line / size.m;
-    const int64_t row = line - product * size.m;
-    int64_t at_a, at_b;
-    batch.Find(static_cast<uint64_t>(product), at_a, at_b);
+    int64_t product = i, at_a, at_b;
+    const int64_t column = size.n.Split(product), row = size.m.Split(product);
+    batch.Find(product, at_a, at_b);
     const gpu::Stored<T>* const from_a = a + at_a * size.size_a + row * size.row_a;
     const gpu::Stored<T>* const from_b = b + at_b * size.size_b + column * size.column_b;
     W sum = 0;
@@ -45,8 +45,8 @@ absl::StatusOr<Kernel> MakePlainGpuMatMul(const KernelSpec& spec) {
   const int64_t elements = y.elements();
   if (elements == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   const bool transpose_a = spec.attrs.Bool("transpose_a"), transpose_b = spec.attrs.Bool("transpose_b");
-  const Matrices size{.m = y[-2],
-                      .n = y[-1],
+  const Matrices size{.m = Divider(y[-2], elements),
+                      .n = Divider(y[-1], elements),
                       .k = a[transpose_a ? -2 : -1],
                       .row_a = transpose_a ? 1 : a[-1],
                       .step_a = transpose_a ? a[-1] : 1,

@@ -13,20 +13,17 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/kernel.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/math/reduce_plan_impl.h"
 
 namespace belfry::ops {
-
-// Of numbers that are not negative. Unsigned division takes a short way where both fit into 32 bits.
-BELFRY_GPU inline int64_t GpuDivide(int64_t i, int64_t n) {
-  return static_cast<int64_t>(static_cast<uint64_t>(i) / static_cast<uint64_t>(n));
-}
 
 // Offsets of a loop nest.
 struct GpuOffsets {
   static constexpr int kMaxLoops = 8;
   struct Loop {
-    int64_t extent = 1, stride = 0;
+    Divider extent;
+    int64_t stride = 0;
   };
   int64_t count = 1;
   int loops = 0;
@@ -35,26 +32,22 @@ struct GpuOffsets {
   BELFRY_GPU int64_t operator[](int64_t i) const {
     if (loops <= 1) return i * loop[0].stride;
     int64_t offset = 0;
-    for (int l = 0; l < loops - 1; ++l) {
-      const int64_t rest = GpuDivide(i, loop[l].extent);
-      offset += (i - rest * loop[l].extent) * loop[l].stride;
-      i = rest;
-    }
+    for (int l = 0; l < loops - 1; ++l) offset += loop[l].extent.Split(i) * loop[l].stride;
     return offset + i * loop[loops - 1].stride;
   }
 };
 
 struct GpuReducePlan {
-  GpuOffsets kept;      // of the outputs' first elements; each starts `columns` outputs
-  GpuOffsets reduced;   // added to those
-  int64_t columns = 1;  // neighbours that belong to as many outputs
-  bool teams = false;   // a team for each part of an output, not a thread
-  int64_t parts = 1;    // of each output; more than one goes through the workspace
+  GpuOffsets kept;     // of the outputs' first elements; each starts `columns` outputs
+  GpuOffsets reduced;  // added to those
+  Divider columns;     // neighbours that belong to as many outputs
+  bool teams = false;  // a team for each part of an output, not a thread
+  Divider parts;       // of each output; more than one goes through the workspace
 
-  int64_t outputs() const { return kept.count * columns; }
+  int64_t outputs() const { return kept.count * columns.divisor(); }
   template <class R>
   size_t WorkspaceBytes() const {
-    return parts == 1 ? 0 : sizeof(typename R::Acc) * static_cast<size_t>(outputs() * parts);
+    return parts.divisor() == 1 ? 0 : sizeof(typename R::Acc) * static_cast<size_t>(outputs() * parts.divisor());
   }
 };
 
@@ -96,9 +89,9 @@ struct GpuJoin {
 template <class R, class Load, class Store>
 absl::Status GpuReduceByTeam(Stream& stream, const GpuReducePlan& plan, const R& r, const Load& load,
                              const Store& store, typename R::Acc* partial) {
-  const int64_t parts = plan.parts, count = plan.reduced.count, chunk = (count + parts - 1) / parts;
+  const int64_t parts = plan.parts.divisor(), count = plan.reduced.count, chunk = (count + parts - 1) / parts;
   return gpu::ForEachRow(stream, plan.outputs() * parts, chunk, [=] BELFRY_GPU(int64_t row, const gpu::Team& team) {
-    const int64_t output = parts == 1 ? row : GpuDivide(row, parts), begin = (row - output * parts) * chunk;
+    const int64_t output = plan.parts.Quotient(row), begin = (row - output * parts) * chunk;
     const int64_t end = begin + chunk < count ? begin + chunk : count;
     typename R::Acc acc = GpuReduceSteps(r, load, plan.reduced, output, plan.kept[output], begin + team.rank, end,
                                          static_cast<int64_t>(team.size));
@@ -115,11 +108,11 @@ absl::Status GpuReduceByTeam(Stream& stream, const GpuReducePlan& plan, const R&
 template <class R, class Load, class Store>
 absl::Status GpuReduceByThread(Stream& stream, const GpuReducePlan& plan, const R& r, const Load& load,
                                const Store& store, typename R::Acc* partial) {
-  const int64_t parts = plan.parts, count = plan.reduced.count, columns = plan.columns;
+  const int64_t parts = plan.parts.divisor(), count = plan.reduced.count;
   return gpu::ForEach(stream, plan.outputs() * parts, [=] BELFRY_GPU(int64_t i) {
-    const int64_t rest = GpuDivide(i, columns), column = i - rest * columns;
-    const int64_t kept = parts == 1 ? rest : GpuDivide(rest, parts), part = rest - kept * parts;
-    const int64_t output = kept * columns + column;
+    int64_t kept = i;
+    const int64_t column = plan.columns.Split(kept), part = plan.parts.Split(kept);
+    const int64_t output = kept * plan.columns.divisor() + column;
     const typename R::Acc acc =
         GpuReduceSteps(r, load, plan.reduced, output, plan.kept[kept] + column, part, count, parts);
     if (parts == 1) {
@@ -134,9 +127,9 @@ absl::Status GpuReduceByThread(Stream& stream, const GpuReducePlan& plan, const 
 template <class R, class Store>
 absl::Status GpuJoinParts(Stream& stream, const GpuReducePlan& plan, const R& r, const Store& store,
                           const typename R::Acc* partial) {
-  const int64_t parts = plan.parts, columns = plan.columns;
+  const int64_t parts = plan.parts.divisor(), columns = plan.columns.divisor();
   return gpu::ForEachRow(stream, plan.outputs(), parts, [=] BELFRY_GPU(int64_t output, const gpu::Team& team) {
-    const int64_t kept = GpuDivide(output, columns), first = kept * parts * columns + (output - kept * columns);
+    const int64_t kept = plan.columns.Quotient(output), first = kept * parts * columns + (output - kept * columns);
     typename R::Acc acc = r.Begin();
     for (int64_t p = team.rank; p < parts; p += team.size) acc = r.Join(acc, partial[first + p * columns]);
     acc = team.Reduce(acc, GpuJoin<R>{r});
@@ -153,7 +146,7 @@ absl::Status GpuReduce(Stream& stream, const GpuReducePlan& plan, const R& r, co
   auto* const partial = static_cast<typename R::Acc*>(workspace);
   RETURN_IF_ERROR(plan.teams ? GpuReduceByTeam(stream, plan, r, load, store, partial)
                              : GpuReduceByThread(stream, plan, r, load, store, partial));
-  return plan.parts == 1 ? absl::OkStatus() : GpuJoinParts(stream, plan, r, store, partial);
+  return plan.parts.divisor() == 1 ? absl::OkStatus() : GpuJoinParts(stream, plan, r, store, partial);
 }
 
 // An element of a tensor, as it is computed with; and the result of R, stored.

@@ -40,8 +40,9 @@ template <class T>
 absl::Status RankAll(Stream& stream, int64_t rows, int64_t n, int64_t k, const gpu::Stored<T>* x,
                      gpu::Stored<T>* values, int32_t* indices) {
   using C = gpu::Compute<T>;
+  const Divider by_n(n, rows * n);
   return gpu::ForEach(stream, rows * n, [=] BELFRY_GPU(int64_t at) {
-    const int64_t row = at / n, index = at - row * n;
+    const int64_t row = by_n.Quotient(at), index = at - row * n;
     const Candidate<C> own{gpu::Widen(x[at]), index};
     int64_t before = 0;
     for (int64_t i = 0; i < n; ++i) {
@@ -72,9 +73,10 @@ absl::StatusOr<Kernel> MakeTopK(const KernelSpec& spec) {
 template <class T>
 absl::Status Scatter(Stream& stream, int64_t count, int64_t n, int64_t k, const gpu::Stored<T>* dy,
                      const int32_t* indices, gpu::Stored<T>* dx) {
+  const Divider by_k(k, count);
   return gpu::ForEach(stream, count, [=] BELFRY_GPU(int64_t i) {
     const int64_t index = indices[i];
-    if (index >= 0 && index < n) dx[i / k * n + index] = dy[i];
+    if (index >= 0 && index < n) dx[by_k.Quotient(i) * n + index] = dy[i];
   });
 }
 

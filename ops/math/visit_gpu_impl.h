@@ -1,8 +1,6 @@
 // Passes over a tensor and a smaller one that broadcasts to it. Only for .cu files.
 #pragma once
 
-#include <limits>
-
 #include "ops/math/elementwise_gpu_impl.h"
 #include "ops/math/reduce_plan_impl.h"
 
@@ -18,10 +16,10 @@ absl::Status GpuVisit(Stream& stream, int64_t n, const GpuBroadcast& plan, const
   }
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
     int64_t at_a, at_b;
-    if (n <= std::numeric_limits<int32_t>::max()) {
+    if (CountsIn32Bits(n)) {
       plan.Find(static_cast<uint32_t>(i), at_a, at_b);
     } else {
-      plan.Find(static_cast<uint64_t>(i), at_a, at_b);
+      plan.Find(i, at_a, at_b);
     }
     visit(i, at_a);
   });

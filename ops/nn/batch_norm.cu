@@ -96,15 +96,11 @@ struct SlopesOfSlice {
 };
 
 template <class C>
-struct CombineSlopes {
-  ColumnSlices s;
-  const C *partials, *variance;
+struct StoreSlopes {
+  const C* variance;
   C epsilon, *dscale, *doffset;
 
-  template <class Team>
-  BELFRY_GPU void operator()(int64_t c, const Team& team) const {
-    const Sums<C, 2> sum = SumOfSlices<C, 2>(s, partials, c, team);
-    if (team.rank != 0) return;
+  BELFRY_GPU void operator()(int64_t c, const Sums<C, 2>& sum) const {
     doffset[c] = sum.of[0];
     dscale[c] = sum.of[1] / std::sqrt(variance[c] + epsilon);
   }
@@ -142,20 +138,20 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   const Sizes size(spec);
   const auto sums = ColumnSlices::ForSums(size.rows, size.channels);
   const C share = spec.attrs.Bool("fixed_statistics") || size.rows == 0 ? C(0) : 1 / static_cast<C>(size.rows);
-  return Kernel{[sums, slices = ColumnSlices::ForElements(size.rows, size.channels), share,
-                 epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at) {
-                  const S *x = at.input<S>(0), *dy = at.input<S>(1);
-                  const C *scale = at.input<C>(2), *mean = at.input<C>(3), *variance = at.input<C>(4);
-                  C *dscale = at.output<C>(1), *doffset = at.output<C>(2), *partials = static_cast<C*>(at.workspace);
-                  RETURN_IF_ERROR(SumSlices(*at.stream, sums, partials, SlopesOfSlice<T>{x, dy, mean}));
-                  RETURN_IF_ERROR(ForEachColumn(*at.stream, sums,
-                                                CombineSlopes<C>{sums, partials, variance, epsilon, dscale, doffset}));
-                  if (sums.rows == 0) return absl::OkStatus();
-                  return ForEachElementByColumn(
-                      *at.stream, slices,
-                      Gradient<T>{x, dy, scale, mean, variance, dscale, doffset, at.output<S>(0), epsilon, share});
-                },
-                static_cast<size_t>(2 * sums.threads) * sizeof(C)};
+  return Kernel{
+      [sums, slices = ColumnSlices::ForElements(size.rows, size.channels), share,
+       epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at) {
+        const S *x = at.input<S>(0), *dy = at.input<S>(1);
+        const C *scale = at.input<C>(2), *mean = at.input<C>(3), *variance = at.input<C>(4);
+        C *dscale = at.output<C>(1), *doffset = at.output<C>(2);
+        RETURN_IF_ERROR(GpuColumnSums(*at.stream, sums, static_cast<C*>(at.workspace), SlopesOfSlice<T>{x, dy, mean},
+                                      StoreSlopes<C>{variance, epsilon, dscale, doffset}));
+        if (sums.rows == 0) return absl::OkStatus();
+        return ForEachElementByColumn(
+            *at.stream, slices,
+            Gradient<T>{x, dy, scale, mean, variance, dscale, doffset, at.output<S>(0), epsilon, share});
+      },
+      ColumnSumsBytes<SlopesOfSlice<T>>(sums)};
 }
 
 }  // namespace

@@ -42,16 +42,10 @@ struct SumOfSlice {
 };
 
 template <class T>
-struct CombineSums {
-  using C = gpu::Compute<T>;
-  ColumnSlices s;
-  const C* partials;
+struct StoreSum {
   gpu::Stored<T>* dbias;
-
-  template <class Team>
-  BELFRY_GPU void operator()(int64_t c, const Team& team) const {
-    const Sums<C, 1> sum = SumOfSlices<C, 1>(s, partials, c, team);
-    if (team.rank == 0) dbias[c] = gpu::Narrow<T>(sum.of[0]);
+  BELFRY_GPU void operator()(int64_t c, const Sums<gpu::Compute<T>, 1>& sum) const {
+    dbias[c] = gpu::Narrow<T>(sum.of[0]);
   }
 };
 
@@ -62,11 +56,10 @@ absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec) {
   const Shape& dy = spec.inputs[0].shape;
   const auto slices = ColumnSlices::ForSums(dy.elements(0, dy.rank() - 1), dy[-1]);
   return Kernel{[slices](const KernelContext& at) {
-                  C* partials = static_cast<C*>(at.workspace);
-                  RETURN_IF_ERROR(SumSlices(*at.stream, slices, partials, SumOfSlice<T>{at.input<S>(0)}));
-                  return ForEachColumn(*at.stream, slices, CombineSums<T>{slices, partials, at.output<S>(0)});
+                  return GpuColumnSums(*at.stream, slices, static_cast<C*>(at.workspace), SumOfSlice<T>{at.input<S>(0)},
+                                       StoreSum<T>{at.output<S>(0)});
                 },
-                static_cast<size_t>(slices.threads) * sizeof(C)};
+                ColumnSumsBytes<SumOfSlice<T>>(slices)};
 }
 
 }  // namespace

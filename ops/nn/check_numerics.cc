@@ -2,23 +2,17 @@
 #include <cstring>
 
 #include "ops/nn.h"
+#include "ops/nn/check_numerics_impl.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
 
 namespace belfry::ops {
 namespace {
 
-absl::Status Report(const std::string& what, int64_t nans, int64_t infinities, int64_t elements) {
-  return absl::InvalidArgumentError(
-      absl::StrCat(what, " had ", nans, " NaN and ", infinities, " infinite values among ", elements));
-}
-
 template <class T>
 absl::StatusOr<Kernel> MakeCheckNumerics(const KernelSpec& spec) {
   using C = Compute<T>;
-  const std::string& message = spec.attrs.String("message");
-  std::string what = absl::StrCat(message, message.empty() ? "" : ": ", "the tensor of '", spec.name, "'");
-  return Kernel{[n = spec.outputs[0].shape.elements(), what = std::move(what)](const KernelContext& context) {
+  return Kernel{[n = spec.outputs[0].shape.elements(), tensor = CheckedTensor(spec)](const KernelContext& context) {
     const T* x = context.input<T>(0);
     T* y = context.output<T>(0);
     // x - x is 0 for numbers and NaN for all else: one pass, which vectorises, settles the usual case.
@@ -28,12 +22,12 @@ absl::StatusOr<Kernel> MakeCheckNumerics(const KernelSpec& spec) {
       bad |= value - value != 0;
     }
     if (bad != 0) {
-      int64_t nans = 0, infinities = 0;
+      uint64_t nans = 0, infinities = 0;
       for (int64_t i = 0; i < n; ++i) {
         nans += std::isnan(static_cast<C>(x[i]));
         infinities += std::isinf(static_cast<C>(x[i]));
       }
-      return Report(what, nans, infinities, n);
+      return NumericsError(tensor, nans, infinities, n);
     }
     if (x != y && n > 0) std::memcpy(y, x, static_cast<size_t>(n) * sizeof(T));
     return absl::OkStatus();

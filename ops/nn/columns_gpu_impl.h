@@ -104,6 +104,32 @@ BELFRY_GPU Sums<C, n> SumOfSlices(const ColumnSlices& s, const C* partials, int6
   return team.Sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
 }
 
+template <class C, int n, class Store>
+struct CombineSums {
+  ColumnSlices s;
+  const C* partials;
+  Store store;
+
+  template <class Team>
+  BELFRY_GPU void operator()(int64_t c, const Team& team) const {
+    const Sums<C, n> sum = SumOfSlices<C, n>(s, partials, c, team);
+    if (team.rank == 0) store(c, sum);
+  }
+};
+
+// store(c, sum) for every column c, with the F::Sum over all of its rows; in two launches. `partials` has
+// ColumnSumsBytes.
+template <class F>
+size_t ColumnSumsBytes(const ColumnSlices& s) {
+  return static_cast<size_t>(s.threads) * sizeof(typename F::Sum);
+}
+template <class C, class F, class Store>
+absl::Status GpuColumnSums(Stream& stream, const ColumnSlices& s, C* partials, const F& f, const Store& store) {
+  constexpr int n = sizeof(typename F::Sum) / sizeof(C);
+  RETURN_IF_ERROR(SumSlices(stream, s, partials, f));
+  return ForEachColumn(stream, s, CombineSums<C, n, Store>{s, partials, store});
+}
+
 // --- Mean and variance of each column ---
 
 template <class T>

@@ -1,5 +1,6 @@
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/nn/conv2d_gpu_impl.h"
 
 namespace belfry::ops {
@@ -16,22 +17,45 @@ absl::Status ForFloat(DType dtype, const Body& body) {
   }
 }
 
+// Of element i of [n, h, w, c].
+struct Place {
+  int64_t n, h, w, c;
+};
+struct Places {
+  Divider h, w, c;
+  Places(int64_t images, int64_t height, int64_t width, int64_t channels)
+      : h(height, images * height * width * channels),
+        w(width, images * height * width * channels),
+        c(channels, images * height * width * channels) {}
+
+  BELFRY_GPU Place Find(int64_t i) const {
+    Place at{};
+    at.c = c.Split(i);
+    at.w = w.Split(i);
+    at.h = h.Split(i);
+    at.n = i;
+    return at;
+  }
+};
+
 template <class T>
 absl::Status Forward(Stream& stream, const GpuConv& p, const gpu::Stored<T>* x, const gpu::Stored<T>* filter,
                      gpu::Stored<T>* y) {
+  const int64_t c_group = p.c / p.groups;
+  const Places outputs(p.n, p.out_h, p.out_w, p.k);
+  const Divider k_group(p.k / p.groups, p.k);
   return gpu::ForEach(stream, p.output_elements(), [=] BELFRY_GPU(int64_t i) {
-    const int64_t k = i % p.k, ow = i / p.k % p.out_w, oh = i / p.k / p.out_w % p.out_h,
-                  n = i / p.k / p.out_w / p.out_h;
-    const int64_t c_group = p.c / p.groups, first = k / (p.k / p.groups) * c_group;
+    const Place at = outputs.Find(i);
+    const int64_t first = k_group.Quotient(at.c) * c_group;
     gpu::Compute<T> sum = 0;
     for (int64_t r = 0; r < p.r; ++r) {
-      const int64_t ih = oh * p.stride_h - p.pad_h + r * p.dilation_h;
+      const int64_t ih = at.h * p.stride_h - p.pad_h + r * p.dilation_h;
       if (ih < 0 || ih >= p.h) continue;
       for (int64_t s = 0; s < p.s; ++s) {
-        const int64_t iw = ow * p.stride_w - p.pad_w + s * p.dilation_w;
+        const int64_t iw = at.w * p.stride_w - p.pad_w + s * p.dilation_w;
         if (iw < 0 || iw >= p.w) continue;
-        const auto* const from = x + ((n * p.h + ih) * p.w + iw) * p.c + first;
-        const auto* const weights = filter + ((k * p.r + r) * p.s + s) * c_group;
+        const auto* const from = x + ((at.n * p.h + ih) * p.w + iw) * p.c + first;
+        const auto* const weights = filter + ((at.c * p.r + r) * p.s + s) * c_group;
         for (int64_t c = 0; c < c_group; ++c) sum += gpu::Widen(from[c]) * gpu::Widen(weights[c]);
       }
     }
@@ -42,20 +66,24 @@ absl::Status Forward(Stream& stream, const GpuConv& p, const gpu::Stored<T>* x, 
 template <class T>
 absl::Status BackwardData(Stream& stream, const GpuConv& p, gpu::Stored<T>* dx, const gpu::Stored<T>* filter,
                           const gpu::Stored<T>* dy) {
+  const int64_t k_group = p.k / p.groups;
+  const Places images(p.n, p.h, p.w, p.c);
+  const Divider c_group(p.c / p.groups, p.c), stride_h(p.stride_h, p.h + p.pad_h), stride_w(p.stride_w, p.w + p.pad_w);
   return gpu::ForEach(stream, p.image_elements(), [=] BELFRY_GPU(int64_t i) {
-    const int64_t c = i % p.c, iw = i / p.c % p.w, ih = i / p.c / p.w % p.h, n = i / p.c / p.w / p.h;
-    const int64_t c_group = p.c / p.groups, k_group = p.k / p.groups, first = c / c_group * k_group;
+    const Place at = images.Find(i);
+    int64_t group = at.c;
+    const int64_t c = c_group.Split(group), first = group * k_group;
     gpu::Compute<T> sum = 0;
     for (int64_t r = 0; r < p.r; ++r) {
-      const int64_t at_h = ih + p.pad_h - r * p.dilation_h, oh = at_h / p.stride_h;
-      if (at_h < 0 || at_h % p.stride_h != 0 || oh >= p.out_h) continue;
+      int64_t oh = at.h + p.pad_h - r * p.dilation_h;
+      if (oh < 0 || stride_h.Split(oh) != 0 || oh >= p.out_h) continue;
       for (int64_t s = 0; s < p.s; ++s) {
-        const int64_t at_w = iw + p.pad_w - s * p.dilation_w, ow = at_w / p.stride_w;
-        if (at_w < 0 || at_w % p.stride_w != 0 || ow >= p.out_w) continue;
-        const auto* const slope = dy + ((n * p.out_h + oh) * p.out_w + ow) * p.k + first;
-        const auto* const weights = filter + ((first * p.r + r) * p.s + s) * c_group + c % c_group;
+        int64_t ow = at.w + p.pad_w - s * p.dilation_w;
+        if (ow < 0 || stride_w.Split(ow) != 0 || ow >= p.out_w) continue;
+        const auto* const slope = dy + ((at.n * p.out_h + oh) * p.out_w + ow) * p.k + first;
+        const auto* const weights = filter + ((first * p.r + r) * p.s + s) * c_group.divisor() + c;
         for (int64_t k = 0; k < k_group; ++k) {
-          sum += gpu::Widen(slope[k]) * gpu::Widen(weights[k * p.r * p.s * c_group]);
+          sum += gpu::Widen(slope[k]) * gpu::Widen(weights[k * p.r * p.s * c_group.divisor()]);
         }
       }
     }
@@ -66,17 +94,19 @@ absl::Status BackwardData(Stream& stream, const GpuConv& p, gpu::Stored<T>* dx, 
 template <class T>
 absl::Status BackwardFilter(Stream& stream, const GpuConv& p, const gpu::Stored<T>* x, gpu::Stored<T>* dfilter,
                             const gpu::Stored<T>* dy) {
-  const int64_t outputs = p.n * p.out_h * p.out_w;
+  const int64_t outputs = p.n * p.out_h * p.out_w, c_group = p.c / p.groups;
+  const Places filters(p.k, p.r, p.s, c_group), windows(p.n, p.out_h, p.out_w, 1);
+  const Divider k_group(p.k / p.groups, p.k);
   return gpu::ForEachRow(stream, p.filter_elements(), outputs, [=] BELFRY_GPU(int64_t row, const gpu::Team& team) {
-    const int64_t c_group = p.c / p.groups, c = row % c_group, s = row / c_group % p.s, r = row / c_group / p.s % p.r;
-    const int64_t k = row / c_group / p.s / p.r, channel = k / (p.k / p.groups) * c_group + c;
+    const Place to = filters.Find(row);
+    const int64_t channel = k_group.Quotient(to.n) * c_group + to.c;
     gpu::Compute<T> sum = 0;
     for (int64_t i = team.rank; i < outputs; i += team.size) {
-      const int64_t ih = i / p.out_w % p.out_h * p.stride_h - p.pad_h + r * p.dilation_h;
-      const int64_t iw = i % p.out_w * p.stride_w - p.pad_w + s * p.dilation_w;
+      const Place at = windows.Find(i);
+      const int64_t ih = at.h * p.stride_h - p.pad_h + to.h * p.dilation_h;
+      const int64_t iw = at.w * p.stride_w - p.pad_w + to.w * p.dilation_w;
       if (ih < 0 || ih >= p.h || iw < 0 || iw >= p.w) continue;
-      const int64_t n = i / p.out_w / p.out_h;
-      sum += gpu::Widen(x[((n * p.h + ih) * p.w + iw) * p.c + channel]) * gpu::Widen(dy[i * p.k + k]);
+      sum += gpu::Widen(x[((at.n * p.h + ih) * p.w + iw) * p.c + channel]) * gpu::Widen(dy[i * p.k + to.n]);
     }
     sum = team.Sum(sum);
     if (team.rank == 0) dfilter[row] = gpu::Narrow<T>(sum);
@@ -99,26 +129,33 @@ absl::Status RunPlain(Stream& stream, const GpuConv& conv, const GpuConvOperands
 template <class U>
 absl::Status Pad(Stream& stream, const GpuBorder& b, const U* from, U* to) {
   const int64_t h = b.low_h + b.h + b.high_h, w = b.low_w + b.w + b.high_w;
+  const Places places(b.n, h, w, b.c);
   return gpu::ForEach(stream, b.n * h * w * b.c, [=] BELFRY_GPU(int64_t i) {
-    const int64_t c = i % b.c, x = i / b.c % w - b.low_w, y = i / b.c / w % h - b.low_h, n = i / b.c / w / h;
+    const Place at = places.Find(i);
+    const int64_t x = at.w - b.low_w, y = at.h - b.low_h;
     const bool inside = x >= 0 && x < b.w && y >= 0 && y < b.h;
-    to[i] = inside ? from[((n * b.h + y) * b.w + x) * b.c + c] : U(0);
+    to[i] = inside ? from[((at.n * b.h + y) * b.w + x) * b.c + at.c] : U(0);
   });
 }
 
 template <class U>
 absl::Status Crop(Stream& stream, const GpuBorder& b, const U* from, U* to) {
   const int64_t h = b.low_h + b.h + b.high_h, w = b.low_w + b.w + b.high_w;
+  const Places places(b.n, b.h, b.w, b.c);
   return gpu::ForEach(stream, b.n * b.h * b.w * b.c, [=] BELFRY_GPU(int64_t i) {
-    const int64_t c = i % b.c, x = i / b.c % b.w, y = i / b.c / b.w % b.h, n = i / b.c / b.w / b.h;
-    to[i] = from[((n * h + y + b.low_h) * w + x + b.low_w) * b.c + c];
+    const Place at = places.Find(i);
+    to[i] = from[((at.n * h + at.h + b.low_h) * w + at.w + b.low_w) * b.c + at.c];
   });
 }
 
 template <class U>
 absl::Status Transpose(Stream& stream, int64_t rows, int64_t columns, const U* from, U* to) {
-  return gpu::ForEach(stream, rows * columns,
-                      [=] BELFRY_GPU(int64_t i) { to[i] = from[i % rows * columns + i / rows]; });
+  const Divider by_rows(rows, rows * columns);
+  return gpu::ForEach(stream, rows * columns, [=] BELFRY_GPU(int64_t i) {
+    int64_t column = i;
+    const int64_t row = by_rows.Split(column);
+    to[i] = from[row * columns + column];
+  });
 }
 
 }  // namespace

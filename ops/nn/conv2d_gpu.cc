@@ -1,12 +1,19 @@
 #include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
 #include <utility>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/mutex.h"
 #include "framework/base/status.h"
 #include "ops/gpu/autotune.h"
 #include "ops/gpu/families.h"
 #include "ops/nn/conv2d_gpu_impl.h"
 #include "ops/nn/conv2d_impl.h"
 #include "ops/nn/epilogue_gpu_impl.h"
+#include "spdlog/spdlog.h"
 
 namespace belfry::ops {
 namespace {
@@ -51,6 +58,35 @@ bool HasElements(const GpuConv& conv) {
   return conv.image_elements() > 0 && conv.filter_elements() > 0 && conv.output_elements() > 0;
 }
 
+// Those that a device has warned of.
+struct Warned {
+  Mutex mutex;
+  std::set<std::string> convolutions ABSL_GUARDED_BY(mutex);
+};
+
+// Says once per device, and whatever the extents of the images, that a convolution will be slow.
+absl::Status WarnOfPlain(const GpuConv& p, Device& device, const absl::Status& why) {
+  ASSIGN_OR_RETURN(Warned* const warned, device.Shared<Warned>([] {
+    return absl::StatusOr<std::unique_ptr<Warned>>(std::make_unique<Warned>());
+  }));
+  constexpr absl::string_view kKinds[] = {"forward", "to the images", "to the filters"};
+  std::string convolution =
+      absl::StrCat(DTypeName(p.dtype), " convolutions (", kKinds[static_cast<int>(p.kind)], ") with filters ", p.r,
+                   " x ", p.s, ", strides ", p.stride_h, " x ", p.stride_w, ", dilations ", p.dilation_h, " x ",
+                   p.dilation_w, " and ", p.groups, p.groups == 1 ? " group" : " groups");
+  const MutexLock lock(warned->mutex);
+  if (!warned->convolutions.insert(convolution).second) return absl::OkStatus();
+  const MathMode math = device.math();
+  spdlog::warn(
+      "{}: {} use plain kernels, which are many times slower than cuDNN's: {}. cuDNN has the most engines for float32 "
+      "and 16 bits, one group, no dilations, and channels in multiples of 8{}",
+      device.name().ToString(), convolution, std::string(why.message()),
+      math.deterministic ? ", and where results may depend on timing"
+      : math.tf32        ? ""
+                         : ", and with TF32");
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Plan> MakePlan(GpuConv::Kind kind, const KernelSpec& spec, bool bias = false, bool relu = false) {
   const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
   const int64_t pad_h = std::min(shape.pad_top, shape.pad_bottom), pad_w = std::min(shape.pad_left, shape.pad_right);
@@ -84,9 +120,13 @@ absl::StatusOr<Plan> MakePlan(GpuConv::Kind kind, const KernelSpec& spec, bool b
                .groups = shape.groups,
                .bias = bias,
                .relu = relu};
+  const bool empty = !HasElements(plan.conv);
   absl::StatusOr<GpuConvCore> core = absl::UnimplementedError("no elements");
-  if (HasElements(plan.conv)) core = MakeLibraryGpuConv(plan.conv, *spec.device);
-  if (absl::IsUnimplemented(core.status()) && !bias) core = MakePlainGpuConv(plan.conv);
+  if (!empty) core = MakeLibraryGpuConv(plan.conv, *spec.device);
+  if (absl::IsUnimplemented(core.status()) && !bias) {
+    if (!empty) RETURN_IF_ERROR(WarnOfPlain(plan.conv, *spec.device, core.status()));
+    core = MakePlainGpuConv(plan.conv);
+  }
   RETURN_IF_ERROR(core.status());
   plan.core = *std::move(core);
   plan.size = SizeOf(shape.dtype);
@@ -105,23 +145,6 @@ template <GpuConv::Kind kind>
 absl::StatusOr<Kernel> MakeConv(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(Plan plan, MakePlan(kind, spec));
   return KernelOf(std::move(plan));
-}
-
-// Outputs dfilter, dbias.
-absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(Kernel filter, MakeConv<GpuConv::Kind::kBackwardFilter>(spec));
-  const KernelDef* def = BuiltinOps().Find("BiasAddGrad")->FindKernel("GPU", spec.inputs[2].dtype);
-  if (def == nullptr) return absl::UnimplementedError("there is no GPU kernel for the gradient of the bias");
-  ASSIGN_OR_RETURN(Kernel bias, def->make({spec.name, spec.attrs, spec.inputs.subspan(2, 1), spec.outputs.subspan(1, 1),
-                                           spec.device}));
-  return Kernel{[filter = std::move(filter.run), bias = std::move(bias.run)](const KernelContext& context) {
-                  RETURN_IF_ERROR(filter(context));
-                  KernelContext second = context;
-                  second.inputs += 2;
-                  second.outputs += 1;
-                  return bias(second);
-                },
-                std::max(filter.workspace_bytes, bias.workspace_bytes)};
 }
 
 absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
@@ -147,7 +170,7 @@ void AddConv2DGpuKernels(OpRegistry& registry) {
   add("Conv2D", &MakeConv<GpuConv::Kind::kForward>);
   add("Conv2DBackpropInput", &MakeConv<GpuConv::Kind::kBackwardData>);
   add("Conv2DBackpropFilter", &MakeConv<GpuConv::Kind::kBackwardFilter>);
-  add("Conv2DBackpropFilterBias", &MakeBackpropFilterBias);
+  add("Conv2DBackpropFilterBias", [](const KernelSpec& spec) { return MakeFilterThenBias(spec, "GPU"); });
   add("FusedConv2D", &MakeFused);
 }
 

@@ -1,10 +1,13 @@
 #include "ops/nn/conv2d_impl.h"
 
+#include <algorithm>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/builtin_ops.h"
 #include "ops/nn/window.h"
 
 namespace belfry::ops {
@@ -69,6 +72,25 @@ onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, cons
           .dilation_w = window.w.dilation,
           .groups = attrs.Int("groups"),
           .dtype = x.dtype};
+}
+
+absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, absl::string_view device_type) {
+  const auto make = [&](absl::string_view op, absl::Span<const TensorSpec> inputs,
+                        int output) -> absl::StatusOr<Kernel> {
+    const KernelDef* def = BuiltinOps().Find(op)->FindKernel(device_type, spec.inputs[2].dtype);
+    if (def == nullptr) return absl::UnimplementedError(absl::StrCat("there is no ", device_type, " kernel of ", op));
+    return def->make({spec.name, spec.attrs, inputs, spec.outputs.subspan(output, 1), spec.device});
+  };
+  ASSIGN_OR_RETURN(Kernel filter, make("Conv2DBackpropFilter", spec.inputs, 0));
+  ASSIGN_OR_RETURN(Kernel bias, make("BiasAddGrad", spec.inputs.subspan(2, 1), 1));
+  return Kernel{[filter = std::move(filter.run), bias = std::move(bias.run)](const KernelContext& context) {
+                  RETURN_IF_ERROR(filter(context));
+                  KernelContext second = context;
+                  second.inputs += 2;
+                  second.outputs += 1;
+                  return bias(second);
+                },
+                std::max(filter.workspace_bytes, bias.workspace_bytes)};
 }
 
 }  // namespace belfry::ops

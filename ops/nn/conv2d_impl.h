@@ -17,4 +17,7 @@ double Conv2DFlops(const Shape& y, const Shape& filter);
 // The whole geometry. REQUIRES: the shapes are known and Conv2DOutputShape accepts them.
 onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter);
 
+// Conv2DBackpropFilterBias by the kernels of Conv2DBackpropFilter and BiasAddGrad.
+absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, absl::string_view device_type);
+
 }  // namespace belfry::ops

@@ -12,7 +12,7 @@ struct GpuMask {
   uint64_t key, threshold, run_step;
   const int64_t *step, *first_example;  // the counters; null where there is none
   int64_t size, blocks;                 // of an example: elements, and Philox blocks for them
-  GpuDivider by_blocks;
+  Divider by_blocks;
 };
 
 // A body draws one block, which is for four elements.
@@ -22,7 +22,7 @@ absl::Status Drop(Stream& stream, int64_t examples, const GpuMask& mask, gpu::Co
   using Pack = GpuPack<gpu::Stored<T>, 4>;
   using C = gpu::Compute<T>;
   return gpu::ForEach(stream, examples * mask.blocks, [=] BELFRY_GPU(int64_t i) {
-    const auto example = static_cast<int64_t>(Quotient(static_cast<Index>(i), mask.by_blocks, mask.blocks));
+    const auto example = static_cast<int64_t>(mask.by_blocks.Quotient(static_cast<Index>(i)));
     const int64_t block = i - example * mask.blocks;
     const uint64_t step = mask.step != nullptr ? static_cast<uint64_t>(*mask.step) : mask.run_step;
     const int64_t first = mask.first_example != nullptr ? *mask.first_example : 0;
@@ -49,15 +49,15 @@ absl::Status Drop(Stream& stream, int64_t examples, const GpuMask& mask, gpu::Co
 
 template <class T, bool whole_blocks, class Index>
 Kernel DropoutKernel(const DropoutMask& mask) {
-  return Kernel{[mask](const KernelContext& context) {
+  return Kernel{[mask, blocks = (mask.size + 3) / 4](const KernelContext& context) {
                   GpuMask on_gpu = {.key = mask.key,
                                     .threshold = mask.threshold,
                                     .run_step = mask.run_step(context),
                                     .step = mask.step_counter(context),
                                     .first_example = mask.example_counter(context),
                                     .size = mask.size,
-                                    .blocks = (mask.size + 3) / 4,
-                                    .by_blocks = GpuDivider((mask.size + 3) / 4)};
+                                    .blocks = blocks,
+                                    .by_blocks = Divider(blocks, mask.examples * blocks)};
                   return Drop<T, whole_blocks, Index>(
                       *context.stream, mask.examples, on_gpu, static_cast<gpu::Compute<T>>(mask.scale),
                       context.input<gpu::Stored<T>>(0), context.output<gpu::Stored<T>>(0));
@@ -70,9 +70,9 @@ absl::StatusOr<Kernel> MakeDropout(const KernelSpec& spec) {
   const DropoutMask mask(spec);
   const bool small = CountsIn32Bits(mask.examples * ((mask.size + 3) / 4));
   if (mask.size % 4 == 0) {
-    return small ? DropoutKernel<T, true, uint32_t>(mask) : DropoutKernel<T, true, uint64_t>(mask);
+    return small ? DropoutKernel<T, true, uint32_t>(mask) : DropoutKernel<T, true, int64_t>(mask);
   }
-  return small ? DropoutKernel<T, false, uint32_t>(mask) : DropoutKernel<T, false, uint64_t>(mask);
+  return small ? DropoutKernel<T, false, uint32_t>(mask) : DropoutKernel<T, false, int64_t>(mask);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/nn/epilogue_gpu_impl.h"
 
 namespace belfry::ops {
@@ -23,19 +24,22 @@ BELFRY_GPU C Activate(GpuActivation activation, C alpha, C x) {
 }
 
 template <class T>
-absl::Status BiasActivation(Stream& stream, int64_t n, int64_t channels, GpuActivation activation, double slope,
+absl::Status BiasActivation(Stream& stream, int64_t n, const Divider& channels, GpuActivation activation, double slope,
                             const gpu::Stored<T>* bias, gpu::Stored<T>* y) {
   using C = gpu::Compute<T>;
   const C alpha = static_cast<C>(slope);
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
-    y[i] = gpu::Narrow<T>(Activate<C>(activation, alpha, gpu::Widen(y[i]) + gpu::Widen(bias[i % channels])));
+    int64_t row = i;
+    const int64_t c = channels.Split(row);
+    y[i] = gpu::Narrow<T>(Activate<C>(activation, alpha, gpu::Widen(y[i]) + gpu::Widen(bias[c])));
   });
 }
 
-using Run = absl::Status (*)(Stream&, int64_t n, int64_t channels, const GpuEpilogue&, const void* bias, void* y);
+using Run = absl::Status (*)(Stream&, int64_t n, const Divider& channels, const GpuEpilogue&, const void* bias,
+                             void* y);
 
 template <class T>
-absl::Status RunBiasActivation(Stream& stream, int64_t n, int64_t channels, const GpuEpilogue& epilogue,
+absl::Status RunBiasActivation(Stream& stream, int64_t n, const Divider& channels, const GpuEpilogue& epilogue,
                                const void* bias, void* y) {
   return BiasActivation<T>(stream, n, channels, epilogue.activation, epilogue.alpha,
                            static_cast<const gpu::Stored<T>*>(bias), static_cast<gpu::Stored<T>*>(y));
@@ -70,7 +74,8 @@ GpuEpilogue GpuEpilogue::Of(const Attrs& attrs) {
 
 Kernel WithGpuEpilogue(Kernel kernel, const KernelSpec& spec, const GpuEpilogue& epilogue) {
   const TensorSpec& y = spec.outputs[0];
-  const int64_t channels = y.shape[-1], n = y.shape.elements();
+  const int64_t n = y.shape.elements();
+  const Divider channels(y.shape[-1], n);
   return Kernel{
       [run = std::move(kernel.run), finish = RunFor(y.dtype), n, channels, epilogue](const KernelContext& at) {
         RETURN_IF_ERROR(run(at));

@@ -116,21 +116,7 @@ absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
                         {0, 1}));
     if (kernel.has_value()) return *std::move(kernel);
   }
-  const auto make = [&](absl::string_view op, const KernelSpec& part) {
-    return BuiltinOps().Find(op)->FindKernel("CPU", kDTypeOf<T>)->make(part);
-  };
-  ASSIGN_OR_RETURN(Kernel filter,
-                   make("Conv2DBackpropFilter", {spec.name, spec.attrs, spec.inputs, spec.outputs.subspan(0, 1)}));
-  ASSIGN_OR_RETURN(Kernel bias,
-                   make("BiasAddGrad", {spec.name, spec.attrs, spec.inputs.subspan(2, 1), spec.outputs.subspan(1, 1)}));
-  return Kernel{[filter = std::move(filter.run), bias = std::move(bias.run)](const KernelContext& context) {
-                  RETURN_IF_ERROR(filter(context));
-                  KernelContext second = context;
-                  second.inputs += 2;
-                  second.outputs += 1;
-                  return bias(second);
-                },
-                std::max(filter.workspace_bytes, bias.workspace_bytes)};
+  return MakeFilterThenBias(spec, "CPU");
 }
 
 absl::Status CheckBias(const Shape& y, const Shape& bias) {

@@ -120,16 +120,10 @@ struct Gradient {
 };
 
 template <class T>
-struct CombineGradients {
-  using C = gpu::Compute<T>;
-  ColumnSlices s;
-  const C* partials;
+struct StoreGradients {
   gpu::Stored<T>*dscale, *doffset;
 
-  template <class Team>
-  BELFRY_GPU void operator()(int64_t c, const Team& team) const {
-    const Sums<C, 2> sum = SumOfSlices<C, 2>(s, partials, c, team);
-    if (team.rank != 0) return;
+  BELFRY_GPU void operator()(int64_t c, const Sums<gpu::Compute<T>, 2>& sum) const {
     dscale[c] = gpu::Narrow<T>(sum.of[0]);
     doffset[c] = gpu::Narrow<T>(sum.of[1]);
   }
@@ -142,17 +136,15 @@ absl::StatusOr<Kernel> MakeLayerNormGrad(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
   const Rows r(spec);
   const auto slices = ColumnSlices::ForSums(r.rows, r.n);
-  return Kernel{
-      [r, slices](const KernelContext& at) {
-        const S *x = at.input<S>(0), *scale = at.input<S>(1), *dy = at.input<S>(2);
-        auto* facts = static_cast<RowFacts<C>*>(at.workspace);
-        C* partials = reinterpret_cast<C*>(facts + r.rows);
-        RETURN_IF_ERROR(ForEachRowOf(*at.stream, r.rows, r.n, FindRowFacts<T>{r, x, scale, dy, facts}));
-        RETURN_IF_ERROR(SumSlices(*at.stream, slices, partials, Gradient<T>{x, scale, dy, facts, at.output<S>(0)}));
-        return ForEachColumn(*at.stream, slices,
-                             CombineGradients<T>{slices, partials, at.output<S>(1), at.output<S>(2)});
-      },
-      static_cast<size_t>(4 * r.rows + 2 * slices.threads) * sizeof(C)};
+  return Kernel{[r, slices](const KernelContext& at) {
+                  const S *x = at.input<S>(0), *scale = at.input<S>(1), *dy = at.input<S>(2);
+                  auto* facts = static_cast<RowFacts<C>*>(at.workspace);
+                  C* partials = reinterpret_cast<C*>(facts + r.rows);
+                  RETURN_IF_ERROR(ForEachRowOf(*at.stream, r.rows, r.n, FindRowFacts<T>{r, x, scale, dy, facts}));
+                  return GpuColumnSums(*at.stream, slices, partials, Gradient<T>{x, scale, dy, facts, at.output<S>(0)},
+                                       StoreGradients<T>{at.output<S>(1), at.output<S>(2)});
+                },
+                static_cast<size_t>(r.rows) * sizeof(RowFacts<C>) + ColumnSumsBytes<Gradient<T>>(slices)};
 }
 
 }  // namespace

@@ -98,9 +98,12 @@ absl::StatusOr<Geometry> MakeGeometry(const KernelSpec& spec) {
 
 // Of the window's first element, unless another is larger, or a number where there was none.
 template <class T, class Winner>
-absl::Status Maximum(Stream& stream, const Geometry& g, const gpu::Stored<T>* x, gpu::Stored<T>* y, Winner* winners) {
+absl::Status Maximum(const Geometry& g, const KernelContext& context) {
   using C = gpu::Compute<T>;
-  return gpu::ForEach(stream, g.outputs, [=] BELFRY_GPU(int64_t i) {
+  const auto* const x = context.input<gpu::Stored<T>>(0);
+  auto* const y = context.output<gpu::Stored<T>>(0);
+  auto* const winners = context.output<Winner>(1);
+  return gpu::ForEach(*context.stream, g.outputs, [=] BELFRY_GPU(int64_t i) {
     const Place at = g.OfOutput(i);
     const Range rows = g.h.Elements(at.h), columns = g.w.Elements(at.w);
     int best_row = rows.begin, best_column = columns.begin;
@@ -121,12 +124,14 @@ absl::Status Maximum(Stream& stream, const Geometry& g, const gpu::Stored<T>* x,
   });
 }
 
-// Each element of x looks at the windows that hold it, in ascending order.
+// Inputs x (its shape), winners, dy. Each element of x looks at the windows that hold it, in ascending order.
 template <class T, class Winner>
-absl::Status MaximumGradient(Stream& stream, const Geometry& g, const Winner* winners, const gpu::Stored<T>* dy,
-                             gpu::Stored<T>* dx) {
+absl::Status MaximumGradient(const Geometry& g, const KernelContext& context) {
   using C = gpu::Compute<T>;
-  return gpu::ForEach(stream, g.inputs, [=] BELFRY_GPU(int64_t i) {
+  const auto* const winners = context.input<Winner>(1);
+  const auto* const dy = context.input<gpu::Stored<T>>(2);
+  auto* const dx = context.output<gpu::Stored<T>>(0);
+  return gpu::ForEach(*context.stream, g.inputs, [=] BELFRY_GPU(int64_t i) {
     const Place at = g.OfInput(i);
     const Range rows = g.h.Windows(at.h), columns = g.w.Windows(at.w);
     C sum = 0;
@@ -142,9 +147,11 @@ absl::Status MaximumGradient(Stream& stream, const Geometry& g, const Winner* wi
 }
 
 template <class T>
-absl::Status Average(Stream& stream, const Geometry& g, const gpu::Stored<T>* x, gpu::Stored<T>* y) {
+absl::Status Average(const Geometry& g, const KernelContext& context) {
   using C = gpu::Compute<T>;
-  return gpu::ForEach(stream, g.outputs, [=] BELFRY_GPU(int64_t i) {
+  const auto* const x = context.input<gpu::Stored<T>>(0);
+  auto* const y = context.output<gpu::Stored<T>>(0);
+  return gpu::ForEach(*context.stream, g.outputs, [=] BELFRY_GPU(int64_t i) {
     const Place at = g.OfOutput(i);
     const Range rows = g.h.Elements(at.h), columns = g.w.Elements(at.w);
     C sum = 0;
@@ -157,10 +164,13 @@ absl::Status Average(Stream& stream, const Geometry& g, const gpu::Stored<T>* x,
   });
 }
 
+// Inputs x (its shape), dy.
 template <class T>
-absl::Status AverageGradient(Stream& stream, const Geometry& g, const gpu::Stored<T>* dy, gpu::Stored<T>* dx) {
+absl::Status AverageGradient(const Geometry& g, const KernelContext& context) {
   using C = gpu::Compute<T>;
-  return gpu::ForEach(stream, g.inputs, [=] BELFRY_GPU(int64_t i) {
+  const auto* const dy = context.input<gpu::Stored<T>>(1);
+  auto* const dx = context.output<gpu::Stored<T>>(0);
+  return gpu::ForEach(*context.stream, g.inputs, [=] BELFRY_GPU(int64_t i) {
     const Place at = g.OfInput(i);
     const Range rows = g.h.Windows(at.h), columns = g.w.Windows(at.w);
     C sum = 0;
@@ -176,62 +186,36 @@ absl::Status AverageGradient(Stream& stream, const Geometry& g, const gpu::Store
   });
 }
 
-template <class T>
-absl::StatusOr<Kernel> MakeMaxPool(const KernelSpec& spec) {
-  using S = gpu::Stored<T>;
-  ASSIGN_OR_RETURN(const Geometry geometry, MakeGeometry(spec));
-  return Kernel{[g = geometry, small = spec.outputs[1].dtype == DType::kUInt8](const KernelContext& at) {
-    const S* x = at.input<S>(0);
-    S* y = at.output<S>(0);
-    return small ? Maximum<T>(*at.stream, g, x, y, at.output<uint8_t>(1))
-                 : Maximum<T>(*at.stream, g, x, y, at.output<int32_t>(1));
-  }};
-}
+using PoolRun = absl::Status (*)(const Geometry&, const KernelContext&);
 
-// Inputs x (its shape), winners, dy.
-template <class T>
-absl::StatusOr<Kernel> MakeMaxPoolGrad(const KernelSpec& spec) {
-  using S = gpu::Stored<T>;
-  ASSIGN_OR_RETURN(const Geometry geometry, MakeGeometry(spec));
-  return Kernel{[g = geometry, small = spec.inputs[1].dtype == DType::kUInt8](const KernelContext& at) {
-    const S* dy = at.input<S>(2);
-    S* dx = at.output<S>(0);
-    return small ? MaximumGradient<T>(*at.stream, g, at.input<uint8_t>(1), dy, dx)
-                 : MaximumGradient<T>(*at.stream, g, at.input<int32_t>(1), dy, dx);
-  }};
-}
-
-template <class T>
-absl::StatusOr<Kernel> MakeAvgPool(const KernelSpec& spec) {
-  using S = gpu::Stored<T>;
-  ASSIGN_OR_RETURN(const Geometry geometry, MakeGeometry(spec));
-  return Kernel{
-      [g = geometry](const KernelContext& at) { return Average<T>(*at.stream, g, at.input<S>(0), at.output<S>(0)); }};
-}
-
-// Inputs x (its shape), dy.
-template <class T>
-absl::StatusOr<Kernel> MakeAvgPoolGrad(const KernelSpec& spec) {
-  using S = gpu::Stored<T>;
-  ASSIGN_OR_RETURN(const Geometry geometry, MakeGeometry(spec));
-  return Kernel{[g = geometry](const KernelContext& at) {
-    return AverageGradient<T>(*at.stream, g, at.input<S>(1), at.output<S>(0));
-  }};
+// `choose`(TypeTag, spec) is the run for a dtype.
+template <class Choose>
+void Add(OpRegistry& registry, absl::string_view op, const Choose& choose) {
+  registry.AddKernels(
+      op, Kernels<float, double, Half, BFloat16>("GPU", [&](auto tag) -> KernelFactory {
+        return [choose, tag](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+          ASSIGN_OR_RETURN(const Geometry geometry, MakeGeometry(spec));
+          const PoolRun run = choose(tag, spec);
+          return Kernel{[geometry = geometry, run](const KernelContext& context) { return run(geometry, context); }};
+        };
+      }));
 }
 
 }  // namespace
 
 void AddPoolGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("MaxPool", Kernels<float, double, Half, BFloat16>(
-                                     "GPU", [](auto tag) { return &MakeMaxPool<typename decltype(tag)::type>; }));
-  registry.AddKernels("MaxPoolGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeMaxPoolGrad<typename decltype(tag)::type>;
-                      }));
-  registry.AddKernels("AvgPool", Kernels<float, double, Half, BFloat16>(
-                                     "GPU", [](auto tag) { return &MakeAvgPool<typename decltype(tag)::type>; }));
-  registry.AddKernels("AvgPoolGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeAvgPoolGrad<typename decltype(tag)::type>;
-                      }));
+  Add(registry, "MaxPool", [](auto tag, const KernelSpec& spec) -> PoolRun {
+    using T = typename decltype(tag)::type;
+    return spec.outputs[1].dtype == DType::kUInt8 ? &Maximum<T, uint8_t> : &Maximum<T, int32_t>;
+  });
+  Add(registry, "MaxPoolGrad", [](auto tag, const KernelSpec& spec) -> PoolRun {
+    using T = typename decltype(tag)::type;
+    return spec.inputs[1].dtype == DType::kUInt8 ? &MaximumGradient<T, uint8_t> : &MaximumGradient<T, int32_t>;
+  });
+  Add(registry, "AvgPool",
+      [](auto tag, const KernelSpec&) -> PoolRun { return &Average<typename decltype(tag)::type>; });
+  Add(registry, "AvgPoolGrad",
+      [](auto tag, const KernelSpec&) -> PoolRun { return &AverageGradient<typename decltype(tag)::type>; });
 }
 
 }  // namespace belfry::ops

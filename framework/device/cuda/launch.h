@@ -70,6 +70,11 @@ __device__ inline Stored<T> Narrow(Compute<T> x) {
   }
 }
 
+// Writes to host memory (Device::AllocateHost) which the host may read meanwhile: it sees all of the word, or none.
+__device__ inline void TellHost(uint64_t* to, uint64_t value) {
+  *static_cast<volatile uint64_t*>(to) = value;  // st.volatile is st.relaxed.sys (PTX ISA).
+}
+
 // The threads that work on one row. Each has a rank below `size` and takes the elements rank, rank + size, ...
 // All threads of a team must reach the same calls in the same order.
 struct Team {

@@ -17,6 +17,11 @@ void ExpectDivides(int64_t divisor, int64_t limit) {
     int64_t rest = n;
     ASSERT_EQ(by.Split(rest), n % divisor) << n << " % " << divisor;
     ASSERT_EQ(rest, n / divisor);
+    if (!CountsIn32Bits(limit)) return;
+    auto narrow = static_cast<uint32_t>(n);
+    ASSERT_EQ(by.Quotient(narrow), n / divisor) << n << " / " << divisor << " of 32 bits";
+    ASSERT_EQ(by.Split(narrow), n % divisor) << n << " % " << divisor << " of 32 bits";
+    ASSERT_EQ(narrow, n / divisor);
   };
   for (int64_t n = 0; n < 300; ++n) check(n);
   const int64_t step = std::max<int64_t>(limit / divisor / 1000, 1) * divisor;
@@ -36,6 +41,11 @@ TEST(Divider, IsExact) {
     }
   }
   for (const int64_t divisor : {641, 6700417, 1000000007, 2147483629}) ExpectDivides(divisor, kSmall);
+}
+
+TEST(Divider, MayBeLargerThanAllNumbers) {
+  for (const int64_t divisor : {int64_t{8}, kSmall, kSmall + 1, int64_t{1} << 60}) ExpectDivides(divisor, 7);
+  ExpectDivides((int64_t{1} << 40) + 1, kSmall);
 }
 
 TEST(Divider, IsExactBeyond32Bits) {

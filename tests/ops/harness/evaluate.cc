@@ -136,6 +136,7 @@ absl::StatusOr<std::vector<Tensor>> RunKernel(const NodeRun& run, const InPlace&
     values.push_back(tensor);
   }
   if (gpu != nullptr) RETURN_IF_ERROR(stream->Synchronize());
+  if (kernel.error) RETURN_IF_ERROR(kernel.error());
   return values;
 }
 

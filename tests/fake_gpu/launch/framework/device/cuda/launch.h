@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <barrier>
 #include <cstdint>
 #include <cstring>
@@ -36,6 +37,10 @@ Compute<S> Widen(S x) {
 template <class T>
 Stored<T> Narrow(Compute<T> x) {
   return static_cast<T>(x);
+}
+
+inline void TellHost(uint64_t* to, uint64_t value) {
+  std::atomic_ref<uint64_t>(*to).store(value, std::memory_order_relaxed);
 }
 
 inline constexpr int kTeam = 3;
