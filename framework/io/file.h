@@ -20,9 +20,9 @@ absl::Status SystemError(absl::string_view path, absl::string_view what, int err
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Writes the pieces, one after the other, beside `path`, flushes them to the disk, and renames the result to `path`: so
-// a reader sees the former file or the whole new one, also after the machine has lost its power. After an error the
-// former file is as it was, and nothing is left beside it; after the process was killed a leftover may be
-// (BaseOfLeftover).
+// a reader sees the former file or the whole new one, also after the machine has lost its power. After an error there
+// is the former file, or the whole new one if only flushing the folder failed, and nothing is left beside it; after the
+// process was killed a leftover may be (BaseOfLeftover).
 absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> pieces);
 absl::Status WriteFile(const std::string& path, absl::string_view bytes);
 

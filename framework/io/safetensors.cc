@@ -63,6 +63,7 @@ absl::Status CheckTensors(const std::vector<const NamedTensor*>& sorted, const M
 
 // The first 8 + n bytes of the file.
 absl::StatusOr<std::string> MakeHeader(const std::vector<const NamedTensor*>& sorted, const Metadata& metadata) {
+  RETURN_IF_ERROR(CheckTensors(sorted, metadata));
   Metadata all = metadata;
   all.emplace(kVersionKey, kVersion);
   std::string entries;
@@ -106,9 +107,7 @@ absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTen
     const size_t a_bytes = SizeOf(a->value.dtype()), b_bytes = SizeOf(b->value.dtype());
     return std::tie(b_bytes, a->name) < std::tie(a_bytes, b->name);
   });
-  absl::Status status = CheckTensors(sorted, metadata);
-  absl::StatusOr<std::string> header = status;
-  if (status.ok()) header = MakeHeader(sorted, metadata);
+  const absl::StatusOr<std::string> header = MakeHeader(sorted, metadata);
   if (!header.ok()) {
     return absl::Status(header.status().code(), absl::StrCat(path, ": cannot write: ", header.status().message()));
   }

@@ -1,75 +1,18 @@
 // What the tests of framework/data share.
 #pragma once
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include <filesystem>
-#include <fstream>
-#include <iterator>
-#include <random>
 #include <string>
 
-#include "absl/status/status.h"
 #include "framework/data/cifar10.h"
+#include "tests/framework/io/io_testing.h"
 
 namespace belfry::data {
-
-// A generator with a seed that is new in each run and is shown when the test fails.
-class FreshRandom {
- public:
-  uint64_t seed() const { return seed_; }
-  // Uniform in [low, high].
-  int64_t Between(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
-  std::string Bytes(size_t n) {
-    std::string bytes(n, '\0');
-    for (char& byte : bytes) byte = static_cast<char>(Between(0, 255));
-    return bytes;
-  }
-
- private:
-  const uint64_t seed_ = std::random_device()();
-  std::mt19937_64 engine_{seed_};
-  testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
-};
-
-// A folder that is there as long as this.
-class TemporaryFolder {
- public:
-  TemporaryFolder() {
-    std::string path = testing::TempDir() + "belfry_data_XXXXXX";
-    path_ = mkdtemp(path.data());
-  }
-  ~TemporaryFolder() { std::filesystem::remove_all(path_); }
-  std::string operator/(const std::string& name) const { return (path_ / name).string(); }
-  std::string path() const { return path_.string(); }
-  void Write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path_ / name, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  }
-
- private:
-  std::filesystem::path path_;
-};
-
-inline std::string Contents(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  return std::string(std::istreambuf_iterator<char>(file), {});
-}
 
 // `count` CIFAR-10 records of random pixels and labels.
 inline std::string RandomRecords(FreshRandom& random, int64_t count) {
   std::string bytes = random.Bytes(static_cast<size_t>(count * kCifar10RecordBytes));
   for (int64_t i = 0; i < count; ++i) bytes[i * kCifar10RecordBytes] = static_cast<char>(random.Between(0, 9));
   return bytes;
-}
-
-// The status has this code, and its message holds each of `parts`.
-template <class... Parts>
-void ExpectError(const absl::Status& status, absl::StatusCode code, const Parts&... parts) {
-  EXPECT_EQ(status.code(), code) << status;
-  for (const std::string& part : {std::string(parts)...}) {
-    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(part));
-  }
 }
 
 }  // namespace belfry::data

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/runtime/saver.h"
 #include "framework/runtime/session.h"
 #include "models/batch_norm.h"
 #include "models/layers.h"
@@ -115,6 +116,33 @@ TEST_F(AsynchronousTest, VariablesAreReadAndWritten) {
   ASSERT_TRUE(session_->WriteVariable(v, Tensor::Of<float>({7, 8})).ok());
   ASSERT_TRUE(session_->RunTarget(add.node).ok());
   EXPECT_THAT(session_->ReadVariable(v)->ToDoubles(), ElementsAre(8, 10));
+}
+
+TEST_F(AsynchronousTest, ASnapshotComesAfterTheStepsThatAreUnderWay) {
+  const Variable v = GetVariable(Gpu(0), "v", {2}, ConstantInitializer(3));
+  const Variable w = GetVariable(Gpu(1).Replica(1), "v", {2}, ConstantInitializer(3));
+  const Output step = ops::AssignAdd(Gpu(0), v, Gpu(0).Add("Gate", {ops::Const(Gpu(0), {1.f, 2.f})}));
+  Open(2);
+  Initialize();
+  EXPECT_EQ(CheckReplicas(*session_, 2), absl::OkStatus());
+  auto prepared = session_->Prepare({}, {}, {step.node});
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  closed_ = true;
+  ASSERT_TRUE((*prepared)->Run().ok());
+  std::thread opener([&] {
+    while (arrived_ == 0) std::this_thread::yield();
+    closed_ = false;
+  });
+  Snapshot snapshot;
+  EXPECT_EQ(snapshot.Take(*session_), absl::OkStatus());
+  opener.join();
+  ASSERT_EQ(snapshot.tensors().size(), 1u);
+  EXPECT_THAT(snapshot.tensors()[0].value.ToDoubles(), ElementsAre(4, 5));
+  EXPECT_TRUE(absl::IsDataLoss(CheckReplicas(*session_, 2)));
+  ASSERT_TRUE(Restore(*session_, "the snapshot", snapshot.tensors()).ok());
+  for (const Variable& replica : {v, w}) {
+    EXPECT_THAT(session_->ReadVariable(replica)->ToDoubles(), ElementsAre(4, 5));
+  }
 }
 
 TEST_F(AsynchronousTest, TheHostRunsAheadOfTheDevice) {

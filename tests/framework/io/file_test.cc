@@ -1,0 +1,91 @@
+#include "framework/io/file.h"
+
+#include "tests/framework/io/io_testing.h"
+
+namespace belfry::io {
+namespace {
+
+namespace fs = std::filesystem;
+using absl::StatusCode;
+
+std::vector<std::string> NamesIn(const std::string& folder) {
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder)) names.push_back(entry.path().filename().string());
+  return names;
+}
+
+TEST(File, IsWrittenInPiecesAndReadBack) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file", large(3 << 20, 'x');
+  ASSERT_EQ(WriteFile(path, {"one ", "", large, " two"}), absl::OkStatus());
+  EXPECT_EQ(ValueOf(ReadFile(path)), absl::StrCat("one ", large, " two"));
+  ASSERT_EQ(WriteFile(path, "shorter"), absl::OkStatus());
+  EXPECT_EQ(ValueOf(ReadFile(path)), "shorter");
+  ASSERT_EQ(WriteFile(path, ""), absl::OkStatus());
+  EXPECT_EQ(ValueOf(ReadFile(path)), "");
+  EXPECT_THAT(NamesIn(folder.path()), testing::ElementsAre("file"));
+}
+
+TEST(File, OneWithoutASizeIsReadToItsEnd) {
+  const std::string text = ValueOf(ReadFile("/proc/self/status"));
+  EXPECT_THAT(text, testing::StartsWith("Name:"));
+  EXPECT_EQ(text.back(), '\n');
+}
+
+TEST(File, ANameThatIsTakenIsPassedOver) {
+  const TemporaryFolder folder;
+  const std::string leftover = absl::StrCat("file.", getpid(), ".0.tmp");
+  folder.Write(leftover, "of a process before");
+  ASSERT_EQ(WriteFile(folder / "file", "new"), absl::OkStatus());
+  EXPECT_EQ(Contents(folder / "file"), "new");
+  EXPECT_EQ(Contents(folder / leftover), "of a process before");
+}
+
+TEST(File, ErrorsNameThePathAndTheReason) {
+  const TemporaryFolder folder;
+  folder.Write("file", "bytes");
+  ExpectError(ReadFile(folder / "none").status(), StatusCode::kNotFound, folder / "none", "No such file");
+  ExpectError(ReadFile(folder.path()).status(), StatusCode::kUnavailable, folder.path(), "Is a directory");
+  ExpectError(WriteFile(folder / "none/file", "x"), StatusCode::kNotFound, folder / "none/file", "No such file");
+  ExpectError(WriteFile(folder / "file/below", "x"), StatusCode::kNotFound, folder / "file/below", "Not a directory");
+  ExpectError(WriteFile("/proc/file", "x"), StatusCode::kNotFound, "/proc/file");
+  fs::create_directory(folder / "taken");
+  ExpectError(WriteFile(folder / "taken", "x"), StatusCode::kUnavailable, folder / "taken", "Is a directory");
+  EXPECT_THAT(NamesIn(folder.path()), testing::UnorderedElementsAre("file", "taken"));
+}
+
+TEST(File, PartsAreReadAndNotBeyondTheEnd) {
+  const TemporaryFolder folder;
+  folder.Write("file", "0123456789");
+  auto file = InputFile::Open(folder / "file");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->size(), 10);
+  std::string part(4, ' ');
+  ASSERT_EQ(file->Read(6, part.data(), 4), absl::OkStatus());
+  EXPECT_EQ(part, "6789");
+  ExpectError(file->Read(7, part.data(), 4), StatusCode::kOutOfRange, folder / "file", "byte 10", "byte 11");
+}
+
+TEST(File, ALinkIsReplaced) {
+  const TemporaryFolder folder;
+  for (const char* target : {"a", "b", "b"}) {
+    ASSERT_EQ(ReplaceLink(folder / "link", target), absl::OkStatus());
+    EXPECT_EQ(fs::read_symlink(folder / "link"), target);
+  }
+  EXPECT_THAT(NamesIn(folder.path()), testing::ElementsAre("link"));
+  EXPECT_EQ(RemoveFile(folder / "link"), absl::OkStatus());
+  EXPECT_EQ(RemoveFile(folder / "link"), absl::OkStatus());
+  EXPECT_THAT(NamesIn(folder.path()), testing::IsEmpty());
+}
+
+TEST(File, LeftoversAreKnownByTheirNames) {
+  EXPECT_EQ(BaseOfLeftover("a.b.12.0.tmp"), "a.b");
+  EXPECT_EQ(BaseOfLeftover("latest.3.14.tmp"), "latest");
+  for (const char* name :
+       {"", ".tmp", "a.tmp", "a.1.tmp", "a..1.tmp", "a.1..tmp", "a.1.2", "a.1.x.tmp", "a.1.2.tmp2"}) {
+    EXPECT_EQ(BaseOfLeftover(name), "") << name;
+  }
+}
+
+}  // namespace
+}  // namespace belfry::io

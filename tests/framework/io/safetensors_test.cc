@@ -1,0 +1,133 @@
+#include "framework/io/safetensors.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "framework/io/checksum.h"
+#include "tests/framework/io/io_testing.h"
+
+namespace belfry::io {
+namespace {
+
+using absl::StatusCode;
+
+// Of any bytes; a bool is 0 or 1.
+Tensor RandomTensor(FreshRandom& random, DType dtype, const Shape& shape) {
+  Tensor tensor(dtype, shape);
+  std::string bytes = random.Bytes(tensor.bytes());
+  if (dtype == DType::kBool) {
+    for (char& byte : bytes) byte &= 1;
+  }
+  if (!bytes.empty()) std::memcpy(tensor.raw(), bytes.data(), bytes.size());
+  return tensor;
+}
+
+void ExpectSame(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.dtype(), b.dtype());
+  EXPECT_EQ(a.shape(), b.shape());
+  ASSERT_EQ(a.bytes(), b.bytes());
+  EXPECT_TRUE(a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0);
+}
+
+TEST(Checksum, IsXxh3) {
+  // Of no bytes, and of one: github.com/Cyan4973/xxHash, tests/sanity_test_vectors.h.
+  EXPECT_EQ(Checksum("", 0), 0x2D06800538D394C2u);
+  EXPECT_EQ(ChecksumText("", 0), "2d06800538d394c2");
+}
+
+TEST(Safetensors, EveryByteIsWhereTheLayoutSays) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file.safetensors";
+  const Tensor bytes = Tensor::Of<uint8_t>({1, 2, 3}), floats = Tensor::Of<float>({1.0f, -2.0f}, {1, 2});
+  const Tensor scalar = Tensor::Scalar(int64_t{0x0102030405060708});
+  ASSERT_EQ(WriteSafetensors(path, {{"b", bytes}, {"a/w", floats}, {"step", scalar}}, {{"kind", "a \"test\""}}),
+            absl::OkStatus());
+  const auto sum = [](const Tensor& tensor) { return ChecksumText(tensor.raw(), tensor.bytes()); };
+  const auto header_with = [&](absl::string_view checksum) {
+    std::string header = absl::StrCat(
+        R"({"__metadata__":{"belfry.xxh3":")", checksum, R"(","belfry.xxh3.version":"1","belfry.xxh3:a/w":")",
+        sum(floats), R"(","belfry.xxh3:b":")", sum(bytes), R"(","belfry.xxh3:step":")", sum(scalar),
+        R"(","kind":"a \"test\""},)", R"("step":{"dtype":"I64","shape":[],"data_offsets":[0,8]},)",
+        R"("a/w":{"dtype":"F32","shape":[1,2],"data_offsets":[8,16]},)",
+        R"("b":{"dtype":"U8","shape":[3],"data_offsets":[16,19]}})");
+    while ((8 + header.size()) % 64 != 0) header += ' ';
+    std::string length(8, '\0');
+    length[0] = static_cast<char>(header.size() & 0xff);
+    length[1] = static_cast<char>(header.size() >> 8);
+    return length + header;
+  };
+  const std::string blank = header_with("0000000000000000");
+  const char data[] = "\x08\x07\x06\x05\x04\x03\x02\x01\x00\x00\x80\x3f\x00\x00\x00\xc0\x01\x02\x03";
+  EXPECT_EQ(Contents(path), header_with(ChecksumText(blank.data(), blank.size())) + std::string(data, 19));
+}
+
+TEST(Safetensors, AllTypesAndShapesComeBack) {
+  FreshRandom random;
+  const TemporaryFolder folder;
+  std::vector<NamedTensor> tensors;
+  for (const DType dtype : kAllDTypes) {
+    for (const Shape& shape : {Shape(), Shape{0}, Shape{3}, Shape{2, 0, 3}, Shape{1, 2, 3}, Shape{7, 1, 11, 2, 3}}) {
+      tensors.push_back({absl::StrCat(DTypeName(dtype), shape.ToString()), RandomTensor(random, dtype, shape)});
+    }
+  }
+  const Metadata metadata = {{"", "empty key"},
+                             {"empty value", ""},
+                             {"unicode", "\u00e9\u4e16\U0001f514"},
+                             {"controls", std::string("\0\n\"\\", 4)}};
+  ASSERT_EQ(WriteSafetensors(folder / "file", tensors, metadata), absl::OkStatus());
+  const auto file = SafetensorsFile::Open(folder / "file");
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->metadata(), metadata);
+  ASSERT_EQ(file->tensors().size(), tensors.size());
+  for (const NamedTensor& tensor : tensors) {
+    SCOPED_TRACE(tensor.name);
+    const TensorInfo* info = file->Find(tensor.name);
+    ASSERT_NE(info, nullptr);
+    EXPECT_EQ(info->begin % SizeOf(tensor.value.dtype()), 0u);
+    ExpectSame(ValueOf(file->Read(*info)), tensor.value);
+  }
+  EXPECT_EQ(file->Find("none"), nullptr);
+}
+
+TEST(Safetensors, AFileOfNothingAndNamesOfAnyKind) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(WriteSafetensors(folder / "none", {}), absl::OkStatus());
+  const auto none = SafetensorsFile::Open(folder / "none");
+  ASSERT_TRUE(none.ok()) << none.status();
+  EXPECT_TRUE(none->tensors().empty());
+  EXPECT_TRUE(none->metadata().empty());
+  const Tensor one = Tensor::Scalar(1.0f);
+  ASSERT_EQ(WriteSafetensors(folder / "names", {{"", one}, {"a b\n\"\u00e9", one}, {std::string("\0", 1), one}}),
+            absl::OkStatus());
+  const auto names = SafetensorsFile::Open(folder / "names");
+  ASSERT_TRUE(names.ok()) << names.status();
+  EXPECT_EQ(ValueOf(names->ReadAll()).size(), 3u);
+}
+
+TEST(Safetensors, TheOrderOfTheTensorsDoesNotMatter) {
+  const TemporaryFolder folder;
+  const NamedTensor a{"a", Tensor::Scalar(1.0f)}, b{"b", Tensor::Scalar(true)}, c{"c", Tensor::Scalar(2.0)};
+  ASSERT_EQ(WriteSafetensors(folder / "1", {a, b, c}), absl::OkStatus());
+  ASSERT_EQ(WriteSafetensors(folder / "2", {c, b, a}), absl::OkStatus());
+  EXPECT_EQ(Contents(folder / "1"), Contents(folder / "2"));
+}
+
+TEST(Safetensors, WhatCannotBeWrittenIsAnErrorAndMakesNoFile) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "file";
+  const Tensor one = Tensor::Scalar(1.0f);
+  const auto expect = [&](const absl::Status& status, const std::string& text) {
+    ExpectError(status, StatusCode::kInvalidArgument, path, text);
+    EXPECT_FALSE(std::filesystem::exists(path));
+  };
+  expect(WriteSafetensors(path, {{"w", one}, {"v", one}, {"w", Tensor::Scalar(true)}}), "two tensors are called 'w'");
+  expect(WriteSafetensors(path, {{"__metadata__", one}}), "__metadata__");
+  expect(WriteSafetensors(path, {{"w\xff", one}}), "UTF-8");
+  expect(WriteSafetensors(path, {{"w", one}}, {{"key", "\xc3"}}), "UTF-8");
+  expect(WriteSafetensors(path, {{"w", one}}, {{"belfry.xxh3:w", "0"}}), "belfry.xxh3:w");
+  expect(WriteSafetensors(path, {{"w", Tensor::WithoutData(DType::kFloat32, {2})}}), "'w' has a shape and no data");
+  ExpectError(WriteSafetensors(folder / "none/file", {{"w", one}}), StatusCode::kNotFound, "none/file");
+}
+
+}  // namespace
+}  // namespace belfry::io

@@ -1,0 +1,294 @@
+#include "framework/runtime/saver.h"
+
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "ops/array.h"
+#include "ops/state.h"
+#include "tests/framework/runtime/checkpoint_fixture.h"
+
+namespace belfry {
+namespace {
+
+using absl::StatusCode;
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::Not;
+
+std::vector<std::string> NamesOf(absl::Span<const io::NamedTensor> tensors) {
+  std::vector<std::string> names;
+  for (const io::NamedTensor& tensor : tensors) names.push_back(tensor.name);
+  return names;
+}
+
+std::vector<io::NamedTensor> TensorsOf(Training& training) {
+  Snapshot snapshot;
+  EXPECT_EQ(snapshot.Take(*training.session), absl::OkStatus());
+  return {snapshot.tensors().begin(), snapshot.tensors().end()};
+}
+
+TEST(Saver, ASnapshotHasAllThatOutlivesAStepByItsLogicalName) {
+  Training training(2);
+  training.Initialize();
+  training.Steps(0, 2);
+  const auto tensors = TensorsOf(training);
+  std::vector<std::string> expected = {"global_step", "norm/moving_mean", "norm/moving_variance"};
+  for (const char* name :
+       {"hidden/weights", "hidden/biases", "norm/gamma", "norm/beta", "logits/weights", "logits/biases"}) {
+    for (const char* slot : {"", "/Momentum", "/ExponentialMovingAverage"}) {
+      expected.push_back(std::string(name) + slot);
+    }
+  }
+  EXPECT_THAT(NamesOf(tensors), testing::UnorderedElementsAreArray(expected));
+  for (const io::NamedTensor& tensor : tensors) {
+    EXPECT_TRUE(SameBits(tensor.value, training.Value(tensor.name))) << tensor.name;
+    if (tensor.name == "global_step") {
+      EXPECT_EQ(tensor.value.scalar<int64_t>(), 2);
+    }
+  }
+}
+
+TEST(Saver, TrainingGoesOnBitForBitThroughAFile) {
+  for (const int towers : {1, 2, 4}) {
+    SCOPED_TRACE(towers);
+    const TemporaryFolder folder;
+    Training whole(towers), before(towers), after(towers, {.moving_average = 0.9}, /*seed=*/99);
+    whole.Initialize();
+    before.Initialize();
+    const std::vector<float> first = whole.Steps(0, 3), second = whole.Steps(3, 6);
+    EXPECT_EQ(before.Steps(0, 3), first);
+    ASSERT_EQ(io::WriteSafetensors(folder / "file", TensorsOf(before)), absl::OkStatus());
+    const auto file = io::SafetensorsFile::Open(folder / "file");
+    ASSERT_TRUE(file.ok()) << file.status();
+    const auto restored = Restore(*after.session, file->path(), ValueOf(file->ReadAll()));
+    ASSERT_TRUE(restored.ok()) << restored.status();
+    EXPECT_EQ(after.Steps(3, 6), second);
+    for (const Variable& variable : whole.graph.variables()) {
+      // Of the statistics of batch norm, those of tower 0 count.
+      if (variable.replica() > 0 && !variable.trainable()) continue;
+      EXPECT_TRUE(
+          SameBits(whole.Value(variable.name(), variable.replica()), after.Value(variable.name(), variable.replica())))
+          << variable.name();
+    }
+  }
+}
+
+TEST(Saver, AnyNumberOfTowersRestoresWhatAnyOtherSaved) {
+  for (const int from : {1, 2, 4}) {
+    Training saved(from);
+    saved.Initialize();
+    saved.Steps(0, 2);
+    const auto tensors = TensorsOf(saved);
+    for (const int to : {1, 2, 4}) {
+      Training other(to);
+      const auto restored = Restore(*other.session, "memory", tensors);
+      ASSERT_TRUE(restored.ok()) << restored.status();
+      EXPECT_EQ(restored->restored.size(), tensors.size());
+      EXPECT_THAT(restored->missing, IsEmpty());
+      EXPECT_THAT(restored->extra, IsEmpty());
+      for (const io::NamedTensor& tensor : tensors) {
+        for (int replica = 0; replica < to; ++replica) {
+          if (!other.Find(tensor.name, replica).valid()) continue;
+          EXPECT_TRUE(SameBits(other.Value(tensor.name, replica), tensor.value)) << tensor.name << " " << replica;
+        }
+      }
+      EXPECT_EQ(CheckReplicas(*other.session, to), absl::OkStatus());
+    }
+  }
+}
+
+TEST(Saver, OnlyWhatIsInitializedIsTaken) {
+  Training training(2);
+  Snapshot snapshot;
+  ExpectError(snapshot.Take(*training.session), StatusCode::kFailedPrecondition, "initializ");
+  ASSERT_EQ(training.session->WriteVariable(training.Find("norm/beta", 1), Tensor::Of<float>({1, 2, 3, 4, 5})),
+            absl::OkStatus());
+  ASSERT_EQ(snapshot.Take(*training.session), absl::OkStatus());
+  EXPECT_THAT(NamesOf(snapshot.tensors()), ElementsAre("norm/beta"));
+  ASSERT_EQ(training.session->WriteVariable(training.Find("norm/beta", 0), Tensor::Of<float>({5, 4, 3, 2, 1})),
+            absl::OkStatus());
+  ASSERT_EQ(snapshot.Take(*training.session), absl::OkStatus());
+  EXPECT_THAT(snapshot.tensors()[0].value.span<float>(), ElementsAre(5, 4, 3, 2, 1));
+}
+
+TEST(Saver, ASnapshotUsesItsMemoryAgain) {
+  Training training(1);
+  training.Initialize();
+  Snapshot snapshot;
+  ASSERT_EQ(snapshot.Take(*training.session), absl::OkStatus());
+  std::map<std::string, const void*> memory;
+  for (const io::NamedTensor& tensor : snapshot.tensors()) memory[tensor.name] = tensor.value.raw();
+  training.Step(0);
+  ASSERT_EQ(snapshot.Take(*training.session), absl::OkStatus());
+  for (const io::NamedTensor& tensor : snapshot.tensors()) {
+    EXPECT_EQ(tensor.value.raw(), memory[tensor.name]);
+    EXPECT_TRUE(SameBits(tensor.value, training.Value(tensor.name))) << tensor.name;
+  }
+}
+
+TEST(Saver, ASnapshotIsOfOneMoment) {
+  const DeviceSet devices = DeviceSet::Open("cpu:2").value();
+  Graph graph;
+  const Scope root(graph);
+  std::vector<Variable> counters;
+  std::vector<const Node*> updates;
+  for (int i = 0; i < 8; ++i) {
+    const Scope scope = root.Device("/cpu:" + std::to_string(i % 2));
+    counters.push_back(GetVariable(scope, "counter" + std::to_string(i), {1000}, ZerosInitializer()));
+    updates.push_back(ops::AssignAdd(scope, counters[i], ops::OnesLike(scope, counters[i])).node);
+  }
+  const Node *step = ops::Group(root, updates), *initialize = InitializeVariables(root);
+  auto session = Session::Create(graph, devices).value();
+  ASSERT_EQ(session->RunTarget(initialize), absl::OkStatus());
+  std::atomic<bool> enough{false};
+  std::atomic<int> steps{0};
+  std::thread training([&] {
+    for (; !enough; ++steps) EXPECT_EQ(session->RunTarget(step), absl::OkStatus());
+  });
+  Snapshot snapshot;
+  for (int i = 0; i < 50; ++i) {
+    ASSERT_EQ(snapshot.Take(*session), absl::OkStatus());
+    const float first = snapshot.tensors()[0].value.span<float>()[0];
+    for (const io::NamedTensor& tensor : snapshot.tensors()) {
+      for (const float value : tensor.value.span<float>()) ASSERT_EQ(value, first);
+    }
+    for (const int done = steps; steps == done;) std::this_thread::yield();
+  }
+  enough = true;
+  training.join();
+}
+
+class RestoreTest : public testing::Test {
+ protected:
+  RestoreTest() {
+    Training saved(1);
+    saved.Initialize();
+    saved.Steps(0, 2);
+    tensors_ = TensorsOf(saved);
+    training_.Initialize();
+    before_ = TensorsOf(training_);
+  }
+  io::NamedTensor& At(const std::string& name) {
+    return *std::find_if(tensors_.begin(), tensors_.end(), [&](const auto& tensor) { return tensor.name == name; });
+  }
+  void Drop(const std::string& name) { tensors_.erase(tensors_.begin() + (&At(name) - tensors_.data())); }
+  absl::StatusOr<Restored> Try(const RestoreOptions& options = {}) {
+    return Restore(*training_.session, "some/file", tensors_, options);
+  }
+  void ExpectUntouched() {
+    for (const io::NamedTensor& tensor : before_) EXPECT_TRUE(SameBits(training_.Value(tensor.name), tensor.value));
+  }
+
+  Training training_{2, {.moving_average = 0.9}, 77};
+  std::vector<io::NamedTensor> tensors_, before_;
+};
+
+TEST_F(RestoreTest, WhatDoesNotFitIsListedAndNothingIsWritten) {
+  Drop("norm/gamma");
+  tensors_.push_back({"other/thing", Tensor::Scalar(1.0f)});
+  At("logits/weights").value = Tensor::Zeros(DType::kFloat32, {5, 4});
+  At("global_step").value = Tensor::Scalar(2.0f);
+  ExpectError(Try().status(), StatusCode::kInvalidArgument, "some/file", "not in the file: norm/gamma\n",
+              "only in the file: other/thing\n", "logits/weights (float32 [5,4], in the graph float32 [5,3])",
+              "global_step (float32 [], in the graph int64 [])");
+  ExpectUntouched();
+  ExpectError(Try({.allow_missing = true, .allow_extra = true}).status(), StatusCode::kInvalidArgument,
+              "logits/weights");
+  ExpectUntouched();
+}
+
+TEST_F(RestoreTest, LongListsAreCut) {
+  for (int i = 0; i < 13; ++i) tensors_.push_back({"extra" + std::to_string(i), Tensor::Scalar(1.0f)});
+  ExpectError(Try().status(), StatusCode::kInvalidArgument, "extra9 and 3 more");
+  tensors_.clear();
+  ExpectError(Try().status(), StatusCode::kInvalidArgument, "and 11 more");
+  ExpectUntouched();
+}
+
+TEST_F(RestoreTest, MissingOnesKeepTheirValues) {
+  Drop("norm/gamma");
+  ExpectError(Try({.allow_extra = true}).status(), StatusCode::kInvalidArgument, "norm/gamma");
+  const auto restored = Try({.allow_missing = true});
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(restored->missing, ElementsAre("norm/gamma"));
+  EXPECT_THAT(restored->restored, Not(Contains("norm/gamma")));
+  for (int replica = 0; replica < 2; ++replica) {
+    EXPECT_TRUE(SameBits(training_.Value("logits/weights", replica), At("logits/weights").value));
+    EXPECT_TRUE(SameBits(training_.Value("norm/gamma", replica), Tensor::Of<float>({1, 1, 1, 1, 1})));
+  }
+}
+
+TEST_F(RestoreTest, ExtraOnesAreLeftOut) {
+  tensors_.push_back({"other", Tensor::Scalar(1.0f)});
+  ExpectError(Try({.allow_missing = true}).status(), StatusCode::kInvalidArgument, "only in the file: other");
+  const auto restored = Try({.allow_extra = true});
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(restored->extra, ElementsAre("other"));
+}
+
+TEST_F(RestoreTest, APartIsRestored) {
+  const auto restored = Try({.only = {"hidden/", "logit", "norm"}, .except = {"hidden/biases", "norm/moving_mean"}});
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(restored->restored, Contains("hidden/weights/Momentum"));
+  for (const std::string& name : restored->restored) {
+    EXPECT_THAT(name, testing::AnyOf(testing::StartsWith("hidden/weights"), testing::StartsWith("norm/")));
+    EXPECT_NE(name, "norm/moving_mean");
+    EXPECT_TRUE(SameBits(training_.Value(name, 0), At(name).value)) << name;
+  }
+  for (const io::NamedTensor& tensor : before_) {
+    const bool left_out =
+        std::find(restored->restored.begin(), restored->restored.end(), tensor.name) == restored->restored.end();
+    if (left_out) {
+      EXPECT_TRUE(SameBits(training_.Value(tensor.name), tensor.value)) << tensor.name;
+    }
+  }
+  ExpectError(Try({.only = {"nowhere"}}).status(), StatusCode::kInvalidArgument, "none of the variables");
+}
+
+TEST_F(RestoreTest, TwoTensorsOfOneNameAreAnError) {
+  tensors_.push_back(tensors_.front());
+  ExpectError(Try().status(), StatusCode::kInvalidArgument, "two tensors", tensors_.front().name);
+  ExpectUntouched();
+}
+
+TEST(CheckReplicas, SaysWhichTowersDiffer) {
+  Training training(3);
+  training.Initialize();
+  training.Steps(0, 3);
+  // Only tower 0 keeps the statistics of batch norm.
+  EXPECT_FALSE(SameBits(training.Value("norm/moving_mean", 0), training.Value("norm/moving_mean", 1)));
+  EXPECT_EQ(CheckReplicas(*training.session, 3), absl::OkStatus());
+  for (const char* name : {"hidden/weights", "hidden/weights/Momentum"}) {
+    const Variable variable = training.Find(name, 2);
+    const Tensor whole = training.Value(name, 2);
+    Tensor changed = whole.Clone();
+    changed.data<float>()[7] += 1;
+    ASSERT_EQ(training.session->WriteVariable(variable, changed), absl::OkStatus());
+    ExpectError(CheckReplicas(*training.session, 3), StatusCode::kDataLoss, name, "tower 0 and tower 2", "element 7");
+    EXPECT_EQ(CheckReplicas(*training.session, 2), absl::OkStatus());
+    ASSERT_EQ(training.session->WriteVariable(variable, whole), absl::OkStatus());
+  }
+  ASSERT_EQ(training.session->WriteVariable(training.Find("global_step", 1), Tensor::Scalar(int64_t{9})),
+            absl::OkStatus());
+  ExpectError(CheckReplicas(*training.session, 3), StatusCode::kDataLoss, "global_step", "3 and 9");
+}
+
+TEST(CheckReplicas, TowersWithoutAveragesDiffer) {
+  Training training(2, {.variable_update = models::VariableUpdate::kIndependent});
+  training.Initialize();
+  EXPECT_EQ(CheckReplicas(*training.session, 2), absl::OkStatus());
+  training.Steps(0, 1);
+  ExpectError(CheckReplicas(*training.session, 2), StatusCode::kDataLoss, "tower 0 and tower 1");
+}
+
+TEST(CheckReplicas, OneCopyIsAlwaysAlike) {
+  Training training(2, {.variable_update = models::VariableUpdate::kParameterDevice});
+  training.Initialize();
+  training.Steps(0, 2);
+  EXPECT_EQ(CheckReplicas(*training.session, 2), absl::OkStatus());
+}
+
+}  // namespace
+}  // namespace belfry
