@@ -53,7 +53,7 @@ TEST(EventReader, EveryTruncationGivesTheWholeEvents) {
   for (size_t size = 0; size <= file.size(); ++size) {
     const auto part = ParseEventFile(file.substr(0, size));
     ASSERT_TRUE(part.ok()) << size << ": " << part.status();
-    if (!part->truncated) EXPECT_EQ(part->events.size(), size == 0 ? 0 : ++events);
+    if (!part->truncated && size > 0) ++events;
     EXPECT_EQ(part->events.size(), events);
   }
   EXPECT_EQ(events, 5u);
@@ -82,7 +82,7 @@ TEST(EventReader, AnyRecordIsAnEventOrDataLoss) {
     bytes.resize(static_cast<size_t>(random.Between(0, static_cast<int64_t>(bytes.size()))));
     const absl::Status status = ParseEventFile(FrameRecord(bytes)).status();
     errors += status.ok() ? 0 : 1;
-    if (!status.ok()) ASSERT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+    ASSERT_TRUE(status.ok() || status.code() == absl::StatusCode::kDataLoss) << status;
   }
   EXPECT_GT(errors, 100);
 }

@@ -68,6 +68,20 @@ TEST(Summary, ValuesKeepTheirOrder) {
   EXPECT_TRUE(std::isnan(parsed.value(2).simple_value()));
 }
 
+TEST(Summary, TagsAreUtf8) {
+  const auto tag_of = [](const std::string& tag) {
+    Summary summary;
+    summary.AddScalar(tag, 1);
+    return Parse(summary).value(0).tag();
+  };
+  for (const std::string tag : {"", "a/b c", "\u00e9\u20ac", "\U0001F600"}) EXPECT_EQ(tag_of(tag), tag);
+  EXPECT_EQ(tag_of("a\xff\x62"), "a?b");
+  EXPECT_EQ(tag_of("\xc0\x80"), "??");            // not the shortest form
+  EXPECT_EQ(tag_of("\xed\xa0\x80"), "???");       // a surrogate
+  EXPECT_EQ(tag_of("\xf4\x90\x80\x80"), "????");  // beyond the last character
+  EXPECT_EQ(tag_of("\xe2\x82"), "??");            // cut off
+}
+
 TEST(Summary, RunsOfEmptyBucketsBecomeOne) {
   Summary summary;
   summary.AddHistogram("h", Histogram(Tensor::Of<float>({-1, 2, 2, 2.1f})));
