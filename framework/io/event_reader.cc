@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <limits>
 #include <system_error>
 #include <utility>
 
@@ -48,7 +49,10 @@ absl::StatusOr<SummaryValue> Decode(const proto::Summary::Value& value) {
 
 absl::StatusOr<Event> Decode(absl::string_view record) {
   proto::Event event;
-  if (!event.ParseFromArray(record.data(), static_cast<int>(record.size()))) {
+  proto::Summary summary;
+  if (record.size() > std::numeric_limits<int>::max() ||
+      !event.ParseFromArray(record.data(), static_cast<int>(record.size())) ||
+      !summary.ParseFromString(event.summary())) {
     return absl::DataLossError("its bytes are no event");
   }
   Event decoded{.wall_time = event.wall_time(),
@@ -56,7 +60,7 @@ absl::StatusOr<Event> Decode(absl::string_view record) {
                 .file_version = event.file_version(),
                 .graph_def = event.graph_def(),
                 .start = event.session_log().status() == proto::SessionLog::START};
-  for (const proto::Summary::Value& value : event.summary().value()) {
+  for (const proto::Summary::Value& value : summary.value()) {
     ASSIGN_OR_RETURN(SummaryValue entry, Decode(value));
     decoded.values.push_back(std::move(entry));
   }

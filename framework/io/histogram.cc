@@ -13,14 +13,14 @@ namespace {
 
 constexpr double kSmallest = 1e-12, kLargest = 1e20, kGrowth = 1.1;
 
-// Numbers that share an exponent and the first bits of their fraction share a cell; a cell reaches into few buckets.
-constexpr int kCellShift = 52 - 3;
-uint64_t CellOf(double magnitude) { return std::bit_cast<uint64_t>(magnitude) >> kCellShift; }
+// Positive numbers that share an exponent and the first bits of their fraction share a cell. A cell is smaller than a
+// bucket, so it reaches into two at most.
+constexpr int kCellShift = 52 - 5;
 
 struct Buckets {
   std::vector<double> limits;
   std::vector<uint16_t> first;  // by cell from that of kSmallest: the bucket of the cell's smallest number
-  uint64_t first_cell, last_cell;
+  uint64_t first_cell;
 
   Buckets() {
     std::vector<double> positive;
@@ -30,8 +30,8 @@ struct Buckets {
     limits.push_back(0);
     limits.insert(limits.end(), positive.begin(), positive.end());
 
-    first_cell = CellOf(kSmallest);
-    last_cell = CellOf(kLargest);
+    first_cell = std::bit_cast<uint64_t>(kSmallest) >> kCellShift;
+    const uint64_t last_cell = std::bit_cast<uint64_t>(kLargest) >> kCellShift;
     for (uint64_t cell = first_cell; cell <= last_cell; ++cell) {
       first.push_back(static_cast<uint16_t>(Search(std::bit_cast<double>(cell << kCellShift))));
     }
@@ -43,17 +43,15 @@ struct Buckets {
 
   // REQUIRES: value is finite.
   size_t Find(double value) const {
-    const double magnitude = std::fabs(value);
-    const uint64_t cell = CellOf(magnitude);
-    if (cell < first_cell || cell > last_cell) return std::min(Search(value), limits.size() - 1);
-    size_t bucket = first[cell - first_cell];
-    if (value < 0) {
-      // Mirrored, a bucket holds its upper limit and not its lower one.
-      for (--bucket; limits[bucket] < magnitude;) ++bucket;
-      return limits.size() - bucket;
-    }
-    while (limits[bucket] <= magnitude) ++bucket;
-    return bucket;
+    if (value == 0) return limits.size() / 2 + 1;
+    // Mirrored, a bucket holds its upper limit and not its lower one: as if each number were the next smaller one.
+    const bool negative = value < 0;
+    const uint64_t bits = std::bit_cast<uint64_t>(std::fabs(value)) - (negative ? 1 : 0);
+    const uint64_t cell = (bits >> kCellShift) - first_cell;
+    if (cell >= first.size()) return std::min(Search(value), limits.size() - 1);
+    size_t bucket = first[cell];
+    bucket += limits[bucket] <= std::bit_cast<double>(bits) ? 1 : 0;
+    return negative ? limits.size() - bucket : bucket;
   }
 };
 
@@ -62,39 +60,46 @@ const Buckets& AllBuckets() {
   return *buckets;
 }
 
-template <class T>
-void AddAll(const Tensor& tensor, Histogram& histogram) {
-  const T* data = tensor.data<T>();
-  for (int64_t i = 0; i < tensor.elements(); ++i) histogram.Add(static_cast<double>(data[i]));
-}
-
 }  // namespace
 
 absl::Span<const double> Histogram::Limits() { return AllBuckets().limits; }
 
-void Histogram::Add(double value) {
-  if (!std::isfinite(value)) {
-    ++not_finite_;
-    return;
+void Histogram::Add(double value) { AddAll(&value, 1); }
+
+template <class T>
+void Histogram::AddAll(const T* values, int64_t n) {
+  const Buckets& all = AllBuckets();
+  int64_t finite = 0;
+  double min = std::numeric_limits<double>::infinity(), max = -min, sum = 0, sum_squares = 0;
+  for (int64_t i = 0; i < n; ++i) {
+    const auto value = static_cast<double>(values[i]);
+    if (!std::isfinite(value)) continue;
+    ++buckets_[all.Find(value)];
+    ++finite;
+    min = std::min(min, value);
+    max = std::max(max, value);
+    sum += value;
+    sum_squares += value * value;
   }
-  ++buckets_[AllBuckets().Find(value)];
-  min_ = count_ == 0 ? value : std::min(min_, value);
-  max_ = count_ == 0 ? value : std::max(max_, value);
-  ++count_;
-  sum_ += value;
-  sum_squares_ += value * value;
+  not_finite_ += n - finite;
+  if (finite == 0) return;
+  min_ = count_ == 0 ? min : std::min(min_, min);
+  max_ = count_ == 0 ? max : std::max(max_, max);
+  count_ += finite;
+  sum_ += sum;
+  sum_squares_ += sum_squares;
 }
 
 void Histogram::Add(const Tensor& tensor) {
   switch (tensor.dtype()) {
-    case DType::kFloat32: return AddAll<float>(tensor, *this);
-    case DType::kFloat64: return AddAll<double>(tensor, *this);
-    case DType::kFloat16: return AddAll<Half>(tensor, *this);
-    case DType::kBFloat16: return AddAll<BFloat16>(tensor, *this);
-    case DType::kInt32: return AddAll<int32_t>(tensor, *this);
-    case DType::kInt64: return AddAll<int64_t>(tensor, *this);
-    case DType::kUInt8: return AddAll<uint8_t>(tensor, *this);
-    case DType::kBool: return AddAll<bool>(tensor, *this);
+    case DType::kFloat32: return AddAll(tensor.data<float>(), tensor.elements());
+    case DType::kFloat64: return AddAll(tensor.data<double>(), tensor.elements());
+    case DType::kFloat16: return AddAll(tensor.data<Half>(), tensor.elements());
+    case DType::kBFloat16: return AddAll(tensor.data<BFloat16>(), tensor.elements());
+    case DType::kInt32: return AddAll(tensor.data<int32_t>(), tensor.elements());
+    case DType::kInt64: return AddAll(tensor.data<int64_t>(), tensor.elements());
+    case DType::kUInt8: return AddAll(tensor.data<uint8_t>(), tensor.elements());
+    case DType::kBool: return AddAll(tensor.data<bool>(), tensor.elements());
   }
 }
 

@@ -37,6 +37,9 @@ class Histogram {
   absl::Span<const int64_t> buckets() const { return buckets_; }
 
  private:
+  template <class T>
+  void AddAll(const T* values, int64_t n);
+
   std::vector<int64_t> buckets_;
   int64_t count_ = 0, not_finite_ = 0;
   double min_ = 0, max_ = 0, sum_ = 0, sum_squares_ = 0;

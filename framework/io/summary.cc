@@ -14,6 +14,33 @@
 namespace belfry::io {
 namespace {
 
+// The length of the UTF-8 character that `text` begins with (RFC 3629), or 0 if it begins with none.
+size_t CharacterSize(absl::string_view text) {
+  const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
+  const auto follows = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
+  const unsigned first = byte(0), second = byte(1);
+  if (first < 0x80) return 1;
+  if (first >= 0xC2 && first <= 0xDF) return follows(1) ? 2 : 0;
+  if (first >= 0xE0 && first <= 0xEF) {
+    const bool shortest = first != 0xE0 || second >= 0xA0, surrogate = first == 0xED && second >= 0xA0;
+    return follows(1) && follows(2) && shortest && !surrogate ? 3 : 0;
+  }
+  if (first < 0xF0 || first > 0xF4) return 0;
+  const bool in_range = (first != 0xF0 || second >= 0x90) && (first != 0xF4 || second < 0x90);
+  return follows(1) && follows(2) && follows(3) && in_range ? 4 : 0;
+}
+
+// `tag` with a '?' for each byte that is no UTF-8, with which no reader would take the file.
+std::string ValidTag(absl::string_view tag) {
+  std::string valid;
+  while (!tag.empty()) {
+    const size_t size = CharacterSize(tag);
+    valid.append(size == 0 ? "?" : std::string(tag.substr(0, size)));
+    tag.remove_prefix(std::max<size_t>(size, 1));
+  }
+  return valid;
+}
+
 void Encode(const Histogram& histogram, proto::HistogramProto* out) {
   out->set_min(histogram.min());
   out->set_max(histogram.max());
@@ -83,7 +110,7 @@ absl::Status CheckImages(absl::string_view tag, const Tensor& images, int64_t ma
 void Summary::AddScalar(absl::string_view tag, double value) {
   proto::Summary summary;
   proto::Summary::Value* entry = summary.add_value();
-  entry->set_tag(std::string(tag));
+  entry->set_tag(ValidTag(tag));
   entry->set_simple_value(static_cast<float>(value));
   summary.AppendToString(&bytes_);
 }
@@ -91,7 +118,7 @@ void Summary::AddScalar(absl::string_view tag, double value) {
 void Summary::AddHistogram(absl::string_view tag, const Histogram& histogram) {
   proto::Summary summary;
   proto::Summary::Value* entry = summary.add_value();
-  entry->set_tag(std::string(tag));
+  entry->set_tag(ValidTag(tag));
   Encode(histogram, entry->mutable_histo());
   summary.AppendToString(&bytes_);
   if (histogram.not_finite() > 0) {
@@ -123,7 +150,7 @@ absl::Status Summary::AddImages(absl::string_view tag, const Tensor& images, int
       return absl::Status(png.status().code(), absl::StrCat("Images '", tag, "': ", png.status().message()));
     }
     proto::Summary::Value* entry = summary.add_value();
-    entry->set_tag(max_images == 1 ? absl::StrCat(tag, "/image") : absl::StrCat(tag, "/image/", i));
+    entry->set_tag(ValidTag(max_images == 1 ? absl::StrCat(tag, "/image") : absl::StrCat(tag, "/image/", i)));
     proto::Summary::Image* image = entry->mutable_image();
     image->set_height(static_cast<int32_t>(height));
     image->set_width(static_cast<int32_t>(width));

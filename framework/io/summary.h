@@ -12,7 +12,8 @@
 namespace belfry::io {
 
 // Collects the values of a step, which SummaryWriter::Write then writes as one record. A tag's slashes group it:
-// TensorBoard puts "losses/total" into the group "losses". A value; not thread-safe.
+// TensorBoard puts "losses/total" into the group "losses". A tag is UTF-8; bytes that are not become '?'. A value; not
+// thread-safe.
 class Summary {
  public:
   // Stored as float32; NaN and infinities too.

@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
-#include "framework/base/check.h"
 #include "framework/base/status.h"
 #include "framework/io/event.pb.h"
 
@@ -67,7 +66,7 @@ absl::StatusOr<std::unique_ptr<SummaryWriter>> SummaryWriter::Open(const std::st
 absl::Status SummaryWriter::Write(int64_t step, const Summary& summary) {
   if (summary.empty()) return absl::OkStatus();
   proto::Event event = EventAt(absl::Now(), step);
-  BELFRY_CHECK(event.mutable_summary()->ParseFromString(summary.bytes()));
+  event.set_summary(summary.bytes());
   return WriteRecord(event.SerializeAsString());
 }
 

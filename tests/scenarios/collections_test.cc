@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/graph/scope.h"
+#include "ops/summary.h"
 #include "trainers/hand_made_towers.h"
 
 namespace belfry::trainers {
@@ -102,6 +103,35 @@ TEST(ScenarioCollections, TowersTogetherDoWhatOneDoes) {
     const std::vector<double> several = losses(towers);
     for (size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(several[i], one[i], 1e-4 * one[i]) << towers << " towers";
   }
+}
+
+TEST(ScenarioCollections, TheMergedSummariesOfAllTowersAreLossAndAccuracy) {
+  const Program program(2);
+  std::vector<Feed> feeds;
+  const Points points = MakeSpiral(40, 6);
+  for (const Tower& tower : program.graph.GetTowers(kTrainModels)) {
+    const Points part = Rows(points, 20 * tower.index, 20);
+    feeds.push_back({tower.inputs[0], part.features});
+    feeds.push_back({tower.inputs[1], part.labels});
+  }
+  const std::vector<Output> merged = program.graph.GetCollection(kMergeSummary, "train");
+  std::vector<Output> fetches = merged;
+  for (const Output& loss : program.graph.GetCollection(kLoss, "train")) fetches.push_back(loss);
+  const auto values = program.session->Run(feeds, fetches);
+  ASSERT_TRUE(values.ok()) << values.status();
+  const float losses[] = {(*values)[2].scalar<float>(), (*values)[3].scalar<float>()};
+  const auto read = [&](ops::TowerSummaries towers) {
+    return ops::ReadSummaries(merged, absl::MakeConstSpan(*values).subspan(0, 2), towers).value().scalars;
+  };
+  const auto mean = read(ops::TowerSummaries::kMean);
+  ASSERT_EQ(mean.size(), 2u);
+  EXPECT_EQ(mean[0].first, "train/loss");
+  EXPECT_FLOAT_EQ(mean[0].second, (losses[0] + losses[1]) / 2);
+  EXPECT_EQ(mean[1].first, "train/accuracy");
+  const auto each = read(ops::TowerSummaries::kEach);
+  ASSERT_EQ(each.size(), 4u);
+  EXPECT_EQ(each[2].first, "train/tower_1/loss");
+  EXPECT_EQ(each[2].second, losses[1]);
 }
 
 TEST(ScenarioCollections, AnEpochWithoutAStepIsAnError) {

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
+#include "framework/io/summary_writer.h"
 #include "framework/runtime/session.h"
 #include "models/linear_regression.h"
 #include "models/replicate_towers.h"
@@ -38,9 +39,20 @@ absl::Status Train(float* loss) {
   return absl::OkStatus();
 }
 
-int main() {
+// Writes images too, for which the installed library needs libpng.
+absl::Status WriteSummary(const std::string& directory, float loss) {
+  auto writer = io::SummaryWriter::Open(directory);
+  if (!writer.ok()) return writer.status();
+  io::Summary summary;
+  summary.AddScalar("loss", loss);
+  const absl::Status added = summary.AddImages("image", Tensor::Zeros(DType::kUInt8, {2, 2, 1}));
+  return added.ok() ? (*writer)->Write(300, summary) : added;
+}
+
+int main(int, char** argv) {
   float loss = NAN;
-  const absl::Status status = Train(&loss);
+  absl::Status status = Train(&loss);
+  if (status.ok()) status = WriteSummary(std::string(argv[0]) + "_events", loss);
   std::printf("%s, loss %g\n", status.ToString().c_str(), loss);
   return status.ok() && loss < 1e-3f ? 0 : 1;
 }

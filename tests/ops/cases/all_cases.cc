@@ -15,6 +15,7 @@ std::vector<OpCase> AllCases() {
            &ReductionCases,
            &ScanCases,
            &StateCases,
+           &SummaryCases,
            &TrainingCases,
            &UnaryCases,
        }) {

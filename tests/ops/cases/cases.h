@@ -17,6 +17,7 @@ std::vector<OpCase> RandomCases();
 std::vector<OpCase> ReductionCases();
 std::vector<OpCase> ScanCases();
 std::vector<OpCase> StateCases();
+std::vector<OpCase> SummaryCases();
 std::vector<OpCase> TrainingCases();
 std::vector<OpCase> UnaryCases();
 
