@@ -7,12 +7,8 @@
 #include <limits>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/reflection.h"
-#include "absl/flags/usage.h"
-#include "absl/flags/usage_config.h"
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/check.h"
@@ -98,17 +94,10 @@ absl::Status CheckAverager(const DeviceSet& devices) {
 void ParseCommandLine(int argc, char** argv, absl::string_view usage, absl::Span<const absl::string_view> rejected) {
   std::string text(absl::StripTrailingAsciiWhitespace(usage));
   if (!rejected.empty()) absl::StrAppend(&text, "\n\nNot for this program: --", absl::StrJoin(rejected, ", --"), ".");
-  absl::SetProgramUsageMessage(absl::StrCat(text, "\n"));
-  absl::FlagsUsageConfig config;
-  config.contains_help_flags = [](absl::string_view file) { return absl::StrContains(file, "trainers/"); };
-  config.normalize_filename = [](absl::string_view file) {
-    const size_t folder = file.rfind("trainers/");
-    return std::string(folder == absl::string_view::npos ? file : file.substr(folder));
-  };
-  absl::SetFlagsUsageConfig(config);
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    std::fprintf(stderr, "%s: unexpected argument '%s'; flags are --name=value, --help lists them\n", argv[0], rest[1]);
+  const std::vector<std::string> rest = ParseFlags(argc, argv, text);
+  if (!rest.empty()) {
+    std::fprintf(stderr, "%s: unexpected argument '%s'; flags are --name=value, --help lists them\n", argv[0],
+                 rest[0].c_str());
     std::exit(2);
   }
   if (const absl::Status status = RejectFlags(rejected, std::filesystem::path(argv[0]).filename().string());
@@ -217,14 +206,6 @@ absl::StatusOr<std::string> PrepareOutputs() {
   if (file.empty() && !train_dir.empty()) file = (std::filesystem::path(train_dir) / "metrics.jsonl").string();
   RETURN_IF_ERROR(MetricsWriter::Open(file).status());
   return file;
-}
-
-int SignalStatus(int signal) { return 128 + signal; }
-
-int ExitStatus(const absl::Status& status) {
-  if (status.ok()) return EXIT_SUCCESS;
-  std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
-  return EXIT_FAILURE;
 }
 
 }  // namespace belfry::trainers

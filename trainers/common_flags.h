@@ -10,6 +10,7 @@
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
+#include "trainers/command_line.h"
 
 ABSL_DECLARE_FLAG(std::string, devices);
 ABSL_DECLARE_FLAG(int, threads_per_device);
@@ -60,10 +61,5 @@ absl::StatusOr<int64_t> Steps(int64_t otherwise);
 // --metrics_file, or metrics.jsonl in --train_dir; empty if neither is given. Makes --train_dir and --dump_plan if need
 // be and opens the file once: what cannot be written is an error before any work.
 absl::StatusOr<std::string> PrepareOutputs();
-
-// The exit status of a program that a signal has ended: 128 and its number.
-int SignalStatus(int signal);
-// The end of main: prints an error to standard error and returns the exit status.
-int ExitStatus(const absl::Status& status);
 
 }  // namespace belfry::trainers

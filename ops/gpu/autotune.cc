@@ -36,6 +36,7 @@ AutotuneCache::AutotuneCache(std::string path) : path_(std::move(path)) {
   std::string line;
   const MutexLock lock(mutex_);
   while (std::getline(file, line)) {
+    ends_cut_ = file.eof();
     const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits('\t', 2));
     Choice choice;
     if (fields.size() != 3 || !absl::SimpleAtoi(fields[0], &choice.index) ||
@@ -59,7 +60,9 @@ void AutotuneCache::Add(absl::string_view key, int count, int index) {
   if (path_.empty()) return;
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
-  std::ofstream(path_, std::ios::app) << absl::StrCat(index, "\t", count, "\t", key, "\n") << std::flush;
+  std::ofstream(path_, std::ios::app) << absl::StrCat(ends_cut_ ? "\n" : "", index, "\t", count, "\t", key, "\n")
+                                      << std::flush;
+  ends_cut_ = false;
 }
 
 }  // namespace belfry::ops

@@ -45,6 +45,7 @@ class AutotuneCache {
   const std::string path_;
   mutable Mutex mutex_;
   std::map<std::string, Choice, std::less<>> choices_ ABSL_GUARDED_BY(mutex_);
+  bool ends_cut_ ABSL_GUARDED_BY(mutex_) = false;  // the file's last line has no end
 };
 
 // Runs candidate `candidate` once on a stream, on blocks of device memory.

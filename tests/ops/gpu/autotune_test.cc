@@ -59,6 +59,16 @@ TEST_F(AutotuneCacheTest, IgnoresWhatIsNoChoice) {
   }
 }
 
+TEST_F(AutotuneCacheTest, GoesOnAfterALineThatWasCut) {
+  Write("1\t2\tmatm");
+  AutotuneCache cache(Path());
+  cache.Add("conv", 4, 3);
+  cache.Add("matmul", 2, 0);
+  const AutotuneCache later(Path());
+  EXPECT_EQ(later.Find("conv", 4), 3);
+  EXPECT_EQ(later.Find("matmul", 2), 0);
+}
+
 TEST_F(AutotuneCacheTest, DoesWithoutAFileThatCannotBeWritten) {
   AutotuneCache cache("/dev/null/autotune.txt");
   cache.Add("a", 2, 1);

@@ -1,0 +1,81 @@
+// An input is a list of files to lay into the data set's folder: for each a byte that picks its name, two for its size,
+// and, for a file of images, one label for each record that has begun, or, for one of text, the text.
+#include "framework/data/cifar10.h"
+
+#include <spdlog/spdlog.h>
+
+#include <iterator>
+#include <map>
+
+#include "tests/fuzz/fuzz.h"
+
+namespace belfry::data {
+namespace {
+
+constexpr const char* kNames[] = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_5.bin",
+                                  "test_batch.bin",   "batches.meta.txt", "textures.txt"};
+constexpr size_t kImageFiles = 5;
+
+std::string Records(fuzz::Input& input, size_t size) {
+  std::string bytes(size, '\x5a');
+  for (size_t at = 0; at < size; at += kCifar10RecordBytes) bytes[at] = static_cast<char>(input.Byte());
+  return bytes;
+}
+
+bool IsWellFormed(const std::string& bytes) {
+  if (bytes.empty() || bytes.size() % kCifar10RecordBytes != 0) return false;
+  for (size_t at = 0; at < bytes.size(); at += kCifar10RecordBytes) {
+    if (static_cast<uint8_t>(bytes[at]) >= kCifar10Classes) return false;
+  }
+  return true;
+}
+
+// The file that the examples of `dataset` came from.
+std::string Print(const Dataset& dataset) {
+  std::string bytes;
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    Example example;
+    BELFRY_CHECK(dataset.Read(i, {}, example).ok());
+    bytes.push_back(static_cast<char>(example.label));
+    bytes.append(static_cast<const char*>(example.input), dataset.spec().input_bytes());
+  }
+  return bytes;
+}
+
+void CheckFolder(const fuzz::Folder& folder, const std::map<std::string, std::string>& files) {
+  for (const auto& [name, bytes] : files) {
+    const auto file = OpenCifar10File(folder / name);
+    BELFRY_CHECK(file.ok() == IsWellFormed(bytes));
+    if (file.ok()) BELFRY_CHECK(Print(**file) == bytes);
+  }
+  const auto both = OpenCifar10(folder.path());
+  if (!both.ok()) {
+    BELFRY_CHECK(absl::IsNotFound(both.status()) || absl::IsDataLoss(both.status()));
+    return;
+  }
+  std::string train;
+  for (size_t i = 0; i + 1 < kImageFiles && files.contains(kNames[i]); ++i) train += files.at(kNames[i]);
+  // A fifth file without a fourth is an error, so it has no part in this.
+  BELFRY_CHECK(Print(*both->train) == train && Print(*both->test) == files.at("test_batch.bin"));
+}
+
+}  // namespace
+}  // namespace belfry::data
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  using namespace belfry;
+  using namespace belfry::data;
+  spdlog::set_level(spdlog::level::off);
+  static const fuzz::Folder folder;
+  fuzz::Input input(data, size);
+  std::map<std::string, std::string> files;
+  while (!input.empty() && files.size() < std::size(kNames)) {
+    const size_t name = input.Byte() % std::size(kNames);
+    const size_t high = input.Byte(), file_size = high << 8 | input.Byte();
+    files[kNames[name]] = name < kImageFiles ? Records(input, file_size) : std::string(input.Bytes(file_size));
+  }
+  for (const auto& [name, bytes] : files) folder.Write(name, bytes);
+  CheckFolder(folder, files);
+  for (const auto& [name, bytes] : files) std::filesystem::remove(folder / name);
+  return 0;
+}
