@@ -114,7 +114,10 @@ TEST_F(ResumeTest, AStopSavesAndGoesOn) {
   ASSERT_TRUE(status_.ok()) << status_;
   EXPECT_EQ(stopped_, SIGTERM);
   EXPECT_EQ(steps_, 13);
-  EXPECT_TRUE(fs::exists(fs::path(Directory("stopped")) / "checkpoints" / "step-13.safetensors"));
+  const auto saved = io::ListCheckpoints(CheckpointFolder(options.directory));
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  ASSERT_EQ(saved->size(), 1u);
+  EXPECT_EQ(saved->front().step, 13);
   options.stop = nullptr;
   const auto resumed = Run("cpu:2", options, 40);
   ExpectSameBits(straight, resumed);
