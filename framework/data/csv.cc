@@ -13,8 +13,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
-#include "framework/io/file.h"
 #include "framework/data/in_memory.h"
+#include "framework/io/file.h"
 
 namespace belfry::data {
 namespace {
