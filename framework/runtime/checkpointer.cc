@@ -7,8 +7,22 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/finite.h"
 
 namespace belfry {
+namespace {
+
+absl::Status CheckFinite(absl::Span<const io::NamedTensor> tensors, int64_t step) {
+  for (const io::NamedTensor& tensor : tensors) {
+    const NonFinite found = FindNonFinite(tensor.value.dtype(), tensor.value.raw(), tensor.value.elements());
+    if (!found.any()) continue;
+    return absl::AbortedError(absl::StrCat("variable ", tensor.name, " has ", found.ToString(), " after step ", step,
+                                           ", so no checkpoint of it is written"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Create(Session& session,
                                                                    io::CheckpointDirectory directory) {
@@ -61,7 +75,10 @@ void Checkpointer::Write() {
       if (!request_) return;
       request = request_;
     }
-    const absl::Status saved = directory_.Save(request->step, snapshot_.tensors(), request->metadata, request->metric);
+    absl::Status saved = CheckFinite(snapshot_.tensors(), request->step);
+    if (saved.ok()) {
+      saved = directory_.Save(request->step, snapshot_.tensors(), request->metadata, request->metric);
+    }
     const MutexLock lock(mutex_);
     unreported_.Update(saved);
     request_.reset();

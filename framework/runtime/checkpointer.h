@@ -28,7 +28,8 @@ class Checkpointer {
 
   // Takes a snapshot and returns; CheckpointDirectory::Save writes it meanwhile. One write is under way at most: if the
   // former one is not done, its end is waited for first. Its error, if it had one, is returned by this call, which
-  // saves all the same.
+  // saves all the same. Variables with a NaN or an infinity are not written, so that no checkpoint has any: Aborted,
+  // reported likewise.
   absl::Status Save(int64_t step, io::Metadata metadata = {}, std::optional<double> metric = std::nullopt);
   // Waits until all is written, and returns the error that was not reported yet. Save may follow.
   absl::Status Finish();

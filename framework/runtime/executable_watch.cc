@@ -1,43 +1,15 @@
 // Runs that are looked at: traced, with a deadline, or in search of a fault.
-#include <cmath>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "framework/base/half.h"
+#include "framework/base/finite.h"
 #include "framework/base/status.h"
 #include "framework/runtime/executable.h"
 
 namespace belfry {
 namespace {
-
-struct NonFinite {
-  int64_t nans = 0, infinities = 0, first = -1;
-};
-
-template <class T>
-NonFinite FindNonFinite(const T* data, int64_t elements) {
-  NonFinite found;
-  for (int64_t i = 0; i < elements; ++i) {
-    const auto value = static_cast<double>(data[i]);
-    if (std::isfinite(value)) continue;
-    ++(std::isnan(value) ? found.nans : found.infinities);
-    if (found.first < 0) found.first = i;
-  }
-  return found;
-}
-
-NonFinite FindNonFinite(const void* data, const TensorSpec& spec) {
-  const int64_t elements = spec.shape.elements();
-  switch (spec.dtype) {
-    case DType::kFloat32: return FindNonFinite(static_cast<const float*>(data), elements);
-    case DType::kFloat64: return FindNonFinite(static_cast<const double*>(data), elements);
-    case DType::kFloat16: return FindNonFinite(static_cast<const Half*>(data), elements);
-    case DType::kBFloat16: return FindNonFinite(static_cast<const BFloat16*>(data), elements);
-    default: return {};
-  }
-}
 
 bool IsEvent(Instruction::Kind kind) { return kind == Instruction::Kind::kWait || kind == Instruction::Kind::kRecord; }
 
@@ -79,11 +51,10 @@ absl::Status Executable::CheckNumerics(Lane& lane, const BoundInstruction& at) c
       RETURN_IF_ERROR(at.stream->Synchronize());
       data = copy.raw();
     }
-    const NonFinite found = FindNonFinite(data, specs[k]);
-    if (found.first < 0) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("output ", k, ", ", DTypeName(specs[k].dtype), specs[k].shape.ToString(), ", has ", found.nans,
-                     " NaN and ", found.infinities, " infinite values, the first at element ", found.first));
+    const NonFinite found = FindNonFinite(specs[k].dtype, data, specs[k].shape.elements());
+    if (!found.any()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("output ", k, ", ", DTypeName(specs[k].dtype),
+                                                   specs[k].shape.ToString(), ", has ", found.ToString()));
   }
   return absl::OkStatus();
 }
