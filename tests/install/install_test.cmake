@@ -8,8 +8,15 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${build_dir} --prefix ${prefix})
-run(${CMAKE_COMMAND} -S ${CMAKE_CURRENT_LIST_DIR}/consumer -B ${work_dir}/consumer -G ${generator}
-    -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_CXX_COMPILER=${cxx} -D CMAKE_BUILD_TYPE=Release
-    -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
-run(${CMAKE_COMMAND} --build ${work_dir}/consumer)
+# build(FOLDER NAME): the project in FOLDER, against the installed copy.
+function(build folder name)
+  run(${CMAKE_COMMAND} -S ${folder} -B ${work_dir}/${name} -G ${generator}
+      -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_CXX_COMPILER=${cxx} -D CMAKE_BUILD_TYPE=Release
+      -D CMAKE_FIND_USE_PACKAGE_REGISTRY=OFF)
+  run(${CMAKE_COMMAND} --build ${work_dir}/${name})
+endfunction()
+
+build(${CMAKE_CURRENT_LIST_DIR}/consumer consumer)
 run(${work_dir}/consumer/consumer)
+build(${CMAKE_CURRENT_LIST_DIR}/../../examples examples)
+run(${work_dir}/examples/train_waves cpu:2)

@@ -1,0 +1,69 @@
+// Trains a model of one's own with one tower per device: train_waves [DEVICES], such as cpu:2.
+#include <cstdio>
+#include <string>
+
+#include "framework/base/status.h"
+#include "framework/runtime/gradient_checker.h"
+#include "framework/runtime/session.h"
+#include "lion.h"
+#include "models/layers.h"
+#include "models/replicate_towers.h"
+#include "ops/array.h"
+#include "ops/builtin_ops.h"
+#include "ops/math.h"
+#include "snake.h"
+#include "trainers/trainer.h"
+#include "waves.h"
+
+using namespace belfry;
+
+// A tower's loss: of x [N, 1] and targets [N].
+absl::StatusOr<Output> WaveLoss(const Scope& tower, const models::Batch& batch) {
+  const Output hidden = Snake(tower, models::Dense(tower, "hidden", batch.images, 32), /*frequency=*/3);
+  const Output guess = ops::Squeeze(tower, models::Dense(tower, "out", hidden, 1), {1});
+  return ops::Mean(tower, ops::SquaredDifference(tower, guess, batch.labels));
+}
+
+// Finite differences agree with SnakeGradient.
+absl::Status CheckSnake(const OpRegistry& registry) {
+  Graph graph(registry);
+  const Scope scope(graph);
+  const Output x = ops::Placeholder(scope, DType::kFloat64, {5});
+  const Output y = Snake(scope, x, 1.5);
+  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:1"));
+  const Evaluator evaluate = [&](absl::Span<const Output> fetches,
+                                 const FeedList& values) -> absl::StatusOr<std::vector<Tensor>> {
+    ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
+    std::vector<Feed> feeds;
+    for (const auto& [output, value] : values) feeds.push_back({output, value});
+    return session->Run(feeds, fetches);
+  };
+  return CheckGradients(scope, {y}, {x}, {{x, Tensor::Of<double>({-2, -0.3, 0, 0.7, 3})}}, evaluate);
+}
+
+absl::Status Train(const std::string& device_list, double* loss) {
+  OpRegistry registry = ops::MakeBuiltinOps();
+  RegisterSnake(registry);
+  RETURN_IF_ERROR(CheckSnake(registry));
+
+  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(device_list));
+  const Waves waves(512);
+  const int towers = static_cast<int>(devices.TowerDevices().size());
+  ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(waves, {.batch_size = 128, .towers = towers, .seed = 1}));
+  Graph graph(registry);
+  graph.set_seed(1);
+  const Lion lion({.learning_rate = optim::Cosine(0.01, /*decay_steps=*/600), .weight_decay = 1e-3});
+  const models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, *input, WaveLoss, lion);
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
+  trainers::Trainer trainer(*session, step, *input, {.steps = 600});
+  RETURN_IF_ERROR(trainer.Run());
+  *loss = trainer.loss();
+  return absl::OkStatus();
+}
+
+int main(int argc, char** argv) {
+  double loss = 1;
+  const absl::Status status = Train(argc > 1 ? argv[1] : "cpu:2", &loss);
+  std::printf("%s, loss %g\n", status.ToString().c_str(), loss);
+  return status.ok() && loss < 1e-3 ? 0 : 1;
+}
