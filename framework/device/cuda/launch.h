@@ -16,6 +16,9 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cub/block/block_reduce.cuh>
+#include <cub/util_ptx.cuh>
+#include <cub/warp/warp_reduce.cuh>
 #include <type_traits>
 
 #include "absl/status/status.h"
@@ -75,6 +78,10 @@ __device__ inline void TellHost(uint64_t* to, uint64_t value) {
   *static_cast<volatile uint64_t*>(to) = value;  // st.volatile is st.relaxed.sys (PTX ISA).
 }
 
+namespace internal {
+inline constexpr int kThreads = 256, kWarp = 32;
+}  // namespace internal
+
 // The threads that work on one row. Each has a rank below `size` and takes the elements rank, rank + size, ...
 // All threads of a team must reach the same calls in the same order.
 struct Team {
@@ -84,17 +91,21 @@ struct Team {
   // associative and commutative but for rounding. The order depends on `size` alone.
   template <class T, class Op>
   __device__ T Reduce(T value, Op op) const {
-    for (int distance = 16; distance > 0; distance /= 2) value = op(value, FromLane(value, distance));
-    if (size == 32) return value;
-    __shared__ alignas(16) unsigned char memory[32 * 16];
     static_assert(sizeof(T) <= 16 && std::is_trivially_copyable_v<T>);
-    T* const partial = reinterpret_cast<T*>(memory);
+    if (size == internal::kWarp) {
+      using Warp = cub::WarpReduce<T>;
+      __shared__ typename Warp::TempStorage memory[internal::kThreads / internal::kWarp];
+      value = Warp(memory[threadIdx.x / internal::kWarp]).Reduce(value, op);
+      return cub::ShuffleIndex<internal::kWarp>(value, 0, 0xffffffffu);
+    }
+    using Block = cub::BlockReduce<T, internal::kThreads>;
+    __shared__ typename Block::TempStorage memory;
+    __shared__ alignas(16) unsigned char result[16];
     __syncthreads();
-    if (rank % 32 == 0) partial[rank / 32] = value;
+    value = Block(memory).Reduce(value, op);
+    if (rank == 0) *reinterpret_cast<T*>(result) = value;
     __syncthreads();
-    value = partial[0];
-    for (int i = 1; i < size / 32; ++i) value = op(value, partial[i]);
-    return value;
+    return *reinterpret_cast<T*>(result);
   }
   template <class T>
   __device__ T Sum(T value) const {
@@ -102,30 +113,16 @@ struct Team {
   }
   // Waits until all threads are here; what they wrote before, all may read.
   __device__ void Wait() const {
-    if (size == 32) {
+    if (size == internal::kWarp) {
       __syncwarp();
     } else {
       __syncthreads();
     }
   }
-
- private:
-  template <class T>
-  __device__ static T FromLane(T value, int distance) {
-    constexpr int kWords = (sizeof(T) + 3) / 4;
-    union {
-      unsigned word[kWords];
-      T value;
-    } bits{};
-    bits.value = value;
-    for (int i = 0; i < kWords; ++i) bits.word[i] = __shfl_xor_sync(0xffffffffu, bits.word[i], distance);
-    return bits.value;
-  }
 };
 
 namespace internal {
 
-inline constexpr int kThreads = 256, kWarp = 32;
 inline constexpr int64_t kMostBlocks = int64_t{1} << 20;
 
 template <class Body>

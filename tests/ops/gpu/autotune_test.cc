@@ -2,9 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <random>
 #include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
 
 namespace belfry::ops {
 namespace {
@@ -67,6 +73,44 @@ TEST_F(AutotuneCacheTest, GoesOnAfterALineThatWasCut) {
   const AutotuneCache later(Path());
   EXPECT_EQ(later.Find("conv", 4), 3);
   EXPECT_EQ(later.Find("matmul", 2), 0);
+}
+
+TEST_F(AutotuneCacheTest, KeepsWholeLinesOfAFileThatWasCutAnywhere) {
+  const std::string text = "1\t2\tfirst\n0\t3\tsecond\n2\t3\tthird\n";
+  const std::vector<std::pair<std::string, int>> choices = {{"first", 1}, {"second", 0}, {"third", 2}};
+  for (size_t size = 0; size <= text.size(); ++size) {
+    Write(text.substr(0, size));
+    const AutotuneCache cache(Path());
+    for (const auto& [key, index] : choices) {
+      const int count = key == "first" ? 2 : 3;
+      const bool whole = size >= text.find(key) + key.size();
+      EXPECT_EQ(cache.Find(key, count), whole ? index : -1) << key << " of " << size << " bytes";
+    }
+  }
+}
+
+TEST_F(AutotuneCacheTest, SurvivesAnyBytes) {
+  constexpr absl::string_view kLikely("0123-\t\t\t\n\n\r a\0\xff", 15);
+  std::minstd_rand random(1);
+  int found = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::string text;
+    for (size_t size = random() % 400; text.size() < size;) {
+      text += round % 2 == 0 ? kLikely[random() % kLikely.size()] : static_cast<char>(random() % 256);
+    }
+    Write(text);
+    AutotuneCache cache(Path());
+    for (const char* key : {"", "a", " ", "0", "\t", "\xff"}) {
+      for (const int count : {-1, 0, 1, 2, 3, 12}) {
+        const int index = cache.Find(key, count);
+        EXPECT_TRUE(index >= -1 && index < std::max(count, 0)) << index << " of " << count;
+        found += index >= 0;
+      }
+    }
+    cache.Add("a", 12, 11);
+    EXPECT_EQ(cache.Find("a", 12), 11);
+  }
+  EXPECT_GT(found, 0) << "no file held a choice by chance, so nothing was tried";
 }
 
 TEST_F(AutotuneCacheTest, DoesWithoutAFileThatCannotBeWritten) {
