@@ -74,7 +74,8 @@ class Tensor {
   }
   template <class T>
   absl::Span<const T> span() const {
-    return {data<T>(), static_cast<size_t>(elements_)};
+    // Not in braces: of a pointer to bool and a number they would make a list of two bools.
+    return absl::Span<const T>(data<T>(), static_cast<size_t>(elements_));
   }
   void* raw() { return buffer_.get(); }
   const void* raw() const { return buffer_.get(); }

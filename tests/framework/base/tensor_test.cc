@@ -16,6 +16,14 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
+TEST(Tensor, SpansOfAllTypesAreItsElements) {
+  const Tensor truths = Tensor::Of<bool>({true, false, true});
+  EXPECT_EQ(truths.span<bool>().data(), truths.data<bool>());
+  EXPECT_EQ(truths.span<bool>().size(), 3u);
+  const Tensor numbers = Tensor::Of<float>({1, 2});
+  EXPECT_EQ(numbers.span<float>().data(), numbers.data<float>());
+}
+
 TEST(Tensor, HoldsItsElementsInRowMajorOrder) {
   const Tensor matrix = Tensor::Of<float>({1, 2, 3, 4, 5, 6}, {2, 3});
   EXPECT_EQ(matrix.dtype(), DType::kFloat32);
