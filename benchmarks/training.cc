@@ -21,11 +21,13 @@
 #include "models/losses.h"
 #include "models/replicate_towers.h"
 #include "models/resnet.h"
+#include "ops/array.h"
 #include "optim/descent.h"
 
 ABSL_FLAG(std::string, devices, "cpu:1", "Devices, one tower on each: cpu:N or gpu:N.");
 ABSL_FLAG(std::string, model, "cifar_net", "cifar_net (24x24 images), or resnet20 to resnet110 (32x32 images).");
 ABSL_FLAG(int64_t, batch_size, 128, "Images of a step, over all towers; a multiple of their number.");
+ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32, or bfloat16 with float32 weights.");
 ABSL_FLAG(int, rounds, 5, "Timings.");
 ABSL_FLAG(double, seconds, 2, "Of each timing.");
 ABSL_FLAG(bool, replay, true, "Record a steady step of GPUs, and replay it.");
@@ -44,9 +46,14 @@ absl::Status Run() {
   }
   const int64_t side = depth == 0 ? 24 : 32;
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices)));
+  const std::string dtype = absl::GetFlag(FLAGS_dtype);
+  if (dtype != "float32" && dtype != "bfloat16") {
+    return absl::InvalidArgumentError(absl::StrCat("--dtype=", dtype, " is not known"));
+  }
   const auto loss = [&](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
+    const Output images = dtype == "float32" ? batch.images : ops::Cast(tower, batch.images, DType::kBFloat16);
     const Output logits =
-        depth == 0 ? models::CifarNet(tower, batch.images) : models::ResNet(tower, batch.images, {.depth = depth});
+        depth == 0 ? models::CifarNet(tower, images) : models::ResNet(tower, images, {.depth = depth});
     models::AddCrossEntropy(tower, logits, batch.labels);
     return models::TotalLoss(tower);
   };
@@ -92,8 +99,8 @@ absl::Status Run() {
   }
   PrintMachine();
   for (int i : devices.TowerDevices()) std::printf("tower on %s\n", devices.device(i).description().c_str());
-  std::printf("%s, batch %d, %s: %.1f images/s, %.1f us a step (median of %zu), loss %.4f\n", model.c_str(),
-              static_cast<int>(batch), prepared->replays() ? "replayed" : "not replayed",
+  std::printf("%s, batch %d, %s, %s: %.1f images/s, %.1f us a step (median of %zu), loss %.4f\n", model.c_str(),
+              static_cast<int>(batch), dtype.c_str(), prepared->replays() ? "replayed" : "not replayed",
               Median(rates) * static_cast<double>(batch), 1e6 / Median(rates), rates.size(),
               prepared->fetched(0).scalar<float>());
   return absl::OkStatus();

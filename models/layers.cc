@@ -39,10 +39,23 @@ Output Apply(const Scope& scope, Output x, Activation activation) {
   return x;
 }
 
+// A parameter as it is kept, and as a layer that computes in `dtype` uses it.
+struct Parameter {
+  Variable kept;
+  Output used;
+};
+// Updates are too small for 16 bits, so float32 is kept (Micikevicius et al., "Mixed precision training", 2018).
+Parameter GetParameter(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
+                       DType dtype) {
+  const bool narrow = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+  const Variable kept = GetVariable(scope, name, shape, initializer, {.dtype = narrow ? DType::kFloat32 : dtype});
+  return {kept, narrow && kept.valid() ? ops::Cast(scope.NameScope(name), kept, dtype) : kept.value()};
+}
+
 Output BiasAndActivation(const Scope& scope, Output x, int64_t channels, bool use_bias, const Initializer& biases,
                          Activation activation) {
   if (use_bias && x.valid()) {
-    x = ops::BiasAdd(scope, x, GetVariable(scope, "biases", {channels}, biases, {.dtype = x.dtype()}));
+    x = ops::BiasAdd(scope, x, GetParameter(scope, "biases", {channels}, biases, x.dtype()).used);
   }
   return Activate(scope, x, activation);
 }
@@ -71,9 +84,9 @@ Output Dense(OpScope scope, absl::string_view name, Output x, int64_t units, con
   if (units < 1) return Reject(scope, "Dense", name, absl::StrCat("has ", units, " units"), x);
 
   const Scope layer = scope.VariableScope(name);
-  const Variable weights = GetVariable(layer, "weights", {channels, units}, options.weights, {.dtype = x.dtype()});
-  AddWeightDecay(layer, weights, options.weight_decay);
-  return BiasAndActivation(layer, ops::MatMul(layer, x, weights), units, options.use_bias, options.biases,
+  const Parameter weights = GetParameter(layer, "weights", {channels, units}, options.weights, x.dtype());
+  AddWeightDecay(layer, weights.kept, options.weight_decay);
+  return BiasAndActivation(layer, ops::MatMul(layer, x, weights.used), units, options.use_bias, options.biases,
                            options.activation);
 }
 
@@ -94,11 +107,10 @@ Output Conv2D(OpScope scope, absl::string_view name, Output x, int64_t filters, 
   }
 
   const Scope layer = scope.VariableScope(name);
-  const Variable weights =
-      GetVariable(layer, "weights", {kernel.height, kernel.width, channels / options.groups, filters}, options.weights,
-                  {.dtype = x.dtype()});
-  AddWeightDecay(layer, weights, options.weight_decay);
-  const Output y = ops::Conv2D(layer, x, weights,
+  const Parameter weights = GetParameter(
+      layer, "weights", {kernel.height, kernel.width, channels / options.groups, filters}, options.weights, x.dtype());
+  AddWeightDecay(layer, weights.kept, options.weight_decay);
+  const Output y = ops::Conv2D(layer, x, weights.used,
                                {.stride_h = options.stride.height,
                                 .stride_w = options.stride.width,
                                 .padding = options.padding,

@@ -1,7 +1,8 @@
 // Layers: a piece of a model together with its variables.
 //
 // A layer stands in the variable scope of its name, so the second "conv1" in one scope is an error unless the scope
-// reuses variables. Its variables have the dtype of x and, in the graph, names that no tower is part of:
+// reuses variables. Its variables have the dtype of x, but float32 if that has 16 bits (mixed precision: the layer
+// computes in 16 bits with a cast of its weights, which are updated in float32), and names that no tower is part of:
 // "conv1/weights". Images are [N, H, W, C]; N may be unknown. Every layer returns an invalid Output after an error,
 // which sticks to the graph (Scope::Fail) and names the layer.
 #pragma once

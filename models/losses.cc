@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
 
@@ -15,6 +16,8 @@ void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay
 }
 
 Output AddCrossEntropy(OpScope scope, Output logits, Output labels) {
+  const bool narrow = logits.valid() && (logits.dtype() == DType::kFloat16 || logits.dtype() == DType::kBFloat16);
+  if (narrow) logits = ops::Cast(scope.Named("wide_logits"), logits, DType::kFloat32);
   const Output losses = ops::SparseSoftmaxCrossEntropy(scope.Named("cross_entropy_per_example"), logits, labels);
   const Output loss = ops::Mean(scope.Named("cross_entropy"), losses);
   scope.AddToCollection(kLosses, loss);

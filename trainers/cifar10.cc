@@ -17,6 +17,7 @@
 #include "models/replicate_towers.h"
 #include "models/resnet.h"
 #include "models/summaries.h"
+#include "ops/array.h"
 #include "optim/descent.h"
 #include "optim/moving_average.h"
 #include "trainers/common_flags.h"
@@ -30,6 +31,8 @@ ABSL_FLAG(
     std::string, model, "cifar_net",
     "cifar_net: the network of TensorFlow's CIFAR-10 tutorial, 1,068,298 parameters. resnet20, resnet32, resnet44, "
     "resnet56: He et al., 2016, section 4.2.");
+ABSL_FLAG(std::string, dtype, "float32",
+          "What the network computes in: float32; or bfloat16, with weights, averages and updates in float32.");
 ABSL_FLAG(double, learning_rate, 0.1, "The highest one.");
 ABSL_FLAG(
     std::string, schedule, "cosine",
@@ -99,7 +102,10 @@ absl::Status CheckFlags() {
   if (!(average >= 0 && average < 1)) {
     return absl::InvalidArgumentError(absl::StrCat("--moving_average=", average, " must be at least 0 and below 1"));
   }
-  const std::string schedule = absl::GetFlag(FLAGS_schedule);
+  const std::string schedule = absl::GetFlag(FLAGS_schedule), dtype = absl::GetFlag(FLAGS_dtype);
+  if (dtype != "float32" && dtype != "bfloat16") {
+    return absl::InvalidArgumentError(absl::StrCat("--dtype=", dtype, " is not known; known are float32 and bfloat16"));
+  }
   if (schedule != "constant" && schedule != "cosine" && schedule != "staircase") {
     return absl::InvalidArgumentError(
         absl::StrFormat("--schedule=%s is not known; known are cosine, staircase and constant", schedule));
@@ -148,11 +154,13 @@ absl::StatusOr<optim::Schedule> MakeSchedule(const Setup& setup) {
   return optim::Exponential(rate, decay_steps, 0.1, true);
 }
 
+// float32 in any case.
 Output Logits(const Scope& scope, const Setup& setup, Output images, bool training) {
-  if (setup.resnet_depth > 0) {
-    return models::ResNet(scope, images, {.depth = setup.resnet_depth, .training = training});
-  }
-  return models::CifarNet(scope, images);
+  if (absl::GetFlag(FLAGS_dtype) == "bfloat16") images = ops::Cast(scope.Named("narrow"), images, DType::kBFloat16);
+  const Output logits = setup.resnet_depth > 0
+                            ? models::ResNet(scope, images, {.depth = setup.resnet_depth, .training = training})
+                            : models::CifarNet(scope, images);
+  return ops::Cast(scope.Named("logits"), logits, DType::kFloat32);
 }
 
 int64_t CountParameters(const models::TrainStep& step) {
