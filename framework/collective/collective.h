@@ -68,6 +68,8 @@ class Collective {
   // After a failure, or if `give_up` and it is not done by now, it is ended on all devices, so that nothing there waits
   // for ever; that is an error, and what the runs under way computed is lost. REQUIRES: nobody is in Run.
   virtual absl::Status Check(bool /*give_up*/) { return absl::OkStatus(); }
+  // How often that has happened, whoever asked. Counted before any of it ends. Any thread.
+  virtual uint64_t losses() const { return 0; }
 };
 
 // How the collectives of a session are made.

@@ -78,6 +78,8 @@ class NcclCollective final : public Collective {
     clique_->Resume();
   }
 
+  uint64_t losses() const override { return clique_->losses(); }
+
   absl::Status Check(bool give_up) override {
     int rank = 0;
     const absl::Status status = clique_->Check(give_up, rank);

@@ -166,6 +166,7 @@ void NcclClique::Settle() {
   for (int r = 1; r < size(); ++r) even = even && ranks_[r].issued.load() == ranks_[0].issued.load();
   if (even) return;
   if (drain_) Drain();
+  losses_.fetch_add(1);
   EndAll(&NcclApi::CommAbort);
 }
 

@@ -87,6 +87,7 @@ class NcclClique {
   // Looks for asynchronous errors; aborts on one, and if `give_up` and something is under way on a device. `rank`:
   // whose error it is, or -1. Does not wait.
   absl::Status Check(bool give_up, int& rank);
+  uint64_t losses() const { return losses_.load(); }  // as of Collective
   // The collective that was given to `rank` last, or none.
   std::string LastCollective(int rank);
 
@@ -123,6 +124,7 @@ class NcclClique {
   std::atomic<bool> stopped_{false};
   std::atomic<bool> suspect_{false};  // communicators, of what a user left undone
   std::atomic<bool> stale_{false};    // aborted, and to be built again
+  std::atomic<uint64_t> losses_{0};
   Mutex mutex_;
   bool alive_ ABSL_GUARDED_BY(mutex_) = false;  // there are communicators
   bool drain_ ABSL_GUARDED_BY(mutex_) = true;   // what is under way may still end

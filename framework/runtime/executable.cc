@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -14,6 +15,8 @@ namespace {
 
 // Between looks after collectives.
 constexpr absl::Duration kLook = absl::Seconds(1);
+constexpr char kLost[] =
+    "; steps under way are lost, and variables may hold anything: restore or initialize them before going on";
 
 }  // namespace
 
@@ -46,9 +49,8 @@ absl::Status Executable::AwaitDevice(int device, uint32_t run, absl::Time deadli
     for (auto& collective : collectives_) {
       const absl::Status found = collective->Check(/*give_up=*/look == deadline);
       if (found.ok()) continue;
-      return absl::Status(found.code(), absl::StrCat(found.message(),
-                                                     "; steps under way are lost, and variables may hold anything: "
-                                                     "restore or initialize them before going on"));
+      losses_ = Losses();
+      return absl::Status(found.code(), absl::StrCat(found.message(), kLost));
     }
     if (look == deadline) return status;
   }
@@ -70,6 +72,20 @@ absl::Status Executable::Errors(const Lane& lane) const {
   return status;
 }
 
+uint64_t Executable::Losses() const {
+  uint64_t losses = 0;
+  for (const auto& collective : collectives_) losses += collective->losses();
+  return losses;
+}
+
+// Another step's thread may have found the failure, and ended what was under way for this one, too.
+absl::Status Executable::CheckLosses() {
+  const uint64_t before = std::exchange(losses_, Losses());
+  if (!std::exchange(under_way_, false) || before == losses_) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("the collectives of this step were ended on all devices after another step had failed", kLost));
+}
+
 // All runs before the last one are done: then the copies of every second run are free again.
 absl::Status Executable::AwaitRoom(absl::Time deadline) {
   absl::Status status;
@@ -79,8 +95,9 @@ absl::Status Executable::AwaitRoom(absl::Time deadline) {
     RETURN_IF_ERROR(AwaitDevice(lane->device, runs_[lane->device] - 1, deadline));
     status.Update(Errors(*lane));
   }
+  if (status.ok()) return CheckLosses();
   // What the last run has found of the same kind is not reported once more.
-  if (!status.ok()) AwaitEnd(deadline).IgnoreError();
+  AwaitEnd(deadline).IgnoreError();
   return status;
 }
 
@@ -195,6 +212,8 @@ absl::Status Executable::RunAll(uint64_t run, const RunLimits& limits) {
   }
   const bool failed = failed_.load();
   if (failed) Recover();
+  if (failed) losses_ = Losses();
+  under_way_ = !failed;
   for (auto& lane : lanes_) {
     if (lane->asynchronous) runs_[lane->device] = queues_.AddRun(lane->device);
   }
@@ -208,6 +227,7 @@ absl::Status Executable::AwaitEnd(absl::Time deadline) {
     status.Update(AwaitDevice(lane->device, runs_[lane->device], deadline));
     status.Update(Errors(*lane));
   }
+  status.Update(CheckLosses());
   return status;
 }
 

@@ -125,6 +125,8 @@ class Executable {
   absl::Status End(Lane& lane, absl::Time deadline);
   absl::Status RunAll(uint64_t run, const RunLimits& limits);
   absl::Status AwaitEnd(absl::Time deadline);
+  uint64_t Losses() const;
+  absl::Status CheckLosses();
   absl::Status RunInstruction(BoundInstruction& at, uint64_t run, absl::Time deadline);
   void WatchFromHere();
   absl::Status PrepareTrace();
@@ -166,6 +168,8 @@ class Executable {
   uint32_t turn_ = 0;                          // runs of this executable: what events count
   uint64_t run_ = 0;                           // of the current run, for the tasks
   const RunLimits* limits_ = nullptr;          // likewise
+  bool under_way_ = false;                     // a run was enqueued, and nobody has waited for its end
+  uint64_t losses_ = 0;                        // of the collectives, before the runs under way
   std::vector<uint32_t> runs_;                 // by device: of DeviceQueues, before the current run
   bool traced_ = false, watched_ = false;      // the current run is
   std::atomic<bool> wrote_{false};             // the current run has begun to update variables

@@ -33,6 +33,7 @@ absl::Status Executable::TryToRecord(absl::Time deadline) {
   }
   for (size_t i = 0; i < begun; ++i) collectives_[i]->EndRecording(recorded_);
   for (size_t i = 0; i < begun; ++i) collectives_[i]->Reset(turn_);
+  losses_ = Losses();  // nothing was under way
   return absl::OkStatus();
 }
 

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <memory>
 #include <random>
 #include <string>
@@ -386,6 +387,37 @@ TEST_F(NcclReplay, AnAbortEndsWhatOtherStepsRecordedToo) {
   ExpectToWork(expected, 1);
   ExpectToWork(expected, 0);
   EXPECT_EQ(nccl_->made(), 4);
+}
+
+// One thread finds the failure while it waits, another is about to replay what is ended for it.
+TEST_F(NcclReplay, StepsOfTwoThreadsSurviveFailures) {
+  Open(2, true, DType::kFloat32, absl::Seconds(20));
+  Prepare();
+  ASSERT_TRUE(Run(7).ok());
+  const auto expected = Values();
+  std::atomic<bool> stop{false};
+  std::atomic<int> runs{0}, failures{0};
+  std::vector<std::thread> threads;
+  for (int step : {0, 1}) {
+    threads.emplace_back([&, step] {
+      while (!stop) {
+        const absl::Status status = Run(7, step);
+        ++(status.ok() ? runs : failures);
+        if (status.ok()) EXPECT_EQ(Values(step), expected);
+      }
+    });
+  }
+  for (int broken = 0; broken < 2; ++broken) {
+    const int before = runs;
+    while (runs < before + 12) absl::SleepFor(absl::Milliseconds(1));
+    nccl_->BreakRank(broken % 2, NcclResult::kRemoteError);
+  }
+  const int before = runs;
+  while (runs < before + 12) absl::SleepFor(absl::Milliseconds(1));
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_GE(failures, 2);
+  for (int step : {0, 1}) ExpectToWork(expected, step);
 }
 
 TEST_F(NcclReplay, WhatIsNotUsableNowIsRecordedLater) {
