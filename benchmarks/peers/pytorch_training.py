@@ -133,7 +133,8 @@ class Trainer:
 def belfry_rate(options):
     devices = "gpu:1" if options.device == "cuda" else "cpu:1"
     command = [options.belfry, f"--devices={devices}", f"--model={options.model}",
-               f"--batch_size={options.batch_size}", f"--seconds={options.seconds}", "--rounds=1"]
+               f"--batch_size={options.batch_size}", f"--dtype={options.dtype}", f"--seconds={options.seconds}",
+               "--rounds=1"]
     output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return float(re.search(r"([0-9.]+) images/s", output).group(1))
 
@@ -144,7 +145,8 @@ def main():
     parser.add_argument("--model", default="cifar_net", help="cifar_net, resnet20, resnet56 ...")
     parser.add_argument("--batch_size", type=int, default=512)
     parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])
-    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"], help="of PyTorch's autocast")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"],
+                        help="of what is computed; weights are float32")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--no-compile", action="store_true", help="leave torch.compile out")

@@ -4,10 +4,13 @@
 #include <gmock/gmock.h>
 
 #include "models/cifar_net.h"
+#include "models/layers.h"
 #include "models/losses.h"
 #include "models/mlp.h"
 #include "models/parameters.h"
 #include "models/resnet.h"
+#include "optim/apply.h"
+#include "optim/descent.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {
@@ -35,6 +38,44 @@ class Networks : public ModelTest {
     EXPECT_LT(Scalar(feeds, loss), 0.5f * before);
   }
 };
+
+// Of a few steps from the same start on the same batch, in float32 and with 16-bit inputs.
+TEST_F(Networks, SixteenBitsTrainFloat32Variables) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    std::vector<float> losses[2];
+    for (int narrow = 0; narrow < 2; ++narrow) {
+      Graph graph;
+      graph.set_seed(7);
+      const Scope scope(graph);
+      const Output images = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 8, 8, 3});
+      const Output labels = ops::Placeholder(scope, DType::kInt32, {Shape::kUnknown});
+      const Output x = narrow == 1 ? ops::Cast(scope, images, dtype) : images;
+      const Output y = Conv2D(scope, "conv", x, 8, 3, {.activation = Activation::kRelu, .weight_decay = 1e-3});
+      AddCrossEntropy(scope, Dense(scope, "dense", Flatten(scope, y), 10), labels);
+      const Output loss = TotalLoss(scope);
+      const auto gradients = optim::ComputeGradients(scope, loss, optim::TrainableVariables(scope));
+      for (const optim::GradientAndVariable& each : gradients) {
+        EXPECT_EQ(each.variable.dtype(), DType::kFloat32) << each.variable.name();
+        EXPECT_EQ(each.gradient.dtype(), DType::kFloat32) << each.variable.name();
+      }
+      const Node* step = optim::ApplyGradients(scope, optim::GradientDescent({.learning_rate = 0.05}), gradients);
+      const Node* initialize = InitializeVariables(scope);
+      const auto session = Session::Create(graph, devices_);
+      ASSERT_TRUE(session.ok()) << session.status();
+      ASSERT_TRUE((*session)->RunTarget(initialize).ok());
+      generator_.seed(seed_);
+      const std::vector<Feed> feeds = {{images, Random({6, 8, 8, 3})}, {labels, Classes(6, 10)}};
+      for (int i = 0; i < 12; ++i) {
+        const auto values = (*session)->Run(feeds, {loss}, {step});
+        ASSERT_TRUE(values.ok()) << values.status();
+        EXPECT_EQ((*values)[0].dtype(), DType::kFloat32);
+        losses[narrow].push_back((*values)[0].scalar<float>());
+      }
+      EXPECT_LT(losses[narrow].back(), 0.8f * losses[narrow].front());
+    }
+    for (size_t i = 0; i < losses[0].size(); ++i) EXPECT_NEAR(losses[1][i], losses[0][i], 0.03 * losses[0][0]) << i;
+  }
+}
 
 TEST_F(Networks, CifarNetHasTheTutorialsVariables) {
   const Output logits = CifarNet(scope_, Images(24, 24, 3));
