@@ -284,7 +284,7 @@ absl::StatusOr<int> Train() {
   Trainer trainer(*session, step, *input, options);
   RETURN_IF_ERROR(trainer.Run());
   if (trainer.stopped() != 0) {
-    std::printf("%s\n", StoppedText(trainer, options).c_str());
+    std::printf("%s\n", StoppedText(trainer.stopped(), trainer.steps()).c_str());
   } else {
     PrintResult(trainer, setup, quiet);
   }
@@ -296,7 +296,5 @@ absl::StatusOr<int> Train() {
 
 int main(int argc, char** argv) {
   belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
-  const absl::StatusOr<int> stopped = belfry::trainers::Train();
-  if (stopped.ok() && *stopped != 0) return belfry::trainers::SignalStatus(*stopped);
-  return belfry::trainers::ExitStatus(stopped.status());
+  return belfry::trainers::ExitStatus(belfry::trainers::Train());
 }

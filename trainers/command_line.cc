@@ -25,12 +25,14 @@ std::vector<std::string> ParseFlags(int argc, char** argv, absl::string_view usa
   return std::vector<std::string>(rest.begin() + 1, rest.end());
 }
 
-int SignalStatus(int signal) { return 128 + signal; }
-
 int ExitStatus(const absl::Status& status) {
   if (status.ok()) return EXIT_SUCCESS;
   std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
   return EXIT_FAILURE;
+}
+
+int ExitStatus(const absl::StatusOr<int>& signal) {
+  return signal.ok() && *signal != 0 ? 128 + *signal : ExitStatus(signal.status());
 }
 
 }  // namespace belfry::trainers

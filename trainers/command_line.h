@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace belfry::trainers {
@@ -13,10 +14,9 @@ namespace belfry::trainers {
 // the program has, and ends it; so does an unknown flag, with an error.
 std::vector<std::string> ParseFlags(int argc, char** argv, absl::string_view usage);
 
-// The exit status of a program that a signal has ended: 128 and its number.
-int SignalStatus(int signal);
-
 // The end of main: prints an error to standard error and returns the exit status.
 int ExitStatus(const absl::Status& status);
+// The same of a run that a signal may have ended, 0 if none: 128 and its number, as if it had killed the program.
+int ExitStatus(const absl::StatusOr<int>& signal);
 
 }  // namespace belfry::trainers

@@ -8,7 +8,9 @@
 #include "framework/data/csv.h"
 #include "framework/data/in_memory.h"
 #include "framework/data/prefetcher.h"
+#include "framework/data/resume.h"
 #include "models/linear_regression.h"
+#include "models/summaries.h"
 #include "optim/descent.h"
 #include "trainers/trainer.h"
 
@@ -103,10 +105,14 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   }
   ASSIGN_OR_RETURN(const Moments moments, MomentsOf(table));
   ASSIGN_OR_RETURN(const auto dataset, data::FromTensors(Standardise(table.features, moments), ToFloat(table.targets)));
-  ASSIGN_OR_RETURN(const auto input,
-                   data::Prefetcher::Create(*dataset, {.batch_size = options.batch_size,
-                                                       .towers = static_cast<int>(devices.TowerDevices().size()),
-                                                       .seed = options.seed}));
+  data::PrefetcherOptions order{.batch_size = options.batch_size,
+                                .towers = static_cast<int>(devices.TowerDevices().size()),
+                                .seed = options.seed};
+  if (options.training.resume != nullptr) {
+    ASSIGN_OR_RETURN(order.start,
+                     data::TakePosition(options.training.resume->metadata, order, table.features.shape()[0]));
+  }
+  ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(*dataset, order));
   Graph graph;
   graph.set_seed(options.seed);
   const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
@@ -115,15 +121,20 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   const models::TrainStep train =
       models::ReplicateTowers(Scope(graph), devices, *input, model,
                               optim::GradientDescent({.learning_rate = options.learning_rate}), options.replicate);
+  TrainerOptions training = options.training;
+  if (!training.directory.empty() && training.summary_every > 0) {
+    training.summaries = models::AddTrainSummaries(Scope(graph), train);
+  }
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, options.session));
-  Trainer trainer(*session, train, *input,
-                  {.steps = options.steps, .log_every = options.log_every, .metrics_file = options.metrics_file});
+  Trainer trainer(*session, train, *input, training);
   RETURN_IF_ERROR(trainer.Run());
 
   ASSIGN_OR_RETURN(const Tensor weight, session->ReadVariable(graph.FindVariable("weight", 0)));
   ASSIGN_OR_RETURN(const Tensor bias, session->ReadVariable(graph.FindVariable("bias", 0)));
   Plane plane = Unstandardise(weight, bias.scalar<float>(), moments, table);
   Evaluate(table, plane);
+  plane.steps = trainer.steps();
+  plane.stopped = trainer.stopped();
   return plane;
 }
 

@@ -1,6 +1,7 @@
 // Linear regression of one column of a CSV file on the others, with one tower per device.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -8,18 +9,17 @@
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
+#include "trainers/trainer.h"
 
 namespace belfry::trainers {
 
 struct CsvRegressionOptions {
   std::string path;
-  std::string target;  // a column by name or by number from 0; empty: the last
-  int64_t steps = 2'000;
-  int64_t log_every = 10;    // steps between two lines of the metrics file
+  std::string target;        // a column by name or by number from 0; empty: the last
   int64_t batch_size = 128;  // of all towers
   double learning_rate = 0.01;
-  uint64_t seed = 1;         // of the order of rows
-  std::string metrics_file;  // empty: none
+  uint64_t seed = 1;  // of the order of rows
+  TrainerOptions training;
   models::ReplicateOptions replicate;
   SessionOptions session;
 };
@@ -32,6 +32,8 @@ struct Plane {
   double bias = 0;
   double mean_squared_error = 0;  // over all rows
   double r2 = 0;                  // the share of the target's variance that is explained; NaN if it has none
+  int64_t steps = 0;              // that it was trained for
+  int stopped = 0;                // Trainer::stopped: then it is the plane so far
 };
 
 // Minimises the mean squared error by gradient descent on standardised features, in shuffled mini-batches. Errors: what

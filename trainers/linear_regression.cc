@@ -5,6 +5,8 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/runtime/checkpointer.h"
+#include "framework/runtime/saver.h"
 #include "models/linear_regression.h"
 #include "ops/array.h"
 #include "optim/apply.h"
@@ -13,7 +15,9 @@
 #include "trainers/common_flags.h"
 #include "trainers/csv_regression.h"
 #include "trainers/metrics.h"
+#include "trainers/stop_signals.h"
 #include "trainers/trainer.h"
+#include "trainers/training_flags.h"
 
 ABSL_FLAG(std::string, device, "/device:cpu:0", "Where the line through the fixed points is computed.");
 ABSL_FLAG(int64_t, log_every, 100, "Steps between two lines of the fixed points' output, and of --metrics_file.");
@@ -29,76 +33,116 @@ constexpr char kUsage[] = R"(Fits a line or a plane by gradient descent.
   linear_regression
       100,000 steps on seven fixed points, y = w x + b, on one device. Each line of output shows the loss, w and b from
       before that step's update. The answer is w = -0.0974930, b = 9.7242340 with a loss of 15.5821727.
-      --metrics_file gets step, loss, w and b. Takes no --batch_size, --batch_size_per_tower, --variable_update, --averager, --seed, --target.
+      --metrics_file gets step, loss, w and b. Takes no --batch_size, --batch_size_per_tower, --variable_update,
+      --averager, --seed, --target, --summary_every, --check_replicas_every, --trace.
 
   linear_regression --csv=houses.csv --target=price --devices=cpu:2 --batch_size=64
       Predicts one column of a file from all others, in mini-batches on one tower per device. Features are standardised
       for training (mean 0, deviation 1); the weights printed at the end are those of the file's own units.
       2,000 steps unless --steps says otherwise. Takes no --device.
+
+With --train_dir either saves itself, stops when asked, and goes on where it stopped.
 )";
 
-absl::Status FitFixedPoints(int64_t steps) {
+// Where the fixed points' loop saves itself: in --train_dir, if there is one.
+absl::StatusOr<std::unique_ptr<Checkpointer>> OpenCheckpoints(Session& session) {
+  const std::string directory = absl::GetFlag(FLAGS_train_dir);
+  if (directory.empty()) return nullptr;
+  ASSIGN_OR_RETURN(io::CheckpointDirectory folder,
+                   io::CheckpointDirectory::Open(CheckpointFolder(directory),
+                                                 {.keep_latest = absl::GetFlag(FLAGS_keep_checkpoints)}));
+  return Checkpointer::Create(session, std::move(folder));
+}
+
+// Returns the signal that ended the run, or 0.
+absl::StatusOr<int> FitFixedPoints(int64_t steps) {
   const Tensor xs = Tensor::Of<float>({1, 23, 4, 5, 7, 5, 7});
   const Tensor outs = Tensor::Of<float>({3, 5, 7, 9, 11, 13, 15});
   const int64_t log_every = absl::GetFlag(FLAGS_log_every);
-  RETURN_IF_ERROR(RejectFlags({"batch_size", "batch_size_per_tower", "variable_update", "averager", "seed", "target"},
+  RETURN_IF_ERROR(RejectFlags({"batch_size", "batch_size_per_tower", "variable_update", "averager", "seed", "target",
+                               "summary_every", "check_replicas_every", "trace"},
                               "linear_regression without --csv"));
+  TrainerOptions checked;
+  RETURN_IF_ERROR(SetTrainerOptions(checked));
   ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
-  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file));
+  const io::Metadata model = {{"model", "line through fixed points"}};
+  ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(model));
+  const int64_t first = checkpoint.has_value() ? checkpoint->step : 0;
+  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file, first));
 
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   Graph graph;
   const Scope scope = Scope(graph).Device(absl::GetFlag(FLAGS_device));
   const Output x = ops::Placeholder(scope.Named("x"), DType::kFloat32, {Shape::kUnknown});
   const Output out = ops::Placeholder(scope.Named("out"), DType::kFloat32, {Shape::kUnknown});
-  const models::LinearModel model = models::LinearRegression(scope, x, out);
+  const models::LinearModel line = models::LinearRegression(scope, x, out);
   const optim::GradientDescent optimizer({.learning_rate = absl::GetFlag(FLAGS_learning_rate)});
   const Node* train = optim::ApplyGradients(
-      scope, optimizer, optim::ComputeGradients(scope, model.loss, optim::TrainableVariables(scope)));
+      scope, optimizer, optim::ComputeGradients(scope, line.loss, optim::TrainableVariables(scope)));
   const Node* initialize = InitializeVariables(scope);
 
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
-  RETURN_IF_ERROR(session->RunTarget(initialize));
+  if (checkpoint.has_value()) {
+    RETURN_IF_ERROR(Restore(*session, checkpoint->path, checkpoint->tensors).status());
+  } else {
+    RETURN_IF_ERROR(session->RunTarget(initialize));
+  }
+  ASSIGN_OR_RETURN(const auto checkpoints, OpenCheckpoints(*session));
   ASSIGN_OR_RETURN(const auto step, session->Prepare({{x, xs.shape()}, {out, outs.shape()}},
-                                                     {model.loss, model.weight, model.bias}, {train}));
+                                                     {line.loss, line.weight, line.bias}, {train}));
   const std::vector<Tensor> feeds = {xs, outs};
-  for (int64_t i = 0; i < steps; ++i) {
+  const StopSignals signals;
+  int stopped = 0;
+  for (int64_t i = first; i < steps && stopped == 0; ++i) {
     RETURN_IF_ERROR(step->Run(feeds));
     const float loss = step->fetched(0).scalar<float>();
     RETURN_IF_ERROR(CheckLoss(loss, i));
+    stopped = StopSignals::noted();
+    const bool last = i + 1 == steps || stopped != 0;
+    const bool due = checked.checkpoint_every > 0 && (i + 1) % checked.checkpoint_every == 0;
+    if (checkpoints != nullptr && (due || last)) RETURN_IF_ERROR(checkpoints->Save(i + 1, model));
+    if (stopped != 0) fmt::print("{}\n", StoppedText(stopped, i + 1));
     if (i % log_every != 0 && i + 1 != steps) continue;
     const float w = step->fetched(1).scalar<float>(), b = step->fetched(2).scalar<float>();
     fmt::print("Step {}: loss = {}, w = {}, b = {}\n", i, loss, w, b);
     RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(i)}, {"loss", loss}, {"w", w}, {"b", b}}));
   }
-  return absl::OkStatus();
+  if (checkpoints != nullptr) RETURN_IF_ERROR(checkpoints->Finish());
+  return stopped;
 }
 
-absl::Status FitFile(int64_t steps) {
+absl::StatusOr<int> FitFile(int64_t steps) {
   RETURN_IF_ERROR(RejectFlags({"device"}, "linear_regression with --csv, which runs on --devices"));
+  CsvRegressionOptions options{.path = absl::GetFlag(FLAGS_csv),
+                               .target = absl::GetFlag(FLAGS_target),
+                               .learning_rate = absl::GetFlag(FLAGS_learning_rate),
+                               .seed = absl::GetFlag(FLAGS_seed),
+                               .session = SessionOptionsFromFlags()};
+  RETURN_IF_ERROR(SetTrainerOptions(options.training));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
-  ASSIGN_OR_RETURN(const int64_t batch_size, GlobalBatchSize(devices));
-  ASSIGN_OR_RETURN(const models::ReplicateOptions replicate, ReplicateOptionsFromFlags());
-  ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
-  const CsvRegressionOptions options = {.path = absl::GetFlag(FLAGS_csv),
-                                        .target = absl::GetFlag(FLAGS_target),
-                                        .steps = steps,
-                                        .log_every = absl::GetFlag(FLAGS_log_every),
-                                        .batch_size = batch_size,
-                                        .learning_rate = absl::GetFlag(FLAGS_learning_rate),
-                                        .seed = absl::GetFlag(FLAGS_seed),
-                                        .metrics_file = metrics_file,
-                                        .replicate = replicate,
-                                        .session = SessionOptionsFromFlags()};
+  ASSIGN_OR_RETURN(options.batch_size, GlobalBatchSize(devices));
+  ASSIGN_OR_RETURN(options.replicate, ReplicateOptionsFromFlags());
+  if (options.replicate.variable_update == models::VariableUpdate::kIndependent) {
+    RETURN_IF_ERROR(RejectFlags({"train_dir"}, "a run with --variable_update=independent, whose towers differ"));
+  }
+  ASSIGN_OR_RETURN(options.training.metrics_file, PrepareOutputs());
+  options.training.steps = steps;
+  options.training.log_every = absl::GetFlag(FLAGS_log_every);
+  options.training.metadata = {{"model", "plane"}, {"target", options.target}};
+  ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(options.training.metadata));
+  if (checkpoint.has_value()) options.training.resume = &*checkpoint;
+  const StopSignals signals;
   ASSIGN_OR_RETURN(const Plane plane, FitCsv(devices, options));
-  if (steps == 0) return absl::OkStatus();
+  if (plane.stopped != 0) fmt::print("{}\n", StoppedText(plane.stopped, plane.steps));
+  if (plane.steps == 0) return 0;
   fmt::print("{} =\n", plane.target);
   for (size_t i = 0; i < plane.weights.size(); ++i) fmt::print("  {:+.6g} * {}\n", plane.weights[i], plane.features[i]);
   fmt::print("  {:+.6g}\nmean squared error {:.6g}, R2 {:.6f}\n", plane.bias, plane.mean_squared_error, plane.r2);
-  return absl::OkStatus();
+  return plane.stopped;
 }
 
-absl::Status Run() {
+// The signal that ended the run, or 0.
+absl::StatusOr<int> Run() {
   RETURN_IF_ERROR(CheckFlag("log_every", absl::GetFlag(FLAGS_log_every), 1, std::numeric_limits<int64_t>::max()));
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   const bool fixed_points = absl::GetFlag(FLAGS_csv).empty();
@@ -111,6 +155,7 @@ absl::Status Run() {
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage, {"data_dir"});
+  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage,
+                                     {"data_dir", "explain", "memory_limit", "patience"});
   return belfry::trainers::ExitStatus(belfry::trainers::Run());
 }

@@ -107,11 +107,11 @@ absl::StatusOr<std::optional<size_t>> MemoryLimit() {
   return static_cast<size_t>(limit) << 20;
 }
 
-std::string StoppedText(const Trainer& trainer, const TrainerOptions& options) {
-  const std::string text = absl::StrCat("Stopped by ", SignalName(trainer.stopped()), " after step ", trainer.steps());
-  if (options.directory.empty()) return absl::StrCat(text, "; nothing is saved, for want of --train_dir.");
-  return absl::StrCat(text, ", saved in ", CheckpointFolder(options.directory),
-                      ". The same command goes on from there.");
+std::string StoppedText(int signal, int64_t steps) {
+  const std::string text = absl::StrCat("Stopped by ", SignalName(signal), " after step ", steps);
+  const std::string directory = absl::GetFlag(FLAGS_train_dir);
+  if (directory.empty()) return absl::StrCat(text, "; nothing is saved, for want of --train_dir.");
+  return absl::StrCat(text, ", saved in ", CheckpointFolder(directory), ". The same command goes on from there.");
 }
 
 }  // namespace belfry::trainers

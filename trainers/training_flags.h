@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -12,6 +13,8 @@
 #include "trainers/trainer.h"
 
 ABSL_DECLARE_FLAG(std::string, resume);
+ABSL_DECLARE_FLAG(int64_t, checkpoint_every);
+ABSL_DECLARE_FLAG(int, keep_checkpoints);
 ABSL_DECLARE_FLAG(bool, explain);
 
 namespace belfry::trainers {
@@ -30,6 +33,6 @@ absl::StatusOr<std::optional<size_t>> MemoryLimit();
 
 // What a run says when a signal has ended it: where it is saved, and how to go on. Its exit status is that of a program
 // that the signal killed.
-std::string StoppedText(const Trainer& trainer, const TrainerOptions& options);
+std::string StoppedText(int signal, int64_t steps);
 
 }  // namespace belfry::trainers
