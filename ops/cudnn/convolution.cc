@@ -11,7 +11,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/current.h"
 #include "framework/device/cuda/native.h"
-#include "ops/cudnn/convolution_graph.h"
+#include "ops/cudnn/convolution_graph_impl.h"
 #include "ops/cudnn/descriptor.h"
 #include "ops/gpu/autotune.h"
 #include "ops/nn/conv2d_gpu_impl.h"

@@ -1,4 +1,4 @@
-#include "ops/cudnn/convolution_graph.h"
+#include "ops/cudnn/convolution_graph_impl.h"
 
 #include <utility>
 #include <vector>
