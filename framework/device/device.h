@@ -86,8 +86,8 @@ class StreamClock {
   virtual ~StreamClock() = default;
   // Notes, as stamp `i`, when all earlier work on `stream` is done. On a GPU it does not wait for it.
   virtual absl::Status Stamp(Stream& stream, int i) = 0;
-  // When that was, by the host's clock; on a GPU as exact as its own clock, some half a microsecond. REQUIRES: stamp `i`
-  // was noted, and the stream has come past it.
+  // When that was, by the host's clock; on a GPU as exact as its own clock, some half a microsecond. REQUIRES: stamp
+  // `i` was noted, and the stream has come past it.
   virtual absl::StatusOr<absl::Time> Read(int i) = 0;
 };
 

@@ -60,9 +60,7 @@ void PreparedStep::MarkInitialized() {
   for (const auto& [name, storage] : writes_) storage->initialized = true;
 }
 
-absl::Status PreparedStep::Run(absl::Span<const Tensor> feeds) {
-  return RunFed(feeds, nullptr);
-}
+absl::Status PreparedStep::Run(absl::Span<const Tensor> feeds) { return RunFed(feeds, nullptr); }
 
 absl::Status PreparedStep::RunTraced(absl::Span<const Tensor> feeds, StepTrace& trace) {
   RETURN_IF_ERROR(RunFed(feeds, &trace));

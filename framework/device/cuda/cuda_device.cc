@@ -44,9 +44,7 @@ absl::StatusOr<std::unique_ptr<Stream>> CudaDevice::NewStream(StreamKind kind) {
 
 std::unique_ptr<Event> CudaDevice::NewEvent() { return std::make_unique<CudaEvent>(card_); }
 
-absl::StatusOr<std::unique_ptr<StreamClock>> CudaDevice::NewClock(int stamps) {
-  return CudaClock::Make(card_, stamps);
-}
+absl::StatusOr<std::unique_ptr<StreamClock>> CudaDevice::NewClock(int stamps) { return CudaClock::Make(card_, stamps); }
 
 absl::Status MakeCurrent(const Device& device) {
   const auto* const cuda = dynamic_cast<const CudaDevice*>(&device);
