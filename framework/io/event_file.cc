@@ -4,12 +4,12 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/io/crc32c.h"
+#include "framework/io/file.h"
 
 namespace belfry::io {
 namespace {
@@ -30,18 +30,6 @@ T LittleEndian(absl::string_view bytes) {
 
 bool ChecksumFits(absl::string_view bytes, absl::string_view checksum) {
   return MaskedCrc32c(bytes) == LittleEndian<uint32_t>(checksum);
-}
-
-absl::Status SystemError(const std::string& path, absl::string_view what, int error) {
-  const std::string message = absl::StrCat(path, ": ", what, ": ", std::strerror(error));
-  switch (error) {
-    case EEXIST: return absl::AlreadyExistsError(message);
-    case ENOENT: return absl::NotFoundError(message);
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG: return absl::ResourceExhaustedError(message);
-    default: return absl::UnavailableError(message);
-  }
 }
 
 template <class F>
@@ -66,6 +54,7 @@ std::string FrameRecord(absl::string_view bytes) {
 absl::StatusOr<RecordWriter> RecordWriter::Create(const std::string& path) {
   const int descriptor =
       Retry([&] { return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666); });
+  if (descriptor < 0 && errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(path, ": exists already"));
   if (descriptor < 0) return SystemError(path, "cannot create", errno);
   return RecordWriter(path, descriptor);
 }

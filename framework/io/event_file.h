@@ -24,14 +24,13 @@ std::string FrameRecord(absl::string_view bytes);
 // at most one partial record, the last. Not thread-safe.
 class RecordWriter {
  public:
-  // Makes the file `path`, which must not exist. AlreadyExists; otherwise NotFound or Unavailable, with the path and
-  // the system's reason.
+  // Makes the file `path`, which must not exist. AlreadyExists; otherwise as file.h says.
   static absl::StatusOr<RecordWriter> Create(const std::string& path);
   ~RecordWriter();
   RecordWriter(RecordWriter&& other) noexcept;
   RecordWriter& operator=(RecordWriter&& other) noexcept;
 
-  // ResourceExhausted if the disk or a quota is full, else Unavailable. Then nothing of the record stays in the file,
+  // Errors as file.h says: ResourceExhausted if the disk or a quota is full. Then nothing of the record stays in the file,
   // and the next Write may succeed; if not even that can be had, every later Write fails likewise.
   absl::Status Write(absl::string_view bytes);
   // Returns when everything written is on the disk: what a loss of power would take.

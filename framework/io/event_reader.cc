@@ -1,18 +1,13 @@
 #include "framework/io/event_reader.h"
 
-#include <cerrno>
-#include <cstring>
-#include <filesystem>
-#include <fstream>
-#include <iterator>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/io/event.pb.h"
 #include "framework/io/event_file.h"
+#include "framework/io/file.h"
 
 namespace belfry::io {
 namespace {
@@ -87,16 +82,7 @@ absl::StatusOr<EventFile> ParseEventFile(absl::string_view bytes) {
 }
 
 absl::StatusOr<EventFile> ReadEventFile(const std::string& path) {
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) return absl::UnavailableError(absl::StrCat(path, ": is a directory"));
-  std::ifstream in(path, std::ios::binary);
-  if (!in) {
-    const int reason = errno;
-    const std::string message = absl::StrCat(path, ": cannot open: ", std::strerror(reason));
-    return reason == ENOENT ? absl::NotFoundError(message) : absl::UnavailableError(message);
-  }
-  const std::string bytes{std::istreambuf_iterator<char>(in), {}};
-  if (in.bad()) return absl::UnavailableError(absl::StrCat(path, ": cannot read"));
+  ASSIGN_OR_RETURN(const std::string bytes, ReadFile(path));
   absl::StatusOr<EventFile> file = ParseEventFile(bytes);
   if (!file.ok()) return absl::Status(file.status().code(), absl::StrCat(path, ": ", file.status().message()));
   return file;
