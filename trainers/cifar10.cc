@@ -45,6 +45,7 @@ ABSL_FLAG(double, moving_average, 0,
           "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's is "
           "0.9999. 0: none.");
 ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on the test set; 0: only at the end.");
+ABSL_FLAG(int64_t, evaluate_every_epochs, 0, "The same in passes over the training set, instead of steps.");
 ABSL_FLAG(int, data_threads, 1,
           "Threads that read and augment images ahead of need, up to 1024; 0: the training thread does it.");
 ABSL_FLAG(bool, confusion, true, "Print at the end which classes were taken for which.");
@@ -92,6 +93,10 @@ absl::StatusOr<data::Cifar10> OpenData(bool generated) {
 absl::Status CheckFlags() {
   RETURN_IF_ERROR(
       CheckFlag("evaluate_every", absl::GetFlag(FLAGS_evaluate_every), 0, std::numeric_limits<int64_t>::max()));
+  RETURN_IF_ERROR(CheckFlag("evaluate_every_epochs", absl::GetFlag(FLAGS_evaluate_every_epochs), 0, 1'000'000));
+  if (absl::GetFlag(FLAGS_evaluate_every_epochs) > 0) {
+    RETURN_IF_ERROR(RejectFlags({"evaluate_every"}, "a run with --evaluate_every_epochs"));
+  }
   RETURN_IF_ERROR(CheckFlag("data_threads", absl::GetFlag(FLAGS_data_threads), 0, kMostDataThreads));
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   const double momentum = absl::GetFlag(FLAGS_momentum), average = absl::GetFlag(FLAGS_moving_average);
@@ -238,6 +243,9 @@ absl::StatusOr<int> Train() {
     ASSIGN_OR_RETURN(order.start, data::TakePosition(checkpoint->metadata, order, setup.data.train->size()));
   }
   ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(*setup.data.train, order));
+  if (const int64_t epochs = absl::GetFlag(FLAGS_evaluate_every_epochs); epochs > 0) {
+    options.evaluate_every = epochs * input->batches_per_epoch();
+  }
 
   Graph graph;
   graph.set_seed(absl::GetFlag(FLAGS_seed));

@@ -48,7 +48,7 @@ double Progress::examples_per_second() const {
   return trained_ > absl::ZeroDuration() ? static_cast<double>(examples_) / absl::ToDoubleSeconds(trained_) : 0;
 }
 
-void Progress::Show(int64_t step, double loss, double learning_rate) {
+void Progress::Show(int64_t step, double loss, double learning_rate, absl::string_view note) {
   last_shown_ = absl::Now();
   double deviation = 0;
   if (window_steps_ > 0) {
@@ -62,9 +62,9 @@ void Progress::Show(int64_t step, double loss, double learning_rate) {
   if (quiet_) return;
   const int64_t left = total_ - (first_ + steps_);
   const absl::Duration per_step = steps_ > 1 ? trained_ / (steps_ - 1) : absl::ZeroDuration();
-  const std::string text =
-      absl::StrFormat("step %d/%d  loss %.4f  lr %.4g  %.0f +/- %.0f examples/s  %s left", step, total_, loss,
-                      learning_rate, recent_, deviation, steps_ > 1 ? ShortDuration(per_step * left) : "?");
+  const std::string text = absl::StrFormat(
+      "step %d/%d  loss %.4f  lr %.4g  %.0f +/- %.0f examples/s  %s left%s%s", step, total_, loss, learning_rate,
+      recent_, deviation, steps_ > 1 ? ShortDuration(per_step * left) : "?", note.empty() ? "" : "  ", note);
   if (terminal_) {
     std::printf("\r\033[K%s", text.c_str());
     live_ = true;

@@ -21,7 +21,8 @@ class Progress {
   void Step(int64_t examples);
   // True if a line is due; then Show it.
   bool Due() const;
-  void Show(int64_t step, double loss, double learning_rate);
+  // `note`: what else there is to say, at the end of the line.
+  void Show(int64_t step, double loss, double learning_rate, absl::string_view note = "");
   // A line that stays, below or in place of the live one.
   void Print(absl::string_view text);
   // Ends the live line.

@@ -173,11 +173,22 @@ absl::Status Trainer::FinishTrace() {
   return absl::OkStatus();
 }
 
+// "2 towers, 62 MiB each".
+std::string Trainer::MemoryNote() const {
+  size_t most = 0;
+  for (const models::TrainTower& tower : step_.towers) {
+    most = std::max(most, session_.devices().device(tower.device).counters().bytes_in_use);
+  }
+  const size_t towers = step_.towers.size();
+  return absl::StrFormat("%d %s, %d MiB%s", towers, towers == 1 ? "tower" : "towers", most >> 20,
+                         towers == 1 ? "" : " each");
+}
+
 // What follows a step: steps_ counts it already.
 absl::Status Trainer::AfterStep(int64_t examples) {
   progress_->Step(examples);
   const int64_t step = steps_ - 1;
-  if (progress_->Due() || last()) progress_->Show(step, loss_, learning_rate_);
+  if (progress_->Due() || last()) progress_->Show(step, loss_, learning_rate_, MemoryNote());
   if (options_.log_every > 0 && (step % options_.log_every == 0 || last())) {
     Lap(marked_, other_time_);
     RETURN_IF_ERROR(log_->Write(step, {{"loss", loss_},

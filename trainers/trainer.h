@@ -91,6 +91,7 @@ class Trainer {
   absl::StatusOr<PreparedStep*> StepFor(const data::Batch& batch, bool with_summaries);
   absl::Status RunStep(PreparedStep& step);
   absl::Status LookAt(PreparedStep& step, bool with_summaries);
+  std::string MemoryNote() const;
   absl::Status AfterStep(int64_t examples);
   absl::Status Evaluate();
   absl::Status Save(std::optional<double> metric);
