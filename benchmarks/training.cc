@@ -17,6 +17,7 @@
 #include "benchmarks/paired_runs.h"
 #include "framework/base/status.h"
 #include "framework/runtime/session.h"
+#include "framework/runtime/trace_report.h"
 #include "models/cifar_net.h"
 #include "models/losses.h"
 #include "models/replicate_towers.h"
@@ -30,12 +31,16 @@ ABSL_FLAG(int64_t, batch_size, 128, "Images of a step, over all towers; a multip
 ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32, or bfloat16 with float32 weights.");
 ABSL_FLAG(int, rounds, 5, "Timings.");
 ABSL_FLAG(double, seconds, 2, "Of each timing.");
+ABSL_FLAG(
+    int, trace_steps, 0,
+    "Steps that are traced at the end, by the devices' own clocks (on GPUs CUDA's events); prints where their time "
+    "goes.");
 ABSL_FLAG(bool, replay, true, "Record a steady step of GPUs, and replay it.");
 
 namespace belfry::benchmarks {
 namespace {
 
-constexpr int kClasses = 10, kWarmUpSteps = 10;
+constexpr int kClasses = 10, kWarmUpSteps = 10, kHostSteps = 200;
 
 absl::Status Run() {
   const std::string model = absl::GetFlag(FLAGS_model);
@@ -97,12 +102,25 @@ absl::Status Run() {
     RETURN_IF_ERROR(prepared->Wait());
     rates.push_back(static_cast<double>(steps) / absl::ToDoubleSeconds(absl::Now() - begin));
   }
+  // With nothing under way, so that Run does not wait for an earlier step.
+  std::vector<double> host;
+  for (int i = 0; prepared->asynchronous() && i < kHostSteps; ++i) {
+    RETURN_IF_ERROR(prepared->Wait());
+    const absl::Time begin = absl::Now();
+    RETURN_IF_ERROR(prepared->Run(feeds));
+    host.push_back(absl::ToDoubleMicroseconds(absl::Now() - begin));
+  }
+  RETURN_IF_ERROR(prepared->Wait());
   PrintMachine();
   for (int i : devices.TowerDevices()) std::printf("tower on %s\n", devices.device(i).description().c_str());
   std::printf("%s, batch %d, %s, %s: %.1f images/s, %.1f us a step (median of %zu), loss %.4f\n", model.c_str(),
               static_cast<int>(batch), dtype.c_str(), prepared->replays() ? "replayed" : "not replayed",
               Median(rates) * static_cast<double>(batch), 1e6 / Median(rates), rates.size(),
               prepared->fetched(0).scalar<float>());
+  if (!host.empty()) std::printf("host time of a step: %.1f us (median of %zu)\n", Median(host), host.size());
+  std::vector<StepTrace> traces(absl::GetFlag(FLAGS_trace_steps));
+  for (StepTrace& trace : traces) RETURN_IF_ERROR(prepared->RunTraced(feeds, trace));
+  if (!traces.empty()) std::printf("\n%s", TraceTable(prepared->plan(), devices, traces).c_str());
   return absl::OkStatus();
 }
 
