@@ -60,6 +60,7 @@ absl::Status Executable::AwaitDevice(int device, uint32_t run, absl::Time deadli
 absl::Status Executable::Errors(const Lane& lane) const {
   absl::Status status;
   for (Stream* stream : lane.streams) status.Update(OnDevice(stream->Error(), lane.device));
+  if (lane.copy_in != nullptr) status.Update(OnDevice(lane.copy_in->Error(), lane.device));
   for (const BoundInstruction* at : lane.checked) {
     const absl::Status found = kernels_[at->index].error();
     if (found.ok() || !status.ok()) continue;
@@ -101,11 +102,30 @@ absl::Status Executable::AwaitRoom(absl::Time deadline) {
   return status;
 }
 
-absl::Status Executable::CopyFeeds(Lane& lane) {
+// The places ahead were last read by the run before the last one, which is done.
+absl::Status Executable::CopyFeeds(Lane& lane, absl::Time deadline) {
+  Device& device = devices_.device(lane.device);
+  Stream& compute = *lane.streams[0];
+  const uint32_t place = turn_ % 2;
+  const auto is_here = [&](const Slot& feed) {
+    return feed.device == lane.device && feed.data != nullptr && feed.spec.bytes() > 0;
+  };
+  if (lane.copy_in != nullptr) {
+    for (Slot& feed : feeds_) {
+      void* const ahead = feed.ahead[place].data();
+      if (!is_here(feed) || ahead == nullptr) continue;
+      RETURN_IF_ERROR(
+          lane.copy_in->Copy(ahead, device, feed.staged[place].data(), devices_.device(0), feed.spec.bytes()));
+    }
+    lane.copy_in->Record(*lane.fed, turn_);
+    RETURN_IF_ERROR(compute.Wait(*lane.fed, turn_, deadline));
+  }
   for (Slot& feed : feeds_) {
-    if (feed.device != lane.device || feed.data == nullptr || feed.spec.bytes() == 0) continue;
-    RETURN_IF_ERROR(lane.streams[0]->Copy(feed.data, devices_.device(feed.device), feed.staged[turn_ % 2].data(),
-                                          devices_.device(0), feed.spec.bytes()));
+    if (!is_here(feed)) continue;
+    const void* const ahead = feed.ahead[place].data();
+    const void* const from = ahead != nullptr ? ahead : feed.staged[place].data();
+    RETURN_IF_ERROR(
+        compute.Copy(feed.data, device, from, ahead != nullptr ? device : devices_.device(0), feed.spec.bytes()));
   }
   return absl::OkStatus();
 }
@@ -126,7 +146,7 @@ absl::Status Executable::Begin(Lane& lane, absl::Time deadline) {
     const uint32_t before = other == lane.device ? 0 : queues_.runs(other);
     if (before > 0) RETURN_IF_ERROR(compute.Wait(queues_.end(other), before, deadline));
   }
-  RETURN_IF_ERROR(CopyFeeds(lane));
+  RETURN_IF_ERROR(CopyFeeds(lane, deadline));
   if (lane.streams.size() > 1) compute.Record(*lane.begun, turn_);
   for (size_t i = 1; i < lane.streams.size(); ++i) {
     RETURN_IF_ERROR(lane.streams[i]->Wait(*lane.begun, turn_, deadline));
@@ -189,6 +209,7 @@ void Executable::Recover() {
     queues_.end(lane->device).Record(runs_[lane->device] + 1);
     lane->begun->Reset(turn_);
     for (auto& joined : lane->joined) joined->Reset(turn_);
+    if (lane->fed != nullptr) lane->fed->Reset(turn_);
   }
   for (auto& event : events_) event->Reset(turn_);
   for (auto& collective : collectives_) collective->Reset(turn_);

@@ -75,6 +75,7 @@ class Executable {
     TensorSpec spec;
     int device = 0;
     DeviceMemory staged[2];  // of an asynchronous device: what is copied from or to, in turn
+    DeviceMemory ahead[2];   // of a large feed: on the device, in turn
   };
   struct BoundInstruction {
     Instruction::Kind kind;
@@ -97,6 +98,8 @@ class Executable {
     std::unique_ptr<Event> begun;                // of an asynchronous device: where its streams part
     std::vector<std::unique_ptr<Event>> joined;  // and, by stream after the first, where they meet again
     std::vector<BoundInstruction> instructions;
+    Stream* copy_in = nullptr;                     // if it has large feeds
+    std::unique_ptr<Event> fed;                    // likewise: they are there
     std::vector<const BoundInstruction*> checked;  // those whose kernels find errors later, in order
     std::unique_ptr<StreamClock> clock;            // once it was traced: two stamps an instruction
     std::atomic<size_t> position{0};               // if it is watched: the instruction that it has come to
@@ -111,6 +114,7 @@ class Executable {
   absl::Status UploadConstants();
   absl::Status BindSlots();
   absl::Status BindLanes();
+  absl::Status BindFeeds();
   absl::StatusOr<Lane*> LaneOf(int device, StreamKind kind);
   absl::Status BindInstruction(Lane& lane, Stream* stream, const Instruction& instruction, int program);
   absl::Status BindCollectives();
@@ -135,7 +139,7 @@ class Executable {
   absl::Status CheckNumerics(Lane& lane, const BoundInstruction& at) const;
   std::string Positions() const;
   std::string PositionOf(const Lane& lane, absl::Time now) const;
-  absl::Status CopyFeeds(Lane& lane);
+  absl::Status CopyFeeds(Lane& lane, absl::Time deadline);
   absl::Status CopyFetches(Lane& lane);
   bool CanRecord() const;
   absl::Status TryToRecord(absl::Time deadline);

@@ -26,6 +26,7 @@ absl::StatusOr<std::unique_ptr<Executable>> Executable::Create(CompiledPlan comp
   }
   RETURN_IF_ERROR(executable->BindSlots());
   RETURN_IF_ERROR(executable->BindLanes());
+  RETURN_IF_ERROR(executable->BindFeeds());
   RETURN_IF_ERROR(executable->BindCollectives());
   executable->BindThreads();
   return executable;
@@ -201,6 +202,22 @@ absl::Status Executable::BindLanes() {
       if (event) entry.event = events_[entry.index].get();
       const bool runs = entry.kind == Instruction::Kind::kRun;
       if (lane->asynchronous && runs && kernels_[entry.index].error) lane->checked.push_back(&entry);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Executable::BindFeeds() {
+  for (Slot& feed : feeds_) {
+    Device& device = devices_.device(feed.device);
+    if (!device.asynchronous() || feed.data == nullptr || feed.spec.bytes() < kFedAheadBytes) continue;
+    for (DeviceMemory& ahead : feed.ahead) {
+      ASSIGN_OR_RETURN(ahead, DeviceMemory::Allocate(device, feed.spec.bytes()));
+    }
+    for (auto& lane : lanes_) {
+      if (lane->device != feed.device || lane->copy_in != nullptr) continue;
+      ASSIGN_OR_RETURN(lane->copy_in, queues_.Get(feed.device, StreamKind::kCopyIn));
+      lane->fed = device.NewEvent();
     }
   }
   return absl::OkStatus();

@@ -143,7 +143,7 @@ absl::Status Executable::Replay(absl::Time deadline) {
       const uint32_t before = other == lane->device ? 0 : queues_.runs(other);
       if (before > 0) RETURN_IF_ERROR(OnDevice(compute.Wait(queues_.end(other), before, deadline), lane->device));
     }
-    RETURN_IF_ERROR(OnDevice(CopyFeeds(*lane), lane->device));
+    RETURN_IF_ERROR(OnDevice(CopyFeeds(*lane, deadline), lane->device));
     if (lane.get() == &first) continue;
     compute.Record(*lane->begun, turn_);
     RETURN_IF_ERROR(OnDevice(stream.Wait(*lane->begun, turn_, deadline), lane->device));

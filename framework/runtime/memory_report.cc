@@ -21,11 +21,16 @@ bool IsBackward(const ProgramNode& node) {
   return false;
 }
 
-std::vector<size_t> ConstantBytes(const Plan& plan, const DeviceSet& devices) {
+std::vector<size_t> CopyBytes(const Plan& plan, const DeviceSet& devices) {
   std::vector<size_t> bytes(devices.size());
   for (const ProgramNode& node : plan.program.nodes) {
     if (node.op->kind != OpKind::kConst || !devices.device(node.device).asynchronous()) continue;
     bytes[node.device] += node.outputs[0].bytes();
+  }
+  for (const Value& feed : plan.program.feeds) {
+    const int device = plan.program.nodes[feed.node].device;
+    const size_t size = plan.program.spec(feed).bytes();
+    if (devices.device(device).asynchronous() && size >= kFedAheadBytes) bytes[device] += 2 * size;
   }
   return bytes;
 }
@@ -83,10 +88,10 @@ std::vector<DeviceMemoryReport> ReportMemory(const Plan& plan, const Graph& grap
                                        : report.others) += spec.bytes();
     report.largest.push_back({absl::StrCat("variable ", variable.name(), " ", SpecText(spec)), spec.bytes()});
   }
-  const std::vector<size_t> constants = ConstantBytes(plan, devices);
+  const std::vector<size_t> copies = CopyBytes(plan, devices);
   for (int device = 0; device < devices.size(); ++device) {
     DeviceMemoryReport& report = reports[device];
-    report.constants = constants[device];
+    report.copies = copies[device];
     ReportArena(plan, device, report);
     std::vector<MemoryItem>& items = report.largest;
     std::stable_sort(items.begin(), items.end(), [](auto& a, auto& b) { return a.bytes > b.bytes; });
@@ -100,7 +105,7 @@ std::string MemoryTable(const std::vector<DeviceMemoryReport>& reports, const De
       {"parameters", &DeviceMemoryReport::parameters},
       {"slots", &DeviceMemoryReport::slots},
       {"others", &DeviceMemoryReport::others},
-      {"constants", &DeviceMemoryReport::constants},
+      {"copies", &DeviceMemoryReport::copies},
       {"inputs", &DeviceMemoryReport::inputs},
       {"activations", &DeviceMemoryReport::activations},
       {"gradients", &DeviceMemoryReport::gradients},
@@ -127,10 +132,10 @@ std::string MemoryTable(const std::vector<DeviceMemoryReport>& reports, const De
 }
 
 absl::Status CheckMemory(const Plan& plan, const DeviceSet& devices) {
-  const std::vector<size_t> constants = ConstantBytes(plan, devices);
+  const std::vector<size_t> copies = CopyBytes(plan, devices);
   for (int device = 0; device < devices.size(); ++device) {
     const DeviceCounters counters = devices.device(device).counters();
-    const size_t needed = plan.memory.arena_bytes[device] + constants[device];
+    const size_t needed = plan.memory.arena_bytes[device] + copies[device];
     const size_t left = counters.memory_limit - std::min(counters.memory_limit, counters.bytes_in_use);
     if (needed <= left) continue;
     return absl::ResourceExhaustedError(absl::StrFormat(

@@ -19,7 +19,7 @@ struct DeviceMemoryReport {
   size_t parameters = 0;  // trainable variables
   size_t slots = 0;       // variables that belong to others: of optimizers, moving averages
   size_t others = 0;      // further variables
-  size_t constants = 0;   // copies of them, on devices that do not see the host's memory
+  size_t copies = 0;      // of constants and of large feeds, on devices that do not see the host's memory
   size_t inputs = 0;      // what is fed
   size_t activations = 0;
   size_t gradients = 0;             // what the backward pass computes
@@ -29,7 +29,7 @@ struct DeviceMemoryReport {
 
   size_t variables() const { return parameters + slots + others; }
   size_t arena() const { return inputs + activations + gradients + workspace + gaps; }
-  size_t total() const { return variables() + constants + arena(); }
+  size_t total() const { return variables() + copies + arena(); }
 };
 
 // By device. `devices_by_node` are Placement::device. At most `largest` items each.

@@ -67,6 +67,10 @@ struct TransferInfo {
   size_t bytes = 0;
 };
 
+// A feed of at least so many bytes is copied to an asynchronous device beside the step before, into one of two places
+// there; a smaller one with the step.
+inline constexpr size_t kFedAheadBytes = size_t{1} << 16;
+
 // Immutable once compiled; any number of Executables run it.
 struct Plan {
   Program program;

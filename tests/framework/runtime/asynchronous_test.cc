@@ -343,5 +343,48 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{models::VariableUpdate::kParameterDevice, models::BatchNormPolicy::kPerTower},
                     Case{models::VariableUpdate::kIndependent, models::BatchNormPolicy::kPerTower}));
 
+// Enough bytes that they go ahead, in turn to two places, while the steps before are at work.
+TEST_F(AsynchronousTest, LargeFeedsDoNotOverwriteEachOther) {
+  constexpr int64_t kElements = 40'000;
+  static_assert(kElements * sizeof(float) > kFedAheadBytes);
+  std::vector<Output> xs;
+  std::vector<Variable> sums;
+  std::vector<const Node*> targets;
+  for (int gpu = 0; gpu < 2; ++gpu) {
+    xs.push_back(ops::Placeholder(Gpu(gpu), DType::kFloat32, {kElements}));
+    sums.push_back(GetVariable(Gpu(gpu), absl::StrCat("sum", gpu), {kElements}, ConstantInitializer(0)));
+    // The first reads the feed late.
+    Output late = xs[gpu];
+    for (int i = 0; i < 5; ++i) late = ops::Neg(Gpu(gpu), ops::Neg(Gpu(gpu), late));
+    targets.push_back(ops::AssignAdd(Gpu(gpu), sums[gpu], late).node);
+  }
+  const Output small = ops::Placeholder(Gpu(0), DType::kFloat32, {2});
+  const Output seen = ops::Sum(Gpu(0), small);
+  Open(2);
+  Initialize();
+  auto step = session_->Prepare({{xs[0], {kElements}}, {xs[1], {kElements}}, {small, {2}}}, {seen}, targets);
+  ASSERT_TRUE(step.ok()) << step.status();
+  std::vector<float> expected(2, 0);
+  constexpr int kSteps = 30;
+  for (int i = 0; i < kSteps; ++i) {
+    std::vector<Tensor> feeds;
+    for (int gpu = 0; gpu < 2; ++gpu) {
+      feeds.emplace_back(DType::kFloat32, Shape{kElements});
+      std::fill_n(feeds[gpu].data<float>(), kElements, static_cast<float>(1 + i + 100 * gpu));
+      expected[gpu] += static_cast<float>(1 + i + 100 * gpu);
+    }
+    feeds.push_back(Tensor::Of<float>({static_cast<float>(i), 1}));
+    const absl::Status status = (*step)->Run(feeds);
+    ASSERT_TRUE(status.ok()) << status;
+    if (i % 7 == 0) EXPECT_EQ((*step)->fetched(0).scalar<float>(), static_cast<float>(i + 1));
+  }
+  EXPECT_TRUE((*step)->replays());
+  for (int gpu = 0; gpu < 2; ++gpu) {
+    const auto value = session_->ReadVariable(sums[gpu]);
+    ASSERT_TRUE(value.ok()) << value.status();
+    for (int64_t k = 0; k < kElements; ++k) ASSERT_EQ(value->data<float>()[k], expected[gpu]) << k;
+  }
+}
+
 }  // namespace
 }  // namespace belfry
