@@ -376,7 +376,9 @@ TEST_F(AsynchronousTest, LargeFeedsDoNotOverwriteEachOther) {
     feeds.push_back(Tensor::Of<float>({static_cast<float>(i), 1}));
     const absl::Status status = (*step)->Run(feeds);
     ASSERT_TRUE(status.ok()) << status;
-    if (i % 7 == 0) EXPECT_EQ((*step)->fetched(0).scalar<float>(), static_cast<float>(i + 1));
+    if (i % 7 == 0) {
+      EXPECT_EQ((*step)->fetched(0).scalar<float>(), static_cast<float>(i + 1));
+    }
   }
   EXPECT_TRUE((*step)->replays());
   for (int gpu = 0; gpu < 2; ++gpu) {
