@@ -7,7 +7,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "framework/data/file.h"
+#include "framework/io/file.h"
 #include "trainers/command_line.h"
 #include "trainers/plot_html.h"
 #include "trainers/run_metrics.h"
@@ -46,7 +46,7 @@ absl::Status Run(const std::vector<std::string>& paths) {
   }
   MakeNamesDiffer(paths, runs);
   const std::string output = absl::GetFlag(FLAGS_output);
-  RETURN_IF_ERROR(data::WriteFile(output, PlotPage(runs)));
+  RETURN_IF_ERROR(io::WriteFile(output, PlotPage(runs)));
   for (const RunMetrics& run : runs) {
     std::printf("%s: %lld lines, last step %lld\n", run.name.c_str(), static_cast<long long>(run.lines),
                 static_cast<long long>(run.last_step));
