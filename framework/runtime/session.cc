@@ -140,18 +140,18 @@ absl::StatusOr<std::unique_ptr<Executable>> Session::MakeExecutable(const Progra
                                                                     const std::string& key) {
   ASSIGN_OR_RETURN(CompiledPlan compiled, FindOrCompile(request, key));
   const std::shared_ptr<const Plan> plan = compiled.plan;
+  const Executable::Environment environment{.devices = devices_,
+                                            .variables = variables_,
+                                            .threads = threads_,
+                                            .queues = queues_,
+                                            .collectives = options_.collectives,
+                                            .replay = options_.replay,
+                                            .debug_sync = options_.debug_sync,
+                                            .check_numerics = options_.check_numerics};
   const absl::Status fits = CheckMemory(*plan, devices_);
-  absl::StatusOr<std::unique_ptr<Executable>> executable = fits;
-  if (fits.ok()) {
-    executable = Executable::Create(std::move(compiled), {.devices = devices_,
-                                                          .variables = variables_,
-                                                          .threads = threads_,
-                                                          .queues = queues_,
-                                                          .collectives = options_.collectives,
-                                                          .replay = options_.replay,
-                                                          .debug_sync = options_.debug_sync,
-                                                          .check_numerics = options_.check_numerics});
-  }
+  absl::StatusOr<std::unique_ptr<Executable>> executable = fits.ok()
+                                                               ? Executable::Create(std::move(compiled), environment)
+                                                               : absl::StatusOr<std::unique_ptr<Executable>>(fits);
   if (!absl::IsResourceExhausted(executable.status())) return executable;
   return absl::ResourceExhaustedError(
       absl::StrCat(executable.status().message(), "\n",
