@@ -49,6 +49,9 @@ absl::Status Run() {
       (!absl::StartsWith(model, "resnet") || !absl::SimpleAtoi(model.substr(6), &depth) || depth % 6 != 2)) {
     return absl::InvalidArgumentError(absl::StrCat("--model=", model, " is not known"));
   }
+  if (absl::GetFlag(FLAGS_rounds) < 1 || absl::GetFlag(FLAGS_trace_steps) < 0) {
+    return absl::InvalidArgumentError("--rounds must be at least 1, and --trace_steps at least 0");
+  }
   const int64_t side = depth == 0 ? 24 : 32;
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices)));
   const std::string dtype = absl::GetFlag(FLAGS_dtype);

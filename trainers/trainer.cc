@@ -128,6 +128,7 @@ absl::Status Trainer::Train(const data::Batch& batch) {
     feeds_.push_back(tower.labels);
   }
   RETURN_IF_ERROR(RunStep(*step));
+  last_ = step;
   const bool ends = steps_ + 1 == options_.steps;
   const bool shown = ends || with_summaries || Due(options_.log_every) || progress_->Due();
   return shown || !step->asynchronous() ? LookAt(*step, with_summaries) : absl::OkStatus();
@@ -136,6 +137,7 @@ absl::Status Trainer::Train(const data::Batch& batch) {
 absl::Status Trainer::Evaluate() {
   const absl::Time begin = absl::Now();
   progress_->Pause();
+  RETURN_IF_ERROR(Settle());
   ASSIGN_OR_RETURN(evaluation_, options_.evaluate(steps_));
   RETURN_IF_ERROR(log_->Write(
       steps_,
@@ -154,6 +156,7 @@ absl::Status Trainer::Evaluate() {
 absl::Status Trainer::Save(std::optional<double> metric) {
   if (checkpointer_ == nullptr || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
   const absl::Time begin = absl::Now();
+  RETURN_IF_ERROR(Settle());
   io::Metadata metadata = options_.metadata;
   data::PutPosition(input_.options(), input_.examples_per_epoch(), next_, metadata);
   if (worse_ >= 0) {
@@ -202,6 +205,7 @@ absl::Status Trainer::AfterStep(int64_t examples) {
   }
   if (tracer_.has_value() && step >= options_.trace.last) RETURN_IF_ERROR(FinishTrace());
   if (Due(options_.check_replicas_every)) {
+    RETURN_IF_ERROR(Settle());
     RETURN_IF_ERROR(CheckReplicas(session_, static_cast<int>(step_.towers.size())));
   }
   std::optional<double> metric;

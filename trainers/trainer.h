@@ -96,6 +96,8 @@ class Trainer {
   absl::Status Evaluate();
   absl::Status Save(std::optional<double> metric);
   absl::Status FinishTrace();
+  // Waits for the last step, whose variables are then good or known not to be.
+  absl::Status Settle() { return last_ == nullptr ? absl::OkStatus() : last_->Wait(); }
   absl::Status Explain(const absl::Status& status);
   bool Due(int64_t every) const { return every > 0 && steps_ % every == 0; }
   bool last() const { return steps_ == options_.steps; }
@@ -112,7 +114,8 @@ class Trainer {
   std::optional<RunLog> log_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::optional<StepTracer> tracer_;
-  data::Position next_;  // of the data: where a run goes on after this step
+  PreparedStep* last_ = nullptr;  // that was run
+  data::Position next_;           // of the data: where a run goes on after this step
   int64_t steps_ = 0, saved_ = -1;
   int stopped_ = 0;
   double best_ = 0;     // accuracy

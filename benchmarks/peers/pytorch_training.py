@@ -11,6 +11,7 @@ import argparse
 import re
 import statistics
 import subprocess
+import sys
 import time
 
 import torch
@@ -135,7 +136,10 @@ def belfry_rate(options):
     command = [options.belfry, f"--devices={devices}", f"--model={options.model}",
                f"--batch_size={options.batch_size}", f"--dtype={options.dtype}", f"--seconds={options.seconds}",
                "--rounds=1"]
-    output = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    run = subprocess.run(command, capture_output=True, text=True)
+    if run.returncode != 0:
+        sys.exit(f"{' '.join(command)}: {run.stderr.strip()}")
+    output = run.stdout
     return float(re.search(r"([0-9.]+) images/s", output).group(1))
 
 

@@ -30,8 +30,8 @@ class RecordWriter {
   RecordWriter(RecordWriter&& other) noexcept;
   RecordWriter& operator=(RecordWriter&& other) noexcept;
 
-  // Errors as file.h says: ResourceExhausted if the disk or a quota is full. Then nothing of the record stays in the file,
-  // and the next Write may succeed; if not even that can be had, every later Write fails likewise.
+  // Errors as file.h says: ResourceExhausted if the disk or a quota is full. Then nothing of the record stays in the
+  // file, and the next Write may succeed; if not even that can be had, every later Write fails likewise.
   absl::Status Write(absl::string_view bytes);
   // Returns when everything written is on the disk: what a loss of power would take.
   absl::Status Sync();

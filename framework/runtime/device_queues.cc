@@ -20,11 +20,10 @@ DeviceQueues::~DeviceQueues() {
 
 absl::StatusOr<Stream*> DeviceQueues::Get(int device, StreamKind kind) {
   const MutexLock lock(mutex_);
-  std::unique_ptr<Stream>& stream = streams_[{device, kind}];
-  if (stream == nullptr) {
-    ASSIGN_OR_RETURN(stream, devices_.device(device).NewStream(kind));
-  }
-  return stream.get();
+  const auto known = streams_.find({device, kind});
+  if (known != streams_.end()) return known->second.get();
+  ASSIGN_OR_RETURN(std::unique_ptr<Stream> made, devices_.device(device).NewStream(kind));
+  return (streams_[{device, kind}] = std::move(made)).get();
 }
 
 absl::Status DeviceQueues::CopyOut(int device, void* to_host, const void* from, size_t bytes) {

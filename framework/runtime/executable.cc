@@ -235,6 +235,8 @@ absl::Status Executable::RunAll(uint64_t run, const RunLimits& limits) {
   if (failed) Recover();
   if (failed) losses_ = Losses();
   under_way_ = !failed;
+  if (!failed) ran_ = turn_;
+  if (!failed && until_recording_ > 0) --until_recording_;
   for (auto& lane : lanes_) {
     if (lane->asynchronous) runs_[lane->device] = queues_.AddRun(lane->device);
   }
@@ -256,7 +258,9 @@ absl::Status Executable::Run(uint64_t run, absl::Span<const Tensor> feeds, const
   if (asynchronous_) {
     RETURN_IF_ERROR(AwaitRoom(limits.deadline));
     ForgetEndedRecording();
-    if (until_recording_ >= 0 && until_recording_-- == 0) RETURN_IF_ERROR(TryToRecord(limits.deadline));
+    if (until_recording_ == 0) RETURN_IF_ERROR(TryToRecord(limits.deadline));
+    // What is under way is no part of what is traced.
+    if (trace != nullptr) RETURN_IF_ERROR(AwaitEnd(limits.deadline));
   }
   traced_ = trace != nullptr;
   if (traced_) RETURN_IF_ERROR(PrepareTrace());
@@ -285,11 +289,19 @@ absl::Status Executable::Run(uint64_t run, absl::Span<const Tensor> feeds, const
                                                   "others not: restore or initialize them before going on"));
 }
 
+absl::Status Executable::AwaitDevices(absl::Time deadline) {
+  for (auto& lane : lanes_) {
+    if (!lane->asynchronous || runs_[lane->device] == 0) continue;
+    RETURN_IF_ERROR(AwaitDevice(lane->device, runs_[lane->device], deadline));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Executable::Fetch(absl::Time deadline, std::vector<Tensor>& fetches) {
   if (asynchronous_) RETURN_IF_ERROR(AwaitEnd(deadline));
   for (size_t i = 0; i < fetches_.size(); ++i) {
     const Slot& slot = fetches_[i];
-    const void* const from = devices_.device(slot.device).asynchronous() ? slot.staged[turn_ % 2].data() : slot.data;
+    const void* const from = devices_.device(slot.device).asynchronous() ? slot.staged[ran_ % 2].data() : slot.data;
     if (fetches[i].bytes() > 0) std::memcpy(fetches[i].raw(), from, fetches[i].bytes());
   }
   return absl::OkStatus();

@@ -63,7 +63,10 @@ class Executable {
   // An error of a step that had begun to update variables says so: what it had not reached keeps its former value.
   // `trace`: null, or where to note when what ran; then it is not replayed, and is done on return.
   absl::Status Run(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits, StepTrace* trace);
-  // Waits for the last run, and copies its fetches. REQUIRES: tensors that fit fetch(i).
+  // Waits until the devices are done with the last run; a thread that is in no run of the session may.
+  absl::Status AwaitDevices(absl::Time deadline);
+  // Waits for the last run, and copies the fetches of the last one that did not fail. REQUIRES: tensors that fit
+  // fetch(i).
   absl::Status Fetch(absl::Time deadline, std::vector<Tensor>& fetches);
 
  private:
@@ -170,6 +173,7 @@ class Executable {
   std::shared_ptr<Recording> recorded_;        // by the first lane's first stream; null: runs are not replayed. Goes
                                                // before the collectives in it
   uint32_t turn_ = 0;                          // runs of this executable: what events count
+  uint32_t ran_ = 0;                           // the last one that did not fail
   uint64_t run_ = 0;                           // of the current run, for the tasks
   const RunLimits* limits_ = nullptr;          // likewise
   bool under_way_ = false;                     // a run was enqueued, and nobody has waited for its end

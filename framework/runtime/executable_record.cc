@@ -13,10 +13,12 @@ bool Executable::CanRecord() const {
   const bool repeats =
       std::none_of(kernels_.begin(), kernels_.end(), [](const Kernel& kernel) { return kernel.uses_run; });
   const bool looked_at = environment_.debug_sync || environment_.check_numerics;
-  return environment_.replay && asynchronous_ && !mixed_ && repeats && !looked_at;
+  const bool meet = std::all_of(collectives_.begin(), collectives_.end(), [](auto& each) { return each->CanRecord(); });
+  return environment_.replay && asynchronous_ && !mixed_ && repeats && meet && !looked_at;
 }
 
 absl::Status Executable::TryToRecord(absl::Time deadline) {
+  until_recording_ = -1;
   if (!CanRecord()) return absl::OkStatus();
   until_recording_ = 0;  // again before the next run, if not now
   RETURN_IF_ERROR(AwaitEnd(deadline));
@@ -148,7 +150,12 @@ absl::Status Executable::Replay(absl::Time deadline) {
     compute.Record(*lane->begun, turn_);
     RETURN_IF_ERROR(OnDevice(stream.Wait(*lane->begun, turn_, deadline), lane->device));
   }
-  RETURN_IF_ERROR(OnDevice(recorded_->Enqueue(stream), first.device));
+  if (const absl::Status enqueued = recorded_->Enqueue(stream); !enqueued.ok()) {
+    // Piece by piece it may work.
+    recorded_ = nullptr;
+    until_recording_ = kPlainRuns;
+    return OnDevice(enqueued, first.device);
+  }
   for (auto& lane : lanes_) {
     Stream& compute = *lane->streams[0];
     if (lane.get() != &first) RETURN_IF_ERROR(OnDevice(recorded_->WaitOn(compute, deadline), lane->device));

@@ -26,9 +26,10 @@ void Executable::WatchFromHere() {
 absl::Status Executable::RunWatched(Lane& lane, size_t position, uint64_t run, absl::Time deadline) {
   BoundInstruction& at = lane.instructions[position];
   const absl::Time now = absl::Now();
+  // The op before is the one that took the time.
+  if (now >= deadline) return absl::DeadlineExceededError("the step passed its deadline");
   lane.since.store(absl::ToUnixNanos(now), std::memory_order_relaxed);
   lane.position.store(position, std::memory_order_relaxed);
-  if (now >= deadline) return absl::DeadlineExceededError("the step passed its deadline");
   const auto stamp = static_cast<int>(2 * position);
   if (traced_) RETURN_IF_ERROR(lane.clock->Stamp(*at.stream, stamp));
   RETURN_IF_ERROR(RunInstruction(at, run, deadline));

@@ -100,7 +100,11 @@ absl::Status PreparedStep::RunFed(absl::Span<const Tensor> feeds, StepTrace* tra
 }
 
 absl::Status PreparedStep::Wait() {
-  if (!std::exchange(under_way_, false)) return absl::OkStatus();
+  if (!under_way_) return absl::OkStatus();
+  RETURN_IF_ERROR(executable_->AwaitDevices(deadline_));
+  under_way_ = false;
+  // Another thread may be recording a step of its own with the same streams, and they cannot be asked meanwhile.
+  const ScopedRun run(session_.gate_, /*alone=*/true);
   return executable_->Fetch(deadline_, fetched_);
 }
 

@@ -60,6 +60,14 @@ absl::Status CheckValid(const Graph& graph, const ProgramRequest& request) {
   return absl::OkStatus();
 }
 
+// Kernels that are made a second time may choose another algorithm, one that needs more workspace than the plan has.
+bool FitsInto(const std::vector<Kernel>& kernels, const Plan& plan) {
+  for (size_t i = 0; i < kernels.size(); ++i) {
+    if (kernels[i].workspace_bytes > plan.workspace_bytes[i]) return false;
+  }
+  return true;
+}
+
 // A wrong shape is for the compiler to report; a wrong dtype, or no data, is no part of what is compiled.
 absl::Status CheckFeed(const Feed& feed) {
   if (feed.output.valid() && feed.value.bytes() > 0 && feed.value.raw() == nullptr) {
@@ -126,7 +134,8 @@ absl::StatusOr<CompiledPlan> Session::FindOrCompile(const ProgramRequest& reques
   CompiledPlan compiled{.plan = plans_.Find(key)};
   if (compiled.plan != nullptr) {
     ASSIGN_OR_RETURN(compiled.kernels, MakeKernels(compiled.plan->program, devices_));
-    return compiled;
+    if (FitsInto(compiled.kernels, *compiled.plan)) return compiled;
+    return Compile(graph_, request, devices_, placement_.device, {});
   }
   CompileOptions options;
   if (!options_.dump_plan.empty()) options.dump_directory = absl::StrCat(options_.dump_plan, "/step_", compiled_);

@@ -78,7 +78,7 @@ class Product {
     RETURN_IF_ERROR(Layout(p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.batch, p.same_b, first_));
     RETURN_IF_ERROR(Layout(p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.batch, p.same_a, second_));
     RETURN_IF_ERROR(Layout(p.n, p.m, p.batch, /*same=*/false, result_));
-    return Find(math);
+    return Find(math, p.alignment);
   }
 
   int candidates() const { return found_; }
@@ -119,13 +119,13 @@ class Product {
         "a batch");
   }
 
-  absl::Status Find(const MathMode& math) {
+  absl::Status Find(const MathMode& math, int64_t aligned) {
     RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceCreate(&preference_), "a preference"));
     RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                                &kMostWorkspace, sizeof(kMostWorkspace)),
                           "a preference"));
-    // Whole tensors are aligned to 64 bytes; cuBLASLt takes 256 for granted unless it is told.
-    const uint32_t alignment = 64;
+    // cuBLASLt takes 256 bytes for granted unless it is told.
+    const auto alignment = static_cast<uint32_t>(aligned);
     for (const auto operand :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
@@ -157,7 +157,8 @@ class Product {
 std::string KeyOf(const GpuMatMul& p, const MathMode& math) {
   return absl::StrCat("matmul ", DTypeName(p.dtype), " m", p.m, " n", p.n, " k", p.k, " batch", p.batch,
                       p.transpose_a ? " ta" : "", p.transpose_b ? " tb" : "", p.same_a ? " sa" : "",
-                      p.same_b ? " sb" : "", p.bias ? " bias" : "", p.relu ? " relu" : "", math.tf32 ? " tf32" : "",
+                      p.same_b ? " sb" : "", p.bias ? " bias" : "", p.relu ? " relu" : "",
+                      p.alignment < 64 ? absl::StrCat(" aligned ", p.alignment) : "", math.tf32 ? " tf32" : "",
                       " cublas", cublasLtGetVersion());
 }
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "framework/base/status.h"
@@ -29,10 +30,13 @@ absl::StatusOr<Kernel> MakeByLibrary(const KernelSpec& spec, bool bias, bool rel
   product.batch = batch.inner;
   product.same_a = batch.stride_a == 0;
   product.same_b = batch.stride_b == 0;
-  ASSIGN_OR_RETURN(GpuMatMulCore core, MakeLibraryGpuMatMul(product, *spec.device));
   const auto size = static_cast<int64_t>(SizeOf(product.dtype));
   const int64_t step_a = a[-2] * a[-1] * size, step_b = b[-2] * b[-1] * size;
   const int64_t step_y = product.m * product.n * batch.inner * size;
+  if (batch.rows > 1) {
+    for (const int64_t step : {step_a, step_b, step_y}) product.alignment = std::gcd(product.alignment, step);
+  }
+  ASSIGN_OR_RETURN(GpuMatMulCore core, MakeLibraryGpuMatMul(product, *spec.device));
   const size_t bytes = core.workspace_bytes;
   return Kernel{[core = std::move(core), batch, bias, step_a, step_b, step_y](const KernelContext& at) {
                   absl::Status status;

@@ -19,6 +19,7 @@ struct GpuMatMul {
   bool transpose_a = false, transpose_b = false, same_a = false, same_b = false;
   DType dtype = DType::kFloat32;
   bool bias = false, relu = false;  // bias [n] added to and relu applied to every row of y
+  int64_t alignment = 64;           // of a, b and y, in bytes
 };
 struct GpuMatMulOperands {
   const void *a, *b, *bias;

@@ -7,22 +7,29 @@
 namespace belfry {
 
 absl::StatusOr<std::unique_ptr<CudaClock>> CudaClock::Make(const Card& card, int stamps) {
-  auto clock = std::unique_ptr<CudaClock>(new CudaClock(card));
+  ASSIGN_OR_RETURN(StreamHandle stream, MakeStream(card));
+  auto clock = std::unique_ptr<CudaClock>(new CudaClock(card, std::move(stream)));
   for (int i = 0; i < stamps; ++i) {
     ASSIGN_OR_RETURN(clock->stamps_.emplace_back(), MakeEvent(card, cudaEventDefault));
   }
   ASSIGN_OR_RETURN(clock->zero_, MakeEvent(card, cudaEventDefault));
-  ASSIGN_OR_RETURN(const StreamHandle stream, MakeStream(card));
-  // The second record comes at once, since the first one has woken the card.
-  for (int turn = 0; turn < 2; ++turn) {
-    RETURN_IF_ERROR(card.Check(cudaEventRecord(clock->zero_.get(), stream.get()), "cudaEventRecord"));
-    RETURN_IF_ERROR(card.Check(cudaEventSynchronize(clock->zero_.get()), "cudaEventSynchronize"));
-    clock->zero_time_ = absl::Now();
-  }
+  RETURN_IF_ERROR(clock->Restart());
   return clock;
 }
 
+absl::Status CudaClock::Restart() {
+  RETURN_IF_ERROR(card_.MakeCurrent());
+  // The second record comes at once, since the first one has woken the card.
+  for (int turn = 0; turn < 2; ++turn) {
+    RETURN_IF_ERROR(card_.Check(cudaEventRecord(zero_.get(), stream_.get()), "cudaEventRecord"));
+    RETURN_IF_ERROR(card_.Check(cudaEventSynchronize(zero_.get()), "cudaEventSynchronize"));
+    zero_time_ = absl::Now();
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CudaClock::Stamp(Stream& stream, int i) {
+  if (i == 0) RETURN_IF_ERROR(Restart());
   return card_.Check(cudaEventRecord(stamps_[i].get(), NativeStream(stream)), "cudaEventRecord");
 }
 

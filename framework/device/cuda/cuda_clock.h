@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -12,18 +13,20 @@
 
 namespace belfry {
 
-// CUDA tells the time between two events, so all stamps are told from one at which the host looked at its own clock.
+// CUDA tells the time between two events, less exactly the longer it is. So all stamps are told from an event at which
+// the host looked at its own clock, anew whenever stamp 0 is noted, which is the first of a step.
 class CudaClock final : public StreamClock {
  public:
-  // Waits until the card has come to the first stamp, on a stream without other work.
   static absl::StatusOr<std::unique_ptr<CudaClock>> Make(const Card& card, int stamps);
   absl::Status Stamp(Stream& stream, int i) override;
   absl::StatusOr<absl::Time> Read(int i) override;
 
  private:
-  explicit CudaClock(const Card& card) : card_(card) {}
+  CudaClock(const Card& card, StreamHandle stream) : card_(card), stream_(std::move(stream)) {}
+  absl::Status Restart();
 
   const Card& card_;
+  const StreamHandle stream_;  // without other work
   std::vector<EventHandle> stamps_;
   EventHandle zero_;
   absl::Time zero_time_;
