@@ -97,6 +97,10 @@ absl::Status CheckFlags() {
   if (absl::GetFlag(FLAGS_evaluate_every_epochs) > 0) {
     RETURN_IF_ERROR(RejectFlags({"evaluate_every"}, "a run with --evaluate_every_epochs"));
   }
+  if (absl::GetFlag(FLAGS_patience) > 0 && absl::GetFlag(FLAGS_evaluate_every) == 0 &&
+      absl::GetFlag(FLAGS_evaluate_every_epochs) == 0) {
+    return absl::InvalidArgumentError("--patience counts evaluations; say with --evaluate_every when there are any");
+  }
   RETURN_IF_ERROR(CheckFlag("data_threads", absl::GetFlag(FLAGS_data_threads), 0, kMostDataThreads));
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   const double momentum = absl::GetFlag(FLAGS_momentum), average = absl::GetFlag(FLAGS_moving_average);
@@ -223,11 +227,14 @@ absl::StatusOr<int> Train() {
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   ASSIGN_OR_RETURN(models::ReplicateOptions replicate, ReplicateOptionsFromFlags());
   if (replicate.variable_update == models::VariableUpdate::kIndependent) {
-    RETURN_IF_ERROR(RejectFlags({"train_dir"}, "a run with --variable_update=independent, whose towers differ"));
+    RETURN_IF_ERROR(RejectFlags({"train_dir", "check_replicas_every"},
+                                "a run with --variable_update=independent, whose towers differ"));
   }
   replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
   ASSIGN_OR_RETURN(replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
-  ASSIGN_OR_RETURN(options.metrics_file, PrepareOutputs());
+  if (!absl::GetFlag(FLAGS_explain)) {
+    ASSIGN_OR_RETURN(options.metrics_file, PrepareOutputs());
+  }
   ASSIGN_OR_RETURN(const Setup setup, MakeSetup(devices));
   options.steps = setup.steps;
   options.metadata = ModelOf(setup);
@@ -275,14 +282,22 @@ absl::StatusOr<int> Train() {
   const Node* take_averages = averages ? optim::ExponentialMovingAverage::AssignTo(evaluation, 0) : nullptr;
 
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
-  const models::InputSpec spec = models::InputSpec::Of(*input);
+  const auto planned = [&](int64_t batch_size) {
+    std::vector<PlannedStep> steps =
+        TrainingSteps(step, models::InputSpec::Of(*input), batch_size, setup.data.train->size(), options.summaries);
+    steps.push_back({.name = "evaluation",
+                     .feeds = evaluator.FeedsOf(std::min(kEvaluationBatch, setup.data.test->size())),
+                     .fetches = evaluator.fetches()});
+    return steps;
+  };
   if (absl::GetFlag(FLAGS_explain)) {
-    ASSIGN_OR_RETURN(const std::string text, ExplainTraining(*session, step, spec, setup.batch_size, memory_limit));
+    ASSIGN_OR_RETURN(const std::string text,
+                     ExplainRun(*session, planned, setup.batch_size, order.towers, memory_limit));
     std::printf("%s", text.c_str());
     return 0;
   }
   if (memory_limit.has_value()) {
-    RETURN_IF_ERROR(CheckMemoryLimit(*session, step, spec, setup.batch_size, *memory_limit));
+    RETURN_IF_ERROR(CheckMemoryLimit(*session, planned(setup.batch_size), *memory_limit));
   }
   if (!quiet) PrintHeader(setup, devices, step);
   options.evaluate = [&](int64_t) {

@@ -42,9 +42,9 @@ ABSL_FLAG(bool, allow_soft_placement, false,
           "Fall back to a device that exists when the one asked for does not, and say so in the log.");
 ABSL_FLAG(std::string, dump_plan, "",
           "A directory for the program after every compiler pass, as text and as Graphviz.");
-ABSL_FLAG(
-    double, step_timeout, 0,
-    "Seconds that a step may take; a longer one ends the run, and says which device waits for what. 0: no limit.");
+ABSL_FLAG(double, step_timeout, 0,
+          "Seconds that a step of training or evaluation may take; a longer one ends the run, and says which device "
+          "waits for what. 0: no limit.");
 ABSL_FLAG(bool, debug_sync, false,
           "Wait for every op, so that what goes wrong on a GPU is reported with the op that did it. Slow.");
 ABSL_FLAG(bool, check_numerics, false,
@@ -140,6 +140,9 @@ DeviceOptions DeviceOptionsFromFlags() {
 }
 
 absl::StatusOr<DeviceSet> OpenDevices() {
+  if (const double limit = absl::GetFlag(FLAGS_step_timeout); !(limit >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("--step_timeout=", limit, " must be at least 0"));
+  }
   ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices), DeviceOptionsFromFlags()));
   if (devices.device(devices.TowerDevices()[0]).type() != "GPU") {
     RETURN_IF_ERROR(RejectFlags({"virtual_gpus", "gpu_memory", "gpu_memory_growth", "visible_gpus", "tf32",

@@ -20,7 +20,8 @@ constexpr size_t kPairs = 10;
 
 }  // namespace
 
-Evaluator::Evaluator(OpScope scope, const models::InputSpec& input, const LogitsFunction& logits) {
+Evaluator::Evaluator(OpScope scope, const models::InputSpec& input, const LogitsFunction& logits)
+    : input_(input.inputs) {
   batch_.images = ops::Placeholder(scope.Named("inputs"), input.inputs_dtype, input.inputs.Insert(0, Shape::kUnknown));
   batch_.labels = ops::Placeholder(scope.Named("labels"), input.labels_dtype, {Shape::kUnknown});
   const absl::StatusOr<Output> made = logits(scope, batch_.images);
@@ -38,6 +39,10 @@ Evaluator::Evaluator(OpScope scope, const models::InputSpec& input, const Logits
       ops::Cast(scope, ops::Sum(scope, ops::SparseSoftmaxCrossEntropy(scope, *made, batch_.labels)), DType::kFloat32);
 }
 
+std::vector<FeedSpec> Evaluator::FeedsOf(int64_t batch_size) const {
+  return {{batch_.images, input_.Insert(0, batch_size)}, {batch_.labels, {batch_size}}};
+}
+
 absl::StatusOr<Evaluation> Evaluator::Run(Session& session, const data::Dataset& dataset,
                                           const data::ImagePolicy& images, int64_t batch_size,
                                           const Node* before) const {
@@ -53,8 +58,7 @@ absl::StatusOr<Evaluation> Evaluator::Run(Session& session, const data::Dataset&
     RETURN_IF_ERROR(batch.status());
     const data::TowerBatch& examples = batch->towers()[0];
     ASSIGN_OR_RETURN(const std::vector<Tensor> values,
-                     session.Run({{batch_.images, examples.inputs}, {batch_.labels, examples.labels}},
-                                 {loss_, right_, right_of_5_, predicted_}));
+                     session.Run({{batch_.images, examples.inputs}, {batch_.labels, examples.labels}}, fetches()));
     sums.examples += examples.count;
     sums.loss += values[0].scalar<float>();
     sums.accuracy += values[1].scalar<float>();

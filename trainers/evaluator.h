@@ -40,11 +40,16 @@ class Evaluator {
   // Scope(graph).Replica(0).ReuseVariables(Reuse::kAlways) those of tower 0. Errors stick to the graph.
   Evaluator(OpScope scope, const models::InputSpec& input, const LogitsFunction& logits);
 
+  // What Run runs for a batch of so many examples.
+  std::vector<FeedSpec> FeedsOf(int64_t batch_size) const;
+  std::vector<Output> fetches() const { return {loss_, right_, right_of_5_, predicted_}; }
+
   // Runs the whole dataset, in batches of `batch_size` with a smaller last one, after `before` (null: nothing).
   absl::StatusOr<Evaluation> Run(Session& session, const data::Dataset& dataset, const data::ImagePolicy& images,
                                  int64_t batch_size, const Node* before = nullptr) const;
 
  private:
+  const Shape input_;  // of one example
   models::Batch batch_;
   Output loss_, right_, right_of_5_;  // sums over the batch, float32 scalars
   Output predicted_;                  // [N] int32

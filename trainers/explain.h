@@ -1,7 +1,8 @@
-// What a training step would cost.
+// What a run would cost.
 #pragma once
 
 #include <cstddef>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,18 +14,29 @@
 
 namespace belfry::trainers {
 
-// The feeds of a step with a full batch of so many examples, split over the towers as a Prefetcher does.
-std::vector<FeedSpec> FeedsOf(const models::TrainStep& step, const models::InputSpec& input, int64_t batch_size);
+// One of the steps that a run prepares. Each has memory of its own beside the variables.
+struct PlannedStep {
+  std::string name;  // for a person
+  std::vector<FeedSpec> feeds;
+  std::vector<Output> fetches;
+  std::vector<const Node*> targets;
+};
+// Those of a run with so many examples a batch.
+using PlannedSteps = std::function<std::vector<PlannedStep>(int64_t batch_size)>;
 
-// ResourceExhausted, with the table of what needs how much, if the step needs more than `limit` bytes on a device.
-absl::Status CheckMemoryLimit(Session& session, const models::TrainStep& step, const models::InputSpec& input,
-                              int64_t batch_size, size_t limit);
+// What a Trainer prepares: the training step, with a full batch split over the towers as a Prefetcher does; the same
+// with the batch that ends an epoch of `examples`, if that is smaller; the same with summaries, if there are any.
+std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, const models::InputSpec& input,
+                                       int64_t batch_size, int64_t examples, const std::vector<Output>& summaries);
 
-// Compiles the step, and tells its memory, operations, transfers, collectives and critical path; and the largest batch,
-// a multiple of the number of towers, with which it needs at most `limit` bytes on every device, or what each device
-// has if there is no limit.
-absl::StatusOr<std::string> ExplainTraining(Session& session, const models::TrainStep& step,
-                                            const models::InputSpec& input, int64_t batch_size,
-                                            std::optional<size_t> limit);
+// ResourceExhausted, with the table of what the first step needs, if all steps together need more than `limit` bytes on
+// a device.
+absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit);
+
+// Compiles the first step, and tells its memory, operations, transfers, collectives and critical path; what the others
+// need beside it; and the largest batch, a multiple of `towers`, with which all steps together need at most `limit`
+// bytes on every device, or what each device has if there is no limit.
+absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& steps, int64_t batch_size, int towers,
+                                       std::optional<size_t> limit);
 
 }  // namespace belfry::trainers

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/runtime/checkpointer.h"
@@ -68,7 +69,6 @@ absl::StatusOr<int> FitFixedPoints(int64_t steps) {
   const io::Metadata model = {{"model", "line through fixed points"}};
   ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(model));
   const int64_t first = checkpoint.has_value() ? checkpoint->step : 0;
-  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file, first));
 
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   Graph graph;
@@ -88,11 +88,14 @@ absl::StatusOr<int> FitFixedPoints(int64_t steps) {
     RETURN_IF_ERROR(session->RunTarget(initialize));
   }
   ASSIGN_OR_RETURN(const auto checkpoints, OpenCheckpoints(*session));
+  const bool own = absl::GetFlag(FLAGS_metrics_file).empty();
+  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file, own ? first : 0));
   ASSIGN_OR_RETURN(const auto step, session->Prepare({{x, xs.shape()}, {out, outs.shape()}},
                                                      {line.loss, line.weight, line.bias}, {train}));
   const std::vector<Tensor> feeds = {xs, outs};
   const StopSignals signals;
   int stopped = 0;
+  int64_t done = steps;
   for (int64_t i = first; i < steps && stopped == 0; ++i) {
     RETURN_IF_ERROR(step->Run(feeds));
     const float loss = step->fetched(0).scalar<float>();
@@ -101,13 +104,16 @@ absl::StatusOr<int> FitFixedPoints(int64_t steps) {
     const bool last = i + 1 == steps || stopped != 0;
     const bool due = checked.checkpoint_every > 0 && (i + 1) % checked.checkpoint_every == 0;
     if (checkpoints != nullptr && (due || last)) RETURN_IF_ERROR(checkpoints->Save(i + 1, model));
-    if (stopped != 0) fmt::print("{}\n", StoppedText(stopped, i + 1));
+    if (stopped != 0) done = i + 1;
     if (i % log_every != 0 && i + 1 != steps) continue;
     const float w = step->fetched(1).scalar<float>(), b = step->fetched(2).scalar<float>();
     fmt::print("Step {}: loss = {}, w = {}, b = {}\n", i, loss, w, b);
     RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(i)}, {"loss", loss}, {"w", w}, {"b", b}}));
   }
   if (checkpoints != nullptr) RETURN_IF_ERROR(checkpoints->Finish());
+  if (stopped != 0) fmt::print("{}\n", StoppedText(stopped, done));
+  if (first >= steps && first > 0)
+    fmt::print("Nothing is left to do: {} has done {} steps.\n", checkpoint->path, first);
   return stopped;
 }
 
@@ -128,7 +134,7 @@ absl::StatusOr<int> FitFile(int64_t steps) {
   ASSIGN_OR_RETURN(options.training.metrics_file, PrepareOutputs());
   options.training.steps = steps;
   options.training.log_every = absl::GetFlag(FLAGS_log_every);
-  options.training.metadata = {{"model", "plane"}, {"target", options.target}};
+  options.training.metadata = {{"model", "plane"}, {"target", absl::CHexEscape(options.target)}};
   ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(options.training.metadata));
   if (checkpoint.has_value()) options.training.resume = &*checkpoint;
   const StopSignals signals;

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cmath>
 #include <cstring>
+#include <filesystem>
 
 #include <nlohmann/json.hpp>
 
@@ -14,10 +15,25 @@
 namespace belfry::trainers {
 namespace {
 
+constexpr char kEvaluated[] = "test_accuracy";
 constexpr double kLargestExactInteger = 9007199254740992;  // 2^53
 
-// Lines of steps below `first`, and what is no such line; a last line that was cut is dropped.
+// What a killed run of the same left beside the file.
+void RemoveLeftovers(const std::filesystem::path& path) {
+  std::error_code error;
+  const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
+  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
+    const std::string name = entry.path().filename().string();
+    if (io::BaseOfLeftover(name) == path.filename().string()) io::RemoveFile(entry.path().string()).IgnoreError();
+  }
+}
+
+// Lines of steps below `first`, evaluations after so many steps, and what is no such line; a last line that was cut is
+// dropped.
 absl::Status KeepBefore(const std::string& path, int64_t first) {
+  std::error_code error;
+  if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return absl::OkStatus();
+  RemoveLeftovers(path);
   const absl::StatusOr<std::string> text = io::ReadFile(path);
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
   RETURN_IF_ERROR(text.status());
@@ -25,7 +41,7 @@ absl::Status KeepBefore(const std::string& path, int64_t first) {
   for (const absl::string_view line : absl::StrSplit(absl::string_view(*text).substr(0, text->rfind('\n') + 1), '\n')) {
     const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
     const bool later = object.is_object() && object.contains("step") && object["step"].is_number() &&
-                       object["step"].get<double>() >= static_cast<double>(first);
+                       object["step"].get<double>() >= static_cast<double>(first + object.contains(kEvaluated));
     if (!later && !line.empty()) absl::StrAppend(&kept, line, "\n");
   }
   return kept == *text ? absl::OkStatus() : io::WriteFile(path, kept);

@@ -18,7 +18,8 @@ namespace belfry::trainers {
 class MetricsWriter {
  public:
   // An empty path makes a writer that drops everything. Unavailable names the file that cannot be opened. If `first` is
-  // above 0, a run goes on at that step: lines of it and of later ones, which an earlier run wrote, are taken out.
+  // above 0, a run goes on at that step: lines of it and of later ones, which an earlier run wrote, are taken out, but
+  // for its evaluation after so many steps; of a regular file only.
   static absl::StatusOr<MetricsWriter> Open(const std::string& path, int64_t first = 0);
 
   // {"step": 100, "loss": 2.1, ...}: names and values in order. NaN and infinities, which JSON has no numbers for, are

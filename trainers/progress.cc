@@ -41,7 +41,7 @@ void Progress::Step(int64_t examples) {
 }
 
 bool Progress::Due() const {
-  return steps_ == 1 || last_step_ - last_shown_ >= (terminal_ ? kTerminalInterval : kFileInterval);
+  return steps_ == 0 || absl::Now() - last_shown_ >= (terminal_ ? kTerminalInterval : kFileInterval);
 }
 
 double Progress::examples_per_second() const {

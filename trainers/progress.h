@@ -19,7 +19,7 @@ class Progress {
 
   // To be called after every step, with how many examples it had.
   void Step(int64_t examples);
-  // True if a line is due; then Show it.
+  // True if a line is due: with the first step, and then now and then.
   bool Due() const;
   // `note`: what else there is to say, at the end of the line.
   void Show(int64_t step, double loss, double learning_rate, absl::string_view note = "");

@@ -1,5 +1,8 @@
 #include "trainers/run_log.h"
 
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/graph/graph_proto.h"
 #include "ops/summary.h"
@@ -8,11 +11,13 @@ namespace belfry::trainers {
 
 absl::StatusOr<RunLog> RunLog::Open(const std::string& metrics_file, const std::string& event_directory,
                                     int64_t first) {
-  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file, first));
+  const bool own = std::filesystem::path(metrics_file).parent_path() == std::filesystem::path(event_directory);
+  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file, own ? first : 0));
   RunLog log(std::move(metrics));
   if (event_directory.empty()) return log;
   ASSIGN_OR_RETURN(log.events_, io::SummaryWriter::Open(event_directory));
-  if (first > 0) RETURN_IF_ERROR(log.events_->WriteStart(first));
+  // What was evaluated after `first` steps stays.
+  if (first > 0) RETURN_IF_ERROR(log.events_->WriteStart(first + 1));
   return log;
 }
 
@@ -28,7 +33,7 @@ absl::Status RunLog::Write(int64_t step, absl::Span<const std::pair<absl::string
   RETURN_IF_ERROR(metrics_.Write(line));
   if (events_ == nullptr) return absl::OkStatus();
   io::Summary summary;
-  for (const auto& [name, value] : values) summary.AddScalar(name, value);
+  for (const auto& [name, value] : values) summary.AddScalar(absl::StrCat("run/", name), value);
   return events_->Write(step, summary);
 }
 

@@ -21,14 +21,14 @@ namespace belfry::trainers {
 class RunLog {
  public:
   // An empty path: no such file. Of a run that goes on at step `first`, what an earlier one wrote of this and later
-  // steps is taken out of the metrics file, and TensorBoard is told to drop it.
+  // steps is taken out of the metrics file, if that is in the same directory, and TensorBoard is told to drop it.
   static absl::StatusOr<RunLog> Open(const std::string& metrics_file, const std::string& event_directory,
                                      int64_t first);
 
   bool has_events() const { return events_ != nullptr; }
   // The graph as the session placed it, for TensorBoard's graph page.
   absl::Status WriteGraph(Session& session);
-  // A line of the metrics file, {"step": step, ...}, and a scalar for each value.
+  // A line of the metrics file, {"step": step, ...}, and a scalar "run/<name>" for each value.
   absl::Status Write(int64_t step, absl::Span<const std::pair<absl::string_view, double>> values);
   // What was fetched of ops/summary.h's nodes.
   absl::Status WriteSummaries(int64_t step, absl::Span<const Output> summaries, absl::Span<const Tensor> values);

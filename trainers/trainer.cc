@@ -70,18 +70,29 @@ absl::Status Trainer::Start() {
   steps_ = steps.scalar<int64_t>();
   next_ = input_.position();
   progress_.emplace(steps_, options_.steps, options_.quiet);
+  // First, since it is refused if another run is at work there.
+  if (!options_.directory.empty()) RETURN_IF_ERROR(OpenCheckpoints());
   ASSIGN_OR_RETURN(log_, RunLog::Open(options_.metrics_file, options_.directory, steps_));
   RETURN_IF_ERROR(log_->WriteGraph(session_));
   if (options_.trace.first >= 0) tracer_.emplace(session_.devices(), options_.trace);
-  if (options_.directory.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(
-      io::CheckpointDirectory folder,
-      io::CheckpointDirectory::Open(CheckpointFolder(options_.directory), {.keep_latest = options_.keep_checkpoints}));
-  ASSIGN_OR_RETURN(checkpointer_, Checkpointer::Create(session_, std::move(folder)));
   if (options_.resume != nullptr) {
     saved_ = steps_;
     progress_->Print(absl::StrCat("Going on from ", options_.resume->path, ", after step ", steps_));
   }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::OpenCheckpoints() {
+  const std::string path = CheckpointFolder(options_.directory);
+  ASSIGN_OR_RETURN(io::CheckpointDirectory folder,
+                   io::CheckpointDirectory::Open(path, {.keep_latest = options_.keep_checkpoints}));
+  ASSIGN_OR_RETURN(const std::vector<io::CheckpointFile> there, io::ListCheckpoints(path));
+  if (options_.resume == nullptr && !there.empty() && there.back().step > steps_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(there.back().path, " is of another run, which this one, from step ", steps_,
+                     ", would overwrite; go on from it (TrainerOptions::resume), or use another directory"));
+  }
+  ASSIGN_OR_RETURN(checkpointer_, Checkpointer::Create(session_, std::move(folder)));
   return absl::OkStatus();
 }
 
@@ -120,18 +131,23 @@ absl::Status Trainer::LookAt(PreparedStep& step, bool with_summaries) {
 }
 
 absl::Status Trainer::Train(const data::Batch& batch) {
-  const bool with_summaries = log_->has_events() && !options_.summaries.empty() && Due(options_.summary_every);
+  // All traced steps are of one plan.
+  const bool traced = tracer_.has_value() && tracer_->in_range(steps_);
+  const bool with_summaries =
+      log_->has_events() && !options_.summaries.empty() && Due(options_.summary_every) && !traced;
   ASSIGN_OR_RETURN(PreparedStep* const step, StepFor(batch, with_summaries));
   feeds_.clear();
   for (const data::TowerBatch& tower : batch.towers()) {
     feeds_.push_back(tower.inputs);
     feeds_.push_back(tower.labels);
   }
+  good_ = false;
   RETURN_IF_ERROR(RunStep(*step));
   last_ = step;
   const bool ends = steps_ + 1 == options_.steps;
-  const bool shown = ends || with_summaries || Due(options_.log_every) || progress_->Due();
-  return shown || !step->asynchronous() ? LookAt(*step, with_summaries) : absl::OkStatus();
+  shown_ = ends || progress_->Due();
+  const bool looked_at = shown_ || with_summaries || Due(options_.log_every);
+  return looked_at || !step->asynchronous() ? LookAt(*step, with_summaries) : absl::OkStatus();
 }
 
 absl::Status Trainer::Evaluate() {
@@ -189,9 +205,10 @@ std::string Trainer::MemoryNote() const {
 
 // What follows a step: steps_ counts it already.
 absl::Status Trainer::AfterStep(int64_t examples) {
+  if (checkpointer_ != nullptr) RETURN_IF_ERROR(checkpointer_->Poll());
   progress_->Step(examples);
   const int64_t step = steps_ - 1;
-  if (progress_->Due() || last()) progress_->Show(step, loss_, learning_rate_, MemoryNote());
+  if (shown_) progress_->Show(step, loss_, learning_rate_, MemoryNote());
   if (options_.log_every > 0 && (step % options_.log_every == 0 || last())) {
     Lap(marked_, other_time_);
     RETURN_IF_ERROR(log_->Write(step, {{"loss", loss_},
@@ -205,8 +222,10 @@ absl::Status Trainer::AfterStep(int64_t examples) {
   }
   if (tracer_.has_value() && step >= options_.trace.last) RETURN_IF_ERROR(FinishTrace());
   if (Due(options_.check_replicas_every)) {
+    good_ = false;
     RETURN_IF_ERROR(Settle());
     RETURN_IF_ERROR(CheckReplicas(session_, static_cast<int>(step_.towers.size())));
+    good_ = true;
   }
   std::optional<double> metric;
   Lap(marked_, other_time_);
@@ -222,7 +241,7 @@ absl::Status Trainer::AfterStep(int64_t examples) {
 
 absl::Status Trainer::Loop() {
   marked_ = absl::Now();
-  while (steps_ < options_.steps && stopped_ == 0) {
+  while (steps_ < options_.steps && stopped_ == 0 && !out_of_patience()) {
     int64_t examples;
     {
       Lap(marked_, other_time_);
@@ -236,12 +255,12 @@ absl::Status Trainer::Loop() {
     }
     Lap(marked_, step_time_);
     ++steps_;
+    good_ = true;
     RETURN_IF_ERROR(AfterStep(examples));
-    if (options_.patience > 0 && worse_ >= options_.patience && !last()) {
-      progress_->Print(absl::StrFormat("Ended after step %d: no better accuracy than %.2f%% in %d evaluations.", steps_,
-                                       100 * best_, worse_));
-      return absl::OkStatus();
-    }
+  }
+  if (out_of_patience() && !last()) {
+    progress_->Print(absl::StrFormat("Ended after step %d: no better accuracy than %.2f%% in %d evaluations.", steps_,
+                                     100 * best_, worse_));
   }
   return absl::OkStatus();
 }
@@ -252,7 +271,7 @@ absl::Status Trainer::Explain(const absl::Status& status) {
   const absl::Status written = checkpointer_->Finish();
   const std::string folder = checkpointer_->folder();
   std::string text(status.message());
-  if (!written.ok()) absl::StrAppend(&text, "; and the checkpoint before it: ", written.message());
+  if (!written.ok()) absl::StrAppend(&text, "; a checkpoint could not be saved: ", written.message());
   const absl::StatusOr<io::Checkpoint> good = io::LoadLatestCheckpoint(folder);
   absl::StrAppend(&text, good.ok() ? absl::StrCat("; the last good checkpoint is ", good->path)
                                    : absl::StrCat("; there is no checkpoint in ", folder));
@@ -262,12 +281,13 @@ absl::Status Trainer::Explain(const absl::Status& status) {
 absl::Status Trainer::Run() {
   RETURN_IF_ERROR(CheckOptions());
   RETURN_IF_ERROR(Start());
-  const bool nothing_to_do = steps_ >= options_.steps;
+  const int64_t first = steps_;
   absl::Status status = Loop();
-  if (status.ok() && options_.evaluate && nothing_to_do) status = Evaluate();
+  if (status.ok() && options_.evaluate && steps_ == first && stopped_ == 0) status = Evaluate();
   if (status.ok() && tracer_.has_value()) status = FinishTrace();
   progress_->Finish();
   examples_per_second_ = progress_->examples_per_second();
+  if (!status.ok() && good_) status.Update(Save(std::nullopt));
   if (!status.ok()) return Explain(status);
   return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Finish();
 }

@@ -86,6 +86,7 @@ class Trainer {
 
   absl::Status CheckOptions() const;
   absl::Status Start();
+  absl::Status OpenCheckpoints();
   absl::Status Loop();
   absl::Status Train(const data::Batch& batch);
   absl::StatusOr<PreparedStep*> StepFor(const data::Batch& batch, bool with_summaries);
@@ -100,6 +101,7 @@ class Trainer {
   absl::Status Settle() { return last_ == nullptr ? absl::OkStatus() : last_->Wait(); }
   absl::Status Explain(const absl::Status& status);
   bool Due(int64_t every) const { return every > 0 && steps_ % every == 0; }
+  bool out_of_patience() const { return options_.patience > 0 && worse_ >= options_.patience; }
   bool last() const { return steps_ == options_.steps; }
 
   Session& session_;
@@ -117,6 +119,8 @@ class Trainer {
   PreparedStep* last_ = nullptr;  // that was run
   data::Position next_;           // of the data: where a run goes on after this step
   int64_t steps_ = 0, saved_ = -1;
+  bool good_ = false;   // the variables are those after step steps_ - 1, and in order
+  bool shown_ = false;  // the progress of this step
   int stopped_ = 0;
   double best_ = 0;     // accuracy
   int64_t worse_ = -1;  // evaluations since then; -1: there was none yet

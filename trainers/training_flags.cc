@@ -111,7 +111,8 @@ std::string StoppedText(int signal, int64_t steps) {
   const std::string text = absl::StrCat("Stopped by ", SignalName(signal), " after step ", steps);
   const std::string directory = absl::GetFlag(FLAGS_train_dir);
   if (directory.empty()) return absl::StrCat(text, "; nothing is saved, for want of --train_dir.");
-  return absl::StrCat(text, ", saved in ", CheckpointFolder(directory), ". The same command goes on from there.");
+  return absl::StrCat(text, ", saved in ", CheckpointFolder(directory), ". The same command goes on from there",
+                      absl::GetFlag(FLAGS_resume) == "never" ? ", without --resume=never." : ".");
 }
 
 }  // namespace belfry::trainers

@@ -15,6 +15,7 @@
 ABSL_DECLARE_FLAG(std::string, resume);
 ABSL_DECLARE_FLAG(int64_t, checkpoint_every);
 ABSL_DECLARE_FLAG(int, keep_checkpoints);
+ABSL_DECLARE_FLAG(int64_t, patience);
 ABSL_DECLARE_FLAG(bool, explain);
 
 namespace belfry::trainers {

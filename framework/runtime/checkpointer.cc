@@ -60,6 +60,11 @@ absl::Status Checkpointer::Save(int64_t step, io::Metadata metadata, std::option
   return std::exchange(unreported_, absl::OkStatus());
 }
 
+absl::Status Checkpointer::Poll() {
+  const MutexLock lock(mutex_);
+  return std::exchange(unreported_, absl::OkStatus());
+}
+
 absl::Status Checkpointer::Finish() {
   const MutexLock lock(mutex_);
   mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !request_.has_value(); });

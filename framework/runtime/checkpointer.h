@@ -31,6 +31,8 @@ class Checkpointer {
   // saves all the same. Variables with a NaN or an infinity are not written, so that no checkpoint has any: Aborted,
   // reported likewise.
   absl::Status Save(int64_t step, io::Metadata metadata = {}, std::optional<double> metric = std::nullopt);
+  // The error that was not reported yet, without waiting.
+  absl::Status Poll();
   // Waits until all is written, and returns the error that was not reported yet. Save may follow.
   absl::Status Finish();
 

@@ -1,6 +1,7 @@
 // What a run leaves behind, and what it says beforehand.
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <random>
 #include <set>
 
@@ -8,6 +9,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "framework/io/event_reader.h"
 #include "models/summaries.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/explain.h"
@@ -89,29 +91,52 @@ TEST_F(OutputsTest, EventsDoNotChangeTheRun) {
     losses[with_events] = trainer.loss();
   }
   EXPECT_EQ(losses[0], losses[1]);
-  uintmax_t bytes = 0;
-  for (const auto& file : fs::directory_iterator(folder_)) {
-    if (file.path().filename().string().find("tfevents") != std::string::npos) bytes = fs::file_size(file);
+  std::map<std::string, std::vector<int64_t>> steps;  // by tag
+  bool graph = false;
+  for (const auto& entry : fs::directory_iterator(folder_)) {
+    if (entry.path().filename().string().find("tfevents") == std::string::npos) continue;
+    const auto file = io::ReadEventFile(entry.path().string());
+    ASSERT_TRUE(file.ok()) << file.status();
+    for (const io::Event& event : file->events) {
+      graph = graph || !event.graph_def.empty();
+      for (const io::SummaryValue& value : event.values) steps[value.tag].push_back(event.step);
+    }
   }
-  EXPECT_GT(bytes, 10'000u);
+  EXPECT_TRUE(graph);
+  const std::vector<int64_t> every_fifth = {0, 5, 10, 15}, logged = {0, 10, 19};
+  EXPECT_EQ(steps["total_loss"], every_fifth);
+  EXPECT_EQ(steps["run/loss"], logged);
+  int histograms = 0;
+  for (const auto& [tag, at] : steps) {
+    if (tag.find("/gradients") == std::string::npos) continue;
+    ++histograms;
+    EXPECT_EQ(at, every_fifth) << tag;
+  }
+  EXPECT_EQ(histograms, 4);  // weights and biases of two layers
 }
 
-TEST(Explain, TellsWhatAStepCostsAndTheLargestBatch) {
+TEST(Explain, TellsWhatARunCostsAndTheLargestBatch) {
   Experiment run("cpu:2", 12, 0.1);
-  const models::InputSpec input = models::InputSpec::Of(*run.input);
+  const auto steps = [&](int64_t batch) {
+    std::vector<PlannedStep> planned = TrainingSteps(run.step, models::InputSpec::Of(*run.input), batch, 50, {});
+    planned.push_back({"evaluation", run.evaluator->FeedsOf(50), run.evaluator->fetches()});
+    return planned;
+  };
+  ASSERT_EQ(steps(12).size(), 3u);  // with the two examples that end an epoch
   const size_t limit = size_t{1} << 20;
-  const auto text = ExplainTraining(*run.session, run.step, input, 12, limit);
+  const auto text = ExplainRun(*run.session, steps, 12, 2, limit);
   ASSERT_TRUE(text.ok()) << text.status();
-  EXPECT_THAT(*text, AllOf(HasSubstr("A training step with a batch of 12 on 2 towers"), HasSubstr("/cpu:1"),
-                           HasSubstr("Critical path"), HasSubstr("The largest batch that fits into 1.00 MiB")));
+  EXPECT_THAT(*text, AllOf(HasSubstr("A training step with a batch of 12 on 2 towers"), HasSubstr("CPU:1"),
+                           HasSubstr("Critical path"), HasSubstr("MiB  evaluation"),
+                           HasSubstr("The largest batch that fits into 1.00 MiB")));
   const size_t at = text->find("about ");
   ASSERT_NE(at, std::string::npos);
   const int64_t largest = std::stoll(text->substr(at + 6));
   EXPECT_EQ(largest % 2, 0);
-  EXPECT_TRUE(CheckMemoryLimit(*run.session, run.step, input, largest, limit).ok());
-  const absl::Status status = CheckMemoryLimit(*run.session, run.step, input, largest + largest / 32 + 4, limit);
+  EXPECT_TRUE(CheckMemoryLimit(*run.session, steps(largest), limit).ok());
+  const absl::Status status = CheckMemoryLimit(*run.session, steps(largest + largest / 16 + 8), limit);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
-  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("1.00 MiB are allowed"), HasSubstr("largest on /cpu:0")));
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("1.00 MiB are allowed"), HasSubstr("largest on CPU:0")));
 }
 
 }  // namespace

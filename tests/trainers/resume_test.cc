@@ -147,7 +147,8 @@ TEST_F(ResumeTest, ASecondSignalEndsTheProgram) {
 }
 
 TEST_F(ResumeTest, MetricsOfStepsThatAreDoneAgainAreTakenOut) {
-  const std::string file = Directory("metrics.jsonl");
+  const std::string file = Directory("run/metrics.jsonl");
+  fs::create_directories(Directory("run"));
   TrainerOptions options{.log_every = 1, .metrics_file = file, .directory = Directory("run")};
   Run("cpu:1", options, 10);
   // As if it had gone on to step 12 and been killed in the middle of a line.
@@ -160,6 +161,55 @@ TEST_F(ResumeTest, MetricsOfStepsThatAreDoneAgainAreTakenOut) {
   std::vector<int> expected(15);
   for (int i = 0; i < 15; ++i) expected[i] = i;
   EXPECT_EQ(steps, expected);
+}
+
+TEST_F(ResumeTest, TheEvaluationThatARunGoesOnFromStays) {
+  TrainerOptions options{.log_every = 0, .directory = Directory("run")};
+  options.metrics_file = (fs::path(options.directory) / "metrics.jsonl").string();
+  options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> { return Evaluation{.accuracy = 0.5}; };
+  fs::create_directories(options.directory);
+  Run("cpu:1", options, 8);
+  Run("cpu:1", options, 12);
+  ASSERT_TRUE(status_.ok()) << status_;
+  std::ifstream lines(options.metrics_file);
+  std::vector<int> steps;
+  for (std::string line; std::getline(lines, line);) steps.push_back(nlohmann::json::parse(line).at("step"));
+  EXPECT_EQ(steps, (std::vector<int>{8, 12}));
+}
+
+TEST_F(ResumeTest, ARunDoesNotBeginWhereAnotherHasSaved) {
+  const TrainerOptions options{.directory = Directory("run")};
+  Run("cpu:1", options, 10);
+  Experiment again("cpu:1", kBatch, kRate, 3, {}, kMomentum);
+  TrainerOptions anew = options;
+  anew.steps = 5;
+  anew.quiet = true;
+  const absl::Status status = Trainer(*again.session, again.step, *again.input, anew).Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_EQ(io::LoadLatestCheckpoint(CheckpointFolder(options.directory))->step, 10);
+}
+
+TEST_F(ResumeTest, AFileOfTheUsersOwnIsOnlyAppendedTo) {
+  const std::string file = Directory("shared.jsonl");
+  std::ofstream(file) << "{\"step\":999,\"of\":\"another\"}\n";
+  const TrainerOptions options{.log_every = 5, .metrics_file = file, .directory = Directory("run")};
+  Run("cpu:1", options, 5);
+  Run("cpu:1", options, 10);
+  std::ifstream lines(file);
+  std::string first;
+  std::getline(lines, first);
+  EXPECT_THAT(first, HasSubstr("another"));
+}
+
+TEST_F(ResumeTest, WhatWasTrainedIsSavedIfOnlyTheEvaluationFails) {
+  TrainerOptions options{.directory = Directory("run"), .checkpoint_every = 0};
+  options.evaluate_every = 7;
+  options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> { return absl::UnavailableError("no test data"); };
+  Run("cpu:2", options, 20);
+  EXPECT_THAT(std::string(status_.message()), AllOf(HasSubstr("no test data"), HasSubstr("the last good checkpoint")));
+  const auto saved = io::LoadLatestCheckpoint(CheckpointFolder(options.directory));
+  ASSERT_TRUE(saved.ok()) << saved.status();
+  EXPECT_EQ(saved->step, 7);
 }
 
 TEST_F(ResumeTest, ACheckpointOfAnotherModelChangesNothing) {
@@ -200,6 +250,9 @@ TEST_F(ResumeTest, PatienceEndsARunThatGetsNoBetterAndIsRemembered) {
   Run("cpu:1", options, 10);  // two evaluations, one of them worse
   EXPECT_EQ(steps_, 10);
   Run("cpu:1", options, 100);  // two more
+  ASSERT_TRUE(status_.ok()) << status_;
+  EXPECT_EQ(steps_, 20);
+  Run("cpu:1", options, 100);  // there is nothing left to do
   ASSERT_TRUE(status_.ok()) << status_;
   EXPECT_EQ(steps_, 20);
   const auto best = io::LoadBestCheckpoint(CheckpointFolder(options.directory));
