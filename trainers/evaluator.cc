@@ -94,12 +94,12 @@ std::string ConfusionTable(const Evaluation& evaluation, const std::vector<std::
     }
     return text;
   }
-  absl::StrAppendFormat(&text, "%-12s", "is \\ taken for");
-  for (int64_t i = 0; i < classes; ++i) absl::StrAppendFormat(&text, " %6.6s", name(i));
+  absl::StrAppendFormat(&text, "%-19s", "    is \\ taken for");
+  for (int64_t i = 0; i < classes; ++i) absl::StrAppendFormat(&text, " %6d", i);
   absl::StrAppend(&text, "   right\n");
   for (int64_t is = 0; is < classes; ++is) {
     int64_t all = 0;
-    absl::StrAppendFormat(&text, "%-15.15s", name(is));
+    absl::StrAppendFormat(&text, "%3d %-15.15s", is, name(is));
     for (int64_t i = 0; i < classes; ++i) {
       absl::StrAppendFormat(&text, " %6d", count(is, i));
       all += count(is, i);
