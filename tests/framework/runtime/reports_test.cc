@@ -286,7 +286,7 @@ TEST_F(ReportsTest, ADeadlineSaysWhoWaitsForWhom) {
   release.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("device:CPU:0 runs node 'slow' (op Hook, asked for at "),
+              AllOf(HasSubstr("device:CPU:0 runs node 'slow' (op Hook), since "),
                     HasSubstr("device:CPU:1 waits for CPU:0 to do node 'slow' (op Hook"), HasSubstr(", since ")));
 }
 
