@@ -129,7 +129,7 @@ TEST_F(ReportsTest, TheOperationsOfConvolutions) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {2, 8, 8, 4});
   const Variable filter = GetVariable(root_, "filter", {3, 3, 4, 6}, ConstantInitializer(1));
   const Output loss =
-      ops::Sum(root_, ops::Square(root_, ops::Conv2D(root_, x, filter, {.padding = ops::Padding::kSame})));
+      ops::Sum(root_, ops::Square(root_, ops::Conv2D(root_, x, filter, {.padding = ops::Padding::Same()})));
   const auto gradients = Gradients(root_, {loss}, {x, filter});
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   Open("cpu:1");
@@ -269,7 +269,7 @@ TEST_F(ReportsTest, TheFirstOpThatIsNotFiniteEndsTheStep) {
 }
 
 TEST_F(ReportsTest, ADeadlineSaysWhoWaitsForWhom) {
-  std::atomic<bool> entered{false}, go_on{false};
+  std::atomic<bool> go_on{false};
   hook_ = [&] {
     while (!go_on) std::this_thread::yield();
     return absl::OkStatus();
