@@ -403,7 +403,9 @@ TEST_F(NcclReplay, StepsOfTwoThreadsSurviveFailures) {
       while (!stop) {
         const absl::Status status = Run(7, step);
         ++(status.ok() ? runs : failures);
-        if (status.ok()) EXPECT_EQ(Values(step), expected);
+        if (status.ok()) {
+          EXPECT_EQ(Values(step), expected);
+        }
       }
     });
   }
