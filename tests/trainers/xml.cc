@@ -1,8 +1,10 @@
 #include "tests/trainers/xml.h"
 
 #include <algorithm>
-#include <regex>
+#include <string>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
@@ -14,21 +16,42 @@ absl::Status Wrong(absl::string_view what, absl::string_view at) {
   return absl::InvalidArgumentError(absl::StrCat(what, " at: ", at.substr(0, 80)));
 }
 
-bool HasLoneAmpersand(const std::string& text) {
-  static const std::regex kEntity("&(amp|lt|gt|quot|#39);");
-  return std::regex_replace(text, kEntity, "").find('&') != std::string::npos;
+bool HasLoneAmpersand(absl::string_view text) {
+  for (size_t at = text.find('&'); at != absl::string_view::npos; at = text.find('&', at + 1)) {
+    bool known = false;
+    for (const char* entity : {"&amp;", "&lt;", "&gt;", "&quot;", "&#39;"}) {
+      known = known || absl::StartsWith(text.substr(at), entity);
+    }
+    if (!known) return true;
+  }
+  return false;
+}
+
+// Takes letters, digits and, in the names of attributes, hyphens off the front.
+std::string TakeName(absl::string_view& text, bool hyphens) {
+  size_t size = 0;
+  while (size < text.size() && (absl::ascii_isalnum(text[size]) || (hyphens && text[size] == '-'))) ++size;
+  const std::string name(text.substr(0, size));
+  text.remove_prefix(size);
+  return name;
 }
 
 // `tag`: what stands between '<' and '>', without the '/' of an empty element.
 absl::StatusOr<XmlElement> ParseTag(const std::string& tag) {
-  static const std::regex kTag(R"re(([a-zA-Z0-9]+)((?:\s+[-a-zA-Z0-9]+="[^"<]*")*)\s*)re");
-  static const std::regex kAttribute(R"re(([-a-zA-Z0-9]+)="([^"]*)")re");
-  std::smatch match;
-  if (!std::regex_match(tag, match, kTag) || HasLoneAmpersand(tag)) return Wrong("no tag", tag);
-  XmlElement element{.name = match[1]};
-  const std::string attributes = match[2];
-  for (std::sregex_iterator i(attributes.begin(), attributes.end(), kAttribute), end; i != end; ++i) {
-    if (!element.attributes.emplace((*i)[1], (*i)[2]).second) return Wrong("an attribute twice", tag);
+  absl::string_view rest = absl::StripTrailingAsciiWhitespace(tag);
+  XmlElement element{.name = TakeName(rest, /*hyphens=*/false)};
+  if (element.name.empty() || HasLoneAmpersand(tag)) return Wrong("no tag", tag);
+  while (!rest.empty()) {
+    const absl::string_view spaced = absl::StripLeadingAsciiWhitespace(rest);
+    if (spaced.size() == rest.size()) return Wrong("no tag", tag);
+    rest = spaced;
+    const std::string name = TakeName(rest, /*hyphens=*/true);
+    const size_t end = absl::ConsumePrefix(&rest, "=\"") ? rest.find('"') : absl::string_view::npos;
+    if (name.empty() || end == absl::string_view::npos || rest.substr(0, end).find('<') != absl::string_view::npos) {
+      return Wrong("no tag", tag);
+    }
+    if (!element.attributes.emplace(name, rest.substr(0, end)).second) return Wrong("an attribute twice", tag);
+    rest.remove_prefix(end + 1);
   }
   return element;
 }
