@@ -21,6 +21,7 @@ class FreshRandom {
   uint64_t seed() const { return seed_; }
   // Uniform in [low, high].
   int64_t Between(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(engine_); }
+  double Uniform(double low, double high) { return std::uniform_real_distribution<double>(low, high)(engine_); }
   std::string Bytes(size_t n) {
     std::string bytes(n, '\0');
     for (char& byte : bytes) byte = static_cast<char>(Between(0, 255));
