@@ -19,12 +19,10 @@ namespace {
 constexpr char kBest[] = "trainer.best_accuracy", kWorse[] = "trainer.evaluations_since_best";
 
 // Adds the time since `mark` to `sum`, and moves the mark.
-absl::Duration Lap(absl::Time& mark, absl::Duration& sum) {
+void Lap(absl::Time& mark, absl::Duration& sum) {
   const absl::Time now = absl::Now();
-  const absl::Duration lap = now - mark;
+  sum += now - mark;
   mark = now;
-  sum += lap;
-  return lap;
 }
 
 }  // namespace

@@ -28,8 +28,8 @@ ABSL_FLAG(bool, explain, false,
           "Compile the training step, print what it costs on which device (memory, operations, transfers, critical "
           "path) and the largest batch that fits, and train nothing.");
 ABSL_FLAG(int64_t, memory_limit, 0,
-          "MiB that a step may need on a device: what needs more is refused before the first step. 0: what the device "
-          "has.");
+          "MiB that all steps of the run together may need on a device: what needs more is refused before the first "
+          "one. 0: what the device has.");
 
 namespace belfry::trainers {
 namespace {

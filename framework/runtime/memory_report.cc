@@ -4,22 +4,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
+#include "framework/runtime/plan_report.h"
 
 namespace belfry {
 namespace {
 
 constexpr double kMebi = 1024.0 * 1024.0;
-
-std::string SpecText(const TensorSpec& spec) { return absl::StrCat(DTypeName(spec.dtype), spec.shape.ToString()); }
-
-// Gradients() adds its nodes below a scope of this name, or of this name and a number.
-bool IsBackward(const ProgramNode& node) {
-  for (const absl::string_view part : absl::StrSplit(node.name, '/')) {
-    if (part == "gradients" || absl::StartsWith(part, "gradients_")) return true;
-  }
-  return false;
-}
 
 std::vector<size_t> CopyBytes(const Plan& plan, const DeviceSet& devices) {
   std::vector<size_t> bytes(devices.size());
@@ -64,7 +54,7 @@ void ReportArena(const Plan& plan, int device, DeviceMemoryReport& report) {
     const ProgramNode& node = plan.program.nodes[block.node];
     size_t& kind = block.output < 0                        ? report.workspace
                    : node.op->kind == OpKind::kPlaceholder ? report.inputs
-                   : IsBackward(node)                      ? report.gradients
+                   : IsBackward(node.name)                 ? report.gradients
                                                            : report.activations;
     kind += block.bytes;
     held += block.bytes;

@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <map>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 
 namespace belfry {
 namespace {
@@ -96,6 +99,17 @@ std::string CriticalPathText(const Plan& plan, const DeviceSet& devices) {
 }
 
 }  // namespace
+
+std::string SpecText(const TensorSpec& spec) { return absl::StrCat(DTypeName(spec.dtype), spec.shape.ToString()); }
+
+bool IsBackward(absl::string_view node_name) {
+  for (absl::string_view part : absl::StrSplit(node_name, '/')) {
+    if (!absl::ConsumePrefix(&part, "gradients")) continue;
+    int64_t number = 0;
+    if (part.empty() || (absl::ConsumePrefix(&part, "_") && absl::SimpleAtoi(part, &number))) return true;
+  }
+  return false;
+}
 
 double FlopsOf(const Program& program, const ProgramNode& node) {
   if (node.op->kind != OpKind::kKernel || node.op == &CopyOp() || node.op == &TransferOp()) return 0;

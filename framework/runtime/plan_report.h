@@ -4,10 +4,17 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "framework/runtime/memory_report.h"
 #include "framework/runtime/plan.h"
 
 namespace belfry {
+
+// "float32[128,10]".
+std::string SpecText(const TensorSpec& spec);
+
+// True for what Gradients() adds: below a scope "gradients", or "gradients_<n>".
+bool IsBackward(absl::string_view node_name);
 
 // The floating-point operations of a node: OpDef::flops, or one for each element of its largest input or output; 0 for
 // what has no kernel, and for copies and transfers.

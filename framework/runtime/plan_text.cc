@@ -3,6 +3,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "framework/runtime/compile.h"
+#include "framework/runtime/plan_report.h"
 
 namespace belfry {
 namespace {
@@ -12,8 +13,6 @@ constexpr double kMebi = 1024.0 * 1024.0;
 std::string DeviceText(const DeviceSet& devices, int device) {
   return device < 0 ? "?" : devices.device(device).name().ToLocalString();
 }
-
-std::string SpecText(const TensorSpec& spec) { return absl::StrCat(DTypeName(spec.dtype), spec.shape.ToString()); }
 
 std::string StorageText(const Program& program, const Storage& storage) {
   switch (storage.kind) {

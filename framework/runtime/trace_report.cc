@@ -85,7 +85,7 @@ std::string StreamName(const StreamProgram& stream) {
 std::string LayerOf(absl::string_view node_name) {
   std::vector<absl::string_view> parts = absl::StrSplit(node_name, '/');
   if (parts.size() > 1 && IsNumbered(parts[0], "tower_")) parts.erase(parts.begin());
-  const bool backward = parts.size() > 1 && (parts[0] == "gradients" || IsNumbered(parts[0], "gradients_"));
+  const bool backward = parts.size() > 1 && IsBackward(parts[0]);
   if (backward) parts.erase(parts.begin());
   absl::string_view last;  // the op
   for (size_t i = 0; backward && i < parts.size(); ++i) {

@@ -37,6 +37,15 @@ TEST(LayerOf, IsThePathAroundTheForwardNode) {
   EXPECT_EQ(LayerOf(""), "");
 }
 
+TEST(IsBackward, IsWhatStandsBelowGradients) {
+  for (const char* name : {"gradients/x", "tower_0/gradients/conv1/Conv2D_grad/x", "a/gradients_12/x"}) {
+    EXPECT_TRUE(IsBackward(name)) << name;
+  }
+  for (const char* name : {"x", "gradients_of_mine/x", "mygradients/x", "gradients_/x", ""}) {
+    EXPECT_FALSE(IsBackward(name)) << name;
+  }
+}
+
 class ReportsTest : public SessionFixture {
  protected:
   // A perceptron of one hidden layer with momentum, on all devices.
