@@ -98,6 +98,9 @@ struct OpDef {
   FlopsFunction flops;        // null: one for each element of the largest input or output
   GradientFunction gradient;  // null: not_differentiable must say so, or Gradients() fails at this op
   bool not_differentiable = false;
+  // Each element of the outputs depends on the inputs' elements at its place only, inputs broadcast. The kernel works
+  // on any part of them, so several such nodes may become one that goes through memory once (runtime/passes.h, Fuse).
+  bool elementwise = false;
   bool stateful = false;  // reads or writes more than its inputs and outputs: never folded, merged or reordered away
   std::vector<std::pair<int, int>> in_place;  // (input, output) that may share memory when shapes and dtypes agree
   OpKind kind = OpKind::kKernel;
