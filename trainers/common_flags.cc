@@ -31,6 +31,10 @@ ABSL_FLAG(std::string, visible_gpus, "",
           "GPU cards to use, in this order, such as 0,2; all by default. The environment variable CUDA_VISIBLE_DEVICES "
           "comes first: these numbers count what it leaves.");
 ABSL_FLAG(bool, tf32, true, "Let GPUs multiply float32 numbers with 10 bits of mantissa (TF32), which is much faster.");
+ABSL_FLAG(
+    bool, winograd, true,
+    "Let CPUs convolve float32 images by Winograd's algorithm, which is much faster; rounding errors are some four "
+    "times as large.");
 ABSL_FLAG(bool, deterministic, false,
           "On GPUs: the same bits at every run. Kernels are chosen by rule and not by measuring, and none whose sums "
           "depend on timing.");
@@ -136,7 +140,9 @@ DeviceOptions DeviceOptionsFromFlags() {
           .gpu_memory_growth = absl::GetFlag(FLAGS_gpu_memory_growth),
           .visible_gpus = absl::GetFlag(FLAGS_visible_gpus),
           .peer_through_host = absl::GetFlag(FLAGS_gpu_copy_through_host),
-          .math = {.tf32 = absl::GetFlag(FLAGS_tf32), .deterministic = absl::GetFlag(FLAGS_deterministic)}};
+          .math = {.tf32 = absl::GetFlag(FLAGS_tf32),
+                   .deterministic = absl::GetFlag(FLAGS_deterministic),
+                   .winograd = absl::GetFlag(FLAGS_winograd)}};
 }
 
 absl::StatusOr<DeviceSet> OpenDevices() {
@@ -144,7 +150,9 @@ absl::StatusOr<DeviceSet> OpenDevices() {
     return absl::InvalidArgumentError(absl::StrCat("--step_timeout=", limit, " must be at least 0"));
   }
   ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices), DeviceOptionsFromFlags()));
-  if (devices.device(devices.TowerDevices()[0]).type() != "GPU") {
+  if (devices.device(devices.TowerDevices()[0]).type() == "GPU") {
+    RETURN_IF_ERROR(RejectFlags({"winograd"}, absl::StrCat("a run on --devices=", absl::GetFlag(FLAGS_devices))));
+  } else {
     RETURN_IF_ERROR(RejectFlags({"virtual_gpus", "gpu_memory", "gpu_memory_growth", "visible_gpus", "tf32",
                                  "deterministic", "cuda_graphs", "gpu_copy_through_host"},
                                 absl::StrCat("a run on --devices=", absl::GetFlag(FLAGS_devices))));

@@ -1,5 +1,6 @@
 #include "ops/nn/conv2d_impl.h"
 #include "ops/nn/conv2d_loops_impl.h"
+#include "ops/nn/conv2d_winograd_impl.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
 #include "ops/nn/primitive_kernel_impl.h"
@@ -12,6 +13,7 @@ template <class T>
 absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec) {
   const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (std::optional<Kernel> kernel = WinogradForward(spec, shape)) return *std::move(kernel);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(onednn::Conv2DForward(shape), {0, 1}, {0}));
     if (kernel.has_value()) return *std::move(kernel);
@@ -27,6 +29,7 @@ template <class T>
 absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
   const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (std::optional<Kernel> kernel = WinogradBackpropInput(spec, shape)) return *std::move(kernel);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(onednn::Conv2DBackwardData(shape), {2, 1}, {0}));
     if (kernel.has_value()) return *std::move(kernel);
@@ -42,6 +45,7 @@ template <class T>
 absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
   const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (std::optional<Kernel> kernel = WinogradBackpropFilter(spec, shape)) return *std::move(kernel);
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(
         std::optional<Kernel> kernel,

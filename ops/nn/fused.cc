@@ -3,6 +3,7 @@
 #include "ops/math/math_ops.h"
 #include "ops/nn/column_sums.h"
 #include "ops/nn/conv2d_impl.h"
+#include "ops/nn/conv2d_winograd_impl.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
 #include "ops/nn/primitive_kernel_impl.h"
@@ -78,6 +79,10 @@ absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(const onednn::PostOps post_ops, PostOpsOf(spec.attrs));
     const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+    const bool relu = post_ops.activation == onednn::Activation::kRelu && post_ops.alpha == 0;
+    if (relu || post_ops.activation == onednn::Activation::kNone) {
+      if (std::optional<Kernel> fast = WinogradForward(spec, shape, relu)) return *std::move(fast);
+    }
     ASSIGN_OR_RETURN(
         std::optional<Kernel> kernel,
         PrimitiveKernel(onednn::Conv2DForward(shape, {.bias = true, .post_ops = post_ops}), {0, 1, 2}, {0}));
@@ -110,6 +115,7 @@ template <class T>
 absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+    if (std::optional<Kernel> fast = WinogradBackpropFilter(spec, shape)) return *std::move(fast);
     ASSIGN_OR_RETURN(
         std::optional<Kernel> kernel,
         PrimitiveKernel(onednn::Conv2DBackwardWeights(shape, {.bias = true, .gradient_dtype = kDTypeOf<T>}), {0, 2},

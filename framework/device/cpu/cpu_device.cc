@@ -53,15 +53,17 @@ class CpuStream final : public Stream {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int id, int threads, const std::string& processor)
+  CpuDevice(int id, int threads, MathMode math, const std::string& processor)
       : name_{.job = "localhost", .replica = 0, .task = 0, .type = "CPU", .id = id},
         description_(absl::StrCat(threads, threads == 1 ? " thread of " : " threads of ", processor)),
         threads_(threads),
+        math_(math),
         limit_(static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE))) {}
 
   const DeviceName& name() const override { return name_; }
   std::string description() const override { return description_; }
   int threads() const override { return threads_; }
+  MathMode math() const override { return math_; }
   bool asynchronous() const override { return false; }
   DeviceCounters counters() const override { return {in_use_.load(), peak_.load(), allocations_.load(), limit_}; }
 
@@ -107,6 +109,7 @@ class CpuDevice final : public Device {
   const DeviceName name_;
   const std::string description_;
   const int threads_;
+  const MathMode math_;
   const size_t limit_;
   std::atomic<size_t> in_use_{0}, peak_{0};
   std::atomic<int64_t> allocations_{0};
@@ -114,11 +117,11 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Device>> OpenCpuDevices(int count, int threads_each) {
+std::vector<std::unique_ptr<Device>> OpenCpuDevices(int count, int threads_each, MathMode math) {
   const std::string processor = ProcessorName();
   if (threads_each <= 0) threads_each = std::max(1, AvailableCores() / count);
   std::vector<std::unique_ptr<Device>> devices;
-  for (int id = 0; id < count; ++id) devices.push_back(std::make_unique<CpuDevice>(id, threads_each, processor));
+  for (int id = 0; id < count; ++id) devices.push_back(std::make_unique<CpuDevice>(id, threads_each, math, processor));
   return devices;
 }
 

@@ -1,0 +1,43 @@
+// The two loops over tiles that the passes of a convolution are made of. Internal.
+#pragma once
+
+#include <cstdint>
+
+#include "ops/winograd/tiles.h"
+
+namespace belfry::ops::winograd {
+
+// A correlation of images with an r x r filter [r, r, in.c, out.c]; the padding is that of `in`, before its first row
+// and column. out.c is a multiple of kLanes.
+struct Problem {
+  Images in, out;
+  int64_t pad_top, pad_left;
+  int threads;    // among which the blocks are shared out
+  int64_t block;  // tiles that a thread has in the transformed domain at a time
+
+  int64_t tiles() const { return out.n * TileGrid(out).rows * TileGrid(out).columns; }
+  int64_t blocks() const { return (tiles() + block - 1) / block; }
+  // Vectors of channels of `out` that are in the transformed domain together. With few channels of `in` their products
+  // are cheap, and it pays to keep what they are stored in small.
+  int64_t group() const { return in.c < kLanes ? 1 : out.vectors(); }
+  Vectors Group(int64_t begin) const { return {begin, std::min(begin + group(), out.vectors())}; }
+  Square InputOf(const Square& tile) const { return {tile.image, tile.y - pad_top, tile.x - pad_left}; }
+};
+
+// out = in * filter (+ bias, if there is one; then the maximum with 0, if `relu`).
+template <int r>
+struct Correlation {
+  static int64_t WorkspaceFloats(const Problem& problem);
+  static void Run(const Problem& problem, const float* in, const float* filter, const float* bias, bool relu,
+                  float* out, float* workspace);
+};
+
+// The gradient of the filter from that of `out`, and if dbias is not null the sums of dout over all pixels.
+template <int r>
+struct FilterGradient {
+  static int64_t WorkspaceFloats(const Problem& problem);
+  static void Run(const Problem& problem, const float* in, const float* dout, float* dfilter, float* dbias,
+                  float* workspace);
+};
+
+}  // namespace belfry::ops::winograd

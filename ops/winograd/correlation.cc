@@ -1,0 +1,141 @@
+#include <algorithm>
+
+#include "framework/base/parallel.h"
+#include "ops/winograd/correlate.h"
+#include "ops/winograd/products.h"
+
+namespace belfry::ops::winograd {
+namespace {
+
+// The workspace: the transformed filter, then each thread's transformed tiles of `in` and `out` and a patch.
+template <int r>
+struct Parts {
+  static constexpr int n = kTile + r - 1, points = n * n;
+  Layout<n> layout;
+  int64_t point, filter, in, out, thread;
+
+  explicit Parts(const Problem& p)
+      : layout{p.block},
+        point(p.in.c * p.out.c + kLanes),
+        filter(points * point),
+        in(p.in.vectors() * layout.vector()),
+        out(p.group() * layout.vector()),
+        thread(in + out + points * p.in.vectors() * kLanes) {}
+};
+
+// [n, n, in.c, out.c], `point` floats from point to point.
+template <int r>
+void TransformFilter(const Problem& p, const float* filter, float* to, int64_t point) {
+  constexpr int n = Parts<r>::n;
+  const int64_t in = p.in.c, out = p.out.c;
+  ParallelFor(in, static_cast<double>(out * n * n), [&](int64_t begin, int64_t end) {
+    for (int64_t at = begin * out; at < end * out; at += kLanes) {
+      Transform2D<kToomCook<kTile, r>.filter, PointAxis::kRows>(filter + at, {r * in * out, in * out}, to + at,
+                                                                {n * point, point});
+    }
+  });
+}
+
+template <bool relu>
+void AddBias(const float* bias, float* pixels, int count, int64_t step) {
+  for (int i = 0; i < count; ++i, pixels += step) {
+    Lanes x = Load(pixels);
+    if (bias != nullptr) x += Load(bias);
+    Store(relu ? (x < 0 ? Lanes{} : x) : x, pixels);
+  }
+}
+
+// One tile of the result from its products.
+template <int r, bool relu>
+void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const Parts<r>& parts, int64_t index,
+               const float* products, const float* bias, float* out) {
+  const bool inside = tile.Inside(p.out, kTile);
+  const int64_t height = std::min<int64_t>(kTile, p.out.h - tile.y), width = std::min<int64_t>(kTile, p.out.w - tile.x);
+  float* const begin = out + p.out.pixel(tile.image, tile.y, tile.x);
+  const int64_t row = p.out.w * p.out.c;
+  products += index * parts.layout.tile;
+  for (int64_t v = vectors.begin; v < vectors.end; ++v, products += parts.layout.vector()) {
+    alignas(64) float patch[kTile * kTile * kLanes];
+    Transform2D<kToomCook<kTile, r>.outputs, PointAxis::kColumns>(products, {parts.layout.row(), kLanes}, patch,
+                                                                  {kTile * kLanes, kLanes});
+    AddBias<relu>(bias == nullptr ? nullptr : bias + v * kLanes, patch, kTile * kTile, kLanes);
+    float* const to = begin + v * kLanes;
+    for (int i = 0; i < (inside ? kTile : height); ++i) {
+      for (int j = 0; j < (inside ? kTile : width); ++j) {
+        Store(Load(patch + (i * kTile + j) * kLanes), to + i * row + j * p.out.c);
+      }
+    }
+  }
+}
+
+template <int r, bool relu>
+void RunBlocks(const Problem& p, int64_t begin, int64_t end, const float* in, const float* filter, const float* bias,
+               float* out, float* scratch) {
+  constexpr int n = Parts<r>::n;
+  const Parts<r> parts(p);
+  float* const ins = scratch;
+  float* const outs = ins + parts.in;
+  float* const patch = outs + parts.out;
+  const TileGrid grid(p.out);
+  const int64_t tiles = p.tiles();
+  Product product{.k = p.in.c,
+                  .vectors = 0,
+                  .a_row = parts.layout.tile,
+                  .a_run = kLanes,
+                  .a_jump = parts.layout.vector(),
+                  .a_step = 1,
+                  .b_row = p.out.c,
+                  .b_vector = kLanes,
+                  .c_row = parts.layout.tile,
+                  .c_vector = parts.layout.vector()};
+  for (int64_t first = begin * p.block; first < std::min(end * p.block, tiles); first += p.block) {
+    product.m = std::min(p.block, tiles - first);
+    for (int64_t t = 0; t < product.m; ++t) {
+      TransformSquare<kToomCook<kTile, r>.data>(p.in, in, p.InputOf(grid.At(first + t)), {0, p.in.vectors()},
+                                                parts.layout, t, ins, patch);
+    }
+    for (int64_t v = 0; v < p.out.vectors(); v += p.group()) {
+      const Vectors vectors = p.Group(v);
+      product.vectors = vectors.end - vectors.begin;
+      for (int i = 0; i < n; ++i) {
+        for (int j = 0; j < n; ++j) {
+          const int64_t at = parts.layout.At(0, i, j);
+          Multiply(product, ins + at, filter + (i * n + j) * parts.point + v * kLanes, outs + at);
+        }
+      }
+      for (int64_t t = 0; t < product.m; ++t) {
+        WriteTile<r, relu>(p, grid.At(first + t), vectors, parts, t, outs, bias, out);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+template <int r>
+int64_t Correlation<r>::WorkspaceFloats(const Problem& problem) {
+  const Parts<r> parts(problem);
+  return parts.filter + problem.threads * parts.thread;
+}
+
+template <int r>
+void Correlation<r>::Run(const Problem& p, const float* in, const float* filter, const float* bias, bool relu,
+                         float* out, float* workspace) {
+  const Parts<r> parts(p);
+  TransformFilter<r>(p, filter, workspace, parts.point);
+  float* const scratch = workspace + parts.filter;
+  const double multiplications =
+      static_cast<double>(p.tiles() * Parts<r>::points) * static_cast<double>(p.in.c * p.out.c);
+  ParallelFor(p.threads, multiplications / p.threads, [&](int64_t first, int64_t last) {
+    for (int64_t thread = first; thread < last; ++thread) {
+      const int64_t begin = p.blocks() * thread / p.threads, end = p.blocks() * (thread + 1) / p.threads;
+      (relu ? &RunBlocks<r, true> : &RunBlocks<r, false>)(p, begin, end, in, workspace, bias, out,
+                                                          scratch + thread * parts.thread);
+    }
+  });
+}
+
+template struct Correlation<3>;
+template struct Correlation<5>;
+
+}  // namespace belfry::ops::winograd

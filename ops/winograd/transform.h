@@ -1,0 +1,117 @@
+// The transforms of tiles by the matrices of matrices.h, a vector of channels at a time. Internal.
+#pragma once
+
+#include <cstddef>
+#include <utility>
+
+#include "ops/winograd/lanes.h"
+
+namespace belfry::ops::winograd {
+
+// Which of a matrix's axes goes over the points 0, p, -p, q, -q ..., infinity.
+enum class PointAxis { kRows, kColumns };
+
+// sum += factor x, without the work that the factor spares; the first term sets the sum.
+template <const auto& matrix, size_t row, size_t column>
+inline void AddTerm(Lanes x, Lanes& sum, bool& first) {
+  constexpr float factor = matrix.at[row][column];
+  if constexpr (factor != 0) {
+    if (first) {
+      sum = factor == 1 ? x : factor * x;
+    } else if constexpr (factor == 1) {
+      sum += x;
+    } else if constexpr (factor == -1) {
+      sum -= x;
+    } else {
+      sum += factor * x;
+    }
+    first = false;
+  }
+}
+
+// The sum over the columns begin, begin + step, ...
+template <const auto& matrix, size_t row, size_t begin, size_t step, size_t... i>
+inline Lanes PartOfRow(const Lanes* x, std::index_sequence<i...>) {
+  Lanes sum = {};
+  bool first = true;
+  (AddTerm<matrix, row, begin + step * i>(x[begin + step * i], sum, first), ...);
+  return sum;
+}
+
+// Rows 2k + 1 and 2k + 2 differ in the signs of the odd columns only.
+template <const auto& matrix, size_t... k>
+inline void PairsOfRows(const Lanes* x, Lanes* y, std::index_sequence<k...>) {
+  constexpr size_t columns = matrix.columns, last = matrix.rows - 1;
+  y[0] = PartOfRow<matrix, 0, 0, 1>(x, std::make_index_sequence<columns>());
+  (
+      [&] {
+        const Lanes even = PartOfRow<matrix, 2 * k + 1, 0, 2>(x, std::make_index_sequence<(columns + 1) / 2>());
+        const Lanes odd = PartOfRow<matrix, 2 * k + 1, 1, 2>(x, std::make_index_sequence<columns / 2>());
+        y[2 * k + 1] = even + odd;
+        y[2 * k + 2] = even - odd;
+      }(),
+      ...);
+  y[last] = PartOfRow<matrix, last, 0, 1>(x, std::make_index_sequence<columns>());
+}
+
+// Columns 2k + 1 and 2k + 2 are equal in even rows and opposite in odd ones.
+template <const auto& matrix, size_t row, size_t... k>
+inline Lanes RowOfPairs(const Lanes* x, const Lanes* pairs, std::index_sequence<k...>) {
+  constexpr size_t last = matrix.columns - 1;
+  Lanes sum = {};
+  bool first = true;
+  AddTerm<matrix, row, 0>(x[0], sum, first);
+  (AddTerm<matrix, row, 2 * k + 1>(pairs[k], sum, first), ...);
+  AddTerm<matrix, row, last>(x[last], sum, first);
+  return sum;
+}
+template <const auto& matrix, size_t... rows>
+inline void PairsOfColumns(const Lanes* x, Lanes* y, std::index_sequence<rows...>) {
+  constexpr size_t count = (matrix.columns - 2) / 2;
+  Lanes sums[count], differences[count];
+#pragma GCC unroll 4
+  for (size_t k = 0; k < count; ++k) {
+    sums[k] = x[2 * k + 1] + x[2 * k + 2];
+    differences[k] = x[2 * k + 1] - x[2 * k + 2];
+  }
+  ((y[rows] = RowOfPairs<matrix, rows>(x, rows % 2 == 0 ? sums : differences, std::make_index_sequence<count>())), ...);
+}
+
+// y = matrix x.
+template <const auto& matrix, PointAxis axis>
+inline void Transform(const Lanes* x, Lanes* y) {
+  if constexpr (axis == PointAxis::kRows) {
+    PairsOfRows<matrix>(x, y, std::make_index_sequence<(matrix.rows - 2) / 2>());
+  } else {
+    PairsOfColumns<matrix>(x, y, std::make_index_sequence<matrix.rows>());
+  }
+}
+
+// Where the elements of a matrix of vectors lie: floats from row to row, and from column to column.
+struct Steps {
+  int64_t row, column;
+};
+
+// Y = matrix X matrix^T.
+template <const auto& matrix, PointAxis axis>
+inline void Transform2D(const float* x, Steps x_steps, float* y, Steps y_steps) {
+  Lanes half[matrix.rows][matrix.columns];
+#pragma GCC unroll 1
+  for (int j = 0; j < matrix.columns; ++j, x += x_steps.column) {
+    Lanes column[matrix.columns], transformed[matrix.rows];
+#pragma GCC unroll 8
+    for (int i = 0; i < matrix.columns; ++i) column[i] = Load(x + i * x_steps.row);
+    Transform<matrix, axis>(column, transformed);
+#pragma GCC unroll 8
+    for (int i = 0; i < matrix.rows; ++i) half[i][j] = transformed[i];
+  }
+#pragma GCC unroll 1
+  for (int i = 0; i < matrix.rows; ++i, y += y_steps.row) {
+    Lanes transformed[matrix.rows];
+    Transform<matrix, axis>(half[i], transformed);
+#pragma GCC unroll 8
+    for (int j = 0; j < matrix.rows; ++j) Store(transformed[j], y + j * y_steps.column);
+  }
+}
+
+}  // namespace belfry::ops::winograd

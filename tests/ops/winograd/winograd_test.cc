@@ -1,0 +1,237 @@
+#include "ops/winograd/winograd.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <random>
+#include <vector>
+
+#include "framework/base/parallel.h"
+
+namespace belfry::ops::winograd {
+namespace {
+
+using onednn::Conv2DShape;
+
+// Of the largest error, relative to the root mean square of the result.
+constexpr double kTolerance = 1e-4;
+
+Conv2DShape Shape(int64_t n, int64_t h, int64_t w, int64_t c, int64_t k, int64_t r, int64_t before, int64_t after) {
+  return {.n = n,
+          .h = h,
+          .w = w,
+          .c = c,
+          .k = k,
+          .r = r,
+          .s = r,
+          .pad_top = before,
+          .pad_bottom = after,
+          .pad_left = after,
+          .pad_right = before};
+}
+
+// Channels are multiples of 16, so that every processor with vectors of 8 or 16 computes them.
+std::vector<Conv2DShape> Shapes() {
+  return {Shape(1, 4, 4, 16, 16, 3, 1, 1),    // one whole tile
+          Shape(1, 1, 1, 16, 16, 3, 1, 1),    // one pixel
+          Shape(3, 9, 7, 16, 32, 3, 1, 1),    // tiles that leave the image
+          Shape(2, 8, 8, 3, 16, 3, 1, 1),     // few channels
+          Shape(2, 11, 6, 48, 16, 5, 2, 2),   // channels of several vectors
+          Shape(2, 12, 12, 16, 80, 5, 2, 2),  // more vectors than a block has
+          Shape(5, 24, 24, 3, 64, 5, 2, 2),   // several blocks for each thread
+          Shape(2, 7, 8, 17, 16, 3, 0, 0),    // no padding
+          Shape(2, 6, 9, 16, 16, 5, 0, 1)};   // uneven padding
+}
+
+// Floats between guards, which must be as they were when the buffer is let go.
+class Buffer {
+ public:
+  explicit Buffer(size_t size) : size_(size) {
+    const size_t bytes = ((size + 2 * kGuard) * sizeof(float) + 63) / 64 * 64;
+    memory_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
+    std::fill_n(memory_.get(), size + 2 * kGuard, kUntouched);
+  }
+  Buffer(Buffer&&) = default;
+  ~Buffer() {
+    for (size_t i = 0; memory_ != nullptr && i < kGuard; ++i) {
+      EXPECT_EQ(memory_.get()[i], kUntouched);
+      EXPECT_EQ(memory_.get()[kGuard + size_ + i], kUntouched);
+    }
+  }
+  float* data() const { return memory_.get() + kGuard; }
+  std::vector<float> values() const { return {data(), data() + size_}; }
+
+ private:
+  static constexpr size_t kGuard = 64;
+  static constexpr float kUntouched = -123456;
+  struct Free {
+    void operator()(float* memory) const { std::free(memory); }
+  };
+  size_t size_;
+  std::unique_ptr<float, Free> memory_;
+};
+
+Buffer RandomBuffer(int64_t size) {
+  static std::mt19937 random(std::random_device{}());
+  std::normal_distribution<float> normal;
+  Buffer buffer(size);
+  for (int64_t i = 0; i < size; ++i) buffer.data()[i] = normal(random);
+  return buffer;
+}
+
+// Calls use(x index, weight index, y index) for every multiplication of a convolution.
+template <class Use>
+void ForEachTap(const Conv2DShape& s, const Use& use) {
+  for (int64_t n = 0; n < s.n; ++n)
+    for (int64_t oh = 0; oh < s.out_h(); ++oh)
+      for (int64_t ow = 0; ow < s.out_w(); ++ow)
+        for (int64_t r = 0; r < s.r; ++r)
+          for (int64_t q = 0; q < s.s; ++q) {
+            const int64_t h = oh - s.pad_top + r, w = ow - s.pad_left + q;
+            if (h < 0 || h >= s.h || w < 0 || w >= s.w) continue;
+            for (int64_t i = 0; i < s.c; ++i)
+              for (int64_t k = 0; k < s.k; ++k)
+                use(((n * s.h + h) * s.w + w) * s.c + i, ((r * s.s + q) * s.c + i) * s.k + k,
+                    ((n * s.out_h() + oh) * s.out_w() + ow) * s.k + k);
+          }
+}
+
+void ExpectClose(const Buffer& got, const std::vector<double>& want) {
+  double squares = 0;
+  for (double x : want) squares += x * x;
+  const double scale = std::sqrt(squares / static_cast<double>(want.size()));
+  for (size_t i = 0; i < want.size(); ++i) {
+    ASSERT_NEAR(got.data()[i], want[i], kTolerance * scale) << "element " << i << " of " << want.size();
+  }
+}
+
+class Winograd : public ::testing::TestWithParam<std::tuple<size_t, int>> {
+ protected:
+  Winograd() : threads_(std::get<1>(GetParam())) {}
+
+  // A workspace full of not-a-numbers.
+  static Buffer Workspace(const Convolution& convolution) {
+    Buffer workspace(convolution.workspace_bytes() / sizeof(float));
+    std::fill_n(workspace.data(), convolution.workspace_bytes() / sizeof(float), std::nanf(""));
+    return workspace;
+  }
+
+  const Conv2DShape shape_ = Shapes()[std::get<0>(GetParam())];
+  const int64_t x_size_ = shape_.n * shape_.h * shape_.w * shape_.c;
+  const int64_t y_size_ = shape_.n * shape_.out_h() * shape_.out_w() * shape_.k;
+  const int64_t w_size_ = shape_.r * shape_.s * shape_.c * shape_.k;
+  const Buffer x_ = RandomBuffer(x_size_), w_ = RandomBuffer(w_size_), dy_ = RandomBuffer(y_size_),
+               bias_ = RandomBuffer(shape_.k);
+
+ private:
+  ScopedParallelThreads threads_;
+};
+
+TEST_P(Winograd, Forward) {
+  if (!Computes(shape_, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
+  const Convolution convolution(shape_, Pass::kForward);
+  const Buffer workspace = Workspace(convolution);
+  std::vector<double> plain(y_size_, 0);
+  ForEachTap(shape_, [&](int64_t x, int64_t w, int64_t y) {
+    plain[y] += static_cast<double>(x_.data()[x]) * static_cast<double>(w_.data()[w]);
+  });
+  std::vector<double> with_bias(y_size_), with_relu(y_size_);
+  for (int64_t i = 0; i < y_size_; ++i) {
+    with_bias[i] = plain[i] + static_cast<double>(bias_.data()[i % shape_.k]);
+    with_relu[i] = std::max(0.0, with_bias[i]);
+  }
+  const Buffer y(y_size_);
+  convolution.Forward(x_.data(), w_.data(), nullptr, false, y.data(), workspace.data());
+  ExpectClose(y, plain);
+  convolution.Forward(x_.data(), w_.data(), bias_.data(), false, y.data(), workspace.data());
+  ExpectClose(y, with_bias);
+  const std::vector<float> first = y.values();
+  convolution.Forward(x_.data(), w_.data(), bias_.data(), true, y.data(), workspace.data());
+  ExpectClose(y, with_relu);
+  convolution.Forward(x_.data(), w_.data(), bias_.data(), false, y.data(), workspace.data());
+  EXPECT_EQ(y.values(), first);
+}
+
+TEST_P(Winograd, BackwardData) {
+  if (!Computes(shape_, Pass::kBackwardData)) GTEST_SKIP() << "not for these channels, or this processor";
+  const Convolution convolution(shape_, Pass::kBackwardData);
+  const Buffer workspace = Workspace(convolution);
+  std::vector<double> want(x_size_, 0);
+  ForEachTap(shape_, [&](int64_t x, int64_t w, int64_t y) {
+    want[x] += static_cast<double>(dy_.data()[y]) * static_cast<double>(w_.data()[w]);
+  });
+  const Buffer dx(x_size_);
+  convolution.BackwardData(dy_.data(), w_.data(), dx.data(), workspace.data());
+  ExpectClose(dx, want);
+  const std::vector<float> first = dx.values();
+  convolution.BackwardData(dy_.data(), w_.data(), dx.data(), workspace.data());
+  EXPECT_EQ(dx.values(), first);
+}
+
+TEST_P(Winograd, BackwardWeights) {
+  if (!Computes(shape_, Pass::kBackwardWeights)) GTEST_SKIP() << "compiled for a processor without AVX2";
+  const Convolution convolution(shape_, Pass::kBackwardWeights);
+  const Buffer workspace = Workspace(convolution);
+  std::vector<double> want(w_size_, 0), want_bias(shape_.k, 0);
+  ForEachTap(shape_, [&](int64_t x, int64_t w, int64_t y) {
+    want[w] += static_cast<double>(dy_.data()[y]) * static_cast<double>(x_.data()[x]);
+  });
+  for (int64_t i = 0; i < y_size_; ++i) want_bias[i % shape_.k] += static_cast<double>(dy_.data()[i]);
+  const Buffer dw(w_size_), dbias(shape_.k);
+  convolution.BackwardWeights(x_.data(), dy_.data(), dw.data(), dbias.data(), workspace.data());
+  ExpectClose(dw, want);
+  ExpectClose(dbias, want_bias);
+  const std::vector<float> first = dw.values();
+  convolution.BackwardWeights(x_.data(), dy_.data(), dw.data(), nullptr, workspace.data());
+  EXPECT_EQ(dw.values(), first);
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Winograd,
+                         ::testing::Combine(::testing::Range<size_t>(0, Shapes().size()), ::testing::Values(1, 3)));
+
+TEST(WinogradShapes, OthersAreLeftToOthers) {
+  const Conv2DShape good = Shape(128, 12, 12, 64, 64, 5, 2, 2);
+  if (!Computes(good, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
+  EXPECT_TRUE(IsBest(good, Pass::kForward));
+  EXPECT_TRUE(IsBest(good, Pass::kBackwardData));
+  EXPECT_TRUE(IsBest(good, Pass::kBackwardWeights));
+  const auto refused = [&](auto change) {
+    Conv2DShape shape = good;
+    change(shape);
+    return !Computes(shape, Pass::kForward);
+  };
+  EXPECT_TRUE(refused([](Conv2DShape& s) { s.stride_w = 2; }));
+  EXPECT_TRUE(refused([](Conv2DShape& s) { s.dilation_h = 2; }));
+  EXPECT_TRUE(refused([](Conv2DShape& s) { s.groups = 2; }));
+  EXPECT_TRUE(refused([](Conv2DShape& s) { s.r = s.s = 7; }));
+  EXPECT_TRUE(refused([](Conv2DShape& s) { s.s = 3; }));
+  EXPECT_TRUE(refused([](Conv2DShape& s) { s.k = 10; }));
+  EXPECT_TRUE(refused([](Conv2DShape& s) { s.dtype = DType::kBFloat16; }));
+  // Padding beyond the filter: the gradient would begin inside of dy.
+  EXPECT_FALSE(Computes(Shape(1, 8, 8, 16, 16, 3, 3, 3), Pass::kBackwardData));
+  EXPECT_FALSE(IsBest(Shape(128, 32, 32, 3, 16, 3, 1, 1), Pass::kForward));
+}
+
+TEST(WinogradNumbers, NotANumberReachesTheResult) {
+  const Conv2DShape shape = Shape(1, 8, 8, 16, 16, 3, 1, 1);
+  if (!Computes(shape, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
+  for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    const Convolution convolution(shape, Pass::kForward);
+    const Buffer x = RandomBuffer(8 * 8 * 16), w = RandomBuffer(9 * 16 * 16), y(8 * 8 * 16),
+                 workspace(convolution.workspace_bytes() / sizeof(float));
+    x.data()[0] = bad;
+    // Minus infinity would rightly become 0.
+    const bool relu = std::isnan(bad);
+    convolution.Forward(x.data(), w.data(), nullptr, relu, y.data(), workspace.data());
+    EXPECT_FALSE(std::isfinite(y.data()[0]));
+    EXPECT_TRUE(std::isfinite(y.data()[8 * 8 * 16 - 1]));
+  }
+}
+
+}  // namespace
+}  // namespace belfry::ops::winograd
