@@ -6,9 +6,25 @@
 namespace belfry::ops {
 namespace {
 
-// Buffers of one thread: a row of channels with `radius` zeros on both sides, and three rows.
+// Elements that a thread works on at a time: rows of channels in the first cache.
+constexpr int64_t kBlockElements = 1024;
+
+// A register's worth of elements, wherever they lie.
+constexpr int64_t kVectorBytes = 64;
+template <class C>
+constexpr int64_t kVector = kVectorBytes / sizeof(C);
+template <class C>
+struct Unaligned {
+  typedef C Vector __attribute__((vector_size(kVectorBytes), aligned(alignof(C)), may_alias));
+};
+template <class C>
+typename Unaligned<C>::Vector& VectorAt(C* p) {
+  return *reinterpret_cast<typename Unaligned<C>::Vector*>(p);
+}
+
+// Buffers of one thread: a block of rows with `radius` zeros on both sides of each, and three without.
 struct Geometry {
-  int64_t rows, channels, radius, slices;
+  int64_t rows, channels, radius, slices, block;
   double bias, alpha, beta;
 
   explicit Geometry(const KernelSpec& spec) {
@@ -17,42 +33,69 @@ struct Geometry {
     rows = shape.elements(0, shape.rank() - 1);
     radius = std::min(spec.attrs.Int("depth_radius"), channels);
     slices = ParallelThreads();
+    block = std::clamp<int64_t>(channels == 0 ? 1 : kBlockElements / channels, 1, std::max<int64_t>(rows, 1));
     bias = spec.attrs.Float("bias");
     alpha = spec.attrs.Float("alpha");
     beta = spec.attrs.Float("beta");
   }
   int64_t padded() const { return channels + 2 * radius; }
-  int64_t slice_elements() const { return (padded() + 3 * channels + 15) / 16 * 16; }
+  int64_t slice_elements() const { return (block * (padded() + 3 * channels) + 15) / 16 * 16; }
 
-  // Calls body(begin, end, buffers) on ranges of rows.
+  // Calls body(first element, rows, buffers) on blocks of rows.
   template <class C, class Body>
-  void ForEachSlice(void* workspace, const Body& body) const {
+  void ForEachBlock(void* workspace, const Body& body) const {
     const double cost = static_cast<double>(rows * channels * (2 * radius + 20)) / static_cast<double>(slices);
     ParallelFor(slices, cost, [&](int64_t first, int64_t last) {
       for (int64_t slice = first; slice < last; ++slice) {
         C* buffers = static_cast<C*>(workspace) + slice * slice_elements();
-        std::fill_n(buffers, padded(), C(0));
-        body(rows * slice / slices, rows * (slice + 1) / slices, buffers);
+        std::fill_n(buffers, block * padded(), C(0));
+        const int64_t end = rows * (slice + 1) / slices;
+        for (int64_t row = rows * slice / slices; row < end; row += block) {
+          body(row * channels, std::min(block, end - row), buffers);
+        }
       }
     });
   }
 };
 
-// sums[c] = the sum of `padded` within the radius of c.
+// sums[row, c] = the sum of padded[row] within the radius of c.
 template <class C>
-void WindowSums(const Geometry& g, const C* padded, C* sums) {
-  std::copy_n(padded, g.channels, sums);
-  for (int64_t d = 1; d <= 2 * g.radius; ++d) {
-    for (int64_t c = 0; c < g.channels; ++c) sums[c] += padded[c + d];
+void WindowSums(const Geometry& g, int64_t rows, C* padded, C* sums) {
+  for (int64_t row = 0; row < rows; ++row, padded += g.padded(), sums += g.channels) {
+    int64_t c = 0;
+    for (; c + kVector<C> <= g.channels; c += kVector<C>) {
+      auto sum = VectorAt(padded + c);
+      for (int64_t d = 1; d <= 2 * g.radius; ++d) sum += VectorAt(padded + c + d);
+      VectorAt(sums + c) = sum;
+    }
+    for (; c < g.channels; ++c) {
+      C sum = padded[c];
+      for (int64_t d = 1; d <= 2 * g.radius; ++d) sum += padded[c + d];
+      sums[c] = sum;
+    }
   }
 }
 
 // In place: base = bias + alpha sum becomes base^-beta, and inverse = 1 / base.
 template <class C>
-void Powers(const Geometry& g, C* sums, C* inverse) {
-  ArrayMap<C> power(sums, g.channels), inverses(inverse, g.channels);
+void Powers(const Geometry& g, int64_t rows, C* sums, C* inverse) {
+  ArrayMap<C> power(sums, rows * g.channels), inverses(inverse, rows * g.channels);
   power = power * static_cast<C>(g.alpha) + static_cast<C>(g.bias);
   functor::NegativePower<C>(g.beta).Vector(power, inverses);
+}
+
+// The powers of a block of x.
+template <class T, class C>
+void PowersOf(const Geometry& g, const T* x, int64_t rows, C* buffers, C* power, C* inverse) {
+  C* squares = buffers + g.radius;
+  for (int64_t row = 0; row < rows; ++row, squares += g.padded(), x += g.channels) {
+    for (int64_t c = 0; c < g.channels; ++c) {
+      const C value = static_cast<C>(x[c]);
+      squares[c] = value * value;
+    }
+  }
+  WindowSums(g, rows, buffers, power);
+  Powers(g, rows, power, inverse);
 }
 
 template <class T>
@@ -60,21 +103,13 @@ absl::StatusOr<Kernel> MakeLrn(const KernelSpec& spec) {
   using C = Compute<T>;
   const Geometry g(spec);
   return Kernel{[g](const KernelContext& context) {
-                  const T* x = context.input<T>(0);
-                  T* y = context.output<T>(0);
-                  g.ForEachSlice<C>(context.workspace, [&](int64_t begin, int64_t end, C* buffers) {
-                    C *squares = buffers + g.radius, *power = buffers + g.padded(), *inverse = power + g.channels;
-                    for (int64_t at = begin * g.channels; at < end * g.channels; at += g.channels) {
-                      for (int64_t c = 0; c < g.channels; ++c) {
-                        const C value = static_cast<C>(x[at + c]);
-                        squares[c] = value * value;
-                      }
-                      WindowSums(g, buffers, power);
-                      Powers(g, power, inverse);
-                      for (int64_t c = 0; c < g.channels; ++c) {
-                        y[at + c] = static_cast<T>(static_cast<C>(x[at + c]) * power[c]);
-                      }
-                    }
+                  g.ForEachBlock<C>(context.workspace, [&](int64_t at, int64_t rows, C* buffers) {
+                    const T* x = context.input<T>(0) + at;
+                    T* y = context.output<T>(0) + at;
+                    C *power = buffers + g.block * g.padded(), *inverse = power + g.block * g.channels;
+                    PowersOf(g, x, rows, buffers, power, inverse);
+                    for (int64_t i = 0; i < rows * g.channels; ++i)
+                      y[i] = static_cast<T>(static_cast<C>(x[i]) * power[i]);
                   });
                   return absl::OkStatus();
                 },
@@ -87,27 +122,25 @@ absl::StatusOr<Kernel> MakeLrnGrad(const KernelSpec& spec) {
   using C = Compute<T>;
   const Geometry g(spec);
   return Kernel{[g](const KernelContext& context) {
-                  const T *dy = context.input<T>(0), *x = context.input<T>(1);
-                  T* dx = context.output<T>(0);
                   const C factor = static_cast<C>(-2 * g.alpha * g.beta);
-                  g.ForEachSlice<C>(context.workspace, [&](int64_t begin, int64_t end, C* buffers) {
-                    C *inner = buffers + g.radius, *power = buffers + g.padded(), *inverse = power + g.channels;
-                    C* sums = inverse + g.channels;
-                    for (int64_t at = begin * g.channels; at < end * g.channels; at += g.channels) {
+                  g.ForEachBlock<C>(context.workspace, [&](int64_t at, int64_t rows, C* buffers) {
+                    const T *dy = context.input<T>(0) + at, *x = context.input<T>(1) + at;
+                    T* dx = context.output<T>(0) + at;
+                    C *power = buffers + g.block * g.padded(), *inverse = power + g.block * g.channels;
+                    C* sums = inverse + g.block * g.channels;
+                    PowersOf(g, x, rows, buffers, power, inverse);
+                    for (int64_t row = 0; row < rows; ++row) {
+                      const int64_t begin = row * g.channels;
+                      C* inner = buffers + row * g.padded() + g.radius;
                       for (int64_t c = 0; c < g.channels; ++c) {
-                        const C value = static_cast<C>(x[at + c]);
-                        inner[c] = value * value;
+                        inner[c] = static_cast<C>(dy[begin + c]) * static_cast<C>(x[begin + c]) * power[begin + c] *
+                                   inverse[begin + c];
                       }
-                      WindowSums(g, buffers, power);
-                      Powers(g, power, inverse);
-                      for (int64_t c = 0; c < g.channels; ++c) {
-                        inner[c] = static_cast<C>(dy[at + c]) * static_cast<C>(x[at + c]) * power[c] * inverse[c];
-                      }
-                      WindowSums(g, buffers, sums);
-                      for (int64_t c = 0; c < g.channels; ++c) {
-                        dx[at + c] = static_cast<T>(static_cast<C>(dy[at + c]) * power[c] +
-                                                    factor * static_cast<C>(x[at + c]) * sums[c]);
-                      }
+                    }
+                    WindowSums(g, rows, buffers, sums);
+                    for (int64_t i = 0; i < rows * g.channels; ++i) {
+                      dx[i] =
+                          static_cast<T>(static_cast<C>(dy[i]) * power[i] + factor * static_cast<C>(x[i]) * sums[i]);
                     }
                   });
                   return absl::OkStatus();

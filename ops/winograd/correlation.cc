@@ -30,8 +30,8 @@ void TransformFilter(const Problem& p, const float* filter, float* to, int64_t p
   const int64_t in = p.in.c, out = p.out.c;
   ParallelFor(in, static_cast<double>(out * n * n), [&](int64_t begin, int64_t end) {
     for (int64_t at = begin * out; at < end * out; at += kLanes) {
-      Transform2D<kToomCook<kTile, r>.filter, PointAxis::kRows>(filter + at, {r * in * out, in * out}, to + at,
-                                                                {n * point, point});
+      Transform2D<kFilterMatrix<kTile, r>, PointAxis::kRows>(filter + at, {r * in * out, in * out}, to + at,
+                                                             {n * point, point});
     }
   });
 }
@@ -56,8 +56,8 @@ void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const Part
   products += index * parts.layout.tile;
   for (int64_t v = vectors.begin; v < vectors.end; ++v, products += parts.layout.vector()) {
     alignas(64) float patch[kTile * kTile * kLanes];
-    Transform2D<kToomCook<kTile, r>.outputs, PointAxis::kColumns>(products, {parts.layout.row(), kLanes}, patch,
-                                                                  {kTile * kLanes, kLanes});
+    Transform2D<kOutputMatrix<kTile, r>, PointAxis::kColumns>(products, {parts.layout.row(), kLanes}, patch,
+                                                              {kTile * kLanes, kLanes});
     AddBias<relu>(bias == nullptr ? nullptr : bias + v * kLanes, patch, kTile * kTile, kLanes);
     float* const to = begin + v * kLanes;
     for (int i = 0; i < (inside ? kTile : height); ++i) {
@@ -91,8 +91,8 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const float* in, co
   for (int64_t first = begin * p.block; first < std::min(end * p.block, tiles); first += p.block) {
     product.m = std::min(p.block, tiles - first);
     for (int64_t t = 0; t < product.m; ++t) {
-      TransformSquare<kToomCook<kTile, r>.data>(p.in, in, p.InputOf(grid.At(first + t)), {0, p.in.vectors()},
-                                                parts.layout, t, ins, patch);
+      TransformSquare<kDataMatrix<kTile, r>>(p.in, in, p.InputOf(grid.At(first + t)), {0, p.in.vectors()}, parts.layout,
+                                             t, ins, patch);
     }
     for (int64_t v = 0; v < p.out.vectors(); v += p.group()) {
       const Vectors vectors = p.Group(v);

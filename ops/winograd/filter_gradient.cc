@@ -77,14 +77,14 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const float* in, co
     product.k = std::min(p.block, tiles - first);
     for (int64_t t = 0; t < product.k; ++t) {
       const Square tile = grid.At(first + t);
-      TransformSquare<kToomCook<r, kTile>.data>(p.in, in, p.InputOf(tile), {0, p.in.vectors()}, parts.layout, t, ins,
-                                                patch);
+      TransformSquare<kDataMatrix<r, kTile>>(p.in, in, p.InputOf(tile), {0, p.in.vectors()}, parts.layout, t, ins,
+                                             patch);
     }
     for (int64_t v = 0; v < p.out.vectors(); v += p.group()) {
       const Vectors vectors = p.Group(v);
       for (int64_t t = 0; t < product.k; ++t) {
-        TransformSquare<kToomCook<r, kTile>.filter>(p.out, dout, grid.At(first + t), vectors, parts.layout, t, outs,
-                                                    patch);
+        TransformSquare<kFilterMatrix<r, kTile>>(p.out, dout, grid.At(first + t), vectors, parts.layout, t, outs,
+                                                 patch);
       }
       product.vectors = vectors.end - vectors.begin;
       if (bias) AddTiles(parts, vectors, product.k, outs, sums + Parts<r>::points * parts.point);
@@ -130,11 +130,11 @@ void FilterGradient<r>::Run(const Problem& p, const float* in, const float* dout
   const int64_t size = p.in.c * p.out.c;
   ParallelFor(size / kLanes, kLanes * n * n, [&](int64_t begin, int64_t end) {
     for (int64_t at = begin * kLanes; at < end * kLanes; at += kLanes) {
-      Transform2D<kToomCook<r, kTile>.outputs, PointAxis::kColumns>(sums + at, {n * parts.point, parts.point},
-                                                                    dfilter + at, {r * size, size});
+      Transform2D<kOutputMatrix<r, kTile>, PointAxis::kColumns>(sums + at, {n * parts.point, parts.point}, dfilter + at,
+                                                                {r * size, size});
     }
   });
-  constexpr float scale = kToomCook<r, kTile>.filter.at[1][0];
+  constexpr float scale = kFilterMatrix<r, kTile>.at[1][0];
   const float* const pixel_sums = sums + Parts<r>::points * parts.point;
   for (int64_t k = 0; dbias != nullptr && k < p.out.c; ++k) dbias[k] = pixel_sums[k] / (scale * scale);
 }

@@ -82,7 +82,12 @@ constexpr ToomCook<m, r> MakeToomCook() {
   return result;
 }
 
+// By themselves, for what is made for one of them.
 template <int m, int r>
-inline constexpr ToomCook<m, r> kToomCook = MakeToomCook<m, r>();
+inline constexpr auto kDataMatrix = MakeToomCook<m, r>().data;
+template <int m, int r>
+inline constexpr auto kFilterMatrix = MakeToomCook<m, r>().filter;
+template <int m, int r>
+inline constexpr auto kOutputMatrix = MakeToomCook<m, r>().outputs;
 
 }  // namespace belfry::ops::winograd

@@ -12,7 +12,7 @@ namespace {
 template <int m, int r>
 void ExpectMinimalFiltering() {
   constexpr int n = m + r - 1;
-  const ToomCook<m, r>& matrices = kToomCook<m, r>;
+  constexpr ToomCook<m, r> matrices = MakeToomCook<m, r>();
   std::mt19937 random(std::random_device{}());
   std::uniform_real_distribution<double> uniform(-1, 1);
   std::vector<double> d(n), g(r), products(n);
@@ -36,7 +36,7 @@ void ExpectMinimalFiltering() {
 template <int m, int r>
 void ExpectPairs() {
   constexpr int n = m + r - 1;
-  const ToomCook<m, r>& matrices = kToomCook<m, r>;
+  constexpr ToomCook<m, r> matrices = MakeToomCook<m, r>();
   for (int j = 1; j + 1 < n; j += 2) {
     for (int i = 0; i < n; ++i) {
       EXPECT_EQ(matrices.data.at[j][i], (i % 2 == 0 ? 1 : -1) * matrices.data.at[j + 1][i]) << j << " " << i;
