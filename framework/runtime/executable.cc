@@ -225,6 +225,9 @@ absl::Status Executable::RunAll(uint64_t run, const RunLimits& limits) {
     absl::Status status = RunLane(*lanes_[0], run, limits);
     if (!asynchronous_) return status;
     if (!status.ok()) Fail(std::move(status));
+  } else if (!turns_.empty() && !watched_) {
+    absl::Status status = RunOnOneThread(run, limits);
+    if (!status.ok()) Fail(std::move(status));
   } else {
     run_ = run;
     limits_ = &limits;

@@ -30,7 +30,8 @@ struct RunLimits {
 // nothing, looks nothing up and, on a single CPU device, wakes no thread and takes no lock.
 //
 // The streams of a plan are served by lanes: a CPU stream is a lane, and so are all streams of an asynchronous device
-// together, since they only enqueue. One lane runs on the caller's thread, several on threads of their own. A run on
+// together, since they only enqueue. One lane runs on the caller's thread, several on threads of their own, but all on
+// the caller's when the step is shorter than a hand-over to another thread takes. A run on
 // asynchronous devices alone returns once it is enqueued, at most one run before it still being under way; after some
 // such runs one is recorded and from then on replayed as a whole, if the devices and collectives can. After a failure
 // that took away what was recorded, all that begins anew.
@@ -43,6 +44,7 @@ class Executable {
     DeviceQueues& queues;
     const CollectiveFactory& collectives;
     bool replay;                      // record a steady step, and replay it
+    absl::Duration short_step;        // SessionOptions
     bool debug_sync, check_numerics;  // SessionOptions
   };
   static absl::StatusOr<std::unique_ptr<Executable>> Create(CompiledPlan compiled, const Environment& environment);
@@ -93,6 +95,13 @@ class Executable {
     int participant = 0;                     // kCollective
     int participants = 0;                    // kCollective
   };
+  struct Lane;
+  // What one thread that serves all lanes does next.
+  struct Turn {
+    Lane* lane = nullptr;
+    size_t position = 0;           // of the instruction in the lane
+    std::vector<Stream*> streams;  // of a collective: those of all participants, which come to it together
+  };
   struct Lane {
     int device = 0;
     bool asynchronous = false;
@@ -122,6 +131,8 @@ class Executable {
   absl::Status BindInstruction(Lane& lane, Stream* stream, const Instruction& instruction, int program);
   absl::Status BindCollectives();
   void BindThreads();
+  absl::StatusOr<std::vector<Turn>> OrderForOneThread() const;
+  absl::Status BindOneThread();
   void* Address(Value value) const;
 
   absl::Status AwaitRoom(absl::Time deadline);
@@ -129,6 +140,7 @@ class Executable {
   absl::Status AwaitDevice(int device, uint32_t run, absl::Time deadline);
   absl::Status Begin(Lane& lane, absl::Time deadline);
   absl::Status RunLane(Lane& lane, uint64_t run, const RunLimits& limits);
+  absl::Status RunOnOneThread(uint64_t run, const RunLimits& limits);
   absl::Status End(Lane& lane, absl::Time deadline);
   absl::Status RunAll(uint64_t run, const RunLimits& limits);
   absl::Status AwaitEnd(absl::Time deadline);
@@ -167,6 +179,7 @@ class Executable {
   std::vector<std::unique_ptr<Event>> events_;
   std::vector<std::unique_ptr<Collective>> collectives_;
   std::vector<std::unique_ptr<Lane>> lanes_;
+  std::vector<Turn> turns_;  // of a step that one thread runs faster than several; else empty
   std::vector<Slot> feeds_, fetches_;
   bool asynchronous_ = false, mixed_ = false;  // some lanes are; and some are not
   int until_recording_ = kPlainRuns;           // runs; negative: never

@@ -29,6 +29,7 @@ absl::StatusOr<std::unique_ptr<Executable>> Executable::Create(CompiledPlan comp
   RETURN_IF_ERROR(executable->BindFeeds());
   RETURN_IF_ERROR(executable->BindCollectives());
   executable->BindThreads();
+  RETURN_IF_ERROR(executable->BindOneThread());
   return executable;
 }
 

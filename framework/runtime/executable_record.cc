@@ -68,8 +68,6 @@ absl::StatusOr<std::shared_ptr<Recording>> Executable::Record() {
   return std::make_shared<Recording>(*std::move(recorded), devices_.device(lanes_[0]->device));
 }
 
-// All lanes by one thread, each as far as it gets: to a wait for what another lane has not recorded yet, or to a
-// collective that another participant has not reached.
 absl::Status Executable::RecordInstructions(std::vector<std::unique_ptr<Event>>& joined) {
   const absl::Time never = absl::InfiniteFuture();
   Lane& first = *lanes_[0];
@@ -80,46 +78,13 @@ absl::Status Executable::RecordInstructions(std::vector<std::unique_ptr<Event>>&
     }
   }
 
-  std::vector<size_t> next(lanes_.size(), 0);
-  std::vector<bool> recorded(events_.size(), false);
-  const auto at_collective = [&](const Collective* collective) {
-    std::vector<std::pair<int, size_t>> there;  // participant, lane
-    for (size_t i = 0; i < lanes_.size(); ++i) {
-      if (next[i] == lanes_[i]->instructions.size()) continue;
-      const BoundInstruction& at = lanes_[i]->instructions[next[i]];
-      if (at.collective == collective) there.emplace_back(at.participant, i);
-    }
-    std::sort(there.begin(), there.end());
-    return there;
-  };
-  bool moved = true;
-  while (moved) {
-    moved = false;
-    for (size_t i = 0; i < lanes_.size(); ++i) {
-      Lane& lane = *lanes_[i];
-      for (; next[i] < lane.instructions.size(); ++next[i], moved = true) {
-        BoundInstruction& at = lane.instructions[next[i]];
-        if (at.kind == Instruction::Kind::kWait && !recorded[at.index]) break;
-        absl::Status status;
-        if (at.kind == Instruction::Kind::kCollective) {
-          const auto there = at_collective(at.collective);
-          if (static_cast<int>(there.size()) < at.participants) break;
-          std::vector<Stream*> streams;
-          for (const auto& [participant, other] : there) {
-            streams.push_back(lanes_[other]->instructions[next[other]].stream);
-            if (other != i) ++next[other];
-          }
-          status = at.collective->RunAll(streams, turn_, never);
-        } else {
-          status = RunInstruction(at, 0, never);
-        }
-        if (!status.ok()) return Explain(status, lane, at);
-        if (at.kind == Instruction::Kind::kRecord) recorded[at.index] = true;
-      }
-    }
-  }
-  for (size_t i = 0; i < lanes_.size(); ++i) {
-    if (next[i] < lanes_[i]->instructions.size()) return absl::InternalError("the lanes of a step wait for each other");
+  ASSIGN_OR_RETURN(const std::vector<Turn> turns, OrderForOneThread());
+  for (const Turn& turn : turns) {
+    BoundInstruction& at = turn.lane->instructions[turn.position];
+    const absl::Status status = at.kind == Instruction::Kind::kCollective
+                                    ? at.collective->RunAll(turn.streams, turn_, never)
+                                    : RunInstruction(at, 0, never);
+    if (!status.ok()) return Explain(status, *turn.lane, at);
   }
 
   size_t number = 0;

@@ -155,6 +155,7 @@ absl::StatusOr<std::unique_ptr<Executable>> Session::MakeExecutable(const Progra
                                             .queues = queues_,
                                             .collectives = options_.collectives,
                                             .replay = options_.replay,
+                                            .short_step = options_.short_step,
                                             .debug_sync = options_.debug_sync,
                                             .check_numerics = options_.check_numerics};
   const absl::Status fits = CheckMemory(*plan, devices_);

@@ -32,6 +32,9 @@ struct SessionOptions {
   absl::Duration timeout = absl::InfiniteDuration();    // of every step
   CollectiveFactory collectives = MakeLocalCollective;  // how towers meet
   bool replay = true;  // a steady step of asynchronous devices is recorded and replayed
+  // A step of several CPU devices whose work is estimated to be shorter runs on the caller's thread instead of one for
+  // each device, for handing it over would take longer. The results are the same.
+  absl::Duration short_step = absl::Microseconds(15);
   // Looking for a fault: every op is waited for, so that what goes wrong on a GPU is reported with the op that did it;
   // and every float result is looked at, so that the first op with a NaN or an infinity ends the step. Both are slow,
   // and nothing is replayed.

@@ -27,7 +27,8 @@ class SessionFixture : public testing::Test {
     registry_.Add(Hook("SecondHook"));
   }
 
-  void Open(absl::string_view spec, const SessionOptions& options = {}) {
+  // Each device has its thread, however short a step is, for the hooks may wait for one another.
+  void Open(absl::string_view spec, const SessionOptions& options = {.short_step = absl::ZeroDuration()}) {
     session_.reset();
     auto devices = DeviceSet::Open(spec);
     ASSERT_TRUE(devices.ok()) << devices.status();

@@ -66,7 +66,9 @@ TEST(Session, LinearRegressionFollowsTheKnownLosses) {
   EXPECT_NEAR((*step)->fetched(2).scalar<float>(), 9.7242340, 1e-4);
 }
 
-TEST(Session, TowersMeetInAnAllReduce) {
+class TowersMeet : public testing::TestWithParam<absl::Duration> {};
+
+TEST_P(TowersMeet, InAnAllReduce) {
   for (const char* spec : {"cpu:1", "cpu:2", "cpu:3"}) {
     const DeviceSet devices = DeviceSet::Open(spec).value();
     Graph graph;
@@ -84,7 +86,7 @@ TEST(Session, TowersMeetInAnAllReduce) {
     }
     const Node* init = InitializeVariables(root);
     ASSERT_TRUE(graph.status().ok()) << graph.status();
-    auto session = Session::Create(graph, devices);
+    auto session = Session::Create(graph, devices, {.short_step = GetParam()});
     ASSERT_TRUE(session.ok()) << session.status();
     ASSERT_TRUE((*session)->RunTarget(init).ok());
     std::vector<Feed> feeds;
@@ -104,6 +106,9 @@ TEST(Session, TowersMeetInAnAllReduce) {
               (*session)->ReadVariable(towers[2].w)->scalar<float>());
   }
 }
+
+// On a thread for each device, or all on the caller's.
+INSTANTIATE_TEST_SUITE_P(Threads, TowersMeet, testing::Values(absl::ZeroDuration(), absl::InfiniteDuration()));
 
 }  // namespace
 }  // namespace belfry

@@ -159,7 +159,7 @@ class SteadyState : public testing::Test {
     ASSERT_TRUE(graph_.status().ok()) << graph_.status();
     const Node* init = InitializeVariables(root_);
     devices_ = std::make_unique<DeviceSet>(*DeviceSet::Open(spec));
-    auto session = Session::Create(graph_, *devices_);
+    auto session = Session::Create(graph_, *devices_, {.short_step = absl::ZeroDuration()});
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
     ASSERT_TRUE(session_->RunTarget(init).ok());
