@@ -12,7 +12,15 @@
 
 namespace belfry {
 
+// Which nodes become one (passes.h).
+enum class Fusion {
+  kNone,
+  kProducts,  // Fuse
+  kAll,       // FuseElementwise, too
+};
+
 struct CompileOptions {
+  Fusion fusion = Fusion::kAll;
   // If not empty: a directory (made if need be) that gets, after every pass, the program as text and as Graphviz, and
   // the plan at the end.
   std::string dump_directory;

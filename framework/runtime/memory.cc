@@ -189,8 +189,9 @@ class MemoryPlanner {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const ProgramNode& node = nodes_[i];
       if (node.op->kind != OpKind::kKernel) continue;
-      for (const auto& [input, output] : node.op->in_place) {
-        if (TryShare(static_cast<int>(i), input, output)) break;
+      std::vector<char> shares(node.outputs.size(), 0);
+      for (const auto& [input, output] : InPlace(node)) {
+        if (shares[output] == 0) shares[output] = TryShare(static_cast<int>(i), input, output) ? 1 : 0;
       }
     }
   }

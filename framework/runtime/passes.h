@@ -34,6 +34,11 @@ absl::Status Fuse(Program& program, const OpRegistry& registry, const DeviceSet&
 // Removes pairs of transposes that undo each other.
 absl::Status ChooseLayouts(Program& program);
 
+// Makes one ElementwiseOp() of element-wise nodes on one CPU device that feed each other, and views between them; those
+// whose results are seen elsewhere too, if only after the last. Their results and operands have the same number of
+// elements; an operand may have one element instead. A variable is read before the same updates as without.
+absl::Status FuseElementwise(Program& program, const DeviceSet& devices);
+
 // Inserts a transfer wherever a node reads what another device holds: one per (tensor, destination).
 absl::Status Partition(Program& program);
 
