@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <utility>
 #include <vector>
@@ -17,7 +18,8 @@ namespace belfry {
 namespace {
 
 // Blocks are whole multiples of kUnit elements, so that every element has the same place in a vector as in the whole
-// tensor. What lies between a block's kernels takes at most kScratchBytes, if that leaves a unit.
+// tensor, and of the rows that repeat. What lies between a block's kernels takes at most kScratchBytes, if that leaves
+// a unit.
 constexpr int64_t kUnit = 256, kLargestBlock = 4096;
 constexpr size_t kScratchBytes = size_t{1} << 14, kAlignment = 64;
 // Fewer scalar operations are not worth a second thread (base/parallel.h).
@@ -30,7 +32,7 @@ class Pass {
   static absl::StatusOr<std::shared_ptr<Pass>> Make(const Program& program, const ProgramNode& node, Device& device) {
     auto pass = std::make_shared<Pass>();
     pass->elements_ = node.outputs[0].shape.elements();
-    pass->ChooseBlock(node, pass->AssignScratch(node));
+    pass->ChooseBlock(program, node, pass->AssignScratch(node));
     pass->BindPointers(program, node);
     RETURN_IF_ERROR(pass->MakeKernels(program, node, device));
     return pass;
@@ -112,10 +114,16 @@ class Pass {
     return true;
   }
 
-  void ChooseBlock(const ProgramNode& node, size_t bytes_per_element) {
-    const auto units = [](int64_t n) { return (n + kUnit - 1) / kUnit * kUnit; };
-    const auto fits = static_cast<int64_t>(kScratchBytes / std::max<size_t>(bytes_per_element, 4)) / kUnit * kUnit;
-    block_ = std::clamp(fits, kUnit, kLargestBlock);
+  void ChooseBlock(const Program& program, const ProgramNode& node, size_t bytes_per_element) {
+    int64_t unit = kUnit;
+    for (const ProgramNode& member : node.body) {
+      for (const TensorSpec& spec : InputSpecs(program, node, member)) {
+        if (spec.shape.elements() > 1 && !Whole(spec)) unit = std::lcm(unit, spec.shape.elements());
+      }
+    }
+    const auto units = [unit](int64_t n) { return (n + unit - 1) / unit * unit; };
+    const auto fits = static_cast<int64_t>(kScratchBytes / std::max<size_t>(bytes_per_element, 4)) / unit * unit;
+    block_ = std::clamp(fits, unit, std::max(unit, kLargestBlock));
     const int64_t threads = ParallelThreads();
     const double work = static_cast<double>(elements_) * static_cast<double>(node.body.size());
     if (threads > 1 && work >= kSmall) block_ = std::min(block_, units((elements_ + threads - 1) / threads));
@@ -185,8 +193,17 @@ class Pass {
     for (size_t m = 0; m < node.body.size(); ++m) {
       const ProgramNode& member = node.body[m];
       std::vector<TensorSpec> inputs = InputSpecs(program, node, member);
-      for (TensorSpec& spec : inputs) spec.shape = Whole(spec) ? Shape{elements} : Shape{};
-      const std::vector<TensorSpec> outputs = {{member.outputs[0].dtype, {elements}}};
+      Shape whole = {elements};
+      for (TensorSpec& spec : inputs) {
+        const int64_t row = spec.shape.elements();
+        if (row > 1 && row < elements_) whole = {elements / row, row};
+      }
+      for (size_t k = 0; k < inputs.size(); ++k) {
+        const int64_t size = inputs[k].shape.elements();
+        const bool shape_only = member.inputs[k].node < 0 && member.inputs[k].index < 0;
+        inputs[k].shape = shape_only || size == elements_ ? whole : size == 1 ? Shape{} : Shape{size};
+      }
+      const std::vector<TensorSpec> outputs = {{member.outputs[0].dtype, whole}};
       const KernelDef* def = member.op->FindKernel(device.type(), KernelDType(*member.op, member.attrs));
       BELFRY_CHECK(def != nullptr);
       absl::StatusOr<Kernel> kernel = def->make({member.name, member.attrs, inputs, outputs, &device});

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <numeric>
 #include <queue>
 #include <vector>
 
@@ -12,6 +13,8 @@ namespace {
 
 // Nodes between two that are fused may be so many before their order matters to memory.
 constexpr int kNear = 16;
+// Operands that repeat do so after a divisor of at most so many elements, and blocks are made of whole units.
+constexpr int64_t kUnit = 256, kLargestUnit = 2048;
 
 class ElementwiseFuser {
  public:
@@ -27,7 +30,8 @@ class ElementwiseFuser {
   void Run() {
     FindUses();
     for (int i = static_cast<int>(nodes_.size()); i-- > 0;) {
-      if (group_[i] < 0 && Fits(i, i)) Grow(i);
+      int64_t unit = kUnit;
+      if (group_[i] < 0 && Fits(i, i, unit)) Grow(i, unit);
     }
     Redirect();
   }
@@ -71,22 +75,52 @@ class ElementwiseFuser {
     return variables;
   }
 
-  // Node i may be in a group whose results look like that of `last`: each operand has as many elements, or one.
-  bool Fits(int i, int last) const {
+  bool IsElementwise(int i) const {
     const ProgramNode& node = nodes_[i];
-    const int64_t elements = nodes_[last].outputs[0].shape.elements();
     if (!node.op->elementwise || node.op->kind != OpKind::kKernel || node.op->stateful || node.outputs.size() != 1) {
       return false;
     }
-    if (node.device != nodes_[last].device || node.outputs[0].shape.elements() != elements) return false;
-    const Device& device = devices_.device(node.device);
-    if (device.type() != "CPU" || node.op->FindKernel("CPU", KernelDType(*node.op, node.attrs)) == nullptr)
-      return false;
+    return devices_.device(node.device).type() == "CPU" &&
+           node.op->FindKernel("CPU", KernelDType(*node.op, node.attrs)) != nullptr;
+  }
+
+  // The elements after which the operands of node i that are smaller than its result begin anew, 1 if there is none; 0
+  // if it cannot be part of a pass.
+  int64_t RowOf(int i) const {
+    const ProgramNode& node = nodes_[i];
+    const Shape& to = node.outputs[0].shape;
+    int64_t row = 1;
     for (int k = 0; k < static_cast<int>(node.inputs.size()); ++k) {
       const ArgDef& arg = node.op->input_arg(k);
-      const int64_t operand = program_.spec(node.inputs[k]).shape.elements();
-      if (arg.ref || arg.shape_only || (operand != elements && operand != 1)) return false;
+      const Shape& from = program_.spec(node.inputs[k]).shape;
+      if (arg.ref) return 0;
+      if (arg.shape_only || from.elements() == to.elements() || from.elements() == 1) continue;
+      const bool repeats = IsTail(from, to) && (row == 1 || row == from.elements());
+      if (!repeats) return 0;
+      row = from.elements();
     }
+    return row;
+  }
+
+  // Broadcasting `from` to `to` repeats it as a whole.
+  static bool IsTail(const Shape& from, const Shape& to) {
+    int first = 0;
+    while (first < from.rank() && from[first] == 1) ++first;
+    for (int axis = first; axis < from.rank(); ++axis) {
+      const int at = axis + to.rank() - from.rank();
+      if (at < 0 || from[axis] != to[at]) return false;
+    }
+    return true;
+  }
+
+  // Node i may be in a group with `last` whose rows have `unit` elements; makes `unit` the group's with it.
+  bool Fits(int i, int last, int64_t& unit) const {
+    const ProgramNode &node = nodes_[i], &end = nodes_[last];
+    if (node.outputs.empty() || node.outputs[0].shape.elements() != end.outputs[0].shape.elements()) return false;
+    if (node.device != end.device || !IsElementwise(i)) return false;
+    const int64_t row = RowOf(i), both = row == 0 ? 0 : std::lcm(unit, row);
+    if (both == 0 || both > kLargestUnit) return false;
+    unit = both;
     return true;
   }
 
@@ -128,7 +162,7 @@ class ElementwiseFuser {
 
   // Producers of operands, and theirs, that fit; taken from the last on, so that all users of a node were looked at
   // before it. Users outside the group come after it, so that nothing that the group waits for waits for the group.
-  void Grow(int last) {
+  void Grow(int last, int64_t unit) {
     std::priority_queue<int> candidates;
     std::vector<int> members;
     const auto add = [&](int i) {
@@ -142,7 +176,7 @@ class ElementwiseFuser {
       candidates.pop();
       if (group_[i] >= 0 || absl::c_any_of(users_[i], [&](int user) { return Position(user) < last; })) continue;
       const bool seen = IsSeen(i, last);
-      if (IsAlias(i) ? !seen : Fits(i, last) && MayWait(i, last, seen) && !IsFar(i, last)) add(i);
+      if (IsAlias(i) ? !seen : MayWait(i, last, seen) && !IsFar(i, last) && Fits(i, last, unit)) add(i);
     }
     std::sort(members.begin(), members.end());
     // A view is passed over only if what it shows is in the group, too.
@@ -167,8 +201,14 @@ class ElementwiseFuser {
     absl::flat_hash_map<int, int> position;
     for (int i : members) {
       ProgramNode member = nodes_[i];
-      for (Value& input : member.inputs) {
+      for (int k = 0; k < static_cast<int>(member.inputs.size()); ++k) {
+        Value& input = member.inputs[k];
         while (group_[input.node] == last && IsAlias(input.node)) input = nodes_[input.node].inputs[0];
+        if (member.op->input_arg(k).shape_only) {
+          if (group_[input.node] != last) pass.control_inputs.push_back(input.node);
+          input = {-1, -1};
+          continue;
+        }
         if (group_[input.node] == last) {
           input = {position.at(input.node), 0};
           continue;

@@ -36,7 +36,8 @@ absl::Status ChooseLayouts(Program& program);
 
 // Makes one ElementwiseOp() of element-wise nodes on one CPU device that feed each other, and views between them; those
 // whose results are seen elsewhere too, if only after the last. Their results and operands have the same number of
-// elements; an operand may have one element instead. A variable is read before the same updates as without.
+// elements; an operand may instead have one, or repeat after a divisor of some small number of elements. A variable is
+// read before the same updates as without.
 absl::Status FuseElementwise(Program& program, const DeviceSet& devices);
 
 // Inserts a transfer wherever a node reads what another device holds: one per (tensor, destination).
