@@ -39,10 +39,14 @@ class Pass {
   }
 
   absl::Status Run(const KernelContext& context) {
+    if (blocks_ == 1) return RunPart(context, 0);
     const double cost = static_cast<double>(elements_) * static_cast<double>(calls_.size()) / parts_;
     ParallelFor(parts_, cost, [&](int64_t begin, int64_t end) {
       const ScopedParallelThreads alone(1);
-      for (int64_t part = begin; part < end; ++part) RunPart(context, static_cast<int>(part));
+      for (int64_t part = begin; part < end; ++part) {
+        absl::Status status = RunPart(context, static_cast<int>(part));
+        if (!status.ok()) statuses_[part] = std::move(status);
+      }
     });
     absl::Status first;
     for (absl::Status& status : statuses_) {
@@ -189,7 +193,7 @@ class Pass {
 
   absl::Status MakeKernels(const Program& program, const ProgramNode& node, Device& device, int64_t elements,
                            std::vector<Kernel>& kernels) {
-    const ScopedParallelThreads alone(1);
+    const ScopedParallelThreads threads(blocks_ == 1 ? ParallelThreads() : 1);
     for (size_t m = 0; m < node.body.size(); ++m) {
       const ProgramNode& member = node.body[m];
       std::vector<TensorSpec> inputs = InputSpecs(program, node, member);
@@ -219,7 +223,7 @@ class Pass {
     return absl::Status(status.code(), absl::StrCat(status.message(), " [in ", names_[member], "]"));
   }
 
-  void RunPart(const KernelContext& context, int part) {
+  absl::Status RunPart(const KernelContext& context, int part) {
     auto* const memory = static_cast<std::byte*>(context.workspace) + static_cast<size_t>(part) * part_bytes_;
     auto** const pointers = reinterpret_cast<void**>(memory);
     const int64_t begin = blocks_ * part / parts_, end = blocks_ * (part + 1) / parts_;
@@ -241,14 +245,13 @@ class Pass {
         member.inputs = pointers + calls_[m].inputs;
         member.outputs = pointers + calls_[m].output;
         const absl::Status status = kernels[m].run(member);
-        if (!status.ok()) {
-          statuses_[part] = At(static_cast<int>(m), status);
-          return;
-        }
+        if (!status.ok()) return At(static_cast<int>(m), status);
       }
-      for (size_t k = 0; k < pointers_.size(); ++k)
+      for (size_t k = 0; k < pointers_.size() && block + 1 < end; ++k) {
         pointers[k] = static_cast<std::byte*>(pointers[k]) + pointers_[k].step;
+      }
     }
+    return absl::OkStatus();
   }
 
   int64_t elements_ = 0, block_ = 0, blocks_ = 0;

@@ -2,6 +2,7 @@
 #include <limits>
 #include <numeric>
 
+#include "absl/algorithm/container.h"
 #include "framework/base/check.h"
 #include "framework/runtime/plan.h"
 
@@ -208,7 +209,7 @@ class MemoryPlanner {
     if (blocks_[from].group >= 0 || blocks_[to].group >= 0 || blocks_[from].device != node.device) return false;
     int readers = 0;
     for (const Value& other : node.inputs) readers += BlockOf(other) == from;
-    if (readers != 1) return false;
+    if (readers != 1 || absl::c_linear_search(block_of_[i], from)) return false;
     blocks_[from].end = blocks_[to].end;
     blocks_[to].bytes = 0;
     block_of_[i][output] = from;

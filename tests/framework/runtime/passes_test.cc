@@ -90,7 +90,7 @@ TEST_F(PassesTest, EqualNodesAreMerged) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {2});
   const auto branch = [&](double factor) { return ops::Scale(root_, ops::Square(root_, x), factor); };
   const Output y = ops::AddN(root_, {branch(2), branch(2), branch(3)});
-  Open("cpu:1");
+  Open("cpu:1", {.fuse = false});
   const auto step = Prepare({{x, {2}}}, {y});
   EXPECT_EQ(Count(step->plan(), "Square"), 1);
   EXPECT_EQ(Count(step->plan(), "Scale"), 2);
