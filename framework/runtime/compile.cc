@@ -139,13 +139,14 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(dump.After("prune", program));
   RETURN_IF_ERROR(InferShapes(program));
   RETURN_IF_ERROR(FoldConstants(program));
+  RETURN_IF_ERROR(DropIdentities(program));
   RETURN_IF_ERROR(MergeCommonSubexpressions(program));
   RETURN_IF_ERROR(dump.After("fold", program));
-  if (options.fusion != Fusion::kNone) RETURN_IF_ERROR(Fuse(program, graph.registry(), devices));
+  if (options.fuse) RETURN_IF_ERROR(Fuse(program, graph.registry(), devices));
   RETURN_IF_ERROR(dump.After("fuse", program));
   RETURN_IF_ERROR(ChooseLayouts(program));
   RETURN_IF_ERROR(dump.After("layout", program));
-  if (options.fusion == Fusion::kAll) RETURN_IF_ERROR(FuseElementwise(program, devices));
+  if (options.fuse) RETURN_IF_ERROR(FuseElementwise(program, devices, options.fuse_elementwise_from));
   RETURN_IF_ERROR(dump.After("elementwise", program));
   RETURN_IF_ERROR(Partition(program));
   RETURN_IF_ERROR(PrepareCollectives(program));

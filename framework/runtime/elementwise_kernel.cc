@@ -18,10 +18,10 @@ namespace belfry {
 namespace {
 
 // Blocks are whole multiples of kUnit elements, so that every element has the same place in a vector as in the whole
-// tensor, and of the rows that repeat. What lies between a block's kernels takes at most kScratchBytes, if that leaves
-// a unit.
-constexpr int64_t kUnit = 256, kLargestBlock = 4096;
-constexpr size_t kScratchBytes = size_t{1} << 14, kAlignment = 64;
+// tensor, and of the rows that repeat. A block of all that a pass touches takes about kBlockBytes, if that is more: it
+// stays in the first-level cache.
+constexpr int64_t kUnit = 256;
+constexpr size_t kBlockBytes = 24 * 1024, kAlignment = 64;
 // Fewer scalar operations are not worth a second thread (base/parallel.h).
 constexpr double kSmall = 64 * 1024;
 
@@ -126,8 +126,11 @@ class Pass {
       }
     }
     const auto units = [unit](int64_t n) { return (n + unit - 1) / unit * unit; };
-    const auto fits = static_cast<int64_t>(kScratchBytes / std::max<size_t>(bytes_per_element, 4)) / unit * unit;
-    block_ = std::clamp(fits, unit, std::max(unit, kLargestBlock));
+    for (const Value& input : node.inputs) {
+      if (Whole(program.spec(input))) bytes_per_element += SizeOf(program.spec(input).dtype);
+    }
+    for (const TensorSpec& output : node.outputs) bytes_per_element += SizeOf(output.dtype);
+    block_ = std::max(unit, static_cast<int64_t>(kBlockBytes / bytes_per_element) / unit * unit);
     const int64_t threads = ParallelThreads();
     const double work = static_cast<double>(elements_) * static_cast<double>(node.body.size());
     if (threads > 1 && work >= kSmall) block_ = std::min(block_, units((elements_ + threads - 1) / threads));

@@ -18,11 +18,13 @@ constexpr int64_t kUnit = 256, kLargestUnit = 2048;
 
 class ElementwiseFuser {
  public:
-  ElementwiseFuser(Program& program, const DeviceSet& devices)
+  ElementwiseFuser(Program& program, const DeviceSet& devices, int64_t smallest)
       : program_(program),
         nodes_(program.nodes),
         devices_(devices),
+        smallest_(smallest),
         users_(nodes_.size()),
+        readers_(nodes_.size()),
         wanted_(nodes_.size(), 0),
         writers_before_(nodes_.size()),
         group_(nodes_.size(), -1) {}
@@ -31,7 +33,7 @@ class ElementwiseFuser {
     FindUses();
     for (int i = static_cast<int>(nodes_.size()); i-- > 0;) {
       int64_t unit = kUnit;
-      if (group_[i] < 0 && Fits(i, i, unit)) Grow(i, unit);
+      if (group_[i] < 0 && IsLarge(i) && Fits(i, i, unit)) Grow(i, unit);
     }
     Redirect();
   }
@@ -49,8 +51,14 @@ class ElementwiseFuser {
         before.insert(before.end(), earlier.begin(), earlier.end());
         if (writes[from] != 0) before.push_back(from);
       };
-      for (const Value& input : node.inputs) users_[input.node].push_back(i);
-      for (int control : node.control_inputs) users_[control].push_back(i);
+      for (int k = 0; k < static_cast<int>(node.inputs.size()); ++k) {
+        users_[node.inputs[k].node].push_back(i);
+        if (!node.op->input_arg(k).shape_only) readers_[node.inputs[k].node].push_back(i);
+      }
+      for (int control : node.control_inputs) {
+        users_[control].push_back(i);
+        readers_[control].push_back(i);
+      }
       for (const Value& input : node.inputs) wait(input.node);
       for (int control : node.control_inputs) wait(control);
       for (const Value& variable : Updated(node)) {
@@ -73,6 +81,10 @@ class ElementwiseFuser {
       if (node.op->input_arg(k).ref) variables.push_back(Root(program_, node.inputs[k]));
     }
     return variables;
+  }
+
+  bool IsLarge(int i) const {
+    return nodes_[i].outputs.size() == 1 && nodes_[i].outputs[0].shape.elements() >= smallest_;
   }
 
   bool IsElementwise(int i) const {
@@ -140,8 +152,10 @@ class ElementwiseFuser {
     });
   }
 
+  // Whoever looks at its shape only can look at that of the last result.
   bool IsSeen(int i, int last) const {
-    return wanted_[i] != 0 || absl::c_any_of(users_[i], [&](int user) { return group_[user] != last; });
+    const std::vector<int>& by = nodes_[i].outputs[0] == nodes_[last].outputs[0] ? readers_[i] : users_[i];
+    return wanted_[i] != 0 || absl::c_any_of(by, [&](int user) { return group_[user] != last; });
   }
 
   // Where a node comes in an order in which all come after what they wait for: a group, where its last member does.
@@ -230,6 +244,8 @@ class ElementwiseFuser {
       }
       pass.body.push_back(std::move(member));
     }
+    const Value end = moved_.at(last);
+    for (int i : members) moved_.try_emplace(i, end);
     passes_.emplace_back(last, std::move(pass));
   }
 
@@ -253,7 +269,9 @@ class ElementwiseFuser {
   Program& program_;
   std::vector<ProgramNode>& nodes_;
   const DeviceSet& devices_;
+  const int64_t smallest_;
   std::vector<std::vector<int>> users_;              // by node
+  std::vector<std::vector<int>> readers_;            // by node: those users that wait for it or look at its bytes
   std::vector<char> wanted_;                         // by node: fetched, or a target
   std::vector<std::vector<int>> writers_before_;     // by node: updates of variables that it waits for, ascending
   std::vector<int> group_;                           // by node: the last node of its group, or -1
@@ -263,8 +281,8 @@ class ElementwiseFuser {
 
 }  // namespace
 
-absl::Status FuseElementwise(Program& program, const DeviceSet& devices) {
-  ElementwiseFuser(program, devices).Run();
+absl::Status FuseElementwise(Program& program, const DeviceSet& devices, int64_t smallest) {
+  ElementwiseFuser(program, devices, smallest).Run();
   return Normalize(program);
 }
 

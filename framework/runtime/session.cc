@@ -1,6 +1,7 @@
 #include "framework/runtime/session.h"
 
 #include <iostream>
+#include <limits>
 
 #include <spdlog/spdlog.h>
 
@@ -131,9 +132,9 @@ absl::Status Session::Extend() {
 }
 
 absl::StatusOr<CompiledPlan> Session::CompileNow(const ProgramRequest& request, const std::string& dump_directory) {
-  CompileOptions options{.dump_directory = dump_directory};
-  if (options_.check_numerics) options.fusion = Fusion::kProducts;
-  if (!options_.fuse) options.fusion = Fusion::kNone;
+  CompileOptions options{
+      .fuse = options_.fuse, .fuse_elementwise_from = options_.fuse_elementwise_from, .dump_directory = dump_directory};
+  if (options_.check_numerics) options.fuse_elementwise_from = std::numeric_limits<int64_t>::max();
   return Compile(graph_, request, devices_, placement_.device, options);
 }
 

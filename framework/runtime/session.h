@@ -31,8 +31,9 @@ struct SessionOptions {
   std::ostream* placement_log = nullptr;                // borrowed; null: standard output
   absl::Duration timeout = absl::InfiniteDuration();    // of every step
   CollectiveFactory collectives = MakeLocalCollective;  // how towers meet
-  bool replay = true;  // a steady step of asynchronous devices is recorded and replayed
-  bool fuse = true;    // nodes may run as one (passes.h, Fuse and FuseElementwise)
+  bool replay = true;                         // a steady step of asynchronous devices is recorded and replayed
+  bool fuse = true;                           // nodes may run as one (passes.h, Fuse and FuseElementwise)
+  int64_t fuse_elementwise_from = kFuseFrom;  // element-wise nodes, if their results have at least so many elements
   // Looking for a fault: every op is waited for, so that what goes wrong on a GPU is reported with the op that did it;
   // and every float result is looked at, so that the first op with a NaN or an infinity ends the step, for which
   // element-wise ops run one by one. Both are slow, and nothing is replayed.

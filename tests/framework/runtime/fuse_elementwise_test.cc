@@ -17,6 +17,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 constexpr char kPass[] = "_Elementwise";
+const SessionOptions kFuse = {.fuse_elementwise_from = 0};
 
 class FuseElementwiseTest : public SessionFixture {
  protected:
@@ -40,7 +41,7 @@ class FuseElementwiseTest : public SessionFixture {
 TEST_F(FuseElementwiseTest, AChainIsOnePass) {
   const Output x = Input({1000});
   const Output y = ops::Neg(root_, ops::Add(root_, ops::Square(root_, x), ops::Const(root_, 2.0f)));
-  Open("cpu:1");
+  Open("cpu:1", kFuse);
   const auto step = Prepare({{x, {1000}}}, {y});
   EXPECT_THAT(Members(step->plan(), y.node->name()), ElementsAre("Square", "Add", "Neg"));
   EXPECT_EQ(Count(step->plan(), "Square"), 0);
@@ -56,8 +57,31 @@ TEST_F(FuseElementwiseTest, AChainIsOnePass) {
 TEST_F(FuseElementwiseTest, WithoutFusionThereIsNone) {
   const Output x = Input({8});
   const Output y = ops::Neg(root_, ops::Square(root_, x));
-  Open("cpu:1", {.fuse = false});
+  Open("cpu:1", {.fuse = false, .fuse_elementwise_from = 0});
   EXPECT_EQ(Count(Prepare({{x, {8}}}, {y})->plan(), kPass), 0);
+}
+
+TEST_F(FuseElementwiseTest, SmallTensorsStayInTheCacheAnyway) {
+  const Output x = ops::Placeholder(root_, DType::kFloat32, {Shape::kUnknown});
+  const Output y = ops::Neg(root_, ops::Square(root_, x));
+  Open("cpu:1");
+  EXPECT_EQ(Count(Prepare({{x, {kFuseFrom - 1}}}, {y})->plan(), kPass), 0);
+  EXPECT_EQ(Count(Prepare({{x, {kFuseFrom}}}, {y})->plan(), kPass), 1);
+}
+
+// What asks for the shape of a member asks the pass for one that looks like it, and the member is no output.
+TEST_F(FuseElementwiseTest, AShapeIsNoReasonForAnOutput) {
+  const Output x = Input({6});
+  const Output inner = ops::Square(root_, x), y = ops::Neg(root_, inner);
+  const Output stretched = ops::BroadcastLike(root_, ops::Sum(root_, y), inner);
+  Open("cpu:1", kFuse);
+  const auto step = Prepare({{x, {6}}}, {y, ops::Concat(root_, {stretched, stretched}, 0)});
+  for (const ProgramNode& node : step->plan().program.nodes) {
+    if (node.name != y.node->name()) continue;
+    EXPECT_THAT(node.results, ElementsAre(1));
+  }
+  ASSERT_TRUE(step->Run({Tensor::Of<float>({1, 1, 1, 1, 1, 1})}).ok());
+  EXPECT_EQ(step->fetched(1).ToDoubles(), std::vector<double>(12, -6));
 }
 
 TEST_F(FuseElementwiseTest, WhatIsSeenOutsideIsAnOutput) {
@@ -66,7 +90,7 @@ TEST_F(FuseElementwiseTest, WhatIsSeenOutsideIsAnOutput) {
   const Output y = ops::AddN(root_, {fetched, target, kept});
   const Output sum = ops::Sum(root_, kept);
   const Output after = ops::Sum(root_.ControlDependencies({fetched}), x);
-  Open("cpu:1");
+  Open("cpu:1", kFuse);
   const auto step = Prepare({{x, {8}}}, {fetched, y, sum, after}, {target.node});
   EXPECT_THAT(Members(step->plan(), y.node->name()), ElementsAre("Square", "Exp", "Abs", "AddN"));
   const Tensor in = Ramp({8});
@@ -86,7 +110,7 @@ TEST_F(FuseElementwiseTest, WhatOthersNeedBeforeStaysApart) {
   const Output x = Input({8});
   const Output first = ops::Square(root_, x);
   const Output y = ops::Mul(root_, first, ops::Sum(root_, first));
-  Open("cpu:1");
+  Open("cpu:1", kFuse);
   const auto step = Prepare({{x, {8}}}, {y});
   EXPECT_EQ(Count(step->plan(), kPass), 0);
 }
@@ -97,7 +121,7 @@ TEST_F(FuseElementwiseTest, ForwardAndBackwardAreAPassEach) {
   const Output t = ops::Tanh(root_, ops::Scale(root_, x, 2)), y = ops::Mul(root_, t, ops::Exp(root_, x));
   const auto gradients = Gradients(root_, {ops::Sum(root_, y)}, {x});
   ASSERT_TRUE(gradients.ok()) << gradients.status();
-  Open("cpu:1");
+  Open("cpu:1", kFuse);
   const auto step = Prepare({{x, {64}}}, {ops::Sum(root_, y), (*gradients)[0]});
   EXPECT_THAT(Members(step->plan(), y.node->name()), ElementsAre("Scale", "Tanh", "Exp", "Mul"));
   EXPECT_GT(Members(step->plan(), (*gradients)[0].node->name()).size(), 3u);
@@ -108,7 +132,7 @@ TEST_F(FuseElementwiseTest, OtherShapesAndDevicesStayApart) {
   const Output wide = ops::Add(root_, ops::Square(root_, x), ops::Fill(root_, {1, 3}, 0));
   const Output scalar = ops::Mul(root_, x, ops::Square(root_, ops::Sum(root_, x)));
   const Output elsewhere = ops::Neg(root_.Device("/cpu:1"), ops::Square(root_.Device("/cpu:0"), x));
-  Open("cpu:2");
+  Open("cpu:2", kFuse);
   EXPECT_EQ(Count(Prepare({{x, {8, 1}}}, {wide, scalar, elsewhere})->plan(), kPass), 0);
 }
 
@@ -117,7 +141,7 @@ TEST_F(FuseElementwiseTest, RowsRepeat) {
   for (const int64_t width : {10, 300}) {
     const Output x = Input({500, width}), row = Input({width});
     const Output y = ops::Neg(root_, ops::BiasAdd(root_, ops::Mul(root_, row, x), row));
-    Open("cpu:1");
+    Open("cpu:1", kFuse);
     const auto step = Prepare({{x, {500, width}}, {row, {width}}}, {y});
     EXPECT_EQ(Members(step->plan(), y.node->name()).size(), width == 10 ? 3u : 0u);
     const Tensor in = Ramp({500, width}), factors = Ramp({width});
@@ -133,7 +157,7 @@ TEST_F(FuseElementwiseTest, ViewsBetweenArePassedOver) {
   const Output x = Input({6, 4});
   const Output y = ops::Neg(root_, ops::Reshape(root_, ops::Square(root_, x), {24}));
   const Output z = ops::Neg(root_, ops::Square(root_, ops::Reshape(root_, x, {3, 8})));
-  Open("cpu:1");
+  Open("cpu:1", kFuse);
   const auto step = Prepare({{x, {6, 4}}}, {y, z});
   EXPECT_THAT(Members(step->plan(), y.node->name()), ElementsAre("Square", "Neg"));
   EXPECT_THAT(Members(step->plan(), z.node->name()), ElementsAre("Square", "Neg"));
@@ -147,7 +171,7 @@ TEST_F(FuseElementwiseTest, AVariableIsReadBeforeItsUpdate) {
   const Output update = ops::AssignAdd(root_, v, ops::Const(root_, {10.f, 10.f, 10.f}));
   const Output y = ops::Add(root_, ops::Scale(root_, v, 100), ops::Square(root_.ControlDependencies({update}), v));
   const Output after = ops::Neg(root_, ops::Add(root_, update, v));
-  Open("cpu:1");
+  Open("cpu:1", kFuse);
   Initialize();
   const auto step = Prepare({}, {y, after});
   EXPECT_THAT(Members(step->plan(), y.node->name()), ElementsAre("Square", "Add"));
@@ -163,7 +187,7 @@ TEST_F(FuseElementwiseTest, AResultTakesThePlaceOfAnOperand) {
   const Output operand = ops::Concat(root_, {x, x}, 0);
   const Output kept = ops::Neg(root_, operand);
   const Output y = ops::Mul(root_, kept, operand);
-  Open("cpu:1");
+  Open("cpu:1", kFuse);
   const auto step = Prepare({{x, {32}}}, {kept, y});
   const Plan& plan = step->plan();
   const auto offset = [&](const std::string& name, int output) {
@@ -183,7 +207,7 @@ TEST_F(FuseElementwiseTest, AResultTakesThePlaceOfAnOperand) {
 TEST_F(FuseElementwiseTest, TheFirstOpThatIsNotFiniteIsNamed) {
   const Output x = Input({4});
   const Output y = ops::Neg(root_, ops::Log(root_.NameScope("culprit"), ops::Square(root_, x)));
-  Open("cpu:1", {.check_numerics = true});
+  Open("cpu:1", {.fuse_elementwise_from = 0, .check_numerics = true});
   const auto status = session_->Run({{x, Tensor::Zeros(DType::kFloat32, {4})}}, {y}).status();
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("culprit/Log"), HasSubstr("(op Log")));
 }
@@ -223,7 +247,7 @@ TEST_F(FuseElementwiseTest, AnOpOfTheUserIsFused) {
   constexpr int64_t kSize = 100'003;
   const Output x = Input({kSize});
   const Output y = ops::Neg(root_, root_.Add("Picky", {ops::Abs(root_, x)}));
-  Open("cpu:1");
+  Open("cpu:1", kFuse);
   const auto step = Prepare({{x, {kSize}}}, {y});
   EXPECT_THAT(Members(step->plan(), y.node->name()), ElementsAre("Abs", "Picky", "Neg"));
   Tensor in = Ramp({kSize});
@@ -365,7 +389,7 @@ TEST_P(RandomElementwiseTest, IsBitEqualToTheOpsOneByOne) {
 
   std::vector<Tensor> results[2];
   for (const bool fuse : {false, true}) {
-    Open(absl::StrCat("cpu:", devices), {.fuse = fuse});
+    Open(absl::StrCat("cpu:", devices), {.fuse = fuse, .fuse_elementwise_from = 0});
     ASSERT_TRUE(session_->RunTarget(init).ok());
     const auto step = session_->Prepare(specs, fetches, random.updates);
     if (!step.ok()) {

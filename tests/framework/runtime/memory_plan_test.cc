@@ -179,7 +179,7 @@ TEST_P(MemoryPlanTest, RandomGraphs) {
       specs.push_back({input, value.shape()});
       tensors.push_back(value);
     }
-    auto session = Session::Create(graph, devices, {.fuse = repeat % 2 == 0});
+    auto session = Session::Create(graph, devices, {.fuse_elementwise_from = repeat % 2 == 0 ? 0 : kFuseFrom});
     ASSERT_TRUE(session.ok()) << session.status();
     auto step = (*session)->Prepare(specs, fetches);
     ASSERT_TRUE(step.ok()) << step.status();
@@ -211,7 +211,7 @@ TEST_F(MemoryTest, AChainRunsInPlace) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {1000});
   Output y = x;
   for (int i = 0; i < 10; ++i) y = ops::Neg(root_, ops::Square(root_, y));
-  Open("cpu:1", {.fuse = false});
+  Open("cpu:1");
   const auto step = Prepare({{x, {1000}}}, {y});
   EXPECT_EQ(step->plan().memory.arena_bytes[0], 4032u);
   EXPECT_EQ(step->plan().memory.sum_bytes[0], 21 * 4032u);
@@ -220,7 +220,7 @@ TEST_F(MemoryTest, AChainRunsInPlace) {
 TEST_F(MemoryTest, WhatIsReadLaterIsNotOverwritten) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {1000});
   const Output a = ops::Neg(root_, x), b = ops::Square(root_, a);
-  Open("cpu:1", {.fuse = false});
+  Open("cpu:1");
   const auto step = Prepare({{x, {1000}}}, {ops::Sub(root_, b, a)});
   EXPECT_EQ(step->plan().memory.arena_bytes[0], 2 * 4032u);
 }
@@ -239,7 +239,7 @@ TEST_F(MemoryTest, MemoryIsUsedAgain) {
 TEST_F(MemoryTest, TheCheckerFindsOverlaps) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {1000});
   const Output a = ops::Neg(root_, x), b = ops::Square(root_, a);
-  Open("cpu:1", {.fuse = false});
+  Open("cpu:1");
   Plan plan = Prepare({{x, {1000}}}, {ops::Sub(root_, b, a)})->plan();
   ASSERT_EQ(CheckPlan(plan), "");
   Plan moved = plan;
