@@ -17,10 +17,7 @@
 namespace belfry {
 namespace {
 
-// Blocks are whole multiples of kUnit elements, so that every element has the same place in a vector as in the whole
-// tensor, and of the rows that repeat. A block of all that a pass touches takes about kBlockBytes, if that is more: it
-// stays in the first-level cache.
-constexpr int64_t kUnit = 256;
+// What a pass touches of one block stays in the first-level cache.
 constexpr size_t kBlockBytes = 24 * 1024, kAlignment = 64;
 // Fewer scalar operations are not worth a second thread (base/parallel.h).
 constexpr double kSmall = 64 * 1024;
@@ -119,7 +116,7 @@ class Pass {
   }
 
   void ChooseBlock(const Program& program, const ProgramNode& node, size_t bytes_per_element) {
-    int64_t unit = kUnit;
+    int64_t unit = kBlockUnit;
     for (const ProgramNode& member : node.body) {
       for (const TensorSpec& spec : InputSpecs(program, node, member)) {
         if (spec.shape.elements() > 1 && !Whole(spec)) unit = std::lcm(unit, spec.shape.elements());

@@ -6,6 +6,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "framework/graph/infer.h"
+#include "framework/runtime/elementwise_kernel.h"
 #include "framework/runtime/passes.h"
 
 namespace belfry {
@@ -13,8 +14,8 @@ namespace {
 
 // Nodes between two that are fused may be so many before their order matters to memory.
 constexpr int kNear = 16;
-// Operands that repeat do so after a divisor of at most so many elements, and blocks are made of whole units.
-constexpr int64_t kUnit = 256, kLargestUnit = 2048;
+// Blocks are whole multiples of kBlockUnit and of all rows of a pass, at most so many elements.
+constexpr int64_t kLargestUnit = 2048;
 
 class ElementwiseFuser {
  public:
@@ -32,7 +33,7 @@ class ElementwiseFuser {
   void Run() {
     FindUses();
     for (int i = static_cast<int>(nodes_.size()); i-- > 0;) {
-      int64_t unit = kUnit;
+      int64_t unit = kBlockUnit;
       if (group_[i] < 0 && IsLarge(i) && Fits(i, i, unit)) Grow(i, unit);
     }
     Redirect();
