@@ -11,6 +11,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "framework/graph/infer.h"
+#include "framework/runtime/elementwise_kernel.h"
 #include "framework/runtime/passes.h"
 
 namespace belfry {
@@ -70,13 +71,13 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
     const Device& from = devices.device(program.nodes[node.inputs[0].node].device);
     return MakeCopyKernel(from, device, node.outputs[0].bytes());
   }
+  if (node.op == &ElementwiseOp()) return MakeElementwiseKernel(program, node, devices.device(node.device));
   const DType dtype = KernelDType(*node.op, node.attrs);
   const KernelDef* def = node.op->FindKernel(device.type(), dtype);
   if (def == nullptr) {
     return absl::UnimplementedError(absl::StrCat("there is no ", device.type(), " kernel for ", DTypeName(dtype)));
   }
-  std::vector<TensorSpec> inputs;
-  for (const Value& input : node.inputs) inputs.push_back(program.spec(input));
+  const std::vector<TensorSpec> inputs = InputSpecs(program, node);
   return def->make({node.name, node.attrs, inputs, node.outputs, &devices.device(node.device)});
 }
 
@@ -138,12 +139,15 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(dump.After("prune", program));
   RETURN_IF_ERROR(InferShapes(program));
   RETURN_IF_ERROR(FoldConstants(program));
+  RETURN_IF_ERROR(DropIdentities(program));
   RETURN_IF_ERROR(MergeCommonSubexpressions(program));
   RETURN_IF_ERROR(dump.After("fold", program));
-  RETURN_IF_ERROR(Fuse(program, graph.registry(), devices));
+  if (options.fuse) RETURN_IF_ERROR(Fuse(program, graph.registry(), devices));
   RETURN_IF_ERROR(dump.After("fuse", program));
   RETURN_IF_ERROR(ChooseLayouts(program));
   RETURN_IF_ERROR(dump.After("layout", program));
+  if (options.fuse) RETURN_IF_ERROR(FuseElementwise(program, devices, options.fuse_elementwise_from));
+  RETURN_IF_ERROR(dump.After("elementwise", program));
   RETURN_IF_ERROR(Partition(program));
   RETURN_IF_ERROR(PrepareCollectives(program));
   RETURN_IF_ERROR(dump.After("partition", program));

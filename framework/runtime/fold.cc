@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "framework/runtime/eager.h"
@@ -62,6 +63,15 @@ bool Mergeable(const ProgramNode& node) {
   return node.op->kind == OpKind::kKernel || node.op->kind == OpKind::kView;
 }
 
+// The shapes of a step may show only now that nothing is summed or stretched. A variable may be updated between the
+// node that reads it and whoever reads that.
+bool IsIdentity(const Program& program, const ProgramNode& node) {
+  constexpr absl::string_view kOps[] = {"SumLike", "BroadcastLike", "BroadcastTo"};
+  return absl::c_linear_search(kOps, node.op->name) && node.control_inputs.empty() && !node.inputs.empty() &&
+         program.spec(node.inputs[0]) == node.outputs[0] &&
+         program.nodes[Root(program, node.inputs[0]).node].op->kind != OpKind::kVariable;
+}
+
 }  // namespace
 
 absl::Status FoldConstants(Program& program) {
@@ -75,6 +85,17 @@ absl::Status FoldConstants(Program& program) {
     node.inputs.clear();
     node.attrs = {{"T", (*outputs)[0].dtype()}, {"value", (*outputs)[0]}};
   }
+  return Normalize(program);
+}
+
+absl::Status DropIdentities(Program& program) {
+  const auto resolve = [&](Value& value) {
+    while (IsIdentity(program, program.nodes[value.node])) value = program.nodes[value.node].inputs[0];
+  };
+  for (ProgramNode& node : program.nodes) {
+    for (Value& input : node.inputs) resolve(input);
+  }
+  for (Value& fetch : program.fetches) resolve(fetch);
   return Normalize(program);
 }
 

@@ -2,6 +2,7 @@
 #include <limits>
 #include <numeric>
 
+#include "absl/algorithm/container.h"
 #include "framework/base/check.h"
 #include "framework/runtime/plan.h"
 
@@ -189,8 +190,9 @@ class MemoryPlanner {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const ProgramNode& node = nodes_[i];
       if (node.op->kind != OpKind::kKernel) continue;
-      for (const auto& [input, output] : node.op->in_place) {
-        if (TryShare(static_cast<int>(i), input, output)) break;
+      std::vector<char> shares(node.outputs.size(), 0);
+      for (const auto& [input, output] : InPlace(node)) {
+        if (shares[output] == 0) shares[output] = TryShare(static_cast<int>(i), input, output) ? 1 : 0;
       }
     }
   }
@@ -207,7 +209,7 @@ class MemoryPlanner {
     if (blocks_[from].group >= 0 || blocks_[to].group >= 0 || blocks_[from].device != node.device) return false;
     int readers = 0;
     for (const Value& other : node.inputs) readers += BlockOf(other) == from;
-    if (readers != 1) return false;
+    if (readers != 1 || absl::c_linear_search(block_of_[i], from)) return false;
     blocks_[from].end = blocks_[to].end;
     blocks_[to].bytes = 0;
     block_of_[i][output] = from;

@@ -24,6 +24,8 @@ void AssignDevices(Program& program, const std::vector<int>& devices);
 
 // Computes small constant results now: what depends on constants, or on shapes, only.
 absl::Status FoldConstants(Program& program);
+// Has those who read a sum or a broadcast to the shape that its operand has already read the operand.
+absl::Status DropIdentities(Program& program);
 // Makes one node of several that compute the same on the same device.
 absl::Status MergeCommonSubexpressions(Program& program);
 
@@ -33,6 +35,13 @@ absl::Status Fuse(Program& program, const OpRegistry& registry, const DeviceSet&
 
 // Removes pairs of transposes that undo each other.
 absl::Status ChooseLayouts(Program& program);
+
+// Makes one ElementwiseOp() of element-wise nodes on one CPU device that feed each other, and views between them; those
+// whose results are seen elsewhere too, if only after the last. Their results and operands have the same number of
+// elements; an operand may instead have one, or repeat after a divisor of some small number of elements. A variable is
+// read before the same updates as without.
+// Those with fewer than `smallest` elements stay as they are.
+absl::Status FuseElementwise(Program& program, const DeviceSet& devices, int64_t smallest);
 
 // Inserts a transfer wherever a node reads what another device holds: one per (tensor, destination).
 absl::Status Partition(Program& program);

@@ -98,6 +98,14 @@ std::string CriticalPathText(const Plan& plan, const DeviceSet& devices) {
   return text;
 }
 
+double FlopsOf(const ProgramNode& node, const std::vector<TensorSpec>& inputs) {
+  if (node.op->flops) return node.op->flops({node.name, node.attrs, inputs, node.outputs});
+  int64_t largest = 0;
+  for (const TensorSpec& spec : inputs) largest = std::max(largest, spec.shape.elements());
+  for (const TensorSpec& spec : node.outputs) largest = std::max(largest, spec.shape.elements());
+  return static_cast<double>(largest);
+}
+
 }  // namespace
 
 std::string SpecText(const TensorSpec& spec) { return absl::StrCat(DTypeName(spec.dtype), spec.shape.ToString()); }
@@ -113,13 +121,9 @@ bool IsBackward(absl::string_view node_name) {
 
 double FlopsOf(const Program& program, const ProgramNode& node) {
   if (node.op->kind != OpKind::kKernel || node.op == &CopyOp() || node.op == &TransferOp()) return 0;
-  std::vector<TensorSpec> inputs;
-  for (const Value& input : node.inputs) inputs.push_back(program.spec(input));
-  if (node.op->flops) return node.op->flops({node.name, node.attrs, inputs, node.outputs});
-  int64_t largest = 0;
-  for (const TensorSpec& spec : inputs) largest = std::max(largest, spec.shape.elements());
-  for (const TensorSpec& spec : node.outputs) largest = std::max(largest, spec.shape.elements());
-  return static_cast<double>(largest);
+  double sum = 0;
+  for (const ProgramNode& member : node.body) sum += FlopsOf(member, InputSpecs(program, node, member));
+  return node.body.empty() ? FlopsOf(node, InputSpecs(program, node)) : sum;
 }
 
 size_t CollectiveBytes(const ProgramNode& node) {

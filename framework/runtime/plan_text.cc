@@ -24,6 +24,21 @@ std::string StorageText(const Program& program, const Storage& storage) {
   return "";
 }
 
+// "{a = Mul(x, y), b = Add(a, z)}".
+std::string BodyText(const Program& program, const ProgramNode& node) {
+  std::vector<std::string> members;
+  for (const ProgramNode& member : node.body) {
+    std::vector<std::string> inputs;
+    for (const Value& input : member.inputs) {
+      inputs.push_back(input.node >= 0    ? node.body[input.node].name
+                       : input.index >= 0 ? program.nodes[node.inputs[input.index].node].name
+                                          : "-");
+    }
+    members.push_back(absl::StrCat(member.name, " = ", member.op->name, "(", absl::StrJoin(inputs, ", "), ")"));
+  }
+  return members.empty() ? "" : absl::StrCat("{", absl::StrJoin(members, ", "), "}");
+}
+
 std::string NodeLine(const Program& program, const ProgramNode& node) {
   std::vector<std::string> inputs, outputs;
   for (const Value& input : node.inputs) {
@@ -32,8 +47,8 @@ std::string NodeLine(const Program& program, const ProgramNode& node) {
   }
   for (int control : node.control_inputs) inputs.push_back(absl::StrCat("^", program.nodes[control].name));
   for (const TensorSpec& output : node.outputs) outputs.push_back(SpecText(output));
-  return absl::StrCat(node.name, " = ", node.op->name, "(", absl::StrJoin(inputs, ", "), ") -> ",
-                      absl::StrJoin(outputs, ", "));
+  return absl::StrCat(node.name, " = ", node.op->name, BodyText(program, node), "(", absl::StrJoin(inputs, ", "),
+                      ") -> ", absl::StrJoin(outputs, ", "));
 }
 
 std::string Quoted(absl::string_view text) { return absl::StrCat("\"", absl::CEscape(text), "\""); }

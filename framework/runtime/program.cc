@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <queue>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/status.h"
 
 namespace belfry {
@@ -67,6 +69,57 @@ const OpDef& OrderOp() {
   static const auto* const op =
       new OpDef{.name = "_Order", .not_differentiable = true, .stateful = true, .kind = OpKind::kNoOp};
   return *op;
+}
+
+const OpDef& ElementwiseOp() {
+  static const auto* const op =
+      new OpDef{.name = "_Elementwise",
+                .inputs = {{.name = "inputs", .list = true}},
+                .outputs = {{.name = "outputs", .list = true}},
+                .types = {{"T", kAnyType}},
+                .shape = [](const ShapeArgs&) -> absl::StatusOr<std::vector<Shape>> {
+                  return absl::InternalError("an element-wise pass is made once shapes are known");
+                },
+                .not_differentiable = true};
+  return *op;
+}
+
+std::vector<TensorSpec> InputSpecs(const Program& program, const ProgramNode& node) {
+  std::vector<TensorSpec> specs;
+  for (const Value& input : node.inputs) specs.push_back(program.spec(input));
+  return specs;
+}
+
+std::vector<TensorSpec> InputSpecs(const Program& program, const ProgramNode& node, const ProgramNode& member) {
+  std::vector<TensorSpec> specs;
+  for (const Value& input : member.inputs) {
+    specs.push_back(input.node >= 0    ? node.body[input.node].outputs[0]
+                    : input.index >= 0 ? program.spec(node.inputs[input.index])
+                                       : TensorSpec());
+  }
+  return specs;
+}
+
+// An output block is written when its member has run; until then members may read the same place as an input.
+std::vector<std::pair<int, int>> InPlace(const ProgramNode& node) {
+  if (node.op != &ElementwiseOp()) return node.op->in_place;
+  std::vector<std::pair<int, int>> pairs;
+  for (int output = 0; output < static_cast<int>(node.results.size()); ++output) {
+    std::vector<int> readers(node.inputs.size(), 0);
+    for (int m = node.results[output]; m < static_cast<int>(node.body.size()); ++m) {
+      const ProgramNode& member = node.body[m];
+      for (int k = 0; k < static_cast<int>(member.inputs.size()); ++k) {
+        const Value input = member.inputs[k];
+        if (input.node >= 0 || input.index < 0) continue;
+        const bool over = m == node.results[output] && absl::c_linear_search(member.op->in_place, std::pair(k, 0));
+        readers[input.index] += over ? 1 : 2;
+      }
+    }
+    for (int input = 0; input < static_cast<int>(node.inputs.size()); ++input) {
+      if (readers[input] < 2) pairs.emplace_back(input, output);
+    }
+  }
+  return pairs;
 }
 
 Value Root(const Program& program, Value value) {
@@ -237,6 +290,10 @@ Value AddCopy(Program& program, const OpDef& op, Value value, int device, int64_
 
 std::string Describe(const ProgramNode& node) {
   std::string text = absl::StrCat("node '", node.name, "' (op ", node.op->name);
+  if (!node.body.empty()) {
+    const auto op_name = [](std::string* out, const ProgramNode& member) { out->append(member.op->name); };
+    absl::StrAppend(&text, " of ", absl::StrJoin(node.body, ", ", op_name));
+  }
   if (node.source->location().known()) absl::StrAppend(&text, ", asked for at ", node.source->location().ToString());
   return absl::StrCat(text, ")");
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -32,6 +33,10 @@ struct ProgramNode {
   const Node* source = nullptr;  // where it comes from, for messages; never null
   int device = -1;               // index into the DeviceSet, once placed
   int64_t rank = 0;              // among nodes that are ready, the smaller runs first
+  // Of an ElementwiseOp(): the nodes that it was made of, in order, each with one output. An input of theirs names an
+  // earlier one, {index, 0}, or input i of this node, {-1, i}; one of which only the shape counts names none, {-1, -1}.
+  std::vector<ProgramNode> body;
+  std::vector<int> results;  // of an ElementwiseOp(), by output: which of `body` computes it
 };
 
 // Nodes in a topological order: inputs and control inputs have smaller indices. A value; passes are functions on it.
@@ -58,6 +63,15 @@ const OpDef& ConstantOp();  // kind kConst, attribute "value"
 const OpDef& CopyOp();      // a copy on the same device
 const OpDef& TransferOp();  // a copy from another device
 const OpDef& OrderOp();     // kind kNoOp, and no attribute
+// Several element-wise nodes, as one pass over memory: ProgramNode::body. Any number of inputs and outputs.
+const OpDef& ElementwiseOp();
+
+// The specs of the inputs of a node, and of body[member] of a node; a shape-only input of the latter is left empty.
+std::vector<TensorSpec> InputSpecs(const Program& program, const ProgramNode& node);
+std::vector<TensorSpec> InputSpecs(const Program& program, const ProgramNode& node, const ProgramNode& member);
+
+// The pairs (input, output) of a node that may share memory when shapes and dtypes agree.
+std::vector<std::pair<int, int>> InPlace(const ProgramNode& node);
 
 // The output that `value` is a view of, or the variable whose storage it is: follows views and ref outputs to the node
 // that owns the bytes.
@@ -73,7 +87,7 @@ absl::Status Normalize(Program& program);
 // Appends a node that copies `value`, on `device`, by CopyOp or TransferOp; returns its output. The caller normalizes.
 Value AddCopy(Program& program, const OpDef& op, Value value, int device, int64_t rank);
 
-// "node 'tower_0/MatMul' (op MatMul, asked for at model.cc:12)".
+// "node 'tower_0/MatMul' (op MatMul, asked for at model.cc:12)"; of an ElementwiseOp() with the ops of its body.
 std::string Describe(const ProgramNode& node);
 
 }  // namespace belfry

@@ -1,6 +1,7 @@
 #include "framework/runtime/session.h"
 
 #include <iostream>
+#include <limits>
 
 #include <spdlog/spdlog.h>
 
@@ -130,16 +131,23 @@ absl::Status Session::Extend() {
   return absl::OkStatus();
 }
 
+absl::StatusOr<CompiledPlan> Session::CompileNow(const ProgramRequest& request, const std::string& dump_directory) {
+  CompileOptions options{
+      .fuse = options_.fuse, .fuse_elementwise_from = options_.fuse_elementwise_from, .dump_directory = dump_directory};
+  if (options_.check_numerics) options.fuse_elementwise_from = std::numeric_limits<int64_t>::max();
+  return Compile(graph_, request, devices_, placement_.device, options);
+}
+
 absl::StatusOr<CompiledPlan> Session::FindOrCompile(const ProgramRequest& request, const std::string& key) {
   CompiledPlan compiled{.plan = plans_.Find(key)};
   if (compiled.plan != nullptr) {
     ASSIGN_OR_RETURN(compiled.kernels, MakeKernels(compiled.plan->program, devices_));
     if (FitsInto(compiled.kernels, *compiled.plan)) return compiled;
-    return Compile(graph_, request, devices_, placement_.device, {});
+    return CompileNow(request, "");
   }
-  CompileOptions options;
-  if (!options_.dump_plan.empty()) options.dump_directory = absl::StrCat(options_.dump_plan, "/step_", compiled_);
-  ASSIGN_OR_RETURN(compiled, Compile(graph_, request, devices_, placement_.device, options));
+  std::string dump;
+  if (!options_.dump_plan.empty()) dump = absl::StrCat(options_.dump_plan, "/step_", compiled_);
+  ASSIGN_OR_RETURN(compiled, CompileNow(request, dump));
   ++compiled_;
   plans_.Add(key, compiled.plan);
   return compiled;
@@ -212,7 +220,7 @@ absl::StatusOr<Session::Explanation> Session::Explain(absl::Span<const FeedSpec>
   RETURN_IF_ERROR(CheckValid(graph_, request));
   const MutexLock lock(mutex_);
   RETURN_IF_ERROR(Extend());
-  ASSIGN_OR_RETURN(const CompiledPlan compiled, Compile(graph_, request, devices_, placement_.device, {}));
+  ASSIGN_OR_RETURN(const CompiledPlan compiled, CompileNow(request, ""));
   return Explanation{compiled.plan, ReportMemory(*compiled.plan, graph_, devices_, placement_.device)};
 }
 

@@ -31,13 +31,15 @@ struct SessionOptions {
   std::ostream* placement_log = nullptr;                // borrowed; null: standard output
   absl::Duration timeout = absl::InfiniteDuration();    // of every step
   CollectiveFactory collectives = MakeLocalCollective;  // how towers meet
-  bool replay = true;  // a steady step of asynchronous devices is recorded and replayed
+  bool replay = true;                         // a steady step of asynchronous devices is recorded and replayed
+  bool fuse = true;                           // nodes may run as one (passes.h, Fuse and FuseElementwise)
+  int64_t fuse_elementwise_from = kFuseFrom;  // element-wise nodes, if their results have at least so many elements
   // A step of several CPU devices whose work is estimated to be shorter runs on the caller's thread instead of one for
   // each device, for handing it over would take longer. The results are the same.
   absl::Duration short_step = absl::Microseconds(15);
   // Looking for a fault: every op is waited for, so that what goes wrong on a GPU is reported with the op that did it;
-  // and every float result is looked at, so that the first op with a NaN or an infinity ends the step. Both are slow,
-  // and nothing is replayed.
+  // and every float result is looked at, so that the first op with a NaN or an infinity ends the step, for which
+  // element-wise ops run one by one. Both are slow, and nothing is replayed.
   bool debug_sync = false, check_numerics = false;
   size_t plan_cache_bytes = size_t{1} << 30;  // what plans that are not running may hold on to: PlanCache
   std::string dump_plan;                      // a directory that gets step_<n> for the n-th step compiled:
@@ -159,6 +161,8 @@ class Session {
   friend class PreparedStep;
   Session(const Graph& graph, const DeviceSet& devices, const SessionOptions& options);
   absl::Status Extend() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<CompiledPlan> CompileNow(const ProgramRequest& request, const std::string& dump_directory)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<CompiledPlan> FindOrCompile(const ProgramRequest& request, const std::string& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::unique_ptr<Executable>> MakeExecutable(const ProgramRequest& request, const std::string& key)

@@ -123,6 +123,9 @@ void TraceWriter::AddStep(int64_t step, const StepTrace& trace) {
     const ProgramNode& node = plan_.program.nodes[span.instruction.index];
     const double seconds = absl::ToDoubleSeconds(span.end - span.begin);
     details["op"] = node.op->name;
+    for (const ProgramNode& member : node.body) {
+      details["members"].push_back(absl::StrCat(member.name, " = ", member.op->name));
+    }
     if (const double flops = FlopsOf(plan_.program, node); flops > 0 && seconds > 0) {
       details["MFLOP"] = flops / 1e6;
       details["GFLOP/s"] = flops / seconds / 1e9;

@@ -80,6 +80,7 @@ void RegisterBroadcastOps(OpRegistry& registry) {
               .attrs = {{"shape", Shape(), true}},
               .shape = BroadcastToShape,
               .gradient = BroadcastGrad,
+              .elementwise = true,
               .kernels = BoxCopyKernels(PlanBroadcastTo)};
   registry.Add(op);
   op.name = "BroadcastLike";

@@ -68,6 +68,7 @@ void RegisterCastOps(OpRegistry& registry) {
                 .types = {{"SrcT", kAnyType}, {"DstT", kAnyType}},
                 .shape = UnchangedShape,
                 .gradient = CastGrad,
+                .elementwise = true,
                 .kernels = Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t, bool>(
                     "CPU", [](auto tag) { return &MakeCast<typename decltype(tag)::type>; })});
   registry.Add({.name = "Shape",

@@ -111,6 +111,7 @@ void RegisterSelectOps(OpRegistry& registry) {
                 .types = {{"T", kAnyType}},
                 .shape = SelectShape,
                 .gradient = SelectGrad,
+                .elementwise = true,
                 .in_place = {{1, 0}, {2, 0}},
                 .kernels = AnyTypeKernels(MakeSelect)});
 }

@@ -19,6 +19,7 @@ OpDef UnaryOp(absl::string_view name, absl::Span<const DType> types, std::vector
            .types = {{"T", types}},
            .shape = SameShape,
            .not_differentiable = gradient == nullptr,
+           .elementwise = true,
            .kernels = std::move(kernels)};
   if (out == "T") op.in_place = {{0, 0}};
   if (gradient != nullptr) {
@@ -37,6 +38,7 @@ OpDef BinaryOp(absl::string_view name, absl::Span<const DType> types, std::vecto
            .types = {{"T", types}},
            .shape = BroadcastShape,
            .not_differentiable = gradient == nullptr,
+           .elementwise = true,
            .kernels = std::move(kernels)};
   if (out == "T") op.in_place = {{0, 0}, {1, 0}};
   if (gradient != nullptr) {

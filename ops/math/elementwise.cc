@@ -36,7 +36,7 @@ std::byte* At(void* x, int64_t bytes) { return static_cast<std::byte*>(x) + byte
 // loops.map over n elements, 16-bit ones by way of float.
 void RunMap(const ElementLoops& loops, const void* x, void* y, int64_t n) {
   if (!SixteenBit(loops.in)) return loops.map(loops.functor.data(), x, y, n);
-  float in[kBlock], out[kBlock];
+  alignas(64) float in[kBlock], out[kBlock];
   const auto in_size = static_cast<int64_t>(SizeOf(loops.in)), out_size = static_cast<int64_t>(SizeOf(loops.out));
   const bool narrow = SixteenBit(loops.out);
   for (int64_t i = 0; i < n; i += kBlock) {
@@ -74,7 +74,11 @@ Kernel MakeMapKernel(const KernelSpec& spec, const ElementLoops& loops) {
   const int64_t n = spec.outputs[0].shape.elements();
   const auto in_size = static_cast<int64_t>(SizeOf(loops.in)), out_size = static_cast<int64_t>(SizeOf(loops.out));
   return Kernel{[=](const KernelContext& context) {
-    ParallelFor(n, loops.cost, [&](int64_t begin, int64_t end) {
+    // Whole blocks: Eigen rounds the elements that fill no vector differently, so which these are must not depend on
+    // the number of threads. For the same reason buffers are aligned.
+    const int64_t blocks = (n + kBlock - 1) / kBlock;
+    ParallelFor(blocks, loops.cost * static_cast<double>(std::min(n, kBlock)), [&](int64_t first, int64_t last) {
+      const int64_t begin = first * kBlock, end = std::min(last * kBlock, n);
       RunMap(loops, At(context.inputs[0], begin * in_size), At(context.outputs[0], begin * out_size), end - begin);
     });
     return absl::OkStatus();

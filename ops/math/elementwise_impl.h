@@ -44,7 +44,7 @@ constexpr double CostOf() {
 template <class T, class Out, class F>
 void MapRun(const F& f, const T* x, Out* y, int64_t n) {
   if constexpr (kIsSixteenBit<T>) {
-    float in[kBlock], out[kBlock];
+    alignas(64) float in[kBlock], out[kBlock];
     for (int64_t i = 0; i < n; i += kBlock) {
       const int64_t m = std::min(kBlock, n - i);
       ToFloat(x + i, in, m);

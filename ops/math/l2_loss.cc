@@ -23,6 +23,7 @@ void RegisterL2Loss(OpRegistry& registry) {
       Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) { return &MakeL2Loss<typename decltype(tag)::type>; }),
       [](const Scope& scope, Output x, Output, Output dy) { return Mul(scope, x, dy); });
   op.shape = [](const ShapeArgs&) -> absl::StatusOr<std::vector<Shape>> { return std::vector<Shape>{Shape()}; };
+  op.elementwise = false;
   op.in_place.clear();
   registry.Add(std::move(op));
 }

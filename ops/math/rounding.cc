@@ -32,6 +32,13 @@ std::vector<KernelDef> Divisions() {
       "CPU", [](auto tag) { return &MakeDivision<F, typename decltype(tag)::type>; });
 }
 
+// An error names a divisor by its place in the whole tensor, so that is what the kernel must see.
+OpDef Division(absl::string_view name, std::vector<KernelDef> kernels, BinaryGradient gradient) {
+  OpDef op = BinaryOp(name, kNumericTypes, std::move(kernels), gradient);
+  op.elementwise = false;
+  return op;
+}
+
 template <class T>
 absl::StatusOr<Kernel> MakeClip(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -116,8 +123,8 @@ void RegisterRounding(OpRegistry& registry) {
                         [](const Scope& scope, Output a, Output b, Output, Output dy) {
                           return Route(scope, LessEqual(scope, a, b), dy);
                         }));
-  registry.Add(BinaryOp("FloorDiv", kNumericTypes, Divisions<functor::FloorDiv>(), nullptr));
-  registry.Add(BinaryOp("FloorMod", kNumericTypes, Divisions<functor::FloorMod>(),
+  registry.Add(Division("FloorDiv", Divisions<functor::FloorDiv>(), nullptr));
+  registry.Add(Division("FloorMod", Divisions<functor::FloorMod>(),
                         [](const Scope& scope, Output a, Output b, Output, Output dy) {
                           return std::vector<Output>{dy, Neg(scope, Mul(scope, dy, FloorDiv(scope, a, b)))};
                         }));

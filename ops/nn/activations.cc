@@ -74,6 +74,7 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<AttrDef
                 .attrs = attrs,
                 .shape = ActivationShape,
                 .gradient = GradientFrom(name + "Grad", /*from_output=*/true, passed),
+                .elementwise = true,
                 .in_place = {{0, 0}},
                 .kernels = UnaryKernels<Function>()});
   registry.Add({.name = name + "Grad",
@@ -83,6 +84,7 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<AttrDef
                 .attrs = attrs,
                 .shape = ActivationShape,
                 .gradient = NoSecondDerivative(),
+                .elementwise = true,
                 .in_place = {{0, 0}, {1, 0}},
                 .kernels = BinaryKernels<GradFunction>()});
 }

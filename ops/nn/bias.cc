@@ -75,6 +75,7 @@ void RegisterBias(OpRegistry& registry) {
                 .gradient = [](const Scope& scope, const Node&, absl::Span<const Output> dy) -> std::vector<Output> {
                   return {dy[0], scope.Add("BiasAddGrad", {dy[0]})};
                 },
+                .elementwise = true,
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeBiasAdd<typename decltype(tag)::type>; })});

@@ -64,6 +64,7 @@ void RegisterSigmoidCrossEntropy(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .shape = SameAsAll,
                 .gradient = Gradient,
+                .elementwise = true,
                 .in_place = {{0, 0}, {1, 0}},
                 .kernels = BinaryKernels<LossFunction>()});
   registry.Add({.name = "SigmoidCrossEntropyGrad",
@@ -72,6 +73,7 @@ void RegisterSigmoidCrossEntropy(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .shape = SameAsAll,
                 .gradient = NoSecondDerivative(),
+                .elementwise = true,
                 .in_place = {{0, 0}, {1, 0}, {2, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; })});

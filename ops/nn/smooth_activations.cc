@@ -107,6 +107,7 @@ void Register(OpRegistry& registry, const std::string& name, bool from_output, s
                 .attrs = attrs,
                 .shape = SameAsAll,
                 .gradient = GradientFrom(name + "Grad", from_output, passed),
+                .elementwise = true,
                 .in_place = {{0, 0}},
                 .kernels = UnaryKernels<Function>()});
   registry.Add({.name = name + "Grad",
@@ -116,6 +117,7 @@ void Register(OpRegistry& registry, const std::string& name, bool from_output, s
                 .attrs = attrs,
                 .shape = SameAsAll,
                 .gradient = NoSecondDerivative(),
+                .elementwise = true,
                 .in_place = {{0, 0}, {1, 0}},
                 .kernels = BinaryKernels<GradFunction>()});
 }

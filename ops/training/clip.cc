@@ -81,6 +81,7 @@ void RegisterClipOps(OpRegistry& registry) {
                 .attrs = {{"clip_norm", 0.0, true}},
                 .shape = ClipShape,
                 .not_differentiable = true,
+                .elementwise = true,
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeClipToNorm<typename decltype(tag)::type>; })});

@@ -179,7 +179,7 @@ TEST_P(MemoryPlanTest, RandomGraphs) {
       specs.push_back({input, value.shape()});
       tensors.push_back(value);
     }
-    auto session = Session::Create(graph, devices);
+    auto session = Session::Create(graph, devices, {.fuse_elementwise_from = repeat % 2 == 0 ? 0 : kFuseFrom});
     ASSERT_TRUE(session.ok()) << session.status();
     auto step = (*session)->Prepare(specs, fetches);
     ASSERT_TRUE(step.ok()) << step.status();

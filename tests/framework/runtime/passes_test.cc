@@ -98,6 +98,27 @@ TEST_F(PassesTest, EqualNodesAreMerged) {
   EXPECT_THAT(step->fetched(0).ToDoubles(), ElementsAre(7, 28));
 }
 
+// What the gradient of a broadcast sums up turns out to have that shape already, but a variable is read in time.
+TEST_F(PassesTest, SumsToTheSameShapeAreDropped) {
+  const Output x = ops::Placeholder(root_, DType::kFloat32, {Shape::kUnknown});
+  const Variable v = GetVariable(root_, "v", {2}, ConstantInitializer(1));
+  const Output update = ops::AssignAdd(root_, v, ops::Const(root_, {1.f, 2.f}));
+  const Output same = root_.Add("SumLike", {ops::Neg(root_, x), x}), stretched = ops::BroadcastLike(root_, same, x);
+  const Output before = root_.Add("SumLike", {v.value(), x});
+  const Output after = ops::Square(root_.ControlDependencies({update}), before);
+  Open("cpu:1");
+  Initialize();
+  const auto step = Prepare({{x, {2}}}, {ops::Square(root_, stretched), after}, {update.node});
+  EXPECT_EQ(Count(step->plan(), "SumLike"), 1) << step->plan().ToText(*devices_);
+  EXPECT_EQ(Count(step->plan(), "BroadcastLike"), 0);
+  ASSERT_TRUE(step->Run({Tensor::Of<float>({3, 4})}).ok());
+  EXPECT_THAT(step->fetched(0).ToDoubles(), ElementsAre(9, 16));
+  EXPECT_THAT(step->fetched(1).ToDoubles(), ElementsAre(1, 1));
+  const auto narrow =
+      Prepare({{x, {1}}}, {ops::Square(root_, root_.Add("SumLike", {ops::Concat(root_, {x, x}, 0), x}))});
+  EXPECT_EQ(Count(narrow->plan(), "SumLike"), 1);
+}
+
 TEST_F(PassesTest, NodesOnSeveralDevicesAreNotMerged) {
   const Output x = ops::Placeholder(root_.Device("/cpu:0"), DType::kFloat32, {2});
   const Output a = ops::Square(root_.Device("/cpu:0"), x), b = ops::Square(root_.Device("/cpu:1"), x);

@@ -6,6 +6,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 
 namespace belfry {
@@ -240,7 +241,7 @@ class Checker {
     };
     int readers = 0;
     for (size_t k = 0; k < node.inputs.size(); ++k) readers += reads(static_cast<int>(k));
-    return readers == 1 && std::any_of(node.op->in_place.begin(), node.op->in_place.end(), [&](const auto& pair) {
+    return readers == 1 && absl::c_any_of(belfry::InPlace(node), [&](const auto& pair) {
              return reads(pair.first) && second.value == Value{second.producer, pair.second};
            });
   }

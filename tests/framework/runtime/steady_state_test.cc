@@ -155,11 +155,13 @@ class SteadyState : public testing::Test {
     return counts;
   }
 
-  void Open(const char* spec) {
+  void Open(const char* spec, SessionOptions options = {}) {
+    options.short_step = absl::ZeroDuration();
     ASSERT_TRUE(graph_.status().ok()) << graph_.status();
     const Node* init = InitializeVariables(root_);
+    session_.reset();
     devices_ = std::make_unique<DeviceSet>(*DeviceSet::Open(spec));
-    auto session = Session::Create(graph_, *devices_, {.short_step = absl::ZeroDuration()});
+    auto session = Session::Create(graph_, *devices_, options);
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
     ASSERT_TRUE(session_->RunTarget(init).ok());
@@ -231,6 +233,21 @@ TEST_F(SteadyState, OneDeviceAllocatesAndLocksNothing) {
   const Counts counts = Count(**step, {images_});
   EXPECT_EQ(counts.all(), 0) << counts.ToString();
   EXPECT_EQ(counts.locks, 0) << counts.ToString();
+}
+
+// One block, and several on as many threads as there are.
+TEST_F(SteadyState, ElementwisePassesAllocateAndLockNothing) {
+  for (const int64_t size : {100, 100'000}) {
+    const Output x = ops::Placeholder(root_, DType::kFloat32, {size});
+    const Output y = ops::Neg(root_, ops::Exp(root_, ops::Add(root_, ops::Square(root_, x), x)));
+    Open("cpu:1", {.fuse_elementwise_from = 0});
+    auto step = session_->Prepare({{x, {size}}}, {y});
+    ASSERT_TRUE(step.ok()) << step.status();
+    EXPECT_EQ((*step)->plan().streams[0].instructions.size(), 1u);
+    const Counts counts = Count(**step, {Tensor::Zeros(DType::kFloat32, {size})});
+    EXPECT_EQ(counts.ours(), 0) << counts.ToString();
+    EXPECT_EQ(counts.locks, 0) << counts.ToString();
+  }
 }
 
 TEST_F(SteadyState, AnMlpOnOneDevice) {
