@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 
@@ -20,7 +21,6 @@
 #include "benchmarks/training_run.h"
 #include "framework/base/status.h"
 #include "framework/runtime/plan_report.h"
-#include "framework/runtime/trace_report.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
@@ -29,7 +29,7 @@ ABSL_FLAG(std::string, models, "cifar_net,resnet20", "Models whose kernels are t
 ABSL_FLAG(int, threads, 1, "Threads.");
 ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32 or bfloat16.");
 ABSL_FLAG(int, steps, 30, "Steps that are traced.");
-ABSL_FLAG(double, least, 0.005, "Kernels below this share of their step are left out.");
+ABSL_FLAG(double, least, 0.005, "Kernels that together are below this share of the step are left out.");
 ABSL_FLAG(int64_t, elements, int64_t{16} << 20, "Elements of the large ops.");
 ABSL_FLAG(int, rounds, 5, "Timings of a large op.");
 ABSL_FLAG(double, seconds, 0.2, "Of each of these.");
@@ -40,6 +40,11 @@ namespace {
 
 constexpr int kWarmUpSteps = 5;
 
+struct Kernels {
+  int count = 0;
+  double seconds = 0, flops = 0;  // of all of them
+};
+
 absl::Status MeasureModel(const std::string& model, double peak, Report& report) {
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run,
                    TrainingRun::Create({.model = model,
@@ -49,24 +54,32 @@ absl::Status MeasureModel(const std::string& model, double peak, Report& report)
   std::vector<StepTrace> traces(static_cast<size_t>(absl::GetFlag(FLAGS_steps)));
   for (StepTrace& trace : traces) RETURN_IF_ERROR(run->TracedStep(trace));
   const Plan& plan = run->prepared().plan();
-  std::vector<NodeTime> times = NodeTimes(plan, traces);
   double all = 0, flops = 0;
-  for (const NodeTime& time : times) {
+  std::map<std::vector<std::string>, Kernels> kernels;  // those alike, by op and shapes
+  for (const NodeTime& time : NodeTimes(plan, traces)) {
     all += time.seconds;
     flops += time.flops;
-  }
-  std::stable_sort(times.begin(), times.end(), [](auto& a, auto& b) { return a.seconds > b.seconds; });
-  for (const NodeTime& time : times) {
-    if (time.seconds < absl::GetFlag(FLAGS_least) * all) break;
     const ProgramNode& node = plan.program.nodes[time.node];
+    std::vector<std::string> key = {node.op->name, node.outputs.empty() ? "" : SpecText(node.outputs[0])};
+    for (const Value& input : node.inputs) key.push_back(SpecText(plan.program.spec(input)));
+    Kernels& alike = kernels[key];
+    ++alike.count;
+    alike.seconds += time.seconds;
+    alike.flops += time.flops;
+  }
+  std::vector<std::pair<std::vector<std::string>, Kernels>> rows(kernels.begin(), kernels.end());
+  std::stable_sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second.seconds > b.second.seconds; });
+  for (const auto& [key, alike] : rows) {
+    if (alike.seconds < absl::GetFlag(FLAGS_least) * all) break;
     report.Add({{"model", model},
-                {"op", node.op->name},
-                {"of", LayerOf(node.name)},
-                {"output", node.outputs.empty() ? "" : SpecText(node.outputs[0])},
-                {"us", time.seconds * 1e6},
-                {"share", time.seconds / all},
-                {"GFLOP/s", time.flops / time.seconds / 1e9},
-                {"of_peak", time.flops / time.seconds / peak}});
+                {"op", key[0]},
+                {"input", key.size() > 2 ? key[2] : ""},
+                {"output", key[1]},
+                {"count", alike.count},
+                {"us", alike.seconds / alike.count * 1e6},
+                {"share", alike.seconds / all},
+                {"GFLOP/s", alike.flops / alike.seconds / 1e9},
+                {"of_peak", alike.flops / alike.seconds / peak}});
   }
   report.Summarize(absl::StrCat(model, ": kernels of a step at ", ShortNumber(flops / all / 1e9), " GFLOP/s, ",
                                 ShortNumber(100 * flops / all / peak), "% of the measured peak of ",
