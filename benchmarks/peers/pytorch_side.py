@@ -9,6 +9,13 @@ import serving
 
 class Ops:
     """Images are [N, C, H, W] tensors of the format channels-last."""
+
+    def __init__(self, device):
+        # Sums over nine neighbouring channels of 64 as a convolution: with it a step of the tutorial network takes half
+        # the time that it takes with functional.local_response_norm.
+        near = (torch.arange(64)[:, None] - torch.arange(64)).abs() <= 4
+        self.window = (near * (0.001 / 9))[:, :, None, None].to(device, memory_format=torch.channels_last)
+
     relu = staticmethod(functional.relu)
     cross_entropy = staticmethod(functional.cross_entropy)
 
@@ -23,9 +30,8 @@ class Ops:
     def max_pool(x):
         return functional.max_pool2d(x, 3, 2, ceil_mode=True)
 
-    @staticmethod
-    def local_response_norm(x):
-        return functional.local_response_norm(x, 9, alpha=0.001, beta=0.75, k=1.0)
+    def local_response_norm(self, x):
+        return x * (1 + functional.conv2d(x * x, self.window)).pow(-0.75)
 
     @staticmethod
     def flatten(x):
@@ -84,8 +90,10 @@ def build(options):
     momentum = networks.MOMENTUM if networks.has_momentum(options.model) else 0
     optimizer = torch.optim.SGD(trained.values(), lr=networks.LEARNING_RATE, momentum=momentum, fused=True)
 
+    ops = Ops(device)
+
     def loss(p, inputs, labels):
-        return networks.loss(Ops, options.model, p, inputs, labels)
+        return networks.loss(ops, options.model, p, inputs, labels)
 
     if options.compile:
         loss = torch.compile(loss, mode="max-autotune" if device == "cuda" else "default")
