@@ -138,6 +138,8 @@ absl::Status MeasureLarge(const LargeOp& op, double triad, Report& report) {
   row["us"] = bytes / Median(rates) / 1e3;
   AddSpread(row, "GB/s", rates);
   row["of_triad"] = Median(rates) * 1e9 / triad;
+  report.Summarize(absl::StrCat(op.name, ": ", ShortNumber(Median(rates)), " GB/s, ",
+                                ShortNumber(100 * Median(rates) * 1e9 / triad), "% of the triad"));
   report.Add(std::move(row));
   return absl::OkStatus();
 }

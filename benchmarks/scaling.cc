@@ -111,8 +111,9 @@ absl::Status Run() {
   RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
   RETURN_IF_ERROR(status);
 
-  Report report("scaling", absl::StrCat("Scaling of ", absl::GetFlag(FLAGS_model), ", ", absl::GetFlag(FLAGS_dtype),
-                                        ", over ", absl::GetFlag(FLAGS_kind), " devices: images/s, ms of a step"));
+  Report report("scaling",
+                absl::StrCat("Scaling of ", absl::GetFlag(FLAGS_model), ", ", absl::GetFlag(FLAGS_dtype), ", over ",
+                             absl::GetFlag(FLAGS_kind), " devices (a thread each, if CPU): images/s, ms of a step"));
   for (size_t i = 0; i < setups.size(); ++i) {
     std::vector<StepTrace> traces(static_cast<size_t>(absl::GetFlag(FLAGS_trace_steps)));
     for (StepTrace& trace : traces) RETURN_IF_ERROR(setups[i].run->TracedStep(trace));

@@ -86,7 +86,8 @@ absl::Status Measure(TrainingRun& run, Report& report) {
   if (!host.empty()) row["host_us"] = Median(host);
   row["kernels"] = Split(plan, NodeTimes(plan, traces), kOpsShown);
   report.Add(std::move(row));
-  report.Summarize(absl::StrCat(run.model().name, ": ", ShortNumber(Median(rates)), " images/s"));
+  report.Summarize(absl::StrCat(run.model().name, " on ", absl::GetFlag(FLAGS_devices), ": ",
+                                ShortNumber(Median(rates)), " images/s"));
   if (absl::GetFlag(FLAGS_trace_table)) std::printf("%s\n", TraceTable(plan, run.devices(), traces).c_str());
   return absl::OkStatus();
 }
@@ -117,10 +118,10 @@ absl::Status Run() {
     ASSIGN_OR_RETURN(const std::vector<io::NamedTensor> problem, run->Problem());
     return io::WriteSafetensors(path, problem);
   }
-  Report report("training", absl::StrCat("Training on ", absl::GetFlag(FLAGS_devices), ", ", absl::GetFlag(FLAGS_dtype),
-                                         ", ", absl::GetFlag(FLAGS_threads),
-                                         " threads a CPU device (0: a share of the "
-                                         "cores)"));
+  const std::string dtype = absl::GetFlag(FLAGS_dtype);
+  Report report(dtype == "float32" ? "training" : absl::StrCat("training_", dtype),
+                absl::StrCat("Training on ", absl::GetFlag(FLAGS_devices), ", ", dtype, ", ",
+                             absl::GetFlag(FLAGS_threads), " threads a CPU device (0: a share of the cores)"));
   for (const std::string& model : models) {
     ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run, MakeRun(model));
     RETURN_IF_ERROR(Measure(*run, report));
