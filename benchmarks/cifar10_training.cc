@@ -10,7 +10,7 @@
 #include "absl/flags/usage.h"
 #include "benchmarks/cifar10_chain.h"
 #include "benchmarks/paired_runs.h"
-#include "benchmarks/tutorial_run.h"
+#include "benchmarks/training_run.h"
 
 ABSL_FLAG(int, batch_size, 128, "Images a step, over all towers.");
 ABSL_FLAG(int, rounds, 7, "Times that every side is timed, in turn.");
@@ -22,25 +22,33 @@ namespace {
 
 void Run() {
   const int batch = absl::GetFlag(FLAGS_batch_size);
-  const TutorialData data(batch);
+  const BenchData data(ValueOrDie(FindModel("cifar_net")), batch);
   omp_set_num_threads(1);
   Cifar10Chain chain(batch, 1);
-  TutorialRun one(1, data, absl::GetFlag(FLAGS_dump_plan)), two(2, data);
+  const auto belfry = [&](const char* devices, const std::string& dump) {
+    return ValueOrDie(TrainingRun::Create({.devices = devices,
+                                           .device = {.cpu_threads = 1},
+                                           .batch = batch,
+                                           .momentum = false,
+                                           .session = {.dump_plan = dump}}));
+  };
+  const auto one = belfry("cpu:1", absl::GetFlag(FLAGS_dump_plan)), two = belfry("cpu:2", "");
   const auto items = static_cast<double>(batch);
   std::vector<Side> sides = {
       {"chain of bare oneDNN primitives, 1 thread",
-       [&] { chain.Step(data.images.data<float>(), data.labels.data<int32_t>(), kTutorialRate); },
+       [&] { chain.Step(data.inputs.data<float>(), data.labels.data<int32_t>(), kLearningRate); },
        items,
+       {},
        {}},
-      {"Belfry, cpu:1, 1 thread", [&] { one.Step(); }, items, {}},
-      {"Belfry, cpu:2, 1 thread each", [&] { two.Step(); }, items, {}},
+      {"Belfry, cpu:1, 1 thread", [&] { OkOrDie(one->Step()); }, items, {}},
+      {"Belfry, cpu:2, 1 thread each", [&] { OkOrDie(two->Step()); }, items, {}},
   };
-  PrintMachine();
+  std::printf("%s\n", MachineText().c_str());
   RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
   PrintRates(sides, "images/s");
   std::printf("time of Belfry's step / time of the chain's: %.3f\n", MedianRatio(sides[0], sides[1]));
   std::printf("two towers / one tower: %.3f\n", MedianRatio(sides[2], sides[1]));
-  std::printf("losses of the last steps: one tower %.4f, two towers %.4f\n", one.loss(), two.loss());
+  std::printf("losses of the last steps: one tower %.4f, two towers %.4f\n", one->loss(), two->loss());
 }
 
 }  // namespace

@@ -13,26 +13,27 @@ using Clock = std::chrono::steady_clock;
 
 double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
 
-double Rate(const Side& side, double seconds) {
+}  // namespace
+
+double Rate(const std::function<void()>& step, double seconds, const std::function<void()>& finish) {
   const auto start = Clock::now();
   int64_t steps = 0, batch = 1;
   double elapsed = 0;
   // Short steps are timed many at a time, so that reading the clock does not count.
   while (elapsed < seconds) {
-    for (int64_t i = 0; i < batch; ++i) side.step();
+    for (int64_t i = 0; i < batch; ++i) step();
     steps += batch;
     elapsed = Seconds(start);
     if (elapsed < seconds / 16) batch *= 2;
   }
-  return static_cast<double>(steps) * side.items_per_step / elapsed;
+  if (finish) finish();
+  return static_cast<double>(steps) / Seconds(start);
 }
 
-}  // namespace
-
 void RunPaired(std::vector<Side>& sides, int rounds, double seconds) {
-  for (Side& side : sides) Rate(side, seconds / 4);
+  for (Side& side : sides) Rate(side.step, seconds / 4, side.finish);
   for (int round = 0; round < rounds; ++round) {
-    for (Side& side : sides) side.rates.push_back(Rate(side, seconds));
+    for (Side& side : sides) side.rates.push_back(Rate(side.step, seconds, side.finish) * side.items_per_step);
   }
 }
 
@@ -56,13 +57,13 @@ void PrintRates(const std::vector<Side>& sides, const std::string& unit) {
   }
 }
 
-void PrintMachine() {
+std::string MachineText() {
   std::ifstream file("/proc/cpuinfo");
   std::string model = "unknown processor";
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("model name", 0) == 0) model = line.substr(line.find(':') + 2);
   }
-  std::printf("%s, %u cores, compiled by %s\n", model.c_str(), std::thread::hardware_concurrency(), __VERSION__);
+  return model + ", " + std::to_string(std::thread::hardware_concurrency()) + " cores, compiled by " + __VERSION__;
 }
 
 }  // namespace belfry::benchmarks

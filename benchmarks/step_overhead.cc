@@ -1,23 +1,31 @@
-// What a step costs when its kernels cost next to nothing: linear regression on seven points, beside the same thirteen
-// kernels called from an array.
+// What a step costs when its kernels cost next to nothing: chains and fan-outs of tiny element-wise ops, and linear
+// regression on seven points, alone, in two towers, and as the same thirteen kernels called from an array.
 #include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <string>
 #include <vector>
 
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
 #include "benchmarks/paired_runs.h"
-#include "framework/graph/gradients.h"
+#include "benchmarks/report.h"
+#include "benchmarks/training_run.h"
+#include "framework/base/status.h"
 #include "framework/runtime/session.h"
-#include "ops/array.h"
 #include "ops/math.h"
-#include "ops/training.h"
-#include "optim/apply.h"
-#include "optim/descent.h"
+
+ABSL_FLAG(int, rounds, 7, "Timings of each, in turn.");
+ABSL_FLAG(double, seconds, 0.3, "Of each timing.");
+ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
 
-const std::vector<float> kX = {1, 23, 4, 5, 7, 5, 7}, kOut = {3, 5, 7, 9, 11, 13, 15};
-constexpr int kPoints = 7;
+constexpr float kX[] = {1, 23, 4, 5, 7, 5, 7}, kOut[] = {3, 5, 7, 9, 11, 13, 15};
+constexpr int kPoints = 7, kScheduleKernels = 13;
 
 // The step as a static schedule of small kernels behind function pointers, without a framework.
 struct Schedule {
@@ -66,50 +74,96 @@ struct Schedule {
   }
 };
 
-absl::Status Run() {
-  auto devices = DeviceSet::Open("cpu:1");
-  if (!devices.ok()) return devices.status();
-  Graph graph;
-  const Scope scope = Scope(graph).Device("/device:cpu:0");
-  const Variable w = GetVariable(scope, "weight", {}, ZerosInitializer());
-  const Variable b = GetVariable(scope, "bias", {}, ZerosInitializer());
-  const Output x = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown});
-  const Output out = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown});
-  const Output error = ops::Sub(scope, ops::Add(scope, ops::Mul(scope, w, x), b), out);
-  const Output loss = ops::Mean(scope, ops::Square(scope, error));
-  const optim::GradientDescent optimizer({.learning_rate = 0.01});
-  const Node* train = optim::ApplyGradients(scope, optimizer, optim::ComputeGradients(scope, loss, {w, b}));
-  const Node* init = InitializeVariables(scope);
-  auto session = Session::Create(graph, *devices);
-  if (!session.ok()) return session.status();
-  if (absl::Status status = (*session)->RunTarget(init); !status.ok()) return status;
-  auto step = (*session)->Prepare({{x, {kPoints}}, {out, {kPoints}}}, {loss}, {train});
-  if (!step.ok()) return step.status();
-  const std::vector<Tensor> feeds = {Tensor::Of<float>(kX, {kPoints}), Tensor::Of<float>(kOut, {kPoints})};
+// A step of tiny ops on one CPU device, which depends on a variable, so that nothing is computed ahead.
+class TinyOps {
+ public:
+  // `build` adds the ops to x, float32 [8], and returns what needs all of them.
+  static absl::StatusOr<std::unique_ptr<TinyOps>> Create(const std::function<Output(const Scope&, Output x)>& build) {
+    std::unique_ptr<TinyOps> tiny(new TinyOps);
+    ASSIGN_OR_RETURN(tiny->devices_, DeviceSet::Open("cpu:1", {.cpu_threads = 1}));
+    const Scope scope(tiny->graph_);
+    const Variable x = GetVariable(scope, "x", {8}, ZerosInitializer());
+    const Output result = build(scope, x);
+    const Node* initialize = InitializeVariables(scope);
+    ASSIGN_OR_RETURN(tiny->session_, Session::Create(tiny->graph_, tiny->devices_));
+    RETURN_IF_ERROR(tiny->session_->RunTarget(initialize));
+    ASSIGN_OR_RETURN(tiny->step_, tiny->session_->Prepare({}, {result}));
+    return tiny;
+  }
+  void Step() { OkOrDie(step_->Run()); }
 
-  Schedule schedule;
-  std::vector<Side> sides = {
-      {"Belfry, prepared step",
-       [&] {
-         if (!(*step)->Run(feeds).ok()) std::abort();
-       },
-       1,
-       {}},
-      {"13 kernels behind function pointers", [&] { schedule.Step(); }, 1, {}},
+ private:
+  TinyOps() = default;
+  DeviceSet devices_;
+  Graph graph_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<PreparedStep> step_;
+};
+
+Output Chain(const Scope& scope, Output x, int ops) {
+  Output y = x;
+  for (int i = 0; i < ops; ++i) y = ops::Add(scope, y, x);
+  return y;
+}
+
+// x to `ops` ops that do not know each other, all to one sum.
+Output FanOut(const Scope& scope, Output x, int ops) {
+  std::vector<Output> all;
+  for (int i = 0; i < ops; ++i) all.push_back(ops::Scale(scope, x, i + 2));
+  return ops::AddN(scope, all);
+}
+
+absl::Status Run() {
+  if (absl::GetFlag(FLAGS_rounds) < 1 || !(absl::GetFlag(FLAGS_seconds) > 0)) {
+    return absl::InvalidArgumentError("--rounds must be at least 1, and --seconds above 0");
+  }
+  std::vector<Side> sides;
+  std::vector<int> ops;  // of each side; 0: not counted
+  std::vector<std::unique_ptr<TinyOps>> tiny;
+  const auto add = [&](std::string name, int count, std::function<void()> step) {
+    sides.push_back({std::move(name), std::move(step), 1, {}, {}});
+    ops.push_back(count);
   };
-  PrintMachine();
-  RunPaired(sides, 9, 0.5);
-  PrintRates(sides, "steps/s");
-  std::printf("%.3f us a step; a bare schedule %.3f us; losses %.5f and %.5f\n", 1e6 / Median(sides[0].rates),
-              1e6 / Median(sides[1].rates), (*step)->fetched(0).scalar<float>(), schedule.loss);
-  return absl::OkStatus();
+  for (int count : {10, 100, 1000}) {
+    for (const auto& [name, build] : {std::pair("chain of ", &Chain), std::pair("fan-out of ", &FanOut)}) {
+      ASSIGN_OR_RETURN(auto made, TinyOps::Create([build = build, count](const Scope& scope, Output x) {
+                         return build(scope, x, count);
+                       }));
+      tiny.push_back(std::move(made));
+      add(absl::StrCat(name, count), count, [step = tiny.back().get()] { step->Step(); });
+    }
+  }
+  ASSIGN_OR_RETURN(const auto one, TrainingRun::Create({.model = "s5", .device = {.cpu_threads = 1}}));
+  ASSIGN_OR_RETURN(const auto two,
+                   TrainingRun::Create({.model = "s5", .devices = "cpu:2", .device = {.cpu_threads = 1}}));
+  Schedule schedule;
+  add("linear regression (S5)", 0, [&] { OkOrDie(one->Step()); });
+  add("linear regression, two towers", 0, [&] { OkOrDie(two->Step()); });
+  add("13 kernels behind function pointers", kScheduleKernels, [&] { schedule.Step(); });
+  RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
+
+  Report report("step_overhead", "Steps of ops that compute next to nothing");
+  for (size_t i = 0; i < sides.size(); ++i) {
+    std::vector<double> microseconds;
+    for (double rate : sides[i].rates) microseconds.push_back(1e6 / rate);
+    nlohmann::ordered_json row = {{"step", sides[i].name}};
+    AddSpread(row, "us", microseconds);
+    if (ops[i] > 0) row["ns_per_op"] = Median(microseconds) * 1e3 / ops[i];
+    report.Add(std::move(row));
+    report.Summarize(absl::StrCat(sides[i].name, ": ", ShortNumber(Median(microseconds)), " us a step"));
+  }
+  std::printf("losses of the last steps: %.5f, two towers %.5f, the bare schedule %.5f\n", one->loss(), two->loss(),
+              schedule.loss);
+  return report.Finish(absl::GetFlag(FLAGS_out));
 }
 
 }  // namespace
 }  // namespace belfry::benchmarks
 
-int main() {
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("What a step costs beside its kernels.");
+  absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
-  if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
+  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
   return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
 }

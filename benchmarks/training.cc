@@ -1,130 +1,132 @@
-// Training steps a second of a network on any devices, on synthetic images that stay the same.
-// benchmarks/peers/pytorch_training.py runs it in turn with the same network in PyTorch.
+// Training steps a second of models on any devices, on synthetic examples that stay the same.
+// benchmarks/peers/compare.py runs it in turn with the same model in other frameworks.
 #include <cstdio>
 #include <cstdlib>
+#include <iostream>
 #include <memory>
-#include <random>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "benchmarks/paired_runs.h"
+#include "benchmarks/report.h"
+#include "benchmarks/serve.h"
+#include "benchmarks/step_times.h"
+#include "benchmarks/training_run.h"
 #include "framework/base/status.h"
-#include "framework/runtime/session.h"
 #include "framework/runtime/trace_report.h"
-#include "models/cifar_net.h"
-#include "models/losses.h"
-#include "models/replicate_towers.h"
-#include "models/resnet.h"
-#include "ops/array.h"
-#include "optim/descent.h"
 
 ABSL_FLAG(std::string, devices, "cpu:1", "Devices, one tower on each: cpu:N or gpu:N.");
-ABSL_FLAG(std::string, model, "cifar_net", "cifar_net (24x24 images), or resnet20 to resnet110 (32x32 images).");
-ABSL_FLAG(int64_t, batch_size, 128, "Images of a step, over all towers; a multiple of their number.");
+ABSL_FLAG(int, threads, 0, "Threads of each CPU device; 0: an even share of the cores.");
+ABSL_FLAG(std::string, model, "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,s5",
+          "cifar_net, cifar_net_no_lrn, resnet20 to resnet110, mlp and s5, one row each.");
+ABSL_FLAG(int64_t, batch_size, 0,
+          "Examples of a step, over all towers, a multiple of their number; 0: the model's own.");
 ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32, or bfloat16 with float32 weights.");
+ABSL_FLAG(std::string, batch_norm, "per_tower", "Over whose examples batch norm goes: per_tower or synchronised.");
 ABSL_FLAG(int, rounds, 5, "Timings.");
 ABSL_FLAG(double, seconds, 2, "Of each timing.");
-ABSL_FLAG(
-    int, trace_steps, 0,
-    "Steps that are traced at the end, by the devices' own clocks (on GPUs CUDA's events); prints where their time "
-    "goes.");
+ABSL_FLAG(int, trace_steps, 5,
+          "Steps that are traced at the end, by the devices' own clocks (on GPUs CUDA's events), for where time goes.");
+ABSL_FLAG(bool, trace_table, false, "Print all that the traces tell: time by op, by layer, by stream.");
 ABSL_FLAG(bool, replay, true, "Record a steady step of GPUs, and replay it.");
+ABSL_FLAG(bool, serve, false, "Train when told to on standard input; see benchmarks/peers/README.md.");
+ABSL_FLAG(std::string, write_problem, "",
+          "Only write initial values and examples to this safetensors file, for other programs to do the same work.");
+ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
 
-constexpr int kClasses = 10, kWarmUpSteps = 10, kHostSteps = 200;
+constexpr int kWarmUpSteps = 10, kHostSteps = 200, kOpsShown = 4;
 
-absl::Status Run() {
-  const std::string model = absl::GetFlag(FLAGS_model);
-  int depth = 0;
-  if (model != "cifar_net" &&
-      (!absl::StartsWith(model, "resnet") || !absl::SimpleAtoi(model.substr(6), &depth) || depth % 6 != 2)) {
-    return absl::InvalidArgumentError(absl::StrCat("--model=", model, " is not known"));
-  }
-  if (absl::GetFlag(FLAGS_rounds) < 1 || absl::GetFlag(FLAGS_trace_steps) < 0) {
-    return absl::InvalidArgumentError("--rounds must be at least 1, and --trace_steps at least 0");
-  }
-  const int64_t side = depth == 0 ? 24 : 32;
-  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices)));
-  const std::string dtype = absl::GetFlag(FLAGS_dtype);
-  if (dtype != "float32" && dtype != "bfloat16") {
-    return absl::InvalidArgumentError(absl::StrCat("--dtype=", dtype, " is not known"));
-  }
-  const auto loss = [&](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-    const Output images = dtype == "float32" ? batch.images : ops::Cast(tower, batch.images, DType::kBFloat16);
-    const Output logits =
-        depth == 0 ? models::CifarNet(tower, images) : models::ResNet(tower, images, {.depth = depth});
-    models::AddCrossEntropy(tower, logits, batch.labels);
-    return models::TotalLoss(tower);
-  };
-  Graph graph;
-  const models::TrainStep step =
-      models::ReplicateTowers(Scope(graph), devices, models::InputSpec{.inputs = {side, side, 3}}, loss,
-                              optim::Momentum({.learning_rate = 0.01, .momentum = 0.9}));
-  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, {.replay = absl::GetFlag(FLAGS_replay)}));
-  RETURN_IF_ERROR(session->RunTarget(step.initialize));
-
-  const int64_t batch = absl::GetFlag(FLAGS_batch_size), towers = static_cast<int64_t>(step.towers.size());
-  if (batch < 1 || batch % towers != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("--batch_size=", batch, " is not a multiple of ", towers));
-  }
-  std::mt19937 random(1);
-  std::normal_distribution<float> normal;
-  std::vector<FeedSpec> specs;
-  std::vector<Tensor> feeds;
-  for (const models::TrainTower& tower : step.towers) {
-    Tensor images(DType::kFloat32, {batch / towers, side, side, 3}), labels(DType::kInt32, {batch / towers});
-    for (int64_t i = 0; i < images.elements(); ++i) images.data<float>()[i] = normal(random);
-    for (int64_t i = 0; i < labels.elements(); ++i)
-      labels.data<int32_t>()[i] = static_cast<int32_t>(random() % kClasses);
-    specs.push_back({tower.batch.images, images.shape()});
-    specs.push_back({tower.batch.labels, labels.shape()});
-    feeds.push_back(std::move(images));
-    feeds.push_back(std::move(labels));
-  }
-  ASSIGN_OR_RETURN(const auto prepared, session->Prepare(specs, {step.loss}, {step.update}));
-  for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(prepared->Run(feeds));
-  RETURN_IF_ERROR(prepared->Wait());
-
-  std::vector<double> rates;
-  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
-    const absl::Time begin = absl::Now();
-    int64_t steps = 0;
-    while (steps == 0 || absl::ToDoubleSeconds(absl::Now() - begin) < absl::GetFlag(FLAGS_seconds)) {
-      RETURN_IF_ERROR(prepared->Run(feeds));
-      ++steps;
-    }
-    RETURN_IF_ERROR(prepared->Wait());
-    rates.push_back(static_cast<double>(steps) / absl::ToDoubleSeconds(absl::Now() - begin));
-  }
-  // With nothing under way, so that Run does not wait for an earlier step.
+// What the host takes to enqueue a step, in microseconds, with nothing under way, so that Run does not wait for an
+// earlier step. Empty if steps are over when Run returns.
+absl::StatusOr<std::vector<double>> HostTimes(TrainingRun& run) {
   std::vector<double> host;
-  for (int i = 0; prepared->asynchronous() && i < kHostSteps; ++i) {
-    RETURN_IF_ERROR(prepared->Wait());
+  for (int i = 0; run.prepared().asynchronous() && i < kHostSteps; ++i) {
+    RETURN_IF_ERROR(run.Wait());
     const absl::Time begin = absl::Now();
-    RETURN_IF_ERROR(prepared->Run(feeds));
+    RETURN_IF_ERROR(run.Step());
     host.push_back(absl::ToDoubleMicroseconds(absl::Now() - begin));
   }
-  RETURN_IF_ERROR(prepared->Wait());
-  PrintMachine();
-  for (int i : devices.TowerDevices()) std::printf("tower on %s\n", devices.device(i).description().c_str());
-  std::printf("%s, batch %d, %s, %s: %.1f images/s, %.1f us a step (median of %zu), loss %.4f\n", model.c_str(),
-              static_cast<int>(batch), dtype.c_str(), prepared->replays() ? "replayed" : "not replayed",
-              Median(rates) * static_cast<double>(batch), 1e6 / Median(rates), rates.size(),
-              prepared->fetched(0).scalar<float>());
-  if (!host.empty()) std::printf("host time of a step: %.1f us (median of %zu)\n", Median(host), host.size());
+  RETURN_IF_ERROR(run.Wait());
+  return host;
+}
+
+absl::Status Measure(TrainingRun& run, Report& report) {
+  for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run.Step());
+  RETURN_IF_ERROR(run.Wait());
+  std::vector<double> rates;
+  absl::Status status;
+  for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
+    const double steps =
+        Rate([&] { status.Update(run.Step()); }, absl::GetFlag(FLAGS_seconds), [&] { status.Update(run.Wait()); });
+    rates.push_back(steps * static_cast<double>(run.batch()));
+  }
+  RETURN_IF_ERROR(status);
+  ASSIGN_OR_RETURN(const std::vector<double> host, HostTimes(run));
+  const float loss = run.loss();
   std::vector<StepTrace> traces(absl::GetFlag(FLAGS_trace_steps));
-  for (StepTrace& trace : traces) RETURN_IF_ERROR(prepared->RunTraced(feeds, trace));
-  if (!traces.empty()) std::printf("\n%s", TraceTable(prepared->plan(), devices, traces).c_str());
+  for (StepTrace& trace : traces) RETURN_IF_ERROR(run.TracedStep(trace));
+  const Plan& plan = run.prepared().plan();
+
+  const double step_seconds = static_cast<double>(run.batch()) / Median(rates);
+  nlohmann::ordered_json row = {{"model", run.model().name}, {"batch", run.batch()}};
+  AddSpread(row, "images/s", rates);
+  row["us_a_step"] = step_seconds * 1e6;
+  row["GFLOP/s"] = FlopsOfStep(plan) / step_seconds / 1e9;
+  row["loss"] = loss;
+  row["replayed"] = run.prepared().replays() ? "yes" : "no";
+  if (!host.empty()) row["host_us"] = Median(host);
+  row["kernels"] = Split(plan, NodeTimes(plan, traces), kOpsShown);
+  report.Add(std::move(row));
+  report.Summarize(absl::StrCat(run.model().name, " on ", absl::GetFlag(FLAGS_devices), ": ",
+                                ShortNumber(Median(rates)), " images/s"));
+  if (absl::GetFlag(FLAGS_trace_table)) std::printf("%s\n", TraceTable(plan, run.devices(), traces).c_str());
   return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(const std::string& model) {
+  ASSIGN_OR_RETURN(const models::BatchNormPolicy batch_norm,
+                   models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
+  return TrainingRun::Create({.model = model,
+                              .devices = absl::GetFlag(FLAGS_devices),
+                              .device = {.cpu_threads = absl::GetFlag(FLAGS_threads)},
+                              .batch = absl::GetFlag(FLAGS_batch_size),
+                              .dtype = absl::GetFlag(FLAGS_dtype),
+                              .replicate = {.batch_norm = batch_norm},
+                              .session = {.replay = absl::GetFlag(FLAGS_replay)}});
+}
+
+absl::Status Run() {
+  if (absl::GetFlag(FLAGS_rounds) < 1 || absl::GetFlag(FLAGS_trace_steps) < 1 || !(absl::GetFlag(FLAGS_seconds) > 0)) {
+    return absl::InvalidArgumentError("--rounds and --trace_steps must be at least 1, --seconds above 0");
+  }
+  const std::string path = absl::GetFlag(FLAGS_write_problem);
+  const std::vector<std::string> models = absl::StrSplit(absl::GetFlag(FLAGS_model), ',');
+  if (absl::GetFlag(FLAGS_serve) || !path.empty()) {
+    if (models.size() != 1) return absl::InvalidArgumentError("--serve and --write_problem take one --model");
+    ASSIGN_OR_RETURN(const MemoryUse before, ReadMemoryUse());
+    ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run, MakeRun(models[0]));
+    if (path.empty()) return Serve(*run, before, std::cin, std::cout);
+    ASSIGN_OR_RETURN(const std::vector<io::NamedTensor> problem, run->Problem());
+    return io::WriteSafetensors(path, problem);
+  }
+  const std::string dtype = absl::GetFlag(FLAGS_dtype);
+  Report report(dtype == "float32" ? "training" : absl::StrCat("training_", dtype),
+                absl::StrCat("Training on ", absl::GetFlag(FLAGS_devices), ", ", dtype, ", ",
+                             absl::GetFlag(FLAGS_threads), " threads a CPU device (0: a share of the cores)"));
+  for (const std::string& model : models) {
+    ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run, MakeRun(model));
+    RETURN_IF_ERROR(Measure(*run, report));
+  }
+  return report.Finish(absl::GetFlag(FLAGS_out));
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "benchmarks/paired_runs.h"
-#include "benchmarks/tutorial_run.h"
+#include "benchmarks/training_run.h"
 #include "framework/runtime/checkpointer.h"
 
 ABSL_FLAG(int, batch_size, 128, "Images a step, over both towers.");
@@ -22,17 +22,19 @@ namespace {
 
 void Measure(const std::string& directory) {
   const int batch = absl::GetFlag(FLAGS_batch_size), steps = absl::GetFlag(FLAGS_steps);
-  TutorialRun run(2, TutorialData(batch));
+  const auto run = ValueOrDie(
+      TrainingRun::Create({.devices = "cpu:2", .device = {.cpu_threads = 1}, .batch = batch, .momentum = false}));
+  StepTrace trace;
   auto checkpointer = ValueOrDie(
-      Checkpointer::Create(run.session(), ValueOrDie(io::CheckpointDirectory::Open(directory, {.keep_latest = 2}))));
+      Checkpointer::Create(run->session(), ValueOrDie(io::CheckpointDirectory::Open(directory, {.keep_latest = 2}))));
   int64_t saved = 0;
   const double items = static_cast<double>(batch) * steps;
   const auto repeat = [&](auto step) {
     return [&run, steps, step] {
-      for (int i = 0; i < steps; ++i) step(run);
+      for (int i = 0; i < steps; ++i) OkOrDie(step(*run));
     };
   };
-  const auto plain = repeat([](TutorialRun& of) { of.Step(); });
+  const auto plain = repeat([](TrainingRun& of) { return of.Step(); });
   std::vector<Side> sides = {
       {"plain steps", plain, items, {}},
       {"with a checkpoint every " + std::to_string(steps) + " steps",
@@ -41,10 +43,11 @@ void Measure(const std::string& directory) {
          OkOrDie(checkpointer->Save(++saved));
        },
        items,
+       {},
        {}},
-      {"traced steps", repeat([](TutorialRun& of) { of.TracedStep(); }), items, {}},
+      {"traced steps", repeat([&trace](TrainingRun& of) { return of.TracedStep(trace); }), items, {}},
   };
-  PrintMachine();
+  std::printf("%s\n", MachineText().c_str());
   RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
   OkOrDie(checkpointer->Finish());
   PrintRates(sides, "images/s");

@@ -1,0 +1,78 @@
+// What averaging gradients between devices takes, by size: time, and bandwidths as nccl-tests defines them. Every size
+// is checked before it is timed.
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "benchmarks/allreduce_run.h"
+#include "benchmarks/paired_runs.h"
+#include "benchmarks/report.h"
+#include "framework/base/status.h"
+#include "framework/collective/nccl.h"
+
+ABSL_FLAG(std::string, devices, "cpu:2", "Devices, one rank on each: cpu:N or gpu:N.");
+ABSL_FLAG(std::string, averager, "local", "local, or nccl among GPUs.");
+ABSL_FLAG(int64_t, smallest, 1024, "Bytes of the smallest average.");
+ABSL_FLAG(int64_t, largest, int64_t{64} << 20, "Bytes of the largest.");
+ABSL_FLAG(int, rounds, 5, "Timings of a size.");
+ABSL_FLAG(double, seconds, 0.2, "Of each timing, about.");
+ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
+
+namespace belfry::benchmarks {
+namespace {
+
+constexpr double kTolerance = 1e-5;
+
+absl::Status Run() {
+  const int64_t smallest = absl::GetFlag(FLAGS_smallest), largest = absl::GetFlag(FLAGS_largest);
+  const std::string averager = absl::GetFlag(FLAGS_averager), spec = absl::GetFlag(FLAGS_devices);
+  if (smallest < 4 || largest < smallest || absl::GetFlag(FLAGS_rounds) < 1) {
+    return absl::InvalidArgumentError("--smallest must be at least 4, --largest no smaller, --rounds at least 1");
+  }
+  if (averager != "local" && averager != "nccl") {
+    return absl::InvalidArgumentError(absl::StrCat("--averager=", averager, " is neither local nor nccl"));
+  }
+  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(spec));
+  const auto ranks = static_cast<int>(devices.TowerDevices().size());
+  const CollectiveFactory factory = averager == "nccl" ? NcclFactory() : CollectiveFactory(MakeLocalCollective);
+  Report report("allreduce", absl::StrCat("Mean of float32 over ", spec, " by ", averager, ", ", ranks,
+                                          " ranks: microseconds, GB/s"));
+  double best = 0;
+  for (int64_t bytes = smallest; bytes <= largest; bytes *= 4) {
+    ASSIGN_OR_RETURN(
+        const AllReduceResult result,
+        RunAllReduce(devices, factory, bytes / 4, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
+    if (!(result.largest_error <= kTolerance)) {
+      return absl::DataLossError(absl::StrCat("the mean of ", bytes, " bytes is wrong: an element is off by ",
+                                              result.largest_error, " of its value"));
+    }
+    const double seconds = Median(result.seconds);
+    const double algorithm = AlgorithmBandwidth(static_cast<double>(bytes), seconds);
+    std::vector<double> microseconds = result.seconds;
+    for (double& value : microseconds) value *= 1e6;
+    nlohmann::ordered_json row = {{"bytes", bytes}};
+    AddSpread(row, "us", microseconds);
+    row["algorithm_GB/s"] = algorithm / 1e9;
+    row["bus_GB/s"] = BusBandwidth(algorithm, ranks) / 1e9;
+    row["largest_error"] = result.largest_error;
+    report.Add(std::move(row));
+    best = std::max(best, BusBandwidth(algorithm, ranks) / 1e9);
+  }
+  report.Summarize(absl::StrCat("all-reduce over ", spec, ": up to ", ShortNumber(best), " GB/s of bus bandwidth"));
+  return report.Finish(absl::GetFlag(FLAGS_out));
+}
+
+}  // namespace
+}  // namespace belfry::benchmarks
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Bandwidth of averaging between devices.");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = belfry::benchmarks::Run();
+  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,177 @@
+// Every kernel of the training steps of the tutorial network and of ResNet-20 as the plan runs it, in its layout and
+// with what is fused into it: time, and share of the measured peak of multiply-adds. Then large element-wise ops and
+// reductions beside the measured bandwidth of memory.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "benchmarks/machine_peak.h"
+#include "benchmarks/paired_runs.h"
+#include "benchmarks/report.h"
+#include "benchmarks/step_times.h"
+#include "benchmarks/training_run.h"
+#include "framework/base/status.h"
+#include "framework/runtime/plan_report.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+
+ABSL_FLAG(std::string, models, "cifar_net,resnet20", "Models whose kernels are timed, as of `training`.");
+ABSL_FLAG(int, threads, 1, "Threads.");
+ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32 or bfloat16.");
+ABSL_FLAG(int, steps, 30, "Steps that are traced.");
+ABSL_FLAG(double, least, 0.005, "Kernels that together are below this share of the step are left out.");
+ABSL_FLAG(int64_t, elements, int64_t{16} << 20, "Elements of the large ops.");
+ABSL_FLAG(int, rounds, 5, "Timings of a large op.");
+ABSL_FLAG(double, seconds, 0.2, "Of each of these.");
+ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
+
+namespace belfry::benchmarks {
+namespace {
+
+constexpr int kWarmUpSteps = 5;
+
+struct Kernels {
+  int count = 0;
+  double seconds = 0, flops = 0;  // of all of them
+};
+
+absl::Status MeasureModel(const std::string& model, double peak, Report& report) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run,
+                   TrainingRun::Create({.model = model,
+                                        .device = {.cpu_threads = absl::GetFlag(FLAGS_threads)},
+                                        .dtype = absl::GetFlag(FLAGS_dtype)}));
+  for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
+  std::vector<StepTrace> traces(static_cast<size_t>(absl::GetFlag(FLAGS_steps)));
+  for (StepTrace& trace : traces) RETURN_IF_ERROR(run->TracedStep(trace));
+  const Plan& plan = run->prepared().plan();
+  double all = 0, flops = 0;
+  std::map<std::vector<std::string>, Kernels> kernels;  // those alike, by op and shapes
+  for (const NodeTime& time : NodeTimes(plan, traces)) {
+    all += time.seconds;
+    flops += time.flops;
+    const ProgramNode& node = plan.program.nodes[time.node];
+    std::vector<std::string> key = {node.op->name, node.outputs.empty() ? "" : SpecText(node.outputs[0])};
+    for (const Value& input : node.inputs) key.push_back(SpecText(plan.program.spec(input)));
+    Kernels& alike = kernels[key];
+    ++alike.count;
+    alike.seconds += time.seconds;
+    alike.flops += time.flops;
+  }
+  std::vector<std::pair<std::vector<std::string>, Kernels>> rows(kernels.begin(), kernels.end());
+  std::stable_sort(rows.begin(), rows.end(), [](auto& a, auto& b) { return a.second.seconds > b.second.seconds; });
+  for (const auto& [key, alike] : rows) {
+    if (alike.seconds < absl::GetFlag(FLAGS_least) * all) break;
+    report.Add({{"model", model},
+                {"op", key[0]},
+                {"input", key.size() > 2 ? key[2] : ""},
+                {"output", key[1]},
+                {"count", alike.count},
+                {"us", alike.seconds / alike.count * 1e6},
+                {"share", alike.seconds / all},
+                {"GFLOP/s", alike.flops / alike.seconds / 1e9},
+                {"of_peak", alike.flops / alike.seconds / peak}});
+  }
+  report.Summarize(absl::StrCat(model, ": kernels of a step at ", ShortNumber(flops / all / 1e9), " GFLOP/s, ",
+                                ShortNumber(100 * flops / all / peak), "% of the measured peak of ",
+                                ShortNumber(peak / 1e9)));
+  return absl::OkStatus();
+}
+
+// One op on large variables, and the bytes that it must read and write.
+struct LargeOp {
+  const char* name;
+  int inputs;
+  bool writes;  // as many elements as it reads from one input
+  std::function<Output(const Scope&, Output, Output)> build;
+};
+
+const std::vector<LargeOp>& LargeOps() {
+  static const auto* const ops = new std::vector<LargeOp>{
+      {"Add", 2, true, [](const Scope& s, Output a, Output b) { return ops::Add(s, a, b); }},
+      {"Mul", 2, true, [](const Scope& s, Output a, Output b) { return ops::Mul(s, a, b); }},
+      {"Relu", 1, true, [](const Scope& s, Output a, Output) { return ops::Relu(s, a); }},
+      {"Exp", 1, true, [](const Scope& s, Output a, Output) { return ops::Exp(s, a); }},
+      {"Tanh", 1, true, [](const Scope& s, Output a, Output) { return ops::Tanh(s, a); }},
+      {"Sum", 1, false, [](const Scope& s, Output a, Output) { return ops::Sum(s, a); }},
+      {"Sum of rows", 1, false, [](const Scope& s, Output a, Output) { return ops::Sum(s, a, {1}); }},
+      {"Sum of columns", 1, false, [](const Scope& s, Output a, Output) { return ops::Sum(s, a, {0}); }},
+      {"Max of rows", 1, false, [](const Scope& s, Output a, Output) { return ops::Max(s, a, {1}); }},
+  };
+  return *ops;
+}
+
+absl::Status MeasureLarge(const LargeOp& op, double triad, Report& report) {
+  constexpr int64_t kColumns = 1024;
+  const Shape shape = {std::max<int64_t>(1, absl::GetFlag(FLAGS_elements) / kColumns), kColumns};
+  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:1", {.cpu_threads = absl::GetFlag(FLAGS_threads)}));
+  Graph graph;
+  const Scope scope(graph);
+  const Variable a = GetVariable(scope, "a", shape, NormalInitializer(1));
+  const Variable b = op.inputs > 1 ? GetVariable(scope, "b", shape, NormalInitializer(1)) : a;
+  const Output result = op.build(scope, a, b);
+  const Node* initialize = InitializeVariables(scope);
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
+  RETURN_IF_ERROR(session->RunTarget(initialize));
+  // The result is fetched only where that costs nothing, for a fetch is a copy.
+  std::vector<Output> fetches;
+  if (!op.writes) fetches.push_back(result);
+  ASSIGN_OR_RETURN(const auto step, session->Prepare({}, fetches, {result.node}));
+  absl::Status status;
+  std::vector<double> rates;
+  const double bytes = static_cast<double>(shape.elements()) * sizeof(float) * (op.inputs + (op.writes ? 1 : 0));
+  for (int round = -1; round < absl::GetFlag(FLAGS_rounds); ++round) {
+    const double rate = Rate([&] { status.Update(step->Run()); }, absl::GetFlag(FLAGS_seconds));
+    if (round >= 0) rates.push_back(rate * bytes / 1e9);
+  }
+  RETURN_IF_ERROR(status);
+  nlohmann::ordered_json row = {{"op", op.name}, {"input", SpecText({DType::kFloat32, shape})}};
+  row["us"] = bytes / Median(rates) / 1e3;
+  AddSpread(row, "GB/s", rates);
+  row["of_triad"] = Median(rates) * 1e9 / triad;
+  report.Summarize(absl::StrCat(op.name, ": ", ShortNumber(Median(rates)), " GB/s, ",
+                                ShortNumber(100 * Median(rates) * 1e9 / triad), "% of the triad"));
+  report.Add(std::move(row));
+  return absl::OkStatus();
+}
+
+absl::Status Run() {
+  const int threads = absl::GetFlag(FLAGS_threads);
+  if (threads < 1 || absl::GetFlag(FLAGS_steps) < 1 || absl::GetFlag(FLAGS_rounds) < 1) {
+    return absl::InvalidArgumentError("--threads, --steps and --rounds must be at least 1");
+  }
+  const double peak = FmaPeak(threads);
+  Report kernels("ops", absl::StrCat("Kernels of training steps, ", threads, " thread(s), ", absl::GetFlag(FLAGS_dtype),
+                                     ", medians of ", absl::GetFlag(FLAGS_steps), " traced steps; measured peak ",
+                                     ShortNumber(peak / 1e9), " GFLOP/s of float32"));
+  for (const std::string& model : std::vector<std::string>(absl::StrSplit(absl::GetFlag(FLAGS_models), ','))) {
+    RETURN_IF_ERROR(MeasureModel(model, peak, kernels));
+  }
+  RETURN_IF_ERROR(kernels.Finish(absl::GetFlag(FLAGS_out)));
+  Triad memory(threads);
+  const double triad = memory.Bandwidth();
+  Report large("ops_large",
+               absl::StrCat("Large ops, ", threads, " thread(s); measured triad ", ShortNumber(triad / 1e9), " GB/s"));
+  for (const LargeOp& op : LargeOps()) RETURN_IF_ERROR(MeasureLarge(op, triad, large));
+  return large.Finish(absl::GetFlag(FLAGS_out));
+}
+
+}  // namespace
+}  // namespace belfry::benchmarks
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Speed of kernels beside what the machine can do.");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = belfry::benchmarks::Run();
+  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+}

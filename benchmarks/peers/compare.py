@@ -1,0 +1,139 @@
+#!/usr/bin/env python3
+"""Times the training steps of models in Belfry and in other frameworks, in turn, after it has checked that all do the
+same work: README.md says how to get the frameworks.
+
+  benchmarks/peers/compare.py --python=build/peers/bin/python --models=cifar_net,resnet20 --threads=1,2
+"""
+import argparse
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+
+import side as sides_of
+import table
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+MODELS = "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,s5"
+BATCH = {"s5": 7}
+GO_ON = "benchmarks/peers/README.md says how to get it"
+
+
+def peers(options, model, threads, problem):
+    """The commands of the peers that are there, by name; says which are not."""
+    common = [f"--problem={problem}", f"--model={model}", f"--threads={threads}", f"--dtype={options.dtype}"]
+    python, found = options.python, {}
+
+    def has(module):
+        code = f"import importlib.util, sys; sys.exit(importlib.util.find_spec('{module}') is None)"
+        return subprocess.run([python, "-c", code], check=False).returncode == 0
+
+    if has("torch"):
+        pytorch = [python, os.path.join(HERE, "pytorch_side.py"), *common, f"--device={options.device}"]
+        found["PyTorch, eager, channels-last"] = pytorch
+        found["PyTorch, torch.compile"] = [*pytorch, "--compile"]
+    else:
+        print(f"{python} has no PyTorch; {GO_ON}")
+    if options.device == "cuda":
+        return found
+    if has("tensorflow"):
+        tensorflow = [python, os.path.join(HERE, "tensorflow_side.py"), *common]
+        found["TensorFlow, tf.function"] = tensorflow
+        found["TensorFlow, XLA"] = [*tensorflow, "--xla"]
+    else:
+        print(f"{python} has no TensorFlow; {GO_ON}")
+    if options.libtorch and os.access(options.libtorch, os.X_OK):
+        found["libtorch, C++, channels-last"] = [options.libtorch, *common]
+    elif options.libtorch:
+        print(f"{options.libtorch} is not there; {GO_ON}")
+    return found
+
+
+def belfry(options, model, threads):
+    command = [options.belfry, f"--model={model}", f"--dtype={options.dtype}", f"--batch_size={batch(options, model)}"]
+    if options.device == "cuda":
+        return {"Belfry, gpu:1": [*command, "--devices=gpu:1"]}
+    found = {f"Belfry, cpu:1, {threads} thread(s)": [*command, "--devices=cpu:1", f"--threads={threads}"]}
+    if threads > 1:
+        found[f"Belfry, cpu:{threads}, 1 thread each"] = [*command, f"--devices=cpu:{threads}", "--threads=1",
+                                                          "--batch_norm=synchronised"]
+    return found
+
+
+def batch(options, model):
+    return BATCH.get(model, options.batch_size)
+
+
+def compare(options, model, threads):
+    """The rows of one table."""
+    ours = belfry(options, model, threads)
+    running = []
+    with tempfile.TemporaryDirectory() as directory:
+        problem = os.path.join(directory, "problem.safetensors")
+        subprocess.run([*next(iter(ours.values())), f"--write_problem={problem}"], check=True)
+        try:
+            commands = {name: [*command, "--serve"] for name, command in ours.items()}
+            for name, command in {**commands, **peers(options, model, threads, problem)}.items():
+                if options.sides and not any(word in name for word in options.sides.split(",")):
+                    continue
+                try:
+                    running.append(sides_of.Side(name, command, threads))
+                except sides_of.SideError as error:
+                    if name in ours:
+                        raise
+                    print(f"left out: {error}", file=sys.stderr)
+            if why := sides_of.losses_differ(running, 2e-2 if options.dtype == "bfloat16" else 1e-3):
+                raise sides_of.SideError(f"{model}: {why}")
+            scale = 1 if model == "s5" else batch(options, model)
+            sides_of.run_in_turn(running, options.rounds, options.seconds, scale)
+        finally:
+            for running_side in running:
+                running_side.close()
+    theirs = [running_side for running_side in running if running_side.name not in ours]
+    best = max(theirs, key=lambda peer: statistics.median(peer.rates), default=None)
+    comparison = {"model": model, "batch": batch(options, model), "dtype": options.dtype, "threads": threads,
+                  "seconds": options.seconds}
+    return [table.row(comparison, running_side, best) for running_side in running]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    root = os.path.dirname(os.path.dirname(HERE))
+    parser.add_argument("--belfry", default=os.path.join(root, "build/release/benchmarks/training"),
+                        help="the benchmark `training`")
+    parser.add_argument("--python", default=sys.executable, help="with PyTorch or TensorFlow")
+    parser.add_argument("--libtorch", default=os.path.join(root, "build/peers/libtorch/libtorch_side"),
+                        help="the program that benchmarks/peers/libtorch builds; empty: leave it out")
+    parser.add_argument("--models", default=MODELS)
+    parser.add_argument("--threads", default="1", help="numbers of threads, one table each: 1,2")
+    parser.add_argument("--batch_size", type=int, default=128, help="of all models but s5")
+    parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"],
+                        help="of what is computed; weights are float32")
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="cuda: PyTorch only")
+    parser.add_argument("--sides", default="", help="only those with one of these words in their names: Belfry,eager")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--seconds", type=float, default=2, help="of a round of one side")
+    parser.add_argument("--out", default=os.path.join(root, "build/bench"), help="where CSV and JSON go")
+    options = parser.parse_args()
+    print(table.machine())
+    rows, failed = [], False
+    for model in options.models.split(","):
+        for threads in map(int, options.threads.split(",")):
+            try:
+                found = compare(options, model, threads)
+            except (sides_of.SideError, subprocess.CalledProcessError) as error:
+                print(f"Error: {error}", file=sys.stderr)
+                failed = True
+                continue
+            if rows == []:
+                print("; ".join(sorted({row["version"] for row in found})))
+            print("\n" + table.text(found), flush=True)
+            rows += found
+            table.write(options.out, rows)
+    print("\n" + table.FOOTNOTE)
+    sys.exit(failed)
+
+
+if __name__ == "__main__":
+    main()

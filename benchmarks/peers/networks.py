@@ -1,0 +1,78 @@
+"""The models, once for every Python framework: `ops` is what a framework calls its operations, `p` its variables.
+
+The names in `p` are Belfry's (models/cifar_net.h, models/resnet.h, models/mlp.h). Images are what `ops` takes.
+"""
+
+
+def cifar_net(ops, p, x, norms):
+    def convolution(x, name):
+        return ops.relu(ops.convolution(x, p[f"{name}/weights"], p[f"{name}/biases"]))
+
+    x = ops.max_pool(convolution(x, "conv1"))
+    x = ops.local_response_norm(x) if norms else x
+    x = convolution(x, "conv2")
+    x = ops.max_pool(ops.local_response_norm(x) if norms else x)
+    return perceptron(ops, p, ops.flatten(x), ["local3", "local4"])
+
+
+def perceptron(ops, p, x, hidden):
+    for name in hidden:
+        x = ops.relu(ops.dense(x, p[f"{name}/weights"], p[f"{name}/biases"]))
+    return ops.dense(x, p["softmax_linear/weights"], p["softmax_linear/biases"])
+
+
+def resnet(ops, p, x, depth):
+    def convolution(x, name, stride=1):
+        return ops.batch_norm(ops.convolution(x, p[f"{name}/weights"], None, stride), p, f"{name}/bn")
+
+    x = ops.relu(convolution(x, "conv1"))
+    for stage in (1, 2, 3):
+        for block in range(1, (depth - 2) // 6 + 1):
+            name = f"stage{stage}/block{block}"
+            stride = 2 if stage > 1 and block == 1 else 1
+            y = ops.relu(convolution(x, f"{name}/conv1", stride))
+            shortcut = ops.half_size_twice_the_channels(x) if stride == 2 else x
+            x = ops.relu(convolution(y, f"{name}/conv2") + shortcut)
+    return ops.dense(ops.mean_of_image(x), p["logits/weights"], p["logits/biases"])
+
+
+def logits(ops, model, p, x):
+    if model.startswith("resnet"):
+        return resnet(ops, p, x, int(model[len("resnet"):]))
+    if model == "mlp":
+        return perceptron(ops, p, x, ["hidden1", "hidden2"])
+    return cifar_net(ops, p, x, norms=model == "cifar_net")
+
+
+def decay(model, name):
+    """The weight decay of a variable."""
+    if model.startswith("resnet"):
+        return 1e-4 if name.endswith("/weights") else 0
+    return 0.004 if name in ("local3/weights", "local4/weights") else 0
+
+
+def loss(ops, model, p, inputs, labels):
+    if model == "s5":
+        return ops.mean_square(p["weight"] * inputs + p["bias"] - labels)
+    total = ops.cross_entropy(logits(ops, model, p, inputs), labels)
+    for name in p:
+        if decay(model, name) > 0:
+            total = total + decay(model, name) / 2 * ops.sum_of_squares(p[name])
+    return total
+
+
+def is_trained(name):
+    """Whether a tensor of the problem is a variable that gradients update."""
+    slots = ("/Momentum", "/moving_mean", "/moving_variance")
+    return name not in ("inputs", "labels", "global_step") and not name.endswith(slots)
+
+
+def is_statistic(name):
+    return name.endswith(("/moving_mean", "/moving_variance"))
+
+
+LEARNING_RATE, MOMENTUM = 0.01, 0.9
+
+
+def has_momentum(model):
+    return model != "s5"

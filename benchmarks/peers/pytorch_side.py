@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""The models in PyTorch: eager with channels-last images, or compiled by torch.compile."""
+import torch
+from torch.nn import functional
+
+import networks
+import serving
+
+
+class Ops:
+    """Images are [N, C, H, W] tensors of the format channels-last."""
+
+    def __init__(self, device):
+        # Sums over nine neighbouring channels of 64 as a convolution: with it a step of the tutorial network takes half
+        # the time that it takes with functional.local_response_norm.
+        near = (torch.arange(64)[:, None] - torch.arange(64)).abs() <= 4
+        self.window = (near * (0.001 / 9))[:, :, None, None].to(device, memory_format=torch.channels_last)
+
+    relu = staticmethod(functional.relu)
+    cross_entropy = staticmethod(functional.cross_entropy)
+
+    @staticmethod
+    def convolution(x, weights, biases, stride=1):
+        # Padding SAME: with stride 2 and an even image, one pixel on the far sides only.
+        if stride == 2:
+            return functional.conv2d(functional.pad(x, (0, 1, 0, 1)), weights, biases, 2)
+        return functional.conv2d(x, weights, biases, padding=weights.shape[-1] // 2)
+
+    @staticmethod
+    def max_pool(x):
+        return functional.max_pool2d(x, 3, 2, ceil_mode=True)
+
+    def local_response_norm(self, x):
+        return x * (1 + functional.conv2d(x * x, self.window)).pow(-0.75)
+
+    @staticmethod
+    def flatten(x):
+        return x.permute(0, 2, 3, 1).flatten(1)
+
+    @staticmethod
+    def dense(x, weights, biases):
+        return functional.linear(x, weights, biases)
+
+    @staticmethod
+    def batch_norm(x, p, name):
+        return functional.batch_norm(x, p[f"{name}/moving_mean"], p[f"{name}/moving_variance"], p[f"{name}/gamma"],
+                                     p[f"{name}/beta"], training=True, momentum=0.1, eps=1e-5)
+
+    @staticmethod
+    def half_size_twice_the_channels(x):
+        half = x.shape[1] // 2
+        return functional.pad(x[:, :, ::2, ::2], (0, 0, 0, 0, half, half))
+
+    @staticmethod
+    def mean_of_image(x):
+        return x.mean((2, 3))
+
+    @staticmethod
+    def mean_square(x):
+        return x.square().mean()
+
+    @staticmethod
+    def sum_of_squares(x):
+        return x.square().sum()
+
+
+def to_torch(value, device):
+    """Dense weights as [out, in], those of convolutions as [out, in, H, W], images as [N, C, H, W]."""
+    tensor = torch.from_numpy(value.copy())
+    if tensor.dim() == 4:
+        return tensor.permute(3, 2, 0, 1).to(device, memory_format=torch.channels_last)
+    return (tensor.t().contiguous() if tensor.dim() == 2 else tensor).to(device)
+
+
+def images(value, device):
+    tensor = torch.from_numpy(value.copy())
+    tensor = tensor.permute(0, 3, 1, 2) if tensor.dim() == 4 else tensor
+    return tensor.to(device, memory_format=torch.channels_last) if tensor.dim() == 4 else tensor.to(device)
+
+
+def build(options):
+    device, problem = options.device, serving.read_problem(options.problem)
+    inputs = images(problem["inputs"], device)
+    labels = torch.from_numpy(problem["labels"].copy()).to(device)
+    labels = labels if options.model == "s5" else labels.long()
+    p = {name: to_torch(value, device) for name, value in problem.items() if networks.is_statistic(name)}
+    trained = {name: to_torch(value, device).requires_grad_() for name, value in problem.items()
+               if networks.is_trained(name)}
+    p |= trained
+    momentum = networks.MOMENTUM if networks.has_momentum(options.model) else 0
+    optimizer = torch.optim.SGD(trained.values(), lr=networks.LEARNING_RATE, momentum=momentum, fused=True)
+
+    ops = Ops(device)
+
+    def loss(p, inputs, labels):
+        return networks.loss(ops, options.model, p, inputs, labels)
+
+    if options.compile:
+        loss = torch.compile(loss, mode="max-autotune" if device == "cuda" else "default")
+
+    def step():
+        optimizer.zero_grad(set_to_none=True)
+        with torch.autocast(device, torch.bfloat16, enabled=options.dtype == "bfloat16"):
+            result = loss(p, inputs, labels)
+        result.backward()
+        optimizer.step()
+        return result.detach()
+
+    return step, torch.cuda.synchronize if device == "cuda" else lambda: None
+
+
+def main():
+    parser = serving.parser(__doc__)
+    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--compile", action="store_true", help="by torch.compile")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    torch.set_num_interop_threads(1)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cudnn.benchmark = True
+    where = f" on {torch.cuda.get_device_name()}" if options.device == "cuda" else ""
+    serving.serve(lambda: build(options), f"PyTorch {torch.__version__}{where}")
+
+
+if __name__ == "__main__":
+    main()

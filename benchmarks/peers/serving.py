@@ -1,0 +1,82 @@
+"""One side of a comparison: a process that trains when it is told to. README.md has the protocol."""
+import argparse
+import json
+import sys
+import time
+
+import numpy
+
+COMPARED_LOSSES, WARM_UP_STEPS = 5, 5
+
+
+def read_problem(path):
+    """The tensors of a safetensors file, by name."""
+    types = {"F32": numpy.float32, "I32": numpy.int32, "I64": numpy.int64}
+    with open(path, "rb") as file:
+        header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        data = file.read()
+    header.pop("__metadata__", None)
+    tensors = {}
+    for name, info in header.items():
+        begin, end = info["data_offsets"]
+        tensors[name] = numpy.frombuffer(data[begin:end], types[info["dtype"]]).reshape(info["shape"])
+    return tensors
+
+
+def parser(description):
+    result = argparse.ArgumentParser(description=description)
+    result.add_argument("--problem", required=True, help="what `training --write_problem` wrote")
+    result.add_argument("--model", required=True)
+    result.add_argument("--threads", type=int, default=1)
+    result.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])
+    return result
+
+
+def memory(key):
+    """Bytes of this process: RssAnon and RssFile, what is resident now; VmHWM, the most so far."""
+    with open("/proc/self/status") as file:
+        return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))
+
+
+def forget_peak():
+    try:
+        with open("/proc/self/clear_refs", "w") as file:
+            file.write("5")
+    except OSError:  # then memory that only building and compiling took counts too
+        pass
+
+
+def rate(step, finish, seconds):
+    """Steps a second."""
+    steps, batch, elapsed, begin = 0, 1, 0.0, time.perf_counter()
+    while elapsed < seconds:
+        for _ in range(batch):
+            step()
+        steps += batch
+        elapsed = time.perf_counter() - begin
+        if elapsed < seconds / 16:
+            batch *= 2
+    finish()
+    return steps / (time.perf_counter() - begin)
+
+
+def serve(build, version):
+    """`build()` makes the model and returns two functions: one that trains a step and returns what float() makes the
+    loss of, and one that waits until all steps are done."""
+    before = memory("RssAnon")
+    step, finish = build()
+    losses = [float(step()) for _ in range(COMPARED_LOSSES)]
+    for _ in range(WARM_UP_STEPS):
+        step()
+    finish()
+    forget_peak()
+    print(json.dumps({"losses": losses, "version": version}), flush=True)
+    for line in sys.stdin:
+        words = line.split()
+        if words == ["quit"]:
+            break
+        if len(words) != 2 or words[0] != "go":
+            sys.exit(f'expected "go SECONDS" or "quit", not "{line.strip()}"')
+        steps = rate(step, finish, float(words[1]))
+        peak = memory("VmHWM") - memory("RssFile") - before
+        print(json.dumps({"steps_per_second": steps, "peak_bytes": peak}), flush=True)

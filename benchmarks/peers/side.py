@@ -1,0 +1,90 @@
+"""The processes that a comparison runs in turn."""
+import json
+import os
+import select
+import subprocess
+import time
+
+# Memory that is given back to the kernel after every step comes back as page faults: for a framework that allocates
+# tensors as it goes, keeping it is worth 28 to 51 % on these models, and large pages another 10 to 20 %.
+ENVIRONMENT = {"GLIBC_TUNABLES": ":".join(["glibc.malloc.mmap_max=0", "glibc.malloc.trim_threshold=17179869184",
+                                           "glibc.malloc.hugetlb=1"]),
+               "TF_CPP_MIN_LOG_LEVEL": "3"}
+START_SECONDS = 900  # torch.compile takes a minute for ResNet-56
+
+
+class SideError(Exception):
+    """A side that could not do what it was told."""
+
+
+class Side:
+    """A running process of the protocol in README.md."""
+
+    def __init__(self, name, command, threads):
+        self.name, self.command = name, command
+        self.rates, self.cores, self.idle = [], [], []
+        self.peak_bytes = None
+        environment = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": str(threads)}
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        try:
+            self.ready = self.read(START_SECONDS)
+        except SideError:
+            self.process.kill()
+            raise
+
+    def read(self, seconds):
+        """The next line of JSON; a framework may print other lines before it."""
+        deadline = time.monotonic() + seconds
+        while True:
+            # Nothing is ever left in the buffer: an answer ends what the process says until it is asked again.
+            if not select.select([self.process.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
+                raise SideError(f"{self.name} did not answer within {seconds:.0f} s")
+            line = self.process.stdout.readline()
+            if not line:
+                raise SideError(f"{self.name} ended with code {self.process.wait()}: {' '.join(self.command)}")
+            if line.startswith(b"{"):
+                return json.loads(line)
+
+    def run(self, seconds, scale):
+        """Times one round; `scale`: items of a step."""
+        begin, used = time.monotonic(), self.cpu_seconds()
+        self.process.stdin.write(f"go {seconds}\n".encode())
+        self.process.stdin.flush()
+        answer = self.read(60 + 20 * seconds)
+        self.cores.append((self.cpu_seconds() - used) / (time.monotonic() - begin))
+        self.rates.append(answer["steps_per_second"] * scale)
+        self.peak_bytes = answer["peak_bytes"]
+
+    def cpu_seconds(self):
+        with open(f"/proc/{self.process.pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+    def close(self):
+        if self.process.poll() is None:
+            try:
+                self.process.communicate(b"quit\n", timeout=30)
+            except (subprocess.TimeoutExpired, BrokenPipeError):
+                self.process.kill()
+
+
+def losses_differ(sides, tolerance=1e-3):
+    """Why the sides do not do the same work, or None. The first side is what the others are compared with."""
+    for side in sides[1:]:
+        for i, (ours, theirs) in enumerate(zip(sides[0].ready["losses"], side.ready["losses"])):
+            if not abs(ours - theirs) <= tolerance * abs(ours):
+                return (f"the losses of step {i} differ: {sides[0].name} {ours:.6f}, {side.name} {theirs:.6f}, more "
+                        f"than {tolerance:g} of them; so they do not do the same work, and are not compared")
+    return None
+
+
+def run_in_turn(sides, rounds, seconds, scale):
+    """A B C A B C; the other processes must sleep meanwhile, or what they burn is taken from the one that is timed."""
+    for _ in range(rounds):
+        for side in sides:
+            used = {other: other.cpu_seconds() for other in sides if other is not side}
+            begin = time.monotonic()
+            side.run(seconds, scale)
+            spent = time.monotonic() - begin
+            for other, before in used.items():
+                other.idle.append((other.cpu_seconds() - before) / spent)

@@ -1,0 +1,151 @@
+// Training speed on 1, 2, 4 ... devices: strong scaling, one batch shared by all, and weak, a batch for each. With the
+// step's parts by its trace: computing, averaging, and what of averaging no computing hid.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "benchmarks/paired_runs.h"
+#include "benchmarks/report.h"
+#include "benchmarks/step_times.h"
+#include "benchmarks/training_run.h"
+#include "framework/base/status.h"
+#include "trainers/plot_html.h"
+
+ABSL_FLAG(std::string, model, "cifar_net", "As of `training`.");
+ABSL_FLAG(std::string, kind, "cpu", "Of the devices: cpu, with a thread each, or gpu.");
+ABSL_FLAG(int, most, 0, "Devices; 0: the cores, or the GPUs that there are.");
+ABSL_FLAG(int, virtual_gpus, 1, "GPUs that each card is opened as.");
+ABSL_FLAG(int64_t, batch_size, 0, "Of strong scaling, and of each device in weak; 0: the model's own number.");
+ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32 or bfloat16.");
+ABSL_FLAG(int, rounds, 5, "Timings of each, in turn.");
+ABSL_FLAG(double, seconds, 1, "Of each timing.");
+ABSL_FLAG(int, trace_steps, 20, "Steps that are traced of each.");
+ABSL_FLAG(std::string, out, "", "A directory for JSON, CSV and the plot scaling.html; empty: none.");
+
+namespace belfry::benchmarks {
+namespace {
+
+constexpr int kWarmUpSteps = 5;
+
+struct Setup {
+  const char* mode;
+  int devices;
+  std::unique_ptr<TrainingRun> run;
+};
+
+absl::StatusOr<int> MostDevices() {
+  const int asked = absl::GetFlag(FLAGS_most);
+  if (asked < 0) return absl::InvalidArgumentError("--most must be at least 0");
+  if (asked > 0) return asked;
+  if (absl::GetFlag(FLAGS_kind) == "cpu") return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  return CountGpuDevices({.virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus)});
+}
+
+// One device is both modes' beginning.
+absl::StatusOr<std::vector<Setup>> MakeSetups() {
+  ASSIGN_OR_RETURN(const BenchModel model, FindModel(absl::GetFlag(FLAGS_model)));
+  ASSIGN_OR_RETURN(const int most, MostDevices());
+  const std::string kind = absl::GetFlag(FLAGS_kind);
+  const int64_t batch = absl::GetFlag(FLAGS_batch_size) > 0 ? absl::GetFlag(FLAGS_batch_size) : model.batch;
+  std::vector<Setup> setups;
+  for (int devices = 1; devices <= most; devices *= 2) {
+    for (const char* mode : {"strong", "weak"}) {
+      if (devices == 1 && mode[0] == 'w') continue;
+      Setup setup{.mode = devices == 1 ? "one" : mode, .devices = devices};
+      TrainingOptions options{.model = model.name,
+                              .devices = absl::StrCat(kind, ":", devices),
+                              .device = {.virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus)},
+                              .batch = mode[0] == 's' ? batch : batch * devices,
+                              .dtype = absl::GetFlag(FLAGS_dtype)};
+      if (kind == "cpu") options.device.cpu_threads = 1;
+      ASSIGN_OR_RETURN(setup.run, TrainingRun::Create(options));
+      for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(setup.run->Step());
+      RETURN_IF_ERROR(setup.run->Wait());
+      setups.push_back(std::move(setup));
+    }
+  }
+  return setups;
+}
+
+// Speed and efficiency over the number of devices, both modes in each chart.
+absl::Status Plot(const std::string& directory, const std::vector<Setup>& setups, const std::vector<Side>& sides) {
+  std::vector<trainers::RunMetrics> runs;
+  for (const char* mode : {"strong", "weak"}) {
+    trainers::RunMetrics run{.name = absl::StrCat(absl::GetFlag(FLAGS_model), ", ", mode, " scaling")};
+    for (size_t i = 0; i < setups.size(); ++i) {
+      if (setups[i].devices > 1 && std::string(setups[i].mode) != mode) continue;
+      ++run.lines;
+      run.last_step = setups[i].devices;
+      run.curves["images_per_second"].Add(setups[i].devices, Median(sides[i].rates));
+      run.curves["efficiency"].Add(setups[i].devices, MedianRatio(sides[i], sides[0]) / setups[i].devices);
+    }
+    runs.push_back(std::move(run));
+  }
+  const std::filesystem::path path = std::filesystem::path(directory) / "scaling.html";
+  std::ofstream file(path);
+  file << trainers::PlotPage(runs) << std::flush;
+  if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", path.string()));
+  std::printf("Over the number of devices instead of steps: %s\n", path.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status Run() {
+  ASSIGN_OR_RETURN(const std::vector<Setup> setups, MakeSetups());
+  std::vector<Side> sides;
+  absl::Status status;
+  for (const Setup& setup : setups) {
+    sides.push_back({setup.mode,
+                     [&status, run = setup.run.get()] { status.Update(run->Step()); },
+                     static_cast<double>(setup.run->batch()),
+                     {},
+                     [&status, run = setup.run.get()] { status.Update(run->Wait()); }});
+  }
+  RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
+  RETURN_IF_ERROR(status);
+
+  Report report("scaling",
+                absl::StrCat("Scaling of ", absl::GetFlag(FLAGS_model), ", ", absl::GetFlag(FLAGS_dtype), ", over ",
+                             absl::GetFlag(FLAGS_kind), " devices (a thread each, if CPU): images/s, ms of a step"));
+  for (size_t i = 0; i < setups.size(); ++i) {
+    std::vector<StepTrace> traces(static_cast<size_t>(absl::GetFlag(FLAGS_trace_steps)));
+    for (StepTrace& trace : traces) RETURN_IF_ERROR(setups[i].run->TracedStep(trace));
+    const StepParts parts = PartsOf(setups[i].run->prepared().plan(), traces);
+    const double efficiency = MedianRatio(sides[i], sides[0]) / setups[i].devices;
+    nlohmann::ordered_json row = {
+        {"mode", setups[i].mode}, {"devices", setups[i].devices}, {"batch", setups[i].run->batch()}};
+    AddSpread(row, "images/s", sides[i].rates);
+    row.update({{"efficiency", efficiency},
+                {"step_ms", parts.step * 1e3},
+                {"compute_ms", parts.compute * 1e3},
+                {"averaging_ms", parts.averaging * 1e3},
+                {"exposed_ms", parts.exposed * 1e3},
+                {"exposed_share", parts.step > 0 ? parts.exposed / parts.step : 0}});
+    report.Add(std::move(row));
+    if (setups[i].devices > 1) {
+      report.Summarize(absl::StrCat(absl::GetFlag(FLAGS_model), ", ", setups[i].devices, " ", absl::GetFlag(FLAGS_kind),
+                                    " devices, ", setups[i].mode, ": efficiency ", ShortNumber(efficiency)));
+    }
+  }
+  const std::string out = absl::GetFlag(FLAGS_out);
+  RETURN_IF_ERROR(report.Finish(out));
+  return out.empty() ? absl::OkStatus() : Plot(out, setups, sides);
+}
+
+}  // namespace
+}  // namespace belfry::benchmarks
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Training speed by the number of devices.");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = belfry::benchmarks::Run();
+  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+}

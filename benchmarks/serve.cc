@@ -1,0 +1,56 @@
+#include "benchmarks/serve.h"
+
+#include <chrono>
+#include <vector>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "benchmarks/paired_runs.h"
+#include "framework/base/status.h"
+#include "nlohmann/json.hpp"
+
+namespace belfry::benchmarks {
+namespace {
+
+constexpr int kComparedLosses = 5, kWarmUpSteps = 5;
+constexpr double kMostSeconds = 3600;
+
+void Say(std::ostream& out, const nlohmann::json& message) { out << message.dump() << std::endl; }
+
+}  // namespace
+
+absl::StatusOr<double> ParseGo(absl::string_view line) {
+  double seconds = 0;
+  absl::string_view number = line;
+  if (!absl::ConsumePrefix(&number, "go ") || !absl::SimpleAtod(number, &seconds) || !(seconds > 0) ||
+      seconds > kMostSeconds) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("expected \"go SECONDS\", up to ", kMostSeconds, ", or \"quit\", not \"", line, "\""));
+  }
+  return seconds;
+}
+
+absl::Status Serve(TrainingRun& run, const MemoryUse& before, std::istream& in, std::ostream& out) {
+  std::vector<float> losses;
+  for (int i = 0; i < kComparedLosses; ++i) {
+    RETURN_IF_ERROR(run.Step());
+    losses.push_back(run.loss());
+  }
+  for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run.Step());
+  RETURN_IF_ERROR(run.Wait());
+  // Where this is not allowed, memory that only making the plan took counts too.
+  ForgetPeak().IgnoreError();
+  Say(out, {{"losses", losses}, {"version", absl::StrCat("compiled by ", __VERSION__)}});
+  for (std::string line; std::getline(in, line) && line != "quit";) {
+    ASSIGN_OR_RETURN(const double seconds, ParseGo(line));
+    absl::Status status;
+    const double rate = Rate([&] { status.Update(run.Step()); }, seconds, [&] { status.Update(run.Wait()); });
+    RETURN_IF_ERROR(status);
+    ASSIGN_OR_RETURN(const MemoryUse now, ReadMemoryUse());
+    Say(out, {{"steps_per_second", rate}, {"peak_bytes", now.peak_bytes - before.anonymous_bytes}});
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace belfry::benchmarks

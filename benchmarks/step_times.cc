@@ -1,0 +1,113 @@
+#include "benchmarks/step_times.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "benchmarks/paired_runs.h"
+#include "framework/runtime/plan_report.h"
+
+namespace belfry::benchmarks {
+namespace {
+
+using Interval = std::pair<absl::Time, absl::Time>;
+using Kind = Instruction::Kind;
+
+double Seconds(const Interval& interval) { return absl::ToDoubleSeconds(interval.second - interval.first); }
+
+bool Moves(const Plan& plan, const StepSpan& span) {
+  return span.instruction.kind == Kind::kCollective || plan.program.nodes[span.instruction.index].op == &TransferOp();
+}
+
+// The part of `interval` in which none of `others`, ascending and disjoint, is under way.
+double Alone(const Interval& interval, const std::vector<Interval>& others) {
+  double alone = Seconds(interval);
+  for (const Interval& other : others) {
+    const Interval both = {std::max(interval.first, other.first), std::min(interval.second, other.second)};
+    if (both.first < both.second) alone -= Seconds(both);
+  }
+  return alone;
+}
+
+StepParts PartsOfOne(const Plan& plan, const StepTrace& step) {
+  std::map<int, std::vector<Interval>> computes, moves;  // by device
+  for (const StepSpan& span : step.spans) {
+    if (span.instruction.kind != Kind::kRun && span.instruction.kind != Kind::kCollective) continue;
+    (Moves(plan, span) ? moves : computes)[plan.streams[span.stream].device].emplace_back(span.begin, span.end);
+  }
+  StepParts parts{.step = Seconds({step.begin, step.end})};
+  for (auto& [device, intervals] : computes) {
+    std::sort(intervals.begin(), intervals.end());
+    for (const Interval& interval : intervals) parts.compute += Seconds(interval);
+    for (const Interval& interval : moves[device]) {
+      parts.averaging += Seconds(interval);
+      parts.exposed += Alone(interval, intervals);
+    }
+  }
+  const auto devices = static_cast<double>(std::max<size_t>(computes.size(), 1));
+  parts.compute /= devices;
+  parts.averaging /= devices;
+  parts.exposed /= devices;
+  return parts;
+}
+
+}  // namespace
+
+std::vector<NodeTime> NodeTimes(const Plan& plan, absl::Span<const StepTrace> steps) {
+  std::vector<NodeTime> times;
+  std::map<int, std::vector<double>> seconds;
+  for (const StepTrace& step : steps) {
+    for (const StepSpan& span : step.spans) {
+      if (span.instruction.kind != Kind::kRun || Moves(plan, span)) continue;
+      std::vector<double>& of_node = seconds[span.instruction.index];
+      if (of_node.empty()) times.push_back({.node = span.instruction.index});
+      of_node.push_back(Seconds({span.begin, span.end}));
+    }
+  }
+  for (NodeTime& time : times) {
+    time.seconds = Median(seconds[time.node]);
+    time.flops = FlopsOf(plan.program, plan.program.nodes[time.node]);
+  }
+  return times;
+}
+
+StepParts PartsOf(const Plan& plan, absl::Span<const StepTrace> steps) {
+  std::vector<double> whole, compute, averaging, exposed;
+  for (const StepTrace& step : steps) {
+    const StepParts parts = PartsOfOne(plan, step);
+    whole.push_back(parts.step);
+    compute.push_back(parts.compute);
+    averaging.push_back(parts.averaging);
+    exposed.push_back(parts.exposed);
+  }
+  if (steps.empty()) return {};
+  return {
+      .step = Median(whole), .compute = Median(compute), .averaging = Median(averaging), .exposed = Median(exposed)};
+}
+
+std::string Split(const Plan& plan, absl::Span<const NodeTime> times, int count) {
+  std::map<std::string, double> by_op;
+  double all = 0;
+  for (const NodeTime& time : times) {
+    by_op[plan.program.nodes[time.node].op->name] += time.seconds;
+    all += time.seconds;
+  }
+  std::vector<std::pair<double, std::string>> ops;
+  for (const auto& [name, seconds] : by_op) ops.emplace_back(-seconds, name);
+  std::sort(ops.begin(), ops.end());
+  std::string text;
+  for (size_t i = 0; i < ops.size() && i < static_cast<size_t>(count); ++i) {
+    absl::StrAppend(&text, text.empty() ? "" : ", ", ops[i].second,
+                    absl::StrFormat(" %.0f%%", -100 * ops[i].first / std::max(all, 1e-12)));
+  }
+  return text;
+}
+
+double FlopsOfStep(const Plan& plan) {
+  double flops = 0;
+  for (const ProgramNode& node : plan.program.nodes) flops += FlopsOf(plan.program, node);
+  return flops;
+}
+
+}  // namespace belfry::benchmarks

@@ -1,0 +1,105 @@
+#include "benchmarks/training_run.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/runtime/saver.h"
+#include "models/linear_regression.h"
+#include "ops/array.h"
+#include "optim/apply.h"
+#include "optim/descent.h"
+
+namespace belfry::benchmarks {
+namespace {
+
+// What is run, and what is fed to it.
+struct Built {
+  std::vector<models::Batch> towers;
+  Output loss;
+  const Node* update = nullptr;
+  const Node* initialize = nullptr;
+};
+
+Built BuildScenario5(const Scope& scope) {
+  const Output x = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown});
+  const Output out = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown});
+  const models::LinearModel line = models::LinearRegression(scope, x, out);
+  const optim::GradientDescent optimizer({.learning_rate = kLearningRate});
+  const Node* update =
+      optim::ApplyGradients(scope, optimizer, optim::ComputeGradients(scope, line.loss, {line.weight, line.bias}));
+  return {.towers = {{x, out}}, .loss = line.loss, .update = update, .initialize = InitializeVariables(scope)};
+}
+
+Built BuildTowers(const Scope& scope, const DeviceSet& devices, const BenchModel& model, DType dtype, bool momentum,
+                  const models::ReplicateOptions& options) {
+  const auto loss = [&](const Scope& tower, const models::Batch& batch) { return model.Loss(tower, batch, dtype); };
+  const optim::Momentum with({.learning_rate = kLearningRate, .momentum = kMomentum});
+  const optim::GradientDescent without({.learning_rate = kLearningRate});
+  const auto& optimizer = momentum ? static_cast<const optim::Optimizer&>(with) : without;
+  const models::TrainStep step = models::ReplicateTowers(scope, devices, model.input, loss, optimizer, options);
+  Built built{.loss = step.loss, .update = step.update, .initialize = step.initialize};
+  for (const models::TrainTower& tower : step.towers) built.towers.push_back(tower.batch);
+  return built;
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingOptions& options) {
+  std::unique_ptr<TrainingRun> run(new TrainingRun);
+  ASSIGN_OR_RETURN(run->model_, FindModel(options.model));
+  const BenchModel& model = run->model_;
+  if (options.dtype != "float32" && (options.dtype != "bfloat16" || !model.logits)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtype=", options.dtype, ": ", model.name,
+                     model.logits ? " computes in float32 or bfloat16" : " computes in float32 only"));
+  }
+  const DType dtype = options.dtype == "float32" ? DType::kFloat32 : DType::kBFloat16;
+  ASSIGN_OR_RETURN(run->devices_, DeviceSet::Open(options.devices, options.device));
+  const std::vector<int> tower_devices = run->devices_.TowerDevices();
+  const auto towers = static_cast<int64_t>(tower_devices.size());
+  run->batch_ = options.batch != 0 ? options.batch : model.batch;
+  if (run->batch_ < towers || (model.logits && run->batch_ % towers != 0)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--batch_size=", run->batch_, " is not a multiple of the ", towers, " towers"));
+  }
+
+  const Scope scope(run->graph_);
+  const Built built =
+      !model.logits && towers == 1
+          ? BuildScenario5(scope.Device(run->devices_.device(tower_devices[0]).name().ToString()))
+          : BuildTowers(scope, run->devices_, model, dtype, options.momentum && model.momentum, options.replicate);
+  ASSIGN_OR_RETURN(run->session_, Session::Create(run->graph_, run->devices_, options.session));
+  RETURN_IF_ERROR(run->session_->RunTarget(built.initialize));
+
+  const BenchData data(model, run->batch_);
+  std::vector<FeedSpec> specs;
+  for (int64_t i = 0; i < towers; ++i) {
+    const int64_t begin = i * run->batch_ / towers, count = (i + 1) * run->batch_ / towers - begin;
+    run->feeds_.push_back(Examples(data.inputs, begin, count));
+    run->feeds_.push_back(Examples(data.labels, begin, count));
+    specs.push_back({built.towers[i].images, run->feeds_[2 * i].shape()});
+    specs.push_back({built.towers[i].labels, run->feeds_[2 * i + 1].shape()});
+  }
+  ASSIGN_OR_RETURN(run->prepared_, run->session_->Prepare(specs, {built.loss}, {built.update}));
+  return run;
+}
+
+absl::StatusOr<std::vector<io::NamedTensor>> TrainingRun::Problem() {
+  Snapshot snapshot;
+  RETURN_IF_ERROR(snapshot.Take(*session_));
+  std::vector<io::NamedTensor> tensors(snapshot.tensors().begin(), snapshot.tensors().end());
+  BenchData data(model_, batch_);
+  tensors.push_back({"inputs", std::move(data.inputs)});
+  tensors.push_back({"labels", std::move(data.labels)});
+  return tensors;
+}
+
+void OkOrDie(const absl::Status& status) {
+  if (status.ok()) return;
+  std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+  std::exit(EXIT_FAILURE);
+}
+
+}  // namespace belfry::benchmarks

@@ -1,0 +1,70 @@
+// Training steps of a model on synthetic examples that stay the same, for benchmarks.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "benchmarks/bench_model.h"
+#include "framework/io/safetensors.h"
+#include "framework/runtime/session.h"
+
+namespace belfry::benchmarks {
+
+struct TrainingOptions {
+  std::string model = "cifar_net";  // FindModel
+  std::string devices = "cpu:1";    // one tower on each
+  DeviceOptions device;
+  int64_t batch = 0;              // examples of a step, over all towers; 0: the model's own number
+  std::string dtype = "float32";  // what the model computes in; weights are float32
+  bool momentum = true;           // false: plain gradient descent, whatever the model is trained with
+  models::ReplicateOptions replicate;
+  SessionOptions session;
+};
+
+// A model, its session, and its step with the data fed. Not thread-safe. s5 on one device is the program of its
+// scenario; everything else is replicated by models::ReplicateTowers.
+class TrainingRun {
+ public:
+  // InvalidArgument: an unknown model or dtype, or a batch that the towers cannot share evenly; whatever opening the
+  // devices and making the session report.
+  static absl::StatusOr<std::unique_ptr<TrainingRun>> Create(const TrainingOptions& options);
+
+  absl::Status Step() { return prepared_->Run(feeds_); }
+  absl::Status TracedStep(StepTrace& trace) { return prepared_->RunTraced(feeds_, trace); }
+  absl::Status Wait() { return prepared_->Wait(); }
+  float loss() const { return prepared_->fetched(0).scalar<float>(); }  // of the last step, before its update
+
+  int64_t batch() const { return batch_; }
+  int towers() const { return static_cast<int>(feeds_.size()) / 2; }
+  const BenchModel& model() const { return model_; }
+  const DeviceSet& devices() const { return devices_; }
+  Session& session() { return *session_; }
+  PreparedStep& prepared() { return *prepared_; }
+
+  // What another program needs to do the same work: the variables as they are, by name, and "inputs" and "labels".
+  absl::StatusOr<std::vector<io::NamedTensor>> Problem();
+
+ private:
+  TrainingRun() = default;
+
+  BenchModel model_;
+  DeviceSet devices_;
+  Graph graph_;
+  std::unique_ptr<Session> session_;
+  std::unique_ptr<PreparedStep> prepared_;
+  int64_t batch_ = 0;
+  std::vector<Tensor> feeds_;  // inputs and labels of each tower
+};
+
+// Ends the program with the error, if it is one.
+void OkOrDie(const absl::Status& status);
+template <class T>
+T ValueOrDie(absl::StatusOr<T> value) {
+  OkOrDie(value.status());
+  return *std::move(value);
+}
+
+}  // namespace belfry::benchmarks

@@ -1,0 +1,102 @@
+"""Tests of benchmarks/peers/compare.py, without any peer: compare_test.py TRAINING, the benchmark `training`."""
+import json
+import os
+import sys
+import tempfile
+import types
+import unittest
+
+PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "benchmarks", "peers")
+sys.path.insert(0, PEERS)
+import side  # noqa: E402
+import table  # noqa: E402
+
+TRAINING = sys.argv.pop(1)
+
+
+def made_up(name, losses, rates=(1.0,), peak_bytes=2**20):
+    return types.SimpleNamespace(name=name, ready={"losses": losses, "version": "1"}, rates=list(rates),
+                                 peak_bytes=peak_bytes, cores=[1.0] * len(rates), idle=[0.0])
+
+
+class Losses(unittest.TestCase):
+    def test_equal_up_to_rounding(self):
+        sides = [made_up("a", [2.0, 1.0]), made_up("b", [2.001, 1.0]), made_up("c", [2.0, 0.9995])]
+        self.assertIsNone(side.losses_differ(sides))
+
+    def test_a_difference_names_step_and_sides(self):
+        why = side.losses_differ([made_up("a", [2.0, 1.0]), made_up("b", [2.0, 1.0]), made_up("c", [2.0, 1.002])])
+        self.assertIn("step 1", why)
+        self.assertIn("a 1.0", why)
+        self.assertIn("c 1.002", why)
+
+    def test_nan_is_a_difference(self):
+        self.assertIsNotNone(side.losses_differ([made_up("a", [2.0]), made_up("b", [float("nan")])]))
+        self.assertIsNotNone(side.losses_differ([made_up("a", [float("nan")]), made_up("b", [2.0])]))
+
+
+class Table(unittest.TestCase):
+    def setUp(self):
+        # The machine was half as fast in the second round.
+        ours, peer = made_up("Belfry", [1.0], [30, 15, 36]), made_up("peer", [1.0], [10, 5, 9])
+        comparison = {"model": "mlp", "batch": 8, "dtype": "float32", "threads": 1, "seconds": 2.0}
+        self.rows = [table.row(comparison, one, peer) for one in (ours, peer)]
+
+    def test_ratio_is_of_the_same_round(self):
+        self.assertEqual(self.rows[0]["ratio_to_best_peer"], 3)
+        self.assertEqual(self.rows[1]["ratio_to_best_peer"], 1)
+
+    def test_text_has_spread_and_memory(self):
+        text = table.text(self.rows)
+        self.assertIn("[15 .. 36]", text)
+        self.assertIn("3.000", text)
+        self.assertNotIn("while others were timed", text)
+
+    def test_a_side_that_does_not_sleep_is_named(self):
+        self.rows[1]["idle_cores"] = 0.5
+        self.assertIn("up to 0.50 cores", table.text(self.rows))
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as directory:
+            table.write(directory, self.rows)
+            with open(os.path.join(directory, "peers.json")) as file:
+                report = json.load(file)
+            with open(os.path.join(directory, "peers.csv")) as file:
+                lines = file.read().splitlines()
+        self.assertEqual(report["rows"][0]["median"], 30)
+        self.assertEqual(len(report["summary"]), 1)
+        self.assertIn("3.000 of the best peer", report["summary"][0])
+        self.assertEqual(len(lines), 3)
+
+
+class Processes(unittest.TestCase):
+    def test_belfry_serves(self):
+        one = side.Side("Belfry", [TRAINING, "--model=s5", "--threads=1", "--serve"], 1)
+        try:
+            self.assertAlmostEqual(one.ready["losses"][0], 97, 3)
+            side.run_in_turn([one], rounds=2, seconds=0.01, scale=1)
+            self.assertEqual(len(one.rates), 2)
+            self.assertGreater(min(one.rates), 0)
+            self.assertGreater(one.peak_bytes, 0)
+        finally:
+            one.close()
+        self.assertEqual(one.process.returncode, 0)
+
+    def test_a_side_that_fails_is_an_error(self):
+        with self.assertRaisesRegex(side.SideError, "ended with code 1"):
+            side.Side("Belfry", [TRAINING, "--model=unknown", "--serve"], 1)
+
+    def test_a_problem_is_a_safetensors_file_of_what_was_asked_for(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "problem.safetensors")
+            self.assertEqual(os.spawnl(os.P_WAIT, TRAINING, TRAINING, "--model=mlp", "--batch_size=4",
+                                       f"--write_problem={path}"), 0)
+            with open(path, "rb") as file:
+                header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        self.assertEqual(header["inputs"]["shape"], [4, 784])
+        self.assertEqual(header["labels"]["dtype"], "I32")
+        self.assertEqual(header["hidden2/weights"]["shape"], [512, 512])
+
+
+if __name__ == "__main__":
+    unittest.main()
