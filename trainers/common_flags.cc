@@ -68,9 +68,10 @@ ABSL_FLAG(std::string, data_dir, "", "Where the data is; see the program's descr
 ABSL_FLAG(std::string, train_dir, "",
           "A directory for what the run leaves behind: metrics.jsonl and, of programs that have them, checkpoints, "
           "TensorBoard's event files and traces; made if need be.");
-ABSL_FLAG(std::string, metrics_file, "",
-          "A file that gets one JSON object a line: step, loss, learning_rate, images_per_second; and of evaluations "
-          "step, test_accuracy, test_top_5, test_loss. Lines are appended.");
+ABSL_FLAG(
+    std::string, metrics_file, "",
+    "A file that gets one JSON object a line: step, loss, learning_rate, images_per_second, and with a loss scale "
+    "loss_scale and skipped_steps; and of evaluations step, test_accuracy, test_top_5, test_loss. Lines are appended.");
 
 namespace belfry::trainers {
 namespace {

@@ -91,7 +91,7 @@ void FindVariableUses(Plan& plan) {
       const ArgDef& arg = node.op->input_arg(static_cast<int>(i));
       if (program.nodes[root.node].op->kind != OpKind::kVariable || arg.shape_only) continue;
       if (arg.ref) written.insert(root.node);
-      if (arg.ref && node.op->name == "Assign") {
+      if (arg.ref && node.op->name == "Assign" && node.inputs.size() == 2) {  // whatever the condition of a third is
         assigned.insert(root.node);
       } else if (!assigned.contains(root.node)) {
         read.insert(root.node);
