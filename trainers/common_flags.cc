@@ -55,6 +55,10 @@ ABSL_FLAG(int64_t, batch_size, 128,
           "rounding.");
 ABSL_FLAG(int64_t, batch_size_per_tower, 0,
           "Examples of a step in each tower, instead of --batch_size: the global batch grows with the devices.");
+ABSL_FLAG(std::string, recompute, "none",
+          "What the backward pass computes again instead of keeping it from the forward pass: memory for time, and the "
+          "same bits. none. cheap: what follows without convolutions and products of matrices from what is kept "
+          "anyway. sqrt: all but the borders of about as many segments as the square root of the number of layers.");
 ABSL_FLAG(uint64_t, seed, 1, "Of initial values, order of examples, augmentation and dropout.");
 ABSL_FLAG(
     std::string, variable_update, "replicated",
@@ -144,6 +148,9 @@ absl::StatusOr<DeviceSet> OpenDevices() {
   if (const double limit = absl::GetFlag(FLAGS_step_timeout); !(limit >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat("--step_timeout=", limit, " must be at least 0"));
   }
+  if (const auto recompute = ParseRecompute(absl::GetFlag(FLAGS_recompute)); !recompute.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--recompute: ", recompute.status().message()));
+  }
   ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices), DeviceOptionsFromFlags()));
   if (devices.device(devices.TowerDevices()[0]).type() != "GPU") {
     RETURN_IF_ERROR(RejectFlags({"virtual_gpus", "gpu_memory", "gpu_memory_growth", "visible_gpus", "tf32",
@@ -172,6 +179,7 @@ SessionOptions SessionOptionsFromFlags() {
                          .replay = absl::GetFlag(FLAGS_cuda_graphs),
                          .debug_sync = absl::GetFlag(FLAGS_debug_sync),
                          .check_numerics = absl::GetFlag(FLAGS_check_numerics),
+                         .recompute = ParseRecompute(absl::GetFlag(FLAGS_recompute)).value_or(Recompute::kNone),
                          .dump_plan = absl::GetFlag(FLAGS_dump_plan)};
   if (const double limit = absl::GetFlag(FLAGS_step_timeout); limit > 0) options.timeout = absl::Seconds(limit);
   if (absl::GetFlag(FLAGS_averager) == "nccl") options.collectives = NcclFactory();

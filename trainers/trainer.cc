@@ -146,9 +146,11 @@ absl::Status Trainer::LookAtScale(PreparedStep& step) {
   skipped_ = skipped;
   looked_at_ = steps_;
   if (skipped_in_row_ < kMostSkipped) return absl::OkStatus();
-  return absl::AbortedError(absl::StrCat("Model diverged: at step ", steps_, " the last ", skipped_in_row_,
-                                         " steps have been skipped, since their gradients overflow with a loss scale ",
-                                         "of ", loss_scale_, " too; try a smaller learning rate or another dtype"));
+  return absl::AbortedError(
+      absl::StrFormat("Model diverged: at step %d the last %d steps have been skipped, since their gradients overflow "
+                      "with a loss scale "
+                      "of %.9g too; try a smaller learning rate or another dtype",
+                      steps_, skipped_in_row_, loss_scale_));
 }
 
 absl::Status Trainer::Train(const data::Batch& batch) {
@@ -221,7 +223,8 @@ std::string Trainer::Note() const {
   }
   const size_t towers = step_.towers.size();
   return absl::StrFormat("%d %s, %d MiB%s%s", towers, towers == 1 ? "tower" : "towers", most >> 20,
-                         towers == 1 ? "" : " each", scales_loss() ? absl::StrCat(", loss scale ", loss_scale_) : "");
+                         towers == 1 ? "" : " each",
+                         scales_loss() ? absl::StrFormat(", loss scale %.9g", loss_scale_) : "");
 }
 
 // What follows a step: steps_ counts it already.

@@ -144,6 +144,7 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(dump.After("fuse", program));
   RETURN_IF_ERROR(ChooseLayouts(program));
   RETURN_IF_ERROR(dump.After("layout", program));
+  RETURN_IF_ERROR(RecomputeForward(program, options.recompute));
   RETURN_IF_ERROR(Partition(program));
   RETURN_IF_ERROR(PrepareCollectives(program));
   RETURN_IF_ERROR(dump.After("partition", program));

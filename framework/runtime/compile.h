@@ -6,13 +6,25 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/graph.h"
 #include "framework/runtime/plan.h"
 
 namespace belfry {
 
+// What is computed twice so that it need not be kept from the forward to the backward pass: memory for time.
+enum class Recompute {
+  kNone,
+  kCheap,  // what follows from values that are kept anyway without convolutions and products of matrices:
+           // normalisations, activations, sums
+  kSqrt,   // all but what crosses from one to the next of sqrt(n) segments of the n convolutions and products (Chen et
+           // al., "Training deep nets with sublinear memory cost", 2016): about one more forward pass
+};
+absl::StatusOr<Recompute> ParseRecompute(absl::string_view name);  // "none", "cheap", "sqrt"
+
 struct CompileOptions {
+  Recompute recompute = Recompute::kNone;
   // If not empty: a directory (made if need be) that gets, after every pass, the program as text and as Graphviz, and
   // the plan at the end.
   std::string dump_directory;

@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/graph.h"
+#include "framework/runtime/compile.h"
 #include "framework/runtime/program.h"
 
 namespace belfry {
@@ -33,6 +34,10 @@ absl::Status Fuse(Program& program, const OpRegistry& registry, const DeviceSet&
 
 // Removes pairs of transposes that undo each other.
 absl::Status ChooseLayouts(Program& program);
+
+// Has the backward pass compute again some of what the forward pass computed, instead of keeping it: the same kernels
+// on the same bytes, so the same result. What draws random numbers, or is stateful otherwise, is kept.
+absl::Status RecomputeForward(Program& program, Recompute recompute);
 
 // Inserts a transfer wherever a node reads what another device holds: one per (tensor, destination).
 absl::Status Partition(Program& program);

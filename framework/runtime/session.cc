@@ -131,13 +131,13 @@ absl::Status Session::Extend() {
 }
 
 absl::StatusOr<CompiledPlan> Session::FindOrCompile(const ProgramRequest& request, const std::string& key) {
+  CompileOptions options{.recompute = options_.recompute};
   CompiledPlan compiled{.plan = plans_.Find(key)};
   if (compiled.plan != nullptr) {
     ASSIGN_OR_RETURN(compiled.kernels, MakeKernels(compiled.plan->program, devices_));
     if (FitsInto(compiled.kernels, *compiled.plan)) return compiled;
-    return Compile(graph_, request, devices_, placement_.device, {});
+    return Compile(graph_, request, devices_, placement_.device, options);
   }
-  CompileOptions options;
   if (!options_.dump_plan.empty()) options.dump_directory = absl::StrCat(options_.dump_plan, "/step_", compiled_);
   ASSIGN_OR_RETURN(compiled, Compile(graph_, request, devices_, placement_.device, options));
   ++compiled_;
@@ -211,7 +211,8 @@ absl::StatusOr<Session::Explanation> Session::Explain(absl::Span<const FeedSpec>
   RETURN_IF_ERROR(CheckValid(graph_, request));
   const MutexLock lock(mutex_);
   RETURN_IF_ERROR(Extend());
-  ASSIGN_OR_RETURN(const CompiledPlan compiled, Compile(graph_, request, devices_, placement_.device, {}));
+  ASSIGN_OR_RETURN(const CompiledPlan compiled,
+                   Compile(graph_, request, devices_, placement_.device, {.recompute = options_.recompute}));
   return Explanation{compiled.plan, ReportMemory(*compiled.plan, graph_, devices_, placement_.device)};
 }
 
