@@ -148,8 +148,7 @@ absl::Status Trainer::LookAtScale(PreparedStep& step) {
   if (skipped_in_row_ < kMostSkipped) return absl::OkStatus();
   return absl::AbortedError(
       absl::StrFormat("Model diverged: at step %d the last %d steps have been skipped, since their gradients overflow "
-                      "with a loss scale "
-                      "of %.9g too; try a smaller learning rate or another dtype",
+                      "with a loss scale of %.9g too; try a smaller learning rate or another dtype",
                       steps_, skipped_in_row_, loss_scale_));
 }
 
