@@ -51,7 +51,9 @@ class Replicator {
  public:
   Replicator(const Scope& root, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
              const optim::Optimizer& optimizer, const ReplicateOptions& options)
-      : root_(root), devices_(devices), input_(input), model_(model), optimizer_(optimizer), options_(options) {}
+      : root_(root), devices_(devices), input_(input), model_(model), optimizer_(optimizer), options_(options) {
+    if (options.loss_scale.has_value()) loss_scale_.emplace(*options.loss_scale);
+  }
 
   TrainStep Run() {
     if (synchronised() && options_.variable_update == VariableUpdate::kIndependent) {
@@ -72,6 +74,10 @@ class Replicator {
     for (size_t i = 0; i < tower_devices.size(); ++i) AddTower(static_cast<int>(i), tower_devices[i]);
     if (!root_.status().ok()) return std::move(step_);
     step_.global_step = optim::GlobalStep(UpdateScope(0));
+    if (loss_scale_.has_value()) {
+      step_.loss_scale = loss_scale_->Value(UpdateScope(0));
+      step_.skipped_steps = loss_scale_->SkippedSteps(UpdateScope(0));
+    }
     step_.learning_rate = optim::LearningRate(UpdateScope(0), optimizer_.learning_rate());
     std::vector<const Node*> updates;
     switch (options_.variable_update) {
@@ -79,9 +85,9 @@ class Replicator {
       case VariableUpdate::kIndependent: updates = UpdateReplicas(gradients_); break;
       case VariableUpdate::kParameterDevice: updates = UpdateReplicas({AverageOnDevice()}); break;
     }
-    for (const TrainTower& tower : step_.towers) {
-      const auto moved = root_.graph().GetCollection(kUpdateOps, tower.scope.name());
-      for (const Output& op : moved) updates.push_back(op.node);
+    for (size_t i = 0; i < step_.towers.size(); ++i) {
+      const auto moved = root_.graph().GetCollection(kUpdateOps, step_.towers[i].scope.name());
+      for (const Output& op : moved) updates.push_back(UnlessSkipped(*op.node, i));
       if (one_copy() || !synchronised()) break;
     }
     step_.loss = MeanLoss();
@@ -137,7 +143,8 @@ class Replicator {
     }
     tower.loss = *loss;
     tower.variables = optim::TrainableVariables(scope);
-    std::vector<GradientAndVariable> gradients = optim::ComputeGradients(tower.scope, tower.loss, tower.variables);
+    const Output loss_to_descend = loss_scale_.has_value() ? loss_scale_->Scale(scope, tower.loss) : tower.loss;
+    std::vector<GradientAndVariable> gradients = optim::ComputeGradients(tower.scope, loss_to_descend, tower.variables);
     // The order in which the backward pass makes them.
     std::reverse(gradients.begin(), gradients.end());
     if (!gradients_.empty()) {
@@ -217,7 +224,6 @@ class Replicator {
   }
 
   std::vector<const Node*> UpdateReplicas(std::vector<std::vector<GradientAndVariable>> gradients) {
-    if (!gradients.empty()) step_.gradients = gradients[0];
     std::vector<const Node*> updates;
     for (size_t i = 0; i < gradients.size(); ++i)
       updates.push_back(Update(static_cast<int>(i), std::move(gradients[i])));
@@ -240,8 +246,18 @@ class Replicator {
                                            " was fed no example, so it has no mean loss to descend; 0 / 0"));
   }
 
-  const Node* Update(int i, std::vector<GradientAndVariable> gradients) const {
-    const Scope scope = UpdateScope(i).ControlDependencies({CheckExamples(i)});
+  const Node* Update(int i, std::vector<GradientAndVariable> gradients) {
+    Scope scope = UpdateScope(i).ControlDependencies({CheckExamples(i)});
+    Output scale_moved;
+    if (loss_scale_.has_value()) {
+      auto [unscaled, finite] = loss_scale_->Unscale(scope, gradients);
+      gradients = std::move(unscaled);
+      scale_moved = loss_scale_->Update(scope, finite);
+      if (!scale_moved.valid()) return nullptr;
+      finite_.push_back(finite);
+      scope = scope.OnlyIf(finite);
+    }
+    if (i == 0) step_.gradients = gradients;
     if (options_.clip_global_norm > 0) {
       std::vector<Output> values;
       for (const GradientAndVariable& pair : gradients) values.push_back(pair.gradient);
@@ -250,10 +266,26 @@ class Replicator {
       for (size_t k = 0; k < clipped.size(); ++k) gradients[k].gradient = clipped[k];
     }
     const Node* applied = optim::ApplyGradients(scope, optimizer_, gradients);
-    if (i > 0 || options_.moving_average <= 0 || applied == nullptr) return applied;
-    const optim::ExponentialMovingAverage averages({.decay = options_.moving_average});
-    std::vector<Variable> variables = step_.towers[0].variables;
-    return averages.Update(scope, variables, {Output{applied, 0}});
+    if (i == 0 && options_.moving_average > 0 && applied != nullptr) {
+      const optim::ExponentialMovingAverage averages({.decay = options_.moving_average});
+      const std::vector<Variable> variables = step_.towers[0].variables;
+      applied = averages.Update(scope, variables, {Output{applied, 0}});
+    }
+    return scale_moved.valid() && applied != nullptr ? ops::Group(scope, {applied, scale_moved.node}) : applied;
+  }
+
+  // An update that tower i's model asks for, which was made before anybody could know whether the step is skipped: the
+  // same node again, on that condition.
+  const Node* UnlessSkipped(const Node& update, size_t i) const {
+    const std::vector<ArgDef>& inputs = update.op().inputs;
+    if (finite_.empty() || inputs.empty() || inputs.back().name != kOnlyIf) return &update;
+    return root_.NameScope("")
+        .Named(update.name())
+        .WithLocation(update.location())
+        .ColocateWith(*update.inputs()[0].node)
+        .ControlDependencies(update.control_inputs())
+        .OnlyIf(finite_[one_copy() ? 0 : i])
+        .AddNode(update.op().name, {update.inputs().begin(), update.inputs().end()}, update.attrs());
   }
 
   Output MeanLoss() const {
@@ -269,10 +301,12 @@ class Replicator {
   const TowerFunction& model_;
   const optim::Optimizer& optimizer_;
   const ReplicateOptions& options_;
+  std::optional<optim::LossScale> loss_scale_;
   TrainStep step_;
   std::string group_;                                        // what the names of this training's collectives begin with
   std::vector<std::vector<GradientAndVariable>> gradients_;  // by tower, last layer first
-  Output first_example_;                                     // rows of the towers so far
+  std::vector<Output> finite_;  // by copy of the variables, if losses are scaled: whether this step is not skipped
+  Output first_example_;        // rows of the towers so far
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "framework/graph/scope.h"
 #include "models/batch.h"
 #include "optim/apply.h"
+#include "optim/loss_scale.h"
 #include "optim/moving_average.h"
 #include "optim/optimizer.h"
 
@@ -40,6 +42,9 @@ struct ReplicateOptions {
   size_t bucket_bytes = size_t{1} << 20;
   double clip_global_norm = 0;  // of the averaged gradients; 0: none
   double moving_average = 0;    // decay of an exponential moving average of the weights, kept for tower 0; 0: none
+  // For float16, whose range is small. A step that overflows is skipped: no variable changes, those of batch
+  // normalisation and the global step included. None: no loss is scaled, no step skipped.
+  std::optional<optim::LossScaleOptions> loss_scale;
 };
 
 // What examples look like, without the axis of the batch.
@@ -70,10 +75,12 @@ struct TrainStep {
   std::vector<TrainTower> towers;
   Output loss;                       // float32 scalar: the mean over all examples of the step
   Output learning_rate;              // float32 scalar, of this step
-  Variable global_step;              // int64 scalar: the steps before this one
+  Variable global_step;              // int64 scalar: the steps before this one that were not skipped
+  Variable loss_scale;               // float32 scalar, of this step; invalid without ReplicateOptions::loss_scale
+  Variable skipped_steps;            // int64 scalar: those before this one that were; likewise
   const Node* update = nullptr;      // runs the step
   const Node* initialize = nullptr;  // runs all initializers
-  // What tower 0's variables are updated with, last layer first: averaged over the towers, before clipping.
+  // What tower 0's variables are updated with, last layer first: averaged over the towers, unscaled, before clipping.
   std::vector<optim::GradientAndVariable> gradients;
 };
 

@@ -43,6 +43,9 @@ std::vector<Output> AddTrainSummaries(OpScope scope, const TrainStep& step, cons
   }
   ops::ScalarSummary(scope.ColocateWith(*step.loss.node), "total_loss", step.loss);
   ops::ScalarSummary(scope.ColocateWith(*step.learning_rate.node), "learning_rate", step.learning_rate);
+  if (step.loss_scale.valid()) {
+    ops::ScalarSummary(scope.ColocateWith(step.loss_scale.node()), "loss_scale", step.loss_scale);
+  }
   for (const auto& [gradient, variable] : step.gradients) {
     const Scope at = scope.ColocateWith(variable.node());
     if (options.variables) ops::HistogramSummary(at, variable.name(), variable);

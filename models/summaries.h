@@ -21,10 +21,10 @@ struct SummaryOptions {
 void ActivationSummaries(OpScope scope, Output x);
 
 // Adds to kSummaries: the ActivationSummaries of kActivations, each of kLosses of every tower under its node's name,
-// the step's loss as "total_loss", its "learning_rate", and histograms of each trained variable, under its name, and of
-// its gradient after averaging, "<variable>/gradients". Towers have one tag (ops::ReadSummaries). Returns the outputs
-// that the step fetches for ops::ReadSummaries: these and whatever else the graph has in kSummaries; empty after an
-// error, which sticks to the graph.
+// the step's loss as "total_loss", its "learning_rate" and "loss_scale", if it has one, and histograms of each trained
+// variable, under its name, and of its gradient after averaging, "<variable>/gradients". Towers have one tag
+// (ops::ReadSummaries). Returns the outputs that the step fetches for ops::ReadSummaries: these and whatever else the
+// graph has in kSummaries; empty after an error, which sticks to the graph.
 std::vector<Output> AddTrainSummaries(OpScope scope, const TrainStep& step, const SummaryOptions& options = {});
 
 }  // namespace belfry::models

@@ -95,4 +95,19 @@ Output GlobalNorm(OpScope scope, absl::Span<const Output> tensors);
 // x scaled by clip_norm / norm if norm > clip_norm > 0; all NaN if the norm, a float32 scalar, is not finite.
 Output ClipToNorm(OpScope scope, Output x, Output norm, double clip_norm);
 
+// Whether no element of any of the tensors (one at least, of one dtype) is NaN or infinite: a bool scalar.
+Output AllFinite(OpScope scope, absl::Span<const Output> tensors);
+
+// A loss scale after a step whose gradients were all `finite`, a bool scalar, or not:
+//   finite:     good_steps += 1; once that is growth_interval, scale = min(factor scale, most) and good_steps = 0
+//   otherwise:  scale = max(scale / factor, least), good_steps = 0, skipped_steps += 1
+// The scale is float32, the counts are int64, all scalars. A factor of 1 leaves the scale as it is.
+struct LossScaleAttrs {
+  double factor = 2;
+  double least = 1, most = 16777216;
+  int64_t growth_interval = 2000;
+};
+Output ApplyLossScale(OpScope scope, const Variable& scale, const Variable& good_steps, const Variable& skipped_steps,
+                      Output finite, const LossScaleAttrs& attrs = {});
+
 }  // namespace belfry::ops

@@ -32,7 +32,13 @@ ABSL_FLAG(
     "cifar_net: the network of TensorFlow's CIFAR-10 tutorial, 1,068,298 parameters. resnet20, resnet32, resnet44, "
     "resnet56: He et al., 2016, section 4.2.");
 ABSL_FLAG(std::string, dtype, "float32",
-          "What the network computes in: float32; or bfloat16, with weights, averages and updates in float32.");
+          "What the network computes in: float32; or bfloat16 or float16, with weights, averages and updates in "
+          "float32.");
+ABSL_FLAG(std::string, loss_scale, "",
+          "Multiplies the loss before it is differentiated, so that gradients do not vanish in float16, and divides "
+          "gradients by it before they are used. dynamic: 32768 at first, doubled after 2000 good steps, halved when a "
+          "gradient overflows, which skips the step. A number: always this one. none. By default dynamic for float16, "
+          "else none.");
 ABSL_FLAG(double, learning_rate, 0.1, "The highest one.");
 ABSL_FLAG(
     std::string, schedule, "cosine",
@@ -90,6 +96,19 @@ absl::StatusOr<data::Cifar10> OpenData(bool generated) {
   return data::OpenCifar10(directory);
 }
 
+// --loss_scale, or what it is by default.
+std::string LossScaleText() {
+  const std::string text = absl::GetFlag(FLAGS_loss_scale);
+  if (!text.empty()) return text;
+  return absl::GetFlag(FLAGS_dtype) == "float16" ? "dynamic" : "none";
+}
+
+absl::StatusOr<std::optional<optim::LossScaleOptions>> LossScaleFromFlags() {
+  auto options = optim::ParseLossScale(LossScaleText());
+  if (options.ok()) return options;
+  return absl::InvalidArgumentError(absl::StrCat("--loss_scale: ", options.status().message()));
+}
+
 absl::Status CheckFlags() {
   RETURN_IF_ERROR(
       CheckFlag("evaluate_every", absl::GetFlag(FLAGS_evaluate_every), 0, std::numeric_limits<int64_t>::max()));
@@ -112,9 +131,11 @@ absl::Status CheckFlags() {
     return absl::InvalidArgumentError(absl::StrCat("--moving_average=", average, " must be at least 0 and below 1"));
   }
   const std::string schedule = absl::GetFlag(FLAGS_schedule), dtype = absl::GetFlag(FLAGS_dtype);
-  if (dtype != "float32" && dtype != "bfloat16") {
-    return absl::InvalidArgumentError(absl::StrCat("--dtype=", dtype, " is not known; known are float32 and bfloat16"));
+  if (dtype != "float32" && dtype != "bfloat16" && dtype != "float16") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--dtype=", dtype, " is not known; known are float32, bfloat16 and float16"));
   }
+  RETURN_IF_ERROR(LossScaleFromFlags().status());
   if (schedule != "constant" && schedule != "cosine" && schedule != "staircase") {
     return absl::InvalidArgumentError(
         absl::StrFormat("--schedule=%s is not known; known are cosine, staircase and constant", schedule));
@@ -165,7 +186,9 @@ absl::StatusOr<optim::Schedule> MakeSchedule(const Setup& setup) {
 
 // float32 in any case.
 Output Logits(const Scope& scope, const Setup& setup, Output images, bool training) {
-  if (absl::GetFlag(FLAGS_dtype) == "bfloat16") images = ops::Cast(scope.Named("narrow"), images, DType::kBFloat16);
+  const std::string dtype = absl::GetFlag(FLAGS_dtype);
+  if (dtype == "bfloat16") images = ops::Cast(scope.Named("narrow"), images, DType::kBFloat16);
+  if (dtype == "float16") images = ops::Cast(scope.Named("narrow"), images, DType::kFloat16);
   const Output logits = setup.resnet_depth > 0
                             ? models::ResNet(scope, images, {.depth = setup.resnet_depth, .training = training})
                             : models::CifarNet(scope, images);
@@ -193,10 +216,12 @@ void PrintHeader(const Setup& setup, const DeviceSet& devices, const models::Tra
 
 // What a checkpoint must agree with; the rest may change when a run goes on.
 io::Metadata ModelOf(const Setup& setup) {
-  return {{"model", absl::GetFlag(FLAGS_model)},
-          {"momentum", absl::StrCat(setup.momentum)},
-          {"moving_average", absl::StrCat(absl::GetFlag(FLAGS_moving_average))},
-          {"seed", absl::StrCat(absl::GetFlag(FLAGS_seed))}};
+  io::Metadata model = {{"model", absl::GetFlag(FLAGS_model)},
+                        {"momentum", absl::StrCat(setup.momentum)},
+                        {"moving_average", absl::StrCat(absl::GetFlag(FLAGS_moving_average))},
+                        {"seed", absl::StrCat(absl::GetFlag(FLAGS_seed))}};
+  if (LossScaleText() != "none") model["loss_scale"] = LossScaleText();
+  return model;
 }
 
 void PrintResult(const Trainer& trainer, const Setup& setup, bool quiet) {
@@ -231,6 +256,7 @@ absl::StatusOr<int> Train() {
                                 "a run with --variable_update=independent, whose towers differ"));
   }
   replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
+  ASSIGN_OR_RETURN(replicate.loss_scale, LossScaleFromFlags());
   ASSIGN_OR_RETURN(replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
   if (!absl::GetFlag(FLAGS_explain)) {
     ASSIGN_OR_RETURN(options.metrics_file, PrepareOutputs());

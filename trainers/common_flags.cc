@@ -59,6 +59,10 @@ ABSL_FLAG(int64_t, batch_size, 128,
           "rounding.");
 ABSL_FLAG(int64_t, batch_size_per_tower, 0,
           "Examples of a step in each tower, instead of --batch_size: the global batch grows with the devices.");
+ABSL_FLAG(std::string, recompute, "none",
+          "What the backward pass computes again instead of keeping it from the forward pass: memory for time, and the "
+          "same bits. none. cheap: what follows without convolutions and products of matrices from what is kept "
+          "anyway. sqrt: all but the borders of about as many segments as the square root of the number of layers.");
 ABSL_FLAG(uint64_t, seed, 1, "Of initial values, order of examples, augmentation and dropout.");
 ABSL_FLAG(
     std::string, variable_update, "replicated",
@@ -72,9 +76,10 @@ ABSL_FLAG(std::string, data_dir, "", "Where the data is; see the program's descr
 ABSL_FLAG(std::string, train_dir, "",
           "A directory for what the run leaves behind: metrics.jsonl and, of programs that have them, checkpoints, "
           "TensorBoard's event files and traces; made if need be.");
-ABSL_FLAG(std::string, metrics_file, "",
-          "A file that gets one JSON object a line: step, loss, learning_rate, images_per_second; and of evaluations "
-          "step, test_accuracy, test_top_5, test_loss. Lines are appended.");
+ABSL_FLAG(
+    std::string, metrics_file, "",
+    "A file that gets one JSON object a line: step, loss, learning_rate, images_per_second, and with a loss scale "
+    "loss_scale and skipped_steps; and of evaluations step, test_accuracy, test_top_5, test_loss. Lines are appended.");
 
 namespace belfry::trainers {
 namespace {
@@ -149,6 +154,9 @@ absl::StatusOr<DeviceSet> OpenDevices() {
   if (const double limit = absl::GetFlag(FLAGS_step_timeout); !(limit >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat("--step_timeout=", limit, " must be at least 0"));
   }
+  if (const auto recompute = ParseRecompute(absl::GetFlag(FLAGS_recompute)); !recompute.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--recompute: ", recompute.status().message()));
+  }
   ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices), DeviceOptionsFromFlags()));
   if (devices.device(devices.TowerDevices()[0]).type() == "GPU") {
     RETURN_IF_ERROR(RejectFlags({"winograd"}, absl::StrCat("a run on --devices=", absl::GetFlag(FLAGS_devices))));
@@ -179,6 +187,7 @@ SessionOptions SessionOptionsFromFlags() {
                          .replay = absl::GetFlag(FLAGS_cuda_graphs),
                          .debug_sync = absl::GetFlag(FLAGS_debug_sync),
                          .check_numerics = absl::GetFlag(FLAGS_check_numerics),
+                         .recompute = ParseRecompute(absl::GetFlag(FLAGS_recompute)).value_or(Recompute::kNone),
                          .dump_plan = absl::GetFlag(FLAGS_dump_plan)};
   if (const double limit = absl::GetFlag(FLAGS_step_timeout); limit > 0) options.timeout = absl::Seconds(limit);
   if (absl::GetFlag(FLAGS_averager) == "nccl") options.collectives = NcclFactory();

@@ -16,6 +16,7 @@
 namespace belfry::trainers {
 namespace {
 
+constexpr int64_t kMostSkipped = 100;  // steps in a row
 constexpr char kBest[] = "trainer.best_accuracy", kWorse[] = "trainer.evaluations_since_best";
 
 // Adds the time since `mark` to `sum`, and moves the mark.
@@ -66,6 +67,12 @@ absl::Status Trainer::Start() {
   }
   ASSIGN_OR_RETURN(const Tensor steps, session_.ReadVariable(step_.global_step));
   steps_ = steps.scalar<int64_t>();
+  if (scales_loss()) {
+    ASSIGN_OR_RETURN(const Tensor skipped, session_.ReadVariable(step_.skipped_steps));
+    skipped_ = skipped.scalar<int64_t>();
+    steps_ += skipped_;
+  }
+  looked_at_ = steps_;
   next_ = input_.position();
   progress_.emplace(steps_, options_.steps, options_.quiet);
   // First, since it is refused if another run is at work there.
@@ -106,6 +113,7 @@ absl::StatusOr<PreparedStep*> Trainer::StepFor(const data::Batch& batch, bool wi
       feeds.push_back({step_.towers[i].batch.labels, batch.towers()[i].labels.shape()});
     }
     std::vector<Output> fetches = {step_.loss, step_.learning_rate};
+    if (scales_loss()) fetches.insert(fetches.end(), {step_.loss_scale, step_.skipped_steps});
     if (with_summaries) fetches.insert(fetches.end(), options_.summaries.begin(), options_.summaries.end());
     ASSIGN_OR_RETURN(prepared, session_.Prepare(feeds, fetches, {step_.update}));
   }
@@ -122,10 +130,26 @@ absl::Status Trainer::LookAt(PreparedStep& step, bool with_summaries) {
   loss_ = step.fetched(0).scalar<float>();
   learning_rate_ = step.fetched(1).scalar<float>();
   RETURN_IF_ERROR(CheckLoss(loss_, steps_));
+  if (scales_loss()) RETURN_IF_ERROR(LookAtScale(step));
   if (!with_summaries) return absl::OkStatus();
+  const int first = scales_loss() ? 4 : 2;
   std::vector<Tensor> values;
-  for (size_t i = 0; i < options_.summaries.size(); ++i) values.push_back(step.fetched(static_cast<int>(i) + 2));
+  for (size_t i = 0; i < options_.summaries.size(); ++i) values.push_back(step.fetched(first + static_cast<int>(i)));
   return log_->WriteSummaries(steps_, options_.summaries, values);
+}
+
+// A scale that has become small enough, or is fixed, and still overflows will do so for ever.
+absl::Status Trainer::LookAtScale(PreparedStep& step) {
+  loss_scale_ = step.fetched(2).scalar<float>();
+  const int64_t skipped = step.fetched(3).scalar<int64_t>();
+  skipped_in_row_ = skipped - skipped_ == steps_ - looked_at_ ? skipped_in_row_ + skipped - skipped_ : 0;
+  skipped_ = skipped;
+  looked_at_ = steps_;
+  if (skipped_in_row_ < kMostSkipped) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrFormat("Model diverged: at step %d the last %d steps have been skipped, since their gradients overflow "
+                      "with a loss scale of %.9g too; try a smaller learning rate or another dtype",
+                      steps_, skipped_in_row_, loss_scale_));
 }
 
 absl::Status Trainer::Train(const data::Batch& batch) {
@@ -190,15 +214,16 @@ absl::Status Trainer::FinishTrace() {
   return absl::OkStatus();
 }
 
-// "2 towers, 62 MiB each".
-std::string Trainer::MemoryNote() const {
+// "2 towers, 62 MiB each, loss scale 32768".
+std::string Trainer::Note() const {
   size_t most = 0;
   for (const models::TrainTower& tower : step_.towers) {
     most = std::max(most, session_.devices().device(tower.device).counters().bytes_in_use);
   }
   const size_t towers = step_.towers.size();
-  return absl::StrFormat("%d %s, %d MiB%s", towers, towers == 1 ? "tower" : "towers", most >> 20,
-                         towers == 1 ? "" : " each");
+  return absl::StrFormat("%d %s, %d MiB%s%s", towers, towers == 1 ? "tower" : "towers", most >> 20,
+                         towers == 1 ? "" : " each",
+                         scales_loss() ? absl::StrFormat(", loss scale %.9g", loss_scale_) : "");
 }
 
 // What follows a step: steps_ counts it already.
@@ -206,16 +231,18 @@ absl::Status Trainer::AfterStep(int64_t examples) {
   if (checkpointer_ != nullptr) RETURN_IF_ERROR(checkpointer_->Poll());
   progress_->Step(examples);
   const int64_t step = steps_ - 1;
-  if (shown_) progress_->Show(step, loss_, learning_rate_, MemoryNote());
+  if (shown_) progress_->Show(step, loss_, learning_rate_, Note());
   if (options_.log_every > 0 && (step % options_.log_every == 0 || last())) {
     Lap(marked_, other_time_);
-    RETURN_IF_ERROR(log_->Write(step, {{"loss", loss_},
-                                       {"learning_rate", learning_rate_},
-                                       {"images_per_second", progress_->recent_examples_per_second()},
-                                       {"seconds_input", absl::ToDoubleSeconds(input_time_)},
-                                       {"seconds_step", absl::ToDoubleSeconds(step_time_)},
-                                       {"seconds_evaluate", absl::ToDoubleSeconds(evaluate_time_)},
-                                       {"seconds_other", absl::ToDoubleSeconds(other_time_)}}));
+    Values values = {{"loss", loss_},
+                     {"learning_rate", learning_rate_},
+                     {"images_per_second", progress_->recent_examples_per_second()},
+                     {"seconds_input", absl::ToDoubleSeconds(input_time_)},
+                     {"seconds_step", absl::ToDoubleSeconds(step_time_)},
+                     {"seconds_evaluate", absl::ToDoubleSeconds(evaluate_time_)},
+                     {"seconds_other", absl::ToDoubleSeconds(other_time_)}};
+    if (scales_loss()) values.insert(values.end(), {{"loss_scale", loss_scale_}, {"skipped_steps", skipped_}});
+    RETURN_IF_ERROR(log_->Write(step, values));
     input_time_ = step_time_ = evaluate_time_ = other_time_ = absl::ZeroDuration();
   }
   if (tracer_.has_value() && step >= options_.trace.last) RETURN_IF_ERROR(FinishTrace());

@@ -23,7 +23,7 @@
 namespace belfry::trainers {
 
 struct TrainerOptions {
-  int64_t steps = 1000;      // of the whole run, counted by the global step
+  int64_t steps = 1000;      // of the whole run, counted by the global step, and those that loss scaling skips
   int64_t log_every = 10;    // steps between two lines of the metrics file, and one after the last; 0: no lines
   std::string metrics_file;  // empty: none
   bool quiet = false;        // nothing on standard output
@@ -63,12 +63,12 @@ class Trainer {
   // Restores what it resumes from, or else initializes the variables if nobody has, then trains. Errors:
   // InvalidArgument for negative options, or if the checkpoint is of another model; whatever the input or a step
   // reports; Aborted, with the step, if the loss is NaN or infinite (looked at in every step; on GPUs, so that the host
-  // stays ahead, only where it is shown); DataLoss if towers have drifted apart. An error says which checkpoint is
-  // good.
+  // stays ahead, only where it is shown), or if loss scaling does nothing but skip steps; DataLoss if towers have
+  // drifted apart. An error says which checkpoint is good.
   absl::Status Run();
   // What options.stop returned when it ended the run; 0 if it did not.
   int stopped() const { return stopped_; }
-  // Steps done: the global step.
+  // Steps done: the global step, and those that loss scaling has skipped.
   int64_t steps() const { return steps_; }
   // Of the last step.
   double loss() const { return loss_; }
@@ -92,7 +92,8 @@ class Trainer {
   absl::StatusOr<PreparedStep*> StepFor(const data::Batch& batch, bool with_summaries);
   absl::Status RunStep(PreparedStep& step);
   absl::Status LookAt(PreparedStep& step, bool with_summaries);
-  std::string MemoryNote() const;
+  absl::Status LookAtScale(PreparedStep& step);
+  std::string Note() const;
   absl::Status AfterStep(int64_t examples);
   absl::Status Evaluate();
   absl::Status Save(std::optional<double> metric);
@@ -103,6 +104,7 @@ class Trainer {
   bool Due(int64_t every) const { return every > 0 && steps_ % every == 0; }
   bool out_of_patience() const { return options_.patience > 0 && worse_ >= options_.patience; }
   bool last() const { return steps_ == options_.steps; }
+  bool scales_loss() const { return step_.loss_scale.valid(); }
 
   Session& session_;
   const models::TrainStep& step_;
@@ -128,6 +130,9 @@ class Trainer {
   absl::Duration input_time_, step_time_, evaluate_time_, other_time_;  // since the last line of the metrics file
   Evaluation evaluation_;
   double loss_ = 0, learning_rate_ = 0, examples_per_second_ = 0;
+  // With loss scaling, as of step looked_at_: the scale, and steps before that were skipped: all, and at the end.
+  double loss_scale_ = 0;
+  int64_t looked_at_ = 0, skipped_ = 0, skipped_in_row_ = 0;
 };
 
 }  // namespace belfry::trainers

@@ -7,6 +7,24 @@
 #include "absl/strings/strip.h"
 
 namespace belfry {
+namespace {
+
+// Gives an op that updates a variable its condition.
+absl::Status AddCondition(const OpRegistry& registry, absl::string_view op, Output condition,
+                          std::vector<Output>& inputs) {
+  const OpDef* def = registry.Find(op);
+  const auto updates = [](const ArgDef& input) { return input.ref; };
+  if (def == nullptr || std::none_of(def->inputs.begin(), def->inputs.end(), updates)) return absl::OkStatus();
+  if (def->inputs.back().name != kOnlyIf) {
+    return absl::UnimplementedError(absl::StrCat(
+        "updates there are made on a condition (Scope::OnlyIf), and this op updates a variable without an input '",
+        kOnlyIf, "'"));
+  }
+  inputs.push_back(condition);
+  return absl::OkStatus();
+}
+
+}  // namespace
 
 Scope Scope::NameScope(absl::string_view name) const {
   Scope scope = *this;
@@ -86,6 +104,13 @@ Scope Scope::ControlDependencies(absl::Span<const Node* const> nodes) const {
 Scope Scope::NoControlDependencies() const {
   Scope scope = *this;
   scope.control_inputs_.clear();
+  scope.only_if_ = Output();
+  return scope;
+}
+
+Scope Scope::OnlyIf(Output condition) const {
+  Scope scope = *this;
+  scope.only_if_ = condition;
   return scope;
 }
 
@@ -159,6 +184,14 @@ const Node* Scope::AddNode(absl::string_view op, std::vector<Output> inputs, Att
         "Cannot add a node of op ", op, " in scope '", name_, "': one of its inputs is an Output that was never made",
         location_.known() ? absl::StrCat(" (", location_.ToString(), ")") : "")));
     return nullptr;
+  }
+  if (only_if_.valid()) {
+    if (absl::Status status = AddCondition(graph_->registry(), op, only_if_, inputs); !status.ok()) {
+      Fail(absl::Status(status.code(),
+                        absl::StrCat("Cannot add a node of op ", op, " in scope '", name_, "': ", status.message(),
+                                     location_.known() ? absl::StrCat(" (", location_.ToString(), ")") : "")));
+      return nullptr;
+    }
   }
   NodeRequest request{.op = std::string(op),
                       .name = absl::StrCat(name_, wanted_name_.empty() ? op : absl::string_view(wanted_name_)),

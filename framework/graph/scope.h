@@ -20,6 +20,10 @@ enum class Reuse {
   kIfPresent,  // made if it is not there
 };
 
+// The last input of an op that updates a variable, and can leave it alone (Scope::OnlyIf): {.name = kOnlyIf, .type =
+// "bool", .list = true}, a list of one scalar, or empty: then it always updates.
+inline constexpr char kOnlyIf[] = "only_if";
+
 // The towers that a layer may look at beyond its own: this one's place among them, and how much it counts.
 struct TowerGroup {
   std::string name;  // the same in all towers, and no other group's: what names of collectives begin with
@@ -50,7 +54,11 @@ class Scope {
   // New nodes run after these, besides those of outer scopes.
   Scope ControlDependencies(absl::Span<const Output> outputs) const;
   Scope ControlDependencies(absl::Span<const Node* const> nodes) const;
+  // Without what ControlDependencies and OnlyIf said.
   Scope NoControlDependencies() const;
+  // New nodes that update a variable do so only in steps in which `condition`, a bool scalar, is true; else they leave
+  // it as it is. Other nodes run as ever. Their op must have an input kOnlyIf (see there); an error if it has not.
+  Scope OnlyIf(Output condition) const;
   // New nodes go wherever `node` goes; devices of outer scopes do not count.
   Scope ColocateWith(const Node& node) const;
   Scope ReuseVariables(Reuse reuse) const;
@@ -107,6 +115,7 @@ class Scope {
   std::string device_text_;
   bool has_variable_device_ = false;
   std::vector<const Node*> control_inputs_;
+  Output only_if_;
   const Node* colocated_with_ = nullptr;
   Reuse reuse_ = Reuse::kNever;
   int replica_ = 0;

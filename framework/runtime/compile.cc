@@ -92,7 +92,7 @@ void FindVariableUses(Plan& plan) {
       const ArgDef& arg = node.op->input_arg(static_cast<int>(i));
       if (program.nodes[root.node].op->kind != OpKind::kVariable || arg.shape_only) continue;
       if (arg.ref) written.insert(root.node);
-      if (arg.ref && node.op->name == "Assign") {
+      if (arg.ref && node.op->name == "Assign" && node.inputs.size() == 2) {  // whatever the condition of a third is
         assigned.insert(root.node);
       } else if (!assigned.contains(root.node)) {
         read.insert(root.node);
@@ -146,6 +146,7 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(dump.After("fuse", program));
   RETURN_IF_ERROR(ChooseLayouts(program));
   RETURN_IF_ERROR(dump.After("layout", program));
+  RETURN_IF_ERROR(RecomputeForward(program, options.recompute));
   if (options.fuse) RETURN_IF_ERROR(FuseElementwise(program, devices, options.fuse_elementwise_from));
   RETURN_IF_ERROR(dump.After("elementwise", program));
   RETURN_IF_ERROR(Partition(program));

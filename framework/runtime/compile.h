@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/graph.h"
 #include "framework/runtime/plan.h"
@@ -16,9 +17,20 @@ namespace belfry {
 // as fast one by one up to here, and up to 3 times slower from 2^21 elements on).
 inline constexpr int64_t kFuseFrom = int64_t{1} << 16;
 
+// What is computed twice so that it need not be kept from the forward to the backward pass: memory for time.
+enum class Recompute {
+  kNone,
+  kCheap,  // what follows from values that are kept anyway without convolutions and products of matrices:
+           // normalisations, activations, sums
+  kSqrt,   // all but what crosses from one to the next of sqrt(n) segments of the n convolutions and products (Chen et
+           // al., "Training deep nets with sublinear memory cost", 2016): about one more forward pass
+};
+absl::StatusOr<Recompute> ParseRecompute(absl::string_view name);  // "none", "cheap", "sqrt"
+
 struct CompileOptions {
   bool fuse = true;                           // Fuse and FuseElementwise (passes.h)
   int64_t fuse_elementwise_from = kFuseFrom;  // elements of a result
+  Recompute recompute = Recompute::kNone;
   // If not empty: a directory (made if need be) that gets, after every pass, the program as text and as Graphviz, and
   // the plan at the end.
   std::string dump_directory;

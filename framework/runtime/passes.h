@@ -7,6 +7,7 @@
 #include "absl/status/statusor.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/graph.h"
+#include "framework/runtime/compile.h"
 #include "framework/runtime/program.h"
 
 namespace belfry {
@@ -35,6 +36,10 @@ absl::Status Fuse(Program& program, const OpRegistry& registry, const DeviceSet&
 
 // Removes pairs of transposes that undo each other.
 absl::Status ChooseLayouts(Program& program);
+
+// Has the backward pass compute again some of what the forward pass computed, instead of keeping it: the same kernels
+// on the same bytes, so the same result. What draws random numbers, or is stateful otherwise, is kept.
+absl::Status RecomputeForward(Program& program, Recompute recompute);
 
 // Makes one ElementwiseOp() of element-wise nodes on one CPU device that feed each other, and views between them; those
 // whose results are seen elsewhere too, if only after the last. Their results and operands have the same number of

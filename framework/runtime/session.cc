@@ -132,8 +132,10 @@ absl::Status Session::Extend() {
 }
 
 absl::StatusOr<CompiledPlan> Session::CompileNow(const ProgramRequest& request, const std::string& dump_directory) {
-  CompileOptions options{
-      .fuse = options_.fuse, .fuse_elementwise_from = options_.fuse_elementwise_from, .dump_directory = dump_directory};
+  CompileOptions options{.fuse = options_.fuse,
+                         .fuse_elementwise_from = options_.fuse_elementwise_from,
+                         .recompute = options_.recompute,
+                         .dump_directory = dump_directory};
   if (options_.check_numerics) options.fuse_elementwise_from = std::numeric_limits<int64_t>::max();
   return Compile(graph_, request, devices_, placement_.device, options);
 }

@@ -41,6 +41,7 @@ struct SessionOptions {
   // and every float result is looked at, so that the first op with a NaN or an infinity ends the step, for which
   // element-wise ops run one by one. Both are slow, and nothing is replayed.
   bool debug_sync = false, check_numerics = false;
+  Recompute recompute = Recompute::kNone;     // what the backward pass computes again
   size_t plan_cache_bytes = size_t{1} << 30;  // what plans that are not running may hold on to: PlanCache
   std::string dump_plan;                      // a directory that gets step_<n> for the n-th step compiled:
                                               // CompileOptions::dump_directory; empty: none

@@ -50,6 +50,7 @@ void AddAverageGpuKernels(OpRegistry& registry);              // ops/training/av
 void AddClipGpuKernels(OpRegistry& registry);                 // ops/training/clip.cu
 void AddDescentGpuKernels(OpRegistry& registry);              // ops/training/descent.cu
 void AddLarsGpuKernels(OpRegistry& registry);                 // ops/training/lars.cu
+void AddLossScaleGpuKernels(OpRegistry& registry);            // ops/training/loss_scale.cu
 void AddScheduleGpuKernels(OpRegistry& registry);             // ops/training/schedule.cu
 
 }  // namespace belfry::ops

@@ -46,6 +46,7 @@ void AddGpuKernels(OpRegistry& registry) {
   AddClipGpuKernels(registry);
   AddDescentGpuKernels(registry);
   AddLarsGpuKernels(registry);
+  AddLossScaleGpuKernels(registry);
   AddScheduleGpuKernels(registry);
   AddDropoutGpuKernels(registry);
   AddNormalGpuKernels(registry);

@@ -3,7 +3,9 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
+#include "framework/base/status.h"
 #include "ops/builtin_ops.h"
+#include "ops/only_if.h"
 #include "ops/state.h"
 #include "ops/state/state_ops.h"
 
@@ -15,6 +17,7 @@ absl::StatusOr<std::vector<Shape>> VariableShape(const ShapeArgs& args) {
 }
 
 absl::StatusOr<std::vector<Shape>> AssignShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(CheckOnlyIf(args, 2));
   if (!args.inputs[0].CompatibleWith(args.inputs[1])) {
     return absl::InvalidArgumentError(absl::StrCat("the variable has shape ", args.inputs[0].ToString(),
                                                    " and the value ", args.inputs[1].ToString()));
@@ -66,13 +69,13 @@ constexpr DType kCountable[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat
 
 OpDef UpdateOp(absl::string_view name, absl::Span<const DType> types, std::vector<KernelDef> kernels) {
   return {.name = std::string(name),
-          .inputs = {{.name = "variable", .ref = true}, {.name = "value"}},
+          .inputs = {{.name = "variable", .ref = true}, {.name = "value"}, OnlyIfArg()},
           .outputs = {{.name = "updated", .ref = true}},
           .types = {{"T", types}},
           .shape = AssignShape,
           .not_differentiable = true,
           .stateful = true,
-          .kernels = std::move(kernels)};
+          .kernels = Conditional(std::move(kernels), 2)};
 }
 
 }  // namespace

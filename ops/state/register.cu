@@ -3,11 +3,12 @@
 #include "ops/gpu/families.h"
 #include "ops/math/elementwise_gpu_impl.h"
 #include "ops/math/functors.h"
+#include "ops/only_if.h"
 
 namespace belfry::ops {
 namespace {
 
-// Copies input `from` over output 0: Assign (from the value) and ReadVariable (from the variable).
+// Copies input `from` over output 0.
 template <int from>
 absl::StatusOr<Kernel> MakeCopy(const KernelSpec& spec) {
   return Kernel{[bytes = spec.outputs[0].bytes()](const KernelContext& at) {
@@ -15,16 +16,31 @@ absl::StatusOr<Kernel> MakeCopy(const KernelSpec& spec) {
   }};
 }
 
-template <int from>
-std::vector<KernelDef> CopyKernels() {
+std::vector<KernelDef> ForAllDTypes(KernelFactory make) {
   std::vector<KernelDef> kernels;
-  for (DType dtype : kAllDTypes) kernels.push_back({"GPU", dtype, &MakeCopy<from>});
+  for (DType dtype : kAllDTypes) kernels.push_back({"GPU", dtype, make});
   return kernels;
 }
 
+absl::Status CopyIf(Stream& stream, int64_t bytes, const bool* only_if, char* to, const char* from) {
+  return gpu::ForEach(stream, bytes, [=] BELFRY_GPU(int64_t i) {
+    if (*only_if) to[i] = from[i];
+  });
+}
+
+absl::StatusOr<Kernel> MakeAssign(const KernelSpec& spec) {
+  const Condition condition(spec, 2);
+  if (!condition.given()) return MakeCopy<1>(spec);
+  return Kernel{[condition, bytes = static_cast<int64_t>(spec.outputs[0].bytes())](const KernelContext& at) {
+    return CopyIf(*at.stream, bytes, condition.At(at), at.ref<char>(0), at.input<char>(1));
+  }};
+}
+
 template <class T, class F>
-absl::Status Accumulate(Stream& stream, int64_t n, gpu::Stored<T>* variable, const gpu::Stored<T>* value, F f) {
+absl::Status Accumulate(Stream& stream, int64_t n, const bool* only_if, gpu::Stored<T>* variable,
+                        const gpu::Stored<T>* value, F f) {
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
+    if (only_if != nullptr && !*only_if) return;
     variable[i] = gpu::Narrow<T>(f(gpu::Widen(variable[i]), gpu::Widen(value[i])));
   });
 }
@@ -32,8 +48,8 @@ absl::Status Accumulate(Stream& stream, int64_t n, gpu::Stored<T>* variable, con
 template <class T, template <class> class F>
 absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
-  return Kernel{[n = spec.outputs[0].shape.elements()](const KernelContext& at) {
-    return Accumulate<T>(*at.stream, n, at.ref<S>(0), at.input<S>(1), F<gpu::Compute<T>>());
+  return Kernel{[n = spec.outputs[0].shape.elements(), condition = Condition(spec, 2)](const KernelContext& at) {
+    return Accumulate<T>(*at.stream, n, condition.At(at), at.ref<S>(0), at.input<S>(1), F<gpu::Compute<T>>());
   }};
 }
 
@@ -46,8 +62,8 @@ std::vector<KernelDef> AccumulateKernels() {
 }  // namespace
 
 void AddStateGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("Assign", CopyKernels<1>());
-  registry.AddKernels("ReadVariable", CopyKernels<0>());
+  registry.AddKernels("Assign", ForAllDTypes(&MakeAssign));
+  registry.AddKernels("ReadVariable", ForAllDTypes(&MakeCopy<0>));
   registry.AddKernels("AssignAdd", AccumulateKernels<functor::Add>());
   registry.AddKernels("AssignSub", AccumulateKernels<functor::Sub>());
 }

@@ -1,4 +1,5 @@
 #include "framework/base/status.h"
+#include "ops/only_if.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
 #include "ops/training/update_impl.h"
@@ -17,6 +18,7 @@ absl::StatusOr<Kernel> MakeMovingAverage(const KernelSpec& spec) {
 
 absl::StatusOr<std::vector<Shape>> AverageShape(const ShapeArgs& args) {
   RETURN_IF_ERROR(CheckRates(args.attrs));
+  RETURN_IF_ERROR(CheckOnlyIf(args, 3));
   if (args.inputs[1].rank() != 0) return absl::InvalidArgumentError("the step must be a scalar");
   if (!args.inputs[0].CompatibleWith(args.inputs[2])) {
     return absl::InvalidArgumentError("the average has shape " + args.inputs[0].ToString() + " and the value " +
@@ -34,16 +36,18 @@ Output ApplyMovingAverage(OpScope scope, const Variable& average, Output step, O
 }
 
 void RegisterAverageOps(OpRegistry& registry) {
-  registry.Add({.name = "ApplyMovingAverage",
-                .inputs = {{.name = "average", .ref = true}, {.name = "step", .type = "int64"}, {.name = "value"}},
-                .outputs = {{.name = "updated", .ref = true}},
-                .types = {{"T", kFloatTypes}},
-                .attrs = {{"decay", 0.999}, {"use_step", true}},
-                .shape = AverageShape,
-                .not_differentiable = true,
-                .stateful = true,
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeMovingAverage<typename decltype(tag)::type>; })});
+  registry.Add(
+      {.name = "ApplyMovingAverage",
+       .inputs = {{.name = "average", .ref = true}, {.name = "step", .type = "int64"}, {.name = "value"}, OnlyIfArg()},
+       .outputs = {{.name = "updated", .ref = true}},
+       .types = {{"T", kFloatTypes}},
+       .attrs = {{"decay", 0.999}, {"use_step", true}},
+       .shape = AverageShape,
+       .not_differentiable = true,
+       .stateful = true,
+       .kernels = Conditional(Kernels<float, double, Half, BFloat16>(
+                                  "CPU", [](auto tag) { return &MakeMovingAverage<typename decltype(tag)::type>; }),
+                              3)});
 }
 
 }  // namespace belfry::ops

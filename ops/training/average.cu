@@ -14,8 +14,13 @@ struct AverageAt {
 template <class T>
 absl::StatusOr<Kernel> MakeMovingAverage(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
-  return Kernel{[rule = MovingAverageRule(spec.attrs), n = spec.outputs[0].shape.elements()](const KernelContext& at) {
-    const UpdateData<T, 0> data{.variable = at.ref<S>(0), .slot = {}, .gradient = at.input<S>(2), .weight_decay = 0};
+  return Kernel{[rule = MovingAverageRule(spec.attrs), n = spec.outputs[0].shape.elements(),
+                 condition = Condition(spec, 3)](const KernelContext& at) {
+    const UpdateData<T, 0> data{.variable = at.ref<S>(0),
+                                .slot = {},
+                                .gradient = at.input<S>(2),
+                                .weight_decay = 0,
+                                .only_if = condition.At(at)};
     return GpuUpdate(*at.stream, n, /*costly=*/true, data, AverageAt<gpu::Compute<T>>{rule, at.input<int64_t>(1)});
   }};
 }

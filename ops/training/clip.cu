@@ -27,15 +27,7 @@ absl::StatusOr<Kernel> MakeGlobalNorm(const KernelSpec& spec) {
   kernel.workspace_bytes = sizeof(double) * static_cast<size_t>(chunks);
   kernel.run = [sizes, chunks](const KernelContext& at) {
     auto* const partial = static_cast<double*>(at.workspace);
-    int64_t done = 0;
-    for (size_t i = 0; i < sizes.size();) {
-      NormTensors<T> tensors{};
-      for (; i < sizes.size() && tensors.count < NormTensors<T>::kMost; ++i) {
-        if (sizes[i] > 0) tensors.Add(at.input<gpu::Stored<T>>(static_cast<int>(i)), sizes[i]);
-      }
-      RETURN_IF_ERROR(GpuSquaredNorms(*at.stream, tensors, partial + done));
-      done += tensors.first[tensors.count];
-    }
+    RETURN_IF_ERROR(GpuChunkSumsOfInputs<T>(at, sizes, partial, SquareOf()));
     return FindNorm(*at.stream, chunks, partial, at.output<float>(0));
   };
   return kernel;

@@ -34,6 +34,7 @@ absl::StatusOr<Kernel> MakeLars(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
   const LarsRule rule(spec.attrs);
   const int64_t n = spec.outputs[0].shape.elements(), chunks = GpuNormChunks(n);
+  const Condition condition(spec, 4);
   Kernel kernel;
   kernel.workspace_bytes = rule.adapt ? sizeof(double) * static_cast<size_t>(1 + 2 * chunks) : 0;
   kernel.run = [=](const KernelContext& at) {
@@ -48,7 +49,8 @@ absl::StatusOr<Kernel> MakeLars(const KernelSpec& spec) {
     const UpdateData<T, 1> data{.variable = at.ref<S>(0),
                                 .slot = {at.ref<S>(1)},
                                 .gradient = at.input<S>(3),
-                                .weight_decay = static_cast<C>(rule.weight_decay)};
+                                .weight_decay = static_cast<C>(rule.weight_decay),
+                                .only_if = condition.At(at)};
     return GpuUpdate(*at.stream, n, /*costly=*/false, data,
                      LarsAt<C>{static_cast<C>(rule.momentum), at.input<float>(2), rate});
   };

@@ -1,16 +1,18 @@
-// Sums of squares on GPUs. Only for .cu files.
+// Sums of squares, and the like, on GPUs. Only for .cu files.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
+#include <vector>
 
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
+#include "framework/graph/op_def.h"
 #include "ops/training/rules.h"
 
 namespace belfry::ops {
 
-// Elements whose squares a team adds up.
+// Elements that a team adds up.
 inline constexpr int64_t kGpuNormChunk = 16 * 1024;
 inline int64_t GpuNormChunks(int64_t n) { return (n + kGpuNormChunk - 1) / kGpuNormChunk; }
 
@@ -32,9 +34,9 @@ struct NormTensors {
   }
 };
 
-// partial[chunk] = the sum of its squares; floats meet in lanes of their own type and the lanes in double.
-template <class T>
-absl::Status GpuSquaredNorms(Stream& stream, const NormTensors<T>& tensors, double* partial) {
+// partial[chunk] = the sum of f of its elements; floats meet in lanes of their own type and the lanes in double.
+template <class T, class F>
+absl::Status GpuChunkSums(Stream& stream, const NormTensors<T>& tensors, double* partial, const F& f) {
   using C = gpu::Compute<T>;
   return gpu::ForEachRow(
       stream, tensors.first[tensors.count], kGpuNormChunk, [=] BELFRY_GPU(int64_t chunk, const gpu::Team& team) {
@@ -56,16 +58,41 @@ absl::Status GpuSquaredNorms(Stream& stream, const NormTensors<T>& tensors, doub
         for (; i + (kUnroll - 1) * team.size < n; i += kUnroll * team.size) {
           C value[kUnroll], lane = 0;
           for (int u = 0; u < kUnroll; ++u) value[u] = gpu::Widen(x[i + u * team.size]);
-          for (int u = 0; u < kUnroll; ++u) lane += value[u] * value[u];
+          for (int u = 0; u < kUnroll; ++u) lane += f(value[u]);
           sum += static_cast<double>(lane);
         }
         for (; i < n; i += team.size) {
-          const C value = gpu::Widen(x[i]);
-          sum += static_cast<double>(value * value);
+          sum += static_cast<double>(f(static_cast<C>(gpu::Widen(x[i]))));
         }
         sum = team.Sum(sum);
         if (team.rank == 0) partial[chunk] = sum;
       });
+}
+
+struct SquareOf {
+  template <class C>
+  BELFRY_GPU C operator()(C x) const {
+    return x * x;
+  }
+};
+template <class T>
+absl::Status GpuSquaredNorms(Stream& stream, const NormTensors<T>& tensors, double* partial) {
+  return GpuChunkSums(stream, tensors, partial, SquareOf());
+}
+
+// The same for all inputs of a node, whose elements `sizes` counts.
+template <class T, class F>
+absl::Status GpuChunkSumsOfInputs(const KernelContext& at, const std::vector<int64_t>& sizes, double* partial,
+                                  const F& f) {
+  for (size_t i = 0; i < sizes.size();) {
+    NormTensors<T> tensors{};
+    for (; i < sizes.size() && tensors.count < NormTensors<T>::kMost; ++i) {
+      if (sizes[i] > 0) tensors.Add(at.input<gpu::Stored<T>>(static_cast<int>(i)), sizes[i]);
+    }
+    RETURN_IF_ERROR(GpuChunkSums(*at.stream, tensors, partial, f));
+    partial += tensors.first[tensors.count];
+  }
+  return absl::OkStatus();
 }
 
 // The sum of n numbers, by a team.

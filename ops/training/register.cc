@@ -10,6 +10,7 @@ void RegisterTrainingOps(OpRegistry& registry) {
   RegisterLarsOps(registry);
   RegisterAverageOps(registry);
   RegisterClipOps(registry);
+  RegisterLossScaleOps(registry);
   RegisterScheduleOps(registry);
 }
 

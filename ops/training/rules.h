@@ -181,6 +181,27 @@ struct MovingAverageRule {
   }
 };
 
+// How a loss scale follows whether a step's gradients were finite.
+struct LossScaleRule {
+  double factor, least, most;
+  int64_t growth_interval;
+
+  explicit LossScaleRule(const Attrs& attrs)
+      : factor(attrs.Float("factor")),
+        least(attrs.Float("least")),
+        most(attrs.Float("most")),
+        growth_interval(attrs.Int("growth_interval")) {}
+  struct State {
+    double scale;
+    int64_t good, skipped;
+  };
+  constexpr State After(const State& now, bool finite) const {
+    if (!finite) return {now.scale / factor > least ? now.scale / factor : least, 0, now.skipped + 1};
+    if (now.good + 1 < growth_interval) return {now.scale, now.good + 1, now.skipped};
+    return {now.scale * factor < most ? now.scale * factor : most, 0, now.skipped};
+  }
+};
+
 // What ClipToNorm multiplies by, in double: NaN when the norm is not finite.
 constexpr double ClipFactor(double norm, double clip_norm) {
   using Limits = std::numeric_limits<double>;

@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/only_if.h"
 #include "ops/training/update_impl.h"
 
 namespace belfry::ops {
@@ -44,9 +45,12 @@ OpDef UpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vecto
   if (inputs.step) args.push_back({.name = "step", .type = "int64"});
   args.push_back({.name = "learning_rate", .type = "float32"});
   args.push_back({.name = "gradient"});
+  const auto fixed = static_cast<int>(args.size());
+  std::vector<ArgDef> with_condition = args;
+  with_condition.push_back(OnlyIfArg());
   attrs.push_back({"weight_decay", 0.0});
   return {.name = std::string(name),
-          .inputs = args,
+          .inputs = std::move(with_condition),
           .outputs = {{.name = "updated", .ref = true}},
           .types = {{"T", kFloatTypes}},
           .attrs = std::move(attrs),
@@ -55,11 +59,12 @@ OpDef UpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vecto
             for (size_t i = 0; i < args.size(); ++i) {
               RETURN_IF_ERROR(CheckInput(args[i], given.inputs[i], given.inputs[0]));
             }
+            RETURN_IF_ERROR(CheckOnlyIf(given, args.size()));
             return std::vector<Shape>{given.inputs[0]};
           },
           .not_differentiable = true,
           .stateful = true,
-          .kernels = std::move(kernels)};
+          .kernels = Conditional(std::move(kernels), fixed)};
 }
 
 }  // namespace belfry::ops

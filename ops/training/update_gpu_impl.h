@@ -10,6 +10,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
+#include "ops/only_if.h"
 #include "ops/training/rules.h"
 
 namespace belfry::ops {
@@ -27,6 +28,7 @@ struct UpdateData {
   gpu::Stored<T>* slot[slots == 0 ? 1 : slots];
   const gpu::Stored<T>* gradient;
   gpu::Compute<T> weight_decay;
+  const bool* only_if;  // nothing is updated where it is false; null: always
 };
 
 template <class T, size_t slots, class Update>
@@ -55,6 +57,7 @@ template <class T, size_t slots, class Make>
 absl::Status GpuUpdate(Stream& stream, int64_t n, bool costly, const UpdateData<T, slots>& data, const Make& make) {
   const int64_t threads = UpdateThreads(n, costly);
   return gpu::ForEach(stream, threads, [=] BELFRY_GPU(int64_t first) {
+    if (data.only_if != nullptr && !*data.only_if) return;
     const auto update = make();
     for (int64_t i = first; i < n; i += threads) UpdateElement(data, update, i);
   });
@@ -75,14 +78,16 @@ struct RuleAt {
 template <class T, class Rule>
 absl::StatusOr<Kernel> MakeGpuUpdate(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
-  return Kernel{[rule = Rule(spec.attrs), n = spec.outputs[0].shape.elements()](const KernelContext& at) {
-    constexpr int kScalars = 1 + static_cast<int>(Rule::kSlots);
-    constexpr int kRate = kScalars + (Rule::kStep ? 1 : 0);
+  constexpr int kScalars = 1 + static_cast<int>(Rule::kSlots);
+  constexpr int kRate = kScalars + (Rule::kStep ? 1 : 0);
+  return Kernel{[rule = Rule(spec.attrs), n = spec.outputs[0].shape.elements(),
+                 condition = Condition(spec, kRate + 2)](const KernelContext& at) {
     UpdateData<T, Rule::kSlots> data{};
     data.variable = at.ref<S>(0);
     for (int i = 0; i < static_cast<int>(Rule::kSlots); ++i) data.slot[i] = at.ref<S>(1 + i);
     data.gradient = at.input<S>(kRate + 1);
     data.weight_decay = static_cast<gpu::Compute<T>>(rule.weight_decay);
+    data.only_if = condition.At(at);
     const RuleAt<Rule> make{rule, at.input<float>(kRate), Rule::kStep ? at.input<int64_t>(kScalars) : nullptr};
     return GpuUpdate(*at.stream, n, Rule::kStep, data, make);
   }};

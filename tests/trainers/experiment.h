@@ -11,6 +11,7 @@
 #include "models/losses.h"
 #include "models/mlp.h"
 #include "models/replicate_towers.h"
+#include "ops/array.h"
 #include "optim/descent.h"
 #include "trainers/evaluator.h"
 
@@ -37,15 +38,16 @@ inline std::unique_ptr<data::Dataset> Blobs(int64_t count, uint64_t seed) {
 // A run of an MLP on blobs with the given devices; everything a Trainer borrows.
 struct Experiment {
   Experiment(const std::string& spec, int64_t batch, double learning_rate, uint64_t seed = 3, data::Position start = {},
-             double momentum = 0)
+             double momentum = 0, const models::ReplicateOptions& replicate = {}, DType dtype = DType::kFloat32)
       : dataset(Blobs(50, seed)), devices(DeviceSet::Open(spec, {.cpu_threads = 1}).value()) {
     input = data::Prefetcher::Create(*dataset, {.batch_size = batch,
                                                 .towers = static_cast<int>(devices.TowerDevices().size()),
                                                 .seed = seed,
                                                 .start = start})
                 .value();
-    const auto model = [](const Scope& tower, const models::Batch& examples) -> absl::StatusOr<Output> {
-      const Output logits = models::Mlp(tower, examples.images, {.hidden = {8}, .classes = kClasses});
+    const auto model = [dtype](const Scope& tower, const models::Batch& examples) -> absl::StatusOr<Output> {
+      const Output x = ops::Cast(tower, examples.images, dtype);
+      const Output logits = models::Mlp(tower, x, {.hidden = {8}, .classes = kClasses});
       models::AddCrossEntropy(tower, logits, examples.labels);
       return models::TotalLoss(tower);
     };
@@ -53,7 +55,7 @@ struct Experiment {
     const optim::GradientDescent plain({.learning_rate = learning_rate});
     const optim::Momentum with_momentum({.learning_rate = learning_rate, .momentum = momentum});
     const optim::Optimizer& optimizer = momentum > 0 ? static_cast<const optim::Optimizer&>(with_momentum) : plain;
-    step = models::ReplicateTowers(Scope(graph), devices, *input, model, optimizer);
+    step = models::ReplicateTowers(Scope(graph), devices, *input, model, optimizer, replicate);
     evaluator = std::make_unique<Evaluator>(
         Scope(graph).NameScope("evaluation").ReuseVariables(Reuse::kAlways), models::InputSpec::Of(*input),
         [](const Scope& scope, Output x) -> absl::StatusOr<Output> {

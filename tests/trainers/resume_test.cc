@@ -1,4 +1,5 @@
 // Runs that stop and go on: the same bits as those that did not.
+#include <cmath>
 #include <csignal>
 #include <cstring>
 #include <filesystem>
@@ -45,7 +46,7 @@ class ResumeTest : public ::testing::Test {
       EXPECT_TRUE(position.ok()) << position.status();
       start = position.value_or(data::Position{});
     }
-    Experiment run(spec, kBatch, kRate, 3, start, kMomentum);
+    Experiment run(spec, kBatch, kRate, 3, start, kMomentum, replicate_, dtype_);
     options.steps = steps;
     options.quiet = true;
     Trainer trainer(*run.session, run.step, *run.input, options);
@@ -69,6 +70,8 @@ class ResumeTest : public ::testing::Test {
   }
 
   const fs::path folder_;
+  models::ReplicateOptions replicate_;
+  DType dtype_ = DType::kFloat32;
   absl::Status status_;
   int64_t steps_ = 0;
   int stopped_ = 0;
@@ -85,6 +88,64 @@ TEST_F(ResumeTest, GoesOnBitForBit) {
     EXPECT_EQ(steps_, 100);
     ExpectSameBits(straight, resumed);
   }
+}
+
+double ValueOf(const std::vector<io::NamedTensor>& variables, absl::string_view name) {
+  for (const io::NamedTensor& tensor : variables) {
+    if (tensor.name == name) return tensor.value.ToDoubles()[0];
+  }
+  ADD_FAILURE() << "no variable " << name;
+  return NAN;
+}
+
+// From a scale that overflows in float16 it comes down, and goes up again until it overflows once more.
+TEST_F(ResumeTest, KeepsTheLossScale) {
+  dtype_ = DType::kFloat16;
+  replicate_.loss_scale = optim::LossScaleOptions{.initial = 0x1p24, .growth_interval = 6};
+  for (const std::string spec : {"cpu:1", "cpu:2"}) {
+    const auto straight = Run(spec, {}, 100);
+    ASSERT_TRUE(status_.ok()) << status_;
+    const double steps = ValueOf(straight, "global_step"), skipped = ValueOf(straight, "loss_scale/skipped_steps");
+    EXPECT_EQ(steps + skipped, 100);
+    EXPECT_GT(skipped, 5);
+    EXPECT_LT(skipped, 40);
+    EXPECT_LT(ValueOf(straight, "loss_scale"), 0x1p24);
+    TrainerOptions options{.log_every = 1, .directory = Directory(spec), .checkpoint_every = 0};
+    options.metrics_file = Directory(spec + ".jsonl");
+    Run(spec, options, 37);
+    ASSERT_TRUE(status_.ok()) << status_;
+    const auto resumed = Run(spec, options, 100);
+    ASSERT_TRUE(status_.ok()) << status_;
+    EXPECT_EQ(steps_, 100);
+    ExpectSameBits(straight, resumed);
+
+    std::ifstream file(options.metrics_file);
+    std::string line;
+    int64_t lines = 0;
+    double last_scale = 0, last_skipped = 0;
+    while (std::getline(file, line)) {
+      const auto json = nlohmann::json::parse(line);
+      EXPECT_EQ(json.at("step"), lines++);
+      EXPECT_LT(json.at("loss").get<double>(), 5) << "of the loss itself, not scaled";
+      if (lines == 1) {
+        EXPECT_EQ(json.at("loss_scale"), 0x1p24);
+      }
+      last_scale = json.at("loss_scale").get<double>();
+      last_skipped = json.at("skipped_steps").get<double>();
+    }
+    EXPECT_EQ(lines, 100);
+    EXPECT_GT(last_scale, 1);
+    EXPECT_GT(last_skipped, 5);
+  }
+}
+
+TEST_F(ResumeTest, AScaleThatOnlyOverflowsEndsTheRun) {
+  dtype_ = DType::kFloat16;
+  replicate_.loss_scale = optim::LossScaleOptions{.initial = 0x1p24, .dynamic = false};
+  Run("cpu:1", {}, 1000);
+  EXPECT_EQ(status_.code(), absl::StatusCode::kAborted) << status_;
+  EXPECT_THAT(std::string(status_.message()), HasSubstr("loss scale of 16777216"));
+  EXPECT_LT(steps_, 200);
 }
 
 TEST_F(ResumeTest, GoesOnWithAnotherNumberOfTowers) {

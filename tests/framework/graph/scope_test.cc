@@ -107,6 +107,37 @@ TEST_F(ScopeTest, ControlDependenciesTakeNodesAndSkipWhatWasNeverMade) {
   EXPECT_THAT(Controls(Const(root_.ControlDependencies({Output(), a}), "y")), ElementsAre("a"));
 }
 
+TEST_F(ScopeTest, OnlyIfIsForUpdatesAlone) {
+  const Variable variable = GetVariable(root_, "v", {}, ZerosInitializer());
+  const Output condition = ops::Const<bool>(root_, true), one = ops::Const(root_, 1.0f);
+  const Scope scope = root_.OnlyIf(condition);
+  const Output update = ops::AssignAdd(scope, variable, one);
+  ASSERT_TRUE(update.valid()) << graph_.status();
+  ASSERT_EQ(update.node->inputs().size(), 3u);
+  EXPECT_EQ(update.node->inputs()[2], condition);
+  EXPECT_EQ(ops::Add(scope, one, one).node->inputs().size(), 2u);
+  EXPECT_EQ(ops::AssignAdd(root_, variable, one).node->inputs().size(), 2u);
+  // A variable that is made there has a value whatever the condition is.
+  EXPECT_EQ(GetVariable(scope, "w", {}, ZerosInitializer()).initializer().inputs().size(), 2u);
+}
+
+TEST_F(ScopeTest, OnlyIfRefusesOpsThatKnowNoCondition) {
+  OpRegistry registry;
+  registry.Add(*BuiltinOps().Find("Variable"));
+  registry.Add(*BuiltinOps().Find("Const"));
+  OpDef op = *BuiltinOps().Find("AssignAdd");
+  op.inputs.pop_back();
+  registry.Add(op);
+  Graph graph(registry);
+  const Scope scope(graph);
+  const Output variable = scope.Add("Variable", {}, {{"T", DType::kFloat32}, {"shape", Shape()}, {"name", "v"}});
+  const Output one = ops::Const(scope, 1.0f);
+  EXPECT_TRUE(scope.Add("AssignAdd", {variable, one}).valid()) << graph.status();
+  EXPECT_FALSE(scope.OnlyIf(ops::Const<bool>(scope, true)).Add("AssignAdd", {variable, one}).valid());
+  EXPECT_EQ(graph.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("AssignAdd"));
+}
+
 TEST_F(ScopeTest, ColocationReplacesDevices) {
   const Output a = Const(root_.Device("/cpu:0"), "a");
   const Scope scope = root_.Device("/gpu:1").ColocateWith(*a.node);

@@ -1,4 +1,5 @@
 #include "framework/graph/graph.h"
+#include "ops/array.h"
 #include "ops/state.h"
 #include "tests/ops/cases/cases.h"
 
@@ -29,6 +30,18 @@ OpCase UpdateCase(const std::string& name, Update update, double kept, double ad
 std::vector<OpCase> StateCases() {
   std::vector<OpCase> cases = {UpdateCase("Assign", &ops::Assign, 0, 1), UpdateCase("AssignAdd", &ops::AssignAdd, 1, 1),
                                UpdateCase("AssignSub", &ops::AssignSub, 1, -1)};
+  const std::vector<OpCase> always = cases;
+  for (const OpCase& op_case : always) {
+    for (bool condition : {true, false}) {
+      OpCase conditional = op_case;
+      conditional.name += condition ? "IfTrue" : "IfFalse";
+      conditional.build = [build = op_case.build, condition](const Scope& scope, const Ins& in) {
+        return build(scope.OnlyIf(ops::Const<bool>(scope, condition)), in);
+      };
+      if (!condition) conditional.reference = [](const Arrays& in) { return Arrays{in[0]}; };
+      cases.push_back(std::move(conditional));
+    }
+  }
   cases.push_back(UpdateCase(
       "ReadVariable",
       [](OpScope scope, const Variable& variable, Output) { return ops::ReadVariable(scope, variable); }, 1, 0));

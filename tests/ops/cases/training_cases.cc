@@ -5,6 +5,7 @@
 #include "framework/graph/graph.h"
 #include "ops/array.h"
 #include "ops/schedule.h"
+#include "ops/state.h"
 #include "ops/training.h"
 #include "tests/ops/cases/cases.h"
 
@@ -105,6 +106,66 @@ std::vector<OpCase> UpdateCases() {
   return cases;
 }
 
+// The same updates where a condition says so, and where it says not.
+std::vector<OpCase> ConditionalUpdateCases() {
+  std::vector<OpCase> cases;
+  for (OpCase& op_case : UpdateCases()) {
+    for (bool condition : {true, false}) {
+      OpCase conditional = op_case;
+      conditional.name = op_case.name + (condition ? "IfTrue" : "IfFalse");
+      conditional.build = [build = op_case.build, condition](const Scope& scope, const Ins& in) {
+        return build(scope.OnlyIf(ops::Const<bool>(scope, condition)), in);
+      };
+      if (!condition) conditional.reference = [](const Arrays& in) { return Arrays{in[0]}; };
+      cases.push_back(std::move(conditional));
+    }
+  }
+  return cases;
+}
+
+std::vector<OpCase> LossScaleCases() {
+  std::vector<OpCase> cases;
+  for (const float odd : {1.0f, INFINITY, -INFINITY, NAN}) {
+    OpCase finite{.name = std::isnan(odd)   ? "AllFiniteNan"
+                          : odd == INFINITY ? "AllFiniteInf"
+                          : odd == 1        ? "AllFinite"
+                                            : "AllFiniteMinusInf",
+                  .inputs = {{{3, 5}}, {.shape = {}, .values = {odd}}, {{30011}}}};
+    finite.build = [](const Scope& scope, const Ins& in) {
+      Ins many(100, in[2]);
+      many.push_back(in[1]);
+      many.push_back(in[0]);
+      return Outs{ops::AllFinite(scope, many), ops::AllFinite(scope, {in[2]})};
+    };
+    finite.reference = [](const Arrays& in) {
+      return Arrays{Array({}, std::isfinite(in[1][0]) ? 1 : 0), Array({}, 1)};
+    };
+    finite.gradient = false;
+    cases.push_back(finite);
+  }
+  for (bool finite : {true, false}) {
+    OpCase scale{.name = finite ? "ApplyLossScaleGood" : "ApplyLossScaleSkipped",
+                 .inputs = {{.shape = {}, .values = {64}, .variable = true},
+                            {.shape = {}, .dtype = DType::kInt64, .values = {6}, .variable = true},
+                            {.shape = {}, .dtype = DType::kInt64, .values = {9}, .variable = true}}};
+    scale.build = [finite](const Scope& scope, const Ins& in) {
+      const auto variable = [&](size_t i) { return scope.graph().VariableOf(*in[i].node); };
+      const Output updated = ops::ApplyLossScale(scope, variable(0), variable(1), variable(2),
+                                                 ops::Const<bool>(scope, finite), {.growth_interval = 7});
+      const Scope after = scope.ControlDependencies({updated});
+      return Outs{updated, ops::ReadVariable(after, variable(1)), ops::ReadVariable(after, variable(2))};
+    };
+    scale.reference = [finite](const Arrays&) {
+      return Arrays{Array({}, finite ? 128 : 32), Array({}, 0), Array({}, finite ? 9 : 10)};
+    };
+    scale.dtypes = {DType::kFloat32};
+    scale.gradient = false;
+    scale.unknown_axes = {};
+    cases.push_back(scale);
+  }
+  return cases;
+}
+
 std::vector<OpCase> ClipCases() {
   OpCase clip{.name = "ClipToGlobalNorm", .inputs = {{{3, 5}}, {{7}}}};
   clip.build = [](const Scope& scope, const Ins& in) {
@@ -171,7 +232,7 @@ std::vector<OpCase> RateCases() {
 
 std::vector<OpCase> TrainingCases() {
   std::vector<OpCase> cases = UpdateCases();
-  for (const auto& list : {&ClipCases, &RateCases}) {
+  for (const auto& list : {&ConditionalUpdateCases, &LossScaleCases, &ClipCases, &RateCases}) {
     for (OpCase& op_case : list()) cases.push_back(std::move(op_case));
   }
   return cases;

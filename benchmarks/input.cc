@@ -1,0 +1,107 @@
+// Images a second that the input makes, measured alone: decode and augmentation of CIFAR-10's records on one thread,
+// and batches from the prefetcher, whose reader does nothing with them.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <numeric>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/str_cat.h"
+#include "benchmarks/paired_runs.h"
+#include "benchmarks/report.h"
+#include "benchmarks/training_run.h"
+#include "framework/base/status.h"
+#include "framework/data/augment.h"
+#include "framework/data/prefetcher.h"
+
+ABSL_FLAG(int, rounds, 15, "Timings of each, in turn.");
+ABSL_FLAG(double, seconds, 0.1, "Of each timing.");
+ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
+
+namespace belfry::benchmarks {
+namespace {
+
+constexpr int64_t kImages = 10'000, kBatch = 128;
+
+// Random bytes in planes, as in CIFAR-10's files.
+class Records : public data::Dataset {
+ public:
+  Records() : bytes_(kImages * 3072) {
+    spec_ = {.shape = {32, 32, 3}, .dtype = DType::kUInt8, .label_dtype = DType::kInt32, .classes = 10};
+    std::mt19937 random(1);
+    for (uint8_t& byte : bytes_) byte = static_cast<uint8_t>(random());
+  }
+  int64_t size() const override { return kImages; }
+  const data::ExampleSpec& spec() const override { return spec_; }
+  absl::Status Read(int64_t index, absl::Span<std::byte>, data::Example& example) const override {
+    example = {.input = bytes_.data() + index * 3072, .label = static_cast<int32_t>(index % 10)};
+    return absl::OkStatus();
+  }
+
+ private:
+  data::ExampleSpec spec_;
+  std::vector<uint8_t> bytes_;
+};
+
+Side Augmentation(const Records& records, const std::string& name, const data::ImagePolicy& policy) {
+  auto augmenter = std::make_shared<data::Augmenter>(ValueOrDie(data::Augmenter::Create(records.spec(), policy, 1)));
+  std::vector<int64_t> order(kImages);
+  std::iota(order.begin(), order.end(), 0);
+  std::shuffle(order.begin(), order.end(), std::mt19937(2));
+  const int64_t elements = augmenter->output_shape().elements();
+  const auto step = [&records, augmenter, order = std::move(order), elements, at = size_t{0},
+                     output = std::vector<float>(kBatch * elements)]() mutable {
+    for (int64_t i = 0; i < kBatch; ++i, at = (at + 1) % order.size()) {
+      data::Example example;
+      (void)records.Read(order[at], {}, example);
+      augmenter->Apply(static_cast<const uint8_t*>(example.input), 0, order[at], output.data() + i * elements);
+    }
+  };
+  return {.name = name + ", images alone, 1 thread", .step = step, .items_per_step = kBatch};
+}
+
+Side Batches(const Records& records, const std::string& name, const data::ImagePolicy& policy, int threads) {
+  std::shared_ptr<data::Prefetcher> input =
+      ValueOrDie(data::Prefetcher::Create(records, {.batch_size = kBatch, .images = policy, .threads = threads}));
+  return {.name = name + ", batches, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
+          .step = [input] { (void)ValueOrDie(input->Next()); },
+          .items_per_step = kBatch};
+}
+
+absl::Status Run() {
+  const Records records;
+  const data::ChannelStatistics statistics = ValueOrDie(data::ComputeChannelStatistics(records));
+  std::vector<Side> sides;
+  for (const auto& [name, policy] : {std::pair("tutorial 24x24", data::TutorialTraining()),
+                                     std::pair("ResNet 32x32", data::ResNetTraining(statistics))}) {
+    sides.push_back(Augmentation(records, name, policy));
+    for (int threads : {1, 2}) sides.push_back(Batches(records, name, policy, threads));
+  }
+  RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
+  Report report("input", "Images a second that decoding and augmentation make");
+  for (const Side& side : sides) {
+    nlohmann::ordered_json row = {{"input", side.name}};
+    AddSpread(row, "images_per_s", side.rates);
+    report.Add(std::move(row));
+    report.Summarize(absl::StrCat("input, ", side.name, ": ", ShortNumber(Median(side.rates)), " images/s"));
+  }
+  return report.Finish(absl::GetFlag(FLAGS_out));
+}
+
+}  // namespace
+}  // namespace belfry::benchmarks
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("How fast the input is by itself.");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = belfry::benchmarks::Run();
+  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,53 @@
+// Ops that update a variable, and leave it alone where a condition says so (Scope::OnlyIf). Internal to ops/.
+#pragma once
+
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/graph/op_def.h"
+#include "framework/graph/scope.h"
+
+namespace belfry::ops {
+
+// Their last input.
+inline ArgDef OnlyIfArg() { return {.name = kOnlyIf, .type = "bool", .list = true}; }
+
+// For shape rules of ops with `fixed` inputs before that one.
+inline absl::Status CheckOnlyIf(const ShapeArgs& args, size_t fixed) {
+  if (args.inputs.size() <= fixed) return absl::OkStatus();
+  if (args.inputs.size() > fixed + 1) return absl::InvalidArgumentError("there is more than one condition");
+  if (args.inputs[fixed].rank() == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the condition must be a scalar and has shape ", args.inputs[fixed].ToString()));
+}
+
+// The condition of a node in its device's memory; null: it always updates.
+class Condition {
+ public:
+  Condition(const KernelSpec& spec, int fixed) : input_(static_cast<int>(spec.inputs.size()) > fixed ? fixed : -1) {}
+
+  bool given() const { return input_ >= 0; }
+  const bool* At(const KernelContext& context) const { return given() ? context.input<bool>(input_) : nullptr; }
+
+ private:
+  int input_;
+};
+
+// CPU kernels that mind the condition, from those that always update.
+inline std::vector<KernelDef> Conditional(std::vector<KernelDef> kernels, int fixed) {
+  for (KernelDef& kernel : kernels) {
+    kernel.make = [make = std::move(kernel.make), fixed](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+      absl::StatusOr<Kernel> made = make(spec);
+      const Condition condition(spec, fixed);
+      if (!made.ok() || !condition.given()) return made;
+      made->run = [run = std::move(made->run), condition](const KernelContext& context) {
+        return *condition.At(context) ? run(context) : absl::OkStatus();
+      };
+      return made;
+    };
+  }
+  return kernels;
+}
+
+}  // namespace belfry::ops
