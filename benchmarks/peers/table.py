@@ -35,7 +35,8 @@ def text(rows):
     unit = "steps/s" if first["model"] == "s5" else "images/s"
     lines = [f"{first['model']}, batch {first['batch']}, {first['dtype']}, {first['threads']} thread(s), {unit}; "
              f"{first['rounds']} rounds of {first['seconds']:g} s in turn",
-             f"  {'':34} {'median':>10} {'[slowest .. fastest]':>22} {'peak MiB':>9} {'cores':>6} {'/ cpu s':>10} {'/ best peer':>12}"]
+             f"  {'':34} {'median':>10} {'[slowest .. fastest]':>22} {'peak MiB':>9} {'cores':>6} "
+             f"{'/ cpu s':>10} {'/ best peer':>12}"]
     for r in rows:
         spread = f"[{r['slowest']:.0f} .. {r['fastest']:.0f}]"
         ratio_text = f"{r['ratio_to_best_peer']:.3f}" if r["ratio_to_best_peer"] else "-"
@@ -46,8 +47,9 @@ def text(rows):
     return "\n".join(lines)
 
 
-FOOTNOTE = """peak: VmHWM while steps were timed, less the pages of files (libraries) and what was there before the model was built
-cores: processor time / time, while it was timed; / cpu s: per second of processor time, which a busy machine leaves alone
+FOOTNOTE = """peak: VmHWM while steps were timed, less pages of files (libraries) and what was there before the model was built
+cores: processor time / time, while it was timed
+/ cpu s: per second of processor time, which a busy machine leaves alone
 / best peer: the median over rounds of the ratio to the peer with the highest median"""
 
 
