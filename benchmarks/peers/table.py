@@ -40,14 +40,14 @@ def text(rows):
     for r in rows:
         spread = f"[{r['slowest']:.0f} .. {r['fastest']:.0f}]"
         ratio_text = f"{r['ratio_to_best_peer']:.3f}" if r["ratio_to_best_peer"] else "-"
-        lines.append(f"  {r['side']:34} {r['median']:10.0f} {spread:>22} {r['peak_mib']:9.0f} {r['cores_used']:6.2f} "
-                     f"{r['per_cpu_second']:10.0f} {ratio_text:>12}")
+        lines.append(f"  {r['side']:34} {r['median']:10.0f} {spread:>22} {r['peak_mib']:9.0f} "
+                     f"{r['cores_used']:6.2f} {r['per_cpu_second']:10.0f} {ratio_text:>12}")
         if r["idle_cores"] > 0.02:
             lines.append(f"    while others were timed, it used up to {r['idle_cores']:.2f} cores")
     return "\n".join(lines)
 
 
-FOOTNOTE = """peak: VmHWM while steps were timed, less pages of files (libraries) and what was there before the model was built
+FOOTNOTE = """peak: VmHWM while steps were timed, less pages of files (libraries) and what was there before the model
 cores: processor time / time, while it was timed
 / cpu s: per second of processor time, which a busy machine leaves alone
 / best peer: the median over rounds of the ratio to the peer with the highest median"""
