@@ -35,19 +35,21 @@ def text(rows):
     unit = "steps/s" if first["model"] == "s5" else "images/s"
     lines = [f"{first['model']}, batch {first['batch']}, {first['dtype']}, {first['threads']} thread(s), {unit}; "
              f"{first['rounds']} rounds of {first['seconds']:g} s in turn",
-             f"  {'':34} {'median':>10} {'[slowest .. fastest]':>22} {'peak MiB':>9} {'cores':>6} {'/ cpu s':>10} {'/ best peer':>12}"]
+             f"  {'':34} {'median':>10} {'[slowest .. fastest]':>22} {'peak MiB':>9} {'cores':>6} "
+             f"{'/ cpu s':>10} {'/ best peer':>12}"]
     for r in rows:
         spread = f"[{r['slowest']:.0f} .. {r['fastest']:.0f}]"
         ratio_text = f"{r['ratio_to_best_peer']:.3f}" if r["ratio_to_best_peer"] else "-"
-        lines.append(f"  {r['side']:34} {r['median']:10.0f} {spread:>22} {r['peak_mib']:9.0f} {r['cores_used']:6.2f} "
-                     f"{r['per_cpu_second']:10.0f} {ratio_text:>12}")
+        lines.append(f"  {r['side']:34} {r['median']:10.0f} {spread:>22} {r['peak_mib']:9.0f} "
+                     f"{r['cores_used']:6.2f} {r['per_cpu_second']:10.0f} {ratio_text:>12}")
         if r["idle_cores"] > 0.02:
             lines.append(f"    while others were timed, it used up to {r['idle_cores']:.2f} cores")
     return "\n".join(lines)
 
 
-FOOTNOTE = """peak: VmHWM while steps were timed, less the pages of files (libraries) and what was there before the model was built
-cores: processor time / time, while it was timed; / cpu s: per second of processor time, which a busy machine leaves alone
+FOOTNOTE = """peak: VmHWM while steps were timed, less pages of files (libraries) and what was there before the model
+cores: processor time / time, while it was timed
+/ cpu s: per second of processor time, which a busy machine leaves alone
 / best peer: the median over rounds of the ratio to the peer with the highest median"""
 
 
