@@ -85,7 +85,7 @@ class TinyOps {
     const Variable x = GetVariable(scope, "x", {8}, ZerosInitializer());
     const Output result = build(scope, x);
     const Node* initialize = InitializeVariables(scope);
-    ASSIGN_OR_RETURN(tiny->session_, Session::Create(tiny->graph_, tiny->devices_));
+    ASSIGN_OR_RETURN(tiny->session_, Session::Create(tiny->graph_, tiny->devices_, {.fuse = false}));
     RETURN_IF_ERROR(tiny->session_->RunTarget(initialize));
     ASSIGN_OR_RETURN(tiny->step_, tiny->session_->Prepare({}, {result}));
     return tiny;
