@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
@@ -275,17 +276,30 @@ class Replicator {
   }
 
   // An update that tower i's model asks for, which was made before anybody could know whether the step is skipped: the
-  // same node again, on that condition.
-  const Node* UnlessSkipped(const Node& update, size_t i) const {
+  // same node again, on that condition, after those of the others that it came after.
+  const Node* UnlessSkipped(const Node& update, size_t i) {
     const std::vector<ArgDef>& inputs = update.op().inputs;
     if (finite_.empty() || inputs.empty() || inputs.back().name != kOnlyIf) return &update;
-    return root_.NameScope("")
-        .Named(update.name())
-        .WithLocation(update.location())
-        .ColocateWith(*update.inputs()[0].node)
-        .ControlDependencies(update.control_inputs())
-        .OnlyIf(finite_[one_copy() ? 0 : i])
-        .AddNode(update.op().name, {update.inputs().begin(), update.inputs().end()}, update.attrs());
+    const auto now = [&](const Node* node) {
+      const auto found = conditional_.find(node);
+      return found == conditional_.end() ? node : found->second;
+    };
+    std::vector<Output> values;
+    for (const Output& value : update.inputs()) values.push_back({now(value.node), value.index});
+    std::vector<const Node*> controls;
+    for (const Node* control : update.control_inputs()) controls.push_back(now(control));
+    Scope scope = root_.NameScope("")
+                      .Named(update.name())
+                      .WithLocation(update.location())
+                      .ColocateWith(*update.inputs()[0].node)
+                      .ControlDependencies(controls);
+    if (values.size() == inputs.size()) {  // It has a condition of its own.
+      scope = scope.OnlyIf(values.back());
+      values.pop_back();
+    }
+    const Node* const copy =
+        scope.OnlyIf(finite_[one_copy() ? 0 : i]).AddNode(update.op().name, values, update.attrs());
+    return conditional_[&update] = copy == nullptr ? &update : copy;
   }
 
   Output MeanLoss() const {
@@ -306,7 +320,8 @@ class Replicator {
   std::string group_;                                        // what the names of this training's collectives begin with
   std::vector<std::vector<GradientAndVariable>> gradients_;  // by tower, last layer first
   std::vector<Output> finite_;  // by copy of the variables, if losses are scaled: whether this step is not skipped
-  Output first_example_;        // rows of the towers so far
+  absl::flat_hash_map<const Node*, const Node*> conditional_;  // by a model's update: the one on that condition
+  Output first_example_;                                       // rows of the towers so far
 };
 
 }  // namespace

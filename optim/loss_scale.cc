@@ -18,15 +18,15 @@ constexpr char kName[] = "loss_scale";
 absl::Status Check(const LossScaleOptions& options) {
   const double least = options.dynamic ? options.least : options.initial;
   const double most = options.dynamic ? options.most : options.initial;
-  // Twice the largest must be a number in float32.
-  if (least > 0 && least <= options.initial && options.initial <= most && most <= 0x1p126 &&
+  // Twice the largest must be a number in float32, and so must 1 over the smallest.
+  if (least >= 0x1p-126 && least <= options.initial && options.initial <= most && most <= 0x1p126 &&
       (!options.dynamic || options.growth_interval >= 1)) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat("A loss scale of ", options.initial, " between ", least, " and ", most, ", doubled every ",
                    options.growth_interval,
-                   " steps; expected 0 < least <= initial <= most <= 2^126, and an interval of at least 1"));
+                   " steps; expected 2^-126 <= least <= initial <= most <= 2^126, and an interval of at least 1"));
 }
 
 Variable Part(const Scope& scope, absl::string_view name, double initial, DType dtype) {

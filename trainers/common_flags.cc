@@ -31,10 +31,9 @@ ABSL_FLAG(std::string, visible_gpus, "",
           "GPU cards to use, in this order, such as 0,2; all by default. The environment variable CUDA_VISIBLE_DEVICES "
           "comes first: these numbers count what it leaves.");
 ABSL_FLAG(bool, tf32, true, "Let GPUs multiply float32 numbers with 10 bits of mantissa (TF32), which is much faster.");
-ABSL_FLAG(
-    bool, winograd, true,
-    "Let CPUs convolve float32 images by Winograd's algorithm, which is much faster; rounding errors are some four "
-    "times as large.");
+ABSL_FLAG(bool, winograd, true,
+          "Let CPUs convolve images by Winograd's algorithm, which is much faster; rounding errors are some four "
+          "times as large.");
 ABSL_FLAG(bool, deterministic, false,
           "On GPUs: the same bits at every run. Kernels are chosen by rule and not by measuring, and none whose sums "
           "depend on timing.");

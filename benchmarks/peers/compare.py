@@ -55,7 +55,7 @@ def belfry(options, model, threads):
     if options.device == "cuda":
         return {"Belfry, gpu:1": [*command, "--devices=gpu:1"]}
     found = {f"Belfry, cpu:1, {threads} thread(s)": [*command, "--devices=cpu:1", f"--threads={threads}"]}
-    if threads > 1:
+    if threads > 1 and (model == "s5" or batch(options, model) % threads == 0):
         found[f"Belfry, cpu:{threads}, 1 thread each"] = [*command, f"--devices=cpu:{threads}", "--threads=1",
                                                           "--batch_norm=synchronised"]
     return found

@@ -25,7 +25,8 @@ class Side:
         self.rates, self.cores, self.idle = [], [], []
         self.peak_bytes = None
         environment = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": str(threads)}
-        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment)
+        # Unbuffered, so that select sees all that is there to be read.
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0)
         try:
             self.ready = self.read(START_SECONDS)
         except SideError:
@@ -36,7 +37,6 @@ class Side:
         """The next line of JSON; a framework may print other lines before it."""
         deadline = time.monotonic() + seconds
         while True:
-            # Nothing is ever left in the buffer: an answer ends what the process says until it is asked again.
             if not select.select([self.process.stdout], [], [], max(0, deadline - time.monotonic()))[0]:
                 raise SideError(f"{self.name} did not answer within {seconds:.0f} s")
             line = self.process.stdout.readline()

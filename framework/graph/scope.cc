@@ -110,7 +110,8 @@ Scope Scope::NoControlDependencies() const {
 
 Scope Scope::OnlyIf(Output condition) const {
   Scope scope = *this;
-  scope.only_if_ = condition;
+  const bool both = only_if_.valid() && condition.valid();
+  scope.only_if_ = both ? Add("LogicalAnd", {only_if_, condition}) : condition;
   return scope;
 }
 

@@ -205,7 +205,9 @@ class Pass {
       for (size_t k = 0; k < inputs.size(); ++k) {
         const int64_t size = inputs[k].shape.elements();
         const bool shape_only = member.inputs[k].node < 0 && member.inputs[k].index < 0;
-        inputs[k].shape = shape_only || size == elements_ ? whole : size == 1 ? Shape{} : Shape{size};
+        // A row of one is a row to BiasAdd.
+        const Shape one = inputs[k].shape.rank() == 0 ? Shape{} : Shape{1};
+        inputs[k].shape = shape_only || size == elements_ ? whole : size == 1 ? one : Shape{size};
       }
       const std::vector<TensorSpec> outputs = {{member.outputs[0].dtype, whole}};
       const KernelDef* def = member.op->FindKernel(device.type(), KernelDType(*member.op, member.attrs));

@@ -229,6 +229,8 @@ absl::Status Executable::RunAll(uint64_t run, const RunLimits& limits) {
     absl::Status status = RunOnOneThread(run, limits);
     if (!status.ok()) Fail(std::move(status));
   } else {
+    // Runs on one thread have left them behind.
+    for (size_t i = 0; !turns_.empty() && i < events_.size(); ++i) events_[i]->Reset(turn_ - 1);
     run_ = run;
     limits_ = &limits;
     for (auto& lane : lanes_) lane->worker->Start(lane->task);

@@ -180,6 +180,7 @@ class Executable {
   std::vector<std::unique_ptr<Collective>> collectives_;
   std::vector<std::unique_ptr<Lane>> lanes_;
   std::vector<Turn> turns_;  // of a step that one thread runs faster than several; else empty
+  int one_thread_runs_ = 0;
   std::vector<Slot> feeds_, fetches_;
   bool asynchronous_ = false, mixed_ = false;  // some lanes are; and some are not
   int until_recording_ = kPlainRuns;           // runs; negative: never

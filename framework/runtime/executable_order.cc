@@ -14,8 +14,7 @@ namespace {
 // A kernel takes so long at least.
 constexpr double kKernel = 15e-9;  // seconds
 // The run that is timed, and by how much it may be longer than was estimated.
-constexpr uint32_t kTimedRun = 3;
-constexpr int kTooLong = 10;
+constexpr int kTimedRun = 3, kTooLong = 10;
 // Of small tensors, which are in the cache.
 constexpr double kFlopsPerSecond = 2e9, kBytesPerSecond = 1e10;
 
@@ -76,7 +75,8 @@ absl::Status Executable::BindOneThread() {
     seconds += kKernel + FlopsOf(plan_->program, node) / kFlopsPerSecond;
     for (const TensorSpec& output : node.outputs) seconds += static_cast<double>(output.bytes()) / kBytesPerSecond;
   }
-  if (!alike || absl::Seconds(seconds) >= environment_.short_step) return absl::OkStatus();
+  const bool meet = std::all_of(collectives_.begin(), collectives_.end(), [](auto& each) { return each->CanRecord(); });
+  if (!alike || !meet || absl::Seconds(seconds) >= environment_.short_step) return absl::OkStatus();
   ASSIGN_OR_RETURN(turns_, OrderForOneThread());
   // In this order nothing has to be waited for.
   std::erase_if(turns_, [](const Turn& turn) {
@@ -88,7 +88,7 @@ absl::Status Executable::BindOneThread() {
 
 absl::Status Executable::RunOnOneThread(uint64_t run, const RunLimits& limits) {
   // By then caches are warm.
-  const bool timed = turn_ == kTimedRun;
+  const bool timed = ++one_thread_runs_ == kTimedRun;
   const absl::Time begin = timed ? absl::Now() : absl::Time();
   const ScopedParallelThreads threads(devices_.device(lanes_[0]->device).threads());
   for (const Turn& turn : turns_) {

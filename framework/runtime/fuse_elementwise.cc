@@ -194,9 +194,17 @@ class ElementwiseFuser {
       if (IsAlias(i) ? !seen : MayWait(i, last, seen) && !IsFar(i, last) && Fits(i, last, unit)) add(i);
     }
     std::sort(members.begin(), members.end());
-    // A view is passed over only if what it shows is in the group, too.
-    for (int i : members) {
-      if (IsAlias(i) && group_[nodes_[i].inputs[0].node] != last) group_[i] = -1;
+    // A view is passed over only if what it shows is in the group, too. Without it, what only it had users among may
+    // have to come before the group.
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int i : members) {
+        if (i == last || group_[i] != last) continue;
+        const bool early = absl::c_any_of(users_[i], [&](int user) { return Position(user) < last; });
+        if (!early && (!IsAlias(i) || group_[nodes_[i].inputs[0].node] == last)) continue;
+        group_[i] = -1;
+        changed = true;
+      }
     }
     const auto gone = [&](int i) { return group_[i] != last || IsAlias(i); };
     members.erase(std::remove_if(members.begin(), members.end(), gone), members.end());

@@ -2,7 +2,9 @@
 #include <cmath>
 #include <map>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/runtime/passes.h"
@@ -17,8 +19,6 @@ constexpr size_t kSmall = 256;
 constexpr int kLongestChain = 8;
 
 bool HasBytes(const ProgramNode& node) { return node.op->kind == OpKind::kKernel || node.op->kind == OpKind::kView; }
-bool CanRepeat(const ProgramNode& node) { return HasBytes(node) && !node.op->stateful; }
-bool IsCheap(const ProgramNode& node) { return CanRepeat(node) && node.op->flops == nullptr; }
 
 // Chooses, for the towers of one device, which values of the forward pass the backward pass computes again, and has it
 // do so.
@@ -42,6 +42,7 @@ class Recomputer {
     for (int i : forward_) {
       for (const TensorSpec& output : program.nodes[i].outputs) largest_ = std::max(largest_, output.bytes());
     }
+    FindUpdated();
   }
 
   void ChooseCheap() {
@@ -193,6 +194,25 @@ class Recomputer {
            std::find(program_.fetches.begin(), program_.fetches.end(), value) != program_.fetches.end();
   }
 
+  // Variables that are updated before some of the backward pass: read again, they would have other values.
+  void FindUpdated() {
+    std::vector<char> leads(size_, 0);  // to the backward pass
+    for (int i = size_; i-- > 0;) {
+      const ProgramNode& node = program_.nodes[i];
+      if (part_[i] != Part::kBackward && !leads[i]) continue;
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        leads[node.inputs[k].node] = 1;
+        if (node.op->input_arg(static_cast<int>(k)).ref) updated_.insert(Root(program_, node.inputs[k]));
+      }
+      for (int control : node.control_inputs) leads[control] = 1;
+    }
+  }
+  bool CanRepeat(const ProgramNode& node) const {
+    return HasBytes(node) && !node.op->stateful &&
+           absl::c_none_of(node.inputs, [&](const Value& input) { return updated_.contains(Root(program_, input)); });
+  }
+  bool IsCheap(const ProgramNode& node) const { return CanRepeat(node) && node.op->flops == nullptr; }
+
   // Whether what the repeated nodes of a group take in is computed again too.
   bool IsRepeated(Value value, int group) const {
     if (!IsMine(value.node, Part::kForward) || !CanRepeat(program_.nodes[value.node]) || IsSmall(value)) return false;
@@ -222,6 +242,7 @@ class Recomputer {
 
   Program& program_;
   const int device_, size_;
+  absl::flat_hash_set<Value> updated_;
   size_t largest_ = 0;
   std::vector<Part> part_;
   std::vector<std::vector<int>> users_;

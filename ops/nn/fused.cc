@@ -55,7 +55,7 @@ absl::StatusOr<Kernel> MakeByParts(const KernelSpec& spec, absl::string_view op,
   using C = Compute<T>;
   ASSIGN_OR_RETURN(const onednn::PostOps post_ops, PostOpsOf(spec.attrs));
   const KernelDef* def = BuiltinOps().Find(op)->FindKernel("CPU", kDTypeOf<T>);
-  ASSIGN_OR_RETURN(Kernel product, def->make({spec.name, attrs, spec.inputs.subspan(0, 2), spec.outputs}));
+  ASSIGN_OR_RETURN(Kernel product, def->make({spec.name, attrs, spec.inputs.subspan(0, 2), spec.outputs, spec.device}));
   const int64_t channels = spec.inputs[2].shape[0], rows = RowsOf(spec.outputs[0].shape);
   return Kernel{[run = std::move(product.run), post_ops, channels, rows](const KernelContext& context) {
                   RETURN_IF_ERROR(run(context));

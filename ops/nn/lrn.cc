@@ -49,9 +49,11 @@ struct Geometry {
       for (int64_t slice = first; slice < last; ++slice) {
         C* buffers = static_cast<C*>(workspace) + slice * slice_elements();
         std::fill_n(buffers, block * padded(), C(0));
-        const int64_t end = rows * (slice + 1) / slices;
-        for (int64_t row = rows * slice / slices; row < end; row += block) {
-          body(row * channels, std::min(block, end - row), buffers);
+        // Borders that depend on the shape alone: at a block's ends elements are computed one by one, and rounded
+        // differently.
+        const int64_t blocks = (rows + block - 1) / block;
+        for (int64_t i = blocks * slice / slices; i < blocks * (slice + 1) / slices; ++i) {
+          body(i * block * channels, std::min(block, rows - i * block), buffers);
         }
       }
     });

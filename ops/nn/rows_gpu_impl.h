@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "framework/device/cuda/launch.h"
+#include "framework/device/cuda/team.h"
 
 namespace belfry::ops {
 

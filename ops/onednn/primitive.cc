@@ -33,6 +33,16 @@ Primitive::Primitive(Primitive&&) noexcept = default;
 Primitive& Primitive::operator=(Primitive&&) noexcept = default;
 Primitive::~Primitive() = default;
 
+double BFloat16Time() {
+  // A bit for each set of instructions.
+  const auto has = [isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa())](dnnl::cpu_isa wanted) {
+    return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+  };
+  if (has(dnnl::cpu_isa::avx512_core_amx)) return 0.1;
+  if (has(dnnl::cpu_isa::avx512_core_bf16)) return 0.5;
+  return has(dnnl::cpu_isa::avx512_core) ? 1.2 : 100;
+}
+
 size_t Primitive::workspace_bytes() const { return program_->workspace_bytes; }
 size_t Primitive::saved_bytes() const { return program_->saved_bytes; }
 absl::string_view Primitive::implementation() const { return program_->implementation; }

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "framework/base/parallel.h"
-#include "ops/winograd/correlate.h"
+#include "ops/winograd/correlate_impl.h"
 #include "ops/winograd/products.h"
 
 namespace belfry::ops::winograd {
@@ -36,41 +36,31 @@ void TransformFilter(const Problem& p, const float* filter, float* to, int64_t p
   });
 }
 
-template <bool relu>
-void AddBias(const float* bias, float* pixels, int count, int64_t step) {
-  for (int i = 0; i < count; ++i, pixels += step) {
-    Lanes x = Load(pixels);
-    if (bias != nullptr) x += Load(bias);
-    Store(relu ? (x < 0 ? Lanes{} : x) : x, pixels);
-  }
-}
-
 // One tile of the result from its products.
-template <int r, bool relu>
+template <int r, bool relu, class T>
 void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const Parts<r>& parts, int64_t index,
-               const float* products, const float* bias, float* out) {
-  const bool inside = tile.Inside(p.out, kTile);
+               const float* products, const T* bias, T* out) {
   const int64_t height = std::min<int64_t>(kTile, p.out.h - tile.y), width = std::min<int64_t>(kTile, p.out.w - tile.x);
-  float* const begin = out + p.out.pixel(tile.image, tile.y, tile.x);
+  T* const begin = out + p.out.pixel(tile.image, tile.y, tile.x);
   const int64_t row = p.out.w * p.out.c;
   products += index * parts.layout.tile;
   for (int64_t v = vectors.begin; v < vectors.end; ++v, products += parts.layout.vector()) {
     alignas(64) float patch[kTile * kTile * kLanes];
     Transform2D<kOutputMatrix<kTile, r>, PointAxis::kColumns>(products, {parts.layout.row(), kLanes}, patch,
                                                               {kTile * kLanes, kLanes});
-    AddBias<relu>(bias == nullptr ? nullptr : bias + v * kLanes, patch, kTile * kTile, kLanes);
-    float* const to = begin + v * kLanes;
-    for (int i = 0; i < (inside ? kTile : height); ++i) {
-      for (int j = 0; j < (inside ? kTile : width); ++j) {
-        Store(Load(patch + (i * kTile + j) * kLanes), to + i * row + j * p.out.c);
+    const Lanes start = bias == nullptr ? Lanes{} : Load(bias + v * kLanes);
+    for (int64_t i = 0; i < height; ++i) {
+      for (int64_t j = 0; j < width; ++j) {
+        const Lanes x = Load(patch + (i * kTile + j) * kLanes) + start;
+        Store(relu ? (x < 0 ? Lanes{} : x) : x, begin + i * row + j * p.out.c + v * kLanes);
       }
     }
   }
 }
 
-template <int r, bool relu>
-void RunBlocks(const Problem& p, int64_t begin, int64_t end, const float* in, const float* filter, const float* bias,
-               float* out, float* scratch) {
+template <int r, bool relu, class T>
+void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const float* filter, const T* bias, T* out,
+               float* scratch) {
   constexpr int n = Parts<r>::n;
   const Parts<r> parts(p);
   float* const ins = scratch;
@@ -104,7 +94,7 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const float* in, co
         }
       }
       for (int64_t t = 0; t < product.m; ++t) {
-        WriteTile<r, relu>(p, grid.At(first + t), vectors, parts, t, outs, bias, out);
+        WriteTile<r, relu, T>(p, grid.At(first + t), vectors, parts, t, outs, bias, out);
       }
     }
   }
@@ -112,15 +102,15 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const float* in, co
 
 }  // namespace
 
-template <int r>
-int64_t Correlation<r>::WorkspaceFloats(const Problem& problem) {
+template <int r, class T>
+int64_t Correlation<r, T>::WorkspaceFloats(const Problem& problem) {
   const Parts<r> parts(problem);
   return parts.filter + problem.threads * parts.thread;
 }
 
-template <int r>
-void Correlation<r>::Run(const Problem& p, const float* in, const float* filter, const float* bias, bool relu,
-                         float* out, float* workspace) {
+template <int r, class T>
+void Correlation<r, T>::Run(const Problem& p, const T* in, const float* filter, const T* bias, bool relu, T* out,
+                            float* workspace) {
   const Parts<r> parts(p);
   TransformFilter<r>(p, filter, workspace, parts.point);
   float* const scratch = workspace + parts.filter;
@@ -129,13 +119,15 @@ void Correlation<r>::Run(const Problem& p, const float* in, const float* filter,
   ParallelFor(p.threads, multiplications / p.threads, [&](int64_t first, int64_t last) {
     for (int64_t thread = first; thread < last; ++thread) {
       const int64_t begin = p.blocks() * thread / p.threads, end = p.blocks() * (thread + 1) / p.threads;
-      (relu ? &RunBlocks<r, true> : &RunBlocks<r, false>)(p, begin, end, in, workspace, bias, out,
-                                                          scratch + thread * parts.thread);
+      (relu ? &RunBlocks<r, true, T> : &RunBlocks<r, false, T>)(p, begin, end, in, workspace, bias, out,
+                                                                scratch + thread * parts.thread);
     }
   });
 }
 
-template struct Correlation<3>;
-template struct Correlation<5>;
+template struct Correlation<3, float>;
+template struct Correlation<5, float>;
+template struct Correlation<3, BFloat16>;
+template struct Correlation<5, BFloat16>;
 
 }  // namespace belfry::ops::winograd

@@ -1,7 +1,7 @@
 #include <algorithm>
 
 #include "framework/base/parallel.h"
-#include "ops/winograd/correlate.h"
+#include "ops/winograd/correlate_impl.h"
 #include "ops/winograd/products.h"
 
 namespace belfry::ops::winograd {
@@ -53,9 +53,8 @@ void AddProducts(const Problem& p, const Parts<r>& parts, Product product, const
   }
 }
 
-template <int r>
-void RunBlocks(const Problem& p, int64_t begin, int64_t end, const float* in, const float* dout, bool bias,
-               float* scratch) {
+template <int r, class T>
+void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const T* dout, bool bias, float* scratch) {
   const Parts<r> parts(p);
   float* const ins = scratch;
   float* const outs = ins + parts.in;
@@ -107,22 +106,22 @@ void AddThreads(const Problem& p, const Parts<r>& parts, float* sums) {
 
 }  // namespace
 
-template <int r>
-int64_t FilterGradient<r>::WorkspaceFloats(const Problem& problem) {
+template <int r, class T>
+int64_t FilterGradient<r, T>::WorkspaceFloats(const Problem& problem) {
   return problem.threads * Parts<r>(problem).thread;
 }
 
-template <int r>
-void FilterGradient<r>::Run(const Problem& p, const float* in, const float* dout, float* dfilter, float* dbias,
-                            float* workspace) {
+template <int r, class T>
+void FilterGradient<r, T>::Run(const Problem& p, const T* in, const T* dout, float* dfilter, T* dbias,
+                               float* workspace) {
   constexpr int n = Parts<r>::n;
   const Parts<r> parts(p);
   const double multiplications =
       static_cast<double>(p.tiles() * Parts<r>::points) * static_cast<double>(p.in.c * p.out.c);
   ParallelFor(p.threads, multiplications / p.threads, [&](int64_t first, int64_t last) {
     for (int64_t thread = first; thread < last; ++thread) {
-      RunBlocks<r>(p, p.blocks() * thread / p.threads, p.blocks() * (thread + 1) / p.threads, in, dout,
-                   dbias != nullptr, workspace + thread * parts.thread);
+      RunBlocks<r, T>(p, p.blocks() * thread / p.threads, p.blocks() * (thread + 1) / p.threads, in, dout,
+                      dbias != nullptr, workspace + thread * parts.thread);
     }
   });
   float* const sums = workspace + parts.in + parts.out;
@@ -136,10 +135,12 @@ void FilterGradient<r>::Run(const Problem& p, const float* in, const float* dout
   });
   constexpr float scale = kFilterMatrix<r, kTile>.at[1][0];
   const float* const pixel_sums = sums + Parts<r>::points * parts.point;
-  for (int64_t k = 0; dbias != nullptr && k < p.out.c; ++k) dbias[k] = pixel_sums[k] / (scale * scale);
+  for (int64_t k = 0; dbias != nullptr && k < p.out.c; ++k) dbias[k] = static_cast<T>(pixel_sums[k] / (scale * scale));
 }
 
-template struct FilterGradient<3>;
-template struct FilterGradient<5>;
+template struct FilterGradient<3, float>;
+template struct FilterGradient<5, float>;
+template struct FilterGradient<3, BFloat16>;
+template struct FilterGradient<5, BFloat16>;
 
 }  // namespace belfry::ops::winograd

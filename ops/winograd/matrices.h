@@ -14,7 +14,7 @@ struct Matrix {
 };
 
 // Where the polynomials are evaluated, besides at infinity: 0, then pairs of p and -p, so that half of the work is
-// shared within each pair (transform.h).
+// shared within each pair (transform_impl.h).
 template <int n>
 constexpr std::array<double, n - 1> Points() {
   static_assert(n == 6 || n == 8);

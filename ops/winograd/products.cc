@@ -4,7 +4,7 @@
 #include <array>
 #include <utility>
 
-#include "ops/winograd/lanes.h"
+#include "ops/winograd/lanes_impl.h"
 
 namespace belfry::ops::winograd {
 namespace {

@@ -1,10 +1,12 @@
-#include "ops/winograd/winograd.h"
+#include "ops/winograd/winograd_impl.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "framework/base/check.h"
 #include "framework/base/parallel.h"
-#include "ops/winograd/correlate.h"
+#include "ops/onednn/primitive.h"
+#include "ops/winograd/correlate_impl.h"
 
 namespace belfry::ops::winograd {
 namespace {
@@ -21,34 +23,47 @@ Problem MakeProblem(const onednn::Conv2DShape& s, Pass pass, int threads, int64_
   return {x, y, s.pad_top, s.pad_left, threads, block};
 }
 
+void ToFloats(const BFloat16* from, int64_t size, float* to) {
+  for (int64_t i = 0; i < size; i += kLanes) Store(Load(from + i), to + i);
+}
+void FromFloats(const float* from, int64_t size, BFloat16* to) {
+  for (int64_t i = 0; i < size; i += kLanes) Store(Load(from + i), to + i);
+}
+
 // The filter [r, s, k, c] that turns dy into dx: taps reversed, channels exchanged.
-void ReverseFilter(const onednn::Conv2DShape& s, const float* from, float* to) {
+template <class T>
+void ReverseFilter(const onednn::Conv2DShape& s, const T* from, float* to) {
   const int64_t taps = s.r * s.s;
   ParallelFor(taps, static_cast<double>(s.c * s.k), [&](int64_t begin, int64_t end) {
     for (int64_t tap = begin; tap < end; ++tap) {
-      const float* const source = from + (taps - 1 - tap) * s.c * s.k;
+      const T* const source = from + (taps - 1 - tap) * s.c * s.k;
       float* const target = to + tap * s.c * s.k;
       for (int64_t k = 0; k < s.k; ++k) {
-        for (int64_t c = 0; c < s.c; ++c) target[k * s.c + c] = source[c * s.k + k];
+        for (int64_t c = 0; c < s.c; ++c) target[k * s.c + c] = static_cast<float>(source[c * s.k + k]);
       }
     }
   });
 }
 
 // Cycles of one core per vector of output channels, as measured with AVX-512 on Zen 4 for the layers of CIFAR-10's
-// networks: a product of vectors takes one, and a tile's ways into and out of the transformed domain some kWay per
-// point.
-double Cost(const Problem& p, int64_t r) {
-  constexpr double kWay = 20;
+// networks: a product of vectors takes one, a tile's ways into and out of the transformed domain some kWay per point,
+// and the filter's or its gradient's some per element.
+double Cost(const Problem& p, int64_t r, Pass pass) {
+  constexpr double kWay = 20, kFilter = 4, kFilterGradient = 12;
   const auto points = static_cast<double>((kTile + r - 1) * (kTile + r - 1));
   const auto vectors = static_cast<double>(p.out.vectors());
   const double ways = kWay * points * (static_cast<double>(p.in.vectors()) + vectors);
-  return static_cast<double>(p.tiles()) * (points * static_cast<double>(p.in.c) * vectors + ways);
+  const double products = points * static_cast<double>(p.in.c) * vectors;
+  const double filter = (pass == Pass::kBackwardWeights ? kFilterGradient : kFilter) * products;
+  return static_cast<double>(p.tiles()) * (products + ways) + filter;
 }
-// oneDNN's. Its gradient of the weights leaves most lanes empty when there are few channels.
-double DirectCost(const Problem& p, int64_t r, Pass pass) {
-  const double slow = pass == Pass::kBackwardWeights && p.in.c < kLanes ? 2.5 : 1.3;
-  return slow * static_cast<double>(p.out.n * p.out.h * p.out.w * r * r * p.in.c * p.out.vectors());
+// oneDNN's. Its gradient of the weights leaves most lanes empty when there are few channels. Products of bfloat16 take
+// half as long where the processor has them, and next to nothing where it has tiles for them; without either the
+// library converts, if it computes in bfloat16 at all.
+double DirectCost(const Problem& p, const onednn::Conv2DShape& s, Pass pass) {
+  double slow = pass == Pass::kBackwardWeights && p.in.c < kLanes ? 2.5 : 1.3;
+  if (s.dtype == DType::kBFloat16) slow *= onednn::BFloat16Time();
+  return slow * static_cast<double>(p.out.n * p.out.h * p.out.w * s.r * s.s * p.in.c * p.out.vectors());
 }
 
 template <class F>
@@ -59,7 +74,7 @@ auto ForFilter(int64_t r, F&& f) {
 }  // namespace
 
 bool Computes(const onednn::Conv2DShape& s, Pass pass) {
-  if (kLanes < 8 || s.dtype != DType::kFloat32 || s.groups != 1) return false;
+  if (kLanes < 8 || (s.dtype != DType::kFloat32 && s.dtype != DType::kBFloat16) || s.groups != 1) return false;
   if (s.r != s.s || (s.r != 3 && s.r != 5)) return false;
   if (std::max({s.stride_h, s.stride_w, s.dilation_h, s.dilation_w}) > 1) return false;
   const Problem p = MakeProblem(s, pass, 1, 1);
@@ -69,44 +84,68 @@ bool Computes(const onednn::Conv2DShape& s, Pass pass) {
 bool IsBest(const onednn::Conv2DShape& s, Pass pass) {
   if (!Computes(s, pass)) return false;
   const Problem p = MakeProblem(s, pass, 1, 1);
-  return Cost(p, s.r) < DirectCost(p, s.r, pass);
+  return Cost(p, s.r, pass) < DirectCost(p, s, pass);
 }
 
-Convolution::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape_(shape), threads_(ParallelThreads()) {
-  BELFRY_CHECK(Computes(shape, pass));
+template <class T>
+Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape_(shape), threads_(ParallelThreads()) {
+  BELFRY_CHECK(Computes(shape, pass) && shape.dtype == kDTypeOf<T>);
   const int64_t n = kTile + shape.r - 1;
   const int64_t tile_bytes = n * n * (RoundUp(shape.c, kLanes) + RoundUp(shape.k, kLanes)) * int64_t{sizeof(float)};
   const int64_t least = pass == Pass::kBackwardWeights ? kMinGradientBlock : kMinBlock;
+  const int64_t tiles = MakeProblem(shape, pass, 1, 1).tiles();
+  // What each thread does once must be little beside its tiles.
+  threads_ = static_cast<int>(std::clamp<int64_t>(2 * tiles / least, 1, threads_));
   block_ = std::clamp(kBlockBytes / tile_bytes / kMinBlock * kMinBlock, least, kMaxBlock);
+  block_ = std::min(block_, (tiles + threads_ - 1) / threads_);
   const Problem p = MakeProblem(shape, pass, threads_, block_);
-  workspace_floats_ = ForFilter(shape.r, [&]<int r>() {
-    return pass == Pass::kBackwardWeights ? FilterGradient<r>::WorkspaceFloats(p) : Correlation<r>::WorkspaceFloats(p);
+  weights_at_ = ForFilter(shape.r, [&]<int r>() {
+    return RoundUp(pass == Pass::kBackwardWeights ? FilterGradient<r, T>::WorkspaceFloats(p)
+                                                  : Correlation<r, T>::WorkspaceFloats(p),
+                   kLanes);
   });
-  if (pass == Pass::kBackwardData) workspace_floats_ += shape.r * shape.s * shape.c * shape.k;
+  const bool weights = pass == Pass::kBackwardData || !std::is_same_v<T, float>;
+  workspace_floats_ = weights_at_ + (weights ? shape.r * shape.s * shape.c * shape.k : 0);
 }
 
-void Convolution::Forward(const float* x, const float* weights, const float* bias, bool relu, float* y,
-                          void* workspace) const {
+template <class T>
+void Convolution<T>::Forward(const T* x, const T* weights, const T* bias, bool relu, T* y, void* workspace) const {
   const Problem p = MakeProblem(shape_, Pass::kForward, threads_, block_);
-  ForFilter(shape_.r,
-            [&]<int r>() { Correlation<r>::Run(p, x, weights, bias, relu, y, static_cast<float*>(workspace)); });
-}
-
-void Convolution::BackwardData(const float* dy, const float* weights, float* dx, void* workspace) const {
-  const Problem p = MakeProblem(shape_, Pass::kBackwardData, threads_, block_);
+  float* const floats = static_cast<float*>(workspace);
   ForFilter(shape_.r, [&]<int r>() {
-    float* const rest = static_cast<float*>(workspace);
-    float* const reversed = rest + Correlation<r>::WorkspaceFloats(p);
-    ReverseFilter(shape_, weights, reversed);
-    Correlation<r>::Run(p, dy, reversed, nullptr, false, dx, rest);
+    if constexpr (std::is_same_v<T, float>) {
+      Correlation<r, T>::Run(p, x, weights, bias, relu, y, floats);
+    } else {
+      ToFloats(weights, shape_.r * shape_.s * shape_.c * shape_.k, floats + weights_at_);
+      Correlation<r, T>::Run(p, x, floats + weights_at_, bias, relu, y, floats);
+    }
   });
 }
 
-void Convolution::BackwardWeights(const float* x, const float* dy, float* dweights, float* dbias,
-                                  void* workspace) const {
-  const Problem p = MakeProblem(shape_, Pass::kBackwardWeights, threads_, block_);
+template <class T>
+void Convolution<T>::BackwardData(const T* dy, const T* weights, T* dx, void* workspace) const {
+  const Problem p = MakeProblem(shape_, Pass::kBackwardData, threads_, block_);
+  float* const floats = static_cast<float*>(workspace);
+  ReverseFilter(shape_, weights, floats + weights_at_);
   ForFilter(shape_.r,
-            [&]<int r>() { FilterGradient<r>::Run(p, x, dy, dweights, dbias, static_cast<float*>(workspace)); });
+            [&]<int r>() { Correlation<r, T>::Run(p, dy, floats + weights_at_, nullptr, false, dx, floats); });
 }
+
+template <class T>
+void Convolution<T>::BackwardWeights(const T* x, const T* dy, T* dweights, T* dbias, void* workspace) const {
+  const Problem p = MakeProblem(shape_, Pass::kBackwardWeights, threads_, block_);
+  float* const floats = static_cast<float*>(workspace);
+  ForFilter(shape_.r, [&]<int r>() {
+    if constexpr (std::is_same_v<T, float>) {
+      FilterGradient<r, T>::Run(p, x, dy, dweights, dbias, floats);
+    } else {
+      FilterGradient<r, T>::Run(p, x, dy, floats + weights_at_, dbias, floats);
+      FromFloats(floats + weights_at_, shape_.r * shape_.s * shape_.c * shape_.k, dweights);
+    }
+  });
+}
+
+template class Convolution<float>;
+template class Convolution<BFloat16>;
 
 }  // namespace belfry::ops::winograd

@@ -1,4 +1,4 @@
-#include "ops/winograd/winograd.h"
+#include "ops/winograd/winograd_impl.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,10 @@
 #include <limits>
 #include <memory>
 #include <random>
+#include <type_traits>
 #include <vector>
 
+#include "framework/base/half.h"
 #include "framework/base/parallel.h"
 
 namespace belfry::ops::winograd {
@@ -19,7 +21,8 @@ namespace {
 using onednn::Conv2DShape;
 
 // Of the largest error, relative to the root mean square of the result.
-constexpr double kTolerance = 1e-4;
+template <class T>
+constexpr double kTolerance = std::is_same_v<T, float> ? 1e-4 : 2e-2;
 
 Conv2DShape Shape(int64_t n, int64_t h, int64_t w, int64_t c, int64_t k, int64_t r, int64_t before, int64_t after) {
   return {.n = n,
@@ -48,12 +51,13 @@ std::vector<Conv2DShape> Shapes() {
           Shape(2, 6, 9, 16, 16, 5, 0, 1)};   // uneven padding
 }
 
-// Floats between guards, which must be as they were when the buffer is let go.
+// Elements between guards, which must be as they were when the buffer is let go.
+template <class T>
 class Buffer {
  public:
   explicit Buffer(size_t size) : size_(size) {
-    const size_t bytes = ((size + 2 * kGuard) * sizeof(float) + 63) / 64 * 64;
-    memory_.reset(static_cast<float*>(std::aligned_alloc(64, bytes)));
+    const size_t bytes = ((size + 2 * kGuard) * sizeof(T) + 63) / 64 * 64;
+    memory_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
     std::fill_n(memory_.get(), size + 2 * kGuard, kUntouched);
   }
   Buffer(Buffer&&) = default;
@@ -63,24 +67,26 @@ class Buffer {
       EXPECT_EQ(memory_.get()[kGuard + size_ + i], kUntouched);
     }
   }
-  float* data() const { return memory_.get() + kGuard; }
-  std::vector<float> values() const { return {data(), data() + size_}; }
+  T* data() const { return memory_.get() + kGuard; }
+  double operator[](int64_t i) const { return static_cast<double>(data()[i]); }
+  std::vector<T> values() const { return {data(), data() + size_}; }
 
  private:
   static constexpr size_t kGuard = 64;
-  static constexpr float kUntouched = -123456;
+  static inline const T kUntouched = T(-123456.0f);
   struct Free {
-    void operator()(float* memory) const { std::free(memory); }
+    void operator()(T* memory) const { std::free(memory); }
   };
   size_t size_;
-  std::unique_ptr<float, Free> memory_;
+  std::unique_ptr<T, Free> memory_;
 };
 
-Buffer RandomBuffer(int64_t size) {
+template <class T>
+Buffer<T> RandomBuffer(int64_t size) {
   static std::mt19937 random(std::random_device{}());
   std::normal_distribution<float> normal;
-  Buffer buffer(size);
-  for (int64_t i = 0; i < size; ++i) buffer.data()[i] = normal(random);
+  Buffer<T> buffer(size);
+  for (int64_t i = 0; i < size; ++i) buffer.data()[i] = T(normal(random));
   return buffer;
 }
 
@@ -101,95 +107,104 @@ void ForEachTap(const Conv2DShape& s, const Use& use) {
           }
 }
 
-void ExpectClose(const Buffer& got, const std::vector<double>& want) {
+template <class T>
+void ExpectClose(const Buffer<T>& got, const std::vector<double>& want) {
   double squares = 0;
   for (double x : want) squares += x * x;
   const double scale = std::sqrt(squares / static_cast<double>(want.size()));
   for (size_t i = 0; i < want.size(); ++i) {
-    ASSERT_NEAR(got.data()[i], want[i], kTolerance * scale) << "element " << i << " of " << want.size();
+    ASSERT_NEAR(got[i], want[i], kTolerance<T> * scale) << "element " << i << " of " << want.size();
   }
 }
+
+// A workspace full of not-a-numbers.
+template <class T>
+Buffer<float> Workspace(const Convolution<T>& convolution) {
+  Buffer<float> workspace(convolution.workspace_bytes() / sizeof(float));
+  std::fill_n(workspace.data(), convolution.workspace_bytes() / sizeof(float), std::nanf(""));
+  return workspace;
+}
+
+// One convolution on fresh random data.
+template <class T>
+struct Problem {
+  Conv2DShape shape;
+  int64_t x_size = shape.n * shape.h * shape.w * shape.c, y_size = shape.n * shape.out_h() * shape.out_w() * shape.k,
+          w_size = shape.r * shape.s * shape.c * shape.k;
+  Buffer<T> x = RandomBuffer<T>(x_size), w = RandomBuffer<T>(w_size), dy = RandomBuffer<T>(y_size),
+            bias = RandomBuffer<T>(shape.k);
+
+  explicit Problem(Conv2DShape of) : shape(of) { shape.dtype = kDTypeOf<T>; }
+
+  void TestForward() const {
+    if (!Computes(shape, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
+    const Convolution<T> convolution(shape, Pass::kForward);
+    const Buffer<float> workspace = Workspace(convolution);
+    std::vector<double> plain(y_size, 0), with_bias(y_size), with_relu(y_size);
+    ForEachTap(shape, [&](int64_t i, int64_t j, int64_t k) { plain[k] += x[i] * w[j]; });
+    for (int64_t i = 0; i < y_size; ++i) {
+      with_bias[i] = plain[i] + bias[i % shape.k];
+      with_relu[i] = std::max(0.0, with_bias[i]);
+    }
+    const Buffer<T> y(y_size);
+    convolution.Forward(x.data(), w.data(), nullptr, false, y.data(), workspace.data());
+    ExpectClose(y, plain);
+    convolution.Forward(x.data(), w.data(), bias.data(), false, y.data(), workspace.data());
+    ExpectClose(y, with_bias);
+    const std::vector<T> first = y.values();
+    convolution.Forward(x.data(), w.data(), bias.data(), true, y.data(), workspace.data());
+    ExpectClose(y, with_relu);
+    convolution.Forward(x.data(), w.data(), bias.data(), false, y.data(), workspace.data());
+    EXPECT_EQ(y.values(), first);
+  }
+
+  void TestBackwardData() const {
+    if (!Computes(shape, Pass::kBackwardData)) GTEST_SKIP() << "not for these channels, or this processor";
+    const Convolution<T> convolution(shape, Pass::kBackwardData);
+    const Buffer<float> workspace = Workspace(convolution);
+    std::vector<double> want(x_size, 0);
+    ForEachTap(shape, [&](int64_t i, int64_t j, int64_t k) { want[i] += dy[k] * w[j]; });
+    const Buffer<T> dx(x_size);
+    convolution.BackwardData(dy.data(), w.data(), dx.data(), workspace.data());
+    ExpectClose(dx, want);
+    const std::vector<T> first = dx.values();
+    convolution.BackwardData(dy.data(), w.data(), dx.data(), workspace.data());
+    EXPECT_EQ(dx.values(), first);
+  }
+
+  void TestBackwardWeights() const {
+    if (!Computes(shape, Pass::kBackwardWeights)) GTEST_SKIP() << "compiled for a processor without AVX2";
+    const Convolution<T> convolution(shape, Pass::kBackwardWeights);
+    const Buffer<float> workspace = Workspace(convolution);
+    std::vector<double> want(w_size, 0), want_bias(shape.k, 0);
+    ForEachTap(shape, [&](int64_t i, int64_t j, int64_t k) { want[j] += dy[k] * x[i]; });
+    for (int64_t i = 0; i < y_size; ++i) want_bias[i % shape.k] += dy[i];
+    const Buffer<T> dw(w_size), dbias(shape.k);
+    convolution.BackwardWeights(x.data(), dy.data(), dw.data(), dbias.data(), workspace.data());
+    ExpectClose(dw, want);
+    ExpectClose(dbias, want_bias);
+    const std::vector<T> first = dw.values();
+    convolution.BackwardWeights(x.data(), dy.data(), dw.data(), nullptr, workspace.data());
+    EXPECT_EQ(dw.values(), first);
+  }
+};
 
 class Winograd : public ::testing::TestWithParam<std::tuple<size_t, int>> {
  protected:
   Winograd() : threads_(std::get<1>(GetParam())) {}
 
-  // A workspace full of not-a-numbers.
-  static Buffer Workspace(const Convolution& convolution) {
-    Buffer workspace(convolution.workspace_bytes() / sizeof(float));
-    std::fill_n(workspace.data(), convolution.workspace_bytes() / sizeof(float), std::nanf(""));
-    return workspace;
-  }
-
   const Conv2DShape shape_ = Shapes()[std::get<0>(GetParam())];
-  const int64_t x_size_ = shape_.n * shape_.h * shape_.w * shape_.c;
-  const int64_t y_size_ = shape_.n * shape_.out_h() * shape_.out_w() * shape_.k;
-  const int64_t w_size_ = shape_.r * shape_.s * shape_.c * shape_.k;
-  const Buffer x_ = RandomBuffer(x_size_), w_ = RandomBuffer(w_size_), dy_ = RandomBuffer(y_size_),
-               bias_ = RandomBuffer(shape_.k);
 
  private:
   ScopedParallelThreads threads_;
 };
 
-TEST_P(Winograd, Forward) {
-  if (!Computes(shape_, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
-  const Convolution convolution(shape_, Pass::kForward);
-  const Buffer workspace = Workspace(convolution);
-  std::vector<double> plain(y_size_, 0);
-  ForEachTap(shape_, [&](int64_t x, int64_t w, int64_t y) {
-    plain[y] += static_cast<double>(x_.data()[x]) * static_cast<double>(w_.data()[w]);
-  });
-  std::vector<double> with_bias(y_size_), with_relu(y_size_);
-  for (int64_t i = 0; i < y_size_; ++i) {
-    with_bias[i] = plain[i] + static_cast<double>(bias_.data()[i % shape_.k]);
-    with_relu[i] = std::max(0.0, with_bias[i]);
-  }
-  const Buffer y(y_size_);
-  convolution.Forward(x_.data(), w_.data(), nullptr, false, y.data(), workspace.data());
-  ExpectClose(y, plain);
-  convolution.Forward(x_.data(), w_.data(), bias_.data(), false, y.data(), workspace.data());
-  ExpectClose(y, with_bias);
-  const std::vector<float> first = y.values();
-  convolution.Forward(x_.data(), w_.data(), bias_.data(), true, y.data(), workspace.data());
-  ExpectClose(y, with_relu);
-  convolution.Forward(x_.data(), w_.data(), bias_.data(), false, y.data(), workspace.data());
-  EXPECT_EQ(y.values(), first);
-}
-
-TEST_P(Winograd, BackwardData) {
-  if (!Computes(shape_, Pass::kBackwardData)) GTEST_SKIP() << "not for these channels, or this processor";
-  const Convolution convolution(shape_, Pass::kBackwardData);
-  const Buffer workspace = Workspace(convolution);
-  std::vector<double> want(x_size_, 0);
-  ForEachTap(shape_, [&](int64_t x, int64_t w, int64_t y) {
-    want[x] += static_cast<double>(dy_.data()[y]) * static_cast<double>(w_.data()[w]);
-  });
-  const Buffer dx(x_size_);
-  convolution.BackwardData(dy_.data(), w_.data(), dx.data(), workspace.data());
-  ExpectClose(dx, want);
-  const std::vector<float> first = dx.values();
-  convolution.BackwardData(dy_.data(), w_.data(), dx.data(), workspace.data());
-  EXPECT_EQ(dx.values(), first);
-}
-
-TEST_P(Winograd, BackwardWeights) {
-  if (!Computes(shape_, Pass::kBackwardWeights)) GTEST_SKIP() << "compiled for a processor without AVX2";
-  const Convolution convolution(shape_, Pass::kBackwardWeights);
-  const Buffer workspace = Workspace(convolution);
-  std::vector<double> want(w_size_, 0), want_bias(shape_.k, 0);
-  ForEachTap(shape_, [&](int64_t x, int64_t w, int64_t y) {
-    want[w] += static_cast<double>(dy_.data()[y]) * static_cast<double>(x_.data()[x]);
-  });
-  for (int64_t i = 0; i < y_size_; ++i) want_bias[i % shape_.k] += static_cast<double>(dy_.data()[i]);
-  const Buffer dw(w_size_), dbias(shape_.k);
-  convolution.BackwardWeights(x_.data(), dy_.data(), dw.data(), dbias.data(), workspace.data());
-  ExpectClose(dw, want);
-  ExpectClose(dbias, want_bias);
-  const std::vector<float> first = dw.values();
-  convolution.BackwardWeights(x_.data(), dy_.data(), dw.data(), nullptr, workspace.data());
-  EXPECT_EQ(dw.values(), first);
-}
+TEST_P(Winograd, Forward) { Problem<float>(shape_).TestForward(); }
+TEST_P(Winograd, BackwardData) { Problem<float>(shape_).TestBackwardData(); }
+TEST_P(Winograd, BackwardWeights) { Problem<float>(shape_).TestBackwardWeights(); }
+TEST_P(Winograd, ForwardOfBFloat16) { Problem<BFloat16>(shape_).TestForward(); }
+TEST_P(Winograd, BackwardDataOfBFloat16) { Problem<BFloat16>(shape_).TestBackwardData(); }
+TEST_P(Winograd, BackwardWeightsOfBFloat16) { Problem<BFloat16>(shape_).TestBackwardWeights(); }
 
 INSTANTIATE_TEST_SUITE_P(All, Winograd,
                          ::testing::Combine(::testing::Range<size_t>(0, Shapes().size()), ::testing::Values(1, 3)));
@@ -211,26 +226,33 @@ TEST(WinogradShapes, OthersAreLeftToOthers) {
   EXPECT_TRUE(refused([](Conv2DShape& s) { s.r = s.s = 7; }));
   EXPECT_TRUE(refused([](Conv2DShape& s) { s.s = 3; }));
   EXPECT_TRUE(refused([](Conv2DShape& s) { s.k = 10; }));
-  EXPECT_TRUE(refused([](Conv2DShape& s) { s.dtype = DType::kBFloat16; }));
+  EXPECT_TRUE(refused([](Conv2DShape& s) { s.dtype = DType::kFloat64; }));
   // Padding beyond the filter: the gradient would begin inside of dy.
   EXPECT_FALSE(Computes(Shape(1, 8, 8, 16, 16, 3, 3, 3), Pass::kBackwardData));
   EXPECT_FALSE(IsBest(Shape(128, 32, 32, 3, 16, 3, 1, 1), Pass::kForward));
 }
 
-TEST(WinogradNumbers, NotANumberReachesTheResult) {
-  const Conv2DShape shape = Shape(1, 8, 8, 16, 16, 3, 1, 1);
+template <class T>
+void TestNotANumber() {
+  Conv2DShape shape = Shape(1, 8, 8, 16, 16, 3, 1, 1);
+  shape.dtype = kDTypeOf<T>;
   if (!Computes(shape, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
   for (float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
-    const Convolution convolution(shape, Pass::kForward);
-    const Buffer x = RandomBuffer(8 * 8 * 16), w = RandomBuffer(9 * 16 * 16), y(8 * 8 * 16),
-                 workspace(convolution.workspace_bytes() / sizeof(float));
-    x.data()[0] = bad;
+    const Convolution<T> convolution(shape, Pass::kForward);
+    const Buffer<T> x = RandomBuffer<T>(8 * 8 * 16), w = RandomBuffer<T>(9 * 16 * 16), y(8 * 8 * 16);
+    const Buffer<float> workspace = Workspace(convolution);
+    x.data()[0] = T(bad);
     // Minus infinity would rightly become 0.
     const bool relu = std::isnan(bad);
     convolution.Forward(x.data(), w.data(), nullptr, relu, y.data(), workspace.data());
-    EXPECT_FALSE(std::isfinite(y.data()[0]));
-    EXPECT_TRUE(std::isfinite(y.data()[8 * 8 * 16 - 1]));
+    EXPECT_FALSE(std::isfinite(y[0]));
+    EXPECT_TRUE(std::isfinite(y[8 * 8 * 16 - 1]));
   }
+}
+
+TEST(WinogradNumbers, NotANumberReachesTheResult) {
+  TestNotANumber<float>();
+  TestNotANumber<BFloat16>();
 }
 
 }  // namespace

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <utility>
 
-#include "ops/winograd/lanes.h"
+#include "ops/winograd/lanes_impl.h"
 
 namespace belfry::ops::winograd {
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "ops/winograd/tiles.h"
+#include "ops/winograd/tiles_impl.h"
 
 namespace belfry::ops::winograd {
 
@@ -24,20 +24,20 @@ struct Problem {
   Square InputOf(const Square& tile) const { return {tile.image, tile.y - pad_top, tile.x - pad_left}; }
 };
 
-// out = in * filter (+ bias, if there is one; then the maximum with 0, if `relu`).
-template <int r>
+// out = in * filter (+ bias, if there is one; then the maximum with 0, if `relu`). T: of the images and the bias, float
+// or BFloat16; the filter, and all that is computed, is float.
+template <int r, class T>
 struct Correlation {
   static int64_t WorkspaceFloats(const Problem& problem);
-  static void Run(const Problem& problem, const float* in, const float* filter, const float* bias, bool relu,
-                  float* out, float* workspace);
+  static void Run(const Problem& problem, const T* in, const float* filter, const T* bias, bool relu, T* out,
+                  float* workspace);
 };
 
 // The gradient of the filter from that of `out`, and if dbias is not null the sums of dout over all pixels.
-template <int r>
+template <int r, class T>
 struct FilterGradient {
   static int64_t WorkspaceFloats(const Problem& problem);
-  static void Run(const Problem& problem, const float* in, const float* dout, float* dfilter, float* dbias,
-                  float* workspace);
+  static void Run(const Problem& problem, const T* in, const T* dout, float* dfilter, T* dbias, float* workspace);
 };
 
 }  // namespace belfry::ops::winograd

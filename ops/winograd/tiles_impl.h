@@ -3,10 +3,10 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <cstring>
+#include <type_traits>
 
 #include "ops/winograd/matrices.h"
-#include "ops/winograd/transform.h"
+#include "ops/winograd/transform_impl.h"
 
 namespace belfry::ops::winograd {
 
@@ -15,7 +15,7 @@ inline constexpr int kTile = 4;
 
 constexpr int64_t RoundUp(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
-// Float32 images in NHWC.
+// Images in NHWC.
 struct Images {
   int64_t n, h, w, c;
 
@@ -55,52 +55,51 @@ struct Layout {
   }
 };
 
-// Copies a square of side x side pixels; where it leaves the image, and channels from images.c up to a whole vector,
-// are zeros.
-inline void CopySquare(const Images& images, const float* data, const Square& square, int side, float* to) {
-  const int64_t c = images.vectors() * kLanes;
-  const int64_t left = std::clamp<int64_t>(-square.x, 0, side),
-                right = std::clamp<int64_t>(images.w - square.x, left, side);
-  for (int64_t y = square.y; y < square.y + side; ++y, to += side * c) {
-    if (y < 0 || y >= images.h || left == right) {
-      std::fill_n(to, side * c, 0.0f);
-      continue;
-    }
-    const float* from = data + images.pixel(square.image, y, square.x + left);
-    std::fill_n(to, left * c, 0.0f);
-    if (c == images.c) {
-      std::copy_n(from, (right - left) * c, to + left * c);
-    } else {
-      for (int64_t x = left; x < right; ++x, from += images.c) {
-        float* const pixel = to + x * c;
-        Store(Lanes{}, pixel + c - kLanes);
-        for (int64_t i = 0; i < images.c; ++i) pixel[i] = from[i];
-      }
-    }
-    std::fill_n(to + right * c, (side - right) * c, 0.0f);
-  }
-}
-
 // Some of the vectors of channels.
 struct Vectors {
   int64_t begin, end;
+  int64_t size() const { return end - begin; }
 };
 
-// Transforms these channels of the square of matrix.columns pixels a side into tile `index`, from vector 0 of the
-// layout on. `patch` has room for the square.
-template <const auto& matrix>
-void TransformSquare(const Images& images, const float* data, const Square& square, Vectors vectors,
-                     const Layout<matrix.rows>& layout, int64_t index, float* transformed, float* patch) {
-  const float* from = data + images.pixel(square.image, square.y, square.x);
-  Steps steps{images.w * images.c, images.c};
-  if (images.c % kLanes != 0 || !square.Inside(images, matrix.columns)) {
-    CopySquare(images, data, square, matrix.columns, patch);
-    from = patch;
-    steps.column = images.vectors() * kLanes;
-    steps.row = steps.column * matrix.columns;
+// Copies these channels of a square of side x side pixels as floats. Where it leaves the image, and for channels from
+// images.c on, there are zeros.
+template <class T>
+void CopySquare(const Images& images, const T* data, const Square& square, Vectors vectors, int side, float* to) {
+  const int64_t channels = std::min(images.c - vectors.begin * kLanes, vectors.size() * kLanes);
+  const int64_t whole = channels / kLanes * kLanes;
+  for (int64_t y = square.y; y < square.y + side; ++y) {
+    for (int64_t x = square.x; x < square.x + side; ++x, to += vectors.size() * kLanes) {
+      if (y < 0 || y >= images.h || x < 0 || x >= images.w) {
+        for (int64_t c = 0; c < channels; c += kLanes) Store(Lanes{}, to + c);
+        continue;
+      }
+      const T* const from = data + images.pixel(square.image, y, x) + vectors.begin * kLanes;
+      for (int64_t c = 0; c < whole; c += kLanes) Store(Load(from + c), to + c);
+      if (whole == channels) continue;
+      Store(Lanes{}, to + whole);
+      for (int64_t c = whole; c < channels; ++c) to[c] = static_cast<float>(from[c]);
+    }
   }
+}
+
+// Transforms these channels of the square of matrix.columns pixels a side into tile `index`, from vector 0 of the
+// layout on. `patch` has room for them.
+template <const auto& matrix, class T>
+void TransformSquare(const Images& images, const T* data, const Square& square, Vectors vectors,
+                     const Layout<matrix.rows>& layout, int64_t index, float* transformed, float* patch) {
+  const float* from = patch;
+  Steps steps{vectors.size() * kLanes * matrix.columns, vectors.size() * kLanes};
+  bool in_place = false;
+  if constexpr (std::is_same_v<T, float>) {
+    in_place = images.c % kLanes == 0 && square.Inside(images, matrix.columns);
+    if (in_place) {
+      from = data + images.pixel(square.image, square.y, square.x) + vectors.begin * kLanes;
+      steps = {images.w * images.c, images.c};
+    }
+  }
+  if (!in_place) CopySquare(images, data, square, vectors, matrix.columns, patch);
   float* to = transformed + index * layout.tile;
-  for (int64_t v = vectors.begin; v < vectors.end; ++v, to += layout.vector()) {
+  for (int64_t v = 0; v < vectors.size(); ++v, to += layout.vector()) {
     Transform2D<matrix, PointAxis::kRows>(from + v * kLanes, steps, to, {layout.row(), kLanes});
   }
 }
