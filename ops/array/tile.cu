@@ -3,7 +3,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "framework/device/cuda/team.h"
 #include "ops/array/index_gpu_impl.h"
 #include "ops/array/raw_gpu_impl.h"
 #include "ops/gpu/families.h"

@@ -11,7 +11,7 @@
 
 #include "absl/status/statusor.h"
 #include "framework/base/status.h"
-#include "framework/device/cuda/team.h"
+#include "framework/device/cuda/launch.h"
 #include "framework/graph/kernel.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/math/reduce_plan_impl.h"

@@ -1,6 +1,5 @@
 #include <cstdint>
 
-#include "framework/device/cuda/team.h"
 #include "ops/gpu/families.h"
 #include "ops/math/candidate_gpu_impl.h"
 #include "ops/math/elementwise_gpu_impl.h"

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "framework/base/status.h"
-#include "framework/device/cuda/team.h"
+#include "framework/device/cuda/launch.h"
 #include "ops/gpu/families.h"
 #include "ops/gpu/host_word.h"
 #include "ops/nn/check_numerics_impl.h"

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "framework/base/status.h"
-#include "framework/device/cuda/team.h"
+#include "framework/device/cuda/launch.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/nn/rows_gpu_impl.h"
 

@@ -1,4 +1,4 @@
-#include "framework/device/cuda/team.h"
+#include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/nn/conv2d_gpu_impl.h"

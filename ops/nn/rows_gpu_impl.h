@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <limits>
 
-#include "framework/device/cuda/team.h"
+#include "framework/device/cuda/launch.h"
 
 namespace belfry::ops {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "framework/base/status.h"
-#include "framework/device/cuda/team.h"
+#include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
 #include "ops/training/rules.h"
 
