@@ -144,6 +144,20 @@ TEST_P(VariableSemanticsTest, TheShapeOfAnUninitializedVariableIsKnown) {
   EXPECT_THAT(Scalars({zeros}), ElementsAre(0));
 }
 
+TEST_P(VariableSemanticsTest, ConditionsOfScopesAddUp) {
+  const Output outer = ops::Placeholder(variable(), DType::kBool, {}),
+               inner = ops::Placeholder(variable(), DType::kBool, {});
+  const Output update = ops::AssignAdd(variable().OnlyIf(outer).OnlyIf(inner), v_, ops::Const(variable(), 10.0f));
+  Initialize();
+  for (const bool first : {false, true}) {
+    for (const bool second : {false, true}) {
+      const std::vector<Feed> feeds = {{outer, Tensor::Scalar(first)}, {inner, Tensor::Scalar(second)}};
+      ASSERT_TRUE(session_->Run(feeds, {}, {update.node}).ok());
+      EXPECT_EQ(ValueOf(v_), first && second ? 11 : 1) << first << second;
+    }
+  }
+}
+
 TEST_P(VariableSemanticsTest, BelongsToItsSession) {
   Initialize();
   ASSERT_TRUE(session_->WriteVariable(v_, Tensor::Scalar(4.0f)).ok());
