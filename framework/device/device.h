@@ -103,7 +103,7 @@ struct DeviceCounters {
 struct MathMode {
   bool tf32 = true;            // products of float32 with 10 bits of mantissa, where the hardware has them
   bool deterministic = false;  // the same bits at every run, whatever else runs: no kernels whose sums depend on timing
-  bool winograd = true;        // float32 convolutions of CPUs by Winograd's algorithm, where that is faster
+  bool winograd = true;        // convolutions on CPUs by Winograd's algorithm, where that is faster
 };
 
 // One device of this process: a logical CPU device with its share of the cores, or a GPU. Thread-safe.

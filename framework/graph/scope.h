@@ -57,7 +57,8 @@ class Scope {
   // Without what ControlDependencies and OnlyIf said.
   Scope NoControlDependencies() const;
   // New nodes that update a variable do so only in steps in which `condition`, a bool scalar, is true; else they leave
-  // it as it is. Other nodes run as ever. Their op must have an input kOnlyIf (see there); an error if it has not.
+  // it as it is; and what outer scopes asked for must be true, too. Other nodes run as ever. Their op must have an
+  // input kOnlyIf (see there); an error if it has not.
   Scope OnlyIf(Output condition) const;
   // New nodes go wherever `node` goes; devices of outer scopes do not count.
   Scope ColocateWith(const Node& node) const;
