@@ -2,21 +2,19 @@
 
 #include <Eigen/Core>
 #include <algorithm>
-#include <chrono>
 #include <cstdint>
+
+#include "benchmarks/paired_runs.h"
 
 namespace belfry::benchmarks {
 namespace {
 
-using Clock = std::chrono::steady_clock;
 using Packet = Eigen::internal::packet_traits<float>::type;
 constexpr int kLanes = Eigen::internal::packet_traits<float>::size;
 // Enough that each has the latency of a multiply-add behind it, and few enough for sixteen registers.
 constexpr int kChains = 12;
 constexpr int64_t kRounds = 100'000;
 constexpr int64_t kElements = int64_t{16} << 20;
-
-double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
 
 float MultiplyAdd(float start) {
   using Eigen::internal::pset1;

@@ -14,6 +14,7 @@
 #include "benchmarks/report.h"
 #include "benchmarks/training_run.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 
 ABSL_FLAG(std::string, models, "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,s5", "Models, as of `training`.");
 ABSL_FLAG(std::string, devices, "cpu:1", "Devices, one tower on each; a row for each device.");
@@ -23,8 +24,6 @@ ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
-
-constexpr double kMebi = 1024.0 * 1024.0;
 
 absl::Status Run() {
   Report report("memory", absl::StrCat("Memory of a training step on ", absl::GetFlag(FLAGS_devices), ", ",

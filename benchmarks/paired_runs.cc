@@ -1,20 +1,11 @@
 #include "benchmarks/paired_runs.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <thread>
 
 namespace belfry::benchmarks {
-namespace {
-
-using Clock = std::chrono::steady_clock;
-
-double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
-
-}  // namespace
-
 double Rate(const std::function<void()>& step, double seconds, const std::function<void()>& finish) {
   const auto start = Clock::now();
   int64_t steps = 0, batch = 1;

@@ -1,11 +1,15 @@
 // Timing several programs in turn, so that what else the machine does falls on all of them alike.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <string>
 #include <vector>
 
 namespace belfry::benchmarks {
+
+using Clock = std::chrono::steady_clock;
+inline double Seconds(Clock::time_point since) { return std::chrono::duration<double>(Clock::now() - since).count(); }
 
 // One side of a comparison.
 struct Side {

@@ -1,5 +1,6 @@
 // Training speed on 1, 2, 4 ... devices: strong scaling, one batch shared by all, and weak, a batch for each. With the
-// step's parts by its trace: computing, averaging, and what of averaging no computing hid.
+// step's parts by its trace: computing, averaging, and what of averaging no computing hid. Beside them what the machine
+// can: as many programs for one device, each on a thread of its own, that never meet.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -25,8 +26,8 @@ ABSL_FLAG(int, most, 0, "Devices; 0: the cores, or the GPUs that there are.");
 ABSL_FLAG(int, virtual_gpus, 1, "GPUs that each card is opened as.");
 ABSL_FLAG(int64_t, batch_size, 0, "Of strong scaling, and of each device in weak; 0: the model's own number.");
 ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32 or bfloat16.");
-ABSL_FLAG(int, rounds, 5, "Timings of each, in turn.");
-ABSL_FLAG(double, seconds, 1, "Of each timing.");
+ABSL_FLAG(int, rounds, 25, "Timings of each, in turn.");
+ABSL_FLAG(double, seconds, 0.3, "Of each timing.");
 ABSL_FLAG(int, trace_steps, 20, "Steps that are traced of each.");
 ABSL_FLAG(std::string, out, "", "A directory for JSON, CSV and the plot scaling.html; empty: none.");
 
@@ -34,11 +35,35 @@ namespace belfry::benchmarks {
 namespace {
 
 constexpr int kWarmUpSteps = 5;
+// Of each program that runs apart, before all wait for the slowest.
+constexpr int kStepsApart = 10;
 
 struct Setup {
-  const char* mode;
+  std::string mode;
   int devices;
-  std::unique_ptr<TrainingRun> run;
+  std::vector<std::unique_ptr<TrainingRun>> runs;  // one, or if they run apart one for each device
+
+  bool apart() const { return runs.size() > 1; }
+  int64_t batch() const { return runs[0]->batch() * static_cast<int64_t>(runs.size()); }
+  int64_t examples() const { return batch() * (apart() ? kStepsApart : 1); }  // of a call of Step
+
+  absl::Status Step() const {
+    if (!apart()) return runs[0]->Step();
+    std::vector<absl::Status> statuses(runs.size());
+    std::vector<std::thread> threads;
+    for (size_t i = 0; i < runs.size(); ++i) {
+      threads.emplace_back([run = runs[i].get(), &status = statuses[i]] {
+        for (int k = 0; k < kStepsApart; ++k) status.Update(run->Step());
+        status.Update(run->Wait());
+      });
+    }
+    absl::Status status;
+    for (size_t i = 0; i < threads.size(); ++i) {
+      threads[i].join();
+      status.Update(statuses[i]);
+    }
+    return status;
+  }
 };
 
 absl::StatusOr<int> MostDevices() {
@@ -49,28 +74,42 @@ absl::StatusOr<int> MostDevices() {
   return CountGpuDevices({.virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus)});
 }
 
+absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(int devices, int64_t batch, const std::string& visible_gpus) {
+  const std::string kind = absl::GetFlag(FLAGS_kind);
+  TrainingOptions options{.model = absl::GetFlag(FLAGS_model),
+                          .devices = absl::StrCat(kind, ":", devices),
+                          .device = {.virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus), .visible_gpus = visible_gpus},
+                          .batch = batch,
+                          .dtype = absl::GetFlag(FLAGS_dtype)};
+  if (kind == "cpu") options.device.cpu_threads = 1;
+  ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run, TrainingRun::Create(options));
+  for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
+  RETURN_IF_ERROR(run->Wait());
+  return run;
+}
+
 // One device is both modes' beginning.
 absl::StatusOr<std::vector<Setup>> MakeSetups() {
   ASSIGN_OR_RETURN(const BenchModel model, FindModel(absl::GetFlag(FLAGS_model)));
   ASSIGN_OR_RETURN(const int most, MostDevices());
-  const std::string kind = absl::GetFlag(FLAGS_kind);
   const int64_t batch = absl::GetFlag(FLAGS_batch_size) > 0 ? absl::GetFlag(FLAGS_batch_size) : model.batch;
+  const bool cpu = absl::GetFlag(FLAGS_kind) == "cpu";
   std::vector<Setup> setups;
-  for (int devices = 1; devices <= most; devices *= 2) {
-    for (const char* mode : {"strong", "weak"}) {
-      if (devices == 1 && mode[0] == 'w') continue;
-      Setup setup{.mode = devices == 1 ? "one" : mode, .devices = devices};
-      TrainingOptions options{.model = model.name,
-                              .devices = absl::StrCat(kind, ":", devices),
-                              .device = {.virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus)},
-                              .batch = mode[0] == 's' ? batch : batch * devices,
-                              .dtype = absl::GetFlag(FLAGS_dtype)};
-      if (kind == "cpu") options.device.cpu_threads = 1;
-      ASSIGN_OR_RETURN(setup.run, TrainingRun::Create(options));
-      for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(setup.run->Step());
-      RETURN_IF_ERROR(setup.run->Wait());
-      setups.push_back(std::move(setup));
+  const auto add = [&](const char* mode, int devices, int programs, int64_t of_each) {
+    Setup& setup = setups.emplace_back(Setup{.mode = mode, .devices = devices * programs, .runs = {}});
+    for (int i = 0; i < programs; ++i) {
+      ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
+                       MakeRun(devices, of_each, cpu || programs == 1 ? "" : absl::StrCat(i)));
+      setup.runs.push_back(std::move(run));
     }
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(add("one", 1, 1, batch));
+  for (int devices = 2; devices <= most; devices *= 2) {
+    RETURN_IF_ERROR(add("strong", devices, 1, batch));
+    RETURN_IF_ERROR(add("weak", devices, 1, batch * devices));
+    // A virtual GPU cannot be opened without the others of its card.
+    if (absl::GetFlag(FLAGS_virtual_gpus) == 1) RETURN_IF_ERROR(add("apart", 1, devices, batch));
   }
   return setups;
 }
@@ -81,7 +120,7 @@ absl::Status Plot(const std::string& directory, const std::vector<Setup>& setups
   for (const char* mode : {"strong", "weak"}) {
     trainers::RunMetrics run{.name = absl::StrCat(absl::GetFlag(FLAGS_model), ", ", mode, " scaling")};
     for (size_t i = 0; i < setups.size(); ++i) {
-      if (setups[i].devices > 1 && std::string(setups[i].mode) != mode) continue;
+      if (setups[i].devices > 1 && setups[i].mode != mode) continue;
       ++run.lines;
       run.last_step = setups[i].devices;
       run.curves["images_per_second"].Add(setups[i].devices, Median(sides[i].rates));
@@ -103,10 +142,10 @@ absl::Status Run() {
   absl::Status status;
   for (const Setup& setup : setups) {
     sides.push_back({setup.mode,
-                     [&status, run = setup.run.get()] { status.Update(run->Step()); },
-                     static_cast<double>(setup.run->batch()),
+                     [&status, &setup] { status.Update(setup.Step()); },
+                     static_cast<double>(setup.examples()),
                      {},
-                     [&status, run = setup.run.get()] { status.Update(run->Wait()); }});
+                     [&status, &setup] { status.Update(setup.runs[0]->Wait()); }});
   }
   RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
   RETURN_IF_ERROR(status);
@@ -115,23 +154,25 @@ absl::Status Run() {
                 absl::StrCat("Scaling of ", absl::GetFlag(FLAGS_model), ", ", absl::GetFlag(FLAGS_dtype), ", over ",
                              absl::GetFlag(FLAGS_kind), " devices (a thread each, if CPU): images/s, ms of a step"));
   for (size_t i = 0; i < setups.size(); ++i) {
-    std::vector<StepTrace> traces(static_cast<size_t>(absl::GetFlag(FLAGS_trace_steps)));
-    for (StepTrace& trace : traces) RETURN_IF_ERROR(setups[i].run->TracedStep(trace));
-    const StepParts parts = PartsOf(setups[i].run->prepared().plan(), traces);
-    const double efficiency = MedianRatio(sides[i], sides[0]) / setups[i].devices;
-    nlohmann::ordered_json row = {
-        {"mode", setups[i].mode}, {"devices", setups[i].devices}, {"batch", setups[i].run->batch()}};
+    const Setup& setup = setups[i];
+    const double efficiency = MedianRatio(sides[i], sides[0]) / setup.devices;
+    nlohmann::ordered_json row = {{"mode", setup.mode}, {"devices", setup.devices}, {"batch", setup.batch()}};
     AddSpread(row, "images/s", sides[i].rates);
-    row.update({{"efficiency", efficiency},
-                {"step_ms", parts.step * 1e3},
-                {"compute_ms", parts.compute * 1e3},
-                {"averaging_ms", parts.averaging * 1e3},
-                {"exposed_ms", parts.exposed * 1e3},
-                {"exposed_share", parts.step > 0 ? parts.exposed / parts.step : 0}});
+    row["efficiency"] = efficiency;
+    if (!setup.apart()) {
+      std::vector<StepTrace> traces(static_cast<size_t>(absl::GetFlag(FLAGS_trace_steps)));
+      for (StepTrace& trace : traces) RETURN_IF_ERROR(setup.runs[0]->TracedStep(trace));
+      const StepParts parts = PartsOf(setup.runs[0]->prepared().plan(), traces);
+      row.update({{"step_ms", parts.step * 1e3},
+                  {"compute_ms", parts.compute * 1e3},
+                  {"averaging_ms", parts.averaging * 1e3},
+                  {"exposed_ms", parts.exposed * 1e3},
+                  {"exposed_share", parts.step > 0 ? parts.exposed / parts.step : 0}});
+    }
     report.Add(std::move(row));
-    if (setups[i].devices > 1) {
-      report.Summarize(absl::StrCat(absl::GetFlag(FLAGS_model), ", ", setups[i].devices, " ", absl::GetFlag(FLAGS_kind),
-                                    " devices, ", setups[i].mode, ": efficiency ", ShortNumber(efficiency)));
+    if (setup.devices > 1) {
+      report.Summarize(absl::StrCat(absl::GetFlag(FLAGS_model), ", ", setup.devices, " ", absl::GetFlag(FLAGS_kind),
+                                    " devices, ", setup.mode, ": efficiency ", ShortNumber(efficiency)));
     }
   }
   const std::string out = absl::GetFlag(FLAGS_out);

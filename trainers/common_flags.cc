@@ -20,6 +20,8 @@ ABSL_FLAG(
     std::string, devices, "cpu:1",
     "Devices to open: cpu:N for N logical CPU devices that share the cores, gpu:N for N GPUs. One tower runs on each.");
 ABSL_FLAG(int, threads_per_device, 0, "Threads of each CPU device; 0 shares the cores evenly.");
+ABSL_FLAG(bool, bind_threads, true,
+          "Where several CPU devices take all cores: keep the threads of each on cores of its own.");
 ABSL_FLAG(int, virtual_gpus, 1,
           "Open each GPU card as so many devices: with 2, gpu:4 are /gpu:0 and /gpu:1 on the first card and /gpu:2 and "
           "/gpu:3 on the second.");
@@ -139,6 +141,7 @@ absl::Status CheckLearningRate(double rate) {
 
 DeviceOptions DeviceOptionsFromFlags() {
   return {.cpu_threads = absl::GetFlag(FLAGS_threads_per_device),
+          .bind_threads = absl::GetFlag(FLAGS_bind_threads),
           .virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus),
           .gpu_memory = absl::GetFlag(FLAGS_gpu_memory),
           .gpu_memory_growth = absl::GetFlag(FLAGS_gpu_memory_growth),

@@ -5,13 +5,13 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "framework/data/sampler.h"
 #include "framework/runtime/plan_report.h"
 
 namespace belfry::trainers {
 namespace {
 
-constexpr double kMebi = 1024.0 * 1024.0;
 constexpr int64_t kLargestBatch = int64_t{1} << 20;
 
 using Explanations = std::vector<Session::Explanation>;

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "trainers/common_flags.h"
 
 namespace belfry::trainers {
@@ -18,8 +19,6 @@ memory, and whether there is a GPU.
   list_devices --devices=cpu:4  # the CPU as four logical devices, each with its share of the cores
   list_devices --devices=gpu:2 --virtual_gpus=2 --gpu_memory=8GiB  # one GPU as two
 )";
-
-constexpr double kMebi = 1024.0 * 1024.0;
 
 struct Listing {
   DeviceSet devices;

@@ -23,7 +23,6 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kDashes = 4;
 constexpr size_t kMostShares = 200;  // columns, so that a reader sees each
-constexpr absl::string_view kSeconds = "seconds_";
 
 std::string DataScript(const Json& data) {
   // What would end the script may stand in a name.
@@ -128,7 +127,7 @@ std::vector<std::pair<std::string, Curve>> TimesOf(const RunMetrics& run) {
   std::vector<std::pair<std::string, Curve>> times;
   int64_t width = 1;
   for (const auto& [key, curve] : run.curves) {
-    if (KindOf(key) == MetricKind::kSeconds) times.emplace_back(key.substr(kSeconds.size()), curve);
+    if (KindOf(key) == MetricKind::kSeconds) times.emplace_back(key.substr(kSecondsPrefix.size()), curve);
   }
   std::stable_partition(times.begin(), times.end(), [](const auto& time) { return time.first == "step"; });
   for (auto& [name, curve] : times) {

@@ -11,14 +11,13 @@
 namespace belfry::trainers {
 namespace {
 
-constexpr absl::string_view kSeconds = "seconds_";
-
 std::string Header(const std::string& key) {
   switch (KindOf(key)) {
     case MetricKind::kLoss:
     case MetricKind::kAccuracy: return absl::StrCat("<th>", EscapeHtml(key), "</th><th>best</th>");
     case MetricKind::kRate: return absl::StrCat("<th>mean ", EscapeHtml(key), "</th>");
-    case MetricKind::kSeconds: return absl::StrCat("<th>time: ", EscapeHtml(key.substr(kSeconds.size())), "</th>");
+    case MetricKind::kSeconds:
+      return absl::StrCat("<th>time: ", EscapeHtml(key.substr(kSecondsPrefix.size())), "</th>");
     default: return absl::StrCat("<th>", EscapeHtml(key), "</th>");
   }
 }
@@ -61,7 +60,7 @@ std::string Cells(const RunMetrics& run, const std::string& key) {
 }  // namespace
 
 MetricKind KindOf(absl::string_view key) {
-  if (absl::StartsWith(key, kSeconds)) return MetricKind::kSeconds;
+  if (absl::StartsWith(key, kSecondsPrefix)) return MetricKind::kSeconds;
   if (absl::EndsWith(key, "_per_second")) return MetricKind::kRate;
   if (absl::StrContains(key, "learning_rate")) return MetricKind::kLearningRate;
   if (absl::StrContains(key, "accuracy") || absl::StrContains(key, "top_")) return MetricKind::kAccuracy;

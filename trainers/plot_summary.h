@@ -9,6 +9,9 @@
 
 namespace belfry::trainers {
 
+// What the names of kSeconds begin with.
+inline constexpr absl::string_view kSecondsPrefix = "seconds_";
+
 enum class MetricKind {
   kLoss,          // less is better: loss, test_loss, *_error
   kAccuracy,      // more is better: *accuracy, *top_<N>

@@ -74,7 +74,8 @@ def compare(options, model, threads):
         subprocess.run([*next(iter(ours.values())), f"--write_problem={problem}"], check=True)
         try:
             commands = {name: [*command, "--serve"] for name, command in ours.items()}
-            for name, command in {**commands, **peers(options, model, threads, problem)}.items():
+            commands |= peers(options, model, threads, problem)
+            for name, command in commands.items():
                 if options.sides and not any(word in name for word in options.sides.split(",")):
                     continue
                 try:
@@ -83,6 +84,9 @@ def compare(options, model, threads):
                     if name in ours:
                         raise
                     print(f"left out: {error}", file=sys.stderr)
+            if not running:
+                raise sides_of.SideError(f"no side of {model} has one of '{options.sides}' in its name; there are "
+                                         f"{', '.join(commands)}")
             if why := sides_of.losses_differ(running, 2e-2 if options.dtype == "bfloat16" else 1e-3):
                 raise sides_of.SideError(f"{model}: {why}")
             scale = 1 if model == "s5" else batch(options, model)
@@ -122,7 +126,7 @@ def main():
         for threads in map(int, options.threads.split(",")):
             try:
                 found = compare(options, model, threads)
-            except (sides_of.SideError, subprocess.CalledProcessError) as error:
+            except (sides_of.SideError, subprocess.CalledProcessError, OSError) as error:
                 print(f"Error: {error}", file=sys.stderr)
                 failed = True
                 continue

@@ -120,7 +120,8 @@ def main():
     torch.backends.cudnn.allow_tf32 = True
     torch.backends.cudnn.benchmark = True
     where = f" on {torch.cuda.get_device_name()}" if options.device == "cuda" else ""
-    serving.serve(lambda: build(options), f"PyTorch {torch.__version__}{where}")
+    peak = torch.cuda.max_memory_allocated if options.device == "cuda" else None
+    serving.serve(lambda: build(options), f"PyTorch {torch.__version__}{where}", peak)
 
 
 if __name__ == "__main__":

@@ -60,9 +60,10 @@ def rate(step, finish, seconds):
     return steps / (time.perf_counter() - begin)
 
 
-def serve(build, version):
+def serve(build, version, device_peak=None):
     """`build()` makes the model and returns two functions: one that trains a step and returns what float() makes the
-    loss of, and one that waits until all steps are done."""
+    loss of, and one that waits until all steps are done. `device_peak()`: the most bytes in use on a device that is not
+    this machine's memory."""
     before = memory("RssAnon")
     step, finish = build()
     losses = [float(step()) for _ in range(COMPARED_LOSSES)]
@@ -78,5 +79,5 @@ def serve(build, version):
         if len(words) != 2 or words[0] != "go":
             sys.exit(f'expected "go SECONDS" or "quit", not "{line.strip()}"')
         steps = rate(step, finish, float(words[1]))
-        peak = memory("VmHWM") - memory("RssFile") - before
+        peak = device_peak() if device_peak else memory("VmHWM") - memory("RssFile") - before
         print(json.dumps({"steps_per_second": steps, "peak_bytes": peak}), flush=True)

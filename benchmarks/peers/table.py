@@ -47,7 +47,8 @@ def text(rows):
     return "\n".join(lines)
 
 
-FOOTNOTE = """peak: VmHWM while steps were timed, less pages of files (libraries) and what was there before the model
+FOOTNOTE = """peak: VmHWM while steps were timed, less pages of files (libraries) and what was there before the model; on a GPU the
+      most bytes in use there
 cores: processor time / time, while it was timed
 / cpu s: per second of processor time, which a busy machine leaves alone
 / best peer: the median over rounds of the ratio to the peer with the highest median"""

@@ -13,6 +13,7 @@
 #include "absl/strings/str_split.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
+#include "framework/data/cifar10_files.h"
 #include "framework/io/file.h"
 
 namespace belfry::data {
@@ -20,12 +21,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kFirstFile[] = "data_batch_1.bin";
-constexpr char kTestFile[] = "test_batch.bin";
-constexpr char kNamesFile[] = "batches.meta.txt";
-constexpr char kGeneratedMarker[] = "textures.txt";
 constexpr int kFilesOfCifar10 = 5;
-constexpr int64_t kImagesPerFile = 10'000;  // of CIFAR-10
 
 class Cifar10Dataset : public Dataset {
  public:
@@ -183,7 +179,7 @@ absl::StatusOr<Cifar10> OpenCifar10(const std::string& directory) {
   ASSIGN_OR_RETURN(std::vector<std::string> train, ReadTrainingFiles(folder));
   ASSIGN_OR_RETURN(std::string test_bytes, ReadRecords(test_path.string()));
   // A generated set has any number of files, and a last one with what is left over.
-  if (!Exists(folder / kGeneratedMarker)) {
+  if (!Exists(folder / kTexturesMarker)) {
     RETURN_IF_ERROR(CheckCounts(folder, train, test_bytes));
     WarnOfMissingFiles(folder, train.size());
   }

@@ -20,6 +20,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/philox.h"
 #include "framework/base/status.h"
+#include "framework/data/cifar10_files.h"
 #include "framework/data/texture_image.h"
 #include "framework/io/file.h"
 
@@ -33,11 +34,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int64_t kImagesPerFile = 10'000;
 constexpr int kVersion = 1;  // of what TextureImage draws
 constexpr int kMostPlaces = 9;
-constexpr char kMarker[] = "textures.txt";  // holds the options
-constexpr char kTestFile[] = "test_batch.bin", kNamesFile[] = "batches.meta.txt";
 constexpr char kBeside[] = ".tmp.";  // and the process: of the directory that becomes the set
 constexpr char kDescription[] = "textured shapes, version ";
 constexpr char kTrainingKey[] = "textures/training", kTestKey[] = "textures/test";
@@ -77,7 +75,7 @@ std::vector<std::pair<std::string, int64_t>> ImageFiles(const TextureOptions& op
 
 // Whether the set is there, whole: tools that empty temporary directories take single files.
 bool IsComplete(const fs::path& folder, const TextureOptions& options) {
-  const absl::StatusOr<std::string> found = io::ReadFile((folder / kMarker).string());
+  const absl::StatusOr<std::string> found = io::ReadFile((folder / kTexturesMarker).string());
   if (!found.ok() || *found != Describe(options)) return false;
   for (const auto& [name, images] : ImageFiles(options)) {
     std::error_code error;
@@ -93,7 +91,7 @@ bool IsNameOfOurs(absl::string_view name) {
     while (!name.empty() && absl::ascii_isdigit(static_cast<unsigned char>(name.back()))) name.remove_suffix(1);
     if (!absl::ConsumeSuffix(&name, ".")) return false;
   }
-  if (name == kMarker || name == kTestFile || name == kNamesFile) return true;
+  if (name == kTexturesMarker || name == kTestFile || name == kNamesFile) return true;
   int64_t number;
   return absl::ConsumePrefix(&name, "data_batch_") && absl::ConsumeSuffix(&name, ".bin") &&
          absl::SimpleAtoi(name, &number);
@@ -124,7 +122,7 @@ absl::Status CheckReplaceable(const fs::path& folder, const TextureOptions& opti
     const std::string name = entry.path().filename().string();
     if (!IsNameOfOurs(name)) return refuse(absl::StrCat("holds ", name, ", which is not of a generated set"));
   }
-  const absl::StatusOr<std::string> marker = io::ReadFile((folder / kMarker).string());
+  const absl::StatusOr<std::string> marker = io::ReadFile((folder / kTexturesMarker).string());
   if (marker.ok() ? absl::StartsWith(*marker, kDescription) : IsUnfinished(folder, options)) return absl::OkStatus();
   return refuse("holds a data set without textures.txt, so not a generated one");
 }
@@ -137,9 +135,9 @@ absl::Status Remove(const fs::path& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename().string();
     if (!IsNameOfOurs(name)) return absl::FailedPreconditionError(absl::StrCat(folder.string(), ": holds ", name));
-    if (name != kMarker) files.push_back(entry.path());
+    if (name != kTexturesMarker) files.push_back(entry.path());
   }
-  files.push_back(folder / kMarker);
+  files.push_back(folder / kTexturesMarker);
   files.push_back(folder);
   for (const fs::path& file : files) {
     fs::remove(file, error);
@@ -162,7 +160,7 @@ absl::Status WriteFiles(const fs::path& folder, const TextureOptions& options) {
   }
   RETURN_IF_ERROR(
       io::WriteFile((folder / kNamesFile).string(), absl::StrCat(absl::StrJoin(kTextureNames, "\n"), "\n")));
-  return io::WriteFile((folder / kMarker).string(), Describe(options));
+  return io::WriteFile((folder / kTexturesMarker).string(), Describe(options));
 }
 
 // One writer at a time in a directory, across processes and threads. The system ends it with the process.

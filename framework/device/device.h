@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "framework/base/device_name.h"
 #include "framework/base/mutex.h"
 
@@ -117,6 +118,8 @@ class Device {
   virtual std::string description() const = 0;
   // Threads that a kernel on this device may use; 1 for a GPU.
   virtual int threads() const = 0;
+  // The cores that its threads are bound to (BindThisThread); empty: none in particular.
+  virtual absl::Span<const int> cores() const { return {}; }
   // Devices of the same type and physical id share memory and hardware: virtual GPUs on one card, and all CPU devices.
   virtual int physical_id() const { return 0; }
   // True if streams enqueue, so that one host thread serves all streams; false if each stream needs a thread of its

@@ -58,7 +58,7 @@ absl::StatusOr<DeviceSet> DeviceSet::Open(absl::string_view spec, const DeviceOp
                                                    kMostThreads));
   }
   RETURN_IF_ERROR(CheckGpuOptions(options));
-  std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(counts.cpu, options.cpu_threads, options.math);
+  std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(counts.cpu, options);
   if (counts.gpu > 0) {
     ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> gpus, OpenGpuDevices(counts.gpu, options));
     devices.insert(devices.end(), std::make_move_iterator(gpus.begin()), std::make_move_iterator(gpus.end()));

@@ -13,6 +13,9 @@ namespace belfry {
 
 struct DeviceOptions {
   int cpu_threads = 0;  // threads of each CPU device, up to 1024; 0: an even share of the cores
+  // Several CPU devices whose threads take all cores of this process keep to cores of their own: the nth to the nth
+  // share of AvailableCores(), so that towers stay out of each other's caches and NUMA nodes.
+  bool bind_threads = true;
 
   // Of GPUs; a card is one piece of hardware.
   int virtual_gpus = 1;    // devices that each card is opened as: /gpu:0 and /gpu:1 on the first card for 2

@@ -142,7 +142,10 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(DropIdentities(program));
   RETURN_IF_ERROR(MergeCommonSubexpressions(program));
   RETURN_IF_ERROR(dump.After("fold", program));
-  if (options.fuse) RETURN_IF_ERROR(Fuse(program, graph.registry(), devices));
+  if (options.fuse) {
+    RETURN_IF_ERROR(Fuse(program, graph.registry(), devices));
+    RETURN_IF_ERROR(MaskBeforePoolGradients(program));
+  }
   RETURN_IF_ERROR(dump.After("fuse", program));
   RETURN_IF_ERROR(ChooseLayouts(program));
   RETURN_IF_ERROR(dump.After("layout", program));

@@ -1,14 +1,15 @@
 #include "framework/runtime/device_threads.h"
 
 #include "framework/base/check.h"
+#include "framework/base/cores.h"
 #include "framework/base/parallel.h"
 
 namespace belfry {
 
 DeviceThreads::~DeviceThreads() = default;
 
-DeviceThreads::Worker::Worker(int threads, std::unique_ptr<Event> start, std::unique_ptr<Event> done)
-    : start_(std::move(start)), done_(std::move(done)), thread_([this, threads] { Loop(threads); }) {}
+DeviceThreads::Worker::Worker(Device& device)
+    : start_(device.NewEvent()), done_(device.NewEvent()), thread_([this, &device] { Loop(device); }) {}
 
 DeviceThreads::Worker::~Worker() {
   task_ = nullptr;
@@ -23,8 +24,9 @@ void DeviceThreads::Worker::Start(const StreamTask& task) {
 
 void DeviceThreads::Worker::Wait() { BELFRY_CHECK(done_->Wait(started_, absl::InfiniteFuture()).ok()); }
 
-void DeviceThreads::Worker::Loop(int threads) {
-  const ScopedParallelThreads share(threads);
+void DeviceThreads::Worker::Loop(const Device& device) {
+  BindThisThread(device.cores());
+  const ScopedParallelThreads share(device.threads());
   for (uint32_t turn = 1;; ++turn) {
     BELFRY_CHECK(start_->Wait(turn, absl::InfiniteFuture()).ok());
     if (task_ == nullptr) return;
@@ -35,10 +37,7 @@ void DeviceThreads::Worker::Loop(int threads) {
 
 DeviceThreads::Worker& DeviceThreads::Get(int device, StreamKind kind) {
   std::unique_ptr<Worker>& worker = workers_[{device, kind}];
-  if (worker == nullptr) {
-    Device& d = devices_.device(device);
-    worker = std::make_unique<Worker>(d.threads(), d.NewEvent(), d.NewEvent());
-  }
+  if (worker == nullptr) worker = std::make_unique<Worker>(devices_.device(device));
   return *worker;
 }
 

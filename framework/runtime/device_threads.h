@@ -26,7 +26,7 @@ class DeviceThreads {
 
   class Worker {
    public:
-    Worker(int threads, std::unique_ptr<Event> start, std::unique_ptr<Event> done);
+    explicit Worker(Device& device);
     ~Worker();
     // Has the thread run `task.body`. REQUIRES: the last task is done.
     void Start(const StreamTask& task);
@@ -34,7 +34,7 @@ class DeviceThreads {
     void Wait();
 
    private:
-    void Loop(int threads);
+    void Loop(const Device& device);
 
     std::unique_ptr<Event> start_, done_;
     const StreamTask* task_ = nullptr;  // null: end. Published by start_

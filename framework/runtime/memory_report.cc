@@ -4,12 +4,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/units.h"
 #include "framework/runtime/plan_report.h"
 
 namespace belfry {
 namespace {
-
-constexpr double kMebi = 1024.0 * 1024.0;
 
 std::vector<size_t> CopyBytes(const Plan& plan, const DeviceSet& devices) {
   std::vector<size_t> bytes(devices.size());

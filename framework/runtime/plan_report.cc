@@ -8,11 +8,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "framework/base/units.h"
 
 namespace belfry {
 namespace {
 
-constexpr double kMega = 1e6, kMebi = 1024.0 * 1024.0;
+constexpr double kMega = 1e6;
 constexpr int kLines = 20;
 
 struct OpSum {

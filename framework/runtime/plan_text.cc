@@ -2,13 +2,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/units.h"
 #include "framework/runtime/compile.h"
 #include "framework/runtime/plan_report.h"
 
 namespace belfry {
 namespace {
-
-constexpr double kMebi = 1024.0 * 1024.0;
 
 std::string DeviceText(const DeviceSet& devices, int device) {
   return device < 0 ? "?" : devices.device(device).name().ToLocalString();

@@ -12,7 +12,7 @@
 namespace belfry::ops {
 namespace {
 
-constexpr int64_t kBlock = 64;
+constexpr int64_t kTileBlock = 64;
 
 absl::StatusOr<Shape> Tiled(const Shape& x, const std::vector<int64_t>& multiples) {
   if (static_cast<int>(multiples.size()) != x.rank()) {
@@ -61,8 +61,8 @@ class TileSum {
     ParallelFor(row_count_, static_cast<double>(width_ * repeats_ * tile_count_), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const T* source = dy + Offset(rows_, row);
-        for (int64_t at = 0; at < width_; at += kBlock) {
-          SumBlock(source + at, std::min(kBlock, width_ - at), dx + row * width_ + at);
+        for (int64_t at = 0; at < width_; at += kTileBlock) {
+          SumBlock(source + at, std::min(kTileBlock, width_ - at), dx + row * width_ + at);
         }
       }
     });
@@ -81,7 +81,7 @@ class TileSum {
   }
 
   void SumBlock(const T* dy, int64_t n, T* dx) const {
-    Sum sums[kBlock] = {};
+    Sum sums[kTileBlock] = {};
     for (int64_t tile = 0; tile < tile_count_; ++tile) {
       const T* source = dy + Offset(tiles_, tile);
       for (int64_t repeat = 0; repeat < repeats_; ++repeat, source += width_) {

@@ -9,6 +9,9 @@
 
 namespace belfry::ops {
 
+// What a product of matrices broadcasts: all extents but the last two.
+inline Shape BatchOf(const Shape& shape) { return Shape(shape.dims().subspan(0, shape.rank() - 2)); }
+
 // The result as `rows` runs of `inner` consecutive elements. Along a run an operand advances by stride 1, or 0 when it
 // is stretched. Neighbouring axes that broadcast alike are merged, so a pair of equal shapes is one run.
 struct BroadcastPlan {

@@ -15,17 +15,10 @@
 #include "framework/base/status.h"
 #include "framework/graph/kernel.h"
 #include "ops/math/broadcast_impl.h"
+#include "ops/math/compute_impl.h"
 
 namespace belfry::ops {
 
-template <class T>
-inline constexpr bool kIsSixteenBit = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-// What elements of T are computed in: float for the 16-bit floats, else T.
-template <class T>
-using Compute = std::conditional_t<kIsSixteenBit<T>, float, T>;
-
-// 16-bit floats are converted to float in blocks of this many elements, on the stack.
-inline constexpr int64_t kBlock = 256;
 void ToFloat(const Half* x, float* y, int64_t n);
 void ToFloat(const BFloat16* x, float* y, int64_t n);
 void FromFloat(const float* x, Half* y, int64_t n);

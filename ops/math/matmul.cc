@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/math.h"
+#include "ops/math/broadcast_impl.h"
 #include "ops/math/elementwise_impl.h"
 #include "ops/math/gemm_impl.h"
 #include "ops/math/math_ops.h"
@@ -17,8 +18,6 @@ constexpr DType kMatMulTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFlo
 
 // Below this many multiplications a call to oneDNN costs more than the product.
 constexpr int64_t kSmall = 4096;
-
-Shape BatchOf(const Shape& shape) { return Shape(shape.dims().subspan(0, shape.rank() - 2)); }
 
 absl::StatusOr<std::vector<Shape>> MatMulShape(const ShapeArgs& args) {
   const Shape& a = args.inputs[0];

@@ -16,8 +16,6 @@ struct Matrices {
   int64_t size_a, size_b;    // elements
 };
 
-Shape BatchOf(const Shape& shape) { return Shape(shape.dims().subspan(0, shape.rank() - 2)); }
-
 template <class T>
 absl::Status Multiply(Stream& stream, int64_t elements, const Matrices& size, const GpuBroadcast& batch,
                       const gpu::Stored<T>* a, const gpu::Stored<T>* b, gpu::Stored<T>* y) {

@@ -12,8 +12,6 @@
 namespace belfry::ops {
 namespace {
 
-Shape BatchOf(const Shape& shape) { return Shape(shape.dims().subspan(0, shape.rank() - 2)); }
-
 // Inputs a and b and, if `bias`, the bias.
 absl::StatusOr<Kernel> MakeByLibrary(const KernelSpec& spec, bool bias, bool relu) {
   const Shape &a = spec.inputs[0].shape, &b = spec.inputs[1].shape, &y = spec.outputs[0].shape;

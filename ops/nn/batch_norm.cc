@@ -167,7 +167,7 @@ absl::StatusOr<std::vector<Shape>> GradShape(const ShapeArgs& args) {
 }
 
 // Of both forms; mean and variance are outputs of the one and inputs of the other.
-std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+std::vector<Output> BatchNormGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   const bool fixed = node.inputs().size() == 5;
   std::vector<Output> gradients(node.inputs().size());
   if (!fixed && (dy[1].valid() || dy[2].valid())) {
@@ -212,7 +212,7 @@ void RegisterBatchNorm(OpRegistry& registry) {
                 .types = types,
                 .attrs = {{"epsilon", 1e-3}},
                 .shape = TrainingShape,
-                .gradient = Gradient,
+                .gradient = BatchNormGradient,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeTraining<typename decltype(tag)::type>; })});
   registry.Add({.name = "BatchNormInference",
@@ -221,7 +221,7 @@ void RegisterBatchNorm(OpRegistry& registry) {
                 .types = types,
                 .attrs = {{"epsilon", 1e-3}},
                 .shape = InferenceShape,
-                .gradient = Gradient,
+                .gradient = BatchNormGradient,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeInference<typename decltype(tag)::type>; })});
   registry.Add({.name = "BatchNormGrad",

@@ -109,7 +109,7 @@ struct StoreSlopes {
 // dx = scale / sqrt(variance + epsilon) (dy - share (doffset + normal dscale)), share = 1 / rows or, where mean and
 // variance do not depend on x, 0.
 template <class T>
-struct Gradient {
+struct BatchNormGradient {
   using C = gpu::Compute<T>;
   struct Column {
     C mean, inverse, factor, doffset, dscale;
@@ -149,7 +149,7 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
         if (sums.rows == 0) return absl::OkStatus();
         return ForEachElementByColumn(
             *at.stream, slices,
-            Gradient<T>{x, dy, scale, mean, variance, dscale, doffset, at.output<S>(0), epsilon, share});
+            BatchNormGradient<T>{x, dy, scale, mean, variance, dscale, doffset, at.output<S>(0), epsilon, share});
       },
       ColumnSumsBytes<SlopesOfSlice<T>>(sums)};
 }

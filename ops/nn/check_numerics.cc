@@ -34,7 +34,7 @@ absl::StatusOr<Kernel> MakeCheckNumerics(const KernelSpec& spec) {
   }};
 }
 
-std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+std::vector<Output> CheckNumericsGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   return {
       scope.Add("CheckNumerics", {dy[0]}, {{"message", absl::StrCat("gradient of ", node.attrs().String("message"))}})};
 }
@@ -52,7 +52,7 @@ void RegisterCheckNumerics(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = {{"message", std::string()}},
                 .shape = SameAsFirst,
-                .gradient = Gradient,
+                .gradient = CheckNumericsGradient,
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeCheckNumerics<typename decltype(tag)::type>; })});

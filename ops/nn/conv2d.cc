@@ -72,7 +72,7 @@ ShapeFunction GradientShape(int like) {
   };
 }
 
-std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+std::vector<Output> Conv2DGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   const Output x = node.input(0), filter = node.input(1);
   const Attrs attrs = Conv2DAttrs(node.attrs());
   return {scope.Add("Conv2DBackpropInput", {x, filter, dy[0]}, attrs),
@@ -109,7 +109,7 @@ void RegisterConv2D(OpRegistry& registry) {
                 .attrs = Conv2DAttrDefs(),
                 .shape = ForwardShape,
                 .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
-                .gradient = Gradient,
+                .gradient = Conv2DGradient,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeConv2D<typename decltype(tag)::type>; })});
   registry.Add({.name = "Conv2DBackpropInput",

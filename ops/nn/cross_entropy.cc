@@ -136,7 +136,7 @@ absl::StatusOr<Kernel> MakeDense(const KernelSpec& spec) {
 
 // dlogits = backprop, each row times its loss's gradient.
 template <class T>
-absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeCrossEntropyGrad(const KernelSpec& spec) {
   using C = Compute<T>;
   const int64_t rows = spec.inputs[0].shape.elements(), n = spec.outputs[0].shape[-1];
   return Kernel{[rows, n](const KernelContext& context) {
@@ -228,7 +228,7 @@ void RegisterCrossEntropy(OpRegistry& registry) {
                 .gradient = NoSecondDerivative(),
                 .in_place = {{1, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; })});
+                    "CPU", [](auto tag) { return &MakeCrossEntropyGrad<typename decltype(tag)::type>; })});
 }
 
 }  // namespace belfry::ops

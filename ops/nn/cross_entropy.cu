@@ -115,7 +115,7 @@ absl::Status ScaleRows(Stream& stream, int64_t elements, const Divider& n, const
   });
 }
 template <class T>
-absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeCrossEntropyGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   const int64_t elements = spec.outputs[0].shape.elements();
   const Divider n = elements == 0 ? Divider() : Divider(spec.outputs[0].shape[-1], elements);
@@ -133,8 +133,9 @@ void AddCrossEntropyGpuKernels(OpRegistry& registry) {
   registry.AddKernels("SoftmaxCrossEntropyWithLogits", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
                         return &MakeDense<typename decltype(tag)::type>;
                       }));
-  registry.AddKernels("CrossEntropyGrad", Kernels<float, double, Half, BFloat16>(
-                                              "GPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; }));
+  registry.AddKernels("CrossEntropyGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeCrossEntropyGrad<typename decltype(tag)::type>;
+                      }));
 }
 
 }  // namespace belfry::ops

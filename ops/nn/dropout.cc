@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<Shape>> DropoutShape(const ShapeArgs& args) {
 }
 
 // Linear, so its gradient is the same op with the same counters: the mask is drawn again, not kept.
-std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+std::vector<Output> DropoutGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   std::vector<Output> inputs(node.inputs().begin(), node.inputs().end());
   inputs[0] = dy[0];
   std::vector<Output> gradients(inputs.size());
@@ -79,7 +79,7 @@ void RegisterDropout(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = {{"rate", 0.5}, {"seed", int64_t{0}}, {"key", std::string(), true}, {"per_step", true}},
                 .shape = DropoutShape,
-                .gradient = Gradient,
+                .gradient = DropoutGradient,
                 .stateful = true,  // without counters it draws anew in every run
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(

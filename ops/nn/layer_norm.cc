@@ -127,7 +127,7 @@ absl::StatusOr<std::vector<Shape>> LayerNormGradShape(const ShapeArgs& args) {
   return std::vector<Shape>{x, args.inputs[1], args.inputs[1]};
 }
 
-std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+std::vector<Output> LayerNormGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   std::vector<Output> gradients = scope.AddAll("LayerNormGrad", {node.input(0), node.input(1), dy[0]},
                                                {{"epsilon", node.attrs().Float("epsilon")}});
   gradients.resize(3);
@@ -147,7 +147,7 @@ void RegisterLayerNorm(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .attrs = {{"epsilon", 1e-5}},
                 .shape = LayerNormShape,
-                .gradient = Gradient,
+                .gradient = LayerNormGradient,
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeLayerNorm<typename decltype(tag)::type>; })});

@@ -97,7 +97,7 @@ struct FindRowFacts {
 };
 
 template <class T>
-struct Gradient {
+struct LayerNormGradient {
   using C = gpu::Compute<T>;
   using Sum = Sums<C, 2>;
   struct In {
@@ -141,10 +141,11 @@ absl::StatusOr<Kernel> MakeLayerNormGrad(const KernelSpec& spec) {
                   auto* facts = static_cast<RowFacts<C>*>(at.workspace);
                   C* partials = reinterpret_cast<C*>(facts + r.rows);
                   RETURN_IF_ERROR(ForEachRowOf(*at.stream, r.rows, r.n, FindRowFacts<T>{r, x, scale, dy, facts}));
-                  return GpuColumnSums(*at.stream, slices, partials, Gradient<T>{x, scale, dy, facts, at.output<S>(0)},
+                  return GpuColumnSums(*at.stream, slices, partials,
+                                       LayerNormGradient<T>{x, scale, dy, facts, at.output<S>(0)},
                                        StoreGradients<T>{at.output<S>(1), at.output<S>(2)});
                 },
-                static_cast<size_t>(r.rows) * sizeof(RowFacts<C>) + ColumnSumsBytes<Gradient<T>>(slices)};
+                static_cast<size_t>(r.rows) * sizeof(RowFacts<C>) + ColumnSumsBytes<LayerNormGradient<T>>(slices)};
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ typename Unaligned<C>::Vector& VectorAt(C* p) {
 }
 
 // Buffers of one thread: a block of rows with `radius` zeros on both sides of each, and three without.
-struct Geometry {
+struct LrnGeometry {
   int64_t rows, channels, radius, slices, block;
   double bias, alpha, beta;
 
-  explicit Geometry(const KernelSpec& spec) {
+  explicit LrnGeometry(const KernelSpec& spec) {
     const Shape& shape = spec.outputs[0].shape;
     channels = shape[-1];
     rows = shape.elements(0, shape.rank() - 1);
@@ -62,7 +62,7 @@ struct Geometry {
 
 // sums[row, c] = the sum of padded[row] within the radius of c.
 template <class C>
-void WindowSums(const Geometry& g, int64_t rows, C* padded, C* sums) {
+void WindowSums(const LrnGeometry& g, int64_t rows, C* padded, C* sums) {
   for (int64_t row = 0; row < rows; ++row, padded += g.padded(), sums += g.channels) {
     int64_t c = 0;
     for (; c + kVector<C> <= g.channels; c += kVector<C>) {
@@ -80,7 +80,7 @@ void WindowSums(const Geometry& g, int64_t rows, C* padded, C* sums) {
 
 // In place: base = bias + alpha sum becomes base^-beta, and inverse = 1 / base.
 template <class C>
-void Powers(const Geometry& g, int64_t rows, C* sums, C* inverse) {
+void Powers(const LrnGeometry& g, int64_t rows, C* sums, C* inverse) {
   ArrayMap<C> power(sums, rows * g.channels), inverses(inverse, rows * g.channels);
   power = power * static_cast<C>(g.alpha) + static_cast<C>(g.bias);
   functor::NegativePower<C>(g.beta).Vector(power, inverses);
@@ -88,7 +88,7 @@ void Powers(const Geometry& g, int64_t rows, C* sums, C* inverse) {
 
 // The powers of a block of x.
 template <class T, class C>
-void PowersOf(const Geometry& g, const T* x, int64_t rows, C* buffers, C* power, C* inverse) {
+void PowersOf(const LrnGeometry& g, const T* x, int64_t rows, C* buffers, C* power, C* inverse) {
   C* squares = buffers + g.radius;
   for (int64_t row = 0; row < rows; ++row, squares += g.padded(), x += g.channels) {
     for (int64_t c = 0; c < g.channels; ++c) {
@@ -103,7 +103,7 @@ void PowersOf(const Geometry& g, const T* x, int64_t rows, C* buffers, C* power,
 template <class T>
 absl::StatusOr<Kernel> MakeLrn(const KernelSpec& spec) {
   using C = Compute<T>;
-  const Geometry g(spec);
+  const LrnGeometry g(spec);
   return Kernel{[g](const KernelContext& context) {
                   g.ForEachBlock<C>(context.workspace, [&](int64_t at, int64_t rows, C* buffers) {
                     const T* x = context.input<T>(0) + at;
@@ -122,7 +122,7 @@ absl::StatusOr<Kernel> MakeLrn(const KernelSpec& spec) {
 template <class T>
 absl::StatusOr<Kernel> MakeLrnGrad(const KernelSpec& spec) {
   using C = Compute<T>;
-  const Geometry g(spec);
+  const LrnGeometry g(spec);
   return Kernel{[g](const KernelContext& context) {
                   const C factor = static_cast<C>(-2 * g.alpha * g.beta);
                   g.ForEachBlock<C>(context.workspace, [&](int64_t at, int64_t rows, C* buffers) {

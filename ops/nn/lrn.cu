@@ -10,13 +10,13 @@ namespace belfry::ops {
 namespace {
 
 template <class C>
-struct Geometry {
+struct LrnGeometry {
   int64_t rows, radius;
   Divider channels;
   C bias, alpha;
   double beta;
 
-  explicit Geometry(const KernelSpec& spec) : beta(spec.attrs.Float("beta")) {
+  explicit LrnGeometry(const KernelSpec& spec) : beta(spec.attrs.Float("beta")) {
     const Shape& shape = spec.outputs[0].shape;
     rows = shape[-1] == 0 ? 0 : shape.elements(0, shape.rank() - 1);
     radius = std::min(spec.attrs.Int("depth_radius"), shape[-1]);
@@ -54,7 +54,8 @@ struct Geometry {
 };
 
 template <class T>
-absl::Status Forward(Stream& stream, const Geometry<gpu::Compute<T>>& g, const gpu::Stored<T>* x, gpu::Stored<T>* y) {
+absl::Status Forward(Stream& stream, const LrnGeometry<gpu::Compute<T>>& g, const gpu::Stored<T>* x,
+                     gpu::Stored<T>* y) {
   using C = gpu::Compute<T>;
   return gpu::ForEach(stream, g.elements(), [=] BELFRY_GPU(int64_t i) {
     C inverse;
@@ -66,7 +67,7 @@ absl::Status Forward(Stream& stream, const Geometry<gpu::Compute<T>>& g, const g
 
 // y is x: nobody may write before all have read.
 template <class T>
-absl::Status ForwardInPlace(Stream& stream, const Geometry<gpu::Compute<T>>& g, gpu::Compute<T>* scratch,
+absl::Status ForwardInPlace(Stream& stream, const LrnGeometry<gpu::Compute<T>>& g, gpu::Compute<T>* scratch,
                             gpu::Stored<T>* x) {
   using C = gpu::Compute<T>;
   const int64_t teams = g.teams(), channels = g.channels.divisor();
@@ -87,7 +88,7 @@ template <class T>
 absl::StatusOr<Kernel> MakeLrn(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
-  const Geometry<C> g(spec);
+  const LrnGeometry<C> g(spec);
   return Kernel{[g](const KernelContext& at) {
                   const S* x = at.input<S>(0);
                   S* y = at.output<S>(0);
@@ -100,7 +101,7 @@ absl::StatusOr<Kernel> MakeLrn(const KernelSpec& spec) {
 // dx[i] = dy[i] base[i]^-beta - 2 alpha beta x[i] sum dy[j] x[j] base[j]^(-beta - 1), j within the radius of i. A team
 // keeps both factors of its row in scratch; dx may be dy or x.
 template <class T>
-absl::Status Backward(Stream& stream, const Geometry<gpu::Compute<T>>& g, gpu::Compute<T>* scratch,
+absl::Status Backward(Stream& stream, const LrnGeometry<gpu::Compute<T>>& g, gpu::Compute<T>* scratch,
                       const gpu::Stored<T>* dy, const gpu::Stored<T>* x, gpu::Stored<T>* dx) {
   using C = gpu::Compute<T>;
   const int64_t teams = g.teams(), channels = g.channels.divisor();
@@ -129,7 +130,7 @@ template <class T>
 absl::StatusOr<Kernel> MakeLrnGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
-  const Geometry<C> g(spec);
+  const LrnGeometry<C> g(spec);
   return Kernel{[g](const KernelContext& at) {
                   return Backward<T>(*at.stream, g, static_cast<C*>(at.workspace), at.input<S>(0), at.input<S>(1),
                                      at.output<S>(0));

@@ -47,7 +47,7 @@ absl::StatusOr<std::vector<Shape>> MomentsShape(const ShapeArgs& args) {
   return std::vector<Shape>{channels, channels};
 }
 
-std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+std::vector<Output> MomentsGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   const auto slope = [&](int i) { return dy[i].valid() ? dy[i] : scope.Add("ZerosLike", {node.output(i)}); };
   return {scope.Add("ChannelMomentsGrad", {node.input(0), node.output(0), slope(0), slope(1)})};
 }
@@ -67,7 +67,7 @@ void RegisterMoments(OpRegistry& registry) {
                 .outputs = {Wide("mean"), Wide("variance")},
                 .types = types,
                 .shape = MomentsShape,
-                .gradient = Gradient,
+                .gradient = MomentsGradient,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeMoments<typename decltype(tag)::type>; })});
   registry.Add({.name = "ChannelMomentsGrad",

@@ -19,7 +19,7 @@ absl::StatusOr<Kernel> MakeMoments(const KernelSpec& spec) {
 
 // dx = (dmean + 2 dvariance (x - mean)) / rows.
 template <class T>
-struct Gradient {
+struct MomentsGradient {
   using C = gpu::Compute<T>;
   struct Column {
     C mean, dmean, slope;
@@ -46,7 +46,7 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   return Kernel{[slices = ColumnSlices::ForElements(rows, x[-1]), share](const KernelContext& at) {
     return ForEachElementByColumn(
         *at.stream, slices,
-        Gradient<T>{at.input<S>(0), at.input<C>(1), at.input<C>(2), at.input<C>(3), at.output<S>(0), share});
+        MomentsGradient<T>{at.input<S>(0), at.input<C>(1), at.input<C>(2), at.input<C>(3), at.output<S>(0), share});
   }};
 }
 

@@ -12,20 +12,14 @@
 #include "framework/base/status.h"
 #include "framework/graph/op_def.h"
 #include "framework/graph/scope.h"
+#include "ops/math/compute_impl.h"
 
 namespace belfry::ops {
-
-// What elements of type T are computed in: float for the 16-bit floats.
-template <class T>
-using Compute = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
 template <class C>
 using ArrayMap = Eigen::Map<Eigen::Array<C, Eigen::Dynamic, 1>>;
 template <class C>
 using ConstArrayMap = Eigen::Map<const Eigen::Array<C, Eigen::Dynamic, 1>>;
-
-// Elements that are converted at a time: small enough for the first-level cache.
-inline constexpr int64_t kBlock = 256;
 
 // As ParallelFor over n elements, in ranges of whole blocks: Eigen rounds the elements that fill no vector differently,
 // so which these are must not depend on the number of threads. For the same reason its buffers are aligned.

@@ -45,12 +45,12 @@ struct Place {
   int h, w, c;
 };
 
-struct Geometry {
+struct PoolGeometry {
   Axis h, w;
   int64_t inputs, outputs;  // elements of x and of y
   Divider channels, in_h, in_w, out_h, out_w;
 
-  Geometry(const Window& window, const Shape& x)
+  PoolGeometry(const Window& window, const Shape& x)
       : h(window.h), w(window.w), inputs(x.elements()), outputs(x[0] * window.h.out * window.w.out * x[3]) {
     if (inputs == 0 || outputs == 0) return;
     const int64_t limit = inputs > outputs ? inputs : outputs;
@@ -80,7 +80,7 @@ struct Geometry {
   }
 };
 
-absl::StatusOr<Geometry> MakeGeometry(const KernelSpec& spec) {
+absl::StatusOr<PoolGeometry> MakeGeometry(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;
   ASSIGN_OR_RETURN(const Window window, PoolWindow(spec.attrs, x));
   constexpr int64_t kLargest = int64_t{1} << 30;  // so that no sum of two overflows
@@ -89,7 +89,7 @@ absl::StatusOr<Geometry> MakeGeometry(const KernelSpec& spec) {
     return absl::UnimplementedError(absl::StrCat("the padded image, the window and its stride may be up to ", kLargest,
                                                  " on a GPU, and one is larger"));
   }
-  const Geometry geometry(window, x);
+  const PoolGeometry geometry(window, x);
   if (geometry.inputs == 0 && geometry.outputs > 0) {
     return absl::InvalidArgumentError(absl::StrCat("the images have no elements: ", x.ToString()));
   }
@@ -98,7 +98,7 @@ absl::StatusOr<Geometry> MakeGeometry(const KernelSpec& spec) {
 
 // Of the window's first element, unless another is larger, or a number where there was none.
 template <class T, class Winner>
-absl::Status Maximum(const Geometry& g, const KernelContext& context) {
+absl::Status Maximum(const PoolGeometry& g, const KernelContext& context) {
   using C = gpu::Compute<T>;
   const auto* const x = context.input<gpu::Stored<T>>(0);
   auto* const y = context.output<gpu::Stored<T>>(0);
@@ -126,7 +126,7 @@ absl::Status Maximum(const Geometry& g, const KernelContext& context) {
 
 // Inputs x (its shape), winners, dy. Each element of x looks at the windows that hold it, in ascending order.
 template <class T, class Winner>
-absl::Status MaximumGradient(const Geometry& g, const KernelContext& context) {
+absl::Status MaximumGradient(const PoolGeometry& g, const KernelContext& context) {
   using C = gpu::Compute<T>;
   const auto* const winners = context.input<Winner>(1);
   const auto* const dy = context.input<gpu::Stored<T>>(2);
@@ -147,7 +147,7 @@ absl::Status MaximumGradient(const Geometry& g, const KernelContext& context) {
 }
 
 template <class T>
-absl::Status Average(const Geometry& g, const KernelContext& context) {
+absl::Status Average(const PoolGeometry& g, const KernelContext& context) {
   using C = gpu::Compute<T>;
   const auto* const x = context.input<gpu::Stored<T>>(0);
   auto* const y = context.output<gpu::Stored<T>>(0);
@@ -166,7 +166,7 @@ absl::Status Average(const Geometry& g, const KernelContext& context) {
 
 // Inputs x (its shape), dy.
 template <class T>
-absl::Status AverageGradient(const Geometry& g, const KernelContext& context) {
+absl::Status AverageGradient(const PoolGeometry& g, const KernelContext& context) {
   using C = gpu::Compute<T>;
   const auto* const dy = context.input<gpu::Stored<T>>(1);
   auto* const dx = context.output<gpu::Stored<T>>(0);
@@ -186,7 +186,7 @@ absl::Status AverageGradient(const Geometry& g, const KernelContext& context) {
   });
 }
 
-using PoolRun = absl::Status (*)(const Geometry&, const KernelContext&);
+using PoolRun = absl::Status (*)(const PoolGeometry&, const KernelContext&);
 
 // `choose`(TypeTag, spec) is the run for a dtype.
 template <class Choose>
@@ -194,7 +194,7 @@ void Add(OpRegistry& registry, absl::string_view op, const Choose& choose) {
   registry.AddKernels(
       op, Kernels<float, double, Half, BFloat16>("GPU", [&](auto tag) -> KernelFactory {
         return [choose, tag](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-          ASSIGN_OR_RETURN(const Geometry geometry, MakeGeometry(spec));
+          ASSIGN_OR_RETURN(const PoolGeometry geometry, MakeGeometry(spec));
           const PoolRun run = choose(tag, spec);
           return Kernel{[geometry = geometry, run](const KernelContext& context) { return run(geometry, context); }};
         };

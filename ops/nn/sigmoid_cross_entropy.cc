@@ -22,7 +22,7 @@ struct LossFunction {
 };
 
 template <class T>
-absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeSigmoidCrossEntropyGrad(const KernelSpec& spec) {
   using C = Compute<T>;
   return Kernel{[n = spec.outputs[0].shape.elements()](const KernelContext& context) {
     const T *dy = context.input<T>(0), *x = context.input<T>(1), *t = context.input<T>(2);
@@ -45,7 +45,7 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
 }
 
 // With respect to the labels, the loss is linear: dlabels = -x dy.
-std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+std::vector<Output> SigmoidCrossEntropyGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   const Output logits = node.input(0), labels = node.input(1);
   return {scope.Add("SigmoidCrossEntropyGrad", {dy[0], logits, labels}),
           scope.Add("Neg", {scope.Add("Mul", {logits, dy[0]})})};
@@ -63,7 +63,7 @@ void RegisterSigmoidCrossEntropy(OpRegistry& registry) {
                 .outputs = {{"loss"}},
                 .types = {{"T", kFloatTypes}},
                 .shape = SameAsAll,
-                .gradient = Gradient,
+                .gradient = SigmoidCrossEntropyGradient,
                 .elementwise = true,
                 .in_place = {{0, 0}, {1, 0}},
                 .kernels = BinaryKernels<LossFunction>()});
@@ -76,7 +76,7 @@ void RegisterSigmoidCrossEntropy(OpRegistry& registry) {
                 .elementwise = true,
                 .in_place = {{0, 0}, {1, 0}, {2, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; })});
+                    "CPU", [](auto tag) { return &MakeSigmoidCrossEntropyGrad<typename decltype(tag)::type>; })});
 }
 
 }  // namespace belfry::ops

@@ -6,8 +6,8 @@ namespace belfry::ops {
 namespace {
 
 template <class T>
-absl::Status Gradient(Stream& stream, int64_t n, const gpu::Stored<T>* dy, const gpu::Stored<T>* x,
-                      const gpu::Stored<T>* t, gpu::Stored<T>* dx) {
+absl::Status SigmoidCrossEntropyGradient(Stream& stream, int64_t n, const gpu::Stored<T>* dy, const gpu::Stored<T>* x,
+                                         const gpu::Stored<T>* t, gpu::Stored<T>* dx) {
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
     const functor::SigmoidCrossEntropyGrad<gpu::Compute<T>> f;
     dx[i] = gpu::Narrow<T>(f(gpu::Widen(dy[i]), gpu::Widen(x[i]), gpu::Widen(t[i])));
@@ -15,10 +15,11 @@ absl::Status Gradient(Stream& stream, int64_t n, const gpu::Stored<T>* dy, const
 }
 
 template <class T>
-absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeSigmoidCrossEntropyGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   return Kernel{[n = spec.outputs[0].shape.elements()](const KernelContext& at) {
-    return Gradient<T>(*at.stream, n, at.input<S>(0), at.input<S>(1), at.input<S>(2), at.output<S>(0));
+    return SigmoidCrossEntropyGradient<T>(*at.stream, n, at.input<S>(0), at.input<S>(1), at.input<S>(2),
+                                          at.output<S>(0));
   }};
 }
 
@@ -27,7 +28,7 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
 void AddSigmoidCrossEntropyGpuKernels(OpRegistry& registry) {
   AddFloatGpuZips<functor::SigmoidCrossEntropy>(registry, "SigmoidCrossEntropyWithLogits");
   registry.AddKernels("SigmoidCrossEntropyGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeGrad<typename decltype(tag)::type>;
+                        return &MakeSigmoidCrossEntropyGrad<typename decltype(tag)::type>;
                       }));
 }
 

@@ -19,9 +19,9 @@ absl::StatusOr<Kernel> MakeGeluGrad(const KernelSpec& spec) {
 }
 
 template <class T>
-using Silu = functor::Gated<T, functor::SiluGate>;
+using SiluFunctor = functor::Gated<T, functor::SiluGate>;
 template <class T>
-using SiluGrad = functor::GatedGrad<T, functor::SiluGate>;
+using SiluGradFunctor = functor::GatedGrad<T, functor::SiluGate>;
 
 }  // namespace
 
@@ -30,8 +30,8 @@ void AddSmoothActivationGpuKernels(OpRegistry& registry) {
                                   "GPU", [](auto tag) { return &MakeGelu<typename decltype(tag)::type>; }));
   registry.AddKernels("GeluGrad", Kernels<float, double, Half, BFloat16>(
                                       "GPU", [](auto tag) { return &MakeGeluGrad<typename decltype(tag)::type>; }));
-  AddFloatGpuMaps<Silu>(registry, "Silu");
-  AddFloatGpuZips<SiluGrad>(registry, "SiluGrad");
+  AddFloatGpuMaps<SiluFunctor>(registry, "Silu");
+  AddFloatGpuZips<SiluGradFunctor>(registry, "SiluGrad");
   AddFloatGpuMaps<functor::Softplus>(registry, "Softplus");
   AddFloatGpuZips<functor::SoftplusGrad>(registry, "SoftplusGrad");
 }

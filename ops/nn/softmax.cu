@@ -66,7 +66,7 @@ struct Normalize {
 
 // dx = y (dy - sum(dy y)) / temperature; of the logarithm, dx = (dy - exp(y) sum(dy)) / temperature.
 template <class T, bool log>
-struct Gradient {
+struct SoftmaxGradient {
   using C = gpu::Compute<T>;
   Rows rows;
   const gpu::Stored<T>*dy, *y;
@@ -101,7 +101,7 @@ template <class T, bool log>
 absl::StatusOr<Kernel> MakeSoftmaxGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   return Kernel{[rows = Rows(spec)](const KernelContext& at) {
-    return rows.ForEach(*at.stream, Gradient<T, log>{rows, at.input<S>(0), at.input<S>(1), at.output<S>(0)});
+    return rows.ForEach(*at.stream, SoftmaxGradient<T, log>{rows, at.input<S>(0), at.input<S>(1), at.output<S>(0)});
   }};
 }
 

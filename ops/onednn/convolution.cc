@@ -26,7 +26,7 @@ struct Layouts {
   memory::desc x, weights, y;
 };
 
-struct Problem {
+struct ConvolutionProblem {
   memory::dims x, weights, y, bias, strides, dilations, pads_low, pads_high;
   Layouts plain;  // what the caller stores
 
@@ -58,11 +58,11 @@ absl::Status Validate(const Conv2DShape& s) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Problem> MakeProblem(const Conv2DShape& s, DType weights_dtype) {
+absl::StatusOr<ConvolutionProblem> MakeProblem(const Conv2DShape& s, DType weights_dtype) {
   RETURN_IF_ERROR(Validate(s));
   ASSIGN_OR_RETURN(const memory::data_type type, DataType(s.dtype));
   ASSIGN_OR_RETURN(const memory::data_type weights_type, DataType(weights_dtype));
-  Problem p;
+  ConvolutionProblem p;
   p.x = {s.n, s.c, s.h, s.w};
   p.y = {s.n, s.k, s.out_h(), s.out_w()};
   p.bias = {s.k};
@@ -99,8 +99,8 @@ absl::StatusOr<Desc> Choose(const std::string& what, const std::vector<Layouts>&
   return reference;
 }
 
-dnnl::convolution_forward::primitive_desc Forward(const Problem& p, const Layouts& l, const memory::desc* bias,
-                                                  const PostOps& post_ops) {
+dnnl::convolution_forward::primitive_desc Forward(const ConvolutionProblem& p, const Layouts& l,
+                                                  const memory::desc* bias, const PostOps& post_ops) {
   using Desc = dnnl::convolution_forward::desc;
   const auto training = prop_kind::forward_training;
   const auto direct = algorithm::convolution_direct;
@@ -112,7 +112,7 @@ dnnl::convolution_forward::primitive_desc Forward(const Problem& p, const Layout
 }
 
 // A descriptor that the library asks for when it makes a backward primitive; it only compares shapes.
-dnnl::convolution_forward::primitive_desc Hint(const Problem& p) {
+dnnl::convolution_forward::primitive_desc Hint(const ConvolutionProblem& p) {
   const auto any = [](const memory::dims& dims, const memory::desc& plain) {
     return memory::desc(dims, plain.data_type(), tag::any);
   };
@@ -133,7 +133,7 @@ std::string Conv2DShape::DebugString() const {
 
 absl::StatusOr<Primitive> Conv2DForward(const Conv2DShape& shape, const Conv2DForwardOptions& options) {
   const std::string what = shape.DebugString();
-  ASSIGN_OR_RETURN(const Problem p, MakeProblem(shape, shape.dtype));
+  ASSIGN_OR_RETURN(const ConvolutionProblem p, MakeProblem(shape, shape.dtype));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
     const memory::desc bias(p.bias, p.plain.x.data_type(), tag::a);
     const auto make = [&](const Layouts& layouts) {
@@ -160,7 +160,7 @@ absl::StatusOr<Primitive> Conv2DForward(const Conv2DShape& shape, const Conv2DFo
 
 absl::StatusOr<Primitive> Conv2DBackwardData(const Conv2DShape& shape, bool allow_reference) {
   const std::string what = absl::StrCat("gradient of x of ", shape.DebugString());
-  ASSIGN_OR_RETURN(const Problem p, MakeProblem(shape, shape.dtype));
+  ASSIGN_OR_RETURN(const ConvolutionProblem p, MakeProblem(shape, shape.dtype));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
     const auto hint = Hint(p);
     if (!hint) return absl::UnimplementedError(absl::StrCat(what, ": oneDNN has no implementation"));
@@ -184,7 +184,7 @@ absl::StatusOr<Primitive> Conv2DBackwardData(const Conv2DShape& shape, bool allo
 
 absl::StatusOr<Primitive> Conv2DBackwardWeights(const Conv2DShape& shape, const Conv2DBackwardWeightsOptions& options) {
   const std::string what = absl::StrCat("gradient of the weights of ", shape.DebugString());
-  ASSIGN_OR_RETURN(const Problem p, MakeProblem(shape, options.gradient_dtype));
+  ASSIGN_OR_RETURN(const ConvolutionProblem p, MakeProblem(shape, options.gradient_dtype));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
     const auto hint = Hint(p);
     if (!hint) return absl::UnimplementedError(absl::StrCat(what, ": oneDNN has no implementation"));

@@ -20,11 +20,11 @@ std::string Describe(const LrnShape& s) {
 
 // The caller's data, and the float32 that the computation is done in: this version's bfloat16 gradient is wrong for
 // windows over 5 channels (and for 3 and 5 where the channels are no multiple of 16).
-struct Data {
+struct LrnData {
   memory::desc stored, computed;
 };
 
-absl::StatusOr<Data> MakeData(const LrnShape& s) {
+absl::StatusOr<LrnData> MakeData(const LrnShape& s) {
   if (std::min({s.n, s.h, s.w, s.c}) < 1 || s.depth_radius < 0) {
     return absl::InvalidArgumentError(Describe(s) + ": sizes must be positive and the radius not negative");
   }
@@ -33,8 +33,8 @@ absl::StatusOr<Data> MakeData(const LrnShape& s) {
   }
   ASSIGN_OR_RETURN(const memory::data_type type, DataType(s.dtype));
   const memory::dims dims{s.n, s.c, s.h, s.w};
-  return Data{memory::desc(dims, type, memory::format_tag::nhwc),
-              memory::desc(dims, memory::data_type::f32, memory::format_tag::nhwc)};
+  return LrnData{memory::desc(dims, type, memory::format_tag::nhwc),
+                 memory::desc(dims, memory::data_type::f32, memory::format_tag::nhwc)};
 }
 
 // In float32 this version's gradient is wrong where the last vector of channels is not full and the window reaches over
@@ -45,7 +45,7 @@ int64_t Size(const LrnShape& s) { return 2 * s.depth_radius + 1; }
 // The library divides its alpha by the size of the window.
 float Alpha(const LrnShape& s) { return s.alpha * static_cast<float>(Size(s)); }
 
-dnnl::lrn_forward::primitive_desc Forward(const LrnShape& s, const Data& data, bool training) {
+dnnl::lrn_forward::primitive_desc Forward(const LrnShape& s, const LrnData& data, bool training) {
   const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
   const dnnl::lrn_forward::desc desc(kind, algorithm::lrn_across_channels, data.computed, Size(s), Alpha(s), s.beta,
                                      s.bias);
@@ -56,7 +56,7 @@ dnnl::lrn_forward::primitive_desc Forward(const LrnShape& s, const Data& data, b
 
 absl::StatusOr<Primitive> LrnForward(const LrnShape& shape, bool training, bool allow_reference) {
   const std::string what = Describe(shape);
-  ASSIGN_OR_RETURN(const Data data, MakeData(shape));
+  ASSIGN_OR_RETURN(const LrnData data, MakeData(shape));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
     const auto desc = Forward(shape, data, training);
     if (IsReference(desc.impl_info_str()) && !allow_reference) return OnlyReference(what, desc.impl_info_str());
@@ -78,7 +78,7 @@ absl::StatusOr<Primitive> LrnForward(const LrnShape& shape, bool training, bool 
 
 absl::StatusOr<Primitive> LrnBackward(const LrnShape& shape, bool allow_reference) {
   const std::string what = "gradient of " + Describe(shape);
-  ASSIGN_OR_RETURN(const Data data, MakeData(shape));
+  ASSIGN_OR_RETURN(const LrnData data, MakeData(shape));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
     const dnnl::lrn_backward::desc backward(algorithm::lrn_across_channels, data.computed, data.computed, Size(shape),
                                             Alpha(shape), shape.beta, shape.bias);

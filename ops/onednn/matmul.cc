@@ -15,7 +15,7 @@ namespace {
 using dnnl::memory;
 
 // A batched product with as few dimensions as say the same: batch sizes of a, b and y from the outermost on.
-struct Problem {
+struct MatMulProblem {
   memory::dims a_batch, b_batch, y_batch;
   int64_t m, k, n;
   bool transpose_a, transpose_b;
@@ -27,9 +27,10 @@ int64_t Product(const memory::dims& dims) {
   return product;
 }
 
-absl::StatusOr<Problem> Normalize(const MatMulShape& s) {
+absl::StatusOr<MatMulProblem> Normalize(const MatMulShape& s) {
   // A vector has the same bytes when it is transposed.
-  Problem p{{}, {}, {}, s.m, s.k, s.n, s.transpose_a && s.m != 1 && s.k != 1, s.transpose_b && s.k != 1 && s.n != 1};
+  MatMulProblem p{
+      {}, {}, {}, s.m, s.k, s.n, s.transpose_a && s.m != 1 && s.k != 1, s.transpose_b && s.k != 1 && s.n != 1};
   ASSIGN_OR_RETURN(const Shape batch, BroadcastShapes(s.a_batch, s.b_batch));
   const auto at = [&](const Shape& shape, int axis) {
     const int own = axis - (batch.rank() - shape.rank());
@@ -72,7 +73,7 @@ struct Descs {
   memory::desc a, b, bias, y;
 };
 
-Descs MakeDescs(const Problem& p, bool batched, memory::data_type type, memory::data_type output_type) {
+Descs MakeDescs(const MatMulProblem& p, bool batched, memory::data_type type, memory::data_type output_type) {
   const memory::dims none;
   memory::dims bias(batched ? p.y_batch.size() + 2 : 2, 1);
   bias.back() = p.n;
@@ -105,7 +106,7 @@ void AddStep(const dnnl::matmul& primitive, const dnnl::matmul::primitive_desc& 
 }
 
 // One product per batch entry.
-Primitive Unrolled(const Problem& p, const Descs& d, const dnnl::matmul::primitive_desc& desc,
+Primitive Unrolled(const MatMulProblem& p, const Descs& d, const dnnl::matmul::primitive_desc& desc,
                    const MatMulOptions& options) {
   const dnnl::matmul primitive(desc);
   Builder builder;
@@ -154,7 +155,7 @@ absl::StatusOr<Primitive> MatMul(const MatMulShape& shape, const MatMulOptions& 
   RETURN_IF_ERROR(Validate(shape));
   ASSIGN_OR_RETURN(const memory::data_type type, DataType(shape.dtype));
   ASSIGN_OR_RETURN(const memory::data_type output_type, DataType(shape.output_dtype));
-  ASSIGN_OR_RETURN(const Problem p, Normalize(shape));
+  ASSIGN_OR_RETURN(const MatMulProblem p, Normalize(shape));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
     const Descs batched = MakeDescs(p, true, type, output_type);
     const auto desc = Make(batched, options);

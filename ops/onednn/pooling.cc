@@ -28,28 +28,28 @@ absl::Status Validate(const Pool2DShape& s) {
   return absl::OkStatus();
 }
 
-struct Problem {
+struct PoolProblem {
   memory::desc x, y;
   memory::dims strides, window, pads_low, pads_high;
   algorithm kind;
 };
 
-absl::StatusOr<Problem> MakeProblem(const Pool2DShape& s) {
+absl::StatusOr<PoolProblem> MakeProblem(const Pool2DShape& s) {
   RETURN_IF_ERROR(Validate(s));
   ASSIGN_OR_RETURN(const memory::data_type type, DataType(s.dtype));
   const algorithm kind = s.kind == PoolKind::kMax                     ? algorithm::pooling_max
                          : s.kind == PoolKind::kAverageIncludePadding ? algorithm::pooling_avg_include_padding
                                                                       : algorithm::pooling_avg_exclude_padding;
-  return Problem{memory::desc({s.n, s.c, s.h, s.w}, type, memory::format_tag::nhwc),
-                 memory::desc({s.n, s.c, s.out_h(), s.out_w()}, type, memory::format_tag::nhwc),
-                 {s.stride_h, s.stride_w},
-                 {s.r, s.s},
-                 {s.pad_top, s.pad_left},
-                 {s.pad_bottom, s.pad_right},
-                 kind};
+  return PoolProblem{memory::desc({s.n, s.c, s.h, s.w}, type, memory::format_tag::nhwc),
+                     memory::desc({s.n, s.c, s.out_h(), s.out_w()}, type, memory::format_tag::nhwc),
+                     {s.stride_h, s.stride_w},
+                     {s.r, s.s},
+                     {s.pad_top, s.pad_left},
+                     {s.pad_bottom, s.pad_right},
+                     kind};
 }
 
-dnnl::pooling_forward::primitive_desc Forward(const Problem& p, bool training) {
+dnnl::pooling_forward::primitive_desc Forward(const PoolProblem& p, bool training) {
   const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
   const dnnl::pooling_forward::desc desc(kind, p.kind, p.x, p.y, p.strides, p.window, p.pads_low, p.pads_high);
   return dnnl::pooling_forward::primitive_desc(desc, Attributes(), Cpu());
@@ -65,7 +65,7 @@ std::string Pool2DShape::DebugString() const {
 
 absl::StatusOr<Primitive> Pool2DForward(const Pool2DShape& shape, bool training, bool allow_reference) {
   const std::string what = shape.DebugString();
-  ASSIGN_OR_RETURN(const Problem p, MakeProblem(shape));
+  ASSIGN_OR_RETURN(const PoolProblem p, MakeProblem(shape));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
     const auto desc = Forward(p, training);
     if (IsReference(desc.impl_info_str()) && !allow_reference) return OnlyReference(what, desc.impl_info_str());
@@ -87,7 +87,7 @@ absl::StatusOr<Primitive> Pool2DForward(const Pool2DShape& shape, bool training,
 
 absl::StatusOr<Primitive> Pool2DBackward(const Pool2DShape& shape, bool allow_reference) {
   const std::string what = absl::StrCat("gradient of ", shape.DebugString());
-  ASSIGN_OR_RETURN(const Problem p, MakeProblem(shape));
+  ASSIGN_OR_RETURN(const PoolProblem p, MakeProblem(shape));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
     const dnnl::pooling_backward::primitive_desc desc(
         dnnl::pooling_backward::desc(p.kind, p.x, p.y, p.strides, p.window, p.pads_low, p.pads_high), Attributes(),

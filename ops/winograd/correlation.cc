@@ -9,12 +9,12 @@ namespace {
 
 // The workspace: the transformed filter, then each thread's transformed tiles of `in` and `out` and a patch.
 template <int r>
-struct Parts {
+struct CorrelationParts {
   static constexpr int n = kTile + r - 1, points = n * n;
   Layout<n> layout;
   int64_t point, filter, in, out, thread;
 
-  explicit Parts(const Problem& p)
+  explicit CorrelationParts(const Problem& p)
       : layout{p.block},
         point(p.in.c * p.out.c + kLanes),
         filter(points * point),
@@ -26,7 +26,7 @@ struct Parts {
 // [n, n, in.c, out.c], `point` floats from point to point.
 template <int r>
 void TransformFilter(const Problem& p, const float* filter, float* to, int64_t point) {
-  constexpr int n = Parts<r>::n;
+  constexpr int n = CorrelationParts<r>::n;
   const int64_t in = p.in.c, out = p.out.c;
   ParallelFor(in, static_cast<double>(out * n * n), [&](int64_t begin, int64_t end) {
     for (int64_t at = begin * out; at < end * out; at += kLanes) {
@@ -38,7 +38,7 @@ void TransformFilter(const Problem& p, const float* filter, float* to, int64_t p
 
 // One tile of the result from its products.
 template <int r, bool relu, class T>
-void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const Parts<r>& parts, int64_t index,
+void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const CorrelationParts<r>& parts, int64_t index,
                const float* products, const T* bias, T* out) {
   const int64_t height = std::min<int64_t>(kTile, p.out.h - tile.y), width = std::min<int64_t>(kTile, p.out.w - tile.x);
   T* const begin = out + p.out.pixel(tile.image, tile.y, tile.x);
@@ -61,8 +61,8 @@ void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const Part
 template <int r, bool relu, class T>
 void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const float* filter, const T* bias, T* out,
                float* scratch) {
-  constexpr int n = Parts<r>::n;
-  const Parts<r> parts(p);
+  constexpr int n = CorrelationParts<r>::n;
+  const CorrelationParts<r> parts(p);
   float* const ins = scratch;
   float* const outs = ins + parts.in;
   float* const patch = outs + parts.out;
@@ -104,18 +104,18 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
 
 template <int r, class T>
 int64_t Correlation<r, T>::WorkspaceFloats(const Problem& problem) {
-  const Parts<r> parts(problem);
+  const CorrelationParts<r> parts(problem);
   return parts.filter + problem.threads * parts.thread;
 }
 
 template <int r, class T>
 void Correlation<r, T>::Run(const Problem& p, const T* in, const float* filter, const T* bias, bool relu, T* out,
                             float* workspace) {
-  const Parts<r> parts(p);
+  const CorrelationParts<r> parts(p);
   TransformFilter<r>(p, filter, workspace, parts.point);
   float* const scratch = workspace + parts.filter;
   const double multiplications =
-      static_cast<double>(p.tiles() * Parts<r>::points) * static_cast<double>(p.in.c * p.out.c);
+      static_cast<double>(p.tiles() * CorrelationParts<r>::points) * static_cast<double>(p.in.c * p.out.c);
   ParallelFor(p.threads, multiplications / p.threads, [&](int64_t first, int64_t last) {
     for (int64_t thread = first; thread < last; ++thread) {
       const int64_t begin = p.blocks() * thread / p.threads, end = p.blocks() * (thread + 1) / p.threads;

@@ -11,12 +11,12 @@ namespace {
 // correlation. The workspace: for each thread its transformed tiles of `in` and `dout`, the sums of their products
 // [n, n, in.c, out.c], those of dout [out.c], and a patch.
 template <int r>
-struct Parts {
+struct FilterGradientParts {
   static constexpr int n = kTile + r - 1, points = n * n;
   Layout<n> layout;
   int64_t point, in, out, sums, patch, thread;
 
-  explicit Parts(const Problem& p)
+  explicit FilterGradientParts(const Problem& p)
       : layout{p.block},
         point(p.in.c * p.out.c + kLanes),
         in(p.in.vectors() * layout.vector()),
@@ -28,7 +28,7 @@ struct Parts {
 
 // Adds those of `count` transformed tiles at the point (1, 1), where a tile's value is the sum of its pixels, scaled.
 template <int r>
-void AddTiles(const Parts<r>& parts, Vectors vectors, int64_t count, const float* outs, float* sums) {
+void AddTiles(const FilterGradientParts<r>& parts, Vectors vectors, int64_t count, const float* outs, float* sums) {
   const float* from = outs + parts.layout.At(0, 1, 1);
   for (int64_t v = vectors.begin; v < vectors.end; ++v, from += parts.layout.vector()) {
     Lanes sum = Load(sums + v * kLanes);
@@ -39,9 +39,9 @@ void AddTiles(const Parts<r>& parts, Vectors vectors, int64_t count, const float
 
 // The products of a block of tiles at all points.
 template <int r>
-void AddProducts(const Problem& p, const Parts<r>& parts, Product product, const float* ins, const float* outs,
-                 float* sums) {
-  constexpr int n = Parts<r>::n;
+void AddProducts(const Problem& p, const FilterGradientParts<r>& parts, Product product, const float* ins,
+                 const float* outs, float* sums) {
+  constexpr int n = FilterGradientParts<r>::n;
   for (int i = 0; i < n; ++i) {
     for (int j = 0; j < n; ++j, sums += parts.point) {
       const int64_t at = parts.layout.At(0, i, j);
@@ -55,7 +55,7 @@ void AddProducts(const Problem& p, const Parts<r>& parts, Product product, const
 
 template <int r, class T>
 void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const T* dout, bool bias, float* scratch) {
-  const Parts<r> parts(p);
+  const FilterGradientParts<r> parts(p);
   float* const ins = scratch;
   float* const outs = ins + parts.in;
   float* const sums = outs + parts.out;
@@ -86,7 +86,7 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
                                                  patch);
       }
       product.vectors = vectors.end - vectors.begin;
-      if (bias) AddTiles(parts, vectors, product.k, outs, sums + Parts<r>::points * parts.point);
+      if (bias) AddTiles(parts, vectors, product.k, outs, sums + FilterGradientParts<r>::points * parts.point);
       AddProducts(p, parts, product, ins, outs, sums + v * kLanes);
     }
   }
@@ -94,7 +94,7 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
 
 // Adds the other threads' sums to those of the first.
 template <int r>
-void AddThreads(const Problem& p, const Parts<r>& parts, float* sums) {
+void AddThreads(const Problem& p, const FilterGradientParts<r>& parts, float* sums) {
   ParallelFor(parts.sums / kLanes, static_cast<double>(kLanes * (p.threads - 1)), [&](int64_t begin, int64_t end) {
     for (int thread = 1; thread < p.threads; ++thread) {
       for (int64_t i = begin * kLanes; i < end * kLanes; i += kLanes) {
@@ -108,16 +108,16 @@ void AddThreads(const Problem& p, const Parts<r>& parts, float* sums) {
 
 template <int r, class T>
 int64_t FilterGradient<r, T>::WorkspaceFloats(const Problem& problem) {
-  return problem.threads * Parts<r>(problem).thread;
+  return problem.threads * FilterGradientParts<r>(problem).thread;
 }
 
 template <int r, class T>
 void FilterGradient<r, T>::Run(const Problem& p, const T* in, const T* dout, float* dfilter, T* dbias,
                                float* workspace) {
-  constexpr int n = Parts<r>::n;
-  const Parts<r> parts(p);
+  constexpr int n = FilterGradientParts<r>::n;
+  const FilterGradientParts<r> parts(p);
   const double multiplications =
-      static_cast<double>(p.tiles() * Parts<r>::points) * static_cast<double>(p.in.c * p.out.c);
+      static_cast<double>(p.tiles() * FilterGradientParts<r>::points) * static_cast<double>(p.in.c * p.out.c);
   ParallelFor(p.threads, multiplications / p.threads, [&](int64_t first, int64_t last) {
     for (int64_t thread = first; thread < last; ++thread) {
       RunBlocks<r, T>(p, p.blocks() * thread / p.threads, p.blocks() * (thread + 1) / p.threads, in, dout,
@@ -134,7 +134,7 @@ void FilterGradient<r, T>::Run(const Problem& p, const T* in, const T* dout, flo
     }
   });
   constexpr float scale = kFilterMatrix<r, kTile>.at[1][0];
-  const float* const pixel_sums = sums + Parts<r>::points * parts.point;
+  const float* const pixel_sums = sums + FilterGradientParts<r>::points * parts.point;
   for (int64_t k = 0; dbias != nullptr && k < p.out.c; ++k) dbias[k] = static_cast<T>(pixel_sums[k] / (scale * scale));
 }
 

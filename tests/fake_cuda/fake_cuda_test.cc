@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "framework/device/cuda/native.h"
 #include "framework/device/device_set.h"
+#include "tests/framework/device/backend.h"
 
 namespace belfry {
 namespace {
@@ -21,9 +22,6 @@ namespace {
 using fake_cuda::PeerPath;
 using testing::AllOf;
 using testing::HasSubstr;
-
-const absl::Time kNever = absl::InfiniteFuture();
-constexpr size_t kMi = size_t{1} << 20;
 
 // Two cards for the suites that are written for real ones, too.
 class TwoCards final : public testing::Environment {

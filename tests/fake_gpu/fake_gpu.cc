@@ -309,7 +309,7 @@ const void* RecordingOfFakeGpu(const Stream& stream) { return static_cast<const 
 DeviceSet OpenFakeGpus(int gpus, bool tagged, std::vector<std::pair<int, int>> apart) {
   std::shared_ptr<ApartMemory> memory;
   if (!apart.empty()) memory = std::make_shared<ApartMemory>(std::move(apart));
-  std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(1, 1);
+  std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(1, {.cpu_threads = 1});
   for (int i = 0; i < gpus; ++i) devices.push_back(std::make_unique<FakeGpu>(i, tagged, memory));
   return DeviceSet(std::move(devices));
 }

@@ -5,7 +5,6 @@
 
 #include "absl/strings/match.h"
 #include "framework/runtime/session.h"
-#include "models/cifar_net.h"
 #include "models/losses.h"
 #include "models/replicate_towers.h"
 #include "models/resnet.h"
@@ -80,7 +79,7 @@ class RecomputeTest : public ModelTest {
 TEST_F(RecomputeTest, ChangesNoBit) {
   const auto with_dropout = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
     const Output x = ops::Dropout(tower, ops::Cast(tower, batch.images, DType::kBFloat16), 0.2);
-    AddCrossEntropy(tower, CifarNet(tower, x), batch.labels);
+    AddCrossEntropy(tower, ResNet(tower, x, {.depth = 14}), batch.labels);
     return TotalLoss(tower);
   };
   const struct {

@@ -1,29 +1,21 @@
 #include "framework/device/cpu/cpu_device.h"
 
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <fstream>
-#include <thread>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "framework/base/cores.h"
 #include "framework/base/tensor.h"
 #include "framework/device/cpu/cpu_event.h"
 
 namespace belfry {
 namespace {
-
-// Cores that this process may run on, which in a container are fewer than the machine's.
-int AvailableCores() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof(set), &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 std::string ProcessorName() {
   std::ifstream file("/proc/cpuinfo");
@@ -53,16 +45,18 @@ class CpuStream final : public Stream {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int id, int threads, MathMode math, const std::string& processor)
+  CpuDevice(int id, int threads, std::vector<int> cores, MathMode math, const std::string& processor)
       : name_{.job = "localhost", .replica = 0, .task = 0, .type = "CPU", .id = id},
         description_(absl::StrCat(threads, threads == 1 ? " thread of " : " threads of ", processor)),
         threads_(threads),
+        cores_(std::move(cores)),
         math_(math),
         limit_(static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGE_SIZE))) {}
 
   const DeviceName& name() const override { return name_; }
   std::string description() const override { return description_; }
   int threads() const override { return threads_; }
+  absl::Span<const int> cores() const override { return cores_; }
   MathMode math() const override { return math_; }
   bool asynchronous() const override { return false; }
   DeviceCounters counters() const override { return {in_use_.load(), peak_.load(), allocations_.load(), limit_}; }
@@ -109,6 +103,7 @@ class CpuDevice final : public Device {
   const DeviceName name_;
   const std::string description_;
   const int threads_;
+  const std::vector<int> cores_;
   const MathMode math_;
   const size_t limit_;
   std::atomic<size_t> in_use_{0}, peak_{0};
@@ -117,11 +112,19 @@ class CpuDevice final : public Device {
 
 }  // namespace
 
-std::vector<std::unique_ptr<Device>> OpenCpuDevices(int count, int threads_each, MathMode math) {
+std::vector<std::unique_ptr<Device>> OpenCpuDevices(int count, const DeviceOptions& options) {
   const std::string processor = ProcessorName();
-  if (threads_each <= 0) threads_each = std::max(1, AvailableCores() / count);
+  const std::vector<int> cores = AvailableCores();
+  const auto available = static_cast<int>(cores.size());
+  const int threads = options.cpu_threads > 0 ? options.cpu_threads : std::max(1, available / count);
+  // Where cores are left over, another program may be using them, or these.
+  const bool bound = options.bind_threads && count > 1 && threads * count == available;
   std::vector<std::unique_ptr<Device>> devices;
-  for (int id = 0; id < count; ++id) devices.push_back(std::make_unique<CpuDevice>(id, threads_each, math, processor));
+  for (int id = 0; id < count; ++id) {
+    std::vector<int> own;
+    if (bound) own.assign(cores.begin() + id * threads, cores.begin() + (id + 1) * threads);
+    devices.push_back(std::make_unique<CpuDevice>(id, threads, std::move(own), options.math, processor));
+  }
   return devices;
 }
 

@@ -14,11 +14,11 @@ using ::testing::StartsWith;
 
 constexpr char kFull[] = "/job:work/replica:1/task:2/device:GPU:3";
 
-DeviceName Name(const char* text) { return DeviceName::Parse(text).value(); }
+DeviceName Parsed(const char* text) { return DeviceName::Parse(text).value(); }
 
 // The merged name; for an error, its message.
 std::string Merged(const char* target, const char* other, MergeMode mode) {
-  const absl::StatusOr<DeviceName> merged = Merge(Name(target), Name(other), mode);
+  const absl::StatusOr<DeviceName> merged = Merge(Parsed(target), Parsed(other), mode);
   if (merged.ok()) return merged->ToString();
   EXPECT_EQ(merged.status().code(), absl::StatusCode::kInvalidArgument);
   return std::string(merged.status().message());
@@ -26,7 +26,9 @@ std::string Merged(const char* target, const char* other, MergeMode mode) {
 std::string Hard(const char* target, const char* other) { return Merged(target, other, MergeMode::kHard); }
 std::string Soft(const char* target, const char* other) { return Merged(target, other, MergeMode::kSoft); }
 std::string Override(const char* target, const char* other) { return Merged(target, other, MergeMode::kOverride); }
-std::string Nested(const char* outer, const char* inner) { return MergeOverride(Name(outer), Name(inner)).ToString(); }
+std::string Nested(const char* outer, const char* inner) {
+  return MergeOverride(Parsed(outer), Parsed(inner)).ToString();
+}
 
 TEST(DeviceMatch, SpecificationIsAPartialOrder) {
   const char* chain[] = {
@@ -34,8 +36,8 @@ TEST(DeviceMatch, SpecificationIsAPartialOrder) {
       kFull};
   for (size_t i = 0; i < std::size(chain); ++i) {
     for (size_t j = 0; j < std::size(chain); ++j) {
-      EXPECT_EQ(IsSpecification(Name(chain[i]), Name(chain[j])), i <= j) << chain[i] << " " << chain[j];
-      EXPECT_TRUE(AreCompatible(Name(chain[i]), Name(chain[j])));
+      EXPECT_EQ(IsSpecification(Parsed(chain[i]), Parsed(chain[j])), i <= j) << chain[i] << " " << chain[j];
+      EXPECT_TRUE(AreCompatible(Parsed(chain[i]), Parsed(chain[j])));
     }
   }
   const char* unordered[][2] = {{"/job:work", "/job:other"},   {"/job:a", "/task:0"},
@@ -44,44 +46,44 @@ TEST(DeviceMatch, SpecificationIsAPartialOrder) {
                                 {"/gpu:1", "/job:work/gpu:*"}, {"/device:GPU", "/cpu:0"},
                                 {"/job:a/gpu:0", "/gpu:1"},    {"/job:a/task:0", "/job:a/replica:0"}};
   for (const auto& [a, b] : unordered) {
-    EXPECT_FALSE(IsSpecification(Name(a), Name(b))) << a << " " << b;
-    EXPECT_FALSE(IsSpecification(Name(b), Name(a))) << a << " " << b;
-    EXPECT_FALSE(AreCompatible(Name(a), Name(b))) << a << " " << b;
+    EXPECT_FALSE(IsSpecification(Parsed(a), Parsed(b))) << a << " " << b;
+    EXPECT_FALSE(IsSpecification(Parsed(b), Parsed(a))) << a << " " << b;
+    EXPECT_FALSE(AreCompatible(Parsed(a), Parsed(b))) << a << " " << b;
   }
 }
 
 TEST(DeviceMatch, CompleteSpecificationNamesOneDevice) {
   for (const char* pattern : {"/", "/job:*", "/gpu:*", "/device:GPU", "/job:work/task:2", "/gpu:3", kFull}) {
-    EXPECT_TRUE(IsCompleteSpecification(Name(pattern), Name(kFull))) << pattern;
+    EXPECT_TRUE(IsCompleteSpecification(Parsed(pattern), Parsed(kFull))) << pattern;
   }
   for (const char* pattern : {"/gpu:2", "/cpu:3", "/job:other", "/replica:2/gpu:3", "/task:1"}) {
-    EXPECT_FALSE(IsCompleteSpecification(Name(pattern), Name(kFull))) << pattern;
+    EXPECT_FALSE(IsCompleteSpecification(Parsed(pattern), Parsed(kFull))) << pattern;
   }
-  EXPECT_FALSE(IsCompleteSpecification(Name("/gpu:3"), Name("/job:work/replica:1/gpu:3")));
-  EXPECT_FALSE(IsCompleteSpecification(Name(kFull), Name("/gpu:3")));
+  EXPECT_FALSE(IsCompleteSpecification(Parsed("/gpu:3"), Parsed("/job:work/replica:1/gpu:3")));
+  EXPECT_FALSE(IsCompleteSpecification(Parsed(kFull), Parsed("/gpu:3")));
 }
 
 TEST(DeviceMatch, AddressSpaces) {
-  const DeviceName full = Name(kFull);
-  EXPECT_TRUE(IsSameAddressSpace(full, Name("/job:work/replica:1/task:2/cpu:0")));
-  EXPECT_TRUE(IsSameAddressSpace(Name("/job:work/replica:1/task:2"), full));
+  const DeviceName full = Parsed(kFull);
+  EXPECT_TRUE(IsSameAddressSpace(full, Parsed("/job:work/replica:1/task:2/cpu:0")));
+  EXPECT_TRUE(IsSameAddressSpace(Parsed("/job:work/replica:1/task:2"), full));
   for (const char* other : {"/job:x/replica:1/task:2", "/job:work/replica:2/task:2", "/job:work/replica:1/task:1"}) {
-    EXPECT_FALSE(IsSameAddressSpace(full, Name(other))) << other;
-    EXPECT_TRUE(IsDifferentAddressSpace(full, Name(other))) << other;
+    EXPECT_FALSE(IsSameAddressSpace(full, Parsed(other))) << other;
+    EXPECT_TRUE(IsDifferentAddressSpace(full, Parsed(other))) << other;
   }
   for (const char* undecided : {"/", "/gpu:3", "/job:work", "/job:work/task:2/gpu:3"}) {
-    EXPECT_FALSE(IsSameAddressSpace(full, Name(undecided))) << undecided;
-    EXPECT_FALSE(IsSameAddressSpace(Name(undecided), Name(undecided))) << undecided;
-    EXPECT_FALSE(IsDifferentAddressSpace(full, Name(undecided))) << undecided;
+    EXPECT_FALSE(IsSameAddressSpace(full, Parsed(undecided))) << undecided;
+    EXPECT_FALSE(IsSameAddressSpace(Parsed(undecided), Parsed(undecided))) << undecided;
+    EXPECT_FALSE(IsDifferentAddressSpace(full, Parsed(undecided))) << undecided;
   }
-  EXPECT_TRUE(IsDifferentAddressSpace(full, Name("/task:1")));
+  EXPECT_TRUE(IsDifferentAddressSpace(full, Parsed("/task:1")));
 }
 
 TEST(DeviceMatch, HardMergeTakesWhatIsSet) {
   for (const char* text : {"", "/job:foo", "/job:foo/replica:2/task:1", "/gpu:*", kFull}) {
-    EXPECT_EQ(Hard(text, text), Name(text).ToString());
-    EXPECT_EQ(Hard("", text), Name(text).ToString());
-    EXPECT_EQ(Hard(text, "/job:*/replica:*/task:*/device:*:*"), Name(text).ToString());
+    EXPECT_EQ(Hard(text, text), Parsed(text).ToString());
+    EXPECT_EQ(Hard("", text), Parsed(text).ToString());
+    EXPECT_EQ(Hard(text, "/job:*/replica:*/task:*/device:*:*"), Parsed(text).ToString());
   }
   const char* rows[][3] = {{"/job:foo", "/replica:1/gpu:0", "/job:foo/replica:1/device:GPU:0"},
                            {"/job:foo/gpu:*", "/job:foo/gpu:3", "/job:foo/device:GPU:3"},
@@ -110,7 +112,7 @@ TEST(DeviceMatch, HardMergeRefusesContradictions) {
 TEST(DeviceMatch, SoftMergeDropsWhatContradicts) {
   EXPECT_EQ(Soft("/job:foo/gpu:1", "/replica:2/cpu:0"), "/job:foo/replica:2");
   EXPECT_EQ(Soft("/job:foo/device:GPU", "/cpu:3"), "/job:foo");
-  EXPECT_EQ(Merge(Name("/gpu:1"), Name("/cpu:1"), MergeMode::kSoft).value(), DeviceName());
+  EXPECT_EQ(Merge(Parsed("/gpu:1"), Parsed("/cpu:1"), MergeMode::kSoft).value(), DeviceName());
   EXPECT_EQ(Soft("/gpu:1", "/job:foo/gpu:2"), "/job:foo/device:GPU:*");
   EXPECT_THAT(Soft("/job:foo", "/job:bar"), HasSubstr("incompatible jobs"));
   EXPECT_THAT(Soft("/replica:0", "/replica:1"), HasSubstr("incompatible replicas"));

@@ -19,7 +19,6 @@ CollectiveBackend OnGpus(const Apart& apart) {
       .make = MakeLocalCollective,
       .cannot = {}};
 }
-const CollectiveBackend kOnCpus{.name = "Cpu", .open = OpenCpus, .make = MakeLocalCollective, .cannot = {}};
 
 struct Machine {
   const char* name;
@@ -48,7 +47,7 @@ TYPED_TEST(GpusApart, HaveTheBitsOfCpus) {
         for (int64_t elements : {0, 1, 259}) {
           if (elements == 0 && ranks > machine.gpus) continue;
           const MeetingSpec spec{kind, machine.gpus, ranks, elements};
-          Meeting<TypeParam> cpu(kOnCpus, spec), gpu(OnGpus(machine.apart), spec);
+          Meeting<TypeParam> cpu(CpuBackend(), spec), gpu(OnGpus(machine.apart), spec);
           uint32_t run = 0;
           for (const bool uneven : {false, true}) {
             for (int r = 0; uneven && r < ranks; ++r) cpu.weights[r] = r % 3 == 1 ? 0.0f : 0.3f + static_cast<float>(r);

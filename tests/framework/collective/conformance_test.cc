@@ -15,9 +15,6 @@ namespace {
 using testing::Each;
 using testing::HasSubstr;
 
-MATCHER(IsOk, "") { return arg.ok(); }
-MATCHER_P(HasCode, code, "") { return arg.code() == code; }
-
 constexpr CollectiveKind kKinds[] = {CollectiveKind::kMean, CollectiveKind::kSum, CollectiveKind::kBroadcast};
 constexpr int kMostDevices = 9;  // of one test
 constexpr int64_t kSizes[] = {0, 1, 2, 3, 7, 1023, 1025, 5001};

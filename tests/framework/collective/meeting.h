@@ -1,6 +1,7 @@
 // A collective with its devices, ranks and threads, for tests.
 #pragma once
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,6 +38,14 @@ std::vector<CollectiveBackend> CollectiveBackends();
 inline absl::StatusOr<DeviceSet> OpenCpus(int count) {
   return DeviceSet::Open(absl::StrCat("cpu:", count), {.cpu_threads = 1});
 }
+
+// The average on CPUs, which every other is compared with.
+inline CollectiveBackend CpuBackend() {
+  return {.name = "Cpu", .open = OpenCpus, .make = MakeLocalCollective, .cannot = {}};
+}
+
+MATCHER(IsOk, "") { return arg.ok(); }
+MATCHER_P(HasCode, code, "") { return arg.code() == code; }
 
 inline const absl::Time kNever = absl::InfiniteFuture();
 

@@ -22,9 +22,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-MATCHER(IsOk, "") { return arg.ok(); }
-MATCHER_P(HasCode, code, "") { return arg.code() == code; }
-
 constexpr int kTowers = 3;
 constexpr int64_t kElements = 100;
 const absl::Duration kAWhile = absl::Milliseconds(30);

@@ -1,6 +1,7 @@
 // What the conformance suites of devices and collectives run over.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <ostream>
 #include <string>
@@ -8,9 +9,13 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "framework/device/device_set.h"
 
 namespace belfry {
+
+inline const absl::Time kNever = absl::InfiniteFuture();
+inline constexpr size_t kMi = size_t{1} << 20, kGi = size_t{1} << 30;  // bytes
 
 // One kind of device. A further one is a further element of DeviceBackends(), and no new test.
 struct DeviceBackend {

@@ -1,4 +1,5 @@
 #include "framework/device/caching_allocator.h"
+#include "tests/framework/device/backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,8 +17,6 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
-
-constexpr size_t kMi = size_t{1} << 20;
 
 // The host's memory, so that sanitizers see what the allocator does wrong.
 class HostSource final : public BlockSource {

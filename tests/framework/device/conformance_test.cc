@@ -19,8 +19,6 @@ namespace {
 
 using testing::HasSubstr;
 
-const absl::Time kNever = absl::InfiniteFuture();
-
 class DeviceConformance : public testing::TestWithParam<DeviceBackend> {
  protected:
   void SetUp() override {

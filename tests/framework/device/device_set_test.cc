@@ -4,12 +4,17 @@
 #include <gtest/gtest.h>
 
 #include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/cores.h"
 
 namespace belfry {
 namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::IsEmpty;
 
 DeviceSet Open(absl::string_view spec, const DeviceOptions& options = {}) {
   auto devices = DeviceSet::Open(spec, options);
@@ -39,6 +44,31 @@ TEST(DeviceSetTest, ThreadsAreSharedOrAsAskedFor) {
   EXPECT_EQ(asked.device(1).threads(), 3);
   EXPECT_THAT(asked.device(1).description(), HasSubstr("3 threads of "));
   EXPECT_THAT(Open("cpu:1", {.cpu_threads = 1}).device(0).description(), HasSubstr("1 thread of "));
+}
+
+TEST(DeviceSetTest, DevicesThatTakeAllCoresKeepToTheirOwn) {
+  const std::vector<int> all = AvailableCores();
+  const auto count = static_cast<int>(all.size());
+  const auto bound = [](const DeviceSet& devices) {
+    std::vector<int> cores;
+    for (int i = 0; i < devices.size(); ++i) {
+      cores.insert(cores.end(), devices.device(i).cores().begin(), devices.device(i).cores().end());
+    }
+    return cores;
+  };
+  const std::string each = absl::StrCat("cpu:", count);
+  if (count > 1) {
+    EXPECT_EQ(bound(Open(each)), all);
+  }
+  if (count > 1 && count % 2 == 0) {
+    EXPECT_EQ(bound(Open("cpu:2")), all);
+  }
+  EXPECT_THAT(bound(Open(each, {.bind_threads = false})), IsEmpty());
+  EXPECT_THAT(bound(Open(absl::StrCat("cpu:", count + 1))), IsEmpty()) << "more threads than cores";
+  if (count > 2) {
+    EXPECT_THAT(bound(Open("cpu:2", {.cpu_threads = 1})), IsEmpty()) << "some cores are left over";
+  }
+  EXPECT_THAT(bound(Open("cpu:1")), IsEmpty()) << "nothing to keep apart";
 }
 
 TEST(DeviceSetTest, ThreadsAreBounded) {

@@ -13,15 +13,13 @@
 #include "absl/time/clock.h"
 #include "framework/device/cuda/native.h"
 #include "framework/device/device_set.h"
+#include "tests/framework/device/backend.h"
 
 namespace belfry {
 namespace {
 
 using testing::HasSubstr;
 using testing::MatchesRegex;
-
-const absl::Time kNever = absl::InfiniteFuture();
-constexpr size_t kMi = size_t{1} << 20;
 
 // Two GPUs: on cards of their own, the same with copies through the host, and on one card.
 struct Case {

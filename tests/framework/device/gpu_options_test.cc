@@ -1,4 +1,5 @@
 #include "framework/device/gpu_options.h"
+#include "tests/framework/device/backend.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,8 +11,6 @@ namespace {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-constexpr size_t kGi = size_t{1} << 30, kMi = size_t{1} << 20;
 
 void ExpectWrong(const absl::Status& status, const char* why) {
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;

@@ -1,17 +1,11 @@
 // Ops that rearrange, join, take apart and surround.
 #include "ops/array.h"
+#include "tests/ops/cases/array_inputs.h"
 #include "tests/ops/cases/cases.h"
 #include "tests/ops/harness/indexing.h"
 
 namespace belfry::harness {
 namespace {
-
-const std::vector<DType> kEveryType(std::begin(kAllDTypes), std::end(kAllDTypes));
-
-// An input that every dtype can hold.
-Input Any(const Shape& shape) { return {.shape = shape, .low = 0, .high = 9}; }
-// One that only lends its shape.
-Input Like(const Shape& shape) { return {.shape = shape, .dtype = DType::kFloat32, .differentiable = false}; }
 
 void AddTranspose(std::vector<OpCase>& cases) {
   cases.push_back({.name = "TransposeReversesAxes",

@@ -3,16 +3,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "ops/array.h"
+#include "tests/ops/cases/array_inputs.h"
 #include "tests/ops/cases/cases.h"
 #include "tests/ops/harness/indexing.h"
 
 namespace belfry::harness {
 namespace {
 
-const std::vector<DType> kEveryType(std::begin(kAllDTypes), std::end(kAllDTypes));
-
-Input Any(const Shape& shape) { return {.shape = shape, .low = 0, .high = 9}; }
-Input Like(const Shape& shape) { return {.shape = shape, .dtype = DType::kFloat32, .differentiable = false}; }
 Input Indices(const Shape& shape, double low, double high, DType dtype) {
   return {.shape = shape, .low = low, .high = high, .dtype = dtype};
 }

@@ -2,20 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "ops/array.h"
 #include "ops/nn.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/ops/harness/evaluate.h"
+#include "tests/ops/harness/special_values.h"
 
 namespace belfry::ops {
 namespace {
 
 using harness::NodeRun;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 class GpuNnTest : public testing::Test {
  protected:

@@ -1,7 +1,6 @@
 // What CheckNumerics finds on a GPU: one or many threads' worth of it, in every dtype, also in place.
 #include <gtest/gtest.h>
 
-#include <limits>
 #include <map>
 
 #include "framework/base/half.h"
@@ -9,12 +8,10 @@
 #include "ops/nn.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/ops/harness/evaluate.h"
+#include "tests/ops/harness/special_values.h"
 
 namespace belfry::ops {
 namespace {
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 class GpuCheckNumerics : public testing::TestWithParam<DType> {
  protected:

@@ -2,20 +2,17 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <limits>
 
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "tests/ops/harness/special_values.h"
 #include "tests/ops/nn/value.h"
 
 namespace belfry::ops {
 namespace {
 
 using ::testing::HasSubstr;
-
-constexpr float kInfinity = std::numeric_limits<float>::infinity();
-constexpr float kNaN = std::numeric_limits<float>::quiet_NaN();
 
 std::vector<double> Apply(Output (*f)(const Scope&, Output), const std::vector<float>& x) {
   Graph graph;

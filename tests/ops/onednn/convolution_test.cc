@@ -32,7 +32,7 @@ int64_t SizeX(const Conv2DShape& s) { return s.n * s.h * s.w * s.c; }
 int64_t SizeY(const Conv2DShape& s) { return s.n * s.out_h() * s.out_w() * s.k; }
 int64_t SizeWeights(const Conv2DShape& s) { return s.r * s.s * (s.c / s.groups) * s.k; }
 
-std::vector<Conv2DShape> Shapes() {
+std::vector<Conv2DShape> ConvolutionShapes() {
   std::vector<Conv2DShape> shapes = {
       {.n = 1, .h = 1, .w = 1, .c = 1, .k = 1, .r = 1, .s = 1},
       {.n = 2,
@@ -139,7 +139,7 @@ std::vector<Conv2DShape> Shapes() {
 class Convolution : public ::testing::TestWithParam<std::tuple<size_t, DType, int>> {
  protected:
   Convolution() : threads_(std::get<2>(GetParam())) { shape_.dtype = std::get<1>(GetParam()); }
-  Conv2DShape shape_ = Shapes()[std::get<0>(GetParam())];
+  Conv2DShape shape_ = ConvolutionShapes()[std::get<0>(GetParam())];
   const double tolerance_ = Tolerance(std::get<1>(GetParam()));
 
  private:
@@ -204,7 +204,7 @@ TEST_P(Convolution, BackwardWeights) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Convolution,
-                         ::testing::Combine(::testing::Range<size_t>(0, Shapes().size()),
+                         ::testing::Combine(::testing::Range<size_t>(0, ConvolutionShapes().size()),
                                             ::testing::Values(DType::kFloat32, DType::kBFloat16),
                                             ::testing::Values(1, 2)));
 

@@ -44,7 +44,7 @@ Values Reference(const MatMulShape& s, const Values& a, const Values& b) {
   return y;
 }
 
-std::vector<MatMulShape> Shapes() {
+std::vector<MatMulShape> MatMulShapes() {
   return {{{}, {}, 1, 1, 1},
           {{}, {}, 3, 5, 7},
           {{}, {}, 64, 33, 10},
@@ -65,7 +65,7 @@ std::vector<MatMulShape> Shapes() {
 class MatrixProduct : public ::testing::TestWithParam<std::tuple<size_t, int, int>> {};
 
 TEST_P(MatrixProduct, AgreesWithLoops) {
-  MatMulShape shape = Shapes()[std::get<0>(GetParam())];
+  MatMulShape shape = MatMulShapes()[std::get<0>(GetParam())];
   const int transposes = std::get<1>(GetParam());
   shape.transpose_a = transposes & 1, shape.transpose_b = transposes & 2;
   const ScopedParallelThreads threads(std::get<2>(GetParam()));
@@ -101,7 +101,7 @@ TEST_P(MatrixProduct, AgreesWithLoops) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, MatrixProduct,
-                         ::testing::Combine(::testing::Range<size_t>(0, Shapes().size()), ::testing::Range(0, 4),
+                         ::testing::Combine(::testing::Range<size_t>(0, MatMulShapes().size()), ::testing::Range(0, 4),
                                             ::testing::Values(1, 2)));
 
 TEST(MatrixProductErrors, NameWhatIsWrong) {

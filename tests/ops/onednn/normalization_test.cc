@@ -70,8 +70,9 @@ TEST(LrnErrors, RefusesWhatTheLibraryGetsWrong) {
 class BatchNorm : public ::testing::TestWithParam<Case> {};
 
 TEST_P(BatchNorm, TrainingInferenceAndBackward) {
-  const auto [c, dtype, thread_count] = GetParam();
-  const ScopedParallelThreads threads(thread_count);
+  const int64_t c = std::get<0>(GetParam());
+  const DType dtype = std::get<1>(GetParam());
+  const ScopedParallelThreads threads(std::get<2>(GetParam()));
   for (const BatchNormShape& shape :
        {BatchNormShape{.n = 3, .h = 4, .w = 5, .c = c, .dtype = dtype},
         BatchNormShape{.n = 23, .h = 1, .w = 1, .c = c, .epsilon = 0.1f, .dtype = dtype}}) {

@@ -26,7 +26,7 @@ std::vector<int64_t> Window(const Pool2DShape& s, int64_t o) {
   return indices;
 }
 
-std::vector<Pool2DShape> Shapes() {
+std::vector<Pool2DShape> PoolShapes() {
   const PoolKind any = PoolKind::kMax;
   return {{any, 1, 1, 1, 1, 1, 1},
           {any, 2, 6, 8, 64, 3, 3, 2, 2, 0, 1, 0, 1},
@@ -46,7 +46,7 @@ class Pooling : public ::testing::TestWithParam<std::tuple<size_t, PoolKind, DTy
   double Divisor(size_t elements) const {
     return shape_.kind == PoolKind::kAverageIncludePadding ? shape_.r * shape_.s : elements;
   }
-  Pool2DShape shape_ = Shapes()[std::get<0>(GetParam())];
+  Pool2DShape shape_ = PoolShapes()[std::get<0>(GetParam())];
 
  private:
   ScopedParallelThreads threads_;
@@ -87,7 +87,7 @@ TEST_P(Pooling, ForwardAndBackward) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Shapes, Pooling,
-                         ::testing::Combine(::testing::Range<size_t>(0, Shapes().size()),
+                         ::testing::Combine(::testing::Range<size_t>(0, PoolShapes().size()),
                                             ::testing::Values(PoolKind::kMax, PoolKind::kAverageIncludePadding,
                                                               PoolKind::kAverageExcludePadding),
                                             ::testing::Values(DType::kFloat32, DType::kBFloat16),

@@ -1,0 +1,68 @@
+#include "framework/base/cores.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <system_error>
+#include <thread>
+#include <tuple>
+
+#include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace belfry {
+namespace {
+
+// Where a core is: NUMA node, package, physical core. What the system does not tell is 0.
+using Place = std::tuple<int, int, int>;
+
+Place PlaceOf(int core) {
+  const std::string folder = absl::StrCat("/sys/devices/system/cpu/cpu", core);
+  const auto number = [&](const char* name) {
+    int value = 0;
+    std::ifstream(absl::StrCat(folder, "/topology/", name)) >> value;
+    return value;
+  };
+  int node = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
+    const std::string name = at->path().filename().string();
+    if (absl::StartsWith(name, "node") && absl::SimpleAtoi(name.substr(4), &node)) break;
+  }
+  return {node, number("physical_package_id"), number("core_id")};
+}
+
+}  // namespace
+
+std::vector<int> AvailableCores() {
+  std::vector<int> cores;
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof(set), &set) == 0) {
+    for (int core = 0; core < CPU_SETSIZE; ++core) {
+      if (CPU_ISSET(core, &set)) cores.push_back(core);
+    }
+  } else {
+    for (int core = 0; core < static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); ++core) {
+      cores.push_back(core);
+    }
+  }
+  std::vector<std::pair<Place, int>> places;
+  for (int core : cores) places.emplace_back(PlaceOf(core), core);
+  std::sort(places.begin(), places.end());
+  std::transform(places.begin(), places.end(), cores.begin(), [](const auto& place) { return place.second; });
+  return cores;
+}
+
+void BindThisThread(absl::Span<const int> cores) {
+  if (cores.empty()) return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int core : cores) CPU_SET(core, &set);
+  sched_setaffinity(0, sizeof(set), &set);
+}
+
+}  // namespace belfry

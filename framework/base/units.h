@@ -1,0 +1,8 @@
+// Units of what is printed.
+#pragma once
+
+namespace belfry {
+
+inline constexpr double kMebi = 1024.0 * 1024.0;
+
+}  // namespace belfry

@@ -1,0 +1,18 @@
+// What the cases of array ops share.
+#pragma once
+
+#include <iterator>
+#include <vector>
+
+#include "tests/ops/harness/op_case.h"
+
+namespace belfry::harness {
+
+inline const std::vector<DType> kEveryType(std::begin(kAllDTypes), std::end(kAllDTypes));
+
+// An input that every dtype can hold.
+inline Input Any(const Shape& shape) { return {.shape = shape, .low = 0, .high = 9}; }
+// One that only lends its shape.
+inline Input Like(const Shape& shape) { return {.shape = shape, .dtype = DType::kFloat32, .differentiable = false}; }
+
+}  // namespace belfry::harness
