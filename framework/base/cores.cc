@@ -1,5 +1,6 @@
 #include "framework/base/cores.h"
 
+#include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -62,6 +63,9 @@ void BindThisThread(absl::Span<const int> cores) {
   cpu_set_t set;
   CPU_ZERO(&set);
   for (int core : cores) CPU_SET(core, &set);
+    // A parallel region even for one thread: LLVM's OpenMP gives every thread that it sees for the first time the cores
+    // of the first of all, so it must have seen this one before.
+#pragma omp parallel num_threads(omp_get_max_threads())
   sched_setaffinity(0, sizeof(set), &set);
 }
 

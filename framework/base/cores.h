@@ -11,8 +11,8 @@ namespace belfry {
 // side by side: the hardware threads of one core, then the cores of one NUMA node.
 std::vector<int> AvailableCores();
 
-// From now on the calling thread, and the threads that it starts, run on `cores` only. Changes nothing if there are
-// none or if the system refuses.
+// From now on the calling thread, the OpenMP threads that help it (ParallelThreads) and the threads that it starts run
+// on `cores` only. Changes nothing if there are none, or if the system refuses.
 void BindThisThread(absl::Span<const int> cores);
 
 }  // namespace belfry

@@ -25,8 +25,8 @@ void DeviceThreads::Worker::Start(const StreamTask& task) {
 void DeviceThreads::Worker::Wait() { BELFRY_CHECK(done_->Wait(started_, absl::InfiniteFuture()).ok()); }
 
 void DeviceThreads::Worker::Loop(const Device& device) {
-  BindThisThread(device.cores());
   const ScopedParallelThreads share(device.threads());
+  BindThisThread(device.cores());
   for (uint32_t turn = 1;; ++turn) {
     BELFRY_CHECK(start_->Wait(turn, absl::InfiniteFuture()).ok());
     if (task_ == nullptr) return;

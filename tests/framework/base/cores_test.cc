@@ -6,10 +6,14 @@
 
 #include <set>
 #include <thread>
+#include <vector>
+
+#include "framework/base/parallel.h"
 
 namespace belfry {
 namespace {
 
+using ::testing::Each;
 using ::testing::UnorderedElementsAreArray;
 
 // What the calling thread may run on.
@@ -45,6 +49,27 @@ TEST(Cores, ABoundThreadSeesItsOwn) {
     BindThisThread({first});
     EXPECT_EQ(AvailableCores(), std::vector<int>{first});
   }).join();
+}
+
+TEST(Cores, TheTeamIsBound) {
+  const std::vector<int> all = AvailableCores();
+  const int first = all.front();
+  std::vector<std::set<int>> bound(3);
+  std::thread([&] {
+    const ScopedParallelThreads threads(3);
+    BindThisThread({first});
+    ParallelFor(3, 1e6, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) bound[i] = Bound();
+    });
+  }).join();
+  EXPECT_THAT(bound, Each(std::set<int>{first}));
+  // Another one is not bound to the cores of the first.
+  std::thread([&] {
+    const ScopedParallelThreads threads(1);
+    BindThisThread({all.back()});
+    bound[0] = Bound();
+  }).join();
+  EXPECT_EQ(bound[0], std::set<int>{all.back()});
 }
 
 TEST(Cores, NoneAndForbiddenOnesChangeNothing) {
