@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
-#include <thread>
+
+#include "framework/base/cores.h"
 
 namespace belfry::benchmarks {
+
 double Rate(const std::function<void()>& step, double seconds, const std::function<void()>& finish) {
   const auto start = Clock::now();
   int64_t steps = 0, batch = 1;
@@ -54,7 +56,7 @@ std::string MachineText() {
   for (std::string line; std::getline(file, line);) {
     if (line.rfind("model name", 0) == 0) model = line.substr(line.find(':') + 2);
   }
-  return model + ", " + std::to_string(std::thread::hardware_concurrency()) + " cores, compiled by " + __VERSION__;
+  return model + ", " + std::to_string(AvailableCores().size()) + " cores, compiled by " + __VERSION__;
 }
 
 }  // namespace belfry::benchmarks

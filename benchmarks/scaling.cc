@@ -17,6 +17,7 @@
 #include "benchmarks/report.h"
 #include "benchmarks/step_times.h"
 #include "benchmarks/training_run.h"
+#include "framework/base/cores.h"
 #include "framework/base/status.h"
 #include "trainers/plot_html.h"
 
@@ -70,7 +71,7 @@ absl::StatusOr<int> MostDevices() {
   const int asked = absl::GetFlag(FLAGS_most);
   if (asked < 0) return absl::InvalidArgumentError("--most must be at least 0");
   if (asked > 0) return asked;
-  if (absl::GetFlag(FLAGS_kind) == "cpu") return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (absl::GetFlag(FLAGS_kind) == "cpu") return static_cast<int>(AvailableCores().size());
   return CountGpuDevices({.virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus)});
 }
 

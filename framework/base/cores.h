@@ -1,4 +1,4 @@
-// The processor's cores, and which of them a thread runs on.
+// The processor's cores, and which of them a thread runs on. Both functions may be called by any thread.
 #pragma once
 
 #include <vector>

@@ -89,11 +89,12 @@ absl::StatusOr<fs::path> FindDirectory(const std::string& directory) {
   if (!fs::is_directory(path, error)) {
     return absl::NotFoundError(absl::StrCat(directory, ": ", Exists(path) ? "not a directory" : "no such directory"));
   }
-  if (Exists(path / kFirstFile)) return path;
-  if (Exists(child / kFirstFile)) return child;
+  const std::string first = TrainingFileName(1);
+  if (Exists(path / first)) return path;
+  if (Exists(child / first)) return child;
   return absl::NotFoundError(
-      absl::StrCat(directory, ": holds ", fs::is_empty(path, error) ? "nothing" : absl::StrCat("no ", kFirstFile),
-                   "; expected the files of the CIFAR-10 binary version (", kFirstFile, " ... ", kTestFile,
+      absl::StrCat(directory, ": holds ", fs::is_empty(path, error) ? "nothing" : absl::StrCat("no ", first),
+                   "; expected the files of the CIFAR-10 binary version (", first, " ... ", kTestFile,
                    "), here or in the folder cifar-10-batches-bin: unpack cifar-10-binary.tar.gz from "
                    "https://www.cs.toronto.edu/~kriz/cifar.html"));
 }
@@ -115,7 +116,7 @@ absl::StatusOr<std::vector<std::string>> ReadClassNames(const fs::path& path) {
 
 // data_batch_1.bin upward. A later number after a gap means that a file was lost.
 absl::StatusOr<std::vector<std::string>> ReadTrainingFiles(const fs::path& folder) {
-  const auto file = [&](int number) { return folder / absl::StrCat("data_batch_", number, ".bin"); };
+  const auto file = [&](int number) { return folder / TrainingFileName(number); };
   std::vector<std::string> files;
   int number = 1;
   for (; Exists(file(number)); ++number) {
@@ -141,7 +142,7 @@ absl::Status CheckCounts(const fs::path& folder, const std::vector<std::string>&
   };
   for (size_t i = 1; i < train.size(); ++i) {
     if (train[i].size() == train[0].size()) continue;
-    const std::string first = kFirstFile, other = absl::StrCat("data_batch_", i + 1, ".bin");
+    const std::string first = TrainingFileName(1), other = TrainingFileName(static_cast<int64_t>(i) + 1);
     const int64_t of_first = Records(train[0]), of_other = Records(train[i]);
     return of_other < of_first ? wrong(other, of_other, first, of_first) : wrong(first, of_first, other, of_other);
   }
@@ -155,7 +156,9 @@ absl::Status CheckCounts(const fs::path& folder, const std::vector<std::string>&
 void WarnOfMissingFiles(const fs::path& folder, size_t files) {
   if (files >= kFilesOfCifar10) return;
   std::vector<std::string> missing;
-  for (size_t i = files + 1; i <= kFilesOfCifar10; ++i) missing.push_back(absl::StrCat("data_batch_", i, ".bin"));
+  for (size_t i = files + 1; i <= kFilesOfCifar10; ++i) {
+    missing.push_back(TrainingFileName(static_cast<int64_t>(i)));
+  }
   spdlog::warn("{}: no {}; training on {} of the {} files of CIFAR-10", folder.string(), absl::StrJoin(missing, ", "),
                files, kFilesOfCifar10);
 }

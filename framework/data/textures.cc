@@ -60,13 +60,11 @@ std::string Records(uint64_t key, int64_t first, int64_t count) {
   return bytes;
 }
 
-std::string FileName(int64_t number) { return absl::StrCat("data_batch_", number, ".bin"); }
-
 // The name, and how many images are in it.
 std::vector<std::pair<std::string, int64_t>> ImageFiles(const TextureOptions& options) {
   std::vector<std::pair<std::string, int64_t>> files;
   for (int64_t first = 0; first < options.training_images; first += kImagesPerFile) {
-    files.emplace_back(FileName(static_cast<int64_t>(files.size()) + 1),
+    files.emplace_back(TrainingFileName(static_cast<int64_t>(files.size()) + 1),
                        std::min(kImagesPerFile, options.training_images - first));
   }
   files.emplace_back(kTestFile, options.test_images);
@@ -102,7 +100,7 @@ bool IsNameOfOurs(absl::string_view name) {
 bool IsUnfinished(const fs::path& folder, const TextureOptions& options) {
   std::error_code error;
   if (fs::exists(folder / kTestFile, error)) return false;
-  const absl::StatusOr<std::string> bytes = io::ReadFile((folder / FileName(1)).string());
+  const absl::StatusOr<std::string> bytes = io::ReadFile((folder / TrainingFileName(1)).string());
   return bytes.ok() && absl::StartsWith(*bytes, Records(RandomKey(options.seed, kTrainingKey), 0, 1));
 }
 

@@ -23,11 +23,11 @@ class Fuser {
       : program_(program), registry_(registry), devices_(devices) {}
 
   void Run() {
-    CountUses();
+    uses_ = CountUses(program_);
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
       if (program_.nodes[i].op->name == "BiasAdd") FuseBias(static_cast<int>(i));
     }
-    CountUses();
+    uses_ = CountUses(program_);
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
       const auto* const activation =
           absl::c_find_if(kActivations, [&](const Activation& a) { return a.op == program_.nodes[i].op->name; });
@@ -37,17 +37,6 @@ class Fuser {
   }
 
  private:
-  void CountUses() {
-    uses_.assign(program_.nodes.size(), 0);
-    const auto use = [&](int node) { ++uses_[node]; };
-    for (const ProgramNode& node : program_.nodes) {
-      for (const Value& input : node.inputs) use(input.node);
-      for (int control : node.control_inputs) use(control);
-    }
-    for (const Value& fetch : program_.fetches) use(fetch.node);
-    for (int target : program_.targets) use(target);
-  }
-
   // The fused op, if its kernel exists where the node runs.
   const OpDef* Fused(absl::string_view name, const ProgramNode& node) const {
     const OpDef* op = registry_.Find(name);
@@ -170,7 +159,7 @@ class Fuser {
   Program& program_;
   const OpRegistry& registry_;
   const DeviceSet& devices_;
-  std::vector<int> uses_;  // by node: inputs, control inputs, fetches and targets that name it
+  std::vector<int> uses_;
 };
 
 }  // namespace

@@ -9,17 +9,6 @@ namespace {
 // Gradients that are dy or 0, by what y is.
 bool IsMask(const ProgramNode& node) { return node.op->name == "ReluGrad" || node.op->name == "Relu6Grad"; }
 
-std::vector<int> CountUses(const Program& program) {
-  std::vector<int> uses(program.nodes.size(), 0);
-  for (const ProgramNode& node : program.nodes) {
-    for (const Value& input : node.inputs) ++uses[input.node];
-    for (int control : node.control_inputs) ++uses[control];
-  }
-  for (const Value& fetch : program.fetches) ++uses[fetch.node];
-  for (int target : program.targets) ++uses[target];
-  return uses;
-}
-
 }  // namespace
 
 absl::Status MaskBeforePoolGradients(Program& program) {

@@ -237,6 +237,17 @@ absl::Status Cycle(const Program& program, const std::vector<char>& needed, cons
 
 }  // namespace
 
+std::vector<int> CountUses(const Program& program) {
+  std::vector<int> uses(program.nodes.size(), 0);
+  for (const ProgramNode& node : program.nodes) {
+    for (const Value& input : node.inputs) ++uses[input.node];
+    for (int control : node.control_inputs) ++uses[control];
+  }
+  for (const Value& fetch : program.fetches) ++uses[fetch.node];
+  for (int target : program.targets) ++uses[target];
+  return uses;
+}
+
 void DropControlsOnConstants(const Program& program, ProgramNode& node) {
   std::vector<int>& controls = node.control_inputs;
   const auto constant = [&](int control) {

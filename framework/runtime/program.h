@@ -77,6 +77,9 @@ std::vector<std::pair<int, int>> InPlace(const ProgramNode& node);
 // that owns the bytes.
 Value Root(const Program& program, Value value);
 
+// By node: how many inputs, control inputs, fetches and targets name it.
+std::vector<int> CountUses(const Program& program);
+
 // Forgets that `node` runs after constants, which are there before anything runs.
 void DropControlsOnConstants(const Program& program, ProgramNode& node);
 

@@ -32,7 +32,7 @@ struct SessionOptions {
   absl::Duration timeout = absl::InfiniteDuration();    // of every step
   CollectiveFactory collectives = MakeLocalCollective;  // how towers meet
   bool replay = true;                         // a steady step of asynchronous devices is recorded and replayed
-  bool fuse = true;                           // nodes may run as one (passes.h, Fuse and FuseElementwise)
+  bool fuse = true;                           // nodes may run as one, or change places: CompileOptions::fuse
   int64_t fuse_elementwise_from = kFuseFrom;  // element-wise nodes, if their results have at least so many elements
   // A step of several CPU devices whose work is estimated to be shorter runs on the caller's thread instead of one for
   // each device, for handing it over would take longer. The results are the same.

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 
 #include "framework/graph/gradients.h"
 #include "ops/nn.h"
@@ -33,7 +34,8 @@ class PoolMasksTest : public SessionFixture, public testing::WithParamInterface<
     scale_ = ops::Placeholder(root_, DType::kFloat32, {});
   }
 
-  // The gradient of sum(scale * pool(activation(x))^2), with numbers, zeros of both signs, NaN and infinity in x.
+  // The gradient of sum(scale * pool(activation(x))^2), with numbers, zeros of both signs, NaN and infinity in x; its
+  // plan has one op `mask`, of `masked` elements.
   std::vector<Tensor> GradientOf(const std::function<Output(Output)>& activation, bool fuse, const char* mask,
                                  int64_t masked, bool fetch_inner = false) {
     const Output x = ops::Cast(root_, x_, dtype_);
@@ -46,19 +48,12 @@ class PoolMasksTest : public SessionFixture, public testing::WithParamInterface<
     if (fetch_inner) fetches.push_back((*gradients)[1]);
     Open("cpu:1", {.fuse = fuse});
     const auto step = Prepare({{x_, pool_.images}, {scale_, {}}}, fetches);
+    std::vector<int64_t> masks;
     for (const ProgramNode& node : step->plan().program.nodes) {
-      if (node.op->name == mask) {
-        EXPECT_EQ(node.outputs[0].shape.elements(), masked);
-      }
+      if (node.op->name == mask) masks.push_back(node.outputs[0].shape.elements());
     }
-    Tensor values(DType::kFloat32, pool_.images);
-    std::mt19937 random(7);
-    std::normal_distribution<float> normal;
-    constexpr float kSpecial[] = {0.f, -0.f, std::numeric_limits<float>::quiet_NaN(),
-                                  std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
-    for (int64_t i = 0; i < values.elements(); ++i) {
-      values.data<float>()[i] = random() % 4 == 0 ? kSpecial[random() % std::size(kSpecial)] : 4 * normal(random);
-    }
+    EXPECT_THAT(masks, testing::ElementsAre(masked));
+    const Tensor values = Values();
     std::vector<Tensor> results;
     for (float scale : {1.f, std::numeric_limits<float>::infinity()}) {
       const absl::Status status = step->Run({values, Tensor::Of<float>({scale}, {})});
@@ -66,6 +61,19 @@ class PoolMasksTest : public SessionFixture, public testing::WithParamInterface<
       for (size_t i = 0; i < fetches.size(); ++i) results.push_back(step->fetched(static_cast<int>(i)).Clone());
     }
     return results;
+  }
+
+  // The same for every gradient of a test.
+  Tensor Values() const {
+    Tensor values(DType::kFloat32, pool_.images);
+    std::mt19937 random(seed_);
+    std::normal_distribution<float> normal;
+    constexpr float kSpecial[] = {0.f, -0.f, std::numeric_limits<float>::quiet_NaN(),
+                                  std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
+    for (int64_t i = 0; i < values.elements(); ++i) {
+      values.data<float>()[i] = random() % 4 == 0 ? kSpecial[random() % std::size(kSpecial)] : 4 * normal(random);
+    }
+    return values;
   }
 
   int64_t Pooled() { return ops::MaxPool(root_, ops::Cast(root_, x_, dtype_), pool_.pool).shape().elements(); }
@@ -77,6 +85,8 @@ class PoolMasksTest : public SessionFixture, public testing::WithParamInterface<
     }
   }
 
+  const unsigned seed_ = std::random_device()();
+  const testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
   DType dtype_;
   PoolCase pool_;
   Output x_, scale_;
