@@ -77,5 +77,7 @@ struct Kernel {
 // device it is called with ParallelThreads() as it will be when the kernel runs. The kernel is run by one thread at a
 // time.
 using KernelFactory = std::function<absl::StatusOr<Kernel>(const KernelSpec&)>;
+// Makes one kernel that does the work of several nodes of an op, whose inputs it gets one node after the other.
+using JoinedKernelFactory = std::function<absl::StatusOr<Kernel>(absl::Span<const KernelSpec>)>;
 
 }  // namespace belfry

@@ -85,6 +85,9 @@ struct KernelDef {
   absl::string_view device_type;  // "CPU" or "GPU"
   DType dtype;                    // of the op's first type variable
   KernelFactory make;
+  // Of an op that updates a variable: several nodes as one (runtime/passes.h, JoinUpdates). They have the same
+  // attributes, and the same inputs where the type is not T. Null: each runs by itself.
+  JoinedKernelFactory join = nullptr;
 };
 
 // One op: name, inputs, outputs, attributes, shape rule, gradient rule and kernels, written in one place.
@@ -123,7 +126,7 @@ struct TypeTag {
 template <class... Ts, class F>
 std::vector<KernelDef> Kernels(absl::string_view device_type, F&& factory_for) {
   std::vector<KernelDef> kernels;
-  (kernels.push_back({device_type, kDTypeOf<Ts>, factory_for(TypeTag<Ts>())}), ...);
+  (kernels.push_back({.device_type = device_type, .dtype = kDTypeOf<Ts>, .make = factory_for(TypeTag<Ts>())}), ...);
   return kernels;
 }
 

@@ -65,6 +65,18 @@ Kernel MakeCopyKernel(const Device& from, const Device& to, size_t bytes) {
   }};
 }
 
+absl::StatusOr<Kernel> MakeUpdatesKernel(const Program& program, const ProgramNode& node, Device& device) {
+  std::vector<std::vector<TensorSpec>> inputs;
+  for (const ProgramNode& member : node.body) inputs.push_back(InputSpecs(program, node, member));
+  std::vector<KernelSpec> specs;
+  for (size_t i = 0; i < node.body.size(); ++i) {
+    const ProgramNode& member = node.body[i];
+    specs.push_back({member.name, member.attrs, inputs[i], member.outputs, &device});
+  }
+  const ProgramNode& first = node.body[0];
+  return first.op->FindKernel(device.type(), KernelDType(*first.op, first.attrs))->join(specs);
+}
+
 absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& node, const DeviceSet& devices) {
   const Device& device = devices.device(node.device);
   if (node.op == &CopyOp() || node.op == &TransferOp()) {
@@ -72,6 +84,7 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
     return MakeCopyKernel(from, device, node.outputs[0].bytes());
   }
   if (node.op == &ElementwiseOp()) return MakeElementwiseKernel(program, node, devices.device(node.device));
+  if (node.op == &UpdatesOp()) return MakeUpdatesKernel(program, node, devices.device(node.device));
   const DType dtype = KernelDType(*node.op, node.attrs);
   const KernelDef* def = node.op->FindKernel(device.type(), dtype);
   if (def == nullptr) {
@@ -89,7 +102,7 @@ void FindVariableUses(Plan& plan) {
     if (!Runs(node)) continue;
     for (size_t i = 0; i < node.inputs.size(); ++i) {
       const Value root = Root(program, node.inputs[i]);
-      const ArgDef& arg = node.op->input_arg(static_cast<int>(i));
+      const ArgDef& arg = InputArg(node, static_cast<int>(i));
       if (program.nodes[root.node].op->kind != OpKind::kVariable || arg.shape_only) continue;
       if (arg.ref) written.insert(root.node);
       if (arg.ref && node.op->name == "Assign" && node.inputs.size() == 2) {  // whatever the condition of a third is
@@ -156,6 +169,7 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(PrepareCollectives(program));
   RETURN_IF_ERROR(dump.After("partition", program));
   RETURN_IF_ERROR(Order(program));
+  if (options.fuse) RETURN_IF_ERROR(JoinUpdates(program, devices));
   RETURN_IF_ERROR(dump.After("order", program));
 
   FindVariableUses(*plan);

@@ -28,7 +28,7 @@ enum class Recompute {
 absl::StatusOr<Recompute> ParseRecompute(absl::string_view name);  // "none", "cheap", "sqrt"
 
 struct CompileOptions {
-  bool fuse = true;                           // Fuse, MaskBeforePoolGradients and FuseElementwise (passes.h)
+  bool fuse = true;                           // the passes that merge or move nodes (passes.h)
   int64_t fuse_elementwise_from = kFuseFrom;  // elements of a result
   Recompute recompute = Recompute::kNone;
   // If not empty: a directory (made if need be) that gets, after every pass, the program as text and as Graphviz, and

@@ -136,7 +136,7 @@ absl::Status Executable::BindInstruction(Lane& lane, Stream* stream, const Instr
     const ProgramNode& node = plan_->program.nodes[index];
     entry.kernel = &kernels_[index].run;
     for (size_t k = 0; k < inputs_[index].size(); ++k) {
-      entry.writes = entry.writes || node.op->input_arg(static_cast<int>(k)).ref;
+      entry.writes = entry.writes || InputArg(node, static_cast<int>(k)).ref;
     }
     auto* arena = static_cast<std::byte*>(arenas_[lane.device].data());
     entry.context = {inputs_[index].data(), outputs_[index].data(), arena + plan_->memory.workspace_offset[index], 0,

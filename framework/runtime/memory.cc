@@ -144,7 +144,7 @@ class MemoryPlanner {
       const ProgramNode& node = nodes_[i];
       if (!Runs(node)) continue;
       for (size_t k = 0; k < node.inputs.size(); ++k) {
-        if (node.op->input_arg(static_cast<int>(k)).shape_only) continue;
+        if (InputArg(node, static_cast<int>(k)).shape_only) continue;
         const Value owner = Owner(node.inputs[k]);
         const int block = block_of_[owner.node][owner.index];
         if (block < 0) continue;

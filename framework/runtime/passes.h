@@ -63,4 +63,9 @@ absl::Status PrepareCollectives(Program& program);
 // all-reduce as soon as its last gradient exists, what waits for other devices last.
 absl::Status Order(Program& program);
 
+// Makes one UpdatesOp() of updates with the same learning rate and attributes whose result nobody reads, where a device
+// has a kernel that joins them (KernelDef::join) and a launch is saved: of those that wait for the same all-reduce, and
+// of small ones.
+absl::Status JoinUpdates(Program& program, const DeviceSet& devices);
+
 }  // namespace belfry

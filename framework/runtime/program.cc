@@ -84,6 +84,22 @@ const OpDef& ElementwiseOp() {
   return *op;
 }
 
+const OpDef& UpdatesOp() {
+  static const auto* const op = new OpDef{.name = "_Updates",
+                                          .inputs = {{.name = "inputs", .list = true}},
+                                          .types = {{"T", kAnyType}},
+                                          .not_differentiable = true,
+                                          .stateful = true};
+  return *op;
+}
+
+const ArgDef& InputArg(const ProgramNode& node, int index) {
+  if (node.op != &UpdatesOp()) return node.op->input_arg(index);
+  auto member = node.body.begin();
+  for (; index >= static_cast<int>(member->inputs.size()); ++member) index -= static_cast<int>(member->inputs.size());
+  return member->op->input_arg(index);
+}
+
 std::vector<TensorSpec> InputSpecs(const Program& program, const ProgramNode& node) {
   std::vector<TensorSpec> specs;
   for (const Value& input : node.inputs) specs.push_back(program.spec(input));

@@ -16,16 +16,6 @@ absl::StatusOr<std::vector<Shape>> AddNShape(const ShapeArgs& args) {
   return std::vector<Shape>{shape};
 }
 
-template <class T>
-const Compute<T>* Load(const T* x, Compute<T>* buffer, int64_t n) {
-  if constexpr (kIsSixteenBit<T>) {
-    ToFloat(x, buffer, n);
-    return buffer;
-  } else {
-    return x;
-  }
-}
-
 // Adds from left to right, block by block: every input's block is read before the output's is written, so that the
 // output may overwrite an input, and 16-bit floats are rounded once.
 template <class T>
@@ -35,10 +25,10 @@ void AddBlocks(const void* const* inputs, size_t count, T* y, int64_t begin, int
   const functor::Add<C> add;
   for (int64_t i = begin; i < end; i += kBlock) {
     const int64_t n = std::min(kBlock, end - i);
-    const C* first = Load(static_cast<const T*>(inputs[0]) + i, buffer, n);
+    const C* first = Widened(static_cast<const T*>(inputs[0]) + i, buffer, n);
     std::copy(first, first + n, sum);
     for (size_t k = 1; k < count; ++k) {
-      const C* x = Load(static_cast<const T*>(inputs[k]) + i, buffer, n);
+      const C* x = Widened(static_cast<const T*>(inputs[k]) + i, buffer, n);
       for (int64_t j = 0; j < n; ++j) sum[j] = add(sum[j], x[j]);
     }
     if constexpr (kIsSixteenBit<T>) {

@@ -1,6 +1,7 @@
 // What the elements of kernels for CPUs are computed in.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <type_traits>
 
@@ -16,5 +17,51 @@ using Compute = std::conditional_t<kIsSixteenBit<T>, float, T>;
 
 // 16-bit floats are converted to float in blocks of this many elements: small enough for the first-level cache.
 inline constexpr int64_t kBlock = 256;
+
+void ToFloat(const Half* x, float* y, int64_t n);
+void ToFloat(const BFloat16* x, float* y, int64_t n);
+void FromFloat(const float* x, Half* y, int64_t n);
+void FromFloat(const float* x, BFloat16* y, int64_t n);
+
+template <class T>
+void Load(const T* from, int64_t n, Compute<T>* to) {
+  if constexpr (kIsSixteenBit<T>) {
+    ToFloat(from, to, n);
+  } else {
+    std::copy_n(from, n, to);
+  }
+}
+template <class T>
+void Store(const Compute<T>* from, int64_t n, T* to) {
+  if constexpr (kIsSixteenBit<T>) {
+    FromFloat(from, to, n);
+  } else {
+    std::copy_n(from, n, to);
+  }
+}
+
+// n elements as what they are computed in: where they lie, or as a copy in `buffer`.
+template <class T>
+const Compute<T>* Widened(const T* x, Compute<T>* buffer, int64_t n) {
+  if constexpr (kIsSixteenBit<T>) {
+    ToFloat(x, buffer, n);
+    return buffer;
+  } else {
+    return x;
+  }
+}
+// Where to compute elements of y, and, once they are there, their rounding to y if that is elsewhere.
+template <class T>
+Compute<T>* Wide(T* y, Compute<T>* buffer) {
+  if constexpr (kIsSixteenBit<T>) {
+    return buffer;
+  } else {
+    return y;
+  }
+}
+template <class T>
+void Narrowed(const Compute<T>* computed, T* y, int64_t n) {
+  if constexpr (kIsSixteenBit<T>) FromFloat(computed, y, n);
+}
 
 }  // namespace belfry::ops

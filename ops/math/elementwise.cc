@@ -3,11 +3,6 @@
 namespace belfry::ops {
 namespace {
 
-template <class From, class To>
-void Convert(const From* x, To* y, int64_t n) {
-  Eigen::Map<Eigen::ArrayX<To>>(y, n) = Eigen::Map<const Eigen::ArrayX<From>>(x, n).template cast<To>();
-}
-
 bool SixteenBit(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
 // A 16-bit operand as floats in `block`; any other where it is.
@@ -64,11 +59,6 @@ void RunZip(const ElementLoops& loops, ElementLoops::Zip zip, int64_t stride_a, 
 }
 
 }  // namespace
-
-void ToFloat(const Half* x, float* y, int64_t n) { Convert(x, y, n); }
-void ToFloat(const BFloat16* x, float* y, int64_t n) { Convert(x, y, n); }
-void FromFloat(const float* x, Half* y, int64_t n) { Convert(x, y, n); }
-void FromFloat(const float* x, BFloat16* y, int64_t n) { Convert(x, y, n); }
 
 Kernel MakeMapKernel(const KernelSpec& spec, const ElementLoops& loops) {
   const int64_t n = spec.outputs[0].shape.elements();

@@ -19,11 +19,6 @@
 
 namespace belfry::ops {
 
-void ToFloat(const Half* x, float* y, int64_t n);
-void ToFloat(const BFloat16* x, float* y, int64_t n);
-void FromFloat(const float* x, Half* y, int64_t n);
-void FromFloat(const float* x, BFloat16* y, int64_t n);
-
 template <class F>
 constexpr double CostOf() {
   if constexpr (requires { F::kCost; }) {

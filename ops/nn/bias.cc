@@ -20,8 +20,14 @@ absl::StatusOr<Kernel> MakeBiasAdd(const KernelSpec& spec) {
       for (int64_t row = begin; row < end; ++row) {
         const T* from = x + row * channels;
         T* to = y + row * channels;
-        for (int64_t c = 0; c < channels; ++c)
-          to[c] = static_cast<T>(static_cast<C>(from[c]) + static_cast<C>(bias[c]));
+        alignas(64) C sum_block[kBlock], bias_block[kBlock];
+        for (int64_t c = 0; c < channels; c += kBlock) {
+          const int64_t n = std::min(kBlock, channels - c);
+          const C *wide = Widened(from + c, sum_block, n), *offset = Widened(bias + c, bias_block, n);
+          C* const sum = Wide(to + c, sum_block);
+          for (int64_t i = 0; i < n; ++i) sum[i] = wide[i] + offset[i];
+          Narrowed(sum, to + c, n);
+        }
       }
     });
     return absl::OkStatus();
@@ -38,7 +44,12 @@ absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec) {
                   const T* dy = context.input<T>(0);
                   const C* total = sums.Run(context.workspace, [=](int64_t row, C* to) {
                     const T* from = dy + row * channels;
-                    for (int64_t c = 0; c < channels; ++c) to[c] += static_cast<C>(from[c]);
+                    alignas(64) C block[kBlock];
+                    for (int64_t c = 0; c < channels; c += kBlock) {
+                      const int64_t n = std::min(kBlock, channels - c);
+                      const C* const wide = Widened(from + c, block, n);
+                      for (int64_t i = 0; i < n; ++i) to[c + i] += wide[i];
+                    }
                   });
                   Store(total, channels, context.output<T>(0));
                   return absl::OkStatus();

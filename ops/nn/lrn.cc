@@ -22,12 +22,13 @@ typename Unaligned<C>::Vector& VectorAt(C* p) {
   return *reinterpret_cast<typename Unaligned<C>::Vector*>(p);
 }
 
-// Buffers of one thread: a block of rows with `radius` zeros on both sides of each, and three without.
+// Buffers of one thread: a block of rows with `radius` zeros on both sides of each, and some without.
 struct LrnGeometry {
-  int64_t rows, channels, radius, slices, block;
+  int64_t rows, channels, radius, slices, block, plain;
   double bias, alpha, beta;
 
-  explicit LrnGeometry(const KernelSpec& spec) {
+  // `plain`: how many buffers without zeros.
+  LrnGeometry(const KernelSpec& spec, int64_t plain) : plain(plain) {
     const Shape& shape = spec.outputs[0].shape;
     channels = shape[-1];
     rows = shape.elements(0, shape.rank() - 1);
@@ -39,7 +40,7 @@ struct LrnGeometry {
     beta = spec.attrs.Float("beta");
   }
   int64_t padded() const { return channels + 2 * radius; }
-  int64_t slice_elements() const { return (block * (padded() + 3 * channels) + 15) / 16 * 16; }
+  int64_t slice_elements() const { return (block * (padded() + plain * channels) + 15) / 16 * 16; }
 
   // Calls body(first element, rows, buffers) on blocks of rows.
   template <class C, class Body>
@@ -87,67 +88,68 @@ void Powers(const LrnGeometry& g, int64_t rows, C* sums, C* inverse) {
 }
 
 // The powers of a block of x.
-template <class T, class C>
-void PowersOf(const LrnGeometry& g, const T* x, int64_t rows, C* buffers, C* power, C* inverse) {
+template <class C>
+void PowersOf(const LrnGeometry& g, const C* x, int64_t rows, C* buffers, C* power, C* inverse) {
   C* squares = buffers + g.radius;
   for (int64_t row = 0; row < rows; ++row, squares += g.padded(), x += g.channels) {
-    for (int64_t c = 0; c < g.channels; ++c) {
-      const C value = static_cast<C>(x[c]);
-      squares[c] = value * value;
-    }
+    for (int64_t c = 0; c < g.channels; ++c) squares[c] = x[c] * x[c];
   }
   WindowSums(g, rows, buffers, power);
   Powers(g, rows, power, inverse);
 }
 
+// Buffers without zeros: 16-bit elements are widened into one for each tensor.
+template <class T>
+constexpr int64_t kWide = kIsSixteenBit<T> ? 1 : 0;
+
 template <class T>
 absl::StatusOr<Kernel> MakeLrn(const KernelSpec& spec) {
   using C = Compute<T>;
-  const LrnGeometry g(spec);
-  return Kernel{[g](const KernelContext& context) {
-                  g.ForEachBlock<C>(context.workspace, [&](int64_t at, int64_t rows, C* buffers) {
-                    const T* x = context.input<T>(0) + at;
-                    T* y = context.output<T>(0) + at;
-                    C *power = buffers + g.block * g.padded(), *inverse = power + g.block * g.channels;
-                    PowersOf(g, x, rows, buffers, power, inverse);
-                    for (int64_t i = 0; i < rows * g.channels; ++i)
-                      y[i] = static_cast<T>(static_cast<C>(x[i]) * power[i]);
-                  });
-                  return absl::OkStatus();
-                },
-                static_cast<size_t>(g.slices * g.slice_elements()) * sizeof(C)};
+  const LrnGeometry g(spec, 2 + kWide<T>);
+  const auto run = [g](const KernelContext& context) {
+    g.ForEachBlock<C>(context.workspace, [&](int64_t at, int64_t rows, C* buffers) {
+      const int64_t n = rows * g.channels;
+      C *power = buffers + g.block * g.padded(), *inverse = power + g.block * g.channels;
+      C* const wide = inverse + g.block * g.channels;
+      const C* const x = Widened(context.input<T>(0) + at, wide, n);
+      C* const y = Wide(context.output<T>(0) + at, wide);
+      PowersOf(g, x, rows, buffers, power, inverse);
+      for (int64_t i = 0; i < n; ++i) y[i] = x[i] * power[i];
+      Narrowed(y, context.output<T>(0) + at, n);
+    });
+    return absl::OkStatus();
+  };
+  return Kernel{run, static_cast<size_t>(g.slices * g.slice_elements()) * sizeof(C)};
 }
 
 // dx[i] = dy[i] base[i]^-beta - 2 alpha beta x[i] sum dy[j] x[j] base[j]^(-beta - 1), j within the radius of i.
 template <class T>
 absl::StatusOr<Kernel> MakeLrnGrad(const KernelSpec& spec) {
   using C = Compute<T>;
-  const LrnGeometry g(spec);
-  return Kernel{[g](const KernelContext& context) {
-                  const C factor = static_cast<C>(-2 * g.alpha * g.beta);
-                  g.ForEachBlock<C>(context.workspace, [&](int64_t at, int64_t rows, C* buffers) {
-                    const T *dy = context.input<T>(0) + at, *x = context.input<T>(1) + at;
-                    T* dx = context.output<T>(0) + at;
-                    C *power = buffers + g.block * g.padded(), *inverse = power + g.block * g.channels;
-                    C* sums = inverse + g.block * g.channels;
-                    PowersOf(g, x, rows, buffers, power, inverse);
-                    for (int64_t row = 0; row < rows; ++row) {
-                      const int64_t begin = row * g.channels;
-                      C* inner = buffers + row * g.padded() + g.radius;
-                      for (int64_t c = 0; c < g.channels; ++c) {
-                        inner[c] = static_cast<C>(dy[begin + c]) * static_cast<C>(x[begin + c]) * power[begin + c] *
-                                   inverse[begin + c];
-                      }
-                    }
-                    WindowSums(g, rows, buffers, sums);
-                    for (int64_t i = 0; i < rows * g.channels; ++i) {
-                      dx[i] =
-                          static_cast<T>(static_cast<C>(dy[i]) * power[i] + factor * static_cast<C>(x[i]) * sums[i]);
-                    }
-                  });
-                  return absl::OkStatus();
-                },
-                static_cast<size_t>(g.slices * g.slice_elements()) * sizeof(C)};
+  const LrnGeometry g(spec, 3 + 2 * kWide<T>);
+  const auto run = [g](const KernelContext& context) {
+    const C factor = static_cast<C>(-2 * g.alpha * g.beta);
+    g.ForEachBlock<C>(context.workspace, [&](int64_t at, int64_t rows, C* buffers) {
+      const int64_t n = rows * g.channels, all = g.block * g.channels;
+      C *power = buffers + g.block * g.padded(), *inverse = power + all, *sums = inverse + all, *wide = sums + all;
+      const C* const dy = Widened(context.input<T>(0) + at, wide, n);
+      const C* const x = Widened(context.input<T>(1) + at, wide + all, n);
+      C* const dx = Wide(context.output<T>(0) + at, wide);
+      PowersOf(g, x, rows, buffers, power, inverse);
+      for (int64_t row = 0; row < rows; ++row) {
+        const int64_t begin = row * g.channels;
+        C* inner = buffers + row * g.padded() + g.radius;
+        for (int64_t c = 0; c < g.channels; ++c) {
+          inner[c] = dy[begin + c] * x[begin + c] * power[begin + c] * inverse[begin + c];
+        }
+      }
+      WindowSums(g, rows, buffers, sums);
+      for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * power[i] + factor * x[i] * sums[i];
+      Narrowed(dx, context.output<T>(0) + at, n);
+    });
+    return absl::OkStatus();
+  };
+  return Kernel{run, static_cast<size_t>(g.slices * g.slice_elements()) * sizeof(C)};
 }
 
 absl::StatusOr<std::vector<Shape>> LrnShape(const ShapeArgs& args) {

@@ -29,15 +29,6 @@ void ParallelBlocks(int64_t n, double cost, const Body& body) {
               [&](int64_t begin, int64_t end) { body(begin * kBlock, std::min(end * kBlock, n)); });
 }
 
-template <class T>
-void Load(const T* from, int64_t n, Compute<T>* to) {
-  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<Compute<T>>(from[i]);
-}
-template <class T>
-void Store(const Compute<T>* from, int64_t n, T* to) {
-  for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(from[i]);
-}
-
 // Kernel of y = f(x), element by element. F is made from the node's attributes; f(n, x, y) computes n elements in float
 // or double, where y may be x. F::kCost is about the scalar operations of one element.
 template <class T, class F>

@@ -12,25 +12,34 @@ struct AverageAt {
 };
 
 template <class T>
-absl::StatusOr<Kernel> MakeMovingAverage(const KernelSpec& spec) {
-  using S = gpu::Stored<T>;
-  return Kernel{[rule = MovingAverageRule(spec.attrs), n = spec.outputs[0].shape.elements(),
-                 condition = Condition(spec, 3)](const KernelContext& at) {
-    const UpdateData<T, 0> data{.variable = at.ref<S>(0),
-                                .slot = {},
-                                .gradient = at.input<S>(2),
-                                .weight_decay = 0,
-                                .only_if = condition.At(at)};
-    return GpuUpdate(*at.stream, n, /*costly=*/true, data, AverageAt<gpu::Compute<T>>{rule, at.input<int64_t>(1)});
-  }};
-}
+class AverageUpdate {
+ public:
+  static constexpr size_t kSlots = 0;
+  static constexpr bool kCostly = true;
+  explicit AverageUpdate(const KernelSpec& spec) : rule_(spec.attrs), condition_(spec, 3) {}
+
+  UpdateData<T, kSlots> Data(const KernelContext& at) const {
+    using S = gpu::Stored<T>;
+    return {.variable = at.ref<S>(0),
+            .slot = {},
+            .gradient = at.input<S>(2),
+            .weight_decay = 0,
+            .only_if = condition_.At(at)};
+  }
+  AverageAt<gpu::Compute<T>> Make(const KernelContext& at) const { return {rule_, at.input<int64_t>(1)}; }
+
+ private:
+  MovingAverageRule rule_;
+  Condition condition_;
+};
 
 }  // namespace
 
 void AddAverageGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("ApplyMovingAverage", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeMovingAverage<typename decltype(tag)::type>;
-                      }));
+  registry.AddKernels(
+      "ApplyMovingAverage",
+      {GpuUpdateKernel<float, AverageUpdate<float>>(), GpuUpdateKernel<double, AverageUpdate<double>>(),
+       GpuUpdateKernel<Half, AverageUpdate<Half>>(), GpuUpdateKernel<BFloat16, AverageUpdate<BFloat16>>()});
 }
 
 }  // namespace belfry::ops

@@ -8,6 +8,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
+#include "ops/training/chunks_gpu_impl.h"
 #include "ops/training/rules.h"
 
 namespace belfry::ops {
@@ -16,21 +17,16 @@ namespace belfry::ops {
 inline constexpr int64_t kGpuNormChunk = 16 * 1024;
 inline int64_t GpuNormChunks(int64_t n) { return (n + kGpuNormChunk - 1) / kGpuNormChunk; }
 
-// Several tensors as one row of chunks.
 template <class T>
 struct NormTensors {
   static constexpr int kMost = 64;
   const gpu::Stored<T>* x[kMost];
-  int64_t elements[kMost];
-  int64_t first[kMost + 1];  // chunk of each
-  int count;
+  TensorChunks<kMost, kGpuNormChunk> parts;
 
+  // n > 0.
   void Add(const gpu::Stored<T>* data, int64_t n) {
-    if (count == 0) first[0] = 0;
-    x[count] = data;
-    elements[count] = n;
-    first[count + 1] = first[count] + GpuNormChunks(n);
-    ++count;
+    x[parts.count] = data;
+    parts.Add(n);
   }
 };
 
@@ -38,35 +34,26 @@ struct NormTensors {
 template <class T, class F>
 absl::Status GpuChunkSums(Stream& stream, const NormTensors<T>& tensors, double* partial, const F& f) {
   using C = gpu::Compute<T>;
-  return gpu::ForEachRow(
-      stream, tensors.first[tensors.count], kGpuNormChunk, [=] BELFRY_GPU(int64_t chunk, const gpu::Team& team) {
-        int low = 0, high = tensors.count - 1;  // the last tensor that begins at or before the chunk
-        while (low < high) {
-          const int middle = (low + high + 1) / 2;
-          if (tensors.first[middle] <= chunk) {
-            low = middle;
-          } else {
-            high = middle - 1;
-          }
-        }
-        constexpr int kUnroll = 8;
-        const int64_t begin = (chunk - tensors.first[low]) * kGpuNormChunk, rest = tensors.elements[low] - begin;
-        const int64_t n = rest < kGpuNormChunk ? rest : kGpuNormChunk;
-        const gpu::Stored<T>* const x = tensors.x[low] + begin;
-        double sum = 0;
-        int64_t i = team.rank;
-        for (; i + (kUnroll - 1) * team.size < n; i += kUnroll * team.size) {
-          C value[kUnroll], lane = 0;
-          for (int u = 0; u < kUnroll; ++u) value[u] = gpu::Widen(x[i + u * team.size]);
-          for (int u = 0; u < kUnroll; ++u) lane += f(value[u]);
-          sum += static_cast<double>(lane);
-        }
-        for (; i < n; i += team.size) {
-          sum += static_cast<double>(f(static_cast<C>(gpu::Widen(x[i]))));
-        }
-        sum = team.Sum(sum);
-        if (team.rank == 0) partial[chunk] = sum;
-      });
+  return gpu::ForEachRow(stream, tensors.parts.chunks(), kGpuNormChunk,
+                         [=] BELFRY_GPU(int64_t chunk, const gpu::Team& team) {
+                           const auto part = tensors.parts.Find(chunk);
+                           const int64_t n = part.n;
+                           const gpu::Stored<T>* const x = tensors.x[part.tensor] + part.begin;
+                           constexpr int kUnroll = 8;
+                           double sum = 0;
+                           int64_t i = team.rank;
+                           for (; i + (kUnroll - 1) * team.size < n; i += kUnroll * team.size) {
+                             C value[kUnroll], lane = 0;
+                             for (int u = 0; u < kUnroll; ++u) value[u] = gpu::Widen(x[i + u * team.size]);
+                             for (int u = 0; u < kUnroll; ++u) lane += f(value[u]);
+                             sum += static_cast<double>(lane);
+                           }
+                           for (; i < n; i += team.size) {
+                             sum += static_cast<double>(f(static_cast<C>(gpu::Widen(x[i]))));
+                           }
+                           sum = team.Sum(sum);
+                           if (team.rank == 0) partial[chunk] = sum;
+                         });
 }
 
 struct SquareOf {
@@ -86,11 +73,11 @@ absl::Status GpuChunkSumsOfInputs(const KernelContext& at, const std::vector<int
                                   const F& f) {
   for (size_t i = 0; i < sizes.size();) {
     NormTensors<T> tensors{};
-    for (; i < sizes.size() && tensors.count < NormTensors<T>::kMost; ++i) {
+    for (; i < sizes.size() && !tensors.parts.full(); ++i) {
       if (sizes[i] > 0) tensors.Add(at.input<gpu::Stored<T>>(static_cast<int>(i)), sizes[i]);
     }
     RETURN_IF_ERROR(GpuChunkSums(*at.stream, tensors, partial, f));
-    partial += tensors.first[tensors.count];
+    partial += tensors.parts.chunks();
   }
   return absl::OkStatus();
 }

@@ -11,6 +11,7 @@
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
 #include "ops/only_if.h"
+#include "ops/training/chunks_gpu_impl.h"
 #include "ops/training/rules.h"
 
 namespace belfry::ops {
@@ -74,32 +75,108 @@ struct RuleAt {
   }
 };
 
-// The kernel of an element-wise rule (rules.h).
-template <class T, class Rule>
+// Elements that a team updates, of one of several variables; and how many variables fit into the 4 KiB that a launch
+// hands over on all GPUs.
+inline constexpr int64_t kUpdateChunk = 4096;
+inline constexpr int kUpdatesAtOnce = 48;
+
+template <class T, size_t slots>
+struct ManyUpdates {
+  UpdateData<T, slots> data[kUpdatesAtOnce];
+  TensorChunks<kUpdatesAtOnce, kUpdateChunk> parts;
+};
+
+template <class T, size_t slots, class Make>
+absl::Status GpuUpdates(Stream& stream, const ManyUpdates<T, slots>& many, const Make& make) {
+  static_assert(sizeof(many) + sizeof(make) <= 4000);
+  return gpu::ForEachRow(stream, many.parts.chunks(), kUpdateChunk,
+                         [=] BELFRY_GPU(int64_t chunk, const gpu::Team& team) {
+                           const auto part = many.parts.Find(chunk);
+                           const UpdateData<T, slots> data = many.data[part.tensor];
+                           if (data.only_if != nullptr && !*data.only_if) return;
+                           const auto update = make();
+                           for (int64_t i = team.rank; i < part.n; i += team.size)
+                             UpdateElement(data, update, part.begin + i);
+                         });
+}
+
+// The kernels of one node, and of several joined. `Op` says what a node of an op reads: Op::kSlots, Op::kCostly,
+// Op(spec), Data(context) and Make(context).
+template <class T, class Op>
 absl::StatusOr<Kernel> MakeGpuUpdate(const KernelSpec& spec) {
-  using S = gpu::Stored<T>;
-  constexpr int kScalars = 1 + static_cast<int>(Rule::kSlots);
-  constexpr int kRate = kScalars + (Rule::kStep ? 1 : 0);
-  return Kernel{[rule = Rule(spec.attrs), n = spec.outputs[0].shape.elements(),
-                 condition = Condition(spec, kRate + 2)](const KernelContext& at) {
-    UpdateData<T, Rule::kSlots> data{};
-    data.variable = at.ref<S>(0);
-    for (int i = 0; i < static_cast<int>(Rule::kSlots); ++i) data.slot[i] = at.ref<S>(1 + i);
-    data.gradient = at.input<S>(kRate + 1);
-    data.weight_decay = static_cast<gpu::Compute<T>>(rule.weight_decay);
-    data.only_if = condition.At(at);
-    const RuleAt<Rule> make{rule, at.input<float>(kRate), Rule::kStep ? at.input<int64_t>(kScalars) : nullptr};
-    return GpuUpdate(*at.stream, n, Rule::kStep, data, make);
+  return Kernel{[op = Op(spec), n = spec.outputs[0].shape.elements()](const KernelContext& at) {
+    return GpuUpdate<T, Op::kSlots>(*at.stream, n, Op::kCostly, op.Data(at), op.Make(at));
   }};
 }
+
+template <class T, class Op>
+absl::StatusOr<Kernel> MakeGpuUpdates(absl::Span<const KernelSpec> specs) {
+  struct Variable {
+    size_t first;  // of its inputs
+    int64_t n;
+  };
+  std::vector<Variable> variables;
+  size_t inputs = 0;
+  for (const KernelSpec& spec : specs) {
+    if (const int64_t n = spec.outputs[0].shape.elements(); n > 0) variables.push_back({inputs, n});
+    inputs += spec.inputs.size();
+  }
+  return Kernel{[op = Op(specs[0]), variables](const KernelContext& context) {
+    for (size_t i = 0; i < variables.size();) {
+      ManyUpdates<T, Op::kSlots> many{};
+      for (; i < variables.size() && !many.parts.full(); ++i) {
+        KernelContext at = context;
+        at.inputs += variables[i].first;
+        many.data[many.parts.count] = op.Data(at);
+        many.parts.Add(variables[i].n);
+      }
+      RETURN_IF_ERROR((GpuUpdates<T, Op::kSlots>(*context.stream, many, op.Make(context))));
+    }
+    return absl::OkStatus();
+  }};
+}
+
+template <class T, class Op>
+KernelDef GpuUpdateKernel() {
+  return {.device_type = "GPU", .dtype = kDTypeOf<T>, .make = &MakeGpuUpdate<T, Op>, .join = &MakeGpuUpdates<T, Op>};
+}
+
+// An op with an element-wise rule (rules.h).
+template <class T, class Rule>
+class RuleUpdate {
+ public:
+  static constexpr size_t kSlots = Rule::kSlots;
+  static constexpr bool kCostly = Rule::kStep;
+  explicit RuleUpdate(const KernelSpec& spec) : rule_(spec.attrs), condition_(spec, kRate + 2) {}
+
+  UpdateData<T, kSlots> Data(const KernelContext& at) const {
+    using S = gpu::Stored<T>;
+    UpdateData<T, kSlots> data{};
+    data.variable = at.ref<S>(0);
+    for (int i = 0; i < static_cast<int>(kSlots); ++i) data.slot[i] = at.ref<S>(1 + i);
+    data.gradient = at.input<S>(kRate + 1);
+    data.weight_decay = static_cast<gpu::Compute<T>>(rule_.weight_decay);
+    data.only_if = condition_.At(at);
+    return data;
+  }
+  RuleAt<Rule> Make(const KernelContext& at) const {
+    return {rule_, at.input<float>(kRate), Rule::kStep ? at.input<int64_t>(kStep) : nullptr};
+  }
+
+ private:
+  static constexpr int kStep = 1 + static_cast<int>(Rule::kSlots);
+  static constexpr int kRate = kStep + (Rule::kStep ? 1 : 0);
+  Rule rule_;
+  Condition condition_;
+};
 
 // For Rule<C>, a template of what is computed in.
 template <template <class> class Rule>
 std::vector<KernelDef> GpuUpdateKernels() {
-  return Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-    using T = typename decltype(tag)::type;
-    return &MakeGpuUpdate<T, Rule<gpu::Compute<T>>>;
-  });
+  return {GpuUpdateKernel<float, RuleUpdate<float, Rule<float>>>(),
+          GpuUpdateKernel<double, RuleUpdate<double, Rule<double>>>(),
+          GpuUpdateKernel<Half, RuleUpdate<Half, Rule<float>>>(),
+          GpuUpdateKernel<BFloat16, RuleUpdate<BFloat16, Rule<float>>>()};
 }
 
 }  // namespace belfry::ops

@@ -1,0 +1,181 @@
+// Updates that run as one on a GPU against the same ones by themselves: with the kernels of real GPUs, and with the
+// same ones compiled for fakes.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <functional>
+#include <limits>
+#include <random>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/half.h"
+#include "framework/runtime/session.h"
+#include "ops/array.h"
+#include "ops/state.h"
+#include "ops/training.h"
+#include "tests/fake_gpu/test_gpus.h"
+
+namespace belfry {
+namespace {
+
+struct UpdateKind {
+  const char* op;
+  int slots;
+  // Adds the op for a variable and its slots.
+  std::function<Output(const Scope& scope, const std::vector<Variable>& v, Output step, Output rate, Output g)> add;
+};
+
+std::vector<UpdateKind> UpdateKinds() {
+  using V = std::vector<Variable>;
+  return {
+      {"ApplyGradientDescent", 0,
+       [](const Scope& s, const V& v, Output, Output rate, Output g) {
+         return ops::ApplyGradientDescent(s, v[0], rate, g, {.weight_decay = 0.125});
+       }},
+      {"ApplyMomentum", 1,
+       [](const Scope& s, const V& v, Output, Output rate, Output g) {
+         return ops::ApplyMomentum(s, v[0], v[1], rate, g, {.use_nesterov = true});
+       }},
+      {"ApplyRMSProp", 2,
+       [](const Scope& s, const V& v, Output, Output rate, Output g) {
+         return ops::ApplyRMSProp(s, v[0], v[1], v[2], rate, g);
+       }},
+      {"ApplyAdagrad", 1,
+       [](const Scope& s, const V& v, Output, Output rate, Output g) {
+         return ops::ApplyAdagrad(s, v[0], v[1], rate, g);
+       }},
+      {"ApplyAdam", 2,
+       [](const Scope& s, const V& v, Output step, Output rate, Output g) {
+         return ops::ApplyAdam(s, v[0], v[1], v[2], step, rate, g);
+       }},
+      {"ApplyAdamW", 2,
+       [](const Scope& s, const V& v, Output step, Output rate, Output g) {
+         return ops::ApplyAdamW(s, v[0], v[1], v[2], step, rate, g, {.weight_decay = 0.25});
+       }},
+      {"ApplyLars", 1,
+       [](const Scope& s, const V& v, Output, Output rate, Output g) {
+         return ops::ApplyLars(s, v[0], v[1], rate, g);
+       }},
+      {"ApplyMovingAverage", 0,
+       [](const Scope& s, const V& v, Output step, Output, Output g) {
+         return ops::ApplyMovingAverage(s, v[0], step, g);
+       }},
+  };
+}
+
+// Updates of one kind, of a variable of each size, by gradients that are fed.
+struct ManyUpdates {
+  ManyUpdates(const Scope& scope, const UpdateKind& kind, DType dtype, const std::vector<int64_t>& sizes) {
+    const Output step = ops::Const<int64_t>(scope, 2), rate = ops::Const(scope, 0.25f);
+    std::vector<Output> updates;
+    for (size_t i = 0; i < sizes.size(); ++i) {
+      std::vector<Variable> one;
+      for (int part = 0; part <= kind.slots; ++part) {
+        one.push_back(
+            GetVariable(scope, absl::StrCat("v", i, "_", part), {sizes[i]}, ConstantInitializer(1 + part), {dtype}));
+      }
+      gradients.push_back(ops::Placeholder(scope, dtype, {sizes[i]}));
+      updates.push_back(kind.add(scope, one, step, rate, gradients.back()));
+      variables.insert(variables.end(), one.begin(), one.end());
+    }
+    update = ops::Group(scope, updates);
+  }
+
+  // All variables after some steps on random gradients, NaN and infinity among them.
+  std::vector<Tensor> Train(const Graph& graph, const DeviceSet& devices, const Node* initialize, bool fuse,
+                            unsigned seed, std::vector<std::string>* ops) const {
+    std::vector<Tensor> values;
+    auto session = Session::Create(graph, devices, {.fuse = fuse});
+    EXPECT_TRUE(session.ok()) << session.status();
+    EXPECT_TRUE((*session)->RunTarget(initialize).ok());
+    std::vector<FeedSpec> specs;
+    for (const Output& gradient : gradients) specs.push_back({gradient, gradient.shape()});
+    auto prepared = (*session)->Prepare(specs, {}, {update});
+    EXPECT_TRUE(prepared.ok()) << prepared.status();
+    if (!prepared.ok()) return values;
+    for (const ProgramNode& node : (*prepared)->plan().program.nodes) ops->push_back(node.op->name);
+    std::mt19937 random(seed);
+    for (int i = 0; i < 3; ++i) {
+      std::vector<Tensor> feeds;
+      for (const Output& gradient : gradients) feeds.push_back(RandomLike(gradient, random));
+      const absl::Status status = (*prepared)->Run(feeds);
+      EXPECT_TRUE(status.ok()) << status;
+    }
+    for (const Variable& variable : variables) values.push_back((*session)->ReadVariable(variable).value());
+    return values;
+  }
+
+  static Tensor RandomLike(const Output& gradient, std::mt19937& random) {
+    std::normal_distribution<float> normal;
+    Tensor tensor(gradient.dtype(), gradient.shape());
+    const auto fill = [&](auto* data) {
+      using T = std::remove_pointer_t<decltype(data)>;
+      for (int64_t k = 0; k < tensor.elements(); ++k) {
+        const auto odd = random() % 997;
+        data[k] = static_cast<T>(odd == 0   ? std::numeric_limits<float>::quiet_NaN()
+                                 : odd == 1 ? std::numeric_limits<float>::infinity()
+                                            : normal(random));
+      }
+    };
+    switch (gradient.dtype()) {
+      case DType::kFloat32: fill(tensor.data<float>()); break;
+      case DType::kFloat64: fill(tensor.data<double>()); break;
+      case DType::kFloat16: fill(tensor.data<Half>()); break;
+      default: fill(tensor.data<BFloat16>()); break;
+    }
+    return tensor;
+  }
+
+  std::vector<Output> gradients;
+  std::vector<Variable> variables;  // each with its slots
+  const Node* update;
+};
+
+void ExpectSameBits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  ASSERT_EQ(a.size(), b.size());
+  for (size_t i = 0; i < a.size(); ++i) {
+    ASSERT_EQ(a[i].bytes(), b[i].bytes());
+    if (a[i].bytes() > 0) {
+      EXPECT_EQ(std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()), 0) << i;
+    }
+  }
+}
+
+TEST(GpuUpdates, JoinedGiveTheSameBits) {
+  absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
+  if (!devices.ok()) GTEST_SKIP() << devices.status().message();
+  const unsigned seed = std::random_device()();
+  SCOPED_TRACE(seed);
+  // More than fit into one launch, and one of several chunks.
+  std::vector<int64_t> sizes(50, 7);
+  sizes[3] = 0;
+  sizes[11] = 4096;
+  sizes[12] = 9001;
+  sizes[48] = 1;
+  for (const UpdateKind& kind : UpdateKinds()) {
+    for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
+      for (int condition = -1; condition < 2; ++condition) {
+        SCOPED_TRACE(absl::StrCat(kind.op, " ", DTypeName(dtype), " condition ", condition));
+        Graph graph;
+        Scope scope = Scope(graph).Device("/gpu:0");
+        const Scope when = condition < 0 ? scope : scope.OnlyIf(ops::Const<bool>(scope, condition == 1));
+        const ManyUpdates many(when, kind, dtype, sizes);
+        const Node* initialize = InitializeVariables(scope);
+        std::vector<std::string> joined, apart;
+        const std::vector<Tensor> actual = many.Train(graph, *devices, initialize, true, seed, &joined);
+        const std::vector<Tensor> expected = many.Train(graph, *devices, initialize, false, seed, &apart);
+        ExpectSameBits(actual, expected);
+        const bool joins = absl::string_view(kind.op) != "ApplyLars";  // which needs the norms of each variable
+        EXPECT_EQ(std::count(joined.begin(), joined.end(), "_Updates"), joins ? 1 : 0);
+        EXPECT_EQ(std::count(apart.begin(), apart.end(), kind.op), 50);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace belfry
