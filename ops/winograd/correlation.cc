@@ -44,17 +44,23 @@ void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const Corr
   T* const begin = out + p.out.pixel(tile.image, tile.y, tile.x);
   const int64_t row = p.out.w * p.out.c;
   products += index * parts.layout.tile;
+  const bool whole = height == kTile && width == kTile;
   for (int64_t v = vectors.begin; v < vectors.end; ++v, products += parts.layout.vector()) {
-    alignas(64) float patch[kTile * kTile * kLanes];
-    Transform2D<kOutputMatrix<kTile, r>, PointAxis::kColumns>(products, {parts.layout.row(), kLanes}, patch,
-                                                              {kTile * kLanes, kLanes});
     const Lanes start = bias == nullptr ? Lanes{} : Load(bias + v * kLanes);
-    for (int64_t i = 0; i < height; ++i) {
-      for (int64_t j = 0; j < width; ++j) {
-        const Lanes x = Load(patch + (i * kTile + j) * kLanes) + start;
-        Store(relu ? (x < 0 ? Lanes{} : x) : x, begin + i * row + j * p.out.c + v * kLanes);
-      }
-    }
+    T* const to = begin + v * kLanes;
+    Transform2D<kOutputMatrix<kTile, r>, PointAxis::kColumns>(
+        [=, &parts](int j, Lanes* column) {
+          LoadColumn<CorrelationParts<r>::n>(products, {parts.layout.row(), kLanes}, j, column);
+        },
+        [=, &p](int i, const Lanes* products_of_row) {
+          if (!whole && i >= height) return;
+#pragma GCC unroll 4
+          for (int j = 0; j < kTile; ++j) {
+            if (!whole && j >= width) break;
+            const Lanes x = products_of_row[j] + start;
+            Store(relu ? (x < 0 ? Lanes{} : x) : x, to + i * row + j * p.out.c);
+          }
+        });
   }
 }
 

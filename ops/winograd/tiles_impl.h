@@ -83,24 +83,41 @@ void CopySquare(const Images& images, const T* data, const Square& square, Vecto
 }
 
 // Transforms these channels of the square of matrix.columns pixels a side into tile `index`, from vector 0 of the
-// layout on. `patch` has room for them.
+// layout on. Where the square leaves the image there are zeros. `patch` has room for it.
 template <const auto& matrix, class T>
 void TransformSquare(const Images& images, const T* data, const Square& square, Vectors vectors,
                      const Layout<matrix.rows>& layout, int64_t index, float* transformed, float* patch) {
-  const float* from = patch;
-  Steps steps{vectors.size() * kLanes * matrix.columns, vectors.size() * kLanes};
-  bool in_place = false;
-  if constexpr (std::is_same_v<T, float>) {
-    in_place = images.c % kLanes == 0 && square.Inside(images, matrix.columns);
-    if (in_place) {
-      from = data + images.pixel(square.image, square.y, square.x) + vectors.begin * kLanes;
-      steps = {images.w * images.c, images.c};
-    }
-  }
-  if (!in_place) CopySquare(images, data, square, vectors, matrix.columns, patch);
+  constexpr int side = matrix.columns;
+  const Steps from_steps{images.w * images.c, images.c}, to_steps{layout.row(), kLanes};
   float* to = transformed + index * layout.tile;
-  for (int64_t v = 0; v < vectors.size(); ++v, to += layout.vector()) {
-    Transform2D<matrix, PointAxis::kRows>(from + v * kLanes, steps, to, {layout.row(), kLanes});
+  if (images.c % kLanes != 0) {
+    CopySquare(images, data, square, vectors, side, patch);
+    const int64_t pixel = vectors.size() * kLanes;
+    for (int64_t v = 0; v < vectors.size(); ++v, to += layout.vector()) {
+      Transform2D<matrix, PointAxis::kRows>(patch + v * kLanes, {pixel * side, pixel}, to, to_steps);
+    }
+    return;
+  }
+  int64_t at = images.pixel(square.image, square.y, square.x) + vectors.begin * kLanes;
+  if (square.Inside(images, side)) {
+    for (int64_t v = 0; v < vectors.size(); ++v, at += kLanes, to += layout.vector()) {
+      Transform2D<matrix, PointAxis::kRows>(data + at, from_steps, to, to_steps);
+    }
+    return;
+  }
+  const int64_t top = -square.y, bottom = images.h - square.y, left = -square.x, right = images.w - square.x;
+  for (int64_t v = 0; v < vectors.size(); ++v, at += kLanes, to += layout.vector()) {
+    Transform2D<matrix, PointAxis::kRows>(
+        [=](int j, Lanes* column) {
+          const bool inside = j >= left && j < right;
+#pragma GCC unroll 8
+          for (int i = 0; i < side; ++i) {
+            column[i] = inside && i >= top && i < bottom
+                            ? Load(data + (at + i * from_steps.row + j * from_steps.column))
+                            : Lanes{};
+          }
+        },
+        [=](int i, const Lanes* row) { StoreRow<matrix.rows>(row, to, to_steps, i); });
   }
 }
 

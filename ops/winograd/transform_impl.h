@@ -92,26 +92,42 @@ struct Steps {
   int64_t row, column;
 };
 
-// Y = matrix X matrix^T.
-template <const auto& matrix, PointAxis axis>
-inline void Transform2D(const float* x, Steps x_steps, float* y, Steps y_steps) {
+// Y = matrix X matrix^T. load(j, x) gives column j of X, and store(i, y) takes row i of Y.
+template <const auto& matrix, PointAxis axis, class LoadColumn, class StoreRow>
+inline void Transform2D(const LoadColumn& load, const StoreRow& store) {
   Lanes half[matrix.rows][matrix.columns];
 #pragma GCC unroll 1
-  for (int j = 0; j < matrix.columns; ++j, x += x_steps.column) {
+  for (int j = 0; j < matrix.columns; ++j) {
     Lanes column[matrix.columns], transformed[matrix.rows];
-#pragma GCC unroll 8
-    for (int i = 0; i < matrix.columns; ++i) column[i] = Load(x + i * x_steps.row);
+    load(j, column);
     Transform<matrix, axis>(column, transformed);
 #pragma GCC unroll 8
     for (int i = 0; i < matrix.rows; ++i) half[i][j] = transformed[i];
   }
 #pragma GCC unroll 1
-  for (int i = 0; i < matrix.rows; ++i, y += y_steps.row) {
+  for (int i = 0; i < matrix.rows; ++i) {
     Lanes transformed[matrix.rows];
     Transform<matrix, axis>(half[i], transformed);
-#pragma GCC unroll 8
-    for (int j = 0; j < matrix.rows; ++j) Store(transformed[j], y + j * y_steps.column);
+    store(i, transformed);
   }
+}
+
+// Column j of a matrix whose first element is x.
+template <int rows, class T>
+inline void LoadColumn(const T* x, Steps steps, int j, Lanes* column) {
+#pragma GCC unroll 8
+  for (int i = 0; i < rows; ++i) column[i] = Load(x + i * steps.row + j * steps.column);
+}
+template <int columns, class T>
+inline void StoreRow(const Lanes* row, T* y, Steps steps, int i) {
+#pragma GCC unroll 8
+  for (int j = 0; j < columns; ++j) Store(row[j], y + i * steps.row + j * steps.column);
+}
+
+template <const auto& matrix, PointAxis axis, class From>
+inline void Transform2D(const From* x, Steps x_steps, float* y, Steps y_steps) {
+  Transform2D<matrix, axis>([=](int j, Lanes* column) { LoadColumn<matrix.columns>(x, x_steps, j, column); },
+                            [=](int i, const Lanes* row) { StoreRow<matrix.rows>(row, y, y_steps, i); });
 }
 
 }  // namespace belfry::ops::winograd
