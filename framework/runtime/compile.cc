@@ -169,8 +169,9 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(PrepareCollectives(program));
   RETURN_IF_ERROR(dump.After("partition", program));
   RETURN_IF_ERROR(Order(program));
-  if (options.fuse) RETURN_IF_ERROR(JoinUpdates(program, devices));
   RETURN_IF_ERROR(dump.After("order", program));
+  if (options.fuse) RETURN_IF_ERROR(JoinUpdates(program, devices));
+  RETURN_IF_ERROR(dump.After("updates", program));
 
   FindVariableUses(*plan);
   AssignStreams(*plan);

@@ -37,21 +37,9 @@ std::vector<Tensor> ConstantInputs(const Program& program, const ProgramNode& no
   return inputs;
 }
 
-// Equal keys: nodes that compute the same. A constant's key is its bytes.
+// Equal keys: nodes that compute the same.
 std::string Key(const ProgramNode& node) {
-  std::string key = absl::StrCat(node.op->name, "|", node.device, "|");
-  for (const auto& [name, value] : node.attrs.values()) {
-    if (const auto* tensor = std::get_if<Tensor>(&value)) {
-      absl::StrAppend(&key, name, "=", DTypeName(tensor->dtype()), tensor->shape().ToString(), ":",
-                      absl::string_view(static_cast<const char*>(tensor->raw()), tensor->bytes()), ";");
-    } else if (const auto* number = std::get_if<double>(&value)) {
-      absl::StrAppend(&key, name, "=", absl::string_view(reinterpret_cast<const char*>(number), sizeof(*number)), ";");
-    } else if (const auto* text = std::get_if<std::string>(&value)) {
-      absl::StrAppend(&key, name, "=", text->size(), ":", *text, ";");
-    } else {
-      absl::StrAppend(&key, name, "=", AttrToString(value), ";");
-    }
-  }
+  std::string key = absl::StrCat(node.op->name, "|", node.device, "|", AttrsKey(node.attrs));
   for (const Value& input : node.inputs) absl::StrAppend(&key, "|", input.node, ":", input.index);
   for (int control : node.control_inputs) absl::StrAppend(&key, "^", control);
   return key;

@@ -1,10 +1,11 @@
 #include <algorithm>
+#include <cstdint>
 #include <map>
-#include <tuple>
+#include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
+#include "absl/container/flat_hash_map.h"
 #include "framework/graph/infer.h"
 #include "framework/runtime/passes.h"
 
@@ -55,10 +56,12 @@ class UpdateJoiner {
   }
 
   Key KeyOf(const ProgramNode& node, int depth) const {
-    Key key{.device = node.device, .depth = depth, .all_reduce = -1, .attrs = "", .op = node.op, .scalars = {}};
-    for (const auto& [name, value] : node.attrs.values()) {
-      absl::StrAppend(&key.attrs, name, "=", AttrToString(value), " ");
-    }
+    Key key{.device = node.device,
+            .depth = depth,
+            .all_reduce = -1,
+            .attrs = AttrsKey(node.attrs),
+            .op = node.op,
+            .scalars = {}};
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const Value input = node.inputs[k];
       if (node.op->input_arg(static_cast<int>(k)).type != "T") key.scalars.emplace_back(input.node, input.index);
@@ -69,16 +72,26 @@ class UpdateJoiner {
   }
 
   // A node's depth is how many groups come before it at most. Members of one group have the same, so that no group
-  // comes after itself.
+  // comes after itself. The nodes of a collective, which lie side by side, meet: all have the largest of their depths.
   void FindGroups() {
     std::vector<int> depth(program_.nodes.size(), 0);
     std::vector<char> joins(program_.nodes.size(), 0);
+    absl::flat_hash_map<std::string, int> depth_of_collective;
     std::map<Key, OpenGroup> open;
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
       const ProgramNode& node = program_.nodes[i];
-      const auto wait = [&](int before) { depth[i] = std::max(depth[i], depth[before] + joins[before]); };
+      const auto wait = [&](int before) {
+        const ProgramNode& from = program_.nodes[before];
+        const bool meets = from.op->kind == OpKind::kAllReduce;
+        const int reached = meets ? depth_of_collective[from.attrs.String("group")] : depth[before] + joins[before];
+        depth[i] = std::max(depth[i], reached);
+      };
       for (const Value& input : node.inputs) wait(input.node);
       for (int control : node.control_inputs) wait(control);
+      if (node.op->kind == OpKind::kAllReduce) {
+        int& deepest = depth_of_collective[node.attrs.String("group")];
+        deepest = std::max(deepest, depth[i]);
+      }
       joins[i] = CanJoin(static_cast<int>(i)) ? 1 : 0;
       if (!joins[i]) continue;
       const Key key = KeyOf(node, depth[i]);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <queue>
+#include <variant>
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
@@ -253,6 +254,26 @@ absl::Status Cycle(const Program& program, const std::vector<char>& needed, cons
 
 }  // namespace
 
+std::string AttrsKey(const Attrs& attrs) {
+  std::string key;
+  for (const auto& [name, value] : attrs.values()) {
+    absl::StrAppend(&key, name, "=");
+    if (const auto* tensor = std::get_if<Tensor>(&value)) {
+      absl::StrAppend(&key, DTypeName(tensor->dtype()), tensor->shape().ToString(), ":",
+                      absl::string_view(static_cast<const char*>(tensor->raw()), tensor->bytes()), ";");
+    } else if (const auto* number = std::get_if<double>(&value)) {
+      absl::StrAppend(&key, absl::string_view(reinterpret_cast<const char*>(number), sizeof(*number)), ";");
+    } else if (const auto* text = std::get_if<std::string>(&value)) {
+      absl::StrAppend(&key, text->size(), ":", *text, ";");
+    } else if (const auto* list = std::get_if<std::vector<int64_t>>(&value)) {
+      absl::StrAppend(&key, absl::StrJoin(*list, ","), ";");
+    } else {
+      absl::StrAppend(&key, AttrToString(value), ";");
+    }
+  }
+  return key;
+}
+
 std::vector<int> CountUses(const Program& program) {
   std::vector<int> uses(program.nodes.size(), 0);
   for (const ProgramNode& node : program.nodes) {
@@ -318,8 +339,12 @@ Value AddCopy(Program& program, const OpDef& op, Value value, int device, int64_
 std::string Describe(const ProgramNode& node) {
   std::string text = absl::StrCat("node '", node.name, "' (op ", node.op->name);
   if (!node.body.empty()) {
-    const auto op_name = [](std::string* out, const ProgramNode& member) { out->append(member.op->name); };
-    absl::StrAppend(&text, " of ", absl::StrJoin(node.body, ", ", op_name));
+    const bool updates = node.op == &UpdatesOp();  // all of one op
+    const auto name = [&](std::string* out, const ProgramNode& member) {
+      out->append(updates ? member.name : member.op->name);
+    };
+    absl::StrAppend(&text, " of ", updates ? absl::StrCat(node.body[0].op->name, ": ") : "",
+                    absl::StrJoin(node.body, ", ", name));
   }
   if (node.source->location().known()) absl::StrAppend(&text, ", asked for at ", node.source->location().ToString());
   return absl::StrCat(text, ")");

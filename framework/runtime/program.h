@@ -82,6 +82,9 @@ std::vector<std::pair<int, int>> InPlace(const ProgramNode& node);
 // that owns the bytes.
 Value Root(const Program& program, Value value);
 
+// Equal keys: equal attributes, to the last bit of every number and tensor.
+std::string AttrsKey(const Attrs& attrs);
+
 // By node: how many inputs, control inputs, fetches and targets name it.
 std::vector<int> CountUses(const Program& program);
 
@@ -95,7 +98,7 @@ absl::Status Normalize(Program& program);
 // Appends a node that copies `value`, on `device`, by CopyOp or TransferOp; returns its output. The caller normalizes.
 Value AddCopy(Program& program, const OpDef& op, Value value, int device, int64_t rank);
 
-// "node 'tower_0/MatMul' (op MatMul, asked for at model.cc:12)"; of an ElementwiseOp() with the ops of its body.
+// "node 'tower_0/MatMul' (op MatMul, asked for at model.cc:12)"; with those that it was made of.
 std::string Describe(const ProgramNode& node);
 
 }  // namespace belfry

@@ -165,7 +165,8 @@ std::string TraceTable(const Plan& plan, const DeviceSet& devices, absl::Span<co
       const ProgramNode& node = plan.program.nodes[span.instruction.index];
       const bool moves = IsCommunication(plan, span);
       (moves ? communicates : computes)[plan.streams[span.stream].device].emplace_back(span.begin, span.end);
-      for (Sum* sum : {&ops[node.op->name], &layers[moves ? "(communication)" : LayerOf(node.name)]}) {
+      const std::string layer = moves ? "(communication)" : node.op == &UpdatesOp() ? "(updates)" : LayerOf(node.name);
+      for (Sum* sum : {&ops[node.op->name], &layers[layer]}) {
         ++sum->spans;
         sum->time += time;
         sum->flops += FlopsOf(plan.program, node);

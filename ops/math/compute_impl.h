@@ -35,7 +35,7 @@ template <class T>
 void Store(const Compute<T>* from, int64_t n, T* to) {
   if constexpr (kIsSixteenBit<T>) {
     FromFloat(from, to, n);
-  } else {
+  } else if (from != to) {
     std::copy_n(from, n, to);
   }
 }

@@ -23,16 +23,6 @@ namespace belfry::ops {
 // order depends on the shapes only, never on threads.
 inline constexpr int64_t kLanes = 64, kSteps = 32, kColumns = 128;
 
-template <class T>
-const Compute<T>* AsCompute(const T* x, Compute<T>* buffer, int64_t n) {
-  if constexpr (kIsSixteenBit<T>) {
-    ToFloat(x, buffer, n);
-    return buffer;
-  } else {
-    return x;
-  }
-}
-
 // Reduces n neighbours.
 template <class R, class T>
 typename R::Acc ReduceRun(const R& r, const T* x, int64_t n) {
@@ -41,7 +31,7 @@ typename R::Acc ReduceRun(const R& r, const T* x, int64_t n) {
   Compute<T> buffer[kIsSixteenBit<T> ? kChunk : 1];
   while (n >= kLanes) {
     const int64_t steps = std::min(kSteps, n / kLanes);
-    const Compute<T>* in = AsCompute(x, buffer, steps * kLanes);
+    const Compute<T>* in = Widened(x, buffer, steps * kLanes);
     typename R::Lane lanes[kLanes];
     for (int64_t j = 0; j < kLanes; ++j) lanes[j] = r.Start();
     for (int64_t i = 0; i < steps; ++i) {
@@ -52,7 +42,7 @@ typename R::Acc ReduceRun(const R& r, const T* x, int64_t n) {
     n -= steps * kLanes;
   }
   if (n > 0) {
-    const Compute<T>* in = AsCompute(x, buffer, n);
+    const Compute<T>* in = Widened(x, buffer, n);
     typename R::Lane lane = r.Start();
     for (int64_t i = 0; i < n; ++i) lane = r.Step(lane, in[i]);
     acc = r.Merge(acc, lane);
@@ -70,7 +60,7 @@ void ReduceColumns(const R& r, const T* x, const Offsets& rows, int64_t begin, i
   for (int64_t i = begin; i < end; i += kSteps) {
     for (int64_t j = 0; j < n; ++j) lanes[j] = r.Start();
     for (int64_t row = i; row < std::min(end, i + kSteps); ++row) {
-      const Compute<T>* in = AsCompute(x + rows[row], buffer, n);
+      const Compute<T>* in = Widened(x + rows[row], buffer, n);
       for (int64_t j = 0; j < n; ++j) lanes[j] = r.Step(lanes[j], in[j]);
     }
     for (int64_t j = 0; j < n; ++j) acc[j] = r.Merge(acc[j], lanes[j]);

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <functional>
 #include <limits>
 #include <random>
 #include <string>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -139,8 +141,12 @@ void ExpectSameBits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) 
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
     ASSERT_EQ(a[i].bytes(), b[i].bytes());
-    if (a[i].bytes() > 0) {
-      EXPECT_EQ(std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()), 0) << i;
+    const std::vector<double> x = a[i].ToDoubles(), y = b[i].ToDoubles();
+    const size_t size = x.empty() ? 0 : a[i].bytes() / x.size();
+    for (size_t k = 0; k < x.size(); ++k) {
+      if (std::isnan(x[k]) && std::isnan(y[k])) continue;  // of any sign
+      const auto bits = [&](const Tensor& tensor) { return static_cast<const char*>(tensor.raw()) + k * size; };
+      ASSERT_EQ(std::memcmp(bits(a[i]), bits(b[i]), size), 0) << i << "[" << k << "]: " << x[k] << " and " << y[k];
     }
   }
 }

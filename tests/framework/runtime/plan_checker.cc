@@ -213,7 +213,7 @@ class Checker {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (moments_[i].stream < 0) continue;
       for (size_t k = 0; k < nodes_[i].inputs.size(); ++k) {
-        if (nodes_[i].op->input_arg(static_cast<int>(k)).shape_only) continue;
+        if (InputArg(nodes_[i], static_cast<int>(k)).shape_only) continue;
         if (Buffer* b = buffer(nodes_[i].inputs[k])) b->users.insert(static_cast<int>(i));
       }
     }
