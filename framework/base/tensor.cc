@@ -1,5 +1,7 @@
 #include "framework/base/tensor.h"
 
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -12,6 +14,7 @@ namespace belfry {
 namespace {
 
 constexpr size_t kAlignment = 64;
+constexpr size_t kLargePage = size_t{2} << 20, kLargeBlock = 2 * kLargePage;
 
 double ElementAsDouble(const Tensor& tensor, int64_t i) {
   switch (tensor.dtype()) {
@@ -36,9 +39,15 @@ std::string ElementAsString(const Tensor& tensor, int64_t i) {
 
 }  // namespace
 
+// Large blocks, arenas first of all, lie in large pages where the kernel has some: a convolution walks through its
+// images in tiles, and each row of a tile is in another small page.
 void* AllocateAligned(size_t bytes) {
   if (bytes == 0) return nullptr;
-  return std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) / kAlignment * kAlignment);
+  const size_t alignment = bytes < kLargeBlock ? kAlignment : kLargePage;
+  void* const memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  // The rest, less than a page, stays in small ones, so that no more memory is taken.
+  if (bytes >= kLargeBlock && memory != nullptr) madvise(memory, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
+  return memory;
 }
 
 void FreeAligned(void* memory) { std::free(memory); }
