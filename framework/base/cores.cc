@@ -63,9 +63,11 @@ void BindThisThread(absl::Span<const int> cores) {
   if (cores.empty()) return;
   cpu_set_t set;
   CPU_ZERO(&set);
+  for (int core : cores) {
+    CPU_SET(core, &set);
+  }
   // A parallel region even for one thread: LLVM's OpenMP gives every thread that it sees for the first time the cores
   // of the first of all, so it must have seen this one before.
-  for (int core : cores) CPU_SET(core, &set);
 #pragma omp parallel num_threads(omp_get_max_threads())
   sched_setaffinity(0, sizeof(set), &set);
 }

@@ -49,7 +49,7 @@ class UpdateJoiner {
 
   bool CanJoin(int i) const {
     const ProgramNode& node = program_.nodes[i];
-    if (node.op->kind != OpKind::kKernel || !node.body.empty() || read_[i]) return false;
+    if (node.op->kind != OpKind::kKernel || read_[i]) return false;
     const KernelDef* kernel =
         node.op->FindKernel(devices_.device(node.device).type(), KernelDType(*node.op, node.attrs));
     return kernel != nullptr && kernel->join != nullptr;

@@ -31,11 +31,7 @@ void AddBlocks(const void* const* inputs, size_t count, T* y, int64_t begin, int
       const C* x = Widened(static_cast<const T*>(inputs[k]) + i, buffer, n);
       for (int64_t j = 0; j < n; ++j) sum[j] = add(sum[j], x[j]);
     }
-    if constexpr (kIsSixteenBit<T>) {
-      FromFloat(sum, y + i, n);
-    } else {
-      std::copy(sum, sum + n, y + i);
-    }
+    Store(sum, n, y + i);
   }
 }
 

@@ -17,16 +17,15 @@ absl::StatusOr<Kernel> MakeBiasAdd(const KernelSpec& spec) {
     const T *x = context.input<T>(0), *bias = context.input<T>(1);
     T* y = context.output<T>(0);
     ParallelFor(rows, static_cast<double>(channels), [=](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const T* from = x + row * channels;
-        T* to = y + row * channels;
-        alignas(64) C sum_block[kBlock], bias_block[kBlock];
-        for (int64_t c = 0; c < channels; c += kBlock) {
-          const int64_t n = std::min(kBlock, channels - c);
-          const C *wide = Widened(from + c, sum_block, n), *offset = Widened(bias + c, bias_block, n);
-          C* const sum = Wide(to + c, sum_block);
+      alignas(64) C sum_block[kBlock], bias_block[kBlock];
+      for (int64_t c = 0; c < channels; c += kBlock) {
+        const int64_t n = std::min(kBlock, channels - c);
+        const C* const offset = Widened(bias + c, bias_block, n);
+        for (int64_t at = begin * channels + c; at < end * channels; at += channels) {
+          const C* const wide = Widened(x + at, sum_block, n);
+          C* const sum = Wide(y + at, sum_block);
           for (int64_t i = 0; i < n; ++i) sum[i] = wide[i] + offset[i];
-          Narrowed(sum, to + c, n);
+          Narrowed(sum, y + at, n);
         }
       }
     });

@@ -36,10 +36,7 @@ class AverageUpdate {
 }  // namespace
 
 void AddAverageGpuKernels(OpRegistry& registry) {
-  registry.AddKernels(
-      "ApplyMovingAverage",
-      {GpuUpdateKernel<float, AverageUpdate<float>>(), GpuUpdateKernel<double, AverageUpdate<double>>(),
-       GpuUpdateKernel<Half, AverageUpdate<Half>>(), GpuUpdateKernel<BFloat16, AverageUpdate<BFloat16>>()});
+  registry.AddKernels("ApplyMovingAverage", GpuKernelsOfUpdate<AverageUpdate>());
 }
 
 }  // namespace belfry::ops

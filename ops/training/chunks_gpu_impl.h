@@ -7,6 +7,8 @@
 
 namespace belfry::ops {
 
+inline int64_t ChunksOf(int64_t elements, int64_t size) { return (elements + size - 1) / size; }
+
 // Up to `most` tensors in chunks of `size` elements.
 template <int most, int64_t size>
 struct TensorChunks {
@@ -14,7 +16,6 @@ struct TensorChunks {
   int64_t first[most + 1];  // chunk of each tensor
   int count = 0;            // of tensors
 
-  static int64_t ChunksOf(int64_t n) { return (n + size - 1) / size; }
   bool full() const { return count == most; }
   int64_t chunks() const { return count == 0 ? 0 : first[count]; }
 
@@ -22,7 +23,7 @@ struct TensorChunks {
   void Add(int64_t n) {
     if (count == 0) first[0] = 0;
     elements[count] = n;
-    first[count + 1] = first[count] + ChunksOf(n);
+    first[count + 1] = first[count] + ChunksOf(n, size);
     ++count;
   }
 

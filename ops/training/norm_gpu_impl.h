@@ -15,7 +15,7 @@ namespace belfry::ops {
 
 // Elements that a team adds up.
 inline constexpr int64_t kGpuNormChunk = 16 * 1024;
-inline int64_t GpuNormChunks(int64_t n) { return (n + kGpuNormChunk - 1) / kGpuNormChunk; }
+inline int64_t GpuNormChunks(int64_t n) { return ChunksOf(n, kGpuNormChunk); }
 
 template <class T>
 struct NormTensors {

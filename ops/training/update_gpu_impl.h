@@ -141,6 +141,13 @@ KernelDef GpuUpdateKernel() {
   return {.device_type = "GPU", .dtype = kDTypeOf<T>, .make = &MakeGpuUpdate<T, Op>, .join = &MakeGpuUpdates<T, Op>};
 }
 
+// For Op<T>.
+template <template <class> class Op>
+std::vector<KernelDef> GpuKernelsOfUpdate() {
+  return {GpuUpdateKernel<float, Op<float>>(), GpuUpdateKernel<double, Op<double>>(), GpuUpdateKernel<Half, Op<Half>>(),
+          GpuUpdateKernel<BFloat16, Op<BFloat16>>()};
+}
+
 // An op with an element-wise rule (rules.h).
 template <class T, class Rule>
 class RuleUpdate {
@@ -172,11 +179,13 @@ class RuleUpdate {
 
 // For Rule<C>, a template of what is computed in.
 template <template <class> class Rule>
+struct UpdateByRule {
+  template <class T>
+  using Op = RuleUpdate<T, Rule<gpu::Compute<T>>>;
+};
+template <template <class> class Rule>
 std::vector<KernelDef> GpuUpdateKernels() {
-  return {GpuUpdateKernel<float, RuleUpdate<float, Rule<float>>>(),
-          GpuUpdateKernel<double, RuleUpdate<double, Rule<double>>>(),
-          GpuUpdateKernel<Half, RuleUpdate<Half, Rule<float>>>(),
-          GpuUpdateKernel<BFloat16, RuleUpdate<BFloat16, Rule<float>>>()};
+  return GpuKernelsOfUpdate<UpdateByRule<Rule>::template Op>();
 }
 
 }  // namespace belfry::ops

@@ -44,7 +44,6 @@ void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const Corr
   T* const begin = out + p.out.pixel(tile.image, tile.y, tile.x);
   const int64_t row = p.out.w * p.out.c;
   products += index * parts.layout.tile;
-  const bool whole = height == kTile && width == kTile;
   for (int64_t v = vectors.begin; v < vectors.end; ++v, products += parts.layout.vector()) {
     const Lanes start = bias == nullptr ? Lanes{} : Load(bias + v * kLanes);
     T* const to = begin + v * kLanes;
@@ -53,10 +52,10 @@ void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const Corr
           LoadColumn<CorrelationParts<r>::n>(products, {parts.layout.row(), kLanes}, j, column);
         },
         [=, &p](int i, const Lanes* products_of_row) {
-          if (!whole && i >= height) return;
+          if (i >= height) return;
 #pragma GCC unroll 4
           for (int j = 0; j < kTile; ++j) {
-            if (!whole && j >= width) break;
+            if (j >= width) break;
             const Lanes x = products_of_row[j] + start;
             Store(relu ? (x < 0 ? Lanes{} : x) : x, to + i * row + j * p.out.c);
           }

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <type_traits>
 
 #include "ops/winograd/matrices.h"
 #include "ops/winograd/transform_impl.h"

@@ -93,8 +93,8 @@ struct Steps {
 };
 
 // Y = matrix X matrix^T. load(j, x) gives column j of X, and store(i, y) takes row i of Y.
-template <const auto& matrix, PointAxis axis, class LoadColumn, class StoreRow>
-inline void Transform2D(const LoadColumn& load, const StoreRow& store) {
+template <const auto& matrix, PointAxis axis, class Columns, class Rows>
+inline void Transform2D(const Columns& load, const Rows& store) {
   Lanes half[matrix.rows][matrix.columns];
 #pragma GCC unroll 1
   for (int j = 0; j < matrix.columns; ++j) {

@@ -62,6 +62,19 @@ TEST(Tensor, IsAlignedAndZeroedForEveryType) {
   }
 }
 
+// From 4 MiB on memory is taken in large pages, the rest of the last one not.
+TEST(Tensor, LargeOnesAreAlignedToPagesAndWhole) {
+  constexpr int64_t kPage = int64_t{2} << 20;
+  for (int64_t bytes : {2 * kPage - 1, 2 * kPage, 2 * kPage + 1, 3 * kPage - 64, 5 * kPage + 4097}) {
+    Tensor tensor(DType::kUInt8, {bytes});
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(tensor.raw()) % (bytes < 2 * kPage ? 64 : kPage), 0u) << bytes;
+    for (int64_t i = 0; i < bytes; i += 4093) tensor.data<uint8_t>()[i] = static_cast<uint8_t>(i);
+    tensor.data<uint8_t>()[bytes - 1] = 17;
+    EXPECT_EQ(tensor.data<uint8_t>()[bytes - 1], 17);
+    EXPECT_EQ(tensor.data<uint8_t>()[4093], static_cast<uint8_t>(4093));
+  }
+}
+
 TEST(Tensor, CopiesShareAndClonesDoNot) {
   Tensor tensor = Tensor::Of<int32_t>({1, 2, 3, 4});
   const Tensor copy = tensor, reshaped = tensor.Reshaped({2, 2}), clone = tensor.Clone();

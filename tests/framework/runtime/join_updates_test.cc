@@ -201,6 +201,19 @@ TEST_F(JoinUpdates, TheUpdatesOfABucketAreOne) {
   }
 }
 
+TEST_F(JoinUpdates, AreDescribedByTheirNames) {
+  const Node* train = ops::Group(
+      root_, {Descend(root_.Named("one"), Scalar("a", 1), one_), Descend(root_.Named("other"), Scalar("b", 2), one_)});
+  Open("cpu:1");
+  const auto step = Prepare({}, {}, {train});
+  for (const ProgramNode& node : step->plan().program.nodes) {
+    if (node.op->name != "_Updates") continue;
+    EXPECT_THAT(Describe(node), testing::HasSubstr("(op _Updates of ApplyGradientDescent: one, other, asked for at"));
+    return;
+  }
+  FAIL() << "no joined update";
+}
+
 TEST_F(JoinUpdates, WithoutFusionEachRunsByItself) {
   const Variable a = Scalar("a", 1), b = Scalar("b", 2);
   const Node* train = ops::Group(root_, {Descend(root_, a, one_), Descend(root_, b, one_)});
