@@ -24,7 +24,8 @@ class Device;
 
 // A point in a stream that others wait for. Counts the runs of a plan: Record(run) by one stream, Wait(run) by any
 // number of others; runs count up, and may wrap around at 2^32. Made by a Device and used with streams of any device.
-// Remembers kEventRuns runs: what is waited for is at most so many before the last one recorded. Thread-safe.
+// Remembers kEventRuns runs: what is waited for is at most so many before the last one recorded. May go before the work
+// that is enqueued on asynchronous streams has recorded it or waited for it. Thread-safe.
 inline constexpr uint32_t kEventRuns = 4;
 class Event {
  public:

@@ -56,26 +56,27 @@ class FakeEvent final : public Event {
     const std::unique_lock<std::mutex> lock(mutex_);
     recording_ = recording;
   }
-  absl::Status Wait(uint32_t run, absl::Time deadline) override { return done_.Wait(run, deadline); }
+  absl::Status Wait(uint32_t run, absl::Time deadline) override { return done_->Wait(run, deadline); }
   void Record(uint32_t run) override {
     asked_.Record(run);
-    done_.Record(run);
+    done_->Record(run);
   }
   void Cancel() override {
     asked_.Cancel();
-    done_.Cancel();
+    done_->Cancel();
   }
   void Reset(uint32_t run) override {
     asked_.Reset(run);
-    done_.Reset(run);
+    done_->Reset(run);
   }
   CpuEvent& asked() { return asked_; }
-  CpuEvent& done() { return done_; }
+  const std::shared_ptr<CpuEvent>& done() { return done_; }
 
  private:
   std::mutex mutex_;
   std::weak_ptr<Recording> recording_;
-  CpuEvent asked_, done_;
+  CpuEvent asked_;
+  const std::shared_ptr<CpuEvent> done_ = std::make_shared<CpuEvent>();  // and of the work on streams that uses it
 };
 
 class FakeStream final : public Stream {
@@ -102,7 +103,7 @@ class FakeStream final : public Stream {
       return absl::OkStatus();
     }
     if (recording_ != nullptr) return absl::OkStatus();
-    Enqueue([fake, run] { return fake->done().Wait(run, absl::InfiniteFuture()); });
+    Enqueue([done = fake->done(), run] { return done->Wait(run, absl::InfiniteFuture()); });
     return absl::OkStatus();
   }
   void Record(Event& event, uint32_t run) override {
@@ -114,8 +115,8 @@ class FakeStream final : public Stream {
       return fake->asked().Record(run);
     }
     // The work comes first into the queue: who sees that it was asked for may wait for it on its own stream.
-    Enqueue([fake, run] {
-      fake->done().Record(run);
+    Enqueue([done = fake->done(), run] {
+      done->Record(run);
       return absl::OkStatus();
     });
     fake->asked().Record(run);

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <limits>
@@ -174,6 +175,25 @@ TEST_P(DeviceConformance, CopiesBetweenDevicesAndHost) {
     ASSERT_TRUE(out->Synchronize().ok());
     ASSERT_TRUE(in->Synchronize().ok());
     EXPECT_EQ(sent, received);
+  }
+}
+
+TEST_P(DeviceConformance, AnEventMayGoBeforeTheWorkThatUsesIt) {
+  const size_t bytes = size_t{1} << 16;
+  const DeviceMemory a = Allocate(*device_, bytes), b = Allocate(*other_, bytes);
+  const auto in = NewStream(*device_, StreamKind::kCopyIn), out = NewStream(*other_, StreamKind::kCopyOut);
+  std::vector<uint8_t> sent(bytes), received(bytes);
+  for (uint8_t value = 1; value < 40; ++value) {
+    std::fill(sent.begin(), sent.end(), value);
+    auto event = device_->NewEvent();
+    ASSERT_TRUE(in->Copy(a.data(), *device_, sent.data(), *host_, bytes).ok());
+    ASSERT_TRUE(in->Copy(b.data(), *other_, a.data(), *device_, bytes).ok());
+    in->Record(*event, 1);
+    ASSERT_TRUE(out->Wait(*event, 1, kNever).ok());
+    event.reset();
+    ASSERT_TRUE(out->Copy(received.data(), *host_, b.data(), *other_, bytes).ok());
+    ASSERT_TRUE(out->Synchronize().ok());
+    ASSERT_EQ(sent, received);
   }
 }
 
