@@ -1,132 +1,156 @@
-#include "ops/onednn/batch_norm.h"
-
 #include <cmath>
+#include <cstddef>
 
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "ops/nn/channels_impl.h"
+#include "ops/nn/functors.h"
 #include "ops/nn/moments_impl.h"
 #include "ops/nn/nn_ops.h"
-#include "ops/nn/primitive_kernel_impl.h"
 
 namespace belfry::ops {
 namespace {
 
-onednn::BatchNormShape OneDnnShape(const KernelSpec& spec) {
-  const Shape& x = spec.inputs[0].shape;
-  const bool images = x.rank() == 4;
-  return {.n = x[0],
-          .h = images ? x[1] : 1,
-          .w = images ? x[2] : 1,
-          .c = x[-1],
-          .epsilon = static_cast<float>(spec.attrs.Float("epsilon")),
-          .dtype = spec.inputs[0].dtype};
-}
+// What follows the normalisation in the same pass over memory.
+enum class Then { kNothing, kRelu, kAddRelu };
+
+// Numbers of the channels as loops read them: kinds of them, ChannelTiles::lanes() each.
+template <class C, int kKinds>
+struct LaneNumbers {
+  C* of[kKinds];
+
+  LaneNumbers(const ChannelTiles& tiles, void* workspace) {
+    for (int k = 0; k < kKinds; ++k) of[k] = static_cast<C*>(workspace) + k * tiles.lanes();
+  }
+  static size_t Bytes(const ChannelTiles& tiles) { return static_cast<size_t>(kKinds * tiles.lanes()) * sizeof(C); }
+};
 
 // y = scale (x - mean) / sqrt(variance + epsilon) + offset.
-template <class T, class C>
-void Normalize(int64_t rows, int64_t channels, double epsilon, const T* x, const C* scale, const C* offset,
-               const C* mean, const C* variance, T* y) {
-  ParallelFor(rows, 4.0 * static_cast<double>(channels), [=](int64_t begin, int64_t end) {
-    alignas(64) C factor[kBlock];
-    for (int64_t c = 0; c < channels; c += kBlock) {
-      const int64_t size = std::min(kBlock, channels - c);
-      for (int64_t i = 0; i < size; ++i)
-        factor[i] = scale[c + i] / std::sqrt(variance[c + i] + static_cast<C>(epsilon));
-      for (int64_t row = begin; row < end; ++row) {
-        const T* from = x + row * channels + c;
-        T* to = y + row * channels + c;
-        for (int64_t i = 0; i < size; ++i) {
-          to[i] = static_cast<T>((static_cast<C>(from[i]) - mean[c + i]) * factor[i] + offset[c + i]);
-        }
-      }
+template <class C>
+struct Normalization {
+  const C *mean, *factor, *offset;
+
+  using Numbers = LaneNumbers<C, 3>;
+  Normalization(const ChannelTiles& tiles, const Numbers& numbers, C epsilon, const C* scale, const C* shift,
+                const C* center, const C* variance)
+      : mean(numbers.of[0]), factor(numbers.of[1]), offset(numbers.of[2]) {
+    for (int64_t c = 0; c < tiles.channels(); ++c) {
+      numbers.of[0][c] = center[c];
+      numbers.of[1][c] = scale[c] / std::sqrt(variance[c] + epsilon);
+      numbers.of[2][c] = shift[c];
     }
-  });
+    for (C* lanes : numbers.of) tiles.Repeat(lanes);
+  }
+  C operator()(int64_t c, C x) const { return (x - mean[c]) * factor[c] + offset[c]; }
+};
+
+template <Then then, class T, class C>
+void Normalize(const ChannelTiles& tiles, const Normalization<C>& normal, const T* x, const T* addend, T* y) {
+  constexpr functor::Relu<C> relu;
+  if constexpr (then == Then::kAddRelu) {
+    ForEachElementByChannel(
+        tiles, 6, y, [=](int64_t c, C in, C more) { return relu(normal(c, in) + more); }, x, addend);
+  } else if constexpr (then == Then::kRelu) {
+    ForEachElementByChannel(
+        tiles, 5, y, [=](int64_t c, C in) { return relu(normal(c, in)); }, x);
+  } else {
+    ForEachElementByChannel(tiles, 4, y, normal, x);
+  }
 }
 
-// Inputs x, scale, offset; outputs y, mean, variance.
-template <class T>
+// Inputs x, scale, offset and, if it is added, an addend; outputs y, mean, variance.
+template <Then then, class T>
 absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
   using C = Compute<T>;
-  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
-    ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
-                     PrimitiveKernel(onednn::BatchNormTraining(OneDnnShape(spec)), {0, 1, 2}, {0, 1, 2}));
-    if (kernel.has_value()) return *std::move(kernel);
-  }
-  const int64_t rows = RowsOf(spec.inputs[0].shape), channels = spec.inputs[0].shape[-1];
-  const ColumnSums<C> sums(rows, channels);
-  return Kernel{[rows, channels, sums, epsilon = spec.attrs.Float("epsilon")](const KernelContext& context) {
+  const ChannelTiles tiles(spec.inputs[0].shape);
+  const ChannelMomentsKernel<C> moments(tiles);
+  return Kernel{[tiles, moments, epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
                   const T* x = context.input<T>(0);
                   C *mean = context.output<C>(1), *variance = context.output<C>(2);
-                  ColumnMoments(sums, context.workspace, rows, channels, x, mean, variance);
-                  Normalize(rows, channels, epsilon, x, context.input<C>(1), context.input<C>(2), mean, variance,
-                            context.output<T>(0));
+                  moments.Run(context.workspace, x, mean, variance);
+                  const Normalization<C> normal(tiles, {tiles, context.workspace}, epsilon, context.input<C>(1),
+                                                context.input<C>(2), mean, variance);
+                  Normalize<then>(tiles, normal, x, then == Then::kAddRelu ? context.input<T>(3) : nullptr,
+                                  context.output<T>(0));
                   return absl::OkStatus();
                 },
-                sums.workspace_bytes()};
+                std::max(moments.workspace_bytes(), Normalization<C>::Numbers::Bytes(tiles))};
 }
 
 // Inputs x, scale, offset, mean, variance; output y.
 template <class T>
 absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
   using C = Compute<T>;
-  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
-    ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
-                     PrimitiveKernel(onednn::BatchNormInference(OneDnnShape(spec)), {0, 1, 2, 3, 4}, {0}));
-    if (kernel.has_value()) return *std::move(kernel);
-  }
-  const int64_t rows = RowsOf(spec.inputs[0].shape), channels = spec.inputs[0].shape[-1];
-  return Kernel{[rows, channels, epsilon = spec.attrs.Float("epsilon")](const KernelContext& context) {
-    Normalize(rows, channels, epsilon, context.input<T>(0), context.input<C>(1), context.input<C>(2),
-              context.input<C>(3), context.input<C>(4), context.output<T>(0));
-    return absl::OkStatus();
-  }};
-}
-
-// Inputs x, dy, scale, mean, variance; outputs dx, dscale, doffset.
-template <class T>
-absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
-  using C = Compute<T>;
-  const bool fixed = spec.attrs.Bool("fixed_statistics");
-  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
-    ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
-                     PrimitiveKernel(onednn::BatchNormBackward(OneDnnShape(spec), fixed), {0, 1, 2, 3, 4}, {0, 1, 2}));
-    if (kernel.has_value()) return *std::move(kernel);
-  }
-  const int64_t rows = RowsOf(spec.inputs[0].shape), channels = spec.inputs[0].shape[-1];
-  const ColumnSums<C> sums(rows, channels, 2);
-  return Kernel{[rows, channels, sums, fixed,
-                 epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
-                  const T *x = context.input<T>(0), *dy = context.input<T>(1);
-                  const C *scale = context.input<C>(2), *mean = context.input<C>(3), *variance = context.input<C>(4);
-                  T* dx = context.output<T>(0);
-                  C *dscale = context.output<C>(1), *doffset = context.output<C>(2);
-                  const C* total = sums.Run(context.workspace, [=](int64_t row, C* to) {
-                    for (int64_t c = 0; c < channels; ++c) {
-                      const C slope = static_cast<C>(dy[row * channels + c]);
-                      to[c] += slope;
-                      to[channels + c] += slope * (static_cast<C>(x[row * channels + c]) - mean[c]);
-                    }
-                  });
-                  for (int64_t c = 0; c < channels; ++c) {
-                    doffset[c] = total[c];
-                    dscale[c] = total[channels + c] / std::sqrt(variance[c] + epsilon);
-                  }
-                  const C share = fixed || rows == 0 ? C(0) : 1 / static_cast<C>(rows);
-                  ParallelFor(rows, 8.0 * static_cast<double>(channels), [=](int64_t begin, int64_t end) {
-                    for (int64_t row = begin; row < end; ++row) {
-                      for (int64_t c = 0; c < channels; ++c) {
-                        const int64_t at = row * channels + c;
-                        const C inverse = 1 / std::sqrt(variance[c] + epsilon);
-                        const C normal = (static_cast<C>(x[at]) - mean[c]) * inverse;
-                        dx[at] = static_cast<T>(scale[c] * inverse *
-                                                (static_cast<C>(dy[at]) - share * (doffset[c] + normal * dscale[c])));
-                      }
-                    }
-                  });
+  const ChannelTiles tiles(spec.inputs[0].shape);
+  return Kernel{[tiles, epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
+                  const Normalization<C> normal(tiles, {tiles, context.workspace}, epsilon, context.input<C>(1),
+                                                context.input<C>(2), context.input<C>(3), context.input<C>(4));
+                  Normalize<Then::kNothing, T>(tiles, normal, context.input<T>(0), nullptr, context.output<T>(0));
                   return absl::OkStatus();
                 },
-                sums.workspace_bytes()};
+                Normalization<C>::Numbers::Bytes(tiles)};
+}
+
+// Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is that of a ReLU
+// over the normalisation, which is computed again from x: that takes no memory traffic, where reading y would. dx =
+// factor (d - share (doffset + normal dscale)), where d is dy under the ReLU, and share = 1 / rows or, where mean and
+// variance do not depend on x, 0.
+template <Then then, class T>
+absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
+  using C = Compute<T>;
+  constexpr bool kRelu = then == Then::kRelu;
+  const ChannelTiles tiles(spec.inputs[0].shape);
+  const ChannelSums<C, 2> sums(tiles);
+  const bool fixed = !kRelu && spec.attrs.Bool("fixed_statistics");
+  const size_t numbers_bytes = LaneNumbers<C, 5>::Bytes(tiles);
+  return Kernel{[tiles, sums, fixed, numbers_bytes,
+                 epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
+                  const T *x = context.input<T>(0), *dy = context.input<T>(1);
+                  const C *scale = context.input<C>(2), *mean = context.input<C>(kRelu ? 4 : 3),
+                          *variance = context.input<C>(kRelu ? 5 : 4);
+                  C *dscale = context.output<C>(1), *doffset = context.output<C>(2);
+                  const LaneNumbers<C, 5> lanes(tiles, context.workspace);
+                  // Without a ReLU any number serves for the offset.
+                  const Normalization<C> normal(tiles, {tiles, context.workspace}, epsilon, scale,
+                                                kRelu ? context.input<C>(3) : scale, mean, variance);
+                  const auto slope = [=](int64_t c, C in, C out) {
+                    return kRelu ? functor::ReluGrad<C>()(out, normal(c, in)) : out;
+                  };
+                  const C* total = sums.Run(
+                      static_cast<std::byte*>(context.workspace) + numbers_bytes, 6,
+                      [=](int64_t c, int64_t rows, int64_t step, auto width, auto& sum, const C* in, const C* out) {
+                        for (int64_t row = 0; row < rows * step; row += step) {
+                          C d[kPanel];  // Two loops: GCC does not vectorise sums of what a condition decides.
+#pragma omp simd
+                          for (int64_t i = 0; i < width; ++i) d[i] = slope(c + i, in[row + i], out[row + i]);
+#pragma omp simd
+                          for (int64_t i = 0; i < width; ++i) {
+                            sum[0][i] += d[i];
+                            sum[1][i] += d[i] * (in[row + i] - normal.mean[c + i]);
+                          }
+                        }
+                      },
+                      x, dy);
+                  C *const level = lanes.of[3], *const tilt = lanes.of[4];
+                  const C share = fixed ? C(0) : 1 / static_cast<C>(std::max<int64_t>(tiles.rows(), 1));
+                  for (int64_t c = 0; c < tiles.channels(); ++c) {
+                    const C inverse = 1 / std::sqrt(variance[c] + epsilon);
+                    doffset[c] = total[c];
+                    dscale[c] = total[tiles.channels() + c] * inverse;
+                    level[c] = share * doffset[c];
+                    tilt[c] = share * dscale[c] * inverse;
+                  }
+                  for (C* numbers : {level, tilt}) tiles.Repeat(numbers);
+                  ForEachElementByChannel(
+                      tiles, 8, context.output<T>(0),
+                      [=](int64_t c, C in, C out) {
+                        return normal.factor[c] * (slope(c, in, out) - (level[c] + (in - normal.mean[c]) * tilt[c]));
+                      },
+                      x, dy);
+                  return absl::OkStatus();
+                },
+                numbers_bytes + sums.workspace_bytes()};
 }
 
 // Checks x and its vectors over the channels, inputs `first` to the end; returns x with what they know of the channels.
@@ -153,7 +177,10 @@ absl::StatusOr<Shape> CheckShapes(const ShapeArgs& args, size_t first) {
 }
 
 absl::StatusOr<std::vector<Shape>> TrainingShape(const ShapeArgs& args) {
-  ASSIGN_OR_RETURN(const Shape x, CheckShapes(args, 1));
+  ASSIGN_OR_RETURN(Shape x, CheckShapes({args.attrs, args.inputs.subspan(0, 3), args.dtypes.subspan(0, 3)}, 1));
+  if (args.inputs.size() > 3) {
+    ASSIGN_OR_RETURN(x, x.Merge(args.inputs[3]));
+  }
   return std::vector<Shape>{x, Shape({x[-1]}), Shape({x[-1]})};
 }
 absl::StatusOr<std::vector<Shape>> InferenceShape(const ShapeArgs& args) {
@@ -206,33 +233,71 @@ Output BatchNormInference(OpScope scope, Output x, Output scale, Output offset, 
 
 void RegisterBatchNorm(OpRegistry& registry) {
   const std::vector<TypeVar> types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}};
+  const AttrDef epsilon = {"epsilon", 1e-3};
+  const std::vector<ArgDef> outputs = {{"y"}, Wide("mean"), Wide("variance")},
+                            gradients = {{"dx"}, Wide("dscale"), Wide("doffset")};
   registry.Add({.name = "BatchNorm",
                 .inputs = {{"x"}, Wide("scale"), Wide("offset")},
-                .outputs = {{"y"}, Wide("mean"), Wide("variance")},
+                .outputs = outputs,
                 .types = types,
-                .attrs = {{"epsilon", 1e-3}},
+                .attrs = {epsilon},
                 .shape = TrainingShape,
                 .gradient = BatchNormGradient,
+                .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeTraining<typename decltype(tag)::type>; })});
+                    "CPU", [](auto tag) { return &MakeTraining<Then::kNothing, typename decltype(tag)::type>; })});
   registry.Add({.name = "BatchNormInference",
                 .inputs = {{"x"}, Wide("scale"), Wide("offset"), Wide("mean"), Wide("variance")},
                 .outputs = {{"y"}},
                 .types = types,
-                .attrs = {{"epsilon", 1e-3}},
+                .attrs = {epsilon},
                 .shape = InferenceShape,
                 .gradient = BatchNormGradient,
+                .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeInference<typename decltype(tag)::type>; })});
   registry.Add({.name = "BatchNormGrad",
                 .inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("mean"), Wide("variance")},
-                .outputs = {{"dx"}, Wide("dscale"), Wide("doffset")},
+                .outputs = gradients,
                 .types = types,
-                .attrs = {{"epsilon", 1e-3}, {"fixed_statistics", false}},
+                .attrs = {epsilon, {"fixed_statistics", false}},
                 .shape = GradShape,
                 .gradient = NoSecondDerivative(),
+                .in_place = {{1, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; })});
+                    "CPU", [](auto tag) { return &MakeGrad<Then::kNothing, typename decltype(tag)::type>; })});
+
+  // What the fusion pass makes.
+  registry.Add({.name = "BatchNormRelu",
+                .inputs = {{"x"}, Wide("scale"), Wide("offset")},
+                .outputs = outputs,
+                .types = types,
+                .attrs = {epsilon},
+                .shape = TrainingShape,
+                .gradient = NoGradient(kByThePass),
+                .in_place = {{0, 0}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeTraining<Then::kRelu, typename decltype(tag)::type>; })});
+  registry.Add({.name = "BatchNormAddRelu",
+                .inputs = {{"x"}, Wide("scale"), Wide("offset"), {"addend"}},
+                .outputs = outputs,
+                .types = types,
+                .attrs = {epsilon},
+                .shape = TrainingShape,
+                .gradient = NoGradient(kByThePass),
+                .in_place = {{3, 0}, {0, 0}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeTraining<Then::kAddRelu, typename decltype(tag)::type>; })});
+  registry.Add({.name = "BatchNormReluGrad",
+                .inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("offset"), Wide("mean"), Wide("variance")},
+                .outputs = gradients,
+                .types = types,
+                .attrs = {epsilon},
+                .shape = GradShape,
+                .gradient = NoGradient(kByThePass),
+                .in_place = {{1, 0}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeGrad<Then::kRelu, typename decltype(tag)::type>; })});
 }
 
 }  // namespace belfry::ops

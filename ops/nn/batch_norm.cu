@@ -3,28 +3,44 @@
 #include "framework/graph/op_def.h"
 #include "ops/gpu/families.h"
 #include "ops/nn/columns_gpu_impl.h"
+#include "ops/nn/functors.h"
 
 namespace belfry::ops {
 namespace {
 
-// y = scale (x - mean) / sqrt(variance + epsilon) + offset.
+// What follows the normalisation in the same pass over memory.
+enum class Then { kNothing, kRelu, kAddRelu };
+
+// What the normalisation of a column takes.
+template <class C>
+struct NormColumn {
+  C mean, factor, offset;
+
+  BELFRY_GPU C operator()(C x) const { return (x - mean) * factor + offset; }
+};
+
 template <class T>
+struct Pair {
+  gpu::Stored<T> first, second;
+};
+
+// y = scale (x - mean) / sqrt(variance + epsilon) + offset, then the rest.
+template <Then then, class T>
 struct Normalize {
   using C = gpu::Compute<T>;
-  struct Column {
-    C mean, factor, offset;
-  };
-  const gpu::Stored<T>* x;
+  const gpu::Stored<T>*x, *addend;
   const C *scale, *offset, *mean, *variance;
   gpu::Stored<T>* y;
   C epsilon;
 
-  BELFRY_GPU Column Begin(int64_t c, int64_t) const {
+  BELFRY_GPU NormColumn<C> Begin(int64_t c, int64_t) const {
     return {mean[c], scale[c] / std::sqrt(variance[c] + epsilon), offset[c]};
   }
-  BELFRY_GPU gpu::Stored<T> Read(int64_t at, int64_t) const { return x[at]; }
-  BELFRY_GPU void Take(const Column& c, gpu::Stored<T> in, int64_t at, NoSum&) const {
-    y[at] = gpu::Narrow<T>((gpu::Widen(in) - c.mean) * c.factor + c.offset);
+  BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return {x[at], then == Then::kAddRelu ? addend[at] : x[at]}; }
+  BELFRY_GPU void Take(const NormColumn<C>& normal, const Pair<T>& in, int64_t at, NoSum&) const {
+    C value = normal(gpu::Widen(in.first));
+    if (then == Then::kAddRelu) value += gpu::Widen(in.second);
+    y[at] = gpu::Narrow<T>(then == Then::kNothing ? value : functor::Relu<C>()(value));
   }
 };
 
@@ -34,19 +50,20 @@ struct Sizes {
       : rows(spec.inputs[0].shape.elements(0, spec.inputs[0].shape.rank() - 1)), channels(spec.inputs[0].shape[-1]) {}
 };
 
-template <class T>
+template <Then then, class T>
 absl::Status RunNormalize(const KernelContext& at, const ColumnSlices& slices, const gpu::Compute<T>* mean,
                           const gpu::Compute<T>* variance, gpu::Compute<T> epsilon) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
   if (slices.rows == 0) return absl::OkStatus();
-  return ForEachElementByColumn(
-      *at.stream, slices,
-      Normalize<T>{at.input<S>(0), at.input<C>(1), at.input<C>(2), mean, variance, at.output<S>(0), epsilon});
+  const S* const addend = then == Then::kAddRelu ? at.input<S>(3) : nullptr;
+  return ForEachElementByColumn(*at.stream, slices,
+                                Normalize<then, T>{at.input<S>(0), addend, at.input<C>(1), at.input<C>(2), mean,
+                                                   variance, at.output<S>(0), epsilon});
 }
 
-// Inputs x, scale, offset; outputs y, mean, variance.
-template <class T>
+// Inputs x, scale, offset and, if it is added, an addend; outputs y, mean, variance.
+template <Then then, class T>
 absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
   const Sizes size(spec);
@@ -56,7 +73,7 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
                   C *mean = at.output<C>(1), *variance = at.output<C>(2);
                   RETURN_IF_ERROR(
                       GpuColumnMoments<T>(*at.stream, sums, at.workspace, at.input<gpu::Stored<T>>(0), mean, variance));
-                  return RunNormalize<T>(at, slices, mean, variance, epsilon);
+                  return RunNormalize<then, T>(at, slices, mean, variance, epsilon);
                 },
                 ColumnMomentsBytes<T>(sums)};
 }
@@ -68,31 +85,43 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
   const Sizes size(spec);
   return Kernel{[slices = ColumnSlices::ForElements(size.rows, size.channels),
                  epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at) {
-    return RunNormalize<T>(at, slices, at.input<C>(3), at.input<C>(4), epsilon);
+    return RunNormalize<Then::kNothing, T>(at, slices, at.input<C>(3), at.input<C>(4), epsilon);
   }};
 }
 
-template <class T>
-struct Pair {
-  gpu::Stored<T> x, dy;
+// What the gradient reads of an element: x and dy; of the latter nothing counts where a ReLU gave 0.
+template <Then then, class T>
+struct Slope {
+  using C = gpu::Compute<T>;
+  const gpu::Stored<T>*x, *dy;
+  const C *scale, *offset, *mean, *variance;
+  C epsilon;
+
+  BELFRY_GPU NormColumn<C> Column(int64_t c) const {
+    return {mean[c], scale[c] / std::sqrt(variance[c] + epsilon), then == Then::kRelu ? offset[c] : C(0)};
+  }
+  BELFRY_GPU Pair<T> Read(int64_t at) const { return {x[at], dy[at]}; }
+  BELFRY_GPU C operator()(const NormColumn<C>& normal, const Pair<T>& in) const {
+    const C slope = gpu::Widen(in.second);
+    return then == Then::kRelu ? functor::ReluGrad<C>()(slope, normal(gpu::Widen(in.first))) : slope;
+  }
 };
 
-// The sums of dy and of dy (x - mean).
-template <class T>
+// The sums of the slopes d and of d (x - mean).
+template <Then then, class T>
 struct SlopesOfSlice {
   using C = gpu::Compute<T>;
   using Sum = Sums<C, 2>;
-  const gpu::Stored<T>*x, *dy;
-  const C* mean;
+  Slope<then, T> slope;
 
-  BELFRY_GPU C Begin(int64_t c, int64_t) const { return mean[c]; }
-  BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return {x[at], dy[at]}; }
-  BELFRY_GPU void Take(C center, const Pair<T>& in, int64_t, Sum& sum) const {
-    const C slope = gpu::Widen(in.dy);
-    sum.of[0] += slope;
-    sum.of[1] += slope * (gpu::Widen(in.x) - center);
+  BELFRY_GPU NormColumn<C> Begin(int64_t c, int64_t) const { return slope.Column(c); }
+  BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return slope.Read(at); }
+  BELFRY_GPU void Take(const NormColumn<C>& normal, const Pair<T>& in, int64_t, Sum& sum) const {
+    const C d = slope(normal, in);
+    sum.of[0] += d;
+    sum.of[1] += d * (gpu::Widen(in.first) - normal.mean);
   }
-  BELFRY_GPU Sum Finish(C, const Sum& sum, int64_t) const { return sum; }
+  BELFRY_GPU Sum Finish(const NormColumn<C>&, const Sum& sum, int64_t) const { return sum; }
 };
 
 template <class C>
@@ -106,64 +135,78 @@ struct StoreSlopes {
   }
 };
 
-// dx = scale / sqrt(variance + epsilon) (dy - share (doffset + normal dscale)), share = 1 / rows or, where mean and
+// dx = scale / sqrt(variance + epsilon) (d - share (doffset + normal dscale)), share = 1 / rows or, where mean and
 // variance do not depend on x, 0.
-template <class T>
+template <Then then, class T>
 struct BatchNormGradient {
   using C = gpu::Compute<T>;
   struct Column {
-    C mean, inverse, factor, doffset, dscale;
+    NormColumn<C> normal;
+    C inverse, doffset, dscale;
   };
-  const gpu::Stored<T>*x, *dy;
-  const C *scale, *mean, *variance, *dscale, *doffset;
+  Slope<then, T> slope;
+  const C *dscale, *doffset;
   gpu::Stored<T>* dx;
-  C epsilon, share;
+  C share;
 
   BELFRY_GPU Column Begin(int64_t c, int64_t) const {
-    const C inverse = 1 / std::sqrt(variance[c] + epsilon);
-    return {mean[c], inverse, scale[c] * inverse, doffset[c], dscale[c]};
+    return {slope.Column(c), 1 / std::sqrt(slope.variance[c] + slope.epsilon), doffset[c], dscale[c]};
   }
-  BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return {x[at], dy[at]}; }
+  BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return slope.Read(at); }
   BELFRY_GPU void Take(const Column& c, const Pair<T>& in, int64_t at, NoSum&) const {
-    const C normal = (gpu::Widen(in.x) - c.mean) * c.inverse;
-    dx[at] = gpu::Narrow<T>(c.factor * (gpu::Widen(in.dy) - share * (c.doffset + normal * c.dscale)));
+    const C normal = (gpu::Widen(in.first) - c.normal.mean) * c.inverse;
+    dx[at] = gpu::Narrow<T>(c.normal.factor * (slope(c.normal, in) - share * (c.doffset + normal * c.dscale)));
   }
 };
 
-// Inputs x, dy, scale, mean, variance; outputs dx, dscale, doffset.
-template <class T>
+// Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is that of a ReLU
+// over the normalisation, which is computed again from x: that takes no memory traffic, where reading y would.
+template <Then then, class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
+  constexpr int kMean = then == Then::kRelu ? 4 : 3;
   const Sizes size(spec);
   const auto sums = ColumnSlices::ForSums(size.rows, size.channels);
-  const C share = spec.attrs.Bool("fixed_statistics") || size.rows == 0 ? C(0) : 1 / static_cast<C>(size.rows);
+  const bool fixed = then == Then::kNothing && spec.attrs.Bool("fixed_statistics");
+  const C share = fixed || size.rows == 0 ? C(0) : 1 / static_cast<C>(size.rows);
   return Kernel{
       [sums, slices = ColumnSlices::ForElements(size.rows, size.channels), share,
        epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at) {
-        const S *x = at.input<S>(0), *dy = at.input<S>(1);
-        const C *scale = at.input<C>(2), *mean = at.input<C>(3), *variance = at.input<C>(4);
+        const C *variance = at.input<C>(kMean + 1), *offset = then == Then::kRelu ? at.input<C>(3) : nullptr;
         C *dscale = at.output<C>(1), *doffset = at.output<C>(2);
-        RETURN_IF_ERROR(GpuColumnSums(*at.stream, sums, static_cast<C*>(at.workspace), SlopesOfSlice<T>{x, dy, mean},
+        const Slope<then, T> slope{at.input<S>(0),     at.input<S>(1), at.input<C>(2), offset,
+                                   at.input<C>(kMean), variance,       epsilon};
+        RETURN_IF_ERROR(GpuColumnSums(*at.stream, sums, static_cast<C*>(at.workspace), SlopesOfSlice<then, T>{slope},
                                       StoreSlopes<C>{variance, epsilon, dscale, doffset}));
         if (sums.rows == 0) return absl::OkStatus();
-        return ForEachElementByColumn(
-            *at.stream, slices,
-            BatchNormGradient<T>{x, dy, scale, mean, variance, dscale, doffset, at.output<S>(0), epsilon, share});
+        return ForEachElementByColumn(*at.stream, slices,
+                                      BatchNormGradient<then, T>{slope, dscale, doffset, at.output<S>(0), share});
       },
-      ColumnSumsBytes<SlopesOfSlice<T>>(sums)};
+      ColumnSumsBytes<SlopesOfSlice<then, T>>(sums)};
 }
 
 }  // namespace
 
 void AddBatchNormGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("BatchNorm", Kernels<float, double, Half, BFloat16>(
-                                       "GPU", [](auto tag) { return &MakeTraining<typename decltype(tag)::type>; }));
+  registry.AddKernels("BatchNorm", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeTraining<Then::kNothing, typename decltype(tag)::type>;
+                      }));
+  registry.AddKernels("BatchNormRelu", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeTraining<Then::kRelu, typename decltype(tag)::type>;
+                      }));
+  registry.AddKernels("BatchNormAddRelu", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeTraining<Then::kAddRelu, typename decltype(tag)::type>;
+                      }));
   registry.AddKernels("BatchNormInference", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
                         return &MakeInference<typename decltype(tag)::type>;
                       }));
-  registry.AddKernels("BatchNormGrad", Kernels<float, double, Half, BFloat16>(
-                                           "GPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; }));
+  registry.AddKernels("BatchNormGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeGrad<Then::kNothing, typename decltype(tag)::type>;
+                      }));
+  registry.AddKernels("BatchNormReluGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeGrad<Then::kRelu, typename decltype(tag)::type>;
+                      }));
 }
 
 }  // namespace belfry::ops

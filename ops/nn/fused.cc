@@ -12,9 +12,6 @@
 namespace belfry::ops {
 namespace {
 
-constexpr char kByThePass[] =
-    "the fusion pass makes it after gradients are taken; differentiate the ops that it stands for";
-
 // The values of the attribute "activation".
 struct NamedActivation {
   absl::string_view name;

@@ -9,36 +9,37 @@ namespace {
 template <class T>
 absl::StatusOr<Kernel> MakeMoments(const KernelSpec& spec) {
   using C = Compute<T>;
-  const int64_t rows = RowsOf(spec.inputs[0].shape), channels = spec.inputs[0].shape[-1];
-  const ColumnSums<C> sums(rows, channels);
-  return Kernel{[rows, channels, sums](const KernelContext& context) {
-                  ColumnMoments(sums, context.workspace, rows, channels, context.input<T>(0), context.output<C>(0),
-                                context.output<C>(1));
+  const ChannelMomentsKernel<C> moments((ChannelTiles(spec.inputs[0].shape)));
+  return Kernel{[moments](const KernelContext& context) {
+                  moments.Run(context.workspace, context.input<T>(0), context.output<C>(0), context.output<C>(1));
                   return absl::OkStatus();
                 },
-                sums.workspace_bytes()};
+                moments.workspace_bytes()};
 }
 
 // Inputs x, mean, dmean, dvariance: dx = (dmean + 2 dvariance (x - mean)) / rows.
 template <class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   using C = Compute<T>;
-  const int64_t rows = RowsOf(spec.inputs[0].shape), channels = spec.inputs[0].shape[-1];
-  return Kernel{[rows, channels](const KernelContext& context) {
-    const T* x = context.input<T>(0);
-    const C *mean = context.input<C>(1), *dmean = context.input<C>(2), *dvariance = context.input<C>(3);
-    T* dx = context.output<T>(0);
-    const C share = rows == 0 ? C(0) : 1 / static_cast<C>(rows);
-    ParallelFor(rows, 4.0 * static_cast<double>(channels), [=](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        for (int64_t c = 0; c < channels; ++c) {
-          const int64_t at = row * channels + c;
-          dx[at] = static_cast<T>(share * (dmean[c] + 2 * dvariance[c] * (static_cast<C>(x[at]) - mean[c])));
+  const ChannelTiles tiles(spec.inputs[0].shape);
+  return Kernel{
+      [tiles](const KernelContext& context) {
+        const C *mean = context.input<C>(1), *dmean = context.input<C>(2), *dvariance = context.input<C>(3);
+        C* const lanes = static_cast<C*>(context.workspace);
+        C *const center = lanes, *const constant = center + tiles.lanes(), *const slope = constant + tiles.lanes();
+        const C share = 1 / static_cast<C>(std::max<int64_t>(tiles.rows(), 1));
+        for (int64_t c = 0; c < tiles.channels(); ++c) {
+          center[c] = mean[c];
+          constant[c] = share * dmean[c];
+          slope[c] = 2 * share * dvariance[c];
         }
-      }
-    });
-    return absl::OkStatus();
-  }};
+        for (C* numbers : {center, constant, slope}) tiles.Repeat(numbers);
+        ForEachElementByChannel(
+            tiles, 4, context.output<T>(0), [=](int64_t c, C x) { return constant[c] + slope[c] * (x - center[c]); },
+            context.input<T>(0));
+        return absl::OkStatus();
+      },
+      static_cast<size_t>(3 * tiles.lanes()) * sizeof(C)};
 }
 
 absl::StatusOr<std::vector<Shape>> MomentsShape(const ShapeArgs& args) {

@@ -1,7 +1,7 @@
-// Mean and variance of each column. Internal.
+// Mean and variance of each channel. Internal.
 #pragma once
 
-#include "ops/nn/column_sums.h"
+#include "ops/nn/channels_impl.h"
 #include "ops/nn/nn_impl.h"
 
 namespace belfry::ops {
@@ -10,23 +10,84 @@ namespace belfry::ops {
 inline DType WideDType(DType dtype) { return dtype == DType::kFloat64 ? dtype : DType::kFloat32; }
 inline ArgDef Wide(const char* name) { return {.name = name, .type = "U"}; }
 
-// Of x [rows, columns]: the mean over the rows, then the mean of the squared differences from it. `sums` is
-// ColumnSums<C>(rows, columns) and `workspace` has its size; without rows both are 0.
-template <class T, class C>
-void ColumnMoments(const ColumnSums<C>& sums, void* workspace, int64_t rows, int64_t columns, const T* x, C* mean,
-                   C* variance) {
-  const C share = rows == 0 ? C(0) : 1 / static_cast<C>(rows);
-  const C* total = sums.Run(workspace, [=](int64_t row, C* to) {
-    for (int64_t c = 0; c < columns; ++c) to[c] += static_cast<C>(x[row * columns + c]);
-  });
-  for (int64_t c = 0; c < columns; ++c) mean[c] = total[c] * share;
-  total = sums.Run(workspace, [=](int64_t row, C* to) {
-    for (int64_t c = 0; c < columns; ++c) {
-      const C difference = static_cast<C>(x[row * columns + c]) - mean[c];
-      to[c] += difference * difference;
+// Of x over all axes but the last: the mean, and the mean of the squared differences from it, in one pass over memory.
+// Each tile's differences are from its own mean, so that a large mean takes no digits (Chan et al., 1983, "Algorithms
+// for Computing the Sample Variance"). Without rows both are 0.
+template <class C>
+class ChannelMomentsKernel {
+ public:
+  explicit ChannelMomentsKernel(const ChannelTiles& tiles) : tiles_(tiles) {}
+
+  size_t workspace_bytes() const { return static_cast<size_t>(2 * tiles_.chunks() * tiles_.channels()) * sizeof(C); }
+
+  template <class T>
+  void Run(void* workspace, const T* x, C* mean, C* variance) const {
+    const int64_t channels = tiles_.channels(), chunks = tiles_.rows() == 0 ? 0 : tiles_.chunks();
+    C *const sums = static_cast<C*>(workspace), *const squares = sums + chunks * channels;
+    tiles_.ForEachChunk(6, [&](int64_t chunk) { Sum(chunk, x, sums + chunk * channels, squares + chunk * channels); });
+    std::fill_n(mean, channels, C(0));
+    std::fill_n(variance, channels, C(0));
+    const C share = 1 / static_cast<C>(std::max<int64_t>(tiles_.rows(), 1));
+    for (int64_t k = 0; k < chunks; ++k) {
+      for (int64_t c = 0; c < channels; ++c) mean[c] += sums[k * channels + c];
     }
-  });
-  for (int64_t c = 0; c < columns; ++c) variance[c] = total[c] * share;
-}
+    for (int64_t c = 0; c < channels; ++c) mean[c] *= share;
+    for (int64_t k = 0; k < chunks; ++k) {
+      const auto rows = static_cast<C>(tiles_.RowsOfChunk(k));
+      for (int64_t c = 0; c < channels; ++c) {
+        const C difference = sums[k * channels + c] / rows - mean[c];
+        variance[c] += squares[k * channels + c] + rows * difference * difference;
+      }
+    }
+    for (int64_t c = 0; c < channels; ++c) variance[c] *= share;
+  }
+
+ private:
+  // The sums of a chunk's numbers, and of their squared differences from its mean.
+  template <class T>
+  void Sum(int64_t chunk, const T* x, C* sums, C* squares) const {
+    std::fill_n(sums, tiles_.channels(), C(0));
+    std::fill_n(squares, tiles_.channels(), C(0));
+    int64_t before = 0, row = -1;  // rows of earlier tiles
+    tiles_.ForEachTileOf(chunk, [&](const ChannelTiles::Tile& tile) {
+      if (row < 0) row = tile.row;
+      before = tile.row - row;
+      TileOf<const T> from(tiles_, tile, x);
+      const C* const data = from.Load();
+      const int64_t stride = TileOf<const T>::Stride(tiles_, tile);
+      alignas(64) C sum[ChannelTiles::kWidest] = {}, square[ChannelTiles::kWidest] = {}, mean[ChannelTiles::kWidest];
+      tiles_.ForEachPanel(tile, stride, [&](int64_t at, int64_t first, int64_t rows, int64_t step, auto lanes) {
+        C total[kPanel] = {};
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t i = 0; i < lanes; ++i) total[i] += data[at + r * step + i];
+        }
+        tiles_.AddLanes(total, first, lanes, sum);
+      });
+      const C share = 1 / static_cast<C>(tile.rows);
+      for (int64_t c = 0; c < tile.width; ++c) mean[c] = sum[c] * share;
+      tiles_.Repeat(mean);
+      tiles_.ForEachPanel(tile, stride, [&](int64_t at, int64_t first, int64_t rows, int64_t step, auto lanes) {
+        C total[kPanel] = {};
+        for (int64_t r = 0; r < rows; ++r) {
+          for (int64_t i = 0; i < lanes; ++i) {
+            const C difference = data[at + r * step + i] - mean[first + i];
+            total[i] += difference * difference;
+          }
+        }
+        tiles_.AddLanes(total, first, lanes, square);
+      });
+      // The squares of two parts, and of what lies between their means.
+      const C inverse = before == 0 ? C(0) : 1 / static_cast<C>(before);
+      const C weight = static_cast<C>(before) * static_cast<C>(tile.rows) / static_cast<C>(before + tile.rows);
+      for (int64_t c = 0; c < tile.width; ++c) {
+        const C difference = before == 0 ? C(0) : mean[c] - sums[tile.channel + c] * inverse;
+        squares[tile.channel + c] += square[c] + weight * difference * difference;
+        sums[tile.channel + c] += sum[c];
+      }
+    });
+  }
+
+  ChannelTiles tiles_;
+};
 
 }  // namespace belfry::ops

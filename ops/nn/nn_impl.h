@@ -94,6 +94,8 @@ absl::StatusOr<std::vector<Shape>> SameAsAll(const ShapeArgs& args);
 
 // The gradient rule of an op that nobody may differentiate: Gradients() fails and says why.
 GradientFunction NoGradient(std::string why);
+inline constexpr char kByThePass[] =
+    "the fusion pass makes it after gradients are taken; differentiate the ops that it stands for";
 // Of an op that is itself a gradient.
 GradientFunction NoSecondDerivative();
 

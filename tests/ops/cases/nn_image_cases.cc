@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_replace.h"
 #include "ops/array.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "tests/ops/cases/cases.h"
 
@@ -209,6 +210,89 @@ std::vector<OpCase> BatchNormCases() {
   return {y, moments, channels, inference};
 }
 
+// What the fusion pass makes: batch norm, an addition and a ReLU in one; and its gradient under a ReLU.
+std::vector<OpCase> FusedNormCases() {
+  const auto relu = [](Array y) {
+    for (int64_t i = 0; i < y.size(); ++i) y[i] = std::max(y[i], 0.0);
+    return y;
+  };
+  OpCase forward{
+      .name = "BatchNormRelu",
+      .inputs = {{{3, 2, 2, 5}, -1, 2}, {{5}, 0.5, 2}, {{5}, -1, 1}},
+      .build =
+          [](const Scope& scope, const Ins& in) {
+            return Outs(scope.AddAll("BatchNormRelu", {in[0], Wide(scope, in[1]), Wide(scope, in[2])}));
+          },
+      .reference =
+          [=](const Arrays& in) {
+            Array mean(in[1].shape), variance(in[1].shape);
+            Moments(in[0], mean.values, variance.values);
+            return Arrays{relu(Normalize(in[0], in[1], in[2], mean.values, variance.values, 1e-3)), mean, variance};
+          },
+      .more_shapes = {{{6, 3}, {3}, {3}},
+                      {{0, 2, 2, 3}, {3}, {3}},
+                      {{4, 1}, {1}, {1}},
+                      {{3, 0}, {0}, {0}},
+                      {{5, 300}, {300}, {300}},
+                      {{20, 9, 9, 33}, {33}, {33}}},
+      .tolerance = 16,
+      .gradient = false,
+      .thread_dependent = true};
+  OpCase add = forward;
+  add.name = "BatchNormAddRelu";
+  add.inputs.push_back(add.inputs[0]);
+  for (auto& shapes : add.more_shapes) shapes.push_back(Shape(shapes[0]));
+  add.build = [](const Scope& scope, const Ins& in) {
+    return Outs(scope.AddAll("BatchNormAddRelu", {in[0], Wide(scope, in[1]), Wide(scope, in[2]), in[3]}));
+  };
+  add.reference = [=](const Arrays& in) {
+    Array mean(in[1].shape), variance(in[1].shape);
+    Moments(in[0], mean.values, variance.values);
+    Array y = Normalize(in[0], in[1], in[2], mean.values, variance.values, 1e-3);
+    for (int64_t i = 0; i < y.size(); ++i) y[i] += in[3][i];
+    return Arrays{relu(y), mean, variance};
+  };
+
+  // x is kept so far from 0 that rounding does not decide what the ReLU lets through.
+  OpCase gradient{
+      .name = "BatchNormReluGrad",
+      .inputs = {{{3, 2, 2, 5}}, {{3, 2, 2, 5}}, {{5}, 1, 2}, {{5}, -0.2, 0.2}, {{5}, -0.2, 0.2}, {{5}, 0.5, 1}},
+      .build =
+          [](const Scope& scope, const Ins& in) {
+            std::vector<Output> inputs = {ops::Add(scope, in[0], ops::Sign(scope, in[0])), in[1]};
+            for (int i = 2; i < 6; ++i) inputs.push_back(Wide(scope, in[i]));
+            return Outs(scope.AddAll("BatchNormReluGrad", inputs));
+          },
+      .reference =
+          [](const Arrays& in) {
+            Array x = in[0], dx(in[0].shape), dscale(in[2].shape), doffset(in[2].shape), d = in[1];
+            for (int64_t i = 0; i < x.size(); ++i) x[i] += x[i] < 0 ? -1 : 1;
+            const Array y = Normalize(x, in[2], in[3], in[4].values, in[5].values, 1e-3);
+            const auto rows = static_cast<double>(x.size()) / static_cast<double>(std::max<int64_t>(dscale.size(), 1));
+            const auto inverse = [&](int64_t c) { return 1 / std::sqrt(in[5][c] + 1e-3); };
+            for (int64_t i = 0; i < x.size(); ++i) {
+              const int64_t c = i % dscale.size();
+              if (y[i] <= 0) d[i] = 0;
+              doffset[c] += d[i];
+              dscale[c] += d[i] * (x[i] - in[4][c]) * inverse(c);
+            }
+            for (int64_t i = 0; i < x.size(); ++i) {
+              const int64_t c = i % dscale.size();
+              const double normal = (x[i] - in[4][c]) * inverse(c);
+              dx[i] = in[2][c] * inverse(c) * (d[i] - (doffset[c] + normal * dscale[c]) / rows);
+            }
+            return Arrays{dx, dscale, doffset};
+          },
+      .tolerance = 32,
+      .gradient = false,
+      .thread_dependent = true};
+  for (const Shape& x : {Shape({6, 3}), Shape({0, 2, 2, 3}), Shape({4, 1}), Shape({5, 300}), Shape({20, 9, 9, 33})}) {
+    const Shape channels({x[-1]});
+    gradient.more_shapes.push_back({x, x, channels, channels, channels, channels});
+  }
+  return {forward, add, gradient};
+}
+
 OpCase LayerNormCase() {
   return {.name = "LayerNorm",
           .inputs = {{{3, 2, 5}, -1, 2}, {{2, 5}, 0.5, 2}, {{2, 5}}},
@@ -340,6 +424,7 @@ std::vector<OpCase> NnImageCases() {
       LayerNormCase(),
   };
   for (OpCase& op_case : BatchNormCases()) cases.push_back(std::move(op_case));
+  for (OpCase& op_case : FusedNormCases()) cases.push_back(std::move(op_case));
   for (OpCase& op_case : FusedCases()) cases.push_back(std::move(op_case));
   return cases;
 }

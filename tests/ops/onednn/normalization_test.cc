@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "framework/base/parallel.h"
-#include "ops/onednn/batch_norm.h"
 #include "ops/onednn/lrn.h"
 #include "tests/ops/onednn/harness.h"
 
@@ -67,60 +66,9 @@ TEST(LrnErrors, RefusesWhatTheLibraryGetsWrong) {
   EXPECT_EQ(LrnForward({.n = 1, .h = 0, .w = 2, .c = 16}, true).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
-class BatchNorm : public ::testing::TestWithParam<Case> {};
-
-TEST_P(BatchNorm, TrainingInferenceAndBackward) {
-  const int64_t c = std::get<0>(GetParam());
-  const DType dtype = std::get<1>(GetParam());
-  const ScopedParallelThreads threads(std::get<2>(GetParam()));
-  for (const BatchNormShape& shape :
-       {BatchNormShape{.n = 3, .h = 4, .w = 5, .c = c, .dtype = dtype},
-        BatchNormShape{.n = 23, .h = 1, .w = 1, .c = c, .epsilon = 0.1f, .dtype = dtype}}) {
-    auto training = BatchNormTraining(shape), inference = BatchNormInference(shape);
-    auto backward = BatchNormBackward(shape), fixed = BatchNormBackward(shape, /*fixed_statistics=*/true);
-    ASSERT_TRUE(training.ok()) << training.status();
-    ASSERT_TRUE(inference.ok()) << inference.status();
-    ASSERT_TRUE(backward.ok()) << backward.status();
-    ASSERT_TRUE(fixed.ok()) << fixed.status();
-    SCOPED_TRACE(std::string(training->implementation()) + " / " + std::string(backward->implementation()));
-
-    const int64_t rows = shape.n * shape.h * shape.w, size = rows * c;
-    const Values x = Random(size, dtype), dy = Random(size, dtype), scale = Random(c), shift = Random(c);
-    Values mean(c), variance(c), y(size), dx(size), dx_fixed(size), dscale(c), dshift(c);
-    for (int64_t i = 0; i < size; ++i) mean[i % c] += x[i] / rows;
-    for (int64_t i = 0; i < size; ++i) variance[i % c] += (x[i] - mean[i % c]) * (x[i] - mean[i % c]) / rows;
-    const auto inverse = [&](int64_t i) { return 1 / std::sqrt(variance[i % c] + shape.epsilon); };
-    const auto normal = [&](int64_t i) { return (x[i] - mean[i % c]) * inverse(i); };
-    for (int64_t i = 0; i < size; ++i) {
-      y[i] = scale[i % c] * normal(i) + shift[i % c];
-      dscale[i % c] += dy[i] * normal(i);
-      dshift[i % c] += dy[i];
-    }
-    for (int64_t i = 0; i < size; ++i) {
-      dx_fixed[i] = scale[i % c] * inverse(i) * dy[i];
-      dx[i] = scale[i % c] * inverse(i) * (dy[i] - dshift[i % c] / rows - normal(i) * dscale[i % c] / rows);
-    }
-    const double tolerance = Tolerance(dtype);
-    auto got = RunPrimitive(*training, {{x, dtype}, {scale}, {shift}}, {{size, dtype}, {c}, {c}});
-    ExpectClose(got[0], y, tolerance);
-    ExpectClose(got[1], mean, tolerance);
-    ExpectClose(got[2], variance, tolerance);
-    got = RunPrimitive(*inference, {{x, dtype}, {scale}, {shift}, {mean}, {variance}}, {{size, dtype}});
-    ExpectClose(got[0], y, tolerance);
-    for (const bool is_fixed : {false, true}) {
-      got = RunPrimitive(is_fixed ? *fixed : *backward, {{x, dtype}, {dy, dtype}, {scale}, {mean}, {variance}},
-                         {{size, dtype}, {c}, {c}});
-      ExpectClose(got[0], is_fixed ? dx_fixed : dx, tolerance);
-      ExpectClose(got[1], dscale, tolerance);
-      ExpectClose(got[2], dshift, tolerance);
-    }
-  }
-}
-
 const auto kCases = ::testing::Combine(::testing::Values<int64_t>(3, 5, 16, 64),
                                        ::testing::Values(DType::kFloat32, DType::kBFloat16), ::testing::Values(1, 2));
 INSTANTIATE_TEST_SUITE_P(Channels, Lrn, kCases);
-INSTANTIATE_TEST_SUITE_P(Channels, BatchNorm, kCases);
 
 }  // namespace
 }  // namespace belfry::ops::onednn

@@ -1,0 +1,152 @@
+#include <utility>
+#include <vector>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "framework/graph/infer.h"
+#include "framework/runtime/passes.h"
+
+namespace belfry {
+namespace {
+
+class NormFuser {
+ public:
+  NormFuser(Program& program, const OpRegistry& registry, const DeviceSet& devices)
+      : program_(program), nodes_(program.nodes), registry_(registry), devices_(devices), writes_(nodes_.size(), 0) {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      const ProgramNode& node = nodes_[i];
+      const auto count = [&](Value value) { ++uses_[value]; };
+      absl::c_for_each(node.inputs, count);
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        if (InputArg(node, static_cast<int>(k)).ref || writes_[node.inputs[k].node] != 0) writes_[i] = 1;
+      }
+      for (int control : node.control_inputs) {
+        if (writes_[control] != 0) writes_[i] = 1;
+        ++waited_for_[control];
+      }
+    }
+    for (const Value& fetch : program_.fetches) ++uses_[fetch];
+    for (int target : program_.targets) ++waited_for_[target];
+  }
+
+  void Run() {
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (nodes_[i].op->name == "Relu") FuseRelu(static_cast<int>(i));
+    }
+    for (ProgramNode& node : nodes_) {
+      if (node.op->name == "BatchNormGrad") FuseGradient(node);
+    }
+    Redirect();
+  }
+
+ private:
+  // The fused op, if its kernel exists where the node runs.
+  const OpDef* Fused(absl::string_view name, const ProgramNode& node) const {
+    const OpDef* op = registry_.Find(name);
+    if (op == nullptr) return nullptr;
+    return op->FindKernel(devices_.device(node.device).type(), KernelDType(*node.op, node.attrs)) == nullptr ? nullptr
+                                                                                                             : op;
+  }
+
+  // Nobody but `user` reads output 0 of the node, which runs on the same device and whenever that does. (A write of a
+  // variable before the user might change what the node reads.)
+  bool OnlyFeeds(int producer, int user) const {
+    const ProgramNode& node = nodes_[producer];
+    return uses_.at({producer, 0}) == 1 && !waited_for_.contains(producer) && node.device == nodes_[user].device &&
+           node.control_inputs.empty() && nodes_[user].control_inputs.empty() && writes_[user] == 0;
+  }
+
+  // Whether `value` is computed from outputs of node `from`.
+  bool ComesFrom(Value value, int from) const {
+    std::vector<int> open = {value.node};
+    std::vector<char> seen(nodes_.size(), 0);
+    while (!open.empty()) {
+      const int i = open.back();
+      open.pop_back();
+      if (i == from) return true;
+      if (std::exchange(seen[i], 1) != 0) continue;
+      if (const auto fused = fused_.find(i); fused != fused_.end()) open.push_back(fused->second);
+      for (const Value& input : nodes_[i].inputs) open.push_back(input.node);
+      open.insert(open.end(), nodes_[i].control_inputs.begin(), nodes_[i].control_inputs.end());
+    }
+    return false;
+  }
+
+  // Relu(BatchNorm(x, ...)) or Relu(BatchNorm(x, ...) + addend), and on either side of the sum.
+  void FuseRelu(int i) {
+    const Value below = nodes_[i].inputs[0];
+    if (IsNorm(below)) {
+      if (OnlyFeeds(below.node, i)) Become(i, below.node, "BatchNormRelu", {});
+      return;
+    }
+    const ProgramNode& sum = nodes_[below.node];
+    if (sum.op->name != "Add" || !OnlyFeeds(below.node, i)) return;
+    for (int side : {0, 1}) {
+      const Value norm = sum.inputs[side], addend = sum.inputs[1 - side];
+      if (!IsNorm(norm) || !OnlyFeeds(norm.node, below.node) || ComesFrom(addend, norm.node)) continue;
+      if (program_.spec(addend).shape != program_.spec(norm).shape) continue;
+      if (Become(i, norm.node, "BatchNormAddRelu", {addend})) return;
+    }
+  }
+  bool IsNorm(Value value) const { return value.index == 0 && nodes_[value.node].op->name == "BatchNorm"; }
+
+  // The ReLU's node becomes all of it; what is left of the normalisation goes.
+  bool Become(int i, int norm, absl::string_view name, const std::vector<Value>& more) {
+    const OpDef* op = Fused(name, nodes_[norm]);
+    if (op == nullptr) return false;
+    ProgramNode& node = nodes_[i];
+    const ProgramNode& from = nodes_[norm];
+    node.op = op;
+    node.attrs = from.attrs;
+    node.inputs = from.inputs;
+    node.inputs.insert(node.inputs.end(), more.begin(), more.end());
+    node.outputs = from.outputs;
+    fused_[norm] = i;
+    return true;
+  }
+
+  // The gradient of the normalisation under that of the ReLU.
+  void FuseGradient(ProgramNode& node) {
+    const auto index = static_cast<int>(&node - nodes_.data());
+    const ProgramNode& mask = nodes_[node.inputs[1].node];
+    const auto fused = fused_.find(node.inputs[3].node);
+    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !OnlyFeeds(node.inputs[1].node, index)) return;
+    const ProgramNode& forward = nodes_[fused->second];
+    const bool same = forward.op->name == "BatchNormRelu" && mask.inputs[1] == Value{fused->second, 0} &&
+                      node.inputs[0] == forward.inputs[0] && node.inputs[2] == forward.inputs[1] &&
+                      node.inputs[3].index == 1 && node.inputs[4] == Value{node.inputs[3].node, 2} &&
+                      !node.attrs.Bool("fixed_statistics");
+    const OpDef* op = Fused("BatchNormReluGrad", node);
+    if (!same || op == nullptr) return;
+    node.op = op;
+    node.attrs = forward.attrs;
+    node.inputs = {node.inputs[0], mask.inputs[0], node.inputs[2], forward.inputs[2], node.inputs[3], node.inputs[4]};
+  }
+
+  // Mean and variance are outputs of the fused node.
+  void Redirect() {
+    const auto move = [&](Value& value) {
+      if (const auto fused = fused_.find(value.node); fused != fused_.end()) value.node = fused->second;
+    };
+    for (ProgramNode& node : nodes_) absl::c_for_each(node.inputs, move);
+    absl::c_for_each(program_.fetches, move);
+  }
+
+  Program& program_;
+  std::vector<ProgramNode>& nodes_;
+  const OpRegistry& registry_;
+  const DeviceSet& devices_;
+  absl::flat_hash_map<Value, int> uses_;
+  absl::flat_hash_map<int, int> waited_for_;  // by node: how many control inputs and targets name it
+  std::vector<char> writes_;                  // by node: it writes a variable, or comes after one that does
+  absl::flat_hash_map<int, int> fused_;       // by normalisation
+};
+
+}  // namespace
+
+absl::Status FuseNorms(Program& program, const OpRegistry& registry, const DeviceSet& devices) {
+  NormFuser(program, registry, devices).Run();
+  return Normalize(program);
+}
+
+}  // namespace belfry

@@ -1,0 +1,147 @@
+// Batch norm with what follows it, as one node.
+#include <random>
+
+#include "framework/graph/gradients.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+#include "tests/framework/runtime/session_fixture.h"
+
+namespace belfry {
+namespace {
+
+using testing::FloatNear;
+using testing::Pointwise;
+
+class FuseNorms : public SessionFixture {
+ protected:
+  FuseNorms() {
+    x_ = Feed("x", {12, 3, 2, 6});
+    shortcut_ = Feed("shortcut", {12, 3, 2, 6});
+    scale_ = Feed("scale", {6});
+    offset_ = Feed("offset", {6});
+    norm_ = ops::BatchNorm(root_, x_, scale_, offset_);
+  }
+  Output Feed(absl::string_view name, const Shape& shape) {
+    feeds_.push_back({ops::Placeholder(root_.NameScope(name), DType::kFloat32, shape), shape});
+    std::mt19937 random(static_cast<uint32_t>(feeds_.size()));
+    std::normal_distribution<float> normal;
+    Tensor values(DType::kFloat32, shape);
+    for (int64_t i = 0; i < values.elements(); ++i) values.data<float>()[i] = normal(random);
+    values_.push_back(std::move(values));
+    return feeds_.back().output;
+  }
+  // The fetches of a run with and without fusion agree. Returns the plan with.
+  const Plan& Compare(const std::vector<Output>& fetches) {
+    std::vector<std::vector<std::vector<float>>> results;
+    for (const bool fuse : {false, true}) {
+      step_.reset();
+      Open("cpu:1", {.fuse = fuse});
+      step_ = Prepare(feeds_, fetches);
+      const absl::Status status = step_->Run(values_);
+      EXPECT_TRUE(status.ok()) << status;
+      results.emplace_back();
+      for (size_t i = 0; i < fetches.size(); ++i) {
+        const Tensor& tensor = step_->fetched(static_cast<int>(i));
+        results.back().emplace_back(tensor.data<float>(), tensor.data<float>() + tensor.elements());
+      }
+    }
+    for (size_t i = 0; i < fetches.size(); ++i) {
+      EXPECT_THAT(results[1][i], Pointwise(FloatNear(2e-5), results[0][i])) << "fetch " << i;
+    }
+    return step_->plan();
+  }
+  // Of sum(weights * y).
+  std::vector<Output> GradientsOf(Output y, const std::vector<Output>& xs) {
+    const Output weights = Feed("weights", y.shape());
+    auto gradients = Gradients(root_, {ops::Sum(root_, ops::Mul(root_, y, weights))}, xs);
+    EXPECT_TRUE(gradients.ok()) << gradients.status();
+    return *gradients;
+  }
+
+  std::vector<FeedSpec> feeds_;
+  std::vector<Tensor> values_;
+  std::unique_ptr<PreparedStep> step_;
+  Output x_, shortcut_, scale_, offset_;
+  ops::BatchNormOutputs norm_;
+};
+
+TEST_F(FuseNorms, AReluAndTheGradientUnderIt) {
+  const Output y = ops::Relu(root_, norm_.y);
+  std::vector<Output> fetches = GradientsOf(y, {x_, scale_, offset_});
+  fetches.insert(fetches.end(), {y, norm_.mean, norm_.variance});
+  const Plan& plan = Compare(fetches);
+  EXPECT_EQ(Count(plan, "BatchNormRelu"), 1);
+  EXPECT_EQ(Count(plan, "BatchNormReluGrad"), 1);
+  for (const char* op : {"BatchNorm", "Relu", "ReluGrad", "BatchNormGrad"}) EXPECT_EQ(Count(plan, op), 0) << op;
+}
+
+TEST_F(FuseNorms, AnAdditionOnEitherSide) {
+  for (const bool first : {true, false}) {
+    const Output sum = first ? ops::Add(root_, norm_.y, shortcut_) : ops::Add(root_, shortcut_, norm_.y);
+    const Output y = ops::Relu(root_, sum);
+    std::vector<Output> fetches = GradientsOf(y, {x_, scale_, offset_, shortcut_});
+    fetches.insert(fetches.end(), {y, norm_.mean});
+    const Plan& plan = Compare(fetches);
+    EXPECT_EQ(Count(plan, "BatchNormAddRelu"), 1);
+    for (const char* op : {"BatchNorm", "Relu", "Add", "BatchNormReluGrad"}) EXPECT_EQ(Count(plan, op), 0) << op;
+  }
+}
+
+TEST_F(FuseNorms, TwoBranchesOfABlock) {
+  const auto other = ops::BatchNorm(root_, shortcut_, scale_, offset_);
+  const Output y = ops::Relu(root_, ops::Add(root_, norm_.y, other.y));
+  std::vector<Output> fetches = GradientsOf(y, {x_, shortcut_, scale_});
+  fetches.insert(fetches.end(), {y, norm_.mean, other.mean});
+  const Plan& plan = Compare(fetches);
+  EXPECT_EQ(Count(plan, "BatchNormAddRelu"), 1);
+  EXPECT_EQ(Count(plan, "BatchNorm"), 1);
+}
+
+TEST_F(FuseNorms, NotWhereOthersSeeWhatLiesBetween) {
+  const Output y = ops::Relu(root_, norm_.y);
+  EXPECT_EQ(Count(Compare({y, norm_.y}), "BatchNorm"), 1);
+  const Output sum = ops::Add(root_, norm_.y, shortcut_);
+  EXPECT_EQ(Count(Compare({ops::Relu(root_, sum), sum}), "BatchNormAddRelu"), 0);
+}
+
+TEST_F(FuseNorms, NotWhereTheAdditionBroadcasts) {
+  const Output y = ops::Relu(root_, ops::Add(root_, norm_.y, offset_));
+  EXPECT_EQ(Count(Compare({y}), "BatchNormAddRelu"), 0);
+}
+
+TEST_F(FuseNorms, NotWhereTheAddendNeedsTheMean) {
+  const Output addend = ops::Mul(root_, shortcut_, norm_.mean);
+  const Output y = ops::Relu(root_, ops::Add(root_, norm_.y, addend));
+  EXPECT_EQ(Count(Compare({y, norm_.mean}), "BatchNormAddRelu"), 0);
+}
+
+// Each may be fused, but not both: one would wait for the other.
+TEST_F(FuseNorms, OnlyOneOfTwoWhoseAddendsNeedEachOthersMean) {
+  const auto other = ops::BatchNorm(root_, shortcut_, scale_, offset_);
+  const Output first = ops::Relu(root_, ops::Add(root_, norm_.y, ops::Mul(root_, x_, other.mean)));
+  const Output second = ops::Relu(root_, ops::Add(root_, other.y, ops::Mul(root_, x_, norm_.mean)));
+  EXPECT_EQ(Count(Compare({first, second}), "BatchNormAddRelu"), 1);
+}
+
+TEST_F(FuseNorms, AVariableIsReadBeforeTheSameUpdatesAsWithout) {
+  const Variable scale = GetVariable(root_, "scale", {6}, ConstantInitializer(1));
+  const auto norm = ops::BatchNorm(root_, x_, scale.value(), offset_);
+  const Output updated = ops::Assign(root_, scale, ops::Const(root_, {9.f, 8.f, 7.f, 6.f, 5.f, 4.f}));
+  const Output y = ops::Relu(root_, ops::Add(root_, norm.y, ops::Mul(root_, shortcut_, updated)));
+  Open("cpu:1");
+  Initialize();
+  const auto step = Prepare(feeds_, {y, norm.mean});
+  EXPECT_EQ(Count(step->plan(), "BatchNormAddRelu"), 0);
+}
+
+TEST_F(FuseNorms, TheGradientOfGivenStatisticsStays) {
+  const Output y =
+      ops::Relu(root_, ops::BatchNormInference(root_, x_, scale_, offset_, offset_, ops::Square(root_, scale_)));
+  const Plan& plan = Compare({GradientsOf(y, {x_})[0], y});
+  EXPECT_EQ(Count(plan, "BatchNormReluGrad"), 0);
+  EXPECT_EQ(Count(plan, "BatchNormGrad"), 1);
+}
+
+}  // namespace
+}  // namespace belfry
