@@ -112,9 +112,8 @@ std::vector<Values> RunPrimitive(Primitive& primitive, const std::vector<Argumen
   return values;
 }
 
-void ExpectClose(const Values& got, const Values& want, double tolerance) {
+void ExpectClose(const Values& got, const Values& want, double tolerance, double scale) {
   ASSERT_EQ(got.size(), want.size());
-  double scale = 1e-3;
   for (double value : want) scale = std::max(scale, std::abs(value));
   double worst = 0;
   size_t at = 0;

@@ -38,8 +38,9 @@ std::vector<Values> RunPrimitive(Primitive& primitive, const std::vector<Argumen
                                  const std::vector<Result>& outputs, Saved* saved_out = nullptr,
                                  const Saved* saved_in = nullptr);
 
-// Fails unless every |got - want| <= tolerance (largest |want|, at least 1e-3).
-void ExpectClose(const Values& got, const Values& want, double tolerance);
+// Fails unless every |got - want| <= tolerance (largest |want|, at least `scale`, which is the size of terms that may
+// cancel out).
+void ExpectClose(const Values& got, const Values& want, double tolerance, double scale = 1e-3);
 
 // Of a result with sums in float32 that is stored in `dtype`.
 inline double Tolerance(DType dtype) { return dtype == DType::kBFloat16 ? 1e-2 : 2e-5; }
