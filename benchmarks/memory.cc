@@ -1,9 +1,12 @@
 // What the memory of a training step is planned to: the arena beside the least that any plan of the same order could
-// have, the most bytes in use at one moment, and beside the sum of all tensors, as if none shared memory.
+// have, the most bytes in use at one moment, and beside the sum of all tensors, as if none shared memory. Then what
+// recomputation saves of it, and the time that it takes.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -11,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "benchmarks/memory_plan.h"
+#include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "benchmarks/training_run.h"
 #include "framework/base/status.h"
@@ -20,17 +24,69 @@ ABSL_FLAG(std::string, models, "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp
 ABSL_FLAG(std::string, devices, "cpu:1", "Devices, one tower on each; a row for each device.");
 ABSL_FLAG(int64_t, batch_size, 0, "Examples of a step over all towers; 0: the model's own number.");
 ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32 or bfloat16.");
+ABSL_FLAG(std::string, recompute_models, "cifar_net,resnet20", "Those that are timed with recomputation; empty: none.");
+ABSL_FLAG(int, threads, 1, "Of each device, for these timings.");
+ABSL_FLAG(int, rounds, 7, "Timings, of each way in turn.");
+ABSL_FLAG(double, seconds, 0.5, "Of each timing.");
 ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
 
+std::vector<std::string> Names(absl::string_view flag) { return absl::StrSplit(flag, ',', absl::SkipEmpty()); }
+
+// Trains a model in each of the ways, in turn.
+absl::Status TimeRecomputation(const std::string& model, Report& report) {
+  constexpr std::pair<const char*, Recompute> kWays[] = {
+      {"none", Recompute::kNone}, {"cheap", Recompute::kCheap}, {"sqrt", Recompute::kSqrt}};
+  std::vector<std::unique_ptr<TrainingRun>> runs;
+  std::vector<Side> sides;
+  absl::Status status;
+  for (const auto& [name, recompute] : kWays) {
+    ASSIGN_OR_RETURN(runs.emplace_back(), TrainingRun::Create({.model = model,
+                                                               .devices = absl::GetFlag(FLAGS_devices),
+                                                               .device = {.cpu_threads = absl::GetFlag(FLAGS_threads)},
+                                                               .batch = absl::GetFlag(FLAGS_batch_size),
+                                                               .dtype = absl::GetFlag(FLAGS_dtype),
+                                                               .session = {.recompute = recompute}}));
+    TrainingRun& run = *runs.back();
+    sides.push_back({.name = name,
+                     .step = [&] { status.Update(run.Step()); },
+                     .items_per_step = static_cast<double>(run.batch()),
+                     .finish = [&] { status.Update(run.Wait()); }});
+  }
+  RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
+  RETURN_IF_ERROR(status);
+  const int device = runs[0]->devices().TowerDevices()[0];
+  const auto bytes = [&](TrainingRun& run) {
+    return static_cast<double>(run.prepared().plan().memory.arena_bytes[device]);
+  };
+  for (size_t i = 0; i < sides.size(); ++i) {
+    const double memory = bytes(*runs[i]), share = memory / bytes(*runs[0]), time = MedianRatio(sides[0], sides[i]);
+    nlohmann::ordered_json row = {{"model", model},
+                                  {"batch", runs[i]->batch()},
+                                  {"recompute", sides[i].name},
+                                  {"arena", memory / kMebi},
+                                  {"of_none", share}};
+    AddSpread(row, "images/s", sides[i].rates);
+    row["time_of_none"] = time;
+    report.Add(std::move(row));
+    if (i == 0) continue;
+    report.Summarize(absl::StrCat(model, " with --recompute=", sides[i].name, ": ", ShortNumber(share),
+                                  " of the memory, ", ShortNumber(time), " of the time"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Run() {
+  if (absl::GetFlag(FLAGS_rounds) < 1 || absl::GetFlag(FLAGS_seconds) <= 0) {
+    return absl::InvalidArgumentError("--rounds must be at least 1, and --seconds above 0");
+  }
   Report report("memory", absl::StrCat("Memory of a training step on ", absl::GetFlag(FLAGS_devices), ", ",
                                        absl::GetFlag(FLAGS_dtype), ": MiB"));
   double worst = 0;
   std::string worst_model;
-  for (const std::string& name : std::vector<std::string>(absl::StrSplit(absl::GetFlag(FLAGS_models), ','))) {
+  for (const std::string& name : Names(absl::GetFlag(FLAGS_models))) {
     ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run,
                      TrainingRun::Create({.model = name,
                                           .devices = absl::GetFlag(FLAGS_devices),
@@ -57,14 +113,21 @@ absl::Status Run() {
   }
   report.Summarize(
       absl::StrCat("planned memory: at most ", ShortNumber(worst), " times the least possible (", worst_model, ")"));
-  return report.Finish(absl::GetFlag(FLAGS_out));
+  RETURN_IF_ERROR(report.Finish(absl::GetFlag(FLAGS_out)));
+  if (absl::GetFlag(FLAGS_recompute_models).empty()) return absl::OkStatus();
+  Report timed("recompute", absl::StrCat("Memory for time on ", absl::GetFlag(FLAGS_devices), ", ",
+                                         absl::GetFlag(FLAGS_threads), " thread(s) a device: MiB of the first tower"));
+  for (const std::string& name : Names(absl::GetFlag(FLAGS_recompute_models))) {
+    RETURN_IF_ERROR(TimeRecomputation(name, timed));
+  }
+  return timed.Finish(absl::GetFlag(FLAGS_out));
 }
 
 }  // namespace
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Planned memory of training steps.");
+  absl::SetProgramUsageMessage("Planned memory of training steps, and what recomputation makes of it.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

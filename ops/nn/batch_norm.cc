@@ -103,8 +103,9 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   const ChannelTiles tiles(spec.inputs[0].shape);
   const ChannelSums<C, 2> sums(tiles);
   const bool fixed = !kRelu && spec.attrs.Bool("fixed_statistics");
+  const C share = fixed ? C(0) : 1 / static_cast<C>(std::max<int64_t>(tiles.rows(), 1));
   const size_t numbers_bytes = LaneNumbers<C, 5>::Bytes(tiles);
-  return Kernel{[tiles, sums, fixed, numbers_bytes,
+  return Kernel{[tiles, sums, share, numbers_bytes,
                  epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& context) {
                   const T *x = context.input<T>(0), *dy = context.input<T>(1);
                   const C *scale = context.input<C>(2), *mean = context.input<C>(kRelu ? 4 : 3),
@@ -133,7 +134,6 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
                       },
                       x, dy);
                   C *const level = lanes.of[3], *const tilt = lanes.of[4];
-                  const C share = fixed ? C(0) : 1 / static_cast<C>(std::max<int64_t>(tiles.rows(), 1));
                   for (int64_t c = 0; c < tiles.channels(); ++c) {
                     const C inverse = 1 / std::sqrt(variance[c] + epsilon);
                     doffset[c] = total[c];
