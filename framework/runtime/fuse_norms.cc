@@ -12,29 +12,34 @@ namespace {
 class NormFuser {
  public:
   NormFuser(Program& program, const OpRegistry& registry, const DeviceSet& devices)
-      : program_(program), nodes_(program.nodes), registry_(registry), devices_(devices), writes_(nodes_.size(), 0) {
+      : program_(program),
+        nodes_(program.nodes),
+        registry_(registry),
+        devices_(devices),
+        awaited_(nodes_.size(), 0),
+        late_(nodes_.size(), 0) {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const ProgramNode& node = nodes_[i];
-      const auto count = [&](Value value) { ++uses_[value]; };
-      absl::c_for_each(node.inputs, count);
+      absl::c_for_each(node.inputs, [&](Value value) { ++uses_[value]; });
+      if (node.op->kind == OpKind::kAllReduce) late_[i] = 1;
       for (size_t k = 0; k < node.inputs.size(); ++k) {
-        if (InputArg(node, static_cast<int>(k)).ref || writes_[node.inputs[k].node] != 0) writes_[i] = 1;
+        if (InputArg(node, static_cast<int>(k)).ref || late_[node.inputs[k].node] != 0) late_[i] = 1;
       }
       for (int control : node.control_inputs) {
-        if (writes_[control] != 0) writes_[i] = 1;
-        ++waited_for_[control];
+        if (late_[control] != 0) late_[i] = 1;
+        awaited_[control] = 1;
       }
     }
     for (const Value& fetch : program_.fetches) ++uses_[fetch];
-    for (int target : program_.targets) ++waited_for_[target];
+    for (int target : program_.targets) awaited_[target] = 1;
   }
 
   void Run() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       if (nodes_[i].op->name == "Relu") FuseRelu(static_cast<int>(i));
     }
-    for (ProgramNode& node : nodes_) {
-      if (node.op->name == "BatchNormGrad") FuseGradient(node);
+    for (size_t i = 0; i < nodes_.size(); ++i) {
+      if (nodes_[i].op->name == "BatchNormGrad") FuseGradient(static_cast<int>(i));
     }
     Redirect();
   }
@@ -48,12 +53,13 @@ class NormFuser {
                                                                                                              : op;
   }
 
-  // Nobody but `user` reads output 0 of the node, which runs on the same device and whenever that does. (A write of a
-  // variable before the user might change what the node reads.)
+  // Nobody but `user` reads output 0 of the node, which runs on the same device, and nothing keeps them apart: neither
+  // waits for others by control inputs, the user not for a write of a variable that the node might read, nor for what
+  // other devices wait for.
   bool OnlyFeeds(int producer, int user) const {
     const ProgramNode& node = nodes_[producer];
-    return uses_.at({producer, 0}) == 1 && !waited_for_.contains(producer) && node.device == nodes_[user].device &&
-           node.control_inputs.empty() && nodes_[user].control_inputs.empty() && writes_[user] == 0;
+    return uses_.at({producer, 0}) == 1 && awaited_[producer] == 0 && node.device == nodes_[user].device &&
+           node.control_inputs.empty() && nodes_[user].control_inputs.empty() && late_[user] == 0;
   }
 
   // Whether `value` is computed from outputs of node `from`.
@@ -106,16 +112,17 @@ class NormFuser {
   }
 
   // The gradient of the normalisation under that of the ReLU.
-  void FuseGradient(ProgramNode& node) {
-    const auto index = static_cast<int>(&node - nodes_.data());
+  void FuseGradient(int i) {
+    ProgramNode& node = nodes_[i];
     const ProgramNode& mask = nodes_[node.inputs[1].node];
     const auto fused = fused_.find(node.inputs[3].node);
-    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !OnlyFeeds(node.inputs[1].node, index)) return;
+    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !OnlyFeeds(node.inputs[1].node, i)) return;
     const ProgramNode& forward = nodes_[fused->second];
     const bool same = forward.op->name == "BatchNormRelu" && mask.inputs[1] == Value{fused->second, 0} &&
                       node.inputs[0] == forward.inputs[0] && node.inputs[2] == forward.inputs[1] &&
                       node.inputs[3].index == 1 && node.inputs[4] == Value{node.inputs[3].node, 2} &&
-                      !node.attrs.Bool("fixed_statistics");
+                      !node.attrs.Bool("fixed_statistics") &&
+                      node.attrs.Float("epsilon") == forward.attrs.Float("epsilon") && forward.device == node.device;
     const OpDef* op = Fused("BatchNormReluGrad", node);
     if (!same || op == nullptr) return;
     node.op = op;
@@ -137,9 +144,9 @@ class NormFuser {
   const OpRegistry& registry_;
   const DeviceSet& devices_;
   absl::flat_hash_map<Value, int> uses_;
-  absl::flat_hash_map<int, int> waited_for_;  // by node: how many control inputs and targets name it
-  std::vector<char> writes_;                  // by node: it writes a variable, or comes after one that does
-  absl::flat_hash_map<int, int> fused_;       // by normalisation
+  std::vector<char> awaited_;            // by node: a control input or target names it
+  std::vector<char> late_;               // by node: it comes after a write of a variable or a collective, or is one
+  absl::flat_hash_map<int, int> fused_;  // by normalisation: what it became part of
 };
 
 }  // namespace

@@ -34,13 +34,13 @@ absl::Status MergeCommonSubexpressions(Program& program);
 // nobody else sees what lies between, and the device has a kernel for the fused op.
 absl::Status Fuse(Program& program, const OpRegistry& registry, const DeviceSet& devices);
 
-// Makes one node of batch norm, an addition after it and the ReLU after that, where nobody else sees what lies between;
-// and of the gradients of batch norm and of the ReLU over it.
-absl::Status FuseNorms(Program& program, const OpRegistry& registry, const DeviceSet& devices);
-
 // Has the gradient of a ReLU under a maximum pool taken before the pool's: a window's winner is above 0 where the
 // pool's output is. The same bits from fewer elements, and nobody has to keep the ReLU's output for the backward pass.
 absl::Status MaskBeforePoolGradients(Program& program);
+
+// Makes one node of batch norm, an addition after it and the ReLU after that, where nobody else sees what lies between;
+// and of the gradients of batch norm and of the ReLU over it.
+absl::Status FuseNorms(Program& program, const OpRegistry& registry, const DeviceSet& devices);
 
 // Removes pairs of transposes that undo each other.
 absl::Status ChooseLayouts(Program& program);

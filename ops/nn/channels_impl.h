@@ -44,6 +44,7 @@ class ChannelTiles {
   struct Tile {
     int64_t row, rows, channel, width;
   };
+  int64_t FirstRow(int64_t chunk) const { return std::min(rows_, tiles() * chunk / chunks_ * tile_rows_); }
   int64_t RowsOfChunk(int64_t chunk) const { return FirstRow(chunk + 1) - FirstRow(chunk); }
   // body(tile) for the tiles of a chunk.
   template <class Body>
@@ -58,7 +59,13 @@ class ChannelTiles {
   // body(tile) for all tiles, on the device's threads. `cost`: scalar operations of an element.
   template <class Body>
   void ForEachTile(double cost, const Body& body) const {
-    ForEachChunk(cost, [&](int64_t chunk) { ForEachTileOf(chunk, body); });
+    const int64_t across = (channels_ + width_ - 1) / width_;
+    ParallelFor(tiles() * across, cost * static_cast<double>(tile_rows_ * width_), [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t row = i / across * tile_rows_, channel = i % across * width_;
+        body(Tile{row, std::min(tile_rows_, rows_ - row), channel, std::min(width_, channels_ - channel)});
+      }
+    });
   }
   template <class Body>
   void ForEachChunk(double cost, const Body& body) const {
@@ -102,7 +109,6 @@ class ChannelTiles {
   static constexpr int64_t kMostChunks = 64;
 
   int64_t tiles() const { return (rows_ + tile_rows_ - 1) / tile_rows_; }
-  int64_t FirstRow(int64_t chunk) const { return std::min(rows_, tiles() * chunk / chunks_ * tile_rows_); }
 
   int64_t rows_, channels_, width_, fold_, tile_rows_, chunks_;
 };

@@ -37,6 +37,7 @@ class FuseNorms : public SessionFixture {
     for (const bool fuse : {false, true}) {
       step_.reset();
       Open("cpu:1", {.fuse = fuse});
+      Initialize();
       step_ = Prepare(feeds_, fetches);
       const absl::Status status = step_->Run(values_);
       EXPECT_TRUE(status.ok()) << status;
@@ -129,10 +130,55 @@ TEST_F(FuseNorms, AVariableIsReadBeforeTheSameUpdatesAsWithout) {
   const auto norm = ops::BatchNorm(root_, x_, scale.value(), offset_);
   const Output updated = ops::Assign(root_, scale, ops::Const(root_, {9.f, 8.f, 7.f, 6.f, 5.f, 4.f}));
   const Output y = ops::Relu(root_, ops::Add(root_, norm.y, ops::Mul(root_, shortcut_, updated)));
-  Open("cpu:1");
-  Initialize();
-  const auto step = Prepare(feeds_, {y, norm.mean});
-  EXPECT_EQ(Count(step->plan(), "BatchNormAddRelu"), 0);
+  EXPECT_EQ(Count(Compare({y, norm.mean}), "BatchNormAddRelu"), 0);
+}
+
+// All ranks of a collective run together, so what one needs the others wait for.
+TEST_F(FuseNorms, NotWhereTheAddendComesFromACollective) {
+  const auto reduce = [&](Output value, int64_t rank) {
+    return root_.Add(
+        "AllReduce", {ops::Const(root_, 1.f), value},
+        {{"group", std::string("g")}, {"rank", rank}, {"size", int64_t{2}}, {"reduction", std::string("sum")}});
+  };
+  const Output mean = reduce(norm_.mean, 0), other = reduce(offset_, 1);
+  const Output y = ops::Relu(root_, ops::Add(root_, norm_.y, ops::Mul(root_, shortcut_, other)));
+  EXPECT_EQ(Count(Compare({y, mean}), "BatchNormAddRelu"), 0);
+}
+
+TEST_F(FuseNorms, NotWhatIsAddedToItself) {
+  const Output y = ops::Relu(root_, ops::Add(root_, norm_.y, norm_.y));
+  EXPECT_EQ(Count(Compare({GradientsOf(y, {x_})[0], y}), "BatchNormAddRelu"), 0);
+}
+
+TEST_F(FuseNorms, NotAGradientOfAnotherEpsilon) {
+  const Output y = ops::Relu(root_, norm_.y);
+  const Output slope = root_.Add("ReluGrad", {shortcut_, y});
+  const auto gradients =
+      root_.AddAll("BatchNormGrad", {x_, slope, scale_, norm_.mean, norm_.variance}, {{"epsilon", 0.5}});
+  const Plan& plan = Compare({gradients[0], gradients[1], y});
+  EXPECT_EQ(Count(plan, "BatchNormRelu"), 1);
+  EXPECT_EQ(Count(plan, "BatchNormReluGrad"), 0);
+}
+
+TEST_F(FuseNorms, OnlyWithoutControlInputs) {
+  const Output one = ops::Const(root_, 1.f);
+  const Output waited = ops::Add(root_, x_, one);
+  const Output y = ops::Relu(root_.ControlDependencies({waited.node}), norm_.y);
+  EXPECT_EQ(Count(Compare({y, waited}), "BatchNormRelu"), 0);
+}
+
+// What is above 0 before it is rounded may be 0 then, and takes no gradient.
+TEST_F(FuseNorms, WhatIsRoundedToZeroHasNoGradient) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    const double tiny = dtype == DType::kFloat16 ? 1e-8 : 1e-41;
+    const auto norm = ops::BatchNorm(root_, ops::Cast(root_, x_, dtype), ops::Scale(root_, scale_, tiny),
+                                     ops::Scale(root_, offset_, tiny));
+    const Output y = ops::Cast(root_, ops::Relu(root_, norm.y), DType::kFloat32);
+    std::vector<Output> fetches = GradientsOf(y, {offset_});
+    fetches[0] = ops::Scale(root_, fetches[0], 1 / tiny / 1e3);
+    const Plan& plan = Compare({fetches[0], ops::Scale(root_, y, 1 / tiny / 1e3)});
+    EXPECT_EQ(Count(plan, "BatchNormReluGrad"), 1);
+  }
 }
 
 TEST_F(FuseNorms, TheGradientOfGivenStatisticsStays) {

@@ -149,23 +149,28 @@ Output Wide(const Scope& scope, Output x) {
 }
 
 std::vector<OpCase> BatchNormCases() {
-  OpCase y{
-      .name = "BatchNorm",
-      .inputs = {{{3, 2, 2, 5}, -1, 2}, {{5}, 0.5, 2}, {{5}, -1, 1}},
-      .build =
-          [](const Scope& scope, const Ins& in) {
-            return Outs{ops::BatchNorm(scope, in[0], Wide(scope, in[1]), Wide(scope, in[2])).y};
-          },
-      .reference =
-          [](const Arrays& in) {
-            std::vector<double> mean, variance;
-            Moments(in[0], mean, variance);
-            return Arrays{Normalize(in[0], in[1], in[2], mean, variance, 1e-3)};
-          },
-      .more_shapes = {{{6, 3}, {3}, {3}}, {{0, 2, 2, 3}, {3}, {3}}, {{4, 1}, {1}, {1}}, {{20, 9, 9, 33}, {33}, {33}}},
-      .tolerance = 16,
-      .gradient_tolerance = 16,
-      .thread_dependent = true};
+  OpCase y{.name = "BatchNorm",
+           .inputs = {{{3, 2, 2, 5}, -1, 2}, {{5}, 0.5, 2}, {{5}, -1, 1}},
+           .build =
+               [](const Scope& scope, const Ins& in) {
+                 return Outs{ops::BatchNorm(scope, in[0], Wide(scope, in[1]), Wide(scope, in[2])).y};
+               },
+           .reference =
+               [](const Arrays& in) {
+                 std::vector<double> mean, variance;
+                 Moments(in[0], mean, variance);
+                 return Arrays{Normalize(in[0], in[1], in[2], mean, variance, 1e-3)};
+               },
+           .more_shapes = {{{6, 3}, {3}, {3}},
+                           {{0, 2, 2, 3}, {3}, {3}},
+                           {{4, 1}, {1}, {1}},
+                           {{20, 9, 9, 33}, {33}, {33}},
+                           {{70, 30, 30, 3}, {3}, {3}},
+                           {{700, 64}, {64}, {64}},
+                           {{300, 257}, {257}, {257}},
+                           {{301, 1}, {1}, {1}}},
+           .tolerance = 16,
+           .gradient_tolerance = 16};
   OpCase moments = y;
   moments.name = "BatchNormMoments";
   moments.gradient = false;
@@ -181,7 +186,8 @@ std::vector<OpCase> BatchNormCases() {
   OpCase channels = moments;
   channels.name = "ChannelMoments";
   channels.inputs.resize(1);
-  channels.more_shapes = {{{6, 3}}, {{7}}, {{0, 2, 2, 3}}, {{4, 1}}, {{2, 3, 4, 2, 3}}, {{20, 9, 9, 33}}};
+  channels.more_shapes = {{{6, 3}},          {{7}},       {{0, 2, 2, 3}}, {{4, 1}}, {{2, 3, 4, 2, 3}}, {{20, 9, 9, 33}},
+                          {{70, 30, 30, 3}}, {{700, 64}}, {{300, 257}}};
   channels.gradient = true;
   channels.build = [](const Scope& scope, const Ins& in) {
     const auto outputs = ops::ChannelMoments(scope, in[0]);
@@ -234,10 +240,13 @@ std::vector<OpCase> FusedNormCases() {
                       {{4, 1}, {1}, {1}},
                       {{3, 0}, {0}, {0}},
                       {{5, 300}, {300}, {300}},
-                      {{20, 9, 9, 33}, {33}, {33}}},
+                      {{20, 9, 9, 33}, {33}, {33}},
+                      {{70, 30, 30, 3}, {3}, {3}},
+                      {{700, 64}, {64}, {64}},
+                      {{300, 257}, {257}, {257}},
+                      {{301, 1}, {1}, {1}}},
       .tolerance = 16,
-      .gradient = false,
-      .thread_dependent = true};
+      .gradient = false};
   OpCase add = forward;
   add.name = "BatchNormAddRelu";
   add.inputs.push_back(add.inputs[0]);
@@ -266,7 +275,7 @@ std::vector<OpCase> FusedNormCases() {
       .reference =
           [](const Arrays& in) {
             Array x = in[0], dx(in[0].shape), dscale(in[2].shape), doffset(in[2].shape), d = in[1];
-            for (int64_t i = 0; i < x.size(); ++i) x[i] += x[i] < 0 ? -1 : 1;
+            for (int64_t i = 0; i < x.size(); ++i) x[i] += (x[i] > 0) - (x[i] < 0);
             const Array y = Normalize(x, in[2], in[3], in[4].values, in[5].values, 1e-3);
             const auto rows = static_cast<double>(x.size()) / static_cast<double>(std::max<int64_t>(dscale.size(), 1));
             const auto inverse = [&](int64_t c) { return 1 / std::sqrt(in[5][c] + 1e-3); };
@@ -284,9 +293,9 @@ std::vector<OpCase> FusedNormCases() {
             return Arrays{dx, dscale, doffset};
           },
       .tolerance = 32,
-      .gradient = false,
-      .thread_dependent = true};
-  for (const Shape& x : {Shape({6, 3}), Shape({0, 2, 2, 3}), Shape({4, 1}), Shape({5, 300}), Shape({20, 9, 9, 33})}) {
+      .gradient = false};
+  for (const Shape& x : {Shape({6, 3}), Shape({0, 2, 2, 3}), Shape({4, 1}), Shape({5, 300}), Shape({20, 9, 9, 33}),
+                         Shape({70, 30, 30, 3}), Shape({700, 64}), Shape({300, 257})}) {
     const Shape channels({x[-1]});
     gradient.more_shapes.push_back({x, x, channels, channels, channels, channels});
   }
