@@ -87,7 +87,7 @@ def compare(options, model, threads):
             if not running:
                 raise sides_of.SideError(f"no side of {model} has one of '{options.sides}' in its name; there are "
                                          f"{', '.join(commands)}")
-            if why := sides_of.losses_differ(running, 2e-2 if options.dtype == "bfloat16" else 1e-3):
+            if why := sides_of.losses_differ(running, options.dtype):
                 raise sides_of.SideError(f"{model}: {why}")
             scale = 1 if model == "s5" else batch(options, model)
             sides_of.run_in_turn(running, options.rounds, options.seconds, scale)

@@ -21,8 +21,17 @@ def made_up(name, losses, rates=(1.0,), peak_bytes=2**20):
 
 class Losses(unittest.TestCase):
     def test_equal_up_to_rounding(self):
-        sides = [made_up("a", [2.0, 1.0]), made_up("b", [2.001, 1.0]), made_up("c", [2.0, 0.9995])]
+        sides = [made_up("a", [2.0, 1.0, 1.0, 1.0]), made_up("b", [2.0001, 1.0, 1.0009, 1.0]),
+                 made_up("c", [2.0, 0.9997, 1.0, 1.002])]
         self.assertIsNone(side.losses_differ(sides))
+
+    def test_the_first_step_is_compared_most_strictly(self):
+        for step, by in enumerate([2e-4, 5e-4, 2e-3, 4e-3, 4e-3]):
+            losses = [1.0] * 5
+            losses[step] += by
+            sides = [made_up("a", [1.0] * 5), made_up("b", losses)]
+            self.assertIn(f"step {step}", side.losses_differ(sides) or "")
+            self.assertIsNone(side.losses_differ(sides, "bfloat16"))
 
     def test_a_difference_names_step_and_sides(self):
         why = side.losses_differ([made_up("a", [2.0, 1.0]), made_up("b", [2.0, 1.0]), made_up("c", [2.0, 1.002])])
