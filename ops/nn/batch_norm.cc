@@ -116,7 +116,8 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
                   const Normalization<C> normal(tiles, {tiles, context.workspace}, epsilon, scale,
                                                 kRelu ? context.input<C>(3) : scale, mean, variance);
                   const auto slope = [=](int64_t c, C in, C out) {
-                    return kRelu ? functor::ReluGrad<C>()(out, normal(c, in) - C(functor::kRoundsToZero<T>)) : out;
+                    constexpr C kZero = functor::RoundsToZero(kDTypeOf<T>);
+                    return kRelu ? functor::ReluGrad<C>()(out, normal(c, in) - kZero) : out;
                   };
                   const C* total = sums.Run(
                       static_cast<std::byte*>(context.workspace) + numbers_bytes, 6,

@@ -102,10 +102,9 @@ struct Slope {
   }
   BELFRY_GPU Pair<T> Read(int64_t at) const { return {x[at], dy[at]}; }
   BELFRY_GPU C operator()(const NormColumn<C>& normal, const Pair<T>& in) const {
+    constexpr C kZero = functor::RoundsToZero(kDTypeOf<T>);
     const C slope = gpu::Widen(in.second);
-    return then == Then::kRelu
-               ? functor::ReluGrad<C>()(slope, normal(gpu::Widen(in.first)) - C(functor::kRoundsToZero<T>))
-               : slope;
+    return then == Then::kRelu ? functor::ReluGrad<C>()(slope, normal(gpu::Widen(in.first)) - kZero) : slope;
   }
 };
 

@@ -6,9 +6,8 @@
 #pragma once
 
 #include <cmath>
-#include <type_traits>
 
-#include "framework/base/half.h"
+#include "framework/base/dtype.h"
 
 namespace belfry::ops::functor {
 
@@ -25,11 +24,10 @@ template <class T>
 struct ReluGrad {
   constexpr T operator()(T dy, T y) const { return y > 0 ? dy : T(0); }
 };
-// Computed numbers up to this one are 0 once they are rounded to T.
-template <class T>
-inline constexpr float kRoundsToZero = std::is_same_v<T, Half>       ? 0x1p-25f
-                                       : std::is_same_v<T, BFloat16> ? 0x1p-134f
-                                                                     : 0;
+// Computed numbers up to this one are 0 once they are rounded to the dtype.
+constexpr float RoundsToZero(DType dtype) {
+  return dtype == DType::kFloat16 ? 0x1p-25f : dtype == DType::kBFloat16 ? 0x1p-134f : 0;
+}
 
 template <class T>
 struct Relu6 {
