@@ -45,14 +45,6 @@ class NormFuser {
   }
 
  private:
-  // The fused op, if its kernel exists where the node runs.
-  const OpDef* Fused(absl::string_view name, const ProgramNode& node) const {
-    const OpDef* op = registry_.Find(name);
-    if (op == nullptr) return nullptr;
-    return op->FindKernel(devices_.device(node.device).type(), KernelDType(*node.op, node.attrs)) == nullptr ? nullptr
-                                                                                                             : op;
-  }
-
   // Nobody but `user` reads output 0 of the node, which runs on the same device, and nothing keeps them apart: neither
   // waits for others by control inputs, the user not for a write of a variable that the node might read, nor for what
   // other devices wait for.
@@ -98,7 +90,7 @@ class NormFuser {
 
   // The ReLU's node becomes all of it; what is left of the normalisation goes.
   bool Become(int i, int norm, absl::string_view name, const std::vector<Value>& more) {
-    const OpDef* op = Fused(name, nodes_[norm]);
+    const OpDef* op = FusedOp(registry_, devices_, name, nodes_[norm]);
     if (op == nullptr) return false;
     ProgramNode& node = nodes_[i];
     const ProgramNode& from = nodes_[norm];
@@ -123,7 +115,7 @@ class NormFuser {
                       node.inputs[3].index == 1 && node.inputs[4] == Value{node.inputs[3].node, 2} &&
                       !node.attrs.Bool("fixed_statistics") &&
                       node.attrs.Float("epsilon") == forward.attrs.Float("epsilon") && forward.device == node.device;
-    const OpDef* op = Fused("BatchNormReluGrad", node);
+    const OpDef* op = FusedOp(registry_, devices_, "BatchNormReluGrad", node);
     if (!same || op == nullptr) return;
     node.op = op;
     node.attrs = forward.attrs;

@@ -37,14 +37,6 @@ class Fuser {
   }
 
  private:
-  // The fused op, if its kernel exists where the node runs.
-  const OpDef* Fused(absl::string_view name, const ProgramNode& node) const {
-    const OpDef* op = registry_.Find(name);
-    if (op == nullptr) return nullptr;
-    const DType dtype = KernelDType(*node.op, node.attrs);
-    return op->FindKernel(devices_.device(node.device).type(), dtype) == nullptr ? nullptr : op;
-  }
-
   // The fused node reads what `producer` read when `user` runs, so nothing may make the user wait longer.
   bool OnlyFeeds(int producer, const ProgramNode& user) const {
     const ProgramNode& node = program_.nodes[producer];
@@ -85,7 +77,8 @@ class Fuser {
     const ProgramNode& product = program_.nodes[before];
     if (!OnlyFeeds(before, bias)) return;
     if (product.op->name != "Conv2D" && product.op->name != "MatMul") return;
-    const OpDef* fused = Fused(product.op->name == "Conv2D" ? "FusedConv2D" : "FusedMatMul", product);
+    const OpDef* fused =
+        FusedOp(registry_, devices_, product.op->name == "Conv2D" ? "FusedConv2D" : "FusedMatMul", product);
     if (fused == nullptr || bias.outputs[0].shape.rank() != (product.op->name == "Conv2D" ? 4 : 2)) return;
     if (ReadsVariable(product) && !IsSource(bias.inputs[1])) return;
     Become(bias, fused, product, {product.inputs[0], product.inputs[1], bias.inputs[1]});
@@ -131,7 +124,7 @@ class Fuser {
     ProgramNode& filter = program_.nodes[index];
     if (filter.op->name != "Conv2DBackpropFilter" || filter.device != bias.device) return false;
     if (!bias.control_inputs.empty()) return false;
-    const OpDef* fused = Fused("Conv2DBackpropFilterBias", filter);
+    const OpDef* fused = FusedOp(registry_, devices_, "Conv2DBackpropFilterBias", filter);
     if (fused == nullptr) return false;
     const ProgramNode copy = filter;
     Become(filter, fused, copy, copy.inputs);
@@ -163,6 +156,14 @@ class Fuser {
 };
 
 }  // namespace
+
+const OpDef* FusedOp(const OpRegistry& registry, const DeviceSet& devices, absl::string_view name,
+                     const ProgramNode& node) {
+  const OpDef* op = registry.Find(name);
+  if (op == nullptr) return nullptr;
+  const DType dtype = KernelDType(*node.op, node.attrs);
+  return op->FindKernel(devices.device(node.device).type(), dtype) == nullptr ? nullptr : op;
+}
 
 absl::Status Fuse(Program& program, const OpRegistry& registry, const DeviceSet& devices) {
   Fuser(program, registry, devices).Run();

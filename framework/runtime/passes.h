@@ -30,6 +30,10 @@ absl::Status DropIdentities(Program& program);
 // Makes one node of several that compute the same on the same device.
 absl::Status MergeCommonSubexpressions(Program& program);
 
+// The op that stands for several, if its kernel exists where the node runs; null if not.
+const OpDef* FusedOp(const OpRegistry& registry, const DeviceSet& devices, absl::string_view name,
+                     const ProgramNode& node);
+
 // Makes one node of Conv2D or MatMul, BiasAdd and activation, and of a convolution's filter and bias gradients, where
 // nobody else sees what lies between, and the device has a kernel for the fused op.
 absl::Status Fuse(Program& program, const OpRegistry& registry, const DeviceSet& devices);

@@ -15,17 +15,6 @@ namespace {
 // What follows the normalisation in the same pass over memory.
 enum class Then { kNothing, kRelu, kAddRelu };
 
-// Numbers of the channels as loops read them: kinds of them, ChannelTiles::lanes() each.
-template <class C, int kKinds>
-struct LaneNumbers {
-  C* of[kKinds];
-
-  LaneNumbers(const ChannelTiles& tiles, void* workspace) {
-    for (int k = 0; k < kKinds; ++k) of[k] = static_cast<C*>(workspace) + k * tiles.lanes();
-  }
-  static size_t Bytes(const ChannelTiles& tiles) { return static_cast<size_t>(kKinds * tiles.lanes()) * sizeof(C); }
-};
-
 // y = scale (x - mean) / sqrt(variance + epsilon) + offset.
 template <class C>
 struct Normalization {
@@ -93,9 +82,11 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
 }
 
 // Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is that of a ReLU
-// over the normalisation, which is computed again from x: that takes no memory traffic, where reading y would. dx =
-// factor (d - share (doffset + normal dscale)), where d is dy under the ReLU, and share = 1 / rows or, where mean and
-// variance do not depend on x, 0.
+// over the normalisation, which is computed again from x: that takes no memory traffic, where reading y would.
+//
+//   dx = factor (d - share (doffset + normal dscale))
+//
+// d is dy under the ReLU, and share = 1 / rows or, where mean and variance do not depend on x, 0.
 template <Then then, class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -112,7 +103,7 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
                           *variance = context.input<C>(kRelu ? 5 : 4);
                   C *dscale = context.output<C>(1), *doffset = context.output<C>(2);
                   const LaneNumbers<C, 5> lanes(tiles, context.workspace);
-                  // Without a ReLU any number serves for the offset.
+                  // The first three of the numbers. Without a ReLU any serves for the offset.
                   const Normalization<C> normal(tiles, {tiles, context.workspace}, epsilon, scale,
                                                 kRelu ? context.input<C>(3) : scale, mean, variance);
                   const auto slope = [=](int64_t c, C in, C out) {
@@ -235,18 +226,17 @@ Output BatchNormInference(OpScope scope, Output x, Output scale, Output offset, 
 void RegisterBatchNorm(OpRegistry& registry) {
   const std::vector<TypeVar> types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}};
   const AttrDef epsilon = {"epsilon", 1e-3};
-  const std::vector<ArgDef> outputs = {{"y"}, Wide("mean"), Wide("variance")},
-                            gradients = {{"dx"}, Wide("dscale"), Wide("doffset")};
-  registry.Add({.name = "BatchNorm",
+  OpDef norm = {.name = "BatchNorm",
                 .inputs = {{"x"}, Wide("scale"), Wide("offset")},
-                .outputs = outputs,
+                .outputs = {{"y"}, Wide("mean"), Wide("variance")},
                 .types = types,
                 .attrs = {epsilon},
                 .shape = TrainingShape,
                 .gradient = BatchNormGradient,
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeTraining<Then::kNothing, typename decltype(tag)::type>; })});
+                    "CPU", [](auto tag) { return &MakeTraining<Then::kNothing, typename decltype(tag)::type>; })};
+  registry.Add(norm);
   registry.Add({.name = "BatchNormInference",
                 .inputs = {{"x"}, Wide("scale"), Wide("offset"), Wide("mean"), Wide("variance")},
                 .outputs = {{"y"}},
@@ -257,48 +247,37 @@ void RegisterBatchNorm(OpRegistry& registry) {
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeInference<typename decltype(tag)::type>; })});
-  registry.Add({.name = "BatchNormGrad",
-                .inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("mean"), Wide("variance")},
-                .outputs = gradients,
-                .types = types,
-                .attrs = {epsilon, {"fixed_statistics", false}},
-                .shape = GradShape,
-                .gradient = NoSecondDerivative(),
-                .in_place = {{1, 0}},
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeGrad<Then::kNothing, typename decltype(tag)::type>; })});
+  OpDef gradient = {.name = "BatchNormGrad",
+                    .inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("mean"), Wide("variance")},
+                    .outputs = {{"dx"}, Wide("dscale"), Wide("doffset")},
+                    .types = types,
+                    .attrs = {epsilon, {"fixed_statistics", false}},
+                    .shape = GradShape,
+                    .gradient = NoSecondDerivative(),
+                    .in_place = {{1, 0}},
+                    .kernels = Kernels<float, double, Half, BFloat16>(
+                        "CPU", [](auto tag) { return &MakeGrad<Then::kNothing, typename decltype(tag)::type>; })};
+  registry.Add(gradient);
 
-  // What the fusion pass makes.
-  registry.Add({.name = "BatchNormRelu",
-                .inputs = {{"x"}, Wide("scale"), Wide("offset")},
-                .outputs = outputs,
-                .types = types,
-                .attrs = {epsilon},
-                .shape = TrainingShape,
-                .gradient = NoGradient(kByThePass),
-                .in_place = {{0, 0}},
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeTraining<Then::kRelu, typename decltype(tag)::type>; })});
-  registry.Add({.name = "BatchNormAddRelu",
-                .inputs = {{"x"}, Wide("scale"), Wide("offset"), {"addend"}},
-                .outputs = outputs,
-                .types = types,
-                .attrs = {epsilon},
-                .shape = TrainingShape,
-                .gradient = NoGradient(kByThePass),
-                .in_place = {{3, 0}, {0, 0}},
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeTraining<Then::kAddRelu, typename decltype(tag)::type>; })});
-  registry.Add({.name = "BatchNormReluGrad",
-                .inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("offset"), Wide("mean"), Wide("variance")},
-                .outputs = gradients,
-                .types = types,
-                .attrs = {epsilon},
-                .shape = GradShape,
-                .gradient = NoGradient(kByThePass),
-                .in_place = {{1, 0}},
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeGrad<Then::kRelu, typename decltype(tag)::type>; })});
+  // What the fusion pass makes of them.
+  norm.name = "BatchNormRelu";
+  norm.gradient = NoGradient(kByThePass);
+  norm.kernels = Kernels<float, double, Half, BFloat16>(
+      "CPU", [](auto tag) { return &MakeTraining<Then::kRelu, typename decltype(tag)::type>; });
+  registry.Add(norm);
+  norm.name = "BatchNormAddRelu";
+  norm.inputs.push_back({"addend"});
+  norm.in_place = {{3, 0}, {0, 0}};
+  norm.kernels = Kernels<float, double, Half, BFloat16>(
+      "CPU", [](auto tag) { return &MakeTraining<Then::kAddRelu, typename decltype(tag)::type>; });
+  registry.Add(norm);
+  gradient.name = "BatchNormReluGrad";
+  gradient.inputs = {{"x"}, {"dy"}, Wide("scale"), Wide("offset"), Wide("mean"), Wide("variance")};
+  gradient.attrs = {epsilon};
+  gradient.gradient = NoGradient(kByThePass);
+  gradient.kernels = Kernels<float, double, Half, BFloat16>(
+      "CPU", [](auto tag) { return &MakeGrad<Then::kRelu, typename decltype(tag)::type>; });
+  registry.Add(gradient);
 }
 
 }  // namespace belfry::ops

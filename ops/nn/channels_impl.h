@@ -156,6 +156,17 @@ class TileOf {
   alignas(64) Compute<T> buffer_[kIsSixteenBit<T> ? ChannelTiles::kElements : 1];
 };
 
+// Numbers of the channels as loops read them: kinds of them, ChannelTiles::lanes() each.
+template <class C, int kKinds>
+struct LaneNumbers {
+  C* of[kKinds];
+
+  LaneNumbers(const ChannelTiles& tiles, void* workspace) {
+    for (int k = 0; k < kKinds; ++k) of[k] = static_cast<C*>(workspace) + k * tiles.lanes();
+  }
+  static size_t Bytes(const ChannelTiles& tiles) { return static_cast<size_t>(kKinds * tiles.lanes()) * sizeof(C); }
+};
+
 // y = f(c, x...) for every element of tensors of one shape, where c says which lane of the channels' numbers is its
 // own; y may be one of x. `cost`: scalar operations of an element.
 template <class T, class F, class... X>

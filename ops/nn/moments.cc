@@ -22,24 +22,23 @@ template <class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   using C = Compute<T>;
   const ChannelTiles tiles(spec.inputs[0].shape);
-  return Kernel{
-      [tiles](const KernelContext& context) {
-        const C *mean = context.input<C>(1), *dmean = context.input<C>(2), *dvariance = context.input<C>(3);
-        C* const lanes = static_cast<C*>(context.workspace);
-        C *const center = lanes, *const constant = center + tiles.lanes(), *const slope = constant + tiles.lanes();
-        const C share = 1 / static_cast<C>(std::max<int64_t>(tiles.rows(), 1));
-        for (int64_t c = 0; c < tiles.channels(); ++c) {
-          center[c] = mean[c];
-          constant[c] = share * dmean[c];
-          slope[c] = 2 * share * dvariance[c];
-        }
-        for (C* numbers : {center, constant, slope}) tiles.Repeat(numbers);
-        ForEachElementByChannel(
-            tiles, 4, context.output<T>(0), [=](int64_t c, C x) { return constant[c] + slope[c] * (x - center[c]); },
-            context.input<T>(0));
-        return absl::OkStatus();
-      },
-      static_cast<size_t>(3 * tiles.lanes()) * sizeof(C)};
+  return Kernel{[tiles](const KernelContext& context) {
+                  const C *mean = context.input<C>(1), *dmean = context.input<C>(2), *dvariance = context.input<C>(3);
+                  const LaneNumbers<C, 3> lanes(tiles, context.workspace);
+                  C *const center = lanes.of[0], *const constant = lanes.of[1], *const slope = lanes.of[2];
+                  const C share = 1 / static_cast<C>(std::max<int64_t>(tiles.rows(), 1));
+                  for (int64_t c = 0; c < tiles.channels(); ++c) {
+                    center[c] = mean[c];
+                    constant[c] = share * dmean[c];
+                    slope[c] = 2 * share * dvariance[c];
+                  }
+                  for (C* numbers : lanes.of) tiles.Repeat(numbers);
+                  ForEachElementByChannel(
+                      tiles, 4, context.output<T>(0),
+                      [=](int64_t c, C x) { return constant[c] + slope[c] * (x - center[c]); }, context.input<T>(0));
+                  return absl::OkStatus();
+                },
+                LaneNumbers<C, 3>::Bytes(tiles)};
 }
 
 absl::StatusOr<std::vector<Shape>> MomentsShape(const ShapeArgs& args) {
