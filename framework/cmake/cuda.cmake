@@ -1,4 +1,4 @@
-# Finds what the CUDA back-end is built with: nvcc, cuBLAS, cuDNN 9 and NCCL. Sets BELFRY_HAS_CUDA, and
+# Finds what the CUDA back-end is built with: nvcc, cuBLAS, cuDNN 9.8 and NCCL. Sets BELFRY_HAS_CUDA, and
 # BELFRY_CUDNN_INCLUDE, BELFRY_CUDNN_LIBRARY, BELFRY_NCCL_INCLUDE and BELFRY_NCCL_LIBRARY.
 set(BELFRY_CUDA AUTO CACHE STRING "Build the CUDA back-end: ON, OFF, or AUTO: if nvcc, cuBLAS, cuDNN and NCCL are there")
 set_property(CACHE BELFRY_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -24,8 +24,15 @@ endif()
 if(CUDAToolkit_FOUND AND NOT TARGET CUDA::cublasLt)
   list(APPEND missing "cuBLAS")
 endif()
-if(NOT BELFRY_CUDNN_INCLUDE OR NOT BELFRY_CUDNN_LIBRARY)
-  list(APPEND missing "cuDNN 9")
+set(cudnn_version "")
+if(BELFRY_CUDNN_INCLUDE AND BELFRY_CUDNN_LIBRARY AND EXISTS ${BELFRY_CUDNN_INCLUDE}/cudnn_version.h)
+  file(READ ${BELFRY_CUDNN_INCLUDE}/cudnn_version.h text)
+  if(text MATCHES "CUDNN_MAJOR ([0-9]+).*CUDNN_MINOR ([0-9]+)")
+    set(cudnn_version ${CMAKE_MATCH_1}.${CMAKE_MATCH_2})
+  endif()
+endif()
+if(cudnn_version VERSION_LESS 9.8)
+  list(APPEND missing "cuDNN 9.8 or later")
 endif()
 if(NOT BELFRY_NCCL_INCLUDE OR NOT BELFRY_NCCL_LIBRARY)
   list(APPEND missing "NCCL")

@@ -40,7 +40,7 @@ struct KernelSpec {
 // row-major.
 struct KernelContext {
   const void* const* inputs;  // one per input; unspecified for shape-only inputs and for tensors without elements
-  void* const* outputs;       // one per output; may equal an input where the OpDef allows it (in_place)
+  void* const* outputs;       // one per output; may equal an input where OpDef and Kernel allow it (in_place)
   void* workspace;            // Kernel::workspace_bytes bytes, contents lost between runs
   uint64_t run;               // counts the session's runs: what random ops key on when they have no step of their own
   Stream* stream;             // where asynchronous kernels enqueue
@@ -71,6 +71,7 @@ struct Kernel {
   // Of a kernel that enqueues and finds errors only then: the last one of its runs that are done, and from now on OK
   // until another is found. Runs may be under way. It does not wait, allocate or lock unless there is one. Empty: none.
   std::function<absl::Status()> error = nullptr;
+  bool in_place = true;  // its outputs may lie on its inputs where the OpDef allows it
 };
 
 // Makes the kernel of one node. Everything that depends on shapes, attributes or threads is decided here; on a CPU

@@ -177,7 +177,10 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   FindVariableUses(*plan);
   AssignStreams(*plan);
   ASSIGN_OR_RETURN(std::vector<Kernel> kernels, MakeKernels(program, devices));
-  for (const Kernel& kernel : kernels) plan->workspace_bytes.push_back(kernel.workspace_bytes);
+  for (const Kernel& kernel : kernels) {
+    plan->workspace_bytes.push_back(kernel.workspace_bytes);
+    plan->in_place.push_back(kernel.in_place ? 1 : 0);
+  }
   PlanMemory(*plan, devices.size());
   RETURN_IF_ERROR(dump.Finish(*plan));
   return CompiledPlan{std::move(plan), std::move(kernels)};

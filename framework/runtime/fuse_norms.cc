@@ -48,7 +48,7 @@ class NormFuser {
   // Nobody but `user` reads output 0 of the node, which runs on the same device, and nothing keeps them apart: neither
   // waits for others by control inputs, the user not for a write of a variable that the node might read, nor for what
   // other devices wait for.
-  bool OnlyFeeds(int producer, int user) const {
+  bool CanJoin(int producer, int user) const {
     const ProgramNode& node = nodes_[producer];
     return uses_.at({producer, 0}) == 1 && awaited_[producer] == 0 && node.device == nodes_[user].device &&
            node.control_inputs.empty() && nodes_[user].control_inputs.empty() && late_[user] == 0;
@@ -74,14 +74,14 @@ class NormFuser {
   void FuseRelu(int i) {
     const Value below = nodes_[i].inputs[0];
     if (IsNorm(below)) {
-      if (OnlyFeeds(below.node, i)) Become(i, below.node, "BatchNormRelu", {});
+      if (CanJoin(below.node, i)) Become(i, below.node, "BatchNormRelu", {});
       return;
     }
     const ProgramNode& sum = nodes_[below.node];
-    if (sum.op->name != "Add" || !OnlyFeeds(below.node, i)) return;
+    if (sum.op->name != "Add" || !CanJoin(below.node, i)) return;
     for (int side : {0, 1}) {
       const Value norm = sum.inputs[side], addend = sum.inputs[1 - side];
-      if (!IsNorm(norm) || !OnlyFeeds(norm.node, below.node) || ComesFrom(addend, norm.node)) continue;
+      if (!IsNorm(norm) || !CanJoin(norm.node, below.node) || ComesFrom(addend, norm.node)) continue;
       if (program_.spec(addend).shape != program_.spec(norm).shape) continue;
       if (Become(i, norm.node, "BatchNormAddRelu", {addend})) return;
     }
@@ -108,7 +108,7 @@ class NormFuser {
     ProgramNode& node = nodes_[i];
     const ProgramNode& mask = nodes_[node.inputs[1].node];
     const auto fused = fused_.find(node.inputs[3].node);
-    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !OnlyFeeds(node.inputs[1].node, i)) return;
+    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !CanJoin(node.inputs[1].node, i)) return;
     const ProgramNode& forward = nodes_[fused->second];
     const bool same = forward.op->name == "BatchNormRelu" && mask.inputs[1] == Value{fused->second, 0} &&
                       node.inputs[0] == forward.inputs[0] && node.inputs[2] == forward.inputs[1] &&

@@ -189,7 +189,7 @@ class MemoryPlanner {
   void ShareInPlace() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const ProgramNode& node = nodes_[i];
-      if (node.op->kind != OpKind::kKernel) continue;
+      if (node.op->kind != OpKind::kKernel || plan_.in_place[i] == 0) continue;
       std::vector<char> shares(node.outputs.size(), 0);
       for (const auto& [input, output] : InPlace(node)) {
         if (shares[output] == 0) shares[output] = TryShare(static_cast<int>(i), input, output) ? 1 : 0;

@@ -77,6 +77,7 @@ struct Plan {
   std::vector<StreamProgram> streams;  // the compute streams of the devices in use, then their collective streams
   int events = 0;
   std::vector<size_t> workspace_bytes;  // by node
+  std::vector<char> in_place;           // by node: whether the kernel's outputs may lie on its inputs
   MemoryPlan memory;
   std::vector<int> reads_before_writing;  // nodes of variables that must be initialized before the step
   std::vector<int> written;               // nodes of variables that the step writes

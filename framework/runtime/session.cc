@@ -61,10 +61,12 @@ absl::Status CheckValid(const Graph& graph, const ProgramRequest& request) {
   return absl::OkStatus();
 }
 
-// Kernels that are made a second time may choose another algorithm, one that needs more workspace than the plan has.
+// Kernels that are made a second time may choose another algorithm, one that needs more memory than the plan has.
 bool FitsInto(const std::vector<Kernel>& kernels, const Plan& plan) {
   for (size_t i = 0; i < kernels.size(); ++i) {
-    if (kernels[i].workspace_bytes > plan.workspace_bytes[i]) return false;
+    if (kernels[i].workspace_bytes > plan.workspace_bytes[i] || (plan.in_place[i] != 0 && !kernels[i].in_place)) {
+      return false;
+    }
   }
   return true;
 }

@@ -2,10 +2,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
 
 #include "absl/status/statusor.h"
-#include "ops/cudnn/descriptor.h"
+#include "ops/cudnn/operation_graph.h"
 #include "ops/nn/conv2d_gpu_impl.h"
 
 namespace belfry::cudnn {
@@ -13,12 +12,7 @@ namespace belfry::cudnn {
 // Unique ids of the tensors that lie in memory.
 enum TensorId : int64_t { kX = 1, kFilter, kY, kBias };
 
-// The operations of a graph, and what they refer to.
-struct ConvolutionGraph {
-  std::vector<Descriptor> tensors, formulas, operations;
-};
-
 // The convolution, then bias and ReLU as asked for. Images are [n, h, w, c], filters [k, r, s, c / groups].
-absl::StatusOr<ConvolutionGraph> MakeConvolutionGraph(const ops::GpuConv& p);
+absl::StatusOr<OperationGraph> MakeConvolutionGraph(const ops::GpuConv& p);
 
 }  // namespace belfry::cudnn

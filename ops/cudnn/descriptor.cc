@@ -40,9 +40,11 @@ absl::StatusOr<Notes> NotesOf(const Descriptor& config) {
 }
 
 // The configurations that a heuristic recommends.
-absl::StatusOr<std::vector<Descriptor>> Recommended(const Descriptor& graph, cudnnBackendHeurMode_t mode) {
+absl::StatusOr<std::vector<Descriptor>> Recommended(const Target& target, const Descriptor& graph,
+                                                    cudnnBackendHeurMode_t mode) {
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
   heuristic.Set(CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, graph);
+  if (target.described != nullptr) heuristic.Set(CUDNN_ATTR_ENGINEHEUR_DEVICEPROP, *target.described);
   heuristic.Set(CUDNN_ATTR_ENGINEHEUR_MODE, CUDNN_TYPE_HEUR_MODE, 1, &mode);
   RETURN_IF_ERROR(heuristic.Finalize());
   int64_t count = 0;
@@ -88,20 +90,30 @@ absl::StatusOr<std::unique_ptr<Handle>> Handle::Make() {
   return made;
 }
 
-absl::StatusOr<Configs> FindConfigs(cudnnHandle_t handle, const std::vector<Descriptor>& operations,
+absl::StatusOr<Descriptor> DescribeDevice(absl::string_view json) {
+  Descriptor device(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR);
+  device.Set(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION, CUDNN_TYPE_CHAR, static_cast<int64_t>(json.size()),
+             json.data());
+  RETURN_IF_ERROR(device.Finalize());
+  return device;
+}
+
+absl::StatusOr<Configs> FindConfigs(const Target& target, const std::vector<Descriptor>& operations,
                                     const ConfigFilter& filter) {
   Configs found{Descriptor(CUDNN_BACKEND_OPERATIONGRAPH_DESCRIPTOR), {}};
   std::vector<cudnnBackendDescriptor_t> handles;
   for (const Descriptor& operation : operations) handles.push_back(operation.get());
   found.graph.Set(CUDNN_ATTR_OPERATIONGRAPH_OPS, CUDNN_TYPE_BACKEND_DESCRIPTOR, static_cast<int64_t>(handles.size()),
                   handles.data());
-  found.graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+  if (target.described == nullptr) {
+    found.graph.Set(CUDNN_ATTR_OPERATIONGRAPH_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
+  }
   RETURN_IF_ERROR(found.graph.Finalize());
 
   std::string failure = "cuDNN has no engine for these operations";
   int left_out = 0;
   for (const cudnnBackendHeurMode_t mode : {CUDNN_HEUR_MODE_A, CUDNN_HEUR_MODE_FALLBACK}) {
-    absl::StatusOr<std::vector<Descriptor>> configs = Recommended(found.graph, mode);
+    absl::StatusOr<std::vector<Descriptor>> configs = Recommended(target, found.graph, mode);
     if (!configs.ok()) {
       failure = std::string(configs.status().message());
       continue;
@@ -122,9 +134,13 @@ absl::StatusOr<Configs> FindConfigs(cudnnHandle_t handle, const std::vector<Desc
   return absl::UnimplementedError(failure);
 }
 
-absl::StatusOr<ExecutionPlan> MakePlan(cudnnHandle_t handle, Descriptor config) {
+absl::StatusOr<ExecutionPlan> MakePlan(const Target& target, Descriptor config) {
   ExecutionPlan made{std::move(config), Descriptor(CUDNN_BACKEND_EXECUTION_PLAN_DESCRIPTOR)};
-  made.plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &handle);
+  if (target.described == nullptr) {
+    made.plan.Set(CUDNN_ATTR_EXECUTION_PLAN_HANDLE, CUDNN_TYPE_HANDLE, 1, &target.handle);
+  } else {
+    made.plan.Set(CUDNN_ATTR_EXECUTION_PLAN_DEVICEPROP, *target.described);
+  }
   made.plan.Set(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, made.config);
   RETURN_IF_ERROR(made.plan.Finalize());
   int64_t bytes = 0, count = 0;

@@ -74,6 +74,14 @@ struct Handle {
   static absl::StatusOr<std::unique_ptr<Handle>> Make();
 };
 
+// What plans are made for: a device at hand or, to build plans without running them, one that is only described.
+struct Target {
+  cudnnHandle_t handle = nullptr;
+  const Descriptor* described = nullptr;
+};
+// The description of a device in cuDNN's JSON.
+absl::StatusOr<Descriptor> DescribeDevice(absl::string_view json);
+
 // Ways to compute a graph of operations: those that cuDNN recommends, best first, then those that it falls back to.
 struct Configs {
   Descriptor graph;  // which the others refer to
@@ -85,7 +93,7 @@ struct Configs {
 struct ConfigFilter {
   bool tensor_cores = true, deterministic = false;
 };
-absl::StatusOr<Configs> FindConfigs(cudnnHandle_t handle, const std::vector<Descriptor>& operations,
+absl::StatusOr<Configs> FindConfigs(const Target& target, const std::vector<Descriptor>& operations,
                                     const ConfigFilter& filter);
 
 // One of them, ready to run. Building it takes long: cuDNN may compile code.
@@ -93,7 +101,7 @@ struct ExecutionPlan {
   Descriptor config, plan;
   size_t workspace_bytes = 0;
 };
-absl::StatusOr<ExecutionPlan> MakePlan(cudnnHandle_t handle, Descriptor config);
+absl::StatusOr<ExecutionPlan> MakePlan(const Target& target, Descriptor config);
 
 // What a plan is run on: the unique ids of its tensors, where they lie, and the workspace.
 absl::StatusOr<Descriptor> MakeVariantPack(const std::vector<int64_t>& ids, const std::vector<void*>& data,

@@ -13,6 +13,7 @@
 #include "absl/types/span.h"
 #include "framework/base/mutex.h"
 #include "framework/device/device.h"
+#include "framework/graph/kernel.h"
 
 namespace belfry::ops {
 
@@ -61,5 +62,11 @@ absl::StatusOr<int> MeasureFastest(Device& device, absl::string_view key, int co
 // The first of these, else the second.
 absl::StatusOr<int> ChooseFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
                                   const AutotuneRun& run);
+
+// Of two kernels for a node the one that was measured to be faster: `own`, or cuDNN's. `own` where the other cannot be
+// made (Unimplemented, or no room), and on a device that must give the same bits always. `key` says what the node
+// computes, without dtypes and shapes.
+absl::StatusOr<Kernel> FasterKernel(const KernelSpec& spec, absl::string_view key, Kernel own,
+                                    const std::function<absl::StatusOr<Kernel>()>& make_library);
 
 }  // namespace belfry::ops

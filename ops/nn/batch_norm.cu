@@ -1,7 +1,13 @@
+#include <array>
 #include <cmath>
+#include <utility>
 
+#include "framework/base/status.h"
+#include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
+#include "ops/gpu/autotune.h"
 #include "ops/gpu/families.h"
+#include "ops/nn/batch_norm_gpu_impl.h"
 #include "ops/nn/columns_gpu_impl.h"
 #include "ops/nn/functors.h"
 
@@ -62,9 +68,53 @@ absl::Status RunNormalize(const KernelContext& at, const ColumnSlices& slices, c
                                                    variance, at.output<S>(0), epsilon});
 }
 
+// The library's kernels take and give 1 / sqrt(variance + epsilon) where ours have the variance.
+absl::Status InverseOfVariance(Stream& stream, int64_t n, float epsilon, const float* variance, float* inverse) {
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t c) { inverse[c] = 1 / std::sqrt(variance[c] + epsilon); });
+}
+// As exact as the sum of both is.
+absl::Status VarianceOfInverse(Stream& stream, int64_t n, float epsilon, float* inverse) {
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t c) {
+    const float variance = 1 / (inverse[c] * inverse[c]) - epsilon;
+    inverse[c] = variance < 0 ? 0.0f : variance;
+  });
+}
+
+GpuBatchNorm LibraryNorm(const KernelSpec& spec) {
+  const TensorSpec& x = spec.inputs[0];
+  const int64_t n = x.shape[0], channels = x.shape[-1];
+  return {.dtype = x.dtype,
+          .n = n,
+          .pixels = x.shape.elements() / (n * channels),
+          .channels = channels,
+          .epsilon = static_cast<float>(spec.attrs.Float("epsilon"))};
+}
+
+// Like MakeOwnTraining.
+template <Then then>
+absl::StatusOr<Kernel> MakeLibraryTraining(const KernelSpec& spec) {
+  GpuBatchNorm norm = LibraryNorm(spec);
+  norm.add = then == Then::kAddRelu;
+  norm.relu = then != Then::kNothing;
+  ASSIGN_OR_RETURN(LibraryCore core, MakeLibraryGpuBatchNorm(norm, *spec.device));
+  const size_t bytes = BytesForLibraries(core.workspace_bytes);
+  Kernel kernel{[core = std::move(core), norm](const KernelContext& at) {
+                  std::array<void*, 7> operands{};
+                  const int inputs = norm.add ? 4 : 3;
+                  for (int i = 0; i < inputs; ++i) operands[i] = const_cast<void*>(at.inputs[i]);
+                  for (int i = 0; i < 3; ++i) operands[inputs + i] = at.outputs[i];
+                  RETURN_IF_ERROR(core.run(*at.stream, absl::MakeConstSpan(operands.data(), inputs + 3),
+                                           AlignForLibraries(at.workspace)));
+                  return VarianceOfInverse(*at.stream, norm.channels, norm.epsilon, at.output<float>(2));
+                },
+                bytes};
+  kernel.in_place = false;
+  return kernel;
+}
+
 // Inputs x, scale, offset and, if it is added, an addend; outputs y, mean, variance.
 template <Then then, class T>
-absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeOwnTraining(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
   const Sizes size(spec);
   const auto sums = ColumnSlices::ForSums(size.rows, size.channels);
@@ -76,6 +126,15 @@ absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
                   return RunNormalize<then, T>(at, slices, mean, variance, epsilon);
                 },
                 ColumnMomentsBytes<T>(sums)};
+}
+
+template <Then then, class T>
+absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(Kernel own, (MakeOwnTraining<then, T>(spec)));
+  if (spec.inputs[0].shape.elements() == 0) return own;
+  constexpr absl::string_view kNames[] = {"BatchNorm", "BatchNormRelu", "BatchNormAddRelu"};
+  return FasterKernel(spec, kNames[static_cast<int>(then)], std::move(own),
+                      [&] { return MakeLibraryTraining<then>(spec); });
 }
 
 // Inputs x, scale, offset, mean, variance; output y.
@@ -163,7 +222,7 @@ struct BatchNormGradient {
 // Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is that of a ReLU
 // over the normalisation, which is computed again from x: that takes no memory traffic, where reading y would.
 template <Then then, class T>
-absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeOwnGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
   constexpr int kMean = then == Then::kRelu ? 4 : 3;
@@ -187,6 +246,41 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
       ColumnSumsBytes<SlopesOfSlice<then, T>>(sums)};
 }
 
+// Like MakeOwnGrad without a ReLU.
+absl::StatusOr<Kernel> MakeLibraryGrad(const KernelSpec& spec) {
+  GpuBatchNorm norm = LibraryNorm(spec);
+  norm.gradient = true;
+  ASSIGN_OR_RETURN(LibraryCore core, MakeLibraryGpuBatchNorm(norm, *spec.device));
+  const size_t rest_at = (static_cast<size_t>(norm.channels) * sizeof(float) + kLibraryAlignment - 1) /
+                         kLibraryAlignment * kLibraryAlignment;
+  const size_t bytes = BytesForLibraries(rest_at + core.workspace_bytes);
+  Kernel kernel{
+      [core = std::move(core), norm, rest_at](const KernelContext& at) {
+        auto* const inverse = static_cast<float*>(AlignForLibraries(at.workspace));
+        RETURN_IF_ERROR(InverseOfVariance(*at.stream, norm.channels, norm.epsilon, at.input<float>(4), inverse));
+        void* const operands[] = {const_cast<void*>(at.inputs[0]),
+                                  const_cast<void*>(at.inputs[1]),
+                                  const_cast<void*>(at.inputs[2]),
+                                  const_cast<void*>(at.inputs[3]),
+                                  inverse,
+                                  at.outputs[0],
+                                  at.outputs[1],
+                                  at.outputs[2]};
+        return core.run(*at.stream, operands, reinterpret_cast<unsigned char*>(inverse) + rest_at);
+      },
+      bytes};
+  kernel.in_place = false;
+  return kernel;
+}
+
+// With a ReLU ours only: cuDNN has no engine for both.
+template <class T>
+absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(Kernel own, (MakeOwnGrad<Then::kNothing, T>(spec)));
+  if (spec.inputs[0].shape.elements() == 0 || spec.attrs.Bool("fixed_statistics")) return own;
+  return FasterKernel(spec, "BatchNormGrad", std::move(own), [&] { return MakeLibraryGrad(spec); });
+}
+
 }  // namespace
 
 void AddBatchNormGpuKernels(OpRegistry& registry) {
@@ -202,11 +296,10 @@ void AddBatchNormGpuKernels(OpRegistry& registry) {
   registry.AddKernels("BatchNormInference", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
                         return &MakeInference<typename decltype(tag)::type>;
                       }));
-  registry.AddKernels("BatchNormGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeGrad<Then::kNothing, typename decltype(tag)::type>;
-                      }));
+  registry.AddKernels("BatchNormGrad", Kernels<float, double, Half, BFloat16>(
+                                           "GPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; }));
   registry.AddKernels("BatchNormReluGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeGrad<Then::kRelu, typename decltype(tag)::type>;
+                        return &MakeOwnGrad<Then::kRelu, typename decltype(tag)::type>;
                       }));
 }
 

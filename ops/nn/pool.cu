@@ -1,11 +1,21 @@
 #include <algorithm>
+#include <array>
+#include <limits>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
+#include "ops/gpu/autotune.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/gpu/families.h"
+#include "ops/gpu/host_word.h"
+#include "ops/nn/pool_gpu_impl.h"
 #include "ops/nn/pool_impl.h"
 
 namespace belfry::ops {
@@ -188,15 +198,164 @@ absl::Status AverageGradient(const PoolGeometry& g, const KernelContext& context
 
 using PoolRun = absl::Status (*)(const PoolGeometry&, const KernelContext&);
 
-// `choose`(TypeTag, spec) is the run for a dtype.
+// What a run needs of device memory to be tried out before there is a plan.
+class Trial {
+ public:
+  static absl::StatusOr<Trial> Make(Device& device, absl::Span<const size_t> bytes) {
+    Trial trial;
+    ASSIGN_OR_RETURN(trial.stream_, device.NewStream(StreamKind::kCompute));
+    for (const size_t size : bytes) {
+      ASSIGN_OR_RETURN(DeviceMemory block, DeviceMemory::Allocate(device, size));
+      trial.blocks_.push_back(std::move(block));
+    }
+    ASSIGN_OR_RETURN(trial.host_, HostWord::Make(device));
+    return trial;
+  }
+
+  Stream& stream() const { return *stream_; }
+  void* block(int i) const { return blocks_[i].data(); }
+  absl::Status Run(const Kernel& kernel, const std::vector<const void*>& inputs, const std::vector<void*>& outputs,
+                   void* workspace = nullptr) const {
+    return kernel.run({.inputs = inputs.data(),
+                       .outputs = outputs.data(),
+                       .workspace = workspace,
+                       .run = 0,
+                       .stream = stream_.get()});
+  }
+  // Notes if any of n elements, numbers or not, differ.
+  template <class S>
+  absl::Status Compare(int64_t n, const void* a, const void* b) const {
+    const auto *const x = static_cast<const S*>(a), *const y = static_cast<const S*>(b);
+    uint64_t* const host = host_->data();
+    return gpu::ForEach(*stream_, n, [=] BELFRY_GPU(int64_t i) {
+      const auto left = gpu::Widen(x[i]), right = gpu::Widen(y[i]);
+      if (left != right && (left == left || right == right)) gpu::TellHost(host, 1);
+    });
+  }
+  // Unimplemented if some did.
+  absl::Status Finish() const {
+    RETURN_IF_ERROR(stream_->Synchronize());
+    if (host_->Take() == 0) return absl::OkStatus();
+    return absl::UnimplementedError("the library's maximum pooling differs from Belfry's");
+  }
+
+ private:
+  std::vector<DeviceMemory> blocks_;
+  std::shared_ptr<HostWord> host_;
+  std::unique_ptr<Stream> stream_;  // goes first, as its work uses the others
+};
+
+// Images of few distinct numbers, so that windows hold several maxima; then some of infinities, and some of no numbers.
+template <class T>
+absl::Status MakeUpImages(Stream& stream, int64_t n, gpu::Stored<T>* x) {
+  using C = gpu::Compute<T>;
+  const C infinity = std::numeric_limits<C>::infinity(), nan = std::numeric_limits<C>::quiet_NaN();
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
+    const int drawn = static_cast<int>(static_cast<uint32_t>(i) * 2654435761u >> 27);  // below 32
+    C value = static_cast<C>(drawn % 8 - 4);
+    if (8 * i >= 6 * n) value = drawn == 0 ? value : -infinity;
+    if (8 * i >= 7 * n) value = drawn == 0 ? value : nan;
+    x[i] = gpu::Narrow<T>(value);
+  });
+}
+// Slopes whose sums are exact.
+template <class T>
+absl::Status MakeUpSlopes(Stream& stream, int64_t n, gpu::Stored<T>* dy) {
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
+    const int drawn = static_cast<int>(static_cast<uint32_t>(i) * 2654435761u >> 30);  // below 4
+    dy[i] = gpu::Narrow<T>(static_cast<gpu::Compute<T>>(drawn - 1));
+  });
+}
+
+// OK if the library's kernel gives what ours gives, so that winners mean the same to both, and to other devices.
+template <class T, class Winner>
+absl::Status TryMaximum(const PoolGeometry& g, const KernelSpec& spec, const Kernel& own, const Kernel& library) {
+  using S = gpu::Stored<T>;
+  const auto inputs = static_cast<size_t>(g.inputs), outputs = static_cast<size_t>(g.outputs);
+  ASSIGN_OR_RETURN(const Trial trial,
+                   Trial::Make(*spec.device, {inputs * sizeof(S), outputs * sizeof(S), outputs * sizeof(Winner),
+                                              outputs * sizeof(S), outputs * sizeof(Winner), library.workspace_bytes}));
+  RETURN_IF_ERROR(MakeUpImages<T>(trial.stream(), g.inputs, static_cast<S*>(trial.block(0))));
+  RETURN_IF_ERROR(trial.Run(own, {trial.block(0)}, {trial.block(1), trial.block(2)}));
+  RETURN_IF_ERROR(trial.Run(library, {trial.block(0)}, {trial.block(3), trial.block(4)}, trial.block(5)));
+  RETURN_IF_ERROR(trial.Compare<S>(g.outputs, trial.block(1), trial.block(3)));
+  RETURN_IF_ERROR(trial.Compare<Winner>(g.outputs, trial.block(2), trial.block(4)));
+  return trial.Finish();
+}
+template <class T, class Winner>
+absl::Status TryMaximumGradient(const PoolGeometry& g, const KernelSpec& spec, const Kernel& own,
+                                const Kernel& library) {
+  using S = gpu::Stored<T>;
+  const auto inputs = static_cast<size_t>(g.inputs), outputs = static_cast<size_t>(g.outputs);
+  ASSIGN_OR_RETURN(const Trial trial,
+                   Trial::Make(*spec.device, {inputs * sizeof(S), outputs * sizeof(S), outputs * sizeof(Winner),
+                                              inputs * sizeof(S), library.workspace_bytes}));
+  void *const x = trial.block(0), *const dy = trial.block(1), *const winners = trial.block(2);
+  RETURN_IF_ERROR(MakeUpImages<T>(trial.stream(), g.inputs, static_cast<S*>(x)));
+  const Kernel forward{[&g](const KernelContext& at) { return Maximum<T, Winner>(g, at); }};
+  RETURN_IF_ERROR(trial.Run(forward, {x}, {dy, winners}));
+  RETURN_IF_ERROR(MakeUpSlopes<T>(trial.stream(), g.outputs, static_cast<S*>(dy)));
+  RETURN_IF_ERROR(trial.Run(own, {nullptr, winners, dy}, {x}));
+  RETURN_IF_ERROR(trial.Run(library, {nullptr, winners, dy}, {trial.block(3)}, trial.block(4)));
+  RETURN_IF_ERROR(trial.Compare<S>(g.inputs, x, trial.block(3)));
+  return trial.Finish();
+}
+using PoolTry = absl::Status (*)(const PoolGeometry&, const KernelSpec&, const Kernel& own, const Kernel& library);
+
+// The library's kernel of a node, which gets ours to be compared with.
+absl::StatusOr<Kernel> MakeLibrary(const KernelSpec& spec, bool max, bool gradient) {
+  GpuPool pool{.max = max,
+               .gradient = gradient,
+               .dtype = spec.inputs[0].dtype,
+               .n = spec.inputs[0].shape[0],
+               .channels = spec.inputs[0].shape[3]};
+  if (max) pool.winners = gradient ? spec.inputs[1].dtype : spec.outputs[1].dtype;
+  ASSIGN_OR_RETURN(pool.window, PoolWindow(spec.attrs, spec.inputs[0].shape));
+  ASSIGN_OR_RETURN(LibraryCore core, MakeLibraryGpuPool(pool, *spec.device));
+  const size_t bytes = BytesForLibraries(core.workspace_bytes);
+  // Of the gradient, x tells its shape only.
+  const int first = gradient ? 1 : 0, inputs = static_cast<int>(spec.inputs.size()) - first;
+  const auto outputs = static_cast<int>(spec.outputs.size());
+  return Kernel{[core = std::move(core), first, inputs, outputs](const KernelContext& at) {
+                  std::array<void*, 3> operands{};
+                  for (int i = 0; i < inputs; ++i) operands[i] = const_cast<void*>(at.inputs[first + i]);
+                  for (int i = 0; i < outputs; ++i) operands[inputs + i] = at.outputs[i];
+                  return core.run(*at.stream, absl::MakeConstSpan(operands.data(), inputs + outputs),
+                                  AlignForLibraries(at.workspace));
+                },
+                bytes};
+}
+
+std::string KeyOf(absl::string_view op, const Window& window) {
+  const auto axis = [](const WindowAxis& a) { return absl::StrCat(" ", a.window, "s", a.stride, "p", a.pad_low); };
+  return absl::StrCat(op, axis(window.h), axis(window.w));
+}
+
+struct PoolKernel {
+  PoolRun run;
+  PoolTry try_library;  // null: nothing to compare
+};
+
+// `choose`(TypeTag, spec) is the PoolKernel for a dtype.
 template <class Choose>
 void Add(OpRegistry& registry, absl::string_view op, const Choose& choose) {
+  const bool max = absl::StartsWith(op, "Max"), gradient = absl::EndsWith(op, "Grad");
   registry.AddKernels(
       op, Kernels<float, double, Half, BFloat16>("GPU", [&](auto tag) -> KernelFactory {
-        return [choose, tag](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+        return [choose, tag, max, gradient, name = std::string(op)](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
           ASSIGN_OR_RETURN(const PoolGeometry geometry, MakeGeometry(spec));
-          const PoolRun run = choose(tag, spec);
-          return Kernel{[geometry = geometry, run](const KernelContext& context) { return run(geometry, context); }};
+          const PoolKernel chosen = choose(tag, spec);
+          Kernel own{
+              [geometry = geometry, run = chosen.run](const KernelContext& context) { return run(geometry, context); }};
+          if (geometry.inputs == 0 || geometry.outputs == 0) return own;
+          ASSIGN_OR_RETURN(const Window window, PoolWindow(spec.attrs, spec.inputs[0].shape));
+          return FasterKernel(spec, KeyOf(name, window), own, [&]() -> absl::StatusOr<Kernel> {
+            ASSIGN_OR_RETURN(Kernel library, MakeLibrary(spec, max, gradient));
+            if (chosen.try_library != nullptr) {
+              RETURN_IF_ERROR(chosen.try_library(geometry, spec, own, library));
+            }
+            return library;
+          });
         };
       }));
 }
@@ -204,18 +363,22 @@ void Add(OpRegistry& registry, absl::string_view op, const Choose& choose) {
 }  // namespace
 
 void AddPoolGpuKernels(OpRegistry& registry) {
-  Add(registry, "MaxPool", [](auto tag, const KernelSpec& spec) -> PoolRun {
+  Add(registry, "MaxPool", [](auto tag, const KernelSpec& spec) -> PoolKernel {
     using T = typename decltype(tag)::type;
-    return spec.outputs[1].dtype == DType::kUInt8 ? &Maximum<T, uint8_t> : &Maximum<T, int32_t>;
+    if (spec.outputs[1].dtype == DType::kUInt8) return {&Maximum<T, uint8_t>, &TryMaximum<T, uint8_t>};
+    return {&Maximum<T, int32_t>, &TryMaximum<T, int32_t>};
   });
-  Add(registry, "MaxPoolGrad", [](auto tag, const KernelSpec& spec) -> PoolRun {
+  Add(registry, "MaxPoolGrad", [](auto tag, const KernelSpec& spec) -> PoolKernel {
     using T = typename decltype(tag)::type;
-    return spec.inputs[1].dtype == DType::kUInt8 ? &MaximumGradient<T, uint8_t> : &MaximumGradient<T, int32_t>;
+    if (spec.inputs[1].dtype == DType::kUInt8) return {&MaximumGradient<T, uint8_t>, &TryMaximumGradient<T, uint8_t>};
+    return {&MaximumGradient<T, int32_t>, &TryMaximumGradient<T, int32_t>};
   });
-  Add(registry, "AvgPool",
-      [](auto tag, const KernelSpec&) -> PoolRun { return &Average<typename decltype(tag)::type>; });
-  Add(registry, "AvgPoolGrad",
-      [](auto tag, const KernelSpec&) -> PoolRun { return &AverageGradient<typename decltype(tag)::type>; });
+  Add(registry, "AvgPool", [](auto tag, const KernelSpec&) -> PoolKernel {
+    return {&Average<typename decltype(tag)::type>, nullptr};
+  });
+  Add(registry, "AvgPoolGrad", [](auto tag, const KernelSpec&) -> PoolKernel {
+    return {&AverageGradient<typename decltype(tag)::type>, nullptr};
+  });
 }
 
 }  // namespace belfry::ops

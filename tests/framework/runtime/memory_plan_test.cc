@@ -217,6 +217,29 @@ TEST_F(MemoryTest, AChainRunsInPlace) {
   EXPECT_EQ(step->plan().memory.sum_bytes[0], 21 * 4032u);
 }
 
+TEST_F(MemoryTest, AKernelMayKeepItsOutputsApart) {
+  OpDef apart{.name = "Apart", .inputs = {{.name = "x"}}, .outputs = {{.name = "y"}}, .in_place = {{0, 0}}};
+  apart.shape = registry_.Find("Neg")->shape;
+  apart.kernels = {{"CPU", DType::kFloat32, [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+                      const int64_t n = spec.outputs[0].shape.elements();
+                      return Kernel{.run =
+                                        [n](const KernelContext& at) {
+                                          EXPECT_NE(at.inputs[0], at.outputs[0]);
+                                          std::copy_n(at.input<float>(0), n, at.output<float>(0));
+                                          return absl::OkStatus();
+                                        },
+                                    .in_place = false};
+                    }}};
+  registry_.Add(apart);
+  const Output x = ops::Placeholder(root_, DType::kFloat32, {1000});
+  Output y = x;
+  for (int i = 0; i < 4; ++i) y = root_.Add("Apart", {y});
+  Open("cpu:1");
+  const auto step = Prepare({{x, {1000}}}, {y});
+  EXPECT_EQ(step->plan().memory.arena_bytes[0], 2 * 4032u);
+  EXPECT_TRUE(session_->Run({{x, Tensor(DType::kFloat32, {1000})}}, {y}).ok());
+}
+
 TEST_F(MemoryTest, WhatIsReadLaterIsNotOverwritten) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {1000});
   const Output a = ops::Neg(root_, x), b = ops::Square(root_, a);

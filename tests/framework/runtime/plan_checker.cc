@@ -234,7 +234,7 @@ class Checker {
 
   // The op may write `second` over `first`, which is exactly one of its inputs.
   bool InPlace(const Buffer& first, const Buffer& second) const {
-    if (first.begin != second.begin || first.end != second.end) return false;
+    if (first.begin != second.begin || first.end != second.end || plan_.in_place[second.producer] == 0) return false;
     const ProgramNode& node = nodes_[second.producer];
     const auto reads = [&](int k) {
       return k < static_cast<int>(node.inputs.size()) && Source(node.inputs[k]) == first.value;

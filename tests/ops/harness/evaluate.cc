@@ -113,9 +113,10 @@ absl::StatusOr<std::vector<Tensor>> RunKernel(const NodeRun& run, const InPlace&
     ASSIGN_OR_RETURN(const void* const data, place(input));
     input_data.push_back(data);
   }
+  const int in_place_out = kernel.in_place ? in_place.out : -1;
   for (size_t i = 0; i < run.outputs.size(); ++i) {
     const int from = op.output_arg(static_cast<int>(i)).ref ? static_cast<int>(i)
-                     : static_cast<int>(i) == in_place.out  ? in_place.in
+                     : static_cast<int>(i) == in_place_out  ? in_place.in
                                                             : -1;
     outputs.push_back(from >= 0 ? inputs[from] : Tensor(output_specs[i].dtype, output_specs[i].shape));
     ASSIGN_OR_RETURN(void* data, from >= 0 ? const_cast<void*>(input_data[from]) : place(outputs.back()));

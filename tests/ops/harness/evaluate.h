@@ -22,7 +22,7 @@ struct NodeRun {
 absl::StatusOr<std::vector<Tensor>> Evaluate(absl::Span<const Output> fetches, const FeedList& feeds,
                                              std::vector<NodeRun>* trace = nullptr);
 
-// An output that lies in the memory of an input; none.
+// An output that lies in the memory of an input, if the kernel allows it; none.
 struct InPlace {
   int in = -1, out = -1;
 };

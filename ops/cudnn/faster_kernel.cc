@@ -1,0 +1,53 @@
+#include <cudnn.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "ops/gpu/autotune.h"
+
+namespace belfry::ops {
+namespace {
+
+// Where a node's tensors and its workspace lie among the blocks that it is measured on.
+KernelContext ContextOf(const KernelSpec& spec, absl::Span<void* const> blocks, Stream& stream) {
+  return {.inputs = const_cast<const void* const*>(blocks.data()),
+          .outputs = blocks.data() + spec.inputs.size(),
+          .workspace = blocks.back(),
+          .run = 0,
+          .stream = &stream};
+}
+
+}  // namespace
+
+absl::StatusOr<Kernel> FasterKernel(const KernelSpec& spec, absl::string_view key, Kernel own,
+                                    const std::function<absl::StatusOr<Kernel>()>& make_library) {
+  Device& device = *spec.device;
+  if (device.math().deterministic) return own;
+  std::string full_key = absl::StrCat(key, " cudnn", cudnnGetVersion());
+  std::vector<size_t> bytes;
+  for (const auto& tensors : {spec.inputs, spec.outputs}) {
+    for (const TensorSpec& tensor : tensors) {
+      absl::StrAppend(&full_key, " ", DTypeName(tensor.dtype), tensor.shape.ToString());
+      bytes.push_back(tensor.bytes());
+    }
+  }
+  ASSIGN_OR_RETURN(const int known, KnownFastest(device, full_key, 2));
+  if (known == 0) return own;
+  absl::StatusOr<Kernel> library = make_library();
+  if (absl::IsUnimplemented(library.status()) || absl::IsResourceExhausted(library.status())) return own;
+  RETURN_IF_ERROR(library.status());
+  if (known == 1) return library;
+  bytes.push_back(std::max(own.workspace_bytes, library->workspace_bytes));
+  ASSIGN_OR_RETURN(
+      const int fastest,
+      MeasureFastest(device, full_key, 2, bytes, [&](int candidate, Stream& stream, absl::Span<void* const> blocks) {
+        return (candidate == 0 ? own : *library).run(ContextOf(spec, blocks, stream));
+      }));
+  return fastest == 0 ? std::move(own) : *std::move(library);
+}
+
+}  // namespace belfry::ops

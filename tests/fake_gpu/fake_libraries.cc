@@ -1,0 +1,191 @@
+// Fake GPUs have no libraries for products and convolutions, so these are the plain ones. Batch norm and pooling have
+// one where channels come in fours, written from the formulae and slow. It is always taken, so that tests see what
+// goes around it.
+#include "tests/fake_gpu/fake_libraries.h"
+
+#include <atomic>
+#include <cmath>
+#include <limits>
+#include <utility>
+#include <vector>
+
+#include "framework/base/half.h"
+#include "ops/gpu/autotune.h"
+#include "ops/math/matmul_gpu_impl.h"
+#include "ops/nn/batch_norm_gpu_impl.h"
+#include "ops/nn/conv2d_gpu_impl.h"
+#include "ops/nn/pool_gpu_impl.h"
+#include "tests/fake_gpu/fake_gpu.h"
+
+namespace belfry::ops {
+namespace {
+
+std::atomic<int> library_runs{0};
+
+// Elements of a tensor of any floating-point dtype, or of winners.
+struct Elements {
+  DType dtype;
+  void* data;
+
+  double operator[](int64_t i) const {
+    switch (dtype) {
+      case DType::kFloat16: return static_cast<float>(static_cast<const Half*>(data)[i]);
+      case DType::kBFloat16: return static_cast<float>(static_cast<const BFloat16*>(data)[i]);
+      case DType::kUInt8: return static_cast<const uint8_t*>(data)[i];
+      case DType::kInt32: return static_cast<const int32_t*>(data)[i];
+      default: return static_cast<const float*>(data)[i];
+    }
+  }
+  void Set(int64_t i, double value) const {
+    switch (dtype) {
+      case DType::kFloat16: static_cast<Half*>(data)[i] = Half(static_cast<float>(value)); break;
+      case DType::kBFloat16: static_cast<BFloat16*>(data)[i] = BFloat16(static_cast<float>(value)); break;
+      case DType::kUInt8: static_cast<uint8_t*>(data)[i] = static_cast<uint8_t>(value); break;
+      case DType::kInt32: static_cast<int32_t*>(data)[i] = static_cast<int32_t>(value); break;
+      default: static_cast<float*>(data)[i] = static_cast<float>(value);
+    }
+  }
+};
+
+// Runs `work` on the operands, on the stream's thread.
+template <class Work>
+LibraryCore Core(const Work& work) {
+  return {[work](Stream& stream, absl::Span<void* const> operands, void*) {
+            EnqueueOnFakeGpu(stream, [work, at = std::vector<void*>(operands.begin(), operands.end())] {
+              library_runs.fetch_add(1);
+              work(at);
+              return absl::OkStatus();
+            });
+            return absl::OkStatus();
+          },
+          /*workspace_bytes=*/0};
+}
+
+void Normalize(const GpuBatchNorm& p, const std::vector<void*>& at) {
+  const int64_t rows = p.n * p.pixels;
+  const int last = p.add ? 4 : 3;
+  const Elements x{p.dtype, at[0]}, addend{p.dtype, at[3]}, y{p.dtype, at[last]};
+  const auto *const scale = static_cast<const float*>(at[1]), *const offset = static_cast<const float*>(at[2]);
+  for (int64_t c = 0; c < p.channels; ++c) {
+    double mean = 0, variance = 0;
+    for (int64_t i = 0; i < rows; ++i) mean += x[i * p.channels + c] / static_cast<double>(rows);
+    for (int64_t i = 0; i < rows; ++i) {
+      variance += std::pow(x[i * p.channels + c] - mean, 2) / static_cast<double>(rows);
+    }
+    const double inverse = 1 / std::sqrt(variance + p.epsilon);
+    for (int64_t i = c; i < rows * p.channels; i += p.channels) {
+      const double sum = (x[i] - mean) * inverse * scale[c] + offset[c] + (p.add ? addend[i] : 0);
+      y.Set(i, p.relu && sum < 0 ? 0 : sum);
+    }
+    static_cast<float*>(at[last + 1])[c] = static_cast<float>(mean);
+    static_cast<float*>(at[last + 2])[c] = static_cast<float>(inverse);
+  }
+}
+
+// y = (x - mean) inverse scale + offset, with mean and inverse as functions of x.
+void NormalizeGradient(const GpuBatchNorm& p, const std::vector<void*>& at) {
+  const auto rows = static_cast<double>(p.n * p.pixels);
+  const Elements x{p.dtype, at[0]}, dy{p.dtype, at[1]}, dx{p.dtype, at[5]};
+  for (int64_t c = 0; c < p.channels; ++c) {
+    const double scale = static_cast<const float*>(at[2])[c], mean = static_cast<const float*>(at[3])[c];
+    const double inverse = static_cast<const float*>(at[4])[c];
+    double dscale = 0, doffset = 0;
+    const int64_t end = p.n * p.pixels * p.channels;
+    for (int64_t i = c; i < end; i += p.channels) {
+      doffset += dy[i];
+      dscale += dy[i] * (x[i] - mean) * inverse;
+    }
+    for (int64_t i = c; i < end; i += p.channels) {
+      dx.Set(i, scale * inverse * (dy[i] - doffset / rows - (x[i] - mean) * inverse * dscale / rows));
+    }
+    static_cast<float*>(at[6])[c] = static_cast<float>(dscale);
+    static_cast<float*>(at[7])[c] = static_cast<float>(doffset);
+  }
+}
+
+// Calls visit(y's element, x's element, place in the window) for all elements of all windows.
+template <class Visit>
+void ForEachTap(const GpuPool& p, const Visit& visit) {
+  const auto [h, w] = p.window;
+  for (int64_t o = 0; o < p.n * h.out * w.out * p.channels; ++o) {
+    const int64_t c = o % p.channels, b = o / p.channels % w.out, a = o / p.channels / w.out % h.out;
+    const int64_t image = o / p.channels / w.out / h.out;
+    for (int64_t tap = 0; tap < h.window * w.window; ++tap) {
+      const int64_t row = a * h.stride - h.pad_low + tap / w.window, column = b * w.stride - w.pad_low + tap % w.window;
+      if (row < 0 || row >= h.in || column < 0 || column >= w.in) continue;
+      visit(o, ((image * h.in + row) * w.in + column) * p.channels + c, tap);
+    }
+  }
+}
+
+// With an odd number of images the last of several maxima wins, so that ours, where the first does, must be preferred.
+void PoolMaxima(const GpuPool& p, const std::vector<void*>& at) {
+  const Elements x{p.dtype, at[0]}, y{p.dtype, at[1]}, winners{p.winners, at[2]};
+  int64_t before = -1;
+  double best = 0;
+  ForEachTap(p, [&](int64_t o, int64_t i, int64_t tap) {
+    const double here = x[i];
+    const bool larger = here > best || (std::isnan(best) && !std::isnan(here)) || (p.n % 2 == 1 && here == best);
+    if (o == before && !larger) return;
+    before = o;
+    best = here;
+    y.Set(o, best);
+    winners.Set(o, static_cast<double>(tap));
+  });
+}
+
+std::vector<double> CountTaps(const GpuPool& p) {
+  std::vector<double> counts(static_cast<size_t>(p.n * p.window.h.out * p.window.w.out * p.channels));
+  ForEachTap(p, [&](int64_t o, int64_t, int64_t) { ++counts[static_cast<size_t>(o)]; });
+  return counts;
+}
+
+void PoolAverages(const GpuPool& p, const std::vector<void*>& at) {
+  const Elements x{p.dtype, at[0]}, y{p.dtype, at[1]};
+  const std::vector<double> counts = CountTaps(p);
+  std::vector<double> sums(counts.size());
+  ForEachTap(p, [&](int64_t o, int64_t i, int64_t) { sums[static_cast<size_t>(o)] += x[i]; });
+  for (size_t o = 0; o < sums.size(); ++o) y.Set(static_cast<int64_t>(o), sums[o] / counts[o]);
+}
+
+void PoolGradient(const GpuPool& p, const std::vector<void*>& at) {
+  const Elements winners{p.winners, at[0]}, dy{p.dtype, at[p.max ? 1 : 0]}, dx{p.dtype, at[p.max ? 2 : 1]};
+  const std::vector<double> counts = CountTaps(p);
+  std::vector<double> sums(static_cast<size_t>(p.n * p.window.h.in * p.window.w.in * p.channels));
+  ForEachTap(p, [&](int64_t o, int64_t i, int64_t tap) {
+    const double share = !p.max ? 1 / counts[static_cast<size_t>(o)] : winners[o] == static_cast<double>(tap) ? 1 : 0;
+    if (share != 0) sums[static_cast<size_t>(i)] += share * dy[o];
+  });
+  for (size_t i = 0; i < sums.size(); ++i) dx.Set(static_cast<int64_t>(i), sums[i]);
+}
+
+bool HasLibrary(DType dtype, int64_t channels) { return dtype != DType::kFloat64 && channels % 4 == 0; }
+
+}  // namespace
+
+int FakeLibraryRuns() { return library_runs.load(); }
+
+absl::StatusOr<GpuMatMulCore> MakeLibraryGpuMatMul(const GpuMatMul&, Device&) {
+  return absl::UnimplementedError("fake GPUs have no cuBLAS");
+}
+absl::StatusOr<GpuConvCore> MakeLibraryGpuConv(const GpuConv&, Device&) {
+  return absl::UnimplementedError("fake GPUs have no cuDNN");
+}
+absl::StatusOr<LibraryCore> MakeLibraryGpuBatchNorm(const GpuBatchNorm& p, Device&) {
+  if (!HasLibrary(p.dtype, p.channels)) return absl::UnimplementedError("not by the fake cuDNN");
+  return Core([p](const std::vector<void*>& at) { p.gradient ? NormalizeGradient(p, at) : Normalize(p, at); });
+}
+absl::StatusOr<LibraryCore> MakeLibraryGpuPool(const GpuPool& p, Device&) {
+  if (!HasLibrary(p.dtype, p.channels)) return absl::UnimplementedError("not by the fake cuDNN");
+  return Core([p](const std::vector<void*>& at) {
+    p.gradient ? PoolGradient(p, at) : p.max ? PoolMaxima(p, at) : PoolAverages(p, at);
+  });
+}
+
+absl::StatusOr<Kernel> FasterKernel(const KernelSpec&, absl::string_view, Kernel own,
+                                    const std::function<absl::StatusOr<Kernel>()>& make_library) {
+  absl::StatusOr<Kernel> library = make_library();
+  return absl::IsUnimplemented(library.status()) ? absl::StatusOr<Kernel>(std::move(own)) : std::move(library);
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,91 @@
+// What goes around a library's kernels for GPUs, on fakes with one: that it is used, and that it is not where its
+// results are not ours. The op cases compare the results with the CPU's.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "framework/graph/gradients.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+#include "tests/fake_gpu/fake_gpu.h"
+#include "tests/fake_gpu/fake_libraries.h"
+#include "tests/ops/harness/evaluate.h"
+
+namespace belfry::ops {
+namespace {
+
+using harness::NodeRun;
+
+class GpuLibrariesTest : public testing::Test {
+ protected:
+  // Of few distinct numbers, so that windows hold several maxima.
+  Output Images(const Shape& shape) {
+    Tensor x(DType::kFloat32, shape);
+    for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(random_() % 5);
+    return Const(scope_, x);
+  }
+  Output Vector(int64_t n) { return Images({n}); }
+
+  // Runs the node called `op` that y or x's gradient needs on a fake GPU, and compares it with the CPU's. Returns how
+  // often the library ran, trials included.
+  int LibraryRuns(absl::string_view op, const Output& y, const Output& x) {
+    const auto gradients = Gradients(scope_, {Mul(scope_, y, Images(y.shape()))}, {x});
+    EXPECT_TRUE(gradients.ok()) << gradients.status();
+    if (!gradients.ok()) return -1;
+    std::vector<NodeRun> trace;
+    const auto values = harness::Evaluate({y, (*gradients)[0]}, {}, &trace);
+    EXPECT_TRUE(values.ok()) << values.status();
+    const auto node = std::find_if(trace.begin(), trace.end(),
+                                   [&](const NodeRun& run) { return absl::string_view(run.node->op().name) == op; });
+    EXPECT_NE(node, trace.end()) << op;
+    if (node == trace.end()) return -1;
+    const int before = FakeLibraryRuns();
+    const auto outputs = harness::RunKernel(*node, {}, &devices_.device(1));
+    EXPECT_TRUE(outputs.ok()) << outputs.status();
+    for (size_t k = 0; outputs.ok() && k < outputs->size(); ++k) {
+      const std::vector<double> actual = (*outputs)[k].ToDoubles(), expected = node->outputs[k].ToDoubles();
+      for (size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 1e-4) << op << ", output " << k;
+    }
+    return FakeLibraryRuns() - before;
+  }
+
+  const DeviceSet devices_ = OpenFakeGpus(1, /*tagged=*/false);
+  Graph graph_;
+  const Scope scope_{graph_};
+  std::mt19937 random_{std::random_device()()};
+};
+
+TEST_F(GpuLibrariesTest, BatchNormOfChannelsThatItHas) {
+  for (const int64_t channels : {8, 7}) {
+    const Output x = Images({3, 2, 5, channels});
+    const Output y = BatchNorm(scope_, x, Vector(channels), Vector(channels)).y;
+    EXPECT_EQ(LibraryRuns("BatchNorm", y, x), channels == 8 ? 1 : 0);
+    EXPECT_EQ(LibraryRuns("BatchNormGrad", y, x), channels == 8 ? 1 : 0);
+  }
+}
+
+TEST_F(GpuLibrariesTest, AveragePooling) {
+  const Output x = Images({2, 5, 6, 4});
+  const Output y = AvgPool(scope_, x, {.height = 3, .width = 3});
+  EXPECT_EQ(LibraryRuns("AvgPool", y, x), 1);
+  EXPECT_EQ(LibraryRuns("AvgPoolGrad", y, x), 1);
+}
+
+TEST_F(GpuLibrariesTest, MaximumPoolingOnceItWasTried) {
+  const Output x = Images({2, 5, 6, 4});
+  const Output y = MaxPool(scope_, x, {.height = 3, .width = 3});
+  EXPECT_EQ(LibraryRuns("MaxPool", y, x), 2);
+  EXPECT_EQ(LibraryRuns("MaxPoolGrad", y, x), 2);
+}
+
+TEST_F(GpuLibrariesTest, NoMaximumPoolingOfOtherWinners) {
+  const Output x = Images({3, 5, 6, 4});
+  const Output y = MaxPool(scope_, x, {.height = 3, .width = 3});
+  EXPECT_EQ(LibraryRuns("MaxPool", y, x), 1);
+}
+
+}  // namespace
+}  // namespace belfry::ops
