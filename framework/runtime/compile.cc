@@ -159,6 +159,7 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
     RETURN_IF_ERROR(Fuse(program, graph.registry(), devices));
     RETURN_IF_ERROR(MaskBeforePoolGradients(program));
     RETURN_IF_ERROR(FuseNorms(program, graph.registry(), devices));
+    RETURN_IF_ERROR(FuseInputGradients(program, graph.registry(), devices));
   }
   RETURN_IF_ERROR(dump.After("fuse", program));
   RETURN_IF_ERROR(ChooseLayouts(program));

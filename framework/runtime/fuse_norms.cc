@@ -3,7 +3,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
-#include "framework/graph/infer.h"
+#include "framework/runtime/joins.h"
 #include "framework/runtime/passes.h"
 
 namespace belfry {
@@ -12,27 +12,7 @@ namespace {
 class NormFuser {
  public:
   NormFuser(Program& program, const OpRegistry& registry, const DeviceSet& devices)
-      : program_(program),
-        nodes_(program.nodes),
-        registry_(registry),
-        devices_(devices),
-        awaited_(nodes_.size(), 0),
-        late_(nodes_.size(), 0) {
-    for (size_t i = 0; i < nodes_.size(); ++i) {
-      const ProgramNode& node = nodes_[i];
-      absl::c_for_each(node.inputs, [&](Value value) { ++uses_[value]; });
-      if (node.op->kind == OpKind::kAllReduce) late_[i] = 1;
-      for (size_t k = 0; k < node.inputs.size(); ++k) {
-        if (InputArg(node, static_cast<int>(k)).ref || late_[node.inputs[k].node] != 0) late_[i] = 1;
-      }
-      for (int control : node.control_inputs) {
-        if (late_[control] != 0) late_[i] = 1;
-        awaited_[control] = 1;
-      }
-    }
-    for (const Value& fetch : program_.fetches) ++uses_[fetch];
-    for (int target : program_.targets) awaited_[target] = 1;
-  }
+      : program_(program), nodes_(program.nodes), registry_(registry), devices_(devices), joins_(program) {}
 
   void Run() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -45,15 +25,6 @@ class NormFuser {
   }
 
  private:
-  // Nobody but `user` reads output 0 of the node, which runs on the same device, and nothing keeps them apart: neither
-  // waits for others by control inputs, the user not for a write of a variable that the node might read, nor for what
-  // other devices wait for.
-  bool CanJoin(int producer, int user) const {
-    const ProgramNode& node = nodes_[producer];
-    return uses_.at({producer, 0}) == 1 && awaited_[producer] == 0 && node.device == nodes_[user].device &&
-           node.control_inputs.empty() && nodes_[user].control_inputs.empty() && late_[user] == 0;
-  }
-
   // Whether `value` is computed from outputs of node `from`.
   bool ComesFrom(Value value, int from) const {
     std::vector<int> open = {value.node};
@@ -74,14 +45,14 @@ class NormFuser {
   void FuseRelu(int i) {
     const Value below = nodes_[i].inputs[0];
     if (IsNorm(below)) {
-      if (CanJoin(below.node, i)) Become(i, below.node, "BatchNormRelu", {});
+      if (joins_.Allows(below.node, i)) Become(i, below.node, "BatchNormRelu", {});
       return;
     }
     const ProgramNode& sum = nodes_[below.node];
-    if (sum.op->name != "Add" || !CanJoin(below.node, i)) return;
+    if (sum.op->name != "Add" || !joins_.Allows(below.node, i)) return;
     for (int side : {0, 1}) {
       const Value norm = sum.inputs[side], addend = sum.inputs[1 - side];
-      if (!IsNorm(norm) || !CanJoin(norm.node, below.node) || ComesFrom(addend, norm.node)) continue;
+      if (!IsNorm(norm) || !joins_.Allows(norm.node, below.node) || ComesFrom(addend, norm.node)) continue;
       if (program_.spec(addend).shape != program_.spec(norm).shape) continue;
       if (Become(i, norm.node, "BatchNormAddRelu", {addend})) return;
     }
@@ -108,7 +79,7 @@ class NormFuser {
     ProgramNode& node = nodes_[i];
     const ProgramNode& mask = nodes_[node.inputs[1].node];
     const auto fused = fused_.find(node.inputs[3].node);
-    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !CanJoin(node.inputs[1].node, i)) return;
+    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !joins_.Allows(node.inputs[1].node, i)) return;
     const ProgramNode& forward = nodes_[fused->second];
     const bool same = forward.op->name == "BatchNormRelu" && mask.inputs[1] == Value{fused->second, 0} &&
                       node.inputs[0] == forward.inputs[0] && node.inputs[2] == forward.inputs[1] &&
@@ -135,9 +106,7 @@ class NormFuser {
   std::vector<ProgramNode>& nodes_;
   const OpRegistry& registry_;
   const DeviceSet& devices_;
-  absl::flat_hash_map<Value, int> uses_;
-  std::vector<char> awaited_;            // by node: a control input or target names it
-  std::vector<char> late_;               // by node: it comes after a write of a variable or a collective, or is one
+  const Joins joins_;
   absl::flat_hash_map<int, int> fused_;  // by normalisation: what it became part of
 };
 

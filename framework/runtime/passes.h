@@ -46,6 +46,10 @@ absl::Status MaskBeforePoolGradients(Program& program);
 // and of the gradients of batch norm and of the ReLU over it.
 absl::Status FuseNorms(Program& program, const OpRegistry& registry, const DeviceSet& devices);
 
+// Makes one node of a convolution's gradient with respect to its images, an addition to it and the mask of a ReLU's
+// gradient, where nobody else sees what lies between: what a residual block hands to the block before it.
+absl::Status FuseInputGradients(Program& program, const OpRegistry& registry, const DeviceSet& devices);
+
 // Removes pairs of transposes that undo each other.
 absl::Status ChooseLayouts(Program& program);
 

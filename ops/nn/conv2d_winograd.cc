@@ -38,11 +38,16 @@ std::optional<Kernel> WinogradForward(const KernelSpec& spec, const onednn::Conv
 
 std::optional<Kernel> WinogradBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
   if (!Computes(spec, shape, Pass::kBackwardData)) return std::nullopt;
+  const size_t inputs = spec.inputs.size();
   return ForDType(shape.dtype, [&]<class T>() {
     const Convolution<T> convolution(shape, Pass::kBackwardData);
-    return Kernel{[convolution](const KernelContext& context) {
-                    convolution.BackwardData(context.input<T>(2), context.input<T>(1), context.output<T>(0),
-                                             context.workspace);
+    return Kernel{[convolution, inputs](const KernelContext& context) {
+                    const T *const mask = inputs > 3 ? context.input<T>(3) : nullptr, *const addend =
+                                                                                          inputs > 4
+                                                                                              ? context.input<T>(4)
+                                                                                              : nullptr;
+                    convolution.BackwardData(context.input<T>(2), context.input<T>(1), addend, mask,
+                                             context.output<T>(0), context.workspace);
                     return absl::OkStatus();
                   },
                   convolution.workspace_bytes()};

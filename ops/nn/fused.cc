@@ -122,6 +122,53 @@ absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
   return MakeFilterThenBias(spec, "CPU");
 }
 
+// dx[i], with the addend if there is one, where y[i] > 0; else 0.
+template <class T>
+void AddAndMask(int64_t n, const T* addend, const T* y, T* dx) {
+  using C = Compute<T>;
+  ParallelFor(n, 3.0, [=](int64_t begin, int64_t end) {
+    alignas(64) C sum_block[kBlock], addend_block[kBlock], y_block[kBlock];
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t size = std::min(kBlock, end - at);
+      Load(dx + at, size, sum_block);
+      if (addend != nullptr) {
+        const C* const wide = Widened(addend + at, addend_block, size);
+        for (int64_t i = 0; i < size; ++i) sum_block[i] += wide[i];
+      }
+      const C* const wide_y = Widened(y + at, y_block, size);
+      for (int64_t i = 0; i < size; ++i) sum_block[i] = wide_y[i] > 0 ? sum_block[i] : C(0);
+      Store(sum_block, size, dx + at);
+    }
+  });
+}
+
+// Inputs x (its shape), filter, dy, the output of a ReLU like x and, if one is added, an addend.
+template <class T>
+absl::StatusOr<Kernel> MakeBackpropInputReluGrad(const KernelSpec& spec) {
+  if (HasElements(spec)) {
+    const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+    if (std::optional<Kernel> fast = WinogradBackpropInput(spec, shape)) return *std::move(fast);
+  }
+  const KernelDef* def = BuiltinOps().Find("Conv2DBackpropInput")->FindKernel("CPU", kDTypeOf<T>);
+  ASSIGN_OR_RETURN(Kernel kernel,
+                   def->make({spec.name, spec.attrs, spec.inputs.subspan(0, 3), spec.outputs, spec.device}));
+  kernel.run = [run = std::move(kernel.run), n = spec.outputs[0].shape.elements(),
+                add = spec.inputs.size() > 4](const KernelContext& context) {
+    RETURN_IF_ERROR(run(context));
+    AddAndMask(n, add ? context.input<T>(4) : nullptr, context.input<T>(3), context.output<T>(0));
+    return absl::OkStatus();
+  };
+  kernel.in_place = false;
+  return kernel;
+}
+
+absl::StatusOr<std::vector<Shape>> BackpropInputReluGradShape(const ShapeArgs& args) {
+  ASSIGN_OR_RETURN(const Shape y, Conv2DOutputShape(args.attrs, args.inputs[0], args.inputs[1]));
+  RETURN_IF_ERROR(y.Merge(args.inputs[2]).status());
+  for (const Shape& like : args.inputs.subspan(3)) RETURN_IF_ERROR(args.inputs[0].Merge(like).status());
+  return std::vector<Shape>{args.inputs[0]};
+}
+
 absl::Status CheckBias(const Shape& y, const Shape& bias) {
   if (bias.rank() == 1 && Shape({y[-1]}).CompatibleWith(bias)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("the bias must have shape [", y[-1], "], not ", bias.ToString()));
@@ -191,6 +238,22 @@ void RegisterFused(OpRegistry& registry) {
                 .gradient = NoGradient(kByThePass),
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeBackpropFilterBias<typename decltype(tag)::type>; })});
+  OpDef masked = {.name = "Conv2DBackpropInputReluGrad",
+                  .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}, {"relu"}},
+                  .outputs = {{"dx"}},
+                  .types = {{"T", kFloatTypes}},
+                  .attrs = Conv2DAttrDefs(),
+                  .shape = BackpropInputReluGradShape,
+                  .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
+                  .gradient = NoGradient(kByThePass),
+                  .in_place = {{3, 0}},
+                  .kernels = Kernels<float, double, Half, BFloat16>(
+                      "CPU", [](auto tag) { return &MakeBackpropInputReluGrad<typename decltype(tag)::type>; })};
+  registry.Add(masked);
+  masked.name = "Conv2DBackpropInputAddReluGrad";
+  masked.inputs.push_back({"addend"});
+  masked.in_place = {{4, 0}, {3, 0}};
+  registry.Add(masked);
 }
 
 }  // namespace belfry::ops

@@ -24,12 +24,21 @@ struct Problem {
   Square InputOf(const Square& tile) const { return {tile.image, tile.y - pad_top, tile.x - pad_left}; }
 };
 
-// out = in * filter (+ bias, if there is one; then the maximum with 0, if `relu`). T: of the images and the bias, float
-// or BFloat16; the filter, and all that is computed, is float.
+// What is done to results on their way to memory: the sums first, then what sets some to 0. Pointers may be null.
+template <class T>
+struct Epilogue {
+  const T* bias = nullptr;    // by channel
+  const T* addend = nullptr;  // like the results
+  bool relu = false;          // 0 for negative results
+  const T* mask = nullptr;    // like the results, which are 0 where this is not above 0
+};
+
+// out = in * filter, then the epilogue, whose addend and mask may be `out`. T: of the images and the epilogue, float or
+// BFloat16; the filter, and all that is computed, is float.
 template <int r, class T>
 struct Correlation {
   static int64_t WorkspaceFloats(const Problem& problem);
-  static void Run(const Problem& problem, const T* in, const float* filter, const T* bias, bool relu, T* out,
+  static void Run(const Problem& problem, const T* in, const float* filter, const Epilogue<T>& epilogue, T* out,
                   float* workspace);
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "framework/base/check.h"
 #include "framework/base/parallel.h"
 #include "ops/winograd/correlate_impl.h"
 #include "ops/winograd/products.h"
@@ -36,17 +37,21 @@ void TransformFilter(const Problem& p, const float* filter, float* to, int64_t p
   });
 }
 
+// Of an epilogue: the parts that are per channel or none, with a ReLU or not, or those like the results.
+enum class Finish { kBias, kBiasRelu, kLikeResults };
+
 // One tile of the result from its products.
-template <int r, bool relu, class T>
+template <int r, Finish finish, class T>
 void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const CorrelationParts<r>& parts, int64_t index,
-               const float* products, const T* bias, T* out) {
+               const float* products, const Epilogue<T>& epilogue, T* out) {
   const int64_t height = std::min<int64_t>(kTile, p.out.h - tile.y), width = std::min<int64_t>(kTile, p.out.w - tile.x);
-  T* const begin = out + p.out.pixel(tile.image, tile.y, tile.x);
+  const int64_t begin = p.out.pixel(tile.image, tile.y, tile.x);
+  const T *const bias = epilogue.bias, *const addend = epilogue.addend, *const mask = epilogue.mask;
   const int64_t row = p.out.w * p.out.c;
   products += index * parts.layout.tile;
   for (int64_t v = vectors.begin; v < vectors.end; ++v, products += parts.layout.vector()) {
     const Lanes start = bias == nullptr ? Lanes{} : Load(bias + v * kLanes);
-    T* const to = begin + v * kLanes;
+    const int64_t first = begin + v * kLanes;
     Transform2D<kOutputMatrix<kTile, r>, PointAxis::kColumns>(
         [=, &parts](int j, Lanes* column) {
           LoadColumn<CorrelationParts<r>::n>(products, {parts.layout.row(), kLanes}, j, column);
@@ -56,16 +61,22 @@ void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const Corr
 #pragma GCC unroll 4
           for (int j = 0; j < kTile; ++j) {
             if (j >= width) break;
-            const Lanes x = products_of_row[j] + start;
-            Store(relu ? (x < 0 ? Lanes{} : x) : x, to + i * row + j * p.out.c);
+            const int64_t at = first + i * row + j * p.out.c;
+            Lanes x = products_of_row[j] + start;
+            if constexpr (finish == Finish::kBiasRelu) x = x < 0 ? Lanes{} : x;
+            if constexpr (finish == Finish::kLikeResults) {
+              if (addend != nullptr) x += Load(addend + at);
+              if (mask != nullptr) x = Load(mask + at) > 0 ? x : Lanes{};
+            }
+            Store(x, out + at);
           }
         });
   }
 }
 
-template <int r, bool relu, class T>
-void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const float* filter, const T* bias, T* out,
-               float* scratch) {
+template <int r, Finish finish, class T>
+void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const float* filter,
+               const Epilogue<T>& epilogue, T* out, float* scratch) {
   constexpr int n = CorrelationParts<r>::n;
   const CorrelationParts<r> parts(p);
   float* const ins = scratch;
@@ -99,7 +110,7 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
         }
       }
       for (int64_t t = 0; t < product.m; ++t) {
-        WriteTile<r, relu, T>(p, grid.At(first + t), vectors, parts, t, outs, bias, out);
+        WriteTile<r, finish, T>(p, grid.At(first + t), vectors, parts, t, outs, epilogue, out);
       }
     }
   }
@@ -114,18 +125,22 @@ int64_t Correlation<r, T>::WorkspaceFloats(const Problem& problem) {
 }
 
 template <int r, class T>
-void Correlation<r, T>::Run(const Problem& p, const T* in, const float* filter, const T* bias, bool relu, T* out,
+void Correlation<r, T>::Run(const Problem& p, const T* in, const float* filter, const Epilogue<T>& epilogue, T* out,
                             float* workspace) {
   const CorrelationParts<r> parts(p);
   TransformFilter<r>(p, filter, workspace, parts.point);
   float* const scratch = workspace + parts.filter;
   const double multiplications =
       static_cast<double>(p.tiles() * CorrelationParts<r>::points) * static_cast<double>(p.in.c * p.out.c);
+  BELFRY_CHECK(!epilogue.relu || (epilogue.addend == nullptr && epilogue.mask == nullptr));
+  const auto run_blocks = epilogue.addend != nullptr || epilogue.mask != nullptr
+                              ? &RunBlocks<r, Finish::kLikeResults, T>
+                          : epilogue.relu ? &RunBlocks<r, Finish::kBiasRelu, T>
+                                          : &RunBlocks<r, Finish::kBias, T>;
   ParallelFor(p.threads, multiplications / p.threads, [&](int64_t first, int64_t last) {
     for (int64_t thread = first; thread < last; ++thread) {
       const int64_t begin = p.blocks() * thread / p.threads, end = p.blocks() * (thread + 1) / p.threads;
-      (relu ? &RunBlocks<r, true, T> : &RunBlocks<r, false, T>)(p, begin, end, in, workspace, bias, out,
-                                                                scratch + thread * parts.thread);
+      run_blocks(p, begin, end, in, workspace, epilogue, out, scratch + thread * parts.thread);
     }
   });
 }

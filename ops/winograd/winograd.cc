@@ -112,23 +112,25 @@ template <class T>
 void Convolution<T>::Forward(const T* x, const T* weights, const T* bias, bool relu, T* y, void* workspace) const {
   const Problem p = MakeProblem(shape_, Pass::kForward, threads_, block_);
   float* const floats = static_cast<float*>(workspace);
+  const Epilogue<T> epilogue{.bias = bias, .relu = relu};
   ForFilter(shape_.r, [&]<int r>() {
     if constexpr (std::is_same_v<T, float>) {
-      Correlation<r, T>::Run(p, x, weights, bias, relu, y, floats);
+      Correlation<r, T>::Run(p, x, weights, epilogue, y, floats);
     } else {
       ToFloats(weights, shape_.r * shape_.s * shape_.c * shape_.k, floats + weights_at_);
-      Correlation<r, T>::Run(p, x, floats + weights_at_, bias, relu, y, floats);
+      Correlation<r, T>::Run(p, x, floats + weights_at_, epilogue, y, floats);
     }
   });
 }
 
 template <class T>
-void Convolution<T>::BackwardData(const T* dy, const T* weights, T* dx, void* workspace) const {
+void Convolution<T>::BackwardData(const T* dy, const T* weights, const T* addend, const T* mask, T* dx,
+                                  void* workspace) const {
   const Problem p = MakeProblem(shape_, Pass::kBackwardData, threads_, block_);
   float* const floats = static_cast<float*>(workspace);
   ReverseFilter(shape_, weights, floats + weights_at_);
-  ForFilter(shape_.r,
-            [&]<int r>() { Correlation<r, T>::Run(p, dy, floats + weights_at_, nullptr, false, dx, floats); });
+  const Epilogue<T> epilogue{.addend = addend, .mask = mask};
+  ForFilter(shape_.r, [&]<int r>() { Correlation<r, T>::Run(p, dy, floats + weights_at_, epilogue, dx, floats); });
 }
 
 template <class T>

@@ -23,10 +23,10 @@ bool Computes(const onednn::Conv2DShape& shape, Pass pass);
 bool IsBest(const onednn::Conv2DShape& shape, Pass pass);
 
 // One pass of one convolution, planned for ParallelThreads() of the thread that makes it; to be run with as many.
-// Buffers are NHWC and HWIO, of float or BFloat16, and do not overlap; the workspace is aligned to 64 bytes. All is
-// computed in float32. Results are the same bits at every run with the same number of threads. Any number of threads
-// may run one object, each with its own workspace. An infinity or a NaN reaches all outputs of the tiles that see it.
-// REQUIRES: Computes(shape, pass), and the shape's dtype is T.
+// Buffers are NHWC and HWIO, of float or BFloat16, and do not overlap but where it says so; the workspace is aligned to
+// 64 bytes. All is computed in float32. Results are the same bits at every run with the same number of threads. Any
+// number of threads may run one object, each with its own workspace. An infinity or a NaN reaches all outputs of the
+// tiles that see it. REQUIRES: Computes(shape, pass), and the shape's dtype is T.
 template <class T>
 class Convolution {
  public:
@@ -36,7 +36,8 @@ class Convolution {
 
   // y = x * weights [+ bias], then negative ones are 0 if `relu`. `bias` may be null.
   void Forward(const T* x, const T* weights, const T* bias, bool relu, T* y, void* workspace) const;
-  void BackwardData(const T* dy, const T* weights, T* dx, void* workspace) const;
+  // dx of y, then + `addend`, then 0 where `mask` is not above 0. Both are like dx, may be null, and may be dx.
+  void BackwardData(const T* dy, const T* weights, const T* addend, const T* mask, T* dx, void* workspace) const;
   // `dbias` may be null.
   void BackwardWeights(const T* x, const T* dy, T* dweights, T* dbias, void* workspace) const;
 

@@ -218,7 +218,9 @@ TEST_F(MemoryTest, AChainRunsInPlace) {
 }
 
 TEST_F(MemoryTest, AKernelMayKeepItsOutputsApart) {
-  OpDef apart{.name = "Apart", .inputs = {{.name = "x"}}, .outputs = {{.name = "y"}}, .in_place = {{0, 0}}};
+  OpDef apart{.name = "Apart", .inputs = {{"x"}}, .outputs = {{"y"}}, .types = {{"T", kWideFloatTypes}}};
+  apart.in_place = {{0, 0}};
+  apart.not_differentiable = true;
   apart.shape = registry_.Find("Neg")->shape;
   apart.kernels = {{"CPU", DType::kFloat32, [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
                       const int64_t n = spec.outputs[0].shape.elements();

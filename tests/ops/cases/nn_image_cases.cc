@@ -372,6 +372,44 @@ std::vector<OpCase> FusedCases() {
     for (int64_t i = 0; i < dy.size(); ++i) dbias[i % dbias.size()] += dy[i];
     return Arrays{dfilter, dbias};
   };
+  // Where y, which is not near 0, is above it.
+  const auto input_gradient = [](const Arrays& in, const Array& sum) {
+    Array dx(in[0].shape);
+    for (int64_t at = 0; at < dx.size(); ++at) {
+      if (in[0][at] <= 0) continue;
+      Array one(in[0].shape);
+      one[at] = 1;
+      const Array slope = Convolve(one, in[1], {});
+      for (int64_t i = 0; i < slope.size(); ++i) dx[at] += slope[i] * in[2][i];
+      dx[at] += sum[at];
+    }
+    return Arrays{dx};
+  };
+  OpCase masked{.name = "Conv2DBackpropInputReluGrad",
+                .inputs = {{{2, 5, 4, 3}}, {{3, 3, 3, 8}}, {{2, 5, 4, 8}}},
+                .build =
+                    [](const Scope& scope, const Ins& in) {
+                      const Output y = ops::Add(scope, in[0], ops::Sign(scope, in[0]));
+                      return Outs{scope.Add("Conv2DBackpropInputReluGrad", {in[0], in[1], in[2], y})};
+                    },
+                .reference = [=](const Arrays& in) { return input_gradient(in, Array(in[0].shape)); },
+                .more_shapes = {{{0, 5, 4, 3}, {3, 3, 3, 8}, {0, 5, 4, 8}},
+                                {{1, 5, 4, 3}, {3, 3, 3, 0}, {1, 5, 4, 0}},
+                                {{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}},
+                                {{1, 9, 6, 32}, {3, 3, 32, 16}, {1, 9, 6, 16}}},
+                .tolerance = 32,
+                .gradient = false,
+                .thread_dependent = true};
+  cases.push_back(masked);
+  masked.name = "Conv2DBackpropInputAddReluGrad";
+  masked.inputs.push_back(masked.inputs[0]);
+  for (auto& shapes : masked.more_shapes) shapes.push_back(Shape(shapes[0]));
+  masked.build = [](const Scope& scope, const Ins& in) {
+    const Output y = ops::Add(scope, in[0], ops::Sign(scope, in[0]));
+    return Outs{scope.Add("Conv2DBackpropInputAddReluGrad", {in[0], in[1], in[2], y, in[3]})};
+  };
+  masked.reference = [=](const Arrays& in) { return input_gradient(in, in[3]); };
+  cases.push_back(masked);
   cases.push_back(
       {.name = "Conv2DBackpropFilterBias",
        .inputs = {{{2, 5, 4, 3}}, {{3, 3, 3, 8}}, {{2, 5, 4, 8}}},

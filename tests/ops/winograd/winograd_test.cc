@@ -167,10 +167,20 @@ struct Problem {
     std::vector<double> want(x_size, 0);
     ForEachTap(shape, [&](int64_t i, int64_t j, int64_t k) { want[i] += dy[k] * w[j]; });
     const Buffer<T> dx(x_size);
-    convolution.BackwardData(dy.data(), w.data(), dx.data(), workspace.data());
+    convolution.BackwardData(dy.data(), w.data(), nullptr, nullptr, dx.data(), workspace.data());
     ExpectClose(dx, want);
     const std::vector<T> first = dx.values();
-    convolution.BackwardData(dy.data(), w.data(), dx.data(), workspace.data());
+    const Buffer<T> mask = RandomBuffer<T>(x_size), sum = RandomBuffer<T>(x_size);
+    std::vector<double> masked(x_size), masked_sum(x_size);
+    for (int64_t i = 0; i < x_size; ++i) {
+      masked[i] = mask[i] > 0 ? want[i] : 0;
+      masked_sum[i] = mask[i] > 0 ? want[i] + sum[i] : 0;
+    }
+    convolution.BackwardData(dy.data(), w.data(), nullptr, mask.data(), dx.data(), workspace.data());
+    ExpectClose(dx, masked);
+    convolution.BackwardData(dy.data(), w.data(), sum.data(), mask.data(), sum.data(), workspace.data());
+    ExpectClose(sum, masked_sum);
+    convolution.BackwardData(dy.data(), w.data(), nullptr, nullptr, dx.data(), workspace.data());
     EXPECT_EQ(dx.values(), first);
   }
 

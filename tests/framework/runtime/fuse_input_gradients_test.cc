@@ -1,0 +1,109 @@
+// A convolution's input gradient with the addition and the ReLU's gradient after it, as one node.
+#include <random>
+
+#include "framework/graph/gradients.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+#include "tests/framework/runtime/session_fixture.h"
+
+namespace belfry {
+namespace {
+
+using testing::FloatNear;
+using testing::Pointwise;
+
+class FuseInputGradients : public SessionFixture {
+ protected:
+  Output Feed(absl::string_view name, const Shape& shape) {
+    feeds_.push_back({ops::Placeholder(root_.NameScope(name), DType::kFloat32, shape), shape});
+    std::mt19937 random(static_cast<uint32_t>(feeds_.size()));
+    std::normal_distribution<float> normal;
+    Tensor values(DType::kFloat32, shape);
+    for (int64_t i = 0; i < values.elements(); ++i) values.data<float>()[i] = normal(random);
+    values_.push_back(std::move(values));
+    return feeds_.back().output;
+  }
+  Output Convolve(Output x, absl::string_view name, int64_t channels = 16) {
+    return ops::Conv2D(root_, x, Feed(name, {3, 3, x.shape()[3], channels}), {});
+  }
+  // d(sum of weights y) / dx, with and without fusion: nearly the same. Returns the plan with.
+  const Plan& Compare(Output y, Output x, const std::vector<Output>& more = {}) {
+    const Output weights = Feed("weights", y.shape());
+    const auto gradients = Gradients(root_, {ops::Sum(root_, ops::Mul(root_, y, weights))}, {x});
+    EXPECT_TRUE(gradients.ok()) << gradients.status();
+    std::vector<Output> fetches = *gradients;
+    fetches.insert(fetches.end(), more.begin(), more.end());
+    std::vector<std::vector<std::vector<float>>> results;
+    for (const bool fuse : {false, true}) {
+      step_.reset();
+      Open("cpu:2", {.fuse = fuse});
+      step_ = Prepare(feeds_, fetches);
+      const absl::Status status = step_->Run(values_);
+      EXPECT_TRUE(status.ok()) << status;
+      results.emplace_back();
+      for (size_t i = 0; i < fetches.size(); ++i) {
+        const Tensor& tensor = step_->fetched(static_cast<int>(i));
+        results.back().emplace_back(tensor.data<float>(), tensor.data<float>() + tensor.elements());
+      }
+    }
+    for (size_t i = 0; i < fetches.size(); ++i) {
+      EXPECT_THAT(results[1][i], Pointwise(FloatNear(1e-3), results[0][i])) << "fetch " << i;
+    }
+    return step_->plan();
+  }
+
+  std::vector<FeedSpec> feeds_;
+  std::vector<Tensor> values_;
+  std::unique_ptr<PreparedStep> step_;
+};
+
+TEST_F(FuseInputGradients, UnderAReluAlone) {
+  const Output x = Feed("x", {3, 7, 6, 16});
+  const Plan& plan = Compare(Convolve(ops::Relu(root_, x), "filter"), x);
+  EXPECT_EQ(Count(plan, "Conv2DBackpropInputReluGrad"), 1);
+  EXPECT_EQ(Count(plan, "Conv2DBackpropInput") + Count(plan, "ReluGrad"), 0);
+}
+
+TEST_F(FuseInputGradients, OfAResidualBlockAndTheReluBelow) {
+  const Output x = Feed("x", {3, 7, 6, 16}), y = ops::Relu(root_, x);
+  const Output block = Convolve(ops::Relu(root_, Convolve(y, "first")), "second");
+  const Plan& plan = Compare(ops::Add(root_, block, y), x);
+  EXPECT_EQ(Count(plan, "Conv2DBackpropInputAddReluGrad"), 1);
+  EXPECT_EQ(Count(plan, "Conv2DBackpropInputReluGrad"), 1);
+  for (const char* op : {"Conv2DBackpropInput", "ReluGrad", "AddN"}) EXPECT_EQ(Count(plan, op), 0) << op;
+}
+
+TEST_F(FuseInputGradients, OfTwoConvolutionsThatReadOneTensor) {
+  const Output x = Feed("x", {2, 5, 5, 5}), y = ops::Relu(root_, x);
+  const Plan& plan = Compare(ops::Add(root_, Convolve(y, "left"), Convolve(y, "right")), x);
+  EXPECT_EQ(Count(plan, "Conv2DBackpropInputAddReluGrad"), 1);
+  EXPECT_EQ(Count(plan, "Conv2DBackpropInput"), 1);
+}
+
+TEST_F(FuseInputGradients, NotOfThreeAddends) {
+  const Output x = Feed("x", {2, 5, 5, 16}), y = ops::Relu(root_, x);
+  const Output both = ops::Add(root_, Convolve(y, "left"), Convolve(y, "right"));
+  const Plan& plan = Compare(ops::Add(root_, both, y), x);
+  EXPECT_EQ(Count(plan, "Conv2DBackpropInput"), 2);
+}
+
+TEST_F(FuseInputGradients, NotWhereSomebodyElseReadsWhatLiesBetween) {
+  const Output x = Feed("x", {3, 7, 6, 16}), y = ops::Relu(root_, x);
+  const Output z = Convolve(y, "filter"), weights = Feed("weights", z.shape());
+  const auto gradients = Gradients(root_, {ops::Sum(root_, ops::Mul(root_, z, weights))}, {y, x});
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  Open("cpu:1");
+  const auto step = Prepare(feeds_, *gradients);
+  EXPECT_EQ(Count(step->plan(), "Conv2DBackpropInputReluGrad"), 0);
+}
+
+TEST_F(FuseInputGradients, NotAcrossDevices) {
+  const Output x = Feed("x", {3, 7, 6, 16});
+  const Output y = ops::Relu(root_.Device("/cpu:1"), x);
+  const Plan& plan = Compare(Convolve(y, "filter"), x);
+  EXPECT_EQ(Count(plan, "Conv2DBackpropInputReluGrad"), 0);
+}
+
+}  // namespace
+}  // namespace belfry
