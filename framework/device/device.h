@@ -128,6 +128,9 @@ class Device {
   virtual bool asynchronous() const = 0;
   virtual DeviceCounters counters() const = 0;
   virtual MathMode math() const { return {}; }
+  // No other GPU, on this card or another, was opened with it. Beside others no kernel may wait for blocks of its own
+  // that have not begun: a kernel of another device, or one that waits for another device, could keep them out.
+  virtual bool alone() const { return true; }
   // What is alike among devices of one speed: "NVIDIA H100 80GB HBM3".
   virtual std::string model() const { return std::string(type()); }
 

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "framework/base/status.h"
+#include "ops/cudnn/engine.h"
 
 namespace belfry::cudnn {
 namespace {
@@ -11,7 +12,7 @@ namespace {
 using ops::GpuConv;
 
 // Of what one operation of a graph hands to the next.
-enum : int64_t { kProduct = kBias + 1, kSum };
+enum : int64_t { kProduct = kVirtualIds, kSum };
 
 Descriptor MakeConvolution(const GpuConv& p) {
   Descriptor convolution(CUDNN_BACKEND_CONVOLUTION_DESCRIPTOR);

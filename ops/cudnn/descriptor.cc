@@ -75,6 +75,10 @@ absl::Status Check(cudnnStatus_t status, absl::string_view what) {
   cudnnGetLastErrorString(detail.data(), detail.size());
   const std::string text =
       absl::StrCat("cuDNN: ", what, ": ", cudnnGetErrorString(status), detail[0] == '\0' ? "" : ": ", detail.data());
+  if (status == CUDNN_STATUS_INTERNAL_ERROR_HOST_ALLOCATION_FAILED ||
+      status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {
+    return absl::ResourceExhaustedError(text);
+  }
   // All codes of one class share their thousands.
   const bool unsupported = status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
   return unsupported ? absl::UnimplementedError(text) : absl::InternalError(text);

@@ -15,7 +15,8 @@
 
 namespace belfry::cudnn {
 
-// Unimplemented for what cuDNN does not support, else Internal; names cuDNN's error.
+// Unimplemented for what cuDNN does not support, ResourceExhausted for lack of memory, else Internal; names cuDNN's
+// error.
 absl::Status Check(cudnnStatus_t status, absl::string_view what);
 
 // Owns a descriptor. The first error sticks, and Finalize() returns it.

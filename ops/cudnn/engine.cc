@@ -125,9 +125,9 @@ absl::StatusOr<std::shared_ptr<const Engine>> FindEngine(const Problem& problem,
   absl::StatusOr<Configs> configs;
   {
     const MutexLock lock(handle.mutex);
-    configs = FindConfigs(
-        {.handle = handle.handle}, operations.operations,
-        {.tensor_cores = math.tf32 || problem.dtype != DType::kFloat32, .deterministic = math.deterministic});
+    configs = FindConfigs({.handle = handle.handle}, operations.operations,
+                          {.tensor_cores = math.tf32 || problem.dtype != DType::kFloat32 || !problem.multiplies,
+                           .deterministic = math.deterministic});
   }
   RETURN_IF_ERROR(configs.status());
   Descriptor graph = std::move(configs->graph);
@@ -148,7 +148,7 @@ absl::StatusOr<std::shared_ptr<const Engine>> FindEngine(const Problem& problem,
 }  // namespace
 
 absl::StatusOr<ops::LibraryCore> MakeCore(Problem problem, Device& device) {
-  absl::StrAppend(&problem.key, device.math().tf32 ? " tf32" : "", " cudnn", cudnnGetVersion());
+  absl::StrAppend(&problem.key, device.math().tf32 ? " tf32" : "", " ", ops::LibraryVersion());
   RETURN_IF_ERROR(MakeCurrent(device));
   ASSIGN_OR_RETURN(Library* const library, device.Shared<Library>(&Library::Make));
   ASSIGN_OR_RETURN(const std::shared_ptr<const Engine> engine, FindEngine(problem, device, *library));
@@ -160,3 +160,9 @@ absl::StatusOr<ops::LibraryCore> MakeCore(Problem problem, Device& device) {
 }
 
 }  // namespace belfry::cudnn
+
+namespace belfry::ops {
+
+std::string LibraryVersion() { return absl::StrCat("cudnn", cudnnGetVersion()); }
+
+}  // namespace belfry::ops

@@ -22,6 +22,7 @@ struct Problem {
   std::vector<size_t> operand_bytes;
   std::vector<float> constants;  // the values of the tensors in host memory
   int most_measured = 8;         // engines
+  bool multiplies = true;        // so that TF32 would round
   std::function<absl::StatusOr<OperationGraph>()> make_graph;
 };
 inline constexpr int64_t kVirtualIds = 1000;

@@ -15,10 +15,11 @@ void SetFractions(Descriptor& descriptor, cudnnBackendAttributeName_t name, int6
   descriptor.Set(name, CUDNN_TYPE_FRACTION, 2, values.data());
 }
 
-// NaN loses against numbers, and what surrounds the images counts for nothing.
+// What surrounds the images counts for nothing.
 Descriptor MakeResample(const GpuPool& p) {
-  const cudnnResampleMode_t mode = p.max ? CUDNN_RESAMPLE_MAXPOOL : CUDNN_RESAMPLE_AVGPOOL_EXCLUDE_PADDING;
-  const cudnnPaddingMode_t padding = p.max ? CUDNN_NEG_INF_PAD : CUDNN_ZERO_PAD;
+  const bool max = p.kind == GpuPool::Kind::kMaximumGradient;
+  const cudnnResampleMode_t mode = max ? CUDNN_RESAMPLE_MAXPOOL : CUDNN_RESAMPLE_AVGPOOL_EXCLUDE_PADDING;
+  const cudnnPaddingMode_t padding = max ? CUDNN_NEG_INF_PAD : CUDNN_ZERO_PAD;
   const cudnnNanPropagation_t nan = CUDNN_NOT_PROPAGATE_NAN;
   const auto& [h, w] = p.window;
   Descriptor resample(CUDNN_BACKEND_RESAMPLE_DESCRIPTOR);
@@ -46,22 +47,18 @@ absl::StatusOr<OperationGraph> MakePoolGraph(const GpuPool& p) {
     return graph.AddTensor(++id, dtype, p.n, p.channels, p.window.h.out, p.window.w.out);
   };
   ASSIGN_OR_RETURN(const Descriptor* const resample, graph.AddUsed(MakeResample(p)));
-  if (!p.gradient) {
+  if (p.kind == GpuPool::Kind::kAverage) {
     ASSIGN_OR_RETURN(const Descriptor* const x, input(p.dtype));
     ASSIGN_OR_RETURN(const Descriptor* const y, output(p.dtype));
     Descriptor pool(CUDNN_BACKEND_OPERATION_RESAMPLE_FWD_DESCRIPTOR);
     pool.Set(CUDNN_ATTR_OPERATION_RESAMPLE_FWD_DESC, *resample);
     pool.Set(CUDNN_ATTR_OPERATION_RESAMPLE_FWD_XDESC, *x).Set(CUDNN_ATTR_OPERATION_RESAMPLE_FWD_YDESC, *y);
-    if (p.max) {
-      ASSIGN_OR_RETURN(const Descriptor* const winners, output(p.winners));
-      pool.Set(CUDNN_ATTR_OPERATION_RESAMPLE_FWD_IDXDESC, *winners);
-    }
     RETURN_IF_ERROR(graph.AddOperation(std::move(pool)));
     return graph;
   }
   Descriptor pool(CUDNN_BACKEND_OPERATION_RESAMPLE_BWD_DESCRIPTOR);
   pool.Set(CUDNN_ATTR_OPERATION_RESAMPLE_BWD_DESC, *resample);
-  if (p.max) {
+  if (p.kind == GpuPool::Kind::kMaximumGradient) {
     ASSIGN_OR_RETURN(const Descriptor* const winners, output(p.winners));
     pool.Set(CUDNN_ATTR_OPERATION_RESAMPLE_BWD_IDXDESC, *winners);
   }

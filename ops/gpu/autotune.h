@@ -52,20 +52,25 @@ class AutotuneCache {
 // Runs candidate `candidate` once on a stream, on blocks of device memory.
 using AutotuneRun = std::function<absl::Status(int candidate, Stream& stream, absl::Span<void* const> blocks)>;
 
-// What the cache says is the fastest of `count` candidates on `device`; -1 if it says nothing.
+// What the cache says is the fastest of `count` candidates on `device`; -1 if it says nothing. Defined with CUDA only,
+// as are the next four.
 absl::StatusOr<int> KnownFastest(Device& device, absl::string_view key, int count);
-// The fastest of them, each measured some times on blocks of `bytes` bytes that hold zeros, for the cache to know; or
-// the first, if the device has no room for the blocks. One that fails is left out; Unimplemented if all do. Defined
-// with CUDA only.
+// Has the cache say so.
+absl::Status RememberFastest(Device& device, absl::string_view key, int count, int index);
+// The fastest of them, each measured some times on blocks of `bytes` bytes, for the cache to know; or the first, if the
+// device has no room for the blocks. They hold zeros, but the last one, a workspace, ones: no kernel may count on what
+// it finds there. One that fails is left out; Unimplemented if all do.
 absl::StatusOr<int> MeasureFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
                                    const AutotuneRun& run);
-// The first of these, else the second.
+// KnownFastest, else MeasureFastest.
 absl::StatusOr<int> ChooseFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
                                   const AutotuneRun& run);
+// For keys: what chose among cuDNN's engines may not hold for those of another version.
+std::string LibraryVersion();
 
 // Of two kernels for a node the one that was measured to be faster: `own`, or cuDNN's. `own` where the other cannot be
-// made (Unimplemented, or no room), and on a device that must give the same bits always. `key` says what the node
-// computes, without dtypes and shapes.
+// made, with a warning unless it is Unimplemented, and on a device that must give the same bits always. `key` says what
+// the node computes, without dtypes and shapes.
 absl::StatusOr<Kernel> FasterKernel(const KernelSpec& spec, absl::string_view key, Kernel own,
                                     const std::function<absl::StatusOr<Kernel>()>& make_library);
 

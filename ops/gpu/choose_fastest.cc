@@ -69,6 +69,12 @@ absl::StatusOr<int> KnownFastest(Device& device, absl::string_view key, int coun
   return cache->Find(KeyFor(device, key), count);
 }
 
+absl::Status RememberFastest(Device& device, absl::string_view key, int count, int index) {
+  ASSIGN_OR_RETURN(AutotuneCache* const cache, CacheOf(device));
+  cache->Add(KeyFor(device, key), count, index);
+  return absl::OkStatus();
+}
+
 absl::StatusOr<int> ChooseFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
                                   const AutotuneRun& run) {
   ASSIGN_OR_RETURN(const int known, KnownFastest(device, key, count));
@@ -90,8 +96,9 @@ absl::StatusOr<int> MeasureFastest(Device& device, absl::string_view key, int co
     RETURN_IF_ERROR(block.status());
     memory.push_back(*std::move(block));
     blocks.push_back(memory.back().data());
+    const int byte = blocks.size() == bytes.size() ? 0xff : 0;
     if (size > 0) {
-      RETURN_IF_ERROR(Check(cudaMemsetAsync(blocks.back(), 0, size, NativeStream(*stream)), "cudaMemsetAsync"));
+      RETURN_IF_ERROR(Check(cudaMemsetAsync(blocks.back(), byte, size, NativeStream(*stream)), "cudaMemsetAsync"));
     }
   }
   Timer timer;

@@ -10,8 +10,8 @@
 
 namespace belfry::ops {
 
-// Enqueues the work on operands in device memory, inputs before outputs, and a workspace aligned to kLibraryAlignment.
-// One thread at a time.
+// Enqueues the work on operands in device memory, in the order of the function that made it, and a workspace aligned to
+// kLibraryAlignment. One thread at a time.
 struct LibraryCore {
   std::function<absl::Status(Stream& stream, absl::Span<void* const> operands, void* workspace)> run;
   size_t workspace_bytes = 0;

@@ -72,13 +72,16 @@ absl::Status RunNormalize(const KernelContext& at, const ColumnSlices& slices, c
 absl::Status InverseOfVariance(Stream& stream, int64_t n, float epsilon, const float* variance, float* inverse) {
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t c) { inverse[c] = 1 / std::sqrt(variance[c] + epsilon); });
 }
-// As exact as the sum of both is.
+// To some 3e-7 of the sum of both.
 absl::Status VarianceOfInverse(Stream& stream, int64_t n, float epsilon, float* inverse) {
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t c) {
     const float variance = 1 / (inverse[c] * inverse[c]) - epsilon;
     inverse[c] = variance < 0 ? 0.0f : variance;
   });
 }
+
+// cuDNN's blocks wait for one another, in the middle of a kernel.
+bool LibraryMay(const KernelSpec& spec) { return spec.inputs[0].shape.elements() > 0 && spec.device->alone(); }
 
 GpuBatchNorm LibraryNorm(const KernelSpec& spec) {
   const TensorSpec& x = spec.inputs[0];
@@ -131,7 +134,7 @@ absl::StatusOr<Kernel> MakeOwnTraining(const KernelSpec& spec) {
 template <Then then, class T>
 absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(Kernel own, (MakeOwnTraining<then, T>(spec)));
-  if (spec.inputs[0].shape.elements() == 0) return own;
+  if (!LibraryMay(spec)) return own;
   constexpr absl::string_view kNames[] = {"BatchNorm", "BatchNormRelu", "BatchNormAddRelu"};
   return FasterKernel(spec, kNames[static_cast<int>(then)], std::move(own),
                       [&] { return MakeLibraryTraining<then>(spec); });
@@ -273,11 +276,11 @@ absl::StatusOr<Kernel> MakeLibraryGrad(const KernelSpec& spec) {
   return kernel;
 }
 
-// With a ReLU ours only: cuDNN has no engine for both.
+// With a ReLU ours only: cuDNN's engines for both want the mask as bits, which would have to be stored for them.
 template <class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(Kernel own, (MakeOwnGrad<Then::kNothing, T>(spec)));
-  if (spec.inputs[0].shape.elements() == 0 || spec.attrs.Bool("fixed_statistics")) return own;
+  if (!LibraryMay(spec) || spec.attrs.Bool("fixed_statistics")) return own;
   return FasterKernel(spec, "BatchNormGrad", std::move(own), [&] { return MakeLibraryGrad(spec); });
 }
 

@@ -159,6 +159,11 @@ absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
   return WithGpuEpilogue(std::move(kernel), spec, epilogue);
 }
 
+absl::StatusOr<Kernel> MakeMasked(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(Kernel kernel, MakeConv<GpuConv::Kind::kBackwardData>(spec));
+  return WithGpuAddAndMask(std::move(kernel), spec);
+}
+
 }  // namespace
 
 void AddConv2DGpuKernels(OpRegistry& registry) {
@@ -169,6 +174,8 @@ void AddConv2DGpuKernels(OpRegistry& registry) {
   };
   add("Conv2D", &MakeConv<GpuConv::Kind::kForward>);
   add("Conv2DBackpropInput", &MakeConv<GpuConv::Kind::kBackwardData>);
+  add("Conv2DBackpropInputReluGrad", &MakeMasked);
+  add("Conv2DBackpropInputAddReluGrad", &MakeMasked);
   add("Conv2DBackpropFilter", &MakeConv<GpuConv::Kind::kBackwardFilter>);
   add("Conv2DBackpropFilterBias", [](const KernelSpec& spec) { return MakeFilterThenBias(spec, "GPU"); });
   add("FusedConv2D", &MakeFused);

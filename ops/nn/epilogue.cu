@@ -54,6 +54,28 @@ Run RunFor(DType dtype) {
   }
 }
 
+template <class T>
+absl::Status AddAndMask(Stream& stream, int64_t n, const void* addend, const void* mask, void* dx) {
+  using S = gpu::Stored<T>;
+  const auto *const added = static_cast<const S*>(addend), *const above = static_cast<const S*>(mask);
+  auto* const to = static_cast<S*>(dx);
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
+    const auto sum = gpu::Widen(to[i]) + (added == nullptr ? 0 : gpu::Widen(added[i]));
+    to[i] = gpu::Narrow<T>(gpu::Widen(above[i]) > 0 ? sum : 0);
+  });
+}
+
+using Mask = absl::Status (*)(Stream&, int64_t n, const void* addend, const void* mask, void* dx);
+
+Mask MaskFor(DType dtype) {
+  switch (dtype) {
+    case DType::kFloat64: return &AddAndMask<double>;
+    case DType::kFloat16: return &AddAndMask<Half>;
+    case DType::kBFloat16: return &AddAndMask<BFloat16>;
+    default: return &AddAndMask<float>;
+  }
+}
+
 }  // namespace
 
 GpuEpilogue GpuEpilogue::Of(const Attrs& attrs) {
@@ -82,6 +104,16 @@ Kernel WithGpuEpilogue(Kernel kernel, const KernelSpec& spec, const GpuEpilogue&
         return finish(*at.stream, n, channels, epilogue, at.inputs[2], at.outputs[0]);
       },
       kernel.workspace_bytes};
+}
+
+Kernel WithGpuAddAndMask(Kernel kernel, const KernelSpec& spec) {
+  kernel.run = [run = std::move(kernel.run), finish = MaskFor(spec.outputs[0].dtype),
+                n = spec.outputs[0].shape.elements(), add = spec.inputs.size() > 4](const KernelContext& at) {
+    RETURN_IF_ERROR(run(at));
+    return finish(*at.stream, n, add ? at.inputs[4] : nullptr, at.inputs[3], at.outputs[0]);
+  };
+  kernel.in_place = false;
+  return kernel;
 }
 
 }  // namespace belfry::ops

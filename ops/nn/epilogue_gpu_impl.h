@@ -1,4 +1,4 @@
-// Bias and activation after a convolution or a product of matrices, on GPUs. Internal.
+// What follows a convolution or a product of matrices in one op, on GPUs. Internal.
 #pragma once
 
 #include "framework/graph/kernel.h"
@@ -19,5 +19,8 @@ struct GpuEpilogue {
 
 // `kernel` on inputs 0 and 1, then bias (input 2) and activation over its output.
 Kernel WithGpuEpilogue(Kernel kernel, const KernelSpec& spec, const GpuEpilogue& epilogue);
+// `kernel`, then the addend (input 4), if there is one, added to its output, and 0 where input 3 is not above 0. Not in
+// place.
+Kernel WithGpuAddAndMask(Kernel kernel, const KernelSpec& spec);
 
 }  // namespace belfry::ops

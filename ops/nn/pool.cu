@@ -1,12 +1,11 @@
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
@@ -222,21 +221,20 @@ class Trial {
                        .run = 0,
                        .stream = stream_.get()});
   }
-  // Notes if any of n elements, numbers or not, differ.
+  // Notes if any of n elements differ.
   template <class S>
   absl::Status Compare(int64_t n, const void* a, const void* b) const {
     const auto *const x = static_cast<const S*>(a), *const y = static_cast<const S*>(b);
     uint64_t* const host = host_->data();
     return gpu::ForEach(*stream_, n, [=] BELFRY_GPU(int64_t i) {
-      const auto left = gpu::Widen(x[i]), right = gpu::Widen(y[i]);
-      if (left != right && (left == left || right == right)) gpu::TellHost(host, 1);
+      if (gpu::Widen(x[i]) != gpu::Widen(y[i])) gpu::TellHost(host, 1);
     });
   }
   // Unimplemented if some did.
   absl::Status Finish() const {
     RETURN_IF_ERROR(stream_->Synchronize());
     if (host_->Take() == 0) return absl::OkStatus();
-    return absl::UnimplementedError("the library's maximum pooling differs from Belfry's");
+    return absl::UnimplementedError("the library's results differ from Belfry's");
   }
 
  private:
@@ -245,17 +243,12 @@ class Trial {
   std::unique_ptr<Stream> stream_;  // goes first, as its work uses the others
 };
 
-// Images of few distinct numbers, so that windows hold several maxima; then some of infinities, and some of no numbers.
+// Images of few distinct numbers, so that windows hold several maxima.
 template <class T>
 absl::Status MakeUpImages(Stream& stream, int64_t n, gpu::Stored<T>* x) {
-  using C = gpu::Compute<T>;
-  const C infinity = std::numeric_limits<C>::infinity(), nan = std::numeric_limits<C>::quiet_NaN();
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
-    const int drawn = static_cast<int>(static_cast<uint32_t>(i) * 2654435761u >> 27);  // below 32
-    C value = static_cast<C>(drawn % 8 - 4);
-    if (8 * i >= 6 * n) value = drawn == 0 ? value : -infinity;
-    if (8 * i >= 7 * n) value = drawn == 0 ? value : nan;
-    x[i] = gpu::Narrow<T>(value);
+    const int drawn = static_cast<int>(static_cast<uint32_t>(i) * 2654435761u >> 29);  // below 8
+    x[i] = gpu::Narrow<T>(static_cast<gpu::Compute<T>>(drawn));
   });
 }
 // Slopes whose sums are exact.
@@ -267,21 +260,7 @@ absl::Status MakeUpSlopes(Stream& stream, int64_t n, gpu::Stored<T>* dy) {
   });
 }
 
-// OK if the library's kernel gives what ours gives, so that winners mean the same to both, and to other devices.
-template <class T, class Winner>
-absl::Status TryMaximum(const PoolGeometry& g, const KernelSpec& spec, const Kernel& own, const Kernel& library) {
-  using S = gpu::Stored<T>;
-  const auto inputs = static_cast<size_t>(g.inputs), outputs = static_cast<size_t>(g.outputs);
-  ASSIGN_OR_RETURN(const Trial trial,
-                   Trial::Make(*spec.device, {inputs * sizeof(S), outputs * sizeof(S), outputs * sizeof(Winner),
-                                              outputs * sizeof(S), outputs * sizeof(Winner), library.workspace_bytes}));
-  RETURN_IF_ERROR(MakeUpImages<T>(trial.stream(), g.inputs, static_cast<S*>(trial.block(0))));
-  RETURN_IF_ERROR(trial.Run(own, {trial.block(0)}, {trial.block(1), trial.block(2)}));
-  RETURN_IF_ERROR(trial.Run(library, {trial.block(0)}, {trial.block(3), trial.block(4)}, trial.block(5)));
-  RETURN_IF_ERROR(trial.Compare<S>(g.outputs, trial.block(1), trial.block(3)));
-  RETURN_IF_ERROR(trial.Compare<Winner>(g.outputs, trial.block(2), trial.block(4)));
-  return trial.Finish();
-}
+// OK if the library's kernel gives what ours gives, so that winners mean the same to both.
 template <class T, class Winner>
 absl::Status TryMaximumGradient(const PoolGeometry& g, const KernelSpec& spec, const Kernel& own,
                                 const Kernel& library) {
@@ -302,25 +281,22 @@ absl::Status TryMaximumGradient(const PoolGeometry& g, const KernelSpec& spec, c
 }
 using PoolTry = absl::Status (*)(const PoolGeometry&, const KernelSpec&, const Kernel& own, const Kernel& library);
 
-// The library's kernel of a node, which gets ours to be compared with.
-absl::StatusOr<Kernel> MakeLibrary(const KernelSpec& spec, bool max, bool gradient) {
-  GpuPool pool{.max = max,
-               .gradient = gradient,
-               .dtype = spec.inputs[0].dtype,
-               .n = spec.inputs[0].shape[0],
-               .channels = spec.inputs[0].shape[3]};
-  if (max) pool.winners = gradient ? spec.inputs[1].dtype : spec.outputs[1].dtype;
+// The library's kernel of a node.
+absl::StatusOr<Kernel> MakeLibrary(const KernelSpec& spec, GpuPool::Kind kind) {
+  const bool max = kind == GpuPool::Kind::kMaximumGradient;
+  GpuPool pool{
+      .kind = kind, .dtype = spec.inputs[0].dtype, .n = spec.inputs[0].shape[0], .channels = spec.inputs[0].shape[3]};
+  if (max) pool.winners = spec.inputs[1].dtype;
   ASSIGN_OR_RETURN(pool.window, PoolWindow(spec.attrs, spec.inputs[0].shape));
   ASSIGN_OR_RETURN(LibraryCore core, MakeLibraryGpuPool(pool, *spec.device));
   const size_t bytes = BytesForLibraries(core.workspace_bytes);
-  // Of the gradient, x tells its shape only.
-  const int first = gradient ? 1 : 0, inputs = static_cast<int>(spec.inputs.size()) - first;
-  const auto outputs = static_cast<int>(spec.outputs.size());
-  return Kernel{[core = std::move(core), first, inputs, outputs](const KernelContext& at) {
+  // Of the gradients, x tells its shape only.
+  const int first = kind == GpuPool::Kind::kAverage ? 0 : 1, inputs = static_cast<int>(spec.inputs.size()) - first;
+  return Kernel{[core = std::move(core), first, inputs](const KernelContext& at) {
                   std::array<void*, 3> operands{};
                   for (int i = 0; i < inputs; ++i) operands[i] = const_cast<void*>(at.inputs[first + i]);
-                  for (int i = 0; i < outputs; ++i) operands[inputs + i] = at.outputs[i];
-                  return core.run(*at.stream, absl::MakeConstSpan(operands.data(), inputs + outputs),
+                  operands[inputs] = at.outputs[0];
+                  return core.run(*at.stream, absl::MakeConstSpan(operands.data(), inputs + 1),
                                   AlignForLibraries(at.workspace));
                 },
                 bytes};
@@ -333,51 +309,53 @@ std::string KeyOf(absl::string_view op, const Window& window) {
 
 struct PoolKernel {
   PoolRun run;
-  PoolTry try_library;  // null: nothing to compare
+  std::optional<GpuPool::Kind> library;  // nothing: it has none
+  PoolTry try_library = nullptr;         // null: nothing to compare
 };
 
 // `choose`(TypeTag, spec) is the PoolKernel for a dtype.
 template <class Choose>
 void Add(OpRegistry& registry, absl::string_view op, const Choose& choose) {
-  const bool max = absl::StartsWith(op, "Max"), gradient = absl::EndsWith(op, "Grad");
-  registry.AddKernels(
-      op, Kernels<float, double, Half, BFloat16>("GPU", [&](auto tag) -> KernelFactory {
-        return [choose, tag, max, gradient, name = std::string(op)](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-          ASSIGN_OR_RETURN(const PoolGeometry geometry, MakeGeometry(spec));
-          const PoolKernel chosen = choose(tag, spec);
-          Kernel own{
-              [geometry = geometry, run = chosen.run](const KernelContext& context) { return run(geometry, context); }};
-          if (geometry.inputs == 0 || geometry.outputs == 0) return own;
-          ASSIGN_OR_RETURN(const Window window, PoolWindow(spec.attrs, spec.inputs[0].shape));
-          return FasterKernel(spec, KeyOf(name, window), own, [&]() -> absl::StatusOr<Kernel> {
-            ASSIGN_OR_RETURN(Kernel library, MakeLibrary(spec, max, gradient));
-            if (chosen.try_library != nullptr) {
-              RETURN_IF_ERROR(chosen.try_library(geometry, spec, own, library));
-            }
-            return library;
-          });
-        };
-      }));
+  registry.AddKernels(op, Kernels<float, double, Half, BFloat16>("GPU", [&](auto tag) -> KernelFactory {
+                        return [choose, tag, name = std::string(op)](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+                          ASSIGN_OR_RETURN(const PoolGeometry geometry, MakeGeometry(spec));
+                          const PoolKernel chosen = choose(tag, spec);
+                          Kernel own{[geometry = geometry, run = chosen.run](const KernelContext& context) {
+                            return run(geometry, context);
+                          }};
+                          if (!chosen.library.has_value() || geometry.inputs == 0 || geometry.outputs == 0) return own;
+                          ASSIGN_OR_RETURN(const Window window, PoolWindow(spec.attrs, spec.inputs[0].shape));
+                          return FasterKernel(spec, KeyOf(name, window), own, [&]() -> absl::StatusOr<Kernel> {
+                            ASSIGN_OR_RETURN(Kernel library, MakeLibrary(spec, *chosen.library));
+                            if (chosen.try_library != nullptr) {
+                              RETURN_IF_ERROR(chosen.try_library(geometry, spec, own, library));
+                            }
+                            return library;
+                          });
+                        };
+                      }));
 }
 
 }  // namespace
 
 void AddPoolGpuKernels(OpRegistry& registry) {
+  using Kind = GpuPool::Kind;
   Add(registry, "MaxPool", [](auto tag, const KernelSpec& spec) -> PoolKernel {
     using T = typename decltype(tag)::type;
-    if (spec.outputs[1].dtype == DType::kUInt8) return {&Maximum<T, uint8_t>, &TryMaximum<T, uint8_t>};
-    return {&Maximum<T, int32_t>, &TryMaximum<T, int32_t>};
+    return {spec.outputs[1].dtype == DType::kUInt8 ? &Maximum<T, uint8_t> : &Maximum<T, int32_t>, std::nullopt};
   });
   Add(registry, "MaxPoolGrad", [](auto tag, const KernelSpec& spec) -> PoolKernel {
     using T = typename decltype(tag)::type;
-    if (spec.inputs[1].dtype == DType::kUInt8) return {&MaximumGradient<T, uint8_t>, &TryMaximumGradient<T, uint8_t>};
-    return {&MaximumGradient<T, int32_t>, &TryMaximumGradient<T, int32_t>};
+    if (spec.inputs[1].dtype == DType::kUInt8) {
+      return {&MaximumGradient<T, uint8_t>, Kind::kMaximumGradient, &TryMaximumGradient<T, uint8_t>};
+    }
+    return {&MaximumGradient<T, int32_t>, Kind::kMaximumGradient, &TryMaximumGradient<T, int32_t>};
   });
   Add(registry, "AvgPool", [](auto tag, const KernelSpec&) -> PoolKernel {
-    return {&Average<typename decltype(tag)::type>, nullptr};
+    return {&Average<typename decltype(tag)::type>, Kind::kAverage};
   });
   Add(registry, "AvgPoolGrad", [](auto tag, const KernelSpec&) -> PoolKernel {
-    return {&AverageGradient<typename decltype(tag)::type>, nullptr};
+    return {&AverageGradient<typename decltype(tag)::type>, Kind::kAverageGradient};
   });
 }
 

@@ -226,12 +226,16 @@ absl::StatusOr<std::unique_ptr<RecordedWork>> FakeStream::EndRecording() {
 
 class FakeGpu final : public Device {
  public:
-  FakeGpu(int id, bool tagged, std::shared_ptr<ApartMemory> apart)
-      : tagged_(tagged), apart_(std::move(apart)), name_(DeviceName::Full("localhost", 0, 0, "GPU", id)) {}
+  FakeGpu(int id, bool alone, bool tagged, std::shared_ptr<ApartMemory> apart)
+      : alone_(alone),
+        tagged_(tagged),
+        apart_(std::move(apart)),
+        name_(DeviceName::Full("localhost", 0, 0, "GPU", id)) {}
   const DeviceName& name() const override { return name_; }
   std::string description() const override { return absl::StrCat("device: ", *name_.id, ", name: fake"); }
   int threads() const override { return 1; }
   bool asynchronous() const override { return true; }
+  bool alone() const override { return alone_; }
   int physical_id() const override { return *name_.id; }
   DeviceCounters counters() const override { return {used_, peak_, allocations_, kMemory}; }
   absl::StatusOr<void*> Allocate(size_t bytes) override {
@@ -265,7 +269,7 @@ class FakeGpu final : public Device {
   }
 
  private:
-  const bool tagged_;
+  const bool alone_, tagged_;
   const std::shared_ptr<ApartMemory> apart_;
   const DeviceName name_;
   std::atomic<size_t> used_{0}, peak_{0};
@@ -311,7 +315,7 @@ DeviceSet OpenFakeGpus(int gpus, bool tagged, std::vector<std::pair<int, int>> a
   std::shared_ptr<ApartMemory> memory;
   if (!apart.empty()) memory = std::make_shared<ApartMemory>(std::move(apart));
   std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(1, {.cpu_threads = 1});
-  for (int i = 0; i < gpus; ++i) devices.push_back(std::make_unique<FakeGpu>(i, tagged, memory));
+  for (int i = 0; i < gpus; ++i) devices.push_back(std::make_unique<FakeGpu>(i, gpus == 1, tagged, memory));
   return DeviceSet(std::move(devices));
 }
 

@@ -1,15 +1,17 @@
 // Fake GPUs have no libraries for products and convolutions, so these are the plain ones. Batch norm and pooling have
-// one where channels come in fours, written from the formulae and slow. It is always taken, so that tests see what
-// goes around it.
+// one where channels come in fours, written from the formulae and slow. It is taken wherever it may be, so that tests
+// see what goes around it.
 #include "tests/fake_gpu/fake_libraries.h"
 
 #include <atomic>
 #include <cmath>
-#include <limits>
-#include <utility>
+#include <cstring>
+#include <memory>
+#include <string>
 #include <vector>
 
 #include "framework/base/half.h"
+#include "framework/base/status.h"
 #include "ops/gpu/autotune.h"
 #include "ops/math/matmul_gpu_impl.h"
 #include "ops/nn/batch_norm_gpu_impl.h"
@@ -118,22 +120,6 @@ void ForEachTap(const GpuPool& p, const Visit& visit) {
   }
 }
 
-// With an odd number of images the last of several maxima wins, so that ours, where the first does, must be preferred.
-void PoolMaxima(const GpuPool& p, const std::vector<void*>& at) {
-  const Elements x{p.dtype, at[0]}, y{p.dtype, at[1]}, winners{p.winners, at[2]};
-  int64_t before = -1;
-  double best = 0;
-  ForEachTap(p, [&](int64_t o, int64_t i, int64_t tap) {
-    const double here = x[i];
-    const bool larger = here > best || (std::isnan(best) && !std::isnan(here)) || (p.n % 2 == 1 && here == best);
-    if (o == before && !larger) return;
-    before = o;
-    best = here;
-    y.Set(o, best);
-    winners.Set(o, static_cast<double>(tap));
-  });
-}
-
 std::vector<double> CountTaps(const GpuPool& p) {
   std::vector<double> counts(static_cast<size_t>(p.n * p.window.h.out * p.window.w.out * p.channels));
   ForEachTap(p, [&](int64_t o, int64_t, int64_t) { ++counts[static_cast<size_t>(o)]; });
@@ -148,15 +134,25 @@ void PoolAverages(const GpuPool& p, const std::vector<void*>& at) {
   for (size_t o = 0; o < sums.size(); ++o) y.Set(static_cast<int64_t>(o), sums[o] / counts[o]);
 }
 
+// With an odd number of images the winners are counted by columns, so that ours, which counts by rows, must be
+// preferred.
 void PoolGradient(const GpuPool& p, const std::vector<void*>& at) {
-  const Elements winners{p.winners, at[0]}, dy{p.dtype, at[p.max ? 1 : 0]}, dx{p.dtype, at[p.max ? 2 : 1]};
+  const bool max = p.kind == GpuPool::Kind::kMaximumGradient;
+  const Elements winners{p.winners, at[0]}, dy{p.dtype, at[max ? 1 : 0]}, dx{p.dtype, at[max ? 2 : 1]};
   const std::vector<double> counts = CountTaps(p);
-  std::vector<double> sums(static_cast<size_t>(p.n * p.window.h.in * p.window.w.in * p.channels));
-  ForEachTap(p, [&](int64_t o, int64_t i, int64_t tap) {
-    const double share = !p.max ? 1 / counts[static_cast<size_t>(o)] : winners[o] == static_cast<double>(tap) ? 1 : 0;
+  const auto [h, w] = p.window;
+  std::vector<double> sums(static_cast<size_t>(p.n * h.in * w.in * p.channels));
+  ForEachTap(p, [&, h = h, w = w](int64_t o, int64_t i, int64_t tap) {
+    const int64_t place = p.n % 2 == 0 ? tap : tap % w.window * h.window + tap / w.window;
+    const double share = !max ? 1 / counts[static_cast<size_t>(o)] : winners[o] == static_cast<double>(place) ? 1 : 0;
     if (share != 0) sums[static_cast<size_t>(i)] += share * dy[o];
   });
   for (size_t i = 0; i < sums.size(); ++i) dx.Set(static_cast<int64_t>(i), sums[i]);
+}
+
+absl::StatusOr<AutotuneCache*> CacheOf(Device& device) {
+  return device.Shared<AutotuneCache>(
+      [] { return absl::StatusOr<std::unique_ptr<AutotuneCache>>(std::make_unique<AutotuneCache>("")); });
 }
 
 bool HasLibrary(DType dtype, int64_t channels) { return dtype != DType::kFloat64 && channels % 4 == 0; }
@@ -178,14 +174,38 @@ absl::StatusOr<LibraryCore> MakeLibraryGpuBatchNorm(const GpuBatchNorm& p, Devic
 absl::StatusOr<LibraryCore> MakeLibraryGpuPool(const GpuPool& p, Device&) {
   if (!HasLibrary(p.dtype, p.channels)) return absl::UnimplementedError("not by the fake cuDNN");
   return Core([p](const std::vector<void*>& at) {
-    p.gradient ? PoolGradient(p, at) : p.max ? PoolMaxima(p, at) : PoolAverages(p, at);
+    p.kind == GpuPool::Kind::kAverage ? PoolAverages(p, at) : PoolGradient(p, at);
   });
 }
 
-absl::StatusOr<Kernel> FasterKernel(const KernelSpec&, absl::string_view, Kernel own,
-                                    const std::function<absl::StatusOr<Kernel>()>& make_library) {
-  absl::StatusOr<Kernel> library = make_library();
-  return absl::IsUnimplemented(library.status()) ? absl::StatusOr<Kernel>(std::move(own)) : std::move(library);
+// Choices stay in memory, and the last of the candidates that run is the fastest.
+absl::StatusOr<int> KnownFastest(Device& device, absl::string_view key, int count) {
+  ASSIGN_OR_RETURN(const AutotuneCache* const cache, CacheOf(device));
+  return cache->Find(key, count);
 }
+absl::Status RememberFastest(Device& device, absl::string_view key, int count, int index) {
+  ASSIGN_OR_RETURN(AutotuneCache* const cache, CacheOf(device));
+  cache->Add(key, count, index);
+  return absl::OkStatus();
+}
+absl::StatusOr<int> MeasureFastest(Device& device, absl::string_view key, int count, absl::Span<const size_t> bytes,
+                                   const AutotuneRun& run) {
+  std::vector<DeviceMemory> memory;
+  std::vector<void*> blocks;
+  for (const size_t size : bytes) {
+    ASSIGN_OR_RETURN(memory.emplace_back(), DeviceMemory::Allocate(device, size));
+    blocks.push_back(memory.back().data());
+    if (size > 0) std::memset(blocks.back(), blocks.size() == bytes.size() ? 0xff : 0, size);
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<Stream> stream, device.NewStream(StreamKind::kCompute));
+  int chosen = -1;
+  for (int candidate = 0; candidate < count; ++candidate) {
+    if (run(candidate, *stream, blocks).ok() && stream->Synchronize().ok()) chosen = candidate;
+  }
+  if (chosen < 0) return absl::UnimplementedError("none runs");
+  RETURN_IF_ERROR(RememberFastest(device, key, count, chosen));
+  return chosen;
+}
+std::string LibraryVersion() { return "fake"; }
 
 }  // namespace belfry::ops

@@ -4,6 +4,7 @@
 namespace belfry {
 
 absl::StatusOr<DeviceSet> OpenTestGpus(int gpus) { return OpenFakeGpus(gpus, /*tagged=*/false); }
+absl::StatusOr<DeviceSet> OpenFastTestGpu() { return OpenTestGpus(1); }
 absl::StatusOr<DeviceSet> OpenTestCards(int gpus) { return OpenTestGpus(gpus); }
 
 }  // namespace belfry

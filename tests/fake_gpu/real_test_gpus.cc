@@ -16,6 +16,8 @@ absl::StatusOr<DeviceSet> OpenTestGpus(int gpus) {
   return DeviceSet::Open(absl::StrCat("gpu:", gpus), {.virtual_gpus = gpus, .visible_gpus = "0", .math = kMath});
 }
 
+absl::StatusOr<DeviceSet> OpenFastTestGpu() { return DeviceSet::Open("gpu:1", {.math = {.tf32 = false}}); }
+
 absl::StatusOr<DeviceSet> OpenTestCards(int gpus) {
   return DeviceSet::Open(absl::StrCat("gpu:", gpus), {.math = kMath});
 }

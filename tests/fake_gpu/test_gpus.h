@@ -9,6 +9,8 @@ namespace belfry {
 // One CPU device and `gpus` GPUs, which may share a card. An error, which says why, if there are not as many: then the
 // test is skipped.
 absl::StatusOr<DeviceSet> OpenTestGpus(int gpus);
+// One GPU that may choose among kernels by their speed.
+absl::StatusOr<DeviceSet> OpenFastTestGpu();
 // The same, each of them a card of its own.
 absl::StatusOr<DeviceSet> OpenTestCards(int gpus);
 

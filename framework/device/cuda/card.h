@@ -66,6 +66,7 @@ class Peers {
 struct Cards {
   std::vector<std::unique_ptr<Card>> cards;
   Peers peers;
+  int devices = 0;  // that they are opened as
 };
 
 }  // namespace belfry

@@ -39,6 +39,7 @@ std::string Describe(const Card& card, const DeviceOptions& options, int part, s
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> Open(int count, const std::vector<int>& ordinals,
                                                           const DeviceOptions& options) {
   auto cards = std::make_shared<Cards>();
+  cards->devices = count;
   const int used = PlaceOfGpu(options, count - 1).card + 1;
   std::vector<size_t> limits;  // by card
   for (int i = 0; i < used; ++i) {

@@ -5,7 +5,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -199,17 +201,31 @@ TEST_P(CudnnPlansTest, BatchNormOfTheModels) {
 TEST_P(CudnnPlansTest, Pooling) {
   if (!HasDriver()) GTEST_SKIP() << "no " << BELFRY_CUDA_STUB;
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
-    for (const ops::WindowAxis axis : {Same(24, 3, 2), Same(7, 3, 2), Same(8, 8, 8), Same(9, 2, 1)}) {
-      for (const DType winners : {DType::kUInt8, DType::kInt32}) {
-        for (const bool gradient : {false, true}) {
-          GpuPool pool{.max = true, .gradient = gradient, .dtype = dtype, .winners = winners, .n = 128, .channels = 64};
-          pool.window = {axis, axis};
-          EXPECT_GT(Engines(MakePoolGraph(pool)), 0u) << DTypeName(dtype) << " maxima of " << axis.window;
-          pool.max = false;
-          EXPECT_GT(Engines(MakePoolGraph(pool)), 0u) << DTypeName(dtype) << " averages of " << axis.window;
-        }
+    for (const ops::WindowAxis axis : {Same(24, 3, 2), Same(7, 3, 2), Same(8, 8, 8), Same(9, 2, 1), Same(40, 20, 20)}) {
+      GpuPool pool{.dtype = dtype, .n = 128, .channels = 64, .window = {axis, axis}};
+      pool.winners = axis.window * axis.window > 255 ? DType::kInt32 : DType::kUInt8;
+      for (const auto kind :
+           {GpuPool::Kind::kAverage, GpuPool::Kind::kAverageGradient, GpuPool::Kind::kMaximumGradient}) {
+        pool.kind = kind;
+        EXPECT_GT(Engines(MakePoolGraph(pool)), 0u)
+            << DTypeName(dtype) << " kind " << static_cast<int>(kind) << ", window " << axis.window;
       }
     }
+  }
+}
+
+// Batch norm of channels that are not a multiple of 4, and float64: what is Unimplemented, and left to our kernels.
+TEST_P(CudnnPlansTest, WhatCudnnHasNoEngineFor) {
+  if (!HasDriver()) GTEST_SKIP() << "no " << BELFRY_CUDA_STUB;
+  for (const GpuBatchNorm& norm : {GpuBatchNorm{.n = 128, .pixels = 64, .channels = 7},
+                                   {.dtype = DType::kFloat64, .n = 128, .pixels = 64, .channels = 8}}) {
+    const auto graph = MakeBatchNormGraph(norm);
+    if (!graph.ok()) {
+      EXPECT_TRUE(absl::IsUnimplemented(graph.status())) << graph.status();
+      continue;
+    }
+    const auto configs = FindConfigs(target(), graph->operations, {});
+    EXPECT_TRUE(absl::IsUnimplemented(configs.status())) << configs.status();
   }
 }
 
@@ -223,13 +239,14 @@ TEST_P(CudnnPlansTest, CompilesEngines) {
     ASSERT_TRUE(configs.ok()) << configs.status();
     const auto plan = MakePlan(target(), std::move(configs->configs[0]));
     if (plan.ok()) return;  // by a driver that is no stub
-    EXPECT_THAT(std::string(plan.status().message()), testing::HasSubstr("cuLibraryLoadData returned error  (34)"));
+    EXPECT_THAT(std::string(plan.status().message()), testing::HasSubstr("(34)"));
   };
   compiles(MakeBatchNormGraph({.n = 128, .pixels = 1024, .channels = 16, .add = true, .relu = true}));
   compiles(MakeBatchNormGraph({.gradient = true, .n = 128, .pixels = 1024, .channels = 16}));
   const ops::WindowAxis axis = Same(24, 3, 2);
-  compiles(MakePoolGraph({.max = true, .n = 128, .channels = 64, .window = {axis, axis}}));
-  compiles(MakePoolGraph({.max = true, .gradient = true, .n = 128, .channels = 64, .window = {axis, axis}}));
+  for (const auto kind : {GpuPool::Kind::kAverage, GpuPool::Kind::kAverageGradient, GpuPool::Kind::kMaximumGradient}) {
+    compiles(MakePoolGraph({.kind = kind, .n = 128, .channels = 64, .window = {axis, axis}}));
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Gpus, CudnnPlansTest, testing::ValuesIn(kGpus),
