@@ -1,3 +1,4 @@
+#include <utility>
 #include <vector>
 
 #include "framework/runtime/joins.h"
@@ -36,9 +37,9 @@ class InputGradientFuser {
   }
   bool IsConvolution(Value value) const { return program_.nodes[value.node].op->name == "Conv2DBackpropInput"; }
 
-  // The mask's node becomes all of it.
+  // The mask's node becomes all of it, under the name of the convolution's, whose work it mostly is.
   bool Become(int i, int convolution, absl::string_view name, const std::vector<Value>& more) {
-    const ProgramNode& from = program_.nodes[convolution];
+    ProgramNode& from = program_.nodes[convolution];
     const OpDef* op = FusedOp(registry_, devices_, name, from);
     if (op == nullptr) return false;
     ProgramNode& node = program_.nodes[i];
@@ -48,6 +49,8 @@ class InputGradientFuser {
     node.inputs = from.inputs;
     node.inputs.push_back(y);
     node.inputs.insert(node.inputs.end(), more.begin(), more.end());
+    std::swap(node.name, from.name);
+    std::swap(node.source, from.source);
     return true;
   }
 

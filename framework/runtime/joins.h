@@ -8,7 +8,8 @@
 
 namespace belfry {
 
-// Of a program as it was when this was made; nodes may have become others since, if each still reads what it did.
+// Of a program as it was when this was made. Nodes may have become others since that read only what they and those that
+// they took in did, and about these nobody asks any more.
 class Joins {
  public:
   explicit Joins(const Program& program);

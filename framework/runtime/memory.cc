@@ -208,7 +208,9 @@ class MemoryPlanner {
     }
     if (blocks_[from].group >= 0 || blocks_[to].group >= 0 || blocks_[from].device != node.device) return false;
     int readers = 0;
-    for (const Value& other : node.inputs) readers += BlockOf(other) == from;
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      if (!InputArg(node, static_cast<int>(k)).shape_only) readers += BlockOf(node.inputs[k]) == from;
+    }
     if (readers != 1 || absl::c_linear_search(block_of_[i], from)) return false;
     blocks_[from].end = blocks_[to].end;
     blocks_[to].bytes = 0;

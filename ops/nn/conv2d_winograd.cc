@@ -42,10 +42,8 @@ std::optional<Kernel> WinogradBackpropInput(const KernelSpec& spec, const onednn
   return ForDType(shape.dtype, [&]<class T>() {
     const Convolution<T> convolution(shape, Pass::kBackwardData);
     return Kernel{[convolution, inputs](const KernelContext& context) {
-                    const T *const mask = inputs > 3 ? context.input<T>(3) : nullptr, *const addend =
-                                                                                          inputs > 4
-                                                                                              ? context.input<T>(4)
-                                                                                              : nullptr;
+                    const T* const mask = inputs > 3 ? context.input<T>(3) : nullptr;
+                    const T* const addend = inputs > 4 ? context.input<T>(4) : nullptr;
                     convolution.BackwardData(context.input<T>(2), context.input<T>(1), addend, mask,
                                              context.output<T>(0), context.workspace);
                     return absl::OkStatus();

@@ -130,14 +130,15 @@ void AddAndMask(int64_t n, const T* addend, const T* y, T* dx) {
     alignas(64) C sum_block[kBlock], addend_block[kBlock], y_block[kBlock];
     for (int64_t at = begin; at < end; at += kBlock) {
       const int64_t size = std::min(kBlock, end - at);
-      Load(dx + at, size, sum_block);
-      if (addend != nullptr) {
-        const C* const wide = Widened(addend + at, addend_block, size);
-        for (int64_t i = 0; i < size; ++i) sum_block[i] += wide[i];
-      }
+      const C* const wide = Widened(dx + at, sum_block, size);
       const C* const wide_y = Widened(y + at, y_block, size);
-      for (int64_t i = 0; i < size; ++i) sum_block[i] = wide_y[i] > 0 ? sum_block[i] : C(0);
-      Store(sum_block, size, dx + at);
+      C* const sum = Wide(dx + at, sum_block);
+      if (addend != nullptr) {
+        const C* const wide_addend = Widened(addend + at, addend_block, size);
+        for (int64_t i = 0; i < size; ++i) sum[i] = wide[i] + wide_addend[i];
+      }
+      for (int64_t i = 0; i < size; ++i) sum[i] = wide_y[i] > 0 ? sum[i] : C(0);
+      Narrowed(sum, dx + at, size);
     }
   });
 }

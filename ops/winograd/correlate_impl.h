@@ -29,7 +29,7 @@ template <class T>
 struct Epilogue {
   const T* bias = nullptr;    // by channel
   const T* addend = nullptr;  // like the results
-  bool relu = false;          // 0 for negative results
+  bool relu = false;          // 0 for negative results; not with an addend or a mask
   const T* mask = nullptr;    // like the results, which are 0 where this is not above 0
 };
 

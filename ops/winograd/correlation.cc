@@ -37,8 +37,8 @@ void TransformFilter(const Problem& p, const float* filter, float* to, int64_t p
   });
 }
 
-// Of an epilogue: the parts that are per channel or none, with a ReLU or not, or those like the results.
-enum class Finish { kBias, kBiasRelu, kLikeResults };
+// What there may be of an epilogue besides the bias.
+enum class Finish { kNone, kRelu, kAddendAndMask };
 
 // One tile of the result from its products.
 template <int r, Finish finish, class T>
@@ -63,8 +63,8 @@ void WriteTile(const Problem& p, const Square& tile, Vectors vectors, const Corr
             if (j >= width) break;
             const int64_t at = first + i * row + j * p.out.c;
             Lanes x = products_of_row[j] + start;
-            if constexpr (finish == Finish::kBiasRelu) x = x < 0 ? Lanes{} : x;
-            if constexpr (finish == Finish::kLikeResults) {
+            if constexpr (finish == Finish::kRelu) x = x < 0 ? Lanes{} : x;
+            if constexpr (finish == Finish::kAddendAndMask) {
               if (addend != nullptr) x += Load(addend + at);
               if (mask != nullptr) x = Load(mask + at) > 0 ? x : Lanes{};
             }
@@ -134,9 +134,9 @@ void Correlation<r, T>::Run(const Problem& p, const T* in, const float* filter, 
       static_cast<double>(p.tiles() * CorrelationParts<r>::points) * static_cast<double>(p.in.c * p.out.c);
   BELFRY_CHECK(!epilogue.relu || (epilogue.addend == nullptr && epilogue.mask == nullptr));
   const auto run_blocks = epilogue.addend != nullptr || epilogue.mask != nullptr
-                              ? &RunBlocks<r, Finish::kLikeResults, T>
-                          : epilogue.relu ? &RunBlocks<r, Finish::kBiasRelu, T>
-                                          : &RunBlocks<r, Finish::kBias, T>;
+                              ? &RunBlocks<r, Finish::kAddendAndMask, T>
+                          : epilogue.relu ? &RunBlocks<r, Finish::kRelu, T>
+                                          : &RunBlocks<r, Finish::kNone, T>;
   ParallelFor(p.threads, multiplications / p.threads, [&](int64_t first, int64_t last) {
     for (int64_t thread = first; thread < last; ++thread) {
       const int64_t begin = p.blocks() * thread / p.threads, end = p.blocks() * (thread + 1) / p.threads;

@@ -237,7 +237,8 @@ class Checker {
     if (first.begin != second.begin || first.end != second.end || plan_.in_place[second.producer] == 0) return false;
     const ProgramNode& node = nodes_[second.producer];
     const auto reads = [&](int k) {
-      return k < static_cast<int>(node.inputs.size()) && Source(node.inputs[k]) == first.value;
+      return k < static_cast<int>(node.inputs.size()) && !InputArg(node, k).shape_only &&
+             Source(node.inputs[k]) == first.value;
     };
     int readers = 0;
     for (size_t k = 0; k < node.inputs.size(); ++k) readers += reads(static_cast<int>(k));

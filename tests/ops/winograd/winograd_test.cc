@@ -178,8 +178,14 @@ struct Problem {
     }
     convolution.BackwardData(dy.data(), w.data(), nullptr, mask.data(), dx.data(), workspace.data());
     ExpectClose(dx, masked);
+    std::vector<double> plain_sum(x_size);
+    for (int64_t i = 0; i < x_size; ++i) plain_sum[i] = want[i] + sum[i];
+    convolution.BackwardData(dy.data(), w.data(), sum.data(), nullptr, dx.data(), workspace.data());
+    ExpectClose(dx, plain_sum);
     convolution.BackwardData(dy.data(), w.data(), sum.data(), mask.data(), sum.data(), workspace.data());
     ExpectClose(sum, masked_sum);
+    convolution.BackwardData(dy.data(), w.data(), nullptr, mask.data(), mask.data(), workspace.data());
+    ExpectClose(mask, masked);
     convolution.BackwardData(dy.data(), w.data(), nullptr, nullptr, dx.data(), workspace.data());
     EXPECT_EQ(dx.values(), first);
   }
