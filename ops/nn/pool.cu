@@ -313,25 +313,24 @@ struct PoolKernel {
   PoolTry try_library = nullptr;         // null: nothing to compare
 };
 
+absl::StatusOr<Kernel> MakePool(const KernelSpec& spec, absl::string_view op, const PoolKernel& chosen) {
+  ASSIGN_OR_RETURN(const PoolGeometry geometry, MakeGeometry(spec));
+  Kernel own{[geometry = geometry, run = chosen.run](const KernelContext& at) { return run(geometry, at); }};
+  if (!chosen.library.has_value() || geometry.inputs == 0 || geometry.outputs == 0) return own;
+  ASSIGN_OR_RETURN(const Window window, PoolWindow(spec.attrs, spec.inputs[0].shape));
+  return FasterKernel(spec, KeyOf(op, window), own, [&]() -> absl::StatusOr<Kernel> {
+    ASSIGN_OR_RETURN(Kernel library, MakeLibrary(spec, *chosen.library));
+    if (chosen.try_library != nullptr) RETURN_IF_ERROR(chosen.try_library(geometry, spec, own, library));
+    return library;
+  });
+}
+
 // `choose`(TypeTag, spec) is the PoolKernel for a dtype.
 template <class Choose>
 void Add(OpRegistry& registry, absl::string_view op, const Choose& choose) {
   registry.AddKernels(op, Kernels<float, double, Half, BFloat16>("GPU", [&](auto tag) -> KernelFactory {
-                        return [choose, tag, name = std::string(op)](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-                          ASSIGN_OR_RETURN(const PoolGeometry geometry, MakeGeometry(spec));
-                          const PoolKernel chosen = choose(tag, spec);
-                          Kernel own{[geometry = geometry, run = chosen.run](const KernelContext& context) {
-                            return run(geometry, context);
-                          }};
-                          if (!chosen.library.has_value() || geometry.inputs == 0 || geometry.outputs == 0) return own;
-                          ASSIGN_OR_RETURN(const Window window, PoolWindow(spec.attrs, spec.inputs[0].shape));
-                          return FasterKernel(spec, KeyOf(name, window), own, [&]() -> absl::StatusOr<Kernel> {
-                            ASSIGN_OR_RETURN(Kernel library, MakeLibrary(spec, *chosen.library));
-                            if (chosen.try_library != nullptr) {
-                              RETURN_IF_ERROR(chosen.try_library(geometry, spec, own, library));
-                            }
-                            return library;
-                          });
+                        return [choose, tag, name = std::string(op)](const KernelSpec& spec) {
+                          return MakePool(spec, name, choose(tag, spec));
                         };
                       }));
 }
