@@ -109,9 +109,10 @@ TEST_F(FuseInputGradients, UnderTheNameOfTheConvolution) {
   const Output x = Feed("x", {3, 7, 8, 16});
   const Output filter = Feed("filter", {3, 3, 16, 16});
   const Plan& plan = Compare(ops::Conv2D(root_.NameScope("layer"), ops::Relu(root_, x), filter, {}), x);
+  EXPECT_EQ(Count(plan, "Conv2DBackpropInputReluGrad"), 1);
   for (const ProgramNode& node : plan.program.nodes) {
-    if (node.op->name == "Conv2DBackpropInputReluGrad")
-      EXPECT_THAT(node.name, testing::HasSubstr("layer/")) << node.name;
+    if (node.op->name != "Conv2DBackpropInputReluGrad") continue;
+    EXPECT_THAT(node.name, testing::HasSubstr("layer/"));
   }
 }
 
