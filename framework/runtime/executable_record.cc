@@ -8,6 +8,14 @@
 #include "spdlog/spdlog.h"
 
 namespace belfry {
+namespace {
+
+// What failed may work once collectives have been started again.
+bool Passes(const absl::Status& status) {
+  return absl::IsUnavailable(status) || absl::IsCancelled(status) || absl::IsDeadlineExceeded(status);
+}
+
+}  // namespace
 
 bool Executable::CanRecord() const {
   const bool repeats =
@@ -32,6 +40,7 @@ absl::Status Executable::TryToRecord(absl::Time deadline) {
       spdlog::warn("A step is run piece by piece, because it could not be recorded: {}",
                    std::string(recorded.status().message()));
     }
+    if (Passes(recorded.status())) until_recording_ = kPlainRuns;
   }
   for (size_t i = 0; i < begun; ++i) collectives_[i]->EndRecording(recorded_);
   for (size_t i = 0; i < begun; ++i) collectives_[i]->Reset(turn_);

@@ -336,6 +336,18 @@ TEST_F(NcclReplay, AFailureAtAnyCallWhileRecordingLeavesThePlainPath) {
   EXPECT_GT(failures, 12);
 }
 
+TEST_F(NcclReplay, WhatFailedElsewhereWhileRecordingIsRecordedLater) {
+  Open(2, true);
+  for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run(7).ok());
+  const auto expected = Values();
+  nccl_->FailCall(5, NcclResult::kRemoteError);
+  ASSERT_TRUE(Run(7).ok());
+  EXPECT_FALSE(nccl_->FailCallIsDue());
+  EXPECT_FALSE(steps_[0]->replays());
+  nccl_->FailCall(0);
+  ExpectToWork(expected);
+}
+
 TEST_F(NcclReplay, AReplayThatHangsMeetsTheDeadlineAndIsRecordedAnew) {
   Open(2, true, DType::kFloat32, absl::Milliseconds(500));
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run(7).ok());
