@@ -8,12 +8,6 @@
 #include "ops/nn/batch_norm_gpu_impl.h"
 
 namespace belfry::ops {
-namespace {
-
-// The library compiles each engine, which takes a second or so.
-constexpr int kMostMeasured = 2;
-
-}  // namespace
 
 absl::StatusOr<LibraryCore> MakeLibraryGpuBatchNorm(const GpuBatchNorm& p, Device& device) {
   if (p.dtype == DType::kFloat64) return absl::UnimplementedError("cuDNN normalizes no float64");
@@ -23,7 +17,7 @@ absl::StatusOr<LibraryCore> MakeLibraryGpuBatchNorm(const GpuBatchNorm& p, Devic
       .key = absl::StrCat("batch norm ", p.gradient ? "gradient " : "", DTypeName(p.dtype), " ", p.n, "x", p.pixels,
                           "x", p.channels, p.add ? " add" : "", p.relu ? " relu" : ""),
       .dtype = p.dtype,
-      .most_measured = kMostMeasured,
+      .multiplies = false,
       .make_graph = [&p] { return cudnn::MakeBatchNormGraph(p); }};
   if (p.gradient) {
     problem.operand_bytes = {images, images, channels, channels, channels, images, channels, channels};

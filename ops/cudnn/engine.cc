@@ -17,6 +17,7 @@ namespace belfry::cudnn {
 namespace {
 
 constexpr size_t kMostWorkspace = size_t{256} << 20;
+constexpr int kMostMeasured = 8, kMostCompiled = 2;
 
 // A way to compute a graph, with all that it refers to.
 struct Engine {
@@ -80,7 +81,7 @@ absl::StatusOr<ExecutionPlan> BuildPlan(Handle& handle, Descriptor config) {
 // Builds the first plans, measures them, and returns the fastest; or the first if results must not depend on that.
 absl::StatusOr<ExecutionPlan> BuildAndMeasure(const Problem& problem, Device& device, Handle& handle, Configs configs) {
   const auto count = static_cast<int>(configs.configs.size());
-  const int most = device.math().deterministic ? 1 : problem.most_measured;
+  const int most = device.math().deterministic ? 1 : problem.multiplies ? kMostMeasured : kMostCompiled;
   std::vector<std::optional<ExecutionPlan>> plans(count);
   absl::Status failure;
   size_t workspace = 0;

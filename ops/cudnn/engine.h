@@ -21,14 +21,13 @@ struct Problem {
   DType dtype = DType::kFloat32;
   std::vector<size_t> operand_bytes;
   std::vector<float> constants;  // the values of the tensors in host memory
-  int most_measured = 8;         // engines
-  bool multiplies = true;        // so that TF32 would round
+  bool multiplies = true;        // and may by TF32; else engines are compiled at run time, in a second or so each
   std::function<absl::StatusOr<OperationGraph>()> make_graph;
 };
 inline constexpr int64_t kVirtualIds = 1000;
 
-// Unimplemented if cuDNN cannot, on this device and in its math mode. Chooses an engine as it was chosen before, on
-// this or another day; else measures some, or takes the first if results must not depend on that.
+// Thread-safe. Unimplemented if cuDNN cannot, on this device and in its math mode. Chooses an engine as it was chosen
+// before, on this or another day; else measures some, or takes the first if results must not depend on that.
 absl::StatusOr<ops::LibraryCore> MakeCore(Problem problem, Device& device);
 
 }  // namespace belfry::cudnn

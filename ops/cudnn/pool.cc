@@ -11,9 +11,6 @@
 namespace belfry::ops {
 namespace {
 
-// The library compiles each engine, which takes a second or so.
-constexpr int kMostMeasured = 2;
-
 std::string KeyOf(const GpuPool& p) {
   const auto axis = [](const WindowAxis& a) {
     return absl::StrCat(" ", a.in, "x", a.window, "s", a.stride, "p", a.pad_low, "+", a.pad_high);
@@ -40,7 +37,6 @@ absl::StatusOr<LibraryCore> MakeLibraryGpuPool(const GpuPool& p, Device& device)
                          .operand_bytes = p.kind == GpuPool::Kind::kAverage ? std::vector<size_t>{x, y}
                                           : max                             ? std::vector<size_t>{winners, y, x}
                                                                             : std::vector<size_t>{y, x},
-                         .most_measured = kMostMeasured,
                          .multiplies = false,
                          .make_graph = [&p] { return cudnn::MakePoolGraph(p); }};
   return cudnn::MakeCore(std::move(problem), device);

@@ -19,10 +19,12 @@ namespace belfry::ops {
 
 // Libraries want workspaces aligned to 256 bytes, and a plan's are to 64: what to ask for, and where it then begins.
 inline constexpr size_t kLibraryAlignment = 256;
+inline size_t AlignedForLibraries(size_t at) {
+  return (at + kLibraryAlignment - 1) / kLibraryAlignment * kLibraryAlignment;
+}
 inline size_t BytesForLibraries(size_t bytes) { return bytes == 0 ? 0 : bytes + kLibraryAlignment; }
 inline void* AlignForLibraries(void* workspace) {
-  const auto address = reinterpret_cast<uintptr_t>(workspace);
-  return reinterpret_cast<void*>((address + kLibraryAlignment - 1) / kLibraryAlignment * kLibraryAlignment);
+  return reinterpret_cast<void*>(AlignedForLibraries(reinterpret_cast<uintptr_t>(workspace)));
 }
 
 // What was chosen before, by key, in a text file: one line "index<TAB>count<TAB>key" each. Lines that do not read so,

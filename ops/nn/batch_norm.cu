@@ -254,8 +254,7 @@ absl::StatusOr<Kernel> MakeLibraryGrad(const KernelSpec& spec) {
   GpuBatchNorm norm = LibraryNorm(spec);
   norm.gradient = true;
   ASSIGN_OR_RETURN(LibraryCore core, MakeLibraryGpuBatchNorm(norm, *spec.device));
-  const size_t rest_at = (static_cast<size_t>(norm.channels) * sizeof(float) + kLibraryAlignment - 1) /
-                         kLibraryAlignment * kLibraryAlignment;
+  const size_t rest_at = AlignedForLibraries(static_cast<size_t>(norm.channels) * sizeof(float));
   const size_t bytes = BytesForLibraries(rest_at + core.workspace_bytes);
   Kernel kernel{
       [core = std::move(core), norm, rest_at](const KernelContext& at) {

@@ -18,8 +18,6 @@
 namespace belfry::ops {
 namespace {
 
-size_t Aligned(size_t bytes) { return (bytes + kLibraryAlignment - 1) / kLibraryAlignment * kLibraryAlignment; }
-
 // A convolution with what surrounds it: a border where padding differs between two ends of an axis, the filter in the
 // order of the library, and the workspace for both and for the core.
 struct Plan {
@@ -130,8 +128,8 @@ absl::StatusOr<Plan> MakePlan(GpuConv::Kind kind, const KernelSpec& spec, bool b
   RETURN_IF_ERROR(core.status());
   plan.core = *std::move(core);
   plan.size = SizeOf(shape.dtype);
-  plan.filter_at = plan.bordered ? Aligned(static_cast<size_t>(plan.conv.image_elements()) * plan.size) : 0;
-  plan.core_at = plan.filter_at + Aligned(static_cast<size_t>(plan.conv.filter_elements()) * plan.size);
+  plan.filter_at = plan.bordered ? AlignedForLibraries(static_cast<size_t>(plan.conv.image_elements()) * plan.size) : 0;
+  plan.core_at = plan.filter_at + AlignedForLibraries(static_cast<size_t>(plan.conv.filter_elements()) * plan.size);
   plan.bytes = BytesForLibraries(plan.core_at + plan.core.workspace_bytes);
   return plan;
 }

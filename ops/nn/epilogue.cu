@@ -45,15 +45,6 @@ absl::Status RunBiasActivation(Stream& stream, int64_t n, const Divider& channel
                            static_cast<const gpu::Stored<T>*>(bias), static_cast<gpu::Stored<T>*>(y));
 }
 
-Run RunFor(DType dtype) {
-  switch (dtype) {
-    case DType::kFloat64: return &RunBiasActivation<double>;
-    case DType::kFloat16: return &RunBiasActivation<Half>;
-    case DType::kBFloat16: return &RunBiasActivation<BFloat16>;
-    default: return &RunBiasActivation<float>;
-  }
-}
-
 template <class T>
 absl::Status AddAndMask(Stream& stream, int64_t n, const void* addend, const void* mask, void* dx) {
   using S = gpu::Stored<T>;
@@ -67,13 +58,21 @@ absl::Status AddAndMask(Stream& stream, int64_t n, const void* addend, const voi
 
 using Mask = absl::Status (*)(Stream&, int64_t n, const void* addend, const void* mask, void* dx);
 
-Mask MaskFor(DType dtype) {
+// get.operator()<T>() for the dtype.
+template <class Get>
+auto ForDType(DType dtype, const Get& get) {
   switch (dtype) {
-    case DType::kFloat64: return &AddAndMask<double>;
-    case DType::kFloat16: return &AddAndMask<Half>;
-    case DType::kBFloat16: return &AddAndMask<BFloat16>;
-    default: return &AddAndMask<float>;
+    case DType::kFloat64: return get.template operator()<double>();
+    case DType::kFloat16: return get.template operator()<Half>();
+    case DType::kBFloat16: return get.template operator()<BFloat16>();
+    default: return get.template operator()<float>();
   }
+}
+Run RunFor(DType dtype) {
+  return ForDType(dtype, []<class T>() -> Run { return &RunBiasActivation<T>; });
+}
+Mask MaskFor(DType dtype) {
+  return ForDType(dtype, []<class T>() -> Mask { return &AddAndMask<T>; });
 }
 
 }  // namespace

@@ -126,7 +126,7 @@ absl::StatusOr<Kernel> MakeBackpropFilterBias(const KernelSpec& spec) {
 template <class T>
 void AddAndMask(int64_t n, const T* addend, const T* y, T* dx) {
   using C = Compute<T>;
-  ParallelFor(n, 3.0, [=](int64_t begin, int64_t end) {
+  ParallelBlocks(n, 3, [=](int64_t begin, int64_t end) {
     alignas(64) C sum_block[kBlock], addend_block[kBlock], y_block[kBlock];
     for (int64_t at = begin; at < end; at += kBlock) {
       const int64_t size = std::min(kBlock, end - at);

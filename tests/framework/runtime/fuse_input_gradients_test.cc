@@ -1,30 +1,15 @@
 // A convolution's input gradient with the addition and the ReLU's gradient after it, as one node.
-#include <random>
+#include <utility>
 
-#include "framework/graph/gradients.h"
-#include "ops/array.h"
-#include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/winograd/winograd_impl.h"
-#include "tests/framework/runtime/session_fixture.h"
+#include "tests/framework/runtime/fusion_fixture.h"
 
 namespace belfry {
 namespace {
 
-using testing::FloatNear;
-using testing::Pointwise;
-
-class FuseInputGradients : public SessionFixture {
+class FuseInputGradients : public FusionFixture {
  protected:
-  Output Feed(absl::string_view name, const Shape& shape) {
-    feeds_.push_back({ops::Placeholder(root_.NameScope(name), DType::kFloat32, shape), shape});
-    std::mt19937 random(static_cast<uint32_t>(feeds_.size()));
-    std::normal_distribution<float> normal;
-    Tensor values(DType::kFloat32, shape);
-    for (int64_t i = 0; i < values.elements(); ++i) values.data<float>()[i] = normal(random);
-    values_.push_back(std::move(values));
-    return feeds_.back().output;
-  }
   // Of a convolution with stride 1 that keeps the extents.
   static Attrs ConvAttrs() { return {{"padding", std::string("SAME")}}; }
   Output Convolve(Output x, absl::string_view name, int64_t channels = 16) {
@@ -41,35 +26,8 @@ class FuseInputGradients : public SessionFixture {
     ADD_FAILURE() << "no " << op;
     return {};
   }
-  // d(sum of weights y) / dx, with and without fusion: nearly the same. Returns the plan with.
-  const Plan& Compare(Output y, Output x, const std::vector<Output>& more = {}) {
-    const Output weights = Feed("weights", y.shape());
-    const auto gradients = Gradients(root_, {ops::Sum(root_, ops::Mul(root_, y, weights))}, {x});
-    EXPECT_TRUE(gradients.ok()) << gradients.status();
-    std::vector<Output> fetches = *gradients;
-    fetches.insert(fetches.end(), more.begin(), more.end());
-    std::vector<std::vector<std::vector<float>>> results;
-    for (const bool fuse : {false, true}) {
-      step_.reset();
-      Open("cpu:2", {.fuse = fuse});
-      step_ = Prepare(feeds_, fetches);
-      const absl::Status status = step_->Run(values_);
-      EXPECT_TRUE(status.ok()) << status;
-      results.emplace_back();
-      for (size_t i = 0; i < fetches.size(); ++i) {
-        const Tensor& tensor = step_->fetched(static_cast<int>(i));
-        results.back().emplace_back(tensor.data<float>(), tensor.data<float>() + tensor.elements());
-      }
-    }
-    for (size_t i = 0; i < fetches.size(); ++i) {
-      EXPECT_THAT(results[1][i], Pointwise(FloatNear(1e-3), results[0][i])) << "fetch " << i;
-    }
-    return step_->plan();
-  }
-
-  std::vector<FeedSpec> feeds_;
-  std::vector<Tensor> values_;
-  std::unique_ptr<PreparedStep> step_;
+  // Of x's gradient.
+  const Plan& Compare(Output y, Output x) { return FusionFixture::Compare(GradientsOf(y, {x}), 1e-3f, "cpu:2"); }
 };
 
 TEST_F(FuseInputGradients, UnderAReluAlone) {
@@ -154,12 +112,8 @@ TEST_F(FuseInputGradients, NotOfThreeAddends) {
 
 TEST_F(FuseInputGradients, NotWhereSomebodyElseReadsWhatLiesBetween) {
   const Output x = Feed("x", {3, 7, 8, 16}), y = ops::Relu(root_, x);
-  const Output z = Convolve(y, "filter"), weights = Feed("weights", z.shape());
-  const auto gradients = Gradients(root_, {ops::Sum(root_, ops::Mul(root_, z, weights))}, {y, x});
-  ASSERT_TRUE(gradients.ok()) << gradients.status();
-  Open("cpu:1");
-  const auto step = Prepare(feeds_, *gradients);
-  EXPECT_EQ(Count(step->plan(), "Conv2DBackpropInputReluGrad"), 0);
+  const Plan& plan = FusionFixture::Compare(GradientsOf(Convolve(y, "filter"), {y, x}), 1e-3f);
+  EXPECT_EQ(Count(plan, "Conv2DBackpropInputReluGrad"), 0);
 }
 
 TEST_F(FuseInputGradients, NotAcrossDevices) {

@@ -1,19 +1,11 @@
 // Batch norm with what follows it, as one node.
-#include <random>
-
-#include "framework/graph/gradients.h"
-#include "ops/array.h"
-#include "ops/math.h"
 #include "ops/nn.h"
-#include "tests/framework/runtime/session_fixture.h"
+#include "tests/framework/runtime/fusion_fixture.h"
 
 namespace belfry {
 namespace {
 
-using testing::FloatNear;
-using testing::Pointwise;
-
-class FuseNorms : public SessionFixture {
+class FuseNorms : public FusionFixture {
  protected:
   FuseNorms() {
     x_ = Feed("x", {12, 3, 2, 6});
@@ -22,47 +14,8 @@ class FuseNorms : public SessionFixture {
     offset_ = Feed("offset", {6});
     norm_ = ops::BatchNorm(root_, x_, scale_, offset_);
   }
-  Output Feed(absl::string_view name, const Shape& shape) {
-    feeds_.push_back({ops::Placeholder(root_.NameScope(name), DType::kFloat32, shape), shape});
-    std::mt19937 random(static_cast<uint32_t>(feeds_.size()));
-    std::normal_distribution<float> normal;
-    Tensor values(DType::kFloat32, shape);
-    for (int64_t i = 0; i < values.elements(); ++i) values.data<float>()[i] = normal(random);
-    values_.push_back(std::move(values));
-    return feeds_.back().output;
-  }
-  // The fetches of a run with and without fusion agree. Returns the plan with.
-  const Plan& Compare(const std::vector<Output>& fetches) {
-    std::vector<std::vector<std::vector<float>>> results;
-    for (const bool fuse : {false, true}) {
-      step_.reset();
-      Open("cpu:1", {.fuse = fuse});
-      Initialize();
-      step_ = Prepare(feeds_, fetches);
-      const absl::Status status = step_->Run(values_);
-      EXPECT_TRUE(status.ok()) << status;
-      results.emplace_back();
-      for (size_t i = 0; i < fetches.size(); ++i) {
-        const Tensor& tensor = step_->fetched(static_cast<int>(i));
-        results.back().emplace_back(tensor.data<float>(), tensor.data<float>() + tensor.elements());
-      }
-    }
-    for (size_t i = 0; i < fetches.size(); ++i) {
-      EXPECT_THAT(results[1][i], Pointwise(FloatNear(2e-5), results[0][i])) << "fetch " << i;
-    }
-    return step_->plan();
-  }
-  // Of sum(weights * y).
-  std::vector<Output> GradientsOf(Output y, const std::vector<Output>& xs) {
-    const Output weights = Feed("weights", y.shape());
-    auto gradients = Gradients(root_, {ops::Sum(root_, ops::Mul(root_, y, weights))}, xs);
-    EXPECT_TRUE(gradients.ok()) << gradients.status();
-    return *gradients;
-  }
+  const Plan& Compare(const std::vector<Output>& fetches) { return FusionFixture::Compare(fetches, 2e-5f); }
 
-  std::vector<FeedSpec> feeds_;
-  std::vector<Tensor> values_;
-  std::unique_ptr<PreparedStep> step_;
   Output x_, shortcut_, scale_, offset_;
   ops::BatchNormOutputs norm_;
 };
