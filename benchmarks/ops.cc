@@ -27,7 +27,7 @@
 
 ABSL_FLAG(std::string, models, "cifar_net,resnet20", "Models whose kernels are timed, as of `training`.");
 ABSL_FLAG(int, threads, 1, "Threads.");
-ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32 or bfloat16.");
+ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32, bfloat16 or float16.");
 ABSL_FLAG(int, steps, 30, "Steps that are traced.");
 ABSL_FLAG(double, least, 0.005, "Kernels that together are below this share of the step are left out.");
 ABSL_FLAG(int64_t, elements, int64_t{16} << 20, "Elements of the large ops.");
@@ -106,6 +106,8 @@ const std::vector<LargeOp>& LargeOps() {
       {"Sum of rows", 1, false, [](const Scope& s, Output a, Output) { return ops::Sum(s, a, {1}); }},
       {"Sum of columns", 1, false, [](const Scope& s, Output a, Output) { return ops::Sum(s, a, {0}); }},
       {"Max of rows", 1, false, [](const Scope& s, Output a, Output) { return ops::Max(s, a, {1}); }},
+      {"Mean of squares of differences", 2, false,
+       [](const Scope& s, Output a, Output b) { return ops::Mean(s, ops::Square(s, ops::Sub(s, a, b))); }},
   };
   return *ops;
 }

@@ -26,7 +26,7 @@ ABSL_FLAG(std::string, kind, "cpu", "Of the devices: cpu, with a thread each, or
 ABSL_FLAG(int, most, 0, "Devices; 0: the cores, or the GPUs that there are.");
 ABSL_FLAG(int, virtual_gpus, 1, "GPUs that each card is opened as.");
 ABSL_FLAG(int64_t, batch_size, 0, "Of strong scaling, and of each device in weak; 0: the model's own number.");
-ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32 or bfloat16.");
+ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32, bfloat16 or float16.");
 ABSL_FLAG(int, rounds, 25, "Timings of each, in turn.");
 ABSL_FLAG(double, seconds, 0.3, "Of each timing.");
 ABSL_FLAG(int, trace_steps, 20, "Steps that are traced of each.");

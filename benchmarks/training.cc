@@ -27,7 +27,8 @@ ABSL_FLAG(std::string, model, "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,
           "cifar_net, cifar_net_no_lrn, resnet20 to resnet110, mlp and s5, one row each.");
 ABSL_FLAG(int64_t, batch_size, 0,
           "Examples of a step, over all towers, a multiple of their number; 0: the model's own.");
-ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32, or bfloat16 with float32 weights.");
+ABSL_FLAG(std::string, dtype, "float32",
+          "What the network computes in: float32, or with float32 weights bfloat16 or float16.");
 ABSL_FLAG(std::string, batch_norm, "per_tower", "Over whose examples batch norm goes: per_tower or synchronised.");
 ABSL_FLAG(int, rounds, 5, "Timings.");
 ABSL_FLAG(double, seconds, 2, "Of each timing.");

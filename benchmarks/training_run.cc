@@ -33,7 +33,8 @@ Built BuildScenario5(const Scope& scope) {
 }
 
 Built BuildTowers(const Scope& scope, const DeviceSet& devices, const BenchModel& model, DType dtype, bool momentum,
-                  const models::ReplicateOptions& options) {
+                  models::ReplicateOptions options) {
+  if (dtype == DType::kFloat16 && !options.loss_scale.has_value()) options.loss_scale = optim::LossScaleOptions();
   const auto loss = [&](const Scope& tower, const models::Batch& batch) { return model.Loss(tower, batch, dtype); };
   const optim::Momentum with({.learning_rate = kLearningRate, .momentum = kMomentum});
   const optim::GradientDescent without({.learning_rate = kLearningRate});
@@ -44,18 +45,22 @@ Built BuildTowers(const Scope& scope, const DeviceSet& devices, const BenchModel
   return built;
 }
 
+absl::StatusOr<DType> ComputeDType(const std::string& name, const BenchModel& model) {
+  const absl::StatusOr<DType> dtype = ParseDType(name);
+  const bool narrow = dtype.ok() && (*dtype == DType::kBFloat16 || *dtype == DType::kFloat16);
+  if (dtype.ok() && (*dtype == DType::kFloat32 || (narrow && model.logits))) return dtype;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--dtype=", name, ": ", model.name,
+                   model.logits ? " computes in float32, bfloat16 or float16" : " computes in float32 only"));
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingOptions& options) {
   std::unique_ptr<TrainingRun> run(new TrainingRun);
   ASSIGN_OR_RETURN(run->model_, FindModel(options.model));
   const BenchModel& model = run->model_;
-  if (options.dtype != "float32" && (options.dtype != "bfloat16" || !model.logits)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--dtype=", options.dtype, ": ", model.name,
-                     model.logits ? " computes in float32 or bfloat16" : " computes in float32 only"));
-  }
-  const DType dtype = options.dtype == "float32" ? DType::kFloat32 : DType::kBFloat16;
+  ASSIGN_OR_RETURN(const DType dtype, ComputeDType(options.dtype, model));
   ASSIGN_OR_RETURN(run->devices_, DeviceSet::Open(options.devices, options.device));
   const std::vector<int> tower_devices = run->devices_.TowerDevices();
   const auto towers = static_cast<int64_t>(tower_devices.size());

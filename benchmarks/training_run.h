@@ -18,7 +18,7 @@ struct TrainingOptions {
   std::string devices = "cpu:1";    // one tower on each
   DeviceOptions device;
   int64_t batch = 0;              // examples of a step, over all towers; 0: the model's own number
-  std::string dtype = "float32";  // what the model computes in; weights are float32
+  std::string dtype = "float32";  // what the model computes in; weights are float32. float16: with a loss scale
   bool momentum = true;           // false: plain gradient descent, whatever the model is trained with
   models::ReplicateOptions replicate;
   SessionOptions session;

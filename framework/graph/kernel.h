@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -74,11 +75,31 @@ struct Kernel {
   bool in_place = true;  // its outputs may lie on its inputs where the OpDef allows it
 };
 
+// Pieces of tensors that one kernel hands to others begin at multiples of so many elements, so that every element has
+// the same place in a vector as in the whole tensor.
+inline constexpr int64_t kPieceUnit = 256;
+
+// What the kernel of a reduction computes, to the last bit, taken piece by piece: how element-wise passes do it
+// (runtime/elementwise_kernel.h). The elements of input 0 form chunks, and those of one chunk share a state: they come
+// in ascending order, in pieces that begin at multiples of kPieceUnit and of `row`. Chunks may be taken by several
+// threads at once. Made once for concrete shapes.
+struct Reduction {
+  int64_t row = 1;         // elements
+  int64_t chunk = 0;       // elements; a multiple of kPieceUnit and `row`
+  size_t state_bytes = 0;  // of a chunk, a multiple of 64; 0: no state, and pieces may come in any order
+  // Takes x[0, n), which are elements [begin, begin + n) of the tensor. A state is begun by its chunk's first piece.
+  std::function<void(const void* x, int64_t begin, int64_t n, void* state, void* y)> add;
+  // Writes y from the states of all chunks, which lie one after the other. Empty: `add` has written it.
+  std::function<void(void* states, void* y)> finish = nullptr;
+};
+
 // Makes the kernel of one node. Everything that depends on shapes, attributes or threads is decided here; on a CPU
 // device it is called with ParallelThreads() as it will be when the kernel runs. The kernel is run by one thread at a
 // time.
 using KernelFactory = std::function<absl::StatusOr<Kernel>(const KernelSpec&)>;
 // Makes one kernel that does the work of several nodes of an op, whose inputs it gets one node after the other.
 using JoinedKernelFactory = std::function<absl::StatusOr<Kernel>(absl::Span<const KernelSpec>)>;
+// Nothing if a reduction of these shapes cannot be taken piece by piece.
+using ReductionFactory = std::function<std::optional<Reduction>(const KernelSpec&)>;
 
 }  // namespace belfry

@@ -88,6 +88,8 @@ struct KernelDef {
   // Of an op that updates a variable: several nodes as one (runtime/passes.h, JoinUpdates). They have the same
   // attributes, and the same inputs where the type is not T. Null: each runs by itself.
   JoinedKernelFactory join = nullptr;
+  // Of an op that reduces input 0 to output 0, and looks at no other, on a CPU. Null: it only runs as a whole.
+  ReductionFactory reduce = nullptr;
 };
 
 // One op: name, inputs, outputs, attributes, shape rule, gradient rule and kernels, written in one place.
@@ -101,8 +103,9 @@ struct OpDef {
   FlopsFunction flops;        // null: one for each element of the largest input or output
   GradientFunction gradient;  // null: not_differentiable must say so, or Gradients() fails at this op
   bool not_differentiable = false;
-  // Each element of the outputs depends on the inputs' elements at its place only, inputs broadcast. The kernel works
-  // on any part of them, so several such nodes may become one that goes through memory once (runtime/passes.h, Fuse).
+  // Each element of the outputs depends on the inputs' elements at its place only, inputs broadcast; so does each of a
+  // variable that the op updates. The kernel works on any part of them, so several such nodes may become one that goes
+  // through memory once (runtime/passes.h, FuseElementwise).
   bool elementwise = false;
   bool stateful = false;  // reads or writes more than its inputs and outputs: never folded, merged or reordered away
   std::vector<std::pair<int, int>> in_place;  // (input, output) that may share memory when shapes and dtypes agree

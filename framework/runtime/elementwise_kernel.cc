@@ -1,8 +1,10 @@
 #include "framework/runtime/elementwise_kernel.h"
 
 #include <algorithm>
+#include <bit>
 #include <memory>
 #include <numeric>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -28,7 +30,8 @@ class Pass {
  public:
   static absl::StatusOr<std::shared_ptr<Pass>> Make(const Program& program, const ProgramNode& node, Device& device) {
     auto pass = std::make_shared<Pass>();
-    pass->elements_ = node.outputs[0].shape.elements();
+    pass->elements_ = absl::c_find_if(node.body, IsElementwise)->outputs[0].shape.elements();
+    pass->FindReductions(program, node, device);
     pass->ChooseBlock(program, node, pass->AssignScratch(node));
     pass->BindPointers(program, node);
     RETURN_IF_ERROR(pass->MakeKernels(program, node, device));
@@ -36,7 +39,11 @@ class Pass {
   }
 
   absl::Status Run(const KernelContext& context) {
-    if (blocks_ == 1) return RunPart(context, 0);
+    if (blocks_ == 1) {
+      RETURN_IF_ERROR(RunPart(context, 0));
+      FinishReductions(context);
+      return absl::OkStatus();
+    }
     const double cost = static_cast<double>(elements_) * static_cast<double>(calls_.size()) / parts_;
     ParallelFor(parts_, cost, [&](int64_t begin, int64_t end) {
       const ScopedParallelThreads alone(1);
@@ -49,10 +56,15 @@ class Pass {
     for (absl::Status& status : statuses_) {
       if (!status.ok()) first.Update(std::exchange(status, absl::OkStatus()));
     }
+    if (first.ok()) FinishReductions(context);
     return first;
   }
 
-  size_t workspace_bytes() const { return elements_ == 0 ? 0 : static_cast<size_t>(parts_) * part_bytes_; }
+  bool empty() const { return elements_ == 0; }
+  size_t workspace_bytes() const {
+    if (empty()) return 0;
+    return static_cast<size_t>(parts_) * part_bytes_ + states_bytes_;
+  }
   bool uses_run() const { return uses_run_; }
 
  private:
@@ -71,7 +83,34 @@ class Pass {
   };
   struct Call {
     int inputs = 0, output = 0;  // in pointers_
+    int reduction = -1;          // in reductions_
   };
+  struct ReducingMember {
+    Reduction reduction;
+    size_t size = 0;    // of an element that it takes
+    size_t states = 0;  // offset of its states
+    int output = 0;     // of the node
+  };
+
+  static bool IsElementwise(const ProgramNode& member) { return member.op->elementwise; }
+
+  void FindReductions(const Program& program, const ProgramNode& node, Device& device) {
+    reduction_of_.assign(node.body.size(), -1);
+    for (size_t m = 0; m < node.body.size(); ++m) {
+      const ProgramNode& member = node.body[m];
+      if (IsElementwise(member)) continue;
+      const KernelDef* def = member.op->FindKernel(device.type(), KernelDType(*member.op, member.attrs));
+      const std::vector<TensorSpec> inputs = InputSpecs(program, node, member);
+      std::optional<Reduction> reduction = def->reduce({member.name, member.attrs, inputs, member.outputs, &device});
+      BELFRY_CHECK(reduction.has_value());
+      reduction_of_[m] = static_cast<int>(reductions_.size());
+      const int64_t chunks = (elements_ + reduction->chunk - 1) / reduction->chunk;
+      const size_t bytes = static_cast<size_t>(chunks) * reduction->state_bytes;
+      const auto output = absl::c_find(node.results, static_cast<int>(m)) - node.results.begin();
+      reductions_.push_back({*std::move(reduction), SizeOf(inputs[0].dtype), states_bytes_, static_cast<int>(output)});
+      states_bytes_ += bytes;
+    }
+  }
 
   // Gives every inner result a slot, one that is free again where there is one; returns the bytes of one element of
   // all.
@@ -85,8 +124,8 @@ class Pass {
     }
     slot_of_.assign(size, -1);
     for (int m = 0; m < size; ++m) {
-      if (absl::c_linear_search(node.results, m)) continue;
       const ProgramNode& member = node.body[m];
+      if (absl::c_linear_search(node.results, m) || Updates(member)) continue;
       const size_t bytes = SizeOf(member.outputs[0].dtype);
       for (size_t s = 0; s < slots_.size() && slot_of_[m] < 0; ++s) {
         if (slots_[s].size != bytes || slots_[s].last_use > m) continue;
@@ -116,7 +155,8 @@ class Pass {
   }
 
   void ChooseBlock(const Program& program, const ProgramNode& node, size_t bytes_per_element) {
-    int64_t unit = kBlockUnit;
+    int64_t unit = kPieceUnit;
+    for (const ReducingMember& member : reductions_) unit = std::lcm(unit, member.reduction.row);
     for (const ProgramNode& member : node.body) {
       for (const TensorSpec& spec : InputSpecs(program, node, member)) {
         if (spec.shape.elements() > 1 && !Whole(spec)) unit = std::lcm(unit, spec.shape.elements());
@@ -126,14 +166,23 @@ class Pass {
     for (const Value& input : node.inputs) {
       if (Whole(program.spec(input))) bytes_per_element += SizeOf(program.spec(input).dtype);
     }
-    for (const TensorSpec& output : node.outputs) bytes_per_element += SizeOf(output.dtype);
+    for (const TensorSpec& output : node.outputs) {
+      if (Whole(output)) bytes_per_element += SizeOf(output.dtype);
+    }
     block_ = std::max(unit, static_cast<int64_t>(kBlockBytes / bytes_per_element) / unit * unit);
     const int64_t threads = ParallelThreads();
     const double work = static_cast<double>(elements_) * static_cast<double>(node.body.size());
     if (threads > 1 && work >= kSmall) block_ = std::min(block_, units((elements_ + threads - 1) / threads));
+    // No two threads may share the state of a chunk, so whole chunks are to be made of few blocks.
+    if (states_bytes_ > 0) block_ = unit * static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(block_ / unit)));
     block_ = std::min(block_, std::max<int64_t>(elements_, 1));
     blocks_ = (elements_ + block_ - 1) / block_;
-    parts_ = static_cast<int>(std::clamp<int64_t>(threads, 1, std::max<int64_t>(blocks_, 1)));
+    for (const ReducingMember& member : reductions_) {
+      if (blocks_ == 1 || member.reduction.state_bytes == 0) continue;
+      share_ = std::lcm(share_, std::lcm(block_, member.reduction.chunk) / block_);
+    }
+    shares_ = (blocks_ + share_ - 1) / share_;
+    parts_ = static_cast<int>(std::clamp<int64_t>(threads, 1, std::max<int64_t>(shares_, 1)));
     statuses_.resize(parts_);
   }
 
@@ -141,7 +190,7 @@ class Pass {
     for (size_t m = 0; m < node.body.size(); ++m) {
       const ProgramNode& member = node.body[m];
       const std::vector<TensorSpec> specs = InputSpecs(program, node, member);
-      Call call{.inputs = static_cast<int>(pointers_.size())};
+      Call call{.inputs = static_cast<int>(pointers_.size()), .reduction = reduction_of_[m]};
       for (size_t k = 0; k < member.inputs.size(); ++k) {
         const Value input = member.inputs[k];
         if (input.node >= 0) {
@@ -154,7 +203,7 @@ class Pass {
         }
       }
       call.output = static_cast<int>(pointers_.size());
-      pointers_.push_back(OfMember(node, static_cast<int>(m)));
+      pointers_.push_back(Updates(member) ? pointers_[call.inputs] : OfMember(node, static_cast<int>(m)));
       calls_.push_back(call);
     }
     part_bytes_ = Aligned(pointers_.size() * sizeof(void*));
@@ -172,7 +221,9 @@ class Pass {
     if (result == node.results.end()) return {.base = Pointer::Base::kScratch, .index = slot_of_[member]};
     return {.base = Pointer::Base::kOutput,
             .index = static_cast<int>(result - node.results.begin()),
-            .step = static_cast<size_t>(block_) * SizeOf(node.body[member].outputs[0].dtype)};
+            .step = reduction_of_[member] >= 0
+                        ? 0
+                        : static_cast<size_t>(block_) * SizeOf(node.body[member].outputs[0].dtype)};
   }
 
   bool Whole(const TensorSpec& spec) const { return spec.shape.elements() == elements_; }
@@ -196,6 +247,10 @@ class Pass {
     const ScopedParallelThreads threads(blocks_ == 1 ? ParallelThreads() : 1);
     for (size_t m = 0; m < node.body.size(); ++m) {
       const ProgramNode& member = node.body[m];
+      if (reduction_of_[m] >= 0) {
+        kernels.emplace_back();
+        continue;
+      }
       std::vector<TensorSpec> inputs = InputSpecs(program, node, member);
       Shape whole = {elements};
       for (TensorSpec& spec : inputs) {
@@ -228,7 +283,8 @@ class Pass {
   absl::Status RunPart(const KernelContext& context, int part) {
     auto* const memory = static_cast<std::byte*>(context.workspace) + static_cast<size_t>(part) * part_bytes_;
     auto** const pointers = reinterpret_cast<void**>(memory);
-    const int64_t begin = blocks_ * part / parts_, end = blocks_ * (part + 1) / parts_;
+    const int64_t begin = shares_ * part / parts_ * share_;
+    const int64_t end = std::min(blocks_, shares_ * (part + 1) / parts_ * share_);
     for (size_t k = 0; k < pointers_.size(); ++k) {
       const Pointer& pointer = pointers_[k];
       const std::byte* base = nullptr;
@@ -244,6 +300,10 @@ class Pass {
     for (int64_t block = begin; block < end; ++block) {
       const std::vector<Kernel>& kernels = block + 1 == blocks_ ? last_kernels_ : kernels_[part];
       for (size_t m = 0; m < calls_.size(); ++m) {
+        if (calls_[m].reduction >= 0) {
+          Reduce(context, calls_[m], pointers, block);
+          continue;
+        }
         member.inputs = pointers + calls_[m].inputs;
         member.outputs = pointers + calls_[m].output;
         const absl::Status status = kernels[m].run(member);
@@ -256,7 +316,33 @@ class Pass {
     return absl::OkStatus();
   }
 
+  std::byte* States(const KernelContext& context, const ReducingMember& member) const {
+    return static_cast<std::byte*>(context.workspace) + static_cast<size_t>(parts_) * part_bytes_ + member.states;
+  }
+
+  // Hands a reduction its piece of each chunk that the block has a part of.
+  void Reduce(const KernelContext& context, const Call& call, void* const* pointers, int64_t block) const {
+    const ReducingMember& member = reductions_[call.reduction];
+    const auto& [chunk, state_bytes] = std::pair(member.reduction.chunk, member.reduction.state_bytes);
+    const auto* x = static_cast<const std::byte*>(pointers[call.inputs]);
+    const int64_t end = std::min(elements_, (block + 1) * block_);
+    for (int64_t begin = block * block_; begin < end;) {
+      const int64_t n = std::min(end, (begin / chunk + 1) * chunk) - begin;
+      std::byte* const state = States(context, member) + static_cast<size_t>(begin / chunk) * state_bytes;
+      member.reduction.add(x, begin, n, state, pointers[call.output]);
+      x += static_cast<size_t>(n) * member.size;
+      begin += n;
+    }
+  }
+  void FinishReductions(const KernelContext& context) const {
+    for (const ReducingMember& member : reductions_) {
+      if (member.reduction.finish == nullptr) continue;
+      member.reduction.finish(States(context, member), context.outputs[member.output]);
+    }
+  }
+
   int64_t elements_ = 0, block_ = 0, blocks_ = 0;
+  int64_t share_ = 1, shares_ = 0;  // blocks that go to one thread together, and how often there are so many
   int parts_ = 1;
   std::vector<Slot> slots_;
   std::vector<int> slot_of_;  // by member: its slot; -1 if it is an output
@@ -268,6 +354,9 @@ class Pass {
   std::vector<absl::Status> statuses_;        // by part, of the current run
   size_t part_bytes_ = 0, member_workspace_ = 0, member_workspace_bytes_ = 0;
   bool uses_run_ = false;
+  std::vector<ReducingMember> reductions_;
+  std::vector<int> reduction_of_;  // by member: in reductions_, or -1
+  size_t states_bytes_ = 0;
 };
 
 }  // namespace
@@ -276,7 +365,7 @@ absl::StatusOr<Kernel> MakeElementwiseKernel(const Program& program, const Progr
   ASSIGN_OR_RETURN(std::shared_ptr<Pass> pass, Pass::Make(program, node, device));
   const size_t workspace_bytes = pass->workspace_bytes();
   const bool uses_run = pass->uses_run();
-  if (node.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (pass->empty()) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   return Kernel{[pass = std::move(pass)](const KernelContext& context) { return pass->Run(context); }, workspace_bytes,
                 uses_run};
 }

@@ -135,9 +135,7 @@ absl::Status Executable::BindInstruction(Lane& lane, Stream* stream, const Instr
     const int index = instruction.index;
     const ProgramNode& node = plan_->program.nodes[index];
     entry.kernel = &kernels_[index].run;
-    for (size_t k = 0; k < inputs_[index].size(); ++k) {
-      entry.writes = entry.writes || InputArg(node, static_cast<int>(k)).ref;
-    }
+    entry.writes = Updates(node);
     auto* arena = static_cast<std::byte*>(arenas_[lane.device].data());
     entry.context = {inputs_[index].data(), outputs_[index].data(), arena + plan_->memory.workspace_offset[index], 0,
                      stream};

@@ -1,12 +1,13 @@
 #include <algorithm>
 #include <numeric>
+#include <optional>
 #include <queue>
 #include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
+#include "framework/base/status.h"
 #include "framework/graph/infer.h"
-#include "framework/runtime/elementwise_kernel.h"
 #include "framework/runtime/passes.h"
 
 namespace belfry {
@@ -14,8 +15,9 @@ namespace {
 
 // Nodes between two that are fused may be so many before their order matters to memory.
 constexpr int kNear = 16;
-// Blocks are whole multiples of kBlockUnit and of all rows of a pass, at most so many elements.
-constexpr int64_t kLargestUnit = 2048;
+// Blocks are whole multiples of kPieceUnit and of all rows of a pass, which must be few enough elements for a few
+// operands to stay in the second-level cache.
+constexpr int64_t kLargestUnit = 8192;
 
 class ElementwiseFuser {
  public:
@@ -27,25 +29,38 @@ class ElementwiseFuser {
         users_(nodes_.size()),
         readers_(nodes_.size()),
         wanted_(nodes_.size(), 0),
+        reduced_row_(nodes_.size(), 0),
         writers_before_(nodes_.size()),
         group_(nodes_.size(), -1) {}
 
   void Run() {
     FindUses();
     for (int i = static_cast<int>(nodes_.size()); i-- > 0;) {
-      int64_t unit = kBlockUnit;
-      if (group_[i] < 0 && IsLarge(i) && Fits(i, i, unit)) Grow(i, unit);
+      if (group_[i] >= 0) continue;
+      int64_t unit = kPieceUnit;
+      if (std::optional<End> end = EndAt(i); end.has_value() && end->elements >= smallest_ && Joins(end->row, unit)) {
+        Grow(*end, unit);
+      }
     }
     Redirect();
   }
 
  private:
+  // The last member of a pass.
+  struct End {
+    int node;
+    int64_t elements;  // of all members
+    int64_t row;       // as RowOf
+    bool updates;      // a variable; then it is all that is seen of the pass
+  };
+
   void FindUses() {
     const auto size = static_cast<int>(nodes_.size());
     absl::flat_hash_map<Value, int> last_writer;  // by variable
     std::vector<char> writes(size, 0);
     for (int i = 0; i < size; ++i) {
       const ProgramNode& node = nodes_[i];
+      reduced_row_[i] = ReducedRow(node);
       std::vector<int>& before = writers_before_[i];
       const auto wait = [&](int from) {
         const std::vector<int>& earlier = writers_before_[from];
@@ -84,17 +99,45 @@ class ElementwiseFuser {
     return variables;
   }
 
-  bool IsLarge(int i) const {
-    return nodes_[i].outputs.size() == 1 && nodes_[i].outputs[0].shape.elements() >= smallest_;
+  bool RunsOnCpu(const ProgramNode& node) const {
+    return node.op->kind == OpKind::kKernel && devices_.device(node.device).type() == "CPU" &&
+           node.op->FindKernel("CPU", KernelDType(*node.op, node.attrs)) != nullptr;
   }
 
   bool IsElementwise(int i) const {
     const ProgramNode& node = nodes_[i];
-    if (!node.op->elementwise || node.op->kind != OpKind::kKernel || node.op->stateful || node.outputs.size() != 1) {
-      return false;
+    return node.op->elementwise && !node.op->stateful && node.outputs.size() == 1 && RunsOnCpu(node);
+  }
+
+  // Nothing for a node that no pass can end with.
+  std::optional<End> EndAt(int i) const {
+    const ProgramNode& node = nodes_[i];
+    if (node.outputs.size() != 1 || !RunsOnCpu(node)) return std::nullopt;
+    const bool updates = Updates(node);
+    if (node.op->elementwise && (updates ? !IsRead(i) : !node.op->stateful)) {
+      return End{i, node.outputs[0].shape.elements(), RowOf(i), updates};
     }
-    return devices_.device(node.device).type() == "CPU" &&
-           node.op->FindKernel("CPU", KernelDType(*node.op, node.attrs)) != nullptr;
+    if (reduced_row_[i] == 0) return std::nullopt;
+    return End{i, program_.spec(node.inputs[0]).shape.elements(), reduced_row_[i], false};
+  }
+
+  // Reduction::row, or 0 for a node that a pass cannot reduce by.
+  int64_t ReducedRow(const ProgramNode& node) const {
+    if (!RunsOnCpu(node)) return 0;
+    const KernelDef* def = node.op->FindKernel("CPU", KernelDType(*node.op, node.attrs));
+    if (def->reduce == nullptr) return 0;
+    const std::vector<TensorSpec> inputs = InputSpecs(program_, node);
+    const auto reduction = def->reduce({node.name, node.attrs, inputs, node.outputs, &devices_.device(node.device)});
+    return reduction.has_value() ? reduction->row : 0;
+  }
+
+  bool IsRead(int i) const {
+    return absl::c_any_of(users_[i],
+                          [&](int user) {
+                            return absl::c_any_of(nodes_[user].inputs,
+                                                  [&](const Value& input) { return input.node == i; });
+                          }) ||
+           absl::c_any_of(program_.fetches, [&](const Value& fetch) { return fetch.node == i; });
   }
 
   // The elements after which the operands of node i that are smaller than its result begin anew, 1 if there is none; 0
@@ -106,8 +149,7 @@ class ElementwiseFuser {
     for (int k = 0; k < static_cast<int>(node.inputs.size()); ++k) {
       const ArgDef& arg = node.op->input_arg(k);
       const Shape& from = program_.spec(node.inputs[k]).shape;
-      if (arg.ref) return 0;
-      if (arg.shape_only || from.elements() == to.elements() || from.elements() == 1) continue;
+      if (arg.ref || arg.shape_only || from.elements() == to.elements() || from.elements() == 1) continue;
       const bool repeats = IsTail(from, to) && (row == 1 || row == from.elements());
       if (!repeats) return 0;
       row = from.elements();
@@ -126,15 +168,30 @@ class ElementwiseFuser {
     return true;
   }
 
-  // Node i may be in a group with `last` whose rows have `unit` elements; makes `unit` the group's with it.
-  bool Fits(int i, int last, int64_t& unit) const {
-    const ProgramNode &node = nodes_[i], &end = nodes_[last];
-    if (node.outputs.empty() || node.outputs[0].shape.elements() != end.outputs[0].shape.elements()) return false;
-    if (node.device != end.device || !IsElementwise(i)) return false;
-    const int64_t row = RowOf(i), both = row == 0 ? 0 : std::lcm(unit, row);
+  // Rows of `row` elements go into blocks of `unit` elements; makes `unit` that of both.
+  static bool Joins(int64_t row, int64_t& unit) {
+    const int64_t both = row == 0 ? 0 : std::lcm(unit, row);
     if (both == 0 || both > kLargestUnit) return false;
     unit = both;
     return true;
+  }
+
+  // Node i may be in a group that ends so, whose rows have `unit` elements; makes `unit` the group's with it.
+  bool Fits(int i, const End& end, int64_t& unit) const {
+    return IsElementwise(i) && nodes_[i].outputs[0].shape.elements() == end.elements &&
+           nodes_[i].device == nodes_[end.node].device && Joins(RowOf(i), unit);
+  }
+
+  // The same for a reduction of a member, which no member may read.
+  bool Reduces(int i, const End& end, int64_t& unit) const {
+    const int of = nodes_[i].inputs[0].node;
+    return program_.spec(nodes_[i].inputs[0]).shape.elements() == end.elements && group_[of] == end.node &&
+           !IsAlias(of) && nodes_[i].device == nodes_[end.node].device &&
+           absl::c_none_of(users_[i], [&](int user) { return group_[user] == end.node; }) &&
+           Joins(reduced_row_[i], unit);
+  }
+  bool IsReduced(int i) const {
+    return absl::c_any_of(users_[i], [&](int user) { return reduced_row_[user] > 0; });
   }
 
   bool IsAlias(int i) const { return nodes_[i].op->kind == OpKind::kView && nodes_[i].control_inputs.empty(); }
@@ -153,9 +210,10 @@ class ElementwiseFuser {
     });
   }
 
-  // Whoever looks at its shape only can look at that of the last result.
+  // Whoever looks at its shape only can look at that of the last result, if that is one.
   bool IsSeen(int i, int last) const {
-    const std::vector<int>& by = nodes_[i].outputs[0] == nodes_[last].outputs[0] ? readers_[i] : users_[i];
+    const bool alike = nodes_[i].outputs[0] == nodes_[last].outputs[0] && !Updates(nodes_[last]);
+    const std::vector<int>& by = alike ? readers_[i] : users_[i];
     return wanted_[i] != 0 || absl::c_any_of(by, [&](int user) { return group_[user] != last; });
   }
 
@@ -177,31 +235,46 @@ class ElementwiseFuser {
 
   // Producers of operands, and theirs, that fit; taken from the last on, so that all users of a node were looked at
   // before it. Users outside the group come after it, so that nothing that the group waits for waits for the group.
-  void Grow(int last, int64_t unit) {
+  // So do those of reductions of members.
+  void Grow(const End& end, int64_t unit) {
+    const int last = end.node;
     std::priority_queue<int> candidates;
     std::vector<int> members;
     const auto add = [&](int i) {
       group_[i] = last;
       members.push_back(i);
       for (const Value& input : nodes_[i].inputs) candidates.push(input.node);
+      for (int user : users_[i]) {
+        if (user < last && reduced_row_[user] > 0) candidates.push(user);
+      }
     };
     add(last);
     while (!candidates.empty()) {
       const int i = candidates.top();
       candidates.pop();
-      if (group_[i] >= 0 || absl::c_any_of(users_[i], [&](int user) { return Position(user) < last; })) continue;
+      // A reduction may yet join.
+      const auto early = [&](int user) { return Position(user) < last && (end.updates || reduced_row_[user] == 0); };
+      if (group_[i] >= 0 || absl::c_any_of(users_[i], early)) continue;
       const bool seen = IsSeen(i, last);
-      if (IsAlias(i) ? !seen : MayWait(i, last, seen) && !IsFar(i, last) && Fits(i, last, unit)) add(i);
+      if (seen && end.updates) continue;
+      if (IsAlias(i)) {
+        if (!seen && !IsReduced(i)) add(i);  // the axes of a reduction are those of the view
+      } else if (reduced_row_[i] > 0) {
+        if (MayWait(i, last, seen) && Reduces(i, end, unit)) add(i);
+      } else if (MayWait(i, last, seen) && !IsFar(i, last) && Fits(i, end, unit)) {
+        add(i);
+      }
     }
     std::sort(members.begin(), members.end());
-    // A view is passed over only if what it shows is in the group, too. Without it, what only it had users among may
-    // have to come before the group.
+    // A view is passed over only if what it shows is in the group, too, and a reduction is there for what it reduces.
+    // Without them, what only they had users among may have to come before the group.
     for (bool changed = true; changed;) {
       changed = false;
       for (int i : members) {
         if (i == last || group_[i] != last) continue;
         const bool early = absl::c_any_of(users_[i], [&](int user) { return Position(user) < last; });
-        if (!early && (!IsAlias(i) || group_[nodes_[i].inputs[0].node] == last)) continue;
+        const bool follows = IsAlias(i) || reduced_row_[i] > 0;
+        if (!early && (!follows || group_[nodes_[i].inputs[0].node] == last)) continue;
         group_[i] = -1;
         changed = true;
       }
@@ -246,14 +319,15 @@ class ElementwiseFuser {
       member.control_inputs.clear();
       const auto at = static_cast<int>(pass.body.size());
       position[i] = at;
-      if (i == last || IsSeen(i, last)) {
+      const bool updates = i == last && Updates(nodes_[i]);  // what it updates is no output
+      if (!updates && (i == last || reduced_row_[i] > 0 || IsSeen(i, last))) {
         moved_[i] = {last, static_cast<int>(pass.results.size())};
         pass.results.push_back(at);
         pass.outputs.push_back(member.outputs[0]);
       }
       pass.body.push_back(std::move(member));
     }
-    const Value end = moved_.at(last);
+    const Value end = {last, static_cast<int>(pass.results.size()) - 1};
     for (int i : members) moved_.try_emplace(i, end);
     passes_.emplace_back(last, std::move(pass));
   }
@@ -282,15 +356,28 @@ class ElementwiseFuser {
   std::vector<std::vector<int>> users_;              // by node
   std::vector<std::vector<int>> readers_;            // by node: those users that wait for it or look at its bytes
   std::vector<char> wanted_;                         // by node: fetched, or a target
+  std::vector<int64_t> reduced_row_;                 // by node: as ReducedRow
   std::vector<std::vector<int>> writers_before_;     // by node: updates of variables that it waits for, ascending
   std::vector<int> group_;                           // by node: the last node of its group, or -1
   std::vector<std::pair<int, ProgramNode>> passes_;  // with their last nodes
   absl::flat_hash_map<int, Value> moved_;            // by node: the pass's output that is its output now
 };
 
+// A reduction comes right after what it reduces, so that no other user of that comes before it.
+absl::Status ReduceEarly(Program& program, const DeviceSet& devices) {
+  for (ProgramNode& node : program.nodes) {
+    if (node.op->kind != OpKind::kKernel || node.inputs.empty() || !node.control_inputs.empty()) continue;
+    const KernelDef* def = node.op->FindKernel(devices.device(node.device).type(), KernelDType(*node.op, node.attrs));
+    const ProgramNode& of = program.nodes[node.inputs[0].node];
+    if (def != nullptr && def->reduce != nullptr && of.op->elementwise) node.rank = std::min(node.rank, of.rank);
+  }
+  return Normalize(program);
+}
+
 }  // namespace
 
 absl::Status FuseElementwise(Program& program, const DeviceSet& devices, int64_t smallest) {
+  RETURN_IF_ERROR(ReduceEarly(program, devices));
   ElementwiseFuser(program, devices, smallest).Run();
   return Normalize(program);
 }

@@ -22,7 +22,7 @@ std::map<int, Accesses> FindAccesses(const Program& program) {
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       const Value root = Root(program, node.inputs[k]);
       if (program.nodes[root.node].op->kind != OpKind::kVariable) continue;
-      const ArgDef& arg = node.op->input_arg(static_cast<int>(k));
+      const ArgDef& arg = InputArg(node, static_cast<int>(k));
       if (arg.shape_only) continue;
       Accesses& access = accesses[root.node];
       std::vector<int>& list = arg.ref ? access.writers : access.readers;
@@ -72,7 +72,7 @@ class Orderer {
       for (int control : node.control_inputs) {
         late[i] |= late[control] | (program_.nodes[control].op->kind == OpKind::kAllReduce);
       }
-      const bool update = !node.inputs.empty() && node.op->kind == OpKind::kKernel && node.op->input_arg(0).ref;
+      const bool update = node.op->kind == OpKind::kKernel && Updates(node);
       // A collective starts as soon as it can. What waits for one comes last, so that it overlaps the backward pass. An
       // update that waits for nobody frees its gradient early.
       if (late[i]) node.rank += kEpoch;
@@ -93,7 +93,7 @@ class Orderer {
   // Has `reader` read a copy of the variable, and returns the copy.
   int CopyFor(int reader, int variable) {
     const auto reads = [&](size_t k) {
-      const ArgDef& arg = program_.nodes[reader].op->input_arg(static_cast<int>(k));
+      const ArgDef& arg = InputArg(program_.nodes[reader], static_cast<int>(k));
       return !arg.ref && !arg.shape_only && Root(program_, program_.nodes[reader].inputs[k]).node == variable;
     };
     int copy = -1;

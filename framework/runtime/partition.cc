@@ -19,7 +19,7 @@ class UpdatesBefore {
       const ProgramNode& node = program.nodes[i];
       for (size_t k = 0; k < node.inputs.size(); ++k) {
         users_[node.inputs[k].node].push_back(static_cast<int>(i));
-        if (node.op->input_arg(static_cast<int>(k)).ref) {
+        if (InputArg(node, static_cast<int>(k)).ref) {
           writers_[Root(program, node.inputs[k]).node].push_back(static_cast<int>(i));
         }
       }
@@ -69,7 +69,7 @@ absl::Status Partition(Program& program) {
     for (size_t k = 0; k < program.nodes[i].inputs.size(); ++k) {
       const Value input = program.nodes[i].inputs[k];
       if (program.nodes[input.node].device == device) continue;
-      const ArgDef& arg = program.nodes[i].op->input_arg(static_cast<int>(k));
+      const ArgDef& arg = InputArg(program.nodes[i], static_cast<int>(k));
       BELFRY_CHECK(!arg.ref);
       if (arg.shape_only) continue;
       const std::vector<int> after = updates.Of(Root(program, input).node, i);

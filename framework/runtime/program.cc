@@ -95,10 +95,23 @@ const OpDef& UpdatesOp() {
 }
 
 const ArgDef& InputArg(const ProgramNode& node, int index) {
+  if (node.op == &ElementwiseOp()) {
+    const ProgramNode& last = node.body.back();
+    for (int k = 0; k < static_cast<int>(last.inputs.size()); ++k) {
+      if (last.inputs[k] == Value{-1, index} && last.op->input_arg(k).ref) return last.op->input_arg(k);
+    }
+  }
   if (node.op != &UpdatesOp()) return node.op->input_arg(index);
   auto member = node.body.begin();
   for (; index >= static_cast<int>(member->inputs.size()); ++member) index -= static_cast<int>(member->inputs.size());
   return member->op->input_arg(index);
+}
+
+bool Updates(const ProgramNode& node) {
+  for (int k = 0; k < static_cast<int>(node.inputs.size()); ++k) {
+    if (InputArg(node, k).ref) return true;
+  }
+  return false;
 }
 
 std::vector<TensorSpec> InputSpecs(const Program& program, const ProgramNode& node) {
@@ -117,11 +130,13 @@ std::vector<TensorSpec> InputSpecs(const Program& program, const ProgramNode& no
   return specs;
 }
 
-// An output block is written when its member has run; until then members may read the same place as an input.
+// An output block is written when its member has run; until then members may read the same place as an input. What a
+// reduction writes has no blocks.
 std::vector<std::pair<int, int>> InPlace(const ProgramNode& node) {
   if (node.op != &ElementwiseOp()) return node.op->in_place;
   std::vector<std::pair<int, int>> pairs;
   for (int output = 0; output < static_cast<int>(node.results.size()); ++output) {
+    if (!node.body[node.results[output]].op->elementwise) continue;
     std::vector<int> readers(node.inputs.size(), 0);
     for (int m = node.results[output]; m < static_cast<int>(node.body.size()); ++m) {
       const ProgramNode& member = node.body[m];

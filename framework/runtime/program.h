@@ -34,7 +34,8 @@ struct ProgramNode {
   int device = -1;               // index into the DeviceSet, once placed
   int64_t rank = 0;              // among nodes that are ready, the smaller runs first
   // Of an ElementwiseOp() or UpdatesOp(): the nodes that it was made of, in order. An input of theirs names an earlier
-  // one, {index, 0}, or input i of this node, {-1, i}; one of which only the shape counts names none, {-1, -1}.
+  // one, {index, 0}, or input i of this node, {-1, i}; one of which only the shape counts names none, {-1, -1}. Of an
+  // ElementwiseOp(), the last may update variables, and some may be reductions, which no other reads.
   std::vector<ProgramNode> body;
   std::vector<int> results;  // of an ElementwiseOp(), by output: which of `body` computes it
 };
@@ -63,13 +64,17 @@ const OpDef& ConstantOp();  // kind kConst, attribute "value"
 const OpDef& CopyOp();      // a copy on the same device
 const OpDef& TransferOp();  // a copy from another device
 const OpDef& OrderOp();     // kind kNoOp, and no attribute
-// Several element-wise nodes, as one pass over memory: ProgramNode::body. Any number of inputs and outputs.
+// Several element-wise nodes, as one pass over memory: ProgramNode::body. Any number of inputs and outputs; none if it
+// ends in an update.
 const OpDef& ElementwiseOp();
 // Several nodes of one op that update variables, whose inputs come one node after the other. No output.
 const OpDef& UpdatesOp();
 
-// What input `index` of a node is to its op; of an UpdatesOp(), to the op of the node that it was made of.
+// What input `index` of a node is to its op; of an UpdatesOp(), and what an ElementwiseOp() updates, to the op of the
+// node that it was made of.
 const ArgDef& InputArg(const ProgramNode& node, int index);
+// It updates a variable.
+bool Updates(const ProgramNode& node);
 
 // The specs of the inputs of a node, and of body[member] of a node; a shape-only input of the latter is left empty.
 std::vector<TensorSpec> InputSpecs(const Program& program, const ProgramNode& node);

@@ -3,21 +3,20 @@
 #include "ops/math.h"
 #include "ops/math/define_impl.h"
 #include "ops/math/math_ops.h"
-#include "ops/math/reduce_impl.h"
+#include "ops/math/reduce_pieces_impl.h"
 #include "ops/math/reductions.h"
 
 namespace belfry::ops {
 namespace {
 
-template <class T, bool max>
-absl::StatusOr<Kernel> MakeExtreme(const KernelSpec& spec) {
-  return AxesReduceKernel<T, T>(spec, ExtremeReduction<Compute<T>, max>());
-}
-
-template <class T>
-absl::StatusOr<Kernel> MakeProd(const KernelSpec& spec) {
-  return AxesReduceKernel<T, T>(spec, ProductReduction<Compute<T>>());
-}
+template <class C>
+using MaxReduction = ExtremeReduction<C, true>;
+template <class C>
+using MinReduction = ExtremeReduction<C, false>;
+template <class C>
+using AnyReduction = LogicalReduction<true>;
+template <class C>
+using AllReduction = LogicalReduction<false>;
 
 // How the elements of x meet the outputs of its reduction: operand a are the outputs, b is x.
 absl::StatusOr<BroadcastPlan> PlanGradient(const KernelSpec& spec) {
@@ -104,7 +103,7 @@ Attrs SameAxes(const Node& node) {
   return {{"axes", node.attrs().Ints("axes")}, {"keep_dims", node.attrs().Bool("keep_dims")}};
 }
 
-OpDef Reduction(absl::string_view name, absl::Span<const DType> types, std::vector<KernelDef> kernels) {
+OpDef ReductionOp(absl::string_view name, absl::Span<const DType> types, std::vector<KernelDef> kernels) {
   return {.name = std::string(name),
           .inputs = {{.name = "x"}},
           .outputs = {{.name = "y"}},
@@ -114,18 +113,17 @@ OpDef Reduction(absl::string_view name, absl::Span<const DType> types, std::vect
           .kernels = std::move(kernels)};
 }
 
-template <bool max>
+template <template <class> class R>
 void RegisterExtreme(OpRegistry& registry, const std::string& name) {
   const std::string gradient_name = name + "Grad";
-  OpDef op = Reduction(name, kNumericTypes,
-                       Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
-                           "CPU", [](auto tag) { return &MakeExtreme<typename decltype(tag)::type, max>; }));
+  OpDef op = ReductionOp(name, kNumericTypes,
+                         ReduceKernels<R, float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(&PlanOfAxes));
   op.gradient = [=](const Scope& scope, const Node& node, absl::Span<const Output> dy) {
     return std::vector<Output>{scope.Add(gradient_name, {node.input(0), node.output(0), dy[0]}, SameAxes(node))};
   };
-  OpDef gradient = Reduction(gradient_name, kFloatTypes, Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
-                               return &MakeExtremeGrad<typename decltype(tag)::type>;
-                             }));
+  OpDef gradient = ReductionOp(gradient_name, kFloatTypes, Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
+                                 return &MakeExtremeGrad<typename decltype(tag)::type>;
+                               }));
   gradient.inputs = {{.name = "x"}, {.name = "y"}, {.name = "dy"}};
   gradient.outputs = {{.name = "dx"}};
   gradient.shape = SameShape;
@@ -157,17 +155,17 @@ Output All(OpScope scope, Output x, const Axes& axes, bool keep_dims) {
 }
 
 void RegisterExtremes(OpRegistry& registry) {
-  RegisterExtreme<true>(registry, "Max");
-  RegisterExtreme<false>(registry, "Min");
-  OpDef prod = Reduction("Prod", kNumericTypes,
-                         Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
-                             "CPU", [](auto tag) { return &MakeProd<typename decltype(tag)::type>; }));
+  RegisterExtreme<MaxReduction>(registry, "Max");
+  RegisterExtreme<MinReduction>(registry, "Min");
+  OpDef prod = ReductionOp(
+      "Prod", kNumericTypes,
+      ReduceKernels<ProductReduction, float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(&PlanOfAxes));
   prod.gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> dy) {
     return std::vector<Output>{scope.Add("ProdGrad", {node.input(0), dy[0]}, SameAxes(node))};
   };
-  OpDef prod_grad = Reduction("ProdGrad", kFloatTypes, Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
-                                return &MakeProdGrad<typename decltype(tag)::type>;
-                              }));
+  OpDef prod_grad = ReductionOp("ProdGrad", kFloatTypes, Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
+                                  return &MakeProdGrad<typename decltype(tag)::type>;
+                                }));
   prod_grad.inputs = {{.name = "x"}, {.name = "dy"}};
   prod_grad.outputs = {{.name = "dx"}};
   prod_grad.shape = SameShape;
@@ -176,15 +174,8 @@ void RegisterExtremes(OpRegistry& registry) {
   registry.Add(std::move(prod_grad));
 
   static constexpr DType kBool[] = {DType::kBool};
-  const auto logical = [](KernelFactory make) {
-    return std::vector<KernelDef>{{"CPU", DType::kBool, std::move(make)}};
-  };
-  OpDef any = Reduction("Any", kBool, logical([](const KernelSpec& spec) {
-                          return AxesReduceKernel<bool, bool>(spec, LogicalReduction<true>());
-                        }));
-  OpDef all = Reduction("All", kBool, logical([](const KernelSpec& spec) {
-                          return AxesReduceKernel<bool, bool>(spec, LogicalReduction<false>());
-                        }));
+  OpDef any = ReductionOp("Any", kBool, ReduceKernels<AnyReduction, bool>(&PlanOfAxes));
+  OpDef all = ReductionOp("All", kBool, ReduceKernels<AllReduction, bool>(&PlanOfAxes));
   any.not_differentiable = all.not_differentiable = true;
   registry.Add(std::move(any));
   registry.Add(std::move(all));

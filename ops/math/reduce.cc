@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "ops/math/reduce_impl.h"
+#include "ops/math/reduce_pieces_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -31,7 +31,47 @@ Offsets Flatten(const std::vector<ReduceGroup>& groups, bool reduced) {
   return offsets;
 }
 
+// Elements of a chunk, at least, and chunks of a tensor, at most.
+constexpr int64_t kLeastInChunk = 32 * 1024, kMostChunks = 64;
+
 }  // namespace
+
+int64_t ChunkOf(int64_t elements, int64_t row) {
+  int64_t chunk = std::lcm(kPieceUnit, row);
+  while (chunk < kLeastInChunk || chunk * kMostChunks < elements) chunk *= 2;
+  return chunk;
+}
+
+Kernel KernelOf(Reduction reduction, int64_t elements, size_t size) {
+  const int64_t chunk = reduction.chunk, chunks = (elements + chunk - 1) / chunk;
+  const size_t state_bytes = reduction.state_bytes;
+  const auto run = [reduction = std::move(reduction), elements, chunk, chunks, size](const KernelContext& context) {
+    const auto* const x = static_cast<const std::byte*>(context.inputs[0]);
+    auto* const states = static_cast<std::byte*>(context.workspace);
+    void* const y = context.outputs[0];
+    ParallelFor(chunks, static_cast<double>(std::min(chunk, elements)), [&](int64_t first, int64_t last) {
+      for (int64_t c = first; c < last; ++c) {
+        const int64_t begin = c * chunk, n = std::min(chunk, elements - begin);
+        reduction.add(x + static_cast<size_t>(begin) * size, begin, n,
+                      states + static_cast<size_t>(c) * reduction.state_bytes, y);
+      }
+    });
+    if (reduction.finish != nullptr) reduction.finish(states, y);
+    return absl::OkStatus();
+  };
+  return Kernel{run, static_cast<size_t>(chunks) * state_bytes};
+}
+
+absl::StatusOr<ReducePlan> PlanOfAxes(const KernelSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
+  ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxes(spec.attrs.Ints("axes"), x.rank()));
+  return PlanReduce(x, reduced);
+}
+
+absl::StatusOr<ReducePlan> PlanOfAll(const KernelSpec& spec) {
+  const Shape& x = spec.inputs[0].shape;
+  return PlanReduce(x, std::vector<bool>(x.rank(), true));
+}
 
 std::vector<ReduceGroup> ReduceGroups(const Shape& shape, const std::vector<bool>& reduced) {
   std::vector<ReduceGroup> groups;

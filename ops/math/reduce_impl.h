@@ -23,48 +23,103 @@ namespace belfry::ops {
 // order depends on the shapes only, never on threads.
 inline constexpr int64_t kLanes = 64, kSteps = 32, kColumns = 128;
 
+// What a run of neighbours has come to: `acc`, and `steps` steps of the lanes that were not merged into it yet.
+template <class R>
+struct RunState {
+  typename R::Acc acc;
+  int64_t steps = 0;
+  typename R::Lane lanes[kLanes];
+
+  explicit RunState(const R& r) : acc(r.Begin()) {}
+
+  void Flush(const R& r) {
+    for (int64_t j = 0; steps > 0 && j < kLanes; ++j) acc = r.Merge(acc, lanes[j]);
+    steps = 0;
+  }
+
+  // Takes n more neighbours; a multiple of kLanes, unless they are the last.
+  template <class T>
+  void Add(const R& r, const T* x, int64_t n) {
+    Compute<T> buffer[kIsSixteenBit<T> ? kLanes * kSteps : 1];
+    while (n >= kLanes) {
+      const int64_t more = std::min(kSteps - steps, n / kLanes);
+      const Compute<T>* in = Widened(x, buffer, more * kLanes);
+      typename R::Lane local[kLanes];
+      for (int64_t j = 0; j < kLanes; ++j) local[j] = steps == 0 ? r.Start() : lanes[j];
+      for (int64_t i = 0; i < more; ++i) {
+        for (int64_t j = 0; j < kLanes; ++j) local[j] = r.Step(local[j], in[i * kLanes + j]);
+      }
+      for (int64_t j = 0; j < kLanes; ++j) lanes[j] = local[j];
+      steps += more;
+      if (steps == kSteps) Flush(r);
+      x += more * kLanes;
+      n -= more * kLanes;
+    }
+    if (n > 0) {
+      Flush(r);
+      const Compute<T>* in = Widened(x, buffer, n);
+      typename R::Lane lane = r.Start();
+      for (int64_t i = 0; i < n; ++i) lane = r.Step(lane, in[i]);
+      acc = r.Merge(acc, lane);
+    }
+  }
+};
+
 // Reduces n neighbours.
 template <class R, class T>
 typename R::Acc ReduceRun(const R& r, const T* x, int64_t n) {
-  typename R::Acc acc = r.Begin();
-  constexpr int64_t kChunk = kLanes * kSteps;
-  Compute<T> buffer[kIsSixteenBit<T> ? kChunk : 1];
-  while (n >= kLanes) {
-    const int64_t steps = std::min(kSteps, n / kLanes);
-    const Compute<T>* in = Widened(x, buffer, steps * kLanes);
-    typename R::Lane lanes[kLanes];
-    for (int64_t j = 0; j < kLanes; ++j) lanes[j] = r.Start();
-    for (int64_t i = 0; i < steps; ++i) {
-      for (int64_t j = 0; j < kLanes; ++j) lanes[j] = r.Step(lanes[j], in[i * kLanes + j]);
-    }
-    for (int64_t j = 0; j < kLanes; ++j) acc = r.Merge(acc, lanes[j]);
-    x += steps * kLanes;
-    n -= steps * kLanes;
-  }
-  if (n > 0) {
-    const Compute<T>* in = Widened(x, buffer, n);
-    typename R::Lane lane = r.Start();
-    for (int64_t i = 0; i < n; ++i) lane = r.Step(lane, in[i]);
-    acc = r.Merge(acc, lane);
-  }
-  return acc;
+  RunState<R> state(r);
+  state.Add(r, x, n);
+  state.Flush(r);
+  return state.acc;
 }
+
+// The same for n neighbouring columns, whose lanes and accumulators lie elsewhere.
+template <class R>
+struct ColumnsState {
+  typename R::Acc* acc;
+  typename R::Lane* lanes;
+  int64_t n;
+
+  void Begin(const R& r) const { std::fill_n(acc, n, r.Begin()); }
+  void Flush(const R& r, int64_t& steps) const {
+    for (int64_t j = 0; steps > 0 && j < n; ++j) acc[j] = r.Merge(acc[j], lanes[j]);
+    steps = 0;
+  }
+
+  // Takes rows [begin, end) after `steps` rows that were not merged yet.
+  template <class T>
+  void Add(const R& r, const T* x, const Offsets& rows, int64_t begin, int64_t end, int64_t& steps) const {
+    Compute<T> buffer[kIsSixteenBit<T> ? kColumns : 1];
+    while (begin < end) {
+      const int64_t until = std::min(end, begin + kSteps - steps);
+      for (int64_t column = 0; column < n; column += kColumns) {
+        const int64_t width = std::min(kColumns, n - column);
+        typename R::Lane local[kColumns];
+        for (int64_t j = 0; j < width; ++j) local[j] = steps == 0 ? r.Start() : lanes[column + j];
+        for (int64_t row = begin; row < until; ++row) {
+          const Compute<T>* in = Widened(x + rows[row] + column, buffer, width);
+          for (int64_t j = 0; j < width; ++j) local[j] = r.Step(local[j], in[j]);
+        }
+        for (int64_t j = 0; j < width; ++j) lanes[column + j] = local[j];
+      }
+      steps += until - begin;
+      begin = until;
+      if (steps == kSteps) Flush(r, steps);
+    }
+  }
+};
 
 // Reduces rows [begin, end) of n <= kColumns neighbours into acc[0, n).
 template <class R, class T>
 void ReduceColumns(const R& r, const T* x, const Offsets& rows, int64_t begin, int64_t end, int64_t n,
                    typename R::Acc* acc) {
-  Compute<T> buffer[kIsSixteenBit<T> ? kColumns : 1];
   typename R::Lane lanes[kColumns];
-  for (int64_t j = 0; j < n; ++j) acc[j] = r.Begin();
-  for (int64_t i = begin; i < end; i += kSteps) {
-    for (int64_t j = 0; j < n; ++j) lanes[j] = r.Start();
-    for (int64_t row = i; row < std::min(end, i + kSteps); ++row) {
-      const Compute<T>* in = Widened(x + rows[row], buffer, n);
-      for (int64_t j = 0; j < n; ++j) lanes[j] = r.Step(lanes[j], in[j]);
-    }
-    for (int64_t j = 0; j < n; ++j) acc[j] = r.Merge(acc[j], lanes[j]);
-  }
+  const ColumnsState<R> state{acc, lanes, n};
+  int64_t steps = 0;
+  state.Begin(r);
+  state.Add(r, x, rows, begin, end, steps);
+  state.Flush(r, steps);
 }
 
 // Reduces part `part` of `parts` of every output's elements, for the items [begin, end): an item is an output when runs
@@ -91,9 +146,9 @@ void ReduceItem(const R& r, const ReducePlan& plan, const T* x, int64_t item, in
                 plan.reduced.count * (part + 1) / parts, std::min(kColumns, plan.columns - column), acc);
 }
 
-// Output 0 = the reduction of input 0 by `plan`.
+// Output 0 = the reduction of input 0 by `plan`, for plans of any kind.
 template <class T, class Out, class R>
-Kernel ReduceKernel(ReducePlan plan, R r) {
+Kernel WholeReduceKernel(ReducePlan plan, R r) {
   if (plan.outputs() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   if (plan.outputs() == 1 && plan.reduced.count == 1 && plan.run <= kLanes * kSteps) {
     return Kernel{[r, n = plan.run, first = plan.reduced[0]](const KernelContext& context) {
@@ -143,12 +198,5 @@ Kernel ReduceKernel(ReducePlan plan, R r) {
 
 // Attributes "axes" (all listed) and "keep_dims" of a reduction of x.
 Attrs ReduceAttrs(const Axes& axes, Output x, bool keep_dims);
-
-// Output 0 reduces input 0 over attribute "axes".
-template <class T, class Out, class R>
-absl::StatusOr<Kernel> AxesReduceKernel(const KernelSpec& spec, R r) {
-  ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxes(spec.attrs.Ints("axes"), spec.inputs[0].shape.rank()));
-  return ReduceKernel<T, Out>(PlanReduce(spec.inputs[0].shape, reduced), r);
-}
 
 }  // namespace belfry::ops

@@ -6,38 +6,45 @@
 #include "ops/math/define_impl.h"
 #include "ops/math/functors.h"
 #include "ops/math/math_ops.h"
-#include "ops/math/reduce_impl.h"
+#include "ops/math/reduce_pieces_impl.h"
 #include "ops/math/reductions.h"
 
 namespace belfry::ops {
 namespace {
 
-template <class T>
-absl::StatusOr<Kernel> MakeSum(const KernelSpec& spec) {
-  return AxesReduceKernel<T, T>(spec, SumReduction<Compute<T>>());
-}
-
-template <class T>
-absl::StatusOr<Kernel> MakeMean(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxes(spec.attrs.Ints("axes"), spec.inputs[0].shape.rank()));
-  ReducePlan plan = PlanReduce(spec.inputs[0].shape, reduced);
-  const double factor = 1.0 / static_cast<double>(plan.reduced_elements());
-  return ReduceKernel<T, T>(std::move(plan), SumReduction<Compute<T>>{factor});
-}
-
-template <class T>
-absl::StatusOr<Kernel> MakeSumLike(const KernelSpec& spec) {
+// The sum over the axes along which `like`, which has the output's shape, was stretched.
+absl::StatusOr<ReducePlan> PlanOfSumLike(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;
-  const Shape& like = spec.outputs[0].shape;
-  if (x.elements() == like.elements()) {
+  return PlanReduce(x, BroadcastAxes(x, spec.outputs[0].shape));
+}
+
+// Where nothing was stretched, the sum is a copy.
+template <class T>
+KernelDef SumLikeKernel() {
+  KernelDef def = ReduceKernelDef<T>(&PlanOfSumLike, [](const ReducePlan&) { return SumReduction<Compute<T>>(); });
+  const auto same = [](const KernelSpec& spec) {
+    return spec.inputs[0].shape.elements() == spec.outputs[0].shape.elements();
+  };
+  def.make = [same, sum = std::move(def.make)](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+    if (!same(spec)) return sum(spec);
     return Kernel{[bytes = spec.outputs[0].bytes()](const KernelContext& context) {
       if (bytes > 0 && context.outputs[0] != context.inputs[0]) {
         std::memcpy(context.outputs[0], context.inputs[0], bytes);
       }
       return absl::OkStatus();
     }};
-  }
-  return ReduceKernel<T, T>(PlanReduce(x, BroadcastAxes(x, like)), SumReduction<Compute<T>>());
+  };
+  def.reduce = [same, sum = std::move(def.reduce)](const KernelSpec& spec) {
+    return same(spec) ? std::nullopt : sum(spec);
+  };
+  return def;
+}
+
+template <class T>
+KernelDef MeanKernel() {
+  return ReduceKernelDef<T>(&PlanOfAxes, [](const ReducePlan& plan) {
+    return SumReduction<Compute<T>>{1.0 / static_cast<double>(plan.reduced_elements())};
+  });
 }
 
 absl::StatusOr<std::vector<Shape>> SumLikeShape(const ShapeArgs& args) {
@@ -133,27 +140,26 @@ Output SumLike(OpScope scope, Output x, Output like) {
 
 void RegisterSums(OpRegistry& registry) {
   RegisterPair(registry, "Sum", kNumericTypes,
-               Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
-                   "CPU", [](auto tag) { return &MakeSum<typename decltype(tag)::type>; }),
+               ReduceKernels<SumReduction, float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(&PlanOfAxes),
                Kernels<float, double, Half, BFloat16>(
                    "CPU", [](auto tag) { return &MakeSumGrad<typename decltype(tag)::type, false>; }));
-  RegisterPair(
-      registry, "Mean", kFloatTypes,
-      Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) { return &MakeMean<typename decltype(tag)::type>; }),
-      Kernels<float, double, Half, BFloat16>(
-          "CPU", [](auto tag) { return &MakeSumGrad<typename decltype(tag)::type, true>; }));
-  registry.Add({.name = "SumLike",
-                .inputs = {{.name = "x"}, {.name = "like", .shape_only = true}},
-                .outputs = {{.name = "y"}},
-                .types = {{"T", kNumericTypes}},
-                .shape = SumLikeShape,
-                .gradient =
-                    [](const Scope& scope, const Node& node, absl::Span<const Output> dy) {
-                      return std::vector<Output>{scope.Add("BroadcastLike", {dy[0], node.input(0)}), Output()};
-                    },
-                .in_place = {{0, 0}},
-                .kernels = Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
-                    "CPU", [](auto tag) { return &MakeSumLike<typename decltype(tag)::type>; })});
+  RegisterPair(registry, "Mean", kFloatTypes,
+               {MeanKernel<float>(), MeanKernel<double>(), MeanKernel<Half>(), MeanKernel<BFloat16>()},
+               Kernels<float, double, Half, BFloat16>(
+                   "CPU", [](auto tag) { return &MakeSumGrad<typename decltype(tag)::type, true>; }));
+  registry.Add(
+      {.name = "SumLike",
+       .inputs = {{.name = "x"}, {.name = "like", .shape_only = true}},
+       .outputs = {{.name = "y"}},
+       .types = {{"T", kNumericTypes}},
+       .shape = SumLikeShape,
+       .gradient =
+           [](const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+             return std::vector<Output>{scope.Add("BroadcastLike", {dy[0], node.input(0)}), Output()};
+           },
+       .in_place = {{0, 0}},
+       .kernels = {SumLikeKernel<float>(), SumLikeKernel<double>(), SumLikeKernel<Half>(), SumLikeKernel<BFloat16>(),
+                   SumLikeKernel<int32_t>(), SumLikeKernel<int64_t>(), SumLikeKernel<uint8_t>()}});
 }
 
 }  // namespace belfry::ops

@@ -1,7 +1,8 @@
 #include <cstring>
 
+#include "ops/math/reduce_pieces_impl.h"
+#include "ops/math/reductions.h"
 #include "ops/nn.h"
-#include "ops/nn/column_sums.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
 
@@ -33,27 +34,12 @@ absl::StatusOr<Kernel> MakeBiasAdd(const KernelSpec& spec) {
   }};
 }
 
-template <class T>
-absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec) {
-  using C = Compute<T>;
-  const Shape& shape = spec.inputs[0].shape;
-  const int64_t channels = shape[-1];
-  const ColumnSums<C> sums(RowsOf(shape), channels);
-  return Kernel{[sums, channels](const KernelContext& context) {
-                  const T* dy = context.input<T>(0);
-                  const C* total = sums.Run(context.workspace, [=](int64_t row, C* to) {
-                    const T* from = dy + row * channels;
-                    alignas(64) C block[kBlock];
-                    for (int64_t c = 0; c < channels; c += kBlock) {
-                      const int64_t n = std::min(kBlock, channels - c);
-                      const C* const wide = Widened(from + c, block, n);
-                      for (int64_t i = 0; i < n; ++i) to[c + i] += wide[i];
-                    }
-                  });
-                  Store(total, channels, context.output<T>(0));
-                  return absl::OkStatus();
-                },
-                sums.workspace_bytes()};
+// All axes but the last.
+absl::StatusOr<ReducePlan> PlanOfBiasAddGrad(const KernelSpec& spec) {
+  const Shape& dy = spec.inputs[0].shape;
+  std::vector<bool> reduced(dy.rank(), true);
+  reduced.back() = false;
+  return PlanReduce(dy, reduced);
 }
 
 absl::StatusOr<std::vector<Shape>> BiasAddShape(const ShapeArgs& args) {
@@ -95,8 +81,7 @@ void RegisterBias(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .shape = BiasAddGradShape,
                 .gradient = NoSecondDerivative(),
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeBiasAddGrad<typename decltype(tag)::type>; })});
+                .kernels = ReduceKernels<SumReduction, float, double, Half, BFloat16>(&PlanOfBiasAddGrad)});
 }
 
 }  // namespace belfry::ops

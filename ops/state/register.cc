@@ -78,6 +78,12 @@ OpDef UpdateOp(absl::string_view name, absl::Span<const DType> types, std::vecto
           .kernels = Conditional(std::move(kernels), 2)};
 }
 
+OpDef Accumulation(absl::string_view name, std::vector<KernelDef> kernels) {
+  OpDef op = UpdateOp(name, kCountable, std::move(kernels));
+  op.elementwise = true;
+  return op;
+}
+
 }  // namespace
 
 Output Assign(OpScope scope, const Variable& variable, Output value) { return scope.Add("Assign", {variable, value}); }
@@ -109,8 +115,8 @@ void RegisterStateOps(OpRegistry& registry) {
                 .stateful = true,
                 .kind = OpKind::kVariable});
   registry.Add(UpdateOp("Assign", kAnyType, CopyKernels(&MakeCopy<1>)));
-  registry.Add(UpdateOp("AssignAdd", kCountable, AccumulateKernels<1>()));
-  registry.Add(UpdateOp("AssignSub", kCountable, AccumulateKernels<-1>()));
+  registry.Add(Accumulation("AssignAdd", AccumulateKernels<1>()));
+  registry.Add(Accumulation("AssignSub", AccumulateKernels<-1>()));
   registry.Add(
       {.name = "ReadVariable",
        .inputs = {{.name = "variable"}},

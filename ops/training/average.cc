@@ -44,6 +44,7 @@ void RegisterAverageOps(OpRegistry& registry) {
        .attrs = {{"decay", 0.999}, {"use_step", true}},
        .shape = AverageShape,
        .not_differentiable = true,
+       .elementwise = true,
        .stateful = true,
        .kernels = Conditional(Kernels<float, double, Half, BFloat16>(
                                   "CPU", [](auto tag) { return &MakeMovingAverage<typename decltype(tag)::type>; }),

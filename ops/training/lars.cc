@@ -40,10 +40,12 @@ Output ApplyLars(OpScope scope, const Variable& variable, const Variable& accumu
 }
 
 void RegisterLarsOps(OpRegistry& registry) {
-  registry.Add(UpdateOpDef(
+  OpDef op = UpdateOpDef(
       "ApplyLars", {.slots = {"accumulator"}},
       {{"momentum", 0.9}, {"trust_coefficient", 0.001}, {"epsilon", 0.0}, {"adapt", true}},
-      Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) { return &MakeLars<typename decltype(tag)::type>; })));
+      Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) { return &MakeLars<typename decltype(tag)::type>; }));
+  op.elementwise = false;  // norms
+  registry.Add(std::move(op));
 }
 
 }  // namespace belfry::ops

@@ -63,6 +63,7 @@ OpDef UpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vecto
             return std::vector<Shape>{given.inputs[0]};
           },
           .not_differentiable = true,
+          .elementwise = true,
           .stateful = true,
           .kernels = Conditional(std::move(kernels), fixed)};
 }

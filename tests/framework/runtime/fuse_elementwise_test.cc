@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
 #include "ops/nn.h"
+#include "ops/training.h"
 #include "tests/framework/runtime/plan_checker.h"
 #include "tests/framework/runtime/session_fixture.h"
 
@@ -92,7 +93,7 @@ TEST_F(FuseElementwiseTest, WhatIsSeenOutsideIsAnOutput) {
   const Output after = ops::Sum(root_.ControlDependencies({fetched}), x);
   Open("cpu:1", kFuse);
   const auto step = Prepare({{x, {8}}}, {fetched, y, sum, after}, {target.node});
-  EXPECT_THAT(Members(step->plan(), y.node->name()), ElementsAre("Square", "Exp", "Abs", "AddN"));
+  EXPECT_THAT(Members(step->plan(), y.node->name()), ElementsAre("Square", "Exp", "Abs", "Sum", "AddN"));
   const Tensor in = Ramp({8});
   ASSERT_TRUE(step->Run({in}).ok());
   float expected = 0;
@@ -109,7 +110,7 @@ TEST_F(FuseElementwiseTest, WhatIsSeenOutsideIsAnOutput) {
 TEST_F(FuseElementwiseTest, WhatOthersNeedBeforeStaysApart) {
   const Output x = Input({8});
   const Output first = ops::Square(root_, x);
-  const Output y = ops::Mul(root_, first, ops::Sum(root_, first));
+  const Output y = ops::Mul(root_, first, ops::Cumsum(root_, first, 0));
   Open("cpu:1", kFuse);
   const auto step = Prepare({{x, {8}}}, {y});
   EXPECT_EQ(Count(step->plan(), kPass), 0);
@@ -122,8 +123,9 @@ TEST_F(FuseElementwiseTest, ForwardAndBackwardAreAPassEach) {
   const auto gradients = Gradients(root_, {ops::Sum(root_, y)}, {x});
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   Open("cpu:1", kFuse);
-  const auto step = Prepare({{x, {64}}}, {ops::Sum(root_, y), (*gradients)[0]});
-  EXPECT_THAT(Members(step->plan(), y.node->name()), ElementsAre("Scale", "Tanh", "Exp", "Mul"));
+  const Output sum = ops::Sum(root_, y);
+  const auto step = Prepare({{x, {64}}}, {sum, (*gradients)[0]});
+  EXPECT_THAT(Members(step->plan(), sum.node->name()), ElementsAre("Scale", "Tanh", "Exp", "Mul", "Sum"));
   EXPECT_GT(Members(step->plan(), (*gradients)[0].node->name()).size(), 3u);
 }
 
@@ -296,13 +298,15 @@ class RandomElementwise {
       variables.push_back(GetVariable(places_.back(), absl::StrCat("v_", DTypeName(dtype)), shape_,
                                       ConstantInitializer(0.5), {.dtype = dtype}));
       values_.push_back(variables.back().value());
+      slots_.push_back(GetVariable(places_.back(), absl::StrCat("slot_", DTypeName(dtype)), shape_,
+                                   ConstantInitializer(0), {.dtype = dtype}));
     }
   }
 
   void Grow() {
     const Output x = Some();
     const Scope scope = Somewhere();
-    switch (Pick(18)) {
+    switch (Pick(20)) {
       case 0: return Add(ops::Neg(scope, x));
       case 1: return Add(ops::Square(scope, x));
       case 2: return Add(IsFloating(x.dtype()) ? ops::Tanh(scope, x) : ops::Abs(scope, x));
@@ -326,6 +330,12 @@ class RandomElementwise {
         if (IsFloating(x.dtype()) && Pick(2) == 0) return Add(ops::BiasAdd(scope, x, row));
         return Add(Pick(2) == 0 ? ops::Sub(scope, row, x) : ops::BroadcastTo(scope, row, shape_));
       }
+      case 18: {
+        const int last = shape_.rank() - 1;
+        const Output each = last < 0 ? ops::Sum(scope, x) : ops::Max(scope, x, {last}, /*keep_dims=*/true);
+        return Add(ops::Maximum(scope, x, each));
+      }
+      case 19: return Descend(scope);
     }
   }
 
@@ -383,11 +393,21 @@ class RandomElementwise {
     if (Pick(2) == 0) Add(updated);
   }
 
+  // By a rule with a slot, of which nobody reads more than the variable.
+  void Descend(const Scope& scope) {
+    const size_t at = Pick(variables.size());
+    const Output value = ops::Tanh(scope, ops::Cast(scope, Some(), DType::kFloat32));
+    const Output by = ops::Cast(scope, value, variables[at].dtype()), rate = ops::Const(places_[at], 0.125f);
+    updates.push_back(
+        ops::ApplyMomentum(places_[at], variables[at], slots_[at], rate, by, {.weight_decay = 0.25}).node);
+  }
+
   const Scope scope_;
   const int devices_;
   const Shape shape_;
   std::mt19937_64 random_;
-  std::vector<Scope> places_;  // by variable
+  std::vector<Scope> places_;    // by variable
+  std::vector<Variable> slots_;  // by variable
   std::optional<Scope> last_;
   std::vector<Output> values_;
 };

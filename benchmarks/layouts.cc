@@ -1,0 +1,230 @@
+// What other memory layouts would do for convolutions. Every convolution of a training step, and its gradients, as the
+// plan runs it, in NHWC from end to end; beside it oneDNN's own in NHWC, and in the layouts that oneDNN asks for,
+// blocked ones, without what it would cost to bring anything into them. Then what bringing the weights into them costs,
+// which a framework that keeps them so between steps saves.
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <dnnl.hpp>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
+#include <unordered_map>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "benchmarks/paired_runs.h"
+#include "benchmarks/report.h"
+#include "benchmarks/step_times.h"
+#include "benchmarks/training_run.h"
+#include "framework/base/parallel.h"
+#include "framework/base/status.h"
+#include "ops/nn/conv2d_impl.h"
+
+ABSL_FLAG(std::string, models, "cifar_net,resnet20", "Models whose convolutions are timed, as of `training`.");
+ABSL_FLAG(int, threads, 1, "Threads.");
+ABSL_FLAG(int, steps, 20, "Steps that are traced.");
+ABSL_FLAG(int, rounds, 7, "Timings of each primitive, in turn.");
+ABSL_FLAG(double, seconds, 0.02, "Of each of these.");
+ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
+
+namespace belfry::benchmarks {
+namespace {
+
+using dnnl::algorithm;
+using dnnl::memory;
+using tag = memory::format_tag;
+
+constexpr int kWarmUpSteps = 5;
+
+enum class Pass { kForward, kInput, kFilter };
+
+const char* PassName(Pass pass) {
+  return pass == Pass::kForward ? "forward" : pass == Pass::kInput ? "input gradient" : "filter gradient";
+}
+
+// One convolution's work of a step, and how often the step does the same.
+struct Convolution {
+  ops::onednn::Conv2DShape shape;
+  Pass pass = Pass::kForward;
+  int count = 0;
+  double seconds = 0;  // as the plan runs it, all of them
+};
+
+// The convolutions of a step; false for other nodes. What is fused into one is timed with it.
+bool Describe(const Program& program, const ProgramNode& node, Convolution& convolution) {
+  const auto input = [&](int i) { return program.spec(node.inputs[i]); };
+  if (absl::StrContains(node.op->name, "Conv2DBackpropFilter")) {
+    // Of the filter only the shape counts, which is that of the output.
+    convolution.pass = Pass::kFilter;
+    convolution.shape = ops::Conv2DGeometry(node.attrs, input(0), node.outputs[0].shape);
+    return true;
+  }
+  if (absl::StrContains(node.op->name, "Conv2DBackpropInput")) {
+    convolution.pass = Pass::kInput;
+    convolution.shape = ops::Conv2DGeometry(node.attrs, node.outputs[0], input(1).shape);
+    return true;
+  }
+  if (!absl::StrContains(node.op->name, "Conv2D")) return false;
+  convolution.shape = ops::Conv2DGeometry(node.attrs, input(0), input(1).shape);
+  return true;
+}
+
+// One oneDNN primitive on memory of its own.
+class Bare {
+ public:
+  Bare(const Convolution& of, tag images) : stream_(engine_) {
+    const ops::onednn::Conv2DShape& s = of.shape;
+    const auto type = memory::data_type::f32;
+    const memory::desc x({s.n, s.c, s.h, s.w}, type, images), y({s.n, s.k, s.out_h(), s.out_w()}, type, images);
+    const memory::desc weights({s.k, s.c, s.r, s.s}, type, tag::any);
+    const memory::dims strides = {s.stride_h, s.stride_w}, low = {s.pad_top, s.pad_left};
+    const memory::dims high = {s.pad_bottom, s.pad_right};
+    const dnnl::convolution_forward::primitive_desc forward(
+        {dnnl::prop_kind::forward_training, algorithm::convolution_direct, x, weights, y, strides, low, high}, engine_);
+    if (of.pass == Pass::kForward) {
+      primitive_ = dnnl::convolution_forward(forward);
+      Give({{DNNL_ARG_SRC, forward.src_desc()},
+            {DNNL_ARG_WEIGHTS, forward.weights_desc()},
+            {DNNL_ARG_DST, forward.dst_desc()}});
+      weights_ = forward.weights_desc();
+    } else if (of.pass == Pass::kInput) {
+      const dnnl::convolution_backward_data::primitive_desc desc(
+          {algorithm::convolution_direct, x, weights, y, strides, low, high}, engine_, forward);
+      primitive_ = dnnl::convolution_backward_data(desc);
+      Give({{DNNL_ARG_DIFF_SRC, desc.diff_src_desc()},
+            {DNNL_ARG_WEIGHTS, desc.weights_desc()},
+            {DNNL_ARG_DIFF_DST, desc.diff_dst_desc()}});
+      weights_ = desc.weights_desc();
+    } else {
+      const dnnl::convolution_backward_weights::primitive_desc desc(
+          {algorithm::convolution_direct, x, weights, y, strides, low, high}, engine_, forward);
+      primitive_ = dnnl::convolution_backward_weights(desc);
+      Give({{DNNL_ARG_SRC, desc.src_desc()},
+            {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc()},
+            {DNNL_ARG_DIFF_DST, desc.diff_dst_desc()}});
+      weights_ = desc.diff_weights_desc();
+    }
+  }
+
+  void Run() {
+    primitive_.execute(stream_, arguments_);
+    stream_.wait();
+  }
+  memory::desc weights() const { return weights_; }
+
+ private:
+  void Give(const std::map<int, memory::desc>& descs) {
+    for (const auto& [argument, desc] : descs) {
+      memory& data = arguments_.emplace(argument, memory(desc, engine_)).first->second;
+      auto* const floats = static_cast<float*>(data.get_data_handle());
+      for (size_t i = 0; i < desc.get_size() / sizeof(float); ++i) floats[i] = static_cast<float>(i % 7) - 3;
+    }
+  }
+
+  const dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_;
+  dnnl::primitive primitive_;
+  std::unordered_map<int, memory> arguments_;
+  memory::desc weights_;
+};
+
+// Between the layout in which variables lie and the primitive's.
+class WeightsReorder {
+ public:
+  WeightsReorder(const Convolution& of, const memory::desc& to)
+      : stream_(engine_),
+        plain_({{of.shape.k, of.shape.c, of.shape.r, of.shape.s}, memory::data_type::f32, tag::hwio}, engine_),
+        own_(to, engine_),
+        reorder_(plain_, own_) {}
+  void Run() {
+    reorder_.execute(stream_, plain_, own_);
+    stream_.wait();
+  }
+
+ private:
+  const dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_;
+  memory plain_, own_;
+  dnnl::reorder reorder_;
+};
+
+absl::Status MeasureModel(const std::string& model, Report& report) {
+  const int threads = absl::GetFlag(FLAGS_threads);
+  ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run,
+                   TrainingRun::Create({.model = model, .device = {.cpu_threads = threads}}));
+  for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
+  std::vector<StepTrace> traces(static_cast<size_t>(absl::GetFlag(FLAGS_steps)));
+  for (StepTrace& trace : traces) RETURN_IF_ERROR(run->TracedStep(trace));
+  const Program& program = run->prepared().plan().program;
+  double step = 0;
+  std::map<std::string, Convolution> convolutions;  // those alike
+  for (const NodeTime& time : NodeTimes(run->prepared().plan(), traces)) {
+    step += time.seconds;
+    Convolution one;
+    if (!Describe(program, program.nodes[time.node], one)) continue;
+    Convolution& alike =
+        convolutions.try_emplace(absl::StrCat(one.shape.DebugString(), ", ", PassName(one.pass)), one).first->second;
+    ++alike.count;
+    alike.seconds += time.seconds;
+  }
+  const ScopedParallelThreads bare_threads(threads);
+  double plan = 0, nhwc = 0, asked = 0, saved = 0, weights = 0;
+  for (const auto& [what, of] : convolutions) {
+    Bare in_nhwc(of, tag::nhwc), as_asked(of, tag::any);
+    WeightsReorder reorder(of, as_asked.weights());
+    std::vector<Side> sides = {{"nhwc", [&] { in_nhwc.Run(); }, 1, {}, {}},
+                               {"asked", [&] { as_asked.Run(); }, 1, {}, {}},
+                               {"weights", [&] { reorder.Run(); }, 1, {}, {}}};
+    RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
+    double seconds[3];
+    for (int i = 0; i < 3; ++i) seconds[i] = of.count / Median(sides[i].rates);
+    plan += of.seconds;
+    nhwc += seconds[0];
+    asked += seconds[1];
+    saved += std::max(0.0, of.seconds - seconds[1]);
+    weights += seconds[2];
+    report.Add({{"model", model},
+                {"convolution", what},
+                {"count", of.count},
+                {"plan_ms", of.seconds * 1e3},
+                {"nhwc_ms", seconds[0] * 1e3},
+                {"blocked_ms", seconds[1] * 1e3},
+                {"weights_us", seconds[2] * 1e6}});
+  }
+  report.Summarize(absl::StrCat(
+      model, ": convolutions ", ShortNumber(plan * 1e3), " ms of a step of ", ShortNumber(step * 1e3),
+      "; oneDNN's in nhwc ", ShortNumber(nhwc * 1e3), ", in its own layouts ", ShortNumber(asked * 1e3),
+      "; the faster of plan and own layout for each, reorders of images free: ", ShortNumber(100 * saved / step),
+      "% of the step less; reorders of weights: ", ShortNumber(100 * weights / step), "%"));
+  return absl::OkStatus();
+}
+
+absl::Status Run() {
+  const int threads = absl::GetFlag(FLAGS_threads);
+  if (threads < 1 || absl::GetFlag(FLAGS_steps) < 1 || absl::GetFlag(FLAGS_rounds) < 1) {
+    return absl::InvalidArgumentError("--threads, --steps and --rounds must be at least 1");
+  }
+  Report report("layouts", absl::StrCat("Convolutions of a training step by memory layout, ", threads,
+                                        " thread(s), float32; medians"));
+  for (const std::string& model : std::vector<std::string>(absl::StrSplit(absl::GetFlag(FLAGS_models), ','))) {
+    RETURN_IF_ERROR(MeasureModel(model, report));
+  }
+  return report.Finish(absl::GetFlag(FLAGS_out));
+}
+
+}  // namespace
+}  // namespace belfry::benchmarks
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage("Convolutions by memory layout.");
+  absl::ParseCommandLine(argc, argv);
+  const absl::Status status = belfry::benchmarks::Run();
+  if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+  return status.ok() ? EXIT_SUCCESS : EXIT_FAILURE;
+}
