@@ -32,29 +32,38 @@ absl::Status CheckGroup(const Program& program, const std::string& name, const G
   return absl::OkStatus();
 }
 
+// All groups by name, each with all its ranks.
+absl::StatusOr<std::map<std::string, Group>> FindGroups(const Program& program) {
+  std::map<std::string, Group> groups;
+  for (size_t i = 0; i < program.nodes.size(); ++i) {
+    const ProgramNode& node = program.nodes[i];
+    if (node.op->kind != OpKind::kAllReduce) continue;
+    Group& group = groups[node.attrs.String("group")];
+    if (!group.emplace(node.attrs.Int("rank"), static_cast<int>(i)).second) {
+      return absl::InvalidArgumentError(absl::StrCat("Collective '", node.attrs.String("group"), "' has rank ",
+                                                     node.attrs.Int("rank"), " twice: ", Describe(node)));
+    }
+  }
+  for (const auto& [name, group] : groups) RETURN_IF_ERROR(CheckGroup(program, name, group));
+  return groups;
+}
+
 class Preparer {
  public:
   explicit Preparer(Program& program) : program_(program), replaced_by_(program.nodes.size(), -1) {}
 
+  absl::Status DropLone() {
+    ASSIGN_OR_RETURN(const auto groups, FindGroups(program_));
+    for (const auto& [name, group] : groups) {
+      if (group.size() == 1) ForwardInputs(group.begin()->second);
+    }
+    Redirect();
+    return Normalize(program_);
+  }
+
   absl::Status Run() {
-    std::map<std::string, Group> groups;
-    for (size_t i = 0; i < program_.nodes.size(); ++i) {
-      ProgramNode& node = program_.nodes[i];
-      if (node.op->kind != OpKind::kAllReduce) continue;
-      Group& group = groups[node.attrs.String("group")];
-      if (!group.emplace(node.attrs.Int("rank"), static_cast<int>(i)).second) {
-        return absl::InvalidArgumentError(absl::StrCat("Collective '", node.attrs.String("group"), "' has rank ",
-                                                       node.attrs.Int("rank"), " twice: ", Describe(node)));
-      }
-    }
-    for (auto& [name, group] : groups) {
-      RETURN_IF_ERROR(CheckGroup(program_, name, group));
-      if (group.size() == 1) {
-        ForwardInputs(group.begin()->second);
-      } else {
-        MergeByDevice(group);
-      }
-    }
+    ASSIGN_OR_RETURN(const auto groups, FindGroups(program_));
+    for (const auto& [name, group] : groups) MergeByDevice(group);
     Redirect();
     RETURN_IF_ERROR(Normalize(program_));
     OwnInputs();
@@ -147,6 +156,7 @@ class Preparer {
 
 }  // namespace
 
+absl::Status DropLoneCollectives(Program& program) { return Preparer(program).DropLone(); }
 absl::Status PrepareCollectives(Program& program) { return Preparer(program).Run(); }
 
 }  // namespace belfry

@@ -153,6 +153,7 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(InferShapes(program));
   RETURN_IF_ERROR(FoldConstants(program));
   RETURN_IF_ERROR(DropIdentities(program));
+  RETURN_IF_ERROR(DropLoneCollectives(program));
   RETURN_IF_ERROR(MergeCommonSubexpressions(program));
   RETURN_IF_ERROR(dump.After("fold", program));
   if (options.fuse) {

@@ -29,6 +29,7 @@ class ElementwiseFuser {
         users_(nodes_.size()),
         readers_(nodes_.size()),
         wanted_(nodes_.size(), 0),
+        used_(nodes_.size(), 0),
         reduced_row_(nodes_.size(), 0),
         writers_before_(nodes_.size()),
         group_(nodes_.size(), -1) {}
@@ -56,6 +57,10 @@ class ElementwiseFuser {
 
   void FindUses() {
     const auto size = static_cast<int>(nodes_.size());
+    for (const ProgramNode& node : nodes_) {
+      for (const Value& input : node.inputs) used_[input.node] = 1;
+      for (int control : node.control_inputs) used_[control] = 1;
+    }
     absl::flat_hash_map<Value, int> last_writer;  // by variable
     std::vector<char> writes(size, 0);
     for (int i = 0; i < size; ++i) {
@@ -72,6 +77,7 @@ class ElementwiseFuser {
         if (!node.op->input_arg(k).shape_only) readers_[node.inputs[k].node].push_back(i);
       }
       for (int control : node.control_inputs) {
+        if (OnlyWaits(i)) continue;
         users_[control].push_back(i);
         readers_[control].push_back(i);
       }
@@ -89,6 +95,9 @@ class ElementwiseFuser {
     for (const Value& fetch : program_.fetches) wanted_[fetch.node] = 1;
     for (int target : program_.targets) wanted_[target] = 1;
   }
+
+  // Nobody waits for it, so it may come after anything.
+  bool OnlyWaits(int i) const { return nodes_[i].op->kind == OpKind::kNoOp && used_[i] == 0; }
 
   // The variables that a node writes.
   std::vector<Value> Updated(const ProgramNode& node) const {
@@ -220,7 +229,8 @@ class ElementwiseFuser {
   // Where a node comes in an order in which all come after what they wait for: a group, where its last member does.
   int Position(int i) const { return group_[i] < 0 ? i : group_[i]; }
 
-  // A member far from its users keeps all its operands until then, instead of one result.
+  // A member far from its users keeps all its operands until then, instead of one result. Not so of an update, which
+  // runs as soon as it can, wherever it stands (Order).
   bool IsFar(int i, int last) const {
     int first = last;
     for (int user : users_[i]) {
@@ -261,7 +271,7 @@ class ElementwiseFuser {
         if (!seen && !IsReduced(i)) add(i);  // the axes of a reduction are those of the view
       } else if (reduced_row_[i] > 0) {
         if (MayWait(i, last, seen) && Reduces(i, end, unit)) add(i);
-      } else if (MayWait(i, last, seen) && !IsFar(i, last) && Fits(i, end, unit)) {
+      } else if (MayWait(i, last, seen) && (end.updates || !IsFar(i, last)) && Fits(i, end, unit)) {
         add(i);
       }
     }
@@ -353,9 +363,10 @@ class ElementwiseFuser {
   std::vector<ProgramNode>& nodes_;
   const DeviceSet& devices_;
   const int64_t smallest_;
-  std::vector<std::vector<int>> users_;              // by node
+  std::vector<std::vector<int>> users_;              // by node: but for those that OnlyWait
   std::vector<std::vector<int>> readers_;            // by node: those users that wait for it or look at its bytes
   std::vector<char> wanted_;                         // by node: fetched, or a target
+  std::vector<char> used_;                           // by node: an input of another, or a control input
   std::vector<int64_t> reduced_row_;                 // by node: as ReducedRow
   std::vector<std::vector<int>> writers_before_;     // by node: updates of variables that it waits for, ascending
   std::vector<int> group_;                           // by node: the last node of its group, or -1

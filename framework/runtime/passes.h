@@ -27,6 +27,9 @@ void AssignDevices(Program& program, const std::vector<int>& devices);
 absl::Status FoldConstants(Program& program);
 // Has those who read a sum or a broadcast to the shape that its operand has already read the operand.
 absl::Status DropIdentities(Program& program);
+// Has those who read what a collective of one tower gives read what it takes. Errors: ranks of a collective that are
+// missing, twice there, or do not agree.
+absl::Status DropLoneCollectives(Program& program);
 // Makes one node of several that compute the same on the same device.
 absl::Status MergeCommonSubexpressions(Program& program);
 

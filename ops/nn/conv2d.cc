@@ -1,6 +1,7 @@
 #include "ops/nn/conv2d_impl.h"
 #include "ops/nn/conv2d_loops_impl.h"
 #include "ops/nn/conv2d_winograd_impl.h"
+#include "ops/nn/in_float32_impl.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
 #include "ops/nn/primitive_kernel_impl.h"
@@ -110,8 +111,9 @@ void RegisterConv2D(OpRegistry& registry) {
                 .shape = ForwardShape,
                 .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
                 .gradient = Conv2DGradient,
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeConv2D<typename decltype(tag)::type>; })});
+                .kernels = WithFloat16("Conv2D", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                         return &MakeConv2D<typename decltype(tag)::type>;
+                                       }))});
   registry.Add({.name = "Conv2DBackpropInput",
                 .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}},
                 .outputs = {{"dx"}},
@@ -120,8 +122,9 @@ void RegisterConv2D(OpRegistry& registry) {
                 .shape = GradientShape(0),
                 .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
                 .gradient = GradientOfBackpropInput,
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeBackpropInput<typename decltype(tag)::type>; })});
+                .kernels = WithFloat16("Conv2DBackpropInput", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                         return &MakeBackpropInput<typename decltype(tag)::type>;
+                                       }))});
   registry.Add({.name = "Conv2DBackpropFilter",
                 .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
                 .outputs = {{"dfilter"}},
@@ -130,8 +133,9 @@ void RegisterConv2D(OpRegistry& registry) {
                 .shape = GradientShape(1),
                 .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
                 .gradient = GradientOfBackpropFilter,
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeBackpropFilter<typename decltype(tag)::type>; })});
+                .kernels = WithFloat16("Conv2DBackpropFilter", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                         return &MakeBackpropFilter<typename decltype(tag)::type>;
+                                       }))});
 }
 
 }  // namespace belfry::ops

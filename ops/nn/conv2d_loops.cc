@@ -115,7 +115,6 @@ void Conv2DBackpropFilterLoops(const Conv2DShape& p, const T* x, const T* dy, T*
   template void Conv2DBackpropFilterLoops<T>(const Conv2DShape&, const T*, const T*, T*)
 BELFRY_CONV2D_LOOPS(float);
 BELFRY_CONV2D_LOOPS(double);
-BELFRY_CONV2D_LOOPS(Half);
 BELFRY_CONV2D_LOOPS(BFloat16);
 #undef BELFRY_CONV2D_LOOPS
 

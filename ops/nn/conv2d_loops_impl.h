@@ -5,7 +5,7 @@
 
 namespace belfry::ops {
 
-// For float, double, Half and BFloat16, each summed in Compute<T>. Extents may be 0. Every element is summed by one
+// For float, double and BFloat16, each summed in Compute<T>. Extents may be 0. Every element is summed by one
 // thread in a fixed order, so bits do not depend on their number.
 template <class T>
 void Conv2DForwardLoops(const onednn::Conv2DShape& shape, const T* x, const T* filter, T* y);

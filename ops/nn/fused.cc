@@ -4,6 +4,7 @@
 #include "ops/nn/column_sums.h"
 #include "ops/nn/conv2d_impl.h"
 #include "ops/nn/conv2d_winograd_impl.h"
+#include "ops/nn/in_float32_impl.h"
 #include "ops/nn/nn_impl.h"
 #include "ops/nn/nn_ops.h"
 #include "ops/nn/primitive_kernel_impl.h"
@@ -217,8 +218,9 @@ void RegisterFused(OpRegistry& registry) {
                 .shape = FusedConv2DShape,
                 .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
                 .gradient = NoGradient(kByThePass),
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeFusedConv2D<typename decltype(tag)::type>; })});
+                .kernels = WithFloat16("FusedConv2D", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                         return &MakeFusedConv2D<typename decltype(tag)::type>;
+                                       }))});
   registry.Add({.name = "FusedMatMul",
                 .inputs = {{"a"}, {"b"}, {"bias"}},
                 .outputs = {{"y"}},
@@ -227,18 +229,26 @@ void RegisterFused(OpRegistry& registry) {
                 .shape = FusedMatMulShape,
                 .flops = MatMulFlops,
                 .gradient = NoGradient(kByThePass),
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeFusedMatMul<typename decltype(tag)::type>; })});
-  registry.Add({.name = "Conv2DBackpropFilterBias",
-                .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
-                .outputs = {{"dfilter"}, {"dbias"}},
-                .types = {{"T", kFloatTypes}},
-                .attrs = Conv2DAttrDefs(),
-                .shape = FilterBiasShape,
-                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
-                .gradient = NoGradient(kByThePass),
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeBackpropFilterBias<typename decltype(tag)::type>; })});
+                .kernels = WithFloat16("FusedMatMul", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                         return &MakeFusedMatMul<typename decltype(tag)::type>;
+                                       }))});
+  registry.Add(
+      {.name = "Conv2DBackpropFilterBias",
+       .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
+       .outputs = {{"dfilter"}, {"dbias"}},
+       .types = {{"T", kFloatTypes}},
+       .attrs = Conv2DAttrDefs(),
+       .shape = FilterBiasShape,
+       .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
+       .gradient = NoGradient(kByThePass),
+       .kernels = WithFloat16("Conv2DBackpropFilterBias", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                return &MakeBackpropFilterBias<typename decltype(tag)::type>;
+                              }))});
+  const auto masked_kernels = [](absl::string_view op) {
+    return WithFloat16(op, Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                         return &MakeBackpropInputReluGrad<typename decltype(tag)::type>;
+                       }));
+  };
   OpDef masked = {.name = "Conv2DBackpropInputReluGrad",
                   .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}, {"relu"}},
                   .outputs = {{"dx"}},
@@ -248,12 +258,12 @@ void RegisterFused(OpRegistry& registry) {
                   .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
                   .gradient = NoGradient(kByThePass),
                   .in_place = {{3, 0}},
-                  .kernels = Kernels<float, double, Half, BFloat16>(
-                      "CPU", [](auto tag) { return &MakeBackpropInputReluGrad<typename decltype(tag)::type>; })};
+                  .kernels = masked_kernels("Conv2DBackpropInputReluGrad")};
   registry.Add(masked);
   masked.name = "Conv2DBackpropInputAddReluGrad";
   masked.inputs.push_back({"addend"});
   masked.in_place = {{4, 0}, {3, 0}};
+  masked.kernels = masked_kernels(masked.name);
   registry.Add(masked);
 }
 

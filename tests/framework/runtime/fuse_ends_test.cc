@@ -3,6 +3,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "ops/collective.h"
 #include "ops/nn.h"
 #include "ops/training.h"
 #include "tests/framework/runtime/fusion_fixture.h"
@@ -227,6 +228,19 @@ TEST_F(FuseUpdatesTest, ReadersKeepTheirPlaces) {
   const Plan& plan = CompareUpdates({v, w}, {}, {after, before, later});
   EXPECT_THAT(MembersOf(plan, read.node->name()), IsEmpty());  // its result is read
   EXPECT_THAT(MembersOf(plan, update.node->name()), ElementsAre("Abs", "Scale", "Add", "AssignAdd"));
+}
+
+// What only waits for a member waits for the pass; so does what the mean over one tower leaves.
+TEST_F(FuseUpdatesTest, TheGradientOfOneTower) {
+  const Variable v = Weights("v");
+  const Output decayed = ops::Add(root_, Feed("x", {kRows, kWidth}), ops::Scale(root_, v, 0.5));
+  const Output count = ops::Const(root_, 3.0f);
+  const auto mean = ops::AllReduceMean(root_, {.group = "g", .rank = 0, .size = 1}, count, {decayed});
+  ASSERT_EQ(mean.size(), 1u);
+  const Output update = ops::AssignSub(root_, v, mean[0]);
+  const Node* after = ops::Group(root_, {decayed, update});
+  const Plan& plan = CompareUpdates({v}, {after, mean[0].node});
+  EXPECT_THAT(MembersOf(plan, update.node->name()), ElementsAre("Scale", "Add", "AssignSub"));
 }
 
 // What others see of a pass would keep them, and the update behind them, waiting.
