@@ -81,15 +81,16 @@ inline constexpr int64_t kPieceUnit = 256;
 
 // What the kernel of a reduction computes, to the last bit, taken piece by piece: how element-wise passes do it
 // (runtime/elementwise_kernel.h). The elements of input 0 form chunks, and those of one chunk share a state: they come
-// in ascending order, in pieces that begin at multiples of kPieceUnit and of `row`. Chunks may be taken by several
-// threads at once. Made once for concrete shapes.
+// in ascending order, in pieces that begin at multiples of `row`, and of kPieceUnit from the begin of the tensor or of
+// the chunk. Chunks may be taken by several threads at once. Made once for concrete shapes.
 struct Reduction {
   int64_t row = 1;         // elements
-  int64_t chunk = 0;       // elements; a multiple of kPieceUnit and `row`
+  int64_t chunk = 0;       // elements; a multiple of `row`, at least 1
   size_t state_bytes = 0;  // of a chunk, a multiple of 64; 0: no state, and pieces may come in any order
   // Takes x[0, n), which are elements [begin, begin + n) of the tensor. A state is begun by its chunk's first piece.
   std::function<void(const void* x, int64_t begin, int64_t n, void* state, void* y)> add;
-  // Writes y from the states of all chunks, which lie one after the other. Empty: `add` has written it.
+  // Writes y from the states of all chunks, which lie one after the other. Empty: `add` has written it. Until then y
+  // is not complete.
   std::function<void(void* states, void* y)> finish = nullptr;
 };
 

@@ -88,7 +88,8 @@ struct KernelDef {
   // Of an op that updates a variable: several nodes as one (runtime/passes.h, JoinUpdates). They have the same
   // attributes, and the same inputs where the type is not T. Null: each runs by itself.
   JoinedKernelFactory join = nullptr;
-  // Of an op that reduces input 0 to output 0, and looks at no other, on a CPU. Null: it only runs as a whole.
+  // Of an op that is not stateful and reduces input 0 to output 0, the only one, on a CPU. It looks at no other input,
+  // and does not see the shapes of those that are shape_only. Null: it only runs as a whole.
   ReductionFactory reduce = nullptr;
 };
 

@@ -101,8 +101,9 @@ class Pass {
       if (IsElementwise(member)) continue;
       const KernelDef* def = member.op->FindKernel(device.type(), KernelDType(*member.op, member.attrs));
       const std::vector<TensorSpec> inputs = InputSpecs(program, node, member);
+      BELFRY_CHECK(def != nullptr && def->reduce != nullptr);
       std::optional<Reduction> reduction = def->reduce({member.name, member.attrs, inputs, member.outputs, &device});
-      BELFRY_CHECK(reduction.has_value());
+      BELFRY_CHECK(reduction.has_value() && reduction->chunk > 0);
       reduction_of_[m] = static_cast<int>(reductions_.size());
       const int64_t chunks = (elements_ + reduction->chunk - 1) / reduction->chunk;
       const size_t bytes = static_cast<size_t>(chunks) * reduction->state_bytes;

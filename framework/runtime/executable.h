@@ -62,7 +62,8 @@ class Executable {
   // Runs one step. `run` numbers the session's runs. `feeds` fit feed(i), and are copied before it returns. The first
   // error wins, stops every lane, and names the node, the device and the user's line; afterwards the executable can be
   // run again. An error of work that was enqueued by an earlier run is reported, too, and then this run is none.
-  // An error of a step that had begun to update variables says so: what it had not reached keeps its former value.
+  // An error of a step that had begun to update variables says so: what it had not reached keeps its former value, of a
+  // variable that an element-wise pass updates perhaps a part.
   // `trace`: null, or where to note when what ran; then it is not replayed, and is done on return.
   absl::Status Run(uint64_t run, absl::Span<const Tensor> feeds, const RunLimits& limits, StepTrace* trace);
   // Waits until the devices are done with the last run; a thread that is in no run of the session may.

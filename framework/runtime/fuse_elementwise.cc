@@ -89,11 +89,26 @@ class ElementwiseFuser {
         former->second = i;
         writes[i] = 1;
       }
-      std::sort(before.begin(), before.end());
-      before.erase(std::unique(before.begin(), before.end()), before.end());
+      SortUnique(before);
+      // All ranks of a collective, which come one after the other, wait for what one of them waits for.
+      if (node.op->kind == OpKind::kAllReduce && i > 0 && IsSameCollective(node, nodes_[i - 1])) {
+        std::vector<int>& others = writers_before_[i - 1];
+        before.insert(before.end(), others.begin(), others.end());
+        SortUnique(before);
+        for (int rank = i - 1; rank >= 0 && IsSameCollective(node, nodes_[rank]); --rank)
+          writers_before_[rank] = before;
+      }
     }
     for (const Value& fetch : program_.fetches) wanted_[fetch.node] = 1;
     for (int target : program_.targets) wanted_[target] = 1;
+  }
+
+  static void SortUnique(std::vector<int>& nodes) {
+    std::sort(nodes.begin(), nodes.end());
+    nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
+  }
+  static bool IsSameCollective(const ProgramNode& a, const ProgramNode& b) {
+    return b.op->kind == OpKind::kAllReduce && a.attrs.String("group") == b.attrs.String("group");
   }
 
   // Nobody waits for it, so it may come after anything.
@@ -132,10 +147,13 @@ class ElementwiseFuser {
 
   // Reduction::row, or 0 for a node that a pass cannot reduce by.
   int64_t ReducedRow(const ProgramNode& node) const {
-    if (!RunsOnCpu(node)) return 0;
+    if (!RunsOnCpu(node) || node.op->stateful || node.outputs.size() != 1) return 0;
     const KernelDef* def = node.op->FindKernel("CPU", KernelDType(*node.op, node.attrs));
     if (def->reduce == nullptr) return 0;
-    const std::vector<TensorSpec> inputs = InputSpecs(program_, node);
+    std::vector<TensorSpec> inputs = InputSpecs(program_, node);
+    for (int k = 0; k < static_cast<int>(inputs.size()); ++k) {
+      if (node.op->input_arg(k).shape_only) inputs[k] = {};  // as the kernel of the pass will see it
+    }
     const auto reduction = def->reduce({node.name, node.attrs, inputs, node.outputs, &devices_.device(node.device)});
     return reduction.has_value() ? reduction->row : 0;
   }
@@ -195,7 +213,7 @@ class ElementwiseFuser {
   bool Reduces(int i, const End& end, int64_t& unit) const {
     const int of = nodes_[i].inputs[0].node;
     return program_.spec(nodes_[i].inputs[0]).shape.elements() == end.elements && group_[of] == end.node &&
-           !IsAlias(of) && nodes_[i].device == nodes_[end.node].device &&
+           IsElementwise(of) && nodes_[i].device == nodes_[end.node].device &&
            absl::c_none_of(users_[i], [&](int user) { return group_[user] == end.node; }) &&
            Joins(reduced_row_[i], unit);
   }
@@ -229,8 +247,15 @@ class ElementwiseFuser {
   // Where a node comes in an order in which all come after what they wait for: a group, where its last member does.
   int Position(int i) const { return group_[i] < 0 ? i : group_[i]; }
 
-  // A member far from its users keeps all its operands until then, instead of one result. Not so of an update, which
-  // runs as soon as it can, wherever it stands (Order).
+  // Computed from what is kept anyway; it may become a member, too.
+  bool IsOfVariables(int i) const {
+    return IsElementwise(i) && absl::c_all_of(nodes_[i].inputs, [&](const Value& input) {
+             return program_.spec(input).shape.elements() <= 1 ||
+                    nodes_[Root(program_, input).node].op->kind == OpKind::kVariable;
+           });
+  }
+
+  // A member far from its users keeps all its operands until then, instead of one result.
   bool IsFar(int i, int last) const {
     int first = last;
     for (int user : users_[i]) {
@@ -238,7 +263,7 @@ class ElementwiseFuser {
     }
     if (first - i <= kNear) return false;
     const auto dies = [&](const Value& input) {
-      return program_.spec(input).shape.elements() > 1 && users_[input.node].back() == i;
+      return program_.spec(input).shape.elements() > 1 && users_[input.node].back() == i && !IsOfVariables(input.node);
     };
     return absl::c_count_if(nodes_[i].inputs, dies) > 1;
   }
@@ -271,7 +296,7 @@ class ElementwiseFuser {
         if (!seen && !IsReduced(i)) add(i);  // the axes of a reduction are those of the view
       } else if (reduced_row_[i] > 0) {
         if (MayWait(i, last, seen) && Reduces(i, end, unit)) add(i);
-      } else if (MayWait(i, last, seen) && (end.updates || !IsFar(i, last)) && Fits(i, end, unit)) {
+      } else if (MayWait(i, last, seen) && !IsFar(i, last) && Fits(i, end, unit)) {
         add(i);
       }
     }
@@ -289,13 +314,16 @@ class ElementwiseFuser {
         changed = true;
       }
     }
-    const auto gone = [&](int i) { return group_[i] != last || IsAlias(i); };
-    members.erase(std::remove_if(members.begin(), members.end(), gone), members.end());
-    if (members.size() > 1) Merge(members);
+    members.erase(std::remove_if(members.begin(), members.end(), [&](int i) { return group_[i] != last; }),
+                  members.end());
+    const auto views = std::stable_partition(members.begin(), members.end(), [&](int i) { return !IsAlias(i); });
+    const std::vector<int> passed_over(views, members.end());
+    members.erase(views, members.end());
+    if (members.size() > 1) Merge(members, passed_over);
   }
 
-  // The last member becomes the pass.
-  void Merge(const std::vector<int>& members) {
+  // The last member becomes the pass. Who waits for a view that was passed over waits for it.
+  void Merge(const std::vector<int>& members, const std::vector<int>& views) {
     const int last = members.back();
     ProgramNode pass{.name = nodes_[last].name,
                      .op = &ElementwiseOp(),
@@ -339,6 +367,7 @@ class ElementwiseFuser {
     }
     const Value end = {last, static_cast<int>(pass.results.size()) - 1};
     for (int i : members) moved_.try_emplace(i, end);
+    for (int i : views) moved_.try_emplace(i, end);
     passes_.emplace_back(last, std::move(pass));
   }
 

@@ -46,8 +46,8 @@ std::string NodeLine(const Program& program, const ProgramNode& node) {
   }
   for (int control : node.control_inputs) inputs.push_back(absl::StrCat("^", program.nodes[control].name));
   for (const TensorSpec& output : node.outputs) outputs.push_back(SpecText(output));
-  return absl::StrCat(node.name, " = ", node.op->name, BodyText(program, node), "(", absl::StrJoin(inputs, ", "),
-                      ") -> ", absl::StrJoin(outputs, ", "));
+  return absl::StrCat(node.name, " = ", node.op->name, BodyText(program, node), "(", absl::StrJoin(inputs, ", "), ")",
+                      outputs.empty() ? "" : " -> ", absl::StrJoin(outputs, ", "));
 }
 
 std::string Quoted(absl::string_view text) { return absl::StrCat("\"", absl::CEscape(text), "\""); }

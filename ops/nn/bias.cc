@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include "ops/math/reduce_pieces_impl.h"
 #include "ops/math/reductions.h"
 #include "ops/nn.h"

@@ -1,8 +1,11 @@
+#include <algorithm>
 #include <cstddef>
 #include <string>
 #include <utility>
 
+#include "absl/types/span.h"
 #include "framework/base/check.h"
+#include "framework/base/status.h"
 #include "ops/nn/in_float32_impl.h"
 #include "ops/nn/nn_impl.h"
 
@@ -16,6 +19,7 @@ struct Widening {
   size_t offset;
 };
 
+// Reads all inputs before it writes an output, so that it may run in place whatever its kernel says.
 class InFloat32 {
  public:
   static absl::StatusOr<Kernel> Make(const OpDef& op, const KernelSpec& spec) {
@@ -41,7 +45,8 @@ class InFloat32 {
     kernel.output_count_ = spec.outputs.size();
     kernel.workspace_ = bytes;
     kernel.run_ = std::move(wide.run);
-    return Kernel{std::move(kernel), bytes + wide.workspace_bytes};
+    const size_t all = bytes + wide.workspace_bytes;
+    return Kernel{std::move(kernel), all, wide.uses_run, std::move(wide.error)};
   }
 
   absl::Status operator()(const KernelContext& context) const {

@@ -1,6 +1,5 @@
 // What an element-wise pass may end with besides an element-wise op: reductions, and the update of a variable.
 #include <cstring>
-#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "ops/collective.h"
@@ -11,7 +10,6 @@
 namespace belfry {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -111,6 +109,70 @@ TEST_F(FuseEndsTest, OtherReductionsRunByThemselves) {
   const Output wide = ops::Sum(root_, ops::Abs(root_, x), {0}), rows = ops::Sum(root_, ops::Neg(root_, x), {1});
   const Output mixed = ops::Sum(root_, ops::Abs(root_, y), {0, 2}), middle = ops::Max(root_, ops::Neg(root_, y), {1});
   EXPECT_EQ(Count(Compare({wide, rows, mixed, middle}, 0), "_Elementwise"), 0);
+}
+
+// One that reads the result of another comes after the pass.
+TEST_F(FuseEndsTest, AReductionOfAReduction) {
+  const Output x = Feed("x", {1, 70'000}), one = Feed("one", {1});
+  for (const Output& in : {x, one}) {
+    const Output a = ops::Abs(root_, in);
+    const Output row = ops::Sum(root_, a, {0}), all = ops::Sum(root_, row), y = ops::Neg(root_, a);
+    Compare({y, row, all}, 0);
+  }
+}
+
+// Ops of a user: the largest element, and how many outputs it has.
+OpDef Largest(const char* name, int outputs, bool like) {
+  const auto reduce = [](const KernelSpec& spec) -> std::optional<Reduction> {
+    Reduction reduction{.chunk = 1 << 14, .state_bytes = 64};
+    reduction.add = [](const void* x, int64_t begin, int64_t n, void* state, void*) {
+      auto& most = *static_cast<float*>(state);
+      const auto* in = static_cast<const float*>(x);
+      if (begin % (1 << 14) == 0) most = in[0];
+      for (int64_t i = 0; i < n; ++i) most = std::max(most, in[i]);
+    };
+    const int64_t chunks = (spec.inputs[0].shape.elements() + (1 << 14) - 1) >> 14;
+    reduction.finish = [chunks](void* states, void* y) {
+      float most = *static_cast<float*>(states);
+      for (int64_t c = 1; c < chunks; ++c) most = std::max(most, static_cast<float*>(states)[c * 16]);
+      *static_cast<float*>(y) = most;
+    };
+    if (spec.inputs.size() > 1 && spec.inputs[1].shape.rank() != 1) return std::nullopt;
+    return reduction;
+  };
+  const auto make = [outputs](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+    return Kernel{[n = spec.inputs[0].shape.elements(), outputs](const KernelContext& at) {
+      *at.output<float>(0) = *std::max_element(at.input<float>(0), at.input<float>(0) + n);
+      if (outputs > 1) *at.output<float>(1) = 42;
+      return absl::OkStatus();
+    }};
+  };
+  OpDef op = {.name = name,
+              .inputs = {{.name = "x"}},
+              .outputs = {{.name = "y"}},
+              .types = {{"T", kWideFloatTypes}},
+              .shape = [outputs](const ShapeArgs&) -> absl::StatusOr<std::vector<Shape>> {
+                return std::vector<Shape>(outputs);
+              },
+              .not_differentiable = true,
+              .kernels = {{.device_type = "CPU", .dtype = DType::kFloat32, .make = make, .reduce = reduce}}};
+  if (outputs > 1) op.outputs.push_back({.name = "z"});
+  if (like) op.inputs.push_back({.name = "like", .shape_only = true});
+  return op;
+}
+
+TEST_F(FuseEndsTest, AReductionOfTheUser) {
+  registry_.Add(Largest("Largest", 1, false));
+  registry_.Add(Largest("LargestAndMore", 2, false));
+  registry_.Add(Largest("LargestLike", 1, true));
+  const Output a = ops::Abs(root_, Feed("x", {70'001})), like = Feed("like", {3});
+  const Output b = ops::Neg(root_, a), c = ops::Exp(root_, b);
+  const Output largest = root_.Add("Largest", {a}), third = root_.Add("LargestLike", {c, like});
+  const Node* two = root_.AddNode("LargestAndMore", {b});
+  const Plan& plan = Compare({largest, two->output(0), two->output(1), third}, 0);
+  EXPECT_EQ(step_->fetched(2).scalar<float>(), 42);
+  EXPECT_EQ(Count(plan, "Largest"), 0);
+  EXPECT_EQ(Count(plan, "LargestAndMore"), 1);
 }
 
 class FuseUpdatesTest : public FusionFixture {
@@ -241,6 +303,28 @@ TEST_F(FuseUpdatesTest, TheGradientOfOneTower) {
   const Node* after = ops::Group(root_, {decayed, update});
   const Plan& plan = CompareUpdates({v}, {after, mean[0].node});
   EXPECT_THAT(MembersOf(plan, update.node->name()), ElementsAre("Scale", "Add", "AssignSub"));
+}
+
+TEST_F(FuseUpdatesTest, WhoWaitsForAViewWaitsForThePass) {
+  const Variable v = Weights("v");
+  const Output a = ops::Scale(root_, Feed("x", {kRows, kWidth}), 2);
+  const Output view = ops::Reshape(root_, ops::Reshape(root_, a, {kRows * kWidth}), {kRows, kWidth});
+  const Output update = ops::AssignAdd(root_, v, view);
+  const Plan& plan = CompareUpdates({v}, {ops::Group(root_, {view, update})});
+  EXPECT_THAT(MembersOf(plan, update.node->name()), ElementsAre("Scale", "AssignAdd"));
+}
+
+// The other rank of a collective waits for an update of what a member reads.
+TEST_F(FuseUpdatesTest, AcrossACollective) {
+  const Scope here = root_.Device("/cpu:0"), there = root_.Device("/cpu:1");
+  const Variable v = Weights("v"), w = GetVariable(there, "w", {kRows, kWidth}, ConstantInitializer(2));
+  const Output x = Feed("x", {kRows, kWidth}), weight = ops::Const(root_, 1.0f);
+  const Output written = ops::AssignAdd(there, w, x);
+  const Output late = ops::Softmax(there, ops::Mul(there.ControlDependencies({written}), w, x));
+  const auto first = ops::AllReduceMean(here, {.group = "g", .rank = 0, .size = 2}, weight, {ops::Softmax(here, x)});
+  const auto second = ops::AllReduceMean(there, {.group = "g", .rank = 1, .size = 2}, weight, {late});
+  const Output update = ops::AssignAdd(here, v, ops::Add(here, ops::Scale(here, w, 3), first[0]));
+  CompareUpdates({v, w}, {update.node, written.node}, {second[0]}, "cpu:2");
 }
 
 // What others see of a pass would keep them, and the update behind them, waiting.
