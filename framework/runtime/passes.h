@@ -63,9 +63,9 @@ absl::Status RecomputeForward(Program& program, Recompute recompute);
 // Makes one ElementwiseOp() of element-wise nodes on one CPU device that feed each other, and views between them; those
 // whose results are seen elsewhere too, if only after the last. Their results and operands have the same number of
 // elements; an operand may instead have one, or repeat after a divisor of some small number of elements. A variable is
-// read before the same updates as without, if need be as a copy (Order). With them go the reductions of their results to one element, to a short row
-// or of short rows (KernelDef::reduce), and the update that ends them if nobody sees anything of them but the variable.
-// Those with fewer than `smallest` elements stay as they are.
+// read before the same updates as without, if need be as a copy (Order). With them go the reductions of their results
+// to one element, to a short row or of short rows (KernelDef::reduce), and the update that ends them if nobody sees
+// anything of them but the variable. Those with fewer than `smallest` elements stay as they are.
 absl::Status FuseElementwise(Program& program, const DeviceSet& devices, int64_t smallest);
 
 // Inserts a transfer wherever a node reads what another device holds: one per (tensor, destination).
