@@ -9,7 +9,6 @@
 #include <map>
 #include <memory>
 #include <string>
-#include <tuple>
 #include <unordered_map>
 
 #include "absl/flags/flag.h"
@@ -159,8 +158,7 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
   ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run,
                    TrainingRun::Create({.model = model, .device = {.cpu_threads = threads}}));
   for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
-  std::vector<StepTrace> traces(static_cast<size_t>(absl::GetFlag(FLAGS_steps)));
-  for (StepTrace& trace : traces) RETURN_IF_ERROR(run->TracedStep(trace));
+  ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run->TracedSteps(absl::GetFlag(FLAGS_steps)));
   const Program& program = run->prepared().plan().program;
   double step = 0;
   std::map<std::string, Convolution> convolutions;  // those alike

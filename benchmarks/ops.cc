@@ -51,8 +51,7 @@ absl::Status MeasureModel(const std::string& model, double peak, Report& report)
                                         .device = {.cpu_threads = absl::GetFlag(FLAGS_threads)},
                                         .dtype = absl::GetFlag(FLAGS_dtype)}));
   for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
-  std::vector<StepTrace> traces(static_cast<size_t>(absl::GetFlag(FLAGS_steps)));
-  for (StepTrace& trace : traces) RETURN_IF_ERROR(run->TracedStep(trace));
+  ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run->TracedSteps(absl::GetFlag(FLAGS_steps)));
   const Plan& plan = run->prepared().plan();
   double all = 0, flops = 0;
   std::map<std::vector<std::string>, Kernels> kernels;  // those alike, by op and shapes

@@ -161,8 +161,8 @@ absl::Status Run() {
     AddSpread(row, "images/s", sides[i].rates);
     row["efficiency"] = efficiency;
     if (!setup.apart()) {
-      std::vector<StepTrace> traces(static_cast<size_t>(absl::GetFlag(FLAGS_trace_steps)));
-      for (StepTrace& trace : traces) RETURN_IF_ERROR(setup.runs[0]->TracedStep(trace));
+      ASSIGN_OR_RETURN(const std::vector<StepTrace> traces,
+                       setup.runs[0]->TracedSteps(absl::GetFlag(FLAGS_trace_steps)));
       const StepParts parts = PartsOf(setup.runs[0]->prepared().plan(), traces);
       row.update({{"step_ms", parts.step * 1e3},
                   {"compute_ms", parts.compute * 1e3},

@@ -73,8 +73,7 @@ absl::Status Measure(TrainingRun& run, Report& report) {
   RETURN_IF_ERROR(status);
   ASSIGN_OR_RETURN(const std::vector<double> host, HostTimes(run));
   const float loss = run.loss();
-  std::vector<StepTrace> traces(absl::GetFlag(FLAGS_trace_steps));
-  for (StepTrace& trace : traces) RETURN_IF_ERROR(run.TracedStep(trace));
+  ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run.TracedSteps(absl::GetFlag(FLAGS_trace_steps)));
   const Plan& plan = run.prepared().plan();
 
   const double step_seconds = static_cast<double>(run.batch()) / Median(rates);

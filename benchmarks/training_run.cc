@@ -91,6 +91,12 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingO
   return run;
 }
 
+absl::StatusOr<std::vector<StepTrace>> TrainingRun::TracedSteps(int count) {
+  std::vector<StepTrace> traces(static_cast<size_t>(count));
+  for (StepTrace& trace : traces) RETURN_IF_ERROR(TracedStep(trace));
+  return traces;
+}
+
 absl::StatusOr<std::vector<io::NamedTensor>> TrainingRun::Problem() {
   Snapshot snapshot;
   RETURN_IF_ERROR(snapshot.Take(*session_));

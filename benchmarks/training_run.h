@@ -34,6 +34,7 @@ class TrainingRun {
 
   absl::Status Step() { return prepared_->Run(feeds_); }
   absl::Status TracedStep(StepTrace& trace) { return prepared_->RunTraced(feeds_, trace); }
+  absl::StatusOr<std::vector<StepTrace>> TracedSteps(int count);
   absl::Status Wait() { return prepared_->Wait(); }
   float loss() const { return prepared_->fetched(0).scalar<float>(); }  // of the last step, before its update
 

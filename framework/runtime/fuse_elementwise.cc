@@ -29,7 +29,6 @@ class ElementwiseFuser {
         users_(nodes_.size()),
         readers_(nodes_.size()),
         wanted_(nodes_.size(), 0),
-        used_(nodes_.size(), 0),
         reduced_row_(nodes_.size(), 0),
         writers_before_(nodes_.size()),
         group_(nodes_.size(), -1) {}
@@ -57,9 +56,10 @@ class ElementwiseFuser {
 
   void FindUses() {
     const auto size = static_cast<int>(nodes_.size());
+    std::vector<char> awaited(size, 0);
     for (const ProgramNode& node : nodes_) {
-      for (const Value& input : node.inputs) used_[input.node] = 1;
-      for (int control : node.control_inputs) used_[control] = 1;
+      for (const Value& input : node.inputs) awaited[input.node] = 1;
+      for (int control : node.control_inputs) awaited[control] = 1;
     }
     absl::flat_hash_map<Value, int> last_writer;  // by variable
     std::vector<char> writes(size, 0);
@@ -76,8 +76,10 @@ class ElementwiseFuser {
         users_[node.inputs[k].node].push_back(i);
         if (!node.op->input_arg(k).shape_only) readers_[node.inputs[k].node].push_back(i);
       }
+      // What only waits, and nobody waits for, may come after anything, so it is no user.
+      const bool only_waits = node.op->kind == OpKind::kNoOp && awaited[i] == 0;
       for (int control : node.control_inputs) {
-        if (OnlyWaits(i)) continue;
+        if (only_waits) continue;
         users_[control].push_back(i);
         readers_[control].push_back(i);
       }
@@ -110,9 +112,6 @@ class ElementwiseFuser {
   static bool IsSameCollective(const ProgramNode& a, const ProgramNode& b) {
     return b.op->kind == OpKind::kAllReduce && a.attrs.String("group") == b.attrs.String("group");
   }
-
-  // Nobody waits for it, so it may come after anything.
-  bool OnlyWaits(int i) const { return nodes_[i].op->kind == OpKind::kNoOp && used_[i] == 0; }
 
   // The variables that a node writes.
   std::vector<Value> Updated(const ProgramNode& node) const {
@@ -392,10 +391,9 @@ class ElementwiseFuser {
   std::vector<ProgramNode>& nodes_;
   const DeviceSet& devices_;
   const int64_t smallest_;
-  std::vector<std::vector<int>> users_;              // by node: but for those that OnlyWait
+  std::vector<std::vector<int>> users_;              // by node; see FindUses
   std::vector<std::vector<int>> readers_;            // by node: those users that wait for it or look at its bytes
   std::vector<char> wanted_;                         // by node: fetched, or a target
-  std::vector<char> used_;                           // by node: an input of another, or a control input
   std::vector<int64_t> reduced_row_;                 // by node: as ReducedRow
   std::vector<std::vector<int>> writers_before_;     // by node: updates of variables that it waits for, ascending
   std::vector<int> group_;                           // by node: the last node of its group, or -1

@@ -9,15 +9,6 @@
 namespace belfry::ops {
 namespace {
 
-template <class C>
-using MaxReduction = ExtremeReduction<C, true>;
-template <class C>
-using MinReduction = ExtremeReduction<C, false>;
-template <class C>
-using AnyReduction = LogicalReduction<true>;
-template <class C>
-using AllReduction = LogicalReduction<false>;
-
 // How the elements of x meet the outputs of its reduction: operand a are the outputs, b is x.
 absl::StatusOr<BroadcastPlan> PlanGradient(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;

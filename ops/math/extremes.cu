@@ -12,15 +12,6 @@ absl::StatusOr<Kernel> MakeReduction(const KernelSpec& spec) {
   return GpuReduceKernel<T>(plan, R<gpu::Compute<T>>());
 }
 
-template <class C>
-using Largest = ExtremeReduction<C, true>;
-template <class C>
-using Smallest = ExtremeReduction<C, false>;
-template <class C>
-using AnyOf = LogicalReduction<true>;
-template <class C>
-using AllOf = LogicalReduction<false>;
-
 Kernel NothingToDo() {
   return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
 }
@@ -151,11 +142,11 @@ std::vector<KernelDef> NumericReductions() {
 }  // namespace
 
 void AddExtremeGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("Max", NumericReductions<Largest>());
-  registry.AddKernels("Min", NumericReductions<Smallest>());
+  registry.AddKernels("Max", NumericReductions<MaxReduction>());
+  registry.AddKernels("Min", NumericReductions<MinReduction>());
   registry.AddKernels("Prod", NumericReductions<ProductReduction>());
-  registry.AddKernels("Any", Kernels<bool>("GPU", [](auto) { return &MakeReduction<bool, AnyOf>; }));
-  registry.AddKernels("All", Kernels<bool>("GPU", [](auto) { return &MakeReduction<bool, AllOf>; }));
+  registry.AddKernels("Any", Kernels<bool>("GPU", [](auto) { return &MakeReduction<bool, AnyReduction>; }));
+  registry.AddKernels("All", Kernels<bool>("GPU", [](auto) { return &MakeReduction<bool, AllReduction>; }));
   for (const char* op : {"MaxGrad", "MinGrad"}) {
     registry.AddKernels(op, Kernels<float, double, Half, BFloat16>(
                                 "GPU", [](auto tag) { return &MakeExtremeGrad<typename decltype(tag)::type>; }));

@@ -146,16 +146,9 @@ void ReduceItem(const R& r, const ReducePlan& plan, const T* x, int64_t item, in
                 plan.reduced.count * (part + 1) / parts, std::min(kColumns, plan.columns - column), acc);
 }
 
-// Output 0 = the reduction of input 0 by `plan`, for plans of any kind.
+// Output 0 = the reduction of input 0 by `plan`, of any kind, with at least one output.
 template <class T, class Out, class R>
 Kernel WholeReduceKernel(ReducePlan plan, R r) {
-  if (plan.outputs() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-  if (plan.outputs() == 1 && plan.reduced.count == 1 && plan.run <= kLanes * kSteps) {
-    return Kernel{[r, n = plan.run, first = plan.reduced[0]](const KernelContext& context) {
-      *context.output<Out>(0) = static_cast<Out>(r.Finish(ReduceRun(r, context.input<T>(0) + first, n)));
-      return absl::OkStatus();
-    }};
-  }
   const int64_t width = plan.columns == 1 ? 1 : std::min(kColumns, plan.columns);
   const int64_t items = plan.kept.count * ((plan.columns + width - 1) / width);
   const int64_t item_work = plan.reduced_elements() * width;

@@ -110,8 +110,14 @@ std::optional<Reduction> InPieces(const ReducePlan& plan, const R& r) {
 // Output 0 = the reduction of input 0 by `plan`.
 template <class T, class Out, class R>
 Kernel ReduceKernel(ReducePlan plan, const R& r) {
-  const bool few = plan.outputs() == 1 && plan.reduced.count == 1 && plan.run <= kLanes * kSteps;
-  std::optional<Reduction> pieces = few ? std::nullopt : InPieces<T, Out>(plan, r);
+  if (plan.outputs() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (plan.outputs() == 1 && plan.reduced.count == 1 && plan.run <= kLanes * kSteps) {
+    return Kernel{[r, n = plan.run, first = plan.reduced[0]](const KernelContext& context) {
+      *context.output<Out>(0) = static_cast<Out>(r.Finish(ReduceRun(r, context.input<T>(0) + first, n)));
+      return absl::OkStatus();
+    }};
+  }
+  std::optional<Reduction> pieces = InPieces<T, Out>(plan, r);
   if (!pieces.has_value()) return WholeReduceKernel<T, Out>(std::move(plan), r);
   const int64_t elements = plan.outputs() * plan.reduced_elements();
   return KernelOf(*std::move(pieces), elements, sizeof(T));

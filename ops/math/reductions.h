@@ -66,6 +66,11 @@ struct ExtremeReduction {
   static constexpr C Finish(C acc) { return acc; }
 };
 
+template <class C>
+using MaxReduction = ExtremeReduction<C, true>;
+template <class C>
+using MinReduction = ExtremeReduction<C, false>;
+
 // The product: of floats in double, of integers wrapping around.
 template <class C>
 struct ProductReduction {
@@ -93,5 +98,9 @@ struct LogicalReduction {
   static constexpr bool Join(bool a, bool b) { return Step(a, b); }
   static constexpr bool Finish(bool acc) { return acc; }
 };
+template <class C>
+using AnyReduction = LogicalReduction<true>;
+template <class C>
+using AllReduction = LogicalReduction<false>;
 
 }  // namespace belfry::ops

@@ -33,11 +33,12 @@ class FusionFixture : public SessionFixture {
     return *gradients;
   }
   // The fetches, float32, of a run with and without fusion agree to `tolerance`. Returns the plan with.
-  const Plan& Compare(const std::vector<Output>& fetches, float tolerance, absl::string_view devices = "cpu:1") {
+  const Plan& Compare(const std::vector<Output>& fetches, float tolerance, absl::string_view devices = "cpu:1",
+                      int64_t fuse_elementwise_from = kFuseFrom) {
     std::vector<std::vector<std::vector<float>>> results;
     for (const bool fuse : {false, true}) {
       step_.reset();
-      Open(devices, {.fuse = fuse});
+      Open(devices, {.fuse = fuse, .fuse_elementwise_from = fuse_elementwise_from});
       Initialize();
       step_ = Prepare(feeds_, fetches);
       const absl::Status status = step_->Run(values_);
