@@ -7,13 +7,13 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
 #include "framework/base/half.h"
 #include "framework/base/status.h"
 
 namespace belfry {
 namespace {
 
-constexpr size_t kAlignment = 64;
 constexpr size_t kLargePage = size_t{2} << 20, kLargeBlock = 2 * kLargePage;
 
 double ElementAsDouble(const Tensor& tensor, int64_t i) {
@@ -44,7 +44,7 @@ std::string ElementAsString(const Tensor& tensor, int64_t i) {
 void* AllocateAligned(size_t bytes) {
   if (bytes == 0) return nullptr;
   const size_t alignment = bytes < kLargeBlock ? kAlignment : kLargePage;
-  void* const memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  void* const memory = std::aligned_alloc(alignment, AlignUp(bytes, alignment));
   // The rest, less than a page, stays in small ones, so that no more memory is taken.
   if (bytes >= kLargeBlock && memory != nullptr) madvise(memory, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
   return memory;

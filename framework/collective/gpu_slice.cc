@@ -3,16 +3,13 @@
 #include <utility>
 #include <vector>
 
+#include "framework/base/alignment.h"
 #include "framework/base/status.h"
 #include "framework/collective/gpu_reduce.h"
 #include "framework/collective/reach.h"
 
 namespace belfry {
 namespace {
-
-// Scratch memory is given out in pieces of this.
-constexpr size_t kAlignment = 64;
-size_t Padded(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // A rank whose device the participant does not reach.
 struct FarRank {
@@ -37,7 +34,7 @@ absl::StatusOr<Share> MakeShare(const CollectiveSpec& spec, int participant) {
   Device& device = *spec.participants[participant];
   const CollectivePart part = PartOf(spec, participant);
   const size_t bytes = static_cast<size_t>(part.end - part.begin) * SizeOf(spec.dtype);
-  const size_t piece = Padded(bytes) + kAlignment;
+  const size_t piece = AlignUp(bytes) + kAlignment;
   const int ranks = static_cast<int>(spec.ranks.size());
   Share share;
   for (int r = 0; r < ranks && bytes > 0; ++r) {
@@ -47,7 +44,7 @@ absl::StatusOr<Share> MakeShare(const CollectiveSpec& spec, int participant) {
   auto* at = static_cast<std::byte*>(share.scratch.data());
   for (FarRank& far : share.far) {
     far.data = at;
-    far.weight = reinterpret_cast<float*>(at + Padded(bytes));
+    far.weight = reinterpret_cast<float*>(at + AlignUp(bytes));
     at += piece;
   }
   ASSIGN_OR_RETURN(share.table, DeviceMemory::Allocate(device, (spec.ranks.size() + 1) * sizeof(RankEntry)));

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
 
@@ -75,7 +76,7 @@ absl::StatusOr<void*> CachingAllocator::Allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
   const MutexLock lock(mutex_);
   if (bytes > limit_ - in_use_) return Exhausted(bytes, "");
-  const size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
+  const size_t rounded = AlignUp(bytes, kAlignment);
   auto found = free_.lower_bound({rounded, 0});
   if (found == free_.end()) {
     if (absl::Status status = Grow(rounded); !status.ok()) return Exhausted(bytes, status.message());

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
 #include "framework/base/status.h"
 #include "framework/runtime/executable.h"
 
@@ -254,7 +255,7 @@ absl::Status Executable::BindCollectives() {
                         .dtype = first.outputs[0].dtype};
     const auto per_rank = first.outputs.size() / first.attrs.Ints("ranks").size();
     size_t bytes = 0;
-    for (size_t k = 0; k < per_rank; ++k) bytes += (first.outputs[k].bytes() + 63) / 64 * 64;
+    for (size_t k = 0; k < per_rank; ++k) bytes += AlignUp(first.outputs[k].bytes());
     spec.elements = static_cast<int64_t>(bytes / SizeOf(spec.dtype));
     std::map<int, int> participants;  // node -> participant
     for (const auto& [rank, where] : ranks) {

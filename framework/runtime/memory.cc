@@ -3,15 +3,12 @@
 #include <numeric>
 
 #include "absl/algorithm/container.h"
+#include "framework/base/alignment.h"
 #include "framework/base/check.h"
 #include "framework/runtime/plan.h"
 
 namespace belfry {
 namespace {
-
-constexpr size_t kAlignment = 64;
-
-size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 // A range of memory that one or several values share, alive from node `start` to node `end`, inclusive.
 struct Block {
@@ -85,7 +82,7 @@ class MemoryPlanner {
         block_of_[i][k] = static_cast<int>(blocks_.size());
         const int start = node.op->kind == OpKind::kPlaceholder ? -1 : static_cast<int>(i);
         blocks_.push_back({.device = node.device,
-                           .bytes = Aligned(node.outputs[k].bytes()),
+                           .bytes = AlignUp(node.outputs[k].bytes()),
                            .start = start,
                            .end = static_cast<int>(i)});
         plan_.memory.sum_bytes[node.device] += blocks_.back().bytes;
@@ -225,7 +222,7 @@ class MemoryPlanner {
       workspace_[i] = static_cast<int>(blocks_.size());
       const int at = static_cast<int>(i);
       blocks_.push_back(
-          {.device = nodes_[i].device, .bytes = Aligned(plan_.workspace_bytes[i]), .start = at, .end = at});
+          {.device = nodes_[i].device, .bytes = AlignUp(plan_.workspace_bytes[i]), .start = at, .end = at});
       plan_.memory.sum_bytes[nodes_[i].device] += blocks_.back().bytes;
     }
   }

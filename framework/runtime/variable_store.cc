@@ -3,15 +3,14 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
 #include "framework/base/status.h"
 
 namespace belfry {
 namespace {
 
-constexpr size_t kAlignment = 64;
-
 size_t Bytes(const Variable& variable) { return variable.node().outputs()[0].bytes(); }
-size_t AlignedBytes(const Variable& variable) { return (Bytes(variable) + kAlignment - 1) / kAlignment * kAlignment; }
+size_t AlignedBytes(const Variable& variable) { return AlignUp(Bytes(variable)); }
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "framework/base/alignment.h"
 #include "framework/base/mutex.h"
 #include "framework/device/device.h"
 #include "framework/graph/kernel.h"
@@ -19,12 +20,9 @@ namespace belfry::ops {
 
 // Libraries want workspaces aligned to 256 bytes, and a plan's are to 64: what to ask for, and where it then begins.
 inline constexpr size_t kLibraryAlignment = 256;
-inline size_t AlignedForLibraries(size_t at) {
-  return (at + kLibraryAlignment - 1) / kLibraryAlignment * kLibraryAlignment;
-}
 inline size_t BytesForLibraries(size_t bytes) { return bytes == 0 ? 0 : bytes + kLibraryAlignment; }
 inline void* AlignForLibraries(void* workspace) {
-  return reinterpret_cast<void*>(AlignedForLibraries(reinterpret_cast<uintptr_t>(workspace)));
+  return reinterpret_cast<void*>(AlignUp(reinterpret_cast<uintptr_t>(workspace), kLibraryAlignment));
 }
 
 // What was chosen before, by key, in a text file: one line "index<TAB>count<TAB>key" each. Lines that do not read so,

@@ -1,3 +1,4 @@
+#include "framework/base/alignment.h"
 #include "ops/gpu/families.h"
 #include "ops/math/reduce_gpu_impl.h"
 #include "ops/math/reductions.h"
@@ -55,9 +56,6 @@ struct CountReduction {
   static constexpr int64_t Join(int64_t a, int64_t b) { return a + b; }
 };
 
-// The parts of a reduction behind `used` bytes of the workspace, which come first.
-size_t PartsAt(size_t used) { return (used + 63) / 64 * 64; }
-
 template <class T>
 absl::StatusOr<Kernel> MakeExtremeGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
@@ -65,7 +63,7 @@ absl::StatusOr<Kernel> MakeExtremeGrad(const KernelSpec& spec) {
   if (n == 0) return NothingToDo();
   ASSIGN_OR_RETURN(const GpuReducePlan plan, PlanGpuReduce(spec));
   ASSIGN_OR_RETURN(const GpuBroadcast visit, PlanGpuVisit(spec, spec.inputs[0].shape));
-  const size_t parts_at = PartsAt(sizeof(gpu::Compute<T>) * static_cast<size_t>(plan.outputs()));
+  const size_t parts_at = AlignUp(sizeof(gpu::Compute<T>) * static_cast<size_t>(plan.outputs()));
   Kernel kernel;
   kernel.workspace_bytes = parts_at + plan.WorkspaceBytes<CountReduction>();
   kernel.run = [=](const KernelContext& at) {
@@ -121,7 +119,7 @@ absl::StatusOr<Kernel> MakeProdGrad(const KernelSpec& spec) {
   if (n == 0) return NothingToDo();
   ASSIGN_OR_RETURN(const GpuReducePlan plan, PlanGpuReduce(spec));
   ASSIGN_OR_RETURN(const GpuBroadcast visit, PlanGpuVisit(spec, spec.inputs[0].shape));
-  const size_t parts_at = PartsAt(sizeof(Factors) * static_cast<size_t>(plan.outputs()));
+  const size_t parts_at = AlignUp(sizeof(Factors) * static_cast<size_t>(plan.outputs()));
   Kernel kernel;
   kernel.workspace_bytes = parts_at + plan.WorkspaceBytes<FactorReduction>();
   kernel.run = [=](const KernelContext& at) {

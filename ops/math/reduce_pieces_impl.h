@@ -7,6 +7,7 @@
 #include <numeric>
 #include <optional>
 
+#include "framework/base/alignment.h"
 #include "framework/graph/kernel.h"
 #include "ops/math/reduce_impl.h"
 
@@ -60,11 +61,10 @@ Reduction ReduceRows(const R& r, int64_t elements, int64_t row) {
 template <class T, class Out, class R>
 Reduction ReduceToRow(const R& r, int64_t elements, int64_t row) {
   // A state: how many steps were not merged yet, accumulators and lanes, each from a multiple of 64 bytes on.
-  const auto aligned = [](size_t bytes) { return (bytes + 63) / 64 * 64; };
-  const size_t lanes_at = 64 + aligned(sizeof(typename R::Acc) * static_cast<size_t>(row));
-  const size_t bytes = lanes_at + aligned(sizeof(typename R::Lane) * static_cast<size_t>(row));
+  const size_t lanes_at = kAlignment + AlignUp(sizeof(typename R::Acc) * static_cast<size_t>(row));
+  const size_t bytes = lanes_at + AlignUp(sizeof(typename R::Lane) * static_cast<size_t>(row));
   const auto columns = [lanes_at, row](std::byte* state) {
-    return ColumnsState<R>{reinterpret_cast<typename R::Acc*>(state + 64),
+    return ColumnsState<R>{reinterpret_cast<typename R::Acc*>(state + kAlignment),
                            reinterpret_cast<typename R::Lane*>(state + lanes_at), row};
   };
   const int64_t chunk = ChunkOf(elements, row);

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <utility>
 
+#include "framework/base/alignment.h"
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
@@ -254,7 +255,7 @@ absl::StatusOr<Kernel> MakeLibraryGrad(const KernelSpec& spec) {
   GpuBatchNorm norm = LibraryNorm(spec);
   norm.gradient = true;
   ASSIGN_OR_RETURN(LibraryCore core, MakeLibraryGpuBatchNorm(norm, *spec.device));
-  const size_t rest_at = AlignedForLibraries(static_cast<size_t>(norm.channels) * sizeof(float));
+  const size_t rest_at = AlignUp(static_cast<size_t>(norm.channels) * sizeof(float), kLibraryAlignment);
   const size_t bytes = BytesForLibraries(rest_at + core.workspace_bytes);
   Kernel kernel{
       [core = std::move(core), norm, rest_at](const KernelContext& at) {

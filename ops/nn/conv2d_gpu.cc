@@ -6,6 +6,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
 #include "framework/base/mutex.h"
 #include "framework/base/status.h"
 #include "ops/gpu/autotune.h"
@@ -128,8 +129,10 @@ absl::StatusOr<Plan> MakePlan(GpuConv::Kind kind, const KernelSpec& spec, bool b
   RETURN_IF_ERROR(core.status());
   plan.core = *std::move(core);
   plan.size = SizeOf(shape.dtype);
-  plan.filter_at = plan.bordered ? AlignedForLibraries(static_cast<size_t>(plan.conv.image_elements()) * plan.size) : 0;
-  plan.core_at = plan.filter_at + AlignedForLibraries(static_cast<size_t>(plan.conv.filter_elements()) * plan.size);
+  plan.filter_at =
+      plan.bordered ? AlignUp(static_cast<size_t>(plan.conv.image_elements()) * plan.size, kLibraryAlignment) : 0;
+  plan.core_at =
+      plan.filter_at + AlignUp(static_cast<size_t>(plan.conv.filter_elements()) * plan.size, kLibraryAlignment);
   plan.bytes = BytesForLibraries(plan.core_at + plan.core.workspace_bytes);
   return plan;
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/types/span.h"
+#include "framework/base/alignment.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
 #include "ops/nn/in_float32_impl.h"
@@ -24,7 +25,7 @@ class InFloat32 {
  public:
   static absl::StatusOr<Kernel> Make(const OpDef& op, const KernelSpec& spec) {
     InFloat32 kernel;
-    size_t bytes = Aligned((spec.inputs.size() + spec.outputs.size()) * sizeof(void*));
+    size_t bytes = AlignUp((spec.inputs.size() + spec.outputs.size()) * sizeof(void*));
     const auto widen = [&](absl::Span<const TensorSpec> specs, std::vector<Widening>& widenings) {
       std::vector<TensorSpec> wide(specs.begin(), specs.end());
       for (size_t i = 0; i < specs.size(); ++i) {
@@ -32,7 +33,7 @@ class InFloat32 {
         wide[i].dtype = DType::kFloat32;
         if (&widenings == &kernel.inputs_ && op.input_arg(static_cast<int>(i)).shape_only) continue;
         widenings.push_back({static_cast<int>(i), specs[i].shape.elements(), bytes});
-        bytes += Aligned(wide[i].bytes());
+        bytes += AlignUp(wide[i].bytes());
       }
       return wide;
     };
@@ -78,8 +79,6 @@ class InFloat32 {
   }
 
  private:
-  static size_t Aligned(size_t bytes) { return (bytes + 63) / 64 * 64; }
-
   std::vector<Widening> inputs_, outputs_;
   size_t input_count_ = 0, output_count_ = 0;
   size_t workspace_ = 0;  // where the kernel's own begins

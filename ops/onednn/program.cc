@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
 #include "framework/base/check.h"
 #include "framework/base/parallel.h"
 
@@ -10,10 +11,6 @@ namespace belfry::ops::onednn {
 namespace {
 
 using Place = Primitive::Program::Binding::Place;
-
-constexpr size_t kAlignment = 64;
-
-size_t AlignUp(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 }  // namespace
 

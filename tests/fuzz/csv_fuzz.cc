@@ -1,11 +1,11 @@
 // An input is a byte for each of separator, comment, header and dtype, then the file.
 #include "framework/data/csv.h"
 
-#include <cstring>
 #include <optional>
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "tests/framework/base/same_bits.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace belfry::data {
@@ -32,10 +32,6 @@ std::string Print(const CsvTable& table) {
   return text;
 }
 
-bool SameBytes(const Tensor& a, const Tensor& b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() && std::memcmp(a.raw(), b.raw(), a.bytes()) == 0;
-}
-
 }  // namespace
 }  // namespace belfry::data
 
@@ -54,7 +50,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string printed = Print(*table);
   const auto again = ParseCsv(printed, "printed", {.header = true, .dtype = options.dtype});
   BELFRY_CHECK(again.ok());
-  BELFRY_CHECK(SameBytes(table->features, again->features) && SameBytes(table->targets, again->targets));
+  BELFRY_CHECK(SameBits(table->features, again->features) && SameBits(table->targets, again->targets));
   BELFRY_CHECK(table->feature_names == again->feature_names && table->target_name == again->target_name);
   return 0;
 }

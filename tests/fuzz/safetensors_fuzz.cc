@@ -1,8 +1,7 @@
 // An input is a file.
 #include "framework/io/safetensors.h"
 
-#include <cstring>
-
+#include "tests/framework/base/same_bits.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -29,8 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const TensorInfo* const info = again->Find(tensor.name);
     BELFRY_CHECK(info != nullptr);
     const auto value = again->Read(*info);
-    BELFRY_CHECK(value.ok() && value->dtype() == tensor.value.dtype() && value->shape() == tensor.value.shape());
-    BELFRY_CHECK(value->bytes() == 0 || std::memcmp(value->raw(), tensor.value.raw(), value->bytes()) == 0);
+    BELFRY_CHECK(value.ok() && SameBits(*value, tensor.value));
   }
   return 0;
 }

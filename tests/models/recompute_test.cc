@@ -1,5 +1,4 @@
 // Training that computes activations twice: the same bits from less memory.
-#include <cstring>
 
 #include <gtest/gtest.h>
 
@@ -11,6 +10,7 @@
 #include "models/resnet.h"
 #include "ops/nn.h"
 #include "optim/descent.h"
+#include "tests/framework/base/same_bits.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {
@@ -67,7 +67,7 @@ class RecomputeTest : public ModelTest {
     for (const Variable& variable : a.graph.variables()) {
       const Tensor x = *a.session->ReadVariable(variable);
       const Tensor y = *b.session->ReadVariable(b.graph.FindVariable(variable.name(), variable.replica()));
-      EXPECT_EQ(std::memcmp(x.raw(), y.raw(), x.bytes()), 0) << variable.name();
+      EXPECT_TRUE(SameBits(x, y)) << variable.name();
     }
   }
 

@@ -5,9 +5,9 @@
 
 #include <cmath>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/data/cifar10.h"
@@ -18,6 +18,7 @@
 #include "models/losses.h"
 #include "models/replicate_towers.h"
 #include "optim/descent.h"
+#include "tests/framework/base/same_bits.h"
 
 namespace belfry {
 namespace {
@@ -104,11 +105,7 @@ void ExpectSameLosses(const Training& expected, const Training& actual, const st
 }
 
 bool SameBits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  if (a.size() != b.size()) return false;
-  for (size_t i = 0; i < a.size(); ++i) {
-    if (a[i].shape() != b[i].shape() || std::memcmp(a[i].raw(), b[i].raw(), a[i].bytes()) != 0) return false;
-  }
-  return true;
+  return absl::c_equal(a, b, [](const Tensor& x, const Tensor& y) { return SameBits(x, y); });
 }
 
 const Training& OneTower() {

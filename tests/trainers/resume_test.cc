@@ -1,7 +1,6 @@
 // Runs that stop and go on: the same bits as those that did not.
 #include <cmath>
 #include <csignal>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <random>
@@ -12,6 +11,7 @@
 
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
+#include "tests/framework/base/same_bits.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/stop_signals.h"
 #include "trainers/trainer.h"
@@ -64,8 +64,7 @@ class ResumeTest : public ::testing::Test {
     ASSERT_EQ(a.size(), b.size());
     for (size_t i = 0; i < a.size(); ++i) {
       EXPECT_EQ(a[i].name, b[i].name);
-      ASSERT_EQ(a[i].value.bytes(), b[i].value.bytes());
-      EXPECT_EQ(std::memcmp(a[i].value.raw(), b[i].value.raw(), a[i].value.bytes()), 0) << a[i].name;
+      EXPECT_TRUE(SameBits(a[i].value, b[i].value)) << a[i].name;
     }
   }
 

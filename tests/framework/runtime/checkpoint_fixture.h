@@ -1,7 +1,6 @@
 // What the tests of checkpoints share: a small model that is trained by towers.
 #pragma once
 
-#include <cstring>
 #include <map>
 #include <memory>
 #include <string>
@@ -66,10 +65,5 @@ struct Training {
   models::TrainStep step;
   std::unique_ptr<Session> session;
 };
-
-inline bool SameBits(const Tensor& a, const Tensor& b) {
-  return a.dtype() == b.dtype() && a.shape() == b.shape() &&
-         (a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0);
-}
 
 }  // namespace belfry

@@ -1,11 +1,11 @@
 // Element-wise nodes that run as one pass: which they are, and that nothing else changes.
-#include <cstring>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
 #include "ops/nn.h"
 #include "ops/training.h"
+#include "tests/framework/base/same_bits.h"
 #include "tests/framework/runtime/plan_checker.h"
 #include "tests/framework/runtime/session_fixture.h"
 
@@ -448,9 +448,7 @@ TEST_P(RandomElementwiseTest, IsBitEqualToTheOpsOneByOne) {
   }
   ASSERT_EQ(results[0].size(), results[1].size());
   for (size_t i = 0; i < results[0].size(); ++i) {
-    const int64_t bytes = results[0][i].bytes();
-    ASSERT_EQ(results[1][i].bytes(), bytes);
-    EXPECT_TRUE(bytes == 0 || std::memcmp(results[0][i].raw(), results[1][i].raw(), bytes) == 0)
+    EXPECT_TRUE(SameBits(results[0][i], results[1][i]))
         << "fetch " << i % fetches.size() << " of run " << i / fetches.size();
   }
 }

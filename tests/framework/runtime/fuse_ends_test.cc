@@ -1,10 +1,10 @@
 // What an element-wise pass may end with besides an element-wise op: reductions, and the update of a variable.
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "ops/collective.h"
 #include "ops/nn.h"
 #include "ops/training.h"
+#include "tests/framework/base/same_bits.h"
 #include "tests/framework/runtime/fusion_fixture.h"
 
 namespace belfry {
@@ -198,7 +198,7 @@ class FuseUpdatesTest : public FusionFixture {
       for (const Variable& variable : variables) results[fuse].push_back(*session_->ReadVariable(variable));
     }
     for (size_t i = 0; i < results[0].size(); ++i) {
-      EXPECT_EQ(std::memcmp(results[0][i].raw(), results[1][i].raw(), results[0][i].bytes()), 0) << "result " << i;
+      EXPECT_TRUE(SameBits(results[0][i], results[1][i])) << "result " << i;
     }
     return step_->plan();
   }

@@ -6,6 +6,7 @@
 
 #include "ops/array.h"
 #include "ops/state.h"
+#include "tests/framework/base/same_bits.h"
 #include "tests/framework/runtime/checkpoint_fixture.h"
 
 namespace belfry {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
@@ -34,11 +33,6 @@ void ExpectClose(const Array& actual, const Array& expected, double tolerance, c
         << what << ", element " << i << " of shape " << expected.shape.ToString() << ": is " << actual[i]
         << " and should be " << expected[i];
   }
-}
-
-bool SameBits(const Tensor& a, const Tensor& b) {
-  return a.shape() == b.shape() && a.dtype() == b.dtype() &&
-         (a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0);
 }
 
 bool OpCaseTest::has(DType dtype) const {

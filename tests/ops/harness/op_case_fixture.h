@@ -15,7 +15,6 @@ void PrintTo(const OpCase& op_case, std::ostream* out);
 
 // Fails the test unless each element is within `tolerance`, relative to max(1, largest finite expected element).
 void ExpectClose(const Array& actual, const Array& expected, double tolerance, const std::string& what);
-bool SameBits(const Tensor& a, const Tensor& b);
 
 class OpCaseTest : public testing::TestWithParam<OpCase> {
  protected:

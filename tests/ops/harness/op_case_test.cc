@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/parallel.h"
 #include "framework/graph/gradients.h"
+#include "tests/framework/base/same_bits.h"
 #include "tests/ops/cases/cases.h"
 #include "tests/ops/harness/op_case_fixture.h"
 
