@@ -17,12 +17,23 @@ struct Problem {
 
   int64_t tiles() const { return out.n * TileGrid(out).rows * TileGrid(out).columns; }
   int64_t blocks() const { return (tiles() + block - 1) / block; }
-  // Vectors of channels of `out` that are in the transformed domain together. With few channels of `in` their products
-  // are cheap, and it pays to keep what they are stored in small.
-  int64_t group() const { return in.c < kLanes ? 1 : out.vectors(); }
-  Vectors Group(int64_t begin) const { return {begin, std::min(begin + group(), out.vectors())}; }
   Square InputOf(const Square& tile) const { return {tile.image, tile.y - pad_top, tile.x - pad_left}; }
 };
+
+// As many channels of `in` are few: the way into the transformed domain and out of it takes longer than the products.
+inline constexpr int kFewChannels = 4;
+
+// f.operator()<channels>(), of as many if they are few, else of 0.
+template <class F>
+auto ForChannels(int64_t channels, const F& f) {
+  switch (channels) {
+    case 1: return f.template operator()<1>();
+    case 2: return f.template operator()<2>();
+    case 3: return f.template operator()<3>();
+    case 4: return f.template operator()<4>();
+    default: return f.template operator()<0>();
+  }
+}
 
 // What is done to results on their way to memory: the sums first, then what sets some to 0. Pointers may be null.
 template <class T>

@@ -41,16 +41,18 @@ struct TileGrid {
 };
 
 // `block` tiles in the transformed domain, for each vector of channels:
-//   [vector][row of points][tile][column of points][kLanes]
-template <int n>
+//   [vector][row of points][tile][column of points][lanes]
+// With fewer lanes than a vector has, tiles are to be written in their order, as each overwrites the lanes that the one
+// before it has too many.
+template <int n, int lanes = kLanes>
 struct Layout {
   int64_t block;
 
-  static constexpr int64_t tile = n * kLanes;            // from tile to tile
-  int64_t row() const { return block * tile + kLanes; }  // from row to row of points; not a multiple of 4 KiB
+  static constexpr int64_t column = lanes, tile = n * lanes;  // from column to column of points, from tile to tile
+  int64_t row() const { return block * tile + kLanes; }       // from row to row of points; not a multiple of 4 KiB
   int64_t vector() const { return n * row(); }
   int64_t At(int64_t tile_index, int row_index, int column_index) const {
-    return row_index * row() + tile_index * tile + column_index * kLanes;
+    return row_index * row() + tile_index * tile + column_index * column;
   }
 };
 
@@ -81,15 +83,54 @@ void CopySquare(const Images& images, const T* data, const Square& square, Vecto
   }
 }
 
+// use(load), where load(j, column) gives a column of a square of side x side pixels, of vector v of the channels. Where
+// the square leaves the image there are zeros.
+template <int side, class T, class Use>
+inline void WithColumns(const Images& images, const T* data, const Square& square, int64_t v, const Use& use) {
+  const Steps steps{images.w * images.c, images.c};
+  const int64_t at = images.pixel(square.image, square.y, square.x) + v * kLanes;
+  if (square.Inside(images, side)) {
+    use([=](int j, Lanes* column) { LoadColumn<side>(data + at, steps, j, column); });
+    return;
+  }
+  const int64_t top = -square.y, bottom = images.h - square.y, left = -square.x, right = images.w - square.x;
+  use([=](int j, Lanes* column) {
+    const bool inside = j >= left && j < right;
+#pragma GCC unroll 8
+    for (int i = 0; i < side; ++i) {
+      column[i] = inside && i >= top && i < bottom ? Load(data + (at + i * steps.row + j * steps.column)) : Lanes{};
+    }
+  });
+}
+
+// Brings vector v of the channels of a tile near, to be read, or to be written if `write`. With few channels, memory is
+// what these algorithms wait for, and they go through it in steps that the processor does not foresee. Not inlined, GCC
+// would take it for a function without effects and drop its calls.
+template <bool write, class T>
+[[gnu::always_inline]] inline void Prefetch(const Images& images, const T* data, const Square& tile, int64_t v) {
+  if (!tile.Inside(images, kTile)) return;
+  const T* const from = data + images.pixel(tile.image, tile.y, tile.x) + v * kLanes;
+#pragma GCC unroll 4
+  for (int i = 0; i < kTile; ++i)
+#pragma GCC unroll 4
+    for (int j = 0; j < kTile; ++j) __builtin_prefetch(from + (i * images.w + j) * images.c, write);
+}
+
 // Transforms these channels of the square of matrix.columns pixels a side into tile `index`, from vector 0 of the
 // layout on. Where the square leaves the image there are zeros. `patch` has room for it.
-template <const auto& matrix, class T>
+template <const auto& matrix, int lanes, class T>
 void TransformSquare(const Images& images, const T* data, const Square& square, Vectors vectors,
-                     const Layout<matrix.rows>& layout, int64_t index, float* transformed, float* patch) {
+                     const Layout<matrix.rows, lanes>& layout, int64_t index, float* transformed, float* patch) {
   constexpr int side = matrix.columns;
-  const Steps from_steps{images.w * images.c, images.c}, to_steps{layout.row(), kLanes};
+  const Steps to_steps{layout.row(), layout.column};
   float* to = transformed + index * layout.tile;
-  if (images.c % kLanes != 0) {
+  // What is in lanes that are overwritten does not matter: there, whole vectors may be read as long as there are any.
+  const bool whole = lanes < kLanes ? images.pixel(square.image, std::min(square.y + side, images.h) - 1,
+                                                   std::min(square.x + side, images.w) - 1) +
+                                              kLanes <=
+                                          images.pixel(images.n, 0, 0)
+                                    : images.c % kLanes == 0;
+  if (!whole) {
     CopySquare(images, data, square, vectors, side, patch);
     const int64_t pixel = vectors.size() * kLanes;
     for (int64_t v = 0; v < vectors.size(); ++v, to += layout.vector()) {
@@ -97,26 +138,11 @@ void TransformSquare(const Images& images, const T* data, const Square& square, 
     }
     return;
   }
-  int64_t at = images.pixel(square.image, square.y, square.x) + vectors.begin * kLanes;
-  if (square.Inside(images, side)) {
-    for (int64_t v = 0; v < vectors.size(); ++v, at += kLanes, to += layout.vector()) {
-      Transform2D<matrix, PointAxis::kRows>(data + at, from_steps, to, to_steps);
-    }
-    return;
-  }
-  const int64_t top = -square.y, bottom = images.h - square.y, left = -square.x, right = images.w - square.x;
-  for (int64_t v = 0; v < vectors.size(); ++v, at += kLanes, to += layout.vector()) {
-    Transform2D<matrix, PointAxis::kRows>(
-        [=](int j, Lanes* column) {
-          const bool inside = j >= left && j < right;
-#pragma GCC unroll 8
-          for (int i = 0; i < side; ++i) {
-            column[i] = inside && i >= top && i < bottom
-                            ? Load(data + (at + i * from_steps.row + j * from_steps.column))
-                            : Lanes{};
-          }
-        },
-        [=](int i, const Lanes* row) { StoreRow<matrix.rows>(row, to, to_steps, i); });
+  for (int64_t v = vectors.begin; v < vectors.end; ++v, to += layout.vector()) {
+    WithColumns<side>(images, data, square, v, [&](const auto& load) {
+      Transform2D<matrix, PointAxis::kRows>(
+          load, [=](int i, const Lanes* row) { StoreRow<matrix.rows>(row, to, to_steps, i); });
+    });
   }
 }
 

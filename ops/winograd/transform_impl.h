@@ -92,18 +92,24 @@ struct Steps {
   int64_t row, column;
 };
 
-// Y = matrix X matrix^T. load(j, x) gives column j of X, and store(i, y) takes row i of Y.
-template <const auto& matrix, PointAxis axis, class Columns, class Rows>
-inline void Transform2D(const Columns& load, const Rows& store) {
-  Lanes half[matrix.rows][matrix.columns];
+// matrix X, of which load(j, x) gives column j.
+template <const auto& matrix, PointAxis axis, class Columns>
+inline void TransformColumns(const Columns& load, Lanes (&to)[matrix.rows][matrix.columns]) {
 #pragma GCC unroll 1
   for (int j = 0; j < matrix.columns; ++j) {
     Lanes column[matrix.columns], transformed[matrix.rows];
     load(j, column);
     Transform<matrix, axis>(column, transformed);
 #pragma GCC unroll 8
-    for (int i = 0; i < matrix.rows; ++i) half[i][j] = transformed[i];
+    for (int i = 0; i < matrix.rows; ++i) to[i][j] = transformed[i];
   }
+}
+
+// Y = matrix X matrix^T. load(j, x) gives column j of X, and store(i, y) takes row i of Y.
+template <const auto& matrix, PointAxis axis, class Columns, class Rows>
+inline void Transform2D(const Columns& load, const Rows& store) {
+  Lanes half[matrix.rows][matrix.columns];
+  TransformColumns<matrix, axis>(load, half);
 #pragma GCC unroll 1
   for (int i = 0; i < matrix.rows; ++i) {
     Lanes transformed[matrix.rows];

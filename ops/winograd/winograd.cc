@@ -55,7 +55,10 @@ double Cost(const Problem& p, int64_t r, Pass pass) {
   const double ways = kWay * points * (static_cast<double>(p.in.vectors()) + vectors);
   const double products = points * static_cast<double>(p.in.c) * vectors;
   const double filter = (pass == Pass::kBackwardWeights ? kFilterGradient : kFilter) * products;
-  return static_cast<double>(p.tiles()) * (products + ways) + filter;
+  // The products of few channels do not pass through memory.
+  constexpr double kFewIn = 10, kFewOut = 600, kFewProduct = 1.5;
+  const double few = kFewIn * points + kFewOut * vectors + kFewProduct * products;
+  return static_cast<double>(p.tiles()) * (p.in.c <= kFewChannels ? few : products + ways) + filter;
 }
 // oneDNN's. Its gradient of the weights leaves most lanes empty when there are few channels. Products of bfloat16 take
 // half as long where the processor has them, and next to nothing where it has tiles for them; without either the

@@ -48,6 +48,9 @@ std::vector<Conv2DShape> Shapes() {
           Shape(2, 11, 6, 48, 16, 5, 2, 2),   // channels of several vectors
           Shape(2, 12, 12, 16, 80, 5, 2, 2),  // more vectors than a block has
           Shape(5, 24, 24, 3, 64, 5, 2, 2),   // several blocks for each thread
+          Shape(3, 11, 6, 1, 48, 5, 2, 2),    // one channel
+          Shape(1, 5, 5, 2, 16, 3, 1, 1),     // two, of one image
+          Shape(2, 10, 13, 4, 32, 5, 0, 1),   // four
           Shape(2, 7, 8, 17, 16, 3, 0, 0),    // no padding
           Shape(2, 6, 9, 16, 16, 5, 0, 1)};   // uneven padding
 }
@@ -233,6 +236,9 @@ TEST(WinogradShapes, OthersAreLeftToOthers) {
   EXPECT_TRUE(IsBest(good, Pass::kForward));
   EXPECT_TRUE(IsBest(good, Pass::kBackwardData));
   EXPECT_TRUE(IsBest(good, Pass::kBackwardWeights));
+  const Conv2DShape first = Shape(128, 24, 24, 3, 64, 5, 2, 2);
+  EXPECT_TRUE(IsBest(first, Pass::kForward));
+  EXPECT_TRUE(IsBest(first, Pass::kBackwardWeights));
   const auto refused = [&](auto change) {
     Conv2DShape shape = good;
     change(shape);
