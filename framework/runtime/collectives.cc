@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/runtime/passes.h"
+#include "framework/runtime/updates_before.h"
 
 namespace belfry {
 namespace {
@@ -62,11 +63,12 @@ class Preparer {
   }
 
   absl::Status Run() {
+    OwnInputs();
+    RETURN_IF_ERROR(Normalize(program_));
+    replaced_by_.assign(program_.nodes.size(), -1);
     ASSIGN_OR_RETURN(const auto groups, FindGroups(program_));
     for (const auto& [name, group] : groups) MergeByDevice(group);
     Redirect();
-    RETURN_IF_ERROR(Normalize(program_));
-    OwnInputs();
     return Normalize(program_);
   }
 
@@ -124,27 +126,26 @@ class Preparer {
     for (int& target : program_.targets) target = kept(target);
   }
 
-  // A collective overwrites its inputs, so each must be a buffer that nobody else reads.
+  // A collective overwrites its inputs, so each but its weight must be a buffer that nobody else reads.
   void OwnInputs() {
     absl::flat_hash_map<Value, int> uses;
     for (const ProgramNode& node : program_.nodes) {
       for (const Value& input : node.inputs) ++uses[input];
     }
     for (const Value& fetch : program_.fetches) ++uses[fetch];
+    UpdatesBefore updates(program_);
     const auto size = static_cast<int>(program_.nodes.size());
     for (int i = 0; i < size; ++i) {
       if (program_.nodes[i].op->kind != OpKind::kAllReduce) continue;
-      const auto per_rank = program_.nodes[i].inputs.size() / program_.nodes[i].attrs.Ints("ranks").size();
-      for (size_t k = 0; k < program_.nodes[i].inputs.size(); ++k) {
+      for (size_t k = 1; k < program_.nodes[i].inputs.size(); ++k) {
         const Value input = program_.nodes[i].inputs[k];
         const ProgramNode& producer = program_.nodes[input.node];
         const bool owned =
             producer.op->kind == OpKind::kKernel && uses[input] == 1 && !producer.op->output_arg(input.index).ref;
-        if (k % per_rank == 0 || owned) continue;
+        if (owned) continue;
         const Value copy = AddCopy(program_, CopyOp(), input, program_.nodes[i].device, program_.nodes[i].rank);
         program_.nodes[i].inputs[k] = copy;
-        // The copy reads in the place of the collective, so it comes after the same updates of a variable.
-        program_.nodes[copy.node].control_inputs = program_.nodes[i].control_inputs;
+        program_.nodes[copy.node].control_inputs = updates.Of(Root(program_, input).node, i);
       }
     }
   }

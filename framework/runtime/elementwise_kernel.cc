@@ -11,6 +11,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
 #include "framework/base/check.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
@@ -20,11 +21,9 @@ namespace belfry {
 namespace {
 
 // What a pass touches of one block stays in the first-level cache.
-constexpr size_t kBlockBytes = 24 * 1024, kAlignment = 64;
+constexpr size_t kBlockBytes = 24 * 1024;
 // Fewer scalar operations are not worth a second thread (base/parallel.h).
 constexpr double kSmall = 64 * 1024;
-
-size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
 class Pass {
  public:
@@ -207,10 +206,10 @@ class Pass {
       pointers_.push_back(Updates(member) ? pointers_[call.inputs] : OfMember(node, static_cast<int>(m)));
       calls_.push_back(call);
     }
-    part_bytes_ = Aligned(pointers_.size() * sizeof(void*));
+    part_bytes_ = AlignUp(pointers_.size() * sizeof(void*));
     for (Slot& slot : slots_) {
       slot.offset = part_bytes_;
-      part_bytes_ += Aligned(slot.size * static_cast<size_t>(block_));
+      part_bytes_ += AlignUp(slot.size * static_cast<size_t>(block_));
     }
     for (Pointer& pointer : pointers_) {
       if (pointer.base == Pointer::Base::kScratch) pointer.offset = slots_[pointer.index].offset;
@@ -239,7 +238,7 @@ class Pass {
     }
     RETURN_IF_ERROR(MakeKernels(program, node, device, last, last_kernels_));
     member_workspace_ = part_bytes_;
-    part_bytes_ += Aligned(member_workspace_bytes_);
+    part_bytes_ += AlignUp(member_workspace_bytes_);
     return absl::OkStatus();
   }
 
@@ -270,6 +269,11 @@ class Pass {
       BELFRY_CHECK(def != nullptr);
       absl::StatusOr<Kernel> kernel = def->make({member.name, member.attrs, inputs, outputs, &device});
       if (!kernel.ok()) return At(static_cast<int>(m), kernel.status());
+      if (!kernel->in_place && !member.op->in_place.empty()) {
+        return At(static_cast<int>(m),
+                  absl::UnimplementedError("the kernel of an element-wise op must work in place if its OpDef says that "
+                                           "the op does (Kernel::in_place, OpDef::in_place)"));
+      }
       member_workspace_bytes_ = std::max(member_workspace_bytes_, kernel->workspace_bytes);
       uses_run_ = uses_run_ || kernel->uses_run;
       kernels.push_back(*std::move(kernel));

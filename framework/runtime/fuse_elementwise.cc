@@ -61,7 +61,6 @@ class ElementwiseFuser {
       for (const Value& input : node.inputs) awaited[input.node] = 1;
       for (int control : node.control_inputs) awaited[control] = 1;
     }
-    absl::flat_hash_map<Value, int> last_writer;  // by variable
     std::vector<char> writes(size, 0);
     for (int i = 0; i < size; ++i) {
       const ProgramNode& node = nodes_[i];
@@ -85,12 +84,7 @@ class ElementwiseFuser {
       }
       for (const Value& input : node.inputs) wait(input.node);
       for (int control : node.control_inputs) wait(control);
-      for (const Value& variable : Updated(node)) {
-        const auto [former, first] = last_writer.try_emplace(variable, i);
-        if (!first) wait(former->second);  // Order
-        former->second = i;
-        writes[i] = 1;
-      }
+      writes[i] = Updated(node).empty() ? 0 : 1;
       SortUnique(before);
       // All ranks of a collective, which come one after the other, wait for what one of them waits for.
       if (node.op->kind == OpKind::kAllReduce && i > 0 && IsSameCollective(node, nodes_[i - 1])) {

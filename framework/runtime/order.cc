@@ -41,20 +41,22 @@ class Orderer {
     }
   }
 
-  // Writers keep the order of adding. A reader that does not come after a writer by dependency comes before it; where
-  // that would be a cycle (two variables that are swapped), a copy of what it reads does.
+  // A reader that does not come after a writer by dependency comes before it; where that would be a cycle (two
+  // variables that are swapped), a copy of what it reads does. Writers come one after the other by dependency (Prune).
   void ReadsBeforeUpdates() {
     std::map<int, Accesses> accesses = FindAccesses(program_);
-    for (const auto& [variable, access] : accesses) {
-      for (size_t k = 1; k < access.writers.size(); ++k) Depend(access.writers[k - 1], access.writers[k]);
-    }
     added_.resize(users_.size());
     for (auto& [variable, access] : accesses) {
+      std::vector<int> last_before(access.readers.size(), -1);  // by reader: the last writer that it comes after
       for (int writer : access.writers) {
         const std::vector<char> after = Reachable(writer, false), forced = Reachable(writer, true);
-        for (int& reader : access.readers) {
-          if (reader == writer || (reader < static_cast<int>(after.size()) && after[reader])) continue;
-          if (reader < static_cast<int>(forced.size()) && forced[reader]) reader = CopyFor(reader, variable);
+        for (size_t k = 0; k < access.readers.size(); ++k) {
+          int& reader = access.readers[k];
+          if (reader < static_cast<int>(after.size()) && after[reader]) last_before[k] = writer;
+          if (reader == writer || last_before[k] == writer) continue;
+          if (reader < static_cast<int>(forced.size()) && forced[reader]) {
+            reader = CopyFor(reader, variable, last_before[k]);
+          }
           added_[reader].push_back(writer);
           program_.nodes[writer].control_inputs.push_back(reader);
         }
@@ -90,8 +92,8 @@ class Orderer {
     users_[from].push_back(to);
   }
 
-  // Has `reader` read a copy of the variable, and returns the copy.
-  int CopyFor(int reader, int variable) {
+  // Has `reader` read a copy of the variable, made after node `after` if that is one, and returns the copy.
+  int CopyFor(int reader, int variable, int after) {
     const auto reads = [&](size_t k) {
       const ArgDef& arg = InputArg(program_.nodes[reader], static_cast<int>(k));
       return !arg.ref && !arg.shape_only && Root(program_, program_.nodes[reader].inputs[k]).node == variable;
@@ -106,6 +108,7 @@ class Orderer {
       users_.push_back({reader});
       added_.emplace_back();
       users_[input.node].push_back(copied.node);
+      if (after >= 0) Depend(after, copied.node);
       if (copy >= 0) Depend(copy, copied.node);
       copy = copied.node;
     }

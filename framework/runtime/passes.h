@@ -1,4 +1,4 @@
-// The passes from graph to plan: functions on a Program, one file each, in the order in which compile.cc calls them.
+// The passes from graph to plan: functions on a Program, in the order in which compile.cc calls them.
 #pragma once
 
 #include <vector>
@@ -12,16 +12,17 @@
 
 namespace belfry {
 
-// The part of the graph that the fetches and targets need when the feeds are given. Errors: nothing asked for, an
-// unknown or foreign Output, a feed of the wrong shape or given twice.
+// The part of the graph that the fetches and targets need when the feeds are given. The updates of a variable wait for
+// each other in the order of their making. Errors: nothing asked for, an unknown or foreign Output, a feed of the wrong
+// shape or given twice.
 absl::StatusOr<Program> Prune(const Graph& graph, const ProgramRequest& request);
+
+// Copies the devices that Place chose for the graph's nodes (by node id) to the program's.
+void AssignDevices(Program& program, const std::vector<int>& devices);
 
 // Gives every output its concrete shape, from those of the feeds. Errors: a placeholder that is not fed, shapes that do
 // not fit; with the node and the user's line.
 absl::Status InferShapes(Program& program);
-
-// Copies the devices that Place chose for the graph's nodes (by node id) to the program's.
-void AssignDevices(Program& program, const std::vector<int>& devices);
 
 // Computes small constant results now: what depends on constants, or on shapes, only.
 absl::Status FoldConstants(Program& program);

@@ -92,6 +92,7 @@ class Pruner {
     for (const Node* node : collectives) program_.targets.push_back(index_.at(node));
     for (const Output& fetch : request_.fetches) program_.fetches.push_back(Find(fetch));
     for (const Node* target : request_.targets) program_.targets.push_back(IndexOf(*target));
+    KeepOrderOfUpdates();
     return std::move(program_);
   }
 
@@ -131,6 +132,21 @@ class Pruner {
     for (const Node* control : node.control_inputs()) copy.control_inputs.push_back(IndexOf(*control));
     index_[&node] = static_cast<int>(program_.nodes.size());
     program_.nodes.push_back(std::move(copy));
+  }
+
+  // The updates of a variable come one after the other, as they were added to the graph. Passes move nodes, but keep to
+  // dependencies.
+  void KeepOrderOfUpdates() {
+    absl::flat_hash_map<int, int> last;  // by variable
+    for (size_t i = 0; i < program_.nodes.size(); ++i) {
+      ProgramNode& node = program_.nodes[i];
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        if (!node.op->input_arg(static_cast<int>(k)).ref) continue;
+        const auto [former, first] = last.try_emplace(Root(program_, node.inputs[k]).node, i);
+        if (!first && former->second != static_cast<int>(i)) node.control_inputs.push_back(former->second);
+        former->second = static_cast<int>(i);
+      }
+    }
   }
 
   const Graph& graph_;

@@ -87,6 +87,18 @@ TEST_F(FuseNorms, AVariableIsReadBeforeTheSameUpdatesAsWithout) {
 }
 
 // All ranks of a collective run together, so what one needs the others wait for.
+TEST_F(FuseNorms, UpdatesKeepTheirOrder) {
+  const Variable mean = GetVariable(root_, "mean", {6}, ConstantInitializer(0));
+  const Output first = ops::Assign(root_, mean, norm_.mean);
+  const auto other = ops::BatchNorm(root_, shortcut_, scale_, offset_);
+  const Output second = ops::Assign(root_, mean, other.mean);
+  const Output y = ops::Relu(root_, other.y);  // other's mean is there before norm_'s
+  const Plan& plan = Compare({y, ops::Relu(root_, norm_.y), first, second});
+  EXPECT_EQ(Count(plan, "BatchNormRelu"), 2);
+  EXPECT_THAT(session_->ReadVariable(mean)->ToDoubles(),
+              testing::Pointwise(testing::FloatNear(1e-5f), step_->fetched(3).ToDoubles()));
+}
+
 TEST_F(FuseNorms, NotWhereTheAddendComesFromACollective) {
   const auto reduce = [&](Output value, int64_t rank) {
     return root_.Add(

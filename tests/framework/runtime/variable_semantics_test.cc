@@ -1,4 +1,7 @@
 // What a step sees of variables that it updates, on one device and on several.
+#include <limits>
+
+#include "ops/collective.h"
 #include "tests/framework/runtime/session_fixture.h"
 
 namespace belfry {
@@ -44,6 +47,17 @@ TEST_P(VariableSemanticsTest, AReadAfterAnUpdateByDataSeesIt) {
   const Output update = ops::AssignAdd(variable(), v_, ops::Const(variable(), 10.0f));
   const Output sum = ops::Add(reader(), ops::Scale(reader(), update, 100), v_);
   EXPECT_THAT(Scalars({sum}), ElementsAre(1111));
+}
+
+TEST_P(VariableSemanticsTest, ACollectiveAfterAnUpdateByDataSeesIt) {
+  Initialize();
+  const Output update = ops::AssignAdd(variable(), v_, ops::Const(variable(), 10.0f));
+  const Output after = ops::Scale(reader(), update, 100), zero = ops::Const(root_, 0.0f);
+  const Output before = ops::Scale(reader(), v_, 1000);
+  const auto first = ops::AllReduceSum(reader(), {.group = "g", .rank = 0, .size = 2}, {after, v_});
+  // The other rank reads the variable, too, and does not come after its update.
+  const auto second = ops::AllReduceSum(variable(), {.group = "g", .rank = 1, .size = 2}, {zero, v_});
+  EXPECT_THAT(Scalars({first[0], first[1], second[1], before}), ElementsAre(1100, 12, 12, 1000));
 }
 
 TEST_P(VariableSemanticsTest, AReadAfterAGroupSeesAllOfIt) {
@@ -110,6 +124,18 @@ TEST_P(VariableSemanticsTest, TwoVariablesAreSwapped) {
   }
 }
 
+TEST_P(VariableSemanticsTest, VariablesAreSwappedAfterAnUpdate) {
+  const Variable u = Counter(variable(), "u", 2);
+  Initialize();
+  const Output set = ops::Assign(variable(), u, ops::Const(variable(), 100.0f));
+  const Scope after = variable().ControlDependencies({set});
+  const Output v_from_u = ops::Assign(after, v_, u), u_from_v = ops::Assign(after, u, v_);
+  const Output before = ops::Scale(reader(), u, 1000);
+  EXPECT_THAT(Scalars({before}, {v_from_u.node, u_from_v.node}), ElementsAre(2000));
+  EXPECT_EQ(ValueOf(v_), 100);
+  EXPECT_EQ(ValueOf(u), 1);
+}
+
 TEST_P(VariableSemanticsTest, ThreeVariablesGoRound) {
   const Variable w = Counter(reader(), "w", 2), u = Counter(variable(), "u", 3);
   Initialize();
@@ -117,6 +143,17 @@ TEST_P(VariableSemanticsTest, ThreeVariablesGoRound) {
       ops::Group(root_, {ops::Assign(variable(), v_, w), ops::Assign(reader(), w, u), ops::Assign(variable(), u, v_)});
   EXPECT_THAT(Scalars({v_.value(), w.value(), u.value()}, {rotate}), ElementsAre(1, 2, 3));
   EXPECT_THAT(Scalars({v_.value(), w.value(), u.value()}), ElementsAre(2, 3, 1));
+}
+
+TEST_P(VariableSemanticsTest, CountersWrapAround) {
+  const int32_t largest = std::numeric_limits<int32_t>::max();
+  const Variable n = GetVariable(variable(), "n", {}, ConstantInitializer(0), {.dtype = DType::kInt32});
+  const Output set = ops::Assign(variable(), n, ops::Const(variable(), largest));
+  const Output one = ops::Const(variable(), int32_t{1});
+  const Output up = ops::AssignAdd(variable().ControlDependencies({set}), n, one);
+  auto values = session_->Run({}, {up});
+  ASSERT_TRUE(values.ok()) << values.status();
+  EXPECT_EQ((*values)[0].scalar<int32_t>(), -largest - 1);
 }
 
 TEST_P(VariableSemanticsTest, AVariableFromItself) {
