@@ -72,6 +72,34 @@ absl::StatusOr<Kernel> MakeByParts(const KernelSpec& spec, absl::string_view op,
                 product.workspace_bytes};
 }
 
+// What the library applies to its result. Its ReLU and ReLU6 would make NaN 0, so they are left to WithActivation.
+onednn::PostOps InLibrary(const onednn::PostOps& post_ops) {
+  const bool drops_nan = post_ops.activation == onednn::Activation::kRelu6 ||
+                         (post_ops.activation == onednn::Activation::kRelu && post_ops.alpha == 0);
+  return drops_nan ? onednn::PostOps{} : post_ops;
+}
+
+// The kernel, then over its output what InLibrary leaves out.
+template <class T>
+absl::StatusOr<std::optional<Kernel>> WithActivation(absl::StatusOr<std::optional<Kernel>> kernel,
+                                                     const KernelSpec& spec, const onednn::PostOps& post_ops) {
+  if (!kernel.ok() || !kernel->has_value() || InLibrary(post_ops).activation == post_ops.activation) return kernel;
+  const char* const op = post_ops.activation == onednn::Activation::kRelu ? "Relu" : "Relu6";
+  ASSIGN_OR_RETURN(const Kernel activation,
+                   BuiltinOps()
+                       .Find(op)
+                       ->FindKernel("CPU", kDTypeOf<T>)
+                       ->make({spec.name, spec.attrs, spec.outputs, spec.outputs, spec.device}));
+  (*kernel)->run = [run = std::move((*kernel)->run), activation = activation.run](const KernelContext& context) {
+    RETURN_IF_ERROR(run(context));
+    const void* const y = context.outputs[0];
+    KernelContext over = context;
+    over.inputs = &y;
+    return activation(over);
+  };
+  return kernel;
+}
+
 template <class T>
 absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
@@ -83,7 +111,9 @@ absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
     }
     ASSIGN_OR_RETURN(
         std::optional<Kernel> kernel,
-        PrimitiveKernel(onednn::Conv2DForward(shape, {.bias = true, .post_ops = post_ops}), {0, 1, 2}, {0}));
+        WithActivation<T>(PrimitiveKernel(onednn::Conv2DForward(shape, {.bias = true, .post_ops = InLibrary(post_ops)}),
+                                          {0, 1, 2}, {0}),
+                          spec, post_ops));
     if (kernel.has_value()) return *std::move(kernel);
   }
   return MakeByParts<T>(spec, "Conv2D", spec.attrs);
@@ -101,8 +131,11 @@ absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
                                     .transpose_b = transpose_b,
                                     .dtype = kDTypeOf<T>,
                                     .output_dtype = kDTypeOf<T>};
-    ASSIGN_OR_RETURN(std::optional<Kernel> kernel,
-                     PrimitiveKernel(onednn::MatMul(shape, {.bias = true, .post_ops = post_ops}), {0, 1, 2}, {0}));
+    ASSIGN_OR_RETURN(
+        std::optional<Kernel> kernel,
+        WithActivation<T>(
+            PrimitiveKernel(onednn::MatMul(shape, {.bias = true, .post_ops = InLibrary(post_ops)}), {0, 1, 2}, {0}),
+            spec, post_ops));
     if (kernel.has_value()) return *std::move(kernel);
   }
   return MakeByParts<T>(spec, "MatMul", spec.attrs);
