@@ -10,7 +10,8 @@ Output Lion::Apply(OpScope scope, const Variable& variable, Output gradient) con
   const Output rate = optim::LearningRate(scope.Replica(variable.replica()), learning_rate());
   const Scope update = optim::UpdateScope(scope, variable);
   const auto blend = [&](double beta, Output m) {
-    return ops::Add(update, ops::Scale(update, m, beta), ops::Scale(update, gradient, 1 - beta));
+    const Output old = ops::Scale(update, m, beta), now = ops::Scale(update, gradient, 1 - beta);
+    return ops::Add(update, old, now);
   };
   // A copy: both uses see the value of before the update.
   const Output m = ops::ReadVariable(update, slot);

@@ -48,6 +48,11 @@ Output BatchNorm(OpScope scope, absl::string_view name, Output x, const BatchNor
         x.valid() ? absl::StrCat(", not ", x.name(), " ", x.shape().ToString()) : ", not one that was never made")));
     return Output();
   }
+  if (!(options.momentum >= 0 && options.momentum <= 1)) {
+    scope.Fail(absl::InvalidArgumentError(
+        absl::StrCat("BatchNorm '", scope.name(), name, "': momentum must be from 0 to 1, and is ", options.momentum)));
+    return Output();
+  }
   const Shape shape = {x.shape()[-1]};
   const DType dtype = x.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   const Scope layer = scope.VariableScope(name);

@@ -8,7 +8,7 @@ namespace belfry::models {
 
 struct BatchNormOptions {
   bool training = true;    // normalise by the batch's statistics and move the averages; else by the moving averages
-  double momentum = 0.99;  // of the moving averages: average = momentum average + (1 - momentum) batch
+  double momentum = 0.99;  // 0 to 1, of the moving averages: average = momentum average + (1 - momentum) batch
   double epsilon = 1e-3;
 };
 // gamma (x - mean) / sqrt(variance + epsilon) + beta over all axes but the last: x [N, H, W, C] or [N, C], C known,

@@ -209,8 +209,8 @@ class Replicator {
       terms.push_back(ops::Mul(scope, ops::Select(scope, empty, ops::ZerosLike(scope, value), value), count));
       counts.push_back(count);
     }
-    const Output mean = ops::Div(scope, ops::AddN(scope, terms), ops::AddN(scope, counts));
-    return ops::Cast(scope, mean, values[0].dtype());
+    const Output sum = ops::AddN(scope, terms), count = ops::AddN(scope, counts);
+    return ops::Cast(scope, ops::Div(scope, sum, count), values[0].dtype());
   }
 
   std::vector<GradientAndVariable> AverageOnDevice() const {

@@ -26,7 +26,7 @@ Output Softplus(OpScope scope, Output x);  // log(1 + exp(x)), without overflow
 
 struct SoftmaxOptions {
   int64_t axis = -1;
-  double temperature = 1;  // above 1 flatter, below 1 sharper
+  double temperature = 1;  // above 1 flatter, below 1 sharper; its reciprocal is finite in float
 };
 // y = softmax(logits / temperature) along `axis`. A NaN or +inf makes its slice NaN.
 Output Softmax(OpScope scope, Output logits, const SoftmaxOptions& options = {});
@@ -112,7 +112,7 @@ struct BatchNormOutputs {
 };
 // Batch normalisation (Ioffe and Szegedy, 2015) of x [N, H, W, C] or [N, C] over all axes but the last:
 // y = scale (x - mean) / sqrt(variance + epsilon) + offset. scale and offset [C] are float64 if x is, else float32. A
-// batch without elements has mean and variance 0.
+// batch without elements has mean and variance 0. epsilon is finite and not negative, here and below.
 BatchNormOutputs BatchNorm(OpScope scope, Output x, Output scale, Output offset, double epsilon = 1e-3);
 // With given mean and variance [C]: for evaluation, and for statistics of more than this x.
 Output BatchNormInference(OpScope scope, Output x, Output scale, Output offset, Output mean, Output variance,

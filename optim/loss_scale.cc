@@ -92,8 +92,8 @@ LossScale::Unscaled LossScale::Unscale(OpScope scope, absl::Span<const GradientA
     if (!gradient.valid()) continue;
     const Scope at = inner.ColocateWith(*gradient.node);
     const DType dtype = gradient.dtype(), wide = IsNarrow(dtype) ? DType::kFloat32 : dtype;
-    const Output product = ops::Mul(at, ops::Cast(at, gradient, wide), ops::Cast(at, factor, wide));
-    gradient = ops::Cast(at, product, dtype);
+    const Output wide_gradient = ops::Cast(at, gradient, wide), wide_factor = ops::Cast(at, factor, wide);
+    gradient = ops::Cast(at, ops::Mul(at, wide_gradient, wide_factor), dtype);
   }
   return unscaled;
 }

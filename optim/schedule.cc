@@ -1,5 +1,6 @@
 #include "optim/schedule.h"
 
+#include <cmath>
 #include <limits>
 #include <utility>
 
@@ -24,6 +25,8 @@ std::string Print(const AttrValue& value) {
   return AttrToString(value);
 }
 
+bool IsRate(double rate) { return rate >= 0 && std::isfinite(rate); }
+
 }  // namespace
 
 Schedule MakeSchedule(std::string op, Attrs attrs, std::shared_ptr<const Schedule> scaled) {
@@ -35,14 +38,21 @@ Schedule MakeSchedule(std::string op, Attrs attrs, std::shared_ptr<const Schedul
 }
 
 Output Schedule::Build(const Scope& scope, Output step) const {
-  if (op_.empty()) return ops::Const(scope, static_cast<float>(rate_));
+  if (op_.empty()) {
+    if (!IsRate(rate_)) {
+      scope.Fail(
+          absl::InvalidArgumentError(absl::StrCat("The learning rate must be a finite number from 0, and is ", rate_)));
+      return Output();
+    }
+    return ops::Const(scope, static_cast<float>(rate_));
+  }
   std::vector<Output> inputs = {step};
   if (scaled_ != nullptr) inputs.push_back(scaled_->Build(scope, step));
   return scope.Add(op_, inputs, attrs_);
 }
 
 double Schedule::At(int64_t step) const {
-  if (op_.empty()) return rate_;
+  if (op_.empty()) return IsRate(rate_) ? rate_ : std::numeric_limits<double>::quiet_NaN();
   const auto rate = ops::RateAt(op_, attrs_, step, scaled_ == nullptr ? 0 : scaled_->At(step));
   return rate.ok() ? *rate : std::numeric_limits<double>::quiet_NaN();
 }

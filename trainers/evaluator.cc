@@ -33,7 +33,8 @@ Evaluator::Evaluator(OpScope scope, const models::InputSpec& input, const Logits
   // InTopK alone takes ties as right, and arg-max alone takes NaN as the largest.
   predicted_ = ops::ArgMax(scope, *made, -1, DType::kInt32);
   classes_ = made->shape()[-1];
-  right_ = ops::Sum(scope, ops::Mul(scope, in_top(1), models::Correct(scope, *made, batch_.labels)));
+  const Output first = in_top(1), correct = models::Correct(scope, *made, batch_.labels);
+  right_ = ops::Sum(scope, ops::Mul(scope, first, correct));
   right_of_5_ = ops::Sum(scope, in_top(std::min<int64_t>(5, made->shape()[-1])));
   loss_ =
       ops::Cast(scope, ops::Sum(scope, ops::SparseSoftmaxCrossEntropy(scope, *made, batch_.labels)), DType::kFloat32);

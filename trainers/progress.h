@@ -31,8 +31,6 @@ class Progress {
   // Examples per second since the run began, without the first step, which compiles the plan, and without time between
   // Pause and Resume.
   double examples_per_second() const;
-  // The same over the steps since the last Show.
-  double recent_examples_per_second() const { return recent_; }
   // Time for what is not training (an evaluation).
   void Pause();
   void Resume();

@@ -37,7 +37,6 @@ class StepTracer {
   void AddHostSpan(absl::string_view name, absl::Time begin, absl::Time end);
   // Writes the file. The table of TraceTable, and where the file is.
   absl::StatusOr<std::string> Finish();
-  bool has_steps() const { return !steps_.empty(); }
 
  private:
   const DeviceSet& devices_;

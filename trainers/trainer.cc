@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -24,6 +25,10 @@ void Lap(absl::Time& mark, absl::Duration& sum) {
   const absl::Time now = absl::Now();
   sum += now - mark;
   mark = now;
+}
+
+double Rate(int64_t examples, absl::Duration time) {
+  return time > absl::ZeroDuration() ? static_cast<double>(examples) / absl::ToDoubleSeconds(time) : 0;
 }
 
 }  // namespace
@@ -49,9 +54,25 @@ absl::Status Trainer::CheckOptions() const {
         std::pair("check_replicas_every", options_.check_replicas_every)}) {
     if (value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected at least 0"));
   }
+  if (options_.trace.first >= options_.steps && options_.trace.last >= 0 && options_.steps > 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("trace begins at step ", options_.trace.first, ", and the last step is ", options_.steps - 1));
+  }
   if (input_.options().towers == static_cast<int>(step_.towers.size())) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.options().towers,
                                                  " towers and the model has ", step_.towers.size()));
+}
+
+// What has a value keeps it: what was restored, or belongs to another model that was trained before.
+absl::Status Trainer::Initialize() {
+  ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session_.InitializedVariables());
+  absl::flat_hash_set<const Node*> done;
+  for (const Variable& variable : initialized) done.insert(&variable.initializer());
+  std::vector<const Node*> targets;
+  for (const Node* initializer : step_.initialize->control_inputs()) {
+    if (!done.contains(initializer)) targets.push_back(initializer);
+  }
+  return targets.empty() ? absl::OkStatus() : session_.Run({}, {}, targets).status();
 }
 
 absl::Status Trainer::Start() {
@@ -62,8 +83,8 @@ absl::Status Trainer::Start() {
       return found == options_.resume->metadata.end() ? std::string() : found->second;
     };
     if (!absl::SimpleAtod(text(kBest), &best_) || !absl::SimpleAtoi(text(kWorse), &worse_)) worse_ = -1;
-  } else if (!session_.ReadVariable(step_.global_step).ok()) {
-    RETURN_IF_ERROR(session_.RunTarget(step_.initialize));
+  } else {
+    RETURN_IF_ERROR(Initialize());
   }
   ASSIGN_OR_RETURN(const Tensor steps, session_.ReadVariable(step_.global_step));
   steps_ = steps.scalar<int64_t>();
@@ -230,13 +251,14 @@ std::string Trainer::Note() const {
 absl::Status Trainer::AfterStep(int64_t examples) {
   if (checkpointer_ != nullptr) RETURN_IF_ERROR(checkpointer_->Poll());
   progress_->Step(examples);
+  examples_ += examples;
   const int64_t step = steps_ - 1;
   if (shown_) progress_->Show(step, loss_, learning_rate_, Note());
   if (options_.log_every > 0 && (step % options_.log_every == 0 || last())) {
     Lap(marked_, other_time_);
     Values values = {{"loss", loss_},
                      {"learning_rate", learning_rate_},
-                     {"images_per_second", progress_->recent_examples_per_second()},
+                     {"images_per_second", Rate(examples_, input_time_ + step_time_ + other_time_)},
                      {"seconds_input", absl::ToDoubleSeconds(input_time_)},
                      {"seconds_step", absl::ToDoubleSeconds(step_time_)},
                      {"seconds_evaluate", absl::ToDoubleSeconds(evaluate_time_)},
@@ -244,6 +266,7 @@ absl::Status Trainer::AfterStep(int64_t examples) {
     if (scales_loss()) values.insert(values.end(), {{"loss_scale", loss_scale_}, {"skipped_steps", skipped_}});
     RETURN_IF_ERROR(log_->Write(step, values));
     input_time_ = step_time_ = evaluate_time_ = other_time_ = absl::ZeroDuration();
+    examples_ = 0;
   }
   if (tracer_.has_value() && step >= options_.trace.last) RETURN_IF_ERROR(FinishTrace());
   if (Due(options_.check_replicas_every)) {

@@ -60,7 +60,7 @@ class Trainer {
  public:
   Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options);
 
-  // Restores what it resumes from, or else initializes the variables if nobody has, then trains. Errors:
+  // Restores what it resumes from, or else initializes the variables that have no value, then trains. Errors:
   // InvalidArgument for negative options, or if the checkpoint is of another model; whatever the input or a step
   // reports; Aborted, with the step, if the loss is NaN or infinite (looked at in every step; on GPUs, so that the host
   // stays ahead, only where it is shown), or if loss scaling does nothing but skip steps; DataLoss if towers have
@@ -85,6 +85,7 @@ class Trainer {
   };
 
   absl::Status CheckOptions() const;
+  absl::Status Initialize();
   absl::Status Start();
   absl::Status OpenCheckpoints();
   absl::Status Loop();
@@ -127,7 +128,9 @@ class Trainer {
   double best_ = 0;     // accuracy
   int64_t worse_ = -1;  // evaluations since then; -1: there was none yet
   absl::Time marked_;   // the end of the last part of the loop
-  absl::Duration input_time_, step_time_, evaluate_time_, other_time_;  // since the last line of the metrics file
+  // Since the last line of the metrics file.
+  absl::Duration input_time_, step_time_, evaluate_time_, other_time_;
+  int64_t examples_ = 0;
   Evaluation evaluation_;
   double loss_ = 0, learning_rate_ = 0, examples_per_second_ = 0;
   // With loss scaling, as of step looked_at_: the scale, and steps before that were skipped: all, and at the end.

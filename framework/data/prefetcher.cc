@@ -28,7 +28,7 @@ struct Prefetcher::Slot {
 
 namespace {
 
-constexpr int kMostThreads = 1024;
+constexpr int kMostThreads = 1024, kMostDepth = 1024;
 
 absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& options) {
   const auto invalid = [](const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
@@ -39,7 +39,9 @@ absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& optio
   if (options.threads < 0 || options.threads > kMostThreads) {
     return invalid("threads is ", options.threads, "; expected 0 to ", kMostThreads);
   }
-  if (options.depth < 1) return invalid("depth is ", options.depth, "; expected at least 1");
+  if (options.depth < 1 || options.depth > kMostDepth) {
+    return invalid("depth is ", options.depth, "; expected 1 to ", kMostDepth);
+  }
   if (options.epochs < 0) return invalid("epochs is ", options.epochs, "; expected at least 0 (0: without end)");
   const int64_t batches = BatchesPerEpoch(dataset.size(), options.batch_size, options.drop_remainder);
   if (batches == 0) {

@@ -29,7 +29,7 @@ struct PrefetcherOptions {
   Position start;               // the first batch: to resume, the Batch::next of the last one trained on
   ImagePolicy images;           // for datasets of images only
   int threads = 2;              // up to 1024; 0: Next itself makes the batch, on the caller's thread
-  int depth = 3;                // batches made ahead, beside the one handed out; at least 1
+  int depth = 3;                // batches made ahead, beside the one handed out; 1 to 1024
 };
 
 // One tower's part of a batch. A tower may get no examples (count 0, tensors of no elements) when a last batch is

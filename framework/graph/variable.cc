@@ -43,6 +43,10 @@ Scope StorageScope(const Scope& scope, const VariableOptions& options) {
 Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
                      const VariableOptions& options) {
   if (!scope.status().ok()) return Variable();
+  if (name.empty()) {
+    scope.Fail(absl::InvalidArgumentError(absl::StrCat("A variable needs a name.", AskedAt(scope))));
+    return Variable();
+  }
   const std::string logical_name = absl::StrCat(scope.variable_path(), name);
   if (const Variable existing = scope.graph().FindVariable(logical_name, scope.replica()); existing.valid()) {
     if (scope.reuse() != Reuse::kNever) return Found(scope, existing, shape, options.dtype);

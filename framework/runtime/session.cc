@@ -41,6 +41,7 @@ absl::Status CheckValid(const Graph& graph, const ProgramRequest& request) {
   const auto check = [&](absl::Span<const Output> outputs, absl::string_view what) -> absl::Status {
     for (const Output& output : outputs) {
       if (!output.valid()) {
+        RETURN_IF_ERROR(graph.status());  // why it was not
         return absl::InvalidArgumentError(absl::StrCat("A ", what, " is an Output that was never made"));
       }
       if (&output.node->graph() != &graph) {
@@ -53,7 +54,10 @@ absl::Status CheckValid(const Graph& graph, const ProgramRequest& request) {
   RETURN_IF_ERROR(check(request.feeds, "feed"));
   RETURN_IF_ERROR(check(request.fetches, "fetch"));
   for (const Node* target : request.targets) {
-    if (target == nullptr) return absl::InvalidArgumentError("A target is null: its builder reported an error");
+    if (target == nullptr) {
+      RETURN_IF_ERROR(graph.status());
+      return absl::InvalidArgumentError("A target is null");
+    }
     if (&target->graph() != &graph) {
       return absl::InvalidArgumentError(absl::StrCat("The target '", target->name(), "' belongs to another graph"));
     }

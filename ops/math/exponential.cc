@@ -40,7 +40,8 @@ void RegisterFromOutput(OpRegistry& registry) {
 // Where a > 0, dy y log(a); elsewhere the power has no derivative in its exponent and 0 stands for it.
 Output PowExponentGradient(const Scope& scope, Output a, Output y, Output dy) {
   const Output zeros = ZerosLike(scope, a);
-  const Output log = Select(scope, Greater(scope, a, zeros), Log(scope, a), zeros);
+  const Output positive = Greater(scope, a, zeros);
+  const Output log = Select(scope, positive, Log(scope, a), zeros);
   return Mul(scope, Mul(scope, dy, y), log);
 }
 

@@ -34,7 +34,8 @@ void RegisterInverses(OpRegistry& registry) {
       [](const Scope& scope, Output x, Output, Output dy) { return Div(scope, dy, OnePlusSquare(scope, x, 1)); }));
   registry.Add(BinaryOp("Atan2", kFloatTypes, FloatZips<functor::Atan2>(),
                         [](const Scope& scope, Output a, Output b, Output, Output dy) {
-                          const Output d = Div(scope, dy, Add(scope, Square(scope, a), Square(scope, b)));
+                          const Output aa = Square(scope, a), bb = Square(scope, b);
+                          const Output d = Div(scope, dy, Add(scope, aa, bb));
                           return std::vector<Output>{Mul(scope, d, b), Neg(scope, Mul(scope, d, a))};
                         }));
 }

@@ -169,6 +169,7 @@ absl::StatusOr<Shape> CheckShapes(const ShapeArgs& args, size_t first) {
 }
 
 absl::StatusOr<std::vector<Shape>> TrainingShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(CheckEpsilon(args.attrs));
   ASSIGN_OR_RETURN(Shape x, CheckShapes({args.attrs, args.inputs.subspan(0, 3), args.dtypes.subspan(0, 3)}, 1));
   if (args.inputs.size() > 3) {
     ASSIGN_OR_RETURN(x, x.Merge(args.inputs[3]));
@@ -176,6 +177,7 @@ absl::StatusOr<std::vector<Shape>> TrainingShape(const ShapeArgs& args) {
   return std::vector<Shape>{x, Shape({x[-1]}), Shape({x[-1]})};
 }
 absl::StatusOr<std::vector<Shape>> InferenceShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(CheckEpsilon(args.attrs));
   ASSIGN_OR_RETURN(const Shape x, CheckShapes(args, 1));
   return std::vector<Shape>{x};
 }
@@ -204,7 +206,8 @@ std::vector<Output> BatchNormGradient(const Scope& scope, const Node& node, absl
     const Output scale = node.input(1), dscale = all[1], doffset = all[2];
     const Output epsilon = Fill(scope, {}, node.attrs().Float("epsilon"), scale.dtype());
     const Output wide = Add(scope, node.input(4), epsilon);
-    gradients[3] = Neg(scope, Mul(scope, Mul(scope, doffset, scale), Rsqrt(scope, wide)));
+    const Output scaled = Mul(scope, doffset, scale);
+    gradients[3] = Neg(scope, Mul(scope, scaled, Rsqrt(scope, wide)));
     gradients[4] = Scale(scope, Div(scope, Mul(scope, dscale, scale), wide), -0.5);
   }
   return gradients;

@@ -108,6 +108,7 @@ absl::StatusOr<Kernel> MakeLayerNormGrad(const KernelSpec& spec) {
 }
 
 absl::StatusOr<std::vector<Shape>> LayerNormShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(CheckEpsilon(args.attrs));
   const Shape &x = args.inputs[0], &scale = args.inputs[1];
   ASSIGN_OR_RETURN(const Shape both, scale.Merge(args.inputs[2]));
   bool fits = both.rank() >= 1 && both.rank() <= x.rank();

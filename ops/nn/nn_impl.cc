@@ -1,5 +1,7 @@
 #include "ops/nn/nn_impl.h"
 
+#include <cmath>
+
 #include <utility>
 
 namespace belfry::ops {
@@ -36,6 +38,12 @@ GradientFunction GradientFrom(std::string gradient, bool from_output, std::vecto
     for (const std::string& name : attrs) passed.Set(name, *node.attrs().Find(name));
     return {scope.Add(gradient, {dy[0], from_output ? node.output(0) : node.input(0)}, std::move(passed))};
   };
+}
+
+absl::Status CheckEpsilon(const Attrs& attrs) {
+  const double epsilon = attrs.Float("epsilon");
+  if (epsilon >= 0 && std::isfinite(epsilon)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("epsilon must be a finite number from 0, and is ", epsilon));
 }
 
 }  // namespace belfry::ops

@@ -103,4 +103,7 @@ GradientFunction NoSecondDerivative();
 // `saved` is "x" or "y".
 GradientFunction GradientFrom(std::string gradient, bool from_output, std::vector<std::string> attrs = {});
 
+// Of a normalization, whose variance may be 0.
+absl::Status CheckEpsilon(const Attrs& attrs);
+
 }  // namespace belfry::ops

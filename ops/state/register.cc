@@ -5,6 +5,8 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "ops/builtin_ops.h"
+#include "ops/math/compute_impl.h"
+#include "ops/math/functors.h"
 #include "ops/only_if.h"
 #include "ops/state.h"
 #include "ops/state/state_ops.h"
@@ -37,7 +39,8 @@ absl::StatusOr<Kernel> MakeCopy(const KernelSpec& spec) {
   }};
 }
 
-template <class T, int sign>
+// As Add and Sub have it, so integers wrap around.
+template <class T, template <class> class F>
 absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
   const int64_t n = spec.outputs[0].shape.elements();
   return Kernel{[n](const KernelContext& context) {
@@ -45,7 +48,7 @@ absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
     const T* value = context.input<T>(1);
     ParallelFor(n, 1, [=](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        variable[i] = static_cast<T>(sign > 0 ? variable[i] + value[i] : variable[i] - value[i]);
+        variable[i] = static_cast<T>(F<Compute<T>>()(Compute<T>(variable[i]), Compute<T>(value[i])));
       }
     });
     return absl::OkStatus();
@@ -58,10 +61,10 @@ std::vector<KernelDef> CopyKernels(KernelFactory make) {
   return kernels;
 }
 
-template <int sign>
+template <template <class> class F>
 std::vector<KernelDef> AccumulateKernels() {
   return Kernels<float, double, Half, BFloat16, int32_t, int64_t>(
-      "CPU", [](auto tag) { return &MakeAccumulate<typename decltype(tag)::type, sign>; });
+      "CPU", [](auto tag) { return &MakeAccumulate<typename decltype(tag)::type, F>; });
 }
 
 constexpr DType kCountable[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
@@ -115,8 +118,8 @@ void RegisterStateOps(OpRegistry& registry) {
                 .stateful = true,
                 .kind = OpKind::kVariable});
   registry.Add(UpdateOp("Assign", kAnyType, CopyKernels(&MakeCopy<1>)));
-  registry.Add(Accumulation("AssignAdd", AccumulateKernels<1>()));
-  registry.Add(Accumulation("AssignSub", AccumulateKernels<-1>()));
+  registry.Add(Accumulation("AssignAdd", AccumulateKernels<functor::Add>()));
+  registry.Add(Accumulation("AssignSub", AccumulateKernels<functor::Sub>()));
   registry.Add(
       {.name = "ReadVariable",
        .inputs = {{.name = "variable"}},

@@ -108,6 +108,11 @@ TEST_F(BatchNormLayer, ABatchWithoutExamplesMovesNothing) {
   EXPECT_EQ(Value(Find("bn/moving_variance")), variance);
 }
 
+TEST_F(BatchNormLayer, AMomentumOutOfRangeIsAnError) {
+  EXPECT_FALSE(BatchNorm(scope_, "bn", Images(2, 2, 3), {.momentum = 2}).valid());
+  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("momentum must be from 0 to 1, and is 2"));
+}
+
 TEST_F(BatchNormLayer, UnknownChannelsAreAnError) {
   EXPECT_FALSE(BatchNorm(scope_, "bn", Images(2, 2, Shape::kUnknown)).valid());
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("BatchNorm 'bn' needs an input"));

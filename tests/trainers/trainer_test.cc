@@ -98,7 +98,7 @@ TEST(Trainer, WritesOneJsonObjectALine) {
     steps.push_back(object.at("step"));
     EXPECT_GT(object.at("loss").get<double>(), 0);
     EXPECT_EQ(object.at("learning_rate").get<double>(), 0.25);
-    EXPECT_GE(object.at("images_per_second").get<double>(), 0);
+    EXPECT_GT(object.at("images_per_second").get<double>(), 0);
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{0, 10, 20, 24}));
   std::remove(path.c_str());
@@ -156,11 +156,26 @@ TEST(Trainer, ZeroLogsNeverAndNegativeOptionsAreErrors) {
   EXPECT_TRUE(Lines(path).empty());
   for (const auto& [options, what] : {std::pair(TrainerOptions{.steps = -1}, "steps is -1"),
                                       std::pair(TrainerOptions{.log_every = -2}, "log_every is -2"),
-                                      std::pair(TrainerOptions{.evaluate_every = -3}, "evaluate_every is -3")}) {
+                                      std::pair(TrainerOptions{.evaluate_every = -3}, "evaluate_every is -3"),
+                                      std::pair(TrainerOptions{.steps = 4, .trace = {.first = 4, .last = 5}},
+                                                "trace begins at step 4, and the last step is 3")}) {
     const absl::Status error = train(options);
     EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(error.message()), HasSubstr(what));
   }
+}
+
+TEST(Trainer, KeepsWhatHasAValue) {
+  Experiment run("cpu:1", 16, 0.25);
+  const Variable variable = run.graph.FindVariable("hidden1/weights", /*replica=*/0);
+  Tensor value(DType::kFloat32, variable.shape());
+  std::fill_n(value.data<float>(), value.elements(), 0.5f);
+  ASSERT_TRUE(run.session->WriteVariable(variable, value).ok());
+  Trainer trainer(*run.session, run.step, *run.input, {.steps = 0, .quiet = true});
+  const absl::Status status = trainer.Run();
+  ASSERT_TRUE(status.ok()) << status;
+  EXPECT_THAT(run.session->ReadVariable(variable)->ToDoubles(), ::testing::Each(0.5));
+  for (const Variable& other : run.graph.variables()) EXPECT_TRUE(run.session->ReadVariable(other).ok());
 }
 
 // Evaluates a model whose logits are its inputs.

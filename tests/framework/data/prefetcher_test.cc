@@ -325,6 +325,7 @@ TEST(Prefetcher, RejectsOptionsThatMakeNoBatch) {
   ExpectError(error({.threads = -1}), StatusCode::kInvalidArgument, "threads is -1");
   ExpectError(error({.threads = 100'000}), StatusCode::kInvalidArgument, "threads is 100000; expected 0 to 1024");
   ExpectError(error({.depth = 0}), StatusCode::kInvalidArgument, "depth is 0");
+  ExpectError(error({.depth = 1 << 30}), StatusCode::kInvalidArgument, "expected 1 to 1024");
   ExpectError(error({.batch_size = 6, .drop_remainder = true}), StatusCode::kInvalidArgument, "no batch of 5");
   ExpectError(error({.batch_size = 2, .start = {0, 3}}), StatusCode::kInvalidArgument, "batch 3", "3 batches");
   ExpectError(error({.images = {.crop = 24}}), StatusCode::kInvalidArgument, "24x24");

@@ -108,6 +108,11 @@ TEST_F(VariableTest, NeedsAKnownShape) {
   EXPECT_THAT(Error(), HasSubstr("Variable w needs a fully known shape, not [?,3]"));
 }
 
+TEST_F(VariableTest, NeedsAName) {
+  EXPECT_FALSE(Make(root_, "", {2}).valid());
+  EXPECT_THAT(Error(), HasSubstr("A variable needs a name"));
+}
+
 TEST_F(VariableTest, NeedsAnInitializer) {
   EXPECT_FALSE(GetVariable(root_, "v", {2}, nullptr).valid());
   EXPECT_THAT(Error(), HasSubstr("Variable v needs an initializer"));

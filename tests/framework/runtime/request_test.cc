@@ -35,6 +35,14 @@ TEST_F(RequestTest, ForWhatWasNeverMade) {
   EXPECT_THAT(Error({}, {}, {nullptr}), HasSubstr("target is null"));
 }
 
+TEST_F(RequestTest, ForWhatABuilderRefusedSaysWhy) {
+  const Output bad = ops::Add(root_.Named("sum"), y_, ops::Const(root_, int32_t{1}));
+  EXPECT_FALSE(bad.valid());
+  EXPECT_EQ(Error({{x_, value_}}, {bad}), std::string(graph_.status().message()));
+  EXPECT_EQ(Error({{x_, value_}}, {y_}, {nullptr}), std::string(graph_.status().message()));
+  EXPECT_EQ(session_->Run({{x_, value_}}, {y_}).status(), graph_.status());
+}
+
 TEST_F(RequestTest, ForAnotherGraph) {
   Graph other(registry_);
   const Output foreign = ops::Const(Scope(other), 1.0f);
@@ -207,14 +215,14 @@ TEST_F(RequestTest, APreparedStepChecksItsFeeds) {
 }
 
 TEST_F(RequestTest, GrowsWithTheGraph) {
-  EXPECT_TRUE(session_->Run({{x_, value_}}, {y_}).ok());
+  EXPECT_EQ(session_->Run({{x_, value_}}, {y_}).status(), graph_.status());
   const Variable v = Counter(root_, "late", 3);
   const Output z = ops::Mul(root_, y_, v);
   Initialize();
   auto result = session_->Run({{x_, value_}}, {z});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(-3, -6, -9));
-  EXPECT_TRUE(session_->Run({{x_, value_}}, {y_}).ok());
+  EXPECT_EQ(session_->Run({{x_, value_}}, {y_}).status(), graph_.status());
 }
 
 TEST_F(RequestTest, GrowsWithAVariableThatWasNeverRun) {

@@ -76,11 +76,32 @@ TEST(Softmax, DoesNotOverflow) {
   EXPECT_NEAR(Apply([](const Scope& s, Output x) { return LogSoftmax(s, x); }, {0, -1000})[1], -1000, 1e-3);
 }
 
-TEST(Softmax, RefusesATemperatureThatIsNotPositive) {
-  Graph graph;
-  const Scope scope(graph);
-  Softmax(scope, Const(scope, {1.f}), {.temperature = 0});
-  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("temperature must be positive, and is 0"));
+TEST(Softmax, RefusesATemperatureThatIsNotPositiveOrHasNoReciprocal) {
+  for (const double temperature : {0.0, -1.0, 1e-40, std::nan("")}) {
+    Graph graph;
+    const Scope scope(graph);
+    Softmax(scope, Const(scope, {1.f}), {.temperature = temperature});
+    EXPECT_THAT(std::string(graph.status().message()),
+                HasSubstr("temperature must be positive, from 1e-38 on, and is "))
+        << temperature;
+  }
+}
+
+TEST(Normalizations, RefuseAnEpsilonThatIsNegativeOrNoNumber) {
+  for (const double epsilon : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    for (const bool layer : {false, true}) {
+      Graph graph;
+      const Scope scope(graph);
+      const Output x = Const(scope, Tensor::Of<float>({1, 2}, {1, 2})), of = Const(scope, {1.f, 1.f});
+      if (layer) {
+        LayerNorm(scope, x, of, of, epsilon);
+      } else {
+        BatchNorm(scope, x, of, of, epsilon);
+      }
+      EXPECT_THAT(std::string(graph.status().message()), HasSubstr("epsilon must be a finite number from 0, and is "))
+          << (layer ? "layer" : "batch") << " normalization with " << epsilon;
+    }
+  }
 }
 
 // Windows of 2 x 2 over images of 2 x 8: also of what is below every number.
