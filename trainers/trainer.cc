@@ -54,7 +54,7 @@ absl::Status Trainer::CheckOptions() const {
         std::pair("check_replicas_every", options_.check_replicas_every)}) {
     if (value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected at least 0"));
   }
-  if (options_.trace.first >= options_.steps && options_.trace.last >= 0 && options_.steps > 0) {
+  if (options_.steps > 0 && options_.trace.first >= options_.steps) {
     return absl::InvalidArgumentError(
         absl::StrCat("trace begins at step ", options_.trace.first, ", and the last step is ", options_.steps - 1));
   }

@@ -61,10 +61,10 @@ class Trainer {
   Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options);
 
   // Restores what it resumes from, or else initializes the variables that have no value, then trains. Errors:
-  // InvalidArgument for negative options, or if the checkpoint is of another model; whatever the input or a step
-  // reports; Aborted, with the step, if the loss is NaN or infinite (looked at in every step; on GPUs, so that the host
-  // stays ahead, only where it is shown), or if loss scaling does nothing but skip steps; DataLoss if towers have
-  // drifted apart. An error says which checkpoint is good.
+  // InvalidArgument for negative options, a trace behind the last step, or a checkpoint of another model; whatever the
+  // input or a step reports; Aborted, with the step, if the loss is NaN or infinite (looked at in every step; on GPUs,
+  // so that the host stays ahead, only where it is shown), or if loss scaling does nothing but skip steps; DataLoss if
+  // towers have drifted apart. An error says which checkpoint is good.
   absl::Status Run();
   // What options.stop returned when it ended the run; 0 if it did not.
   int stopped() const { return stopped_; }

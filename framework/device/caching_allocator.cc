@@ -18,7 +18,7 @@ constexpr size_t kFirstBlock = size_t{2} << 20, kLargestBlock = size_t{64} << 20
 }  // namespace
 
 CachingAllocator::CachingAllocator(BlockSource& source, absl::string_view owner, size_t limit)
-    : source_(source), owner_(owner), limit_(limit / kAlignment * kAlignment), next_block_(kFirstBlock) {}
+    : source_(source), owner_(owner), limit_(limit / kPieceAlignment * kPieceAlignment), next_block_(kFirstBlock) {}
 
 CachingAllocator::~CachingAllocator() {
   const MutexLock lock(mutex_);
@@ -76,7 +76,7 @@ absl::StatusOr<void*> CachingAllocator::Allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
   const MutexLock lock(mutex_);
   if (bytes > limit_ - in_use_) return Exhausted(bytes, "");
-  const size_t rounded = AlignUp(bytes, kAlignment);
+  const size_t rounded = AlignUp(bytes, kPieceAlignment);
   auto found = free_.lower_bound({rounded, 0});
   if (found == free_.end()) {
     if (absl::Status status = Grow(rounded); !status.ok()) return Exhausted(bytes, status.message());

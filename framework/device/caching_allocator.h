@@ -32,7 +32,7 @@ class BlockSource {
 // more. Does not touch the memory. Thread-safe.
 class CachingAllocator {
  public:
-  static constexpr size_t kAlignment = 256;
+  static constexpr size_t kPieceAlignment = 256;
 
   // `owner`: for errors. `limit`: of the bytes taken from `source`, which must outlive the allocator.
   CachingAllocator(BlockSource& source, absl::string_view owner, size_t limit);

@@ -84,7 +84,7 @@ class ElementwiseFuser {
       }
       for (const Value& input : node.inputs) wait(input.node);
       for (int control : node.control_inputs) wait(control);
-      writes[i] = Updated(node).empty() ? 0 : 1;
+      writes[i] = Updates(node) ? 1 : 0;
       SortUnique(before);
       // All ranks of a collective, which come one after the other, wait for what one of them waits for.
       if (node.op->kind == OpKind::kAllReduce && i > 0 && IsSameCollective(node, nodes_[i - 1])) {

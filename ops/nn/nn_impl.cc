@@ -1,7 +1,6 @@
 #include "ops/nn/nn_impl.h"
 
 #include <cmath>
-
 #include <utility>
 
 namespace belfry::ops {

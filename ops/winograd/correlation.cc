@@ -143,8 +143,7 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
   for (int64_t first = begin * p.block; first < std::min(end * p.block, tiles); first += p.block) {
     const int64_t count = std::min(p.block, tiles - first);
     for (int64_t t = 0; t < count; ++t) {
-      TransformSquare<kDataMatrix<kTile, r>>(p.in, in, p.InputOf(grid.At(first + t)), {0, p.in.vectors()},
-                                             parts.in_layout, t, ins, patch);
+      TransformSquare<kDataMatrix<kTile, r>>(p.in, in, p.InputOf(grid.At(first + t)), parts.in_layout, t, ins, patch);
     }
     WriteTiles<r, finish>(p, first, count, parts, ins, filter, outs, epilogue, out);
   }

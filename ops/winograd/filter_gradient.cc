@@ -50,8 +50,7 @@ void AddProducts(const Problem& p, int64_t first, int64_t count, const FilterGra
   constexpr int n = FilterGradientParts<r, 0>::n;
   const TileGrid grid(p.out);
   for (int64_t t = 0; t < count; ++t) {
-    TransformSquare<kFilterMatrix<r, kTile>>(p.out, dout, grid.At(first + t), {0, p.out.vectors()}, parts.out_layout, t,
-                                             outs, patch);
+    TransformSquare<kFilterMatrix<r, kTile>>(p.out, dout, grid.At(first + t), parts.out_layout, t, outs, patch);
   }
   if (bias) AddTiles(parts, p.out.vectors(), count, outs, parts.PixelSums(sums));
   Product product{.k = count,
@@ -139,8 +138,7 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
   for (int64_t first = begin * p.block; first < std::min(end * p.block, tiles); first += p.block) {
     const int64_t count = std::min(p.block, tiles - first);
     for (int64_t t = 0; t < count; ++t) {
-      TransformSquare<kDataMatrix<r, kTile>>(p.in, in, p.InputOf(grid.At(first + t)), {0, p.in.vectors()},
-                                             parts.in_layout, t, ins, patch);
+      TransformSquare<kDataMatrix<r, kTile>>(p.in, in, p.InputOf(grid.At(first + t)), parts.in_layout, t, ins, patch);
     }
     AddProducts(p, first, count, parts, dout, bias, ins, outs, sums, patch);
   }

@@ -56,25 +56,18 @@ struct Layout {
   }
 };
 
-// Some of the vectors of channels.
-struct Vectors {
-  int64_t begin, end;
-  int64_t size() const { return end - begin; }
-};
-
-// Copies these channels of a square of side x side pixels as floats. Where it leaves the image, and for channels from
-// images.c on, there are zeros.
+// Copies a square of side x side pixels as floats. Where it leaves the image, and for channels from images.c on, there
+// are zeros.
 template <class T>
-void CopySquare(const Images& images, const T* data, const Square& square, Vectors vectors, int side, float* to) {
-  const int64_t channels = std::min(images.c - vectors.begin * kLanes, vectors.size() * kLanes);
-  const int64_t whole = channels / kLanes * kLanes;
+void CopySquare(const Images& images, const T* data, const Square& square, int side, float* to) {
+  const int64_t channels = images.c, whole = channels / kLanes * kLanes;
   for (int64_t y = square.y; y < square.y + side; ++y) {
-    for (int64_t x = square.x; x < square.x + side; ++x, to += vectors.size() * kLanes) {
+    for (int64_t x = square.x; x < square.x + side; ++x, to += images.vectors() * kLanes) {
       if (y < 0 || y >= images.h || x < 0 || x >= images.w) {
         for (int64_t c = 0; c < channels; c += kLanes) Store(Lanes{}, to + c);
         continue;
       }
-      const T* const from = data + images.pixel(square.image, y, x) + vectors.begin * kLanes;
+      const T* const from = data + images.pixel(square.image, y, x);
       for (int64_t c = 0; c < whole; c += kLanes) Store(Load(from + c), to + c);
       if (whole == channels) continue;
       Store(Lanes{}, to + whole);
@@ -116,10 +109,10 @@ template <bool write, class T>
     for (int j = 0; j < kTile; ++j) __builtin_prefetch(from + (i * images.w + j) * images.c, write);
 }
 
-// Transforms these channels of the square of matrix.columns pixels a side into tile `index`, from vector 0 of the
-// layout on. Where the square leaves the image there are zeros. `patch` has room for it.
+// Transforms the square of matrix.columns pixels a side into tile `index`. Where the square leaves the image there are
+// zeros. `patch` has room for it.
 template <const auto& matrix, int lanes, class T>
-void TransformSquare(const Images& images, const T* data, const Square& square, Vectors vectors,
+void TransformSquare(const Images& images, const T* data, const Square& square,
                      const Layout<matrix.rows, lanes>& layout, int64_t index, float* transformed, float* patch) {
   constexpr int side = matrix.columns;
   const Steps to_steps{layout.row(), layout.column};
@@ -131,14 +124,14 @@ void TransformSquare(const Images& images, const T* data, const Square& square, 
                                           images.pixel(images.n, 0, 0)
                                     : images.c % kLanes == 0;
   if (!whole) {
-    CopySquare(images, data, square, vectors, side, patch);
-    const int64_t pixel = vectors.size() * kLanes;
-    for (int64_t v = 0; v < vectors.size(); ++v, to += layout.vector()) {
+    CopySquare(images, data, square, side, patch);
+    const int64_t pixel = images.vectors() * kLanes;
+    for (int64_t v = 0; v < images.vectors(); ++v, to += layout.vector()) {
       Transform2D<matrix, PointAxis::kRows>(patch + v * kLanes, {pixel * side, pixel}, to, to_steps);
     }
     return;
   }
-  for (int64_t v = vectors.begin; v < vectors.end; ++v, to += layout.vector()) {
+  for (int64_t v = 0; v < images.vectors(); ++v, to += layout.vector()) {
     WithColumns<side>(images, data, square, v, [&](const auto& load) {
       Transform2D<matrix, PointAxis::kRows>(
           load, [=](int i, const Lanes* row) { StoreRow<matrix.rows>(row, to, to_steps, i); });

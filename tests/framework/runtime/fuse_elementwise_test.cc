@@ -285,6 +285,25 @@ TEST_F(FuseElementwiseTest, AnOpOfTheUserIsFused) {
   }
 }
 
+// It says that it works in place, and its kernel that it does not.
+TEST_F(FuseElementwiseTest, AKernelMayNotRefuseToWorkInPlace) {
+  OpDef stubborn = Picky();
+  stubborn.name = "Stubborn";
+  stubborn.in_place = {{0, 0}};
+  stubborn.kernels[0].make = [make = stubborn.kernels[0].make](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+    absl::StatusOr<Kernel> kernel = make(spec);
+    if (kernel.ok()) kernel->in_place = false;
+    return kernel;
+  };
+  registry_.Add(stubborn);
+  const Output x = Input({100'003});
+  const Output y = ops::Neg(root_, root_.Add("Stubborn", {ops::Abs(root_, x)}));
+  Open("cpu:1", kFuse);
+  const auto step = session_->Prepare({{x, {100'003}}}, {y}, {});
+  EXPECT_EQ(step.status().code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(step.status().message()), AllOf(HasSubstr("must work in place"), HasSubstr("Stubborn")));
+}
+
 // Random graphs of element-wise ops of all kinds, with variables that the step updates, on several devices.
 class RandomElementwise {
  public:

@@ -86,7 +86,6 @@ TEST_F(FuseNorms, AVariableIsReadBeforeTheSameUpdatesAsWithout) {
   EXPECT_EQ(Count(Compare({y, norm.mean}), "BatchNormAddRelu"), 0);
 }
 
-// All ranks of a collective run together, so what one needs the others wait for.
 TEST_F(FuseNorms, UpdatesKeepTheirOrder) {
   const Variable mean = GetVariable(root_, "mean", {6}, ConstantInitializer(0));
   const Output first = ops::Assign(root_, mean, norm_.mean);
@@ -99,6 +98,7 @@ TEST_F(FuseNorms, UpdatesKeepTheirOrder) {
               testing::Pointwise(testing::FloatNear(1e-5f), step_->fetched(3).ToDoubles()));
 }
 
+// All ranks of a collective run together, so what one needs the others wait for.
 TEST_F(FuseNorms, NotWhereTheAddendComesFromACollective) {
   const auto reduce = [&](Output value, int64_t rank) {
     return root_.Add(

@@ -215,14 +215,14 @@ TEST_F(RequestTest, APreparedStepChecksItsFeeds) {
 }
 
 TEST_F(RequestTest, GrowsWithTheGraph) {
-  EXPECT_EQ(session_->Run({{x_, value_}}, {y_}).status(), graph_.status());
+  EXPECT_TRUE(session_->Run({{x_, value_}}, {y_}).ok());
   const Variable v = Counter(root_, "late", 3);
   const Output z = ops::Mul(root_, y_, v);
   Initialize();
   auto result = session_->Run({{x_, value_}}, {z});
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT((*result)[0].ToDoubles(), ElementsAre(-3, -6, -9));
-  EXPECT_EQ(session_->Run({{x_, value_}}, {y_}).status(), graph_.status());
+  EXPECT_TRUE(session_->Run({{x_, value_}}, {y_}).ok());
 }
 
 TEST_F(RequestTest, GrowsWithAVariableThatWasNeverRun) {

@@ -12,6 +12,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "framework/base/alignment.h"
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 
@@ -60,8 +61,8 @@ template <class T>
 class Buffer {
  public:
   explicit Buffer(size_t size) : size_(size) {
-    const size_t bytes = ((size + 2 * kGuard) * sizeof(T) + 63) / 64 * 64;
-    memory_.reset(static_cast<T*>(std::aligned_alloc(64, bytes)));
+    const size_t bytes = AlignUp((size + 2 * kGuard) * sizeof(T));
+    memory_.reset(static_cast<T*>(std::aligned_alloc(kAlignment, bytes)));
     std::fill_n(memory_.get(), size + 2 * kGuard, kUntouched);
   }
   Buffer(Buffer&&) = default;
