@@ -23,7 +23,7 @@
 #include "benchmarks/training_run.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
-#include "ops/nn/conv2d_impl.h"
+#include "ops/convolution/conv2d_impl.h"
 
 ABSL_FLAG(std::string, models, "cifar_net,resnet20", "Models whose convolutions are timed, as of `training`.");
 ABSL_FLAG(int, threads, 1, "Threads.");

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "framework/runtime/plan.h"
+#include "framework/compiler/plan.h"
 
 namespace belfry::benchmarks {
 

@@ -20,7 +20,7 @@
 #include "benchmarks/step_times.h"
 #include "benchmarks/training_run.h"
 #include "framework/base/status.h"
-#include "framework/runtime/plan_report.h"
+#include "framework/compiler/plan_report.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "benchmarks/paired_runs.h"
-#include "framework/runtime/plan_report.h"
+#include "framework/compiler/plan_report.h"
 
 namespace belfry::benchmarks {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 
 #include "framework/base/status.h"
-#include "framework/runtime/gradient_checker.h"
+#include "framework/graph/gradient_checker.h"
 #include "framework/runtime/session.h"
 #include "lion.h"
 #include "models/layers.h"
@@ -12,7 +12,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "snake.h"
-#include "trainers/trainer.h"
+#include "trainers/loop/trainer.h"
 #include "waves.h"
 
 using namespace belfry;

@@ -5,10 +5,18 @@ namespace ops {
 
 OpRegistry MakeBuiltinOps() {
   OpRegistry registry;
-  RegisterArrayOps(registry);
-  RegisterMathOps(registry);
-  RegisterNnOps(registry);
+  RegisterActivationOps(registry);
+  RegisterCollectiveOps(registry);
+  RegisterConvolutionOps(registry);
+  RegisterCopyOps(registry);
+  RegisterElementwiseOps(registry);
+  RegisterIndexOps(registry);
+  RegisterLossOps(registry);
+  RegisterNormalisationOps(registry);
+  RegisterPoolingOps(registry);
+  RegisterProductOps(registry);
   RegisterRandomOps(registry);
+  RegisterReductionOps(registry);
   RegisterStateOps(registry);
   RegisterSummaryOps(registry);
   RegisterTrainingOps(registry);

@@ -6,13 +6,21 @@
 namespace belfry::ops {
 
 // Each adds the ops of one family: definitions, shape rules, gradients and CPU kernels.
-void RegisterArrayOps(OpRegistry& registry);     // ops/array.h
-void RegisterMathOps(OpRegistry& registry);      // ops/math.h
-void RegisterNnOps(OpRegistry& registry);        // ops/nn.h
-void RegisterRandomOps(OpRegistry& registry);    // ops/random.h
-void RegisterStateOps(OpRegistry& registry);     // ops/state.h
-void RegisterSummaryOps(OpRegistry& registry);   // ops/summary.h
-void RegisterTrainingOps(OpRegistry& registry);  // ops/training.h
+void RegisterActivationOps(OpRegistry& registry);     // ops/nn.h
+void RegisterCollectiveOps(OpRegistry& registry);     // ops/collective.h
+void RegisterConvolutionOps(OpRegistry& registry);    // ops/nn.h
+void RegisterCopyOps(OpRegistry& registry);           // ops/array.h
+void RegisterElementwiseOps(OpRegistry& registry);    // ops/math.h
+void RegisterIndexOps(OpRegistry& registry);          // ops/array.h
+void RegisterLossOps(OpRegistry& registry);           // ops/nn.h
+void RegisterNormalisationOps(OpRegistry& registry);  // ops/nn.h
+void RegisterPoolingOps(OpRegistry& registry);        // ops/nn.h
+void RegisterProductOps(OpRegistry& registry);        // ops/math.h
+void RegisterRandomOps(OpRegistry& registry);         // ops/random.h
+void RegisterReductionOps(OpRegistry& registry);      // ops/math.h
+void RegisterStateOps(OpRegistry& registry);          // ops/state.h
+void RegisterSummaryOps(OpRegistry& registry);        // ops/summary.h
+void RegisterTrainingOps(OpRegistry& registry);       // ops/training.h
 
 // Adds the kernels for GPUs, to ops that are there; none in a build without CUDA.
 void AddGpuKernels(OpRegistry& registry);

@@ -20,12 +20,12 @@
 #include "ops/array.h"
 #include "optim/descent.h"
 #include "optim/moving_average.h"
-#include "trainers/common_flags.h"
-#include "trainers/evaluator.h"
-#include "trainers/explain.h"
-#include "trainers/stop_signals.h"
-#include "trainers/trainer.h"
-#include "trainers/training_flags.h"
+#include "trainers/flags/common_flags.h"
+#include "trainers/flags/training_flags.h"
+#include "trainers/loop/evaluator.h"
+#include "trainers/loop/explain.h"
+#include "trainers/loop/stop_signals.h"
+#include "trainers/loop/trainer.h"
 
 ABSL_FLAG(
     std::string, model, "cifar_net",

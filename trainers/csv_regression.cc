@@ -12,7 +12,7 @@
 #include "models/linear_regression.h"
 #include "models/summaries.h"
 #include "optim/descent.h"
-#include "trainers/trainer.h"
+#include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {
 namespace {

@@ -9,7 +9,7 @@
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
-#include "trainers/trainer.h"
+#include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {
 

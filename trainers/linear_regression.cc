@@ -13,12 +13,12 @@
 #include "optim/apply.h"
 #include "optim/descent.h"
 #include "spdlog/fmt/fmt.h"
-#include "trainers/common_flags.h"
 #include "trainers/csv_regression.h"
-#include "trainers/metrics.h"
-#include "trainers/stop_signals.h"
-#include "trainers/trainer.h"
-#include "trainers/training_flags.h"
+#include "trainers/flags/common_flags.h"
+#include "trainers/flags/training_flags.h"
+#include "trainers/loop/metrics.h"
+#include "trainers/loop/stop_signals.h"
+#include "trainers/loop/trainer.h"
 
 ABSL_FLAG(std::string, device, "/device:cpu:0", "Where the line through the fixed points is computed.");
 ABSL_FLAG(int64_t, log_every, 100, "Steps between two lines of the fixed points' output, and of --metrics_file.");

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
-#include "trainers/common_flags.h"
+#include "trainers/flags/common_flags.h"
 
 namespace belfry::trainers {
 namespace {

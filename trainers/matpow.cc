@@ -9,7 +9,7 @@
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/random.h"
-#include "trainers/common_flags.h"
+#include "trainers/flags/common_flags.h"
 
 ABSL_FLAG(int64_t, size, 10000, "Rows and columns of the matrices A and B.");
 ABSL_FLAG(int, n, 10, "The power: each matrix is multiplied n times by itself.");

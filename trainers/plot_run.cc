@@ -8,9 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/io/file.h"
-#include "trainers/command_line.h"
-#include "trainers/plot_html.h"
-#include "trainers/run_metrics.h"
+#include "trainers/flags/command_line.h"
+#include "trainers/plots/plot_html.h"
+#include "trainers/plots/run_metrics.h"
 
 ABSL_FLAG(std::string, output, "run.html", "The page to write.");
 

@@ -6,10 +6,10 @@
 #include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/math.h"
-#include "trainers/common_flags.h"
+#include "trainers/flags/common_flags.h"
 #include "trainers/hand_made_towers.h"
-#include "trainers/metrics.h"
-#include "trainers/trainer.h"
+#include "trainers/loop/metrics.h"
+#include "trainers/loop/trainer.h"
 
 ABSL_FLAG(int, epochs, 20, "Times that training goes through its examples, unless --steps is given.");
 ABSL_FLAG(double, learning_rate, 0.1, "Of gradient descent with momentum 0.9.");

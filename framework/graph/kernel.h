@@ -80,7 +80,7 @@ struct Kernel {
 inline constexpr int64_t kPieceUnit = 256;
 
 // What the kernel of a reduction computes, to the last bit, taken piece by piece: how element-wise passes do it
-// (runtime/elementwise_kernel.h). The elements of input 0 form chunks, and those of one chunk share a state: they come
+// (compiler/fused_elementwise.h). The elements of input 0 form chunks, and those of one chunk share a state: they come
 // in ascending order, in pieces that begin at multiples of `row`, and of kPieceUnit from the begin of the tensor or of
 // the chunk. Chunks may be taken by several threads at once. Made once for concrete shapes.
 struct Reduction {

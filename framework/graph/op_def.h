@@ -85,7 +85,7 @@ struct KernelDef {
   absl::string_view device_type;  // "CPU" or "GPU"
   DType dtype;                    // of the op's first type variable
   KernelFactory make;
-  // Of an op that updates a variable: several nodes as one (runtime/passes.h, JoinUpdates). They have the same
+  // Of an op that updates a variable: several nodes as one (compiler/passes/passes.h, JoinUpdates). They have the same
   // attributes, and the same inputs where the type is not T. Null: each runs by itself.
   JoinedKernelFactory join = nullptr;
   // Of an op that is not stateful and reduces input 0 to output 0, the only one, on a CPU. It looks at no other input,
@@ -106,7 +106,7 @@ struct OpDef {
   bool not_differentiable = false;
   // Each element of the outputs depends on the inputs' elements at its place only, inputs broadcast; so does each of a
   // variable that the op updates. The kernel works on any part of them, so several such nodes may become one that goes
-  // through memory once (runtime/passes.h, FuseElementwise).
+  // through memory once (compiler/passes/passes.h, FuseElementwise).
   bool elementwise = false;
   bool stateful = false;  // reads or writes more than its inputs and outputs: never folded, merged or reordered away
   std::vector<std::pair<int, int>> in_place;  // (input, output) that may share memory when shapes and dtypes agree

@@ -5,8 +5,8 @@
 
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
+#include "framework/compiler/plan_report.h"
 #include "framework/runtime/executable.h"
-#include "framework/runtime/plan_report.h"
 
 namespace belfry {
 namespace {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
-#include "framework/runtime/plan.h"
+#include "framework/compiler/plan.h"
 
 namespace belfry {
 

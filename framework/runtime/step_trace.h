@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "framework/runtime/plan.h"
+#include "framework/compiler/plan.h"
 
 namespace belfry {
 

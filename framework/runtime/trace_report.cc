@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "framework/runtime/plan_report.h"
+#include "framework/compiler/plan_report.h"
 
 namespace belfry {
 namespace {

@@ -10,7 +10,7 @@
 #include "framework/device/cuda/current.h"
 #include "framework/device/cuda/native.h"
 #include "ops/gpu/autotune.h"
-#include "ops/math/matmul_gpu_impl.h"
+#include "ops/product/matmul_gpu_impl.h"
 
 namespace belfry::ops {
 namespace {

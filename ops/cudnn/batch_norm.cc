@@ -5,7 +5,7 @@
 #include "framework/base/status.h"
 #include "ops/cudnn/batch_norm_graph_impl.h"
 #include "ops/cudnn/engine.h"
-#include "ops/nn/batch_norm_gpu_impl.h"
+#include "ops/normalisation/batch_norm_gpu_impl.h"
 
 namespace belfry::ops {
 

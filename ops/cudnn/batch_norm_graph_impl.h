@@ -3,7 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "ops/cudnn/operation_graph.h"
-#include "ops/nn/batch_norm_gpu_impl.h"
+#include "ops/normalisation/batch_norm_gpu_impl.h"
 
 namespace belfry::cudnn {
 

@@ -2,9 +2,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/convolution/conv2d_gpu_impl.h"
 #include "ops/cudnn/convolution_graph_impl.h"
 #include "ops/cudnn/engine.h"
-#include "ops/nn/conv2d_gpu_impl.h"
 
 namespace belfry::ops {
 namespace {

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
+#include "ops/convolution/conv2d_gpu_impl.h"
 #include "ops/cudnn/operation_graph.h"
-#include "ops/nn/conv2d_gpu_impl.h"
 
 namespace belfry::cudnn {
 

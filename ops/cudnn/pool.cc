@@ -6,7 +6,7 @@
 #include "framework/base/status.h"
 #include "ops/cudnn/engine.h"
 #include "ops/cudnn/pool_graph_impl.h"
-#include "ops/nn/pool_gpu_impl.h"
+#include "ops/pooling/pool_gpu_impl.h"
 
 namespace belfry::ops {
 namespace {

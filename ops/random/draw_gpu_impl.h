@@ -8,7 +8,7 @@
 #include "framework/base/philox.h"
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
-#include "ops/array/raw_gpu_impl.h"
+#include "ops/gpu/raw_gpu_impl.h"
 #include "ops/random/draw_plan.h"
 
 namespace belfry::ops {

@@ -12,11 +12,11 @@
 
 #include "framework/base/half.h"
 #include "framework/base/status.h"
+#include "ops/convolution/conv2d_gpu_impl.h"
 #include "ops/gpu/autotune.h"
-#include "ops/math/matmul_gpu_impl.h"
-#include "ops/nn/batch_norm_gpu_impl.h"
-#include "ops/nn/conv2d_gpu_impl.h"
-#include "ops/nn/pool_gpu_impl.h"
+#include "ops/normalisation/batch_norm_gpu_impl.h"
+#include "ops/pooling/pool_gpu_impl.h"
+#include "ops/product/matmul_gpu_impl.h"
 #include "tests/fake_gpu/fake_gpu.h"
 
 namespace belfry::ops {

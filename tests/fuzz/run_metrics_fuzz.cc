@@ -1,5 +1,5 @@
 // An input is a metrics file.
-#include "trainers/run_metrics.h"
+#include "trainers/plots/run_metrics.h"
 
 #include <cmath>
 #include <sstream>
@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/fuzz/fuzz.h"
-#include "trainers/plot_html.h"
+#include "trainers/plots/plot_html.h"
 
 namespace belfry::trainers {
 namespace {

@@ -21,9 +21,23 @@ constexpr size_t kMaxLines = 500;
 
 // Bottom to top: a file includes what is in its own folder or in one listed before it.
 constexpr absl::string_view kLayers[] = {
-    "framework/base",  "framework/device",  "framework/io", "framework/data", "framework/collective",
-    "framework/graph", "framework/runtime", "ops",          "optim",          "models",
-    "trainers",        "examples",          "benchmarks",   "tests",
+    "framework/base",
+    "framework/device",
+    "framework/io",
+    "framework/graph",
+    "framework/data",
+    "framework/collective",
+    "framework/compiler",
+    "framework/runtime",
+    "ops",
+    "optim",
+    "models",
+    "trainers/loop",
+    "trainers/flags",
+    "trainers",
+    "examples",
+    "benchmarks",
+    "tests",
 };
 
 // Index in kLayers of the folder that `path` lies in.

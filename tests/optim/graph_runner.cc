@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "framework/runtime/eager.h"
+#include "framework/compiler/eager.h"
 
 namespace belfry::optim {
 

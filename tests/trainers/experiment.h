@@ -13,7 +13,7 @@
 #include "models/replicate_towers.h"
 #include "ops/array.h"
 #include "optim/descent.h"
-#include "trainers/evaluator.h"
+#include "trainers/loop/evaluator.h"
 
 namespace belfry::trainers {
 

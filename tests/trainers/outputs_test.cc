@@ -12,8 +12,8 @@
 #include "framework/io/event_reader.h"
 #include "models/summaries.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/explain.h"
-#include "trainers/trainer.h"
+#include "trainers/loop/explain.h"
+#include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {
 namespace {

@@ -9,10 +9,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "tests/trainers/xml.h"
-#include "trainers/plot_html.h"
-#include "trainers/plot_scale.h"
-#include "trainers/plot_summary.h"
-#include "trainers/plot_svg.h"
+#include "trainers/plots/plot_html.h"
+#include "trainers/plots/plot_scale.h"
+#include "trainers/plots/plot_summary.h"
+#include "trainers/plots/plot_svg.h"
 
 namespace belfry::trainers {
 namespace {

@@ -13,8 +13,8 @@
 #include "framework/runtime/saver.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/stop_signals.h"
-#include "trainers/trainer.h"
+#include "trainers/loop/stop_signals.h"
+#include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainers/run_metrics.h"
+#include "trainers/plots/run_metrics.h"
 
 #include <cmath>
 #include <filesystem>
@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "trainers/metrics.h"
+#include "trainers/loop/metrics.h"
 
 namespace belfry::trainers {
 namespace {

@@ -1,4 +1,4 @@
-#include "trainers/trainer.h"
+#include "trainers/loop/trainer.h"
 
 #include <cmath>
 #include <cstdio>

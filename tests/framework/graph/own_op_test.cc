@@ -5,8 +5,8 @@
 #include <cmath>
 
 #include "framework/device/device_set.h"
+#include "framework/graph/gradient_checker.h"
 #include "framework/graph/gradients.h"
-#include "framework/runtime/gradient_checker.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"

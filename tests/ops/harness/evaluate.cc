@@ -3,9 +3,9 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/compiler/eager.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/infer.h"
-#include "framework/runtime/eager.h"
 
 namespace belfry::harness {
 namespace {

@@ -7,7 +7,7 @@
 #include "absl/types/span.h"
 #include "framework/base/tensor.h"
 #include "framework/device/device.h"
-#include "framework/runtime/gradient_checker.h"
+#include "framework/graph/gradient_checker.h"
 
 namespace belfry::harness {
 

@@ -6,8 +6,8 @@
 
 #include "absl/status/statusor.h"
 #include "framework/base/tensor.h"
+#include "framework/graph/gradient_checker.h"
 #include "framework/graph/graph.h"
-#include "framework/runtime/gradient_checker.h"
 #include "tests/ops/harness/op_case.h"
 
 namespace belfry::harness {

@@ -6,9 +6,9 @@
 
 #include "framework/base/parallel.h"
 #include "framework/base/philox.h"
+#include "framework/compiler/eager.h"
 #include "framework/graph/graph.h"
 #include "framework/graph/infer.h"
-#include "framework/runtime/eager.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

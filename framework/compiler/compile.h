@@ -1,0 +1,57 @@
+// From a graph to a plan.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "framework/compiler/plan.h"
+#include "framework/device/device_set.h"
+#include "framework/graph/graph.h"
+
+namespace belfry {
+
+// Smaller tensors stay in a cache from one element-wise op to the next (benchmarks: chains of three to twenty ops are
+// as fast one by one up to here, and up to 3 times slower from 2^21 elements on).
+inline constexpr int64_t kFuseFrom = int64_t{1} << 16;
+
+// What is computed twice so that it need not be kept from the forward to the backward pass: memory for time.
+enum class Recompute {
+  kNone,
+  kCheap,  // what follows from values that are kept anyway without convolutions and products of matrices:
+           // normalisations, activations, sums
+  kSqrt,   // all but what crosses from one to the next of sqrt(n) segments of the n convolutions and products (Chen et
+           // al., "Training deep nets with sublinear memory cost", 2016): about one more forward pass
+};
+absl::StatusOr<Recompute> ParseRecompute(absl::string_view name);  // "none", "cheap", "sqrt"
+
+struct CompileOptions {
+  bool fuse = true;                           // the passes that merge or move nodes (passes.h)
+  int64_t fuse_elementwise_from = kFuseFrom;  // elements of a result
+  Recompute recompute = Recompute::kNone;
+  // If not empty: a directory (made if need be) that gets, after every pass, the program as text and as Graphviz, and
+  // the plan at the end.
+  std::string dump_directory;
+};
+
+// A plan, and the kernels that were made to learn their workspaces: by node, empty where a node has none. A kernel is
+// run by one thread at a time, so a second Executable of the plan makes its own (MakeKernels).
+struct CompiledPlan {
+  std::shared_ptr<const Plan> plan;
+  std::vector<Kernel> kernels;
+};
+
+// Compiles the part of `graph` that `request` asks for. `devices_by_node` are Placement::device.
+absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& request, const DeviceSet& devices,
+                                     const std::vector<int>& devices_by_node, const CompileOptions& options);
+
+// The kernels of a program's nodes, each made with the thread count of its device.
+absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const DeviceSet& devices);
+
+// The program, one node a line, with device, shapes and inputs; and as Graphviz.
+std::string ProgramToText(const Program& program, const DeviceSet& devices);
+std::string ProgramToDot(const Program& program, const DeviceSet& devices);
+
+}  // namespace belfry

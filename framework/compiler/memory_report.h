@@ -1,0 +1,45 @@
+// What needs how much memory.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "framework/compiler/plan.h"
+
+namespace belfry {
+
+struct MemoryItem {
+  std::string what;  // "variable conv1/weights float32[5,5,3,64]", "tower_0/conv1/Conv2D float32[128,24,24,64]"
+  size_t bytes = 0;
+};
+
+// The memory of one device, in bytes. The first three live as long as the session, all of the graph's variables
+// counted; the rest is the plan's. What is in the arena is told for the moment of a step at which it holds most.
+struct DeviceMemoryReport {
+  size_t parameters = 0;  // trainable variables
+  size_t slots = 0;       // variables that belong to others: of optimizers, moving averages
+  size_t others = 0;      // further variables
+  size_t copies = 0;      // of constants and of large feeds, on devices that do not see the host's memory
+  size_t inputs = 0;      // what is fed
+  size_t activations = 0;
+  size_t gradients = 0;             // what the backward pass computes
+  size_t workspace = 0;             // of kernels
+  size_t gaps = 0;                  // what the arena has beside these
+  std::vector<MemoryItem> largest;  // descending, variables and what is in the arena at that moment
+
+  size_t variables() const { return parameters + slots + others; }
+  size_t arena() const { return inputs + activations + gradients + workspace + gaps; }
+  size_t total() const { return variables() + copies + arena(); }
+};
+
+// By device. `devices_by_node` are Placement::device. At most `largest` items each.
+std::vector<DeviceMemoryReport> ReportMemory(const Plan& plan, const Graph& graph, const DeviceSet& devices,
+                                             const std::vector<int>& devices_by_node, int largest = 8);
+
+// The report as a table in MiB, a row for each device that needs any memory, and the largest items of each.
+std::string MemoryTable(const std::vector<DeviceMemoryReport>& reports, const DeviceSet& devices);
+
+// ResourceExhausted if a device does not have the memory that an executable of the plan still has to allocate.
+absl::Status CheckMemory(const Plan& plan, const DeviceSet& devices);
+
+}  // namespace belfry

@@ -1,0 +1,163 @@
+#include <algorithm>
+#include <map>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/compiler/passes/passes.h"
+#include "framework/compiler/passes/variable_updates.h"
+
+namespace belfry {
+namespace {
+
+// Ranks of one group, ascending, by the index of the node that carries each.
+using Group = std::map<int64_t, int>;
+
+absl::Status CheckGroup(const Program& program, const std::string& name, const Group& group) {
+  const ProgramNode& first = program.nodes[group.begin()->second];
+  const int64_t size = first.attrs.Int("size");
+  if (static_cast<int64_t>(group.size()) != size || group.begin()->first != 0 || group.rbegin()->first != size - 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("Collective '", name, "' is for ", size, " towers, and the graph has ", group.size(), " of them"));
+  }
+  for (const auto& [rank, index] : group) {
+    const ProgramNode& node = program.nodes[index];
+    const char* what = node.attrs.Int("size") != size                                      ? "their number"
+                       : node.attrs.String("reduction") != first.attrs.String("reduction") ? "what is computed"
+                       : node.outputs != first.outputs                                     ? "shapes"
+                                                                                           : nullptr;
+    if (what == nullptr) continue;
+    return absl::InvalidArgumentError(absl::StrCat("Collective '", name, "': the towers do not agree on ", what, ": ",
+                                                   Describe(first), " and ", Describe(node)));
+  }
+  return absl::OkStatus();
+}
+
+// All groups by name, each with all its ranks.
+absl::StatusOr<std::map<std::string, Group>> FindGroups(const Program& program) {
+  std::map<std::string, Group> groups;
+  for (size_t i = 0; i < program.nodes.size(); ++i) {
+    const ProgramNode& node = program.nodes[i];
+    if (node.op->kind != OpKind::kAllReduce) continue;
+    Group& group = groups[node.attrs.String("group")];
+    if (!group.emplace(node.attrs.Int("rank"), static_cast<int>(i)).second) {
+      return absl::InvalidArgumentError(absl::StrCat("Collective '", node.attrs.String("group"), "' has rank ",
+                                                     node.attrs.Int("rank"), " twice: ", Describe(node)));
+    }
+  }
+  for (const auto& [name, group] : groups) RETURN_IF_ERROR(CheckGroup(program, name, group));
+  return groups;
+}
+
+class Preparer {
+ public:
+  explicit Preparer(Program& program) : program_(program), replaced_by_(program.nodes.size(), -1) {}
+
+  absl::Status DropLone() {
+    ASSIGN_OR_RETURN(const auto groups, FindGroups(program_));
+    for (const auto& [name, group] : groups) {
+      if (group.size() == 1) ForwardInputs(group.begin()->second);
+    }
+    Redirect();
+    return Normalize(program_);
+  }
+
+  absl::Status Run() {
+    OwnInputs();
+    RETURN_IF_ERROR(Normalize(program_));
+    replaced_by_.assign(program_.nodes.size(), -1);
+    ASSIGN_OR_RETURN(const auto groups, FindGroups(program_));
+    for (const auto& [name, group] : groups) MergeByDevice(group);
+    Redirect();
+    return Normalize(program_);
+  }
+
+ private:
+  // The mean over one tower is the tower's own value. What is left of the node keeps the order of others.
+  void ForwardInputs(int index) {
+    ProgramNode& node = program_.nodes[index];
+    for (size_t i = 0; i < node.outputs.size(); ++i) moved_[{index, static_cast<int>(i)}] = node.inputs[i + 1];
+    for (const Value& input : node.inputs) node.control_inputs.push_back(input.node);
+    node.op = &OrderOp();
+    node.attrs = {};
+    node.inputs.clear();
+    node.outputs.clear();
+  }
+
+  void MergeByDevice(const Group& group) {
+    std::map<int, int> by_device;
+    for (const auto& [rank, index] : group) {
+      ProgramNode& node = program_.nodes[index];
+      const auto [first, inserted] = by_device.emplace(node.device, index);
+      if (inserted) {
+        node.attrs.Set("ranks", std::vector<int64_t>{rank});
+        continue;
+      }
+      ProgramNode& keeper = program_.nodes[first->second];
+      std::vector<int64_t> ranks = keeper.attrs.Ints("ranks");
+      ranks.push_back(rank);
+      keeper.attrs.Set("ranks", std::move(ranks));
+      const auto offset = static_cast<int>(keeper.outputs.size());
+      for (size_t i = 0; i < node.outputs.size(); ++i) {
+        moved_[{index, static_cast<int>(i)}] = {first->second, offset + static_cast<int>(i)};
+      }
+      keeper.inputs.insert(keeper.inputs.end(), node.inputs.begin(), node.inputs.end());
+      keeper.outputs.insert(keeper.outputs.end(), node.outputs.begin(), node.outputs.end());
+      keeper.control_inputs.insert(keeper.control_inputs.end(), node.control_inputs.begin(), node.control_inputs.end());
+      replaced_by_[index] = first->second;
+    }
+  }
+
+  Value Moved(Value value) const {
+    for (auto found = moved_.find({value.node, value.index}); found != moved_.end();
+         found = moved_.find({value.node, value.index})) {
+      value = found->second;
+    }
+    return value;
+  }
+
+  void Redirect() {
+    const auto kept = [&](int node) { return replaced_by_[node] < 0 ? node : replaced_by_[node]; };
+    for (ProgramNode& node : program_.nodes) {
+      for (Value& input : node.inputs) input = Moved(input);
+      for (int& control : node.control_inputs) control = kept(control);
+    }
+    for (Value& fetch : program_.fetches) fetch = Moved(fetch);
+    for (int& target : program_.targets) target = kept(target);
+  }
+
+  // A collective overwrites its inputs, so each but its weight must be a buffer that nobody else reads.
+  void OwnInputs() {
+    absl::flat_hash_map<Value, int> uses;
+    for (const ProgramNode& node : program_.nodes) {
+      for (const Value& input : node.inputs) ++uses[input];
+    }
+    for (const Value& fetch : program_.fetches) ++uses[fetch];
+    UpdatesBefore updates(program_);
+    const auto size = static_cast<int>(program_.nodes.size());
+    for (int i = 0; i < size; ++i) {
+      if (program_.nodes[i].op->kind != OpKind::kAllReduce) continue;
+      for (size_t k = 1; k < program_.nodes[i].inputs.size(); ++k) {
+        const Value input = program_.nodes[i].inputs[k];
+        const ProgramNode& producer = program_.nodes[input.node];
+        const bool owned =
+            producer.op->kind == OpKind::kKernel && uses[input] == 1 && !producer.op->output_arg(input.index).ref;
+        if (owned) continue;
+        const Value copy = AddCopy(program_, CopyOp(), input, program_.nodes[i].device, program_.nodes[i].rank);
+        program_.nodes[i].inputs[k] = copy;
+        program_.nodes[copy.node].control_inputs = updates.Of(Root(program_, input).node, i);
+      }
+    }
+  }
+
+  Program& program_;
+  std::vector<int> replaced_by_;  // by node: the node that took over its ranks, or -1
+  absl::flat_hash_map<std::pair<int, int>, Value> moved_;
+};
+
+}  // namespace
+
+absl::Status DropLoneCollectives(Program& program) { return Preparer(program).DropLone(); }
+absl::Status PrepareCollectives(Program& program) { return Preparer(program).Run(); }
+
+}  // namespace belfry

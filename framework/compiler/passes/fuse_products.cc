@@ -1,0 +1,173 @@
+#include <algorithm>
+#include <string>
+#include <variant>
+
+#include "absl/algorithm/container.h"
+#include "absl/container/flat_hash_map.h"
+#include "framework/compiler/passes/passes.h"
+#include "framework/graph/infer.h"
+
+namespace belfry {
+namespace {
+
+// The activations that the fused ops know, as attribute "activation"; some have an attribute "alpha".
+struct Activation {
+  absl::string_view op, name;
+};
+constexpr Activation kActivations[] = {{"Relu", "relu"}, {"Relu6", "relu6"}, {"LeakyRelu", "leaky_relu"},
+                                       {"Elu", "elu"},   {"Tanh", "tanh"},   {"Sigmoid", "sigmoid"}};
+
+class Fuser {
+ public:
+  Fuser(Program& program, const OpRegistry& registry, const DeviceSet& devices)
+      : program_(program), registry_(registry), devices_(devices) {}
+
+  void Run() {
+    uses_ = CountUses(program_);
+    for (size_t i = 0; i < program_.nodes.size(); ++i) {
+      if (program_.nodes[i].op->name == "BiasAdd") FuseBias(static_cast<int>(i));
+    }
+    uses_ = CountUses(program_);
+    for (size_t i = 0; i < program_.nodes.size(); ++i) {
+      const auto* const activation =
+          absl::c_find_if(kActivations, [&](const Activation& a) { return a.op == program_.nodes[i].op->name; });
+      if (activation != std::end(kActivations)) FuseActivation(static_cast<int>(i), activation->name);
+    }
+    FuseBiasGradients();
+  }
+
+ private:
+  // The fused node reads what `producer` read when `user` runs, so nothing may make the user wait longer.
+  bool OnlyFeeds(int producer, const ProgramNode& user) const {
+    const ProgramNode& node = program_.nodes[producer];
+    return uses_[producer] == 1 && node.device == user.device &&
+           std::includes(node.control_inputs.begin(), node.control_inputs.end(), user.control_inputs.begin(),
+                         user.control_inputs.end());
+  }
+
+  // Gives `node` the fused op, with the attributes of `from` that it takes too.
+  static void Become(ProgramNode& node, const OpDef* op, const ProgramNode& from, std::vector<Value> inputs) {
+    Attrs attrs;
+    for (const AttrDef& attr : op->attrs) {
+      const AttrValue* value = from.attrs.Find(attr.name);
+      attrs.Set(attr.name, value == nullptr ? attr.value : *value);
+    }
+    for (const TypeVar& type : op->types) attrs.Set(type.name, from.attrs.Type("T"));
+    node.op = op;
+    node.attrs = std::move(attrs);
+    node.inputs = std::move(inputs);
+    node.control_inputs.insert(node.control_inputs.end(), from.control_inputs.begin(), from.control_inputs.end());
+  }
+
+  bool ReadsVariable(const ProgramNode& node) const {
+    return absl::c_any_of(node.inputs, [&](const Value& input) {
+      return program_.nodes[Root(program_, input).node].op->kind == OpKind::kVariable;
+    });
+  }
+  // A variable, constant or feed waits for nobody; a computed value may wait for an update of what the product reads.
+  bool IsSource(Value value) const {
+    const Value root = Root(program_, value);
+    const bool updated = program_.nodes[value.node].op->kind == OpKind::kKernel;
+    return !updated && program_.nodes[root.node].op->kind != OpKind::kKernel;
+  }
+
+  void FuseBias(int i) {
+    ProgramNode& bias = program_.nodes[i];
+    const int before = bias.inputs[0].node;
+    const ProgramNode& product = program_.nodes[before];
+    if (!OnlyFeeds(before, bias)) return;
+    if (product.op->name != "Conv2D" && product.op->name != "MatMul") return;
+    const OpDef* fused =
+        FusedOp(registry_, devices_, product.op->name == "Conv2D" ? "FusedConv2D" : "FusedMatMul", product);
+    if (fused == nullptr || bias.outputs[0].shape.rank() != (product.op->name == "Conv2D" ? 4 : 2)) return;
+    if (ReadsVariable(product) && !IsSource(bias.inputs[1])) return;
+    Become(bias, fused, product, {product.inputs[0], product.inputs[1], bias.inputs[1]});
+  }
+
+  void FuseActivation(int i, absl::string_view activation) {
+    ProgramNode& node = program_.nodes[i];
+    const int before = node.inputs[0].node;
+    const ProgramNode& product = program_.nodes[before];
+    if (!OnlyFeeds(before, node)) return;
+    if (product.op->name != "FusedConv2D" && product.op->name != "FusedMatMul") return;
+    if (product.attrs.String("activation") != "none") return;
+    const AttrValue* given = node.attrs.Find("alpha");
+    const double alpha = given == nullptr ? 0 : std::get<double>(*given);
+    Become(node, product.op, product, product.inputs);
+    node.attrs.Set("activation", std::string(activation));
+    node.attrs.Set("alpha", alpha);
+  }
+
+  // A convolution's filter gradient sums over the same positions as its bias gradient, and reads the same tensor.
+  void FuseBiasGradients() {
+    const auto size = static_cast<int>(program_.nodes.size());
+    absl::flat_hash_map<Value, int> filter_of;  // by the gradient that it reads
+    std::vector<int> first_user(size, size);
+    for (int i = size - 1; i >= 0; --i) {
+      const ProgramNode& node = program_.nodes[i];
+      if (node.op->name == "Conv2DBackpropFilter") filter_of[node.inputs.back()] = i;
+      for (const Value& input : node.inputs) first_user[input.node] = i;
+      for (int control : node.control_inputs) first_user[control] = i;
+    }
+    absl::flat_hash_map<int, int> replaced;  // bias gradient -> filter gradient
+    for (int i = 0; i < size; ++i) {
+      if (program_.nodes[i].op->name != "BiasAddGrad") continue;
+      const auto filter = filter_of.find(program_.nodes[i].inputs[0]);
+      // A user before the filter gradient might be what that waits for.
+      if (filter == filter_of.end() || first_user[i] <= filter->second) continue;
+      if (AddBiasGradient(filter->second, program_.nodes[i])) replaced[i] = filter->second;
+    }
+    Redirect(replaced);
+  }
+
+  bool AddBiasGradient(int index, const ProgramNode& bias) {
+    ProgramNode& filter = program_.nodes[index];
+    if (filter.op->name != "Conv2DBackpropFilter" || filter.device != bias.device) return false;
+    if (!bias.control_inputs.empty()) return false;
+    const OpDef* fused = FusedOp(registry_, devices_, "Conv2DBackpropFilterBias", filter);
+    if (fused == nullptr) return false;
+    const ProgramNode copy = filter;
+    Become(filter, fused, copy, copy.inputs);
+    filter.outputs.push_back(bias.outputs[0]);
+    return true;
+  }
+
+  // Output 1 of the new node stands for output 0 of the old one.
+  void Redirect(const absl::flat_hash_map<int, int>& replaced) {
+    const auto move = [&](int node) {
+      const auto found = replaced.find(node);
+      return found == replaced.end() ? node : found->second;
+    };
+    const auto move_value = [&](Value& value) {
+      if (replaced.contains(value.node)) value = {move(value.node), 1};
+    };
+    for (ProgramNode& node : program_.nodes) {
+      for (Value& input : node.inputs) move_value(input);
+      for (int& control : node.control_inputs) control = move(control);
+    }
+    for (Value& fetch : program_.fetches) move_value(fetch);
+    for (int& target : program_.targets) target = move(target);
+  }
+
+  Program& program_;
+  const OpRegistry& registry_;
+  const DeviceSet& devices_;
+  std::vector<int> uses_;
+};
+
+}  // namespace
+
+const OpDef* FusedOp(const OpRegistry& registry, const DeviceSet& devices, absl::string_view name,
+                     const ProgramNode& node) {
+  const OpDef* op = registry.Find(name);
+  if (op == nullptr) return nullptr;
+  const DType dtype = KernelDType(*node.op, node.attrs);
+  return op->FindKernel(devices.device(node.device).type(), dtype) == nullptr ? nullptr : op;
+}
+
+absl::Status Fuse(Program& program, const OpRegistry& registry, const DeviceSet& devices) {
+  Fuser(program, registry, devices).Run();
+  return Normalize(program);
+}
+
+}  // namespace belfry

@@ -1,0 +1,157 @@
+#include <algorithm>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "framework/compiler/passes/passes.h"
+#include "framework/graph/infer.h"
+
+namespace belfry {
+namespace {
+
+// An update of so many elements is worth a launch of its own, and others need not keep their gradients until it runs.
+constexpr int64_t kLarge = int64_t{1} << 16;
+
+class UpdateJoiner {
+ public:
+  UpdateJoiner(Program& program, const DeviceSet& devices) : program_(program), devices_(devices) {}
+
+  void Run() {
+    FindReads();
+    FindGroups();
+    for (const std::vector<int>& members : groups_) Join(members);
+  }
+
+ private:
+  // What the members of a group have in common.
+  struct Key {
+    int device, depth, all_reduce;  // the node that gives the gradient, or -1
+    std::string attrs;
+    const OpDef* op;
+    std::vector<std::pair<int, int>> scalars;
+    auto operator<=>(const Key&) const = default;
+  };
+  struct OpenGroup {
+    std::vector<int> members;
+    int64_t elements = 0;
+  };
+
+  void FindReads() {
+    read_.assign(program_.nodes.size(), 0);
+    for (const ProgramNode& node : program_.nodes) {
+      for (const Value& input : node.inputs) read_[input.node] = 1;
+    }
+    for (const Value& fetch : program_.fetches) read_[fetch.node] = 1;
+  }
+
+  bool CanJoin(int i) const {
+    const ProgramNode& node = program_.nodes[i];
+    if (node.op->kind != OpKind::kKernel || read_[i]) return false;
+    const KernelDef* kernel =
+        node.op->FindKernel(devices_.device(node.device).type(), KernelDType(*node.op, node.attrs));
+    return kernel != nullptr && kernel->join != nullptr;
+  }
+
+  Key KeyOf(const ProgramNode& node, int depth) const {
+    Key key{.device = node.device,
+            .depth = depth,
+            .all_reduce = -1,
+            .attrs = AttrsKey(node.attrs),
+            .op = node.op,
+            .scalars = {}};
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      const Value input = node.inputs[k];
+      if (node.op->input_arg(static_cast<int>(k)).type != "T") key.scalars.emplace_back(input.node, input.index);
+      const int root = Root(program_, input).node;
+      if (program_.nodes[root].op->kind == OpKind::kAllReduce) key.all_reduce = root;
+    }
+    return key;
+  }
+
+  // A node's depth is how many groups come before it at most. Members of one group have the same, so that no group
+  // comes after itself. The nodes of a collective, which lie side by side, meet: all have the largest of their depths.
+  void FindGroups() {
+    std::vector<int> depth(program_.nodes.size(), 0);
+    std::vector<char> joins(program_.nodes.size(), 0);
+    absl::flat_hash_map<std::string, int> depth_of_collective;
+    std::map<Key, OpenGroup> open;
+    for (size_t i = 0; i < program_.nodes.size(); ++i) {
+      const ProgramNode& node = program_.nodes[i];
+      const auto wait = [&](int before) {
+        const ProgramNode& from = program_.nodes[before];
+        const bool meets = from.op->kind == OpKind::kAllReduce;
+        const int reached = meets ? depth_of_collective[from.attrs.String("group")] : depth[before] + joins[before];
+        depth[i] = std::max(depth[i], reached);
+      };
+      for (const Value& input : node.inputs) wait(input.node);
+      for (int control : node.control_inputs) wait(control);
+      if (node.op->kind == OpKind::kAllReduce) {
+        int& deepest = depth_of_collective[node.attrs.String("group")];
+        deepest = std::max(deepest, depth[i]);
+      }
+      joins[i] = CanJoin(static_cast<int>(i)) ? 1 : 0;
+      if (!joins[i]) continue;
+      const Key key = KeyOf(node, depth[i]);
+      const int64_t elements = node.outputs[0].shape.elements();
+      if (key.all_reduce < 0 && elements >= kLarge) continue;
+      OpenGroup& group = open[key];
+      group.members.push_back(static_cast<int>(i));
+      group.elements += elements;
+      if (key.all_reduce < 0 && group.elements >= kLarge) Close(group);
+    }
+    for (auto& [key, group] : open) Close(group);
+  }
+
+  void Close(OpenGroup& group) {
+    if (group.members.size() > 1) groups_.push_back(std::move(group.members));
+    group = {};
+  }
+
+  // The last member becomes the group, and the others run nothing but what it is.
+  void Join(const std::vector<int>& members) {
+    const int last = members.back();
+    ProgramNode joined{.name = program_.nodes[last].name,
+                       .op = &UpdatesOp(),
+                       .attrs = {{"T", program_.nodes[last].attrs.Type("T")}},
+                       .source = program_.nodes[last].source,
+                       .device = program_.nodes[last].device,
+                       .rank = program_.nodes[last].rank};
+    for (int index : members) {
+      ProgramNode& member = program_.nodes[index];
+      joined.rank = std::max(joined.rank, member.rank);
+      joined.control_inputs.insert(joined.control_inputs.end(), member.control_inputs.begin(),
+                                   member.control_inputs.end());
+      for (Value& input : member.inputs) {
+        joined.inputs.push_back(input);
+        input = {-1, static_cast<int>(joined.inputs.size()) - 1};
+      }
+      member.control_inputs.clear();
+      joined.body.push_back(std::move(member));
+      // Whoever waits for the member waits for the group.
+      member = {.name = joined.body.back().name,
+                .op = &OrderOp(),
+                .control_inputs = {last},
+                .source = joined.source,
+                .device = joined.device,
+                .rank = joined.rank};
+    }
+    program_.nodes[last] = std::move(joined);
+  }
+
+  Program& program_;
+  const DeviceSet& devices_;
+  std::vector<char> read_;  // by node: somebody reads an output
+  std::vector<std::vector<int>> groups_;
+};
+
+}  // namespace
+
+absl::Status JoinUpdates(Program& program, const DeviceSet& devices) {
+  UpdateJoiner(program, devices).Run();
+  return Normalize(program);
+}
+
+}  // namespace belfry

@@ -1,0 +1,32 @@
+#include "framework/compiler/passes/fusion_guard.h"
+
+#include "absl/algorithm/container.h"
+#include "framework/graph/infer.h"
+
+namespace belfry {
+
+Joins::Joins(const Program& program) : nodes_(program.nodes), awaited_(nodes_.size(), 0), late_(nodes_.size(), 0) {
+  for (size_t i = 0; i < nodes_.size(); ++i) {
+    const ProgramNode& node = nodes_[i];
+    absl::c_for_each(node.inputs, [&](Value value) { ++uses_[value]; });
+    if (node.op->kind == OpKind::kAllReduce) late_[i] = 1;
+    for (size_t k = 0; k < node.inputs.size(); ++k) {
+      if (InputArg(node, static_cast<int>(k)).ref || late_[node.inputs[k].node] != 0) late_[i] = 1;
+    }
+    for (int control : node.control_inputs) {
+      if (late_[control] != 0) late_[i] = 1;
+      awaited_[control] = 1;
+    }
+  }
+  for (const Value& fetch : program.fetches) ++uses_[fetch];
+  for (int target : program.targets) awaited_[target] = 1;
+}
+
+bool Joins::Allows(int producer, int user) const {
+  const ProgramNode& node = nodes_[producer];
+  const auto uses = uses_.find({producer, 0});
+  return uses != uses_.end() && uses->second == 1 && awaited_[producer] == 0 && node.device == nodes_[user].device &&
+         node.control_inputs.empty() && nodes_[user].control_inputs.empty() && late_[user] == 0;
+}
+
+}  // namespace belfry

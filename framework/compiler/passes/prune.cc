@@ -1,0 +1,194 @@
+#include <algorithm>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/compiler/passes/passes.h"
+#include "framework/graph/infer.h"
+
+namespace belfry {
+namespace {
+
+absl::Status CheckRequest(const ProgramRequest& request) {
+  if (request.fetches.empty() && request.targets.empty()) {
+    return absl::InvalidArgumentError("Must specify at least one target to fetch or execute.");
+  }
+  const auto check = [&](const Output& output, absl::string_view what) -> absl::Status {
+    const auto outputs = static_cast<int>(output.node->outputs().size());
+    if (outputs == 0) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Tried to ", what, " data for '", output.node->name(),
+                       "', which produces no output. To run a node without its data, pass it as a target."));
+    }
+    if (output.index < 0 || output.index >= outputs) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("The ", what, " ", output.name(), ": output index too large, must be < ", outputs));
+    }
+    return absl::OkStatus();
+  };
+  for (size_t i = 0; i < request.feeds.size(); ++i) {
+    const Output& feed = request.feeds[i];
+    RETURN_IF_ERROR(check(feed, "feed"));
+    if (std::count(request.feeds.begin(), request.feeds.end(), feed) > 1) {
+      return absl::InvalidArgumentError(absl::StrCat("Endpoint \"", feed.name(), "\" fed more than once."));
+    }
+    if (feed.node->op().kind == OpKind::kVariable) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("Variable '", feed.node->name(), "' may not be fed; assign to it instead"));
+    }
+    if (!feed.shape().CompatibleWith(request.feed_shapes[i]) || !request.feed_shapes[i].known()) {
+      return absl::InvalidArgumentError(absl::StrCat("Cannot feed value of shape ", request.feed_shapes[i].ToString(),
+                                                     " for Tensor '", feed.name(), "', which has shape ",
+                                                     feed.shape().ToString()));
+    }
+  }
+  for (const Output& fetch : request.fetches) RETURN_IF_ERROR(check(fetch, "fetch"));
+  return absl::OkStatus();
+}
+
+class Pruner {
+ public:
+  Pruner(const Graph& graph, const ProgramRequest& request) : graph_(graph), request_(request) {}
+
+  Program Run() {
+    for (size_t i = 0; i < request_.feeds.size(); ++i) AddFeed(request_.feeds[i], request_.feed_shapes[i]);
+    // Graph ids are a topological order, so marking downwards and copying upwards needs no stack.
+    std::vector<char> needed(graph_.size(), 0);
+    const auto need = [&](const Node* node) { needed[node->id()] = 1; };
+    for (const Output& fetch : request_.fetches) {
+      if (!fed_.contains(fetch)) need(fetch.node);
+    }
+    for (const Node* target : request_.targets) {
+      if (!FedPlaceholder(*target)) need(target);
+    }
+    // A collective is met by all towers or by none, so one of its nodes needs the others.
+    absl::flat_hash_map<std::string, std::vector<const Node*>> groups;
+    for (int id = 0; id < graph_.size(); ++id) {
+      const Node& node = graph_.node(id);
+      if (node.op().kind == OpKind::kAllReduce) groups[node.attrs().String("group")].push_back(&node);
+    }
+    std::vector<const Node*> collectives;
+    for (int id = static_cast<int>(needed.size()) - 1; id >= 0; --id) {
+      if (!needed[id]) continue;
+      const Node& node = graph_.node(id);
+      if (node.op().kind == OpKind::kAllReduce) {
+        for (const Node* peer : groups[node.attrs().String("group")]) {
+          if (needed[peer->id()]) continue;
+          need(peer);
+          id = std::max(id, peer->id() + 1);
+        }
+        collectives.push_back(&node);
+      }
+      for (const Output& input : node.inputs()) {
+        if (!fed_.contains(input)) need(input.node);
+      }
+      for (const Node* control : node.control_inputs()) {
+        if (!FedPlaceholder(*control)) need(control);
+      }
+    }
+    for (size_t id = 0; id < needed.size(); ++id) {
+      if (needed[id]) AddNode(graph_.node(static_cast<int>(id)));
+    }
+    for (const Node* node : collectives) program_.targets.push_back(index_.at(node));
+    for (const Output& fetch : request_.fetches) program_.fetches.push_back(Find(fetch));
+    for (const Node* target : request_.targets) program_.targets.push_back(IndexOf(*target));
+    KeepOrderOfUpdates();
+    return std::move(program_);
+  }
+
+ private:
+  void AddFeed(const Output& feed, const Shape& shape) {
+    const Value value{static_cast<int>(program_.nodes.size()), 0};
+    program_.nodes.push_back({.name = feed.node->name(),
+                              .op = &FeedOp(),
+                              .attrs = {{"T", feed.dtype()}, {"shape", shape}},
+                              .outputs = {{feed.dtype(), shape}},
+                              .source = feed.node,
+                              .rank = feed.node->id()});
+    program_.feeds.push_back(value);
+    fed_[feed] = value;
+  }
+
+  // The feed stands for the placeholder as a whole, so that whoever runs after it runs after the feed.
+  bool FedPlaceholder(const Node& node) const {
+    return node.op().kind == OpKind::kPlaceholder && fed_.contains(node.output(0));
+  }
+
+  int IndexOf(const Node& node) const { return FedPlaceholder(node) ? fed_.at(node.output(0)).node : index_.at(&node); }
+
+  Value Find(const Output& output) const {
+    const auto fed = fed_.find(output);
+    return fed != fed_.end() ? fed->second : Value{index_.at(output.node), output.index};
+  }
+
+  void AddNode(const Node& node) {
+    ProgramNode copy{.name = node.name(),
+                     .op = &node.op(),
+                     .attrs = node.attrs(),
+                     .outputs = {node.outputs().begin(), node.outputs().end()},
+                     .source = &node,
+                     .rank = node.id()};
+    for (const Output& input : node.inputs()) copy.inputs.push_back(Find(input));
+    for (const Node* control : node.control_inputs()) copy.control_inputs.push_back(IndexOf(*control));
+    index_[&node] = static_cast<int>(program_.nodes.size());
+    program_.nodes.push_back(std::move(copy));
+  }
+
+  // The updates of a variable come one after the other, as they were added to the graph. Passes move nodes, but keep to
+  // dependencies.
+  void KeepOrderOfUpdates() {
+    absl::flat_hash_map<int, int> last;  // by variable
+    for (size_t i = 0; i < program_.nodes.size(); ++i) {
+      ProgramNode& node = program_.nodes[i];
+      for (size_t k = 0; k < node.inputs.size(); ++k) {
+        if (!node.op->input_arg(static_cast<int>(k)).ref) continue;
+        const auto [former, first] = last.try_emplace(Root(program_, node.inputs[k]).node, i);
+        if (!first && former->second != static_cast<int>(i)) node.control_inputs.push_back(former->second);
+        former->second = static_cast<int>(i);
+      }
+    }
+  }
+
+  const Graph& graph_;
+  const ProgramRequest& request_;
+  Program program_;
+  absl::flat_hash_map<Output, Value> fed_;
+  absl::flat_hash_map<const Node*, int> index_;
+};
+
+}  // namespace
+
+absl::StatusOr<Program> Prune(const Graph& graph, const ProgramRequest& request) {
+  RETURN_IF_ERROR(CheckRequest(request));
+  return Pruner(graph, request).Run();
+}
+
+absl::Status InferShapes(Program& program) {
+  for (ProgramNode& node : program.nodes) {
+    if (node.op == &FeedOp()) continue;
+    if (node.op->kind == OpKind::kPlaceholder) {
+      return absl::InvalidArgumentError(absl::StrCat("You must feed a value for placeholder tensor '", node.name,
+                                                     "' with dtype ", DTypeName(node.outputs[0].dtype), " and shape ",
+                                                     node.outputs[0].shape.ToString(), ": ", Describe(node)));
+    }
+    std::vector<Shape> shapes;
+    std::vector<DType> dtypes;
+    for (const Value& input : node.inputs) {
+      shapes.push_back(program.spec(input).shape);
+      dtypes.push_back(program.spec(input).dtype);
+    }
+    absl::StatusOr<std::vector<TensorSpec>> outputs = InferOutputs(*node.op, node.attrs, shapes, dtypes);
+    if (!outputs.ok()) {
+      return absl::Status(outputs.status().code(), absl::StrCat(Describe(node), ": ", outputs.status().message()));
+    }
+    node.outputs = *std::move(outputs);
+    for (const TensorSpec& output : node.outputs) {
+      if (output.shape.known()) continue;
+      return absl::InternalError(
+          absl::StrCat(Describe(node), " has unknown extents though its inputs are known: ", output.shape.ToString()));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace belfry

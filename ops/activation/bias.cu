@@ -1,0 +1,75 @@
+#include "framework/graph/op_def.h"
+#include "ops/gpu/columns_gpu_impl.h"
+#include "ops/gpu/families.h"
+
+namespace belfry::ops {
+namespace {
+
+template <class T>
+struct AddBias {
+  using C = gpu::Compute<T>;
+  const gpu::Stored<T>*x, *bias;
+  gpu::Stored<T>* y;
+
+  BELFRY_GPU C Begin(int64_t c, int64_t) const { return gpu::Widen(bias[c]); }
+  BELFRY_GPU gpu::Stored<T> Read(int64_t at, int64_t) const { return x[at]; }
+  BELFRY_GPU void Take(C column, gpu::Stored<T> in, int64_t at, NoSum&) const {
+    y[at] = gpu::Narrow<T>(gpu::Widen(in) + column);
+  }
+};
+
+template <class T>
+absl::StatusOr<Kernel> MakeBiasAdd(const KernelSpec& spec) {
+  using S = gpu::Stored<T>;
+  const Shape& y = spec.outputs[0].shape;
+  return Kernel{[slices = ColumnSlices::ForElements(y.elements(0, y.rank() - 1), y[-1]),
+                 empty = y.elements() == 0](const KernelContext& at) {
+    if (empty) return absl::OkStatus();
+    return ForEachElementByColumn(*at.stream, slices, AddBias<T>{at.input<S>(0), at.input<S>(1), at.output<S>(0)});
+  }};
+}
+
+template <class T>
+struct SumOfSlice {
+  using C = gpu::Compute<T>;
+  using Sum = Sums<C, 1>;
+  const gpu::Stored<T>* dy;
+
+  BELFRY_GPU int Begin(int64_t, int64_t) const { return 0; }
+  BELFRY_GPU gpu::Stored<T> Read(int64_t at, int64_t) const { return dy[at]; }
+  BELFRY_GPU void Take(int, gpu::Stored<T> in, int64_t, Sum& sum) const { sum.of[0] += gpu::Widen(in); }
+  BELFRY_GPU Sum Finish(int, Sum sum, int64_t) const { return sum; }
+};
+
+template <class T>
+struct StoreSum {
+  gpu::Stored<T>* dbias;
+  BELFRY_GPU void operator()(int64_t c, const Sums<gpu::Compute<T>, 1>& sum) const {
+    dbias[c] = gpu::Narrow<T>(sum.of[0]);
+  }
+};
+
+template <class T>
+absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec) {
+  using S = gpu::Stored<T>;
+  using C = gpu::Compute<T>;
+  const Shape& dy = spec.inputs[0].shape;
+  const auto slices = ColumnSlices::ForSums(dy.elements(0, dy.rank() - 1), dy[-1]);
+  return Kernel{[slices](const KernelContext& at) {
+                  return GpuColumnSums(*at.stream, slices, static_cast<C*>(at.workspace), SumOfSlice<T>{at.input<S>(0)},
+                                       StoreSum<T>{at.output<S>(0)});
+                },
+                ColumnSumsBytes<SumOfSlice<T>>(slices)};
+}
+
+}  // namespace
+
+void AddBiasGpuKernels(OpRegistry& registry) {
+  registry.AddKernels("BiasAdd", Kernels<float, double, Half, BFloat16>(
+                                     "GPU", [](auto tag) { return &MakeBiasAdd<typename decltype(tag)::type>; }));
+  registry.AddKernels("BiasAddGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeBiasAddGrad<typename decltype(tag)::type>;
+                      }));
+}
+
+}  // namespace belfry::ops

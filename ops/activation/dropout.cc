@@ -1,0 +1,89 @@
+#include <cmath>
+
+#include "framework/base/philox.h"
+#include "ops/activation/activation_ops.h"
+#include "ops/activation/dropout_impl.h"
+#include "ops/common/op_rules_impl.h"
+#include "ops/nn.h"
+
+namespace belfry::ops {
+namespace {
+
+template <class T>
+void DropExample(const DropoutMask& mask, uint64_t step, uint64_t example, const T* x, T* y) {
+  using C = Compute<T>;
+  const C scale = static_cast<C>(mask.scale);
+  for (int64_t j = 0; j < mask.size; j += 4) {
+    const auto words = Philox4x32(mask.key, step, (example << 32) + static_cast<uint64_t>(j / 4));
+    for (int64_t i = j; i < std::min(j + 4, mask.size); ++i) {
+      y[i] = static_cast<T>(words[i - j] >= mask.threshold ? static_cast<C>(x[i]) * scale : C(0));
+    }
+  }
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeDropout(const KernelSpec& spec) {
+  return Kernel{[mask = DropoutMask(spec)](const KernelContext& context) {
+                  const T* x = context.input<T>(0);
+                  T* y = context.output<T>(0);
+                  const uint64_t step = mask.Step(context);
+                  const int64_t first = mask.FirstExample(context);
+                  ParallelFor(mask.examples, 12.0 * static_cast<double>(mask.size), [&](int64_t begin, int64_t end) {
+                    for (int64_t i = begin; i < end; ++i) {
+                      DropExample(mask, step, static_cast<uint64_t>(first + i), x + i * mask.size, y + i * mask.size);
+                    }
+                  });
+                  return absl::OkStatus();
+                },
+                0, DropoutMask(spec).uses_run()};
+}
+
+absl::StatusOr<std::vector<Shape>> DropoutShape(const ShapeArgs& args) {
+  if (const double rate = args.attrs.Float("rate"); !(rate >= 0 && rate < 1)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("rate is the share of elements that are dropped: it must be in ", "[0, 1), and is ", rate));
+  }
+  if (args.inputs.size() > 3) return absl::InvalidArgumentError("takes at most two counters: step and first example");
+  for (size_t i = 1; i < args.inputs.size(); ++i) {
+    if (args.dtypes[i] == DType::kInt64 && args.inputs[i].rank() == 0) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("counter ", i - 1, " must be a scalar, and has shape ", args.inputs[i].ToString()));
+  }
+  return std::vector<Shape>{args.inputs[0]};
+}
+
+// Linear, so its gradient is the same op with the same counters: the mask is drawn again, not kept.
+std::vector<Output> DropoutGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  std::vector<Output> inputs(node.inputs().begin(), node.inputs().end());
+  inputs[0] = dy[0];
+  std::vector<Output> gradients(inputs.size());
+  gradients[0] = scope.Add("Dropout", inputs, node.attrs());
+  return gradients;
+}
+
+}  // namespace
+
+Output Dropout(OpScope scope, Output x, double rate) {
+  const Scope inner = scope.NameScope(scope.wanted_name().empty() ? "dropout" : scope.wanted_name());
+  std::vector<Output> inputs = {x};
+  for (const Output& counter : scope.random_counters()) inputs.push_back(counter);
+  return inner.Add(
+      "Dropout", inputs,
+      {{"rate", rate}, {"seed", static_cast<int64_t>(scope.graph().seed())}, {"key", inner.random_path()}});
+}
+
+void RegisterDropout(OpRegistry& registry) {
+  registry.Add({.name = "Dropout",
+                .inputs = {{"x"}, {.name = "counters", .type = "int64", .list = true}},
+                .outputs = {{"y"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = {{"rate", 0.5}, {"seed", int64_t{0}}, {"key", std::string(), true}, {"per_step", true}},
+                .shape = DropoutShape,
+                .gradient = DropoutGradient,
+                .stateful = true,  // without counters it draws anew in every run
+                .in_place = {{0, 0}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeDropout<typename decltype(tag)::type>; })});
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,85 @@
+#include "framework/base/status.h"
+#include "ops/activation/dropout_impl.h"
+#include "ops/gpu/families.h"
+#include "ops/gpu/index_gpu_impl.h"
+#include "ops/gpu/raw_gpu_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+// A DropoutMask for one run, in device code, where the counters can be read.
+struct GpuMask {
+  uint64_t key, threshold, run_step;
+  const int64_t *step, *first_example;  // the counters; null where there is none
+  int64_t size, blocks;                 // of an example: elements, and Philox blocks for them
+  Divider by_blocks;
+};
+
+// A body draws one block, which is for four elements.
+template <class T, bool whole_blocks, class Index>
+absl::Status Drop(Stream& stream, int64_t examples, const GpuMask& mask, gpu::Compute<T> scale, const gpu::Stored<T>* x,
+                  gpu::Stored<T>* y) {
+  using Pack = GpuPack<gpu::Stored<T>, 4>;
+  using C = gpu::Compute<T>;
+  return gpu::ForEach(stream, examples * mask.blocks, [=] BELFRY_GPU(int64_t i) {
+    const auto example = static_cast<int64_t>(mask.by_blocks.Quotient(static_cast<Index>(i)));
+    const int64_t block = i - example * mask.blocks;
+    const uint64_t step = mask.step != nullptr ? static_cast<uint64_t>(*mask.step) : mask.run_step;
+    const int64_t first = mask.first_example != nullptr ? *mask.first_example : 0;
+    const auto words =
+        Philox4x32(mask.key, step, (static_cast<uint64_t>(first + example) << 32) + static_cast<uint64_t>(block));
+    const C factor = scale;
+    const int64_t begin = 4 * block, at = example * mask.size + begin;
+    const gpu::Stored<T>* const from = x + at;
+    gpu::Stored<T>* const to = y + at;
+    if constexpr (whole_blocks) {
+      Pack pack = *reinterpret_cast<const Pack*>(from);
+      for (int k = 0; k < 4; ++k) {
+        pack.at[k] = gpu::Narrow<T>(words[k] >= mask.threshold ? gpu::Widen(pack.at[k]) * factor : C(0));
+      }
+      *reinterpret_cast<Pack*>(to) = pack;
+    } else {
+      for (int k = 0; k < 4; ++k) {
+        if (begin + k >= mask.size) return;
+        to[k] = gpu::Narrow<T>(words[k] >= mask.threshold ? gpu::Widen(from[k]) * factor : C(0));
+      }
+    }
+  });
+}
+
+template <class T, bool whole_blocks, class Index>
+Kernel DropoutKernel(const DropoutMask& mask) {
+  return Kernel{[mask, blocks = (mask.size + 3) / 4](const KernelContext& context) {
+                  GpuMask on_gpu = {.key = mask.key,
+                                    .threshold = mask.threshold,
+                                    .run_step = mask.run_step(context),
+                                    .step = mask.step_counter(context),
+                                    .first_example = mask.example_counter(context),
+                                    .size = mask.size,
+                                    .blocks = blocks,
+                                    .by_blocks = Divider(blocks, mask.examples * blocks)};
+                  return Drop<T, whole_blocks, Index>(
+                      *context.stream, mask.examples, on_gpu, static_cast<gpu::Compute<T>>(mask.scale),
+                      context.input<gpu::Stored<T>>(0), context.output<gpu::Stored<T>>(0));
+                },
+                0, mask.uses_run()};
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeDropout(const KernelSpec& spec) {
+  const DropoutMask mask(spec);
+  const bool small = CountsIn32Bits(mask.examples * ((mask.size + 3) / 4));
+  if (mask.size % 4 == 0) {
+    return small ? DropoutKernel<T, true, uint32_t>(mask) : DropoutKernel<T, true, int64_t>(mask);
+  }
+  return small ? DropoutKernel<T, false, uint32_t>(mask) : DropoutKernel<T, false, int64_t>(mask);
+}
+
+}  // namespace
+
+void AddDropoutGpuKernels(OpRegistry& registry) {
+  registry.AddKernels("Dropout", Kernels<float, double, Half, BFloat16>(
+                                     "GPU", [](auto tag) { return &MakeDropout<typename decltype(tag)::type>; }));
+}
+
+}  // namespace belfry::ops

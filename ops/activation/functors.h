@@ -1,0 +1,203 @@
+// Scalar functors of activations and element-wise losses, as in ops/elementwise/functors.h: each formula is written
+// once for the CPU and the CUDA kernels. T is float or double.
+//
+// One with an exponential e has two halves, Exponent(x) and Finish(..., e) with e = exp(Exponent(x)), so that the CPU
+// takes many exponentials at once; operator() is both.
+#pragma once
+
+#include <cmath>
+
+#include "framework/base/dtype.h"
+
+namespace belfry::ops::functor {
+
+// Of Klambauer et al. (2017), "Self-Normalizing Neural Networks".
+inline constexpr double kSeluScale = 1.0507009873554805, kSeluAlpha = 1.6732632423543772;
+
+// Comparisons are such that NaN passes through. The gradients that look at y rather than x have y tell on which side of
+// 0 x was.
+template <class T>
+struct Relu {
+  constexpr T operator()(T x) const { return x < 0 ? T(0) : x; }
+};
+template <class T>
+struct ReluGrad {
+  constexpr T operator()(T dy, T y) const { return y > 0 ? dy : T(0); }
+};
+// Computed numbers up to this one are 0 once they are rounded to the dtype.
+constexpr float RoundsToZero(DType dtype) {
+  return dtype == DType::kFloat16 ? 0x1p-25f : dtype == DType::kBFloat16 ? 0x1p-134f : 0;
+}
+
+template <class T>
+struct Relu6 {
+  constexpr T operator()(T x) const {
+    const T low = x < 0 ? T(0) : x;
+    return low > 6 ? T(6) : low;
+  }
+};
+template <class T>
+struct Relu6Grad {
+  constexpr T operator()(T dy, T y) const { return ((y > 0) & (y < 6)) ? dy : T(0); }
+};
+template <class T>
+struct LeakyRelu {
+  T slope;
+  explicit constexpr LeakyRelu(double alpha) : slope(static_cast<T>(alpha)) {}
+  constexpr T operator()(T x) const { return x < 0 ? slope * x : x; }
+};
+template <class T>
+struct LeakyReluGrad {
+  T slope;
+  explicit constexpr LeakyReluGrad(double alpha) : slope(static_cast<T>(alpha)) {}
+  constexpr T operator()(T dy, T y) const { return y > 0 ? dy : slope * dy; }
+};
+// y = scale x above 0, scale alpha (exp(x) - 1) below: ELU, and SELU with its constants.
+template <class T>
+struct Elu {
+  T positive, negative;
+  explicit constexpr Elu(double alpha, double scale = 1)
+      : positive(static_cast<T>(scale)), negative(static_cast<T>(scale * alpha)) {}
+  constexpr T operator()(T x) const { return x < 0 ? negative * std::expm1(x) : positive * x; }
+};
+// Below 0 the slope is scale alpha exp(x) = y + scale alpha.
+template <class T>
+struct EluGrad {
+  T positive, negative;
+  explicit constexpr EluGrad(double alpha, double scale = 1)
+      : positive(static_cast<T>(scale)), negative(static_cast<T>(scale * alpha)) {}
+  constexpr T operator()(T dy, T y) const { return dy * (y < 0 ? y + negative : positive); }
+};
+
+// Beyond these the functions below equal their limits, also in double, where infinities would give inf * 0.
+inline constexpr double kGateLimit = 1000, kErfLimit = 40;
+
+template <class T>
+constexpr T Clamp(T x, double limit) {
+  const T high = static_cast<T>(limit);
+  return x < -high ? -high : (x > high ? high : x);
+}
+
+// The gates g of y = x sigmoid(g(x)).
+template <class T>
+struct SiluGate {
+  static constexpr T Value(T x) { return x; }
+  static constexpr T Slope(T) { return 1; }
+};
+// x / 2 (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+template <class T>
+struct GeluTanhGate {
+  static constexpr double kLinear = 1.5957691216057308, kCubic = kLinear * 0.044715;
+  static constexpr T Value(T x) { return x * (T(kLinear) + T(kCubic) * x * x); }
+  static constexpr T Slope(T x) { return T(kLinear) + T(3 * kCubic) * x * x; }
+};
+
+template <class T, template <class> class Gate>
+struct Gated {
+  constexpr T Exponent(T x) const { return -Gate<T>::Value(Clamp(x, kGateLimit)); }
+  constexpr T Finish(T x, T e) const { return (x < T(-kGateLimit) ? T(-kGateLimit) : x) / (1 + e); }
+  constexpr T operator()(T x) const { return Finish(x, std::exp(Exponent(x))); }
+};
+template <class T, template <class> class Gate>
+struct GatedGrad {
+  constexpr T Exponent(T x) const { return Gated<T, Gate>().Exponent(x); }
+  constexpr T Finish(T dy, T x, T e) const {
+    const T v = Clamp(x, kGateLimit), s = 1 / (1 + e);
+    return dy * s * (1 + v * (1 - s) * Gate<T>::Slope(v));
+  }
+  constexpr T operator()(T dy, T x) const { return Finish(dy, x, std::exp(Exponent(x))); }
+};
+
+inline constexpr double kSqrtHalf = 0.70710678118654752;
+template <class T>
+struct Gelu {
+  constexpr T operator()(T x) const {
+    const T v = x < T(-kErfLimit) ? T(-kErfLimit) : x;
+    return v * T(0.5) * std::erfc(v * T(-kSqrtHalf));
+  }
+};
+template <class T>
+struct GeluGrad {
+  constexpr T operator()(T dy, T x) const {
+    constexpr double kInverseSqrtTwoPi = 0.39894228040143268;
+    const T v = Clamp(x, kErfLimit);
+    const T density = T(kInverseSqrtTwoPi) * std::exp(T(-0.5) * v * v);
+    return dy * (T(0.5) * std::erfc(v * T(-kSqrtHalf)) + v * density);
+  }
+};
+
+// log(1 + exp(-|x|)), which neither overflows nor loses small results.
+template <class T>
+struct SoftplusTail {
+  constexpr T operator()(T x) const { return std::log1p(std::exp(x < 0 ? x : -x)); }
+  template <class A>
+  auto Vector(const A& x) const {
+    return (-x.abs()).exp().log1p();
+  }
+};
+// log(1 + exp(x)) = max(x, 0) + tail.
+template <class T>
+struct Softplus {
+  constexpr T Finish(T x, T tail) const { return (x > 0 ? x : T(0)) + tail; }
+  constexpr T operator()(T x) const { return Finish(x, SoftplusTail<T>()(x)); }
+};
+// sigmoid(x) = 1 - exp(-y).
+template <class T>
+struct SoftplusGrad {
+  constexpr T operator()(T dy, T y) const { return dy * -std::expm1(-y); }
+  template <class A>
+  auto Vector(const A& dy, const A& y) const {
+    return dy * -(-y).expm1();
+  }
+};
+
+// -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)) = max(x, 0) - x t + tail.
+template <class T>
+struct SigmoidCrossEntropy {
+  constexpr T Finish(T x, T t, T tail) const { return (x > 0 ? x : T(0)) - x * t + tail; }
+  constexpr T operator()(T x, T t) const { return Finish(x, t, SoftplusTail<T>()(x)); }
+};
+// dy (sigmoid(x) - t), e = exp(-x).
+template <class T>
+struct SigmoidCrossEntropyGrad {
+  constexpr T Finish(T dy, T t, T e) const { return dy * (1 / (1 + e) - t); }
+  constexpr T operator()(T dy, T x, T t) const { return Finish(dy, t, std::exp(-x)); }
+};
+
+// base^-beta and 1 / base, of local response normalisation. 0.75, the tutorial network's exponent, and 0.5 need no
+// logarithm. Vector: of an Eigen array, in place.
+template <class T>
+struct NegativePower {
+  T beta;
+  explicit constexpr NegativePower(double b) : beta(static_cast<T>(b)) {}
+  constexpr T operator()(T base, T& inverse) const {
+    if (beta == T(0.75)) {
+      const T root = T(1) / std::sqrt(base);
+      inverse = root * root;
+      return inverse * (T(1) / std::sqrt(root));
+    }
+    if (beta == T(0.5)) {
+      const T root = T(1) / std::sqrt(base);
+      inverse = root * root;
+      return root;
+    }
+    inverse = T(1) / base;
+    return std::exp(std::log(base) * -beta);
+  }
+  template <class A>
+  void Vector(A& power, A& inverse) const {
+    if (beta == T(0.75)) {
+      power = power.rsqrt();
+      inverse = power.square();
+      power = inverse * power.rsqrt();
+    } else if (beta == T(0.5)) {
+      power = power.rsqrt();
+      inverse = power.square();
+    } else {
+      inverse = power.inverse();
+      power = (power.log() * -beta).exp();
+    }
+  }
+};
+
+}  // namespace belfry::ops::functor

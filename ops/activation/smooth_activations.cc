@@ -1,0 +1,139 @@
+#include "ops/activation/activation_ops.h"
+#include "ops/activation/functors.h"
+#include "ops/common/op_rules_impl.h"
+#include "ops/nn.h"
+
+namespace belfry::ops {
+namespace {
+
+template <template <class> class Gate, class C>
+void Gated(int64_t n, const C* x, C* y) {
+  const functor::Gated<C, Gate> f;
+  alignas(64) C e[kBlock];
+  for (int64_t begin = 0; begin < n; begin += kBlock, x += kBlock, y += kBlock) {
+    const int64_t size = std::min(kBlock, n - begin);
+    for (int64_t i = 0; i < size; ++i) e[i] = f.Exponent(x[i]);
+    ArrayMap<C> map(e, size);
+    map = map.exp();
+    for (int64_t i = 0; i < size; ++i) y[i] = f.Finish(x[i], e[i]);
+  }
+}
+
+template <template <class> class Gate, class C>
+void GatedGrad(int64_t n, const C* dy, const C* x, C* dx) {
+  const functor::GatedGrad<C, Gate> f;
+  alignas(64) C e[kBlock];
+  for (int64_t begin = 0; begin < n; begin += kBlock, dy += kBlock, x += kBlock, dx += kBlock) {
+    const int64_t size = std::min(kBlock, n - begin);
+    for (int64_t i = 0; i < size; ++i) e[i] = f.Exponent(x[i]);
+    ArrayMap<C> map(e, size);
+    map = map.exp();
+    for (int64_t i = 0; i < size; ++i) dx[i] = f.Finish(dy[i], x[i], e[i]);
+  }
+}
+
+struct SiluFunction {
+  static constexpr double kCost = 10;
+  explicit SiluFunction(const Attrs&) {}
+  template <class C>
+  void operator()(int64_t n, const C* x, C* y) const {
+    Gated<functor::SiluGate>(n, x, y);
+  }
+};
+
+struct SiluGradFunction {
+  static constexpr double kCost = 12;
+  explicit SiluGradFunction(const Attrs&) {}
+  template <class C>
+  void operator()(int64_t n, const C* dy, const C* x, C* dx) const {
+    GatedGrad<functor::SiluGate>(n, dy, x, dx);
+  }
+};
+
+struct GeluFunction {
+  static constexpr double kCost = 30;
+  bool approximate;
+  explicit GeluFunction(const Attrs& attrs) : approximate(attrs.Bool("approximate")) {}
+  template <class C>
+  void operator()(int64_t n, const C* x, C* y) const {
+    if (approximate) return Gated<functor::GeluTanhGate>(n, x, y);
+    for (int64_t i = 0; i < n; ++i) y[i] = functor::Gelu<C>()(x[i]);
+  }
+};
+
+struct GeluGradFunction {
+  static constexpr double kCost = 40;
+  bool approximate;
+  explicit GeluGradFunction(const Attrs& attrs) : approximate(attrs.Bool("approximate")) {}
+  template <class C>
+  void operator()(int64_t n, const C* dy, const C* x, C* dx) const {
+    if (approximate) return GatedGrad<functor::GeluTanhGate>(n, dy, x, dx);
+    for (int64_t i = 0; i < n; ++i) dx[i] = functor::GeluGrad<C>()(dy[i], x[i]);
+  }
+};
+
+struct SoftplusFunction {
+  static constexpr double kCost = 20;
+  explicit SoftplusFunction(const Attrs&) {}
+  template <class C>
+  void operator()(int64_t n, const C* x, C* y) const {
+    alignas(64) C e[kBlock];
+    for (int64_t begin = 0; begin < n; begin += kBlock, x += kBlock, y += kBlock) {
+      const int64_t size = std::min(kBlock, n - begin);
+      ArrayMap<C> map(e, size);
+      map = functor::SoftplusTail<C>().Vector(ConstArrayMap<C>(x, size));
+      for (int64_t i = 0; i < size; ++i) y[i] = functor::Softplus<C>().Finish(x[i], e[i]);
+    }
+  }
+};
+
+struct SoftplusGradFunction {
+  static constexpr double kCost = 12;
+  explicit SoftplusGradFunction(const Attrs&) {}
+  template <class C>
+  void operator()(int64_t n, const C* dy, const C* y, C* dx) const {
+    ArrayMap<C>(dx, n) = functor::SoftplusGrad<C>().Vector(ConstArrayMap<C>(dy, n), ConstArrayMap<C>(y, n));
+  }
+};
+
+template <class Function, class GradFunction>
+void Register(OpRegistry& registry, const std::string& name, bool from_output, std::vector<AttrDef> attrs = {}) {
+  std::vector<std::string> passed;
+  for (const AttrDef& attr : attrs) passed.push_back(attr.name);
+  registry.Add({.name = name,
+                .inputs = {{"x"}},
+                .outputs = {{"y"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = attrs,
+                .shape = SameAsAll,
+                .gradient = GradientFrom(name + "Grad", from_output, passed),
+                .elementwise = true,
+                .in_place = {{0, 0}},
+                .kernels = UnaryKernels<Function>()});
+  registry.Add({.name = name + "Grad",
+                .inputs = {{"dy"}, {from_output ? "y" : "x"}},
+                .outputs = {{"dx"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = attrs,
+                .shape = SameAsAll,
+                .gradient = NoSecondDerivative(),
+                .elementwise = true,
+                .in_place = {{0, 0}, {1, 0}},
+                .kernels = BinaryKernels<GradFunction>()});
+}
+
+}  // namespace
+
+Output Gelu(OpScope scope, Output x, bool approximate) {
+  return scope.Add("Gelu", {x}, {{"approximate", approximate}});
+}
+Output Silu(OpScope scope, Output x) { return scope.Add("Silu", {x}); }
+Output Softplus(OpScope scope, Output x) { return scope.Add("Softplus", {x}); }
+
+void RegisterSmoothActivations(OpRegistry& registry) {
+  Register<GeluFunction, GeluGradFunction>(registry, "Gelu", /*from_output=*/false, {{"approximate", false}});
+  Register<SiluFunction, SiluGradFunction>(registry, "Silu", /*from_output=*/false);
+  Register<SoftplusFunction, SoftplusGradFunction>(registry, "Softplus", /*from_output=*/true);
+}
+
+}  // namespace belfry::ops

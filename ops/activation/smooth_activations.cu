@@ -1,0 +1,39 @@
+#include "ops/activation/functors.h"
+#include "ops/elementwise/elementwise_gpu_impl.h"
+#include "ops/gpu/families.h"
+
+namespace belfry::ops {
+namespace {
+
+template <class T>
+absl::StatusOr<Kernel> MakeGelu(const KernelSpec& spec) {
+  using C = gpu::Compute<T>;
+  if (spec.attrs.Bool("approximate")) return GpuMapKernel<T>(spec, functor::Gated<C, functor::GeluTanhGate>());
+  return GpuMapKernel<T>(spec, functor::Gelu<C>());
+}
+template <class T>
+absl::StatusOr<Kernel> MakeGeluGrad(const KernelSpec& spec) {
+  using C = gpu::Compute<T>;
+  if (spec.attrs.Bool("approximate")) return GpuZipKernel<T>(spec, functor::GatedGrad<C, functor::GeluTanhGate>());
+  return GpuZipKernel<T>(spec, functor::GeluGrad<C>());
+}
+
+template <class T>
+using SiluFunctor = functor::Gated<T, functor::SiluGate>;
+template <class T>
+using SiluGradFunctor = functor::GatedGrad<T, functor::SiluGate>;
+
+}  // namespace
+
+void AddSmoothActivationGpuKernels(OpRegistry& registry) {
+  registry.AddKernels("Gelu", Kernels<float, double, Half, BFloat16>(
+                                  "GPU", [](auto tag) { return &MakeGelu<typename decltype(tag)::type>; }));
+  registry.AddKernels("GeluGrad", Kernels<float, double, Half, BFloat16>(
+                                      "GPU", [](auto tag) { return &MakeGeluGrad<typename decltype(tag)::type>; }));
+  AddFloatGpuMaps<SiluFunctor>(registry, "Silu");
+  AddFloatGpuZips<SiluGradFunctor>(registry, "SiluGrad");
+  AddFloatGpuMaps<functor::Softplus>(registry, "Softplus");
+  AddFloatGpuZips<functor::SoftplusGrad>(registry, "SoftplusGrad");
+}
+
+}  // namespace belfry::ops

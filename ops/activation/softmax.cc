@@ -1,0 +1,193 @@
+#include <cmath>
+#include <limits>
+
+#include "ops/activation/activation_ops.h"
+#include "ops/common/op_rules_impl.h"
+#include "ops/nn.h"
+
+namespace belfry::ops {
+namespace {
+
+// The tensor as [outer, n, inner], the normalised axis in the middle. A task is one `outer` and up to kBlock columns of
+// `inner`, worked on side by side.
+struct Columns {
+  int64_t outer, n, inner, blocks;
+  double temperature;
+
+  explicit Columns(const KernelSpec& spec) {
+    const Shape& shape = spec.outputs[0].shape;
+    const int axis = *CanonicalAxis(spec.attrs.Int("axis"), shape.rank());
+    outer = shape.elements(0, axis);
+    n = shape[axis];
+    inner = shape.elements(axis + 1, shape.rank());
+    blocks = (inner + kBlock - 1) / kBlock;
+    temperature = spec.attrs.Float("temperature");
+  }
+
+  // Calls body(offset, width) for each task.
+  template <class Body>
+  void ForEach(const Body& body) const {
+    ParallelFor(outer * blocks, 12.0 * static_cast<double>(n * std::min(inner, kBlock)),
+                [&](int64_t begin, int64_t end) {
+                  for (int64_t task = begin; task < end; ++task) {
+                    const int64_t column = task % blocks * kBlock;
+                    body(task / blocks * n * inner + column, std::min(kBlock, inner - column));
+                  }
+                });
+  }
+};
+
+// One column per lane: lane j holds the elements x[k inner + j].
+template <class T, bool log>
+void SoftmaxColumns(const Columns& c, const T* x, int64_t width, T* y) {
+  using C = Compute<T>;
+  const C scale = static_cast<C>(1 / c.temperature);
+  alignas(64) C top[kBlock], sum[kBlock], e[kBlock];
+  std::fill_n(top, width, -std::numeric_limits<C>::infinity());
+  std::fill_n(sum, width, C(0));
+  for (int64_t k = 0; k < c.n; ++k) {
+    for (int64_t j = 0; j < width; ++j) top[j] = std::max(top[j], static_cast<C>(x[k * c.inner + j]));
+  }
+  ArrayMap<C> exps(e, width);
+  const auto shifted = [&](int64_t k) {
+    for (int64_t j = 0; j < width; ++j) e[j] = (static_cast<C>(x[k * c.inner + j]) - top[j]) * scale;
+  };
+  for (int64_t k = 0; k < c.n; ++k) {
+    shifted(k);
+    exps = exps.exp();
+    for (int64_t j = 0; j < width; ++j) sum[j] += e[j];
+  }
+  for (int64_t j = 0; j < width; ++j) sum[j] = log ? std::log(sum[j]) : 1 / sum[j];
+  for (int64_t k = 0; k < c.n; ++k) {
+    shifted(k);
+    if (!log) exps = exps.exp();
+    for (int64_t j = 0; j < width; ++j) y[k * c.inner + j] = static_cast<T>(log ? e[j] - sum[j] : e[j] * sum[j]);
+  }
+}
+
+// The axis is the last: a row at a time.
+template <class T, bool log>
+void SoftmaxRow(const Columns& c, const T* x, T* y) {
+  using C = Compute<T>;
+  const C scale = static_cast<C>(1 / c.temperature);
+  C top = -std::numeric_limits<C>::infinity(), sum = 0;
+  alignas(64) C e[kBlock];
+  for (int64_t k = 0; k < c.n; ++k) top = std::max(top, static_cast<C>(x[k]));
+  const auto shifted = [&](int64_t begin) {
+    const int64_t size = std::min(kBlock, c.n - begin);
+    for (int64_t k = 0; k < size; ++k) e[k] = (static_cast<C>(x[begin + k]) - top) * scale;
+    return ArrayMap<C>(e, size);
+  };
+  for (int64_t begin = 0; begin < c.n; begin += kBlock) {
+    ArrayMap<C> exps = shifted(begin);
+    exps = exps.exp();
+    sum += exps.sum();
+  }
+  for (int64_t begin = 0; begin < c.n; begin += kBlock) {
+    // With one block its exponentials are still there.
+    ArrayMap<C> values = !log && c.n <= kBlock ? ArrayMap<C>(e, c.n) : shifted(begin);
+    if (log) {
+      values -= std::log(sum);
+    } else {
+      if (c.n > kBlock) values = values.exp();
+      values *= 1 / sum;
+    }
+    Store(e, values.size(), y + begin);
+  }
+}
+
+template <class T, bool log>
+absl::StatusOr<Kernel> MakeSoftmax(const KernelSpec& spec) {
+  return Kernel{[c = Columns(spec)](const KernelContext& context) {
+    const T* x = context.input<T>(0);
+    T* y = context.output<T>(0);
+    c.ForEach([&](int64_t offset, int64_t width) {
+      if (c.inner == 1) {
+        SoftmaxRow<T, log>(c, x + offset, y + offset);
+      } else {
+        SoftmaxColumns<T, log>(c, x + offset, width, y + offset);
+      }
+    });
+    return absl::OkStatus();
+  }};
+}
+
+// dx = y (dy - sum(dy y)) / temperature; of the logarithm, dx = (dy - exp(y) sum(dy)) / temperature.
+template <class T, bool log>
+absl::StatusOr<Kernel> MakeSoftmaxGrad(const KernelSpec& spec) {
+  using C = Compute<T>;
+  return Kernel{[c = Columns(spec)](const KernelContext& context) {
+    const T *dy = context.input<T>(0), *y = context.input<T>(1);
+    T* dx = context.output<T>(0);
+    const C scale = static_cast<C>(1 / c.temperature);
+    c.ForEach([&](int64_t offset, int64_t width) {
+      alignas(64) C sum[kBlock] = {};
+      for (int64_t k = 0; k < c.n; ++k) {
+        const int64_t row = offset + k * c.inner;
+        for (int64_t j = row; j < row + width; ++j)
+          sum[j - row] += static_cast<C>(dy[j]) * (log ? C(1) : static_cast<C>(y[j]));
+      }
+      for (int64_t k = 0; k < c.n; ++k) {
+        const int64_t row = offset + k * c.inner;
+        for (int64_t j = row; j < row + width; ++j) {
+          const C value = static_cast<C>(y[j]), slope = static_cast<C>(dy[j]);
+          dx[j] =
+              static_cast<T>(scale * (log ? slope - std::exp(value) * sum[j - row] : value * (slope - sum[j - row])));
+        }
+      }
+    });
+    return absl::OkStatus();
+  }};
+}
+
+absl::StatusOr<std::vector<Shape>> SoftmaxShape(const ShapeArgs& args) {
+  // It is computed with 1 / temperature in float.
+  if (const double temperature = args.attrs.Float("temperature");
+      !(temperature > 0) || std::isinf(static_cast<float>(1 / temperature))) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("temperature must be positive, from 1e-38 on, and is ", temperature));
+  }
+  RETURN_IF_ERROR(CanonicalAxis(args.attrs.Int("axis"), args.inputs[0].rank()).status());
+  return SameAsAll(args);
+}
+
+template <bool log>
+void Register(OpRegistry& registry, const std::string& name) {
+  const std::vector<AttrDef> attrs = {{"axis", int64_t{-1}}, {"temperature", 1.0}};
+  registry.Add({.name = name,
+                .inputs = {{"logits"}},
+                .outputs = {{"y"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = attrs,
+                .shape = SoftmaxShape,
+                .gradient = GradientFrom(name + "Grad", /*from_output=*/true, {"axis", "temperature"}),
+                .in_place = {{0, 0}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeSoftmax<typename decltype(tag)::type, log>; })});
+  registry.Add({.name = name + "Grad",
+                .inputs = {{"dy"}, {"y"}},
+                .outputs = {{"dx"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = attrs,
+                .shape = SoftmaxShape,
+                .gradient = NoSecondDerivative(),
+                .in_place = {{0, 0}, {1, 0}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeSoftmaxGrad<typename decltype(tag)::type, log>; })});
+}
+
+}  // namespace
+
+Output Softmax(OpScope scope, Output logits, const SoftmaxOptions& options) {
+  return scope.Add("Softmax", {logits}, {{"axis", options.axis}, {"temperature", options.temperature}});
+}
+Output LogSoftmax(OpScope scope, Output logits, const SoftmaxOptions& options) {
+  return scope.Add("LogSoftmax", {logits}, {{"axis", options.axis}, {"temperature", options.temperature}});
+}
+
+void RegisterSoftmax(OpRegistry& registry) {
+  Register<false>(registry, "Softmax");
+  Register<true>(registry, "LogSoftmax");
+}
+
+}  // namespace belfry::ops

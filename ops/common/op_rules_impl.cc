@@ -1,0 +1,48 @@
+#include "ops/common/op_rules_impl.h"
+
+#include <cmath>
+#include <utility>
+
+namespace belfry::ops {
+
+absl::StatusOr<std::vector<Shape>> SameAsFirst(const ShapeArgs& args) { return std::vector<Shape>{args.inputs[0]}; }
+
+absl::StatusOr<std::vector<Shape>> SameAsAll(const ShapeArgs& args) {
+  Shape shape = args.inputs[0];
+  for (size_t i = 1; i < args.inputs.size(); ++i) {
+    absl::StatusOr<Shape> merged = shape.Merge(args.inputs[i]);
+    if (!merged.ok()) {
+      return absl::InvalidArgumentError(absl::StrCat("input 0 has shape ", args.inputs[0].ToString(), " and input ", i,
+                                                     " ", args.inputs[i].ToString(), "; they must be equal"));
+    }
+    shape = *merged;
+  }
+  return std::vector<Shape>{shape};
+}
+
+GradientFunction NoGradient(std::string why) {
+  return [why = std::move(why)](const Scope& scope, const Node& node, absl::Span<const Output>) {
+    scope.Fail(absl::UnimplementedError(
+        absl::StrCat("No gradient defined for operation '", node.name(), "' (op type: ", node.op().name, "): ", why)));
+    return std::vector<Output>(node.inputs().size());
+  };
+}
+
+GradientFunction NoSecondDerivative() { return NoGradient("it is itself a gradient, and can be taken only once"); }
+
+GradientFunction GradientFrom(std::string gradient, bool from_output, std::vector<std::string> attrs) {
+  return [gradient = std::move(gradient), from_output, attrs = std::move(attrs)](
+             const Scope& scope, const Node& node, absl::Span<const Output> dy) -> std::vector<Output> {
+    Attrs passed;
+    for (const std::string& name : attrs) passed.Set(name, *node.attrs().Find(name));
+    return {scope.Add(gradient, {dy[0], from_output ? node.output(0) : node.input(0)}, std::move(passed))};
+  };
+}
+
+absl::Status CheckEpsilon(const Attrs& attrs) {
+  const double epsilon = attrs.Float("epsilon");
+  if (epsilon >= 0 && std::isfinite(epsilon)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("epsilon must be a finite number from 0, and is ", epsilon));
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,109 @@
+// What the ops of this folder share. Internal: it includes Eigen.
+#pragma once
+
+#include <algorithm>
+#include <string>
+#include <type_traits>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/half.h"
+#include "framework/base/parallel.h"
+#include "framework/base/status.h"
+#include "framework/graph/op_def.h"
+#include "framework/graph/scope.h"
+#include "ops/common/compute_impl.h"
+
+namespace belfry::ops {
+
+template <class C>
+using ArrayMap = Eigen::Map<Eigen::Array<C, Eigen::Dynamic, 1>>;
+template <class C>
+using ConstArrayMap = Eigen::Map<const Eigen::Array<C, Eigen::Dynamic, 1>>;
+
+// As ParallelFor over n elements, in ranges of whole blocks: Eigen rounds the elements that fill no vector differently,
+// so which these are must not depend on the number of threads. For the same reason its buffers are aligned.
+template <class Body>
+void ParallelBlocks(int64_t n, double cost, const Body& body) {
+  ParallelFor((n + kBlock - 1) / kBlock, cost * static_cast<double>(std::min(n, kBlock)),
+              [&](int64_t begin, int64_t end) { body(begin * kBlock, std::min(end * kBlock, n)); });
+}
+
+// Kernel of y = f(x), element by element. F is made from the node's attributes; f(n, x, y) computes n elements in float
+// or double, where y may be x. F::kCost is about the scalar operations of one element.
+template <class T, class F>
+absl::StatusOr<Kernel> MakeUnary(const KernelSpec& spec) {
+  return Kernel{[n = spec.outputs[0].shape.elements(), f = F(spec.attrs)](const KernelContext& context) {
+    const T* x = context.input<T>(0);
+    T* y = context.output<T>(0);
+    ParallelBlocks(n, F::kCost, [&](int64_t begin, int64_t end) {
+      if constexpr (std::is_same_v<T, Compute<T>>) {
+        f(end - begin, x + begin, y + begin);
+      } else {
+        alignas(64) Compute<T> block[kBlock];
+        for (int64_t i = begin; i < end; i += kBlock) {
+          const int64_t size = std::min(kBlock, end - i);
+          Load(x + i, size, block);
+          f(size, block, block);
+          Store(block, size, y + i);
+        }
+      }
+    });
+    return absl::OkStatus();
+  }};
+}
+
+// Kernel of z = f(x, y), likewise; z may be x or y.
+template <class T, class F>
+absl::StatusOr<Kernel> MakeBinary(const KernelSpec& spec) {
+  return Kernel{[n = spec.outputs[0].shape.elements(), f = F(spec.attrs)](const KernelContext& context) {
+    const T *x = context.input<T>(0), *y = context.input<T>(1);
+    T* z = context.output<T>(0);
+    ParallelBlocks(n, F::kCost, [&](int64_t begin, int64_t end) {
+      if constexpr (std::is_same_v<T, Compute<T>>) {
+        f(end - begin, x + begin, y + begin, z + begin);
+      } else {
+        alignas(64) Compute<T> x_block[kBlock], y_block[kBlock];
+        for (int64_t i = begin; i < end; i += kBlock) {
+          const int64_t size = std::min(kBlock, end - i);
+          Load(x + i, size, x_block);
+          Load(y + i, size, y_block);
+          f(size, x_block, y_block, x_block);
+          Store(x_block, size, z + i);
+        }
+      }
+    });
+    return absl::OkStatus();
+  }};
+}
+
+template <class F>
+std::vector<KernelDef> UnaryKernels() {
+  return Kernels<float, double, Half, BFloat16>("CPU",
+                                                [](auto tag) { return &MakeUnary<typename decltype(tag)::type, F>; });
+}
+template <class F>
+std::vector<KernelDef> BinaryKernels() {
+  return Kernels<float, double, Half, BFloat16>("CPU",
+                                                [](auto tag) { return &MakeBinary<typename decltype(tag)::type, F>; });
+}
+
+// Shape rules: the output is like input 0; and of a gradient whose inputs all have one shape.
+absl::StatusOr<std::vector<Shape>> SameAsFirst(const ShapeArgs& args);
+absl::StatusOr<std::vector<Shape>> SameAsAll(const ShapeArgs& args);
+
+// The gradient rule of an op that nobody may differentiate: Gradients() fails and says why.
+GradientFunction NoGradient(std::string why);
+inline constexpr char kByThePass[] =
+    "the fusion pass makes it after gradients are taken; differentiate the ops that it stands for";
+// Of an op that is itself a gradient.
+GradientFunction NoSecondDerivative();
+
+// y = f(x, ...) whose gradient is the op `gradient` on (dy, saved), with the forward op's attributes `attrs` passed on;
+// `saved` is "x" or "y".
+GradientFunction GradientFrom(std::string gradient, bool from_output, std::vector<std::string> attrs = {});
+
+// Of a normalization, whose variance may be 0.
+absl::Status CheckEpsilon(const Attrs& attrs);
+
+}  // namespace belfry::ops

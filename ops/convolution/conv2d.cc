@@ -1,0 +1,141 @@
+#include "ops/common/op_rules_impl.h"
+#include "ops/common/primitive_kernel_impl.h"
+#include "ops/common/window.h"
+#include "ops/convolution/conv2d_impl.h"
+#include "ops/convolution/conv2d_loops_impl.h"
+#include "ops/convolution/conv2d_winograd_impl.h"
+#include "ops/convolution/convolution_ops.h"
+#include "ops/convolution/in_float32_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+template <class T>
+absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec) {
+  const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+  if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (std::optional<Kernel> kernel = WinogradForward(spec, shape)) return *std::move(kernel);
+  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
+    ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(onednn::Conv2DForward(shape), {0, 1}, {0}));
+    if (kernel.has_value()) return *std::move(kernel);
+  }
+  return Kernel{[shape](const KernelContext& context) {
+    Conv2DForwardLoops(shape, context.input<T>(0), context.input<T>(1), context.output<T>(0));
+    return absl::OkStatus();
+  }};
+}
+
+// Inputs x (its shape), filter, dy.
+template <class T>
+absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
+  const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+  if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (std::optional<Kernel> kernel = WinogradBackpropInput(spec, shape)) return *std::move(kernel);
+  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
+    ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(onednn::Conv2DBackwardData(shape), {2, 1}, {0}));
+    if (kernel.has_value()) return *std::move(kernel);
+  }
+  return Kernel{[shape](const KernelContext& context) {
+    Conv2DBackpropInputLoops(shape, context.input<T>(1), context.input<T>(2), context.output<T>(0));
+    return absl::OkStatus();
+  }};
+}
+
+// Inputs x, filter (its shape), dy.
+template <class T>
+absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
+  const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+  if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  if (std::optional<Kernel> kernel = WinogradBackpropFilter(spec, shape)) return *std::move(kernel);
+  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
+    ASSIGN_OR_RETURN(
+        std::optional<Kernel> kernel,
+        PrimitiveKernel(onednn::Conv2DBackwardWeights(shape, {.gradient_dtype = kDTypeOf<T>}), {0, 2}, {0}));
+    if (kernel.has_value()) return *std::move(kernel);
+  }
+  return Kernel{[shape](const KernelContext& context) {
+    Conv2DBackpropFilterLoops(shape, context.input<T>(0), context.input<T>(2), context.output<T>(0));
+    return absl::OkStatus();
+  }};
+}
+
+absl::StatusOr<std::vector<Shape>> ForwardShape(const ShapeArgs& args) {
+  ASSIGN_OR_RETURN(const Shape y, Conv2DOutputShape(args.attrs, args.inputs[0], args.inputs[1]));
+  return std::vector<Shape>{y};
+}
+
+// Of a gradient: `like` is the input whose shape it has.
+ShapeFunction GradientShape(int like) {
+  return [like](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
+    ASSIGN_OR_RETURN(const Shape y, Conv2DOutputShape(args.attrs, args.inputs[0], args.inputs[1]));
+    RETURN_IF_ERROR(y.Merge(args.inputs[2]).status());
+    return std::vector<Shape>{args.inputs[like]};
+  };
+}
+
+std::vector<Output> Conv2DGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  const Output x = node.input(0), filter = node.input(1);
+  const Attrs attrs = Conv2DAttrs(node.attrs());
+  return {scope.Add("Conv2DBackpropInput", {x, filter, dy[0]}, attrs),
+          scope.Add("Conv2DBackpropFilter", {x, filter, dy[0]}, attrs)};
+}
+
+// Convolution is linear in the images and in the filter, so the gradients of its gradients are these three again.
+std::vector<Output> GradientOfBackpropInput(const Scope& scope, const Node& node, absl::Span<const Output> ddx) {
+  const Attrs attrs = Conv2DAttrs(node.attrs());
+  return {Output(), scope.Add("Conv2DBackpropFilter", {ddx[0], node.input(1), node.input(2)}, attrs),
+          scope.Add("Conv2D", {ddx[0], node.input(1)}, attrs)};
+}
+std::vector<Output> GradientOfBackpropFilter(const Scope& scope, const Node& node, absl::Span<const Output> ddfilter) {
+  const Attrs attrs = Conv2DAttrs(node.attrs());
+  return {scope.Add("Conv2DBackpropInput", {node.input(0), ddfilter[0], node.input(2)}, attrs), Output(),
+          scope.Add("Conv2D", {node.input(0), ddfilter[0]}, attrs)};
+}
+
+}  // namespace
+
+Output Conv2D(OpScope scope, Output x, Output filter, const Conv2DOptions& options) {
+  Attrs attrs;
+  SetWindowAttrs(options.padding, options.stride_h, options.stride_w, attrs);
+  attrs.Set("dilations", std::vector<int64_t>{1, options.dilation_h, options.dilation_w, 1});
+  attrs.Set("groups", options.groups);
+  return scope.Add("Conv2D", {x, filter}, std::move(attrs));
+}
+
+void RegisterConv2D(OpRegistry& registry) {
+  registry.Add({.name = "Conv2D",
+                .inputs = {{"x"}, {"filter"}},
+                .outputs = {{"y"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = Conv2DAttrDefs(),
+                .shape = ForwardShape,
+                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
+                .gradient = Conv2DGradient,
+                .kernels = WithFloat16("Conv2D", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                         return &MakeConv2D<typename decltype(tag)::type>;
+                                       }))});
+  registry.Add({.name = "Conv2DBackpropInput",
+                .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}},
+                .outputs = {{"dx"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = Conv2DAttrDefs(),
+                .shape = GradientShape(0),
+                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
+                .gradient = GradientOfBackpropInput,
+                .kernels = WithFloat16("Conv2DBackpropInput", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                         return &MakeBackpropInput<typename decltype(tag)::type>;
+                                       }))});
+  registry.Add({.name = "Conv2DBackpropFilter",
+                .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
+                .outputs = {{"dfilter"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = Conv2DAttrDefs(),
+                .shape = GradientShape(1),
+                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
+                .gradient = GradientOfBackpropFilter,
+                .kernels = WithFloat16("Conv2DBackpropFilter", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                         return &MakeBackpropFilter<typename decltype(tag)::type>;
+                                       }))});
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,185 @@
+#include <algorithm>
+#include <memory>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
+#include "framework/base/mutex.h"
+#include "framework/base/status.h"
+#include "ops/convolution/conv2d_gpu_impl.h"
+#include "ops/convolution/conv2d_impl.h"
+#include "ops/gpu/autotune.h"
+#include "ops/gpu/epilogue_gpu_impl.h"
+#include "ops/gpu/families.h"
+#include "spdlog/spdlog.h"
+
+namespace belfry::ops {
+namespace {
+
+// A convolution with what surrounds it: a border where padding differs between two ends of an axis, the filter in the
+// order of the library, and the workspace for both and for the core.
+struct Plan {
+  GpuConv conv;
+  GpuConvCore core;
+  GpuBorder border;
+  bool bordered = false;
+  size_t size = 4;                               // of an element
+  size_t filter_at = 0, core_at = 0, bytes = 0;  // the bordered images come first
+
+  int64_t taps() const { return conv.r * conv.s * (conv.c / conv.groups); }
+
+  // Of an op with inputs x, filter and dy or bias, and one output; which of them the output stands for depends on the
+  // kind.
+  absl::Status Run(const KernelContext& context) const {
+    Stream& stream = *context.stream;
+    const bool forward = conv.kind == GpuConv::Kind::kForward, data = conv.kind == GpuConv::Kind::kBackwardData;
+    void* const output = context.outputs[0];
+    void* const x = data ? output : const_cast<void*>(context.inputs[0]);
+    void* const filter = forward || data ? const_cast<void*>(context.inputs[1]) : output;
+    auto* const space = static_cast<unsigned char*>(AlignForLibraries(context.workspace));
+    const GpuConvOperands at{.x = bordered ? space : x,
+                             .filter = space + filter_at,
+                             .y = forward ? output : const_cast<void*>(context.inputs[2]),
+                             .bias = conv.bias ? context.inputs[2] : nullptr,
+                             .workspace = space + core_at};
+    if (bordered && !data) RETURN_IF_ERROR(PadImages(stream, size, border, x, at.x));
+    if (forward || data) RETURN_IF_ERROR(TransposeOnGpu(stream, size, taps(), conv.k, filter, at.filter));
+    RETURN_IF_ERROR(core.run(stream, at));
+    if (bordered && data) RETURN_IF_ERROR(CropImages(stream, size, border, at.x, x));
+    return forward || data ? absl::OkStatus() : TransposeOnGpu(stream, size, conv.k, taps(), at.filter, filter);
+  }
+};
+
+bool HasElements(const GpuConv& conv) {
+  return conv.image_elements() > 0 && conv.filter_elements() > 0 && conv.output_elements() > 0;
+}
+
+// Those that a device has warned of.
+struct Warned {
+  Mutex mutex;
+  std::set<std::string> convolutions ABSL_GUARDED_BY(mutex);
+};
+
+// Says once per device, and whatever the extents of the images, that a convolution will be slow.
+absl::Status WarnOfPlain(const GpuConv& p, Device& device, const absl::Status& why) {
+  ASSIGN_OR_RETURN(Warned* const warned, device.Shared<Warned>([] {
+    return absl::StatusOr<std::unique_ptr<Warned>>(std::make_unique<Warned>());
+  }));
+  constexpr absl::string_view kKinds[] = {"forward", "to the images", "to the filters"};
+  std::string convolution =
+      absl::StrCat(DTypeName(p.dtype), " convolutions (", kKinds[static_cast<int>(p.kind)], ") with filters ", p.r,
+                   " x ", p.s, ", strides ", p.stride_h, " x ", p.stride_w, ", dilations ", p.dilation_h, " x ",
+                   p.dilation_w, " and ", p.groups, p.groups == 1 ? " group" : " groups");
+  const MutexLock lock(warned->mutex);
+  if (!warned->convolutions.insert(convolution).second) return absl::OkStatus();
+  const MathMode math = device.math();
+  spdlog::warn(
+      "{}: {} use plain kernels, which are many times slower than cuDNN's: {}. cuDNN has the most engines for float32 "
+      "and 16 bits, one group, no dilations, and channels in multiples of 8{}",
+      device.name().ToString(), convolution, std::string(why.message()),
+      math.deterministic ? ", and where results may depend on timing"
+      : math.tf32        ? ""
+                         : ", and with TF32");
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> MakePlan(GpuConv::Kind kind, const KernelSpec& spec, bool bias = false, bool relu = false) {
+  const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+  const int64_t pad_h = std::min(shape.pad_top, shape.pad_bottom), pad_w = std::min(shape.pad_left, shape.pad_right);
+  Plan plan;
+  plan.border = {shape.n,
+                 shape.h,
+                 shape.w,
+                 shape.c,
+                 shape.pad_top - pad_h,
+                 shape.pad_bottom - pad_h,
+                 shape.pad_left - pad_w,
+                 shape.pad_right - pad_w};
+  plan.bordered = shape.pad_top != shape.pad_bottom || shape.pad_left != shape.pad_right;
+  plan.conv = {.kind = kind,
+               .dtype = shape.dtype,
+               .n = shape.n,
+               .h = shape.h + plan.border.low_h + plan.border.high_h,
+               .w = shape.w + plan.border.low_w + plan.border.high_w,
+               .c = shape.c,
+               .k = shape.k,
+               .r = shape.r,
+               .s = shape.s,
+               .out_h = shape.out_h(),
+               .out_w = shape.out_w(),
+               .stride_h = shape.stride_h,
+               .stride_w = shape.stride_w,
+               .pad_h = pad_h,
+               .pad_w = pad_w,
+               .dilation_h = shape.dilation_h,
+               .dilation_w = shape.dilation_w,
+               .groups = shape.groups,
+               .bias = bias,
+               .relu = relu};
+  const bool empty = !HasElements(plan.conv);
+  absl::StatusOr<GpuConvCore> core = absl::UnimplementedError("no elements");
+  if (!empty) core = MakeLibraryGpuConv(plan.conv, *spec.device);
+  if (absl::IsUnimplemented(core.status()) && !bias) {
+    if (!empty) RETURN_IF_ERROR(WarnOfPlain(plan.conv, *spec.device, core.status()));
+    core = MakePlainGpuConv(plan.conv);
+  }
+  RETURN_IF_ERROR(core.status());
+  plan.core = *std::move(core);
+  plan.size = SizeOf(shape.dtype);
+  plan.filter_at =
+      plan.bordered ? AlignUp(static_cast<size_t>(plan.conv.image_elements()) * plan.size, kLibraryAlignment) : 0;
+  plan.core_at =
+      plan.filter_at + AlignUp(static_cast<size_t>(plan.conv.filter_elements()) * plan.size, kLibraryAlignment);
+  plan.bytes = BytesForLibraries(plan.core_at + plan.core.workspace_bytes);
+  return plan;
+}
+
+Kernel KernelOf(Plan plan) {
+  const size_t bytes = plan.bytes;
+  return Kernel{[plan = std::move(plan)](const KernelContext& context) { return plan.Run(context); }, bytes};
+}
+
+template <GpuConv::Kind kind>
+absl::StatusOr<Kernel> MakeConv(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(Plan plan, MakePlan(kind, spec));
+  return KernelOf(std::move(plan));
+}
+
+absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
+  const GpuEpilogue epilogue = GpuEpilogue::Of(spec.attrs);
+  if (epilogue.is_relu() || epilogue.is_none()) {
+    absl::StatusOr<Plan> plan = MakePlan(GpuConv::Kind::kForward, spec, /*bias=*/true, epilogue.is_relu());
+    if (plan.ok()) return KernelOf(*std::move(plan));
+    // What the library cannot fuse, it may refuse in several ways.
+    if (absl::IsResourceExhausted(plan.status())) return plan.status();
+  }
+  ASSIGN_OR_RETURN(Kernel kernel, MakeConv<GpuConv::Kind::kForward>(spec));
+  return WithGpuEpilogue(std::move(kernel), spec, epilogue);
+}
+
+absl::StatusOr<Kernel> MakeMasked(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(Kernel kernel, MakeConv<GpuConv::Kind::kBackwardData>(spec));
+  return WithGpuAddAndMask(std::move(kernel), spec);
+}
+
+}  // namespace
+
+void AddConv2DGpuKernels(OpRegistry& registry) {
+  const auto add = [&](absl::string_view op, absl::StatusOr<Kernel> (*make)(const KernelSpec&)) {
+    std::vector<KernelDef> kernels;
+    for (const DType dtype : kFloatTypes) kernels.push_back({"GPU", dtype, make});
+    registry.AddKernels(op, std::move(kernels));
+  };
+  add("Conv2D", &MakeConv<GpuConv::Kind::kForward>);
+  add("Conv2DBackpropInput", &MakeConv<GpuConv::Kind::kBackwardData>);
+  add("Conv2DBackpropInputReluGrad", &MakeMasked);
+  add("Conv2DBackpropInputAddReluGrad", &MakeMasked);
+  add("Conv2DBackpropFilter", &MakeConv<GpuConv::Kind::kBackwardFilter>);
+  add("Conv2DBackpropFilterBias", [](const KernelSpec& spec) { return MakeFilterThenBias(spec, "GPU"); });
+  add("FusedConv2D", &MakeFused);
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,96 @@
+#include "ops/convolution/conv2d_impl.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "ops/builtin_ops.h"
+#include "ops/common/window.h"
+
+namespace belfry::ops {
+
+std::vector<AttrDef> Conv2DAttrDefs() {
+  std::vector<AttrDef> attrs = WindowAttrDefs();
+  attrs.push_back({"dilations", std::vector<int64_t>{1, 1, 1, 1}});
+  attrs.push_back({"groups", int64_t{1}});
+  return attrs;
+}
+
+Attrs Conv2DAttrs(const Attrs& attrs) {
+  Attrs copy;
+  for (const AttrDef& def : Conv2DAttrDefs()) copy.Set(def.name, *attrs.Find(def.name));
+  return copy;
+}
+
+absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, const Shape& filter) {
+  if (filter.rank() != 4) {
+    return absl::InvalidArgumentError(absl::StrCat("a filter is [R, S, C / groups, K], not ", filter.ToString()));
+  }
+  const std::vector<int64_t>& dilations = attrs.Ints("dilations");
+  if (dilations.size() != 4 || dilations[0] != 1 || dilations[3] != 1) {
+    return absl::InvalidArgumentError("dilations must be [1, h, w, 1]");
+  }
+  ASSIGN_OR_RETURN(const Window window, MakeWindow(attrs, x, filter[0], filter[1], dilations[1], dilations[2]));
+  const int64_t groups = attrs.Int("groups"), c = x[3], c_group = filter[2], k = filter[3];
+  if (groups < 1 || (k != Shape::kUnknown && k % groups != 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("groups must divide the ", k, " output channels, and is ", groups));
+  }
+  if (c != Shape::kUnknown && c_group != Shape::kUnknown && c != c_group * groups) {
+    return absl::InvalidArgumentError(absl::StrCat("images ", x.ToString(), " have ", c, " channels, but the filter ",
+                                                   filter.ToString(), " takes ", c_group, " in each of ", groups,
+                                                   groups == 1 ? " group" : " groups"));
+  }
+  return Shape({x[0], window.h.out, window.w.out, k});
+}
+
+double Conv2DFlops(const Shape& y, const Shape& filter) {
+  const int64_t channels = filter.dim(3);
+  return channels == 0 ? 0
+                       : 2.0 * static_cast<double>(y.elements()) * static_cast<double>(filter.elements() / channels);
+}
+
+onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter) {
+  const std::vector<int64_t>& dilations = attrs.Ints("dilations");
+  const Window window = *MakeWindow(attrs, x.shape, filter[0], filter[1], dilations[1], dilations[2]);
+  return {.n = x.shape[0],
+          .h = x.shape[1],
+          .w = x.shape[2],
+          .c = x.shape[3],
+          .k = filter[3],
+          .r = filter[0],
+          .s = filter[1],
+          .stride_h = window.h.stride,
+          .stride_w = window.w.stride,
+          .pad_top = window.h.pad_low,
+          .pad_bottom = window.h.pad_high,
+          .pad_left = window.w.pad_low,
+          .pad_right = window.w.pad_high,
+          .dilation_h = window.h.dilation,
+          .dilation_w = window.w.dilation,
+          .groups = attrs.Int("groups"),
+          .dtype = x.dtype};
+}
+
+absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, absl::string_view device_type) {
+  const auto make = [&](absl::string_view op, absl::Span<const TensorSpec> inputs,
+                        int output) -> absl::StatusOr<Kernel> {
+    const KernelDef* def = BuiltinOps().Find(op)->FindKernel(device_type, spec.inputs[2].dtype);
+    if (def == nullptr) return absl::UnimplementedError(absl::StrCat("there is no ", device_type, " kernel of ", op));
+    return def->make({spec.name, spec.attrs, inputs, spec.outputs.subspan(output, 1), spec.device});
+  };
+  ASSIGN_OR_RETURN(Kernel filter, make("Conv2DBackpropFilter", spec.inputs, 0));
+  ASSIGN_OR_RETURN(Kernel bias, make("BiasAddGrad", spec.inputs.subspan(2, 1), 1));
+  return Kernel{[filter = std::move(filter.run), bias = std::move(bias.run)](const KernelContext& context) {
+                  RETURN_IF_ERROR(filter(context));
+                  KernelContext second = context;
+                  second.inputs += 2;
+                  second.outputs += 1;
+                  return bias(second);
+                },
+                std::max(filter.workspace_bytes, bias.workspace_bytes)};
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,69 @@
+#include "framework/base/half.h"
+#include "framework/device/device.h"
+#include "ops/common/primitive_kernel_impl.h"
+#include "ops/convolution/conv2d_winograd_impl.h"
+#include "ops/winograd/winograd_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+using winograd::Convolution;
+using winograd::Pass;
+
+bool Computes(const KernelSpec& spec, const onednn::Conv2DShape& shape, Pass pass) {
+  return HasElements(spec) && (spec.device == nullptr || spec.device->math().winograd) && IsBest(shape, pass);
+}
+
+// make.operator()<T>() for the dtype of the images.
+template <class Make>
+Kernel ForDType(DType dtype, const Make& make) {
+  return dtype == DType::kFloat32 ? make.template operator()<float>() : make.template operator()<BFloat16>();
+}
+
+}  // namespace
+
+std::optional<Kernel> WinogradForward(const KernelSpec& spec, const onednn::Conv2DShape& shape, bool relu) {
+  if (!Computes(spec, shape, Pass::kForward)) return std::nullopt;
+  const bool bias = spec.inputs.size() > 2;
+  return ForDType(shape.dtype, [&]<class T>() {
+    const Convolution<T> convolution(shape, Pass::kForward);
+    return Kernel{[convolution, bias, relu](const KernelContext& context) {
+                    convolution.Forward(context.input<T>(0), context.input<T>(1), bias ? context.input<T>(2) : nullptr,
+                                        relu, context.output<T>(0), context.workspace);
+                    return absl::OkStatus();
+                  },
+                  convolution.workspace_bytes()};
+  });
+}
+
+std::optional<Kernel> WinogradBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
+  if (!Computes(spec, shape, Pass::kBackwardData)) return std::nullopt;
+  const size_t inputs = spec.inputs.size();
+  return ForDType(shape.dtype, [&]<class T>() {
+    const Convolution<T> convolution(shape, Pass::kBackwardData);
+    return Kernel{[convolution, inputs](const KernelContext& context) {
+                    const T* const mask = inputs > 3 ? context.input<T>(3) : nullptr;
+                    const T* const addend = inputs > 4 ? context.input<T>(4) : nullptr;
+                    convolution.BackwardData(context.input<T>(2), context.input<T>(1), addend, mask,
+                                             context.output<T>(0), context.workspace);
+                    return absl::OkStatus();
+                  },
+                  convolution.workspace_bytes()};
+  });
+}
+
+std::optional<Kernel> WinogradBackpropFilter(const KernelSpec& spec, const onednn::Conv2DShape& shape) {
+  if (!Computes(spec, shape, Pass::kBackwardWeights)) return std::nullopt;
+  const bool bias = spec.outputs.size() > 1;
+  return ForDType(shape.dtype, [&]<class T>() {
+    const Convolution<T> convolution(shape, Pass::kBackwardWeights);
+    return Kernel{[convolution, bias](const KernelContext& context) {
+                    convolution.BackwardWeights(context.input<T>(0), context.input<T>(2), context.output<T>(0),
+                                                bias ? context.output<T>(1) : nullptr, context.workspace);
+                    return absl::OkStatus();
+                  },
+                  convolution.workspace_bytes()};
+  });
+}
+
+}  // namespace belfry::ops

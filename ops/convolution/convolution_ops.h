@@ -1,0 +1,11 @@
+// The parts of the convolution family. Internal.
+#pragma once
+
+#include "framework/graph/op_def.h"
+
+namespace belfry::ops {
+
+void RegisterConv2D(OpRegistry& registry);  // conv2d.cc
+void RegisterFused(OpRegistry& registry);   // fused.cc
+
+}  // namespace belfry::ops

@@ -1,0 +1,98 @@
+#include <algorithm>
+#include <cstddef>
+#include <string>
+#include <utility>
+
+#include "absl/types/span.h"
+#include "framework/base/alignment.h"
+#include "framework/base/check.h"
+#include "framework/base/status.h"
+#include "ops/common/op_rules_impl.h"
+#include "ops/convolution/in_float32_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+// A float16 tensor of the node, and where its copy is in the workspace.
+struct Widening {
+  int index;
+  int64_t elements;
+  size_t offset;
+};
+
+// Reads all inputs before it writes an output, so that it may run in place whatever its kernel says.
+class InFloat32 {
+ public:
+  static absl::StatusOr<Kernel> Make(const OpDef& op, const KernelSpec& spec) {
+    InFloat32 kernel;
+    size_t bytes = AlignUp((spec.inputs.size() + spec.outputs.size()) * sizeof(void*));
+    const auto widen = [&](absl::Span<const TensorSpec> specs, std::vector<Widening>& widenings) {
+      std::vector<TensorSpec> wide(specs.begin(), specs.end());
+      for (size_t i = 0; i < specs.size(); ++i) {
+        if (specs[i].dtype != DType::kFloat16) continue;
+        wide[i].dtype = DType::kFloat32;
+        if (&widenings == &kernel.inputs_ && op.input_arg(static_cast<int>(i)).shape_only) continue;
+        widenings.push_back({static_cast<int>(i), specs[i].shape.elements(), bytes});
+        bytes += AlignUp(wide[i].bytes());
+      }
+      return wide;
+    };
+    const std::vector<TensorSpec> inputs = widen(spec.inputs, kernel.inputs_);
+    const std::vector<TensorSpec> outputs = widen(spec.outputs, kernel.outputs_);
+    const KernelDef* def = op.FindKernel("CPU", DType::kFloat32);
+    BELFRY_CHECK(def != nullptr);
+    ASSIGN_OR_RETURN(Kernel wide, def->make({spec.name, spec.attrs, inputs, outputs, spec.device}));
+    kernel.input_count_ = spec.inputs.size();
+    kernel.output_count_ = spec.outputs.size();
+    kernel.workspace_ = bytes;
+    kernel.run_ = std::move(wide.run);
+    const size_t all = bytes + wide.workspace_bytes;
+    return Kernel{std::move(kernel), all, wide.uses_run, std::move(wide.error)};
+  }
+
+  absl::Status operator()(const KernelContext& context) const {
+    auto* const memory = static_cast<std::byte*>(context.workspace);
+    auto** const inputs = reinterpret_cast<const void**>(memory);
+    auto** const outputs = reinterpret_cast<void**>(memory) + input_count_;
+    std::copy_n(context.inputs, input_count_, inputs);
+    std::copy_n(context.outputs, output_count_, outputs);
+    for (const Widening& input : inputs_) {
+      auto* const copy = reinterpret_cast<float*>(memory + input.offset);
+      ParallelBlocks(input.elements, 1, [&](int64_t begin, int64_t end) {
+        ToFloat(context.input<Half>(input.index) + begin, copy + begin, end - begin);
+      });
+      inputs[input.index] = copy;
+    }
+    for (const Widening& output : outputs_) outputs[output.index] = memory + output.offset;
+    KernelContext wide = context;
+    wide.inputs = inputs;
+    wide.outputs = outputs;
+    wide.workspace = memory + workspace_;
+    RETURN_IF_ERROR(run_(wide));
+    for (const Widening& output : outputs_) {
+      const auto* const result = reinterpret_cast<const float*>(memory + output.offset);
+      ParallelBlocks(output.elements, 1, [&](int64_t begin, int64_t end) {
+        FromFloat(result + begin, context.output<Half>(output.index) + begin, end - begin);
+      });
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  std::vector<Widening> inputs_, outputs_;
+  size_t input_count_ = 0, output_count_ = 0;
+  size_t workspace_ = 0;  // where the kernel's own begins
+  KernelFunction run_;
+};
+
+}  // namespace
+
+std::vector<KernelDef> WithFloat16(absl::string_view op, std::vector<KernelDef> kernels) {
+  const auto make = [op = std::string(op)](const KernelSpec& spec) {
+    return InFloat32::Make(*BuiltinOps().Find(op), spec);
+  };
+  kernels.push_back({.device_type = "CPU", .dtype = DType::kFloat16, .make = make});
+  return kernels;
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,11 @@
+#include "ops/builtin_ops.h"
+#include "ops/convolution/convolution_ops.h"
+
+namespace belfry::ops {
+
+void RegisterConvolutionOps(OpRegistry& registry) {
+  RegisterConv2D(registry);
+  RegisterFused(registry);
+}
+
+}  // namespace belfry::ops

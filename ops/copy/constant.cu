@@ -1,0 +1,63 @@
+#include "framework/base/status.h"
+#include "ops/copy/convert_gpu_impl.h"
+#include "ops/copy/element_bits.h"
+#include "ops/gpu/families.h"
+#include "ops/gpu/raw_gpu_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+Kernel FillKernel(const KernelSpec& spec, double value) {
+  const TensorSpec& output = spec.outputs[0];
+  return Kernel{[n = output.shape.elements(), size = SizeOf(output.dtype),
+                 bits = ElementBits(value, output.dtype)](const KernelContext& context) {
+    return GpuFill(*context.stream, context.outputs[0], n, size, bits);
+  }};
+}
+
+absl::StatusOr<Kernel> MakeFill(const KernelSpec& spec) { return FillKernel(spec, spec.attrs.Float("value")); }
+absl::StatusOr<Kernel> MakeZeros(const KernelSpec& spec) { return FillKernel(spec, 0); }
+absl::StatusOr<Kernel> MakeOnes(const KernelSpec& spec) { return FillKernel(spec, 1); }
+
+template <class T>
+absl::Status Count(Stream& stream, int64_t n, double start, double delta, gpu::Stored<T>* y) {
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = GpuFromNumber<T>(RangeElement(start, delta, i)); });
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeRange(const KernelSpec& spec) {
+  return Kernel{[n = spec.outputs[0].shape.elements(), start = spec.attrs.Float("start"),
+                 delta = spec.attrs.Float("delta")](const KernelContext& context) {
+    return Count<T>(*context.stream, n, start, delta, context.output<gpu::Stored<T>>(0));
+  }};
+}
+
+}  // namespace
+
+absl::Status GpuFill(Stream& stream, void* to, int64_t n, size_t size, uint64_t bits) {
+  const uint64_t word = RepeatedBits(bits, size);
+  const int64_t bytes = n * static_cast<int64_t>(size), units = bytes / 16;
+  if (word == (word & 0xff) * 0x0101010101010101) {
+    return gpu::SetBytes(stream, to, static_cast<unsigned char>(word & 0xff), static_cast<size_t>(bytes));
+  }
+  auto* const whole = static_cast<GpuUnit<16>*>(to);
+  auto* const rest = static_cast<GpuUnit<1>*>(to) + 16 * units;
+  return gpu::ForEach(stream, units + bytes % 16, [=] BELFRY_GPU(int64_t i) {
+    if (i < units) {
+      whole[i] = GpuUnit<16>{word, word};
+    } else {
+      const int64_t byte = i - units;
+      rest[byte] = GpuUnit<1>{static_cast<uint8_t>(word >> (8 * (byte % 8)))};
+    }
+  });
+}
+
+void AddConstantGpuKernels(OpRegistry& registry) {
+  registry.AddKernels("Fill", AnyTypeGpuKernels(MakeFill));
+  registry.AddKernels("ZerosLike", AnyTypeGpuKernels(MakeZeros));
+  registry.AddKernels("OnesLike", AnyTypeGpuKernels(MakeOnes));
+  registry.AddKernels("Range", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                                   "GPU", [](auto tag) { return &MakeRange<typename decltype(tag)::type>; }));
+}
+
+}  // namespace belfry::ops

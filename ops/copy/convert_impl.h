@@ -1,0 +1,27 @@
+// Conversions between element types on the CPU, the 16-bit floats among them.
+#pragma once
+
+#include <type_traits>
+
+#include "framework/base/half.h"
+#include "ops/copy/convert.h"
+
+namespace belfry::ops {
+
+// As ConvertNumber; 16-bit floats are read and made by way of float.
+template <class To, class From>
+inline To ConvertElement(From value) {
+  constexpr bool small_from = std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>;
+  constexpr bool small_to = std::is_same_v<To, Half> || std::is_same_v<To, BFloat16>;
+  if constexpr (std::is_same_v<To, From>) {
+    return value;
+  } else if constexpr (small_from) {
+    return ConvertElement<To>(static_cast<float>(value));
+  } else if constexpr (small_to) {
+    return To(ConvertNumber<float>(value));
+  } else {
+    return ConvertNumber<To>(value);
+  }
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,20 @@
+// The parts of the copy family. Internal.
+#pragma once
+
+#include "framework/graph/op_def.h"
+
+namespace belfry::ops {
+
+void RegisterConstantOps(OpRegistry& registry);  // constant.cc: Const, Placeholder, Fill, ZerosLike, OnesLike, Range
+void RegisterViewOps(
+    OpRegistry& registry);  // view.cc: Identity, StopGradient, Reshape, ReshapeLike, ExpandDims, Squeeze
+void RegisterCastOps(OpRegistry& registry);       // cast.cc: Cast, Shape
+void RegisterBroadcastOps(OpRegistry& registry);  // broadcast.cc: BroadcastTo, BroadcastLike
+void RegisterTransposeOps(OpRegistry& registry);  // transpose.cc
+void RegisterTileOps(OpRegistry& registry);       // tile.cc: Tile, TileGrad
+void RegisterConcatOps(OpRegistry& registry);     // concat.cc: Concat, Stack
+void RegisterSplitOps(OpRegistry& registry);      // split.cc: Split, SplitLike, Unstack
+void RegisterSliceOps(OpRegistry& registry);      // slice.cc: Slice, StridedSlice and their gradients
+void RegisterPadOps(OpRegistry& registry);        // pad.cc
+
+}  // namespace belfry::ops

@@ -1,0 +1,78 @@
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "ops/array.h"
+#include "ops/copy/box_copy.h"
+#include "ops/copy/copy_impl.h"
+#include "ops/copy/copy_ops.h"
+
+namespace belfry::ops {
+namespace {
+
+absl::StatusOr<std::vector<Shape>> PadShape(const ShapeArgs& args) {
+  const Shape& x = args.inputs[0];
+  const std::vector<int64_t>& paddings = args.attrs.Ints("paddings");
+  if (paddings.size() != 2 * static_cast<size_t>(x.rank())) {
+    return absl::InvalidArgumentError(absl::StrCat("needs a padding before and after each axis of ", x.ToString(),
+                                                   " and was given ", paddings.size(), " numbers"));
+  }
+  std::vector<int64_t> dims(x.dims().begin(), x.dims().end());
+  for (size_t axis = 0; axis < dims.size(); ++axis) {
+    if (dims[axis] == Shape::kUnknown) continue;
+    dims[axis] = AddExtents(AddExtents(dims[axis], paddings[2 * axis]), paddings[2 * axis + 1]);
+    if (dims[axis] < 0) {
+      return absl::InvalidArgumentError(absl::StrCat("paddings ", paddings[2 * axis], " and ", paddings[2 * axis + 1],
+                                                     " crop more than there is of axis ", axis, " of ", x.ToString()));
+    }
+  }
+  ASSIGN_OR_RETURN(const Shape to, Shape::Make(dims));
+  return std::vector<Shape>{to};
+}
+
+std::vector<Output> PadGrad(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  std::vector<int64_t> crops = node.attrs().Ints("paddings");
+  for (int64_t& padding : crops) padding = -padding;
+  return {scope.Add("Pad", {dy[0]}, {{"paddings", std::move(crops)}})};
+}
+
+}  // namespace
+
+absl::StatusOr<BoxCopy> PlanPad(const KernelSpec& spec) {
+  const Shape &from = spec.inputs[0].shape, &to = spec.outputs[0].shape;
+  const std::vector<int64_t>& paddings = spec.attrs.Ints("paddings");
+  const std::vector<int64_t> strides = RowMajorStrides(from);
+  BoxCopy box = {.fill = ElementBits(spec.attrs.Float("value"), spec.outputs[0].dtype)};
+  for (int axis = 0; axis < to.rank(); ++axis) {
+    const int64_t before = paddings[2 * axis], after = paddings[2 * axis + 1];
+    const int64_t begin = std::max<int64_t>(0, -before), end = from[axis] + std::min<int64_t>(0, after);
+    box.axes.push_back({.extent = to[axis],
+                        .from = strides[axis],
+                        .begin = begin + before,
+                        .count = std::max<int64_t>(0, end - begin)});
+    box.from_offset += begin * strides[axis];
+  }
+  return box;
+}
+
+Output Pad(OpScope scope, Output x, std::vector<AxisPadding> paddings, double value) {
+  std::vector<int64_t> flat;
+  for (const AxisPadding& padding : paddings) {
+    flat.push_back(padding.before);
+    flat.push_back(padding.after);
+  }
+  return scope.Add("Pad", {x}, {{"paddings", std::move(flat)}, {"value", value}});
+}
+
+void RegisterPadOps(OpRegistry& registry) {
+  registry.Add({.name = "Pad",
+                .inputs = {{.name = "x"}},
+                .outputs = {{.name = "y"}},
+                .types = {{"T", kAnyType}},
+                .attrs = {{"paddings", std::vector<int64_t>(), true}, {"value", 0.0}},
+                .shape = PadShape,
+                .gradient = PadGrad,
+                .kernels = BoxCopyKernels(PlanPad)});
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,73 @@
+#include <algorithm>
+#include <cstdint>
+
+#include "ops/elementwise/elementwise_gpu_impl.h"
+#include "ops/elementwise/functors.h"
+#include "ops/gpu/families.h"
+
+namespace belfry::ops {
+namespace {
+
+// What one launch adds.
+template <class T, int most>
+struct Terms {
+  const gpu::Stored<T>* x[most];
+  int count;
+};
+
+// y = (sum, if it is not null) + the terms from left to right. Reads an element of all of them, then writes it, so y
+// may be one.
+template <class T, class Out, int most>
+absl::Status AddTerms(Stream& stream, int64_t n, const Terms<T, most>& terms, const gpu::Compute<T>* sum,
+                      gpu::Stored<Out>* y) {
+  using C = gpu::Compute<T>;
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
+    C all = gpu::Widen(terms.x[0][i]);
+    if (sum != nullptr) all = functor::Add<C>()(sum[i], all);
+    for (int k = 1; k < terms.count; ++k) all = functor::Add<C>()(all, gpu::Widen(terms.x[k][i]));
+    y[i] = gpu::Narrow<Out>(all);
+  });
+}
+
+template <class T, int most>
+Terms<T, most> TermsOf(const KernelContext& at, int first, int count) {
+  Terms<T, most> terms{};
+  terms.count = std::min(most, count - first);
+  for (int k = 0; k < terms.count; ++k) terms.x[k] = at.input<gpu::Stored<T>>(first + k);
+  return terms;
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeAddN(const KernelSpec& spec) {
+  using C = gpu::Compute<T>;
+  constexpr int kFew = 4, kMost = 192;
+  const int64_t n = spec.outputs[0].shape.elements();
+  const int count = static_cast<int>(spec.inputs.size());
+  if (count <= kFew) {
+    return Kernel{[=](const KernelContext& at) {
+      return AddTerms<T, T>(*at.stream, n, TermsOf<T, kFew>(at, 0, count), nullptr, at.output<gpu::Stored<T>>(0));
+    }};
+  }
+  Kernel kernel;
+  kernel.workspace_bytes = count <= kMost ? 0 : sizeof(C) * static_cast<size_t>(n);
+  kernel.run = [=](const KernelContext& at) {
+    C* sum = nullptr;
+    int first = 0;
+    for (; count - first > kMost; first += kMost) {
+      RETURN_IF_ERROR(
+          (AddTerms<T, C>(*at.stream, n, TermsOf<T, kMost>(at, first, count), sum, static_cast<C*>(at.workspace))));
+      sum = static_cast<C*>(at.workspace);
+    }
+    return AddTerms<T, T>(*at.stream, n, TermsOf<T, kMost>(at, first, count), sum, at.output<gpu::Stored<T>>(0));
+  };
+  return kernel;
+}
+
+}  // namespace
+
+void AddAddNGpuKernels(OpRegistry& registry) {
+  registry.AddKernels("AddN", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                                  "GPU", [](auto tag) { return &MakeAddN<typename decltype(tag)::type>; }));
+}
+
+}  // namespace belfry::ops

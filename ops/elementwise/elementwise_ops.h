@@ -1,0 +1,17 @@
+// The parts of the elementwise family. Internal.
+#pragma once
+
+#include "framework/graph/op_def.h"
+
+namespace belfry::ops {
+
+void RegisterArithmetic(OpRegistry& registry);     // arithmetic.cc
+void RegisterAddN(OpRegistry& registry);           // add_n.cc
+void RegisterComparisons(OpRegistry& registry);    // comparison.cc
+void RegisterExponentials(OpRegistry& registry);   // exponential.cc
+void RegisterRounding(OpRegistry& registry);       // rounding.cc
+void RegisterTrigonometric(OpRegistry& registry);  // trigonometric.cc
+void RegisterSelectOps(OpRegistry& registry);      // select.cc
+void RegisterCheckNumerics(OpRegistry& registry);  // check_numerics.cc
+
+}  // namespace belfry::ops

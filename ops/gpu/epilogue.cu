@@ -1,0 +1,118 @@
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "framework/base/status.h"
+#include "framework/device/cuda/launch.h"
+#include "framework/graph/op_def.h"
+#include "ops/gpu/divider_impl.h"
+#include "ops/gpu/epilogue_gpu_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+template <class C>
+BELFRY_GPU C Activate(GpuActivation activation, C alpha, C x) {
+  switch (activation) {
+    case GpuActivation::kRelu: return x < C(0) ? (alpha == C(0) ? C(0) : alpha * x) : x;
+    case GpuActivation::kRelu6: return x < C(0) ? C(0) : x > C(6) ? C(6) : x;
+    case GpuActivation::kElu: return x < C(0) ? alpha * std::expm1(x) : x;
+    case GpuActivation::kTanh: return std::tanh(x);
+    case GpuActivation::kSigmoid: return C(1) / (C(1) + std::exp(-x));
+    default: return x;
+  }
+}
+
+template <class T>
+absl::Status BiasActivation(Stream& stream, int64_t n, const Divider& channels, GpuActivation activation, double slope,
+                            const gpu::Stored<T>* bias, gpu::Stored<T>* y) {
+  using C = gpu::Compute<T>;
+  const C alpha = static_cast<C>(slope);
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
+    int64_t row = i;
+    const int64_t c = channels.Split(row);
+    y[i] = gpu::Narrow<T>(Activate<C>(activation, alpha, gpu::Widen(y[i]) + gpu::Widen(bias[c])));
+  });
+}
+
+using Run = absl::Status (*)(Stream&, int64_t n, const Divider& channels, const GpuEpilogue&, const void* bias,
+                             void* y);
+
+template <class T>
+absl::Status RunBiasActivation(Stream& stream, int64_t n, const Divider& channels, const GpuEpilogue& epilogue,
+                               const void* bias, void* y) {
+  return BiasActivation<T>(stream, n, channels, epilogue.activation, epilogue.alpha,
+                           static_cast<const gpu::Stored<T>*>(bias), static_cast<gpu::Stored<T>*>(y));
+}
+
+template <class T>
+absl::Status AddAndMask(Stream& stream, int64_t n, const void* addend, const void* mask, void* dx) {
+  using S = gpu::Stored<T>;
+  const auto *const added = static_cast<const S*>(addend), *const above = static_cast<const S*>(mask);
+  auto* const to = static_cast<S*>(dx);
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
+    const auto sum = gpu::Widen(to[i]) + (added == nullptr ? 0 : gpu::Widen(added[i]));
+    to[i] = gpu::Narrow<T>(gpu::Widen(above[i]) > 0 ? sum : 0);
+  });
+}
+
+using Mask = absl::Status (*)(Stream&, int64_t n, const void* addend, const void* mask, void* dx);
+
+// get.operator()<T>() for the dtype.
+template <class Get>
+auto ForDType(DType dtype, const Get& get) {
+  switch (dtype) {
+    case DType::kFloat64: return get.template operator()<double>();
+    case DType::kFloat16: return get.template operator()<Half>();
+    case DType::kBFloat16: return get.template operator()<BFloat16>();
+    default: return get.template operator()<float>();
+  }
+}
+Run RunFor(DType dtype) {
+  return ForDType(dtype, []<class T>() -> Run { return &RunBiasActivation<T>; });
+}
+Mask MaskFor(DType dtype) {
+  return ForDType(dtype, []<class T>() -> Mask { return &AddAndMask<T>; });
+}
+
+}  // namespace
+
+GpuEpilogue GpuEpilogue::Of(const Attrs& attrs) {
+  struct Known {
+    absl::string_view name;
+    GpuActivation activation;
+  };
+  constexpr Known kKnown[] = {{"relu", GpuActivation::kRelu},   {"leaky_relu", GpuActivation::kRelu},
+                              {"relu6", GpuActivation::kRelu6}, {"elu", GpuActivation::kElu},
+                              {"tanh", GpuActivation::kTanh},   {"sigmoid", GpuActivation::kSigmoid}};
+  const absl::string_view name = attrs.String("activation");
+  for (const Known& known : kKnown) {
+    const bool has_alpha = name == "leaky_relu" || name == "elu";
+    if (known.name == name) return {known.activation, has_alpha ? attrs.Float("alpha") : 0};
+  }
+  return {};
+}
+
+Kernel WithGpuEpilogue(Kernel kernel, const KernelSpec& spec, const GpuEpilogue& epilogue) {
+  const TensorSpec& y = spec.outputs[0];
+  const int64_t n = y.shape.elements();
+  const Divider channels(y.shape[-1], n);
+  return Kernel{
+      [run = std::move(kernel.run), finish = RunFor(y.dtype), n, channels, epilogue](const KernelContext& at) {
+        RETURN_IF_ERROR(run(at));
+        return finish(*at.stream, n, channels, epilogue, at.inputs[2], at.outputs[0]);
+      },
+      kernel.workspace_bytes};
+}
+
+Kernel WithGpuAddAndMask(Kernel kernel, const KernelSpec& spec) {
+  kernel.run = [run = std::move(kernel.run), finish = MaskFor(spec.outputs[0].dtype),
+                n = spec.outputs[0].shape.elements(), add = spec.inputs.size() > 4](const KernelContext& at) {
+    RETURN_IF_ERROR(run(at));
+    return finish(*at.stream, n, add ? at.inputs[4] : nullptr, at.inputs[3], at.outputs[0]);
+  };
+  kernel.in_place = false;
+  return kernel;
+}
+
+}  // namespace belfry::ops

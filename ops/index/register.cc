@@ -1,0 +1,11 @@
+#include "ops/builtin_ops.h"
+#include "ops/index/index_ops.h"
+
+namespace belfry::ops {
+
+void RegisterIndexOps(OpRegistry& registry) {
+  RegisterGatherOps(registry);
+  RegisterOneHotOps(registry);
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,309 @@
+#include <array>
+#include <cmath>
+#include <utility>
+
+#include "framework/base/alignment.h"
+#include "framework/base/status.h"
+#include "framework/device/cuda/launch.h"
+#include "framework/graph/op_def.h"
+#include "ops/activation/functors.h"
+#include "ops/gpu/autotune.h"
+#include "ops/gpu/columns_gpu_impl.h"
+#include "ops/gpu/families.h"
+#include "ops/normalisation/batch_norm_gpu_impl.h"
+
+namespace belfry::ops {
+namespace {
+
+// What follows the normalisation in the same pass over memory.
+enum class Then { kNothing, kRelu, kAddRelu };
+
+// What the normalisation of a column takes.
+template <class C>
+struct NormColumn {
+  C mean, factor, offset;
+
+  BELFRY_GPU C operator()(C x) const { return (x - mean) * factor + offset; }
+};
+
+template <class T>
+struct Pair {
+  gpu::Stored<T> first, second;
+};
+
+// y = scale (x - mean) / sqrt(variance + epsilon) + offset, then the rest.
+template <Then then, class T>
+struct Normalize {
+  using C = gpu::Compute<T>;
+  const gpu::Stored<T>*x, *addend;
+  const C *scale, *offset, *mean, *variance;
+  gpu::Stored<T>* y;
+  C epsilon;
+
+  BELFRY_GPU NormColumn<C> Begin(int64_t c, int64_t) const {
+    return {mean[c], scale[c] / std::sqrt(variance[c] + epsilon), offset[c]};
+  }
+  BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return {x[at], then == Then::kAddRelu ? addend[at] : x[at]}; }
+  BELFRY_GPU void Take(const NormColumn<C>& normal, const Pair<T>& in, int64_t at, NoSum&) const {
+    C value = normal(gpu::Widen(in.first));
+    if (then == Then::kAddRelu) value += gpu::Widen(in.second);
+    y[at] = gpu::Narrow<T>(then == Then::kNothing ? value : functor::Relu<C>()(value));
+  }
+};
+
+struct Sizes {
+  int64_t rows, channels;
+  explicit Sizes(const KernelSpec& spec)
+      : rows(spec.inputs[0].shape.elements(0, spec.inputs[0].shape.rank() - 1)), channels(spec.inputs[0].shape[-1]) {}
+};
+
+template <Then then, class T>
+absl::Status RunNormalize(const KernelContext& at, const ColumnSlices& slices, const gpu::Compute<T>* mean,
+                          const gpu::Compute<T>* variance, gpu::Compute<T> epsilon) {
+  using S = gpu::Stored<T>;
+  using C = gpu::Compute<T>;
+  if (slices.rows == 0) return absl::OkStatus();
+  const S* const addend = then == Then::kAddRelu ? at.input<S>(3) : nullptr;
+  return ForEachElementByColumn(*at.stream, slices,
+                                Normalize<then, T>{at.input<S>(0), addend, at.input<C>(1), at.input<C>(2), mean,
+                                                   variance, at.output<S>(0), epsilon});
+}
+
+// The library's kernels take and give 1 / sqrt(variance + epsilon) where ours have the variance.
+absl::Status InverseOfVariance(Stream& stream, int64_t n, float epsilon, const float* variance, float* inverse) {
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t c) { inverse[c] = 1 / std::sqrt(variance[c] + epsilon); });
+}
+// To some 3e-7 of the sum of both.
+absl::Status VarianceOfInverse(Stream& stream, int64_t n, float epsilon, float* inverse) {
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t c) {
+    const float variance = 1 / (inverse[c] * inverse[c]) - epsilon;
+    inverse[c] = variance < 0 ? 0.0f : variance;
+  });
+}
+
+// cuDNN's blocks wait for one another, in the middle of a kernel.
+bool LibraryMay(const KernelSpec& spec) { return spec.inputs[0].shape.elements() > 0 && spec.device->alone(); }
+
+GpuBatchNorm LibraryNorm(const KernelSpec& spec) {
+  const TensorSpec& x = spec.inputs[0];
+  const int64_t n = x.shape[0], channels = x.shape[-1];
+  return {.dtype = x.dtype,
+          .n = n,
+          .pixels = x.shape.elements() / (n * channels),
+          .channels = channels,
+          .epsilon = static_cast<float>(spec.attrs.Float("epsilon"))};
+}
+
+// Like MakeOwnTraining.
+template <Then then>
+absl::StatusOr<Kernel> MakeLibraryTraining(const KernelSpec& spec) {
+  GpuBatchNorm norm = LibraryNorm(spec);
+  norm.add = then == Then::kAddRelu;
+  norm.relu = then != Then::kNothing;
+  ASSIGN_OR_RETURN(LibraryCore core, MakeLibraryGpuBatchNorm(norm, *spec.device));
+  const size_t bytes = BytesForLibraries(core.workspace_bytes);
+  Kernel kernel{[core = std::move(core), norm](const KernelContext& at) {
+                  std::array<void*, 7> operands{};
+                  const int inputs = norm.add ? 4 : 3;
+                  for (int i = 0; i < inputs; ++i) operands[i] = const_cast<void*>(at.inputs[i]);
+                  for (int i = 0; i < 3; ++i) operands[inputs + i] = at.outputs[i];
+                  RETURN_IF_ERROR(core.run(*at.stream, absl::MakeConstSpan(operands.data(), inputs + 3),
+                                           AlignForLibraries(at.workspace)));
+                  return VarianceOfInverse(*at.stream, norm.channels, norm.epsilon, at.output<float>(2));
+                },
+                bytes};
+  kernel.in_place = false;
+  return kernel;
+}
+
+// Inputs x, scale, offset and, if it is added, an addend; outputs y, mean, variance.
+template <Then then, class T>
+absl::StatusOr<Kernel> MakeOwnTraining(const KernelSpec& spec) {
+  using C = gpu::Compute<T>;
+  const Sizes size(spec);
+  const auto sums = ColumnSlices::ForSums(size.rows, size.channels);
+  return Kernel{[sums, slices = ColumnSlices::ForElements(size.rows, size.channels),
+                 epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at) {
+                  C *mean = at.output<C>(1), *variance = at.output<C>(2);
+                  RETURN_IF_ERROR(
+                      GpuColumnMoments<T>(*at.stream, sums, at.workspace, at.input<gpu::Stored<T>>(0), mean, variance));
+                  return RunNormalize<then, T>(at, slices, mean, variance, epsilon);
+                },
+                ColumnMomentsBytes<T>(sums)};
+}
+
+template <Then then, class T>
+absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(Kernel own, (MakeOwnTraining<then, T>(spec)));
+  if (!LibraryMay(spec)) return own;
+  constexpr absl::string_view kNames[] = {"BatchNorm", "BatchNormRelu", "BatchNormAddRelu"};
+  return FasterKernel(spec, kNames[static_cast<int>(then)], std::move(own),
+                      [&] { return MakeLibraryTraining<then>(spec); });
+}
+
+// Inputs x, scale, offset, mean, variance; output y.
+template <class T>
+absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
+  using C = gpu::Compute<T>;
+  const Sizes size(spec);
+  return Kernel{[slices = ColumnSlices::ForElements(size.rows, size.channels),
+                 epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at) {
+    return RunNormalize<Then::kNothing, T>(at, slices, at.input<C>(3), at.input<C>(4), epsilon);
+  }};
+}
+
+// What the gradient reads of an element: x and dy; of the latter nothing counts where a ReLU gave 0.
+template <Then then, class T>
+struct Slope {
+  using C = gpu::Compute<T>;
+  const gpu::Stored<T>*x, *dy;
+  const C *scale, *offset, *mean, *variance;
+  C epsilon;
+
+  BELFRY_GPU NormColumn<C> Column(int64_t c) const {
+    return {mean[c], scale[c] / std::sqrt(variance[c] + epsilon), then == Then::kRelu ? offset[c] : C(0)};
+  }
+  BELFRY_GPU Pair<T> Read(int64_t at) const { return {x[at], dy[at]}; }
+  BELFRY_GPU C operator()(const NormColumn<C>& normal, const Pair<T>& in) const {
+    constexpr C kZero = functor::RoundsToZero(kDTypeOf<T>);
+    const C slope = gpu::Widen(in.second);
+    return then == Then::kRelu ? functor::ReluGrad<C>()(slope, normal(gpu::Widen(in.first)) - kZero) : slope;
+  }
+};
+
+// The sums of the slopes d and of d (x - mean).
+template <Then then, class T>
+struct SlopesOfSlice {
+  using C = gpu::Compute<T>;
+  using Sum = Sums<C, 2>;
+  Slope<then, T> slope;
+
+  BELFRY_GPU NormColumn<C> Begin(int64_t c, int64_t) const { return slope.Column(c); }
+  BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return slope.Read(at); }
+  BELFRY_GPU void Take(const NormColumn<C>& normal, const Pair<T>& in, int64_t, Sum& sum) const {
+    const C d = slope(normal, in);
+    sum.of[0] += d;
+    sum.of[1] += d * (gpu::Widen(in.first) - normal.mean);
+  }
+  BELFRY_GPU Sum Finish(const NormColumn<C>&, const Sum& sum, int64_t) const { return sum; }
+};
+
+template <class C>
+struct StoreSlopes {
+  const C* variance;
+  C epsilon, *dscale, *doffset;
+
+  BELFRY_GPU void operator()(int64_t c, const Sums<C, 2>& sum) const {
+    doffset[c] = sum.of[0];
+    dscale[c] = sum.of[1] / std::sqrt(variance[c] + epsilon);
+  }
+};
+
+// dx = scale / sqrt(variance + epsilon) (d - share (doffset + normal dscale)), share = 1 / rows or, where mean and
+// variance do not depend on x, 0.
+template <Then then, class T>
+struct BatchNormGradient {
+  using C = gpu::Compute<T>;
+  struct Column {
+    NormColumn<C> normal;
+    C inverse, doffset, dscale;
+  };
+  Slope<then, T> slope;
+  const C *dscale, *doffset;
+  gpu::Stored<T>* dx;
+  C share;
+
+  BELFRY_GPU Column Begin(int64_t c, int64_t) const {
+    return {slope.Column(c), 1 / std::sqrt(slope.variance[c] + slope.epsilon), doffset[c], dscale[c]};
+  }
+  BELFRY_GPU Pair<T> Read(int64_t at, int64_t) const { return slope.Read(at); }
+  BELFRY_GPU void Take(const Column& c, const Pair<T>& in, int64_t at, NoSum&) const {
+    const C normal = (gpu::Widen(in.first) - c.normal.mean) * c.inverse;
+    dx[at] = gpu::Narrow<T>(c.normal.factor * (slope(c.normal, in) - share * (c.doffset + normal * c.dscale)));
+  }
+};
+
+// Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is that of a ReLU
+// over the normalisation, which is computed again from x: that takes no memory traffic, where reading y would.
+template <Then then, class T>
+absl::StatusOr<Kernel> MakeOwnGrad(const KernelSpec& spec) {
+  using S = gpu::Stored<T>;
+  using C = gpu::Compute<T>;
+  constexpr int kMean = then == Then::kRelu ? 4 : 3;
+  const Sizes size(spec);
+  const auto sums = ColumnSlices::ForSums(size.rows, size.channels);
+  const bool fixed = then == Then::kNothing && spec.attrs.Bool("fixed_statistics");
+  const C share = fixed || size.rows == 0 ? C(0) : 1 / static_cast<C>(size.rows);
+  return Kernel{
+      [sums, slices = ColumnSlices::ForElements(size.rows, size.channels), share,
+       epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at) {
+        const C *variance = at.input<C>(kMean + 1), *offset = then == Then::kRelu ? at.input<C>(3) : nullptr;
+        C *dscale = at.output<C>(1), *doffset = at.output<C>(2);
+        const Slope<then, T> slope{at.input<S>(0),     at.input<S>(1), at.input<C>(2), offset,
+                                   at.input<C>(kMean), variance,       epsilon};
+        RETURN_IF_ERROR(GpuColumnSums(*at.stream, sums, static_cast<C*>(at.workspace), SlopesOfSlice<then, T>{slope},
+                                      StoreSlopes<C>{variance, epsilon, dscale, doffset}));
+        if (sums.rows == 0) return absl::OkStatus();
+        return ForEachElementByColumn(*at.stream, slices,
+                                      BatchNormGradient<then, T>{slope, dscale, doffset, at.output<S>(0), share});
+      },
+      ColumnSumsBytes<SlopesOfSlice<then, T>>(sums)};
+}
+
+// Like MakeOwnGrad without a ReLU.
+absl::StatusOr<Kernel> MakeLibraryGrad(const KernelSpec& spec) {
+  GpuBatchNorm norm = LibraryNorm(spec);
+  norm.gradient = true;
+  ASSIGN_OR_RETURN(LibraryCore core, MakeLibraryGpuBatchNorm(norm, *spec.device));
+  const size_t rest_at = AlignUp(static_cast<size_t>(norm.channels) * sizeof(float), kLibraryAlignment);
+  const size_t bytes = BytesForLibraries(rest_at + core.workspace_bytes);
+  Kernel kernel{
+      [core = std::move(core), norm, rest_at](const KernelContext& at) {
+        auto* const inverse = static_cast<float*>(AlignForLibraries(at.workspace));
+        RETURN_IF_ERROR(InverseOfVariance(*at.stream, norm.channels, norm.epsilon, at.input<float>(4), inverse));
+        void* const operands[] = {const_cast<void*>(at.inputs[0]),
+                                  const_cast<void*>(at.inputs[1]),
+                                  const_cast<void*>(at.inputs[2]),
+                                  const_cast<void*>(at.inputs[3]),
+                                  inverse,
+                                  at.outputs[0],
+                                  at.outputs[1],
+                                  at.outputs[2]};
+        return core.run(*at.stream, operands, reinterpret_cast<unsigned char*>(inverse) + rest_at);
+      },
+      bytes};
+  kernel.in_place = false;
+  return kernel;
+}
+
+// With a ReLU ours only: cuDNN's engines for both want the mask as bits, which would have to be stored for them.
+template <class T>
+absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(Kernel own, (MakeOwnGrad<Then::kNothing, T>(spec)));
+  if (!LibraryMay(spec) || spec.attrs.Bool("fixed_statistics")) return own;
+  return FasterKernel(spec, "BatchNormGrad", std::move(own), [&] { return MakeLibraryGrad(spec); });
+}
+
+}  // namespace
+
+void AddBatchNormGpuKernels(OpRegistry& registry) {
+  registry.AddKernels("BatchNorm", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeTraining<Then::kNothing, typename decltype(tag)::type>;
+                      }));
+  registry.AddKernels("BatchNormRelu", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeTraining<Then::kRelu, typename decltype(tag)::type>;
+                      }));
+  registry.AddKernels("BatchNormAddRelu", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeTraining<Then::kAddRelu, typename decltype(tag)::type>;
+                      }));
+  registry.AddKernels("BatchNormInference", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeInference<typename decltype(tag)::type>;
+                      }));
+  registry.AddKernels("BatchNormGrad", Kernels<float, double, Half, BFloat16>(
+                                           "GPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; }));
+  registry.AddKernels("BatchNormReluGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeOwnGrad<Then::kRelu, typename decltype(tag)::type>;
+                      }));
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,160 @@
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "ops/common/primitive_kernel_impl.h"
+#include "ops/elementwise/broadcast_impl.h"
+#include "ops/elementwise/elementwise_impl.h"
+#include "ops/math.h"
+#include "ops/onednn/matmul.h"
+#include "ops/product/gemm_impl.h"
+#include "ops/product/product_ops.h"
+
+namespace belfry::ops {
+namespace {
+
+constexpr DType kMatMulTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
+                                  DType::kBFloat16, DType::kInt32,   DType::kInt64};
+
+// Below this many multiplications a call to oneDNN costs more than the product.
+constexpr int64_t kSmall = 4096;
+
+absl::StatusOr<std::vector<Shape>> MatMulShape(const ShapeArgs& args) {
+  const Shape& a = args.inputs[0];
+  const Shape& b = args.inputs[1];
+  const bool transpose_a = args.attrs.Bool("transpose_a"), transpose_b = args.attrs.Bool("transpose_b");
+  const std::string both = absl::StrCat(a.ToString(), transpose_a ? " (transposed) and " : " and ", b.ToString(),
+                                        transpose_b ? " (transposed)" : "");
+  if (a.rank() < 2 || b.rank() < 2) {
+    return absl::InvalidArgumentError(absl::StrCat("multiplies tensors of rank 2 or more and was given ", both));
+  }
+  const int64_t m = a[transpose_a ? -1 : -2], ka = a[transpose_a ? -2 : -1];
+  const int64_t kb = b[transpose_b ? -1 : -2], n = b[transpose_b ? -2 : -1];
+  if (ka != kb && ka != Shape::kUnknown && kb != Shape::kUnknown) {
+    return absl::InvalidArgumentError(absl::StrCat("the inner extents of ", both, " differ: ", ka, " and ", kb));
+  }
+  ASSIGN_OR_RETURN(const Shape batch, BroadcastShapes(BatchOf(a), BatchOf(b)));
+  return std::vector<Shape>{batch.Insert(batch.rank(), m).Insert(batch.rank() + 1, n)};
+}
+
+// One operand of a product in the form in which Gemm reads it: converted and transposed into the workspace if need be.
+template <class T>
+struct Operand {
+  int64_t rows, columns;  // as stored
+  bool transpose;
+
+  int64_t elements() const { return rows * columns; }
+  bool needs_copy() const { return transpose || kIsSixteenBit<T>; }
+  // Elements of workspace: a 16-bit operand is converted, then perhaps transposed.
+  int64_t workspace() const { return (transpose ? elements() : 0) + (kIsSixteenBit<T> ? elements() : 0); }
+  const Compute<T>* Prepare(const T* x, Compute<T>* space) const {
+    const Compute<T>* plain;
+    if constexpr (kIsSixteenBit<T>) {
+      ToFloat(x, space, elements());
+      plain = space;
+      space += elements();
+    } else {
+      plain = x;
+    }
+    if (!transpose) return plain;
+    TransposeMatrix(plain, space, rows, columns);
+    return space;
+  }
+};
+
+// oneDNN's product, or nothing where our own loops are to do it.
+absl::StatusOr<std::optional<Kernel>> MakePrimitive(const KernelSpec& spec, int64_t k) {
+  const Shape& y = spec.outputs[0].shape;
+  const DType dtype = spec.outputs[0].dtype;
+  if (!OneDnnComputes(dtype) || !HasElements(spec) || y.elements() * k < kSmall) return std::optional<Kernel>();
+  return PrimitiveKernel(onednn::MatMul({.a_batch = BatchOf(spec.inputs[0].shape),
+                                         .b_batch = BatchOf(spec.inputs[1].shape),
+                                         .m = y[-2],
+                                         .k = k,
+                                         .n = y[-1],
+                                         .transpose_a = spec.attrs.Bool("transpose_a"),
+                                         .transpose_b = spec.attrs.Bool("transpose_b"),
+                                         .dtype = dtype,
+                                         .output_dtype = dtype}),
+                         {0, 1}, {0});
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
+  using C = Compute<T>;
+  const Shape& sa = spec.inputs[0].shape;
+  const Shape& sb = spec.inputs[1].shape;
+  const Shape& sy = spec.outputs[0].shape;
+  const Operand<T> a{sa[-2], sa[-1], spec.attrs.Bool("transpose_a")};
+  const Operand<T> b{sb[-2], sb[-1], spec.attrs.Bool("transpose_b")};
+  const int64_t m = sy[-2], n = sy[-1], k = a.transpose ? a.rows : a.columns;
+  if (sy.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  ASSIGN_OR_RETURN(std::optional<Kernel> primitive, MakePrimitive(spec, k));
+  if (primitive) return *std::move(primitive);
+  ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
+  Kernel kernel;
+  kernel.workspace_bytes =
+      sizeof(C) * static_cast<size_t>(a.workspace() + b.workspace() + (kIsSixteenBit<T> ? m * n : 0));
+  kernel.run = [=](const KernelContext& context) {
+    C* space = static_cast<C*>(context.workspace);
+    batch.ForRows(0, batch.rows, [&](int64_t row, int64_t offset_a, int64_t offset_b) {
+      for (int64_t i = 0; i < batch.inner; ++i) {
+        const C* pa = a.Prepare(context.input<T>(0) + (offset_a + i * batch.stride_a) * a.elements(), space);
+        const C* pb =
+            b.Prepare(context.input<T>(1) + (offset_b + i * batch.stride_b) * b.elements(), space + a.workspace());
+        T* y = context.output<T>(0) + (row * batch.inner + i) * m * n;
+        if constexpr (kIsSixteenBit<T>) {
+          C* product = space + a.workspace() + b.workspace();
+          Gemm(pa, pb, product, m, n, k);
+          FromFloat(product, y, m * n);
+        } else {
+          Gemm(pa, pb, y, m, n, k);
+        }
+      }
+    });
+    return absl::OkStatus();
+  };
+  return kernel;
+}
+
+std::vector<Output> MatMulGradient(const Scope& scope, const Node& node, absl::Span<const Output> dys) {
+  const Output a = node.input(0), b = node.input(1), dy = dys[0];
+  const bool ta = node.attrs().Bool("transpose_a"), tb = node.attrs().Bool("transpose_b");
+  Output da =
+      ta ? MatMul(scope, b, dy, {.transpose_a = tb, .transpose_b = true}) : MatMul(scope, dy, b, {.transpose_b = !tb});
+  Output db =
+      tb ? MatMul(scope, dy, a, {.transpose_a = true, .transpose_b = ta}) : MatMul(scope, a, dy, {.transpose_a = !ta});
+  if (!scope.status().ok()) return {da, db};
+  if (dy.shape().rank() > 2) {
+    da = SumLike(scope, da, a);
+    db = SumLike(scope, db, b);
+  }
+  return {da, db};
+}
+
+}  // namespace
+
+Output MatMul(OpScope scope, Output a, Output b, const MatMulOptions& options) {
+  return scope.Add("MatMul", {a, b}, {{"transpose_a", options.transpose_a}, {"transpose_b", options.transpose_b}});
+}
+
+double MatMulFlops(const KernelSpec& of) {
+  const Shape& a = of.inputs[0].shape;
+  const int64_t summed = a.dim(a.rank() - (of.attrs.Bool("transpose_a") ? 2 : 1));
+  return 2.0 * static_cast<double>(of.outputs[0].shape.elements()) * static_cast<double>(summed);
+}
+
+void RegisterMatMul(OpRegistry& registry) {
+  registry.Add({.name = "MatMul",
+                .inputs = {{.name = "a"}, {.name = "b"}},
+                .outputs = {{.name = "product"}},
+                .types = {{"T", kMatMulTypes}},
+                .attrs = {{"transpose_a", false}, {"transpose_b", false}},
+                .shape = MatMulShape,
+                .flops = MatMulFlops,
+                .gradient = MatMulGradient,
+                .kernels = Kernels<float, double, Half, BFloat16, int32_t, int64_t>(
+                    "CPU", [](auto tag) { return &MakeMatMul<typename decltype(tag)::type>; })});
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,8 @@
+#include "ops/builtin_ops.h"
+#include "ops/product/product_ops.h"
+
+namespace belfry::ops {
+
+void RegisterProductOps(OpRegistry& registry) { RegisterMatMul(registry); }
+
+}  // namespace belfry::ops

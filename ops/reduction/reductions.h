@@ -1,0 +1,106 @@
+// What reductions do with elements, each written once for CPUs (reduce_impl.h, which says what their members mean) and
+// GPUs (reduce_gpu_impl.h). C is the type that elements are computed in.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include "ops/elementwise/step_functors.h"
+
+namespace belfry::ops {
+
+// A sum times `factor`. Floats meet in lanes of their own type and the lanes in double; integers wrap around.
+template <class C>
+struct SumReduction {
+  using Lane = std::conditional_t<std::is_integral_v<C>, uint64_t, C>;
+  using Acc = std::conditional_t<std::is_integral_v<C>, uint64_t, double>;
+  double factor = 1;
+
+  static constexpr Lane Start() { return 0; }
+  static constexpr Lane Step(Lane lane, C x) { return lane + static_cast<Lane>(x); }
+  static constexpr Acc Begin() { return 0; }
+  static constexpr Acc Merge(Acc acc, Lane lane) { return acc + static_cast<Acc>(lane); }
+  static constexpr Acc Join(Acc a, Acc b) { return a + b; }
+  constexpr C Finish(Acc acc) const {
+    if constexpr (std::is_integral_v<C>) {
+      return static_cast<C>(acc);
+    } else {
+      return static_cast<C>(acc * factor);
+    }
+  }
+};
+
+// Half the sum of squares.
+template <class C>
+struct HalfSquareReduction {
+  using Lane = C;
+  using Acc = double;
+
+  static constexpr C Start() { return 0; }
+  static constexpr C Step(C lane, C x) { return lane + x * x; }
+  static constexpr double Begin() { return 0; }
+  static constexpr double Merge(double acc, C lane) { return acc + static_cast<double>(lane); }
+  static constexpr double Join(double a, double b) { return a + b; }
+  static constexpr C Finish(double acc) { return static_cast<C>(acc / 2); }
+};
+
+// The largest or smallest element, NaN if any is.
+template <class C, bool max>
+struct ExtremeReduction {
+  using Lane = C;
+  using Acc = C;
+
+  static constexpr C Start() {
+    using Limits = std::numeric_limits<C>;
+    if constexpr (std::is_floating_point_v<C>) {
+      return max ? -Limits::infinity() : Limits::infinity();
+    } else {
+      return max ? Limits::lowest() : Limits::max();
+    }
+  }
+  static constexpr C Step(C lane, C x) { return max ? functor::Maximum<C>()(lane, x) : functor::Minimum<C>()(lane, x); }
+  static constexpr C Begin() { return Start(); }
+  static constexpr C Merge(C acc, C lane) { return Step(acc, lane); }
+  static constexpr C Join(C a, C b) { return Step(a, b); }
+  static constexpr C Finish(C acc) { return acc; }
+};
+
+template <class C>
+using MaxReduction = ExtremeReduction<C, true>;
+template <class C>
+using MinReduction = ExtremeReduction<C, false>;
+
+// The product: of floats in double, of integers wrapping around.
+template <class C>
+struct ProductReduction {
+  using Lane = std::conditional_t<std::is_integral_v<C>, uint64_t, double>;
+  using Acc = Lane;
+
+  static constexpr Lane Start() { return 1; }
+  static constexpr Lane Step(Lane lane, C x) { return lane * static_cast<Lane>(x); }
+  static constexpr Acc Begin() { return 1; }
+  static constexpr Acc Merge(Acc acc, Lane lane) { return acc * lane; }
+  static constexpr Acc Join(Acc a, Acc b) { return a * b; }
+  static constexpr C Finish(Acc acc) { return static_cast<C>(acc); }
+};
+
+// Whether any element is true, or all are.
+template <bool any>
+struct LogicalReduction {
+  using Lane = bool;
+  using Acc = bool;
+
+  static constexpr bool Start() { return !any; }
+  static constexpr bool Step(bool lane, bool x) { return any ? lane || x : lane && x; }
+  static constexpr bool Begin() { return Start(); }
+  static constexpr bool Merge(bool acc, bool lane) { return Step(acc, lane); }
+  static constexpr bool Join(bool a, bool b) { return Step(a, b); }
+  static constexpr bool Finish(bool acc) { return acc; }
+};
+template <class C>
+using AnyReduction = LogicalReduction<true>;
+template <class C>
+using AllReduction = LogicalReduction<false>;
+
+}  // namespace belfry::ops

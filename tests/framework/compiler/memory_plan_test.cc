@@ -1,0 +1,282 @@
+// Random graphs on one to three devices: no two live tensors share memory, and the results are those of a walk over the
+// graph, node by node.
+#include <cmath>
+#include <map>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "framework/compiler/eager.h"
+#include "ops/collective.h"
+#include "ops/nn.h"
+#include "tests/framework/compiler/plan_checker.h"
+#include "tests/framework/runtime/session_fixture.h"
+
+namespace belfry {
+namespace {
+
+using Values = std::map<std::pair<int, int>, Tensor>;  // by node id and output
+
+class RandomGraph {
+ public:
+  RandomGraph(const Scope& scope, int devices, uint64_t seed, bool collectives)
+      : scope_(scope), devices_(devices), collectives_(collectives), random_(seed) {
+    for (int i = 0; i < 3; ++i) {
+      inputs.push_back(ops::Placeholder(Anywhere(), DType::kFloat32, kShapes[Pick(std::size(kShapes))]));
+      outputs.push_back(inputs.back());
+    }
+  }
+
+  // Adds a node, mostly on top of late ones, so that lifetimes differ.
+  void Grow() {
+    const Output x = Some();
+    switch (Pick(9)) {
+      case 0: return Add(ops::Neg(Anywhere(), x));
+      case 1: return Add(ops::Relu(Anywhere(), x));
+      case 2: return Add(ops::Scale(Anywhere(), x, 0.75));
+      case 3: return Add(ops::Sub(Anywhere(), x, Like(x)));
+      case 4: return Add(ops::Add(Anywhere(), Like(x), x));
+      case 5: return Add(ops::Reshape(Anywhere(), x, {x.shape().elements()}));
+      case 6: return Add(ops::Add(Anywhere(), x, ops::Mean(Anywhere(), Some())));
+      case 7: return Add(ops::AddN(Anywhere(), {x, Like(x), Like(x)}));
+      case 8:
+        if (collectives_) Meet(x);
+        return;
+    }
+  }
+
+  std::vector<Output> Fetches() {
+    std::vector<Output> fetches = {outputs.back()};
+    while (Pick(4) > 0) fetches.push_back(Some());
+    return fetches;
+  }
+
+  std::vector<Output> inputs, outputs;
+
+ private:
+  static inline const Shape kShapes[] = {{}, {7}, {3, 5}, {64}, {40, 33}, {0, 4}};
+
+  size_t Pick(size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random_); }
+  Scope Anywhere() { return scope_.Device(absl::StrCat("/cpu:", Pick(devices_))); }
+  Output Some() {
+    const size_t back = std::min(outputs.size(), Pick(3) == 0 ? outputs.size() : size_t{8});
+    return outputs[outputs.size() - 1 - Pick(back)];
+  }
+  // A tensor of x's shape, x itself if there is no other.
+  Output Like(const Output& x) {
+    for (int attempt = 0; attempt < 10; ++attempt) {
+      const Output y = outputs[Pick(outputs.size())];
+      if (y.shape() == x.shape()) return y;
+    }
+    return x;
+  }
+  void Add(const Output& output) { outputs.push_back(output); }
+
+  // A bucket of two tensors, averaged over as many towers as there are devices, or one more.
+  void Meet(const Output& x) {
+    const int size = devices_ + static_cast<int>(Pick(2));
+    const Output y = Some();
+    const std::string group = absl::StrCat("g", x.node->graph().size());
+    std::vector<std::vector<Output>> values;
+    std::vector<Output> weights;
+    for (int rank = 0; rank < size; ++rank) {
+      values.push_back({Like(x), Like(y)});
+      weights.push_back(ops::Const(Anywhere(), 1.0f));
+    }
+    for (int rank = 0; rank < size; ++rank) {
+      const Scope tower = scope_.Device(absl::StrCat("/cpu:", rank % devices_));
+      for (const Output& mean :
+           ops::AllReduceMean(tower, {.group = group, .rank = rank, .size = size}, weights[rank], values[rank])) {
+        Add(mean);
+      }
+    }
+  }
+
+  const Scope scope_;
+  const int devices_;
+  const bool collectives_;
+  std::mt19937_64 random_;
+};
+
+// The mean that output `k` of each tower's node is, added up in the order of the towers.
+Tensor NaiveMean(const Graph& graph, const Node& node, int k, const Values& values) {
+  std::map<int64_t, const Node*> ranks;
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& other = graph.node(id);
+    const bool peer =
+        other.op().kind == OpKind::kAllReduce && other.attrs().String("group") == node.attrs().String("group");
+    if (peer) ranks[other.attrs().Int("rank")] = &other;
+  }
+  Tensor mean = Tensor::Zeros(DType::kFloat32, node.outputs()[k].shape);
+  for (const auto& [rank, peer] : ranks) {
+    const Output input = peer->input(k + 1);
+    const Tensor& value = values.at({input.node->id(), input.index});
+    for (int64_t i = 0; i < mean.elements(); ++i) mean.data<float>()[i] += value.data<float>()[i];
+  }
+  for (int64_t i = 0; i < mean.elements(); ++i) mean.data<float>()[i] /= static_cast<float>(ranks.size());
+  return mean;
+}
+
+Values Walk(const Graph& graph, const std::vector<Feed>& feeds) {
+  Values values;
+  for (const Feed& feed : feeds) values[{feed.output.node->id(), 0}] = feed.value;
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (values.contains({id, 0})) continue;
+    if (node.op().kind == OpKind::kAllReduce) {
+      for (size_t k = 0; k < node.outputs().size(); ++k) {
+        values[{id, static_cast<int>(k)}] = NaiveMean(graph, node, static_cast<int>(k), values);
+      }
+      continue;
+    }
+    std::vector<Tensor> inputs;
+    for (const Output& input : node.inputs()) inputs.push_back(values.at({input.node->id(), input.index}));
+    auto outputs = RunOp(node.op(), node.attrs(), inputs);
+    EXPECT_TRUE(outputs.ok()) << node.Summary() << ": " << outputs.status();
+    values[{id, 0}] = (*outputs)[0];
+  }
+  return values;
+}
+
+struct Case {
+  int devices;
+  bool collectives;
+};
+
+class MemoryPlanTest : public SessionFixture, public testing::WithParamInterface<Case> {
+ protected:
+  // Element by element; the mean of nothing is NaN.
+  static bool Same(const Tensor& a, const Tensor& b) {
+    const std::vector<double> x = a.ToDoubles(), y = b.ToDoubles();
+    return a.shape() == b.shape() && std::equal(x.begin(), x.end(), y.begin(), [](double p, double q) {
+             return p == q || (std::isnan(p) && std::isnan(q));
+           });
+  }
+};
+
+TEST_P(MemoryPlanTest, RandomGraphs) {
+  const std::string spec = absl::StrCat("cpu:", GetParam().devices);
+  const DeviceSet devices = DeviceSet::Open(spec).value();
+  std::random_device fresh;
+  for (int repeat = 0; repeat < 25; ++repeat) {
+    const uint64_t seed = fresh();
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937_64 random(seed);
+    Graph graph;
+    RandomGraph model(Scope(graph), GetParam().devices, seed, GetParam().collectives);
+    const int size = 10 + static_cast<int>(random() % 70);
+    for (int i = 0; i < size; ++i) model.Grow();
+    const std::vector<Output> fetches = model.Fetches();
+    ASSERT_TRUE(graph.status().ok()) << graph.status();
+    std::vector<Feed> feeds;
+    std::vector<FeedSpec> specs;
+    std::vector<Tensor> tensors;
+    for (const Output& input : model.inputs) {
+      Tensor value(DType::kFloat32, input.shape());
+      for (int64_t i = 0; i < value.elements(); ++i) {
+        value.data<float>()[i] = std::uniform_real_distribution<float>(-2, 2)(random);
+      }
+      feeds.push_back({input, value});
+      specs.push_back({input, value.shape()});
+      tensors.push_back(value);
+    }
+    auto session = Session::Create(graph, devices, {.fuse_elementwise_from = repeat % 2 == 0 ? 0 : kFuseFrom});
+    ASSERT_TRUE(session.ok()) << session.status();
+    auto step = (*session)->Prepare(specs, fetches);
+    ASSERT_TRUE(step.ok()) << step.status();
+    ASSERT_EQ(CheckPlan((*step)->plan()), "") << (*step)->plan().ToText(devices);
+    const Values expected = Walk(graph, feeds);
+    for (int run = 0; run < 3; ++run) {
+      ASSERT_TRUE((*step)->Run(tensors).ok());
+      for (size_t i = 0; i < fetches.size(); ++i) {
+        const Tensor& value = expected.at({fetches[i].node->id(), fetches[i].index});
+        ASSERT_TRUE(Same((*step)->fetched(static_cast<int>(i)), value))
+            << fetches[i].name() << " is " << (*step)->fetched(static_cast<int>(i)).ToString(10) << ", not "
+            << value.ToString(10) << "\n"
+            << (*step)->plan().ToText(devices);
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, MemoryPlanTest,
+                         testing::Values(Case{1, false}, Case{2, false}, Case{3, false}, Case{1, true}, Case{2, true},
+                                         Case{3, true}),
+                         [](const auto& info) {
+                           return absl::StrCat(info.param.devices, info.param.collectives ? "Collectives" : "");
+                         });
+
+using MemoryTest = SessionFixture;
+
+TEST_F(MemoryTest, AChainRunsInPlace) {
+  const Output x = ops::Placeholder(root_, DType::kFloat32, {1000});
+  Output y = x;
+  for (int i = 0; i < 10; ++i) y = ops::Neg(root_, ops::Square(root_, y));
+  Open("cpu:1");
+  const auto step = Prepare({{x, {1000}}}, {y});
+  EXPECT_EQ(step->plan().memory.arena_bytes[0], 4032u);
+  EXPECT_EQ(step->plan().memory.sum_bytes[0], 21 * 4032u);
+}
+
+TEST_F(MemoryTest, AKernelMayKeepItsOutputsApart) {
+  OpDef apart{.name = "Apart", .inputs = {{"x"}}, .outputs = {{"y"}}, .types = {{"T", kWideFloatTypes}}};
+  apart.in_place = {{0, 0}};
+  apart.not_differentiable = true;
+  apart.shape = registry_.Find("Neg")->shape;
+  apart.kernels = {{"CPU", DType::kFloat32, [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+                      const int64_t n = spec.outputs[0].shape.elements();
+                      return Kernel{.run =
+                                        [n](const KernelContext& at) {
+                                          EXPECT_NE(at.inputs[0], at.outputs[0]);
+                                          std::copy_n(at.input<float>(0), n, at.output<float>(0));
+                                          return absl::OkStatus();
+                                        },
+                                    .in_place = false};
+                    }}};
+  registry_.Add(apart);
+  const Output x = ops::Placeholder(root_, DType::kFloat32, {1000});
+  Output y = x;
+  for (int i = 0; i < 4; ++i) y = root_.Add("Apart", {y});
+  Open("cpu:1");
+  const auto step = Prepare({{x, {1000}}}, {y});
+  EXPECT_EQ(step->plan().memory.arena_bytes[0], 2 * 4032u);
+  EXPECT_TRUE(session_->Run({{x, Tensor(DType::kFloat32, {1000})}}, {y}).ok());
+}
+
+TEST_F(MemoryTest, WhatIsReadLaterIsNotOverwritten) {
+  const Output x = ops::Placeholder(root_, DType::kFloat32, {1000});
+  const Output a = ops::Neg(root_, x), b = ops::Square(root_, a);
+  Open("cpu:1");
+  const auto step = Prepare({{x, {1000}}}, {ops::Sub(root_, b, a)});
+  EXPECT_EQ(step->plan().memory.arena_bytes[0], 2 * 4032u);
+}
+
+TEST_F(MemoryTest, MemoryIsUsedAgain) {
+  // Each of these is as large as the first, and only two live at any time; sums cannot run in place.
+  Output x = ops::Placeholder(root_, DType::kFloat32, {32, 32});
+  const Output input = x;
+  for (int i = 0; i < 20; ++i) x = ops::Transpose(root_, x);
+  x = ops::Neg(root_, x);
+  Open("cpu:1");
+  const auto step = Prepare({{input, {32, 32}}}, {ops::MatMul(root_, x, x)});
+  EXPECT_LE(step->plan().memory.arena_bytes[0], 4 * 4096u);
+}
+
+TEST_F(MemoryTest, TheCheckerFindsOverlaps) {
+  const Output x = ops::Placeholder(root_, DType::kFloat32, {1000});
+  const Output a = ops::Neg(root_, x), b = ops::Square(root_, a);
+  Open("cpu:1");
+  Plan plan = Prepare({{x, {1000}}}, {ops::Sub(root_, b, a)})->plan();
+  ASSERT_EQ(CheckPlan(plan), "");
+  Plan moved = plan;
+  for (auto& outputs : moved.memory.outputs) outputs[0].offset = 0;
+  EXPECT_NE(CheckPlan(moved), "");
+  moved = plan;
+  moved.memory.arena_bytes[0] = 64;
+  EXPECT_NE(CheckPlan(moved), "");
+  moved = plan;
+  std::reverse(moved.streams[0].instructions.begin(), moved.streams[0].instructions.end());
+  EXPECT_NE(CheckPlan(moved), "");
+}
+
+}  // namespace
+}  // namespace belfry

@@ -1,0 +1,75 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "framework/base/parallel.h"
+#include "framework/graph/gradients.h"
+#include "ops/array.h"
+#include "ops/nn.h"
+#include "tests/ops/harness/value.h"
+
+namespace belfry::ops {
+namespace {
+
+// Ones [examples, 37] through two dropouts in a tower that begins at `first` of the global batch, in step `step`.
+std::vector<std::vector<double>> InTower(int index, int64_t first, int64_t examples, int64_t step, double rate = 0.3) {
+  Graph graph;
+  Scope tower = Scope(graph).NameScope(absl::StrCat("tower_", index));
+  tower = tower.RandomCounters(Const(tower, step), Const(tower, first));
+  const Output ones = Fill(tower, {examples, 37}, 1);
+  const Output a = Dropout(tower.NameScope("layer"), ones, rate), b = Dropout(tower.NameScope("layer"), ones, rate);
+  EXPECT_TRUE(graph.status().ok()) << graph.status();
+  return {Value(a)->ToDoubles(), Value(b)->ToDoubles()};
+}
+
+TEST(Dropout, DoesNotDependOnTheTowers) {
+  const auto whole = InTower(0, 0, 6, 5), low = InTower(0, 0, 2, 5), high = InTower(1, 2, 4, 5);
+  for (int layer = 0; layer < 2; ++layer) {
+    std::vector<double> joined = low[layer];
+    joined.insert(joined.end(), high[layer].begin(), high[layer].end());
+    EXPECT_EQ(joined, whole[layer]);
+  }
+}
+
+TEST(Dropout, DependsOnStepLayerAndExample) {
+  const auto masks = InTower(0, 0, 2, 5), later = InTower(0, 0, 2, 6);
+  EXPECT_NE(masks[0], masks[1]);
+  EXPECT_NE(masks[0], later[0]);
+  EXPECT_FALSE(std::equal(masks[0].begin(), masks[0].begin() + 37, masks[0].begin() + 37));
+}
+
+TEST(Dropout, KeepsTheMean) {
+  for (const double rate : {0.0, 0.1, 0.5, 0.9}) {
+    const std::vector<double> y = InTower(0, 0, 2000, 1, rate)[0];
+    const auto dropped = static_cast<double>(std::count(y.begin(), y.end(), 0.0));
+    const auto n = static_cast<double>(y.size());
+    EXPECT_NEAR(dropped / n, rate, 5 * std::sqrt(rate * (1 - rate) / n) + 1e-12);
+    EXPECT_NEAR(*std::max_element(y.begin(), y.end()), 1 / (1 - rate), 1e-5);
+  }
+}
+
+TEST(Dropout, WithoutCountersTheRunCounts) {
+  Graph graph;
+  const Scope scope(graph);
+  const Output y = Dropout(scope, Fill(scope, {50}, 1), 0.5);
+  const auto at = [&](uint64_t run) {
+    return RunOp(y.node->op(), y.node->attrs(), {Tensor::Of<float>(std::vector<float>(50, 1), {50})}, run)
+        .value()[0]
+        .ToDoubles();
+  };
+  EXPECT_EQ(at(1), at(1));
+  EXPECT_NE(at(1), at(2));
+}
+
+TEST(Dropout, TheGradientHasTheSameMask) {
+  Graph graph;
+  const Scope scope(graph);
+  const Output x = Fill(scope, {11, 7}, 1), y = Dropout(scope, x, 0.4);
+  const auto gradients = Gradients(scope, {y}, {x});
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  EXPECT_EQ(Value((*gradients)[0])->ToDoubles(), Value(y)->ToDoubles());
+}
+
+}  // namespace
+}  // namespace belfry::ops

@@ -1,0 +1,95 @@
+#include <cmath>
+#include <limits>
+
+#include "framework/base/half.h"
+#include "gtest/gtest.h"
+#include "ops/array.h"
+#include "tests/ops/copy/evaluate.h"
+
+namespace belfry {
+namespace {
+
+TEST(ConstTest, PrintsAsTensorFlowsNodeSummary) {
+  Graph graph;
+  const Scope scope = Scope(graph).Device("/gpu:2");
+  const Output b = ops::Const(scope.Named("b"), {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {3, 2});
+  ASSERT_TRUE(b.valid()) << graph.status();
+  EXPECT_EQ(b.node->Summary(),
+            "b = Const[dtype=DT_FLOAT, value=Tensor<type: float shape: [3,2] values: 1 2 3...>, _device=\"/gpu:2\"]()");
+}
+
+TEST(ConstTest, TakesScalarsVectorsAndTensorsOfAnyType) {
+  Graph graph;
+  const Scope scope(graph);
+  EXPECT_EQ(ops::Const(scope, 1.5f).shape(), Shape());
+  EXPECT_EQ(ops::Const(scope, true).dtype(), DType::kBool);
+  EXPECT_EQ(ops::Const(scope, {1, 2, 3}).shape(), Shape({3}));
+  EXPECT_EQ(ops::Const(scope, {1.0, 2.0}, {2, 1}).dtype(), DType::kFloat64);
+  EXPECT_EQ(ops::Const(scope, Half(0.5f)).dtype(), DType::kFloat16);
+}
+
+TEST(ConstTest, DoesNotChangeWithTheTensorItWasMadeFrom) {
+  Graph graph;
+  Tensor value = Tensor::Of<float>({1, 2});
+  const Output constant = ops::Const(Scope(graph), value);
+  value.data<float>()[0] = 7;
+  EXPECT_EQ(Values(constant), (std::vector<double>{1, 2}));
+}
+
+TEST(ConstTest, AValueOfAnotherDTypeIsAnError) {
+  Graph graph;
+  const Scope scope(graph);
+  EXPECT_FALSE(scope.Add("Const", {}, {{"dtype", DType::kInt32}, {"value", Tensor::Scalar(1.0f)}}).valid());
+  EXPECT_NE(graph.status().message().find("'dtype' is int32 and the value is float32"), std::string::npos);
+}
+
+TEST(RangeTest, StopsBeforeTheLimit) {
+  Graph graph;
+  const Scope scope(graph);
+  EXPECT_EQ(Values(ops::Range(scope, 3, 18, 3)), (std::vector<double>{3, 6, 9, 12, 15}));
+  EXPECT_EQ(Values(ops::Range(scope, 3, 1, -0.5, DType::kFloat32)), (std::vector<double>{3, 2.5, 2, 1.5}));
+  EXPECT_EQ(Evaluate(ops::Range(scope, 5, 5))->shape(), Shape({0}));
+  EXPECT_EQ(Evaluate(ops::Range(scope, 5, 1))->shape(), Shape({0}));
+}
+
+TEST(RangeTest, NoStepIsAnError) {
+  for (const double delta : {0.0, std::nan(""), 1e-300}) {
+    Graph graph;
+    EXPECT_FALSE(ops::Range(Scope(graph), 0, 1, delta).valid());
+    EXPECT_NE(graph.status().message().find("there is no range from 0 to 1"), std::string::npos);
+  }
+}
+
+TEST(FillTest, EveryTypeAndNoElements) {
+  Graph graph;
+  const Scope scope(graph);
+  for (const DType dtype : kAllDTypes) {
+    const Tensor filled = Evaluate(ops::Fill(scope, {2, 3}, 1, dtype)).value();
+    EXPECT_EQ(filled.dtype(), dtype);
+    EXPECT_EQ(filled.ToDoubles(), std::vector<double>(6, 1)) << DTypeName(dtype);
+    EXPECT_EQ(Values(ops::OnesLike(scope, ops::Fill(scope, {3}, 0, dtype))), std::vector<double>(3, 1));
+    EXPECT_EQ(Values(ops::ZerosLike(scope, ops::Fill(scope, {3}, 1, dtype))), std::vector<double>(3, 0));
+  }
+  EXPECT_EQ(Evaluate(ops::Fill(scope, {4, 0}, 1))->shape(), Shape({4, 0}));
+  EXPECT_FALSE(ops::Fill(scope, {-1, 2}, 1).valid());
+}
+
+TEST(CastTest, IsDefinedForEveryValue) {
+  Graph graph;
+  const Scope scope(graph);
+  const float inf = std::numeric_limits<float>::infinity();
+  const Output x = ops::Const(scope, {-inf, -1e20f, -1.9f, -0.0f, 0.5f, 255.9f, 256.f, 1e20f, inf, std::nanf("")});
+  EXPECT_EQ(Values(ops::Cast(scope, x, DType::kUInt8)), (std::vector<double>{0, 0, 0, 0, 0, 255, 255, 255, 255, 0}));
+  const double low = std::numeric_limits<int32_t>::min(), high = std::numeric_limits<int32_t>::max();
+  EXPECT_EQ(Values(ops::Cast(scope, x, DType::kInt32)),
+            (std::vector<double>{low, low, -1, 0, 0, 255, 256, high, high, 0}));
+  EXPECT_EQ(Values(ops::Cast(scope, x, DType::kBool)), (std::vector<double>{1, 1, 1, 0, 1, 1, 1, 1, 1, 1}));
+  const Tensor wide = Evaluate(ops::Cast(scope, x, DType::kInt64)).value();
+  EXPECT_EQ(wide.data<int64_t>()[0], std::numeric_limits<int64_t>::min());
+  EXPECT_EQ(wide.data<int64_t>()[8], std::numeric_limits<int64_t>::max());
+  EXPECT_EQ(Values(ops::Cast(scope, ops::Const(scope, {-1, 257}), DType::kUInt8)), (std::vector<double>{255, 1}));
+  EXPECT_EQ(ops::Cast(scope, x, DType::kFloat32), x);
+}
+
+}  // namespace
+}  // namespace belfry

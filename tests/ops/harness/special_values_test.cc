@@ -1,0 +1,152 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "ops/array.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+#include "tests/ops/harness/special_values.h"
+#include "tests/ops/harness/value.h"
+
+namespace belfry::ops {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<double> Apply(Output (*f)(const Scope&, Output), const std::vector<float>& x) {
+  Graph graph;
+  const Scope scope(graph);
+  const Output y = f(scope, Const(scope, Tensor::Of<float>(x, {static_cast<int64_t>(x.size())})));
+  EXPECT_TRUE(graph.status().ok()) << graph.status();
+  auto value = Value(y);
+  EXPECT_TRUE(value.ok()) << value.status();
+  return value->ToDoubles();
+}
+
+struct Limits {
+  const char* name;
+  Output (*f)(const Scope&, Output);
+  double at_minus_infinity, at_infinity;
+};
+
+class ActivationLimits : public ::testing::TestWithParam<Limits> {};
+
+TEST_P(ActivationLimits, InfinitiesReachTheirLimitsAndNaNStays) {
+  const std::vector<double> y = Apply(GetParam().f, {-kInfinity, kInfinity, kNaN, 0, -0.0f});
+  EXPECT_NEAR(y[0], GetParam().at_minus_infinity, 1e-6);
+  if (std::isinf(GetParam().at_infinity)) {
+    EXPECT_EQ(y[1], GetParam().at_infinity);
+  } else {
+    EXPECT_NEAR(y[1], GetParam().at_infinity, 1e-6);
+  }
+  EXPECT_TRUE(std::isnan(y[2]));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    All, ActivationLimits,
+    ::testing::Values(Limits{"Relu", [](const Scope& s, Output x) { return Relu(s, x); }, 0, kInfinity},
+                      Limits{"Relu6", [](const Scope& s, Output x) { return Relu6(s, x); }, 0, 6},
+                      Limits{"Elu", [](const Scope& s, Output x) { return Elu(s, x); }, -1, kInfinity},
+                      Limits{"Selu", [](const Scope& s, Output x) { return Selu(s, x); }, -1.7580993408473766,
+                             kInfinity},
+                      Limits{"Gelu", [](const Scope& s, Output x) { return Gelu(s, x); }, 0, kInfinity},
+                      Limits{"GeluTanh", [](const Scope& s, Output x) { return Gelu(s, x, true); }, 0, kInfinity},
+                      Limits{"Silu", [](const Scope& s, Output x) { return Silu(s, x); }, 0, kInfinity},
+                      Limits{"Softplus", [](const Scope& s, Output x) { return Softplus(s, x); }, 0, kInfinity}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Softmax, IsSharperWhenColdAndFlatterWhenHot) {
+  // exp(x / T) / sum for x = 1, 2, 3.
+  const auto at = [](double temperature) {
+    Graph graph;
+    const Scope scope(graph);
+    const Output y = Softmax(scope, Const(scope, {1.f, 2.f, 3.f}), {.temperature = temperature});
+    return Value(y)->ToDoubles();
+  };
+  EXPECT_THAT(at(1), ::testing::Pointwise(::testing::DoubleNear(1e-6), {0.09003057, 0.24472847, 0.66524096}));
+  EXPECT_THAT(at(0.5), ::testing::Pointwise(::testing::DoubleNear(1e-6), {0.01587624, 0.11731043, 0.86681333}));
+  EXPECT_GT(at(0.6)[2], at(1)[2]);
+  EXPECT_LT(at(5)[2], at(1)[2]);
+}
+
+TEST(Softmax, DoesNotOverflow) {
+  EXPECT_THAT(Apply([](const Scope& s, Output x) { return Softmax(s, x); }, {1e30f, 1e30f, -kInfinity}),
+              ::testing::ElementsAre(0.5, 0.5, 0));
+  EXPECT_NEAR(Apply([](const Scope& s, Output x) { return LogSoftmax(s, x); }, {0, -1000})[1], -1000, 1e-3);
+}
+
+TEST(Softmax, RefusesATemperatureThatIsNotPositiveOrHasNoReciprocal) {
+  for (const double temperature : {0.0, -1.0, 1e-40, std::nan("")}) {
+    Graph graph;
+    const Scope scope(graph);
+    Softmax(scope, Const(scope, {1.f}), {.temperature = temperature});
+    EXPECT_THAT(std::string(graph.status().message()),
+                HasSubstr("temperature must be positive, from 1e-38 on, and is "))
+        << temperature;
+  }
+}
+
+TEST(Normalizations, RefuseAnEpsilonThatIsNegativeOrNoNumber) {
+  for (const double epsilon : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
+    for (const bool layer : {false, true}) {
+      Graph graph;
+      const Scope scope(graph);
+      const Output x = Const(scope, Tensor::Of<float>({1, 2}, {1, 2})), of = Const(scope, {1.f, 1.f});
+      if (layer) {
+        LayerNorm(scope, x, of, of, epsilon);
+      } else {
+        BatchNorm(scope, x, of, of, epsilon);
+      }
+      EXPECT_THAT(std::string(graph.status().message()), HasSubstr("epsilon must be a finite number from 0, and is "))
+          << (layer ? "layer" : "batch") << " normalization with " << epsilon;
+    }
+  }
+}
+
+// Windows of 2 x 2 over images of 2 x 8: also of what is below every number.
+TEST(MaxPool, KeepsInfinitiesAndLetsNaNLose) {
+  for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
+    for (int64_t channels : {1, 3, 16}) {
+      const float rows[2][8] = {{-kInfinity, -kInfinity, kNaN, kNaN, kNaN, -5, kInfinity, 1},
+                                {-kInfinity, -kInfinity, kNaN, kNaN, 3, kNaN, kNaN, 2}};
+      Tensor x(DType::kFloat32, {1, 2, 8, channels});
+      for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = rows[i / channels / 8][i / channels % 8];
+      Graph graph;
+      const Scope scope(graph);
+      const Output from = Cast(scope, Const(scope, x), dtype);
+      const Output y = Cast(scope, MaxPool(scope, from), DType::kFloat32);
+      const auto value = Value(y);
+      ASSERT_TRUE(value.ok()) << value.status();
+      for (int64_t c = 0; c < channels; ++c) {
+        const float* at = value->data<float>() + c;
+        EXPECT_EQ(at[0], -kInfinity) << DTypeName(dtype) << ", " << channels << " channels";
+        EXPECT_TRUE(std::isnan(at[channels])) << DTypeName(dtype) << ", " << channels << " channels: " << at[channels];
+        EXPECT_EQ(at[2 * channels], 3);
+        EXPECT_EQ(at[3 * channels], kInfinity);
+      }
+    }
+  }
+}
+
+TEST(ClipByValue, NeedsAnOrder) {
+  Graph graph;
+  const Scope scope(graph);
+  ClipByValue(scope.Named("clip"), Const(scope, {1.f}), 2, 1);
+  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("'clip' (op ClipByValue): low 2 is above high 1"));
+}
+
+TEST(CheckNumerics, NamesTheNodeAndCounts) {
+  Graph graph;
+  const Scope scope(graph);
+  const Output good = CheckNumerics(scope, Const(scope, {1.f, -2.f}), "logits");
+  EXPECT_THAT(Value(good)->ToDoubles(), ::testing::ElementsAre(1, -2));
+  const Output bad = CheckNumerics(scope, Const(scope, {1.f, kNaN, kInfinity, -kInfinity, 0.f}), "logits");
+  const auto value = Value(bad);
+  ASSERT_FALSE(value.ok());
+  EXPECT_THAT(std::string(value.status().message()), HasSubstr("logits: the tensor of 'CheckNumerics"));
+  EXPECT_THAT(std::string(value.status().message()), HasSubstr("had 1 NaN and 2 infinite values among 5"));
+}
+
+}  // namespace
+}  // namespace belfry::ops

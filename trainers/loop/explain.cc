@@ -1,0 +1,133 @@
+#include "trainers/loop/explain.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/status.h"
+#include "framework/base/units.h"
+#include "framework/compiler/plan_report.h"
+#include "framework/data/sampler.h"
+
+namespace belfry::trainers {
+namespace {
+
+constexpr int64_t kLargestBatch = int64_t{1} << 20;
+
+using Explanations = std::vector<Session::Explanation>;
+
+absl::StatusOr<Explanations> Compile(Session& session, const std::vector<PlannedStep>& steps) {
+  Explanations explained;
+  for (const PlannedStep& step : steps) {
+    ASSIGN_OR_RETURN(explained.emplace_back(), session.Explain(step.feeds, step.fetches, step.targets));
+  }
+  return explained;
+}
+
+// Of all steps together, on one device.
+size_t Needed(const Explanations& steps, int device) {
+  size_t bytes = steps[0].memory[device].variables();
+  for (const Session::Explanation& step : steps) {
+    bytes += step.memory[device].total() - step.memory[device].variables();
+  }
+  return bytes;
+}
+
+// The first device that has not enough, or -1.
+int TooSmall(Session& session, const Explanations& steps, std::optional<size_t> limit) {
+  for (int device = 0; device < session.devices().size(); ++device) {
+    const size_t has = limit.value_or(session.devices().device(device).counters().memory_limit);
+    if (Needed(steps, device) > has) return device;
+  }
+  return -1;
+}
+
+// What cannot even be compiled, because the libraries count elements in 32 bits, does not fit either.
+bool Fits(Session& session, const std::vector<PlannedStep>& steps, std::optional<size_t> limit) {
+  const absl::StatusOr<Explanations> explained = Compile(session, steps);
+  return explained.ok() && TooSmall(session, *explained, limit) < 0;
+}
+
+// By doubling, then halving what is between.
+int64_t LargestBatch(Session& session, const PlannedSteps& steps, int64_t towers, std::optional<size_t> limit) {
+  int64_t fits = 0, fails = 1;  // examples of each tower
+  while (Fits(session, steps(fails * towers), limit)) {
+    fits = fails;
+    if (fits * towers >= kLargestBatch) return fits * towers;
+    fails *= 2;
+  }
+  while (fails - fits > std::max<int64_t>(1, fits / 64)) {
+    const int64_t middle = (fits + fails) / 2;
+    (Fits(session, steps(middle * towers), limit) ? fits : fails) = middle;
+  }
+  return fits * towers;
+}
+
+// A line for each step after the first: what it needs on the device where it needs most.
+std::string OthersText(const std::vector<PlannedStep>& steps, const Explanations& explained) {
+  std::string text;
+  for (size_t i = 1; i < steps.size(); ++i) {
+    size_t most = 0;
+    for (const DeviceMemoryReport& report : explained[i].memory) {
+      most = std::max(most, report.total() - report.variables());
+    }
+    absl::StrAppendFormat(&text, "  %10.2f MiB  %s\n", most / kMebi, steps[i].name);
+  }
+  return text.empty() ? text : absl::StrCat("Beside it, on one device, the run's other steps need\n", text);
+}
+
+}  // namespace
+
+std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, const models::InputSpec& input,
+                                       int64_t batch_size, int64_t examples, const std::vector<Output>& summaries) {
+  const auto towers = static_cast<int>(step.towers.size());
+  const auto planned = [&](std::string name, int64_t batch) {
+    PlannedStep made{.name = std::move(name), .fetches = {step.loss, step.learning_rate}, .targets = {step.update}};
+    if (step.loss_scale.valid()) made.fetches.insert(made.fetches.end(), {step.loss_scale, step.skipped_steps});
+    for (int i = 0; i < towers; ++i) {
+      const int64_t count = data::RangeOfTower(batch, towers, i).count;
+      made.feeds.push_back({step.towers[i].batch.images, input.inputs.Insert(0, count)});
+      made.feeds.push_back({step.towers[i].batch.labels, {count}});
+    }
+    return made;
+  };
+  std::vector<PlannedStep> steps = {planned("training", batch_size)};
+  if (const int64_t rest = examples % batch_size; rest != 0 && examples > batch_size) {
+    steps.push_back(planned("training with the batch that ends an epoch", rest));
+  }
+  if (!summaries.empty()) {
+    PlannedStep with_summaries = planned("training with summaries", batch_size);
+    with_summaries.fetches.insert(with_summaries.fetches.end(), summaries.begin(), summaries.end());
+    steps.push_back(std::move(with_summaries));
+  }
+  return steps;
+}
+
+absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit) {
+  ASSIGN_OR_RETURN(const Explanations explained, Compile(session, steps));
+  const int device = TooSmall(session, explained, limit);
+  if (device < 0) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "The run needs %.2f MiB on %s, and %.2f MiB are allowed; a smaller batch or more towers need less\n%s%s",
+      Needed(explained, device) / kMebi, session.devices().device(device).name().ToString(), limit / kMebi,
+      MemoryTable(explained[0].memory, session.devices()), OthersText(steps, explained)));
+}
+
+absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& steps, int64_t batch_size, int towers,
+                                       std::optional<size_t> limit) {
+  const std::vector<PlannedStep> planned = steps(batch_size);
+  ASSIGN_OR_RETURN(const Explanations explained, Compile(session, planned));
+  std::string text = absl::StrFormat("A training step with a batch of %d on %d towers\n\n", batch_size, towers);
+  absl::StrAppend(&text, ExplainPlan(*explained[0].plan, explained[0].memory, session.devices()), "\n",
+                  OthersText(planned, explained));
+  const int64_t largest = LargestBatch(session, steps, towers, limit);
+  const std::string on = limit.has_value() ? absl::StrFormat("%.2f MiB on each device", *limit / kMebi)
+                                           : std::string("the memory that the devices have");
+  absl::StrAppend(
+      &text, largest >= kLargestBatch ? absl::StrFormat("A batch of %d, and maybe more, fits into %s.\n", largest, on)
+             : largest > 0            ? absl::StrFormat("The largest batch that fits into %s: about %d.\n", on, largest)
+                                      : absl::StrFormat("No batch fits into %s.\n", on));
+  return text;
+}
+
+}  // namespace belfry::trainers

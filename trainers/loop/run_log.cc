@@ -1,0 +1,46 @@
+#include "trainers/loop/run_log.h"
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/graph/graph_proto.h"
+#include "ops/summary.h"
+
+namespace belfry::trainers {
+
+absl::StatusOr<RunLog> RunLog::Open(const std::string& metrics_file, const std::string& event_directory,
+                                    int64_t first) {
+  const bool own = std::filesystem::path(metrics_file).parent_path() == std::filesystem::path(event_directory);
+  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file, own ? first : 0));
+  RunLog log(std::move(metrics));
+  if (event_directory.empty()) return log;
+  ASSIGN_OR_RETURN(log.events_, io::SummaryWriter::Open(event_directory));
+  // What was evaluated after `first` steps stays.
+  if (first > 0) RETURN_IF_ERROR(log.events_->WriteStart(first + 1));
+  return log;
+}
+
+absl::Status RunLog::WriteGraph(Session& session) {
+  if (events_ == nullptr) return absl::OkStatus();
+  return events_->WriteGraph(
+      GraphToProto(session.graph(), [&](const Node& node) { return session.DeviceOf(node).name().ToString(); }));
+}
+
+absl::Status RunLog::Write(int64_t step, absl::Span<const std::pair<absl::string_view, double>> values) {
+  std::vector<std::pair<absl::string_view, double>> line = {{"step", static_cast<double>(step)}};
+  line.insert(line.end(), values.begin(), values.end());
+  RETURN_IF_ERROR(metrics_.Write(line));
+  if (events_ == nullptr) return absl::OkStatus();
+  io::Summary summary;
+  for (const auto& [name, value] : values) summary.AddScalar(absl::StrCat("run/", name), value);
+  return events_->Write(step, summary);
+}
+
+absl::Status RunLog::WriteSummaries(int64_t step, absl::Span<const Output> summaries, absl::Span<const Tensor> values) {
+  if (events_ == nullptr) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const ops::FetchedSummaries fetched, ops::ReadSummaries(summaries, values));
+  return events_->Write(step, fetched.summary);
+}
+
+}  // namespace belfry::trainers

@@ -1,0 +1,44 @@
+#include "trainers/loop/stop_signals.h"
+
+#include <atomic>
+
+#include "framework/base/check.h"
+
+namespace belfry::trainers {
+namespace {
+
+// A signal handler has nothing but globals.
+std::atomic<int> noted_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
+
+void Note(int signal) {
+  if (noted_signal.exchange(signal) == 0) return;
+  std::signal(signal, SIG_DFL);
+  std::raise(signal);
+}
+
+}  // namespace
+
+StopSignals::StopSignals() {
+  noted_signal = 0;
+  struct sigaction action {};
+  action.sa_handler = &Note;
+  // What waits in the system goes on waiting: the run looks after its step.
+  action.sa_flags = SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  BELFRY_CHECK(sigaction(SIGINT, &action, &interrupt_) == 0);
+  BELFRY_CHECK(sigaction(SIGTERM, &action, &terminate_) == 0);
+}
+
+StopSignals::~StopSignals() {
+  sigaction(SIGINT, &interrupt_, nullptr);
+  sigaction(SIGTERM, &terminate_, nullptr);
+}
+
+int StopSignals::noted() { return noted_signal.load(); }
+
+std::string SignalName(int signal) {
+  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "signal " + std::to_string(signal);
+}
+
+}  // namespace belfry::trainers

@@ -1,0 +1,343 @@
+#include "trainers/loop/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
+#include "framework/base/status.h"
+#include "framework/data/resume.h"
+#include "framework/runtime/saver.h"
+
+namespace belfry::trainers {
+namespace {
+
+constexpr int64_t kMostSkipped = 100;  // steps in a row
+constexpr char kBest[] = "trainer.best_accuracy", kWorse[] = "trainer.evaluations_since_best";
+
+// Adds the time since `mark` to `sum`, and moves the mark.
+void Lap(absl::Time& mark, absl::Duration& sum) {
+  const absl::Time now = absl::Now();
+  sum += now - mark;
+  mark = now;
+}
+
+double Rate(int64_t examples, absl::Duration time) {
+  return time > absl::ZeroDuration() ? static_cast<double>(examples) / absl::ToDoubleSeconds(time) : 0;
+}
+
+}  // namespace
+
+absl::Status CheckLoss(double loss, int64_t step) {
+  if (std::isfinite(loss)) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("Model diverged with loss = ", loss, " at step ", step, "; try a smaller learning rate"));
+}
+
+std::string CheckpointFolder(const std::string& directory) {
+  return (std::filesystem::path(directory) / "checkpoints").string();
+}
+
+Trainer::Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options)
+    : session_(session), step_(step), input_(input), options_(std::move(options)) {}
+
+absl::Status Trainer::CheckOptions() const {
+  for (const auto& [name, value] :
+       {std::pair("steps", options_.steps), std::pair("log_every", options_.log_every),
+        std::pair("evaluate_every", options_.evaluate_every), std::pair("patience", options_.patience),
+        std::pair("checkpoint_every", options_.checkpoint_every), std::pair("summary_every", options_.summary_every),
+        std::pair("check_replicas_every", options_.check_replicas_every)}) {
+    if (value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected at least 0"));
+  }
+  if (options_.steps > 0 && options_.trace.first >= options_.steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("trace begins at step ", options_.trace.first, ", and the last step is ", options_.steps - 1));
+  }
+  if (input_.options().towers == static_cast<int>(step_.towers.size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.options().towers,
+                                                 " towers and the model has ", step_.towers.size()));
+}
+
+// What has a value keeps it: what was restored, or belongs to another model that was trained before.
+absl::Status Trainer::Initialize() {
+  ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session_.InitializedVariables());
+  absl::flat_hash_set<const Node*> done;
+  for (const Variable& variable : initialized) done.insert(&variable.initializer());
+  std::vector<const Node*> targets;
+  for (const Node* initializer : step_.initialize->control_inputs()) {
+    if (!done.contains(initializer)) targets.push_back(initializer);
+  }
+  return targets.empty() ? absl::OkStatus() : session_.Run({}, {}, targets).status();
+}
+
+absl::Status Trainer::Start() {
+  if (options_.resume != nullptr) {
+    RETURN_IF_ERROR(Restore(session_, options_.resume->path, options_.resume->tensors).status());
+    const auto text = [&](const char* key) {
+      const auto found = options_.resume->metadata.find(key);
+      return found == options_.resume->metadata.end() ? std::string() : found->second;
+    };
+    if (!absl::SimpleAtod(text(kBest), &best_) || !absl::SimpleAtoi(text(kWorse), &worse_)) worse_ = -1;
+  } else {
+    RETURN_IF_ERROR(Initialize());
+  }
+  ASSIGN_OR_RETURN(const Tensor steps, session_.ReadVariable(step_.global_step));
+  steps_ = steps.scalar<int64_t>();
+  if (scales_loss()) {
+    ASSIGN_OR_RETURN(const Tensor skipped, session_.ReadVariable(step_.skipped_steps));
+    skipped_ = skipped.scalar<int64_t>();
+    steps_ += skipped_;
+  }
+  looked_at_ = steps_;
+  next_ = input_.position();
+  progress_.emplace(steps_, options_.steps, options_.quiet);
+  // First, since it is refused if another run is at work there.
+  if (!options_.directory.empty()) RETURN_IF_ERROR(OpenCheckpoints());
+  ASSIGN_OR_RETURN(log_, RunLog::Open(options_.metrics_file, options_.directory, steps_));
+  RETURN_IF_ERROR(log_->WriteGraph(session_));
+  if (options_.trace.first >= 0) tracer_.emplace(session_.devices(), options_.trace);
+  if (options_.resume != nullptr) {
+    saved_ = steps_;
+    progress_->Print(absl::StrCat("Going on from ", options_.resume->path, ", after step ", steps_));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::OpenCheckpoints() {
+  const std::string path = CheckpointFolder(options_.directory);
+  ASSIGN_OR_RETURN(io::CheckpointDirectory folder,
+                   io::CheckpointDirectory::Open(path, {.keep_latest = options_.keep_checkpoints}));
+  ASSIGN_OR_RETURN(const std::vector<io::CheckpointFile> there, io::ListCheckpoints(path));
+  if (options_.resume == nullptr && !there.empty() && there.back().step > steps_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(there.back().path, " is of another run, which this one, from step ", steps_,
+                     ", would overwrite; go on from it (TrainerOptions::resume), or use another directory"));
+  }
+  ASSIGN_OR_RETURN(checkpointer_, Checkpointer::Create(session_, std::move(folder)));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<PreparedStep*> Trainer::StepFor(const data::Batch& batch, bool with_summaries) {
+  counts_.clear();
+  for (const data::TowerBatch& tower : batch.towers()) counts_.push_back(tower.count);
+  Prepared& known = prepared_[counts_];
+  std::unique_ptr<PreparedStep>& prepared = with_summaries ? known.with_summaries : known.plain;
+  if (prepared == nullptr) {
+    std::vector<FeedSpec> feeds;
+    for (size_t i = 0; i < step_.towers.size(); ++i) {
+      feeds.push_back({step_.towers[i].batch.images, batch.towers()[i].inputs.shape()});
+      feeds.push_back({step_.towers[i].batch.labels, batch.towers()[i].labels.shape()});
+    }
+    std::vector<Output> fetches = {step_.loss, step_.learning_rate};
+    if (scales_loss()) fetches.insert(fetches.end(), {step_.loss_scale, step_.skipped_steps});
+    if (with_summaries) fetches.insert(fetches.end(), options_.summaries.begin(), options_.summaries.end());
+    ASSIGN_OR_RETURN(prepared, session_.Prepare(feeds, fetches, {step_.update}));
+  }
+  return prepared.get();
+}
+
+absl::Status Trainer::RunStep(PreparedStep& step) {
+  if (tracer_.has_value() && tracer_->Wants(steps_, step)) return tracer_->Run(steps_, step, feeds_);
+  return step.Run(feeds_);
+}
+
+absl::Status Trainer::LookAt(PreparedStep& step, bool with_summaries) {
+  RETURN_IF_ERROR(step.Wait());
+  loss_ = step.fetched(0).scalar<float>();
+  learning_rate_ = step.fetched(1).scalar<float>();
+  RETURN_IF_ERROR(CheckLoss(loss_, steps_));
+  if (scales_loss()) RETURN_IF_ERROR(LookAtScale(step));
+  if (!with_summaries) return absl::OkStatus();
+  const int first = scales_loss() ? 4 : 2;
+  std::vector<Tensor> values;
+  for (size_t i = 0; i < options_.summaries.size(); ++i) values.push_back(step.fetched(first + static_cast<int>(i)));
+  return log_->WriteSummaries(steps_, options_.summaries, values);
+}
+
+// A scale that has become small enough, or is fixed, and still overflows will do so for ever.
+absl::Status Trainer::LookAtScale(PreparedStep& step) {
+  loss_scale_ = step.fetched(2).scalar<float>();
+  const int64_t skipped = step.fetched(3).scalar<int64_t>();
+  skipped_in_row_ = skipped - skipped_ == steps_ - looked_at_ ? skipped_in_row_ + skipped - skipped_ : 0;
+  skipped_ = skipped;
+  looked_at_ = steps_;
+  if (skipped_in_row_ < kMostSkipped) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrFormat("Model diverged: at step %d the last %d steps have been skipped, since their gradients overflow "
+                      "with a loss scale of %.9g too; try a smaller learning rate or another dtype",
+                      steps_, skipped_in_row_, loss_scale_));
+}
+
+absl::Status Trainer::Train(const data::Batch& batch) {
+  // All traced steps are of one plan.
+  const bool traced = tracer_.has_value() && tracer_->in_range(steps_);
+  const bool with_summaries =
+      log_->has_events() && !options_.summaries.empty() && Due(options_.summary_every) && !traced;
+  ASSIGN_OR_RETURN(PreparedStep* const step, StepFor(batch, with_summaries));
+  feeds_.clear();
+  for (const data::TowerBatch& tower : batch.towers()) {
+    feeds_.push_back(tower.inputs);
+    feeds_.push_back(tower.labels);
+  }
+  good_ = false;
+  RETURN_IF_ERROR(RunStep(*step));
+  last_ = step;
+  const bool ends = steps_ + 1 == options_.steps;
+  shown_ = ends || progress_->Due();
+  const bool looked_at = shown_ || with_summaries || Due(options_.log_every);
+  return looked_at || !step->asynchronous() ? LookAt(*step, with_summaries) : absl::OkStatus();
+}
+
+absl::Status Trainer::Evaluate() {
+  const absl::Time begin = absl::Now();
+  progress_->Pause();
+  RETURN_IF_ERROR(Settle());
+  ASSIGN_OR_RETURN(evaluation_, options_.evaluate(steps_));
+  RETURN_IF_ERROR(log_->Write(
+      steps_,
+      {{"test_accuracy", evaluation_.accuracy}, {"test_top_5", evaluation_.top_5}, {"test_loss", evaluation_.loss}}));
+  progress_->Print(absl::StrFormat("after step %d: test accuracy %.2f%%, top-5 %.2f%%, loss %.4f on %d images", steps_,
+                                   100 * evaluation_.accuracy, 100 * evaluation_.top_5, evaluation_.loss,
+                                   evaluation_.examples));
+  progress_->Resume();
+  const bool better = worse_ < 0 || evaluation_.accuracy > best_;
+  best_ = better ? evaluation_.accuracy : best_;
+  worse_ = better ? 0 : worse_ + 1;
+  if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("evaluate", begin, absl::Now());
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::Save(std::optional<double> metric) {
+  if (checkpointer_ == nullptr || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
+  const absl::Time begin = absl::Now();
+  RETURN_IF_ERROR(Settle());
+  io::Metadata metadata = options_.metadata;
+  data::PutPosition(input_.options(), input_.examples_per_epoch(), next_, metadata);
+  if (worse_ >= 0) {
+    metadata[kBest] = absl::StrFormat("%.17g", best_);
+    metadata[kWorse] = absl::StrCat(worse_);
+  }
+  RETURN_IF_ERROR(checkpointer_->Save(steps_, std::move(metadata), metric));
+  saved_ = steps_;
+  if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("save", begin, absl::Now());
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::FinishTrace() {
+  ASSIGN_OR_RETURN(const std::string text, tracer_->Finish());
+  tracer_.reset();
+  progress_->Print(text);
+  return absl::OkStatus();
+}
+
+// "2 towers, 62 MiB each, loss scale 32768".
+std::string Trainer::Note() const {
+  size_t most = 0;
+  for (const models::TrainTower& tower : step_.towers) {
+    most = std::max(most, session_.devices().device(tower.device).counters().bytes_in_use);
+  }
+  const size_t towers = step_.towers.size();
+  return absl::StrFormat("%d %s, %d MiB%s%s", towers, towers == 1 ? "tower" : "towers", most >> 20,
+                         towers == 1 ? "" : " each",
+                         scales_loss() ? absl::StrFormat(", loss scale %.9g", loss_scale_) : "");
+}
+
+// What follows a step: steps_ counts it already.
+absl::Status Trainer::AfterStep(int64_t examples) {
+  if (checkpointer_ != nullptr) RETURN_IF_ERROR(checkpointer_->Poll());
+  progress_->Step(examples);
+  examples_ += examples;
+  const int64_t step = steps_ - 1;
+  if (shown_) progress_->Show(step, loss_, learning_rate_, Note());
+  if (options_.log_every > 0 && (step % options_.log_every == 0 || last())) {
+    Lap(marked_, other_time_);
+    Values values = {{"loss", loss_},
+                     {"learning_rate", learning_rate_},
+                     {"images_per_second", Rate(examples_, input_time_ + step_time_ + other_time_)},
+                     {"seconds_input", absl::ToDoubleSeconds(input_time_)},
+                     {"seconds_step", absl::ToDoubleSeconds(step_time_)},
+                     {"seconds_evaluate", absl::ToDoubleSeconds(evaluate_time_)},
+                     {"seconds_other", absl::ToDoubleSeconds(other_time_)}};
+    if (scales_loss()) values.insert(values.end(), {{"loss_scale", loss_scale_}, {"skipped_steps", skipped_}});
+    RETURN_IF_ERROR(log_->Write(step, values));
+    input_time_ = step_time_ = evaluate_time_ = other_time_ = absl::ZeroDuration();
+    examples_ = 0;
+  }
+  if (tracer_.has_value() && step >= options_.trace.last) RETURN_IF_ERROR(FinishTrace());
+  if (Due(options_.check_replicas_every)) {
+    good_ = false;
+    RETURN_IF_ERROR(Settle());
+    RETURN_IF_ERROR(CheckReplicas(session_, static_cast<int>(step_.towers.size())));
+    good_ = true;
+  }
+  std::optional<double> metric;
+  Lap(marked_, other_time_);
+  if (options_.evaluate && (Due(options_.evaluate_every) || last())) {
+    RETURN_IF_ERROR(Evaluate());
+    metric = evaluation_.accuracy;
+    Lap(marked_, evaluate_time_);
+  }
+  if (options_.stop) stopped_ = options_.stop();
+  const bool save = metric.has_value() || Due(options_.checkpoint_every) || last() || stopped_ != 0;
+  return save ? Save(metric) : absl::OkStatus();
+}
+
+absl::Status Trainer::Loop() {
+  marked_ = absl::Now();
+  while (steps_ < options_.steps && stopped_ == 0 && !out_of_patience()) {
+    int64_t examples;
+    {
+      Lap(marked_, other_time_);
+      const absl::Time begin = marked_;
+      ASSIGN_OR_RETURN(const data::Batch batch, input_.Next());
+      Lap(marked_, input_time_);
+      if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, marked_);
+      examples = batch.examples();
+      RETURN_IF_ERROR(Train(batch));
+      next_ = batch.next();
+    }
+    Lap(marked_, step_time_);
+    ++steps_;
+    good_ = true;
+    RETURN_IF_ERROR(AfterStep(examples));
+  }
+  if (out_of_patience() && !last()) {
+    progress_->Print(absl::StrFormat("Ended after step %d: no better accuracy than %.2f%% in %d evaluations.", steps_,
+                                     100 * best_, worse_));
+  }
+  return absl::OkStatus();
+}
+
+// An error with what is left to go on from.
+absl::Status Trainer::Explain(const absl::Status& status) {
+  if (checkpointer_ == nullptr) return status;
+  const absl::Status written = checkpointer_->Finish();
+  const std::string folder = checkpointer_->folder();
+  std::string text(status.message());
+  if (!written.ok()) absl::StrAppend(&text, "; a checkpoint could not be saved: ", written.message());
+  const absl::StatusOr<io::Checkpoint> good = io::LoadLatestCheckpoint(folder);
+  absl::StrAppend(&text, good.ok() ? absl::StrCat("; the last good checkpoint is ", good->path)
+                                   : absl::StrCat("; there is no checkpoint in ", folder));
+  return absl::Status(status.code(), text);
+}
+
+absl::Status Trainer::Run() {
+  RETURN_IF_ERROR(CheckOptions());
+  RETURN_IF_ERROR(Start());
+  const int64_t first = steps_;
+  absl::Status status = Loop();
+  if (status.ok() && options_.evaluate && steps_ == first && stopped_ == 0) status = Evaluate();
+  if (status.ok() && tracer_.has_value()) status = FinishTrace();
+  progress_->Finish();
+  examples_per_second_ = progress_->examples_per_second();
+  if (!status.ok() && good_) status.Update(Save(std::nullopt));
+  if (!status.ok()) return Explain(status);
+  return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Finish();
+}
+
+}  // namespace belfry::trainers
