@@ -1,7 +1,23 @@
 #include "ops/builtin_ops.h"
 
+#include "framework/base/module.h"
+#include "framework/graph/kernel_table.h"
+#include "ops/gpu/gpu_module.h"
+
 namespace belfry {
 namespace ops {
+namespace {
+
+// None where there is no module: then there are no GPUs either.
+KernelTable LoadGpuKernels() {
+  KernelTable table;
+  const absl::StatusOr<Module>& module = CudaModule();
+  const auto* const kernels = module.ok() ? module->Find<GpuKernels>("ops") : nullptr;
+  if (kernels != nullptr) kernels->add(table);
+  return table;
+}
+
+}  // namespace
 
 OpRegistry MakeBuiltinOps() {
   OpRegistry registry;
@@ -20,7 +36,7 @@ OpRegistry MakeBuiltinOps() {
   RegisterStateOps(registry);
   RegisterSummaryOps(registry);
   RegisterTrainingOps(registry);
-  AddGpuKernels(registry);
+  registry.SetLateKernels(std::make_shared<LateKernels>("GPU", LoadGpuKernels));
   return registry;
 }
 

@@ -22,9 +22,6 @@ void RegisterStateOps(OpRegistry& registry);          // ops/state.h
 void RegisterSummaryOps(OpRegistry& registry);        // ops/summary.h
 void RegisterTrainingOps(OpRegistry& registry);       // ops/training.h
 
-// Adds the kernels for GPUs, to ops that are there; none in a build without CUDA.
-void AddGpuKernels(OpRegistry& registry);
-
 // A new registry with all of them, to which a program adds its own ops:
 //   OpRegistry registry = ops::MakeBuiltinOps();
 //   registry.Add({.name = "Mine", ...});

@@ -1,21 +1,21 @@
-# Installs the headers, libraries and programs, and what find_package(Belfry) reads. Targets: Belfry::belfry is everything,
-# Belfry::base, Belfry::graph and so on are one folder each.
+# Installs the headers, libbelfry, the CUDA module beside it, the programs, and what find_package(Belfry) reads.
 include(CMakePackageConfigHelpers)
 include(GNUInstallDirs)
 
-get_property(libraries GLOBAL PROPERTY BELFRY_LIBRARIES)
-add_library(belfry INTERFACE)
-target_link_libraries(belfry INTERFACE ${libraries})
-foreach(library IN LISTS libraries)
-  string(REGEX REPLACE "^belfry_" "" short ${library})
-  set_target_properties(${library} PROPERTIES EXPORT_NAME ${short})
-endforeach()
-install(TARGETS belfry ${libraries} EXPORT BelfryTargets)
+# The module finds libbelfry beside itself, and CUDA's libraries where they were found; the programs find libbelfry from
+# where they lie, so that the installed tree can be moved.
+file(RELATIVE_PATH lib_from_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
+install(TARGETS belfry EXPORT BelfryTargets)
+if(BELFRY_HAS_CUDA)
+  set_target_properties(belfry_cuda PROPERTIES INSTALL_RPATH $ORIGIN INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS belfry_cuda LIBRARY)
+endif()
 
 get_property(targets DIRECTORY ${PROJECT_SOURCE_DIR}/trainers PROPERTY BUILDSYSTEM_TARGETS)
 foreach(target IN LISTS targets)
   get_target_property(type ${target} TYPE)
   if(type STREQUAL EXECUTABLE)
+    set_target_properties(${target} PROPERTIES INSTALL_RPATH $ORIGIN/${lib_from_bin})
     install(TARGETS ${target})
   endif()
 endforeach()

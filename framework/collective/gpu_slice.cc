@@ -5,8 +5,7 @@
 
 #include "framework/base/alignment.h"
 #include "framework/base/status.h"
-#include "framework/collective/gpu_reduce.h"
-#include "framework/collective/reach.h"
+#include "framework/collective/gpu_module.h"
 
 namespace belfry {
 namespace {
@@ -36,9 +35,10 @@ absl::StatusOr<Share> MakeShare(const CollectiveSpec& spec, int participant) {
   const size_t bytes = static_cast<size_t>(part.end - part.begin) * SizeOf(spec.dtype);
   const size_t piece = AlignUp(bytes) + kAlignment;
   const int ranks = static_cast<int>(spec.ranks.size());
+  const GpuCollectives& gpus = CollectivesOnGpus();
   Share share;
   for (int r = 0; r < ranks && bytes > 0; ++r) {
-    if (!Reaches(device, *spec.participants[spec.ranks[r].participant])) share.far.push_back({.rank = r});
+    if (!gpus.reaches(device, *spec.participants[spec.ranks[r].participant])) share.far.push_back({.rank = r});
   }
   ASSIGN_OR_RETURN(share.scratch, DeviceMemory::Allocate(device, share.far.size() * piece));
   auto* at = static_cast<std::byte*>(share.scratch.data());
@@ -55,9 +55,9 @@ absl::StatusOr<Share> MakeShare(const CollectiveSpec& spec, int participant) {
     void* const data = far ? share.far[next].data : SliceOf(spec, part, r);
     const float* const weight = far ? share.far[next].weight : spec.ranks[r].weight;
     if (far) ++next;
-    RETURN_IF_ERROR(WriteEntry(*stream, share.entries() + r, data, weight));
+    RETURN_IF_ERROR(gpus.write_entry(*stream, share.entries() + r, data, weight));
   }
-  RETURN_IF_ERROR(WriteEntry(*stream, share.entries() + ranks, nullptr, nullptr));
+  RETURN_IF_ERROR(gpus.write_entry(*stream, share.entries() + ranks, nullptr, nullptr));
   RETURN_IF_ERROR(stream->Synchronize());
   return share;
 }
@@ -74,8 +74,8 @@ absl::Status RunShare(const CollectiveSpec& spec, const CollectivePart& part, co
     if (spec.kind != CollectiveKind::kMean) continue;
     RETURN_IF_ERROR(stream.Copy(far.weight, here, spec.ranks[far.rank].weight, there, sizeof(float)));
   }
-  RETURN_IF_ERROR(ReduceEntries(stream, spec.kind, spec.dtype, share.entries(), static_cast<int>(spec.ranks.size()),
-                                part.end - part.begin));
+  RETURN_IF_ERROR(CollectivesOnGpus().reduce_entries(stream, spec.kind, spec.dtype, share.entries(),
+                                                     static_cast<int>(spec.ranks.size()), part.end - part.begin));
   for (const FarRank& far : share.far) {
     const Device& there = *spec.participants[spec.ranks[far.rank].participant];
     if (broadcast && far.rank == 0) continue;

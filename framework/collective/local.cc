@@ -6,7 +6,7 @@
 #include "framework/base/half.h"
 #include "framework/base/status.h"
 #include "framework/collective/collective.h"
-#include "framework/collective/gpu_reduce.h"
+#include "framework/collective/gpu_module.h"
 
 namespace belfry {
 namespace {

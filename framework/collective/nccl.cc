@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
-#include "framework/collective/gpu_reduce.h"
+#include "framework/collective/gpu_module.h"
 #include "framework/device/cpu/cpu_event.h"
 
 namespace belfry {
@@ -185,14 +185,16 @@ class NcclCollective final : public Collective {
   }
   absl::Status Scale(int participant, Stream& stream) {
     const CollectiveRank& rank = spec_.ranks[participant];
-    return ScaleByWeight(stream, spec_.dtype, spec_.elements, rank.data, rank.weight, nullptr);
+    return CollectivesOnGpus().scale_by_weight(stream, spec_.dtype, spec_.elements, rank.data, rank.weight, nullptr);
   }
   absl::Status ScaleByShare(int participant, Stream& stream) {
     const CollectiveRank& rank = spec_.ranks[participant];
-    return ScaleByWeight(stream, spec_.dtype, spec_.elements, rank.data, rank.weight, total(participant));
+    return CollectivesOnGpus().scale_by_weight(stream, spec_.dtype, spec_.elements, rank.data, rank.weight,
+                                               total(participant));
   }
   absl::Status Divide(int participant, Stream& stream) {
-    return DivideByTotal(stream, spec_.dtype, spec_.elements, spec_.ranks[participant].data, total(participant));
+    return CollectivesOnGpus().divide_by_total(stream, spec_.dtype, spec_.elements, spec_.ranks[participant].data,
+                                               total(participant));
   }
 
   float* total(int participant) const { return static_cast<float*>(totals_[participant].data()); }

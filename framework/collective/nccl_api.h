@@ -66,7 +66,7 @@ class NcclApi {
   virtual std::string Describe(NcclResult result, NcclComm* comm) = 0;
 };
 
-// NCCL itself. Unimplemented in a build without CUDA.
+// NCCL itself, from the CUDA module. Unimplemented says why there is none.
 absl::StatusOr<std::shared_ptr<NcclApi>> OpenNccl();
 
 }  // namespace belfry

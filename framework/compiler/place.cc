@@ -199,8 +199,8 @@ class Placer {
 
   std::string Kernels(const Node& node) const {
     absl::btree_map<std::string, std::vector<absl::string_view>> dtypes;
-    for (const KernelDef& kernel : node.op().kernels) {
-      dtypes[std::string(kernel.device_type)].push_back(DTypeName(kernel.dtype));
+    for (const std::string& type : types_) {
+      for (const KernelDef* kernel : node.op().KernelsFor(type)) dtypes[type].push_back(DTypeName(kernel->dtype));
     }
     if (dtypes.empty()) return absl::StrCat("op ", node.op().name, " has no kernels");
     return absl::StrCat("op ", node.op().name, " has kernels for ",

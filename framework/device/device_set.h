@@ -55,10 +55,10 @@ class DeviceSet {
   std::vector<std::unique_ptr<Device>> devices_;
 };
 
-// GPUs /gpu:0 ... /gpu:count-1. Defined by the back-end that the build chose: cuda/, or no_cuda.cc, which has none.
-// REQUIRES: CheckGpuOptions(options).ok().
+// Opens GPUs /gpu:0 ... /gpu:count-1, with the CUDA module (framework/base/module.h). InvalidArgument if there are not
+// as many; it says how many there are, or why there is none. REQUIRES: CheckGpuOptions(options).ok().
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenGpuDevices(int count, const DeviceOptions& options);
-// How many it could open, at least 1; an error says why there is none. Likewise.
+// The number of GPUs that it can open, at least 1; NotFound says why there is none. REQUIRES: as above.
 absl::StatusOr<int> CountGpuDevices(const DeviceOptions& options);
 
 }  // namespace belfry

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "framework/base/check.h"
+#include "framework/graph/kernel_table.h"
 
 namespace belfry {
 namespace {
@@ -17,15 +18,20 @@ const ArgDef& Arg(const std::vector<ArgDef>& args, int index) {
 }  // namespace
 
 const KernelDef* OpDef::FindKernel(absl::string_view device_type, DType dtype) const {
-  for (const KernelDef& kernel : kernels) {
-    if (kernel.device_type == device_type && kernel.dtype == dtype) return &kernel;
+  for (const KernelDef* kernel : KernelsFor(device_type)) {
+    if (kernel->dtype == dtype) return kernel;
   }
   return nullptr;
 }
 
-bool OpDef::HasKernelFor(absl::string_view device_type) const {
-  return std::any_of(kernels.begin(), kernels.end(),
-                     [&](const KernelDef& kernel) { return kernel.device_type == device_type; });
+std::vector<const KernelDef*> OpDef::KernelsFor(absl::string_view device_type) const {
+  std::vector<const KernelDef*> found;
+  for (const KernelDef& kernel : kernels) {
+    if (kernel.device_type == device_type) found.push_back(&kernel);
+  }
+  if (late_kernels == nullptr || late_kernels->device_type() != device_type) return found;
+  for (const KernelDef& kernel : late_kernels->Find(name)) found.push_back(&kernel);
+  return found;
 }
 
 const ArgDef& OpDef::input_arg(int index) const { return Arg(inputs, index); }
@@ -38,23 +44,32 @@ void OpRegistry::Add(OpDef op) {
   for (size_t i = 0; i + 1 < op.inputs.size(); ++i) BELFRY_CHECK(!op.inputs[i].list);
   for (size_t i = 0; i + 1 < op.outputs.size(); ++i) BELFRY_CHECK(!op.outputs[i].list);
   const std::string name = op.name;
+  op.late_kernels = late_kernels_;
   BELFRY_CHECK(ops_.emplace(name, std::move(op)).second);
+}
+
+void MergeKernels(std::vector<KernelDef>& kernels, std::vector<KernelDef> more) {
+  for (KernelDef& kernel : more) {
+    const auto same = std::find_if(kernels.begin(), kernels.end(), [&](const KernelDef& known) {
+      return known.device_type == kernel.device_type && known.dtype == kernel.dtype;
+    });
+    if (same == kernels.end()) {
+      kernels.push_back(std::move(kernel));
+    } else {
+      *same = std::move(kernel);
+    }
+  }
 }
 
 void OpRegistry::AddKernels(absl::string_view op, std::vector<KernelDef> kernels) {
   const auto found = ops_.find(std::string(op));
   BELFRY_CHECK(found != ops_.end() && found->second.kind == OpKind::kKernel);
-  std::vector<KernelDef>& all = found->second.kernels;
-  for (KernelDef& kernel : kernels) {
-    const auto same = std::find_if(all.begin(), all.end(), [&](const KernelDef& known) {
-      return known.device_type == kernel.device_type && known.dtype == kernel.dtype;
-    });
-    if (same == all.end()) {
-      all.push_back(std::move(kernel));
-    } else {
-      *same = std::move(kernel);
-    }
-  }
+  MergeKernels(found->second.kernels, std::move(kernels));
+}
+
+void OpRegistry::SetLateKernels(std::shared_ptr<const LateKernels> kernels) {
+  for (auto& [name, op] : ops_) op.late_kernels = kernels;
+  late_kernels_ = std::move(kernels);
 }
 
 const OpDef* OpRegistry::Find(absl::string_view name) const {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -93,6 +94,11 @@ struct KernelDef {
   ReductionFactory reduce = nullptr;
 };
 
+class LateKernels;
+
+// Adds `more` to `kernels`; one for the same device type and dtype as one that is there takes its place.
+void MergeKernels(std::vector<KernelDef>& kernels, std::vector<KernelDef> more);
+
 // One op: name, inputs, outputs, attributes, shape rule, gradient rule and kernels, written in one place.
 struct OpDef {
   std::string name;
@@ -113,9 +119,14 @@ struct OpDef {
   OpKind kind = OpKind::kKernel;
   std::vector<KernelDef> kernels;
 
-  // The kernel for a device type and dtype, or null.
+  // Kernels that a module brings when a device of their type is there; null: none. Set by the registry.
+  std::shared_ptr<const LateKernels> late_kernels;
+
+  // The kernel for a device type and dtype, or null: one of `kernels`, else of `late_kernels`, which are loaded if they
+  // are for this type.
   const KernelDef* FindKernel(absl::string_view device_type, DType dtype) const;
-  bool HasKernelFor(absl::string_view device_type) const;
+  // All kernels for a device type; likewise.
+  std::vector<const KernelDef*> KernelsFor(absl::string_view device_type) const;
   // The ArgDef of input or output `index`, list arguments counted out. REQUIRES: the op has such an argument.
   const ArgDef& input_arg(int index) const;
   const ArgDef& output_arg(int index) const;
@@ -142,12 +153,15 @@ class OpRegistry {
   // Adds kernels to an op that is already there: how a device back-end joins. One for the same device type and dtype as
   // before takes its place.
   void AddKernels(absl::string_view op, std::vector<KernelDef> kernels);
+  // Has all ops, those added later too, find kernels for GPUs in a table that is loaded when they are first looked up.
+  void SetLateKernels(std::shared_ptr<const LateKernels> kernels);
   // Null if there is none.
   const OpDef* Find(absl::string_view name) const;
   const absl::btree_map<std::string, OpDef>& ops() const { return ops_; }
 
  private:
   absl::btree_map<std::string, OpDef> ops_;
+  std::shared_ptr<const LateKernels> late_kernels_;
 };
 
 // All ops that come with Belfry. Defined in ops/builtin_ops.cc; declared here so that `Graph graph;` has its default.

@@ -1,6 +1,7 @@
 // The parts of the activation family. Internal.
 #pragma once
 
+#include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
 
 namespace belfry::ops {
@@ -10,5 +11,12 @@ void RegisterSmoothActivations(OpRegistry& registry);  // smooth_activations.cc
 void RegisterSoftmax(OpRegistry& registry);            // softmax.cc
 void RegisterBias(OpRegistry& registry);               // bias.cc
 void RegisterDropout(OpRegistry& registry);            // dropout.cc
+
+// In the CUDA module.
+void AddActivationGpuKernels(KernelTable& table);        // activations.cu
+void AddBiasGpuKernels(KernelTable& table);              // bias.cu
+void AddSmoothActivationGpuKernels(KernelTable& table);  // smooth_activations.cu
+void AddSoftmaxGpuKernels(KernelTable& table);           // softmax.cu
+void AddDropoutGpuKernels(KernelTable& table);           // dropout.cu
 
 }  // namespace belfry::ops

@@ -1,6 +1,6 @@
+#include "ops/activation/activation_ops.h"
 #include "ops/activation/functors.h"
 #include "ops/elementwise/elementwise_gpu_impl.h"
-#include "ops/gpu/families.h"
 
 namespace belfry::ops {
 namespace {
@@ -14,12 +14,12 @@ absl::StatusOr<Kernel> MakeZipOfAlpha(const KernelSpec& spec) {
   return GpuZipKernel<T>(spec, F<gpu::Compute<T>>(spec.attrs.Float("alpha")));
 }
 template <template <class> class F, template <class> class Grad>
-void AddOfAlpha(OpRegistry& registry, const std::string& op) {
-  registry.AddKernels(op, Kernels<float, double, Half, BFloat16>(
-                              "GPU", [](auto tag) { return &MakeMapOfAlpha<F, typename decltype(tag)::type>; }));
-  registry.AddKernels(op + "Grad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeZipOfAlpha<Grad, typename decltype(tag)::type>;
-                      }));
+void AddOfAlpha(KernelTable& table, const std::string& op) {
+  table.AddKernels(op, Kernels<float, double, Half, BFloat16>(
+                           "GPU", [](auto tag) { return &MakeMapOfAlpha<F, typename decltype(tag)::type>; }));
+  table.AddKernels(op + "Grad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeZipOfAlpha<Grad, typename decltype(tag)::type>;
+                   }));
 }
 
 template <class T>
@@ -33,15 +33,15 @@ struct SeluGrad : functor::EluGrad<T> {
 
 }  // namespace
 
-void AddActivationGpuKernels(OpRegistry& registry) {
-  AddFloatGpuMaps<functor::Relu>(registry, "Relu");
-  AddFloatGpuZips<functor::ReluGrad>(registry, "ReluGrad");
-  AddFloatGpuMaps<functor::Relu6>(registry, "Relu6");
-  AddFloatGpuZips<functor::Relu6Grad>(registry, "Relu6Grad");
-  AddOfAlpha<functor::LeakyRelu, functor::LeakyReluGrad>(registry, "LeakyRelu");
-  AddOfAlpha<functor::Elu, functor::EluGrad>(registry, "Elu");
-  AddFloatGpuMaps<Selu>(registry, "Selu");
-  AddFloatGpuZips<SeluGrad>(registry, "SeluGrad");
+void AddActivationGpuKernels(KernelTable& table) {
+  AddFloatGpuMaps<functor::Relu>(table, "Relu");
+  AddFloatGpuZips<functor::ReluGrad>(table, "ReluGrad");
+  AddFloatGpuMaps<functor::Relu6>(table, "Relu6");
+  AddFloatGpuZips<functor::Relu6Grad>(table, "Relu6Grad");
+  AddOfAlpha<functor::LeakyRelu, functor::LeakyReluGrad>(table, "LeakyRelu");
+  AddOfAlpha<functor::Elu, functor::EluGrad>(table, "Elu");
+  AddFloatGpuMaps<Selu>(table, "Selu");
+  AddFloatGpuZips<SeluGrad>(table, "SeluGrad");
 }
 
 }  // namespace belfry::ops

@@ -1,6 +1,6 @@
 #include "framework/graph/op_def.h"
+#include "ops/activation/activation_ops.h"
 #include "ops/gpu/columns_gpu_impl.h"
-#include "ops/gpu/families.h"
 
 namespace belfry::ops {
 namespace {
@@ -64,12 +64,11 @@ absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddBiasGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("BiasAdd", Kernels<float, double, Half, BFloat16>(
-                                     "GPU", [](auto tag) { return &MakeBiasAdd<typename decltype(tag)::type>; }));
-  registry.AddKernels("BiasAddGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeBiasAddGrad<typename decltype(tag)::type>;
-                      }));
+void AddBiasGpuKernels(KernelTable& table) {
+  table.AddKernels("BiasAdd", Kernels<float, double, Half, BFloat16>(
+                                  "GPU", [](auto tag) { return &MakeBiasAdd<typename decltype(tag)::type>; }));
+  table.AddKernels("BiasAddGrad", Kernels<float, double, Half, BFloat16>(
+                                      "GPU", [](auto tag) { return &MakeBiasAddGrad<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -1,6 +1,6 @@
 #include "framework/base/status.h"
+#include "ops/activation/activation_ops.h"
 #include "ops/activation/dropout_impl.h"
-#include "ops/gpu/families.h"
 #include "ops/gpu/index_gpu_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 
@@ -77,9 +77,9 @@ absl::StatusOr<Kernel> MakeDropout(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddDropoutGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("Dropout", Kernels<float, double, Half, BFloat16>(
-                                     "GPU", [](auto tag) { return &MakeDropout<typename decltype(tag)::type>; }));
+void AddDropoutGpuKernels(KernelTable& table) {
+  table.AddKernels("Dropout", Kernels<float, double, Half, BFloat16>(
+                                  "GPU", [](auto tag) { return &MakeDropout<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -1,6 +1,6 @@
+#include "ops/activation/activation_ops.h"
 #include "ops/activation/functors.h"
 #include "ops/elementwise/elementwise_gpu_impl.h"
-#include "ops/gpu/families.h"
 
 namespace belfry::ops {
 namespace {
@@ -25,15 +25,15 @@ using SiluGradFunctor = functor::GatedGrad<T, functor::SiluGate>;
 
 }  // namespace
 
-void AddSmoothActivationGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("Gelu", Kernels<float, double, Half, BFloat16>(
-                                  "GPU", [](auto tag) { return &MakeGelu<typename decltype(tag)::type>; }));
-  registry.AddKernels("GeluGrad", Kernels<float, double, Half, BFloat16>(
-                                      "GPU", [](auto tag) { return &MakeGeluGrad<typename decltype(tag)::type>; }));
-  AddFloatGpuMaps<SiluFunctor>(registry, "Silu");
-  AddFloatGpuZips<SiluGradFunctor>(registry, "SiluGrad");
-  AddFloatGpuMaps<functor::Softplus>(registry, "Softplus");
-  AddFloatGpuZips<functor::SoftplusGrad>(registry, "SoftplusGrad");
+void AddSmoothActivationGpuKernels(KernelTable& table) {
+  table.AddKernels("Gelu", Kernels<float, double, Half, BFloat16>(
+                               "GPU", [](auto tag) { return &MakeGelu<typename decltype(tag)::type>; }));
+  table.AddKernels("GeluGrad", Kernels<float, double, Half, BFloat16>(
+                                   "GPU", [](auto tag) { return &MakeGeluGrad<typename decltype(tag)::type>; }));
+  AddFloatGpuMaps<SiluFunctor>(table, "Silu");
+  AddFloatGpuZips<SiluGradFunctor>(table, "SiluGrad");
+  AddFloatGpuMaps<functor::Softplus>(table, "Softplus");
+  AddFloatGpuZips<functor::SoftplusGrad>(table, "SoftplusGrad");
 }
 
 }  // namespace belfry::ops

@@ -1,8 +1,8 @@
 #include <cmath>
 
 #include "framework/graph/op_def.h"
+#include "ops/activation/activation_ops.h"
 #include "ops/gpu/divider_impl.h"
-#include "ops/gpu/families.h"
 #include "ops/gpu/rows_gpu_impl.h"
 
 namespace belfry::ops {
@@ -106,19 +106,19 @@ absl::StatusOr<Kernel> MakeSoftmaxGrad(const KernelSpec& spec) {
 }
 
 template <bool log>
-void AddKernels(OpRegistry& registry, const std::string& op) {
-  registry.AddKernels(op, Kernels<float, double, Half, BFloat16>(
-                              "GPU", [](auto tag) { return &MakeSoftmax<typename decltype(tag)::type, log>; }));
-  registry.AddKernels(op + "Grad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeSoftmaxGrad<typename decltype(tag)::type, log>;
-                      }));
+void AddKernels(KernelTable& table, const std::string& op) {
+  table.AddKernels(op, Kernels<float, double, Half, BFloat16>(
+                           "GPU", [](auto tag) { return &MakeSoftmax<typename decltype(tag)::type, log>; }));
+  table.AddKernels(op + "Grad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeSoftmaxGrad<typename decltype(tag)::type, log>;
+                   }));
 }
 
 }  // namespace
 
-void AddSoftmaxGpuKernels(OpRegistry& registry) {
-  AddKernels<false>(registry, "Softmax");
-  AddKernels<true>(registry, "LogSoftmax");
+void AddSoftmaxGpuKernels(KernelTable& table) {
+  AddKernels<false>(table, "Softmax");
+  AddKernels<true>(table, "LogSoftmax");
 }
 
 }  // namespace belfry::ops

@@ -11,9 +11,9 @@
 #include "framework/base/status.h"
 #include "ops/convolution/conv2d_gpu_impl.h"
 #include "ops/convolution/conv2d_impl.h"
+#include "ops/convolution/convolution_ops.h"
 #include "ops/gpu/autotune.h"
 #include "ops/gpu/epilogue_gpu_impl.h"
-#include "ops/gpu/families.h"
 #include "spdlog/spdlog.h"
 
 namespace belfry::ops {
@@ -167,11 +167,11 @@ absl::StatusOr<Kernel> MakeMasked(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddConv2DGpuKernels(OpRegistry& registry) {
+void AddConv2DGpuKernels(KernelTable& table) {
   const auto add = [&](absl::string_view op, absl::StatusOr<Kernel> (*make)(const KernelSpec&)) {
     std::vector<KernelDef> kernels;
     for (const DType dtype : kFloatTypes) kernels.push_back({"GPU", dtype, make});
-    registry.AddKernels(op, std::move(kernels));
+    table.AddKernels(op, std::move(kernels));
   };
   add("Conv2D", &MakeConv<GpuConv::Kind::kForward>);
   add("Conv2DBackpropInput", &MakeConv<GpuConv::Kind::kBackwardData>);

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "ops/gpu/families.h"
+#include "ops/copy/copy_ops.h"
 #include "ops/gpu/index_gpu_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 
@@ -125,22 +125,22 @@ absl::StatusOr<Kernel> MakeBoxCopy(const KernelSpec& spec, BoxPlanner plan) {
   return WithUnit(unit, [&](auto bytes) { return BoxKernelOf<decltype(bytes)::value>(units, on_gpu, covers, fill); });
 }
 
-void AddBoxCopy(OpRegistry& registry, absl::string_view op, BoxPlanner plan) {
-  registry.AddKernels(op, AnyTypeGpuKernels([plan](const KernelSpec& spec) { return MakeBoxCopy(spec, plan); }));
+void AddBoxCopy(KernelTable& table, absl::string_view op, BoxPlanner plan) {
+  table.AddKernels(op, AnyTypeGpuKernels([plan](const KernelSpec& spec) { return MakeBoxCopy(spec, plan); }));
 }
 
 }  // namespace
 
-void AddBoxCopyGpuKernels(OpRegistry& registry) {
-  AddBoxCopy(registry, "BroadcastLike", PlanBroadcastTo);
-  AddBoxCopy(registry, "BroadcastTo", PlanBroadcastTo);
-  AddBoxCopy(registry, "Pad", PlanPad);
-  AddBoxCopy(registry, "Slice", PlanSlice);
-  AddBoxCopy(registry, "SliceGrad", PlanSliceGrad);
-  AddBoxCopy(registry, "StridedSlice", PlanStridedSlice);
-  AddBoxCopy(registry, "StridedSliceGrad", PlanStridedSliceGrad);
-  AddBoxCopy(registry, "Tile", PlanTile);
-  AddBoxCopy(registry, "Transpose", PlanTranspose);
+void AddBoxCopyGpuKernels(KernelTable& table) {
+  AddBoxCopy(table, "BroadcastLike", PlanBroadcastTo);
+  AddBoxCopy(table, "BroadcastTo", PlanBroadcastTo);
+  AddBoxCopy(table, "Pad", PlanPad);
+  AddBoxCopy(table, "Slice", PlanSlice);
+  AddBoxCopy(table, "SliceGrad", PlanSliceGrad);
+  AddBoxCopy(table, "StridedSlice", PlanStridedSlice);
+  AddBoxCopy(table, "StridedSliceGrad", PlanStridedSliceGrad);
+  AddBoxCopy(table, "Tile", PlanTile);
+  AddBoxCopy(table, "Transpose", PlanTranspose);
 }
 
 }  // namespace belfry::ops

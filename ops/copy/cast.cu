@@ -4,7 +4,7 @@
 
 #include "ops/copy/cast_impl.h"
 #include "ops/copy/convert_gpu_impl.h"
-#include "ops/gpu/families.h"
+#include "ops/copy/copy_ops.h"
 #include "ops/gpu/raw_gpu_impl.h"
 
 namespace belfry::ops {
@@ -77,10 +77,10 @@ absl::StatusOr<Kernel> MakeShape(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddCastGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("Cast", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t, bool>(
-                                  "GPU", [](auto tag) { return &MakeCast<typename decltype(tag)::type>; }));
-  registry.AddKernels("Shape", AnyTypeGpuKernels(MakeShape));
+void AddCastGpuKernels(KernelTable& table) {
+  table.AddKernels("Cast", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t, bool>(
+                               "GPU", [](auto tag) { return &MakeCast<typename decltype(tag)::type>; }));
+  table.AddKernels("Shape", AnyTypeGpuKernels(MakeShape));
 }
 
 }  // namespace belfry::ops

@@ -2,8 +2,8 @@
 #include <vector>
 
 #include "framework/base/status.h"
+#include "ops/copy/copy_ops.h"
 #include "ops/copy/join_impl.h"
-#include "ops/gpu/families.h"
 #include "ops/gpu/index_gpu_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 
@@ -117,10 +117,10 @@ absl::StatusOr<Kernel> MakeSplit(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddConcatGpuKernels(OpRegistry& registry) {
-  for (const absl::string_view op : {"Concat", "Stack"}) registry.AddKernels(op, AnyTypeGpuKernels(MakeJoin));
+void AddConcatGpuKernels(KernelTable& table) {
+  for (const absl::string_view op : {"Concat", "Stack"}) table.AddKernels(op, AnyTypeGpuKernels(MakeJoin));
   for (const absl::string_view op : {"Split", "SplitLike", "Unstack"}) {
-    registry.AddKernels(op, AnyTypeGpuKernels(MakeSplit));
+    table.AddKernels(op, AnyTypeGpuKernels(MakeSplit));
   }
 }
 

@@ -1,7 +1,7 @@
 #include "framework/base/status.h"
 #include "ops/copy/convert_gpu_impl.h"
+#include "ops/copy/copy_ops.h"
 #include "ops/copy/element_bits.h"
-#include "ops/gpu/families.h"
 #include "ops/gpu/raw_gpu_impl.h"
 
 namespace belfry::ops {
@@ -52,12 +52,12 @@ absl::Status GpuFill(Stream& stream, void* to, int64_t n, size_t size, uint64_t 
   });
 }
 
-void AddConstantGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("Fill", AnyTypeGpuKernels(MakeFill));
-  registry.AddKernels("ZerosLike", AnyTypeGpuKernels(MakeZeros));
-  registry.AddKernels("OnesLike", AnyTypeGpuKernels(MakeOnes));
-  registry.AddKernels("Range", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
-                                   "GPU", [](auto tag) { return &MakeRange<typename decltype(tag)::type>; }));
+void AddConstantGpuKernels(KernelTable& table) {
+  table.AddKernels("Fill", AnyTypeGpuKernels(MakeFill));
+  table.AddKernels("ZerosLike", AnyTypeGpuKernels(MakeZeros));
+  table.AddKernels("OnesLike", AnyTypeGpuKernels(MakeOnes));
+  table.AddKernels("Range", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                                "GPU", [](auto tag) { return &MakeRange<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -1,6 +1,7 @@
 // The parts of the copy family. Internal.
 #pragma once
 
+#include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
 
 namespace belfry::ops {
@@ -16,5 +17,12 @@ void RegisterConcatOps(OpRegistry& registry);     // concat.cc: Concat, Stack
 void RegisterSplitOps(OpRegistry& registry);      // split.cc: Split, SplitLike, Unstack
 void RegisterSliceOps(OpRegistry& registry);      // slice.cc: Slice, StridedSlice and their gradients
 void RegisterPadOps(OpRegistry& registry);        // pad.cc
+
+// In the CUDA module.
+void AddBoxCopyGpuKernels(KernelTable& table);   // box_copy.cu
+void AddCastGpuKernels(KernelTable& table);      // cast.cu
+void AddConcatGpuKernels(KernelTable& table);    // concat.cu
+void AddConstantGpuKernels(KernelTable& table);  // constant.cu
+void AddTileGpuKernels(KernelTable& table);      // tile.cu
 
 }  // namespace belfry::ops

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "ops/gpu/families.h"
+#include "ops/copy/copy_ops.h"
 #include "ops/gpu/index_gpu_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 
@@ -128,9 +128,9 @@ absl::StatusOr<Kernel> MakeTileGrad(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddTileGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("TileGrad", Kernels<float, double, Half, BFloat16>(
-                                      "GPU", [](auto tag) { return &MakeTileGrad<typename decltype(tag)::type>; }));
+void AddTileGpuKernels(KernelTable& table) {
+  table.AddKernels("TileGrad", Kernels<float, double, Half, BFloat16>(
+                                   "GPU", [](auto tag) { return &MakeTileGrad<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

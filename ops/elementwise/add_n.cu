@@ -2,8 +2,8 @@
 #include <cstdint>
 
 #include "ops/elementwise/elementwise_gpu_impl.h"
+#include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/functors.h"
-#include "ops/gpu/families.h"
 
 namespace belfry::ops {
 namespace {
@@ -65,9 +65,9 @@ absl::StatusOr<Kernel> MakeAddN(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddAddNGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("AddN", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
-                                  "GPU", [](auto tag) { return &MakeAddN<typename decltype(tag)::type>; }));
+void AddAddNGpuKernels(KernelTable& table) {
+  table.AddKernels("AddN", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                               "GPU", [](auto tag) { return &MakeAddN<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -1,6 +1,6 @@
 #include "ops/elementwise/elementwise_gpu_impl.h"
+#include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/functors.h"
-#include "ops/gpu/families.h"
 
 namespace belfry::ops {
 namespace {
@@ -13,16 +13,16 @@ absl::StatusOr<Kernel> MakeScale(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddArithmeticGpuKernels(OpRegistry& registry) {
-  AddNumericGpuZips<functor::Add>(registry, "Add");
-  AddNumericGpuZips<functor::Sub>(registry, "Sub");
-  AddNumericGpuZips<functor::Mul>(registry, "Mul");
-  AddFloatGpuZips<functor::RealDiv>(registry, "RealDiv");
-  AddNumericGpuZips<functor::SquaredDifference>(registry, "SquaredDifference");
-  AddNumericGpuMaps<functor::Neg>(registry, "Neg");
-  AddNumericGpuMaps<functor::Square>(registry, "Square");
-  registry.AddKernels("Scale", Kernels<float, double, Half, BFloat16>(
-                                   "GPU", [](auto tag) { return &MakeScale<typename decltype(tag)::type>; }));
+void AddArithmeticGpuKernels(KernelTable& table) {
+  AddNumericGpuZips<functor::Add>(table, "Add");
+  AddNumericGpuZips<functor::Sub>(table, "Sub");
+  AddNumericGpuZips<functor::Mul>(table, "Mul");
+  AddFloatGpuZips<functor::RealDiv>(table, "RealDiv");
+  AddNumericGpuZips<functor::SquaredDifference>(table, "SquaredDifference");
+  AddNumericGpuMaps<functor::Neg>(table, "Neg");
+  AddNumericGpuMaps<functor::Square>(table, "Square");
+  table.AddKernels("Scale", Kernels<float, double, Half, BFloat16>(
+                                "GPU", [](auto tag) { return &MakeScale<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -5,7 +5,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "ops/elementwise/check_numerics_impl.h"
-#include "ops/gpu/families.h"
+#include "ops/elementwise/elementwise_ops.h"
 #include "ops/gpu/host_word.h"
 
 namespace belfry::ops {
@@ -85,10 +85,10 @@ absl::StatusOr<Kernel> MakeCheckNumerics(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddCheckNumericsGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("CheckNumerics", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeCheckNumerics<typename decltype(tag)::type>;
-                      }));
+void AddCheckNumericsGpuKernels(KernelTable& table) {
+  table.AddKernels("CheckNumerics", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeCheckNumerics<typename decltype(tag)::type>;
+                   }));
 }
 
 }  // namespace belfry::ops

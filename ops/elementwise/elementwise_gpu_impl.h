@@ -8,6 +8,7 @@
 
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
+#include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
 #include "ops/elementwise/broadcast_impl.h"
 #include "ops/gpu/divider_impl.h"
@@ -94,36 +95,36 @@ absl::StatusOr<Kernel> GpuZipKernel(const KernelSpec& spec, F f) {
 
 // Kernels of F<gpu::Compute<T>> for each T, from input 0, or inputs 0 and 1, to output 0, which is of the same type.
 template <template <class> class F, class... Ts>
-void AddGpuMaps(OpRegistry& registry, absl::string_view op) {
-  registry.AddKernels(op, Kernels<Ts...>("GPU", [](auto tag) -> KernelFactory {
-                        using T = typename decltype(tag)::type;
-                        return [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
-                          return GpuMapKernel<T>(spec, F<gpu::Compute<T>>());
-                        };
-                      }));
+void AddGpuMaps(KernelTable& table, absl::string_view op) {
+  table.AddKernels(op, Kernels<Ts...>("GPU", [](auto tag) -> KernelFactory {
+                     using T = typename decltype(tag)::type;
+                     return [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+                       return GpuMapKernel<T>(spec, F<gpu::Compute<T>>());
+                     };
+                   }));
 }
 template <template <class> class F, class... Ts>
-void AddGpuZips(OpRegistry& registry, absl::string_view op) {
-  registry.AddKernels(op, Kernels<Ts...>("GPU", [](auto tag) -> KernelFactory {
-                        using T = typename decltype(tag)::type;
-                        return [](const KernelSpec& spec) { return GpuZipKernel<T>(spec, F<gpu::Compute<T>>()); };
-                      }));
+void AddGpuZips(KernelTable& table, absl::string_view op) {
+  table.AddKernels(op, Kernels<Ts...>("GPU", [](auto tag) -> KernelFactory {
+                     using T = typename decltype(tag)::type;
+                     return [](const KernelSpec& spec) { return GpuZipKernel<T>(spec, F<gpu::Compute<T>>()); };
+                   }));
 }
 template <template <class> class F>
-void AddFloatGpuMaps(OpRegistry& registry, absl::string_view op) {
-  AddGpuMaps<F, float, double, Half, BFloat16>(registry, op);
+void AddFloatGpuMaps(KernelTable& table, absl::string_view op) {
+  AddGpuMaps<F, float, double, Half, BFloat16>(table, op);
 }
 template <template <class> class F>
-void AddFloatGpuZips(OpRegistry& registry, absl::string_view op) {
-  AddGpuZips<F, float, double, Half, BFloat16>(registry, op);
+void AddFloatGpuZips(KernelTable& table, absl::string_view op) {
+  AddGpuZips<F, float, double, Half, BFloat16>(table, op);
 }
 template <template <class> class F>
-void AddNumericGpuMaps(OpRegistry& registry, absl::string_view op) {
-  AddGpuMaps<F, float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(registry, op);
+void AddNumericGpuMaps(KernelTable& table, absl::string_view op) {
+  AddGpuMaps<F, float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(table, op);
 }
 template <template <class> class F>
-void AddNumericGpuZips(OpRegistry& registry, absl::string_view op) {
-  AddGpuZips<F, float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(registry, op);
+void AddNumericGpuZips(KernelTable& table, absl::string_view op) {
+  AddGpuZips<F, float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(table, op);
 }
 
 }  // namespace belfry::ops

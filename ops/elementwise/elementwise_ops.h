@@ -1,6 +1,7 @@
 // The parts of the elementwise family. Internal.
 #pragma once
 
+#include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
 
 namespace belfry::ops {
@@ -13,5 +14,15 @@ void RegisterRounding(OpRegistry& registry);       // rounding.cc
 void RegisterTrigonometric(OpRegistry& registry);  // trigonometric.cc
 void RegisterSelectOps(OpRegistry& registry);      // select.cc
 void RegisterCheckNumerics(OpRegistry& registry);  // check_numerics.cc
+
+// In the CUDA module.
+void AddSelectGpuKernels(KernelTable& table);         // select.cu
+void AddArithmeticGpuKernels(KernelTable& table);     // arithmetic.cu
+void AddCheckNumericsGpuKernels(KernelTable& table);  // check_numerics.cu
+void AddComparisonGpuKernels(KernelTable& table);     // comparison.cu
+void AddExponentialGpuKernels(KernelTable& table);    // exponential.cu
+void AddRoundingGpuKernels(KernelTable& table);       // rounding.cu
+void AddTrigonometricGpuKernels(KernelTable& table);  // trigonometric.cu
+void AddAddNGpuKernels(KernelTable& table);           // add_n.cu
 
 }  // namespace belfry::ops

@@ -1,22 +1,22 @@
 #include "ops/elementwise/elementwise_gpu_impl.h"
+#include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/functors.h"
-#include "ops/gpu/families.h"
 
 namespace belfry::ops {
 
-void AddExponentialGpuKernels(OpRegistry& registry) {
-  AddFloatGpuMaps<functor::Exp>(registry, "Exp");
-  AddFloatGpuMaps<functor::Expm1>(registry, "Expm1");
-  AddFloatGpuMaps<functor::Log>(registry, "Log");
-  AddFloatGpuMaps<functor::Log1p>(registry, "Log1p");
-  AddFloatGpuMaps<functor::Tanh>(registry, "Tanh");
-  AddFloatGpuZips<functor::TanhGrad>(registry, "TanhGrad");
-  AddFloatGpuMaps<functor::Sigmoid>(registry, "Sigmoid");
-  AddFloatGpuZips<functor::SigmoidGrad>(registry, "SigmoidGrad");
-  AddFloatGpuMaps<functor::Sqrt>(registry, "Sqrt");
-  AddFloatGpuMaps<functor::Rsqrt>(registry, "Rsqrt");
-  AddFloatGpuMaps<functor::Reciprocal>(registry, "Reciprocal");
-  AddFloatGpuZips<functor::Pow>(registry, "Pow");
+void AddExponentialGpuKernels(KernelTable& table) {
+  AddFloatGpuMaps<functor::Exp>(table, "Exp");
+  AddFloatGpuMaps<functor::Expm1>(table, "Expm1");
+  AddFloatGpuMaps<functor::Log>(table, "Log");
+  AddFloatGpuMaps<functor::Log1p>(table, "Log1p");
+  AddFloatGpuMaps<functor::Tanh>(table, "Tanh");
+  AddFloatGpuZips<functor::TanhGrad>(table, "TanhGrad");
+  AddFloatGpuMaps<functor::Sigmoid>(table, "Sigmoid");
+  AddFloatGpuZips<functor::SigmoidGrad>(table, "SigmoidGrad");
+  AddFloatGpuMaps<functor::Sqrt>(table, "Sqrt");
+  AddFloatGpuMaps<functor::Rsqrt>(table, "Rsqrt");
+  AddFloatGpuMaps<functor::Reciprocal>(table, "Reciprocal");
+  AddFloatGpuZips<functor::Pow>(table, "Pow");
 }
 
 }  // namespace belfry::ops

@@ -1,6 +1,6 @@
 #include "ops/elementwise/elementwise_gpu_impl.h"
+#include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/step_functors.h"
-#include "ops/gpu/families.h"
 
 namespace belfry::ops {
 namespace {
@@ -31,25 +31,25 @@ absl::StatusOr<Kernel> MakeClip(const KernelSpec& spec) {
 }
 
 template <template <class> class F>
-void AddClip(OpRegistry& registry, absl::string_view op) {
-  registry.AddKernels(op, Kernels<float, double, Half, BFloat16>(
-                              "GPU", [](auto tag) { return &MakeClip<F, typename decltype(tag)::type>; }));
+void AddClip(KernelTable& table, absl::string_view op) {
+  table.AddKernels(op, Kernels<float, double, Half, BFloat16>(
+                           "GPU", [](auto tag) { return &MakeClip<F, typename decltype(tag)::type>; }));
 }
 
 }  // namespace
 
-void AddRoundingGpuKernels(OpRegistry& registry) {
-  AddClip<functor::Clip>(registry, "ClipByValue");
-  AddClip<functor::ClipGrad>(registry, "ClipByValueGrad");
-  AddNumericGpuMaps<functor::Abs>(registry, "Abs");
-  AddNumericGpuMaps<functor::Sign>(registry, "Sign");
-  AddFloatGpuMaps<functor::Floor>(registry, "Floor");
-  AddFloatGpuMaps<functor::Ceil>(registry, "Ceil");
-  AddFloatGpuMaps<functor::Round>(registry, "Round");
-  AddNumericGpuZips<functor::Maximum>(registry, "Maximum");
-  AddNumericGpuZips<functor::Minimum>(registry, "Minimum");
-  AddNumericGpuZips<Divide<functor::FloorDiv>::By>(registry, "FloorDiv");
-  AddNumericGpuZips<Divide<functor::FloorMod>::By>(registry, "FloorMod");
+void AddRoundingGpuKernels(KernelTable& table) {
+  AddClip<functor::Clip>(table, "ClipByValue");
+  AddClip<functor::ClipGrad>(table, "ClipByValueGrad");
+  AddNumericGpuMaps<functor::Abs>(table, "Abs");
+  AddNumericGpuMaps<functor::Sign>(table, "Sign");
+  AddFloatGpuMaps<functor::Floor>(table, "Floor");
+  AddFloatGpuMaps<functor::Ceil>(table, "Ceil");
+  AddFloatGpuMaps<functor::Round>(table, "Round");
+  AddNumericGpuZips<functor::Maximum>(table, "Maximum");
+  AddNumericGpuZips<functor::Minimum>(table, "Minimum");
+  AddNumericGpuZips<Divide<functor::FloorDiv>::By>(table, "FloorDiv");
+  AddNumericGpuZips<Divide<functor::FloorMod>::By>(table, "FloorMod");
 }
 
 }  // namespace belfry::ops

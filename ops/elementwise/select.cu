@@ -1,7 +1,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/select_impl.h"
-#include "ops/gpu/families.h"
 #include "ops/gpu/index_gpu_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 
@@ -79,6 +79,6 @@ absl::StatusOr<Kernel> MakeSelect(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddSelectGpuKernels(OpRegistry& registry) { registry.AddKernels("Select", AnyTypeGpuKernels(MakeSelect)); }
+void AddSelectGpuKernels(KernelTable& table) { table.AddKernels("Select", AnyTypeGpuKernels(MakeSelect)); }
 
 }  // namespace belfry::ops

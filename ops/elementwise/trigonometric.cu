@@ -1,21 +1,21 @@
 #include "ops/elementwise/elementwise_gpu_impl.h"
+#include "ops/elementwise/elementwise_ops.h"
 #include "ops/elementwise/functors.h"
-#include "ops/gpu/families.h"
 
 namespace belfry::ops {
 
-void AddTrigonometricGpuKernels(OpRegistry& registry) {
-  AddFloatGpuMaps<functor::Sin>(registry, "Sin");
-  AddFloatGpuMaps<functor::Cos>(registry, "Cos");
-  AddFloatGpuMaps<functor::Tan>(registry, "Tan");
-  AddFloatGpuMaps<functor::Asin>(registry, "Asin");
-  AddFloatGpuMaps<functor::Acos>(registry, "Acos");
-  AddFloatGpuMaps<functor::Atan>(registry, "Atan");
-  AddFloatGpuZips<functor::Atan2>(registry, "Atan2");
-  AddFloatGpuMaps<functor::Sinh>(registry, "Sinh");
-  AddFloatGpuMaps<functor::Cosh>(registry, "Cosh");
-  AddFloatGpuMaps<functor::Erf>(registry, "Erf");
-  AddFloatGpuMaps<functor::Erfc>(registry, "Erfc");
+void AddTrigonometricGpuKernels(KernelTable& table) {
+  AddFloatGpuMaps<functor::Sin>(table, "Sin");
+  AddFloatGpuMaps<functor::Cos>(table, "Cos");
+  AddFloatGpuMaps<functor::Tan>(table, "Tan");
+  AddFloatGpuMaps<functor::Asin>(table, "Asin");
+  AddFloatGpuMaps<functor::Acos>(table, "Acos");
+  AddFloatGpuMaps<functor::Atan>(table, "Atan");
+  AddFloatGpuZips<functor::Atan2>(table, "Atan2");
+  AddFloatGpuMaps<functor::Sinh>(table, "Sinh");
+  AddFloatGpuMaps<functor::Cosh>(table, "Cosh");
+  AddFloatGpuMaps<functor::Erf>(table, "Erf");
+  AddFloatGpuMaps<functor::Erfc>(table, "Erfc");
 }
 
 }  // namespace belfry::ops

@@ -1,8 +1,8 @@
 #include "framework/base/status.h"
-#include "ops/gpu/families.h"
 #include "ops/gpu/index_gpu_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
 #include "ops/index/gather_impl.h"
+#include "ops/index/index_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -61,6 +61,6 @@ absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddGatherGpuKernels(OpRegistry& registry) { registry.AddKernels("Gather", AnyTypeGpuKernels(MakeGather)); }
+void AddGatherGpuKernels(KernelTable& table) { table.AddKernels("Gather", AnyTypeGpuKernels(MakeGather)); }
 
 }  // namespace belfry::ops

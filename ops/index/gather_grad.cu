@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "ops/gpu/families.h"
 #include "ops/gpu/index_gpu_impl.h"
 #include "ops/index/gather_impl.h"
+#include "ops/index/index_ops.h"
 #include "ops/index/sort_gpu_impl.h"
 
 namespace belfry::ops {
@@ -157,9 +157,9 @@ absl::StatusOr<Kernel> MakeGatherGrad(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddGatherGradGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("GatherGrad", Kernels<float, double, Half, BFloat16>(
-                                        "GPU", [](auto tag) { return &MakeGatherGrad<typename decltype(tag)::type>; }));
+void AddGatherGradGpuKernels(KernelTable& table) {
+  table.AddKernels("GatherGrad", Kernels<float, double, Half, BFloat16>(
+                                     "GPU", [](auto tag) { return &MakeGatherGrad<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

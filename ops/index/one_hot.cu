@@ -1,8 +1,8 @@
 #include "framework/base/status.h"
 #include "ops/copy/element_bits.h"
-#include "ops/gpu/families.h"
 #include "ops/gpu/index_gpu_impl.h"
 #include "ops/gpu/raw_gpu_impl.h"
+#include "ops/index/index_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -60,6 +60,6 @@ absl::StatusOr<Kernel> MakeOneHot(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddOneHotGpuKernels(OpRegistry& registry) { registry.AddKernels("OneHot", AnyTypeGpuKernels(MakeOneHot)); }
+void AddOneHotGpuKernels(KernelTable& table) { table.AddKernels("OneHot", AnyTypeGpuKernels(MakeOneHot)); }
 
 }  // namespace belfry::ops

@@ -3,8 +3,8 @@
 
 #include "framework/graph/op_def.h"
 #include "ops/gpu/divider_impl.h"
-#include "ops/gpu/families.h"
 #include "ops/gpu/rows_gpu_impl.h"
+#include "ops/losses/losses_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -126,16 +126,16 @@ absl::StatusOr<Kernel> MakeCrossEntropyGrad(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddCrossEntropyGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("SparseSoftmaxCrossEntropyWithLogits",
-                      Kernels<float, double, Half, BFloat16>(
-                          "GPU", [](auto tag) { return &MakeSparse<typename decltype(tag)::type>; }));
-  registry.AddKernels("SoftmaxCrossEntropyWithLogits", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeDense<typename decltype(tag)::type>;
-                      }));
-  registry.AddKernels("CrossEntropyGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeCrossEntropyGrad<typename decltype(tag)::type>;
-                      }));
+void AddCrossEntropyGpuKernels(KernelTable& table) {
+  table.AddKernels("SparseSoftmaxCrossEntropyWithLogits", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeSparse<typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("SoftmaxCrossEntropyWithLogits", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeDense<typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("CrossEntropyGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeCrossEntropyGrad<typename decltype(tag)::type>;
+                   }));
 }
 
 }  // namespace belfry::ops

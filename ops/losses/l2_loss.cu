@@ -1,4 +1,4 @@
-#include "ops/gpu/families.h"
+#include "ops/losses/losses_ops.h"
 #include "ops/reduction/reduce_gpu_impl.h"
 #include "ops/reduction/reductions.h"
 
@@ -14,9 +14,9 @@ absl::StatusOr<Kernel> MakeL2Loss(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddL2LossGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("L2Loss", Kernels<float, double, Half, BFloat16>(
-                                    "GPU", [](auto tag) { return &MakeL2Loss<typename decltype(tag)::type>; }));
+void AddL2LossGpuKernels(KernelTable& table) {
+  table.AddKernels("L2Loss", Kernels<float, double, Half, BFloat16>(
+                                 "GPU", [](auto tag) { return &MakeL2Loss<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

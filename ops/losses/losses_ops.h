@@ -1,6 +1,7 @@
 // The parts of the losses family. Internal.
 #pragma once
 
+#include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
 
 namespace belfry::ops {
@@ -8,5 +9,10 @@ namespace belfry::ops {
 void RegisterCrossEntropy(OpRegistry& registry);         // cross_entropy.cc
 void RegisterSigmoidCrossEntropy(OpRegistry& registry);  // sigmoid_cross_entropy.cc
 void RegisterL2Loss(OpRegistry& registry);               // l2_loss.cc
+
+// In the CUDA module.
+void AddCrossEntropyGpuKernels(KernelTable& table);         // cross_entropy.cu
+void AddSigmoidCrossEntropyGpuKernels(KernelTable& table);  // sigmoid_cross_entropy.cu
+void AddL2LossGpuKernels(KernelTable& table);               // l2_loss.cu
 
 }  // namespace belfry::ops

@@ -1,6 +1,6 @@
 #include "ops/activation/functors.h"
 #include "ops/elementwise/elementwise_gpu_impl.h"
-#include "ops/gpu/families.h"
+#include "ops/losses/losses_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -25,11 +25,11 @@ absl::StatusOr<Kernel> MakeSigmoidCrossEntropyGrad(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddSigmoidCrossEntropyGpuKernels(OpRegistry& registry) {
-  AddFloatGpuZips<functor::SigmoidCrossEntropy>(registry, "SigmoidCrossEntropyWithLogits");
-  registry.AddKernels("SigmoidCrossEntropyGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeSigmoidCrossEntropyGrad<typename decltype(tag)::type>;
-                      }));
+void AddSigmoidCrossEntropyGpuKernels(KernelTable& table) {
+  AddFloatGpuZips<functor::SigmoidCrossEntropy>(table, "SigmoidCrossEntropyWithLogits");
+  table.AddKernels("SigmoidCrossEntropyGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeSigmoidCrossEntropyGrad<typename decltype(tag)::type>;
+                   }));
 }
 
 }  // namespace belfry::ops

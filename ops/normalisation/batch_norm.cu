@@ -9,8 +9,8 @@
 #include "ops/activation/functors.h"
 #include "ops/gpu/autotune.h"
 #include "ops/gpu/columns_gpu_impl.h"
-#include "ops/gpu/families.h"
 #include "ops/normalisation/batch_norm_gpu_impl.h"
+#include "ops/normalisation/normalisation_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -286,24 +286,24 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddBatchNormGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("BatchNorm", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeTraining<Then::kNothing, typename decltype(tag)::type>;
-                      }));
-  registry.AddKernels("BatchNormRelu", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeTraining<Then::kRelu, typename decltype(tag)::type>;
-                      }));
-  registry.AddKernels("BatchNormAddRelu", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeTraining<Then::kAddRelu, typename decltype(tag)::type>;
-                      }));
-  registry.AddKernels("BatchNormInference", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeInference<typename decltype(tag)::type>;
-                      }));
-  registry.AddKernels("BatchNormGrad", Kernels<float, double, Half, BFloat16>(
-                                           "GPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; }));
-  registry.AddKernels("BatchNormReluGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeOwnGrad<Then::kRelu, typename decltype(tag)::type>;
-                      }));
+void AddBatchNormGpuKernels(KernelTable& table) {
+  table.AddKernels("BatchNorm", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeTraining<Then::kNothing, typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("BatchNormRelu", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeTraining<Then::kRelu, typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("BatchNormAddRelu", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeTraining<Then::kAddRelu, typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("BatchNormInference", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeInference<typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("BatchNormGrad", Kernels<float, double, Half, BFloat16>(
+                                        "GPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; }));
+  table.AddKernels("BatchNormReluGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeOwnGrad<Then::kRelu, typename decltype(tag)::type>;
+                   }));
 }
 
 }  // namespace belfry::ops

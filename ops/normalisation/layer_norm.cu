@@ -2,7 +2,7 @@
 
 #include "framework/graph/op_def.h"
 #include "ops/gpu/columns_gpu_impl.h"
-#include "ops/gpu/families.h"
+#include "ops/normalisation/normalisation_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -150,12 +150,12 @@ absl::StatusOr<Kernel> MakeLayerNormGrad(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddLayerNormGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("LayerNorm", Kernels<float, double, Half, BFloat16>(
-                                       "GPU", [](auto tag) { return &MakeLayerNorm<typename decltype(tag)::type>; }));
-  registry.AddKernels("LayerNormGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeLayerNormGrad<typename decltype(tag)::type>;
-                      }));
+void AddLayerNormGpuKernels(KernelTable& table) {
+  table.AddKernels("LayerNorm", Kernels<float, double, Half, BFloat16>(
+                                    "GPU", [](auto tag) { return &MakeLayerNorm<typename decltype(tag)::type>; }));
+  table.AddKernels("LayerNormGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeLayerNormGrad<typename decltype(tag)::type>;
+                   }));
 }
 
 }  // namespace belfry::ops

@@ -3,8 +3,8 @@
 #include "framework/graph/op_def.h"
 #include "ops/activation/functors.h"
 #include "ops/gpu/divider_impl.h"
-#include "ops/gpu/families.h"
 #include "ops/gpu/rows_gpu_impl.h"
+#include "ops/normalisation/normalisation_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -140,11 +140,11 @@ absl::StatusOr<Kernel> MakeLrnGrad(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddLrnGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("LRN", Kernels<float, double, Half, BFloat16>(
-                                 "GPU", [](auto tag) { return &MakeLrn<typename decltype(tag)::type>; }));
-  registry.AddKernels("LRNGrad", Kernels<float, double, Half, BFloat16>(
-                                     "GPU", [](auto tag) { return &MakeLrnGrad<typename decltype(tag)::type>; }));
+void AddLrnGpuKernels(KernelTable& table) {
+  table.AddKernels("LRN", Kernels<float, double, Half, BFloat16>(
+                              "GPU", [](auto tag) { return &MakeLrn<typename decltype(tag)::type>; }));
+  table.AddKernels("LRNGrad", Kernels<float, double, Half, BFloat16>(
+                                  "GPU", [](auto tag) { return &MakeLrnGrad<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

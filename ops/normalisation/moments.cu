@@ -1,6 +1,6 @@
 #include "framework/graph/op_def.h"
 #include "ops/gpu/columns_gpu_impl.h"
-#include "ops/gpu/families.h"
+#include "ops/normalisation/normalisation_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -52,13 +52,11 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddMomentsGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("ChannelMoments", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeMoments<typename decltype(tag)::type>;
-                      }));
-  registry.AddKernels("ChannelMomentsGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeGrad<typename decltype(tag)::type>;
-                      }));
+void AddMomentsGpuKernels(KernelTable& table) {
+  table.AddKernels("ChannelMoments", Kernels<float, double, Half, BFloat16>(
+                                         "GPU", [](auto tag) { return &MakeMoments<typename decltype(tag)::type>; }));
+  table.AddKernels("ChannelMomentsGrad", Kernels<float, double, Half, BFloat16>(
+                                             "GPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -12,10 +12,10 @@
 #include "framework/graph/op_def.h"
 #include "ops/gpu/autotune.h"
 #include "ops/gpu/divider_impl.h"
-#include "ops/gpu/families.h"
 #include "ops/gpu/host_word.h"
 #include "ops/pooling/pool_gpu_impl.h"
 #include "ops/pooling/pool_impl.h"
+#include "ops/pooling/pooling_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -327,33 +327,33 @@ absl::StatusOr<Kernel> MakePool(const KernelSpec& spec, absl::string_view op, co
 
 // `choose`(TypeTag, spec) is the PoolKernel for a dtype.
 template <class Choose>
-void Add(OpRegistry& registry, absl::string_view op, const Choose& choose) {
-  registry.AddKernels(op, Kernels<float, double, Half, BFloat16>("GPU", [&](auto tag) -> KernelFactory {
-                        return [choose, tag, name = std::string(op)](const KernelSpec& spec) {
-                          return MakePool(spec, name, choose(tag, spec));
-                        };
-                      }));
+void Add(KernelTable& table, absl::string_view op, const Choose& choose) {
+  table.AddKernels(op, Kernels<float, double, Half, BFloat16>("GPU", [&](auto tag) -> KernelFactory {
+                     return [choose, tag, name = std::string(op)](const KernelSpec& spec) {
+                       return MakePool(spec, name, choose(tag, spec));
+                     };
+                   }));
 }
 
 }  // namespace
 
-void AddPoolGpuKernels(OpRegistry& registry) {
+void AddPoolGpuKernels(KernelTable& table) {
   using Kind = GpuPool::Kind;
-  Add(registry, "MaxPool", [](auto tag, const KernelSpec& spec) -> PoolKernel {
+  Add(table, "MaxPool", [](auto tag, const KernelSpec& spec) -> PoolKernel {
     using T = typename decltype(tag)::type;
     return {spec.outputs[1].dtype == DType::kUInt8 ? &Maximum<T, uint8_t> : &Maximum<T, int32_t>, std::nullopt};
   });
-  Add(registry, "MaxPoolGrad", [](auto tag, const KernelSpec& spec) -> PoolKernel {
+  Add(table, "MaxPoolGrad", [](auto tag, const KernelSpec& spec) -> PoolKernel {
     using T = typename decltype(tag)::type;
     if (spec.inputs[1].dtype == DType::kUInt8) {
       return {&MaximumGradient<T, uint8_t>, Kind::kMaximumGradient, &TryMaximumGradient<T, uint8_t>};
     }
     return {&MaximumGradient<T, int32_t>, Kind::kMaximumGradient, &TryMaximumGradient<T, int32_t>};
   });
-  Add(registry, "AvgPool", [](auto tag, const KernelSpec&) -> PoolKernel {
+  Add(table, "AvgPool", [](auto tag, const KernelSpec&) -> PoolKernel {
     return {&Average<typename decltype(tag)::type>, Kind::kAverage};
   });
-  Add(registry, "AvgPoolGrad", [](auto tag, const KernelSpec&) -> PoolKernel {
+  Add(table, "AvgPoolGrad", [](auto tag, const KernelSpec&) -> PoolKernel {
     return {&AverageGradient<typename decltype(tag)::type>, Kind::kAverageGradient};
   });
 }

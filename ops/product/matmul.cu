@@ -2,8 +2,8 @@
 
 #include "ops/elementwise/elementwise_gpu_impl.h"
 #include "ops/elementwise/functors.h"
-#include "ops/gpu/families.h"
 #include "ops/product/matmul_gpu_impl.h"
+#include "ops/product/product_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -65,9 +65,9 @@ template absl::StatusOr<Kernel> MakePlainGpuMatMul<BFloat16>(const KernelSpec& s
 template absl::StatusOr<Kernel> MakePlainGpuMatMul<int32_t>(const KernelSpec& spec);
 template absl::StatusOr<Kernel> MakePlainGpuMatMul<int64_t>(const KernelSpec& spec);
 
-void AddPlainMatMulGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("MatMul", Kernels<int32_t, int64_t>(
-                                    "GPU", [](auto tag) { return &MakePlainGpuMatMul<typename decltype(tag)::type>; }));
+void AddPlainMatMulGpuKernels(KernelTable& table) {
+  table.AddKernels("MatMul", Kernels<int32_t, int64_t>(
+                                 "GPU", [](auto tag) { return &MakePlainGpuMatMul<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -6,8 +6,8 @@
 #include "framework/base/status.h"
 #include "ops/elementwise/broadcast_impl.h"
 #include "ops/gpu/epilogue_gpu_impl.h"
-#include "ops/gpu/families.h"
 #include "ops/product/matmul_gpu_impl.h"
+#include "ops/product/product_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -68,11 +68,11 @@ absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddMatMulGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("MatMul", Kernels<float, double, Half, BFloat16>(
-                                    "GPU", [](auto tag) { return &MakeMatMul<typename decltype(tag)::type>; }));
-  registry.AddKernels("FusedMatMul", Kernels<float, double, Half, BFloat16>(
-                                         "GPU", [](auto tag) { return &MakeFused<typename decltype(tag)::type>; }));
+void AddMatMulGpuKernels(KernelTable& table) {
+  table.AddKernels("MatMul", Kernels<float, double, Half, BFloat16>(
+                                 "GPU", [](auto tag) { return &MakeMatMul<typename decltype(tag)::type>; }));
+  table.AddKernels("FusedMatMul", Kernels<float, double, Half, BFloat16>(
+                                      "GPU", [](auto tag) { return &MakeFused<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

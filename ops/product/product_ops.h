@@ -1,6 +1,7 @@
 // The parts of the product family. Internal.
 #pragma once
 
+#include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
 
 namespace belfry::ops {
@@ -9,5 +10,9 @@ void RegisterMatMul(OpRegistry& registry);  // matmul.cc
 
 // OpDef::flops of MatMul and FusedMatMul.
 double MatMulFlops(const KernelSpec& of);
+
+// In the CUDA module.
+void AddMatMulGpuKernels(KernelTable& table);       // matmul_gpu.cc
+void AddPlainMatMulGpuKernels(KernelTable& table);  // matmul.cu
 
 }  // namespace belfry::ops

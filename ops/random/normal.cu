@@ -1,7 +1,7 @@
 #include "framework/base/status.h"
-#include "ops/gpu/families.h"
 #include "ops/random/draw_gpu_impl.h"
 #include "ops/random/plan_draws.h"
+#include "ops/random/random_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -15,16 +15,16 @@ absl::StatusOr<Kernel> MakeNormal(const KernelSpec& spec) {
 }
 
 template <bool truncated>
-void AddNormal(OpRegistry& registry, absl::string_view op) {
-  registry.AddKernels(op, Kernels<float, double, Half, BFloat16>(
-                              "GPU", [](auto tag) { return &MakeNormal<typename decltype(tag)::type, truncated>; }));
+void AddNormal(KernelTable& table, absl::string_view op) {
+  table.AddKernels(op, Kernels<float, double, Half, BFloat16>(
+                           "GPU", [](auto tag) { return &MakeNormal<typename decltype(tag)::type, truncated>; }));
 }
 
 }  // namespace
 
-void AddNormalGpuKernels(OpRegistry& registry) {
-  AddNormal<false>(registry, "RandomNormal");
-  AddNormal<true>(registry, "TruncatedNormal");
+void AddNormalGpuKernels(KernelTable& table) {
+  AddNormal<false>(table, "RandomNormal");
+  AddNormal<true>(table, "TruncatedNormal");
 }
 
 }  // namespace belfry::ops

@@ -1,7 +1,7 @@
 #include "framework/base/status.h"
-#include "ops/gpu/families.h"
 #include "ops/random/draw_gpu_impl.h"
 #include "ops/random/plan_draws.h"
+#include "ops/random/random_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -28,14 +28,14 @@ absl::StatusOr<Kernel> MakeBernoulli(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddUniformGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("RandomUniform", Kernels<float, double, Half, BFloat16>(
-                                           "GPU", [](auto tag) { return &MakeUniform<typename decltype(tag)::type>; }));
-  registry.AddKernels("RandomUniformInt", Kernels<int32_t, int64_t>("GPU", [](auto tag) {
-                        return &MakeUniformInt<typename decltype(tag)::type>;
-                      }));
-  registry.AddKernels("Bernoulli", Kernels<float, double, Half, BFloat16>(
-                                       "GPU", [](auto tag) { return &MakeBernoulli<typename decltype(tag)::type>; }));
+void AddUniformGpuKernels(KernelTable& table) {
+  table.AddKernels("RandomUniform", Kernels<float, double, Half, BFloat16>(
+                                        "GPU", [](auto tag) { return &MakeUniform<typename decltype(tag)::type>; }));
+  table.AddKernels("RandomUniformInt", Kernels<int32_t, int64_t>("GPU", [](auto tag) {
+                     return &MakeUniformInt<typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("Bernoulli", Kernels<float, double, Half, BFloat16>(
+                                    "GPU", [](auto tag) { return &MakeBernoulli<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -3,9 +3,9 @@
 #include <type_traits>
 #include <vector>
 
-#include "ops/gpu/families.h"
 #include "ops/reduction/candidate_gpu_impl.h"
 #include "ops/reduction/reduce_gpu_impl.h"
+#include "ops/reduction/reduction_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -155,15 +155,13 @@ absl::StatusOr<Kernel> MakeCumsum(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddAxisScanGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("ArgMax", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>("GPU", [](auto tag) {
-                        return &MakeArgExtreme<typename decltype(tag)::type, true>;
-                      }));
-  registry.AddKernels("ArgMin", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>("GPU", [](auto tag) {
-                        return &MakeArgExtreme<typename decltype(tag)::type, false>;
-                      }));
-  registry.AddKernels("Cumsum", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
-                                    "GPU", [](auto tag) { return &MakeCumsum<typename decltype(tag)::type>; }));
+void AddAxisScanGpuKernels(KernelTable& table) {
+  table.AddKernels("ArgMax", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                                 "GPU", [](auto tag) { return &MakeArgExtreme<typename decltype(tag)::type, true>; }));
+  table.AddKernels("ArgMin", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                                 "GPU", [](auto tag) { return &MakeArgExtreme<typename decltype(tag)::type, false>; }));
+  table.AddKernels("Cumsum", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                                 "GPU", [](auto tag) { return &MakeCumsum<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -1,6 +1,6 @@
 #include "framework/base/alignment.h"
-#include "ops/gpu/families.h"
 #include "ops/reduction/reduce_gpu_impl.h"
+#include "ops/reduction/reduction_ops.h"
 #include "ops/reduction/reductions.h"
 #include "ops/reduction/visit_gpu_impl.h"
 
@@ -139,18 +139,18 @@ std::vector<KernelDef> NumericReductions() {
 
 }  // namespace
 
-void AddExtremeGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("Max", NumericReductions<MaxReduction>());
-  registry.AddKernels("Min", NumericReductions<MinReduction>());
-  registry.AddKernels("Prod", NumericReductions<ProductReduction>());
-  registry.AddKernels("Any", Kernels<bool>("GPU", [](auto) { return &MakeReduction<bool, AnyReduction>; }));
-  registry.AddKernels("All", Kernels<bool>("GPU", [](auto) { return &MakeReduction<bool, AllReduction>; }));
+void AddExtremeGpuKernels(KernelTable& table) {
+  table.AddKernels("Max", NumericReductions<MaxReduction>());
+  table.AddKernels("Min", NumericReductions<MinReduction>());
+  table.AddKernels("Prod", NumericReductions<ProductReduction>());
+  table.AddKernels("Any", Kernels<bool>("GPU", [](auto) { return &MakeReduction<bool, AnyReduction>; }));
+  table.AddKernels("All", Kernels<bool>("GPU", [](auto) { return &MakeReduction<bool, AllReduction>; }));
   for (const char* op : {"MaxGrad", "MinGrad"}) {
-    registry.AddKernels(op, Kernels<float, double, Half, BFloat16>(
-                                "GPU", [](auto tag) { return &MakeExtremeGrad<typename decltype(tag)::type>; }));
+    table.AddKernels(op, Kernels<float, double, Half, BFloat16>(
+                             "GPU", [](auto tag) { return &MakeExtremeGrad<typename decltype(tag)::type>; }));
   }
-  registry.AddKernels("ProdGrad", Kernels<float, double, Half, BFloat16>(
-                                      "GPU", [](auto tag) { return &MakeProdGrad<typename decltype(tag)::type>; }));
+  table.AddKernels("ProdGrad", Kernels<float, double, Half, BFloat16>(
+                                   "GPU", [](auto tag) { return &MakeProdGrad<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -1,6 +1,7 @@
 // The parts of the reduction family. Internal.
 #pragma once
 
+#include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
 
 namespace belfry::ops {
@@ -9,5 +10,11 @@ void RegisterAxisScans(OpRegistry& registry);  // axis_scan.cc
 void RegisterExtremes(OpRegistry& registry);   // extremes.cc
 void RegisterTopK(OpRegistry& registry);       // top_k.cc
 void RegisterSums(OpRegistry& registry);       // sums.cc
+
+// In the CUDA module.
+void AddExtremeGpuKernels(KernelTable& table);   // extremes.cu
+void AddSumGpuKernels(KernelTable& table);       // sums.cu
+void AddAxisScanGpuKernels(KernelTable& table);  // axis_scan.cu
+void AddTopKGpuKernels(KernelTable& table);      // top_k.cu
 
 }  // namespace belfry::ops

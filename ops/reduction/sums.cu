@@ -1,5 +1,5 @@
-#include "ops/gpu/families.h"
 #include "ops/reduction/reduce_gpu_impl.h"
+#include "ops/reduction/reduction_ops.h"
 #include "ops/reduction/reductions.h"
 #include "ops/reduction/visit_gpu_impl.h"
 
@@ -56,19 +56,17 @@ absl::StatusOr<Kernel> MakeSumGrad(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddSumGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("Sum", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
-                                 "GPU", [](auto tag) { return &MakeSum<typename decltype(tag)::type>; }));
-  registry.AddKernels("SumLike", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
-                                     "GPU", [](auto tag) { return &MakeSumLike<typename decltype(tag)::type>; }));
-  registry.AddKernels("Mean", Kernels<float, double, Half, BFloat16>(
-                                  "GPU", [](auto tag) { return &MakeMean<typename decltype(tag)::type>; }));
-  registry.AddKernels("SumGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeSumGrad<typename decltype(tag)::type, false>;
-                      }));
-  registry.AddKernels("MeanGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
-                        return &MakeSumGrad<typename decltype(tag)::type, true>;
-                      }));
+void AddSumGpuKernels(KernelTable& table) {
+  table.AddKernels("Sum", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                              "GPU", [](auto tag) { return &MakeSum<typename decltype(tag)::type>; }));
+  table.AddKernels("SumLike", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                                  "GPU", [](auto tag) { return &MakeSumLike<typename decltype(tag)::type>; }));
+  table.AddKernels("Mean", Kernels<float, double, Half, BFloat16>(
+                               "GPU", [](auto tag) { return &MakeMean<typename decltype(tag)::type>; }));
+  table.AddKernels("SumGrad", Kernels<float, double, Half, BFloat16>(
+                                  "GPU", [](auto tag) { return &MakeSumGrad<typename decltype(tag)::type, false>; }));
+  table.AddKernels("MeanGrad", Kernels<float, double, Half, BFloat16>(
+                                   "GPU", [](auto tag) { return &MakeSumGrad<typename decltype(tag)::type, true>; }));
 }
 
 }  // namespace belfry::ops

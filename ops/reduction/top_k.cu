@@ -2,8 +2,8 @@
 
 #include "ops/elementwise/elementwise_gpu_impl.h"
 #include "ops/elementwise/step_functors.h"
-#include "ops/gpu/families.h"
 #include "ops/reduction/candidate_gpu_impl.h"
+#include "ops/reduction/reduction_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -131,13 +131,13 @@ absl::StatusOr<Kernel> MakeInTopK(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddTopKGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("TopK", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
-                                  "GPU", [](auto tag) { return &MakeTopK<typename decltype(tag)::type>; }));
-  registry.AddKernels("TopKGrad", Kernels<float, double, Half, BFloat16>(
-                                      "GPU", [](auto tag) { return &MakeTopKGrad<typename decltype(tag)::type>; }));
-  registry.AddKernels("InTopK", Kernels<float, double, Half, BFloat16>(
-                                    "GPU", [](auto tag) { return &MakeInTopK<typename decltype(tag)::type>; }));
+void AddTopKGpuKernels(KernelTable& table) {
+  table.AddKernels("TopK", Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(
+                               "GPU", [](auto tag) { return &MakeTopK<typename decltype(tag)::type>; }));
+  table.AddKernels("TopKGrad", Kernels<float, double, Half, BFloat16>(
+                                   "GPU", [](auto tag) { return &MakeTopKGrad<typename decltype(tag)::type>; }));
+  table.AddKernels("InTopK", Kernels<float, double, Half, BFloat16>(
+                                 "GPU", [](auto tag) { return &MakeInTopK<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

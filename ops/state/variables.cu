@@ -2,7 +2,7 @@
 
 #include "ops/elementwise/elementwise_gpu_impl.h"
 #include "ops/elementwise/functors.h"
-#include "ops/gpu/families.h"
+#include "ops/gpu/gpu_kernels.h"
 #include "ops/only_if.h"
 
 namespace belfry::ops {
@@ -61,11 +61,11 @@ std::vector<KernelDef> AccumulateKernels() {
 
 }  // namespace
 
-void AddStateGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("Assign", ForAllDTypes(&MakeAssign));
-  registry.AddKernels("ReadVariable", ForAllDTypes(&MakeCopy<0>));
-  registry.AddKernels("AssignAdd", AccumulateKernels<functor::Add>());
-  registry.AddKernels("AssignSub", AccumulateKernels<functor::Sub>());
+void AddStateGpuKernels(KernelTable& table) {
+  table.AddKernels("Assign", ForAllDTypes(&MakeAssign));
+  table.AddKernels("ReadVariable", ForAllDTypes(&MakeCopy<0>));
+  table.AddKernels("AssignAdd", AccumulateKernels<functor::Add>());
+  table.AddKernels("AssignSub", AccumulateKernels<functor::Sub>());
 }
 
 }  // namespace belfry::ops

@@ -1,11 +1,11 @@
-#include "ops/gpu/families.h"
+#include "ops/training/training_ops.h"
 #include "ops/training/update_gpu_impl.h"
 
 namespace belfry::ops {
 
-void AddAdamGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("ApplyAdam", GpuUpdateKernels<CoupledAdamRule>());
-  registry.AddKernels("ApplyAdamW", GpuUpdateKernels<DecoupledAdamRule>());
+void AddAdamGpuKernels(KernelTable& table) {
+  table.AddKernels("ApplyAdam", GpuUpdateKernels<CoupledAdamRule>());
+  table.AddKernels("ApplyAdamW", GpuUpdateKernels<DecoupledAdamRule>());
 }
 
 }  // namespace belfry::ops

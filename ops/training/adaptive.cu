@@ -1,11 +1,11 @@
-#include "ops/gpu/families.h"
+#include "ops/training/training_ops.h"
 #include "ops/training/update_gpu_impl.h"
 
 namespace belfry::ops {
 
-void AddAdaptiveGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("ApplyRMSProp", GpuUpdateKernels<RMSPropRule>());
-  registry.AddKernels("ApplyAdagrad", GpuUpdateKernels<AdagradRule>());
+void AddAdaptiveGpuKernels(KernelTable& table) {
+  table.AddKernels("ApplyRMSProp", GpuUpdateKernels<RMSPropRule>());
+  table.AddKernels("ApplyAdagrad", GpuUpdateKernels<AdagradRule>());
 }
 
 }  // namespace belfry::ops

@@ -1,4 +1,4 @@
-#include "ops/gpu/families.h"
+#include "ops/training/training_ops.h"
 #include "ops/training/update_gpu_impl.h"
 
 namespace belfry::ops {
@@ -35,8 +35,8 @@ class AverageUpdate {
 
 }  // namespace
 
-void AddAverageGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("ApplyMovingAverage", GpuKernelsOfUpdate<AverageUpdate>());
+void AddAverageGpuKernels(KernelTable& table) {
+  table.AddKernels("ApplyMovingAverage", GpuKernelsOfUpdate<AverageUpdate>());
 }
 
 }  // namespace belfry::ops

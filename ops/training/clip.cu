@@ -1,8 +1,8 @@
 #include <cmath>
 #include <vector>
 
-#include "ops/gpu/families.h"
 #include "ops/training/norm_gpu_impl.h"
+#include "ops/training/training_ops.h"
 #include "ops/training/update_gpu_impl.h"
 
 namespace belfry::ops {
@@ -54,11 +54,11 @@ absl::StatusOr<Kernel> MakeClipToNorm(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddClipGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("GlobalNorm", Kernels<float, double, Half, BFloat16>(
-                                        "GPU", [](auto tag) { return &MakeGlobalNorm<typename decltype(tag)::type>; }));
-  registry.AddKernels("ClipToNorm", Kernels<float, double, Half, BFloat16>(
-                                        "GPU", [](auto tag) { return &MakeClipToNorm<typename decltype(tag)::type>; }));
+void AddClipGpuKernels(KernelTable& table) {
+  table.AddKernels("GlobalNorm", Kernels<float, double, Half, BFloat16>(
+                                     "GPU", [](auto tag) { return &MakeGlobalNorm<typename decltype(tag)::type>; }));
+  table.AddKernels("ClipToNorm", Kernels<float, double, Half, BFloat16>(
+                                     "GPU", [](auto tag) { return &MakeClipToNorm<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

@@ -1,11 +1,11 @@
-#include "ops/gpu/families.h"
+#include "ops/training/training_ops.h"
 #include "ops/training/update_gpu_impl.h"
 
 namespace belfry::ops {
 
-void AddDescentGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("ApplyGradientDescent", GpuUpdateKernels<GradientDescentRule>());
-  registry.AddKernels("ApplyMomentum", GpuUpdateKernels<MomentumRule>());
+void AddDescentGpuKernels(KernelTable& table) {
+  table.AddKernels("ApplyGradientDescent", GpuUpdateKernels<GradientDescentRule>());
+  table.AddKernels("ApplyMomentum", GpuUpdateKernels<MomentumRule>());
 }
 
 }  // namespace belfry::ops

@@ -1,7 +1,7 @@
 #include <cmath>
 
-#include "ops/gpu/families.h"
 #include "ops/training/norm_gpu_impl.h"
+#include "ops/training/training_ops.h"
 #include "ops/training/update_gpu_impl.h"
 
 namespace belfry::ops {
@@ -59,9 +59,9 @@ absl::StatusOr<Kernel> MakeLars(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddLarsGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("ApplyLars", Kernels<float, double, Half, BFloat16>(
-                                       "GPU", [](auto tag) { return &MakeLars<typename decltype(tag)::type>; }));
+void AddLarsGpuKernels(KernelTable& table) {
+  table.AddKernels("ApplyLars", Kernels<float, double, Half, BFloat16>(
+                                    "GPU", [](auto tag) { return &MakeLars<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

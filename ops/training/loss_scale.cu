@@ -1,8 +1,8 @@
 #include <cstdint>
 #include <vector>
 
-#include "ops/gpu/families.h"
 #include "ops/training/norm_gpu_impl.h"
+#include "ops/training/training_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -57,10 +57,10 @@ absl::StatusOr<Kernel> MakeLossScale(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddLossScaleGpuKernels(OpRegistry& registry) {
-  registry.AddKernels("AllFinite", Kernels<float, double, Half, BFloat16>(
-                                       "GPU", [](auto tag) { return &MakeAllFinite<typename decltype(tag)::type>; }));
-  registry.AddKernels("ApplyLossScale", {{"GPU", DType::kFloat32, &MakeLossScale}});
+void AddLossScaleGpuKernels(KernelTable& table) {
+  table.AddKernels("AllFinite", Kernels<float, double, Half, BFloat16>(
+                                    "GPU", [](auto tag) { return &MakeAllFinite<typename decltype(tag)::type>; }));
+  table.AddKernels("ApplyLossScale", {{"GPU", DType::kFloat32, &MakeLossScale}});
 }
 
 }  // namespace belfry::ops

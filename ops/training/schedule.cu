@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
-#include "ops/gpu/families.h"
 #include "ops/training/curves.h"
+#include "ops/training/training_ops.h"
 
 namespace belfry::ops {
 namespace {
@@ -58,9 +58,9 @@ absl::StatusOr<Kernel> MakePiecewise(const KernelSpec& spec) {
 
 }  // namespace
 
-void AddScheduleGpuKernels(OpRegistry& registry) {
+void AddScheduleGpuKernels(KernelTable& table) {
   const auto add = [&](absl::string_view op, KernelFactory make) {
-    registry.AddKernels(op, {{"GPU", DType::kInt64, std::move(make)}});
+    table.AddKernels(op, {{"GPU", DType::kInt64, std::move(make)}});
   };
   add("PiecewiseRate", &MakePiecewise);
   add("ExponentialRate", &MakeRate<ExponentialCurve>);

@@ -1,6 +1,7 @@
 // The groups of training ops. Internal to ops/training/.
 #pragma once
 
+#include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
 
 namespace belfry::ops {
@@ -13,5 +14,15 @@ void RegisterAverageOps(OpRegistry& registry);    // moving averages
 void RegisterClipOps(OpRegistry& registry);       // norms
 void RegisterLossScaleOps(OpRegistry& registry);  // loss scales
 void RegisterScheduleOps(OpRegistry& registry);   // learning rates
+
+// In the CUDA module.
+void AddAdamGpuKernels(KernelTable& table);       // adam.cu
+void AddAdaptiveGpuKernels(KernelTable& table);   // adaptive.cu
+void AddAverageGpuKernels(KernelTable& table);    // average.cu
+void AddClipGpuKernels(KernelTable& table);       // clip.cu
+void AddDescentGpuKernels(KernelTable& table);    // descent.cu
+void AddLarsGpuKernels(KernelTable& table);       // lars.cu
+void AddLossScaleGpuKernels(KernelTable& table);  // loss_scale.cu
+void AddScheduleGpuKernels(KernelTable& table);   // schedule.cu
 
 }  // namespace belfry::ops

@@ -4,7 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "framework/collective/nccl_api.h"
+#include "framework/collective/cuda/collectives.h"
 #include "framework/device/cuda/native.h"
 
 namespace belfry {
@@ -85,6 +85,6 @@ class NcclLibrary final : public NcclApi {
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<NcclApi>> OpenNccl() { return std::make_shared<NcclLibrary>(); }
+absl::StatusOr<std::shared_ptr<NcclApi>> OpenNcclLibrary() { return std::make_shared<NcclLibrary>(); }
 
 }  // namespace belfry

@@ -1,3 +1,5 @@
+#include "framework/device/cuda/open.h"
+
 #include <cuda_runtime_api.h>
 
 #include <utility>
@@ -69,12 +71,12 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> Open(int count, const std::
 
 }  // namespace
 
-absl::StatusOr<int> CountGpuDevices(const DeviceOptions& options) {
+absl::StatusOr<int> CountCudaDevices(const DeviceOptions& options) {
   ASSIGN_OR_RETURN(const std::vector<int> cards, FindCards(options));
   return static_cast<int>(cards.size()) * options.virtual_gpus;
 }
 
-absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenGpuDevices(int count, const DeviceOptions& options) {
+absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenCudaDevices(int count, const DeviceOptions& options) {
   const absl::StatusOr<std::vector<int>> cards = FindCards(options);
   if (cards.status().code() == absl::StatusCode::kInvalidArgument) return cards.status();
   const int most = cards.ok() ? static_cast<int>(cards->size()) * options.virtual_gpus : 0;

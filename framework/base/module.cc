@@ -1,0 +1,70 @@
+#include "framework/base/module.h"
+
+#include <dlfcn.h>
+
+#include <cstring>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/version.h"
+
+namespace belfry {
+namespace {
+
+// The folder of the library, or of the program, that contains this function.
+std::filesystem::path OwnFolder() {
+  Dl_info info{};
+  if (dladdr(reinterpret_cast<const void*>(&OwnFolder), &info) == 0 || info.dli_fname == nullptr) return {};
+  return std::filesystem::path(info.dli_fname).parent_path();
+}
+
+std::string EntryName(const std::string& name) { return absl::StrCat("belfry_", name, "_module"); }
+
+absl::StatusOr<Module> LoadCuda() {
+  if (dlsym(RTLD_DEFAULT, EntryName("cuda").c_str()) == nullptr) {
+    const std::filesystem::path file = OwnFolder() / "libbelfry_cuda.so";
+    std::error_code error;
+    if (!std::filesystem::exists(file, error)) return absl::NotFoundError("this Belfry was built without CUDA");
+    // Without a driver there is no GPU, and the module's libraries, of several hundred MB, need not be read.
+    void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
+    if (driver == nullptr) return absl::NotFoundError("this machine has no CUDA driver");
+    dlclose(driver);
+  }
+  return Module::Load("cuda");
+}
+
+}  // namespace
+
+absl::StatusOr<Module> Module::Load(const std::string& name) {
+  void* entry = dlsym(RTLD_DEFAULT, EntryName(name).c_str());
+  if (entry == nullptr) {
+    const std::string file = absl::StrCat("libbelfry_", name, ".so");
+    const std::filesystem::path path = OwnFolder() / file;
+    std::error_code error;
+    if (!std::filesystem::exists(path, error)) {
+      return absl::NotFoundError(absl::StrCat("there is no ", path.string(), ": this Belfry was built without it"));
+    }
+    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) return absl::FailedPreconditionError(absl::StrCat(file, " cannot be loaded: ", dlerror()));
+    entry = dlsym(library, EntryName(name).c_str());
+    if (entry == nullptr) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(path.string(), " is no module of Belfry: it does not define ", EntryName(name)));
+    }
+  }
+  const Module module(reinterpret_cast<EntryPoint>(entry));
+  const auto* const version = module.Find<char>("version");
+  if (version == nullptr || std::strcmp(version, kVersion) != 0) {
+    return absl::FailedPreconditionError(absl::StrCat("the module ", name, " is of Belfry ",
+                                                      version == nullptr ? "of unknown version" : version,
+                                                      ", and this is ", kVersion));
+  }
+  return module;
+}
+
+const absl::StatusOr<Module>& CudaModule() {
+  static const auto* const module = new absl::StatusOr<Module>(LoadCuda());
+  return *module;
+}
+
+}  // namespace belfry

@@ -1,0 +1,35 @@
+# libbelfry: all folders in one library; and libbelfry_cuda, the module with all that needs CUDA, which libbelfry loads when
+# a GPU is asked for (framework/base/module.h).
+get_property(folders GLOBAL PROPERTY BELFRY_LIBRARIES)
+add_library(belfry)
+foreach(folder IN LISTS folders)
+  target_sources(belfry PRIVATE $<TARGET_OBJECTS:${folder}>)
+endforeach()
+target_compile_features(belfry PUBLIC cxx_std_20)
+target_include_directories(belfry PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/belfry>)
+# PUBLIC: for the headers that programs include.
+target_link_libraries(belfry
+  PUBLIC absl::btree absl::core_headers absl::flat_hash_map absl::flat_hash_set absl::function_ref absl::inlined_vector
+    absl::span absl::status absl::statusor absl::str_format absl::strings absl::synchronization absl::time Threads::Threads
+  PRIVATE DNNL::dnnl OpenMP::OpenMP_CXX PNG::PNG protobuf::libprotobuf-lite spdlog::spdlog ${CMAKE_DL_LIBS})
+set_target_properties(belfry PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}
+  SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+if(BELFRY_SANITIZE)
+  target_link_options(belfry PUBLIC -fsanitize=${BELFRY_SANITIZE})
+endif()
+if(BUILD_SHARED_LIBS)
+  belfry_export_symbols(belfry)
+endif()
+
+# For tests and benchmarks of internals: what headers need that programs do not include.
+add_library(belfry_internals INTERFACE)
+target_link_libraries(belfry_internals INTERFACE belfry Eigen3::Eigen OpenMP::OpenMP_CXX spdlog::spdlog)
+target_include_directories(belfry_internals SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/generated)
+
+if(BELFRY_HAS_CUDA)
+  add_library(belfry_cuda SHARED ${PROJECT_SOURCE_DIR}/ops/gpu/cuda_module.cc)
+  belfry_compile_options(belfry_cuda)
+  target_compile_definitions(belfry_cuda PRIVATE BELFRY_VERSION="${PROJECT_VERSION}")
+  target_link_libraries(belfry_cuda PRIVATE belfry_device_cuda belfry_collective_cuda belfry_ops_cuda belfry)
+  belfry_export_symbols(belfry_cuda)
+endif()

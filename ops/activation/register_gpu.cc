@@ -1,0 +1,14 @@
+#include "ops/activation/activation_ops.h"
+#include "ops/gpu/gpu_kernels.h"
+
+namespace belfry::ops {
+
+void AddActivationGpuKernels(KernelTable& table) {
+  AddActivationGpuKernels(table);
+  AddBiasGpuKernels(table);
+  AddSmoothActivationGpuKernels(table);
+  AddSoftmaxGpuKernels(table);
+  AddDropoutGpuKernels(table);
+}
+
+}  // namespace belfry::ops

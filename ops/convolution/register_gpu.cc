@@ -1,0 +1,8 @@
+#include "ops/convolution/convolution_ops.h"
+#include "ops/gpu/gpu_kernels.h"
+
+namespace belfry::ops {
+
+void AddConvolutionGpuKernels(KernelTable& table) { AddConv2DGpuKernels(table); }
+
+}  // namespace belfry::ops

@@ -1,0 +1,14 @@
+#include "ops/copy/copy_ops.h"
+#include "ops/gpu/gpu_kernels.h"
+
+namespace belfry::ops {
+
+void AddCopyGpuKernels(KernelTable& table) {
+  AddBoxCopyGpuKernels(table);
+  AddCastGpuKernels(table);
+  AddConcatGpuKernels(table);
+  AddConstantGpuKernels(table);
+  AddTileGpuKernels(table);
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,13 @@
+#include "ops/gpu/gpu_kernels.h"
+#include "ops/normalisation/normalisation_ops.h"
+
+namespace belfry::ops {
+
+void AddNormalisationGpuKernels(KernelTable& table) {
+  AddBatchNormGpuKernels(table);
+  AddLayerNormGpuKernels(table);
+  AddLrnGpuKernels(table);
+  AddMomentsGpuKernels(table);
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,8 @@
+#include "ops/gpu/gpu_kernels.h"
+#include "ops/pooling/pooling_ops.h"
+
+namespace belfry::ops {
+
+void AddPoolingGpuKernels(KernelTable& table) { AddPoolGpuKernels(table); }
+
+}  // namespace belfry::ops

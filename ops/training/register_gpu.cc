@@ -1,0 +1,17 @@
+#include "ops/gpu/gpu_kernels.h"
+#include "ops/training/training_ops.h"
+
+namespace belfry::ops {
+
+void AddTrainingGpuKernels(KernelTable& table) {
+  AddAdamGpuKernels(table);
+  AddAdaptiveGpuKernels(table);
+  AddAverageGpuKernels(table);
+  AddClipGpuKernels(table);
+  AddDescentGpuKernels(table);
+  AddLarsGpuKernels(table);
+  AddLossScaleGpuKernels(table);
+  AddScheduleGpuKernels(table);
+}
+
+}  // namespace belfry::ops
