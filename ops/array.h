@@ -84,7 +84,7 @@ Output BroadcastLike(OpScope scope, Output x, Output like);
 // x repeated `multiples[axis]` times along each axis.
 Output Tile(OpScope scope, Output x, std::vector<int64_t> multiples);
 // condition ? a : b for each element; `condition` is bool. All three broadcast. The operand that is not selected gets a
-// gradient of exactly zero, even where the other side is NaN.
+// gradient of exactly 0, never NaN.
 Output Select(OpScope scope, Output condition, Output a, Output b);
 
 // --- Rearranging ---
