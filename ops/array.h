@@ -93,7 +93,7 @@ Output Select(OpScope scope, Output condition, Output a, Output b);
 Output Transpose(OpScope scope, Output x, std::vector<int64_t> perm = {});
 // Concatenates tensors along an existing axis; all other extents must agree.
 Output Concat(OpScope scope, absl::Span<const Output> values, int64_t axis);
-// Stacks tensors of one shape along a new axis, whose position `axis` is in the result.
+// Stacks tensors of one shape along a new axis, at position `axis` of the result.
 Output Stack(OpScope scope, absl::Span<const Output> values, int64_t axis = 0);
 // Splits x into `num` equal parts along `axis`.
 std::vector<Output> Split(OpScope scope, Output x, int64_t axis, int64_t num);

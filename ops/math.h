@@ -116,8 +116,7 @@ Output Mean(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = fal
 // extremes of the integer type. The gradient is divided evenly among the elements that equal the result.
 Output Max(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
 Output Min(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
-// The product; 1 without elements. Floats are multiplied in double. Differentiable once; zeros among the elements are
-// handled.
+// The product; 1 without elements. Floats are multiplied in double. Differentiable once, also where elements are 0.
 Output Prod(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
 // Logical or and logical and of bool elements; without elements, false and true.
 Output Any(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
@@ -136,9 +135,9 @@ struct TopKOutputs {
   Output values, indices;
 };
 TopKOutputs TopK(OpScope scope, Output x, int64_t k);
-// Whether the target of each row is among its k largest predictions: predictions [N, C] (floats) and targets [N] (int32
-// or int64) give bool [N], true if fewer than k classes have a larger prediction than the target's. False for a row
-// with a NaN or infinity, or a target outside [0, C). Not differentiable.
+// Tells for each row if the target is among the k largest predictions: predictions [N, C] (floats) and targets [N]
+// (int32 or int64) give bool [N], true if fewer than k classes have a larger prediction than the target's. False for a
+// row with a NaN or infinity, or a target outside [0, C). Not differentiable.
 Output InTopK(OpScope scope, Output predictions, Output targets, int64_t k);
 
 struct CumsumOptions {

@@ -93,11 +93,11 @@ Output ApplyMovingAverage(OpScope scope, const Variable& average, Output step, O
 // The Euclidean norm of all elements of one or more tensors of one dtype, a float32 scalar. Sums are kept in double,
 // over chunks of a fixed size.
 Output GlobalNorm(OpScope scope, absl::Span<const Output> tensors);
-// Scales x by clip_norm / norm if norm > clip_norm > 0. If `norm`, a float32 scalar, is not finite, the result is all
-// NaN.
+// Scales x by clip_norm / norm if the norm exceeds clip_norm, which must be positive. `norm` is a float32 scalar; if it
+// is not finite, the result is all NaN.
 Output ClipToNorm(OpScope scope, Output x, Output norm, double clip_norm);
 
-// Whether every element of one or more tensors of one dtype is finite, a bool scalar.
+// True if every element of one or more tensors of one dtype is finite: a bool scalar.
 Output AllFinite(OpScope scope, absl::Span<const Output> tensors);
 
 // Dynamic loss scaling: updates the scale after a step whose gradients were all `finite` (a bool scalar), or not.

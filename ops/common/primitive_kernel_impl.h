@@ -10,10 +10,10 @@
 
 namespace belfry::ops {
 
-// The dtypes offered to oneDNN. Whatever it refuses goes to our own loops.
+// The dtypes offered to oneDNN. Cases that it rejects are left to our own loops.
 inline bool OneDnnComputes(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBFloat16; }
 
-// Whether no tensor of the node is empty; oneDNN rejects empty tensors.
+// True if no tensor of the node is empty; oneDNN rejects empty tensors.
 bool HasElements(const KernelSpec& spec);
 
 // A kernel that runs the primitive with the node's tensors reordered: the primitive's input i is the node's input

@@ -165,6 +165,7 @@ void StridedCopy::Run(const void* from, void* to) const {
     using U = RawElement<decltype(bits)>;
     RunAs(static_cast<const U*>(from) + from_offset_, static_cast<U*>(to) + to_offset_);
   };
+  // Elements are moved by size, whatever they mean, so four instantiations serve all dtypes.
   switch (element_size_) {
     case 1: return run(uint8_t());
     case 2: return run(uint16_t());

@@ -13,7 +13,7 @@
 namespace belfry::ops {
 namespace {
 
-// Bounds what a corrupt line can claim.
+// Lines with a larger count are taken for corrupt.
 constexpr int kMostCandidates = 1000;
 
 std::string Variable(const char* name) {

@@ -6,7 +6,7 @@
 
 namespace belfry::ops {
 
-// Whether indices in [0, limit) fit the 32-bit arithmetic below.
+// True if indices in [0, limit) fit the 32-bit arithmetic below.
 constexpr bool CountsIn32Bits(int64_t limit) { return limit <= int64_t{1} << 31; }
 
 class Divider {

@@ -221,8 +221,8 @@ std::vector<Output> BatchNormGradient(const Scope& scope, const Node& node, absl
                     fixed ? node.input(4) : node.output(2)},
                    {{"epsilon", node.attrs().Float("epsilon")}, {"fixed_statistics", fixed}});
   std::copy(all.begin(), all.end(), gradients.begin());
-  // With y as above, dmean = -scale doffset / sqrt(variance + epsilon), dvariance = -scale dscale / (2 (variance +
-  // epsilon)).
+  // From the same formula for y, with fixed statistics:
+  //   dmean = -scale doffset / sqrt(variance + epsilon),  dvariance = -scale dscale / (2 (variance + epsilon))
   if (fixed && !all.empty()) {
     const Output scale = node.input(1), dscale = all[1], doffset = all[2];
     const Output epsilon = Fill(scope, {}, node.attrs().Float("epsilon"), scale.dtype());

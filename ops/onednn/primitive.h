@@ -21,7 +21,6 @@ namespace belfry::ops::onednn {
 // Not thread-safe: one Run at a time per object; different objects are independent. A primitive is made for the
 // ParallelThreads() (framework/base/parallel.h) of the constructing thread, and runs with that many threads wherever it
 // is run. Results are bit-identical between runs with the same number of threads.
-// whichever thread runs it. Results are the same bits at every run with the same number of threads.
 class Primitive {
  public:
   Primitive(Primitive&&) noexcept;

@@ -14,7 +14,7 @@ using Place = Primitive::Program::Binding::Place;
 
 }  // namespace
 
-// Never destroyed, because primitives of static lifetime refer to it.
+// Never destroyed, so that it outlives primitives of static lifetime.
 const dnnl::engine& Cpu() {
   static const dnnl::engine& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return engine;

@@ -25,7 +25,7 @@ absl::StatusOr<dnnl::memory::data_type> DataType(DType dtype);
 // Attributes of a primitive whose scratchpad belongs to the caller. Always a new object, because copies share state.
 dnnl::primitive_attr Attributes(const PostOps& post_ops = {});
 
-// Whether `implementation` names the library's reference loops.
+// True if `implementation` names the library's reference loops.
 bool IsReference(absl::string_view implementation);
 
 // Calls `make` and converts the library's exceptions to a Status: Unimplemented, InvalidArgument, ResourceExhausted if

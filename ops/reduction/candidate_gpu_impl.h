@@ -14,7 +14,7 @@ struct Candidate {
   int64_t index;
 };
 
-// Whether a precedes b: NaN first, then the larger (or smaller) value, equal values by index, empty candidates last.
+// True if a precedes b: NaN first, then the larger (or smaller) value, equal values by index, empty candidates last.
 template <bool max, class C>
 constexpr bool ComesFirst(const Candidate<C>& a, const Candidate<C>& b) {
   if (a.index < 0 || b.index < 0) return b.index < 0;

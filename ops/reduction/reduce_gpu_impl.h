@@ -3,7 +3,6 @@
 // If the innermost axes are reduced, a team of threads reduces each output; if they are kept, a single thread does, and
 // its neighbours reduce the neighbouring outputs. If that leaves too few threads busy, the elements of an output are
 // divided into parts, by the shapes only, and a second launch joins their results.
-// output are cut into parts, by the shapes alone, whose results a second launch joins.
 #pragma once
 
 #include <algorithm>

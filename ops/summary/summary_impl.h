@@ -15,7 +15,7 @@ inline constexpr char kTag[] = "tag";                 // including towers
 inline constexpr char kMaxImages[] = "max_images";    // ImageSummary only
 inline constexpr char kSummaryNodes[] = "summaries";  // MergeSummary only: node names in order, separated by spaces
 
-// Whether the node is a summary other than MergeSummary.
+// True if the node is a summary other than MergeSummary.
 inline bool IsSummary(const Node& node) {
   const absl::string_view op = node.op().name;
   return op == kScalarSummary || op == kHistogramSummary || op == kImageSummary;

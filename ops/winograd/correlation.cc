@@ -121,8 +121,8 @@ void WriteTiles(const Problem& p, int64_t first, int64_t count, const Correlatio
 // Distance in tiles between the one being written and the one being prefetched.
 constexpr int64_t kAhead = 2;
 
-// The same for few channels of `in`. Each column of products is formed in registers as the output transform asks for
-// it, which spares writing and re-reading n^2 vectors per tile.
+// The same for few channels of `in`. Each column of products is formed in registers when the output transform needs it,
+// which spares writing and re-reading n^2 vectors per tile.
 template <int r, Finish finish, class T, int channels>
 void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<r, channels>& parts,
                 const float* ins, const float* filter, float*, const Epilogue<T>& epilogue, T* out) {

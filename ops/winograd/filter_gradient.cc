@@ -8,9 +8,8 @@ namespace belfry::ops::winograd {
 namespace {
 
 // Gradient of the filter by Winograd's minimal filtering F(r, kTile) (Lavin and Gray, "Fast algorithms for
-// convolutional neural networks", 2015): the r x r elements of the filter take the part of the outputs, and a tile of
-// dout that of the filter. Since r + kTile - 1 = n as in the correlation, the points are the same. For each pair of
-// channels
+// convolutional neural networks", 2015), where the r x r elements of the filter are the outputs, and a tile of dout is
+// the filter. Since r + kTile - 1 = n as in the correlation, the points are the same. For each pair of channels
 //
 //   dg = A^T [ sum over tiles of (G dy G^T) o (B^T d B) ] A
 //

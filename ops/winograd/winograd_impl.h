@@ -15,11 +15,12 @@ namespace belfry::ops::winograd {
 // The three convolutions of a layer.
 enum class Pass { kForward, kBackwardData, kBackwardWeights };
 
-// Whether this code supports `pass` of the convolution: float32 or bfloat16, stride and dilation 1, one group, a 3 x 3
+// True if this code supports `pass` of the convolution: float32 or bfloat16, stride and dilation 1, one group, a 3 x 3
 // or 5 x 5 filter, a number of written channels that is a multiple of the vector length, and a build for AVX2 or
 // AVX-512.
 bool Computes(const onednn::Conv2DShape& shape, Pass pass);
-// Whether it is supported and expected to be faster than oneDNN. The estimate counts operations, so it is reproducible.
+// True if the pass is supported and expected to be faster than oneDNN. The estimate counts operations, so it is
+// reproducible.
 bool IsBest(const onednn::Conv2DShape& shape, Pass pass);
 
 // One pass of one convolution, planned for the ParallelThreads() of the constructing thread and to be run with as many.
