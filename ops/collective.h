@@ -1,4 +1,4 @@
-// Ops in which towers meet.
+// Collective ops: exchange of values between towers.
 #pragma once
 
 #include <string>
@@ -10,26 +10,26 @@
 
 namespace belfry::ops {
 
-// Which collective, and which part of it this tower is.
+// Identifies a collective and this tower's rank in it.
 struct CollectiveOptions {
-  std::string group;  // unique among the graph's collectives; the same in all towers
-  int rank = 0;       // this tower
-  int size = 1;       // how many towers
+  std::string group;  // unique among the graph's collectives, the same in all towers
+  int rank = 0;       // of this tower
+  int size = 1;       // number of towers
 };
 
-// The mean of each of `values` over the towers, weighted by `weight` (float32, shape []): sum(weight_r * x_r) /
-// sum(weight_r), in ascending tower order. A tower of weight 0 does not take part. Every tower adds one node with its
-// own values, of the same shapes, and all of them run or none. The values of a call are one bucket: averaged together
-// once the last of them exists.
+// The weighted mean of each of `values` over the towers: sum(weight_r * x_r) / sum(weight_r), summed in ascending tower
+// order. `weight` is a float32 scalar; a tower of weight 0 takes no part. Every tower adds one node with its own
+// values, of the same shapes, and either all of these nodes run or none does. The values of one call form a bucket,
+// which is averaged once the last of them is ready.
 //
-// Its gradient takes what is trained to be the mean of the towers' losses with these same weights, as ReplicateTowers
-// has it: d/dx_r, in the units of tower r's own loss, is the mean of dy over the towers.
+// The gradient assumes that the training objective is the mean of the towers' losses with the same weights, as in
+// ReplicateTowers: d/dx_r, in the units of tower r's own loss, is the mean of dy over the towers.
 std::vector<Output> AllReduceMean(OpScope scope, const CollectiveOptions& options, Output weight,
                                   absl::Span<const Output> values);
-// The sum of each of `values` over the towers. Its gradient is the sum of dy over the towers: right for the sum of
-// their losses, and for their mean if they count alike.
+// The sum of each of `values` over the towers. Its gradient is the sum of dy over the towers, which is right for the
+// sum of their losses, and for their mean if all weights are equal.
 std::vector<Output> AllReduceSum(OpScope scope, const CollectiveOptions& options, absl::Span<const Output> values);
-// Tower 0's `values`, in every tower. It has no gradient.
+// Copies tower 0's `values` to every tower. Not differentiable.
 std::vector<Output> Broadcast(OpScope scope, const CollectiveOptions& options, absl::Span<const Output> values);
 
 }  // namespace belfry::ops

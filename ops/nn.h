@@ -1,4 +1,6 @@
-// Neural-network ops. T is float32, float64, float16 or bfloat16; the 16-bit floats are computed in float32.
+// Neural-network ops: activations, losses, convolution, pooling, normalisation and dropout.
+//
+// Tensors are float32, float64, float16 or bfloat16; the 16-bit dtypes are computed in float32.
 #pragma once
 
 #include <cstdint>
@@ -8,17 +10,17 @@
 
 namespace belfry::ops {
 
-// Activations: y [...] like x, NaN stays NaN.
+// Activations: y has the shape of x, and NaN stays NaN.
 
 Output Relu(OpScope scope, Output x);   // max(x, 0)
 Output Relu6(OpScope scope, Output x);  // min(max(x, 0), 6)
-// x above 0, alpha x below. REQUIRES: alpha >= 0.
+// x above 0, alpha x below 0. REQUIRES: alpha >= 0.
 Output LeakyRelu(OpScope scope, Output x, double alpha = 0.2);
-// x above 0, alpha (exp(x) - 1) below (Clevert et al., 2015). REQUIRES: alpha >= 0.
+// x above 0, alpha (exp(x) - 1) below 0 (Clevert et al., 2015). REQUIRES: alpha >= 0.
 Output Elu(OpScope scope, Output x, double alpha = 1);
-// The scaled ELU that keeps mean 0 and variance 1 (Klambauer et al., 2017).
+// The scaled ELU, which keeps mean 0 and variance 1 (Klambauer et al., 2017).
 Output Selu(OpScope scope, Output x);
-// x Phi(x), Phi the normal distribution (Hendrycks and Gimpel, 2016); `approximate` by
+// x Phi(x), where Phi is the standard normal distribution function (Hendrycks and Gimpel, 2016); with `approximate`,
 // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 Output Gelu(OpScope scope, Output x, bool approximate = false);
 Output Silu(OpScope scope, Output x);      // x sigmoid(x), also called swish
@@ -26,35 +28,36 @@ Output Softplus(OpScope scope, Output x);  // log(1 + exp(x)), without overflow
 
 struct SoftmaxOptions {
   int64_t axis = -1;
-  double temperature = 1;  // above 1 flatter, below 1 sharper; its reciprocal is finite in float
+  double temperature = 1;  // above 1 flattens, below 1 sharpens; 1 / temperature must be finite in float
 };
-// y = softmax(logits / temperature) along `axis`. A NaN or +inf makes its slice NaN.
+// y = softmax(logits / temperature) along `axis`. A NaN or +inf makes its whole slice NaN.
 Output Softmax(OpScope scope, Output logits, const SoftmaxOptions& options = {});
-// Its logarithm, without underflow.
+// The logarithm of Softmax, computed without underflow.
 Output LogSoftmax(OpScope scope, Output logits, const SoftmaxOptions& options = {});
 
 struct CrossEntropyOptions {
-  // Targets are (1 - label_smoothing) label + label_smoothing / classes (Szegedy et al., 2016), in [0, 1].
+  // Targets become (1 - label_smoothing) label + label_smoothing / classes (Szegedy et al., 2016). In [0, 1].
   double label_smoothing = 0;
 };
-// Loss of each example: logits [..., classes], labels [...] int32 or int64 in [0, classes), loss [...] of the logits'
-// dtype. A label out of range is an error of the step that names the row; on a GPU the row's loss and gradient are NaN.
-// Differentiable once, in the logits.
+// The loss of each example: logits [..., classes] and labels [...] (int32 or int64, in [0, classes)) give loss [...] in
+// the logits' dtype. A label out of range fails the step with an error that names the row; on a GPU it makes the row's
+// loss and gradient NaN. Differentiable once, with respect to the logits.
 Output SparseSoftmaxCrossEntropy(OpScope scope, Output logits, Output labels, const CrossEntropyOptions& options = {});
-// The same for labels [..., classes] that are probabilities, of the logits' dtype.
+// The same with labels [..., classes] that are probabilities, in the logits' dtype.
 Output SoftmaxCrossEntropy(OpScope scope, Output logits, Output labels, const CrossEntropyOptions& options = {});
-// Loss of each element, for labels in [0, 1] of the logits' shape and dtype; the classes need not exclude each other.
+// The loss of each element, for labels in [0, 1] with the logits' shape and dtype. Classes need not be mutually
+// exclusive.
 Output SigmoidCrossEntropy(OpScope scope, Output logits, Output labels);
 
 // x [..., C] + bias [C].
 Output BiasAdd(OpScope scope, Output x, Output bias);
 
-// How far images reach beyond their border, where they are taken as 0 (by convolutions) or left out (by pooling).
+// Padding around images: convolutions read it as 0, pooling ignores it.
 struct Padding {
   enum Kind {
     kSame,      // ceil(in / stride) outputs; the odd element is added at the bottom and right, as in TensorFlow
-    kValid,     // none
-    kExplicit,  // the four numbers
+    kValid,     // no padding
+    kExplicit,  // the four numbers below
   };
   Kind kind = kSame;
   int64_t top = 0, bottom = 0, left = 0, right = 0;
@@ -69,24 +72,24 @@ struct Padding {
 struct Conv2DOptions {
   int64_t stride_h = 1, stride_w = 1;
   Padding padding;
-  int64_t dilation_h = 1, dilation_w = 1;  // 1: the taps of the window are neighbours
-  int64_t groups = 1;                      // groups of channels that do not see each other
+  int64_t dilation_h = 1, dilation_w = 1;  // 1: neighbouring taps
+  int64_t groups = 1;                      // channel groups, convolved separately
 };
-// Cross-correlation of x [N, H, W, C] with filter [R, S, C / groups, K]: [N, H', W', K]. Output channels of group g are
-// [g K / groups, (g + 1) K / groups).
+// Cross-correlation of x [N, H, W, C] with filter [R, S, C / groups, K] into [N, H', W', K]. Group g produces output
+// channels [g K / groups, (g + 1) K / groups).
 Output Conv2D(OpScope scope, Output x, Output filter, const Conv2DOptions& options = {});
 
 struct PoolOptions {
-  int64_t height = 2, width = 2;  // of the window
+  int64_t height = 2, width = 2;  // size of the window
   int64_t stride_h = 2, stride_w = 2;
-  Padding padding;  // smaller than the window
+  Padding padding;  // must be smaller than the window
 };
-// The largest of each window of x [N, H, W, C], per channel. A NaN loses against every number, and a window
-// of NaNs alone gives NaN. The gradient goes to the first of equal elements.
+// The maximum of each window of x [N, H, W, C], per channel. Any number beats NaN, so only a window of NaNs gives NaN.
+// The gradient goes to the first of equal elements.
 Output MaxPool(OpScope scope, Output x, const PoolOptions& options = {});
-// The mean of each window, of its elements inside the image.
+// The mean of each window, over its elements inside the image.
 Output AvgPool(OpScope scope, Output x, const PoolOptions& options = {});
-// Over whole images: [N, C], or [N, 1, 1, C]. For the maximum height and width must be known.
+// Pools over whole images into [N, C], or [N, 1, 1, C] with keep_dims. GlobalMaxPool needs a known height and width.
 Output GlobalAvgPool(OpScope scope, Output x, bool keep_dims = false);
 Output GlobalMaxPool(OpScope scope, Output x, bool keep_dims = false);
 
@@ -94,40 +97,43 @@ struct LrnOptions {
   int64_t depth_radius = 5;
   double bias = 1, alpha = 1, beta = 0.5;
 };
-// Local response normalisation across the last axis (Krizhevsky et al., 2012): y[.., i] = x[.., i] / (bias + alpha sum
-// x[.., j]^2)^beta over the channels j within depth_radius of i.
+// Local response normalisation across the last axis (Krizhevsky et al., 2012):
+//   y[.., i] = x[.., i] / (bias + alpha sum x[.., j]^2)^beta
+// where the sum is over the channels j within depth_radius of i.
 Output LocalResponseNormalization(OpScope scope, Output x, const LrnOptions& options = {});
 
 struct ChannelMomentsOutputs {
-  Output mean, variance;  // [C], float64 if x is, else float32
+  Output mean, variance;  // [C], float64 if x is float64, otherwise float32
 };
-// The mean and variance of each channel of x [..., C] over all other axes; the variance is divided by the number of
-// elements, and both are 0 without elements.
+// The mean and biased variance of each channel of x [..., C] over all other axes. Both are 0 if there are no elements.
 ChannelMomentsOutputs ChannelMoments(OpScope scope, Output x);
 
 struct BatchNormOutputs {
   Output y;
-  Output mean, variance;  // [C], of this batch: what moving averages are made of. The variance is divided by the number
-                          // of elements. No gradient flows through them
+  Output mean, variance;  // [C], of this batch, for moving averages: the variance is biased (divided by
+                          // the number of elements), and no gradient flows through either
 };
 // Batch normalisation (Ioffe and Szegedy, 2015) of x [N, H, W, C] or [N, C] over all axes but the last:
-// y = scale (x - mean) / sqrt(variance + epsilon) + offset. scale and offset [C] are float64 if x is, else float32. A
-// batch without elements has mean and variance 0. epsilon is finite and not negative, here and below.
+//   y = scale (x - mean) / sqrt(variance + epsilon) + offset
+// scale and offset [C] are float64 if x is, otherwise float32. A batch without elements has mean and variance 0. Here
+// and below, epsilon must be finite and not negative.
 BatchNormOutputs BatchNorm(OpScope scope, Output x, Output scale, Output offset, double epsilon = 1e-3);
-// With given mean and variance [C]: for evaluation, and for statistics of more than this x.
+// Batch normalisation with the given mean and variance [C]: for evaluation, and for statistics gathered over more than
+// this x.
 Output BatchNormInference(OpScope scope, Output x, Output scale, Output offset, Output mean, Output variance,
                           double epsilon = 1e-3);
-// Layer normalisation (Ba et al., 2016) over the last axes of x, those of scale and offset, which have x's dtype.
+// Layer normalisation (Ba et al., 2016) over the trailing axes of x that match the shape of scale and offset, which
+// have x's dtype.
 Output LayerNorm(OpScope scope, Output x, Output scale, Output offset, double epsilon = 1e-5);
 
-// x, or an error of the step that names the node and counts the NaNs and infinities; gradients are checked as well. On
-// a GPU the error is reported when the step is over, so what depends on x has run, and variables are updated.
+// Returns x; NaN or infinity in x, or in its gradient, fails the step with an error that names the node and counts
+// them. On a GPU the error is reported only after the step, so dependent ops have run and variables have been updated.
 Output CheckNumerics(OpScope scope, Output x, absl::string_view message);
 
-// y = x / (1 - rate) or, with probability `rate` in [0, 1), 0. Axis 0 of x counts examples. What is dropped depends on
-// the graph's seed, the node's place in the tower (Scope::random_path), the step, the index of the example in the
-// global batch and the element's place in the example: not on the number of towers or threads (Scope::RandomCounters).
-// Without counters each run of the session drops other elements.
+// Drops each element with probability `rate` in [0, 1): y = 0 if dropped, otherwise x / (1 - rate). Axis 0 of x counts
+// examples. The choice depends on the graph's seed, the node's path within the tower (Scope::random_path), the step,
+// the example's index in the global batch and the element's index in the example, and not on the number of towers or
+// threads (Scope::RandomCounters). Without counters, every run of the session drops different elements.
 Output Dropout(OpScope scope, Output x, double rate);
 
 }  // namespace belfry::ops

@@ -1,4 +1,4 @@
-// Ops that update a variable, and leave it alone where a condition says so (Scope::OnlyIf). Internal to ops/.
+// Support for ops that update a variable only if a condition holds (Scope::OnlyIf). Internal to ops/.
 #pragma once
 
 #include <utility>
@@ -10,10 +10,10 @@
 
 namespace belfry::ops {
 
-// Their last input.
+// The condition, which is the last input of such an op.
 inline ArgDef OnlyIfArg() { return {.name = kOnlyIf, .type = "bool", .list = true}; }
 
-// For shape rules of ops with `fixed` inputs before that one.
+// Checks the condition in the shape rules of ops with `fixed` other inputs.
 inline absl::Status CheckOnlyIf(const ShapeArgs& args, size_t fixed) {
   if (args.inputs.size() <= fixed) return absl::OkStatus();
   if (args.inputs.size() > fixed + 1) return absl::InvalidArgumentError("there is more than one condition");
@@ -22,7 +22,7 @@ inline absl::Status CheckOnlyIf(const ShapeArgs& args, size_t fixed) {
       absl::StrCat("the condition must be a scalar and has shape ", args.inputs[fixed].ToString()));
 }
 
-// The condition of a node in its device's memory; null: it always updates.
+// The condition of a node, in its device's memory. Null if there is none, and the node always updates.
 class Condition {
  public:
   Condition(const KernelSpec& spec, int fixed) : input_(static_cast<int>(spec.inputs.size()) > fixed ? fixed : -1) {}
@@ -34,7 +34,7 @@ class Condition {
   int input_;
 };
 
-// CPU kernels that mind the condition, from those that always update.
+// Wraps CPU kernels that always update so that they obey the condition.
 inline std::vector<KernelDef> Conditional(std::vector<KernelDef> kernels, int fixed) {
   for (KernelDef& kernel : kernels) {
     kernel.make = [make = std::move(kernel.make), fixed](const KernelSpec& spec) -> absl::StatusOr<Kernel> {

@@ -1,7 +1,7 @@
-// Learning rates as functions of the step: curves that a node and the host evaluate with one code.
+// Learning rates as functions of the step, computed by the same code in a node and on the host.
 //
-// Each takes the step, an int64 scalar, and gives a float32 scalar, computed in double; none is differentiable. Below,
-// t = step, and N = decay_steps > 0. optim/schedule.h composes them.
+// Each op takes the step, an int64 scalar, and gives a float32 scalar, computed in double; none is differentiable.
+// Below, t is the step and N = decay_steps > 0. optim/schedule.h composes them.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -10,19 +10,20 @@
 
 namespace belfry::ops {
 
-// The ops, and their attributes:
-//   PiecewiseRate    boundaries (list of k steps that ascend), values (tensor of k + 1 float64):
-//                    values[i], i the number of boundaries below t (TensorFlow: a boundary belongs to what is before
-//                    it)
-//   ExponentialRate  initial, rate, decay_steps, staircase: initial rate^(t / N), or with floor(t / N)
+// The ops and their attributes:
+//   PiecewiseRate    boundaries (a list of k ascending steps), values (a tensor of k + 1 float64):
+//                    values[i], where i is the number of boundaries below t (as in TensorFlow, the value before a
+//                    boundary still holds at it)
+//   ExponentialRate  initial, rate, decay_steps, staircase: initial rate^(t / N), or rate^floor(t / N) with staircase
 //   PolynomialRate   initial, end, power, decay_steps: (initial - end) (1 - min(t, N) / N)^power + end
 //   CosineRate       initial, floor, decay_steps: floor + (initial - floor) (1 + cos(pi min(t, N) / N)) / 2
 //                    (Loshchilov and Hutter, "SGDR", 2017, without restarts)
-//   WarmUpRate       start, warmup_steps; a second input, the rate: times start + (1 - start) (t + 1) / warmup_steps
-//                    while t < warmup_steps (Goyal et al., "Accurate, large minibatch SGD", 2017)
+//   WarmUpRate       start, warmup_steps; a second input is the rate, which is multiplied by
+//                    start + (1 - start) (t + 1) / warmup_steps while t < warmup_steps
+//                    (Goyal et al., "Accurate, large minibatch SGD", 2017)
 
-// What the node of such an op gives at `step`; `rate` is what WarmUpRate scales. InvalidArgument says which attribute
-// is out of range. REQUIRES: `op` is one of the above, with its attributes.
+// The value at `step` of a node of op `op`; `rate` is WarmUpRate's second input. InvalidArgument names the attribute
+// that is out of range. REQUIRES: `op` is one of the above, with its attributes.
 absl::StatusOr<double> RateAt(absl::string_view op, const Attrs& attrs, int64_t step, double rate = 0);
 
 }  // namespace belfry::ops

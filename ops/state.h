@@ -1,4 +1,4 @@
-// Ops on variables, and ops that only order others.
+// Ops on variables, and ops that only impose an order.
 #pragma once
 
 #include <vector>
@@ -8,15 +8,16 @@
 
 namespace belfry::ops {
 
-// variable = value, variable += value, variable -= value: the value after the update. Shapes and dtypes agree.
+// variable = value, variable += value, variable -= value. Each returns the value after the update. Shapes and dtypes
+// must agree.
 Output Assign(OpScope scope, const Variable& variable, Output value);
 Output AssignAdd(OpScope scope, const Variable& variable, Output value);
 Output AssignSub(OpScope scope, const Variable& variable, Output value);
 
-// A copy of the variable's value as it is once this scope's control dependencies have run.
+// A copy of the variable's value, taken after this scope's control dependencies have run.
 Output ReadVariable(OpScope scope, const Variable& variable);
 
-// A node that runs after all of `outputs` and computes nothing. Run it as a target; it has no output to fetch.
+// A node that runs after all of `outputs` and computes nothing. Run it as a target; it has no outputs to fetch.
 const Node* Group(OpScope scope, absl::Span<const Output> outputs);
 const Node* Group(OpScope scope, absl::Span<const Node* const> nodes);
 

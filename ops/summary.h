@@ -1,5 +1,5 @@
-// Summaries: what a run shows about itself. A summary is a node that passes its input on and says under which tag and
-// how to show it; whoever fetches it hands the tensor to ReadSummaries, whose result an io::SummaryWriter writes.
+// Summaries: scalars, histograms and images that a run reports. A summary is a node that passes its input through and
+// carries a tag. Fetch summaries, hand their values to ReadSummaries, and write the result with an io::SummaryWriter:
 //
 //   ops::ScalarSummary(tower, "accuracy", accuracy);                 // in "tower_1/": shown as "accuracy"
 //   const std::vector<Output> all = graph.GetCollection(kSummaries);
@@ -22,40 +22,42 @@
 
 namespace belfry::ops {
 
-// Each returns x as a node "<scope>/<tag>/ScalarSummary" and adds it to kSummaries. It costs nothing, and runs only if
-// it is fetched. It is shown under the scope's path and `tag`, without the components "tower_<i>", as TensorFlow 1's
-// trainers do; where a summary stands there already, under "<tag>_1" and so on. The gradient passes.
+// Each returns x as a node "<scope>/<tag>/ScalarSummary" (or HistogramSummary, ImageSummary) and adds it to kSummaries.
+// A summary costs nothing and runs only if fetched. It is shown under the scope's path and `tag`, without components
+// "tower_<i>", as in TensorFlow 1's trainers; a tag that is already taken becomes "<tag>_1" and so on. Gradients pass
+// through.
 
-// x: a scalar.
+// x is a scalar.
 Output ScalarSummary(OpScope scope, absl::string_view tag, Output x);
-// x: any shape.
+// x has any shape.
 Output HistogramSummary(OpScope scope, absl::string_view tag, Output x);
-// x: [N, H, W, C], of which the first max_images are shown, or [H, W, C]; uint8 or floats; io::Summary::AddImages says
-// how.
+// x is [N, H, W, C], of which the first max_images are shown, or [H, W, C]; uint8 or floats. See io::Summary::AddImages
+// for the channels and the scaling.
 Output ImageSummary(OpScope scope, absl::string_view tag, Output x, int64_t max_images = 3);
 
-// What those three returned, as one float32 vector to be fetched in their place. On the device of the scope. Numbers
-// that float32 does not hold are rounded. An error, which sticks to the graph: there are none, or one is no summary.
+// Packs the given summaries into one float32 vector, to be fetched in their place, on the scope's device. Numbers that
+// float32 cannot represent are rounded. An empty list, or an element that is not a summary, is an error of the graph.
 Output MergeSummary(OpScope scope, absl::Span<const Output> summaries);
-// Of those in the collection that stand in this name scope: called with a tower's scope, its own.
+// Merges the summaries of the collection that lie in this name scope; called with a tower's scope, those of the tower.
 Output MergeAllSummaries(OpScope scope, absl::string_view collection = kSummaries);
 
-// "tower_3/conv1/tower_0/x" without its towers: "conv1/x".
+// Removes the tower components from a path: "tower_3/conv1/tower_0/x" becomes "conv1/x".
 std::string StripTowers(absl::string_view path);
 
-// How summaries that several towers have under one tag are shown.
+// Treatment of summaries that several towers have under one tag.
 enum class TowerSummaries {
-  kMean,  // as one: the mean of scalars, one histogram of all values, the images of the first
-  kEach,  // one by one, under tags that keep "tower_<i>"
+  kMean,  // merged: the mean of scalars, one histogram of all values, the first tower's images
+  kEach,  // separate, under tags that keep "tower_<i>"
 };
 
 struct FetchedSummaries {
   io::Summary summary;
-  std::vector<std::pair<std::string, double>> scalars;  // those of `summary`, in order, for other files
+  std::vector<std::pair<std::string, double>> scalars;  // the scalars of `summary`, in order, for other sinks
 };
-// `values[i]` was fetched of `summaries[i]`, each of which one of the builders above returned; MergeSummary's stand for
-// all that they merge. Tags come in the order of their first. InvalidArgument: an output that is no summary, a value
-// that does not fit it, images of another kind than ImageSummary says. Thread-safe.
+// Turns fetched values into summaries: `values[i]` was fetched from `summaries[i]`, which one of the builders above
+// returned. A result of MergeSummary stands for all that it merged. Tags come in order of first appearance.
+// InvalidArgument: an output is not a summary, a value does not fit it, or images have another form than ImageSummary
+// takes. Thread-safe.
 absl::StatusOr<FetchedSummaries> ReadSummaries(absl::Span<const Output> summaries, absl::Span<const Tensor> values,
                                                TowerSummaries towers = TowerSummaries::kMean);
 

@@ -1,12 +1,12 @@
-// Updates of variables by their gradients, each one pass over memory, and what goes with them.
+// Optimizer updates, each one pass over memory, with gradient clipping, moving averages and loss scaling.
 //
-// In all updates by gradients the variable, its slots and the gradient have one shape and one floating-point dtype
-// (float16 and bfloat16 are computed in float32 and rounded to be stored); the learning rate is a float32 scalar, so
-// that a schedule is part of the graph; every other hyper-parameter is an attribute. A `weight_decay` adds weight_decay
-// * variable to the gradient, which is L2 regularisation, except in ApplyAdamW. They return the variable after the
-// update; none is differentiable. NaN in a gradient reaches the variable.
+// In every gradient update the variable, its slots and the gradient have one shape and one floating-point dtype;
+// float16 and bfloat16 are computed in float32 and rounded when stored. The learning rate is a float32 scalar input, so
+// that a schedule is part of the graph; every other hyper-parameter is an attribute. `weight_decay` adds weight_decay *
+// variable to the gradient, which is L2 regularisation, except in ApplyAdamW. Each update returns the variable after
+// the update; none is differentiable. A NaN in a gradient reaches the variable.
 //
-// In the formulas: v the variable, g its gradient (weight decay included), lr the learning rate.
+// In the formulas, v is the variable, g its gradient (including weight decay) and lr the learning rate.
 #pragma once
 
 #include "absl/types/span.h"
@@ -21,8 +21,9 @@ struct GradientDescentAttrs {
 Output ApplyGradientDescent(OpScope scope, const Variable& variable, Output learning_rate, Output gradient,
                             const GradientDescentAttrs& attrs = {});
 
-// a = momentum a + g;  v -= lr a  (Polyak, 1964), or with Nesterov's look-ahead v -= lr (g + momentum a), after
-// Sutskever et al., "On the importance of initialization and momentum in deep learning" (2013).
+// a = momentum a + g; v -= lr a (Polyak, 1964)
+// or, with Nesterov's look-ahead, v -= lr (g + momentum a)
+// (Sutskever et al., "On the importance of initialization and momentum in deep learning", 2013).
 struct MomentumAttrs {
   double momentum = 0.9;
   bool use_nesterov = false;
@@ -31,8 +32,8 @@ struct MomentumAttrs {
 Output ApplyMomentum(OpScope scope, const Variable& variable, const Variable& accumulator, Output learning_rate,
                      Output gradient, const MomentumAttrs& attrs = {});
 
-// ms = decay ms + (1 - decay) g^2;  mom = momentum mom + lr g / sqrt(ms + epsilon);  v -= mom
-// (Tieleman and Hinton, 2012, as TensorFlow has it: epsilon under the root).
+// ms = decay ms + (1 - decay) g^2; mom = momentum mom + lr g / sqrt(ms + epsilon); v -= mom
+// (Tieleman and Hinton, 2012; epsilon inside the root, as in TensorFlow).
 struct RMSPropAttrs {
   double decay = 0.9;
   double momentum = 0;
@@ -42,16 +43,16 @@ struct RMSPropAttrs {
 Output ApplyRMSProp(OpScope scope, const Variable& variable, const Variable& mean_square, const Variable& momentum,
                     Output learning_rate, Output gradient, const RMSPropAttrs& attrs = {});
 
-// a += g^2;  v -= lr g / sqrt(a)  (Duchi, Hazan and Singer, 2011). An accumulator of zero gives NaN.
+// a += g^2; v -= lr g / sqrt(a) (Duchi, Hazan and Singer, 2011). A zero accumulator and a zero gradient give NaN.
 struct AdagradAttrs {
   double weight_decay = 0;
 };
 Output ApplyAdagrad(OpScope scope, const Variable& variable, const Variable& accumulator, Output learning_rate,
                     Output gradient, const AdagradAttrs& attrs = {});
 
-// m = beta1 m + (1 - beta1) g;  s = beta2 s + (1 - beta2) g^2;
+// m = beta1 m + (1 - beta1) g; s = beta2 s + (1 - beta2) g^2;
 // v -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(s) + epsilon)
-// (Kingma and Ba, 2015, the form at the end of their section 2, which TensorFlow has). `step` is an int64 scalar, the
+// (Kingma and Ba, 2015, in the form at the end of their section 2, as in TensorFlow). `step` is an int64 scalar, the
 // number of updates before this one: t = step + 1.
 struct AdamAttrs {
   double beta1 = 0.9;
@@ -62,13 +63,13 @@ struct AdamAttrs {
 Output ApplyAdam(OpScope scope, const Variable& variable, const Variable& m, const Variable& s, Output step,
                  Output learning_rate, Output gradient, const AdamAttrs& attrs = {});
 
-// v -= lr weight_decay v, and then Adam's update by the gradient alone (Loshchilov and Hutter, "Decoupled weight decay
-// regularization", 2019).
+// v -= lr weight_decay v, followed by Adam's update with the undecayed gradient (Loshchilov and Hutter, "Decoupled
+// weight decay regularization", 2019).
 Output ApplyAdamW(OpScope scope, const Variable& variable, const Variable& m, const Variable& s, Output step,
                   Output learning_rate, Output gradient, const AdamAttrs& attrs = {});
 
-// trust = trust_coefficient |v| / (|g| + weight_decay |v| + epsilon), where g is without the weight decay, or 1 where
-// either norm is 0 or `adapt` is false;  a = momentum a + lr trust (g + weight_decay v);  v -= a
+// a = momentum a + lr trust (g + weight_decay v); v -= a, where g excludes the weight decay and
+// trust = trust_coefficient |v| / (|g| + weight_decay |v| + epsilon), or 1 if either norm is 0 or `adapt` is false
 // (You, Gitman and Ginsburg, "Large batch training of convolutional networks", 2017).
 struct LarsAttrs {
   double momentum = 0.9;
@@ -80,8 +81,8 @@ struct LarsAttrs {
 Output ApplyLars(OpScope scope, const Variable& variable, const Variable& accumulator, Output learning_rate,
                  Output gradient, const LarsAttrs& attrs = {});
 
-// average += (1 - d) (value - average), where d = decay, or with use_step min(decay, (1 + step) / (10 + step)), so that
-// the first steps are not remembered for long; `step` is an int64 scalar. `value` has the average's shape and dtype.
+// average += (1 - d) (value - average), where d = decay, or min(decay, (1 + step) / (10 + step)) with use_step, so that
+// the average forgets its first values quickly. `step` is an int64 scalar; `value` has the average's shape and dtype.
 struct MovingAverageAttrs {
   double decay = 0.999;
   bool use_step = true;
@@ -89,19 +90,20 @@ struct MovingAverageAttrs {
 Output ApplyMovingAverage(OpScope scope, const Variable& average, Output step, Output value,
                           const MovingAverageAttrs& attrs = {});
 
-// The Euclidean norm of all elements of all tensors (one at least, of one dtype): a float32 scalar. Added up in double
-// from chunks of a fixed size.
+// The Euclidean norm of all elements of one or more tensors of one dtype, a float32 scalar. Sums are kept in double,
+// over chunks of a fixed size.
 Output GlobalNorm(OpScope scope, absl::Span<const Output> tensors);
-// x scaled by clip_norm / norm if norm > clip_norm > 0; all NaN if the norm, a float32 scalar, is not finite.
+// Scales x by clip_norm / norm if the norm exceeds clip_norm, which must be positive. `norm` is a float32 scalar; if it
+// is not finite, the result is all NaN.
 Output ClipToNorm(OpScope scope, Output x, Output norm, double clip_norm);
 
-// Whether no element of any of the tensors (one at least, of one dtype) is NaN or infinite: a bool scalar.
+// True if every element of one or more tensors of one dtype is finite: a bool scalar.
 Output AllFinite(OpScope scope, absl::Span<const Output> tensors);
 
-// A loss scale after a step whose gradients were all `finite`, a bool scalar, or not:
-//   finite:     good_steps += 1; once that is growth_interval, scale = min(factor scale, most) and good_steps = 0
+// Dynamic loss scaling: updates the scale after a step whose gradients were all `finite` (a bool scalar), or not.
+//   finite:     good_steps += 1; when it reaches growth_interval, scale = min(factor scale, most) and good_steps = 0
 //   otherwise:  scale = max(scale / factor, least), good_steps = 0, skipped_steps += 1
-// The scale is float32, the counts are int64, all scalars. A factor of 1 leaves the scale as it is.
+// The scale is a float32 scalar, the counts int64 scalars. A factor of 1 keeps the scale constant.
 struct LossScaleAttrs {
   double factor = 2;
   double least = 1, most = 16777216;

@@ -1,4 +1,4 @@
-// The parts of the activation family. Internal.
+// Registration of the activation ops, by source file. Internal.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

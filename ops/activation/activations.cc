@@ -6,7 +6,8 @@
 namespace belfry::ops {
 namespace {
 
-// Make<C>() makes the functor F<C> from the attributes; Unary and Binary apply it to n elements.
+// Parameter sources: each is built from a node's attributes, and Make<C>() returns the functor F<C>. Unary and Binary
+// apply that functor to n elements.
 template <template <class> class F>
 struct Plain {
   static constexpr double kCost = 1;
@@ -55,7 +56,8 @@ struct Binary : Maker {
   }
 };
 
-// The gradients look at y, so that x need not be kept: y must tell on which side of 0 x was.
+// The gradients are computed from y, so that x need not be kept. This needs y to show on which side of 0 x was, which a
+// negative alpha would prevent.
 absl::StatusOr<std::vector<Shape>> ActivationShape(const ShapeArgs& args) {
   if (const AttrValue* alpha = args.attrs.Find("alpha"); alpha != nullptr && !(std::get<double>(*alpha) >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat("alpha must not be negative, and is ", std::get<double>(*alpha)));

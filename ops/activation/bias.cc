@@ -32,7 +32,7 @@ absl::StatusOr<Kernel> MakeBiasAdd(const KernelSpec& spec) {
   }};
 }
 
-// All axes but the last.
+// Sums dy over all axes but the last.
 absl::StatusOr<ReducePlan> PlanOfBiasAddGrad(const KernelSpec& spec) {
   const Shape& dy = spec.inputs[0].shape;
   std::vector<bool> reduced(dy.rank(), true);

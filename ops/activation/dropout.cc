@@ -52,7 +52,8 @@ absl::StatusOr<std::vector<Shape>> DropoutShape(const ShapeArgs& args) {
   return std::vector<Shape>{args.inputs[0]};
 }
 
-// Linear, so its gradient is the same op with the same counters: the mask is drawn again, not kept.
+// Dropout is linear in x, so its gradient is the same op with the same counters: the mask is drawn again instead of
+// stored.
 std::vector<Output> DropoutGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   std::vector<Output> inputs(node.inputs().begin(), node.inputs().end());
   inputs[0] = dy[0];
@@ -80,7 +81,7 @@ void RegisterDropout(OpRegistry& registry) {
                 .attrs = {{"rate", 0.5}, {"seed", int64_t{0}}, {"key", std::string(), true}, {"per_step", true}},
                 .shape = DropoutShape,
                 .gradient = DropoutGradient,
-                .stateful = true,  // without counters it draws anew in every run
+                .stateful = true,  // without counters, each run draws new numbers
                 .in_place = {{0, 0}},
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeDropout<typename decltype(tag)::type>; })});

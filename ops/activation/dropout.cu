@@ -7,15 +7,15 @@
 namespace belfry::ops {
 namespace {
 
-// A DropoutMask for one run, in device code, where the counters can be read.
+// A DropoutMask for one run, for device code, which can read the counters.
 struct GpuMask {
   uint64_t key, threshold, run_step;
-  const int64_t *step, *first_example;  // the counters; null where there is none
-  int64_t size, blocks;                 // of an example: elements, and Philox blocks for them
+  const int64_t *step, *first_example;  // the counters; null if absent
+  int64_t size, blocks;                 // elements per example, and Philox blocks that cover them
   Divider by_blocks;
 };
 
-// A body draws one block, which is for four elements.
+// Each call of the body draws one Philox block, for four elements.
 template <class T, bool whole_blocks, class Index>
 absl::Status Drop(Stream& stream, int64_t examples, const GpuMask& mask, gpu::Compute<T> scale, const gpu::Stored<T>* x,
                   gpu::Stored<T>* y) {

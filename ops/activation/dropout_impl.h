@@ -8,14 +8,14 @@
 
 namespace belfry::ops {
 
-// Element j of the example with index e in the global batch is kept if word j % 4 of the Philox block with the counter
-// (step, e 2^32 + j / 4) is at least `threshold`.
+// The mask of a Dropout node. Element j of the example with index e in the global batch is kept if word j % 4 of the
+// Philox block with counter (step, e 2^32 + j / 4) is at least `threshold`.
 struct DropoutMask {
   uint64_t key;
-  uint64_t threshold;  // rate 2^32: of 2^32 words, those below it drop an element
+  uint64_t threshold;  // rate 2^32: words below it drop their element
   double scale;
-  int64_t examples, size;  // size: elements of an example
-  int counters;            // how many counter inputs there are
+  int64_t examples, size;  // size: elements per example
+  int counters;            // number of counter inputs
   bool per_step;
 
   explicit DropoutMask(const KernelSpec& spec) {
@@ -30,13 +30,14 @@ struct DropoutMask {
     per_step = spec.attrs.Bool("per_step");
   }
 
-  // On a CPU, where the counters can be read.
+  // The step and the first example, on CPUs, where the host can read the counters.
   uint64_t Step(const KernelContext& context) const {
     return per_step && counters > 0 ? static_cast<uint64_t>(*step_counter(context)) : run_step(context);
   }
   int64_t FirstExample(const KernelContext& context) const { return counters > 1 ? *example_counter(context) : 0; }
 
-  // The step is *step_counter where there is one, else run_step; the first example is *example_counter, or 0.
+  // The same for GPUs: the step is *step_counter, or run_step if that is null; the first example is *example_counter,
+  // or 0.
   const int64_t* step_counter(const KernelContext& context) const {
     return per_step && counters > 0 ? context.input<int64_t>(1) : nullptr;
   }

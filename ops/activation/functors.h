@@ -1,8 +1,8 @@
-// Scalar functors of activations and element-wise losses, as in ops/elementwise/functors.h: each formula is written
+// Scalar functors of activations and element-wise losses. As in ops/elementwise/functors.h, each formula is written
 // once for the CPU and the CUDA kernels. T is float or double.
 //
-// One with an exponential e has two halves, Exponent(x) and Finish(..., e) with e = exp(Exponent(x)), so that the CPU
-// takes many exponentials at once; operator() is both.
+// A functor with an exponential consists of Exponent(x) and Finish(..., e), where e = exp(Exponent(x)), so that the CPU
+// can vectorise the exponentials; operator() combines the two.
 #pragma once
 
 #include <cmath>
@@ -11,10 +11,10 @@
 
 namespace belfry::ops::functor {
 
-// Of Klambauer et al. (2017), "Self-Normalizing Neural Networks".
+// The constants of SELU (Klambauer et al., "Self-Normalizing Neural Networks", 2017).
 inline constexpr double kSeluScale = 1.0507009873554805, kSeluAlpha = 1.6732632423543772;
 
-// Comparisons are such that NaN passes through. The gradients that look at y rather than x have y tell on which side of
+// Comparisons are written so that NaN passes through. Gradients that take y instead of x infer from y on which side of
 // 0 x was.
 template <class T>
 struct Relu {
@@ -24,7 +24,7 @@ template <class T>
 struct ReluGrad {
   constexpr T operator()(T dy, T y) const { return y > 0 ? dy : T(0); }
 };
-// Computed numbers up to this one are 0 once they are rounded to the dtype.
+// Values of magnitude up to this one round to 0 in the dtype.
 constexpr float RoundsToZero(DType dtype) {
   return dtype == DType::kFloat16 ? 0x1p-25f : dtype == DType::kBFloat16 ? 0x1p-134f : 0;
 }
@@ -52,7 +52,7 @@ struct LeakyReluGrad {
   explicit constexpr LeakyReluGrad(double alpha) : slope(static_cast<T>(alpha)) {}
   constexpr T operator()(T dy, T y) const { return y > 0 ? dy : slope * dy; }
 };
-// y = scale x above 0, scale alpha (exp(x) - 1) below: ELU, and SELU with its constants.
+// y = scale x above 0, scale alpha (exp(x) - 1) below 0: ELU, and SELU with its constants.
 template <class T>
 struct Elu {
   T positive, negative;
@@ -60,7 +60,7 @@ struct Elu {
       : positive(static_cast<T>(scale)), negative(static_cast<T>(scale * alpha)) {}
   constexpr T operator()(T x) const { return x < 0 ? negative * std::expm1(x) : positive * x; }
 };
-// Below 0 the slope is scale alpha exp(x) = y + scale alpha.
+// Below 0 the derivative is scale alpha exp(x) = y + scale alpha.
 template <class T>
 struct EluGrad {
   T positive, negative;
@@ -69,7 +69,7 @@ struct EluGrad {
   constexpr T operator()(T dy, T y) const { return dy * (y < 0 ? y + negative : positive); }
 };
 
-// Beyond these the functions below equal their limits, also in double, where infinities would give inf * 0.
+// Beyond these magnitudes the functions below equal their limits. Clamping avoids inf * 0, also in double.
 inline constexpr double kGateLimit = 1000, kErfLimit = 40;
 
 template <class T>
@@ -78,13 +78,13 @@ constexpr T Clamp(T x, double limit) {
   return x < -high ? -high : (x > high ? high : x);
 }
 
-// The gates g of y = x sigmoid(g(x)).
+// Gates g of the functions y = x sigmoid(g(x)).
 template <class T>
 struct SiluGate {
   static constexpr T Value(T x) { return x; }
   static constexpr T Slope(T) { return 1; }
 };
-// x / 2 (1 + tanh(u)) = x sigmoid(2 u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+// x / 2 (1 + tanh(u)) = x sigmoid(2 u), where u = sqrt(2 / pi) (x + 0.044715 x^3).
 template <class T>
 struct GeluTanhGate {
   static constexpr double kLinear = 1.5957691216057308, kCubic = kLinear * 0.044715;
@@ -157,15 +157,15 @@ struct SigmoidCrossEntropy {
   constexpr T Finish(T x, T t, T tail) const { return (x > 0 ? x : T(0)) - x * t + tail; }
   constexpr T operator()(T x, T t) const { return Finish(x, t, SoftplusTail<T>()(x)); }
 };
-// dy (sigmoid(x) - t), e = exp(-x).
+// dy (sigmoid(x) - t), where e = exp(-x).
 template <class T>
 struct SigmoidCrossEntropyGrad {
   constexpr T Finish(T dy, T t, T e) const { return dy * (1 / (1 + e) - t); }
   constexpr T operator()(T dy, T x, T t) const { return Finish(dy, t, std::exp(-x)); }
 };
 
-// base^-beta and 1 / base, of local response normalisation. 0.75, the tutorial network's exponent, and 0.5 need no
-// logarithm. Vector: of an Eigen array, in place.
+// base^-beta and 1 / base, for local response normalisation. The exponents 0.75, used by the tutorial network, and 0.5
+// need no logarithm. Vector works on an Eigen array, in place.
 template <class T>
 struct NegativePower {
   T beta;

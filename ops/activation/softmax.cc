@@ -8,8 +8,8 @@
 namespace belfry::ops {
 namespace {
 
-// The tensor as [outer, n, inner], the normalised axis in the middle. A task is one `outer` and up to kBlock columns of
-// `inner`, worked on side by side.
+// The tensor viewed as [outer, n, inner], normalised along n. A task is one index of `outer` and up to kBlock columns
+// of `inner`, processed side by side.
 struct Columns {
   int64_t outer, n, inner, blocks;
   double temperature;
@@ -37,7 +37,7 @@ struct Columns {
   }
 };
 
-// One column per lane: lane j holds the elements x[k inner + j].
+// One column per lane: element k of lane j is x[k inner + j].
 template <class T, bool log>
 void SoftmaxColumns(const Columns& c, const T* x, int64_t width, T* y) {
   using C = Compute<T>;
@@ -65,7 +65,7 @@ void SoftmaxColumns(const Columns& c, const T* x, int64_t width, T* y) {
   }
 }
 
-// The axis is the last: a row at a time.
+// One row, for the case that the axis is the last.
 template <class T, bool log>
 void SoftmaxRow(const Columns& c, const T* x, T* y) {
   using C = Compute<T>;
@@ -84,7 +84,7 @@ void SoftmaxRow(const Columns& c, const T* x, T* y) {
     sum += exps.sum();
   }
   for (int64_t begin = 0; begin < c.n; begin += kBlock) {
-    // With one block its exponentials are still there.
+    // If the row fits in one block, its exponentials are still in `e`.
     ArrayMap<C> values = !log && c.n <= kBlock ? ArrayMap<C>(e, c.n) : shifted(begin);
     if (log) {
       values -= std::log(sum);
@@ -112,7 +112,7 @@ absl::StatusOr<Kernel> MakeSoftmax(const KernelSpec& spec) {
   }};
 }
 
-// dx = y (dy - sum(dy y)) / temperature; of the logarithm, dx = (dy - exp(y) sum(dy)) / temperature.
+// dx = y (dy - sum(dy y)) / temperature; for LogSoftmax, dx = (dy - exp(y) sum(dy)) / temperature.
 template <class T, bool log>
 absl::StatusOr<Kernel> MakeSoftmaxGrad(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -141,7 +141,7 @@ absl::StatusOr<Kernel> MakeSoftmaxGrad(const KernelSpec& spec) {
 }
 
 absl::StatusOr<std::vector<Shape>> SoftmaxShape(const ShapeArgs& args) {
-  // It is computed with 1 / temperature in float.
+  // Kernels multiply by 1 / temperature in float.
   if (const double temperature = args.attrs.Float("temperature");
       !(temperature > 0) || std::isinf(static_cast<float>(1 / temperature))) {
     return absl::InvalidArgumentError(

@@ -8,7 +8,7 @@
 namespace belfry::ops {
 namespace {
 
-// The tensor as [outer, n, inner], the normalised axis in the middle. A row is one `outer` and one of `inner`.
+// The tensor viewed as [outer, n, inner], normalised along n. A row is one pair of indices (outer, inner).
 struct Rows {
   int64_t count, n;
   Divider inner;
@@ -26,7 +26,7 @@ struct Rows {
 
   int64_t stride() const { return inner.divisor(); }
 
-  // The first element of a row.
+  // Index of the first element of a row.
   BELFRY_GPU int64_t First(int64_t row) const {
     if (inner.divisor() == 1) return row * n;
     const int64_t column = inner.Split(row);
@@ -64,7 +64,7 @@ struct Normalize {
   }
 };
 
-// dx = y (dy - sum(dy y)) / temperature; of the logarithm, dx = (dy - exp(y) sum(dy)) / temperature.
+// dx = y (dy - sum(dy y)) / temperature; for LogSoftmax, dx = (dy - exp(y) sum(dy)) / temperature.
 template <class T, bool log>
 struct SoftmaxGradient {
   using C = gpu::Compute<T>;

@@ -52,7 +52,7 @@ std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<co
                                                  .rank = static_cast<int>(node.attrs().Int("rank")),
                                                  .size = static_cast<int>(node.attrs().Int("size"))},
                                                 node.input(0), slopes);
-  gradients.insert(gradients.begin(), Output());  // of the weight
+  gradients.insert(gradients.begin(), Output());  // the weight has none
   return gradients;
 }
 

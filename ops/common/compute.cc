@@ -20,7 +20,7 @@ void ToFloat(const BFloat16* x, float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = std::bit_cast<float>(static_cast<uint32_t>(bits[i]) << 16);
 }
 void FromFloat(const float* x, Half* y, int64_t n) { Convert(x, y, n); }
-// To the nearest, of two the even one; NaNs stay NaNs.
+// Rounds to nearest, ties to even; NaN stays NaN.
 void FromFloat(const float* x, BFloat16* y, int64_t n) {
   auto* bits = reinterpret_cast<uint16_t*>(y);
 #pragma omp simd

@@ -1,4 +1,4 @@
-// What the elements of kernels for CPUs are computed in.
+// The types in which CPU kernels compute elements, and conversions between them and the stored types.
 #pragma once
 
 #include <algorithm>
@@ -11,11 +11,11 @@ namespace belfry::ops {
 
 template <class T>
 inline constexpr bool kIsSixteenBit = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
-// What elements of T are computed in: float for the 16-bit floats, else T.
+// The type in which elements of T are computed: float for the 16-bit floats, otherwise T.
 template <class T>
 using Compute = std::conditional_t<kIsSixteenBit<T>, float, T>;
 
-// 16-bit floats are converted to float in blocks of this many elements: small enough for the first-level cache.
+// 16-bit floats are converted to float in blocks of this many elements, which fit in the L1 cache.
 inline constexpr int64_t kBlock = 256;
 
 void ToFloat(const Half* x, float* y, int64_t n);
@@ -40,7 +40,7 @@ void Store(const Compute<T>* from, int64_t n, T* to) {
   }
 }
 
-// n elements as what they are computed in: where they lie, or as a copy in `buffer`.
+// n elements in the type they are computed in: x itself, or a converted copy in `buffer`.
 template <class T>
 const Compute<T>* Widened(const T* x, Compute<T>* buffer, int64_t n) {
   if constexpr (kIsSixteenBit<T>) {
@@ -50,7 +50,8 @@ const Compute<T>* Widened(const T* x, Compute<T>* buffer, int64_t n) {
     return x;
   }
 }
-// Where to compute elements of y, and, once they are there, their rounding to y if that is elsewhere.
+// Wide returns where to compute elements of y: y itself, or `buffer`. Narrowed then rounds them to y if that is
+// elsewhere.
 template <class T>
 Compute<T>* Wide(T* y, Compute<T>* buffer) {
   if constexpr (kIsSixteenBit<T>) {

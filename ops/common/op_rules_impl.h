@@ -1,4 +1,4 @@
-// What the ops of this folder share. Internal: it includes Eigen.
+// Shape rules, gradient rules and element-wise kernels shared by the op families. Internal: it includes Eigen.
 #pragma once
 
 #include <algorithm>
@@ -21,16 +21,16 @@ using ArrayMap = Eigen::Map<Eigen::Array<C, Eigen::Dynamic, 1>>;
 template <class C>
 using ConstArrayMap = Eigen::Map<const Eigen::Array<C, Eigen::Dynamic, 1>>;
 
-// As ParallelFor over n elements, in ranges of whole blocks: Eigen rounds the elements that fill no vector differently,
-// so which these are must not depend on the number of threads. For the same reason its buffers are aligned.
+// ParallelFor over n elements in ranges of whole blocks. Eigen rounds elements that do not fill a vector differently,
+// so their position must not depend on the number of threads. For the same reason its buffers are aligned.
 template <class Body>
 void ParallelBlocks(int64_t n, double cost, const Body& body) {
   ParallelFor((n + kBlock - 1) / kBlock, cost * static_cast<double>(std::min(n, kBlock)),
               [&](int64_t begin, int64_t end) { body(begin * kBlock, std::min(end * kBlock, n)); });
 }
 
-// Kernel of y = f(x), element by element. F is made from the node's attributes; f(n, x, y) computes n elements in float
-// or double, where y may be x. F::kCost is about the scalar operations of one element.
+// Kernel of y = f(x), element by element. F is constructed from the node's attributes; f(n, x, y) computes n elements
+// in float or double, and y may be x. F::kCost is the approximate number of scalar operations per element.
 template <class T, class F>
 absl::StatusOr<Kernel> MakeUnary(const KernelSpec& spec) {
   return Kernel{[n = spec.outputs[0].shape.elements(), f = F(spec.attrs)](const KernelContext& context) {
@@ -53,7 +53,7 @@ absl::StatusOr<Kernel> MakeUnary(const KernelSpec& spec) {
   }};
 }
 
-// Kernel of z = f(x, y), likewise; z may be x or y.
+// Kernel of z = f(x, y), with the same requirements; z may be x or y.
 template <class T, class F>
 absl::StatusOr<Kernel> MakeBinary(const KernelSpec& spec) {
   return Kernel{[n = spec.outputs[0].shape.elements(), f = F(spec.attrs)](const KernelContext& context) {
@@ -88,22 +88,22 @@ std::vector<KernelDef> BinaryKernels() {
                                                 [](auto tag) { return &MakeBinary<typename decltype(tag)::type, F>; });
 }
 
-// Shape rules: the output is like input 0; and of a gradient whose inputs all have one shape.
+// Shape rules: SameAsFirst gives the shape of input 0. SameAsAll, for gradients, requires all inputs to have one shape.
 absl::StatusOr<std::vector<Shape>> SameAsFirst(const ShapeArgs& args);
 absl::StatusOr<std::vector<Shape>> SameAsAll(const ShapeArgs& args);
 
-// The gradient rule of an op that nobody may differentiate: Gradients() fails and says why.
+// The gradient rule of an op that is not differentiable: Gradients() fails, and reports why.
 GradientFunction NoGradient(std::string why);
 inline constexpr char kByThePass[] =
     "the fusion pass makes it after gradients are taken; differentiate the ops that it stands for";
-// Of an op that is itself a gradient.
+// The gradient rule of an op that is itself a gradient.
 GradientFunction NoSecondDerivative();
 
-// y = f(x, ...) whose gradient is the op `gradient` on (dy, saved), with the forward op's attributes `attrs` passed on;
-// `saved` is "x" or "y".
+// The gradient rule of y = f(x, ...) whose gradient is the op `gradient` applied to (dy, y) if from_output, otherwise
+// to (dy, x), with the forward op's attributes `attrs`.
 GradientFunction GradientFrom(std::string gradient, bool from_output, std::vector<std::string> attrs = {});
 
-// Of a normalization, whose variance may be 0.
+// Checks the epsilon of a normalisation, whose variance may be 0: it must be finite and not negative.
 absl::Status CheckEpsilon(const Attrs& attrs);
 
 }  // namespace belfry::ops

@@ -1,4 +1,4 @@
-// A oneDNN primitive as the kernel of a node. Internal.
+// Kernels that run a oneDNN primitive. Internal.
 #pragma once
 
 #include <optional>
@@ -10,15 +10,15 @@
 
 namespace belfry::ops {
 
-// dtypes that the library is asked for; what it then refuses goes to our own loops.
+// The dtypes offered to oneDNN. Cases that it rejects are left to our own loops.
 inline bool OneDnnComputes(DType dtype) { return dtype == DType::kFloat32 || dtype == DType::kBFloat16; }
 
-// True if no tensor of the node is without elements: oneDNN takes no empty ones.
+// True if no tensor of the node is empty; oneDNN rejects empty tensors.
 bool HasElements(const KernelSpec& spec);
 
-// The primitive with the node's inputs and outputs in its own order: its input i is the node's input inputs[i]. Nothing
-// if there is no primitive because the library has none, or only a slow one; then our own loops do it. Other errors
-// stay.
+// A kernel that runs the primitive with the node's tensors reordered: the primitive's input i is the node's input
+// inputs[i]. Nothing if the status is Unimplemented, because oneDNN has no implementation or only a slow one; the
+// caller then uses our own loops. Other errors are returned.
 absl::StatusOr<std::optional<Kernel>> PrimitiveKernel(absl::StatusOr<onednn::Primitive> primitive,
                                                       std::vector<int> inputs, std::vector<int> outputs);
 

@@ -11,7 +11,7 @@
 namespace belfry::ops {
 namespace {
 
-constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();  // so that no sum below overflows
+constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();  // keeps the sums below from overflowing
 
 absl::Status Resolve(const std::string& padding, const char* name, WindowAxis& axis) {
   if (axis.stride < 1 || axis.dilation < 1 || axis.window == 0) {

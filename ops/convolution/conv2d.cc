@@ -25,7 +25,7 @@ absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec) {
   }};
 }
 
-// Inputs x (its shape), filter, dy.
+// Inputs: x (shape only), filter, dy.
 template <class T>
 absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
   const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
@@ -41,7 +41,7 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
   }};
 }
 
-// Inputs x, filter (its shape), dy.
+// Inputs: x, filter (shape only), dy.
 template <class T>
 absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
   const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
@@ -64,7 +64,7 @@ absl::StatusOr<std::vector<Shape>> ForwardShape(const ShapeArgs& args) {
   return std::vector<Shape>{y};
 }
 
-// Of a gradient: `like` is the input whose shape it has.
+// Shape rule of a gradient, which has the shape of input `like`.
 ShapeFunction GradientShape(int like) {
   return [like](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
     ASSIGN_OR_RETURN(const Shape y, Conv2DOutputShape(args.attrs, args.inputs[0], args.inputs[1]));
@@ -80,7 +80,7 @@ std::vector<Output> Conv2DGradient(const Scope& scope, const Node& node, absl::S
           scope.Add("Conv2DBackpropFilter", {x, filter, dy[0]}, attrs)};
 }
 
-// Convolution is linear in the images and in the filter, so the gradients of its gradients are these three again.
+// Convolution is bilinear in images and filter, so the gradients of its gradients are again these three ops.
 std::vector<Output> GradientOfBackpropInput(const Scope& scope, const Node& node, absl::Span<const Output> ddx) {
   const Attrs attrs = Conv2DAttrs(node.attrs());
   return {Output(), scope.Add("Conv2DBackpropFilter", {ddx[0], node.input(1), node.input(2)}, attrs),

@@ -17,7 +17,7 @@ absl::Status ForFloat(DType dtype, const Body& body) {
   }
 }
 
-// Of element i of [n, h, w, c].
+// Coordinates of element i of a tensor [n, h, w, c].
 struct Place {
   int64_t n, h, w, c;
 };
@@ -125,7 +125,7 @@ absl::Status RunPlain(Stream& stream, const GpuConv& conv, const GpuConvOperands
   }
 }
 
-// `U` is as wide as an element.
+// Adds a border of zeros; Crop removes it. U has the size of an element.
 template <class U>
 absl::Status Pad(Stream& stream, const GpuBorder& b, const U* from, U* to) {
   const int64_t h = b.low_h + b.h + b.high_h, w = b.low_w + b.w + b.high_w;

@@ -19,20 +19,19 @@
 namespace belfry::ops {
 namespace {
 
-// A convolution with what surrounds it: a border where padding differs between two ends of an axis, the filter in the
-// order of the library, and the workspace for both and for the core.
+// A convolution and its surroundings: a border if the two ends of an axis are padded differently, the filter in the
+// library's layout, and workspace for both and for the core.
 struct Plan {
   GpuConv conv;
   GpuConvCore core;
   GpuBorder border;
   bool bordered = false;
-  size_t size = 4;                               // of an element
-  size_t filter_at = 0, core_at = 0, bytes = 0;  // the bordered images come first
+  size_t size = 4;                               // of an element, in bytes
+  size_t filter_at = 0, core_at = 0, bytes = 0;  // offsets in the workspace, which starts with the bordered images
 
   int64_t taps() const { return conv.r * conv.s * (conv.c / conv.groups); }
 
-  // Of an op with inputs x, filter and dy or bias, and one output; which of them the output stands for depends on the
-  // kind.
+  // Runs a node with inputs x, filter and dy or bias, and one output, which is y, dx or dfilter by the kind.
   absl::Status Run(const KernelContext& context) const {
     Stream& stream = *context.stream;
     const bool forward = conv.kind == GpuConv::Kind::kForward, data = conv.kind == GpuConv::Kind::kBackwardData;
@@ -57,13 +56,13 @@ bool HasElements(const GpuConv& conv) {
   return conv.image_elements() > 0 && conv.filter_elements() > 0 && conv.output_elements() > 0;
 }
 
-// Those that a device has warned of.
+// Convolutions that a device has warned about.
 struct Warned {
   Mutex mutex;
   std::set<std::string> convolutions ABSL_GUARDED_BY(mutex);
 };
 
-// Says once per device, and whatever the extents of the images, that a convolution will be slow.
+// Warns that a convolution will be slow, once per device and regardless of the extents of the images.
 absl::Status WarnOfPlain(const GpuConv& p, Device& device, const absl::Status& why) {
   ASSIGN_OR_RETURN(Warned* const warned, device.Shared<Warned>([] {
     return absl::StatusOr<std::unique_ptr<Warned>>(std::make_unique<Warned>());
@@ -153,7 +152,7 @@ absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
   if (epilogue.is_relu() || epilogue.is_none()) {
     absl::StatusOr<Plan> plan = MakePlan(GpuConv::Kind::kForward, spec, /*bias=*/true, epilogue.is_relu());
     if (plan.ok()) return KernelOf(*std::move(plan));
-    // What the library cannot fuse, it may refuse in several ways.
+    // The library may refuse a fusion in several ways; running out of memory is not one of them.
     if (absl::IsResourceExhausted(plan.status())) return plan.status();
   }
   ASSIGN_OR_RETURN(Kernel kernel, MakeConv<GpuConv::Kind::kForward>(spec));

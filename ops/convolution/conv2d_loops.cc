@@ -7,7 +7,7 @@ namespace {
 
 using onednn::Conv2DShape;
 
-// Calls body(tap, oh, ow, ih, iw) for each tap r S + s of the window and output that the input (ih, iw) feeds.
+// Calls body(tap, ih, iw) for each tap r S + s of the window at output (oh, ow) that lies on the image, at (ih, iw).
 template <class Body>
 void ForEachTap(const Conv2DShape& p, int64_t oh, int64_t ow, const Body& body) {
   for (int64_t r = 0; r < p.r; ++r) {
@@ -55,7 +55,7 @@ void Conv2DBackpropInputLoops(const Conv2DShape& p, const T* filter, const T* dy
   using C = Compute<T>;
   const int64_t c_group = p.c / p.groups, k_group = p.k / p.groups, rows = p.out_h(), columns = p.out_w();
   const double cost = static_cast<double>(p.w * p.c * p.r * p.s * k_group);
-  // The output that tap `tap` of input `in` went to, or -1.
+  // The output that input `in` contributes to through tap `tap`, or -1.
   const auto output = [](int64_t in, int64_t tap, int64_t pad, int64_t stride, int64_t dilation, int64_t outputs) {
     const int64_t at = in + pad - tap * dilation;
     return at >= 0 && at % stride == 0 && at / stride < outputs ? at / stride : -1;

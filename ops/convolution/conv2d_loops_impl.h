@@ -1,12 +1,12 @@
-// Convolution by plain loops, for the dtypes and shapes that oneDNN leaves to us. Internal.
+// Convolution by plain loops, for the dtypes and shapes that oneDNN does not support. Internal.
 #pragma once
 
 #include "ops/onednn/convolution.h"
 
 namespace belfry::ops {
 
-// For float, double and BFloat16, each summed in Compute<T>. Extents may be 0. Every element is summed by one
-// thread in a fixed order, so bits do not depend on their number.
+// For float, double and BFloat16, summed in Compute<T>. Extents may be 0. Every element is summed by one thread in a
+// fixed order, so results do not depend on the number of threads.
 template <class T>
 void Conv2DForwardLoops(const onednn::Conv2DShape& shape, const T* x, const T* filter, T* y);
 template <class T>

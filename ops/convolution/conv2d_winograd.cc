@@ -14,7 +14,7 @@ bool Computes(const KernelSpec& spec, const onednn::Conv2DShape& shape, Pass pas
   return HasElements(spec) && (spec.device == nullptr || spec.device->math().winograd) && IsBest(shape, pass);
 }
 
-// make.operator()<T>() for the dtype of the images.
+// Calls make.operator()<T>() with the C++ type of the images.
 template <class Make>
 Kernel ForDType(DType dtype, const Make& make) {
   return dtype == DType::kFloat32 ? make.template operator()<float>() : make.template operator()<BFloat16>();

@@ -1,4 +1,4 @@
-// Convolutions by Winograd's algorithm as kernels. Internal.
+// Kernels of the convolution ops by Winograd's algorithm. Internal.
 #pragma once
 
 #include <optional>
@@ -8,10 +8,11 @@
 
 namespace belfry::ops {
 
-// Of Conv2D or FusedConv2D, whose third input is the bias; of Conv2DBackpropInput, Conv2DBackpropInputReluGrad or
-// Conv2DBackpropInputAddReluGrad, whose inputs after the third are the ReLU's output and an addend; of
-// Conv2DBackpropFilter or Conv2DBackpropFilterBias, whose second output is the gradient of the bias. Nothing if the
-// device's MathMode rules the algorithm out, or another is as fast.
+// WinogradForward serves Conv2D, and FusedConv2D, whose third input is the bias. WinogradBackpropInput serves
+// Conv2DBackpropInput, and Conv2DBackpropInputReluGrad and Conv2DBackpropInputAddReluGrad, whose inputs after the third
+// are the output of the ReLU and an addend. WinogradBackpropFilter serves Conv2DBackpropFilter, and
+// Conv2DBackpropFilterBias, whose second output is the gradient of the bias. Each returns nothing if the device's
+// MathMode excludes the algorithm, or another is expected to be as fast.
 std::optional<Kernel> WinogradForward(const KernelSpec& spec, const onednn::Conv2DShape& shape, bool relu = false);
 std::optional<Kernel> WinogradBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape);
 std::optional<Kernel> WinogradBackpropFilter(const KernelSpec& spec, const onednn::Conv2DShape& shape);

@@ -1,4 +1,4 @@
-// The parts of the convolution family. Internal.
+// Registration of the convolution ops, by source file. Internal.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

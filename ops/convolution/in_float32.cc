@@ -13,14 +13,15 @@
 namespace belfry::ops {
 namespace {
 
-// A float16 tensor of the node, and where its copy is in the workspace.
+// A float16 tensor of the node, and the offset of its float copy in the workspace.
 struct Widening {
   int index;
   int64_t elements;
   size_t offset;
 };
 
-// Reads all inputs before it writes an output, so that it may run in place whatever its kernel says.
+// Runs a float32 kernel on converted copies. All inputs are read before an output is written, so it may run in place
+// even if its kernel may not.
 class InFloat32 {
  public:
   static absl::StatusOr<Kernel> Make(const OpDef& op, const KernelSpec& spec) {
@@ -81,7 +82,7 @@ class InFloat32 {
  private:
   std::vector<Widening> inputs_, outputs_;
   size_t input_count_ = 0, output_count_ = 0;
-  size_t workspace_ = 0;  // where the kernel's own begins
+  size_t workspace_ = 0;  // offset of the kernel's own workspace
   KernelFunction run_;
 };
 

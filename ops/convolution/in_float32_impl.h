@@ -1,4 +1,5 @@
-// float16 by the kernels for float32: neither oneDNN nor Winograd's kernels compute in it. Internal.
+// float16 kernels that run the float32 ones, because neither oneDNN nor Winograd's kernels compute in float16.
+// Internal.
 #pragma once
 
 #include <vector>
@@ -8,8 +9,8 @@
 
 namespace belfry::ops {
 
-// `kernels` of op `op`, and one for float16 on CPUs that runs the one for float32 on copies of its inputs, in the
-// workspace, and rounds what that computes.
+// Returns `kernels` of op `op` and a float16 CPU kernel, which runs the float32 kernel on copies of its inputs in the
+// workspace and rounds the results.
 std::vector<KernelDef> WithFloat16(absl::string_view op, std::vector<KernelDef> kernels);
 
 }  // namespace belfry::ops

@@ -12,7 +12,7 @@
 namespace belfry::ops {
 namespace {
 
-// A BoxCopy for device code.
+// A BoxCopy in a form for device code.
 struct GpuBox {
   static constexpr int kMaxAxes = 16;
   struct Axis {
@@ -23,7 +23,7 @@ struct GpuBox {
   Axis axis[kMaxAxes];
   int64_t offset = 0;
 
-  // Whether element i of the result is in the box, and of which element of the source it is the copy.
+  // Returns whether element i of the result lies in the box, and if so the source element it copies.
   template <bool covers, class Index>
   BELFRY_GPU bool Find(Index i, int64_t& from) const {
     from = offset;
@@ -59,7 +59,8 @@ absl::Status CopyBox(Stream& stream, int64_t n, const GpuBox& box, GpuUnit<bytes
   });
 }
 
-// Moves two elements at once where that is the same, as often as it goes: what one unit is, in bytes.
+// Doubles the unit of the copy while every offset and extent stays even, so that each thread moves more bytes. Returns
+// the size of a unit in bytes.
 size_t Widen(BoxCopy& box, size_t size) {
   while (size < kWidestUnit && !box.axes.empty()) {
     const BoxAxis& last = box.axes.back();

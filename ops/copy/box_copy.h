@@ -1,5 +1,5 @@
-// What transposing, slicing, padding, tiling and broadcasting come down to: a box of the result is copied from the
-// input by strides, and the rest of the result is filled. Planned here once for every kind of device.
+// The common form of transposing, slicing, padding, tiling and broadcasting: a box of the result is copied from the
+// input by strides, and the rest of the result is filled. Planned here once for all device types.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,8 @@ namespace belfry::ops {
 // One axis of the result.
 struct BoxAxis {
   int64_t extent = 1;
-  int64_t from = 0;  // elements of the input between neighbours of the box; 0 repeats one, and it may be negative
-  int64_t begin = 0, step = 1, count = 1;  // the box: begin, begin + step, ..., `count` of them. step is at least 1
+  int64_t from = 0;  // input stride between neighbours in the box, in elements: may be negative; 0 repeats
+  int64_t begin = 0, step = 1, count = 1;  // indices begin, begin + step, ... of the box; step >= 1
 
   bool whole() const { return begin == 0 && step == 1 && count == extent; }
 };
@@ -22,19 +22,19 @@ inline BoxAxis WholeAxis(int64_t extent, int64_t from) { return {extent, from, 0
 
 struct BoxCopy {
   std::vector<BoxAxis> axes;  // of the result, in row-major order
-  int64_t from_offset = 0;    // element of the input that the first element of the box is
-  uint64_t fill = 0;          // bits of each element that is not in the box
+  int64_t from_offset = 0;    // input element that the first element of the box copies
+  uint64_t fill = 0;          // bits of the elements outside the box
 
-  int64_t elements() const;    // of the box
-  bool covers_result() const;  // nothing is filled
-  // The same with fewer axes: neighbours that move together are one.
+  int64_t elements() const;    // number of elements in the box
+  bool covers_result() const;  // true if nothing is filled
+  // The same copy with fewer axes: adjacent axes that are contiguous in both tensors are merged.
   BoxCopy Merged() const;
 };
 
-// From input 0 of a node to its output 0.
+// Plans the copy from input 0 of a node to its output 0.
 using BoxPlanner = absl::StatusOr<BoxCopy> (*)(const KernelSpec&);
 
-absl::StatusOr<BoxCopy> PlanBroadcastTo(const KernelSpec& spec);  // BroadcastLike, too
+absl::StatusOr<BoxCopy> PlanBroadcastTo(const KernelSpec& spec);  // also BroadcastLike
 absl::StatusOr<BoxCopy> PlanPad(const KernelSpec& spec);
 absl::StatusOr<BoxCopy> PlanSlice(const KernelSpec& spec);
 absl::StatusOr<BoxCopy> PlanSliceGrad(const KernelSpec& spec);

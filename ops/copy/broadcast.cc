@@ -12,7 +12,7 @@ absl::Status Unfit(const Shape& from, const Shape& to) {
   return absl::InvalidArgumentError(absl::StrCat("cannot broadcast ", from.ToString(), " to ", to.ToString()));
 }
 
-// `from` stretched to `to`, whose unknown extents are taken from `from` where it has them.
+// Checks that `from` broadcasts to `to`, and fills unknown extents of `to` from `from`.
 absl::StatusOr<Shape> Stretch(const Shape& from, Shape to) {
   const int offset = to.rank() - from.rank();
   if (offset < 0) return Unfit(from, to);

@@ -44,7 +44,7 @@ absl::StatusOr<Kernel> MakeCast(const KernelSpec& spec) {
   return MakeCastTo(spec.outputs[0].dtype, [n](auto to) { return CastKernel<From, typename decltype(to)::type>(n); });
 }
 
-// As many extents as one launch writes: they travel as an argument.
+// Extents written by one launch; they are passed as a kernel argument.
 struct Extents {
   static constexpr int kMost = 32;
   int64_t extent[kMost];

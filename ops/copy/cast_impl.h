@@ -1,4 +1,4 @@
-// What the kernels of Cast share. Internal.
+// Dispatch by target dtype for the kernels of Cast. Internal.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,7 +8,7 @@
 
 namespace belfry::ops {
 
-// make(TypeTag<To>()), for the C++ type that elements of dtype `to` have.
+// Returns make(TypeTag<To>()), where To is the C++ type of dtype `to`.
 template <class Make>
 absl::StatusOr<Kernel> MakeCastTo(DType to, const Make& make) {
   switch (to) {

@@ -10,17 +10,17 @@
 namespace belfry::ops {
 namespace {
 
-// Parts that lie side by side in the whole; as many as one launch moves.
+// Adjacent parts of the whole, as many as one launch can move.
 struct GpuParts {
   static constexpr int kMost = 32;
   int count = 0;
-  int64_t column = 0;             // of the whole, where the first one begins
-  int64_t begin[kMost + 1] = {};  // columns of these parts before each, then of all
-  Divider width;                  // that number of all
+  int64_t column = 0;             // column of the whole at which the first part begins
+  int64_t begin[kMost + 1] = {};  // first column of each part relative to `column`; the last entry is the total
+  Divider width;                  // divides by the total number of columns
   void* part[kMost] = {};
 };
 
-// Moves the rows of the parts into the whole, or those of the whole into the parts.
+// Copies the rows of the parts into the whole, or the rows of the whole into the parts.
 template <bool join, int bytes, class Index>
 absl::Status MoveParts(Stream& stream, int64_t rows, int64_t width, const GpuParts& parts, GpuUnit<bytes>* whole) {
   const int64_t columns = parts.begin[parts.count];
@@ -50,10 +50,10 @@ absl::Status MoveParts(Stream& stream, int64_t rows, int64_t width, const GpuPar
 
 struct Launch {
   GpuParts parts;
-  int number[GpuParts::kMost];  // of the input or output that each part is
+  int number[GpuParts::kMost];  // index of the node's input or output, by part
 };
 
-// In units of so many columns as `plan` counts. Parts without elements are left out.
+// Groups the parts into launches. Column counts are in the units of `plan`; empty parts are skipped.
 std::vector<Launch> Launches(const JoinPlan& plan) {
   std::vector<Launch> launches;
   int64_t column = 0;

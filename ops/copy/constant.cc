@@ -12,7 +12,7 @@
 namespace belfry::ops {
 namespace {
 
-// A range longer than this is a slip in its delta rather than a wish.
+// Longer ranges are taken for a mistake in `delta`.
 constexpr double kLongestRange = 1e12;
 
 absl::StatusOr<std::vector<Shape>> ConstShape(const ShapeArgs& args) {

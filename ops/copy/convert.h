@@ -1,5 +1,5 @@
-// Conversions between element types, defined for every value, on the CPU and on GPUs. The 16-bit floats are converted
-// by way of float: ops/copy/convert_impl.h.
+// Conversions between element types, defined for every value, for CPUs and GPUs. Conversions of the 16-bit floats go
+// through float: ops/copy/convert_impl.h.
 #pragma once
 
 #include <cmath>
@@ -9,8 +9,9 @@
 
 namespace belfry::ops {
 
-// To bool: whether it is not zero (NaN is not). Float to integer: towards zero; NaN gives 0, and what does not fit the
-// nearest integer that there is. Integer to a narrower integer: modulo 2^bits. To a float: the nearest.
+// To bool: whether the value is non-zero; NaN is true. Float to integer: truncates towards zero; NaN gives 0, and
+// values out of range give the nearest representable integer. Integer to a narrower integer: modulo 2^bits. To a float:
+// rounds to nearest.
 template <class To, class From>
 constexpr To ConvertNumber(From value) {
   if constexpr (std::is_same_v<To, From>) {
@@ -18,7 +19,7 @@ constexpr To ConvertNumber(From value) {
   } else if constexpr (std::is_same_v<To, bool>) {
     return value != From(0);
   } else if constexpr (std::is_floating_point_v<From> && std::is_integral_v<To>) {
-    // 2^bits and, for signed types, -2^bits are exact in every float type; the largest integer itself is not.
+    // 2^bits and -2^bits are exact in every float type, but the largest integer is not.
     constexpr From kEnd = static_cast<From>(std::numeric_limits<To>::max() / 2 + 1) * 2;
     constexpr From kLowest = static_cast<From>(std::numeric_limits<To>::min());
     if (!(value > kLowest)) return value == value ? std::numeric_limits<To>::min() : To(0);
@@ -28,7 +29,7 @@ constexpr To ConvertNumber(From value) {
   }
 }
 
-// Element i of a range, rounded once so that it is the same on every device.
+// Element i of a range, rounded once (fma), so that it is the same on every device.
 template <class T>
 constexpr T RangeElement(T start, T delta, int64_t i) {
   return std::fma(static_cast<T>(i), delta, start);

@@ -8,7 +8,7 @@
 
 namespace belfry::ops {
 
-// As ConvertElement (ops/copy/convert_impl.h), from a number that is no 16-bit float ...
+// ConvertElement (ops/copy/convert_impl.h) for a number that is not a 16-bit float.
 template <class To, class Number>
 BELFRY_GPU inline gpu::Stored<To> GpuFromNumber(Number value) {
   if constexpr (gpu::kIsSixteenBit<To>) {
@@ -17,7 +17,7 @@ BELFRY_GPU inline gpu::Stored<To> GpuFromNumber(Number value) {
     return ConvertNumber<To>(value);
   }
 }
-// ... and from an element of any dtype.
+// The same for a stored element of any dtype.
 template <class To, class From>
 BELFRY_GPU inline gpu::Stored<To> GpuConvert(gpu::Stored<From> value) {
   if constexpr (std::is_same_v<To, From>) {

@@ -1,4 +1,4 @@
-// Conversions between element types on the CPU, the 16-bit floats among them.
+// Conversions between element types on CPUs, including the 16-bit floats.
 #pragma once
 
 #include <type_traits>
@@ -8,7 +8,7 @@
 
 namespace belfry::ops {
 
-// As ConvertNumber; 16-bit floats are read and made by way of float.
+// ConvertNumber, extended to the 16-bit floats, which are converted through float.
 template <class To, class From>
 inline To ConvertElement(From value) {
   constexpr bool small_from = std::is_same_v<From, Half> || std::is_same_v<From, BFloat16>;

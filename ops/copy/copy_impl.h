@@ -1,4 +1,4 @@
-// What the definitions of the array family share.
+// Helpers for the definitions of the copy ops.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@
 
 namespace belfry::ops {
 
-// Kernels of an op that moves bytes whatever they mean: the same factory for every dtype.
+// Kernels of an op that moves bytes regardless of their meaning: the same factory for every dtype.
 std::vector<KernelDef> AnyTypeKernels(const KernelFactory& make);
 
 // Sets `n` elements of `element_size` bytes to the lowest bytes of `bits`.
 void FillElements(void* to, int64_t n, size_t element_size, uint64_t bits);
 
-// The shape of input 0.
+// Shape rule: the shape of input 0.
 absl::StatusOr<std::vector<Shape>> UnchangedShape(const ShapeArgs& args);
 
-// The gradient of an op that broadcasts `x` to the shape of `dy`: dy summed to x's shape.
+// The gradient of an op that broadcasts `x` to the shape of `dy`: dy summed to the shape of x.
 Output SumToShapeOf(const Scope& scope, Output dy, Output x);
 
 }  // namespace belfry::ops

@@ -1,4 +1,4 @@
-// The parts of the copy family. Internal.
+// Registration of the copy ops, by source file. Internal.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

@@ -1,5 +1,5 @@
-// Concat, Stack, Split, SplitLike and Unstack: each part is a run of columns of the whole, whose rows are what stands
-// before the axis.
+// Plans for Concat, Stack, Split, SplitLike and Unstack. The whole is a matrix whose rows are the extents before the
+// axis; each part is a range of its columns.
 #pragma once
 
 #include <cstdint>
@@ -12,12 +12,12 @@ namespace belfry::ops {
 
 struct JoinPlan {
   int64_t rows = 0, width = 0;   // of the whole
-  std::vector<int64_t> columns;  // of each part; they add up to `width`
+  std::vector<int64_t> columns;  // of each part; their sum is `width`
 };
 
-// From output 0, the attribute "axis" and the inputs, which are the parts.
+// A plan from output 0, the attribute "axis" and the inputs as parts.
 absl::StatusOr<JoinPlan> PlanJoin(const KernelSpec& spec);
-// From input 0, the attribute "axis" and the outputs, which are the parts.
+// A plan from input 0, the attribute "axis" and the outputs as parts.
 absl::StatusOr<JoinPlan> PlanSplit(const KernelSpec& spec);
 
 }  // namespace belfry::ops

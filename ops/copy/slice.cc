@@ -11,7 +11,7 @@
 namespace belfry::ops {
 namespace {
 
-// The elements of one axis that a slice takes: start, start + step, ... `count` of them (unknown if the extent is).
+// The elements of one axis that a slice takes: start, start + step, ..., `count` in all (unknown if the extent is).
 struct SliceAxis {
   int64_t start = 0, step = 1, count = 0;
 };
@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<SliceAxis>> ResolveSlice(const Attrs& attrs, const Sh
   return axes;
 }
 
-// Python's rule for one axis: a negative border counts from the end, then borders are moved into the axis.
+// Python's rule for one axis: negative bounds count from the end, then bounds are clamped to the axis.
 SliceAxis Resolve(int64_t begin, int64_t end, int64_t step, int64_t extent) {
   if (extent == Shape::kUnknown) return {0, step, Shape::kUnknown};
   const int64_t low = step > 0 ? 0 : -1, high = step > 0 ? extent : extent - 1;
@@ -91,7 +91,7 @@ absl::StatusOr<std::vector<Shape>> SliceGradShape(const ShapeArgs& args) {
   return std::vector<Shape>{args.inputs[1]};
 }
 
-// The slice of input 0.
+// Copies the slice of input 0 to the output.
 template <Resolver resolve>
 absl::StatusOr<BoxCopy> TakeSlice(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;
@@ -105,7 +105,8 @@ absl::StatusOr<BoxCopy> TakeSlice(const KernelSpec& spec) {
   return box;
 }
 
-// Input 0 where the slice of the output is, zeros elsewhere.
+// Copies input 0 into the slice of the output, and fills the rest with zeros. A negative step is reversed, since a
+// BoxAxis has step >= 1.
 template <Resolver resolve>
 absl::StatusOr<BoxCopy> PlaceSlice(const KernelSpec& spec) {
   const Shape& x = spec.outputs[0].shape;
@@ -124,7 +125,7 @@ absl::StatusOr<BoxCopy> PlaceSlice(const KernelSpec& spec) {
   return box;
 }
 
-// Slice and its gradient have the same attributes and are each other's gradient.
+// Registers a slice op and its gradient, which have the same attributes and are each other's gradient.
 template <Resolver resolve>
 void AddSliceOps(absl::string_view name, std::vector<AttrDef> attrs, OpRegistry& registry) {
   const std::string forward(name), backward = absl::StrCat(name, "Grad");

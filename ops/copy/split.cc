@@ -12,9 +12,9 @@
 namespace belfry::ops {
 namespace {
 
-constexpr int64_t kMostParts = 1 << 20;  // each is an output of one node
+constexpr int64_t kMostParts = 1 << 20;  // every part is an output of the node
 
-// Extents of the parts of an axis of `extent`: `num` equal ones, or as `sizes` say, of which one may be -1.
+// Extents of the parts of an axis of `extent`: `num` equal ones, or `sizes`, one of which may be -1.
 absl::StatusOr<std::vector<int64_t>> PartSizes(const Attrs& attrs, int64_t extent) {
   std::vector<int64_t> sizes = attrs.Ints("sizes");
   const int64_t num = attrs.Int("num");
@@ -98,7 +98,7 @@ absl::StatusOr<Kernel> MakeSplit(const KernelSpec& spec) {
   }};
 }
 
-// The gradients of all outputs, zeros where none flows.
+// The gradients of all outputs, with zeros for outputs that have none.
 std::vector<Output> Filled(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   std::vector<Output> parts(dy.begin(), dy.end());
   for (size_t i = 0; i < parts.size(); ++i) {

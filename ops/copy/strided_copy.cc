@@ -11,11 +11,15 @@
 namespace belfry::ops {
 namespace {
 
-// A tile of kTile x kTile elements stays in the first-level cache while it is transposed.
+// Side of the tiles of a transposition: kTile rows and kTile columns of cache lines fit into the L1 cache together.
 constexpr int64_t kTile = 32;
+// Elements of a work item: enough to amortise its set-up, few enough to balance threads.
 constexpr int64_t kItemElements = 4096;
+// Up to this length a loop beats the call of memcpy.
 constexpr int64_t kShortRow = 16;
 
+// Drops axes of extent 1, and merges adjacent axes that are contiguous in both arrays: then stepping once along the
+// outer one equals stepping `extent` times along the inner one, on either side.
 std::vector<CopyAxis> Merge(const std::vector<CopyAxis>& axes) {
   std::vector<CopyAxis> merged;
   for (const CopyAxis& axis : axes) {
@@ -55,11 +59,16 @@ absl::StatusOr<StridedCopy> StridedCopy::Make(size_t element_size, std::vector<C
     return absl::InvalidArgumentError(
         absl::StrCat("moving elements along ", axes.size(), " axes is not supported; at most ", int{kMaxAxes}));
   }
+  // Any order of the loops gives the same result, because the elements of the box have distinct places in the
+  // destination. Columns, the innermost loop, are the last axis of the destination, so that writes are sequential where
+  // the destination is dense.
   copy.columns_ = {1, 1, 1};
   if (!axes.empty()) {
     copy.columns_ = axes.back();
     axes.pop_back();
   }
+  // If the source is not sequential along the columns, its unit-stride axis becomes the rows. Copying in tiles of rows
+  // and columns then uses every cache line of both arrays fully while it is in the cache.
   if (copy.columns_.from != 0 && copy.columns_.from != 1) {
     const auto unit = std::find_if(axes.begin(), axes.end(), [](const CopyAxis& axis) { return axis.from == 1; });
     if (unit != axes.end()) std::rotate(unit, unit + 1, axes.end());
@@ -75,6 +84,8 @@ absl::StatusOr<StridedCopy> StridedCopy::Make(size_t element_size, std::vector<C
                 : dense && copy.columns_.from == 0 ? Inner::kRepeat
                 : dense && copy.rows_.from == 1    ? Inner::kTransposed
                                                    : Inner::kStrided;
+  // The outer axes count blocks of rows and columns, last of all, so that items partition the box and threads write
+  // disjoint elements. Blocks at the end of an axis may be short.
   CopyAxis &rows = copy.rows_, &columns = copy.columns_;
   copy.block_rows_ = copy.inner_ == Inner::kTransposed
                          ? std::min(kTile, rows.extent)
@@ -101,6 +112,7 @@ void StridedCopy::CopyBlock(const U* from, U* to, int64_t rows, int64_t columns)
       for (int64_t r = 0; r < rows; ++r) std::fill_n(to + r * to_row, columns, from[r * from_row]);
       return;
     case Inner::kTransposed:
+      // Within a tile, writes run along the columns; the lines read for one row serve the next rows as well.
       for (int64_t begin = 0; begin < columns; begin += kTile) {
         const int64_t end = std::min(columns, begin + kTile);
         for (int64_t r = 0; r < rows; ++r) {
@@ -120,6 +132,8 @@ template <class U>
 void StridedCopy::RunAs(const U* from, U* to) const {
   if (items_ == 1) return CopyBlock(from, to, rows_.extent, columns_.extent);
   ParallelFor(items_, static_cast<double>(block_rows_ * block_columns_), [&](int64_t begin, int64_t end) {
+    // An odometer over outer_. Invariant: `source` and `target` are the arrays plus the sum over the axes of at[axis]
+    // times the strides, so moving to the next item costs O(1) amortised and no division.
     std::array<int64_t, kMaxAxes> at;
     const U* source = from;
     U* target = to;
@@ -151,6 +165,7 @@ void StridedCopy::Run(const void* from, void* to) const {
     using U = RawElement<decltype(bits)>;
     RunAs(static_cast<const U*>(from) + from_offset_, static_cast<U*>(to) + to_offset_);
   };
+  // Elements are moved by size, whatever they mean, so four instantiations serve all dtypes.
   switch (element_size_) {
     case 1: return run(uint8_t());
     case 2: return run(uint16_t());

@@ -1,5 +1,5 @@
-// Moves elements between two arrays by strides: what transposing, slicing, padding, tiling and broadcasting come down
-// to.
+// Copies of N-dimensional boxes between two strided arrays, the basis of transposing, slicing, padding, tiling and
+// broadcasting on CPUs.
 #pragma once
 
 #include <cstddef>
@@ -11,32 +11,33 @@
 
 namespace belfry::ops {
 
-// An element of any dtype, moved as an integer of its size.
+// An element of any dtype, moved as an unsigned integer of its size.
 template <class Bits>
 struct __attribute__((may_alias)) RawElement {
   Bits bits;
 };
 
-// One axis of a copy: its extent, and how many elements lie between neighbours in the source and in the destination. A
-// source stride of 0 repeats an element; strides may be negative.
+// One axis of a copy: its extent, and the distance in elements between neighbours in the source and in the destination.
+// A source stride of 0 repeats an element; strides may be negative.
 struct CopyAxis {
   int64_t extent = 1;
   int64_t from = 0;
   int64_t to = 0;
 };
 
-// A copy of an N-dimensional box, prepared once for its extents and strides. Immutable: any thread may run it.
+// A copy of an N-dimensional box, prepared for given extents and strides. Immutable and thread-safe.
 class StridedCopy {
  public:
   static constexpr int kMaxAxes = 16;  // of outer_
 
-  // `element_size` is 1, 2, 4 or 8 bytes; the axes stand in the order of the destination, outermost first; the offsets,
-  // in elements, are where the first element lies. No two elements of the box share a place in the destination.
-  // InvalidArgument if more than kMaxAxes axes remain once neighbours that are contiguous in both arrays are merged.
+  // `element_size` is 1, 2, 4 or 8 bytes. Axes are in the order of the destination, outermost first; offsets give the
+  // position of the first element, in elements. REQUIRES: the elements of the box have distinct places in the
+  // destination. InvalidArgument if more than kMaxAxes axes remain after merging those that are contiguous in both
+  // arrays.
   static absl::StatusOr<StridedCopy> Make(size_t element_size, std::vector<CopyAxis> axes, int64_t from_offset = 0,
                                           int64_t to_offset = 0);
 
-  // The arrays do not overlap. Neither allocates nor locks; big copies run on the threads of ParallelFor.
+  // REQUIRES: the arrays do not overlap. Neither allocates nor locks; large copies run on the threads of ParallelFor.
   void Run(const void* from, void* to) const;
 
   int64_t elements() const { return elements_; }
@@ -55,8 +56,8 @@ class StridedCopy {
   CopyAxis rows_, columns_;  // the two innermost loops, copied in blocks
   int64_t block_rows_ = 1, block_columns_ = 1;
   Inner inner_ = Inner::kContiguous;
-  std::vector<CopyAxis> outer_;  // the other axes, then the blocks of rows, then those of columns
-  int64_t items_ = 0;            // blocks in all
+  std::vector<CopyAxis> outer_;  // the other axes, then blocks of rows, then blocks of columns
+  int64_t items_ = 0;            // total number of blocks
 };
 
 // Row-major strides, in elements. REQUIRES: the shape is known.

@@ -40,8 +40,8 @@ absl::StatusOr<std::vector<Shape>> TileGradShape(const ShapeArgs& args) {
   return std::vector<Shape>{args.inputs[1]};
 }
 
-// Sums the tiles. An offset into dy is that of an element within its tile plus that of the tile; both count in rows
-// along the last axis, whose tiles lie side by side.
+// Sums dy over its tiles. The offset of an element of dy is its offset within a tile plus the offset of the tile. Both
+// are counted in rows along the last axis, where tiles are adjacent.
 template <class T>
 class TileSum {
  public:
@@ -91,7 +91,7 @@ class TileSum {
     for (int64_t i = 0; i < n; ++i) dx[i] = static_cast<T>(sums[i]);
   }
 
-  std::vector<CopyAxis> rows_, tiles_;  // of dy, but for the last axis; only extents and `from`
+  std::vector<CopyAxis> rows_, tiles_;  // axes of dy except the last; `to` is unused
   int64_t row_count_ = 1, tile_count_ = 1, width_ = 1, repeats_ = 1;
 };
 

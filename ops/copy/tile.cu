@@ -1,4 +1,4 @@
-// The gradient of Tile; Tile itself is a box copy.
+// The gradient of Tile on GPUs; Tile itself is a box copy.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -10,16 +10,16 @@
 namespace belfry::ops {
 namespace {
 
-// Each of n sums is of `terms` elements of dy, one per tile. Where these are many and the sums are few, each is made of
-// several parts: part p takes the tiles p, p + parts, ...
+// The gradient is n sums of `terms` elements of dy each, one element per tile. With few sums of many terms, each sum is
+// split into parts: part p takes the tiles p, p + parts, ...
 struct TileSums {
   using Strides = GpuStrides<1>;
   int64_t n = 1, terms = 1, parts = 1;
-  Strides within, tiles;  // where an element lies within its tile, and where its tile does
+  Strides within, tiles;  // offsets of an element within its tile, and of the tile
   Divider by_n;
   bool small = true;
 
-  // `limit`: of the elements that are looked for.
+  // Adds an axis, merged with the one before it if contiguous; false if there is no room. `limit` bounds the indices.
   static bool Append(Strides& strides, int64_t limit, int64_t extent, int64_t stride) {
     if (extent == 1) return true;
     if (strides.axes > 0) {
@@ -72,7 +72,7 @@ absl::StatusOr<TileSums> PlanTileSums(const KernelSpec& spec) {
   return sums;
 }
 
-// to[p * n + i] is part p of sum i.
+// to[p * n + i] = part p of sum i.
 template <class T, class Out>
 absl::Status SumTiles(Stream& stream, const TileSums& sums, const gpu::Stored<T>* dy, gpu::Stored<Out>* to) {
   using C = gpu::Compute<T>;

@@ -9,7 +9,7 @@
 namespace belfry::ops {
 namespace {
 
-// The axes of x in the order of the result; an empty `perm` reverses them.
+// The axes of x in the order of the result. An empty `perm` reverses them.
 absl::StatusOr<std::vector<int>> Permutation(const std::vector<int64_t>& perm, int rank) {
   std::vector<int> order;
   std::vector<bool> seen(rank);

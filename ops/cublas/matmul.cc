@@ -24,7 +24,7 @@ absl::Status Check(cublasStatus_t status, absl::string_view what) {
   return status == CUBLAS_STATUS_NOT_SUPPORTED ? absl::UnimplementedError(text) : absl::InternalError(text);
 }
 
-// Thread-safe: cublasLtMatmul only reads it.
+// Thread-safe: cublasLtMatmul only reads the handle.
 struct Handle {
   cublasLtHandle_t handle = nullptr;
   ~Handle() {
@@ -51,8 +51,8 @@ Types TypesOf(DType dtype, bool tf32) {
   }
 }
 
-// A product as cuBLASLt, whose matrices are column-major, sees it: our row-major y is its y transposed, so it computes
-// transpose(b) * transpose(a), and b comes first.
+// A product as seen by cuBLASLt, whose matrices are column-major. Our row-major y is its transposed y, so it computes
+// transpose(b) * transpose(a), with b as the first operand.
 class Product {
  public:
   Product() = default;
@@ -102,7 +102,7 @@ class Product {
     return Check(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof(value)), "an attribute");
   }
 
-  // A contiguous column-major matrix.
+  // Describes a contiguous column-major matrix.
   absl::Status Layout(int64_t rows, int64_t columns, int64_t batch, bool same, cublasLtMatrixLayout_t& layout) const {
     RETURN_IF_ERROR(Check(cublasLtMatrixLayoutCreate(&layout, types_.data, static_cast<uint64_t>(rows),
                                                      static_cast<uint64_t>(columns), rows),
@@ -124,7 +124,7 @@ class Product {
     RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                                &kMostWorkspace, sizeof(kMostWorkspace)),
                           "a preference"));
-    // cuBLASLt takes 256 bytes for granted unless it is told.
+    // By default cuBLASLt assumes an alignment of 256 bytes.
     const auto alignment = static_cast<uint32_t>(aligned);
     for (const auto operand :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
@@ -133,7 +133,7 @@ class Product {
                             "a preference"));
     }
     if (math.deterministic) {
-      // Split sums are added up in the workspace, not with atomics.
+      // Partial sums are combined in the workspace instead of by atomics.
       const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
       RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceSetAttribute(
                                 preference_, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes)),

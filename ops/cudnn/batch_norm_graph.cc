@@ -9,7 +9,7 @@ namespace {
 
 using ops::GpuBatchNorm;
 
-// Adds tensors with ascending ids.
+// Adds tensors to a graph, with ascending ids.
 class Tensors {
  public:
   Tensors(const GpuBatchNorm& p, OperationGraph& graph) : p_(p), graph_(graph) {}

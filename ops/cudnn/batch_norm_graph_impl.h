@@ -1,4 +1,4 @@
-// Batch norm as cuDNN's operations. Internal.
+// Batch normalisation as a graph of cuDNN operations. Internal.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,8 +7,8 @@
 
 namespace belfry::cudnn {
 
-// The ids of tensors are those of MakeLibraryGpuBatchNorm's operands from 1 on; then, not of the gradient, epsilon in
-// host memory.
+// Tensor ids number the operands of MakeLibraryGpuBatchNorm from 1 on. The forward graph also has epsilon, in host
+// memory, with the next id.
 absl::StatusOr<OperationGraph> MakeBatchNormGraph(const ops::GpuBatchNorm& p);
 
 }  // namespace belfry::cudnn

@@ -11,7 +11,7 @@ namespace {
 
 using ops::GpuConv;
 
-// Of what one operation of a graph hands to the next.
+// Ids of the intermediate tensors between operations.
 enum : int64_t { kProduct = kVirtualIds, kSum };
 
 Descriptor MakeConvolution(const GpuConv& p) {
@@ -27,7 +27,7 @@ Descriptor MakeConvolution(const GpuConv& p) {
   return convolution;
 }
 
-// The attributes of the three convolutions.
+// Names of the attributes for the three kinds of convolution.
 struct Names {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t convolution, x, filter, y, alpha, beta;

@@ -1,4 +1,4 @@
-// A convolution as cuDNN's operations. Internal.
+// Convolution as a graph of cuDNN operations. Internal.
 #pragma once
 
 #include <cstdint>
@@ -9,10 +9,10 @@
 
 namespace belfry::cudnn {
 
-// Unique ids of the tensors that lie in memory.
+// Ids of the tensors in device memory.
 enum TensorId : int64_t { kX = 1, kFilter, kY, kBias };
 
-// The convolution, then bias and ReLU as asked for. Images are [n, h, w, c], filters [k, r, s, c / groups].
+// The convolution, followed by bias and ReLU if requested. Images are [n, h, w, c], filters [k, r, s, c / groups].
 absl::StatusOr<OperationGraph> MakeConvolutionGraph(const ops::GpuConv& p);
 
 }  // namespace belfry::cudnn

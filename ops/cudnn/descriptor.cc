@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kMostConfigs = 32;
 
-// What cuDNN says of an engine's arithmetic.
+// Properties of an engine's arithmetic, as reported by cuDNN.
 struct Notes {
   bool tensor_core = false, nondeterministic = false, narrows = false;
 };
@@ -32,14 +32,14 @@ absl::StatusOr<Notes> NotesOf(const Descriptor& config) {
   Notes result;
   for (int64_t i = 0; i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; ++i) {
     result.tensor_core = result.tensor_core || notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
-    // Inputs rounded to 16 bits, which gradients may not survive.
+    // The engine rounds inputs to 16 bits, which gradients may not survive.
     result.narrows = result.narrows || notes[i] == CUDNN_NUMERICAL_NOTE_DOWN_CONVERT_INPUTS;
     result.nondeterministic = result.nondeterministic || notes[i] == CUDNN_NUMERICAL_NOTE_NONDETERMINISTIC;
   }
   return result;
 }
 
-// The configurations that a heuristic recommends.
+// The configurations that one of cuDNN's heuristics recommends.
 absl::StatusOr<std::vector<Descriptor>> Recommended(const Target& target, const Descriptor& graph,
                                                     cudnnBackendHeurMode_t mode) {
   Descriptor heuristic(CUDNN_BACKEND_ENGINEHEUR_DESCRIPTOR);
@@ -79,7 +79,7 @@ absl::Status Check(cudnnStatus_t status, absl::string_view what) {
       status == CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED) {
     return absl::ResourceExhaustedError(text);
   }
-  // All codes of one class share their thousands.
+  // Codes of one class have the same thousands.
   const bool unsupported = status / 1000 == CUDNN_STATUS_NOT_SUPPORTED / 1000;
   return unsupported ? absl::UnimplementedError(text) : absl::InternalError(text);
 }

@@ -1,4 +1,4 @@
-// cuDNN's backend descriptors as values. Internal.
+// cuDNN's backend descriptors as C++ values. Internal.
 #pragma once
 
 #include <cudnn.h>
@@ -15,11 +15,11 @@
 
 namespace belfry::cudnn {
 
-// Unimplemented for what cuDNN does not support, ResourceExhausted for lack of memory, else Internal; names cuDNN's
-// error.
+// Converts a cuDNN status: Unimplemented if cuDNN does not support the request, ResourceExhausted if memory ran out,
+// otherwise Internal, with cuDNN's message.
 absl::Status Check(cudnnStatus_t status, absl::string_view what);
 
-// Owns a descriptor. The first error sticks, and Finalize() returns it.
+// Owns a descriptor. The first error is kept, and returned by Finalize().
 class Descriptor {
  public:
   explicit Descriptor(cudnnBackendDescriptorType_t type) {
@@ -66,7 +66,7 @@ class Descriptor {
   absl::Status status_;
 };
 
-// A device's handle. Used by one thread at a time, so under its mutex.
+// The cuDNN handle of a device. Not thread-safe: use it under its mutex.
 struct Handle {
   Mutex mutex;
   cudnnHandle_t handle = nullptr;
@@ -75,36 +75,36 @@ struct Handle {
   static absl::StatusOr<std::unique_ptr<Handle>> Make();
 };
 
-// What plans are made for: a device at hand or, to build plans without running them, one that is only described.
+// The target of plans: a present device or, to build plans without running them, a description of one.
 struct Target {
   cudnnHandle_t handle = nullptr;
   const Descriptor* described = nullptr;
 };
-// The description of a device in cuDNN's JSON.
+// A device described in cuDNN's JSON.
 absl::StatusOr<Descriptor> DescribeDevice(absl::string_view json);
 
-// Ways to compute a graph of operations: those that cuDNN recommends, best first, then those that it falls back to.
+// Configurations that compute a graph of operations: first those that cuDNN recommends, best first, then its fallbacks.
 struct Configs {
-  Descriptor graph;  // which the others refer to
+  Descriptor graph;  // referred to by the configurations
   std::vector<Descriptor> configs;
-  int recommended = 0;  // of them
+  int recommended = 0;  // number of recommended ones at the front
 };
-// `tensor_cores`: false leaves out those that use them (TF32 for float32). `deterministic`: leaves out those whose
-// results depend on timing. Unimplemented if there is none.
+// Restricts the engines: without `tensor_cores`, those that use them (TF32 for float32) are excluded; with
+// `deterministic`, those whose results depend on timing. FindConfigs returns Unimplemented if none remains.
 struct ConfigFilter {
   bool tensor_cores = true, deterministic = false;
 };
 absl::StatusOr<Configs> FindConfigs(const Target& target, const std::vector<Descriptor>& operations,
                                     const ConfigFilter& filter);
 
-// One of them, ready to run. Building it takes long: cuDNN may compile code.
+// A configuration ready to run. Building one is slow: cuDNN may compile code.
 struct ExecutionPlan {
   Descriptor config, plan;
   size_t workspace_bytes = 0;
 };
 absl::StatusOr<ExecutionPlan> MakePlan(const Target& target, Descriptor config);
 
-// What a plan is run on: the unique ids of its tensors, where they lie, and the workspace.
+// The arguments of a run: the ids of the tensors, their addresses, and the workspace.
 absl::StatusOr<Descriptor> MakeVariantPack(const std::vector<int64_t>& ids, const std::vector<void*>& data,
                                            void* workspace);
 

@@ -19,17 +19,18 @@ namespace {
 constexpr size_t kMostWorkspace = size_t{256} << 20;
 constexpr int kMostMeasured = 8, kMostCompiled = 2;
 
-// A way to compute a graph, with all that it refers to.
+// A plan for a graph of operations, with everything it refers to.
 struct Engine {
   OperationGraph operations;
   Descriptor graph;
   ExecutionPlan plan;
 };
 
-// What the nodes of a device share: the library's handle, and the engines of equal nodes, which the nodes own.
+// State shared by the nodes of a device: the library's handle, and the engines of equal nodes. The nodes own the
+// engines.
 struct Library {
   std::unique_ptr<Handle> handle;
-  std::map<std::string, std::weak_ptr<const Engine>> engines;  // by key; under the handle's mutex
+  std::map<std::string, std::weak_ptr<const Engine>> engines;  // by key; guarded by the handle's mutex
 
   static absl::StatusOr<std::unique_ptr<Library>> Make() {
     auto made = std::make_unique<Library>();
@@ -38,7 +39,7 @@ struct Library {
   }
 };
 
-// Runs plans on the operands of one node. One thread at a time.
+// Runs plans on the operands of one node. Not thread-safe.
 class Launcher {
  public:
   Launcher(Handle& handle, const Problem& problem)
@@ -47,7 +48,7 @@ class Launcher {
   }
 
   absl::Status Run(const ExecutionPlan& plan, Stream& stream, absl::Span<void* const> operands, void* workspace) {
-    // In a plan the addresses are always the same.
+    // A node's addresses are fixed by its plan, so the variant pack is normally built once.
     if (pack_ == nullptr || workspace != workspace_ ||
         !std::equal(operands.begin(), operands.end(), operands_.begin(), operands_.end())) {
       operands_.assign(operands.begin(), operands.end());
@@ -78,7 +79,7 @@ absl::StatusOr<ExecutionPlan> BuildPlan(Handle& handle, Descriptor config) {
   return absl::UnimplementedError(absl::StrCat("cuDNN: it takes a workspace of ", plan.workspace_bytes, " bytes"));
 }
 
-// Builds the first plans, measures them, and returns the fastest; or the first if results must not depend on that.
+// Builds the first plans, measures them and returns the fastest; in deterministic mode, the first.
 absl::StatusOr<ExecutionPlan> BuildAndMeasure(const Problem& problem, Device& device, Handle& handle, Configs configs) {
   const auto count = static_cast<int>(configs.configs.size());
   const int most = device.math().deterministic ? 1 : problem.multiplies ? kMostMeasured : kMostCompiled;

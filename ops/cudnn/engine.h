@@ -1,4 +1,4 @@
-// How cuDNN computes a graph of operations: by the engine of its that was measured to be the fastest. Internal.
+// Computing a graph of operations with the cuDNN engine that was measured to be the fastest. Internal.
 #pragma once
 
 #include <cstddef>
@@ -14,20 +14,21 @@
 
 namespace belfry::cudnn {
 
-// What is to be computed. The tensors of the graph that lie in device memory have the unique ids 1, 2 and so on, in the
-// order of the operands; those in host memory the ids after them. Ids of virtual ones begin with kVirtualIds.
+// A graph of operations to compute. The ids of its tensors in device memory are 1, 2, ... in the order of the operands,
+// followed by those of tensors in host memory. Ids of virtual tensors start at kVirtualIds.
 struct Problem {
-  std::string key;  // says what it is and the extents of all tensors; what equals it shares an engine
+  std::string key;  // describes the computation and all extents; equal keys share an engine
   DType dtype = DType::kFloat32;
   std::vector<size_t> operand_bytes;
   std::vector<float> constants;  // the values of the tensors in host memory
-  bool multiplies = true;        // and may by TF32; else engines are compiled at run time, in a second or so each
+  bool multiplies = true;        // if so, TF32 applies; if not, engines are compiled at run time, about a second each
   std::function<absl::StatusOr<OperationGraph>()> make_graph;
 };
 inline constexpr int64_t kVirtualIds = 1000;
 
-// Thread-safe. Unimplemented if cuDNN cannot, on this device and in its math mode. Chooses an engine as it was chosen
-// before, on this or another day; else measures some, or takes the first if results must not depend on that.
+// A core for the problem: the engine chosen earlier, in this or another process; otherwise the fastest of some that are
+// measured, or in deterministic mode the first. Unimplemented if cuDNN has no engine for this device and its math mode.
+// Thread-safe.
 absl::StatusOr<ops::LibraryCore> MakeCore(Problem problem, Device& device);
 
 }  // namespace belfry::cudnn

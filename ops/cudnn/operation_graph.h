@@ -1,4 +1,4 @@
-// Operations that cuDNN runs as one, and what the graphs of all kinds are made of. Internal.
+// Graphs of operations that cuDNN runs as one, and the parts common to all of them. Internal.
 #pragma once
 
 #include <cstdint>
@@ -12,27 +12,26 @@
 
 namespace belfry::cudnn {
 
-// Where a tensor lies: in device memory; nowhere, as one operation hands it to the next; or, one element, in host
-// memory, from which it is read when the operations are enqueued.
+// The location of a tensor: device memory; virtual, passed from one operation to the next; or a single element in host
+// memory, which is read when the operations are enqueued.
 enum class Place { kDevice, kVirtual, kHost };
 
 struct OperationGraph {
   std::vector<Descriptor> operations;
-  std::deque<Descriptor> used;  // what they refer to: tensors and parameters
+  std::deque<Descriptor> used;  // tensors and parameters that the operations refer to
 
-  // A tensor of four extents, given as N, C, H, W, with its channels innermost. A virtual one holds what sums are
-  // computed in.
+  // Adds a tensor of extents N, C, H, W with innermost channels. Virtual tensors have the type of the computation.
   absl::StatusOr<const Descriptor*> AddTensor(int64_t id, DType dtype, int64_t n, int64_t c, int64_t h, int64_t w,
                                               Place place = Place::kDevice);
-  // y = mode(x), or of x and b, element by element.
+  // Adds y = mode(x), or y = mode(x, b), element by element.
   absl::Status AddPointwise(cudnnPointwiseMode_t mode, DType dtype, const Descriptor& x, const Descriptor* b,
                             const Descriptor& y);
-  // Finalizes what operations refer to, or an operation.
+  // Finalises and keeps a descriptor that operations refer to, or an operation.
   absl::StatusOr<const Descriptor*> AddUsed(Descriptor descriptor);
   absl::Status AddOperation(Descriptor descriptor);
 };
 
-// What tensors of a dtype hold, and what their sums are computed in.
+// The cuDNN types of a tensor's elements, and of computations with them.
 cudnnDataType_t DataType(DType dtype);
 cudnnDataType_t ComputeType(DType dtype);
 

@@ -15,7 +15,7 @@ void SetFractions(Descriptor& descriptor, cudnnBackendAttributeName_t name, int6
   descriptor.Set(name, CUDNN_TYPE_FRACTION, 2, values.data());
 }
 
-// What surrounds the images counts for nothing.
+// Elements outside the images are ignored.
 Descriptor MakeResample(const GpuPool& p) {
   const bool max = p.kind == GpuPool::Kind::kMaximumGradient;
   const cudnnResampleMode_t mode = max ? CUDNN_RESAMPLE_MAXPOOL : CUDNN_RESAMPLE_AVGPOOL_EXCLUDE_PADDING;

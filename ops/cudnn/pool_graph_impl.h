@@ -1,4 +1,4 @@
-// Pooling as one of cuDNN's operations. Internal.
+// Pooling as a cuDNN operation. Internal.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -7,7 +7,7 @@
 
 namespace belfry::cudnn {
 
-// The ids of tensors are those of MakeLibraryGpuPool's operands, from 1 on.
+// Tensor ids number the operands of MakeLibraryGpuPool from 1 on.
 absl::StatusOr<OperationGraph> MakePoolGraph(const ops::GpuPool& p);
 
 }  // namespace belfry::cudnn

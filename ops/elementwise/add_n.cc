@@ -16,8 +16,8 @@ absl::StatusOr<std::vector<Shape>> AddNShape(const ShapeArgs& args) {
   return std::vector<Shape>{shape};
 }
 
-// Adds from left to right, block by block: every input's block is read before the output's is written, so that the
-// output may overwrite an input, and 16-bit floats are rounded once.
+// Adds from left to right, block by block. A block of every input is read before the block of the output is written, so
+// that the output may overwrite an input. 16-bit floats are rounded once.
 template <class T>
 void AddBlocks(const void* const* inputs, size_t count, T* y, int64_t begin, int64_t end) {
   using C = Compute<T>;

@@ -8,15 +8,15 @@
 namespace belfry::ops {
 namespace {
 
-// What one launch adds.
+// The terms added by one launch.
 template <class T, int most>
 struct Terms {
   const gpu::Stored<T>* x[most];
   int count;
 };
 
-// y = (sum, if it is not null) + the terms from left to right. Reads an element of all of them, then writes it, so y
-// may be one.
+// y = (sum, unless null) + the terms from left to right. An element of every term is read before y is written, so y may
+// be one of them.
 template <class T, class Out, int most>
 absl::Status AddTerms(Stream& stream, int64_t n, const Terms<T, most>& terms, const gpu::Compute<T>* sum,
                       gpu::Stored<Out>* y) {

@@ -1,4 +1,4 @@
-// How the elements of two operands meet under NumPy's broadcasting rules, decided once per kernel.
+// Broadcasting of two operands by NumPy's rules, planned once per kernel.
 #pragma once
 
 #include <array>
@@ -9,11 +9,11 @@
 
 namespace belfry::ops {
 
-// What a product of matrices broadcasts: all extents but the last two.
+// The batch extents of a matrix operand, all but the last two, which matrix products broadcast.
 inline Shape BatchOf(const Shape& shape) { return Shape(shape.dims().subspan(0, shape.rank() - 2)); }
 
-// The result as `rows` runs of `inner` consecutive elements. Along a run an operand advances by stride 1, or 0 when it
-// is stretched. Neighbouring axes that broadcast alike are merged, so a pair of equal shapes is one run.
+// The result as `rows` runs of `inner` consecutive elements. Within a run an operand advances by stride 1, or 0 if it
+// is stretched. Adjacent axes that broadcast alike are merged, so operands of equal shapes form a single run.
 struct BroadcastPlan {
   static constexpr int kMaxLoops = 8;
   struct Loop {
@@ -21,11 +21,11 @@ struct BroadcastPlan {
   };
 
   int64_t rows = 1, inner = 1;
-  int64_t stride_a = 1, stride_b = 1;  // of the inner run: 0 or 1
-  int loops = 0;                       // outer loops, outermost first
+  int64_t stride_a = 1, stride_b = 1;  // within a run: 0 or 1
+  int loops = 0;                       // number of outer loops, listed outermost first
   std::array<Loop, kMaxLoops> loop;
 
-  // Calls body(row, offset_a, offset_b) for the rows [begin, end), in order.
+  // Calls body(row, offset_a, offset_b) for rows [begin, end), in order.
   template <class Body>
   void ForRows(int64_t begin, int64_t end, Body&& body) const {
     std::array<int64_t, kMaxLoops> at{};
@@ -50,7 +50,7 @@ struct BroadcastPlan {
   }
 };
 
-// REQUIRES: both shapes are known and broadcast. Unimplemented when more than kMaxLoops + 1 groups of axes remain.
+// REQUIRES: both shapes are known and broadcast. Unimplemented if more than kMaxLoops + 1 groups of axes remain.
 absl::StatusOr<BroadcastPlan> PlanBroadcast(const Shape& a, const Shape& b);
 
 }  // namespace belfry::ops

@@ -15,7 +15,7 @@ absl::StatusOr<Kernel> MakeCheckNumerics(const KernelSpec& spec) {
   return Kernel{[n = spec.outputs[0].shape.elements(), tensor = CheckedTensor(spec)](const KernelContext& context) {
     const T* x = context.input<T>(0);
     T* y = context.output<T>(0);
-    // x - x is 0 for numbers and NaN for all else: one pass, which vectorises, settles the usual case.
+    // x - x is 0 for finite numbers and NaN otherwise, so one vectorised pass handles the usual case.
     int bad = 0;
     for (int64_t i = 0; i < n; ++i) {
       const C value = static_cast<C>(x[i]);

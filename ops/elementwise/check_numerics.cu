@@ -16,7 +16,7 @@ constexpr int64_t kPart = 8192, kMostParts = 4096;
 struct Found {
   uint64_t nans = 0, infinities = 0;
 
-  // Both in one word, so that the host sees both or none; each up to 2^32 - 1.
+  // Packs both counts into one word, so that the host sees them together. Each is capped at 2^32 - 1.
   constexpr uint64_t Packed() const {
     const uint64_t most = 0xffffffffu;
     return (nans < most ? nans : most) << 32 | (infinities < most ? infinities : most);
@@ -28,7 +28,7 @@ struct Plus {
   }
 };
 
-// Copies x to y and counts, part by part, or tells the host if there is one part only.
+// Copies x to y and counts by part; if there is only one part, reports to the host directly.
 template <class T>
 absl::Status Check(Stream& stream, int64_t n, int64_t parts, const gpu::Stored<T>* x, gpu::Stored<T>* y, Found* found,
                    uint64_t* host) {

@@ -1,4 +1,4 @@
-// What the kernels of CheckNumerics say.
+// Error messages of CheckNumerics.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace belfry::ops {
 
-// The tensor that a node checks.
+// Names the tensor that a node checks.
 inline std::string CheckedTensor(const KernelSpec& spec) {
   const std::string& message = spec.attrs.String("message");
   return absl::StrCat(message, message.empty() ? "" : ": ", "the tensor of '", spec.name, "'");

@@ -1,4 +1,4 @@
-// Definitions of element-wise ops: what all unary ones share, and all binary ones.
+// Definitions of unary and binary element-wise ops.
 #pragma once
 
 #include <string>
@@ -12,24 +12,24 @@
 
 namespace belfry::ops {
 
-// dx of y = f(x).
+// Gradient of y = f(x): returns dx.
 using UnaryGradient = Output (*)(const Scope& scope, Output x, Output y, Output dy);
-// {da, db} of y = f(a, b) in the shape of y; they are then summed to the operands' shapes.
+// Gradient of y = f(a, b): returns {da, db} in the shape of y; they are then summed to the operands' shapes.
 using BinaryGradient = std::vector<Output> (*)(const Scope& scope, Output a, Output b, Output y, Output dy);
 
-// The output has the shape of input 0.
+// Shape rule: the shape of input 0.
 absl::StatusOr<std::vector<Shape>> SameShape(const ShapeArgs& args);
-// The output has the shape to which inputs 0 and 1 broadcast.
+// Shape rule: the shape to which inputs 0 and 1 broadcast.
 absl::StatusOr<std::vector<Shape>> BroadcastShape(const ShapeArgs& args);
 
-// y = f(x). A null gradient: not differentiable. `out`: the output's type, "T" or a dtype's name.
+// y = f(x). A null gradient means not differentiable. `out` is the output's type: "T" or the name of a dtype.
 OpDef UnaryOp(absl::string_view name, absl::Span<const DType> types, std::vector<KernelDef> kernels,
               UnaryGradient gradient, absl::string_view out = "T");
-// y = f(a, b), broadcast.
+// y = f(a, b), with broadcasting.
 OpDef BinaryOp(absl::string_view name, absl::Span<const DType> types, std::vector<KernelDef> kernels,
                BinaryGradient gradient, absl::string_view out = "T");
 
-// CPU kernels of F<Compute<T>> for each T, from input 0, or inputs 0 and 1, to output 0, which is of the same type.
+// CPU kernels that apply F<Compute<T>> to input 0, or to inputs 0 and 1, for each T; output 0 has the same type.
 template <template <class> class F, class... Ts>
 std::vector<KernelDef> MapKernels() {
   return Kernels<Ts...>("CPU", [](auto tag) -> KernelFactory {

@@ -5,7 +5,7 @@ namespace {
 
 bool SixteenBit(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }
 
-// A 16-bit operand as floats in `block`; any other where it is.
+// Returns x, or if it is 16-bit its elements converted to float in `block`.
 const void* Widen(DType dtype, const void* x, float* block, int64_t n) {
   if (dtype == DType::kFloat16) {
     ToFloat(static_cast<const Half*>(x), block, n);
@@ -28,7 +28,7 @@ void Narrow(DType dtype, const float* block, void* y, int64_t n) {
 const std::byte* At(const void* x, int64_t bytes) { return static_cast<const std::byte*>(x) + bytes; }
 std::byte* At(void* x, int64_t bytes) { return static_cast<std::byte*>(x) + bytes; }
 
-// loops.map over n elements, 16-bit ones by way of float.
+// Applies loops.map to n elements; 16-bit ones are converted to float and back.
 void RunMap(const ElementLoops& loops, const void* x, void* y, int64_t n) {
   if (!SixteenBit(loops.in)) return loops.map(loops.functor.data(), x, y, n);
   alignas(64) float in[kBlock], out[kBlock];
@@ -42,7 +42,7 @@ void RunMap(const ElementLoops& loops, const void* x, void* y, int64_t n) {
   }
 }
 
-// The same for two operands, which advance by `stride_a` and `stride_b`, 0 or 1.
+// The same for two operands with strides `stride_a` and `stride_b`, 0 or 1.
 void RunZip(const ElementLoops& loops, ElementLoops::Zip zip, int64_t stride_a, int64_t stride_b, const void* a,
             const void* b, void* y, int64_t n) {
   if (!SixteenBit(loops.in)) return zip(loops.functor.data(), a, b, y, n);
@@ -64,8 +64,8 @@ Kernel MakeMapKernel(const KernelSpec& spec, const ElementLoops& loops) {
   const int64_t n = spec.outputs[0].shape.elements();
   const auto in_size = static_cast<int64_t>(SizeOf(loops.in)), out_size = static_cast<int64_t>(SizeOf(loops.out));
   return Kernel{[=](const KernelContext& context) {
-    // Whole blocks: Eigen rounds the elements that fill no vector differently, so which these are must not depend on
-    // the number of threads. For the same reason buffers are aligned.
+    // Ranges of whole blocks: Eigen rounds elements that do not fill a vector differently, so their position must not
+    // depend on the number of threads. For the same reason buffers are aligned.
     const int64_t blocks = (n + kBlock - 1) / kBlock;
     ParallelFor(blocks, loops.cost * static_cast<double>(std::min(n, kBlock)), [&](int64_t first, int64_t last) {
       const int64_t begin = first * kBlock, end = std::min(last * kBlock, n);

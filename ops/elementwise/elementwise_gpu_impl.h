@@ -1,4 +1,4 @@
-// GPU kernels of element-wise ops, made from functors (ops/elementwise/functors.h). Only for .cu files.
+// GPU kernels of element-wise ops, built from functors (ops/elementwise/functors.h). Only for .cu files.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ absl::Status GpuMap(Stream& stream, int64_t n, const gpu::Stored<T>* x, gpu::Sto
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = gpu::Narrow<Out>(f(gpu::Widen(x[i]))); });
 }
 
-// Output 0 = f(input 0), element by element. f works on gpu::Compute<T>.
+// Output 0 = f(input 0), element by element. f operates on gpu::Compute<T>.
 template <class T, class Out = T, class F>
 Kernel GpuMapKernel(const KernelSpec& spec, F f) {
   return Kernel{[n = spec.outputs[0].shape.elements(), f](const KernelContext& at) {
@@ -28,7 +28,7 @@ Kernel GpuMapKernel(const KernelSpec& spec, F f) {
   }};
 }
 
-// A BroadcastPlan for device code: where the operands of result i lie.
+// A BroadcastPlan for device code, which locates the operands of result i.
 struct GpuBroadcast {
   struct Loop {
     Divider extent;
@@ -47,7 +47,7 @@ struct GpuBroadcast {
     }
   }
 
-  // Index is uint32_t where CountsIn32Bits(all elements), or int64_t.
+  // Index is uint32_t if CountsIn32Bits(number of elements), otherwise int64_t.
   template <class Index>
   BELFRY_GPU void Find(Index i, int64_t& a, int64_t& b) const {
     const auto column = static_cast<int64_t>(inner.Split(i));
@@ -81,7 +81,7 @@ absl::Status GpuZip(Stream& stream, int64_t n, const GpuBroadcast& plan, const g
   });
 }
 
-// Output 0 = f(input 0, input 1), element by element, broadcast. f works on gpu::Compute<T>.
+// Output 0 = f(input 0, input 1), element by element with broadcasting. f operates on gpu::Compute<T>.
 template <class T, class Out = T, class F>
 absl::StatusOr<Kernel> GpuZipKernel(const KernelSpec& spec, F f) {
   const int64_t n = spec.outputs[0].shape.elements();
@@ -93,7 +93,8 @@ absl::StatusOr<Kernel> GpuZipKernel(const KernelSpec& spec, F f) {
   }};
 }
 
-// Kernels of F<gpu::Compute<T>> for each T, from input 0, or inputs 0 and 1, to output 0, which is of the same type.
+// Registers kernels that apply F<gpu::Compute<T>> to input 0, or to inputs 0 and 1, for each T; output 0 has the same
+// type.
 template <template <class> class F, class... Ts>
 void AddGpuMaps(KernelTable& table, absl::string_view op) {
   table.AddKernels(op, Kernels<Ts...>("GPU", [](auto tag) -> KernelFactory {

@@ -1,4 +1,4 @@
-// CPU kernels of element-wise ops, made from functors (ops/elementwise/functors.h). Any family may use them.
+// CPU kernels of element-wise ops, built from functors (ops/elementwise/functors.h), for use by any family.
 #pragma once
 
 #include <Eigen/Core>
@@ -51,7 +51,7 @@ void MapRun(const F& f, const T* x, Out* y, int64_t n) {
   }
 }
 
-// y[i] = f(a[i * stride_a], b[i * stride_b]) for n elements; the strides are 0 or 1, y may be a or b.
+// y[i] = f(a[i * stride_a], b[i * stride_b]) for n elements. Strides are 0 or 1; y may be a or b.
 template <int stride_a, int stride_b, class T, class Out, class F>
 void ZipRun(const F& f, const T* a, const T* b, Out* y, int64_t n) {
   if constexpr (kIsSixteenBit<T>) {
@@ -83,11 +83,11 @@ void ZipRun(const F& f, const T* a, const T* b, Out* y, int64_t n) {
   }
 }
 
-// An element-wise kernel without its types: only the innermost loops are compiled for each functor and type, because
-// hundreds of (op, dtype) pairs share everything around them. Functors are small and trivially copyable.
+// A type-erased element-wise kernel. Only the innermost loops are compiled for each functor and type, because hundreds
+// of (op, dtype) pairs share all the code around them. Functors are small and trivially copyable.
 struct ElementLoops {
-  // Over n contiguous elements of Compute<T>; `f` is the functor. By operand that stands still: none, the first, the
-  // second.
+  // Loops over n contiguous elements of Compute<T>, where `f` is the functor. The variants of Zip keep no operand, the
+  // first, or the second fixed.
   using Map = void (*)(const void* f, const void* x, void* y, int64_t n);
   using Zip = void (*)(const void* f, const void* a, const void* b, void* y, int64_t n);
   static constexpr size_t kFunctorBytes = 32;
@@ -109,7 +109,7 @@ ElementLoops LoopsOf(const F& f) {
   return loops;
 }
 
-// Output 0 = f(input 0), element by element. f works on Compute<T>.
+// Output 0 = f(input 0), element by element. f operates on Compute<T>.
 template <class T, class Out = T, class F>
 Kernel MapKernel(const KernelSpec& spec, F f) {
   using In = Compute<T>;
@@ -127,7 +127,7 @@ void ZipLoop(const void* functor, const void* a, const void* b, void* y, int64_t
                              static_cast<Result*>(y), n);
 }
 
-// Output 0 = f(input 0, input 1), element by element, broadcast. f works on Compute<T>.
+// Output 0 = f(input 0, input 1), element by element with broadcasting. f operates on Compute<T>.
 template <class T, class Out = T, class F>
 absl::StatusOr<Kernel> ZipKernel(const KernelSpec& spec, F f) {
   ElementLoops loops = LoopsOf<T, Out>(f);

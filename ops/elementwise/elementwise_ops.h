@@ -1,4 +1,4 @@
-// The parts of the elementwise family. Internal.
+// Registration of the element-wise ops, by source file. Internal.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

@@ -7,7 +7,7 @@
 namespace belfry::ops {
 namespace {
 
-// dx = f'(y) dy from the output y: ops "TanhGrad" and "SigmoidGrad". Their own gradient with respect to y differs.
+// "TanhGrad" and "SigmoidGrad" compute dx = f'(y) dy from the output y. Their own gradients with respect to y differ.
 OpDef GradOp(absl::string_view name, std::vector<KernelDef> kernels, BinaryGradient gradient) {
   OpDef op = BinaryOp(name, kFloatTypes, std::move(kernels), gradient);
   op.inputs = {{.name = "y"}, {.name = "dy"}};
@@ -37,7 +37,7 @@ void RegisterFromOutput(OpRegistry& registry) {
                       }));
 }
 
-// Where a > 0, dy y log(a); elsewhere the power has no derivative in its exponent and 0 stands for it.
+// dy y log(a) where a > 0. Elsewhere the power is not differentiable in its exponent, and the gradient is set to 0.
 Output PowExponentGradient(const Scope& scope, Output a, Output y, Output dy) {
   const Output zeros = ZerosLike(scope, a);
   const Output positive = Greater(scope, a, zeros);

@@ -1,9 +1,9 @@
 // Element-wise formulas as scalar functors, each written once for the CPU and the CUDA kernels. T is float or double
-// (16-bit floats are computed in float) or an integer type, whose arithmetic wraps around.
+// (16-bit floats are computed in float), or an integer type, whose arithmetic wraps around.
 //
-// `constexpr` lets nvcc compile them for the device (--expt-relaxed-constexpr). A functor whose loop compilers do not
-// vectorise by themselves has Vector(x): the same formula on an Eigen array. kCost: about the scalar operations of one
-// call, 1 if it is not there.
+// constexpr allows nvcc to compile them for the device (--expt-relaxed-constexpr). A functor whose loop compilers do
+// not vectorise also has Vector(x), the same formula on an Eigen array. kCost is the approximate number of scalar
+// operations per call, 1 if absent.
 #pragma once
 
 #include <cmath>
@@ -12,7 +12,7 @@
 
 namespace belfry::ops::functor {
 
-// The type in which sums, differences and products of T are computed: unsigned for integers, where overflow wraps.
+// The type in which T is added, subtracted and multiplied: unsigned for integers, whose overflow wraps.
 template <class T, bool = std::is_integral_v<T>>
 struct Wrapping {
   using type = T;
@@ -127,7 +127,7 @@ template <class T>
 struct SigmoidGrad {
   constexpr T operator()(T y, T dy) const { return dy * y * (T(1) - y); }
 };
-// Eigen's vectorised square root turns infinity into NaN; a plain loop vectorises as well.
+// No Vector: Eigen's vectorised square root turns infinity into NaN, and a plain loop vectorises as well.
 template <class T>
 struct Sqrt {
   static constexpr double kCost = 2;

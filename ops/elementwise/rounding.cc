@@ -8,7 +8,7 @@
 namespace belfry::ops {
 namespace {
 
-// The processor traps on an integer divided by zero.
+// Checks integer divisors first, because the processor traps on division by zero.
 template <template <class> class F, class T>
 absl::StatusOr<Kernel> MakeDivision(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(Kernel kernel, ZipKernel<T>(spec, F<Compute<T>>()));
@@ -32,7 +32,7 @@ std::vector<KernelDef> Divisions() {
       "CPU", [](auto tag) { return &MakeDivision<F, typename decltype(tag)::type>; });
 }
 
-// An error names a divisor by its place in the whole tensor, so that is what the kernel must see.
+// Not element-wise for the compiler: errors name a divisor by its index, so the kernel must see the whole tensor.
 OpDef Division(absl::string_view name, std::vector<KernelDef> kernels, BinaryGradient gradient) {
   OpDef op = BinaryOp(name, kNumericTypes, std::move(kernels), gradient);
   op.elementwise = false;
@@ -86,7 +86,7 @@ void RegisterClip(OpRegistry& registry) {
   registry.Add(std::move(gradient));
 }
 
-// {dy, 0} where `first` holds, {0, dy} elsewhere.
+// Returns {dy, 0} where `first` is true, {0, dy} elsewhere.
 std::vector<Output> Route(const Scope& scope, Output first, Output dy) {
   const Output zeros = ZerosLike(scope, dy);
   return {Select(scope, first, dy, zeros), Select(scope, first, zeros, dy)};

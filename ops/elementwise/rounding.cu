@@ -5,7 +5,7 @@
 namespace belfry::ops {
 namespace {
 
-// A kernel for GPUs cannot fail: an integer divided by 0 gives 0.
+// GPU kernels cannot fail, so an integer divided by 0 gives 0.
 template <template <class> class F>
 struct Divide {
   template <class T>

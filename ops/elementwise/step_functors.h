@@ -1,4 +1,4 @@
-// Scalar functors that choose, round and compare; see functors.h.
+// Scalar functors that select, round and compare; see functors.h.
 #pragma once
 
 #include <cmath>
@@ -40,7 +40,7 @@ template <class T>
 struct Ceil {
   constexpr T operator()(T x) const { return std::ceil(x); }
 };
-// To the nearest integer, halves to the even one (in the default rounding mode).
+// Rounds to the nearest integer, ties to even (in the default rounding mode).
 template <class T>
 struct Round {
   constexpr T operator()(T x) const { return std::nearbyint(x); }
@@ -58,7 +58,7 @@ struct IsFinite {
   constexpr bool operator()(T x) const { return std::abs(x) < std::numeric_limits<T>::infinity(); }
 };
 
-// The larger and the smaller; NaN if either is.
+// Maximum and minimum; NaN if either operand is NaN.
 template <class T>
 struct Maximum {
   constexpr T operator()(T a, T b) const { return a > b || a != a ? a : b; }
@@ -78,8 +78,8 @@ struct ClipGrad {
   constexpr T operator()(T x, T dy) const { return x < low || x > high ? T(0) : dy; }
 };
 
-// Rounded down, as Python's // and %: a == b * FloorDiv(a, b) + FloorMod(a, b), and the remainder has the sign of b.
-// REQUIRES for integers: b is not 0.
+// Rounded down like Python's // and %: a == b * FloorDiv(a, b) + FloorMod(a, b), and the remainder has the sign of b.
+// REQUIRES for integers: b != 0.
 template <class T>
 struct FloorDiv {
   constexpr T operator()(T a, T b) const {

@@ -13,6 +13,7 @@
 namespace belfry::ops {
 namespace {
 
+// Lines with a larger count are taken for corrupt.
 constexpr int kMostCandidates = 1000;
 
 std::string Variable(const char* name) {
@@ -30,12 +31,17 @@ std::string AutotuneCache::DefaultPath() {
   return folder.empty() ? "" : (folder / "autotune.txt").string();
 }
 
+// Reads the whole file once. Lines are only ever appended, so where a key occurs twice the later line is the newer
+// choice, and wins. The fragment of a line that a crash leaves is skipped as malformed or, if only its key is cut,
+// never looked up; either way it costs one repeated measurement.
 AutotuneCache::AutotuneCache(std::string path) : path_(std::move(path)) {
   if (path_.empty()) return;
   std::ifstream file(path_);
   std::string line;
   const MutexLock lock(mutex_);
   while (std::getline(file, line)) {
+    // eof() after a successful getline means that the last line has no newline; Add() then completes it first, so that
+    // a fragment does not swallow the next entry.
     ends_cut_ = file.eof();
     const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits('\t', 2));
     Choice choice;
@@ -48,6 +54,8 @@ AutotuneCache::AutotuneCache(std::string path) : path_(std::move(path)) {
   }
 }
 
+// A choice is an index into a list of candidates. If the length of the list has changed, for example with the library's
+// version, the index means nothing.
 int AutotuneCache::Find(absl::string_view key, int count) const {
   const MutexLock lock(mutex_);
   const auto found = choices_.find(std::string(key));
@@ -58,6 +66,8 @@ void AutotuneCache::Add(absl::string_view key, int count, int index) {
   const MutexLock lock(mutex_);
   choices_[std::string(key)] = {index, count};
   if (path_.empty()) return;
+  // One short line, flushed at once in append mode, so processes that share the file do not split each other's lines.
+  // Failures are ignored: the choice stays in memory.
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
   std::ofstream(path_, std::ios::app) << absl::StrCat(ends_cut_ ? "\n" : "", index, "\t", count, "\t", key, "\n")

@@ -33,7 +33,7 @@ class Timer {
     RETURN_IF_ERROR(Check(cudaEventCreate(&begin_), "cudaEventCreate"));
     return Check(cudaEventCreate(&end_), "cudaEventCreate");
   }
-  // Milliseconds of the fastest of some runs.
+  // The time of the fastest of several runs, in milliseconds.
   absl::StatusOr<float> Measure(Stream& stream, const std::function<absl::Status()>& run) {
     for (int i = 0; i < kWarmUps; ++i) RETURN_IF_ERROR(run());
     float best = std::numeric_limits<float>::max();

@@ -1,5 +1,5 @@
-// Kernels on [rows, columns] that work down the columns, for .cu files: what belongs to a column is read once for many
-// rows, or the rows are summed.
+// Kernels on matrices [rows, columns] that proceed down the columns: they read per-column values once for many rows, or
+// sum the rows. For .cu files.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,14 @@
 
 namespace belfry::ops {
 
-// A thread works on one column of one slice. Slice s has the rows s, s + slices, ...: neighbouring threads read
-// neighbouring addresses, however few the columns are. Slices depend on the sizes only, and so does the order of sums.
+// Division of a matrix among threads: each works on one column of one slice. Slice s has the rows s, s + slices, ...,
+// so that neighbouring threads read neighbouring addresses however few columns there are. The slices, and so the order
+// of summation, depend on the sizes only.
 struct ColumnSlices {
   int64_t rows, columns, slices, threads;
   Divider column_count;
 
-  // For what writes an element for each that it reads; and for sums, whose slices must be few enough.
+  // ForElements is for kernels that write an element for each one they read. ForSums keeps the number of slices low.
   static ColumnSlices ForElements(int64_t rows, int64_t columns) {
     const int64_t rows_per_thread = rows * columns > (int64_t{1} << 21) ? 8 : 4;
     return ColumnSlices(rows, columns, (rows + rows_per_thread - 1) / rows_per_thread);
@@ -37,11 +38,11 @@ struct ColumnSlices {
   }
 };
 
-// What thread i does. The functor f has
-//   Column Begin(c, at)                  what it keeps of column c; its first element is at `at` if there are rows
-//   In Read(at, row)                     what it reads for the element at `at`
-//   void Take(column, in, at, sum)       what it does then; several sums grow side by side
-// Elements are read some at a time before any is written, for the memory's sake.
+// The work of thread i. The functor f has
+//   Column Begin(c, at)                  returns the values kept for column c, whose first element, if any, is at `at`
+//   In Read(at, row)                     reads the operands of the element at `at`
+//   void Take(column, in, at, sum)       processes it; several sums are accumulated side by side
+// Several elements are read before the first is written, to keep more loads in flight.
 template <class Sum, class Column, class F>
 BELFRY_GPU Sum WalkColumn(const ColumnSlices& s, int64_t i, int64_t slice, const Column& column, const F& f) {
   constexpr int kBatch = 4;
@@ -69,7 +70,7 @@ absl::Status ForEachElementByColumn(Stream& stream, const ColumnSlices& s, const
   });
 }
 
-// As above, and then partials[k threads + i] = value k of f.Finish(column, sum, rows of the slice), for F::Sum =
+// The same, followed by partials[k threads + i] = value k of f.Finish(column, sum, rows of the slice). F::Sum is
 // Sums<C, n>.
 template <class C, class F>
 absl::Status SumSlices(Stream& stream, const ColumnSlices& s, C* partials, const F& f) {
@@ -82,13 +83,13 @@ absl::Status SumSlices(Stream& stream, const ColumnSlices& s, C* partials, const
   });
 }
 
-// body(column, team) for every column, to combine its partials.
+// Calls body(column, team) for every column, to combine its partial sums.
 template <class Body>
 absl::Status ForEachColumn(Stream& stream, const ColumnSlices& s, const Body& body) {
   return ForEachRowOf(stream, s.columns, s.slices, body);
 }
 
-// The sums of a column, all slices together.
+// The sums of a column over all slices.
 template <class C, int n, class Team>
 BELFRY_GPU Sums<C, n> SumOfSlices(const ColumnSlices& s, const C* partials, int64_t column, const Team& team) {
   constexpr int kBatch = 4;
@@ -117,8 +118,8 @@ struct CombineSums {
   }
 };
 
-// store(c, sum) for every column c, with the F::Sum over all of its rows; in two launches. `partials` has
-// ColumnSumsBytes.
+// Calls store(c, sum) for every column c with the F::Sum over all its rows, in two launches. `partials` has
+// ColumnSumsBytes bytes.
 template <class F>
 size_t ColumnSumsBytes(const ColumnSlices& s) {
   return static_cast<size_t>(s.threads) * sizeof(typename F::Sum);
@@ -139,7 +140,7 @@ struct SliceMoments {
   const gpu::Stored<T>* x;
   int64_t elements;
 
-  // The thread's first number is subtracted from all, which keeps the digits that a large mean would take.
+  // All values are shifted by the thread's first one, which preserves the digits that a large mean would cost.
   BELFRY_GPU C Begin(int64_t, int64_t at) const {
     const C first = at < elements ? gpu::Widen(x[at]) : C(0);
     return first - first == 0 ? first : C(0);
@@ -187,7 +188,8 @@ struct CombineMoments {
   }
 };
 
-// Of x [rows, columns] in two launches. `workspace` has ColumnMomentsBytes; without rows both are 0.
+// The moments of the columns of x [rows, columns], in two launches. `workspace` has ColumnMomentsBytes bytes. Without
+// rows both are 0.
 template <class T>
 size_t ColumnMomentsBytes(const ColumnSlices& s) {
   return static_cast<size_t>(2 * s.threads) * sizeof(gpu::Compute<T>);

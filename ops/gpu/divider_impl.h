@@ -1,33 +1,34 @@
-// Division by a number that is known when a kernel is made. For device code, where a division costs tens of
-// instructions, and this a multiplication and a shift.
+// Division by a number that is fixed when a kernel is made. On a GPU a division takes tens of instructions, this one a
+// multiplication and a shift.
 #pragma once
 
 #include <cstdint>
 
 namespace belfry::ops {
 
-// Whether the numbers in [0, limit) may be counted with 32 bits.
+// True if indices in [0, limit) fit the 32-bit arithmetic below.
 constexpr bool CountsIn32Bits(int64_t limit) { return limit <= int64_t{1} << 31; }
 
 class Divider {
  public:
-  Divider() = default;  // by 1
-  // Of numbers in [0, limit). One by a divisor that is not positive may be made, but must not be used.
+  Divider() = default;  // divides by 1
+  // Divides numbers in [0, limit). A divisor below 1 may be constructed but not used.
   Divider(int64_t divisor, int64_t limit) : divisor_(divisor), small_(CountsIn32Bits(limit)) {
     if (!small_ || divisor < 1) return;
-    multiplier_ = 0;  // All quotients are 0 if no number is as large as the divisor.
+    multiplier_ = 0;  // if no number reaches the divisor, all quotients are 0
     if (!CountsIn32Bits(divisor)) return;
     int bits = 0;  // the least with divisor <= 2^bits
     while ((int64_t{1} << bits) < divisor) ++bits;
-    // With n < 2^31 and a multiplier of 2^shift / divisor rounded up, which is below 2^32, the product fits and its
-    // error is too small to reach the next integer (Granlund and Montgomery, 1994).
+    // With n < 2^31 and the multiplier 2^shift / divisor rounded up, which is below 2^32, the product fits into 64
+    // bits, and its error is too small to reach the next integer (Granlund and Montgomery, 1994).
     shift_ = 31 + bits;
     multiplier_ = static_cast<uint32_t>(((uint64_t{1} << shift_) + static_cast<uint64_t>(divisor) - 1) /
                                         static_cast<uint64_t>(divisor));
   }
 
   constexpr int64_t divisor() const { return divisor_; }
-  // n / divisor. Index is an integer of 64 bits, or of 32, which is faster. REQUIRES: then CountsIn32Bits(limit).
+  // n / divisor. Index is a 64-bit integer, or a 32-bit one, which is faster. REQUIRES for 32 bits:
+  // CountsIn32Bits(limit).
   template <class Index>
   constexpr Index Quotient(Index n) const {
     if (sizeof(Index) == 4 || small_) {
@@ -35,7 +36,7 @@ class Divider {
     }
     return static_cast<Index>(static_cast<int64_t>(n) / divisor_);
   }
-  // Makes n the quotient and returns the remainder.
+  // Replaces n by the quotient and returns the remainder.
   template <class Index>
   constexpr Index Split(Index& n) const {
     const Index quotient = Quotient(n), remainder = n - quotient * static_cast<Index>(divisor_);

@@ -58,7 +58,7 @@ absl::Status AddAndMask(Stream& stream, int64_t n, const void* addend, const voi
 
 using Mask = absl::Status (*)(Stream&, int64_t n, const void* addend, const void* mask, void* dx);
 
-// get.operator()<T>() for the dtype.
+// Calls get.operator()<T>() with the C++ type of the dtype.
 template <class Get>
 auto ForDType(DType dtype, const Get& get) {
   switch (dtype) {

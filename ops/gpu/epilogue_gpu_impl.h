@@ -1,26 +1,26 @@
-// What follows a convolution or a product of matrices in one op, on GPUs. Internal.
+// Epilogues of convolutions and matrix products on GPUs, for ops that fuse them. Internal.
 #pragma once
 
 #include "framework/graph/kernel.h"
 
 namespace belfry::ops {
 
-// The values of the attribute "activation" of fused ops, with its "alpha"; leaky relu is relu with an alpha.
+// The "activation" attribute of fused ops, with its "alpha". Leaky ReLU is kRelu with an alpha.
 enum class GpuActivation { kNone, kRelu, kRelu6, kElu, kTanh, kSigmoid };
 struct GpuEpilogue {
   GpuActivation activation = GpuActivation::kNone;
   double alpha = 0;
 
   static GpuEpilogue Of(const Attrs& attrs);
-  // True for what libraries fuse.
+  // Epilogues that the libraries can fuse.
   bool is_relu() const { return activation == GpuActivation::kRelu && alpha == 0; }
   bool is_none() const { return activation == GpuActivation::kNone; }
 };
 
-// `kernel` on inputs 0 and 1, then bias (input 2) and activation over its output.
+// Runs `kernel` on inputs 0 and 1, then adds the bias (input 2) to its output and applies the activation.
 Kernel WithGpuEpilogue(Kernel kernel, const KernelSpec& spec, const GpuEpilogue& epilogue);
-// `kernel`, then the addend (input 4), if there is one, added to its output, and 0 where input 3 is not above 0. Not in
-// place.
+// Runs `kernel`, then adds the addend (input 4), if there is one, to its output, and sets elements to 0 where input 3
+// is not above 0. Not in place.
 Kernel WithGpuAddAndMask(Kernel kernel, const KernelSpec& spec);
 
 }  // namespace belfry::ops

@@ -11,7 +11,7 @@
 namespace belfry::ops {
 namespace {
 
-// Where a node's tensors and its workspace lie among the blocks that it is measured on.
+// The context of a node whose tensors and workspace are the given blocks, in order.
 KernelContext ContextOf(const KernelSpec& spec, absl::Span<void* const> blocks, Stream& stream) {
   return {.inputs = const_cast<const void* const*>(blocks.data()),
           .outputs = blocks.data() + spec.inputs.size(),

@@ -1,4 +1,4 @@
-// What kernels on a device tell the host while they run.
+// Messages from running kernels to the host.
 #pragma once
 
 #include <atomic>
@@ -13,7 +13,7 @@
 
 namespace belfry::ops {
 
-// A number, which kernels write with gpu::TellHost; 0 if none has. For one thread of the host.
+// A number in host memory that kernels write with gpu::TellHost; 0 if none has. Take() is for one host thread.
 class HostWord {
  public:
   static absl::StatusOr<std::shared_ptr<HostWord>> Make(Device& device) {
@@ -21,7 +21,7 @@ class HostWord {
     return std::shared_ptr<HostWord>(new HostWord(std::move(memory)));
   }
   uint64_t* data() const { return static_cast<uint64_t*>(memory_.data()); }
-  // What was written last, and 0 from now on.
+  // Returns the last number written, and resets it to 0.
   uint64_t Take() const {
     const std::atomic_ref<uint64_t> word(*data());
     return word.load(std::memory_order_relaxed) == 0 ? 0 : word.exchange(0, std::memory_order_relaxed);

@@ -1,4 +1,4 @@
-// Finding where elements lie, in device code. Only for .cu files.
+// Index arithmetic in device code. Only for .cu files.
 #pragma once
 
 #include <cstdint>
@@ -8,18 +8,18 @@
 
 namespace belfry::ops {
 
-// Where element i of an array with up to kMaxAxes axes lies in each of `operands` others.
+// Maps element i of an array with up to kMaxAxes axes to its offsets in `operands` other arrays.
 template <int operands>
 struct GpuStrides {
   static constexpr int kMaxAxes = 16;
   struct Axis {
-    Divider extent;  // of all elements
+    Divider extent;  // prepared for the number of all elements
     int64_t stride[operands] = {};
   };
   int axes = 0;
   Axis axis[kMaxAxes];
 
-  // Index is uint32_t where CountsIn32Bits(all elements), else int64_t.
+  // Index is uint32_t if CountsIn32Bits(number of elements), otherwise int64_t.
   template <class Index>
   BELFRY_GPU void Find(Index i, int64_t (&at)[operands]) const {
     for (int k = 0; k < operands; ++k) at[k] = 0;

@@ -1,4 +1,4 @@
-// What a library does for a kernel. Internal.
+// The part of a kernel that a library computes. Internal.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace belfry::ops {
 
-// Enqueues the work on operands in device memory, in the order of the function that made it, and a workspace aligned to
-// kLibraryAlignment. One thread at a time.
+// Enqueues the work on operands in device memory, in the order given by the function that made the core. The workspace
+// is aligned to kLibraryAlignment. Not thread-safe.
 struct LibraryCore {
   std::function<absl::Status(Stream& stream, absl::Span<void* const> operands, void* workspace)> run;
   size_t workspace_bytes = 0;

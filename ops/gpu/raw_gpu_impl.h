@@ -1,4 +1,4 @@
-// Elements as raw bits, whatever they mean, and several of them at once. Only for .cu files.
+// Elements as raw bits, and groups of elements that are moved at once. Only for .cu files.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@
 
 namespace belfry::ops {
 
-// `bytes` of memory that are moved at once: 1, 2, 4, 8 or 16.
+// A unit of `bytes` bytes that is moved at once: 1, 2, 4, 8 or 16.
 template <int bytes>
 struct BitsOfSize;
 template <>
@@ -42,7 +42,7 @@ struct [[gnu::may_alias]] alignas(16) GpuUnit<16> {
 
 inline constexpr int kWidestUnit = 16;
 
-// Eight bytes whose every element has the lowest `size` bytes of `element`.
+// Eight bytes filled with copies of the lowest `size` bytes of `element`.
 inline uint64_t RepeatedBits(uint64_t element, size_t size) {
   for (size_t filled = size; filled < 8; filled *= 2) {
     element &= (uint64_t{1} << (8 * filled)) - 1;
@@ -59,13 +59,13 @@ GpuUnit<bytes> UnitOf(uint64_t repeated) {
   }
 }
 
-// `n` elements side by side, read or written at once; aligned to their size in all.
+// `n` adjacent elements that are read or written at once; aligned to their total size.
 template <class T, int n>
 struct [[gnu::may_alias]] alignas(sizeof(T) * n) GpuPack {
   T at[n];
 };
 
-// make(std::integral_constant<int, bytes>()) for `bytes` that a GpuUnit may have.
+// Calls make(std::integral_constant<int, bytes>()) with `bytes` as a constant.
 template <class F>
 auto WithUnit(size_t bytes, const F& make) {
   switch (bytes) {
@@ -77,10 +77,10 @@ auto WithUnit(size_t bytes, const F& make) {
   }
 }
 
-// Enqueues setting `n` elements of `size` bytes to the lowest bytes of `bits`. Defined in ops/copy/constant.cu.
+// Enqueues filling `n` elements of `size` bytes with the lowest bytes of `bits`. Defined in ops/copy/constant.cu.
 absl::Status GpuFill(Stream& stream, void* to, int64_t n, size_t size, uint64_t bits);
 
-// Kernels for GPUs of an op that moves bytes whatever they mean: the same factory for every dtype.
+// GPU kernels of an op that moves bytes regardless of their meaning: the same factory for every dtype.
 inline std::vector<KernelDef> AnyTypeGpuKernels(const KernelFactory& make) {
   std::vector<KernelDef> kernels;
   for (DType dtype : kAllDTypes) kernels.push_back({"GPU", dtype, make});

@@ -1,5 +1,5 @@
-// Row-wise kernels, for .cu files: a row is worked on by a team, or by one thread where rows are short or many lie side
-// by side.
+// Row-wise kernels. A row is processed by a team of threads, or by a single thread if rows are short, or many lie side
+// by side. For .cu files.
 #pragma once
 
 #include <cmath>
@@ -10,7 +10,7 @@
 
 namespace belfry::ops {
 
-// gpu::Team of one thread.
+// A gpu::Team of one thread.
 struct Solo {
   static constexpr int rank = 0, size = 1;
   template <class T, class Op>
@@ -26,7 +26,7 @@ struct Solo {
 
 inline constexpr int64_t kRowForOneThread = 16;
 
-// body(row, team) for rows of n elements. Body has a template operator() for any kind of team.
+// Calls body(row, team) for rows of n elements. `body` has a templated operator() that takes any kind of team.
 template <class Body>
 absl::Status ForEachRowAlone(Stream& stream, int64_t rows, const Body& body) {
   return gpu::ForEach(stream, rows, [=] BELFRY_GPU(int64_t row) { body(row, Solo()); });
@@ -40,7 +40,7 @@ absl::Status ForEachRowOf(Stream& stream, int64_t rows, int64_t n, const Body& b
   return n <= kRowForOneThread ? ForEachRowAlone(stream, rows, body) : ForEachRowInTeams(stream, rows, n, body);
 }
 
-// Several sums at a time.
+// Several sums accumulated together.
 template <class C, int n>
 struct Sums {
   C of[n] = {};
@@ -50,8 +50,9 @@ struct Sums {
   }
 };
 
-// The largest of some numbers, and the sum of exp((x - top) scale), in one pass. As in two passes, the top passes over
-// NaN and the sum becomes NaN by NaN and by +infinity; so do all probabilities if -infinity is all there is.
+// The maximum of some numbers, and the sum of exp((x - top) scale), in one pass. As in the two-pass form, NaN does not
+// affect the maximum, the sum becomes NaN if there is a NaN or +infinity, and all probabilities are NaN if all numbers
+// are -infinity.
 template <class C>
 struct TopAndSum {
   C top = -std::numeric_limits<C>::infinity(), sum = 0;

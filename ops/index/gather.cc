@@ -43,7 +43,7 @@ absl::Status CheckIndices(const Index* indices, const GatherLayout& layout) {
   return absl::OkStatus();
 }
 
-// A known width lets the compiler turn the copy into one move.
+// With a constant width the copy of a row compiles to a single move.
 template <class Index, size_t width>
 void CopyRows(const std::byte* params, const Index* indices, const GatherLayout& layout, size_t bytes, std::byte* y) {
   if constexpr (width != 0) bytes = width;
@@ -82,7 +82,7 @@ absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
                                                : GatherKernel<int64_t>(layout, bytes);
 }
 
-// Every thread owns some rows and adds to them in the order of the indices, so the sums are the same for any number of
+// Each thread owns some rows and adds to them in the order of the indices, so results do not depend on the number of
 // threads.
 template <class T, class Index>
 Kernel GatherGradKernel(const GatherLayout& layout) {

@@ -11,7 +11,7 @@ struct Dividers {
   Divider inner, count;
 };
 
-// `layout.inner` counts units.
+// `layout.inner` is in units of `bytes` bytes.
 template <int bytes, class Number, class Index>
 absl::Status GatherRows(Stream& stream, const GatherLayout& layout, const Dividers& dividers,
                         const GpuUnit<bytes>* params, const Index* indices, GpuUnit<bytes>* y) {

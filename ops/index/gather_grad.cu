@@ -1,6 +1,6 @@
-// Slices of dy with the same index are added up in the order of the indices, however many there are: the indices are
-// sorted with their positions, then chunks of the sorted list are summed, and a sum that several chunks share is made
-// of theirs.
+// The gradient of Gather on GPUs, without atomics, so that it is reproducible: slices of dy with equal indices are
+// summed in the order of the indices. The indices are sorted together with their positions, chunks of the sorted list
+// are summed, and the sums of rows that span several chunks are then combined.
 #include <cstdint>
 #include <limits>
 
@@ -14,7 +14,7 @@
 namespace belfry::ops {
 namespace {
 
-// A key is an index, then its position. Those outside the axis come last: as the index `rows`.
+// The sort key: an index, then its position. Indices out of range are replaced by `rows`, so they come last.
 template <class Index>
 struct KeyAt {
   const Index* indices;
@@ -29,8 +29,8 @@ BELFRY_GPU inline int64_t PositionOf(uint64_t key) { return static_cast<int64_t>
 
 struct SumPlan {
   GatherLayout layout;
-  int64_t chunk = 16, chunks = 0;  // of the sorted list: how many keys each has, and how many there are
-  int64_t columns = 0;             // what each chunk sums: outer * inner
+  int64_t chunk = 16, chunks = 0;  // keys per chunk of the sorted list, and number of chunks
+  int64_t columns = 0;             // sums per chunk: outer * inner
   Divider inner, per_chunk;
 
   explicit SumPlan(const GatherLayout& given) : layout(given), columns(given.outer * given.inner) {
@@ -56,8 +56,8 @@ struct SumPlan {
   }
 };
 
-// Rows that lie in one chunk are done; of a row that an earlier chunk begins, a chunk's sum is in `head`; of one that
-// goes on in the next, in `tail`.
+// Stores the sums of rows that lie within one chunk. If a row started in an earlier chunk, this chunk's part of the sum
+// goes to `head`; if a row continues in the next chunk, its first part goes to `tail`.
 template <class T>
 absl::Status SumChunks(Stream& stream, const SumPlan& plan, const uint64_t* keys, const gpu::Stored<T>* dy,
                        gpu::Compute<T>* head, gpu::Compute<T>* tail, gpu::Stored<T>* dx) {
@@ -92,7 +92,7 @@ absl::Status SumChunks(Stream& stream, const SumPlan& plan, const uint64_t* keys
   });
 }
 
-// The rows that several chunks share, each by the chunk where it begins.
+// Combines the sums of each row that spans several chunks. The chunk in which the row starts does the work.
 template <class T>
 absl::Status JoinChunks(Stream& stream, const SumPlan& plan, const uint64_t* keys, const gpu::Compute<T>* head,
                         const gpu::Compute<T>* tail, gpu::Stored<T>* dx) {

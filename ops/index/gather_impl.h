@@ -8,12 +8,12 @@
 
 namespace belfry::ops {
 
-// params is [outer, rows, inner], the result of a gather [outer, count, inner].
+// The shapes of a gather: params [outer, rows, inner], result [outer, count, inner].
 struct GatherLayout {
   int64_t outer = 1, rows = 1, count = 1, inner = 1;
 };
 
-// From the attribute "axis".
+// The layout given by the attribute "axis".
 absl::StatusOr<GatherLayout> MakeGatherLayout(const Attrs& attrs, const Shape& params, const Shape& indices);
 
 }  // namespace belfry::ops

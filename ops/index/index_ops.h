@@ -1,4 +1,4 @@
-// The parts of the index family. Internal.
+// Registration of the index ops, by source file. Internal.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

@@ -7,7 +7,7 @@
 namespace belfry::ops {
 namespace {
 
-// The result is [outer, depth, inner], the indices are [outer, inner].
+// The result is [outer, depth, inner], the indices [outer, inner].
 struct OneHotPlan {
   int64_t n = 0, depth = 1, inner = 1;
   Divider by_depth, by_inner;

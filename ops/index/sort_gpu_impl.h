@@ -1,4 +1,4 @@
-// Sorting in device code without atomics: the same steps for any content. Only for .cu files.
+// Sorting on a GPU without atomics; the steps do not depend on the keys. Only for .cu files.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@
 
 namespace belfry::ops {
 
-// Runs of so many elements are sorted by counting, then merged in pairs.
+// Length of the runs that are sorted by counting and then merged in pairs.
 inline constexpr int64_t kSortRun = 256;
 
-// How many of sorted[begin, end) are less than `key`.
+// Number of keys in sorted[begin, end) that are less than `key`.
 BELFRY_GPU inline int64_t CountLess(const uint64_t* sorted, int64_t begin, int64_t end, uint64_t key) {
   const int64_t first = begin;
   while (begin < end) {
@@ -27,7 +27,7 @@ BELFRY_GPU inline int64_t CountLess(const uint64_t* sorted, int64_t begin, int64
   return begin - first;
 }
 
-// Which of the two arrays of SortKeys ends up with the sorted keys.
+// The one of SortKeys' two arrays that ends up with the sorted keys.
 inline uint64_t* SortedIn(int64_t n, uint64_t* a, uint64_t* b) {
   bool swapped = false;
   for (int64_t run = kSortRun; run < n; run *= 2) swapped = !swapped;
@@ -45,7 +45,7 @@ absl::Status SortRuns(Stream& stream, int64_t n, KeyAt key, uint64_t* to) {
   });
 }
 
-// Each pair of neighbouring sorted runs of `run` keys becomes one.
+// Merges each pair of adjacent sorted runs of `run` keys.
 template <class Key>
 absl::Status MergePairs(Stream& stream, int64_t n, int64_t run, const Key* from, Key* to) {
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
@@ -57,8 +57,8 @@ absl::Status MergePairs(Stream& stream, int64_t n, int64_t run, const Key* from,
   });
 }
 
-// Sorts the keys key(i), i in [0, n), no two of which are equal. `a` and `b` have n places each; the sorted keys are in
-// SortedIn(n, a, b). KeyAt has a member `uint64_t operator()(int64_t) const` for the device.
+// Sorts the keys key(i) for i in [0, n), which must be distinct. `a` and `b` have room for n keys; the result is in
+// SortedIn(n, a, b). KeyAt has a device function `uint64_t operator()(int64_t) const`.
 template <class KeyAt>
 absl::Status SortKeys(Stream& stream, int64_t n, KeyAt key, uint64_t* a, uint64_t* b) {
   RETURN_IF_ERROR(SortRuns(stream, n, key, a));

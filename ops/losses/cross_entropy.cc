@@ -8,7 +8,7 @@
 namespace belfry::ops {
 namespace {
 
-// Softmax of one row, a block at a time. The row may be overwritten as ForEach goes along it.
+// Softmax of one row, computed block by block. ForEach permits overwriting the row as it proceeds.
 template <class T>
 class RowSoftmax {
  public:
@@ -30,12 +30,12 @@ class RowSoftmax {
     for (int64_t k = 0; k < n_; ++k) sum += static_cast<C>(row_[k]) - top_;
     return sum - static_cast<C>(n_) * log_sum_;
   }
-  // Calls body(k, p[k]) for every k.
+  // Calls body(k, p[k]) for every k in ascending order.
   template <class Body>
   void ForEach(const Body& body) {
     const C scale = 1 / sum_;
     for (int64_t begin = 0; begin < n_; begin += kBlock) {
-      if (n_ > kBlock) Exponentials(begin);  // else they are still there
+      if (n_ > kBlock) Exponentials(begin);  // a single block still holds its exponentials
       const int64_t size = std::min(kBlock, n_ - begin);
       for (int64_t k = 0; k < size; ++k) body(begin + k, exps_[k] * scale);
     }
@@ -55,7 +55,7 @@ class RowSoftmax {
   alignas(64) C exps_[kBlock];
 };
 
-// The target of a class is `on` times its label plus `off`.
+// Label smoothing: the target of a class is `on` times its label plus `off`.
 struct Targets {
   int64_t rows, n;
   double on, off;
@@ -122,7 +122,7 @@ absl::StatusOr<Kernel> MakeDense(const KernelSpec& spec) {
         RowSoftmax<T> softmax(logits + at, t.n);
         C value = 0, total = 0;
         for (int64_t k = 0; k < t.n; ++k) {
-          // A class that cannot be costs nothing, however impossible it is: 0 * log(0) = 0.
+          // A class with target 0 contributes nothing even if its probability is 0: 0 log(0) = 0.
           if (target(k) != 0) value -= target(k) * softmax.Log(k);
           total += target(k);
         }
@@ -134,7 +134,7 @@ absl::StatusOr<Kernel> MakeDense(const KernelSpec& spec) {
   }};
 }
 
-// dlogits = backprop, each row times its loss's gradient.
+// dlogits = backprop with each row scaled by the gradient of its loss.
 template <class T>
 absl::StatusOr<Kernel> MakeCrossEntropyGrad(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -183,7 +183,7 @@ absl::StatusOr<std::vector<Shape>> GradShape(const ShapeArgs& args) {
   return std::vector<Shape>{rows.Insert(rows.rank(), args.inputs[1][-1])};
 }
 
-// The labels are constants.
+// Labels are treated as constants.
 std::vector<Output> CrossEntropyGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   if (dy[1].valid()) return NoSecondDerivative()(scope, node, dy);
   return {scope.Add("CrossEntropyGrad", {dy[0], node.output(1)}), Output()};

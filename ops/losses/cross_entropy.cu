@@ -9,7 +9,7 @@
 namespace belfry::ops {
 namespace {
 
-// The target of a class is `on` times its label plus `off`.
+// Label smoothing: the target of a class is `on` times its label plus `off`.
 template <class C>
 struct Targets {
   int64_t rows, n;
@@ -22,7 +22,7 @@ struct Targets {
   }
 };
 
-// backprop may be the logits: a thread reads an element before it writes it, and no other one's.
+// backprop may alias the logits: a thread reads each of its elements before writing it, and touches no others.
 template <class T, class Label>
 struct Sparse {
   using C = gpu::Compute<T>;
@@ -76,7 +76,7 @@ struct Dense {
     C part = 0;
     for (int64_t i = first + team.rank; i < end; i += team.size) {
       const C shifted = gpu::Widen(logits[i]) - all.top, target = t.on * gpu::Widen(labels[i]) + t.off;
-      // A class that cannot be costs nothing, however impossible it is: 0 * log(0) = 0.
+      // A class with target 0 contributes nothing even if its probability is 0: 0 log(0) = 0.
       if (target != 0) part -= target * (shifted - log_sum);
       backprop[i] = gpu::Narrow<T>(std::exp(shifted) * scale * total - target);
     }
@@ -106,7 +106,7 @@ absl::StatusOr<Kernel> MakeDense(const KernelSpec& spec) {
   }};
 }
 
-// dlogits = backprop, each row times its loss's gradient.
+// dlogits = backprop with each row scaled by the gradient of its loss.
 template <class T>
 absl::Status ScaleRows(Stream& stream, int64_t elements, const Divider& n, const gpu::Stored<T>* dloss,
                        const gpu::Stored<T>* backprop, gpu::Stored<T>* dlogits) {

@@ -1,4 +1,4 @@
-// The parts of the losses family. Internal.
+// Registration of the losses, by source file. Internal.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

@@ -44,7 +44,7 @@ absl::StatusOr<Kernel> MakeSigmoidCrossEntropyGrad(const KernelSpec& spec) {
   }};
 }
 
-// With respect to the labels, the loss is linear: dlabels = -x dy.
+// The loss is linear in the labels: dlabels = -x dy.
 std::vector<Output> SigmoidCrossEntropyGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   const Output logits = node.input(0), labels = node.input(1);
   return {scope.Add("SigmoidCrossEntropyGrad", {dy[0], logits, labels}),

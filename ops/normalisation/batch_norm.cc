@@ -12,10 +12,11 @@
 namespace belfry::ops {
 namespace {
 
-// What follows the normalisation in the same pass over memory.
+// Operations fused after the normalisation, in the same pass over memory.
 enum class Then { kNothing, kRelu, kAddRelu };
 
-// y = scale (x - mean) / sqrt(variance + epsilon) + offset.
+// y = scale (x - mean) / sqrt(variance + epsilon) + offset, with the constants of each channel computed once and laid
+// out by lanes. The gradient evaluates the same expression, so both passes get the same bits.
 template <class C>
 struct Normalization {
   const C *mean, *factor, *offset;
@@ -48,7 +49,11 @@ void Normalize(const ChannelTiles& tiles, const Normalization<C>& normal, const 
   }
 }
 
-// Inputs x, scale, offset and, if it is added, an addend; outputs y, mean, variance.
+// Inputs x, scale, offset and, if fused, an addend; outputs y, mean, variance.
+//
+// Two passes over x: one for the moments, one to normalise. The moments end up in outputs 1 and 2, so the second pass
+// reuses the workspace of the first. An element is read before y is written there, and only after all moments are
+// known, so y may be x.
 template <Then then, class T>
 absl::StatusOr<Kernel> MakeTraining(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -81,12 +86,20 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
                 Normalization<C>::Numbers::Bytes(tiles)};
 }
 
-// Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is that of a ReLU
-// over the normalisation, which is computed again from x: that takes no memory traffic, where reading y would.
+// Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is the gradient of a
+// ReLU that follows the normalisation.
 //
-//   dx = factor (d - share (doffset + normal dscale))
+// Let z = (x - mean) / sqrt(variance + epsilon), y = scale z + offset, and let d be dy, or 0 where the ReLU is off.
+// Summed over the rows of a channel,
 //
-// d is dy under the ReLU, and share = 1 / rows or, where mean and variance do not depend on x, 0.
+//   doffset = sum d        dscale = sum d z
+//   dx = factor (d - share (doffset + z dscale)),  factor = scale / sqrt(variance + epsilon)
+//
+// share = 1 / rows, because mean and variance depend on every row of x: d mean / dx = 1 / rows and d variance / dx = 2
+// (x - mean) / rows. If the statistics are fixed, both derivatives and share are 0.
+//
+// Cost: x and dy are read twice, for the sums and for dx. The ReLU's output is recomputed from x, which takes no memory
+// traffic, whereas reading y would. The sums are complete before dx is written, so dx may be dy.
 template <Then then, class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -103,9 +116,11 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
                           *variance = context.input<C>(kRelu ? 5 : 4);
                   C *dscale = context.output<C>(1), *doffset = context.output<C>(2);
                   const LaneNumbers<C, 5> lanes(tiles, context.workspace);
-                  // The first three of the numbers. Without a ReLU any serves for the offset.
+                  // Normalization takes the first three of the lanes' numbers. Without a ReLU its offset is unused, so
+                  // any pointer will do.
                   const Normalization<C> normal(tiles, {tiles, context.workspace}, epsilon, scale,
                                                 kRelu ? context.input<C>(3) : scale, mean, variance);
+                  // The ReLU is off where y was stored as 0, which includes positive values too small for the dtype.
                   const auto slope = [=](int64_t c, C in, C out) {
                     constexpr C kZero = functor::RoundsToZero(kDTypeOf<T>);
                     return kRelu ? functor::ReluGrad<C>()(out, normal(c, in) - kZero) : out;
@@ -114,7 +129,7 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
                       static_cast<std::byte*>(context.workspace) + numbers_bytes, 6,
                       [=](int64_t c, int64_t rows, int64_t step, auto width, auto& sum, const C* in, const C* out) {
                         for (int64_t row = 0; row < rows * step; row += step) {
-                          C d[kPanel];  // Two loops: GCC does not vectorise sums of what a condition decides.
+                          C d[kPanel];  // Two loops, because GCC does not vectorise a sum over a conditional value.
 #pragma omp simd
                           for (int64_t i = 0; i < width; ++i) d[i] = slope(c + i, in[row + i], out[row + i]);
 #pragma omp simd
@@ -125,6 +140,8 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
                         }
                       },
                       x, dy);
+                  // dx = factor (d - (level + (x - mean) tilt)), the formula above with its constants collected per
+                  // channel.
                   C *const level = lanes.of[3], *const tilt = lanes.of[4];
                   for (int64_t c = 0; c < tiles.channels(); ++c) {
                     const C inverse = 1 / std::sqrt(variance[c] + epsilon);
@@ -145,7 +162,8 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
                 numbers_bytes + sums.workspace_bytes()};
 }
 
-// Checks x and its vectors over the channels, inputs `first` to the end; returns x with what they know of the channels.
+// Checks x and the vectors over its channels, which are inputs `first` and following. Returns x, with the number of
+// channels taken from them if it is unknown.
 absl::StatusOr<Shape> CheckShapes(const ShapeArgs& args, size_t first) {
   Shape x = args.inputs[0];
   if (x.rank() != 4 && x.rank() != 2) {
@@ -187,7 +205,8 @@ absl::StatusOr<std::vector<Shape>> BatchNormGradShape(const ShapeArgs& args) {
   return std::vector<Shape>{x, Shape({x[-1]}), Shape({x[-1]})};
 }
 
-// Of both forms; mean and variance are outputs of the one and inputs of the other.
+// The gradient of BatchNorm and BatchNormInference; mean and variance are outputs of the former and inputs of the
+// latter.
 std::vector<Output> BatchNormGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   const bool fixed = node.inputs().size() == 5;
   std::vector<Output> gradients(node.inputs().size());
@@ -202,6 +221,8 @@ std::vector<Output> BatchNormGradient(const Scope& scope, const Node& node, absl
                     fixed ? node.input(4) : node.output(2)},
                    {{"epsilon", node.attrs().Float("epsilon")}, {"fixed_statistics", fixed}});
   std::copy(all.begin(), all.end(), gradients.begin());
+  // From the same formula for y, with fixed statistics:
+  //   dmean = -scale doffset / sqrt(variance + epsilon),  dvariance = -scale dscale / (2 (variance + epsilon))
   if (fixed && !all.empty()) {
     const Output scale = node.input(1), dscale = all[1], doffset = all[2];
     const Output epsilon = Fill(scope, {}, node.attrs().Float("epsilon"), scale.dtype());
@@ -262,7 +283,7 @@ void RegisterBatchNorm(OpRegistry& registry) {
                         "CPU", [](auto tag) { return &MakeGrad<Then::kNothing, typename decltype(tag)::type>; })};
   registry.Add(gradient);
 
-  // What the fusion pass makes of them.
+  // The fused forms, produced by the fusion pass.
   norm.name = "BatchNormRelu";
   norm.gradient = NoGradient(kByThePass);
   norm.kernels = Kernels<float, double, Half, BFloat16>(

@@ -15,10 +15,10 @@
 namespace belfry::ops {
 namespace {
 
-// What follows the normalisation in the same pass over memory.
+// Operations fused after the normalisation, in the same pass over memory.
 enum class Then { kNothing, kRelu, kAddRelu };
 
-// What the normalisation of a column takes.
+// The constants that normalise a column.
 template <class C>
 struct NormColumn {
   C mean, factor, offset;
@@ -31,7 +31,7 @@ struct Pair {
   gpu::Stored<T> first, second;
 };
 
-// y = scale (x - mean) / sqrt(variance + epsilon) + offset, then the rest.
+// y = scale (x - mean) / sqrt(variance + epsilon) + offset, followed by the fused operations.
 template <Then then, class T>
 struct Normalize {
   using C = gpu::Compute<T>;
@@ -69,11 +69,11 @@ absl::Status RunNormalize(const KernelContext& at, const ColumnSlices& slices, c
                                                    variance, at.output<S>(0), epsilon});
 }
 
-// The library's kernels take and give 1 / sqrt(variance + epsilon) where ours have the variance.
+// Conversions between our variance and 1 / sqrt(variance + epsilon), which the library's kernels use.
 absl::Status InverseOfVariance(Stream& stream, int64_t n, float epsilon, const float* variance, float* inverse) {
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t c) { inverse[c] = 1 / std::sqrt(variance[c] + epsilon); });
 }
-// To some 3e-7 of the sum of both.
+// Accurate to about 3e-7 (variance + epsilon).
 absl::Status VarianceOfInverse(Stream& stream, int64_t n, float epsilon, float* inverse) {
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t c) {
     const float variance = 1 / (inverse[c] * inverse[c]) - epsilon;
@@ -81,7 +81,7 @@ absl::Status VarianceOfInverse(Stream& stream, int64_t n, float epsilon, float* 
   });
 }
 
-// cuDNN's blocks wait for one another, in the middle of a kernel.
+// cuDNN's blocks wait for one another within a kernel, which may deadlock if another GPU is in use.
 bool LibraryMay(const KernelSpec& spec) { return spec.inputs[0].shape.elements() > 0 && spec.device->alone(); }
 
 GpuBatchNorm LibraryNorm(const KernelSpec& spec) {
@@ -94,7 +94,7 @@ GpuBatchNorm LibraryNorm(const KernelSpec& spec) {
           .epsilon = static_cast<float>(spec.attrs.Float("epsilon"))};
 }
 
-// Like MakeOwnTraining.
+// Like MakeOwnTraining, by the library.
 template <Then then>
 absl::StatusOr<Kernel> MakeLibraryTraining(const KernelSpec& spec) {
   GpuBatchNorm norm = LibraryNorm(spec);
@@ -116,7 +116,7 @@ absl::StatusOr<Kernel> MakeLibraryTraining(const KernelSpec& spec) {
   return kernel;
 }
 
-// Inputs x, scale, offset and, if it is added, an addend; outputs y, mean, variance.
+// Inputs x, scale, offset and, if fused, an addend; outputs y, mean, variance.
 template <Then then, class T>
 absl::StatusOr<Kernel> MakeOwnTraining(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
@@ -152,7 +152,7 @@ absl::StatusOr<Kernel> MakeInference(const KernelSpec& spec) {
   }};
 }
 
-// What the gradient reads of an element: x and dy; of the latter nothing counts where a ReLU gave 0.
+// Reads x and dy; dy counts as 0 where the ReLU gave 0.
 template <Then then, class T>
 struct Slope {
   using C = gpu::Compute<T>;
@@ -171,7 +171,7 @@ struct Slope {
   }
 };
 
-// The sums of the slopes d and of d (x - mean).
+// Sums d and d (x - mean), where d are the slopes.
 template <Then then, class T>
 struct SlopesOfSlice {
   using C = gpu::Compute<T>;
@@ -199,8 +199,8 @@ struct StoreSlopes {
   }
 };
 
-// dx = scale / sqrt(variance + epsilon) (d - share (doffset + normal dscale)), share = 1 / rows or, where mean and
-// variance do not depend on x, 0.
+// dx = scale / sqrt(variance + epsilon) (d - share (doffset + z dscale)), where z is x normalised. share is 1 / rows,
+// or 0 if mean and variance do not depend on x.
 template <Then then, class T>
 struct BatchNormGradient {
   using C = gpu::Compute<T>;
@@ -223,8 +223,9 @@ struct BatchNormGradient {
   }
 };
 
-// Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is that of a ReLU
-// over the normalisation, which is computed again from x: that takes no memory traffic, where reading y would.
+// Inputs x, dy, scale, [offset,] mean, variance; outputs dx, dscale, doffset. With the offset, dy is the gradient of a
+// ReLU that follows the normalisation; its output is recomputed from x, which takes no memory traffic, whereas reading
+// y would.
 template <Then then, class T>
 absl::StatusOr<Kernel> MakeOwnGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
@@ -250,7 +251,7 @@ absl::StatusOr<Kernel> MakeOwnGrad(const KernelSpec& spec) {
       ColumnSumsBytes<SlopesOfSlice<then, T>>(sums)};
 }
 
-// Like MakeOwnGrad without a ReLU.
+// Like MakeOwnGrad without a ReLU, by the library.
 absl::StatusOr<Kernel> MakeLibraryGrad(const KernelSpec& spec) {
   GpuBatchNorm norm = LibraryNorm(spec);
   norm.gradient = true;
@@ -276,7 +277,7 @@ absl::StatusOr<Kernel> MakeLibraryGrad(const KernelSpec& spec) {
   return kernel;
 }
 
-// With a ReLU ours only: cuDNN's engines for both want the mask as bits, which would have to be stored for them.
+// Only our kernels support a ReLU here: cuDNN's fused engines expect its mask as bits, which would have to be stored.
 template <class T>
 absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(Kernel own, (MakeOwnGrad<Then::kNothing, T>(spec)));

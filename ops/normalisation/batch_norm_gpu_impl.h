@@ -1,4 +1,4 @@
-// Batch norm on GPUs: what a library does of it. Internal.
+// Batch normalisation on GPUs by a library. Internal.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@
 
 namespace belfry::ops {
 
-// Of x [n, pixels, channels] with the statistics of x itself. What the channels share is float32.
+// Batch normalisation of x [n, pixels, channels] with its own statistics. Vectors over the channels are float32.
 struct GpuBatchNorm {
   bool gradient = false;
   DType dtype = DType::kFloat32;
   int64_t n = 0, pixels = 0, channels = 0;
-  bool add = false, relu = false;  // to and of the result; not of the gradient
+  bool add = false, relu = false;  // applied to the result; forward only
   float epsilon = 0;
 };
 
-// Operands: x, scale, offset, the addend if one is added, y, mean, inverse; of the gradient x, dy, scale, mean,
-// inverse, dx, dscale, doffset. `inverse` is 1 / sqrt(variance + epsilon). No operand lies on another. Unimplemented if
-// the library has nothing for it.
+// Operands: x, scale, offset, [addend,] y, mean, inverse; for the gradient x, dy, scale, mean, inverse, dx, dscale,
+// doffset. `inverse` is 1 / sqrt(variance + epsilon). Operands must not overlap. Unimplemented if the library does not
+// support it.
 absl::StatusOr<LibraryCore> MakeLibraryGpuBatchNorm(const GpuBatchNorm& norm, Device& device);
 
 }  // namespace belfry::ops

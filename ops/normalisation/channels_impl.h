@@ -1,5 +1,5 @@
-// Kernels for CPUs on [rows, channels] that go through memory once, with loops that fill the vector registers however
-// few the channels are. Internal.
+// Single-pass CPU kernels on matrices [rows, channels], whose loops fill the vector registers even with few channels.
+// Internal.
 #pragma once
 
 #include <algorithm>
@@ -12,16 +12,16 @@
 
 namespace belfry::ops {
 
-// Elements that inner loops take at a time: four vectors of AVX-512, whose sums stay in registers.
+// Elements that an inner loop processes at a time: four AVX-512 vectors of float, whose sums stay in registers.
 inline constexpr int64_t kPanel = 64;
 
-// A tensor cut into tiles that fit the first-level cache, and those into chunks. Both depend on the sizes only, and so
-// do the bits of sums: chunks are summed by one thread each, and added in ascending order.
+// A tensor divided into tiles that fit in the L1 cache, and the tiles into chunks. Both depend on the sizes only, and
+// so do the bits of sums: each chunk is summed by one thread, and chunks are added in ascending order.
 class ChannelTiles {
  public:
-  static constexpr int64_t kElements = 2048, kWidest = 256;  // of a tile, at most; and its channels
+  static constexpr int64_t kElements = 2048, kWidest = 256;  // maximum elements of a tile, and its maximum channels
 
-  // Of a tensor [..., channels].
+  // For a tensor [..., channels].
   explicit ChannelTiles(const Shape& shape) : ChannelTiles(shape.elements(0, shape.rank() - 1), shape[-1]) {}
   ChannelTiles(int64_t rows, int64_t channels)
       : rows_(rows),
@@ -34,7 +34,8 @@ class ChannelTiles {
   int64_t rows() const { return rows_; }
   int64_t channels() const { return channels_; }
   int64_t chunks() const { return chunks_; }
-  // Numbers of the channels, as loops read them: repeated where a loop goes over several rows.
+  // Length of a vector over the channels as loops read it: with few channels it is repeated, because a loop spans
+  // several rows.
   int64_t lanes() const { return std::max(kPanel, channels_); }
   template <class C>
   void Repeat(C* lanes) const {
@@ -46,7 +47,7 @@ class ChannelTiles {
   };
   int64_t FirstRow(int64_t chunk) const { return std::min(rows_, tiles() * chunk / chunks_ * tile_rows_); }
   int64_t RowsOfChunk(int64_t chunk) const { return FirstRow(chunk + 1) - FirstRow(chunk); }
-  // body(tile) for the tiles of a chunk.
+  // Calls body(tile) for the tiles of a chunk.
   template <class Body>
   void ForEachTileOf(int64_t chunk, const Body& body) const {
     const int64_t end = FirstRow(chunk + 1);
@@ -56,7 +57,7 @@ class ChannelTiles {
       }
     }
   }
-  // body(tile) for all tiles, on the device's threads. `cost`: scalar operations of an element.
+  // Calls body(tile) for all tiles, on the device's threads. `cost` is the number of scalar operations per element.
   template <class Body>
   void ForEachTile(double cost, const Body& body) const {
     const int64_t across = (channels_ + width_ - 1) / width_;
@@ -76,9 +77,9 @@ class ChannelTiles {
     });
   }
 
-  // loop(at, first, rows, step, lanes): `rows` times `lanes` elements, `step` apart, from element `at` of the tile on,
-  // whose rows are `stride` apart; they belong to channels tile.channel + first and following, over and over again.
-  // `lanes` is a constant where it is kPanel.
+  // Calls loop(at, first, rows, step, lanes) for each panel of a tile: `rows` runs of `lanes` elements, `step` apart,
+  // starting at element `at` of the tile, whose rows are `stride` apart. Within a run the channels start at
+  // tile.channel + first and, with few channels, repeat. `lanes` is a constant if it is kPanel.
   template <class Loop>
   void ForEachPanel(const Tile& tile, int64_t stride, const Loop& loop) const {
     const auto call = [&](int64_t at, int64_t first, int64_t rows, int64_t step, int64_t lanes) {
@@ -96,7 +97,7 @@ class ChannelTiles {
     }
     for (int64_t c = 0; c < tile.width; c += kPanel) call(c, c, tile.rows, stride, std::min(kPanel, tile.width - c));
   }
-  // totals[c] += the sums of a panel's lanes, by channel of the tile.
+  // Adds the lanes' sums of a panel to totals[c], where c is a channel of the tile.
   template <class C>
   void AddLanes(const C* sums, int64_t first, int64_t lanes, C* totals) const {
     const int64_t period = fold_ > 1 ? channels_ : lanes;
@@ -113,12 +114,12 @@ class ChannelTiles {
   int64_t rows_, channels_, width_, fold_, tile_rows_, chunks_;
 };
 
-// A tile of a tensor in what it is computed in, where it lies or as a copy.
+// A tile of a tensor in the type of the computation: in place, or as a converted copy.
 template <class D>
 class TileOf {
  public:
   using T = std::remove_const_t<D>;
-  // From one row of the tile to the next, of all tensors of T alike.
+  // Stride between rows of the tile, the same for all tensors of T.
   static int64_t Stride(const ChannelTiles& tiles, const ChannelTiles::Tile& tile) {
     return kIsSixteenBit<T> ? tile.width : tiles.channels();
   }
@@ -134,7 +135,7 @@ class TileOf {
       return data_;
     }
   }
-  // Where to compute it; then Store().
+  // The buffer to compute the tile in; Store() then writes it back.
   Compute<T>* Computed() { return Wide(data_, buffer_); }
   void Store() {
     if constexpr (kIsSixteenBit<T>) {
@@ -156,7 +157,7 @@ class TileOf {
   alignas(64) Compute<T> buffer_[kIsSixteenBit<T> ? ChannelTiles::kElements : 1];
 };
 
-// Numbers of the channels as loops read them: kinds of them, ChannelTiles::lanes() each.
+// kKinds vectors over the channels as loops read them, with ChannelTiles::lanes() elements each.
 template <class C, int kKinds>
 struct LaneNumbers {
   C* of[kKinds];
@@ -167,8 +168,8 @@ struct LaneNumbers {
   static size_t Bytes(const ChannelTiles& tiles) { return static_cast<size_t>(kKinds * tiles.lanes()) * sizeof(C); }
 };
 
-// y = f(c, x...) for every element of tensors of one shape, where c says which lane of the channels' numbers is its
-// own; y may be one of x. `cost`: scalar operations of an element.
+// y = f(c, x...) for every element of tensors of one shape, where c is the index of its channel in LaneNumbers. y may
+// be one of x. `cost` is the number of scalar operations per element.
 template <class T, class F, class... X>
 void ForEachElementByChannel(const ChannelTiles& tiles, double cost, T* y, const F& f, const X*... x) {
   using C = Compute<T>;
@@ -190,7 +191,7 @@ void ForEachElementByChannel(const ChannelTiles& tiles, double cost, T* y, const
   });
 }
 
-// Sums over the rows, of kSums numbers that each element gives: [kSums, channels].
+// Sums over the rows of kSums numbers per element: [kSums, channels].
 template <class C, int kSums>
 class ChannelSums {
  public:
@@ -198,8 +199,8 @@ class ChannelSums {
 
   size_t workspace_bytes() const { return static_cast<size_t>(tiles_.chunks() * width()) * sizeof(C); }
 
-  // add(c, rows, step, lanes, sums, x...) adds up `rows` times `lanes` elements, `step` apart, into sums[kSums][lanes];
-  // c is the first lane of the channels' numbers. Returns the sums, at the workspace's begin.
+  // add(c, rows, step, lanes, sums, x...) adds `rows` runs of `lanes` elements, `step` apart, to sums[kSums][lanes]; c
+  // is the index of the first channel in LaneNumbers. Returns the sums, at the start of the workspace.
   template <class F, class... X>
   const C* Run(void* workspace, double cost, const F& add, const X*... x) const {
     C* const totals = static_cast<C*>(workspace);

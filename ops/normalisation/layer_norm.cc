@@ -32,7 +32,7 @@ Moments<Compute<T>> MomentsOf(const T* x, int64_t n, double epsilon) {
   return {mean, 1 / std::sqrt(squares / static_cast<C>(n) + static_cast<C>(epsilon))};
 }
 
-// x as [rows, n], n the extent of the normalised axes.
+// x viewed as [rows, n], where n is the number of normalised elements.
 struct Rows {
   int64_t rows, n;
   double epsilon;
@@ -66,7 +66,7 @@ absl::StatusOr<Kernel> MakeLayerNorm(const KernelSpec& spec) {
   }};
 }
 
-// With g = dy scale and the normalised z: dx = (g - mean(g) - z mean(g z)) inverse. Adds the row to dscale and doffset.
+// With g = dy scale and z = x normalised: dx = (g - mean(g) - z mean(g z)) inverse. Adds the row to dscale and doffset.
 template <class T>
 void GradRow(const Rows& r, const T* x, const T* scale, const T* dy, T* dx, Compute<T>* dscale, Compute<T>* doffset) {
   using C = Compute<T>;

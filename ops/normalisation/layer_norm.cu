@@ -7,7 +7,7 @@
 namespace belfry::ops {
 namespace {
 
-// x as [rows, n], n the extent of the normalised axes.
+// x viewed as [rows, n], where n is the number of normalised elements.
 struct Rows {
   int64_t rows, n;
   double epsilon;
@@ -66,8 +66,9 @@ absl::StatusOr<Kernel> MakeLayerNorm(const KernelSpec& spec) {
   }};
 }
 
-// With g = dy scale and the normalised z: dx = (g - mean(g) - z mean(g z)) inverse, dscale is the sum of dy z over the
-// rows, and doffset that of dy. First what a row needs, then all three on one way down the columns: dx may be x or dy.
+// With g = dy scale and z = x normalised: dx = (g - mean(g) - z mean(g z)) inverse, and over the rows dscale = sum dy z
+// and doffset = sum dy. A first launch computes the constants of each row, a second one all three results on one pass
+// down the columns, so dx may be x or dy.
 template <class C>
 struct RowFacts {
   C mean, inverse, g_mean, gz_mean;

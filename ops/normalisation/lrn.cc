@@ -6,10 +6,10 @@
 namespace belfry::ops {
 namespace {
 
-// Elements that a thread works on at a time: rows of channels in the first cache.
+// Elements in a thread's block of rows, which fits in the L1 cache.
 constexpr int64_t kBlockElements = 1024;
 
-// A register's worth of elements, wherever they lie.
+// One vector register of elements, at any address.
 constexpr int64_t kVectorBytes = 64;
 template <class C>
 constexpr int64_t kVector = kVectorBytes / sizeof(C);
@@ -22,12 +22,13 @@ typename Unaligned<C>::Vector& VectorAt(C* p) {
   return *reinterpret_cast<typename Unaligned<C>::Vector*>(p);
 }
 
-// Buffers of one thread: a block of rows with `radius` zeros on both sides of each, and some without.
+// Division of the rows among threads. A thread's buffers hold a block of rows padded by `radius` zeros on both sides of
+// each, and `plain` unpadded blocks.
 struct LrnGeometry {
   int64_t rows, channels, radius, slices, block, plain;
   double bias, alpha, beta;
 
-  // `plain`: how many buffers without zeros.
+  // `plain` is the number of unpadded buffers.
   LrnGeometry(const KernelSpec& spec, int64_t plain) : plain(plain) {
     const Shape& shape = spec.outputs[0].shape;
     channels = shape[-1];
@@ -42,7 +43,7 @@ struct LrnGeometry {
   int64_t padded() const { return channels + 2 * radius; }
   int64_t slice_elements() const { return (block * (padded() + plain * channels) + 15) / 16 * 16; }
 
-  // Calls body(first element, rows, buffers) on blocks of rows.
+  // Calls body(index of the first element, rows, buffers) for each block of rows.
   template <class C, class Body>
   void ForEachBlock(void* workspace, const Body& body) const {
     const double cost = static_cast<double>(rows * channels * (2 * radius + 20)) / static_cast<double>(slices);
@@ -50,8 +51,8 @@ struct LrnGeometry {
       for (int64_t slice = first; slice < last; ++slice) {
         C* buffers = static_cast<C*>(workspace) + slice * slice_elements();
         std::fill_n(buffers, block * padded(), C(0));
-        // Borders that depend on the shape alone: at a block's ends elements are computed one by one, and rounded
-        // differently.
+        // Block boundaries depend on the shape only: elements at the ends of a block are computed one by one, and
+        // rounded differently.
         const int64_t blocks = (rows + block - 1) / block;
         for (int64_t i = blocks * slice / slices; i < blocks * (slice + 1) / slices; ++i) {
           body(i * block * channels, std::min(block, rows - i * block), buffers);
@@ -61,7 +62,7 @@ struct LrnGeometry {
   }
 };
 
-// sums[row, c] = the sum of padded[row] within the radius of c.
+// sums[row, c] = sum of padded[row] over the channels within the radius of c.
 template <class C>
 void WindowSums(const LrnGeometry& g, int64_t rows, C* padded, C* sums) {
   for (int64_t row = 0; row < rows; ++row, padded += g.padded(), sums += g.channels) {
@@ -79,7 +80,7 @@ void WindowSums(const LrnGeometry& g, int64_t rows, C* padded, C* sums) {
   }
 }
 
-// In place: base = bias + alpha sum becomes base^-beta, and inverse = 1 / base.
+// Replaces sums by base^-beta, where base = bias + alpha sum, and sets inverse = 1 / base.
 template <class C>
 void Powers(const LrnGeometry& g, int64_t rows, C* sums, C* inverse) {
   ArrayMap<C> power(sums, rows * g.channels), inverses(inverse, rows * g.channels);
@@ -87,7 +88,7 @@ void Powers(const LrnGeometry& g, int64_t rows, C* sums, C* inverse) {
   functor::NegativePower<C>(g.beta).Vector(power, inverses);
 }
 
-// The powers of a block of x.
+// Computes base^-beta and 1 / base for a block of x.
 template <class C>
 void PowersOf(const LrnGeometry& g, const C* x, int64_t rows, C* buffers, C* power, C* inverse) {
   C* squares = buffers + g.radius;
@@ -98,7 +99,7 @@ void PowersOf(const LrnGeometry& g, const C* x, int64_t rows, C* buffers, C* pow
   Powers(g, rows, power, inverse);
 }
 
-// Buffers without zeros: 16-bit elements are widened into one for each tensor.
+// Number of unpadded buffers per tensor: 16-bit tensors are converted to float in one.
 template <class T>
 constexpr int64_t kWide = kIsSixteenBit<T> ? 1 : 0;
 
@@ -122,7 +123,7 @@ absl::StatusOr<Kernel> MakeLrn(const KernelSpec& spec) {
   return Kernel{run, static_cast<size_t>(g.slices * g.slice_elements()) * sizeof(C)};
 }
 
-// dx[i] = dy[i] base[i]^-beta - 2 alpha beta x[i] sum dy[j] x[j] base[j]^(-beta - 1), j within the radius of i.
+// dx[i] = dy[i] base[i]^-beta - 2 alpha beta x[i] sum dy[j] x[j] base[j]^(-beta - 1), over j within the radius of i.
 template <class T>
 absl::StatusOr<Kernel> MakeLrnGrad(const KernelSpec& spec) {
   using C = Compute<T>;

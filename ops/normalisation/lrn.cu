@@ -26,8 +26,8 @@ struct LrnGeometry {
   }
 
   int64_t elements() const { return rows * channels.divisor(); }
-  // Teams that work at a time, each with scratch of its own: enough for any GPU, and little enough to stay in its
-  // cache.
+  // Number of teams that work at a time, each with its own scratch: enough for any GPU, but few enough for the scratch
+  // to stay in the L2 cache.
   int64_t teams() const {
     constexpr int64_t kScratchElements = int64_t{1} << 20;
     return std::min(rows, std::max<int64_t>(kScratchElements / channels.divisor(), 1));
@@ -42,7 +42,7 @@ struct LrnGeometry {
     for (int64_t j = low; j <= high; ++j) sum += value(j);
     return sum;
   }
-  // base^-beta and 1 / base of channel c, where x is a row.
+  // base^-beta of channel c of the row x, and inverse = 1 / base.
   template <class S>
   BELFRY_GPU C Power(const S* x, int64_t c, C& inverse) const {
     const C squares = WindowSum(c, [=](int64_t j) {
@@ -65,7 +65,7 @@ absl::Status Forward(Stream& stream, const LrnGeometry<gpu::Compute<T>>& g, cons
   });
 }
 
-// y is x: nobody may write before all have read.
+// For y == x: a row is written only after all of it has been read.
 template <class T>
 absl::Status ForwardInPlace(Stream& stream, const LrnGeometry<gpu::Compute<T>>& g, gpu::Compute<T>* scratch,
                             gpu::Stored<T>* x) {
@@ -98,8 +98,8 @@ absl::StatusOr<Kernel> MakeLrn(const KernelSpec& spec) {
                 static_cast<size_t>(g.teams() * g.channels.divisor()) * sizeof(C)};
 }
 
-// dx[i] = dy[i] base[i]^-beta - 2 alpha beta x[i] sum dy[j] x[j] base[j]^(-beta - 1), j within the radius of i. A team
-// keeps both factors of its row in scratch; dx may be dy or x.
+// dx[i] = dy[i] base[i]^-beta - 2 alpha beta x[i] sum dy[j] x[j] base[j]^(-beta - 1), over j within the radius of i. A
+// team keeps both factors of its row in scratch, so dx may be dy or x.
 template <class T>
 absl::Status Backward(Stream& stream, const LrnGeometry<gpu::Compute<T>>& g, gpu::Compute<T>* scratch,
                       const gpu::Stored<T>* dy, const gpu::Stored<T>* x, gpu::Stored<T>* dx) {

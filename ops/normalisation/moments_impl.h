@@ -1,4 +1,4 @@
-// Mean and variance of each channel. Internal.
+// Mean and variance of each channel, on CPUs. Internal.
 #pragma once
 
 #include <cmath>
@@ -8,13 +8,13 @@
 
 namespace belfry::ops {
 
-// The dtype of vectors over channels: T's own, or float32 for 16 bits. Type variable "U" of the op.
+// The dtype of vectors over the channels: float64 for float64, otherwise float32. Type variable "U" of the ops.
 inline DType WideDType(DType dtype) { return dtype == DType::kFloat64 ? dtype : DType::kFloat32; }
 inline ArgDef Wide(const char* name) { return {.name = name, .type = "U"}; }
 
-// Of x over all axes but the last: the mean, and the mean of the squared differences from it, in one pass over memory.
-// A large mean takes no digits: sums are of differences from the first row, and squares of those from a tile's own mean
-// (Chan et al., 1983, "Algorithms for Computing the Sample Variance"). Without rows both are 0.
+// Mean and biased variance of x over all axes but the last, in one pass over memory. To preserve precision with a large
+// mean, sums are of differences from the first row, and squares are taken about the mean of each tile; parts are
+// combined as in Chan et al., "Algorithms for Computing the Sample Variance", 1983. Without rows both are 0.
 template <class C>
 class ChannelMomentsKernel {
  public:
@@ -57,13 +57,13 @@ class ChannelMomentsKernel {
   }
 
  private:
-  // The sums of a chunk's differences from the origin, and of their squared differences from their mean.
+  // For one chunk: the sums of differences from the origin, and the sums of squared differences from the chunk's mean.
   template <class T>
   void Sum(int64_t chunk, const T* x, const C* origin, C* sums, C* squares) const {
     std::fill_n(sums, tiles_.channels(), C(0));
     std::fill_n(squares, tiles_.channels(), C(0));
     tiles_.ForEachTileOf(chunk, [&](const ChannelTiles::Tile& tile) {
-      const int64_t before = tile.row - tiles_.FirstRow(chunk);  // rows
+      const int64_t before = tile.row - tiles_.FirstRow(chunk);  // in rows
       const C* const from_here = origin + tile.channel;
       TileOf<const T> from(tiles_, tile, x);
       const C* const data = from.Load();
@@ -89,7 +89,7 @@ class ChannelMomentsKernel {
         }
         tiles_.AddLanes(total, first, lanes, square);
       });
-      // The squares of two parts, and of what lies between their means.
+      // Combines the squares of two parts, which includes the distance between their means.
       const C inverse = before == 0 ? C(0) : 1 / static_cast<C>(before);
       const C weight = static_cast<C>(before) * static_cast<C>(tile.rows) / static_cast<C>(before + tile.rows);
       for (int64_t c = 0; c < tile.width; ++c) {

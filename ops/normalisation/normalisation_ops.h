@@ -1,4 +1,4 @@
-// The parts of the normalisation family. Internal.
+// Registration of the normalisation ops, by source file. Internal.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

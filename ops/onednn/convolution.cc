@@ -17,20 +17,21 @@ using dnnl::memory;
 using dnnl::prop_kind;
 using tag = dnnl::memory::format_tag;
 
-// Below this many input channels the library's blocked backward-data kernel leaves most of its lanes empty: its matrix
-// product on plain weights is twice as fast (measured on AVX-512, 3 channels).
+// Below this number of input channels the library's blocked backward-data kernel leaves most of its lanes empty, and
+// its matrix product on plain weights is twice as fast (measured with AVX-512 and 3 channels).
 constexpr int64_t kFewChannels = 8;
 
-// The memory layouts of one attempt to make a primitive.
+// The memory layouts tried when making a primitive.
 struct Layouts {
   memory::desc x, weights, y;
 };
 
 struct ConvolutionProblem {
   memory::dims x, weights, y, bias, strides, dilations, pads_low, pads_high;
-  Layouts plain;  // what the caller stores
+  Layouts plain;  // as stored by the caller
 
-  // Attempts, best first. NHWC with the library's weights is its fast path, and only the weights are reordered.
+  // Layouts to try, best first. NHWC with weights in the library's layout is its fast path, and reorders the weights
+  // only.
   std::vector<Layouts> Attempts(bool plain_weights_first) const {
     const auto any = [](const memory::dims& dims, const memory::desc& plain) {
       return memory::desc(dims, plain.data_type(), tag::any);
@@ -82,8 +83,8 @@ absl::StatusOr<ConvolutionProblem> MakeProblem(const Conv2DShape& s, DType weigh
   return p;
 }
 
-// The first attempt whose implementation is not the library's reference, else the first one that there is. `make`
-// returns an empty descriptor where the library has none.
+// Returns the first attempt that is not the library's reference implementation, otherwise the first one that exists.
+// `make` returns an empty descriptor if the library has no implementation.
 template <class Desc, class Make>
 absl::StatusOr<Desc> Choose(const std::string& what, const std::vector<Layouts>& attempts, bool allow_reference,
                             Make make) {
@@ -111,7 +112,7 @@ dnnl::convolution_forward::primitive_desc Forward(const ConvolutionProblem& p, c
   return dnnl::convolution_forward::primitive_desc(desc, Attributes(post_ops), Cpu(), /*allow_empty=*/true);
 }
 
-// A descriptor that the library asks for when it makes a backward primitive; it only compares shapes.
+// The forward descriptor that the library requires for a backward primitive; only its shapes matter.
 dnnl::convolution_forward::primitive_desc Hint(const ConvolutionProblem& p) {
   const auto any = [](const memory::dims& dims, const memory::desc& plain) {
     return memory::desc(dims, plain.data_type(), tag::any);

@@ -18,8 +18,8 @@ std::string Describe(const LrnShape& s) {
                          s.depth_radius);
 }
 
-// The caller's data, and the float32 that the computation is done in: this version's bfloat16 gradient is wrong for
-// windows over 5 channels (and for 3 and 5 where the channels are no multiple of 16).
+// The stored data, and its float32 form for the computation: this version's bfloat16 gradient is wrong for windows of
+// more than 5 channels, and for 3 and 5 if the channels are not a multiple of 16.
 struct LrnData {
   memory::desc stored, computed;
 };
@@ -37,8 +37,8 @@ absl::StatusOr<LrnData> MakeData(const LrnShape& s) {
                  memory::desc(dims, memory::data_type::f32, memory::format_tag::nhwc)};
 }
 
-// In float32 this version's gradient is wrong where the last vector of channels is not full and the window reaches over
-// more than its neighbours: measured against loops for 3 to 256 channels and windows of 3 to 33.
+// This version's float32 gradient is wrong if the last vector of channels is not full and the radius exceeds 2.
+// Measured against loops for 3 to 256 channels and windows of 3 to 33.
 bool GradientIsWrong(const LrnShape& s) { return s.c > 16 && s.c % 16 != 0 && s.depth_radius > 2; }
 
 int64_t Size(const LrnShape& s) { return 2 * s.depth_radius + 1; }

@@ -9,21 +9,21 @@
 
 namespace belfry::ops::onednn {
 
-// y[.., i] = x[.., i] / (bias + alpha sum_j x[.., j]^2)^beta, j over the channels within depth_radius of i:
-// TensorFlow's parameters. x and y [n, h, w, c]. The library has fast code for beta = 0.75 only. Unimplemented where it
-// is known to be wrong or to crash: depth_radius 0, and the gradient for depth_radius above 2 with more than 16
-// channels that are no multiple of 16.
+// TensorFlow's parameters: y[.., i] = x[.., i] / (bias + alpha sum_j x[.., j]^2)^beta, over the channels j within
+// depth_radius of i. x and y are [n, h, w, c]. The library is fast only for beta = 0.75. Unimplemented where it is
+// known to be wrong or to crash: depth_radius 0, and the gradient for depth_radius above 2 with more than 16 channels
+// that are not a multiple of 16.
 struct LrnShape {
   int64_t n, h, w, c;
   int64_t depth_radius = 5;
   float bias = 1, alpha = 1, beta = 0.5f;
-  DType dtype = DType::kFloat32;  // float32, or bfloat16 (computed in float32)
+  DType dtype = DType::kFloat32;  // float32, or bfloat16 computed in float32
 };
 
-// Inputs x; outputs y, and in training saved_bytes() for the backward pass.
+// Input x; outputs y and, in training, saved_bytes() for the backward pass.
 absl::StatusOr<Primitive> LrnForward(const LrnShape& shape, bool training, bool allow_reference = false);
 
-// Inputs x, dy, what the forward pass saved; output dx. saved_bytes() is that of the forward pass.
+// Inputs x, dy and the data that the forward pass saved; output dx. saved_bytes() equals that of the forward pass.
 absl::StatusOr<Primitive> LrnBackward(const LrnShape& shape, bool allow_reference = false);
 
 }  // namespace belfry::ops::onednn

@@ -14,7 +14,7 @@ namespace {
 
 using dnnl::memory;
 
-// A batched product with as few dimensions as say the same: batch sizes of a, b and y from the outermost on.
+// A batched product with the fewest equivalent batch dimensions, listed outermost first.
 struct MatMulProblem {
   memory::dims a_batch, b_batch, y_batch;
   int64_t m, k, n;
@@ -28,7 +28,7 @@ int64_t Product(const memory::dims& dims) {
 }
 
 absl::StatusOr<MatMulProblem> Normalize(const MatMulShape& s) {
-  // A vector has the same bytes when it is transposed.
+  // Transposing a vector does not change its bytes.
   MatMulProblem p{
       {}, {}, {}, s.m, s.k, s.n, s.transpose_a && s.m != 1 && s.k != 1, s.transpose_b && s.k != 1 && s.n != 1};
   ASSIGN_OR_RETURN(const Shape batch, BroadcastShapes(s.a_batch, s.b_batch));
@@ -39,14 +39,14 @@ absl::StatusOr<MatMulProblem> Normalize(const MatMulShape& s) {
   for (int axis = 0; axis < batch.rank(); ++axis) {
     const int64_t a = at(s.a_batch, axis), b = at(s.b_batch, axis), y = batch[axis];
     if (y == 1) continue;
-    // Neighbouring axes that both sides have, or that the same side lacks, are one axis.
+    // Merges adjacent axes that both sides have, or that the same side broadcasts.
     if (!p.y_batch.empty() && (a == 1) == (p.a_batch.back() == 1) && (b == 1) == (p.b_batch.back() == 1)) {
       p.a_batch.back() *= a, p.b_batch.back() *= b, p.y_batch.back() *= y;
     } else {
       p.a_batch.push_back(a), p.b_batch.push_back(b), p.y_batch.push_back(y);
     }
   }
-  // One b for all rows of all batches: a single tall product.
+  // One b for all batches: a single tall product.
   if (Product(p.b_batch) == 1 && !p.transpose_a) {
     p.m *= Product(p.a_batch);
     p.a_batch.clear(), p.b_batch.clear(), p.y_batch.clear();
@@ -54,7 +54,7 @@ absl::StatusOr<MatMulProblem> Normalize(const MatMulShape& s) {
   return p;
 }
 
-// [batch.., rows, columns], stored with the last two swapped if `transposed`.
+// Matrices [batch.., rows, columns], stored with the last two axes swapped if `transposed`.
 memory::desc Matrices(memory::dims dims, int64_t rows, int64_t columns, bool transposed, memory::data_type type) {
   dims.push_back(rows), dims.push_back(columns);
   memory::dims strides(dims.size());
@@ -105,7 +105,7 @@ void AddStep(const dnnl::matmul& primitive, const dnnl::matmul::primitive_desc& 
   }
 }
 
-// One product per batch entry.
+// Runs one product per batch entry.
 Primitive Unrolled(const MatMulProblem& p, const Descs& d, const dnnl::matmul::primitive_desc& desc,
                    const MatMulOptions& options) {
   const dnnl::matmul primitive(desc);

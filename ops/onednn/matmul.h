@@ -11,14 +11,14 @@
 
 namespace belfry::ops::onednn {
 
-// y[batch, m, n] = op(a)[batch, m, k] op(b)[batch, k, n], all row-major. A transposed a is stored [.., k, m], a
-// transposed b [.., n, k]. The batch dimensions of a and b broadcast against each other as in numpy; y has the
-// broadcast ones. All sizes at least 1.
+// y[batch, m, n] = op(a)[batch, m, k] op(b)[batch, k, n], all row-major. A transposed a is stored as [.., k, m], a
+// transposed b as [.., n, k]. The batch dimensions of a and b broadcast as in NumPy, and y has the result. All sizes
+// are at least 1.
 struct MatMulShape {
   Shape a_batch, b_batch;
   int64_t m, k, n;
   bool transpose_a = false, transpose_b = false;
-  DType dtype = DType::kFloat32;         // of a and b: float32 or bfloat16 (sums are in float32)
+  DType dtype = DType::kFloat32;         // of a and b: float32, or bfloat16 with sums in float32
   DType output_dtype = DType::kFloat32;  // of y and the bias: float32, or bfloat16 if dtype is
 
   // "matmul float32 [4]x[128,2304] * [2304,384]".

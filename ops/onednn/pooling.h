@@ -12,11 +12,11 @@ namespace belfry::ops::onednn {
 
 enum class PoolKind {
   kMax,
-  kAverageIncludePadding,  // divides by r s everywhere
-  kAverageExcludePadding,  // divides by the elements of the image in the window: TensorFlow's
+  kAverageIncludePadding,  // divides by r s
+  kAverageExcludePadding,  // divides by the number of elements inside the image, like TensorFlow
 };
 
-// x [n, h, w, c], y [n, out_h(), out_w(), c]. All sizes at least 1; padding smaller than the window.
+// x [n, h, w, c], y [n, out_h(), out_w(), c]. All sizes are at least 1; padding is smaller than the window.
 struct Pool2DShape {
   PoolKind kind;
   int64_t n, h, w, c;
@@ -30,11 +30,11 @@ struct Pool2DShape {
   std::string DebugString() const;
 };
 
-// Inputs x; outputs y, and for a maximum in training the winners, saved_bytes() for the backward pass. Of equal
-// elements the first in row-major order wins.
+// Input x; outputs y and, for a maximum in training, saved_bytes() with the winners for the backward pass. Ties go to
+// the first element in row-major order.
 absl::StatusOr<Primitive> Pool2DForward(const Pool2DShape& shape, bool training, bool allow_reference = false);
 
-// Inputs dy[, the winners]; output dx. saved_bytes() is that of the forward pass.
+// Inputs dy and, for a maximum, the winners; output dx. saved_bytes() equals that of the forward pass.
 absl::StatusOr<Primitive> Pool2DBackward(const Pool2DShape& shape, bool allow_reference = false);
 
 }  // namespace belfry::ops::onednn

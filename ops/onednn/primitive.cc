@@ -18,7 +18,7 @@ char* Address(const Primitive::Program::Binding& binding, absl::Span<const void*
               absl::Span<void* const> outputs, void* workspace) {
   using Place = Primitive::Program::Binding::Place;
   switch (binding.place) {
-    // The library takes pointers to inputs without const.
+    // The library takes inputs as non-const pointers.
     case Place::kInput: return const_cast<char*>(static_cast<const char*>(inputs[binding.index])) + binding.offset;
     case Place::kOutput: return static_cast<char*>(outputs[binding.index]) + binding.offset;
     case Place::kWorkspace: return static_cast<char*>(workspace) + binding.offset;
@@ -34,7 +34,7 @@ Primitive& Primitive::operator=(Primitive&&) noexcept = default;
 Primitive::~Primitive() = default;
 
 double BFloat16Time() {
-  // A bit for each set of instructions.
+  // One bit per instruction set.
   const auto has = [isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa())](dnnl::cpu_isa wanted) {
     return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
   };
@@ -56,7 +56,7 @@ absl::Status Primitive::Run(absl::Span<const void* const> inputs, absl::Span<voi
   BELFRY_CHECK(static_cast<int>(outputs.size()) >= program.outputs);
   BELFRY_CHECK(program.workspace_bytes == 0 ||
                (workspace != nullptr && reinterpret_cast<uintptr_t>(workspace) % 64 == 0));
-  // The library sizes its per-thread scratch when a primitive is made.
+  // The library sizes per-thread scratch when a primitive is made, so it must run with as many threads.
   const ScopedParallelThreads threads(program.threads);
   for (Program::Binding& binding : program.bindings) {
     char* const address = Address(binding, inputs, outputs, workspace);

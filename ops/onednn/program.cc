@@ -14,6 +14,7 @@ using Place = Primitive::Program::Binding::Place;
 
 }  // namespace
 
+// Never destroyed, so that it outlives primitives of static lifetime.
 const dnnl::engine& Cpu() {
   static const dnnl::engine& engine = *new dnnl::engine(dnnl::engine::kind::cpu, 0);
   return engine;
@@ -26,6 +27,7 @@ absl::StatusOr<dnnl::memory::data_type> DataType(DType dtype) {
       absl::StrCat("oneDNN computes in float32 and bfloat16 here, not in ", DTypeName(dtype)));
 }
 
+// The scratchpad belongs to the caller, so that running a primitive allocates none.
 dnnl::primitive_attr Attributes(const PostOps& post_ops) {
   using dnnl::algorithm;
   dnnl::primitive_attr attributes;
@@ -52,6 +54,7 @@ dnnl::primitive_attr Attributes(const PostOps& post_ops) {
 
 bool IsReference(absl::string_view implementation) { return implementation.find("ref") != absl::string_view::npos; }
 
+// The only place where the library's exceptions end: everything it throws while a primitive is made becomes a Status.
 absl::StatusOr<Primitive> Guard(const std::string& what, absl::FunctionRef<absl::StatusOr<Primitive>()> make) {
   try {
     return make();
@@ -72,10 +75,13 @@ absl::Status OnlyReference(const std::string& what, absl::string_view implementa
                                                implementation, ") for this case; use another kernel, or allow it"));
 }
 
+// The library sizes its per-thread scratch for the current number of threads, so Run must use the same number.
 Primitive::Program::Program() : threads(ParallelThreads()), stream(Cpu()) {}
 
 Builder::Builder() : program_(std::make_unique<Primitive::Program>()) {}
 
+// Every memory is created without data and bound by Run. A slot is an index into `bindings`, which may reallocate;
+// steps keep the library's C handle, which dnnl::memory owns through a shared pointer and which therefore stays valid.
 Builder::Slot Builder::Bind(Place place, int index, size_t offset, const dnnl::memory::desc& desc) {
   program_->bindings.push_back({place, index, offset, dnnl::memory(desc, Cpu(), nullptr)});
   return static_cast<Slot>(program_->bindings.size()) - 1;
@@ -86,6 +92,7 @@ Builder::Slot Builder::Input(int index, const dnnl::memory::desc& plain, size_t 
   return Bind(Place::kInput, index, byte_offset, plain);
 }
 
+// Reorders of inputs are added when the input is declared, so they precede the steps that read them.
 Builder::Slot Builder::Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
   const Slot input = Input(index, plain);
   if (plain == wanted) return input;
@@ -99,6 +106,8 @@ Builder::Slot Builder::Output(int index, const dnnl::memory::desc& plain, size_t
   return Bind(Place::kOutput, index, byte_offset, plain);
 }
 
+// The reorder to the caller's layout must follow the step that produces the result, which is not known yet, so Build()
+// adds it. With `preload`, the old contents are brought into the library's layout first, for PostOps::add_to_output.
 Builder::Slot Builder::Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced,
                               bool preload) {
   const Slot output = Output(index, plain);
@@ -109,6 +118,9 @@ Builder::Slot Builder::Output(int index, const dnnl::memory::desc& plain, const 
   return result;
 }
 
+// Each slot has its own range of the workspace, aligned like the workspace itself, so no step can overwrite data that a
+// later one reads. The cost is that ranges are never shared: the workspace is the sum of all reordered tensors and
+// scratchpads.
 Builder::Slot Builder::Workspace(const dnnl::memory::desc& desc) {
   const size_t offset = program_->workspace_bytes;
   program_->workspace_bytes = offset + AlignUp(desc.get_size());
@@ -123,6 +135,7 @@ void Builder::Reorder(Slot from, Slot to) {
   ++program_->reorders;
 }
 
+// Steps run in the order in which they are added, on one in-order stream.
 void Builder::Step(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
                    std::initializer_list<std::pair<int, Slot>> arguments) {
   Primitive::Program::Step step{primitive, {}};

@@ -1,4 +1,4 @@
-// How the makers of this folder assemble a Primitive. Internal: it includes oneDNN.
+// Assembly of Primitives, for the functions of this folder that make them. Internal: it includes oneDNN.
 #pragma once
 
 #include <dnnl_debug.h>
@@ -16,23 +16,23 @@
 
 namespace belfry::ops::onednn {
 
-// The library's handle of the processor; immutable, one for the whole process.
+// The library's engine for the processor; immutable, one per process.
 const dnnl::engine& Cpu();
 
-// float32 or bfloat16; InvalidArgument for others.
+// float32 or bfloat16; InvalidArgument for other dtypes.
 absl::StatusOr<dnnl::memory::data_type> DataType(DType dtype);
 
-// Attributes of a primitive whose scratchpad the caller owns. Always a fresh object: copies of one share their state.
+// Attributes of a primitive whose scratchpad belongs to the caller. Always a new object, because copies share state.
 dnnl::primitive_attr Attributes(const PostOps& post_ops = {});
 
-// True for a name of the library's reference loops.
+// True if `implementation` names the library's reference loops.
 bool IsReference(absl::string_view implementation);
 
-// Calls `make` and turns what the library throws into a Status: Unimplemented when it has no implementation, else
-// Internal. `what` describes the computation in the message.
+// Calls `make` and converts the library's exceptions to a Status: Unimplemented, InvalidArgument, ResourceExhausted if
+// memory ran out, otherwise Internal. `what` describes the computation in the message.
 absl::StatusOr<Primitive> Guard(const std::string& what, absl::FunctionRef<absl::StatusOr<Primitive>()> make);
 
-// Unimplemented, for `what` when the library has only its reference loops for it.
+// The Unimplemented error for a computation `what` for which the library has only its reference loops.
 absl::Status OnlyReference(const std::string& what, absl::string_view implementation);
 
 struct Primitive::Program {
@@ -60,18 +60,19 @@ struct Primitive::Program {
   std::vector<Step> steps;
 };
 
-// Collects the steps of a Primitive. Methods throw dnnl::error: use inside Guard. A value of type Slot names a memory.
+// Collects the steps of a Primitive. Methods throw dnnl::error; use them inside Guard. A Slot identifies a memory
+// object.
 class Builder {
  public:
   using Slot = int;
 
   Builder();
 
-  // The input `index`, which the caller stores as `plain`, as a memory of layout `wanted` (reordered if they differ).
+  // Input `index`, stored by the caller as `plain`, in layout `wanted`; reordered if they differ.
   Slot Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
   Slot Input(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
-  // The output `index`. If `produced` differs from `plain`, Build() adds the reorder to `plain`; with `preload` there
-  // is one from `plain` before the first step too.
+  // Output `index`. If `produced` differs from `plain`, Build() adds the reorder to `plain`; with `preload`, the old
+  // contents are also reordered from `plain` before the steps that follow.
   Slot Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced, bool preload = false);
   Slot Output(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
   Slot Workspace(const dnnl::memory::desc& desc);

@@ -16,7 +16,8 @@ namespace {
 using onednn::Pool2DShape;
 using onednn::PoolKind;
 
-// The element types of the winners: places in a window. oneDNN's own choice, so that both can read each other's.
+// Dtypes of the winners, which are positions in a window. The same as oneDNN's, so that its kernels and ours can be
+// mixed.
 constexpr DType kWinnerTypes[] = {DType::kUInt8, DType::kInt32};
 DType WinnerType(int64_t window) { return window <= 255 ? DType::kUInt8 : DType::kInt32; }
 
@@ -44,7 +45,7 @@ Pool2DShape Geometry(const KernelSpec& spec, const TensorSpec& x, PoolKind kind)
           .dtype = x.dtype};
 }
 
-// Calls body(tap, row of x) for the elements of x in the window of output (oh, ow) of image n.
+// Calls body(tap, offset in x) for the taps of the window at output (oh, ow) of image n that lie on the image.
 template <class Body>
 void ForEachTap(const Pool2DShape& p, int64_t n, int64_t oh, int64_t ow, const Body& body) {
   for (int64_t r = 0; r < p.r; ++r) {
@@ -57,7 +58,7 @@ void ForEachTap(const Pool2DShape& p, int64_t n, int64_t oh, int64_t ow, const B
   }
 }
 
-// Calls body(n, oh, ow, row of y) for every window, images in parallel.
+// Calls body(n, oh, ow, offset in y) for every window; images run in parallel.
 template <class Body>
 void ForEachWindow(const Pool2DShape& p, const Body& body) {
   const int64_t rows = p.out_h(), columns = p.out_w();
@@ -68,7 +69,7 @@ void ForEachWindow(const Pool2DShape& p, const Body& body) {
   });
 }
 
-// One window: of its first tap, unless another is larger, or a number where there was none.
+// Maximum of one window. Ties go to the first tap; any number beats NaN.
 template <class T, class Winner>
 void MaxOfWindow(const Pool2DShape& p, int64_t n, int64_t oh, int64_t ow, const T* x, T* y, Winner* winners) {
   using C = Compute<T>;
@@ -90,8 +91,8 @@ void MaxPoolLoops(const Pool2DShape& p, const T* x, T* y, Winner* winners) {
       p, [&](int64_t n, int64_t oh, int64_t ow, int64_t to) { MaxOfWindow(p, n, oh, ow, x, y + to, winners + to); });
 }
 
-// oneDNN begins with the lowest number (or -infinity, in 16 bits), and stays there when a window has nothing above it:
-// only -infinity and NaN.
+// Repairs windows in which oneDNN finds nothing above its initial value, the lowest number (-infinity for 16 bits):
+// those that hold only -infinity and NaN.
 template <class T, class Winner>
 void MendLowest(const Pool2DShape& p, const T* x, T* y, Winner* winners) {
   const int64_t rows = p.out_h(), columns = p.out_w();
@@ -135,7 +136,7 @@ Kernel Mended(const Pool2DShape& shape, DType winners, Kernel kernel) {
           kernel.workspace_bytes};
 }
 
-// oneDNN 2.6 leaves some of the winners unset that are int32 in bfloat16.
+// oneDNN 2.6 leaves some int32 winners of bfloat16 images unset.
 template <class T>
 bool OneDnnFindsWinners(const KernelSpec& spec, DType winners) {
   return OneDnnComputes(kDTypeOf<T>) && HasElements(spec) && !(std::is_same_v<T, BFloat16> && winners == DType::kInt32);
@@ -161,7 +162,7 @@ absl::StatusOr<Kernel> MakeMaxPool(const KernelSpec& spec) {
   }};
 }
 
-// Inputs x (its shape), winners, dy.
+// Inputs: x (shape only), winners, dy.
 template <class T>
 absl::StatusOr<Kernel> MakeMaxPoolGrad(const KernelSpec& spec) {
   const Pool2DShape shape = Geometry(spec, spec.inputs[0], PoolKind::kMax);
@@ -217,7 +218,7 @@ absl::StatusOr<Kernel> MakeAvgPool(const KernelSpec& spec) {
   }};
 }
 
-// Inputs x (its shape), dy.
+// Inputs: x (shape only), dy.
 template <class T>
 absl::StatusOr<Kernel> MakeAvgPoolGrad(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -266,7 +267,7 @@ absl::StatusOr<std::vector<Shape>> AvgPoolShape(const ShapeArgs& args) {
   return std::vector<Shape>{y};
 }
 
-// Of a gradient: the inputs after x have the shape of y.
+// Shape rule of the gradients: every input after x has the shape of y.
 absl::StatusOr<std::vector<Shape>> PoolGradShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(const Shape y, OutputShape(args));
   for (size_t i = 1; i < args.inputs.size(); ++i) RETURN_IF_ERROR(y.Merge(args.inputs[i]).status());

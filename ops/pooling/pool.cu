@@ -20,7 +20,7 @@
 namespace belfry::ops {
 namespace {
 
-// Places of one axis.
+// A range of positions along one axis.
 struct Range {
   int begin, end;
 };
@@ -35,14 +35,14 @@ struct Axis {
         pad(static_cast<int>(axis.pad_low)),
         stride(axis.stride, int64_t{1} << 31) {}
 
-  // Where window o begins; may be in the padding.
+  // The start of window o, which may lie in the padding.
   constexpr int Start(int o) const { return o * static_cast<int>(stride.divisor()) - pad; }
-  // The places of the image in window o.
+  // The positions of the image in window o.
   constexpr Range Elements(int o) const {
     const int start = Start(o), end = start + window;
     return {start < 0 ? 0 : start, end > in ? in : end};
   }
-  // The windows that hold place i.
+  // The windows that contain position i.
   constexpr Range Windows(int i) const {
     const int before = i + pad - window, last = static_cast<int>(stride.Quotient(i + pad)) + 1;
     return {before < 0 ? 0 : static_cast<int>(stride.Quotient(before)) + 1, last > out ? out : last};
@@ -56,7 +56,7 @@ struct Place {
 
 struct PoolGeometry {
   Axis h, w;
-  int64_t inputs, outputs;  // elements of x and of y
+  int64_t inputs, outputs;  // number of elements of x and of y
   Divider channels, in_h, in_w, out_h, out_w;
 
   PoolGeometry(const Window& window, const Shape& x)
@@ -80,7 +80,7 @@ struct PoolGeometry {
   }
   BELFRY_GPU Place OfInput(int64_t i) const { return Find(i, in_h, in_w); }
   BELFRY_GPU Place OfOutput(int64_t i) const { return Find(i, out_h, out_w); }
-  // The element of x, or of y, at row and column (a, b) of the image and channel of `at`.
+  // Offsets in x and y of row a, column b in the image and channel of `at`.
   BELFRY_GPU int64_t Input(const Place& at, int a, int b) const {
     return ((at.n * h.in + a) * w.in + b) * channels.divisor() + at.c;
   }
@@ -92,7 +92,7 @@ struct PoolGeometry {
 absl::StatusOr<PoolGeometry> MakeGeometry(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;
   ASSIGN_OR_RETURN(const Window window, PoolWindow(spec.attrs, x));
-  constexpr int64_t kLargest = int64_t{1} << 30;  // so that no sum of two overflows
+  constexpr int64_t kLargest = int64_t{1} << 30;  // keeps the sum of two of them from overflowing
   for (const WindowAxis& axis : {window.h, window.w}) {
     if (std::max({axis.in + axis.pad_low + axis.pad_high, axis.window, axis.stride}) <= kLargest) continue;
     return absl::UnimplementedError(absl::StrCat("the padded image, the window and its stride may be up to ", kLargest,
@@ -105,7 +105,7 @@ absl::StatusOr<PoolGeometry> MakeGeometry(const KernelSpec& spec) {
   return geometry;
 }
 
-// Of the window's first element, unless another is larger, or a number where there was none.
+// Maximum of each window. Ties go to the first element; any number beats NaN.
 template <class T, class Winner>
 absl::Status Maximum(const PoolGeometry& g, const KernelContext& context) {
   using C = gpu::Compute<T>;
@@ -133,7 +133,8 @@ absl::Status Maximum(const PoolGeometry& g, const KernelContext& context) {
   });
 }
 
-// Inputs x (its shape), winners, dy. Each element of x looks at the windows that hold it, in ascending order.
+// Inputs: x (shape only), winners, dy. Each element of x sums the windows that contain it in ascending order, so no
+// atomics are needed.
 template <class T, class Winner>
 absl::Status MaximumGradient(const PoolGeometry& g, const KernelContext& context) {
   using C = gpu::Compute<T>;
@@ -173,7 +174,7 @@ absl::Status Average(const PoolGeometry& g, const KernelContext& context) {
   });
 }
 
-// Inputs x (its shape), dy.
+// Inputs: x (shape only), dy.
 template <class T>
 absl::Status AverageGradient(const PoolGeometry& g, const KernelContext& context) {
   using C = gpu::Compute<T>;
@@ -197,7 +198,7 @@ absl::Status AverageGradient(const PoolGeometry& g, const KernelContext& context
 
 using PoolRun = absl::Status (*)(const PoolGeometry&, const KernelContext&);
 
-// What a run needs of device memory to be tried out before there is a plan.
+// A stream and device memory for trying out kernels before there is a plan.
 class Trial {
  public:
   static absl::StatusOr<Trial> Make(Device& device, absl::Span<const size_t> bytes) {
@@ -221,7 +222,7 @@ class Trial {
                        .run = 0,
                        .stream = stream_.get()});
   }
-  // Notes if any of n elements differ.
+  // Reports to the host if any of n elements differ.
   template <class S>
   absl::Status Compare(int64_t n, const void* a, const void* b) const {
     const auto *const x = static_cast<const S*>(a), *const y = static_cast<const S*>(b);
@@ -230,7 +231,7 @@ class Trial {
       if (gpu::Widen(x[i]) != gpu::Widen(y[i])) gpu::TellHost(host, 1);
     });
   }
-  // Unimplemented if some did.
+  // Unimplemented if any comparison failed.
   absl::Status Finish() const {
     RETURN_IF_ERROR(stream_->Synchronize());
     if (host_->Take() == 0) return absl::OkStatus();
@@ -240,10 +241,10 @@ class Trial {
  private:
   std::vector<DeviceMemory> blocks_;
   std::shared_ptr<HostWord> host_;
-  std::unique_ptr<Stream> stream_;  // goes first, as its work uses the others
+  std::unique_ptr<Stream> stream_;  // destroyed first, because its work uses the others
 };
 
-// Images of few distinct numbers, so that windows hold several maxima.
+// Images with few distinct values, so that windows contain ties.
 template <class T>
 absl::Status MakeUpImages(Stream& stream, int64_t n, gpu::Stored<T>* x) {
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
@@ -251,7 +252,7 @@ absl::Status MakeUpImages(Stream& stream, int64_t n, gpu::Stored<T>* x) {
     x[i] = gpu::Narrow<T>(static_cast<gpu::Compute<T>>(drawn));
   });
 }
-// Slopes whose sums are exact.
+// Gradients whose sums are exact.
 template <class T>
 absl::Status MakeUpSlopes(Stream& stream, int64_t n, gpu::Stored<T>* dy) {
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
@@ -260,7 +261,7 @@ absl::Status MakeUpSlopes(Stream& stream, int64_t n, gpu::Stored<T>* dy) {
   });
 }
 
-// OK if the library's kernel gives what ours gives, so that winners mean the same to both.
+// Checks that the library's kernel and ours agree, and so interpret winners alike.
 template <class T, class Winner>
 absl::Status TryMaximumGradient(const PoolGeometry& g, const KernelSpec& spec, const Kernel& own,
                                 const Kernel& library) {
@@ -281,7 +282,7 @@ absl::Status TryMaximumGradient(const PoolGeometry& g, const KernelSpec& spec, c
 }
 using PoolTry = absl::Status (*)(const PoolGeometry&, const KernelSpec&, const Kernel& own, const Kernel& library);
 
-// The library's kernel of a node.
+// The library's kernel for a node.
 absl::StatusOr<Kernel> MakeLibrary(const KernelSpec& spec, GpuPool::Kind kind) {
   const bool max = kind == GpuPool::Kind::kMaximumGradient;
   GpuPool pool{
@@ -290,7 +291,7 @@ absl::StatusOr<Kernel> MakeLibrary(const KernelSpec& spec, GpuPool::Kind kind) {
   ASSIGN_OR_RETURN(pool.window, PoolWindow(spec.attrs, spec.inputs[0].shape));
   ASSIGN_OR_RETURN(LibraryCore core, MakeLibraryGpuPool(pool, *spec.device));
   const size_t bytes = BytesForLibraries(core.workspace_bytes);
-  // Of the gradients, x tells its shape only.
+  // The gradients use only the shape of x.
   const int first = kind == GpuPool::Kind::kAverage ? 0 : 1, inputs = static_cast<int>(spec.inputs.size()) - first;
   return Kernel{[core = std::move(core), first, inputs](const KernelContext& at) {
                   std::array<void*, 3> operands{};
@@ -309,8 +310,8 @@ std::string KeyOf(absl::string_view op, const Window& window) {
 
 struct PoolKernel {
   PoolRun run;
-  std::optional<GpuPool::Kind> library;  // nothing: it has none
-  PoolTry try_library = nullptr;         // null: nothing to compare
+  std::optional<GpuPool::Kind> library;  // empty if the library has none
+  PoolTry try_library = nullptr;         // null if there is nothing to compare
 };
 
 absl::StatusOr<Kernel> MakePool(const KernelSpec& spec, absl::string_view op, const PoolKernel& chosen) {
@@ -325,7 +326,7 @@ absl::StatusOr<Kernel> MakePool(const KernelSpec& spec, absl::string_view op, co
   });
 }
 
-// `choose`(TypeTag, spec) is the PoolKernel for a dtype.
+// Registers kernels for every dtype; choose(TypeTag, spec) returns the PoolKernel.
 template <class Choose>
 void Add(KernelTable& table, absl::string_view op, const Choose& choose) {
   table.AddKernels(op, Kernels<float, double, Half, BFloat16>("GPU", [&](auto tag) -> KernelFactory {

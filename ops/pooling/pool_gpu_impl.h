@@ -1,4 +1,4 @@
-// Pooling on GPUs: what a library does of it. Internal.
+// Pooling on GPUs by a library. Internal.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace belfry::ops {
 
-// Of images [n, window.h.in, window.w.in, channels]. There is no maximum: cuDNN's gives -FLT_MAX for a window of -inf
-// or NaN, as the code of version 9.19's engines has it.
+// Pooling of images [n, window.h.in, window.w.in, channels]. The maximum is missing because cuDNN gives -FLT_MAX for a
+// window of -inf or NaN (engines of version 9.19).
 struct GpuPool {
   enum class Kind { kAverage, kAverageGradient, kMaximumGradient };
   Kind kind = Kind::kAverage;
@@ -21,8 +21,8 @@ struct GpuPool {
   Window window;
 };
 
-// Operands: x, y; of the gradients the winners, as the library counts them, if it is a maximum's, dy, dx. Unimplemented
-// if the library has nothing for it.
+// Operands: x, y; for the gradients [winners,] dy, dx, where the winners of a maximum are numbered as the library does.
+// Unimplemented if the library does not support it.
 absl::StatusOr<LibraryCore> MakeLibraryGpuPool(const GpuPool& pool, Device& device);
 
 }  // namespace belfry::ops

@@ -1,4 +1,4 @@
-// What the pooling kernels of all devices share. Internal.
+// Geometry of pooling, for all devices. Internal.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -6,8 +6,8 @@
 
 namespace belfry::ops {
 
-// Where the window of a pooling op goes over x [N, H, W, C], by the attributes "ksize" [1, h, w, 1] and those of
-// WindowAttrDefs. Padding is smaller than the window, so each one holds an element of x.
+// The window of a pooling op over x [N, H, W, C], from the attributes "ksize" [1, h, w, 1] and those of WindowAttrDefs.
+// Padding is smaller than the window, so every window contains an element of x.
 absl::StatusOr<Window> PoolWindow(const Attrs& attrs, const Shape& x);
 
 }  // namespace belfry::ops

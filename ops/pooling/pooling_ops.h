@@ -1,4 +1,4 @@
-// The parts of the pooling family. Internal.
+// Registration of the pooling ops, by source file. Internal.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

@@ -8,7 +8,7 @@
 namespace belfry::ops {
 namespace {
 
-// A tile of c that stays in registers: kTileRows rows of kTileBytes.
+// The tile of c that stays in registers: kTileRows rows of kTileBytes bytes.
 constexpr int64_t kTileRows = 4, kTileBytes = 256;
 
 template <class T, int64_t rows, int64_t columns>

@@ -16,7 +16,7 @@ namespace {
 constexpr DType kMatMulTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
                                   DType::kBFloat16, DType::kInt32,   DType::kInt64};
 
-// Below this many multiplications a call to oneDNN costs more than the product.
+// Below this number of multiplications a call to oneDNN costs more than the product.
 constexpr int64_t kSmall = 4096;
 
 absl::StatusOr<std::vector<Shape>> MatMulShape(const ShapeArgs& args) {
@@ -37,7 +37,7 @@ absl::StatusOr<std::vector<Shape>> MatMulShape(const ShapeArgs& args) {
   return std::vector<Shape>{batch.Insert(batch.rank(), m).Insert(batch.rank() + 1, n)};
 }
 
-// One operand of a product in the form in which Gemm reads it: converted and transposed into the workspace if need be.
+// An operand in the form that Gemm reads: converted and transposed into the workspace if necessary.
 template <class T>
 struct Operand {
   int64_t rows, columns;  // as stored
@@ -45,7 +45,7 @@ struct Operand {
 
   int64_t elements() const { return rows * columns; }
   bool needs_copy() const { return transpose || kIsSixteenBit<T>; }
-  // Elements of workspace: a 16-bit operand is converted, then perhaps transposed.
+  // Elements of workspace. A 16-bit operand is first converted, then transposed if necessary.
   int64_t workspace() const { return (transpose ? elements() : 0) + (kIsSixteenBit<T> ? elements() : 0); }
   const Compute<T>* Prepare(const T* x, Compute<T>* space) const {
     const Compute<T>* plain;
@@ -62,7 +62,7 @@ struct Operand {
   }
 };
 
-// oneDNN's product, or nothing where our own loops are to do it.
+// A kernel that runs oneDNN, or nothing if our own loops must or should be used.
 absl::StatusOr<std::optional<Kernel>> MakePrimitive(const KernelSpec& spec, int64_t k) {
   const Shape& y = spec.outputs[0].shape;
   const DType dtype = spec.outputs[0].dtype;

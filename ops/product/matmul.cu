@@ -11,9 +11,9 @@ namespace {
 struct Matrices {
   Divider m, n;
   int64_t k;
-  int64_t row_a, step_a;     // from one row of the product to the next, and along the inner extent
-  int64_t step_b, column_b;  // along the inner extent, and from one column to the next
-  int64_t size_a, size_b;    // elements
+  int64_t row_a, step_a;     // strides between rows of the product, and along the inner extent
+  int64_t step_b, column_b;  // strides along the inner extent, and between columns of the product
+  int64_t size_a, size_b;    // elements per matrix
 };
 
 template <class T>

@@ -12,7 +12,7 @@
 namespace belfry::ops {
 namespace {
 
-// Inputs a and b and, if `bias`, the bias.
+// A kernel that runs cuBLASLt. Inputs: a, b and, if `bias`, the bias.
 absl::StatusOr<Kernel> MakeByLibrary(const KernelSpec& spec, bool bias, bool relu) {
   const Shape &a = spec.inputs[0].shape, &b = spec.inputs[1].shape, &y = spec.outputs[0].shape;
   GpuMatMul product{.m = y[-2],

@@ -1,4 +1,4 @@
-// Products of matrices on GPUs. Internal.
+// Matrix products on GPUs. Internal.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@
 
 namespace belfry::ops {
 
-// y [batch, m, n] = a [batch, m, k] * b [batch, k, n], row-major; a is stored [k, m] if transpose_a, b [n, k] if
-// transpose_b. From one product to the next a and b advance by a whole matrix, or not at all.
+// y [batch, m, n] = a [batch, m, k] * b [batch, k, n], row-major. a is stored as [k, m] if transpose_a, b as [n, k] if
+// transpose_b. Between products of the batch, a and b advance by a whole matrix, or stay (same_a, same_b).
 struct GpuMatMul {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   bool transpose_a = false, transpose_b = false, same_a = false, same_b = false;
   DType dtype = DType::kFloat32;
-  bool bias = false, relu = false;  // bias [n] added to and relu applied to every row of y
+  bool bias = false, relu = false;  // applied to every row of y: + bias [n], then ReLU
   int64_t alignment = 64;           // of a, b and y, in bytes
 };
 struct GpuMatMulOperands {
@@ -30,11 +30,11 @@ struct GpuMatMulCore {
   size_t workspace_bytes = 0;
 };
 
-// cuBLASLt's. Unimplemented if it has none for this product.
+// A core that runs cuBLASLt. Unimplemented if it has no algorithm for this product.
 absl::StatusOr<GpuMatMulCore> MakeLibraryGpuMatMul(const GpuMatMul& product, Device& device);
 
-// Op MatMul for float, double, Half, BFloat16, int32_t and int64_t: every shape, slowly. Integers wrap around; 16-bit
-// floats are added up in float, double in double, in the order of the inner extent.
+// Op MatMul for every shape, for float, double, Half, BFloat16, int32_t and int64_t, but slow. Integers wrap around;
+// 16-bit floats are summed in float and double in double, in the order of the inner extent.
 template <class T>
 absl::StatusOr<Kernel> MakePlainGpuMatMul(const KernelSpec& spec);
 

@@ -1,4 +1,4 @@
-// The parts of the product family. Internal.
+// Registration of the matrix products, by source file. Internal.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

@@ -1,5 +1,5 @@
-// What random ops make of words, each formula written once for the CPU and the CUDA kernels. T is float or double.
-// `constexpr` lets nvcc compile them for the device (--expt-relaxed-constexpr).
+// Distributions drawn from random words, each formula written once for the CPU and the CUDA kernels. T is float or
+// double. constexpr allows nvcc to compile them for the device (--expt-relaxed-constexpr).
 #pragma once
 
 #include <algorithm>
@@ -12,8 +12,8 @@
 
 namespace belfry::ops {
 
-// base + range * u for u in [0, 1) but never above `last`: for the last few u the sum rounds up to the end of the
-// range. Rounded once, so it is the same on every device.
+// base + range * u for u in [0, 1), clamped to `last`, because for the largest u the sum rounds up to the end of the
+// range. Rounded once (fma), so it is the same on every device.
 template <class T>
 struct UniformDraw {
   T base, range, last;
@@ -28,13 +28,13 @@ struct UniformDraw {
   }
 };
 
-// low + floor(u * range) for a u of 64 bits in [0, 1).
+// low + floor(u * range), with u a 64-bit fraction in [0, 1).
 template <class T>
 struct UniformIntDraw {
   uint64_t low, range;
   constexpr T operator()(uint32_t high_word, uint32_t low_word) const {
     const uint64_t bits = (uint64_t{high_word} << 32) | low_word;
-    // The high half of bits * range, in 64-bit arithmetic.
+    // The upper half of bits * range, in 64-bit arithmetic.
     const uint64_t low_product = (bits & 0xffffffff) * (range & 0xffffffff);
     const uint64_t mid = (bits >> 32) * (range & 0xffffffff) + (low_product >> 32);
     const uint64_t mid2 = (bits & 0xffffffff) * (range >> 32) + (mid & 0xffffffff);
@@ -43,14 +43,14 @@ struct UniformIntDraw {
   }
 };
 
-// 1 for words below the threshold: all of them for 2^32, none for 0.
+// 1 for words below the threshold: always for 2^32, never for 0.
 template <class T>
 struct BernoulliDraw {
   uint64_t threshold;
   constexpr T operator()(uint32_t word, uint32_t) const { return word < threshold ? T(1) : T(0); }
 };
 
-// --- Quantiles of the normal distribution. A is float, or an Eigen array of floats ---
+// --- Quantiles of the normal distribution. A is float, or an Eigen array of float ---
 
 template <size_t terms, class A>
 constexpr A Polynomial(const float (&coefficients)[terms], const A& x) {
@@ -59,9 +59,9 @@ constexpr A Polynomial(const float (&coefficients)[terms], const A& x) {
   return sum;
 }
 
-// sqrt(2) * erfinv(x) after M. Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011), single precision,
-// for w < 5 and, from the root of w, for the others. `w` is -log((1 - x) * (1 + x)), which the caller knows better than
-// x would give it near +-1.
+// sqrt(2) * erfinv(x) after M. Giles, "Approximating the erfinv function" (GPU Computing Gems, 2011), in single
+// precision: CentralQuantile for w < 5, otherwise TailQuantile from the square root of w. w = -log((1 - x) * (1 + x));
+// the caller passes it, because near +-1 it can compute it more accurately than from x.
 template <class A>
 constexpr A CentralQuantile(const A& x, const A& w) {
   constexpr float kCentral[] = {2.81022636e-08f, 3.43273939e-07f, -3.5233877e-06f, -4.39150654e-06f, 0.00021858087f,
@@ -77,10 +77,11 @@ constexpr A TailQuantile(const A& x, const A& root) {
 
 inline constexpr double kWithinTwo = 0.95449973610364158;  // erf(sqrt(2)): the probability of |z| < 2
 
-// The quantile of the probability that a word stands for, (word + 1/2) / 2^32, of all or of those with |z| < 2.
+// The quantile of the probability (word + 1/2) / 2^32, in the normal distribution or, if truncated, in its restriction
+// to |z| < 2.
 template <bool truncated>
 constexpr float StandardNormal(uint32_t word) {
-  // Centred: x = 2 p - 1 is odd in the words, so the distribution is symmetric to the last bit.
+  // x = 2 p - 1 is an odd function of the words, so the distribution is symmetric to the last bit.
   const float centred = static_cast<float>(static_cast<int32_t>(word + 0x80000000u));
   if constexpr (truncated) {
     const float x = (centred + 0.5f) * (0x1p-31f * static_cast<float>(kWithinTwo));
@@ -98,7 +99,7 @@ template <bool truncated>
 constexpr double RefinedNormal(float approximate, uint32_t high, uint32_t low) {
   constexpr double kRootOfHalf = 0.70710678118654752440, kRootOfTwoPi = 2.50662827463100050242;
   const bool negative = high < 0x80000000u;
-  // The probability beyond |z|, from the side on which nothing cancels.
+  // The probability of exceeding |z|, computed on the side without cancellation.
   const double side = (static_cast<double>(negative ? high : ~high) * 0x1p32 + (negative ? low : ~low) + 0.5) * 0x1p-64;
   const double tail = truncated ? 0.5 * (1 - kWithinTwo) + kWithinTwo * side : side;
   const double z = std::fabs(static_cast<double>(approximate));
@@ -107,7 +108,7 @@ constexpr double RefinedNormal(float approximate, uint32_t high, uint32_t low) {
   return negative ? -refined : refined;
 }
 
-// A normal number of this mean and standard deviation; `truncated` leaves out those more than two deviations away.
+// A normal number with the given mean and standard deviation; `truncated` restricts it to two deviations.
 template <class T, bool truncated>
 struct NormalDraw {
   T mean, stddev;

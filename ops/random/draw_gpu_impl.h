@@ -1,4 +1,4 @@
-// How random ops draw on a GPU: element by element the words that ForEachDraw (ops/random/draw_impl.h) hands out. Only
+// Drawing random numbers on a GPU: each element gets the same words as from ForEachDraw (ops/random/draw_impl.h). Only
 // for .cu files.
 #pragma once
 
@@ -13,10 +13,10 @@
 
 namespace belfry::ops {
 
-// A DrawPlan for one run, in device code, where the counters can be read.
+// A DrawPlan for one run, for device code, which can read the counters.
 struct GpuDraw {
   uint64_t key, run_step;
-  const int64_t *step, *example;  // the counters; null where there is none
+  const int64_t *step, *example;  // the counters; null if absent
   int64_t row, n;
 
   GpuDraw(const DrawPlan& plan, const KernelContext& context)
@@ -28,13 +28,13 @@ struct GpuDraw {
         n(plan.elements()) {}
 };
 
-// out[i] = draw(high, low) with the words of element i; `low` is 0 unless `wide`. T: the tensor's dtype. A body draws
-// one block, which is for four elements.
+// out[i] = draw(high, low) with the words of element i; `low` is 0 unless `wide`. T is the tensor's dtype. Each call of
+// the body draws one Philox block, for four elements.
 template <class T, bool wide, class Draw>
 absl::Status DrawOnGpu(Stream& stream, const GpuDraw& plan, Draw draw, gpu::Stored<T>* out) {
   using Pack = GpuPack<gpu::Stored<T>, 4>;
   if (plan.n == 0) return absl::OkStatus();
-  // One more block than four elements each: the first element may be any of its block's.
+  // One block more than n / 4, because the first element may lie anywhere in its block.
   return gpu::ForEach(stream, (plan.n + 3) / 4 + 1, [=] BELFRY_GPU(int64_t i) {
     const uint64_t step = plan.step != nullptr ? static_cast<uint64_t>(*plan.step) : plan.run_step;
     const int64_t element = plan.example != nullptr ? *plan.example * plan.row : 0;

@@ -1,4 +1,4 @@
-// How random ops are defined, and how their CPU kernels draw.
+// The definition of random ops, and drawing in their CPU kernels.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace belfry::ops {
 
-// Elements per turn of ForEachDraw, at most.
+// Maximum number of elements per call in ForEachDraw.
 inline constexpr int kDrawChunk = 256;
 
-// Calls draw(first, count, high, low) for ranges [first, first + count) that cover the tensor's elements, with one word
-// of each per element; `low` is null unless `wide`. On several threads when the tensor is large; never allocates.
+// Calls draw(first, count, high, low) for ranges [first, first + count) that cover the tensor, with one word of each
+// sequence per element; `low` is null unless `wide`. Large tensors use several threads. Never allocates.
 template <bool wide, class Draw>
 void ForEachDraw(const DrawPlan& plan, DrawOrigin origin, double cost, const Draw& draw) {
   const int64_t skip = origin.element % 4, n = plan.elements();
@@ -28,7 +28,7 @@ void ForEachDraw(const DrawPlan& plan, DrawOrigin origin, double cost, const Dra
   ParallelFor(chunks, cost * kDrawChunk, [&](int64_t chunk_begin, int64_t chunk_end) {
     uint32_t high[kDrawChunk], low[wide ? kDrawChunk : 1];
     for (int64_t chunk = chunk_begin; chunk < chunk_end; ++chunk) {
-      const int64_t begin = chunk * kDrawChunk;  // counted from the block of the first element
+      const int64_t begin = chunk * kDrawChunk;  // relative to the block of the first element
       const int64_t end = std::min(begin + kDrawChunk, skip + n);
       const auto block = static_cast<uint64_t>((origin.element - skip + begin) / 4);
       const int64_t blocks = (end - begin + 3) / 4;
@@ -41,11 +41,11 @@ void ForEachDraw(const DrawPlan& plan, DrawOrigin origin, double cost, const Dra
   });
 }
 
-// The definition that random ops share: no inputs but counters, the output's shape an attribute.
+// The definition shared by random ops: counters are the only inputs, and the shape is an attribute.
 OpDef RandomOpDef(absl::string_view name, absl::Span<const DType> types, std::vector<AttrDef> attrs,
                   std::vector<KernelDef> kernels);
 
-// Adds such an op, completing `attrs` with what RandomOpDef declares.
+// Adds such an op; completes `attrs` with those that RandomOpDef declares.
 Output AddRandom(const Scope& scope, absl::string_view op, const Shape& shape, const RandomOptions& options,
                  Attrs attrs);
 

@@ -1,5 +1,5 @@
-// Which words belong to which element of a tensor of random numbers, on any device. Also for kernels elsewhere that
-// draw as they go (dropout).
+// The assignment of random words to the elements of a tensor, on any device. Also for kernels elsewhere that draw
+// numbers.
 #pragma once
 
 #include <cstdint>
@@ -8,28 +8,29 @@
 
 namespace belfry::ops {
 
-// Where the draws of one run of a kernel begin.
+// The start of the draws of one run of a kernel.
 struct DrawOrigin {
   uint64_t step = 0;
   int64_t element = 0;  // index of the tensor's first element
 };
 
-// Element j draws word j % 4 of Philox block (key, step, j / 4); those that need 64 bits take their low words from the
-// same place of a second sequence, where the step's highest bit is set. A value.
+// Element j draws word j % 4 of the Philox block (key, step, j / 4). Distributions that need 64 bits take their low
+// words from the same position of a second sequence, in which the highest bit of the step is set. A value.
 inline constexpr uint64_t kLowWords = uint64_t{1} << 63;
 class DrawPlan {
  public:
-  // From the attributes "seed", "key", "per_step" and the counters, inputs [first_counter, ...) of the node.
+  // From the attributes "seed", "key", "per_step" and the counters, which are inputs [first_counter, ...) of the node.
   DrawPlan(const KernelSpec& spec, const Shape& shape, int first_counter);
 
   uint64_t key() const { return key_; }
   int64_t elements() const { return elements_; }
-  int64_t row() const { return row_; }  // elements of an example
+  int64_t row() const { return row_; }  // elements per example
 
-  // On a CPU, where the counters can be read.
+  // For CPUs, where the host can read the counters.
   DrawOrigin Origin(const KernelContext& context) const;
 
-  // The step is *step_counter where there is one, else run_step; the first element is *example_counter * row(), or 0.
+  // For GPUs: the step is *step_counter, or run_step if that is null; the first element is *example_counter * row(), or
+  // 0.
   const int64_t* step_counter(const KernelContext& context) const {
     return counters_ > 0 ? context.input<int64_t>(first_counter_) : nullptr;
   }

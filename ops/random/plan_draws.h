@@ -1,5 +1,5 @@
-// The draws that random ops ask for, from their attributes. InvalidArgument names the node for what is no range and the
-// like.
+// Distributions constructed from the attributes of random ops. InvalidArgument, with the node's name, if the attributes
+// are not valid.
 #pragma once
 
 #include <algorithm>
@@ -19,7 +19,7 @@ inline absl::Status CheckRange(const KernelSpec& spec, bool ordered, double low,
   return absl::InvalidArgumentError(absl::StrCat(spec.name, ": the range [", low, ", ", high, ") is not one"));
 }
 
-// C: what is computed with, float or double.
+// C is the type of the computation, float or double.
 template <class C>
 absl::StatusOr<UniformDraw<C>> PlanUniform(const KernelSpec& spec) {
   const double low = spec.attrs.Float("low"), high = spec.attrs.Float("high");

@@ -1,4 +1,4 @@
-// The groups of random ops. Internal to ops/random/.
+// Registration of the random ops. Internal to ops/random/.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

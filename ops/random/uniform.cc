@@ -9,7 +9,7 @@
 namespace belfry::ops {
 namespace {
 
-// Output 0 from the words of each element.
+// Computes output 0 from the words of each element.
 template <class T, bool wide, class Draw>
 Kernel DrawKernel(const KernelSpec& spec, double cost, Draw draw) {
   return Kernel{[plan = DrawPlan(spec, spec.outputs[0].shape, 0), cost, draw](const KernelContext& context) {

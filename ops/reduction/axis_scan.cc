@@ -7,7 +7,7 @@
 namespace belfry::ops {
 namespace {
 
-// A tensor as [outer, extent, inner] around one axis.
+// A tensor viewed as [outer, extent, inner] around one axis.
 struct AxisView {
   int64_t outer, extent, inner;
 };

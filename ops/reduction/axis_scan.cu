@@ -32,7 +32,7 @@ struct LoadCandidate {
 };
 template <class C>
 struct StoreIndex {
-  int32_t* narrow;  // one of them is null
+  int32_t* narrow;  // one of the two is null
   int64_t* wide;
   BELFRY_GPU void operator()(int64_t output, Candidate<C> first) const {
     if (narrow != nullptr) narrow[output] = static_cast<int32_t>(first.index);
@@ -57,16 +57,17 @@ absl::StatusOr<Kernel> MakeArgExtreme(const KernelSpec& spec) {
   return kernel;
 }
 
-// --- Cumsum: each axis in parts, whose sums are added up first, so that all parts can run at the same time ---
+// --- Cumsum: each axis is split into parts; their sums are added up first, so that all parts can then run in parallel
+// ---
 
 struct ScanPlan {
-  int64_t extent;        // of the axis
-  Divider inner;         // of the axes behind it
-  Divider columns;       // axes there are
-  int64_t parts, chunk;  // of each axis, and elements of each part
+  int64_t extent;        // of the scanned axis
+  Divider inner;         // elements per index of the scanned axis
+  Divider columns;       // number of independent scans
+  int64_t parts, chunk;  // parts per scan, and elements per part
   bool exclusive, reverse;
 
-  // Where element i in the direction of the scan lies.
+  // The offset of element i in the direction of the scan.
   BELFRY_GPU int64_t At(int64_t column, int64_t i) const {
     const int64_t within = inner.Split(column), along = reverse ? extent - 1 - i : i;
     return (column * extent + along) * inner.divisor() + within;
@@ -76,7 +77,7 @@ struct ScanPlan {
 template <class T>
 using ScanSum = std::conditional_t<std::is_integral_v<T>, uint64_t, double>;
 
-// sums [parts, columns].
+// Computes the sum of every part: sums [parts, columns].
 template <class T>
 absl::Status SumParts(Stream& stream, const ScanPlan& plan, const gpu::Stored<T>* x, ScanSum<T>* sums) {
   return gpu::ForEach(stream, plan.parts * plan.columns.divisor(), [=] BELFRY_GPU(int64_t item) {
@@ -91,7 +92,7 @@ absl::Status SumParts(Stream& stream, const ScanPlan& plan, const gpu::Stored<T>
   });
 }
 
-// Replaces each sum by those of the parts before it.
+// Replaces each sum by the sum of all parts before it.
 template <class Sum>
 absl::Status AddUpParts(Stream& stream, const ScanPlan& plan, Sum* sums) {
   const int64_t columns = plan.columns.divisor();
@@ -105,7 +106,7 @@ absl::Status AddUpParts(Stream& stream, const ScanPlan& plan, Sum* sums) {
   });
 }
 
-// `before` [parts, columns], or null for zeros.
+// `before` is [parts, columns], or null for zeros.
 template <class T>
 absl::Status ScanParts(Stream& stream, const ScanPlan& plan, const gpu::Stored<T>* x, const ScanSum<T>* before,
                        gpu::Stored<T>* y) {

@@ -1,4 +1,4 @@
-// The order in which elements are chosen by ArgMax, ArgMin and TopK. Only for .cu files.
+// The order by which ArgMax, ArgMin and TopK choose elements. Only for .cu files.
 #pragma once
 
 #include <cstdint>
@@ -7,14 +7,14 @@
 
 namespace belfry::ops {
 
-// An element and its index along the axis; none if the index is negative.
+// An element and its index along the axis; empty if the index is negative.
 template <class C>
 struct Candidate {
   C value;
   int64_t index;
 };
 
-// Whether a comes first: the larger (or smaller), NaN before all, of equal ones the lower index, none after all.
+// True if a precedes b: NaN first, then the larger (or smaller) value, equal values by index, empty candidates last.
 template <bool max, class C>
 constexpr bool ComesFirst(const Candidate<C>& a, const Candidate<C>& b) {
   if (a.index < 0 || b.index < 0) return b.index < 0;

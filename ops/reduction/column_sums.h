@@ -1,4 +1,4 @@
-// Sums over all axes but the last. Internal.
+// Sums over all axes except the last. Internal.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,8 @@
 
 namespace belfry::ops {
 
-// Sums [sums, columns] over `rows` rows. Rows are cut into chunks that depend on the sizes only, and the chunks' sums
-// are added in ascending order, so that bits do not depend on the number of threads. C: float or double.
+// Sums [sums, columns] over `rows` rows. Rows are divided into chunks by the sizes only, and the chunks' sums are added
+// in ascending order, so results do not depend on the number of threads. C is float or double.
 template <class C>
 class ColumnSums {
  public:
@@ -20,7 +20,8 @@ class ColumnSums {
 
   size_t workspace_bytes() const { return static_cast<size_t>(chunks_ * width_) * sizeof(C); }
 
-  // add(row, total) adds what the row contributes to total [sums, columns]. Returns the sums, at the workspace's begin.
+  // add(row, total) adds the row's contribution to total [sums, columns]. Returns the sums, at the start of the
+  // workspace.
   template <class Add>
   const C* Run(void* workspace, const Add& add) const {
     C* totals = static_cast<C*>(workspace);
@@ -44,7 +45,7 @@ class ColumnSums {
   int64_t rows_, width_, chunks_;
 };
 
-// Rows and columns of a tensor whose last axis is the columns.
+// Rows of a tensor viewed as a matrix whose columns are the last axis.
 inline int64_t RowsOf(const Shape& shape) { return shape.elements(0, shape.rank() - 1); }
 
 }  // namespace belfry::ops

@@ -9,7 +9,7 @@
 namespace belfry::ops {
 namespace {
 
-// How the elements of x meet the outputs of its reduction: operand a are the outputs, b is x.
+// Matches the elements of x with the outputs of its reduction: operand a is the outputs, operand b is x.
 absl::StatusOr<BroadcastPlan> PlanGradient(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;
   ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxes(spec.attrs.Ints("axes"), x.rank()));
@@ -20,7 +20,7 @@ Kernel NothingToDo() {
   return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
 }
 
-// Calls body(element of x, output it went into) for the rows [begin, end) of the plan.
+// Calls body(element of x, its output) for rows [begin, end) of the plan.
 template <class Body>
 void ForElements(const BroadcastPlan& plan, int64_t begin, int64_t end, Body&& body) {
   plan.ForRows(begin, end, [&](int64_t row, int64_t output, int64_t) {
@@ -28,7 +28,7 @@ void ForElements(const BroadcastPlan& plan, int64_t begin, int64_t end, Body&& b
   });
 }
 
-// Inputs x, y = its maximum or minimum, dy: dy is shared evenly by the elements of x that equal y.
+// Inputs: x, y = its maximum or minimum, dy. dy is divided evenly among the elements of x that equal y.
 template <class T>
 absl::StatusOr<Kernel> MakeExtremeGrad(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -59,7 +59,7 @@ absl::StatusOr<Kernel> MakeExtremeGrad(const KernelSpec& spec) {
   return kernel;
 }
 
-// Inputs x, dy: dx[i] is dy times the product of all others, however many of them are 0.
+// Inputs: x, dy. dx[i] is dy times the product of all other elements, of which any number may be 0.
 template <class T>
 absl::StatusOr<Kernel> MakeProdGrad(const KernelSpec& spec) {
   if (spec.inputs[0].shape.elements() == 0) return NothingToDo();

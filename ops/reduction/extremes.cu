@@ -17,7 +17,7 @@ Kernel NothingToDo() {
   return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
 }
 
-// --- The gradient of Max and Min: dy is shared evenly by the elements of x that equal y ---
+// --- The gradient of Max and Min: dy is divided evenly among the elements of x that equal y ---
 
 template <class T>
 struct Wins {
@@ -76,10 +76,10 @@ absl::StatusOr<Kernel> MakeExtremeGrad(const KernelSpec& spec) {
   return kernel;
 }
 
-// --- The gradient of Prod: dy times the product of all others, however many of them are 0 ---
+// --- The gradient of Prod: dy times the product of all other elements, of which any number may be 0 ---
 
 struct Factors {
-  double product, zeros;  // of those that are not 0; how many are
+  double product, zeros;  // product of the non-zero elements, number of zeros
 };
 struct FactorReduction {
   using Lane = Factors;

@@ -5,7 +5,9 @@
 namespace belfry::ops {
 namespace {
 
-// The offsets of the groups of one kind, outermost first.
+// The offsets of all groups of one kind, with the outermost varying slowest. A single group is regular and needs only a
+// stride. Several are interleaved with groups of the other kind, so their offsets go into a table of one entry per
+// combination; that costs memory, but the kernel's loops stay flat.
 Offsets Flatten(const std::vector<ReduceGroup>& groups, bool reduced) {
   Offsets offsets;
   std::vector<ReduceGroup> mine;
@@ -19,6 +21,7 @@ Offsets Flatten(const std::vector<ReduceGroup>& groups, bool reduced) {
     offsets.stride = mine[0].stride;
     return offsets;
   }
+  // Invariant: `table` holds the offsets of the groups so far, in row-major order.
   offsets.table = {0};
   for (const ReduceGroup& group : mine) {
     std::vector<int64_t> next;
@@ -31,19 +34,24 @@ Offsets Flatten(const std::vector<ReduceGroup>& groups, bool reduced) {
   return offsets;
 }
 
-// Elements of a chunk, at least, and chunks of a tensor, at most.
+// Minimum elements of a chunk, and maximum chunks of a tensor.
 constexpr int64_t kLeastInChunk = 16 * 1024, kMostChunks = 64;
 
 }  // namespace
 
+// The size depends on the shape only, and so does the order of summation. It is a multiple of `row`, so no row is split
+// between threads; doubling preserves that.
 int64_t ChunkOf(int64_t elements, int64_t row) {
-  // Whole blocks of an element-wise pass, if rows are short enough for one.
+  // Also whole blocks of an element-wise pass that feeds the reduction, if rows are short enough to allow it.
   int64_t chunk = std::lcm(kPieceUnit, row);
   if (chunk > kLeastInChunk) chunk = row;
   while (chunk < kLeastInChunk || chunk * kMostChunks < elements) chunk *= 2;
   return chunk;
 }
 
+// Chunks run in parallel, each with its own state, and `finish` joins the states in ascending order. So the result does
+// not depend on the number of threads; the cost is one state per chunk, at most kMostChunks. Without `finish` every
+// output lies within one chunk.
 Kernel KernelOf(Reduction reduction, int64_t elements, size_t size) {
   const int64_t chunk = reduction.chunk, chunks = (elements + chunk - 1) / chunk;
   const size_t state_bytes = reduction.state_bytes;
@@ -75,6 +83,9 @@ absl::StatusOr<ReducePlan> PlanOfAll(const KernelSpec& spec) {
   return PlanReduce(x, std::vector<bool>(x.rank(), true));
 }
 
+// Walks the axes from the innermost outwards; `stride` is the product of the extents passed so far. In a row-major
+// tensor, neighbouring axes are contiguous with each other, so axes of one kind merge into a group that keeps the
+// stride of its innermost axis. Groups therefore alternate between reduced and kept.
 std::vector<ReduceGroup> ReduceGroups(const Shape& shape, const std::vector<bool>& reduced) {
   std::vector<ReduceGroup> groups;
   int64_t stride = 1;
@@ -91,6 +102,8 @@ std::vector<ReduceGroup> ReduceGroups(const Shape& shape, const std::vector<bool
   return groups;
 }
 
+// The innermost group has stride 1, and becomes the inner loop of the kernel: `run` if it is reduced, `columns` if it
+// is kept. All others become offsets.
 ReducePlan PlanReduce(const Shape& shape, const std::vector<bool>& reduced) {
   std::vector<ReduceGroup> groups = ReduceGroups(shape, reduced);
   ReducePlan plan;

@@ -4,9 +4,9 @@
 namespace belfry::ops {
 namespace {
 
-// Outputs of fewer elements are not worth a team.
+// Outputs of at most this many elements are not worth a team.
 constexpr int64_t kShort = 16;
-// Teams and threads that keep a GPU busy, and the elements that make another one worth while.
+// Teams and threads that keep a GPU busy, and the number of elements that justifies another one.
 constexpr int64_t kTeams = 1024, kTeamElements = 4096;
 constexpr int64_t kThreads = 128 * 1024, kThreadElements = 64, kMostParts = 16 * 1024;
 
@@ -25,7 +25,7 @@ absl::Status Append(const ReduceGroup& group, int64_t limit, GpuOffsets& offsets
 absl::StatusOr<GpuReducePlan> PlanGpuReduce(const Shape& shape, const std::vector<bool>& reduced) {
   GpuReducePlan plan;
   const std::vector<ReduceGroup> groups = ReduceGroups(shape, reduced);
-  int64_t most = 1;  // of elements and outputs: of no elements there may be many sums
+  int64_t most = 1;  // of elements and outputs: without elements there may still be many outputs
   for (const ReduceGroup& group : groups) most *= group.reduced ? 1 : group.extent;
   most = std::max(most, shape.elements());
   bool innermost = true;

@@ -1,8 +1,8 @@
 // Reductions over any axes on GPUs. Only for .cu files.
 //
-// Where the innermost axes go, a team of threads reduces each output's elements; where they stay, a thread does, and
-// its neighbours reduce those of the neighbouring outputs. If that would keep too few threads busy, the elements of an
-// output are cut into parts, by the shapes alone, whose results a second launch joins.
+// If the innermost axes are reduced, a team of threads reduces each output; if they are kept, a single thread does, and
+// its neighbours reduce the neighbouring outputs. If that leaves too few threads busy, the elements of an output are
+// divided into parts, by the shapes only, and a second launch joins their results.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace belfry::ops {
 
-// Offsets of a loop nest.
+// Offsets of the iterations of a loop nest.
 struct GpuOffsets {
   static constexpr int kMaxLoops = 8;
   struct Loop {
@@ -38,11 +38,11 @@ struct GpuOffsets {
 };
 
 struct GpuReducePlan {
-  GpuOffsets kept;     // of the outputs' first elements; each starts `columns` outputs
-  GpuOffsets reduced;  // added to those
-  Divider columns;     // neighbours that belong to as many outputs
-  bool teams = false;  // a team for each part of an output, not a thread
-  Divider parts;       // of each output; more than one goes through the workspace
+  GpuOffsets kept;     // offsets of the outputs' first elements; each covers `columns` outputs
+  GpuOffsets reduced;  // offsets of an output's elements from its first
+  Divider columns;     // adjacent elements that belong to different outputs
+  bool teams = false;  // one team per part of an output, instead of one thread
+  Divider parts;       // per output; more than one goes through the workspace
 
   int64_t outputs() const { return kept.count * columns.divisor(); }
   template <class R>
@@ -53,14 +53,14 @@ struct GpuReducePlan {
 
 // Unimplemented if more than GpuOffsets::kMaxLoops groups of axes remain. REQUIRES: `shape` is known.
 absl::StatusOr<GpuReducePlan> PlanGpuReduce(const Shape& shape, const std::vector<bool>& reduced);
-// Of input 0 over attribute "axes".
+// A plan for input 0 and the attribute "axes".
 absl::StatusOr<GpuReducePlan> PlanGpuReduce(const KernelSpec& spec);
 
-// Reduces the elements first, first + step, ... below `end` of an output that begins at `base`.
+// Reduces the elements first, first + step, ... below `end` of the output that starts at `base`.
 template <class R, class Load>
 BELFRY_GPU typename R::Acc GpuReduceSteps(const R& r, const Load& load, const GpuOffsets& reduced, int64_t output,
                                           int64_t base, int64_t first, int64_t end, int64_t step) {
-  constexpr int kUnroll = 8;  // reads under way at a time, and what meets in one lane
+  constexpr int kUnroll = 8;  // loads in flight, and elements combined in one lane
   typename R::Acc acc = r.Begin();
   int64_t i = first;
   if (reduced.loops <= 1) {
@@ -123,7 +123,7 @@ absl::Status GpuReduceByThread(Stream& stream, const GpuReducePlan& plan, const 
   });
 }
 
-// Joins the parts, which lie as [kept, parts, columns].
+// Joins the parts, which are stored as [kept, parts, columns].
 template <class R, class Store>
 absl::Status GpuJoinParts(Stream& stream, const GpuReducePlan& plan, const R& r, const Store& store,
                           const typename R::Acc* partial) {
@@ -137,8 +137,8 @@ absl::Status GpuJoinParts(Stream& stream, const GpuReducePlan& plan, const R& r,
   });
 }
 
-// Reduces with R (reduce_impl.h) what load(offset, output, i) gives for element i of each output; then calls
-// store(output, Acc). All are small and trivially copyable, and their members are for device code. `workspace` holds
+// Reduces the values load(offset, output, i) of the elements i of each output with R (reduce_impl.h), and calls
+// store(output, Acc). All three are small and trivially copyable, with device members. `workspace` has
 // plan.WorkspaceBytes<R>().
 template <class R, class Load, class Store>
 absl::Status GpuReduce(Stream& stream, const GpuReducePlan& plan, const R& r, const Load& load, const Store& store,
@@ -149,7 +149,7 @@ absl::Status GpuReduce(Stream& stream, const GpuReducePlan& plan, const R& r, co
   return plan.parts.divisor() == 1 ? absl::OkStatus() : GpuJoinParts(stream, plan, r, store, partial);
 }
 
-// An element of a tensor, as it is computed with; and the result of R, stored.
+// Loads an element in the type of the computation, and stores the result of R.
 template <class T>
 struct GpuLoad {
   const gpu::Stored<T>* x;
@@ -162,7 +162,7 @@ struct GpuStore {
   BELFRY_GPU void operator()(int64_t output, typename R::Acc acc) const { y[output] = gpu::Narrow<T>(r.Finish(acc)); }
 };
 
-// Output 0 reduces input 0 as planned.
+// Reduces input 0 to output 0 by the plan.
 template <class T, class R>
 Kernel GpuReduceKernel(const GpuReducePlan& plan, R r) {
   Kernel kernel;

@@ -1,4 +1,4 @@
-// Reductions over any axes on the CPU.
+// Reductions over any axes on CPUs.
 #pragma once
 
 #include <algorithm>
@@ -16,14 +16,20 @@
 
 namespace belfry::ops {
 
-// A reduction R of elements of type T has
-//   Lane: what neighbouring elements are combined in; Acc: what lanes are combined in; both value types
+// A reduction R of elements of type T has the value types Lane, which combines neighbouring elements, and Acc, which
+// combines lanes, and the functions
 //   Lane Start(), Lane Step(Lane, Compute<T>), Acc Begin(), Acc Merge(Acc, Lane), Acc Join(Acc, Acc), Out Finish(Acc)
-// At most kSteps elements meet in one lane before it is merged, so that sums of floats stay exact to a few ulps. The
-// order depends on the shapes only, never on threads.
+//
+// At most kSteps elements are combined in a lane before it is merged, so that sums of floats, whose Acc is double, stay
+// accurate to a few ulps. The order of all operations depends only on the shapes, never on threads.
 inline constexpr int64_t kLanes = 64, kSteps = 32, kColumns = 128;
 
-// What a run of neighbours has come to: `acc`, and `steps` steps of the lanes that were not merged into it yet.
+// The state of reducing a run of adjacent elements: `acc`, and `steps` steps of the lanes that are not merged into it
+// yet.
+//
+// Invariant: element i of the run goes to lane i % kLanes, and lanes are merged after every kSteps steps, counted from
+// the start of the run. So the result does not depend on how the run is cut into calls of Add, which lets a reduction
+// be fed piece by piece. kLanes independent lanes keep the vector units busy despite the latency of each step.
 template <class R>
 struct RunState {
   typename R::Acc acc;
@@ -37,7 +43,7 @@ struct RunState {
     steps = 0;
   }
 
-  // Takes n more neighbours; a multiple of kLanes, unless they are the last.
+  // Adds n more elements; n must be a multiple of kLanes, except in the last call.
   template <class T>
   void Add(const R& r, const T* x, int64_t n) {
     Compute<T> buffer[kIsSixteenBit<T> ? kLanes * kSteps : 1];
@@ -55,6 +61,7 @@ struct RunState {
       x += more * kLanes;
       n -= more * kLanes;
     }
+    // The rest of the run, shorter than a row of lanes, gets a lane of its own, after those of the whole rows.
     if (n > 0) {
       Flush(r);
       const Compute<T>* in = Widened(x, buffer, n);
@@ -65,7 +72,7 @@ struct RunState {
   }
 };
 
-// Reduces n neighbours.
+// Reduces n adjacent elements.
 template <class R, class T>
 typename R::Acc ReduceRun(const R& r, const T* x, int64_t n) {
   RunState<R> state(r);
@@ -74,7 +81,8 @@ typename R::Acc ReduceRun(const R& r, const T* x, int64_t n) {
   return state.acc;
 }
 
-// The same for n neighbouring columns, whose lanes and accumulators lie elsewhere.
+// The same for n adjacent columns, with lanes and accumulators in the caller's memory. Every column has one lane, so
+// rows may be cut anywhere.
 template <class R>
 struct ColumnsState {
   typename R::Acc* acc;
@@ -87,12 +95,13 @@ struct ColumnsState {
     steps = 0;
   }
 
-  // Takes rows [begin, end) after `steps` rows that were not merged yet.
+  // Adds rows [begin, end), after `steps` rows that are not merged yet.
   template <class T>
   void Add(const R& r, const T* x, const Offsets& rows, int64_t begin, int64_t end, int64_t& steps) const {
     Compute<T> buffer[kIsSixteenBit<T> ? kColumns : 1];
     while (begin < end) {
       const int64_t until = std::min(end, begin + kSteps - steps);
+      // A block of columns keeps its lanes in a local array, which can stay in registers, up to the next merge.
       for (int64_t column = 0; column < n; column += kColumns) {
         const int64_t width = std::min(kColumns, n - column);
         typename R::Lane local[kColumns];
@@ -110,7 +119,7 @@ struct ColumnsState {
   }
 };
 
-// Reduces rows [begin, end) of n <= kColumns neighbours into acc[0, n).
+// Reduces rows [begin, end) of n <= kColumns adjacent elements into acc[0, n).
 template <class R, class T>
 void ReduceColumns(const R& r, const T* x, const Offsets& rows, int64_t begin, int64_t end, int64_t n,
                    typename R::Acc* acc) {
@@ -122,8 +131,9 @@ void ReduceColumns(const R& r, const T* x, const Offsets& rows, int64_t begin, i
   state.Flush(r, steps);
 }
 
-// Reduces part `part` of `parts` of every output's elements, for the items [begin, end): an item is an output when runs
-// are reduced, else up to kColumns neighbouring outputs.
+// Reduces part `part` of `parts` of the elements of one item. An item is one output if runs are reduced, otherwise up
+// to kColumns adjacent outputs. The parts of an item are disjoint and cover it, because part p begins at n p / parts,
+// where part p - 1 ends.
 template <class R, class T>
 void ReduceItem(const R& r, const ReducePlan& plan, const T* x, int64_t item, int64_t part, int64_t parts,
                 typename R::Acc* acc) {
@@ -146,13 +156,15 @@ void ReduceItem(const R& r, const ReducePlan& plan, const T* x, int64_t item, in
                 plan.reduced.count * (part + 1) / parts, std::min(kColumns, plan.columns - column), acc);
 }
 
-// Output 0 = the reduction of input 0 by `plan`, of any kind, with at least one output.
+// A kernel that reduces input 0 to output 0 by `plan`, for plans of any kind with at least one output. Each (item,
+// part) has its own accumulators, so threads share nothing; parts are then joined in ascending order.
 template <class T, class Out, class R>
 Kernel WholeReduceKernel(ReducePlan plan, R r) {
   const int64_t width = plan.columns == 1 ? 1 : std::min(kColumns, plan.columns);
   const int64_t items = plan.kept.count * ((plan.columns + width - 1) / width);
   const int64_t item_work = plan.reduced_elements() * width;
-  // A few long reductions are cut into parts, by the shapes alone, so that several threads can share them.
+  // Few long reductions are divided into parts, by the shapes only, so that several threads can share them. A part has
+  // at least 64 K elements, which makes joining at most 16 parts per item negligible.
   const int64_t parts = items >= 16 ? 1 : std::max<int64_t>(1, std::min<int64_t>(16, item_work / (64 * 1024)));
   using Acc = typename R::Acc;
   Kernel kernel;
@@ -189,7 +201,7 @@ Kernel WholeReduceKernel(ReducePlan plan, R r) {
   return kernel;
 }
 
-// Attributes "axes" (all listed) and "keep_dims" of a reduction of x.
+// The attributes "axes" (listing all of them) and "keep_dims" of a reduction of x.
 Attrs ReduceAttrs(const Axes& axes, Output x, bool keep_dims);
 
 }  // namespace belfry::ops

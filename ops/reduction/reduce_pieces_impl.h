@@ -1,4 +1,4 @@
-// Reductions that can be taken piece by piece (framework/graph/kernel.h).
+// Reductions that can be fed piece by piece (framework/graph/kernel.h).
 #pragma once
 
 #include <algorithm>
@@ -13,16 +13,17 @@
 
 namespace belfry::ops {
 
-// Rows of more elements than this are not taken piece by piece.
+// Reductions of longer rows are not fed piece by piece.
 inline constexpr int64_t kLongestRow = 4096;
 
-// Elements of a chunk of `elements` in rows of `row`: by the shape alone, enough to be worth a thread, and few chunks.
+// Elements per chunk for `elements` elements in rows of `row`, chosen by the shape only: chunks are large enough for a
+// thread each, and few.
 int64_t ChunkOf(int64_t elements, int64_t row);
 
-// The kernel of a reduction of `elements` elements of `size` bytes each; its chunks are shared among threads.
+// A kernel for a reduction of `elements` elements of `size` bytes, whose chunks are divided among threads.
 Kernel KernelOf(Reduction reduction, int64_t elements, size_t size);
 
-// All elements to one.
+// Reduces all elements to one.
 template <class T, class Out, class R>
 Reduction ReduceAll(const R& r, int64_t elements) {
   struct alignas(64) State : RunState<R> {
@@ -45,7 +46,7 @@ Reduction ReduceAll(const R& r, int64_t elements) {
   return reduction;
 }
 
-// Each row to one.
+// Reduces each row to one element.
 template <class T, class Out, class R>
 Reduction ReduceRows(const R& r, int64_t elements, int64_t row) {
   Reduction reduction{.row = row, .chunk = ChunkOf(elements, row)};
@@ -57,10 +58,10 @@ Reduction ReduceRows(const R& r, int64_t elements, int64_t row) {
   return reduction;
 }
 
-// All rows to one.
+// Reduces all rows to one row.
 template <class T, class Out, class R>
 Reduction ReduceToRow(const R& r, int64_t elements, int64_t row) {
-  // A state: how many steps were not merged yet, accumulators and lanes, each from a multiple of 64 bytes on.
+  // A state consists of the number of steps not merged yet, the accumulators and the lanes, each aligned to 64 bytes.
   const size_t lanes_at = kAlignment + AlignUp(sizeof(typename R::Acc) * static_cast<size_t>(row));
   const size_t bytes = lanes_at + AlignUp(sizeof(typename R::Lane) * static_cast<size_t>(row));
   const auto columns = [lanes_at, row](std::byte* state) {
@@ -92,7 +93,7 @@ Reduction ReduceToRow(const R& r, int64_t elements, int64_t row) {
   return reduction;
 }
 
-// Nothing for reductions over several groups of axes, of long rows, and of nothing.
+// Nothing for reductions over several groups of axes, of long rows, or without elements.
 template <class T, class Out, class R>
 std::optional<Reduction> InPieces(const ReducePlan& plan, const R& r) {
   const int64_t elements = plan.outputs() * plan.reduced_elements();
@@ -107,7 +108,7 @@ std::optional<Reduction> InPieces(const ReducePlan& plan, const R& r) {
   return std::nullopt;
 }
 
-// Output 0 = the reduction of input 0 by `plan`.
+// A kernel that reduces input 0 to output 0 by `plan`.
 template <class T, class Out, class R>
 Kernel ReduceKernel(ReducePlan plan, const R& r) {
   if (plan.outputs() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
@@ -138,15 +139,15 @@ KernelDef ReduceKernelDef(const PlanOf& plan_of, const ReductionOf& reduction_of
   };
   return def;
 }
-// For R<Compute<T>>() of each T.
+// Kernel definitions for R<Compute<T>>(), for each T.
 template <template <class> class R, class... Ts, class PlanOf>
 std::vector<KernelDef> ReduceKernels(const PlanOf& plan_of) {
   return {ReduceKernelDef<Ts>(plan_of, [](const ReducePlan&) { return R<Compute<Ts>>(); })...};
 }
 
-// Attribute "axes" of a reduction of input 0.
+// A plan for input 0 and the attribute "axes".
 absl::StatusOr<ReducePlan> PlanOfAxes(const KernelSpec& spec);
-// All axes of input 0.
+// A plan for all axes of input 0.
 absl::StatusOr<ReducePlan> PlanOfAll(const KernelSpec& spec);
 
 }  // namespace belfry::ops

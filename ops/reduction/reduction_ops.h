@@ -1,4 +1,4 @@
-// The parts of the reduction family. Internal.
+// Registration of the reductions, by source file. Internal.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

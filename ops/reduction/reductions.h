@@ -1,5 +1,5 @@
-// What reductions do with elements, each written once for CPUs (reduce_impl.h, which says what their members mean) and
-// GPUs (reduce_gpu_impl.h). C is the type that elements are computed in.
+// Reductions of elements, each written once for CPUs (reduce_impl.h, which explains the members) and GPUs
+// (reduce_gpu_impl.h). C is the type of the computation.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace belfry::ops {
 
-// A sum times `factor`. Floats meet in lanes of their own type and the lanes in double; integers wrap around.
+// The sum times `factor`. Floats are combined in lanes of their own type, and lanes in double; integers wrap around.
 template <class C>
 struct SumReduction {
   using Lane = std::conditional_t<std::is_integral_v<C>, uint64_t, C>;
@@ -45,7 +45,7 @@ struct HalfSquareReduction {
   static constexpr C Finish(double acc) { return static_cast<C>(acc / 2); }
 };
 
-// The largest or smallest element, NaN if any is.
+// The largest or smallest element; NaN if any element is NaN.
 template <class C, bool max>
 struct ExtremeReduction {
   using Lane = C;
@@ -71,7 +71,7 @@ using MaxReduction = ExtremeReduction<C, true>;
 template <class C>
 using MinReduction = ExtremeReduction<C, false>;
 
-// The product: of floats in double, of integers wrapping around.
+// The product. Floats are multiplied in double; integers wrap around.
 template <class C>
 struct ProductReduction {
   using Lane = std::conditional_t<std::is_integral_v<C>, uint64_t, double>;
@@ -85,7 +85,7 @@ struct ProductReduction {
   static constexpr C Finish(Acc acc) { return static_cast<C>(acc); }
 };
 
-// Whether any element is true, or all are.
+// Logical or, and logical and.
 template <bool any>
 struct LogicalReduction {
   using Lane = bool;

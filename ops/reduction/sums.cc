@@ -12,13 +12,13 @@
 namespace belfry::ops {
 namespace {
 
-// The sum over the axes along which `like`, which has the output's shape, was stretched.
+// Sums over the axes along which `like`, whose shape the output has, was stretched.
 absl::StatusOr<ReducePlan> PlanOfSumLike(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;
   return PlanReduce(x, BroadcastAxes(x, spec.outputs[0].shape));
 }
 
-// Where nothing was stretched, the sum is a copy.
+// If nothing was stretched, the sum is a copy.
 template <class T>
 KernelDef SumLikeKernel() {
   KernelDef def = ReduceKernelDef<T>(&PlanOfSumLike, [](const ReducePlan&) { return SumReduction<Compute<T>>(); });
@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<Shape>> SumLikeShape(const ShapeArgs& args) {
   return std::vector<Shape>{args.inputs[1]};
 }
 
-// dx[i] = factor * dy[the output that x[i] went into].
+// dx[i] = factor * dy[output of x[i]].
 template <class T, bool mean>
 absl::StatusOr<Kernel> MakeSumGrad(const KernelSpec& spec) {
   const Shape& x = spec.outputs[0].shape;
@@ -93,7 +93,7 @@ absl::StatusOr<std::vector<Shape>> SumGradShape(const ShapeArgs& args) {
   return std::vector<Shape>{args.inputs[1]};
 }
 
-// "Sum" or "Mean", and its gradient op, whose own gradient is it again.
+// Registers "Sum" or "Mean" and its gradient op, whose own gradient is the former again.
 void RegisterPair(OpRegistry& registry, const std::string& name, absl::Span<const DType> types,
                   std::vector<KernelDef> kernels, std::vector<KernelDef> gradient_kernels) {
   const std::string gradient_name = name + "Grad";

@@ -9,7 +9,7 @@
 namespace belfry::ops {
 namespace {
 
-// The order of the results: larger first, NaN above all, equal values by index.
+// The order of the results: NaN first, then larger values, equal values by index.
 template <class T>
 struct Before {
   const T* x;
@@ -22,7 +22,7 @@ struct Before {
   }
 };
 
-// The indices of the k first of n, in order. A heap of k whose top is the last of those kept.
+// Writes the indices of the first k of n elements, in order. Uses a heap of k, whose top is the last of those kept.
 template <class T>
 void SelectTop(const T* x, int64_t n, int32_t* index, int64_t k) {
   if (k == 0) return;
@@ -68,7 +68,7 @@ absl::StatusOr<std::vector<Shape>> TopKShape(const ShapeArgs& args) {
   return std::vector<Shape>{shape, shape};
 }
 
-// Inputs dy, indices and x (for its shape).
+// Inputs: dy, indices, x (shape only).
 template <class T>
 absl::StatusOr<Kernel> MakeTopKGrad(const KernelSpec& spec) {
   const int64_t elements = spec.outputs[0].shape.elements();

@@ -12,7 +12,7 @@ Kernel NothingToDo() {
   return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
 }
 
-// A team per row takes the first of those that come after the last one taken, k times.
+// One team per row repeatedly takes the first of the elements that follow the last one taken, k times.
 template <class T>
 absl::Status TakeFirst(Stream& stream, int64_t rows, int64_t n, int64_t k, const gpu::Stored<T>* x,
                        gpu::Stored<T>* values, int32_t* indices) {
@@ -35,7 +35,7 @@ absl::Status TakeFirst(Stream& stream, int64_t rows, int64_t n, int64_t k, const
   });
 }
 
-// Each element counts those that come before it, and so knows its place: more work, for more threads.
+// Each element counts those that precede it, which gives its rank: more work, spread over more threads.
 template <class T>
 absl::Status RankAll(Stream& stream, int64_t rows, int64_t n, int64_t k, const gpu::Stored<T>* x,
                      gpu::Stored<T>* values, int32_t* indices) {
@@ -60,7 +60,7 @@ absl::StatusOr<Kernel> MakeTopK(const KernelSpec& spec) {
   const Shape& x = spec.inputs[0].shape;
   const int64_t n = x[-1], k = spec.outputs[0].shape[-1], rows = x.elements(0, x.rank() - 1);
   if (rows == 0 || k == 0) return NothingToDo();
-  // About the clock cycles that either way takes, where 512 teams or 60000 threads run at a time.
+  // Approximate clock cycles of both methods, where 512 teams or 60000 threads run at a time.
   const double size = static_cast<double>(n), turns = static_cast<double>((rows + 511) / 512);
   const double by_team = static_cast<double>(k) * (size / 8 + 200) * turns;
   const double by_rank = static_cast<double>(rows) * size * size / 2048 + 10 * size;

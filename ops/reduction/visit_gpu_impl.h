@@ -1,4 +1,4 @@
-// Passes over a tensor and a smaller one that broadcasts to it. Only for .cu files.
+// Passes over a tensor together with a smaller one that broadcasts to it. Only for .cu files.
 #pragma once
 
 #include "ops/elementwise/elementwise_gpu_impl.h"
@@ -6,8 +6,8 @@
 
 namespace belfry::ops {
 
-// Calls visit(i, a) for the elements i of a plan's operand b, which is as large as the result: a is where the one of
-// operand a lies. `visit` is small and trivially copyable, its operator() is for device code.
+// Calls visit(i, a) for every element i of the plan's operand b, which has the size of the result; a is the offset of
+// the matching element of operand a. `visit` is small and trivially copyable, with a device operator().
 template <class Visit>
 absl::Status GpuVisit(Stream& stream, int64_t n, const GpuBroadcast& plan, const Visit& visit) {
   if (plan.loops == 0) {
@@ -25,7 +25,8 @@ absl::Status GpuVisit(Stream& stream, int64_t n, const GpuBroadcast& plan, const
   });
 }
 
-// For GpuVisit: operand a are the outputs of a reduction of `x` over attribute "axes". REQUIRES: x has elements.
+// A plan for GpuVisit, whose operand a is the outputs of a reduction of `x` over the attribute "axes". REQUIRES: x has
+// elements.
 inline absl::StatusOr<GpuBroadcast> PlanGpuVisit(const KernelSpec& spec, const Shape& x) {
   ASSIGN_OR_RETURN(const std::vector<bool> reduced, ReducedAxes(spec.attrs.Ints("axes"), x.rank()));
   ASSIGN_OR_RETURN(const BroadcastPlan plan, PlanBroadcast(KeepReduced(x, reduced), x));

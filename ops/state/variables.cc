@@ -28,7 +28,7 @@ absl::StatusOr<std::vector<Shape>> AssignShape(const ShapeArgs& args) {
 
 absl::StatusOr<std::vector<Shape>> SameShape(const ShapeArgs& args) { return std::vector<Shape>{args.inputs[0]}; }
 
-// Copies input `from` over output 0: Assign (from the value) and ReadVariable (from the variable).
+// Copies input `from` over output 0: the value for Assign, the variable for ReadVariable.
 template <int from>
 absl::StatusOr<Kernel> MakeCopy(const KernelSpec& spec) {
   const size_t bytes = spec.outputs[0].bytes();
@@ -38,7 +38,7 @@ absl::StatusOr<Kernel> MakeCopy(const KernelSpec& spec) {
   }};
 }
 
-// As Add and Sub have it, so integers wrap around.
+// Computed like Add and Sub, so integers wrap around.
 template <class T, template <class> class F>
 absl::StatusOr<Kernel> MakeAccumulate(const KernelSpec& spec) {
   const int64_t n = spec.outputs[0].shape.elements();

@@ -13,13 +13,13 @@ namespace {
 
 constexpr double kMostElements = 1e15;
 
-// A summary's node with what was fetched of it.
+// A summary's node with the value fetched from it.
 struct Fetched {
   const Node* node;
   Tensor value;
 };
 
-// The summaries of one tag.
+// All summaries that share a tag.
 struct Entry {
   std::string tag;
   std::vector<Fetched> towers;
@@ -39,7 +39,8 @@ absl::Status CheckFetched(const Output& summary, const Tensor& value) {
                                                  summary.shape().ToString(), "; are the lists in the same order?"));
 }
 
-// Takes merged values apart.
+// Splits a merged vector back into the values of its summaries. An unknown extent precedes the elements it describes,
+// as MergeSummary packs them, and is checked before memory is allocated for them.
 class Unpacker {
  public:
   Unpacker(const Node& merged, const Tensor& packed) : merged_(merged), rest_(packed.span<float>()) {}
@@ -57,7 +58,7 @@ class Unpacker {
  private:
   absl::StatusOr<Tensor> Next(const TensorSpec& spec) {
     Shape shape = spec.shape;
-    double elements = 1, others = 1;  // others: without extents of 0
+    double elements = 1, others = 1;  // others: the product without zero extents
     for (int axis = 0; axis < shape.rank(); ++axis) {
       if (shape[axis] == Shape::kUnknown) {
         if (rest_.empty() || !(rest_[0] >= 0 && rest_[0] < 1e9f)) return Misfit();

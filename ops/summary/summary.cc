@@ -52,7 +52,7 @@ OpDef View(absl::string_view name, absl::Span<const DType> types, std::vector<At
           .kind = OpKind::kView};
 }
 
-// No other summary of the graph has it.
+// The wanted tag, with a suffix if another summary of the graph already has it.
 std::string UniqueTag(const Scope& scope, const std::string& wanted) {
   const std::vector<Output> others = scope.graph().GetCollection(kSummaries);
   const auto taken = [&](const std::string& tag) {
@@ -65,7 +65,7 @@ std::string UniqueTag(const Scope& scope, const std::string& wanted) {
   return tag;
 }
 
-// A tag may be any text, a node's name may not.
+// Makes a node name from a tag, which may be any text.
 std::string NodeName(absl::string_view tag, absl::string_view op) {
   std::string name(absl::StripSuffix(tag, "/"));
   for (char& c : name) {
@@ -112,7 +112,7 @@ Output MergeSummary(OpScope scope, absl::Span<const Output> summaries) {
                        " is no summary; expected what ScalarSummary, HistogramSummary or ImageSummary returned")));
       return Output();
     }
-    // What is not known of the shape before the feeds are goes before the elements.
+    // Extents that are unknown until the feeds are given precede the elements.
     for (int axis = 0; axis < x.shape().rank(); ++axis) {
       if (x.shape()[axis] != Shape::kUnknown) continue;
       parts.push_back(Cast(inner, Slice(inner, ShapeOf(inner, x), {axis}, {1}), DType::kFloat32));

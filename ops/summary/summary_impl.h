@@ -1,4 +1,4 @@
-// What the nodes of this family are called, and carry.
+// Names of the summary ops and their attributes.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -11,11 +11,11 @@ inline constexpr char kHistogramSummary[] = "HistogramSummary";
 inline constexpr char kImageSummary[] = "ImageSummary";
 inline constexpr char kMergeSummary[] = "MergeSummary";
 
-inline constexpr char kTag[] = "tag";                 // with towers
-inline constexpr char kMaxImages[] = "max_images";    // of ImageSummary
-inline constexpr char kSummaryNodes[] = "summaries";  // of MergeSummary: names of nodes, in order, separated by spaces
+inline constexpr char kTag[] = "tag";                 // including towers
+inline constexpr char kMaxImages[] = "max_images";    // ImageSummary only
+inline constexpr char kSummaryNodes[] = "summaries";  // MergeSummary only: node names in order, separated by spaces
 
-// One of the three that are not MergeSummary.
+// True if the node is a summary other than MergeSummary.
 inline bool IsSummary(const Node& node) {
   const absl::string_view op = node.op().name;
   return op == kScalarSummary || op == kHistogramSummary || op == kImageSummary;

@@ -1,4 +1,4 @@
-// Several tensors as one row of chunks, each the work of one team. Only for .cu files.
+// Several tensors laid out as one row of chunks, each processed by one team. Only for .cu files.
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@ namespace belfry::ops {
 
 inline int64_t ChunksOf(int64_t elements, int64_t size) { return (elements + size - 1) / size; }
 
-// Up to `most` tensors in chunks of `size` elements.
+// Up to `most` tensors, in chunks of `size` elements.
 template <int most, int64_t size>
 struct TensorChunks {
   int64_t elements[most];   // of each tensor
-  int64_t first[most + 1];  // chunk of each tensor
-  int count = 0;            // of tensors
+  int64_t first[most + 1];  // first chunk of each tensor
+  int count = 0;            // number of tensors
 
   bool full() const { return count == most; }
   int64_t chunks() const { return count == 0 ? 0 : first[count]; }
 
-  // n > 0. REQUIRES: not full.
+  // REQUIRES: n > 0, and not full.
   void Add(int64_t n) {
     if (count == 0) first[0] = 0;
     elements[count] = n;
@@ -33,7 +33,7 @@ struct TensorChunks {
     int64_t begin, n;
   };
   BELFRY_GPU Part Find(int64_t chunk) const {
-    int low = 0, high = count - 1;  // the last tensor that begins at or before the chunk
+    int low = 0, high = count - 1;  // binary search for the last tensor that begins at or before the chunk
     while (low < high) {
       const int middle = (low + high + 1) / 2;
       if (first[middle] <= chunk) {

@@ -1,6 +1,6 @@
-// Learning rates as functions of the step (ops/schedule.h), each written once for CPUs and GPUs: plain values, made
-// from an op's attributes. Called with the step and the rate of the schedule below. Real is double; a parameter because
-// functions of templates may be constexpr without being constant.
+// The curves of learning rates (ops/schedule.h), each written once for CPUs and GPUs: plain values constructed from an
+// op's attributes, and called with the step and the rate of the schedule below. Real is always double; it is a template
+// parameter because member functions of templates may be constexpr without being constant expressions.
 #pragma once
 
 #include <cmath>
@@ -10,13 +10,13 @@
 
 namespace belfry::ops {
 
-// How much of `all` > 0 steps lies behind, at most 1.
+// Fraction of `all` > 0 steps that is done, at most 1.
 template <class Real>
 constexpr Real PartDone(Real steps, Real all) {
   return (steps < all ? steps : all) / all;
 }
 
-// values[the number of boundaries below the step], of `count` boundaries, which ascend.
+// values[i], where i is the number of `count` ascending boundaries that are below the step.
 template <class Real>
 constexpr Real PiecewiseAt(const int64_t* boundaries, const Real* values, int64_t count, int64_t step) {
   int64_t below = 0;

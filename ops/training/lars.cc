@@ -44,7 +44,7 @@ void RegisterLarsOps(OpRegistry& registry) {
       "ApplyLars", {.slots = {"accumulator"}},
       {{"momentum", 0.9}, {"trust_coefficient", 0.001}, {"epsilon", 0.0}, {"adapt", true}},
       Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) { return &MakeLars<typename decltype(tag)::type>; }));
-  op.elementwise = false;  // norms
+  op.elementwise = false;  // needs norms
   registry.Add(std::move(op));
 }
 

@@ -7,8 +7,8 @@
 namespace belfry::ops {
 namespace {
 
-// *rate = the learning rate, scaled by the norms whose squares lie in partial: `chunks` parts of the variable's, then
-// as many of the gradient's.
+// *rate = learning rate times trust ratio. `partial` holds the squared norms: `chunks` partial sums of the variable,
+// then as many of the gradient.
 absl::Status FindRate(Stream& stream, const LarsRule& rule, int64_t chunks, const float* learning_rate,
                       const double* partial, double* rate) {
   return gpu::ForEachRow(stream, 1, chunks, [=] BELFRY_GPU(int64_t, const gpu::Team& team) {
@@ -22,7 +22,7 @@ template <class C>
 struct LarsAt {
   C momentum;
   const float* learning_rate;
-  const double* adapted;  // or null
+  const double* adapted;  // null if not adapted
   BELFRY_GPU LarsRule::Update<C> operator()() const {
     return {static_cast<C>(adapted == nullptr ? static_cast<double>(*learning_rate) : *adapted), momentum};
   }

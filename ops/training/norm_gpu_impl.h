@@ -1,4 +1,4 @@
-// Sums of squares, and the like, on GPUs. Only for .cu files.
+// Sums over elements, such as sums of squares, on GPUs. Only for .cu files.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 namespace belfry::ops {
 
-// Elements that a team adds up.
+// Elements that one team sums.
 inline constexpr int64_t kGpuNormChunk = 16 * 1024;
 inline int64_t GpuNormChunks(int64_t n) { return ChunksOf(n, kGpuNormChunk); }
 
@@ -23,14 +23,14 @@ struct NormTensors {
   const gpu::Stored<T>* x[kMost];
   TensorChunks<kMost, kGpuNormChunk> parts;
 
-  // n > 0.
+  // REQUIRES: n > 0, and not full.
   void Add(const gpu::Stored<T>* data, int64_t n) {
     x[parts.count] = data;
     parts.Add(n);
   }
 };
 
-// partial[chunk] = the sum of f of its elements; floats meet in lanes of their own type and the lanes in double.
+// partial[chunk] = sum of f over the chunk. Up to kUnroll values are added in their own type, and these sums in double.
 template <class T, class F>
 absl::Status GpuChunkSums(Stream& stream, const NormTensors<T>& tensors, double* partial, const F& f) {
   using C = gpu::Compute<T>;
@@ -67,7 +67,7 @@ absl::Status GpuSquaredNorms(Stream& stream, const NormTensors<T>& tensors, doub
   return GpuChunkSums(stream, tensors, partial, SquareOf());
 }
 
-// The same for all inputs of a node, whose elements `sizes` counts.
+// The same for all inputs of a node; `sizes` holds their numbers of elements.
 template <class T, class F>
 absl::Status GpuChunkSumsOfInputs(const KernelContext& at, const std::vector<int64_t>& sizes, double* partial,
                                   const F& f) {
@@ -82,7 +82,7 @@ absl::Status GpuChunkSumsOfInputs(const KernelContext& at, const std::vector<int
   return absl::OkStatus();
 }
 
-// The sum of n numbers, by a team.
+// The sum of n numbers, computed by a team.
 BELFRY_GPU inline double SumOf(const double* x, int64_t n, const gpu::Team& team) {
   double sum = 0;
   for (int64_t i = team.rank; i < n; i += team.size) sum += x[i];

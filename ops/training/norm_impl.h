@@ -9,12 +9,12 @@
 
 namespace belfry::ops {
 
-// Elements whose squares are added up before the sums are, whatever the number of threads.
+// Elements per chunk. Squares are summed within chunks and then across them, so the order of additions is fixed.
 inline constexpr int64_t kNormChunk = 4096;
 
 inline int64_t NormChunks(int64_t n) { return (n + kNormChunk - 1) / kNormChunk; }
 
-// The sum of n squares; `partial` has room for NormChunks(n) doubles.
+// The sum of n squares. `partial` has room for NormChunks(n) doubles.
 template <class T>
 double SquaredNorm(const T* data, int64_t n, double* partial) {
   ParallelFor(NormChunks(n), 2 * kNormChunk, [=](int64_t begin, int64_t end) {

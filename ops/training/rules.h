@@ -1,8 +1,8 @@
-// What update ops do with an element, each written once for CPUs (update_impl.h) and GPUs (update_gpu_impl.h).
+// Element-wise update rules of the optimizers, each written once for CPUs (update_impl.h) and GPUs (update_gpu_impl.h).
 //
-// A rule is made from an op's attributes. It has kSlots, kStep (it needs the step), weight_decay, and At(learning_rate,
-// step), which gives the update: called with the variable and its slots, which it changes, and the gradient, to which
-// weight_decay * variable has been added. Updates are plain values; C is what elements are computed in.
+// A rule is constructed from an op's attributes. It has kSlots, kStep (whether it needs the step), weight_decay, and
+// At(learning_rate, step), which returns the update: a plain value, called with the variable and its slots, which it
+// modifies, and the gradient, to which weight_decay * variable has been added. C is the type of the computation.
 #pragma once
 
 #include <cmath>
@@ -15,7 +15,7 @@
 
 namespace belfry::ops {
 
-// What elements of type T are computed in.
+// The type in which elements of type T are computed.
 template <class T>
 using UpdateMath = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
@@ -100,12 +100,12 @@ struct AdagradRule {
   constexpr Update At(double learning_rate, int64_t) const { return {static_cast<C>(learning_rate)}; }
 };
 
-// Decoupled: the decay acts on the variable itself (AdamW), not through the gradient.
+// If decoupled (AdamW), the decay acts on the variable directly, not through the gradient.
 template <class C, bool decoupled>
 struct AdamRule {
   static constexpr size_t kSlots = 2;
   static constexpr bool kStep = true;
-  double weight_decay, decoupled_decay;  // one of them is 0
+  double weight_decay, decoupled_decay;  // one of the two is 0
   double beta1, beta2;
   C fresh1, fresh2, epsilon;
 
@@ -136,7 +136,7 @@ using CoupledAdamRule = AdamRule<C, false>;
 template <class C>
 using DecoupledAdamRule = AdamRule<C, true>;
 
-// LARS is more than a rule: its rate depends on the norms of the variable and the gradient.
+// Not an element-wise rule: the rate depends on the norms of the variable and the gradient.
 struct LarsRule {
   double momentum, trust_coefficient, epsilon, weight_decay;
   bool adapt;
@@ -147,7 +147,7 @@ struct LarsRule {
         epsilon(attrs.Float("epsilon")),
         weight_decay(attrs.Float("weight_decay")),
         adapt(attrs.Bool("adapt")) {}
-  // What the learning rate is multiplied by.
+  // The factor on the learning rate.
   constexpr double Trust(double variable_norm, double gradient_norm) const {
     if (variable_norm == 0 || gradient_norm == 0) return 1;
     return trust_coefficient * variable_norm / (gradient_norm + weight_decay * variable_norm + epsilon);
@@ -162,7 +162,7 @@ struct LarsRule {
   };
 };
 
-// The average follows its value by 1 - decay; with use_step, faster in the first steps.
+// average += (1 - d) (value - average), where d = decay, or min(decay, (1 + step) / (10 + step)) with use_step.
 struct MovingAverageRule {
   double limit;
   bool use_step;
@@ -181,7 +181,7 @@ struct MovingAverageRule {
   }
 };
 
-// How a loss scale follows whether a step's gradients were finite.
+// Transition of a loss scale after a step (ApplyLossScale in ops/training.h).
 struct LossScaleRule {
   double factor, least, most;
   int64_t growth_interval;
@@ -202,7 +202,7 @@ struct LossScaleRule {
   }
 };
 
-// What ClipToNorm multiplies by, in double: NaN when the norm is not finite.
+// The factor that ClipToNorm applies, in double; NaN if the norm is not finite.
 constexpr double ClipFactor(double norm, double clip_norm) {
   using Limits = std::numeric_limits<double>;
   if (!(norm >= Limits::lowest() && norm <= Limits::max())) return Limits::quiet_NaN();

@@ -13,7 +13,7 @@
 namespace belfry::ops {
 namespace {
 
-// A rate at a step, given that of the schedule below.
+// The rate at a step, given the rate of the schedule below.
 using Curve = std::function<double(int64_t step, double rate)>;
 
 absl::StatusOr<Curve> MakePiecewise(const Attrs& attrs) {
@@ -31,7 +31,7 @@ absl::StatusOr<Curve> MakePiecewise(const Attrs& attrs) {
   });
 }
 
-// A curve of ops/training/curves.h. Those that end do so after a number of steps.
+// A curve of ops/training/curves.h, after a check of the number of steps it takes.
 template <template <class> class C>
 absl::StatusOr<Curve> MakeCurve(const Attrs& attrs) {
   for (const char* name : {"decay_steps", "warmup_steps"}) {
@@ -45,7 +45,7 @@ struct CurveDef {
   absl::string_view op;
   std::vector<AttrDef> attrs;
   absl::StatusOr<Curve> (*make)(const Attrs& attrs);
-  bool scales = false;  // takes a rate
+  bool scales = false;  // takes a second input, the rate
 };
 
 std::vector<CurveDef> Curves() {

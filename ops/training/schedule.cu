@@ -20,7 +20,7 @@ struct PiecewiseCurve {
   constexpr Real operator()(int64_t step, Real) const { return PiecewiseAt(boundaries, values, count, step); }
 };
 
-// `below`: the rate that the curve scales, or null.
+// `below` is the rate that the curve scales, or null.
 template <class Curve>
 absl::Status Evaluate(Stream& stream, const Curve& curve, const int64_t* step, const float* below, float* rate) {
   return gpu::ForEach(stream, 1, [=] BELFRY_GPU(int64_t) {

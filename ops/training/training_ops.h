@@ -1,4 +1,4 @@
-// The groups of training ops. Internal to ops/training/.
+// Registration of the training ops. Internal to ops/training/.
 #pragma once
 
 #include "framework/graph/kernel_table.h"
@@ -11,7 +11,7 @@ void RegisterAdaptiveOps(OpRegistry& registry);   // RMSProp, Adagrad
 void RegisterAdamOps(OpRegistry& registry);       // Adam, AdamW
 void RegisterLarsOps(OpRegistry& registry);       // LARS
 void RegisterAverageOps(OpRegistry& registry);    // moving averages
-void RegisterClipOps(OpRegistry& registry);       // norms
+void RegisterClipOps(OpRegistry& registry);       // norms and clipping
 void RegisterLossScaleOps(OpRegistry& registry);  // loss scales
 void RegisterScheduleOps(OpRegistry& registry);   // learning rates
 

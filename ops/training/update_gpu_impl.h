@@ -1,5 +1,4 @@
-// What the update ops' kernels for GPUs share: one pass over the variable, its slots and the gradient. Only for .cu
-// files.
+// Kernels of update ops on GPUs: one pass over the variable, its slots and the gradient. Only for .cu files.
 #pragma once
 
 #include <algorithm>
@@ -16,9 +15,9 @@
 
 namespace belfry::ops {
 
-// The step and the learning rate are known on the GPU only, so each thread works out what follows from them. Where that
-// takes powers or divisions of doubles, a thread updates several elements, each as far from the next as there are
-// threads.
+// Number of threads for n elements. The step and the learning rate are known only on the GPU, so each thread derives
+// its own constants. If that takes powers or divisions of doubles, each thread updates several elements, spaced by the
+// number of threads.
 inline int64_t UpdateThreads(int64_t n, bool costly) {
   return costly ? std::min<int64_t>((n + 7) / 8, int64_t{1} << 18) : n;
 }
@@ -29,7 +28,7 @@ struct UpdateData {
   gpu::Stored<T>* slot[slots == 0 ? 1 : slots];
   const gpu::Stored<T>* gradient;
   gpu::Compute<T> weight_decay;
-  const bool* only_if;  // nothing is updated where it is false; null: always
+  const bool* only_if;  // updates only if true; null: always
 };
 
 template <class T, size_t slots, class Update>
@@ -53,7 +52,7 @@ BELFRY_GPU void UpdateElement(const UpdateData<T, slots>& data, const Update& up
   data.variable[i] = gpu::Narrow<T>(v);
 }
 
-// Updates n elements; make() gives the update, is small and trivially copyable, and for device code.
+// Updates n elements. make() returns the update; it is called on the device and must be small and trivially copyable.
 template <class T, size_t slots, class Make>
 absl::Status GpuUpdate(Stream& stream, int64_t n, bool costly, const UpdateData<T, slots>& data, const Make& make) {
   const int64_t threads = UpdateThreads(n, costly);
@@ -64,7 +63,7 @@ absl::Status GpuUpdate(Stream& stream, int64_t n, bool costly, const UpdateData<
   });
 }
 
-// A rule, with where its scalars are; `step` may be null.
+// A rule with the locations of its scalars; `step` may be null.
 template <class Rule>
 struct RuleAt {
   Rule rule;
@@ -75,8 +74,8 @@ struct RuleAt {
   }
 };
 
-// Elements that a team updates, of one of several variables; and how many variables fit into the 4 KiB that a launch
-// hands over on all GPUs.
+// Elements that one team updates, all of one variable; and the number of variables that fit into the 4 KiB of arguments
+// that a launch can pass on every GPU.
 inline constexpr int64_t kUpdateChunk = 4096;
 inline constexpr int kUpdatesAtOnce = 48;
 
@@ -100,7 +99,7 @@ absl::Status GpuUpdates(Stream& stream, const ManyUpdates<T, slots>& many, const
                          });
 }
 
-// The kernels of one node, and of several joined. `Op` says what a node of an op reads: Op::kSlots, Op::kCostly,
+// Kernels of one node, and of several fused into one launch. `Op` describes what a node reads: Op::kSlots, Op::kCostly,
 // Op(spec), Data(context) and Make(context).
 template <class T, class Op>
 absl::StatusOr<Kernel> MakeGpuUpdate(const KernelSpec& spec) {
@@ -112,7 +111,7 @@ absl::StatusOr<Kernel> MakeGpuUpdate(const KernelSpec& spec) {
 template <class T, class Op>
 absl::StatusOr<Kernel> MakeGpuUpdates(absl::Span<const KernelSpec> specs) {
   struct Variable {
-    size_t first;  // of its inputs
+    size_t first;  // index of its first input
     int64_t n;
   };
   std::vector<Variable> variables;
@@ -141,14 +140,14 @@ KernelDef GpuUpdateKernel() {
   return {.device_type = "GPU", .dtype = kDTypeOf<T>, .make = &MakeGpuUpdate<T, Op>, .join = &MakeGpuUpdates<T, Op>};
 }
 
-// For Op<T>.
+// Kernel definitions of Op<T> for every floating-point dtype.
 template <template <class> class Op>
 std::vector<KernelDef> GpuKernelsOfUpdate() {
   return {GpuUpdateKernel<float, Op<float>>(), GpuUpdateKernel<double, Op<double>>(), GpuUpdateKernel<Half, Op<Half>>(),
           GpuUpdateKernel<BFloat16, Op<BFloat16>>()};
 }
 
-// An op with an element-wise rule (rules.h).
+// The Op of an element-wise rule (rules.h).
 template <class T, class Rule>
 class RuleUpdate {
  public:
@@ -177,7 +176,7 @@ class RuleUpdate {
   Condition condition_;
 };
 
-// For Rule<C>, a template of what is computed in.
+// Kernel definitions for Rule<C>, where C is the type of the computation.
 template <template <class> class Rule>
 struct UpdateByRule {
   template <class T>

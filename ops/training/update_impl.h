@@ -1,4 +1,4 @@
-// What the update ops share: their definition and the one pass over memory.
+// The definition of update ops, and their single pass over memory.
 #pragma once
 
 #include <array>
@@ -13,8 +13,8 @@
 
 namespace belfry::ops {
 
-// Updates elements [0, n) of one thread. A plain loop, which the compiler vectorises; every element is rounded alike
-// wherever it stands, so that neither threads nor the layout of variables in memory change a bit.
+// Updates elements [0, n) of one thread. A plain loop, which the compiler vectorises. Every element is rounded alike
+// regardless of its position, so results depend neither on threads nor on the layout of variables in memory.
 template <class T, class Update>
 void UpdateRange(int64_t n, UpdateMath<T> decay, T* __restrict v, std::array<T*, 0>, const T* __restrict g,
                  const Update& update) {
@@ -53,8 +53,8 @@ void UpdateRange(int64_t n, UpdateMath<T> decay, T* __restrict v, std::array<T*,
   }
 }
 
-// Calls update(variable, slot..., gradient) for every element, in UpdateMath<T>: the variable and its slots are to be
-// changed, weight_decay * variable has been added to the gradient.
+// Calls update(variable, slot..., gradient) for every element, in UpdateMath<T>. It modifies the variable and its
+// slots; weight_decay * variable has been added to the gradient.
 template <class T, size_t slots, class Update>
 void ForEachUpdate(int64_t n, double weight_decay, T* variable, const std::array<T*, slots>& slot, const T* gradient,
                    const Update& update) {
@@ -66,14 +66,14 @@ void ForEachUpdate(int64_t n, double weight_decay, T* variable, const std::array
   });
 }
 
-// The inputs of an update op: the variable, its slots, further scalars, the learning rate, the gradient. One output,
-// the variable.
+// Inputs of an update op: the variable, its slots, the step if any, the learning rate, the gradient. The output is the
+// variable.
 struct UpdateInputs {
   std::vector<std::string> slots;
-  bool step = false;  // an int64 scalar between slots and learning rate
+  bool step = false;  // an int64 scalar between the slots and the learning rate
 };
 
-// Of the attributes that update ops have: rates of decay lie in [0, 1), the others are finite and not negative.
+// Checks the attributes of update ops: decay rates lie in [0, 1), the others are finite and not negative.
 absl::Status CheckRates(const Attrs& attrs);
 
 OpDef UpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vector<AttrDef> attrs,
@@ -95,7 +95,7 @@ absl::StatusOr<Kernel> MakeUpdate(const KernelSpec& spec) {
   }};
 }
 
-// For Rule<C>, a template of what is computed in.
+// Kernel definitions for Rule<C>, where C is the type of the computation.
 template <template <class> class Rule>
 std::vector<KernelDef> UpdateKernels() {
   return Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {

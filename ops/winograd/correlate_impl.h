@@ -1,4 +1,4 @@
-// The two loops over tiles that the passes of a convolution are made of. Internal.
+// The two tile loops behind every pass of a Winograd convolution. Internal.
 #pragma once
 
 #include <cstdint>
@@ -7,23 +7,23 @@
 
 namespace belfry::ops::winograd {
 
-// A correlation of images with an r x r filter [r, r, in.c, out.c]; the padding is that of `in`, before its first row
-// and column. out.c is a multiple of kLanes.
+// Correlation of images with an r x r filter [r, r, in.c, out.c]. `in` is padded by pad_top rows and pad_left columns
+// of zeros. out.c must be a multiple of kLanes.
 struct Problem {
   Images in, out;
   int64_t pad_top, pad_left;
-  int threads;    // among which the blocks are shared out
-  int64_t block;  // tiles that a thread has in the transformed domain at a time
+  int threads;    // threads that share the blocks
+  int64_t block;  // tiles that one thread holds in the transformed domain at a time
 
   int64_t tiles() const { return out.n * TileGrid(out).rows * TileGrid(out).columns; }
   int64_t blocks() const { return (tiles() + block - 1) / block; }
   Square InputOf(const Square& tile) const { return {tile.image, tile.y - pad_top, tile.x - pad_left}; }
 };
 
-// As many channels of `in` are few: the way into the transformed domain and out of it takes longer than the products.
+// With at most this many channels of `in`, the transforms take longer than the products.
 inline constexpr int kFewChannels = 4;
 
-// f.operator()<channels>(), of as many if they are few, else of 0.
+// Calls f.operator()<channels>() with the number of channels if it is at most kFewChannels, otherwise with 0.
 template <class F>
 auto ForChannels(int64_t channels, const F& f) {
   switch (channels) {
@@ -35,17 +35,18 @@ auto ForChannels(int64_t channels, const F& f) {
   }
 }
 
-// What is done to results on their way to memory: the sums first, then what sets some to 0. Pointers may be null.
+// Operations on results before they are stored: first the sums, then the ones that set elements to 0. Pointers may be
+// null.
 template <class T>
 struct Epilogue {
-  const T* bias = nullptr;    // by channel
-  const T* addend = nullptr;  // like the results
-  bool relu = false;          // 0 for negative results; not with an addend or a mask
-  const T* mask = nullptr;    // like the results, which are 0 where this is not above 0
+  const T* bias = nullptr;    // [out.c]
+  const T* addend = nullptr;  // [out]
+  bool relu = false;          // sets negative results to 0; not with an addend or a mask
+  const T* mask = nullptr;    // [out]; results are 0 unless the mask is above 0
 };
 
-// out = in * filter, then the epilogue, whose addend and mask may be `out`. T: of the images and the epilogue, float or
-// BFloat16; the filter, and all that is computed, is float.
+// out = in * filter, followed by the epilogue, whose addend and mask may alias `out`. Images and the epilogue have type
+// T, float or BFloat16; the filter and all arithmetic are float.
 template <int r, class T>
 struct Correlation {
   static int64_t WorkspaceFloats(const Problem& problem);
@@ -53,7 +54,8 @@ struct Correlation {
                   float* workspace);
 };
 
-// The gradient of the filter from that of `out`, and if dbias is not null the sums of dout over all pixels.
+// Gradient of the filter, given `dout`, the gradient of `out`. If dbias is not null, also the sum of dout over all
+// pixels, [out.c].
 template <int r, class T>
 struct FilterGradient {
   static int64_t WorkspaceFloats(const Problem& problem);

@@ -8,8 +8,21 @@
 namespace belfry::ops::winograd {
 namespace {
 
-// The workspace: the transformed filter, then each thread's transformed tiles of `in` and `out` and a patch. With few
-// channels of `in`, `channels` of them, the products at a point are made when `out` is transformed back, and not kept.
+// Correlation by Winograd's minimal filtering (Lavin and Gray, "Fast algorithms for convolutional neural networks",
+// 2015, algorithm 1). With n = kTile + r - 1, each kTile x kTile tile of `out` is
+//
+//   y = A^T [ sum over c of (G g_c G^T) o (B^T d_c B) ] A
+//
+// where d_c is the n x n patch of channel c of `in`, g_c the filter and o the element-wise product. The sum over the
+// channels moves inside the brackets because A is linear, so at each of the n^2 points the products of a block of tiles
+// form one matrix product [tiles, in.c] x [in.c, out.c], and every tile is transformed back only once.
+//
+// Cost: n^2 in.c out.c multiplications per tile instead of 16 r^2 in.c out.c, that is 36 instead of 144 for r = 3 and
+// 64 instead of 400 for r = 5, plus transforms that grow only with in.c + out.c.
+//
+// The workspace holds the transformed filter, then for each thread the transformed tiles of `in` and `out` and a patch.
+// With few channels of `in` (`channels` > 0), products are formed while `out` is transformed back, so no tiles of `out`
+// are stored. One vector of padding after each point keeps the points from competing for the same cache sets.
 template <int r, int channels>
 struct CorrelationParts {
   static constexpr int n = kTile + r - 1, points = n * n;
@@ -27,7 +40,8 @@ struct CorrelationParts {
         thread(in + out + points * p.in.vectors() * kLanes) {}
 };
 
-// [n, n, in.c, out.c], `point` floats from point to point.
+// Transforms the filter to [n, n, in.c, out.c], with `point` floats from one point to the next. Pairs (in.c, out.c) are
+// contiguous and out.c is a multiple of kLanes, so every vector is full.
 template <int r>
 void TransformFilter(const Problem& p, const float* filter, float* to, int64_t point) {
   constexpr int n = kTile + r - 1;
@@ -40,10 +54,11 @@ void TransformFilter(const Problem& p, const float* filter, float* to, int64_t p
   });
 }
 
-// What there may be of an epilogue besides the bias.
+// The epilogue besides the bias.
 enum class Finish { kNone, kRelu, kAddendAndMask };
 
-// One tile of a vector of channels of the result from its products, of which load(j, column) gives a column.
+// Computes one tile of a vector of output channels; load(j, column) gives column j of its products. Rows and columns
+// past the border of `out` are computed but not stored, so tiles need not divide the image.
 template <int r, Finish finish, class T, class Columns>
 inline void WriteTile(const Problem& p, const Square& tile, int64_t v, const Columns& load, const Epilogue<T>& epilogue,
                       T* out) {
@@ -69,7 +84,7 @@ inline void WriteTile(const Problem& p, const Square& tile, int64_t v, const Col
   });
 }
 
-// The results of `count` tiles from number `first` on.
+// Computes `count` tiles from tile `first` on: n^2 matrix products, then the transforms back.
 template <int r, Finish finish, class T>
 void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<r, 0>& parts, const float* ins,
                 const float* filter, float* outs, const Epilogue<T>& epilogue, T* out) {
@@ -103,9 +118,11 @@ void WriteTiles(const Problem& p, int64_t first, int64_t count, const Correlatio
   }
 }
 
-// From the tile that is written to the one that is prefetched.
+// Distance in tiles between the one being written and the one being prefetched.
 constexpr int64_t kAhead = 2;
 
+// The same for few channels of `in`. Each column of products is formed in registers when the output transform needs it,
+// which spares writing and re-reading n^2 vectors per tile.
 template <int r, Finish finish, class T, int channels>
 void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<r, channels>& parts,
                 const float* ins, const float* filter, float*, const Epilogue<T>& epilogue, T* out) {
@@ -131,6 +148,8 @@ void WriteTiles(const Problem& p, int64_t first, int64_t count, const Correlatio
   }
 }
 
+// Computes blocks [begin, end) of `p.block` tiles each. Blocks partition the tiles of `out`, so threads write disjoint
+// pixels and need no synchronisation.
 template <int r, int channels, Finish finish, class T>
 void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const float* filter,
                const Epilogue<T>& epilogue, T* out, float* scratch) {

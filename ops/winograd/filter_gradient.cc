@@ -7,10 +7,22 @@
 namespace belfry::ops::winograd {
 namespace {
 
-// The filter's r x r elements are the outputs here, and a tile of dout is the filter, so the points are those of the
-// correlation. The workspace: for each thread its transformed tiles of `in` and `dout`, the sums of their products
-// [n, n, in.c, out.c], those of dout [out.c], and a patch. With few channels of `in`, `channels` of them, tiles of dout
-// are transformed when their products are made, and not kept.
+// Gradient of the filter by Winograd's minimal filtering F(r, kTile) (Lavin and Gray, "Fast algorithms for
+// convolutional neural networks", 2015), where the r x r elements of the filter are the outputs, and a tile of dout is
+// the filter. Since r + kTile - 1 = n as in the correlation, the points are the same. For each pair of channels
+//
+//   dg = A^T [ sum over tiles of (G dy G^T) o (B^T d B) ] A
+//
+// where d is the n x n patch of `in` that the tile dy of dout was computed from. The sum over tiles stays inside the
+// brackets because A is linear: products accumulate at the n^2 points, and are transformed back once, however many
+// tiles there are. The zeros that pad patches and tiles at the border add nothing.
+//
+// Cost: n^2 in.c out.c multiplications per tile instead of 16 r^2 in.c out.c, and n^2 in.c out.c floats of sums for
+// each thread.
+//
+// The workspace holds for each thread its transformed tiles of `in` and `dout`, the sums of their products [n, n, in.c,
+// out.c], the sums of dout [out.c] and a patch. With few channels of `in` (`channels` > 0), tiles of dout are
+// transformed when their products are formed, and not stored.
 template <int r, int channels>
 struct FilterGradientParts {
   static constexpr int n = kTile + r - 1, points = n * n;
@@ -28,11 +40,12 @@ struct FilterGradientParts {
         patch(points * std::max(p.in.vectors(), p.out.vectors()) * kLanes),
         thread(in + out + sums + patch) {}
 
-  // Of dout, behind those of the products.
+  // The sums of dout over its pixels, stored after those of the products.
   float* PixelSums(float* sums_begin) const { return sums_begin + points * point; }
 };
 
-// Adds those of `count` transformed tiles at the point (1, 1), where a tile's value is the sum of its pixels, scaled.
+// Adds `count` tiles of dout to its pixel sums. Point (1, 1) evaluates at x = y = 1, where all elements of G's row are
+// equal, so the transformed value is the sum of the tile's pixels times a constant, which Run divides by.
 template <int r>
 void AddTiles(const FilterGradientParts<r, 0>& parts, int64_t vectors, int64_t count, const float* outs, float* sums) {
   const float* from = outs + parts.out_layout.At(0, 1, 1);
@@ -43,7 +56,7 @@ void AddTiles(const FilterGradientParts<r, 0>& parts, int64_t vectors, int64_t c
   }
 }
 
-// What `count` tiles from number `first` on add to the sums.
+// Adds the products of `count` tiles from tile `first` on to the sums.
 template <int r, class T>
 void AddProducts(const Problem& p, int64_t first, int64_t count, const FilterGradientParts<r, 0>& parts, const T* dout,
                  bool bias, const float* ins, float* outs, float* sums, float* patch) {
@@ -75,9 +88,11 @@ void AddProducts(const Problem& p, int64_t first, int64_t count, const FilterGra
   }
 }
 
-// As many tiles' products are added before the sums are written again.
+// Number of tiles whose products are accumulated in registers between a load and a store of the sums.
 constexpr int kTogether = 6;
 
+// The same for few channels of `in`. The sums of one row of points stay in registers over kTogether tiles, so memory is
+// accessed kTogether times less often.
 template <int r, int channels, class T>
 void AddProducts(const Problem& p, int64_t first, int64_t count, const FilterGradientParts<r, channels>& parts,
                  const T* dout, bool bias, const float* ins, float*, float* sums, float*) {
@@ -93,7 +108,7 @@ void AddProducts(const Problem& p, int64_t first, int64_t count, const FilterGra
         if (t + k + kTogether < count) Prefetch<false>(p.out, dout, grid.At(first + t + k + kTogether), v);
         WithColumns<kTile>(p.out, dout, grid.At(first + t + k), v,
                            [&](const auto& load) { TransformColumns<matrix, PointAxis::kRows>(load, half[k]); });
-        // As AddTiles has it.
+        // The pixel sum at point (1, 1), as in AddTiles.
         if (bias) {
           const Lanes sum = half[k][1][0] + half[k][1][1] + half[k][1][2] + half[k][1][3];
           Store(Load(pixels) + matrix.at[1][0] * sum, pixels);
@@ -125,6 +140,7 @@ void AddProducts(const Problem& p, int64_t first, int64_t count, const FilterGra
   }
 }
 
+// Sums blocks [begin, end) of tiles. The sums belong to one thread, and tiles are added in order.
 template <int r, int channels, class T>
 void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const T* dout, bool bias, float* scratch) {
   const FilterGradientParts<r, channels> parts(p);
@@ -144,7 +160,8 @@ void RunBlocks(const Problem& p, int64_t begin, int64_t end, const T* in, const 
   }
 }
 
-// Adds the other threads' sums to those of the first.
+// Adds the sums of the other threads to those of the first, in thread order, so that the rounding depends only on the
+// number of threads.
 template <int r, int channels>
 void AddThreads(const Problem& p, const FilterGradientParts<r, channels>& parts, float* sums) {
   ParallelFor(parts.sums / kLanes, static_cast<double>(kLanes * (p.threads - 1)), [&](int64_t begin, int64_t end) {

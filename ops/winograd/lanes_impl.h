@@ -1,4 +1,4 @@
-// One vector register of floats. Internal.
+// Vector registers of floats. Internal.
 #pragma once
 
 #include <Eigen/Core>
@@ -8,7 +8,7 @@
 
 namespace belfry::ops::winograd {
 
-// As many as the processor that this is compiled for has: 16 with AVX-512, 8 with AVX2, 4 without.
+// Floats per register of the target processor: 16 with AVX-512, 8 with AVX2, otherwise 4.
 inline constexpr int kLanes = Eigen::internal::packet_traits<float>::size;
 
 using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
@@ -22,7 +22,7 @@ inline void Store(Lanes x, float* to) {
   *reinterpret_cast<Unaligned*>(to) = x;
 }
 
-// bfloat16 is the upper half of a float; stored, it is rounded to the nearest, ties to even, and a NaN stays one.
+// bfloat16 is the upper half of a float. Storing rounds to nearest, ties to even, and keeps NaN a NaN.
 inline Lanes Load(const BFloat16* from) {
   using Narrow = uint16_t __attribute__((vector_size(kLanes * sizeof(uint16_t)), aligned(2), may_alias));
   using Wide = uint32_t __attribute__((vector_size(kLanes * sizeof(uint32_t))));

@@ -1,6 +1,7 @@
 // The matrices of Winograd's minimal filtering F(m, r): m outputs of a correlation with r taps from n = m + r - 1
-// inputs by n products, y = A^T ((G g) o (B^T d)). Winograd, "Arithmetic complexity of computations", 1980; Lavin and
-// Gray, "Fast algorithms for convolutional neural networks", 2016. Made by Toom and Cook's interpolation. Internal.
+// inputs by n products, y = A^T ((G g) o (B^T d)). See Winograd, "Arithmetic complexity of computations", 1980, and
+// Lavin and Gray, "Fast algorithms for convolutional neural networks", 2015. Constructed by Toom-Cook interpolation.
+// Internal.
 #pragma once
 
 #include <array>
@@ -13,8 +14,7 @@ struct Matrix {
   float at[rows_][columns_] = {};
 };
 
-// Where the polynomials are evaluated, besides at infinity: 0, then pairs of p and -p, so that half of the work is
-// shared within each pair (transform_impl.h).
+// The points of evaluation besides infinity: 0, then pairs p and -p, which share half of their work (transform_impl.h).
 template <int n>
 constexpr std::array<double, n - 1> Points() {
   static_assert(n == 6 || n == 8);
@@ -33,7 +33,7 @@ struct ToomCook {
   Matrix<m, n> outputs;  // A^T
 };
 
-// The coefficients of the product of (x - p) over all points but `left_out`, lowest power first.
+// Coefficients of the product of (x - p) over all points except number `left_out`, lowest power first.
 template <int n>
 constexpr std::array<double, n> Polynomial(int left_out) {
   const std::array<double, n - 1> points = Points<n>();
@@ -46,7 +46,8 @@ constexpr std::array<double, n> Polynomial(int left_out) {
   return c;
 }
 
-// A power of two that brings the largest of a row of B^T near 1, so that no point's products outweigh the others.
+// A power of two that brings the largest coefficient of a row of B^T into [0.75, 1.5], so that no point's products
+// dominate the rounding error. G is divided by the same factor, exactly.
 template <int n>
 constexpr double RowScale(const std::array<double, n>& row) {
   double largest = 0;
@@ -82,7 +83,7 @@ constexpr ToomCook<m, r> MakeToomCook() {
   return result;
 }
 
-// By themselves, for what is made for one of them.
+// Separate constants, because transforms are instantiated for one matrix.
 template <int m, int r>
 inline constexpr auto kDataMatrix = MakeToomCook<m, r>().data;
 template <int m, int r>

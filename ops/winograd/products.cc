@@ -9,7 +9,7 @@
 namespace belfry::ops::winograd {
 namespace {
 
-// Vectors of a row, and rows, whose sums stay in registers.
+// Vectors per row, and vectors in all, whose sums stay in registers.
 constexpr int kVectors = kLanes == 16 ? 4 : 2;
 constexpr int kSums = kLanes == 16 ? 24 : 12;
 constexpr int MaxRows(int vectors) { return std::min(kSums / vectors, 12); }
@@ -61,7 +61,7 @@ template <bool add>
 void Run(const Product& p, const float* a, const float* b, float* c) {
   for (int64_t j = 0; j < p.vectors; j += kVectors) {
     const int width = static_cast<int>(std::min<int64_t>(kVectors, p.vectors - j));
-    // As even as they can be.
+    // Blocks as even as possible.
     const int64_t blocks = (p.m + MaxRows(width) - 1) / MaxRows(width);
     for (int64_t block = 0; block < blocks; ++block) {
       const int64_t begin = p.m * block / blocks, end = p.m * (block + 1) / blocks;

@@ -1,4 +1,4 @@
-// How images are cut into tiles, and the way of a tile between NHWC and the transformed domain. Internal.
+// Tiles of images, and their transforms from NHWC into the transformed domain. Internal.
 #pragma once
 
 #include <algorithm>
@@ -9,12 +9,12 @@
 
 namespace belfry::ops::winograd {
 
-// Outputs of a tile along an axis.
+// Outputs of a tile along each axis.
 inline constexpr int kTile = 4;
 
 constexpr int64_t RoundUp(int64_t x, int64_t multiple) { return (x + multiple - 1) / multiple * multiple; }
 
-// Images in NHWC.
+// Dimensions of NHWC images.
 struct Images {
   int64_t n, h, w, c;
 
@@ -22,7 +22,7 @@ struct Images {
   int64_t pixel(int64_t image, int64_t y, int64_t x) const { return ((image * h + y) * w + x) * c; }
 };
 
-// A square of an image.
+// The position of a square within a batch of images.
 struct Square {
   int64_t image, y, x;
 
@@ -31,7 +31,7 @@ struct Square {
   }
 };
 
-// The tiles of images, in row-major order.
+// The tiles of a batch of images, in row-major order.
 struct TileGrid {
   int64_t rows, columns;
 
@@ -40,24 +40,22 @@ struct TileGrid {
   Square At(int64_t i) const { return {i / (rows * columns), i / columns % rows * kTile, i % columns * kTile}; }
 };
 
-// `block` tiles in the transformed domain, for each vector of channels:
+// Layout of `block` tiles in the transformed domain, for each vector of channels:
 //   [vector][row of points][tile][column of points][lanes]
-// With fewer lanes than a vector has, tiles are to be written in their order, as each overwrites the lanes that the one
-// before it has too many.
+// If `lanes` < kLanes, a store of a whole vector spills into the tile after it, so tiles must be written in order.
 template <int n, int lanes = kLanes>
 struct Layout {
   int64_t block;
 
-  static constexpr int64_t column = lanes, tile = n * lanes;  // from column to column of points, from tile to tile
-  int64_t row() const { return block * tile + kLanes; }       // from row to row of points; not a multiple of 4 KiB
+  static constexpr int64_t column = lanes, tile = n * lanes;  // between columns of points, and between tiles
+  int64_t row() const { return block * tile + kLanes; }       // between rows of points; not a multiple of 4 KiB
   int64_t vector() const { return n * row(); }
   int64_t At(int64_t tile_index, int row_index, int column_index) const {
     return row_index * row() + tile_index * tile + column_index * column;
   }
 };
 
-// Copies a square of side x side pixels as floats. Where it leaves the image, and for channels from images.c on, there
-// are zeros.
+// Copies a square of side x side pixels as floats. Pixels outside the image and channels from images.c on are zero.
 template <class T>
 void CopySquare(const Images& images, const T* data, const Square& square, int side, float* to) {
   const int64_t channels = images.c, whole = channels / kLanes * kLanes;
@@ -76,8 +74,8 @@ void CopySquare(const Images& images, const T* data, const Square& square, int s
   }
 }
 
-// use(load), where load(j, column) gives a column of a square of side x side pixels, of vector v of the channels. Where
-// the square leaves the image there are zeros.
+// Calls use(load), where load(j, column) gives column j of a square of side x side pixels, for vector v of the
+// channels. Pixels outside the image are zero.
 template <int side, class T, class Use>
 inline void WithColumns(const Images& images, const T* data, const Square& square, int64_t v, const Use& use) {
   const Steps steps{images.w * images.c, images.c};
@@ -96,9 +94,9 @@ inline void WithColumns(const Images& images, const T* data, const Square& squar
   });
 }
 
-// Brings vector v of the channels of a tile near, to be read, or to be written if `write`. With few channels, memory is
-// what these algorithms wait for, and they go through it in steps that the processor does not foresee. Not inlined, GCC
-// would take it for a function without effects and drop its calls.
+// Prefetches vector v of the channels of a tile, for writing if `write`. With few channels these loops are bound by
+// memory, and their strides defeat the hardware prefetcher. Must be inlined: otherwise GCC takes it for a function
+// without side effects and removes the calls.
 template <bool write, class T>
 [[gnu::always_inline]] inline void Prefetch(const Images& images, const T* data, const Square& tile, int64_t v) {
   if (!tile.Inside(images, kTile)) return;
@@ -109,15 +107,16 @@ template <bool write, class T>
     for (int j = 0; j < kTile; ++j) __builtin_prefetch(from + (i * images.w + j) * images.c, write);
 }
 
-// Transforms the square of matrix.columns pixels a side into tile `index`. Where the square leaves the image there are
-// zeros. `patch` has room for it.
+// Transforms the square of matrix.columns x matrix.columns pixels into tile `index`. Pixels outside the image are zero.
+// `patch` has room for the square.
 template <const auto& matrix, int lanes, class T>
 void TransformSquare(const Images& images, const T* data, const Square& square,
                      const Layout<matrix.rows, lanes>& layout, int64_t index, float* transformed, float* patch) {
   constexpr int side = matrix.columns;
   const Steps to_steps{layout.row(), layout.column};
   float* to = transformed + index * layout.tile;
-  // What is in lanes that are overwritten does not matter: there, whole vectors may be read as long as there are any.
+  // With fewer lanes, later tiles overwrite the surplus, so whole vectors may be read as long as they lie within the
+  // images.
   const bool whole = lanes < kLanes ? images.pixel(square.image, std::min(square.y + side, images.h) - 1,
                                                    std::min(square.x + side, images.w) - 1) +
                                               kLanes <=

@@ -1,4 +1,4 @@
-// The transforms of tiles by the matrices of matrices.h, a vector of channels at a time. Internal.
+// Transforms of tiles by the matrices of matrices.h, one vector of channels at a time. Internal.
 #pragma once
 
 #include <cstddef>
@@ -8,10 +8,10 @@
 
 namespace belfry::ops::winograd {
 
-// Which of a matrix's axes goes over the points 0, p, -p, q, -q ..., infinity.
+// The axis of a matrix that runs over the points 0, p, -p, q, -q, ..., infinity.
 enum class PointAxis { kRows, kColumns };
 
-// sum += factor x, without the work that the factor spares; the first term sets the sum.
+// sum += factor x, where factors 0, 1 and -1 take no multiplication; the first term initialises the sum.
 template <const auto& matrix, size_t row, size_t column>
 inline void AddTerm(Lanes x, Lanes& sum, bool& first) {
   constexpr float factor = matrix.at[row][column];
@@ -29,7 +29,7 @@ inline void AddTerm(Lanes x, Lanes& sum, bool& first) {
   }
 }
 
-// The sum over the columns begin, begin + step, ...
+// The sum over columns begin, begin + step, ...
 template <const auto& matrix, size_t row, size_t begin, size_t step, size_t... i>
 inline Lanes PartOfRow(const Lanes* x, std::index_sequence<i...>) {
   Lanes sum = {};
@@ -38,7 +38,7 @@ inline Lanes PartOfRow(const Lanes* x, std::index_sequence<i...>) {
   return sum;
 }
 
-// Rows 2k + 1 and 2k + 2 differ in the signs of the odd columns only.
+// Rows 2k + 1 and 2k + 2 belong to p and -p, so they differ only in the signs of the odd columns.
 template <const auto& matrix, size_t... k>
 inline void PairsOfRows(const Lanes* x, Lanes* y, std::index_sequence<k...>) {
   constexpr size_t columns = matrix.columns, last = matrix.rows - 1;
@@ -54,7 +54,7 @@ inline void PairsOfRows(const Lanes* x, Lanes* y, std::index_sequence<k...>) {
   y[last] = PartOfRow<matrix, last, 0, 1>(x, std::make_index_sequence<columns>());
 }
 
-// Columns 2k + 1 and 2k + 2 are equal in even rows and opposite in odd ones.
+// Columns 2k + 1 and 2k + 2 belong to p and -p, so they are equal in even rows and opposite in odd ones.
 template <const auto& matrix, size_t row, size_t... k>
 inline Lanes RowOfPairs(const Lanes* x, const Lanes* pairs, std::index_sequence<k...>) {
   constexpr size_t last = matrix.columns - 1;
@@ -87,12 +87,12 @@ inline void Transform(const Lanes* x, Lanes* y) {
   }
 }
 
-// Where the elements of a matrix of vectors lie: floats from row to row, and from column to column.
+// Strides of a matrix of vectors, in floats, between rows and between columns.
 struct Steps {
   int64_t row, column;
 };
 
-// matrix X, of which load(j, x) gives column j.
+// to = matrix X, where load(j, x) gives column j of X.
 template <const auto& matrix, PointAxis axis, class Columns>
 inline void TransformColumns(const Columns& load, Lanes (&to)[matrix.rows][matrix.columns]) {
 #pragma GCC unroll 1
@@ -105,7 +105,7 @@ inline void TransformColumns(const Columns& load, Lanes (&to)[matrix.rows][matri
   }
 }
 
-// Y = matrix X matrix^T. load(j, x) gives column j of X, and store(i, y) takes row i of Y.
+// Y = matrix X matrix^T, where load(j, x) gives column j of X and store(i, y) receives row i of Y.
 template <const auto& matrix, PointAxis axis, class Columns, class Rows>
 inline void Transform2D(const Columns& load, const Rows& store) {
   Lanes half[matrix.rows][matrix.columns];
@@ -118,7 +118,7 @@ inline void Transform2D(const Columns& load, const Rows& store) {
   }
 }
 
-// Column j of a matrix whose first element is x.
+// Loads column j of the matrix that starts at x.
 template <int rows, class T>
 inline void LoadColumn(const T* x, Steps steps, int j, Lanes* column) {
 #pragma GCC unroll 8

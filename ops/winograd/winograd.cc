@@ -11,18 +11,22 @@
 namespace belfry::ops::winograd {
 namespace {
 
-// Of a thread's tiles in the transformed domain; they should stay in the second cache, beside the filter that passes
-// by.
+// Size of the tiles that one thread holds in the transformed domain: they should stay in the L2 cache while the filter
+// streams past.
 constexpr int64_t kBlockBytes = int64_t{256} << 10;
-// Enough for the filter, or its gradient, to be fetched seldom. Multiples of the rows of a block of products.
+// Bounds on the tiles of a block. The filter, or its gradient, passes through the cache once per block, so blocks must
+// be large enough to amortise it. Multiples of the rows of a block of products.
 constexpr int64_t kMinBlock = 12, kMinGradientBlock = 36, kMaxBlock = 96;
 
+// Forward and the gradient of the filter work on (x, y). The gradient of x is the correlation of dy with the reversed
+// filter, whose padding is the complement r - 1 - pad.
 Problem MakeProblem(const onednn::Conv2DShape& s, Pass pass, int threads, int64_t block) {
   const Images x{s.n, s.h, s.w, s.c}, y{s.n, s.out_h(), s.out_w(), s.k};
   if (pass == Pass::kBackwardData) return {y, x, s.r - 1 - s.pad_top, s.s - 1 - s.pad_left, threads, block};
   return {x, y, s.pad_top, s.pad_left, threads, block};
 }
 
+// The filter has a whole number of vectors, because Computes() requires out.c % kLanes == 0.
 void ToFloats(const BFloat16* from, int64_t size, float* to) {
   for (int64_t i = 0; i < size; i += kLanes) Store(Load(from + i), to + i);
 }
@@ -30,7 +34,7 @@ void FromFloats(const float* from, int64_t size, BFloat16* to) {
   for (int64_t i = 0; i < size; i += kLanes) Store(Load(from + i), to + i);
 }
 
-// The filter [r, s, k, c] that turns dy into dx: taps reversed, channels exchanged.
+// The filter [r, s, k, c] that turns dy into dx: taps reversed, input and output channels exchanged.
 template <class T>
 void ReverseFilter(const onednn::Conv2DShape& s, const T* from, float* to) {
   const int64_t taps = s.r * s.s;
@@ -45,9 +49,9 @@ void ReverseFilter(const onednn::Conv2DShape& s, const T* from, float* to) {
   });
 }
 
-// Cycles of one core per vector of output channels, as measured with AVX-512 on Zen 4 for the layers of CIFAR-10's
-// networks: a product of vectors takes one, a tile's ways into and out of the transformed domain some kWay per point,
-// and the filter's or its gradient's some per element.
+// Estimated cycles of one core, fitted to measurements with AVX-512 on Zen 4 for the layers of CIFAR-10's networks. One
+// multiply-add of vectors takes one cycle, the transforms of a tile kWay per point and vector of channels, and the
+// transform of the filter kFilter (of its gradient, kFilterGradient) per vector. Compared only with DirectCost.
 double Cost(const Problem& p, int64_t r, Pass pass) {
   constexpr double kWay = 20, kFilter = 4, kFilterGradient = 12;
   const auto points = static_cast<double>((kTile + r - 1) * (kTile + r - 1));
@@ -55,14 +59,14 @@ double Cost(const Problem& p, int64_t r, Pass pass) {
   const double ways = kWay * points * (static_cast<double>(p.in.vectors()) + vectors);
   const double products = points * static_cast<double>(p.in.c) * vectors;
   const double filter = (pass == Pass::kBackwardWeights ? kFilterGradient : kFilter) * products;
-  // The products of few channels do not pass through memory.
+  // With few channels, products do not pass through memory.
   constexpr double kFewIn = 10, kFewOut = 600, kFewProduct = 1.5;
   const double few = kFewIn * points + kFewOut * vectors + kFewProduct * products;
   return static_cast<double>(p.tiles()) * (p.in.c <= kFewChannels ? few : products + ways) + filter;
 }
-// oneDNN's. Its gradient of the weights leaves most lanes empty when there are few channels. Products of bfloat16 take
-// half as long where the processor has them, and next to nothing where it has tiles for them; without either the
-// library converts, if it computes in bfloat16 at all.
+// The same estimate for oneDNN's direct convolution. With few channels its gradient of the weights leaves most lanes
+// empty. bfloat16 products take half the time where the processor supports them, and almost none with tile
+// instructions; without either the library converts to float, if it computes in bfloat16 at all.
 double DirectCost(const Problem& p, const onednn::Conv2DShape& s, Pass pass) {
   double slow = pass == Pass::kBackwardWeights && p.in.c < kLanes ? 2.5 : 1.3;
   if (s.dtype == DType::kBFloat16) slow *= onednn::BFloat16Time();
@@ -97,7 +101,8 @@ Convolution<T>::Convolution(const onednn::Conv2DShape& shape, Pass pass) : shape
   const int64_t tile_bytes = n * n * (RoundUp(shape.c, kLanes) + RoundUp(shape.k, kLanes)) * int64_t{sizeof(float)};
   const int64_t least = pass == Pass::kBackwardWeights ? kMinGradientBlock : kMinBlock;
   const int64_t tiles = MakeProblem(shape, pass, 1, 1).tiles();
-  // What each thread does once must be little beside its tiles.
+  // Each thread gets at least half a minimal block, so that its fixed work (for the gradient, clearing and adding its
+  // sums) stays small beside its tiles.
   threads_ = static_cast<int>(std::clamp<int64_t>(2 * tiles / least, 1, threads_));
   block_ = std::clamp(kBlockBytes / tile_bytes / kMinBlock * kMinBlock, least, kMaxBlock);
   block_ = std::min(block_, (tiles + threads_ - 1) / threads_);
@@ -126,6 +131,7 @@ void Convolution<T>::Forward(const T* x, const T* weights, const T* bias, bool r
   });
 }
 
+// The reversed filter in the workspace is float for both dtypes, so the conversion of bfloat16 costs no extra pass.
 template <class T>
 void Convolution<T>::BackwardData(const T* dy, const T* weights, const T* addend, const T* mask, T* dx,
                                   void* workspace) const {

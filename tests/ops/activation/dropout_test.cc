@@ -12,7 +12,8 @@
 namespace belfry::ops {
 namespace {
 
-// Ones [examples, 37] through two dropouts in a tower that begins at `first` of the global batch, in step `step`.
+// Passes ones [examples, 37] through two dropouts, in a tower whose part of the global batch starts at `first`, in step
+// `step`.
 std::vector<std::vector<double>> InTower(int index, int64_t first, int64_t examples, int64_t step, double rate = 0.3) {
   Graph graph;
   Scope tower = Scope(graph).NameScope(absl::StrCat("tower_", index));

@@ -13,7 +13,7 @@ const std::vector<DType> kNumbers = {DType::kFloat32, DType::kFloat64, DType::kF
 
 using Binary = Output (*)(OpScope, Output, Output);
 
-// y = f(a, b) on the shapes of broadcasting: the reference walks the result's coordinates.
+// y = f(a, b) with broadcasting. The reference walks the coordinates of the result.
 OpCase BinaryCase(const std::string& name, Binary op, std::function<double(double, double)> f) {
   const auto at = [](const Array& x, const Shape& shape, int64_t i) {
     int64_t offset = 0, stride = 1;
@@ -45,7 +45,7 @@ OpCase BinaryCase(const std::string& name, Binary op, std::function<double(doubl
                           {{400, 1}, {1, 200}}}};
 }
 
-// Operands on a grid where neither they nor their quotients meet a step.
+// Operands on a grid that keeps them and their quotients away from the steps.
 void AddSteps(std::vector<OpCase>& cases) {
   const size_t first = cases.size();
   cases.push_back(BinaryCase("Maximum", &ops::Maximum, [](double a, double b) { return a > b ? a : b; }));
@@ -139,7 +139,7 @@ std::vector<OpCase> ArithmeticCases() {
                          return Arrays{y};
                        },
                    .more_shapes = {{{}, {}, {}}, {{0}, {0}, {0}}, {{100, 1001}, {100, 1001}, {100, 1001}}}});
-  // More than one launch of a GPU adds.
+  // More terms than one launch on a GPU adds.
   cases.push_back({.name = "AddNOfMany",
                    .inputs = {{{3, 5}}, {{3, 5}}},
                    .build =

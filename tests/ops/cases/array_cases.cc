@@ -1,4 +1,4 @@
-// Ops that rearrange, join, take apart and surround.
+// Cases of ops that rearrange, join, split and pad tensors.
 #include "ops/array.h"
 #include "tests/ops/cases/array_inputs.h"
 #include "tests/ops/cases/cases.h"

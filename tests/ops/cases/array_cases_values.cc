@@ -1,4 +1,4 @@
-// Ops that make, repeat, convert, look up and choose elements, and views.
+// Cases of ops that create, repeat, convert, look up and select elements, and of views.
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -70,7 +70,7 @@ void AddCasts(std::vector<OpCase>& cases) {
                          },
                      .dtypes = kEveryType,
                      .more_shapes = {{{0, 5}}, {{1, 1}}, {{33, 67}}},
-                     // Differences of what was rounded to a narrow type mean nothing.
+                     // Finite differences of values rounded to a narrow type are meaningless.
                      .gradient = to == DType::kFloat64});
   }
 }

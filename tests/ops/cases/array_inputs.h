@@ -1,4 +1,4 @@
-// What the cases of array ops share.
+// Inputs shared by the cases of array ops.
 #pragma once
 
 #include <iterator>
@@ -10,9 +10,9 @@ namespace belfry::harness {
 
 inline const std::vector<DType> kEveryType(std::begin(kAllDTypes), std::end(kAllDTypes));
 
-// An input that every dtype can hold.
+// An input that every dtype can represent.
 inline Input Any(const Shape& shape) { return {.shape = shape, .low = 0, .high = 9}; }
-// One that only lends its shape.
+// An input of which only the shape is used.
 inline Input Like(const Shape& shape) { return {.shape = shape, .dtype = DType::kFloat32, .differentiable = false}; }
 
 }  // namespace belfry::harness

@@ -1,4 +1,4 @@
-// The lists of cases, one function per file of this folder.
+// The lists of cases, one function per source file of this folder.
 #pragma once
 
 #include <vector>
@@ -21,7 +21,7 @@ std::vector<OpCase> SummaryCases();
 std::vector<OpCase> TrainingCases();
 std::vector<OpCase> UnaryCases();
 
-// All of them.
+// All cases.
 std::vector<OpCase> AllCases();
 
 }  // namespace belfry::harness

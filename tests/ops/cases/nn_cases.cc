@@ -8,7 +8,7 @@
 namespace belfry::harness {
 namespace {
 
-// y = f(x), element by element. `gap` keeps off the kink at 0.
+// y = f(x), element by element. `gap` keeps x away from the kink at 0.
 OpCase Activation(const std::string& name, std::function<Output(const Scope&, Output)> op,
                   std::function<double(double)> f, double limit = 3) {
   return {.name = name,
@@ -58,7 +58,7 @@ std::vector<OpCase> Activations() {
   };
 }
 
-// Softmax, or its logarithm, along an axis of a tensor.
+// Softmax or LogSoftmax along an axis of a tensor.
 OpCase SoftmaxCase(const std::string& name, bool log, int64_t axis, double temperature) {
   const auto reference = [=](const Arrays& in) {
     const Shape& shape = in[0].shape;
@@ -86,7 +86,7 @@ OpCase SoftmaxCase(const std::string& name, bool log, int64_t axis, double tempe
           .unknown_axes = {0, 1, 2}};
 }
 
-// -sum target log p per row, the targets smoothed labels.
+// -sum target log p for each row, where the targets are smoothed labels.
 Arrays CrossEntropy(const Array& logits, double smoothing, const std::function<double(int64_t, int64_t)>& label) {
   const int64_t n = logits.shape[-1], rows = logits.shape.elements(0, logits.shape.rank() - 1);
   Array loss(logits.shape.Remove(-1));

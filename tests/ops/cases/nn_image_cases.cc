@@ -14,7 +14,7 @@ namespace {
 
 using ops::Padding;
 
-// One axis: how many windows there are, and what precedes the image.
+// One axis: the number of windows, and the padding before the image.
 struct Axis {
   int64_t out, before;
 };
@@ -122,7 +122,7 @@ OpCase LrnCase(const std::string& name, const ops::LrnOptions& o) {
           .unknown_axes = {0, 3}};
 }
 
-// Mean and variance over all axes but the last.
+// Mean and biased variance over all axes but the last.
 void Moments(const Array& x, std::vector<double>& mean, std::vector<double>& variance) {
   const int64_t c = x.shape[-1], rows = c == 0 ? 0 : x.size() / c;
   mean.assign(c, 0);
@@ -143,7 +143,7 @@ Array Normalize(const Array& x, const Array& scale, const Array& offset, const s
   return y;
 }
 
-// In the dtype that batch norm takes vectors over the channels in.
+// Converts x to the dtype that batch normalisation uses for vectors over the channels.
 Output Wide(const Scope& scope, Output x) {
   return ops::Cast(scope, x, x.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32);
 }
@@ -218,7 +218,7 @@ std::vector<OpCase> BatchNormCases() {
   return {y, moments, channels, inference};
 }
 
-// What the fusion pass makes: batch norm, an addition and a ReLU in one; and its gradient under a ReLU.
+// The ops that the fusion pass produces: batch normalisation, addition and ReLU in one; and its gradient under a ReLU.
 std::vector<OpCase> FusedNormCases() {
   const auto relu = [](Array y) {
     for (int64_t i = 0; i < y.size(); ++i) y[i] = std::max(y[i], 0.0);
@@ -250,7 +250,7 @@ std::vector<OpCase> FusedNormCases() {
     return Arrays{relu(y), mean, variance};
   };
 
-  // x is kept so far from 0 that rounding does not decide what the ReLU lets through.
+  // x is kept far enough from 0 that rounding does not change the ReLU's mask.
   OpCase gradient{
       .name = "BatchNormReluGrad",
       .inputs = {{{3, 2, 2, 5}}, {{3, 2, 2, 5}}, {{5}, 1, 2}, {{5}, -0.2, 0.2}, {{5}, -0.2, 0.2}, {{5}, 0.5, 1}},
@@ -315,7 +315,7 @@ OpCase LayerNormCase() {
           .gradient_tolerance = 16};
 }
 
-// What the fusion pass makes: product, bias and activation in one.
+// The ops that the fusion pass produces: product, bias and activation in one.
 std::vector<OpCase> FusedCases() {
   std::vector<OpCase> cases;
   for (const std::string activation : {"none", "relu", "relu6", "leaky_relu", "elu", "tanh", "sigmoid"}) {
@@ -372,7 +372,7 @@ std::vector<OpCase> FusedCases() {
     for (int64_t i = 0; i < dy.size(); ++i) dbias[i % dbias.size()] += dy[i];
     return Arrays{dfilter, dbias};
   };
-  // Where y, which is not near 0, is above it.
+  // The gradient where y > 0; y is kept away from 0.
   const auto input_gradient = [](const Arrays& in, const Array& sum) {
     Array dx(in[0].shape);
     for (int64_t at = 0; at < dx.size(); ++at) {

@@ -6,8 +6,8 @@ namespace {
 
 using Draw = Output (*)(const Scope& scope, const ops::RandomOptions& options);
 
-// What is drawn is tested in tests/ops/random/; here, that it does not depend on threads. The input gives the dtype
-// only.
+// The distributions are tested in tests/ops/random/; these cases test that draws do not depend on threads. The input
+// only provides the dtype.
 OpCase RandomCase(const std::string& name, Draw draw) {
   return {.name = name,
           .inputs = {{{1}}},
@@ -17,7 +17,7 @@ OpCase RandomCase(const std::string& name, Draw draw) {
           .unknown_axes = {}};
 }
 
-// The same for a tower whose part of the batch begins in the middle of a block of words.
+// The same in a tower whose part of the batch starts in the middle of a block of words.
 OpCase CountedCase(const std::string& name, Draw draw) {
   return {.name = name,
           .inputs = {{{1}},

@@ -9,7 +9,7 @@
 namespace belfry::harness {
 namespace {
 
-// For each element of `x`, the index of the element of the result that it goes into.
+// For each element of `x`, the index of the result's element that it contributes to.
 std::vector<int64_t> Targets(const Shape& x, const std::vector<int64_t>& axes) {
   std::vector<int64_t> targets;
   for (int64_t i = 0; i < x.elements(); ++i) {
@@ -39,7 +39,7 @@ Shape Reduced(const Shape& x, const std::vector<int64_t>& axes, bool keep_dims) 
 
 using Reduce = Output (*)(OpScope, Output, const ops::Axes&, bool);
 
-// Starts at `start`, then y = step(y, x) for each x in turn.
+// Reference: starts at `start`, then y = step(y, x) for each x in turn.
 OpCase ReduceCase(const std::string& name, Reduce op, const Shape& shape, const std::vector<int64_t>& axes,
                   bool keep_dims, double start, double (*step)(double, double)) {
   return {.name = name,

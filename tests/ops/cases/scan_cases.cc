@@ -8,7 +8,7 @@
 namespace belfry::harness {
 namespace {
 
-// [outer, extent, inner] around axis 1 of a tensor of rank 3.
+// ArgMax or ArgMin along the middle axis of a tensor [outer, extent, inner].
 OpCase ArgCase(const std::string& name, bool max, DType type) {
   return {.name = name,
           .inputs = {{.shape = {2, 5, 3}, .gap = 1e-3}},

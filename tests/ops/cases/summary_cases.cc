@@ -1,4 +1,4 @@
-// Summaries pass on what they get; merged, it is one vector.
+// Cases of summaries: a summary returns its input, a merged one a vector of its inputs.
 #include "ops/summary.h"
 #include "tests/ops/cases/cases.h"
 

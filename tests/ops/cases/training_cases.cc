@@ -12,7 +12,7 @@
 namespace belfry::harness {
 namespace {
 
-// Inputs: the variable, its slots (from 0.5 to 2), the gradient. The rate is 1/4 and the step 3.
+// Inputs: the variable, its slots (from 0.5 to 2), the gradient. The learning rate is 1/4, the step 3.
 using Build = std::function<Output(const Scope& scope, const std::vector<Variable>& variables, Output step, Output rate,
                                    Output gradient)>;
 using Reference = std::function<double(double v, double a, double b, double g)>;
@@ -106,7 +106,7 @@ std::vector<OpCase> UpdateCases() {
   return cases;
 }
 
-// The same updates where a condition says so, and where it says not.
+// The same updates under a condition that is true, and under one that is false.
 std::vector<OpCase> ConditionalUpdateCases() {
   std::vector<OpCase> cases;
   for (OpCase& op_case : UpdateCases()) {
@@ -196,7 +196,7 @@ std::vector<OpCase> ClipCases() {
   return {clip, many};
 }
 
-// Every curve at steps drawn from [0, 20].
+// Every curve, at steps drawn from [0, 20].
 std::vector<OpCase> RateCases() {
   const Tensor values = Tensor::Of<double>({1, 0.5, 0.25});
   const std::vector<std::pair<std::string, Attrs>> curves = {
@@ -207,7 +207,7 @@ std::vector<OpCase> RateCases() {
       {"WarmUpRate", {{"warmup_steps", int64_t{11}}}}};
   std::vector<OpCase> cases;
   for (const auto& [op, given] : curves) {
-    // RateAt needs every attribute, the graph fills in defaults.
+    // RateAt needs every attribute; the graph fills in defaults by itself.
     Attrs attrs = given;
     for (const AttrDef& attr : BuiltinOps().Find(op)->attrs) {
       if (attrs.Find(attr.name) == nullptr) attrs.Set(attr.name, attr.value);

@@ -93,7 +93,7 @@ std::vector<OpCase> UnaryCases() {
     special.inputs[0].shape = {18};
     special.inputs[0].values = {kNan, kInfinity, -kInfinity, 0,    -0.0, 1,    -1,    0.5,  -0.5,
                                 1.5,  2.5,       -2.5,       1e-9, 40,   -200, 1e-30, 3e20, -1e-5};
-    // The standard's functions of huge arguments are no measure for float32.
+    // For huge arguments the standard library's functions are not a useful reference for float32.
     if (row.name == "Sin" || row.name == "Cos" || row.name == "Tan") special.inputs[0].values[16] = 100;
     if (row.name == "Exp" || row.name == "Expm1" || row.name == "Sinh" || row.name == "Cosh" || row.name == "Square") {
       special.inputs[0].values[16] = 5;

@@ -1,4 +1,4 @@
-// The gradients of collectives: of what several towers train together.
+// Gradients of collectives, for losses that several towers train together.
 #include <cmath>
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ const Tensor kX[] = {Tensor::Of<double>({0.5, 2}), Tensor::Of<double>({NAN, NAN}
 
 enum class Reduction { kMean, kSum, kBroadcast };
 
-// Tower r's loss is factor_r sum(z^2), z the reduction of all x_r. Returns d loss_r / d x_r of each tower.
+// Tower r's loss is factor_r sum(z^2), where z is the reduction of all x_r. Returns d loss_r / d x_r for each tower.
 absl::StatusOr<std::vector<Tensor>> Slopes(Reduction reduction, const std::string& devices_spec, int towers) {
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(devices_spec));
   Graph graph;
@@ -31,7 +31,7 @@ absl::StatusOr<std::vector<Tensor>> Slopes(Reduction reduction, const std::strin
   for (int r = 0; r < towers; ++r) {
     const Scope tower = Scope(graph).Device("/cpu:" + std::to_string(r % devices.size()));
     const CollectiveOptions options{.group = "group", .rank = r, .size = towers};
-    // Without the tower that has no examples, a sum would be NaN.
+    // A sum includes the tower without examples, whose value would make it NaN.
     const Output x = Const(tower, reduction == Reduction::kMean ? kX[r] : kX[r == 1 ? 0 : r]);
     const Output unused = Const(tower, 1.0);
     const Output weight = Const(tower, static_cast<float>(kWeights[r]));

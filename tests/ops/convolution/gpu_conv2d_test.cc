@@ -1,4 +1,4 @@
-// What a convolution says that GPUs have no library for: fakes have none at all.
+// The warning of a convolution for which the GPU's library has no kernel; fake GPUs have no library at all.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <spdlog/sinks/ostream_sink.h>

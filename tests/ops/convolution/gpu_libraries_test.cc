@@ -1,5 +1,5 @@
-// What goes around a library's kernels for GPUs, on fakes with one: that it is used, and that it is not where its
-// results are not ours. The op cases compare the results with the CPU's.
+// The code around a library's GPU kernels, on fake GPUs with a library: the library is used, except where its results
+// differ from ours. Op cases compare the results with the CPU's.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using harness::NodeRun;
 
 class GpuLibrariesTest : public testing::Test {
  protected:
-  // Of few distinct numbers, so that windows hold several maxima.
+  // Images with few distinct values, so that windows contain ties.
   Output Images(const Shape& shape) {
     Tensor x(DType::kFloat32, shape);
     for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = static_cast<float>(random_() % 5);
@@ -29,8 +29,8 @@ class GpuLibrariesTest : public testing::Test {
   }
   Output Vector(int64_t n) { return Images({n}); }
 
-  // Runs the node called `op` that y or x's gradient needs on a fake GPU, and compares it with the CPU's. Returns how
-  // often the library ran, to be tried out and measured included.
+  // Runs the node of op `op` that y or the gradient of x needs on a fake GPU, and compares it with the CPU. Returns the
+  // number of runs of the library, including trials and measurements.
   int LibraryRuns(absl::string_view op, const Output& y, const Output& x) {
     SCOPED_TRACE(testing::Message() << "seed " << seed_);
     const auto gradients = Gradients(scope_, {Mul(scope_, y, Images(y.shape()))}, {x});
@@ -96,14 +96,14 @@ TEST_F(GpuLibrariesTest, TheGradientOfMaximaOnceItWasTried) {
   const Output y = MaxPool(scope_, x, {.height = 3, .width = 3});
   EXPECT_EQ(LibraryRuns("MaxPool", y, x), 0);
   EXPECT_EQ(LibraryRuns("MaxPoolGrad", y, x), 3);
-  EXPECT_EQ(LibraryRuns("MaxPoolGrad", y, x), 2);  // tried out again
+  EXPECT_EQ(LibraryRuns("MaxPoolGrad", y, x), 2);  // tried again
 }
 
 TEST_F(GpuLibrariesTest, NoGradientOfOtherWinners) {
   const Output x = Images({3, 5, 6, 4});
   const Output y = MaxPool(scope_, x, {.height = 3, .width = 3});
   EXPECT_EQ(LibraryRuns("MaxPoolGrad", y, x), 1);
-  EXPECT_EQ(LibraryRuns("MaxPoolGrad", y, x), 0);  // which is remembered
+  EXPECT_EQ(LibraryRuns("MaxPoolGrad", y, x), 0);  // the choice is remembered
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-// What a library computes of batch norm and pooling, whether or not it is the fastest, against the CPU's kernels.
+// The library's kernels for batch normalisation and pooling, tested against the CPU's even if they are not the fastest.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -42,7 +42,7 @@ class GpuLibraryCores : public testing::TestWithParam<DType> {
   Output Images(const Shape& shape) { return Random(shape, GetParam()); }
   Output Vector(int64_t n) { return Random({n}, DType::kFloat32); }
 
-  // The nodes that the fetches need, as they ran on the CPU.
+  // The nodes that the fetches need, as run on the CPU.
   std::vector<NodeRun> Run(const std::vector<Output>& fetches) {
     std::vector<NodeRun> trace;
     const auto values = harness::Evaluate(fetches, {}, &trace);
@@ -61,7 +61,7 @@ class GpuLibraryCores : public testing::TestWithParam<DType> {
     return *found;
   }
 
-  // Runs a core twice on copies of these, in a workspace of ones: its outputs are near `expected`.
+  // Runs a core twice on copies of `inputs`, in a workspace of ones, and expects outputs near `expected`.
   void ExpectGives(const absl::StatusOr<LibraryCore>& core, const std::vector<Tensor>& inputs,
                    const std::vector<Tensor>& expected) {
     SCOPED_TRACE(testing::Message() << "seed " << seed_);
@@ -109,7 +109,7 @@ class GpuLibraryCores : public testing::TestWithParam<DType> {
     return outputs;
   }
 
-  // 1 / sqrt(variance + epsilon), for a library that has it in place of the variance.
+  // 1 / sqrt(variance + epsilon), which the library uses in place of the variance.
   static Tensor Inverse(const Tensor& variance) {
     Tensor inverse(DType::kFloat32, variance.shape());
     for (int64_t i = 0; i < variance.elements(); ++i) {

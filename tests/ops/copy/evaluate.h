@@ -1,4 +1,4 @@
-// Results of small graphs of constants.
+// Evaluation of small graphs of constants.
 #pragma once
 
 #include <vector>
@@ -13,7 +13,7 @@ inline absl::StatusOr<Tensor> Evaluate(const Output& output) {
   return values->front();
 }
 
-// The elements of a tensor that can be evaluated.
+// The elements of an output that can be evaluated.
 inline std::vector<double> Values(const Output& output) { return Evaluate(output).value().ToDoubles(); }
 
 }  // namespace belfry

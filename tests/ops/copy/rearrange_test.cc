@@ -16,7 +16,7 @@ using Numbers = std::vector<double>;
 
 class RearrangeTest : public testing::Test {
  protected:
-  // What the builder adds must be refused with a message that has `text` in it.
+  // Expects the graph to fail with a message that contains `text`.
   void ExpectError(const std::function<void(const Scope&)>& build, absl::string_view text) {
     Graph graph;
     build(Scope(graph));
@@ -134,7 +134,7 @@ TEST_F(RearrangeTest, ErrorsSayWhatIsWrong) {
   ExpectError([&](const Scope& s) { ops::Gather(s, x(s), x(s)); }, "does not take float32 for Tindices");
 }
 
-// Numbers that no tensor can have are errors, wherever their sums and products lead.
+// Impossible extents are errors, even if their sums and products overflow.
 TEST(Extents, BeyondAllBoundsAreErrors) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   const auto error = [](const std::function<void(const Scope&, Output)>& build) {

@@ -8,7 +8,7 @@
 namespace belfry::ops {
 namespace {
 
-// Copies element by element, as CopyAxis says.
+// Copies element by element, as a reference.
 template <class T>
 void NaiveCopy(const std::vector<CopyAxis>& axes, size_t axis, const T* from, T* to) {
   if (axis == axes.size()) {
@@ -20,7 +20,7 @@ void NaiveCopy(const std::vector<CopyAxis>& axes, size_t axis, const T* from, T*
   }
 }
 
-// A copy from a box with its axes in a random order, some reversed, some repeated, to a part of a bigger box.
+// Copies a box whose axes are in random order, some reversed and some repeated, into part of a larger box.
 template <class T>
 void TestRandomCopies(int64_t most_elements) {
   std::mt19937 random(std::random_device{}());

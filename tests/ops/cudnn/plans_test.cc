@@ -1,5 +1,5 @@
-// Whether cuDNN takes our graphs, asked for GPUs that are described and not at hand (possible since cuDNN 9.8): it
-// recommends engines, checks them, and compiles code. What nobody can do without a GPU is to run them.
+// Tests that cuDNN accepts our graphs, on described GPUs that need not be present (possible since cuDNN 9.8): it
+// recommends engines, checks them and compiles code. Only running them needs a GPU.
 #include <cudnn.h>
 #include <dlfcn.h>
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ using ops::GpuBatchNorm;
 using ops::GpuConv;
 using ops::GpuPool;
 
-// Where the GPUs differ: NVIDIA's "Tuning Guide" and data sheet of each.
+// Properties in which the GPUs differ, from NVIDIA's "Tuning Guide" and data sheet of each.
 struct Gpu {
   const char* name;
   int capability, multiprocessors, l2_mib, shared_memory, memory_gb, clock_khz, memory_clock_khz;
@@ -75,10 +75,10 @@ class CudnnPlansTest : public testing::TestWithParam<Gpu> {
 
   Target target() const { return {.described = gpu_.get()}; }
 
-  // Engines that are compiled at run time ask for CUDA's driver. The toolkit's stub does, which loads nothing.
+  // Engines that are compiled at run time need CUDA's driver; the toolkit's stub of it suffices.
   static bool HasDriver() { return dlopen(BELFRY_CUDA_STUB, RTLD_NOW | RTLD_GLOBAL) != nullptr; }
 
-  // Builds the first plan that can be, as Engine does. The workspace's size.
+  // Builds the first plan that can be built, like Engine does. Returns the size of its workspace.
   absl::StatusOr<size_t> Build(const absl::StatusOr<OperationGraph>& graph, const ConfigFilter& filter) const {
     RETURN_IF_ERROR(graph.status());
     ASSIGN_OR_RETURN(Configs configs, FindConfigs(target(), graph->operations, filter));
@@ -90,7 +90,7 @@ class CudnnPlansTest : public testing::TestWithParam<Gpu> {
     }
     return failure;
   }
-  // How many engines there are for it.
+  // The number of engines for a graph.
   size_t Engines(const absl::StatusOr<OperationGraph>& graph) const {
     EXPECT_TRUE(graph.ok()) << graph.status();
     if (!graph.ok()) return 0;
@@ -112,11 +112,11 @@ ops::WindowAxis Same(int64_t in, int64_t window, int64_t stride) {
           .pad_high = padding - padding / 2};
 }
 
-// The tutorial network's convolutions and those of ResNets for CIFAR-10, and one whose extents are odd.
+// The convolutions of the tutorial network and of ResNets for CIFAR-10, and one with odd extents.
 std::vector<GpuConv> Convolutions(int64_t n) {
   const auto conv = [&](int64_t in, int64_t c, int64_t k, int64_t window, int64_t stride) {
     const ops::WindowAxis axis = Same(in, window, stride);
-    const int64_t border = axis.pad_high - axis.pad_low;  // which Conv2D adds to the images
+    const int64_t border = axis.pad_high - axis.pad_low;  // border that Conv2D adds to the images
     return GpuConv{.n = n,
                    .h = in + border,
                    .w = in + border,
@@ -214,7 +214,8 @@ TEST_P(CudnnPlansTest, Pooling) {
   }
 }
 
-// Batch norm of channels that are not a multiple of 4, and float64: what is Unimplemented, and left to our kernels.
+// Unimplemented, and left to our kernels: batch normalisation with a number of channels that is not a multiple of 4,
+// and float64.
 TEST_P(CudnnPlansTest, WhatCudnnHasNoEngineFor) {
   if (!HasDriver()) GTEST_SKIP() << "no " << BELFRY_CUDA_STUB;
   for (const GpuBatchNorm& norm : {GpuBatchNorm{.n = 128, .pixels = 64, .channels = 7},
@@ -229,8 +230,7 @@ TEST_P(CudnnPlansTest, WhatCudnnHasNoEngineFor) {
   }
 }
 
-// That an engine is compiled to the end: the stub of the driver, which gets the code, says CUDA_ERROR_STUB_LIBRARY
-// (34).
+// Engines compile to the end: the driver's stub, which receives the code, answers with CUDA_ERROR_STUB_LIBRARY (34).
 TEST_P(CudnnPlansTest, CompilesEngines) {
   if (!HasDriver()) GTEST_SKIP() << "no " << BELFRY_CUDA_STUB;
   const auto compiles = [&](const absl::StatusOr<OperationGraph>& graph) {
@@ -238,7 +238,7 @@ TEST_P(CudnnPlansTest, CompilesEngines) {
     absl::StatusOr<Configs> configs = FindConfigs(target(), graph->operations, {});
     ASSERT_TRUE(configs.ok()) << configs.status();
     const auto plan = MakePlan(target(), std::move(configs->configs[0]));
-    if (plan.ok()) return;  // by a driver that is no stub
+    if (plan.ok()) return;  // the driver is not a stub
     EXPECT_THAT(std::string(plan.status().message()), testing::HasSubstr("(34)"));
   };
   compiles(MakeBatchNormGraph({.n = 128, .pixels = 1024, .channels = 16, .add = true, .relu = true}));

@@ -1,4 +1,4 @@
-// What CheckNumerics finds on a GPU: one or many threads' worth of it, in every dtype, also in place.
+// CheckNumerics on a GPU: with one and with many threads, in every dtype, also in place.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -20,7 +20,7 @@ class GpuCheckNumerics : public testing::TestWithParam<DType> {
     if (!devices.ok()) GTEST_SKIP() << devices.status().message();
     devices_ = *std::move(devices);
   }
-  // Of n elements, all 1 but some.
+  // n elements that are 1, except for `others`.
   template <class T>
   static Tensor Ones(DType dtype, int64_t n, const std::map<int64_t, float>& others) {
     Tensor x(dtype, {n});

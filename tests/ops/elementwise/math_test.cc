@@ -1,4 +1,4 @@
-// What the cases do not show: errors, exactness of long sums, ties, second derivatives.
+// Properties that the cases do not cover: errors, accuracy of long sums, ties, second derivatives.
 #include "ops/math.h"
 
 #include <gmock/gmock.h>
@@ -92,7 +92,7 @@ TEST(ClipByValue, RefusesAnEmptyInterval) {
 using Function = Output (*)(OpScope, Output);
 class SecondDerivative : public testing::TestWithParam<Function> {};
 
-// The gradient of the gradient, by finite differences of the gradient.
+// The gradient of the gradient, against finite differences of the gradient.
 TEST_P(SecondDerivative, IsThatOfFiniteDifferences) {
   Graph graph;
   const Scope scope(graph);

@@ -41,7 +41,7 @@ TEST_F(AutotuneCacheTest, RemembersChoices) {
   cache.Add("b", 5, 0);
   EXPECT_EQ(cache.Find("a", 3), 2);
   EXPECT_EQ(cache.Find("b", 5), 0);
-  EXPECT_EQ(cache.Find("a", 4), -1);  // among other candidates
+  EXPECT_EQ(cache.Find("a", 4), -1);  // among another number of candidates
 }
 
 TEST_F(AutotuneCacheTest, KeepsThemOnDisk) {
@@ -51,7 +51,7 @@ TEST_F(AutotuneCacheTest, KeepsThemOnDisk) {
   first.Add("matmul", 2, 0);
   const AutotuneCache later(Path());
   EXPECT_EQ(later.Find("conv x1x2 \tf3", 8), 7);
-  EXPECT_EQ(later.Find("matmul", 2), 0);  // the last one counts
+  EXPECT_EQ(later.Find("matmul", 2), 0);  // the last line counts
 }
 
 TEST_F(AutotuneCacheTest, IgnoresWhatIsNoChoice) {

@@ -1,4 +1,4 @@
-// What the cases do not feed to the GPU kernels of ops/nn: infinities, NaN, ties, labels out of range, large means.
+// Inputs of GPU kernels that the cases do not cover: infinities, NaN, ties, labels out of range, large means.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -26,7 +26,7 @@ class GpuNnTest : public testing::Test {
   Output Row(const std::vector<float>& x) const {
     return Const(scope(), Tensor::Of<float>(x, {static_cast<int64_t>(x.size())}));
   }
-  // The rows, each lengthened to `n` by its last element.
+  // The rows, each extended to `n` elements by its last one.
   Output Matrix(const std::vector<std::vector<float>>& rows, int64_t n) const {
     Tensor x(DType::kFloat32, {static_cast<int64_t>(rows.size()), n});
     for (int64_t i = 0; i < x.elements(); ++i) {
@@ -52,7 +52,7 @@ class GpuNnTest : public testing::Test {
     return values.ok() ? *values : std::vector<Tensor>();
   }
 
-  // All outputs of y's node: the CPU's NaN and infinities, and numbers that are near.
+  // Compares all outputs of y's node with the CPU's: the same NaN and infinities, other numbers within `tolerance`.
   void ExpectAgrees(const Output& y, double tolerance = 1e-5) const {
     ASSERT_TRUE(graph_.status().ok()) << graph_.status();
     const NodeRun run = RunOf(y);
@@ -154,7 +154,7 @@ TEST_F(GpuNnTest, LabelsOutOfRangeGiveNaN) {
   }
 }
 
-// Windows of 2 x 2 over images of 2 x 10, with ties, and of what is below every number.
+// Windows of 2 x 2 over images of 2 x 10, with ties, and with values below every finite number.
 TEST_F(GpuNnTest, MaxPoolOfInfinitiesNaNAndTies) {
   const float rows[2][10] = {{-kInfinity, -kInfinity, kNaN, kNaN, kNaN, -5, kInfinity, 1, 7, 7},
                              {-kInfinity, -kInfinity, kNaN, kNaN, 3, kNaN, kNaN, 2, 7, 7}};
@@ -170,7 +170,7 @@ TEST_F(GpuNnTest, MaxPoolOfInfinitiesNaNAndTies) {
         const std::vector<double> winners = outputs[1].ToDoubles();
         EXPECT_EQ(winners[0], 0);   // all -infinity
         EXPECT_EQ(winners[3], 0);   // all NaN
-        EXPECT_EQ(winners[6], 2);   // 3, and not NaN
+        EXPECT_EQ(winners[6], 2);   // 3, not NaN
         EXPECT_EQ(winners[12], 0);  // the first of four
         const std::vector<double> values = outputs[0].ToDoubles();
         EXPECT_EQ(values[0], -kInfinity);

@@ -12,7 +12,7 @@ namespace {
 
 using Values = absl::flat_hash_map<Output, Tensor>;
 
-// Marks the nodes that `fetches` need, by id.
+// Marks the nodes that `fetches` depend on, by id.
 std::vector<bool> FindNeeded(absl::Span<const Output> fetches, const Values& fed) {
   std::vector<bool> needed;
   std::vector<const Node*> stack;
@@ -91,7 +91,7 @@ absl::StatusOr<std::vector<Tensor>> RunKernel(const NodeRun& run, const InPlace&
   for (const Tensor& output : run.outputs) output_specs.push_back({output.dtype(), output.shape()});
   ASSIGN_OR_RETURN(const Kernel kernel, def->make({op.name, run.node->attrs(), input_specs, output_specs, gpu}));
 
-  // Copies of the inputs, on the host and, block by block, on the device.
+  // Copies of the inputs, on the host and, in separate blocks, on the device.
   std::vector<Tensor> inputs, outputs;
   for (const Tensor& input : run.inputs) inputs.push_back(input.Clone());
   std::vector<DeviceMemory> memory;

@@ -1,4 +1,4 @@
-// Values of a graph's outputs, and of single kernels, for tests of ops.
+// Evaluation of graph outputs and of single kernels, for tests of ops.
 #pragma once
 
 #include <vector>
@@ -11,24 +11,24 @@
 
 namespace belfry::harness {
 
-// What a node read and wrote; the variables that it updates, as they were before.
+// The inputs and outputs of a node's run; variables that it updates are recorded as they were before.
 struct NodeRun {
   const Node* node;
   std::vector<Tensor> inputs, outputs;
 };
 
-// Computes `fetches` with RunOp, node by node in the order of their ids. `feeds` are copied first, so that a variable
-// that is fed keeps its value. `trace`, if not null, receives every node that ran.
+// Computes `fetches` with RunOp, node by node in the order of their ids. `feeds` are copied first, so a fed variable
+// keeps its value. If `trace` is not null, every node that runs is appended to it.
 absl::StatusOr<std::vector<Tensor>> Evaluate(absl::Span<const Output> fetches, const FeedList& feeds,
                                              std::vector<NodeRun>* trace = nullptr);
 
-// An output that lies in the memory of an input, if the kernel allows it; none.
+// An output that shares the memory of an input, if the kernel allows it; by default none.
 struct InPlace {
   int in = -1, out = -1;
 };
 
-// Runs a node's kernel again on copies of a recorded run's inputs, on a CPU or on `gpu`, if that is not null. Returns
-// the outputs, then the variables that it updated. NotFound if there is no such kernel.
+// Reruns a node's kernel on copies of a recorded run's inputs, on a CPU or, if not null, on `gpu`. Returns the outputs,
+// followed by the variables that it updated. NotFound if there is no such kernel.
 absl::StatusOr<std::vector<Tensor>> RunKernel(const NodeRun& run, const InPlace& in_place = {}, Device* gpu = nullptr);
 
 }  // namespace belfry::harness

@@ -1,5 +1,5 @@
-// Each GPU kernel against the CPU's, on what the nodes of a case and of its gradient read. Linked with kernels for real
-// GPUs, and with the same ones compiled for fakes.
+// Each GPU kernel against the CPU's, on the inputs of the nodes of a case and of its gradient. Linked with the kernels
+// for real GPUs, and with the same kernels compiled for fake ones.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -54,8 +54,8 @@ class GpuCaseTest : public OpCaseTest {
     }
   }
 
-  // By how much a sum of n numbers up to 1 differs in another order: about sqrt(n) roundings of the dtype that it is
-  // computed in, however small the sum itself is.
+  // The difference that a sum of n numbers up to 1 may show in another order: about sqrt(n) roundings of the dtype of
+  // the computation, regardless of the size of the sum.
   static double ReorderedSum(const NodeRun& run, double rounding, int64_t sums) {
     int64_t elements = 0;
     for (const Tensor& input : run.inputs) elements = std::max(elements, input.elements());

@@ -1,4 +1,4 @@
-// Multi-dimensional indices, for the references of ops that move elements.
+// Multi-dimensional indices, for references of ops that move elements.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@ inline double At(const Array& x, const Index& index) {
   return x[flat];
 }
 
-// The element of `x` that broadcasting puts at `index` of a larger array.
+// The element of `x` that broadcasts to `index` of a larger array.
 inline double AtBroadcast(const Array& x, const Index& index) {
   Index own(index.end() - x.shape.rank(), index.end());
   for (int axis = 0; axis < x.shape.rank(); ++axis) {
@@ -26,7 +26,7 @@ inline double AtBroadcast(const Array& x, const Index& index) {
   return At(x, own);
 }
 
-// Calls `visit` with every index of `shape`, in row-major order.
+// Calls `visit` for every index of `shape`, in row-major order.
 inline void ForEachIndex(const Shape& shape, const std::function<void(const Index&)>& visit) {
   Index index(static_cast<size_t>(shape.rank()));
   for (int64_t i = 0; i < shape.elements(); ++i) {

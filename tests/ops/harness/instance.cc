@@ -32,7 +32,7 @@ uint64_t Seed() {
   return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
 }
 
-// Values on a shuffled grid, each moved by less than a gap's share: distinct and away from 0.
+// Values on a shuffled grid, each moved so little that they remain distinct and away from 0.
 void DrawApart(const Input& input, PhiloxStream& random, Array& values) {
   const int64_t n = values.size();
   const double spacing = (input.high - input.low) / static_cast<double>(n + 2);

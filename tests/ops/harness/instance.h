@@ -1,4 +1,4 @@
-// An OpCase made concrete: a graph for one dtype and one set of shapes, with values to feed.
+// A concrete instance of an OpCase: a graph for one dtype and one set of shapes, with values to feed.
 #pragma once
 
 #include <memory>
@@ -20,23 +20,22 @@ struct Instance {
   Arrays arrays;   // the same values, rounded to the inputs' dtypes
 
   Scope scope() const { return Scope(*graph); }
-  // Inputs whose gradient is checked.
+  // The inputs whose gradients are checked.
   std::vector<Output> Differentiable(const OpCase& op_case) const;
 };
 
-// The shapes of the case's own inputs, then those of more_shapes.
+// The case's own input shapes, followed by those of more_shapes.
 std::vector<std::vector<Shape>> ShapeSets(const OpCase& op_case);
 
-// `unknown_axis`: that axis of every placeholder is unknown in the graph, -1 for none. The values depend on the case's
-// name and on the shapes only (and on BELFRY_TEST_SEED if that is set in the environment); in a narrower dtype they are
-// the same but for rounding.
+// `unknown_axis` is the axis of every placeholder that is unknown in the graph, or -1. Values depend only on the case's
+// name, the shapes, and BELFRY_TEST_SEED if set in the environment; in narrower dtypes they differ only by rounding.
 absl::StatusOr<Instance> MakeInstance(const OpCase& op_case, DType dtype, const std::vector<Shape>& shapes,
                                       int unknown_axis = -1);
 
 // `values` rounded to `dtype`.
 Tensor MakeTensor(DType dtype, const Array& values);
 Array ToArray(const Tensor& tensor);
-// A few units of the rounding of `dtype`; 0 for integers and bool.
+// A few units of the rounding error of `dtype`; 0 for integers and bool.
 double Rounding(DType dtype);
 
 }  // namespace belfry::harness

@@ -1,5 +1,5 @@
-// One line of evidence for an op: how it is built, on which inputs, and what it must give. From it the harness derives
-// the tests of op_case_test.cc.
+// A test case for an op: how it is built, its inputs, and the expected result. The tests of op_case_test.cc are derived
+// from it.
 //
 // To add a case, append an OpCase to a list in tests/ops/cases/<family>_cases*.cc:
 //
@@ -13,8 +13,8 @@
 //                    }});
 //
 // A new file defines a function that returns such a list; declare it in tests/ops/cases/cases.h, call it in
-// all_cases.cc and name the file in tests/ops/CMakeLists.txt. An op needs at least one case in which it appears, be it
-// as part of a gradient; registry_test.cc counts.
+// all_cases.cc and add the file to tests/ops/CMakeLists.txt. Every op must appear in at least one case, possibly as
+// part of a gradient; registry_test.cc checks that.
 #pragma once
 
 #include <cstdint>
@@ -29,7 +29,7 @@
 
 namespace belfry::harness {
 
-// A tensor for references: its elements in double, whatever the dtype (bool: 0 or 1), in row-major order.
+// A tensor for references: its elements in double whatever the dtype (bool: 0 or 1), in row-major order.
 struct Array {
   Shape shape;
   std::vector<double> values;
@@ -44,37 +44,37 @@ using Ins = std::vector<Output>;
 using Outs = std::vector<Output>;
 using Arrays = std::vector<Array>;
 
-// One input: a placeholder with random values.
+// An input: a placeholder with random values.
 struct Input {
   Shape shape;
   double low = -1, high = 1;   // drawn uniformly from [low, high); integers too
-  std::optional<DType> dtype;  // fixed; otherwise that under test (OpCase::dtypes)
-  bool differentiable = true;  // floating inputs: the gradient is checked
-  double gap = 0;              // no two values, and none and 0, are nearer than this (if there is room): keeps off ties
-  std::vector<double> values;  // used instead of random ones where there are as many as elements
-  bool variable = false;       // a Variable that the op updates, not a placeholder
+  std::optional<DType> dtype;  // fixed; if absent, the dtype under test (OpCase::dtypes)
+  bool differentiable = true;  // for floating-point inputs: whether the gradient is checked
+  double gap = 0;              // minimum distance of values from each other and from 0, if there is room; avoids ties
+  std::vector<double> values;  // used instead of random values if there is one per element
+  bool variable = false;       // a Variable that the op updates, instead of a placeholder
 };
 
 struct OpCase {
   std::string name;  // letters and digits, unique
   std::vector<Input> inputs;
-  // Builds what is tested. Called many times, with inputs of every dtype in `dtypes` and every shape below. To hand a
-  // Variable to the op, use scope.graph().VariableOf(*in[0].node).
+  // Builds the op under test. Called many times, with inputs of every dtype in `dtypes` and of every shape below. To
+  // pass a Variable to the op, use scope.graph().VariableOf(*in[0].node).
   std::function<Outs(const Scope& scope, const Ins& in)> build;
-  // The outputs, computed naively from inputs that were rounded to the dtype under test. Null: nothing to compare with
-  // (random numbers), the other checks run.
+  // Computes the outputs naively, from inputs rounded to the dtype under test. If null, there is nothing to compare
+  // with (random numbers), and only the other checks run.
   std::function<Arrays(const Arrays& in)> reference;
 
-  // dtypes of inputs without a fixed one.
+  // Dtypes of inputs without a fixed one.
   std::vector<DType> dtypes = {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16};
-  // More shapes of the inputs, one list each, for the forward checks: empty, one element, odd, larger than a block.
+  // More input shapes, one list each, for the forward checks: empty, one element, odd, larger than a block.
   std::vector<std::vector<Shape>> more_shapes;
-  // Error allowed: this times a few units of the dtype's rounding, relative to max(1, largest value of the output).
+  // Allowed error, in a few units of the dtype's rounding error relative to max(1, largest value of the output).
   double tolerance = 1;
-  bool gradient = true;           // check it: against finite differences in double, then other dtypes against double
-  double gradient_tolerance = 1;  // times 1e-6, and times what `tolerance` means for the other dtypes
-  std::vector<int> unknown_axes = {0};  // axes that may be unknown (of all inputs at once) while the graph is built
-  bool thread_dependent = false;        // results on 1 and 2 threads agree within `tolerance`, not bit by bit
+  bool gradient = true;                 // checked against finite differences in double, and other dtypes against double
+  double gradient_tolerance = 1;        // in units of 1e-6; for the other dtypes, a factor on `tolerance`
+  std::vector<int> unknown_axes = {0};  // axes of all inputs that may be unknown while the graph is built
+  bool thread_dependent = false;        // results on 1 and 2 threads agree within `tolerance`, not bit for bit
 };
 
 }  // namespace belfry::harness

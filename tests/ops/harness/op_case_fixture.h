@@ -1,4 +1,4 @@
-// What the tests of an OpCase share.
+// The fixture of the tests of an OpCase.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ namespace belfry::harness {
 
 void PrintTo(const OpCase& op_case, std::ostream* out);
 
-// Fails the test unless each element is within `tolerance`, relative to max(1, largest finite expected element).
+// Fails the test unless every element is within `tolerance`, relative to max(1, largest finite expected element).
 void ExpectClose(const Array& actual, const Array& expected, double tolerance, const std::string& what);
 
 class OpCaseTest : public testing::TestWithParam<OpCase> {
@@ -21,10 +21,10 @@ class OpCaseTest : public testing::TestWithParam<OpCase> {
   const OpCase& op_case() const { return GetParam(); }
   std::vector<Shape> own_shapes() const { return ShapeSets(op_case())[0]; }
   bool has(DType dtype) const;
-  // Calls `body` for every pair of dtype and shapes.
+  // Calls `body` for every combination of dtype and shapes.
   void ForAll(const std::function<void(const Instance&, DType, const std::vector<Shape>&)>& body) const;
-  // The gradients with respect to the differentiable inputs, for a fixed projection of the outputs; zeros where there
-  // are none. `trace` as in Evaluate.
+  // The gradients of a fixed projection of the outputs with respect to the differentiable inputs; zeros if there are
+  // none. `trace` as in Evaluate.
   absl::StatusOr<std::vector<Tensor>> Gradient(const Instance& instance, std::vector<NodeRun>* trace = nullptr) const;
 };
 

@@ -1,4 +1,4 @@
-// What every OpCase is put through.
+// The checks that every OpCase must pass.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// Walks the registry: no op without a shape rule, a CPU kernel, a gradient or a statement that there is none, and a
-// case.
+// Checks that every registered op has a shape rule, a CPU kernel, a case, and a gradient or a statement that it has
+// none.
 #include <gtest/gtest.h>
 
 #include <set>

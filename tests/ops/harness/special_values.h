@@ -1,4 +1,4 @@
-// Floats that are no numbers.
+// Infinity and NaN.
 #pragma once
 
 #include <limits>

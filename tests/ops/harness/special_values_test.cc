@@ -57,7 +57,7 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& info) { return info.param.name; });
 
 TEST(Softmax, IsSharperWhenColdAndFlatterWhenHot) {
-  // exp(x / T) / sum for x = 1, 2, 3.
+  // exp(x / temperature) / sum, for x = 1, 2, 3.
   const auto at = [](double temperature) {
     Graph graph;
     const Scope scope(graph);
@@ -104,7 +104,7 @@ TEST(Normalizations, RefuseAnEpsilonThatIsNegativeOrNoNumber) {
   }
 }
 
-// Windows of 2 x 2 over images of 2 x 8: also of what is below every number.
+// Windows of 2 x 2 over images of 2 x 8, including values below every finite number.
 TEST(MaxPool, KeepsInfinitiesAndLetsNaNLose) {
   for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kBFloat16}) {
     for (int64_t channels : {1, 3, 16}) {

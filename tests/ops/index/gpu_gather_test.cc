@@ -1,4 +1,4 @@
-// What Gather and its gradient do on a GPU with indices that would end a step on the CPU.
+// Gather and its gradient on a GPU, with indices that would fail a step on the CPU.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@ namespace {
 
 using testing::ElementsAre;
 
-// The last node's output on a GPU, with `indices` in place of those that the graph was computed with.
+// The output of the last node, rerun on a GPU with `indices` in place of its own.
 absl::StatusOr<Tensor> OnGpu(Output last, const Tensor& indices) {
   absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
   if (!devices.ok()) return devices.status();

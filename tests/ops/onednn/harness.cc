@@ -16,7 +16,7 @@ namespace {
 constexpr size_t kGuard = 128;
 constexpr unsigned char kGuardByte = 0xA5;
 
-// Bytes at an address that is a multiple of 64, between guards.
+// A buffer aligned to 64 bytes, between guard bytes.
 class Buffer {
  public:
   explicit Buffer(size_t bytes, unsigned char fill = 0xFF)

@@ -9,7 +9,7 @@
 namespace belfry::ops::onednn {
 namespace {
 
-// Index of the first element of a matrix of `size` elements that takes part in entry `entry` of a batch of shape
+// Index of the first element of the matrix of `size` elements that belongs to entry `entry` of a batch of shape
 // `batch`.
 int64_t Start(const Shape& own, const Shape& batch, int64_t entry, int64_t size) {
   int64_t flat = 0, stride = 1;

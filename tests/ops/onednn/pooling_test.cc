@@ -42,7 +42,7 @@ class Pooling : public ::testing::TestWithParam<std::tuple<size_t, PoolKind, DTy
     shape_.kind = std::get<1>(GetParam());
     shape_.dtype = std::get<2>(GetParam());
   }
-  // What an average divides by.
+  // The divisor of an average.
   double Divisor(size_t elements) const {
     return shape_.kind == PoolKind::kAverageIncludePadding ? shape_.r * shape_.s : elements;
   }

@@ -1,4 +1,4 @@
-// The layers of the CIFAR-10 tutorial network must never fall to the library's reference loops.
+// The layers of the CIFAR-10 tutorial network must never fall back to the library's reference loops.
 #include <gtest/gtest.h>
 
 #include <iostream>

@@ -15,7 +15,7 @@
 namespace belfry::ops {
 namespace {
 
-// What the node of `output` draws, with these counters and in this run of the session.
+// The tensor that the node of `output` draws, with these counters, in this run of the session.
 Tensor Draw(Output output, const std::vector<int64_t>& counters = {}, uint64_t run = 0) {
   std::vector<Tensor> inputs;
   for (int64_t counter : counters) inputs.push_back(Tensor::Scalar<int64_t>(counter));
@@ -28,8 +28,8 @@ std::vector<double> Values(const Tensor& tensor) { return tensor.ToDoubles(); }
 
 double Phi(double z) { return 0.5 * std::erfc(-z / std::sqrt(2.0)); }
 
-// The largest distance between the distribution function and that of the sample (Kolmogorov and Smirnov), times
-// sqrt(n): above 1.95 once in a thousand samples.
+// The Kolmogorov-Smirnov statistic times sqrt(n): the largest distance between the sample's distribution function and
+// the given one. Exceeds 1.95 for one sample in a thousand.
 double Distance(std::vector<double> sample, const std::function<double(double)>& distribution) {
   std::sort(sample.begin(), sample.end());
   const auto n = static_cast<double>(sample.size());
@@ -69,7 +69,7 @@ TEST_F(RandomTest, UniformFollowsItsDistribution) {
 }
 
 TEST_F(RandomTest, UniformNeverReachesHigh) {
-  // In [1, 1 + 2^-23) every float32 but 1 is out of range.
+  // All float32 numbers in [1, 1 + 2^-23) other than 1 are out of range.
   for (double v : Values(Draw(RandomUniform(root_, {1000}, 1, 1 + 0x1p-23)))) ASSERT_EQ(v, 1);
 }
 

@@ -38,7 +38,7 @@ class SummaryTest : public testing::Test {
     EXPECT_TRUE(fetched.ok()) << fetched.status();
     return fetched.ok() ? *std::move(fetched) : FetchedSummaries();
   }
-  // The summary as a reader of event files sees it.
+  // The summary as read from an event file.
   static std::vector<io::SummaryValue> Parsed(const io::Summary& summary) {
     // An event whose only field, number 5, is the summary.
     std::string event = "\x2a";
@@ -155,7 +155,7 @@ class TowersTest : public SummaryTest {
     EXPECT_TRUE(graph_.status().ok()) << graph_.status();
   }
 
-  // Tower 0 gets one row, tower 1 two.
+  // Feeds tower 0 one row and tower 1 two.
   std::vector<Tensor> Run(const std::vector<Output>& fetches) {
     Tensor first(DType::kUInt8, {1, 2, 4, 3}), second = Tensor::Zeros(DType::kUInt8, {3, 2, 5, 3});
     for (int64_t i = 0; i < first.elements(); ++i) first.data<uint8_t>()[i] = static_cast<uint8_t>(10 * i);

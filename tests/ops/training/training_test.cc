@@ -20,10 +20,10 @@ namespace {
 
 using Vector = std::vector<double>;
 
-// One tensor of a simulation: the variable, then its slots.
+// The simulated variable, followed by its slots.
 using State = std::vector<Vector>;
 
-// One update written as its formula: state[0] is the variable. `t` counts from 1.
+// One update, written as its formula; state[0] is the variable, and `t` counts from 1.
 using Reference = std::function<void(State& state, const Vector& gradient, double rate, int t)>;
 
 struct Case {
@@ -165,7 +165,8 @@ Tensor ToTensor(DType dtype, const Vector& values) {
   return tensor;
 }
 
-// Runs `steps` updates with the op and returns its state; the same gradients go to `expected`, if given.
+// Runs `steps` updates with the op and returns its state. `expected`, if not null, receives the state that the
+// reference reaches with the same gradients.
 std::vector<Tensor> Simulate(const Case& update, DType dtype, int64_t n, int steps, State* expected = nullptr) {
   std::mt19937 random(17);
   std::normal_distribution<double> normal;
@@ -250,7 +251,7 @@ TEST(TrainingTest, ThreadsDoNotMatter) {
   }
 }
 
-// One step from a variable with this gradient.
+// The variable after one step with this gradient.
 Vector Step(const Case& update, const Vector& variable, const Vector& gradient) {
   std::vector<Tensor> inputs = {ToTensor(DType::kFloat64, variable)};
   for (int i = 0; i < update.slots; ++i) {

@@ -8,7 +8,7 @@
 namespace belfry::ops::winograd {
 namespace {
 
-// y = A^T ((G g) o (B^T d)) in double, against the sums that it stands for.
+// y = A^T ((G g) o (B^T d)) in double, against the plain sums.
 template <int m, int r>
 void ExpectMinimalFiltering() {
   constexpr int n = m + r - 1;
@@ -32,7 +32,7 @@ void ExpectMinimalFiltering() {
   }
 }
 
-// What the transforms rely on: half of the work is shared between the points p and -p.
+// The property that the transforms rely on to share half of the work between the points p and -p.
 template <int m, int r>
 void ExpectPairs() {
   constexpr int n = m + r - 1;

@@ -21,7 +21,7 @@ namespace {
 
 using onednn::Conv2DShape;
 
-// Of the largest error, relative to the root mean square of the result; and what storing an element rounds it by.
+// The largest error allowed, relative to the root mean square of the result; and the rounding error of stored elements.
 constexpr double kTolerance = 1e-4;
 template <class T>
 constexpr double kRounding = std::is_same_v<T, float> ? 0x1p-24 : 0x1p-8;
@@ -40,23 +40,23 @@ Conv2DShape Shape(int64_t n, int64_t h, int64_t w, int64_t c, int64_t k, int64_t
           .pad_right = before};
 }
 
-// Channels are multiples of 16, so that every processor with vectors of 8 or 16 computes them.
+// Channels are multiples of 16, so that they are supported with vectors of 8 and of 16.
 std::vector<Conv2DShape> Shapes() {
   return {Shape(1, 4, 4, 16, 16, 3, 1, 1),    // one whole tile
           Shape(1, 1, 1, 16, 16, 3, 1, 1),    // one pixel
-          Shape(3, 9, 7, 16, 32, 3, 1, 1),    // tiles that leave the image
+          Shape(3, 9, 7, 16, 32, 3, 1, 1),    // tiles cross the border
           Shape(2, 8, 8, 3, 16, 3, 1, 1),     // few channels
-          Shape(2, 11, 6, 48, 16, 5, 2, 2),   // channels of several vectors
-          Shape(2, 12, 12, 16, 80, 5, 2, 2),  // more vectors than a block has
-          Shape(5, 24, 24, 3, 64, 5, 2, 2),   // several blocks for each thread
+          Shape(2, 11, 6, 48, 16, 5, 2, 2),   // channels fill several vectors
+          Shape(2, 12, 12, 16, 80, 5, 2, 2),  // more vectors than a block of products
+          Shape(5, 24, 24, 3, 64, 5, 2, 2),   // several blocks per thread
           Shape(3, 11, 6, 1, 48, 5, 2, 2),    // one channel
-          Shape(1, 5, 5, 2, 16, 3, 1, 1),     // two, of one image
+          Shape(1, 5, 5, 2, 16, 3, 1, 1),     // two, one image
           Shape(2, 10, 13, 4, 32, 5, 0, 1),   // four
           Shape(2, 7, 8, 17, 16, 3, 0, 0),    // no padding
           Shape(2, 6, 9, 16, 16, 5, 0, 1)};   // uneven padding
 }
 
-// Elements between guards, which must be as they were when the buffer is let go.
+// A buffer between guard elements, which are checked when it is destroyed.
 template <class T>
 class Buffer {
  public:
@@ -123,7 +123,7 @@ void ExpectClose(const Buffer<T>& got, const std::vector<double>& want) {
   }
 }
 
-// A workspace full of not-a-numbers.
+// A workspace full of NaN.
 template <class T>
 Buffer<float> Workspace(const Convolution<T>& convolution) {
   Buffer<float> workspace(convolution.workspace_bytes() / sizeof(float));
@@ -131,7 +131,7 @@ Buffer<float> Workspace(const Convolution<T>& convolution) {
   return workspace;
 }
 
-// One convolution on fresh random data.
+// One convolution of random data.
 template <class T>
 struct Problem {
   Conv2DShape shape;
@@ -252,7 +252,7 @@ TEST(WinogradShapes, OthersAreLeftToOthers) {
   EXPECT_TRUE(refused([](Conv2DShape& s) { s.s = 3; }));
   EXPECT_TRUE(refused([](Conv2DShape& s) { s.k = 10; }));
   EXPECT_TRUE(refused([](Conv2DShape& s) { s.dtype = DType::kFloat64; }));
-  // Padding beyond the filter: the gradient would begin inside of dy.
+  // The padding exceeds the filter, so the gradient would start inside dy.
   EXPECT_FALSE(Computes(Shape(1, 8, 8, 16, 16, 3, 3, 3), Pass::kBackwardData));
   EXPECT_FALSE(IsBest(Shape(128, 32, 32, 3, 16, 3, 1, 1), Pass::kForward));
 }
@@ -267,7 +267,7 @@ void TestNotANumber() {
     const Buffer<T> x = RandomBuffer<T>(8 * 8 * 16), w = RandomBuffer<T>(9 * 16 * 16), y(8 * 8 * 16);
     const Buffer<float> workspace = Workspace(convolution);
     x.data()[0] = T(bad);
-    // Minus infinity would rightly become 0.
+    // The ReLU correctly turns minus infinity into 0, so it is only applied with NaN.
     const bool relu = std::isnan(bad);
     convolution.Forward(x.data(), w.data(), nullptr, relu, y.data(), workspace.data());
     EXPECT_FALSE(std::isfinite(y[0]));
