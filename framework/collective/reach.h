@@ -1,11 +1,11 @@
-// Which GPUs read and write each other's memory in their kernels.
+// Access between GPUs' memory in kernels.
 #pragma once
 
 #include "framework/device/device.h"
 
 namespace belfry {
 
-// REQUIRES: both are GPUs of one back-end.
+// True if kernels on `from` may read and write memory of `to`. REQUIRES: both are GPUs of one back-end.
 bool Reaches(const Device& from, const Device& to);
 
 }  // namespace belfry

@@ -83,6 +83,7 @@ Batch& Batch::operator=(Batch&& other) noexcept {
   return *this;
 }
 
+// owner_ is cleared before the slot is free again, so a Batch never refers to a slot that others may write.
 void Batch::Release() {
   if (owner_ != nullptr) std::exchange(owner_, nullptr)->GiveBack(slot_);
 }
@@ -134,11 +135,13 @@ Prefetcher::Prefetcher(const Dataset& dataset, PrefetcherOptions options, Shape 
   order_.resize(dataset.size());
 }
 
+// Workers use every other member, so they must be gone before any member is destroyed.
 Prefetcher::~Prefetcher() {
   Cancel();
   for (std::thread& thread : threads_) thread.join();
 }
 
+// An Augmenter has scratch memory, so each thread works with its own copy and shares nothing but the dataset.
 Prefetcher::Maker Prefetcher::NewMaker() const {
   return {augmenter_, std::vector<std::byte>(dataset_.spec().input_bytes())};
 }
