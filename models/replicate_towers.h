@@ -18,7 +18,7 @@
 
 namespace belfry::models {
 
-// Where variables live, and which device applies gradients to them.
+// The placement of variables, and of the updates by gradients.
 enum class VariableUpdate {
   kReplicated,       // a copy on every device; gradients are all-reduced; every copy applies the same update
   kParameterDevice,  // TensorFlow 1's scheme: one copy on `parameter_device`, which all towers read; gradients are

@@ -59,7 +59,8 @@ class LossScale {
   // Divides the gradients of a scaled loss by the scale. REQUIRES: at least one of them flows.
   Unscaled Unscale(OpScope scope, absl::Span<const GradientAndVariable> gradients) const;
 
-  // Updates the scale and the counts; run it after everything that uses this step's values.
+  // Adds the node that updates the scale and the counts. It takes effect after everything that uses this step's scale.
+  // Returns the scale after the update; invalid after an error.
   Output Update(OpScope scope, Output finite) const;
 
  private:

@@ -55,7 +55,7 @@ absl::Status ParseOrAny(ParseValue parse, absl::string_view field, absl::string_
   return status.ok() ? status : absl::InvalidArgumentError(absl::StrCat(status.message(), ", or '*'"));
 }
 
-// `text` is what follows "/device:".
+// `text` is the part after "/device:".
 absl::Status ParseTypeAndId(absl::string_view text, DeviceName& name) {
   const size_t colon = text.find(':');
   RETURN_IF_ERROR(ParseOrAny(ParseWord, "device type", text.substr(0, colon), name.type));

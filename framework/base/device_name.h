@@ -84,7 +84,7 @@ bool IsSameAddressSpace(const DeviceName& a, const DeviceName& b);
 // IsSameAddressSpace can be false.
 bool IsDifferentAddressSpace(const DeviceName& a, const DeviceName& b);
 
-// How Merge treats a type or id that both names set to different values. Job, replica and task must always agree.
+// The rule of Merge for a type or id that both names set to different values. Job, replica and task must always agree.
 enum class MergeMode {
   kHard,      // an error
   kSoft,      // different types: type and id are unset; different ids: the id is unset

@@ -28,7 +28,7 @@ absl::Status CheckNcclDevices(absl::Span<Device* const> devices);
 //
 // A failure stops all ranks. An operation that reached only some of them is ended by aborting all communicators, and
 // the next run builds them again. The error names the collective, the tower and its device. Steps may be captured; an
-// abort invalidates the captured steps of all plans that share the communicators.
+// abort ends the captures of all steps that share the communicators.
 class NcclCollectives {
  public:
   explicit NcclCollectives(std::shared_ptr<NcclApi> api, const NcclOptions& options = {})

@@ -247,7 +247,7 @@ absl::Status NcclClique::Check(bool give_up, int& rank) {
   }
   if (status.ok()) return status;
   suspect_.store(true);
-  // What failed may never end, so Settle must not drain it.
+  // An operation that failed may never end, so Settle must not wait for it.
   {
     const MutexLock lock(mutex_);
     drain_ = false;

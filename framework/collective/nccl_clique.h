@@ -20,7 +20,7 @@ namespace belfry {
 
 struct NcclOptions {
   absl::Duration init_timeout = absl::Minutes(2);  // for creating communicators
-  // How long to let operations that all ranks were given finish before communicators are aborted or destroyed.
+  // Time for operations that all ranks were given to finish, before communicators are aborted or destroyed.
   absl::Duration drain_timeout = absl::Seconds(5);
 };
 

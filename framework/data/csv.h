@@ -13,7 +13,8 @@
 
 namespace belfry::data {
 
-// How to read a file. A column is chosen by its name in the header or, failing that, by its decimal number from 0.
+// Options for reading a file. A column is chosen by its name in the header or, failing that, by its decimal number from
+// 0.
 struct CsvOptions {
   char separator = ',';
   char comment = '#';                 // starts a line to skip, as blank lines are; '\0': no comments

@@ -155,9 +155,9 @@ Position Prefetcher::After(const Position& position) const {
                                                  : Position{position.epoch + 1, 0};
 }
 
-// A worker waits only while the newest batch is wholly claimed and the next slot is not free. Nothing but GiveBack and
-// Cancel ends that, and both notify, so no wake-up is lost; opening a batch need not notify, because a free slot
-// already makes CanClaim true for every worker.
+// A worker waits only while the newest batch is wholly claimed and the next one cannot be opened: its slot is in use,
+// the data has ended, or an example has failed. Only GiveBack and Cancel can end that, and both notify, so no wake-up
+// is lost. Opening a batch need not notify, because a free slot already makes CanClaim true for every worker.
 void Prefetcher::Work(Maker maker) {
   while (true) {
     std::optional<Chunk> chunk;

@@ -146,8 +146,8 @@ class Prefetcher {
   std::vector<std::unique_ptr<Slot>> slots_;  // batch number n since the start is in slot n mod size
 
   mutable Mutex mutex_;
-  int64_t opened_ ABSL_GUARDED_BY(mutex_) = 0;  // batches whose making has begun
-  int64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;   // batches that Next has returned
+  int64_t opened_ ABSL_GUARDED_BY(mutex_) = 0;  // batches opened so far
+  int64_t taken_ ABSL_GUARDED_BY(mutex_) = 0;   // batches that Next has returned so far
   Position to_open_ ABSL_GUARDED_BY(mutex_), to_take_ ABSL_GUARDED_BY(mutex_);
   std::vector<int64_t> order_ ABSL_GUARDED_BY(mutex_);  // the order of epoch order_epoch_
   int64_t order_epoch_ ABSL_GUARDED_BY(mutex_) = -1;

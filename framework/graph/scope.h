@@ -13,7 +13,7 @@
 
 namespace belfry {
 
-// How GetVariable treats a variable that already exists.
+// The rule of GetVariable for a variable that already exists.
 enum class Reuse {
   kNever,      // an error, since two layers would share weights by accident
   kAlways,     // required: an error if it does not exist

@@ -71,7 +71,7 @@ struct Clique {
   std::map<int, int> cards;  // by rank that has joined
   std::map<uint64_t, Place> places;
   std::map<std::pair<std::thread::id, uint64_t>, int>
-      ungrouped;  // which rank a thread gave an operation without a group
+      ungrouped;  // the rank to which a thread gave an operation without a group
   bool broken = false;
 };
 
