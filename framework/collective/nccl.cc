@@ -67,6 +67,7 @@ class NcclCollective final : public Collective {
   }
 
   void EndRecording(const std::shared_ptr<Recording>& recording) override {
+    // Known to the clique before this Use leaves, so that no abort can overlook it.
     if (recording != nullptr) clique_->Follow(recording);
     // Without Done() the Use leaves as suspect, and Fail then aborts the communicators.
     if (!spoiled_) recording_->Done();
