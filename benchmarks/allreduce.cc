@@ -1,5 +1,5 @@
-// What averaging gradients between devices takes, by size: time, and bandwidths as nccl-tests defines them. Every size
-// is checked before it is timed.
+// Benchmark of all-reduce: time by size, and bandwidths as nccl-tests defines them. Every size is checked before it is
+// timed.
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Element `i` of rank `rank`, and the mean over the ranks.
+// Element `i` of rank `rank`'s input, and of the mean over the ranks.
 float Given(int rank, int64_t i) { return static_cast<float>((rank + 1) * (i % 1000 + 1)); }
 double Expected(int ranks, int64_t i) { return (ranks + 1) / 2.0 * static_cast<double>(i % 1000 + 1); }
 
@@ -40,7 +40,7 @@ absl::StatusOr<Rank> MakeRank(Device& device, const Device& host, int rank, int6
   return made;
 }
 
-// Runs `begin` to `end` of the collective on all ranks, and the seconds that one took.
+// Performs runs `begin` to `end` of the collective on all ranks. Returns the seconds that one run took.
 absl::StatusOr<double> RunAll(Collective& collective, std::vector<Rank>& ranks, uint32_t begin, uint32_t end) {
   std::vector<absl::Status> statuses(ranks.size());
   std::vector<std::thread> threads;
@@ -84,7 +84,7 @@ double BusBandwidth(double algorithm_bandwidth, int ranks) { return algorithm_ba
 
 absl::StatusOr<AllReduceResult> RunAllReduce(const DeviceSet& devices, const CollectiveFactory& factory,
                                              int64_t elements, int rounds, double seconds) {
-  const Device& host = devices.device(0);  // a CPU device, which every set begins with
+  const Device& host = devices.device(0);  // every set begins with a CPU device
   std::vector<Rank> ranks;
   CollectiveSpec spec{.name = "allreduce", .elements = elements};
   for (int i : devices.TowerDevices()) {
@@ -102,7 +102,7 @@ absl::StatusOr<AllReduceResult> RunAllReduce(const DeviceSet& devices, const Col
   ++run;
   ASSIGN_OR_RETURN(result.largest_error, LargestError(ranks, host, elements));
 
-  // So many runs that starting the threads does not count.
+  // Enough runs that starting the threads does not count.
   uint32_t runs = 8;
   for (;;) {
     ASSIGN_OR_RETURN(const double one, RunAll(*collective, ranks, run, run + runs));

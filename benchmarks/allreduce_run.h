@@ -1,4 +1,4 @@
-// Averages between devices, timed and checked.
+// All-reduce between devices, checked and timed.
 #pragma once
 
 #include <cstddef>
@@ -10,18 +10,19 @@
 
 namespace belfry::benchmarks {
 
-// As nccl-tests defines them (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md): algorithm bandwidth is bytes / time;
-// bus bandwidth is what of it every link carries at least, algorithm bandwidth * 2 (ranks - 1) / ranks.
+// Bandwidths as nccl-tests defines them (github.com/NVIDIA/nccl-tests, doc/PERFORMANCE.md). Algorithm bandwidth is
+// bytes / time. Bus bandwidth is the share of it that every link must carry at least: algorithm bandwidth * 2 (ranks -
+// 1) / ranks.
 double AlgorithmBandwidth(double bytes, double seconds);
 double BusBandwidth(double algorithm_bandwidth, int ranks);
 
 struct AllReduceResult {
-  std::vector<double> seconds;  // of one average, one value a round
-  double largest_error = 0;     // of any element of any rank, relative to the mean
+  std::vector<double> seconds;  // of one all-reduce, one value per round
+  double largest_error = 0;     // over all elements and ranks, relative to the mean
 };
 
-// The mean of `elements` floats, one rank on each of devices.TowerDevices(), by the collectives of `factory`: first
-// checked, then timed for `rounds` times about `seconds`. Each rank has a host thread of its own.
+// Averages `elements` floats with the collectives of `factory`, with one rank on each of devices.TowerDevices(): first
+// checks the result, then times `rounds` rounds of about `seconds` each. Each rank has its own host thread.
 absl::StatusOr<AllReduceResult> RunAllReduce(const DeviceSet& devices, const CollectiveFactory& factory,
                                              int64_t elements, int rounds, double seconds);
 

@@ -23,7 +23,7 @@ constexpr int64_t kPoints = 7;
 
 using models::Activation;
 
-// models::CifarNet but for norm1 and norm2.
+// models::CifarNet without norm1 and norm2.
 Output CifarNetWithoutNorms(const Scope& scope, Output images) {
   const auto convolution = [&](const char* name, Output x, double bias) {
     return models::Conv2D(scope, name, x, 64, 5,

@@ -16,34 +16,34 @@ namespace belfry::benchmarks {
 
 inline constexpr double kLearningRate = 0.01, kMomentum = 0.9;
 
-// One model with its loss, and what it is fed.
+// A model with its loss, and the shape of its input.
 struct BenchModel {
   std::string name;
   models::InputSpec input;
-  int64_t batch = 128;   // examples of a step that is asked for no other number
-  bool momentum = true;  // trained with momentum; else by plain gradient descent
-  std::function<Output(const Scope& tower, Output inputs)> logits;  // of inputs in what the model computes in
+  int64_t batch = 128;   // examples per step by default
+  bool momentum = true;  // train with momentum; otherwise plain gradient descent
+  std::function<Output(const Scope& tower, Output inputs)> logits;  // inputs have the dtype that the model computes in
 
-  // Cross entropy and weight decay of a tower's batch. `dtype`: what the model computes in.
+  // The cross entropy and weight decay of a tower's batch. `dtype` is the one that the model computes in.
   absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch, DType dtype) const;
 };
 
 // cifar_net        the tutorial network, images 24x24x3: models/cifar_net.h
 // cifar_net_no_lrn the same without its local response normalisations
-// resnet20 ...     residual networks of 6n + 2 layers, images 32x32x3: models/resnet.h
+// resnet20 ...     residual networks with 6n + 2 layers, images 32x32x3: models/resnet.h
 // mlp              784-512-512-10, relu
-// s5               linear regression on 7 points, without logits: its loss is the mean square error
-// InvalidArgument names the model that is none of these.
+// s5               linear regression on 7 points, without logits; its loss is the mean square error
+// InvalidArgument for any other name.
 absl::StatusOr<BenchModel> FindModel(const std::string& name);
 
 // Examples that stay the same from run to run: normal numbers [batch, ...] and classes [batch]; for s5 the points of
-// its scenario over and over.
+// its scenario, repeated.
 struct BenchData {
   BenchData(const BenchModel& model, int64_t batch);
   Tensor inputs, labels;
 };
 
-// The examples [begin, begin + count) of a tensor, which shares no memory with it.
+// A copy of the examples [begin, begin + count) of a tensor.
 Tensor Examples(const Tensor& all, int64_t begin, int64_t count);
 
 }  // namespace belfry::benchmarks

@@ -67,13 +67,13 @@ class Cifar10Chain::Impl {
     std::function<void()> run;
   };
 
-  // A parameter, its gradient, and its share in the weight decay.
+  // A parameter, its gradient, and its weight decay.
   struct Variable {
     memory value, gradient;
     float decay;
   };
 
-  // What a layer leaves for its backward pass.
+  // The state that a layer's forward pass keeps for its backward pass.
   struct Convolved {
     dnnl::convolution_forward::primitive_desc desc;
     memory x, weights, y;
@@ -114,7 +114,7 @@ class Cifar10Chain::Impl {
 
   void AddLoop(const std::string& name, std::function<void()> run) { chain_.push_back({name, "loop", 0, run}); }
 
-  // A truncated normal distribution around `mean`; the library zeroes the padding of its layouts.
+  // Fills `value` from a truncated normal distribution around `mean`; the library zeroes the padding of its layouts.
   void Initialize(memory value, float mean, float deviation) {
     const memory::dims dims = value.get_desc().dims();
     const tag plain = dims.size() == 4 ? tag::abcd : dims.size() == 2 ? tag::ab : tag::a;
@@ -135,7 +135,7 @@ class Cifar10Chain::Impl {
     return variables_.back().value;
   }
 
-  // `from` in the layout `to`; adds a reorder if that is another one.
+  // `from` in the layout `to`; adds a reorder if the layouts differ.
   memory In(const std::string& name, const memory& from, const memory::desc& to) {
     if (from.get_desc() == to) return from;
     const memory result = Buffer(to);
@@ -198,7 +198,7 @@ Cifar10Chain::Impl::Convolved Cifar10Chain::Impl::Convolve(const std::string& na
   return layer;
 }
 
-// The variables of a layer lie side by side: weights, bias.
+// The weights and the bias of a layer are adjacent in variables_.
 memory Cifar10Chain::Impl::ConvolveBackward(const Convolved& layer, const memory& dy, bool first) {
   const memory::desc any(layer.weights.get_desc().dims(), kFloat, tag::any);
   const memory::desc x = layer.x.get_desc(), y = dy.get_desc(), bias({64}, kFloat, tag::a);
@@ -254,7 +254,7 @@ memory Cifar10Chain::Impl::PoolBackward(const std::string& name, const Pooled& l
   return dx;
 }
 
-// Radius 4, bias 1, alpha 0.001 / 9, beta 0.75; the library divides its alpha by the 9 channels itself.
+// Radius 4, bias 1, alpha 0.001 / 9, beta 0.75. The library divides its alpha by the 9 channels itself.
 std::pair<Cifar10Chain::Impl::Normalised, memory> Cifar10Chain::Impl::Normalise(const std::string& name,
                                                                                 const memory& x) {
   const dnnl::lrn_forward::primitive_desc desc(
@@ -275,7 +275,7 @@ memory Cifar10Chain::Impl::NormaliseBackward(const std::string& name, const Norm
   return dx;
 }
 
-// In place: dy is zeroed where y is.
+// In place: zeroes dy where y is 0.
 void Cifar10Chain::Impl::ReluBackward(const std::string& name, const memory& y, const memory& dy) {
   const auto relu = algorithm::eltwise_relu_use_dst_for_bwd;
   const memory::desc data = y.get_desc();
@@ -320,7 +320,7 @@ memory Cifar10Chain::Impl::Dense(const std::string& name, const memory& x, int64
   return Product(name + " forward", x, false, weights, false, &biases, relu, nullptr);
 }
 
-// `weights`: index of the layer's first variable.
+// `weights`: the index of the layer's first variable.
 memory Cifar10Chain::Impl::DenseBackward(const std::string& name, const memory& x, size_t weights, const memory& dy) {
   Product(name + " backward weights", x, true, dy, false, nullptr, false, &variables_[weights].gradient);
   const int64_t rows = dy.get_desc().dims()[0], columns = dy.get_desc().dims()[1];
@@ -354,7 +354,7 @@ void Cifar10Chain::Impl::CrossEntropy(const memory& logits, const memory& gradie
   });
 }
 
-// One pass per variable: weight decay into the loss and the gradient, and the step.
+// One pass per variable adds weight decay to the loss and the gradient, and applies the step.
 void Cifar10Chain::Impl::Update() {
   AddLoop("gradient descent", [this] {
     for (const Variable& variable : variables_) {

@@ -1,5 +1,5 @@
-// One training step of the CIFAR-10 tutorial network as a chain of bare oneDNN primitives: what one would write by hand
-// for this one network, and so the measure of what a framework costs.
+// One training step of the CIFAR-10 tutorial network as a chain of bare oneDNN primitives: the code that one would
+// write by hand for this one network, and so a measure of a framework's overhead.
 #pragma once
 
 #include <cstdint>
@@ -11,10 +11,10 @@ namespace belfry::benchmarks {
 
 // The network: 5x5 convolution to 64 + bias + ReLU, 3x3/2 maximum, LRN, 5x5 convolution to 64 + bias + ReLU, LRN, 3x3/2
 // maximum, dense 384 + ReLU, dense 192 + ReLU, dense 10, mean softmax cross-entropy + 0.004 |w|^2 / 2 over the weights
-// of the two hidden dense layers; one step of gradient descent. float32, NHWC; convolution weights stay in the
-// library's layout, dense weights are [in, out]; every buffer is made once.
+// of the two hidden dense layers; one step of gradient descent. float32, NHWC. Convolution weights stay in the
+// library's layout, dense weights are [in, out]; every buffer is allocated once.
 //
-// Made for the number of OpenMP threads of the calling thread; not thread-safe; throws dnnl::error.
+// Built for the calling thread's number of OpenMP threads. Not thread-safe. Throws dnnl::error.
 class Cifar10Chain {
  public:
   static constexpr int64_t kSide = 24, kChannels = 3, kClasses = 10;
@@ -27,11 +27,11 @@ class Cifar10Chain {
 
   struct Part {
     std::string name;            // "conv2 backward weights"
-    std::string implementation;  // the library's name, "loop" for ours
-    double flops;                // multiplications and additions, those with padding too; 0 where they do not matter
-    double milliseconds;         // shortest of the timed steps
+    std::string implementation;  // the library's name; "loop" for our own loops
+    double flops;                // multiplications and additions, including those with padding; 0 if negligible
+    double milliseconds;         // the shortest of the timed steps
   };
-  // Runs `steps` steps and times each part alone.
+  // Runs `steps` steps and times each part separately.
   std::vector<Part> Profile(const float* images, const int32_t* labels, float learning_rate, int steps);
 
  private:

@@ -1,5 +1,5 @@
-// Training steps of the CIFAR-10 tutorial network, beside the same step as a chain of bare oneDNN primitives, and with
-// two towers beside one. Synthetic images, batch 128, float32, gradient descent.
+// Benchmark of training steps of the CIFAR-10 tutorial network: compared with the same step as a chain of bare oneDNN
+// primitives, and two towers compared with one. Synthetic images, batch 128, float32, gradient descent.
 #include <omp.h>
 
 #include <cstdio>

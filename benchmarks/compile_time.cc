@@ -1,5 +1,6 @@
-// How long a graph takes to be differentiated, placed and compiled, by its number of nodes: a deep network with its
-// training step, on one device and in two towers. A time that grows faster than the nodes is a bug.
+// Benchmark of compilation: time to differentiate, place and compile a graph, by its number of nodes, for a deep
+// network with its training step on one device and in two towers. A time that grows faster than the number of nodes is
+// a bug.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -22,8 +23,8 @@ namespace {
 
 constexpr int kRepeats = 3;
 constexpr int64_t kWidth = 8, kBatch = 4;
-constexpr int kNodesALayer = 17;  // about: forward, backward, variables and updates
-constexpr int kBucket = 20;       // gradients averaged together
+constexpr int kNodesALayer = 17;  // approximate: forward, backward, variables and updates
+constexpr int kBucket = 20;       // number of gradients averaged together
 
 template <class T>
 T Must(absl::StatusOr<T> value) {

@@ -1,5 +1,5 @@
-// Images a second that the input makes, measured alone: decode and augmentation of CIFAR-10's records on one thread,
-// and batches from the prefetcher, whose reader does nothing with them.
+// Benchmark of input alone, in images per second: decoding and augmenting CIFAR-10's records on one thread, and batches
+// from a prefetcher whose reader does nothing with them.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

@@ -1,7 +1,7 @@
-// What other memory layouts would do for convolutions. Every convolution of a training step, and its gradients, as the
-// plan runs it, in NHWC from end to end; beside it oneDNN's own in NHWC, and in the layouts that oneDNN asks for,
-// blocked ones, without what it would cost to bring anything into them. Then what bringing the weights into them costs,
-// which a framework that keeps them so between steps saves.
+// Benchmark of memory layouts for convolutions. Times every convolution of a training step, and its gradients, as the
+// plan runs it, in NHWC throughout; then oneDNN's own in NHWC, and in the blocked layouts that oneDNN prefers, without
+// the cost of converting anything to them. Last, the cost of converting the weights, which a framework saves if it
+// keeps them in that layout between steps.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -47,19 +47,20 @@ const char* PassName(Pass pass) {
   return pass == Pass::kForward ? "forward" : pass == Pass::kInput ? "input gradient" : "filter gradient";
 }
 
-// One convolution's work of a step, and how often the step does the same.
+// A kind of convolution in a step, and how often it occurs.
 struct Convolution {
   ops::onednn::Conv2DShape shape;
   Pass pass = Pass::kForward;
   int count = 0;
-  double seconds = 0;  // as the plan runs it, all of them
+  double seconds = 0;  // all of them together, as the plan runs them
 };
 
-// The convolutions of a step; false for other nodes. What is fused into one is timed with it.
+// Describes a node that is a convolution; returns false for other nodes. Work fused into a convolution is timed with
+// it.
 bool Describe(const Program& program, const ProgramNode& node, Convolution& convolution) {
   const auto input = [&](int i) { return program.spec(node.inputs[i]); };
   if (absl::StrContains(node.op->name, "Conv2DBackpropFilter")) {
-    // Of the filter only the shape counts, which is that of the output.
+    // Only the filter's shape counts, and it is that of the output.
     convolution.pass = Pass::kFilter;
     convolution.shape = ops::Conv2DGeometry(node.attrs, input(0), node.outputs[0].shape);
     return true;
@@ -74,7 +75,7 @@ bool Describe(const Program& program, const ProgramNode& node, Convolution& conv
   return true;
 }
 
-// One oneDNN primitive on memory of its own.
+// One oneDNN primitive with its own memory.
 class Bare {
  public:
   Bare(const Convolution& of, tag images) : stream_(engine_) {
@@ -133,7 +134,7 @@ class Bare {
   memory::desc weights_;
 };
 
-// Between the layout in which variables lie and the primitive's.
+// Converts weights from the layout of variables to that of the primitive.
 class WeightsReorder {
  public:
   WeightsReorder(const Convolution& of, const memory::desc& to)
@@ -161,7 +162,7 @@ absl::Status MeasureModel(const std::string& model, Report& report) {
   ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run->TracedSteps(absl::GetFlag(FLAGS_steps)));
   const Program& program = run->prepared().plan().program;
   double step = 0;
-  std::map<std::string, Convolution> convolutions;  // those alike
+  std::map<std::string, Convolution> convolutions;  // one entry per kind
   for (const NodeTime& time : NodeTimes(run->prepared().plan(), traces)) {
     step += time.seconds;
     Convolution one;

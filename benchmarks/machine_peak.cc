@@ -11,7 +11,7 @@ namespace {
 
 using Packet = Eigen::internal::packet_traits<float>::type;
 constexpr int kLanes = Eigen::internal::packet_traits<float>::size;
-// Enough that each has the latency of a multiply-add behind it, and few enough for sixteen registers.
+// Enough chains to hide the latency of a multiply-add, and few enough to fit in sixteen registers.
 constexpr int kChains = 12;
 constexpr int64_t kRounds = 100'000;
 constexpr int64_t kElements = int64_t{16} << 20;

@@ -1,16 +1,16 @@
-// What the processor can do at most, measured, so that a share of it can be told.
+// The processor's measured peak rates, for expressing other measurements as a share of them.
 #pragma once
 
 #include <vector>
 
 namespace belfry::benchmarks {
 
-// Floating-point operations a second of float32 multiply-adds that wait for nothing, each counting two, on `threads`
-// threads; the best of several tries in about `seconds`.
+// Peak rate of float32 multiply-adds without dependences, in floating-point operations per second (two per
+// multiply-add), on `threads` threads: the best of several tries in about `seconds`.
 double FmaPeak(int threads, double seconds = 0.2);
 
-// Bytes a second of a[i] = b[i] + s c[i] over arrays that no cache holds, as STREAM's triad counts them (three for an
-// element), likewise. The arrays are made once.
+// Memory bandwidth in bytes per second: a[i] = b[i] + s c[i] over arrays that fit in no cache, counted as in STREAM's
+// triad (three accesses per element); the best of several tries. The arrays are allocated once.
 class Triad {
  public:
   explicit Triad(int threads);

@@ -1,6 +1,6 @@
-// What the memory of a training step is planned to: the arena beside the least that any plan of the same order could
-// have, the most bytes in use at one moment, and beside the sum of all tensors, as if none shared memory. Then what
-// recomputation saves of it, and the time that it takes.
+// Benchmark of memory planning for a training step: the size of the arena, compared with the least that any plan of the
+// same order needs (the most bytes in use at one moment) and with the sum of all tensors, as if none shared memory.
+// Then the memory that recomputation saves, and the time it takes.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -35,7 +35,7 @@ namespace {
 
 std::vector<std::string> Names(absl::string_view flag) { return absl::StrSplit(flag, ',', absl::SkipEmpty()); }
 
-// Trains a model in each of the ways, in turn.
+// Trains a model in each of these ways, in turn.
 absl::Status TimeRecomputation(const std::string& model, Report& report) {
   constexpr std::pair<const char*, Recompute> kWays[] = {
       {"none", Recompute::kNone}, {"cheap", Recompute::kCheap}, {"sqrt", Recompute::kSqrt}};

@@ -7,7 +7,8 @@
 namespace belfry::benchmarks {
 
 size_t LeastArena(const MemoryPlan& memory, int device) {
-  std::map<int, int64_t> change;  // by node: bytes that come into use with it, less those that went with the one before
+  std::map<int, int64_t> change;  // by node: bytes that come into use with it, less those that went out of use with its
+                                  // predecessor
   for (const MemoryBlock& block : memory.blocks) {
     if (block.device != device) continue;
     change[block.start] += static_cast<int64_t>(block.bytes);

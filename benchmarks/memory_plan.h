@@ -1,4 +1,4 @@
-// How good a memory plan is.
+// Quality of a memory plan.
 #pragma once
 
 #include <cstddef>
@@ -7,7 +7,7 @@
 
 namespace belfry::benchmarks {
 
-// The most bytes of `device`'s arena that are in use at one moment: no arena for the same order of nodes is smaller.
+// The most bytes of `device`'s arena in use at one moment: a lower bound for any arena with the same order of nodes.
 size_t LeastArena(const MemoryPlan& memory, int device);
 
 }  // namespace belfry::benchmarks

@@ -13,7 +13,7 @@
 namespace belfry::benchmarks {
 namespace {
 
-// The number of a line "RssAnon:	   12345 kB".
+// The number of bytes in a line such as "RssAnon:    12345 kB".
 absl::StatusOr<int64_t> Bytes(absl::string_view status, absl::string_view key) {
   for (absl::string_view line : absl::StrSplit(status, '\n')) {
     if (!absl::ConsumePrefix(&line, key)) continue;

@@ -1,4 +1,4 @@
-// What this process holds of the machine's memory, by Linux's /proc (proc(5)).
+// Memory use of this process, from Linux's /proc (proc(5)).
 #pragma once
 
 #include <cstdint>
@@ -9,15 +9,15 @@
 
 namespace belfry::benchmarks {
 
-// Without pages of files: a framework's libraries are loaded as they are used, and are no part of what training takes.
+// Excludes file pages: a framework's libraries are loaded on demand and are not part of the memory that training takes.
 struct MemoryUse {
   int64_t anonymous_bytes = 0;  // RssAnon: now
-  int64_t peak_bytes = 0;       // VmHWM, the most since the process began or since ForgetPeak, less RssFile now
+  int64_t peak_bytes = 0;       // VmHWM, the most since the process began or since ForgetPeak, less the current RssFile
 };
-// Of the text of /proc/self/status. DataLoss: it lacks one of the three.
+// Parses the text of /proc/self/status. DataLoss: one of the three lines is missing.
 absl::StatusOr<MemoryUse> ParseMemoryUse(absl::string_view status);
 absl::StatusOr<MemoryUse> ReadMemoryUse();
-// Makes what is resident now the peak. Unavailable where the kernel does not allow it.
+// Makes the current resident size the peak. Unavailable if the kernel does not allow it.
 absl::Status ForgetPeak();
 
 }  // namespace belfry::benchmarks

@@ -1,6 +1,6 @@
-// Every kernel of the training steps of the tutorial network and of ResNet-20 as the plan runs it, in its layout and
-// with what is fused into it: time, and share of the measured peak of multiply-adds. Then large element-wise ops and
-// reductions beside the measured bandwidth of memory.
+// Benchmark of kernels. First every kernel in the training steps of the tutorial network and of ResNet-20, as the plan
+// runs it, in its layout and with everything fused into it: time, and share of the measured multiply-add peak. Then
+// large element-wise ops and reductions, compared with the measured memory bandwidth.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
@@ -42,7 +42,7 @@ constexpr int kWarmUpSteps = 5;
 
 struct Kernels {
   int count = 0;
-  double seconds = 0, flops = 0;  // of all of them
+  double seconds = 0, flops = 0;  // of all of them together
 };
 
 absl::Status MeasureModel(const std::string& model, double peak, Report& report) {
@@ -54,7 +54,7 @@ absl::Status MeasureModel(const std::string& model, double peak, Report& report)
   ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run->TracedSteps(absl::GetFlag(FLAGS_steps)));
   const Plan& plan = run->prepared().plan();
   double all = 0, flops = 0;
-  std::map<std::vector<std::string>, Kernels> kernels;  // those alike, by op and shapes
+  std::map<std::vector<std::string>, Kernels> kernels;  // equal kernels together, by op and shapes
   for (const NodeTime& time : NodeTimes(plan, traces)) {
     all += time.seconds;
     flops += time.flops;
@@ -90,7 +90,7 @@ absl::Status MeasureModel(const std::string& model, double peak, Report& report)
 struct LargeOp {
   const char* name;
   int inputs;
-  bool writes;  // as many elements as it reads from one input
+  bool writes;  // true if it writes as many elements as it reads from one input
   std::function<Output(const Scope&, Output, Output)> build;
 };
 
@@ -123,7 +123,7 @@ absl::Status MeasureLarge(const LargeOp& op, double triad, Report& report) {
   const Node* initialize = InitializeVariables(scope);
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
   RETURN_IF_ERROR(session->RunTarget(initialize));
-  // The result is fetched only where that costs nothing, for a fetch is a copy.
+  // Fetch the result only where that is cheap, because a fetch is a copy.
   std::vector<Output> fetches;
   if (!op.writes) fetches.push_back(result);
   ASSIGN_OR_RETURN(const auto step, session->Prepare({}, fetches, {result.node}));

@@ -12,7 +12,7 @@ double Rate(const std::function<void()>& step, double seconds, const std::functi
   const auto start = Clock::now();
   int64_t steps = 0, batch = 1;
   double elapsed = 0;
-  // Short steps are timed many at a time, so that reading the clock does not count.
+  // Time many short steps together, so that reading the clock does not count.
   while (elapsed < seconds) {
     for (int64_t i = 0; i < batch; ++i) step();
     steps += batch;

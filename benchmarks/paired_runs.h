@@ -1,4 +1,4 @@
-// Timing several programs in turn, so that what else the machine does falls on all of them alike.
+// Timing several programs in turn, so that other load on the machine affects all of them alike.
 #pragma once
 
 #include <chrono>
@@ -15,26 +15,26 @@ inline double Seconds(Clock::time_point since) { return std::chrono::duration<do
 struct Side {
   std::string name;
   std::function<void()> step;
-  double items_per_step = 1;     // images, steps
+  double items_per_step = 1;     // such as images or steps
   std::vector<double> rates;     // items per second, one per round; filled in by RunPaired
-  std::function<void()> finish;  // as of Rate
+  std::function<void()> finish;  // as in Rate
 };
 
-// Of at least one value.
+// The median. REQUIRES: at least one value.
 double Median(std::vector<double> values);
 
-// Calls of `step` a second, over about `seconds` or, if it takes longer, one call. `finish` waits for steps that return
-// before they are done; null: there are none.
+// Calls of `step` per second, over about `seconds`, or over one call if it takes longer. `finish` waits for steps that
+// return before they are done; null if there are none.
 double Rate(const std::function<void()>& step, double seconds, const std::function<void()>& finish = nullptr);
 
-// Warms every side up, then times them in turn, A B C A B C, `rounds` times, each for about `seconds`.
+// Warms up every side, then times them in turn, A B C A B C, for `rounds` rounds of about `seconds` each.
 void RunPaired(std::vector<Side>& sides, int rounds, double seconds);
 
-// The median over rounds of (rate of a in the round) / (rate of b in the round).
+// The median over rounds of (a's rate in the round) / (b's rate in the round).
 double MedianRatio(const Side& a, const Side& b);
-// "name  median [slowest .. fastest] unit".
+// Prints a line per side: "name  median [slowest .. fastest] unit".
 void PrintRates(const std::vector<Side>& sides, const std::string& unit);
-// Processor, cores, compiler.
+// Names the processor, its cores and the compiler.
 std::string MachineText();
 
 }  // namespace belfry::benchmarks

@@ -1,4 +1,4 @@
-// What a benchmark found: printed as a table, kept as JSON and CSV.
+// Results of a benchmark, printed as a table and saved as JSON and CSV.
 #pragma once
 
 #include <string>
@@ -12,15 +12,15 @@ namespace belfry::benchmarks {
 
 class Report {
  public:
-  // `name`: of the files. `title`: what is measured, in what units.
+  // `name` is used for the files' names; `title` says what is measured, in which units.
   Report(std::string name, std::string title) : name_(std::move(name)), title_(std::move(title)) {}
 
-  // A row: values by column, numbers or text. Columns keep the order in which they first come.
+  // Adds a row of values, numbers or text, by column. Columns keep the order of their first use.
   void Add(nlohmann::ordered_json row) { rows_.push_back(std::move(row)); }
-  // A line that ./dev bench shows again at the end of all benchmarks.
+  // Adds a line that ./dev bench repeats at the end of all benchmarks.
   void Summarize(std::string line) { summary_.push_back(std::move(line)); }
 
-  // Title, machine, and the rows; a value that a row lacks is "-".
+  // The title, the machine and the rows; missing values print as "-".
   std::string Table() const;
   std::string Csv() const;
   nlohmann::ordered_json Json() const;
@@ -36,10 +36,10 @@ class Report {
   std::vector<std::string> summary_;
 };
 
-// Adds what a column of repeated measurements is told by: <key>, their median, <key>_min and <key>_max.
+// Adds the statistics of repeated measurements: <key>, their median, <key>_min and <key>_max.
 void AddSpread(nlohmann::ordered_json& row, const std::string& key, const std::vector<double>& values);
 
-// "0.0123", "1.5", "1234", "2.34e+07": three significant digits, or all before the point.
+// "0.0123", "1.5", "1234", "2.34e+07": three significant digits, or all digits before the point.
 std::string ShortNumber(double value);
 
 }  // namespace belfry::benchmarks

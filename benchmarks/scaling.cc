@@ -1,6 +1,6 @@
-// Training speed on 1, 2, 4 ... devices: strong scaling, one batch shared by all, and weak, a batch for each. With the
-// step's parts by its trace: computing, averaging, and what of averaging no computing hid. Beside them what the machine
-// can: as many programs for one device, each on a thread of its own, that never meet.
+// Benchmark of scaling: training speed on 1, 2, 4 ... devices, strong (one batch shared by all) and weak (one batch
+// each), with the parts of a step from its trace: computing, averaging, and the averaging that no computing hid. For
+// comparison, the machine's limit: as many independent programs for one device, each on its own thread.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -36,17 +36,17 @@ namespace belfry::benchmarks {
 namespace {
 
 constexpr int kWarmUpSteps = 5;
-// Of each program that runs apart, before all wait for the slowest.
+// Steps of each independent program before all wait for the slowest.
 constexpr int kStepsApart = 10;
 
 struct Setup {
   std::string mode;
   int devices;
-  std::vector<std::unique_ptr<TrainingRun>> runs;  // one, or if they run apart one for each device
+  std::vector<std::unique_ptr<TrainingRun>> runs;  // one, or one for each device if they are independent
 
   bool apart() const { return runs.size() > 1; }
   int64_t batch() const { return runs[0]->batch() * static_cast<int64_t>(runs.size()); }
-  int64_t examples() const { return batch() * (apart() ? kStepsApart : 1); }  // of a call of Step
+  int64_t examples() const { return batch() * (apart() ? kStepsApart : 1); }  // in one call of Step
 
   absl::Status Step() const {
     if (!apart()) return runs[0]->Step();
@@ -89,7 +89,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(int devices, int64_t batch,
   return run;
 }
 
-// One device is both modes' beginning.
+// Setups of both modes; with one device they are the same.
 absl::StatusOr<std::vector<Setup>> MakeSetups() {
   ASSIGN_OR_RETURN(const BenchModel model, FindModel(absl::GetFlag(FLAGS_model)));
   ASSIGN_OR_RETURN(const int most, MostDevices());
@@ -115,7 +115,7 @@ absl::StatusOr<std::vector<Setup>> MakeSetups() {
   return setups;
 }
 
-// Speed and efficiency over the number of devices, both modes in each chart.
+// Plots speed and efficiency over the number of devices, both modes in each chart.
 absl::Status Plot(const std::string& directory, const std::vector<Setup>& setups, const std::vector<Side>& sides) {
   std::vector<trainers::RunMetrics> runs;
   for (const char* mode : {"strong", "weak"}) {

@@ -16,7 +16,7 @@ namespace {
 constexpr int kComparedLosses = 5, kWarmUpSteps = 5;
 constexpr double kMostSeconds = 3600;
 
-// Of the GPUs that carry towers; without any, of this process.
+// Peak memory of the GPUs that carry towers or, if there are none, of this process.
 absl::StatusOr<int64_t> PeakBytes(const TrainingRun& run, const MemoryUse& before) {
   int64_t of_gpus = 0;
   for (int tower : run.devices().TowerDevices()) {
@@ -51,7 +51,7 @@ absl::Status Serve(TrainingRun& run, const MemoryUse& before, std::istream& in, 
   }
   for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run.Step());
   RETURN_IF_ERROR(run.Wait());
-  // Where this is not allowed, memory that only making the plan took counts too.
+  // If this is not allowed, memory that was needed only for making the plan counts too.
   ForgetPeak().IgnoreError();
   Say(out, {{"losses", losses}, {"version", absl::StrCat("compiled by ", __VERSION__)}});
   for (std::string line; std::getline(in, line) && line != "quit";) {

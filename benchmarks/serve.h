@@ -1,5 +1,5 @@
-// A side of a comparison between programs: a process that trains when it is told to. benchmarks/peers/README.md has the
-// protocol.
+// One side of a comparison between programs: a process that trains when told to. The protocol is described in
+// benchmarks/peers/README.md.
 #pragma once
 
 #include <istream>
@@ -13,11 +13,11 @@
 
 namespace belfry::benchmarks {
 
-// The seconds of "go SECONDS". InvalidArgument: another line, or no positive number of seconds up to an hour.
+// Parses "go SECONDS". InvalidArgument for any other line, or unless SECONDS is positive and at most an hour.
 absl::StatusOr<double> ParseGo(absl::string_view line);
 
-// Trains the first steps and prints their losses, warms up, then answers lines of `in` on `out` until "quit" or its
-// end. `before`: from before `run` was made, so that memory counts from there.
+// Trains the first steps and prints their losses, warms up, then answers lines from `in` on `out` until "quit" or the
+// end of input. `before` is the memory in use before `run` was created; only memory beyond it is reported.
 absl::Status Serve(TrainingRun& run, const MemoryUse& before, std::istream& in, std::ostream& out);
 
 }  // namespace belfry::benchmarks

@@ -1,5 +1,6 @@
-// What a step costs when its kernels cost next to nothing: chains and fan-outs of tiny element-wise ops, and linear
-// regression on seven points, alone, in two towers, and as the same thirteen kernels called from an array.
+// Benchmark of the overhead of a step whose kernels cost next to nothing: chains and fan-outs of tiny element-wise ops,
+// and linear regression on seven points, on one device, in two towers, and as the same thirteen kernels called from an
+// array.
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
@@ -74,10 +75,10 @@ struct Schedule {
   }
 };
 
-// A step of tiny ops on one CPU device, which depends on a variable, so that nothing is computed ahead.
+// A step of tiny ops on one CPU device. It depends on a variable, so nothing is computed ahead.
 class TinyOps {
  public:
-  // `build` adds the ops to x, float32 [8], and returns what needs all of them.
+  // `build` adds the ops to x, float32 [8], and returns an output that depends on all of them.
   static absl::StatusOr<std::unique_ptr<TinyOps>> Create(const std::function<Output(const Scope&, Output x)>& build) {
     std::unique_ptr<TinyOps> tiny(new TinyOps);
     ASSIGN_OR_RETURN(tiny->devices_, DeviceSet::Open("cpu:1", {.cpu_threads = 1}));
@@ -106,7 +107,7 @@ Output Chain(const Scope& scope, Output x, int ops) {
   return y;
 }
 
-// x to `ops` ops that do not know each other, all to one sum.
+// `ops` independent ops on x, all added to one sum.
 Output FanOut(const Scope& scope, Output x, int ops) {
   std::vector<Output> all;
   for (int i = 0; i < ops; ++i) all.push_back(ops::Scale(scope, x, i + 2));
@@ -118,7 +119,7 @@ absl::Status Run() {
     return absl::InvalidArgumentError("--rounds must be at least 1, and --seconds above 0");
   }
   std::vector<Side> sides;
-  std::vector<int> ops;  // of each side; 0: not counted
+  std::vector<int> ops;  // of each side; 0 if not counted
   std::vector<std::unique_ptr<TinyOps>> tiny;
   const auto add = [&](std::string name, int count, std::function<void()> step) {
     sides.push_back({std::move(name), std::move(step), 1, {}, {}});

@@ -20,7 +20,7 @@ bool Moves(const Plan& plan, const StepSpan& span) {
   return span.instruction.kind == Kind::kCollective || plan.program.nodes[span.instruction.index].op == &TransferOp();
 }
 
-// The part of `interval` in which none of `others`, ascending and disjoint, is under way.
+// Seconds of `interval` that overlap none of `others`, which are ascending and disjoint.
 double Alone(const Interval& interval, const std::vector<Interval>& others) {
   double alone = Seconds(interval);
   for (const Interval& other : others) {

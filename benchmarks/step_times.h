@@ -1,4 +1,4 @@
-// Where the time of traced steps went, in numbers.
+// Analysis of traced steps: where their time went.
 #pragma once
 
 #include <string>
@@ -9,28 +9,28 @@
 
 namespace belfry::benchmarks {
 
-// One node of a plan.
+// One node of a plan, with the cost of its kernel.
 struct NodeTime {
   int node = 0;        // index into Plan::program
-  double seconds = 0;  // of its kernel: the median over the steps
+  double seconds = 0;  // median over the steps
   double flops = 0;    // FlopsOf
 };
-// Those that run on a compute stream, in the order of their first span.
+// The nodes that run on a compute stream, in the order of their first span.
 std::vector<NodeTime> NodeTimes(const Plan& plan, absl::Span<const StepTrace> steps);
 
-// Seconds of a step: the medians over the steps, each the mean over the devices that compute.
+// Seconds of a step: medians over the steps, each the mean over the devices that compute.
 struct StepParts {
   double step = 0;
   double compute = 0;    // kernels
   double averaging = 0;  // collectives and transfers
-  double exposed = 0;    // of that, while the device computed nothing
+  double exposed = 0;    // averaging while the device computed nothing
 };
 StepParts PartsOf(const Plan& plan, absl::Span<const StepTrace> steps);
 
-// "Conv2D 41%, MatMul 12%, ...": the `count` op types that took longest, with their shares of all kernels.
+// "Conv2D 41%, MatMul 12%, ...": the `count` op types that took longest, with their shares of the time of all kernels.
 std::string Split(const Plan& plan, absl::Span<const NodeTime> times, int count);
 
-// All floating-point operations of a step, over all devices.
+// Floating-point operations of a step, over all devices.
 double FlopsOfStep(const Plan& plan);
 
 }  // namespace belfry::benchmarks

@@ -1,4 +1,4 @@
-// What the benchmarks of a folder found in short: the summaries of the JSON files that they left there.
+// Short summary of a folder of benchmark results, from the JSON files in it.
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>

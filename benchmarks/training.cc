@@ -1,4 +1,4 @@
-// Training steps a second of models on any devices, on synthetic examples that stay the same.
+// Benchmark of training: steps per second of a model on any devices, on synthetic examples that stay the same.
 // benchmarks/peers/compare.py runs it in turn with the same model in other frameworks.
 #include <cstdio>
 #include <cstdlib>
@@ -46,8 +46,8 @@ namespace {
 
 constexpr int kWarmUpSteps = 10, kHostSteps = 200, kOpsShown = 4;
 
-// What the host takes to enqueue a step, in microseconds, with nothing under way, so that Run does not wait for an
-// earlier step. Empty if steps are over when Run returns.
+// Microseconds that the host takes to enqueue a step while nothing is in progress, so that Run does not wait for an
+// earlier step. Empty if steps are complete when Run returns.
 absl::StatusOr<std::vector<double>> HostTimes(TrainingRun& run) {
   std::vector<double> host;
   for (int i = 0; run.prepared().asynchronous() && i < kHostSteps; ++i) {

@@ -14,7 +14,7 @@
 namespace belfry::benchmarks {
 namespace {
 
-// What is run, and what is fed to it.
+// The nodes to run, and the placeholders to feed.
 struct Built {
   std::vector<models::Batch> towers;
   Output loss;

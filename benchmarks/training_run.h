@@ -1,4 +1,4 @@
-// Training steps of a model on synthetic examples that stay the same, for benchmarks.
+// Training runs for benchmarks: steps of a model on synthetic examples that stay the same.
 #pragma once
 
 #include <cstdint>
@@ -14,22 +14,23 @@
 namespace belfry::benchmarks {
 
 struct TrainingOptions {
-  std::string model = "cifar_net";  // FindModel
+  std::string model = "cifar_net";  // a name for FindModel
   std::string devices = "cpu:1";    // one tower on each
   DeviceOptions device;
-  int64_t batch = 0;              // examples of a step, over all towers; 0: the model's own number
-  std::string dtype = "float32";  // what the model computes in; weights are float32. float16: with a loss scale
-  bool momentum = true;           // false: plain gradient descent, whatever the model is trained with
+  int64_t batch = 0;              // examples per step over all towers; 0: the model's default
+  std::string dtype = "float32";  // dtype that the model computes in; weights are float32, and float16 uses a loss
+                                  // scale
+  bool momentum = true;           // false: plain gradient descent, whatever the model's default
   models::ReplicateOptions replicate;
   SessionOptions session;
 };
 
-// A model, its session, and its step with the data fed. Not thread-safe. s5 on one device is the program of its
-// scenario; everything else is replicated by models::ReplicateTowers.
+// A model, its session, and its step with the data fed. Not thread-safe. s5 on one device is its scenario's program;
+// everything else is replicated by models::ReplicateTowers.
 class TrainingRun {
  public:
-  // InvalidArgument: an unknown model or dtype, or a batch that the towers cannot share evenly; whatever opening the
-  // devices and making the session report.
+  // InvalidArgument: an unknown model or dtype, or a batch that the towers cannot share evenly. Also returns the errors
+  // of opening the devices and creating the session.
   static absl::StatusOr<std::unique_ptr<TrainingRun>> Create(const TrainingOptions& options);
 
   absl::Status Step() { return prepared_->Run(feeds_); }
@@ -45,7 +46,7 @@ class TrainingRun {
   Session& session() { return *session_; }
   PreparedStep& prepared() { return *prepared_; }
 
-  // What another program needs to do the same work: the variables as they are, by name, and "inputs" and "labels".
+  // The data that another program needs to do the same work: the current variables by name, and "inputs" and "labels".
   absl::StatusOr<std::vector<io::NamedTensor>> Problem();
 
  private:
@@ -60,7 +61,7 @@ class TrainingRun {
   std::vector<Tensor> feeds_;  // inputs and labels of each tower
 };
 
-// Ends the program with the error, if it is one.
+// Prints the error and ends the program if `status` is not OK.
 void OkOrDie(const absl::Status& status);
 template <class T>
 T ValueOrDie(absl::StatusOr<T> value) {

@@ -1,5 +1,6 @@
-// What it costs to live with a run: steps of the CIFAR-10 tutorial network on two CPU devices, beside the same with a
-// checkpoint every 100 steps, and with every step traced. Synthetic images, batch 128, float32, gradient descent.
+// Benchmark of the cost of watching a run: steps of the CIFAR-10 tutorial network on two CPU devices, compared with the
+// same with a checkpoint every 100 steps, and with every step traced. Synthetic images, batch 128, float32, gradient
+// descent.
 #include <cstdio>
 #include <filesystem>
 #include <vector>

@@ -18,15 +18,15 @@ void MoveAverage(const Scope& layer, const Variable& average, Output batch, Outp
   scope.AddToCollection(kUpdateOps, ops::AssignSub(scope, average, step));
 }
 
-// 1 if the batch has examples, else 0. It depends on shapes only, so a plan holds it as a constant.
+// 1 if the batch has examples, otherwise 0. Depends on shapes only, so it folds to a constant when a plan is compiled.
 Output HasExamples(const Scope& scope, Output x, DType dtype) {
   const Output rows = ops::Reshape(scope, ops::Slice(scope, ops::ShapeOf(scope, x), {0}, {1}), {});
   return ops::Cast(scope, ops::Minimum(scope, rows, ops::Const(scope, 1)), dtype);
 }
 
-// The statistics of all towers' examples from those of each. Around the moving mean, which all towers have alike:
-// mean(d) and mean(variance + d^2) with d = mean - moving mean, so that one collective is enough and the difference of
-// two large squares, which would lose the variance, stays small.
+// Combines the towers' statistics into those of all their examples. It averages mean(d) and mean(variance + d^2), where
+// d = mean - moving mean, which is the same in all towers. So one collective is enough, and the variance is not lost in
+// the difference of two large squares.
 ops::ChannelMomentsOutputs OverTowers(const Scope& scope, const ops::ChannelMomentsOutputs& tower, Output moving_mean) {
   const TowerGroup& group = scope.statistics_group();
   const Output center = ops::StopGradient(scope, moving_mean);

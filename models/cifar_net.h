@@ -9,10 +9,10 @@ namespace belfry::models {
 
 struct CifarNetOptions {
   int64_t classes = 10;
-  double weight_decay = 0.004;  // of local3 and local4
+  double weight_decay = 0.004;  // for local3 and local4
 };
-// The logits [N, classes] of images [N, H, W, C], of which H, W and C are known; the tutorial's are 24x24x3, which
-// makes 1,068,298 parameters:
+// The logits [N, classes] for images [N, H, W, C] with known H, W and C. For the tutorial's 24x24x3 images the network
+// has 1,068,298 parameters:
 //
 //   conv1            5x5x3x64, relu           24x24x64     weights 0.05, biases 0
 //   pool1, norm1     max 3x3 / 2, LRN         12x12x64
@@ -22,8 +22,8 @@ struct CifarNetOptions {
 //   local4           384x192, relu            192          weights 0.04, biases 0.1, weight decay
 //   softmax_linear   192x10                   10           weights 1/192, biases 0
 //
-// All with padding SAME; weights start as truncated normals of that standard deviation. LRN: radius 4, bias 1, alpha
-// 0.001/9, beta 0.75. The variables are conv1/weights, conv1/biases, ... softmax_linear/biases.
+// Padding is SAME throughout; weights start as truncated normals with the standard deviation given. LRN: radius 4, bias
+// 1, alpha 0.001/9, beta 0.75. Variables: conv1/weights, conv1/biases, ... softmax_linear/biases.
 Output CifarNet(OpScope scope, Output images, const CifarNetOptions& options = {});
 
 }  // namespace belfry::models

@@ -10,7 +10,7 @@
 namespace belfry::models {
 namespace {
 
-// The error of a layer that cannot be built: `what` is wrong with it or with its input x.
+// Reports that a layer cannot be built: `what` describes the problem with it or with its input x.
 Output Reject(const Scope& scope, absl::string_view layer, absl::string_view name, absl::string_view what,
               const Output& x) {
   std::string input;
@@ -39,12 +39,13 @@ Output Apply(const Scope& scope, Output x, Activation activation) {
   return x;
 }
 
-// A parameter as it is kept, and as a layer that computes in `dtype` uses it.
+// A parameter as it is stored, and as a layer that computes in `dtype` uses it.
 struct Parameter {
   Variable kept;
   Output used;
 };
-// Updates are too small for 16 bits, so float32 is kept (Micikevicius et al., "Mixed precision training", 2018).
+// Updates are too small for 16 bits, so the stored parameter is float32 (Micikevicius et al., "Mixed precision
+// training", 2018).
 Parameter GetParameter(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
                        DType dtype) {
   const bool narrow = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
@@ -142,7 +143,7 @@ Output Flatten(OpScope scope, Output x) {
     }
     channels *= x.shape()[axis];
   }
-  // With the batch unknown it is what the reshape infers.
+  // If the batch extent is unknown, it is passed on as such and the reshape infers it.
   return ops::Reshape(scope.Named("Flatten"), x, {x.shape()[0], channels});
 }
 

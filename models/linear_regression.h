@@ -11,9 +11,10 @@ struct LinearModel {
   Output prediction;  // [N]
   Output loss;        // the mean of (prediction - y)^2, a scalar
 };
-// For x [N] the line weight x + bias, both scalars; for x [N, C], C known, the plane x weight + bias, where weight is
-// [C, 1]. y [N] is what to predict; N may be unknown, and x and y have one float dtype. The variables `weight` and
-// `bias` start at 0. All invalid after an error, which sticks to the graph.
+// For x [N], the line weight * x + bias with scalar variables; for x [N, C] with known C, the plane x weight + bias
+// with a weight of shape [C, 1]. y [N] holds the numbers to predict; N may be unknown, and x and y have the same
+// floating-point dtype. The variables `weight` and `bias` start at 0. All fields are invalid after an error, which
+// sticks to the graph.
 LinearModel LinearRegression(OpScope scope, Output x, Output y);
 
 }  // namespace belfry::models

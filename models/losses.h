@@ -1,4 +1,4 @@
-// What a tower minimises.
+// Losses of a tower.
 #pragma once
 
 #include "framework/graph/scope.h"
@@ -6,16 +6,16 @@
 
 namespace belfry::models {
 
-// Adds weight_decay * sum(variable^2) / 2 to the collection kLosses of this scope, so that TotalLoss holds it; nothing
-// if weight_decay is 0. Its gradient is weight_decay * variable.
+// Adds weight_decay * sum(variable^2) / 2, whose gradient is weight_decay * variable, to the collection kLosses of this
+// scope, and so to TotalLoss. Does nothing if weight_decay is 0.
 void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay);
 
-// The mean over the batch of ops::SparseSoftmaxCrossEntropy: logits [N, classes], labels [N] int32 or int64; a scalar.
-// It is added to kLosses.
+// The mean over the batch of ops::SparseSoftmaxCrossEntropy, a scalar, which is added to kLosses. logits [N, classes];
+// labels [N], int32 or int64. Logits of 16 bits are cast to float32 first.
 Output AddCrossEntropy(OpScope scope, Output logits, Output labels);
 
-// The sum of those kLosses that stand in this name scope: called with a tower's scope, its loss and its weight decay,
-// and no other tower's. An error, which sticks to the graph: there are none, or one is not a scalar.
+// The sum of the kLosses in this name scope. Called with a tower's scope, it covers that tower's loss and weight decay
+// and no other's. It is an error, which sticks to the graph, if there are none or one is not a scalar.
 Output TotalLoss(OpScope scope);
 
 }  // namespace belfry::models

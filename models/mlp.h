@@ -1,4 +1,4 @@
-// Softmax regression and the multi-layer perceptron.
+// Softmax regression and multi-layer perceptrons.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,20 @@ struct SoftmaxRegressionOptions {
   int64_t classes = 10;
   double weight_decay = 0;
 };
-// The logits [N, classes] of x [N, ...], which is flattened. Variables, which start at 0: softmax_linear/weights and
+// The logits [N, classes] for x [N, ...], which is flattened. Variables, starting at 0: softmax_linear/weights and
 // softmax_linear/biases.
 Output SoftmaxRegression(OpScope scope, Output x, const SoftmaxRegressionOptions& options = {});
 
 struct MlpOptions {
-  std::vector<int64_t> hidden = {128};  // the width of each hidden layer; empty: a linear model
+  std::vector<int64_t> hidden = {128};  // width of each hidden layer; empty for a linear model
   int64_t classes = 10;
   Activation activation = Activation::kRelu;
-  double dropout = 0;  // after each hidden layer, while training
+  double dropout = 0;  // rate of dropout after each hidden layer, in training
   bool training = true;
   double weight_decay = 0;
 };
-// The logits [N, classes] of x [N, ...], which is flattened. Variables hidden1/weights, hidden1/biases, hidden2/... and
-// softmax_linear/...; weights start as in He et al. (2015).
+// The logits [N, classes] for x [N, ...], which is flattened. Variables: hidden1/weights, hidden1/biases, hidden2/...
+// and softmax_linear/...; weights start as in He et al. (2015).
 Output Mlp(OpScope scope, Output x, const MlpOptions& options = {});
 
 }  // namespace belfry::models

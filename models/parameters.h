@@ -1,4 +1,4 @@
-// The size of a model.
+// The number of parameters of a model.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace belfry::models {
 
-// The elements of all trainable variables of the scope's replica.
+// The number of elements in all trainable variables of the scope's replica, below its variable path.
 int64_t ParameterCount(const Scope& scope);
 
 }  // namespace belfry::models

@@ -19,7 +19,8 @@ namespace {
 
 using optim::GradientAndVariable;
 
-// Rows of a batch as a float32 scalar. It depends on shapes only, so a plan holds it as a constant.
+// The batch extent of a tower's inputs, an int64 scalar. Depends on shapes only, so it folds to a constant when a plan
+// is compiled.
 Output CountExamples(const Scope& scope, Output inputs) {
   const Output rows = ops::Slice(scope, ops::ShapeOf(scope, inputs, DType::kInt64), {0}, {1});
   return ops::Reshape(scope, rows, {});
@@ -48,6 +49,18 @@ absl::Status CheckSameVariables(const std::vector<GradientAndVariable>& first,
   return absl::OkStatus();
 }
 
+// Builds the replicated model and its training step.
+//
+// Invariant of `replicated`: after every step all copies of a variable have the same bits. Copies start alike, because
+// initial values are keyed by logical names. Every copy is updated with the same gradients, because an all-reduce gives
+// all ranks the same bits, by the same rule, at the same global step. And the decision to skip a step is computed from
+// averaged gradients, so all copies decide alike. The cost is one all-reduce of each gradient per step; nothing is ever
+// copied from tower 0. Moving averages of batch normalisation are kept by tower 0 only, unless its statistics are
+// synchronised.
+//
+// Apart from rounding and per-tower batch statistics, a step does not depend on the number of towers: gradients and
+// losses are weighted by numbers of examples, and random ops count examples from the beginning of the whole batch
+// (first_example_), not of the tower's part.
 class Replicator {
  public:
   Replicator(const Scope& root, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
@@ -86,6 +99,8 @@ class Replicator {
       case VariableUpdate::kIndependent: updates = UpdateReplicas(gradients_); break;
       case VariableUpdate::kParameterDevice: updates = UpdateReplicas({AverageOnDevice()}); break;
     }
+    // One tower's moving averages are enough, and with one copy of the variables more would update them twice;
+    // synchronised copies must all move to stay alike.
     for (size_t i = 0; i < step_.towers.size(); ++i) {
       const auto moved = root_.graph().GetCollection(kUpdateOps, step_.towers[i].scope.name());
       for (const Output& op : moved) updates.push_back(UnlessSkipped(*op.node, i));
@@ -101,7 +116,7 @@ class Replicator {
   bool synchronised() const { return options_.batch_norm == BatchNormPolicy::kSynchronised; }
   bool one_copy() const { return options_.variable_update == VariableUpdate::kParameterDevice; }
 
-  // Where tower i's variables are updated.
+  // The scope for updates of tower i's variables.
   Scope UpdateScope(int i) const {
     if (one_copy()) return root_.NameScope("update/").Device(options_.parameter_device);
     return step_.towers[i].scope.NameScope("");
@@ -117,6 +132,8 @@ class Replicator {
     }
     TrainTower tower{.scope = scope, .device = device};
     tower.batch.images =
+        // The extents of inputs and labels are unknown, so that a last, smaller batch, or a tower without examples,
+        // needs no other graph.
         ops::Placeholder(scope.Named("inputs"), input_.inputs_dtype, input_.inputs.Insert(0, Shape::kUnknown));
     tower.batch.labels = ops::Placeholder(scope.Named("labels"), input_.labels_dtype, {Shape::kUnknown});
     const Output rows = CountExamples(scope, tower.batch.images);
@@ -133,7 +150,7 @@ class Replicator {
     }
     first_example_ = first_example_.valid() ? ops::Add(scope, first_example_, rows) : rows;
 
-    absl::StatusOr<Output> loss = model_(tower.scope.WithLocation({}), tower.batch);  // its ops name their own lines
+    absl::StatusOr<Output> loss = model_(tower.scope.WithLocation({}), tower.batch);  // its ops carry their own lines
     if (!loss.ok()) return root_.Fail(loss.status());
     if (!root_.status().ok()) return;
     if (!loss->valid() || loss->shape().rank() != 0 || !IsFloating(loss->dtype())) {
@@ -146,7 +163,8 @@ class Replicator {
     tower.variables = optim::TrainableVariables(scope);
     const Output loss_to_descend = loss_scale_.has_value() ? loss_scale_->Scale(scope, tower.loss) : tower.loss;
     std::vector<GradientAndVariable> gradients = optim::ComputeGradients(tower.scope, loss_to_descend, tower.variables);
-    // The order in which the backward pass makes them.
+    // The order in which the backward pass produces them: a bucket of neighbours is then complete early, and its
+    // all-reduce overlaps with the rest of the backward pass.
     std::reverse(gradients.begin(), gradients.end());
     if (!gradients_.empty()) {
       if (absl::Status status = CheckSameVariables(gradients_[0], gradients, i); !status.ok())
@@ -156,7 +174,8 @@ class Replicator {
     step_.towers.push_back(std::move(tower));
   }
 
-  // Runs of gradients of one dtype, each of about bucket_bytes, as indices into a tower's list.
+  // Buckets of consecutive gradients with one dtype, as indices into a tower's list. A bucket is closed once it has
+  // bucket_bytes or more. Larger ones need fewer collectives, smaller ones can start earlier.
   std::vector<std::vector<size_t>> Buckets() const {
     std::vector<std::vector<size_t>> buckets;
     size_t bytes = 0;
@@ -175,6 +194,8 @@ class Replicator {
     return buckets;
   }
 
+  // Bucket b of every tower is one collective: same group, each tower with its own rank, and gradients in the same
+  // order, which CheckSameVariables has verified.
   std::vector<std::vector<GradientAndVariable>> AverageAllReduced() const {
     std::vector<std::vector<GradientAndVariable>> averaged = gradients_;
     const std::vector<std::vector<size_t>> buckets = Buckets();
@@ -195,11 +216,11 @@ class Replicator {
     return averaged;
   }
 
-  // sum(n_i * x_i) / sum(n_i) on the scope's device, in ascending tower order. A tower without examples may have
-  // computed anything, so its values are replaced, not multiplied by zero.
+  // sum(n_i * x_i) / sum(n_i) on the scope's device, in ascending tower order. The values of a tower without examples
+  // may be anything, so they are replaced by zeros rather than multiplied by 0.
   Output WeightedMean(const Scope& scope, const std::vector<Output>& values) const {
     if (values.size() == 1) return ops::Identity(scope, values[0]);
-    // Counts of examples are not exact in 16 bits, and products with them overflow.
+    // Numbers of examples are not exact in 16 bits, and products with them overflow.
     const DType wide = values[0].dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
     std::vector<Output> terms, counts;
     for (size_t i = 0; i < values.size(); ++i) {
@@ -231,9 +252,9 @@ class Replicator {
     return updates;
   }
 
-  // An error of the step if there is nothing to average. It depends on shapes only, so nothing of it is left in a plan
-  // for a batch that has examples. On a CPU, because a GPU reports an error once
-  // the step is over, when variables are updated.
+  // Makes a step without any example an error: 0 / 0 is NaN, which CheckNumerics reports. It depends on shapes only, so
+  // for a batch with examples it folds away when the plan is compiled. It runs on a CPU, because a GPU would report the
+  // error only after the step, when variables have been updated.
   Output CheckExamples(int i) const {
     const Scope scope = UpdateScope(i).Device("/cpu:0");
     const bool alone = options_.variable_update == VariableUpdate::kIndependent;
@@ -275,8 +296,8 @@ class Replicator {
     return scale_moved.valid() && applied != nullptr ? ops::Group(scope, {applied, scale_moved.node}) : applied;
   }
 
-  // An update that tower i's model asks for, which was made before anybody could know whether the step is skipped: the
-  // same node again, on that condition, after those of the others that it came after.
+  // An update that tower i's model requested before the condition for skipping the step existed. Adds the same node
+  // again with that condition, after the conditional forms of the updates that it depends on.
   const Node* UnlessSkipped(const Node& update, size_t i) {
     const std::vector<ArgDef>& inputs = update.op().inputs;
     if (finite_.empty() || inputs.empty() || inputs.back().name != kOnlyIf) return &update;
@@ -293,7 +314,7 @@ class Replicator {
                       .WithLocation(update.location())
                       .ColocateWith(*update.inputs()[0].node)
                       .ControlDependencies(controls);
-    if (values.size() == inputs.size()) {  // It has a condition of its own.
+    if (values.size() == inputs.size()) {  // The model's own condition.
       scope = scope.OnlyIf(values.back());
       values.pop_back();
     }
@@ -317,11 +338,11 @@ class Replicator {
   const ReplicateOptions& options_;
   std::optional<optim::LossScale> loss_scale_;
   TrainStep step_;
-  std::string group_;                                        // what the names of this training's collectives begin with
-  std::vector<std::vector<GradientAndVariable>> gradients_;  // by tower, last layer first
-  std::vector<Output> finite_;  // by copy of the variables, if losses are scaled: whether this step is not skipped
-  absl::flat_hash_map<const Node*, const Node*> conditional_;  // by a model's update: the one on that condition
-  Output first_example_;                                       // rows of the towers so far
+  std::string group_;                                        // prefix of the names of this model's collectives
+  std::vector<std::vector<GradientAndVariable>> gradients_;  // by tower; last layer first
+  std::vector<Output> finite_;  // with loss scaling, by copy of the variables: true if this step is not skipped
+  absl::flat_hash_map<const Node*, const Node*> conditional_;  // a model's update to its conditional form
+  Output first_example_;                                       // number of examples in the towers built so far
 };
 
 }  // namespace

@@ -9,7 +9,7 @@
 namespace belfry::models {
 namespace {
 
-// Convolution and batch norm, under one name.
+// A convolution and its batch norm, under one name.
 Output ConvolutionAndNorm(const Scope& scope, absl::string_view name, Output x, int64_t filters, int64_t kernel,
                           int64_t stride, const ResNetOptions& options) {
   const Output y = Conv2D(

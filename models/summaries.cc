@@ -9,7 +9,7 @@
 namespace belfry::models {
 namespace {
 
-// Beside the node, with names below its own.
+// The node's device, and names below its own.
 Scope At(const Scope& scope, const Node& node) {
   return scope.NameScope(absl::StrCat(node.name(), "/")).ColocateWith(node);
 }

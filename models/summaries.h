@@ -1,4 +1,4 @@
-// What a training run shows of itself in TensorBoard: the summaries of TensorFlow's CIFAR-10 trainer.
+// Summaries of a training run for TensorBoard: those of TensorFlow's CIFAR-10 trainer.
 #pragma once
 
 #include <vector>
@@ -12,19 +12,19 @@ struct SummaryOptions {
   bool activations = true;
   bool gradients = true;
   bool variables = true;
-  // Activations of every tower, not of the first alone: as many times the bytes that leave the devices.
+  // Activations of every tower instead of only the first; moves that many times more bytes off the devices.
   bool all_towers = false;
 };
 
-// A histogram of x, "<x's node>/activations", and the share of its elements that are 0, "<x's node>/sparsity". The
-// nodes go with x.
+// Adds a histogram of x, "<x's node>/activations", and the fraction of its elements that are 0, "<x's node>/sparsity",
+// on the device of x.
 void ActivationSummaries(OpScope scope, Output x);
 
-// Adds to kSummaries: the ActivationSummaries of kActivations, each of kLosses of every tower under its node's name,
-// the step's loss as "total_loss", its "learning_rate" and "loss_scale", if it has one, and histograms of each trained
-// variable, under its name, and of its gradient after averaging, "<variable>/gradients". Towers have one tag
-// (ops::ReadSummaries). Returns the outputs that the step fetches for ops::ReadSummaries: these and whatever else the
-// graph has in kSummaries; empty after an error, which sticks to the graph.
+// Adds to kSummaries: ActivationSummaries of kActivations; all towers' kLosses, each under its node's name; the step's
+// loss as "total_loss", its "learning_rate" and, if it has one, "loss_scale"; histograms of each trained variable,
+// under its name, and of its averaged gradient, "<variable>/gradients". Summaries of the towers share one tag
+// (ops::ReadSummaries). Returns the outputs to fetch for ops::ReadSummaries: these and all others that kSummaries has
+// in this scope. Empty after an error, which sticks to the graph.
 std::vector<Output> AddTrainSummaries(OpScope scope, const TrainStep& step, const SummaryOptions& options = {});
 
 }  // namespace belfry::models

@@ -1,4 +1,4 @@
-// Adam and its variant with decoupled weight decay. Formulas: ops/training.h.
+// Adam, and AdamW with decoupled weight decay. Formulas: ops/training.h.
 #pragma once
 
 #include "optim/optimizer.h"
@@ -11,11 +11,11 @@ struct AdamOptions {
   double beta2 = 0.999;
   double epsilon = 1e-8;
   double weight_decay = 0;  // times the variable, added to the gradient
-  VariableFilter decays;    // what weight decay applies to
+  VariableFilter decays;    // the variables that weight decay applies to
 };
 
-// Slots "<variable>/Adam" and "<variable>/Adam_1", the first and the second moment. The bias correction counts the
-// global step.
+// Slots "<variable>/Adam" and "<variable>/Adam_1": the first and the second moment. Bias correction counts global
+// steps.
 class Adam : public Optimizer {
  public:
   explicit Adam(const AdamOptions& options = {});
@@ -30,11 +30,11 @@ struct AdamWOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0.01;        // times the learning rate and the variable, taken off the variable
-  VariableFilter decays = IsWeight;  // what weight decay applies to
+  double weight_decay = 0.01;        // times the learning rate and the variable, subtracted from the variable
+  VariableFilter decays = IsWeight;  // the variables that weight decay applies to
 };
 
-// Slots "<variable>/AdamW" and "<variable>/AdamW_1".
+// Slots "<variable>/AdamW" and "<variable>/AdamW_1": the first and the second moment.
 class AdamW : public Optimizer {
  public:
   explicit AdamW(const AdamWOptions& options = {});

@@ -1,4 +1,4 @@
-// A training step from gradients.
+// Gradients and their application: the parts of a training step.
 #pragma once
 
 #include <vector>
@@ -10,19 +10,19 @@
 namespace belfry::optim {
 
 struct GradientAndVariable {
-  Output gradient;  // invalid: none flows, the variable is left alone
+  Output gradient;  // invalid if none flows; the variable is then left alone
   Variable variable;
 };
 
-// The gradients of `loss` with respect to `variables`, in their order. Errors, which stick to the graph and give an
-// empty list: no variables; whatever Gradients() finds.
+// Adds the gradients of `loss` with respect to `variables`, in that order. Errors, which stick to the graph and give an
+// empty list: no variables; any error of Gradients().
 std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, absl::Span<const Variable> variables);
-// The trainable variables of the scope's replica below its variable path.
+// The trainable variables of the scope's replica, below its variable path.
 std::vector<Variable> TrainableVariables(const Scope& scope);
 
-// Updates every variable that has a gradient, then increments the global step. The node to run as a target, or null
-// after an error, which sticks to the graph: no pairs, no gradient in any of them, a variable twice,
-// variables of several replicas.
+// Updates every variable that has a gradient, then increments the global step. Returns the node to run as a target;
+// null after an error, which sticks to the graph: no pairs, no gradient in any of them, a variable listed twice,
+// variables of different replicas.
 const Node* ApplyGradients(OpScope scope, const Optimizer& optimizer, absl::Span<const GradientAndVariable> gradients);
 
 }  // namespace belfry::optim

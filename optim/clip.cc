@@ -6,7 +6,7 @@
 namespace belfry::optim {
 namespace {
 
-// Where a gradient is worked on: beside it.
+// A scope that places nodes on the gradient's device.
 Scope Beside(const Scope& scope, Output gradient) { return scope.ColocateWith(*gradient.node); }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Keeping gradients from growing too large (Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent
-// neural networks", 2013). An invalid gradient, one that does not flow, stays what it is.
+// Gradient clipping (Pascanu, Mikolov and Bengio, "On the difficulty of training recurrent neural networks", 2013).
+// Invalid gradients, which do not flow, are passed through.
 #pragma once
 
 #include <vector>
@@ -9,18 +9,19 @@
 
 namespace belfry::optim {
 
-// Each element moved into [-limit, limit]; NaN stays NaN.
+// Clamps each element to [-limit, limit]; NaN stays NaN.
 std::vector<Output> ClipByValue(OpScope scope, absl::Span<const Output> gradients, double limit);
 
-// Each tensor scaled down to Euclidean norm `clip_norm` > 0 if its own is larger; all NaN if it is not finite.
+// Scales each tensor whose Euclidean norm exceeds `clip_norm` > 0 down to it. A tensor whose norm is not finite becomes
+// all NaN.
 std::vector<Output> ClipByNorm(OpScope scope, absl::Span<const Output> gradients, double clip_norm);
 
 struct ClippedByGlobalNorm {
   std::vector<Output> gradients;
-  Output norm;  // of all of them before clipping: a float32 scalar
+  Output norm;  // of all gradients together before clipping, a float32 scalar; invalid if no gradient flows
 };
-// All tensors, of one dtype, scaled down alike so that their common norm is at most `clip_norm` > 0; all NaN if it is
-// not finite, so that the step shows what happened.
+// Scales all tensors, which have one dtype, by the same factor so that their joint norm is at most `clip_norm` > 0. If
+// the norm is not finite, all become NaN, so that the failure is visible.
 ClippedByGlobalNorm ClipByGlobalNorm(OpScope scope, absl::Span<const Output> gradients, double clip_norm);
 
 }  // namespace belfry::optim

@@ -8,7 +8,7 @@ namespace belfry::optim {
 struct GradientDescentOptions {
   Schedule learning_rate = 0.01;
   double weight_decay = 0;  // times the variable, added to the gradient
-  VariableFilter decays;    // what weight decay applies to
+  VariableFilter decays;    // the variables that weight decay applies to
 };
 
 class GradientDescent : public Optimizer {
@@ -29,7 +29,7 @@ struct MomentumOptions {
   VariableFilter decays;
 };
 
-// Slot "<variable>/Momentum".
+// Slot "<variable>/Momentum": the accumulator.
 class Momentum : public Optimizer {
  public:
   explicit Momentum(const MomentumOptions& options = {});

@@ -1,4 +1,4 @@
-// The count of training steps.
+// The global step: a count of training steps.
 #pragma once
 
 #include "absl/strings/string_view.h"
@@ -9,11 +9,12 @@ namespace belfry::optim {
 
 inline constexpr absl::string_view kGlobalStep = "global_step";
 
-// The variable "global_step" of the scope's replica: an int64 scalar that begins at 0 and is not trained. Made when it
-// is first asked for, whatever the scope's variable path and reuse, on the scope's device for variables.
+// The variable "global_step" of the scope's replica: an int64 scalar that starts at 0 and is not trainable. Created on
+// first use, whatever the scope's variable path and reuse, on the scope's device for variables.
 Variable GlobalStep(const Scope& scope);
 
-// Adds 1 to it once all of `after` have run: the updates of this step, which all see the former value.
+// Adds 1 to the global step after all of `after`, this step's updates, have run; they all see the former value. Returns
+// the new value.
 Output IncrementGlobalStep(OpScope scope, absl::Span<const Output> after);
 
 }  // namespace belfry::optim

@@ -1,4 +1,4 @@
-// Layer-wise adaptive rates for large batches. Formula: ops/training.h.
+// LARS: layer-wise adaptive rates for large batches. Formula: ops/training.h.
 #pragma once
 
 #include "optim/optimizer.h"
@@ -11,11 +11,11 @@ struct LarsOptions {
   double trust_coefficient = 0.001;
   double epsilon = 0;
   double weight_decay = 1e-4;
-  // What the trust ratio and weight decay apply to; other variables follow plain momentum.
+  // The variables that the trust ratio and weight decay apply to; others follow plain momentum.
   VariableFilter adapts = IsWeight;
 };
 
-// Slot "<variable>/Lars".
+// Slot "<variable>/Lars": the accumulator.
 class Lars : public Optimizer {
  public:
   explicit Lars(const LarsOptions& options = {});

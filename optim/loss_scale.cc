@@ -18,7 +18,7 @@ constexpr char kName[] = "loss_scale";
 absl::Status Check(const LossScaleOptions& options) {
   const double least = options.dynamic ? options.least : options.initial;
   const double most = options.dynamic ? options.most : options.initial;
-  // Twice the largest must be a number in float32, and so must 1 over the smallest.
+  // Twice the largest scale must be finite in float32, and so must 1 over the smallest.
   if (least >= 0x1p-126 && least <= options.initial && options.initial <= most && most <= 0x1p126 &&
       (!options.dynamic || options.growth_interval >= 1)) {
     return absl::OkStatus();

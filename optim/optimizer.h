@@ -1,4 +1,4 @@
-// Optimizers: how a variable follows its gradient.
+// Optimizers: rules that update variables from their gradients.
 #pragma once
 
 #include <functional>
@@ -10,16 +10,17 @@
 
 namespace belfry::optim {
 
-// One update rule with its hyper-parameters. Const: slots are variables of the graph, steps are the graph's global
-// step; so one optimizer serves any number of towers. Derived classes stand in optim/{descent,rmsprop,adam,lars}.h.
+// One update rule with its hyper-parameters. Immutable: slots are variables of the graph, and steps are counted by the
+// graph's global step, so one optimizer serves any number of towers. Derived classes are in
+// optim/{descent,rmsprop,adam,lars}.h.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Adds the nodes that update `variable` by `gradient`, which has its shape and dtype, where the variable lives, and
-  // returns the variable after the update. Rates and bias corrections follow GlobalStep(scope.Replica(variable's)),
-  // which the caller increments after all updates (ApplyGradients does). Invalid after an error, which sticks to the
-  // graph.
+  // Adds the nodes that update `variable` by `gradient`, which has its shape and dtype, on the variable's device, and
+  // returns the variable's value after the update. Rates and bias corrections follow the global step of the variable's
+  // replica (GlobalStep), which the caller increments after all updates, as ApplyGradients does. Invalid after an
+  // error, which sticks to the graph.
   virtual Output Apply(OpScope scope, const Variable& variable, Output gradient) const = 0;
 
   const Schedule& learning_rate() const { return learning_rate_; }
@@ -31,21 +32,22 @@ class Optimizer {
   Schedule learning_rate_;
 };
 
-// Says which variables something applies to; null means all.
+// Selects variables; null selects all.
 using VariableFilter = std::function<bool(const Variable&)>;
-// Weights, not biases nor normalisation's scales: rank 2 or more.
+// True for weights, which have rank 2 or more; false for biases and the scales of normalisation.
 bool IsWeight(const Variable& variable);
 
-// For rules: the weight decay of a variable, 0 if the filter rejects it.
+// For update rules: the weight decay of a variable; 0 if the filter rejects it.
 double Decay(double weight_decay, const VariableFilter& decays, const Variable& variable);
 
-// The rate of this step for the scope's replica: one node per schedule and replica, however often it is asked for.
+// The learning rate of this step for the scope's replica: one node per schedule and replica, however often it is
+// called.
 Output LearningRate(OpScope scope, const Schedule& schedule);
 
-// For rules: the variable "<variable>/<name>" like `variable`, of its replica and beside it, not trained; made, filled
-// with `initial`, or found again.
+// For update rules: the variable "<variable>/<name>" with the shape, dtype, replica and device of `variable`, not
+// trainable. Created with every element `initial`, or found again.
 Variable Slot(const Scope& scope, const Variable& variable, absl::string_view name, double initial);
-// For rules: where an update is added, "update_<variable>", colocated with the variable.
+// For update rules: the scope for the update's node: named "update_<variable>" and colocated with the variable.
 Scope UpdateScope(const Scope& scope, const Variable& variable);
 
 }  // namespace belfry::optim

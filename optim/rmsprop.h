@@ -1,4 +1,4 @@
-// Rates per element from past squares of the gradient. Formulas: ops/training.h.
+// RMSProp and Adagrad: rates per element from past squared gradients. Formulas: ops/training.h.
 #pragma once
 
 #include "optim/optimizer.h"
@@ -11,10 +11,10 @@ struct RMSPropOptions {
   double momentum = 0;
   double epsilon = 1e-10;
   double weight_decay = 0;  // times the variable, added to the gradient
-  VariableFilter decays;    // what weight decay applies to
+  VariableFilter decays;    // the variables that weight decay applies to
 };
 
-// Slots "<variable>/RMSProp", the mean square, which begins at 1, and "<variable>/RMSProp_1", the momentum.
+// Slots "<variable>/RMSProp", the mean square, which starts at 1, and "<variable>/RMSProp_1", the momentum.
 class RMSProp : public Optimizer {
  public:
   explicit RMSProp(const RMSPropOptions& options = {});
@@ -26,12 +26,12 @@ class RMSProp : public Optimizer {
 
 struct AdagradOptions {
   Schedule learning_rate = 0.01;
-  double initial_accumulator = 0.1;  // positive
+  double initial_accumulator = 0.1;  // must be positive
   double weight_decay = 0;
   VariableFilter decays;
 };
 
-// Slot "<variable>/Adagrad".
+// Slot "<variable>/Adagrad": the sum of squares, which starts at initial_accumulator.
 class Adagrad : public Optimizer {
  public:
   explicit Adagrad(const AdagradOptions& options = {});

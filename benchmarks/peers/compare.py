@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Times the training steps of models in Belfry and in other frameworks, in turn, after it has checked that all do the
-same work: README.md says how to get the frameworks.
+"""Times the training steps of models in Belfry and in other frameworks, in turn, after checking that all do the same
+work. README.md says how to get the frameworks.
 
   benchmarks/peers/compare.py --python=build/peers/bin/python --models=cifar_net,resnet20 --threads=1,2
 """
@@ -21,7 +21,7 @@ GO_ON = "benchmarks/peers/README.md says how to get it"
 
 
 def peers(options, model, threads, problem):
-    """The commands of the peers that are there, by name; says which are not."""
+    """The commands of the installed peers, by name; prints which ones are missing."""
     common = [f"--problem={problem}", f"--model={model}", f"--threads={threads}", f"--dtype={options.dtype}"]
     python, found = options.python, {}
 

@@ -1,6 +1,7 @@
-"""The models, once for every Python framework: `ops` is what a framework calls its operations, `p` its variables.
+"""The benchmark models, written once for all Python frameworks: `ops` wraps a framework's operations.
 
-The names in `p` are Belfry's (models/cifar_net.h, models/resnet.h, models/mlp.h). Images are what `ops` takes.
+`p` holds the variables by Belfry's names (models/cifar_net.h, models/resnet.h, models/mlp.h). Images have the layout
+that `ops` expects.
 """
 
 
@@ -62,7 +63,7 @@ def loss(ops, model, p, inputs, labels):
 
 
 def is_trained(name):
-    """Whether a tensor of the problem is a variable that gradients update."""
+    """True if a tensor of the problem is a variable that gradients update."""
     slots = ("/Momentum", "/moving_mean", "/moving_variance")
     return name not in ("inputs", "labels", "global_step") and not name.endswith(slots)
 

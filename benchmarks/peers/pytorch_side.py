@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The models in PyTorch: eager with channels-last images, or compiled by torch.compile."""
+"""The benchmark models in PyTorch: eager with channels-last images, or compiled by torch.compile."""
 import torch
 from torch.nn import functional
 
@@ -8,11 +8,11 @@ import serving
 
 
 class Ops:
-    """Images are [N, C, H, W] tensors of the format channels-last."""
+    """Images are [N, C, H, W] tensors in channels-last format."""
 
     def __init__(self, device):
-        # Sums over nine neighbouring channels of 64 as a convolution: with it a step of the tutorial network takes half
-        # the time that it takes with functional.local_response_norm.
+        # Sums nine neighbouring channels of 64, written as a convolution; this halves the time of a step of the
+        # tutorial network compared with functional.local_response_norm.
         near = (torch.arange(64)[:, None] - torch.arange(64)).abs() <= 4
         self.window = (near * (0.001 / 9))[:, :, None, None].to(device, memory_format=torch.channels_last)
 

@@ -1,4 +1,4 @@
-"""One side of a comparison: a process that trains when it is told to. README.md has the protocol."""
+"""One side of a comparison: a process that trains when told to. README.md describes the protocol."""
 import argparse
 import json
 import sys
@@ -33,7 +33,7 @@ def parser(description):
 
 
 def memory(key):
-    """Bytes of this process: RssAnon and RssFile, what is resident now; VmHWM, the most so far."""
+    """Memory of this process in bytes: RssAnon and RssFile are resident now, VmHWM is the peak."""
     with open("/proc/self/status") as file:
         return next(int(line.split()[1]) * 1024 for line in file if line.startswith(key + ":"))
 
@@ -42,12 +42,12 @@ def forget_peak():
     try:
         with open("/proc/self/clear_refs", "w") as file:
             file.write("5")
-    except OSError:  # then memory that only building and compiling took counts too
+    except OSError:  # memory that was needed only to build and compile then counts too
         pass
 
 
 def rate(step, finish, seconds):
-    """Steps a second."""
+    """Steps per second."""
     steps, batch, elapsed, begin = 0, 1, 0.0, time.perf_counter()
     while elapsed < seconds:
         for _ in range(batch):
@@ -61,9 +61,11 @@ def rate(step, finish, seconds):
 
 
 def serve(build, version, device_peak=None):
-    """`build()` makes the model and returns two functions: one that trains a step and returns what float() makes the
-    loss of, and one that waits until all steps are done. `device_peak()`: the most bytes in use on a device that is not
-    this machine's memory."""
+    """Serves the protocol for one model.
+
+    `build()` makes the model and returns two functions: one trains a step and returns a loss that float() converts, the
+    other waits until all steps are done. `device_peak()` returns the peak bytes in use on a device with its own memory.
+    """
     before = memory("RssAnon")
     step, finish = build()
     losses = [float(step()) for _ in range(COMPARED_LOSSES)]

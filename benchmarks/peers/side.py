@@ -5,8 +5,8 @@ import select
 import subprocess
 import time
 
-# Memory that is given back to the kernel after every step comes back as page faults: for a framework that allocates
-# tensors as it goes, keeping it is worth 28 to 51 % on these models, and large pages another 10 to 20 %.
+# Memory returned to the kernel after every step costs page faults when it is needed again. For frameworks that allocate
+# tensors on the fly, keeping it gains 28 to 51 % on these models, and huge pages another 10 to 20 %.
 ENVIRONMENT = {"GLIBC_TUNABLES": ":".join(["glibc.malloc.mmap_max=0", "glibc.malloc.trim_threshold=17179869184",
                                            "glibc.malloc.hugetlb=1"]),
                "TF_CPP_MIN_LOG_LEVEL": "3"}
@@ -14,18 +14,18 @@ START_SECONDS = 900  # torch.compile takes a minute for ResNet-56
 
 
 class SideError(Exception):
-    """A side that could not do what it was told."""
+    """The failure of a side to answer or to follow the protocol."""
 
 
 class Side:
-    """A running process of the protocol in README.md."""
+    """A running process that speaks the protocol in README.md."""
 
     def __init__(self, name, command, threads):
         self.name, self.command = name, command
         self.rates, self.cores, self.idle = [], [], []
         self.peak_bytes = None
         environment = {**os.environ, **ENVIRONMENT, "OMP_NUM_THREADS": str(threads)}
-        # Unbuffered, so that select sees all that is there to be read.
+        # Unbuffered, so that select() sees everything that can be read.
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0)
         try:
             self.ready = self.read(START_SECONDS)
@@ -46,7 +46,7 @@ class Side:
                 return json.loads(line)
 
     def run(self, seconds, scale):
-        """Times one round; `scale`: items of a step."""
+        """Times one round; `scale` is the number of items in a step."""
         begin, used = time.monotonic(), self.cpu_seconds()
         self.process.stdin.write(f"go {seconds}\n".encode())
         self.process.stdin.flush()
@@ -69,10 +69,10 @@ class Side:
 
 
 def losses_differ(sides, dtype="float32"):
-    """Why the sides do not do the same work, or None. The first side is what the others are compared with.
+    """The reason why the sides do not do the same work, or None. The others are compared with the first side.
 
-    Training multiplies differences of rounding: in a network of 56 layers by about ten at each of the first steps. So
-    the first step is compared most strictly."""
+    Training amplifies rounding differences, in a network of 56 layers about tenfold at each of the first steps, so the
+    first step is compared most strictly."""
     for side in sides[1:]:
         for i, (ours, theirs) in enumerate(zip(sides[0].ready["losses"], side.ready["losses"])):
             tolerance = 2e-2 if dtype == "bfloat16" else min(1e-4 * 10 ** (i / 2), 3e-3)
@@ -83,7 +83,7 @@ def losses_differ(sides, dtype="float32"):
 
 
 def run_in_turn(sides, rounds, seconds, scale):
-    """A B C A B C; the other processes must sleep meanwhile, or what they burn is taken from the one that is timed."""
+    """Times A B C A B C. The other processes must sleep meanwhile, or their work slows down the one being timed."""
     for _ in range(rounds):
         for side in sides:
             used = {other: other.cpu_seconds() for other in sides if other is not side}

@@ -1,4 +1,4 @@
-"""What a comparison found, as text, CSV and JSON."""
+"""Results of a comparison as text, CSV and JSON."""
 import csv
 import json
 import os
@@ -26,7 +26,7 @@ def row(comparison, side, best_peer):
 
 
 def ratio(side, other):
-    """The median over rounds of how many times as fast this side was in the same round."""
+    """The median over rounds of this side's rate divided by the other's in the same round."""
     return statistics.median(a / b for a, b in zip(side.rates, other.rates)) if other else None
 
 
@@ -55,7 +55,7 @@ cores: processor time / time, while it was timed
 
 
 def summary(rows):
-    """A line for each of Belfry's sides that has a peer beside it."""
+    """A line for each of Belfry's sides that was compared with a peer."""
     return [f"{r['model']}, {r['dtype']}, {r['threads']} thread(s), {r['side']}: {r['median']:.0f}, "
             f"{r['ratio_to_best_peer']:.3f} of the best peer"
             for r in rows if r["side"].startswith("Belfry") and r["ratio_to_best_peer"]]

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The models in TensorFlow on the CPU: a tf.function for the whole step, or the same compiled by XLA."""
+"""The benchmark models in TensorFlow on the CPU: a tf.function for the whole step, or the same compiled by XLA."""
 import os
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
@@ -10,7 +10,7 @@ import serving  # noqa: E402
 
 
 class Ops:
-    """Images are [N, H, W, C]. Weights come in the type that the model computes in."""
+    """Images are [N, H, W, C]. Weights have the dtype that the model computes in."""
     relu = staticmethod(tf.nn.relu)
 
     def __init__(self, dtype):
@@ -26,7 +26,7 @@ class Ops:
 
     @staticmethod
     def local_response_norm(x):
-        # The op is there for float32 only.
+        # The op supports float32 only.
         return tf.cast(tf.nn.lrn(tf.cast(x, tf.float32), 4, 1, 0.001 / 9, 0.75), x.dtype)
 
     @staticmethod

@@ -1,15 +1,15 @@
-// Where memory begins.
+// Alignment of memory.
 #pragma once
 
 #include <cstddef>
 
 namespace belfry {
 
-// Tensors, variables, workspaces and the parts of these lie at multiples of this, in bytes: a cache line, and what the
-// widest vectors want.
+// Alignment in bytes of tensors, variables, workspaces and their parts: one cache line, and enough for the widest
+// vector loads.
 inline constexpr size_t kAlignment = 64;
 
-// The least multiple of `alignment` from `bytes` on.
+// Rounds `bytes` up to a multiple of `alignment`.
 constexpr size_t AlignUp(size_t bytes, size_t alignment = kAlignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }

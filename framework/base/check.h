@@ -1,4 +1,5 @@
-// CHECK: a broken invariant of our own code ends the process. What input or hardware can cause is an absl::Status.
+// CHECK, for broken invariants of our own code: it ends the process. Failures that input or hardware can cause are
+// reported as an absl::Status.
 #pragma once
 
 namespace belfry {

@@ -19,7 +19,7 @@
 namespace belfry {
 namespace {
 
-// Where a core is: NUMA node, package, physical core. What the system does not tell is 0.
+// Position of a core: NUMA node, package, physical core. Anything the system does not report is 0.
 using Place = std::tuple<int, int, int>;
 
 Place PlaceOf(int core) {
@@ -66,8 +66,8 @@ void BindThisThread(absl::Span<const int> cores) {
   for (int core : cores) {
     CPU_SET(core, &set);
   }
-  // A parallel region even for one thread: LLVM's OpenMP gives every thread that it sees for the first time the cores
-  // of the first of all, so it must have seen this one before.
+  // The parallel region is needed even for one thread: when LLVM's OpenMP first meets a thread, it resets that thread's
+  // affinity to the cores of the initial thread, so it must have met this one before the affinity is set.
 #pragma omp parallel num_threads(omp_get_max_threads())
   sched_setaffinity(0, sizeof(set), &set);
 }

@@ -1,4 +1,4 @@
-// The processor's cores, and which of them a thread runs on. Both functions may be called by any thread.
+// The processor's cores, and binding threads to them. Both functions are thread-safe.
 #pragma once
 
 #include <vector>
@@ -7,12 +7,12 @@
 
 namespace belfry {
 
-// The cores that this process may run on (in a container, fewer than the machine's), by Linux's numbers, neighbours
-// side by side: the hardware threads of one core, then the cores of one NUMA node.
+// The cores that this process may run on (in a container, fewer than the machine has), as Linux numbers them.
+// Neighbours are adjacent: the hardware threads of one core, then the cores of one NUMA node.
 std::vector<int> AvailableCores();
 
-// From now on the calling thread, the OpenMP threads that help it (ParallelThreads) and the threads that it starts run
-// on `cores` only. Changes nothing if there are none, or if the system refuses.
+// Binds the calling thread, its OpenMP team (ParallelThreads) and the threads it starts from now on to `cores`. Does
+// nothing if `cores` is empty or the system refuses.
 void BindThisThread(absl::Span<const int> cores);
 
 }  // namespace belfry

@@ -24,7 +24,8 @@ std::string CanonicalType(absl::string_view type) {
   return known ? absl::AsciiStrToUpper(type) : std::string(type);
 }
 
-// Each parses all of `text`, the value of the field called `field`; the error is one clause of Parse's message.
+// ParseWord and ParseNumber parse all of `text`, the value of the field called `field`. Their errors are one clause of
+// Parse's message.
 absl::Status ParseWord(absl::string_view field, absl::string_view text, std::optional<std::string>& value) {
   if (!IsWord(text)) {
     return absl::InvalidArgumentError(
@@ -45,7 +46,7 @@ absl::Status ParseNumber(absl::string_view field, absl::string_view text, std::o
   return absl::OkStatus();
 }
 
-// As the former two; a "*" leaves the field unset.
+// Like ParseWord and ParseNumber, but "*" leaves the field unset.
 template <class T, class ParseValue>
 absl::Status ParseOrAny(ParseValue parse, absl::string_view field, absl::string_view text, std::optional<T>& value) {
   value.reset();
@@ -54,7 +55,7 @@ absl::Status ParseOrAny(ParseValue parse, absl::string_view field, absl::string_
   return status.ok() ? status : absl::InvalidArgumentError(absl::StrCat(status.message(), ", or '*'"));
 }
 
-// `text` is what follows "/device:".
+// `text` is the part after "/device:".
 absl::Status ParseTypeAndId(absl::string_view text, DeviceName& name) {
   const size_t colon = text.find(':');
   RETURN_IF_ERROR(ParseOrAny(ParseWord, "device type", text.substr(0, colon), name.type));

@@ -1,6 +1,6 @@
-// Names of devices: "/job:localhost/replica:0/task:0/device:GPU:0", partial, with wildcards, and the short "/gpu:0".
+// Device names: "/job:localhost/replica:0/task:0/device:GPU:0", partial names, wildcards, and the short "/gpu:0".
 //
-//   name      = "" | "/" | component+            any order; of two components for one field the last one holds
+//   name      = "" | "/" | component+            in any order; if a field appears twice, the last one wins
 //   component = "/job:" (word | "*")             a "*" leaves its field unset
 //             | "/replica:" (number | "*")
 //             | "/task:" (number | "*")
@@ -9,9 +9,8 @@
 //   word      = [A-Za-z][A-Za-z0-9_]*
 //   number    = [0-9]+, at most 2147483647; leading zeros are dropped
 //
-// This is TensorFlow's C++ grammar with one difference: the types CPU and GPU are stored in upper case however they are
-// written, so that "/device:gpu:0" is the GPU (in TensorFlow's C++ it is not, in its Python it is). Other types keep
-// their case.
+// This is TensorFlow's C++ grammar with one difference: CPU and GPU are stored in upper case however they are written,
+// so "/device:gpu:0" is the GPU (as in TensorFlow's Python, but not in its C++). Other types keep their case.
 #pragma once
 
 #include <optional>
@@ -23,7 +22,7 @@
 
 namespace belfry {
 
-// A parsed device name; a field that is not set puts no constraint. A value; every function below is thread-safe.
+// A parsed device name. An unset field is unconstrained. A value type; every function below is thread-safe.
 struct DeviceName {
   std::optional<std::string> job;
   std::optional<int> replica;
@@ -31,30 +30,30 @@ struct DeviceName {
   std::optional<std::string> type;  // "CPU", "GPU"
   std::optional<int> id;
 
-  // InvalidArgument quotes the text and the component that is wrong, and says what may stand there.
+  // InvalidArgument quotes the text and the offending component, and says what is allowed there.
   static absl::StatusOr<DeviceName> Parse(absl::string_view text);
-  // "CPU:10", no slash: the type and the id, both there, no wildcard. Errors as Parse.
+  // Parses "CPU:10": type and id without a slash, both required, no wildcard. Errors as in Parse.
   static absl::StatusOr<DeviceName> ParseLocal(absl::string_view text);
-  // Every field set. REQUIRES: job and type are words of the grammar, the numbers are not negative.
+  // A name with every field set. REQUIRES: job and type are words of the grammar, the numbers are not negative.
   static DeviceName Full(absl::string_view job, int replica, int task, absl::string_view type, int id);
 
-  // job, replica and task are set: a process is named.
+  // True if job, replica and task are set, so that the name denotes a process.
   bool HasFullTask() const { return job && replica && task; }
-  // type and id are set: a device of some process is named.
+  // True if type and id are set, so that the name denotes a device of some process.
   bool HasFullDevice() const { return type && id; }
   bool IsFull() const { return HasFullTask() && HasFullDevice(); }
 
-  // The job, replica and task of this name, or its type and id; the other fields are not set.
+  // The job, replica and task of this name, or its type and id; the other fields are left unset.
   DeviceName TaskPart() const { return {.job = job, .replica = replica, .task = task}; }
   DeviceName DevicePart() const { return {.type = type, .id = id}; }
   // The first CPU of the same process.
   DeviceName HostCpu() const { return {.job = job, .replica = replica, .task = task, .type = "CPU", .id = 0}; }
 
-  // The fields that are set, in the order of the members: "/job:a/device:GPU:0". A type without id prints as
-  // "/device:GPU:*", an id without type is not printed. Parses back to the same name, but for such an id.
+  // The set fields in member order: "/job:a/device:GPU:0". A type without an id prints as "/device:GPU:*"; an id
+  // without a type is not printed. Except for such an id, Parse gives back the same name.
   std::string ToString() const;
-  // "/job:localhost/replica:0/task:0/gpu:0": how TensorFlow up to 1.1 prints a device, and the placement log. A type
-  // other than CPU and GPU, which has no such form, prints as in ToString().
+  // "/job:localhost/replica:0/task:0/gpu:0", as TensorFlow up to 1.1 and our placement log print a device. Types other
+  // than CPU and GPU have no such form and print as in ToString().
   std::string ToLegacyString() const;
   // "GPU:0", as ParseLocal reads it. REQUIRES: HasFullDevice().
   std::string ToLocalString() const;
@@ -62,7 +61,7 @@ struct DeviceName {
   bool operator==(const DeviceName& other) const = default;
 };
 
-// The two halves of a name: "/job:a/task:1" (as far as set, may be "") and "GPU:0".
+// The two halves of a name: "/job:a/task:1" (the fields that are set; may be "") and "GPU:0".
 struct SplitDeviceName {
   std::string task;
   std::string device;
@@ -72,41 +71,41 @@ std::optional<SplitDeviceName> Split(const DeviceName& name);
 // "/job:a/replica:0/task:1"; nullopt unless name.HasFullTask().
 std::optional<std::string> TaskName(const DeviceName& name);
 
-// Every field that `less` sets is set in `more`, to the same value: each device that `more` allows, `less` allows too.
+// True if every field set in `less` has the same value in `more`, so that `less` allows each device that `more` allows.
 bool IsSpecification(const DeviceName& less, const DeviceName& more);
-// `full` names one device, and `pattern` allows it.
+// True if `full` names one device and `pattern` allows it.
 bool IsCompleteSpecification(const DeviceName& pattern, const DeviceName& full);
-// One is a specification of the other. So "/job:a" and "/task:0" are not compatible, although one device may be both.
+// True if one is a specification of the other. "/job:a" and "/task:0" are therefore not compatible, although one device
+// may match both.
 bool AreCompatible(const DeviceName& a, const DeviceName& b);
-// Both name a process, and it is the same one.
+// True if both name a process, and it is the same one.
 bool IsSameAddressSpace(const DeviceName& a, const DeviceName& b);
-// Both set the job, the replica or the task, to different values. Neither this nor the former holds where a field that
-// would tell is not set.
+// True if the job, the replica or the task is set in both, to different values. With partial names, both this and
+// IsSameAddressSpace can be false.
 bool IsDifferentAddressSpace(const DeviceName& a, const DeviceName& b);
 
-// What Merge does with fields that both names set, to different values. Job, replica and task must agree in any case.
+// The rule of Merge for a type or id that both names set to different values. Job, replica and task must always agree.
 enum class MergeMode {
   kHard,      // an error
-  kSoft,      // different types: type and id become unset; different ids: the id becomes unset
-  kOverride,  // the type and the id of `other` hold; where `other` has no id, that of `target` stays
+  kSoft,      // different types: type and id are unset; different ids: the id is unset
+  kOverride,  // type and id of `other` win; if `other` has no id, that of `target` stays
 };
-// The constraints of both names together. InvalidArgument "Cannot merge devices with incompatible types: 'A' and 'B'"
-// (or jobs, replicas, tasks, ids) where they contradict each other.
+// The constraints of both names combined. Where they contradict each other, InvalidArgument "Cannot merge devices with
+// incompatible types: 'A' and 'B'" (or jobs, replicas, tasks, ids).
 absl::StatusOr<DeviceName> Merge(DeviceName target, const DeviceName& other, MergeMode mode);
 
-// Fields set in `inner` override those of `outer`, all five of them: how nested device scopes combine, and how a
-// request is made to hold whatever was there (TensorFlow's EnsureSpecification). "/gpu:7" with "/device:GPU:*" inside
-// stays
-// "/device:GPU:7"; an empty `inner` changes nothing.
+// Fields set in `inner` override those of `outer`, all five of them. This is how nested device scopes combine, and how
+// a request is enforced on an existing name (TensorFlow's EnsureSpecification). "/gpu:7" with "/device:GPU:*" inside
+// stays "/device:GPU:7"; an empty `inner` changes nothing.
 DeviceName MergeOverride(DeviceName outer, const DeviceName& inner);
 
-// `name`, a device name or a local one ("CPU:0"), with what it leaves open taken from `basename`. InvalidArgument if
-// one of them does not parse or `basename` is not full.
+// `name`, either a device name or a local one ("CPU:0"), with its unset fields taken from `basename`. InvalidArgument
+// if either does not parse or `basename` is not full.
 absl::StatusOr<DeviceName> CanonicalizeDeviceName(absl::string_view name, absl::string_view basename);
 
-// The names by which a table of devices should know this one: over processes, "/job:a/replica:0/task:1/device:GPU:0"
-// and
-// ".../gpu:0"; within one, "/device:GPU:0" and "GPU:0". Empty unless name.IsFull(), or HasFullDevice() for the latter.
+// The names under which a table of devices should list this one. Across processes:
+// "/job:a/replica:0/task:1/device:GPU:0" and ".../gpu:0"; empty unless name.IsFull(). Within one process:
+// "/device:GPU:0" and "GPU:0"; empty unless name.HasFullDevice().
 std::vector<std::string> NamesForDeviceMappings(const DeviceName& name);
 std::vector<std::string> LocalNamesForDeviceMappings(const DeviceName& name);
 

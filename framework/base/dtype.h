@@ -28,19 +28,19 @@ inline constexpr DType kAllDTypes[] = {DType::kFloat32, DType::kFloat64, DType::
 size_t SizeOf(DType dtype);
 // "float32", "bfloat16", "int64", "bool" ...
 absl::string_view DTypeName(DType dtype);
-// TensorFlow's names, as in node summaries: "DT_FLOAT", "DT_BFLOAT16", "DT_INT64" ...
+// TensorFlow's names, used in node summaries: "DT_FLOAT", "DT_BFLOAT16", "DT_INT64" ...
 absl::string_view TensorFlowName(DType dtype);
-// TensorFlow's short names, as in tensor summaries: "float", "double", "half", "int32" ...
+// TensorFlow's short names, used in tensor summaries: "float", "double", "half", "int32" ...
 absl::string_view TensorFlowShortName(DType dtype);
-// The inverse of DTypeName; InvalidArgument for any other text.
+// Inverse of DTypeName; InvalidArgument for any other text.
 absl::StatusOr<DType> ParseDType(absl::string_view name);
 
-// float16, bfloat16, float32 or float64.
+// True for float16, bfloat16, float32 and float64.
 bool IsFloating(DType dtype);
-// int32, int64 or uint8.
+// True for int32, int64 and uint8.
 bool IsInteger(DType dtype);
 
-// kDTypeOf<T>: the DType whose elements are of C++ type T.
+// kDTypeOf<T> is the DType whose elements have the C++ type T.
 template <class T>
 struct DTypeOf;
 template <>

@@ -1,4 +1,4 @@
-// Numbers that are none.
+// Detecting NaN and infinity.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,18 @@
 
 namespace belfry {
 
+// The non-finite values found in an array.
 struct NonFinite {
   int64_t nans = 0, infinities = 0;
-  int64_t first = -1;  // element; -1: all are finite
+  int64_t first = -1;  // index of the first one; -1 if all values are finite
 
   bool any() const { return first >= 0; }
-  // "2 NaN and 1 infinite values, the first at element 7".
+  // For example "2 NaN and 1 infinite values, the first at element 7".
   std::string ToString() const;
 };
 
-// Of `elements` values at `data`. Types that are not floats have none.
+// Counts the non-finite values among `elements` values at `data` (host memory). Types that are not floating-point have
+// none.
 NonFinite FindNonFinite(DType dtype, const void* data, int64_t elements);
 
 }  // namespace belfry

@@ -1,4 +1,5 @@
-// The complete types Half and BFloat16, for code that computes with them. Not for public headers: it includes Eigen.
+// The complete types Half and BFloat16, for code that computes with them. Includes Eigen, so keep it out of public
+// headers.
 #pragma once
 
 #include <Eigen/Core>

@@ -1,5 +1,5 @@
-// A mutex that both clang's -Wthread-safety and ThreadSanitizer understand: the latter does not see the order that a
-// prebuilt absl::Mutex makes, and so reports races that are none.
+// A mutex that both clang's -Wthread-safety and ThreadSanitizer understand. A prebuilt absl::Mutex is not instrumented,
+// so ThreadSanitizer misses the ordering it gives and reports false races.
 #pragma once
 
 #include <condition_variable>
@@ -11,20 +11,20 @@
 
 namespace belfry {
 
-// Names what it guards: `int count ABSL_GUARDED_BY(mutex_);`. Locked by MutexLock.
+// Annotate the data it guards: `int count ABSL_GUARDED_BY(mutex_);`. Lock it with MutexLock.
 class ABSL_LOCKABLE Mutex {
  public:
   void Lock() ABSL_EXCLUSIVE_LOCK_FUNCTION() { mutex_.lock(); }
   void Unlock() ABSL_UNLOCK_FUNCTION() { mutex_.unlock(); }
 
-  // Waits until `condition` holds. It is called with the mutex held, before waiting and after each NotifyAll. The mutex
-  // is held on return, and released while waiting. REQUIRES: the calling thread holds it.
+  // Waits until `condition` holds. The condition is evaluated with the mutex held, before waiting and after each
+  // NotifyAll. The mutex is released while waiting and held again on return. REQUIRES: the calling thread holds it.
   void Await(absl::FunctionRef<bool()> condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
     std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
     while (!condition()) changed_.wait(lock);
     lock.release();
   }
-  // The same, but gives up at the deadline; returns the condition's last value.
+  // Like Await, but gives up at the deadline. Returns the condition's last value.
   bool AwaitUntil(absl::Time deadline, absl::FunctionRef<bool()> condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
     if (deadline == absl::InfiniteFuture()) {
       Await(condition);
@@ -35,7 +35,7 @@ class ABSL_LOCKABLE Mutex {
     lock.release();
     return holds;
   }
-  // To be called after a change that may make a condition of Await or AwaitUntil true.
+  // Call after any change that may make a condition of Await or AwaitUntil true.
   void NotifyAll() { changed_.notify_all(); }
 
  private:
@@ -43,7 +43,7 @@ class ABSL_LOCKABLE Mutex {
   std::condition_variable changed_;
 };
 
-// Holds a mutex for its own life.
+// Holds a mutex for the lifetime of the object.
 class ABSL_SCOPED_LOCKABLE MutexLock {
  public:
   explicit MutexLock(Mutex& mutex) ABSL_EXCLUSIVE_LOCK_FUNCTION(mutex) : mutex_(mutex) { mutex_.Lock(); }

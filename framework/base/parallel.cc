@@ -7,7 +7,7 @@
 namespace belfry {
 namespace {
 
-// Waking a sleeping OpenMP team costs some microseconds, so a thread must get at least this many scalar operations.
+// Waking a sleeping OpenMP team takes some microseconds, so each thread must get at least this many scalar operations.
 constexpr double kOperationsPerThread = 32 * 1024;
 
 }  // namespace
@@ -15,7 +15,7 @@ constexpr double kOperationsPerThread = 32 * 1024;
 int ParallelThreads() { return omp_get_max_threads(); }
 
 ScopedParallelThreads::ScopedParallelThreads(int threads) : former_(omp_get_max_threads()) {
-  // Where a team comes out smaller than was promised (OMP_THREAD_LIMIT), oneDNN waits for the missing threads for ever.
+  // If a team comes out smaller than announced (OMP_THREAD_LIMIT), oneDNN waits forever for the missing threads.
   omp_set_num_threads(std::min(threads, omp_get_thread_limit()));
 }
 ScopedParallelThreads::~ScopedParallelThreads() { omp_set_num_threads(former_); }

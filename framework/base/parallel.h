@@ -7,11 +7,11 @@
 
 namespace belfry {
 
-// Threads that a parallel loop on the calling thread may use: the share of the cores of the CPU device whose work this
-// thread does. OpenMP's per-thread setting, so oneDNN and our own loops agree and no two devices share a pool.
+// Number of threads that a parallel loop on the calling thread may use: this thread's CPU device's share of the cores.
+// It is OpenMP's per-thread setting, so oneDNN and our own loops agree, and no two devices share a pool.
 int ParallelThreads();
 
-// Sets ParallelThreads() of the calling thread for its own life, and puts the former value back.
+// Sets ParallelThreads() of the calling thread for the lifetime of the object, then restores the former value.
 class ScopedParallelThreads {
  public:
   explicit ScopedParallelThreads(int threads);
@@ -23,9 +23,9 @@ class ScopedParallelThreads {
   int former_;
 };
 
-// Calls body(begin, end) on ranges that cover [0, n), on several threads when `n * cost` (cost: about one per scalar
-// operation of an item) is worth a hand-over, else once on the calling thread. Range borders depend on n, cost and
-// ParallelThreads() only. Never allocates on the single-threaded path.
+// Calls body(begin, end) on ranges that cover [0, n): on several threads when `n * cost` (cost: about one per scalar
+// operation of an item) is worth waking them, otherwise once on the calling thread. The ranges depend only on n, cost
+// and ParallelThreads(). The single-threaded path never allocates.
 void ParallelFor(int64_t n, double cost, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 
 }  // namespace belfry

@@ -7,7 +7,7 @@ namespace {
 
 using philox::kMultiplier0, philox::kMultiplier1, philox::kWeyl0, philox::kWeyl1;
 
-// The finaliser of MurmurHash3: every input bit reaches every output bit.
+// MurmurHash3's 64-bit finaliser, a bijection: every input bit affects every output bit.
 uint64_t Mix(uint64_t h) {
   h ^= h >> 33;
   h *= 0xff51afd7ed558ccdULL;
@@ -18,6 +18,11 @@ uint64_t Mix(uint64_t h) {
 
 }  // namespace
 
+// Invariant: block i of the output is Philox4x32(key, counter_high, counter_low + i) bit for bit, whatever `blocks` is.
+// It holds because a block is a function of its own counter alone: lanes never exchange data, every lane runs the ten
+// rounds with the same key schedule, and 64-bit addition wraps counter_low for block i exactly as for a single call. So
+// a tensor may be cut between threads or towers at any block and keep its bits. Working on kLanes counters side by side
+// lets the compiler vectorise the inner loop; the cost is up to kLanes - 1 blocks computed and dropped at the end.
 void PhiloxBlocks(uint64_t key, uint64_t counter_high, uint64_t counter_low, int64_t blocks, uint32_t* words) {
   constexpr int kLanes = 16;
   for (int64_t first = 0; first < blocks; first += kLanes) {
@@ -52,6 +57,9 @@ void PhiloxBlocks(uint64_t key, uint64_t counter_high, uint64_t counter_low, int
   }
 }
 
+// FNV-1a spreads the name over 64 bits and Mix decorrelates neighbouring seeds; the added constant keeps seed 0 from
+// mixing to 0. The key depends on nothing else, so it is stable between runs, processes and builds. Two names collide
+// with probability about 2^-64.
 uint64_t RandomKey(uint64_t seed, absl::string_view logical_name) {
   uint64_t hash = 0xcbf29ce484222325ULL;
   for (unsigned char c : logical_name) hash = (hash ^ c) * 0x100000001b3ULL;
@@ -67,7 +75,9 @@ uint32_t PhiloxStream::Next() {
 }
 
 uint32_t PhiloxStream::NextBelow(uint32_t bound) {
-  // Lemire, "Fast random integer generation in an interval" (2019).
+  // Lemire, "Fast random integer generation in an interval" (2019): the high word of word * bound is the result, and
+  // words whose low product word is under 2^32 mod bound are rejected, which leaves every result equally many words.
+  // The division is reached only when the low word is under `bound`, so with probability bound / 2^32.
   uint64_t product = uint64_t{Next()} * bound;
   if (static_cast<uint32_t>(product) < bound) {
     const uint32_t threshold = -bound % bound;

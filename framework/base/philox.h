@@ -1,5 +1,5 @@
-// Counter-based random numbers: the same (key, counter) gives the same bits on every device, thread and tower.
-// `constexpr` lets nvcc compile for the device (--expt-relaxed-constexpr) what kernels draw with.
+// Counter-based random numbers: the same (key, counter) gives the same bits on every device, thread and tower. The
+// functions are `constexpr` so that nvcc can compile them for the device too (--expt-relaxed-constexpr).
 #pragma once
 
 #include <array>
@@ -32,22 +32,22 @@ constexpr std::array<uint32_t, 4> Philox4x32(uint64_t key, uint64_t counter_high
   return {c0, c1, c2, c3};
 }
 
-// The words of `blocks` consecutive blocks, Philox4x32(key, counter_high, counter_low + i), into words[4 * i ...]:
-// vectorised, for tensors of random numbers.
+// Writes `blocks` consecutive blocks, Philox4x32(key, counter_high, counter_low + i), to words[4 * i] ... words[4 * i +
+// 3]. Vectorised, for tensors of random numbers.
 void PhiloxBlocks(uint64_t key, uint64_t counter_high, uint64_t counter_low, int64_t blocks, uint32_t* words);
 
-// A stable 64-bit key from a seed and a logical name (FNV-1a, then mixed): what makes replicas of a variable start
-// alike.
+// A stable 64-bit key from a seed and a logical name (FNV-1a, then mixed). It makes all replicas of a variable start
+// with the same values.
 uint64_t RandomKey(uint64_t seed, absl::string_view logical_name);
 
-// The 24 high bits as a float in [0, 1); the 53 high bits of two words as a double in [0, 1).
+// UniformFloat maps the 24 high bits of a word to [0, 1); UniformDouble maps the 53 high bits of two words to [0, 1).
 constexpr float UniformFloat(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-24f; }
 constexpr double UniformDouble(uint32_t high, uint32_t low) {
   return static_cast<double>(((uint64_t{high} << 32) | low) >> 11) * 0x1p-53;
 }
 
-// A stream of words for scalar code that draws a varying count (augmentation, shuffling): block after block of one key
-// and counter_high. A value; not thread-safe.
+// A stream of words for scalar code that draws a varying number of them (augmentation, shuffling): successive blocks of
+// one key and counter_high. A value type; not thread-safe.
 class PhiloxStream {
  public:
   PhiloxStream(uint64_t key, uint64_t counter_high) : key_(key), high_(counter_high) {}

@@ -11,7 +11,7 @@
 namespace belfry {
 namespace {
 
-// The bytes of as many float64 still count in an int64.
+// Even with 8-byte elements, the size in bytes stays within an int64.
 constexpr int64_t kMaxElements = int64_t{1} << 59;
 
 }  // namespace
@@ -118,7 +118,7 @@ absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b) {
     } else if (y == 1) {
       result.set_dim(axis + offset, x);
     } else if (x == Shape::kUnknown || y == Shape::kUnknown) {
-      // The known extent is not 1, so whatever the other turns out to be, the result has it.
+      // The known extent is not 1, so it is the result's extent whatever the unknown one turns out to be.
       result.set_dim(axis + offset, std::max(x, y));
     } else {
       return absl::InvalidArgumentError(

@@ -1,4 +1,4 @@
-// The extents of a tensor.
+// Shapes of tensors.
 #pragma once
 
 #include <cstdint>
@@ -11,19 +11,19 @@
 
 namespace belfry {
 
-// A list of extents, outermost first. The rank is always known; an extent may be unknown (kUnknown, printed "?") while
-// a graph is built, and never is once a plan is compiled. A scalar has rank 0 and one element. A value;
+// A list of extents, outermost first. The rank is always known. An extent may be unknown (kUnknown, printed "?") while
+// a graph is built, but never once a plan is compiled. A scalar has rank 0 and one element. A value type;
 // thread-compatible.
 class Shape {
  public:
   static constexpr int64_t kUnknown = -1;
 
   Shape() = default;  // a scalar
-  // Each extent is at least 0, or kUnknown. A CHECK guards it: a shape from input is checked with Shape::Make.
+  // REQUIRES: each extent is at least 0, or kUnknown (checked with CHECK). Use Shape::Make for shapes from input.
   Shape(std::initializer_list<int64_t> dims);
   explicit Shape(absl::Span<const int64_t> dims);
-  // As the constructor, and InvalidArgument for a negative extent or more than 2^59 elements (extents of 0
-  // and kUnknown left out).
+  // Like the constructor, but InvalidArgument for a negative extent, or for more than 2^59 elements (counting neither
+  // extents of 0 nor unknown ones).
   static absl::StatusOr<Shape> Make(absl::Span<const int64_t> dims);
 
   int rank() const { return static_cast<int>(dims_.size()); }
@@ -33,18 +33,19 @@ class Shape {
   void set_dim(int axis, int64_t extent);
   absl::Span<const int64_t> dims() const { return dims_; }
 
-  // True when every extent is known.
+  // True if every extent is known.
   bool known() const;
   // Product of the extents, 1 for a scalar. REQUIRES: known().
   int64_t elements() const;
-  // Product of the extents of axes [begin, end). REQUIRES: 0 <= begin <= end <= rank(), and these are known.
+  // Product of the extents of axes [begin, end). REQUIRES: 0 <= begin <= end <= rank(), and those extents are known.
   int64_t elements(int begin, int end) const;
 
-  // Equal rank, and extents equal wherever both are known.
+  // True if the ranks are equal, and the extents too wherever both are known.
   bool CompatibleWith(const Shape& other) const;
-  // The shape that both describe; InvalidArgument if they are not compatible.
+  // The shape that satisfies both; InvalidArgument if they are not compatible.
   absl::StatusOr<Shape> Merge(const Shape& other) const;
-  // This shape with `extent` inserted before `axis` (rank() appends; negative counts from the end of the result).
+  // This shape with `extent` inserted before `axis`. An axis of rank() appends; a negative one counts from the end of
+  // the result.
   Shape Insert(int axis, int64_t extent) const;
   // This shape without `axis`.
   Shape Remove(int axis) const;
@@ -58,13 +59,13 @@ class Shape {
   absl::InlinedVector<int64_t, 4> dims_;
 };
 
-// The shape of a binary element-wise op's result under NumPy's rules: aligned at the last axis, an extent of 1
-// stretches. InvalidArgument names both shapes when they do not broadcast, and the result when it is larger than
+// The result shape of a binary element-wise op under NumPy's rules: axes are aligned at the last one, and an extent of
+// 1 stretches. InvalidArgument names both shapes if they do not broadcast, or the result if it is larger than
 // Shape::Make allows.
 absl::StatusOr<Shape> BroadcastShapes(const Shape& a, const Shape& b);
 
-// The sum and the product of extents that an attribute may set to anything: the largest or smallest int64 where they
-// do not fit, which Shape::Make refuses.
+// Saturating sum and product of extents, for values that come from attributes and may be anything. On overflow the
+// result is the largest or smallest int64, which Shape::Make refuses.
 int64_t AddExtents(int64_t a, int64_t b);
 int64_t MultiplyExtents(int64_t a, int64_t b);
 

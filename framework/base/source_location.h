@@ -1,12 +1,12 @@
-// Where in the user's source something was asked for.
+// Source locations of user code.
 #pragma once
 
 #include <string>
 
 namespace belfry {
 
-// A file and a line. Stands in for std::source_location, which clang 14 does not offer; use it as a default argument,
-// `SourceLocation where = SourceLocation::Current()`, and it names the line of the caller.
+// A file and a line. Stands in for std::source_location, which clang 14 lacks. As a default argument, `SourceLocation
+// where = SourceLocation::Current()`, it is the location of the caller.
 struct SourceLocation {
   const char* file = "";  // static storage
   int line = 0;           // 0: unknown

@@ -30,7 +30,7 @@ double ElementAsDouble(const Tensor& tensor, int64_t i) {
   return 0;
 }
 
-// Integers in full, which a double would round.
+// Prints integers exactly; a double would round large ones.
 std::string ElementAsString(const Tensor& tensor, int64_t i) {
   if (tensor.dtype() == DType::kInt32) return absl::StrCat(tensor.data<int32_t>()[i]);
   if (tensor.dtype() == DType::kInt64) return absl::StrCat(tensor.data<int64_t>()[i]);
@@ -39,13 +39,13 @@ std::string ElementAsString(const Tensor& tensor, int64_t i) {
 
 }  // namespace
 
-// Large blocks, arenas first of all, lie in large pages where the kernel has some: a convolution walks through its
-// images in tiles, and each row of a tile is in another small page.
+// Large blocks, above all arenas, use huge pages if the kernel has them: a convolution walks through its images in
+// tiles, and with small pages each row of a tile would lie in a different page.
 void* AllocateAligned(size_t bytes) {
   if (bytes == 0) return nullptr;
   const size_t alignment = bytes < kLargeBlock ? kAlignment : kLargePage;
   void* const memory = std::aligned_alloc(alignment, AlignUp(bytes, alignment));
-  // The rest, less than a page, stays in small ones, so that no more memory is taken.
+  // The tail, less than one huge page, stays in small pages so that no extra memory is used.
   if (bytes >= kLargeBlock && memory != nullptr) madvise(memory, bytes / kLargePage * kLargePage, MADV_HUGEPAGE);
   return memory;
 }

@@ -17,19 +17,19 @@
 
 namespace belfry {
 
-// dtype, shape and a shared buffer in row-major order (the last axis is contiguous), aligned to 64 bytes. What a user
-// feeds and fetches; inside a plan, data lives in arenas. Copies share the buffer, so a write through one is seen by
-// all: thread-safe to read, not to write while another thread reads. Every extent of the shape is known.
+// dtype, shape and a shared buffer in row-major order (the last axis is contiguous), aligned to 64 bytes. Users feed
+// and fetch Tensors; inside a plan, data lives in arenas. Copies share the buffer, so a write through one is seen by
+// all. Concurrent reads are safe; writing while another thread reads is not. Every extent of the shape is known.
 class Tensor {
  public:
   Tensor() = default;  // float32, shape [0]: no elements
-  // Uninitialised elements.
+  // The elements are uninitialised. Aborts if there is no memory.
   Tensor(DType dtype, const Shape& shape);
 
-  // The same, or ResourceExhausted, or InvalidArgument for extents that are unknown or too large: for shapes that a
-  // user decides.
+  // For shapes that users decide: like the constructor, but returns ResourceExhausted if there is no memory, and
+  // InvalidArgument for unknown or too large extents.
   static absl::StatusOr<Tensor> Allocate(DType dtype, const Shape& shape);
-  // A dtype and a shape that have no elements behind them: raw() is null. For what is only asked for its shape.
+  // A dtype and a shape without elements (raw() is null), where only the shape matters.
   static Tensor WithoutData(DType dtype, const Shape& shape);
 
   // Tensor::Scalar(1.0f): shape [].
@@ -37,7 +37,8 @@ class Tensor {
   static Tensor Scalar(T value) {
     return Of<T>({value}, Shape());
   }
-  // Tensor::Of<float>({1, 2, 3, 4, 5, 6}, {2, 3}); without a shape, a vector. REQUIRES: as many values as elements.
+  // Tensor::Of<float>({1, 2, 3, 4, 5, 6}, {2, 3}); without a shape, a vector. REQUIRES: as many values as the shape has
+  // elements.
   template <class T>
   static Tensor Of(std::initializer_list<T> values, const Shape& shape) {
     return Of<T>(absl::MakeConstSpan(values.begin(), values.size()), shape);
@@ -61,7 +62,7 @@ class Tensor {
   int64_t elements() const { return elements_; }
   size_t bytes() const { return static_cast<size_t>(elements_) * SizeOf(dtype_); }
 
-  // Elements in row-major order; null when there are none. REQUIRES: T is the C++ type of dtype().
+  // The elements in row-major order; null if there are none. REQUIRES: T is the C++ type of dtype().
   template <class T>
   T* data() {
     BELFRY_CHECK(kDTypeOf<T> == dtype_);
@@ -74,7 +75,7 @@ class Tensor {
   }
   template <class T>
   absl::Span<const T> span() const {
-    // Not in braces: of a pointer to bool and a number they would make a list of two bools.
+    // Not in braces: with T = bool, a pointer and a number would make an initialiser list of two bools.
     return absl::Span<const T>(data<T>(), static_cast<size_t>(elements_));
   }
   void* raw() { return buffer_.get(); }
@@ -86,14 +87,15 @@ class Tensor {
     return data<T>()[0];
   }
 
-  // The same buffer under another shape. REQUIRES: as many elements.
+  // The same buffer with another shape. REQUIRES: the same number of elements.
   Tensor Reshaped(const Shape& shape) const;
-  // A copy with a buffer of its own.
+  // A copy with its own buffer.
   Tensor Clone() const;
-  // The first `count` values converted to double (bool: 0 or 1), for printing and for comparisons in tests.
+  // The first `count` values (all if negative) as doubles (bool: 0 or 1), for printing and for comparisons in tests.
   std::vector<double> ToDoubles(int64_t count = -1) const;
 
-  // "Tensor<type: float shape: [3,2] values: 1 2 3...>": at most `values` values, TensorFlow's summary format.
+  // For example "Tensor<type: float shape: [3,2] values: 1 2 3...>", with at most `values` values: TensorFlow's summary
+  // format.
   std::string ToString(int64_t values = 3) const;
 
  private:
@@ -103,7 +105,8 @@ class Tensor {
   std::shared_ptr<std::byte> buffer_;
 };
 
-// `bytes` of host memory aligned to 64 bytes, freed by FreeAligned. Null for 0 bytes, and if there is no memory.
+// Allocates `bytes` of host memory aligned to 64 bytes, to be freed with FreeAligned. Null for 0 bytes and when out of
+// memory.
 void* AllocateAligned(size_t bytes);
 void FreeAligned(void* memory);
 

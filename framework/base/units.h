@@ -1,4 +1,4 @@
-// Units of what is printed.
+// Units for printing.
 #pragma once
 
 namespace belfry {

@@ -12,15 +12,15 @@ struct RankEntry {
   const float* weight;
   double factor;
 };
-// *entry = {data, weight, 1}. Enqueued.
+// Enqueues *entry = {data, weight, 1}.
 absl::Status WriteEntry(Stream& stream, RankEntry* entry, void* data, const float* weight);
 // Replaces the `elements` elements of every rank by the result. Enqueued; all pointers are to memory that the stream's
 // device reaches.
 absl::Status ReduceEntries(Stream& stream, CollectiveKind kind, DType dtype, RankEntry* entries, int ranks,
                            int64_t elements);
 
-// data[i] = data[i] * *weight, and with `total` data[i] * (*weight / *total); zeros if *weight is 0, whatever data
-// holds. Enqueued; all pointers are to memory of the stream's device. REQUIRES: IsFloating(dtype).
+// Enqueues data[i] = data[i] * *weight or, with `total`, data[i] * (*weight / *total); zeros if *weight is 0, whatever
+// data holds. All pointers are to memory of the stream's device. REQUIRES: IsFloating(dtype).
 absl::Status ScaleByWeight(Stream& stream, DType dtype, int64_t elements, void* data, const float* weight,
                            const float* total);
 // data[i] = data[i] / *total; NaN if *total is not above 0. Enqueued; the same requirements.

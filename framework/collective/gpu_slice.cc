@@ -10,14 +10,14 @@
 namespace belfry {
 namespace {
 
-// A rank whose device the participant does not reach.
+// A rank whose memory the participant's device cannot access.
 struct FarRank {
   int rank = 0;
-  std::byte* data = nullptr;  // the participant's copies: of the rank's elements of its slice,
-  float* weight = nullptr;    // and of its weight
+  std::byte* data = nullptr;  // the participant's copy of the rank's elements in its slice
+  float* weight = nullptr;    // the participant's copy of the rank's weight
 };
 
-// One participant's share: what its kernel reads, and what is copied before and after.
+// One participant's share of the work: the table for its kernel, and the copies to make before and after.
 struct Share {
   std::vector<FarRank> far;
   DeviceMemory scratch, table;

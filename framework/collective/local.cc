@@ -11,7 +11,8 @@
 namespace belfry {
 namespace {
 
-// Elements summed at a time: small enough to stay in the first-level cache, so that each rank's data is read once.
+// Elements summed at a time: few enough that the sums stay in the first-level cache while each rank's data is streamed
+// through once.
 constexpr int64_t kBlock = 1024;
 
 template <class T>
@@ -32,6 +33,11 @@ void Broadcast(const CollectiveSpec& spec, int64_t begin, int64_t end) {
   }
 }
 
+// Invariant: an element's result depends only on the ranks' values and weights at that element, added in ascending rank
+// order into an accumulator that starts at 0. Slices and blocks change which elements are computed together, never the
+// operations on one, so the bits depend neither on the number of participants and threads nor on bucket sizes, and
+// every rank gets the same ones. The cost is that no tree or ring is used: each element is read once and written once
+// per rank.
 template <class T>
 absl::Status Reduce(const CollectiveSpec& spec, int64_t begin, int64_t end) {
   using A = typename Accumulator<T>::type;
@@ -39,6 +45,8 @@ absl::Status Reduce(const CollectiveSpec& spec, int64_t begin, int64_t end) {
   bool equal = true;
   const bool mean = spec.kind == CollectiveKind::kMean;
   if (mean) {
+    // Equal weights cancel. Using 1 and the number of ranks instead gives the bits of the plain mean, whatever the
+    // weight.
     const float first = *spec.ranks[0].weight;
     for (const CollectiveRank& rank : spec.ranks) {
       total += *rank.weight;
@@ -58,6 +66,7 @@ absl::Status Reduce(const CollectiveSpec& spec, int64_t begin, int64_t end) {
     for (const CollectiveRank& rank : spec.ranks) {
       const T* data = static_cast<const T*>(rank.data) + at;
       const A weight = !mean || equal ? A{1} : static_cast<A>(*rank.weight);
+      // Skipped rather than multiplied: a tower without examples may hold NaN, and 0 * NaN is NaN.
       if (weight == A{0}) continue;
       for (int64_t i = 0; i < n; ++i) sum[i] += weight * static_cast<A>(data[i]);
     }
@@ -69,6 +78,10 @@ absl::Status Reduce(const CollectiveSpec& spec, int64_t begin, int64_t end) {
   return absl::OkStatus();
 }
 
+// Two meetings make slices safe without locks. After `arrived`, every rank's data is final, so a participant may read
+// all of it. After `done`, every slice is written, so a participant may go on and change its data. Runs cannot mix:
+// nobody arrives for run n + 1 before everybody is done with run n. Each participant does 1 / participants of the work,
+// and waits for the slowest one twice.
 class LocalCollective final : public Collective {
  public:
   LocalCollective(CollectiveSpec spec, CollectiveSlice slice) : spec_(std::move(spec)), slice_(std::move(slice)) {
@@ -81,13 +94,16 @@ class LocalCollective final : public Collective {
   absl::Status Run(int participant, Stream& stream, uint32_t run, absl::Time deadline) override {
     RETURN_IF_ERROR(Meet(arrived_, participant, stream, run, deadline));
     const absl::Status status = Slice(participant, stream);
-    // The others wait for this participant's slice whatever became of it: every one of them sees the same error.
+    // The others wait for this participant's slice whatever became of it. A failure of ReduceOnHost does not depend on
+    // the slice, so all participants return the same error.
     RETURN_IF_ERROR(Meet(done_, participant, stream, run, deadline));
     return status;
   }
 
   bool CanRecord() const override { return true; }
 
+  // One thread enqueues for all. Everybody's arrival is recorded before anybody waits for it, and the same for `done`:
+  // otherwise the first wait would block the only thread that can record the rest.
   absl::Status RunAll(absl::Span<Stream* const> streams, uint32_t run, absl::Time deadline) override {
     const size_t parts = streams.size();
     for (size_t i = 0; i < parts; ++i) streams[i]->Record(*arrived_[i], run);

@@ -16,7 +16,7 @@ namespace {
 
 class NcclCollective final : public Collective {
  public:
-  // `ranks`: of the participants in the clique. `totals`: a float on each participant's device.
+  // `ranks`: each participant's rank in the clique. `totals`: one float on each participant's device.
   NcclCollective(CollectiveSpec spec, std::shared_ptr<NcclClique> clique, std::vector<int> ranks,
                  std::vector<DeviceMemory> totals)
       : spec_(std::move(spec)),
@@ -35,7 +35,8 @@ class NcclCollective final : public Collective {
 
   bool CanRecord() const override { return true; }
 
-  // Whoever records stays among the users: communicators that are aborted would wait for the recording's end.
+  // A capture holds a Use until it ends, so that nobody aborts the communicators meanwhile: the abort would wait for
+  // the capture to end.
   bool BeginRecording() override {
     recording_.emplace(*clique_, 0);
     if (!clique_->stopped()) return true;
@@ -60,12 +61,15 @@ class NcclCollective final : public Collective {
           return absl::OkStatus();
         });
     if (status.ok()) return status;
+    // Only marked here: EndRecording stops the clique, once the streams no longer capture.
     spoiled_ = true;
     return absl::Status(status.code(), absl::StrCat("collective '", spec_.name, "': ", status.message()));
   }
 
   void EndRecording(const std::shared_ptr<Recording>& recording) override {
+    // Known to the clique before this Use leaves, so that no abort can overlook it.
     if (recording != nullptr) clique_->Follow(recording);
+    // Without Done() the Use leaves as suspect, and Fail then aborts the communicators.
     if (!spoiled_) recording_->Done();
     recording_.reset();
     if (std::exchange(spoiled_, false)) Fail(absl::CancelledError("a step could not be recorded"));
@@ -97,18 +101,21 @@ class NcclCollective final : public Collective {
                                      spec_.participants[participant]->name().ToString(), ": ", status.message()));
   }
 
+  // Any failure stops all participants: `arrived_` wakes those that wait here, the clique those inside NCCL.
   void Fail(const absl::Status& status) {
     clique_->Stop(status);
     for (size_t p = 0; p < spec_.participants.size(); ++p) arrived_[p].Cancel();
   }
 
-  // All threads meet here before any gives NCCL its part. So a tower that fails or hangs before the collective leaves
-  // nothing half-launched behind, nobody fills the launch queues that the others need, and a collective is never in
-  // NCCL's hands on one GPU while another GPU's thread still allocates for the one before.
+  // All threads meet here before any hands its part to NCCL. So a tower that fails or hangs before the collective
+  // leaves nothing half-launched behind, nobody fills the launch queues that others need, and NCCL never runs a
+  // collective on one GPU while another GPU's thread still allocates for the previous one.
   absl::Status Meet(int participant, uint32_t run, absl::Time deadline) {
     if (participant == 0) {
       if (absl::Status status = clique_->Prepare(deadline); !status.ok()) return Named(status, participant);
     }
+    // Checks that all ranks meet the same collective. A different order would make NCCL hang or average unrelated data.
+    // The meeting costs a few atomics and one wait per participant, and no lock.
     if (absl::Status status = clique_->Claim(clique_ranks_[participant], number_); !status.ok()) {
       return clique_->stopped() ? clique_->Why() : Named(status, participant);
     }
@@ -121,6 +128,7 @@ class NcclCollective final : public Collective {
     return absl::OkStatus();
   }
 
+  // The error at a deadline, which names the towers that have not arrived.
   absl::Status Missing(int participant, uint32_t run) {
     std::vector<std::string> missing;
     for (size_t p = 0; p < spec_.participants.size(); ++p) {
@@ -135,6 +143,8 @@ class NcclCollective final : public Collective {
 
   absl::Status Enqueue(int participant, Stream& stream, absl::Time deadline) {
     if (spec_.elements == 0) return absl::OkStatus();
+    // While `use` lives, nobody aborts the communicators. Leaving without Done() says that this rank may have been
+    // given only a part of the collective, so the communicators cannot be trusted again.
     NcclClique::Use use(*clique_, clique_ranks_[participant]);
     absl::Status status = use.Begin(deadline);
     if (status.ok()) {
@@ -146,16 +156,19 @@ class NcclCollective final : public Collective {
           },
           [&](Kernel kernel) { return (this->*kernel)(participant, stream); });
     }
-    // Another tower's failure is the one to report.
+    // If another tower failed first, its error is the one to report.
     if (!status.ok()) return clique_->stopped() ? clique_->Why() : Named(status, participant);
     use.Done();
     return absl::OkStatus();
   }
 
-  // What a participant gives NCCL in a group, and what it does on its stream between groups.
+  // The calls that a participant adds to an NCCL group, and the kernels that it runs on its stream between groups.
   using Give = NcclResult (NcclCollective::*)(NcclApi&, int, NcclComm*, Stream&);
   using Kernel = absl::Status (NcclCollective::*)(int, Stream&);
 
+  // A mean is sum(weight * data) / sum(weight). Scaling first needs one group for both sums. float16 would overflow in
+  // the products, so there the weights are summed first, and data is scaled by weight / total, which is at most 1, at
+  // the cost of a second group. The result has no division left to do.
   absl::Status DoAll(absl::FunctionRef<absl::Status(Give)> group, absl::FunctionRef<absl::Status(Kernel)> run) {
     if (spec_.kind != CollectiveKind::kMean) return group(&NcclCollective::GiveData);
     if (spec_.dtype == DType::kFloat16) {
@@ -208,8 +221,8 @@ class NcclCollective final : public Collective {
   const std::vector<DeviceMemory> totals_;
   const uint32_t number_;
   const std::unique_ptr<CpuEvent[]> arrived_;  // by participant
-  std::optional<NcclClique::Use> recording_;   // while a step is recorded
-  bool spoiled_ = false;                       // by a failure in it
+  std::optional<NcclClique::Use> recording_;   // set while a step is being captured
+  bool spoiled_ = false;                       // true after a failure during the capture
 };
 
 }  // namespace
@@ -228,6 +241,9 @@ absl::Status CheckNcclDevices(absl::Span<Device* const> devices) {
   return absl::OkStatus();
 }
 
+// Collectives among the same devices get one clique, in whatever order they name them, because two cliques among the
+// same GPUs could deadlock (nccl_clique.h). A clique numbers its ranks by the first collective's order; `ranks` maps
+// this collective's participants to them.
 absl::StatusOr<std::unique_ptr<Collective>> NcclCollectives::Make(CollectiveSpec spec) {
   RETURN_IF_ERROR(CheckDType(spec));
   absl::Status fits = CheckNcclDevices(spec.participants);

@@ -1,4 +1,4 @@
-// The averager `nccl`: NCCL among GPUs, one tower on each.
+// The averager `nccl`: NCCL among GPUs, with one tower on each.
 #pragma once
 
 #include <map>
@@ -16,19 +16,19 @@
 
 namespace belfry {
 
-// InvalidArgument unless these are GPUs on distinct cards; it says to use --averager=local.
+// InvalidArgument unless the devices are GPUs on distinct cards; the message suggests --averager=local.
 absl::Status CheckNcclDevices(absl::Span<Device* const> devices);
 
-// Makes the collectives of a session, or of sessions that do not run steps at the same time: those among the same GPUs
-// share communicators, which live as long as one of them does. Thread-safe.
+// Makes the collectives of one session, or of several that do not run steps at the same time. Collectives among the
+// same GPUs share communicators, which live as long as any of these collectives. Thread-safe.
 //
-// A mean is sum(weight_r * data_r) / sum(weight_r), each rounded to the dtype, but for float16, whose products would
-// overflow, sum(data_r * (weight_r / sum(weight_r))). NCCL adds up in an order of its own, which depends on the number
-// of GPUs, on sizes and on its version; all ranks get the same bits.
+// A mean is sum(weight_r * data_r) / sum(weight_r), each rounded to the dtype; for float16, whose products would
+// overflow, it is sum(data_r * (weight_r / sum(weight_r))). NCCL chooses its own order of summation, which depends on
+// the number of GPUs, on sizes and on its version; all ranks get the same bits.
 //
-// A failure stops all ranks; what reached only some of them is ended on all by aborting the communicators, and the next
-// run builds them again. The error names the collective, the tower and its device. Steps may be recorded; an abort ends
-// the recordings of all steps that share the communicators.
+// A failure stops all ranks. An operation that reached only some of them is ended by aborting all communicators, and
+// the next run builds them again. The error names the collective, the tower and its device. Steps may be captured; an
+// abort ends the captures of all steps that share the communicators.
 class NcclCollectives {
  public:
   explicit NcclCollectives(std::shared_ptr<NcclApi> api, const NcclOptions& options = {})
@@ -42,7 +42,7 @@ class NcclCollectives {
   std::map<std::vector<Device*>, std::weak_ptr<NcclClique>> cliques_ ABSL_GUARDED_BY(mutex_);  // by sorted devices
 };
 
-// SessionOptions::collectives of one session. An error of OpenNccl() is one of every collective.
+// SessionOptions::collectives for one session. If OpenNccl() fails, every collective fails with its error.
 CollectiveFactory NcclFactory(const NcclOptions& options = {});
 
 }  // namespace belfry

@@ -1,5 +1,4 @@
-// The calls of NCCL that this project makes, behind an interface, so that all that decides about them is tested without
-// GPUs.
+// The NCCL calls that this project makes, behind an interface, so that the logic above them is tested without GPUs.
 #pragma once
 
 #include <array>
@@ -14,7 +13,7 @@
 
 namespace belfry {
 
-enum class NcclResult {  // the numbers are NCCL's
+enum class NcclResult {  // NCCL's numbers
   kSuccess = 0,
   kUnhandledCudaError = 1,
   kSystemError = 2,
@@ -27,42 +26,43 @@ enum class NcclResult {  // the numbers are NCCL's
 
 inline bool Failed(NcclResult result) { return result != NcclResult::kSuccess && result != NcclResult::kInProgress; }
 
-// What the ranks of one clique have in common.
+// The identifier that the ranks of one clique share.
 struct NcclId {
   std::array<char, 128> bytes{};
 };
 
-struct NcclComm;  // a communicator, one rank's; the implementation's own
+struct NcclComm;  // one rank's communicator; defined by the implementation
 
-// Communicators are non-blocking: a call that begins something may return kInProgress, as GroupEnd always may, and
-// until CommGetAsyncError reports kSuccess nothing else may be asked of the communicator and its stream is not to be
-// counted on. One thread at a time for each communicator. A group belongs to the thread that began
-// it; in it nothing happens before GroupEnd.
+// Communicators are non-blocking. A call that starts something may return kInProgress, as GroupEnd always may; until
+// CommGetAsyncError then reports kSuccess, make no other call on the communicator, and do not assume that its stream
+// holds the work. One thread at a time per communicator. A group belongs to the thread that began it, and its calls
+// take effect only at GroupEnd.
 class NcclApi {
  public:
   virtual ~NcclApi() = default;
   virtual NcclResult GetUniqueId(NcclId& id) = 0;
-  // Rank `rank` of `ranks`, on `device`. A thread that makes several ranks of a clique makes them in one group.
+  // Creates rank `rank` of `ranks` on `device`. A thread that creates several ranks of a clique must do so in one
+  // group.
   virtual NcclResult CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device) = 0;
-  // If one stream of a group records, all do, and all ranks of the communicators are in it. Then the operations are not
-  // run, but are part of the recording once CommGetAsyncError reports kSuccess.
+  // If one stream of a group is being captured, all of them are, and the group contains all ranks of its communicators.
+  // The operations then do not run, but are part of the capture once CommGetAsyncError reports kSuccess.
   virtual NcclResult GroupStart() = 0;
   virtual NcclResult GroupEnd() = 0;
-  // The sum of `elements` elements over the ranks. `send` may equal `receive`. REQUIRES: IsFloating(dtype).
+  // Sums `elements` elements over the ranks. `send` may equal `receive`. REQUIRES: IsFloating(dtype).
   virtual NcclResult AllReduceSum(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,
                                   Stream& stream) = 0;
   virtual NcclResult Broadcast(const void* send, void* receive, size_t bytes, int root, NcclComm& comm,
                                Stream& stream) = 0;
-  // `state`: kSuccess, kInProgress or what went wrong since. Does not wait.
+  // `state`: kSuccess, kInProgress, or the error of an earlier call. Does not block.
   virtual NcclResult CommGetAsyncError(NcclComm& comm, NcclResult& state) = 0;
   virtual NcclResult CommFinalize(NcclComm& comm) = 0;
-  // Both end the communicator's life; in a group, once GroupEnd has returned. Abort ends what it is doing, on the
-  // device too; Destroy is for after CommFinalize. They and CommFinalize wait for ever while a CUDA graph lives, or may
-  // yet be made of streams that record, that holds an operation of the communicator; one that is only still running
-  // may.
+  // Destroy and Abort end the communicator's life; in a group, when GroupEnd returns. Abort also ends what it is doing,
+  // on the device too; Destroy requires an earlier CommFinalize. Both, and CommFinalize, wait forever while a CUDA
+  // graph exists, or can still come of streams that are being captured, that holds an operation of the communicator. A
+  // graph that was destroyed but is still running does not matter.
   virtual NcclResult CommDestroy(NcclComm& comm) = 0;
   virtual NcclResult CommAbort(NcclComm& comm) = 0;
-  // For a person, with NCCL's last message if there is one. `comm` may be null.
+  // A message for users, with NCCL's last error text if there is one. `comm` may be null.
   virtual std::string Describe(NcclResult result, NcclComm* comm) = 0;
 };
 

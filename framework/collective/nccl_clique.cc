@@ -9,6 +9,10 @@
 
 namespace belfry {
 
+// The states and their order. usable -> stopped (Stop) -> usable again (Resume) if every rank was given the same
+// groups; otherwise stopped -> aborted (Settle) -> stale (Resume) -> usable (Prepare builds). Users read stopped_,
+// suspect_ and stale_ without a lock; stopped_ and stale_ change, and communicators end, under mutex_ only. A use costs
+// two atomic additions and a few loads; no lock is on the path of a step that succeeds.
 NcclClique::NcclClique(std::shared_ptr<NcclApi> api, std::vector<Device*> devices, const NcclOptions& options)
     : api_(std::move(api)),
       devices_(std::move(devices)),
@@ -31,7 +35,7 @@ NcclClique::~NcclClique() {
   if (!alive_) return;
   EndRecordings();
   bool clean = !stopped_.load() && !suspect_.load();
-  // After a failure finalizing would wait for ever, and who waits without bound here hangs at the end of the program.
+  // After a failure finalizing would wait forever, and an unbounded wait here would hang the program at its end.
   for (int r = 0; clean && r < size(); ++r) clean = !Failed(api_->CommFinalize(*ranks_[r].comm));
   const absl::Time deadline = absl::Now() + options_.drain_timeout;
   for (int r = 0; clean && r < size(); ++r) clean = AwaitReady(r, deadline, true).ok();
@@ -48,7 +52,8 @@ absl::Status NcclClique::Build(absl::Time deadline) {
   deadline = std::min(deadline, absl::Now() + options_.init_timeout);
   NcclId id;
   if (NcclResult got = api_->GetUniqueId(id); Failed(got)) return Error(got, "make an id", nullptr);
-  // One thread makes all ranks, so in one group: each waits for the others. Collectives may not be in it.
+  // One thread creates all ranks and each waits for the others, so they must be in one group. A group that creates
+  // communicators may not contain collectives.
   if (NcclResult begun = api_->GroupStart(); Failed(begun)) return Error(begun, "begin a group", nullptr);
   absl::Status status;
   for (int r = 0; r < size() && status.ok(); ++r) {
@@ -70,6 +75,8 @@ absl::Status NcclClique::Build(absl::Time deadline) {
     EndAll(&NcclApi::CommAbort);
     return status;
   }
+  // An aborted clique may have left ranks with different counts. All restart from the largest one, so that counts are
+  // equal again and the events' run numbers still only go up.
   for (int r = 0; r < size(); ++r) built_ = std::max(built_, ranks_[r].issued.load());
   for (int r = 0; r < size(); ++r) {
     ranks_[r].issued.store(built_);
@@ -80,8 +87,8 @@ absl::Status NcclClique::Build(absl::Time deadline) {
   return absl::OkStatus();
 }
 
-// In one group, since each may wait for the others; its end returns once they are gone, though they are non-blocking.
-// While a recording with their operations lives, it does not return.
+// In one group, since each end may wait for the others. GroupEnd returns once the communicators are gone, although they
+// are non-blocking. It would not return while a captured step with their operations exists; hence EndRecordings.
 void NcclClique::EndAll(NcclResult (NcclApi::*call)(NcclComm&)) {
   EndRecordings();
   const bool grouped = !Failed(api_->GroupStart());
@@ -122,8 +129,10 @@ void NcclClique::EndRecordings() {
   recordings_.clear();
 }
 
-// Either the last user sees that the clique is stopped, or who stops it sees that nobody is there, or both: each writes
-// before it reads, sequentially consistent.
+// Invariant: a stopped clique is settled once its last user has left, by that user or by the caller of Stop, or by
+// both. It holds because the user decrements users_ and then reads stopped_, while Stop sets stopped_ and then reads
+// users_: in a sequentially consistent order at least one of them sees the other's write. The constructor of Use and
+// Begin pair with Stop in the same way, so no new user slips in behind an abort.
 void NcclClique::Leave(bool done) {
   if (!done) suspect_.store(true);
   if (users_.fetch_sub(1) == 1 && stopped_.load()) Settle();
@@ -143,7 +152,8 @@ absl::Status NcclClique::Why() {
   return why_.ok() ? absl::CancelledError("the step was cancelled") : why_;
 }
 
-// What all ranks were given ends by itself, and may belong to an earlier step that is all right.
+// Waits, within a limit, for what all ranks were given: it ends by itself, and may belong to an earlier step that is
+// fine and would lose its result. `all` is the last group that is in every rank's stream.
 void NcclClique::Drain() {
   uint64_t all = ranks_[0].queued.load();
   for (int r = 1; r < size(); ++r) all = std::min(all, ranks_[r].queued.load());
@@ -157,8 +167,10 @@ void NcclClique::Drain() {
   }
 }
 
-// Once nobody is in the clique. A GPU that was given a collective which another was not waits for it for ever, and so
-// would who synchronises with it: only an abort of all communicators ends that.
+// Aborts the communicators if an operation may have reached only some of the ranks, once nobody uses the clique. A GPU
+// that was given such a collective waits for the missing ranks forever, and so would anybody who synchronises with it;
+// only aborting all communicators ends that. If all ranks were given equally many groups and no user left early, all
+// operations complete and the communicators stay.
 void NcclClique::Settle() {
   const MutexLock lock(mutex_);
   if (!stopped_.load() || !alive_ || users_.load() != 0) return;
@@ -173,6 +185,7 @@ void NcclClique::Settle() {
 void NcclClique::Resume() {
   const MutexLock lock(mutex_);
   if (!stopped_.load()) return;
+  // Nobody is in the clique, so all ranks restart their count of places together.
   for (int r = 0; r < size(); ++r) ranks_[r].claimed.store(0);
   for (auto& place : order_) place.store(0);
   why_ = absl::OkStatus();
@@ -193,10 +206,12 @@ absl::Status NcclClique::Prepare(absl::Time deadline) {
                         absl::StrCat("after a failure NCCL was to be started again: ", status.message()));
   }
   stopped_.store(false);
-  stale_.store(false);  // last: Claim looks at it first
+  stale_.store(false);  // last: Claim reads it first, and must not find a clique that is neither stale nor running
   return absl::OkStatus();
 }
 
+// A rank is idle if each group begun is in its stream and the last one is done; replays of captured steps must be done
+// too.
 bool NcclClique::Idle() {
   for (int r = 0; r < size(); ++r) {
     const uint64_t queued = ranks_[r].queued.load();
@@ -219,7 +234,7 @@ absl::Status NcclClique::Check(bool give_up, int& rank) {
     if (stopped_.load()) return absl::OkStatus();
     for (int r = 0; r < size() && status.ok(); ++r) {
       NcclResult state = NcclResult::kSuccess;
-      if (ranks_[r].busy.test_and_set(std::memory_order_acquire)) continue;  // Its thread asks by itself.
+      if (ranks_[r].busy.test_and_set(std::memory_order_acquire)) continue;  // Its holder polls for errors itself.
       const NcclResult asked = api_->CommGetAsyncError(*ranks_[r].comm, state);
       ranks_[r].busy.clear(std::memory_order_release);
       if (!Failed(asked) && !Failed(state)) continue;
@@ -232,6 +247,7 @@ absl::Status NcclClique::Check(bool give_up, int& rank) {
   }
   if (status.ok()) return status;
   suspect_.store(true);
+  // An operation that failed may never end, so Settle must not wait for it.
   {
     const MutexLock lock(mutex_);
     drain_ = false;

@@ -1,4 +1,4 @@
-// The communicators of NCCL among a set of GPUs, and who may use them when.
+// The NCCL communicators among a set of GPUs, and the rules for using and ending them.
 #pragma once
 
 #include <array>
@@ -19,22 +19,23 @@
 namespace belfry {
 
 struct NcclOptions {
-  absl::Duration init_timeout = absl::Minutes(2);  // of making communicators
-  // For what is under way on all ranks to end, before communicators are aborted or destroyed.
+  absl::Duration init_timeout = absl::Minutes(2);  // for creating communicators
+  // Time for operations that all ranks were given to finish, before communicators are aborted or destroyed.
   absl::Duration drain_timeout = absl::Seconds(5);
 };
 
-// One communicator for each of a few distinct GPUs, shared by all collectives among them, because NCCL runs one
-// operation after the other only within a communicator: kernels of two that were launched in differing order on two
-// GPUs wait for each other for ever.
+// One communicator for each of several distinct GPUs, shared by all collectives among them. They must share it, because
+// NCCL orders operations only within a communicator: if kernels of two communicators are launched in different orders
+// on two GPUs, they wait for each other forever.
 //
-// Its life: usable; stopped by the first failure or Stop(), with all users told to leave; then, once nobody is in it,
-// aborted if an operation may have reached only some of the ranks, else as good as new after Resume(). An aborted
-// clique is built again by the first Prepare() after Resume(). Use, Claim: one thread at a time for each rank; the
-// others: any thread. What is used is not locked; failures are.
+// Life cycle: usable; stopped by the first failure or by Stop(), which tells all users to leave; then, once nobody is
+// in it, aborted if an operation may have reached only some of the ranks, or else usable again after Resume(). An
+// aborted clique is rebuilt by the first Prepare() after Resume(). Use and Claim: one thread at a time per rank. All
+// other calls: any thread. Use takes no lock; failures do.
 //
-// A recording that holds operations of the communicators counts in them, and NCCL waits for its end before they end,
-// by an abort, too. So recordings are ended first; and who records stays in the clique until it is done.
+// NCCL counts a captured step as a user of the communicators whose operations it holds, and ending them, even by an
+// abort, waits for it to go. So captured steps are ended first, and a thread that captures stays in the clique until it
+// is done.
 class NcclClique {
  public:
   static absl::StatusOr<std::unique_ptr<NcclClique>> Create(std::shared_ptr<NcclApi> api, std::vector<Device*> devices,
@@ -44,13 +45,13 @@ class NcclClique {
   int size() const { return static_cast<int>(devices_.size()); }
   Device& device(int rank) const { return *devices_[rank]; }
 
-  // A number for a further collective, which `name` is for errors.
+  // Registers a collective and returns its number. `name` is for errors.
   uint32_t AddCollective(std::string name);
-  // Says that `rank` meets a collective next. An error if another rank met another one at this place.
+  // Announces that `rank` meets `collective` next. An error if another rank met a different one at this place.
   absl::Status Claim(int rank, uint32_t collective);
 
-  // A rank's stay in the clique, as short as one collective. Nobody aborts communicators while it lasts. If it ends
-  // without Done(), the clique is not to be trusted, and the next Stop aborts it.
+  // A rank's stay in the clique, for the duration of one collective. Communicators are not aborted meanwhile. If it
+  // ends without Done(), the clique counts as damaged, and Stop aborts it.
   class Use {
    public:
     Use(NcclClique& clique, int rank) : clique_(clique), rank_(rank) { clique_.users_.fetch_add(1); }
@@ -59,10 +60,10 @@ class NcclClique {
     Use& operator=(const Use&) = delete;
     // OK if the clique is usable and no asynchronous error is known; Why() if it is stopped.
     absl::Status Begin(absl::Time deadline);
-    // Makes `calls` in one group, and returns once they are in the stream's queue.
+    // Makes `calls` in one group, and returns once their operations are in the stream's queue.
     absl::Status Group(Stream& stream, absl::Time deadline, absl::FunctionRef<NcclResult(NcclApi&, NcclComm*)> calls);
-    // The same for all ranks by one thread, while their streams record: makes each rank's `calls` in one group, and
-    // returns once they are part of the recording. Nothing runs, so nothing is counted.
+    // Group for all ranks by one thread, while their streams are being captured: makes each rank's `calls` in one
+    // group, and returns once they are part of the capture. Nothing runs, so nothing is counted as issued.
     absl::Status Record(absl::Time deadline, absl::FunctionRef<NcclResult(NcclApi&, int, NcclComm*)> calls);
     void Done() { done_ = true; }
 
@@ -72,36 +73,36 @@ class NcclClique {
     bool done_ = false;
   };
 
-  // From now on replays of `recording` are under way on all ranks, too, and it is ended before communicators are.
+  // From now on, replays of `recording` count as operations of all ranks, and it is ended before communicators are.
   void Follow(const std::shared_ptr<Recording>& recording);
 
-  // Stops the clique, if it is not stopped yet: all users leave.
+  // Stops the clique, if it is not stopped yet, so that all users leave.
   void Stop(const absl::Status& why);
   bool stopped() const { return stopped_.load(); }
-  // What it was stopped for; Cancelled if for nothing in particular.
+  // The reason it was stopped; Cancelled if none was given.
   absl::Status Why();
-  // The end of a failure. REQUIRES: nobody is in it.
+  // Ends the handling of a failure. REQUIRES: nobody is in the clique.
   void Resume();
-  // Builds communicators again if they were aborted. One thread at a time.
+  // Rebuilds communicators that were aborted. One thread at a time.
   absl::Status Prepare(absl::Time deadline);
-  // Looks for asynchronous errors; aborts on one, and if `give_up` and something is under way on a device. `rank`:
-  // whose error it is, or -1. Does not wait.
+  // Looks for asynchronous errors, and aborts the clique if there is one, or if `give_up` and an operation is still in
+  // progress on a device. `rank`: the rank with the error, or -1. Does not block.
   absl::Status Check(bool give_up, int& rank);
-  uint64_t losses() const { return losses_.load(); }  // as of Collective
-  // The collective that was given to `rank` last, or none.
+  uint64_t losses() const { return losses_.load(); }  // as in Collective
+  // The name of the last collective that was given to `rank`, in quotes, or "none".
   std::string LastCollective(int rank);
 
  private:
   struct Rank {
     NcclComm* comm = nullptr;
-    std::atomic_flag busy;                // a thread is in a call of the communicator
+    std::atomic_flag busy;                // held by the thread that is in a call of the communicator
     std::unique_ptr<Event> done;          // counts `queued`
-    std::atomic<uint64_t> issued{0};      // groups that were begun
-    std::atomic<uint64_t> queued{0};      // the last of them that is in its stream
-    std::atomic<uint64_t> claimed{0};     // collectives that were met, since the last failure
-    std::atomic<uint32_t> collective{0};  // the last one that was met
+    std::atomic<uint64_t> issued{0};      // groups begun
+    std::atomic<uint64_t> queued{0};      // the last group that is in the stream
+    std::atomic<uint64_t> claimed{0};     // collectives met since the last failure
+    std::atomic<uint32_t> collective{0};  // the last collective met
   };
-  static constexpr size_t kOrder = 8;  // more than ranks are ever apart
+  static constexpr size_t kOrder = 8;  // more places than ranks are ever apart
 
   NcclClique(std::shared_ptr<NcclApi> api, std::vector<Device*> devices, const NcclOptions& options);
   absl::Status Build(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -119,18 +120,19 @@ class NcclClique {
   const std::vector<Device*> devices_;
   const NcclOptions options_;
   std::unique_ptr<Rank[]> ranks_;
-  std::array<std::atomic<uint64_t>, kOrder> order_{};  // by place modulo kOrder: place + 1 and the collective there
+  std::array<std::atomic<uint64_t>, kOrder> order_{};  // at [place % kOrder]: the place, from 1, and the collective met
+                                                       // there
   std::atomic<int> users_{0};
   std::atomic<bool> stopped_{false};
-  std::atomic<bool> suspect_{false};  // communicators, of what a user left undone
-  std::atomic<bool> stale_{false};    // aborted, and to be built again
+  std::atomic<bool> suspect_{false};  // a user left something undone, so communicators may be damaged
+  std::atomic<bool> stale_{false};    // aborted, and to be rebuilt
   std::atomic<uint64_t> losses_{0};
   Mutex mutex_;
-  bool alive_ ABSL_GUARDED_BY(mutex_) = false;  // there are communicators
-  bool drain_ ABSL_GUARDED_BY(mutex_) = true;   // what is under way may still end
-  uint64_t built_ ABSL_GUARDED_BY(mutex_) = 0;  // groups before these communicators
+  bool alive_ ABSL_GUARDED_BY(mutex_) = false;  // communicators exist
+  bool drain_ ABSL_GUARDED_BY(mutex_) = true;   // operations in progress may still finish
+  uint64_t built_ ABSL_GUARDED_BY(mutex_) = 0;  // number of groups before these communicators were built
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);  // by collective
+  std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);  // by collective, from number 1
   std::vector<std::weak_ptr<Recording>> recordings_ ABSL_GUARDED_BY(mutex_);
 };
 

@@ -1,4 +1,4 @@
-// What one rank, or who records for all, does in the clique.
+// The calls of one rank in the clique, or of a thread that captures for all ranks.
 #include <algorithm>
 #include <deque>
 #include <thread>
@@ -12,11 +12,12 @@ namespace belfry {
 namespace {
 
 constexpr int kCollectiveBits = 24;
-// Launching a group takes NCCL some tens of microseconds on a thread of its own.
+// Launching a group takes NCCL some tens of microseconds, on a thread of its own.
 constexpr int kYields = 200;
 constexpr absl::Duration kNap = absl::Microseconds(20);
 
-// Even a question after errors changes a communicator, so no other call may go on beside it.
+// Holds a communicator for one call. Even asking for its state changes a communicator after errors, so no two calls may
+// overlap.
 class Call {
  public:
   explicit Call(std::atomic_flag& busy) : busy_(busy) {
@@ -83,7 +84,7 @@ absl::Status NcclClique::Use::Group(Stream& stream, absl::Time deadline,
                                     absl::FunctionRef<NcclResult(NcclApi&, NcclComm*)> calls) {
   Rank& rank = clique_.ranks_[rank_];
   NcclApi& api = *clique_.api_;
-  // Every rank has a thread of its own, so nothing is in a group but this rank's calls, and none waits for another.
+  // Each rank has its own thread, so a group holds this rank's calls only, and none of them waits for another rank.
   NcclResult called, ended;
   {
     const Call call(rank.busy);
@@ -94,7 +95,7 @@ absl::Status NcclClique::Use::Group(Stream& stream, absl::Time deadline,
   const uint64_t issued = rank.issued.fetch_add(1) + 1;
   if (Failed(called)) return clique_.Error(called, "take the collective", rank.comm);
   if (Failed(ended)) return clique_.Error(ended, "launch the collective", rank.comm);
-  // Before this the stream does not hold the collective: what is recorded or enqueued there would not wait for it.
+  // Until NCCL is ready the stream does not hold the collective, so an event recorded there would not wait for it.
   RETURN_IF_ERROR(clique_.AwaitReady(rank_, deadline, false));
   stream.Record(*rank.done, static_cast<uint32_t>(issued));
   rank.queued.store(issued);
@@ -120,7 +121,7 @@ absl::Status NcclClique::Use::Record(absl::Time deadline,
     for (int r = 0; r < clique_.size() && !Failed(called); ++r) called = calls(api, r, clique_.ranks_[r].comm);
     ended = api.GroupEnd();
   }
-  // Whatever became of it: until then a thread of NCCL's gives work to the streams.
+  // Needed even after a failure: until then one of NCCL's threads still adds work to the streams.
   const absl::Status ready = clique_.AwaitAll(deadline);
   if (Failed(called)) return clique_.Error(called, "take the collective", nullptr);
   if (Failed(ended)) return clique_.Error(ended, "record the collective", nullptr);

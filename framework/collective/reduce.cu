@@ -1,4 +1,5 @@
-// Compiled so that no product and sum are fused into one rounding: the bits are the CPU's.
+// Kernels of the collectives. Compiled without fusing a product and a sum into one rounding, so that the bits are the
+// CPU's.
 #include <limits>
 #include <type_traits>
 
@@ -14,7 +15,7 @@ constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 template <class T>
 using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>;
 
-// The factors of a mean, as in ReduceOnHost.
+// Computes the factors of a mean, by the rules of ReduceOnHost.
 absl::Status ReadWeights(Stream& stream, RankEntry* entries, int ranks) {
   return gpu::ForEach(stream, 1, [=] BELFRY_GPU(int64_t) {
     double total = 0;

@@ -17,7 +17,7 @@ struct Sums {
   uint64_t values = 0, squares = 0;
 };
 
-// Exact: a block of 2^15 squares of bytes fits 32 bits, which lets the loop run on 32-bit lanes.
+// Exact integer sums. A block of 2^15 squares of bytes fits in 32 bits, so the inner loop can run in 32-bit lanes.
 Sums SumsOf(const uint8_t* bytes, int64_t n) {
   constexpr int64_t kBlock = 1 << 15;
   Sums sums;
@@ -45,7 +45,7 @@ void InterleaveThree(const uint8_t* planes, int64_t n, const float* scale, const
   }
 }
 
-// Planes of n bytes to n pixels of floats.
+// Turns `channels` planes of n bytes into n interleaved float pixels.
 void Interleave(const uint8_t* planes, int64_t n, int64_t channels, const float* scale, const float* bias,
                 float* output) {
   if (channels == 3) return InterleaveThree(planes, n, scale, bias, output);
@@ -64,7 +64,7 @@ absl::Status CheckPolicy(const ExampleSpec& spec, const ImagePolicy& policy) {
     return absl::InvalidArgumentError(absl::StrCat("a crop of ", policy.crop, "x", policy.crop, " after padding by ",
                                                    policy.pad, " does not fit images of ", spec.shape.ToString()));
   }
-  // Written so that a NaN fails.
+  // Phrased so that NaN fails the test.
   if (!(policy.brightness >= 0 && std::isfinite(policy.brightness) && policy.contrast_lower >= 0 &&
         policy.contrast_lower <= policy.contrast_upper && std::isfinite(policy.contrast_upper))) {
     return absl::InvalidArgumentError(absl::StrCat("brightness ", policy.brightness, ", contrast [",
@@ -213,11 +213,11 @@ void Augmenter::FindAffine(const Draw& draw) {
   const int64_t pixels = out_height_ * out_width_;
   const double contrast = draw.contrast;
   const bool per_image = policy_.normalise == ImagePolicy::Normalise::kPerImage;
-  double mean = 0, square = 0;  // over all values, after brightness and contrast
+  double mean = 0, square = 0;  // over all values, after contrast but without brightness
   for (int64_t c = 0; c < channels_; ++c) {
     affine_[c] = {contrast, draw.brightness};
     if (contrast == 1 && !per_image) continue;
-    // Brightness moves the channel's mean with its pixels, so that contrast acts as if it came first.
+    // Brightness shifts the channel's mean along with its pixels, so contrast acts as if it came first.
     const Sums sums = SumsOf(cut_.data() + c * pixels, pixels);
     const double channel_mean = static_cast<double>(sums.values) / static_cast<double>(pixels);
     const double variance =

@@ -1,4 +1,4 @@
-// Images as they enter a network: crop, flip, brightness, contrast, normalisation.
+// Image preprocessing: crop, flip, brightness, contrast, normalisation.
 #pragma once
 
 #include <cstdint>
@@ -10,33 +10,35 @@
 
 namespace belfry::data {
 
-// What is done to each image, in this order. The default only turns bytes into floats.
+// The steps applied to each image, in this order. The default only converts bytes to floats.
 struct ImagePolicy {
   enum class Normalise : uint8_t { kNone, kPerImage, kPerChannel };
 
   int64_t pad = 0;           // black pixels added on each side
-  int64_t crop = 0;          // edge of the square cut out; 0 keeps the (padded) image whole
-  bool random_crop = false;  // any position with equal probability, else the centre (rounded to the upper left)
+  int64_t crop = 0;          // edge of the square to cut out; 0 keeps the whole (padded) image
+  bool random_crop = false;  // any position with equal probability; otherwise the centre (rounded to the upper left)
   bool random_flip = false;  // left-right with probability 1/2
-  float brightness = 0;      // adds a number uniform in [-brightness, brightness) to every pixel, without clipping
-  // Moves pixels away from or to the mean of their channel, x -> (x - mean) * f + mean, f uniform in [lower, upper).
+  float brightness = 0;      // adds a number uniform in [-brightness, brightness) to all pixels of the image, without
+                             // clipping
+  // Scales each pixel's distance from the mean of its channel: x -> (x - mean) * f + mean, f uniform in [lower, upper).
   float contrast_lower = 1, contrast_upper = 1;
   // kPerImage: (x - mean) / max(deviation, 1 / sqrt(values)) over all values of the image.
-  // kPerChannel: (x - mean[c]) / deviation[c], with one mean and deviation for each channel, in the units of the bytes.
+  // kPerChannel: (x - mean[c]) / deviation[c], with one mean and deviation per channel, in units of the bytes (0..255).
   Normalise normalise = Normalise::kNone;
   std::vector<float> mean, deviation;
 };
 
 // TensorFlow 1's CIFAR-10 tutorial. Training: random 24 x 24 crop, flip, brightness 63, contrast [0.2, 1.8), per-image
-// standardisation (which takes the brightness out again: the tutorial's own, kept for its order of random draws).
-// Evaluation: the central 24 x 24, standardised.
+// standardisation (which cancels the brightness; the tutorial does so too, and it is kept for the same order of random
+// draws). Evaluation: the central 24 x 24, standardised.
 ImagePolicy TutorialTraining();
 ImagePolicy TutorialEvaluation();
 
-// Mean and deviation of each channel over all pixels of a dataset of images.
+// Mean and standard deviation of each channel over all pixels of a dataset of images.
 struct ChannelStatistics {
   std::vector<float> mean, deviation;
 };
+// InvalidArgument if the dataset is empty or does not hold images; otherwise the dataset's own errors.
 absl::StatusOr<ChannelStatistics> ComputeChannelStatistics(const Dataset& dataset);
 
 // He et al., "Deep residual learning" (2016), section 4.2. Training: 4 pixels of padding, random 32 x 32 crop, flip,
@@ -44,28 +46,28 @@ absl::StatusOr<ChannelStatistics> ComputeChannelStatistics(const Dataset& datase
 ImagePolicy ResNetTraining(const ChannelStatistics& statistics);
 ImagePolicy ResNetEvaluation(const ChannelStatistics& statistics);
 
-// Applies a policy to images of one spec. Holds scratch memory, so each thread has its own (copy it).
+// Applies a policy to images of one spec. Holds scratch memory, so it is not thread-safe: give each thread a copy.
 class Augmenter {
  public:
   // InvalidArgument if the policy does not fit images of `spec`: a crop larger than the padded image, a contrast range
-  // that is not 0 <= lower <= upper, a wrong number of means, a deviation that is not positive. `seed` and what Apply
-  // gets are all that its random draws depend on.
+  // other than 0 <= lower <= upper, a wrong number of means, a deviation that is not positive. The random draws depend
+  // only on `seed` and the arguments of Apply.
   static absl::StatusOr<Augmenter> Create(const ExampleSpec& spec, ImagePolicy policy, uint64_t seed);
 
-  // Of the output: [crop, crop, C], or the padded image's [H, W, C].
+  // Shape of one output image: [crop, crop, C], or the padded image's [H, W, C].
   const Shape& output_shape() const { return output_shape_; }
 
-  // `image` has the spec's bytes; `output` gets output_shape().elements() floats in the order [H, W, C]. The same
-  // (epoch, index) gives the same bits, on any thread and in any order of calls.
+  // Reads `image`, one image of the spec's bytes, and writes output_shape().elements() floats to `output` in the order
+  // [H, W, C]. The same (epoch, index) gives the same bits, on any thread and in any order of calls.
   void Apply(const uint8_t* image, int64_t epoch, int64_t index, float* output);
 
  private:
   struct Draw {
-    int64_t top = 0, left = 0;  // of the crop, in the unpadded image: may be negative
+    int64_t top = 0, left = 0;  // the crop's corner in the unpadded image; may be negative
     bool flip = false;
     float brightness = 0, contrast = 1;
   };
-  // Per channel: output = byte * scale + bias.
+  // The preprocessing of one channel: output = byte * scale + bias.
   struct Affine {
     double scale = 1, bias = 0;
   };
@@ -81,8 +83,8 @@ class Augmenter {
   int64_t height_ = 0, width_ = 0, channels_ = 0;                 // of the image
   int64_t out_height_ = 0, out_width_ = 0;                        // of the crop
   int64_t plane_stride_ = 0, row_stride_ = 0, pixel_stride_ = 0;  // of the image, in bytes
-  std::vector<uint8_t> cut_;                                      // the crop, flipped, in planes
-  std::vector<Affine> affine_;                                    // for each channel
+  std::vector<uint8_t> cut_;                                      // the crop, flipped if drawn so, as planes
+  std::vector<Affine> affine_;                                    // one per channel
   std::vector<float> scale_, bias_;
 };
 

@@ -51,7 +51,7 @@ class Cifar10Dataset : public Dataset {
   }
 
  private:
-  const std::vector<std::string> files_;  // contents
+  const std::vector<std::string> files_;  // the contents of the files
   std::vector<int64_t> ends_;             // for each file, the index after its last example
   ExampleSpec spec_;
 };
@@ -61,7 +61,7 @@ bool Exists(const fs::path& path) {
   return fs::exists(path, error);
 }
 
-// The contents of one file, checked record by record.
+// The contents of one file, after checking every record.
 absl::StatusOr<std::string> ReadRecords(const std::string& path) {
   ASSIGN_OR_RETURN(std::string bytes, io::ReadFile(path));
   const auto size = static_cast<int64_t>(bytes.size());
@@ -114,7 +114,7 @@ absl::StatusOr<std::vector<std::string>> ReadClassNames(const fs::path& path) {
   return names;
 }
 
-// data_batch_1.bin upward. A later number after a gap means that a file was lost.
+// Reads data_batch_1.bin and so on. A file whose number comes after a gap means that one was lost.
 absl::StatusOr<std::vector<std::string>> ReadTrainingFiles(const fs::path& folder) {
   const auto file = [&](int number) { return folder / TrainingFileName(number); };
   std::vector<std::string> files;
@@ -133,8 +133,8 @@ absl::StatusOr<std::vector<std::string>> ReadTrainingFiles(const fs::path& folde
 
 int64_t Records(const std::string& bytes) { return static_cast<int64_t>(bytes.size()) / kCifar10RecordBytes; }
 
-// All training files of the real set hold as many records, also in a subset of it: another number means a copy that was
-// cut.
+// In the real set, and in a subset of it, all training files hold the same number of records; a different number means
+// that a copy was cut short.
 absl::Status CheckCounts(const fs::path& folder, const std::vector<std::string>& train, const std::string& test) {
   const auto wrong = [&](const std::string& name, int64_t records, absl::string_view than, int64_t expected) {
     return absl::DataLossError(absl::StrCat((folder / name).string(), ": holds ", records, " records, and ", than, " ",
@@ -181,7 +181,7 @@ absl::StatusOr<Cifar10> OpenCifar10(const std::string& directory) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, ReadClassNames(folder / kNamesFile));
   ASSIGN_OR_RETURN(std::vector<std::string> train, ReadTrainingFiles(folder));
   ASSIGN_OR_RETURN(std::string test_bytes, ReadRecords(test_path.string()));
-  // A generated set has any number of files, and a last one with what is left over.
+  // A generated set has any number of files, and its last one holds whatever remains.
   if (!Exists(folder / kTexturesMarker)) {
     RETURN_IF_ERROR(CheckCounts(folder, train, test_bytes));
     WarnOfMissingFiles(folder, train.size());

@@ -1,4 +1,4 @@
-// The files of CIFAR-10's binary version, which the generated set has, too.
+// File names of CIFAR-10's binary version, which a generated set shares.
 #pragma once
 
 #include <cstdint>
@@ -10,10 +10,10 @@ namespace belfry::data {
 
 inline constexpr char kTestFile[] = "test_batch.bin";
 inline constexpr char kNamesFile[] = "batches.meta.txt";
-// Of the training images, from 1.
+// The name of the number-th training file; numbers start at 1.
 inline std::string TrainingFileName(int64_t number) { return absl::StrCat("data_batch_", number, ".bin"); }
 inline constexpr int64_t kImagesPerFile = 10'000;
-// Only the generated set has it; it holds the options.
+// Present only in a generated set; holds its options.
 inline constexpr char kTexturesMarker[] = "textures.txt";
 
 }  // namespace belfry::data

@@ -21,10 +21,10 @@ namespace {
 
 struct Field {
   std::string text;
-  int64_t line = 0, column = 0;  // of its first byte, from 1
+  int64_t line = 0, column = 0;  // position of the first byte, counted from 1
 };
 
-// Cuts the text into rows of fields.
+// Splits the text into rows of fields.
 class RowReader {
  public:
   RowReader(absl::string_view text, absl::string_view name, const CsvOptions& options)
@@ -32,7 +32,7 @@ class RowReader {
     if (absl::StartsWith(text_, "\xEF\xBB\xBF")) at_ = line_start_ = 3;
   }
 
-  // The next row that is neither blank nor a comment; false at the end.
+  // Reads the next row that is neither blank nor a comment; false at the end.
   absl::StatusOr<bool> Next(std::vector<Field>& row) {
     row.clear();
     while (at_ < text_.size() && SkipLine()) {
@@ -60,7 +60,7 @@ class RowReader {
     ++line_;
   }
 
-  // Passes over a blank line or a comment.
+  // Skips the current line if it is blank or a comment.
   bool SkipLine() {
     size_t end = std::min(text_.find('\n', at_), text_.size());
     const absl::string_view line = absl::StripAsciiWhitespace(text_.substr(at_, end - at_));
@@ -140,7 +140,7 @@ absl::StatusOr<double> ParseNumber(const RowReader& reader, const Field& field, 
                       : absl::StrCat("'", field.text, "' is not a finite number"));
 }
 
-// The number of the column that `wanted` names.
+// The index of the column that `wanted` names, or whose number it is.
 absl::StatusOr<size_t> FindColumn(const std::vector<std::string>& names, const std::string& wanted,
                                   absl::string_view file) {
   for (size_t i = 0; i < names.size(); ++i) {

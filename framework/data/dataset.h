@@ -1,4 +1,4 @@
-// Where examples come from.
+// Datasets: random access to labelled examples.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,17 @@
 
 namespace belfry::data {
 
-// In which order the bytes of an image lie: kPlanes is C x H x W (CIFAR-10 files), kInterleaved is H x W x C.
+// Order of an image's bytes: kPlanes is C x H x W (CIFAR-10 files), kInterleaved is H x W x C.
 enum class PixelLayout : uint8_t { kPlanes, kInterleaved };
 
-// What every example of a dataset looks like.
+// The common shape and types of a dataset's examples.
 struct ExampleSpec {
-  // Of one example's input: [H, W, C] for an image whatever the layout of its bytes, else any shape, [F] for F
+  // Shape of one example's input: [H, W, C] for an image, whatever its layout; otherwise any shape, such as [F] for F
   // features.
   Shape shape;
-  // kUInt8: an image, pixels 0..255. kFloat32: features, row-major.
+  // kUInt8: an image with pixels 0..255. kFloat32: features, row-major.
   DType dtype = DType::kFloat32;
-  PixelLayout layout = PixelLayout::kPlanes;  // of an image
+  PixelLayout layout = PixelLayout::kPlanes;  // used for images only
   // kInt32: a class in [0, classes). kFloat32: a number to predict.
   DType label_dtype = DType::kFloat32;
   int32_t classes = 0;                   // 0 unless label_dtype is kInt32
@@ -34,14 +34,14 @@ struct ExampleSpec {
 };
 
 // One example. `input` has spec().input_bytes() bytes and points into the dataset's memory, or into the scratch memory
-// that was given to Read.
+// passed to Read.
 struct Example {
   const void* input = nullptr;
-  int32_t label = 0;  // when label_dtype is kInt32
-  float target = 0;   // when label_dtype is kFloat32
+  int32_t label = 0;  // if label_dtype is kInt32
+  float target = 0;   // if label_dtype is kFloat32
 };
 
-// Examples with random access. Immutable: any number of threads may read at once.
+// A set of examples with random access. Immutable, so any number of threads may read at once.
 class Dataset {
  public:
   virtual ~Dataset() = default;
@@ -49,8 +49,8 @@ class Dataset {
   virtual int64_t size() const = 0;
   virtual const ExampleSpec& spec() const = 0;
 
-  // Example `index`. A dataset that does not hold its examples in memory puts the input into `scratch`, which has
-  // spec().input_bytes() bytes. An error names the file and the record. REQUIRES: 0 <= index < size().
+  // Reads example `index`. A dataset that does not hold its examples in memory writes the input to `scratch`, which has
+  // spec().input_bytes() bytes. Errors name the file and the record. REQUIRES: 0 <= index < size().
   virtual absl::Status Read(int64_t index, absl::Span<std::byte> scratch, Example& example) const = 0;
 };
 

@@ -11,17 +11,19 @@
 
 namespace belfry::data {
 
-// One batch of the ring. Guarded by the Prefetcher's mutex, but for what `towers` points to: that belongs to the
-// threads that make chunks of it while kMaking, and to the holder of the Batch while kTaken.
+// One batch of the ring. Its state goes kFree -> kMaking (Open) -> kReady (the last Finish) -> kTaken (Take) -> kFree
+// (GiveBack). The Prefetcher's mutex guards all members, but not the tensors in `towers`: while kMaking they belong to
+// the threads that make chunks, each to its own rows, and while kTaken to the holder of the Batch. Each hand-over locks
+// the mutex, which orders the writes of one owner before the reads of the next.
 struct Prefetcher::Slot {
   enum State { kFree, kMaking, kReady, kTaken };
   State state = kFree;
   Position position;
   std::vector<int64_t> indices;
-  int64_t claimed = 0, made = 0;  // examples
+  int64_t claimed = 0, made = 0;  // examples handed to threads, and examples finished
   absl::Status status;
-  int64_t failed_at = 0;  // the first example concerned, when !status.ok()
-  // A last batch of an epoch has smaller tensors, made when first needed.
+  int64_t failed_at = 0;  // when !status.ok(): the first example of the failed chunk
+  // The last batch of an epoch may be smaller; its tensors are made when first needed and then reused.
   std::vector<TowerBatch> whole, remainder;
   std::vector<TowerBatch>* towers = nullptr;
 };
@@ -65,7 +67,7 @@ absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& optio
   return absl::OkStatus();
 }
 
-// Small enough that the threads share a batch evenly, large enough that the lock costs nothing.
+// Small enough that threads share a batch evenly, large enough that locking once a chunk costs nothing noticeable.
 int64_t ChunkSize(const PrefetcherOptions& options) {
   if (options.threads == 0) return options.batch_size;
   return std::clamp<int64_t>(options.batch_size / (2 * options.threads), 1, 32);
@@ -81,6 +83,7 @@ Batch& Batch::operator=(Batch&& other) noexcept {
   return *this;
 }
 
+// owner_ is cleared before the slot is free again, so a Batch never refers to a slot that others may write.
 void Batch::Release() {
   if (owner_ != nullptr) std::exchange(owner_, nullptr)->GiveBack(slot_);
 }
@@ -132,11 +135,13 @@ Prefetcher::Prefetcher(const Dataset& dataset, PrefetcherOptions options, Shape 
   order_.resize(dataset.size());
 }
 
+// Workers use every other member, so they must be gone before any member is destroyed.
 Prefetcher::~Prefetcher() {
   Cancel();
   for (std::thread& thread : threads_) thread.join();
 }
 
+// An Augmenter has scratch memory, so each thread works with its own copy and shares nothing but the dataset.
 Prefetcher::Maker Prefetcher::NewMaker() const {
   return {augmenter_, std::vector<std::byte>(dataset_.spec().input_bytes())};
 }
@@ -150,6 +155,9 @@ Position Prefetcher::After(const Position& position) const {
                                                  : Position{position.epoch + 1, 0};
 }
 
+// A worker waits only while the newest batch is wholly claimed and the next one cannot be opened: its slot is in use,
+// the data has ended, or an example has failed. Only GiveBack and Cancel can end that, and both notify, so no wake-up
+// is lost. Opening a batch need not notify, because a free slot already makes CanClaim true for every worker.
 void Prefetcher::Work(Maker maker) {
   while (true) {
     std::optional<Chunk> chunk;
@@ -163,6 +171,10 @@ void Prefetcher::Work(Maker maker) {
   }
 }
 
+// Invariant: taken_ <= opened_ <= taken_ + slots, and of the batches opened only the newest has unclaimed examples,
+// because Claim opens the next one only when the newest is used up. So batches are finished nearly in the order they
+// are taken, and there is one place to look for work. Batch n may be opened once batch n - slots has been given back:
+// its slot is then kFree. Batches given back out of order only delay the opening, never reorder it.
 bool Prefetcher::CanClaim() const {
   if (opened_ > 0) {
     const Slot& newest = SlotAt(opened_ - 1);
@@ -182,6 +194,8 @@ std::optional<Prefetcher::Chunk> Prefetcher::Claim() {
   return Chunk{&slot, begin, slot.claimed};
 }
 
+// The order of an epoch is a function of (seed, epoch), kept until another epoch begins. Computing it holds the mutex
+// for one pass over the dataset's indices, once an epoch; the other threads cannot claim meanwhile.
 void Prefetcher::Open(Slot& slot) {
   if (order_epoch_ != to_open_.epoch) {
     if (options_.shuffle || order_epoch_ < 0) {
@@ -203,6 +217,8 @@ void Prefetcher::Open(Slot& slot) {
   to_open_ = After(to_open_);
 }
 
+// Allocates a slot's tensors on their first use. A batch has one of two sizes, whole or remainder, so once the ring has
+// gone round nothing is allocated.
 void Prefetcher::Deal(Slot& slot, int64_t examples) {
   slot.towers = examples == options_.batch_size ? &slot.whole : &slot.remainder;
   if (!slot.towers->empty()) return;
@@ -215,6 +231,8 @@ void Prefetcher::Deal(Slot& slot, int64_t examples) {
   }
 }
 
+// Runs without the lock. Chunks of a batch are disjoint, so no two threads write the same row; and an example depends
+// on its epoch and index only, so the bits do not depend on which thread makes it, or when.
 absl::Status Prefetcher::Make(const Chunk& chunk, Maker& maker) {
   for (TowerBatch& tower : *chunk.slot->towers) {
     const int64_t end = std::min(chunk.end, tower.offset + tower.count);
@@ -245,6 +263,8 @@ absl::Status Prefetcher::MakeExample(const Slot& slot, TowerBatch& tower, int64_
   return absl::OkStatus();
 }
 
+// An error stops the opening of further batches, but every chunk of the batches already open is still made. So each of
+// them becomes kReady, Next cannot hang, and the error kept is the one at the lowest example: the same in every run.
 void Prefetcher::Finish(const Chunk& chunk, const absl::Status& status) {
   MutexLock lock(mutex_);
   Slot& slot = *chunk.slot;
@@ -262,6 +282,7 @@ void Prefetcher::Finish(const Chunk& chunk, const absl::Status& status) {
 
 bool Prefetcher::CanTake() const { return taken_ < opened_ && SlotAt(taken_).state == Slot::kReady; }
 
+// If slot taken_ is still on loan, only the caller can free it; waiting for it would be a deadlock, so Take reports it.
 bool Prefetcher::Ended() const { return cancelled_ || AtEnd(to_take_) || SlotAt(taken_).state == Slot::kTaken; }
 
 absl::StatusOr<Batch> Prefetcher::Next() {
@@ -272,12 +293,12 @@ absl::StatusOr<Batch> Prefetcher::Next() {
 }
 
 absl::StatusOr<Batch> Prefetcher::MakeAndTake() {
-  // Held to the end, so that another caller cannot take the batch that this one makes.
+  // Held to the end, so that another caller cannot take the batch being made here.
   MutexLock own(own_maker_mutex_);
   while (true) {
     std::optional<Chunk> chunk;
     {
-      // Whether to make one is decided in one go with taking it: a batch on loan may be given back at any moment.
+      // One critical section decides between taking and making: a batch on loan may be given back at any moment.
       MutexLock lock(mutex_);
       if (Ended() || CanTake()) return Take();
       chunk = Claim();
@@ -296,10 +317,11 @@ absl::StatusOr<Batch> Prefetcher::Take() {
                                                       slot.position.batch, " is still on loan, and the ring has ",
                                                       slots_.size(), " in all; give it back first, or raise depth"));
   }
+  // to_take_ stays where it is, so every later call returns this error again.
   if (!slot.status.ok()) return slot.status;
   slot.state = Slot::kTaken;
   to_take_ = After(to_take_);
-  mutex_.NotifyAll();  // another caller of Next may have nothing to wait for now
+  mutex_.NotifyAll();  // another caller of Next may now have nothing left to wait for
   return Batch(this, static_cast<int>(taken_++ % static_cast<int64_t>(slots_.size())));
 }
 

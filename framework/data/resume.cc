@@ -34,7 +34,7 @@ absl::StatusOr<int64_t> TakeCount(const io::Metadata& metadata, const char* key,
       absl::StrCat("The checkpoint's \"", key, "\" is \"", text, "\"; expected a number from ", lowest));
 }
 
-// That what is set now is what was put.
+// Checks that a setting has the value it had when the position was saved.
 absl::Status CheckSame(const io::Metadata& metadata, const char* key, const std::string& now) {
   ASSIGN_OR_RETURN(const std::string then, Take(metadata, key));
   if (then == now) return absl::OkStatus();

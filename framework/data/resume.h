@@ -1,4 +1,4 @@
-// Where a training stands in its data, as text in a checkpoint's metadata.
+// The position of a training run in its data, saved in a checkpoint's metadata.
 #pragma once
 
 #include <cstdint>
@@ -10,25 +10,25 @@
 
 namespace belfry::data {
 
-// Adds to `metadata` the position of the batch to train on next (Batch::next of the last one), and what decides which
-// examples that batch holds: the seed, the global batch size, whether it shuffles and drops the remainder, and how many
-// examples there are. Keys: "data.epoch", "data.batch", "data.seed", "data.batch_size", "data.shuffle",
+// Adds to `metadata` the position of the batch to train on next (Batch::next of the last one), and everything that
+// decides which examples that batch holds: the seed, the global batch size, shuffling, dropping of the remainder, and
+// the number of examples. Keys: "data.epoch", "data.batch", "data.seed", "data.batch_size", "data.shuffle",
 // "data.drop_remainder", "data.examples".
 void PutPosition(const PrefetcherOptions& options, int64_t examples, Position next, io::Metadata& metadata);
 
 struct ResumeOptions {
-  // A position counts batches, so another batch size would skip examples or take some twice. With this, the position is
-  // converted by examples: the epoch goes on at the first batch of the new size that holds an example not seen yet, so
-  // none is skipped, and up to one batch less one example is taken twice; an epoch of which nothing is left is over.
+  // A position counts batches, so with another batch size some examples would be skipped or repeated. If true, the
+  // position is converted by examples: the epoch continues at the first batch of the new size that holds an unseen
+  // example. None is skipped, and at most one batch less one example is repeated; an epoch with nothing left is over.
   bool allow_other_batch_size = false;
 };
 
-// The PrefetcherOptions::start that goes on where PutPosition was called. The batches from there on are bit for bit
-// those of a training that was not interrupted; the number of towers, of threads and the depth may be others. Images'
-// augmentation is not in the metadata; it must be the same for that.
+// The PrefetcherOptions::start that continues where PutPosition was called. The batches from there on are bit for bit
+// those of an uninterrupted run, with any number of towers and threads and any depth. The image policy is not in the
+// metadata; it must be the same too.
 //
-// InvalidArgument: the metadata have no position, or one that is no number or lies outside the epoch.
-// FailedPrecondition: `options` or `examples` differ from what was put, with both values and what to do.
+// InvalidArgument: the metadata have no position, or one that is not a number or lies outside the epoch.
+// FailedPrecondition: `options` or `examples` differ from the saved ones; the message has both values and the remedy.
 absl::StatusOr<Position> TakePosition(const io::Metadata& metadata, const PrefetcherOptions& options, int64_t examples,
                                       const ResumeOptions& resume = {});
 

@@ -1,4 +1,4 @@
-// In which order an epoch goes through a dataset, and how a batch is dealt to towers.
+// The order in which an epoch visits a dataset, and the split of a batch over towers.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace belfry::data {
 
-// A batch: the `batch`-th (from 0) of epoch `epoch` (from 0).
+// The `batch`-th batch (from 0) of epoch `epoch` (from 0).
 struct Position {
   int64_t epoch = 0;
   int64_t batch = 0;
@@ -16,21 +16,21 @@ struct Position {
   bool operator!=(const Position& other) const { return !(*this == other); }
 };
 
-// Writes a permutation of 0 .. order.size() - 1 (Fisher-Yates over Philox), a function of (seed, epoch, size) alone.
+// Writes a permutation of 0 .. order.size() - 1 (Fisher-Yates over Philox) that depends only on (seed, epoch, size).
 void ShuffleEpoch(uint64_t seed, int64_t epoch, absl::Span<int64_t> order);
 
-// Batches of an epoch: batch b takes positions [b * batch_size, (b + 1) * batch_size) of its order. The last one is
-// smaller if batch_size does not divide `examples`; it is kept, or left out if drop_remainder.
+// Number of batches in an epoch. Batch b takes positions [b * batch_size, (b + 1) * batch_size) of its order. If
+// batch_size does not divide `examples`, the last batch is smaller, or is left out if drop_remainder.
 int64_t BatchesPerEpoch(int64_t examples, int64_t batch_size, bool drop_remainder);
 
-// The part [begin, begin + count) of a batch.
+// The examples [begin, begin + count) of a batch.
 struct TowerRange {
   int64_t begin = 0;
   int64_t count = 0;
 };
 
-// What tower `tower` of `towers` gets of a batch: consecutive ranges in tower order, the first (examples mod towers)
-// one longer than the rest. REQUIRES: 0 <= tower < towers.
+// The share of tower `tower` in a batch: consecutive ranges in tower order, the first (examples mod towers) of them one
+// longer than the rest. REQUIRES: 0 <= tower < towers.
 TowerRange RangeOfTower(int64_t examples, int towers, int tower);
 
 }  // namespace belfry::data

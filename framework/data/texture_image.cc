@@ -11,7 +11,7 @@ namespace belfry::data {
 namespace {
 
 constexpr int kEdge = kCifar10Edge;
-constexpr int kSamples = 2;  // along each edge of a pixel
+constexpr int kSamples = 2;  // per edge of a pixel
 
 struct Vector {
   double x = 0, y = 0;
@@ -31,7 +31,7 @@ double Distance(Colour a, Colour b) { return std::abs(a.r - b.r) + std::abs(a.g 
 
 enum class Outline { kDisc, kSquare, kTriangle, kCross, kRing };
 
-// Whether a point lies inside the outline. `p` is in units of its radius, y upward.
+// True if `p` lies inside the outline; `p` is in units of the outline's radius, y pointing up.
 bool Inside(Outline outline, Vector p) {
   const double square = Dot(p, p), x = std::abs(p.x), y = std::abs(p.y);
   switch (outline) {
@@ -53,10 +53,10 @@ struct Speck {
 struct Scene {
   Outline outline;
   bool checkered;
-  Vector centre, right;  // `right` is the unit vector along the shape's own x
+  Vector centre, right;  // `right` is the unit vector along the shape's own x axis
   double radius;
   Vector across;       // unit vector across the stripes
-  double period;       // in pixels: one band of each colour
+  double period;       // in pixels; one band of each colour
   Vector phase;        // in periods
   Colour light, dark;  // of the pattern
   Colour near, far;    // of the background, along `slope`
@@ -71,7 +71,8 @@ class Painter {
 
   double Between(double low, double high) { return low + (high - low) * static_cast<double>(random_.NextFloat()); }
 
-  // A unit vector within about 45 degrees * `spread` of the x axis, by the rational points of the circle.
+  // A unit vector within about 45 degrees * `spread` of the x axis. Uses the circle's rational points, so that the
+  // result is exactly reproducible; sine and cosine are not.
   Vector Tilted(double spread) {
     const double t = Between(-0.41421356, 0.41421356) * spread, norm = 1 + t * t;
     return {(1 - t * t) / norm, 2 * t / norm};
@@ -84,7 +85,7 @@ class Painter {
 
   Colour AnyColour() { return {Between(20, 235), Between(20, 235), Between(20, 235)}; }
 
-  // A colour that differs from both others.
+  // A colour at least `distance` from both others.
   Colour ColourUnlike(Colour a, Colour b, double distance) {
     Colour colour = AnyColour();
     while (Distance(colour, a) < distance || Distance(colour, b) < distance) colour = AnyColour();
@@ -117,7 +118,7 @@ class Painter {
     return scene;
   }
 
-  // Sum of two uniform numbers, so that its distribution is a triangle on [-amplitude, amplitude].
+  // The sum of two uniform numbers: triangular distribution on [-amplitude, amplitude].
   double Noise(double amplitude) {
     if (left_ == 0) {
       bits_ = random_.Next();
@@ -135,7 +136,7 @@ class Painter {
   int left_ = 0;
 };
 
-// Whether the first half of a period holds `position`, in periods.
+// True if `position`, in periods, lies in the first half of its period.
 bool FirstHalf(double position) { return position - std::floor(position) < 0.5; }
 
 Colour PatternAt(const Scene& scene, Vector from_centre) {

@@ -34,9 +34,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kVersion = 1;  // of what TextureImage draws
+constexpr int kVersion = 1;  // version of the images that DrawTextureImage draws
 constexpr int kMostPlaces = 9;
-constexpr char kBeside[] = ".tmp.";  // and the process: of the directory that becomes the set
+constexpr char kBeside[] = ".tmp.";  // suffix, before the process id, of the directory that is renamed to become the
+                                     // set
 constexpr char kDescription[] = "textured shapes, version ";
 constexpr char kTrainingKey[] = "textures/training", kTestKey[] = "textures/test";
 
@@ -45,7 +46,7 @@ std::string Describe(const TextureOptions& options) {
                       options.test_images, " test images\n");
 }
 
-// Records [first, first + count) of the part that `key` stands for.
+// Records [first, first + count) of the part (training or test) that `key` stands for.
 std::string Records(uint64_t key, int64_t first, int64_t count) {
   std::string bytes(static_cast<size_t>(count * kCifar10RecordBytes), '\0');
   constexpr double kOperationsPerImage = 1e5;
@@ -60,7 +61,7 @@ std::string Records(uint64_t key, int64_t first, int64_t count) {
   return bytes;
 }
 
-// The name, and how many images are in it.
+// File names, with the number of images in each.
 std::vector<std::pair<std::string, int64_t>> ImageFiles(const TextureOptions& options) {
   std::vector<std::pair<std::string, int64_t>> files;
   for (int64_t first = 0; first < options.training_images; first += kImagesPerFile) {
@@ -71,7 +72,7 @@ std::vector<std::pair<std::string, int64_t>> ImageFiles(const TextureOptions& op
   return files;
 }
 
-// Whether the set is there, whole: tools that empty temporary directories take single files.
+// True if all files of the set are there. Tools that clean temporary directories may remove single files.
 bool IsComplete(const fs::path& folder, const TextureOptions& options) {
   const absl::StatusOr<std::string> found = io::ReadFile((folder / kTexturesMarker).string());
   if (!found.ok() || *found != Describe(options)) return false;
@@ -83,7 +84,7 @@ bool IsComplete(const fs::path& folder, const TextureOptions& options) {
   return true;
 }
 
-// What a generated set is made of, and its files before they were renamed.
+// True for the files of a generated set and their temporary files.
 bool IsNameOfOurs(absl::string_view name) {
   if (absl::ConsumeSuffix(&name, ".tmp")) {
     while (!name.empty() && absl::ascii_isdigit(static_cast<unsigned char>(name.back()))) name.remove_suffix(1);
@@ -95,8 +96,8 @@ bool IsNameOfOurs(absl::string_view name) {
          absl::SimpleAtoi(name, &number);
 }
 
-// Whether the generator was stopped while it wrote into `folder`: its first image is ours, and the last files are not
-// there yet.
+// True if the generator was interrupted while writing into `folder`: its first image is ours, and the last files are
+// missing.
 bool IsUnfinished(const fs::path& folder, const TextureOptions& options) {
   std::error_code error;
   if (fs::exists(folder / kTestFile, error)) return false;
@@ -125,7 +126,7 @@ absl::Status CheckReplaceable(const fs::path& folder, const TextureOptions& opti
   return refuse("holds a data set without textures.txt, so not a generated one");
 }
 
-// Removes a generated set and nothing else. The marker goes last: until then it is seen to be ours.
+// Removes a generated set and nothing else. The marker goes last, since it identifies the folder as ours.
 absl::Status Remove(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return absl::OkStatus();
@@ -161,7 +162,8 @@ absl::Status WriteFiles(const fs::path& folder, const TextureOptions& options) {
   return io::WriteFile((folder / kTexturesMarker).string(), Describe(options));
 }
 
-// One writer at a time in a directory, across processes and threads. The system ends it with the process.
+// Admits one writer at a time to a directory, across processes and threads. The system releases it when the process
+// ends.
 class FolderLock {
  public:
   explicit FolderLock(const fs::path& folder) : fd_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
@@ -181,7 +183,7 @@ class FolderLock {
   bool held_ = false;
 };
 
-// What a killed process left beside `folder`. Under the lock nobody is at work there.
+// Removes what a killed process left beside `folder`. The lock guarantees that no other writer is at work there.
 void RemoveStale(const fs::path& folder) {
   std::error_code error;
   const std::string prefix = absl::StrCat(folder.filename().string(), kBeside);
@@ -209,7 +211,7 @@ absl::Status WriteTextures(const std::string& directory, const TextureOptions& o
   }
   std::error_code error;
   fs::path folder = fs::absolute(directory, error);
-  if (!error) folder = fs::weakly_canonical(folder, error);  // a link stays, and what it names is written
+  if (!error) folder = fs::weakly_canonical(folder, error);  // a link is kept, and its target is written
   if (error) return Unavailable(directory, "open", error);
   if (!folder.has_filename()) folder = folder.parent_path();
   if (IsComplete(folder, options)) return absl::OkStatus();
@@ -217,7 +219,7 @@ absl::Status WriteTextures(const std::string& directory, const TextureOptions& o
   fs::create_directories(folder.parent_path(), error);
   if (error) return Unavailable(directory, "create", error);
   const FolderLock lock(folder.parent_path());
-  if (IsComplete(folder, options)) return absl::OkStatus();  // another process's work, while this one waited
+  if (IsComplete(folder, options)) return absl::OkStatus();  // another process wrote it while this one waited
   RETURN_IF_ERROR(CheckReplaceable(folder, options));
   if (lock.held()) RemoveStale(folder);
 
@@ -230,7 +232,7 @@ absl::Status WriteTextures(const std::string& directory, const TextureOptions& o
   if (status.ok()) status = Remove(folder);
   if (status.ok()) {
     fs::rename(beside, folder, error);
-    // Without locks another process may have been first.
+    // Without locks, another process may have been faster.
     if (error && !IsComplete(folder, options)) status = Unavailable(folder, "rename into place", error);
   }
   fs::remove_all(beside, error);  // if it is still there

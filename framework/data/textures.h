@@ -1,4 +1,4 @@
-// A made-up data set for trying things out where CIFAR-10 is not at hand.
+// A generated data set, for trying things out without CIFAR-10.
 #pragma once
 
 #include <array>
@@ -12,10 +12,11 @@
 
 namespace belfry::data {
 
-// Ten classes: each of five shapes (disc, square, triangle, cross, ring), striped or checkered. Colours, place, size,
-// rotation, direction and width of the pattern, background, specks and noise are random, and both shape and pattern
-// must be seen to tell the class: no pixel by itself says much, so that linear models do badly and small convolutional
-// networks well. A left-right flip, a change of brightness or contrast, and any 24 x 24 crop leave the class as it is.
+// Ten classes: five shapes (disc, square, triangle, cross, ring), each striped or checkered. Colours, position, size,
+// rotation, direction and width of the pattern, background, specks and noise are random. Both the shape and the pattern
+// must be recognised to tell the class, and no single pixel says much, so linear models do badly and small
+// convolutional networks well. A left-right flip, a change of brightness or contrast, and any 24 x 24 crop keep the
+// class.
 extern const std::array<absl::string_view, kCifar10Classes> kTextureNames;
 
 struct TextureOptions {
@@ -24,15 +25,17 @@ struct TextureOptions {
   int64_t test_images = 2'000;
 };
 
-// Makes `directory` the set in the binary layout of CIFAR-10 (OpenCifar10 reads it): data_batch_1.bin ... with up to
-// 10,000 records each, test_batch.bin, batches.meta.txt, and textures.txt, which holds the options. As many images of
-// each class, to within one. The bytes depend on the options alone, on any machine. The set is written beside its place
-// and renamed to it, so that it is there whole or not at all; any number of processes may do so at once.
-// Does nothing if the set is there with the same options; one with others, or one that lacks files, is replaced.
-// FailedPrecondition, and nothing changed, if the directory holds anything else.
+// Turns `directory` into the set, in the binary layout of CIFAR-10 (OpenCifar10 reads it): data_batch_1.bin ... with up
+// to 10,000 records each, test_batch.bin, batches.meta.txt, and textures.txt, which holds the options. The classes have
+// equally many images, to within one. The bytes depend only on the options, on any machine. The set is written beside
+// `directory` and renamed into place, so it is there as a whole or not at all; any number of processes may do so at
+// once. Does nothing if the set is there with the same options; replaces a generated set with other options or missing
+// files. InvalidArgument for numbers of images below 1. FailedPrecondition, with nothing changed, if the directory
+// holds anything else.
 absl::Status WriteTextures(const std::string& directory, const TextureOptions& options = {});
 
-// The same at `directory` or, where that is taken by something else, at directory_2, directory_3 ...: the place.
+// Writes the set to `directory` or, if something else is there, to directory_2, directory_3 ... up to directory_9.
+// Returns the place.
 absl::StatusOr<std::string> PlaceTextures(const std::string& directory, const TextureOptions& options = {});
 
 }  // namespace belfry::data

@@ -11,12 +11,23 @@
 namespace belfry {
 namespace {
 
-// Small allocations share blocks that grow from one size to the other, so that a small program takes little and a large
-// one asks the driver seldom. What is larger gets a block of its own size.
+// Small requests share blocks. Their size doubles from the first to the largest, so that a small program takes little
+// memory and a large one rarely calls the driver. A request larger than the current size gets a block of its own size.
 constexpr size_t kFirstBlock = size_t{2} << 20, kLargestBlock = size_t{64} << 20;
 
 }  // namespace
 
+// Invariants, with the mutex free:
+// - The pieces of a block lie end to end and cover it: AddBlock makes one piece, and only Take (cut) and SetFree
+// (merge) change pieces.
+// - No two free pieces of a block are neighbours, since SetFree merges both ways. So a block that is wholly free is a
+// single piece, which is how ReturnFreeBlocks recognises it.
+// - free_ holds exactly the free pieces, ordered by size and then address.
+// - in_use_ <= reserved_ <= limit_, all multiples of kPieceAlignment, as are all pieces: hence every address handed out
+// is aligned, and rounding a request up cannot exceed the limit.
+//
+// Cost: O(log pieces) per call under one mutex, and no call to the driver once the program's blocks are there. Free
+// memory may be scattered, so a request within the limit can still fail; the error then gives the largest free piece.
 CachingAllocator::CachingAllocator(BlockSource& source, absl::string_view owner, size_t limit)
     : source_(source), owner_(owner), limit_(limit / kPieceAlignment * kPieceAlignment), next_block_(kFirstBlock) {}
 
@@ -42,8 +53,9 @@ absl::Status CachingAllocator::Reserve() {
   return status.ok() ? status : Exhausted(bytes, status.message());
 }
 
-// A block with room for `bytes`, which are rounded up.
+// Adds a block with room for `bytes`, a multiple of kPieceAlignment.
 absl::Status CachingAllocator::Grow(size_t bytes) {
+  // Blocks are returned only when there is no other way: the driver may have to wait for the device's work.
   if (bytes > limit_ - reserved_) ReturnFreeBlocks();
   if (bytes > limit_ - reserved_) return absl::ResourceExhaustedError("");
   const size_t wanted = std::min(std::max(bytes, next_block_), limit_ - reserved_);
@@ -52,6 +64,7 @@ absl::Status CachingAllocator::Grow(size_t bytes) {
     next_block_ = std::min(2 * next_block_, kLargestBlock);
     return status;
   }
+  // The source refused. Try once more with free blocks returned, and for no more than is needed.
   ReturnFreeBlocks();
   return AddBlock(bytes);
 }
@@ -77,6 +90,7 @@ absl::StatusOr<void*> CachingAllocator::Allocate(size_t bytes) {
   const MutexLock lock(mutex_);
   if (bytes > limit_ - in_use_) return Exhausted(bytes, "");
   const size_t rounded = AlignUp(bytes, kPieceAlignment);
+  // Best fit: the smallest free piece that is large enough, and of those the one at the lowest address.
   auto found = free_.lower_bound({rounded, 0});
   if (found == free_.end()) {
     if (absl::Status status = Grow(rounded); !status.ok()) return Exhausted(bytes, status.message());
@@ -107,6 +121,7 @@ void CachingAllocator::SetFree(Pieces::iterator piece) {
     pieces_.erase(second);
     return first;
   };
+  // Pieces merge only within a block. Blocks may happen to adjoin, but each goes back to the source as it came.
   const uintptr_t block = piece->second.block;
   const auto mergeable = [&](Pieces::iterator other) { return other->second.free && other->second.block == block; };
   piece->second.free = true;

@@ -1,4 +1,4 @@
-// Memory of a device, kept when it is given back, for the next who asks.
+// A caching allocator of device memory: freed memory is kept for later requests.
 #pragma once
 
 #include <cstddef>
@@ -17,44 +17,45 @@
 
 namespace belfry {
 
-// Where an allocator gets large blocks from: the driver, or the host's memory in tests.
+// The source of an allocator's large blocks: the driver, or host memory in tests.
 class BlockSource {
  public:
   virtual ~BlockSource() = default;
-  // Aligned to 256 bytes. ResourceExhausted if there is no more.
+  // A block of `bytes`, aligned to 256 bytes. ResourceExhausted if there is no more memory.
   virtual absl::StatusOr<void*> Get(size_t bytes) = 0;
   virtual void Return(void* block, size_t bytes) = 0;
 };
 
-// Cuts pieces out of large blocks: the smallest free piece that fits, the rest of it staying free; neighbours that are
-// free become one. A block that is free as a whole goes back to the source only when the limit or the source leaves no
-// room otherwise. What is given back may be handed out again at once: the caller sees to it that no work uses it any
-// more. Does not touch the memory. Thread-safe.
+// Cuts pieces out of large blocks. A request gets the smallest free piece that fits, and the rest of the piece stays
+// free; adjacent free pieces merge. A wholly free block goes back to the source only if the limit or the source leaves
+// no other room. Freed memory may be handed out again at once, so the caller must make sure that no work still uses it.
+// Never touches the memory itself. Thread-safe.
 class CachingAllocator {
  public:
   static constexpr size_t kPieceAlignment = 256;
 
-  // `owner`: for errors. `limit`: of the bytes taken from `source`, which must outlive the allocator.
+  // `owner` appears in errors. `limit` bounds the bytes taken from `source`, which must outlive the allocator.
   CachingAllocator(BlockSource& source, absl::string_view owner, size_t limit);
-  // Returns all blocks.
+  // Returns all blocks, whether in use or not.
   ~CachingAllocator();
 
-  // Takes all that the limit allows now, as one block.
+  // Takes everything up to the limit from the source now, as one block.
   absl::Status Reserve();
-  // Aligned to 256 bytes; null for 0. ResourceExhausted names the owner, what was asked, what is in use and the limit.
+  // Memory aligned to 256 bytes; null for 0. The ResourceExhausted error names the owner, the request, the bytes in use
+  // and the limit.
   absl::StatusOr<void*> Allocate(size_t bytes);
-  // Null is ignored. REQUIRES: from Allocate, and not given back yet.
+  // Ignores null. REQUIRES: `memory` came from Allocate and has not been freed.
   void Deallocate(void* memory);
 
-  // Bytes in use are rounded up to what each allocation takes up.
+  // Bytes in use include the rounding up of each allocation.
   DeviceCounters counters() const;
-  // Bytes taken from the source.
+  // Bytes currently taken from the source.
   size_t reserved() const;
 
  private:
   struct Piece {
     size_t bytes;
-    uintptr_t block;  // address of the block that it is part of
+    uintptr_t block;  // address of the block that contains it
     bool free;
   };
   using Pieces = std::map<uintptr_t, Piece>;  // by address

@@ -1,4 +1,4 @@
-// Which of an event's records stands for which run.
+// The native records of an event's last runs.
 #pragma once
 
 #include <algorithm>
@@ -10,18 +10,19 @@
 
 namespace belfry {
 
-// Remembers what was recorded for the last kRuns runs. T is what a back-end records with; null: the run is reached, and
-// nothing is left to wait for. One writer at a time; any number of readers, who ask for runs that were set before and
-// are at most kEventRuns before the last.
+// Remembers the record that a back-end made for each of the last kRuns runs. Null means that the run has been reached
+// and there is nothing to wait for. One writer at a time and any number of readers, who may ask for runs that have been
+// set and are at most kEventRuns before the last.
 template <class T>
 class EventRing {
  public:
-  // More than kEventRuns, so that nobody reads what is being replaced, and a divisor of 2^32, where runs wrap around.
+  // More than kEventRuns, so that nobody reads a record while it is replaced; and a divisor of 2^32, where run numbers
+  // wrap around.
   static constexpr uint32_t kRuns = 2 * kEventRuns;
   static_assert((kRuns & (kRuns - 1)) == 0);
   static constexpr uint32_t Place(uint32_t run) { return run % kRuns; }
 
-  // Runs that were skipped since the last Set are reached with this one.
+  // Runs skipped since the last Set are reached together with this one.
   void Set(uint32_t run, T* record) {
     const uint32_t since = run - last_.load(std::memory_order_relaxed);
     const bool forward = since != 0 && since <= UINT32_MAX / 2;
@@ -30,7 +31,7 @@ class EventRing {
     last_.store(run, std::memory_order_relaxed);
   }
   T* At(uint32_t run) const { return records_[Place(run)].load(std::memory_order_acquire); }
-  // As if all runs up to `run` were reached.
+  // Marks all runs up to `run` as reached.
   void Reset(uint32_t run) {
     for (auto& record : records_) record.store(nullptr, std::memory_order_release);
     last_.store(run, std::memory_order_relaxed);

@@ -16,16 +16,16 @@ namespace belfry {
 namespace {
 
 constexpr int kMostParts = 64, kMostCards = 1024;
-constexpr double kLeast = 1 << 20;          // bytes: less is a slip, such as a missing unit
+constexpr double kLeast = 1 << 20;          // bytes; less is probably a mistake, such as a missing unit
 constexpr double kMost = 4503599627370496;  // bytes: 2^52
 constexpr size_t kGranule = 256;
 
-// Of what the driver, kernels and libraries load beside what we allocate.
+// Room for what the driver, kernels and libraries load besides our own allocations.
 size_t Margin(size_t total) { return std::min(total / 16, size_t{2} << 30); }
 
 struct MemoryText {
   double number = 0;
-  bool fraction = false;  // of the card, else bytes
+  bool fraction = false;  // a fraction of the card's memory, not bytes
 };
 
 absl::StatusOr<MemoryText> ParseMemory(absl::string_view text) {

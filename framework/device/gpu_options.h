@@ -1,4 +1,4 @@
-// What DeviceOptions say about GPUs, in figures. Plain arithmetic: needs no CUDA and no GPU.
+// The GPU options of DeviceOptions as numbers. Plain arithmetic; needs neither CUDA nor a GPU.
 #pragma once
 
 #include <cstddef>
@@ -10,14 +10,14 @@
 
 namespace belfry {
 
-// InvalidArgument names the option that is wrong whatever the machine has.
+// InvalidArgument for options that would be wrong on any machine; names the option.
 absl::Status CheckGpuOptions(const DeviceOptions& options);
 
-// CUDA's numbers of the cards to use, in the order in which they become devices: those of visible_gpus, or all of
-// `found`. InvalidArgument if it names one that is not there.
+// CUDA ordinals of the cards to use, in the order in which they become devices: those of visible_gpus, or all of
+// `found`. InvalidArgument if visible_gpus names a card that is not there.
 absl::StatusOr<std::vector<int>> VisibleCards(const DeviceOptions& options, int found);
 
-// Device /gpu:id is part `part` of virtual_gpus parts of the card at `card` in VisibleCards.
+// The position of device /gpu:id: part `part` of the virtual_gpus parts of card `card`, an index into VisibleCards.
 struct GpuPlace {
   int card = 0, part = 0;
   bool operator==(const GpuPlace&) const = default;
@@ -26,8 +26,8 @@ inline GpuPlace PlaceOfGpu(const DeviceOptions& options, int id) {
   return {id / options.virtual_gpus, id % options.virtual_gpus};
 }
 
-// The bytes that each device on a card may use, a multiple of 256: what gpu_memory says, or an even share of what is
-// free, less what the driver and libraries need beside us. `total` and `free` are the card's. InvalidArgument if all
+// Bytes that each device on a card may use, a multiple of 256: the amount in gpu_memory, or else an even share of the
+// free memory less a margin for the driver and libraries. `total` and `free` are the card's. InvalidArgument if all
 // virtual_gpus devices together would not fit.
 absl::StatusOr<size_t> GpuMemoryLimit(const DeviceOptions& options, size_t total, size_t free);
 

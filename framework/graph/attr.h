@@ -1,4 +1,4 @@
-// Attributes of an op: what is fixed when a node is added (strides, axes, a constant's value).
+// Attributes of an op: values fixed when a node is added (strides, axes, a constant's value).
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,11 @@ using AttrValue = std::variant<bool, int64_t, double, std::string, DType, Shape,
 
 // "bool", "int", "float", "string", "type", "shape", "tensor", "list(int)".
 absl::string_view AttrTypeName(const AttrValue& value);
-// As in TensorFlow's node summaries: true, 3, 0.5, "SAME", DT_FLOAT, [3,2], Tensor<type: ...>, [1, 2, 2, 1].
+// The value as TensorFlow's node summaries show it: true, 3, 0.5, "SAME", DT_FLOAT, [3,2], Tensor<type: ...>, [1, 2, 2,
+// 1].
 std::string AttrToString(const AttrValue& value);
 
-// Attributes by name, in the order of their names. A value.
+// Attributes sorted by name. A value type.
 class Attrs {
  public:
   Attrs() = default;
@@ -31,8 +32,8 @@ class Attrs {
     for (const auto& [name, value] : values) Set(name, value);
   }
 
-  // The attribute, which must exist with this type: nodes are checked against their OpDef when they are added, so that
-  // kernels and shape rules need not. T is one of AttrValue's alternatives.
+  // The attribute of this name. REQUIRES: it exists and has type T, one of AttrValue's alternatives. Nodes are checked
+  // against their OpDef when they are added, so kernels and shape rules need not check again.
   template <class T>
   const T& Get(absl::string_view name) const {
     const AttrValue* value = Find(name);
@@ -46,7 +47,7 @@ class Attrs {
   const std::vector<int64_t>& Ints(absl::string_view name) const { return Get<std::vector<int64_t>>(name); }
   DType Type(absl::string_view name) const { return Get<DType>(name); }
 
-  // Null if there is none of this name.
+  // The attribute of this name; null if there is none.
   const AttrValue* Find(absl::string_view name) const;
   void Set(absl::string_view name, AttrValue value) { values_[std::string(name)] = std::move(value); }
   const absl::btree_map<std::string, AttrValue>& values() const { return values_; }

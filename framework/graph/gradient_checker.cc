@@ -32,7 +32,7 @@ absl::StatusOr<double> Project(absl::Span<const Output> ys, const std::vector<Te
   return sum;
 }
 
-// The gradients of sum(weights * ys), zeros for an x that the ys do not depend on.
+// The gradients of sum(weights * ys); zeros for an x on which the ys do not depend.
 absl::StatusOr<std::vector<Tensor>> SymbolicGradients(const Scope& scope, absl::Span<const Output> ys,
                                                       absl::Span<const Output> xs, const std::vector<Tensor>& weights,
                                                       const FeedList& feeds, const Evaluator& evaluate) {
@@ -61,7 +61,7 @@ absl::StatusOr<std::vector<Tensor>> SymbolicGradients(const Scope& scope, absl::
   return values;
 }
 
-// Compares one x, whose value is feeds[index]; `feeds` is as before when it returns.
+// Compares the gradients of one x, whose value is feeds[index]. Restores `feeds` on success.
 absl::Status CheckOne(absl::Span<const Output> ys, size_t index, const Tensor& symbolic,
                       const std::vector<Tensor>& weights, FeedList& feeds, const Evaluator& evaluate,
                       const GradientCheckOptions& options) {
@@ -79,7 +79,7 @@ absl::Status CheckOne(absl::Span<const Output> ys, size_t index, const Tensor& s
     const double numeric = (ends[1] - ends[0]) / ((x + h) - (x - h));
     const double error = std::abs(numeric - symbolic.data<double>()[i]);
     largest = std::max(largest, std::abs(numeric));
-    if (!(error <= worst)) {  // NaN is worst of all
+    if (!(error <= worst)) {  // phrased so that NaN counts as the worst
       worst = error;
       worst_element = i;
       worst_numeric = numeric;

@@ -12,6 +12,11 @@
 namespace belfry {
 namespace {
 
+// Reverse-mode differentiation over the graph. Node ids are a topological order, so visiting nodes by descending id
+// guarantees that all consumers of a tensor have contributed before its own node is visited: each sum is complete when
+// it is taken, and each node is differentiated once. Nodes that this adds have higher ids than those visited and are
+// never visited themselves. Cost: two passes over nodes and edges to find the paths, then one gradient rule for each
+// node on a path.
 class Differentiator {
  public:
   Differentiator(const Scope& scope, absl::Span<const Output> ys, absl::Span<const Output> xs,
@@ -34,7 +39,8 @@ class Differentiator {
   }
 
  private:
-  // Ids are a topological order, so one pass up finds what depends on an x, and one pass down what a y depends on.
+  // One pass up marks the nodes that depend on an x, and one pass down, from the ys, the nodes of these that a y
+  // depends on. A node marked on the way down is final when it is reached, because all its consumers have higher ids.
   void FindNodesBetween() {
     const int size = caller_.graph().size();
     std::vector<bool> from_x(size, false);
@@ -61,6 +67,8 @@ class Differentiator {
     }
   }
 
+  // The gradient at a y is grad_ys, or ones. Like any contribution it is added to those of the y's consumers, so a y
+  // may itself lie on the way to another y.
   absl::Status Seed() {
     if (!options_.grad_ys.empty() && options_.grad_ys.size() != ys_.size()) {
       return absl::InvalidArgumentError(
@@ -79,6 +87,8 @@ class Differentiator {
     return absl::OkStatus();
   }
 
+  // Kept in a list until Sum needs one tensor: a single AddN replaces a chain of additions, in the order of the visits,
+  // so that the bits are the same every time the program runs.
   void Accumulate(const Output& tensor, const Output& gradient) {
     if (gradient.valid()) contributions_[tensor].push_back(gradient);
   }
@@ -88,7 +98,7 @@ class Differentiator {
     return std::find(stops.begin(), stops.end(), tensor) != stops.end();
   }
 
-  // The gradient of a tensor: the sum of what its consumers contributed, computed once.
+  // The gradient of a tensor: the sum of its consumers' contributions. The sum replaces the list, so it is built once.
   Output Sum(const Output& tensor) {
     const auto found = contributions_.find(tensor);
     if (found == contributions_.end()) return Output();
@@ -109,12 +119,14 @@ class Differentiator {
     }
     const bool wanted = std::any_of(node.inputs().begin(), node.inputs().end(),
                                     [&](const Output& input) { return between_[input.node->id()]; });
+    // A node that is not differentiable passes nothing on. This may be intended, so ExplainMissing decides at the end.
     if (!any || !wanted || node.op().not_differentiable) return absl::OkStatus();
     if (node.op().gradient == nullptr) {
       return absl::NotFoundError(absl::StrCat("No gradient defined for operation '", node.name(),
                                               "' (op type: ", node.op().name, "); the path from the loss is ",
                                               PathFromLoss(node), Line(node)));
     }
+    // Names repeat the forward path below "gradients/", without the part that the caller's scope already gives.
     absl::string_view name = node.name();
     if (absl::StartsWith(name, caller_.name())) name.remove_prefix(caller_.name().size());
     const Scope scope = scope_.NameScope(absl::StrCat(name, "_grad")).ColocateWith(node).WithLocation(node.location());
@@ -128,6 +140,7 @@ class Differentiator {
     return absl::OkStatus();
   }
 
+  // Gradients that lead to no x, and those of integer inputs, are dropped here, before they cost anything.
   absl::Status Flow(const Node& node, int i, const Output& gradient) {
     const Output& input = node.input(i);
     if (!gradient.valid() || !between_[input.node->id()] || !IsFloating(input.dtype())) return absl::OkStatus();
@@ -148,7 +161,8 @@ class Differentiator {
     return false;
   }
 
-  // The nodes on a path from an x to a y that read `node`.
+  // The nodes that read `node` and lie on a path from an x to a y. The table is built on the first use: only an error,
+  // or an x without gradient, needs it.
   const std::vector<const Node*>& UsersBetween(const Node& node) {
     if (users_.empty()) {
       users_.resize(between_.size());
@@ -161,8 +175,8 @@ class Differentiator {
     return users_[node.id()];
   }
 
-  // An x that is connected to a y, but only through ops that are not differentiable, is an error; an x that is not
-  // connected, or cut off by StopGradient or stop_gradients, is not.
+  // An x is an error if it is connected to a y only through ops that are not differentiable. An x that is not connected
+  // at all, or is cut off by StopGradient or stop_gradients, is not.
   absl::Status ExplainMissing(const Output& x) {
     if (!between_[x.node->id()]) return absl::OkStatus();
     const Node* cut = nullptr;
@@ -176,7 +190,7 @@ class Differentiator {
         if (user->op().not_differentiable) {
           cut = user;
         } else if (HasGradient(*user)) {
-          return absl::OkStatus();  // a differentiable op had a gradient and passed none on: it was told to
+          return absl::OkStatus();  // a differentiable op received a gradient and deliberately passed none on
         } else {
           stack.push_back(user);
         }
@@ -188,6 +202,7 @@ class Differentiator {
         cut->name(), "' (op type: ", cut->op().name, "); the path from the loss is ", PathFromLoss(*cut), Line(*cut)));
   }
 
+  // toward_y_ leads from every node that a y depends on to that y, so this needs no search.
   std::string PathFromLoss(const Node& node) const {
     std::string path = node.name();
     for (const Node* next = toward_y_[node.id()]; next != nullptr; next = toward_y_[next->id()]) {
@@ -204,9 +219,9 @@ class Differentiator {
   const Scope scope_;
   const absl::Span<const Output> ys_, xs_;
   const GradientOptions& options_;
-  std::vector<bool> between_;                    // by node id: on a path from an x to a y
+  std::vector<bool> between_;                    // by node id: true on a path from an x to a y
   std::vector<const Node*> toward_y_;            // by node id: the next node on such a path
-  std::vector<std::vector<const Node*>> users_;  // by node id: UsersBetween, once that was asked for
+  std::vector<std::vector<const Node*>> users_;  // by node id: the lists of UsersBetween, once needed
   absl::flat_hash_map<Output, std::vector<Output>> contributions_;
 };
 

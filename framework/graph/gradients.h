@@ -10,17 +10,18 @@
 namespace belfry {
 
 struct GradientOptions {
-  std::vector<Output> grad_ys;         // one per y, or empty: ones
-  std::vector<Output> stop_gradients;  // treated as constants: nothing flows on through them, though an x may be one
+  std::vector<Output> grad_ys;         // one per y; empty means ones
+  std::vector<Output> stop_gradients;  // treated as constants: no gradient flows past them, though an x may be one of
+                                       // them
 };
 
-// Adds nodes that compute d(sum of ys) / d(x) for each x, and returns them in the order of xs: an invalid Output for an
-// x from which no y can be reached. Gradients of one tensor used several times are summed by AddN. Each gradient node
-// is colocated with its forward node and stands below "gradients/<forward node>_grad/".
+// Adds nodes that compute d(sum of ys) / d(x) for each x, and returns them in the order of xs; the Output is invalid
+// for an x from which no y can be reached. Gradients of a tensor with several uses are summed by AddN. Each gradient
+// node is colocated with its forward node and named "gradients/<forward node>_grad/...".
 //
-// Errors: an op on the way has no gradient (its OpDef neither defines one nor says not_differentiable), or every way
-// from the ys to an x is cut by a not-differentiable op: the message names the op and the path from the loss. A
-// gradient whose shape is not its tensor's. A y that is not floating-point.
+// Errors: an op on a path has no gradient (its OpDef neither defines one nor sets not_differentiable), or an op that is
+// not differentiable cuts every path from the ys to an x (the message names the op and the path from the loss); a
+// gradient's shape or dtype differs from its tensor's; a y is not floating-point.
 absl::StatusOr<std::vector<Output>> Gradients(const Scope& scope, absl::Span<const Output> ys,
                                               absl::Span<const Output> xs, const GradientOptions& options = {});
 

@@ -1,4 +1,4 @@
-// The program as data: nodes, collections and variables.
+// Graphs: a program as data, made of nodes, collections and variables.
 #pragma once
 
 #include <cstdint>
@@ -18,7 +18,7 @@
 
 namespace belfry {
 
-// What a tower leaves behind for whoever feeds and fetches it (kTrainModels and the like).
+// A tower's endpoints, for the code that feeds and fetches it (kTrainModels and others).
 struct Tower {
   int index = 0;
   std::string scope;  // its name scope, "tower_0/"
@@ -27,27 +27,27 @@ struct Tower {
   std::vector<Output> predictions;
 };
 
-// One entry of a collection, with the name-scope path under which it stands.
+// One entry of a collection, with its name-scope path.
 struct CollectionItem {
-  std::string path;  // an output's or variable's name, a tower's scope
+  std::string path;  // the name of an output or variable, or the scope of a tower
   std::variant<Output, Variable, Tower> value;
 };
 
 // Names of common collections; any other name may be used.
-inline constexpr char kLosses[] = "losses";         // what TotalLoss adds up
-inline constexpr char kUpdateOps[] = "update_ops";  // to be run with every training step (moving averages)
+inline constexpr char kLosses[] = "losses";         // summed by TotalLoss
+inline constexpr char kUpdateOps[] = "update_ops";  // to run with every training step (moving averages)
 inline constexpr char kSummaries[] = "summaries";
 inline constexpr char kTrainModels[] = "train_model";
 inline constexpr char kPredictions[] = "predict";
 
-// True if `path` lies in the name scope `scope`, by whole components: "tower_1" or "tower_1/" holds "tower_1/x" and
-// "tower_1", not "tower_10/x". An empty scope holds everything.
+// True if `path` lies in the name scope `scope`, compared by whole components: "tower_1" or "tower_1/" contains
+// "tower_1/x" and "tower_1", but not "tower_10/x". The empty scope contains everything.
 bool InScope(absl::string_view path, absl::string_view scope);
 
-// Everything AddNode needs. Normally filled in by a Scope.
+// The arguments of AddNode, normally filled in by a Scope.
 struct NodeRequest {
   std::string op;
-  std::string name;  // wanted; made unique as TensorFlow 1 does ("MatMul_1")
+  std::string name;  // the wanted name; made unique as TensorFlow 1 does ("MatMul_1")
   std::vector<Output> inputs;
   std::vector<const Node*> control_inputs;
   Attrs attrs;
@@ -57,8 +57,8 @@ struct NodeRequest {
   SourceLocation location;
 };
 
-// Owns nodes, which only ever get more. Nodes are added through a Scope. Not thread-safe while it is being built;
-// reading a graph that nobody changes is.
+// A program under construction. Owns its nodes, which are never removed; add them through a Scope. Not thread-safe
+// while it is being built; a graph that no longer changes may be read by any thread.
 class Graph {
  public:
   // `registry` is borrowed and must outlive the graph.
@@ -70,39 +70,39 @@ class Graph {
   const OpRegistry& registry() const { return registry_; }
   int size() const { return static_cast<int>(nodes_.size()); }
   const Node& node(int id) const { return *nodes_[id]; }
-  // Null if there is none of this name.
+  // The node of this name; null if there is none.
   const Node* FindNode(absl::string_view name) const;
 
-  // The first error that a builder met; every later builder returned an invalid Output. Session::Create reports it.
+  // The first error that a builder met. All builders after it return an invalid Output; Session::Create reports it.
   const absl::Status& status() const { return status_; }
   void Fail(absl::Status status);
 
-  // Seed of everything random in this graph; set before random nodes are added.
+  // The seed of all random ops in this graph; set it before adding them.
   uint64_t seed() const { return seed_; }
   void set_seed(uint64_t seed) { seed_ = seed; }
 
-  // Checks the request against the op's definition, infers dtypes and shapes, and adds the node. An error names the
-  // node and the user's line.
+  // Checks the request against the op's definition, infers dtypes and shapes, and adds the node. Errors name the node
+  // and the user's source line.
   absl::StatusOr<const Node*> AddNode(NodeRequest request);
-  // `name` if it is free, else with the first free "_1", "_2" ... appended, ignoring case; the result is taken from now
-  // on.
+  // Reserves and returns `name`, or, if it is taken (ignoring case), `name` with the first free suffix of "_1", "_2"
+  // ...
   std::string UniqueName(absl::string_view name);
-  // From now on AddNode fails.
+  // Makes every later AddNode fail.
   void Finalize() { finalized_ = true; }
 
-  // Collections keep the order of adding.
+  // Collections keep the order in which items are added.
   void AddToCollection(absl::string_view collection, CollectionItem item);
   absl::Span<const CollectionItem> collection(absl::string_view name) const;
-  // The outputs of a collection whose nodes lie in `scope` (InScope).
+  // The outputs in a collection whose nodes lie in `scope` (see InScope).
   std::vector<Output> GetCollection(absl::string_view collection, absl::string_view scope = "") const;
   std::vector<Tower> GetTowers(absl::string_view collection, absl::string_view scope = "") const;
 
-  // Variables, in the order of their making. See variable.h.
+  // Variables in the order of creation. See variable.h.
   Variable AddVariable(std::unique_ptr<VariableDef> variable);
-  // The replica of a logical name, or an invalid Variable.
+  // The given replica of a logical name; an invalid Variable if there is none.
   Variable FindVariable(absl::string_view logical_name, int replica) const;
   std::vector<Variable> variables() const;
-  // The variable that a node of kind kVariable stands for. REQUIRES: it is one.
+  // The variable behind a node of kind kVariable. REQUIRES: `node` is one.
   Variable VariableOf(const Node& node) const;
 
  private:
@@ -111,7 +111,7 @@ class Graph {
   const OpRegistry& registry_;
   std::deque<std::unique_ptr<Node>> nodes_;
   absl::flat_hash_map<std::string, const Node*> by_name_;
-  absl::flat_hash_map<std::string, int> used_names_;  // in lower case, and the lowest suffix that may be free
+  absl::flat_hash_map<std::string, int> used_names_;  // lower-case name to the lowest suffix that may be free
   absl::flat_hash_map<std::string, std::vector<CollectionItem>> collections_;
   std::vector<std::unique_ptr<VariableDef>> variables_;
   absl::flat_hash_map<std::pair<std::string, int>, VariableDef*> variable_by_key_;
@@ -121,9 +121,9 @@ class Graph {
   bool finalized_ = false;
 };
 
-// A readable listing of a graph: one Summary() a line, in id order.
+// A readable listing of the graph: one Summary() per line, in id order.
 std::string GraphToText(const Graph& graph);
-// Graphviz: nodes clustered by name scope, coloured by requested device, control edges dashed.
+// The graph for Graphviz: nodes clustered by name scope and coloured by requested device, control edges dashed.
 std::string GraphToDot(const Graph& graph);
 
 }  // namespace belfry

@@ -9,7 +9,7 @@ namespace belfry {
 namespace {
 
 constexpr size_t kMostValueBytes = 64;
-constexpr int kProducer = 24;  // of TensorFlow 1.x
+constexpr int kProducer = 24;  // the producer version of TensorFlow 1.x
 
 proto::DataType ToProto(DType dtype) {
   switch (dtype) {

@@ -1,4 +1,4 @@
-// A graph in TensorFlow's format, for TensorBoard's graph page.
+// Graphs in TensorFlow's format, for TensorBoard's graph page.
 #pragma once
 
 #include <functional>
@@ -8,12 +8,12 @@
 
 namespace belfry {
 
-// The full name of the device on which a node runs, or nothing if that is not known.
+// Returns the full name of the device on which a node runs; empty if unknown.
 using DeviceNames = std::function<std::string(const Node&)>;
 
-// The bytes of a GraphDef (framework/io/graph.proto): each node with its name, op, inputs, control inputs, attributes,
-// colocation ("_class") and shapes of outputs ("_output_shapes"); where `devices` is null, with the device that was
-// asked for. Values of up to 64 bytes are in it, of larger ones the dtype and the shape. A session's:
+// A serialised GraphDef (framework/io/graph.proto): each node with its name, op, inputs, control inputs, attributes,
+// colocation ("_class"), output shapes ("_output_shapes") and device: the requested one if `devices` is null. Tensor
+// values of up to 64 bytes are included; for larger ones only dtype and shape. For the devices that a session chose:
 //   GraphToProto(graph, [&](const Node& node) { return session.DeviceOf(node).name().ToString(); })
 std::string GraphToProto(const Graph& graph, const DeviceNames& devices = nullptr);
 

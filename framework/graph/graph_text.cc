@@ -14,7 +14,7 @@ constexpr absl::string_view kColours[] = {"#dbe9f6", "#fde3c8", "#dff0d8", "#f5d
 
 std::string Quoted(absl::string_view text) { return absl::StrCat("\"", absl::CEscape(text), "\""); }
 
-// Name scopes as a tree, so that Graphviz nests its clusters.
+// Name scopes as a tree; Graphviz nests its clusters accordingly.
 struct ScopeTree {
   std::map<std::string, ScopeTree> children;
   std::vector<const Node*> nodes;

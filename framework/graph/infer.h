@@ -1,4 +1,4 @@
-// Checks of one application of an op against its definition: attributes, types, shapes.
+// Checking one use of an op against its definition: attributes, types, shapes.
 #pragma once
 
 #include <vector>
@@ -9,15 +9,16 @@
 
 namespace belfry {
 
-// `given` with the op's defaults and its type variables filled in. Errors: an unknown or missing attribute, one of the
-// wrong type, a wrong number of inputs, inputs whose dtypes do not fit the op.
+// `given` completed with the op's default attributes and its type variables. Errors: an unknown or missing attribute,
+// one of the wrong type, a wrong number of inputs, inputs whose dtypes do not fit the op.
 absl::StatusOr<Attrs> CompleteAttrs(const OpDef& op, absl::Span<const DType> inputs, const Attrs& given);
 
-// dtypes and shapes of the outputs. REQUIRES: `attrs` are complete.
+// The dtypes and shapes of the outputs. REQUIRES: `attrs` are complete.
 absl::StatusOr<std::vector<TensorSpec>> InferOutputs(const OpDef& op, const Attrs& attrs,
                                                      absl::Span<const Shape> shapes, absl::Span<const DType> dtypes);
 
-// The dtype that selects the op's kernel: its first type variable's. REQUIRES: the op has one, `attrs` are complete.
+// The dtype that selects the op's kernel: that of its first type variable. REQUIRES: the op has one, and `attrs` are
+// complete.
 DType KernelDType(const OpDef& op, const Attrs& attrs);
 
 }  // namespace belfry

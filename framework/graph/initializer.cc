@@ -10,7 +10,7 @@ struct Fans {
   double in, out;
 };
 
-// A convolution's receptive field, its leading axes, multiplies both.
+// The leading axes, a convolution's receptive field, multiply both fans.
 Fans FansOf(const Shape& shape) {
   if (shape.rank() == 0) return {1, 1};
   if (shape.rank() == 1) return {static_cast<double>(shape[0]), static_cast<double>(shape[0])};

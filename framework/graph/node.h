@@ -15,16 +15,16 @@ namespace belfry {
 class Graph;
 class Node;
 
-// One output of a node: what flows along an edge. A value. An invalid Output (default-made) is what builders return
-// after an error, and what stands for "no gradient".
+// One output of a node, the value that flows along an edge. A value type. An invalid Output (default-constructed) is
+// what builders return after an error, and means "no gradient" in gradient lists.
 struct Output {
   const Node* node = nullptr;
   int index = 0;
 
   bool valid() const { return node != nullptr; }
-  // REQUIRES for the rest: valid().
+  // All of these REQUIRE valid().
   DType dtype() const;
-  const Shape& shape() const;  // as far as it is known before feeds are
+  const Shape& shape() const;  // extents may be unknown until feeds are given
   std::string name() const;    // "tower_0/MatMul:0"
   bool operator==(const Output& other) const { return node == other.node && index == other.index; }
   bool operator!=(const Output& other) const { return !(*this == other); }
@@ -34,14 +34,14 @@ struct Output {
   }
 };
 
-// One application of an op. Owned by its Graph and immutable; node ids count up in the order of adding, and inputs
-// always have smaller ids, so the ids are a topological order.
+// One use of an op in a graph. Owned by its Graph and immutable. Ids count up as nodes are added, and inputs have
+// smaller ids than their consumers, so ids are a topological order.
 class Node {
  public:
   int id() const { return id_; }
-  const std::string& name() const { return name_; }  // with its name scopes: "tower_0/conv1/Conv2D"
+  const std::string& name() const { return name_; }  // includes name scopes: "tower_0/conv1/Conv2D"
   const OpDef& op() const { return *op_; }
-  const Attrs& attrs() const { return attrs_; }  // defaults and type variables filled in
+  const Attrs& attrs() const { return attrs_; }  // complete, with defaults and type variables
   const Graph& graph() const { return *graph_; }
 
   absl::Span<const Output> inputs() const { return inputs_; }
@@ -51,12 +51,13 @@ class Node {
   Output output(int i) const { return {this, i}; }
 
   const DeviceName& requested_device() const { return device_; }
-  // Nodes whose device this one shares, whatever that will be.
+  // Nodes whose device this one shares, whichever that turns out to be.
   absl::Span<const Node* const> colocated_with() const { return colocated_with_; }
-  // The line of the user's program that asked for this node.
+  // The line of the user's program that requested this node.
   SourceLocation location() const { return location_; }
 
-  // "c = MatMul[T=DT_FLOAT, transpose_a=false, transpose_b=false, _device="/gpu:2"](a, b:1, ^init)".
+  // A one-line description: "c = MatMul[T=DT_FLOAT, transpose_a=false, transpose_b=false, _device="/gpu:2"](a, b:1,
+  // ^init)".
   std::string Summary() const;
 
  private:
@@ -72,12 +73,12 @@ class Node {
   std::vector<const Node*> control_inputs_;
   std::vector<TensorSpec> outputs_;
   DeviceName device_;
-  std::string device_text_;  // as the user spelled the innermost scope, for messages
+  std::string device_text_;  // as the user wrote it in the innermost scope, for messages
   std::vector<const Node*> colocated_with_;
   SourceLocation location_;
 
  public:
-  // The device request as it is printed: "/gpu:2" if the user wrote that; empty if there is none.
+  // The requested device as printed: "/gpu:2" if the user wrote that; empty if none was requested.
   const std::string& device_text() const { return device_text_; }
 };
 

@@ -1,4 +1,4 @@
-// What an op is: a record, not a class.
+// Op definitions. An op is a record, not a class.
 #pragma once
 
 #include <functional>
@@ -25,13 +25,13 @@ struct Output;
 // An input or an output of an op.
 struct ArgDef {
   std::string name;
-  std::string type = "T";   // a type variable of the op (OpDef::types), or a dtype's name: "int32", "bool"
+  std::string type = "T";   // one of the op's type variables (OpDef::types) or a dtype's name: "int32", "bool"
   bool list = false;        // any number of tensors of this type; only the last argument may be a list
-  bool ref = false;         // input: a variable that the op updates. Output: that variable's storage after the update
-  bool shape_only = false;  // input: only its shape is used, so its bytes need not be kept nor moved
+  bool ref = false;         // input: a variable that the op updates; output: that variable's storage after the update
+  bool shape_only = false;  // input: only its shape is used, so its bytes are neither kept nor moved
 };
 
-// A dtype that inputs and outputs share: bound by the inputs of that type, else by the attribute of the same name.
+// A dtype shared by inputs and outputs. The inputs of that type determine it, or else the attribute of the same name.
 struct TypeVar {
   std::string name = "T";
   absl::Span<const DType> allowed;
@@ -46,51 +46,50 @@ inline constexpr absl::Span<const DType> kAnyType = kAllDTypes;
 
 struct AttrDef {
   std::string name;
-  AttrValue value;        // the default, and the attribute's type
-  bool required = false;  // then `value` only gives the type
+  AttrValue value;        // the default, which also fixes the attribute's type
+  bool required = false;  // if true, `value` only fixes the type
 };
 
-// What a shape rule sees. Extents may be unknown while the graph is built; all are known when a plan is compiled.
+// The arguments of a shape rule. Extents may be unknown while a graph is built; all are known when a plan is compiled.
 struct ShapeArgs {
   const Attrs& attrs;
   absl::Span<const Shape> inputs;
   absl::Span<const DType> dtypes;  // of the inputs
 };
 
-// The shapes of all outputs, or InvalidArgument that says which input is wrong and why (the caller adds the node's
-// name).
+// Returns the shapes of all outputs, or InvalidArgument that says which input is wrong and why (the caller adds the
+// node's name).
 using ShapeFunction = std::function<absl::StatusOr<std::vector<Shape>>(const ShapeArgs&)>;
 
-// Adds the nodes that compute the gradient with respect to each input of `node`, given those with respect to its
-// outputs (an invalid Output where none flows). One Output per input; invalid for an input that has none. Errors stick
-// to the scope's graph. Nodes are added through `scope`, which is already colocated with `node` and carries its source
-// line.
+// Adds the nodes that compute the gradient with respect to each input of `node`, given the gradients with respect to
+// its outputs (an invalid Output where none flows). Returns one Output per input, invalid if that input has no
+// gradient. Errors stick to the scope's graph. `scope` is already colocated with `node` and carries its source line.
 using GradientFunction =
     std::function<std::vector<Output>(const Scope& scope, const Node& node, absl::Span<const Output> dy)>;
 
-// The floating-point operations of one run, a multiplication and an addition counting two, for reports.
+// The floating-point operations of one run, for reports; a multiplication with an addition counts as two.
 using FlopsFunction = std::function<double(const KernelSpec&)>;
 
-// How the runtime treats a node. All but kKernel have no kernels.
+// The runtime's treatment of a node. Only kKernel ops have kernels.
 enum class OpKind {
   kKernel,
   kPlaceholder,  // fed
   kConst,        // attribute "value"
   kVariable,     // storage that outlives a step, owned by the session
-  kNoOp,         // orders others by control inputs
-  kView,         // output 0 is input 0's bytes, perhaps under another shape
-  kAllReduce,    // inputs meet those of the other towers' nodes of the same attribute "group"
+  kNoOp,         // only orders other nodes through control inputs
+  kView,         // output 0 has the bytes of input 0, perhaps with another shape
+  kAllReduce,    // inputs are reduced with those of other towers' nodes that have the same attribute "group"
 };
 
 struct KernelDef {
   absl::string_view device_type;  // "CPU" or "GPU"
-  DType dtype;                    // of the op's first type variable
+  DType dtype;                    // dtype of the op's first type variable
   KernelFactory make;
-  // Of an op that updates a variable: several nodes as one (compiler/passes/passes.h, JoinUpdates). They have the same
-  // attributes, and the same inputs where the type is not T. Null: each runs by itself.
+  // For ops that update a variable: several nodes as one (compiler/passes/passes.h, JoinUpdates). The nodes have equal
+  // attributes, and share all inputs whose type is not T. Null: each node runs by itself.
   JoinedKernelFactory join = nullptr;
-  // Of an op that is not stateful and reduces input 0 to output 0, the only one, on a CPU. It looks at no other input,
-  // and does not see the shapes of those that are shape_only. Null: it only runs as a whole.
+  // For ops on a CPU that are not stateful and reduce input 0 to output 0, the only output. The reduction reads no
+  // other input, and does not see the shapes of shape_only ones. Null: the op only runs as a whole.
   ReductionFactory reduce = nullptr;
 };
 
@@ -99,41 +98,41 @@ class LateKernels;
 // Adds `more` to `kernels`; one for the same device type and dtype as one that is there takes its place.
 void MergeKernels(std::vector<KernelDef>& kernels, std::vector<KernelDef> more);
 
-// One op: name, inputs, outputs, attributes, shape rule, gradient rule and kernels, written in one place.
+// The definition of one op in one place: name, inputs, outputs, attributes, shape rule, gradient rule and kernels.
 struct OpDef {
   std::string name;
   std::vector<ArgDef> inputs;
-  std::vector<ArgDef> outputs;  // after the fixed ones, a list output repeats as often as the shape rule says
+  std::vector<ArgDef> outputs;  // the shape rule decides how many outputs a list output, always the last, stands for
   std::vector<TypeVar> types;   // the first one selects the kernel
   std::vector<AttrDef> attrs;   // besides the type variables
   ShapeFunction shape;
-  FlopsFunction flops;        // null: one for each element of the largest input or output
-  GradientFunction gradient;  // null: not_differentiable must say so, or Gradients() fails at this op
+  FlopsFunction flops;        // null: one per element of the largest input or output
+  GradientFunction gradient;  // null: set not_differentiable too, or Gradients() fails at this op
   bool not_differentiable = false;
-  // Each element of the outputs depends on the inputs' elements at its place only, inputs broadcast; so does each of a
-  // variable that the op updates. The kernel works on any part of them, so several such nodes may become one that goes
-  // through memory once (compiler/passes/passes.h, FuseElementwise).
+  // Each output element depends only on the input elements at its position (with broadcasting), and so does each
+  // element of a variable that the op updates. The kernel works on any part of them, so several such nodes can be fused
+  // into one pass over memory (compiler/passes/passes.h, FuseElementwise).
   bool elementwise = false;
   bool stateful = false;  // reads or writes more than its inputs and outputs: never folded, merged or reordered away
-  std::vector<std::pair<int, int>> in_place;  // (input, output) that may share memory when shapes and dtypes agree
+  std::vector<std::pair<int, int>> in_place;  // (input, output) pairs that may share memory if shapes and dtypes agree
   OpKind kind = OpKind::kKernel;
   std::vector<KernelDef> kernels;
 
-  // Kernels that a module brings when a device of their type is there; null: none. Set by the registry.
+  // Kernels from a back-end module, loaded when they are first looked up; may be null. Set by the registry.
   std::shared_ptr<const LateKernels> late_kernels;
 
   // The kernel for a device type and dtype, or null: one of `kernels`, else of `late_kernels`, which are loaded if they
   // are for this type.
   const KernelDef* FindKernel(absl::string_view device_type, DType dtype) const;
-  // All kernels for a device type; likewise.
+  // All kernels for a device type, in the same order of precedence.
   std::vector<const KernelDef*> KernelsFor(absl::string_view device_type) const;
   // The ArgDef of input or output `index`, list arguments counted out. REQUIRES: the op has such an argument.
   const ArgDef& input_arg(int index) const;
   const ArgDef& output_arg(int index) const;
 };
 
-// KernelDefs for one device type: Kernels<float, double>("CPU", [](auto tag) { return &MakeAdd<typename
-// decltype(tag)::type>; }).
+// KernelDefs for one device type and several dtypes:
+// Kernels<float, double>("CPU", [](auto tag) { return &MakeAdd<typename decltype(tag)::type>; })
 template <class T>
 struct TypeTag {
   using type = T;
@@ -145,17 +144,18 @@ std::vector<KernelDef> Kernels(absl::string_view device_type, F&& factory_for) {
   return kernels;
 }
 
-// The ops by name. Built once by plain function calls (ops/builtin_ops.h), then read by any number of threads.
+// Ops by name. Built once by plain function calls (ops/builtin_ops.h), then read by any number of threads.
 class OpRegistry {
  public:
-  // CHECKs that the definition is sound: a shape rule, unique name, kernels only for kKernel ...
+  // CHECKs that the definition is sound: it has a shape rule, a unique name, kernels only if it is a kKernel op, and so
+  // on.
   void Add(OpDef op);
-  // Adds kernels to an op that is already there: how a device back-end joins. One for the same device type and dtype as
-  // before takes its place.
+  // Adds kernels to an existing op; this is how a device back-end registers its own. A kernel for the same device type
+  // and dtype as an existing one replaces it.
   void AddKernels(absl::string_view op, std::vector<KernelDef> kernels);
-  // Has all ops, those added later too, find kernels for GPUs in a table that is loaded when they are first looked up.
+  // Kernels that all ops, including those added later, fall back on; loaded when one is first looked up.
   void SetLateKernels(std::shared_ptr<const LateKernels> kernels);
-  // Null if there is none.
+  // The op of this name; null if there is none.
   const OpDef* Find(absl::string_view name) const;
   const absl::btree_map<std::string, OpDef>& ops() const { return ops_; }
 

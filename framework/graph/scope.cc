@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-// Gives an op that updates a variable its condition.
+// Adds the condition to the inputs of an op that updates a variable; other ops are left alone.
 absl::Status AddCondition(const OpRegistry& registry, absl::string_view op, Output condition,
                           std::vector<Output>& inputs) {
   const OpDef* def = registry.Find(op);

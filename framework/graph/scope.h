@@ -1,4 +1,4 @@
-// Where new nodes go: names, variables, devices, control inputs.
+// Scopes: how new nodes are added, with their names, variables, devices and control inputs.
 #pragma once
 
 #include <memory>
@@ -13,66 +13,67 @@
 
 namespace belfry {
 
-// What GetVariable does about a variable that is there already.
+// The rule of GetVariable for a variable that already exists.
 enum class Reuse {
-  kNever,      // an error: two layers would share weights by accident
-  kAlways,     // required: an error if it is not there
-  kIfPresent,  // made if it is not there
+  kNever,      // an error, since two layers would share weights by accident
+  kAlways,     // required: an error if it does not exist
+  kIfPresent,  // created if it does not exist
 };
 
-// The last input of an op that updates a variable, and can leave it alone (Scope::OnlyIf): {.name = kOnlyIf, .type =
-// "bool", .list = true}, a list of one scalar, or empty: then it always updates.
+// The name of the last input of an op that can update a variable conditionally (Scope::OnlyIf): {.name = kOnlyIf, .type
+// = "bool", .list = true}. The list holds one scalar, or is empty, in which case the op always updates.
 inline constexpr char kOnlyIf[] = "only_if";
 
-// The towers that a layer may look at beyond its own: this one's place among them, and how much it counts.
+// A group of towers whose data a layer may combine, with this tower's position in it and its weight.
 struct TowerGroup {
-  std::string name;  // the same in all towers, and no other group's: what names of collectives begin with
+  std::string name;  // the same in all towers and different from every other group's; collectives' names begin with it
   int rank = 0;
   int size = 1;
-  Output examples;  // float32 scalar: this tower's part of the batch
+  Output examples;  // float32 scalar: the number of this tower's examples in the batch
 };
 
-// A cheap value that says how nodes are added to a Graph; the only way to add them. Each method returns a changed copy,
-// so nothing leaks out of a loop over towers. The graph is borrowed. As thread-safe as its graph.
+// Describes how nodes are added to a Graph, and is the only way to add them. A value type that is cheap to copy: each
+// method returns a changed copy, so nothing leaks out of a loop over towers. The graph is borrowed. As thread-safe as
+// its graph.
 class Scope {
  public:
   explicit Scope(Graph& graph) : graph_(&graph) {}
 
-  // Names below "name/", made unique as TensorFlow 1 does: the second "conv1" is "conv1_1/". "name/" with a slash
-  // enters again what exists; "" is the root.
+  // Places names below "name/", made unique as TensorFlow 1 does: the second "conv1" is "conv1_1/". With a trailing
+  // slash, "name/" re-enters an existing scope; "" is the root.
   Scope NameScope(absl::string_view name) const;
-  // Variables below "name/", which is not made unique, and nodes below NameScope(name).
+  // Places variables below "name/", which is not made unique, and nodes below NameScope(name).
   Scope VariableScope(absl::string_view name) const;
-  // Nested devices combine field by field, the inner ones winning: "/job:worker" then "/gpu:1". Empty changes nothing.
-  // A malformed name is an error of the graph that names the caller's line.
+  // Requests a device. Nested requests combine field by field, and the inner one wins: "/job:worker", then "/gpu:1".
+  // The empty string changes nothing. A malformed name is an error of the graph, with the caller's source line.
   Scope Device(absl::string_view device, SourceLocation location = SourceLocation::Current()) const;
   Scope Device(const DeviceName& device) const;
-  // No device from outside.
+  // Drops the device requests of outer scopes.
   Scope NoDevice() const;
-  // Where variables are made, whatever the device of the ops that use them: TensorFlow's device setter.
+  // Requests a device for variables, whichever device the ops that use them have: TensorFlow's device setter.
   Scope VariableDevice(absl::string_view device) const;
-  // New nodes run after these, besides those of outer scopes.
+  // New nodes run after these nodes, in addition to those of outer scopes.
   Scope ControlDependencies(absl::Span<const Output> outputs) const;
   Scope ControlDependencies(absl::Span<const Node* const> nodes) const;
-  // Without what ControlDependencies and OnlyIf said.
+  // Drops the effects of ControlDependencies and OnlyIf.
   Scope NoControlDependencies() const;
-  // New nodes that update a variable do so only in steps in which `condition`, a bool scalar, is true; else they leave
-  // it as it is; and what outer scopes asked for must be true, too. Other nodes run as ever. Their op must have an
-  // input kOnlyIf (see there); an error if it has not.
+  // New nodes that update a variable do so only in steps in which `condition`, a bool scalar, is true, together with
+  // the conditions of outer scopes; otherwise they leave the variable unchanged. Other nodes are unaffected. The op of
+  // such a node must have an input kOnlyIf; it is an error if it has not.
   Scope OnlyIf(Output condition) const;
-  // New nodes go wherever `node` goes; devices of outer scopes do not count.
+  // Places new nodes on the device of `node`; device requests of outer scopes are ignored.
   Scope ColocateWith(const Node& node) const;
   Scope ReuseVariables(Reuse reuse) const;
-  // Variables are made for (and found in) this replica, and named "<tower scope>/...".
+  // Creates and finds variables for this replica. From replica 1 on, their nodes are named "replica_<i>/...".
   Scope Replica(int replica) const;
-  // New nodes carry this line, not that of the builder's caller.
+  // Gives new nodes this source line instead of that of the builder's caller.
   Scope WithLocation(SourceLocation location) const;
-  // What random ops count on: an int64 scalar that changes every step, and one that is the index of this tower's first
-  // example in the global batch, so that dropout is the same for any number of towers. Either may be invalid. Called on
-  // the scope of a tower itself: random_path() is counted from there.
+  // Sets the counters of random ops: `step`, an int64 scalar that changes every step, and `first_example`, the index of
+  // this tower's first example in the global batch, which makes dropout independent of the number of towers. Either may
+  // be invalid. Call it on the tower's own scope: random_path() is relative to it.
   Scope RandomCounters(Output step, Output first_example) const;
-  // Layers take their statistics of a batch over all towers of the group: synchronised batch normalisation. Called on
-  // the scope of a tower, after RandomCounters.
+  // Makes layers compute batch statistics over all towers of the group: synchronised batch normalisation. Call it on
+  // the tower's scope, after RandomCounters.
   Scope ShareStatistics(TowerGroup group) const;
 
   Graph& graph() const { return *graph_; }
@@ -82,29 +83,29 @@ class Scope {
   const std::string& variable_path() const { return variable_path_; }  // "conv1/"
   const DeviceName& device() const { return device_; }
   const DeviceName& variable_device() const { return has_variable_device_ ? variable_device_ : device_; }
-  SourceLocation location() const { return location_; }  // what new nodes carry; may be unknown
+  SourceLocation location() const { return location_; }  // the source line of new nodes; may be unknown
   Reuse reuse() const { return reuse_; }
   int replica() const { return replica_; }
   std::vector<Output> random_counters() const;  // [step], [step, first_example] or []
-  // name() without the prefix that RandomCounters was called under, so the same in every tower: what keys random ops
-  // and collectives of layers.
+  // name() relative to the scope on which RandomCounters was called, so the same in every tower. It keys random ops and
+  // the collectives of layers.
   std::string random_path() const;
-  const TowerGroup& statistics_group() const { return statistics_group_; }  // of ShareStatistics; else this tower alone
-  const std::string& wanted_name() const { return wanted_name_; }           // of Named; empty if there is none
+  const TowerGroup& statistics_group() const { return statistics_group_; }  // of ShareStatistics, or this tower alone
+  const std::string& wanted_name() const { return wanted_name_; }           // of Named; empty if not set
 
   // Adds the output to a collection of the graph; ignored if invalid.
   void AddToCollection(absl::string_view collection, Output output) const;
   void AddToCollection(absl::string_view collection, Tower tower) const;
 
-  // The next nodes want this name instead of their op's: ops::MatMul(scope.Named("c"), a, b).
+  // Names the next nodes after this instead of their op: ops::MatMul(scope.Named("c"), a, b).
   Scope Named(absl::string_view name) const;
 
-  // Adds a node, for op builders. Null after an error, which sticks to the graph: once it has failed, nothing is added
-  // any more. Attributes that are not given have their defaults.
+  // Adds a node; for op builders. Null after an error, which sticks to the graph: after the first error nothing more is
+  // added. Missing attributes get their defaults.
   const Node* AddNode(absl::string_view op, std::vector<Output> inputs, Attrs attrs = {}) const;
-  // The first output of the new node; invalid after an error.
+  // Adds a node and returns its first output; invalid after an error.
   Output Add(absl::string_view op, std::vector<Output> inputs, Attrs attrs = {}) const;
-  // All outputs of the new node; empty after an error.
+  // Adds a node and returns all its outputs; empty after an error.
   std::vector<Output> AddAll(absl::string_view op, std::vector<Output> inputs, Attrs attrs = {}) const;
 
  private:
@@ -127,8 +128,9 @@ class Scope {
   TowerGroup statistics_group_;
 };
 
-// A Scope with the caller's source line: what op builders take, so that a user passes a Scope and errors name his line.
-//   Output Relu(OpScope scope, Output x) { return scope.Add("Relu", {x}); }
+// A Scope with the caller's source line. Op builders take it as their parameter, so that users pass a Scope and errors
+// name the user's line:
+// Output Relu(OpScope scope, Output x) { return scope.Add("Relu", {x}); }
 class OpScope : public Scope {
  public:
   OpScope(const Scope& scope, SourceLocation location = SourceLocation::Current())  // NOLINT: converts on purpose

@@ -8,7 +8,7 @@
 namespace belfry {
 namespace {
 
-// Where the program asks for what cannot be had.
+// Names the source line of a request that cannot be met.
 std::string AskedAt(const Scope& scope) {
   return scope.location().known() ? absl::StrCat(" Asked for at ", scope.location().ToString(), ".") : "";
 }
@@ -29,8 +29,8 @@ Variable Found(const Scope& scope, const Variable& variable, const Shape& shape,
   return variable;
 }
 
-// The scope that the variable's own nodes are made in: the tower's name scope, no control inputs, the variable's
-// device.
+// The scope for the variable's own nodes: outside control dependencies, on the variable's device, or beside the
+// variable that a slot belongs to.
 Scope StorageScope(const Scope& scope, const VariableOptions& options) {
   Scope storage = scope.NoControlDependencies();
   if (options.slot_of.valid()) return storage.ColocateWith(options.slot_of.node());

@@ -1,4 +1,4 @@
-// Variables: what outlives a step.
+// Variables: tensors that outlive a step.
 #pragma once
 
 #include <functional>
@@ -13,26 +13,26 @@ namespace belfry {
 
 class Scope;
 
-// One storage: a logical name and the replica of it that a tower holds. Owned by the Graph.
+// The definition of one variable: a logical name and the replica of it that a tower holds. Owned by the Graph.
 struct VariableDef {
-  std::string logical_name;           // "conv1/weights": never with a tower's prefix
+  std::string logical_name;           // "conv1/weights", without a tower's prefix
   int replica = 0;                    // the tower that holds it, in replicated mode
-  const Node* node = nullptr;         // of op "Variable"; its output 0 is the value
-  Output initial_value;               // what `initializer` assigns
-  const Node* initializer = nullptr;  // of op "Assign"
+  const Node* node = nullptr;         // a node of op "Variable", whose output 0 is the value
+  Output initial_value;               // the value that `initializer` assigns
+  const Node* initializer = nullptr;  // a node of op "Assign"
   bool trainable = true;
   const VariableDef* slot_of = nullptr;  // for an optimizer's slot or a moving average: the variable it belongs to
 };
 
-// Handle of a variable. A value, cheap to copy; converts to the Output that reads it. A read sees the value from before
-// the updates of the same step, unless it comes after an update by data or control dependency.
+// A handle of a variable. A value type, cheap to copy; converts to the Output that reads it. A read sees the value from
+// before this step's updates, unless it depends on an update by data or control dependency.
 class Variable {
  public:
   Variable() = default;
   explicit Variable(const VariableDef* def) : def_(def) {}
 
   bool valid() const { return def_ != nullptr; }
-  // REQUIRES for the rest: valid().
+  // All of these REQUIRE valid().
   const std::string& name() const { return def_->logical_name; }
   int replica() const { return def_->replica; }
   const Shape& shape() const { return def_->node->outputs()[0].shape; }
@@ -49,17 +49,17 @@ class Variable {
   const VariableDef* def_ = nullptr;
 };
 
-// Builds the initial value of a variable: called with its logical name, which keys random values, so that all replicas
-// start alike.
+// Builds the initial value of a variable. Random values are keyed by the logical name, so all replicas start alike.
 using Initializer =
     std::function<Output(const Scope& scope, absl::string_view logical_name, DType dtype, const Shape& shape)>;
 
-// A weight of shape [..., fan_in, fan_out]: leading axes (a convolution's height and width) multiply both fans.
+// Initializers. A weight has shape [..., fan_in, fan_out]; leading axes (a convolution's height and width) multiply
+// both fans.
 Initializer ZerosInitializer();
 Initializer ConstantInitializer(double value);
 Initializer UniformInitializer(double low, double high);
 Initializer NormalInitializer(double stddev, double mean = 0);
-// Normal, redrawn outside two standard deviations.
+// Normal, redrawn while outside two standard deviations.
 Initializer TruncatedNormalInitializer(double stddev, double mean = 0);
 // Glorot and Bengio (2010): uniform in +-sqrt(6 / (fan_in + fan_out)); TensorFlow's default.
 Initializer GlorotUniformInitializer();
@@ -71,17 +71,17 @@ Initializer HeUniformInitializer();
 struct VariableOptions {
   DType dtype = DType::kFloat32;
   bool trainable = true;
-  Variable slot_of;  // then the new variable lives where this one does
+  Variable slot_of;  // if valid, the new variable is placed on the device of this one
 };
 
-// The variable `name` below the scope's variable path, for the scope's replica: made, or found again if the scope
-// reuses variables (Scope::Reuse). Errors, which stick to the graph: it exists and may not be reused; it must be reused
-// and does not exist; it exists with another shape or dtype.
+// The variable `name` below the scope's variable path, in the scope's replica: a new one, or an existing one if the
+// scope reuses variables (see Reuse). Errors, which stick to the graph: it exists and may not be reused; it must be
+// reused and does not exist; it exists with another shape or dtype; its name is empty, its shape not fully known or its
+// initializer null.
 Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
                      const VariableOptions& options = {});
 
-// A node that runs the initializers of all variables that are in the graph now: TensorFlow's
-// global_variables_initializer.
+// Adds a node that runs the initializers of all variables now in the graph: TensorFlow's global_variables_initializer.
 const Node* InitializeVariables(const Scope& scope);
 
 }  // namespace belfry

@@ -23,7 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A checkpoint as the rules of keeping see it.
+// A checkpoint in the folder, with what decides whether it is kept.
 struct Kept {
   CheckpointFile file;
   std::optional<double> metric;
@@ -50,7 +50,7 @@ std::optional<double> ReadMetric(const std::string& path) {
   return metric && std::isnan(*metric) ? std::nullopt : metric;
 }
 
-// The indices of those with a metric, the best first.
+// Indices of the checkpoints that have a metric, best first; ties go to the lower step.
 std::vector<size_t> ByMetric(const std::vector<Kept>& all, bool larger_is_better) {
   std::vector<size_t> order;
   for (size_t i = 0; i < all.size(); ++i) {
@@ -63,7 +63,7 @@ std::vector<size_t> ByMetric(const std::vector<Kept>& all, bool larger_is_better
   return order;
 }
 
-// The checkpoint is saved by now, so this is no error of it.
+// Failing to remove an old checkpoint is no failure of Save: the new one is already written.
 void Remove(const std::string& path) {
   const absl::Status removed = RemoveFile(path);
   if (!removed.ok()) spdlog::warn("A checkpoint that need not be kept stays: {}", std::string(removed.message()));
@@ -83,7 +83,7 @@ absl::StatusOr<CheckpointDirectory> CheckpointDirectory::Open(const std::string&
   if (error) return SystemError(folder, "cannot make the folder", error.value());
   CheckpointDirectory directory(folder, options, ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.lock_ < 0) return SystemError(folder, "cannot open the folder", errno);
-  // Some network file systems lock no folders; there the user must see to it.
+  // Some network file systems cannot lock folders; there, keeping to one writer is up to the user.
   if (::flock(directory.lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
     return absl::FailedPreconditionError(
         absl::StrCat(folder, ": another training saves its checkpoints here; choose another folder, or end that one"));

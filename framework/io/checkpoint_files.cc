@@ -21,8 +21,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What another checkpoint may stand in for. Anything else, as a lack of memory or a disk that does not answer, is for
-// the user to know of, who would lose steps.
+// True for errors that mean the file is not a usable checkpoint, so that another one may stand in. Other errors, such
+// as a lack of memory or a disk that does not answer, must reach the user, who would otherwise silently lose steps.
 bool IsNoCheckpoint(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsNotFound(status) || absl::IsOutOfRange(status) ||
          absl::IsInvalidArgument(status);

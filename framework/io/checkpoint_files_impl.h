@@ -1,4 +1,4 @@
-// What loading and saving checkpoints share: their names and the keys of their metadata.
+// Names of checkpoints and keys of their metadata, shared by loading and saving.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ inline constexpr char kMetricKey[] = "belfry.metric";
 
 // "step-00000100.safetensors"
 std::string CheckpointName(int64_t step);
-// Its inverse, for any number of leading zeros; nothing for any other name.
+// The inverse of CheckpointName, for any number of leading zeros; nullopt for any other name.
 std::optional<int64_t> StepOfName(absl::string_view name);
-// The metric in a checkpoint's metadata, if there is one.
+// The metric in a checkpoint's metadata; nullopt if there is none.
 std::optional<double> MetricOf(const Metadata& metadata);
 
 std::string PathIn(const std::string& folder, absl::string_view name);
-// The path that the link `name` in the folder leads to; of a file that is no link, its own.
+// The path that the link `name` in the folder points to, or the path of `name` itself if it is not a link.
 std::string FollowLink(const std::string& folder, const char* name);
 
 }  // namespace belfry::io

@@ -1,4 +1,4 @@
-// Checksums that find damage.
+// Checksums that detect damage.
 #pragma once
 
 #include <cstddef>
@@ -7,9 +7,10 @@
 
 namespace belfry::io {
 
-// XXH3, 64 bits, seed 0 (github.com/Cyan4973/xxHash): as fast as memory is read. Not against forgers.
+// XXH3, 64 bits, seed 0 (github.com/Cyan4973/xxHash), about as fast as memory can be read. No protection against
+// forgery.
 uint64_t Checksum(const void* data, size_t bytes);
-// The same as 16 hexadecimal digits, lower case, most significant first.
+// The checksum as 16 lower-case hexadecimal digits, most significant first.
 std::string ChecksumText(const void* data, size_t bytes);
 
 }  // namespace belfry::io

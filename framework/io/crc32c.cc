@@ -10,7 +10,7 @@ namespace {
 constexpr uint32_t kReflectedPolynomial = 0x82F63B78;
 constexpr size_t kSlices = 8;
 
-// tables[k][b]: what byte b does to the checksum when k bytes follow it.
+// tables[k][b] is the effect of byte b on the checksum when k more bytes follow it.
 using Tables = std::array<std::array<uint32_t, 256>, kSlices>;
 
 constexpr Tables MakeTables() {

@@ -7,11 +7,12 @@
 
 namespace belfry::io {
 
-// Of all `bytes`: polynomial 0x1EDC6F41, reflected, started from and finished with all ones. 0 for no bytes.
+// The CRC-32C of `bytes`: polynomial 0x1EDC6F41, reflected, with an initial value and a final XOR of all ones. 0 for no
+// bytes.
 uint32_t Crc32c(absl::string_view bytes);
 
-// As TFRecord files store it: rotated right by 15 bits plus 0xA282EAD8, so that a checksum of data that holds checksums
-// is a good one.
+// The checksum as TFRecord files store it: rotated right by 15 bits, plus 0xA282EAD8. Masking keeps the CRC of data
+// that contains CRCs a good check.
 uint32_t MaskedCrc32c(absl::string_view bytes);
 
 }  // namespace belfry::io

@@ -1,4 +1,4 @@
-// Files of records, as TFRecord and TensorBoard's event files are:
+// Files of records, in the format of TFRecord and of TensorBoard's event files:
 //
 //   record = length (uint64)  masked CRC-32C of these 8 bytes (uint32)
 //            bytes            masked CRC-32C of the bytes (uint32)
@@ -17,27 +17,28 @@
 
 namespace belfry::io {
 
-// `bytes` as one record.
+// `bytes` framed as one record.
 std::string FrameRecord(absl::string_view bytes);
 
-// Appends records to a file of its own. Each is handed to the system whole, with one write, so a killed program leaves
-// at most one partial record, the last. Not thread-safe.
+// Appends records to a file that it creates. Each record is passed to the system in one write, so a killed program
+// leaves at most one partial record, the last. Not thread-safe.
 class RecordWriter {
  public:
-  // Makes the file `path`, which must not exist. AlreadyExists; otherwise as file.h says.
+  // Creates `path`; AlreadyExists if it exists, other errors as in file.h.
   static absl::StatusOr<RecordWriter> Create(const std::string& path);
   ~RecordWriter();
   RecordWriter(RecordWriter&& other) noexcept;
   RecordWriter& operator=(RecordWriter&& other) noexcept;
 
-  // Errors as file.h says: ResourceExhausted if the disk or a quota is full. Then nothing of the record stays in the
-  // file, and the next Write may succeed; if not even that can be had, every later Write fails likewise.
+  // Errors as in file.h: ResourceExhausted if the disk or a quota is full. After an error the file is truncated to its
+  // last whole record, and the next Write may succeed; if the file cannot be truncated, every later Write returns this
+  // error.
   absl::Status Write(absl::string_view bytes);
-  // Returns when everything written is on the disk: what a loss of power would take.
+  // Returns once everything written is on the disk and safe from a power failure.
   absl::Status Sync();
 
   const std::string& path() const { return path_; }
-  // Bytes in the file.
+  // Size of the file in bytes.
   uint64_t size() const { return size_; }
 
  private:
@@ -46,19 +47,19 @@ class RecordWriter {
   std::string path_;
   int descriptor_ = -1;
   uint64_t size_ = 0;
-  absl::Status broken_;  // why nothing can be written any more
+  absl::Status broken_;  // not OK once the file cannot be written any more
 };
 
-// Goes through the records in `file`, the bytes of a whole file, which are borrowed.
+// Iterates over the records in `file`, the bytes of a whole file, which must outlive the reader.
 class RecordReader {
  public:
   explicit RecordReader(absl::string_view file) : file_(file) {}
 
-  // The next record, in place; nullopt after the last whole one. DataLoss, with the offset, if a checksum does not fit;
-  // the reader then stays where it is.
+  // The next record, as a view into `file`; nullopt after the last whole one. DataLoss, with the offset, if a checksum
+  // does not match; the reader then stays where it is.
   absl::StatusOr<std::optional<absl::string_view>> Next();
-  // Where the next record begins. After the last one: bytes from here on are a partial record, whose writer was killed
-  // or is still at it.
+  // Offset of the next record. After the last one, any bytes from here on are a partial record, whose writer was killed
+  // or is still writing it.
   size_t offset() const { return offset_; }
   bool truncated() const { return offset_ < file_.size(); }
 

@@ -19,7 +19,7 @@
 namespace belfry::io {
 namespace {
 
-// What Linux moves in one call at most is a little more.
+// Linux moves at most slightly more than this (2 GiB less a page) in one call.
 constexpr uint64_t kMostBytesAtOnce = uint64_t{1} << 30;
 constexpr int kMostLeftovers = 1000;
 
@@ -30,7 +30,7 @@ class Descriptor {
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
   int value() const { return value_; }
-  // False, with errno set, if what was written did not get there.
+  // Returns false, with errno set, if earlier writes did not reach the file.
   bool Close() { return value_ < 0 || ::close(std::exchange(value_, -1)) == 0; }
 
  private:
@@ -42,7 +42,8 @@ std::string FolderOf(const std::string& path) {
   return folder.empty() ? "." : folder;
 }
 
-// The i-th name to try for what is written beside `path`: one that a process before this one left there is taken.
+// The i-th candidate for the temporary file beside `path`. A leftover of an earlier process may occupy a name, so there
+// are several.
 std::string Beside(const std::string& path, int i) { return absl::StrCat(path, ".", getpid(), ".", i, ".tmp"); }
 
 bool WriteAll(int descriptor, absl::string_view bytes) {
@@ -92,7 +93,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
   std::string bytes;
   size_t used = 0, room = file.size();
-  // One byte of room beyond the expected size shows the end of the file in the first reads.
+  // One byte more than the expected size, so that usually the second read already reports the end of the file.
   while (true) {
     bytes.resize(std::max(used + 4096, room + 1));
     ASSIGN_OR_RETURN(const size_t got, file.ReadOn(bytes.data() + used, bytes.size() - used));

@@ -1,4 +1,4 @@
-// Files, read at once or in pieces, and written whole.
+// Files: read whole or in pieces, and written atomically.
 #pragma once
 
 #include <cstdint>
@@ -11,46 +11,47 @@
 
 namespace belfry::io {
 
-// Errors of this folder name the path and the system's reason: NotFound if the file or its folder is not there,
-// ResourceExhausted if the disk is full or a limit on the size of files is met, PermissionDenied if the file, the
-// folder or the whole file system may not be written or read, else Unavailable.
+// An error of this folder, with the path and the system's reason: NotFound if the file or its folder does not exist;
+// ResourceExhausted if the disk is full or a limit on file sizes is reached; PermissionDenied if the file, the folder
+// or the file system forbids it; otherwise Unavailable. `error` is an errno.
 absl::Status SystemError(absl::string_view path, absl::string_view what, int error);
 
-// The bytes of `path`.
+// The contents of `path`.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
-// Writes the pieces, one after the other, beside `path`, flushes them to the disk, and renames the result to `path`: so
-// a reader sees the former file or the whole new one, also after the machine has lost its power. After an error there
-// is the former file, or the whole new one if only flushing the folder failed, and nothing is left beside it; after the
-// process was killed a leftover may be (BaseOfLeftover).
+// Writes the pieces, one after the other, to a temporary file beside `path`, flushes it to the disk and renames it to
+// `path`, so that a reader sees either the old file or the whole new one, even after a power failure. After an error
+// the old file is still there (or the new one, if only flushing the folder failed) and the temporary file is gone; a
+// killed process may leave it behind (BaseOfLeftover).
 absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> pieces);
 absl::Status WriteFile(const std::string& path, absl::string_view bytes);
 
-// Makes `path` a symbolic link to `target`, likewise: a link that was there leads to the old target or to the new one.
+// Makes `path` a symbolic link to `target`, atomically too: an existing link points to the old target or to the new
+// one, never nowhere.
 absl::Status ReplaceLink(const std::string& path, const std::string& target);
 
-// If `name` is what an interrupted write to a file called "<base>" leaves beside it, "<base>.<digits>.<digits>.tmp":
-// that base. Else empty.
+// If `name` is a temporary file that an interrupted write to "<base>" left behind, "<base>.<digits>.<digits>.tmp",
+// returns that base; otherwise "".
 absl::string_view BaseOfLeftover(absl::string_view name);
 
-// Removes a file or a link. Not an error: it is not there.
+// Removes a file or a link. It is no error if it does not exist.
 absl::Status RemoveFile(const std::string& path);
 
-// A file that is open for reading. Movable; Read is thread-safe.
+// A file open for reading. Movable; Read is thread-safe, ReadOn is not.
 class InputFile {
  public:
-  // Errors: also one that is a directory.
+  // A directory is an error too.
   static absl::StatusOr<InputFile> Open(const std::string& path);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
   ~InputFile();
 
   const std::string& path() const { return path_; }
-  // When it was opened.
+  // Size in bytes when the file was opened.
   uint64_t size() const { return size_; }
-  // Bytes [offset, offset + bytes). OutOfRange if the file ends before.
+  // Reads bytes [offset, offset + bytes). OutOfRange if the file ends before that.
   absl::Status Read(uint64_t offset, void* to, uint64_t bytes) const;
-  // What comes next, at most `bytes`, also of a pipe; returns how much, 0 at the end.
+  // Reads up to `bytes` from the current position; works on pipes too. Returns the number of bytes read, 0 at the end.
   absl::StatusOr<size_t> ReadOn(void* to, size_t bytes) const;
 
  private:

@@ -13,13 +13,13 @@ namespace {
 
 constexpr double kSmallest = 1e-12, kLargest = 1e20, kGrowth = 1.1;
 
-// Positive numbers that share an exponent and the first bits of their fraction share a cell. A cell is smaller than a
-// bucket, so it reaches into two at most.
+// Positive numbers with the same exponent and the same leading five bits of their fraction share a cell. A cell spans
+// at most 1/32 of its lower end and a bucket a tenth, so a cell overlaps at most two buckets.
 constexpr int kCellShift = 52 - 5;
 
 struct Buckets {
   std::vector<double> limits;
-  std::vector<uint16_t> first;  // by cell from that of kSmallest: the bucket of the cell's smallest number
+  std::vector<uint16_t> first;  // for each cell from that of kSmallest on: the bucket of the cell's smallest number
   uint64_t first_cell;
 
   Buckets() {
@@ -44,7 +44,8 @@ struct Buckets {
   // REQUIRES: value is finite.
   size_t Find(double value) const {
     if (value == 0) return limits.size() / 2 + 1;
-    // Mirrored, a bucket holds its upper limit and not its lower one: as if each number were the next smaller one.
+    // A bucket contains its lower limit and not its upper one. Mirrored it is the other way round, which stepping to
+    // the next number towards 0 corrects.
     const bool negative = value < 0;
     const uint64_t bits = std::bit_cast<uint64_t>(std::fabs(value)) - (negative ? 1 : 0);
     const uint64_t cell = (bits >> kCellShift) - first_cell;

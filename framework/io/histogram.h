@@ -1,4 +1,4 @@
-// How values are spread, as TensorBoard shows it.
+// Histograms of values, as TensorBoard shows them.
 #pragma once
 
 #include <cstdint>
@@ -9,31 +9,31 @@
 
 namespace belfry::io {
 
-// TensorFlow's histogram: buckets that grow by a tenth from 1e-12 to 1e20, mirrored for negative values, with 0 between
-// them (tensorflow/core/lib/histogram/histogram.cc). A value; not thread-safe.
+// TensorFlow's histogram: bucket limits grow by a tenth from 1e-12 to 1e20, are mirrored for negative values, and have
+// 0 between them (tensorflow/core/lib/histogram/histogram.cc). A value type; not thread-safe.
 class Histogram {
  public:
-  // The upper limits of all buckets, ascending, the last one the largest double. Bucket i holds the values in
-  // [limit i-1, limit i).
+  // Upper limits of all buckets, ascending; the last is the largest double. Bucket i holds the values in [limit i-1,
+  // limit i).
   static absl::Span<const double> Limits();
 
   Histogram() : buckets_(Limits().size()) {}
-  // Of all elements; true counts as 1.
+  // The histogram of all elements of `tensor`; true counts as 1.
   explicit Histogram(const Tensor& tensor) : Histogram() { Add(tensor); }
 
   void Add(double value);
   void Add(const Tensor& tensor);
-  // As if the values of `other` had been added here.
+  // Adds the values that were added to `other`.
   void Merge(const Histogram& other);
 
-  // Of the finite values; NaN and infinite ones are counted in not_finite() alone. Without any, all are 0.
+  // These cover the finite values; NaN and infinities are only counted in not_finite(). All are 0 if there are none.
   int64_t count() const { return count_; }
   double min() const { return min_; }
   double max() const { return max_; }
   double sum() const { return sum_; }
   double sum_squares() const { return sum_squares_; }
   int64_t not_finite() const { return not_finite_; }
-  // One count per limit.
+  // One count for each of Limits().
   absl::Span<const int64_t> buckets() const { return buckets_; }
 
  private:

@@ -1,4 +1,4 @@
-// Images as PNG files.
+// Encoding PNG images.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,9 @@
 
 namespace belfry::io {
 
-// The PNG file of `pixels` [height, width, channels], 8 bits each; channels: 1 grey, 3 RGB, 4 RGBA. InvalidArgument for
-// other numbers of channels, for an image without pixels and for extents above 1,000,000, libpng's limit.
+// Encodes `pixels` [height, width, channels], 8 bits each, as a PNG file; channels: 1 grey, 3 RGB, 4 RGBA.
+// InvalidArgument for another number of channels, an image without pixels, or an extent above 1,000,000, libpng's
+// limit.
 absl::StatusOr<std::string> EncodePng(absl::Span<const uint8_t> pixels, int64_t height, int64_t width,
                                       int64_t channels);
 

@@ -20,14 +20,14 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little);
 
-// So that a tensor's bytes, mapped into memory, are aligned like any other's.
+// Aligns tensors in a memory-mapped file like any other tensors.
 constexpr size_t kDataAlignment = 64;
 
-// A JSON string.
+// `text` as a JSON string; InvalidArgument if it is not UTF-8.
 absl::StatusOr<std::string> Quote(absl::string_view text) {
   const std::string value(text);
   std::string quoted = nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  // What is no UTF-8 was replaced.
+  // Invalid UTF-8 was replaced, so it does not parse back to the same text.
   if (nlohmann::json::parse(quoted, nullptr, /*allow_exceptions=*/false) == value) return quoted;
   return absl::InvalidArgumentError(absl::StrCat("the name or text ", quoted, " is no UTF-8"));
 }
@@ -61,7 +61,8 @@ absl::Status CheckTensors(const std::vector<const NamedTensor*>& sorted, const M
   return absl::OkStatus();
 }
 
-// The first 8 + n bytes of the file.
+// The first 8 + n bytes of the file: length, JSON, padding. The header's own checksum is computed over them with zeros
+// in its place, then filled in.
 absl::StatusOr<std::string> MakeHeader(const std::vector<const NamedTensor*>& sorted, const Metadata& metadata) {
   RETURN_IF_ERROR(CheckTensors(sorted, metadata));
   Metadata all = metadata;
@@ -124,7 +125,7 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   RETURN_IF_ERROR(file.Read(0, bytes.data(), bytes.size()));
   uint64_t length = 0;
   for (size_t i = 0; i < bytes.size(); ++i) length |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
-  // A length that cannot be right is for the parser to report.
+  // An impossible length is left for the parser to report.
   if (length <= kMostHeaderBytes && length <= file.size() - bytes.size()) {
     const size_t begin = bytes.size();
     bytes.resize(begin + length);

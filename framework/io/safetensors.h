@@ -1,11 +1,11 @@
-// Tensors in files of the safetensors layout, which Python's tools read (github.com/huggingface/safetensors):
+// Tensor files in the safetensors format, which Python's tools read (github.com/huggingface/safetensors):
 //
 //   8 bytes   n, the length of the header, little-endian
 //   n bytes   JSON: {"__metadata__": {string: string}, "<name>": {"dtype": "F32", "shape": [2, 3],
 //             "data_offsets": [begin, end]}, ...}, then spaces
 //   the rest  the tensors' elements, little-endian, row-major, each at its offsets; nothing between them or after them
 //
-// Files written here also carry checksums in __metadata__, so that any damage is found; docs/checkpoints.md says how.
+// Files written here also carry checksums in __metadata__, so that any damage is detected; see docs/checkpoints.md.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@
 
 namespace belfry::io {
 
-// A file's __metadata__. Keys that begin with "belfry.xxh3" are kept for the checksums.
+// A file's __metadata__. Keys that begin with "belfry.xxh3" are reserved for the checksums.
 using Metadata = std::map<std::string, std::string>;
 
 struct NamedTensor {
@@ -31,38 +31,38 @@ struct NamedTensor {
   Tensor value;
 };
 
-// Where a tensor stands in a file.
+// The description and position of a tensor in a file.
 struct TensorInfo {
   std::string name;
-  std::string type;            // the format's name: "F32"
-  std::optional<DType> dtype;  // what that is here, if anything
+  std::string type;            // the format's name, such as "F32"
+  std::optional<DType> dtype;  // nullopt if Belfry has no such type
   Shape shape;
-  uint64_t begin = 0, end = 0;  // bytes, from the end of the header
-  std::string checksum;         // ChecksumText of its bytes; empty if the file says none
+  uint64_t begin = 0, end = 0;  // in bytes from the end of the header
+  std::string checksum;         // ChecksumText of its bytes; empty if the file has none
 };
 
 struct SafetensorsHeader {
-  std::vector<TensorInfo> tensors;  // in the order of their bytes
+  std::vector<TensorInfo> tensors;  // in file order
   Metadata metadata;                // without the checksums
-  uint64_t data = 0;                // where the tensors' bytes begin in the file
+  uint64_t data = 0;                // offset in the file of the tensors' bytes
 };
 
-// The longest header, in bytes, that is read or written: the reference implementation's limit.
+// The longest header, in bytes, that is read or written; the reference implementation's limit.
 inline constexpr uint64_t kMostHeaderBytes = 100'000'000;
 
-// Writes a file as WriteFile does. Larger element types come first, then names in order, so every tensor is aligned to
-// its elements, and the same tensors always make the same bytes. InvalidArgument: a name that stands twice, is
-// "__metadata__" or no UTF-8, a metadata key that is kept for the checksums, a tensor without data.
+// Writes a file atomically, as WriteFile does. Tensors are sorted by descending element size, then by name, so each is
+// aligned to its elements, and the same tensors always give the same bytes. InvalidArgument: a name that occurs twice,
+// is "__metadata__" or is not UTF-8; a reserved metadata key; a tensor without data.
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensor> tensors,
                               const Metadata& metadata = {});
 
-// Reads the first 8 + n bytes of a file of `file_size` bytes; `path` is for errors only. Every property of the layout
-// is checked, so that whatever it returns can be read without further care. DataLoss says what is wrong with which
-// tensor, and whether a file written here was damaged; any bytes are survived.
+// Parses the first 8 + n bytes of a file of `file_size` bytes; `path` is used in errors only. Every property of the
+// layout is verified, so the result can be read without further checks. DataLoss names the tensor and what is wrong
+// with it. Unimplemented: checksums of another version. Safe for arbitrary bytes.
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view path, absl::string_view bytes,
                                                          uint64_t file_size);
 
-// A file whose header was read and checked. Movable; thread-safe to read.
+// A file whose header has been read and verified. Movable; reading is thread-safe.
 class SafetensorsFile {
  public:
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
@@ -70,13 +70,13 @@ class SafetensorsFile {
   const std::string& path() const { return file_.path(); }
   const std::vector<TensorInfo>& tensors() const { return header_.tensors; }
   const Metadata& metadata() const { return header_.metadata; }
-  // Null if there is none of this name.
+  // The tensor of this name; null if there is none.
   const TensorInfo* Find(absl::string_view name) const;
 
-  // Reads one of tensors(). DataLoss: its bytes do not have the checksum that the file says, or a BOOL is neither 0 nor
-  // 1. Unimplemented: an element type that Belfry does not have. ResourceExhausted: no memory.
+  // Reads one of tensors(). DataLoss: its bytes do not match the file's checksum, or a BOOL is neither 0 nor 1.
+  // Unimplemented: an element type that Belfry lacks. ResourceExhausted: out of memory.
   absl::StatusOr<Tensor> Read(const TensorInfo& info) const;
-  // All of them, in the order of tensors().
+  // Reads all of tensors(), in that order.
   absl::StatusOr<std::vector<NamedTensor>> ReadAll() const;
 
  private:

@@ -1,4 +1,4 @@
-// What reading and writing the safetensors layout share.
+// Constants of the safetensors format, shared by reading and writing.
 #pragma once
 
 #include <optional>
@@ -8,7 +8,7 @@
 
 namespace belfry::io {
 
-// An element type of the format: also those that Belfry does not have.
+// An element type of the format, including those that Belfry lacks.
 struct ElementType {
   absl::string_view name;
   size_t bytes;
@@ -26,14 +26,14 @@ inline constexpr ElementType kElementTypes[] = {
 
 inline constexpr absl::string_view kMetadataKey = "__metadata__";
 
-// Keys of the checksums in a file's metadata: the header's, the version of these rules, and "belfry.xxh3:<tensor>".
+// Metadata keys of the checksums: the header's own, the version of these rules, and "belfry.xxh3:<tensor>".
 inline constexpr absl::string_view kChecksumPrefix = "belfry.xxh3";
 inline constexpr absl::string_view kTensorChecksumPrefix = "belfry.xxh3:";
 inline constexpr absl::string_view kVersionKey = "belfry.xxh3.version";
 inline constexpr absl::string_view kVersion = "1";
 
-// How the header of a file with checksums begins; the 16 digits of the header's checksum follow. It is taken of the
-// file's first 8 + n bytes with "0" for these digits.
+// The beginning of the header of a file with checksums; the 16 digits of the header's checksum follow. That checksum is
+// computed over the file's first 8 + n bytes with zeros in place of these digits.
 inline constexpr absl::string_view kHeaderStart = R"({"__metadata__":{"belfry.xxh3":")";
 inline constexpr absl::string_view kNoChecksum = "0000000000000000";
 inline constexpr size_t kLengthBytes = 8;

@@ -24,15 +24,15 @@ std::string Shown(absl::string_view name) {
   return absl::StrCat("'", absl::Utf8SafeCHexEscape(name.substr(0, kMost)), name.size() > kMost ? "..." : "", "'");
 }
 
-// What the JSON says, before any of it is compared.
+// A tensor's entry as the JSON gives it, before any check.
 struct Entry {
   std::string name;
   std::optional<std::string> type;
   std::optional<std::vector<uint64_t>> shape, offsets;
 };
 
-// Receives the JSON piece by piece, so that names which stand twice are seen, and nothing is kept that does not belong
-// there. Each function returns false, with error() set, to stop.
+// Receives the JSON piece by piece, so that duplicate names are noticed (a parsed object would have lost them) and
+// nothing unexpected is stored. Each function returns false, with error() set, to stop the parser.
 class Reader : public nlohmann::json_sax<nlohmann::json> {
  public:
   std::vector<Entry> entries;
@@ -134,9 +134,9 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   State state_ = State::kBegin;
-  std::string key_;                         // the last one
-  std::vector<uint64_t>* list_ = nullptr;   // the array that is open
-  absl::flat_hash_set<std::string> names_;  // of the outermost object
+  std::string key_;                         // the last one seen
+  std::vector<uint64_t>* list_ = nullptr;   // the array being read
+  absl::flat_hash_set<std::string> names_;  // keys of the outermost object
   std::string error_;
 };
 
@@ -169,7 +169,7 @@ absl::StatusOr<TensorInfo> MakeInfo(Entry entry) {
   return info;
 }
 
-// That the tensors, in the order of their bytes, fill all that follows the header.
+// Checks that the tensors, in file order, fill everything after the header without gaps or overlaps.
 absl::Status CheckOffsets(const std::vector<TensorInfo>& tensors, uint64_t data_bytes) {
   uint64_t end = 0;
   const TensorInfo* last = nullptr;
@@ -190,7 +190,8 @@ absl::Status CheckOffsets(const std::vector<TensorInfo>& tensors, uint64_t data_
                                           end > data_bytes ? "was cut short" : "has something at its end"));
 }
 
-// True if the header has a checksum of its own, where a file written here has it, and it is right.
+// Returns true if the header carries its own checksum (at the place where files written here have it) and it is right,
+// false if it carries none; DataLoss if it is wrong.
 absl::StatusOr<bool> CheckOwnChecksum(absl::string_view bytes) {
   const size_t at = kLengthBytes + kHeaderStart.size();
   if (!absl::StartsWith(bytes.substr(kLengthBytes), kHeaderStart)) return false;
@@ -207,7 +208,7 @@ absl::StatusOr<SafetensorsHeader> Parse(absl::string_view bytes, uint64_t file_s
   ASSIGN_OR_RETURN(const bool has_checksum, CheckOwnChecksum(bytes));
   const absl::string_view json = bytes.substr(kLengthBytes);
   if (!absl::StartsWith(json, "{")) return absl::DataLossError("does not begin with '{'");
-  // The JSON library would take it for the end.
+  // The JSON library would take a null byte for the end.
   if (const size_t at = json.find('\0'); at != json.npos) {
     return absl::DataLossError(absl::StrCat("is no JSON at its byte ", at + 1));
   }

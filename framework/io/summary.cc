@@ -14,7 +14,7 @@
 namespace belfry::io {
 namespace {
 
-// The length of the UTF-8 character that `text` begins with (RFC 3629), or 0 if it begins with none.
+// Length in bytes of the UTF-8 character at the beginning of `text` (RFC 3629), or 0 if there is no valid one.
 size_t CharacterSize(absl::string_view text) {
   const auto byte = [&](size_t i) { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u; };
   const auto follows = [&](size_t i) { return (byte(i) & 0xC0) == 0x80; };
@@ -30,7 +30,7 @@ size_t CharacterSize(absl::string_view text) {
   return follows(1) && follows(2) && follows(3) && in_range ? 4 : 0;
 }
 
-// `tag` with a '?' for each byte that is no UTF-8, with which no reader would take the file.
+// `tag` with '?' for each byte that is not valid UTF-8; readers reject a file with invalid UTF-8.
 std::string ValidTag(absl::string_view tag) {
   std::string valid;
   while (!tag.empty()) {
@@ -58,7 +58,7 @@ void Encode(const Histogram& histogram, proto::HistogramProto* out) {
   }
 }
 
-// One image [pixels, channels] as bytes.
+// One image [pixels, channels] scaled to bytes.
 std::vector<uint8_t> ToBytes(absl::Span<const double> values, int64_t channels) {
   constexpr double kNearZero = 1e-6;
   constexpr uint8_t kRed[] = {255, 0, 0, 255};

@@ -1,4 +1,4 @@
-// What TensorBoard shows of one step: numbers, histograms and images, by tag.
+// Summaries of one step for TensorBoard: scalars, histograms and images, by tag.
 #pragma once
 
 #include <cstdint>
@@ -11,21 +11,22 @@
 
 namespace belfry::io {
 
-// Collects the values of a step, which SummaryWriter::Write then writes as one record. A tag's slashes group it:
-// TensorBoard puts "losses/total" into the group "losses". A tag is UTF-8; bytes that are not become '?'. A value; not
+// Collects the values of one step, which SummaryWriter::Write writes as one record. Slashes in a tag form groups:
+// TensorBoard shows "losses/total" in the group "losses". Tags are UTF-8; invalid bytes become '?'. A value type; not
 // thread-safe.
 class Summary {
  public:
   // Stored as float32; NaN and infinities too.
   void AddScalar(absl::string_view tag, double value);
-  // Runs of empty buckets are stored as one. If there are values that are not finite, their number goes beside it as a
-  // scalar, "<tag>/not_finite".
+  // Runs of empty buckets are stored as one. If some values are not finite, their number is added as the scalar
+  // "<tag>/not_finite".
   void AddHistogram(absl::string_view tag, const Histogram& histogram);
-  // The first `max_images` of `images` [N, H, W, C], or the one image [H, W, C]; C: 1 grey, 3 RGB, 4 RGBA; uint8 as it
-  // is, floats scaled image by image as TensorFlow 1 does: without negative values such that the largest becomes 255,
-  // else such that 0 becomes 128 and the value farthest from it 1 or 255. What is not finite becomes red, or white if
-  // grey. Tags are "<tag>/image" if max_images is 1, else "<tag>/image/0" and so on. InvalidArgument, with the tag, for
-  // another shape or dtype, or max_images below 1; then nothing is added.
+  // Adds the first `max_images` of `images` [N, H, W, C], or the single image [H, W, C]; C: 1 grey, 3 RGB, 4 RGBA.
+  // uint8 is stored as it is. Floats are scaled image by image as in TensorFlow 1: without negative values, so that the
+  // largest becomes 255; otherwise so that 0 becomes 128 and the value farthest from it 1 or 255. Pixels with a
+  // non-finite value become red, or white in a grey image. Tags are "<tag>/image" if max_images is 1, otherwise
+  // "<tag>/image/0" and so on. InvalidArgument, with the tag, for another shape or dtype, or max_images below 1; then
+  // nothing is added.
   absl::Status AddImages(absl::string_view tag, const Tensor& images, int64_t max_images = 3);
 
   bool empty() const { return bytes_.empty(); }
@@ -33,7 +34,7 @@ class Summary {
   const std::string& bytes() const { return bytes_; }
 
  private:
-  // Messages that follow each other are one message with the values of all of them.
+  // A concatenation of messages is one message with the values of all of them.
   std::string bytes_;
 };
 

@@ -31,7 +31,8 @@ std::string HostName() {
   return name;
 }
 
-// Programs and threads may begin in the same second, and one program may write several files.
+// Several programs or threads may start in the same second, and one program may write several files, so the name is
+// made unique with a number.
 absl::StatusOr<RecordWriter> CreateFile(const std::string& directory, absl::Time now) {
   const std::string stem = absl::StrFormat("%s/events.out.tfevents.%010d.%s.%d", directory, absl::ToUnixSeconds(now),
                                            HostName(), static_cast<int>(getpid()));

@@ -1,4 +1,4 @@
-// Writes what TensorBoard reads.
+// Writing event files for TensorBoard.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,31 @@
 namespace belfry::io {
 
 struct SummaryWriterOptions {
-  absl::Duration sync_every = absl::Minutes(2);  // how much a loss of power may take; a killed program loses nothing
+  absl::Duration sync_every = absl::Minutes(2);  // the most that a power failure can cost; a killed program loses
+                                                 // nothing
 };
 
 // Appends events to a new file "<directory>/events.out.tfevents.<seconds>.<host>.<pid>.<n>"; point TensorBoard at the
-// directory or at one above it. Each event reaches the system as one whole record before its call returns. Thread-safe:
-// events of several threads are written one after the other.
+// directory or at a parent. Each event is passed to the system as one whole record before its call returns.
+// Thread-safe: events of several threads are written one after the other.
 //
-// Errors of all calls that write: ResourceExhausted if the disk is full, Unavailable for other reasons of the system,
-// with the file's name. Nothing of the event is then in the file, and later events may succeed.
+// Errors of all writing calls name the file: ResourceExhausted if the disk is full, Unavailable for the system's other
+// reasons. The file then holds nothing of the event, and later events may succeed.
 class SummaryWriter {
  public:
-  // Makes the directory if it is missing, and the file, whose first record names the format, "brain.Event:2".
+  // Creates the directory if it is missing, and the file, whose first record is the format's version, "brain.Event:2".
   static absl::StatusOr<std::unique_ptr<SummaryWriter>> Open(const std::string& directory,
                                                              const SummaryWriterOptions& options = {});
 
-  // The values of step `step`; nothing if there are none.
+  // Writes the values of step `step`; nothing if there are none.
   absl::Status Write(int64_t step, const Summary& summary);
   absl::Status WriteScalar(int64_t step, absl::string_view tag, double value);
-  // A serialised GraphDef (GraphToProto), for the graph page.
+  // Writes a serialised GraphDef (GraphToProto), for the graph page.
   absl::Status WriteGraph(absl::string_view graph_def);
-  // Says that this program starts at `step`: TensorBoard then drops what an earlier one, which this one resumes from a
-  // checkpoint, had written of this and later steps.
+  // Marks that this program starts at `step`. TensorBoard then drops what an earlier run, which this one resumes from a
+  // checkpoint, had written for this and later steps.
   absl::Status WriteStart(int64_t step);
-  // Returns when everything is on the disk.
+  // Returns once everything is on the disk.
   absl::Status Sync();
 
   const std::string& path() const { return path_; }

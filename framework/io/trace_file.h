@@ -1,4 +1,4 @@
-// A file that chrome://tracing and ui.perfetto.dev show as rows of spans.
+// Trace files: rows of spans, for chrome://tracing and ui.perfetto.dev.
 #pragma once
 
 #include <string>
@@ -11,18 +11,18 @@
 
 namespace belfry::io {
 
-// Collects spans, and writes them at once, in Google's "Trace Event Format" (JSON; docs.google.com/document/d/
-// 1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU). One thread at a time.
+// Collects spans and serialises them together in Google's "Trace Event Format" (JSON;
+// docs.google.com/document/d/1CvAClvFfyA5R-PhYUmn5OOQtYMH4h6I0nSsKchNAySU). Not thread-safe.
 class TraceFile {
  public:
-  // A new row in a group of that name: "host" and "training loop", "/cpu:0" and "compute stream". Groups and rows are
-  // shown in the order of their first use.
+  // Adds a row to the group of that name: for example "training loop" to "host", or "compute stream" to "/cpu:0".
+  // Groups and rows are shown in the order of their first use.
   int AddRow(absl::string_view group, absl::string_view name);
-  // A span of a row that AddRow returned. `details`: an object that is shown when the span is chosen.
+  // Adds a span to a row that AddRow returned. `details` is an object that is shown when the span is selected.
   void AddSpan(int row, absl::string_view name, absl::string_view category, absl::Time begin, absl::Time end,
                nlohmann::json details = nlohmann::json::object());
   size_t spans() const { return spans_.size(); }
-  // Times are written in microseconds since the first span. Bytes that are no UTF-8 are replaced.
+  // The file's text. Times are in microseconds since the earliest span; invalid UTF-8 is replaced.
   std::string ToJson() const;
 
  private:

@@ -131,7 +131,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
     capture->others[stream] = false;
     return cudaSuccess;
   }
-  if (stream->capture != nullptr) return cudaSuccess;  // all is in one order already
+  if (stream->capture != nullptr) return cudaSuccess;  // captured work runs in one order anyway
   if (event->mark != nullptr) stream->Enqueue([mark = event->mark] { mark->Await(); });
   return cudaSuccess;
 }
@@ -195,7 +195,7 @@ cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void*
   return cudaSuccess;
 }
 
-// Device memory must be of the stream's card. What is not page-locked is copied before the call returns.
+// Device memory must belong to the stream's card. Memory that is not page-locked is copied before the call returns.
 cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
   if (const cudaError_t error = Trouble("cudaMemcpyAsync", stream->card); error != cudaSuccess) return Done(error);
   const int target = OwnerOf(to, bytes), source = OwnerOf(from, bytes);

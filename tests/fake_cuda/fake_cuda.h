@@ -1,5 +1,5 @@
-// CUDA's runtime on host threads: what the CUDA back-end calls of it, as far as it calls it. A program that links this
-// has the cards that a test puts in. Stricter than CUDA where CUDA's documents ask for what it does not check.
+// The part of CUDA's runtime that the CUDA back-end calls, on host threads. A program that links it has the cards that
+// a test puts in. It is stricter than CUDA where CUDA's documents require something that CUDA does not check.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,31 +10,31 @@ namespace belfry::fake_cuda {
 
 // Puts in `count` cards of 1 GiB each and forgets everything else. REQUIRES: nothing is in use.
 void SetCards(int count);
-// Which call of cudaGetDeviceCount fails with what; cudaSuccess: none.
+// Sets the error of cudaGetDeviceCount (cudaSuccess for none) and the driver's version.
 void SetCountError(cudaError_t error, int driver_version);
 
 enum class PeerPath { kGood, kNone, kCorrupts };
-// Between all cards.
+// Sets the path between all pairs of cards.
 void SetPeerPath(PeerPath path);
-// Copies from card to card that did not go through the host.
+// Number of copies from card to card that did not go through the host.
 int PeerCopies();
 
-// What cudaStreamQuery and the like say of a card from now on, as after an illegal address.
+// Makes cudaStreamQuery and similar calls report `error` for a card from now on, as after an illegal address.
 void Break(int card, cudaError_t error);
-// The next call of this name fails with it.
+// Makes the next call of this name fail with `error`.
 void FailNext(const char* call, cudaError_t error);
 
 // Bytes allocated on a card, and page-locked bytes of the host.
 size_t DeviceBytes(int card);
 size_t HostBytes();
-// Whether anything was done on a card, which takes memory of it.
+// True if anything was done on a card, which takes some of its memory.
 bool HasContext(int card);
-// Streams and events that were made and not destroyed.
+// Number of streams and events that were created and not destroyed.
 int Handles();
 
-// What a kernel launch does: an error unless the stream is of the current device, and no error is pending.
+// Launches a kernel. It is an error unless the stream belongs to the current device and no error is pending.
 cudaError_t Launch(cudaStream_t stream, void (*kernel)(void*), void* data);
-// The host's address of a card's memory, for kernels.
+// The host address of a card's memory, for kernels.
 void* Real(void* memory);
 
 }  // namespace belfry::fake_cuda

@@ -1,4 +1,4 @@
-// Capturing streams, and launching what was captured.
+// Stream capture, and launching captured graphs.
 #include "tests/fake_cuda/fake_cuda_state.h"
 
 using namespace belfry::fake_cuda;  // NOLINT: CUDA's functions are global

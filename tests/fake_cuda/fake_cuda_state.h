@@ -1,4 +1,4 @@
-// What the fake of CUDA's runtime consists of. Internal to it.
+// The parts of the fake of CUDA's runtime. Internal to it.
 #pragma once
 
 #include <chrono>
@@ -22,7 +22,7 @@
 namespace belfry::fake_cuda {
 
 constexpr size_t kMemory = size_t{1} << 30;
-constexpr uintptr_t kTag = uintptr_t{1} << 62;  // no address of this machine's
+constexpr uintptr_t kTag = uintptr_t{1} << 62;  // no host address has this bit
 
 struct CardState {
   std::map<uintptr_t, size_t> blocks;
@@ -80,7 +80,7 @@ inline cudaError_t Done(cudaError_t error) {
   return error;
 }
 
-// As CUDA does: a call makes a context on the current device, whatever it is about.
+// As in CUDA, any call creates a context on the current device.
 inline void Touch() {
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   world().cards[current].context = true;
@@ -103,7 +103,7 @@ inline std::byte* RealOf(const void* memory) {
   return reinterpret_cast<std::byte*>(reinterpret_cast<uintptr_t>(memory) & ~kTag);
 }
 
-// The card that owns [memory, memory + bytes), -1 for the host's memory, -2 for neither.
+// The card that owns [memory, memory + bytes); -1 for host memory, -2 for neither.
 inline int OwnerOf(const void* memory, size_t bytes) {
   const auto address = reinterpret_cast<uintptr_t>(memory);
   if ((address & kTag) == 0) return -1;
@@ -128,10 +128,10 @@ inline bool IsPinned(const void* memory, size_t bytes) {
 
 }  // namespace belfry::fake_cuda
 
-// What streams were given while one of them captured. Used by the capturing thread.
+// Work given to streams while one of them captured. Used by the capturing thread.
 struct CUgraph_st {
   std::vector<std::function<void()>> work;
-  std::map<cudaStream_t, bool> others;  // streams that joined; true if the last that they were given was a record
+  std::map<cudaStream_t, bool> others;  // streams that joined the capture; true if their last operation was a record
 };
 struct CUgraphExec_st {
   std::vector<std::function<void()>> work;
@@ -181,7 +181,7 @@ struct CUstream_st {
   }
 
   const int card;
-  std::shared_ptr<CUgraph_st> capture;  // null: work is run
+  std::shared_ptr<CUgraph_st> capture;  // null: work runs at once
   std::mutex mutex;
   std::condition_variable changed;
   std::deque<std::function<void()>> queue;
@@ -192,6 +192,6 @@ struct CUstream_st {
 struct CUevent_st {
   int card;
   bool timed;
-  std::shared_ptr<belfry::fake_cuda::Mark> mark;  // of the last record; guarded by the world's mutex
-  std::weak_ptr<CUgraph_st> capture;              // in which it was recorded last
+  std::shared_ptr<belfry::fake_cuda::Mark> mark;  // the last record; guarded by the world's mutex
+  std::weak_ptr<CUgraph_st> capture;              // the capture in which it was last recorded
 };

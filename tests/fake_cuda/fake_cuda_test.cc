@@ -1,4 +1,4 @@
-// The CUDA back-end with the faults of machines and drivers.
+// Tests of the CUDA back-end against faults of machines and drivers.
 #include "tests/fake_cuda/fake_cuda.h"
 
 #include <gmock/gmock.h>
@@ -23,7 +23,7 @@ using fake_cuda::PeerPath;
 using testing::AllOf;
 using testing::HasSubstr;
 
-// Two cards for the suites that are written for real ones, too.
+// Two cards, also for the suites that are written for real ones.
 class TwoCards final : public testing::Environment {
  public:
   void SetUp() override { fake_cuda::SetCards(2); }
@@ -42,7 +42,7 @@ class FakeCuda : public testing::Test {
     EXPECT_EQ(fake_cuda::HostBytes(), 0u);
     fake_cuda::SetCards(2);
   }
-  // The log lines of opening.
+  // Opens devices and returns the log lines.
   std::string Open(absl::string_view spec, const DeviceOptions& options = {}) {
     std::ostringstream log;
     const auto former = spdlog::default_logger();
@@ -237,7 +237,7 @@ TEST_F(FakeCuda, AWaitOfTheHostIsCancelled) {
   EXPECT_TRUE(stream->Synchronize().ok());
 }
 
-// Neither the host nor a stream takes a run for done because a later or earlier one is.
+// A run does not count as done because an earlier or later one is, neither for the host nor for a stream.
 TEST_F(FakeCuda, EachRunIsWaitedForByItself) {
   Open("gpu:2");
   const auto stream = gpu(0).NewStream(StreamKind::kCompute).value();
@@ -317,7 +317,7 @@ TEST_F(FakeCuda, EventsThatCouldNotBeMadeAreMadeLater) {
   EXPECT_TRUE(stream->Synchronize().ok());
 }
 
-// Each opening may fail at any call, and leaves nothing behind.
+// Opening may fail at any call, and then leaves nothing behind.
 TEST_F(FakeCuda, OpeningFailsCleanly) {
   for (const char* call : {"cudaGetDeviceProperties", "cudaFree"}) {
     fake_cuda::FailNext(call, cudaErrorUnknown);

@@ -1,4 +1,4 @@
-// Memory of fake GPUs that do not all reach each other's.
+// Memory of fake GPUs that cannot all access each other's.
 #pragma once
 
 #include <map>
@@ -12,11 +12,11 @@
 
 namespace belfry {
 
-// Kernels and copies of such fakes run one at a time. While a kernel runs, the memory that its GPU does not reach is
-// closed, so that the program crashes if it is touched. Thread-safe.
+// Kernels and copies of such fakes run one at a time. While a kernel runs, memory that its GPU cannot access is
+// protected, so touching it crashes the program. Thread-safe.
 class ApartMemory {
  public:
-  // `apart`: pairs of GPUs.
+  // `apart`: pairs of GPUs that cannot access each other's memory.
   explicit ApartMemory(std::vector<std::pair<int, int>> apart) : apart_(std::move(apart)) {}
 
   bool Reaches(int from, int to) const;
@@ -28,7 +28,7 @@ class ApartMemory {
  private:
   struct Block {
     int gpu = 0;
-    size_t bytes = 0;  // whole pages
+    size_t bytes = 0;  // in whole pages
   };
   void Protect(int gpu, int protection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 

@@ -23,14 +23,14 @@
 namespace belfry {
 namespace {
 
-constexpr uintptr_t kTag = uintptr_t{1} << 62;  // no address of this machine's
+constexpr uintptr_t kTag = uintptr_t{1} << 62;  // no host address has this bit
 constexpr size_t kMemory = size_t{4} << 30;
 
 template <class T>
 T* Tagged(T* memory) {
   return memory == nullptr ? nullptr : reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(memory) | kTag);
 }
-// The host's address, of a device's memory or its own.
+// The host address of a device's memory or of host memory.
 template <class T>
 T* Real(T* memory) {
   return reinterpret_cast<T*>(reinterpret_cast<uintptr_t>(memory) & ~kTag);
@@ -38,16 +38,16 @@ T* Real(T* memory) {
 
 class FakeStream;
 
-// What streams were given while one of them recorded, in the order of the calls. Used by the recording thread.
+// Work given to streams while one of them captured, in the order of the calls. Used by the capturing thread.
 struct Recording {
   std::vector<std::function<absl::Status()>> work;
-  std::map<FakeStream*, bool> others;  // streams that joined; true if the last that they were given was a record
+  std::map<FakeStream*, bool> others;  // streams that joined the capture; true if their last operation was a record
 };
 
-// Two counts: what the host has asked to be recorded, and what is.
+// Two counts: the runs whose record has been requested by the host, and those whose work is done.
 class FakeEvent final : public Event {
  public:
-  // In which it was recorded last.
+  // The capture in which it was last recorded.
   std::shared_ptr<Recording> recording() {
     const std::unique_lock<std::mutex> lock(mutex_);
     return recording_.lock();
@@ -76,12 +76,12 @@ class FakeEvent final : public Event {
   std::mutex mutex_;
   std::weak_ptr<Recording> recording_;
   CpuEvent asked_;
-  const std::shared_ptr<CpuEvent> done_ = std::make_shared<CpuEvent>();  // and of the work on streams that uses it
+  const std::shared_ptr<CpuEvent> done_ = std::make_shared<CpuEvent>();  // shared with the work on streams that uses it
 };
 
 class FakeStream final : public Stream {
  public:
-  // `apart`: null, or of the set of GPUs of which this is one's.
+  // `apart`: null, or shared with the set of GPUs to which this one belongs.
   FakeStream(StreamKind kind, int gpu, std::shared_ptr<ApartMemory> apart)
       : kind_(kind), gpu_(gpu), apart_(std::move(apart)), thread_([this] { Work(); }) {}
   ~FakeStream() override {
@@ -114,7 +114,7 @@ class FakeStream final : public Stream {
       if (const auto other = recording_->others.find(this); other != recording_->others.end()) other->second = true;
       return fake->asked().Record(run);
     }
-    // The work comes first into the queue: who sees that it was asked for may wait for it on its own stream.
+    // The work is enqueued first, because a thread that sees the request may wait for it on its own stream.
     Enqueue([done = fake->done(), run] {
       done->Record(run);
       return absl::OkStatus();
@@ -191,13 +191,13 @@ class FakeStream final : public Stream {
   const StreamKind kind_;
   const int gpu_;
   const std::shared_ptr<ApartMemory> apart_;
-  std::shared_ptr<Recording> recording_;  // null: work is run
+  std::shared_ptr<Recording> recording_;  // null: work runs at once
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<absl::Status()>> queue_;
   bool busy_ = false;
   absl::Status error_;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last, because it uses the other members
 };
 
 class FakeRecordedWork final : public RecordedWork {

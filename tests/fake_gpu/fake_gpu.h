@@ -1,5 +1,5 @@
-// Devices of type GPU that run on host threads, asynchronously, and whose memory the host cannot touch: what a GPU asks
-// of the runtime, without one.
+// Devices of type GPU that run on host threads, asynchronously, with memory that the host cannot touch. They make a
+// GPU's demands on the runtime without a GPU.
 #pragma once
 
 #include <functional>
@@ -13,25 +13,26 @@
 
 namespace belfry {
 
-// One CPU device with one thread and `gpus` fakes, /gpu:0 ... Each stream is a thread that takes its time, differently
-// at each run. `tagged`: device pointers are, so that a read or write by the host crashes; not for the kernels in .cu
-// files, which use them as they are. `apart`: pairs of GPUs that do not reach each other's memory, whose pointers are
-// not tagged; a kernel that touches it crashes, while copies go both ways.
+// One CPU device with one thread, and `gpus` fakes /gpu:0 ... Each stream is a thread that takes its time, differently
+// in each run. With `tagged`, device pointers are tagged, so that an access by the host crashes; kernels in .cu files
+// use pointers directly and need untagged ones. `apart` lists pairs of GPUs that cannot access each other's memory;
+// pointers of such sets are not tagged, and a kernel that touches the other's memory crashes, while copies work in both
+// directions.
 DeviceSet OpenFakeGpus(int gpus, bool tagged = true, std::vector<std::pair<int, int>> apart = {});
 
-// Both are fakes of one set.
+// True if kernels on one fake can access the memory of the other. REQUIRES: both belong to one set.
 bool FakeGpuReaches(const Device& from, const Device& to);
 
-// Gives a fake's stream a kernel to run.
+// Enqueues a kernel on a fake's stream.
 void EnqueueOnFakeGpu(Stream& stream, std::function<absl::Status()> work);
 
-// Stands for the recording that a fake's stream takes part in; null: none. For who is about to give it work.
+// Identifies the capture that a fake's stream takes part in; null if none. For callers about to enqueue work on it.
 const void* RecordingOfFakeGpu(const Stream& stream);
 
-// Gives every op that has kernels for CPUs the same for the fakes.
+// Gives the CPU kernels of every op to the fakes as well.
 void AddFakeGpuKernels(OpRegistry& registry);
 
-// Averages among fakes.
+// The averager among fakes.
 absl::StatusOr<std::unique_ptr<Collective>> MakeFakeGpuCollective(CollectiveSpec spec);
 
 }  // namespace belfry

@@ -1,6 +1,6 @@
-// Fake GPUs have no libraries for products and convolutions, so these are the plain ones. Batch norm and pooling have
-// one where channels come in fours, written from the formulae and slow. It is taken wherever it may be, so that tests
-// see what goes around it.
+// Fake GPUs have no libraries for products and convolutions, so these are handled by our own kernels. Batch norm and
+// pooling have one for channels in multiples of four, written from the formulae and slow. It is used wherever it
+// applies, so that tests cover the code around it.
 #include "tests/fake_gpu/fake_libraries.h"
 
 #include <atomic>
@@ -24,7 +24,7 @@ namespace {
 
 std::atomic<int> library_runs{0};
 
-// Elements of a tensor of any floating-point dtype, or of winners.
+// The elements of a tensor of any floating-point dtype, or of winners.
 struct Elements {
   DType dtype;
   void* data;
@@ -105,7 +105,7 @@ void NormalizeGradient(const GpuBatchNorm& p, const std::vector<void*>& at) {
   }
 }
 
-// Calls visit(y's element, x's element, place in the window) for all elements of all windows.
+// Calls visit(y's element, x's element, place in the window) for every element of every window.
 template <class Visit>
 void ForEachTap(const GpuPool& p, const Visit& visit) {
   const auto [h, w] = p.window;
@@ -134,7 +134,7 @@ void PoolAverages(const GpuPool& p, const std::vector<void*>& at) {
   for (size_t o = 0; o < sums.size(); ++o) y.Set(static_cast<int64_t>(o), sums[o] / counts[o]);
 }
 
-// With an odd number of images the winners are counted by columns, so that ours, which counts by rows, must be
+// With an odd number of images the winners are numbered by columns; our own kernel numbers by rows and must then be
 // preferred.
 void PoolGradient(const GpuPool& p, const std::vector<void*>& at) {
   const bool max = p.kind == GpuPool::Kind::kMaximumGradient;
@@ -178,7 +178,7 @@ absl::StatusOr<LibraryCore> MakeLibraryGpuPool(const GpuPool& p, Device&) {
   });
 }
 
-// Choices stay in memory, and the last of the candidates that run is the fastest.
+// Choices stay in memory, and the last candidate that works counts as the fastest.
 absl::StatusOr<int> KnownFastest(Device& device, absl::string_view key, int count) {
   ASSIGN_OR_RETURN(const AutotuneCache* const cache, CacheOf(device));
   return cache->Find(key, count);

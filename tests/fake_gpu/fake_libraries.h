@@ -1,9 +1,9 @@
-// What stands for cuBLAS and cuDNN where GPUs are fakes.
+// Stand-ins for cuBLAS and cuDNN when GPUs are fakes.
 #pragma once
 
 namespace belfry::ops {
 
-// How often a kernel of the fake cuDNN has run in this process.
+// Number of kernels of the fake cuDNN that have run in this process.
 int FakeLibraryRuns();
 
 }  // namespace belfry::ops

@@ -5,7 +5,7 @@
 namespace belfry {
 namespace {
 
-// The same numbers as on CPUs, and at every run.
+// The same results as on CPUs, and in every run.
 constexpr MathMode kMath = {.tf32 = false, .deterministic = true};
 
 }  // namespace

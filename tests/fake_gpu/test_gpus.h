@@ -1,4 +1,4 @@
-// The GPUs of tests that run both on real ones and on fakes.
+// GPUs for tests that run both on real ones and on fakes.
 #pragma once
 
 #include "absl/status/statusor.h"
@@ -6,12 +6,12 @@
 
 namespace belfry {
 
-// One CPU device and `gpus` GPUs, which may share a card. An error, which says why, if there are not as many: then the
+// One CPU device and `gpus` GPUs, which may share a card. If there are not enough, the error gives the reason and the
 // test is skipped.
 absl::StatusOr<DeviceSet> OpenTestGpus(int gpus);
-// One GPU that may choose among kernels by their speed.
+// One GPU that may choose among kernels by speed.
 absl::StatusOr<DeviceSet> OpenFastTestGpu();
-// The same, each of them a card of its own.
+// Like OpenTestGpus, but each GPU is a card of its own.
 absl::StatusOr<DeviceSet> OpenTestCards(int gpus);
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// An input is a byte that picks a choice, then the file of former choices.
+// Input: a byte that picks a choice, then the file of earlier choices.
 #include "ops/gpu/autotune.h"
 
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// An input is a list of files to lay into the data set's folder: for each a byte that picks its name, two for its size,
-// and, for a file of images, one label for each record that has begun, or, for one of text, the text.
+// Input: a list of files to put into the data set's folder. Each has a byte that picks its name, two bytes for its size
+// and, for a file of images, a label for each record that has begun or, for a text file, the text.
 #include "framework/data/cifar10.h"
 
 #include <spdlog/spdlog.h>
@@ -30,7 +30,7 @@ bool IsWellFormed(const std::string& bytes) {
   return true;
 }
 
-// The file that the examples of `dataset` came from.
+// The file from which the examples of `dataset` came.
 std::string Print(const Dataset& dataset) {
   std::string bytes;
   for (int64_t i = 0; i < dataset.size(); ++i) {
@@ -55,7 +55,7 @@ void CheckFolder(const fuzz::Folder& folder, const std::map<std::string, std::st
   }
   std::string train;
   for (size_t i = 0; i + 1 < kImageFiles && files.contains(kNames[i]); ++i) train += files.at(kNames[i]);
-  // A fifth file without a fourth is an error, so it has no part in this.
+  // A fifth file without a fourth is an error, so it cannot occur here.
   BELFRY_CHECK(Print(*both->train) == train && Print(*both->test) == files.at("test_batch.bin"));
 }
 

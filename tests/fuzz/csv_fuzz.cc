@@ -1,4 +1,4 @@
-// An input is a byte for each of separator, comment, header and dtype, then the file.
+// Input: a byte each for separator, comment, header and dtype, then the file.
 #include "framework/data/csv.h"
 
 #include <optional>

@@ -1,4 +1,4 @@
-// An input is one device name, or two with a line end between them.
+// Input: one device name, or two separated by a line end.
 #include "framework/base/device_name.h"
 
 #include "tests/fuzz/fuzz.h"

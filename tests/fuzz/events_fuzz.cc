@@ -1,4 +1,4 @@
-// An input is a file; or, if its first byte is odd, one event, which gets the frame and the checksums of a record.
+// Input: a file or, if its first byte is odd, one event, which is framed as a record with checksums.
 #include "framework/io/event_file.h"
 #include "framework/io/event_reader.h"
 #include "tests/fuzz/fuzz.h"

@@ -1,5 +1,5 @@
-// What fuzz targets share. A target defines LLVMFuzzerTestOneInput (LLVM's libFuzzer): it feeds any bytes to a parser
-// and ends the process, through BELFRY_CHECK, if what must always hold does not.
+// Helpers shared by fuzz targets. A target defines LLVMFuzzerTestOneInput (LLVM's libFuzzer): it passes arbitrary bytes
+// to a parser and, through BELFRY_CHECK, ends the process if an invariant does not hold.
 #pragma once
 
 #include <cstddef>
@@ -16,7 +16,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 namespace belfry::fuzz {
 
-// Takes values off the front of an input. Whatever is taken after its end is 0.
+// Takes values off the front of an input. Past its end, values are 0.
 class Input {
  public:
   Input(const uint8_t* data, size_t size) : left_(reinterpret_cast<const char*>(data), size) {}
@@ -40,7 +40,7 @@ class Input {
   absl::string_view left_;
 };
 
-// An empty folder of this process, in memory where the system has /dev/shm; gone with this object.
+// An empty folder for this process, in memory if the system has /dev/shm; removed with the object.
 class Folder {
  public:
   Folder() {

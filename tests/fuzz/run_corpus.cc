@@ -1,4 +1,4 @@
-// Stands in for libFuzzer's main: goes through the files of the folders that it is given.
+// Stands in for libFuzzer's main: runs the files of the given folders.
 #include <algorithm>
 #include <cstdio>
 #include <iterator>

@@ -1,4 +1,4 @@
-// An input is a metrics file.
+// Input: a metrics file.
 #include "trainers/plots/run_metrics.h"
 
 #include <cmath>
@@ -12,7 +12,7 @@
 namespace belfry::trainers {
 namespace {
 
-// Lines that read as `run` does, for one whose columns hold one value each.
+// Lines that parse to `run`, if each of its columns has one value per step.
 std::string Print(const RunMetrics& run) {
   std::map<int64_t, nlohmann::json> lines;
   if (run.lines > 0) lines[run.last_step];

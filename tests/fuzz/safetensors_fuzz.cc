@@ -1,4 +1,4 @@
-// An input is a file.
+// Input: a file.
 #include "framework/io/safetensors.h"
 
 #include "tests/framework/base/same_bits.h"

@@ -8,7 +8,7 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --install ${build_dir} --prefix ${prefix})
-# build(FOLDER NAME): the project in FOLDER, against the installed copy.
+# build(FOLDER NAME) builds the project in FOLDER against the installed copy.
 function(build folder name)
   run(${CMAKE_COMMAND} -S ${folder} -B ${work_dir}/${name} -G ${generator}
       -D CMAKE_PREFIX_PATH=${prefix} -D CMAKE_CXX_COMPILER=${cxx} -D CMAKE_BUILD_TYPE=Release

@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxLines = 500;
 
-// Bottom to top: a file includes what is in its own folder or in one listed before it.
+// From bottom to top: a file may include files of its own folder and of those listed before it.
 constexpr absl::string_view kLayers[] = {
     "framework/base",
     "framework/device",
@@ -40,7 +40,7 @@ constexpr absl::string_view kLayers[] = {
     "tests",
 };
 
-// Index in kLayers of the folder that `path` lies in.
+// The index in kLayers of the folder that contains `path`.
 std::optional<size_t> LayerOf(absl::string_view path) {
   for (size_t i = 0; i < std::size(kLayers); ++i) {
     if (absl::StartsWith(path, absl::StrCat(kLayers[i], "/"))) return i;
@@ -51,7 +51,7 @@ std::optional<size_t> LayerOf(absl::string_view path) {
 bool IsHeader(absl::string_view path) { return absl::EndsWith(path, ".h") || absl::EndsWith(path, ".cuh"); }
 bool IsSource(absl::string_view path) { return absl::EndsWith(path, ".cc") || absl::EndsWith(path, ".cu"); }
 
-// May show Eigen or oneDNN, and so is not for public headers to include.
+// True for headers that may expose Eigen or oneDNN, which public headers must not include.
 bool IsInternal(absl::string_view path) {
   return path == "framework/base/half.h" || absl::StartsWith(path, "ops/onednn/") || absl::EndsWith(path, "_impl.h");
 }
@@ -111,7 +111,7 @@ class Checker {
     if (IsHeader(path_) && !has_pragma_once) Fail("a header without #pragma once");
   }
 
-  // `spec`: what follows #include.
+  // `spec` is the text after #include.
   void CheckInclude(const std::string& spec) {
     static const std::regex kName(R"re(["<]([^">]+)[">].*)re");
     std::smatch match;
@@ -131,7 +131,7 @@ class Checker {
     }
   }
 
-  // True when a CMakeLists.txt, in the file's folder or above, names the file by its path from there.
+  // True if a CMakeLists.txt in the file's folder or above lists the file by its relative path.
   bool IsListed() const {
     for (fs::path folder = fs::path(path_).parent_path();; folder = folder.parent_path()) {
       const std::string name = fs::path(path_).lexically_relative(folder.empty() ? "." : folder).string();
@@ -151,7 +151,7 @@ class Checker {
 
   const fs::path root_;
   std::vector<std::string> breaches_;
-  // Of the file being checked; line 0 stands for the whole file.
+  // The file being checked; line 0 stands for the whole file.
   std::string path_;
   size_t line_ = 0;
   std::optional<size_t> layer_;

@@ -1,4 +1,4 @@
-// The rules that the source tree obeys, checked over its files.
+// Rules of the source tree, checked on its files.
 #pragma once
 
 #include <filesystem>
@@ -8,12 +8,13 @@
 namespace belfry::layering {
 
 // Reads every .h, .cc, .cu and .cuh file in the project's folders under `root`. Returns one "path:line: what is wrong
-// and what to do" per breach, sorted by path; empty when there is none. The rules:
-// - Includes point downward in the order of the folders (below), or stay in their folder; none contains "..".
+// and what to do" per breach, sorted by path; empty if there is none. The rules:
+// - Includes point downward in the order of the folders (kLayers), or stay in their folder; none contains "..".
 // - graph and device do not include each other.
-// - #if, #ifdef and #ifndef stand in framework/device/cuda only, but for a macro's own guard (#ifndef X, #define X).
-// - A header starts its code with #pragma once. A public one includes neither Eigen nor oneDNN nor an internal header;
-//   internal are framework/base/half.h, those of ops/onednn, and those called *_impl.h.
+// - #if, #ifdef and #ifndef occur in framework/device/cuda only, except to guard a macro's own definition (#ifndef X,
+//   #define X).
+// - A header's code starts with #pragma once. Public headers include neither Eigen nor oneDNN nor internal headers:
+//   framework/base/half.h, those of ops/onednn, and those named *_impl.h.
 // - No file has more than 500 lines.
 // - Each source file is listed in the CMakeLists.txt of its folder or of one above it.
 std::vector<std::string> CheckTree(const std::filesystem::path& root);

@@ -24,7 +24,7 @@ TEST(Layering, ReadsTheProject) {
       << "the test above looked at the wrong folder";
 }
 
-// A source tree in a temporary folder, sound until a test adds to it.
+// A source tree in a temporary folder, valid until a test adds to it.
 class Tree : public testing::Test {
  protected:
   Tree() {

@@ -18,7 +18,7 @@ struct Moments {
   std::vector<double> mean, variance;
 };
 
-// Of each column of x, which has `channels` columns.
+// The moments of each column of x, which has `channels` columns.
 Moments MomentsOf(const std::vector<double>& x, size_t channels) {
   Moments moments{std::vector<double>(channels), std::vector<double>(channels)};
   const double rows = static_cast<double>(x.size()) / static_cast<double>(channels);

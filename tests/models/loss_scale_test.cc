@@ -1,4 +1,4 @@
-// Towers whose loss is scaled: steps that overflow, and networks in float16.
+// Towers with a scaled loss: steps that overflow, and networks in float16.
 #include "optim/loss_scale.h"
 
 #include <cmath>
@@ -59,7 +59,7 @@ class ScaledLoss : public ModelTest {
     return training;
   }
 
-  // Images whose class is which corner of them is bright.
+  // Images whose class is the position of their bright corner.
   void MakeBatch(int64_t n, Tensor& images, Tensor& labels) {
     images = Random({n, kEdge, kEdge, kChannels});
     labels = Classes(n, kClasses);
@@ -113,7 +113,7 @@ TEST_F(ScaledLoss, ASkippedStepChangesNoVariable) {
         MakeBatch(8, images, labels);
         Step(training, images, labels);
         const auto before = Values(training);
-        // The last tower's; with towers that are independent, everybody's.
+        // The last tower's examples; with independent towers, every tower's.
         const bool alone = update == VariableUpdate::kIndependent;
         for (int t = alone ? 0 : towers - 1; t < towers; ++t) {
           const int64_t last = (t + 1) * images.elements() / towers - 1;
@@ -188,7 +188,7 @@ TEST_F(ScaledLoss, TrainsAConvolutionInSixteenBits) {
   EXPECT_NEAR(losses[2], losses[0], 0.05) << "bfloat16";
 }
 
-// Gradients of a loss of this size are no numbers of float16; scaled, they are.
+// Gradients of a loss of this size vanish in float16 unless the loss is scaled.
 TEST_F(ScaledLoss, KeepsSmallGradientsOfFloat16) {
   const auto model = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
     const Output x = ops::Cast(tower, batch.images, DType::kFloat16);

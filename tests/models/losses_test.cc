@@ -73,7 +73,7 @@ TEST_F(Losses, MetricsOfKnownLogits) {
                                            4, 3, 2, 1,   // second
                                            1, 2, 4, 3,   // third
                                            5, 5, 5, 5,   // a tie: the first counts
-                                           5, 5, 5, 5},  // the same
+                                           5, 5, 5, 5},  // the same tie
                                           {5, 4});
   const std::vector<Feed> feeds = {{logits, values}, {labels, Tensor::Of<int32_t>({3, 1, 1, 0, 2})}};
   EXPECT_EQ(Run(feeds, {correct})[0].ToDoubles(), (std::vector<double>{1, 0, 0, 1, 0}));

@@ -9,7 +9,7 @@
 namespace belfry::models {
 namespace {
 
-// Training ResNet-56 at batch 128: the plan's peak is what is allocated, and well below all activations and gradients.
+// Training ResNet-56 at batch 128 allocates exactly the plan's peak, well below all activations and gradients together.
 TEST(Memory, ResNet56AllocatesWhatIsPlanned) {
   const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 1}).value();
   Graph graph;

@@ -1,4 +1,4 @@
-// What the tests of models share: a graph, and a session on one CPU device.
+// A graph and a session on one CPU device, shared by the tests of models.
 #pragma once
 
 #include <cmath>
@@ -28,21 +28,21 @@ class ModelTest : public ::testing::Test {
   }
   Output Labels() { return ops::Placeholder(scope_, DType::kInt32, {Shape::kUnknown}); }
 
-  // Normal numbers.
+  // Normal random numbers.
   Tensor Random(const Shape& shape) {
     Tensor tensor(DType::kFloat32, shape);
     std::normal_distribution<float> normal;
     for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = normal(generator_);
     return tensor;
   }
-  // 0, 1 ... classes - 1, and again.
+  // 0, 1 ... classes - 1, repeated.
   static Tensor Classes(int64_t n, int classes) {
     Tensor tensor(DType::kInt32, {n});
     for (int64_t i = 0; i < n; ++i) tensor.data<int32_t>()[i] = static_cast<int32_t>(i % classes);
     return tensor;
   }
 
-  // Opens the session on the graph as it is now, and initializes the variables.
+  // Opens a session on the graph in its current state, and initializes the variables.
   void Start() {
     const Node* initialize = InitializeVariables(scope_);
     ASSERT_TRUE(graph_.status().ok()) << graph_.status();
@@ -71,7 +71,7 @@ class ModelTest : public ::testing::Test {
     return names;
   }
 
-  // A step of plain gradient descent on all trainable variables, and whatever else is to be run with it.
+  // A step of plain gradient descent on all trainable variables, together with everything else that runs with a step.
   const Node* Descent(Output loss, float rate) {
     std::vector<Output> updates = graph_.GetCollection(kUpdateOps);
     for (const auto& [gradient, variable] : optim::ComputeGradients(scope_, loss, optim::TrainableVariables(scope_))) {

@@ -23,7 +23,8 @@ class Networks : public ModelTest {
  protected:
   using Build = std::function<Output(const Scope&, Output)>;
 
-  // Trains on one small random batch of size x size pixels; the cross-entropy must shrink to a part of what it was.
+  // Trains on one small random batch of size x size pixels; the cross-entropy must shrink to a fraction of its first
+  // value.
   void ExpectLearns(const Build& build, int64_t size, float rate, int steps) {
     const Output images = Images(size, size, 3), labels = Labels();
     const Output logits = build(scope_, images);
@@ -39,7 +40,7 @@ class Networks : public ModelTest {
   }
 };
 
-// Of a few steps from the same start on the same batch, in float32 and with 16-bit inputs.
+// Several steps from the same start on the same batch, in float32 and with 16-bit inputs.
 TEST_F(Networks, SixteenBitsTrainFloat32Variables) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     const Tensor batch = Random({6, 8, 8, 3});
@@ -105,7 +106,7 @@ TEST_F(Networks, CifarNetStartsAsTheTutorialDoes) {
     const std::vector<double> weights = Value(Find(std::string(layer) + "/weights"));
     double squares = 0, largest = 0;
     for (double w : weights) squares += w * w, largest = std::max(largest, std::abs(w));
-    // A normal cut at two standard deviations keeps 0.7737 of its variance.
+    // A normal distribution cut at two standard deviations keeps 0.7737 of its variance.
     const double kept = squares / static_cast<double>(weights.size()) / (0.7737 * stddev * stddev);
     EXPECT_NEAR(kept, 1, 6 * std::sqrt(2.0 / static_cast<double>(weights.size()))) << layer;
     EXPECT_LE(largest, 2.0001 * stddev) << layer;
@@ -162,7 +163,7 @@ TEST(ResNet, ParameterCounts) {
     ASSERT_TRUE(graph.status().ok()) << graph.status();
     EXPECT_EQ(logits.shape(), Shape({Shape::kUnknown, 10}));
     EXPECT_EQ(ParameterCount(scope), parameters) << depth;
-    // Two moving averages for each of the convolutions that make up the depth, and for each projection.
+    // Two moving averages for each convolution that counts for the depth, and for each projection.
     const int norms = depth - 1 + (shortcut == Shortcut::kProjection ? 2 : 0);
     EXPECT_EQ(graph.GetCollection(kUpdateOps).size(), 2u * norms) << depth;
     EXPECT_EQ(graph.GetCollection(kLosses).size(), norms + 1u) << depth;

@@ -1,4 +1,4 @@
-// Training that computes activations twice: the same bits from less memory.
+// Training with recomputed activations: the same bits from less memory.
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ class RecomputeTest : public ModelTest {
     std::unique_ptr<Session> session;
     std::unique_ptr<PreparedStep> prepared;
     size_t peak() const { return prepared->plan().memory.arena_bytes[0]; }
-    // Nodes that compute what another one has.
+    // Number of nodes that recompute another one.
     int repeated() const {
       int count = 0;
       for (const ProgramNode& node : prepared->plan().program.nodes) count += absl::EndsWith(node.name, "/again");
@@ -52,7 +52,7 @@ class RecomputeTest : public ModelTest {
     return training;
   }
 
-  // Losses and variables are the same, bit by bit, over some steps.
+  // Checks that losses and variables are the same, bit by bit, over several steps.
   void ExpectSame(Training& a, Training& b, int64_t batch) {
     ASSERT_TRUE(a.session->RunTarget(a.step.initialize).ok() && b.session->RunTarget(b.step.initialize).ok());
     for (int i = 0; i < 2; ++i) {
@@ -88,7 +88,7 @@ TEST_F(RecomputeTest, ChangesNoBit) {
     return TotalLoss(tower);
   };
   const std::vector<Recompute> both = {Recompute::kCheap, Recompute::kSqrt};
-  // The tutorial network keeps nothing that kSqrt would compute again.
+  // The tutorial network keeps nothing that kSqrt would recompute.
   const struct {
     int towers;
     TowerFunction model;

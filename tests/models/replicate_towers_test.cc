@@ -1,4 +1,4 @@
-// Towers of models with batch normalisation; batches of which some or all towers get nothing.
+// Towers of models with batch normalisation, and batches of which some or all towers get nothing.
 #include "models/replicate_towers.h"
 
 #include <gmock/gmock.h>
@@ -47,7 +47,7 @@ class Towers : public ModelTest {
     return training;
   }
 
-  // A step on a batch that the towers share: `examples` of them each. Returns the loss.
+  // A step on a batch that the towers share, `examples` of them each. Returns the loss.
   static absl::StatusOr<float> Step(Training& training, const Tensor& images, const Tensor& labels,
                                     const std::vector<int64_t>& examples) {
     std::vector<Feed> feeds;
@@ -72,13 +72,13 @@ class Towers : public ModelTest {
     return training.session->ReadVariable(variable)->ToDoubles();
   }
 
-  // One tower and several, side by side, over batches that are dealt as `examples` says.
+  // Checks that one tower and several agree over batches that are dealt as `examples` says.
   void ExpectAlike(Training& one, Training& several, const std::vector<std::vector<int64_t>>& batches) {
     for (const std::vector<int64_t>& examples : batches) {
       int64_t n = 0;
       for (int64_t share : examples) n += share;
       Tensor images = Random({n, kHeight, kWidth, kChannels});
-      // Towers whose statistics are unlike each other's.
+      // Makes the towers' statistics differ.
       for (int64_t i = 0; i < images.elements(); ++i)
         images.data<float>()[i] += static_cast<float>(4 * i) / images.elements();
       const Tensor labels = Classes(n, 3);
@@ -185,7 +185,7 @@ TEST_F(Towers, ErrorsNameTheModelsOwnLine) {
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("replicate_towers_test.cc:" + std::to_string(line)));
 }
 
-// The names of collectives keep two trainings in one graph apart.
+// Collectives' names keep two models in one graph apart.
 TEST_F(Towers, OfTwoModelsInOneGraph) {
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();
   const ReplicateOptions options{.batch_norm = BatchNormPolicy::kSynchronised};

@@ -31,7 +31,7 @@ absl::StatusOr<Output> Loss(const Scope& tower, const Batch& batch) {
   return TotalLoss(tower);
 }
 
-// A training of two towers with all its summaries, after one step.
+// Two towers with all their summaries, after one training step.
 class Summaries : public ::testing::TestWithParam<VariableUpdate> {
  protected:
   void Step(const SummaryOptions& options = {}) {
@@ -76,7 +76,7 @@ class Summaries : public ::testing::TestWithParam<VariableUpdate> {
   std::vector<Output> summaries_;
   std::unique_ptr<Session> session_;
   float loss_ = 0;
-  std::map<std::string, std::vector<double>> before_;  // variables
+  std::map<std::string, std::vector<double>> before_;  // the variables before the step
   std::map<std::string, Tensor> values_;               // by the summary's node
   std::map<std::string, double> scalars_;              // by tag
 };

@@ -13,11 +13,11 @@ class GraphRunner {
  public:
   using Feeds = absl::flat_hash_map<const Node*, Tensor>;
 
-  // Runs the initializers of all variables that are in the graph now.
+  // Runs the initializers of all variables now in the graph.
   explicit GraphRunner(const Graph& graph);
 
-  // Runs all that `fetches` and `targets` need in the order of ids, which is topological, and returns the fetches.
-  // Every node runs once. Errors fail the test.
+  // Runs everything that `fetches` and `targets` need, in the order of ids, which is topological, and returns the
+  // fetches. Every node runs once. Errors fail the test.
   std::vector<Tensor> Run(const std::vector<Output>& fetches, const std::vector<const Node*>& targets = {},
                           const Feeds& feeds = {});
   void RunTarget(const Node* target, const Feeds& feeds = {}) { Run({}, {target}, feeds); }

@@ -24,7 +24,7 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 class LossScaleTest : public ::testing::Test {
  protected:
-  // A training step of Adam with averages, on a loss whose gradient is what it is fed.
+  // A training step of Adam with averages, on a loss whose gradient is fed.
   void BuildStep(const LossScaleOptions& options) {
     const LossScale scale(options);
     weights_ = GetVariable(root_, "weights", {2}, ConstantInitializer(3));
@@ -41,7 +41,7 @@ class LossScaleTest : public ::testing::Test {
     skipped_ = scale.SkippedSteps(root_);
     ASSERT_TRUE(graph_.status().ok()) << graph_.status();
   }
-  // The gradient.
+  // Returns the gradient.
   Tensor Run(GraphRunner& runner, double slope) {
     return runner.Run({gradient_}, {step_}, {{slope_.node, Tensor::Of<float>({1, static_cast<float>(slope)})}})[0];
   }
@@ -93,7 +93,7 @@ TEST_F(LossScaleTest, ASkippedStepChangesNothingElse) {
   EXPECT_THAT(runner.Value(GlobalStep(root_)), ElementsAre(3));
   std::vector<std::vector<double>> before;
   for (const Variable& variable : graph_.variables()) before.push_back(runner.Value(variable));
-  EXPECT_EQ(before.size(), 8u);  // weights, two slots, an average, the step, the scale and its counts
+  EXPECT_EQ(before.size(), 8u);  // weights, two slots, an average, the global step, the scale and its counts
   for (const double slope : {kInfinity, -kInfinity, static_cast<double>(NAN)}) Run(runner, slope);
   for (size_t i = 0; i < before.size(); ++i) {
     const Variable variable = graph_.variables()[i];
@@ -112,7 +112,7 @@ TEST_F(LossScaleTest, GradientsAreThoseOfTheLoss) {
 }
 
 TEST_F(LossScaleTest, OfGradientsOfSeveralTypes) {
-  const LossScale scale({.initial = 0x1p20});  // no number of float16
+  const LossScale scale({.initial = 0x1p20});  // overflows in float16
   const Variable half = GetVariable(root_, "half", {}, ConstantInitializer(1), {.dtype = DType::kFloat16});
   const Variable wide = GetVariable(root_, "wide", {}, ConstantInitializer(1), {.dtype = DType::kFloat64});
   const Output a = ops::Fill(root_, {}, 1024, DType::kFloat16), b = ops::Fill(root_, {}, 0x1p21, DType::kFloat64);

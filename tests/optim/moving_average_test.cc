@@ -19,7 +19,7 @@ using ::testing::ElementsAre;
 
 class MovingAverageTest : public ::testing::Test {
  protected:
-  // Each step adds 1 to the weights, then moves the average, then counts the step.
+  // A step that adds 1 to the weights, then updates the average, then counts the step.
   const Node* BuildStep(const ExponentialMovingAverage& averages) {
     const Output update = ops::AssignAdd(root_, weights_, ops::Const(root_, {1.0, 1.0}));
     const Node* moved = averages.Update(root_, {weights_}, {update});

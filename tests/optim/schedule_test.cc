@@ -13,7 +13,7 @@
 namespace belfry::optim {
 namespace {
 
-// On the host and as a node, the schedule is this function.
+// Checks that the schedule equals this function, on the host and as a node.
 void ExpectSchedule(const Schedule& schedule, const std::function<double(int64_t)>& expected) {
   Graph graph;
   Scope root(graph);

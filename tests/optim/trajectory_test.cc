@@ -1,4 +1,4 @@
-// Optimizers on a small least-squares problem: 20 steps of the graph against the formulas in double.
+// Optimizers on a small least-squares problem: 20 steps of the graph, compared with the formulas in double.
 #include <cmath>
 #include <functional>
 #include <memory>
@@ -26,7 +26,7 @@ constexpr int kSteps = 20;
 const Vector kTarget = {1, -2, 0.5, 3, -0.25, 0};
 const Vector kCurvature = {1, 0.5, 2, 0.1, 4, 1};
 
-// loss = sum(curvature / 2 (v - target)^2), from v = 1/2.
+// The gradient of the loss sum(curvature / 2 (v - target)^2); v starts at 1/2.
 Vector Slope(const Vector& v) {
   Vector gradient(kSize);
   for (int i = 0; i < kSize; ++i) gradient[i] = kCurvature[i] * (v[i] - kTarget[i]);
@@ -55,7 +55,7 @@ Vector Train(const Optimizer& optimizer, const std::vector<std::string>& slots) 
   return runner.Value(v);
 }
 
-// The same with `update(v, slot a, slot b, gradient, t)`, t from 1.
+// The same steps with `update(v, slot a, slot b, gradient, t)`, where t counts from 1.
 Vector Reference(const std::function<void(double& v, double& a, double& b, double g, int t)>& update, double a0 = 0,
                  double decay = 0) {
   Vector v(kSize, 0.5), a(kSize, a0), b(kSize, 0);
@@ -68,11 +68,11 @@ Vector Reference(const std::function<void(double& v, double& a, double& b, doubl
 
 void ExpectNear(const Vector& actual, const Vector& expected) {
   ASSERT_EQ(actual.size(), expected.size());
-  // The rate is rounded to float32 on its way.
+  // The rate is rounded to float32 on the way.
   for (size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], 1e-9) << i;
 }
 
-// Exact in float32, as are the products that the schedules below make of it.
+// Exact in float32, as are its products in the schedules below.
 constexpr double kRate = 0.125;
 
 TEST(TrajectoryTest, GradientDescent) {

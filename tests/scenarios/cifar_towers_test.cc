@@ -1,5 +1,5 @@
-// S7: the CIFAR-10 tower trainer. On CIFAR-10 itself if the environment variable BELFRY_CIFAR10 names its directory,
-// else on the generated set.
+// S7: the CIFAR-10 tower trainer, on CIFAR-10 itself if the environment variable BELFRY_CIFAR10 names its directory,
+// otherwise on the generated set.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@ namespace {
 
 using models::VariableUpdate;
 
-// In a directory of this process alone; the files are read whole, and go again.
+// In a directory of this process only; the files are read whole and then removed.
 data::Cifar10 Generated(int64_t images) {
   const std::string directory = absl::StrCat(testing::TempDir(), "/belfry_scenario_", getpid());
   const absl::Status status = data::WriteTextures(directory, {.training_images = images, .test_images = 10});
@@ -52,8 +52,8 @@ struct Experiment {
   int towers = 1;
   int steps = 50;
   int64_t batch_size = 128;
-  // At the tutorial's 0.1 the first steps are chaotic: a change of a weight's last bit is a change of 1e-3 in the loss
-  // of step 50, whatever the number of towers.
+  // At the tutorial's 0.1 the first steps are chaotic: changing the last bit of a weight changes the loss of step 50 by
+  // 1e-3, whatever the number of towers.
   double learning_rate = 0.02;
   VariableUpdate variable_update = VariableUpdate::kReplicated;
 };

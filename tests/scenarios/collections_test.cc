@@ -17,7 +17,7 @@ std::vector<DeviceName> CpuDevices(int count) {
   return names;
 }
 
-// The main program, up to its loop.
+// The main program up to its loop.
 struct Program {
   explicit Program(int towers, int device_count = 4)
       : devices(DeviceSet::Open(absl::StrCat("cpu:", device_count)).value()) {

@@ -1,5 +1,5 @@
 # Runs PROGRAM with FLAGS for 300 steps, then for 600 in the same folder, and for 600 at once: the last lines that the
-# latter two print are alike.
+# second and the third run print must be equal.
 file(REMOVE_RECURSE ${FOLDER})
 function(run steps directory last)
   execute_process(COMMAND ${PROGRAM} ${FLAGS} --steps=${steps} --train_dir=${directory} RESULT_VARIABLE status

@@ -19,7 +19,7 @@ using ::testing::StartsWith;
 
 struct Product {
   Output a, b, c;
-  int line_of_b = 0;  // of this file
+  int line_of_b = 0;  // in this file
 };
 
 Product Build(const Scope& operands, const Scope& product) {

@@ -1,5 +1,5 @@
-# Runs PROGRAM with FLAGS; fails unless it ends with STATUS and what it prints matches PATTERN: its standard output, or
-# its standard error if STATUS is not 0.
+# Runs PROGRAM with FLAGS. Fails unless it ends with STATUS and its output matches PATTERN: its standard output or, if
+# STATUS is not 0, its standard error.
 execute_process(COMMAND ${PROGRAM} ${FLAGS} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE errors)
 if(NOT status EQUAL STATUS)
   message(FATAL_ERROR "${PROGRAM} ended with ${status}:\n${output}${errors}")

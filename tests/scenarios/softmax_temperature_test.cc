@@ -33,7 +33,7 @@ Tensor RandomLogits(const Shape& shape) {
   return logits;
 }
 
-// The entropy of a vector of probabilities: larger when it is flatter.
+// The entropy of a vector of probabilities; the flatter, the larger.
 double Entropy(const Tensor& p) {
   double entropy = 0;
   for (double value : p.ToDoubles()) entropy -= value > 0 ? value * std::log(value) : 0;

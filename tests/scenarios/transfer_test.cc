@@ -1,4 +1,4 @@
-// S8: a graph in parts, and what moves between them.
+// S8: a graph on several devices, and the transfers between them.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

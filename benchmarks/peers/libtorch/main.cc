@@ -1,4 +1,4 @@
-// The models in libtorch, as a side of a comparison: ../README.md has the protocol.
+// The benchmark models in libtorch, as one side of a comparison; see ../README.md for the protocol.
 #include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 
@@ -19,7 +19,7 @@ namespace {
 constexpr int kComparedLosses = 5, kWarmUpSteps = 5;
 constexpr double kLearningRate = 0.01, kMomentum = 0.9;
 
-// Kibibytes of this process: "RssAnon:" and "RssFile:", what is resident now, and "VmHWM:", the most so far.
+// A line of this process's /proc status, in KiB: "RssAnon:" and "RssFile:" are resident now, "VmHWM:" is the peak.
 int64_t Memory(const std::string& key) {
   std::ifstream file("/proc/self/status");
   for (std::string word; file >> word;) {
@@ -98,7 +98,7 @@ void Serve(const std::string& model, const std::string& problem, bool bfloat16) 
   }
 }
 
-// The value of --name=value; `fallback` if it is not given.
+// The value of --name=value, or `fallback` if the flag is missing.
 std::string Flag(int argc, char** argv, const std::string& name, const std::string& fallback) {
   const std::string prefix = "--" + name + "=";
   for (int i = 1; i < argc; ++i) {

@@ -11,8 +11,8 @@ bool EndsWith(const std::string& name, const std::string& end) {
   return name.size() >= end.size() && name.compare(name.size() - end.size(), end.size(), end) == 0;
 }
 
-// Sums over nine neighbouring channels of 64, as the weights of a convolution: with it a step takes half the time that
-// it takes with local_response_norm.
+// Sums nine neighbouring channels of 64, written as the weights of a convolution; this halves the time of a step
+// compared with local_response_norm.
 Tensor Window() {
   const Tensor channels = torch::arange(64);
   const Tensor near = (channels.unsqueeze(1) - channels).abs() <= 4;

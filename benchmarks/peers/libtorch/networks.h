@@ -1,4 +1,4 @@
-// The models of ../networks.py.
+// The models of ../networks.py in libtorch.
 #pragma once
 
 #include <string>
@@ -7,10 +7,11 @@
 
 namespace peer {
 
-// Of a batch, weight decay included; `p` are the variables by Belfry's names. Updates moving averages.
+// The loss of a batch, including weight decay. `p` holds the variables by Belfry's names; their moving averages are
+// updated.
 torch::Tensor Loss(const std::string& model, Tensors& p, const torch::Tensor& inputs, const torch::Tensor& labels);
 
-// Whether a tensor of the problem is a variable that gradients update, or a moving average.
+// True if a tensor of the problem is a variable that gradients update, or a moving average, respectively.
 bool IsTrained(const std::string& name);
 bool IsStatistic(const std::string& name);
 

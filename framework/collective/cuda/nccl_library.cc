@@ -36,12 +36,12 @@ class NcclLibrary final : public NcclApi {
   }
 
   NcclResult CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device) override {
-    // NCCL takes the thread's current device, also inside a group.
+    // NCCL creates the rank on the thread's current device, inside a group too.
     if (cudaSetDevice(device.physical_id()) != cudaSuccess) return NcclResult::kUnhandledCudaError;
     ncclUniqueId native;
     std::memcpy(&native, id.bytes.data(), sizeof(native));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    // ncclCommAbort is dependable only with these: a blocking one may be stuck in a call.
+    // ncclCommAbort is dependable only for non-blocking communicators: a blocking one may be stuck in a call.
     config.blocking = 0;
     ncclComm_t made = nullptr;
     const ncclResult_t result = ncclCommInitRankConfig(&made, ranks, native, rank, &config);

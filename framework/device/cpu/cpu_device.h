@@ -8,7 +8,7 @@
 
 namespace belfry {
 
-// `count` devices /cpu:0 ... as the options for CPUs say.
+// Opens `count` devices /cpu:0 ... according to the CPU options.
 std::vector<std::unique_ptr<Device>> OpenCpuDevices(int count, const DeviceOptions& options = {});
 
 }  // namespace belfry

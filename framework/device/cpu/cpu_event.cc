@@ -11,7 +11,8 @@
 namespace belfry {
 namespace {
 
-// Enough for a hand-over between two running threads, short against the cost of sleeping (some microseconds).
+// Long enough for a hand-over between two running threads, short compared with the cost of sleeping (some
+// microseconds).
 constexpr int kSpins = 20;
 
 void FutexWait(std::atomic<uint32_t>& word, uint32_t expected, absl::Time deadline) {
@@ -38,7 +39,7 @@ absl::Status CpuEvent::Wait(uint32_t run, absl::Time deadline) {
     std::this_thread::yield();
   }
   // Waiters are counted before the word is read, and the word changes before waiters are looked for (both sequentially
-  // consistent), so a Record between the two either is seen here or wakes us.
+  // consistent), so a Record in between is either seen here or wakes this thread.
   waiters_.fetch_add(1);
   absl::Status status;
   while (true) {

@@ -7,7 +7,8 @@
 
 namespace belfry {
 
-// A counter on a futex: a short spin, then sleep, so that towers that share cores do not burn them. No lock.
+// A counter on a futex. Waiting spins briefly and then sleeps, so that towers that share cores do not waste them. No
+// locks.
 class CpuEvent final : public Event {
  public:
   absl::Status Wait(uint32_t run, absl::Time deadline) override;
@@ -21,7 +22,7 @@ class CpuEvent final : public Event {
   }
 
   std::atomic<uint32_t> recorded_{0};
-  std::atomic<uint32_t> signals_{0};  // the futex word: changes with every Record and Cancel
+  std::atomic<uint32_t> signals_{0};  // the futex word; changes with every Record and Cancel
   std::atomic<int> waiters_{0};
   std::atomic<bool> cancelled_{false};
 };

@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-// After these every later call in the process fails.
+// True for errors after which every later CUDA call in the process fails.
 bool IsSticky(cudaError_t error) {
   switch (error) {
     case cudaErrorIllegalAddress:
@@ -62,7 +62,7 @@ absl::StatusOr<size_t> Card::FreeMemory() const {
 }
 
 absl::Status Card::Fail(cudaError_t error, const char* call) const {
-  cudaGetLastError();  // Or the next kernel launch of this thread would be blamed.
+  cudaGetLastError();  // Otherwise the thread's next kernel launch would report this error.
   const std::string text = absl::StrCat(label_, ": ", call, ": ", cudaGetErrorString(error));
   if (error == cudaErrorMemoryAllocation) return absl::ResourceExhaustedError(text);
   if (!IsSticky(error)) return absl::InternalError(text);

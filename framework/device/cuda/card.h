@@ -1,4 +1,4 @@
-// One piece of CUDA hardware, and how CUDA's errors become statuses.
+// A physical GPU, and the conversion of CUDA errors to statuses.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -15,27 +15,28 @@
 
 namespace belfry {
 
-// A card that is open: its primary context exists. Thread-safe.
+// An open card: its primary context exists. Thread-safe.
 class Card {
  public:
   static absl::StatusOr<std::unique_ptr<Card>> Open(int ordinal);
 
   int ordinal() const { return ordinal_; }  // CUDA's number
-  // "CUDA device 0 (NVIDIA H200)", for errors.
+  // "CUDA device 0 (NVIDIA H200)", for error messages.
   const std::string& label() const { return label_; }
   // "device: 0, name: NVIDIA H200, pci bus id: 0000:5d:00.0, compute capability: 9.0, memory: 139.8 GiB".
   const std::string& description() const { return description_; }
   // "NVIDIA H200".
   const std::string& model() const { return model_; }
   size_t total_memory() const { return total_memory_; }
-  // Bytes that nobody has taken, of this process or another.
+  // Bytes of the card's memory that no process has taken.
   absl::StatusOr<size_t> FreeMemory() const;
 
-  // Makes it the current device of the calling thread, for the calls that depend on it.
+  // Makes the card the calling thread's current device, for CUDA calls that depend on it.
   absl::Status MakeCurrent() const { return Check(cudaSetDevice(ordinal_), "cudaSetDevice"); }
 
-  // The status of a CUDA call, which names the card and the call; the thread's last CUDA error is cleared. After an
-  // error that CUDA does not recover from, always that error.
+  // Converts the result of a CUDA call to a status that names the card and the call, and clears the thread's last CUDA
+  // error. Once the card has failed with an error that CUDA cannot recover from, later such failures return that first
+  // error.
   absl::Status Check(cudaError_t error, const char* call) const {
     return error == cudaSuccess ? absl::OkStatus() : Fail(error, call);
   }
@@ -52,7 +53,7 @@ class Card {
   mutable absl::Status lost_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Which cards reach each other's memory without a detour. By ordinals; a card reaches itself.
+// Pairs of cards, by ordinal, that can access each other's memory directly. A card can access its own.
 class Peers {
  public:
   void Connect(int a, int b);
@@ -66,7 +67,7 @@ class Peers {
 struct Cards {
   std::vector<std::unique_ptr<Card>> cards;
   Peers peers;
-  int devices = 0;  // that they are opened as
+  int devices = 0;  // number of devices that the cards are opened as
 };
 
 }  // namespace belfry

@@ -19,7 +19,7 @@ absl::StatusOr<std::unique_ptr<CudaClock>> CudaClock::Make(const Card& card, int
 
 absl::Status CudaClock::Restart() {
   RETURN_IF_ERROR(card_.MakeCurrent());
-  // The second record comes at once, since the first one has woken the card.
+  // The first record wakes the card; the second one then completes promptly, so the host's clock is read close to it.
   for (int turn = 0; turn < 2; ++turn) {
     RETURN_IF_ERROR(card_.Check(cudaEventRecord(zero_.get(), stream_.get()), "cudaEventRecord"));
     RETURN_IF_ERROR(card_.Check(cudaEventSynchronize(zero_.get()), "cudaEventSynchronize"));

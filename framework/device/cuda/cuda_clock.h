@@ -1,4 +1,4 @@
-// When CUDA streams got to points of their work.
+// Timestamps of CUDA streams.
 #pragma once
 
 #include <memory>
@@ -13,8 +13,8 @@
 
 namespace belfry {
 
-// CUDA tells the time between two events, less exactly the longer it is. So all stamps are told from an event at which
-// the host looked at its own clock, anew whenever stamp 0 is noted, which is the first of a step.
+// CUDA measures the time between two events, less accurately the longer it is. So all stamps are measured from an event
+// at which the host read its own clock; it is renewed at every stamp 0, the first of a step.
 class CudaClock final : public StreamClock {
  public:
   static absl::StatusOr<std::unique_ptr<CudaClock>> Make(const Card& card, int stamps);
@@ -26,7 +26,7 @@ class CudaClock final : public StreamClock {
   absl::Status Restart();
 
   const Card& card_;
-  const StreamHandle stream_;  // without other work
+  const StreamHandle stream_;  // has no other work
   std::vector<EventHandle> stamps_;
   EventHandle zero_;
   absl::Time zero_time_;

@@ -1,4 +1,4 @@
-// A GPU: a card, or a part of its memory.
+// GPU devices: a card, or a share of its memory.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace belfry {
 
 class CudaDevice final : public Device {
  public:
-  // `cards` owns `card`. `limit`: bytes of its memory that the device may use.
+  // `cards` owns `card`. `limit`: bytes of the card's memory that the device may use.
   CudaDevice(int id, std::shared_ptr<const Cards> cards, const Card& card, std::string description, size_t limit,
              const MathMode& math);
 
@@ -27,7 +27,7 @@ class CudaDevice final : public Device {
   bool alone() const override { return cards_->devices == 1; }
   std::string model() const override { return card_.model(); }
 
-  // Takes all of its memory from the card now.
+  // Takes all of the device's memory from the card now.
   absl::Status Reserve() { return allocator_.Reserve(); }
   absl::StatusOr<void*> Allocate(size_t bytes) override { return allocator_.Allocate(bytes); }
   void Deallocate(void* memory, size_t) override { allocator_.Deallocate(memory); }

@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-// A hand-over within a step takes some microseconds, sleeping fifty or more.
+// A hand-over within a step takes some microseconds; sleeping takes fifty or more.
 constexpr absl::Duration kSpin = absl::Microseconds(200);
 constexpr absl::Duration kShortestSleep = absl::Microseconds(10), kLongestSleep = absl::Microseconds(100);
 
@@ -17,7 +17,7 @@ constexpr absl::Duration kShortestSleep = absl::Microseconds(10), kLongestSleep 
 
 CudaEvent::CudaEvent(const Card& card) {
   for (uint32_t run = 0; run < EventRing<const Native>::kRuns; ++run) {
-    if (!NativeOf(card, run).ok()) return;  // It is made when it is recorded, where errors are reported.
+    if (!NativeOf(card, run).ok()) return;  // Record makes it then, and reports the error.
   }
 }
 
@@ -63,8 +63,8 @@ absl::Status CudaEvent::Poll(const Native& native, uint32_t run, absl::Time dead
   while (true) {
     const cudaError_t error = cudaEventQuery(native.event.get());
     if (error != cudaErrorNotReady) return native.card->Check(error, "cudaEventQuery");
-    cudaGetLastError();  // Not ready counts as one, and the next kernel launch of this thread would be blamed.
-    RETURN_IF_ERROR(asked_.Wait(run, absl::InfinitePast()));  // Only whether it was cancelled.
+    cudaGetLastError();  // "Not ready" is kept as an error too, and the thread's next kernel launch would report it.
+    RETURN_IF_ERROR(asked_.Wait(run, absl::InfinitePast()));  // Checks for cancellation only.
     const absl::Time now = absl::Now();
     if (now >= deadline) return absl::DeadlineExceededError("the step passed its deadline");
     begin = std::min(begin, now);

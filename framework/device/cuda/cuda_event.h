@@ -13,11 +13,11 @@
 
 namespace belfry {
 
-// Two steps: that a run was asked to be recorded, which the host counts, and that its work is done, which one of a ring
-// of CUDA events tells.
+// Waits in two stages: until the recording of a run has been requested, which the host counts, and until its work is
+// done, which one of a ring of CUDA events tells.
 class CudaEvent final : public Event {
  public:
-  // `card`: of the device that makes it, and mostly records it.
+  // `card` is the card of the device that makes the event, and usually of the streams that record it.
   explicit CudaEvent(const Card& card);
 
   absl::Status Wait(uint32_t run, absl::Time deadline) override;
@@ -25,10 +25,9 @@ class CudaEvent final : public Event {
   void Cancel() override;
   void Reset(uint32_t run) override;
 
-  // What a stream of `card` does to record `run`. After an error it is recorded nevertheless, so that nobody waits for
-  // ever.
+  // Records `run` on a stream of `card`. Even after an error the run counts as recorded, so that nobody waits forever.
   absl::Status RecordOn(const Card& card, cudaStream_t stream, uint32_t run);
-  // What a stream of `card` does to wait for `run`.
+  // Makes a stream of `card` wait for `run`.
   absl::Status WaitOn(const Card& card, cudaStream_t stream, uint32_t run, absl::Time deadline);
 
  private:
@@ -43,7 +42,8 @@ class CudaEvent final : public Event {
 
   CpuEvent asked_;
   EventRing<const Native> ring_;
-  std::vector<std::unique_ptr<Ring>> natives_;  // by card: CUDA records an event only on the card that made it
+  std::vector<std::unique_ptr<Ring>> natives_;  // by card ordinal; CUDA can record an event only on the card that
+                                                // created it
 };
 
 }  // namespace belfry

@@ -51,7 +51,7 @@ void CudaStream::Record(Event& event, uint32_t run) {
   if (status.ok()) {
     record.release();
   } else {
-    event.Record(run);  // Or those who wait for it would do so for ever.
+    event.Record(run);  // Otherwise its waiters would wait forever.
   }
 }
 
@@ -101,19 +101,19 @@ absl::Status CudaStream::Error() {
   const cudaError_t error = cudaStreamQuery(stream_.get());
   if (error == cudaSuccess) return absl::OkStatus();
   if (error != cudaErrorNotReady) return card_.Check(error, "cudaStreamQuery");
-  cudaGetLastError();  // Not ready counts as one, and the next kernel launch of this thread would be blamed.
+  cudaGetLastError();  // "Not ready" is kept as an error too, and the thread's next kernel launch would report it.
   return absl::OkStatus();
 }
 
 absl::Status CudaStream::BeginRecording() {
   RETURN_IF_ERROR(card_.MakeCurrent());
-  // Of this thread alone: what others do meanwhile, such as allocating, does not spoil it.
+  // Captures this thread's calls only; what other threads do meanwhile, such as allocating, does not invalidate it.
   return card_.Check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
 }
 
 absl::StatusOr<std::unique_ptr<RecordedWork>> CudaStream::EndRecording() {
   absl::StatusOr<std::unique_ptr<RecordedWork>> work = CudaGraph::EndCapture(card_, stream_.get());
-  // What went wrong with a record in between has spoiled the recording, too, and counts no more.
+  // A failed Record in between has invalidated the capture as well; it is reported here and then forgotten.
   const absl::Status recording = std::exchange(error_, absl::OkStatus());
   RETURN_IF_ERROR(recording);
   return work;
@@ -121,7 +121,7 @@ absl::StatusOr<std::unique_ptr<RecordedWork>> CudaStream::EndRecording() {
 
 cudaStream_t NativeStream(Stream& stream) {
   const auto& cuda = static_cast<const CudaStream&>(stream);
-  // Kernels can only be launched on the current device; what goes wrong, the launch reports.
+  // Kernels launch on the current device only. An error here shows again at the launch, which reports it.
   cudaSetDevice(cuda.card().ordinal());
   return cuda.native();
 }

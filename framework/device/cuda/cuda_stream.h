@@ -1,4 +1,4 @@
-// A Stream of CUDA's.
+// CUDA streams.
 #pragma once
 
 #include <memory>
@@ -19,7 +19,7 @@ class CudaStream final : public Stream {
   StreamKind kind() const override { return kind_; }
   absl::Status Wait(Event& event, uint32_t run, absl::Time deadline) override;
   void Record(Event& event, uint32_t run) override;
-  // Memory of a device that is not a CudaDevice is the host's; if it is not page-locked, the call may wait until the
+  // Memory of a device that is not a CudaDevice is host memory; unless it is page-locked, the call may block until the
   // copy is done.
   absl::Status Copy(void* to, const Device& to_device, const void* from, const Device& from_device,
                     size_t bytes) override;
@@ -42,7 +42,7 @@ class CudaStream final : public Stream {
   const Peers& peers_;
   const StreamHandle stream_;
   std::vector<std::unique_ptr<HostRoute>> routes_;
-  absl::Status error_;  // of a Record
+  absl::Status error_;  // the first error of a Record, until reported
 };
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// The current device of CUDA's runtime, from which libraries take what they make.
+// The CUDA runtime's current device, on which libraries create their objects.
 #pragma once
 
 #include "absl/status/status.h"
@@ -6,7 +6,7 @@
 
 namespace belfry {
 
-// Makes a CUDA device's card the current one of the calling thread. InvalidArgument for another kind of device.
+// Makes a CUDA device's card the calling thread's current device. InvalidArgument for other kinds of device.
 absl::Status MakeCurrent(const Device& device);
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// Owners of what CUDA's runtime hands out.
+// Owning handles of CUDA runtime objects.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,8 +12,8 @@
 
 namespace belfry {
 
-// Whatever a thread calls first makes a context on its current device, if only to destroy something: so each owner
-// makes its own card the current one before.
+// A thread's first CUDA call, even one that destroys something, creates a context on its current device. So every
+// handle makes its own card current before destroying.
 template <auto kDestroy>
 struct Destroy {
   int card = 0;
@@ -28,7 +28,7 @@ using EventHandle = std::unique_ptr<CUevent_st, Destroy<cudaEventDestroy>>;
 using DeviceHandle = std::unique_ptr<void, Destroy<cudaFree>>;
 using PinnedHandle = std::unique_ptr<void, Destroy<cudaFreeHost>>;
 
-// Does not wait for the legacy default stream.
+// A stream that does not synchronise with the legacy default stream.
 inline absl::StatusOr<StreamHandle> MakeStream(const Card& card) {
   cudaStream_t stream = nullptr;
   RETURN_IF_ERROR(card.MakeCurrent());
@@ -36,7 +36,7 @@ inline absl::StatusOr<StreamHandle> MakeStream(const Card& card) {
   return StreamHandle(stream, {card.ordinal()});
 }
 
-// Recorded only on streams of the same card. One that knows no time costs less.
+// An event to be recorded on streams of the same card only. Without timing, the default, it is cheaper.
 inline absl::StatusOr<EventHandle> MakeEvent(const Card& card, unsigned int flags = cudaEventDisableTiming) {
   cudaEvent_t event = nullptr;
   RETURN_IF_ERROR(card.MakeCurrent());
@@ -51,7 +51,7 @@ inline absl::StatusOr<DeviceHandle> MakeDeviceMemory(const Card& card, size_t by
   return DeviceHandle(memory, {card.ordinal()});
 }
 
-// Page-locked for every card; aligned to a page.
+// Page-locked memory, for copies to and from every card; aligned to a page.
 inline absl::StatusOr<PinnedHandle> MakePinnedMemory(const Card& card, size_t bytes) {
   void* memory = nullptr;
   RETURN_IF_ERROR(card.MakeCurrent());

@@ -31,7 +31,7 @@ absl::Status HostRoute::Copy(void* to, const void* from, size_t bytes) {
     const size_t size = std::min(kChunk, bytes - done);
     auto* const chunk = static_cast<std::byte*>(buffer_.get()) + half * kChunk;
     RETURN_IF_ERROR(from_.MakeCurrent());
-    // The first two chunks are free: the copy before ended before this one began.
+    // The first two chunks are free: the previous copy ended before this one began.
     if (done >= 2 * kChunk) {
       RETURN_IF_ERROR(from_.Check(cudaStreamWaitEvent(writer, read_[half].get(), 0), "cudaStreamWaitEvent"));
     }
@@ -47,7 +47,7 @@ absl::Status HostRoute::Copy(void* to, const void* from, size_t bytes) {
     RETURN_IF_ERROR(to_.Check(cudaEventRecord(read_[half].get(), reader), "cudaEventRecord"));
     half = 1 - half;
   }
-  if (!owner_writes) return absl::OkStatus();  // The last read is on the owner.
+  if (!owner_writes) return absl::OkStatus();  // The last read is on the owner's stream.
   return owner_card_.Check(cudaStreamWaitEvent(owner_, read_[1 - half].get(), 0), "cudaStreamWaitEvent");
 }
 

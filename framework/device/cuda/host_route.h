@@ -1,4 +1,4 @@
-// Copies between two cards that do not reach each other's memory.
+// Copies between two cards that cannot access each other's memory.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,22 @@
 
 namespace belfry {
 
-// A detour through page-locked host memory, in chunks that one card writes while the other reads the chunk before. It
-// belongs to one stream, of either card, in whose order the copies are: the other card is served by a stream of the
-// route's own, which begins after the owner's earlier work and ends before its later work. One thread at a time.
+// A route through page-locked host memory, in chunks: one card writes a chunk while the other reads the one before. A
+// route belongs to one stream, the owner, on either card, and its copies run in that stream's order. A helper stream
+// serves the other card; it begins after the owner's earlier work and ends before the owner's later work. Not
+// thread-safe.
 class HostRoute {
  public:
-  // REQUIRES: `owner` is a stream of one of the two cards.
+  // REQUIRES: `owner` is a stream of one of the two cards, `owner_card`.
   static absl::StatusOr<std::unique_ptr<HostRoute>> Make(const Card& from, const Card& to, const Card& owner_card,
                                                          cudaStream_t owner);
-  // REQUIRES: the owner has no work under way.
+  // REQUIRES: the owner has no work in progress.
   ~HostRoute() = default;
 
   bool Connects(const Card& from, const Card& to) const {
     return from.ordinal() == from_.ordinal() && to.ordinal() == to_.ordinal();
   }
-  // Enqueues a copy from memory of the first card to memory of the second.
+  // Enqueues a copy of `bytes` from the first card's memory to the second's.
   absl::Status Copy(void* to, const void* from, size_t bytes);
 
  private:
@@ -41,8 +42,8 @@ class HostRoute {
   PinnedHandle buffer_;  // two chunks
   StreamHandle helper_;
   EventHandle begun_;       // on the owner
-  EventHandle written_[2];  // on the first card's stream: the chunk is in the buffer
-  EventHandle read_[2];     // on the second card's stream: the chunk is out of it
+  EventHandle written_[2];  // on the first card's stream: the chunk has been written to the buffer
+  EventHandle read_[2];     // on the second card's stream: the chunk has been read from the buffer
 };
 
 }  // namespace belfry

@@ -1,13 +1,13 @@
-// How GPU kernels are written: as bodies over an index, or over a row that a team of threads works on together. Nothing
-// else in a .cu file is CUDA's own, so tests compile the same files for the host (tests/fake_gpu/launch), where every
+// Launching GPU kernels: a kernel is a body called for each index, or for each row by a team of threads. Nothing else
+// in a .cu file is specific to CUDA, so tests compile the same files for the host (tests/fake_gpu/launch), where every
 // body runs, with sanitizers, on a machine without a GPU.
 //
 //   absl::Status Negate(Stream& stream, int64_t n, const float* x, float* y) {
 //     return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = -x[i]; });
 //   }
 //
-// Bodies capture pointers and plain values by copy, allocate nothing and throw nothing. One that is made in a private
-// member or in a generic lambda does not compile.
+// Bodies capture pointers and plain values by copy; they neither allocate nor throw. nvcc does not accept a body
+// defined in a private member function or a generic lambda.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -31,7 +31,7 @@
 
 namespace belfry::gpu {
 
-// What an element of dtype T is in device code, and what it is computed in.
+// Stored<T> is the device type of elements of dtype T; Compute<T> is the type that kernels compute in.
 template <class T>
 struct StoredAs {
   using type = T;
@@ -51,7 +51,7 @@ inline constexpr bool kIsSixteenBit = std::is_same_v<T, Half> || std::is_same_v<
 template <class T>
 using Compute = std::conditional_t<kIsSixteenBit<T>, float, T>;
 
-// From a stored element to what it is computed in, and back.
+// Conversions from the stored type to the compute type and back.
 template <class S>
 __device__ inline auto Widen(S x) {
   if constexpr (std::is_same_v<S, __half>) {
@@ -73,7 +73,8 @@ __device__ inline Stored<T> Narrow(Compute<T> x) {
   }
 }
 
-// Writes to host memory (Device::AllocateHost) which the host may read meanwhile: it sees all of the word, or none.
+// Writes a word to host memory (Device::AllocateHost) that the host may read at the same time: it sees all of the write
+// or none.
 __device__ inline void TellHost(uint64_t* to, uint64_t value) {
   *static_cast<volatile uint64_t*>(to) = value;  // st.volatile is st.relaxed.sys (PTX ISA).
 }
@@ -82,13 +83,13 @@ namespace internal {
 inline constexpr int kThreads = 256, kWarp = 32;
 }  // namespace internal
 
-// The threads that work on one row. Each has a rank below `size` and takes the elements rank, rank + size, ...
-// All threads of a team must reach the same calls in the same order.
+// The threads that work on one row. Each has a rank below `size` and takes the elements rank, rank + size, ... All
+// threads of a team must make the same calls in the same order.
 struct Team {
-  int rank, size;  // size: a warp, or all threads of a block
+  int rank, size;  // size: 32 (a warp) or all threads of a block
 
-  // op over the values of all threads; every thread gets the result. T is trivially copyable, up to 16 bytes; op is
-  // associative and commutative but for rounding. The order depends on `size` alone.
+  // Combines the values of all threads with op; every thread gets the result. T is trivially copyable and at most 16
+  // bytes; op is associative and commutative except for rounding. The order of combination depends only on `size`.
   template <class T, class Op>
   __device__ T Reduce(T value, Op op) const {
     static_assert(sizeof(T) <= 16 && std::is_trivially_copyable_v<T>);
@@ -111,7 +112,7 @@ struct Team {
   __device__ T Sum(T value) const {
     return Reduce(value, [](T a, T b) { return a + b; });
   }
-  // Waits until all threads are here; what they wrote before, all may read.
+  // Waits until all threads of the team are here; all of them then see what any wrote before.
   __device__ void Wait() const {
     if (size == internal::kWarp) {
       __syncwarp();
@@ -156,7 +157,7 @@ inline absl::Status Launched() {
 
 }  // namespace internal
 
-// Enqueues body(i) for i in [0, n), in any order.
+// Enqueues body(i) for every i in [0, n), in any order.
 template <class Body>
 absl::Status ForEach(Stream& stream, int64_t n, const Body& body) {
   using namespace internal;  // NOLINT
@@ -165,8 +166,8 @@ absl::Status ForEach(Stream& stream, int64_t n, const Body& body) {
   return Launched();
 }
 
-// Enqueues body(row, team) for the rows [0, rows), in any order, each called by every thread of one team.
-// `work` is about the elements of a row: rows of many get a larger team.
+// Enqueues body(row, team) for every row in [0, rows), in any order; each is called by all threads of one team. `work`
+// is roughly the number of elements in a row; long rows get a larger team.
 template <class Body>
 absl::Status ForEachRow(Stream& stream, int64_t rows, int64_t work, const Body& body) {
   using namespace internal;  // NOLINT
@@ -180,7 +181,7 @@ absl::Status ForEachRow(Stream& stream, int64_t rows, int64_t work, const Body& 
   return Launched();
 }
 
-// Enqueues a copy of `bytes` within a device's memory, or setting them to `value`.
+// Enqueue a copy of `bytes` within a device's memory, and setting `bytes` bytes to `value`.
 inline absl::Status CopyBytes(Stream& stream, void* to, const void* from, size_t bytes) {
   if (bytes == 0 || to == from) return absl::OkStatus();
   const cudaError_t error = cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, NativeStream(stream));

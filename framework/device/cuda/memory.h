@@ -1,4 +1,4 @@
-// The memory of a card, in blocks.
+// A card's memory as a source of blocks.
 #pragma once
 
 #include "framework/device/caching_allocator.h"
@@ -6,7 +6,7 @@
 
 namespace belfry {
 
-// Straight from the driver. Getting and returning may wait for the card's work.
+// Calls the driver directly. Get and Return may wait for the card's work.
 class CardMemory final : public BlockSource {
  public:
   explicit CardMemory(const Card& card) : card_(card) {}

@@ -16,7 +16,7 @@
 namespace belfry {
 namespace {
 
-// CUDA's numbers of the cards that may be used, at least one. NotFound says why there is none.
+// CUDA's ordinals of the cards that may be used, at least one. NotFound gives the reason if there are none.
 absl::StatusOr<std::vector<int>> FindCards(const DeviceOptions& options) {
   int driver = 0, found = 0;
   if (cudaDriverGetVersion(&driver) == cudaSuccess && driver == 0) {
@@ -43,7 +43,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> Open(int count, const std::
   auto cards = std::make_shared<Cards>();
   cards->devices = count;
   const int used = PlaceOfGpu(options, count - 1).card + 1;
-  std::vector<size_t> limits;  // by card
+  std::vector<size_t> limits;  // by index in cards->cards
   for (int i = 0; i < used; ++i) {
     ASSIGN_OR_RETURN(std::unique_ptr<Card> card, Card::Open(ordinals[i]));
     ASSIGN_OR_RETURN(const size_t free, card->FreeMemory());

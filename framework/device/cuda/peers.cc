@@ -15,9 +15,9 @@ namespace belfry {
 namespace {
 
 constexpr size_t kBytes = size_t{512} << 10;
-constexpr absl::Duration kPatience = absl::Seconds(20);  // The first copy between two cards may set up much.
+constexpr absl::Duration kPatience = absl::Seconds(20);  // The first copy between two cards may involve a long set-up.
 
-// One side of a trial.
+// One of the two cards in a trial.
 struct Side {
   const Card* card;
   StreamHandle stream;
@@ -58,7 +58,7 @@ absl::Status Fill(const Side& side, uint32_t seed) {
   return Finish(side);
 }
 
-// Whether `side`'s memory is now what Fill put into that of `sent`.
+// Checks that the memory of `side` holds what Fill put into that of `sent`.
 absl::Status Compare(const Side& sent, const Side& side) {
   std::memset(side.host.get(), 0, kBytes);
   RETURN_IF_ERROR(side.card->MakeCurrent());
@@ -70,7 +70,7 @@ absl::Status Compare(const Side& sent, const Side& side) {
   return absl::DataLossError("a trial copy arrived with other contents");
 }
 
-// `worker` copies from `from` to `to`, one of which it is.
+// Copies from `from` to `to` on the stream of `worker`, which is one of them, and checks the result.
 absl::Status Try(const Side& worker, const Side& from, const Side& to, uint32_t seed) {
   RETURN_IF_ERROR(Fill(to, ~seed));
   RETURN_IF_ERROR(Fill(from, seed));
@@ -110,7 +110,7 @@ absl::Status Probe(const Card& a, const Card& b) {
     if (status.ok()) status = Try(*worker, second, first, seed++);
   }
   if (absl::IsDeadlineExceeded(status)) {
-    for (Side* side : {&first, &second}) {  // Giving back what a copy uses would wait for it.
+    for (Side* side : {&first, &second}) {  // Freeing what a copy still uses would wait for it.
       side->stream.release();
       side->memory.release();
       side->host.release();

@@ -1,4 +1,4 @@
-// Which cards may copy straight from one to the other.
+// Trying out peer access between cards.
 #pragma once
 
 #include <memory>
@@ -9,9 +9,9 @@
 
 namespace belfry {
 
-// Enables peer access between all cards and tries it in both directions: drivers are known to promise what the machine
-// does not keep. A pair that cannot do it is reported in the log, and not connected; none is if `through_host`. An
-// error if a copy does not come to its end, after which a card cannot be used.
+// Enables peer access between all cards and tries it in both directions, because some drivers report access that does
+// not work. A pair for which it fails is logged and left unconnected. With `through_host` no pair is connected.
+// Unavailable if a trial copy never finishes, after which the card cannot be used.
 absl::StatusOr<Peers> ConnectPeers(const std::vector<std::unique_ptr<Card>>& cards, bool through_host);
 
 }  // namespace belfry

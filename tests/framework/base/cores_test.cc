@@ -16,7 +16,7 @@ namespace {
 using ::testing::Each;
 using ::testing::UnorderedElementsAreArray;
 
-// What the calling thread may run on.
+// The cores that the calling thread may run on.
 std::set<int> Bound() {
   cpu_set_t set;
   EXPECT_EQ(sched_getaffinity(0, sizeof(set), &set), 0);
@@ -63,7 +63,7 @@ TEST(Cores, TheTeamIsBound) {
     });
   }).join();
   EXPECT_THAT(bound, Each(std::set<int>{first}));
-  // Another one is not bound to the cores of the first.
+  // A second thread is not bound to the cores of the first one.
   std::thread([&] {
     const ScopedParallelThreads threads(1);
     BindThisThread({all.back()});

@@ -16,7 +16,7 @@ constexpr char kFull[] = "/job:work/replica:1/task:2/device:GPU:3";
 
 DeviceName Parsed(const char* text) { return DeviceName::Parse(text).value(); }
 
-// The merged name; for an error, its message.
+// The merged name, or the error's message.
 std::string Merged(const char* target, const char* other, MergeMode mode) {
   const absl::StatusOr<DeviceName> merged = Merge(Parsed(target), Parsed(other), mode);
   if (merged.ok()) return merged->ToString();

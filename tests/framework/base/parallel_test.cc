@@ -16,7 +16,7 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::Pair;
 
-constexpr double kHeavy = 1e6;  // worth a thread per item
+constexpr double kHeavy = 1e6;  // large enough for a thread per item
 
 std::vector<std::pair<int64_t, int64_t>> Ranges(int64_t n, double cost) {
   std::mutex mutex;

@@ -13,8 +13,8 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// Known answers of the Random123 distribution. Its counter words c0..c3 are our counter_low's low and high half, then
-// counter_high's; its key words k0, k1 are the halves of our key, the low one first.
+// Known answers from the Random123 distribution. Its counter words c0..c3 are the low and high half of our counter_low,
+// then of counter_high; its key words k0, k1 are the low and high half of our key.
 TEST(Philox, GivesTheKnownAnswers) {
   EXPECT_THAT(Philox4x32(0, 0, 0), ElementsAre(0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8));
   EXPECT_THAT(Philox4x32(~0ULL, ~0ULL, ~0ULL), ElementsAre(0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd));
@@ -30,7 +30,7 @@ TEST(Philox, KeysDependOnSeedAndNameAndNeverChange) {
   }
   EXPECT_EQ(keys.size(), 21u);
   EXPECT_EQ(RandomKey(7, "conv1/weights"), RandomKey(7, std::string("conv1/") + "weights"));
-  // Anything else would change every training run.
+  // Changing these would change every training run.
   EXPECT_EQ(RandomKey(0, ""), 0x9775a911a90dcf7a);
   EXPECT_EQ(RandomKey(1, "conv1/weights"), 0x451b2d922a2a37ed);
 }
@@ -69,7 +69,7 @@ TEST(Philox, NextBelowIsUniform) {
     }
     for (int count : counts) EXPECT_NEAR(count, kDrawsPerValue, 5 * std::sqrt(kDrawsPerValue)) << bound;
   }
-  // With a bound of 3 * 2^30, taking the remainder would give the lowest third half of the draws.
+  // With a bound of 3 * 2^30, taking the remainder would yield the lowest third in half of the draws.
   int low = 0;
   for (int i = 0; i < 30000; ++i) low += stream.NextBelow(3u << 30) < (1u << 30);
   EXPECT_NEAR(low, 10000, 500);

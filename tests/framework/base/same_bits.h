@@ -6,7 +6,7 @@
 
 namespace belfry {
 
-// As EXPECT_EQ would compare them, but that NaN equals itself and 0 does not equal -0.
+// Bitwise equality of dtype, shape and elements. Unlike EXPECT_EQ, NaN equals itself and 0 differs from -0.
 inline bool SameBits(const Tensor& a, const Tensor& b) {
   return a.dtype() == b.dtype() && a.shape() == b.shape() &&
          (a.bytes() == 0 || std::memcmp(a.raw(), b.raw(), a.bytes()) == 0);

@@ -62,7 +62,7 @@ TEST(Tensor, IsAlignedAndZeroedForEveryType) {
   }
 }
 
-// From 4 MiB on memory is taken in large pages, the rest of the last one not.
+// From 4 MiB on, memory comes in huge pages, except the tail of the last one.
 TEST(Tensor, LargeOnesAreAlignedToPagesAndWhole) {
   constexpr int64_t kPage = int64_t{2} << 20;
   for (int64_t bytes : {2 * kPage - 1, 2 * kPage, 2 * kPage + 1, 3 * kPage - 64, 5 * kPage + 4097}) {

@@ -1,4 +1,4 @@
-// The local averager among GPUs that do not all reach each other's memory.
+// The local averager among GPUs that cannot all access each other's memory.
 #include <gmock/gmock.h>
 
 #include <cstring>

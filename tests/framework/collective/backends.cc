@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-// None reaches another's memory.
+// No GPU can access another's memory.
 absl::StatusOr<DeviceSet> OpenGpusApart(int gpus) {
   std::vector<std::pair<int, int>> apart;
   for (int a = 0; a < gpus; ++a) {

@@ -1,4 +1,4 @@
-// What every collective must do.
+// Conformance suite of collectives.
 #include <gmock/gmock.h>
 
 #include <atomic>
@@ -16,7 +16,7 @@ using testing::Each;
 using testing::HasSubstr;
 
 constexpr CollectiveKind kKinds[] = {CollectiveKind::kMean, CollectiveKind::kSum, CollectiveKind::kBroadcast};
-constexpr int kMostDevices = 9;  // of one test
+constexpr int kMostDevices = 9;  // within one test
 constexpr int64_t kSizes[] = {0, 1, 2, 3, 7, 1023, 1025, 5001};
 
 class CollectiveConformance : public testing::TestWithParam<CollectiveBackend> {
@@ -31,7 +31,7 @@ class CollectiveConformance : public testing::TestWithParam<CollectiveBackend> {
     }
   }
 
-  // Every rank holds the expected values, to a relative error of `tolerance`.
+  // Checks that every rank holds the expected values, to a relative error of `tolerance`.
   template <class T>
   void CheckAllKinds(double tolerance, bool exact) {
     for (CollectiveKind kind : kKinds) {
@@ -105,7 +105,7 @@ TEST_P(CollectiveConformance, HalvesAreSummedWide) {
   for (const auto& rank : meeting.data) EXPECT_EQ(static_cast<float>(rank[1]), 40000.0f) << "the sum overflows a half";
 }
 
-// The bits are those of a plain loop over ranks in ascending order, however ranks are spread.
+// The bits equal those of a plain loop over ranks in ascending order, however ranks are spread over participants.
 TEST_P(CollectiveConformance, BitsDoNotDependOnTheNumberOfParticipants) {
   for (CollectiveKind kind : {CollectiveKind::kMean, CollectiveKind::kSum}) {
     for (bool weighted : {false, true}) {
@@ -172,7 +172,7 @@ TEST_P(CollectiveConformance, NotANumberOfATowerThatCountsIsSeenByAll) {
   }
 }
 
-// Without a look at the host, so without an error.
+// The host does not look at the weights, so there is no error.
 TEST_P(CollectiveConformance, AllWeightsZeroIsNotANumberOnGpus) {
   auto devices = GetParam().open(1);
   if (devices->device(devices->TowerDevices()[0]).type() != "GPU") GTEST_SKIP() << "on a CPU it is an error";
@@ -206,7 +206,7 @@ TEST_P(CollectiveConformance, AllWeightsZeroIsAnErrorForAll) {
   }
 }
 
-// Whether it runs or is replayed, in turn.
+// A replay gives the bits of a normal run; both are used in turn.
 TEST_P(CollectiveConformance, WhatIsRecordedGivesTheBitsOfARun) {
   auto devices = GetParam().open(1);
   if (!devices->device(devices->TowerDevices()[0]).asynchronous()) GTEST_SKIP() << "nothing is recorded on a CPU";
@@ -275,7 +275,7 @@ TEST_P(CollectiveConformance, CancelWakesWhoWaits) {
   }
 }
 
-// Participants run freely, one fast, one slow; each changes its data between runs without any other synchronisation.
+// Participants run freely, some fast and some slow; each changes its data between runs without further synchronisation.
 TEST_P(CollectiveConformance, ManyRunsAcrossTheWrapOfTheCounter) {
   constexpr int kParticipants = 3, kRuns = 2000;
   constexpr uint32_t kFirst = 0u - kRuns / 2;

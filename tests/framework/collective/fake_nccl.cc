@@ -20,7 +20,7 @@ using fake_nccl::Real;
 
 namespace {
 
-// False if a group is recorded in part, or not for all ranks. `recording`: null if it is not recorded.
+// False if a group is captured in part, or not for all ranks. `recording` becomes null if the group is not captured.
 bool CheckRecording(const Group& group, FakeNccl::World& world, const void*& recording) {
   recording = nullptr;
   bool first = true, same = true;
@@ -162,7 +162,7 @@ NcclResult FakeNccl::EndGroup(bool counts) {
     if (mine.depth == 0) return world_->Misuse("the end of a group without a start");
     if (--mine.depth > 0) return NcclResult::kSuccess;
     group = std::exchange(mine, {});
-    if (!group.ending.empty()) counts = false;  // they end whatever else goes wrong
+    if (!group.ending.empty()) counts = false;  // these end whatever else goes wrong
     if (counts && world_->Fails()) group.error = world_->failure;
     if (group.error != NcclResult::kSuccess) {
       for (Communicator* at : group.joining) at->state = group.error;
@@ -271,7 +271,7 @@ NcclResult FakeNccl::CommAbort(NcclComm& comm) {
     const MutexLock lock(world_->mutex);
     if (at.ended) return world_->Misuse("a communicator is aborted after its end");
     at.ended = at.aborted = true;
-    at.clique->broken = true;  // nothing that is not done is done any more
+    at.clique->broken = true;  // unfinished operations never finish
     ++world_->aborted;
     world_->mutex.NotifyAll();
     if (Group& group = world_->Mine(); group.depth > 0) {

@@ -1,8 +1,8 @@
-// A test double of NCCL among fake GPUs. It adds up for real, on the streams of the fakes, and is as asynchronous as
-// the real one: groups are launched by threads of their own, and what runs on a stream waits there for the other ranks,
-// for ever if they do not come. What would make the real one hang or crash is reported as misuse. Groups whose streams
-// record become part of the recording, and run at every replay; the end of a communicator waits for the end of such
-// recordings, as the real one's does.
+// A test double of NCCL among fake GPUs. It really reduces, on the fakes' streams, and is as asynchronous as NCCL:
+// groups are launched by separate threads, and an operation on a stream waits there for the other ranks, forever if
+// they do not come. Anything that would make NCCL hang or crash is reported as misuse. Groups whose streams are being
+// captured become part of the capture and run at every replay; as in NCCL, ending a communicator waits until such
+// captures are gone.
 #pragma once
 
 #include <cstdint>
@@ -15,26 +15,28 @@
 
 namespace belfry {
 
-// Thread-safe. The memory of its devices is the host's (OpenFakeGpus without tags).
+// Thread-safe. Its devices' memory is host memory (OpenFakeGpus without tags).
 class FakeNccl final : public NcclApi {
  public:
   FakeNccl();
   ~FakeNccl() override;
 
-  // The k-th call from now on, from 1, does nothing but return `result`; 0: none. Aborts and descriptions do not count.
+  // The k-th call from now on, counted from 1, does nothing and returns `result`; 0: none does. Aborts and descriptions
+  // do not count.
   void FailCall(int k, NcclResult result = NcclResult::kInternalError);
-  bool FailCallIsDue() const;  // it has not come to the k-th call yet
-  // What a group takes to be launched; for ever: until it is aborted.
+  bool FailCallIsDue() const;  // the k-th call has not been made yet
+  // The time that launching a group takes; infinite: until it is aborted.
   void DelayLaunches(absl::Duration delay);
-  // What is on the streams does not end, or only when it is aborted.
+  // Operations on streams never finish, except by an abort.
   void HangOnDevice(bool hang);
-  // From now on this is the state of rank `rank` of all communicators there are, and nothing of theirs ends.
+  // From now on the state of rank `rank` in all existing communicators is `state`, and none of their operations
+  // finishes.
   void BreakRank(int rank, NcclResult state);
 
   int live() const;                         // communicators that have not ended
-  int made() const;                         // communicators ever
-  int aborted() const;                      // how many of them ended so
-  int cut_short() const;                    // operations of a rank that were under way on a stream when it was aborted
+  int made() const;                         // communicators ever made
+  int aborted() const;                      // communicators that ended by an abort
+  int cut_short() const;                    // operations of a rank that were running on a stream when it was aborted
   std::vector<std::string> misuse() const;  // should be empty
 
   NcclResult GetUniqueId(NcclId& id) override;
@@ -57,7 +59,7 @@ class FakeNccl final : public NcclApi {
   NcclResult Give(NcclComm& comm, bool broadcast, const void* send, void* receive, int64_t elements, DType dtype,
                   int root, Stream& stream);
   NcclResult EndGroup(bool counts);
-  const std::shared_ptr<World> world_;  // shared with what is on streams
+  const std::shared_ptr<World> world_;  // shared with the work on streams
 };
 
 }  // namespace belfry

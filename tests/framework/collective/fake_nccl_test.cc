@@ -1,4 +1,4 @@
-// The test double behaves as NCCL does where the tests of its user rely on it.
+// Tests that the double behaves like NCCL where other tests rely on it.
 #include "tests/framework/collective/fake_nccl.h"
 
 #include <gmock/gmock.h>
@@ -42,7 +42,7 @@ class FakeNcclTest : public testing::Test {
   NcclResult Add(int rank, int64_t elements = 1) {
     return nccl_.AllReduceSum(data_[rank], data_[rank], elements, DType::kFloat32, *comms_[rank], *streams_[rank]);
   }
-  // One element over both ranks, by one thread, while the streams record.
+  // Sums one element over both ranks, from one thread, while the streams are being captured.
   std::unique_ptr<RecordedWork> RecordSum() {
     const auto begun = gpus_[0]->NewEvent(), joined = gpus_[1]->NewEvent();
     EXPECT_TRUE(streams_[0]->BeginRecording().ok());
@@ -177,7 +177,7 @@ TEST_F(FakeNcclTest, AReplayThatHangsEndsWithItsCommunicators) {
   nccl_.HangOnDevice(true);
   auto recorded = RecordSum();
   EXPECT_TRUE(recorded->Enqueue(*streams_[0]).ok());
-  recorded.reset();  // but it is under way
+  recorded.reset();  // while it still runs
   AbortAll();
   EXPECT_TRUE(streams_[0]->Synchronize().ok());
   EXPECT_EQ(nccl_.cut_short(), 2);

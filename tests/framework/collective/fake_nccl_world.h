@@ -1,4 +1,4 @@
-// What the test double of NCCL consists of. Internal to it.
+// The parts of the test double of NCCL. Internal to it.
 #pragma once
 
 #include <cstring>
@@ -59,7 +59,7 @@ inline void Compute(const std::vector<Operation>& ranks) {
   }
 }
 
-// Where the ranks of a clique meet on their streams.
+// A point at which the ranks of a clique meet on their streams.
 struct Place {
   std::vector<Operation> ranks;
   std::set<int> arrived;
@@ -68,10 +68,10 @@ struct Place {
 
 struct Clique {
   int ranks = 0;
-  std::map<int, int> cards;  // of each rank that has joined
+  std::map<int, int> cards;  // by rank that has joined
   std::map<uint64_t, Place> places;
   std::map<std::pair<std::thread::id, uint64_t>, int>
-      ungrouped;  // which rank a thread gave an operation without a group
+      ungrouped;  // the rank to which a thread gave an operation without a group
   bool broken = false;
 };
 
@@ -83,7 +83,7 @@ struct Communicator {
   uint64_t next = 0;  // place
   int under_way = 0;  // operations on streams
   std::thread launch;
-  std::vector<std::weak_ptr<const int>> recorded;  // each with what of it is in a recording
+  std::vector<std::weak_ptr<const int>> recorded;  // for each capture that holds its operations, a token of it
 
   bool IsRecorded() const {
     for (const auto& part : recorded) {
@@ -95,7 +95,7 @@ struct Communicator {
 
 struct Group {
   int depth = 0;
-  NcclResult error = NcclResult::kSuccess;  // of a call in it: then nothing of it is launched
+  NcclResult error = NcclResult::kSuccess;  // of a call in the group; nothing of the group is then launched
   std::set<Communicator*> joining, ending;
   std::map<Communicator*, std::vector<Operation>> operations;
 };
@@ -119,7 +119,7 @@ struct FakeNccl::World {
   uint32_t ids = 0;
   int aborted = 0, cut_short = 0;
   std::map<uint32_t, std::shared_ptr<Clique>> cliques;
-  std::vector<std::shared_ptr<Communicator>> communicators;  // for ever, so that a use after the end is seen
+  std::vector<std::shared_ptr<Communicator>> communicators;  // never erased, so that a use after the end is noticed
   std::map<std::thread::id, Group> groups;
   std::vector<std::string> misuse;
 
@@ -147,7 +147,7 @@ struct FakeNccl::World {
     }
     group.operations[&at].push_back(operation);
     if (group.depth > 0) return NcclResult::kSuccess;
-    ++group.depth;  // a group of its own
+    ++group.depth;  // the call forms a group by itself
     const auto [found, inserted] = at.clique->ungrouped.try_emplace({std::this_thread::get_id(), at.next}, at.rank);
     if (!inserted && found->second != at.rank) {
       group = {};
@@ -156,7 +156,7 @@ struct FakeNccl::World {
     return NcclResult::kInProgress;
   }
 
-  // What a rank does on its stream.
+  // A rank's work on its stream.
   void Meet(Communicator& at, uint64_t number, const Operation& operation) {
     const MutexLock lock(mutex);
     Clique& clique = *at.clique;
@@ -183,7 +183,7 @@ struct FakeNccl::World {
     mutex.NotifyAll();
   }
 
-  // What all ranks do on their streams, again at each replay. Several at once: the replay runs on one stream.
+  // The work of all ranks together, repeated at each replay; the replay runs on a single stream.
   void Replay(const std::vector<std::pair<Communicator*, Operation>>& ranks) {
     const MutexLock lock(mutex);
     std::vector<Operation> operations(ranks.size());
@@ -209,7 +209,7 @@ struct FakeNccl::World {
     mutex.NotifyAll();
   }
 
-  // What NCCL's thread does with a group while streams record. `self`: this.
+  // Does the work of NCCL's thread for a group whose streams are being captured. `self` points to this object.
   void Record(const std::shared_ptr<World>& self, const Group& group, absl::Duration delay, const void* recording) {
     std::vector<std::function<absl::Status()>> work;
     {
@@ -245,7 +245,7 @@ struct FakeNccl::World {
     }
   }
 
-  // The end of an abort: the last one of a clique waits until no recording holds an operation of it any more.
+  // The end of an abort. The last communicator of a clique waits until no capture holds an operation of it.
   void AwaitEnd(Communicator& at) {
     std::thread launch;
     {

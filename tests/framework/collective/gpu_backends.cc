@@ -7,7 +7,7 @@
 namespace belfry {
 namespace {
 
-// Two cards or more, whose kernels do not touch each other's memory.
+// Two or more cards whose kernels do not access each other's memory.
 absl::StatusOr<DeviceSet> OpenThroughTheHost(int gpus) {
   ASSIGN_OR_RETURN(const int cards, CountGpuDevices({}));
   if (cards < 2) return absl::NotFoundError("it takes two cards");

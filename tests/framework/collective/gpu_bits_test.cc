@@ -1,4 +1,4 @@
-// The local averager on GPUs has the CPU's bits.
+// The local averager on GPUs gives the CPU's bits.
 #include <gmock/gmock.h>
 
 #include <cstring>

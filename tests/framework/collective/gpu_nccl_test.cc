@@ -1,4 +1,4 @@
-// NCCL itself, on as many GPUs as there are.
+// The real NCCL, on as many GPUs as the machine has.
 #include <gmock/gmock.h>
 
 #include "framework/collective/nccl.h"

@@ -21,14 +21,14 @@
 
 namespace belfry {
 
-// One way to average. A further one is a further element of CollectiveBackends(), and no new test.
+// One way to average. A new one needs an element in CollectiveBackends(), and no new test.
 struct CollectiveBackend {
   std::string name;
-  // Devices of which a number of towers run on one each.
+  // Opens devices that carry the given number of towers, one each.
   std::function<absl::StatusOr<DeviceSet>(int)> open;
   std::function<absl::StatusOr<std::unique_ptr<Collective>>(CollectiveSpec)> make;
-  bool one_rank_each = false;  // it takes one rank on each device
-  // What it cannot do: (the test, the reason). Such a test is skipped, and says why.
+  bool one_rank_each = false;  // supports only one rank per device
+  // Pairs of (test, reason) for tests that it cannot pass; they are skipped with the reason.
   std::vector<std::pair<std::string, std::string>> cannot;
 };
 inline void PrintTo(const CollectiveBackend& backend, std::ostream* out) { *out << backend.name; }
@@ -39,7 +39,7 @@ inline absl::StatusOr<DeviceSet> OpenCpus(int count) {
   return DeviceSet::Open(absl::StrCat("cpu:", count), {.cpu_threads = 1});
 }
 
-// The average on CPUs, which every other is compared with.
+// The averager on CPUs, with which all others are compared.
 inline CollectiveBackend CpuBackend() {
   return {.name = "Cpu", .open = OpenCpus, .make = MakeLocalCollective, .cannot = {}};
 }
@@ -56,8 +56,8 @@ struct MeetingSpec {
   int64_t elements = 1;
 };
 
-// `ranks` ranks of T spread over the participants in turn (rank r belongs to participant r % participants), with the
-// host's view of their data and weights.
+// `ranks` ranks with elements of type T, dealt to the participants in turn (rank r belongs to participant r %
+// participants), with host copies of their data and weights.
 template <class T>
 class Meeting {
  public:
@@ -91,7 +91,7 @@ class Meeting {
     this->collective = *std::move(made);
   }
 
-  // Random values, small integers if `exact`, so that sums have no rounding.
+  // Random values, small integers if `exact`, so that sums are exact.
   void Fill(bool exact, std::mt19937& random) {
     std::uniform_int_distribution<int> integer(-8, 8);
     std::normal_distribution<float> real;
@@ -100,8 +100,8 @@ class Meeting {
     }
   }
 
-  // Runs every participant on its thread, except those for which `absent` is true, on `data`. The statuses by
-  // participant.
+  // Runs every participant on its own thread on `data`, except those for which `absent` is true. Returns the statuses
+  // by participant.
   std::vector<absl::Status> Run(uint32_t run, absl::Time deadline = kNever,
                                 const std::function<bool(int)>& absent = nullptr) {
     Move(true);
@@ -120,7 +120,8 @@ class Meeting {
     return statuses;
   }
 
-  // Records it, as one thread does; to be replayed any number of times. `run`: as of Run, after which it goes on.
+  // Captures the collective, as one thread does, for any number of replays. `run` is used as by Run, which then
+  // continues after it.
   absl::Status Record(uint32_t run) {
     std::vector<Stream*> streams;
     for (auto& stream : streams_) streams.push_back(stream.get());
@@ -181,8 +182,8 @@ class Meeting {
  public:
   std::vector<std::vector<T>> data;        // by rank
   std::vector<float> weights;              // by rank
-  std::unique_ptr<Collective> collective;  // goes before its devices
-  std::shared_ptr<Recording> recording;    // goes before the collective
+  std::unique_ptr<Collective> collective;  // destroyed before its devices
+  std::shared_ptr<Recording> recording;    // destroyed before the collective
 };
 
 // The weighted mean of element i over the ranks, or their sum, in double.

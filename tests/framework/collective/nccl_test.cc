@@ -1,4 +1,4 @@
-// The averager `nccl`, on a test double of NCCL.
+// The averager `nccl` on a test double of NCCL.
 #include "framework/collective/nccl.h"
 
 #include <gmock/gmock.h>
@@ -26,7 +26,7 @@ constexpr int kTowers = 3;
 constexpr int64_t kElements = 100;
 const absl::Duration kAWhile = absl::Milliseconds(30);
 
-// Three towers, and a few collectives among them, whose data is theirs. Tower r begins with r + 1 everywhere.
+// Three towers with some collectives among them, which own their data. Tower r starts with r + 1 everywhere.
 class NcclTest : public testing::Test {
  protected:
   ~NcclTest() override {
@@ -44,7 +44,7 @@ class NcclTest : public testing::Test {
     }
   }
 
-  // The index of the new collective.
+  // Returns the index of the new collective.
   absl::StatusOr<int> Make(const std::string& name, CollectiveKind kind = CollectiveKind::kMean) {
     auto& data = data_.emplace_back(kTowers, std::vector<float>(kElements));
     CollectiveSpec spec{.kind = kind, .name = name, .elements = kElements, .participants = gpus_};
@@ -58,7 +58,8 @@ class NcclTest : public testing::Test {
     return static_cast<int>(collectives_.size()) - 1;
   }
 
-  // Every tower on a thread of its own runs the collectives that `order` gives for it. What each ended with.
+  // Runs each tower's collectives, in the order that `order` gives for it, on a thread per tower. Returns the towers'
+  // statuses.
   std::vector<absl::Status> RunInOrder(const std::vector<std::vector<int>>& order, absl::Time deadline = kNever) {
     ++run_;
     std::vector<absl::Status> statuses(kTowers);
@@ -84,7 +85,7 @@ class NcclTest : public testing::Test {
   void Synchronize() {
     for (auto& stream : streams_) ASSERT_TRUE(stream->Synchronize().ok());
   }
-  // As the runtime does after a failure.
+  // Recovers as the runtime does after a failure.
   void Recover() {
     for (auto& collective : collectives_) collective->Cancel();
     Synchronize();
@@ -204,7 +205,7 @@ TEST_F(NcclTest, AnAsynchronousErrorNamesTowerAndCollective) {
   ExpectToWork();
   nccl_->BreakRank(1, NcclResult::kRemoteError);
   const auto statuses = Run();
-  // Towers that had given their part already go on; nothing of it ends before the abort.
+  // Towers that had already given their part continue; nothing of it finishes before the abort.
   EXPECT_EQ(statuses[1].code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(statuses[1].message()),
               AllOf(HasSubstr("collective 'gradients', tower 1 on /job:localhost/replica:0/task:0/device:GPU:1"),
@@ -264,7 +265,7 @@ TEST_F(NcclTest, WhatAllTowersWereGivenIsNotCutShort) {
     return absl::OkStatus();
   });
   ASSERT_THAT(Run(), Each(IsOk()));
-  nccl_->FailCall(3);  // somewhere in the next run
+  nccl_->FailCall(3);  // at some point in the next run
   EXPECT_THAT(Run(), testing::Contains(testing::Not(IsOk())));
   EXPECT_EQ(nccl_->aborted(), kTowers);
   EXPECT_LE(nccl_->cut_short(), 2 * (kTowers - 1)) << "some of the second run, none of the first";
@@ -307,7 +308,7 @@ TEST_F(NcclTest, FailsAtAnyCallAndRecovers) {
       Recover();
       ExpectToWork();
     }
-    due = nccl_->FailCallIsDue();  // it was not reached
+    due = nccl_->FailCallIsDue();  // the call was not reached
     nccl_->FailCall(0);
     collectives_.clear();
     ASSERT_EQ(nccl_->live(), 0);

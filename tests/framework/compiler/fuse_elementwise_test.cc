@@ -1,4 +1,4 @@
-// Element-wise nodes that run as one pass: which they are, and that nothing else changes.
+// Fusion of element-wise nodes into one pass: which nodes are fused, and that nothing else changes.
 #include <random>
 
 #include "absl/strings/str_cat.h"
@@ -28,7 +28,7 @@ class FuseElementwiseTest : public SessionFixture {
     for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = std::sin(1.7f * static_cast<float>(i));
     return tensor;
   }
-  // The members of the pass that computes `name`; empty if it is none.
+  // The members of the pass that computes `name`; empty if no pass does.
   static std::vector<std::string> Members(const Plan& plan, const std::string& name) {
     std::vector<std::string> members;
     for (const ProgramNode& node : plan.program.nodes) {
@@ -70,7 +70,7 @@ TEST_F(FuseElementwiseTest, SmallTensorsStayInTheCacheAnyway) {
   EXPECT_EQ(Count(Prepare({{x, {kFuseFrom}}}, {y})->plan(), kPass), 1);
 }
 
-// What asks for the shape of a member asks the pass for one that looks like it, and the member is no output.
+// A consumer of a member's shape alone reads it from another result of the pass, so the member need not be stored.
 TEST_F(FuseElementwiseTest, AShapeIsNoReasonForAnOutput) {
   const Output x = Input({6});
   const Output inner = ops::Square(root_, x), y = ops::Neg(root_, inner);
@@ -106,7 +106,7 @@ TEST_F(FuseElementwiseTest, WhatIsSeenOutsideIsAnOutput) {
   EXPECT_FLOAT_EQ(step->fetched(2).scalar<float>(), expected);
 }
 
-// The second member waits for what waits for the first.
+// The second member depends on a node that depends on the first.
 TEST_F(FuseElementwiseTest, WhatOthersNeedBeforeStaysApart) {
   const Output x = Input({8});
   const Output first = ops::Square(root_, x);
@@ -116,7 +116,7 @@ TEST_F(FuseElementwiseTest, WhatOthersNeedBeforeStaysApart) {
   EXPECT_EQ(Count(step->plan(), kPass), 0);
 }
 
-// The backward pass needs what lies in the forward pass.
+// The backward pass reads intermediate results of the forward pass, but the two are not fused into one.
 TEST_F(FuseElementwiseTest, ForwardAndBackwardAreAPassEach) {
   const Output x = Input({64});
   const Output t = ops::Tanh(root_, ops::Scale(root_, x, 2)), y = ops::Mul(root_, t, ops::Exp(root_, x));
@@ -138,7 +138,7 @@ TEST_F(FuseElementwiseTest, OtherShapesAndDevicesStayApart) {
   EXPECT_EQ(Count(Prepare({{x, {8, 1}}}, {wide, scalar, elsewhere})->plan(), kPass), 0);
 }
 
-// Rows of 10 elements go into blocks of 1280; rows of 300 would need blocks of 19200, which no cache holds.
+// Rows of 10 elements are processed in blocks of 1280; rows of 300 would need blocks of 19200, which fit in no cache.
 TEST_F(FuseElementwiseTest, RowsRepeat) {
   for (const int64_t width : {1, 10, 300}) {
     const Output x = Input({500, width}), row = Input({width});
@@ -167,8 +167,7 @@ TEST_F(FuseElementwiseTest, ViewsBetweenArePassedOver) {
   EXPECT_EQ(step->fetched(0).ToDoubles(), step->fetched(1).ToDoubles());
 }
 
-// Runs before the update alone, and after it together.
-// The view does not join the pass, so what it takes its shape from cannot either.
+// The view cannot join the pass, so the node that it takes its shape from cannot either.
 TEST_F(FuseElementwiseTest, AViewThatLooksLikeAMemberComesBeforeThePass) {
   const Output z = Input({8, 4, 2}), m = Input({8, 8}), k = Input({8, 8});
   const Output b = ops::Relu(root_, z);
@@ -187,6 +186,7 @@ TEST_F(FuseElementwiseTest, AViewThatLooksLikeAMemberComesBeforeThePass) {
   }
 }
 
+// One pass runs before the update, and another one after it.
 TEST_F(FuseElementwiseTest, AVariableIsReadBeforeItsUpdate) {
   const Variable v = GetVariable(root_, "v", {3}, ConstantInitializer(1));
   const Output update = ops::AssignAdd(root_, v, ops::Const(root_, {10.f, 10.f, 10.f}));
@@ -202,7 +202,7 @@ TEST_F(FuseElementwiseTest, AVariableIsReadBeforeItsUpdate) {
   EXPECT_THAT(step->fetched(1).ToDoubles(), ElementsAre(-22, -22, -22));
 }
 
-// The last result of a pass takes the place of an operand; the one before may not, since the operand is still read.
+// The last result of a pass reuses an operand's memory; an earlier one must not, because the operand is still read.
 TEST_F(FuseElementwiseTest, AResultTakesThePlaceOfAnOperand) {
   const Output x = Input({32});
   const Output operand = ops::Concat(root_, {x, x}, 0);
@@ -233,7 +233,7 @@ TEST_F(FuseElementwiseTest, TheFirstOpThatIsNotFiniteIsNamed) {
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("culprit/Log"), HasSubstr("(op Log")));
 }
 
-// An op of a user: it needs a workspace, keeps something from run to run, and finds fault with 13.
+// A user's op that needs a workspace, keeps a sum from run to run, and rejects 13.
 OpDef Picky() {
   const auto make = [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
     const int64_t n = spec.outputs[0].shape.elements();
@@ -285,7 +285,7 @@ TEST_F(FuseElementwiseTest, AnOpOfTheUserIsFused) {
   }
 }
 
-// It says that it works in place, and its kernel that it does not.
+// The op declares that it works in place, but its kernel does not.
 TEST_F(FuseElementwiseTest, AKernelMayNotRefuseToWorkInPlace) {
   OpDef stubborn = Picky();
   stubborn.name = "Stubborn";
@@ -383,7 +383,7 @@ class RandomElementwise {
 
   size_t Pick(size_t n) { return std::uniform_int_distribution<size_t>(0, n - 1)(random_); }
   Scope Anywhere() { return scope_.Device(absl::StrCat("/cpu:", Pick(devices_))); }
-  // Sometimes after another node, mostly on the same device as the one before.
+  // A scope sometimes after another node, mostly on the device of the one before.
   Scope Somewhere() {
     if (Pick(8) == 0 || !last_.has_value()) last_ = Anywhere();
     if (Pick(10) > 0) return *last_;
@@ -412,7 +412,7 @@ class RandomElementwise {
     if (Pick(2) == 0) Add(updated);
   }
 
-  // By a rule with a slot, of which nobody reads more than the variable.
+  // Updates a variable by a rule with a slot; only the variable is read elsewhere.
   void Descend(const Scope& scope) {
     const size_t at = Pick(variables.size());
     const Output value = ops::Tanh(scope, ops::Cast(scope, Some(), DType::kFloat32));
@@ -451,7 +451,7 @@ TEST_P(RandomElementwiseTest, IsBitEqualToTheOpsOneByOne) {
     ASSERT_TRUE(session_->RunTarget(init).ok());
     const auto step = session_->Prepare(specs, fetches, random.updates);
     if (!step.ok()) {
-      // Two variables that wait for each other: the same with and without.
+      // Two variables whose updates wait for each other: an error with and without fusion.
       ASSERT_THAT(std::string(step.status().message()), HasSubstr("waits for itself")) << step.status();
       continue;
     }

@@ -1,4 +1,4 @@
-// What an element-wise pass may end with besides an element-wise op: reductions, and the update of a variable.
+// Reductions and variable updates as the end of an element-wise pass.
 
 #include "absl/strings/str_cat.h"
 #include "ops/collective.h"
@@ -22,7 +22,7 @@ std::vector<std::string> MembersOf(const Plan& plan, const std::string& name) {
   return members;
 }
 
-// Bits are equal with and without fusion, with two threads (cpu:1) and with one (cpu:2).
+// Fused and unfused bits are equal, with two threads (cpu:1) and with one (cpu:2).
 class FuseReductionsTest : public FusionFixture, public testing::WithParamInterface<std::pair<Shape, const char*>> {
  protected:
   Shape shape() const { return GetParam().first; }
@@ -52,7 +52,7 @@ TEST_P(FuseReductionsTest, OfRowsAndToARow) {
   EXPECT_THAT(MembersOf(plan, row.node->name()), ElementsAre("Exp", "Sum"));
 }
 
-// The gradients of scale and offset are reductions of what the gradient of x is made of.
+// The gradients of scale and offset are reductions of values from which x's gradient is computed.
 TEST_P(FuseReductionsTest, GradientsOfRowsAreReducedAlong) {
   const Output x = Feed("x", shape()), scale = Feed("scale", {shape()[-1]}), offset = Feed("offset", {shape()[-1]});
   const Output y = ops::Tanh(root_, ops::BiasAdd(root_, ops::Mul(root_, x, scale), offset));
@@ -61,7 +61,7 @@ TEST_P(FuseReductionsTest, GradientsOfRowsAreReducedAlong) {
   EXPECT_EQ(Count(plan, "SumLike") + Count(plan, "BiasAddGrad"), 0);
 }
 
-// In bfloat16 lanes are widened.
+// In bfloat16, where lanes are widened.
 TEST_P(FuseReductionsTest, OfSixteenBits) {
   const Output a = ops::Cast(root_, Feed("a", shape()), DType::kBFloat16);
   const Output sum = ops::Cast(root_, ops::Sum(root_, ops::Relu(root_, a)), DType::kFloat32);
@@ -85,7 +85,7 @@ TEST_F(FuseEndsTest, ReductionsOfSeveralMembersGoWithTheLast) {
   EXPECT_THAT(MembersOf(plan, y.node->name()), ElementsAre("Abs", "Sum", "Square", "Min", "Neg"));
 }
 
-// A member that needs the mean of another waits for all of it.
+// A member that needs the mean of another one must wait for all of it.
 TEST_F(FuseEndsTest, WhatReadsAReductionComesAfterThePass) {
   const Output x = Feed("x", {700, 100});
   const Output a = ops::Abs(root_, x), mean = ops::Mean(root_, a);
@@ -95,7 +95,7 @@ TEST_F(FuseEndsTest, WhatReadsAReductionComesAfterThePass) {
   EXPECT_THAT(MembersOf(plan, y.node->name()), ElementsAre("Sub", "Neg"));
 }
 
-// Its axes are those of the view.
+// The reduction's axes are those of the view.
 TEST_F(FuseEndsTest, AReductionOfAViewEndsNoPass) {
   const Output x = Feed("x", {700, 100});
   const Output sum = ops::Sum(root_, ops::Reshape(root_, ops::Exp(root_, x), {7, 100, 100}), {1});
@@ -103,7 +103,7 @@ TEST_F(FuseEndsTest, AReductionOfAViewEndsNoPass) {
   EXPECT_EQ(Count(Compare({sum, all}, 0), "_Elementwise"), 0);
 }
 
-// Several groups of axes, and rows that no cache holds.
+// Several groups of axes, and rows that fit in no cache.
 TEST_F(FuseEndsTest, OtherReductionsRunByThemselves) {
   const Output x = Feed("x", {16, 5'000}), y = Feed("y", {10, 20, 30, 20});
   const Output wide = ops::Sum(root_, ops::Abs(root_, x), {0}), rows = ops::Sum(root_, ops::Neg(root_, x), {1});
@@ -111,7 +111,7 @@ TEST_F(FuseEndsTest, OtherReductionsRunByThemselves) {
   EXPECT_EQ(Count(Compare({wide, rows, mixed, middle}, 0), "_Elementwise"), 0);
 }
 
-// One that reads the result of another comes after the pass.
+// A reduction that reads another one's result comes after the pass.
 TEST_F(FuseEndsTest, AReductionOfAReduction) {
   const Output a = ops::Abs(root_, Feed("x", {1, 256}));
   const Output row = ops::Sum(root_, a, {0}), all = ops::Sum(root_, row), y = ops::Neg(root_, a);
@@ -119,7 +119,7 @@ TEST_F(FuseEndsTest, AReductionOfAReduction) {
   EXPECT_THAT(MembersOf(plan, row.node->name()), ElementsAre("Abs", "Sum"));
 }
 
-// Ops of a user: the largest element, and how many outputs it has.
+// A user's ops: the largest element, with a given number of outputs.
 OpDef Largest(const char* name, int outputs, bool like) {
   const auto reduce = [](const KernelSpec& spec) -> std::optional<Reduction> {
     Reduction reduction{.chunk = 1 << 14, .state_bytes = 64};
@@ -180,7 +180,7 @@ class FuseUpdatesTest : public FusionFixture {
   Variable Weights(absl::string_view name, double value = 0.5, DType dtype = DType::kFloat32) {
     return GetVariable(root_, name, {kRows, kWidth}, ConstantInitializer(value), {.dtype = dtype});
   }
-  // Two steps with and without fusion leave the same bits in the variables; the plan with.
+  // Checks that two steps with and without fusion leave the same bits in the variables. Returns the fused plan.
   const Plan& CompareUpdates(const std::vector<Variable>& variables, const std::vector<const Node*>& updates,
                              const std::vector<Output>& fetches = {}, absl::string_view devices = "cpu:1") {
     std::vector<Tensor> results[2];
@@ -260,7 +260,7 @@ TEST_F(FuseUpdatesTest, AConditionHolds) {
   EXPECT_EQ(session_->ReadVariable(w)->data<float>()[7], 0.5f);
 }
 
-// Towers' gradients on other devices, in bfloat16: added up, divided, cast and applied in one pass.
+// Gradients of towers on other devices, in bfloat16: summed, divided, cast and applied in one pass.
 TEST_F(FuseUpdatesTest, TheMeanOfTowersIsInTheUpdate) {
   const Variable v = Weights("v");
   std::vector<Output> gradients;
@@ -277,7 +277,7 @@ TEST_F(FuseUpdatesTest, TheMeanOfTowersIsInTheUpdate) {
               ElementsAre("Cast", "AddN", "Scale", "Cast", "ApplyGradientDescent"));
 }
 
-// Who reads the variable afterwards reads its storage, and who looked at it before had it as it was.
+// Later readers of the variable read its storage; earlier readers saw the old value.
 TEST_F(FuseUpdatesTest, ReadersKeepTheirPlaces) {
   const Variable v = Weights("v"), w = Weights("w");
   const Output by = ops::Scale(root_, Feed("x", {kRows, kWidth}), 0.5);
@@ -291,7 +291,7 @@ TEST_F(FuseUpdatesTest, ReadersKeepTheirPlaces) {
   EXPECT_THAT(MembersOf(plan, update.node->name()), ElementsAre("Scale", "Abs", "Add", "AssignAdd"));
 }
 
-// What only waits for a member waits for the pass; so does what the mean over one tower leaves.
+// Nodes that wait for a member wait for the pass; so do those after the mean over a single tower.
 TEST_F(FuseUpdatesTest, TheGradientOfOneTower) {
   const Variable v = Weights("v");
   const Output decayed = ops::Add(root_, Feed("x", {kRows, kWidth}), ops::Scale(root_, v, 0.5));
@@ -313,7 +313,7 @@ TEST_F(FuseUpdatesTest, WhoWaitsForAViewWaitsForThePass) {
   EXPECT_THAT(MembersOf(plan, update.node->name()), ElementsAre("Scale", "AssignAdd"));
 }
 
-// The other rank of a collective waits for an update of what a member reads.
+// The collective's other rank waits for an update of a variable that a member reads.
 TEST_F(FuseUpdatesTest, AcrossACollective) {
   const Scope here = root_.Device("/cpu:0"), there = root_.Device("/cpu:1");
   const Variable v = Weights("v"), w = GetVariable(there, "w", {kRows, kWidth}, ConstantInitializer(2));
@@ -326,7 +326,7 @@ TEST_F(FuseUpdatesTest, AcrossACollective) {
   CompareUpdates({v, w}, {update.node, written.node}, {second[0]}, "cpu:2");
 }
 
-// What others see of a pass would keep them, and the update behind them, waiting.
+// If other nodes could see results of the pass, they would have to wait for it and the update at its end.
 TEST_F(FuseUpdatesTest, NothingElseIsSeenOfThePass) {
   const Variable v = Weights("v");
   const Output gradient = ops::Scale(root_, Feed("x", {kRows, kWidth}), 0.5);
@@ -336,7 +336,7 @@ TEST_F(FuseUpdatesTest, NothingElseIsSeenOfThePass) {
   EXPECT_THAT(MembersOf(plan, update.node->name()), ElementsAre("Neg", "AssignAdd"));
 }
 
-// Each pass reads what the other writes.
+// Each pass reads the variable that the other one writes.
 TEST_F(FuseUpdatesTest, VariablesThatFollowEachOther) {
   const Variable v = Weights("v", 1), w = Weights("w", 2);
   const Output first = ops::AssignAdd(root_, v, ops::Scale(root_, w, 0.5));

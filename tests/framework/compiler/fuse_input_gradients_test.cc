@@ -1,4 +1,4 @@
-// A convolution's input gradient with the addition and the ReLU's gradient after it, as one node.
+// A convolution's input gradient with the following addition and ReLU gradient, as one node.
 #include <utility>
 
 #include "ops/nn.h"
@@ -10,12 +10,12 @@ namespace {
 
 class FuseInputGradients : public FusionFixture {
  protected:
-  // Of a convolution with stride 1 that keeps the extents.
+  // A convolution with stride 1 that keeps the extents.
   static Attrs ConvAttrs() { return {{"padding", std::string("SAME")}}; }
   Output Convolve(Output x, absl::string_view name, int64_t channels = 16) {
     return ops::Conv2D(root_, x, Feed(name, {3, 3, x.shape()[3], channels}), {});
   }
-  // Where the output of the node of this op lies, and its input `input`.
+  // Memory offsets of the first node of this op and of its input `input`.
   static std::pair<size_t, size_t> Offsets(const Plan& plan, absl::string_view op, int input) {
     for (size_t i = 0; i < plan.program.nodes.size(); ++i) {
       const ProgramNode& node = plan.program.nodes[i];
@@ -26,7 +26,7 @@ class FuseInputGradients : public FusionFixture {
     ADD_FAILURE() << "no " << op;
     return {};
   }
-  // Of x's gradient.
+  // Compares x's gradient.
   const Plan& Compare(Output y, Output x) { return FusionFixture::Compare(GradientsOf(y, {x}), 1e-3f, "cpu:2"); }
 };
 
@@ -44,7 +44,8 @@ TEST_F(FuseInputGradients, OfAResidualBlockAndTheReluBelow) {
   EXPECT_EQ(Count(plan, "Conv2DBackpropInputAddReluGrad"), 1);
   EXPECT_EQ(Count(plan, "Conv2DBackpropInputReluGrad"), 1);
   for (const char* op : {"Conv2DBackpropInput", "ReluGrad", "AddN"}) EXPECT_EQ(Count(plan, op), 0) << op;
-  // Winograd's algorithm, on processors that have it, may write over the addend or, once it is read, the ReLU's output.
+  // Winograd's algorithm, on processors that support it, may write over the addend or, once it is read, over the ReLU's
+  // output.
   const ops::onednn::Conv2DShape shape{.n = 3,
                                        .h = 7,
                                        .w = 8,

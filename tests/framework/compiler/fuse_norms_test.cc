@@ -1,4 +1,4 @@
-// Batch norm with what follows it, as one node.
+// Batch norm fused with the ops after it.
 #include "ops/nn.h"
 #include "tests/framework/compiler/fusion_fixture.h"
 
@@ -70,7 +70,7 @@ TEST_F(FuseNorms, NotWhereTheAddendNeedsTheMean) {
   EXPECT_EQ(Count(Compare({y, norm_.mean}), "BatchNormAddRelu"), 0);
 }
 
-// Each may be fused, but not both: one would wait for the other.
+// Either may be fused but not both: each would wait for the other.
 TEST_F(FuseNorms, OnlyOneOfTwoWhoseAddendsNeedEachOthersMean) {
   const auto other = ops::BatchNorm(root_, shortcut_, scale_, offset_);
   const Output first = ops::Relu(root_, ops::Add(root_, norm_.y, ops::Mul(root_, x_, other.mean)));
@@ -91,14 +91,14 @@ TEST_F(FuseNorms, UpdatesKeepTheirOrder) {
   const Output first = ops::Assign(root_, mean, norm_.mean);
   const auto other = ops::BatchNorm(root_, shortcut_, scale_, offset_);
   const Output second = ops::Assign(root_, mean, other.mean);
-  const Output y = ops::Relu(root_, other.y);  // other's mean is there before norm_'s
+  const Output y = ops::Relu(root_, other.y);  // other's mean is computed before norm_'s
   const Plan& plan = Compare({y, ops::Relu(root_, norm_.y), first, second});
   EXPECT_EQ(Count(plan, "BatchNormRelu"), 2);
   EXPECT_THAT(session_->ReadVariable(mean)->ToDoubles(),
               testing::Pointwise(testing::FloatNear(1e-5f), step_->fetched(3).ToDoubles()));
 }
 
-// All ranks of a collective run together, so what one needs the others wait for.
+// All ranks of a collective run together, so each waits for everything that any of them needs.
 TEST_F(FuseNorms, NotWhereTheAddendComesFromACollective) {
   const auto reduce = [&](Output value, int64_t rank) {
     return root_.Add(
@@ -132,7 +132,7 @@ TEST_F(FuseNorms, OnlyWithoutControlInputs) {
   EXPECT_EQ(Count(Compare({y, waited}), "BatchNormRelu"), 0);
 }
 
-// What is above 0 before it is rounded may be 0 then, and takes no gradient.
+// A value that is above 0 before rounding may be 0 after it, and then gets no gradient.
 TEST_F(FuseNorms, WhatIsRoundedToZeroHasNoGradient) {
   for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
     const double tiny = dtype == DType::kFloat16 ? 1e-8 : 1e-41;

@@ -12,14 +12,14 @@ using Activation = Output (*)(const Scope&, Output);
 
 class FuseProductsTest : public FusionFixture, public testing::WithParamInterface<DType> {
  protected:
-  // The product of x, [.., channels], with the filter and a bias, and the activation, in the test's dtype.
+  // The product of x, [..., channels], with the filter, plus a bias and the activation, in the test's dtype.
   Output Fusable(Output x, Output filter, const ops::Conv2DOptions* convolution, Activation activation) {
     const Output a = ops::Cast(root_, x, GetParam()), b = ops::Cast(root_, filter, GetParam());
     const Output product = convolution != nullptr ? ops::Conv2D(root_, a, b, *convolution) : ops::MatMul(root_, a, b);
     const Output bias = ops::Cast(root_, Feed("bias", {filter.shape()[-1]}), GetParam());
     return ops::Cast(root_, activation(root_, ops::BiasAdd(root_, product, bias)), DType::kFloat32);
   }
-  // A number that is none, and only that, makes results that are none: the same with and without fusion.
+  // NaN and infinities in the input, and only these, give such results, with and without fusion.
   void ExpectSameNumbers(Output y, absl::string_view op) {
     for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(), -1.0f}) {
       values_[0].data<float>()[5] = bad;

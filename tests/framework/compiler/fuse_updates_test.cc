@@ -1,4 +1,4 @@
-// Updates that run as one.
+// Fusing updates into one node.
 #include "absl/strings/str_cat.h"
 #include "ops/collective.h"
 #include "ops/training.h"
@@ -9,12 +9,12 @@ namespace {
 
 constexpr int64_t kLarge = int64_t{1} << 16;
 
-// CPU kernels of an op, joined: each node's runs after the other's. Belfry's own do not join, for there it saves
-// nothing.
+// Joins CPU kernels of an op by running each node's after the other. Belfry's own CPU kernels do not join, because it
+// saves nothing there.
 void MakeJoinable(OpRegistry& registry, absl::string_view op) {
   KernelDef kernel = *registry.Find(op)->FindKernel("CPU", DType::kFloat32);
   kernel.join = [make = kernel.make](absl::Span<const KernelSpec> specs) -> absl::StatusOr<Kernel> {
-    std::vector<std::pair<KernelFunction, size_t>> runs;  // with its first input
+    std::vector<std::pair<KernelFunction, size_t>> runs;  // each with the index of its first input
     size_t inputs = 0;
     for (const KernelSpec& spec : specs) {
       runs.emplace_back(make(spec).value().run, inputs);
@@ -44,7 +44,7 @@ class JoinUpdates : public SessionFixture {
   Output Descend(const Scope& scope, const Variable& variable, Output gradient) {
     return ops::ApplyGradientDescent(scope, variable, rate_, gradient);
   }
-  // How many joined updates a step has, and how many by themselves.
+  // Numbers of joined updates and of single ones in a step.
   std::pair<int, int> Counts(absl::Span<const Output> fetches, const Node* target) {
     Open("cpu:1");
     Initialize();
@@ -97,7 +97,7 @@ TEST_F(JoinUpdates, AResultThatIsReadOrFetchedIsNotJoined) {
   EXPECT_THAT(Scalars({new_b, read}, {train}), testing::ElementsAre(1, 1));
 }
 
-// The second variable's gradient is what became of the first.
+// The second variable's gradient depends on the first variable's new value.
 TEST_F(JoinUpdates, AnUpdateAfterAnotherIsNotJoinedWithIt) {
   const Variable a = Scalar("a", 1), b = Scalar("b", 2), c = Scalar("c", 3), d = Scalar("d", 4);
   const Output first = Descend(root_, a, one_), also_first = Descend(root_, c, one_);
@@ -112,8 +112,8 @@ TEST_F(JoinUpdates, AnUpdateAfterAnotherIsNotJoinedWithIt) {
   EXPECT_EQ(ValueOf(d), 2);
 }
 
-// The all-reduces of a group meet: what follows one of them waits for what the other reads, which here is what an
-// update left.
+// The all-reduces of a group meet, so the nodes after one of them wait for the inputs of the other; here one input is a
+// variable after an update.
 TEST_F(JoinUpdates, AnUpdateBehindACollectiveIsNotJoinedWithOneBeforeIt) {
   const Scope first = root_.Device("/cpu:0"), second = root_.Device("/cpu:1");
   const Variable a = GetVariable(second, "a", {}, ConstantInitializer(5));
@@ -136,7 +136,7 @@ TEST_F(JoinUpdates, AnUpdateBehindACollectiveIsNotJoinedWithOneBeforeIt) {
   EXPECT_EQ(ValueOf(b), 6);
 }
 
-// A read of b has to come after the update of a and before that of b.
+// A read of b must come after the update of a and before that of b.
 TEST_F(JoinUpdates, AReadBetweenTwoUpdatesKeepsThemApart) {
   const Variable a = Scalar("a", 1), b = Scalar("b", 2);
   const Output first = Descend(root_, a, one_), second = Descend(root_, b, one_);
@@ -157,7 +157,7 @@ TEST_F(JoinUpdates, ReadersOfOldValuesComeBefore) {
   EXPECT_EQ(ValueOf(b), -1);
 }
 
-// Moving averages follow what the updates leave.
+// Moving averages use the variables' values after the updates.
 TEST_F(JoinUpdates, AveragesJoinBehindTheUpdates) {
   const Variable a = Scalar("a", 8), b = Scalar("b", 4), of_a = Scalar("of_a", 8), of_b = Scalar("of_b", 4);
   const Node* updates = ops::Group(root_, {Descend(root_, a, one_), Descend(root_, b, one_)});
@@ -173,7 +173,7 @@ TEST_F(JoinUpdates, AveragesJoinBehindTheUpdates) {
   EXPECT_EQ(ValueOf(of_b), 3.5f);
 }
 
-// All updates that wait for one all-reduce are one, however large; those of another are not.
+// All updates that wait for one all-reduce are joined, however large; those of another one are not.
 TEST_F(JoinUpdates, TheUpdatesOfABucketAreOne) {
   std::vector<Output> updates;
   for (int rank = 0; rank < 2; ++rank) {

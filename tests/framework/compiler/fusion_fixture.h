@@ -1,4 +1,4 @@
-// What a graph computes with and without fusion.
+// Compares a graph's results with and without fusion.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@ namespace belfry {
 
 class FusionFixture : public SessionFixture {
  protected:
-  // A placeholder that is fed normal random numbers, float32.
+  // A float32 placeholder that is fed normal random numbers.
   Output Feed(absl::string_view name, const Shape& shape) {
     feeds_.push_back({ops::Placeholder(root_.NameScope(name), DType::kFloat32, shape), shape});
     std::mt19937 random(static_cast<uint32_t>(feeds_.size()));
@@ -25,14 +25,14 @@ class FusionFixture : public SessionFixture {
     values_.push_back(std::move(values));
     return feeds_.back().output;
   }
-  // Of sum(weights * y).
+  // Gradients of sum(weights * y).
   std::vector<Output> GradientsOf(Output y, const std::vector<Output>& xs) {
     const Output weights = Feed("weights", y.shape());
     auto gradients = Gradients(root_, {ops::Sum(root_, ops::Mul(root_, y, weights))}, xs);
     EXPECT_TRUE(gradients.ok()) << gradients.status();
     return *gradients;
   }
-  // The fetches, float32, of a run with and without fusion agree to `tolerance`. Returns the plan with.
+  // Checks that the float32 fetches of a fused and an unfused run agree to `tolerance`. Returns the fused plan.
   const Plan& Compare(const std::vector<Output>& fetches, float tolerance, absl::string_view devices = "cpu:1",
                       int64_t fuse_elementwise_from = kFuseFrom) {
     std::vector<std::vector<std::vector<float>>> results;

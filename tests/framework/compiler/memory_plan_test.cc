@@ -1,5 +1,5 @@
-// Random graphs on one to three devices: no two live tensors share memory, and the results are those of a walk over the
-// graph, node by node.
+// Random graphs on one to three devices: no two live tensors share memory, and the results equal those of a
+// node-by-node walk over the graph.
 #include <cmath>
 #include <map>
 #include <random>
@@ -26,7 +26,7 @@ class RandomGraph {
     }
   }
 
-  // Adds a node, mostly on top of late ones, so that lifetimes differ.
+  // Adds a node, mostly on top of recent ones, so that lifetimes differ.
   void Grow() {
     const Output x = Some();
     switch (Pick(9)) {
@@ -61,7 +61,7 @@ class RandomGraph {
     const size_t back = std::min(outputs.size(), Pick(3) == 0 ? outputs.size() : size_t{8});
     return outputs[outputs.size() - 1 - Pick(back)];
   }
-  // A tensor of x's shape, x itself if there is no other.
+  // A tensor of x's shape; x itself if there is no other.
   Output Like(const Output& x) {
     for (int attempt = 0; attempt < 10; ++attempt) {
       const Output y = outputs[Pick(outputs.size())];
@@ -97,7 +97,7 @@ class RandomGraph {
   std::mt19937_64 random_;
 };
 
-// The mean that output `k` of each tower's node is, added up in the order of the towers.
+// The mean for output `k` of each tower's node, summed in tower order.
 Tensor NaiveMean(const Graph& graph, const Node& node, int k, const Values& values) {
   std::map<int64_t, const Node*> ranks;
   for (int id = 0; id < graph.size(); ++id) {
@@ -144,7 +144,7 @@ struct Case {
 
 class MemoryPlanTest : public SessionFixture, public testing::WithParamInterface<Case> {
  protected:
-  // Element by element; the mean of nothing is NaN.
+  // Element-wise equality in which NaN equals itself: the mean of nothing is NaN.
   static bool Same(const Tensor& a, const Tensor& b) {
     const std::vector<double> x = a.ToDoubles(), y = b.ToDoubles();
     return a.shape() == b.shape() && std::equal(x.begin(), x.end(), y.begin(), [](double p, double q) {
@@ -251,7 +251,7 @@ TEST_F(MemoryTest, WhatIsReadLaterIsNotOverwritten) {
 }
 
 TEST_F(MemoryTest, MemoryIsUsedAgain) {
-  // Each of these is as large as the first, and only two live at any time; sums cannot run in place.
+  // Each of these is as large as the first, and only two are live at any time; transposes cannot run in place.
   Output x = ops::Placeholder(root_, DType::kFloat32, {32, 32});
   const Output input = x;
   for (int i = 0; i < 20; ++i) x = ops::Transpose(root_, x);

@@ -1,4 +1,4 @@
-// What the passes make of a program, seen in its plan.
+// Tests of compiler passes by the plans they produce.
 #include "framework/graph/gradients.h"
 #include "ops/collective.h"
 #include "ops/nn.h"
@@ -14,7 +14,7 @@ using ::testing::Pointwise;
 
 class PassesTest : public SessionFixture {
  protected:
-  // Nodes that run in a step.
+  // The number of nodes that run in a step.
   static int Running(const Plan& plan) {
     return static_cast<int>(std::count_if(plan.program.nodes.begin(), plan.program.nodes.end(), Runs));
   }
@@ -47,7 +47,7 @@ TEST_F(PassesTest, ShapesAreFolded) {
   EXPECT_THAT(step->fetched(0).ToDoubles(), ElementsAre(7, 3));
 }
 
-// What is folded away does not keep later nodes from being folded, nor does it cost an instruction.
+// A folded node neither keeps later nodes from being folded nor costs an instruction.
 TEST_F(PassesTest, RunningAfterAConstantIsNoOrder) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {Shape::kUnknown, 3});
   const Output rows = ops::Cast(root_, ops::ShapeOf(root_, x), DType::kFloat32);
@@ -63,7 +63,7 @@ TEST_F(PassesTest, RunningAfterAConstantIsNoOrder) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("no rows"));
 }
 
-// A shape of 2^54 elements is looked at, and no memory is.
+// Only the shape of the 2^54 elements is needed, so no memory is allocated.
 TEST_F(PassesTest, ShapesOfWhatCouldNotBeHeldAreFolded) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {Shape::kUnknown});
   const Output huge = ops::BroadcastTo(root_, ops::Reshape(root_, x, {-1, 1, 1}), {-1, 1 << 27, 1 << 27});
@@ -98,7 +98,8 @@ TEST_F(PassesTest, EqualNodesAreMerged) {
   EXPECT_THAT(step->fetched(0).ToDoubles(), ElementsAre(7, 28));
 }
 
-// What the gradient of a broadcast sums up turns out to have that shape already, but a variable is read in time.
+// The gradient of a broadcast is a sum to a shape that it turns out to have already. A variable must still be read
+// before its update.
 TEST_F(PassesTest, SumsToTheSameShapeAreDropped) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {Shape::kUnknown});
   const Variable v = GetVariable(root_, "v", {2}, ConstantInitializer(1));
@@ -166,7 +167,7 @@ class FusionTest : public PassesTest, public testing::WithParamInterface<const c
     Open("cpu:1");
     Initialize();
   }
-  // The step's fetches, of which the first `common` are equal in both plans.
+  // Runs both steps and checks that their first `common` fetches are equal.
   void ExpectSame(PreparedStep& a, PreparedStep& b, int common) {
     const Tensor feed = Ramp(x_.shape());
     ASSERT_TRUE(a.Run({feed}).ok());
@@ -190,7 +191,7 @@ TEST_P(FusionTest, ConvolutionBiasAndActivation) {
   EXPECT_EQ(Count(fused->plan(), "FusedConv2D"), 1) << fused->plan().ToText(*devices_);
   EXPECT_EQ(Count(fused->plan(), "BiasAdd"), 0);
   EXPECT_EQ(Running(fused->plan()), activation ? 1 : 2) << fused->plan().ToText(*devices_);
-  // A fetch of what lies between keeps it.
+  // Fetching an intermediate result keeps it.
   const auto plain = Prepare({{x_, x_.shape()}}, {y_, product_, biased_});
   EXPECT_EQ(Count(plain->plan(), "FusedConv2D"), 0);
   ExpectSame(*fused, *plain, 1);
@@ -387,7 +388,7 @@ TEST_P(CollectiveTest, OfAVariableAfterItsUpdate) {
   EXPECT_THAT(Scalars(after), ElementsAre(10, 10));
 }
 
-// Each tower has added its collectives in an order of its own; they meet in one order all the same.
+// Each tower adds its collectives in a different order; they still meet in one order.
 TEST_P(CollectiveTest, InAnotherOrderInEachTower) {
   const std::string names[] = {"p", "q", "r"};
   std::vector<Output> sums(9);
@@ -411,7 +412,8 @@ TEST_P(CollectiveTest, ThatFollowEachOther) {
   EXPECT_THAT(Scalars(second), ElementsAre(18, 18));
 }
 
-// The averaging of a first gradient does not wait for work that it does not need, though that too waits for averages.
+// The all-reduce of a first gradient does not wait for work that it does not need, even if that work waits for an
+// all-reduce too.
 TEST_P(CollectiveTest, StartAsSoonAsTheyCan) {
   std::vector<FeedSpec> feeds;
   std::vector<Output> statistics, gradients, results;

@@ -1,4 +1,4 @@
-// A graph of fake ops, and where its nodes are placed.
+// A graph of fake ops, and the devices on which its nodes are placed.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -25,7 +25,7 @@ class PlaceFixture : public testing::Test {
   }
   Output Variable(const Scope& scope, const std::string& name) { return Source(scope, "Variable", name); }
 
-  // Places the whole graph; a failure is an error of the test.
+  // Places the whole graph; a failure fails the test.
   void Place(const DeviceSet& devices, bool soft = false) {
     ASSERT_TRUE(graph_.status().ok()) << graph_.status();
     auto placement = belfry::Place(graph_, devices, {.allow_soft_placement = soft});

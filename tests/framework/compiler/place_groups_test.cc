@@ -14,7 +14,7 @@ using testing::StartsWith;
 
 class PlaceGroupsTest : public PlaceFixture {
  protected:
-  // A node with a request and a colocation, which no Scope makes together.
+  // A node with both a device request and a colocation, which no Scope creates.
   const Node* Bound(const std::string& op, std::vector<Output> inputs, const Node& with, const std::string& device) {
     auto node = graph_.AddNode({.op = op,
                                 .name = absl::StrCat(op, "_on_", with.name()),

@@ -17,7 +17,7 @@ class PlaceTest : public PlaceFixture {};
 
 Tensor OneToSix(const Shape& shape) { return Tensor::Of<float>({1, 2, 3, 4, 5, 6}, shape); }
 
-// c = a * b, as in scenario S2, under one scope.
+// c = a * b, as in scenario S2, in one scope.
 Output Product(const Scope& scope) {
   const Output a = scope.Named("a").Add("Const", {}, {{"value", OneToSix({2, 3})}, {"dtype", DType::kFloat32}});
   const Output b = scope.Named("b").Add("Const", {}, {{"value", OneToSix({3, 2})}, {"dtype", DType::kFloat32}});

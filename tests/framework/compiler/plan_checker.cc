@@ -12,14 +12,14 @@
 namespace belfry {
 namespace {
 
-// How far each stream has come, as far as one instruction can know.
+// For each stream, how far it has surely come, as one instruction can know.
 using Clock = std::vector<int>;
 
 void Join(Clock& clock, const Clock& other) {
   for (size_t s = 0; s < clock.size(); ++s) clock[s] = std::max(clock[s], other[s]);
 }
 
-// Where a node's instruction stands, and what has surely ended when it begins.
+// The position of a node's instruction, and what has surely ended when it begins.
 struct Moment {
   int stream = -1, position = -1;
   Clock known;
@@ -34,7 +34,8 @@ class Player {
         events_(plan.events),
         moments_(plan.program.nodes.size()) {}
 
-  // By node; a node without an instruction has stream -1. Nothing if the streams wait for each other for ever.
+  // Moments by node; a node without an instruction has stream -1. Returns nullopt if the streams wait for each other
+  // forever.
   std::optional<std::vector<Moment>> Play() {
     for (bool moved = true; moved;) {
       moved = false;
@@ -107,9 +108,9 @@ class Player {
   std::vector<Moment> moments_;
 };
 
-// A range of a device's arena and the nodes that use it, from its beginning in the step to its end.
+// A range of a device's arena and the nodes that use it, from its creation in the step to its last use.
 struct Buffer {
-  Value value;  // of node -1 for a workspace
+  Value value;  // node -1 for a workspace
   std::string name;
   int device = 0;
   size_t begin = 0, end = 0;
@@ -144,10 +145,10 @@ class Checker {
     absl::StrAppend(&errors_, buffer.name, " at ", buffer.begin, " on device ", buffer.device, " ", what, "\n");
   }
 
-  // `a` has surely ended when `b` begins.
+  // True if `a` has surely ended when `b` begins.
   bool Before(int a, int b) const { return moments_[b].known[moments_[a].stream] > moments_[a].position; }
 
-  // A node begins after those whose output it reads and those that it waits for.
+  // Checks that a node begins after those whose outputs it reads and those that it waits for.
   void CheckOrder(int i) {
     if (moments_[i].stream < 0) return;
     std::vector<int> stack;
@@ -167,7 +168,7 @@ class Checker {
     }
   }
 
-  // Whose buffer a value lies in: views and collectives pass on that of their input.
+  // The value whose buffer holds this one: views and collectives pass on their input's.
   Value Source(Value value) const {
     while (true) {
       const ProgramNode& node = nodes_[value.node];
@@ -222,7 +223,7 @@ class Checker {
     }
   }
 
-  // Nobody uses `first` any more when `second` is written, whatever the timing.
+  // True if nobody uses `first` any more when `second` is written, whatever the timing.
   bool EndsBefore(const Buffer& first, const Buffer& second) const {
     if (first.fetched || second.producer < 0) return false;
     const auto done = [&](int node) {
@@ -232,7 +233,7 @@ class Checker {
            (first.producer < 0 || (first.producer != second.producer && Before(first.producer, second.producer)));
   }
 
-  // The op may write `second` over `first`, which is exactly one of its inputs.
+  // True if the op may write `second` over `first`, which is exactly one of its inputs.
   bool InPlace(const Buffer& first, const Buffer& second) const {
     if (first.begin != second.begin || first.end != second.end || plan_.in_place[second.producer] == 0) return false;
     const ProgramNode& node = nodes_[second.producer];

@@ -1,6 +1,6 @@
-// Checks a plan's memory without knowing how it was planned: plays its streams with vector clocks, and then asks for
-// every two tensors that share bytes of a device whether one is done with, in every possible timing, before the other
-// begins.
+// Checks a plan's memory independently of how it was planned: plays its streams with vector clocks, then verifies for
+// every two tensors that share bytes on a device that, in every possible timing, the last use of one precedes the
+// creation of the other.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace belfry {
 
-// What is wrong with the plan's streams and memory; empty if nothing is.
+// Describes the errors in the plan's streams and memory; empty if there are none.
 std::string CheckPlan(const Plan& plan);
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// The gradient of a ReLU under a maximum pool, taken before the pool's.
+// A ReLU's gradient under a maximum pool, computed before the pool's.
 #include <cmath>
 #include <limits>
 #include <random>
@@ -34,8 +34,8 @@ class PoolMasksTest : public SessionFixture, public testing::WithParamInterface<
     scale_ = ops::Placeholder(root_, DType::kFloat32, {});
   }
 
-  // The gradient of sum(scale * pool(activation(x))^2), with numbers, zeros of both signs, NaN and infinity in x; its
-  // plan has one op `mask`, of `masked` elements.
+  // The gradient of sum(scale * pool(activation(x))^2), where x holds numbers, zeros of both signs, NaN and infinity.
+  // Checks that its plan has one op `mask`, with `masked` elements.
   std::vector<Tensor> GradientOf(const std::function<Output(Output)>& activation, bool fuse, const char* mask,
                                  int64_t masked, bool fetch_inner = false) {
     const Output x = ops::Cast(root_, x_, dtype_);
@@ -63,7 +63,7 @@ class PoolMasksTest : public SessionFixture, public testing::WithParamInterface<
     return results;
   }
 
-  // The same for every gradient of a test.
+  // Input values, the same for every gradient of a test.
   Tensor Values() const {
     Tensor values(DType::kFloat32, pool_.images);
     std::mt19937 random(seed_);
@@ -114,7 +114,7 @@ INSTANTIATE_TEST_SUITE_P(Pools, PoolMasksTest,
                                                           DType::kFloat16),
                                           testing::Range(0, static_cast<int>(std::size(kPools)))));
 
-// The ReLU's output is as large as all else together, and only the pool reads it.
+// The ReLU's output is as large as everything else together, and only the pool reads it.
 TEST_F(SessionFixture, ThePoolsInputIsNotKeptForTheBackwardPass) {
   const Output x = ops::Placeholder(root_, DType::kFloat32, {4, 32, 32, 8});
   const Output pooled = ops::MaxPool(root_, ops::Relu(root_, ops::Square(root_, x)));

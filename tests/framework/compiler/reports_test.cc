@@ -1,4 +1,4 @@
-// What a session tells about its plans: memory, costs, traces; and runs that look for a fault.
+// Reports of a session about its plans (memory, costs, traces), and runs that look for faults.
 #include <cmath>
 #include <thread>
 
@@ -48,7 +48,7 @@ TEST(IsBackward, IsWhatStandsBelowGradients) {
 
 class ReportsTest : public SessionFixture {
  protected:
-  // A perceptron of one hidden layer with momentum, on all devices.
+  // Builds a perceptron with one hidden layer, trained with momentum on all devices.
   void Train(absl::string_view spec, const SessionOptions& options = {}) {
     auto devices = DeviceSet::Open(spec);
     ASSERT_TRUE(devices.ok()) << devices.status();
@@ -119,8 +119,8 @@ TEST_F(ReportsTest, MoreExamplesNeedMoreMemory) {
   EXPECT_GT(many->memory[0].inputs, 200 * few->memory[0].inputs / 2);
 }
 
-// One tower computes x w1 and h w2, and for the gradients h' dy, dy w2', x' dh: two operations for each element of each
-// product and each one summed over.
+// One tower computes x w1 and h w2, and for the gradients h' dy, dy w2' and x' dh: two operations for each element of
+// each product and each element summed over.
 TEST_F(ReportsTest, TheOperationsOfProducts) {
   Train("cpu:1");
   auto explained = session_->Explain(FeedSpecs(16), {step_.loss}, {step_.update});

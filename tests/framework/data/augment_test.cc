@@ -34,7 +34,7 @@ std::vector<float> Apply(const ExampleSpec& spec, const ImagePolicy& policy, con
   return output;
 }
 
-// Pixel (y, x) of channel c of an image in planes.
+// Pixel (y, x) of channel c of an image stored as planes.
 double At(const ExampleSpec& spec, const std::string& image, int64_t y, int64_t x, int64_t c) {
   return static_cast<uint8_t>(image[(c * spec.shape[0] + y) * spec.shape[1] + x]);
 }
@@ -82,7 +82,7 @@ TEST(Augmenter, ConstantImagesBecomeZero) {
     for (float v : Apply(spec, TutorialTraining(), image))
       ASSERT_NEAR(v, 0, 2e-3);  // 255 times 41 times the contrast, in float32
   }
-  // One pixel of one grey level: the deviation is far below 1 / sqrt(values), which is then the divisor.
+  // One pixel differs by one grey level: the deviation is far below 1 / sqrt(values), which becomes the divisor.
   const ExampleSpec spec = ImageSpec(24, 24, 1);
   std::string image(spec.input_bytes(), '\x05');
   image[100] = '\x06';
@@ -118,14 +118,14 @@ TEST(Augmenter, BrightnessAndContrastActAsTheirFormulas) {
     EXPECT_NEAR(slopes[c], slopes[0], 1e-5);
     EXPECT_NEAR(shifts[c], shifts[0], 1e-3);
   }
-  // Standardised afterwards, the same draws give what the plain definition gives.
+  // With standardisation added, the same draws give the result of the plain definition.
   ImagePolicy standardised = policy;
   standardised.normalise = ImagePolicy::Normalise::kPerImage;
   ExpectNear(Apply(spec, standardised, image, 2, 77, random.seed()),
              Standardised(std::vector<double>(output.begin(), output.end())));
 }
 
-// For an image whose pixels tell their own place: each draw's corner and flip.
+// An image whose pixels encode their position shows each draw's corner and flip.
 TEST(Augmenter, CropsAndFlipsAreUniform) {
   const ExampleSpec spec = ImageSpec(16, 16, 1);
   std::string image(256, '\0');

@@ -84,7 +84,7 @@ TEST_F(Cifar10Test, TrainingFilesHoldAsManyRecords) {
     ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kDataLoss,
                 "data_batch_" + std::to_string(cut) + ".bin: holds 2 records, and data_batch_", ".bin 5");
   }
-  // The last file of a generated set has what is left over.
+  // The last file of a generated set holds whatever remains.
   folder_.Write("textures.txt", "");
   EXPECT_TRUE(OpenCifar10(folder_.path()).ok());
 }
@@ -155,7 +155,7 @@ TEST(RealCifar10, HasItsKnownSizesAndStatistics) {
   EXPECT_THAT(counts, testing::Each(1'000));
   const auto statistics = ComputeChannelStatistics(*cifar10->train);
   ASSERT_TRUE(statistics.ok());
-  // The published numbers, with room for copies of the set whose images went through a lossy format.
+  // The published numbers, with a margin for copies of the set whose images went through a lossy format.
   const float means[] = {0.4914f, 0.4822f, 0.4465f}, deviations[] = {0.2470f, 0.2435f, 0.2616f};
   for (int c = 0; c < 3; ++c) {
     EXPECT_NEAR(statistics->mean[c] / 255, means[c], 3e-3);

@@ -51,7 +51,7 @@ TEST(Csv, ReadsQuotedFieldsWithSeparatorsQuotesAndLineEnds) {
   ExpectError(ParseCsv("a,b\n1,\"2\n3,4\n", "t").status(), StatusCode::kInvalidArgument, "t:2:3", "not closed");
   ExpectError(ParseCsv("a,b\n1,\"2\"x\n", "t").status(), StatusCode::kInvalidArgument, "t:2:6",
               "after a closing quote");
-  // The line number counts the line end inside the quotes.
+  // The line number includes the line end inside the quotes.
   ExpectError(ParseCsv("\"a\nb\",c\n1,x\n", "t").status(), StatusCode::kInvalidArgument, "t:3:3", "'x'");
 }
 

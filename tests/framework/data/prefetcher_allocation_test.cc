@@ -11,7 +11,7 @@ namespace {
 std::atomic<int64_t> allocations = 0;
 }  // namespace
 
-// Replaced for the whole test program, to be counted.
+// Replaced for the whole test program, to count allocations.
 void* operator new(size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
@@ -45,7 +45,7 @@ TEST(Prefetcher, AllocatesNothingAfterTheRingHasGoneRound) {
         }
       }
     };
-    // 3 slots and 7 batches an epoch: after 21 batches each slot has held a last batch, too.
+    // 3 slots and 7 batches per epoch: after 21 batches each slot has held a last batch too.
     run(30, false);
     const int64_t before = allocations;
     run(100, true);

@@ -36,7 +36,7 @@ PrefetcherOptions SmallOptions(FreshRandom& random) {
   return options;
 }
 
-// All that a run gave, tower after tower and batch after batch.
+// Everything that a run produced, by batch and within it by tower.
 struct Record {
   std::vector<float> inputs;
   std::vector<int32_t> labels;
@@ -222,7 +222,7 @@ TEST(Prefetcher, BatchesOnLoanStayAsTheyAre) {
   }
 }
 
-// Fails at some examples, and takes its time.
+// Fails for some examples, and reads slowly.
 class FaultyDataset : public Dataset {
  public:
   FaultyDataset(std::unique_ptr<Dataset> dataset, std::set<int64_t> faults)
@@ -342,7 +342,7 @@ TEST(Prefetcher, SaysThatThereAreNoThreadsLeft) {
   pthread_attr_t former, huge;
   ASSERT_EQ(pthread_getattr_default_np(&former), 0);
   ASSERT_EQ(pthread_attr_init(&huge), 0);
-  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 50), 0);  // of addresses, which no process has
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 50), 0);  // of address space, more than any process has
   ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
   const absl::Status status = Prefetcher::Create(*images, {.threads = 3}).status();
   ASSERT_EQ(pthread_setattr_default_np(&former), 0);

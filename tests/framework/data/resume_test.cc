@@ -29,7 +29,7 @@ class ResumeTest : public testing::Test {
     std::vector<float> inputs;
     std::vector<int64_t> indices;
   };
-  // All that comes from now on, batch after batch, the towers' parts one after the other.
+  // All examples from now on, batch by batch, with the towers' parts one after the other.
   std::vector<Seen> Run(const PrefetcherOptions& options) {
     auto prefetcher = Prefetcher::Create(*dataset_, options);
     EXPECT_TRUE(prefetcher.ok()) << prefetcher.status();

@@ -54,7 +54,7 @@ TEST(Textures, DependsOnTheOptionsAlone) {
   EXPECT_NE(Contents(folder / "a/test_batch.bin"), once.substr(0, 5 * kCifar10RecordBytes));
 }
 
-// The images are the same on every machine and compiler; this changes only with kVersion.
+// The images are the same on every machine and compiler; only a new kVersion may change them.
 TEST(Textures, HaveTheirKnownBytes) {
   uint64_t hash = 0xcbf29ce484222325;
   std::vector<uint8_t> image(kCifar10RecordBytes - 1);
@@ -102,7 +102,7 @@ TEST(Textures, GoesOnAfterAProcessThatWasKilled) {
   const TextureOptions large = {.training_images = 20'000, .test_images = 10};
   const pid_t child = fork();
   if (child == 0) {
-    const ScopedParallelThreads alone(1);  // the threads of a parent's loops are not in its child
+    const ScopedParallelThreads alone(1);  // the child does not have the threads of its parent's loops
     _exit(WriteTextures(folder / "set", large).ok() ? 0 : 1);
   }
   const std::string beside = folder / ("set.tmp." + std::to_string(child));
@@ -151,7 +151,7 @@ TEST(Textures, RepairsASetThatLostFiles) {
     EXPECT_TRUE(status.ok()) << status;
     ExpectOpens(folder / "set");
   }
-  // What a run left that wrote in place and was stopped: no test images, no marker, a file before its renaming.
+  // Leftovers of an interrupted run that wrote in place: no test images, no marker, and a file before its renaming.
   std::filesystem::remove(folder / "set/textures.txt");
   std::filesystem::rename(folder / "set/test_batch.bin", folder / "set/test_batch.bin.17.tmp");
   const absl::Status status = WriteTextures(folder / "set", kSmall);
@@ -178,7 +178,7 @@ TEST(Textures, LeavesForeignDataAlone) {
     EXPECT_EQ(Contents(folder / ("set/" + name)), bytes);
     EXPECT_EQ(EntriesOf(folder), 2);
   }
-  // A note beside a set of ours, and a foreign directory that is called like a stale one.
+  // A note beside a set of ours, and a foreign directory with the name of a stale one.
   TemporaryFolder folder;
   ASSERT_TRUE(WriteTextures(folder / "set", kSmall).ok());
   folder.Write("set/notes.txt", "x");

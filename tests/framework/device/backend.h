@@ -1,4 +1,4 @@
-// What the conformance suites of devices and collectives run over.
+// The back-ends that the conformance suites of devices and collectives run over.
 #pragma once
 
 #include <cstddef>
@@ -17,12 +17,12 @@ namespace belfry {
 inline const absl::Time kNever = absl::InfiniteFuture();
 inline constexpr size_t kMi = size_t{1} << 20, kGi = size_t{1} << 30;  // bytes
 
-// One kind of device. A further one is a further element of DeviceBackends(), and no new test.
+// One kind of device. A new one needs an element in DeviceBackends(), and no new test.
 struct DeviceBackend {
-  std::string name;  // of the test cases
-  std::string spec;  // opens two devices of this kind, as DeviceSet::Open takes it
+  std::string name;  // for the names of test cases
+  std::string spec;  // opens two devices of this kind through DeviceSet::Open
   DeviceOptions options = {};
-  // What it cannot do: (the test, the reason). Such a test is skipped, and says why.
+  // Pairs of (test, reason) for tests that it cannot pass; they are skipped with the reason.
   std::vector<std::pair<std::string, std::string>> cannot = {};
 };
 inline void PrintTo(const DeviceBackend& backend, std::ostream* out) { *out << backend.name; }

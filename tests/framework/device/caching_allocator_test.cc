@@ -18,7 +18,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-// The host's memory, so that sanitizers see what the allocator does wrong.
+// Host memory, so that sanitizers catch the allocator's mistakes.
 class HostSource final : public BlockSource {
  public:
   explicit HostSource(size_t most = std::numeric_limits<size_t>::max()) : most_(most) {}
@@ -170,7 +170,7 @@ TEST(CachingAllocator, AFragmentedLimitSaysSo) {
   allocator.Deallocate(quarters[3]);
 }
 
-// Every allocation is filled with a pattern of its own, which nobody else may have touched when it is given back.
+// Every allocation is filled with its own pattern, which must be intact when it is freed.
 TEST(CachingAllocator, AgainstAModel) {
   struct Block {
     unsigned char* data;

@@ -1,4 +1,4 @@
-// What every kind of device must do; and its events, which threads wait for.
+// Conformance suite of devices and of their events, for which threads wait.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -75,7 +75,7 @@ TEST_P(DeviceConformance, AClockTellsTheOrderOfWork) {
   }
   ASSERT_TRUE(stream->Synchronize().ok());
   ASSERT_TRUE(other->Synchronize().ok());
-  // The clocks of host and device need not agree to the microsecond.
+  // Host and device clocks need not agree to the microsecond.
   const absl::Duration slack = absl::Milliseconds(1);
   absl::Time last = before - slack;
   for (int i = 0; i < kStamps; ++i) {
@@ -224,7 +224,7 @@ TEST_P(DeviceConformance, AWaitEndsAtItsDeadline) {
   }
 }
 
-// Two threads hand over to each other; `data` is plain memory that the events must order.
+// Two threads take turns; `data` is plain memory whose accesses the events must order.
 TEST_P(DeviceConformance, PingPongOver10000Runs) {
   const auto ping = device_->NewEvent(), pong = other_->NewEvent();
   constexpr uint32_t kRuns = 10'000;

@@ -1,4 +1,4 @@
-// What GPUs do beyond what every device must: with real ones if the machine has them, and with fake ones.
+// Requirements on GPUs beyond those on every device, tested on real ones if the machine has them, and on fakes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ namespace {
 using testing::HasSubstr;
 using testing::MatchesRegex;
 
-// Two GPUs: on cards of their own, the same with copies through the host, and on one card.
+// Two GPUs: on separate cards, on separate cards with copies through the host, and on one card.
 struct Case {
   const char* name;
   DeviceOptions options;
@@ -122,7 +122,7 @@ TEST_P(TwoGpus, CopiesOfAllSizesOnStreamsOfBoth) {
   }
 }
 
-// Page-locked memory is read as soon as the host's wait ends, without a look at the stream.
+// Page-locked memory is read as soon as the host's wait ends, without querying the stream.
 TEST_P(TwoGpus, TheHostWaitsForTheWorkBeforeARecord) {
   const size_t bytes = 8 * kMi;
   const DeviceMemory memory = DeviceMemory::Allocate(*gpu_[0], bytes).value();
@@ -142,7 +142,7 @@ TEST_P(TwoGpus, TheHostWaitsForTheWorkBeforeARecord) {
   }
 }
 
-// A token goes to and fro between two devices, each served by a thread that runs ahead as far as it may.
+// A token goes back and forth between two devices, each served by a thread that runs ahead as far as it may.
 TEST_P(TwoGpus, ThreadsHandOverThroughEvents) {
   constexpr uint32_t kRuns = 300;
   const size_t bytes = 64 << 10;
@@ -263,11 +263,11 @@ TEST_P(TwoGpus, WhatIsRecordedIsDoneWheneverItIsEnqueued) {
     ASSERT_TRUE(a->Synchronize().ok());
     EXPECT_EQ(std::memcmp(to.data(), from.data(), kBytes), 0) << int{value};
   }
-  work();  // and the streams and events do without a recording again
+  work();  // the streams and events work uncaptured again
   ASSERT_TRUE(b->Synchronize().ok());
 }
 
-// In chunks, each way, by a stream of either card.
+// Copies in chunks, in each direction, by a stream of either card.
 TEST_P(TwoGpus, LongCopiesBetweenThemAreRecorded) {
   constexpr size_t kBytes = (size_t{5} << 20) + 3;
   DeviceMemory host = DeviceMemory::AllocateHost(*gpu_[0], kBytes).value();
@@ -288,7 +288,7 @@ TEST_P(TwoGpus, LongCopiesBetweenThemAreRecorded) {
       ASSERT_TRUE(stream->Copy(near, here, far, there, kBytes).ok());
       ASSERT_TRUE(stream->Copy(host.data(), *host_, near, here, kBytes).ok());
     };
-    work();  // what it takes is made now
+    work();  // sets up everything it needs
     ASSERT_TRUE(stream->Synchronize().ok());
     ASSERT_TRUE(stream->BeginRecording().ok());
     work();

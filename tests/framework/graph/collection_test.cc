@@ -26,7 +26,7 @@ TEST(InScope, GoesByWholeComponents) {
   EXPECT_FALSE(InScope("tower_1", "tower"));
   EXPECT_FALSE(InScope("Tower_1", "tower_1"));
   EXPECT_FALSE(InScope("", "x"));
-  EXPECT_FALSE(InScope("tower.1/x", "tower_1"));  // no regular expressions
+  EXPECT_FALSE(InScope("tower.1/x", "tower_1"));  // the scope is not a regular expression
   EXPECT_FALSE(InScope("tower_1/x", "tower.1"));
 }
 

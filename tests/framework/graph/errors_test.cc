@@ -1,4 +1,4 @@
-// A node is checked against its op's definition when it is added; errors name the node and the user's line.
+// Checking a node against its op's definition when it is added; errors name the node and the user's line.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

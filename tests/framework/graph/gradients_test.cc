@@ -21,7 +21,7 @@ class GradientsTest : public testing::Test {
  protected:
   Output Input() { return ops::Placeholder(root_, DType::kFloat64, {}); }
 
-  // The value of each output, where x is 3 and z is 5.
+  // The values of the outputs for x = 3 and z = 5.
   std::vector<double> Values(const std::vector<Output>& outputs) {
     auto session = Session::Create(graph_, devices_);
     EXPECT_TRUE(session.ok()) << session.status();
@@ -167,7 +167,7 @@ TEST_F(GradientsTest, FailAtAnOpWithoutAGradient) {
   EXPECT_THAT(message, HasSubstr("No gradient defined for operation 'strange' (op type: Mystery)"));
   EXPECT_THAT(message, HasSubstr("the path from the loss is loss <- scaled <- strange"));
   EXPECT_THAT(message, HasSubstr("gradients_test.cc:" + std::to_string(line)));
-  // Nobody minds where no x is behind it.
+  // It does not matter on a path that leads to no x.
   EXPECT_TRUE(belfry::Gradients(root_, {ops::Mul(root_, loss, z_)}, {z_}).ok());
 }
 
@@ -181,7 +181,7 @@ TEST_F(GradientsTest, FailIfEveryWayIsCut) {
   EXPECT_THAT(message, HasSubstr("No gradient reaches 'Placeholder'"));
   EXPECT_THAT(message, HasSubstr("'picked' (op type: OneHot)"));
   EXPECT_THAT(message, HasSubstr("loss <- picked"));
-  // Another way is enough.
+  // Another path is enough.
   EXPECT_THAT(Values(Gradients({ops::Add(root_, loss, x_)}, {x_})), ElementsAre(1));
 }
 

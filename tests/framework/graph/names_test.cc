@@ -1,4 +1,4 @@
-// Names of nodes and of name scopes: TensorFlow 1's rules.
+// Names of nodes and name scopes: TensorFlow 1's rules.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The name that a node gets which wants to be called `name`.
+// The name given to a node that requests `name`.
 std::string NameOf(const Scope& scope, absl::string_view name) {
   const Output output = ops::Const(scope.Named(name), 1.0f);
   return output.valid() ? output.node->name() : std::string(scope.status().message());
@@ -79,7 +79,7 @@ TEST(Names, ThatAreMalformed) {
   }
   Graph graph;
   const Scope root(graph);
-  // Below a scope, more may begin a name.
+  // Inside a scope, a name may begin with more characters.
   EXPECT_THAT(NamesOf(root, {"a.b-c\\d", "9", ".x"}), ElementsAre("a.b-c\\d", "9", ".x"));
   EXPECT_THAT(NamesOf(root.NameScope("s"), {"_a", "-a", ".a", "\\a"}), ElementsAre("s/_a", "s/-a", "s/.a", "s/\\a"));
 }
@@ -111,7 +111,7 @@ TEST(NameScope, WithASlashIsEnteredAgain) {
   EXPECT_EQ(NameOf(tower, "x"), "tower_0/x");
   EXPECT_EQ(root.NameScope("tower_0/").name(), "tower_0/");
   EXPECT_EQ(NameOf(root.NameScope("tower_0/"), "x"), "tower_0/x_1");
-  // The whole path is given, wherever it is entered from.
+  // A full path means the same scope wherever it is entered from.
   EXPECT_EQ(tower.NameScope("other/").name(), "other/");
   EXPECT_EQ(tower.NameScope("inner").NameScope(tower.name()).name(), "tower_0/");
 }

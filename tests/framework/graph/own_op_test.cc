@@ -1,4 +1,4 @@
-// What a user does to bring an op of his own: a record in a registry, then it is built, differentiated and run.
+// A user's own op: registered as a record, then built, differentiated and run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Devices, control inputs, colocation and what else a Scope carries besides names.
+// Devices, control inputs, colocation, and everything else that a Scope carries besides names.
 #include "framework/graph/scope.h"
 
 #include <gmock/gmock.h>
@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 
 class ScopeTest : public testing::Test {
  protected:
-  // The device that a node asks for below these device scopes, outermost first.
+  // The device request of a node inside these device scopes, outermost first.
   std::string Nested(std::initializer_list<const char*> devices) {
     Scope scope = root_;
     for (const char* device : devices) scope = scope.Device(device);
@@ -95,7 +95,7 @@ TEST_F(ScopeTest, AControlDependencyIsNotRepeated) {
   const Output a = Const(root_, "a"), b = Const(root_, "b");
   const Scope scope = root_.ControlDependencies({a, b, a}).ControlDependencies({b});
   EXPECT_THAT(Controls(Const(scope, "x")), ElementsAre("a", "b"));
-  // What is an input already is no control input.
+  // A data input is not a control input too.
   EXPECT_THAT(Controls(ops::Neg(scope, a)), ElementsAre("b"));
   EXPECT_THAT(Controls(ops::Add(scope, a, b)), IsEmpty());
 }
@@ -117,7 +117,7 @@ TEST_F(ScopeTest, OnlyIfIsForUpdatesAlone) {
   EXPECT_EQ(update.node->inputs()[2], condition);
   EXPECT_EQ(ops::Add(scope, one, one).node->inputs().size(), 2u);
   EXPECT_EQ(ops::AssignAdd(root_, variable, one).node->inputs().size(), 2u);
-  // A variable that is made there has a value whatever the condition is.
+  // A variable created there gets its value whatever the condition is.
   EXPECT_EQ(GetVariable(scope, "w", {}, ZerosInitializer()).initializer().inputs().size(), 2u);
 }
 

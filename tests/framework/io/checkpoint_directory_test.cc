@@ -20,7 +20,7 @@ class CheckpointDirectoryTest : public testing::Test {
     EXPECT_TRUE(directory.ok()) << directory.status();
     return *std::move(directory);
   }
-  // A checkpoint whose one tensor is its step.
+  // A checkpoint whose only tensor holds its step.
   static absl::Status Save(CheckpointDirectory& directory, int64_t step, std::optional<double> metric = std::nullopt) {
     return directory.Save(step, {{"step", Tensor::Scalar(step)}}, {{"by", absl::StrCat("step ", step)}}, metric);
   }
@@ -40,7 +40,7 @@ class CheckpointDirectoryTest : public testing::Test {
     EXPECT_EQ(checkpoint->tensors.at(0).value.scalar<int64_t>(), checkpoint->step);
     return checkpoint->step;
   }
-  // Changes the last byte, which is a tensor's.
+  // Changes the last byte, which belongs to a tensor.
   void Damage(const std::string& name) {
     std::string bytes = Contents(folder_ / ("checkpoints/" + name));
     bytes.back() ^= 1;

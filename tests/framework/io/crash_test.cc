@@ -1,4 +1,5 @@
-// What is left when a process that saves is killed, or the disk fails it, at each call that changes the disk.
+// State of a checkpoint folder after the saving process is killed, or the disk fails, at each call that changes the
+// disk.
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -28,7 +29,7 @@ absl::Status Save(CheckpointDirectory& directory, int64_t step, double metric) {
   return directory.Save(step, {{"w", tensor}, {"v", Tensor::Scalar(step)}}, {}, metric);
 }
 
-// Runs `body` in a process of its own; returns its exit code, or minus the signal that killed it.
+// Runs `body` in a child process. Returns its exit code, or minus the signal that killed it.
 int InChild(const std::function<void()>& body) {
   const pid_t child = fork();
   if (child == 0) {
@@ -42,7 +43,7 @@ int InChild(const std::function<void()>& body) {
 
 class CrashTest : public testing::Test {
  protected:
-  // Steps 1 to 3, of which 1 is the best.
+  // Saves steps 1 to 3, of which 1 is the best.
   void SetUp() override {
     fs::remove_all(path_);
     auto directory = CheckpointDirectory::Open(path_, kOptions);
@@ -63,7 +64,8 @@ class CrashTest : public testing::Test {
       EXPECT_EQ(tensor.value.data<int64_t>()[tensor.value.elements() - 1], checkpoint->step);
     }
   }
-  // That the links lead to whole checkpoints without help, and whatever is called a checkpoint is one.
+  // Checks that the links lead to whole checkpoints without any repair, and that every file named like a checkpoint is
+  // one.
   void ExpectAllWhole() {
     ExpectWhole(LoadCheckpoint(path_ + "/latest"), 3);
     ExpectWhole(LoadCheckpoint(path_ + "/best"), 1);
@@ -134,7 +136,7 @@ TEST_F(CrashTest, AFailureOfAnyCallLeavesWholeCheckpointsAndIsReported) {
 
 TEST_F(CrashTest, AFullDiskIsAnError) {
   const int code = InChild([&] {
-    // A write that would make a file larger than this fails as on a full disk, in the middle of the data.
+    // A write that would grow a file beyond this fails as on a full disk, in the middle of the data.
     const rlimit limit = {5000, 5000};
     std::signal(SIGXFSZ, SIG_IGN);
     setrlimit(RLIMIT_FSIZE, &limit);

@@ -10,7 +10,7 @@
 namespace belfry::io {
 namespace {
 
-// A bit at a time, as the standard defines it.
+// Bit by bit, as the standard defines it.
 uint32_t SlowCrc32c(const std::string& bytes) {
   uint32_t crc = 0xFFFFFFFF;
   for (const char byte : bytes) {
@@ -20,7 +20,7 @@ uint32_t SlowCrc32c(const std::string& bytes) {
   return ~crc;
 }
 
-// RFC 3720, B.4, where the four bytes of each result are listed in the order of transmission.
+// RFC 3720, B.4, which lists the four bytes of each result in the order of transmission.
 TEST(Crc32c, VectorsOfTheStandard) {
   EXPECT_EQ(Crc32c(std::string(32, '\0')), 0x8A9136AAu);
   EXPECT_EQ(Crc32c(std::string(32, '\xff')), 0x62A8AB43u);

@@ -80,7 +80,7 @@ TEST(EventFile, EveryFlippedBitIsFound) {
 
 TEST(EventFile, AnEnormousLengthIsAPartialRecord) {
   std::string file = FromHex("ffffffffffffffff");
-  // The checksum of such a length, as a writer would have made it.
+  // The checksum that a writer would have stored for this length.
   file += FrameRecord(file).substr(12 + 8, 4);
   bool truncated = false;
   EXPECT_THAT(Records(file + "abcdefgh", &truncated).value(), ElementsAre());
@@ -92,7 +92,7 @@ TEST(EventFile, AnyBytesAreSafe) {
   for (int i = 0; i < 2'000; ++i) Records(random.Bytes(static_cast<size_t>(random.Between(0, 60)))).IgnoreError();
 }
 
-// Files of this process can grow to a limit, as if the disk were full.
+// Limits the size of this process's files, as if the disk were full.
 class SizeLimit {
  public:
   explicit SizeLimit(rlim_t bytes) {

@@ -68,7 +68,7 @@ TEST(EventReader, EveryFlippedByteIsFound) {
   }
 }
 
-// Bytes that were wrong before they were written have good checksums.
+// Data that was wrong before it was written has good checksums.
 TEST(EventReader, AnyRecordIsAnEventOrDataLoss) {
   FreshRandom random;
   const std::string seeds[] = {FromHex(kSummaryHex), FromHex(kStartHex), FromHex(kTensorValueHex), ""};

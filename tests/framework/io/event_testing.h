@@ -1,4 +1,4 @@
-// What the tests of event files share.
+// Helpers shared by the tests of event files.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace belfry::io {
 
 inline std::string FromHex(const std::string& hex) { return absl::HexStringToBytes(hex); }
 
-// One event of each kind as TensorBoard's own classes serialise them.
+// One event of each kind, as TensorBoard's own classes serialise them.
 inline constexpr char kVersionHex[] = "09000000000000f83f1a0d627261696e2e4576656e743a32";
 inline constexpr char kSummaryHex[] =
     "09000000000000f83f10072a84010a080a016115000020400a660a01682a6109000000000000f0bf1100000000000008401900000000000010"

@@ -11,11 +11,11 @@
 namespace belfry::io {
 namespace {
 
-thread_local int left = -1;  // calls before the one that goes wrong; below 0: none will
+thread_local int left = -1;  // calls left before the one that fails; negative: none will
 thread_local int failure = 0;
 thread_local bool came = false;
 
-// True if this call is to fail, with errno set.
+// True if this call is to fail; errno is then set.
 bool Fails() {
   if (left < 0 || left-- > 0) return false;
   came = true;
@@ -36,7 +36,7 @@ bool FailingCalls::met() const { return came; }
 
 }  // namespace belfry::io
 
-// In place of the C library's.
+// Replacements of the C library's functions.
 extern "C" {
 
 int open(const char* path, int flags, ...) {

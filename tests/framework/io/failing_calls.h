@@ -1,11 +1,11 @@
-// System calls that go wrong when a test wants it.
+// System calls that fail on demand.
 #pragma once
 
 namespace belfry::io {
 
-// While it lives, the calls of this thread that change the disk are counted, from 0: making a file, write, fsync,
-// rename, symlink and unlink. Number `nth` goes wrong: it fails with `error`, having done nothing, or, if `error` is 0,
-// ends the process with exit code kDied before it is done; of a write, after half of it is. One at a time.
+// While an object lives, counts this thread's calls that change the disk, from 0: creating a file, write, fsync,
+// rename, symlink and unlink. Call number `nth` fails with `error` without doing anything or, if `error` is 0, ends the
+// process with exit code kDied before it is done (in a write, after half of it). One object at a time.
 class FailingCalls {
  public:
   static constexpr int kDied = 77;
@@ -14,7 +14,7 @@ class FailingCalls {
   FailingCalls(const FailingCalls&) = delete;
   FailingCalls& operator=(const FailingCalls&) = delete;
 
-  // Whether the call came.
+  // True if the call was made.
   bool met() const;
 };
 

@@ -13,7 +13,7 @@
 namespace belfry::io {
 namespace {
 
-// The first limit that is greater, the last bucket for what is greater than all: looked up one by one.
+// The bucket found by a linear search: the first limit that is greater, or the last bucket.
 size_t SlowBucket(double value) {
   const absl::Span<const double> limits = Histogram::Limits();
   for (size_t i = 0; i < limits.size(); ++i) {
@@ -22,7 +22,7 @@ size_t SlowBucket(double value) {
   return limits.size() - 1;
 }
 
-// The bucket of the only value.
+// The bucket of a histogram's only value.
 size_t BucketOf(double value) {
   Histogram histogram;
   histogram.Add(value);

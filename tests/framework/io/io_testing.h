@@ -1,4 +1,4 @@
-// What the tests of files share.
+// Helpers shared by the tests of files.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -15,7 +15,7 @@
 
 namespace belfry {
 
-// A generator with a seed that is new in each run and is shown when the test fails.
+// A random generator whose seed is new in each run and is printed if the test fails.
 class FreshRandom {
  public:
   uint64_t seed() const { return seed_; }
@@ -34,7 +34,7 @@ class FreshRandom {
   testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
 };
 
-// A folder that is there as long as this.
+// A folder that exists as long as the object.
 class TemporaryFolder {
  public:
   TemporaryFolder() {
@@ -57,14 +57,14 @@ inline std::string Contents(const std::string& path) {
   return std::string(std::istreambuf_iterator<char>(file), {});
 }
 
-// The value, or a failure of the test and a value made of nothing.
+// The value; if there is none, the test fails and a default-constructed value is returned.
 template <class T>
 T ValueOf(absl::StatusOr<T> value) {
   EXPECT_TRUE(value.ok()) << value.status();
   return value.ok() ? *std::move(value) : T();
 }
 
-// The status has this code, and its message holds each of `parts`.
+// Checks that the status has this code and that its message contains each of `parts`.
 template <class... Parts>
 void ExpectError(const absl::Status& status, absl::StatusCode code, const Parts&... parts) {
   EXPECT_EQ(status.code(), code) << status;

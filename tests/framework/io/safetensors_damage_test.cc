@@ -1,4 +1,4 @@
-// Files of the safetensors layout that are damaged, or were never right.
+// Safetensors files that are damaged, or were never valid.
 #include <cstring>
 
 #include "absl/strings/match.h"
@@ -21,7 +21,7 @@ std::string MakeFile(const std::string& json, const std::string& data = "") {
 
 class SafetensorsDamageTest : public testing::Test {
  protected:
-  // What reading a file of these bytes wholly says.
+  // Reads a whole file with these bytes.
   absl::Status Read(const std::string& bytes) {
     folder_.Write("file", bytes);
     absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path_);
@@ -30,7 +30,7 @@ class SafetensorsDamageTest : public testing::Test {
   void ExpectDamaged(const std::string& bytes, const std::string& text) {
     ExpectError(Read(bytes), StatusCode::kDataLoss, path_, text);
   }
-  // The bytes of a small file of ours.
+  // The bytes of a small file written by us.
   std::string Ours() {
     EXPECT_EQ(WriteSafetensors(path_, {{"w", Tensor::Of<float>({1, 2, 3})}, {"flags", Tensor::Of<bool>({true, false})}},
                                {{"note", "x"}}),

@@ -1,4 +1,4 @@
-// Exchanges files with the reference implementation, where it is installed.
+// Exchanges files with the reference implementation, if it is installed.
 #include <cstdlib>
 
 #include "framework/io/safetensors.h"

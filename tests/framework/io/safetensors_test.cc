@@ -12,7 +12,7 @@ namespace {
 
 using absl::StatusCode;
 
-// Of any bytes; a bool is 0 or 1.
+// A tensor of arbitrary bytes; bools are 0 or 1.
 Tensor RandomTensor(FreshRandom& random, DType dtype, const Shape& shape) {
   Tensor tensor(dtype, shape);
   std::string bytes = random.Bytes(tensor.bytes());
@@ -30,7 +30,7 @@ void ExpectSame(const Tensor& a, const Tensor& b) {
 }
 
 TEST(Checksum, IsXxh3) {
-  // Of no bytes, and of one: github.com/Cyan4973/xxHash, tests/sanity_test_vectors.h.
+  // Checksums of no bytes and of one: github.com/Cyan4973/xxHash, tests/sanity_test_vectors.h.
   EXPECT_EQ(Checksum("", 0), 0x2D06800538D394C2u);
   EXPECT_EQ(ChecksumText("", 0), "2d06800538d394c2");
 }

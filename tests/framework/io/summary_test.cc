@@ -40,7 +40,7 @@ std::vector<int> Pixels(const proto::Summary::Image& image) {
   return {bytes.begin(), bytes.end()};
 }
 
-// Of one grey image of these values in a row.
+// Pixels of a grey image with these values in a row.
 std::vector<int> GreyOf(std::initializer_list<float> values) {
   Summary summary;
   const absl::Status status =
@@ -76,9 +76,9 @@ TEST(Summary, TagsAreUtf8) {
   };
   for (const std::string tag : {"", "a/b c", "\u00e9\u20ac", "\U0001F600"}) EXPECT_EQ(tag_of(tag), tag);
   EXPECT_EQ(tag_of("a\xff\x62"), "a?b");
-  EXPECT_EQ(tag_of("\xc0\x80"), "??");            // not the shortest form
+  EXPECT_EQ(tag_of("\xc0\x80"), "??");            // not the shortest encoding
   EXPECT_EQ(tag_of("\xed\xa0\x80"), "???");       // a surrogate
-  EXPECT_EQ(tag_of("\xf4\x90\x80\x80"), "????");  // beyond the last character
+  EXPECT_EQ(tag_of("\xf4\x90\x80\x80"), "????");  // beyond the last code point
   EXPECT_EQ(tag_of("\xe2\x82"), "??");            // cut off
 }
 
@@ -91,7 +91,7 @@ TEST(Summary, RunsOfEmptyBucketsBecomeOne) {
   EXPECT_EQ(parsed.sum(), 1 - 4 + 8 + static_cast<double>(2.1f) - 2);
   ASSERT_EQ(parsed.bucket_size(), parsed.bucket_limit_size());
   std::vector<double> counts(parsed.bucket().begin(), parsed.bucket().end());
-  // 2 and 2.1 stand on two sides of a limit.
+  // 2 and 2.1 are in one bucket, or in two that are neighbours.
   EXPECT_THAT(counts, testing::AnyOf(ElementsAre(0, 1, 0, 2, 1, 0), ElementsAre(0, 1, 0, 3, 0)));
   for (int i = 1; i < parsed.bucket_limit_size(); ++i) EXPECT_GT(parsed.bucket_limit(i), parsed.bucket_limit(i - 1));
   // Value -1 lies between the limits around its bucket.

@@ -40,7 +40,7 @@ TEST(SummaryWriter, WritesEventsInOrder) {
   ASSERT_TRUE(writer->Write(200, summary).ok());
   ASSERT_TRUE(writer->Sync().ok());
 
-  // Everything is readable while the writer lives.
+  // Everything is readable while the writer is still open.
   const auto file = ReadEventFile(writer->path());
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_FALSE(file->truncated);
@@ -101,7 +101,7 @@ TEST(SummaryWriter, ADirectoryThatCannotBeIsAnError) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(folder / "file/below"));
 }
 
-// What a command prints, and whether it succeeds.
+// The output of a command, and true if it succeeded.
 std::pair<std::string, bool> Output(const std::string& command) {
   FILE* pipe = popen((command + " 2>&1").c_str(), "r");
   std::string text;

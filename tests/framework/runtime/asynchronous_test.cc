@@ -1,5 +1,5 @@
-// Sessions on asynchronous devices: what runs there equals what a CPU device computes, bit by bit, in whatever order
-// the streams get on.
+// Sessions on asynchronous devices: results equal those of a CPU device bit by bit, in whatever order the streams
+// progress.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The averager of whatever devices a session has.
+// The averager for a session's kind of devices.
 absl::StatusOr<std::unique_ptr<Collective>> MakeCollective(CollectiveSpec spec) {
   return spec.participants[0]->type() == "GPU" ? MakeFakeGpuCollective(std::move(spec))
                                                : MakeLocalCollective(std::move(spec));
@@ -42,7 +42,7 @@ absl::StatusOr<std::unique_ptr<Collective>> MakeCollective(CollectiveSpec spec) 
 class AsynchronousTest : public testing::Test {
  protected:
   AsynchronousTest() {
-    // Waits until it may go on, then passes its input on.
+    // Blocks until it is opened, then passes its input on.
     registry_.Add({.name = "Gate",
                    .inputs = {{.name = "x"}},
                    .outputs = {{.name = "y"}},
@@ -155,7 +155,7 @@ TEST_F(AsynchronousTest, TheHostRunsAheadOfTheDevice) {
   ASSERT_TRUE((*step)->Run({Tensor::Scalar(1.f)}).ok());
   ASSERT_TRUE((*step)->Run({Tensor::Scalar(2.f)}).ok());
   EXPECT_LE(arrived_, 1) << "two runs are under way, and the first is not done";
-  // The third waits until the first is done.
+  // The third run waits until the first is done.
   std::thread opener([&] {
     while (arrived_ == 0) std::this_thread::yield();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -205,7 +205,8 @@ TEST_F(AsynchronousTest, ErrorsOfTheDeviceComeLaterAndPass) {
   EXPECT_EQ((*step)->fetched(0).scalar<float>(), 2);
 }
 
-// What the steps write and read follows their order, though different executables run them, and nothing waits between.
+// Writes and reads of steps follow the steps' order, although different executables run them and nothing waits between
+// them.
 TEST_F(AsynchronousTest, StepsFollowEachOtherOnTheDevices) {
   const Variable a = GetVariable(Gpu(0), "a", {1000}, ZerosInitializer());
   const Output add = ops::AssignAdd(Gpu(0), a, ops::OnesLike(Gpu(0), a));
@@ -281,7 +282,7 @@ class AsynchronousTowers : public AsynchronousTest, public testing::WithParamInt
     return models::TotalLoss(tower);
   }
 
-  // The losses of some steps and the weights after them.
+  // The losses of several steps, and the weights after them.
   std::vector<std::vector<double>> Train(const DeviceSet& devices, bool replay = true) {
     Graph graph(registry_);
     graph.set_seed(5);
@@ -343,7 +344,7 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{models::VariableUpdate::kParameterDevice, models::BatchNormPolicy::kPerTower},
                     Case{models::VariableUpdate::kIndependent, models::BatchNormPolicy::kPerTower}));
 
-// Enough bytes that they go ahead, in turn to two places, while the steps before are at work.
+// Large enough to be fed ahead, alternating between two buffers, while earlier steps still run.
 TEST_F(AsynchronousTest, LargeFeedsDoNotOverwriteEachOther) {
   constexpr int64_t kElements = 40'000;
   static_assert(kElements * sizeof(float) > kFedAheadBytes);
@@ -353,7 +354,7 @@ TEST_F(AsynchronousTest, LargeFeedsDoNotOverwriteEachOther) {
   for (int gpu = 0; gpu < 2; ++gpu) {
     xs.push_back(ops::Placeholder(Gpu(gpu), DType::kFloat32, {kElements}));
     sums.push_back(GetVariable(Gpu(gpu), absl::StrCat("sum", gpu), {kElements}, ConstantInitializer(0)));
-    // The first reads the feed late.
+    // The first target reads its feed late.
     Output late = xs[gpu];
     for (int i = 0; i < 5; ++i) late = ops::Neg(Gpu(gpu), ops::Neg(Gpu(gpu), late));
     targets.push_back(ops::AssignAdd(Gpu(gpu), sums[gpu], late).node);

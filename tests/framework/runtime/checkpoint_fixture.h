@@ -1,4 +1,4 @@
-// What the tests of checkpoints share: a small model that is trained by towers.
+// A small model trained by towers, shared by the tests of checkpoints.
 #pragma once
 
 #include <map>
@@ -17,7 +17,7 @@
 
 namespace belfry {
 
-// A classifier of 6 numbers with batch norm, under Momentum, with a moving average of its weights.
+// A classifier of 6 numbers with batch norm, trained with Momentum, with a moving average of its weights.
 struct Training {
   static constexpr int64_t kInputs = 6, kBatch = 8;
 
@@ -35,7 +35,7 @@ struct Training {
   }
 
   void Initialize() { ASSERT_EQ(session->RunTarget(step.initialize), absl::OkStatus()); }
-  // Step number `n` on a batch that follows from it. Returns the loss.
+  // Step number `n`, on a batch derived from it. Returns the loss.
   float Step(int n) {
     std::vector<Feed> feeds;
     const auto towers = static_cast<int64_t>(step.towers.size());

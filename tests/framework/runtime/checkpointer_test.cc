@@ -73,7 +73,7 @@ TEST_F(CheckpointerTest, AnErrorIsReportedOnceByTheNextCall) {
 }
 
 TEST_F(CheckpointerTest, TheCallAfterAnErrorSavesAllTheSame) {
-  // A folder in the way of the one file.
+  // A folder with the name of the file to be written.
   std::filesystem::create_directory(path_ + "/step-00000001.safetensors");
   ASSERT_EQ(checkpointer_->Save(1), absl::OkStatus());
   ExpectError(checkpointer_->Save(2), StatusCode::kUnavailable, "step-00000001");

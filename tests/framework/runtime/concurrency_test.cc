@@ -1,4 +1,4 @@
-// Many threads at one session; steps that fail, take too long or are closed.
+// Many threads on one session; steps that fail, time out or are closed.
 #include <thread>
 
 #include "absl/time/clock.h"
@@ -176,7 +176,7 @@ TEST_P(ConcurrencyTest, TheDeadline) {
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("the step passed its deadline"));
   sleeps = false;
-  // Loaded machines make even a quick step late now and then.
+  // On a loaded machine even a quick step is late now and then.
   absl::StatusOr<std::vector<Tensor>> result;
   for (int attempt = 0; attempt < 50; ++attempt) {
     result = session_->Run({y});
@@ -216,7 +216,7 @@ TEST_P(ConcurrencyTest, TheDeadlineCountsWaitingForOtherSteps) {
   EXPECT_GE(ValueOf(v), before + 1);
 }
 
-// Who gave up waiting to be alone must not keep out those who would share.
+// A writer that gave up waiting for exclusive access must not keep out those that share.
 TEST(RunGateTest, SharingGoesOnAfterAWriterGaveUp) {
   RunGate gate;
   ASSERT_TRUE(gate.Enter(/*alone=*/false, absl::InfiniteFuture()));

@@ -1,4 +1,4 @@
-// Devices that only have a name, for tests of what does not run anything.
+// Devices with nothing but a name, for tests that run nothing.
 #pragma once
 
 #include <memory>

@@ -1,4 +1,4 @@
-// Errors that a kernel finds on a GPU: where and how often they are reported, in steps that are replayed and not.
+// Errors that a kernel finds on a GPU: where and how often they are reported, in replayed and other steps.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -31,7 +31,7 @@ class GpuErrors : public testing::TestWithParam<bool> {
   }
   Scope Gpu(int i) { return Scope(graph_).Device(absl::StrCat("/gpu:", i)); }
 
-  // A step that has run often enough to be replayed, if it is to be.
+  // A step that has run often enough to be replayed, if replay is on.
   void Prepare(const std::vector<Output>& fetches, const std::vector<const Node*>& targets = {}) {
     auto session = Session::Create(graph_, devices_, {.replay = GetParam()});
     ASSERT_TRUE(session.ok()) << session.status();
@@ -87,7 +87,7 @@ TEST_P(GpuErrors, ComeUpAtALaterRunAtTheLatestAtTheWait) {
   const Output y = ops::CheckNumerics(Gpu(0), x_, "late");
   Prepare({y});
   ASSERT_TRUE(Run(NAN).ok());
-  // The step may be under way still when the next one is enqueued, and is done when the one after is.
+  // The step may still be running when the next one is enqueued, but is done when the one after that is.
   const int errors = !Run(1).ok() + !Run(1).ok();
   EXPECT_EQ(errors, 1);
   EXPECT_TRUE(step_->Wait().ok());

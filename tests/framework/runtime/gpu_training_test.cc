@@ -1,4 +1,5 @@
-// Training on GPUs against training on CPUs: with the kernels of real GPUs, and with the same ones compiled for fakes.
+// Training on GPUs compared with training on CPUs: with the kernels of real GPUs, and with the same ones compiled for
+// fakes.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -38,7 +39,7 @@ absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
   return models::TotalLoss(tower);
 }
 
-// Some steps on batches of kBatch examples in all, the same ones whatever the devices.
+// Several steps on batches of kBatch examples in all, the same ones whatever the devices.
 Result Train(const DeviceSet& devices, bool replay, models::ReplicateOptions options = {}) {
   Result run;
   Graph graph;

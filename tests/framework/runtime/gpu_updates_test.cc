@@ -1,5 +1,5 @@
-// Updates that run as one on a GPU against the same ones by themselves: with the kernels of real GPUs, and with the
-// same ones compiled for fakes.
+// Fused updates on a GPU compared with the same ones run singly: with the kernels of real GPUs, and with the same ones
+// compiled for fakes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -69,7 +69,7 @@ std::vector<UpdateKind> UpdateKinds() {
   };
 }
 
-// Updates of one kind, of a variable of each size, by gradients that are fed.
+// Updates of one kind, for variables of several sizes, by gradients that are fed.
 struct ManyUpdates {
   ManyUpdates(const Scope& scope, const UpdateKind& kind, DType dtype, const std::vector<int64_t>& sizes) {
     const Output step = ops::Const<int64_t>(scope, 2), rate = ops::Const(scope, 0.25f);
@@ -87,7 +87,7 @@ struct ManyUpdates {
     update = ops::Group(scope, updates);
   }
 
-  // All variables after some steps on random gradients, NaN and infinity among them.
+  // All variables after several steps on random gradients, which include NaN and infinity.
   std::vector<Tensor> Train(const Graph& graph, const DeviceSet& devices, const Node* initialize, bool fuse,
                             unsigned seed, std::vector<std::string>* ops) const {
     std::vector<Tensor> values;
@@ -133,7 +133,7 @@ struct ManyUpdates {
   }
 
   std::vector<Output> gradients;
-  std::vector<Variable> variables;  // each with its slots
+  std::vector<Variable> variables;  // each followed by its slots
   const Node* update;
 };
 
@@ -144,7 +144,7 @@ void ExpectSameBits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) 
     const std::vector<double> x = a[i].ToDoubles(), y = b[i].ToDoubles();
     const size_t size = x.empty() ? 0 : a[i].bytes() / x.size();
     for (size_t k = 0; k < x.size(); ++k) {
-      if (std::isnan(x[k]) && std::isnan(y[k])) continue;  // of any sign
+      if (std::isnan(x[k]) && std::isnan(y[k])) continue;  // NaNs of either sign are equal
       const auto bits = [&](const Tensor& tensor) { return static_cast<const char*>(tensor.raw()) + k * size; };
       ASSERT_EQ(std::memcmp(bits(a[i]), bits(b[i]), size), 0) << i << "[" << k << "]: " << x[k] << " and " << y[k];
     }
@@ -156,7 +156,7 @@ TEST(GpuUpdates, JoinedGiveTheSameBits) {
   if (!devices.ok()) GTEST_SKIP() << devices.status().message();
   const unsigned seed = std::random_device()();
   SCOPED_TRACE(seed);
-  // More than fit into one launch, and one of several chunks.
+  // More than fit into one launch, one of which takes several chunks.
   std::vector<int64_t> sizes(50, 7);
   sizes[3] = 0;
   sizes[11] = 4096;
@@ -175,7 +175,7 @@ TEST(GpuUpdates, JoinedGiveTheSameBits) {
         const std::vector<Tensor> actual = many.Train(graph, *devices, initialize, true, seed, &joined);
         const std::vector<Tensor> expected = many.Train(graph, *devices, initialize, false, seed, &apart);
         ExpectSameBits(actual, expected);
-        const bool joins = absl::string_view(kind.op) != "ApplyLars";  // which needs the norms of each variable
+        const bool joins = absl::string_view(kind.op) != "ApplyLars";  // ApplyLars needs the norms of each variable
         EXPECT_EQ(std::count(joined.begin(), joined.end(), "_Updates"), joins ? 1 : 0);
         EXPECT_EQ(std::count(apart.begin(), apart.end(), kind.op), 50);
       }

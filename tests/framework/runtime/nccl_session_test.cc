@@ -1,4 +1,4 @@
-// Sessions that average with NCCL, on a test double of it: what its failures look like from above.
+// Sessions that average with NCCL, on a test double of it: how its failures appear from above.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ OpRegistry Ops() {
   return ops;
 }
 
-// Each tower averages four buckets with the others; tower r's weight is r + 1 and its values r.
+// Each tower averages four buckets with the others; tower r has weight r + 1 and values r.
 class NcclSession : public testing::Test {
  protected:
   ~NcclSession() override {
@@ -121,7 +121,7 @@ TEST_F(NcclSession, AveragesWithOneSetOfCommunicators) {
 }
 
 TEST_F(NcclSession, AFailureNamesTowerDeviceAndCollective) {
-  Open(absl::InfiniteDuration(), /*replay=*/false);  // a failure while a step is recorded is none of the step
+  Open(absl::InfiniteDuration(), /*replay=*/false);  // a failure while a step is captured is not an error of the step
   ExpectToWork();
   for (int k : {1, 4, 10, 17, 23}) {
     nccl_->FailCall(k, NcclResult::kUnhandledCudaError);
@@ -164,8 +164,8 @@ TEST_F(NcclSession, AnAsynchronousErrorIsFoundWithoutADeadline) {
   ExpectToWork();
 }
 
-// Prepared steps that are recorded and replayed. As above, but for 2 to 4 towers, in any dtype, and with two plain
-// all-reduces, the second of what the first gives.
+// Captured and replayed steps. Like NcclSession, but with 2 to 4 towers, any dtype, and two plain all-reduces, the
+// second one applied to the first one's result.
 class NcclReplay : public testing::Test {
  protected:
   ~NcclReplay() override {
@@ -244,7 +244,7 @@ class NcclReplay : public testing::Test {
     }
     ASSERT_TRUE(steps_[step]->replays());
   }
-  // The step gives what it gave, and after some runs is replayed again.
+  // Checks that the step gives the expected values and, after some runs, is replayed again.
   void ExpectToWork(const std::vector<std::vector<double>>& expected, int step = 0) {
     for (int i = 0; i < 5; ++i) {
       const absl::Status status = Run(7, step);
@@ -305,14 +305,14 @@ TEST_F(NcclReplay, SlowLaunchesAreWaitedForWhileRecording) {
 
 TEST_F(NcclReplay, AFailureAtAnyCallWhileRecordingLeavesThePlainPath) {
   int failures = 0;
-  for (int k = 1;; k += k < 20 ? 1 : 9) {  // most calls are questions whether a launch is done
+  for (int k = 1;; k += k < 20 ? 1 : 9) {  // most calls only ask whether a launch is done
     SCOPED_TRACE(absl::StrCat("call ", k));
     Open(2, true);
     for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run(7).ok());
     const auto expected = Values();
     const int made = nccl_->made();
     nccl_->FailCall(k);
-    // The failure may come after the recording, in the third run itself; not before it.
+    // The failure may come after the capture, in the third run itself, but not before it.
     const absl::Status third = Run(7);
     const bool recorded = steps_[0]->replays();
     nccl_->FailCall(0);
@@ -401,7 +401,7 @@ TEST_F(NcclReplay, AnAbortEndsWhatOtherStepsRecordedToo) {
   EXPECT_EQ(nccl_->made(), 4);
 }
 
-// One thread finds the failure while it waits, another is about to replay what is ended for it.
+// One thread finds the failure while waiting; another is about to replay a capture that is ended because of it.
 TEST_F(NcclReplay, StepsOfTwoThreadsSurviveFailures) {
   Open(2, true, DType::kFloat32, absl::Seconds(20));
   Prepare();

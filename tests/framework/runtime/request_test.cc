@@ -1,4 +1,4 @@
-// What may be fed, fetched and run, and what is said of the rest.
+// Feeds, fetches and targets: what is allowed, and the errors for everything else.
 #include <thread>
 
 #include "tests/framework/runtime/session_fixture.h"
@@ -49,7 +49,7 @@ TEST_F(RequestTest, ForAnotherGraph) {
   EXPECT_EQ(Error({}, {foreign}), "The fetch 'Const:0' belongs to another graph");
   EXPECT_EQ(Error({{foreign, Tensor::Scalar(1.0f)}}, {y_}), "The feed 'Const:0' belongs to another graph");
   EXPECT_EQ(Error({}, {}, {foreign.node}), "The target 'Const' belongs to another graph");
-  // Also once there is a plan for the node of the same number.
+  // The same once there is a plan for the node with the same number.
   const Output own = graph_.node(0).output(0);
   ASSERT_TRUE(session_->Run({{own, value_}}, {own}).ok());
   EXPECT_EQ(Error({{foreign, value_}}, {own}), "The feed 'Const:0' belongs to another graph");
@@ -177,7 +177,7 @@ TEST_F(RequestTest, PlansBeyondTheLimitAreForgotten) {
   for (int64_t rows = 0; rows < 40; ++rows) run(10'000 + rows % 30);
   EXPECT_LE(devices_->device(0).counters().bytes_in_use, (1 << 20) + 10'100 * 3 * 2 * sizeof(float));
   EXPECT_GT(devices_->device(0).counters().bytes_in_use, 1 << 18) << "as much as the limit allows";
-  // The last one stays, whatever it needs.
+  // The last plan stays, however much memory it needs.
   run(1 << 20);
   const int64_t allocations = devices_->device(0).counters().allocations;
   for (int i = 0; i < 5; ++i) run(1 << 20);

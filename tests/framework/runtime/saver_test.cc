@@ -67,7 +67,7 @@ TEST(Saver, TrainingGoesOnBitForBitThroughAFile) {
     ASSERT_TRUE(restored.ok()) << restored.status();
     EXPECT_EQ(after.Steps(3, 6), second);
     for (const Variable& variable : whole.graph.variables()) {
-      // Of the statistics of batch norm, those of tower 0 count.
+      // Of batch norm's statistics, only tower 0's count.
       if (variable.replica() > 0 && !variable.trainable()) continue;
       EXPECT_TRUE(
           SameBits(whole.Value(variable.name(), variable.replica()), after.Value(variable.name(), variable.replica())))
@@ -258,7 +258,7 @@ TEST(CheckReplicas, SaysWhichTowersDiffer) {
   Training training(3);
   training.Initialize();
   training.Steps(0, 3);
-  // Only tower 0 keeps the statistics of batch norm.
+  // Only tower 0 keeps batch norm's statistics.
   EXPECT_FALSE(SameBits(training.Value("norm/moving_mean", 0), training.Value("norm/moving_mean", 1)));
   EXPECT_EQ(CheckReplicas(*training.session, 3), absl::OkStatus());
   for (const char* name : {"hidden/weights", "hidden/weights/Momentum"}) {

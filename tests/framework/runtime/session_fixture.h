@@ -1,4 +1,4 @@
-// A graph and a session on it, with a few ops whose kernels misbehave on purpose.
+// A graph and a session on it, with some ops whose kernels misbehave on purpose.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -27,7 +27,7 @@ class SessionFixture : public testing::Test {
     registry_.Add(Hook("SecondHook"));
   }
 
-  // Each device has its thread, however short a step is, for the hooks may wait for one another.
+  // Gives each device its thread, however short a step is, because hooks may wait for one another.
   void Open(absl::string_view spec, const SessionOptions& options = {.short_step = absl::ZeroDuration()}) {
     session_.reset();
     auto devices = DeviceSet::Open(spec);
@@ -46,7 +46,7 @@ class SessionFixture : public testing::Test {
   Variable Counter(const Scope& scope, absl::string_view name, double value) {
     return GetVariable(scope, name, {}, ConstantInitializer(value));
   }
-  // The fetched scalars (float32).
+  // The fetched float32 scalars.
   std::vector<float> Scalars(absl::Span<const Output> fetches, absl::Span<const Node* const> targets = {}) {
     auto result = session_->Run({}, fetches, targets);
     EXPECT_TRUE(result.ok()) << result.status();
@@ -73,7 +73,7 @@ class SessionFixture : public testing::Test {
     return step.ok() ? *std::move(step) : nullptr;
   }
 
-  // What the kernel of op "Hook" does besides passing on its input; set before it runs.
+  // Called by the kernel of op "Hook" before it passes its input on; set it before the kernel runs.
   std::function<absl::Status()> hook_ = [] { return absl::OkStatus(); }, second_hook_ = hook_;
   OpRegistry registry_ = BuiltinOps();
   Graph graph_{registry_};

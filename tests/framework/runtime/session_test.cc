@@ -107,7 +107,7 @@ TEST_P(TowersMeet, InAnAllReduce) {
   }
 }
 
-// On a thread for each device, or all on the caller's.
+// With a thread for each device, and all on the caller's thread.
 INSTANTIATE_TEST_SUITE_P(Threads, TowersMeet, testing::Values(absl::ZeroDuration(), absl::InfiniteDuration()));
 
 }  // namespace

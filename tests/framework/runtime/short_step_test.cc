@@ -12,7 +12,7 @@ using testing::HasSubstr;
 
 class ShortStep : public SessionFixture {
  protected:
-  // Two counters that pass each other's values on, and the threads on which the hooks ran.
+  // Two counters that exchange their values, and the threads on which the hooks ran.
   void Build() {
     const Scope first = root_.NameScope("first").Device("/cpu:0"), second = root_.NameScope("second").Device("/cpu:1");
     a_ = Counter(first, "a", 1);
@@ -39,7 +39,7 @@ TEST_F(ShortStep, RunsOnTheCallersThread) {
   Initialize();
   for (int i = 0; i < 5; ++i) Run();
   EXPECT_THAT(threads_, ElementsAre(std::this_thread::get_id()));
-  // Fibonacci-like, from 1 and 10: sums of both, five times over.
+  // From 1 and 10 on, each becomes the sum of both, five times over.
   EXPECT_EQ(ValueOf(a_), 176.f);
   EXPECT_EQ(ValueOf(b_), 176.f);
 }

@@ -1,7 +1,7 @@
-// After its first runs a prepared step allocates nothing and, on one CPU device, locks nothing. Every allocation of the
-// process and every lock of a pthread_mutex is counted: the program has its own malloc and pthread_mutex_lock. An
-// allocation is laid to the library whose code asked for it: oneDNN may build a table in each call of a primitive,
-// which is not ours to prevent.
+// After its first runs a prepared step allocates nothing and, on one CPU device, takes no lock. Every allocation of the
+// process and every lock of a pthread_mutex is counted: the program defines its own malloc and pthread_mutex_lock. An
+// allocation is attributed to the library whose code requested it, because oneDNN may build a table in each call of a
+// primitive, which we cannot prevent.
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <gtest/gtest.h>
@@ -39,9 +39,10 @@ std::atomic<bool> counting{false};
 std::atomic<int> allocations{0}, locks{0};
 std::array<Record, kMostRecords> records;
 
-// Notes who allocates. The first call of backtrace() loads a library, so the tests make one before they count.
+// Notes the source of an allocation. The first call of backtrace() loads a library, so the tests make one before they
+// count.
 [[gnu::noinline]] void NoteAllocation() {
-  if (!counting.exchange(false)) return;  // backtrace() might allocate
+  if (!counting.exchange(false)) return;  // backtrace() itself might allocate
   const int index = allocations.fetch_add(1);
   if (index < kMostRecords) records[index].depth = backtrace(records[index].frames.data(), kFrames);
   counting.store(true);
@@ -113,7 +114,7 @@ std::string Culprit(const Record& record) {
 }
 
 struct Counts {
-  std::map<std::string, int> allocations;  // by culprit, of all runs
+  std::map<std::string, int> allocations;  // by culprit, over all runs
   int locks = 0;
 
   int all() const {
@@ -141,7 +142,7 @@ class SteadyState : public testing::Test {
     backtrace(frames, kFrames);
   }
 
-  // What kRuns runs do, after as many to warm up.
+  // Counts of kRuns runs, after the same number of runs to warm up.
   Counts Count(PreparedStep& step, const std::vector<Tensor>& feeds) {
     for (int i = 0; i < kRuns; ++i) EXPECT_TRUE(step.Run(feeds).ok());
     allocations = locks = 0;
@@ -167,7 +168,7 @@ class SteadyState : public testing::Test {
     ASSERT_TRUE(session_->RunTarget(init).ok());
   }
 
-  // What trains the variables of one replica to bring `loss` down.
+  // The updates that train the variables of one replica to reduce `loss`.
   std::vector<Output> Gradient(const Scope& scope, Output loss, int replica = 0) {
     std::vector<Output> xs;
     for (const Variable& v : graph_.variables()) {
@@ -188,7 +189,7 @@ class SteadyState : public testing::Test {
   Output Weights(const Scope& scope, const char* name, const Shape& shape) {
     return GetVariable(scope, name, shape, GlorotUniformInitializer());
   }
-  // Without a matrix product, so without oneDNN.
+  // Has no matrix product, so it does not use oneDNN.
   Output ElementwiseLoss(const Scope& scope, const Output& x) {
     const Output h = ops::Relu(
         scope, ops::BiasAdd(scope, ops::Mul(scope, x, Weights(scope, "w1", {16})), Weights(scope, "b1", {16})));
@@ -235,7 +236,7 @@ TEST_F(SteadyState, OneDeviceAllocatesAndLocksNothing) {
   EXPECT_EQ(counts.locks, 0) << counts.ToString();
 }
 
-// One block, and several on as many threads as there are.
+// With one block, and with several on as many threads as there are.
 TEST_F(SteadyState, ElementwisePassesAllocateAndLockNothing) {
   for (const int64_t size : {100, 100'000}) {
     const Output x = ops::Placeholder(root_, DType::kFloat32, {size});

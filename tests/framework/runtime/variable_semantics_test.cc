@@ -1,4 +1,4 @@
-// What a step sees of variables that it updates, on one device and on several.
+// The values of variables that a step updates, as the step sees them, on one device and on several.
 #include <limits>
 
 #include "ops/collective.h"
@@ -10,7 +10,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// The device that variables are on, and the one that reads them.
+// The device that holds the variables, and the one that reads them.
 struct Where {
   const char *devices, *variable, *reader;
 };
@@ -55,7 +55,7 @@ TEST_P(VariableSemanticsTest, ACollectiveAfterAnUpdateByDataSeesIt) {
   const Output after = ops::Scale(reader(), update, 100), zero = ops::Const(root_, 0.0f);
   const Output before = ops::Scale(reader(), v_, 1000);
   const auto first = ops::AllReduceSum(reader(), {.group = "g", .rank = 0, .size = 2}, {after, v_});
-  // The other rank reads the variable, too, and does not come after its update.
+  // The other rank reads the variable too, and not after its update.
   const auto second = ops::AllReduceSum(variable(), {.group = "g", .rank = 1, .size = 2}, {zero, v_});
   EXPECT_THAT(Scalars({first[0], first[1], second[1], before}), ElementsAre(1100, 12, 12, 1000));
 }
@@ -90,7 +90,7 @@ TEST_P(VariableSemanticsTest, ReadVariableIsACopy) {
 TEST_P(VariableSemanticsTest, TheOutputOfAnAssignIsItsValue) {
   const Output assign = ops::Assign(variable(), v_, ops::Const(variable(), 7.0f));
   const Output square = ops::Square(reader(), assign);
-  // v was never initialized, and need not be: it is assigned first.
+  // v was never initialized and need not be: it is assigned first.
   EXPECT_THAT(Scalars({square, assign}), ElementsAre(49, 7));
   EXPECT_EQ(ValueOf(v_), 7);
 }

@@ -1,4 +1,4 @@
-// A program of somebody else's: fits a line with two towers, through the installed headers and libraries only.
+// A third party's program: fits a line with two towers, using only the installed headers and libraries.
 #include <cmath>
 #include <cstdio>
 
@@ -39,7 +39,7 @@ absl::Status Train(float* loss) {
   return absl::OkStatus();
 }
 
-// Writes images too, for which the installed library needs libpng.
+// Writes images too, which needs libpng in the installed library.
 absl::Status WriteSummary(const std::string& directory, float loss) {
   auto writer = io::SummaryWriter::Open(directory);
   if (!writer.ok()) return writer.status();

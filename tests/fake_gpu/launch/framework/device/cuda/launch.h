@@ -1,6 +1,6 @@
-// Stands in for framework/device/cuda/launch.h: the bodies of GPU kernels run on the stream's thread of a fake GPU.
-// Indices come backwards, and a team is three threads, so that sanitizers see what one thread would hide; but one
-// thread after the first kTeamRows rows, for time.
+// A stand-in for framework/device/cuda/launch.h that runs the bodies of GPU kernels on the thread of a fake GPU's
+// stream. Indices come backwards and a team has three threads, so that sanitizers see what a single thread would hide;
+// after the first kTeamRows rows it has one thread, to save time.
 #pragma once
 
 #include <algorithm>
