@@ -39,7 +39,7 @@ BELFRY_GPU Moments<gpu::Compute<T>> MomentsOf(const gpu::Stored<T>* x, const Row
 }
 
 template <class T>
-struct Normalize {
+struct NormalizeRow {
   using C = gpu::Compute<T>;
   Rows r;
   const gpu::Stored<T>*x, *scale, *offset;
@@ -62,7 +62,7 @@ absl::StatusOr<Kernel> MakeLayerNorm(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   return Kernel{[r = Rows(spec)](const KernelContext& at) {
     return ForEachRowOf(*at.stream, r.rows, r.n,
-                        Normalize<T>{r, at.input<S>(0), at.input<S>(1), at.input<S>(2), at.output<S>(0)});
+                        NormalizeRow<T>{r, at.input<S>(0), at.input<S>(1), at.input<S>(2), at.output<S>(0)});
   }};
 }
 
