@@ -13,7 +13,7 @@ void RegisterBias(OpRegistry& registry);               // bias.cc
 void RegisterDropout(OpRegistry& registry);            // dropout.cc
 
 // In the CUDA module.
-void AddActivationGpuKernels(KernelTable& table);        // activations.cu
+void AddActivationsGpuKernels(KernelTable& table);       // activations.cu
 void AddBiasGpuKernels(KernelTable& table);              // bias.cu
 void AddSmoothActivationGpuKernels(KernelTable& table);  // smooth_activations.cu
 void AddSoftmaxGpuKernels(KernelTable& table);           // softmax.cu

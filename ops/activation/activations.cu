@@ -33,7 +33,7 @@ struct SeluGrad : functor::EluGrad<T> {
 
 }  // namespace
 
-void AddActivationGpuKernels(KernelTable& table) {
+void AddActivationsGpuKernels(KernelTable& table) {
   AddFloatGpuMaps<functor::Relu>(table, "Relu");
   AddFloatGpuZips<functor::ReluGrad>(table, "ReluGrad");
   AddFloatGpuMaps<functor::Relu6>(table, "Relu6");

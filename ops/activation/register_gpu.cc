@@ -4,7 +4,7 @@
 namespace belfry::ops {
 
 void AddActivationGpuKernels(KernelTable& table) {
-  AddActivationGpuKernels(table);
+  AddActivationsGpuKernels(table);
   AddBiasGpuKernels(table);
   AddSmoothActivationGpuKernels(table);
   AddSoftmaxGpuKernels(table);
