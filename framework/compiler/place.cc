@@ -199,9 +199,12 @@ class Placer {
 
   std::string Kernels(const Node& node) const {
     absl::btree_map<std::string, std::vector<absl::string_view>> dtypes;
-    for (const std::string& type : types_) {
-      for (const KernelDef* kernel : node.op().KernelsFor(type)) dtypes[type].push_back(DTypeName(kernel->dtype));
+    for (const KernelDef& kernel : node.op().kernels) dtypes[std::string(kernel.device_type)];
+    for (const std::string& type : types_) dtypes[type];
+    for (auto& [type, names] : dtypes) {
+      for (const KernelDef* kernel : node.op().KernelsFor(type)) names.push_back(DTypeName(kernel->dtype));
     }
+    absl::erase_if(dtypes, [](const auto& entry) { return entry.second.empty(); });
     if (dtypes.empty()) return absl::StrCat("op ", node.op().name, " has no kernels");
     return absl::StrCat("op ", node.op().name, " has kernels for ",
                         absl::StrJoin(dtypes, ", ", [](std::string* out, const auto& entry) {
