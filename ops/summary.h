@@ -23,8 +23,8 @@
 namespace belfry::ops {
 
 // Each returns x as a node "<scope>/<tag>/ScalarSummary" and adds it to kSummaries. It costs nothing, and runs only if
-// it is fetched. It is shown under the scope's path and `tag`, without the components "tower_<i>", as TensorFlow 1's
-// trainers do; where a summary stands there already, under "<tag>_1" and so on. The gradient passes.
+// it is fetched. It is shown under the scope's path and `tag`, without the name scope of its tower (Scope::InTower), as
+// TensorFlow 1's trainers do; where a summary stands there already, under "<tag>_1" and so on. The gradient passes.
 
 // x: a scalar.
 Output ScalarSummary(OpScope scope, absl::string_view tag, Output x);
@@ -40,13 +40,10 @@ Output MergeSummary(OpScope scope, absl::Span<const Output> summaries);
 // Of those in the collection that stand in this name scope: called with a tower's scope, its own.
 Output MergeAllSummaries(OpScope scope, absl::string_view collection = kSummaries);
 
-// "tower_3/conv1/tower_0/x" without its towers: "conv1/x".
-std::string StripTowers(absl::string_view path);
-
 // How summaries that several towers have under one tag are shown.
 enum class TowerSummaries {
   kMean,  // as one: the mean of scalars, one histogram of all values, the images of the first
-  kEach,  // one by one, under tags that keep "tower_<i>"
+  kEach,  // one by one, under tags that keep the towers' name scopes
 };
 
 struct FetchedSummaries {

@@ -99,7 +99,7 @@ struct Reduction {
 // time.
 using KernelFactory = std::function<absl::StatusOr<Kernel>(const KernelSpec&)>;
 // Makes one kernel that does the work of several nodes of an op, whose inputs it gets one node after the other.
-using JoinedKernelFactory = std::function<absl::StatusOr<Kernel>(absl::Span<const KernelSpec>)>;
+using FusedUpdatesFactory = std::function<absl::StatusOr<Kernel>(absl::Span<const KernelSpec>)>;
 // Nothing if a reduction of these shapes cannot be taken piece by piece.
 using ReductionFactory = std::function<std::optional<Reduction>(const KernelSpec&)>;
 

@@ -20,6 +20,8 @@ namespace belfry {
 class Node;
 class Scope;
 struct Output;
+struct Program;         // framework/compiler/program.h; opaque here, and so is
+struct RewriteContext;  // framework/compiler/rewrite.h
 
 // An input or an output of an op.
 struct ArgDef {
@@ -27,6 +29,7 @@ struct ArgDef {
   std::string type = "T";   // a type variable of the op (OpDef::types), or a dtype's name: "int32", "bool"
   bool list = false;        // any number of tensors of this type; only the last argument may be a list
   bool ref = false;         // input: a variable that the op updates. Output: that variable's storage after the update
+  bool overwrites = false;  // input, with `ref`: the update does not depend on the variable's old value
   bool shape_only = false;  // input: only its shape is used, so its bytes need not be kept nor moved
 };
 
@@ -85,13 +88,33 @@ struct KernelDef {
   absl::string_view device_type;  // "CPU" or "GPU"
   DType dtype;                    // of the op's first type variable
   KernelFactory make;
-  // Of an op that updates a variable: several nodes as one (compiler/passes/passes.h, JoinUpdates). They have the same
+  // Of an op that updates a variable: several nodes as one (compiler/passes/passes.h, FuseUpdates). They have the same
   // attributes, and the same inputs where the type is not T. Null: each runs by itself.
-  JoinedKernelFactory join = nullptr;
+  FusedUpdatesFactory fuse_updates = nullptr;
   // Of an op that is not stateful and reduces input 0 to output 0, the only one, on a CPU. It looks at no other input,
   // and does not see the shapes of those that are shape_only. Null: it only runs as a whole.
   ReductionFactory reduce = nullptr;
 };
+
+// The ops that the framework itself adds to graphs. It does not know their names: the family that defines such an op
+// says so in its OpDef, and Scope::Add(OpRole, ...) finds it in the graph's registry. The comments give inputs,
+// attributes and outputs.
+enum class OpRole {
+  kNone,
+  kAddN,             // inputs of one shape -> their sum: where gradients meet
+  kOnesLike,         // x -> ones like it: where gradients begin
+  kConst,            // "dtype", "value" -> the value
+  kFill,             // "T", "shape", "value" -> a tensor of one number
+  kLogicalAnd,       // a, b: bool -> a and b
+  kNoOp,             // runs after its control inputs
+  kVariable,         // "T", "shape", "name" -> the variable's value
+  kAssign,           // variable, value -> the variable
+  kRandomUniform,    // "T", "shape", "seed", "key", "per_step", "low", "high"
+  kRandomNormal,     // "T", "shape", "seed", "key", "per_step", "mean", "stddev"
+  kTruncatedNormal,  // as kRandomNormal
+};
+// "add_n", for messages.
+absl::string_view OpRoleName(OpRole role);
 
 // One op: name, inputs, outputs, attributes, shape rule, gradient rule and kernels, written in one place.
 struct OpDef {
@@ -104,10 +127,12 @@ struct OpDef {
   FlopsFunction flops;        // null: one for each element of the largest input or output
   GradientFunction gradient;  // null: not_differentiable must say so, or Gradients() fails at this op
   bool not_differentiable = false;
+  OpRole role = OpRole::kNone;
   // Each element of the outputs depends on the inputs' elements at its place only, inputs broadcast; so does each of a
   // variable that the op updates. The kernel works on any part of them, so several such nodes may become one that goes
   // through memory once (compiler/passes/passes.h, FuseElementwise).
   bool elementwise = false;
+  bool identity_if_same_shape = false;  // output 0 equals input 0 where their shapes do: a sum or stretch to a shape
   bool stateful = false;  // reads or writes more than its inputs and outputs: never folded, merged or reordered away
   std::vector<std::pair<int, int>> in_place;  // (input, output) that may share memory when shapes and dtypes agree
   OpKind kind = OpKind::kKernel;
@@ -120,6 +145,12 @@ struct OpDef {
   const ArgDef& input_arg(int index) const;
   const ArgDef& output_arg(int index) const;
 };
+
+// `op`, in this role.
+inline OpDef WithRole(OpDef op, OpRole role) {
+  op.role = role;
+  return op;
+}
 
 // KernelDefs for one device type: Kernels<float, double>("CPU", [](auto tag) { return &MakeAdd<typename
 // decltype(tag)::type>; }).
@@ -134,23 +165,37 @@ std::vector<KernelDef> Kernels(absl::string_view device_type, F&& factory_for) {
   return kernels;
 }
 
+// A pass that an op family, or a program with ops of its own, brings to the compiler: what a convolution does with the
+// bias and the activation after it, say. It sees the program after constants are folded and before anything is
+// partitioned, and leaves it normalized (compiler/program.h, Normalize). It computes the same, to the last bit if it
+// can.
+struct Rewrite {
+  std::string name;  // of its dumps (--dump_plan); unique in a registry
+  std::function<absl::Status(Program& program, const RewriteContext& context)> run;
+  bool fuses = true;  // makes one node of several, so it does not run under SessionOptions::fuse = false
+};
+
 // The ops by name. Built once by plain function calls (ops/builtin_ops.h), then read by any number of threads.
 class OpRegistry {
  public:
-  // CHECKs that the definition is sound: a shape rule, unique name, kernels only for kKernel ...
+  // CHECKs that the definition is sound: a shape rule, unique name and role, kernels only for kKernel ...
   void Add(OpDef op);
   // Adds kernels to an op that is already there: how a device back-end joins. One for the same device type and dtype as
   // before takes its place.
   void AddKernels(absl::string_view op, std::vector<KernelDef> kernels);
   // Null if there is none.
   const OpDef* Find(absl::string_view name) const;
+  const OpDef* ForRole(OpRole role) const;
   const absl::btree_map<std::string, OpDef>& ops() const { return ops_; }
+
+  // Rewrites run in the order of adding. CHECKs that no other has the name.
+  void AddRewrite(Rewrite rewrite);
+  absl::Span<const Rewrite> rewrites() const { return rewrites_; }
 
  private:
   absl::btree_map<std::string, OpDef> ops_;
+  absl::btree_map<OpRole, std::string> roles_;
+  std::vector<Rewrite> rewrites_;
 };
-
-// All ops that come with Belfry. Defined in ops/builtin_ops.cc; declared here so that `Graph graph;` has its default.
-const OpRegistry& BuiltinOps();
 
 }  // namespace belfry

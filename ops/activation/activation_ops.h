@@ -11,4 +11,9 @@ void RegisterSoftmax(OpRegistry& registry);            // softmax.cc
 void RegisterBias(OpRegistry& registry);               // bias.cc
 void RegisterDropout(OpRegistry& registry);            // dropout.cc
 
+// Inputs of ReluGrad, Relu6Grad and the other gradients that are computed from the result y.
+namespace relu_grad {
+inline constexpr int kDy = 0, kY = 1;
+}
+
 }  // namespace belfry::ops

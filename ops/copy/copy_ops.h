@@ -17,4 +17,7 @@ void RegisterSplitOps(OpRegistry& registry);      // split.cc: Split, SplitLike,
 void RegisterSliceOps(OpRegistry& registry);      // slice.cc: Slice, StridedSlice and their gradients
 void RegisterPadOps(OpRegistry& registry);        // pad.cc
 
+// The rewrite "cancel_transposes" (rewrites/cancel_transposes.cc). Removes pairs of transposes that undo each other.
+absl::Status CancelTransposes(Program& program, const RewriteContext& context);
+
 }  // namespace belfry::ops
