@@ -14,6 +14,9 @@ namespace belfry::layering {
 // - #if, #ifdef and #ifndef stand in framework/device/cuda only, but for a macro's own guard (#ifndef X, #define X).
 // - A header starts its code with #pragma once. A public one includes neither Eigen nor oneDNN nor an internal header;
 //   internal are framework/base/half.h, those of ops/onednn, and those called *_impl.h.
+// - No string literal in framework is the name of an op: what a family of ops fuses, it brings as a rewrite, and what
+// the
+//   framework needs, it finds by its role (OpDef::role). The names are gathered from the sources of ops.
 // - No file has more than 500 lines.
 // - Each source file is listed in the CMakeLists.txt of its folder or of one above it.
 std::vector<std::string> CheckTree(const std::filesystem::path& root);
