@@ -13,6 +13,7 @@
 #include "framework/graph/gradients.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/collective.h"
 #include "ops/math.h"
 #include "ops/nn.h"
@@ -89,7 +90,7 @@ void Measure(int nodes, int towers) {
   int size = 0, planned = 0;
   for (int repeat = 0; repeat < kRepeats; ++repeat) {
     Timer timer;
-    Graph graph;
+    Graph graph(BuiltinOps());
     std::vector<FeedSpec> feeds;
     std::vector<Output> losses;
     std::vector<const Node*> targets;

@@ -22,6 +22,7 @@
 #include "framework/base/status.h"
 #include "framework/compiler/plan_report.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
 
@@ -115,7 +116,7 @@ absl::Status MeasureLarge(const LargeOp& op, double triad, Report& report) {
   constexpr int64_t kColumns = 1024;
   const Shape shape = {std::max<int64_t>(1, absl::GetFlag(FLAGS_elements) / kColumns), kColumns};
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:1", {.cpu_threads = absl::GetFlag(FLAGS_threads)}));
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Variable a = GetVariable(scope, "a", shape, NormalInitializer(1));
   const Variable b = op.inputs > 1 ? GetVariable(scope, "b", shape, NormalInitializer(1)) : a;

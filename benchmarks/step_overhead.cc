@@ -16,6 +16,7 @@
 #include "benchmarks/training_run.h"
 #include "framework/base/status.h"
 #include "framework/runtime/session.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 
 ABSL_FLAG(int, rounds, 7, "Timings of each, in turn.");
@@ -96,7 +97,7 @@ class TinyOps {
  private:
   TinyOps() = default;
   DeviceSet devices_;
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   std::unique_ptr<Session> session_;
   std::unique_ptr<PreparedStep> step_;
 };

@@ -10,6 +10,7 @@
 #include "benchmarks/bench_model.h"
 #include "framework/io/safetensors.h"
 #include "framework/runtime/session.h"
+#include "ops/builtin_ops.h"
 
 namespace belfry::benchmarks {
 
@@ -54,7 +55,7 @@ class TrainingRun {
 
   BenchModel model_;
   DeviceSet devices_;
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   std::unique_ptr<Session> session_;
   std::unique_ptr<PreparedStep> prepared_;
   int64_t batch_ = 0;

@@ -4,6 +4,7 @@
 
 #include "framework/base/status.h"
 #include "framework/graph/gradient_checker.h"
+#include "framework/graph/gradients.h"
 #include "framework/runtime/session.h"
 #include "lion.h"
 #include "models/layers.h"
@@ -11,6 +12,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "scaled_sine.h"
 #include "snake.h"
 #include "trainers/loop/trainer.h"
 #include "waves.h"
@@ -41,10 +43,30 @@ absl::Status CheckSnake(const OpRegistry& registry) {
   return CheckGradients(scope, {y}, {x}, {{x, Tensor::Of<double>({-2, -0.3, 0, 0.7, 3})}}, evaluate);
 }
 
+// The plan of Snake's gradient has the op that the rewrite makes, and neither of those that it takes in.
+absl::Status CheckRewrite(const OpRegistry& registry) {
+  Graph graph(registry);
+  const Scope scope(graph);
+  const Output x = ops::Placeholder(scope, DType::kFloat32, {5});
+  ASSIGN_OR_RETURN(const std::vector<Output> gradients, Gradients(scope, {Snake(scope, x)}, {x}));
+  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:1"));
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
+  ASSIGN_OR_RETURN(const auto step, session->Prepare({{x, {5}}}, {gradients[0]}));
+  int made = 0, left = 0;
+  for (const ProgramNode& node : step->plan().program.nodes) {
+    made += node.op->name == "ScaledSine";
+    left += node.op->name == "Scale" || node.op->name == "Sin";
+  }
+  if (made == 1 && left == 0) return absl::OkStatus();
+  return absl::InternalError("the rewrite did not apply:\n" + step->plan().ToText(devices));
+}
+
 absl::Status Train(const std::string& device_list, double* loss) {
   OpRegistry registry = ops::MakeBuiltinOps();
   RegisterSnake(registry);
+  RegisterScaledSine(registry);
   RETURN_IF_ERROR(CheckSnake(registry));
+  RETURN_IF_ERROR(CheckRewrite(registry));
 
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(device_list));
   const Waves waves(512);

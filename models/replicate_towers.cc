@@ -124,7 +124,7 @@ class Replicator {
 
   void AddTower(int i, int device) {
     if (!root_.status().ok()) return;
-    Scope scope = root_.NameScope(absl::StrCat("tower_", i)).Device(devices_.device(device).name());
+    Scope scope = root_.NameScope(absl::StrCat("tower_", i)).InTower(i).Device(devices_.device(device).name());
     if (one_copy()) {
       scope = scope.VariableDevice(options_.parameter_device).ReuseVariables(i == 0 ? Reuse::kNever : Reuse::kAlways);
     } else {
@@ -309,7 +309,10 @@ class Replicator {
     for (const Output& value : update.inputs()) values.push_back({now(value.node), value.index});
     std::vector<const Node*> controls;
     for (const Node* control : update.control_inputs()) controls.push_back(now(control));
-    Scope scope = root_.NameScope("")
+    const Scope where =
+        update.tower() < 0 ? root_ : root_.NameScope(update.tower_scope()).InTower(update.tower());  // as it was made
+    Scope scope = where.NameScope("")
+                      .InPhase(update.phase(), update.computed_for())
                       .Named(update.name())
                       .WithLocation(update.location())
                       .ColocateWith(*update.inputs()[0].node)

@@ -2,7 +2,11 @@
 
 #include "framework/base/module.h"
 #include "framework/graph/kernel_table.h"
+#include "ops/convolution/convolution_ops.h"
+#include "ops/copy/copy_ops.h"
 #include "ops/gpu/gpu_module.h"
+#include "ops/normalisation/normalisation_ops.h"
+#include "ops/pooling/pooling_ops.h"
 
 namespace belfry {
 namespace ops {
@@ -36,6 +40,12 @@ OpRegistry MakeBuiltinOps() {
   RegisterStateOps(registry);
   RegisterSummaryOps(registry);
   RegisterTrainingOps(registry);
+  // Each rewrite sees the results of those before it.
+  registry.AddRewrite({"bias_activation", FuseBiasAndActivation});
+  registry.AddRewrite({"pool_masks", MaskBeforePoolGradients});
+  registry.AddRewrite({"norms", FuseNorms});
+  registry.AddRewrite({"input_gradients", FuseInputGradients});
+  registry.AddRewrite({"cancel_transposes", CancelTransposes, /*fuses=*/false});
   registry.SetLateKernels(std::make_shared<LateKernels>("GPU", LoadGpuKernels));
   return registry;
 }

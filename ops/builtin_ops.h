@@ -1,7 +1,8 @@
-// The list of op families.
+// The ops that come with Belfry, by family.
 #pragma once
 
 #include "framework/graph/op_def.h"
+#include "ops/builtin_ops.h"
 
 namespace belfry::ops {
 
@@ -25,7 +26,16 @@ void RegisterTrainingOps(OpRegistry& registry);       // ops/training.h
 // A new registry with all of them, to which a program adds its own ops:
 //   OpRegistry registry = ops::MakeBuiltinOps();
 //   registry.Add({.name = "Mine", ...});
+//   registry.AddRewrite({"mine", FuseMine});
 //   Graph graph(registry);
 OpRegistry MakeBuiltinOps();
 
 }  // namespace belfry::ops
+
+namespace belfry {
+
+// All ops that come with Belfry, and their rewrites: `Graph graph(BuiltinOps());`. Made at the first call, and never
+// destroyed. Thread-safe.
+const OpRegistry& BuiltinOps();
+
+}  // namespace belfry

@@ -23,9 +23,9 @@
 namespace belfry::ops {
 
 // Each returns x as a node "<scope>/<tag>/ScalarSummary" (or HistogramSummary, ImageSummary) and adds it to kSummaries.
-// A summary costs nothing and runs only if fetched. It is shown under the scope's path and `tag`, without components
-// "tower_<i>", as in TensorFlow 1's trainers; a tag that is already taken becomes "<tag>_1" and so on. Gradients pass
-// through.
+// A summary costs nothing and runs only if fetched. It is shown under the scope's path and `tag`, without the name
+// scope of its tower (Scope::InTower), as in TensorFlow 1's trainers; a tag that is already taken becomes "<tag>_1" and
+// so on. Gradients pass through.
 
 // x is a scalar.
 Output ScalarSummary(OpScope scope, absl::string_view tag, Output x);
@@ -41,13 +41,10 @@ Output MergeSummary(OpScope scope, absl::Span<const Output> summaries);
 // Merges the summaries of the collection that lie in this name scope; called with a tower's scope, those of the tower.
 Output MergeAllSummaries(OpScope scope, absl::string_view collection = kSummaries);
 
-// Removes the tower components from a path: "tower_3/conv1/tower_0/x" becomes "conv1/x".
-std::string StripTowers(absl::string_view path);
-
 // Treatment of summaries that several towers have under one tag.
 enum class TowerSummaries {
-  kMean,  // merged: the mean of scalars, one histogram of all values, the first tower's images
-  kEach,  // separate, under tags that keep "tower_<i>"
+  kMean,  // as one: the mean of scalars, one histogram of all values, the images of the first
+  kEach,  // one by one, under tags that keep the towers' name scopes
 };
 
 struct FetchedSummaries {

@@ -31,6 +31,7 @@ Variable Slot(const Scope& scope, const Variable& variable, absl::string_view na
 
 Scope UpdateScope(const Scope& scope, const Variable& variable) {
   return scope.Replica(variable.replica())
+      .InPhase(Phase::kUpdate, &variable.node())
       .ColocateWith(variable.node())
       .Named(absl::StrCat("update_", variable.name()));
 }

@@ -18,6 +18,7 @@
 #include "models/resnet.h"
 #include "models/summaries.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "optim/descent.h"
 #include "optim/moving_average.h"
 #include "trainers/flags/common_flags.h"
@@ -280,7 +281,7 @@ absl::StatusOr<int> Train() {
     options.evaluate_every = epochs * input->batches_per_epoch();
   }
 
-  Graph graph;
+  Graph graph(BuiltinOps());
   graph.set_seed(absl::GetFlag(FLAGS_seed));
   const auto loss = [&](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
     const Output logits = Logits(tower, setup, batch.images, /*training=*/true);

@@ -11,6 +11,7 @@
 #include "framework/data/resume.h"
 #include "models/linear_regression.h"
 #include "models/summaries.h"
+#include "ops/builtin_ops.h"
 #include "optim/descent.h"
 #include "trainers/loop/trainer.h"
 
@@ -113,7 +114,7 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
                      data::TakePosition(options.training.resume->metadata, order, table.features.shape()[0]));
   }
   ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(*dataset, order));
-  Graph graph;
+  Graph graph(BuiltinOps());
   graph.set_seed(options.seed);
   const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
     return models::LinearRegression(tower, batch.images, batch.labels).loss;

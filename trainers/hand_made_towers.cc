@@ -101,6 +101,7 @@ const Node* MultiGpuModel(const Scope& scope, const std::vector<DeviceName>& dev
     // A scope is a value: what is set here holds for this tower only. The first tower makes the variables, the others
     // find them.
     const Scope tower = scope.NameScope(absl::StrCat("tower_", i))
+                            .InTower(static_cast<int>(i))
                             .Device(devices[i])
                             .VariableDevice("/cpu:0")
                             .ReuseVariables(i == 0 ? Reuse::kNever : Reuse::kAlways);

@@ -10,6 +10,7 @@
 #include "framework/runtime/saver.h"
 #include "models/linear_regression.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "optim/apply.h"
 #include "optim/descent.h"
 #include "spdlog/fmt/fmt.h"
@@ -71,7 +72,7 @@ absl::StatusOr<int> FitFixedPoints(int64_t steps) {
   const int64_t first = checkpoint.has_value() ? checkpoint->step : 0;
 
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope = Scope(graph).Device(absl::GetFlag(FLAGS_device));
   const Output x = ops::Placeholder(scope.Named("x"), DType::kFloat32, {Shape::kUnknown});
   const Output out = ops::Placeholder(scope.Named("out"), DType::kFloat32, {Shape::kUnknown});

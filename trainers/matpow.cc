@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/random.h"
 #include "trainers/flags/common_flags.h"
@@ -79,7 +80,7 @@ absl::Status Run() {
   const DeviceName& first = devices.device(towers[0]).name();
   const DeviceName& second = devices.device(towers[1]).name();
 
-  Graph graph;
+  Graph graph(BuiltinOps());
   graph.set_seed(absl::GetFlag(FLAGS_seed));
   const Scope root(graph);
   const Shape shape = {size, size};

@@ -5,6 +5,7 @@
 #include "absl/flags/flag.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "trainers/flags/common_flags.h"
 #include "trainers/hand_made_towers.h"
@@ -41,7 +42,7 @@ std::vector<DeviceName> TowerDevices(const DeviceSet& devices) {
 
 // c[i] = a * b on each device, and their sum on the CPU.
 absl::Status MultiplyOnEachDevice(const DeviceSet& devices) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   std::vector<Output> c;
   for (const DeviceName& device : TowerDevices(devices)) {
@@ -65,7 +66,7 @@ absl::Status TrainTowers(const DeviceSet& devices, MetricsWriter& metrics) {
   const Points test_points = MakeSpiral(kTestPoints, seed + 1);
 
   // The training model: one tower per device, below "train/".
-  Graph graph;
+  Graph graph(BuiltinOps());
   graph.set_seed(seed);
   const Scope root(graph);
   const std::vector<DeviceName> tower_devices = TowerDevices(devices);

@@ -1,18 +1,15 @@
 #include "framework/compiler/compile.h"
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "framework/base/parallel.h"
 #include "framework/base/status.h"
-#include "framework/compiler/fused_elementwise.h"
 #include "framework/compiler/passes/passes.h"
-#include "framework/graph/infer.h"
+#include "framework/compiler/rewrite.h"
 
 namespace belfry {
 namespace {
@@ -24,7 +21,7 @@ absl::Status WriteFile(const std::filesystem::path& path, const std::string& tex
   return file ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("Cannot write ", path.string()));
 }
 
-// Writes what the program looks like after each pass.
+// Writes the program after each pass.
 class Dumper {
  public:
   Dumper(const CompileOptions& options, const DeviceSet& devices)
@@ -51,50 +48,7 @@ class Dumper {
   int count_ = 0;
 };
 
-// Runs on a stream of `to` or, if only that reaches the memory of `from`, of `from`.
-Kernel MakeCopyKernel(const Device& from, const Device& to, size_t bytes) {
-  if (from.asynchronous() || to.asynchronous()) {
-    return {[&from, &to, bytes](const KernelContext& context) -> absl::Status {
-      RETURN_IF_ERROR(context.stream->Copy(context.outputs[0], to, context.inputs[0], from, bytes));
-      return to.asynchronous() ? absl::OkStatus() : context.stream->Synchronize();
-    }};
-  }
-  return {[bytes](const KernelContext& context) {
-    if (bytes > 0) std::memcpy(context.outputs[0], context.inputs[0], bytes);
-    return absl::OkStatus();
-  }};
-}
-
-absl::StatusOr<Kernel> MakeUpdatesKernel(const Program& program, const ProgramNode& node, Device& device) {
-  std::vector<std::vector<TensorSpec>> inputs;
-  for (const ProgramNode& member : node.body) inputs.push_back(InputSpecs(program, node, member));
-  std::vector<KernelSpec> specs;
-  for (size_t i = 0; i < node.body.size(); ++i) {
-    const ProgramNode& member = node.body[i];
-    specs.push_back({member.name, member.attrs, inputs[i], member.outputs, &device});
-  }
-  const ProgramNode& first = node.body[0];
-  return first.op->FindKernel(device.type(), KernelDType(*first.op, first.attrs))->join(specs);
-}
-
-absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& node, const DeviceSet& devices) {
-  const Device& device = devices.device(node.device);
-  if (node.op == &CopyOp() || node.op == &TransferOp()) {
-    const Device& from = devices.device(program.nodes[node.inputs[0].node].device);
-    return MakeCopyKernel(from, device, node.outputs[0].bytes());
-  }
-  if (node.op == &ElementwiseOp()) return MakeElementwiseKernel(program, node, devices.device(node.device));
-  if (node.op == &UpdatesOp()) return MakeUpdatesKernel(program, node, devices.device(node.device));
-  const DType dtype = KernelDType(*node.op, node.attrs);
-  const KernelDef* def = node.op->FindKernel(device.type(), dtype);
-  if (def == nullptr) {
-    return absl::UnimplementedError(absl::StrCat("there is no ", device.type(), " kernel for ", DTypeName(dtype)));
-  }
-  const std::vector<TensorSpec> inputs = InputSpecs(program, node);
-  return def->make({node.name, node.attrs, inputs, node.outputs, &devices.device(node.device)});
-}
-
-// Variables that the step looks at before it assigns them, and those that it writes.
+// Finds the variables that the step reads before it assigns them, and those that it writes.
 void FindVariableUses(Plan& plan) {
   const Program& program = plan.program;
   absl::flat_hash_set<int> read, written, assigned;
@@ -105,7 +59,8 @@ void FindVariableUses(Plan& plan) {
       const ArgDef& arg = InputArg(node, static_cast<int>(i));
       if (program.nodes[root.node].op->kind != OpKind::kVariable || arg.shape_only) continue;
       if (arg.ref) written.insert(root.node);
-      if (arg.ref && node.op->name == "Assign" && node.inputs.size() == 2) {  // whatever the condition of a third is
+      // With the condition of a kOnlyIf input, the variable may keep its value.
+      if (arg.overwrites && node.inputs.size() == node.op->inputs.size() - (node.op->inputs.back().list ? 1 : 0)) {
         assigned.insert(root.node);
       } else if (!assigned.contains(root.node)) {
         read.insert(root.node);
@@ -124,23 +79,6 @@ void AssignDevices(Program& program, const std::vector<int>& devices) {
   for (ProgramNode& node : program.nodes) node.device = devices[node.source->id()];
 }
 
-absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const DeviceSet& devices) {
-  std::vector<Kernel> kernels(program.nodes.size());
-  for (size_t i = 0; i < program.nodes.size(); ++i) {
-    const ProgramNode& node = program.nodes[i];
-    if (node.op->kind != OpKind::kKernel) continue;
-    const ScopedParallelThreads threads(devices.device(node.device).threads());
-    absl::StatusOr<Kernel> kernel = MakeKernel(program, node, devices);
-    if (!kernel.ok()) {
-      return absl::Status(kernel.status().code(),
-                          absl::StrCat(Describe(node), " on ", devices.device(node.device).name().ToString(), ": ",
-                                       kernel.status().message()));
-    }
-    kernels[i] = *std::move(kernel);
-  }
-  return kernels;
-}
-
 absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& request, const DeviceSet& devices,
                                      const std::vector<int>& devices_by_node, const CompileOptions& options) {
   Dumper dump(options, devices);
@@ -151,20 +89,15 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   AssignDevices(program, devices_by_node);
   RETURN_IF_ERROR(dump.After("prune", program));
   RETURN_IF_ERROR(InferShapes(program));
+  RETURN_IF_ERROR(FindCollectives(program));
   RETURN_IF_ERROR(FoldConstants(program));
   RETURN_IF_ERROR(DropIdentities(program));
   RETURN_IF_ERROR(DropLoneCollectives(program));
   RETURN_IF_ERROR(MergeCommonSubexpressions(program));
   RETURN_IF_ERROR(dump.After("fold", program));
-  if (options.fuse) {
-    RETURN_IF_ERROR(Fuse(program, graph.registry(), devices));
-    RETURN_IF_ERROR(MaskBeforePoolGradients(program));
-    RETURN_IF_ERROR(FuseNorms(program, graph.registry(), devices));
-    RETURN_IF_ERROR(FuseInputGradients(program, graph.registry(), devices));
-  }
-  RETURN_IF_ERROR(dump.After("fuse", program));
-  RETURN_IF_ERROR(ChooseLayouts(program));
-  RETURN_IF_ERROR(dump.After("layout", program));
+  const RewriteContext context{graph.registry(), devices};
+  const auto dump_rewrite = [&](absl::string_view name) { return dump.After(name, program); };
+  RETURN_IF_ERROR(RunRewrites(program, context, options.fuse, dump_rewrite));
   RETURN_IF_ERROR(RecomputeForward(program, options.recompute));
   if (options.fuse) RETURN_IF_ERROR(FuseElementwise(program, devices, options.fuse_elementwise_from));
   RETURN_IF_ERROR(dump.After("elementwise", program));
@@ -173,7 +106,7 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(dump.After("partition", program));
   RETURN_IF_ERROR(Order(program));
   RETURN_IF_ERROR(dump.After("order", program));
-  if (options.fuse) RETURN_IF_ERROR(JoinUpdates(program, devices));
+  if (options.fuse) RETURN_IF_ERROR(FuseUpdates(program, devices));
   RETURN_IF_ERROR(dump.After("updates", program));
 
   FindVariableUses(*plan);

@@ -1,4 +1,4 @@
-// From a graph to a plan.
+// The compiler: from a graph to a plan.
 #pragma once
 
 #include <memory>
@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "framework/compiler/kernels.h"
 #include "framework/compiler/plan.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/graph.h"
@@ -17,27 +18,27 @@ namespace belfry {
 // as fast one by one up to here, and up to 3 times slower from 2^21 elements on).
 inline constexpr int64_t kFuseFrom = int64_t{1} << 16;
 
-// What is computed twice so that it need not be kept from the forward to the backward pass: memory for time.
+// Values that the backward pass computes again instead of keeping them from the forward pass: time for memory.
 enum class Recompute {
   kNone,
-  kCheap,  // what follows from values that are kept anyway without convolutions and products of matrices:
+  kCheap,  // those that need no convolution or product of matrices to be computed from values that are kept:
            // normalisations, activations, sums
-  kSqrt,   // all but what crosses from one to the next of sqrt(n) segments of the n convolutions and products (Chen et
-           // al., "Training deep nets with sublinear memory cost", 2016): about one more forward pass
+  kSqrt,   // all but those that cross from one segment to the next, with sqrt(n) segments for n convolutions and
+          // products (Chen et al., "Training deep nets with sublinear memory cost", 2016): about one more forward pass
 };
 absl::StatusOr<Recompute> ParseRecompute(absl::string_view name);  // "none", "cheap", "sqrt"
 
 struct CompileOptions {
-  bool fuse = true;                           // the passes that merge or move nodes (passes.h)
+  bool fuse = true;                           // passes and rewrites that make one node of several
   int64_t fuse_elementwise_from = kFuseFrom;  // elements of a result
   Recompute recompute = Recompute::kNone;
-  // If not empty: a directory (made if need be) that gets, after every pass, the program as text and as Graphviz, and
-  // the plan at the end.
+  // If not empty: a directory, created if it does not exist, to which the program is written after every pass, as text
+  // and as Graphviz, and the plan at the end.
   std::string dump_directory;
 };
 
-// A plan, and the kernels that were made to learn their workspaces: by node, empty where a node has none. A kernel is
-// run by one thread at a time, so a second Executable of the plan makes its own (MakeKernels).
+// A plan, and the kernels that were made to learn their workspace sizes: by node, empty where a node has none. A kernel
+// is run by one thread at a time, so a second Executable of the plan makes its own (MakeKernels).
 struct CompiledPlan {
   std::shared_ptr<const Plan> plan;
   std::vector<Kernel> kernels;
@@ -46,9 +47,6 @@ struct CompiledPlan {
 // Compiles the part of `graph` that `request` asks for. `devices_by_node` are Placement::device.
 absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& request, const DeviceSet& devices,
                                      const std::vector<int>& devices_by_node, const CompileOptions& options);
-
-// The kernels of a program's nodes, each made with the thread count of its device.
-absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const DeviceSet& devices);
 
 // The program, one node a line, with device, shapes and inputs; and as Graphviz.
 std::string ProgramToText(const Program& program, const DeviceSet& devices);

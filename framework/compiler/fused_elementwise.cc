@@ -20,21 +20,37 @@
 namespace belfry {
 namespace {
 
-// What a pass touches of one block stays in the first-level cache.
+// The bytes of all operands of one block together: they fit into the first-level cache.
 constexpr size_t kBlockBytes = 24 * 1024;
 // Fewer scalar operations are not worth a second thread (base/parallel.h).
-constexpr double kSmall = 64 * 1024;
+constexpr double kMinParallelWork = 64 * 1024;
 
-class Pass {
+// Runs the members' own kernels, one after another, on one block of elements after another.
+//
+// Invariant: a member's kernel sees, for each block, tensors of that block's elements with the dtypes that it was made
+// for, and computes every element of them as it would within the whole tensor. That makes the result equal to the last
+// bit, because
+//   - an element-wise op looks at one place of its operands only (OpDef::elementwise);
+//   - a block begins at a multiple of kPieceUnit, so an element keeps its place in a vector, and with it the choice
+//     between a kernel's vectorised loop and its scalar end;
+//   - a block is a multiple of every row that repeats, so all blocks see the same row from its beginning;
+//   - reductions get their pieces in ascending order within a chunk, and a chunk belongs to one thread.
+// All blocks but the last have the same size, so two sets of kernels serve: one per thread for a block, and one for the
+// last block, which only one thread runs.
+//
+// Cost: memory is read and written once for the whole group. Each block costs one indirect call per member and one
+// addition per pointer; nothing is allocated, because pointers and scratch memory lie in the workspace.
+class FusedElementwise {
  public:
-  static absl::StatusOr<std::shared_ptr<Pass>> Make(const Program& program, const ProgramNode& node, Device& device) {
-    auto pass = std::make_shared<Pass>();
-    pass->elements_ = absl::c_find_if(node.body, IsElementwise)->outputs[0].shape.elements();
-    pass->FindReductions(program, node, device);
-    pass->ChooseBlock(program, node, pass->AssignScratch(node));
-    pass->BindPointers(program, node);
-    RETURN_IF_ERROR(pass->MakeKernels(program, node, device));
-    return pass;
+  static absl::StatusOr<std::shared_ptr<FusedElementwise>> Make(const Program& program, const ProgramNode& node,
+                                                                Device& device) {
+    auto fused = std::make_shared<FusedElementwise>();
+    fused->elements_ = absl::c_find_if(node.body, IsElementwise)->outputs[0].shape.elements();
+    fused->FindReductions(program, node, device);
+    fused->ChooseBlock(program, node, fused->AssignScratch(node));
+    fused->BindPointers(program, node);
+    RETURN_IF_ERROR(fused->MakeKernels(program, node, device));
+    return fused;
   }
 
   absl::Status Run(const KernelContext& context) {
@@ -67,23 +83,25 @@ class Pass {
   bool uses_run() const { return uses_run_; }
 
  private:
-  // Where an operand of a member is: at `offset` of an input, an output or the scratch memory, and how far the next
-  // block is.
+  // Where an operand of a member is: at `offset` of an input, an output or the thread's scratch memory. `step` bytes on
+  // is the next block's; 0 for a row that repeats and for scratch memory.
   struct Pointer {
     enum class Base : uint8_t { kNone, kInput, kOutput, kScratch };
     Base base = Base::kNone;
     int index = 0;
     size_t offset = 0, step = 0;
   };
+  // Scratch memory for one block of a result that only members read.
   struct Slot {
-    size_t size = 0;  // of an element
-    int last_use = 0;
+    size_t size = 0;   // of an element
+    int last_use = 0;  // member
     size_t offset = 0;
   };
   struct Call {
     int inputs = 0, output = 0;  // in pointers_
     int reduction = -1;          // in reductions_
   };
+  // A member that reduces another's result. It has no kernel of its own here.
   struct ReducingMember {
     Reduction reduction;
     size_t size = 0;    // of an element that it takes
@@ -112,8 +130,8 @@ class Pass {
     }
   }
 
-  // Gives every inner result a slot, one that is free again where there is one; returns the bytes of one element of
-  // all.
+  // Gives every result that is not an output of the node a slot, reusing one that is free again. Fewer slots mean
+  // larger blocks. Returns the bytes of one element of all slots.
   size_t AssignScratch(const ProgramNode& node) {
     const auto size = static_cast<int>(node.body.size());
     std::vector<int> last_use(size, 0);
@@ -142,6 +160,8 @@ class Pass {
     return sum;
   }
 
+  // True if member m, the last reader of the slot, may write its result there: it reads the slot through one input
+  // only, of its own dtype, and its OpDef allows the two to share memory.
   bool MayOverwrite(const ProgramNode& node, int m, int slot) const {
     const ProgramNode& member = node.body[m];
     int readers = 0;
@@ -154,6 +174,8 @@ class Pass {
     return true;
   }
 
+  // Decides how many elements a block has, and how many blocks go to a thread. Blocks are as large as the cache allows,
+  // in whole units, so that every row and every reduction's piece begins at a block's beginning again.
   void ChooseBlock(const Program& program, const ProgramNode& node, size_t bytes_per_element) {
     int64_t unit = kPieceUnit;
     for (const ReducingMember& member : reductions_) unit = std::lcm(unit, member.reduction.row);
@@ -172,8 +194,9 @@ class Pass {
     block_ = std::max(unit, static_cast<int64_t>(kBlockBytes / bytes_per_element) / unit * unit);
     const int64_t threads = ParallelThreads();
     const double work = static_cast<double>(elements_) * static_cast<double>(node.body.size());
-    if (threads > 1 && work >= kSmall) block_ = std::min(block_, units((elements_ + threads - 1) / threads));
-    // No two threads may share the state of a chunk, so whole chunks are to be made of few blocks.
+    if (threads > 1 && work >= kMinParallelWork) block_ = std::min(block_, units((elements_ + threads - 1) / threads));
+    // A thread gets whole chunks (share_ blocks). Rounding the block to a power of two of units keeps the least common
+    // multiple of block and chunk small, so that there are enough shares for all threads.
     if (states_bytes_ > 0) block_ = unit * static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(block_ / unit)));
     block_ = std::min(block_, std::max<int64_t>(elements_, 1));
     blocks_ = (elements_ + block_ - 1) / block_;
@@ -186,6 +209,8 @@ class Pass {
     statuses_.resize(parts_);
   }
 
+  // Lays out a thread's part of the workspace: the pointers that RunPart moves along, the slots, and room for the
+  // largest workspace of a member, which MakeKernels adds.
   void BindPointers(const Program& program, const ProgramNode& node) {
     for (size_t m = 0; m < node.body.size(); ++m) {
       const ProgramNode& member = node.body[m];
@@ -226,8 +251,11 @@ class Pass {
                         : static_cast<size_t>(block_) * SizeOf(node.body[member].outputs[0].dtype)};
   }
 
+  // As many elements as the results: moves on with the blocks. Anything else is the same for every block.
   bool Whole(const TensorSpec& spec) const { return spec.shape.elements() == elements_; }
 
+  // Kernels for blocks, a set for each part, because a kernel is run by one thread at a time; and a set for the last
+  // block, which may be shorter and belongs to the last part.
   absl::Status MakeKernels(const Program& program, const ProgramNode& node, Device& device) {
     if (elements_ == 0) return absl::OkStatus();
     for (const ProgramNode& member : node.body) names_.push_back(Describe(member));
@@ -242,6 +270,8 @@ class Pass {
     return absl::OkStatus();
   }
 
+  // One kernel per member for tensors of `elements` elements. A block has no axes, only elements: it is made a matrix
+  // where a row repeats, so that broadcasting means the same, and a vector otherwise.
   absl::Status MakeKernels(const Program& program, const ProgramNode& node, Device& device, int64_t elements,
                            std::vector<Kernel>& kernels) {
     const ScopedParallelThreads threads(blocks_ == 1 ? ParallelThreads() : 1);
@@ -260,7 +290,7 @@ class Pass {
       for (size_t k = 0; k < inputs.size(); ++k) {
         const int64_t size = inputs[k].shape.elements();
         const bool shape_only = member.inputs[k].node < 0 && member.inputs[k].index < 0;
-        // A row of one is a row to BiasAdd.
+        // BiasAdd takes a vector for its bias, even one of a single element.
         const Shape one = inputs[k].shape.rank() == 0 ? Shape{} : Shape{1};
         inputs[k].shape = shape_only || size == elements_ ? whole : size == 1 ? one : Shape{size};
       }
@@ -285,6 +315,8 @@ class Pass {
     return absl::Status(status.code(), absl::StrCat(status.message(), " [in ", names_[member], "]"));
   }
 
+  // Runs the blocks of one part. Parts differ by at most one share, and touch disjoint ranges of every output, scratch
+  // memory of their own and chunks of their own, so they need no lock.
   absl::Status RunPart(const KernelContext& context, int part) {
     auto* const memory = static_cast<std::byte*>(context.workspace) + static_cast<size_t>(part) * part_bytes_;
     auto** const pointers = reinterpret_cast<void**>(memory);
@@ -325,7 +357,8 @@ class Pass {
     return static_cast<std::byte*>(context.workspace) + static_cast<size_t>(parts_) * part_bytes_ + member.states;
   }
 
-  // Hands a reduction its piece of each chunk that the block has a part of.
+  // Hands a reduction its piece of each chunk that the block overlaps. A block may end within a chunk, and the next
+  // one, of the same part, goes on there.
   void Reduce(const KernelContext& context, const Call& call, void* const* pointers, int64_t block) const {
     const ReducingMember& member = reductions_[call.reduction];
     const auto& [chunk, state_bytes] = std::pair(member.reduction.chunk, member.reduction.state_bytes);
@@ -347,7 +380,7 @@ class Pass {
   }
 
   int64_t elements_ = 0, block_ = 0, blocks_ = 0;
-  int64_t share_ = 1, shares_ = 0;  // blocks that go to one thread together, and how often there are so many
+  int64_t share_ = 1, shares_ = 0;  // blocks that must go to one thread together, and the number of such shares
   int parts_ = 1;
   std::vector<Slot> slots_;
   std::vector<int> slot_of_;  // by member: its slot; -1 if it is an output
@@ -367,12 +400,12 @@ class Pass {
 }  // namespace
 
 absl::StatusOr<Kernel> MakeElementwiseKernel(const Program& program, const ProgramNode& node, Device& device) {
-  ASSIGN_OR_RETURN(std::shared_ptr<Pass> pass, Pass::Make(program, node, device));
-  const size_t workspace_bytes = pass->workspace_bytes();
-  const bool uses_run = pass->uses_run();
-  if (pass->empty()) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
-  return Kernel{[pass = std::move(pass)](const KernelContext& context) { return pass->Run(context); }, workspace_bytes,
-                uses_run};
+  ASSIGN_OR_RETURN(std::shared_ptr<FusedElementwise> fused, FusedElementwise::Make(program, node, device));
+  const size_t workspace_bytes = fused->workspace_bytes();
+  const bool uses_run = fused->uses_run();
+  if (fused->empty()) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  return Kernel{[fused = std::move(fused)](const KernelContext& context) { return fused->Run(context); },
+                workspace_bytes, uses_run};
 }
 
 }  // namespace belfry

@@ -7,10 +7,10 @@
 
 namespace belfry {
 
-// Runs the body's own kernels, made for blocks of a few thousand elements, one after another on each block, so that
-// what lies between them stays in the first-level cache; reductions take each block as a piece. Blocks are whole
-// multiples of kPieceUnit and of the rows that repeat. Threads get whole blocks, and a workspace and kernels each. The
-// results are those of the nodes one by one, bit by bit. Errors: what a factory reports, with its node.
+// Runs the kernels of the node's members, made for blocks of a few thousand elements, one after another on each block,
+// so that results between them stay in the first-level cache; reductions take each block as a piece. Blocks are
+// multiples of kPieceUnit and of the rows that repeat. Each thread has its own blocks, workspace and kernels. The
+// results equal those of the nodes one by one, to the last bit. Errors: what a factory reports, with its node.
 absl::StatusOr<Kernel> MakeElementwiseKernel(const Program& program, const ProgramNode& node, Device& device);
 
 }  // namespace belfry

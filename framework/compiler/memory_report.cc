@@ -24,7 +24,7 @@ std::vector<size_t> CopyBytes(const Plan& plan, const DeviceSet& devices) {
   return bytes;
 }
 
-// The node during which the arena of `device` holds most.
+// The node at which the arena of `device` is fullest.
 int FullestMoment(const Plan& plan, int device) {
   const size_t size = plan.program.nodes.size();
   std::vector<int64_t> change(size + 2, 0);
@@ -51,10 +51,10 @@ void ReportArena(const Plan& plan, int device, DeviceMemoryReport& report) {
   for (const MemoryBlock& block : plan.memory.blocks) {
     if (block.device != device || std::max(block.start, 0) > moment || block.end < moment) continue;
     const ProgramNode& node = plan.program.nodes[block.node];
-    size_t& kind = block.output < 0                        ? report.workspace
-                   : node.op->kind == OpKind::kPlaceholder ? report.inputs
-                   : IsBackward(node.name)                 ? report.gradients
-                                                           : report.activations;
+    size_t& kind = block.output < 0                           ? report.workspace
+                   : node.op->kind == OpKind::kPlaceholder    ? report.inputs
+                   : node.source->phase() == Phase::kBackward ? report.gradients
+                                                              : report.activations;
     kind += block.bytes;
     held += block.bytes;
     const std::string what = block.output < 0 ? absl::StrCat("workspace of ", node.name)

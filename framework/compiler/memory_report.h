@@ -1,4 +1,4 @@
-// What needs how much memory.
+// Reports of the memory that a step needs.
 #pragma once
 
 #include <string>
@@ -13,19 +13,19 @@ struct MemoryItem {
   size_t bytes = 0;
 };
 
-// The memory of one device, in bytes. The first three live as long as the session, all of the graph's variables
-// counted; the rest is the plan's. What is in the arena is told for the moment of a step at which it holds most.
+// The memory of one device, in bytes. The first three live as long as the session and count all of the graph's
+// variables; the rest is the plan's. Inputs to gaps are those of the moment of a step at which the arena is fullest.
 struct DeviceMemoryReport {
   size_t parameters = 0;  // trainable variables
   size_t slots = 0;       // variables that belong to others: of optimizers, moving averages
   size_t others = 0;      // further variables
   size_t copies = 0;      // of constants and of large feeds, on devices that do not see the host's memory
-  size_t inputs = 0;      // what is fed
+  size_t inputs = 0;      // feeds
   size_t activations = 0;
-  size_t gradients = 0;             // what the backward pass computes
+  size_t gradients = 0;             // results of the backward pass
   size_t workspace = 0;             // of kernels
-  size_t gaps = 0;                  // what the arena has beside these
-  std::vector<MemoryItem> largest;  // descending, variables and what is in the arena at that moment
+  size_t gaps = 0;                  // the rest of the arena
+  std::vector<MemoryItem> largest;  // variables and parts of the arena at that moment, descending
 
   size_t variables() const { return parameters + slots + others; }
   size_t arena() const { return inputs + activations + gradients + workspace + gaps; }

@@ -17,9 +17,10 @@
 namespace belfry {
 namespace {
 
-constexpr int kMostTypes = 64;  // bits of a set of device types
+constexpr int kMaxTypes = 64;  // bits of a set of device types
 
-// Node ids that each node from `first` on sends something to; those of node i stand at [begin[i], begin[i + 1]).
+// By node, the ids of the nodes from `first` on that it sends something to: those of node i stand at [begin[i],
+// begin[i + 1]). Two passes over the edges fill it, without an allocation for each node.
 struct Consumers {
   std::vector<int> begin, ids;
 };
@@ -41,7 +42,8 @@ Consumers CollectConsumers(const Graph& graph, int first, const Visit& visit) {
   return consumers;
 }
 
-// The order in which TensorFlow logs nodes: of those whose inputs were listed, the one that became ready last.
+// The order in which TensorFlow logs nodes: of those whose inputs have been listed, always the one that became ready
+// last.
 std::vector<int> LogOrder(const Graph& graph, int first) {
   const auto edges = [&](const Node& node, const auto& use) {
     for (const Output& input : node.inputs()) {
@@ -68,12 +70,13 @@ std::vector<int> LogOrder(const Graph& graph, int first) {
   return order;
 }
 
-// A node that makes something from nothing. A variable is none: its place is for the user to say.
+// A node that makes something from nothing, such as a constant, and can do so wherever it is wanted. A variable is not
+// one: its place decides where its updates run, so the request or the preferred device does.
 bool IsGenerator(const Node& node) {
   return node.inputs().empty() && node.outputs().size() == 1 && node.op().kind != OpKind::kVariable;
 }
 
-// A node that does not read the elements of its inputs.
+// A node that does not read the elements of its inputs: it costs nothing where its input is, and a transfer elsewhere.
 bool IsFollower(const Node& node) {
   if (node.inputs().empty()) return false;
   if (node.op().kind == OpKind::kView) return true;
@@ -83,6 +86,16 @@ bool IsFollower(const Node& node) {
   return true;
 }
 
+// Chooses a device for every colocation group of the nodes from `first_` on.
+//
+// Invariant: groups partition the nodes, and a group carries what all its members need: the device types that have a
+// kernel for each member, and one request that agrees with those of all members. So a device that suits the group suits
+// every member, and choosing for groups cannot fail once Satisfy has found that each has a device. Merging groups
+// (Colocate) narrows types and requests; with soft placement a request may lose its id or type again, and then a note
+// says so. Groups that hold a node placed before keep its device: their leader, the lowest id, is such a node.
+//
+// Cost: linear in nodes and edges. Requests are interned and the best device is looked up once per (request, types), of
+// which a graph has few; only the messages of errors and notes walk the devices again.
 class Placer {
  public:
   Placer(const Graph& graph, const DeviceSet& devices, const PlaceOptions& options, Placement placed)
@@ -113,14 +126,14 @@ class Placer {
  private:
   ColocationGroup& GroupOf(int node) { return colocation_.groups[colocation_.group[node]]; }
 
-  // Devices by preference, and a bit for each type.
+  // Sorts devices by preference: of one task, GPUs before others before CPUs, lowest id first. Gives each type a bit.
   void RankDevices() {
     absl::btree_map<std::string, uint64_t> bits;
     for (int i = 0; i < devices_.size(); ++i) {
       const std::string type(devices_.device(i).type());
       const auto [entry, added] = bits.try_emplace(type, uint64_t{1} << bits.size());
       if (added) types_.push_back(type);
-      BELFRY_CHECK(types_.size() <= kMostTypes);
+      BELFRY_CHECK(types_.size() <= kMaxTypes);
       type_bit_.push_back(entry->second);
       preference_.push_back(i);
     }
@@ -132,6 +145,7 @@ class Placer {
     std::sort(preference_.begin(), preference_.end(), [&](int a, int b) { return key(a) < key(b); });
   }
 
+  // The device types that have a kernel for the node, as bits. Nodes without kernels go anywhere.
   uint64_t SupportedTypes(const Node& node) {
     const OpDef& op = node.op();
     if (op.kind != OpKind::kKernel) return ~uint64_t{0};
@@ -161,7 +175,8 @@ class Placer {
     return entry->second;
   }
 
-  // Makes the group's request one that a device meets.
+  // Checks that a device meets the group's request. With soft placement, gives up the id, then the type, until one
+  // does. Otherwise the error names the reason in the words that TensorFlow's users know.
   absl::Status Satisfy(ColocationGroup& group) {
     if (Best(group.request, group.types) >= 0) return absl::OkStatus();
     if (options_.allow_soft_placement) {
@@ -189,6 +204,8 @@ class Placer {
     return CannotAssign(node, why);
   }
 
+  // A clause for messages. Distinguishes a device that does not exist, a node without a kernel for it, and a node that
+  // is held back by what it is colocated with.
   std::string WhyNot(int request, const Node& node) {
     if (Best(request, ~uint64_t{0}) < 0) return "there is no such device";
     const bool own = (SupportedTypes(node) & GroupOf(node.id()).types) == SupportedTypes(node);
@@ -229,7 +246,7 @@ class Placer {
     return (group.types & type_bit_[device]) != 0 && Matches(group.request, device);
   }
 
-  // The first input of a group that follows it, or -1.
+  // The input that the group's leader should stay with, or -1 if it is no follower or its input is in the group itself.
   int Followed(const ColocationGroup& group) {
     const Node& leader = graph_.node(group.leader);
     if (!IsFollower(leader)) return -1;
@@ -237,7 +254,7 @@ class Placer {
     return &GroupOf(input) == &group ? -1 : input;
   }
 
-  // The device that all which read the leader's elements run on, or -1.
+  // The device on which all readers of the leader's elements run, or -1 if they disagree or one has none yet.
   int ConsumersDevice(const Consumers& consumers, const ColocationGroup& group) {
     int device = -1;
     for (int i = consumers.begin[group.leader]; i < consumers.begin[group.leader + 1]; ++i) {
@@ -249,8 +266,10 @@ class Placer {
     return device;
   }
 
-  // First what is bound by its work, with what follows it; then, from the end, generators and their followers to
-  // whoever consumes them; then the rest.
+  // Three sweeps over groups, which are ordered by leader, so inputs come before their users:
+  //   1. upwards, every group but generators takes its preferred device, and followers that of their input;
+  //   2. downwards, generators and what follows them go to their consumers, which have been placed by then;
+  //   3. upwards, what is left (consumers disagree, or there are none) takes its preferred device.
   void Choose() {
     const auto edges = [](const Node& node, const auto& use) {
       for (size_t i = 0; i < node.inputs().size(); ++i) {

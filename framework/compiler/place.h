@@ -14,7 +14,7 @@ struct PlaceOptions {
   bool allow_soft_placement = false;
 };
 
-// What Place decided.
+// The result of Place.
 struct Placement {
   std::vector<int> device;         // by node id: an index into the DeviceSet
   std::vector<std::string> notes;  // which nodes are not where they asked to be, and why: sentences for the log

@@ -3,11 +3,8 @@
 #include <algorithm>
 #include <map>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "framework/base/units.h"
 
 namespace belfry {
@@ -64,7 +61,8 @@ std::string CollectiveList(const Plan& plan) {
   std::map<std::string, std::pair<size_t, int64_t>> groups;  // bytes of a tower, towers
   for (const ProgramNode& node : plan.program.nodes) {
     if (node.op->kind != OpKind::kAllReduce) continue;
-    groups[node.attrs.String("group")] = {CollectiveBytes(node), node.attrs.Int("size")};
+    const CollectiveGroup& group = plan.program.collectives[node.collective];
+    groups[group.name] = {CollectiveBytes(node), group.size};
   }
   size_t bytes = 0;
   for (const auto& [name, group] : groups) bytes += group.first;
@@ -111,15 +109,6 @@ double FlopsOf(const ProgramNode& node, const std::vector<TensorSpec>& inputs) {
 
 std::string SpecText(const TensorSpec& spec) { return absl::StrCat(DTypeName(spec.dtype), spec.shape.ToString()); }
 
-bool IsBackward(absl::string_view node_name) {
-  for (absl::string_view part : absl::StrSplit(node_name, '/')) {
-    if (!absl::ConsumePrefix(&part, "gradients")) continue;
-    int64_t number = 0;
-    if (part.empty() || (absl::ConsumePrefix(&part, "_") && absl::SimpleAtoi(part, &number))) return true;
-  }
-  return false;
-}
-
 double FlopsOf(const Program& program, const ProgramNode& node) {
   if (node.op->kind != OpKind::kKernel || node.op == &CopyOp() || node.op == &TransferOp()) return 0;
   double sum = 0;
@@ -128,7 +117,7 @@ double FlopsOf(const Program& program, const ProgramNode& node) {
 }
 
 size_t CollectiveBytes(const ProgramNode& node) {
-  const size_t per_rank = node.outputs.size() / node.attrs.Ints("ranks").size();
+  const size_t per_rank = node.outputs.size() / node.ranks.size();
   size_t bytes = 0;
   for (size_t k = 0; k < per_rank; ++k) bytes += node.outputs[k].bytes();
   return bytes;

@@ -5,7 +5,6 @@
 #include <variant>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
@@ -130,8 +129,8 @@ std::vector<TensorSpec> InputSpecs(const Program& program, const ProgramNode& no
   return specs;
 }
 
-// An output block is written when its member has run; until then members may read the same place as an input. What a
-// reduction writes has no blocks.
+// A block of an output is written when its member runs; until then members may read the same place as an input. The
+// result of a reduction has no blocks.
 std::vector<std::pair<int, int>> InPlace(const ProgramNode& node) {
   if (node.op != &ElementwiseOp()) return node.op->in_place;
   std::vector<std::pair<int, int>> pairs;
@@ -171,7 +170,7 @@ Value Root(const Program& program, Value value) {
 
 namespace {
 
-// What the fetches, targets and feeds of a program need, by node.
+// By node: whether the fetches, targets or feeds of a program need it.
 std::vector<char> Needed(const Program& program) {
   std::vector<char> needed(program.nodes.size(), 0);
   std::vector<int> stack;
@@ -191,12 +190,17 @@ std::vector<char> Needed(const Program& program) {
   return needed;
 }
 
-// Emits needed nodes once what they wait for was emitted, ready ones by (rank, index); and the nodes of one collective
-// together, so that every device meets its collectives in the same order.
+// Emits needed nodes in a topological order: of those that are ready, the smallest (rank, index) first. The nodes of
+// one collective are emitted together, once all are ready, so that every device meets its collectives in the same
+// order.
 class Sorter {
  public:
   Sorter(const Program& program, std::vector<char> needed)
-      : program_(program), needed_(std::move(needed)), pending_(needed_.size(), 0), users_(needed_.size()) {}
+      : program_(program),
+        needed_(std::move(needed)),
+        pending_(needed_.size(), 0),
+        users_(needed_.size()),
+        groups_(program.collectives.size()) {}
 
   std::vector<int> Run() {
     const auto size = static_cast<int>(needed_.size());
@@ -206,7 +210,7 @@ class Sorter {
       for (const Value& input : node.inputs) users_[input.node].push_back(i);
       for (int control : node.control_inputs) users_[control].push_back(i);
       pending_[i] = static_cast<int>(node.inputs.size() + node.control_inputs.size());
-      if (node.op->kind == OpKind::kAllReduce) ++groups_[node.attrs.String("group")].missing;
+      if (node.op->kind == OpKind::kAllReduce) ++groups_[node.collective].missing;
     }
     for (int i = 0; i < size; ++i) {
       if (needed_[i] && pending_[i] == 0) Arrive(i);
@@ -218,21 +222,21 @@ class Sorter {
         Emit(i);
         continue;
       }
-      for (int member : groups_.at(program_.nodes[i].attrs.String("group")).members) Emit(member);
+      for (int member : groups_[program_.nodes[i].collective].members) Emit(member);
     }
     return std::move(order_);
   }
 
  private:
   struct Group {
-    int missing = 0;  // nodes that still wait for something
+    int missing = 0;  // nodes that are not ready
     std::vector<int> members;
   };
 
   void Arrive(int i) {
     const ProgramNode& node = program_.nodes[i];
     if (node.op->kind == OpKind::kAllReduce) {
-      Group& group = groups_.at(node.attrs.String("group"));
+      Group& group = groups_[node.collective];
       group.members.push_back(i);
       if (--group.missing > 0) return;
     }
@@ -251,7 +255,7 @@ class Sorter {
   const std::vector<char> needed_;
   std::vector<int> pending_;             // by node: inputs that were not emitted yet
   std::vector<std::vector<int>> users_;  // by node
-  absl::flat_hash_map<std::string, Group> groups_;
+  std::vector<Group> groups_;            // by collective
   std::priority_queue<Entry, std::vector<Entry>, std::greater<>> ready_;
   std::vector<int> order_;
 };

@@ -1,4 +1,4 @@
-// The part of a graph that one plan computes, as the passes of compile.cc change it step by step.
+// The part of a graph that one plan computes. The passes of compile.cc change it step by step.
 #pragma once
 
 #include <string>
@@ -30,14 +30,24 @@ struct ProgramNode {
   std::vector<Value> inputs;
   std::vector<int> control_inputs;
   std::vector<TensorSpec> outputs;
-  const Node* source = nullptr;  // where it comes from, for messages; never null
+  const Node* source = nullptr;  // the graph's node that it comes from, for messages and its phase; never null
   int device = -1;               // index into the DeviceSet, once placed
-  int64_t rank = 0;              // among nodes that are ready, the smaller runs first
-  // Of an ElementwiseOp() or UpdatesOp(): the nodes that it was made of, in order. An input of theirs names an earlier
-  // one, {index, 0}, or input i of this node, {-1, i}; one of which only the shape counts names none, {-1, -1}. Of an
-  // ElementwiseOp(), the last may update variables, and some may be reductions, which no other reads.
+  int64_t rank = 0;              // of the nodes that are ready, the one with the smallest rank runs first
+  // Of an ElementwiseOp() or UpdatesOp(): the nodes that it was made of, in order. Each input of such a member is an
+  // earlier member, {index, 0}, or input i of this node, {-1, i}, or {-1, -1} if the member only needs its shape. Of an
+  // ElementwiseOp(), the last member may update variables, and some may be reductions, which no other member reads.
   std::vector<ProgramNode> body;
   std::vector<int> results;  // of an ElementwiseOp(), by output: which of `body` computes it
+  // Of kind kAllReduce, once FindCollectives has run: an index into Program::collectives, and the ranks that the node
+  // stands for, ascending. Its inputs are, rank by rank, a weight and the values.
+  int collective = -1;
+  std::vector<int64_t> ranks;
+};
+
+// One collective operation: the all-reduce nodes that meet, of all devices.
+struct CollectiveGroup {
+  std::string name;
+  int64_t size = 0;  // ranks
 };
 
 // Nodes in a topological order: inputs and control inputs have smaller indices. A value; passes are functions on it.
@@ -46,11 +56,12 @@ struct Program {
   std::vector<Value> feeds;    // in the caller's order; each is output 0 of a node of kind kPlaceholder
   std::vector<Value> fetches;  // in the caller's order
   std::vector<int> targets;
+  std::vector<CollectiveGroup> collectives;  // by name; DropLoneCollectives leaves those of one rank without nodes
 
   const TensorSpec& spec(Value value) const { return nodes[value.node].outputs[value.index]; }
 };
 
-// What a plan is asked for. Outputs and nodes of one graph.
+// A request for a plan. Outputs and nodes of one graph.
 struct ProgramRequest {
   std::vector<Output> feeds;
   std::vector<Shape> feed_shapes;  // one per feed, fully known
@@ -58,22 +69,22 @@ struct ProgramRequest {
   std::vector<const Node*> targets;
 };
 
-// Ops that only passes add. Their nodes carry attribute "T".
+// Ops that only passes add, and that no registry has. Their nodes carry the attribute "T".
 const OpDef& FeedOp();      // kind kPlaceholder
 const OpDef& ConstantOp();  // kind kConst, attribute "value"
 const OpDef& CopyOp();      // a copy on the same device
 const OpDef& TransferOp();  // a copy from another device
 const OpDef& OrderOp();     // kind kNoOp, and no attribute
-// Several element-wise nodes, as one pass over memory: ProgramNode::body. Any number of inputs and outputs; none if it
-// ends in an update.
+// Several element-wise nodes that go through memory once: ProgramNode::body. Any number of inputs and outputs; no
+// output if it ends in an update.
 const OpDef& ElementwiseOp();
-// Several nodes of one op that update variables, whose inputs come one node after the other. No output.
+// Several nodes of one op that update variables. Its inputs are theirs, one node after the other. No output.
 const OpDef& UpdatesOp();
 
-// What input `index` of a node is to its op; of an UpdatesOp(), and what an ElementwiseOp() updates, to the op of the
-// node that it was made of.
+// The ArgDef of input `index` of a node. For an input of an UpdatesOp(), and for a variable that an ElementwiseOp()
+// updates, that of the member.
 const ArgDef& InputArg(const ProgramNode& node, int index);
-// It updates a variable.
+// True if the node updates a variable.
 bool Updates(const ProgramNode& node);
 
 // The specs of the inputs of a node, and of body[member] of a node; a shape-only input of the latter is left empty.
@@ -93,7 +104,7 @@ std::string AttrsKey(const Attrs& attrs);
 // By node: how many inputs, control inputs, fetches and targets name it.
 std::vector<int> CountUses(const Program& program);
 
-// Forgets that `node` runs after constants, which are there before anything runs.
+// Removes control inputs from constants, which are there before anything runs.
 void DropControlsOnConstants(const Program& program, ProgramNode& node);
 
 // Drops nodes that neither fetches nor targets need, and orders the rest topologically, ready nodes by (rank, index)

@@ -38,7 +38,7 @@ absl::StatusOr<std::vector<Tensor>> SymbolicGradients(const Scope& scope, absl::
                                                       const FeedList& feeds, const Evaluator& evaluate) {
   GradientOptions options;
   for (const Tensor& w : weights) {
-    options.grad_ys.push_back(scope.Add("Const", {}, {{"dtype", DType::kFloat64}, {"value", w}}));
+    options.grad_ys.push_back(scope.Add(OpRole::kConst, {}, {{"dtype", DType::kFloat64}, {"value", w}}));
   }
   RETURN_IF_ERROR(scope.status());
   ASSIGN_OR_RETURN(const std::vector<Output> gradients, Gradients(scope, ys, xs, options));

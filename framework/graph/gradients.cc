@@ -21,7 +21,11 @@ class Differentiator {
  public:
   Differentiator(const Scope& scope, absl::Span<const Output> ys, absl::Span<const Output> xs,
                  const GradientOptions& options)
-      : caller_(scope), scope_(scope.NameScope("gradients")), ys_(ys), xs_(xs), options_(options) {}
+      : caller_(scope),
+        scope_(scope.NameScope("gradients").InPhase(Phase::kBackward)),
+        ys_(ys),
+        xs_(xs),
+        options_(options) {}
 
   absl::StatusOr<std::vector<Output>> Run() {
     FindNodesBetween();
@@ -80,7 +84,7 @@ class Differentiator {
                                                        DTypeName(ys_[i].dtype()), "; only floats have gradients"));
       }
       const Output seed = options_.grad_ys.empty()
-                              ? scope_.ColocateWith(*ys_[i].node).Named("grad_ys").Add("OnesLike", {ys_[i]})
+                              ? scope_.ColocateWith(*ys_[i].node).Named("grad_ys").Add(OpRole::kOnesLike, {ys_[i]})
                               : options_.grad_ys[i];
       Accumulate(ys_[i], seed);
     }
@@ -104,7 +108,7 @@ class Differentiator {
     if (found == contributions_.end()) return Output();
     std::vector<Output>& parts = found->second;
     if (parts.size() > 1) {
-      parts = {scope_.ColocateWith(*tensor.node).WithLocation(tensor.node->location()).Add("AddN", parts)};
+      parts = {scope_.ColocateWith(*tensor.node).WithLocation(tensor.node->location()).Add(OpRole::kAddN, parts)};
     }
     return parts.front();
   }
@@ -129,7 +133,10 @@ class Differentiator {
     // Names repeat the forward path below "gradients/", without the part that the caller's scope already gives.
     absl::string_view name = node.name();
     if (absl::StartsWith(name, caller_.name())) name.remove_prefix(caller_.name().size());
-    const Scope scope = scope_.NameScope(absl::StrCat(name, "_grad")).ColocateWith(node).WithLocation(node.location());
+    const Scope scope = scope_.NameScope(absl::StrCat(name, "_grad"))
+                            .InPhase(Phase::kBackward, &node)
+                            .ColocateWith(node)
+                            .WithLocation(node.location());
     const std::vector<Output> dx = node.op().gradient(scope, node, dy);
     RETURN_IF_ERROR(scope.status());
     if (dx.size() != node.inputs().size()) {

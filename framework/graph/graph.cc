@@ -137,6 +137,10 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   node.device_ = std::move(request.device);
   node.device_text_ = std::move(request.device_text);
   node.colocated_with_ = std::move(request.colocated_with);
+  node.phase_ = request.phase;
+  node.computed_for_ = request.computed_for;
+  node.tower_ = request.tower;
+  node.tower_scope_ = std::move(request.tower_scope);
   node.location_ = request.location;
   for (const Output& input : node.inputs_) {
     if (!input.valid()) return absl::InvalidArgumentError("an input is an Output that was never made");

@@ -54,6 +54,10 @@ struct NodeRequest {
   DeviceName device;
   std::string device_text;
   std::vector<const Node*> colocated_with;
+  Phase phase = Phase::kForward;
+  const Node* computed_for = nullptr;
+  int tower = -1;
+  std::string tower_scope;
   SourceLocation location;
 };
 
@@ -61,8 +65,9 @@ struct NodeRequest {
 // while it is being built; a graph that no longer changes may be read by any thread.
 class Graph {
  public:
-  // `registry` is borrowed and must outlive the graph.
-  explicit Graph(const OpRegistry& registry = BuiltinOps());
+  // `registry` says which ops the graph may use: BuiltinOps() of ops/builtin_ops.h, or one with ops of your own. It is
+  // borrowed and must outlive the graph.
+  explicit Graph(const OpRegistry& registry);
   ~Graph();
   Graph(const Graph&) = delete;
   Graph& operator=(const Graph&) = delete;

@@ -30,11 +30,11 @@ Output Uniform(const Scope& scope, absl::string_view name, DType dtype, const Sh
   Attrs attrs = RandomAttrs(scope, name, dtype, shape);
   attrs.Set("low", low);
   attrs.Set("high", high);
-  return scope.Add("RandomUniform", {}, std::move(attrs));
+  return scope.Add(OpRole::kRandomUniform, {}, std::move(attrs));
 }
 
-Output Normal(const Scope& scope, absl::string_view op, absl::string_view name, DType dtype, const Shape& shape,
-              double mean, double stddev) {
+Output Normal(const Scope& scope, OpRole op, absl::string_view name, DType dtype, const Shape& shape, double mean,
+              double stddev) {
   Attrs attrs = RandomAttrs(scope, name, dtype, shape);
   attrs.Set("mean", mean);
   attrs.Set("stddev", stddev);
@@ -45,7 +45,7 @@ Output Normal(const Scope& scope, absl::string_view op, absl::string_view name, 
 
 Initializer ConstantInitializer(double value) {
   return [value](const Scope& scope, absl::string_view, DType dtype, const Shape& shape) {
-    return scope.Add("Fill", {}, {{"T", dtype}, {"shape", shape}, {"value", value}});
+    return scope.Add(OpRole::kFill, {}, {{"T", dtype}, {"shape", shape}, {"value", value}});
   };
 }
 
@@ -59,13 +59,13 @@ Initializer UniformInitializer(double low, double high) {
 
 Initializer NormalInitializer(double stddev, double mean) {
   return [stddev, mean](const Scope& scope, absl::string_view name, DType dtype, const Shape& shape) {
-    return Normal(scope, "RandomNormal", name, dtype, shape, mean, stddev);
+    return Normal(scope, OpRole::kRandomNormal, name, dtype, shape, mean, stddev);
   };
 }
 
 Initializer TruncatedNormalInitializer(double stddev, double mean) {
   return [stddev, mean](const Scope& scope, absl::string_view name, DType dtype, const Shape& shape) {
-    return Normal(scope, "TruncatedNormal", name, dtype, shape, mean, stddev);
+    return Normal(scope, OpRole::kTruncatedNormal, name, dtype, shape, mean, stddev);
   };
 }
 
@@ -80,13 +80,13 @@ Initializer GlorotUniformInitializer() {
 Initializer GlorotNormalInitializer() {
   return [](const Scope& scope, absl::string_view name, DType dtype, const Shape& shape) {
     const auto [in, out] = FansOf(shape);
-    return Normal(scope, "RandomNormal", name, dtype, shape, 0, std::sqrt(2 / (in + out)));
+    return Normal(scope, OpRole::kRandomNormal, name, dtype, shape, 0, std::sqrt(2 / (in + out)));
   };
 }
 
 Initializer HeNormalInitializer() {
   return [](const Scope& scope, absl::string_view name, DType dtype, const Shape& shape) {
-    return Normal(scope, "RandomNormal", name, dtype, shape, 0, std::sqrt(2 / FansOf(shape).in));
+    return Normal(scope, OpRole::kRandomNormal, name, dtype, shape, 0, std::sqrt(2 / FansOf(shape).in));
   };
 }
 

@@ -103,7 +103,7 @@ struct Reduction {
 // time.
 using KernelFactory = std::function<absl::StatusOr<Kernel>(const KernelSpec&)>;
 // Makes one kernel that does the work of several nodes of an op; its inputs are those of one node after another.
-using JoinedKernelFactory = std::function<absl::StatusOr<Kernel>(absl::Span<const KernelSpec>)>;
+using FusedUpdatesFactory = std::function<absl::StatusOr<Kernel>(absl::Span<const KernelSpec>)>;
 // Returns nullopt if a reduction of these shapes cannot be done piece by piece.
 using ReductionFactory = std::function<std::optional<Reduction>(const KernelSpec&)>;
 

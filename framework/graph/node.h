@@ -1,6 +1,7 @@
 // Nodes of a graph, and their outputs.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -34,6 +35,13 @@ struct Output {
   }
 };
 
+// The part of a training step that a node belongs to.
+enum class Phase : uint8_t {
+  kForward,
+  kBackward,  // added by Gradients()
+  kUpdate,    // applies a gradient to a variable
+};
+
 // One use of an op in a graph. Owned by its Graph and immutable. Ids count up as nodes are added, and inputs have
 // smaller ids than their consumers, so ids are a topological order.
 class Node {
@@ -53,6 +61,13 @@ class Node {
   const DeviceName& requested_device() const { return device_; }
   // Nodes whose device this one shares, whichever that turns out to be.
   absl::Span<const Node* const> colocated_with() const { return colocated_with_; }
+  // What it is for, as its Scope said (Scope::InPhase, Scope::InTower).
+  Phase phase() const { return phase_; }
+  // The forward node whose gradient this computes, or that of the variable that it updates; null if there is none.
+  const Node* computed_for() const { return computed_for_; }
+  int tower() const { return tower_; }  // -1: none
+  // The name scope of its tower, "tower_0/"; empty if there is none.
+  const std::string& tower_scope() const { return tower_scope_; }
   // The line of the user's program that requested this node.
   SourceLocation location() const { return location_; }
 
@@ -75,6 +90,10 @@ class Node {
   DeviceName device_;
   std::string device_text_;  // as the user wrote it in the innermost scope, for messages
   std::vector<const Node*> colocated_with_;
+  Phase phase_ = Phase::kForward;
+  const Node* computed_for_ = nullptr;
+  int tower_ = -1;
+  std::string tower_scope_;
   SourceLocation location_;
 
  public:

@@ -17,6 +17,24 @@ const ArgDef& Arg(const std::vector<ArgDef>& args, int index) {
 
 }  // namespace
 
+absl::string_view OpRoleName(OpRole role) {
+  switch (role) {
+    case OpRole::kNone: return "none";
+    case OpRole::kAddN: return "add_n";
+    case OpRole::kOnesLike: return "ones_like";
+    case OpRole::kConst: return "const";
+    case OpRole::kFill: return "fill";
+    case OpRole::kLogicalAnd: return "logical_and";
+    case OpRole::kNoOp: return "no_op";
+    case OpRole::kVariable: return "variable";
+    case OpRole::kAssign: return "assign";
+    case OpRole::kRandomUniform: return "random_uniform";
+    case OpRole::kRandomNormal: return "random_normal";
+    case OpRole::kTruncatedNormal: return "truncated_normal";
+  }
+  return "unknown";
+}
+
 const KernelDef* OpDef::FindKernel(absl::string_view device_type, DType dtype) const {
   for (const KernelDef* kernel : KernelsFor(device_type)) {
     if (kernel->dtype == dtype) return kernel;
@@ -43,8 +61,10 @@ void OpRegistry::Add(OpDef op) {
   BELFRY_CHECK(op.kind == OpKind::kKernel || op.kernels.empty());
   for (size_t i = 0; i + 1 < op.inputs.size(); ++i) BELFRY_CHECK(!op.inputs[i].list);
   for (size_t i = 0; i + 1 < op.outputs.size(); ++i) BELFRY_CHECK(!op.outputs[i].list);
+  for (const ArgDef& input : op.inputs) BELFRY_CHECK(input.ref || !input.overwrites);
   const std::string name = op.name;
   op.late_kernels = late_kernels_;
+  if (op.role != OpRole::kNone) BELFRY_CHECK(roles_.emplace(op.role, name).second);
   BELFRY_CHECK(ops_.emplace(name, std::move(op)).second);
 }
 
@@ -75,6 +95,16 @@ void OpRegistry::SetLateKernels(std::shared_ptr<const LateKernels> kernels) {
 const OpDef* OpRegistry::Find(absl::string_view name) const {
   const auto found = ops_.find(std::string(name));
   return found == ops_.end() ? nullptr : &found->second;
+}
+
+const OpDef* OpRegistry::ForRole(OpRole role) const {
+  const auto found = roles_.find(role);
+  return found == roles_.end() ? nullptr : Find(found->second);
+}
+
+void OpRegistry::AddRewrite(Rewrite rewrite) {
+  for (const Rewrite& other : rewrites_) BELFRY_CHECK(other.name != rewrite.name);
+  rewrites_.push_back(std::move(rewrite));
 }
 
 }  // namespace belfry

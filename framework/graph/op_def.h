@@ -21,6 +21,8 @@ namespace belfry {
 class Node;
 class Scope;
 struct Output;
+struct Program;         // framework/compiler/program.h; opaque here, and so is
+struct RewriteContext;  // framework/compiler/rewrite.h
 
 // An input or an output of an op.
 struct ArgDef {
@@ -28,6 +30,7 @@ struct ArgDef {
   std::string type = "T";   // one of the op's type variables (OpDef::types) or a dtype's name: "int32", "bool"
   bool list = false;        // any number of tensors of this type; only the last argument may be a list
   bool ref = false;         // input: a variable that the op updates; output: that variable's storage after the update
+  bool overwrites = false;  // input, with `ref`: the update does not depend on the variable's old value
   bool shape_only = false;  // input: only its shape is used, so its bytes are neither kept nor moved
 };
 
@@ -85,9 +88,9 @@ struct KernelDef {
   absl::string_view device_type;  // "CPU" or "GPU"
   DType dtype;                    // dtype of the op's first type variable
   KernelFactory make;
-  // For ops that update a variable: several nodes as one (compiler/passes/passes.h, JoinUpdates). The nodes have equal
+  // For ops that update a variable: several nodes as one (compiler/passes/passes.h, FuseUpdates). The nodes have equal
   // attributes, and share all inputs whose type is not T. Null: each node runs by itself.
-  JoinedKernelFactory join = nullptr;
+  FusedUpdatesFactory fuse_updates = nullptr;
   // For ops on a CPU that are not stateful and reduce input 0 to output 0, the only output. The reduction reads no
   // other input, and does not see the shapes of shape_only ones. Null: the op only runs as a whole.
   ReductionFactory reduce = nullptr;
@@ -97,6 +100,26 @@ class LateKernels;
 
 // Adds `more` to `kernels`; one for the same device type and dtype as one that is there takes its place.
 void MergeKernels(std::vector<KernelDef>& kernels, std::vector<KernelDef> more);
+
+// The ops that the framework itself adds to graphs. It does not know their names: the family that defines such an op
+// says so in its OpDef, and Scope::Add(OpRole, ...) finds it in the graph's registry. The comments give inputs,
+// attributes and outputs.
+enum class OpRole {
+  kNone,
+  kAddN,             // inputs of one shape -> their sum: where gradients meet
+  kOnesLike,         // x -> ones like it: where gradients begin
+  kConst,            // "dtype", "value" -> the value
+  kFill,             // "T", "shape", "value" -> a tensor of one number
+  kLogicalAnd,       // a, b: bool -> a and b
+  kNoOp,             // runs after its control inputs
+  kVariable,         // "T", "shape", "name" -> the variable's value
+  kAssign,           // variable, value -> the variable
+  kRandomUniform,    // "T", "shape", "seed", "key", "per_step", "low", "high"
+  kRandomNormal,     // "T", "shape", "seed", "key", "per_step", "mean", "stddev"
+  kTruncatedNormal,  // as kRandomNormal
+};
+// "add_n", for messages.
+absl::string_view OpRoleName(OpRole role);
 
 // The definition of one op in one place: name, inputs, outputs, attributes, shape rule, gradient rule and kernels.
 struct OpDef {
@@ -109,10 +132,12 @@ struct OpDef {
   FlopsFunction flops;        // null: one per element of the largest input or output
   GradientFunction gradient;  // null: set not_differentiable too, or Gradients() fails at this op
   bool not_differentiable = false;
+  OpRole role = OpRole::kNone;
   // Each output element depends only on the input elements at its position (with broadcasting), and so does each
   // element of a variable that the op updates. The kernel works on any part of them, so several such nodes can be fused
   // into one pass over memory (compiler/passes/passes.h, FuseElementwise).
   bool elementwise = false;
+  bool identity_if_same_shape = false;  // output 0 equals input 0 where their shapes do: a sum or stretch to a shape
   bool stateful = false;  // reads or writes more than its inputs and outputs: never folded, merged or reordered away
   std::vector<std::pair<int, int>> in_place;  // (input, output) pairs that may share memory if shapes and dtypes agree
   OpKind kind = OpKind::kKernel;
@@ -131,6 +156,12 @@ struct OpDef {
   const ArgDef& output_arg(int index) const;
 };
 
+// `op`, in this role.
+inline OpDef WithRole(OpDef op, OpRole role) {
+  op.role = role;
+  return op;
+}
+
 // KernelDefs for one device type and several dtypes:
 // Kernels<float, double>("CPU", [](auto tag) { return &MakeAdd<typename decltype(tag)::type>; })
 template <class T>
@@ -144,11 +175,21 @@ std::vector<KernelDef> Kernels(absl::string_view device_type, F&& factory_for) {
   return kernels;
 }
 
+// A pass that an op family, or a program with ops of its own, brings to the compiler: what a convolution does with the
+// bias and the activation after it, say. It sees the program after constants are folded and before anything is
+// partitioned, and leaves it normalized (compiler/program.h, Normalize). It computes the same, to the last bit if it
+// can.
+struct Rewrite {
+  std::string name;  // of its dumps (--dump_plan); unique in a registry
+  std::function<absl::Status(Program& program, const RewriteContext& context)> run;
+  bool fuses = true;  // makes one node of several, so it does not run under SessionOptions::fuse = false
+};
+
 // Ops by name. Built once by plain function calls (ops/builtin_ops.h), then read by any number of threads.
 class OpRegistry {
  public:
-  // CHECKs that the definition is sound: it has a shape rule, a unique name, kernels only if it is a kKernel op, and so
-  // on.
+  // CHECKs that the definition is sound: it has a shape rule, a unique name and role, kernels only if it is a kKernel
+  // op, and so on.
   void Add(OpDef op);
   // Adds kernels to an existing op; this is how a device back-end registers its own. A kernel for the same device type
   // and dtype as an existing one replaces it.
@@ -157,14 +198,18 @@ class OpRegistry {
   void SetLateKernels(std::shared_ptr<const LateKernels> kernels);
   // The op of this name; null if there is none.
   const OpDef* Find(absl::string_view name) const;
+  const OpDef* ForRole(OpRole role) const;
   const absl::btree_map<std::string, OpDef>& ops() const { return ops_; }
+
+  // Rewrites run in the order of adding. CHECKs that no other has the name.
+  void AddRewrite(Rewrite rewrite);
+  absl::Span<const Rewrite> rewrites() const { return rewrites_; }
 
  private:
   absl::btree_map<std::string, OpDef> ops_;
   std::shared_ptr<const LateKernels> late_kernels_;
+  absl::btree_map<OpRole, std::string> roles_;
+  std::vector<Rewrite> rewrites_;
 };
-
-// All ops that come with Belfry. Defined in ops/builtin_ops.cc; declared here so that `Graph graph;` has its default.
-const OpRegistry& BuiltinOps();
 
 }  // namespace belfry

@@ -111,7 +111,7 @@ Scope Scope::NoControlDependencies() const {
 Scope Scope::OnlyIf(Output condition) const {
   Scope scope = *this;
   const bool both = only_if_.valid() && condition.valid();
-  scope.only_if_ = both ? Add("LogicalAnd", {only_if_, condition}) : condition;
+  scope.only_if_ = both ? Add(OpRole::kLogicalAnd, {only_if_, condition}) : condition;
   return scope;
 }
 
@@ -136,6 +136,20 @@ Scope Scope::Replica(int replica) const {
 Scope Scope::WithLocation(SourceLocation location) const {
   Scope scope = *this;
   scope.location_ = location;
+  return scope;
+}
+
+Scope Scope::InPhase(Phase phase, const Node* computed_for) const {
+  Scope scope = *this;
+  scope.phase_ = phase;
+  scope.computed_for_ = computed_for;
+  return scope;
+}
+
+Scope Scope::InTower(int tower) const {
+  Scope scope = *this;
+  scope.tower_ = tower;
+  scope.tower_scope_ = name_;
   return scope;
 }
 
@@ -200,6 +214,10 @@ const Node* Scope::AddNode(absl::string_view op, std::vector<Output> inputs, Att
                       .attrs = std::move(attrs),
                       .device = device_,
                       .device_text = device_text_,
+                      .phase = phase_,
+                      .computed_for = computed_for_,
+                      .tower = tower_,
+                      .tower_scope = tower_scope_,
                       .location = location_};
   for (const Node* control : control_inputs_) {
     const bool data = std::any_of(request.inputs.begin(), request.inputs.end(),
@@ -217,6 +235,21 @@ const Node* Scope::AddNode(absl::string_view op, std::vector<Output> inputs, Att
 
 Output Scope::Add(absl::string_view op, std::vector<Output> inputs, Attrs attrs) const {
   const Node* node = AddNode(op, std::move(inputs), std::move(attrs));
+  return node == nullptr ? Output() : node->output(0);
+}
+
+const Node* Scope::AddNode(OpRole role, std::vector<Output> inputs, Attrs attrs) const {
+  if (!status().ok()) return nullptr;
+  const OpDef* op = graph_->registry().ForRole(role);
+  if (op != nullptr) return AddNode(op->name, std::move(inputs), std::move(attrs));
+  Fail(absl::NotFoundError(absl::StrCat(
+      "Cannot add a node in scope '", name_, "': no op of the graph's registry has the role ", OpRoleName(role),
+      " (OpDef::role)", location_.known() ? absl::StrCat(" (", location_.ToString(), ")") : "")));
+  return nullptr;
+}
+
+Output Scope::Add(OpRole role, std::vector<Output> inputs, Attrs attrs) const {
+  const Node* node = AddNode(role, std::move(inputs), std::move(attrs));
   return node == nullptr ? Output() : node->output(0);
 }
 

@@ -66,6 +66,12 @@ class Scope {
   Scope ReuseVariables(Reuse reuse) const;
   // Creates and finds variables for this replica. From replica 1 on, their nodes are named "replica_<i>/...".
   Scope Replica(int replica) const;
+  // New nodes belong to this phase of a step. `computed_for`: the forward node whose gradient they compute, or that of
+  // the variable that they update.
+  Scope InPhase(Phase phase, const Node* computed_for = nullptr) const;
+  // New nodes belong to tower `tower`. Called on the name scope of the tower itself: reports and summaries show names
+  // without it.
+  Scope InTower(int tower) const;
   // Gives new nodes this source line instead of that of the builder's caller.
   Scope WithLocation(SourceLocation location) const;
   // Sets the counters of random ops: `step`, an int64 scalar that changes every step, and `first_example`, the index of
@@ -83,6 +89,8 @@ class Scope {
   const std::string& variable_path() const { return variable_path_; }  // "conv1/"
   const DeviceName& device() const { return device_; }
   const DeviceName& variable_device() const { return has_variable_device_ ? variable_device_ : device_; }
+  Phase phase() const { return phase_; }
+  int tower() const { return tower_; }                   // -1: none
   SourceLocation location() const { return location_; }  // the source line of new nodes; may be unknown
   Reuse reuse() const { return reuse_; }
   int replica() const { return replica_; }
@@ -105,6 +113,9 @@ class Scope {
   const Node* AddNode(absl::string_view op, std::vector<Output> inputs, Attrs attrs = {}) const;
   // Adds a node and returns its first output; invalid after an error.
   Output Add(absl::string_view op, std::vector<Output> inputs, Attrs attrs = {}) const;
+  // The same with the op of a role. An error if the graph's registry has none.
+  const Node* AddNode(OpRole role, std::vector<Output> inputs, Attrs attrs = {}) const;
+  Output Add(OpRole role, std::vector<Output> inputs, Attrs attrs = {}) const;
   // Adds a node and returns all its outputs; empty after an error.
   std::vector<Output> AddAll(absl::string_view op, std::vector<Output> inputs, Attrs attrs = {}) const;
 
@@ -121,6 +132,10 @@ class Scope {
   const Node* colocated_with_ = nullptr;
   Reuse reuse_ = Reuse::kNever;
   int replica_ = 0;
+  Phase phase_ = Phase::kForward;
+  const Node* computed_for_ = nullptr;
+  int tower_ = -1;
+  std::string tower_scope_;
   SourceLocation location_;
   std::string wanted_name_;
   Output random_step_, random_offset_;

@@ -29,10 +29,10 @@ Variable Found(const Scope& scope, const Variable& variable, const Shape& shape,
   return variable;
 }
 
-// The scope for the variable's own nodes: outside control dependencies, on the variable's device, or beside the
-// variable that a slot belongs to.
+// The scope that the variable's own nodes are made in: the tower's name scope, no control inputs, the variable's
+// device, and the forward pass, whoever asks for the variable.
 Scope StorageScope(const Scope& scope, const VariableOptions& options) {
-  Scope storage = scope.NoControlDependencies();
+  Scope storage = scope.NoControlDependencies().InPhase(Phase::kForward);
   if (options.slot_of.valid()) return storage.ColocateWith(options.slot_of.node());
   const bool has_device = scope.variable_device() != DeviceName();
   return has_device ? storage.NoDevice().Device(scope.variable_device()) : storage;
@@ -79,14 +79,14 @@ Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& sh
   def->trainable = options.trainable;
   if (options.slot_of.valid()) def->slot_of = &options.slot_of.def();
   def->node = storage.Named(absl::StrCat(prefix, logical_name))
-                  .AddNode("Variable", {}, {{"T", options.dtype}, {"shape", shape}, {"name", logical_name}});
+                  .AddNode(OpRole::kVariable, {}, {{"T", options.dtype}, {"shape", shape}, {"name", logical_name}});
   if (def->node == nullptr) return Variable();
   const Scope initial = storage.NameScope(absl::StrCat(def->node->name(), "/Initializer/")).ColocateWith(*def->node);
   def->initial_value = initializer(initial, logical_name, options.dtype, shape);
   if (!def->initial_value.valid()) return Variable();
   def->initializer = storage.NameScope(absl::StrCat(def->node->name(), "/"))
                          .ColocateWith(*def->node)
-                         .AddNode("Assign", {def->node->output(0), def->initial_value});
+                         .AddNode(OpRole::kAssign, {def->node->output(0), def->initial_value});
   if (def->initializer == nullptr) return Variable();
   return scope.graph().AddVariable(std::move(def));
 }
@@ -94,7 +94,7 @@ Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& sh
 const Node* InitializeVariables(const Scope& scope) {
   std::vector<const Node*> initializers;
   for (const Variable& variable : scope.graph().variables()) initializers.push_back(&variable.initializer());
-  return scope.ControlDependencies(initializers).Named("init").AddNode("NoOp", {});
+  return scope.ControlDependencies(initializers).Named("init").AddNode(OpRole::kNoOp, {});
 }
 
 }  // namespace belfry

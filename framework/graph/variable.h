@@ -17,9 +17,9 @@ class Scope;
 struct VariableDef {
   std::string logical_name;           // "conv1/weights", without a tower's prefix
   int replica = 0;                    // the tower that holds it, in replicated mode
-  const Node* node = nullptr;         // a node of op "Variable", whose output 0 is the value
-  Output initial_value;               // the value that `initializer` assigns
-  const Node* initializer = nullptr;  // a node of op "Assign"
+  const Node* node = nullptr;         // of role kVariable; its output 0 is the value
+  Output initial_value;               // what `initializer` assigns
+  const Node* initializer = nullptr;  // of role kAssign
   bool trainable = true;
   const VariableDef* slot_of = nullptr;  // for an optimizer's slot or a moving average: the variable it belongs to
 };

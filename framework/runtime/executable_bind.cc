@@ -235,25 +235,26 @@ void Executable::BindThreads() {
 }
 
 absl::Status Executable::BindCollectives() {
-  std::map<std::string, std::map<int64_t, std::pair<int, int>>> groups;  // group -> rank -> (node, position in it)
+  // By collective: rank -> (node, position in it).
+  std::vector<std::map<int64_t, std::pair<int, int>>> groups(plan_->program.collectives.size());
   for (size_t i = 0; i < plan_->program.nodes.size(); ++i) {
     const ProgramNode& node = plan_->program.nodes[i];
-    if (node.op->kind != OpKind::kAllReduce) continue;
-    const std::vector<int64_t>& ranks = node.attrs.Ints("ranks");
-    for (size_t k = 0; k < ranks.size(); ++k) {
-      groups[node.attrs.String("group")][ranks[k]] = {static_cast<int>(i), static_cast<int>(k)};
+    for (size_t k = 0; k < node.ranks.size(); ++k) {
+      groups[node.collective][node.ranks[k]] = {static_cast<int>(i), static_cast<int>(k)};
     }
   }
   std::map<int, std::tuple<Collective*, int, int>> by_node;
-  for (const auto& [name, ranks] : groups) {
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const auto& ranks = groups[group];
+    if (ranks.empty()) continue;  // of one rank, and bypassed
     const ProgramNode& first = plan_->program.nodes[ranks.begin()->second.first];
     const std::string& kind = first.attrs.String("reduction");
     CollectiveSpec spec{.kind = kind == "mean"  ? CollectiveKind::kMean
                                 : kind == "sum" ? CollectiveKind::kSum
                                                 : CollectiveKind::kBroadcast,
-                        .name = name,
+                        .name = plan_->program.collectives[group].name,
                         .dtype = first.outputs[0].dtype};
-    const auto per_rank = first.outputs.size() / first.attrs.Ints("ranks").size();
+    const auto per_rank = first.outputs.size() / first.ranks.size();
     size_t bytes = 0;
     for (size_t k = 0; k < per_rank; ++k) bytes += AlignUp(first.outputs[k].bytes());
     spec.elements = static_cast<int64_t>(bytes / SizeOf(spec.dtype));

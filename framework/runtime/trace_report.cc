@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <map>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "framework/compiler/plan_report.h"
+#include "framework/graph/graph.h"
 
 namespace belfry {
 namespace {
@@ -30,11 +30,6 @@ size_t BytesMoved(const ProgramNode& node) {
   return node.op->kind == OpKind::kAllReduce ? CollectiveBytes(node)
          : node.op == &TransferOp()          ? node.outputs[0].bytes()
                                              : 0;
-}
-
-bool IsNumbered(absl::string_view text, absl::string_view prefix) {
-  return absl::StartsWith(text, prefix) && text.size() > prefix.size() &&
-         std::all_of(text.begin() + prefix.size(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
 // The part of `intervals`, ascending and disjoint, that lies in `others`, likewise.
@@ -82,24 +77,16 @@ std::string StreamName(const StreamProgram& stream) {
 
 }  // namespace
 
-std::string LayerOf(absl::string_view node_name) {
-  std::vector<absl::string_view> parts = absl::StrSplit(node_name, '/');
-  if (parts.size() > 1 && IsNumbered(parts[0], "tower_")) parts.erase(parts.begin());
-  const bool backward = parts.size() > 1 && IsBackward(parts[0]);
-  if (backward) parts.erase(parts.begin());
-  absl::string_view last;  // the op
-  for (size_t i = 0; backward && i < parts.size(); ++i) {
-    if (!absl::EndsWith(parts[i], "_grad")) continue;
-    last = parts[i].substr(0, parts[i].size() - 5);
-    parts.resize(i);
-    break;
-  }
-  if (last.empty()) {
-    last = parts.back();
-    parts.pop_back();
-  }
-  if (!parts.empty() && absl::StartsWith(parts[0], "update_")) parts[0].remove_prefix(7);
-  return parts.empty() ? std::string(last) : absl::StrJoin(parts, "/");
+std::string LayerOf(const Node& node) {
+  const Node* owner = &node;
+  while (owner->computed_for() != nullptr) owner = owner->computed_for();
+  const std::string own_name = node.name().substr(node.name().rfind('/') + 1);
+  if (node.phase() == Phase::kBackward && owner == &node) return own_name;  // of no one layer: a sum of gradients
+  absl::string_view path = node.phase() == Phase::kUpdate ? node.graph().VariableOf(*owner).name() : owner->name();
+  absl::ConsumePrefix(&path, owner->tower_scope());
+  const size_t slash = path.rfind('/');
+  if (slash != absl::string_view::npos) return std::string(path.substr(0, slash));
+  return node.phase() == Phase::kUpdate ? own_name : std::string(path);
 }
 
 TraceWriter::TraceWriter(const Plan& plan, const DeviceSet& devices, io::TraceFile& file)
@@ -165,7 +152,9 @@ std::string TraceTable(const Plan& plan, const DeviceSet& devices, absl::Span<co
       const ProgramNode& node = plan.program.nodes[span.instruction.index];
       const bool moves = IsCommunication(plan, span);
       (moves ? communicates : computes)[plan.streams[span.stream].device].emplace_back(span.begin, span.end);
-      const std::string layer = moves ? "(communication)" : node.op == &UpdatesOp() ? "(updates)" : LayerOf(node.name);
+      const std::string layer = moves                     ? "(communication)"
+                                : node.op == &UpdatesOp() ? "(updates)"
+                                                          : LayerOf(*node.source);
       for (Sum* sum : {&ops[node.op->name], &layers[layer]}) {
         ++sum->spans;
         sum->time += time;

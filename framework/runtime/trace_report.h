@@ -3,17 +3,16 @@
 
 #include <string>
 
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "framework/graph/node.h"
 #include "framework/io/trace_file.h"
 #include "framework/runtime/step_trace.h"
 
 namespace belfry {
 
-// The layer that a node's name belongs to: the path around it without the tower, and for what is computed backwards or
-// updated, that of the forward node. "tower_1/gradients/conv1/Conv2D_grad/Conv2DBackpropInput" and
-// "tower_0/conv1/Relu" are of "conv1", and so is "update_conv1/weights".
-std::string LayerOf(absl::string_view node_name);
+// The layer that a node belongs to: its name scope within its tower, such as "conv1"; its own name if it stands in
+// none. A gradient belongs to the layer of its forward node, an update to that of its variable (Node::computed_for).
+std::string LayerOf(const Node& node);
 
 // Adds a row for each stream of the plan, which later steps use again, and their spans: kernels by their path,
 // transfers and collectives with bytes and bandwidth, waits.

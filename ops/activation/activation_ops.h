@@ -18,5 +18,9 @@ void AddBiasGpuKernels(KernelTable& table);              // bias.cu
 void AddSmoothActivationGpuKernels(KernelTable& table);  // smooth_activations.cu
 void AddSoftmaxGpuKernels(KernelTable& table);           // softmax.cu
 void AddDropoutGpuKernels(KernelTable& table);           // dropout.cu
+// Inputs of ReluGrad, Relu6Grad and the other gradients that are computed from the result y.
+namespace relu_grad {
+inline constexpr int kDy = 0, kY = 1;
+}
 
 }  // namespace belfry::ops

@@ -1,10 +1,12 @@
 #include <cmath>
 
+#include "ops/builtin_ops.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/primitive_kernel_impl.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
+#include "ops/convolution/fused_activations_impl.h"
 #include "ops/convolution/in_float32_impl.h"
 #include "ops/onednn/matmul.h"
 #include "ops/product/product_ops.h"
@@ -13,23 +15,11 @@
 namespace belfry::ops {
 namespace {
 
-// The values of the attribute "activation".
-struct NamedActivation {
-  absl::string_view name;
-  onednn::Activation activation;
-};
-constexpr NamedActivation kActivations[] = {
-    {"none", onednn::Activation::kNone},      {"relu", onednn::Activation::kRelu},
-    {"relu6", onednn::Activation::kRelu6},    {"leaky_relu", onednn::Activation::kRelu},
-    {"elu", onednn::Activation::kElu},        {"tanh", onednn::Activation::kTanh},
-    {"sigmoid", onednn::Activation::kSigmoid}};
-
 absl::StatusOr<onednn::PostOps> PostOpsOf(const Attrs& attrs) {
   const std::string& name = attrs.String("activation");
-  for (const NamedActivation& known : kActivations) {
+  for (const FusedActivation& known : kFusedActivations) {
     if (known.name != name) continue;
-    const bool has_alpha = name == "leaky_relu" || name == "elu";
-    return onednn::PostOps{known.activation, has_alpha ? static_cast<float>(attrs.Float("alpha")) : 0.0f};
+    return onednn::PostOps{known.activation, known.has_alpha ? static_cast<float>(attrs.Float("alpha")) : 0.0f};
   }
   return absl::InvalidArgumentError(absl::StrCat("activation '", name, "' cannot be fused"));
 }

@@ -7,6 +7,7 @@
 #include "framework/base/alignment.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
+#include "ops/builtin_ops.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/convolution/in_float32_impl.h"
 

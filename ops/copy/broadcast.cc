@@ -81,6 +81,7 @@ void RegisterBroadcastOps(OpRegistry& registry) {
               .shape = BroadcastToShape,
               .gradient = BroadcastGrad,
               .elementwise = true,
+              .identity_if_same_shape = true,
               .kernels = BoxCopyKernels(PlanBroadcastTo)};
   registry.Add(op);
   op.name = "BroadcastLike";

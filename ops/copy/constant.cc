@@ -99,6 +99,7 @@ void RegisterConstantOps(OpRegistry& registry) {
                 .attrs = {{"value", Tensor(), true}},
                 .shape = ConstShape,
                 .not_differentiable = true,
+                .role = OpRole::kConst,
                 .kind = OpKind::kConst});
   registry.Add({.name = "Placeholder",
                 .outputs = {{.name = "output", .type = "dtype"}},
@@ -114,9 +115,10 @@ void RegisterConstantOps(OpRegistry& registry) {
        .attrs = {{"shape", Shape(), true}, {"value", 0.0, true}},
        .shape = FillShape,
        .not_differentiable = true,
+       .role = OpRole::kFill,
        .kernels = AnyTypeKernels([](const KernelSpec& spec) { return MakeFilled(spec, spec.attrs.Float("value")); })});
   registry.Add(FilledLike("ZerosLike", 0));
-  registry.Add(FilledLike("OnesLike", 1));
+  registry.Add(WithRole(FilledLike("OnesLike", 1), OpRole::kOnesLike));
   registry.Add({.name = "Range",
                 .outputs = {{.name = "y", .type = "dtype"}},
                 .types = {{"dtype", kNumericTypes}},

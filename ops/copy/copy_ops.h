@@ -24,5 +24,7 @@ void AddCastGpuKernels(KernelTable& table);      // cast.cu
 void AddConcatGpuKernels(KernelTable& table);    // concat.cu
 void AddConstantGpuKernels(KernelTable& table);  // constant.cu
 void AddTileGpuKernels(KernelTable& table);      // tile.cu
+// The rewrite "cancel_transposes" (rewrites/cancel_transposes.cc). Removes pairs of transposes that undo each other.
+absl::Status CancelTransposes(Program& program, const RewriteContext& context);
 
 }  // namespace belfry::ops

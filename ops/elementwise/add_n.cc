@@ -73,6 +73,7 @@ void RegisterAddN(OpRegistry& registry) {
        .shape = AddNShape,
        .gradient = [](const Scope&, const Node& node,
                       absl::Span<const Output> dy) { return std::vector<Output>(node.inputs().size(), dy[0]); },
+       .role = OpRole::kAddN,
        .elementwise = true,
        .in_place = {{0, 0}},
        .kernels = Kernels<float, double, Half, BFloat16, int32_t, int64_t, uint8_t>(

@@ -64,7 +64,8 @@ void RegisterComparisons(OpRegistry& registry) {
   registry.Add(Ordering<functor::LessEqual>("LessEqual"));
   registry.Add(Ordering<functor::Greater>("Greater"));
   registry.Add(Ordering<functor::GreaterEqual>("GreaterEqual"));
-  registry.Add(BinaryOp("LogicalAnd", kBool, ZipKernels<functor::LogicalAnd, bool>(), nullptr));
+  registry.Add(
+      WithRole(BinaryOp("LogicalAnd", kBool, ZipKernels<functor::LogicalAnd, bool>(), nullptr), OpRole::kLogicalAnd));
   registry.Add(BinaryOp("LogicalOr", kBool, ZipKernels<functor::LogicalOr, bool>(), nullptr));
   registry.Add(BinaryOp("LogicalXor", kBool, ZipKernels<functor::LogicalXor, bool>(), nullptr));
   registry.Add(UnaryOp("LogicalNot", kBool, MapKernels<functor::LogicalNot, bool>(), nullptr));

@@ -199,7 +199,7 @@ absl::StatusOr<std::vector<Shape>> InferenceShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(const Shape x, CheckShapes(args, 1));
   return std::vector<Shape>{x};
 }
-absl::StatusOr<std::vector<Shape>> BatchNormGradShape(const ShapeArgs& args) {
+absl::StatusOr<std::vector<Shape>> NormGradShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(Shape x, CheckShapes(args, 2));
   ASSIGN_OR_RETURN(x, x.Merge(args.inputs[1]));
   return std::vector<Shape>{x, Shape({x[-1]}), Shape({x[-1]})};
@@ -276,7 +276,7 @@ void RegisterBatchNorm(OpRegistry& registry) {
                     .outputs = {{"dx"}, Wide("dscale"), Wide("doffset")},
                     .types = types,
                     .attrs = {epsilon, {"fixed_statistics", false}},
-                    .shape = BatchNormGradShape,
+                    .shape = NormGradShape,
                     .gradient = NoSecondDerivative(),
                     .in_place = {{1, 0}},
                     .kernels = Kernels<float, double, Half, BFloat16>(

@@ -16,5 +16,18 @@ void AddBatchNormGpuKernels(KernelTable& table);  // batch_norm.cu
 void AddLayerNormGpuKernels(KernelTable& table);  // layer_norm.cu
 void AddLrnGpuKernels(KernelTable& table);        // lrn.cu
 void AddMomentsGpuKernels(KernelTable& table);    // moments.cu
+// Arguments of BatchNorm and, but for the addend, BatchNormRelu; BatchNormAddRelu has them all.
+namespace batch_norm {
+inline constexpr int kX = 0, kScale = 1, kOffset = 2, kAddend = 3;  // inputs
+inline constexpr int kY = 0, kMean = 1, kVariance = 2;              // outputs
+}  // namespace batch_norm
+// Inputs of BatchNormGrad.
+namespace batch_norm_grad {
+inline constexpr int kX = 0, kDy = 1, kScale = 2, kMean = 3, kVariance = 4;
+}
+
+// The rewrite "norms" (rewrites/norms.cc). Makes one node of a batch norm, an addition after it and the ReLU after
+// that, where nothing else reads what lies between; and of the gradients of batch norm and of the ReLU over it.
+absl::Status FuseNorms(Program& program, const RewriteContext& context);
 
 }  // namespace belfry::ops

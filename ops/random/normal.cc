@@ -75,8 +75,8 @@ Output TruncatedNormal(OpScope scope, const Shape& shape, double mean, double st
 }
 
 void RegisterNormalOps(OpRegistry& registry) {
-  registry.Add(NormalOpDef<false>("RandomNormal"));
-  registry.Add(NormalOpDef<true>("TruncatedNormal"));
+  registry.Add(WithRole(NormalOpDef<false>("RandomNormal"), OpRole::kRandomNormal));
+  registry.Add(WithRole(NormalOpDef<true>("TruncatedNormal"), OpRole::kTruncatedNormal));
 }
 
 }  // namespace belfry::ops

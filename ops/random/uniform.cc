@@ -59,9 +59,10 @@ Output Bernoulli(OpScope scope, const Shape& shape, double probability, const Ra
 }
 
 void RegisterUniformOps(OpRegistry& registry) {
-  registry.Add(RandomOpDef("RandomUniform", kFloatTypes, {{"low", 0.0}, {"high", 1.0}},
-                           Kernels<float, double, Half, BFloat16>(
-                               "CPU", [](auto tag) { return &MakeUniform<typename decltype(tag)::type>; })));
+  OpDef uniform = RandomOpDef("RandomUniform", kFloatTypes, {{"low", 0.0}, {"high", 1.0}},
+                              Kernels<float, double, Half, BFloat16>(
+                                  "CPU", [](auto tag) { return &MakeUniform<typename decltype(tag)::type>; }));
+  registry.Add(WithRole(std::move(uniform), OpRole::kRandomUniform));
   registry.Add(RandomOpDef(
       "RandomUniformInt", kIndexTypes, {{"low", int64_t{0}, true}, {"high", int64_t{0}, true}},
       Kernels<int32_t, int64_t>("CPU", [](auto tag) { return &MakeUniformInt<typename decltype(tag)::type>; })));

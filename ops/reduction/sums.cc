@@ -157,6 +157,7 @@ void RegisterSums(OpRegistry& registry) {
            [](const Scope& scope, const Node& node, absl::Span<const Output> dy) {
              return std::vector<Output>{scope.Add("BroadcastLike", {dy[0], node.input(0)}), Output()};
            },
+       .identity_if_same_shape = true,
        .in_place = {{0, 0}},
        .kernels = {SumLikeKernel<float>(), SumLikeKernel<double>(), SumLikeKernel<Half>(), SumLikeKernel<BFloat16>(),
                    SumLikeKernel<int32_t>(), SumLikeKernel<int64_t>(), SumLikeKernel<uint8_t>()}});

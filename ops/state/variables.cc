@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<Shape>> AssignShape(const ShapeArgs& args) {
   return std::vector<Shape>{args.inputs[0]};
 }
 
-absl::StatusOr<std::vector<Shape>> SameShape(const ShapeArgs& args) { return std::vector<Shape>{args.inputs[0]}; }
+absl::StatusOr<std::vector<Shape>> ReadShape(const ShapeArgs& args) { return std::vector<Shape>{args.inputs[0]}; }
 
 // Copies input `from` over output 0: the value for Assign, the variable for ReadVariable.
 template <int from>
@@ -114,9 +114,13 @@ void RegisterStateOps(OpRegistry& registry) {
                 .attrs = {{"shape", Shape(), true}, {"name", std::string(), true}},
                 .shape = VariableShape,
                 .not_differentiable = true,
+                .role = OpRole::kVariable,
                 .stateful = true,
                 .kind = OpKind::kVariable});
-  registry.Add(UpdateOp("Assign", kAnyType, CopyKernels(&MakeCopy<1>)));
+  OpDef assign = UpdateOp("Assign", kAnyType, CopyKernels(&MakeCopy<1>));
+  assign.role = OpRole::kAssign;
+  assign.inputs[0].overwrites = true;
+  registry.Add(assign);
   registry.Add(Accumulation("AssignAdd", AccumulateKernels<functor::Add>()));
   registry.Add(Accumulation("AssignSub", AccumulateKernels<functor::Sub>()));
   registry.Add(
@@ -124,11 +128,12 @@ void RegisterStateOps(OpRegistry& registry) {
        .inputs = {{.name = "variable"}},
        .outputs = {{.name = "value"}},
        .types = {{"T", kAnyType}},
-       .shape = SameShape,
+       .shape = ReadShape,
        .gradient = [](const Scope&, const Node&, absl::Span<const Output> dy) { return std::vector<Output>{dy[0]}; },
        .stateful = true,
        .kernels = CopyKernels(&MakeCopy<0>)});
-  registry.Add({.name = "NoOp", .not_differentiable = true, .stateful = true, .kind = OpKind::kNoOp});
+  registry.Add(
+      {.name = "NoOp", .not_differentiable = true, .role = OpRole::kNoOp, .stateful = true, .kind = OpKind::kNoOp});
 }
 
 }  // namespace belfry::ops

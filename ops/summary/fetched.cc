@@ -3,6 +3,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
 #include "ops/summary.h"
@@ -24,6 +25,16 @@ struct Entry {
   std::string tag;
   std::vector<Fetched> towers;
 };
+
+// The tag of a summary without the name scope of its tower, or of the tower whose tensor it shows: in the name scope
+// "train/tower_1/" of tower 1, "train/tower_1/conv1/loss" is shown as "train/conv1/loss".
+std::string WithoutTower(const Node& summary) {
+  const Node& node = summary.tower() >= 0 ? summary : *summary.input(0).node;
+  absl::string_view tag = summary.attrs().String(kTag), around = node.tower_scope();
+  if (around.empty() || !absl::ConsumePrefix(&tag, around)) return std::string(tag);
+  around.remove_suffix(1);
+  return absl::StrCat(around.substr(0, around.rfind('/') + 1), tag);
+}
 
 absl::Status CheckFetched(const Output& summary, const Tensor& value) {
   if (!summary.valid() || !(IsSummary(*summary.node) || summary.node->op().name == kMergeSummary)) {
@@ -132,7 +143,7 @@ absl::StatusOr<FetchedSummaries> ReadSummaries(absl::Span<const Output> summarie
   absl::flat_hash_map<std::string, size_t> by_tag;
   for (Fetched& fetched : all) {
     const std::string& path = fetched.node->attrs().String(kTag);
-    const std::string tag = towers == TowerSummaries::kMean ? StripTowers(path) : path;
+    const std::string tag = towers == TowerSummaries::kMean ? WithoutTower(*fetched.node) : path;
     const auto [found, is_new] = by_tag.try_emplace(tag, entries.size());
     if (is_new) entries.push_back({.tag = tag});
     entries[found->second].towers.push_back(std::move(fetched));

@@ -6,7 +6,6 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
@@ -126,17 +125,6 @@ Output MergeSummary(OpScope scope, absl::Span<const Output> summaries) {
 
 Output MergeAllSummaries(OpScope scope, absl::string_view collection) {
   return MergeSummary(scope, scope.graph().GetCollection(collection, scope.name()));
-}
-
-std::string StripTowers(absl::string_view path) {
-  constexpr absl::string_view kTower = "tower_";
-  std::vector<absl::string_view> parts = absl::StrSplit(path, '/');
-  const auto is_tower = [&](absl::string_view part) {
-    if (!absl::ConsumePrefix(&part, kTower)) return false;
-    return !part.empty() && std::all_of(part.begin(), part.end(), [](char c) { return absl::ascii_isdigit(c); });
-  };
-  if (parts.size() > 1) parts.erase(std::remove_if(parts.begin(), parts.end() - 1, is_tower), parts.end() - 1);
-  return absl::StrJoin(parts, "/");
 }
 
 void RegisterSummaryOps(OpRegistry& registry) {

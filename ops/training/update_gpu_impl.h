@@ -137,7 +137,10 @@ absl::StatusOr<Kernel> MakeGpuUpdates(absl::Span<const KernelSpec> specs) {
 
 template <class T, class Op>
 KernelDef GpuUpdateKernel() {
-  return {.device_type = "GPU", .dtype = kDTypeOf<T>, .make = &MakeGpuUpdate<T, Op>, .join = &MakeGpuUpdates<T, Op>};
+  return {.device_type = "GPU",
+          .dtype = kDTypeOf<T>,
+          .make = &MakeGpuUpdate<T, Op>,
+          .fuse_updates = &MakeGpuUpdates<T, Op>};
 }
 
 // Kernel definitions of Op<T> for every floating-point dtype.

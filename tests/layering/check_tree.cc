@@ -5,12 +5,14 @@
 #include <iterator>
 #include <optional>
 #include <regex>
+#include <set>
 #include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "tests/layering/literals.h"
 
 namespace belfry::layering {
 namespace {
@@ -73,7 +75,7 @@ std::string ReadFile(const fs::path& path) {
 
 class Checker {
  public:
-  explicit Checker(const fs::path& root) : root_(root) {}
+  Checker(const fs::path& root, std::set<std::string> op_names) : root_(root), op_names_(std::move(op_names)) {}
 
   void CheckFile(const std::string& path) {
     path_ = path;
@@ -81,7 +83,10 @@ class Checker {
     layer_ = LayerOf(path);
     if (!layer_) Fail("lies in none of the project's folders; move it, or add its folder to the layers");
     if (IsSource(path) && !IsListed()) Fail("is in no CMakeLists.txt; list it under SOURCES, or delete it");
-    std::vector<std::string> lines = absl::StrSplit(ReadFile(root_ / path), '\n');
+    const std::string text = ReadFile(root_ / path);
+    if (absl::StartsWith(path, "framework/")) CheckLiterals(text);
+    line_ = 0;
+    std::vector<std::string> lines = absl::StrSplit(text, '\n');
     if (lines.back().empty()) lines.pop_back();
     if (lines.size() > kMaxLines)
       Fail(absl::StrCat("has ", lines.size(), " lines, more than ", kMaxLines, "; split it"));
@@ -91,6 +96,14 @@ class Checker {
   std::vector<std::string> TakeBreaches() { return std::move(breaches_); }
 
  private:
+  void CheckLiterals(const std::string& text) {
+    for (const Literal& literal : FindLiterals(text)) {
+      line_ = literal.line;
+      if (!op_names_.contains(literal.text)) continue;
+      Fail(absl::StrCat("names the op \"", literal.text, "\"; make it a rewrite of its family, or ask for a role"));
+    }
+  }
+
   void CheckLines(const std::vector<std::string>& lines) {
     static const std::regex kDirective(R"re(\s*#\s*(\w+)\s*(.*))re");
     bool has_pragma_once = false;
@@ -150,6 +163,7 @@ class Checker {
   }
 
   const fs::path root_;
+  const std::set<std::string> op_names_;
   std::vector<std::string> breaches_;
   // The file being checked; line 0 stands for the whole file.
   std::string path_;
@@ -169,7 +183,11 @@ std::vector<std::string> CheckTree(const fs::path& root) {
     }
   }
   std::sort(paths.begin(), paths.end());
-  Checker checker(root);
+  std::set<std::string> op_names;
+  for (const std::string& path : paths) {
+    if (absl::StartsWith(path, "ops/")) AddOpNames(ReadFile(root / path), op_names);
+  }
+  Checker checker(root, std::move(op_names));
   for (const std::string& path : paths) checker.CheckFile(path);
   return checker.TakeBreaches();
 }

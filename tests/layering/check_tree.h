@@ -15,6 +15,8 @@ namespace belfry::layering {
 //   #define X).
 // - A header's code starts with #pragma once. Public headers include neither Eigen nor oneDNN nor internal headers:
 //   framework/base/half.h, those of ops/onednn, and those named *_impl.h.
+// - No string literal in framework is the name of an op: a family's fusions are rewrites (OpRegistry::AddRewrite), and
+//   ops that the framework needs are found by role (OpDef::role). The names are gathered from the sources of ops.
 // - No file has more than 500 lines.
 // - Each source file is listed in the CMakeLists.txt of its folder or of one above it.
 std::vector<std::string> CheckTree(const std::filesystem::path& root);

@@ -3,9 +3,13 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <iterator>
+#include <set>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "tests/layering/check_tree.h"
+#include "tests/layering/literals.h"
 
 namespace belfry::layering {
 namespace {
@@ -118,6 +122,43 @@ TEST_F(Tree, HeavyOrInternalIncludeInAPublicHeaderFails) {
   const auto breaches = Check();
   EXPECT_EQ(breaches.size(), 7);
   EXPECT_THAT(breaches, testing::Each(StartsWith("ops/bad.h:")));
+}
+
+TEST_F(Tree, NameOfAnOpInFrameworkFails) {
+  WriteHeader("ops/names.h", "OpDef a{.name = \"LRN\"}; auto b = UpdateOp<T>(\"Assign\", {\"CPU\"});\n");
+  WriteHeader("framework/graph/bad.h",
+              "// \"Assign\" is fine here,\n/* and \"LRN\"\n */ int x = Is('\"') + Is(\"Assign\") + Is(\"LRN\");\n"
+              "int y = Is(\"AssignGrad\");\n");
+  WriteHeader("framework/graph/fine.h", "auto x = {\"CPU\", \"an Assign\", \"assign\", \"\\\"Assign\", \"\"};\n");
+  WriteHeader("optim/fine.h", "auto x = \"Assign\";\n");
+  EXPECT_THAT(Check(), ElementsAre(AllOf(StartsWith("framework/graph/bad.h:4: "), HasSubstr("\"Assign\"")),
+                                   AllOf(StartsWith("framework/graph/bad.h:4: "), HasSubstr("\"LRN\"")),
+                                   AllOf(StartsWith("framework/graph/bad.h:5: "), HasSubstr("\"AssignGrad\""))));
+}
+
+// The names that the check above looks for are those of this project's ops.
+TEST(OpNames, AreGatheredFromTheProject) {
+  std::set<std::string> names;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(fs::path(BELFRY_SOURCE_DIR) / "ops")) {
+    if (entry.path().extension() != ".cc") continue;
+    std::ifstream in(entry.path());
+    AddOpNames(std::string(std::istreambuf_iterator<char>(in), {}), names);
+  }
+  for (const char* name : {"Add", "ApplyMomentum", "BatchNormReluGrad", "Const", "Conv2D", "L2Loss", "LRN", "NoOp",
+                           "OnesLike", "ReluGrad", "SoftmaxGrad", "Variable", "WarmUpRate"}) {
+    EXPECT_TRUE(names.contains(name)) << name;
+  }
+  for (const char* name : {"CPU", "GPU", "T", "SAME", "gradients"}) EXPECT_FALSE(names.contains(name)) << name;
+}
+
+TEST(FindLiterals, SeesQuotesAndComments) {
+  const auto literals = FindLiterals("a(\"x\\\"y\"); // \"no\"\nb(64'000, '\"', .name = \"Z\", R\"(\"no\")\"); \"\"");
+  ASSERT_EQ(literals.size(), 3u);
+  EXPECT_EQ(literals[0].text, "x\\\"y");
+  EXPECT_EQ(literals[1].text, "Z");
+  EXPECT_EQ(literals[1].line, 2u);
+  EXPECT_TRUE(literals[1].named);
+  EXPECT_EQ(literals[2].text, "");
 }
 
 TEST_F(Tree, LongFileFails) {

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 
 #include "models/losses.h"
+#include "ops/builtin_ops.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {
@@ -168,7 +169,7 @@ TEST(LayerErrors, NameTheLayerAndItsInput) {
        }},
   };
   for (const BadLayer& bad : cases) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope = Scope(graph).NameScope("model");
     const Output x = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 8, 8, 3});
     EXPECT_FALSE(bad.build(scope, x).valid());

@@ -1,5 +1,6 @@
 // Towers with a scaled loss: steps that overflow, and networks in float16.
 #include "optim/loss_scale.h"
+#include "ops/builtin_ops.h"
 
 #include <cmath>
 #include <limits>
@@ -30,7 +31,7 @@ class ScaledLoss : public ModelTest {
  protected:
   struct Training {
     DeviceSet devices;
-    std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+    std::unique_ptr<Graph> graph = std::make_unique<Graph>(BuiltinOps());
     TrainStep step;
     std::unique_ptr<Session> session;
   };
@@ -201,7 +202,7 @@ TEST_F(ScaledLoss, KeepsSmallGradientsOfFloat16) {
   for (bool scaled : {false, true}) {
     ReplicateOptions options;
     if (scaled) options.loss_scale = optim::LossScaleOptions{.initial = 0x1p24};
-    Graph graph;
+    Graph graph(BuiltinOps());
     const TrainStep step = ReplicateTowers(Scope(graph), devices_, {.inputs = {2}, .labels_dtype = DType::kFloat32},
                                            model, optim::GradientDescent({.learning_rate = 2e8}), options);
     const auto session = Session::Create(graph, devices_);

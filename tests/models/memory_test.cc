@@ -4,6 +4,7 @@
 #include "models/losses.h"
 #include "models/replicate_towers.h"
 #include "models/resnet.h"
+#include "ops/builtin_ops.h"
 #include "optim/descent.h"
 
 namespace belfry::models {
@@ -12,7 +13,7 @@ namespace {
 // Training ResNet-56 at batch 128 allocates exactly the plan's peak, well below all activations and gradients together.
 TEST(Memory, ResNet56AllocatesWhatIsPlanned) {
   const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 1}).value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const auto loss = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
     AddCrossEntropy(tower, ResNet(tower, batch.images, {.depth = 56}), batch.labels);
     return TotalLoss(tower);

@@ -13,6 +13,7 @@
 #include "framework/graph/scope.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/state.h"
 #include "optim/apply.h"
@@ -81,7 +82,7 @@ class ModelTest : public ::testing::Test {
   }
 
   DeviceSet devices_ = DeviceSet::Open("cpu:1").value();
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   const Scope scope_{graph_};
   std::unique_ptr<Session> session_;
 

@@ -9,6 +9,7 @@
 #include "models/mlp.h"
 #include "models/parameters.h"
 #include "models/resnet.h"
+#include "ops/builtin_ops.h"
 #include "optim/apply.h"
 #include "optim/descent.h"
 #include "tests/models/model_test.h"
@@ -46,7 +47,7 @@ TEST_F(Networks, SixteenBitsTrainFloat32Variables) {
     const Tensor batch = Random({6, 8, 8, 3});
     std::vector<float> losses[2];
     for (int narrow = 0; narrow < 2; ++narrow) {
-      Graph graph;
+      Graph graph(BuiltinOps());
       graph.set_seed(7);
       const Scope scope(graph);
       const Output images = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 8, 8, 3});
@@ -156,7 +157,7 @@ TEST(ResNet, ParameterCounts) {
                {56, Shortcut::kPad, 853'018},
                {20, Shortcut::kProjection, 272'474}};
   for (const auto& [depth, shortcut, parameters] : cases) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope(graph);
     const Output images = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 32, 32, 3});
     const Output logits = ResNet(scope, images, {.depth = depth, .shortcut = shortcut});
@@ -172,7 +173,7 @@ TEST(ResNet, ParameterCounts) {
 
 TEST(ResNet, AnotherDepthIsAnError) {
   for (int depth : {-4, 2, 18, 34}) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope(graph);
     const Output images = ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 32, 32, 3});
     EXPECT_FALSE(ResNet(scope, images, {.depth = depth}).valid());

@@ -8,6 +8,7 @@
 #include "models/losses.h"
 #include "models/replicate_towers.h"
 #include "models/resnet.h"
+#include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "optim/descent.h"
 #include "tests/framework/base/same_bits.h"
@@ -19,7 +20,7 @@ namespace {
 class RecomputeTest : public ModelTest {
  protected:
   struct Training {
-    Graph graph;
+    Graph graph(BuiltinOps());
     TrainStep step;
     std::unique_ptr<Session> session;
     std::unique_ptr<PreparedStep> prepared;

@@ -7,6 +7,7 @@
 #include "models/batch_norm.h"
 #include "models/layers.h"
 #include "models/losses.h"
+#include "ops/builtin_ops.h"
 #include "optim/descent.h"
 #include "tests/models/model_test.h"
 
@@ -19,7 +20,7 @@ class Towers : public ModelTest {
  protected:
   struct Training {
     DeviceSet devices;
-    std::unique_ptr<Graph> graph = std::make_unique<Graph>();
+    std::unique_ptr<Graph> graph = std::make_unique<Graph>(BuiltinOps());
     TrainStep step;
     std::unique_ptr<Session> session;
   };
@@ -168,7 +169,7 @@ TEST_F(Towers, RefuseOptionsOutOfRange) {
   for (const ReplicateOptions& options :
        {ReplicateOptions{.clip_global_norm = -1}, ReplicateOptions{.clip_global_norm = NAN},
         ReplicateOptions{.moving_average = 1}, ReplicateOptions{.moving_average = -1}}) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     ReplicateTowers(Scope(graph), devices_, {.inputs = {kHeight, kWidth, kChannels}}, Loss,
                     optim::GradientDescent({.learning_rate = 1}), options);
     EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument) << graph.status();

@@ -9,6 +9,7 @@
 
 #include "models/layers.h"
 #include "models/losses.h"
+#include "ops/builtin_ops.h"
 #include "ops/summary.h"
 #include "optim/descent.h"
 #include "tests/models/model_test.h"
@@ -71,7 +72,7 @@ class Summaries : public ::testing::TestWithParam<VariableUpdate> {
   }
 
   const DeviceSet devices_ = DeviceSet::Open("cpu:2", {.cpu_threads = 1}).value();
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   TrainStep step_;
   std::vector<Output> summaries_;
   std::unique_ptr<Session> session_;
@@ -137,7 +138,7 @@ INSTANTIATE_TEST_SUITE_P(Updates, Summaries,
                                            VariableUpdate::kIndependent));
 
 TEST(SummariesOfABrokenGraph, AreNone) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   graph.Fail(absl::InvalidArgumentError("broken"));
   EXPECT_THAT(AddTrainSummaries(Scope(graph), TrainStep()), IsEmpty());
 }

@@ -1,4 +1,5 @@
 #include "optim/apply.h"
+#include "ops/builtin_ops.h"
 
 #include "framework/graph/graph.h"
 #include "gmock/gmock.h"
@@ -22,7 +23,7 @@ class ApplyTest : public ::testing::Test {
   }
   std::string Message() const { return std::string(graph_.status().message()); }
 
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   Scope root_{graph_};
   Momentum momentum_{{.learning_rate = 0.5}};
 };

@@ -1,4 +1,5 @@
 #include "optim/clip.h"
+#include "ops/builtin_ops.h"
 
 #include <cmath>
 #include <limits>
@@ -22,7 +23,7 @@ class ClipTest : public ::testing::Test {
  protected:
   std::vector<double> Value(Output output) { return GraphRunner(graph_).Run({output})[0].ToDoubles(); }
 
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   Scope root_{graph_};
 };
 

@@ -1,4 +1,5 @@
 #include "optim/loss_scale.h"
+#include "ops/builtin_ops.h"
 
 #include <cmath>
 #include <limits>
@@ -46,7 +47,7 @@ class LossScaleTest : public ::testing::Test {
     return runner.Run({gradient_}, {step_}, {{slope_.node, Tensor::Of<float>({1, static_cast<float>(slope)})}})[0];
   }
 
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   const Scope root_{graph_};
   Variable weights_, scale_, skipped_;
   Output slope_, gradient_;
@@ -133,7 +134,7 @@ TEST_F(LossScaleTest, RefusesOptionsOutOfRange) {
        {LossScaleOptions{.initial = 0}, LossScaleOptions{.initial = NAN}, LossScaleOptions{.initial = 0.5},
         LossScaleOptions{.initial = 0x1p25}, LossScaleOptions{.least = 0}, LossScaleOptions{.most = kInfinity},
         LossScaleOptions{.growth_interval = 0}, LossScaleOptions{.initial = -1, .dynamic = false}}) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     EXPECT_FALSE(LossScale(options).Value(Scope(graph)).valid());
     EXPECT_THAT(std::string(graph.status().message()), HasSubstr("loss scale"));
   }

@@ -1,4 +1,5 @@
 #include "optim/moving_average.h"
+#include "ops/builtin_ops.h"
 
 #include <algorithm>
 
@@ -27,7 +28,7 @@ class MovingAverageTest : public ::testing::Test {
     return ops::Group(root_, {count});
   }
 
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   Scope root_{graph_};
   Variable weights_ = GetVariable(root_, "weights", {2}, ConstantInitializer(3), {.dtype = DType::kFloat64});
 };
@@ -44,7 +45,7 @@ TEST_F(MovingAverageTest, BeginsAtTheInitialValue) {
 
 TEST_F(MovingAverageTest, FollowsItsFormula) {
   for (bool use_step : {true, false}) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     Scope root(graph);
     const Variable weights = GetVariable(root, "weights", {2}, ConstantInitializer(3), {.dtype = DType::kFloat64});
     const Output update = ops::AssignAdd(root, weights, ops::Const(root, {1.0, 1.0}));

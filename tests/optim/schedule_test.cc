@@ -1,4 +1,5 @@
 #include "optim/schedule.h"
+#include "ops/builtin_ops.h"
 
 #include <cmath>
 #include <functional>
@@ -15,7 +16,7 @@ namespace {
 
 // Checks that the schedule equals this function, on the host and as a node.
 void ExpectSchedule(const Schedule& schedule, const std::function<double(int64_t)>& expected) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   Scope root(graph);
   const Output step = ops::Placeholder(root, DType::kInt64, {});
   const Output rate = schedule.Build(root, step);
@@ -75,7 +76,7 @@ TEST(ScheduleTest, WarmUp) {
 TEST(ScheduleTest, BadParametersAreErrors) {
   const auto message = [](const Schedule& schedule) {
     EXPECT_TRUE(std::isnan(schedule.At(3))) << schedule.ToString();
-    Graph graph;
+    Graph graph(BuiltinOps());
     EXPECT_FALSE(LearningRate(Scope(graph), schedule).valid());
     return std::string(graph.status().message());
   };
@@ -89,7 +90,7 @@ TEST(ScheduleTest, BadParametersAreErrors) {
 }
 
 TEST(ScheduleTest, OneNodePerScheduleAndReplica) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   Scope root(graph);
   const Output rate = LearningRate(root, Cosine(0.1, 10));
   EXPECT_EQ(LearningRate(root.NameScope("elsewhere"), Cosine(0.1, 10)), rate);
@@ -98,7 +99,7 @@ TEST(ScheduleTest, OneNodePerScheduleAndReplica) {
 }
 
 TEST(GlobalStepTest, OnePerReplicaAndCountedAfterItsUpdates) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   Scope root(graph);
   const Variable step = GlobalStep(root.VariableScope("model"));
   EXPECT_EQ(step.name(), "global_step");

@@ -8,6 +8,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "optim/adam.h"
 #include "optim/apply.h"
@@ -34,7 +35,7 @@ Vector Slope(const Vector& v) {
 }
 
 Vector Train(const Optimizer& optimizer, const std::vector<std::string>& slots) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   Scope root(graph);
   const Variable v =
       GetVariable(root.VariableScope("layer"), "weights", {2, 3}, ConstantInitializer(0.5), {.dtype = DType::kFloat64});
@@ -172,7 +173,7 @@ TEST(TrajectoryTest, FiltersChooseWhatDecays) {
 }
 
 TEST(TrajectoryTest, AdagradNeedsAPositiveStart) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   Scope root(graph);
   const Variable v = GetVariable(root, "v", {2}, ZerosInitializer());
   EXPECT_FALSE(Adagrad({.initial_accumulator = 0}).Apply(root, v, v).valid());

@@ -17,6 +17,7 @@
 #include "models/cifar_net.h"
 #include "models/losses.h"
 #include "models/replicate_towers.h"
+#include "ops/builtin_ops.h"
 #include "optim/descent.h"
 #include "tests/framework/base/same_bits.h"
 
@@ -65,7 +66,7 @@ absl::StatusOr<Training> Train(const data::Dataset& dataset, const Experiment& r
                                                                         .towers = run.towers,
                                                                         .seed = 7,
                                                                         .images = data::TutorialTraining()}));
-  Graph graph;
+  Graph graph(BuiltinOps());
   graph.set_seed(7);
   const auto loss = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
     models::AddCrossEntropy(tower, models::CifarNet(tower, batch.images), batch.labels);

@@ -5,6 +5,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/graph/scope.h"
+#include "ops/builtin_ops.h"
 #include "ops/summary.h"
 #include "trainers/hand_made_towers.h"
 
@@ -32,7 +33,7 @@ struct Program {
   }
 
   DeviceSet devices;
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Node* train_op = nullptr;
   std::unique_ptr<Session> session;
 };

@@ -7,6 +7,7 @@
 #include "framework/runtime/session.h"
 #include "models/linear_regression.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "optim/apply.h"
 #include "optim/descent.h"
 
@@ -41,7 +42,7 @@ struct Regression {
     return {step->fetched(0).scalar<T>(), step->fetched(1).scalar<T>(), step->fetched(2).scalar<T>()};
   }
 
-  Graph graph;
+  Graph graph(BuiltinOps());
   Output x, out;
   models::LinearModel model;
   const Node* train = nullptr;

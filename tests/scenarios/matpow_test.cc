@@ -5,6 +5,7 @@
 
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 
 namespace belfry {
@@ -42,7 +43,7 @@ TEST(ScenarioMatPow, OneDeviceAndTwoAgree) {
   constexpr int64_t kSize = 67;
   for (int n : {0, 1, 10}) {
     const DeviceSet devices = DeviceSet::Open("cpu:3").value();
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope root(graph), one = root.Device("/cpu:1"), other = root.Device("/cpu:2"), cpu = root.Device("/cpu:0");
     const Output a = ops::Placeholder(root, DType::kFloat32, {-1, -1});
     const Output b = ops::Placeholder(root, DType::kFloat32, {-1, -1});

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 
 namespace belfry {
@@ -39,7 +40,7 @@ void ExpectProduct(Session& session, const Product& p) {
 
 TEST(ScenarioPlacement, LogOfOneDevice) {
   const DeviceSet devices = DeviceSet::Open("cpu:1").value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Product p = Build(Scope(graph), Scope(graph));
   std::ostringstream log;
   const auto session = Session::Create(graph, devices, {.log_device_placement = true, .placement_log = &log}).value();
@@ -55,7 +56,7 @@ TEST(ScenarioPlacement, LogOfOneDevice) {
 
 TEST(ScenarioPlacement, PinnedOperandsAndTheirProductElsewhere) {
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   const Product p = Build(root.Device("/cpu:1"), root);
   std::ostringstream log;
@@ -68,7 +69,7 @@ TEST(ScenarioPlacement, PinnedOperandsAndTheirProductElsewhere) {
 
 TEST(ScenarioPlacement, EverythingUnderOneDevice) {
   const DeviceSet devices = DeviceSet::Open("cpu:3").value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope = Scope(graph).Device("/cpu:2");
   const Product p = Build(scope, scope);
   const auto session = Session::Create(graph, devices).value();
@@ -78,7 +79,7 @@ TEST(ScenarioPlacement, EverythingUnderOneDevice) {
 
 TEST(ScenarioPlacement, ADeviceThatDoesNotExistIsAnError) {
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope = Scope(graph).Device("/gpu:2");
   const Product p = Build(scope, scope);
   const absl::Status status = Session::Create(graph, devices).status();
@@ -94,7 +95,7 @@ TEST(ScenarioPlacement, ADeviceThatDoesNotExistIsAnError) {
 
 TEST(ScenarioPlacement, SoftPlacementRunsTheSameProgramAndSaysSo) {
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope = Scope(graph).Device("/gpu:2");
   const Product p = Build(scope, scope);
   std::ostringstream log;

@@ -6,6 +6,7 @@
 
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 
 namespace belfry {
@@ -13,7 +14,7 @@ namespace {
 
 TEST(ScenarioSeveralDevices, ProductsOnTwoDevicesAndTheirSum) {
   const DeviceSet devices = DeviceSet::Open("cpu:3").value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   std::vector<Output> c;
   for (const char* device : {"/cpu:1", "/cpu:2"}) {

@@ -7,6 +7,7 @@
 
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/nn.h"
 
 namespace belfry {
@@ -14,7 +15,7 @@ namespace {
 
 Tensor Softmax(const Tensor& logits, int64_t axis, double temperature) {
   const DeviceSet devices = DeviceSet::Open("cpu:1").value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output x = ops::Placeholder(scope, DType::kFloat32, logits.shape());
   const Output y = ops::Softmax(scope, x, {.axis = axis, .temperature = temperature});

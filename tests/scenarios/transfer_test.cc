@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 
 namespace belfry {
@@ -16,7 +17,7 @@ using ::testing::HasSubstr;
 
 TEST(ScenarioTransfer, EachTensorOncePerDestination) {
   const DeviceSet devices = DeviceSet::Open("cpu:3").value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   const Scope on[] = {root.Device("/cpu:0"), root.Device("/cpu:1"), root.Device("/cpu:2")};
   const Output fed = ops::Placeholder(on[0].Named("fed"), DType::kFloat32, {-1, 3});
@@ -64,7 +65,7 @@ TEST(ScenarioTransfer, EachTensorOncePerDestination) {
 
 TEST(ScenarioTransfer, OneDeviceMovesNothing) {
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope = Scope(graph).Device("/cpu:1");
   const Output x = ops::Placeholder(scope, DType::kFloat32, {4});
   const Output y = ops::Mul(scope, x, ops::Neg(scope, x));

@@ -12,6 +12,7 @@
 #include "models/mlp.h"
 #include "models/replicate_towers.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "optim/descent.h"
 #include "trainers/loop/evaluator.h"
 
@@ -68,7 +69,7 @@ struct Experiment {
 
   std::unique_ptr<data::Dataset> dataset;
   DeviceSet devices;
-  Graph graph;
+  Graph graph(BuiltinOps());
   std::unique_ptr<data::Prefetcher> input;
   models::TrainStep step;
   std::unique_ptr<Evaluator> evaluator;

@@ -1,4 +1,5 @@
 #include "trainers/loop/trainer.h"
+#include "ops/builtin_ops.h"
 
 #include <cmath>
 #include <cstdio>
@@ -184,7 +185,7 @@ Evaluation EvaluateLogits(const std::vector<float>& logits, const std::vector<in
   const auto dataset =
       data::FromTensors(Tensor::Of<float>(logits, {n, kClasses}), Tensor::Of<int32_t>(labels, {n}), kClasses).value();
   const auto input = data::Prefetcher::Create(*dataset, {}).value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Evaluator evaluator(Scope(graph), models::InputSpec::Of(*input),
                             [](const Scope&, Output x) -> absl::StatusOr<Output> { return x; });
   const DeviceSet devices = DeviceSet::Open("cpu:1").value();

@@ -6,9 +6,10 @@
 namespace belfry {
 namespace {
 
-bool MeetsOthers(const ProgramNode& node) {
+// Some ranks of the collective are on other devices.
+bool MeetsOthers(const Program& program, const ProgramNode& node) {
   return node.op->kind == OpKind::kAllReduce &&
-         static_cast<int64_t>(node.attrs.Ints("ranks").size()) < node.attrs.Int("size");
+         static_cast<int64_t>(node.ranks.size()) < program.collectives[node.collective].size;
 }
 
 }  // namespace
@@ -21,7 +22,7 @@ void AssignStreams(Plan& plan) {
   for (const ProgramNode& node : nodes) {
     if (!Runs(node)) continue;
     stream_of[{StreamKind::kCompute, node.device}] = 0;
-    if (MeetsOthers(node)) stream_of[{StreamKind::kCollective, node.device}] = 0;
+    if (MeetsOthers(plan.program, node)) stream_of[{StreamKind::kCollective, node.device}] = 0;
   }
   for (auto& [key, index] : stream_of) {
     index = static_cast<int>(plan.streams.size());
@@ -48,7 +49,7 @@ void AssignStreams(Plan& plan) {
     for (const Value& input : nodes[i].inputs) depend(input.node);
     for (int control : nodes[i].control_inputs) depend(control);
     if (!Runs(nodes[i])) continue;
-    const StreamKind kind = MeetsOthers(nodes[i]) ? StreamKind::kCollective : StreamKind::kCompute;
+    const StreamKind kind = MeetsOthers(plan.program, nodes[i]) ? StreamKind::kCollective : StreamKind::kCompute;
     const int own = own_stream[i] = stream_of.at({kind, nodes[i].device});
     for (size_t t = 0; t < streams; ++t) {
       if (static_cast<int>(t) == own || need[t] <= waited[own][t]) continue;
@@ -62,7 +63,8 @@ void AssignStreams(Plan& plan) {
     std::vector<Instruction>& instructions = plan.streams[own_stream[i]].instructions;
     for (const auto& [node, stream] : waits[i]) instructions.push_back({Instruction::Kind::kWait, event_of[node]});
     instructions.push_back(
-        {MeetsOthers(nodes[i]) ? Instruction::Kind::kCollective : Instruction::Kind::kRun, static_cast<int>(i)});
+        {MeetsOthers(plan.program, nodes[i]) ? Instruction::Kind::kCollective : Instruction::Kind::kRun,
+         static_cast<int>(i)});
     if (event_of[i] >= 0) instructions.push_back({Instruction::Kind::kRecord, event_of[i]});
   }
 }

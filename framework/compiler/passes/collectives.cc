@@ -33,19 +33,13 @@ absl::Status CheckGroup(const Program& program, const std::string& name, const G
   return absl::OkStatus();
 }
 
-// All groups by name, each with all its ranks.
-absl::StatusOr<std::map<std::string, Group>> FindGroups(const Program& program) {
-  std::map<std::string, Group> groups;
+// By collective.
+std::vector<Group> FindGroups(const Program& program) {
+  std::vector<Group> groups(program.collectives.size());
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     const ProgramNode& node = program.nodes[i];
-    if (node.op->kind != OpKind::kAllReduce) continue;
-    Group& group = groups[node.attrs.String("group")];
-    if (!group.emplace(node.attrs.Int("rank"), static_cast<int>(i)).second) {
-      return absl::InvalidArgumentError(absl::StrCat("Collective '", node.attrs.String("group"), "' has rank ",
-                                                     node.attrs.Int("rank"), " twice: ", Describe(node)));
-    }
+    for (const int64_t rank : node.ranks) groups[node.collective][rank] = static_cast<int>(i);
   }
-  for (const auto& [name, group] : groups) RETURN_IF_ERROR(CheckGroup(program, name, group));
   return groups;
 }
 
@@ -54,8 +48,7 @@ class Preparer {
   explicit Preparer(Program& program) : program_(program), replaced_by_(program.nodes.size(), -1) {}
 
   absl::Status DropLone() {
-    ASSIGN_OR_RETURN(const auto groups, FindGroups(program_));
-    for (const auto& [name, group] : groups) {
+    for (const Group& group : FindGroups(program_)) {
       if (group.size() == 1) ForwardInputs(group.begin()->second);
     }
     Redirect();
@@ -66,19 +59,20 @@ class Preparer {
     OwnInputs();
     RETURN_IF_ERROR(Normalize(program_));
     replaced_by_.assign(program_.nodes.size(), -1);
-    ASSIGN_OR_RETURN(const auto groups, FindGroups(program_));
-    for (const auto& [name, group] : groups) MergeByDevice(group);
+    for (const Group& group : FindGroups(program_)) MergeByDevice(group);
     Redirect();
     return Normalize(program_);
   }
 
  private:
-  // The mean over one tower is the tower's own value. What is left of the node keeps the order of others.
+  // The mean over one rank is its own value. The node stays as one that does nothing, for those that wait for it.
   void ForwardInputs(int index) {
     ProgramNode& node = program_.nodes[index];
     for (size_t i = 0; i < node.outputs.size(); ++i) moved_[{index, static_cast<int>(i)}] = node.inputs[i + 1];
     for (const Value& input : node.inputs) node.control_inputs.push_back(input.node);
     node.op = &OrderOp();
+    node.collective = -1;
+    node.ranks.clear();
     node.attrs = {};
     node.inputs.clear();
     node.outputs.clear();
@@ -89,14 +83,9 @@ class Preparer {
     for (const auto& [rank, index] : group) {
       ProgramNode& node = program_.nodes[index];
       const auto [first, inserted] = by_device.emplace(node.device, index);
-      if (inserted) {
-        node.attrs.Set("ranks", std::vector<int64_t>{rank});
-        continue;
-      }
+      if (inserted) continue;
       ProgramNode& keeper = program_.nodes[first->second];
-      std::vector<int64_t> ranks = keeper.attrs.Ints("ranks");
-      ranks.push_back(rank);
-      keeper.attrs.Set("ranks", std::move(ranks));
+      keeper.ranks.push_back(rank);
       const auto offset = static_cast<int>(keeper.outputs.size());
       for (size_t i = 0; i < node.outputs.size(); ++i) {
         moved_[{index, static_cast<int>(i)}] = {first->second, offset + static_cast<int>(i)};
@@ -126,7 +115,7 @@ class Preparer {
     for (int& target : program_.targets) target = kept(target);
   }
 
-  // A collective overwrites its inputs, so each but its weight must be a buffer that nobody else reads.
+  // A collective overwrites its inputs, so each of them but the weights must be a buffer that no other node reads.
   void OwnInputs() {
     absl::flat_hash_map<Value, int> uses;
     for (const ProgramNode& node : program_.nodes) {
@@ -156,6 +145,27 @@ class Preparer {
 };
 
 }  // namespace
+
+absl::Status FindCollectives(Program& program) {
+  std::map<std::string, Group> groups;
+  for (size_t i = 0; i < program.nodes.size(); ++i) {
+    ProgramNode& node = program.nodes[i];
+    if (node.op->kind != OpKind::kAllReduce) continue;
+    node.ranks = {node.attrs.Int("rank")};
+    const std::string& name = node.attrs.String("group");
+    if (groups[name].emplace(node.ranks[0], static_cast<int>(i)).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("Collective '", name, "' has rank ", node.ranks[0], " twice: ", Describe(node)));
+  }
+  for (const auto& [name, group] : groups) {
+    RETURN_IF_ERROR(CheckGroup(program, name, group));
+    for (const auto& [rank, index] : group) {
+      program.nodes[index].collective = static_cast<int>(program.collectives.size());
+    }
+    program.collectives.push_back({name, static_cast<int64_t>(group.size())});
+  }
+  return absl::OkStatus();
+}
 
 absl::Status DropLoneCollectives(Program& program) { return Preparer(program).DropLone(); }
 absl::Status PrepareCollectives(Program& program) { return Preparer(program).Run(); }

@@ -13,12 +13,27 @@
 namespace belfry {
 namespace {
 
-// Nodes between two that are fused may be so many before their order matters to memory.
+// A member this close to its users may run with them without a noticeable effect on peak memory.
 constexpr int kNear = 16;
-// Blocks are whole multiples of kPieceUnit and of all rows of a pass, which must be few enough elements for a few
-// operands to stay in the second-level cache.
-constexpr int64_t kLargestUnit = 8192;
+// Blocks are whole multiples of kPieceUnit and of all rows that repeat. Beyond this many elements, a block's operands
+// would no longer fit into the second-level cache.
+constexpr int64_t kMaxUnit = 8192;
 
+// Finds groups of nodes that can run as one node in the place of their last member.
+//
+// Invariant: nodes are in a topological order, and a group runs where its last member stood. So a member moves towards
+// the end, past the nodes between it and the last one. That is allowed if
+//   1. every user outside the group comes after the last member: otherwise the group would wait for itself. Grow looks
+//      at candidates from the last on, when all users of a node have been decided, and Position tells where a user
+//      that is in another group runs;
+//   2. no variable that a member reads is written in between: otherwise the member would read a new value. The writers
+//      that a node waits for are tracked (writers_before_), and MayWait compares those of the member and of the group;
+//   3. results do not get a shape that the group's loop does not have: all members have as many elements as the last
+//      one, and their smaller operands repeat after a number of elements that divides a block (RowOf, FitsUnit).
+// Groups grow backwards from each possible end, so the longest chain wins and a node is in one group at most.
+//
+// Cost: Grow sees each edge of a group a few times, with a logarithm for the queue; writers_before_ is quadratic in the
+// number of updates in the worst case, because each node behind all updates lists them all.
 class ElementwiseFuser {
  public:
   ElementwiseFuser(Program& program, const DeviceSet& devices, int64_t smallest)
@@ -38,7 +53,8 @@ class ElementwiseFuser {
     for (int i = static_cast<int>(nodes_.size()); i-- > 0;) {
       if (group_[i] >= 0) continue;
       int64_t unit = kPieceUnit;
-      if (std::optional<End> end = EndAt(i); end.has_value() && end->elements >= smallest_ && Joins(end->row, unit)) {
+      if (std::optional<End> end = EndAt(i);
+          end.has_value() && end->elements >= smallest_ && FitsUnit(end->row, unit)) {
         Grow(*end, unit);
       }
     }
@@ -46,12 +62,12 @@ class ElementwiseFuser {
   }
 
  private:
-  // The last member of a pass.
+  // The last member of a group.
   struct End {
     int node;
     int64_t elements;  // of all members
     int64_t row;       // as RowOf
-    bool updates;      // a variable; then it is all that is seen of the pass
+    bool updates;      // a variable, which is then the only result of the group that others may read
   };
 
   void FindUses() {
@@ -75,7 +91,7 @@ class ElementwiseFuser {
         users_[node.inputs[k].node].push_back(i);
         if (!node.op->input_arg(k).shape_only) readers_[node.inputs[k].node].push_back(i);
       }
-      // What only waits, and nobody waits for, may come after anything, so it is no user.
+      // A node that only waits, and that nothing waits for, may come after anything, so it does not count as a user.
       const bool only_waits = node.op->kind == OpKind::kNoOp && awaited[i] == 0;
       for (int control : node.control_inputs) {
         if (only_waits) continue;
@@ -86,7 +102,7 @@ class ElementwiseFuser {
       for (int control : node.control_inputs) wait(control);
       writes[i] = Updates(node) ? 1 : 0;
       SortUnique(before);
-      // All ranks of a collective, which come one after the other, wait for what one of them waits for.
+      // The ranks of a collective stand side by side and meet, so each waits for all that any of them waits for.
       if (node.op->kind == OpKind::kAllReduce && i > 0 && IsSameCollective(node, nodes_[i - 1])) {
         std::vector<int>& others = writers_before_[i - 1];
         before.insert(before.end(), others.begin(), others.end());
@@ -104,7 +120,7 @@ class ElementwiseFuser {
     nodes.erase(std::unique(nodes.begin(), nodes.end()), nodes.end());
   }
   static bool IsSameCollective(const ProgramNode& a, const ProgramNode& b) {
-    return b.op->kind == OpKind::kAllReduce && a.attrs.String("group") == b.attrs.String("group");
+    return b.op->kind == OpKind::kAllReduce && a.collective == b.collective;
   }
 
   // The variables that a node writes.
@@ -126,7 +142,7 @@ class ElementwiseFuser {
     return node.op->elementwise && !node.op->stateful && node.outputs.size() == 1 && RunsOnCpu(node);
   }
 
-  // Nothing for a node that no pass can end with.
+  // Nothing for a node that no group can end with.
   std::optional<End> EndAt(int i) const {
     const ProgramNode& node = nodes_[i];
     if (node.outputs.size() != 1 || !RunsOnCpu(node)) return std::nullopt;
@@ -138,14 +154,14 @@ class ElementwiseFuser {
     return End{i, program_.spec(node.inputs[0]).shape.elements(), reduced_row_[i], false};
   }
 
-  // Reduction::row, or 0 for a node that a pass cannot reduce by.
+  // Reduction::row, or 0 for a node that is not a reduction that can be taken piece by piece.
   int64_t ReducedRow(const ProgramNode& node) const {
     if (!RunsOnCpu(node) || node.op->stateful || node.outputs.size() != 1) return 0;
     const KernelDef* def = node.op->FindKernel("CPU", KernelDType(*node.op, node.attrs));
     if (def->reduce == nullptr) return 0;
     std::vector<TensorSpec> inputs = InputSpecs(program_, node);
     for (int k = 0; k < static_cast<int>(inputs.size()); ++k) {
-      if (node.op->input_arg(k).shape_only) inputs[k] = {};  // as the kernel of the pass will see it
+      if (node.op->input_arg(k).shape_only) inputs[k] = {};  // as the fused kernel will see it
     }
     const auto reduction = def->reduce({node.name, node.attrs, inputs, node.outputs, &devices_.device(node.device)});
     return reduction.has_value() ? reduction->row : 0;
@@ -160,8 +176,8 @@ class ElementwiseFuser {
            absl::c_any_of(program_.fetches, [&](const Value& fetch) { return fetch.node == i; });
   }
 
-  // The elements after which the operands of node i that are smaller than its result begin anew, 1 if there is none; 0
-  // if it cannot be part of a pass.
+  // The period, in elements, of the operands of node i that are smaller than its result; 1 if there are none. 0 if an
+  // operand is broadcast otherwise, or if two have different periods: then the node cannot be a member.
   int64_t RowOf(int i) const {
     const ProgramNode& node = nodes_[i];
     const Shape& to = node.outputs[0].shape;
@@ -177,7 +193,7 @@ class ElementwiseFuser {
     return row;
   }
 
-  // Broadcasting `from` to `to` repeats it as a whole.
+  // Broadcasting `from` to `to` repeats it as a whole, rather than stretching axes within it.
   static bool IsTail(const Shape& from, const Shape& to) {
     int first = 0;
     while (first < from.rank() && from[first] == 1) ++first;
@@ -188,27 +204,27 @@ class ElementwiseFuser {
     return true;
   }
 
-  // Rows of `row` elements go into blocks of `unit` elements; makes `unit` that of both.
-  static bool Joins(int64_t row, int64_t& unit) {
+  // True if blocks can be whole multiples of both `row` and `unit`; then `unit` becomes their least common multiple.
+  static bool FitsUnit(int64_t row, int64_t& unit) {
     const int64_t both = row == 0 ? 0 : std::lcm(unit, row);
-    if (both == 0 || both > kLargestUnit) return false;
+    if (both == 0 || both > kMaxUnit) return false;
     unit = both;
     return true;
   }
 
-  // Node i may be in a group that ends so, whose rows have `unit` elements; makes `unit` the group's with it.
+  // True if node i computes as many elements as the group, on its device, in blocks of its unit, which may grow.
   bool Fits(int i, const End& end, int64_t& unit) const {
     return IsElementwise(i) && nodes_[i].outputs[0].shape.elements() == end.elements &&
-           nodes_[i].device == nodes_[end.node].device && Joins(RowOf(i), unit);
+           nodes_[i].device == nodes_[end.node].device && FitsUnit(RowOf(i), unit);
   }
 
-  // The same for a reduction of a member, which no member may read.
+  // The same for a reduction of a member. No member may read its result, which is complete only after the last block.
   bool Reduces(int i, const End& end, int64_t& unit) const {
     const int of = nodes_[i].inputs[0].node;
     return program_.spec(nodes_[i].inputs[0]).shape.elements() == end.elements && group_[of] == end.node &&
            IsElementwise(of) && nodes_[i].device == nodes_[end.node].device &&
            absl::c_none_of(users_[i], [&](int user) { return group_[user] == end.node; }) &&
-           Joins(reduced_row_[i], unit);
+           FitsUnit(reduced_row_[i], unit);
   }
   bool IsReduced(int i) const {
     return absl::c_any_of(users_[i], [&](int user) { return reduced_row_[user] > 0; });
@@ -216,8 +232,10 @@ class ElementwiseFuser {
 
   bool IsAlias(int i) const { return nodes_[i].op->kind == OpKind::kView && nodes_[i].control_inputs.empty(); }
 
-  // The group waits for all that `last` waits for. A variable that `i` reads must not be updated by then, unless it was
-  // before `i`; nor one that somebody outside reads, if `i` is seen there.
+  // True if node i may run as late as `last`, behind the writers that `last` waits for. It may not if one of them
+  // writes a variable that i reads, unless i waited for that write anyway. If others read i's result, they would wait
+  // for these writers too, and might read variables themselves, so nothing may be added at all. Equal sizes mean equal
+  // sets: what i waits for, `last` waits for as well.
   bool MayWait(int i, int last, bool seen) const {
     if (writers_before_[i].size() == writers_before_[last].size()) return true;
     if (seen) return false;
@@ -230,17 +248,18 @@ class ElementwiseFuser {
     });
   }
 
-  // Whoever looks at its shape only can look at that of the last result, if that is one.
+  // True if a node outside the group reads the result of i. A node that only looks at its shape can look at that of the
+  // last member instead, where that is the same.
   bool IsSeen(int i, int last) const {
     const bool alike = nodes_[i].outputs[0] == nodes_[last].outputs[0] && !Updates(nodes_[last]);
     const std::vector<int>& by = alike ? readers_[i] : users_[i];
     return wanted_[i] != 0 || absl::c_any_of(by, [&](int user) { return group_[user] != last; });
   }
 
-  // Where a node comes in an order in which all come after what they wait for: a group, where its last member does.
+  // Where a node runs: members run where the last member of their group does.
   int Position(int i) const { return group_[i] < 0 ? i : group_[i]; }
 
-  // Computed from what is kept anyway; it may become a member, too.
+  // True if node i computes from variables, which are there all the time, so that it may become a member as well.
   bool IsOfVariables(int i) const {
     return IsElementwise(i) && absl::c_all_of(nodes_[i].inputs, [&](const Value& input) {
              return program_.spec(input).shape.elements() <= 1 ||
@@ -248,7 +267,8 @@ class ElementwiseFuser {
            });
   }
 
-  // A member far from its users keeps all its operands until then, instead of one result.
+  // True if moving i to its users would cost memory: far from them, two or more operands that would die at i stay alive
+  // in place of its one result.
   bool IsFar(int i, int last) const {
     int first = last;
     for (int user : users_[i]) {
@@ -261,9 +281,9 @@ class ElementwiseFuser {
     return absl::c_count_if(nodes_[i].inputs, dies) > 1;
   }
 
-  // Producers of operands, and theirs, that fit; taken from the last on, so that all users of a node were looked at
-  // before it. Users outside the group come after it, so that nothing that the group waits for waits for the group.
-  // So do those of reductions of members.
+  // Makes a group of `end` and of the producers of its members' operands, as far as they fit. The queue hands out the
+  // largest index first, so every user of a candidate that could be a member has been decided, and a candidate with a
+  // user that runs before the end is refused (rule 1 above). Reductions of members are candidates, too.
   void Grow(const End& end, int64_t unit) {
     const int last = end.node;
     std::priority_queue<int> candidates;
@@ -280,7 +300,8 @@ class ElementwiseFuser {
     while (!candidates.empty()) {
       const int i = candidates.top();
       candidates.pop();
-      // A reduction may yet join.
+      // A reduction that is an early user may still become a member; if it does not, the loop below drops the
+      // candidate.
       const auto early = [&](int user) { return Position(user) < last && (end.updates || reduced_row_[user] == 0); };
       if (group_[i] >= 0 || absl::c_any_of(users_[i], early)) continue;
       const bool seen = IsSeen(i, last);
@@ -294,8 +315,9 @@ class ElementwiseFuser {
       }
     }
     std::sort(members.begin(), members.end());
-    // A view is passed over only if what it shows is in the group, too, and a reduction is there for what it reduces.
-    // Without them, what only they had users among may have to come before the group.
+    // A view is skipped only if its operand is a member, and a reduction stays only with the member that it reduces.
+    // Dropping one may give another member an early user, so repeat until nothing changes; each round drops at least
+    // one.
     for (bool changed = true; changed;) {
       changed = false;
       for (int i : members) {
@@ -315,15 +337,17 @@ class ElementwiseFuser {
     if (members.size() > 1) Merge(members, passed_over);
   }
 
-  // The last member becomes the pass. Who waits for a view that was passed over waits for it.
+  // Records the fused node that will stand where the last member is. Operands that are members become indices into its
+  // body, others become its inputs, each once. Control inputs of the members become its own. Readers of a skipped view,
+  // or of a member that is no output, only wait or look at the shape, so they are sent to the last output.
   void Merge(const std::vector<int>& members, const std::vector<int>& views) {
     const int last = members.back();
-    ProgramNode pass{.name = nodes_[last].name,
-                     .op = &ElementwiseOp(),
-                     .attrs = {{"T", nodes_[last].outputs[0].dtype}},
-                     .source = nodes_[last].source,
-                     .device = nodes_[last].device,
-                     .rank = nodes_[last].rank};
+    ProgramNode fused{.name = nodes_[last].name,
+                      .op = &ElementwiseOp(),
+                      .attrs = {{"T", nodes_[last].outputs[0].dtype}},
+                      .source = nodes_[last].source,
+                      .device = nodes_[last].device,
+                      .rank = nodes_[last].rank};
     absl::flat_hash_map<Value, int> inputs;
     absl::flat_hash_map<int, int> position;
     for (int i : members) {
@@ -332,7 +356,7 @@ class ElementwiseFuser {
         Value& input = member.inputs[k];
         while (group_[input.node] == last && IsAlias(input.node)) input = nodes_[input.node].inputs[0];
         if (member.op->input_arg(k).shape_only) {
-          if (group_[input.node] != last) pass.control_inputs.push_back(input.node);
+          if (group_[input.node] != last) fused.control_inputs.push_back(input.node);
           input = {-1, -1};
           continue;
         }
@@ -340,33 +364,34 @@ class ElementwiseFuser {
           input = {position.at(input.node), 0};
           continue;
         }
-        const auto [at, inserted] = inputs.try_emplace(input, static_cast<int>(pass.inputs.size()));
-        if (inserted) pass.inputs.push_back(input);
+        const auto [at, inserted] = inputs.try_emplace(input, static_cast<int>(fused.inputs.size()));
+        if (inserted) fused.inputs.push_back(input);
         input = {-1, at->second};
       }
       for (int control : member.control_inputs) {
-        if (group_[control] != last) pass.control_inputs.push_back(control);
+        if (group_[control] != last) fused.control_inputs.push_back(control);
       }
       member.control_inputs.clear();
-      const auto at = static_cast<int>(pass.body.size());
+      const auto at = static_cast<int>(fused.body.size());
       position[i] = at;
-      const bool updates = i == last && Updates(nodes_[i]);  // what it updates is no output
+      const bool updates = i == last && Updates(nodes_[i]);  // its variable is no output
       if (!updates && (i == last || reduced_row_[i] > 0 || IsSeen(i, last))) {
-        moved_[i] = {last, static_cast<int>(pass.results.size())};
-        pass.results.push_back(at);
-        pass.outputs.push_back(member.outputs[0]);
+        moved_[i] = {last, static_cast<int>(fused.results.size())};
+        fused.results.push_back(at);
+        fused.outputs.push_back(member.outputs[0]);
       }
-      pass.body.push_back(std::move(member));
+      fused.body.push_back(std::move(member));
     }
-    const Value end = {last, static_cast<int>(pass.results.size()) - 1};
+    const Value end = {last, static_cast<int>(fused.results.size()) - 1};
     for (int i : members) moved_.try_emplace(i, end);
     for (int i : views) moved_.try_emplace(i, end);
-    passes_.emplace_back(last, std::move(pass));
+    fused_.emplace_back(last, std::move(fused));
   }
 
-  // Puts the passes where their last members are, and has all name their outputs.
+  // Puts the fused nodes where their last members are, and redirects every reader to their outputs. Done once for all
+  // groups, so that until then indices and values mean what they meant in the beginning.
   void Redirect() {
-    for (auto& [last, pass] : passes_) nodes_[last] = std::move(pass);
+    for (auto& [last, fused] : fused_) nodes_[last] = std::move(fused);
     const auto move = [&](Value& value) {
       if (const auto found = moved_.find(value.node); found != moved_.end()) value = found->second;
     };
@@ -385,17 +410,17 @@ class ElementwiseFuser {
   std::vector<ProgramNode>& nodes_;
   const DeviceSet& devices_;
   const int64_t smallest_;
-  std::vector<std::vector<int>> users_;              // by node; see FindUses
-  std::vector<std::vector<int>> readers_;            // by node: those users that wait for it or look at its bytes
-  std::vector<char> wanted_;                         // by node: fetched, or a target
-  std::vector<int64_t> reduced_row_;                 // by node: as ReducedRow
-  std::vector<std::vector<int>> writers_before_;     // by node: updates of variables that it waits for, ascending
-  std::vector<int> group_;                           // by node: the last node of its group, or -1
-  std::vector<std::pair<int, ProgramNode>> passes_;  // with their last nodes
-  absl::flat_hash_map<int, Value> moved_;            // by node: the pass's output that is its output now
+  std::vector<std::vector<int>> users_;             // by node; see FindUses
+  std::vector<std::vector<int>> readers_;           // by node: users that wait for it or read its bytes
+  std::vector<char> wanted_;                        // by node: fetched, or a target
+  std::vector<int64_t> reduced_row_;                // by node: as ReducedRow
+  std::vector<std::vector<int>> writers_before_;    // by node: updates of variables that it waits for, ascending
+  std::vector<int> group_;                          // by node: the last node of its group, or -1
+  std::vector<std::pair<int, ProgramNode>> fused_;  // with the index of the last member
+  absl::flat_hash_map<int, Value> moved_;           // by member: the fused node's output that replaces its own
 };
 
-// A reduction comes right after what it reduces, so that no other user of that comes before it.
+// Moves each reduction right behind its operand, so that no other user of the operand stands between the two.
 absl::Status ReduceEarly(Program& program, const DeviceSet& devices) {
   for (ProgramNode& node : program.nodes) {
     if (node.op->kind != OpKind::kKernel || node.inputs.empty() || !node.control_inputs.empty()) continue;

@@ -5,28 +5,27 @@
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "framework/compiler/passes/passes.h"
 #include "framework/graph/infer.h"
 
 namespace belfry {
 namespace {
 
-// An update of so many elements is worth a launch of its own, and others need not keep their gradients until it runs.
-constexpr int64_t kLarge = int64_t{1} << 16;
+// An update of this many elements is worth a launch of its own: fused, the others' gradients would live until it runs.
+constexpr int64_t kMinLarge = int64_t{1} << 16;
 
-class UpdateJoiner {
+class UpdateFuser {
  public:
-  UpdateJoiner(Program& program, const DeviceSet& devices) : program_(program), devices_(devices) {}
+  UpdateFuser(Program& program, const DeviceSet& devices) : program_(program), devices_(devices) {}
 
   void Run() {
     FindReads();
     FindGroups();
-    for (const std::vector<int>& members : groups_) Join(members);
+    for (const std::vector<int>& members : groups_) FuseGroup(members);
   }
 
  private:
-  // What the members of a group have in common.
+  // Equal for the members of a group.
   struct Key {
     int device, depth, all_reduce;  // the node that gives the gradient, or -1
     std::string attrs;
@@ -47,12 +46,12 @@ class UpdateJoiner {
     for (const Value& fetch : program_.fetches) read_[fetch.node] = 1;
   }
 
-  bool CanJoin(int i) const {
+  bool CanFuse(int i) const {
     const ProgramNode& node = program_.nodes[i];
     if (node.op->kind != OpKind::kKernel || read_[i]) return false;
     const KernelDef* kernel =
         node.op->FindKernel(devices_.device(node.device).type(), KernelDType(*node.op, node.attrs));
-    return kernel != nullptr && kernel->join != nullptr;
+    return kernel != nullptr && kernel->fuse_updates != nullptr;
   }
 
   Key KeyOf(const ProgramNode& node, int depth) const {
@@ -71,36 +70,37 @@ class UpdateJoiner {
     return key;
   }
 
-  // A node's depth is how many groups come before it at most. Members of one group have the same, so that no group
-  // comes after itself. The nodes of a collective, which lie side by side, meet: all have the largest of their depths.
+  // A node's depth is the largest number of groups on a path to it. Members of one group have equal depths, so no
+  // member depends on another, and the group does not wait for itself. The nodes of a collective stand side by side and
+  // meet, so all of them have the largest of their depths.
   void FindGroups() {
     std::vector<int> depth(program_.nodes.size(), 0);
-    std::vector<char> joins(program_.nodes.size(), 0);
-    absl::flat_hash_map<std::string, int> depth_of_collective;
+    std::vector<char> fuses(program_.nodes.size(), 0);
+    std::vector<int> depth_of_collective(program_.collectives.size(), 0);
     std::map<Key, OpenGroup> open;
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
       const ProgramNode& node = program_.nodes[i];
       const auto wait = [&](int before) {
         const ProgramNode& from = program_.nodes[before];
         const bool meets = from.op->kind == OpKind::kAllReduce;
-        const int reached = meets ? depth_of_collective[from.attrs.String("group")] : depth[before] + joins[before];
+        const int reached = meets ? depth_of_collective[from.collective] : depth[before] + fuses[before];
         depth[i] = std::max(depth[i], reached);
       };
       for (const Value& input : node.inputs) wait(input.node);
       for (int control : node.control_inputs) wait(control);
       if (node.op->kind == OpKind::kAllReduce) {
-        int& deepest = depth_of_collective[node.attrs.String("group")];
+        int& deepest = depth_of_collective[node.collective];
         deepest = std::max(deepest, depth[i]);
       }
-      joins[i] = CanJoin(static_cast<int>(i)) ? 1 : 0;
-      if (!joins[i]) continue;
+      fuses[i] = CanFuse(static_cast<int>(i)) ? 1 : 0;
+      if (!fuses[i]) continue;
       const Key key = KeyOf(node, depth[i]);
       const int64_t elements = node.outputs[0].shape.elements();
-      if (key.all_reduce < 0 && elements >= kLarge) continue;
+      if (key.all_reduce < 0 && elements >= kMinLarge) continue;
       OpenGroup& group = open[key];
       group.members.push_back(static_cast<int>(i));
       group.elements += elements;
-      if (key.all_reduce < 0 && group.elements >= kLarge) Close(group);
+      if (key.all_reduce < 0 && group.elements >= kMinLarge) Close(group);
     }
     for (auto& [key, group] : open) Close(group);
   }
@@ -110,47 +110,47 @@ class UpdateJoiner {
     group = {};
   }
 
-  // The last member becomes the group, and the others run nothing but what it is.
-  void Join(const std::vector<int>& members) {
+  // The last member becomes the fused node; the others only wait for it.
+  void FuseGroup(const std::vector<int>& members) {
     const int last = members.back();
-    ProgramNode joined{.name = program_.nodes[last].name,
-                       .op = &UpdatesOp(),
-                       .attrs = {{"T", program_.nodes[last].attrs.Type("T")}},
-                       .source = program_.nodes[last].source,
-                       .device = program_.nodes[last].device,
-                       .rank = program_.nodes[last].rank};
+    ProgramNode fused{.name = program_.nodes[last].name,
+                      .op = &UpdatesOp(),
+                      .attrs = {{"T", program_.nodes[last].attrs.Type("T")}},
+                      .source = program_.nodes[last].source,
+                      .device = program_.nodes[last].device,
+                      .rank = program_.nodes[last].rank};
     for (int index : members) {
       ProgramNode& member = program_.nodes[index];
-      joined.rank = std::max(joined.rank, member.rank);
-      joined.control_inputs.insert(joined.control_inputs.end(), member.control_inputs.begin(),
-                                   member.control_inputs.end());
+      fused.rank = std::max(fused.rank, member.rank);
+      fused.control_inputs.insert(fused.control_inputs.end(), member.control_inputs.begin(),
+                                  member.control_inputs.end());
       for (Value& input : member.inputs) {
-        joined.inputs.push_back(input);
-        input = {-1, static_cast<int>(joined.inputs.size()) - 1};
+        fused.inputs.push_back(input);
+        input = {-1, static_cast<int>(fused.inputs.size()) - 1};
       }
       member.control_inputs.clear();
-      joined.body.push_back(std::move(member));
-      // Whoever waits for the member waits for the group.
-      member = {.name = joined.body.back().name,
+      fused.body.push_back(std::move(member));
+      // Nodes that wait for the member wait for the group.
+      member = {.name = fused.body.back().name,
                 .op = &OrderOp(),
                 .control_inputs = {last},
-                .source = joined.source,
-                .device = joined.device,
-                .rank = joined.rank};
+                .source = fused.source,
+                .device = fused.device,
+                .rank = fused.rank};
     }
-    program_.nodes[last] = std::move(joined);
+    program_.nodes[last] = std::move(fused);
   }
 
   Program& program_;
   const DeviceSet& devices_;
-  std::vector<char> read_;  // by node: somebody reads an output
+  std::vector<char> read_;  // by node: an output is read or fetched
   std::vector<std::vector<int>> groups_;
 };
 
 }  // namespace
 
-absl::Status JoinUpdates(Program& program, const DeviceSet& devices) {
-  UpdateJoiner(program, devices).Run();
+absl::Status FuseUpdates(Program& program, const DeviceSet& devices) {
+  UpdateFuser(program, devices).Run();
   return Normalize(program);
 }
 

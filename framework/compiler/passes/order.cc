@@ -9,7 +9,7 @@ namespace {
 // Ranks are moved by whole epochs of this size; node ids stay far below it.
 constexpr int64_t kEpoch = int64_t{1} << 40;
 
-// Who touches one variable's storage, by node index, ascending.
+// The nodes that access one variable's storage, ascending.
 struct Accesses {
   std::vector<int> readers, writers;
 };
@@ -75,8 +75,8 @@ class Orderer {
         late[i] |= late[control] | (program_.nodes[control].op->kind == OpKind::kAllReduce);
       }
       const bool update = node.op->kind == OpKind::kKernel && Updates(node);
-      // A collective starts as soon as it can. What waits for one comes last, so that it overlaps the backward pass. An
-      // update that waits for nobody frees its gradient early.
+      // A collective starts as soon as it can. Nodes that wait for one come last, so that it overlaps the backward
+      // pass. An update that waits for no collective frees its gradient early.
       if (late[i]) node.rank += kEpoch;
       if (node.op->kind == OpKind::kAllReduce) {
         node.rank -= 2 * kEpoch;
@@ -92,7 +92,7 @@ class Orderer {
     users_[from].push_back(to);
   }
 
-  // Has `reader` read a copy of the variable, made after node `after` if that is one, and returns the copy.
+  // Makes `reader` read a copy of the variable, taken after node `after` if that is not -1, and returns the copy.
   int CopyFor(int reader, int variable, int after) {
     const auto reads = [&](size_t k) {
       const ArgDef& arg = InputArg(program_.nodes[reader], static_cast<int>(k));
@@ -115,7 +115,7 @@ class Orderer {
     return copy;
   }
 
-  // What comes after `from` by dependency, and if `forced` also by the edges that reads before updates have added.
+  // By node: whether it depends on `from`; if `forced`, also through the edges that ReadsBeforeUpdates has added.
   std::vector<char> Reachable(int from, bool forced) const {
     std::vector<char> reached(program_.nodes.size(), 0);
     std::vector<int> stack = {from};
@@ -139,7 +139,7 @@ class Orderer {
   std::vector<std::vector<int>> added_;  // by node: updates that come after it because it reads the variable
 };
 
-// A fetched variable is fetched as it was before the step's updates, so it needs a copy of its own.
+// The value of a fetched variable is that from before the step's updates, so it is copied first.
 void CopyFetchedVariables(Program& program) {
   for (Value& fetch : program.fetches) {
     const Value root = Root(program, fetch);

@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-// A range of memory that one or several values share, alive from node `start` to node `end`, inclusive.
+// A range of memory that one or several values share, in use from node `start` to node `end`, inclusive.
 struct Block {
   int device = 0;
   size_t bytes = 0;
@@ -20,6 +20,16 @@ struct Block {
   int group = -1;  // the block that this one is a part of, at `offset` from its beginning
 };
 
+// Gives every output and workspace an offset in the arena of its device.
+//
+// Invariant: two blocks of one device may overlap in memory only if their lifetimes [start, end] do not. Lifetimes are
+// node indices. That is enough because every block is first written by its device's compute stream, which runs its
+// nodes in index order: collectives, the only nodes on another stream, work in the blocks of their inputs. A reader on
+// another stream may run later than its index says, so it does not end a lifetime; the first node of the compute stream
+// that is known to run after it does (FreeAfter). What no event orders stays in use to the end of the step (`last_`).
+//
+// Cost: Pack compares each block with those placed before it on its device, O(n^2) for n blocks; the rest is linear in
+// edges, but for a sort. A plan is made once, and has a few thousand blocks.
 class MemoryPlanner {
  public:
   MemoryPlanner(Plan& plan, int devices) : plan_(plan), nodes_(plan.program.nodes), block_of_(nodes_.size()) {
@@ -30,7 +40,7 @@ class MemoryPlanner {
 
   void Run() {
     FindStreams();
-    FindJoins();
+    FindSyncs();
     MakeBlocks();
     FindLifetimes();
     GroupCollectives();
@@ -41,7 +51,8 @@ class MemoryPlanner {
   }
 
  private:
-  // The owner of a value's bytes: views, updated variables and collectives pass on those of their input.
+  // The value whose bytes `value` is: views, updates of variables and collectives hand on those of an input. Only
+  // owners have blocks.
   Value Owner(Value value) const {
     while (true) {
       value = Root(plan_.program, value);
@@ -51,9 +62,9 @@ class MemoryPlanner {
     }
   }
 
-  // Inputs of a collective are, rank by rank, a weight and the values.
+  // The input whose bytes are output `output` of a collective. Its inputs are, rank by rank, a weight and the values.
   static int CollectiveInput(const ProgramNode& node, int output) {
-    const auto ranks = static_cast<int>(node.attrs.Ints("ranks").size());
+    const auto ranks = static_cast<int>(node.ranks.size());
     const int per_rank = static_cast<int>(node.outputs.size()) / ranks;
     return output / per_rank * (per_rank + 1) + 1 + output % per_rank;
   }
@@ -72,6 +83,8 @@ class MemoryPlanner {
     }
   }
 
+  // A block for each output of a kernel or feed. The host writes feeds before the step begins, so theirs start at -1.
+  // An output that is a variable's storage has none.
   void MakeBlocks() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const ProgramNode& node = nodes_[i];
@@ -95,17 +108,21 @@ class MemoryPlanner {
     return block_of_[owner.node][owner.index];
   }
 
-  // The node after which the memory that `user`, on another stream, looks at is free again for the owner's stream: the
-  // first one there that waits for the user or for something later on its stream.
-  int Joined(int owner_stream, int user) const {
+  // The node of the owner's stream that is the first to run when `user`, on another stream, is done with the memory: it
+  // waits for an event recorded behind the user. Waits between devices are not followed, so what another device reads
+  // stays in use to the end of the step.
+  int FreeAfter(int owner_stream, int user) const {
     if (plan_.streams[stream_of_[user]].device != plan_.streams[owner_stream].device) return last_;
-    const std::vector<Join>& joins = joins_[stream_of_[user]];
-    const auto next = std::upper_bound(joins.begin(), joins.end(), position_of_[user],
-                                       [](int position, const Join& join) { return position < join.recorded; });
-    return next == joins.end() ? last_ : next->node;
+    const std::vector<Sync>& syncs = syncs_[stream_of_[user]];
+    const auto next = std::upper_bound(syncs.begin(), syncs.end(), position_of_[user],
+                                       [](int position, const Sync& sync) { return position < sync.recorded; });
+    return next == syncs.end() ? last_ : next->node;
   }
 
-  void FindJoins() {
+  // Collects, for each stream, where the other streams of its device wait for it. A wait holds for all that follows on
+  // the waiting stream, so only the first node behind it matters; and a wait for a later event implies those for
+  // earlier ones, so each entry takes the earliest node of all that come after it (the last loop).
+  void FindSyncs() {
     struct Where {
       int stream, position;
     };
@@ -117,7 +134,7 @@ class MemoryPlanner {
         recorded[instructions[i].index] = {static_cast<int>(s), static_cast<int>(i)};
       }
     }
-    joins_.resize(plan_.streams.size());
+    syncs_.resize(plan_.streams.size());
     for (const StreamProgram& stream : plan_.streams) {
       std::vector<Where> waited;
       for (const Instruction& instruction : stream.instructions) {
@@ -125,14 +142,14 @@ class MemoryPlanner {
         if (instruction.kind != Instruction::Kind::kRun) continue;
         for (const Where& where : waited) {
           const bool same_device = plan_.streams[where.stream].device == stream.device;
-          if (same_device) joins_[where.stream].push_back({where.position, instruction.index});
+          if (same_device) syncs_[where.stream].push_back({where.position, instruction.index});
         }
         waited.clear();
       }
     }
-    for (std::vector<Join>& joins : joins_) {
-      std::sort(joins.begin(), joins.end(), [](const Join& a, const Join& b) { return a.recorded < b.recorded; });
-      for (size_t i = joins.size(); i-- > 1;) joins[i - 1].node = std::min(joins[i - 1].node, joins[i].node);
+    for (std::vector<Sync>& syncs : syncs_) {
+      std::sort(syncs.begin(), syncs.end(), [](const Sync& a, const Sync& b) { return a.recorded < b.recorded; });
+      for (size_t i = syncs.size(); i-- > 1;) syncs[i - 1].node = std::min(syncs[i - 1].node, syncs[i].node);
     }
   }
 
@@ -153,22 +170,26 @@ class MemoryPlanner {
     }
   }
 
+  // A reader on the owner's stream uses the block until it has run; one on another stream, until its stream is waited
+  // for.
   void Use(int block, int owner, int user) {
     const int from = stream_of_[owner], to = stream_of_[user];
     const StreamProgram& stream = plan_.streams[to];
     // A feed is written by the host before the step, and belongs to the compute stream of its device.
     const bool own =
         from < 0 ? stream.kind == StreamKind::kCompute && stream.device == nodes_[owner].device : from == to;
-    Extend(block, own ? user : from < 0 ? last_ : Joined(from, user));
+    Extend(block, own ? user : from < 0 ? last_ : FreeAfter(from, user));
   }
 
   void Extend(int block, int end) { blocks_[block].end = std::max(blocks_[block].end, end); }
 
-  // The values of each rank lie side by side, in the order of the inputs, so that the collective sees one range.
+  // Makes one block of the values of each rank, side by side in the order of the inputs, so that the collective needs
+  // no packing. The group lives as long as any part, and parts do not move on their own. PrepareCollectives has made
+  // sure that no input is part of two groups.
   void GroupCollectives() {
     for (const ProgramNode& node : nodes_) {
       if (node.op->kind != OpKind::kAllReduce) continue;
-      const auto per_rank = node.outputs.size() / node.attrs.Ints("ranks").size();
+      const auto per_rank = node.outputs.size() / node.ranks.size();
       for (size_t k = 0; k < node.outputs.size(); ++k) {
         if (k % per_rank == 0) blocks_.push_back({.device = node.device});
         const int group = static_cast<int>(blocks_.size()) - 1;
@@ -183,6 +204,8 @@ class MemoryPlanner {
     }
   }
 
+  // Puts an output in the place of an input that dies here, where OpDef and kernel allow it. The first pair that fits
+  // wins.
   void ShareInPlace() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
       const ProgramNode& node = nodes_[i];
@@ -194,6 +217,9 @@ class MemoryPlanner {
     }
   }
 
+  // The input's block becomes the output's if the two have the same size and nothing else needs the old bytes: node i
+  // is the last to use them (end == i), reads them through this input only, and neither block is a part of a
+  // collective's. The output's own block shrinks to 0 bytes and is packed nowhere.
   bool TryShare(int i, int input, int output) {
     const ProgramNode& node = nodes_[i];
     if (input >= static_cast<int>(node.inputs.size()) || output >= static_cast<int>(node.outputs.size())) return false;
@@ -227,6 +253,9 @@ class MemoryPlanner {
     }
   }
 
+  // Places blocks from the largest to the smallest, each into the smallest gap that it fits into between blocks whose
+  // lifetimes meet its own, else above them. `others` is sorted by offset, so one walk sees the gaps in order; `end` is
+  // the top of what has been passed, because overlapping lifetimes may leave taken ranges nested.
   void Pack() {
     std::vector<int> order(blocks_.size());
     std::iota(order.begin(), order.end(), 0);
@@ -262,7 +291,7 @@ class MemoryPlanner {
 
   void Describe(int node, int output, int block) {
     const Block& of = blocks_[block];
-    // One that was shared in place has handed its bytes on.
+    // A block of 0 bytes was shared in place: the output lives in another one.
     if (of.bytes > 0) plan_.memory.blocks.push_back({of.device, node, output, of.bytes, of.start, of.end});
   }
 
@@ -300,12 +329,12 @@ class MemoryPlanner {
   int last_ = 0;                  // after every node
   std::vector<int> stream_of_;    // by node; -1 if it does not run
   std::vector<int> position_of_;  // by node: of its instruction in the stream
-  // By stream, ascending: an event recorded at this position, and the first node of its device's other stream that runs
-  // after a wait for it or for a later one.
-  struct Join {
+  // By stream, ascending: the position at which an event is recorded, and the first node of another stream of the
+  // device that runs behind a wait for it or for a later one.
+  struct Sync {
     int recorded, node;
   };
-  std::vector<std::vector<Join>> joins_;
+  std::vector<std::vector<Sync>> syncs_;
   std::vector<Block> blocks_;
   std::vector<std::vector<int>> block_of_;  // by node, output: the block that it owns, or -1
   std::vector<int> workspace_;              // by node: a block, or -1

@@ -4,7 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/compiler/passes/passes.h"
-#include "framework/graph/infer.h"
 
 namespace belfry {
 namespace {
@@ -109,7 +108,7 @@ class Pruner {
     fed_[feed] = value;
   }
 
-  // The feed stands for the placeholder as a whole, so that whoever runs after it runs after the feed.
+  // The feed replaces the placeholder as a whole, so nodes that run after it run after the feed.
   bool FedPlaceholder(const Node& node) const {
     return node.op().kind == OpKind::kPlaceholder && fed_.contains(node.output(0));
   }
@@ -134,8 +133,8 @@ class Pruner {
     program_.nodes.push_back(std::move(copy));
   }
 
-  // The updates of a variable come one after the other, as they were added to the graph. Passes move nodes, but keep to
-  // dependencies.
+  // Makes each update of a variable wait for the one that was added to the graph before it, because passes move nodes
+  // and keep to dependencies only.
   void KeepOrderOfUpdates() {
     absl::flat_hash_map<int, int> last;  // by variable
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -161,34 +160,6 @@ class Pruner {
 absl::StatusOr<Program> Prune(const Graph& graph, const ProgramRequest& request) {
   RETURN_IF_ERROR(CheckRequest(request));
   return Pruner(graph, request).Run();
-}
-
-absl::Status InferShapes(Program& program) {
-  for (ProgramNode& node : program.nodes) {
-    if (node.op == &FeedOp()) continue;
-    if (node.op->kind == OpKind::kPlaceholder) {
-      return absl::InvalidArgumentError(absl::StrCat("You must feed a value for placeholder tensor '", node.name,
-                                                     "' with dtype ", DTypeName(node.outputs[0].dtype), " and shape ",
-                                                     node.outputs[0].shape.ToString(), ": ", Describe(node)));
-    }
-    std::vector<Shape> shapes;
-    std::vector<DType> dtypes;
-    for (const Value& input : node.inputs) {
-      shapes.push_back(program.spec(input).shape);
-      dtypes.push_back(program.spec(input).dtype);
-    }
-    absl::StatusOr<std::vector<TensorSpec>> outputs = InferOutputs(*node.op, node.attrs, shapes, dtypes);
-    if (!outputs.ok()) {
-      return absl::Status(outputs.status().code(), absl::StrCat(Describe(node), ": ", outputs.status().message()));
-    }
-    node.outputs = *std::move(outputs);
-    for (const TensorSpec& output : node.outputs) {
-      if (output.shape.known()) continue;
-      return absl::InternalError(
-          absl::StrCat(Describe(node), " has unknown extents though its inputs are known: ", output.shape.ToString()));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace belfry

@@ -8,20 +8,22 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/compiler/passes/passes.h"
-#include "framework/compiler/plan_report.h"
 
 namespace belfry {
 namespace {
 
-// Values that are this much smaller than the largest are kept: nothing is to be won.
+// Values that are this many times smaller than the largest are kept: computing them again saves nothing.
 constexpr size_t kSmall = 256;
-// Nodes that one value may take to compute again, without products of matrices among them.
-constexpr int kLongestChain = 8;
+// The most nodes that kCheap runs again for one value.
+constexpr int kMaxChain = 8;
 
 bool HasBytes(const ProgramNode& node) { return node.op->kind == OpKind::kKernel || node.op->kind == OpKind::kView; }
 
-// Chooses, for the towers of one device, which values of the forward pass the backward pass computes again, and has it
-// do so.
+// Chooses the values of the forward pass on one device that the backward pass computes again, and makes it do so.
+//
+// Invariant: a repeated node reads the same bytes as the first time. CanRepeat refuses stateful nodes and nodes that
+// read a variable which is updated before the end of the backward pass; the inputs of a repeated node are either kept
+// or repeated as well. Cost: kCheap runs cheap nodes twice, kSqrt about the whole forward pass.
 class Recomputer {
  public:
   Recomputer(Program& program, int device) : program_(program), device_(device), size_(Size(program)) {
@@ -36,7 +38,7 @@ class Recomputer {
       for (int control : node.control_inputs) {
         if (part_[control] != Part::kForward) part_[i] = Part::kAfter;
       }
-      if (IsBackward(node.name)) part_[i] = Part::kBackward;
+      if (node.source->phase() == Phase::kBackward) part_[i] = Part::kBackward;
       if (part_[i] == Part::kForward && node.device == device) forward_.push_back(i);
     }
     for (int i : forward_) {
@@ -55,7 +57,7 @@ class Recomputer {
     }
   }
 
-  // Segments of about as many bytes each, as many as the square root of the number of layers.
+  // Segments of about equal bytes, as many as the square root of the number of layers.
   void ChooseSegments() {
     const auto layers =
         std::count_if(forward_.begin(), forward_.end(), [&](int i) { return program_.nodes[i].op->flops != nullptr; });
@@ -69,7 +71,7 @@ class Recomputer {
       segment_[i] = segment;
     }
     for (int i : forward_) {
-      // What the backward pass begins with need not be computed again.
+      // The backward pass begins with the last segment, so its values are still there.
       if (segment_[i] == static_cast<int>(cuts.size()) || !CanRepeat(program_.nodes[i])) continue;
       for (const Value& value : Kept(i)) {
         if (!LeavesSegment(value)) again_[value] = segment_[i];
@@ -84,7 +86,7 @@ class Recomputer {
         if (!added) first->second = std::min(first->second, user);
       }
     }
-    // In the order of their use, so that what is made for one group and used again by another is there in time.
+    // In the order of their use, so that a repeated node that two groups share is there for the first of them.
     std::vector<std::pair<Value, int>> values(again_.begin(), again_.end());
     std::stable_sort(values.begin(), values.end(),
                      [&](const auto& a, const auto& b) { return first_user_.at(a.second) < first_user_.at(b.second); });
@@ -102,13 +104,13 @@ class Recomputer {
  private:
   static int Size(const Program& program) { return static_cast<int>(program.nodes.size()); }
 
-  // Backward is what Gradients() adds; after it comes what else depends on that: averages, updates.
+  // kAfter: nodes outside Gradients() that depend on gradients, such as averages and updates.
   enum class Part : uint8_t { kForward, kBackward, kAfter };
 
   bool IsMine(int i, Part part) const { return i < size_ && part_[i] == part && program_.nodes[i].device == device_; }
   bool IsSmall(Value value) const { return program_.spec(value).bytes() < largest_ / kSmall; }
 
-  // Nodes of the backward pass that look at the value's bytes themselves, in order.
+  // Nodes of the backward pass that read the value's bytes, in order.
   std::vector<int> BackwardUses(Value value) const {
     std::vector<int> uses;
     for (int user : users_[value.node]) {
@@ -133,7 +135,7 @@ class Recomputer {
     return kept;
   }
 
-  // Whether the value is there when node `at` of the backward pass runs, without being kept for it.
+  // True if the value is there when node `at` of the backward pass runs, without being kept for that node.
   bool IsThere(Value value, int at) const {
     const ProgramNode& node = program_.nodes[value.node];
     if (!HasBytes(node) || IsSmall(value)) return true;
@@ -144,15 +146,15 @@ class Recomputer {
     return !uses.empty() && uses.back() >= at;
   }
 
-  // Whether cheap nodes compute the value, at node `at`, from what is there.
+  // True if cheap nodes can compute the value, when node `at` runs, from values that are there.
   bool FromKept(Value value, int at, int& nodes) const {
     const ProgramNode& node = program_.nodes[value.node];
-    if (!IsCheap(node) || ++nodes > kLongestChain) return false;
+    if (!IsCheap(node) || ++nodes > kMaxChain) return false;
     return std::all_of(node.inputs.begin(), node.inputs.end(),
                        [&](const Value& input) { return IsThere(input, at) || FromKept(input, at, nodes); });
   }
 
-  // Positions between forward nodes, near those that part the bytes evenly, that the fewest bytes cross.
+  // Positions between forward nodes that the fewest bytes cross, each near the one that divides the bytes evenly.
   std::vector<int> Cuts(int segments) const {
     const size_t count = forward_.size();
     std::vector<double> bytes(count + 1, 0), crossing(count + 1, 0);
@@ -194,7 +196,7 @@ class Recomputer {
            std::find(program_.fetches.begin(), program_.fetches.end(), value) != program_.fetches.end();
   }
 
-  // Variables that are updated before some of the backward pass: read again, they would have other values.
+  // Finds variables that are updated before some node of the backward pass: read again, they would have other values.
   void FindUpdated() {
     std::vector<char> leads(size_, 0);  // to the backward pass
     for (int i = size_; i-- > 0;) {
@@ -213,19 +215,19 @@ class Recomputer {
   }
   bool IsCheap(const ProgramNode& node) const { return CanRepeat(node) && node.op->flops == nullptr; }
 
-  // Whether what the repeated nodes of a group take in is computed again too.
+  // True if the value, an input of a repeated node of the group, is computed again too.
   bool IsRepeated(Value value, int group) const {
     if (!IsMine(value.node, Part::kForward) || !CanRepeat(program_.nodes[value.node]) || IsSmall(value)) return false;
     if (!segment_.empty()) return segment_[value.node] == group && !LeavesSegment(value);
     return !IsThere(value, first_user_.at(group));
   }
 
-  // The value of the node's double, which is made if need be.
+  // The value that the node's double computes. Makes the double at the first call.
   Value Repeat(Value value, int group) {
     if (const auto found = doubles_.find(value.node); found != doubles_.end()) return {found->second, value.index};
     ProgramNode node = program_.nodes[value.node];
     node.name = absl::StrCat(node.name, "/again");
-    // Not before the backward pass has come to where it is needed.
+    // Not before the backward pass reaches its first user, or it would be kept as long as the original.
     const int user = first_user_.at(group);
     node.rank = program_.nodes[user].rank;
     for (const Value& input : program_.nodes[user].inputs) {

@@ -1,4 +1,4 @@
-// Internal to the passes.
+// The updates of variables that nodes depend on. Internal to the passes.
 #pragma once
 
 #include <map>
@@ -9,8 +9,8 @@
 
 namespace belfry {
 
-// Which updates of a variable come before a node by dependency: a copy that reads the variable for that node must come
-// after them as well. Of a program as it was when this was made.
+// A snapshot of a program. Tells which updates of a variable a node depends on: a copy of the variable that is made for
+// the node must come after the same updates.
 class UpdatesBefore {
  public:
   explicit UpdatesBefore(const Program& program);

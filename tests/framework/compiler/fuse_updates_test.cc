@@ -9,12 +9,12 @@ namespace {
 
 constexpr int64_t kLarge = int64_t{1} << 16;
 
-// Joins CPU kernels of an op by running each node's after the other. Belfry's own CPU kernels do not join, because it
-// saves nothing there.
-void MakeJoinable(OpRegistry& registry, absl::string_view op) {
+// CPU kernels of an op, fused: each node's runs after the one before it. Belfry's own CPU kernels have no such form,
+// because it would save nothing.
+void MakeFusable(OpRegistry& registry, absl::string_view op) {
   KernelDef kernel = *registry.Find(op)->FindKernel("CPU", DType::kFloat32);
-  kernel.join = [make = kernel.make](absl::Span<const KernelSpec> specs) -> absl::StatusOr<Kernel> {
-    std::vector<std::pair<KernelFunction, size_t>> runs;  // each with the index of its first input
+  kernel.fuse_updates = [make = kernel.make](absl::Span<const KernelSpec> specs) -> absl::StatusOr<Kernel> {
+    std::vector<std::pair<KernelFunction, size_t>> runs;  // with its first input
     size_t inputs = 0;
     for (const KernelSpec& spec : specs) {
       runs.emplace_back(make(spec).value().run, inputs);
@@ -32,11 +32,11 @@ void MakeJoinable(OpRegistry& registry, absl::string_view op) {
   registry.AddKernels(op, {kernel});
 }
 
-class JoinUpdates : public SessionFixture {
+class FuseUpdates : public SessionFixture {
  protected:
-  JoinUpdates() {
-    MakeJoinable(registry_, "ApplyGradientDescent");
-    MakeJoinable(registry_, "ApplyMovingAverage");
+  FuseUpdates() {
+    MakeFusable(registry_, "ApplyGradientDescent");
+    MakeFusable(registry_, "ApplyMovingAverage");
   }
   Variable Scalar(absl::string_view name, float value) {
     return GetVariable(root_, name, {}, ConstantInitializer(value));
@@ -44,7 +44,7 @@ class JoinUpdates : public SessionFixture {
   Output Descend(const Scope& scope, const Variable& variable, Output gradient) {
     return ops::ApplyGradientDescent(scope, variable, rate_, gradient);
   }
-  // Numbers of joined updates and of single ones in a step.
+  // How many fused updates a step has, and how many by themselves.
   std::pair<int, int> Counts(absl::Span<const Output> fetches, const Node* target) {
     Open("cpu:1");
     Initialize();
@@ -55,7 +55,7 @@ class JoinUpdates : public SessionFixture {
   const Output rate_ = ops::Const(root_, 1.f), one_ = ops::Const(root_, 1.f);
 };
 
-TEST_F(JoinUpdates, OnlyWithTheSameRateAttributesAndCondition) {
+TEST_F(FuseUpdates, OnlyWithTheSameRateAttributesAndCondition) {
   const Output other_rate = ops::Const(root_, 2.f);
   const Scope held = root_.OnlyIf(ops::Const<bool>(root_, false));
   std::vector<Variable> v;
@@ -74,7 +74,7 @@ TEST_F(JoinUpdates, OnlyWithTheSameRateAttributesAndCondition) {
   EXPECT_THAT(values, testing::ElementsAre(9, 9, 8, 8, 4, 10, 10, 8, 4));
 }
 
-TEST_F(JoinUpdates, LargeOnesStayAndSmallOnesFillUp) {
+TEST_F(FuseUpdates, LargeOnesStayAndSmallOnesFillUp) {
   const auto counts = [&](const std::vector<int64_t>& sizes) {
     std::vector<Output> updates;
     for (int64_t size : sizes) {
@@ -88,7 +88,7 @@ TEST_F(JoinUpdates, LargeOnesStayAndSmallOnesFillUp) {
   EXPECT_EQ(counts({4}), std::pair(0, 1));
 }
 
-TEST_F(JoinUpdates, AResultThatIsReadOrFetchedIsNotJoined) {
+TEST_F(FuseUpdates, AResultThatIsReadOrFetchedStaysApart) {
   const Variable a = Scalar("a", 1), b = Scalar("b", 2), c = Scalar("c", 3), d = Scalar("d", 4);
   const Output new_a = Descend(root_, a, one_), new_b = Descend(root_, b, one_);
   const Output read = ops::Add(root_, new_a, one_);
@@ -97,8 +97,8 @@ TEST_F(JoinUpdates, AResultThatIsReadOrFetchedIsNotJoined) {
   EXPECT_THAT(Scalars({new_b, read}, {train}), testing::ElementsAre(1, 1));
 }
 
-// The second variable's gradient depends on the first variable's new value.
-TEST_F(JoinUpdates, AnUpdateAfterAnotherIsNotJoinedWithIt) {
+// The second variable's gradient is what became of the first.
+TEST_F(FuseUpdates, AnUpdateAfterAnotherStaysApart) {
   const Variable a = Scalar("a", 1), b = Scalar("b", 2), c = Scalar("c", 3), d = Scalar("d", 4);
   const Output first = Descend(root_, a, one_), also_first = Descend(root_, c, one_);
   const Scope after = root_.ControlDependencies({first});
@@ -112,9 +112,9 @@ TEST_F(JoinUpdates, AnUpdateAfterAnotherIsNotJoinedWithIt) {
   EXPECT_EQ(ValueOf(d), 2);
 }
 
-// The all-reduces of a group meet, so the nodes after one of them wait for the inputs of the other; here one input is a
-// variable after an update.
-TEST_F(JoinUpdates, AnUpdateBehindACollectiveIsNotJoinedWithOneBeforeIt) {
+// The all-reduces of a group meet: what follows one of them waits for what the other reads, which here is what an
+// update left.
+TEST_F(FuseUpdates, AnUpdateBehindACollectiveStaysApartFromOneBeforeIt) {
   const Scope first = root_.Device("/cpu:0"), second = root_.Device("/cpu:1");
   const Variable a = GetVariable(second, "a", {}, ConstantInitializer(5));
   const Variable b = GetVariable(second, "b", {}, ConstantInitializer(7));
@@ -136,8 +136,8 @@ TEST_F(JoinUpdates, AnUpdateBehindACollectiveIsNotJoinedWithOneBeforeIt) {
   EXPECT_EQ(ValueOf(b), 6);
 }
 
-// A read of b must come after the update of a and before that of b.
-TEST_F(JoinUpdates, AReadBetweenTwoUpdatesKeepsThemApart) {
+// A read of b has to come after the update of a and before that of b.
+TEST_F(FuseUpdates, AReadBetweenTwoUpdatesKeepsThemApart) {
   const Variable a = Scalar("a", 1), b = Scalar("b", 2);
   const Output first = Descend(root_, a, one_), second = Descend(root_, b, one_);
   const Output between = ops::Add(root_.ControlDependencies({first}), b, a);
@@ -147,7 +147,7 @@ TEST_F(JoinUpdates, AReadBetweenTwoUpdatesKeepsThemApart) {
   EXPECT_EQ(ValueOf(b), 1);
 }
 
-TEST_F(JoinUpdates, ReadersOfOldValuesComeBefore) {
+TEST_F(FuseUpdates, ReadersOfOldValuesComeBefore) {
   const Variable a = Scalar("a", 1), b = Scalar("b", 2);
   const Output both = ops::Add(root_, a, b);
   const Node* train = ops::Group(root_, {Descend(root_, a, both), Descend(root_, b, both)});
@@ -157,8 +157,8 @@ TEST_F(JoinUpdates, ReadersOfOldValuesComeBefore) {
   EXPECT_EQ(ValueOf(b), -1);
 }
 
-// Moving averages use the variables' values after the updates.
-TEST_F(JoinUpdates, AveragesJoinBehindTheUpdates) {
+// Moving averages follow what the updates leave.
+TEST_F(FuseUpdates, AveragesAreFusedBehindTheUpdates) {
   const Variable a = Scalar("a", 8), b = Scalar("b", 4), of_a = Scalar("of_a", 8), of_b = Scalar("of_b", 4);
   const Node* updates = ops::Group(root_, {Descend(root_, a, one_), Descend(root_, b, one_)});
   const Scope after = root_.ControlDependencies({updates});
@@ -173,8 +173,8 @@ TEST_F(JoinUpdates, AveragesJoinBehindTheUpdates) {
   EXPECT_EQ(ValueOf(of_b), 3.5f);
 }
 
-// All updates that wait for one all-reduce are joined, however large; those of another one are not.
-TEST_F(JoinUpdates, TheUpdatesOfABucketAreOne) {
+// All updates that wait for one all-reduce are one, however large; those of another are not.
+TEST_F(FuseUpdates, TheUpdatesOfABucketAreOne) {
   std::vector<Output> updates;
   for (int rank = 0; rank < 2; ++rank) {
     const Scope tower = root_.Device(absl::StrCat("/cpu:", rank)).Replica(rank);
@@ -201,7 +201,7 @@ TEST_F(JoinUpdates, TheUpdatesOfABucketAreOne) {
   }
 }
 
-TEST_F(JoinUpdates, AreDescribedByTheirNames) {
+TEST_F(FuseUpdates, AreDescribedByTheirNames) {
   const Node* train = ops::Group(
       root_, {Descend(root_.Named("one"), Scalar("a", 1), one_), Descend(root_.Named("other"), Scalar("b", 2), one_)});
   Open("cpu:1");
@@ -211,10 +211,10 @@ TEST_F(JoinUpdates, AreDescribedByTheirNames) {
     EXPECT_THAT(Describe(node), testing::HasSubstr("(op _Updates of ApplyGradientDescent: one, other, asked for at"));
     return;
   }
-  FAIL() << "no joined update";
+  FAIL() << "no fused update";
 }
 
-TEST_F(JoinUpdates, WithoutFusionEachRunsByItself) {
+TEST_F(FuseUpdates, WithoutFusionEachRunsByItself) {
   const Variable a = Scalar("a", 1), b = Scalar("b", 2);
   const Node* train = ops::Group(root_, {Descend(root_, a, one_), Descend(root_, b, one_)});
   Open("cpu:1", {.fuse = false});

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/compiler/eager.h"
+#include "ops/builtin_ops.h"
 #include "ops/collective.h"
 #include "ops/nn.h"
 #include "tests/framework/compiler/plan_checker.h"
@@ -161,7 +162,7 @@ TEST_P(MemoryPlanTest, RandomGraphs) {
     const uint64_t seed = fresh();
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     std::mt19937_64 random(seed);
-    Graph graph;
+    Graph graph(BuiltinOps());
     RandomGraph model(Scope(graph), GetParam().devices, seed, GetParam().collectives);
     const int size = 10 + static_cast<int>(random() % 70);
     for (int i = 0; i < size; ++i) model.Grow();

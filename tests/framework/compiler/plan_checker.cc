@@ -88,7 +88,7 @@ class Player {
       const ProgramNode& node = plan_.program.nodes[next->index];
       if (node.attrs.String("group") != group) continue;
       streams.push_back(static_cast<int>(s));
-      ranks += static_cast<int64_t>(node.attrs.Ints("ranks").size());
+      ranks += static_cast<int64_t>(node.ranks.size());
       size = node.attrs.Int("size");
     }
     if (ranks < size) return false;
@@ -175,7 +175,7 @@ class Checker {
       if (node.op->kind == OpKind::kView) {
         value = node.inputs[0];
       } else if (node.op->kind == OpKind::kAllReduce) {
-        const auto per_rank = node.outputs.size() / node.attrs.Ints("ranks").size();
+        const auto per_rank = node.outputs.size() / node.ranks.size();
         const size_t rank = value.index / per_rank, part = value.index % per_rank;
         value = node.inputs[rank * (per_rank + 1) + 1 + part];
       } else {

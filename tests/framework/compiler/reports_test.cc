@@ -12,6 +12,9 @@
 #include "models/losses.h"
 #include "models/replicate_towers.h"
 #include "nlohmann/json.hpp"
+#include "ops/array.h"
+#include "ops/builtin_ops.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "optim/descent.h"
 #include "tests/framework/runtime/session_fixture.h"
@@ -23,27 +26,49 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST(LayerOf, IsThePathAroundTheForwardNode) {
-  EXPECT_EQ(LayerOf("tower_0/conv1/Relu"), "conv1");
-  EXPECT_EQ(LayerOf("tower_1/gradients/conv1/Conv2D_grad/Conv2DBackpropInput"), "conv1");
-  EXPECT_EQ(LayerOf("tower_0/pool1"), "pool1");
-  EXPECT_EQ(LayerOf("tower_12/gradients_1/pool1_grad/MaxPoolGrad"), "pool1");
-  EXPECT_EQ(LayerOf("tower_0/group1/block0/conv2/Conv2D"), "group1/block0/conv2");
-  EXPECT_EQ(LayerOf("tower_0/gradients/group1/block0/conv2/Conv2D_grad/X"), "group1/block0/conv2");
-  EXPECT_EQ(LayerOf("update_local3/weights_1"), "local3");
-  EXPECT_EQ(LayerOf("tower_0/gradients/AddN"), "AddN");
-  EXPECT_EQ(LayerOf("MatMul"), "MatMul");
-  EXPECT_EQ(LayerOf("tower_x/MatMul"), "tower_x");
-  EXPECT_EQ(LayerOf(""), "");
+// Finds a node by its name.
+std::string Layer(const Graph& graph, absl::string_view name) {
+  const Node* node = graph.FindNode(name);
+  return node == nullptr ? absl::StrCat("no node ", name) : LayerOf(*node);
 }
 
-TEST(IsBackward, IsWhatStandsBelowGradients) {
-  for (const char* name : {"gradients/x", "tower_0/gradients/conv1/Conv2D_grad/x", "a/gradients_12/x"}) {
-    EXPECT_TRUE(IsBackward(name)) << name;
-  }
-  for (const char* name : {"x", "gradients_of_mine/x", "mygradients/x", "gradients_/x", ""}) {
-    EXPECT_FALSE(IsBackward(name)) << name;
-  }
+TEST(LayerOf, IsTheScopeOfTheForwardNode) {
+  Graph graph(BuiltinOps());
+  const Scope root(graph), tower = root.NameScope("tower_12").InTower(12);
+  const Output x = ops::Placeholder(tower.Named("x"), DType::kFloat32, {2, 8, 8, 3});
+  const Variable filter = GetVariable(tower.VariableScope("group1").VariableScope("block0").VariableScope("conv2"),
+                                      "weights", {3, 3, 3, 3}, ZerosInitializer());
+  const Scope conv = tower.NameScope("tower_12/group1/block0/conv2/");
+  const Output y = ops::Relu(conv, ops::Conv2D(conv, x, filter));
+  const Output pooled = ops::MaxPool(tower.Named("pool1"), ops::Add(tower, y, ops::Mul(tower.NameScope("side"), y, y)));
+  const Variable bias = GetVariable(tower, "bias", {3}, ZerosInitializer());
+  const Output loss = ops::Sum(tower.Named("loss"), ops::BiasAdd(tower, pooled, bias));
+  const auto gradients = Gradients(tower, {loss}, {filter, bias});
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  const optim::GradientDescent descent({.learning_rate = 0.1});
+  descent.Apply(root, filter, (*gradients)[0]);
+  descent.Apply(root, bias, (*gradients)[1]);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+
+  EXPECT_EQ(Layer(graph, "tower_12/group1/block0/conv2/Relu"), "group1/block0/conv2");
+  EXPECT_EQ(Layer(graph, "tower_12/gradients/group1/block0/conv2/Conv2D_grad/Conv2DBackpropFilter"),
+            "group1/block0/conv2");
+  EXPECT_EQ(Layer(graph, "tower_12/pool1"), "pool1");
+  EXPECT_EQ(Layer(graph, "tower_12/gradients/pool1_grad/MaxPoolGrad"), "pool1");
+  EXPECT_EQ(Layer(graph, "tower_12/side/Mul"), "side");
+  EXPECT_EQ(Layer(graph, "tower_12/gradients/AddN"), "AddN");
+  EXPECT_EQ(Layer(graph, "update_group1/block0/conv2/weights"), "group1/block0/conv2");
+  EXPECT_EQ(Layer(graph, "update_bias"), "update_bias");
+}
+
+// A scope of the user's is not a tower, or the backward pass, because of its name.
+TEST(LayerOf, LooksAtNoNames) {
+  Graph graph(BuiltinOps());
+  const Scope root(graph);
+  const Output x = ops::Const(root.NameScope("tower_0").Named("x"), 1.0f);
+  ops::Neg(root.NameScope("gradients").NameScope("Conv2D_grad").Named("y"), x);
+  EXPECT_EQ(Layer(graph, "tower_0/x"), "tower_0");
+  EXPECT_EQ(Layer(graph, "gradients/Conv2D_grad/y"), "gradients/Conv2D_grad");
 }
 
 class ReportsTest : public SessionFixture {
@@ -107,6 +132,22 @@ TEST_F(ReportsTest, MemoryAddsUp) {
   const std::string text = ExplainPlan(*explained->plan, explained->memory, *devices_);
   EXPECT_THAT(text, AllOf(HasSubstr("CPU:1"), HasSubstr("variable hidden/weights float32[32,100]"),
                           HasSubstr("All-reduces in a step: "), HasSubstr("Critical path: ")));
+}
+
+// A scope of the user's that is called "gradients" is not the backward pass.
+TEST_F(ReportsTest, GradientsAreWhatGradientsAdds) {
+  const Output x = ops::Placeholder(root_, DType::kFloat32, {1000});
+  const Output y = ops::Exp(root_.NameScope("gradients"), ops::Neg(root_.NameScope("gradients_1"), x));
+  const auto gradients = Gradients(root_, {ops::Sum(root_, y)}, {x});
+  ASSERT_TRUE(gradients.ok()) << gradients.status();
+  Open("cpu:1");
+  auto forward = session_->Explain({{x, {1000}}}, {y});
+  ASSERT_TRUE(forward.ok()) << forward.status();
+  EXPECT_EQ(forward->memory[0].gradients, 0u);
+  EXPECT_GT(forward->memory[0].activations, 0u);
+  auto backward = session_->Explain({{x, {1000}}}, {(*gradients)[0]});
+  ASSERT_TRUE(backward.ok()) << backward.status();
+  EXPECT_GT(backward->memory[0].gradients, 0u);
 }
 
 TEST_F(ReportsTest, MoreExamplesNeedMoreMemory) {

@@ -3,6 +3,7 @@
 
 #include "framework/graph/scope.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 
 namespace belfry {
 namespace {
@@ -31,7 +32,7 @@ TEST(InScope, GoesByWholeComponents) {
 }
 
 TEST(Collection, IsFilteredByScope) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   std::vector<Output> losses;
   for (int i = 0; i < 12; ++i) {
@@ -48,7 +49,7 @@ TEST(Collection, IsFilteredByScope) {
 }
 
 TEST(Collection, KeepsTheOrderAndRepeats) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   const Output a = ops::Const(root, 1.0f), b = ops::Const(root, 2.0f);
   for (const Output& output : {b, a, b}) root.AddToCollection("mine", output);
@@ -58,7 +59,7 @@ TEST(Collection, KeepsTheOrderAndRepeats) {
 }
 
 TEST(Collection, ReturnsACopy) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   root.AddToCollection("mine", ops::Const(root, 1.0f));
   graph.GetCollection("mine").clear();
@@ -66,7 +67,7 @@ TEST(Collection, ReturnsACopy) {
 }
 
 TEST(Collection, HoldsTowers) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   for (const char* name : {"train/tower_0/", "train/tower_1/", "test/tower_0/"}) {
     root.AddToCollection(kTrainModels, Tower{.index = name[12] - '0', .scope = name});

@@ -119,19 +119,19 @@ TEST_F(ErrorsTest, AnOutputThatDoesNotExist) {
 }
 
 TEST_F(ErrorsTest, AnInputOfAnotherGraph) {
-  Graph other;
+  Graph other(BuiltinOps());
   EXPECT_THAT(Error({ops::Const(Scope(other), {1.f}), n_}, Good()), HasSubstr("an input belongs to another graph"));
 }
 
 TEST_F(ErrorsTest, AControlInputOfAnotherGraph) {
-  Graph other;
+  Graph other(BuiltinOps());
   const Output foreign = ops::Const(Scope(other), 1.f);
   EXPECT_FALSE(ops::Const(root_.ControlDependencies({foreign}), 1.f).valid());
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("a control input belongs to another graph"));
 }
 
 TEST_F(ErrorsTest, ColocationWithAnotherGraph) {
-  Graph other;
+  Graph other(BuiltinOps());
   const Output foreign = ops::Const(Scope(other), 1.f);
   EXPECT_FALSE(ops::Const(root_.ColocateWith(*foreign.node), 1.f).valid());
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("belongs to another graph"));
@@ -176,7 +176,7 @@ TEST_F(ErrorsTest, AnInputThatWasNeverMade) {
 }
 
 TEST_F(ErrorsTest, AFailedNodeTakesNoName) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   EXPECT_FALSE(graph.AddNode({.op = "Quux", .name = "x"}).ok());
   const auto node = graph.AddNode({.op = "NoOp", .name = "x"});
   ASSERT_TRUE(node.ok()) << node.status();

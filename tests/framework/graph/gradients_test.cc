@@ -84,7 +84,11 @@ TEST_F(GradientsTest, AreNamedAfterTheForwardNode) {
   for (int id = y.node->id() + 1; id < graph_.size(); ++id) {
     seen = seen || InScope(graph_.node(id).name(), "gradients/tower_0/loss_grad");
     EXPECT_TRUE(InScope(graph_.node(id).name(), "gradients")) << graph_.node(id).name();
+    EXPECT_EQ(graph_.node(id).phase(), Phase::kBackward) << graph_.node(id).name();
+    const bool of_loss = InScope(graph_.node(id).name(), "gradients/tower_0/loss_grad");
+    EXPECT_EQ(graph_.node(id).computed_for(), of_loss ? y.node : nullptr) << graph_.node(id).name();
   }
+  EXPECT_EQ(y.node->phase(), Phase::kForward);
   EXPECT_TRUE(seen);
   const Output again = Gradients({y}, {x_})[0];
   EXPECT_TRUE(InScope(again.node->name(), "gradients_1")) << again.name();
@@ -191,7 +195,7 @@ TEST_F(GradientsTest, FailForWhatIsNotFloatingPoint) {
 }
 
 TEST_F(GradientsTest, FailForOutputsOfNoGraphOrAnother) {
-  Graph other;
+  Graph other(BuiltinOps());
   const Output foreign = ops::Const(Scope(other), 1.0);
   const Output y = ops::Square(root_, x_);
   EXPECT_FALSE(belfry::Gradients(root_, {y}, {foreign}).ok());

@@ -7,6 +7,7 @@
 #include "framework/graph/scope.h"
 #include "framework/io/graph.pb.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
 
@@ -30,7 +31,7 @@ class GraphProtoTest : public testing::Test {
     return proto::NodeDef::default_instance();
   }
 
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   const Scope root_{graph_};
   proto::GraphDef proto_;
 };

@@ -4,6 +4,7 @@
 
 #include "framework/graph/scope.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/state.h"
 
 namespace belfry {
@@ -25,7 +26,7 @@ std::vector<std::string> NamesOf(const Scope& scope, const std::vector<std::stri
 }
 
 TEST(Names, AreCountedUp) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   EXPECT_THAT(NamesOf(root, {"foo", "foo", "foo"}), ElementsAre("foo", "foo_1", "foo_2"));
   EXPECT_THAT(NamesOf(root, {"foo_1", "foo_1"}), ElementsAre("foo_1_1", "foo_1_2"));
@@ -38,12 +39,12 @@ TEST(Names, AreCountedUp) {
 }
 
 TEST(Names, SkipThoseThatAreTaken) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   EXPECT_THAT(NamesOf(Scope(graph), {"foo_2", "foo", "foo", "foo"}), ElementsAre("foo_2", "foo", "foo_1", "foo_3"));
 }
 
 TEST(Names, DifferByMoreThanCase) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   EXPECT_THAT(NamesOf(root, {"foo", "Foo", "FOO"}), ElementsAre("foo", "Foo_1", "FOO_2"));
   EXPECT_EQ(root.NameScope("bar").name(), "bar/");
@@ -51,7 +52,7 @@ TEST(Names, DifferByMoreThanCase) {
 }
 
 TEST(Names, OfTheFirstTutorial) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   std::vector<std::string> names;
   for (const char* op : {"Const", "Const", "MatMul", "Const", "Const", "MatMul", "AddN"}) {
@@ -61,7 +62,7 @@ TEST(Names, OfTheFirstTutorial) {
 }
 
 TEST(Names, ComeFromTheOpIfNoneIsWanted) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope = Scope(graph).NameScope("a");
   EXPECT_EQ(ops::Const(scope, 1.0f).name(), "a/Const:0");
   EXPECT_EQ(ops::Const(scope, 1.0f).name(), "a/Const_1:0");
@@ -69,7 +70,7 @@ TEST(Names, ComeFromTheOpIfNoneIsWanted) {
 
 TEST(Names, ThatAreMalformed) {
   for (const char* name : {"a b", "_a", "-a", "a:0", "a/", "/a", "a\n", "ä"}) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope root(graph);
     EXPECT_FALSE(ops::Const(root.Named(name), 1.0f).valid()) << name;
     EXPECT_EQ(root.status().code(), absl::StatusCode::kInvalidArgument) << name;
@@ -77,7 +78,7 @@ TEST(Names, ThatAreMalformed) {
     EXPECT_THAT(std::string(root.status().message()), HasSubstr("a name begins with"));
     EXPECT_THAT(std::string(root.status().message()), HasSubstr("names_test.cc:"));
   }
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   // Inside a scope, a name may begin with more characters.
   EXPECT_THAT(NamesOf(root, {"a.b-c\\d", "9", ".x"}), ElementsAre("a.b-c\\d", "9", ".x"));
@@ -85,7 +86,7 @@ TEST(Names, ThatAreMalformed) {
 }
 
 TEST(Names, FindTheirNodes) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   const Output a = ops::Const(root.NameScope("s").Named("a"), 1.0f);
   EXPECT_EQ(graph.FindNode("s/a"), a.node);
@@ -95,7 +96,7 @@ TEST(Names, FindTheirNodes) {
 }
 
 TEST(NameScope, Nests) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   const Scope tower = root.NameScope("tower_0");
   EXPECT_EQ(tower.name(), "tower_0/");
@@ -105,7 +106,7 @@ TEST(NameScope, Nests) {
 }
 
 TEST(NameScope, WithASlashIsEnteredAgain) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   const Scope tower = root.NameScope("tower_0");
   EXPECT_EQ(NameOf(tower, "x"), "tower_0/x");
@@ -117,7 +118,7 @@ TEST(NameScope, WithASlashIsEnteredAgain) {
 }
 
 TEST(NameScope, SharesItsNamesWithNodes) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   EXPECT_EQ(NameOf(root, "conv"), "conv");
   EXPECT_EQ(root.NameScope("conv").name(), "conv_1/");
@@ -125,13 +126,13 @@ TEST(NameScope, SharesItsNamesWithNodes) {
 }
 
 TEST(NameScope, ForgetsAWantedName) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   EXPECT_EQ(ops::Const(root.Named("x").NameScope("s"), 1.0f).node->name(), "s/Const");
 }
 
 TEST(NameScope, IsAValue) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   const Scope scope = root.NameScope("s");
   EXPECT_EQ(root.name(), "");

@@ -8,6 +8,7 @@
 
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/state.h"
 
@@ -29,7 +30,7 @@ class ScopeTest : public testing::Test {
   }
   Output Const(const Scope& scope, absl::string_view name) { return ops::Const(scope.Named(name), 1.0f); }
 
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   const Scope root_{graph_};
 };
 
@@ -136,6 +137,47 @@ TEST_F(ScopeTest, OnlyIfRefusesOpsThatKnowNoCondition) {
   EXPECT_FALSE(scope.OnlyIf(ops::Const<bool>(scope, true)).Add("AssignAdd", {variable, one}).valid());
   EXPECT_EQ(graph.status().code(), absl::StatusCode::kUnimplemented);
   EXPECT_THAT(std::string(graph.status().message()), HasSubstr("AssignAdd"));
+}
+
+TEST_F(ScopeTest, PhaseAndTowerGoIntoNodes) {
+  const Output plain = ops::Const(root_.NameScope("gradients").NameScope("tower_1"), 1.0f);
+  EXPECT_EQ(plain.node->phase(), Phase::kForward);
+  EXPECT_EQ(plain.node->tower(), -1);
+  EXPECT_EQ(plain.node->computed_for(), nullptr);
+
+  const Scope tower = root_.NameScope("a/replica").InTower(3);
+  const Output inside = ops::Const(tower.NameScope("conv1"), 1.0f);
+  EXPECT_EQ(inside.node->tower(), 3);
+  EXPECT_EQ(inside.node->tower_scope(), "a/replica/");
+  EXPECT_EQ(ops::Const(root_, 1.0f).node->tower(), -1);
+
+  const Output update = ops::Const(tower.InPhase(Phase::kUpdate, inside.node), 1.0f);
+  EXPECT_EQ(update.node->phase(), Phase::kUpdate);
+  EXPECT_EQ(update.node->computed_for(), inside.node);
+}
+
+TEST_F(ScopeTest, VariablesBelongToTheForwardPassWhereverTheyAreMade) {
+  const Variable slot = GetVariable(root_.InPhase(Phase::kUpdate), "slot", {2}, UniformInitializer(0, 1));
+  EXPECT_EQ(slot.node().phase(), Phase::kForward);
+  EXPECT_EQ(slot.initializer().phase(), Phase::kForward);
+  EXPECT_EQ(slot.def().initial_value.node->phase(), Phase::kForward);
+}
+
+TEST_F(ScopeTest, WhatTheFrameworkAddsIsFoundByItsRole) {
+  OpRegistry registry;
+  OpDef fill = *BuiltinOps().Find("Fill");
+  fill.name = "MyFill";
+  registry.Add(fill);
+  EXPECT_EQ(registry.ForRole(OpRole::kFill), registry.Find("MyFill"));
+  EXPECT_EQ(registry.ForRole(OpRole::kAddN), nullptr);
+  Graph graph(registry);
+  const Scope scope(graph);
+  const Output zeros = ZerosInitializer()(scope, "zeros", DType::kFloat32, {2});
+  ASSERT_TRUE(zeros.valid()) << graph.status();
+  EXPECT_EQ(zeros.node->op().name, "MyFill");
+  EXPECT_FALSE(UniformInitializer(0, 1)(scope, "draws", DType::kFloat32, {2}).valid());
+  EXPECT_EQ(graph.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("the role random_uniform"));
 }
 
 TEST_F(ScopeTest, ColocationReplacesDevices) {

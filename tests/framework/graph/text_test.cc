@@ -3,6 +3,7 @@
 
 #include "framework/graph/scope.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/state.h"
 
@@ -13,14 +14,14 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 
 TEST(Summary, OfAConstant) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Output b = ops::Const(Scope(graph).Named("b").Device("/gpu:2"), {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {3, 2});
   EXPECT_EQ(b.node->Summary(),
             "b = Const[dtype=DT_FLOAT, value=Tensor<type: float shape: [3,2] values: 1 2 3...>, _device=\"/gpu:2\"]()");
 }
 
 TEST(Summary, OfInputsAndControlInputs) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   const Output x = ops::Const(root.Named("x"), {1.f, 2.f});
   const std::vector<Output> parts = ops::Split(root.Named("parts"), x, 0, 2);
@@ -45,7 +46,7 @@ TEST(Summary, OfEveryKindOfAttribute) {
 }
 
 TEST(GraphToText, HasALineForEachNode) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   const Output a = ops::Placeholder(root.Named("a"), DType::kFloat32, {Shape::kUnknown});
   ops::Neg(root.Named("b"), a);
@@ -53,11 +54,11 @@ TEST(GraphToText, HasALineForEachNode) {
   EXPECT_THAT(text, HasSubstr("a = Placeholder["));
   EXPECT_THAT(text, HasSubstr("\nb = Neg[T=DT_FLOAT](a)\n"));
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 2);
-  EXPECT_EQ(GraphToText(Graph()), "");
+  EXPECT_EQ(GraphToText(Graph(BuiltinOps())), "");
 }
 
 TEST(GraphToDot, NestsScopesAndDrawsEdges) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   const Output a = ops::Placeholder(root.Device("/cpu:0").Named("a"), DType::kFloat32, {Shape::kUnknown, 3});
   const Scope conv = root.NameScope("tower_0").NameScope("conv1");
@@ -71,7 +72,7 @@ TEST(GraphToDot, NestsScopesAndDrawsEdges) {
   EXPECT_THAT(dot, HasSubstr("\"a\" -> \"tower_0/conv1/b\" [label=\"[?,3]\"];"));
   EXPECT_THAT(dot, HasSubstr("\"tower_0/conv1/b\" -> \"done\" [style=dashed];"));
   EXPECT_EQ(std::count(dot.begin(), dot.end(), '{'), std::count(dot.begin(), dot.end(), '}'));
-  EXPECT_THAT(GraphToDot(Graph()), Not(HasSubstr("->")));
+  EXPECT_THAT(GraphToDot(Graph(BuiltinOps())), Not(HasSubstr("->")));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "framework/graph/scope.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 
 namespace belfry {
 namespace {
@@ -23,7 +24,7 @@ class VariableTest : public testing::Test {
   }
   std::string Error() const { return std::string(graph_.status().message()); }
 
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   const Scope root_{graph_};
 };
 

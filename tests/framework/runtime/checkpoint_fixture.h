@@ -11,6 +11,7 @@
 #include "models/layers.h"
 #include "models/losses.h"
 #include "models/replicate_towers.h"
+#include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "optim/descent.h"
 #include "tests/framework/io/io_testing.h"
@@ -61,7 +62,7 @@ struct Training {
   Tensor Value(absl::string_view name, int replica = 0) { return ValueOf(session->ReadVariable(Find(name, replica))); }
 
   DeviceSet devices;
-  Graph graph;
+  Graph graph(BuiltinOps());
   models::TrainStep step;
   std::unique_ptr<Session> session;
 };

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/state.h"
@@ -47,7 +48,7 @@ class GpuErrors : public testing::TestWithParam<bool> {
   absl::Status Run(float x) { return step_->Run({Tensor::Of<float>({1, x, 2})}); }
 
   DeviceSet devices_;
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   Output x_;
   std::unique_ptr<Session> session_;
   std::unique_ptr<PreparedStep> step_;

@@ -13,6 +13,7 @@
 #include "models/layers.h"
 #include "models/losses.h"
 #include "models/replicate_towers.h"
+#include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "optim/descent.h"
 #include "tests/fake_gpu/test_gpus.h"
@@ -42,7 +43,7 @@ absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
 // Several steps on batches of kBatch examples in all, the same ones whatever the devices.
 Result Train(const DeviceSet& devices, bool replay, models::ReplicateOptions options = {}) {
   Result run;
-  Graph graph;
+  Graph graph(BuiltinOps());
   graph.set_seed(5);
   options.batch_norm = models::BatchNormPolicy::kSynchronised;
   const models::TrainStep step =

@@ -17,6 +17,7 @@
 #include "framework/base/half.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/state.h"
 #include "ops/training.h"
 #include "tests/fake_gpu/test_gpus.h"
@@ -166,7 +167,7 @@ TEST(GpuUpdates, JoinedGiveTheSameBits) {
     for (DType dtype : {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16}) {
       for (int condition = -1; condition < 2; ++condition) {
         SCOPED_TRACE(absl::StrCat(kind.op, " ", DTypeName(dtype), " condition ", condition));
-        Graph graph;
+        Graph graph(BuiltinOps());
         Scope scope = Scope(graph).Device("/gpu:0");
         const Scope when = condition < 0 ? scope : scope.OnlyIf(ops::Const<bool>(scope, condition == 1));
         const ManyUpdates many(when, kind, dtype, sizes);

@@ -5,6 +5,7 @@
 #include <thread>
 
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/state.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/runtime/checkpoint_fixture.h"
@@ -131,7 +132,7 @@ TEST(Saver, ASnapshotUsesItsMemoryAgain) {
 
 TEST(Saver, ASnapshotIsOfOneMoment) {
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope root(graph);
   std::vector<Variable> counters;
   std::vector<const Node*> updates;

@@ -5,6 +5,7 @@
 
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/collective.h"
 #include "ops/math.h"
 #include "ops/state.h"
@@ -41,7 +42,7 @@ const Tensor kOut = Tensor::Of<float>({3, 5, 7, 9, 11, 13, 15});
 
 TEST(Session, LinearRegressionFollowsTheKnownLosses) {
   const DeviceSet devices = DeviceSet::Open("cpu:1").value();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope = Scope(graph).Device("/device:cpu:0");
   const Regression r = BuildRegression(scope);
   const Node* train = Descend(scope, r, r.gradients);
@@ -71,7 +72,7 @@ class TowersMeet : public testing::TestWithParam<absl::Duration> {};
 TEST_P(TowersMeet, InAnAllReduce) {
   for (const char* spec : {"cpu:1", "cpu:2", "cpu:3"}) {
     const DeviceSet devices = DeviceSet::Open(spec).value();
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope root(graph);
     std::vector<Regression> towers;
     std::vector<const Node*> updates;

@@ -21,6 +21,7 @@
 #include "framework/graph/gradients.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/collective.h"
 #include "ops/math.h"
 #include "ops/nn.h"
@@ -204,7 +205,7 @@ class SteadyState : public testing::Test {
     return ops::Mean(scope, ops::SparseSoftmaxCrossEntropy(scope, logits, labels));
   }
 
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   const Scope root_{graph_};
   std::unique_ptr<DeviceSet> devices_;
   std::unique_ptr<Session> session_;

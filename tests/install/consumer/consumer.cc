@@ -7,6 +7,7 @@
 #include "models/linear_regression.h"
 #include "models/replicate_towers.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "optim/descent.h"
 
 using namespace belfry;
@@ -14,7 +15,7 @@ using namespace belfry;
 absl::Status Train(float* loss) {
   auto devices = DeviceSet::Open("cpu:2");
   if (!devices.ok()) return devices.status();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
     return models::LinearRegression(tower, batch.images, batch.labels).loss;
   };

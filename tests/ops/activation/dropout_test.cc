@@ -6,6 +6,7 @@
 #include "framework/base/parallel.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "tests/ops/harness/value.h"
 
@@ -15,7 +16,7 @@ namespace {
 // Passes ones [examples, 37] through two dropouts, in a tower whose part of the global batch starts at `first`, in step
 // `step`.
 std::vector<std::vector<double>> InTower(int index, int64_t first, int64_t examples, int64_t step, double rate = 0.3) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   Scope tower = Scope(graph).NameScope(absl::StrCat("tower_", index));
   tower = tower.RandomCounters(Const(tower, step), Const(tower, first));
   const Output ones = Fill(tower, {examples, 37}, 1);
@@ -51,7 +52,7 @@ TEST(Dropout, KeepsTheMean) {
 }
 
 TEST(Dropout, WithoutCountersTheRunCounts) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output y = Dropout(scope, Fill(scope, {50}, 1), 0.5);
   const auto at = [&](uint64_t run) {
@@ -64,7 +65,7 @@ TEST(Dropout, WithoutCountersTheRunCounts) {
 }
 
 TEST(Dropout, TheGradientHasTheSameMask) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output x = Fill(scope, {11, 7}, 1), y = Dropout(scope, x, 0.4);
   const auto gradients = Gradients(scope, {y}, {x});

@@ -4,6 +4,7 @@
 
 #include "framework/graph/graph.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/schedule.h"
 #include "ops/state.h"
 #include "ops/training.h"

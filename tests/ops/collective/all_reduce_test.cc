@@ -8,6 +8,7 @@
 #include "framework/graph/gradients.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/collective.h"
 #include "ops/math.h"
 
@@ -26,7 +27,7 @@ enum class Reduction { kMean, kSum, kBroadcast };
 // Tower r's loss is factor_r sum(z^2), where z is the reduction of all x_r. Returns d loss_r / d x_r for each tower.
 absl::StatusOr<std::vector<Tensor>> Slopes(Reduction reduction, const std::string& devices_spec, int towers) {
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(devices_spec));
-  Graph graph;
+  Graph graph(BuiltinOps());
   std::vector<Output> slopes;
   for (int r = 0; r < towers; ++r) {
     const Scope tower = Scope(graph).Device("/cpu:" + std::to_string(r % devices.size()));

@@ -8,6 +8,7 @@
 #include <sstream>
 
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/ops/harness/evaluate.h"
@@ -21,7 +22,7 @@ using ::testing::HasSubstr;
 TEST(GpuConv2D, WarnsOncePerDeviceAndKindOfPlainKernels) {
   const DeviceSet devices = OpenFakeGpus(2, /*tagged=*/false);
   const auto warnings = [&](int gpu, int64_t rows, int64_t filter) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope(graph);
     const Output y = Conv2D(scope, Fill(scope, {1, rows, 5, 1}, 1), Fill(scope, {filter, filter, 1, 1}, 1));
     std::vector<harness::NodeRun> trace;

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "tests/fake_gpu/fake_gpu.h"
@@ -54,7 +55,7 @@ class GpuLibrariesTest : public testing::Test {
   }
 
   DeviceSet devices_ = OpenFakeGpus(1, /*tagged=*/false);
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   const Scope scope_{graph_};
   const uint32_t seed_ = std::random_device()();
   std::mt19937 random_{seed_};

@@ -10,6 +10,7 @@
 #include "framework/base/status.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/gpu/autotune.h"
 #include "ops/math.h"
 #include "ops/nn.h"
@@ -128,7 +129,7 @@ class GpuLibraryCores : public testing::TestWithParam<DType> {
 
   static constexpr float kEpsilon = 1e-3f;
   DeviceSet devices_ = DeviceSet::Open("cpu:1").value();
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   const Scope scope_{graph_};
   const uint32_t seed_ = std::random_device()();
   std::mt19937 random_{seed_};

@@ -4,13 +4,14 @@
 #include "framework/base/half.h"
 #include "gtest/gtest.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "tests/ops/copy/evaluate.h"
 
 namespace belfry {
 namespace {
 
 TEST(ConstTest, PrintsAsTensorFlowsNodeSummary) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope = Scope(graph).Device("/gpu:2");
   const Output b = ops::Const(scope.Named("b"), {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {3, 2});
   ASSERT_TRUE(b.valid()) << graph.status();
@@ -19,7 +20,7 @@ TEST(ConstTest, PrintsAsTensorFlowsNodeSummary) {
 }
 
 TEST(ConstTest, TakesScalarsVectorsAndTensorsOfAnyType) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   EXPECT_EQ(ops::Const(scope, 1.5f).shape(), Shape());
   EXPECT_EQ(ops::Const(scope, true).dtype(), DType::kBool);
@@ -29,7 +30,7 @@ TEST(ConstTest, TakesScalarsVectorsAndTensorsOfAnyType) {
 }
 
 TEST(ConstTest, DoesNotChangeWithTheTensorItWasMadeFrom) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   Tensor value = Tensor::Of<float>({1, 2});
   const Output constant = ops::Const(Scope(graph), value);
   value.data<float>()[0] = 7;
@@ -37,14 +38,14 @@ TEST(ConstTest, DoesNotChangeWithTheTensorItWasMadeFrom) {
 }
 
 TEST(ConstTest, AValueOfAnotherDTypeIsAnError) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   EXPECT_FALSE(scope.Add("Const", {}, {{"dtype", DType::kInt32}, {"value", Tensor::Scalar(1.0f)}}).valid());
   EXPECT_NE(graph.status().message().find("'dtype' is int32 and the value is float32"), std::string::npos);
 }
 
 TEST(RangeTest, StopsBeforeTheLimit) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   EXPECT_EQ(Values(ops::Range(scope, 3, 18, 3)), (std::vector<double>{3, 6, 9, 12, 15}));
   EXPECT_EQ(Values(ops::Range(scope, 3, 1, -0.5, DType::kFloat32)), (std::vector<double>{3, 2.5, 2, 1.5}));
@@ -54,14 +55,14 @@ TEST(RangeTest, StopsBeforeTheLimit) {
 
 TEST(RangeTest, NoStepIsAnError) {
   for (const double delta : {0.0, std::nan(""), 1e-300}) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     EXPECT_FALSE(ops::Range(Scope(graph), 0, 1, delta).valid());
     EXPECT_NE(graph.status().message().find("there is no range from 0 to 1"), std::string::npos);
   }
 }
 
 TEST(FillTest, EveryTypeAndNoElements) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   for (const DType dtype : kAllDTypes) {
     const Tensor filled = Evaluate(ops::Fill(scope, {2, 3}, 1, dtype)).value();
@@ -75,7 +76,7 @@ TEST(FillTest, EveryTypeAndNoElements) {
 }
 
 TEST(CastTest, IsDefinedForEveryValue) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const float inf = std::numeric_limits<float>::infinity();
   const Output x = ops::Const(scope, {-inf, -1e20f, -1.9f, -0.0f, 0.5f, 255.9f, 256.f, 1e20f, inf, std::nanf("")});

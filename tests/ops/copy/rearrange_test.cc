@@ -6,6 +6,7 @@
 #include "framework/graph/gradients.h"
 #include "gtest/gtest.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "tests/ops/copy/evaluate.h"
 
@@ -18,7 +19,7 @@ class RearrangeTest : public testing::Test {
  protected:
   // Expects the graph to fail with a message that contains `text`.
   void ExpectError(const std::function<void(const Scope&)>& build, absl::string_view text) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     build(Scope(graph));
     EXPECT_TRUE(absl::StrContains(graph.status().message(), text)) << graph.status() << " should say " << text;
   }
@@ -28,7 +29,7 @@ class RearrangeTest : public testing::Test {
   }
   Output Gradient(Output y, Output x) { return Gradients(scope_, {y}, {x}).value()[0]; }
 
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   Scope scope_{graph_};
 };
 
@@ -138,7 +139,7 @@ TEST_F(RearrangeTest, ErrorsSayWhatIsWrong) {
 TEST(Extents, BeyondAllBoundsAreErrors) {
   constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
   const auto error = [](const std::function<void(const Scope&, Output)>& build) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope(graph);
     build(scope, ops::Placeholder(scope, DType::kFloat32, {Shape::kUnknown, 3}));
     EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument) << graph.status();

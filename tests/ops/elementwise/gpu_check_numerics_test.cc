@@ -5,6 +5,7 @@
 
 #include "framework/base/half.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/ops/harness/evaluate.h"
@@ -37,7 +38,7 @@ class GpuCheckNumerics : public testing::TestWithParam<DType> {
     }
   }
   std::string Message(const Tensor& x, bool in_place = false) const {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope(graph);
     const Output y = CheckNumerics(scope, Const(scope, With(x.elements(), {})), "logits");
     std::vector<harness::NodeRun> trace;

@@ -1,5 +1,6 @@
 // Properties that the cases do not cover: errors, accuracy of long sums, ties, second derivatives.
 #include "ops/math.h"
+#include "ops/builtin_ops.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +26,7 @@ std::vector<double> Values(Output y) {
 }
 
 TEST(FloorDiv, IntegerZeroIsAnError) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output a = Const(scope, {1, 2, 3}), b = Const(scope, {1, 0, 2});
   for (const Output& y : {FloorDiv(scope, a, b), FloorMod(scope, a, b)}) {
@@ -34,7 +35,7 @@ TEST(FloorDiv, IntegerZeroIsAnError) {
 }
 
 TEST(FloorDiv, SmallestIntegerByMinusOneWraps) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output a = Const(scope, {INT32_MIN}), b = Const(scope, {-1});
   EXPECT_THAT(Values(FloorDiv(scope, a, b)), ElementsAre(INT32_MIN));
@@ -45,7 +46,7 @@ TEST(Sum, OfManyFloatsIsExactToTheLastPlaces) {
   for (const Shape& shape : {Shape{3000000, 1}, Shape{1500000, 2}}) {
     Tensor x(DType::kFloat32, shape);
     for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = 0.1f;
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope(graph);
     const Output in = Placeholder(scope, DType::kFloat32, shape);
     const auto sums = Evaluate({Sum(scope, in, 0)}, {{in, x}});
@@ -56,7 +57,7 @@ TEST(Sum, OfManyFloatsIsExactToTheLastPlaces) {
 }
 
 TEST(Max, GradientIsSharedByTies) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output x = Const(scope, {3.0, 1.0, 3.0, 2.0});
   const auto dx = Gradients(scope, {Max(scope, x)}, {x});
@@ -66,7 +67,7 @@ TEST(Max, GradientIsSharedByTies) {
 
 TEST(Reductions, RefuseBadAxes) {
   for (const std::vector<int64_t>& axes : {std::vector<int64_t>{2}, {-3}, {0, -2}}) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope(graph);
     EXPECT_FALSE(Sum(scope, Const(scope, {1.f, 2.f}, {1, 2}), axes).valid());
     EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
@@ -75,7 +76,7 @@ TEST(Reductions, RefuseBadAxes) {
 }
 
 TEST(MatMul, NamesExtentsThatDoNotFit) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output a = Placeholder(scope, DType::kFloat32, {2, 3}), b = Placeholder(scope, DType::kFloat32, {4, 5});
   EXPECT_FALSE(MatMul(scope, a, b, {.transpose_b = true}).valid());
@@ -83,7 +84,7 @@ TEST(MatMul, NamesExtentsThatDoNotFit) {
 }
 
 TEST(ClipByValue, RefusesAnEmptyInterval) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   EXPECT_FALSE(ClipByValue(scope, Const(scope, 1.f), 1, 0).valid());
   EXPECT_THAT(graph.status().ToString(), HasSubstr("low 1 is above high 0"));
@@ -94,7 +95,7 @@ class SecondDerivative : public testing::TestWithParam<Function> {};
 
 // The gradient of the gradient, against finite differences of the gradient.
 TEST_P(SecondDerivative, IsThatOfFiniteDifferences) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output x = Placeholder(scope, DType::kFloat64, {5});
   const auto dx = Gradients(scope, {GetParam()(scope, x)}, {x});

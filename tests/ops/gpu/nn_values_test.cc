@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/ops/harness/evaluate.h"
@@ -72,7 +73,7 @@ class GpuNnTest : public testing::Test {
     }
   }
 
-  mutable Graph graph_;
+  mutable Graph graph_{BuiltinOps()};
   DeviceSet devices_;
 };
 

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/graph/infer.h"
+#include "ops/builtin_ops.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/ops/cases/cases.h"
 #include "tests/ops/harness/op_case_fixture.h"

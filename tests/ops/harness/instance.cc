@@ -10,6 +10,7 @@
 #include "framework/base/status.h"
 #include "framework/graph/variable.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 
 namespace belfry::harness {
 namespace {
@@ -83,7 +84,7 @@ absl::StatusOr<Instance> MakeInstance(const OpCase& op_case, DType dtype, const 
                                       int unknown_axis) {
   BELFRY_CHECK(shapes.size() == op_case.inputs.size());
   Instance instance;
-  instance.graph = std::make_unique<Graph>();
+  instance.graph = std::make_unique<Graph>(BuiltinOps());
   const Scope scope(*instance.graph);
   PhiloxStream random(RandomKey(Seed(), op_case.name), 0);
   for (size_t i = 0; i < shapes.size(); ++i) {

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "framework/graph/gradients.h"
+#include "ops/builtin_ops.h"
 #include "tests/ops/cases/cases.h"
 #include "tests/ops/harness/instance.h"
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "tests/ops/harness/special_values.h"
@@ -15,7 +16,7 @@ namespace {
 using ::testing::HasSubstr;
 
 std::vector<double> Apply(Output (*f)(const Scope&, Output), const std::vector<float>& x) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output y = f(scope, Const(scope, Tensor::Of<float>(x, {static_cast<int64_t>(x.size())})));
   EXPECT_TRUE(graph.status().ok()) << graph.status();
@@ -59,7 +60,7 @@ INSTANTIATE_TEST_SUITE_P(
 TEST(Softmax, IsSharperWhenColdAndFlatterWhenHot) {
   // exp(x / temperature) / sum, for x = 1, 2, 3.
   const auto at = [](double temperature) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope(graph);
     const Output y = Softmax(scope, Const(scope, {1.f, 2.f, 3.f}), {.temperature = temperature});
     return Value(y)->ToDoubles();
@@ -78,7 +79,7 @@ TEST(Softmax, DoesNotOverflow) {
 
 TEST(Softmax, RefusesATemperatureThatIsNotPositiveOrHasNoReciprocal) {
   for (const double temperature : {0.0, -1.0, 1e-40, std::nan("")}) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope(graph);
     Softmax(scope, Const(scope, {1.f}), {.temperature = temperature});
     EXPECT_THAT(std::string(graph.status().message()),
@@ -90,7 +91,7 @@ TEST(Softmax, RefusesATemperatureThatIsNotPositiveOrHasNoReciprocal) {
 TEST(Normalizations, RefuseAnEpsilonThatIsNegativeOrNoNumber) {
   for (const double epsilon : {-1.0, std::nan(""), std::numeric_limits<double>::infinity()}) {
     for (const bool layer : {false, true}) {
-      Graph graph;
+      Graph graph(BuiltinOps());
       const Scope scope(graph);
       const Output x = Const(scope, Tensor::Of<float>({1, 2}, {1, 2})), of = Const(scope, {1.f, 1.f});
       if (layer) {
@@ -112,7 +113,7 @@ TEST(MaxPool, KeepsInfinitiesAndLetsNaNLose) {
                                 {-kInfinity, -kInfinity, kNaN, kNaN, 3, kNaN, kNaN, 2}};
       Tensor x(DType::kFloat32, {1, 2, 8, channels});
       for (int64_t i = 0; i < x.elements(); ++i) x.data<float>()[i] = rows[i / channels / 8][i / channels % 8];
-      Graph graph;
+      Graph graph(BuiltinOps());
       const Scope scope(graph);
       const Output from = Cast(scope, Const(scope, x), dtype);
       const Output y = Cast(scope, MaxPool(scope, from), DType::kFloat32);
@@ -130,14 +131,14 @@ TEST(MaxPool, KeepsInfinitiesAndLetsNaNLose) {
 }
 
 TEST(ClipByValue, NeedsAnOrder) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   ClipByValue(scope.Named("clip"), Const(scope, {1.f}), 2, 1);
   EXPECT_THAT(std::string(graph.status().message()), HasSubstr("'clip' (op ClipByValue): low 2 is above high 1"));
 }
 
 TEST(CheckNumerics, NamesTheNodeAndCounts) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output good = CheckNumerics(scope, Const(scope, {1.f, -2.f}), "logits");
   EXPECT_THAT(Value(good)->ToDoubles(), ::testing::ElementsAre(1, -2));

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/ops/harness/evaluate.h"
 
@@ -27,7 +28,7 @@ absl::StatusOr<Tensor> OnGpu(Output last, const Tensor& indices) {
 
 TEST(GpuGather, IndicesOutsideTheAxisGiveZeros) {
   if (const auto devices = OpenTestGpus(1); !devices.ok()) GTEST_SKIP() << devices.status().message();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output params = ops::Const(scope, {1.f, 2.f, 3.f, 4.f}, {2, 2});
   const Output indices = ops::Const(scope, {int64_t{0}, int64_t{1}, int64_t{1}, int64_t{0}});
@@ -38,7 +39,7 @@ TEST(GpuGather, IndicesOutsideTheAxisGiveZeros) {
 
 TEST(GpuGather, GradientsOfIndicesOutsideTheAxisGoNowhere) {
   if (const auto devices = OpenTestGpus(1); !devices.ok()) GTEST_SKIP() << devices.status().message();
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output dy = ops::Const(scope, {1.f, 2.f, 3.f, 4.f, 5.f, 6.f}, {6, 1});
   const Output indices = ops::Const(scope, {0, 1, 2, 0, 1, 2});

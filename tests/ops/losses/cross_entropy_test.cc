@@ -6,6 +6,7 @@
 
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "tests/ops/harness/value.h"
 
@@ -18,7 +19,7 @@ using ::testing::Pointwise;
 
 TEST(SparseSoftmaxCrossEntropy, NamesTheRowOfABadLabel) {
   for (const int64_t label : {int64_t{-1}, int64_t{3}, int64_t{1} << 32}) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope(graph);
     const Output logits = Const(scope, Tensor::Zeros(DType::kFloat32, {4, 3}));
     const Output loss = SparseSoftmaxCrossEntropy(scope, logits, Const<int64_t>(scope, {0, 2, label, 1}));
@@ -30,7 +31,7 @@ TEST(SparseSoftmaxCrossEntropy, NamesTheRowOfABadLabel) {
 }
 
 TEST(SparseSoftmaxCrossEntropy, WantsOneLabelPerExample) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   SparseSoftmaxCrossEntropy(scope, Const(scope, Tensor::Zeros(DType::kFloat32, {4, 3})), Const(scope, {0, 1, 2}));
   EXPECT_THAT(std::string(graph.status().message()), HasSubstr("logits [4,3] need labels [4], not [3]"));
@@ -38,7 +39,7 @@ TEST(SparseSoftmaxCrossEntropy, WantsOneLabelPerExample) {
 
 TEST(SparseSoftmaxCrossEntropy, EqualsTheDenseOneOnOneHotLabels) {
   for (const double smoothing : {0.0, 0.1, 1.0}) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope scope(graph);
     const Output logits = Const(scope, {1.0, -2.0, 30.0, 4.0, 1e4, -1e4}, {2, 3});
     const Output sparse =
@@ -54,7 +55,7 @@ TEST(SparseSoftmaxCrossEntropy, EqualsTheDenseOneOnOneHotLabels) {
 }
 
 TEST(SoftmaxCrossEntropy, AnImpossibleClassWithoutLabelCostsNothing) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();
   const Output loss =
@@ -63,7 +64,7 @@ TEST(SoftmaxCrossEntropy, AnImpossibleClassWithoutLabelCostsNothing) {
 }
 
 TEST(SigmoidCrossEntropy, IsStable) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output loss =
       SigmoidCrossEntropy(scope, Const(scope, {1000.0, -1000.0, 1000.0, 0.0}), Const(scope, {1.0, 0.0, 0.0, 1.0}));

@@ -1,4 +1,5 @@
 #include "ops/random.h"
+#include "ops/builtin_ops.h"
 
 #include <algorithm>
 #include <cmath>
@@ -43,7 +44,7 @@ double Distance(std::vector<double> sample, const std::function<double(double)>&
 
 class RandomTest : public ::testing::Test {
  protected:
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   Scope root_{graph_};
   const Shape large_{199, 501};
 };
@@ -226,7 +227,7 @@ TEST_F(RandomTest, VariablesStartAlikeInAllReplicas) {
 TEST_F(RandomTest, Errors) {
   EXPECT_FALSE(RandomNormal(root_, {Shape::kUnknown, 2}).valid());
   EXPECT_THAT(std::string(graph_.status().message()), ::testing::HasSubstr("fully known"));
-  Graph graph;
+  Graph graph(BuiltinOps());
   const Output empty_range = RandomUniformInt(Scope(graph), {2}, 3, 3);
   EXPECT_FALSE(RunOp(empty_range.node->op(), empty_range.node->attrs(), {}).ok());
   const Output negative = RandomNormal(Scope(graph), {2}, 0, -1);

@@ -1,4 +1,5 @@
 #include "ops/summary.h"
+#include "ops/builtin_ops.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -57,21 +58,32 @@ class SummaryTest : public testing::Test {
   }
 
   const DeviceSet devices_ = DeviceSet::Open("cpu:2").value();
-  Graph graph_;
+  Graph graph_{BuiltinOps()};
   const Scope root_{graph_};
   std::unique_ptr<Session> session_;
 };
 
-TEST(StripTowersTest, TakesWholeComponentsOut) {
-  EXPECT_EQ(StripTowers("tower_0/conv1/loss"), "conv1/loss");
-  EXPECT_EQ(StripTowers("train/tower_12/loss"), "train/loss");
-  EXPECT_EQ(StripTowers("tower_1/tower_2/x"), "x");
-  EXPECT_EQ(StripTowers("loss"), "loss");
-  EXPECT_EQ(StripTowers("tower_/x"), "tower_/x");
-  EXPECT_EQ(StripTowers("tower_1a/x"), "tower_1a/x");
-  EXPECT_EQ(StripTowers("my_tower_1/x"), "my_tower_1/x");
-  EXPECT_EQ(StripTowers("x/tower_1"), "x/tower_1");
-  EXPECT_EQ(StripTowers(""), "");
+// The name scope of a tower is not shown; what only looks like one is.
+TEST_F(SummaryTest, TagsAreShownWithoutTheirTower) {
+  const auto shown = [&](const Scope& scope, absl::string_view tag) {
+    const Output summary = ScalarSummary(scope, tag, Const(scope, 1.f));
+    const FetchedSummaries fetched = Read({summary}, {Tensor::Scalar(1.f)});
+    return fetched.scalars.empty() ? "none" : fetched.scalars[0].first;
+  };
+  EXPECT_EQ(shown(root_.NameScope("tower_0").InTower(0).NameScope("conv1"), "loss"), "conv1/loss");
+  EXPECT_EQ(shown(root_.NameScope("train/tower_12").InTower(12), "loss"), "train/loss");
+  EXPECT_EQ(shown(root_.NameScope("replica").InTower(1).NameScope("tower_2"), "x"), "tower_2/x");
+  EXPECT_EQ(shown(root_, "lost"), "lost");
+  EXPECT_EQ(shown(root_.NameScope("tower_1a"), "x"), "tower_1a/x");
+  EXPECT_EQ(shown(root_.NameScope("my_tower_1"), "x"), "my_tower_1/x");
+  EXPECT_EQ(shown(root_.NameScope("tower_3"), "x"), "tower_3/x");  // of no tower
+  EXPECT_EQ(shown(root_.NameScope("y"), "tower_1"), "y/tower_1");
+  EXPECT_EQ(shown(root_, ""), "");
+
+  // One that is added beside a tower shows the tower's tensor.
+  const Output inside = Const(root_.NameScope("tower_5").InTower(5).Named("inside"), 1.f);
+  const Output beside = ScalarSummary(root_, inside.node->name(), inside);
+  EXPECT_EQ(Read({beside}, {Tensor::Scalar(1.f)}).scalars[0].first, "inside");
 }
 
 TEST_F(SummaryTest, PassesItsInputOnAndIsCollected) {
@@ -144,7 +156,7 @@ class TowersTest : public SummaryTest {
  protected:
   TowersTest() {
     for (int i = 0; i < 2; ++i) {
-      const Scope tower = root_.NameScope(absl::StrCat("train/tower_", i)).Device(absl::StrCat("/cpu:", i));
+      const Scope tower = root_.NameScope(absl::StrCat("train/tower_", i)).InTower(i).Device(absl::StrCat("/cpu:", i));
       x_.push_back(Placeholder(tower.Named("x"), DType::kFloat32, {Shape::kUnknown, 2}));
       images_.push_back(Placeholder(tower.Named("images"), DType::kUInt8, {Shape::kUnknown, 2, Shape::kUnknown, 3}));
       HistogramSummary(tower, "x", x_[i]);
@@ -239,8 +251,8 @@ TEST_F(TowersTest, ValuesThatDoNotFitAreErrors) {
 
 TEST_F(SummaryTest, OneTagIsOfOneKind) {
   const Output x = Const(root_, 1.f);
-  const std::vector<Output> summaries = {ScalarSummary(root_.NameScope("tower_0"), "x", x),
-                                         HistogramSummary(root_.NameScope("tower_1"), "x", x)};
+  const std::vector<Output> summaries = {ScalarSummary(root_.NameScope("tower_0").InTower(0), "x", x),
+                                         HistogramSummary(root_.NameScope("tower_1").InTower(1), "x", x)};
   const auto fetched = ReadSummaries(summaries, {Tensor::Scalar(1.f), Tensor::Scalar(1.f)});
   EXPECT_EQ(fetched.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(ReadSummaries(summaries, {Tensor::Scalar(1.f), Tensor::Scalar(1.f)}, TowerSummaries::kEach).ok());

@@ -1,4 +1,5 @@
 #include "ops/training.h"
+#include "ops/builtin_ops.h"
 
 #include <cmath>
 #include <functional>
@@ -283,7 +284,7 @@ TEST(TrainingTest, LarsTrustsWhatHasNoNorm) {
 }
 
 TEST(TrainingTest, ShapesMustAgree) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   Scope root(graph);
   const Variable v = GetVariable(root, "v", {2, 3}, NormalInitializer(1));
   const Variable a = GetVariable(root, "a", {3}, NormalInitializer(1));
@@ -296,7 +297,7 @@ TEST(TrainingTest, ShapesMustAgree) {
 
 TEST(TrainingTest, RatesOutOfRangeAreErrors) {
   const auto message = [](const std::function<void(const Scope&, const Variable&, Output)>& apply) {
-    Graph graph;
+    Graph graph(BuiltinOps());
     const Scope root(graph);
     const Variable v = GetVariable(root, "v", {2}, NormalInitializer(1));
     apply(root, v, GetVariable(root, "rate", {}, NormalInitializer(1)));
@@ -317,7 +318,7 @@ TEST(TrainingTest, RatesOutOfRangeAreErrors) {
 }
 
 TEST(TrainingTest, TheLearningRateIsAFloat32Scalar) {
-  Graph graph;
+  Graph graph(BuiltinOps());
   Scope root(graph);
   const Variable v = GetVariable(root, "v", {2}, NormalInitializer(1));
   EXPECT_FALSE(ApplyGradientDescent(root, v, v, v).valid());

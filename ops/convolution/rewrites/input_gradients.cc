@@ -1,16 +1,18 @@
 #include <utility>
 #include <vector>
 
-#include "framework/compiler/passes/fusion_guard.h"
-#include "framework/compiler/passes/passes.h"
+#include "framework/compiler/fusion_guard.h"
+#include "framework/compiler/rewrite.h"
+#include "ops/activation/activation_ops.h"
+#include "ops/convolution/convolution_ops.h"
 
-namespace belfry {
+namespace belfry::ops {
 namespace {
 
 class InputGradientFuser {
  public:
-  InputGradientFuser(Program& program, const OpRegistry& registry, const DeviceSet& devices)
-      : program_(program), registry_(registry), devices_(devices), joins_(program) {}
+  InputGradientFuser(Program& program, const RewriteContext& context)
+      : program_(program), context_(context), guard_(program) {}
 
   void Run() {
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
@@ -19,9 +21,10 @@ class InputGradientFuser {
   }
 
  private:
+  // ReluGrad(Conv2DBackpropInput), or of a sum of two in which that is one addend.
   void FuseMask(int i) {
-    const Value dy = program_.nodes[i].inputs[0];
-    if (!joins_.Allows(dy.node, i)) return;
+    const Value dy = program_.nodes[i].inputs[relu_grad::kDy];
+    if (!guard_.Allows(dy.node, i)) return;
     if (IsConvolution(dy)) {
       Become(i, dy.node, "Conv2DBackpropInputReluGrad", {});
       return;
@@ -30,20 +33,20 @@ class InputGradientFuser {
     if ((sum.op->name != "AddN" && sum.op->name != "Add") || sum.inputs.size() != 2) return;
     for (const int side : {0, 1}) {
       const Value gradient = sum.inputs[side], addend = sum.inputs[1 - side];
-      if (!IsConvolution(gradient) || !joins_.Allows(gradient.node, dy.node)) continue;
+      if (!IsConvolution(gradient) || !guard_.Allows(gradient.node, dy.node)) continue;
       if (program_.spec(addend).shape != program_.spec(gradient).shape) continue;
       if (Become(i, gradient.node, "Conv2DBackpropInputAddReluGrad", {addend})) return;
     }
   }
   bool IsConvolution(Value value) const { return program_.nodes[value.node].op->name == "Conv2DBackpropInput"; }
 
-  // The mask's node becomes all of it, under the name of the convolution's, whose work it mostly is.
+  // The mask's node becomes all of it. It takes the name of the convolution's node, because that is most of the work.
   bool Become(int i, int convolution, absl::string_view name, const std::vector<Value>& more) {
     ProgramNode& from = program_.nodes[convolution];
-    const OpDef* op = FusedOp(registry_, devices_, name, from);
+    const OpDef* op = FusedOp(context_, name, from);
     if (op == nullptr) return false;
     ProgramNode& node = program_.nodes[i];
-    const Value y = node.inputs[1];
+    const Value y = node.inputs[relu_grad::kY];
     node.op = op;
     node.attrs = from.attrs;
     node.inputs = from.inputs;
@@ -55,16 +58,15 @@ class InputGradientFuser {
   }
 
   Program& program_;
-  const OpRegistry& registry_;
-  const DeviceSet& devices_;
-  const Joins joins_;
+  const RewriteContext& context_;
+  const FusionGuard guard_;
 };
 
 }  // namespace
 
-absl::Status FuseInputGradients(Program& program, const OpRegistry& registry, const DeviceSet& devices) {
-  InputGradientFuser(program, registry, devices).Run();
+absl::Status FuseInputGradients(Program& program, const RewriteContext& context) {
+  InputGradientFuser(program, context).Run();
   return Normalize(program);
 }
 
-}  // namespace belfry
+}  // namespace belfry::ops

@@ -1,35 +1,36 @@
 #include <utility>
 #include <vector>
 
-#include "framework/compiler/passes/passes.h"
+#include "framework/compiler/rewrite.h"
+#include "ops/activation/activation_ops.h"
+#include "ops/pooling/pooling_ops.h"
 
-namespace belfry {
+namespace belfry::ops {
 namespace {
 
-// Gradients that are dy or 0, by what y is.
+// Gradients that are dy or 0, depending on y.
 bool IsMask(const ProgramNode& node) { return node.op->name == "ReluGrad" || node.op->name == "Relu6Grad"; }
 
 }  // namespace
 
-absl::Status MaskBeforePoolGradients(Program& program) {
+absl::Status MaskBeforePoolGradients(Program& program, const RewriteContext&) {
   const std::vector<int> uses = CountUses(program);
   for (ProgramNode& last : program.nodes) {
     if (!IsMask(last)) continue;
-    const Value y = last.inputs[1];
-    ProgramNode& first = program.nodes[last.inputs[0].node];
-    if (first.op->name != "MaxPoolGrad" || uses[last.inputs[0].node] != 1) continue;
-    const int pool = first.inputs[1].node;
+    const Value dy = last.inputs[relu_grad::kDy], y = last.inputs[relu_grad::kY];
+    ProgramNode& first = program.nodes[dy.node];
+    if (first.op->name != "MaxPoolGrad" || uses[dy.node] != 1) continue;
+    const int pool = first.inputs[max_pool_grad::kWinners].node;
     const bool same = program.nodes[pool].op->name == "MaxPool" && program.nodes[pool].inputs[0] == y &&
                       program.nodes[pool].device == last.device && first.device == last.device;
-    const Value pooled = {pool, 0}, gradient = first.inputs[2];
+    const Value pooled = {pool, 0}, gradient = first.inputs[max_pool_grad::kDy];
     if (!same || !first.control_inputs.empty() || !last.control_inputs.empty() ||
         program.spec(pooled).shape.elements() > program.spec(y).shape.elements()) {
       continue;
     }
-    // The nodes change places, so that the order stays topological.
-    const Value masked = last.inputs[0];
-    last.inputs = {first.inputs[0], first.inputs[1], masked};
-    first.inputs = {gradient, pooled};
+    // The nodes change places, so that the order stays topological: `dy` is now the masked gradient.
+    last.inputs = {first.inputs[max_pool_grad::kX], first.inputs[max_pool_grad::kWinners], dy};
+    first.inputs = {gradient, pooled};  // dy, y
     std::swap(first.name, last.name);
     std::swap(first.op, last.op);
     std::swap(first.attrs, last.attrs);
@@ -39,4 +40,4 @@ absl::Status MaskBeforePoolGradients(Program& program) {
   return Normalize(program);
 }
 
-}  // namespace belfry
+}  // namespace belfry::ops

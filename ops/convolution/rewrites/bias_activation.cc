@@ -1,26 +1,32 @@
 #include <algorithm>
 #include <string>
-#include <variant>
+#include <utility>
+#include <vector>
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
-#include "framework/compiler/passes/passes.h"
-#include "framework/graph/infer.h"
+#include "framework/compiler/rewrite.h"
+#include "ops/convolution/convolution_ops.h"
+#include "ops/convolution/fused_activations_impl.h"
 
-namespace belfry {
+namespace belfry::ops {
 namespace {
 
-// The activations that the fused ops know, as attribute "activation"; some have an attribute "alpha".
-struct Activation {
-  absl::string_view op, name;
+// A convolution or a product of matrices, and what it becomes with a bias after it.
+struct Product {
+  absl::string_view op, fused;
+  int rank;  // of its result
 };
-constexpr Activation kActivations[] = {{"Relu", "relu"}, {"Relu6", "relu6"}, {"LeakyRelu", "leaky_relu"},
-                                       {"Elu", "elu"},   {"Tanh", "tanh"},   {"Sigmoid", "sigmoid"}};
+constexpr Product kProducts[] = {{"Conv2D", "FusedConv2D", 4}, {"MatMul", "FusedMatMul", 2}};
 
-class Fuser {
+const Product* FindProduct(absl::string_view Product::*name, const ProgramNode& node) {
+  const auto* const found = absl::c_find_if(kProducts, [&](const Product& p) { return p.*name == node.op->name; });
+  return found == std::end(kProducts) ? nullptr : found;
+}
+
+class BiasActivationFuser {
  public:
-  Fuser(Program& program, const OpRegistry& registry, const DeviceSet& devices)
-      : program_(program), registry_(registry), devices_(devices) {}
+  BiasActivationFuser(Program& program, const RewriteContext& context) : program_(program), context_(context) {}
 
   void Run() {
     uses_ = CountUses(program_);
@@ -29,15 +35,16 @@ class Fuser {
     }
     uses_ = CountUses(program_);
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
-      const auto* const activation =
-          absl::c_find_if(kActivations, [&](const Activation& a) { return a.op == program_.nodes[i].op->name; });
-      if (activation != std::end(kActivations)) FuseActivation(static_cast<int>(i), activation->name);
+      const auto* const activation = absl::c_find_if(
+          kFusedActivations, [&](const FusedActivation& known) { return known.op == program_.nodes[i].op->name; });
+      if (activation != std::end(kFusedActivations)) FuseActivation(static_cast<int>(i), *activation);
     }
     FuseBiasGradients();
   }
 
  private:
-  // The fused node reads what `producer` read when `user` runs, so nothing may make the user wait longer.
+  // The fused node reads what `producer` read only when `user` runs. The two become one only if the user waits for
+  // nothing else, so that no update of a variable comes in between.
   bool OnlyFeeds(int producer, const ProgramNode& user) const {
     const ProgramNode& node = program_.nodes[producer];
     return uses_[producer] == 1 && node.device == user.device &&
@@ -64,41 +71,43 @@ class Fuser {
       return program_.nodes[Root(program_, input).node].op->kind == OpKind::kVariable;
     });
   }
-  // A variable, constant or feed waits for nobody; a computed value may wait for an update of what the product reads.
+  // A variable, constant or feed waits for nothing; a computed value may wait for an update of what the product reads.
   bool IsSource(Value value) const {
     const Value root = Root(program_, value);
     const bool updated = program_.nodes[value.node].op->kind == OpKind::kKernel;
     return !updated && program_.nodes[root.node].op->kind != OpKind::kKernel;
   }
 
+  // Conv2D or MatMul, then BiasAdd.
   void FuseBias(int i) {
     ProgramNode& bias = program_.nodes[i];
     const int before = bias.inputs[0].node;
     const ProgramNode& product = program_.nodes[before];
     if (!OnlyFeeds(before, bias)) return;
-    if (product.op->name != "Conv2D" && product.op->name != "MatMul") return;
-    const OpDef* fused =
-        FusedOp(registry_, devices_, product.op->name == "Conv2D" ? "FusedConv2D" : "FusedMatMul", product);
-    if (fused == nullptr || bias.outputs[0].shape.rank() != (product.op->name == "Conv2D" ? 4 : 2)) return;
+    const Product* known = FindProduct(&Product::op, product);
+    if (known == nullptr || bias.outputs[0].shape.rank() != known->rank) return;
+    const OpDef* fused = FusedOp(context_, known->fused, product);
+    if (fused == nullptr) return;
     if (ReadsVariable(product) && !IsSource(bias.inputs[1])) return;
     Become(bias, fused, product, {product.inputs[0], product.inputs[1], bias.inputs[1]});
   }
 
-  void FuseActivation(int i, absl::string_view activation) {
+  // The fused product, then the activation.
+  void FuseActivation(int i, const FusedActivation& activation) {
     ProgramNode& node = program_.nodes[i];
     const int before = node.inputs[0].node;
     const ProgramNode& product = program_.nodes[before];
     if (!OnlyFeeds(before, node)) return;
-    if (product.op->name != "FusedConv2D" && product.op->name != "FusedMatMul") return;
+    if (FindProduct(&Product::fused, product) == nullptr) return;
     if (product.attrs.String("activation") != "none") return;
-    const AttrValue* given = node.attrs.Find("alpha");
-    const double alpha = given == nullptr ? 0 : std::get<double>(*given);
+    const double alpha = activation.has_alpha ? node.attrs.Float("alpha") : 0;
     Become(node, product.op, product, product.inputs);
-    node.attrs.Set("activation", std::string(activation));
+    node.attrs.Set("activation", std::string(activation.name));
     node.attrs.Set("alpha", alpha);
   }
 
-  // A convolution's filter gradient sums over the same positions as its bias gradient, and reads the same tensor.
+  // A convolution's filter gradient sums over the same positions as its bias gradient and reads the same tensor, so one
+  // kernel computes both, and saves a read of that tensor.
   void FuseBiasGradients() {
     const auto size = static_cast<int>(program_.nodes.size());
     absl::flat_hash_map<Value, int> filter_of;  // by the gradient that it reads
@@ -113,7 +122,7 @@ class Fuser {
     for (int i = 0; i < size; ++i) {
       if (program_.nodes[i].op->name != "BiasAddGrad") continue;
       const auto filter = filter_of.find(program_.nodes[i].inputs[0]);
-      // A user before the filter gradient might be what that waits for.
+      // The filter gradient might wait for a user that comes before it, and would then wait for itself.
       if (filter == filter_of.end() || first_user[i] <= filter->second) continue;
       if (AddBiasGradient(filter->second, program_.nodes[i])) replaced[i] = filter->second;
     }
@@ -124,7 +133,7 @@ class Fuser {
     ProgramNode& filter = program_.nodes[index];
     if (filter.op->name != "Conv2DBackpropFilter" || filter.device != bias.device) return false;
     if (!bias.control_inputs.empty()) return false;
-    const OpDef* fused = FusedOp(registry_, devices_, "Conv2DBackpropFilterBias", filter);
+    const OpDef* fused = FusedOp(context_, "Conv2DBackpropFilterBias", filter);
     if (fused == nullptr) return false;
     const ProgramNode copy = filter;
     Become(filter, fused, copy, copy.inputs);
@@ -150,24 +159,15 @@ class Fuser {
   }
 
   Program& program_;
-  const OpRegistry& registry_;
-  const DeviceSet& devices_;
+  const RewriteContext& context_;
   std::vector<int> uses_;
 };
 
 }  // namespace
 
-const OpDef* FusedOp(const OpRegistry& registry, const DeviceSet& devices, absl::string_view name,
-                     const ProgramNode& node) {
-  const OpDef* op = registry.Find(name);
-  if (op == nullptr) return nullptr;
-  const DType dtype = KernelDType(*node.op, node.attrs);
-  return op->FindKernel(devices.device(node.device).type(), dtype) == nullptr ? nullptr : op;
-}
-
-absl::Status Fuse(Program& program, const OpRegistry& registry, const DeviceSet& devices) {
-  Fuser(program, registry, devices).Run();
+absl::Status FuseBiasAndActivation(Program& program, const RewriteContext& context) {
+  BiasActivationFuser(program, context).Run();
   return Normalize(program);
 }
 
-}  // namespace belfry
+}  // namespace belfry::ops

@@ -1,10 +1,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "framework/compiler/passes/passes.h"
+#include "framework/compiler/rewrite.h"
+#include "ops/copy/copy_ops.h"
 
-namespace belfry {
-
+namespace belfry::ops {
 namespace {
 
 // Axes counted from the front; an empty "perm" reverses them.
@@ -18,7 +18,7 @@ std::vector<int64_t> Permutation(const ProgramNode& transpose) {
 
 }  // namespace
 
-absl::Status ChooseLayouts(Program& program) {
+absl::Status CancelTransposes(Program& program, const RewriteContext&) {
   const auto is_transpose = [&](int node) {
     return program.nodes[node].op->name == "Transpose" && program.nodes[node].control_inputs.empty();
   };
@@ -28,7 +28,7 @@ absl::Status ChooseLayouts(Program& program) {
       const Value inner = program.nodes[input.node].inputs[0];
       if (!is_transpose(inner.node)) continue;
       const Value source = program.nodes[inner.node].inputs[0];
-      // A variable may be updated between the transpose that reads it and whoever reads that.
+      // A variable may be updated between the transpose that reads it and the node that reads the transpose.
       if (program.nodes[Root(program, source).node].op->kind == OpKind::kVariable) continue;
       const std::vector<int64_t> outer_perm = Permutation(program.nodes[input.node]);
       const std::vector<int64_t> inner_perm = Permutation(program.nodes[inner.node]);
@@ -42,4 +42,4 @@ absl::Status ChooseLayouts(Program& program) {
   return Normalize(program);
 }
 
-}  // namespace belfry
+}  // namespace belfry::ops

@@ -3,16 +3,18 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
-#include "framework/compiler/passes/fusion_guard.h"
-#include "framework/compiler/passes/passes.h"
+#include "framework/compiler/fusion_guard.h"
+#include "framework/compiler/rewrite.h"
+#include "ops/activation/activation_ops.h"
+#include "ops/normalisation/normalisation_ops.h"
 
-namespace belfry {
+namespace belfry::ops {
 namespace {
 
 class NormFuser {
  public:
-  NormFuser(Program& program, const OpRegistry& registry, const DeviceSet& devices)
-      : program_(program), nodes_(program.nodes), registry_(registry), devices_(devices), joins_(program) {}
+  NormFuser(Program& program, const RewriteContext& context)
+      : program_(program), nodes_(program.nodes), context_(context), guard_(program) {}
 
   void Run() {
     for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -25,7 +27,8 @@ class NormFuser {
   }
 
  private:
-  // Whether `value` is computed from outputs of node `from`.
+  // True if `value` is computed from outputs of node `from`. Edges into nodes fused so far lead on from what they
+  // became.
   bool ComesFrom(Value value, int from) const {
     std::vector<int> open = {value.node};
     std::vector<char> seen(nodes_.size(), 0);
@@ -41,27 +44,27 @@ class NormFuser {
     return false;
   }
 
-  // Relu(BatchNorm(x, ...)) or Relu(BatchNorm(x, ...) + addend), and on either side of the sum.
+  // Relu(BatchNorm(x, ...)), or Relu(BatchNorm(x, ...) + addend) with the norm on either side of the sum.
   void FuseRelu(int i) {
     const Value below = nodes_[i].inputs[0];
     if (IsNorm(below)) {
-      if (joins_.Allows(below.node, i)) Become(i, below.node, "BatchNormRelu", {});
+      if (guard_.Allows(below.node, i)) Become(i, below.node, "BatchNormRelu", {});
       return;
     }
     const ProgramNode& sum = nodes_[below.node];
-    if (sum.op->name != "Add" || !joins_.Allows(below.node, i)) return;
+    if (sum.op->name != "Add" || !guard_.Allows(below.node, i)) return;
     for (int side : {0, 1}) {
       const Value norm = sum.inputs[side], addend = sum.inputs[1 - side];
-      if (!IsNorm(norm) || !joins_.Allows(norm.node, below.node) || ComesFrom(addend, norm.node)) continue;
+      if (!IsNorm(norm) || !guard_.Allows(norm.node, below.node) || ComesFrom(addend, norm.node)) continue;
       if (program_.spec(addend).shape != program_.spec(norm).shape) continue;
       if (Become(i, norm.node, "BatchNormAddRelu", {addend})) return;
     }
   }
-  bool IsNorm(Value value) const { return value.index == 0 && nodes_[value.node].op->name == "BatchNorm"; }
+  bool IsNorm(Value value) const { return value.index == batch_norm::kY && nodes_[value.node].op->name == "BatchNorm"; }
 
-  // The ReLU's node becomes all of it; what is left of the normalisation goes.
+  // The ReLU's node becomes all of it. Nothing reads the normalisation once Redirect has run, so Normalize drops it.
   bool Become(int i, int norm, absl::string_view name, const std::vector<Value>& more) {
-    const OpDef* op = FusedOp(registry_, devices_, name, nodes_[norm]);
+    const OpDef* op = FusedOp(context_, name, nodes_[norm]);
     if (op == nullptr) return false;
     ProgramNode& node = nodes_[i];
     const ProgramNode& from = nodes_[norm];
@@ -74,23 +77,29 @@ class NormFuser {
     return true;
   }
 
-  // The gradient of the normalisation under that of the ReLU.
+  // BatchNormGrad of what ReluGrad gives. The fused kernel computes the ReLU's input again from x, so everything that
+  // it takes must be what the fused forward node took and gave.
   void FuseGradient(int i) {
+    namespace grad = batch_norm_grad;
     ProgramNode& node = nodes_[i];
-    const ProgramNode& mask = nodes_[node.inputs[1].node];
-    const auto fused = fused_.find(node.inputs[3].node);
-    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !joins_.Allows(node.inputs[1].node, i)) return;
+    const Value x = node.inputs[grad::kX], dy = node.inputs[grad::kDy], scale = node.inputs[grad::kScale],
+                mean = node.inputs[grad::kMean], variance = node.inputs[grad::kVariance];
+    const ProgramNode& mask = nodes_[dy.node];
+    const auto fused = fused_.find(mean.node);
+    if (fused == fused_.end() || mask.op->name != "ReluGrad" || !guard_.Allows(dy.node, i)) return;
     const ProgramNode& forward = nodes_[fused->second];
-    const bool same = forward.op->name == "BatchNormRelu" && mask.inputs[1] == Value{fused->second, 0} &&
-                      node.inputs[0] == forward.inputs[0] && node.inputs[2] == forward.inputs[1] &&
-                      node.inputs[3].index == 1 && node.inputs[4] == Value{node.inputs[3].node, 2} &&
+    const bool same = forward.op->name == "BatchNormRelu" &&
+                      mask.inputs[relu_grad::kY] == Value{fused->second, batch_norm::kY} &&
+                      x == forward.inputs[batch_norm::kX] && scale == forward.inputs[batch_norm::kScale] &&
+                      mean.index == batch_norm::kMean && variance == Value{mean.node, batch_norm::kVariance} &&
                       !node.attrs.Bool("fixed_statistics") &&
                       node.attrs.Float("epsilon") == forward.attrs.Float("epsilon") && forward.device == node.device;
-    const OpDef* op = FusedOp(registry_, devices_, "BatchNormReluGrad", node);
+    const OpDef* op = FusedOp(context_, "BatchNormReluGrad", node);
     if (!same || op == nullptr) return;
     node.op = op;
     node.attrs = forward.attrs;
-    node.inputs = {node.inputs[0], mask.inputs[0], node.inputs[2], forward.inputs[2], node.inputs[3], node.inputs[4]};
+    // In the order of BatchNormReluGrad: x, dy, scale, offset, mean, variance.
+    node.inputs = {x, mask.inputs[relu_grad::kDy], scale, forward.inputs[batch_norm::kOffset], mean, variance};
   }
 
   // Mean and variance are outputs of the fused node.
@@ -104,17 +113,16 @@ class NormFuser {
 
   Program& program_;
   std::vector<ProgramNode>& nodes_;
-  const OpRegistry& registry_;
-  const DeviceSet& devices_;
-  const Joins joins_;
+  const RewriteContext& context_;
+  const FusionGuard guard_;
   absl::flat_hash_map<int, int> fused_;  // by normalisation: what it became part of
 };
 
 }  // namespace
 
-absl::Status FuseNorms(Program& program, const OpRegistry& registry, const DeviceSet& devices) {
-  NormFuser(program, registry, devices).Run();
+absl::Status FuseNorms(Program& program, const RewriteContext& context) {
+  NormFuser(program, context).Run();
   return Normalize(program);
 }
 
-}  // namespace belfry
+}  // namespace belfry::ops

@@ -1,4 +1,4 @@
-#include "tests/framework/runtime/fake_ops.h"
+#include "tests/framework/compiler/fake_ops.h"
 
 #include <string>
 #include <utility>
@@ -51,20 +51,21 @@ OpRegistry FakeOps() {
            .shape = [](const ShapeArgs& args) -> absl::StatusOr<std::vector<Shape>> {
              return std::vector<Shape>{args.attrs.Get<Tensor>("value").shape()};
            },
+           .role = OpRole::kConst,
            .kind = OpKind::kConst});
   ops.Add(Special("Placeholder", OpKind::kPlaceholder, {}));
-  ops.Add(Special("Variable", OpKind::kVariable, {}));
+  ops.Add(WithRole(Special("Variable", OpKind::kVariable, {}), OpRole::kVariable));
   ops.Add(Special("Reshape", OpKind::kView, {kX}));
-  ops.Add({.name = "NoOp", .kind = OpKind::kNoOp});
+  ops.Add({.name = "NoOp", .role = OpRole::kNoOp, .kind = OpKind::kNoOp});
   ops.Add(Op("MatMul", {{.name = "a"}, {.name = "b"}}, OnBoth()));
-  ops.Add(Op("AddN", {{.name = "inputs", .list = true}}, OnBoth()));
+  ops.Add(WithRole(Op("AddN", {{.name = "inputs", .list = true}}, OnBoth()), OpRole::kAddN));
   ops.Add(Op("Relu", {kX}, OnBoth()));
   ops.Add(Op("Shape", {{.name = "x", .shape_only = true}}, OnBoth()));
   ops.Add(Op("CpuOnly", {kX}, OnCpu()));
   ops.Add(Op("GpuOnly", {kX}, OnGpu()));
   ops.Add(Op("GpuSource", {}, OnGpu()));
   ops.Add(Op("Nowhere", {}, {}));
-  ops.Add(Op("Assign", {kRef, kValue}, OnBoth()));
+  ops.Add(WithRole(Op("Assign", {kRef, kValue}, OnBoth()), OpRole::kAssign));
   ops.Add(Op("CpuAssign", {kRef, kValue}, OnCpu()));
   ops.Add(Op("GpuAssign", {kRef, kValue}, OnGpu()));
   ops.Add(Op("Update2", {kRef, {.name = "slot", .ref = true}}, OnBoth()));

@@ -1,11 +1,13 @@
-#include "framework/compiler/passes/fusion_guard.h"
+#include "framework/compiler/fusion_guard.h"
 
 #include "absl/algorithm/container.h"
 #include "framework/graph/infer.h"
 
 namespace belfry {
 
-Joins::Joins(const Program& program) : nodes_(program.nodes), awaited_(nodes_.size(), 0), late_(nodes_.size(), 0) {
+FusionGuard::FusionGuard(const Program& program)
+    : nodes_(program.nodes), awaited_(nodes_.size(), 0), late_(nodes_.size(), 0) {
+  // Inputs come before their users, so one pass carries lateness all the way down.
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const ProgramNode& node = nodes_[i];
     absl::c_for_each(node.inputs, [&](Value value) { ++uses_[value]; });
@@ -22,7 +24,7 @@ Joins::Joins(const Program& program) : nodes_(program.nodes), awaited_(nodes_.si
   for (int target : program.targets) awaited_[target] = 1;
 }
 
-bool Joins::Allows(int producer, int user) const {
+bool FusionGuard::Allows(int producer, int user) const {
   const ProgramNode& node = nodes_[producer];
   const auto uses = uses_.find({producer, 0});
   return uses != uses_.end() && uses->second == 1 && awaited_[producer] == 0 && node.device == nodes_[user].device &&

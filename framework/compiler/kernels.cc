@@ -1,0 +1,77 @@
+#include "framework/compiler/kernels.h"
+
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/parallel.h"
+#include "framework/base/status.h"
+#include "framework/compiler/fused_elementwise.h"
+#include "framework/graph/infer.h"
+
+namespace belfry {
+namespace {
+
+// A copy between devices, or within one. If either device is asynchronous, it is enqueued on the stream that the node
+// runs on; a host that receives the bytes waits for them.
+Kernel MakeCopyKernel(const Device& from, const Device& to, size_t bytes) {
+  if (from.asynchronous() || to.asynchronous()) {
+    return {[&from, &to, bytes](const KernelContext& context) -> absl::Status {
+      RETURN_IF_ERROR(context.stream->Copy(context.outputs[0], to, context.inputs[0], from, bytes));
+      return to.asynchronous() ? absl::OkStatus() : context.stream->Synchronize();
+    }};
+  }
+  return {[bytes](const KernelContext& context) {
+    if (bytes > 0) std::memcpy(context.outputs[0], context.inputs[0], bytes);
+    return absl::OkStatus();
+  }};
+}
+
+absl::StatusOr<Kernel> MakeUpdatesKernel(const Program& program, const ProgramNode& node, Device& device) {
+  std::vector<std::vector<TensorSpec>> inputs;
+  for (const ProgramNode& member : node.body) inputs.push_back(InputSpecs(program, node, member));
+  std::vector<KernelSpec> specs;
+  for (size_t i = 0; i < node.body.size(); ++i) {
+    const ProgramNode& member = node.body[i];
+    specs.push_back({member.name, member.attrs, inputs[i], member.outputs, &device});
+  }
+  const ProgramNode& first = node.body[0];
+  return first.op->FindKernel(device.type(), KernelDType(*first.op, first.attrs))->fuse_updates(specs);
+}
+
+absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& node, const DeviceSet& devices) {
+  const Device& device = devices.device(node.device);
+  if (node.op == &CopyOp() || node.op == &TransferOp()) {
+    const Device& from = devices.device(program.nodes[node.inputs[0].node].device);
+    return MakeCopyKernel(from, device, node.outputs[0].bytes());
+  }
+  if (node.op == &ElementwiseOp()) return MakeElementwiseKernel(program, node, devices.device(node.device));
+  if (node.op == &UpdatesOp()) return MakeUpdatesKernel(program, node, devices.device(node.device));
+  const DType dtype = KernelDType(*node.op, node.attrs);
+  const KernelDef* def = node.op->FindKernel(device.type(), dtype);
+  if (def == nullptr) {
+    return absl::UnimplementedError(absl::StrCat("there is no ", device.type(), " kernel for ", DTypeName(dtype)));
+  }
+  const std::vector<TensorSpec> inputs = InputSpecs(program, node);
+  return def->make({node.name, node.attrs, inputs, node.outputs, &devices.device(node.device)});
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const DeviceSet& devices) {
+  std::vector<Kernel> kernels(program.nodes.size());
+  for (size_t i = 0; i < program.nodes.size(); ++i) {
+    const ProgramNode& node = program.nodes[i];
+    if (node.op->kind != OpKind::kKernel) continue;
+    const ScopedParallelThreads threads(devices.device(node.device).threads());
+    absl::StatusOr<Kernel> kernel = MakeKernel(program, node, devices);
+    if (!kernel.ok()) {
+      return absl::Status(kernel.status().code(),
+                          absl::StrCat(Describe(node), " on ", devices.device(node.device).name().ToString(), ": ",
+                                       kernel.status().message()));
+    }
+    kernels[i] = *std::move(kernel);
+  }
+  return kernels;
+}
+
+}  // namespace belfry

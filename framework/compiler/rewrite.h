@@ -1,0 +1,28 @@
+// What the rewrites of op families are given and share (OpRegistry::AddRewrite).
+#pragma once
+
+#include <functional>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "framework/compiler/program.h"
+#include "framework/device/device_set.h"
+#include "framework/graph/op_def.h"
+
+namespace belfry {
+
+// Borrowed for one compilation. Every node has a device (ProgramNode::device), an index into `devices`.
+struct RewriteContext {
+  const OpRegistry& registry;
+  const DeviceSet& devices;
+};
+
+// The op `name` of the registry, if it has a kernel for the dtype and the device of `node`; null if not. The test
+// before several nodes become one.
+const OpDef* FusedOp(const RewriteContext& context, absl::string_view name, const ProgramNode& node);
+
+// Runs the registry's rewrites in order. `after` is called after each, with its name. The first error wins.
+absl::Status RunRewrites(Program& program, const RewriteContext& context, bool fuse,
+                         const std::function<absl::Status(absl::string_view name)>& after);
+
+}  // namespace belfry
