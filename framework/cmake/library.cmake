@@ -27,9 +27,8 @@ target_link_libraries(belfry_internals INTERFACE belfry Eigen3::Eigen OpenMP::Op
 target_include_directories(belfry_internals SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/generated)
 
 if(BELFRY_HAS_CUDA)
-  add_library(belfry_cuda SHARED ${PROJECT_SOURCE_DIR}/ops/gpu/cuda_module.cc)
-  belfry_compile_options(belfry_cuda)
-  target_compile_definitions(belfry_cuda PRIVATE BELFRY_VERSION="${PROJECT_VERSION}")
+  add_library(belfry_cuda SHARED)
   target_link_libraries(belfry_cuda PRIVATE belfry_device_cuda belfry_collective_cuda belfry_ops_cuda belfry)
+  set_target_properties(belfry_cuda PROPERTIES LINKER_LANGUAGE CXX)
   belfry_export_symbols(belfry_cuda)
 endif()
