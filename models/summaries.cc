@@ -9,9 +9,10 @@
 namespace belfry::models {
 namespace {
 
-// The node's device, and names below its own.
+// Beside the node and in its tower, with names below its own.
 Scope At(const Scope& scope, const Node& node) {
-  return scope.NameScope(absl::StrCat(node.name(), "/")).ColocateWith(node);
+  const Scope around = node.tower() < 0 ? scope : scope.NameScope(node.tower_scope()).InTower(node.tower());
+  return around.NameScope(absl::StrCat(node.name(), "/")).ColocateWith(node);
 }
 
 void AddLossSummaries(const Scope& scope, const TrainTower& tower) {

@@ -20,7 +20,7 @@ namespace {
 class RecomputeTest : public ModelTest {
  protected:
   struct Training {
-    Graph graph(BuiltinOps());
+    Graph graph{BuiltinOps()};
     TrainStep step;
     std::unique_ptr<Session> session;
     std::unique_ptr<PreparedStep> prepared;

@@ -33,7 +33,7 @@ struct Program {
   }
 
   DeviceSet devices;
-  Graph graph(BuiltinOps());
+  Graph graph{BuiltinOps()};
   const Node* train_op = nullptr;
   std::unique_ptr<Session> session;
 };

@@ -42,7 +42,7 @@ struct Regression {
     return {step->fetched(0).scalar<T>(), step->fetched(1).scalar<T>(), step->fetched(2).scalar<T>()};
   }
 
-  Graph graph(BuiltinOps());
+  Graph graph{BuiltinOps()};
   Output x, out;
   models::LinearModel model;
   const Node* train = nullptr;

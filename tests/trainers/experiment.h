@@ -69,7 +69,7 @@ struct Experiment {
 
   std::unique_ptr<data::Dataset> dataset;
   DeviceSet devices;
-  Graph graph(BuiltinOps());
+  Graph graph{BuiltinOps()};
   std::unique_ptr<data::Prefetcher> input;
   models::TrainStep step;
   std::unique_ptr<Evaluator> evaluator;

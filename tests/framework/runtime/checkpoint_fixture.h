@@ -62,7 +62,7 @@ struct Training {
   Tensor Value(absl::string_view name, int replica = 0) { return ValueOf(session->ReadVariable(Find(name, replica))); }
 
   DeviceSet devices;
-  Graph graph(BuiltinOps());
+  Graph graph{BuiltinOps()};
   models::TrainStep step;
   std::unique_ptr<Session> session;
 };
