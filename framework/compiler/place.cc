@@ -17,7 +17,7 @@
 namespace belfry {
 namespace {
 
-constexpr int kMostTypes = 64;  // bits of a set of device types
+constexpr int kMaxTypes = 64;  // bits of a set of device types
 
 // Node ids that each node from `first` on sends something to; those of node i stand at [begin[i], begin[i + 1]).
 struct Consumers {
@@ -120,7 +120,7 @@ class Placer {
       const std::string type(devices_.device(i).type());
       const auto [entry, added] = bits.try_emplace(type, uint64_t{1} << bits.size());
       if (added) types_.push_back(type);
-      BELFRY_CHECK(types_.size() <= kMostTypes);
+      BELFRY_CHECK(types_.size() <= kMaxTypes);
       type_bit_.push_back(entry->second);
       preference_.push_back(i);
     }

@@ -35,7 +35,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kVersion = 1;  // of what TextureImage draws
-constexpr int kMostPlaces = 9;
+constexpr int kMaxPlaces = 9;
 constexpr char kBeside[] = ".tmp.";  // and the process: of the directory that becomes the set
 constexpr char kDescription[] = "textured shapes, version ";
 constexpr char kTrainingKey[] = "textures/training", kTestKey[] = "textures/test";
@@ -239,7 +239,7 @@ absl::Status WriteTextures(const std::string& directory, const TextureOptions& o
 
 absl::StatusOr<std::string> PlaceTextures(const std::string& directory, const TextureOptions& options) {
   absl::Status status;
-  for (int number = 1; number <= kMostPlaces; ++number) {
+  for (int number = 1; number <= kMaxPlaces; ++number) {
     const std::string place = number == 1 ? directory : absl::StrCat(directory, "_", number);
     status = WriteTextures(place, options);
     if (status.ok()) return place;

@@ -48,7 +48,7 @@ struct SafetensorsHeader {
 };
 
 // The longest header, in bytes, that is read or written: the reference implementation's limit.
-inline constexpr uint64_t kMostHeaderBytes = 100'000'000;
+inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 // Writes a file as WriteFile does. Larger element types come first, then names in order, so every tensor is aligned to
 // its elements, and the same tensors always make the same bytes. InvalidArgument: a name that stands twice, is

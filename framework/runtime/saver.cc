@@ -13,12 +13,12 @@
 namespace belfry {
 namespace {
 
-constexpr size_t kMostNames = 10;
+constexpr size_t kMaxNames = 10;
 
 std::string Listed(absl::string_view title, const std::vector<std::string>& names) {
   if (names.empty()) return "";
-  const auto end = names.begin() + std::min(kMostNames, names.size());
-  const std::string more = names.size() > kMostNames ? absl::StrCat(" and ", names.size() - kMostNames, " more") : "";
+  const auto end = names.begin() + std::min(kMaxNames, names.size());
+  const std::string more = names.size() > kMaxNames ? absl::StrCat(" and ", names.size() - kMaxNames, " more") : "";
   return absl::StrCat("\n  ", title, ": ", absl::StrJoin(names.begin(), end, ", "), more);
 }
 

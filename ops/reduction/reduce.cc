@@ -32,15 +32,15 @@ Offsets Flatten(const std::vector<ReduceGroup>& groups, bool reduced) {
 }
 
 // Elements of a chunk, at least, and chunks of a tensor, at most.
-constexpr int64_t kLeastInChunk = 16 * 1024, kMostChunks = 64;
+constexpr int64_t kMinInChunk = 16 * 1024, kMaxChunks = 64;
 
 }  // namespace
 
 int64_t ChunkOf(int64_t elements, int64_t row) {
   // Whole blocks of an element-wise pass, if rows are short enough for one.
   int64_t chunk = std::lcm(kPieceUnit, row);
-  if (chunk > kLeastInChunk) chunk = row;
-  while (chunk < kLeastInChunk || chunk * kMostChunks < elements) chunk *= 2;
+  if (chunk > kMinInChunk) chunk = row;
+  while (chunk < kMinInChunk || chunk * kMaxChunks < elements) chunk *= 2;
   return chunk;
 }
 

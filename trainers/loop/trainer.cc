@@ -17,7 +17,7 @@
 namespace belfry::trainers {
 namespace {
 
-constexpr int64_t kMostSkipped = 100;  // steps in a row
+constexpr int64_t kMaxSkipped = 100;  // steps in a row
 constexpr char kBest[] = "trainer.best_accuracy", kWorse[] = "trainer.evaluations_since_best";
 
 // Adds the time since `mark` to `sum`, and moves the mark.
@@ -166,7 +166,7 @@ absl::Status Trainer::LookAtScale(PreparedStep& step) {
   skipped_in_row_ = skipped - skipped_ == steps_ - looked_at_ ? skipped_in_row_ + skipped - skipped_ : 0;
   skipped_ = skipped;
   looked_at_ = steps_;
-  if (skipped_in_row_ < kMostSkipped) return absl::OkStatus();
+  if (skipped_in_row_ < kMaxSkipped) return absl::OkStatus();
   return absl::AbortedError(
       absl::StrFormat("Model diverged: at step %d the last %d steps have been skipped, since their gradients overflow "
                       "with a loss scale of %.9g too; try a smaller learning rate or another dtype",

@@ -16,7 +16,7 @@ using testing::Each;
 using testing::HasSubstr;
 
 constexpr CollectiveKind kKinds[] = {CollectiveKind::kMean, CollectiveKind::kSum, CollectiveKind::kBroadcast};
-constexpr int kMostDevices = 9;  // of one test
+constexpr int kMaxDevices = 9;  // of one test
 constexpr int64_t kSizes[] = {0, 1, 2, 3, 7, 1023, 1025, 5001};
 
 class CollectiveConformance : public testing::TestWithParam<CollectiveBackend> {
@@ -26,7 +26,7 @@ class CollectiveConformance : public testing::TestWithParam<CollectiveBackend> {
     for (const auto& [name, reason] : GetParam().cannot) {
       if (test.substr(0, test.find('/')) == name) GTEST_SKIP() << GetParam().name << ": " << reason;
     }
-    if (const auto devices = GetParam().open(kMostDevices); !devices.ok()) {
+    if (const auto devices = GetParam().open(kMaxDevices); !devices.ok()) {
       GTEST_SKIP() << GetParam().name << ": " << devices.status();
     }
   }
