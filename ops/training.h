@@ -99,12 +99,12 @@ Output ClipToNorm(OpScope scope, Output x, Output norm, double clip_norm);
 Output AllFinite(OpScope scope, absl::Span<const Output> tensors);
 
 // A loss scale after a step whose gradients were all `finite`, a bool scalar, or not:
-//   finite:     good_steps += 1; once that is growth_interval, scale = min(factor scale, most) and good_steps = 0
-//   otherwise:  scale = max(scale / factor, least), good_steps = 0, skipped_steps += 1
+//   finite:     good_steps += 1; once that is growth_interval, scale = min(factor scale, max_scale) and good_steps = 0
+//   otherwise:  scale = max(scale / factor, min_scale), good_steps = 0, skipped_steps += 1
 // The scale is float32, the counts are int64, all scalars. A factor of 1 leaves the scale as it is.
 struct LossScaleAttrs {
   double factor = 2;
-  double least = 1, most = 16777216;
+  double min_scale = 1, max_scale = 16777216;
   int64_t growth_interval = 2000;
 };
 Output ApplyLossScale(OpScope scope, const Variable& scale, const Variable& good_steps, const Variable& skipped_steps,

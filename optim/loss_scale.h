@@ -19,8 +19,8 @@ namespace belfry::optim {
 struct LossScaleOptions {
   double initial = 32768;  // powers of two change no bit of what is within range
   bool dynamic = true;     // else `initial` for good; a step that overflows is skipped all the same
-  double least = 1;        // dynamic: the bounds
-  double most = 16777216;
+  double min_scale = 1;    // dynamic: the bounds
+  double max_scale = 16777216;
   int64_t growth_interval = 2000;  // dynamic: good steps in a row after which it doubles
 };
 // "none", "dynamic", or the number of a fixed scale, above 0.

@@ -75,7 +75,7 @@ class Pass {
     int index = 0;
     size_t offset = 0, step = 0;
   };
-  struct Slot {
+  struct ScratchBlock {
     size_t size = 0;  // of an element
     int last_use = 0;
     size_t offset = 0;
@@ -138,7 +138,7 @@ class Pass {
       slots_[slot_of_[m]].last_use = last_use[m];
     }
     size_t sum = 0;
-    for (const Slot& slot : slots_) sum += slot.size;
+    for (const ScratchBlock& slot : slots_) sum += slot.size;
     return sum;
   }
 
@@ -207,7 +207,7 @@ class Pass {
       calls_.push_back(call);
     }
     part_bytes_ = AlignUp(pointers_.size() * sizeof(void*));
-    for (Slot& slot : slots_) {
+    for (ScratchBlock& slot : slots_) {
       slot.offset = part_bytes_;
       part_bytes_ += AlignUp(slot.size * static_cast<size_t>(block_));
     }
@@ -349,7 +349,7 @@ class Pass {
   int64_t elements_ = 0, block_ = 0, blocks_ = 0;
   int64_t share_ = 1, shares_ = 0;  // blocks that go to one thread together, and how often there are so many
   int parts_ = 1;
-  std::vector<Slot> slots_;
+  std::vector<ScratchBlock> slots_;
   std::vector<int> slot_of_;  // by member: its slot; -1 if it is an output
   std::vector<Pointer> pointers_;
   std::vector<Call> calls_;                   // by member

@@ -76,46 +76,46 @@ Primitive::Program::Program() : threads(ParallelThreads()), stream(Cpu()) {}
 
 Builder::Builder() : program_(std::make_unique<Primitive::Program>()) {}
 
-Builder::Slot Builder::Bind(Place place, int index, size_t offset, const dnnl::memory::desc& desc) {
+Builder::MemoryId Builder::Bind(Place place, int index, size_t offset, const dnnl::memory::desc& desc) {
   program_->bindings.push_back({place, index, offset, dnnl::memory(desc, Cpu(), nullptr)});
-  return static_cast<Slot>(program_->bindings.size()) - 1;
+  return static_cast<MemoryId>(program_->bindings.size()) - 1;
 }
 
-Builder::Slot Builder::Input(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
+Builder::MemoryId Builder::Input(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
   program_->inputs = std::max(program_->inputs, index + 1);
   return Bind(Place::kInput, index, byte_offset, plain);
 }
 
-Builder::Slot Builder::Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
-  const Slot input = Input(index, plain);
+Builder::MemoryId Builder::Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
+  const MemoryId input = Input(index, plain);
   if (plain == wanted) return input;
-  const Slot reordered = Workspace(wanted);
+  const MemoryId reordered = Workspace(wanted);
   Reorder(input, reordered);
   return reordered;
 }
 
-Builder::Slot Builder::Output(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
+Builder::MemoryId Builder::Output(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
   program_->outputs = std::max(program_->outputs, index + 1);
   return Bind(Place::kOutput, index, byte_offset, plain);
 }
 
-Builder::Slot Builder::Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced,
-                              bool preload) {
-  const Slot output = Output(index, plain);
+Builder::MemoryId Builder::Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced,
+                                  bool preload) {
+  const MemoryId output = Output(index, plain);
   if (plain == produced) return output;
-  const Slot result = Workspace(produced);
+  const MemoryId result = Workspace(produced);
   if (preload) Reorder(output, result);
   final_reorders_.emplace_back(result, output);
   return result;
 }
 
-Builder::Slot Builder::Workspace(const dnnl::memory::desc& desc) {
+Builder::MemoryId Builder::Workspace(const dnnl::memory::desc& desc) {
   const size_t offset = program_->workspace_bytes;
   program_->workspace_bytes = offset + AlignUp(desc.get_size());
   return Bind(Place::kWorkspace, 0, offset, desc);
 }
 
-void Builder::Reorder(Slot from, Slot to) {
+void Builder::Reorder(MemoryId from, MemoryId to) {
   const dnnl::memory::desc from_desc = program_->bindings[from].memory.get_desc();
   const dnnl::memory::desc to_desc = program_->bindings[to].memory.get_desc();
   const dnnl::reorder::primitive_desc desc(Cpu(), from_desc, Cpu(), to_desc, Attributes());
@@ -124,7 +124,7 @@ void Builder::Reorder(Slot from, Slot to) {
 }
 
 void Builder::Step(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
-                   std::initializer_list<std::pair<int, Slot>> arguments) {
+                   std::initializer_list<std::pair<int, MemoryId>> arguments) {
   Primitive::Program::Step step{primitive, {}};
   for (const auto& [argument, slot] : arguments) {
     step.arguments.push_back({argument, program_->bindings[slot].memory.get()});
