@@ -86,7 +86,7 @@ class LocalCollective final : public Collective {
     return status;
   }
 
-  bool CanRecord() const override { return true; }
+  bool CanCapture() const override { return true; }
 
   absl::Status RunAll(absl::Span<Stream* const> streams, uint32_t run, absl::Time deadline) override {
     const size_t parts = streams.size();

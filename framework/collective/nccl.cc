@@ -33,14 +33,14 @@ class NcclCollective final : public Collective {
     return status;
   }
 
-  bool CanRecord() const override { return true; }
+  bool CanCapture() const override { return true; }
 
   // Whoever records stays among the users: communicators that are aborted would wait for the recording's end.
-  bool BeginRecording() override {
-    recording_.emplace(*clique_, 0);
+  bool BeginCapture() override {
+    capture_.emplace(*clique_, 0);
     if (!clique_->stopped()) return true;
-    recording_->Done();
-    recording_.reset();
+    capture_->Done();
+    capture_.reset();
     return false;
   }
 
@@ -48,7 +48,7 @@ class NcclCollective final : public Collective {
     if (spec_.elements == 0) return absl::OkStatus();
     const absl::Status status = DoAll(
         [&](Give give) {
-          return recording_->Record(deadline, [&](NcclApi& api, int rank, NcclComm* comm) {
+          return capture_->Capture(deadline, [&](NcclApi& api, int rank, NcclComm* comm) {
             const int participant = ParticipantOf(rank);
             return (this->*give)(api, participant, comm, *streams[participant]);
           });
@@ -64,11 +64,11 @@ class NcclCollective final : public Collective {
     return absl::Status(status.code(), absl::StrCat("collective '", spec_.name, "': ", status.message()));
   }
 
-  void EndRecording(const std::shared_ptr<Recording>& recording) override {
-    if (recording != nullptr) clique_->Follow(recording);
-    if (!spoiled_) recording_->Done();
-    recording_.reset();
-    if (std::exchange(spoiled_, false)) Fail(absl::CancelledError("a step could not be recorded"));
+  void EndCapture(const std::shared_ptr<CapturedStep>& step) override {
+    if (step != nullptr) clique_->Follow(step);
+    if (!spoiled_) capture_->Done();
+    capture_.reset();
+    if (std::exchange(spoiled_, false)) Fail(absl::CancelledError("a step could not be captured"));
   }
 
   void Cancel() override { Fail(absl::CancelledError("the step was cancelled")); }
@@ -78,7 +78,7 @@ class NcclCollective final : public Collective {
     clique_->Resume();
   }
 
-  uint64_t losses() const override { return clique_->losses(); }
+  uint64_t aborts() const override { return clique_->aborts(); }
 
   absl::Status Check(bool give_up) override {
     int rank = 0;
@@ -206,7 +206,7 @@ class NcclCollective final : public Collective {
   const std::vector<DeviceMemory> totals_;
   const uint32_t number_;
   const std::unique_ptr<CpuEvent[]> arrived_;  // by participant
-  std::optional<NcclClique::Use> recording_;   // while a step is recorded
+  std::optional<NcclClique::Use> capture_;     // while a step is captured
   bool spoiled_ = false;                       // by a failure in it
 };
 

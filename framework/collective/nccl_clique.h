@@ -13,8 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
+#include "framework/collective/capture.h"
 #include "framework/collective/nccl_api.h"
-#include "framework/collective/recording.h"
 
 namespace belfry {
 
@@ -63,7 +63,7 @@ class NcclClique {
     absl::Status Group(Stream& stream, absl::Time deadline, absl::FunctionRef<NcclResult(NcclApi&, NcclComm*)> calls);
     // The same for all ranks by one thread, while their streams record: makes each rank's `calls` in one group, and
     // returns once they are part of the recording. Nothing runs, so nothing is counted.
-    absl::Status Record(absl::Time deadline, absl::FunctionRef<NcclResult(NcclApi&, int, NcclComm*)> calls);
+    absl::Status Capture(absl::Time deadline, absl::FunctionRef<NcclResult(NcclApi&, int, NcclComm*)> calls);
     void Done() { done_ = true; }
 
    private:
@@ -73,7 +73,7 @@ class NcclClique {
   };
 
   // From now on replays of `recording` are under way on all ranks, too, and it is ended before communicators are.
-  void Follow(const std::shared_ptr<Recording>& recording);
+  void Follow(const std::shared_ptr<CapturedStep>& step);
 
   // Stops the clique, if it is not stopped yet: all users leave.
   void Stop(const absl::Status& why);
@@ -87,7 +87,7 @@ class NcclClique {
   // Looks for asynchronous errors; aborts on one, and if `give_up` and something is under way on a device. `rank`:
   // whose error it is, or -1. Does not wait.
   absl::Status Check(bool give_up, int& rank);
-  uint64_t losses() const { return losses_.load(); }  // as of Collective
+  uint64_t aborts() const { return aborts_.load(); }  // as of Collective
   // The collective that was given to `rank` last, or none.
   std::string LastCollective(int rank);
 
@@ -106,10 +106,10 @@ class NcclClique {
   NcclClique(std::shared_ptr<NcclApi> api, std::vector<Device*> devices, const NcclOptions& options);
   absl::Status Build(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AwaitAll(absl::Time deadline);
-  void Settle();
+  void AbortIfUneven();
   bool Idle();
   void Drain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EndRecordings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndCapturedSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndAll(NcclResult (NcclApi::*call)(NcclComm&)) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Leave(bool done);
   absl::Status AwaitReady(int rank, absl::Time deadline, bool building);
@@ -124,14 +124,14 @@ class NcclClique {
   std::atomic<bool> stopped_{false};
   std::atomic<bool> suspect_{false};  // communicators, of what a user left undone
   std::atomic<bool> stale_{false};    // aborted, and to be built again
-  std::atomic<uint64_t> losses_{0};
+  std::atomic<uint64_t> aborts_{0};
   Mutex mutex_;
   bool alive_ ABSL_GUARDED_BY(mutex_) = false;  // there are communicators
   bool drain_ ABSL_GUARDED_BY(mutex_) = true;   // what is under way may still end
   uint64_t built_ ABSL_GUARDED_BY(mutex_) = 0;  // groups before these communicators
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);  // by collective
-  std::vector<std::weak_ptr<Recording>> recordings_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<CapturedStep>> captured_steps_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace belfry

@@ -75,7 +75,7 @@ absl::Status Executable::Errors(const Lane& lane) const {
 
 uint64_t Executable::Losses() const {
   uint64_t losses = 0;
-  for (const auto& collective : collectives_) losses += collective->losses();
+  for (const auto& collective : collectives_) losses += collective->aborts();
   return losses;
 }
 

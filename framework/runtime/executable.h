@@ -157,10 +157,10 @@ class Executable {
   std::string PositionOf(const Lane& lane, absl::Time now) const;
   absl::Status CopyFeeds(Lane& lane, absl::Time deadline);
   absl::Status CopyFetches(Lane& lane);
-  bool CanRecord() const;
+  bool CanCapture() const;
   absl::Status TryToRecord(absl::Time deadline);
   void ForgetEndedRecording();
-  absl::StatusOr<std::shared_ptr<Recording>> Record();
+  absl::StatusOr<std::shared_ptr<CapturedStep>> Record();
   absl::Status RecordInstructions(std::vector<std::unique_ptr<Event>>& joined);
   absl::Status Replay(absl::Time deadline);
   absl::Status Explain(const absl::Status& status, const Lane& lane, const BoundInstruction& at) const;
@@ -185,7 +185,7 @@ class Executable {
   std::vector<Slot> feeds_, fetches_;
   bool asynchronous_ = false, mixed_ = false;  // some lanes are; and some are not
   int until_recording_ = kPlainRuns;           // runs; negative: never
-  std::shared_ptr<Recording> recorded_;        // by the first lane's first stream; null: runs are not replayed. Goes
+  std::shared_ptr<CapturedStep> recorded_;        // by the first lane's first stream; null: runs are not replayed. Goes
                                                // before the collectives in it
   uint32_t turn_ = 0;                          // runs of this executable: what events count
   uint32_t ran_ = 0;                           // the last one that did not fail

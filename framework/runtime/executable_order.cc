@@ -75,7 +75,7 @@ absl::Status Executable::BindOneThread() {
     seconds += kKernel + FlopsOf(plan_->program, node) / kFlopsPerSecond;
     for (const TensorSpec& output : node.outputs) seconds += static_cast<double>(output.bytes()) / kBytesPerSecond;
   }
-  const bool meet = std::all_of(collectives_.begin(), collectives_.end(), [](auto& each) { return each->CanRecord(); });
+  const bool meet = std::all_of(collectives_.begin(), collectives_.end(), [](auto& each) { return each->CanCapture(); });
   if (!alike || !meet || absl::Seconds(seconds) >= environment_.short_step) return absl::OkStatus();
   ASSIGN_OR_RETURN(turns_, OrderForOneThread());
   // In this order nothing has to be waited for.

@@ -17,32 +17,32 @@ bool Passes(const absl::Status& status) {
 
 }  // namespace
 
-bool Executable::CanRecord() const {
+bool Executable::CanCapture() const {
   const bool repeats =
       std::none_of(kernels_.begin(), kernels_.end(), [](const Kernel& kernel) { return kernel.uses_run; });
   const bool looked_at = environment_.debug_sync || environment_.check_numerics;
-  const bool meet = std::all_of(collectives_.begin(), collectives_.end(), [](auto& each) { return each->CanRecord(); });
+  const bool meet = std::all_of(collectives_.begin(), collectives_.end(), [](auto& each) { return each->CanCapture(); });
   return environment_.replay && asynchronous_ && !mixed_ && repeats && meet && !looked_at;
 }
 
 absl::Status Executable::TryToRecord(absl::Time deadline) {
   until_recording_ = -1;
-  if (!CanRecord()) return absl::OkStatus();
+  if (!CanCapture()) return absl::OkStatus();
   until_recording_ = 0;  // again before the next run, if not now
   RETURN_IF_ERROR(AwaitEnd(deadline));
   size_t begun = 0;
-  while (begun < collectives_.size() && collectives_[begun]->BeginRecording()) ++begun;
+  while (begun < collectives_.size() && collectives_[begun]->BeginCapture()) ++begun;
   if (begun == collectives_.size()) {
     until_recording_ = -1;
-    absl::StatusOr<std::shared_ptr<Recording>> recorded = Record();
+    absl::StatusOr<std::shared_ptr<CapturedStep>> recorded = Record();
     if (recorded.ok()) recorded_ = *std::move(recorded);
     if (!recorded.ok() && !absl::IsUnimplemented(recorded.status())) {
-      spdlog::warn("A step is run piece by piece, because it could not be recorded: {}",
+      spdlog::warn("A step is run piece by piece, because it could not be captured: {}",
                    std::string(recorded.status().message()));
     }
     if (Passes(recorded.status())) until_recording_ = kPlainRuns;
   }
-  for (size_t i = 0; i < begun; ++i) collectives_[i]->EndRecording(recorded_);
+  for (size_t i = 0; i < begun; ++i) collectives_[i]->EndCapture(recorded_);
   for (size_t i = 0; i < begun; ++i) collectives_[i]->Reset(turn_);
   losses_ = Losses();  // nothing was under way
   return absl::OkStatus();
@@ -54,7 +54,7 @@ void Executable::ForgetEndedRecording() {
   until_recording_ = kPlainRuns;
 }
 
-absl::StatusOr<std::shared_ptr<Recording>> Executable::Record() {
+absl::StatusOr<std::shared_ptr<CapturedStep>> Executable::Record() {
   for (auto& lane : lanes_) RETURN_IF_ERROR(queues_.Synchronize(lane->device));
   ++turn_;
   Stream& first = *lanes_[0]->streams[0];
@@ -64,9 +64,9 @@ absl::StatusOr<std::shared_ptr<Recording>> Executable::Record() {
       if (stream != &first) joined.push_back(devices_.device(lane->device).NewEvent());
     }
   }
-  RETURN_IF_ERROR(first.BeginRecording());
+  RETURN_IF_ERROR(first.BeginCapture());
   const absl::Status status = RecordInstructions(joined);
-  absl::StatusOr<std::unique_ptr<RecordedWork>> recorded = first.EndRecording();
+  absl::StatusOr<std::unique_ptr<CapturedWork>> recorded = first.EndCapture();
   for (auto& lane : lanes_) {
     lane->begun->Reset(turn_);
     for (auto& joined : lane->joined) joined->Reset(turn_);
@@ -74,7 +74,7 @@ absl::StatusOr<std::shared_ptr<Recording>> Executable::Record() {
   for (auto& event : events_) event->Reset(turn_);
   RETURN_IF_ERROR(status);
   RETURN_IF_ERROR(recorded.status());
-  return std::make_shared<Recording>(*std::move(recorded), devices_.device(lanes_[0]->device));
+  return std::make_shared<CapturedStep>(*std::move(recorded), devices_.device(lanes_[0]->device));
 }
 
 absl::Status Executable::RecordInstructions(std::vector<std::unique_ptr<Event>>& joined) {

@@ -25,8 +25,8 @@ bool FakeGpuReaches(const Device& from, const Device& to);
 // Gives a fake's stream a kernel to run.
 void EnqueueOnFakeGpu(Stream& stream, std::function<absl::Status()> work);
 
-// Stands for the recording that a fake's stream takes part in; null: none. For who is about to give it work.
-const void* RecordingOfFakeGpu(const Stream& stream);
+// Stands for the capture that a fake's stream takes part in; null: none. For who is about to give it work.
+const void* CaptureOfFakeGpu(const Stream& stream);
 
 // Gives every op that has kernels for CPUs the same for the fakes.
 void AddFakeGpuKernels(OpRegistry& registry);

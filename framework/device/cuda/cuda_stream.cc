@@ -105,17 +105,17 @@ absl::Status CudaStream::Error() {
   return absl::OkStatus();
 }
 
-absl::Status CudaStream::BeginRecording() {
+absl::Status CudaStream::BeginCapture() {
   RETURN_IF_ERROR(card_.MakeCurrent());
   // Of this thread alone: what others do meanwhile, such as allocating, does not spoil it.
   return card_.Check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
 }
 
-absl::StatusOr<std::unique_ptr<RecordedWork>> CudaStream::EndRecording() {
-  absl::StatusOr<std::unique_ptr<RecordedWork>> work = CudaGraph::EndCapture(card_, stream_.get());
+absl::StatusOr<std::unique_ptr<CapturedWork>> CudaStream::EndCapture() {
+  absl::StatusOr<std::unique_ptr<CapturedWork>> work = CudaGraph::EndCapture(card_, stream_.get());
   // What went wrong with a record in between has spoiled the recording, too, and counts no more.
-  const absl::Status recording = std::exchange(error_, absl::OkStatus());
-  RETURN_IF_ERROR(recording);
+  const absl::Status capture = std::exchange(error_, absl::OkStatus());
+  RETURN_IF_ERROR(capture);
   return work;
 }
 

@@ -207,9 +207,9 @@ TEST_P(CollectiveConformance, AllWeightsZeroIsAnErrorForAll) {
 }
 
 // Whether it runs or is replayed, in turn.
-TEST_P(CollectiveConformance, WhatIsRecordedGivesTheBitsOfARun) {
+TEST_P(CollectiveConformance, WhatIsCapturedGivesTheBitsOfARun) {
   auto devices = GetParam().open(1);
-  if (!devices->device(devices->TowerDevices()[0]).asynchronous()) GTEST_SKIP() << "nothing is recorded on a CPU";
+  if (!devices->device(devices->TowerDevices()[0]).asynchronous()) GTEST_SKIP() << "nothing is captured on a CPU";
   for (CollectiveKind kind : kKinds) {
     for (int participants : {1, 2, 4}) {
       for (int64_t elements : {1, 1025}) {
@@ -223,9 +223,9 @@ TEST_P(CollectiveConformance, WhatIsRecordedGivesTheBitsOfARun) {
           ASSERT_THAT(meeting.Run(++run), Each(IsOk()));
           const auto after = meeting.data;
           if (round == 0) {
-            const absl::Status recorded = meeting.Record(++run);
-            ASSERT_TRUE(recorded.ok()) << recorded;
-            EXPECT_EQ(meeting.data, after) << "recording runs nothing";
+            const absl::Status captured = meeting.Capture(++run);
+            ASSERT_TRUE(captured.ok()) << captured;
+            EXPECT_EQ(meeting.data, after) << "a capture runs nothing";
           }
           meeting.data = before;
           const absl::Status replayed = meeting.Replay();
