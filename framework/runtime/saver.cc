@@ -22,7 +22,7 @@ std::string Listed(absl::string_view title, const std::vector<std::string>& name
   return absl::StrCat("\n  ", title, ": ", absl::StrJoin(names.begin(), end, ", "), more);
 }
 
-// Scopes that end in "/" or not, and whole names.
+// `paths`: scopes, with or without a trailing "/", or whole names.
 bool Below(absl::string_view name, const std::vector<std::string>& paths) {
   return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) { return InScope(name, path); });
 }
@@ -33,7 +33,7 @@ bool Selected(absl::string_view name, const RestoreOptions& options) {
 
 std::string Described(DType dtype, const Shape& shape) { return absl::StrCat(DTypeName(dtype), " ", shape.ToString()); }
 
-// What all towers must hold alike.
+// Whether all towers must hold the same value.
 bool IsShared(const Variable& variable) {
   const VariableDef* slot_of = variable.def().slot_of;
   return variable.trainable() || (slot_of != nullptr && slot_of->trainable) || IsInteger(variable.dtype());
