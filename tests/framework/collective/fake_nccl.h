@@ -1,8 +1,8 @@
 // A test double of NCCL among fake GPUs. It adds up for real, on the streams of the fakes, and is as asynchronous as
 // the real one: groups are launched by threads of their own, and what runs on a stream waits there for the other ranks,
 // for ever if they do not come. What would make the real one hang or crash is reported as misuse. Groups whose streams
-// record become part of the capture, and run at every replay; the end of a communicator waits for the end of such
-// captures, as the real one's does.
+// capture become part of the captured work, and run at every replay; the end of a communicator waits for the end of such
+// work, as the real one's does.
 #pragma once
 
 #include <cstdint>

@@ -42,7 +42,7 @@ class FakeNcclTest : public testing::Test {
   NcclResult Add(int rank, int64_t elements = 1) {
     return nccl_.AllReduceSum(data_[rank], data_[rank], elements, DType::kFloat32, *comms_[rank], *streams_[rank]);
   }
-  // One element over both ranks, by one thread, while the streams record.
+  // One element over both ranks, by one thread, while the streams capture.
   std::unique_ptr<CapturedWork> CaptureSum() {
     const auto begun = gpus_[0]->NewEvent(), joined = gpus_[1]->NewEvent();
     EXPECT_TRUE(streams_[0]->BeginCapture().ok());
