@@ -14,7 +14,7 @@ namespace belfry::benchmarks {
 namespace {
 
 constexpr int kComparedLosses = 5, kWarmUpSteps = 5;
-constexpr double kMostSeconds = 3600;
+constexpr double kMaxSeconds = 3600;
 
 // Peak memory of the GPUs that carry towers or, if there are none, of this process.
 absl::StatusOr<int64_t> PeakBytes(const TrainingRun& run, const MemoryUse& before) {
@@ -36,9 +36,9 @@ absl::StatusOr<double> ParseGo(absl::string_view line) {
   double seconds = 0;
   absl::string_view number = line;
   if (!absl::ConsumePrefix(&number, "go ") || !absl::SimpleAtod(number, &seconds) || !(seconds > 0) ||
-      seconds > kMostSeconds) {
+      seconds > kMaxSeconds) {
     return absl::InvalidArgumentError(
-        absl::StrCat("expected \"go SECONDS\", up to ", kMostSeconds, ", or \"quit\", not \"", line, "\""));
+        absl::StrCat("expected \"go SECONDS\", up to ", kMaxSeconds, ", or \"quit\", not \"", line, "\""));
   }
   return seconds;
 }

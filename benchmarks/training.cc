@@ -35,7 +35,7 @@ ABSL_FLAG(double, seconds, 2, "Of each timing.");
 ABSL_FLAG(int, trace_steps, 5,
           "Steps that are traced at the end, by the devices' own clocks (on GPUs CUDA's events), for where time goes.");
 ABSL_FLAG(bool, trace_table, false, "Print all that the traces tell: time by op, by layer, by stream.");
-ABSL_FLAG(bool, replay, true, "Record a steady step of GPUs, and replay it.");
+ABSL_FLAG(bool, replay, true, "Capture a steady step of GPUs, and replay it.");
 ABSL_FLAG(bool, serve, false, "Train when told to on standard input; see benchmarks/peers/README.md.");
 ABSL_FLAG(std::string, write_problem, "",
           "Only write initial values and examples to this safetensors file, for other programs to do the same work.");

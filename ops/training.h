@@ -106,7 +106,7 @@ Output AllFinite(OpScope scope, absl::Span<const Output> tensors);
 // The scale is a float32 scalar, the counts int64 scalars. A factor of 1 keeps the scale constant.
 struct LossScaleAttrs {
   double factor = 2;
-  double least = 1, most = 16777216;
+  double min_scale = 1, max_scale = 16777216;
   int64_t growth_interval = 2000;
 };
 Output ApplyLossScale(OpScope scope, const Variable& scale, const Variable& good_steps, const Variable& skipped_steps,

@@ -16,17 +16,17 @@ namespace {
 constexpr char kName[] = "loss_scale";
 
 absl::Status Check(const LossScaleOptions& options) {
-  const double least = options.dynamic ? options.least : options.initial;
-  const double most = options.dynamic ? options.most : options.initial;
+  const double min_scale = options.dynamic ? options.min_scale : options.initial;
+  const double max_scale = options.dynamic ? options.max_scale : options.initial;
   // Twice the largest scale must be finite in float32, and so must 1 over the smallest.
-  if (least >= 0x1p-126 && least <= options.initial && options.initial <= most && most <= 0x1p126 &&
+  if (min_scale >= 0x1p-126 && min_scale <= options.initial && options.initial <= max_scale && max_scale <= 0x1p126 &&
       (!options.dynamic || options.growth_interval >= 1)) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("A loss scale of ", options.initial, " between ", least, " and ", most, ", doubled every ",
-                   options.growth_interval,
-                   " steps; expected 2^-126 <= least <= initial <= most <= 2^126, and an interval of at least 1"));
+  return absl::InvalidArgumentError(absl::StrCat(
+      "A loss scale of ", options.initial, " between ", min_scale, " and ", max_scale, ", doubled every ",
+      options.growth_interval,
+      " steps; expected 2^-126 <= min_scale <= initial <= max_scale <= 2^126, and an interval of at least 1"));
 }
 
 Variable Part(const Scope& scope, absl::string_view name, double initial, DType dtype) {
@@ -105,11 +105,11 @@ Output LossScale::Update(OpScope scope, Output finite) const {
   const Scope beside = scope.NameScope(kName).ColocateWith(scale.node());
   if (!options_.dynamic) {
     return ops::ApplyLossScale(beside, scale, good, SkippedSteps(scope), finite,
-                               {.factor = 1, .least = options_.initial, .most = options_.initial});
+                               {.factor = 1, .min_scale = options_.initial, .max_scale = options_.initial});
   }
   return ops::ApplyLossScale(
       beside, scale, good, SkippedSteps(scope), finite,
-      {.least = options_.least, .most = options_.most, .growth_interval = options_.growth_interval});
+      {.min_scale = options_.min_scale, .max_scale = options_.max_scale, .growth_interval = options_.growth_interval});
 }
 
 }  // namespace belfry::optim

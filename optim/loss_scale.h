@@ -19,8 +19,8 @@ namespace belfry::optim {
 struct LossScaleOptions {
   double initial = 32768;  // powers of two do not change the bits of values within range
   bool dynamic = true;     // false: always `initial`; steps that overflow are still skipped
-  double least = 1;        // dynamic: the smallest and largest scale
-  double most = 16777216;
+  double min_scale = 1;    // dynamic: the smallest and largest scale
+  double max_scale = 16777216;
   int64_t growth_interval = 2000;  // dynamic: number of consecutive good steps before the scale doubles
 };
 // Parses "none" (nullopt), "dynamic", or a fixed scale: a number from 2^-126 to 2^126. InvalidArgument otherwise.

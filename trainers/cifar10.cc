@@ -75,7 +75,7 @@ else /tmp) by the first run, and found there by later ones; --data_dir=generated
 
 constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold moving averages; no tower has this number
 constexpr int64_t kEvaluationBatch = 500;
-constexpr int kMostDataThreads = 1024;
+constexpr int kMaxDataThreads = 1024;
 constexpr int64_t kStaircaseEpochs = 350;
 constexpr int64_t kGeneratedSteps = 2000, kCifarSteps = 4000;
 
@@ -121,7 +121,7 @@ absl::Status CheckFlags() {
       absl::GetFlag(FLAGS_evaluate_every_epochs) == 0) {
     return absl::InvalidArgumentError("--patience counts evaluations; say with --evaluate_every when there are any");
   }
-  RETURN_IF_ERROR(CheckFlag("data_threads", absl::GetFlag(FLAGS_data_threads), 0, kMostDataThreads));
+  RETURN_IF_ERROR(CheckFlag("data_threads", absl::GetFlag(FLAGS_data_threads), 0, kMaxDataThreads));
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   const double momentum = absl::GetFlag(FLAGS_momentum), average = absl::GetFlag(FLAGS_moving_average);
   if (momentum != -1 && !(momentum >= 0 && momentum < 1)) {

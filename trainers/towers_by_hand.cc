@@ -31,7 +31,7 @@ models::ReplicateTowers does the second part in one call.
 per epoch: step, loss, train_accuracy, test_accuracy, test_loss.
 )";
 
-constexpr int64_t kMostEpochs = 1'000'000;
+constexpr int64_t kMaxEpochs = 1'000'000;
 constexpr int64_t kTrainPoints = 6'000, kTestPoints = 1'200;
 
 std::vector<DeviceName> TowerDevices(const DeviceSet& devices) {
@@ -107,7 +107,7 @@ absl::Status TrainTowers(const DeviceSet& devices, MetricsWriter& metrics) {
 }
 
 absl::Status Run() {
-  RETURN_IF_ERROR(CheckFlag("epochs", absl::GetFlag(FLAGS_epochs), 0, kMostEpochs));
+  RETURN_IF_ERROR(CheckFlag("epochs", absl::GetFlag(FLAGS_epochs), 0, kMaxEpochs));
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
   ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file));

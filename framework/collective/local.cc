@@ -100,7 +100,7 @@ class LocalCollective final : public Collective {
     return status;
   }
 
-  bool CanRecord() const override { return true; }
+  bool CanCapture() const override { return true; }
 
   // One thread enqueues for all. Everybody's arrival is recorded before anybody waits for it, and the same for `done`:
   // otherwise the first wait would block the only thread that can record the rest.

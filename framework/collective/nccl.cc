@@ -33,15 +33,15 @@ class NcclCollective final : public Collective {
     return status;
   }
 
-  bool CanRecord() const override { return true; }
+  bool CanCapture() const override { return true; }
 
   // A capture holds a Use until it ends, so that nobody aborts the communicators meanwhile: the abort would wait for
   // the capture to end.
-  bool BeginRecording() override {
-    recording_.emplace(*clique_, 0);
+  bool BeginCapture() override {
+    capture_.emplace(*clique_, 0);
     if (!clique_->stopped()) return true;
-    recording_->Done();
-    recording_.reset();
+    capture_->Done();
+    capture_.reset();
     return false;
   }
 
@@ -49,7 +49,7 @@ class NcclCollective final : public Collective {
     if (spec_.elements == 0) return absl::OkStatus();
     const absl::Status status = DoAll(
         [&](Give give) {
-          return recording_->Record(deadline, [&](NcclApi& api, int rank, NcclComm* comm) {
+          return capture_->Capture(deadline, [&](NcclApi& api, int rank, NcclComm* comm) {
             const int participant = ParticipantOf(rank);
             return (this->*give)(api, participant, comm, *streams[participant]);
           });
@@ -61,18 +61,18 @@ class NcclCollective final : public Collective {
           return absl::OkStatus();
         });
     if (status.ok()) return status;
-    // Only marked here: EndRecording stops the clique, once the streams no longer capture.
+    // Only marked here: EndCapture stops the clique, once the streams no longer capture.
     spoiled_ = true;
     return absl::Status(status.code(), absl::StrCat("collective '", spec_.name, "': ", status.message()));
   }
 
-  void EndRecording(const std::shared_ptr<Recording>& recording) override {
+  void EndCapture(const std::shared_ptr<CapturedStep>& step) override {
     // Known to the clique before this Use leaves, so that no abort can overlook it.
-    if (recording != nullptr) clique_->Follow(recording);
+    if (step != nullptr) clique_->Follow(step);
     // Without Done() the Use leaves as suspect, and Fail then aborts the communicators.
-    if (!spoiled_) recording_->Done();
-    recording_.reset();
-    if (std::exchange(spoiled_, false)) Fail(absl::CancelledError("a step could not be recorded"));
+    if (!spoiled_) capture_->Done();
+    capture_.reset();
+    if (std::exchange(spoiled_, false)) Fail(absl::CancelledError("a step could not be captured"));
   }
 
   void Cancel() override { Fail(absl::CancelledError("the step was cancelled")); }
@@ -82,7 +82,7 @@ class NcclCollective final : public Collective {
     clique_->Resume();
   }
 
-  uint64_t losses() const override { return clique_->losses(); }
+  uint64_t aborts() const override { return clique_->aborts(); }
 
   absl::Status Check(bool give_up) override {
     int rank = 0;
@@ -221,7 +221,7 @@ class NcclCollective final : public Collective {
   const std::vector<DeviceMemory> totals_;
   const uint32_t number_;
   const std::unique_ptr<CpuEvent[]> arrived_;  // by participant
-  std::optional<NcclClique::Use> recording_;   // set while a step is being captured
+  std::optional<NcclClique::Use> capture_;     // set while a step is being captured
   bool spoiled_ = false;                       // true after a failure during the capture
 };
 

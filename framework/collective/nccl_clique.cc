@@ -33,7 +33,7 @@ absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Create(std::shared_ptr<N
 NcclClique::~NcclClique() {
   const MutexLock lock(mutex_);
   if (!alive_) return;
-  EndRecordings();
+  EndCapturedSteps();
   bool clean = !stopped_.load() && !suspect_.load();
   // After a failure finalizing would wait forever, and an unbounded wait here would hang the program at its end.
   for (int r = 0; clean && r < size(); ++r) clean = !Failed(api_->CommFinalize(*ranks_[r].comm));
@@ -88,9 +88,9 @@ absl::Status NcclClique::Build(absl::Time deadline) {
 }
 
 // In one group, since each end may wait for the others. GroupEnd returns once the communicators are gone, although they
-// are non-blocking. It would not return while a captured step with their operations exists; hence EndRecordings.
+// are non-blocking. It would not return while a captured step with their operations exists; hence EndCaptures.
 void NcclClique::EndAll(NcclResult (NcclApi::*call)(NcclComm&)) {
-  EndRecordings();
+  EndCapturedSteps();
   const bool grouped = !Failed(api_->GroupStart());
   for (int r = 0; r < size(); ++r) {
     if (ranks_[r].comm != nullptr) ((*api_).*call)(*ranks_[r].comm);
@@ -112,21 +112,21 @@ std::string NcclClique::LastCollective(int rank) {
   return collective == 0 ? "none" : absl::StrCat("'", names_[collective - 1], "'");
 }
 
-void NcclClique::Follow(const std::shared_ptr<Recording>& recording) {
+void NcclClique::Follow(const std::shared_ptr<CapturedStep>& step) {
   const MutexLock lock(mutex_);
-  const auto done = [&](const std::weak_ptr<Recording>& other) {
+  const auto done = [&](const std::weak_ptr<CapturedStep>& other) {
     const auto followed = other.lock();
-    return followed == nullptr || followed == recording;
+    return followed == nullptr || followed == step;
   };
-  recordings_.erase(std::remove_if(recordings_.begin(), recordings_.end(), done), recordings_.end());
-  recordings_.push_back(recording);
+  captured_steps_.erase(std::remove_if(captured_steps_.begin(), captured_steps_.end(), done), captured_steps_.end());
+  captured_steps_.push_back(step);
 }
 
-void NcclClique::EndRecordings() {
-  for (const auto& recording : recordings_) {
-    if (const auto live = recording.lock(); live != nullptr) live->End();
+void NcclClique::EndCapturedSteps() {
+  for (const auto& step : captured_steps_) {
+    if (const auto live = step.lock(); live != nullptr) live->End();
   }
-  recordings_.clear();
+  captured_steps_.clear();
 }
 
 // Invariant: a stopped clique is settled once its last user has left, by that user or by the caller of Stop, or by
@@ -135,7 +135,7 @@ void NcclClique::EndRecordings() {
 // Begin pair with Stop in the same way, so no new user slips in behind an abort.
 void NcclClique::Leave(bool done) {
   if (!done) suspect_.store(true);
-  if (users_.fetch_sub(1) == 1 && stopped_.load()) Settle();
+  if (users_.fetch_sub(1) == 1 && stopped_.load()) AbortIfUneven();
 }
 
 void NcclClique::Stop(const absl::Status& why) {
@@ -144,7 +144,7 @@ void NcclClique::Stop(const absl::Status& why) {
     if (!stopped_.load() || why_.ok()) why_ = why;
     stopped_.store(true);
   }
-  Settle();
+  AbortIfUneven();
 }
 
 absl::Status NcclClique::Why() {
@@ -161,8 +161,8 @@ void NcclClique::Drain() {
   for (int r = 0; r < size() && all != built_; ++r) {
     if (!ranks_[r].done->Wait(static_cast<uint32_t>(all), deadline).ok()) return;
   }
-  for (const auto& recording : recordings_) {
-    const auto live = recording.lock();
+  for (const auto& step : captured_steps_) {
+    const auto live = step.lock();
     if (live != nullptr && !live->Await(deadline).ok()) return;
   }
 }
@@ -171,14 +171,14 @@ void NcclClique::Drain() {
 // that was given such a collective waits for the missing ranks forever, and so would anybody who synchronises with it;
 // only aborting all communicators ends that. If all ranks were given equally many groups and no user left early, all
 // operations complete and the communicators stay.
-void NcclClique::Settle() {
+void NcclClique::AbortIfUneven() {
   const MutexLock lock(mutex_);
   if (!stopped_.load() || !alive_ || users_.load() != 0) return;
   bool even = !suspect_.load();
   for (int r = 1; r < size(); ++r) even = even && ranks_[r].issued.load() == ranks_[0].issued.load();
   if (even) return;
   if (drain_) Drain();
-  losses_.fetch_add(1);
+  aborts_.fetch_add(1);
   EndAll(&NcclApi::CommAbort);
 }
 
@@ -219,8 +219,8 @@ bool NcclClique::Idle() {
     if (queued > 0 && !ranks_[r].done->Wait(static_cast<uint32_t>(queued), absl::InfinitePast()).ok()) return false;
   }
   const MutexLock lock(mutex_);
-  return std::all_of(recordings_.begin(), recordings_.end(), [](const std::weak_ptr<Recording>& recording) {
-    const auto live = recording.lock();
+  return std::all_of(captured_steps_.begin(), captured_steps_.end(), [](const std::weak_ptr<CapturedStep>& step) {
+    const auto live = step.lock();
     return live == nullptr || live->Await(absl::InfinitePast()).ok();
   });
 }

@@ -13,8 +13,8 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
+#include "framework/collective/capture.h"
 #include "framework/collective/nccl_api.h"
-#include "framework/collective/recording.h"
 
 namespace belfry {
 
@@ -64,7 +64,7 @@ class NcclClique {
     absl::Status Group(Stream& stream, absl::Time deadline, absl::FunctionRef<NcclResult(NcclApi&, NcclComm*)> calls);
     // Group for all ranks by one thread, while their streams are being captured: makes each rank's `calls` in one
     // group, and returns once they are part of the capture. Nothing runs, so nothing is counted as issued.
-    absl::Status Record(absl::Time deadline, absl::FunctionRef<NcclResult(NcclApi&, int, NcclComm*)> calls);
+    absl::Status Capture(absl::Time deadline, absl::FunctionRef<NcclResult(NcclApi&, int, NcclComm*)> calls);
     void Done() { done_ = true; }
 
    private:
@@ -73,8 +73,8 @@ class NcclClique {
     bool done_ = false;
   };
 
-  // From now on, replays of `recording` count as operations of all ranks, and it is ended before communicators are.
-  void Follow(const std::shared_ptr<Recording>& recording);
+  // From now on, replays of `step` count as operations of all ranks, and it is ended before communicators are.
+  void Follow(const std::shared_ptr<CapturedStep>& step);
 
   // Stops the clique, if it is not stopped yet, so that all users leave.
   void Stop(const absl::Status& why);
@@ -88,7 +88,7 @@ class NcclClique {
   // Looks for asynchronous errors, and aborts the clique if there is one, or if `give_up` and an operation is still in
   // progress on a device. `rank`: the rank with the error, or -1. Does not block.
   absl::Status Check(bool give_up, int& rank);
-  uint64_t losses() const { return losses_.load(); }  // as in Collective
+  uint64_t aborts() const { return aborts_.load(); }  // as in Collective
   // The name of the last collective that was given to `rank`, in quotes, or "none".
   std::string LastCollective(int rank);
 
@@ -107,10 +107,10 @@ class NcclClique {
   NcclClique(std::shared_ptr<NcclApi> api, std::vector<Device*> devices, const NcclOptions& options);
   absl::Status Build(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AwaitAll(absl::Time deadline);
-  void Settle();
+  void AbortIfUneven();
   bool Idle();
   void Drain() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  void EndRecordings() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndCapturedSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void EndAll(NcclResult (NcclApi::*call)(NcclComm&)) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Leave(bool done);
   absl::Status AwaitReady(int rank, absl::Time deadline, bool building);
@@ -126,14 +126,14 @@ class NcclClique {
   std::atomic<bool> stopped_{false};
   std::atomic<bool> suspect_{false};  // a user left something undone, so communicators may be damaged
   std::atomic<bool> stale_{false};    // aborted, and to be rebuilt
-  std::atomic<uint64_t> losses_{0};
+  std::atomic<uint64_t> aborts_{0};
   Mutex mutex_;
   bool alive_ ABSL_GUARDED_BY(mutex_) = false;  // communicators exist
   bool drain_ ABSL_GUARDED_BY(mutex_) = true;   // operations in progress may still finish
   uint64_t built_ ABSL_GUARDED_BY(mutex_) = 0;  // number of groups before these communicators were built
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
   std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);  // by collective, from number 1
-  std::vector<std::weak_ptr<Recording>> recordings_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::weak_ptr<CapturedStep>> captured_steps_ ABSL_GUARDED_BY(mutex_);
 };
 
 }  // namespace belfry

@@ -108,8 +108,8 @@ absl::Status NcclClique::AwaitAll(absl::Time deadline) {
   return status;
 }
 
-absl::Status NcclClique::Use::Record(absl::Time deadline,
-                                     absl::FunctionRef<NcclResult(NcclApi&, int, NcclComm*)> calls) {
+absl::Status NcclClique::Use::Capture(absl::Time deadline,
+                                      absl::FunctionRef<NcclResult(NcclApi&, int, NcclComm*)> calls) {
   NcclApi& api = *clique_.api_;
   deadline = std::min(deadline, absl::Now() + clique_.options_.init_timeout);
   RETURN_IF_ERROR(clique_.AwaitAll(deadline));
@@ -124,7 +124,7 @@ absl::Status NcclClique::Use::Record(absl::Time deadline,
   // Needed even after a failure: until then one of NCCL's threads still adds work to the streams.
   const absl::Status ready = clique_.AwaitAll(deadline);
   if (Failed(called)) return clique_.Error(called, "take the collective", nullptr);
-  if (Failed(ended)) return clique_.Error(ended, "record the collective", nullptr);
+  if (Failed(ended)) return clique_.Error(ended, "capture the collective", nullptr);
   return ready;
 }
 

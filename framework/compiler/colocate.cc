@@ -10,7 +10,7 @@
 namespace belfry {
 namespace {
 
-constexpr int kMostMembersListed = 20;
+constexpr int kMaxMembersListed = 20;
 
 enum class Bond { kReference, kColocation };
 
@@ -119,13 +119,13 @@ class Joiner {
     int listed = 0;
     for (int id = 0; id < graph_.size(); ++id) {
       const int root = Find(id);
-      if ((root != a && root != b) || ++listed > kMostMembersListed) continue;
+      if ((root != a && root != b) || ++listed > kMaxMembersListed) continue;
       const Node& member = graph_.node(id);
       absl::StrAppend(&text, "\n  ", member.name(), " (", member.op().name, ") ", RequestText(member));
       if (id < FirstNew()) absl::StrAppend(&text, " placed on ", requests_.name(groups_[id].request).ToString());
       absl::StrAppend(&text, AtLine(member));
     }
-    if (listed > kMostMembersListed) absl::StrAppend(&text, "\n  and ", listed - kMostMembersListed, " more");
+    if (listed > kMaxMembersListed) absl::StrAppend(&text, "\n  and ", listed - kMaxMembersListed, " more");
     return CannotAssign(node, text);
   }
 

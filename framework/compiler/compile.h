@@ -24,7 +24,7 @@ enum class Recompute {
   kCheap,  // those that need no convolution or product of matrices to be computed from values that are kept:
            // normalisations, activations, sums
   kSqrt,   // all but those that cross from one segment to the next, with sqrt(n) segments for n convolutions and
-          // products (Chen et al., "Training deep nets with sublinear memory cost", 2016): about one more forward pass
+           // products (Chen et al., "Training deep nets with sublinear memory cost", 2016): about one more forward pass
 };
 absl::StatusOr<Recompute> ParseRecompute(absl::string_view name);  // "none", "cheap", "sqrt"
 

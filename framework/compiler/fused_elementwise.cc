@@ -92,7 +92,7 @@ class FusedElementwise {
     size_t offset = 0, step = 0;
   };
   // Scratch memory for one block of a result that only members read.
-  struct Slot {
+  struct ScratchBlock {
     size_t size = 0;   // of an element
     int last_use = 0;  // member
     size_t offset = 0;
@@ -156,7 +156,7 @@ class FusedElementwise {
       slots_[slot_of_[m]].last_use = last_use[m];
     }
     size_t sum = 0;
-    for (const Slot& slot : slots_) sum += slot.size;
+    for (const ScratchBlock& slot : slots_) sum += slot.size;
     return sum;
   }
 
@@ -232,7 +232,7 @@ class FusedElementwise {
       calls_.push_back(call);
     }
     part_bytes_ = AlignUp(pointers_.size() * sizeof(void*));
-    for (Slot& slot : slots_) {
+    for (ScratchBlock& slot : slots_) {
       slot.offset = part_bytes_;
       part_bytes_ += AlignUp(slot.size * static_cast<size_t>(block_));
     }
@@ -382,7 +382,7 @@ class FusedElementwise {
   int64_t elements_ = 0, block_ = 0, blocks_ = 0;
   int64_t share_ = 1, shares_ = 0;  // blocks that must go to one thread together, and the number of such shares
   int parts_ = 1;
-  std::vector<Slot> slots_;
+  std::vector<ScratchBlock> slots_;
   std::vector<int> slot_of_;  // by member: its slot; -1 if it is an output
   std::vector<Pointer> pointers_;
   std::vector<Call> calls_;                   // by member

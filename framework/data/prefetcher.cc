@@ -30,7 +30,7 @@ struct Prefetcher::Slot {
 
 namespace {
 
-constexpr int kMostThreads = 1024, kMostDepth = 1024;
+constexpr int kMaxThreads = 1024, kMaxDepth = 1024;
 
 absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& options) {
   const auto invalid = [](const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
@@ -38,11 +38,11 @@ absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& optio
   if (dataset.size() >= int64_t{1} << 32) return invalid("the dataset has 2^32 examples or more: ", dataset.size());
   if (options.batch_size < 1) return invalid("batch_size is ", options.batch_size, "; expected at least 1");
   if (options.towers < 1) return invalid("towers is ", options.towers, "; expected at least 1");
-  if (options.threads < 0 || options.threads > kMostThreads) {
-    return invalid("threads is ", options.threads, "; expected 0 to ", kMostThreads);
+  if (options.threads < 0 || options.threads > kMaxThreads) {
+    return invalid("threads is ", options.threads, "; expected 0 to ", kMaxThreads);
   }
-  if (options.depth < 1 || options.depth > kMostDepth) {
-    return invalid("depth is ", options.depth, "; expected 1 to ", kMostDepth);
+  if (options.depth < 1 || options.depth > kMaxDepth) {
+    return invalid("depth is ", options.depth, "; expected 1 to ", kMaxDepth);
   }
   if (options.epochs < 0) return invalid("epochs is ", options.epochs, "; expected at least 0 (0: without end)");
   const int64_t batches = BatchesPerEpoch(dataset.size(), options.batch_size, options.drop_remainder);

@@ -35,7 +35,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kVersion = 1;  // version of the images that DrawTextureImage draws
-constexpr int kMostPlaces = 9;
+constexpr int kMaxPlaces = 9;
 constexpr char kBeside[] = ".tmp.";  // suffix, before the process id, of the directory that is renamed to become the
                                      // set
 constexpr char kDescription[] = "textured shapes, version ";
@@ -241,7 +241,7 @@ absl::Status WriteTextures(const std::string& directory, const TextureOptions& o
 
 absl::StatusOr<std::string> PlaceTextures(const std::string& directory, const TextureOptions& options) {
   absl::Status status;
-  for (int number = 1; number <= kMostPlaces; ++number) {
+  for (int number = 1; number <= kMaxPlaces; ++number) {
     const std::string place = number == 1 ? directory : absl::StrCat(directory, "_", number);
     status = WriteTextures(place, options);
     if (status.ok()) return place;

@@ -17,7 +17,7 @@
 namespace belfry {
 namespace {
 
-constexpr int kMostDevices = 1024, kMostThreads = 1024;
+constexpr int kMaxDevices = 1024, kMaxThreads = 1024;
 
 struct Counts {
   int cpu = 0, gpu = 0;
@@ -37,7 +37,7 @@ absl::StatusOr<Counts> ParseSpec(absl::string_view spec) {
     if (fields.size() == 2 && !absl::SimpleAtoi(fields[1], &number)) {
       return wrong(absl::StrCat("'", fields[1], "' is not a number"));
     }
-    if (number < 1 || number > kMostDevices) return wrong(absl::StrCat("the number must be 1 to ", kMostDevices));
+    if (number < 1 || number > kMaxDevices) return wrong(absl::StrCat("the number must be 1 to ", kMaxDevices));
     const std::string type = absl::AsciiStrToLower(fields[0]);
     if (type != "cpu" && type != "gpu") return wrong(absl::StrCat("unknown type '", fields[0], "'"));
     int& count = type == "cpu" ? counts.cpu : counts.gpu;
@@ -52,10 +52,10 @@ absl::StatusOr<Counts> ParseSpec(absl::string_view spec) {
 
 absl::StatusOr<DeviceSet> DeviceSet::Open(absl::string_view spec, const DeviceOptions& options) {
   ASSIGN_OR_RETURN(const Counts counts, ParseSpec(spec));
-  if (options.cpu_threads < 0 || options.cpu_threads > kMostThreads) {
+  if (options.cpu_threads < 0 || options.cpu_threads > kMaxThreads) {
     return absl::InvalidArgumentError(absl::StrCat("Cannot open CPU devices with ", options.cpu_threads,
                                                    " threads each; expected 0 (a share of the cores) to ",
-                                                   kMostThreads));
+                                                   kMaxThreads));
   }
   RETURN_IF_ERROR(CheckGpuOptions(options));
   std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(counts.cpu, options);

@@ -15,9 +15,9 @@
 namespace belfry {
 namespace {
 
-constexpr int kMostParts = 64, kMostCards = 1024;
-constexpr double kLeast = 1 << 20;          // bytes; less is probably a mistake, such as a missing unit
-constexpr double kMost = 4503599627370496;  // bytes: 2^52
+constexpr int kMaxParts = 64, kMaxCards = 1024;
+constexpr double kMinBytes = 1 << 20;           // bytes; less is probably a mistake, such as a missing unit
+constexpr double kMaxBytes = 4503599627370496;  // bytes: 2^52
 constexpr size_t kGranule = 256;
 
 // Room for what the driver, kernels and libraries load besides our own allocations.
@@ -55,8 +55,8 @@ absl::StatusOr<MemoryText> ParseMemory(absl::string_view text) {
     return MemoryText{number, true};
   }
   number *= scale == 0 ? 1 : scale;
-  if (number < kLeast) return wrong("less than 1 MiB");
-  if (number > kMost) return wrong("more than any card has");
+  if (number < kMinBytes) return wrong("less than 1 MiB");
+  if (number > kMaxBytes) return wrong("more than any card has");
   return MemoryText{std::floor(number), false};
 }
 
@@ -71,7 +71,7 @@ absl::StatusOr<std::vector<int>> ParseCards(absl::string_view text) {
     int card = 0;
     part = absl::StripAsciiWhitespace(part);
     if (!absl::SimpleAtoi(part, &card)) return wrong(absl::StrCat("'", part, "' is not a number"));
-    if (card < 0 || card >= kMostCards) return wrong(absl::StrCat("there is no card ", card));
+    if (card < 0 || card >= kMaxCards) return wrong(absl::StrCat("there is no card ", card));
     if (std::find(cards.begin(), cards.end(), card) != cards.end()) return wrong(absl::StrCat(card, " is given twice"));
     cards.push_back(card);
   }
@@ -83,9 +83,9 @@ std::string GibiBytes(size_t bytes) { return absl::StrFormat("%.1f GiB", static_
 }  // namespace
 
 absl::Status CheckGpuOptions(const DeviceOptions& options) {
-  if (options.virtual_gpus < 1 || options.virtual_gpus > kMostParts) {
+  if (options.virtual_gpus < 1 || options.virtual_gpus > kMaxParts) {
     return absl::InvalidArgumentError(
-        absl::StrCat("virtual_gpus=", options.virtual_gpus, ": a card is opened as 1 to ", kMostParts, " devices"));
+        absl::StrCat("virtual_gpus=", options.virtual_gpus, ": a card is opened as 1 to ", kMaxParts, " devices"));
   }
   if (!options.gpu_memory.empty()) {
     ASSIGN_OR_RETURN(const MemoryText memory, ParseMemory(options.gpu_memory));

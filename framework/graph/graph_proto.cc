@@ -8,7 +8,7 @@
 namespace belfry {
 namespace {
 
-constexpr size_t kMostValueBytes = 64;
+constexpr size_t kMaxValueBytes = 64;
 constexpr int kProducer = 24;  // the producer version of TensorFlow 1.x
 
 proto::DataType ToProto(DType dtype) {
@@ -42,7 +42,7 @@ struct AttrEncoder {
     proto::TensorProto* tensor = out->mutable_tensor();
     tensor->set_dtype(ToProto(value.dtype()));
     Encode(value.shape(), tensor->mutable_tensor_shape());
-    if (value.raw() != nullptr && value.bytes() <= kMostValueBytes) {
+    if (value.raw() != nullptr && value.bytes() <= kMaxValueBytes) {
       tensor->set_tensor_content(static_cast<const char*>(value.raw()), value.bytes());
     }
   }

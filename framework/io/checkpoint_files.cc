@@ -29,12 +29,12 @@ bool IsNoCheckpoint(const absl::Status& status) {
 }
 
 std::string Steps(const std::vector<CheckpointFile>& files) {
-  constexpr size_t kMost = 10;
+  constexpr size_t kMax = 10;
   std::vector<std::string> steps;
-  for (size_t i = files.size() > kMost ? files.size() - kMost : 0; i < files.size(); ++i) {
+  for (size_t i = files.size() > kMax ? files.size() - kMax : 0; i < files.size(); ++i) {
     steps.push_back(absl::StrCat(files[i].step));
   }
-  return absl::StrCat(files.size() > kMost ? "..., " : "", absl::StrJoin(steps, ", "));
+  return absl::StrCat(files.size() > kMax ? "..., " : "", absl::StrJoin(steps, ", "));
 }
 
 }  // namespace

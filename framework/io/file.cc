@@ -20,8 +20,8 @@ namespace belfry::io {
 namespace {
 
 // Linux moves at most slightly more than this (2 GiB less a page) in one call.
-constexpr uint64_t kMostBytesAtOnce = uint64_t{1} << 30;
-constexpr int kMostLeftovers = 1000;
+constexpr uint64_t kMaxBytesAtOnce = uint64_t{1} << 30;
+constexpr int kMaxLeftovers = 1000;
 
 class Descriptor {
  public:
@@ -48,7 +48,7 @@ std::string Beside(const std::string& path, int i) { return absl::StrCat(path, "
 
 bool WriteAll(int descriptor, absl::string_view bytes) {
   while (!bytes.empty()) {
-    const ssize_t written = ::write(descriptor, bytes.data(), std::min<uint64_t>(bytes.size(), kMostBytesAtOnce));
+    const ssize_t written = ::write(descriptor, bytes.data(), std::min<uint64_t>(bytes.size(), kMaxBytesAtOnce));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) return false;
     bytes.remove_prefix(written);
@@ -111,7 +111,7 @@ absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_vi
   for (int i = 0; descriptor < 0; ++i) {
     beside = Beside(path, i);
     descriptor = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (descriptor < 0 && (errno != EEXIST || i == kMostLeftovers)) return SystemError(beside, "cannot create", errno);
+    if (descriptor < 0 && (errno != EEXIST || i == kMaxLeftovers)) return SystemError(beside, "cannot create", errno);
   }
   Descriptor file(descriptor);
   bool written = true;
@@ -133,7 +133,7 @@ absl::Status ReplaceLink(const std::string& path, const std::string& target) {
   for (int i = 0;; ++i) {
     const std::string beside = Beside(path, i);
     if (::symlink(target.c_str(), beside.c_str()) == 0) return RenameInto(beside, path);
-    if (errno != EEXIST || i == kMostLeftovers) return SystemError(beside, "cannot make a symbolic link", errno);
+    if (errno != EEXIST || i == kMaxLeftovers) return SystemError(beside, "cannot make a symbolic link", errno);
   }
 }
 
@@ -184,7 +184,7 @@ InputFile::~InputFile() {
 
 absl::StatusOr<size_t> InputFile::ReadOn(void* to, size_t bytes) const {
   while (true) {
-    const ssize_t got = ::read(descriptor_, to, std::min<uint64_t>(bytes, kMostBytesAtOnce));
+    const ssize_t got = ::read(descriptor_, to, std::min<uint64_t>(bytes, kMaxBytesAtOnce));
     if (got >= 0) return got;
     if (errno != EINTR) return SystemError(path_, "cannot read", errno);
   }
@@ -193,7 +193,7 @@ absl::StatusOr<size_t> InputFile::ReadOn(void* to, size_t bytes) const {
 absl::Status InputFile::Read(uint64_t offset, void* to, uint64_t bytes) const {
   uint64_t done = 0;
   while (done < bytes) {
-    const ssize_t got = ::pread(descriptor_, static_cast<char*>(to) + done, std::min(bytes - done, kMostBytesAtOnce),
+    const ssize_t got = ::pread(descriptor_, static_cast<char*>(to) + done, std::min(bytes - done, kMaxBytesAtOnce),
                                 static_cast<off_t>(offset + done));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return SystemError(path_, "cannot read", errno);

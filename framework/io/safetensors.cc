@@ -88,9 +88,9 @@ absl::StatusOr<std::string> MakeHeader(const std::vector<const NamedTensor*>& so
   absl::StrAppend(&header, "}", entries, "}");
   header.append((kDataAlignment - header.size() % kDataAlignment) % kDataAlignment, ' ');
   const uint64_t length = header.size() - kLengthBytes;
-  if (length > kMostHeaderBytes) {
+  if (length > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the header would have ", length,
-                                                   " bytes, and readers take at most ", kMostHeaderBytes,
+                                                   " bytes, and readers take at most ", kMaxHeaderBytes,
                                                    "; write fewer tensors or less metadata"));
   }
   for (size_t i = 0; i < kLengthBytes; ++i) header[i] = static_cast<char>(length >> (8 * i));
@@ -126,7 +126,7 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
   uint64_t length = 0;
   for (size_t i = 0; i < bytes.size(); ++i) length |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
   // An impossible length is left for the parser to report.
-  if (length <= kMostHeaderBytes && length <= file.size() - bytes.size()) {
+  if (length <= kMaxHeaderBytes && length <= file.size() - bytes.size()) {
     const size_t begin = bytes.size();
     bytes.resize(begin + length);
     RETURN_IF_ERROR(file.Read(begin, bytes.data() + begin, length));

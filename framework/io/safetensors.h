@@ -48,7 +48,7 @@ struct SafetensorsHeader {
 };
 
 // The longest header, in bytes, that is read or written; the reference implementation's limit.
-inline constexpr uint64_t kMostHeaderBytes = 100'000'000;
+inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 
 // Writes a file atomically, as WriteFile does. Tensors are sorted by descending element size, then by name, so each is
 // aligned to its elements, and the same tensors always give the same bytes. InvalidArgument: a name that occurs twice,

@@ -17,11 +17,11 @@
 namespace belfry::io {
 namespace {
 
-constexpr size_t kMostAxes = 64;
+constexpr size_t kMaxAxes = 64;
 
 std::string Shown(absl::string_view name) {
-  constexpr size_t kMost = 200;
-  return absl::StrCat("'", absl::Utf8SafeCHexEscape(name.substr(0, kMost)), name.size() > kMost ? "..." : "", "'");
+  constexpr size_t kMax = 200;
+  return absl::StrCat("'", absl::Utf8SafeCHexEscape(name.substr(0, kMax)), name.size() > kMax ? "..." : "", "'");
 }
 
 // A tensor's entry as the JSON gives it, before any check.
@@ -91,9 +91,9 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   }
   bool number_unsigned(uint64_t value) override {
     if (state_ != State::kList) return Misplaced("a number");
-    if (list_->size() == kMostAxes) {
+    if (list_->size() == kMaxAxes) {
       return Fail(
-          absl::StrCat("has more than ", kMostAxes, " numbers in ", key_, " of tensor ", Shown(entries.back().name)));
+          absl::StrCat("has more than ", kMaxAxes, " numbers in ", key_, " of tensor ", Shown(entries.back().name)));
     }
     list_->push_back(value);
     return true;
@@ -262,8 +262,8 @@ absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view path,
   }
   uint64_t length = 0;
   for (size_t i = 0; i < kLengthBytes; ++i) length |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
-  if (length > kMostHeaderBytes) {
-    return damaged("says that its header has ", length, " bytes, more than ", kMostHeaderBytes);
+  if (length > kMaxHeaderBytes) {
+    return damaged("says that its header has ", length, " bytes, more than ", kMaxHeaderBytes);
   }
   if (length > file_size - kLengthBytes || length > bytes.size() - kLengthBytes) {
     return damaged("says that its header has ", length, " bytes, and ", file_size - kLengthBytes, " follow");

@@ -1,4 +1,4 @@
-// Saves checkpoints while training goes on.
+// Asynchronous checkpoints: saved while training goes on.
 #pragma once
 
 #include <cstdint>
@@ -15,25 +15,24 @@
 
 namespace belfry {
 
-// Writes snapshots of a session on a thread of its own. The session is borrowed and used in Save only. One thread at a
-// time may call it.
+// Writes snapshots of a session on a background thread. Borrows the session, and uses it only in Save. One thread at a
+// time.
 class Checkpointer {
  public:
-  // ResourceExhausted if the system has no threads left.
+  // Errors: ResourceExhausted if the system has no threads left.
   static absl::StatusOr<std::unique_ptr<Checkpointer>> Create(Session& session, io::CheckpointDirectory directory);
-  // Waits for the write that is under way; what goes wrong there and was not reported is logged.
+  // Waits for the write in flight; logs its error if it has not been reported.
   ~Checkpointer();
   Checkpointer(const Checkpointer&) = delete;
   Checkpointer& operator=(const Checkpointer&) = delete;
 
-  // Takes a snapshot and returns; CheckpointDirectory::Save writes it meanwhile. One write is under way at most: if the
-  // former one is not done, its end is waited for first. Its error, if it had one, is returned by this call, which
-  // saves all the same. Variables with a NaN or an infinity are not written, so that no checkpoint has any: Aborted,
-  // reported likewise.
+  // Takes a snapshot, starts CheckpointDirectory::Save in the background and returns. Waits first for the previous
+  // write, whose error, if any, is returned by this call; the new checkpoint is saved nevertheless. A snapshot with a
+  // NaN or an infinity is not written; that is an Aborted error, reported in the same way.
   absl::Status Save(int64_t step, io::Metadata metadata = {}, std::optional<double> metric = std::nullopt);
-  // The error that was not reported yet, without waiting.
+  // Returns the error that has not been reported yet. Does not wait.
   absl::Status Poll();
-  // Waits until all is written, and returns the error that was not reported yet. Save may follow.
+  // Waits for the write in flight, and returns the error that has not been reported yet. Save may follow.
   absl::Status Finish();
 
   const std::string& folder() const { return directory_.folder(); }
@@ -50,8 +49,8 @@ class Checkpointer {
   void Write();
 
   Session& session_;
-  io::CheckpointDirectory directory_;  // after Create, the thread's alone but for folder()
-  Snapshot snapshot_;                  // the thread's while request_ is set, else the caller's
+  io::CheckpointDirectory directory_;  // after Create used by the thread only, except folder()
+  Snapshot snapshot_;                  // used by the thread while request_ is set, else by the caller
   Mutex mutex_;
   std::optional<Request> request_ ABSL_GUARDED_BY(mutex_);  // until it is written
   absl::Status unreported_ ABSL_GUARDED_BY(mutex_);

@@ -26,6 +26,13 @@ absl::StatusOr<Stream*> DeviceQueues::Get(int device, StreamKind kind) {
   return (streams_[{device, kind}] = std::move(made)).get();
 }
 
+absl::Status DeviceQueues::WaitForOtherDevices(int device, Stream& stream, absl::Time deadline) {
+  for (int other : asynchronous_) {
+    if (other != device && runs(other) > 0) RETURN_IF_ERROR(stream.Wait(end(other), runs(other), deadline));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status DeviceQueues::CopyOut(int device, void* to_host, const void* from, size_t bytes) {
   if (bytes == 0) return absl::OkStatus();
   if (!devices_.device(device).asynchronous()) {

@@ -1,4 +1,4 @@
-// What all steps of a session share of the asynchronous devices: one stream of each kind, in whose order the steps run.
+// The streams of asynchronous devices that all steps of a session share: one of each kind per device.
 #pragma once
 
 #include <map>
@@ -13,30 +13,36 @@
 
 namespace belfry {
 
-// The streams of a session. A run of any executable ends, on each asynchronous device that it uses, with a record of
-// that device's end; a run begins after all ends before it. So whatever a run reads or overwrites, of its own memory or
-// of variables, is settled, and the host need not wait. Get is thread-safe; for the rest, one run at a time.
+// The session's streams, and for each asynchronous device an event that marks the ends of runs on it. Every run ends by
+// recording that event on each device that it uses, and begins by waiting for the ends of all runs before it. So all
+// memory that it reads or overwrites, its own or variables', is up to date on the device, and the host need not wait.
+// Get is thread-safe; for the rest, one run at a time.
 class DeviceQueues {
  public:
   explicit DeviceQueues(const DeviceSet& devices);
-  // Waits for all work.
+  // Waits for all work of all devices.
   ~DeviceQueues();
 
   // The session's stream of an asynchronous device.
   absl::StatusOr<Stream*> Get(int device, StreamKind kind);
 
-  // How many runs a device has been given, and the event that counts their ends.
+  // Number of runs given to a device, and the event that counts their ends.
   uint32_t runs(int device) const { return queues_[device].runs; }
   Event& end(int device) { return *queues_[device].end; }
-  uint32_t AddRun(int device) { return ++queues_[device].runs; }  // the new count
+  uint32_t AddRun(int device) { return ++queues_[device].runs; }  // returns the new count
+  // Makes later work on `stream`, of `device`, wait for the runs given to the other asynchronous devices.
+  absl::Status WaitForOtherDevices(int device, Stream& stream, absl::Time deadline);
+  // Records the end of the run that AddRun will count next: on a stream, or at once.
+  void RecordEnd(int device, Stream& stream) { stream.Record(end(device), runs(device) + 1); }
+  void RecordEnd(int device) { end(device).Record(runs(device) + 1); }
   // The asynchronous devices.
   const std::vector<int>& asynchronous() const { return asynchronous_; }
 
-  // Copies a variable out of and into its device, after all work that was queued; done on return. For any device.
+  // Copy a variable's bytes from and to its device, of any kind, after all queued work; done on return.
   absl::Status CopyOut(int device, void* to_host, const void* from, size_t bytes);
   absl::Status CopyIn(int device, void* to, const void* from_host, size_t bytes);
 
-  // Waits until an asynchronous device has nothing to do, and says what went wrong on it.
+  // Waits until an asynchronous device is idle, and returns the first error of its work.
   absl::Status Synchronize(int device);
 
  private:

@@ -27,11 +27,11 @@ void DeviceThreads::Worker::Wait() { BELFRY_CHECK(done_->Wait(started_, absl::In
 void DeviceThreads::Worker::Loop(const Device& device) {
   const ScopedParallelThreads share(device.threads());
   BindThisThread(device.cores());
-  for (uint32_t turn = 1;; ++turn) {
-    BELFRY_CHECK(start_->Wait(turn, absl::InfiniteFuture()).ok());
+  for (uint32_t task = 1;; ++task) {
+    BELFRY_CHECK(start_->Wait(task, absl::InfiniteFuture()).ok());
     if (task_ == nullptr) return;
     task_->body();
-    done_->Record(turn);
+    done_->Record(task);
   }
 }
 

@@ -1,4 +1,4 @@
-// The threads that run the streams of plans that use several devices.
+// Threads that run the lanes of steps that use several devices.
 #pragma once
 
 #include <atomic>
@@ -11,13 +11,13 @@
 
 namespace belfry {
 
-// Work that a device's thread does again and again. Made once; starting it does not allocate.
+// Work that a device's thread repeats. Made once; starting it does not allocate.
 struct StreamTask {
   std::function<void()> body;
 };
 
-// One persistent thread per (device, stream kind) that plans have asked for, each with its device's share of the cores
-// for parallel loops. Threads sleep between steps. Thread Get from one thread at a time; a thread runs one task at a
+// One persistent thread per (device, stream kind) that a plan has asked for, each with its device's share of the cores
+// for parallel loops. Threads sleep between steps. Call Get from one thread at a time; each worker runs one task at a
 // time.
 class DeviceThreads {
  public:
@@ -28,16 +28,16 @@ class DeviceThreads {
    public:
     explicit Worker(Device& device);
     ~Worker();
-    // Has the thread run `task.body`. REQUIRES: the last task is done.
+    // Makes the thread run `task.body`. REQUIRES: the last task is done.
     void Start(const StreamTask& task);
-    // Blocks until it has.
+    // Blocks until the task is done.
     void Wait();
 
    private:
     void Loop(const Device& device);
 
     std::unique_ptr<Event> start_, done_;
-    const StreamTask* task_ = nullptr;  // null: end. Published by start_
+    const StreamTask* task_ = nullptr;  // null: exit. Published by start_
     uint32_t started_ = 0;
     std::thread thread_;
   };

@@ -8,11 +8,11 @@
 namespace belfry {
 namespace {
 
-// A node, its instructions and its kernel, roughly.
+// An estimate for a node, its instructions and its kernel.
 constexpr size_t kBytesPerNode = 2048;
 
 size_t TableBytes(const Plan& plan) { return plan.program.nodes.size() * kBytesPerNode; }
-// Of one prepared step: its arenas, and its copies of what it fetches.
+// One prepared step: its arenas and its copies of the fetches.
 size_t StepBytes(const Plan& plan) {
   size_t bytes = std::accumulate(plan.memory.arena_bytes.begin(), plan.memory.arena_bytes.end(), size_t{0});
   for (const Value& fetch : plan.program.fetches) bytes += plan.program.spec(fetch).bytes();

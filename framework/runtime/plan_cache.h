@@ -1,4 +1,4 @@
-// The plans of a session, and executables that wait for the next step.
+// A session's cache of compiled plans and of idle prepared steps.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace belfry {
 
 class PreparedStep;
 
-// Plans by key, each with the prepared steps of it that are idle. Holds about `limit` bytes: beyond it, the plans that
-// were used least recently go, with their idle steps; of the one used last, all idle steps but one. Guarded by its
-// session.
+// Plans by key, each with its idle prepared steps. Holds about `limit` bytes: beyond that it evicts the least recently
+// used plans with their idle steps, and of the most recently used plan all idle steps but one. Guarded by the session.
 class PlanCache {
  public:
   explicit PlanCache(size_t limit) : limit_(limit) {}
   ~PlanCache();
 
-  // The plan of a key, or null; and a new one. Either counts as a use.
+  // Find returns the plan of a key, or null; Add stores a new one. Both count as a use.
   std::shared_ptr<const Plan> Find(const std::string& key);
   void Add(const std::string& key, std::shared_ptr<const Plan> plan);
-  // An idle step of the key, or null; and a step that becomes idle. A step whose plan is gone goes too.
+  // Take removes and returns an idle step of the key, or null; Put returns one. Put destroys a step whose plan was
+  // evicted.
   std::unique_ptr<PreparedStep> Take(const std::string& key);
   void Put(const std::string& key, std::unique_ptr<PreparedStep> step);
   // Frees the memory of all idle steps.

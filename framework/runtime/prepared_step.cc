@@ -1,3 +1,5 @@
+#include "framework/runtime/prepared_step.h"
+
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -14,14 +16,12 @@ PreparedStep::PreparedStep(Session& session, std::unique_ptr<Executable> executa
       feed_names_(std::move(feed_names)),
       fetched_(std::move(fetched)) {
   const Plan& plan = executable_->plan();
-  alone_ = !plan.written.empty() || plan.streams.size() > 1 || executable_->asynchronous();
+  exclusive_ = !plan.written.empty() || plan.streams.size() > 1 || executable_->asynchronous();
 }
-
-bool PreparedStep::replays() const { return executable_->replays(); }
 
 PreparedStep::~PreparedStep() {
   if (!executable_->asynchronous()) return;
-  const ScopedRun last(session_.gate_, /*alone=*/true);
+  const ScopedRun last(session_.gate_, /*exclusive=*/true);
   executable_.reset();
 }
 
@@ -76,7 +76,7 @@ absl::Status PreparedStep::RunFed(absl::Span<const Tensor> feeds, StepTrace* tra
   }
   absl::Status status = std::exchange(unreported_, absl::OkStatus());
   if (status.ok()) {
-    const ScopedRun run(session_.gate_, alone_, deadline);
+    const ScopedRun run(session_.gate_, exclusive_, deadline);
     if (!run.entered()) {
       status = absl::DeadlineExceededError("The step's time was over while it waited for other steps of the session");
     } else if (session_.closed_.load(std::memory_order_relaxed)) {
@@ -103,13 +103,13 @@ absl::Status PreparedStep::Wait() {
   if (!under_way_) return absl::OkStatus();
   RETURN_IF_ERROR(executable_->AwaitDevices(deadline_));
   under_way_ = false;
-  // Another thread may be recording a step of its own with the same streams, and they cannot be asked meanwhile.
-  const ScopedRun run(session_.gate_, /*alone=*/true);
+  // Another thread may be capturing a step with the same streams, which cannot be queried meanwhile.
+  const ScopedRun run(session_.gate_, /*exclusive=*/true);
   return executable_->Fetch(deadline_, fetched_);
 }
 
 const Tensor& PreparedStep::fetched(int i) {
-  unreported_.Update(Wait());  // the next Run does
+  unreported_.Update(Wait());  // the next Run reports it
   return fetched_[i];
 }
 

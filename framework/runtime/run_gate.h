@@ -1,4 +1,4 @@
-// Many readers or one writer, on one atomic.
+// A shared/exclusive lock for steps: many readers or one writer, on one atomic.
 #pragma once
 
 #include <atomic>
@@ -9,59 +9,59 @@
 
 namespace belfry {
 
-// Lets steps that only read variables run side by side, and a step that writes them (or needs the device threads) run
-// alone. Entering and leaving a free gate are a few atomic operations; a busy one is waited for asleep. One who waits
-// to be alone goes before those who would share, so that evaluation cannot keep training out.
+// Lets steps that only read variables run side by side, and a step that writes them, or needs the device threads, run
+// exclusively. Entering and leaving a free gate takes a few atomic operations; waiting for a busy one sleeps. Exclusive
+// waiters have priority, so evaluation cannot starve training. Thread-safe.
 class RunGate {
  public:
-  // False if the deadline came first; then there is nothing to leave.
-  bool Enter(bool alone, absl::Time deadline) {
-    if (TryEnter(alone)) return true;
+  // Returns false if the deadline passed first; then Leave must not be called.
+  bool Enter(bool exclusive, absl::Time deadline) {
+    if (TryEnter(exclusive)) return true;
     const MutexLock lock(mutex_);
     waiters_.fetch_add(1);
-    if (alone) alone_waiting_.fetch_add(1);
-    const bool entered = mutex_.AwaitUntil(deadline, [&] { return TryEnter(alone); });
-    if (alone) alone_waiting_.fetch_sub(1);
+    if (exclusive) exclusive_waiting_.fetch_add(1);
+    const bool entered = mutex_.AwaitUntil(deadline, [&] { return TryEnter(exclusive); });
+    if (exclusive) exclusive_waiting_.fetch_sub(1);
     waiters_.fetch_sub(1);
-    // Those who would share may have waited for nobody else.
-    if (alone && !entered) mutex_.NotifyAll();
+    // Shared waiters may have been waiting only for this one to go first.
+    if (exclusive && !entered) mutex_.NotifyAll();
     return entered;
   }
 
-  void Leave(bool alone) {
-    if (alone) {
+  void Leave(bool exclusive) {
+    if (exclusive) {
       state_.store(0);
     } else {
       state_.fetch_sub(1);
     }
-    // A waiter counts itself before it looks at state_, so either it sees the change or it is seen here.
+    // A waiter increments waiters_ before it reads state_, so either it sees the change or it is seen here.
     if (waiters_.load() == 0) return;
     const MutexLock lock(mutex_);
     mutex_.NotifyAll();
   }
 
  private:
-  bool TryEnter(bool alone) {
+  bool TryEnter(bool exclusive) {
     int32_t state = state_.load();
-    while (alone ? state == 0 : state >= 0 && alone_waiting_.load() == 0) {
-      if (state_.compare_exchange_weak(state, alone ? -1 : state + 1)) return true;
+    while (exclusive ? state == 0 : state >= 0 && exclusive_waiting_.load() == 0) {
+      if (state_.compare_exchange_weak(state, exclusive ? -1 : state + 1)) return true;
     }
     return false;
   }
 
-  std::atomic<int32_t> state_{0};  // -1: one alone; else how many share it
-  std::atomic<int32_t> alone_waiting_{0};
+  std::atomic<int32_t> state_{0};  // -1: held exclusively; else the number of shared holders
+  std::atomic<int32_t> exclusive_waiting_{0};
   std::atomic<int32_t> waiters_{0};
-  Mutex mutex_;  // what is slept on; not taken while the gate is free
+  Mutex mutex_;  // for sleeping; not taken while the gate is free
 };
 
-// Holds the gate for its own life, if it could be entered before the deadline.
+// Holds the gate for its lifetime, if it was entered before the deadline.
 class ScopedRun {
  public:
-  ScopedRun(RunGate& gate, bool alone, absl::Time deadline = absl::InfiniteFuture())
-      : gate_(gate), alone_(alone), entered_(gate.Enter(alone, deadline)) {}
+  ScopedRun(RunGate& gate, bool exclusive, absl::Time deadline = absl::InfiniteFuture())
+      : gate_(gate), exclusive_(exclusive), entered_(gate.Enter(exclusive, deadline)) {}
   ~ScopedRun() {
-    if (entered_) gate_.Leave(alone_);
+    if (entered_) gate_.Leave(exclusive_);
   }
   ScopedRun(const ScopedRun&) = delete;
   ScopedRun& operator=(const ScopedRun&) = delete;
@@ -70,7 +70,7 @@ class ScopedRun {
 
  private:
   RunGate& gate_;
-  const bool alone_, entered_;
+  const bool exclusive_, entered_;
 };
 
 }  // namespace belfry

@@ -13,16 +13,16 @@
 namespace belfry {
 namespace {
 
-constexpr size_t kMostNames = 10;
+constexpr size_t kMaxNames = 10;
 
 std::string Listed(absl::string_view title, const std::vector<std::string>& names) {
   if (names.empty()) return "";
-  const auto end = names.begin() + std::min(kMostNames, names.size());
-  const std::string more = names.size() > kMostNames ? absl::StrCat(" and ", names.size() - kMostNames, " more") : "";
+  const auto end = names.begin() + std::min(kMaxNames, names.size());
+  const std::string more = names.size() > kMaxNames ? absl::StrCat(" and ", names.size() - kMaxNames, " more") : "";
   return absl::StrCat("\n  ", title, ": ", absl::StrJoin(names.begin(), end, ", "), more);
 }
 
-// Scopes that end in "/" or not, and whole names.
+// `paths`: scopes, with or without a trailing "/", or whole names.
 bool Below(absl::string_view name, const std::vector<std::string>& paths) {
   return std::any_of(paths.begin(), paths.end(), [&](const std::string& path) { return InScope(name, path); });
 }
@@ -33,7 +33,7 @@ bool Selected(absl::string_view name, const RestoreOptions& options) {
 
 std::string Described(DType dtype, const Shape& shape) { return absl::StrCat(DTypeName(dtype), " ", shape.ToString()); }
 
-// What all towers must hold alike.
+// Whether all towers must hold the same value.
 bool IsShared(const Variable& variable) {
   const VariableDef* slot_of = variable.def().slot_of;
   return variable.trainable() || (slot_of != nullptr && slot_of->trainable) || IsInteger(variable.dtype());

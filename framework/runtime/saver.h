@@ -1,4 +1,4 @@
-// The variables of a session as tensors: taken out, put back, and compared between towers.
+// Snapshots of a session's variables: taking, restoring, and comparing them between towers.
 #pragma once
 
 #include <string>
@@ -13,51 +13,51 @@
 
 namespace belfry {
 
-// A copy in host memory of all variables that are initialized, by logical name: weights, optimizers' slots, moving
-// averages, the global step. Of the replicas of a name the lowest is taken, so it does not matter to who restores it
-// how many towers there were; CheckReplicas says whether they agree. Not thread-safe.
+// A copy in host memory of all initialized variables by logical name: weights, optimizer slots, moving averages, the
+// global step. It holds the lowest replica of each name, so it can be restored with any number of towers; CheckReplicas
+// tells whether the replicas agree. Not thread-safe.
 class Snapshot {
  public:
-  // Copies the variables as they are between two steps, which other threads may go on running. The memory is used
-  // again: the first call allocates, a later one only for variables that are new. So nobody may read the former
-  // tensors() any more. FailedPrecondition: none is initialized.
+  // Copies the variables between two steps; other threads may keep running steps. Reuses its memory, so it allocates
+  // only for new variables, and invalidates the previous tensors(). Errors: FailedPrecondition if no variable is
+  // initialized.
   absl::Status Take(Session& session);
 
-  // In the order of the variables' making.
+  // In order of the variables' creation.
   absl::Span<const io::NamedTensor> tensors() const { return tensors_; }
 
  private:
   std::vector<io::NamedTensor> tensors_;
 };
 
-// Which variables are restored, and what need not fit. As a default everything must.
+// Selects the variables to restore, and what may be missing. By default everything must match.
 struct RestoreOptions {
-  // Variables below one of these paths only, by whole components ("tail" is "tail" and "tail/weights", not "tails"),
-  // and not below one of those; an empty list says nothing. What is left out is neither missing nor extra.
+  // Restore only variables under a path in `only`, and none under a path in `except`. Paths match whole components
+  // ("tail" matches "tail" and "tail/weights", not "tails"); an empty list does not restrict. Excluded variables count
+  // neither as missing nor as extra.
   std::vector<std::string> only, except;
-  bool allow_missing = false;  // variables that no tensor is for keep their values
-  bool allow_extra = false;    // tensors that no variable is for are left out
+  bool allow_missing = false;  // variables without a tensor keep their values
+  bool allow_extra = false;    // tensors without a variable are ignored
 };
 
 // Logical names, in the order of the graph and of the tensors.
 struct Restored {
   std::vector<std::string> restored;
-  std::vector<std::string> missing;  // of tensors
-  std::vector<std::string> extra;    // tensors
+  std::vector<std::string> missing;  // variables without a tensor
+  std::vector<std::string> extra;    // tensors without a variable
 };
 
-// Gives the variables of the session the values of the tensors of their names; all replicas alike, initialized or not.
-// All or nothing: unless everything fits, nothing is written. InvalidArgument lists what is missing, what is extra and
-// what has another shape or dtype, up to 10 of each; also if nothing at all would be restored. `source` names where
-// the tensors come from, for errors.
+// Assigns to the session's variables, in all replicas, the tensors of the same names. All or nothing: unless everything
+// matches, nothing is written. `source` names the origin of the tensors in errors. Errors: InvalidArgument, which lists
+// missing names, extra names and mismatches of shape or dtype, up to 10 of each; also if nothing would be restored.
 absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
                                  const RestoreOptions& options = {});
 
-// Whether the towers still are one model: compares the bits of each variable in replicas 0 to towers - 1. Compared are
-// trainable variables, their slots, and integers (the global step), if initialized; not the statistics of batch
-// normalisation, which one tower alone may keep, nor what only one of these replicas has. DataLoss names the first
-// variable that differs, and the towers. Training without averages (VariableUpdate::kIndependent) makes them differ, so
-// that a Snapshot of it is that of one tower. Each variable is copied out between two steps.
+// Checks that the towers are still one model: compares each variable bit by bit in replicas 0 to towers - 1. It
+// compares initialized trainable variables, their slots, and integers (the global step), but not the statistics of
+// batch normalisation, which only one tower may keep, nor variables of a single replica. Towers trained without
+// averaging (VariableUpdate::kIndependent) differ. Copies each variable between two steps. Errors: DataLoss, with the
+// first variable that differs and the towers.
 absl::Status CheckReplicas(Session& session, int towers);
 
 }  // namespace belfry

@@ -36,7 +36,7 @@ ProgramRequest RequestFor(absl::Span<const FeedSpec> feeds, absl::Span<const Out
   return request;
 }
 
-// What a key cannot be made of: node ids are those of the session's graph.
+// A key consists of node ids, so all nodes must be of the session's graph.
 absl::Status CheckValid(const Graph& graph, const ProgramRequest& request) {
   const auto check = [&](absl::Span<const Output> outputs, absl::string_view what) -> absl::Status {
     for (const Output& output : outputs) {
@@ -65,7 +65,7 @@ absl::Status CheckValid(const Graph& graph, const ProgramRequest& request) {
   return absl::OkStatus();
 }
 
-// Kernels that are made a second time may choose another algorithm, one that needs more memory than the plan has.
+// Kernels made a second time may choose another algorithm, which may need more memory than the plan has.
 bool FitsInto(const std::vector<Kernel>& kernels, const Plan& plan) {
   for (size_t i = 0; i < kernels.size(); ++i) {
     if (kernels[i].workspace_bytes > plan.workspace_bytes[i] || (plan.in_place[i] != 0 && !kernels[i].in_place)) {
@@ -75,7 +75,7 @@ bool FitsInto(const std::vector<Kernel>& kernels, const Plan& plan) {
   return true;
 }
 
-// A wrong shape is for the compiler to report; a wrong dtype, or no data, is no part of what is compiled.
+// Checks the dtype and the data of a feed; the compiler reports a wrong shape.
 absl::Status CheckFeed(const Feed& feed) {
   if (feed.output.valid() && feed.value.bytes() > 0 && feed.value.raw() == nullptr) {
     return absl::InvalidArgumentError(
@@ -103,8 +103,8 @@ Session::Session(const Graph& graph, const DeviceSet& devices, const SessionOpti
 
 Session::~Session() {
   Close();
-  // Whoever is in a run leaves it. Not held any longer, since plans enter the gate as they go.
-  { const ScopedRun last(gate_, /*alone=*/true); }
+  // Waits for running steps, and leaves the gate again, since prepared steps enter it in their destructors.
+  { const ScopedRun last(gate_, /*exclusive=*/true); }
   const MutexLock lock(mutex_);
   plans_.Clear();
 }
@@ -165,19 +165,19 @@ absl::StatusOr<std::unique_ptr<Executable>> Session::MakeExecutable(const Progra
                                                                     const std::string& key) {
   ASSIGN_OR_RETURN(CompiledPlan compiled, FindOrCompile(request, key));
   const std::shared_ptr<const Plan> plan = compiled.plan;
-  const Executable::Environment environment{.devices = devices_,
-                                            .variables = variables_,
-                                            .threads = threads_,
-                                            .queues = queues_,
-                                            .collectives = options_.collectives,
-                                            .replay = options_.replay,
-                                            .short_step = options_.short_step,
-                                            .debug_sync = options_.debug_sync,
-                                            .check_numerics = options_.check_numerics};
+  const BindingEnvironment environment{.devices = devices_,
+                                       .variables = variables_,
+                                       .threads = threads_,
+                                       .queues = queues_,
+                                       .collectives = options_.collectives};
+  const ExecutionOptions options{.replay = options_.replay,
+                                 .short_step = options_.short_step,
+                                 .debug_sync = options_.debug_sync,
+                                 .check_numerics = options_.check_numerics};
   const absl::Status fits = CheckMemory(*plan, devices_);
-  absl::StatusOr<std::unique_ptr<Executable>> executable = fits.ok()
-                                                               ? Executable::Create(std::move(compiled), environment)
-                                                               : absl::StatusOr<std::unique_ptr<Executable>>(fits);
+  absl::StatusOr<std::unique_ptr<Executable>> executable =
+      fits.ok() ? Executable::Create(std::move(compiled), environment, options)
+                : absl::StatusOr<std::unique_ptr<Executable>>(fits);
   if (!absl::IsResourceExhausted(executable.status())) return executable;
   return absl::ResourceExhaustedError(
       absl::StrCat(executable.status().message(), "\n",

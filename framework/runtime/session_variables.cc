@@ -46,11 +46,11 @@ absl::Status Session::WriteVariable(const Variable& variable, const Tensor& valu
 absl::Status Session::ReadVariables(absl::Span<const Variable> variables, absl::Span<Tensor> values) {
   BELFRY_CHECK(variables.size() == values.size());
   ASSIGN_OR_RETURN(const std::vector<VariableStorage*> storage, StorageOf(variables));
-  bool alone = false;
+  bool exclusive = false;
   for (size_t i = 0; i < variables.size(); ++i) {
-    alone = alone || devices_.device(storage[i]->device).asynchronous();
+    exclusive = exclusive || devices_.device(storage[i]->device).asynchronous();
   }
-  const ScopedRun run(gate_, alone);
+  const ScopedRun run(gate_, exclusive);
   for (size_t i = 0; i < variables.size(); ++i) {
     if (!storage[i]->initialized) return Uninitialized(variables[i]);
   }
@@ -82,7 +82,7 @@ absl::Status Session::WriteVariables(absl::Span<const Variable> variables, absl:
           absl::StrCat("The value for variable ", variable.name(), " has a shape and no data"));
     }
   }
-  const ScopedRun run(gate_, /*alone=*/true);
+  const ScopedRun run(gate_, /*exclusive=*/true);
   for (size_t i = 0; i < variables.size(); ++i) {
     RETURN_IF_ERROR(queues_.CopyIn(storage[i]->device, storage[i]->data, values[i].raw(), values[i].bytes()));
     storage[i]->initialized = true;
@@ -93,7 +93,7 @@ absl::Status Session::WriteVariables(absl::Span<const Variable> variables, absl:
 absl::StatusOr<std::vector<Variable>> Session::InitializedVariables() {
   const std::vector<Variable> all = graph_.variables();
   ASSIGN_OR_RETURN(const std::vector<VariableStorage*> storage, StorageOf(all));
-  const ScopedRun run(gate_, /*alone=*/false);
+  const ScopedRun run(gate_, /*exclusive=*/false);
   std::vector<Variable> initialized;
   for (size_t i = 0; i < all.size(); ++i) {
     if (storage[i]->initialized) initialized.push_back(all[i]);

@@ -1,4 +1,4 @@
-// When the parts of one step ran, as measured.
+// Measured times of the parts of one step.
 #pragma once
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace belfry {
 
-// One instruction of a plan, from when its stream began it until the stream went on: a wait lasts until what it waits
-// for is there.
+// One instruction of a plan, from the time its stream began it until the stream went on; a wait lasts until it is
+// satisfied.
 struct StepSpan {
   int stream = 0;  // index into Plan::streams
   Instruction instruction{};
@@ -17,7 +17,7 @@ struct StepSpan {
 };
 
 struct StepTrace {
-  absl::Time begin, end;        // by the caller's clock, from the call until all was done
+  absl::Time begin, end;        // by the caller's clock, from the call until all work was done
   std::vector<StepSpan> spans;  // stream by stream, in order
 };
 

@@ -32,7 +32,7 @@ size_t BytesMoved(const ProgramNode& node) {
                                              : 0;
 }
 
-// The part of `intervals`, ascending and disjoint, that lies in `others`, likewise.
+// Total overlap of two lists of intervals, each ascending and disjoint.
 absl::Duration Overlap(const std::vector<Interval>& intervals, const std::vector<Interval>& others) {
   absl::Duration sum;
   size_t from = 0;
@@ -102,7 +102,7 @@ void TraceWriter::AddStep(int64_t step, const StepTrace& trace) {
     if (IsRecord(span)) continue;
     nlohmann::json details = {{"step", step}};
     if (IsWait(span)) {
-      // Most are over before they begin, and would only hide what is to be seen.
+      // Most waits are already satisfied, and would clutter the trace.
       if (span.end - span.begin < absl::Microseconds(1)) continue;
       file_.AddSpan(rows_[span.stream], "wait", "wait", span.begin, span.end, std::move(details));
       continue;

@@ -1,4 +1,4 @@
-// What traced steps tell.
+// Reports of traced steps: spans for a trace file, and a table of times.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ namespace belfry {
 // none. A gradient belongs to the layer of its forward node, an update to that of its variable (Node::computed_for).
 std::string LayerOf(const Node& node);
 
-// Adds a row for each stream of the plan, which later steps use again, and their spans: kernels by their path,
-// transfers and collectives with bytes and bandwidth, waits.
+// Writes traced steps of one plan to a trace file: a row per stream, with spans for kernels (by node path), transfers
+// and collectives (with bytes and bandwidth), and waits.
 class TraceWriter {
  public:
   TraceWriter(const Plan& plan, const DeviceSet& devices, io::TraceFile& file);
@@ -28,8 +28,8 @@ class TraceWriter {
   std::vector<int> rows_;  // by stream
 };
 
-// Of steps of one plan, where their time went: by op type, by layer, by stream with its idle share, and how much of the
-// communication had the device compute beside it.
+// A table of where the time of a plan's steps went: by op type, by layer, by stream with its idle share, and the share
+// of communication that overlapped computation on the device.
 std::string TraceTable(const Plan& plan, const DeviceSet& devices, absl::Span<const StepTrace> steps);
 
 }  // namespace belfry

@@ -16,7 +16,7 @@ size_t AlignedBytes(const Variable& variable) { return AlignUp(Bytes(variable));
 
 absl::Status VariableStore::Extend(const Graph& graph, const std::vector<int>& devices_by_node) {
   const std::vector<Variable> all = graph.variables();
-  // All memory before the first pointer: after an error nothing has changed.
+  // Allocates all memory before handing out the first pointer, so an error changes nothing.
   std::vector<Arena> arenas;
   for (int device = 0; device < devices_.size(); ++device) {
     std::vector<Variable> trainable, other;

@@ -1,4 +1,4 @@
-// The storage of variables, which outlives steps.
+// The memory of variables, which outlives steps.
 #pragma once
 
 #include <memory>
@@ -12,7 +12,7 @@
 
 namespace belfry {
 
-// Memory of one variable.
+// The memory of one variable.
 struct VariableStorage {
   void* data = nullptr;
   size_t bytes = 0;
@@ -20,16 +20,16 @@ struct VariableStorage {
   bool initialized = false;
 };
 
-// Owned by a Session, which guards it. Trainable variables of a device lie in one flat arena, the last made first: the
-// order in which their gradients appear. So do its other variables, in the order of their making.
+// Owned by a Session, which guards it. The trainable variables of a device lie in one flat arena, in reverse order of
+// creation, which is the order in which their gradients appear. The others lie in a second arena, in order of creation.
 class VariableStore {
  public:
   explicit VariableStore(const DeviceSet& devices) : devices_(devices) {}
 
-  // Allocates whatever variables of the graph have no memory yet, on the devices that `devices_by_node` says. Pointers
-  // that were given out stay valid; after an error nothing has changed.
+  // Allocates the graph's variables that have no memory yet, on the devices in `devices_by_node`. Pointers given out
+  // before stay valid; after an error nothing has changed.
   absl::Status Extend(const Graph& graph, const std::vector<int>& devices_by_node);
-  // The storage of the variable that `node` stands for. REQUIRES: Extend has seen it.
+  // The memory of the variable that `node` represents. REQUIRES: Extend has seen it.
   VariableStorage& at(const Node* node) { return *storage_.at(node); }
 
  private:

@@ -46,8 +46,8 @@ absl::StatusOr<Kernel> MakeCast(const KernelSpec& spec) {
 
 // Extents written by one launch; they are passed as a kernel argument.
 struct Extents {
-  static constexpr int kMost = 32;
-  int64_t extent[kMost];
+  static constexpr int kMax = 32;
+  int64_t extent[kMax];
 };
 
 template <class T>
@@ -59,8 +59,8 @@ template <class T>
 Kernel ShapeKernel(const Shape& shape) {
   return Kernel{[dims = std::vector<int64_t>(shape.dims().begin(), shape.dims().end())](const KernelContext& context) {
     const auto rank = static_cast<int64_t>(dims.size());
-    for (int64_t first = 0; first < rank; first += Extents::kMost) {
-      const int64_t n = std::min<int64_t>(Extents::kMost, rank - first);
+    for (int64_t first = 0; first < rank; first += Extents::kMax) {
+      const int64_t n = std::min<int64_t>(Extents::kMax, rank - first);
       Extents extents = {};
       std::copy_n(dims.begin() + first, n, extents.extent);
       const absl::Status status = WriteExtents(*context.stream, n, extents, context.output<T>(0) + first);

@@ -12,12 +12,12 @@ namespace {
 
 // Adjacent parts of the whole, as many as one launch can move.
 struct GpuParts {
-  static constexpr int kMost = 32;
+  static constexpr int kMax = 32;
   int count = 0;
-  int64_t column = 0;             // column of the whole at which the first part begins
-  int64_t begin[kMost + 1] = {};  // first column of each part relative to `column`; the last entry is the total
-  Divider width;                  // divides by the total number of columns
-  void* part[kMost] = {};
+  int64_t column = 0;            // column of the whole at which the first part begins
+  int64_t begin[kMax + 1] = {};  // first column of each part relative to `column`; the last entry is the total
+  Divider width;                 // divides by the total number of columns
+  void* part[kMax] = {};
 };
 
 // Copies the rows of the parts into the whole, or the rows of the whole into the parts.
@@ -50,7 +50,7 @@ absl::Status MoveParts(Stream& stream, int64_t rows, int64_t width, const GpuPar
 
 struct Launch {
   GpuParts parts;
-  int number[GpuParts::kMost];  // index of the node's input or output, by part
+  int number[GpuParts::kMax];  // index of the node's input or output, by part
 };
 
 // Groups the parts into launches. Column counts are in the units of `plan`; empty parts are skipped.
@@ -59,7 +59,7 @@ std::vector<Launch> Launches(const JoinPlan& plan) {
   int64_t column = 0;
   for (size_t i = 0; i < plan.columns.size(); ++i) {
     if (plan.columns[i] == 0) continue;
-    if (launches.empty() || launches.back().parts.count == GpuParts::kMost) {
+    if (launches.empty() || launches.back().parts.count == GpuParts::kMax) {
       launches.push_back({});
       launches.back().parts.column = column;
     }

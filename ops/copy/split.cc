@@ -12,7 +12,7 @@
 namespace belfry::ops {
 namespace {
 
-constexpr int64_t kMostParts = 1 << 20;  // every part is an output of the node
+constexpr int64_t kMaxParts = 1 << 20;  // every part is an output of the node
 
 // Extents of the parts of an axis of `extent`: `num` equal ones, or `sizes`, one of which may be -1.
 absl::StatusOr<std::vector<int64_t>> PartSizes(const Attrs& attrs, int64_t extent) {
@@ -20,8 +20,8 @@ absl::StatusOr<std::vector<int64_t>> PartSizes(const Attrs& attrs, int64_t exten
   const int64_t num = attrs.Int("num");
   if (sizes.empty()) {
     if (num < 1) return absl::InvalidArgumentError(absl::StrCat("cannot split into ", num, " parts"));
-    if (num > kMostParts) {
-      return absl::InvalidArgumentError(absl::StrCat(num, " parts are more than the ", kMostParts, " there may be"));
+    if (num > kMaxParts) {
+      return absl::InvalidArgumentError(absl::StrCat(num, " parts are more than the ", kMaxParts, " there may be"));
     }
     if (extent == Shape::kUnknown) return std::vector<int64_t>(num, Shape::kUnknown);
     if (extent % num != 0) {
@@ -74,7 +74,7 @@ absl::StatusOr<std::vector<Shape>> UnstackShape(const ShapeArgs& args) {
   const Shape& whole = args.inputs[0];
   ASSIGN_OR_RETURN(const int axis, CanonicalAxis(args.attrs.Int("axis"), whole.rank()));
   const int64_t num = args.attrs.Int("num");
-  if (num < 0 || num > kMostParts || (whole[axis] != Shape::kUnknown && whole[axis] != num)) {
+  if (num < 0 || num > kMaxParts || (whole[axis] != Shape::kUnknown && whole[axis] != num)) {
     return absl::InvalidArgumentError(
         absl::StrCat("cannot unstack axis ", axis, " of ", whole.ToString(), " into ", num, " tensors"));
   }

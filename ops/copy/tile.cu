@@ -46,7 +46,7 @@ struct TileSums {
 };
 
 absl::StatusOr<TileSums> PlanTileSums(const KernelSpec& spec) {
-  constexpr int64_t kThreads = 1 << 18, kFewestTerms = 16, kMostParts = 4096;
+  constexpr int64_t kThreads = 1 << 18, kFewestTerms = 16, kMaxParts = 4096;
   const Shape &x = spec.outputs[0].shape, &dy = spec.inputs[0].shape;
   const std::vector<int64_t>& multiples = spec.attrs.Ints("multiples");
   TileSums sums;
@@ -64,8 +64,7 @@ absl::StatusOr<TileSums> PlanTileSums(const KernelSpec& spec) {
     }
   }
   if (sums.n > 0) {
-    sums.parts =
-        std::clamp<int64_t>(std::min({sums.terms / kFewestTerms, kThreads / sums.n, kMostParts}), 1, kMostParts);
+    sums.parts = std::clamp<int64_t>(std::min({sums.terms / kFewestTerms, kThreads / sums.n, kMaxParts}), 1, kMaxParts);
   }
   sums.by_n = Divider(sums.n, sums.n * sums.parts);
   sums.small = CountsIn32Bits(std::max(sums.n * sums.parts, sums.n * sums.terms));

@@ -15,7 +15,7 @@
 namespace belfry::ops {
 namespace {
 
-constexpr size_t kMostWorkspace = size_t{32} << 20;
+constexpr size_t kMaxWorkspace = size_t{32} << 20;
 constexpr int kCandidates = 8;
 
 absl::Status Check(cublasStatus_t status, absl::string_view what) {
@@ -122,7 +122,7 @@ class Product {
   absl::Status Find(const MathMode& math, int64_t aligned) {
     RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceCreate(&preference_), "a preference"));
     RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                               &kMostWorkspace, sizeof(kMostWorkspace)),
+                                                               &kMaxWorkspace, sizeof(kMaxWorkspace)),
                           "a preference"));
     // By default cuBLASLt assumes an alignment of 256 bytes.
     const auto alignment = static_cast<uint32_t>(aligned);

@@ -10,7 +10,7 @@
 namespace belfry::cudnn {
 namespace {
 
-constexpr int kMostConfigs = 32;
+constexpr int kMaxConfigs = 32;
 
 // Properties of an engine's arithmetic, as reported by cuDNN.
 struct Notes {
@@ -53,7 +53,7 @@ absl::StatusOr<std::vector<Descriptor>> Recommended(const Target& target, const 
                         "asking a heuristic"));
   std::vector<Descriptor> configs;
   std::vector<cudnnBackendDescriptor_t> handles;
-  for (int64_t i = 0; i < count && i < kMostConfigs; ++i) {
+  for (int64_t i = 0; i < count && i < kMaxConfigs; ++i) {
     configs.emplace_back(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR);
     RETURN_IF_ERROR(configs.back().status());
     handles.push_back(configs.back().get());

@@ -16,8 +16,8 @@
 namespace belfry::cudnn {
 namespace {
 
-constexpr size_t kMostWorkspace = size_t{256} << 20;
-constexpr int kMostMeasured = 8, kMostCompiled = 2;
+constexpr size_t kMaxWorkspace = size_t{256} << 20;
+constexpr int kMaxMeasured = 8, kMaxCompiled = 2;
 
 // A plan for a graph of operations, with everything it refers to.
 struct Engine {
@@ -75,14 +75,14 @@ class Launcher {
 absl::StatusOr<ExecutionPlan> BuildPlan(Handle& handle, Descriptor config) {
   const MutexLock lock(handle.mutex);
   ASSIGN_OR_RETURN(ExecutionPlan plan, MakePlan({.handle = handle.handle}, std::move(config)));
-  if (plan.workspace_bytes <= kMostWorkspace) return plan;
+  if (plan.workspace_bytes <= kMaxWorkspace) return plan;
   return absl::UnimplementedError(absl::StrCat("cuDNN: it takes a workspace of ", plan.workspace_bytes, " bytes"));
 }
 
 // Builds the first plans, measures them and returns the fastest; in deterministic mode, the first.
 absl::StatusOr<ExecutionPlan> BuildAndMeasure(const Problem& problem, Device& device, Handle& handle, Configs configs) {
   const auto count = static_cast<int>(configs.configs.size());
-  const int most = device.math().deterministic ? 1 : problem.multiplies ? kMostMeasured : kMostCompiled;
+  const int most = device.math().deterministic ? 1 : problem.multiplies ? kMaxMeasured : kMaxCompiled;
   std::vector<std::optional<ExecutionPlan>> plans(count);
   absl::Status failure;
   size_t workspace = 0;

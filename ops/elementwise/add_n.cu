@@ -40,7 +40,7 @@ Terms<T, most> TermsOf(const KernelContext& at, int first, int count) {
 template <class T>
 absl::StatusOr<Kernel> MakeAddN(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
-  constexpr int kFew = 4, kMost = 192;
+  constexpr int kFew = 4, kMax = 192;
   const int64_t n = spec.outputs[0].shape.elements();
   const int count = static_cast<int>(spec.inputs.size());
   if (count <= kFew) {
@@ -49,16 +49,16 @@ absl::StatusOr<Kernel> MakeAddN(const KernelSpec& spec) {
     }};
   }
   Kernel kernel;
-  kernel.workspace_bytes = count <= kMost ? 0 : sizeof(C) * static_cast<size_t>(n);
+  kernel.workspace_bytes = count <= kMax ? 0 : sizeof(C) * static_cast<size_t>(n);
   kernel.run = [=](const KernelContext& at) {
     C* sum = nullptr;
     int first = 0;
-    for (; count - first > kMost; first += kMost) {
+    for (; count - first > kMax; first += kMax) {
       RETURN_IF_ERROR(
-          (AddTerms<T, C>(*at.stream, n, TermsOf<T, kMost>(at, first, count), sum, static_cast<C*>(at.workspace))));
+          (AddTerms<T, C>(*at.stream, n, TermsOf<T, kMax>(at, first, count), sum, static_cast<C*>(at.workspace))));
       sum = static_cast<C*>(at.workspace);
     }
-    return AddTerms<T, T>(*at.stream, n, TermsOf<T, kMost>(at, first, count), sum, at.output<gpu::Stored<T>>(0));
+    return AddTerms<T, T>(*at.stream, n, TermsOf<T, kMax>(at, first, count), sum, at.output<gpu::Stored<T>>(0));
   };
   return kernel;
 }

@@ -11,7 +11,7 @@
 namespace belfry::ops {
 namespace {
 
-constexpr int64_t kPart = 8192, kMostParts = 4096;
+constexpr int64_t kPart = 8192, kMaxParts = 4096;
 
 struct Found {
   uint64_t nans = 0, infinities = 0;
@@ -66,7 +66,7 @@ template <class T>
 absl::StatusOr<Kernel> MakeCheckNumerics(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   const int64_t n = spec.outputs[0].shape.elements();
-  const int64_t parts = std::clamp<int64_t>((n + kPart - 1) / kPart, 1, kMostParts);
+  const int64_t parts = std::clamp<int64_t>((n + kPart - 1) / kPart, 1, kMaxParts);
   ASSIGN_OR_RETURN(const std::shared_ptr<HostWord> host, HostWord::Make(*spec.device));
   Kernel kernel;
   kernel.workspace_bytes = parts > 1 ? sizeof(Found) * static_cast<size_t>(parts) : 0;

@@ -14,7 +14,7 @@ namespace belfry::ops {
 namespace {
 
 // Lines with a larger count are taken for corrupt.
-constexpr int kMostCandidates = 1000;
+constexpr int kMaxCandidates = 1000;
 
 std::string Variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -46,7 +46,7 @@ AutotuneCache::AutotuneCache(std::string path) : path_(std::move(path)) {
     const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits('\t', 2));
     Choice choice;
     if (fields.size() != 3 || !absl::SimpleAtoi(fields[0], &choice.index) ||
-        !absl::SimpleAtoi(fields[1], &choice.count) || choice.count < 1 || choice.count > kMostCandidates ||
+        !absl::SimpleAtoi(fields[1], &choice.count) || choice.count < 1 || choice.count > kMaxCandidates ||
         choice.index < 0 || choice.index >= choice.count) {
       continue;
     }

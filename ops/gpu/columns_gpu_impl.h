@@ -25,8 +25,8 @@ struct ColumnSlices {
     return ColumnSlices(rows, columns, (rows + rows_per_thread - 1) / rows_per_thread);
   }
   static ColumnSlices ForSums(int64_t rows, int64_t columns) {
-    constexpr int64_t kRowsPerThread = 16, kMostThreads = int64_t{1} << 18;
-    return ColumnSlices(rows, columns, std::min(rows / kRowsPerThread, kMostThreads / std::max<int64_t>(columns, 1)));
+    constexpr int64_t kRowsPerThread = 16, kMaxThreads = int64_t{1} << 18;
+    return ColumnSlices(rows, columns, std::min(rows / kRowsPerThread, kMaxThreads / std::max<int64_t>(columns, 1)));
   }
 
   BELFRY_GPU int64_t RowsOf(int64_t slice) const { return rows / slices + (slice < rows % slices ? 1 : 0); }

@@ -146,10 +146,10 @@ template <class T>
 absl::StatusOr<Kernel> MakeGatherGrad(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const GatherLayout layout,
                    MakeGatherLayout(spec.attrs, spec.outputs[0].shape, spec.inputs[1].shape));
-  constexpr int64_t kMost = std::numeric_limits<int32_t>::max();
-  if (layout.rows > kMost || layout.count > kMost) {
+  constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
+  if (layout.rows > kMax || layout.count > kMax) {
     return absl::UnimplementedError(absl::StrCat("the gradient of gathering ", layout.count, " of ", layout.rows,
-                                                 " slices: a GPU does it for at most ", kMost, " of each"));
+                                                 " slices: a GPU does it for at most ", kMax, " of each"));
   }
   return spec.inputs[1].dtype == DType::kInt32 ? GatherGradKernel<T, int32_t>(layout)
                                                : GatherGradKernel<T, int64_t>(layout);

@@ -82,7 +82,7 @@ absl::Status VarianceOfInverse(Stream& stream, int64_t n, float epsilon, float* 
 }
 
 // cuDNN's blocks wait for one another within a kernel, which may deadlock if another GPU is in use.
-bool LibraryMay(const KernelSpec& spec) { return spec.inputs[0].shape.elements() > 0 && spec.device->alone(); }
+bool LibraryMay(const KernelSpec& spec) { return spec.inputs[0].shape.elements() > 0 && spec.device->only_gpu(); }
 
 GpuBatchNorm LibraryNorm(const KernelSpec& spec) {
   const TensorSpec& x = spec.inputs[0];

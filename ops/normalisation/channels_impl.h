@@ -29,7 +29,7 @@ class ChannelTiles {
         width_(std::clamp<int64_t>(channels, 1, kWidest)),
         fold_(channels > 0 && channels < kPanel ? kPanel / channels : 1),
         tile_rows_(kElements / width_ / fold_ * fold_),
-        chunks_(std::clamp<int64_t>(tiles(), 1, kMostChunks)) {}
+        chunks_(std::clamp<int64_t>(tiles(), 1, kMaxChunks)) {}
 
   int64_t rows() const { return rows_; }
   int64_t channels() const { return channels_; }
@@ -107,7 +107,7 @@ class ChannelTiles {
   }
 
  private:
-  static constexpr int64_t kMostChunks = 64;
+  static constexpr int64_t kMaxChunks = 64;
 
   int64_t tiles() const { return (rows_ + tile_rows_ - 1) / tile_rows_; }
 

@@ -82,37 +82,37 @@ Builder::Builder() : program_(std::make_unique<Primitive::Program>()) {}
 
 // Every memory is created without data and bound by Run. A slot is an index into `bindings`, which may reallocate;
 // steps keep the library's C handle, which dnnl::memory owns through a shared pointer and which therefore stays valid.
-Builder::Slot Builder::Bind(Place place, int index, size_t offset, const dnnl::memory::desc& desc) {
+Builder::MemoryId Builder::Bind(Place place, int index, size_t offset, const dnnl::memory::desc& desc) {
   program_->bindings.push_back({place, index, offset, dnnl::memory(desc, Cpu(), nullptr)});
-  return static_cast<Slot>(program_->bindings.size()) - 1;
+  return static_cast<MemoryId>(program_->bindings.size()) - 1;
 }
 
-Builder::Slot Builder::Input(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
+Builder::MemoryId Builder::Input(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
   program_->inputs = std::max(program_->inputs, index + 1);
   return Bind(Place::kInput, index, byte_offset, plain);
 }
 
 // Reorders of inputs are added when the input is declared, so they precede the steps that read them.
-Builder::Slot Builder::Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
-  const Slot input = Input(index, plain);
+Builder::MemoryId Builder::Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
+  const MemoryId input = Input(index, plain);
   if (plain == wanted) return input;
-  const Slot reordered = Workspace(wanted);
+  const MemoryId reordered = Workspace(wanted);
   Reorder(input, reordered);
   return reordered;
 }
 
-Builder::Slot Builder::Output(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
+Builder::MemoryId Builder::Output(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
   program_->outputs = std::max(program_->outputs, index + 1);
   return Bind(Place::kOutput, index, byte_offset, plain);
 }
 
 // The reorder to the caller's layout must follow the step that produces the result, which is not known yet, so Build()
 // adds it. With `preload`, the old contents are brought into the library's layout first, for PostOps::add_to_output.
-Builder::Slot Builder::Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced,
-                              bool preload) {
-  const Slot output = Output(index, plain);
+Builder::MemoryId Builder::Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced,
+                                  bool preload) {
+  const MemoryId output = Output(index, plain);
   if (plain == produced) return output;
-  const Slot result = Workspace(produced);
+  const MemoryId result = Workspace(produced);
   if (preload) Reorder(output, result);
   final_reorders_.emplace_back(result, output);
   return result;
@@ -121,13 +121,13 @@ Builder::Slot Builder::Output(int index, const dnnl::memory::desc& plain, const 
 // Each slot has its own range of the workspace, aligned like the workspace itself, so no step can overwrite data that a
 // later one reads. The cost is that ranges are never shared: the workspace is the sum of all reordered tensors and
 // scratchpads.
-Builder::Slot Builder::Workspace(const dnnl::memory::desc& desc) {
+Builder::MemoryId Builder::Workspace(const dnnl::memory::desc& desc) {
   const size_t offset = program_->workspace_bytes;
   program_->workspace_bytes = offset + AlignUp(desc.get_size());
   return Bind(Place::kWorkspace, 0, offset, desc);
 }
 
-void Builder::Reorder(Slot from, Slot to) {
+void Builder::Reorder(MemoryId from, MemoryId to) {
   const dnnl::memory::desc from_desc = program_->bindings[from].memory.get_desc();
   const dnnl::memory::desc to_desc = program_->bindings[to].memory.get_desc();
   const dnnl::reorder::primitive_desc desc(Cpu(), from_desc, Cpu(), to_desc, Attributes());
@@ -137,7 +137,7 @@ void Builder::Reorder(Slot from, Slot to) {
 
 // Steps run in the order in which they are added, on one in-order stream.
 void Builder::Step(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
-                   std::initializer_list<std::pair<int, Slot>> arguments) {
+                   std::initializer_list<std::pair<int, MemoryId>> arguments) {
   Primitive::Program::Step step{primitive, {}};
   for (const auto& [argument, slot] : arguments) {
     step.arguments.push_back({argument, program_->bindings[slot].memory.get()});

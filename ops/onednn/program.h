@@ -64,32 +64,32 @@ struct Primitive::Program {
 // object.
 class Builder {
  public:
-  using Slot = int;
+  using MemoryId = int;
 
   Builder();
 
   // Input `index`, stored by the caller as `plain`, in layout `wanted`; reordered if they differ.
-  Slot Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
-  Slot Input(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
+  MemoryId Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
+  MemoryId Input(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
   // Output `index`. If `produced` differs from `plain`, Build() adds the reorder to `plain`; with `preload`, the old
   // contents are also reordered from `plain` before the steps that follow.
-  Slot Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced, bool preload = false);
-  Slot Output(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
-  Slot Workspace(const dnnl::memory::desc& desc);
+  MemoryId Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced, bool preload = false);
+  MemoryId Output(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
+  MemoryId Workspace(const dnnl::memory::desc& desc);
 
   // Adds a step and its scratchpad.
   void Step(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
-            std::initializer_list<std::pair<int, Slot>> arguments);
+            std::initializer_list<std::pair<int, MemoryId>> arguments);
   void set_saved_bytes(size_t bytes) { program_->saved_bytes = bytes; }
 
   Primitive Build(std::string implementation);
 
  private:
-  Slot Bind(Primitive::Program::Binding::Place place, int index, size_t offset, const dnnl::memory::desc& desc);
-  void Reorder(Slot from, Slot to);
+  MemoryId Bind(Primitive::Program::Binding::Place place, int index, size_t offset, const dnnl::memory::desc& desc);
+  void Reorder(MemoryId from, MemoryId to);
 
   std::unique_ptr<Primitive::Program> program_;
-  std::vector<std::pair<Slot, Slot>> final_reorders_;
+  std::vector<std::pair<MemoryId, MemoryId>> final_reorders_;
 };
 
 }  // namespace belfry::ops::onednn

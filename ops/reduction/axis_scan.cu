@@ -126,7 +126,7 @@ absl::Status ScanParts(Stream& stream, const ScanPlan& plan, const gpu::Stored<T
 
 template <class T>
 absl::StatusOr<Kernel> MakeCumsum(const KernelSpec& spec) {
-  constexpr int64_t kThreads = 64 * 1024, kChunk = 32, kMostParts = 2048;
+  constexpr int64_t kThreads = 64 * 1024, kChunk = 32, kMaxParts = 2048;
   const Shape& x = spec.inputs[0].shape;
   ASSIGN_OR_RETURN(const int axis, CanonicalAxis(spec.attrs.Int("axis"), x.rank()));
   if (x.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
@@ -137,7 +137,7 @@ absl::StatusOr<Kernel> MakeCumsum(const KernelSpec& spec) {
                 .chunk = x[axis],
                 .exclusive = spec.attrs.Bool("exclusive"),
                 .reverse = spec.attrs.Bool("reverse")};
-  plan.parts = std::max<int64_t>(1, std::min({plan.extent / kChunk, kThreads / plan.columns.divisor(), kMostParts}));
+  plan.parts = std::max<int64_t>(1, std::min({plan.extent / kChunk, kThreads / plan.columns.divisor(), kMaxParts}));
   plan.chunk = (plan.extent + plan.parts - 1) / plan.parts;
   Kernel kernel;
   kernel.workspace_bytes =

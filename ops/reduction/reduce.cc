@@ -35,7 +35,7 @@ Offsets Flatten(const std::vector<ReduceGroup>& groups, bool reduced) {
 }
 
 // Minimum elements of a chunk, and maximum chunks of a tensor.
-constexpr int64_t kLeastInChunk = 16 * 1024, kMostChunks = 64;
+constexpr int64_t kMinInChunk = 16 * 1024, kMaxChunks = 64;
 
 }  // namespace
 
@@ -44,13 +44,13 @@ constexpr int64_t kLeastInChunk = 16 * 1024, kMostChunks = 64;
 int64_t ChunkOf(int64_t elements, int64_t row) {
   // Also whole blocks of an element-wise pass that feeds the reduction, if rows are short enough to allow it.
   int64_t chunk = std::lcm(kPieceUnit, row);
-  if (chunk > kLeastInChunk) chunk = row;
-  while (chunk < kLeastInChunk || chunk * kMostChunks < elements) chunk *= 2;
+  if (chunk > kMinInChunk) chunk = row;
+  while (chunk < kMinInChunk || chunk * kMaxChunks < elements) chunk *= 2;
   return chunk;
 }
 
 // Chunks run in parallel, each with its own state, and `finish` joins the states in ascending order. So the result does
-// not depend on the number of threads; the cost is one state per chunk, at most kMostChunks. Without `finish` every
+// not depend on the number of threads; the cost is one state per chunk, at most kMaxChunks. Without `finish` every
 // output lies within one chunk.
 Kernel KernelOf(Reduction reduction, int64_t elements, size_t size) {
   const int64_t chunk = reduction.chunk, chunks = (elements + chunk - 1) / chunk;

@@ -8,7 +8,7 @@ namespace {
 constexpr int64_t kShort = 16;
 // Teams and threads that keep a GPU busy, and the number of elements that justifies another one.
 constexpr int64_t kTeams = 1024, kTeamElements = 4096;
-constexpr int64_t kThreads = 128 * 1024, kThreadElements = 64, kMostParts = 16 * 1024;
+constexpr int64_t kThreads = 128 * 1024, kThreadElements = 64, kMaxParts = 16 * 1024;
 
 absl::Status Append(const ReduceGroup& group, int64_t limit, GpuOffsets& offsets) {
   if (offsets.loops == GpuOffsets::kMaxLoops) {
@@ -41,7 +41,7 @@ absl::StatusOr<GpuReducePlan> PlanGpuReduce(const Shape& shape, const std::vecto
   if (outputs == 0) return plan;
   plan.teams = plan.columns.divisor() == 1 && count > kShort;
   const int64_t wanted = plan.teams ? std::min(count / kTeamElements, kTeams / outputs)
-                                    : std::min({count / kThreadElements, kThreads / outputs, kMostParts});
+                                    : std::min({count / kThreadElements, kThreads / outputs, kMaxParts});
   plan.parts = Divider(std::max<int64_t>(1, wanted), most);
   return plan;
 }

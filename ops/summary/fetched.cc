@@ -12,7 +12,7 @@
 namespace belfry::ops {
 namespace {
 
-constexpr double kMostElements = 1e15;
+constexpr double kMaxElements = 1e15;
 
 // A summary's node with the value fetched from it.
 struct Fetched {
@@ -79,7 +79,7 @@ class Unpacker {
       elements *= static_cast<double>(shape[axis]);
       others *= static_cast<double>(std::max<int64_t>(shape[axis], 1));
     }
-    if (elements > static_cast<double>(rest_.size()) || others > kMostElements) return Misfit();
+    if (elements > static_cast<double>(rest_.size()) || others > kMaxElements) return Misfit();
     const absl::Span<const float> values = rest_.subspan(0, static_cast<size_t>(elements));
     rest_.remove_prefix(values.size());
     if (spec.dtype != DType::kUInt8) return Tensor::Of(values, shape);

@@ -42,9 +42,10 @@ absl::StatusOr<std::vector<Shape>> ScaleShape(const ShapeArgs& args) {
     if (shape.rank() != 0) return absl::InvalidArgumentError("takes scalars, not " + shape.ToString());
   }
   const LossScaleRule rule(args.attrs);
-  if (!(rule.factor >= 1 && rule.least > 0 && rule.least <= rule.most && std::isfinite(rule.factor * rule.most))) {
-    return absl::InvalidArgumentError(absl::StrCat("'factor' ", rule.factor, " must be at least 1, and 'least' ",
-                                                   rule.least, " above 0 and at most 'most' ", rule.most,
+  if (!(rule.factor >= 1 && rule.min_scale > 0 && rule.min_scale <= rule.max_scale &&
+        std::isfinite(rule.factor * rule.max_scale))) {
+    return absl::InvalidArgumentError(absl::StrCat("'factor' ", rule.factor, " must be at least 1, and 'min_scale' ",
+                                                   rule.min_scale, " above 0 and at most 'max_scale' ", rule.max_scale,
                                                    ", all finite"));
   }
   if (rule.growth_interval < 1) {
@@ -76,8 +77,8 @@ Output ApplyLossScale(OpScope scope, const Variable& scale, const Variable& good
                       Output finite, const LossScaleAttrs& attrs) {
   return scope.Add("ApplyLossScale", {scale, good_steps, skipped_steps, finite},
                    {{"factor", attrs.factor},
-                    {"least", attrs.least},
-                    {"most", attrs.most},
+                    {"min_scale", attrs.min_scale},
+                    {"max_scale", attrs.max_scale},
                     {"growth_interval", attrs.growth_interval}});
 }
 
@@ -91,18 +92,19 @@ void RegisterLossScaleOps(OpRegistry& registry) {
                 .not_differentiable = true,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeAllFinite<typename decltype(tag)::type>; })});
-  registry.Add({.name = "ApplyLossScale",
-                .inputs = {{.name = "scale", .ref = true},
-                           {.name = "good_steps", .type = "int64", .ref = true},
-                           {.name = "skipped_steps", .type = "int64", .ref = true},
-                           {.name = "finite", .type = "bool"}},
-                .outputs = {{.name = "updated", .ref = true}},
-                .types = {{"T", kScaleType}},
-                .attrs = {{"factor", 2.0}, {"least", 1.0}, {"most", 16777216.0}, {"growth_interval", int64_t{2000}}},
-                .shape = ScaleShape,
-                .not_differentiable = true,
-                .stateful = true,
-                .kernels = {{"CPU", DType::kFloat32, &MakeLossScale}}});
+  registry.Add(
+      {.name = "ApplyLossScale",
+       .inputs = {{.name = "scale", .ref = true},
+                  {.name = "good_steps", .type = "int64", .ref = true},
+                  {.name = "skipped_steps", .type = "int64", .ref = true},
+                  {.name = "finite", .type = "bool"}},
+       .outputs = {{.name = "updated", .ref = true}},
+       .types = {{"T", kScaleType}},
+       .attrs = {{"factor", 2.0}, {"min_scale", 1.0}, {"max_scale", 16777216.0}, {"growth_interval", int64_t{2000}}},
+       .shape = ScaleShape,
+       .not_differentiable = true,
+       .stateful = true,
+       .kernels = {{"CPU", DType::kFloat32, &MakeLossScale}}});
 }
 
 }  // namespace belfry::ops

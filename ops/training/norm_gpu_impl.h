@@ -19,9 +19,9 @@ inline int64_t GpuNormChunks(int64_t n) { return ChunksOf(n, kGpuNormChunk); }
 
 template <class T>
 struct NormTensors {
-  static constexpr int kMost = 64;
-  const gpu::Stored<T>* x[kMost];
-  TensorChunks<kMost, kGpuNormChunk> parts;
+  static constexpr int kMax = 64;
+  const gpu::Stored<T>* x[kMax];
+  TensorChunks<kMax, kGpuNormChunk> parts;
 
   // REQUIRES: n > 0, and not full.
   void Add(const gpu::Stored<T>* data, int64_t n) {

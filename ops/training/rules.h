@@ -183,22 +183,22 @@ struct MovingAverageRule {
 
 // Transition of a loss scale after a step (ApplyLossScale in ops/training.h).
 struct LossScaleRule {
-  double factor, least, most;
+  double factor, min_scale, max_scale;
   int64_t growth_interval;
 
   explicit LossScaleRule(const Attrs& attrs)
       : factor(attrs.Float("factor")),
-        least(attrs.Float("least")),
-        most(attrs.Float("most")),
+        min_scale(attrs.Float("min_scale")),
+        max_scale(attrs.Float("max_scale")),
         growth_interval(attrs.Int("growth_interval")) {}
   struct State {
     double scale;
     int64_t good, skipped;
   };
   constexpr State After(const State& now, bool finite) const {
-    if (!finite) return {now.scale / factor > least ? now.scale / factor : least, 0, now.skipped + 1};
+    if (!finite) return {now.scale / factor > min_scale ? now.scale / factor : min_scale, 0, now.skipped + 1};
     if (now.good + 1 < growth_interval) return {now.scale, now.good + 1, now.skipped};
-    return {now.scale * factor < most ? now.scale * factor : most, 0, now.skipped};
+    return {now.scale * factor < max_scale ? now.scale * factor : max_scale, 0, now.skipped};
   }
 };
 

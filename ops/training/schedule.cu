@@ -13,9 +13,9 @@ namespace {
 
 template <class Real>
 struct PiecewiseCurve {
-  static constexpr int64_t kMost = 64;
-  int64_t boundaries[kMost];
-  Real values[kMost + 1];
+  static constexpr int64_t kMax = 64;
+  int64_t boundaries[kMax];
+  Real values[kMax + 1];
   int64_t count;
   constexpr Real operator()(int64_t step, Real) const { return PiecewiseAt(boundaries, values, count, step); }
 };
@@ -47,9 +47,9 @@ absl::StatusOr<Kernel> MakePiecewise(const KernelSpec& spec) {
   const std::vector<double> values = spec.attrs.Get<Tensor>("values").ToDoubles();
   Curve curve{};
   curve.count = static_cast<int64_t>(boundaries.size());
-  if (curve.count > Curve::kMost) {
+  if (curve.count > Curve::kMax) {
     return absl::UnimplementedError(absl::StrCat("a piecewise rate of ", curve.count, " boundaries; on a GPU at most ",
-                                                 Curve::kMost, ": place it on a CPU"));
+                                                 Curve::kMax, ": place it on a CPU"));
   }
   std::copy(boundaries.begin(), boundaries.end(), curve.boundaries);
   std::copy(values.begin(), values.end(), curve.values);

@@ -39,7 +39,7 @@ T* Real(T* memory) {
 class FakeStream;
 
 // Work given to streams while one of them captured, in the order of the calls. Used by the capturing thread.
-struct Recording {
+struct Capture {
   std::vector<std::function<absl::Status()>> work;
   std::map<FakeStream*, bool> others;  // streams that joined the capture; true if their last operation was a record
 };
@@ -48,13 +48,13 @@ struct Recording {
 class FakeEvent final : public Event {
  public:
   // The capture in which it was last recorded.
-  std::shared_ptr<Recording> recording() {
+  std::shared_ptr<Capture> capture() {
     const std::unique_lock<std::mutex> lock(mutex_);
-    return recording_.lock();
+    return capture_.lock();
   }
-  void set_recording(const std::shared_ptr<Recording>& recording) {
+  void set_capture(const std::shared_ptr<Capture>& capture) {
     const std::unique_lock<std::mutex> lock(mutex_);
-    recording_ = recording;
+    capture_ = capture;
   }
   absl::Status Wait(uint32_t run, absl::Time deadline) override { return done_->Wait(run, deadline); }
   void Record(uint32_t run) override {
@@ -74,7 +74,7 @@ class FakeEvent final : public Event {
 
  private:
   std::mutex mutex_;
-  std::weak_ptr<Recording> recording_;
+  std::weak_ptr<Capture> capture_;
   CpuEvent asked_;
   const std::shared_ptr<CpuEvent> done_ = std::make_shared<CpuEvent>();  // shared with the work on streams that uses it
 };
@@ -89,29 +89,29 @@ class FakeStream final : public Stream {
     thread_.join();
   }
   StreamKind kind() const override { return kind_; }
-  const void* recording() const { return recording_.get(); }
+  const void* capture() const { return capture_.get(); }
 
   absl::Status Wait(Event& event, uint32_t run, absl::Time deadline) override {
     auto* fake = dynamic_cast<FakeEvent*>(&event);
     if (fake == nullptr) return event.Wait(run, deadline);
     const absl::Status asked = fake->asked().Wait(run, deadline);
     if (!asked.ok()) return asked;
-    if (const std::shared_ptr<Recording> recording = fake->recording(); recording != recording_) {
-      if (recording_ != nullptr) return absl::FailedPreconditionError("waits for what is not of this recording");
-      recording_ = recording;
-      recording_->others[this] = false;
+    if (const std::shared_ptr<Capture> capture = fake->capture(); capture != capture_) {
+      if (capture_ != nullptr) return absl::FailedPreconditionError("waits for what is not of this capture");
+      capture_ = capture;
+      capture_->others[this] = false;
       return absl::OkStatus();
     }
-    if (recording_ != nullptr) return absl::OkStatus();
+    if (capture_ != nullptr) return absl::OkStatus();
     Enqueue([done = fake->done(), run] { return done->Wait(run, absl::InfiniteFuture()); });
     return absl::OkStatus();
   }
   void Record(Event& event, uint32_t run) override {
     auto* fake = dynamic_cast<FakeEvent*>(&event);
     BELFRY_CHECK(fake != nullptr);
-    fake->set_recording(recording_);
-    if (recording_ != nullptr) {
-      if (const auto other = recording_->others.find(this); other != recording_->others.end()) other->second = true;
+    fake->set_capture(capture_);
+    if (capture_ != nullptr) {
+      if (const auto other = capture_->others.find(this); other != capture_->others.end()) other->second = true;
       return fake->asked().Record(run);
     }
     // The work is enqueued first, because a thread that sees the request may wait for it on its own stream.
@@ -144,21 +144,21 @@ class FakeStream final : public Stream {
     return std::exchange(error_, absl::OkStatus());
   }
 
-  absl::Status BeginRecording() override {
-    if (recording_ != nullptr) return absl::FailedPreconditionError("records already");
-    recording_ = std::make_shared<Recording>();
+  absl::Status BeginCapture() override {
+    if (capture_ != nullptr) return absl::FailedPreconditionError("captures already");
+    capture_ = std::make_shared<Capture>();
     return absl::OkStatus();
   }
-  absl::StatusOr<std::unique_ptr<RecordedWork>> EndRecording() override;
+  absl::StatusOr<std::unique_ptr<CapturedWork>> EndCapture() override;
 
   void EnqueueKernel(std::function<absl::Status()> kernel) {
     if (apart_ == nullptr) return Enqueue(std::move(kernel));
     Enqueue([apart = apart_, gpu = gpu_, kernel = std::move(kernel)] { return apart->RunKernel(gpu, kernel); });
   }
   void Enqueue(std::function<absl::Status()> work) {
-    if (recording_ != nullptr) {
-      recording_->work.push_back(std::move(work));
-      if (const auto other = recording_->others.find(this); other != recording_->others.end()) other->second = false;
+    if (capture_ != nullptr) {
+      capture_->work.push_back(std::move(work));
+      if (const auto other = capture_->others.find(this); other != capture_->others.end()) other->second = false;
       return;
     }
     const std::unique_lock<std::mutex> lock(mutex_);
@@ -191,7 +191,7 @@ class FakeStream final : public Stream {
   const StreamKind kind_;
   const int gpu_;
   const std::shared_ptr<ApartMemory> apart_;
-  std::shared_ptr<Recording> recording_;  // null: work runs at once
+  std::shared_ptr<Capture> capture_;  // null: work runs at once
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::function<absl::Status()>> queue_;
@@ -200,9 +200,9 @@ class FakeStream final : public Stream {
   std::thread thread_;  // last, because it uses the other members
 };
 
-class FakeRecordedWork final : public RecordedWork {
+class FakeCapturedWork final : public CapturedWork {
  public:
-  explicit FakeRecordedWork(std::vector<std::function<absl::Status()>> work) : work_(std::move(work)) {}
+  explicit FakeCapturedWork(std::vector<std::function<absl::Status()>> work) : work_(std::move(work)) {}
   absl::Status Enqueue(Stream& stream) override {
     for (const std::function<absl::Status()>& work : work_) static_cast<FakeStream&>(stream).Enqueue(work);
     return absl::OkStatus();
@@ -212,16 +212,16 @@ class FakeRecordedWork final : public RecordedWork {
   const std::vector<std::function<absl::Status()>> work_;
 };
 
-absl::StatusOr<std::unique_ptr<RecordedWork>> FakeStream::EndRecording() {
-  if (recording_ == nullptr) return absl::FailedPreconditionError("does not record");
-  const std::shared_ptr<Recording> recording = std::exchange(recording_, nullptr);
+absl::StatusOr<std::unique_ptr<CapturedWork>> FakeStream::EndCapture() {
+  if (capture_ == nullptr) return absl::FailedPreconditionError("does not capture");
+  const std::shared_ptr<Capture> capture = std::exchange(capture_, nullptr);
   bool whole = true;
-  for (const auto& [stream, joined] : recording->others) {
-    stream->recording_ = nullptr;
+  for (const auto& [stream, joined] : capture->others) {
+    stream->capture_ = nullptr;
     whole = whole && joined;
   }
   if (!whole) return absl::FailedPreconditionError("a stream has not joined the one that records");
-  return std::make_unique<FakeRecordedWork>(std::move(recording->work));
+  return std::make_unique<FakeCapturedWork>(std::move(capture->work));
 }
 
 class FakeGpu final : public Device {
@@ -235,7 +235,7 @@ class FakeGpu final : public Device {
   std::string description() const override { return absl::StrCat("device: ", *name_.id, ", name: fake"); }
   int threads() const override { return 1; }
   bool asynchronous() const override { return true; }
-  bool alone() const override { return alone_; }
+  bool only_gpu() const override { return alone_; }
   int physical_id() const override { return *name_.id; }
   DeviceCounters counters() const override { return {used_, peak_, allocations_, kMemory}; }
   absl::StatusOr<void*> Allocate(size_t bytes) override {
@@ -309,7 +309,7 @@ bool FakeGpuReaches(const Device& from, const Device& to) {
   return static_cast<const FakeGpu&>(from).Reaches(static_cast<const FakeGpu&>(to));
 }
 
-const void* RecordingOfFakeGpu(const Stream& stream) { return static_cast<const FakeStream&>(stream).recording(); }
+const void* CaptureOfFakeGpu(const Stream& stream) { return static_cast<const FakeStream&>(stream).capture(); }
 
 DeviceSet OpenFakeGpus(int gpus, bool tagged, std::vector<std::pair<int, int>> apart) {
   std::shared_ptr<ApartMemory> memory;

@@ -27,7 +27,7 @@ bool FakeGpuReaches(const Device& from, const Device& to);
 void EnqueueOnFakeGpu(Stream& stream, std::function<absl::Status()> work);
 
 // Identifies the capture that a fake's stream takes part in; null if none. For callers about to enqueue work on it.
-const void* RecordingOfFakeGpu(const Stream& stream);
+const void* CaptureOfFakeGpu(const Stream& stream);
 
 // Gives the CPU kernels of every op to the fakes as well.
 void AddFakeGpuKernels(OpRegistry& registry);

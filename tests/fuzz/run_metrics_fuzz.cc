@@ -63,7 +63,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   for (const auto& [key, curve] : run->curves) {
-    BELFRY_CHECK(curve.columns().size() <= Curve::kMostColumns);
+    BELFRY_CHECK(curve.columns().size() <= Curve::kMaxColumns);
     int64_t before = -1;
     for (const auto& [number, column] : curve.columns()) {
       BELFRY_CHECK(before < column.first_step && column.first_step <= column.last_step);

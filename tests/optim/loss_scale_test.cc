@@ -55,7 +55,7 @@ class LossScaleTest : public ::testing::Test {
 };
 
 TEST_F(LossScaleTest, FollowsTheRule) {
-  BuildStep({.initial = 16, .least = 4, .most = 64, .growth_interval = 3});
+  BuildStep({.initial = 16, .min_scale = 4, .max_scale = 64, .growth_interval = 3});
   GraphRunner runner(graph_);
   double scale = 16;
   int64_t good = 0, skipped = 0;
@@ -132,7 +132,7 @@ TEST_F(LossScaleTest, OfGradientsOfSeveralTypes) {
 TEST_F(LossScaleTest, RefusesOptionsOutOfRange) {
   for (const LossScaleOptions& options :
        {LossScaleOptions{.initial = 0}, LossScaleOptions{.initial = NAN}, LossScaleOptions{.initial = 0.5},
-        LossScaleOptions{.initial = 0x1p25}, LossScaleOptions{.least = 0}, LossScaleOptions{.most = kInfinity},
+        LossScaleOptions{.initial = 0x1p25}, LossScaleOptions{.min_scale = 0}, LossScaleOptions{.max_scale = kInfinity},
         LossScaleOptions{.growth_interval = 0}, LossScaleOptions{.initial = -1, .dynamic = false}}) {
     Graph graph(BuiltinOps());
     EXPECT_FALSE(LossScale(options).Value(Scope(graph)).valid());

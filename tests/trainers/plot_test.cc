@@ -97,7 +97,7 @@ TEST(PlotSvg, ShowsLeastAndLargestOfThinnedColumns) {
   for (int i = 0; i < 1'000'000; ++i) curve.Add(i, i == 654'321 ? 10 : i == 654'322 ? -10 : 0);
   const auto svg = Xml(DrawChart(ChartOf(curve), PlotAxis::kLinear));
   const std::vector<Place> places = Places(Find(svg, "polyline", "raw").at(0));
-  EXPECT_LE(places.size(), 2 * Curve::kMostColumns);
+  EXPECT_LE(places.size(), 2 * Curve::kMaxColumns);
   double top = kPlotBottom, bottom = kPlotTop;
   for (const Place& place : places) top = std::min(top, place.y), bottom = std::max(bottom, place.y);
   EXPECT_NEAR(top, kPlotTop, 0.1);

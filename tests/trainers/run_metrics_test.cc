@@ -120,8 +120,8 @@ TEST(Curve, ThinsOutAndKeepsExtremes) {
     sum += value;
     curve.Add(kFirst + 7 * i, value);
   }
-  EXPECT_LE(curve.columns().size(), Curve::kMostColumns);
-  EXPECT_GE(curve.columns().size(), Curve::kMostColumns / 4);
+  EXPECT_LE(curve.columns().size(), Curve::kMaxColumns);
+  EXPECT_GE(curve.columns().size(), Curve::kMaxColumns / 4);
   const Column total = curve.Total();
   EXPECT_EQ(total.count, kSteps);
   EXPECT_EQ(total.sum, sum);
@@ -140,9 +140,9 @@ TEST(Curve, ThinsOutAndKeepsExtremes) {
 
 TEST(Curve, IsExactWhileItIsShort) {
   Curve curve;
-  for (size_t i = 0; i < Curve::kMostColumns; ++i) curve.Add(static_cast<int64_t>(1000 * i), static_cast<double>(i));
+  for (size_t i = 0; i < Curve::kMaxColumns; ++i) curve.Add(static_cast<int64_t>(1000 * i), static_cast<double>(i));
   EXPECT_EQ(curve.width(), 1);
-  EXPECT_EQ(curve.columns().size(), Curve::kMostColumns);
+  EXPECT_EQ(curve.columns().size(), Curve::kMaxColumns);
   curve.Coarsen(4096);
   EXPECT_EQ(curve.width(), 4096);
   EXPECT_EQ(curve.columns().begin()->second.count, 5);

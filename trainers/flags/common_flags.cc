@@ -39,7 +39,7 @@ ABSL_FLAG(bool, winograd, true,
 ABSL_FLAG(bool, deterministic, false,
           "On GPUs: the same bits at every run. Kernels are chosen by rule and not by measuring, and none whose sums "
           "depend on timing.");
-ABSL_FLAG(bool, cuda_graphs, true, "On GPUs: record a steady step as a CUDA graph, and replay it.");
+ABSL_FLAG(bool, cuda_graphs, true, "On GPUs: capture a steady step as a CUDA graph, and replay it.");
 ABSL_FLAG(bool, gpu_copy_through_host, false,
           "Copy between GPU cards through host memory, where the direct path is broken or suspected to be.");
 ABSL_FLAG(bool, log_device_placement, false, "Print which device runs which node.");

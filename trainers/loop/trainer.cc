@@ -17,11 +17,11 @@
 namespace belfry::trainers {
 namespace {
 
-constexpr int64_t kMostSkipped = 100;  // steps in a row
+constexpr int64_t kMaxSkipped = 100;  // steps in a row
 constexpr char kBest[] = "trainer.best_accuracy", kWorse[] = "trainer.evaluations_since_best";
 
 // Adds the time since `mark` to `sum`, and moves the mark.
-void Lap(absl::Time& mark, absl::Duration& sum) {
+void AddElapsed(absl::Time& mark, absl::Duration& sum) {
   const absl::Time now = absl::Now();
   sum += now - mark;
   mark = now;
@@ -93,7 +93,7 @@ absl::Status Trainer::Start() {
     skipped_ = skipped.scalar<int64_t>();
     steps_ += skipped_;
   }
-  looked_at_ = steps_;
+  scale_read_at_ = steps_;
   next_ = input_.position();
   progress_.emplace(steps_, options_.steps, options_.quiet);
   // First, since it is refused if another run is at work there.
@@ -146,12 +146,12 @@ absl::Status Trainer::RunStep(PreparedStep& step) {
   return step.Run(feeds_);
 }
 
-absl::Status Trainer::LookAt(PreparedStep& step, bool with_summaries) {
+absl::Status Trainer::ReadFetches(PreparedStep& step, bool with_summaries) {
   RETURN_IF_ERROR(step.Wait());
   loss_ = step.fetched(0).scalar<float>();
   learning_rate_ = step.fetched(1).scalar<float>();
   RETURN_IF_ERROR(CheckLoss(loss_, steps_));
-  if (scales_loss()) RETURN_IF_ERROR(LookAtScale(step));
+  if (scales_loss()) RETURN_IF_ERROR(ReadLossScale(step));
   if (!with_summaries) return absl::OkStatus();
   const int first = scales_loss() ? 4 : 2;
   std::vector<Tensor> values;
@@ -160,13 +160,13 @@ absl::Status Trainer::LookAt(PreparedStep& step, bool with_summaries) {
 }
 
 // A scale that has become small enough, or is fixed, and still overflows will do so for ever.
-absl::Status Trainer::LookAtScale(PreparedStep& step) {
+absl::Status Trainer::ReadLossScale(PreparedStep& step) {
   loss_scale_ = step.fetched(2).scalar<float>();
   const int64_t skipped = step.fetched(3).scalar<int64_t>();
-  skipped_in_row_ = skipped - skipped_ == steps_ - looked_at_ ? skipped_in_row_ + skipped - skipped_ : 0;
+  skipped_in_row_ = skipped - skipped_ == steps_ - scale_read_at_ ? skipped_in_row_ + skipped - skipped_ : 0;
   skipped_ = skipped;
-  looked_at_ = steps_;
-  if (skipped_in_row_ < kMostSkipped) return absl::OkStatus();
+  scale_read_at_ = steps_;
+  if (skipped_in_row_ < kMaxSkipped) return absl::OkStatus();
   return absl::AbortedError(
       absl::StrFormat("Model diverged: at step %d the last %d steps have been skipped, since their gradients overflow "
                       "with a loss scale of %.9g too; try a smaller learning rate or another dtype",
@@ -189,14 +189,14 @@ absl::Status Trainer::Train(const data::Batch& batch) {
   last_ = step;
   const bool ends = steps_ + 1 == options_.steps;
   shown_ = ends || progress_->Due();
-  const bool looked_at = shown_ || with_summaries || Due(options_.log_every);
-  return looked_at || !step->asynchronous() ? LookAt(*step, with_summaries) : absl::OkStatus();
+  const bool read = shown_ || with_summaries || Due(options_.log_every);
+  return read || !step->asynchronous() ? ReadFetches(*step, with_summaries) : absl::OkStatus();
 }
 
 absl::Status Trainer::Evaluate() {
   const absl::Time begin = absl::Now();
   progress_->Pause();
-  RETURN_IF_ERROR(Settle());
+  RETURN_IF_ERROR(AwaitLastStep());
   ASSIGN_OR_RETURN(evaluation_, options_.evaluate(steps_));
   RETURN_IF_ERROR(log_->Write(
       steps_,
@@ -215,7 +215,7 @@ absl::Status Trainer::Evaluate() {
 absl::Status Trainer::Save(std::optional<double> metric) {
   if (checkpointer_ == nullptr || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
   const absl::Time begin = absl::Now();
-  RETURN_IF_ERROR(Settle());
+  RETURN_IF_ERROR(AwaitLastStep());
   io::Metadata metadata = options_.metadata;
   data::PutPosition(input_.options(), input_.examples_per_epoch(), next_, metadata);
   if (worse_ >= 0) {
@@ -255,7 +255,7 @@ absl::Status Trainer::AfterStep(int64_t examples) {
   const int64_t step = steps_ - 1;
   if (shown_) progress_->Show(step, loss_, learning_rate_, Note());
   if (options_.log_every > 0 && (step % options_.log_every == 0 || last())) {
-    Lap(marked_, other_time_);
+    AddElapsed(part_end_, other_time_);
     Values values = {{"loss", loss_},
                      {"learning_rate", learning_rate_},
                      {"images_per_second", Rate(examples_, input_time_ + step_time_ + other_time_)},
@@ -271,16 +271,16 @@ absl::Status Trainer::AfterStep(int64_t examples) {
   if (tracer_.has_value() && step >= options_.trace.last) RETURN_IF_ERROR(FinishTrace());
   if (Due(options_.check_replicas_every)) {
     good_ = false;
-    RETURN_IF_ERROR(Settle());
+    RETURN_IF_ERROR(AwaitLastStep());
     RETURN_IF_ERROR(CheckReplicas(session_, static_cast<int>(step_.towers.size())));
     good_ = true;
   }
   std::optional<double> metric;
-  Lap(marked_, other_time_);
+  AddElapsed(part_end_, other_time_);
   if (options_.evaluate && (Due(options_.evaluate_every) || last())) {
     RETURN_IF_ERROR(Evaluate());
     metric = evaluation_.accuracy;
-    Lap(marked_, evaluate_time_);
+    AddElapsed(part_end_, evaluate_time_);
   }
   if (options_.stop) stopped_ = options_.stop();
   const bool save = metric.has_value() || Due(options_.checkpoint_every) || last() || stopped_ != 0;
@@ -288,20 +288,20 @@ absl::Status Trainer::AfterStep(int64_t examples) {
 }
 
 absl::Status Trainer::Loop() {
-  marked_ = absl::Now();
+  part_end_ = absl::Now();
   while (steps_ < options_.steps && stopped_ == 0 && !out_of_patience()) {
     int64_t examples;
     {
-      Lap(marked_, other_time_);
-      const absl::Time begin = marked_;
+      AddElapsed(part_end_, other_time_);
+      const absl::Time begin = part_end_;
       ASSIGN_OR_RETURN(const data::Batch batch, input_.Next());
-      Lap(marked_, input_time_);
-      if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, marked_);
+      AddElapsed(part_end_, input_time_);
+      if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, part_end_);
       examples = batch.examples();
       RETURN_IF_ERROR(Train(batch));
       next_ = batch.next();
     }
-    Lap(marked_, step_time_);
+    AddElapsed(part_end_, step_time_);
     ++steps_;
     good_ = true;
     RETURN_IF_ERROR(AfterStep(examples));
@@ -314,7 +314,7 @@ absl::Status Trainer::Loop() {
 }
 
 // An error with what is left to go on from.
-absl::Status Trainer::Explain(const absl::Status& status) {
+absl::Status Trainer::Annotate(const absl::Status& status) {
   if (checkpointer_ == nullptr) return status;
   const absl::Status written = checkpointer_->Finish();
   const std::string folder = checkpointer_->folder();
@@ -336,7 +336,7 @@ absl::Status Trainer::Run() {
   progress_->Finish();
   examples_per_second_ = progress_->examples_per_second();
   if (!status.ok() && good_) status.Update(Save(std::nullopt));
-  if (!status.ok()) return Explain(status);
+  if (!status.ok()) return Annotate(status);
   return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Finish();
 }
 

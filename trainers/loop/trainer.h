@@ -92,16 +92,16 @@ class Trainer {
   absl::Status Train(const data::Batch& batch);
   absl::StatusOr<PreparedStep*> StepFor(const data::Batch& batch, bool with_summaries);
   absl::Status RunStep(PreparedStep& step);
-  absl::Status LookAt(PreparedStep& step, bool with_summaries);
-  absl::Status LookAtScale(PreparedStep& step);
+  absl::Status ReadFetches(PreparedStep& step, bool with_summaries);
+  absl::Status ReadLossScale(PreparedStep& step);
   std::string Note() const;
   absl::Status AfterStep(int64_t examples);
   absl::Status Evaluate();
   absl::Status Save(std::optional<double> metric);
   absl::Status FinishTrace();
   // Waits for the last step, whose variables are then good or known not to be.
-  absl::Status Settle() { return last_ == nullptr ? absl::OkStatus() : last_->Wait(); }
-  absl::Status Explain(const absl::Status& status);
+  absl::Status AwaitLastStep() { return last_ == nullptr ? absl::OkStatus() : last_->Wait(); }
+  absl::Status Annotate(const absl::Status& status);
   bool Due(int64_t every) const { return every > 0 && steps_ % every == 0; }
   bool out_of_patience() const { return options_.patience > 0 && worse_ >= options_.patience; }
   bool last() const { return steps_ == options_.steps; }
@@ -125,17 +125,17 @@ class Trainer {
   bool good_ = false;   // the variables are those after step steps_ - 1, and in order
   bool shown_ = false;  // the progress of this step
   int stopped_ = 0;
-  double best_ = 0;     // accuracy
-  int64_t worse_ = -1;  // evaluations since then; -1: there was none yet
-  absl::Time marked_;   // the end of the last part of the loop
+  double best_ = 0;      // accuracy
+  int64_t worse_ = -1;   // evaluations since then; -1: there was none yet
+  absl::Time part_end_;  // the end of the last part of the loop
   // Since the last line of the metrics file.
   absl::Duration input_time_, step_time_, evaluate_time_, other_time_;
   int64_t examples_ = 0;
   Evaluation evaluation_;
   double loss_ = 0, learning_rate_ = 0, examples_per_second_ = 0;
-  // With loss scaling, as of step looked_at_: the scale, and steps before that were skipped: all, and at the end.
+  // With loss scaling, as of step scale_read_at_: the scale, and steps before that were skipped: all, and at the end.
   double loss_scale_ = 0;
-  int64_t looked_at_ = 0, skipped_ = 0, skipped_in_row_ = 0;
+  int64_t scale_read_at_ = 0, skipped_ = 0, skipped_in_row_ = 0;
 };
 
 }  // namespace belfry::trainers

@@ -22,7 +22,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr int kDashes = 4;
-constexpr size_t kMostShares = 200;  // columns, so that a reader sees each
+constexpr size_t kMaxShares = 200;  // columns, so that a reader sees each
 
 std::string DataScript(const Json& data) {
   // What would end the script may stand in a name.
@@ -131,7 +131,7 @@ std::vector<std::pair<std::string, Curve>> TimesOf(const RunMetrics& run) {
   }
   std::stable_partition(times.begin(), times.end(), [](const auto& time) { return time.first == "step"; });
   for (auto& [name, curve] : times) {
-    while (curve.columns().size() > kMostShares) curve.Coarsen(2 * curve.width());
+    while (curve.columns().size() > kMaxShares) curve.Coarsen(2 * curve.width());
     width = std::max(width, curve.width());
   }
   for (auto& [name, curve] : times) curve.Coarsen(width);

@@ -24,7 +24,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr size_t kLongestLine = 1 << 20;
-constexpr size_t kMostKeys = 256;
+constexpr size_t kMaxKeys = 256;
 constexpr double kLargestStep = 9007199254740992;  // 2^53
 constexpr char kMetricsFile[] = "metrics.jsonl";
 
@@ -114,9 +114,9 @@ absl::Status AddLine(absl::string_view line, RunMetrics& run) {
   ++run.lines;
   for (const auto& [key, value] : numbers.values()) {
     if (key == "step") continue;
-    if (run.curves.size() == kMostKeys && !run.curves.contains(key)) {
+    if (run.curves.size() == kMaxKeys && !run.curves.contains(key)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", absl::CHexEscape(key), "' is one key more than the ", kMostKeys, " that can be plotted"));
+          absl::StrCat("'", absl::CHexEscape(key), "' is one key more than the ", kMaxKeys, " that can be plotted"));
     }
     run.curves[key].Add(whole, value);
   }
@@ -146,7 +146,7 @@ void Curve::Add(int64_t step, double value) {
     return;
   }
   columns_.emplace_hint(columns_.end(), number, one);
-  while (columns_.size() > kMostColumns) Double();
+  while (columns_.size() > kMaxColumns) Double();
 }
 
 void Curve::DropFrom(int64_t step) {

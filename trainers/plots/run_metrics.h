@@ -26,11 +26,11 @@ struct Column {
   void Append(const Column& next);
 };
 
-// One key of a run, as at most kMostColumns columns: exact while it has no more steps, and with columns of 2, 4, 8 ...
+// One key of a run, as at most kMaxColumns columns: exact while it has no more steps, and with columns of 2, 4, 8 ...
 // steps when it has. A value.
 class Curve {
  public:
-  static constexpr size_t kMostColumns = 1024;
+  static constexpr size_t kMaxColumns = 1024;
 
   // A value that is not finite leaves a gap. REQUIRES: 0 <= step, and no smaller than the last one.
   void Add(int64_t step, double value);

@@ -7,7 +7,7 @@
 
 namespace belfry {
 
-absl::StatusOr<std::unique_ptr<RecordedWork>> CudaGraph::EndCapture(const Card& card, cudaStream_t stream) {
+absl::StatusOr<std::unique_ptr<CapturedWork>> CudaGraph::EndCapture(const Card& card, cudaStream_t stream) {
   RETURN_IF_ERROR(card.MakeCurrent());
   cudaGraph_t captured = nullptr;
   const absl::Status ended = card.Check(cudaStreamEndCapture(stream, &captured), "cudaStreamEndCapture");
@@ -17,7 +17,7 @@ absl::StatusOr<std::unique_ptr<RecordedWork>> CudaGraph::EndCapture(const Card& 
   RETURN_IF_ERROR(card.Check(cudaGraphInstantiate(&instance, captured, 0), "cudaGraphInstantiate"));
   Executable executable(instance, {card.ordinal()});
   RETURN_IF_ERROR(card.Check(cudaGraphUpload(instance, stream), "cudaGraphUpload"));
-  return std::unique_ptr<RecordedWork>(new CudaGraph(card, std::move(executable)));
+  return std::unique_ptr<CapturedWork>(new CudaGraph(card, std::move(executable)));
 }
 
 absl::Status CudaGraph::Enqueue(Stream& stream) {

@@ -1,4 +1,4 @@
-// Work that streams recorded: a CUDA graph.
+// Captured work as an instantiated CUDA graph.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -12,12 +12,12 @@
 
 namespace belfry {
 
-class CudaGraph final : public RecordedWork {
+class CudaGraph final : public CapturedWork {
  public:
-  // Ends the capture of a stream of `card`. After an error the streams that took part can be used again.
-  static absl::StatusOr<std::unique_ptr<RecordedWork>> EndCapture(const Card& card, cudaStream_t stream);
+  // Ends the capture that `stream` of `card` began. After an error the streams that took part are usable again.
+  static absl::StatusOr<std::unique_ptr<CapturedWork>> EndCapture(const Card& card, cudaStream_t stream);
 
-  // On a stream of the same card.
+  // REQUIRES: a stream of the same card.
   absl::Status Enqueue(Stream& stream) override;
 
  private:

@@ -105,17 +105,17 @@ absl::Status CudaStream::Error() {
   return absl::OkStatus();
 }
 
-absl::Status CudaStream::BeginRecording() {
+absl::Status CudaStream::BeginCapture() {
   RETURN_IF_ERROR(card_.MakeCurrent());
   // Captures this thread's calls only; what other threads do meanwhile, such as allocating, does not invalidate it.
   return card_.Check(cudaStreamBeginCapture(stream_.get(), cudaStreamCaptureModeThreadLocal), "cudaStreamBeginCapture");
 }
 
-absl::StatusOr<std::unique_ptr<RecordedWork>> CudaStream::EndRecording() {
-  absl::StatusOr<std::unique_ptr<RecordedWork>> work = CudaGraph::EndCapture(card_, stream_.get());
+absl::StatusOr<std::unique_ptr<CapturedWork>> CudaStream::EndCapture() {
+  absl::StatusOr<std::unique_ptr<CapturedWork>> work = CudaGraph::EndCapture(card_, stream_.get());
   // A failed Record in between has invalidated the capture as well; it is reported here and then forgotten.
-  const absl::Status recording = std::exchange(error_, absl::OkStatus());
-  RETURN_IF_ERROR(recording);
+  const absl::Status capture = std::exchange(error_, absl::OkStatus());
+  RETURN_IF_ERROR(capture);
   return work;
 }
 

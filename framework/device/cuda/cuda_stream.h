@@ -25,8 +25,8 @@ class CudaStream final : public Stream {
                     size_t bytes) override;
   absl::Status Synchronize() override;
   absl::Status Error() override;
-  absl::Status BeginRecording() override;
-  absl::StatusOr<std::unique_ptr<RecordedWork>> EndRecording() override;
+  absl::Status BeginCapture() override;
+  absl::StatusOr<std::unique_ptr<CapturedWork>> EndCapture() override;
 
   const Card& card() const { return card_; }
   cudaStream_t native() const { return stream_.get(); }

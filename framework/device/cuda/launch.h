@@ -124,7 +124,7 @@ struct Team {
 
 namespace internal {
 
-inline constexpr int64_t kMostBlocks = int64_t{1} << 20;
+inline constexpr int64_t kMaxBlocks = int64_t{1} << 20;
 
 template <class Body>
 __global__ void __launch_bounds__(kThreads) ForEachKernel(int64_t n, Body body) {
@@ -147,7 +147,7 @@ __global__ void __launch_bounds__(kThreads) BlockPerRow(int64_t rows, Body body)
   }
 }
 
-inline unsigned Blocks(int64_t wanted) { return static_cast<unsigned>(std::min(wanted, kMostBlocks)); }
+inline unsigned Blocks(int64_t wanted) { return static_cast<unsigned>(std::min(wanted, kMaxBlocks)); }
 
 inline absl::Status Launched() {
   const cudaError_t error = cudaGetLastError();

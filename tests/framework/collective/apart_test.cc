@@ -66,7 +66,7 @@ TYPED_TEST(GpusApart, HaveTheBitsOfCpus) {
             };
             same();
             if (!uneven) {
-              ASSERT_TRUE(gpu.Record(run).ok());
+              ASSERT_TRUE(gpu.Capture(run).ok());
             }
             gpu.data = before;
             ASSERT_TRUE(gpu.Replay().ok());

@@ -16,7 +16,7 @@ using testing::Each;
 using testing::HasSubstr;
 
 constexpr CollectiveKind kKinds[] = {CollectiveKind::kMean, CollectiveKind::kSum, CollectiveKind::kBroadcast};
-constexpr int kMostDevices = 9;  // within one test
+constexpr int kMaxDevices = 9;  // within one test
 constexpr int64_t kSizes[] = {0, 1, 2, 3, 7, 1023, 1025, 5001};
 
 class CollectiveConformance : public testing::TestWithParam<CollectiveBackend> {
@@ -26,7 +26,7 @@ class CollectiveConformance : public testing::TestWithParam<CollectiveBackend> {
     for (const auto& [name, reason] : GetParam().cannot) {
       if (test.substr(0, test.find('/')) == name) GTEST_SKIP() << GetParam().name << ": " << reason;
     }
-    if (const auto devices = GetParam().open(kMostDevices); !devices.ok()) {
+    if (const auto devices = GetParam().open(kMaxDevices); !devices.ok()) {
       GTEST_SKIP() << GetParam().name << ": " << devices.status();
     }
   }
@@ -207,9 +207,9 @@ TEST_P(CollectiveConformance, AllWeightsZeroIsAnErrorForAll) {
 }
 
 // A replay gives the bits of a normal run; both are used in turn.
-TEST_P(CollectiveConformance, WhatIsRecordedGivesTheBitsOfARun) {
+TEST_P(CollectiveConformance, WhatIsCapturedGivesTheBitsOfARun) {
   auto devices = GetParam().open(1);
-  if (!devices->device(devices->TowerDevices()[0]).asynchronous()) GTEST_SKIP() << "nothing is recorded on a CPU";
+  if (!devices->device(devices->TowerDevices()[0]).asynchronous()) GTEST_SKIP() << "nothing is captured on a CPU";
   for (CollectiveKind kind : kKinds) {
     for (int participants : {1, 2, 4}) {
       for (int64_t elements : {1, 1025}) {
@@ -223,9 +223,9 @@ TEST_P(CollectiveConformance, WhatIsRecordedGivesTheBitsOfARun) {
           ASSERT_THAT(meeting.Run(++run), Each(IsOk()));
           const auto after = meeting.data;
           if (round == 0) {
-            const absl::Status recorded = meeting.Record(++run);
-            ASSERT_TRUE(recorded.ok()) << recorded;
-            EXPECT_EQ(meeting.data, after) << "recording runs nothing";
+            const absl::Status captured = meeting.Capture(++run);
+            ASSERT_TRUE(captured.ok()) << captured;
+            EXPECT_EQ(meeting.data, after) << "a capture runs nothing";
           }
           meeting.data = before;
           const absl::Status replayed = meeting.Replay();

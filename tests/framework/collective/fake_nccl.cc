@@ -20,28 +20,28 @@ using fake_nccl::Real;
 
 namespace {
 
-// False if a group is captured in part, or not for all ranks. `recording` becomes null if the group is not captured.
-bool CheckRecording(const Group& group, FakeNccl::World& world, const void*& recording) {
-  recording = nullptr;
+// False if a group is captured in part, or not for all ranks. `capture` becomes null if the group is not captured.
+bool CheckCapture(const Group& group, FakeNccl::World& world, const void*& capture) {
+  capture = nullptr;
   bool first = true, same = true;
   for (const auto& [at, operations] : group.operations) {
     for (const Operation& operation : operations) {
-      const void* const of = RecordingOfFakeGpu(*operation.stream);
-      if (std::exchange(first, false)) recording = of;
-      same = same && of == recording;
+      const void* const of = CaptureOfFakeGpu(*operation.stream);
+      if (std::exchange(first, false)) capture = of;
+      same = same && of == capture;
     }
   }
   if (!same) {
-    world.Misuse("a group is recorded in part");
+    world.Misuse("a group is captured in part");
     return false;
   }
-  if (recording == nullptr) return true;
+  if (capture == nullptr) return true;
   const auto& [at, operations] = *group.operations.begin();
   bool whole = static_cast<int>(group.operations.size()) == at->clique->ranks;
   for (const auto& [other, others] : group.operations) {
     whole = whole && other->clique == at->clique && others.size() == operations.size();
   }
-  if (!whole) world.Misuse("a collective is recorded for some of its ranks only");
+  if (!whole) world.Misuse("a collective is captured for some of its ranks only");
   return whole;
 }
 
@@ -154,7 +154,7 @@ NcclResult FakeNccl::GroupEnd() { return EndGroup(true); }
 NcclResult FakeNccl::EndGroup(bool counts) {
   Group group;
   absl::Duration delay;
-  const void* recording = nullptr;
+  const void* capture = nullptr;
   std::vector<std::thread> before;
   {
     const MutexLock lock(world_->mutex);
@@ -170,7 +170,7 @@ NcclResult FakeNccl::EndGroup(bool counts) {
       return group.error;
     }
     delay = world_->delay;
-    if (!CheckRecording(group, *world_, recording)) return NcclResult::kInvalidUsage;
+    if (!CheckCapture(group, *world_, capture)) return NcclResult::kInvalidUsage;
     for (auto& [at, operations] : group.operations) {
       at->state = NcclResult::kInProgress;
       before.push_back(std::exchange(at->launch, {}));
@@ -190,10 +190,10 @@ NcclResult FakeNccl::EndGroup(bool counts) {
     });
   }
   for (Communicator* at : group.ending) world_->AwaitEnd(*at);
-  if (recording != nullptr) {
+  if (capture != nullptr) {
     Communicator* const first = group.operations.begin()->first;
     first->launch =
-        std::thread([world = world_, group, delay, recording] { world->Record(world, group, delay, recording); });
+        std::thread([world = world_, group, delay, capture] { world->Capture(world, group, delay, capture); });
     return NcclResult::kInProgress;
   }
   for (auto& entry : group.operations) {
@@ -249,7 +249,7 @@ NcclResult FakeNccl::CommFinalize(NcclComm& comm) {
   if (world_->Fails()) return world_->failure;
   Communicator& at = Real(comm);
   if (at.ended || at.finalized) return world_->Misuse("the end of a communicator that has ended");
-  if (at.IsRecorded()) return world_->Misuse("the end of a communicator that is in a recording: it waits for ever");
+  if (at.IsCaptured()) return world_->Misuse("the end of a communicator that is in a capture: it waits for ever");
   if (at.state != NcclResult::kSuccess) return NcclResult::kInvalidArgument;
   at.finalized = true;
   return NcclResult::kSuccess;

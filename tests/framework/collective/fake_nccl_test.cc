@@ -43,9 +43,9 @@ class FakeNcclTest : public testing::Test {
     return nccl_.AllReduceSum(data_[rank], data_[rank], elements, DType::kFloat32, *comms_[rank], *streams_[rank]);
   }
   // Sums one element over both ranks, from one thread, while the streams are being captured.
-  std::unique_ptr<RecordedWork> RecordSum() {
+  std::unique_ptr<CapturedWork> CaptureSum() {
     const auto begun = gpus_[0]->NewEvent(), joined = gpus_[1]->NewEvent();
-    EXPECT_TRUE(streams_[0]->BeginRecording().ok());
+    EXPECT_TRUE(streams_[0]->BeginCapture().ok());
     streams_[0]->Record(*begun, 1);
     EXPECT_TRUE(streams_[1]->Wait(*begun, 1, absl::InfiniteFuture()).ok());
     nccl_.GroupStart();
@@ -54,9 +54,9 @@ class FakeNcclTest : public testing::Test {
     for (int r = 0; r < 2; ++r) EXPECT_EQ(Await(r), NcclResult::kSuccess);
     streams_[1]->Record(*joined, 1);
     EXPECT_TRUE(streams_[0]->Wait(*joined, 1, absl::InfiniteFuture()).ok());
-    auto recorded = streams_[0]->EndRecording();
-    EXPECT_TRUE(recorded.ok()) << recorded.status();
-    return *std::move(recorded);
+    auto captured = streams_[0]->EndCapture();
+    EXPECT_TRUE(captured.ok()) << captured.status();
+    return *std::move(captured);
   }
   void AbortAll() {
     for (NcclComm* comm : comms_) nccl_.CommAbort(*comm);
@@ -142,12 +142,12 @@ TEST_F(FakeNcclTest, ARankWaitsOnItsStreamUntilItIsAborted) {
   EXPECT_THAT(nccl_.misuse(), ElementsAre(HasSubstr("has ended")));
 }
 
-TEST_F(FakeNcclTest, WhatIsRecordedRunsAtEveryReplay) {
+TEST_F(FakeNcclTest, WhatIsCapturedRunsAtEveryReplay) {
   Init();
   {
-    const auto recorded = RecordSum();
+    const auto captured = CaptureSum();
     EXPECT_THAT(data_[0], ElementsAre(1, 10)) << "nothing has run";
-    for (int i = 0; i < 2; ++i) EXPECT_TRUE(recorded->Enqueue(*streams_[0]).ok());
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(captured->Enqueue(*streams_[0]).ok());
     EXPECT_TRUE(streams_[0]->Synchronize().ok());
     EXPECT_THAT(data_[0], ElementsAre(6, 10));
     EXPECT_THAT(data_[1], ElementsAre(6, 20));
@@ -156,16 +156,16 @@ TEST_F(FakeNcclTest, WhatIsRecordedRunsAtEveryReplay) {
   EXPECT_THAT(nccl_.misuse(), IsEmpty());
 }
 
-TEST_F(FakeNcclTest, ACommunicatorEndsAfterWhatIsRecordedWithIt) {
+TEST_F(FakeNcclTest, ACommunicatorEndsAfterWhatIsCapturedWithIt) {
   Init();
-  auto recorded = RecordSum();
+  auto captured = CaptureSum();
   EXPECT_EQ(nccl_.CommFinalize(*comms_[0]), NcclResult::kInvalidUsage);
-  EXPECT_THAT(nccl_.misuse(), ElementsAre(HasSubstr("in a recording: it waits for ever")));
+  EXPECT_THAT(nccl_.misuse(), ElementsAre(HasSubstr("in a capture: it waits for ever")));
   std::atomic<bool> gone{false};
   std::thread ender([&] {
     absl::SleepFor(absl::Milliseconds(20));
     gone = true;
-    recorded.reset();
+    captured.reset();
   });
   AbortAll();
   EXPECT_TRUE(gone);
@@ -175,9 +175,9 @@ TEST_F(FakeNcclTest, ACommunicatorEndsAfterWhatIsRecordedWithIt) {
 TEST_F(FakeNcclTest, AReplayThatHangsEndsWithItsCommunicators) {
   Init();
   nccl_.HangOnDevice(true);
-  auto recorded = RecordSum();
-  EXPECT_TRUE(recorded->Enqueue(*streams_[0]).ok());
-  recorded.reset();  // while it still runs
+  auto captured = CaptureSum();
+  EXPECT_TRUE(captured->Enqueue(*streams_[0]).ok());
+  captured.reset();  // while it still runs
   AbortAll();
   EXPECT_TRUE(streams_[0]->Synchronize().ok());
   EXPECT_EQ(nccl_.cut_short(), 2);
@@ -185,9 +185,9 @@ TEST_F(FakeNcclTest, AReplayThatHangsEndsWithItsCommunicators) {
   EXPECT_THAT(nccl_.misuse(), IsEmpty());
 }
 
-TEST_F(FakeNcclTest, AGroupIsRecordedForAllRanksOrNone) {
+TEST_F(FakeNcclTest, AGroupIsCapturedForAllRanksOrNone) {
   Init();
-  ASSERT_TRUE(streams_[0]->BeginRecording().ok());
+  ASSERT_TRUE(streams_[0]->BeginCapture().ok());
   nccl_.GroupStart();
   Add(0);
   Add(1);
@@ -196,7 +196,7 @@ TEST_F(FakeNcclTest, AGroupIsRecordedForAllRanksOrNone) {
   Add(0);
   EXPECT_EQ(nccl_.GroupEnd(), NcclResult::kInvalidUsage);
   EXPECT_THAT(nccl_.misuse(), ElementsAre(HasSubstr("in part"), HasSubstr("some of its ranks only")));
-  EXPECT_TRUE(streams_[0]->EndRecording().ok());
+  EXPECT_TRUE(streams_[0]->EndCapture().ok());
   AbortAll();
 }
 

@@ -83,10 +83,10 @@ struct Communicator {
   uint64_t next = 0;  // place
   int under_way = 0;  // operations on streams
   std::thread launch;
-  std::vector<std::weak_ptr<const int>> recorded;  // for each capture that holds its operations, a token of it
+  std::vector<std::weak_ptr<const int>> captured;  // for each capture that holds its operations, a token of it
 
-  bool IsRecorded() const {
-    for (const auto& part : recorded) {
+  bool IsCaptured() const {
+    for (const auto& part : captured) {
       if (!part.expired()) return true;
     }
     return false;
@@ -189,7 +189,7 @@ struct FakeNccl::World {
     std::vector<Operation> operations(ranks.size());
     bool aborted = false, broken = false;
     for (const auto& [at, operation] : ranks) {
-      if (at->ended && !at->aborted) Misuse("a recording is replayed after its communicators have ended");
+      if (at->ended && !at->aborted) Misuse("a capture is replayed after its communicators have ended");
       operations[at->rank] = operation;
       aborted = aborted || at->aborted;
       broken = broken || at->clique->broken;
@@ -210,7 +210,7 @@ struct FakeNccl::World {
   }
 
   // Does the work of NCCL's thread for a group whose streams are being captured. `self` points to this object.
-  void Record(const std::shared_ptr<World>& self, const Group& group, absl::Duration delay, const void* recording) {
+  void Capture(const std::shared_ptr<World>& self, const Group& group, absl::Duration delay, const void* capture) {
     std::vector<std::function<absl::Status()>> work;
     {
       const MutexLock lock(mutex);
@@ -222,15 +222,15 @@ struct FakeNccl::World {
         std::vector<std::pair<Communicator*, Operation>> ranks;
         for (const auto& [at, list] : group.operations) ranks.emplace_back(at, list[i]);
         const auto part = std::make_shared<const int>(0);
-        for (const auto& [at, operation] : ranks) at->recorded.push_back(part);
+        for (const auto& [at, operation] : ranks) at->captured.push_back(part);
         work.push_back([self, ranks, part] {
           self->Replay(ranks);
           return absl::OkStatus();
         });
       }
       for (const auto& [at, list] : group.operations) {
-        if (RecordingOfFakeGpu(*list[0].stream) == recording) continue;
-        Misuse("a recording ended before its group was launched");
+        if (CaptureOfFakeGpu(*list[0].stream) == capture) continue;
+        Misuse("a capture ended before its group was launched");
         at->state = NcclResult::kInternalError;
         return;
       }
@@ -257,15 +257,15 @@ struct FakeNccl::World {
     while (true) {
       {
         const MutexLock lock(mutex);
-        bool last = true, recorded = false;
+        bool last = true, captured = false;
         for (auto& other : communicators) {
           if (other->clique != at.clique) continue;
           last = last && other->ended;
-          recorded = recorded || other->IsRecorded();
+          captured = captured || other->IsCaptured();
         }
-        if (!last || !recorded) return;
+        if (!last || !captured) return;
         if (absl::Now() > deadline) {
-          Misuse("the end of a communicator that is in a recording: it waits for ever");
+          Misuse("the end of a communicator that is in a capture: it waits for ever");
           return;
         }
       }

@@ -17,12 +17,12 @@ using Types = testing::Types<float, double, Half, BFloat16>;
 TYPED_TEST_SUITE(GpuBits, Types);
 
 TYPED_TEST(GpuBits, AreTheCpus) {
-  constexpr int kMostGpus = 3;
-  if (const auto gpus = OpenTestGpus(kMostGpus); !gpus.ok()) GTEST_SKIP() << gpus.status();
+  constexpr int kMaxGpus = 3;
+  if (const auto gpus = OpenTestGpus(kMaxGpus); !gpus.ok()) GTEST_SKIP() << gpus.status();
   std::mt19937 random(7);
   const std::vector<float> weights[] = {{1, 1, 1, 1, 1}, {3, 1, 0, 7, 0.1f}, {64, 64, 64, 64, 63}, {0, 0, 0, 5, 0}};
   for (CollectiveKind kind : {CollectiveKind::kMean, CollectiveKind::kSum, CollectiveKind::kBroadcast}) {
-    for (int participants = 1; participants <= kMostGpus; ++participants) {
+    for (int participants = 1; participants <= kMaxGpus; ++participants) {
       for (int64_t elements : {0, 1, 2, 7, 1000, 2531}) {
         const MeetingSpec spec{kind, participants, 5, elements};
         Meeting<TypeParam> cpu(CpuBackend(), spec), gpu(kOnGpus, spec);

@@ -122,11 +122,11 @@ class Meeting {
 
   // Captures the collective, as one thread does, for any number of replays. `run` is used as by Run, which then
   // continues after it.
-  absl::Status Record(uint32_t run) {
+  absl::Status Capture(uint32_t run) {
     std::vector<Stream*> streams;
     for (auto& stream : streams_) streams.push_back(stream.get());
-    if (!collective->CanRecord() || !collective->BeginRecording()) return absl::UnavailableError("cannot be recorded");
-    absl::Status status = streams[0]->BeginRecording();
+    if (!collective->CanCapture() || !collective->BeginCapture()) return absl::UnavailableError("cannot be captured");
+    absl::Status status = streams[0]->BeginCapture();
     auto begun = devices_.device(towers_[0]).NewEvent();
     streams[0]->Record(*begun, 1);
     for (size_t p = 1; p < streams.size(); ++p) status.Update(streams[p]->Wait(*begun, 1, kNever));
@@ -137,18 +137,18 @@ class Meeting {
       streams[p]->Record(*joined.back(), 1);
       status.Update(streams[0]->Wait(*joined.back(), 1, kNever));
     }
-    auto work = streams[0]->EndRecording();
+    auto work = streams[0]->EndCapture();
     status.Update(work.status());
-    if (status.ok()) recording = std::make_shared<Recording>(*std::move(work), devices_.device(towers_[0]));
+    if (status.ok()) capture = std::make_shared<CapturedStep>(*std::move(work), devices_.device(towers_[0]));
     if (!status.ok()) work = absl::CancelledError();
-    collective->EndRecording(recording);
+    collective->EndCapture(capture);
     collective->Reset(run);
     return status;
   }
   absl::Status Replay() {
     Move(true);
-    absl::Status status = recording->Enqueue(*streams_[0]);
-    status.Update(recording->Await(kNever));
+    absl::Status status = capture->Enqueue(*streams_[0]);
+    status.Update(capture->Await(kNever));
     status.Update(streams_[0]->Synchronize());
     Move(false);
     return status;
@@ -183,7 +183,7 @@ class Meeting {
   std::vector<std::vector<T>> data;        // by rank
   std::vector<float> weights;              // by rank
   std::unique_ptr<Collective> collective;  // destroyed before its devices
-  std::shared_ptr<Recording> recording;    // destroyed before the collective
+  std::shared_ptr<CapturedStep> capture;   // destroyed before the collective
 };
 
 // The weighted mean of element i over the ranks, or their sum, in double.

@@ -10,8 +10,8 @@
 
 #include "framework/compiler/place.h"
 #include "framework/graph/scope.h"
-#include "tests/framework/runtime/fake_device.h"
 #include "tests/framework/compiler/fake_ops.h"
+#include "tests/framework/runtime/fake_device.h"
 
 namespace belfry {
 

@@ -232,7 +232,7 @@ TEST_P(TwoGpus, ASkippedOrOldRunIsReached) {
   ASSERT_TRUE(stream->Synchronize().ok());
 }
 
-TEST_P(TwoGpus, WhatIsRecordedIsDoneWheneverItIsEnqueued) {
+TEST_P(TwoGpus, WhatIsCapturedIsDoneWheneverItIsEnqueued) {
   constexpr size_t kBytes = 1000;
   DeviceMemory from = DeviceMemory::AllocateHost(*gpu_[0], kBytes).value();
   DeviceMemory to = DeviceMemory::AllocateHost(*gpu_[1], kBytes).value();
@@ -253,13 +253,13 @@ TEST_P(TwoGpus, WhatIsRecordedIsDoneWheneverItIsEnqueued) {
   };
   work();
   ASSERT_TRUE(a->Synchronize().ok());
-  ASSERT_TRUE(a->BeginRecording().ok());
+  ASSERT_TRUE(a->BeginCapture().ok());
   work();
-  absl::StatusOr<std::unique_ptr<RecordedWork>> recorded = a->EndRecording();
-  ASSERT_TRUE(recorded.ok()) << recorded.status();
+  absl::StatusOr<std::unique_ptr<CapturedWork>> captured = a->EndCapture();
+  ASSERT_TRUE(captured.ok()) << captured.status();
   for (uint8_t value : {3, 200, 77}) {
     std::memset(from.data(), value, kBytes);
-    ASSERT_TRUE((*recorded)->Enqueue(*a).ok());
+    ASSERT_TRUE((*captured)->Enqueue(*a).ok());
     ASSERT_TRUE(a->Synchronize().ok());
     EXPECT_EQ(std::memcmp(to.data(), from.data(), kBytes), 0) << int{value};
   }
@@ -268,7 +268,7 @@ TEST_P(TwoGpus, WhatIsRecordedIsDoneWheneverItIsEnqueued) {
 }
 
 // Copies in chunks, in each direction, by a stream of either card.
-TEST_P(TwoGpus, LongCopiesBetweenThemAreRecorded) {
+TEST_P(TwoGpus, LongCopiesBetweenThemAreCaptured) {
   constexpr size_t kBytes = (size_t{5} << 20) + 3;
   DeviceMemory host = DeviceMemory::AllocateHost(*gpu_[0], kBytes).value();
   DeviceMemory blank = DeviceMemory::AllocateHost(*gpu_[0], kBytes).value();
@@ -290,14 +290,14 @@ TEST_P(TwoGpus, LongCopiesBetweenThemAreRecorded) {
     };
     work();  // sets up everything it needs
     ASSERT_TRUE(stream->Synchronize().ok());
-    ASSERT_TRUE(stream->BeginRecording().ok());
+    ASSERT_TRUE(stream->BeginCapture().ok());
     work();
-    auto recorded = stream->EndRecording();
-    ASSERT_TRUE(recorded.ok()) << recorded.status();
+    auto captured = stream->EndCapture();
+    ASSERT_TRUE(captured.ok()) << captured.status();
     auto* const bytes = static_cast<uint8_t*>(host.data());
     for (uint8_t value : {3, 200}) {
       for (size_t i = 0; i < kBytes; ++i) bytes[i] = static_cast<uint8_t>(i % 251 + value);
-      ASSERT_TRUE((*recorded)->Enqueue(*stream).ok());
+      ASSERT_TRUE((*captured)->Enqueue(*stream).ok());
       ASSERT_TRUE(stream->Synchronize().ok());
       size_t wrong = 0;
       for (size_t i = 0; i < kBytes; ++i) wrong += bytes[i] == static_cast<uint8_t>(i % 251 + value) ? 0 : 1;
@@ -306,16 +306,16 @@ TEST_P(TwoGpus, LongCopiesBetweenThemAreRecorded) {
   }
 }
 
-TEST_P(TwoGpus, ARecordingThatIsNotJoinedIsAnError) {
+TEST_P(TwoGpus, ACaptureThatIsNotJoinedIsAnError) {
   const auto a = NewStream(*gpu_[0]), b = NewStream(*gpu_[1]);
   const auto begun = gpu_[0]->NewEvent();
   DeviceMemory memory = DeviceMemory::Allocate(*gpu_[1], 100).value();
   DeviceMemory host = DeviceMemory::AllocateHost(*gpu_[1], 100).value();
-  ASSERT_TRUE(a->BeginRecording().ok());
+  ASSERT_TRUE(a->BeginCapture().ok());
   a->Record(*begun, 1);
   ASSERT_TRUE(b->Wait(*begun, 1, kNever).ok());
   ASSERT_TRUE(b->Copy(memory.data(), *gpu_[1], host.data(), *host_, 100).ok());
-  EXPECT_FALSE(a->EndRecording().ok());
+  EXPECT_FALSE(a->EndCapture().ok());
   EXPECT_TRUE(b->Copy(memory.data(), *gpu_[1], host.data(), *host_, 100).ok());
   EXPECT_TRUE(a->Synchronize().ok());
   EXPECT_TRUE(b->Synchronize().ok());

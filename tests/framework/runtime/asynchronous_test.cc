@@ -267,6 +267,33 @@ TEST_F(AsynchronousTest, AFailureOnTheHostIsRecoveredFrom) {
   }
 }
 
+// The CPU fails when the GPU has copied its fetch to the host.
+TEST_F(AsynchronousTest, FailedRunsKeepTheFetchesOfTheLastGoodOne) {
+  const Scope cpu = Root().Device("/cpu:0");
+  const Output x = ops::Placeholder(Gpu(0), DType::kFloat32, {});
+  const Output y = ops::Neg(Gpu(0), x);
+  const Output z = ops::Placeholder(cpu, DType::kFloat32, {});
+  const Output checked = ops::CheckNumerics(cpu, cpu.Add("Gate", {z}), "z");
+  Open(1);
+  auto step = session_->Prepare({{x, {}}, {z, {}}}, {y}, {checked.node});
+  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_TRUE((*step)->Run({Tensor::Scalar(1.f), Tensor::Scalar(0.f)}).ok());
+  for (float value : {2.f, 3.f, 4.f}) {
+    arrived_ = 0;
+    closed_ = true;
+    std::thread opener([&] {
+      while (arrived_ == 0) std::this_thread::yield();
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      closed_ = false;
+    });
+    EXPECT_FALSE((*step)->Run({Tensor::Scalar(value), Tensor::Scalar(NAN)}).ok());
+    opener.join();
+  }
+  EXPECT_EQ((*step)->fetched(0).scalar<float>(), -1);
+  ASSERT_TRUE((*step)->Run({Tensor::Scalar(5.f), Tensor::Scalar(0.f)}).ok());
+  EXPECT_EQ((*step)->fetched(0).scalar<float>(), -5);
+}
+
 struct Case {
   models::VariableUpdate update;
   models::BatchNormPolicy batch_norm;

@@ -295,7 +295,7 @@ INSTANTIATE_TEST_SUITE_P(Towers, NcclReplays,
                          testing::Combine(testing::Values(1, 2, 4),
                                           testing::Values(DType::kFloat32, DType::kFloat16, DType::kBFloat16)));
 
-TEST_F(NcclReplay, SlowLaunchesAreWaitedForWhileRecording) {
+TEST_F(NcclReplay, SlowLaunchesAreWaitedForWhileCapturing) {
   Open(2, true);
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run(7).ok());
   const auto expected = Values();
@@ -303,7 +303,7 @@ TEST_F(NcclReplay, SlowLaunchesAreWaitedForWhileRecording) {
   ExpectToWork(expected);
 }
 
-TEST_F(NcclReplay, AFailureAtAnyCallWhileRecordingLeavesThePlainPath) {
+TEST_F(NcclReplay, AFailureAtAnyCallWhileCapturingLeavesThePlainPath) {
   int failures = 0;
   for (int k = 1;; k += k < 20 ? 1 : 9) {  // most calls only ask whether a launch is done
     SCOPED_TRACE(absl::StrCat("call ", k));
@@ -314,9 +314,9 @@ TEST_F(NcclReplay, AFailureAtAnyCallWhileRecordingLeavesThePlainPath) {
     nccl_->FailCall(k);
     // The failure may come after the capture, in the third run itself, but not before it.
     const absl::Status third = Run(7);
-    const bool recorded = steps_[0]->replays();
+    const bool captured = steps_[0]->replays();
     nccl_->FailCall(0);
-    if (!recorded) {
+    if (!captured) {
       ++failures;
       EXPECT_TRUE(third.ok()) << third << ": the plain path goes on";
       EXPECT_EQ(nccl_->made(), made + 2) << "communicators are made anew";
@@ -325,18 +325,18 @@ TEST_F(NcclReplay, AFailureAtAnyCallWhileRecordingLeavesThePlainPath) {
       ASSERT_TRUE(Run(7).ok());
       ASSERT_EQ(Values(), expected);
     }
-    EXPECT_EQ(steps_[0]->replays(), recorded);
+    EXPECT_EQ(steps_[0]->replays(), captured);
     steps_.clear();
     session_.reset();
     feeds_.clear();
     fetches_.clear();
     EXPECT_EQ(nccl_->live(), 0);
-    if (recorded) break;
+    if (captured) break;
   }
   EXPECT_GT(failures, 12);
 }
 
-TEST_F(NcclReplay, WhatFailedElsewhereWhileRecordingIsRecordedLater) {
+TEST_F(NcclReplay, AFailureElsewhereWhileCapturingIsCapturedLater) {
   Open(2, true);
   for (int i = 0; i < 2; ++i) ASSERT_TRUE(Run(7).ok());
   const auto expected = Values();
@@ -363,7 +363,7 @@ TEST_F(NcclReplay, AReplayThatHangsMeetsTheDeadlineAndIsRecordedAnew) {
     nccl_->HangOnDevice(false);
     const absl::Status next = Run(7);
     EXPECT_TRUE(next.ok()) << next;
-    EXPECT_FALSE(steps_[0]->replays()) << "what was recorded holds communicators that are gone";
+    EXPECT_FALSE(steps_[0]->replays()) << "what was captured holds communicators that are gone";
   }
   ExpectToWork(expected);
 }
@@ -442,7 +442,7 @@ TEST_F(NcclReplay, WhatIsNotUsableNowIsRecordedLater) {
   nccl_->HangOnDevice(true);
   EXPECT_EQ(Run(7, 0).code(), absl::StatusCode::kDeadlineExceeded);
   nccl_->HangOnDevice(false);
-  ASSERT_TRUE(Run(7, 1).ok()) << "it was to be recorded, and NCCL had to be started again";
+  ASSERT_TRUE(Run(7, 1).ok()) << "it was to be captured, and NCCL had to be started again";
   EXPECT_FALSE(steps_[1]->replays());
   ExpectToWork(expected, 1);
 }

@@ -29,7 +29,7 @@
 
 namespace {
 
-constexpr int kFrames = 12, kMostRecords = 4096;
+constexpr int kFrames = 12, kMaxRecords = 4096;
 
 struct Record {
   std::array<void*, kFrames> frames{};
@@ -38,14 +38,14 @@ struct Record {
 
 std::atomic<bool> counting{false};
 std::atomic<int> allocations{0}, locks{0};
-std::array<Record, kMostRecords> records;
+std::array<Record, kMaxRecords> records;
 
 // Notes the source of an allocation. The first call of backtrace() loads a library, so the tests make one before they
 // count.
 [[gnu::noinline]] void NoteAllocation() {
   if (!counting.exchange(false)) return;  // backtrace() itself might allocate
   const int index = allocations.fetch_add(1);
-  if (index < kMostRecords) records[index].depth = backtrace(records[index].frames.data(), kFrames);
+  if (index < kMaxRecords) records[index].depth = backtrace(records[index].frames.data(), kFrames);
   counting.store(true);
 }
 
@@ -153,7 +153,7 @@ class SteadyState : public testing::Test {
     counting = false;
     EXPECT_TRUE(ok);
     Counts counts{.locks = locks};
-    for (int i = 0; i < std::min<int>(allocations, kMostRecords); ++i) ++counts.allocations[Culprit(records[i])];
+    for (int i = 0; i < std::min<int>(allocations, kMaxRecords); ++i) ++counts.allocations[Culprit(records[i])];
     return counts;
   }
 

@@ -137,7 +137,7 @@ TEST_F(RearrangeTest, ErrorsSayWhatIsWrong) {
 
 // Impossible extents are errors, even if their sums and products overflow.
 TEST(Extents, BeyondAllBoundsAreErrors) {
-  constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+  constexpr int64_t kMax = std::numeric_limits<int64_t>::max();
   const auto error = [](const std::function<void(const Scope&, Output)>& build) {
     Graph graph(BuiltinOps());
     const Scope scope(graph);
@@ -147,10 +147,10 @@ TEST(Extents, BeyondAllBoundsAreErrors) {
   const auto of_known = [&](const std::function<void(const Scope&, Output)>& build) {
     error([&](const Scope& scope, Output) { build(scope, ops::Fill(scope, {2, 3}, 1)); });
   };
-  of_known([](const Scope& scope, Output x) { ops::Pad(scope, x, {{kMost, kMost}, {0, 0}}); });
-  of_known([](const Scope& scope, Output x) { ops::Tile(scope, x, {kMost, 1}); });
-  of_known([](const Scope& scope, Output x) { ops::Split(scope, x, 1, std::vector<int64_t>{kMost, kMost, 5}); });
-  of_known([](const Scope& scope, Output x) { ops::OneHot(scope, ops::Cast(scope, x, DType::kInt32), kMost); });
+  of_known([](const Scope& scope, Output x) { ops::Pad(scope, x, {{kMax, kMax}, {0, 0}}); });
+  of_known([](const Scope& scope, Output x) { ops::Tile(scope, x, {kMax, 1}); });
+  of_known([](const Scope& scope, Output x) { ops::Split(scope, x, 1, std::vector<int64_t>{kMax, kMax, 5}); });
+  of_known([](const Scope& scope, Output x) { ops::OneHot(scope, ops::Cast(scope, x, DType::kInt32), kMax); });
   error([](const Scope& scope, Output x) { ops::Split(scope, x, 0, int64_t{1} << 40); });
   error([](const Scope& scope, Output x) { ops::Unstack(scope, x, 0, int64_t{1} << 40); });
   error([](const Scope& scope, Output) { ops::Concat(scope, {}, 0); });

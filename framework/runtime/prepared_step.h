@@ -1,0 +1,71 @@
+// The handle for a step that runs again and again.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "framework/base/tensor.h"
+#include "framework/runtime/executable.h"
+#include "framework/runtime/step_trace.h"
+#include "framework/runtime/variable_store.h"
+
+namespace belfry {
+
+class Session;
+
+// A plan with its own memory, made by Session::Prepare. Run looks nothing up, allocates nothing and, if the step uses
+// one CPU device, takes no lock. One thread at a time; several may be prepared for several threads. Must not outlive
+// its session.
+class PreparedStep {
+ public:
+  ~PreparedStep();
+  // True if Run returns before the step is done, because it uses only GPUs.
+  bool asynchronous() const { return executable_->asynchronous(); }
+  // True once its runs are replayed as a whole (SessionOptions::replay).
+  bool replays() const { return executable_->replays(); }
+  // Runs one step. `feeds` are in the order of Prepare's, and are copied before it returns. Errors: a feed of another
+  // shape or dtype than was prepared, a variable that is not initialized, whatever the kernels report,
+  // DeadlineExceeded, Cancelled once the session is closed. After an error the step can be run again.
+  //
+  // A step that uses only GPUs returns once it is enqueued, with at most one earlier run in flight; its later errors
+  // are reported by Wait or by the next Run.
+  absl::Status Run(absl::Span<const Tensor> feeds = {});
+  // Runs one step instruction by instruction, even if other runs are replayed, waits for it, and measures the times of
+  // its instructions.
+  absl::Status RunTraced(absl::Span<const Tensor> feeds, StepTrace& trace);
+  // Waits until the last Run is done, and reports errors that occurred after it returned; DeadlineExceeded once the
+  // deadline of that step has passed.
+  absl::Status Wait();
+  // Fetch `i` of the last successful Run, for which it waits; overwritten by the next. Clone() it to keep it.
+  const Tensor& fetched(int i);
+  const Plan& plan() const { return executable_->plan(); }
+
+ private:
+  friend class Session;
+  PreparedStep(Session& session, std::unique_ptr<Executable> executable, std::vector<std::string> feed_names,
+               std::vector<Tensor> fetched);
+  absl::Status Check(absl::Span<const Tensor> feeds) const;
+  absl::Status RunFed(absl::Span<const Tensor> feeds, StepTrace* trace);
+  absl::Status CheckInitialized();
+  void MarkInitialized();
+
+  Session& session_;
+  std::unique_ptr<Executable> executable_;
+  std::vector<std::string> feed_names_;
+  std::vector<Tensor> fetched_;
+  std::vector<std::pair<std::string, VariableStorage*>> reads_, writes_;
+  bool exclusive_ = false;    // it writes variables, or needs the device threads or the session's streams
+  bool under_way_ = false;    // the fetches of the last Run have not been read yet
+  absl::Time deadline_;       // of the last Run
+  absl::Status unreported_;   // an error that fetched() met
+  bool initialized_ = false;  // all of reads_ are known to be
+  std::atomic<bool> busy_{false};
+};
+
+}  // namespace belfry
