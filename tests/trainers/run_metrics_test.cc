@@ -88,7 +88,7 @@ TEST(RunMetrics, SaysWhichLineIsWrong) {
     EXPECT_EQ(run.status().code(), absl::StatusCode::kInvalidArgument) << line;
     EXPECT_THAT(std::string(run.status().message()), AllOf(HasSubstr("run:3: "), HasSubstr("{\"step\": 10"))) << line;
   }
-  EXPECT_THAT(std::string(Parse("garbage").status().message()), HasSubstr("run:1: 'garbage' is no JSON object"));
+  EXPECT_THAT(std::string(Parse("garbage").status().message()), HasSubstr("run:1: 'garbage' is not a JSON object"));
   EXPECT_THAT(std::string(Parse("{" + std::string(2 << 20, ' ')).status().message()), HasSubstr("1 MiB"));
   std::string keys = "{\"step\": 1";
   for (int i = 0; i < 300; ++i) absl::StrAppend(&keys, ", \"k", i, "\": 1");
@@ -120,8 +120,8 @@ TEST(Curve, ThinsOutAndKeepsExtremes) {
     sum += value;
     curve.Add(kFirst + 7 * i, value);
   }
-  EXPECT_LE(curve.columns().size(), Curve::kMostColumns);
-  EXPECT_GE(curve.columns().size(), Curve::kMostColumns / 4);
+  EXPECT_LE(curve.columns().size(), Curve::kMaxColumns);
+  EXPECT_GE(curve.columns().size(), Curve::kMaxColumns / 4);
   const Column total = curve.Total();
   EXPECT_EQ(total.count, kSteps);
   EXPECT_EQ(total.sum, sum);
@@ -140,9 +140,9 @@ TEST(Curve, ThinsOutAndKeepsExtremes) {
 
 TEST(Curve, IsExactWhileItIsShort) {
   Curve curve;
-  for (size_t i = 0; i < Curve::kMostColumns; ++i) curve.Add(static_cast<int64_t>(1000 * i), static_cast<double>(i));
+  for (size_t i = 0; i < Curve::kMaxColumns; ++i) curve.Add(static_cast<int64_t>(1000 * i), static_cast<double>(i));
   EXPECT_EQ(curve.width(), 1);
-  EXPECT_EQ(curve.columns().size(), Curve::kMostColumns);
+  EXPECT_EQ(curve.columns().size(), Curve::kMaxColumns);
   curve.Coarsen(4096);
   EXPECT_EQ(curve.width(), 4096);
   EXPECT_EQ(curve.columns().begin()->second.count, 5);
