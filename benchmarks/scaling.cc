@@ -19,7 +19,7 @@
 #include "benchmarks/training_run.h"
 #include "framework/base/cores.h"
 #include "framework/base/status.h"
-#include "trainers/plots/plot_html.h"
+#include "trainers/plots/plot_page.h"
 
 ABSL_FLAG(std::string, model, "cifar_net", "As of `training`.");
 ABSL_FLAG(std::string, kind, "cpu", "Of the devices: cpu, with a thread each, or gpu.");

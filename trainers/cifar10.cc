@@ -1,4 +1,4 @@
-// Trains a network on CIFAR-10, or on a generated set in its layout, with one tower per device.
+// Trains a network on CIFAR-10, or on a generated set in the same format, with one tower per device.
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -21,7 +21,13 @@
 #include "ops/builtin_ops.h"
 #include "optim/descent.h"
 #include "optim/moving_average.h"
-#include "trainers/flags/common_flags.h"
+#include "trainers/flags/command_line.h"
+#include "trainers/flags/device_flags.h"
+#include "trainers/flags/explain_flags.h"
+#include "trainers/flags/output_flags.h"
+#include "trainers/flags/replication_flags.h"
+#include "trainers/flags/session_flags.h"
+#include "trainers/flags/step_flags.h"
 #include "trainers/flags/training_flags.h"
 #include "trainers/loop/evaluator.h"
 #include "trainers/loop/explain.h"
@@ -31,32 +37,36 @@
 ABSL_FLAG(
     std::string, model, "cifar_net",
     "cifar_net: the network of TensorFlow's CIFAR-10 tutorial, 1,068,298 parameters. resnet20, resnet32, resnet44, "
-    "resnet56: He et al., 2016, section 4.2.");
+    "resnet56: the networks of He et al., 2016, section 4.2.");
 ABSL_FLAG(std::string, dtype, "float32",
-          "What the network computes in: float32; or bfloat16 or float16, with weights, averages and updates in "
-          "float32.");
+          "Type in which the network computes: float32, bfloat16 or float16. Weights, averages and updates are float32 "
+          "in any case.");
 ABSL_FLAG(std::string, loss_scale, "",
-          "Multiplies the loss before it is differentiated, so that gradients do not vanish in float16, and divides "
-          "gradients by it before they are used. dynamic: 32768 at first, doubled after 2000 good steps, halved when a "
-          "gradient overflows, which skips the step. A number: always this one. none. By default dynamic for float16, "
-          "else none.");
-ABSL_FLAG(double, learning_rate, 0.1, "The highest one.");
+          "Factor on the loss, so that gradients do not vanish in float16; gradients are divided by it before they are "
+          "used. dynamic: starts at 32768, doubles after 2000 good steps, and halves when a gradient overflows, which "
+          "skips the step. A number: that constant factor. none: no scaling. Default: dynamic for float16, none "
+          "otherwise.");
+ABSL_FLAG(double, learning_rate, 0.1, "Peak learning rate.");
 ABSL_FLAG(
     std::string, schedule, "cosine",
-    "cosine: half a cosine down to 0 over --steps. staircase: the tutorial's, times 0.1 every 350 epochs. constant.");
-ABSL_FLAG(double, momentum, -1, "0 is plain gradient descent; -1 is 0 for cifar_net and 0.9 for a ResNet.");
+    "Learning rate over the steps. cosine: half a cosine, down to 0 at --steps. staircase: times 0.1 every 350 epochs, "
+    "as in the tutorial. constant.");
+ABSL_FLAG(double, momentum, -1, "Momentum; 0: plain gradient descent; -1: 0 for cifar_net and 0.9 for a ResNet.");
 ABSL_FLAG(std::string, batch_norm, "per_tower",
-          "Over which images a ResNet's batch normalisation takes its statistics. per_tower: each tower's own; the "
-          "moving averages are tower 0's. synchronised: those of all towers, so that N towers train as one.");
+          "Images over which the batch normalisation of a ResNet takes its statistics. per_tower: those of each tower, "
+          "with the moving averages of tower 0. synchronised: those of all towers, so that N towers train as one.");
 ABSL_FLAG(double, moving_average, 0,
-          "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's is "
-          "0.9999. 0: none.");
-ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on the test set; 0: only at the end.");
-ABSL_FLAG(int64_t, evaluate_every_epochs, 0, "The same in passes over the training set, instead of steps.");
+          "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's value is "
+          "0.9999. 0: no average.");
+ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on the test set; 0: evaluate only at the end.");
+ABSL_FLAG(int64_t, evaluate_every_epochs, 0, "--evaluate_every in passes over the training set instead of steps.");
+ABSL_FLAG(int64_t, patience, 0, "Evaluations without a better test accuracy after which training stops; 0: no limit.");
+ABSL_FLAG(std::string, data_dir, "",
+          "Directory with CIFAR-10's binary files. Empty or 'generated': a generated set of textured shapes.");
 ABSL_FLAG(int, data_threads, 1,
-          "Threads that read and augment images ahead of need, up to 1024; 0: the training thread does it.");
-ABSL_FLAG(bool, confusion, true, "Print at the end which classes were taken for which.");
-ABSL_FLAG(bool, quiet, false, "Print nothing but errors and the result.");
+          "Threads that prefetch and augment images, up to 1024; 0: the training thread does it.");
+ABSL_FLAG(bool, confusion, true, "Print the confusion matrix of the classes at the end.");
+ABSL_FLAG(bool, quiet, false, "Print only errors and the result.");
 
 namespace belfry::trainers {
 namespace {
@@ -64,22 +74,22 @@ namespace {
 constexpr char kUsage[] = R"(Trains a network on CIFAR-10 with one tower per device.
 
   cifar10 --devices=cpu:2                   2,000 steps on a generated set: ten classes of textured shapes
-  cifar10 --devices=cpu:2 --data_dir=DIR    4,000 steps on CIFAR-10 in its binary layout (data_batch_1.bin ... in DIR)
+  cifar10 --devices=cpu:2 --data_dir=DIR    4,000 steps on CIFAR-10 in its binary format (DIR/data_batch_1.bin ...)
   cifar10 --devices=cpu:4 --model=resnet20 --data_dir=DIR --steps=64000
 
---batch_size is the batch of a whole step. It is split evenly over the towers, and gradients are averaged, so that the
-number of devices changes the speed and not the result, up to rounding. Images are cropped, flipped, and changed in
-brightness and contrast by the step and the image alone. After training the test accuracy is printed; --steps=0 prints
-that of the untrained model. The generated set (68 MB) is written to belfry_textures in the temporary directory (TMPDIR,
-else /tmp) by the first run, and found there by later ones; --data_dir=generated means it too.)";
+--batch_size is the batch of a whole step. It is split evenly over the towers and gradients are averaged, so the number
+of devices changes the speed but not the result, up to rounding. Images are randomly cropped, flipped, and changed in
+brightness and contrast, depending only on --seed, the step and the image. After training the test accuracy is printed;
+--steps=0 prints that of the untrained model. The first run writes the generated set (68 MB) to belfry_textures in the
+temporary directory (TMPDIR, or /tmp), where later runs find it.)";
 
-constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold moving averages; no tower has this number
+constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold moving averages; not a tower's
 constexpr int64_t kEvaluationBatch = 500;
 constexpr int kMaxDataThreads = 1024;
 constexpr int64_t kStaircaseEpochs = 350;
 constexpr int64_t kGeneratedSteps = 2000, kCifarSteps = 4000;
 
-// What the model, its data and its schedule are, after flags.
+// The data, model and schedule that the flags describe.
 struct Setup {
   data::Cifar10 data;
   data::ImagePolicy training, evaluation;
@@ -92,12 +102,12 @@ absl::StatusOr<data::Cifar10> OpenData(bool generated) {
   if (!generated) return data::OpenCifar10(absl::GetFlag(FLAGS_data_dir));
   std::error_code error;
   const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
-  if (error) return absl::UnavailableError(absl::StrCat("TMPDIR: no temporary directory: ", error.message()));
+  if (error) return absl::UnavailableError(absl::StrCat("No temporary directory (TMPDIR): ", error.message()));
   ASSIGN_OR_RETURN(const std::string directory, data::PlaceTextures((temporary / "belfry_textures").string()));
   return data::OpenCifar10(directory);
 }
 
-// --loss_scale, or what it is by default.
+// --loss_scale, or its default for --dtype.
 std::string LossScaleText() {
   const std::string text = absl::GetFlag(FLAGS_loss_scale);
   if (!text.empty()) return text;
@@ -119,14 +129,15 @@ absl::Status CheckFlags() {
   }
   if (absl::GetFlag(FLAGS_patience) > 0 && absl::GetFlag(FLAGS_evaluate_every) == 0 &&
       absl::GetFlag(FLAGS_evaluate_every_epochs) == 0) {
-    return absl::InvalidArgumentError("--patience counts evaluations; say with --evaluate_every when there are any");
+    return absl::InvalidArgumentError("--patience counts evaluations; set --evaluate_every as well");
   }
+  RETURN_IF_ERROR(CheckFlag("patience", absl::GetFlag(FLAGS_patience), 0, std::numeric_limits<int64_t>::max()));
   RETURN_IF_ERROR(CheckFlag("data_threads", absl::GetFlag(FLAGS_data_threads), 0, kMaxDataThreads));
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   const double momentum = absl::GetFlag(FLAGS_momentum), average = absl::GetFlag(FLAGS_moving_average);
   if (momentum != -1 && !(momentum >= 0 && momentum < 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--momentum=", momentum, " must be at least 0 and below 1, or -1 for the model's own"));
+        absl::StrCat("--momentum=", momentum, " must be at least 0 and below 1, or -1 for the model's default"));
   }
   if (!(average >= 0 && average < 1)) {
     return absl::InvalidArgumentError(absl::StrCat("--moving_average=", average, " must be at least 0 and below 1"));
@@ -134,12 +145,12 @@ absl::Status CheckFlags() {
   const std::string schedule = absl::GetFlag(FLAGS_schedule), dtype = absl::GetFlag(FLAGS_dtype);
   if (dtype != "float32" && dtype != "bfloat16" && dtype != "float16") {
     return absl::InvalidArgumentError(
-        absl::StrCat("--dtype=", dtype, " is not known; known are float32, bfloat16 and float16"));
+        absl::StrCat("--dtype=", dtype, " is unknown; the types are float32, bfloat16 and float16"));
   }
   RETURN_IF_ERROR(LossScaleFromFlags().status());
   if (schedule != "constant" && schedule != "cosine" && schedule != "staircase") {
     return absl::InvalidArgumentError(
-        absl::StrFormat("--schedule=%s is not known; known are cosine, staircase and constant", schedule));
+        absl::StrFormat("--schedule=%s is unknown; the schedules are cosine, staircase and constant", schedule));
   }
   return absl::OkStatus();
 }
@@ -154,7 +165,7 @@ absl::StatusOr<Setup> MakeSetup(const DeviceSet& devices) {
   }
   if (setup.resnet_depth == 0 && model != "cifar_net") {
     return absl::InvalidArgumentError(absl::StrFormat(
-        "--model=%s is not known; known are cifar_net, resnet20, resnet32, resnet44 and resnet56", model));
+        "--model=%s is unknown; the models are cifar_net, resnet20, resnet32, resnet44 and resnet56", model));
   }
   ASSIGN_OR_RETURN(setup.steps, Steps(generated ? kGeneratedSteps : kCifarSteps));
   ASSIGN_OR_RETURN(setup.data, OpenData(generated));
@@ -178,14 +189,14 @@ absl::StatusOr<optim::Schedule> MakeSchedule(const Setup& setup) {
   if (schedule == "cosine") return optim::Cosine(rate, std::max<int64_t>(setup.steps, 1));
   const int64_t decay_steps = setup.data.train->size() * kStaircaseEpochs / setup.batch_size;
   if (decay_steps == 0) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("A batch of %d is too large for --schedule=staircase: %d epochs of %d images are no step",
-                        setup.batch_size, kStaircaseEpochs, setup.data.train->size()));
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "A batch of %d is too large for --schedule=staircase: %d epochs of %d images do not fill a step",
+        setup.batch_size, kStaircaseEpochs, setup.data.train->size()));
   }
   return optim::Exponential(rate, decay_steps, 0.1, true);
 }
 
-// float32 in any case.
+// [N, 10] float32 for any --dtype.
 Output Logits(const Scope& scope, const Setup& setup, Output images, bool training) {
   const std::string dtype = absl::GetFlag(FLAGS_dtype);
   if (dtype == "bfloat16") images = ops::Cast(scope.Named("narrow"), images, DType::kBFloat16);
@@ -207,7 +218,7 @@ void PrintHeader(const Setup& setup, const DeviceSet& devices, const models::Tra
               static_cast<int>(CountParameters(step)));
   std::printf("Data:     %d training and %d test images\n", static_cast<int>(setup.data.train->size()),
               static_cast<int>(setup.data.test->size()));
-  std::printf("Towers:   %d, variables %s, batch %d over all of them\n", static_cast<int>(step.towers.size()),
+  std::printf("Towers:   %d, variables %s, global batch %d\n", static_cast<int>(step.towers.size()),
               absl::GetFlag(FLAGS_variable_update).c_str(), static_cast<int>(setup.batch_size));
   for (const models::TrainTower& tower : step.towers) {
     const Device& device = devices.device(tower.device);
@@ -215,7 +226,7 @@ void PrintHeader(const Setup& setup, const DeviceSet& devices, const models::Tra
   }
 }
 
-// What a checkpoint must agree with; the rest may change when a run goes on.
+// Settings that must not change when a run is resumed.
 io::Metadata ModelOf(const Setup& setup) {
   io::Metadata model = {{"model", absl::GetFlag(FLAGS_model)},
                         {"momentum", absl::StrCat(setup.momentum)},
@@ -239,19 +250,21 @@ void PrintResult(const Trainer& trainer, const Setup& setup, bool quiet) {
   }
   if (!quiet) {
     std::printf(
-        "Next: --data_dir=DIR for real CIFAR-10, --steps=N for longer, --model=resnet20, --help for the rest.\n");
+        "Next: --data_dir=DIR for real CIFAR-10, --steps=N to train longer, --model=resnet20, --help for all flags.\n");
   }
 }
 
-// The signal that ended the run, or 0.
+// Returns the signal that ended the run, or 0.
 absl::StatusOr<int> Train() {
   RETURN_IF_ERROR(CheckFlags());
   const bool quiet = absl::GetFlag(FLAGS_quiet);
-  TrainerOptions options{.quiet = quiet, .evaluate_every = absl::GetFlag(FLAGS_evaluate_every)};
+  TrainerOptions options{
+      .quiet = quiet, .evaluate_every = absl::GetFlag(FLAGS_evaluate_every), .patience = absl::GetFlag(FLAGS_patience)};
   RETURN_IF_ERROR(SetTrainerOptions(options));
   ASSIGN_OR_RETURN(const std::optional<size_t> memory_limit, MemoryLimit());
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
-  ASSIGN_OR_RETURN(models::ReplicateOptions replicate, ReplicateOptionsFromFlags());
+  ASSIGN_OR_RETURN(SessionOptions session_options, SessionOptionsFromFlags(devices));
+  ASSIGN_OR_RETURN(models::ReplicateOptions replicate, ReplicateOptionsFromFlags(devices, session_options));
   if (replicate.variable_update == models::VariableUpdate::kIndependent) {
     RETURN_IF_ERROR(RejectFlags({"train_dir", "check_replicas_every"},
                                 "a run with --variable_update=independent, whose towers differ"));
@@ -308,7 +321,7 @@ absl::StatusOr<int> Train() {
   });
   const Node* take_averages = averages ? optim::ExponentialMovingAverage::AssignTo(evaluation, 0) : nullptr;
 
-  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, session_options));
   const auto planned = [&](int64_t batch_size) {
     std::vector<PlannedStep> steps =
         TrainingSteps(step, models::InputSpec::Of(*input), batch_size, setup.data.train->size(), options.summaries);

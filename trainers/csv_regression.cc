@@ -18,10 +18,10 @@
 namespace belfry::trainers {
 namespace {
 
-// The square of an error must be a float32.
-constexpr double kLargestTarget = 1e18;
+// Errors are squared in float32.
+constexpr double kMaxTarget = 1e18;
 
-// By column.
+// Mean and standard deviation by column.
 struct Moments {
   std::vector<double> mean, deviation;  // 1 where a column is constant
 };
@@ -31,10 +31,10 @@ absl::StatusOr<Moments> MomentsOf(const data::CsvTable& csv) {
   const int64_t rows = table.shape()[0], columns = table.shape()[1];
   Moments moments{std::vector<double>(columns, 0), std::vector<double>(columns, 0)};
   const double* const values = table.data<double>();
-  // From the first row on, so that the mean of a constant is that constant.
+  // Relative to the first row, so that the mean of a constant is exact.
   for (int64_t i = 0; i < columns; ++i) moments.mean[i] = values[i];
   for (int64_t i = 0; i < rows * columns; ++i) moments.mean[i % columns] += (values[i] - values[i % columns]) / rows;
-  // In units of the largest difference, so that no square overflows or vanishes.
+  // In units of the largest difference, so that no square overflows or underflows.
   std::vector<double> largest(columns, 0);
   const auto difference = [&](int64_t i) { return values[i] - moments.mean[i % columns]; };
   for (int64_t i = 0; i < rows * columns; ++i) {
@@ -46,8 +46,8 @@ absl::StatusOr<Moments> MomentsOf(const data::CsvTable& csv) {
   }
   for (int64_t i = 0; i < columns; ++i) {
     if (!std::isfinite(largest[i])) {
-      return absl::InvalidArgumentError(absl::StrCat("column '", csv.feature_names[i],
-                                                     "': its numbers are so far apart that they have no deviation"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("column '", csv.feature_names[i], "': the range of its numbers overflows"));
     }
     moments.deviation[i] = largest[i] > 0 ? largest[i] * std::sqrt(moments.deviation[i]) : 1;
   }
@@ -98,9 +98,9 @@ void Evaluate(const data::CsvTable& table, Plane& plane) {
 }  // namespace
 
 absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options) {
-  ASSIGN_OR_RETURN(const data::CsvTable table, data::ReadCsv(options.path, {.target = options.target,
-                                                                            .dtype = DType::kFloat64,
-                                                                            .largest_target = kLargestTarget}));
+  ASSIGN_OR_RETURN(
+      const data::CsvTable table,
+      data::ReadCsv(options.path, {.target = options.target, .dtype = DType::kFloat64, .largest_target = kMaxTarget}));
   if (table.features.shape()[1] == 0) {
     return absl::InvalidArgumentError(absl::StrCat(options.path, " has no column beside '", table.target_name, "'"));
   }

@@ -15,8 +15,8 @@ namespace belfry::trainers {
 
 struct CsvRegressionOptions {
   std::string path;
-  std::string target;        // a column by name or by number from 0; empty: the last
-  int64_t batch_size = 128;  // of all towers
+  std::string target;        // column, by name or by number from 0; empty: the last
+  int64_t batch_size = 128;  // over all towers
   double learning_rate = 0.01;
   uint64_t seed = 1;  // of the order of rows
   TrainerOptions training;
@@ -31,13 +31,13 @@ struct Plane {
   std::vector<double> weights;
   double bias = 0;
   double mean_squared_error = 0;  // over all rows
-  double r2 = 0;                  // the share of the target's variance that is explained; NaN if it has none
-  int64_t steps = 0;              // that it was trained for
-  int stopped = 0;                // Trainer::stopped: then it is the plane so far
+  double r2 = 0;                  // coefficient of determination; NaN if the target is constant
+  int64_t steps = 0;              // of training
+  int stopped = 0;                // Trainer::stopped; if not 0, the plane is that of an unfinished run
 };
 
-// Minimises the mean squared error by gradient descent on standardised features, in shuffled mini-batches. Errors: what
-// ReadCsv reports, a file without features, options that make no batch; what Trainer::Run reports.
+// Minimises the mean squared error by gradient descent on standardised features, in shuffled mini-batches. Errors:
+// InvalidArgument for a file without features or an invalid batch size; those of ReadCsv and Trainer::Run.
 absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options);
 
 }  // namespace belfry::trainers

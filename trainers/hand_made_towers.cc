@@ -22,8 +22,8 @@ namespace {
 
 constexpr int64_t kHidden = 64;
 
-// For each variable the mean of its gradients over the towers. All towers get batches of one size, so that the mean
-// over towers is the mean over examples.
+// The mean of each variable's gradients over the towers. The batches of all towers have the same size, so the mean over
+// towers is the mean over examples.
 std::vector<optim::GradientAndVariable> AverageGradients(
     const Scope& scope, const std::vector<std::vector<optim::GradientAndVariable>>& towers) {
   std::vector<optim::GradientAndVariable> averages;
@@ -61,12 +61,12 @@ Points Rows(const Points& points, int64_t begin, int64_t count) {
 }
 
 Tower BuildModel(const Scope& scope, int index, absl::string_view collection) {
-  // The number of examples is left open: it is known when the model is fed.
+  // The number of examples is unknown until the model is fed.
   const Output x = ops::Placeholder(scope.Named("x"), DType::kFloat32, {Shape::kUnknown, Points::kFeatures});
   const Output labels = ops::Placeholder(scope.Named("labels"), DType::kInt32, {Shape::kUnknown});
 
-  // Variables are called "hidden/weights" and so on in every tower: their names come from variable scopes, not from
-  // name scopes. That is how towers share them.
+  // Variables have the same names in every tower, such as "hidden/weights", since names come from variable scopes, not
+  // from name scopes. This is how towers share them.
   const Scope hidden = scope.VariableScope("hidden");
   const Variable w1 = GetVariable(hidden, "weights", {Points::kFeatures, kHidden}, HeNormalInitializer());
   const Variable b1 = GetVariable(hidden, "biases", {kHidden}, ZerosInitializer());
@@ -82,7 +82,7 @@ Tower BuildModel(const Scope& scope, int index, absl::string_view collection) {
   ops::ScalarSummary(scope, "loss", loss);
   ops::ScalarSummary(scope, "accuracy", models::Accuracy(scope, logits, labels));
 
-  // Whoever feeds and fetches the model finds its parts here, filtered by scope.
+  // RunEpoch looks up the parts of the model here, filtered by scope.
   const Tower tower = {
       .index = index, .scope = scope.name(), .inputs = {x, labels}, .loss = loss, .predictions = {predict}};
   scope.AddToCollection(collection, tower);
@@ -98,8 +98,8 @@ const Node* MultiGpuModel(const Scope& scope, const std::vector<DeviceName>& dev
 
   std::vector<std::vector<optim::GradientAndVariable>> gradients;
   for (size_t i = 0; i < devices.size(); ++i) {
-    // A scope is a value: what is set here holds for this tower only. The first tower makes the variables, the others
-    // find them.
+    // A scope is a value, so these settings apply to this tower only. The first tower creates the variables; the others
+    // reuse them.
     const Scope tower = scope.NameScope(absl::StrCat("tower_", i))
                             .InTower(static_cast<int>(i))
                             .Device(devices[i])
@@ -111,7 +111,7 @@ const Node* MultiGpuModel(const Scope& scope, const std::vector<DeviceName>& dev
     if (!scope.status().ok()) return nullptr;
   }
 
-  // Gradients come to the CPU by themselves; the optimizer sees their averages only.
+  // Transfers of gradients to the CPU are implicit; the optimizer sees only their averages.
   const auto averages = AverageGradients(cpu.NameScope("average"), gradients);
   const optim::Momentum optimizer({.learning_rate = learning_rate, .momentum = 0.9});
   return optim::ApplyGradients(cpu.NameScope("train_op"), optimizer, averages);
@@ -130,9 +130,8 @@ absl::StatusOr<EpochResult> RunEpoch(Session& session, const Points& data, absl:
 
   const int64_t step_size = batch_size * static_cast<int64_t>(models.size());
   if (step_size == 0 || data.size() < step_size) {
-    return absl::InvalidArgumentError(absl::StrCat("An epoch of ", data.size(),
-                                                   " examples has no step: ", models.size(), " models in scope '",
-                                                   scope, "' take ", batch_size, " each"));
+    return absl::InvalidArgumentError(absl::StrCat(data.size(), " examples do not fill a step: ", models.size(),
+                                                   " models in scope '", scope, "' take ", batch_size, " each"));
   }
   const int64_t steps = data.size() / step_size;
   EpochResult result;

@@ -1,5 +1,5 @@
-// Towers with collections, written out: what models::ReplicateTowers does for you, one step after the other. Read it
-// together with towers_by_hand.cc, which runs it.
+// Towers with collections, written out step by step: the work that models::ReplicateTowers does for you. See
+// towers_by_hand.cc, which runs it.
 #pragma once
 
 #include <vector>
@@ -16,7 +16,7 @@ inline constexpr char kLoss[] = "loss";                   // of each model
 inline constexpr char kPredict[] = "predict";             // its class probabilities, [N, classes]
 inline constexpr char kMergeSummary[] = "merge_summary";  // its loss and accuracy (ops::MergeSummary)
 
-// Points of a plane in three classes, which lie on the arms of a spiral: no straight lines part them.
+// Points of a plane in three classes, the arms of a spiral, which straight lines cannot separate.
 struct Points {
   static constexpr int kFeatures = 2;
   static constexpr int kClasses = 3;
@@ -24,26 +24,26 @@ struct Points {
   Tensor labels;    // int32 [N]
   int64_t size() const { return labels.elements(); }
 };
-// `count` points in random order; the same for the same seed.
+// `count` points in random order, determined by the seed.
 Points MakeSpiral(int64_t count, uint64_t seed);
 // Rows [begin, begin + count).
 Points Rows(const Points& points, int64_t begin, int64_t count);
 
-// A classifier of Points in the name scope of `scope`, on its device: placeholders, a hidden layer, logits, loss. It
-// knows nothing of other devices and builds no optimizer. Adds itself to `collection` and to the three above.
+// A classifier of Points in the name scope and on the device of `scope`: placeholders, a hidden layer, logits, loss. It
+// knows nothing of other devices and has no optimizer. It is added to `collection` and to the three above.
 Tower BuildModel(const Scope& scope, int index, absl::string_view collection);
 
 // One training model per device, "<scope>/tower_<i>", with one copy of the variables on /cpu:0. Returns the train_op,
-// or null after an error, which sticks to the graph.
+// or null after an error, which the graph keeps.
 const Node* MultiGpuModel(const Scope& scope, const std::vector<DeviceName>& devices, double learning_rate);
 
 struct EpochResult {
   double loss = 0;      // the mean over all batches of all models
-  double accuracy = 0;  // likewise
+  double accuracy = 0;  // the mean over all batches of all models
 };
-// Goes through `data` once. Each step, every model of `scope` is fed the next batch of its own; what is left at the end
-// and does not fill the step is left out. Fetches what models of `scope` have in the collections, and runs train_op if
-// is_training.
+// Runs `data` once. At each step, every model of `scope` is fed its own next batch; a remainder that does not fill a
+// step is skipped. Fetches the losses and summaries of the models of `scope` from the collections, and runs train_op if
+// is_training. InvalidArgument if `data` does not fill one step.
 absl::StatusOr<EpochResult> RunEpoch(Session& session, const Points& data, absl::string_view scope,
                                      const Node* train_op, bool is_training, int64_t batch_size);
 

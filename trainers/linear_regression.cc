@@ -1,4 +1,4 @@
-// Linear regression, on seven fixed points or on a CSV file.
+// Linear regression of seven fixed points, or of a CSV file.
 #include <cstdio>
 #include <limits>
 
@@ -15,17 +15,22 @@
 #include "optim/descent.h"
 #include "spdlog/fmt/fmt.h"
 #include "trainers/csv_regression.h"
-#include "trainers/flags/common_flags.h"
+#include "trainers/flags/command_line.h"
+#include "trainers/flags/device_flags.h"
+#include "trainers/flags/output_flags.h"
+#include "trainers/flags/replication_flags.h"
+#include "trainers/flags/session_flags.h"
+#include "trainers/flags/step_flags.h"
 #include "trainers/flags/training_flags.h"
 #include "trainers/loop/metrics.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/trainer.h"
 
-ABSL_FLAG(std::string, device, "/device:cpu:0", "Where the line through the fixed points is computed.");
-ABSL_FLAG(int64_t, log_every, 100, "Steps between two lines of the fixed points' output, and of --metrics_file.");
-ABSL_FLAG(double, learning_rate, 0.01, "Of gradient descent.");
-ABSL_FLAG(std::string, csv, "", "A file of numbers to fit, instead of the fixed points.");
-ABSL_FLAG(std::string, target, "", "The column of --csv to predict, by name or by number from 0; empty: the last.");
+ABSL_FLAG(std::string, device, "/device:cpu:0", "Device that fits the fixed points.");
+ABSL_FLAG(int64_t, log_every, 100, "Steps between lines of --metrics_file and, for the fixed points, of the output.");
+ABSL_FLAG(double, learning_rate, 0.01, "Learning rate of gradient descent.");
+ABSL_FLAG(std::string, csv, "", "CSV file of numbers to fit instead of the fixed points.");
+ABSL_FLAG(std::string, target, "", "Column of --csv to predict, by name or by number from 0. Default: the last one.");
 
 namespace belfry::trainers {
 namespace {
@@ -33,20 +38,20 @@ namespace {
 constexpr char kUsage[] = R"(Fits a line or a plane by gradient descent.
 
   linear_regression
-      100,000 steps on seven fixed points, y = w x + b, on one device. Each line of output shows the loss, w and b from
-      before that step's update. The answer is w = -0.0974930, b = 9.7242340 with a loss of 15.5821727.
-      --metrics_file gets step, loss, w and b. Takes no --batch_size, --batch_size_per_tower, --variable_update,
-      --averager, --seed, --target, --summary_every, --check_replicas_every, --trace.
+      100,000 steps on seven fixed points, y = w x + b, on one device. Each line of output shows the loss, w and b
+      before that step's update. They converge to w = -0.0974930, b = 9.7242340 with a loss of 15.5821727.
+      --metrics_file records step, loss, w and b. These flags do not apply: --batch_size, --batch_size_per_tower,
+      --variable_update, --averager, --seed, --target, --summary_every, --check_replicas_every, --trace.
 
   linear_regression --csv=houses.csv --target=price --devices=cpu:2 --batch_size=64
-      Predicts one column of a file from all others, in mini-batches on one tower per device. Features are standardised
-      for training (mean 0, deviation 1); the weights printed at the end are those of the file's own units.
-      2,000 steps unless --steps says otherwise. Takes no --device.
+      Predicts one column of a file from all others, in mini-batches with one tower per device. Features are standardised
+      for training (mean 0, deviation 1); the weights printed at the end are in the units of the file. The default is
+      2,000 steps. --device does not apply.
 
-With --train_dir either saves itself, stops when asked, and goes on where it stopped.
+With --train_dir both save checkpoints, stop cleanly on Ctrl-C, and resume where they stopped.
 )";
 
-// Where the fixed points' loop saves itself: in --train_dir, if there is one.
+// Checkpoints of the fixed points' loop in --train_dir; null if it is not set.
 absl::StatusOr<std::unique_ptr<Checkpointer>> OpenCheckpoints(Session& session) {
   const std::string directory = absl::GetFlag(FLAGS_train_dir);
   if (directory.empty()) return nullptr;
@@ -82,15 +87,16 @@ absl::StatusOr<int> FitFixedPoints(int64_t steps) {
       scope, optimizer, optim::ComputeGradients(scope, line.loss, optim::TrainableVariables(scope)));
   const Node* initialize = InitializeVariables(scope);
 
-  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
+  ASSIGN_OR_RETURN(const SessionOptions options, SessionOptionsFromFlags(devices));
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, options));
   if (checkpoint.has_value()) {
     RETURN_IF_ERROR(Restore(*session, checkpoint->path, checkpoint->tensors).status());
   } else {
     RETURN_IF_ERROR(session->RunTarget(initialize));
   }
   ASSIGN_OR_RETURN(const auto checkpoints, OpenCheckpoints(*session));
-  const bool own = absl::GetFlag(FLAGS_metrics_file).empty();
-  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file, own ? first : 0));
+  const bool in_train_dir = absl::GetFlag(FLAGS_metrics_file).empty();
+  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file, in_train_dir ? first : 0));
   ASSIGN_OR_RETURN(const auto step, session->Prepare({{x, xs.shape()}, {out, outs.shape()}},
                                                      {line.loss, line.weight, line.bias}, {train}));
   const std::vector<Tensor> feeds = {xs, outs};
@@ -113,22 +119,21 @@ absl::StatusOr<int> FitFixedPoints(int64_t steps) {
   }
   if (checkpoints != nullptr) RETURN_IF_ERROR(checkpoints->Finish());
   if (stopped != 0) fmt::print("{}\n", StoppedText(stopped, done));
-  if (first >= steps && first > 0)
-    fmt::print("Nothing is left to do: {} has done {} steps.\n", checkpoint->path, first);
+  if (first >= steps && first > 0) fmt::print("Nothing left to do: {} is at step {}.\n", checkpoint->path, first);
   return stopped;
 }
 
 absl::StatusOr<int> FitFile(int64_t steps) {
-  RETURN_IF_ERROR(RejectFlags({"device"}, "linear_regression with --csv, which runs on --devices"));
+  RETURN_IF_ERROR(RejectFlags({"device"}, "linear_regression with --csv, which uses --devices"));
   CsvRegressionOptions options{.path = absl::GetFlag(FLAGS_csv),
                                .target = absl::GetFlag(FLAGS_target),
                                .learning_rate = absl::GetFlag(FLAGS_learning_rate),
-                               .seed = absl::GetFlag(FLAGS_seed),
-                               .session = SessionOptionsFromFlags()};
+                               .seed = absl::GetFlag(FLAGS_seed)};
   RETURN_IF_ERROR(SetTrainerOptions(options.training));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
+  ASSIGN_OR_RETURN(options.session, SessionOptionsFromFlags(devices));
   ASSIGN_OR_RETURN(options.batch_size, GlobalBatchSize(devices));
-  ASSIGN_OR_RETURN(options.replicate, ReplicateOptionsFromFlags());
+  ASSIGN_OR_RETURN(options.replicate, ReplicateOptionsFromFlags(devices, options.session));
   if (options.replicate.variable_update == models::VariableUpdate::kIndependent) {
     RETURN_IF_ERROR(RejectFlags({"train_dir"}, "a run with --variable_update=independent, whose towers differ"));
   }
@@ -148,13 +153,13 @@ absl::StatusOr<int> FitFile(int64_t steps) {
   return plane.stopped;
 }
 
-// The signal that ended the run, or 0.
+// Returns the signal that ended the run, or 0.
 absl::StatusOr<int> Run() {
   RETURN_IF_ERROR(CheckFlag("log_every", absl::GetFlag(FLAGS_log_every), 1, std::numeric_limits<int64_t>::max()));
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   const bool fixed_points = absl::GetFlag(FLAGS_csv).empty();
   ASSIGN_OR_RETURN(const int64_t steps, Steps(fixed_points ? 100'000 : 2'000));
-  if (steps == 0) fmt::print("Nothing is fitted: --steps=0.\n");
+  if (steps == 0) fmt::print("Nothing was fitted: --steps=0.\n");
   return fixed_points ? FitFixedPoints(steps) : FitFile(steps);
 }
 
@@ -162,7 +167,6 @@ absl::StatusOr<int> Run() {
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage,
-                                     {"data_dir", "explain", "memory_limit", "patience"});
+  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
   return belfry::trainers::ExitStatus(belfry::trainers::Run());
 }

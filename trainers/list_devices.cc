@@ -1,4 +1,4 @@
-// Lists the devices of this machine.
+// Lists the devices of a machine.
 #include <cstdio>
 
 #include "absl/flags/flag.h"
@@ -7,13 +7,15 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
-#include "trainers/flags/common_flags.h"
+#include "trainers/flags/command_line.h"
+#include "trainers/flags/device_flags.h"
 
 namespace belfry::trainers {
 namespace {
 
-constexpr char kUsage[] = R"(Lists the devices that a program can use: both forms of their names, what they are, their
-memory, and whether there is a GPU.
+constexpr char kUsage[] =
+    R"(Lists the devices that a program can use: their short and full names, descriptions and memory,
+and whether there is a GPU.
 
   list_devices                  # the CPU as one device, and every GPU
   list_devices --devices=cpu:4  # the CPU as four logical devices, each with its share of the cores
@@ -22,10 +24,10 @@ memory, and whether there is a GPU.
 
 struct Listing {
   DeviceSet devices;
-  absl::Status no_gpus;  // why there is none
+  absl::Status no_gpus;  // why there are none
 };
 
-// What --devices says and, if it says nothing about GPUs, all of them.
+// Opens --devices and, if it does not mention GPUs, all GPUs.
 absl::StatusOr<Listing> OpenAll() {
   const std::string spec = absl::AsciiStrToLower(absl::GetFlag(FLAGS_devices));
   const DeviceOptions options = DeviceOptionsFromFlags();
@@ -70,9 +72,6 @@ absl::Status Run() {
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(
-      argc, argv, belfry::trainers::kUsage,
-      {"log_device_placement", "allow_soft_placement", "dump_plan", "steps", "batch_size", "batch_size_per_tower",
-       "seed", "variable_update", "averager", "data_dir", "train_dir", "metrics_file"});
+  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
   return belfry::trainers::ExitStatus(belfry::trainers::Run());
 }

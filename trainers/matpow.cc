@@ -1,4 +1,4 @@
-// A^n + B^n, on one device and on two.
+// Computes A^n + B^n on one device and on two.
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -10,31 +10,34 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/random.h"
-#include "trainers/flags/common_flags.h"
+#include "trainers/flags/command_line.h"
+#include "trainers/flags/device_flags.h"
+#include "trainers/flags/session_flags.h"
 
 ABSL_FLAG(int64_t, size, 10000, "Rows and columns of the matrices A and B.");
-ABSL_FLAG(int, n, 10, "The power: each matrix is multiplied n times by itself.");
+ABSL_FLAG(int, n, 10, "The power n of A^n + B^n.");
+ABSL_FLAG(uint64_t, seed, 1, "Seed of the random matrices.");
 
 namespace belfry::trainers {
 namespace {
 
-constexpr int64_t kLargestSize = 100'000, kLargestPower = 1'000;
+constexpr int64_t kMaxSize = 100'000, kMaxPower = 1'000;
 
 constexpr char kUsage[] =
-    R"(Computes A^n + B^n for two random matrices: first both powers on one device, then A's on one
-device and B's on another, and prints both times and their ratio. Both results must agree.
+    R"(Computes A^n + B^n for two random matrices: first both powers on one device, then A^n on one
+device and B^n on another. Prints both times and their ratio, and checks that the results agree.
 
   matpow --devices=gpu:2               # two GPUs, 10,000 x 10,000 as in the classic example
-  matpow --devices=cpu:2 --size=1000   # two halves of the CPU; the time grows with the cube of the size
+  matpow --devices=cpu:2 --size=1000   # two halves of the CPU; the time is cubic in the size
 
-The step is compiled and run once before it is timed.
+Each step is compiled and run once before it is timed.
 )";
 
 Output MatPow(const Scope& scope, Output m, int n) {
   return n < 1 ? m : ops::MatMul(scope, m, MatPow(scope, m, n - 1));
 }
 
-// Both powers on the devices given, the sum on the CPU.
+// a^n on device_a, b^n on device_b, their sum on the CPU.
 Output SumOfPowers(const Scope& scope, Output a, Output b, const DeviceName& device_a, const DeviceName& device_b) {
   const int n = absl::GetFlag(FLAGS_n);
   const Output powers[] = {MatPow(scope.Device(device_a), a, n), MatPow(scope.Device(device_b), b, n)};
@@ -55,7 +58,7 @@ absl::StatusOr<Timed> Time(Session& session, Output a, Output b, Output sum, abs
                step->fetched(0).Clone()};
 }
 
-// The largest relative difference between elements; NaN if one is NaN, or infinite in one result only.
+// The largest relative difference of two elements; NaN if one is NaN, or if only one is infinite.
 double Difference(const Tensor& a, const Tensor& b) {
   double largest = 0;
   for (int64_t i = 0; i < a.elements(); ++i) {
@@ -69,14 +72,15 @@ double Difference(const Tensor& a, const Tensor& b) {
 
 absl::Status Run() {
   const int64_t size = absl::GetFlag(FLAGS_size);
-  RETURN_IF_ERROR(CheckFlag("size", size, 1, kLargestSize));
-  RETURN_IF_ERROR(CheckFlag("n", absl::GetFlag(FLAGS_n), 0, kLargestPower));
+  RETURN_IF_ERROR(CheckFlag("size", size, 1, kMaxSize));
+  RETURN_IF_ERROR(CheckFlag("n", absl::GetFlag(FLAGS_n), 0, kMaxPower));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   const std::vector<int> towers = devices.TowerDevices();
   if (towers.size() < 2) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--devices=", absl::GetFlag(FLAGS_devices), " is one device; matpow needs two, such as cpu:2"));
+    return absl::InvalidArgumentError(absl::StrCat("--devices=", absl::GetFlag(FLAGS_devices),
+                                                   " opens one device; matpow needs two, as in --devices=cpu:2"));
   }
+  ASSIGN_OR_RETURN(const SessionOptions options, SessionOptionsFromFlags(devices));
   const DeviceName& first = devices.device(towers[0]).name();
   const DeviceName& second = devices.device(towers[1]).name();
 
@@ -91,7 +95,7 @@ absl::Status Run() {
   const Output c1 = SumOfPowers(root.NameScope("single"), a, b, first, first);
   const Output c2 = SumOfPowers(root.NameScope("multi"), a, b, first, second);
 
-  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, options));
   ASSIGN_OR_RETURN(const std::vector<Tensor> values, session->Run(random));
   ASSIGN_OR_RETURN(const Timed single, Time(*session, a, b, c1, values));
   ASSIGN_OR_RETURN(const Timed multi, Time(*session, a, b, c2, values));
@@ -102,7 +106,7 @@ absl::Status Run() {
   std::printf("Single / multi: %.2f\n", single.seconds / multi.seconds);
   const double difference = Difference(single.sum, multi.sum);
   if (!(difference <= 1e-4)) {
-    return absl::InternalError(absl::StrCat("The results differ: by a factor of 1 + ", difference));
+    return absl::InternalError(absl::StrCat("The results differ by a factor of 1 + ", difference));
   }
   std::printf("Results agree: largest relative difference %.2g\n", difference);
   return absl::OkStatus();
@@ -112,8 +116,6 @@ absl::Status Run() {
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage,
-                                     {"steps", "batch_size", "batch_size_per_tower", "variable_update", "averager",
-                                      "data_dir", "train_dir", "metrics_file"});
+  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
   return belfry::trainers::ExitStatus(belfry::trainers::Run());
 }

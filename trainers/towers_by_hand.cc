@@ -1,4 +1,4 @@
-// Several devices in one program, without helpers.
+// The teaching example: towers on several devices, written out without models::ReplicateTowers.
 #include <algorithm>
 #include <cstdio>
 
@@ -7,28 +7,32 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
-#include "trainers/flags/common_flags.h"
+#include "trainers/flags/command_line.h"
+#include "trainers/flags/device_flags.h"
+#include "trainers/flags/output_flags.h"
+#include "trainers/flags/session_flags.h"
+#include "trainers/flags/step_flags.h"
 #include "trainers/hand_made_towers.h"
 #include "trainers/loop/metrics.h"
 #include "trainers/loop/trainer.h"
 
-ABSL_FLAG(int, epochs, 20, "Times that training goes through its examples, unless --steps is given.");
-ABSL_FLAG(double, learning_rate, 0.1, "Of gradient descent with momentum 0.9.");
+ABSL_FLAG(int, epochs, 20, "Passes over the training examples, unless --steps is set.");
+ABSL_FLAG(double, learning_rate, 0.1, "Learning rate of gradient descent with momentum 0.9.");
 
 namespace belfry::trainers {
 namespace {
 
-constexpr char kUsage[] = R"(The teaching example: how a program uses several devices, written out line by line.
+constexpr char kUsage[] = R"(The teaching example: a program for several devices, written out line by line.
 
   towers_by_hand --devices=cpu:2 --log_device_placement
 
-First each device multiplies two small matrices and the CPU adds the products up; the placement log shows where each node
-runs. Then one tower per device is trained on three spiral arms of points, with the gradients averaged on the CPU, and tested
-with a model that shares the variables. Read trainers/towers_by_hand.cc and trainers/hand_made_towers.cc;
+First each device multiplies two small matrices and the CPU adds the products; the placement log shows where each node
+runs. Then one tower per device is trained on points in three spiral arms, with gradients averaged on the CPU, and tested
+with a model that shares the variables. The code is in trainers/towers_by_hand.cc and trainers/hand_made_towers.cc;
 models::ReplicateTowers does the second part in one call.
 
---batch_size is split evenly over the towers. --steps is the number of steps in all. --metrics_file gets one JSON object
-per epoch: step, loss, train_accuracy, test_accuracy, test_loss.
+--batch_size is split evenly over the towers. --steps is the total number of steps. --metrics_file receives one JSON
+object per epoch: step, loss, train_accuracy, test_accuracy, test_loss.
 )";
 
 constexpr int64_t kMaxEpochs = 1'000'000;
@@ -53,7 +57,8 @@ absl::Status MultiplyOnEachDevice(const DeviceSet& devices) {
   }
   const Output sum = ops::AddN(root.Device("/cpu:0"), c);
 
-  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
+  ASSIGN_OR_RETURN(const SessionOptions options, SessionOptionsFromFlags(devices));
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, options));
   ASSIGN_OR_RETURN(const std::vector<Tensor> result, session->Run({sum}));
   std::printf("The sum of a * b over %zu devices: %s\n", c.size(), result[0].ToString(4).c_str());
   return absl::OkStatus();
@@ -76,20 +81,21 @@ absl::Status TrainTowers(const DeviceSet& devices, MetricsWriter& metrics) {
   const int64_t batch_size = global_batch / towers;  // of one tower
   const Node* train_op = MultiGpuModel(root.NameScope("train"), tower_devices, absl::GetFlag(FLAGS_learning_rate));
 
-  // The test model: one device, below "test/", with the same variables.
+  // The test model: on one device, below "test/", with the same variables.
   BuildModel(root.NameScope("test").Device("/cpu:0").ReuseVariables(Reuse::kAlways), 0, kTestModels);
   const Node* initialize = InitializeVariables(root);
 
-  // Everything that is wrong with the graph comes out here.
-  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, SessionOptionsFromFlags()));
+  // Reports every error in the graph.
+  ASSIGN_OR_RETURN(const SessionOptions options, SessionOptionsFromFlags(devices));
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, options));
   RETURN_IF_ERROR(session->RunTarget(initialize));
 
   const int64_t steps_per_epoch = kTrainPoints / (batch_size * towers);
   ASSIGN_OR_RETURN(const int64_t steps, Steps(absl::GetFlag(FLAGS_epochs) * steps_per_epoch));
-  if (steps == 0) std::printf("Nothing is trained: no steps were asked for.\n");
+  if (steps == 0) std::printf("Nothing to train: the number of steps is 0.\n");
   int64_t done = 0;
   for (int64_t epoch = 1; done < steps; ++epoch) {
-    const int64_t part = std::min(steps - done, steps_per_epoch);  // the last epoch may be cut
+    const int64_t part = std::min(steps - done, steps_per_epoch);  // the last epoch may be shorter
     ASSIGN_OR_RETURN(const EpochResult train, RunEpoch(*session, Rows(train_points, 0, part * batch_size * towers),
                                                        "train", train_op, true, batch_size));
     done += part;
@@ -120,6 +126,6 @@ absl::Status Run() {
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage, {"variable_update", "averager", "data_dir"});
+  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
   return belfry::trainers::ExitStatus(belfry::trainers::Run());
 }

@@ -1,3 +1,7 @@
+#include "trainers/plots/plot_page.h"
+
+#include <algorithm>
+#include <cfloat>
 #include <cmath>
 #include <sstream>
 
@@ -5,164 +9,44 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_split.h"
-#include "tests/trainers/xml.h"
-#include "trainers/plots/plot_html.h"
-#include "trainers/plots/plot_scale.h"
-#include "trainers/plots/plot_summary.h"
-#include "trainers/plots/plot_svg.h"
 
 namespace belfry::trainers {
 namespace {
 
-using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::SizeIs;
+using Json = nlohmann::ordered_json;
 
 RunMetrics Metrics(const std::string& name, const std::string& lines) {
   std::istringstream in(lines);
-  RunMetrics run = ParseRunMetrics(in, name).value();
+  return ParseRunMetrics(in, name).value();
+}
+
+RunMetrics Metrics(const std::string& key, const Curve& curve, int64_t last_step) {
+  RunMetrics run{.name = "run", .lines = 1, .last_step = last_step};
+  run.curves[key] = curve;
   return run;
 }
 
-std::vector<XmlElement> Xml(const std::string& text) {
-  auto elements = ParseXml(text);
-  EXPECT_TRUE(elements.ok()) << elements.status();
-  return elements.ok() ? *elements : std::vector<XmlElement>();
+// What the page's script reads.
+Json DataOf(const std::vector<RunMetrics>& runs) {
+  const std::string page = PlotPage(runs);
+  const std::string begin = "<script type=\"application/json\" id=\"data\">";
+  const size_t from = page.find(begin) + begin.size();
+  EXPECT_EQ(page.find(begin, from), std::string::npos);
+  Json data = Json::parse(page.substr(from, page.find("</script>", from) - from), nullptr, false);
+  EXPECT_TRUE(data.is_object());
+  return data;
 }
 
-std::vector<XmlElement> Find(const std::vector<XmlElement>& elements, const std::string& name,
-                             const std::string& css_class = "") {
-  std::vector<XmlElement> found;
-  for (const XmlElement& element : elements) {
-    if (element.name == name && (css_class.empty() || element.Has(css_class))) found.push_back(element);
-  }
-  return found;
-}
-
-struct Place {
-  double x, y;
-};
-
-std::vector<Place> Places(const XmlElement& polyline) {
-  std::vector<Place> places;
-  for (absl::string_view pair : absl::StrSplit(polyline.attributes.at("points"), ' ')) {
-    const std::vector<absl::string_view> numbers = absl::StrSplit(pair, ',');
-    Place place;
-    EXPECT_TRUE(numbers.size() == 2 && absl::SimpleAtod(numbers[0], &place.x) &&
-                absl::SimpleAtod(numbers[1], &place.y));
-    EXPECT_TRUE(kPlotLeft <= place.x && place.x <= kPlotRight && kPlotTop <= place.y && place.y <= kPlotBottom) << pair;
-    places.push_back(place);
-  }
-  return places;
-}
-
-Chart ChartOf(const Curve& curve) {
-  Chart chart{.title = "t", .lines = {{.label = "l"}}};
-  for (const auto& [number, column] : curve.columns()) chart.lines[0].columns.push_back(column);
-  return chart;
-}
-
-TEST(PlotSvg, DrawsALineThroughItsValues) {
-  Curve curve;
-  for (int i = 0; i <= 100; ++i) curve.Add(i, i);
-  const auto svg = Xml(DrawChart(ChartOf(curve), PlotAxis::kLinear));
-  const auto lines = Find(svg, "polyline", "raw");
-  ASSERT_EQ(lines.size(), 1u);
-  const std::vector<Place> places = Places(lines[0]);
-  ASSERT_EQ(places.size(), 101u);
-  EXPECT_NEAR(places[0].x, kPlotLeft, 0.1);
-  EXPECT_NEAR(places[0].y, kPlotBottom, 0.1);
-  EXPECT_NEAR(places[50].y, (kPlotTop + kPlotBottom) / 2, 0.1);
-  EXPECT_NEAR(places[100].x, kPlotRight, 0.1);
-  EXPECT_NEAR(places[100].y, kPlotTop, 0.1);
-  EXPECT_THAT(Find(svg, "polyline", "smooth"), SizeIs(1));
-}
-
-TEST(PlotSvg, SmoothsWhatIsRaw) {
-  Curve curve;
-  for (int i = 0; i < 1000; ++i) curve.Add(i, i % 2);
-  const auto svg = Xml(DrawChart(ChartOf(curve), PlotAxis::kLinear));
-  for (const Place& place : Places(Find(svg, "polyline", "smooth").at(0))) {
-    EXPECT_NEAR(place.y, (kPlotTop + kPlotBottom) / 2, 10);
-  }
-}
-
-TEST(PlotSvg, ShowsLeastAndLargestOfThinnedColumns) {
-  Curve curve;
-  for (int i = 0; i < 1'000'000; ++i) curve.Add(i, i == 654'321 ? 10 : i == 654'322 ? -10 : 0);
-  const auto svg = Xml(DrawChart(ChartOf(curve), PlotAxis::kLinear));
-  const std::vector<Place> places = Places(Find(svg, "polyline", "raw").at(0));
-  EXPECT_LE(places.size(), 2 * Curve::kMaxColumns);
-  double top = kPlotBottom, bottom = kPlotTop;
-  for (const Place& place : places) top = std::min(top, place.y), bottom = std::max(bottom, place.y);
-  EXPECT_NEAR(top, kPlotTop, 0.1);
-  EXPECT_NEAR(bottom, kPlotBottom, 0.1);
-}
-
-TEST(PlotSvg, BreaksAtGaps) {
-  Curve curve;
-  for (int i = 0; i < 10; ++i) curve.Add(i, i == 4 || i == 6 ? NAN : i);
-  const auto svg = Xml(DrawChart(ChartOf(curve), PlotAxis::kLinear));
-  const auto lines = Find(svg, "polyline", "smooth");
-  ASSERT_EQ(lines.size(), 2u);  // 0 to 3 and 7 to 9; 5 stands alone
-  EXPECT_THAT(Places(lines[0]), SizeIs(4));
-  EXPECT_THAT(Places(lines[1]), SizeIs(3));
-  EXPECT_THAT(Find(svg, "circle"), SizeIs(8));
-}
-
-TEST(PlotSvg, LeavesOutWhatALogarithmHasNot) {
-  Curve curve;
-  for (int i = -3; i <= 3; ++i) curve.Add(i + 3, i);
-  const Chart chart = ChartOf(curve);
-  EXPECT_TRUE(HasPositive(chart));
-  EXPECT_THAT(Find(Xml(DrawChart(chart, PlotAxis::kLogarithmic)), "circle"), SizeIs(3));
-  Curve zero;
-  zero.Add(0, 0);
-  EXPECT_FALSE(HasPositive(ChartOf(zero)));
-}
-
-TEST(PlotSvg, DrawsOneValueAndHugeOnes) {
-  Curve one;
-  one.Add(7, 3);
-  EXPECT_THAT(Find(Xml(DrawChart(ChartOf(one), PlotAxis::kLinear)), "circle"), SizeIs(1));
-  Curve huge;
-  for (double value : {1e308, -1e308, 0.0, 5e-324}) huge.Add(static_cast<int64_t>(huge.columns().size()), value);
-  for (PlotAxis axis : {PlotAxis::kLinear, PlotAxis::kFromZero, PlotAxis::kLogarithmic}) {
-    const std::string svg = DrawChart(ChartOf(huge), axis);
-    EXPECT_THAT(svg, Not(HasSubstr("nan")));
-    EXPECT_THAT(svg, Not(HasSubstr("inf")));
-    Xml(svg);
-  }
-}
-
-TEST(PlotSvg, StacksShares) {
-  const Column one{.first_step = 0, .last_step = 10, .count = 1, .sum = 1}, three{0, 10, 1, 3}, gap{20, 20};
-  const auto svg = Xml(DrawShares({.title = "t", .run = 2, .names = {"a", "b"}, .parts = {{one, gap}, {three, gap}}}));
-  const auto bottom = Find(svg, "path", "part0"), top = Find(svg, "path", "part1");
-  ASSERT_TRUE(bottom.size() == 1 && top.size() == 1);
-  EXPECT_EQ(bottom[0].attributes.at("d"), "M58.0,268.0H382.0V204.0H58.0z");
-  EXPECT_EQ(top[0].attributes.at("d"), "M58.0,204.0H382.0V12.0H58.0z");
-}
-
-TEST(PlotScale, TicksAreRound) {
-  EXPECT_THAT(Ticks(RoundScale(0.1, 0.93), 5), ElementsAre(0, 0.2, 0.4, testing::DoubleNear(0.6, 1e-12), 0.8, 1));
-  EXPECT_THAT(Ticks(LogScale(0.001, 100), 5), ElementsAre(testing::DoubleNear(0.001, 1e-12), 0.01, 0.1, 1, 10, 100));
-  EXPECT_THAT(Ticks(LogScale(1, 12), 5), ElementsAre(1, 2, 5, 10));
-  for (double value : {0.0, 1.0, -5.0, 1e-300, 1e300}) {
-    for (const Scale& scale : {ExactScale(value, value), RoundScale(value, value), ExactScale(value, 2e300)}) {
-      EXPECT_LT(scale.low, scale.high) << value;
-      EXPECT_THAT(Ticks(scale, 5), Not(testing::IsEmpty())) << value;
-      EXPECT_LE(Ticks(scale, 5).size(), 20u) << value;
-    }
-  }
-  EXPECT_EQ(TickText(0.25), "0.25");
-  EXPECT_EQ(TickText(64'000), "64k");
-  EXPECT_EQ(TickText(1.5e6), "1.5M");
+std::vector<std::string> Titles(const Json& data) {
+  std::vector<std::string> titles;
+  for (const Json& chart : data["charts"]) titles.push_back(chart["title"]);
+  return titles;
 }
 
 TEST(PlotPage, HasAChartForEachKindAndALineForEachRun) {
@@ -170,57 +54,120 @@ TEST(PlotPage, HasAChartForEachKindAndALineForEachRun) {
       "{\"step\": 0, \"loss\": 2, \"learning_rate\": 0.1, \"images_per_second\": 0, \"w\": 1, \"seconds_input\": 1, "
       "\"seconds_step\": 3}\n{\"step\": 10, \"loss\": 1, \"learning_rate\": 0.1, \"images_per_second\": 500, \"w\": 2, "
       "\"seconds_input\": 1, \"seconds_step\": 3}\n{\"step\": 11, \"test_accuracy\": 0.75, \"test_loss\": 1.5}\n";
-  const auto page = Xml(PlotPage({Metrics("first", lines), Metrics("second", lines)}));
-  std::vector<std::string> captions;
-  for (const XmlElement& caption : Find(page, "figcaption")) captions.push_back(caption.text);
-  EXPECT_THAT(captions, ElementsAre("Loss", "Accuracy", "Learning rate", "Throughput, per second", "w",
-                                    "Where the time went: first", "Where the time went: second"));
-  // Two runs of: loss and test_loss, each on two axes; accuracy, learning rate, throughput, w.
-  EXPECT_THAT(Find(page, "g", "run0"), SizeIs(4 + 4 + 1));
-  EXPECT_THAT(Find(page, "g", "run1"), SizeIs(4 + 4 + 1));
-  EXPECT_THAT(Find(page, "input", "pick"), SizeIs(2));
-  for (const XmlElement& script : Find(page, "script", "data")) {
-    const auto data = nlohmann::json::parse(script.text);
-    for (const auto& line : data["lines"]) EXPECT_EQ(line["steps"].size(), line["values"].size());
+  const Json data = DataOf({Metrics("first", lines), Metrics("second", lines)});
+  EXPECT_EQ(data["runs"].dump(), R"([{"name":"first","last_step":11},{"name":"second","last_step":11}])");
+  EXPECT_THAT(Titles(data), ElementsAre("Loss", "Accuracy", "Learning rate", "Throughput, per second", "w",
+                                        "Where the time went: first", "Where the time went: second"));
+  std::string scales, labels, cells;
+  for (const Json& chart : data["charts"]) {
+    absl::StrAppend(&scales, chart["scale"].get<std::string>(), " ");
+    for (const Json& line : chart["lines"]) {
+      absl::StrAppend(&labels, line["label"].get<std::string>(), "; ");
+      if (line["run"] == 0) absl::StrAppend(&cells, line["cells"].dump());
+    }
   }
-  std::string cells;
-  for (const XmlElement& cell : Find(page, "td")) absl::StrAppend(&cells, cell.text, "|");
-  EXPECT_THAT(cells, HasSubstr("first|11|1|1 |1.5|1.5 |0.75|0.75 |500|25.0%|75.0%|2|second|"));
+  EXPECT_EQ(scales, "logarithmic linear zero zero linear shares shares ");
+  EXPECT_THAT(labels, HasSubstr("first, loss; first, test_loss; second, loss; second, test_loss; first, test_acc"));
+  EXPECT_THAT(labels, HasSubstr("second, w; step; input; step; input; "));
+  EXPECT_EQ(cells,
+            R"({"loss":"1","best loss":"1 at 10"}{"test_loss":"1.5","best test_loss":"1.5 at 11"})"
+            R"({"test_accuracy":"0.75","best test_accuracy":"0.75 at 11"}{}{"mean images_per_second":"500"}{"w":"2"})"
+            R"({"time: step":"75.0%"}{"time: input":"25.0%"})");
+  EXPECT_EQ(data["charts"][0]["lines"][0]["columns"].dump(), "[[0,2.0,2.0,2.0],[10,1.0,1.0,1.0]]");
+  EXPECT_EQ(data["charts"][5]["lines"][1]["columns"].dump(), "[[0,1.0,1.0,1.0],[10,1.0,1.0,1.0]]");
+  EXPECT_EQ(data["charts"][6]["lines"][1]["run"], 1);
+}
+
+TEST(PlotPage, KnowsKeys) {
+  const Json data =
+      DataOf({Metrics("r",
+                      "{\"step\": 1, \"train_error\": 1, \"validation_top_5\": 1, \"rows_per_second\": 1, "
+                      "\"seconds_other\": 1, \"b\": 1}\n")});
+  std::vector<std::string> found;
+  for (const Json& chart : data["charts"]) {
+    found.push_back(
+        absl::StrCat(chart["title"].get<std::string>(), ": ", chart["lines"][0]["label"].get<std::string>()));
+  }
+  EXPECT_THAT(found, ElementsAre("Loss: train_error", "Accuracy: validation_top_5",
+                                 "Throughput, per second: rows_per_second", "b: b", "Where the time went: r: other"));
 }
 
 TEST(PlotPage, EscapesNames) {
-  const std::string name = "</script><b>&\"'", lines = "{\"step\": 1, \"<i>&loss\": 2, \"<u>\": 3}\n";
-  const std::string text = PlotPage({Metrics(name, lines)});
-  const auto page = Xml(text);
-  EXPECT_THAT(Find(page, "b"), SizeIs(0));
-  EXPECT_THAT(Find(page, "i"), SizeIs(0));
-  EXPECT_THAT(Find(page, "u"), SizeIs(0));
-  EXPECT_EQ(Find(page, "title").at(0).text, EscapeHtml(name));
-  const auto data = nlohmann::json::parse(Find(page, "script", "data").at(0).text);
-  EXPECT_EQ(data["lines"][0]["label"], "<i>&loss");
+  const std::string name = "</script><b>&\"'\xff", lines = "{\"step\": 1, \"</script>&loss\": 2, \"<u>\": 3}\n";
+  const std::string page = PlotPage({Metrics(name, lines)});
+  EXPECT_THAT(page, Not(HasSubstr("<b>")));
+  EXPECT_THAT(page, Not(HasSubstr("<u>")));
+  EXPECT_EQ(DataOf({Metrics(name, lines)})["charts"][0]["lines"][0]["label"], "</script>&loss");
 }
 
 TEST(PlotPage, NeedsNoValues) {
   for (const char* lines : {"", "{\"step\": 1}\n", "{\"step\": 1, \"loss\": null, \"seconds_step\": null}\n"}) {
-    const auto page = Xml(PlotPage({Metrics("empty", lines)}));
-    EXPECT_THAT(Find(page, "circle"), SizeIs(0)) << lines;
-    EXPECT_THAT(Find(page, "td"), Not(SizeIs(0))) << lines;
+    const Json data = DataOf({Metrics("empty", lines)});
+    EXPECT_EQ(data["runs"][0]["name"], "empty");
+    for (const Json& chart : data["charts"]) {
+      EXPECT_EQ(chart["lines"][0]["columns"].dump(), "[[1,null]]");
+      EXPECT_THAT(chart["lines"][0]["cells"], IsEmpty());
+    }
   }
-  EXPECT_THAT(PlotPage({Metrics("empty", "")}), HasSubstr("Nothing to plot yet"));
+  EXPECT_TRUE(DataOf({Metrics("empty", "")})["runs"][0]["last_step"].is_null());
+  EXPECT_THAT(DataOf({Metrics("empty", "")})["charts"], IsEmpty());
 }
 
-TEST(PlotSummary, KnowsKeys) {
-  EXPECT_EQ(KindOf("test_loss"), MetricKind::kLoss);
-  EXPECT_EQ(KindOf("validation_top_5"), MetricKind::kAccuracy);
-  EXPECT_EQ(KindOf("images_per_second"), MetricKind::kRate);
-  EXPECT_EQ(KindOf("seconds_other"), MetricKind::kSeconds);
-  EXPECT_EQ(KindOf("b"), MetricKind::kOther);
+TEST(PlotPage, HasGapsAndChoosesTheScale) {
+  Curve curve;
+  for (int i = 0; i < 4; ++i) curve.Add(i, i == 2 ? NAN : -i);
+  const Json chart = DataOf({Metrics("loss", curve, 3)})["charts"][0];
+  EXPECT_EQ(chart["scale"], "linear");  // no value above 0
+  EXPECT_EQ(chart["lines"][0]["columns"].dump(), "[[0,0.0,0.0,0.0],[1,-1.0,-1.0,-1.0],[2,null],[3,-3.0,-3.0,-3.0]]");
+  curve.Add(4, 1e-3);
+  EXPECT_EQ(DataOf({Metrics("loss", curve, 4)})["charts"][0]["scale"], "logarithmic");
 }
 
-TEST(ParseXml, RefusesWhatIsNotWellFormed) {
-  for (const char* text : {"<a>", "<a></b>", "<a b=c/>", "<a/><b/>", "<a>&</a>", "<a b=\"1\" b=\"2\"/>", "x"}) {
-    EXPECT_FALSE(ParseXml(text).ok()) << text;
+TEST(PlotPage, TakesHugeValues) {
+  Curve huge;
+  for (double value : {1e308, -1e308, 0.0, 5e-324, DBL_MAX})
+    huge.Add(static_cast<int64_t>(huge.columns().size()), value);
+  huge.Coarsen(8);  // their sum overflows
+  const Json columns = DataOf({Metrics("loss", huge, 4)})["charts"][0]["lines"][0]["columns"];
+  ASSERT_THAT(columns, SizeIs(1));
+  EXPECT_EQ(columns[0][2], -1e100);  // what Chart.js can draw
+}
+
+TEST(PlotPage, ThinsOutAndKeepsExtremes) {
+  Curve curve;
+  for (int i = 0; i < 1'000'000; ++i) curve.Add(i, i == 654'321 ? 10 : i == 654'322 ? -10 : 0);
+  const Json columns = DataOf({Metrics("w", curve, 999'999)})["charts"][0]["lines"][0]["columns"];
+  EXPECT_LE(columns.size(), Curve::kMaxColumns);
+  EXPECT_EQ(columns.back()[0], 999'999);
+  double min = 0, max = 0;
+  for (const Json& column : columns)
+    min = std::min(min, column[2].get<double>()), max = std::max(max, column[3].get<double>());
+  EXPECT_EQ(min, -10);
+  EXPECT_EQ(max, 10);
+}
+
+TEST(PlotPage, SharesHaveEqualSteps) {
+  std::string lines;
+  for (int i = 0; i < 5000; ++i) {
+    absl::StrAppend(&lines, "{\"step\": ", i, ", \"seconds_step\": 3, \"seconds_input\": 1}\n");
+    if (i % 7 == 0) absl::StrAppend(&lines, "{\"step\": ", i, ", \"seconds_evaluate\": 1}\n");
   }
+  const Json chart = DataOf({Metrics("r", lines)})["charts"][0];
+  ASSERT_THAT(chart["lines"], SizeIs(3));
+  EXPECT_EQ(chart["lines"][0]["label"], "step");
+  EXPECT_LE(chart["lines"][0]["columns"].size(), 200u);
+  for (size_t i = 0; i < chart["lines"][0]["columns"].size(); ++i) {
+    for (const Json& line : chart["lines"]) EXPECT_EQ(line["columns"][i][0], chart["lines"][0]["columns"][i][0]);
+  }
+}
+
+TEST(PlotPage, IsSelfContained) {
+  const std::string page = PlotPage({Metrics("r", "{\"step\": 1, \"loss\": 2}\n")});
+  EXPECT_THAT(page, HasSubstr("Released under the MIT License"));
+  EXPECT_THAT(page, Not(HasSubstr("src=")));
+  EXPECT_THAT(page, Not(HasSubstr("<link")));
+  EXPECT_THAT(page, Not(HasSubstr("@DATA@")));
+  EXPECT_THAT(page, Not(HasSubstr("@CHART_JS@")));
 }
 
 }  // namespace

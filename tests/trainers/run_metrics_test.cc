@@ -88,7 +88,7 @@ TEST(RunMetrics, SaysWhichLineIsWrong) {
     EXPECT_EQ(run.status().code(), absl::StatusCode::kInvalidArgument) << line;
     EXPECT_THAT(std::string(run.status().message()), AllOf(HasSubstr("run:3: "), HasSubstr("{\"step\": 10"))) << line;
   }
-  EXPECT_THAT(std::string(Parse("garbage").status().message()), HasSubstr("run:1: 'garbage' is no JSON object"));
+  EXPECT_THAT(std::string(Parse("garbage").status().message()), HasSubstr("run:1: 'garbage' is not a JSON object"));
   EXPECT_THAT(std::string(Parse("{" + std::string(2 << 20, ' ')).status().message()), HasSubstr("1 MiB"));
   std::string keys = "{\"step\": 1";
   for (int i = 0; i < 300; ++i) absl::StrAppend(&keys, ", \"k", i, "\": 1");

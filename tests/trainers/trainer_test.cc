@@ -70,7 +70,7 @@ TEST(Trainer, RefusesInputForAnotherNumberOfTowers) {
   Experiment run("cpu:2", 16, 0.1);
   const auto input = data::Prefetcher::Create(*run.dataset, {.batch_size = 16, .towers = 1}).value();
   const absl::Status status = Trainer(*run.session, run.step, *input, {.steps = 1, .quiet = true}).Run();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("1 towers and the model has 2"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1 towers, but the model has 2"));
 }
 
 TEST(Trainer, EvaluatesWhenItIsDueAndAfterTheLastStep) {
@@ -159,7 +159,7 @@ TEST(Trainer, ZeroLogsNeverAndNegativeOptionsAreErrors) {
                                       std::pair(TrainerOptions{.log_every = -2}, "log_every is -2"),
                                       std::pair(TrainerOptions{.evaluate_every = -3}, "evaluate_every is -3"),
                                       std::pair(TrainerOptions{.steps = 4, .trace = {.first = 4, .last = 5}},
-                                                "trace begins at step 4, and the last step is 3")}) {
+                                                "the trace starts at step 4, but the last step is 3")}) {
     const absl::Status error = train(options);
     EXPECT_EQ(error.code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(error.message()), HasSubstr(what));

@@ -1,14 +1,19 @@
 #include "trainers/flags/command_line.h"
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
+#include <limits>
 
 #include "absl/flags/parse.h"
+#include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"
 #include "absl/flags/usage_config.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/check.h"
 
 namespace belfry::trainers {
 
@@ -23,6 +28,45 @@ std::vector<std::string> ParseFlags(int argc, char** argv, absl::string_view usa
   absl::SetFlagsUsageConfig(config);
   const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
   return std::vector<std::string>(rest.begin() + 1, rest.end());
+}
+
+void ParseCommandLine(int argc, char** argv, absl::string_view usage) {
+  const std::vector<std::string> rest = ParseFlags(argc, argv, usage);
+  if (rest.empty()) return;
+  std::fprintf(stderr, "%s: unexpected argument '%s'; flags are --name=value, --help lists them\n", argv[0],
+               rest[0].c_str());
+  std::exit(2);
+}
+
+absl::Status RejectFlags(absl::Span<const absl::string_view> flags, absl::string_view context) {
+  for (absl::string_view name : flags) {
+    const absl::CommandLineFlag* const flag = absl::FindCommandLineFlag(name);
+    BELFRY_CHECK(flag != nullptr);
+    if (flag->CurrentValue() == flag->DefaultValue()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, "=", flag->CurrentValue(), " does not apply to ", context, "; remove it"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CheckFlag(absl::string_view flag, int64_t value, int64_t low, int64_t high) {
+  if (low <= value && value <= high) return absl::OkStatus();
+  const bool bounded = high < std::numeric_limits<int64_t>::max();
+  return absl::InvalidArgumentError(absl::StrCat(
+      "--", flag, "=", value, " must be ", bounded ? absl::StrCat(low, " to ", high) : absl::StrCat("at least ", low)));
+}
+
+absl::Status CheckLearningRate(double rate) {
+  if (std::isfinite(rate) && rate > 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--learning_rate=", rate, " must be a number above 0"));
+}
+
+absl::Status MakeDirectory(absl::string_view flag, const std::string& directory) {
+  std::error_code error;
+  if (directory.empty() || std::filesystem::is_directory(directory, error)) return absl::OkStatus();
+  std::filesystem::create_directories(directory, error);
+  if (!error) return absl::OkStatus();
+  return absl::UnavailableError(absl::StrCat("Cannot create --", flag, "=", directory, ": ", error.message()));
 }
 
 int ExitStatus(const absl::Status& status) {

@@ -1,22 +1,37 @@
-// How the programs read their command lines and end.
+// The command line of a program: parsing, checking and its exit status. Each group of flags is a library of its own
+// (device_flags.h and so on); a program has the flags of the libraries that it links.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace belfry::trainers {
 
-// Reads the flags, and returns the arguments that are none. --help prints `usage` and the flags of the trainers that
-// the program has, and ends it; so does an unknown flag, with an error.
+// Parses the flags and returns the positional arguments. --help prints `usage` and the program's flags, and exits; an
+// unknown flag is an error and exits with status 1.
 std::vector<std::string> ParseFlags(int argc, char** argv, absl::string_view usage);
+// The same for a program without positional arguments: one is an error and exits with status 2.
+void ParseCommandLine(int argc, char** argv, absl::string_view usage);
 
-// The end of main: prints an error to standard error and returns the exit status.
+// InvalidArgument unless every one of `flags` has its default value; `context` names what they do not apply to. For
+// flags that exclude one another.
+absl::Status RejectFlags(absl::Span<const absl::string_view> flags, absl::string_view context);
+// InvalidArgument unless low <= value <= high.
+absl::Status CheckFlag(absl::string_view flag, int64_t value, int64_t low, int64_t high);
+// InvalidArgument unless the rate is finite and above 0.
+absl::Status CheckLearningRate(double rate);
+// Creates the directory that `flag` names, unless it exists or is empty. Unavailable names the flag.
+absl::Status MakeDirectory(absl::string_view flag, const std::string& directory);
+
+// The exit status of main; prints an error to standard error.
 int ExitStatus(const absl::Status& status);
-// The same of a run that a signal may have ended, 0 if none: 128 and its number, as if it had killed the program.
+// The same for a run that a signal may have ended (0: none): 128 + signal, as if it had killed the program.
 int ExitStatus(const absl::StatusOr<int>& signal);
 
 }  // namespace belfry::trainers

@@ -1,7 +1,6 @@
-// The flags of trainers that run the shared loop.
+// Flags for the shared training loop (trainers/loop/trainer.h): checkpoints, summaries, checks and traces.
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -15,25 +14,20 @@
 ABSL_DECLARE_FLAG(std::string, resume);
 ABSL_DECLARE_FLAG(int64_t, checkpoint_every);
 ABSL_DECLARE_FLAG(int, keep_checkpoints);
-ABSL_DECLARE_FLAG(int64_t, patience);
-ABSL_DECLARE_FLAG(bool, explain);
 
 namespace belfry::trainers {
 
-// The checkpoint that --train_dir holds, as --resume says: auto, one if there is one; never, none, and it is an error
-// if there is one, since nothing is overwritten; always, one, else an error. None without --train_dir.
-// FailedPrecondition if `model` differs from what its run wrote.
+// The checkpoint in --train_dir to resume from, as --resume says; nullopt to start afresh. FailedPrecondition if it
+// comes from a run whose metadata differs from `model`, or if there is one and --resume=never; NotFound if there is
+// none and
+// --resume=always.
 absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const io::Metadata& model);
 
-// --checkpoint_every, --keep_checkpoints, --summary_every, --check_replicas_every, --trace, --patience, --train_dir,
-// checked; InvalidArgument names the flag.
+// Sets --checkpoint_every, --keep_checkpoints, --summary_every, --check_replicas_every, --trace and --train_dir.
+// InvalidArgument names the flag.
 absl::Status SetTrainerOptions(TrainerOptions& options);
 
-// --memory_limit in bytes.
-absl::StatusOr<std::optional<size_t>> MemoryLimit();
-
-// What a run says when a signal has ended it: where it is saved, and how to go on. Its exit status is that of a program
-// that the signal killed.
+// The message of a run that a signal ended after so many steps: what was saved, and how to resume.
 std::string StoppedText(int signal, int64_t steps);
 
 }  // namespace belfry::trainers

@@ -12,7 +12,7 @@
 namespace belfry::trainers {
 namespace {
 
-constexpr int64_t kLargestBatch = int64_t{1} << 20;
+constexpr int64_t kMaxBatch = int64_t{1} << 20;
 
 using Explanations = std::vector<Session::Explanation>;
 
@@ -24,8 +24,8 @@ absl::StatusOr<Explanations> Compile(Session& session, const std::vector<Planned
   return explained;
 }
 
-// Of all steps together, on one device.
-size_t Needed(const Explanations& steps, int device) {
+// Bytes of all steps together on one device.
+size_t BytesNeeded(const Explanations& steps, int device) {
   size_t bytes = steps[0].memory[device].variables();
   for (const Session::Explanation& step : steps) {
     bytes += step.memory[device].total() - step.memory[device].variables();
@@ -33,27 +33,27 @@ size_t Needed(const Explanations& steps, int device) {
   return bytes;
 }
 
-// The first device that has not enough, or -1.
+// The first device without enough memory, or -1.
 int TooSmall(Session& session, const Explanations& steps, std::optional<size_t> limit) {
   for (int device = 0; device < session.devices().size(); ++device) {
-    const size_t has = limit.value_or(session.devices().device(device).counters().memory_limit);
-    if (Needed(steps, device) > has) return device;
+    const size_t available = limit.value_or(session.devices().device(device).counters().memory_limit);
+    if (BytesNeeded(steps, device) > available) return device;
   }
   return -1;
 }
 
-// What cannot even be compiled, because the libraries count elements in 32 bits, does not fit either.
+// A step that does not compile, because the libraries count elements in 32 bits, does not fit either.
 bool Fits(Session& session, const std::vector<PlannedStep>& steps, std::optional<size_t> limit) {
   const absl::StatusOr<Explanations> explained = Compile(session, steps);
   return explained.ok() && TooSmall(session, *explained, limit) < 0;
 }
 
-// By doubling, then halving what is between.
+// Doubles the batch until it does not fit, then bisects.
 int64_t LargestBatch(Session& session, const PlannedSteps& steps, int64_t towers, std::optional<size_t> limit) {
   int64_t fits = 0, fails = 1;  // examples of each tower
   while (Fits(session, steps(fails * towers), limit)) {
     fits = fails;
-    if (fits * towers >= kLargestBatch) return fits * towers;
+    if (fits * towers >= kMaxBatch) return fits * towers;
     fails *= 2;
   }
   while (fails - fits > std::max<int64_t>(1, fits / 64)) {
@@ -63,17 +63,17 @@ int64_t LargestBatch(Session& session, const PlannedSteps& steps, int64_t towers
   return fits * towers;
 }
 
-// A line for each step after the first: what it needs on the device where it needs most.
+// One line per step after the first: its memory on the device where it needs the most.
 std::string OthersText(const std::vector<PlannedStep>& steps, const Explanations& explained) {
   std::string text;
   for (size_t i = 1; i < steps.size(); ++i) {
-    size_t most = 0;
+    size_t max = 0;
     for (const DeviceMemoryReport& report : explained[i].memory) {
-      most = std::max(most, report.total() - report.variables());
+      max = std::max(max, report.total() - report.variables());
     }
-    absl::StrAppendFormat(&text, "  %10.2f MiB  %s\n", most / kMebi, steps[i].name);
+    absl::StrAppendFormat(&text, "  %10.2f MiB  %s\n", max / kMebi, steps[i].name);
   }
-  return text.empty() ? text : absl::StrCat("Beside it, on one device, the run's other steps need\n", text);
+  return text.empty() ? text : absl::StrCat("The other steps of the run need, beside it, on one device\n", text);
 }
 
 }  // namespace
@@ -108,8 +108,8 @@ absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& 
   const int device = TooSmall(session, explained, limit);
   if (device < 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "The run needs %.2f MiB on %s, and %.2f MiB are allowed; a smaller batch or more towers need less\n%s%s",
-      Needed(explained, device) / kMebi, session.devices().device(device).name().ToString(), limit / kMebi,
+      "The run needs %.2f MiB on %s, but only %.2f MiB are allowed; use a smaller batch or more towers\n%s%s",
+      BytesNeeded(explained, device) / kMebi, session.devices().device(device).name().ToString(), limit / kMebi,
       MemoryTable(explained[0].memory, session.devices()), OthersText(steps, explained)));
 }
 
@@ -122,11 +122,12 @@ absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& ste
                   OthersText(planned, explained));
   const int64_t largest = LargestBatch(session, steps, towers, limit);
   const std::string on = limit.has_value() ? absl::StrFormat("%.2f MiB on each device", *limit / kMebi)
-                                           : std::string("the memory that the devices have");
-  absl::StrAppend(
-      &text, largest >= kLargestBatch ? absl::StrFormat("A batch of %d, and maybe more, fits into %s.\n", largest, on)
-             : largest > 0            ? absl::StrFormat("The largest batch that fits into %s: about %d.\n", on, largest)
-                                      : absl::StrFormat("No batch fits into %s.\n", on));
+                                           : std::string("the memory of the devices");
+  absl::StrAppend(&text, largest >= kMaxBatch
+                             ? absl::StrFormat("A batch of %d fits into %s; larger ones were not tried.\n", largest, on)
+                         : largest > 0
+                             ? absl::StrFormat("The largest batch that fits into %s: about %d.\n", on, largest)
+                             : absl::StrFormat("No batch fits into %s.\n", on));
   return text;
 }
 

@@ -1,4 +1,4 @@
-// What a run would cost.
+// The cost of a run, from its plans: nothing is executed.
 #pragma once
 
 #include <cstddef>
@@ -14,28 +14,29 @@
 
 namespace belfry::trainers {
 
-// One of the steps that a run prepares. Each has memory of its own beside the variables.
+// One of the steps that a run prepares. Each has its own memory beside the variables.
 struct PlannedStep {
-  std::string name;  // for a person
+  std::string name;  // for messages
   std::vector<FeedSpec> feeds;
   std::vector<Output> fetches;
   std::vector<const Node*> targets;
 };
-// Those of a run with so many examples a batch.
+// The steps of a run with the given batch size.
 using PlannedSteps = std::function<std::vector<PlannedStep>(int64_t batch_size)>;
 
-// What a Trainer prepares: the training step, with a full batch split over the towers as a Prefetcher does; the same
-// with the batch that ends an epoch of `examples`, if that is smaller; the same with summaries, if there are any.
+// The steps that a Trainer prepares: the training step with a full batch, split over the towers as a Prefetcher does;
+// the same with the batch that ends an epoch of `examples`, if that is smaller; the same with summaries, if there are
+// any.
 std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, const models::InputSpec& input,
                                        int64_t batch_size, int64_t examples, const std::vector<Output>& summaries);
 
-// ResourceExhausted, with the table of what the first step needs, if all steps together need more than `limit` bytes on
-// a device.
+// ResourceExhausted, with the memory table of the first step, if all steps together need more than `limit` bytes on a
+// device.
 absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit);
 
-// Compiles the first step, and tells its memory, operations, transfers, collectives and critical path; what the others
-// need beside it; and the largest batch, a multiple of `towers`, with which all steps together need at most `limit`
-// bytes on every device, or what each device has if there is no limit.
+// Compiles the steps and reports the memory, operations, transfers, collectives and critical path of the first; the
+// memory of the others; and the largest batch, a multiple of `towers`, with which all steps together fit into `limit`
+// bytes on every device, or into the memory of each device if there is no limit.
 absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& steps, int64_t batch_size, int towers,
                                        std::optional<size_t> limit);
 

@@ -16,9 +16,9 @@ namespace belfry::trainers {
 namespace {
 
 constexpr char kEvaluated[] = "test_accuracy";
-constexpr double kLargestExactInteger = 9007199254740992;  // 2^53
+constexpr double kMaxExactInteger = 9007199254740992;  // 2^53
 
-// What a killed run of the same left beside the file.
+// Removes temporary files that killed runs left beside the file.
 void RemoveLeftovers(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
@@ -28,8 +28,8 @@ void RemoveLeftovers(const std::filesystem::path& path) {
   }
 }
 
-// Lines of steps below `first`, evaluations after so many steps, and what is no such line; a last line that was cut is
-// dropped.
+// Keeps the lines of steps below `first`, evaluations after `first` steps, and lines without a step. Drops an
+// incomplete last line.
 absl::Status KeepBefore(const std::string& path, int64_t first) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return absl::OkStatus();
@@ -66,7 +66,7 @@ absl::Status MetricsWriter::Write(absl::Span<const std::pair<absl::string_view, 
   nlohmann::ordered_json object;
   for (const auto& [name, value] : values) {
     nlohmann::ordered_json& entry = object[std::string(name)];
-    if (value == std::floor(value) && std::fabs(value) < kLargestExactInteger) {
+    if (value == std::floor(value) && std::fabs(value) < kMaxExactInteger) {
       entry = static_cast<int64_t>(value);
     } else if (std::isfinite(value)) {
       entry = value;

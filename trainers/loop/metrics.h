@@ -1,4 +1,4 @@
-// A run's numbers, one JSON object a line.
+// The metrics file of a run: one JSON object per line.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +14,16 @@
 
 namespace belfry::trainers {
 
-// Appends to a file of JSON lines, each written whole, so that a killed run leaves whole lines. Not thread-safe.
+// Appends JSON lines to a file, each in one write, so that a killed run leaves whole lines. Not thread-safe.
 class MetricsWriter {
  public:
-  // An empty path makes a writer that drops everything. Unavailable names the file that cannot be opened. If `first` is
-  // above 0, a run goes on at that step: lines of it and of later ones, which an earlier run wrote, are taken out, but
-  // for its evaluation after so many steps; of a regular file only.
+  // An empty path makes a writer that drops everything. Unavailable names a file that cannot be opened. `first` is the
+  // step at which a resumed run starts: lines that the interrupted run wrote for this and later steps are removed,
+  // except its evaluation after `first` steps. Only regular files are trimmed.
   static absl::StatusOr<MetricsWriter> Open(const std::string& path, int64_t first = 0);
 
-  // {"step": 100, "loss": 2.1, ...}: names and values in order. NaN and infinities, which JSON has no numbers for, are
-  // written as null.
+  // Writes {"step": 100, "loss": 2.1, ...} in the given order. NaN and infinities are written as null, since JSON has
+  // no such numbers. Unavailable if the file cannot be written.
   absl::Status Write(absl::Span<const std::pair<absl::string_view, double>> values);
 
  private:

@@ -1,4 +1,4 @@
-// What a person sees of a run.
+// The progress of a run on standard output.
 #pragma once
 
 #include <cstdint>
@@ -9,36 +9,35 @@
 
 namespace belfry::trainers {
 
-// One line on standard output: rewritten in place on a terminal, a new line now and then in a file or a pipe.
-// Throughput is the mean over the steps since the last line, with the deviation of the single steps' rates. Not
-// thread-safe.
+// A progress line: rewritten in place on a terminal, a new line every 10 s in a file or a pipe. Throughput is the mean
+// over the steps since the last line, with the standard deviation of the rates of single steps. Not thread-safe.
 class Progress {
  public:
-  // `total`: steps of the whole run; `first`: the step that it begins at.
+  // `total`: steps of the whole run; `first`: the step at which it starts.
   Progress(int64_t first, int64_t total, bool quiet);
 
-  // To be called after every step, with how many examples it had.
+  // Records a step of `examples` examples. Call it after every step.
   void Step(int64_t examples);
-  // True if a line is due: with the first step, and then now and then.
+  // True if a line is due: at the first step, then every 250 ms on a terminal and every 10 s elsewhere.
   bool Due() const;
-  // `note`: what else there is to say, at the end of the line.
+  // Shows the line; `note` is appended to it.
   void Show(int64_t step, double loss, double learning_rate, absl::string_view note = "");
-  // A line that stays, below or in place of the live one.
+  // Prints a permanent line, after the live one.
   void Print(absl::string_view text);
   // Ends the live line.
   void Finish();
 
-  // Examples per second since the run began, without the first step, which compiles the plan, and without time between
+  // Examples per second of the run so far, excluding the first step, which compiles the plan, and the time between
   // Pause and Resume.
   double examples_per_second() const;
-  // Time for what is not training (an evaluation).
+  // Enclose time that is not training, such as an evaluation.
   void Pause();
   void Resume();
 
  private:
   const int64_t first_, total_;
   const bool quiet_, terminal_;
-  bool live_ = false;  // a line without its end is on the terminal
+  bool live_ = false;  // the terminal's last line is not terminated
   absl::Time started_, last_step_, last_shown_, paused_;
   absl::Duration trained_, window_time_;
   int64_t steps_ = 0, examples_ = 0, window_steps_ = 0, window_examples_ = 0;

@@ -11,12 +11,12 @@ namespace belfry::trainers {
 
 absl::StatusOr<RunLog> RunLog::Open(const std::string& metrics_file, const std::string& event_directory,
                                     int64_t first) {
-  const bool own = std::filesystem::path(metrics_file).parent_path() == std::filesystem::path(event_directory);
-  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file, own ? first : 0));
+  const bool in_directory = std::filesystem::path(metrics_file).parent_path() == std::filesystem::path(event_directory);
+  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file, in_directory ? first : 0));
   RunLog log(std::move(metrics));
   if (event_directory.empty()) return log;
   ASSIGN_OR_RETURN(log.events_, io::SummaryWriter::Open(event_directory));
-  // What was evaluated after `first` steps stays.
+  // Keeps the evaluation after `first` steps.
   if (first > 0) RETURN_IF_ERROR(log.events_->WriteStart(first + 1));
   return log;
 }

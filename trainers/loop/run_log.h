@@ -1,4 +1,4 @@
-// What a run tells programs: its metrics file, and TensorBoard's event file.
+// The machine-readable output of a run: its metrics file and TensorBoard's event file.
 #pragma once
 
 #include <memory>
@@ -17,20 +17,20 @@
 
 namespace belfry::trainers {
 
-// The same numbers go to both. Not thread-safe.
+// Writes the same values to both files. Not thread-safe.
 class RunLog {
  public:
-  // An empty path: no such file. Of a run that goes on at step `first`, what an earlier one wrote of this and later
-  // steps is taken out of the metrics file, if that is in the same directory, and TensorBoard is told to drop it.
+  // An empty path: no such file. For a run that resumes at step `first` > 0, values of this and later steps are removed
+  // from the metrics file, if it is in `event_directory`, and TensorBoard is told to drop them.
   static absl::StatusOr<RunLog> Open(const std::string& metrics_file, const std::string& event_directory,
                                      int64_t first);
 
   bool has_events() const { return events_ != nullptr; }
   // The graph as the session placed it, for TensorBoard's graph page.
   absl::Status WriteGraph(Session& session);
-  // A line of the metrics file, {"step": step, ...}, and a scalar "run/<name>" for each value.
+  // Writes a metrics line, {"step": step, ...}, and an event with a scalar "run/<name>" for each value.
   absl::Status Write(int64_t step, absl::Span<const std::pair<absl::string_view, double>> values);
-  // What was fetched of ops/summary.h's nodes.
+  // Writes the fetched values of the summary nodes of ops/summary.h as an event.
   absl::Status WriteSummaries(int64_t step, absl::Span<const Output> summaries, absl::Span<const Tensor> values);
 
  private:

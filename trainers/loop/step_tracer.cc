@@ -14,7 +14,7 @@ absl::StatusOr<TraceOptions> ParseTrace(absl::string_view steps) {
   const bool numbers = parts.size() <= 2 && absl::SimpleAtoi(parts.front(), &options.first) &&
                        absl::SimpleAtoi(parts.back(), &options.last);
   if (numbers && options.first >= 0 && options.first <= options.last) return options;
-  return absl::InvalidArgumentError(absl::StrCat("'", steps, "' are no steps; expected two numbers such as 100-110"));
+  return absl::InvalidArgumentError(absl::StrCat("'", steps, "' is not a range of steps such as 100-110"));
 }
 
 StepTracer::StepTracer(const DeviceSet& devices, TraceOptions options)

@@ -1,4 +1,4 @@
-// Some steps of a run, looked at closely.
+// Traces of a range of steps.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace belfry::trainers {
 
-// Which steps are traced, and where to.
+// The steps to trace and the output file.
 struct TraceOptions {
   int64_t first = -1, last = -1;  // inclusive; -1: none
-  std::string file;               // for chrome://tracing and ui.perfetto.dev; empty: the table alone
+  std::string file;               // for chrome://tracing and ui.perfetto.dev; empty: only the table
 };
 // "100-110", or "100". InvalidArgument for anything else.
 absl::StatusOr<TraceOptions> ParseTrace(absl::string_view steps);
 
-// Runs steps traced, and collects what they tell. Steps of other feed shapes than those of the first one are not part
-// of it. One thread at a time.
+// Runs steps with tracing and collects their traces. Steps whose feed shapes differ from those of the first are not
+// traced. Not thread-safe.
 class StepTracer {
  public:
   StepTracer(const DeviceSet& devices, TraceOptions options);
@@ -33,9 +33,9 @@ class StepTracer {
   }
   // REQUIRES: Wants(step, prepared).
   absl::Status Run(int64_t step, PreparedStep& prepared, absl::Span<const Tensor> feeds);
-  // Something that the training loop did in these steps.
+  // Adds an activity of the training loop during these steps.
   void AddHostSpan(absl::string_view name, absl::Time begin, absl::Time end);
-  // Writes the file. The table of TraceTable, and where the file is.
+  // Writes the file. Returns the table of TraceTable and the path of the file.
   absl::StatusOr<std::string> Finish();
 
  private:

@@ -7,7 +7,7 @@
 namespace belfry::trainers {
 namespace {
 
-// A signal handler has nothing but globals.
+// Global, since a signal handler has no other state.
 std::atomic<int> noted_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
@@ -23,7 +23,7 @@ StopSignals::StopSignals() {
   noted_signal = 0;
   struct sigaction action {};
   action.sa_handler = &Note;
-  // What waits in the system goes on waiting: the run looks after its step.
+  // Interrupted system calls are restarted: the run polls the signal after its step.
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   BELFRY_CHECK(sigaction(SIGINT, &action, &interrupt_) == 0);

@@ -1,4 +1,4 @@
-// Ctrl-C, as a wish that the run may fulfil.
+// Ctrl-C and SIGTERM as requests to stop, which a run polls.
 #pragma once
 
 #include <csignal>
@@ -6,8 +6,8 @@
 
 namespace belfry::trainers {
 
-// While it lives, the first SIGINT or SIGTERM is only noted; a second one ends the program at once, as either would
-// otherwise. Any thread may ask. REQUIRES: one at a time.
+// During its lifetime, the first SIGINT or SIGTERM is only recorded; a second one terminates the program, as the first
+// would otherwise. REQUIRES: at most one instance at a time.
 class StopSignals {
  public:
   StopSignals();
@@ -15,11 +15,11 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  // The signal that was noted, or 0.
+  // The signal received, or 0. Thread-safe.
   static int noted();
 
  private:
-  struct sigaction interrupt_, terminate_;  // as they were before
+  struct sigaction interrupt_, terminate_;  // the previous handlers
 };
 
 // "SIGINT", "SIGTERM".

@@ -18,13 +18,13 @@ namespace belfry::trainers {
 namespace {
 
 constexpr int64_t kMaxSkipped = 100;  // steps in a row
-constexpr char kBest[] = "trainer.best_accuracy", kWorse[] = "trainer.evaluations_since_best";
+constexpr char kBestKey[] = "trainer.best_accuracy", kSinceBestKey[] = "trainer.evaluations_since_best";
 
-// Adds the time since `mark` to `sum`, and moves the mark.
-void AddElapsed(absl::Time& mark, absl::Duration& sum) {
+// Ends a phase of the loop: adds its time to `sum` and starts the next one.
+void EndPhase(absl::Time& start, absl::Duration& sum) {
   const absl::Time now = absl::Now();
-  sum += now - mark;
-  mark = now;
+  sum += now - start;
+  start = now;
 }
 
 double Rate(int64_t examples, absl::Duration time) {
@@ -56,14 +56,14 @@ absl::Status Trainer::CheckOptions() const {
   }
   if (options_.steps > 0 && options_.trace.first >= options_.steps) {
     return absl::InvalidArgumentError(
-        absl::StrCat("trace begins at step ", options_.trace.first, ", and the last step is ", options_.steps - 1));
+        absl::StrCat("the trace starts at step ", options_.trace.first, ", but the last step is ", options_.steps - 1));
   }
   if (input_.options().towers == static_cast<int>(step_.towers.size())) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.options().towers,
-                                                 " towers and the model has ", step_.towers.size()));
+                                                 " towers, but the model has ", step_.towers.size()));
 }
 
-// What has a value keeps it: what was restored, or belongs to another model that was trained before.
+// Variables with a value keep it: they were restored, or trained by an earlier run of the session.
 absl::Status Trainer::Initialize() {
   ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session_.InitializedVariables());
   absl::flat_hash_set<const Node*> done;
@@ -82,7 +82,9 @@ absl::Status Trainer::Start() {
       const auto found = options_.resume->metadata.find(key);
       return found == options_.resume->metadata.end() ? std::string() : found->second;
     };
-    if (!absl::SimpleAtod(text(kBest), &best_) || !absl::SimpleAtoi(text(kWorse), &worse_)) worse_ = -1;
+    if (!absl::SimpleAtod(text(kBestKey), &best_accuracy_) ||
+        !absl::SimpleAtoi(text(kSinceBestKey), &evaluations_since_best_))
+      evaluations_since_best_ = -1;
   } else {
     RETURN_IF_ERROR(Initialize());
   }
@@ -93,17 +95,17 @@ absl::Status Trainer::Start() {
     skipped_ = skipped.scalar<int64_t>();
     steps_ += skipped_;
   }
-  scale_read_at_ = steps_;
+  scale_step_ = steps_;
   next_ = input_.position();
   progress_.emplace(steps_, options_.steps, options_.quiet);
-  // First, since it is refused if another run is at work there.
+  // Before the log, since it fails if another run uses the directory.
   if (!options_.directory.empty()) RETURN_IF_ERROR(OpenCheckpoints());
   ASSIGN_OR_RETURN(log_, RunLog::Open(options_.metrics_file, options_.directory, steps_));
   RETURN_IF_ERROR(log_->WriteGraph(session_));
   if (options_.trace.first >= 0) tracer_.emplace(session_.devices(), options_.trace);
   if (options_.resume != nullptr) {
     saved_ = steps_;
-    progress_->Print(absl::StrCat("Going on from ", options_.resume->path, ", after step ", steps_));
+    progress_->Print(absl::StrCat("Resuming from ", options_.resume->path, ", after step ", steps_));
   }
   return absl::OkStatus();
 }
@@ -115,8 +117,8 @@ absl::Status Trainer::OpenCheckpoints() {
   ASSIGN_OR_RETURN(const std::vector<io::CheckpointFile> there, io::ListCheckpoints(path));
   if (options_.resume == nullptr && !there.empty() && there.back().step > steps_) {
     return absl::FailedPreconditionError(
-        absl::StrCat(there.back().path, " is of another run, which this one, from step ", steps_,
-                     ", would overwrite; go on from it (TrainerOptions::resume), or use another directory"));
+        absl::StrCat(there.back().path, " belongs to another run, which this one, starting at step ", steps_,
+                     ", would overwrite; resume it (TrainerOptions::resume) or use another directory"));
   }
   ASSIGN_OR_RETURN(checkpointer_, Checkpointer::Create(session_, std::move(folder)));
   return absl::OkStatus();
@@ -146,7 +148,7 @@ absl::Status Trainer::RunStep(PreparedStep& step) {
   return step.Run(feeds_);
 }
 
-absl::Status Trainer::ReadFetches(PreparedStep& step, bool with_summaries) {
+absl::Status Trainer::ReadResults(PreparedStep& step, bool with_summaries) {
   RETURN_IF_ERROR(step.Wait());
   loss_ = step.fetched(0).scalar<float>();
   learning_rate_ = step.fetched(1).scalar<float>();
@@ -159,22 +161,22 @@ absl::Status Trainer::ReadFetches(PreparedStep& step, bool with_summaries) {
   return log_->WriteSummaries(steps_, options_.summaries, values);
 }
 
-// A scale that has become small enough, or is fixed, and still overflows will do so for ever.
+// The run is given up after kMaxSkipped steps in a row: a scale that is fixed or at its minimum will not recover.
 absl::Status Trainer::ReadLossScale(PreparedStep& step) {
   loss_scale_ = step.fetched(2).scalar<float>();
   const int64_t skipped = step.fetched(3).scalar<int64_t>();
-  skipped_in_row_ = skipped - skipped_ == steps_ - scale_read_at_ ? skipped_in_row_ + skipped - skipped_ : 0;
+  skipped_in_row_ = skipped - skipped_ == steps_ - scale_step_ ? skipped_in_row_ + skipped - skipped_ : 0;
   skipped_ = skipped;
-  scale_read_at_ = steps_;
+  scale_step_ = steps_;
   if (skipped_in_row_ < kMaxSkipped) return absl::OkStatus();
   return absl::AbortedError(
-      absl::StrFormat("Model diverged: at step %d the last %d steps have been skipped, since their gradients overflow "
-                      "with a loss scale of %.9g too; try a smaller learning rate or another dtype",
+      absl::StrFormat("Model diverged: at step %d the last %d steps were skipped, since their gradients overflow even "
+                      "with a loss scale of %.9g; try a smaller learning rate or another dtype",
                       steps_, skipped_in_row_, loss_scale_));
 }
 
 absl::Status Trainer::Train(const data::Batch& batch) {
-  // All traced steps are of one plan.
+  // Traced steps must have the same plan.
   const bool traced = tracer_.has_value() && tracer_->in_range(steps_);
   const bool with_summaries =
       log_->has_events() && !options_.summaries.empty() && Due(options_.summary_every) && !traced;
@@ -184,19 +186,19 @@ absl::Status Trainer::Train(const data::Batch& batch) {
     feeds_.push_back(tower.inputs);
     feeds_.push_back(tower.labels);
   }
-  good_ = false;
+  consistent_ = false;
   RETURN_IF_ERROR(RunStep(*step));
-  last_ = step;
+  last_step_ = step;
   const bool ends = steps_ + 1 == options_.steps;
   shown_ = ends || progress_->Due();
-  const bool read = shown_ || with_summaries || Due(options_.log_every);
-  return read || !step->asynchronous() ? ReadFetches(*step, with_summaries) : absl::OkStatus();
+  const bool logged = shown_ || with_summaries || Due(options_.log_every);
+  return logged || !step->asynchronous() ? ReadResults(*step, with_summaries) : absl::OkStatus();
 }
 
 absl::Status Trainer::Evaluate() {
   const absl::Time begin = absl::Now();
   progress_->Pause();
-  RETURN_IF_ERROR(AwaitLastStep());
+  RETURN_IF_ERROR(WaitForLastStep());
   ASSIGN_OR_RETURN(evaluation_, options_.evaluate(steps_));
   RETURN_IF_ERROR(log_->Write(
       steps_,
@@ -205,9 +207,9 @@ absl::Status Trainer::Evaluate() {
                                    100 * evaluation_.accuracy, 100 * evaluation_.top_5, evaluation_.loss,
                                    evaluation_.examples));
   progress_->Resume();
-  const bool better = worse_ < 0 || evaluation_.accuracy > best_;
-  best_ = better ? evaluation_.accuracy : best_;
-  worse_ = better ? 0 : worse_ + 1;
+  const bool better = evaluations_since_best_ < 0 || evaluation_.accuracy > best_accuracy_;
+  best_accuracy_ = better ? evaluation_.accuracy : best_accuracy_;
+  evaluations_since_best_ = better ? 0 : evaluations_since_best_ + 1;
   if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("evaluate", begin, absl::Now());
   return absl::OkStatus();
 }
@@ -215,12 +217,12 @@ absl::Status Trainer::Evaluate() {
 absl::Status Trainer::Save(std::optional<double> metric) {
   if (checkpointer_ == nullptr || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
   const absl::Time begin = absl::Now();
-  RETURN_IF_ERROR(AwaitLastStep());
+  RETURN_IF_ERROR(WaitForLastStep());
   io::Metadata metadata = options_.metadata;
   data::PutPosition(input_.options(), input_.examples_per_epoch(), next_, metadata);
-  if (worse_ >= 0) {
-    metadata[kBest] = absl::StrFormat("%.17g", best_);
-    metadata[kWorse] = absl::StrCat(worse_);
+  if (evaluations_since_best_ >= 0) {
+    metadata[kBestKey] = absl::StrFormat("%.17g", best_accuracy_);
+    metadata[kSinceBestKey] = absl::StrCat(evaluations_since_best_);
   }
   RETURN_IF_ERROR(checkpointer_->Save(steps_, std::move(metadata), metric));
   saved_ = steps_;
@@ -237,17 +239,17 @@ absl::Status Trainer::FinishTrace() {
 
 // "2 towers, 62 MiB each, loss scale 32768".
 std::string Trainer::Note() const {
-  size_t most = 0;
+  size_t max = 0;
   for (const models::TrainTower& tower : step_.towers) {
-    most = std::max(most, session_.devices().device(tower.device).counters().bytes_in_use);
+    max = std::max(max, session_.devices().device(tower.device).counters().bytes_in_use);
   }
   const size_t towers = step_.towers.size();
-  return absl::StrFormat("%d %s, %d MiB%s%s", towers, towers == 1 ? "tower" : "towers", most >> 20,
+  return absl::StrFormat("%d %s, %d MiB%s%s", towers, towers == 1 ? "tower" : "towers", max >> 20,
                          towers == 1 ? "" : " each",
                          scales_loss() ? absl::StrFormat(", loss scale %.9g", loss_scale_) : "");
 }
 
-// What follows a step: steps_ counts it already.
+// Logging, checks, evaluation and checkpoint after a step, which steps_ already counts.
 absl::Status Trainer::AfterStep(int64_t examples) {
   if (checkpointer_ != nullptr) RETURN_IF_ERROR(checkpointer_->Poll());
   progress_->Step(examples);
@@ -255,7 +257,7 @@ absl::Status Trainer::AfterStep(int64_t examples) {
   const int64_t step = steps_ - 1;
   if (shown_) progress_->Show(step, loss_, learning_rate_, Note());
   if (options_.log_every > 0 && (step % options_.log_every == 0 || last())) {
-    AddElapsed(part_end_, other_time_);
+    EndPhase(phase_start_, other_time_);
     Values values = {{"loss", loss_},
                      {"learning_rate", learning_rate_},
                      {"images_per_second", Rate(examples_, input_time_ + step_time_ + other_time_)},
@@ -270,17 +272,17 @@ absl::Status Trainer::AfterStep(int64_t examples) {
   }
   if (tracer_.has_value() && step >= options_.trace.last) RETURN_IF_ERROR(FinishTrace());
   if (Due(options_.check_replicas_every)) {
-    good_ = false;
-    RETURN_IF_ERROR(AwaitLastStep());
+    consistent_ = false;
+    RETURN_IF_ERROR(WaitForLastStep());
     RETURN_IF_ERROR(CheckReplicas(session_, static_cast<int>(step_.towers.size())));
-    good_ = true;
+    consistent_ = true;
   }
   std::optional<double> metric;
-  AddElapsed(part_end_, other_time_);
+  EndPhase(phase_start_, other_time_);
   if (options_.evaluate && (Due(options_.evaluate_every) || last())) {
     RETURN_IF_ERROR(Evaluate());
     metric = evaluation_.accuracy;
-    AddElapsed(part_end_, evaluate_time_);
+    EndPhase(phase_start_, evaluate_time_);
   }
   if (options_.stop) stopped_ = options_.stop();
   const bool save = metric.has_value() || Due(options_.checkpoint_every) || last() || stopped_ != 0;
@@ -288,38 +290,38 @@ absl::Status Trainer::AfterStep(int64_t examples) {
 }
 
 absl::Status Trainer::Loop() {
-  part_end_ = absl::Now();
+  phase_start_ = absl::Now();
   while (steps_ < options_.steps && stopped_ == 0 && !out_of_patience()) {
     int64_t examples;
     {
-      AddElapsed(part_end_, other_time_);
-      const absl::Time begin = part_end_;
+      EndPhase(phase_start_, other_time_);
+      const absl::Time begin = phase_start_;
       ASSIGN_OR_RETURN(const data::Batch batch, input_.Next());
-      AddElapsed(part_end_, input_time_);
-      if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, part_end_);
+      EndPhase(phase_start_, input_time_);
+      if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, phase_start_);
       examples = batch.examples();
       RETURN_IF_ERROR(Train(batch));
       next_ = batch.next();
     }
-    AddElapsed(part_end_, step_time_);
+    EndPhase(phase_start_, step_time_);
     ++steps_;
-    good_ = true;
+    consistent_ = true;
     RETURN_IF_ERROR(AfterStep(examples));
   }
   if (out_of_patience() && !last()) {
-    progress_->Print(absl::StrFormat("Ended after step %d: no better accuracy than %.2f%% in %d evaluations.", steps_,
-                                     100 * best_, worse_));
+    progress_->Print(absl::StrFormat("Stopped after step %d: no accuracy above %.2f%% in %d evaluations.", steps_,
+                                     100 * best_accuracy_, evaluations_since_best_));
   }
   return absl::OkStatus();
 }
 
-// An error with what is left to go on from.
-absl::Status Trainer::Annotate(const absl::Status& status) {
+// The error with the checkpoint to resume from.
+absl::Status Trainer::WithLastCheckpoint(const absl::Status& status) {
   if (checkpointer_ == nullptr) return status;
   const absl::Status written = checkpointer_->Finish();
   const std::string folder = checkpointer_->folder();
   std::string text(status.message());
-  if (!written.ok()) absl::StrAppend(&text, "; a checkpoint could not be saved: ", written.message());
+  if (!written.ok()) absl::StrAppend(&text, "; saving a checkpoint failed: ", written.message());
   const absl::StatusOr<io::Checkpoint> good = io::LoadLatestCheckpoint(folder);
   absl::StrAppend(&text, good.ok() ? absl::StrCat("; the last good checkpoint is ", good->path)
                                    : absl::StrCat("; there is no checkpoint in ", folder));
@@ -335,8 +337,8 @@ absl::Status Trainer::Run() {
   if (status.ok() && tracer_.has_value()) status = FinishTrace();
   progress_->Finish();
   examples_per_second_ = progress_->examples_per_second();
-  if (!status.ok() && good_) status.Update(Save(std::nullopt));
-  if (!status.ok()) return Annotate(status);
+  if (!status.ok() && consistent_) status.Update(Save(std::nullopt));
+  if (!status.ok()) return WithLastCheckpoint(status);
   return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Finish();
 }
 

@@ -1,4 +1,4 @@
-// The loop that trainers share.
+// The training loop.
 #pragma once
 
 #include <cstdint>
@@ -23,63 +23,63 @@
 namespace belfry::trainers {
 
 struct TrainerOptions {
-  int64_t steps = 1000;      // of the whole run, counted by the global step, and those that loss scaling skips
-  int64_t log_every = 10;    // steps between two lines of the metrics file, and one after the last; 0: no lines
+  int64_t steps = 1000;      // of the whole run: the global step plus the steps that loss scaling skipped
+  int64_t log_every = 10;    // steps between lines of the metrics file, and one after the last; 0: none
   std::string metrics_file;  // empty: none
   bool quiet = false;        // nothing on standard output
-  // Called every `evaluate_every` steps and after the last, also if no step is left to do; the result is printed and
-  // goes to the metrics file. Null: never.
+  // Called every `evaluate_every` steps and after the last, even if no step is left to do; the result is printed and
+  // written to the metrics file. Null: never.
   std::function<absl::StatusOr<Evaluation>(int64_t step)> evaluate;
   int64_t evaluate_every = 0;  // 0: only after the last
-  int64_t patience = 0;        // the run ends after so many evaluations without a better accuracy; 0: it does not
+  int64_t patience = 0;        // evaluations without a better accuracy after which the run ends; 0: no limit
 
-  // A folder "checkpoints" in it gets a checkpoint every `checkpoint_every` steps, with every evaluation, after the
-  // last step and when the run is stopped; the folder itself gets TensorBoard's event file. Empty: neither.
+  // Its folder "checkpoints" receives a checkpoint every `checkpoint_every` steps, with every evaluation, after the
+  // last step and when the run is stopped; the directory itself receives TensorBoard's event file. Empty: neither.
   std::string directory;
-  int64_t checkpoint_every = 1000;         // 0: not between
-  int keep_checkpoints = 5;                // the latest ones, and the best beside them
-  const io::Checkpoint* resume = nullptr;  // what the run goes on from; the input must start where it stopped
-  io::Metadata metadata;                   // goes into every checkpoint: what the model is
-  std::vector<Output> summaries;           // models::AddTrainSummaries; they go to the event file
+  int64_t checkpoint_every = 1000;         // 0: only the others
+  int keep_checkpoints = 5;                // the latest ones; the best is kept as well
+  const io::Checkpoint* resume = nullptr;  // to resume from; the input must start where it stopped
+  io::Metadata metadata;                   // of the model, saved with every checkpoint
+  std::vector<Output> summaries;           // from models::AddTrainSummaries, for the event file
   int64_t summary_every = 100;             // steps; 0: never
 
-  int64_t check_replicas_every = 0;  // steps between two comparisons of the towers' variables; 0: never
+  int64_t check_replicas_every = 0;  // steps between comparisons of the towers' variables; 0: never
   TraceOptions trace;
-  std::function<int()> stop;  // asked after each step: not 0 to save and end the run. Null: never
+  std::function<int()> stop;  // called after each step; a result other than 0 saves and ends the run
 };
 
-// Aborted, with the step, if the loss is NaN or infinite.
+// Aborted, naming the step, if the loss is NaN or infinite.
 absl::Status CheckLoss(double loss, int64_t step);
 
-// The folder of a run's checkpoints in its directory.
+// The folder of checkpoints in the directory of a run.
 std::string CheckpointFolder(const std::string& directory);
 
-// Feeds batches to a training step until the global step reaches options.steps, and tells a person how it goes.
-// Everything is borrowed. One thread at a time.
+// Feeds batches to a training step for options.steps steps, with progress, evaluations, metrics and checkpoints.
+// Borrows its arguments. Not thread-safe.
 class Trainer {
  public:
   Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options);
 
-  // Restores what it resumes from, or else initializes the variables that have no value, then trains. Errors:
-  // InvalidArgument for negative options, a trace behind the last step, or a checkpoint of another model; whatever the
-  // input or a step reports; Aborted, with the step, if the loss is NaN or infinite (looked at in every step; on GPUs,
-  // so that the host stays ahead, only where it is shown), or if loss scaling does nothing but skip steps; DataLoss if
-  // towers have drifted apart. An error says which checkpoint is good.
+  // Restores options.resume, or initializes the variables without a value, then trains. Errors: InvalidArgument for
+  // negative options, a trace after the last step, or a checkpoint of another model; those of the input and of steps;
+  // Aborted, naming the step, if the loss is NaN or infinite (checked at every step; on GPUs, where the host runs
+  // ahead, only when it is logged), or if loss scaling skips 100 steps in a row; DataLoss if the variables of towers
+  // differ. The error names the last good checkpoint.
   absl::Status Run();
-  // What options.stop returned when it ended the run; 0 if it did not.
+  // The result of options.stop that ended the run; 0 if it ran to its end.
   int stopped() const { return stopped_; }
-  // Steps done: the global step, and those that loss scaling has skipped.
+  // Steps done: the global step plus the steps that loss scaling skipped.
   int64_t steps() const { return steps_; }
-  // Of the last step.
+  // Loss of the last step that was logged; on CPUs, of the last step.
   double loss() const { return loss_; }
-  // The last one.
+  // The last evaluation.
   const Evaluation& evaluation() const { return evaluation_; }
-  // Of all of Run, without the first step and evaluations.
+  // Throughput of Run, excluding its first step and evaluations.
   double examples_per_second() const { return examples_per_second_; }
 
  private:
   using Values = std::vector<std::pair<absl::string_view, double>>;
-  // A step that is ready to run, and the same with what the event file gets.
+  // The training step, and the same with fetches for the event file.
   struct Prepared {
     std::unique_ptr<PreparedStep> plain, with_summaries;
   };
@@ -92,18 +92,18 @@ class Trainer {
   absl::Status Train(const data::Batch& batch);
   absl::StatusOr<PreparedStep*> StepFor(const data::Batch& batch, bool with_summaries);
   absl::Status RunStep(PreparedStep& step);
-  absl::Status ReadFetches(PreparedStep& step, bool with_summaries);
+  absl::Status ReadResults(PreparedStep& step, bool with_summaries);
   absl::Status ReadLossScale(PreparedStep& step);
   std::string Note() const;
   absl::Status AfterStep(int64_t examples);
   absl::Status Evaluate();
   absl::Status Save(std::optional<double> metric);
   absl::Status FinishTrace();
-  // Waits for the last step, whose variables are then good or known not to be.
-  absl::Status AwaitLastStep() { return last_ == nullptr ? absl::OkStatus() : last_->Wait(); }
-  absl::Status Annotate(const absl::Status& status);
+  // Waits for the last step: its error, if it has one.
+  absl::Status WaitForLastStep() { return last_step_ == nullptr ? absl::OkStatus() : last_step_->Wait(); }
+  absl::Status WithLastCheckpoint(const absl::Status& status);
   bool Due(int64_t every) const { return every > 0 && steps_ % every == 0; }
-  bool out_of_patience() const { return options_.patience > 0 && worse_ >= options_.patience; }
+  bool out_of_patience() const { return options_.patience > 0 && evaluations_since_best_ >= options_.patience; }
   bool last() const { return steps_ == options_.steps; }
   bool scales_loss() const { return step_.loss_scale.valid(); }
 
@@ -111,7 +111,7 @@ class Trainer {
   const models::TrainStep& step_;
   data::Prefetcher& input_;
   const TrainerOptions options_;
-  std::map<std::vector<int64_t>, Prepared> prepared_;  // by examples of each tower
+  std::map<std::vector<int64_t>, Prepared> prepared_;  // by the number of examples of each tower
   std::vector<int64_t> counts_;
   std::vector<Tensor> feeds_;
 
@@ -119,23 +119,23 @@ class Trainer {
   std::optional<RunLog> log_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::optional<StepTracer> tracer_;
-  PreparedStep* last_ = nullptr;  // that was run
-  data::Position next_;           // of the data: where a run goes on after this step
+  PreparedStep* last_step_ = nullptr;  // the last one that was run
+  data::Position next_;                // of the data, for a run that resumes after this step
   int64_t steps_ = 0, saved_ = -1;
-  bool good_ = false;   // the variables are those after step steps_ - 1, and in order
-  bool shown_ = false;  // the progress of this step
+  bool consistent_ = false;  // the variables are those after step steps_ - 1
+  bool shown_ = false;       // the progress line shows this step
   int stopped_ = 0;
-  double best_ = 0;      // accuracy
-  int64_t worse_ = -1;   // evaluations since then; -1: there was none yet
-  absl::Time part_end_;  // the end of the last part of the loop
-  // Since the last line of the metrics file.
+  double best_accuracy_ = 0;
+  int64_t evaluations_since_best_ = -1;  // -1: none yet
+  absl::Time phase_start_;               // of the phase of the loop that is being timed
+  // Time by phase since the last line of the metrics file.
   absl::Duration input_time_, step_time_, evaluate_time_, other_time_;
   int64_t examples_ = 0;
   Evaluation evaluation_;
   double loss_ = 0, learning_rate_ = 0, examples_per_second_ = 0;
-  // With loss scaling, as of step scale_read_at_: the scale, and steps before that were skipped: all, and at the end.
+  // With loss scaling, as of step scale_step_: the scale, and the steps that were skipped: in all, and in a row.
   double loss_scale_ = 0;
-  int64_t scale_read_at_ = 0, skipped_ = 0, skipped_in_row_ = 0;
+  int64_t scale_step_ = 0, skipped_ = 0, skipped_in_row_ = 0;
 };
 
 }  // namespace belfry::trainers

@@ -23,46 +23,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kLongestLine = 1 << 20;
+constexpr size_t kMaxLineBytes = 1 << 20;
 constexpr size_t kMaxKeys = 256;
-constexpr double kLargestStep = 9007199254740992;  // 2^53
+constexpr double kMaxStep = 9007199254740992;  // 2^53
 constexpr char kMetricsFile[] = "metrics.jsonl";
 
-// Collects the numbers of one object; nested values are passed over.
-class Numbers : public nlohmann::json_sax<nlohmann::json> {
- public:
-  bool null() override { return Add(std::numeric_limits<double>::quiet_NaN()); }
-  bool number_integer(int64_t value) override { return Add(static_cast<double>(value)); }
-  bool number_unsigned(uint64_t value) override { return Add(static_cast<double>(value)); }
-  bool number_float(double value, const std::string&) override { return Add(value); }
-  bool boolean(bool) override { return depth_ > 0; }
-  bool string(std::string&) override { return depth_ > 0; }
-  bool binary(nlohmann::json::binary_t&) override { return depth_ > 0; }
-  bool start_object(size_t) override { return ++depth_ > 0; }
-  bool end_object() override { return --depth_ >= 0; }
-  bool start_array(size_t) override { return ++depth_ > 1; }
-  bool end_array() override { return --depth_ >= 0; }
-  bool key(std::string& name) override {
-    if (depth_ == 1) key_ = name;
-    return true;
-  }
-  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception&) override { return false; }
-
-  const std::vector<std::pair<std::string, double>>& values() const { return values_; }
-
- private:
-  bool Add(double value) {
-    if (depth_ == 1) values_.emplace_back(key_, value);
-    return depth_ > 0;
-  }
-
-  int depth_ = 0;
-  std::string key_;
-  std::vector<std::pair<std::string, double>> values_;
-};
-
-// `line` with null for NaN and infinities, which other writers put although JSON has none.
+// `line` with null for the NaN and infinities that other writers emit, although JSON has no such numbers.
 std::string WithoutNans(absl::string_view line) {
+  if (!absl::StrContains(line, "NaN") && !absl::StrContains(line, "Infinity")) return std::string(line);
   std::string text;
   bool quoted = false;
   while (!line.empty()) {
@@ -78,47 +46,37 @@ std::string WithoutNans(absl::string_view line) {
   return text;
 }
 
-bool ParseObject(absl::string_view line, Numbers& numbers) {
-  const std::string text =
-      absl::StrContains(line, "NaN") || absl::StrContains(line, "Infinity") ? WithoutNans(line) : std::string(line);
-  return nlohmann::json::sax_parse(text, &numbers);
-}
-
-// A line that breaks off ends where the next one begins.
-absl::StatusOr<Numbers> ParseLine(absl::string_view line) {
-  Numbers numbers;
-  if (ParseObject(line, numbers)) return numbers;
-  const size_t next = line.rfind('{');
-  if (line[0] == '{' && next > 0 && next != absl::string_view::npos) {
-    Numbers rest;
-    if (ParseObject(line.substr(next), rest)) return rest;
+// The object in a line. A line that breaks off ends where the next one begins.
+absl::StatusOr<nlohmann::json> ParseLine(absl::string_view line) {
+  const size_t last = line.rfind('{');
+  for (const size_t begin : {size_t{0}, line[0] == '{' && last != absl::string_view::npos ? last : 0}) {
+    nlohmann::json object = nlohmann::json::parse(WithoutNans(line.substr(begin)), nullptr, /*allow_exceptions=*/false);
+    if (object.is_object()) return object;
   }
   return absl::InvalidArgumentError(
-      absl::StrCat("'", absl::CHexEscape(line.substr(0, 60)), line.size() > 60 ? "..." : "", "' is no JSON object"));
+      absl::StrCat("'", absl::CHexEscape(line.substr(0, 60)), line.size() > 60 ? "..." : "", "' is not a JSON object"));
 }
 
 absl::Status AddLine(absl::string_view line, RunMetrics& run) {
-  ASSIGN_OR_RETURN(const Numbers numbers, ParseLine(line));
-  double step = -1;
-  for (const auto& [key, value] : numbers.values()) {
-    if (key == "step") step = value;
+  ASSIGN_OR_RETURN(nlohmann::json object, ParseLine(line));
+  const double step = object["step"].is_number() ? object["step"].get<double>() : -1;
+  if (!(0 <= step && step <= kMaxStep && step == std::floor(step))) {
+    return absl::InvalidArgumentError("\"step\" is not a whole number from 0 to 2^53");
   }
-  if (!(0 <= step && step <= kLargestStep && step == std::floor(step))) {
-    return absl::InvalidArgumentError("no \"step\" that is a whole number from 0 to 2^53");
-  }
+  object.erase("step");
   const auto whole = static_cast<int64_t>(step);
   if (whole < run.last_step) {
     for (auto& [key, curve] : run.curves) curve.DropFrom(whole);
   }
   run.last_step = whole;
   ++run.lines;
-  for (const auto& [key, value] : numbers.values()) {
-    if (key == "step") continue;
+  for (const auto& [key, value] : object.items()) {
+    if (!value.is_number() && !value.is_null()) continue;
     if (run.curves.size() == kMaxKeys && !run.curves.contains(key)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("'", absl::CHexEscape(key), "' is one key more than the ", kMaxKeys, " that can be plotted"));
+          absl::StrCat("'", absl::CHexEscape(key), "' exceeds the limit of ", kMaxKeys, " keys"));
     }
-    run.curves[key].Add(whole, value);
+    run.curves[key].Add(whole, value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>());
   }
   return absl::OkStatus();
 }
@@ -150,7 +108,7 @@ void Curve::Add(int64_t step, double value) {
 }
 
 void Curve::DropFrom(int64_t step) {
-  // Of the column that the step lies in, what came before it is kept.
+  // The column that holds `step` keeps its earlier steps.
   auto first = columns_.lower_bound(step >> shift_);
   if (first != columns_.end() && first->second.first_step < step) ++first;
   columns_.erase(first, columns_.end());
@@ -182,23 +140,23 @@ void Curve::Double() {
 
 absl::StatusOr<RunMetrics> ParseRunMetrics(std::istream& in, absl::string_view name) {
   RunMetrics run{.name = std::string(name)};
-  std::vector<char> buffer(kLongestLine + 1);
+  std::vector<char> buffer(kMaxLineBytes + 1);
   for (int64_t number = 1; in.good(); ++number) {
     in.getline(buffer.data(), static_cast<std::streamsize>(buffer.size()));
-    if (in.bad()) return absl::UnavailableError(absl::StrCat(name, ": cannot be read to its end"));
+    if (in.bad()) return absl::UnavailableError(absl::StrCat(name, ": reading failed before the end of the file"));
     const bool complete = in.good();
     absl::string_view line(buffer.data(), static_cast<size_t>(in.gcount()) - (complete ? 1 : 0));
     absl::Status status;
     if (in.fail() && !in.eof()) {
-      status = absl::InvalidArgumentError("the line has more than 1 MiB");
+      status = absl::InvalidArgumentError("the line is longer than 1 MiB");
     } else if (line = absl::StripAsciiWhitespace(line); !line.empty()) {
       status = AddLine(line, run);
     }
     if (status.ok()) continue;
     const bool being_written = in.eof() && line.front() == '{' && line.back() != '}';
     if (being_written) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ":", number, ": ", status.message(), "; expected a line as {\"step\": 10, \"loss\": 2.1}"));
+    return absl::InvalidArgumentError(absl::StrCat(name, ":", number, ": ", status.message(),
+                                                   "; expected a line such as {\"step\": 10, \"loss\": 2.1}"));
   }
   return run;
 }

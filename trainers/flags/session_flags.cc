@@ -1,0 +1,51 @@
+#include "trainers/flags/session_flags.h"
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "trainers/flags/command_line.h"
+#include "trainers/flags/device_flags.h"
+
+ABSL_FLAG(bool, cuda_graphs, true, "On GPUs, capture a steady step as a CUDA graph and replay it.");
+ABSL_FLAG(bool, log_device_placement, false, "Print the device of every node.");
+ABSL_FLAG(bool, allow_soft_placement, false,
+          "If a requested device does not exist, use one that does, and log the change.");
+ABSL_FLAG(std::string, dump_plan, "",
+          "Directory for the program after every compiler pass, as text and as Graphviz. Created if missing.");
+ABSL_FLAG(double, step_timeout, 0,
+          "Time limit of a training or evaluation step in seconds; a step that exceeds it ends the run with an error "
+          "that says which device waits for what. 0: no limit.");
+ABSL_FLAG(bool, debug_sync, false, "Wait for every op, so that a GPU error names the op that caused it. Slow.");
+ABSL_FLAG(bool, check_numerics, false,
+          "Check every result: the first op with a NaN or an infinity ends the run with an error that names the op and "
+          "its source line. Slow.");
+ABSL_FLAG(std::string, recompute, "none",
+          "Activations to recompute in the backward pass instead of keeping them: less memory for more time, with the "
+          "same bits. none; cheap: those that follow from kept ones without a convolution or matrix product; sqrt: all "
+          "but those between segments, about as many as the square root of the number of layers.");
+
+namespace belfry::trainers {
+
+absl::StatusOr<SessionOptions> SessionOptionsFromFlags(const DeviceSet& devices) {
+  const double limit = absl::GetFlag(FLAGS_step_timeout);
+  if (!(limit >= 0)) return absl::InvalidArgumentError(absl::StrCat("--step_timeout=", limit, " must be at least 0"));
+  const absl::StatusOr<Recompute> recompute = ParseRecompute(absl::GetFlag(FLAGS_recompute));
+  if (!recompute.ok()) {
+    return absl::InvalidArgumentError(absl::StrCat("--recompute: ", recompute.status().message()));
+  }
+  if (devices.device(devices.TowerDevices()[0]).type() != "GPU") {
+    RETURN_IF_ERROR(RejectFlags({"cuda_graphs"}, absl::StrCat("a run on --devices=", absl::GetFlag(FLAGS_devices))));
+  }
+  RETURN_IF_ERROR(MakeDirectory("dump_plan", absl::GetFlag(FLAGS_dump_plan)));
+  SessionOptions options{.allow_soft_placement = absl::GetFlag(FLAGS_allow_soft_placement),
+                         .log_device_placement = absl::GetFlag(FLAGS_log_device_placement),
+                         .replay = absl::GetFlag(FLAGS_cuda_graphs),
+                         .debug_sync = absl::GetFlag(FLAGS_debug_sync),
+                         .check_numerics = absl::GetFlag(FLAGS_check_numerics),
+                         .recompute = *recompute,
+                         .dump_plan = absl::GetFlag(FLAGS_dump_plan)};
+  if (limit > 0) options.timeout = absl::Seconds(limit);
+  return options;
+}
+
+}  // namespace belfry::trainers

@@ -1,0 +1,40 @@
+#include "trainers/flags/step_flags.h"
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "trainers/flags/command_line.h"
+
+ABSL_FLAG(int64_t, steps, -1, "Number of training steps; -1: the program's default.");
+ABSL_FLAG(int64_t, batch_size, 128,
+          "Examples per step over all towers, so that the result does not depend on the number of devices, up to "
+          "rounding.");
+ABSL_FLAG(int64_t, batch_size_per_tower, 0,
+          "Examples per step in each tower, instead of --batch_size: the global batch grows with the number of "
+          "devices.");
+ABSL_FLAG(uint64_t, seed, 1, "Seed of the initial values, the order of examples, augmentation and dropout.");
+
+namespace belfry::trainers {
+
+absl::StatusOr<int64_t> GlobalBatchSize(const DeviceSet& devices, int64_t low, int64_t high) {
+  const auto towers = static_cast<int64_t>(devices.TowerDevices().size());
+  const int64_t whole = absl::GetFlag(FLAGS_batch_size), per_tower = absl::GetFlag(FLAGS_batch_size_per_tower);
+  if (per_tower == 0) {
+    RETURN_IF_ERROR(CheckFlag("batch_size", whole, low, high));
+    return whole;
+  }
+  RETURN_IF_ERROR(RejectFlags({"batch_size"}, "a run with --batch_size_per_tower"));
+  RETURN_IF_ERROR(CheckFlag("batch_size_per_tower", per_tower, (low + towers - 1) / towers, high / towers));
+  return per_tower * towers;
+}
+
+absl::StatusOr<int64_t> Steps(int64_t default_steps) {
+  const int64_t steps = absl::GetFlag(FLAGS_steps);
+  if (steps < -1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--steps=", steps, " must be at least 0, or -1 for the default of ", default_steps));
+  }
+  return steps == -1 ? default_steps : steps;
+}
+
+}  // namespace belfry::trainers
