@@ -286,25 +286,26 @@ void Binder::BindThreads() {
 }
 
 absl::Status Binder::BindCollectives() {
-  std::map<std::string, std::map<int64_t, std::pair<int, int>>> groups;  // group -> rank -> (node, position in it)
+  const std::vector<CollectiveGroup>& names = plan_.program.collectives;
+  std::vector<std::map<int64_t, std::pair<int, int>>> groups(names.size());  // rank -> (node, position in it)
   for (size_t i = 0; i < nodes_.size(); ++i) {
     const ProgramNode& node = nodes_[i];
-    if (node.op->kind != OpKind::kAllReduce) continue;
-    const std::vector<int64_t>& ranks = node.attrs.Ints("ranks");
-    for (size_t k = 0; k < ranks.size(); ++k) {
-      groups[node.attrs.String("group")][ranks[k]] = {static_cast<int>(i), static_cast<int>(k)};
+    for (size_t k = 0; k < node.ranks.size(); ++k) {
+      groups[node.collective][node.ranks[k]] = {static_cast<int>(i), static_cast<int>(k)};
     }
   }
   std::map<int, std::tuple<Collective*, int, int>> by_node;
-  for (const auto& [name, ranks] : groups) {
+  for (size_t group = 0; group < groups.size(); ++group) {
+    const auto& ranks = groups[group];
+    if (ranks.empty()) continue;  // a collective of one rank, which was bypassed
     const ProgramNode& first = nodes_[ranks.begin()->second.first];
     const std::string& kind = first.attrs.String("reduction");
     CollectiveSpec spec{.kind = kind == "mean"  ? CollectiveKind::kMean
                                 : kind == "sum" ? CollectiveKind::kSum
                                                 : CollectiveKind::kBroadcast,
-                        .name = name,
+                        .name = names[group].name,
                         .dtype = first.outputs[0].dtype};
-    const auto per_rank = first.outputs.size() / first.attrs.Ints("ranks").size();
+    const auto per_rank = first.outputs.size() / first.ranks.size();
     size_t bytes = 0;
     for (size_t k = 0; k < per_rank; ++k) bytes += AlignUp(first.outputs[k].bytes());
     spec.elements = static_cast<int64_t>(bytes / SizeOf(spec.dtype));
