@@ -1,6 +1,6 @@
 // An input is a file; or, if its first byte is odd, one event, which gets the frame and the checksums of a record.
 #include "framework/io/event_file.h"
-#include "framework/io/event_reader.h"
+#include "tests/framework/io/event_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
