@@ -12,10 +12,11 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tests/main/seed.h"
 
 namespace belfry {
 
-// A generator with a seed that is new in each run and is shown when the test fails.
+// A generator with a seed of its own, drawn from TestRandom().
 class FreshRandom {
  public:
   uint64_t seed() const { return seed_; }
@@ -29,9 +30,8 @@ class FreshRandom {
   }
 
  private:
-  const uint64_t seed_ = std::random_device()();
+  const uint64_t seed_ = TestRandom()();
   std::mt19937_64 engine_{seed_};
-  testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
 };
 
 // A folder that is there as long as this.
