@@ -56,23 +56,19 @@ class Primitive {
 // 1 where the library converts, or leaves them to others.
 double BFloat16Time();
 
-// What is applied to a result y (with its bias) before it is stored: y = f(y [+ old contents of the output]).
+// What is applied to a result y (with its bias) before it is stored: y = f(y).
 enum class Activation {
   kNone,
-  kRelu,      // max(x, 0); with alpha != 0 a leaky one: alpha x below 0
-  kRelu6,     // min(max(x, 0), 6)
-  kElu,       // x above 0, alpha (exp(x) - 1) below
-  kGeluErf,   // x Phi(x)
-  kGeluTanh,  // the tanh approximation of x Phi(x)
+  kRelu,   // max(x, 0); with alpha != 0 a leaky one: alpha x below 0
+  kRelu6,  // min(max(x, 0), 6)
+  kElu,    // x above 0, alpha (exp(x) - 1) below
   kTanh,
   kSigmoid,
-  kSwish,  // x sigmoid(alpha x)
 };
 
 struct PostOps {
   Activation activation = Activation::kNone;
   float alpha = 0;
-  bool add_to_output = false;  // the output holds a summand before the run (a residual, or a gradient to accumulate)
 };
 
 }  // namespace belfry::ops::onednn

@@ -70,9 +70,8 @@ class Builder {
   // The input `index`, which the caller stores as `plain`, as a memory of layout `wanted` (reordered if they differ).
   Slot Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
   Slot Input(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
-  // The output `index`. If `produced` differs from `plain`, Build() adds the reorder to `plain`; with `preload` there
-  // is one from `plain` before the first step too.
-  Slot Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced, bool preload = false);
+  // The output `index`. If `produced` differs from `plain`, Build() adds the reorder to `plain`.
+  Slot Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced);
   Slot Output(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
   Slot Workspace(const dnnl::memory::desc& desc);
 

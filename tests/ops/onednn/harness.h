@@ -21,11 +21,10 @@ struct Argument {
   DType dtype = DType::kFloat32;
 };
 
-// What to expect of an output: its size, and its contents before the run (not-a-number if empty).
+// What to expect of an output, which holds not-a-numbers before the run.
 struct Result {
   int64_t size;
   DType dtype = DType::kFloat32;
-  Values before;
 };
 
 // Bytes that a forward primitive saved for its backward primitive.
