@@ -127,17 +127,6 @@ absl::StatusOr<DeviceName> DeviceName::Parse(absl::string_view text) {
   return name;
 }
 
-absl::StatusOr<DeviceName> DeviceName::ParseLocal(absl::string_view text) {
-  const size_t colon = text.find(':');
-  if (colon == absl::string_view::npos) return ParseError(text, text, "a local device name is TYPE:N, as CPU:0");
-  DeviceName name;
-  absl::Status status = ParseWord("device type", text.substr(0, colon), name.type);
-  status.Update(ParseNumber("device id", text.substr(colon + 1), name.id));
-  if (!status.ok()) return ParseError(text, text, status.message());
-  name.type = CanonicalType(*name.type);
-  return name;
-}
-
 DeviceName DeviceName::Full(absl::string_view job, int replica, int task, absl::string_view type, int id) {
   BELFRY_CHECK(IsWord(job) && IsWord(type) && replica >= 0 && task >= 0 && id >= 0);
   return {.job = std::string(job), .replica = replica, .task = task, .type = CanonicalType(type), .id = id};
@@ -159,29 +148,9 @@ std::string DeviceName::ToLocalString() const {
   return absl::StrCat(*type, ":", *id);
 }
 
-std::optional<SplitDeviceName> Split(const DeviceName& name) {
-  if (!name.HasFullDevice()) return std::nullopt;
-  return SplitDeviceName{.task = TaskToString(name), .device = name.ToLocalString()};
-}
-
-std::optional<std::string> TaskName(const DeviceName& name) {
-  if (!name.HasFullTask()) return std::nullopt;
-  return TaskToString(name);
-}
-
 bool IsSpecification(const DeviceName& less, const DeviceName& more) {
   return Specifies(less.job, more.job) && Specifies(less.replica, more.replica) && Specifies(less.task, more.task) &&
          Specifies(less.type, more.type) && Specifies(less.id, more.id);
-}
-
-bool IsCompleteSpecification(const DeviceName& pattern, const DeviceName& full) {
-  return full.IsFull() && IsSpecification(pattern, full);
-}
-
-bool AreCompatible(const DeviceName& a, const DeviceName& b) { return IsSpecification(a, b) || IsSpecification(b, a); }
-
-bool IsSameAddressSpace(const DeviceName& a, const DeviceName& b) {
-  return a.HasFullTask() && a.TaskPart() == b.TaskPart();
 }
 
 bool IsDifferentAddressSpace(const DeviceName& a, const DeviceName& b) {
@@ -214,37 +183,6 @@ DeviceName MergeOverride(DeviceName outer, const DeviceName& inner) {
   Override(outer.type, inner.type);
   Override(outer.id, inner.id);
   return outer;
-}
-
-absl::StatusOr<DeviceName> CanonicalizeDeviceName(absl::string_view name, absl::string_view basename) {
-  const absl::StatusOr<DeviceName> base = DeviceName::Parse(basename);
-  if (!base.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("Could not parse basename: ", basename,
-                                                   " into a device specification. ", base.status().message()));
-  }
-  if (!base->IsFull()) {
-    return absl::InvalidArgumentError(absl::StrCat("Basename: ", basename, " should be fully specified. It sets '",
-                                                   base->ToString(), "' of /job:NAME/replica:N/task:N/device:TYPE:N"));
-  }
-  const bool local = !name.empty() && name[0] != '/';
-  const absl::StatusOr<DeviceName> parsed = local ? DeviceName::ParseLocal(name) : DeviceName::Parse(name);
-  if (!parsed.ok()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("Could not parse ", name, " into a device specification. ", parsed.status().message()));
-  }
-  return MergeOverride(*base, *parsed);
-}
-
-std::vector<std::string> NamesForDeviceMappings(const DeviceName& name) {
-  if (!name.IsFull()) return {};
-  std::vector<std::string> names = {name.ToString()};
-  if (std::string legacy = name.ToLegacyString(); legacy != names[0]) names.push_back(std::move(legacy));
-  return names;
-}
-
-std::vector<std::string> LocalNamesForDeviceMappings(const DeviceName& name) {
-  if (!name.HasFullDevice()) return {};
-  return {name.DevicePart().ToString(), name.ToLocalString()};
 }
 
 }  // namespace belfry

@@ -15,7 +15,6 @@
 
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -32,8 +31,6 @@ struct DeviceName {
 
   // InvalidArgument quotes the text and the offending component, and says what is allowed there.
   static absl::StatusOr<DeviceName> Parse(absl::string_view text);
-  // Parses "CPU:10": type and id without a slash, both required, no wildcard. Errors as in Parse.
-  static absl::StatusOr<DeviceName> ParseLocal(absl::string_view text);
   // A name with every field set. REQUIRES: job and type are words of the grammar, the numbers are not negative.
   static DeviceName Full(absl::string_view job, int replica, int task, absl::string_view type, int id);
 
@@ -43,45 +40,22 @@ struct DeviceName {
   bool HasFullDevice() const { return type && id; }
   bool IsFull() const { return HasFullTask() && HasFullDevice(); }
 
-  // The job, replica and task of this name, or its type and id; the other fields are left unset.
-  DeviceName TaskPart() const { return {.job = job, .replica = replica, .task = task}; }
-  DeviceName DevicePart() const { return {.type = type, .id = id}; }
-  // The first CPU of the same process.
-  DeviceName HostCpu() const { return {.job = job, .replica = replica, .task = task, .type = "CPU", .id = 0}; }
-
   // The set fields in member order: "/job:a/device:GPU:0". A type without an id prints as "/device:GPU:*"; an id
   // without a type is not printed. Except for such an id, Parse gives back the same name.
   std::string ToString() const;
   // "/job:localhost/replica:0/task:0/gpu:0", as TensorFlow up to 1.1 and our placement log print a device. Types other
   // than CPU and GPU have no such form and print as in ToString().
   std::string ToLegacyString() const;
-  // "GPU:0", as ParseLocal reads it. REQUIRES: HasFullDevice().
+  // "GPU:0". REQUIRES: HasFullDevice().
   std::string ToLocalString() const;
 
   bool operator==(const DeviceName& other) const = default;
 };
 
-// The two halves of a name: "/job:a/task:1" (the fields that are set; may be "") and "GPU:0".
-struct SplitDeviceName {
-  std::string task;
-  std::string device;
-};
-// nullopt unless name.HasFullDevice().
-std::optional<SplitDeviceName> Split(const DeviceName& name);
-// "/job:a/replica:0/task:1"; nullopt unless name.HasFullTask().
-std::optional<std::string> TaskName(const DeviceName& name);
-
 // True if every field set in `less` has the same value in `more`, so that `less` allows each device that `more` allows.
 bool IsSpecification(const DeviceName& less, const DeviceName& more);
-// True if `full` names one device and `pattern` allows it.
-bool IsCompleteSpecification(const DeviceName& pattern, const DeviceName& full);
-// True if one is a specification of the other. "/job:a" and "/task:0" are therefore not compatible, although one device
-// may match both.
-bool AreCompatible(const DeviceName& a, const DeviceName& b);
-// True if both name a process, and it is the same one.
-bool IsSameAddressSpace(const DeviceName& a, const DeviceName& b);
-// True if the job, the replica or the task is set in both, to different values. With partial names, both this and
-// IsSameAddressSpace can be false.
+// True if the job, the replica or the task is set in both, to different values; false if the fields that would tell are
+// not set.
 bool IsDifferentAddressSpace(const DeviceName& a, const DeviceName& b);
 
 // The rule of Merge for a type or id that both names set to different values. Job, replica and task must always agree.
@@ -98,15 +72,5 @@ absl::StatusOr<DeviceName> Merge(DeviceName target, const DeviceName& other, Mer
 // a request is enforced on an existing name (TensorFlow's EnsureSpecification). "/gpu:7" with "/device:GPU:*" inside
 // stays "/device:GPU:7"; an empty `inner` changes nothing.
 DeviceName MergeOverride(DeviceName outer, const DeviceName& inner);
-
-// `name`, either a device name or a local one ("CPU:0"), with its unset fields taken from `basename`. InvalidArgument
-// if either does not parse or `basename` is not full.
-absl::StatusOr<DeviceName> CanonicalizeDeviceName(absl::string_view name, absl::string_view basename);
-
-// The names under which a table of devices should list this one. Across processes:
-// "/job:a/replica:0/task:1/device:GPU:0" and ".../gpu:0"; empty unless name.IsFull(). Within one process:
-// "/device:GPU:0" and "GPU:0"; empty unless name.HasFullDevice().
-std::vector<std::string> NamesForDeviceMappings(const DeviceName& name);
-std::vector<std::string> LocalNamesForDeviceMappings(const DeviceName& name);
 
 }  // namespace belfry

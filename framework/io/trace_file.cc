@@ -1,6 +1,9 @@
 #include "framework/io/trace_file.h"
 
 #include <algorithm>
+#include <utility>
+
+#include <nlohmann/json.hpp>
 
 namespace belfry::io {
 
@@ -12,9 +15,13 @@ int TraceFile::AddRow(absl::string_view group, absl::string_view name) {
   return static_cast<int>(rows_.size()) - 1;
 }
 
+void TraceFile::AddSpan(int row, absl::string_view name, absl::string_view category, absl::Time begin, absl::Time end) {
+  spans_.push_back({row, std::string(name), std::string(category), begin, end, "{}"});
+}
 void TraceFile::AddSpan(int row, absl::string_view name, absl::string_view category, absl::Time begin, absl::Time end,
-                        nlohmann::json details) {
-  spans_.push_back({row, std::string(name), std::string(category), begin, end, std::move(details)});
+                        const nlohmann::json& details) {
+  AddSpan(row, name, category, begin, end);
+  spans_.back().details = details.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::string TraceFile::ToJson() const {
@@ -41,7 +48,7 @@ std::string TraceFile::ToJson() const {
                       {"tid", span.row},
                       {"ts", absl::ToDoubleMicroseconds(span.begin - zero)},
                       {"dur", absl::ToDoubleMicroseconds(span.end - span.begin)},
-                      {"args", span.details}});
+                      {"args", json::parse(span.details)}});
   }
   const json file = {{"traceEvents", std::move(events)}, {"displayTimeUnit", "ms"}};
   return file.dump(-1, ' ', false, json::error_handler_t::replace);

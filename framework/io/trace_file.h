@@ -4,10 +4,11 @@
 #include <string>
 #include <vector>
 
+#include <nlohmann/json_fwd.hpp>
+
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "nlohmann/json.hpp"
 
 namespace belfry::io {
 
@@ -19,8 +20,9 @@ class TraceFile {
   // Groups and rows are shown in the order of their first use.
   int AddRow(absl::string_view group, absl::string_view name);
   // Adds a span to a row that AddRow returned. `details` is an object that is shown when the span is selected.
+  void AddSpan(int row, absl::string_view name, absl::string_view category, absl::Time begin, absl::Time end);
   void AddSpan(int row, absl::string_view name, absl::string_view category, absl::Time begin, absl::Time end,
-               nlohmann::json details = nlohmann::json::object());
+               const nlohmann::json& details);
   size_t spans() const { return spans_.size(); }
   // The file's text. Times are in microseconds since the earliest span; invalid UTF-8 is replaced.
   std::string ToJson() const;
@@ -34,7 +36,7 @@ class TraceFile {
     int row = 0;
     std::string name, category;
     absl::Time begin, end;
-    nlohmann::json details;
+    std::string details;  // JSON
   };
   std::vector<std::string> groups_;
   std::vector<Row> rows_;

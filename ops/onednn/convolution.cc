@@ -145,7 +145,7 @@ absl::StatusOr<Primitive> Conv2DForward(const Conv2DShape& shape, const Conv2DFo
     Builder builder;
     const auto x = builder.Input(0, p.plain.x, desc.src_desc());
     const auto weights = builder.Input(1, p.plain.weights, desc.weights_desc());
-    const auto y = builder.Output(0, p.plain.y, desc.dst_desc(), options.post_ops.add_to_output);
+    const auto y = builder.Output(0, p.plain.y, desc.dst_desc());
     const dnnl::convolution_forward primitive(desc);
     if (options.bias) {
       builder.Step(

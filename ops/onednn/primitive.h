@@ -56,23 +56,19 @@ class Primitive {
 // above 1 if the library converts or has no implementation.
 double BFloat16Time();
 
-// A function applied to a result (with its bias) before it is stored: y = f(y [+ old contents of the output]).
+// A function applied to a result (with its bias) before it is stored: y = f(y).
 enum class Activation {
   kNone,
-  kRelu,      // max(x, 0); with alpha != 0 leaky: alpha x below 0
-  kRelu6,     // min(max(x, 0), 6)
-  kElu,       // x above 0, alpha (exp(x) - 1) below 0
-  kGeluErf,   // x Phi(x)
-  kGeluTanh,  // the tanh approximation of x Phi(x)
+  kRelu,   // max(x, 0); with alpha != 0 leaky: alpha x below 0
+  kRelu6,  // min(max(x, 0), 6)
+  kElu,    // x above 0, alpha (exp(x) - 1) below 0
   kTanh,
   kSigmoid,
-  kSwish,  // x sigmoid(alpha x)
 };
 
 struct PostOps {
   Activation activation = Activation::kNone;
   float alpha = 0;
-  bool add_to_output = false;  // adds the output's old contents (a residual, or an accumulated gradient)
 };
 
 }  // namespace belfry::ops::onednn

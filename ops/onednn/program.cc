@@ -33,7 +33,6 @@ dnnl::primitive_attr Attributes(const PostOps& post_ops) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops ops;
-  if (post_ops.add_to_output) ops.append_sum(1.0f);
   const auto append = [&](algorithm algorithm, float alpha, float beta) {
     ops.append_eltwise(1.0f, algorithm, alpha, beta);
   };
@@ -42,11 +41,8 @@ dnnl::primitive_attr Attributes(const PostOps& post_ops) {
     case Activation::kRelu: append(algorithm::eltwise_relu, post_ops.alpha, 0); break;
     case Activation::kRelu6: append(algorithm::eltwise_clip, 0, 6); break;
     case Activation::kElu: append(algorithm::eltwise_elu, post_ops.alpha, 0); break;
-    case Activation::kGeluErf: append(algorithm::eltwise_gelu_erf, 0, 0); break;
-    case Activation::kGeluTanh: append(algorithm::eltwise_gelu_tanh, 0, 0); break;
     case Activation::kTanh: append(algorithm::eltwise_tanh, 0, 0); break;
     case Activation::kSigmoid: append(algorithm::eltwise_logistic, 0, 0); break;
-    case Activation::kSwish: append(algorithm::eltwise_swish, post_ops.alpha, 0); break;
   }
   attributes.set_post_ops(ops);
   return attributes;
@@ -107,13 +103,11 @@ Builder::MemoryId Builder::Output(int index, const dnnl::memory::desc& plain, si
 }
 
 // The reorder to the caller's layout must follow the step that produces the result, which is not known yet, so Build()
-// adds it. With `preload`, the old contents are brought into the library's layout first, for PostOps::add_to_output.
-Builder::MemoryId Builder::Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced,
-                                  bool preload) {
+// adds it.
+Builder::MemoryId Builder::Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced) {
   const MemoryId output = Output(index, plain);
   if (plain == produced) return output;
   const MemoryId result = Workspace(produced);
-  if (preload) Reorder(output, result);
   final_reorders_.emplace_back(result, output);
   return result;
 }

@@ -1,4 +1,5 @@
 #include "benchmarks/cifar10_chain.h"
+#include "tests/main/seed.h"
 
 #include <gtest/gtest.h>
 #include <omp.h>
@@ -18,7 +19,7 @@ class Chain : public ::testing::Test {
 
   Chain() : images_(kBatch * kPixels), labels_(kBatch), former_threads_(omp_get_max_threads()) {
     omp_set_num_threads(1);
-    std::mt19937 random(std::random_device{}());
+    std::mt19937 random(TestSeed());
     std::normal_distribution<float> normal;
     for (float& value : images_) value = normal(random);
     for (int32_t& label : labels_) label = static_cast<int32_t>(random() % Cifar10Chain::kClasses);

@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "tests/fake_cuda/fake_cuda.h"
+#include "tests/main/seed.h"
 
 namespace belfry::fake_cuda {
 
@@ -161,7 +162,7 @@ struct CUstream_st {
     changed.wait(lock, [&] { return queue.empty() && !busy; });
   }
   void Work() {
-    std::minstd_rand random(std::random_device{}());
+    std::minstd_rand random(TestSeed());
     while (true) {
       std::function<void()> work;
       {

@@ -19,6 +19,7 @@
 #include "framework/device/cpu/cpu_device.h"
 #include "framework/device/cpu/cpu_event.h"
 #include "tests/fake_gpu/apart_memory.h"
+#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -168,7 +169,7 @@ class FakeStream final : public Stream {
 
  private:
   void Work() {
-    std::minstd_rand random(std::random_device{}());
+    std::minstd_rand random(TestSeed());
     while (true) {
       std::function<absl::Status()> work;
       {

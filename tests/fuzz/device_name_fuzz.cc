@@ -13,21 +13,11 @@ void CheckPrinted(const DeviceName& name) {
     const auto parsed = DeviceName::Parse(text);
     BELFRY_CHECK(parsed.ok() && *parsed == expected);
   }
-  if (name.HasFullDevice()) {
-    const auto local = DeviceName::ParseLocal(name.ToLocalString());
-    BELFRY_CHECK(local.ok() && *local == name.DevicePart());
-  }
-  for (const std::string& text : NamesForDeviceMappings(name)) {
-    const auto parsed = DeviceName::Parse(text);
-    BELFRY_CHECK(parsed.ok() && *parsed == name);
-  }
 }
 
 void CheckPair(const DeviceName& a, const DeviceName& b) {
   BELFRY_CHECK(IsSpecification(a, a));
-  BELFRY_CHECK(AreCompatible(a, b) == AreCompatible(b, a));
-  BELFRY_CHECK(IsSameAddressSpace(a, b) == IsSameAddressSpace(b, a));
-  BELFRY_CHECK(!IsSameAddressSpace(a, b) || !IsDifferentAddressSpace(a, b));
+  BELFRY_CHECK(IsDifferentAddressSpace(a, b) == IsDifferentAddressSpace(b, a));
   const auto hard = Merge(a, b, MergeMode::kHard), soft = Merge(a, b, MergeMode::kSoft);
   BELFRY_CHECK(soft.ok() == !IsDifferentAddressSpace(a, b));
   if (hard.ok()) {
@@ -50,8 +40,5 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (name.ok()) CheckPrinted(*name);
   }
   if (a.ok() && b.ok()) CheckPair(*a, *b);
-  if (const auto local = DeviceName::ParseLocal(second); local.ok()) CheckPrinted(*local);
-  const auto whole = CanonicalizeDeviceName(text.substr(0, end), "/job:a/replica:0/task:1/device:CPU:2");
-  if (whole.ok()) BELFRY_CHECK(whole->IsFull());
   return 0;
 }

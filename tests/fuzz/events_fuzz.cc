@@ -1,6 +1,6 @@
 // Input: a file or, if its first byte is odd, one event, which is framed as a record with checksums.
 #include "framework/io/event_file.h"
-#include "framework/io/event_reader.h"
+#include "tests/framework/io/event_reader.h"
 #include "tests/fuzz/fuzz.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

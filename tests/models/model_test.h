@@ -17,13 +17,12 @@
 #include "ops/math.h"
 #include "ops/state.h"
 #include "optim/apply.h"
+#include "tests/main/seed.h"
 
 namespace belfry::models {
 
 class ModelTest : public ::testing::Test {
  protected:
-  ModelTest() : seed_(std::random_device()()), generator_(seed_), trace_(__FILE__, __LINE__, SeedText()) {}
-
   Output Images(int64_t height, int64_t width, int64_t channels) {
     return ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, height, width, channels});
   }
@@ -33,7 +32,7 @@ class ModelTest : public ::testing::Test {
   Tensor Random(const Shape& shape) {
     Tensor tensor(DType::kFloat32, shape);
     std::normal_distribution<float> normal;
-    for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = normal(generator_);
+    for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = normal(TestRandom());
     return tensor;
   }
   // 0, 1 ... classes - 1, repeated.
@@ -85,13 +84,6 @@ class ModelTest : public ::testing::Test {
   Graph graph_{BuiltinOps()};
   const Scope scope_{graph_};
   std::unique_ptr<Session> session_;
-
- private:
-  std::string SeedText() const { return "seed " + std::to_string(seed_); }
-
-  const unsigned seed_;
-  std::mt19937 generator_;
-  const ::testing::ScopedTrace trace_;
 };
 
 }  // namespace belfry::models

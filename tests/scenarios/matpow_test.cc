@@ -7,6 +7,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -32,7 +33,7 @@ std::vector<double> NaiveMatPow(const Tensor& m, int n) {
 }
 
 Tensor Uniform(int64_t size) {
-  std::mt19937 random{std::random_device{}()};
+  std::mt19937 random{TestSeed()};
   std::uniform_real_distribution<float> uniform(0, 1);
   Tensor m(DType::kFloat32, {size, size});
   for (int64_t i = 0; i < m.elements(); ++i) m.data<float>()[i] = uniform(random);

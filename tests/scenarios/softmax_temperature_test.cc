@@ -9,6 +9,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/nn.h"
+#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -27,7 +28,7 @@ Tensor Softmax(const Tensor& logits, int64_t axis, double temperature) {
 }
 
 Tensor RandomLogits(const Shape& shape) {
-  std::mt19937 random{std::random_device{}()};
+  std::mt19937 random{TestSeed()};
   std::normal_distribution<float> normal(0, 2);
   Tensor logits(DType::kFloat32, shape);
   for (int64_t i = 0; i < logits.elements(); ++i) logits.data<float>()[i] = normal(random);

@@ -9,8 +9,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "framework/io/event_reader.h"
 #include "models/summaries.h"
+#include "tests/framework/io/event_reader.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/loop/explain.h"
 #include "trainers/loop/trainer.h"

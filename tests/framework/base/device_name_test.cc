@@ -4,16 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <string>
-#include <vector>
 
 #include "absl/strings/str_cat.h"
 
 namespace belfry {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
-using ::testing::IsEmpty;
 
 DeviceName Name(const char* text) { return DeviceName::Parse(text).value(); }
 
@@ -166,50 +163,10 @@ TEST(DeviceName, FullNameIsCanonical) {
   EXPECT_DEATH(DeviceName::Full("a", 0, -1, "CPU", 0), "CHECK failed");
 }
 
-TEST(DeviceName, LocalNames) {
-  EXPECT_EQ(DeviceName::ParseLocal("CPU:10").value(), (DeviceName{.type = "CPU", .id = 10}));
-  EXPECT_EQ(DeviceName::ParseLocal("cpu:10").value(), Name("/cpu:10"));
-  EXPECT_EQ(DeviceName::ParseLocal("myType:1").value(), (DeviceName{.type = "myType", .id = 1}));
-  for (const char* text : {"", "abc", "abc:", "cpu:abc", "CPU:*", "*:0", ":0", "/CPU:0", "CPU:1:2", "CPU:-1", "1:1"}) {
-    const absl::StatusOr<DeviceName> name = DeviceName::ParseLocal(text);
-    EXPECT_EQ(name.status().code(), absl::StatusCode::kInvalidArgument) << text;
-    EXPECT_THAT(std::string(name.status().message()), HasSubstr(absl::StrCat("'", text, "'")));
-  }
+TEST(DeviceName, LocalNamesAreTypeAndId) {
   EXPECT_EQ(Name("/job:a/gpu:2").ToLocalString(), "GPU:2");
-  EXPECT_EQ(Name("/job:a/gpu:2").DevicePart().ToString(), "/device:GPU:2");
-  EXPECT_EQ(Name("/job:a/task:1/gpu:2").TaskPart(), Name("/job:a/task:1"));
-  EXPECT_EQ(Name("/job:a/task:1/gpu:2").HostCpu(), Name("/job:a/task:1/cpu:0"));
+  EXPECT_EQ(Name("/device:myspecialdevice:13").ToLocalString(), "myspecialdevice:13");
   EXPECT_DEATH(Name("/device:GPU").ToLocalString(), "CHECK failed");
-}
-
-TEST(DeviceName, SplitsIntoProcessAndDevice) {
-  const auto expect = [](const char* text, const char* task, const char* device) {
-    const std::optional<SplitDeviceName> split = Split(Name(text));
-    ASSERT_TRUE(split.has_value()) << text;
-    EXPECT_EQ(split->task, task);
-    EXPECT_EQ(split->device, device);
-  };
-  expect("/job:foo/cpu:1", "/job:foo", "CPU:1");
-  expect("/job:foo/task:2/cpu:1", "/job:foo/task:2", "CPU:1");
-  expect("/job:foo/replica:2/task:3/device:GPU:1", "/job:foo/replica:2/task:3", "GPU:1");
-  expect("/gpu:1", "", "GPU:1");
-  expect("/device:myspecialdevice:13", "", "myspecialdevice:13");
-  EXPECT_FALSE(Split(Name("/job:foo")));
-  EXPECT_FALSE(Split(Name("/job:foo/device:GPU")));
-  EXPECT_FALSE(Split(Name("/job:foo/device:*:1")));
-
-  EXPECT_EQ(TaskName(Name("/task:1/job:a/replica:0/gpu:0")), "/job:a/replica:0/task:1");
-  EXPECT_FALSE(TaskName(Name("/job:a/task:1/gpu:0")));
-}
-
-TEST(DeviceName, NamesForTablesOfDevices) {
-  EXPECT_THAT(NamesForDeviceMappings(Name("/job:foo/replica:10/task:0/gpu:1")),
-              ElementsAre("/job:foo/replica:10/task:0/device:GPU:1", "/job:foo/replica:10/task:0/gpu:1"));
-  EXPECT_THAT(NamesForDeviceMappings(Name("/job:foo/replica:10/task:0/device:T:1")),
-              ElementsAre("/job:foo/replica:10/task:0/device:T:1"));
-  EXPECT_THAT(NamesForDeviceMappings(Name("/job:foo/task:0/gpu:1")), IsEmpty());
-  EXPECT_THAT(LocalNamesForDeviceMappings(Name("/job:foo/gpu:1")), ElementsAre("/device:GPU:1", "GPU:1"));
-  EXPECT_THAT(LocalNamesForDeviceMappings(Name("/job:foo/device:GPU")), IsEmpty());
 }
 
 }  // namespace

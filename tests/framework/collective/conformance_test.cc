@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/framework/collective/meeting.h"
+#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -59,7 +60,7 @@ class CollectiveConformance : public testing::TestWithParam<CollectiveBackend> {
     }
   }
 
-  std::mt19937 random_{std::random_device{}()};
+  std::mt19937 random_{TestSeed()};
 };
 
 TEST_P(CollectiveConformance, Float) { CheckAllKinds<float>(1e-5, false); }

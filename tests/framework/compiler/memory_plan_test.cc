@@ -11,6 +11,7 @@
 #include "ops/nn.h"
 #include "tests/framework/compiler/plan_checker.h"
 #include "tests/framework/runtime/session_fixture.h"
+#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -157,10 +158,9 @@ class MemoryPlanTest : public SessionFixture, public testing::WithParamInterface
 TEST_P(MemoryPlanTest, RandomGraphs) {
   const std::string spec = absl::StrCat("cpu:", GetParam().devices);
   const DeviceSet devices = DeviceSet::Open(spec).value();
-  std::random_device fresh;
   for (int repeat = 0; repeat < 25; ++repeat) {
-    const uint64_t seed = fresh();
-    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    const uint64_t seed = TestRandom()();
+    SCOPED_TRACE(absl::StrCat("repeat ", repeat));
     std::mt19937_64 random(seed);
     Graph graph(BuiltinOps());
     RandomGraph model(Scope(graph), GetParam().devices, seed, GetParam().collectives);

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "tests/framework/device/backend.h"
+#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -159,7 +160,7 @@ TEST_P(DeviceConformance, CountersHoldUnderThreads) {
 }
 
 TEST_P(DeviceConformance, CopiesBetweenDevicesAndHost) {
-  std::mt19937 random{std::random_device{}()};
+  std::mt19937 random{TestSeed()};
   for (size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{4097}, size_t{1} << 20}) {
     std::vector<uint8_t> sent(bytes), received(bytes, 0);
     for (uint8_t& byte : sent) byte = static_cast<uint8_t>(random());

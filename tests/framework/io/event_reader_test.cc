@@ -1,4 +1,4 @@
-#include "framework/io/event_reader.h"
+#include "tests/framework/io/event_reader.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

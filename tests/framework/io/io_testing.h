@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "tests/main/seed.h"
 
 namespace belfry {
 
@@ -29,9 +30,8 @@ class FreshRandom {
   }
 
  private:
-  const uint64_t seed_ = std::random_device()();
+  const uint64_t seed_ = TestRandom()();
   std::mt19937_64 engine_{seed_};
-  testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
 };
 
 // A folder that exists as long as the object.

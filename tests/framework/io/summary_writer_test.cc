@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "framework/io/event_reader.h"
+#include "tests/framework/io/event_reader.h"
 #include "tests/framework/io/event_testing.h"
 
 namespace belfry::io {

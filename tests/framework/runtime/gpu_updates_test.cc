@@ -21,6 +21,7 @@
 #include "ops/state.h"
 #include "ops/training.h"
 #include "tests/fake_gpu/test_gpus.h"
+#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -155,8 +156,7 @@ void ExpectSameBits(const std::vector<Tensor>& a, const std::vector<Tensor>& b) 
 TEST(GpuUpdates, JoinedGiveTheSameBits) {
   absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
   if (!devices.ok()) GTEST_SKIP() << devices.status().message();
-  const unsigned seed = std::random_device()();
-  SCOPED_TRACE(seed);
+  const uint32_t seed = TestSeed();
   // More than fit into one launch, one of which takes several chunks.
   std::vector<int64_t> sizes(50, 7);
   sizes[3] = 0;

@@ -13,6 +13,7 @@
 #include "ops/nn.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/fake_gpu/fake_libraries.h"
+#include "tests/main/seed.h"
 #include "tests/ops/harness/evaluate.h"
 
 namespace belfry::ops {
@@ -33,7 +34,6 @@ class GpuLibrariesTest : public testing::Test {
   // Runs the node of op `op` that y or the gradient of x needs on a fake GPU, and compares it with the CPU. Returns the
   // number of runs of the library, including trials and measurements.
   int LibraryRuns(absl::string_view op, const Output& y, const Output& x) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed_);
     const auto gradients = Gradients(scope_, {Mul(scope_, y, Images(y.shape()))}, {x});
     EXPECT_TRUE(gradients.ok()) << gradients.status();
     if (!gradients.ok()) return -1;
@@ -57,8 +57,7 @@ class GpuLibrariesTest : public testing::Test {
   DeviceSet devices_ = OpenFakeGpus(1, /*tagged=*/false);
   Graph graph_{BuiltinOps()};
   const Scope scope_{graph_};
-  const uint32_t seed_ = std::random_device()();
-  std::mt19937 random_{seed_};
+  std::mt19937 random_{TestSeed()};
 };
 
 TEST_F(GpuLibrariesTest, BatchNormIsMeasuredOnce) {

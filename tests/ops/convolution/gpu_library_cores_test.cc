@@ -18,6 +18,7 @@
 #include "ops/pooling/pool_gpu_impl.h"
 #include "ops/pooling/pool_impl.h"
 #include "tests/fake_gpu/test_gpus.h"
+#include "tests/main/seed.h"
 #include "tests/ops/harness/evaluate.h"
 
 namespace belfry::ops {
@@ -65,7 +66,6 @@ class GpuLibraryCores : public testing::TestWithParam<DType> {
   // Runs a core twice on copies of `inputs`, in a workspace of ones, and expects outputs near `expected`.
   void ExpectGives(const absl::StatusOr<LibraryCore>& core, const std::vector<Tensor>& inputs,
                    const std::vector<Tensor>& expected) {
-    SCOPED_TRACE(testing::Message() << "seed " << seed_);
     ASSERT_TRUE(core.ok()) << core.status();
     const absl::StatusOr<std::vector<Tensor>> outputs = RunCore(*core, inputs, expected);
     ASSERT_TRUE(outputs.ok()) << outputs.status();
@@ -131,8 +131,7 @@ class GpuLibraryCores : public testing::TestWithParam<DType> {
   DeviceSet devices_ = DeviceSet::Open("cpu:1").value();
   Graph graph_{BuiltinOps()};
   const Scope scope_{graph_};
-  const uint32_t seed_ = std::random_device()();
-  std::mt19937 random_{seed_};
+  std::mt19937 random_{TestSeed()};
 };
 
 TEST_P(GpuLibraryCores, BatchNorm) {

@@ -4,6 +4,7 @@
 #include "framework/base/parallel.h"
 #include "gtest/gtest.h"
 #include "ops/copy/strided_copy_impl.h"
+#include "tests/main/seed.h"
 
 namespace belfry::ops {
 namespace {
@@ -23,7 +24,7 @@ void NaiveCopy(const std::vector<CopyAxis>& axes, size_t axis, const T* from, T*
 // Copies a box whose axes are in random order, some reversed and some repeated, into part of a larger box.
 template <class T>
 void TestRandomCopies(int64_t most_elements) {
-  std::mt19937 random(std::random_device{}());
+  std::mt19937& random = TestRandom();
   const auto draw = [&](int64_t low, int64_t high) {
     return std::uniform_int_distribution<int64_t>(low, high)(random);
   };

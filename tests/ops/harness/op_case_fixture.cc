@@ -35,10 +35,6 @@ void ExpectClose(const Array& actual, const Array& expected, double tolerance, c
   }
 }
 
-bool OpCaseTest::has(DType dtype) const {
-  return std::find(op_case().dtypes.begin(), op_case().dtypes.end(), dtype) != op_case().dtypes.end();
-}
-
 void OpCaseTest::ForAll(const std::function<void(const Instance&, DType, const std::vector<Shape>&)>& body) const {
   for (const DType dtype : op_case().dtypes) {
     for (const std::vector<Shape>& shapes : ShapeSets(op_case())) {

@@ -20,7 +20,6 @@ class OpCaseTest : public testing::TestWithParam<OpCase> {
  protected:
   const OpCase& op_case() const { return GetParam(); }
   std::vector<Shape> own_shapes() const { return ShapeSets(op_case())[0]; }
-  bool has(DType dtype) const;
   // Calls `body` for every combination of dtype and shapes.
   void ForAll(const std::function<void(const Instance&, DType, const std::vector<Shape>&)>& body) const;
   // The gradients of a fixed projection of the outputs with respect to the differentiable inputs; zeros if there are

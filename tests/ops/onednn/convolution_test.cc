@@ -149,11 +149,11 @@ class Convolution : public ::testing::TestWithParam<std::tuple<size_t, DType, in
 TEST_P(Convolution, Forward) {
   const DType dtype = shape_.dtype;
   const Values x = Random(SizeX(shape_), dtype), weights = Random(SizeWeights(shape_), dtype);
-  const Values bias = Random(shape_.k, dtype), before = Random(SizeY(shape_), dtype);
+  const Values bias = Random(shape_.k, dtype);
   Values product(SizeY(shape_));
   ForEachTap(shape_, [&](int64_t i, int64_t w, int64_t o) { product[o] += x[i] * weights[w]; });
   for (const bool with_bias : {false, true}) {
-    for (const PostOps& post_ops : {PostOps{}, PostOps{Activation::kRelu}, PostOps{Activation::kElu, 0.5f, true}}) {
+    for (const PostOps& post_ops : {PostOps{}, PostOps{Activation::kRelu}, PostOps{Activation::kElu, 0.5f}}) {
       auto primitive = Conv2DForward(shape_, {.bias = with_bias, .post_ops = post_ops});
       ASSERT_TRUE(primitive.ok()) << primitive.status();
       SCOPED_TRACE(shape_.DebugString() + " " + std::string(primitive->implementation()));
@@ -161,14 +161,13 @@ TEST_P(Convolution, Forward) {
       Values want = product;
       double terms = 1e-3;
       for (size_t i = 0; i < want.size(); ++i) {
-        const double more = with_bias ? bias[i % shape_.k] : 0, former = post_ops.add_to_output ? before[i] : 0;
-        want[i] = Apply(post_ops, product[i] + more + former);
-        terms = std::max(terms, std::abs(product[i]) + std::abs(more) + std::abs(former));
+        const double more = with_bias ? bias[i % shape_.k] : 0;
+        want[i] = Apply(post_ops, product[i] + more);
+        terms = std::max(terms, std::abs(product[i]) + std::abs(more));
       }
       std::vector<Argument> inputs = {{x, dtype}, {weights, dtype}};
       if (with_bias) inputs.push_back({bias, dtype});
-      const auto got =
-          RunPrimitive(*primitive, inputs, {{SizeY(shape_), dtype, post_ops.add_to_output ? before : Values{}}});
+      const auto got = RunPrimitive(*primitive, inputs, {{SizeY(shape_), dtype}});
       ExpectClose(got[0], want, tolerance_, terms);
     }
   }
@@ -215,8 +214,7 @@ TEST(ConvolutionActivations, AreFused) {
   const Values x = Random(SizeX(shape)), weights = Random(SizeWeights(shape));
   for (const PostOps& post_ops :
        {PostOps{Activation::kRelu, 0.25f}, PostOps{Activation::kRelu6}, PostOps{Activation::kElu, 1.0f},
-        PostOps{Activation::kGeluErf}, PostOps{Activation::kGeluTanh}, PostOps{Activation::kTanh},
-        PostOps{Activation::kSigmoid}, PostOps{Activation::kSwish, 1.0f}}) {
+        PostOps{Activation::kTanh}, PostOps{Activation::kSigmoid}}) {
     SCOPED_TRACE(static_cast<int>(post_ops.activation));
     auto primitive = Conv2DForward(shape, {.post_ops = post_ops});
     ASSERT_TRUE(primitive.ok()) << primitive.status();

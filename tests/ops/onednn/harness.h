@@ -25,7 +25,6 @@ struct Argument {
 struct Result {
   int64_t size;
   DType dtype = DType::kFloat32;
-  Values before;
 };
 
 // Data that a forward primitive saved for its backward primitive.

@@ -8,6 +8,7 @@
 #include "ops/nn.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/runtime/session_fixture.h"
+#include "tests/main/seed.h"
 
 namespace belfry {
 namespace {
@@ -66,7 +67,7 @@ class PoolMasksTest : public SessionFixture, public testing::WithParamInterface<
   // Input values, the same for every gradient of a test.
   Tensor Values() const {
     Tensor values(DType::kFloat32, pool_.images);
-    std::mt19937 random(seed_);
+    std::mt19937 random(TestSeed());
     std::normal_distribution<float> normal;
     constexpr float kSpecial[] = {0.f, -0.f, std::numeric_limits<float>::quiet_NaN(),
                                   std::numeric_limits<float>::infinity(), -std::numeric_limits<float>::infinity()};
@@ -82,8 +83,6 @@ class PoolMasksTest : public SessionFixture, public testing::WithParamInterface<
     for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(SameBits(a[i], b[i])) << i;
   }
 
-  const unsigned seed_ = std::random_device()();
-  const testing::ScopedTrace trace_{__FILE__, __LINE__, "seed " + std::to_string(seed_)};
   DType dtype_;
   PoolCase pool_;
   Output x_, scale_;

@@ -9,11 +9,11 @@
 #include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
 #include "framework/io/event_file.h"
-#include "framework/io/event_reader.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "tests/framework/io/event_reader.h"
 
 namespace belfry::ops {
 namespace {

@@ -1,4 +1,5 @@
 #include "ops/winograd/matrices.h"
+#include "tests/main/seed.h"
 
 #include <gtest/gtest.h>
 
@@ -13,7 +14,7 @@ template <int m, int r>
 void ExpectMinimalFiltering() {
   constexpr int n = m + r - 1;
   constexpr ToomCook<m, r> matrices = MakeToomCook<m, r>();
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(TestSeed());
   std::uniform_real_distribution<double> uniform(-1, 1);
   std::vector<double> d(n), g(r), products(n);
   for (double& x : d) x = uniform(random);

@@ -15,6 +15,7 @@
 #include "framework/base/alignment.h"
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
+#include "tests/main/seed.h"
 
 namespace belfry::ops::winograd {
 namespace {
@@ -88,10 +89,9 @@ class Buffer {
 
 template <class T>
 Buffer<T> RandomBuffer(int64_t size) {
-  static std::mt19937 random(std::random_device{}());
   std::normal_distribution<float> normal;
   Buffer<T> buffer(size);
-  for (int64_t i = 0; i < size; ++i) buffer.data()[i] = T(normal(random));
+  for (int64_t i = 0; i < size; ++i) buffer.data()[i] = T(normal(TestRandom()));
   return buffer;
 }
 

@@ -1,0 +1,65 @@
+// The main function of every test program: GoogleTest's, and besides
+// - prints the seed of the run (seed.h), at the start for a test that crashes, and after each test that fails;
+// - ends with the number of skipped tests for each reason, which `./dev test` collects;
+// - exits with status 77, which CTest counts as skipped, when no test failed and none passed.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <map>
+#include <string>
+
+#include "tests/main/seed.h"
+
+namespace belfry {
+namespace {
+
+constexpr int kNothingTested = 77;
+
+class Reporter : public testing::EmptyTestEventListener {
+ public:
+  // Ends with the lines "Skipped COUNT: REASON".
+  void OnTestProgramEnd(const testing::UnitTest&) override {
+    for (const auto& [reason, count] : skipped_) std::printf("Skipped %d: %s\n", count, reason.c_str());
+  }
+
+  void OnTestIterationStart(const testing::UnitTest&, int) override {
+    DrawTestSeed();
+    PrintSeed();
+  }
+  void OnTestStart(const testing::TestInfo&) override { RestartTestRandom(); }
+  void OnTestPartResult(const testing::TestPartResult& result) override {
+    if (!result.skipped()) return;
+    const std::string message = result.message();
+    ++skipped_[message.substr(0, message.find('\n'))];
+  }
+  void OnTestEnd(const testing::TestInfo& test) override {
+    if (test.result()->Failed()) PrintSeed();
+  }
+
+ private:
+  static void PrintSeed() {
+    std::printf("BELFRY_TEST_SEED=%u\n", TestSeed());
+    std::fflush(stdout);
+  }
+
+  std::map<std::string, int> skipped_;
+};
+
+int Run() {
+  testing::UnitTest& tests = *testing::UnitTest::GetInstance();
+  tests.listeners().Append(new Reporter);  // which takes it over
+  const int status = RUN_ALL_TESTS();
+  if (status != 0 || tests.successful_test_count() > 0 || testing::GTEST_FLAG(list_tests)) return status;
+  std::printf("Nothing was tested: %d tests, %d of them skipped.\n", tests.test_to_run_count(),
+              tests.skipped_test_count());
+  return kNothingTested;
+}
+
+}  // namespace
+}  // namespace belfry
+
+int main(int argc, char** argv) {
+  testing::InitGoogleMock(&argc, argv);
+  return belfry::Run();
+}
