@@ -60,7 +60,7 @@ struct Primitive::Program {
   std::vector<Step> steps;
 };
 
-// Collects the steps of a Primitive. Methods throw dnnl::error; use them inside Guard. A Slot identifies a memory
+// Collects the steps of a Primitive. Methods throw dnnl::error; use them inside Guard. A MemoryId identifies a memory
 // object.
 class Builder {
  public:
@@ -69,13 +69,12 @@ class Builder {
   Builder();
 
   // Input `index`, stored by the caller as `plain`, in layout `wanted`; reordered if they differ.
-  Slot Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
-  Slot Input(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
-  // Output `index`. If `produced` differs from `plain`, Build() adds the reorder to `plain`; with `preload`, the old
-  // contents are also reordered from `plain` before the steps that follow.
-  Slot Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced);
-  Slot Output(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
-  Slot Workspace(const dnnl::memory::desc& desc);
+  MemoryId Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
+  MemoryId Input(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
+  // Output `index`. If `produced` differs from `plain`, Build() adds the reorder to `plain`.
+  MemoryId Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced);
+  MemoryId Output(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
+  MemoryId Workspace(const dnnl::memory::desc& desc);
 
   // Adds a step and its scratchpad.
   void Step(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
