@@ -56,8 +56,7 @@ absl::StatusOr<Module> Module::Load(const std::string& name) {
   const auto* const version = module.Find<char>("version");
   if (version == nullptr || std::strcmp(version, kVersion) != 0) {
     return absl::FailedPreconditionError(absl::StrCat("the module ", name, " is of Belfry ",
-                                                      version == nullptr ? "of unknown version" : version,
-                                                      ", and this is ", kVersion));
+                                                      version == nullptr ? "?" : version, ", and this is ", kVersion));
   }
   return module;
 }

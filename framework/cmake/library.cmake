@@ -23,7 +23,7 @@ endif()
 
 # For tests and benchmarks of internals: what headers need that programs do not include.
 add_library(belfry_internals INTERFACE)
-target_link_libraries(belfry_internals INTERFACE belfry Eigen3::Eigen OpenMP::OpenMP_CXX spdlog::spdlog)
+target_link_libraries(belfry_internals INTERFACE belfry Eigen3::Eigen fmt::fmt OpenMP::OpenMP_CXX spdlog::spdlog)
 target_include_directories(belfry_internals SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/generated)
 
 if(BELFRY_HAS_CUDA)

@@ -34,7 +34,7 @@ void StepCapture::TryToCapture(RunState& state) {
   if (begun == collectives.size()) {
     runs_until_capture_ = kNever;
     absl::StatusOr<std::shared_ptr<CapturedStep>> captured = Capture(state);
-    if (captured.ok()) captured_ = *std::move(captured);
+    if (captured.ok()) captured_ = *captured;
     if (!captured.ok() && !absl::IsUnimplemented(captured.status())) {
       spdlog::warn("A step is run piece by piece, because it could not be captured: {}",
                    std::string(captured.status().message()));

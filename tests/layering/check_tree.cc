@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <regex>
 #include <set>
@@ -19,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxLines = 500;
+constexpr size_t kMaxLines = 500, kMaxSources = 35;
 
 // From bottom to top: a file may include files of its own folder and of those listed before it.
 constexpr absl::string_view kLayers[] = {
@@ -73,6 +74,19 @@ std::string ReadFile(const fs::path& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
+// The libraries that a CMakeLists.txt defines, each with the libraries that it links: the targets called belfry_*.
+std::map<std::string, std::vector<std::string>> FindLibraries(const std::string& lists) {
+  static const std::regex kLibrary(R"re(belfry_(?:library|objects)\(\s*(belfry_\w+)([^)]*)\))re");
+  std::map<std::string, std::vector<std::string>> libraries;
+  for (std::sregex_iterator at(lists.begin(), lists.end(), kLibrary), end; at != end; ++at) {
+    std::vector<std::string>& links = libraries[(*at)[1]];
+    for (const absl::string_view word : absl::StrSplit((*at)[2].str(), absl::ByAnyChar(" \t\n"))) {
+      if (absl::StartsWith(word, "belfry_")) links.emplace_back(word);
+    }
+  }
+  return libraries;
+}
+
 class Checker {
  public:
   Checker(const fs::path& root, std::set<std::string> op_names) : root_(root), op_names_(std::move(op_names)) {}
@@ -91,6 +105,31 @@ class Checker {
     if (lines.size() > kMaxLines)
       Fail(absl::StrCat("has ", lines.size(), " lines, more than ", kMaxLines, "; split it"));
     CheckLines(lines);
+  }
+
+  // `owners` is the folder of each library.
+  void CheckLinks(const std::string& lists, const std::map<std::string, std::string>& owners) {
+    path_ = lists;
+    line_ = 0;
+    for (const auto& [library, links] : FindLibraries(ReadFile(root_ / lists))) {
+      for (const std::string& link : links) {
+        const auto owner = owners.find(link);
+        if (owner == owners.end()) continue;
+        const std::optional<size_t> from = LayerOf(lists), to = LayerOf(owner->second + "/");
+        if (from && to && *to > *from) {
+          Fail(absl::StrCat(library, " links ", link, ", but ", kLayers[*to], " stands above ", kLayers[*from]));
+        }
+      }
+    }
+  }
+
+  // `sources` is the number of headers and sources that lie in the folder itself.
+  void CheckFolder(const std::string& folder, size_t sources) {
+    path_ = folder;
+    line_ = 0;
+    if (sources <= kMaxSources) return;
+    Fail(absl::StrCat("holds ", sources, " sources, more than ", kMaxSources,
+                      "; part it into folders of one thing each"));
   }
 
   std::vector<std::string> TakeBreaches() { return std::move(breaches_); }
@@ -174,12 +213,13 @@ class Checker {
 }  // namespace
 
 std::vector<std::string> CheckTree(const fs::path& root) {
-  std::vector<std::string> paths;
+  std::vector<std::string> paths, lists;
   for (const char* folder : {"benchmarks", "examples", "framework", "models", "ops", "optim", "tests", "trainers"}) {
     if (!fs::is_directory(root / folder)) continue;
     for (const fs::directory_entry& entry : fs::recursive_directory_iterator(root / folder)) {
       const std::string path = entry.path().lexically_relative(root).generic_string();
       if (IsHeader(path) || IsSource(path)) paths.push_back(path);
+      if (entry.path().filename() == "CMakeLists.txt") lists.push_back(path);
     }
   }
   std::sort(paths.begin(), paths.end());
@@ -189,6 +229,20 @@ std::vector<std::string> CheckTree(const fs::path& root) {
   }
   Checker checker(root, std::move(op_names));
   for (const std::string& path : paths) checker.CheckFile(path);
+  std::map<std::string, size_t> folders;
+  for (const std::string& path : paths) ++folders[fs::path(path).parent_path().generic_string()];
+  for (const auto& [folder, sources] : folders) {
+    const bool counts = absl::StartsWith(folder, "framework") || absl::StartsWith(folder, "ops");
+    if (counts || absl::StartsWith(folder, "trainers")) checker.CheckFolder(folder, sources);
+  }
+  std::sort(lists.begin(), lists.end());
+  std::map<std::string, std::string> owners;
+  for (const std::string& path : lists) {
+    for (const auto& [library, links] : FindLibraries(ReadFile(root / path))) {
+      owners[library] = fs::path(path).parent_path().generic_string();
+    }
+  }
+  for (const std::string& path : lists) checker.CheckLinks(path, owners);
   return checker.TakeBreaches();
 }
 

@@ -180,6 +180,20 @@ TEST_F(Tree, UnlistedSourceFails) {
   EXPECT_THAT(Check(), IsEmpty());
 }
 
+TEST_F(Tree, UpwardLinkFails) {
+  Write("framework/graph/CMakeLists.txt", "belfry_library(belfry_graph SOURCES g.cc\n  LINK belfry_base belfry_ops)\n");
+  Write("ops/CMakeLists.txt", "belfry_library(belfry_ops SOURCES onednn/wrap.cc LINK belfry_graph absl::strings)\n");
+  EXPECT_THAT(Check(), ElementsAre(AllOf(StartsWith("framework/graph/CMakeLists.txt: belfry_graph links belfry_ops"),
+                                         HasSubstr("ops stands above framework/graph"))));
+}
+
+TEST_F(Tree, CrowdedFolderFails) {
+  for (int i = 0; i < 34; ++i) WriteHeader(absl::StrCat("ops/", i, ".h"), "");
+  EXPECT_THAT(Check(), IsEmpty());  // with o.h
+  WriteHeader("ops/one_more.h", "");
+  EXPECT_THAT(Check(), ElementsAre(StartsWith("ops: holds 36 sources, more than 35")));
+}
+
 TEST_F(Tree, FolderOutsideTheLayersFails) {
   WriteHeader("framework/misc/m.h", "");
   EXPECT_THAT(Check(), ElementsAre(StartsWith("framework/misc/m.h: lies in none")));

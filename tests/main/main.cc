@@ -1,5 +1,6 @@
 // The main function of every test program: GoogleTest's, and besides
 // - prints the seed of the run (seed.h), at the start for a test that crashes, and after each test that fails;
+// - runs death tests in a process of their own;
 // - ends with the number of skipped tests for each reason, which `./dev test` collects;
 // - exits with status 77, which CTest counts as skipped, when no test failed and none passed.
 #include <gmock/gmock.h>
@@ -60,6 +61,8 @@ int Run() {
 }  // namespace belfry
 
 int main(int argc, char** argv) {
+  // Earlier cases of the process may have started threads, which a plain fork does not survive.
+  testing::GTEST_FLAG(death_test_style) = "threadsafe";
   testing::InitGoogleMock(&argc, argv);
   return belfry::Run();
 }

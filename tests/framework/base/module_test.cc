@@ -1,0 +1,47 @@
+#include "framework/base/module.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "framework/base/version.h"
+
+// Modules that this program defines itself: one that works, and one of another version.
+extern "C" const void* belfry_sound_module(const char* part) {
+  static constexpr int kTable = 7;
+  if (std::strcmp(part, "version") == 0) return belfry::kVersion;
+  return std::strcmp(part, "numbers") == 0 ? &kTable : nullptr;
+}
+extern "C" const void* belfry_outdated_module(const char* part) {
+  return std::strcmp(part, "version") == 0 ? "0.0.1" : nullptr;
+}
+
+namespace belfry {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(Module, GivesTheTablesThatItHas) {
+  const absl::StatusOr<Module> module = Module::Load("sound");
+  ASSERT_TRUE(module.ok()) << module.status();
+  const int* const table = module->Find<int>("numbers");
+  ASSERT_NE(table, nullptr);
+  EXPECT_EQ(*table, 7);
+  EXPECT_EQ(module->Find<int>("letters"), nullptr);
+}
+
+TEST(Module, OfAnotherVersionIsRefused) {
+  const absl::Status status = Module::Load("outdated").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("is of Belfry 0.0.1, and this is"));
+}
+
+TEST(Module, ThatIsNotThereSaysWhereItWasLookedFor) {
+  const absl::Status status = Module::Load("no_such").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("libbelfry_no_such.so"));
+}
+
+}  // namespace
+}  // namespace belfry
