@@ -52,8 +52,7 @@ int Run() {
   tests.listeners().Append(new Reporter);  // which takes it over
   const int status = RUN_ALL_TESTS();
   if (status != 0 || tests.successful_test_count() > 0 || testing::GTEST_FLAG(list_tests)) return status;
-  std::printf("Nothing was tested: %d tests, %d of them skipped.\n", tests.test_to_run_count(),
-              tests.skipped_test_count());
+  std::printf("Nothing was tested: tests %d, skipped %d.\n", tests.test_to_run_count(), tests.skipped_test_count());
   return kNothingTested;
 }
 
