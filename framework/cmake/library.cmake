@@ -26,7 +26,10 @@ add_library(belfry_internals INTERFACE)
 target_link_libraries(belfry_internals INTERFACE belfry Eigen3::Eigen fmt::fmt OpenMP::OpenMP_CXX spdlog::spdlog)
 target_include_directories(belfry_internals SYSTEM INTERFACE ${PROJECT_BINARY_DIR}/generated)
 
+# The modules that this machine can build, perhaps none; programs load them, so nothing depends on them.
+add_custom_target(belfry_modules)
 if(BELFRY_HAS_CUDA)
+  add_dependencies(belfry_modules belfry_cuda)
   add_library(belfry_cuda SHARED)
   target_link_libraries(belfry_cuda PRIVATE belfry_device_cuda belfry_collective_cuda belfry_ops_cuda belfry)
   set_target_properties(belfry_cuda PROPERTIES LINKER_LANGUAGE CXX)
