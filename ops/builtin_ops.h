@@ -2,7 +2,6 @@
 #pragma once
 
 #include "framework/graph/op_def.h"
-#include "ops/builtin_ops.h"
 
 namespace belfry::ops {
 

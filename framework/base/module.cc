@@ -15,16 +15,19 @@ namespace {
 std::filesystem::path OwnFolder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&OwnFolder), &info) == 0 || info.dli_fname == nullptr) return {};
-  return std::filesystem::path(info.dli_fname).parent_path();
+  // Absolute, so that no file of the current folder is taken for a module.
+  std::error_code error;
+  return std::filesystem::canonical(info.dli_fname, error).parent_path();
 }
 
 std::string EntryName(const std::string& name) { return absl::StrCat("belfry_", name, "_module"); }
 
 absl::StatusOr<Module> LoadCuda() {
   if (dlsym(RTLD_DEFAULT, EntryName("cuda").c_str()) == nullptr) {
-    const std::filesystem::path file = OwnFolder() / "libbelfry_cuda.so";
+    const std::filesystem::path folder = OwnFolder();
     std::error_code error;
-    if (!std::filesystem::exists(file, error)) return absl::NotFoundError("this Belfry was built without CUDA");
+    if (folder.empty() || !std::filesystem::exists(folder / "libbelfry_cuda.so", error))
+      return absl::NotFoundError("this Belfry was built without CUDA");
     // Without a driver there is no GPU, and the module's libraries, of several hundred MB, need not be read.
     void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (driver == nullptr) return absl::NotFoundError("this machine has no CUDA driver");
@@ -39,9 +42,9 @@ absl::StatusOr<Module> Module::Load(const std::string& name) {
   void* entry = dlsym(RTLD_DEFAULT, EntryName(name).c_str());
   if (entry == nullptr) {
     const std::string file = absl::StrCat("libbelfry_", name, ".so");
-    const std::filesystem::path path = OwnFolder() / file;
+    const std::filesystem::path folder = OwnFolder(), path = folder / file;
     std::error_code error;
-    if (!std::filesystem::exists(path, error)) {
+    if (folder.empty() || !std::filesystem::exists(path, error)) {
       return absl::NotFoundError(absl::StrCat("there is no ", path.string(), ": this Belfry was built without it"));
     }
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -54,9 +57,9 @@ absl::StatusOr<Module> Module::Load(const std::string& name) {
   }
   const Module module(reinterpret_cast<EntryPoint>(entry));
   const auto* const version = module.Find<char>("version");
-  if (version == nullptr || std::strcmp(version, kVersion) != 0) {
+  if (version == nullptr || std::strcmp(version, kBuild) != 0) {
     return absl::FailedPreconditionError(absl::StrCat("the module ", name, " is of Belfry ",
-                                                      version == nullptr ? "?" : version, ", and this is ", kVersion));
+                                                      version == nullptr ? "?" : version, ", and this is ", kBuild));
   }
   return module;
 }

@@ -20,10 +20,13 @@ foreach(target IN LISTS targets)
   endif()
 endforeach()
 
-# Without the internal headers, which show Eigen, oneDNN or cuDNN.
+# Without internal headers: those that show Eigen, oneDNN or cuDNN, those of the module, and those of the programs.
 install(DIRECTORY framework ops optim models trainers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry
   FILES_MATCHING PATTERN "*.h" PATTERN "*_impl.h" EXCLUDE PATTERN "ops/onednn" EXCLUDE PATTERN "ops/cudnn" EXCLUDE
-  PATTERN "trainers/flags" EXCLUDE PATTERN "trainers/plots" EXCLUDE)
+  PATTERN "trainers/flags" EXCLUDE PATTERN "trainers/plots" EXCLUDE
+  PATTERN "half.h" EXCLUDE PATTERN "device/cuda" EXCLUDE PATTERN "collective/cuda" EXCLUDE PATTERN "gpu_reduce.h" EXCLUDE
+  PATTERN "gpu_module.h" EXCLUDE PATTERN "ops/gpu" EXCLUDE PATTERN "csv_regression.h" EXCLUDE
+  PATTERN "hand_made_towers.h" EXCLUDE)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/Belfry)
 install(EXPORT BelfryTargets NAMESPACE Belfry:: DESTINATION ${package_dir})

@@ -1,5 +1,20 @@
 # How the project's targets are made: one folder is one belfry_library, all of them together are libbelfry.
 
+# The version and a digest of the headers that modules share with libbelfry (framework/base/version.h).
+set(module_headers framework/base/module.h framework/base/tensor.h framework/collective/collective.h
+  framework/collective/gpu_module.h framework/collective/gpu_reduce.h framework/collective/nccl_api.h
+  framework/device/device.h framework/device/device_set.h framework/device/gpu_module.h framework/graph/kernel.h
+  framework/graph/kernel_table.h framework/graph/op_def.h ops/gpu/gpu_module.h)
+set(digests)
+foreach(header IN LISTS module_headers)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${header})
+  file(SHA256 ${PROJECT_SOURCE_DIR}/${header} digest)
+  string(APPEND digests ${digest})
+endforeach()
+string(SHA256 digest "${digests}")
+string(SUBSTRING ${digest} 0 8 digest)
+set(BELFRY_BUILD "${PROJECT_VERSION} (${digest})")
+
 # belfry_library(NAME SOURCES... LINK TARGETS...): one folder of the project, compiled once. It may link only folders that
 # stand below it, which are those that are defined before it.
 function(belfry_library name)

@@ -22,9 +22,13 @@ constexpr GpuCollectives kNone = {
 }  // namespace
 
 const GpuCollectives& CollectivesOnGpus() {
-  const absl::StatusOr<Module>& module = CudaModule();
-  const auto* const table = module.ok() ? module->Find<GpuCollectives>("collective") : nullptr;
-  return table == nullptr ? kNone : *table;
+  // Looked up once, because plain steps call this in every run.
+  static const GpuCollectives& found = [&]() -> const GpuCollectives& {
+    const absl::StatusOr<Module>& module = CudaModule();
+    const auto* const table = module.ok() ? module->Find<GpuCollectives>("collective") : nullptr;
+    return table == nullptr ? kNone : *table;
+  }();
+  return found;
 }
 
 absl::StatusOr<std::shared_ptr<NcclApi>> OpenNccl() {

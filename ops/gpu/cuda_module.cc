@@ -17,7 +17,7 @@ constexpr ops::GpuKernels kKernels = {.add = &ops::AddGpuKernels};
 
 // The entry point of libbelfry_cuda.so (framework/base/module.h).
 extern "C" const void* belfry_cuda_module(const char* part) {
-  if (std::strcmp(part, "version") == 0) return BELFRY_VERSION;  // of the headers that the module was compiled with
+  if (std::strcmp(part, "version") == 0) return BELFRY_BUILD;  // of the headers that the module was compiled with
   if (std::strcmp(part, "device") == 0) return &belfry::kDevices;
   if (std::strcmp(part, "collective") == 0) return &belfry::kCudaCollectives;
   if (std::strcmp(part, "ops") == 0) return &belfry::kKernels;

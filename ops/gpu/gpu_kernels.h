@@ -1,5 +1,5 @@
-// The kernels for GPUs, by family: what the CUDA module brings. Each function adds those of one family, defined in the
-// family's register_gpu.cc.
+// The kernels for GPUs, by family: what the CUDA module brings. Each function adds those of one family and is
+// defined in the family's folder, in register_gpu.cc where it has several sources.
 #pragma once
 
 #include "framework/graph/kernel_table.h"

@@ -12,6 +12,6 @@ constexpr belfry::GpuDevices kDevices = {.open = &belfry::OpenCudaDevices, .coun
 }  // namespace
 
 extern "C" const void* belfry_cuda_module(const char* part) {
-  if (std::strcmp(part, "version") == 0) return belfry::kVersion;
+  if (std::strcmp(part, "version") == 0) return belfry::kBuild;
   return std::strcmp(part, "device") == 0 ? &kDevices : nullptr;
 }

@@ -52,6 +52,10 @@ int Run() {
   tests.listeners().Append(new Reporter);  // which takes it over
   const int status = RUN_ALL_TESTS();
   if (status != 0 || tests.successful_test_count() > 0 || testing::GTEST_FLAG(list_tests)) return status;
+  if (tests.total_test_count() == 0) {
+    std::printf("The program has no tests.\n");
+    return 1;
+  }
   std::printf("Nothing was tested: tests %d, skipped %d.\n", tests.test_to_run_count(), tests.skipped_test_count());
   return kNothingTested;
 }

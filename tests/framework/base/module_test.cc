@@ -10,7 +10,7 @@
 // Modules that this program defines itself: one that works, and one of another version.
 extern "C" const void* belfry_sound_module(const char* part) {
   static constexpr int kTable = 7;
-  if (std::strcmp(part, "version") == 0) return belfry::kVersion;
+  if (std::strcmp(part, "version") == 0) return belfry::kBuild;
   return std::strcmp(part, "numbers") == 0 ? &kTable : nullptr;
 }
 extern "C" const void* belfry_outdated_module(const char* part) {

@@ -10,7 +10,7 @@ namespace {
 
 using Activation = Output (*)(const Scope&, Output);
 
-class FuseProductsTest : public FusionFixture, public testing::WithParamInterface<DType> {
+class BiasActivationTest : public FusionFixture, public testing::WithParamInterface<DType> {
  protected:
   // The product of x, [..., channels], with the filter, plus a bias and the activation, in the test's dtype.
   Output Fusable(Output x, Output filter, const ops::Conv2DOptions* convolution, Activation activation) {
@@ -52,13 +52,13 @@ class FuseProductsTest : public FusionFixture, public testing::WithParamInterfac
   };
 };
 
-TEST_P(FuseProductsTest, NaNStaysInAProduct) {
+TEST_P(BiasActivationTest, NaNStaysInAProduct) {
   const Output x = Feed("x", {9, 7}), filter = Feed("filter", {7, 33});
   for (const Activation activation : activations_)
     ExpectSameNumbers(Fusable(x, filter, nullptr, activation), "FusedMatMul");
 }
 
-TEST_P(FuseProductsTest, NaNStaysInAConvolution) {
+TEST_P(BiasActivationTest, NaNStaysInAConvolution) {
   const Output x = Feed("x", {2, 7, 6, 3}), small = Feed("small", {3, 3, 3, 16}), point = Feed("point", {1, 1, 3, 5});
   const ops::Conv2DOptions same, strided{.stride_h = 2, .stride_w = 2};
   for (const Activation activation : activations_) {
@@ -68,7 +68,7 @@ TEST_P(FuseProductsTest, NaNStaysInAConvolution) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(DTypes, FuseProductsTest,
+INSTANTIATE_TEST_SUITE_P(DTypes, BiasActivationTest,
                          testing::Values(DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16),
                          [](const auto& info) { return std::string(DTypeName(info.param)); });
 
