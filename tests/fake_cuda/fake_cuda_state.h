@@ -162,7 +162,7 @@ struct CUstream_st {
     changed.wait(lock, [&] { return queue.empty() && !busy; });
   }
   void Work() {
-    std::minstd_rand random(TestSeed());
+    std::minstd_rand random(belfry::TestSeed());
     while (true) {
       std::function<void()> work;
       {
