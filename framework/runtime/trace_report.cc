@@ -106,7 +106,7 @@ void TraceWriter::AddStep(int64_t step, const StepTrace& trace) {
     if (IsWait(span)) {
       // Most waits are already satisfied, and would clutter the trace.
       if (span.end - span.begin < absl::Microseconds(1)) continue;
-      file_.AddSpan(rows_[span.stream], "wait", "wait", span.begin, span.end, std::move(details));
+      file_.AddSpan(rows_[span.stream], "wait", "wait", span.begin, span.end, details);
       continue;
     }
     const ProgramNode& node = plan_.program.nodes[span.instruction.index];
@@ -130,7 +130,7 @@ void TraceWriter::AddStep(int64_t step, const StepTrace& trace) {
       details["from"] = devices_.device(from.device).name().ToLocalString();
     }
     file_.AddSpan(rows_[span.stream], node.name, communicates ? "communication" : "kernel", span.begin, span.end,
-                  std::move(details));
+                  details);
   }
 }
 
