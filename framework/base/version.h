@@ -3,7 +3,7 @@
 
 namespace belfry {
 
-// Of libbelfry: "0.1.0".
+// The version of libbelfry: "0.1.0".
 extern const char kVersion[];
 
 // The version and a digest of the headers whose types libbelfry and its modules exchange: "0.1.0 (4f2c09d1)".

@@ -38,8 +38,8 @@ struct ProgramNode {
   // ElementwiseOp(), the last member may update variables, and some may be reductions, which no other member reads.
   std::vector<ProgramNode> body;
   std::vector<int> results;  // of an ElementwiseOp(), by output: which of `body` computes it
-  // Of kind kAllReduce, once FindCollectives has run: an index into Program::collectives, and the ranks that the node
-  // stands for, ascending. Its inputs are, rank by rank, a weight and the values.
+  // For nodes of kind kAllReduce, after FindCollectives: an index into Program::collectives, and the ranks that the
+  // node stands for, ascending. Its inputs are, rank by rank, a weight and the values.
   int collective = -1;
   std::vector<int64_t> ranks;
 };

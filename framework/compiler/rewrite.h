@@ -1,4 +1,4 @@
-// What the rewrites of op families are given and share (OpRegistry::AddRewrite).
+// The arguments and shared helpers of rewrites (OpRegistry::AddRewrite).
 #pragma once
 
 #include <functional>

@@ -61,7 +61,7 @@ class Node {
   const DeviceName& requested_device() const { return device_; }
   // Nodes whose device this one shares, whichever that turns out to be.
   absl::Span<const Node* const> colocated_with() const { return colocated_with_; }
-  // What it is for, as its Scope said (Scope::InPhase, Scope::InTower).
+  // The part of a step that the node belongs to, set by its Scope (Scope::InPhase).
   Phase phase() const { return phase_; }
   // The forward node whose gradient this computes, or that of the variable that it updates; null if there is none.
   const Node* computed_for() const { return computed_for_; }

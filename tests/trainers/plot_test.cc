@@ -32,7 +32,7 @@ RunMetrics Metrics(const std::string& key, const Curve& curve, int64_t last_step
   return run;
 }
 
-// What the page's script reads.
+// The data that the page's script reads.
 Json DataOf(const std::vector<RunMetrics>& runs) {
   const std::string page = PlotPage(runs);
   const std::string begin = "<script type=\"application/json\" id=\"data\">";
