@@ -2,7 +2,6 @@
 
 namespace belfry {
 
-const char kVersion[] = BELFRY_VERSION;
 const char kBuild[] = BELFRY_BUILD;
 
 }  // namespace belfry

@@ -33,9 +33,9 @@ struct ProgramNode {
   const Node* source = nullptr;  // the graph's node that it comes from, for messages and its phase; never null
   int device = -1;               // index into the DeviceSet, once placed
   int64_t rank = 0;              // of the nodes that are ready, the one with the smallest rank runs first
-  // Of an ElementwiseOp() or UpdatesOp(): the nodes that it was made of, in order. Each input of such a member is an
-  // earlier member, {index, 0}, or input i of this node, {-1, i}, or {-1, -1} if the member only needs its shape. Of an
-  // ElementwiseOp(), the last member may update variables, and some may be reductions, which no other member reads.
+  // The nodes that an ElementwiseOp() or UpdatesOp() was made from, in order. Each input of such a member is an earlier
+  // member, {index, 0}, or input i of this node, {-1, i}, or {-1, -1} if the member only needs its shape. The last
+  // member of an ElementwiseOp() may update variables, and some members may be reductions, which no other member reads.
   std::vector<ProgramNode> body;
   std::vector<int> results;  // of an ElementwiseOp(), by output: which of `body` computes it
   // For nodes of kind kAllReduce, after FindCollectives: an index into Program::collectives, and the ranks that the

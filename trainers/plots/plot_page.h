@@ -13,8 +13,8 @@ namespace belfry::trainers {
 // Chart.js (MIT license) draws them; it is part of the page, which therefore needs no network.
 //
 // The page holds its data as one JSON object, in <script id="data">: runs ({name, last_step}) and charts:
-// {title, scale, lines: [{run, key, label, cells, columns: [[step, mean, min, max], ...]}]}. `scale` is logarithmic, linear,
-// zero (linear from 0) or shares (stacked, in percent of their sum).
+// {title, scale, lines: [{run, key, label, cells, columns: [[step, mean, min, max], ...]}]}. `scale` is logarithmic,
+// linear, zero (linear from 0) or shares (stacked, in percent of their sum).
 std::string PlotPage(const std::vector<RunMetrics>& runs);
 
 }  // namespace belfry::trainers

@@ -68,7 +68,7 @@ TEST(Saver, TrainingGoesOnBitForBitThroughAFile) {
     ASSERT_TRUE(restored.ok()) << restored.status();
     EXPECT_EQ(after.Steps(3, 6), second);
     for (const Variable& variable : whole.graph.variables()) {
-      // Of batch norm's statistics, only tower 0's count.
+      // Only tower 0's batch-norm statistics are saved.
       if (variable.replica() > 0 && !variable.trainable()) continue;
       EXPECT_TRUE(
           SameBits(whole.Value(variable.name(), variable.replica()), after.Value(variable.name(), variable.replica())))
