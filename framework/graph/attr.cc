@@ -1,5 +1,7 @@
 #include "framework/graph/attr.h"
 
+#include <algorithm>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -39,9 +41,33 @@ absl::string_view AttrTypeName(const AttrValue& value) {
 
 std::string AttrToString(const AttrValue& value) { return std::visit(Printer(), value); }
 
+Attrs::Attrs() = default;
+Attrs::Attrs(const Attrs&) = default;
+Attrs::Attrs(Attrs&&) noexcept = default;
+Attrs& Attrs::operator=(const Attrs&) = default;
+Attrs& Attrs::operator=(Attrs&&) noexcept = default;
+Attrs::~Attrs() = default;
+
+Attrs::Attrs(std::initializer_list<std::pair<absl::string_view, AttrValue>> values) {
+  values_.reserve(values.size());
+  for (const auto& [name, value] : values) Set(name, value);
+}
+
 const AttrValue* Attrs::Find(absl::string_view name) const {
-  const auto found = values_.find(std::string(name));
-  return found == values_.end() ? nullptr : &found->second;
+  for (const auto& [known, value] : values_) {
+    if (known == name) return &value;
+  }
+  return nullptr;
+}
+
+void Attrs::Set(absl::string_view name, AttrValue value) {
+  const auto at = std::lower_bound(values_.begin(), values_.end(), name,
+                                   [](const auto& entry, absl::string_view wanted) { return entry.first < wanted; });
+  if (at != values_.end() && at->first == name) {
+    at->second = std::move(value);
+  } else {
+    values_.emplace(at, std::string(name), std::move(value));
+  }
 }
 
 }  // namespace belfry

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
 #include <string>
 #include <utility>
 #include <variant>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/check.h"
 #include "framework/base/dtype.h"
@@ -24,13 +24,16 @@ absl::string_view AttrTypeName(const AttrValue& value);
 // 1].
 std::string AttrToString(const AttrValue& value);
 
-// Attributes sorted by name. A value type.
+// Attributes sorted by name. A value type; what would be inline is in attr.cc, since every program includes this.
 class Attrs {
  public:
-  Attrs() = default;
-  Attrs(std::initializer_list<std::pair<absl::string_view, AttrValue>> values) {
-    for (const auto& [name, value] : values) Set(name, value);
-  }
+  Attrs();
+  Attrs(std::initializer_list<std::pair<absl::string_view, AttrValue>> values);
+  Attrs(const Attrs&);
+  Attrs(Attrs&&) noexcept;
+  Attrs& operator=(const Attrs&);
+  Attrs& operator=(Attrs&&) noexcept;
+  ~Attrs();
 
   // The attribute of this name. REQUIRES: it exists and has type T, one of AttrValue's alternatives. Nodes are checked
   // against their OpDef when they are added, so kernels and shape rules need not check again.
@@ -49,11 +52,11 @@ class Attrs {
 
   // The attribute of this name; null if there is none.
   const AttrValue* Find(absl::string_view name) const;
-  void Set(absl::string_view name, AttrValue value) { values_[std::string(name)] = std::move(value); }
-  const absl::btree_map<std::string, AttrValue>& values() const { return values_; }
+  void Set(absl::string_view name, AttrValue value);
+  const std::vector<std::pair<std::string, AttrValue>>& values() const { return values_; }
 
  private:
-  absl::btree_map<std::string, AttrValue> values_;
+  std::vector<std::pair<std::string, AttrValue>> values_;
 };
 
 }  // namespace belfry

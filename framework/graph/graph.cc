@@ -68,7 +68,7 @@ absl::StatusOr<const Node*> Graph::AddNode(NodeRequest request) {
 }
 
 void Graph::AddToCollection(absl::string_view collection, CollectionItem item) {
-  collections_[collection].push_back(std::move(item));
+  collections_[std::string(collection)].push_back(std::move(item));
 }
 
 absl::Span<const CollectionItem> Graph::collection(absl::string_view name) const {

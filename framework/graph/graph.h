@@ -3,12 +3,14 @@
 
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -115,12 +117,12 @@ class Graph {
 
   const OpRegistry& registry_;
   std::deque<std::unique_ptr<Node>> nodes_;
-  absl::flat_hash_map<std::string, const Node*> by_name_;
-  absl::flat_hash_map<std::string, int> used_names_;  // lower-case name to the lowest suffix that may be free
-  absl::flat_hash_map<std::string, std::vector<CollectionItem>> collections_;
+  std::map<std::string, const Node*, std::less<>> by_name_;
+  std::map<std::string, int> used_names_;  // lower-case name to the lowest suffix that may be free
+  std::map<std::string, std::vector<CollectionItem>, std::less<>> collections_;
   std::vector<std::unique_ptr<VariableDef>> variables_;
-  absl::flat_hash_map<std::pair<std::string, int>, VariableDef*> variable_by_key_;
-  absl::flat_hash_map<const Node*, VariableDef*> variable_by_node_;
+  std::map<std::pair<std::string, int>, VariableDef*> variable_by_key_;
+  std::map<const Node*, VariableDef*> variable_by_node_;
   absl::Status status_;
   uint64_t seed_ = 0x42454c46525921ULL;
   bool finalized_ = false;

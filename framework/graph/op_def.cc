@@ -82,7 +82,7 @@ void MergeKernels(std::vector<KernelDef>& kernels, std::vector<KernelDef> more) 
 }
 
 void OpRegistry::AddKernels(absl::string_view op, std::vector<KernelDef> kernels) {
-  const auto found = ops_.find(std::string(op));
+  const auto found = ops_.find(op);
   BELFRY_CHECK(found != ops_.end() && found->second.kind == OpKind::kKernel);
   MergeKernels(found->second.kernels, std::move(kernels));
 }
@@ -93,7 +93,7 @@ void OpRegistry::SetLateKernels(std::shared_ptr<const LateKernels> kernels) {
 }
 
 const OpDef* OpRegistry::Find(absl::string_view name) const {
-  const auto found = ops_.find(std::string(name));
+  const auto found = ops_.find(name);
   return found == ops_.end() ? nullptr : &found->second;
 }
 

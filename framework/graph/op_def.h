@@ -2,12 +2,12 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
-#include "absl/container/btree_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
@@ -199,16 +199,16 @@ class OpRegistry {
   // The op of this name; null if there is none.
   const OpDef* Find(absl::string_view name) const;
   const OpDef* ForRole(OpRole role) const;
-  const absl::btree_map<std::string, OpDef>& ops() const { return ops_; }
+  const std::map<std::string, OpDef, std::less<>>& ops() const { return ops_; }
 
   // Rewrites run in the order of adding. CHECKs that no other has the name.
   void AddRewrite(Rewrite rewrite);
   absl::Span<const Rewrite> rewrites() const { return rewrites_; }
 
  private:
-  absl::btree_map<std::string, OpDef> ops_;
+  std::map<std::string, OpDef, std::less<>> ops_;
   std::shared_ptr<const LateKernels> late_kernels_;
-  absl::btree_map<OpRole, std::string> roles_;
+  std::map<OpRole, std::string> roles_;
   std::vector<Rewrite> rewrites_;
 };
 

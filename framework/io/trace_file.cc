@@ -15,13 +15,9 @@ int TraceFile::AddRow(absl::string_view group, absl::string_view name) {
   return static_cast<int>(rows_.size()) - 1;
 }
 
-void TraceFile::AddSpan(int row, absl::string_view name, absl::string_view category, absl::Time begin, absl::Time end) {
-  spans_.push_back({row, std::string(name), std::string(category), begin, end, "{}"});
-}
 void TraceFile::AddSpan(int row, absl::string_view name, absl::string_view category, absl::Time begin, absl::Time end,
-                        const nlohmann::json& details) {
-  AddSpan(row, name, category, begin, end);
-  spans_.back().details = details.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+                        std::string details) {
+  spans_.push_back({row, std::string(name), std::string(category), begin, end, std::move(details)});
 }
 
 std::string TraceFile::ToJson() const {

@@ -4,8 +4,6 @@
 #include <string>
 #include <vector>
 
-#include <nlohmann/json_fwd.hpp>
-
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
@@ -19,10 +17,10 @@ class TraceFile {
   // Adds a row to the group of that name: for example "training loop" to "host", or "compute stream" to "/cpu:0".
   // Groups and rows are shown in the order of their first use.
   int AddRow(absl::string_view group, absl::string_view name);
-  // Adds a span to a row that AddRow returned. `details` is an object that is shown when the span is selected.
-  void AddSpan(int row, absl::string_view name, absl::string_view category, absl::Time begin, absl::Time end);
+  // Adds a span to a row that AddRow returned. `details` is shown when the span is selected. REQUIRES: it is the text
+  // of a JSON object.
   void AddSpan(int row, absl::string_view name, absl::string_view category, absl::Time begin, absl::Time end,
-               const nlohmann::json& details);
+               std::string details = "{}");
   size_t spans() const { return spans_.size(); }
   // The file's text. Times are in microseconds since the earliest span; invalid UTF-8 is replaced.
   std::string ToJson() const;

@@ -2,11 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "framework/compiler/plan.h"
 
 namespace belfry {
@@ -46,7 +46,7 @@ class PlanCache {
   const size_t limit_;
   size_t bytes_ = 0;  // of all entries
   uint64_t uses_ = 0;
-  absl::flat_hash_map<std::string, Entry> entries_;
+  std::map<std::string, Entry> entries_;
 };
 
 }  // namespace belfry

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/runtime/executable.h"
 #include "framework/runtime/session.h"
 
 namespace belfry {
@@ -24,6 +25,10 @@ PreparedStep::~PreparedStep() {
   const ScopedRun last(session_.gate_, /*exclusive=*/true);
   executable_.reset();
 }
+
+bool PreparedStep::asynchronous() const { return executable_->asynchronous(); }
+bool PreparedStep::replays() const { return executable_->replays(); }
+const Plan& PreparedStep::plan() const { return executable_->plan(); }
 
 absl::Status PreparedStep::Check(absl::Span<const Tensor> feeds) const {
   if (feeds.size() != feed_names_.size()) {

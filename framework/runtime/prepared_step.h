@@ -11,12 +11,13 @@
 #include "absl/time/time.h"
 #include "absl/types/span.h"
 #include "framework/base/tensor.h"
-#include "framework/runtime/executable.h"
+#include "framework/compiler/plan.h"
 #include "framework/runtime/step_trace.h"
 #include "framework/runtime/variable_store.h"
 
 namespace belfry {
 
+class Executable;
 class Session;
 
 // A plan with its own memory, made by Session::Prepare. Run looks nothing up, allocates nothing and, if the step uses
@@ -26,9 +27,9 @@ class PreparedStep {
  public:
   ~PreparedStep();
   // True if Run returns before the step is done, because it uses only GPUs.
-  bool asynchronous() const { return executable_->asynchronous(); }
+  bool asynchronous() const;
   // True once its runs are replayed as a whole (SessionOptions::replay).
-  bool replays() const { return executable_->replays(); }
+  bool replays() const;
   // Runs one step. `feeds` are in the order of Prepare's, and are copied before it returns. Errors: a feed of another
   // shape or dtype than was prepared, a variable that is not initialized, whatever the kernels report,
   // DeadlineExceeded, Cancelled once the session is closed. After an error the step can be run again.
@@ -44,7 +45,7 @@ class PreparedStep {
   absl::Status Wait();
   // Fetch `i` of the last successful Run, for which it waits; overwritten by the next. Clone() it to keep it.
   const Tensor& fetched(int i);
-  const Plan& plan() const { return executable_->plan(); }
+  const Plan& plan() const;
 
  private:
   friend class Session;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/runtime/executable.h"
 
 namespace belfry {
 namespace {

@@ -19,6 +19,11 @@ constexpr size_t kRows = 25;
 
 using Interval = std::pair<absl::Time, absl::Time>;
 
+// Names that are not UTF-8 are replaced rather than refused.
+std::string Text(const nlohmann::json& details) {
+  return details.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
 bool IsWait(const StepSpan& span) { return span.instruction.kind == Instruction::Kind::kWait; }
 bool IsRecord(const StepSpan& span) { return span.instruction.kind == Instruction::Kind::kRecord; }
 bool IsCommunication(const Plan& plan, const StepSpan& span) {
@@ -106,7 +111,7 @@ void TraceWriter::AddStep(int64_t step, const StepTrace& trace) {
     if (IsWait(span)) {
       // Most waits are already satisfied, and would clutter the trace.
       if (span.end - span.begin < absl::Microseconds(1)) continue;
-      file_.AddSpan(rows_[span.stream], "wait", "wait", span.begin, span.end, details);
+      file_.AddSpan(rows_[span.stream], "wait", "wait", span.begin, span.end, Text(details));
       continue;
     }
     const ProgramNode& node = plan_.program.nodes[span.instruction.index];
@@ -130,7 +135,7 @@ void TraceWriter::AddStep(int64_t step, const StepTrace& trace) {
       details["from"] = devices_.device(from.device).name().ToLocalString();
     }
     file_.AddSpan(rows_[span.stream], node.name, communicates ? "communication" : "kernel", span.begin, span.end,
-                  details);
+                  Text(details));
   }
 }
 

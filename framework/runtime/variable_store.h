@@ -1,10 +1,10 @@
 // The memory of variables, which outlives steps.
 #pragma once
 
+#include <map>
 #include <memory>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/device/device_set.h"
@@ -45,7 +45,7 @@ class VariableStore {
   const DeviceSet& devices_;
   size_t seen_ = 0;
   std::vector<DeviceMemory> memory_;
-  absl::flat_hash_map<const Node*, std::unique_ptr<VariableStorage>> storage_;
+  std::map<const Node*, std::unique_ptr<VariableStorage>> storage_;
 };
 
 }  // namespace belfry
