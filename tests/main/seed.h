@@ -8,8 +8,7 @@ namespace belfry {
 
 // The value of the environment variable BELFRY_TEST_SEED, or a new number in each iteration of the test program. All
 // tests of the program share it, so BELFRY_TEST_SEED=N --gtest_filter=CASE draws what the case drew among others. The
-// program prints it when it starts and after each test that fails (tests/main/main.cc). The op
-// cases (tests/ops/harness) draw from seed 1 instead unless the variable is set. Thread-safe.
+// program prints it when it starts and after each test that fails (tests/main/main.cc). Thread-safe.
 uint32_t TestSeed();
 
 // A generator seeded with TestSeed() when the running test began. Not thread-safe: for the test's own thread.

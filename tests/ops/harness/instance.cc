@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/half.h"
@@ -11,6 +10,7 @@
 #include "framework/graph/variable.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "tests/main/seed.h"
 
 namespace belfry::harness {
 namespace {
@@ -26,11 +26,6 @@ Tensor Rounded(const Array& values) {
     }
   }
   return tensor;
-}
-
-uint64_t Seed() {
-  const char* text = std::getenv("BELFRY_TEST_SEED");
-  return text == nullptr ? 1 : std::strtoull(text, nullptr, 10);
 }
 
 // Values on a shuffled grid, each moved so little that they remain distinct and away from 0.
@@ -86,7 +81,7 @@ absl::StatusOr<Instance> MakeInstance(const OpCase& op_case, DType dtype, const 
   Instance instance;
   instance.graph = std::make_unique<Graph>(BuiltinOps());
   const Scope scope(*instance.graph);
-  PhiloxStream random(RandomKey(Seed(), op_case.name), 0);
+  PhiloxStream random(RandomKey(TestSeed(), op_case.name), 0);
   for (size_t i = 0; i < shapes.size(); ++i) {
     const Input& input = op_case.inputs[i];
     const DType type = input.dtype.value_or(dtype);

@@ -28,7 +28,7 @@ struct Instance {
 std::vector<std::vector<Shape>> ShapeSets(const OpCase& op_case);
 
 // `unknown_axis` is the axis of every placeholder that is unknown in the graph, or -1. Values depend only on the case's
-// name, the shapes, and BELFRY_TEST_SEED if set in the environment; in narrower dtypes they differ only by rounding.
+// name, the shapes, and TestSeed(); in narrower dtypes they differ only by rounding.
 absl::StatusOr<Instance> MakeInstance(const OpCase& op_case, DType dtype, const std::vector<Shape>& shapes,
                                       int unknown_axis = -1);
 
