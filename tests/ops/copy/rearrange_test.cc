@@ -132,7 +132,7 @@ TEST_F(RearrangeTest, ErrorsSayWhatIsWrong) {
   ExpectError([&](const Scope& s) { ops::Pad(s, x(s), {{0, -3}, {0, 0}}); }, "crop more than there is of axis 0");
   ExpectError([&](const Scope& s) { ops::Tile(s, x(s), {2}); }, "needs one multiple per axis of [2,6]");
   ExpectError([&](const Scope& s) { ops::BroadcastTo(s, x(s), {3, 6}); }, "cannot broadcast [2,6] to [3,6]");
-  ExpectError([&](const Scope& s) { ops::Gather(s, x(s), x(s)); }, "does not take float32 for Tindices");
+  ExpectError([&](const Scope& s) { ops::Gather(s, x(s), x(s)); }, "does not support float32 for Tindices");
 }
 
 // Impossible extents are errors, even if their sums and products overflow.
