@@ -156,7 +156,7 @@ class Replicator {
     if (!loss->valid() || loss->shape().rank() != 0 || !IsFloating(loss->dtype())) {
       return root_.Fail(absl::InvalidArgumentError(absl::StrCat(
           "The model function must return the tower's loss, a float scalar; for tower ", i, " it returned ",
-          !loss->valid() ? std::string("an Output that was never made")
+          !loss->valid() ? std::string("an invalid Output")
                          : absl::StrCat(loss->name(), ", ", DTypeName(loss->dtype()), " ", loss->shape().ToString()))));
     }
     tower.loss = *loss;
