@@ -31,10 +31,11 @@ absl::Status Run() {
   const int64_t smallest = absl::GetFlag(FLAGS_smallest), largest = absl::GetFlag(FLAGS_largest);
   const std::string averager = absl::GetFlag(FLAGS_averager), spec = absl::GetFlag(FLAGS_devices);
   if (smallest < 4 || largest < smallest || absl::GetFlag(FLAGS_rounds) < 1) {
-    return absl::InvalidArgumentError("--smallest must be at least 4, --largest no smaller, --rounds at least 1");
+    return absl::InvalidArgumentError(
+        "--smallest must be at least 4, --largest at least --smallest, and --rounds at least 1");
   }
   if (averager != "local" && averager != "nccl") {
-    return absl::InvalidArgumentError(absl::StrCat("--averager=", averager, " is neither local nor nccl"));
+    return absl::InvalidArgumentError(absl::StrCat("--averager=", averager, " is unknown; expected local or nccl"));
   }
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(spec));
   const auto ranks = static_cast<int>(devices.TowerDevices().size());
@@ -47,8 +48,8 @@ absl::Status Run() {
         const AllReduceResult result,
         RunAllReduce(devices, factory, bytes / 4, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds)));
     if (!(result.largest_error <= kTolerance)) {
-      return absl::DataLossError(absl::StrCat("the mean of ", bytes, " bytes is wrong: an element is off by ",
-                                              result.largest_error, " of its value"));
+      return absl::DataLossError(absl::StrCat(
+          "the mean of ", bytes, " bytes is wrong: an element has a relative error of ", result.largest_error));
     }
     const double seconds = Median(result.seconds);
     const double algorithm = AlgorithmBandwidth(static_cast<double>(bytes), seconds);

@@ -78,8 +78,8 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
     model.momentum = false;
   } else {
     return absl::InvalidArgumentError(absl::StrCat("--model=", name,
-                                                   " is not known; there are cifar_net, cifar_net_no_lrn, resnet20 "
-                                                   "(and other depths of 6n + 2), mlp and s5"));
+                                                   " is unknown; expected cifar_net, cifar_net_no_lrn, resnet20 "
+                                                   "(or another depth of 6n + 2), mlp or s5"));
   }
   return model;
 }

@@ -119,7 +119,7 @@ absl::Status Report::Finish(const std::string& directory) const {
   const std::filesystem::path folder(directory);
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return absl::UnavailableError(absl::StrCat("cannot make ", directory, ": ", error.message()));
+  if (error) return absl::UnavailableError(absl::StrCat("cannot create ", directory, ": ", error.message()));
   RETURN_IF_ERROR(WriteText(folder / (name_ + ".json"), Json().dump(1) + "\n"));
   return WriteText(folder / (name_ + ".csv"), Csv());
 }

@@ -17,7 +17,7 @@ int main(int argc, char** argv) {
     if (entry.path().extension() == ".json") paths.push_back(entry.path());
   }
   if (error || paths.empty()) {
-    std::fprintf(stderr, "Error: no benchmark has left a JSON file in %s\n", folder.c_str());
+    std::fprintf(stderr, "Error: no benchmark has written a JSON file to %s\n", folder.c_str());
     return EXIT_FAILURE;
   }
   std::sort(paths.begin(), paths.end());
@@ -25,7 +25,7 @@ int main(int argc, char** argv) {
     std::ifstream file(path);
     const auto report = nlohmann::json::parse(file, nullptr, /*allow_exceptions=*/false);
     if (!report.is_object() || !report.contains("summary")) {
-      std::fprintf(stderr, "Error: %s is not a benchmark's report\n", path.c_str());
+      std::fprintf(stderr, "Error: %s is not a benchmark report\n", path.c_str());
       return EXIT_FAILURE;
     }
     std::printf("%s (%s, %s)\n", path.stem().c_str(), report.value("date", "no date").c_str(),

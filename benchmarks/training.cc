@@ -106,12 +106,12 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(const std::string& model) {
 
 absl::Status Run() {
   if (absl::GetFlag(FLAGS_rounds) < 1 || absl::GetFlag(FLAGS_trace_steps) < 1 || !(absl::GetFlag(FLAGS_seconds) > 0)) {
-    return absl::InvalidArgumentError("--rounds and --trace_steps must be at least 1, --seconds above 0");
+    return absl::InvalidArgumentError("--rounds and --trace_steps must be at least 1, and --seconds above 0");
   }
   const std::string path = absl::GetFlag(FLAGS_write_problem);
   const std::vector<std::string> models = absl::StrSplit(absl::GetFlag(FLAGS_model), ',');
   if (absl::GetFlag(FLAGS_serve) || !path.empty()) {
-    if (models.size() != 1) return absl::InvalidArgumentError("--serve and --write_problem take one --model");
+    if (models.size() != 1) return absl::InvalidArgumentError("--serve and --write_problem take exactly one --model");
     ASSIGN_OR_RETURN(const MemoryUse before, ReadMemoryUse());
     ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run, MakeRun(models[0]));
     if (path.empty()) return Serve(*run, before, std::cin, std::cout);

@@ -45,12 +45,12 @@ Output BatchNorm(OpScope scope, absl::string_view name, Output x, const BatchNor
   if (!x.valid() || x.shape().rank() == 0 || x.shape()[-1] == Shape::kUnknown) {
     scope.Fail(absl::InvalidArgumentError(absl::StrCat(
         "BatchNorm '", scope.name(), name, "' needs an input [N, H, W, C] or [N, C] of known C",
-        x.valid() ? absl::StrCat(", not ", x.name(), " ", x.shape().ToString()) : ", not one that was never made")));
+        x.valid() ? absl::StrCat(", not ", x.name(), " ", x.shape().ToString()) : ", not an invalid Output")));
     return Output();
   }
   if (!(options.momentum >= 0 && options.momentum <= 1)) {
     scope.Fail(absl::InvalidArgumentError(
-        absl::StrCat("BatchNorm '", scope.name(), name, "': momentum must be from 0 to 1, and is ", options.momentum)));
+        absl::StrCat("BatchNorm '", scope.name(), name, "': momentum must be in [0, 1], but is ", options.momentum)));
     return Output();
   }
   const Shape shape = {x.shape()[-1]};

@@ -78,10 +78,10 @@ Output Activate(OpScope scope, Output x, Activation activation) {
 }
 
 Output Dense(OpScope scope, absl::string_view name, Output x, int64_t units, const DenseOptions& options) {
-  if (!x.valid()) return Reject(scope, "Dense", name, "has an input that was never made", x);
+  if (!x.valid()) return Reject(scope, "Dense", name, "has an invalid Output as input", x);
   if (x.shape().rank() < 2) return Reject(scope, "Dense", name, "needs an input of rank 2 or more", x);
   const int64_t channels = x.shape()[-1];
-  if (channels == Shape::kUnknown) return Reject(scope, "Dense", name, "must know its input's last extent", x);
+  if (channels == Shape::kUnknown) return Reject(scope, "Dense", name, "needs an input with a known last extent", x);
   if (units < 1) return Reject(scope, "Dense", name, absl::StrCat("has ", units, " units"), x);
 
   const Scope layer = scope.VariableScope(name);
@@ -93,17 +93,19 @@ Output Dense(OpScope scope, absl::string_view name, Output x, int64_t units, con
 
 Output Conv2D(OpScope scope, absl::string_view name, Output x, int64_t filters, Size2D kernel,
               const Conv2DOptions& options) {
-  if (!x.valid()) return Reject(scope, "Conv2D", name, "has an input that was never made", x);
+  if (!x.valid()) return Reject(scope, "Conv2D", name, "has an invalid Output as input", x);
   if (x.shape().rank() != 4) return Reject(scope, "Conv2D", name, "needs images [N, H, W, C]", x);
   const int64_t channels = x.shape()[-1];
-  if (channels == Shape::kUnknown) return Reject(scope, "Conv2D", name, "must know its input's channels", x);
+  if (channels == Shape::kUnknown) {
+    return Reject(scope, "Conv2D", name, "needs an input with a known number of channels", x);
+  }
   if (filters < 1 || kernel.height < 1 || kernel.width < 1) {
     const std::string what = absl::StrCat("has ", filters, " filters of ", kernel.height, "x", kernel.width);
     return Reject(scope, "Conv2D", name, what, x);
   }
   if (options.groups < 1 || channels % options.groups != 0 || filters % options.groups != 0) {
     const std::string what =
-        absl::StrCat("cannot part ", channels, " channels and ", filters, " filters into ", options.groups, " groups");
+        absl::StrCat("cannot split ", channels, " channels and ", filters, " filters into ", options.groups, " groups");
     return Reject(scope, "Conv2D", name, what, x);
   }
 
@@ -134,12 +136,12 @@ Output Dropout(OpScope scope, absl::string_view name, Output x, double rate, boo
 }
 
 Output Flatten(OpScope scope, Output x) {
-  if (!x.valid()) return Reject(scope, "Flatten", "", "has an input that was never made", x);
+  if (!x.valid()) return Reject(scope, "Flatten", "", "has an invalid Output as input", x);
   if (x.shape().rank() < 1) return Reject(scope, "Flatten", "", "needs an input of rank 1 or more", x);
   int64_t channels = 1;
   for (int axis = 1; axis < x.shape().rank(); ++axis) {
     if (x.shape()[axis] == Shape::kUnknown) {
-      return Reject(scope, "Flatten", "", "must know all extents of its input but the first", x);
+      return Reject(scope, "Flatten", "", "needs an input whose extents are known, except the first", x);
     }
     channels *= x.shape()[axis];
   }

@@ -44,7 +44,7 @@ absl::Status CheckSameVariables(const std::vector<GradientAndVariable>& first,
     };
     return absl::InvalidArgumentError(
         absl::StrCat("The model function must build the same model each time: counted from the last, variable ", k,
-                     " of tower 0 is ", name(first), " and of tower ", tower, " ", name(other)));
+                     " of tower 0 is ", name(first), ", but that of tower ", tower, " is ", name(other)));
   }
   return absl::OkStatus();
 }
@@ -72,17 +72,17 @@ class Replicator {
   TrainStep Run() {
     if (synchronised() && options_.variable_update == VariableUpdate::kIndependent) {
       root_.Fail(absl::InvalidArgumentError(
-          "Synchronised batch normalisation averages over towers, and variable update 'independent' is the one without "
-          "averages; choose 'replicated', or batch norm 'per_tower'"));
+          "Synchronised batch normalisation averages over towers, but variable update 'independent' does not average; "
+          "choose 'replicated', or batch norm 'per_tower'"));
     }
     if (!(options_.clip_global_norm >= 0)) {
       root_.Fail(absl::InvalidArgumentError(absl::StrCat(
-          "ReplicateOptions::clip_global_norm is ", options_.clip_global_norm, "; expected 0, for none, or more")));
+          "ReplicateOptions::clip_global_norm is ", options_.clip_global_norm, "; expected 0 (no clipping) or more")));
     }
     if (!(options_.moving_average >= 0 && options_.moving_average < 1)) {
       root_.Fail(
           absl::InvalidArgumentError(absl::StrCat("ReplicateOptions::moving_average is ", options_.moving_average,
-                                                  "; expected a decay from 0, for none, to below 1")));
+                                                  "; expected a decay in [0, 1), 0 for no average")));
     }
     const std::vector<int> tower_devices = devices_.TowerDevices();
     for (size_t i = 0; i < tower_devices.size(); ++i) AddTower(static_cast<int>(i), tower_devices[i]);
@@ -156,7 +156,7 @@ class Replicator {
     if (!loss->valid() || loss->shape().rank() != 0 || !IsFloating(loss->dtype())) {
       return root_.Fail(absl::InvalidArgumentError(absl::StrCat(
           "The model function must return the tower's loss, a float scalar; for tower ", i, " it returned ",
-          !loss->valid() ? std::string("an Output that was never made")
+          !loss->valid() ? std::string("an invalid Output")
                          : absl::StrCat(loss->name(), ", ", DTypeName(loss->dtype()), " ", loss->shape().ToString()))));
     }
     tower.loss = *loss;
@@ -265,7 +265,7 @@ class Replicator {
     const Output count = ops::AddN(scope, counts);
     return ops::CheckNumerics(scope, ops::Div(scope, count, count),
                               absl::StrCat(alone ? absl::StrCat("Tower ", i) : "The step",
-                                           " was fed no example, so it has no mean loss to descend; 0 / 0"));
+                                           " was fed no examples, so its mean loss is undefined (0 / 0)"));
   }
 
   const Node* Update(int i, std::vector<GradientAndVariable> gradients) {
@@ -354,7 +354,7 @@ absl::StatusOr<BatchNormPolicy> ParseBatchNormPolicy(absl::string_view name) {
   if (name == "per_tower") return BatchNormPolicy::kPerTower;
   if (name == "synchronised") return BatchNormPolicy::kSynchronised;
   return absl::InvalidArgumentError(
-      absl::StrCat("Unknown batch norm policy '", name, "'; known are per_tower and synchronised"));
+      absl::StrCat("Unknown batch norm policy '", name, "'; expected per_tower or synchronised"));
 }
 
 absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name) {
@@ -362,7 +362,7 @@ absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name) {
   if (name == "parameter_device") return VariableUpdate::kParameterDevice;
   if (name == "independent") return VariableUpdate::kIndependent;
   return absl::InvalidArgumentError(
-      absl::StrCat("Unknown variable update '", name, "'; known are replicated, parameter_device and independent"));
+      absl::StrCat("Unknown variable update '", name, "'; expected replicated, parameter_device or independent"));
 }
 
 InputSpec InputSpec::Of(const data::Prefetcher& prefetcher) {

@@ -44,7 +44,7 @@ Output Block(const Scope& scope, Output x, int64_t filters, int64_t stride, cons
 Output ResNet(OpScope scope, Output images, const ResNetOptions& options) {
   if (options.depth < 8 || options.depth % 6 != 2) {
     scope.Fail(absl::InvalidArgumentError(absl::StrCat("ResNet in scope '", scope.name(), "' has depth ", options.depth,
-                                                       ", which is not 6n + 2, such as 20, 32, 44, 56 or 110")));
+                                                       "; expected 6n + 2, such as 20, 32, 44, 56 or 110")));
     return Output();
   }
   const int blocks = (options.depth - 2) / 6;

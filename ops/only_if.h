@@ -19,7 +19,7 @@ inline absl::Status CheckOnlyIf(const ShapeArgs& args, size_t fixed) {
   if (args.inputs.size() > fixed + 1) return absl::InvalidArgumentError("there is more than one condition");
   if (args.inputs[fixed].rank() == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the condition must be a scalar and has shape ", args.inputs[fixed].ToString()));
+      absl::StrCat("the condition must be a scalar, but has shape ", args.inputs[fixed].ToString()));
 }
 
 // The condition of a node, in its device's memory. Null if there is none, and the node always updates.

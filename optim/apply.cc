@@ -16,8 +16,10 @@ absl::Status CheckPairs(absl::Span<const GradientAndVariable> gradients) {
   absl::flat_hash_set<const Node*> seen;
   bool any = false;
   for (const GradientAndVariable& pair : gradients) {
-    if (!pair.variable.valid())
-      return absl::InvalidArgumentError("A gradient comes with a variable that was never made.");
+    if (!pair.variable.valid()) {
+      return absl::InvalidArgumentError(
+          "A gradient is paired with an invalid variable (default-constructed, or not found).");
+    }
     if (pair.variable.replica() != gradients[0].variable.replica()) {
       return absl::InvalidArgumentError(absl::StrCat("Variables ", gradients[0].variable.name(), " and ",
                                                      pair.variable.name(), " belong to different replicas; each has ",
@@ -25,8 +27,8 @@ absl::Status CheckPairs(absl::Span<const GradientAndVariable> gradients) {
     }
     any |= pair.gradient.valid();
     if (!seen.insert(&pair.variable.node()).second) {
-      return absl::InvalidArgumentError(absl::StrCat("Variable ", pair.variable.name(),
-                                                     " is to be updated twice in one step; add its gradients up."));
+      return absl::InvalidArgumentError(
+          absl::StrCat("Variable ", pair.variable.name(), " would be updated twice in one step; add its gradients."));
     }
   }
   if (any) return absl::OkStatus();
@@ -44,7 +46,7 @@ std::string NoVariables(const Scope& scope) {
   if (elsewhere == 0) return "No variables to optimize.";
   return absl::StrCat("No variables to optimize: the graph has ", elsewhere,
                       " trainable variables, but none of replica ", scope.replica(),
-                      ", which is this scope's. Make a model's variables through the scope of its ", "tower.");
+                      ", which is this scope's. Create a model's variables through the scope of its ", "tower.");
 }
 
 }  // namespace

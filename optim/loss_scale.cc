@@ -45,10 +45,11 @@ absl::StatusOr<std::optional<LossScaleOptions>> ParseLossScale(absl::string_view
   options.dynamic = false;
   if (!absl::SimpleAtod(text, &options.initial)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("Unknown loss scale '", text, "'; known are none, dynamic, and a number"));
+        absl::StrCat("Unknown loss scale '", text, "'; expected none, dynamic or a number"));
   }
   if (absl::Status status = Check(options); !status.ok()) {
-    return absl::InvalidArgumentError(absl::StrCat("A loss scale of ", text, " is not above 0 and at most 2^126"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("A loss scale of ", text, " is out of range; expected a number above 0 and at most 2^126"));
   }
   return options;
 }

@@ -47,7 +47,7 @@ const Node* ExponentialMovingAverage::AssignTo(OpScope scope, int from) {
   if (!scope.status().ok()) return nullptr;
   if (from == scope.replica()) {
     scope.Fail(absl::InvalidArgumentError(
-        absl::StrCat("Averages must not replace the variables they are made of: replica ", from, " is both")));
+        absl::StrCat("Averages must not replace the variables they are computed from: replica ", from, " is both")));
     return nullptr;
   }
   const Scope inner = scope.NameScope("assign_averages");

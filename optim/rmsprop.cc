@@ -24,7 +24,7 @@ Adagrad::Adagrad(const AdagradOptions& options) : Optimizer(options.learning_rat
 Output Adagrad::Apply(OpScope scope, const Variable& variable, Output gradient) const {
   if (!(options_.initial_accumulator > 0)) {
     scope.Fail(absl::InvalidArgumentError(
-        absl::StrCat("Adagrad: initial_accumulator must be positive, and is ", options_.initial_accumulator)));
+        absl::StrCat("Adagrad: initial_accumulator must be positive, but is ", options_.initial_accumulator)));
     return Output();
   }
   const Scope update = UpdateScope(scope, variable);

@@ -41,7 +41,7 @@ Output Schedule::Build(const Scope& scope, Output step) const {
   if (op_.empty()) {
     if (!IsRate(rate_)) {
       scope.Fail(
-          absl::InvalidArgumentError(absl::StrCat("The learning rate must be a finite number from 0, and is ", rate_)));
+          absl::InvalidArgumentError(absl::StrCat("The learning rate must be finite and at least 0, but is ", rate_)));
       return Output();
     }
     return ops::Const(scope, static_cast<float>(rate_));

@@ -102,7 +102,7 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
       const data::CsvTable table,
       data::ReadCsv(options.path, {.target = options.target, .dtype = DType::kFloat64, .largest_target = kMaxTarget}));
   if (table.features.shape()[1] == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(options.path, " has no column beside '", table.target_name, "'"));
+    return absl::InvalidArgumentError(absl::StrCat(options.path, " has no column besides '", table.target_name, "'"));
   }
   ASSIGN_OR_RETURN(const Moments moments, MomentsOf(table));
   ASSIGN_OR_RETURN(const auto dataset, data::FromTensors(Standardise(table.features, moments), ToFloat(table.targets)));

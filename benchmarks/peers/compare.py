@@ -46,7 +46,7 @@ def peers(options, model, threads, problem):
     if options.libtorch and os.access(options.libtorch, os.X_OK):
         found["libtorch, C++, channels-last"] = [options.libtorch, *common]
     elif options.libtorch:
-        print(f"{options.libtorch} is not there; {GO_ON}")
+        print(f"{options.libtorch} does not exist; {GO_ON}")
     return found
 
 
@@ -85,7 +85,7 @@ def compare(options, model, threads):
                         raise
                     print(f"left out: {error}", file=sys.stderr)
             if not running:
-                raise sides_of.SideError(f"no side of {model} has one of '{options.sides}' in its name; there are "
+                raise sides_of.SideError(f"no side of {model} has one of '{options.sides}' in its name; the sides are "
                                          f"{', '.join(commands)}")
             if why := sides_of.losses_differ(running, options.dtype):
                 raise sides_of.SideError(f"{model}: {why}")

@@ -78,7 +78,7 @@ def losses_differ(sides, dtype="float32"):
             tolerance = 2e-2 if dtype == "bfloat16" else min(1e-4 * 10 ** (i / 2), 3e-3)
             if not abs(ours - theirs) <= tolerance * abs(ours):
                 return (f"the losses of step {i} differ: {sides[0].name} {ours:.6f}, {side.name} {theirs:.6f}, more "
-                        f"than {tolerance:g} of them; so they do not do the same work, and are not compared")
+                        f"than {tolerance:g} of them; the sides do not do the same work, so they are not compared")
     return None
 
 

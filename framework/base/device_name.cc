@@ -29,7 +29,7 @@ std::string CanonicalType(absl::string_view type) {
 absl::Status ParseWord(absl::string_view field, absl::string_view text, std::optional<std::string>& value) {
   if (!IsWord(text)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the ", field, " '", text, "' must be a letter and then letters, digits or '_'"));
+        absl::StrCat("the ", field, " '", text, "' must be a letter followed by letters, digits or '_'"));
   }
   value = std::string(text);
   return absl::OkStatus();
@@ -40,7 +40,7 @@ absl::Status ParseNumber(absl::string_view field, absl::string_view text, std::o
   // SimpleAtoi also takes a sign and spaces.
   if (!std::all_of(text.begin(), text.end(), absl::ascii_isdigit) || !absl::SimpleAtoi(text, &number)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the ", field, " '", text, "' must be a number of digits only, at most 2147483647"));
+        absl::StrCat("the ", field, " '", text, "' must be a number (digits only, at most 2147483647)"));
   }
   value = number;
   return absl::OkStatus();
@@ -77,7 +77,7 @@ absl::Status ParseComponent(absl::string_view component, DeviceName& name) {
     return ParseOrAny(ParseNumber, "device id", value, name.id);
   }
   return absl::InvalidArgumentError(
-      "a component is /job:NAME, /replica:N, /task:N, /device:TYPE, /device:TYPE:N, /cpu:N or /gpu:N "
+      "expected /job:NAME, /replica:N, /task:N, /device:TYPE, /device:TYPE:N, /cpu:N or /gpu:N "
       "(the last two also in upper case)");
 }
 
@@ -116,7 +116,7 @@ void Override(std::optional<T>& field, const std::optional<T>& with) {
 absl::StatusOr<DeviceName> DeviceName::Parse(absl::string_view text) {
   DeviceName name;
   if (text.empty() || text == "/") return name;
-  if (text[0] != '/') return ParseError(text, text.substr(0, text.find('/')), "a device name begins with '/'");
+  if (text[0] != '/') return ParseError(text, text.substr(0, text.find('/')), "a device name must begin with '/'");
   for (absl::string_view rest = text; !rest.empty();) {
     const absl::string_view component = rest.substr(0, rest.find('/', 1));
     if (absl::Status status = ParseComponent(component, name); !status.ok()) {

@@ -39,7 +39,7 @@ absl::StatusOr<DType> ParseDType(absl::string_view name) {
     if (info.name == name) return info.dtype;
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "Unknown dtype '", name, "'; known are float32, float64, float16, bfloat16, int32, int64, uint8 and bool"));
+      "Unknown dtype '", name, "'; expected float32, float64, float16, bfloat16, int32, int64, uint8 or bool"));
 }
 
 bool IsFloating(DType dtype) {

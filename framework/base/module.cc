@@ -45,21 +45,22 @@ absl::StatusOr<Module> Module::Load(const std::string& name) {
     const std::filesystem::path folder = OwnFolder(), path = folder / file;
     std::error_code error;
     if (folder.empty() || !std::filesystem::exists(path, error)) {
-      return absl::NotFoundError(absl::StrCat("there is no ", path.string(), ": this Belfry was built without it"));
+      return absl::NotFoundError(absl::StrCat(path.string(), " does not exist: this Belfry was built without it"));
     }
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return absl::FailedPreconditionError(absl::StrCat(file, " cannot be loaded: ", dlerror()));
     entry = dlsym(library, EntryName(name).c_str());
     if (entry == nullptr) {
       return absl::FailedPreconditionError(
-          absl::StrCat(path.string(), " is no module of Belfry: it does not define ", EntryName(name)));
+          absl::StrCat(path.string(), " is not a Belfry module: it does not define ", EntryName(name)));
     }
   }
   const Module module(reinterpret_cast<EntryPoint>(entry));
   const auto* const version = module.Find<char>("version");
   if (version == nullptr || std::strcmp(version, kBuild) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("the module ", name, " is of Belfry ",
-                                                      version == nullptr ? "?" : version, ", and this is ", kBuild));
+    return absl::FailedPreconditionError(absl::StrCat("module ", name, " was built for Belfry ",
+                                                      version == nullptr ? "?" : version, ", but this is Belfry ",
+                                                      kBuild));
   }
   return module;
 }

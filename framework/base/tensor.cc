@@ -61,14 +61,15 @@ Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape), 
 absl::StatusOr<Tensor> Tensor::Allocate(DType dtype, const Shape& shape) {
   RETURN_IF_ERROR(Shape::Make(shape.dims()).status());
   if (!shape.known()) {
-    return absl::InvalidArgumentError(absl::StrCat("A tensor cannot have the unknown extents of ", shape.ToString()));
+    return absl::InvalidArgumentError(
+        absl::StrCat("Cannot allocate a tensor with unknown extents: ", shape.ToString()));
   }
   Tensor tensor = WithoutData(dtype, shape);
   if (tensor.elements_ <= 0) return tensor;
   tensor.buffer_.reset(static_cast<std::byte*>(AllocateAligned(tensor.bytes())), FreeAligned);
   if (tensor.buffer_ == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("No memory for a host tensor of ", tensor.bytes(), " bytes, ",
-                                                     DTypeName(dtype), " ", shape.ToString()));
+    return absl::ResourceExhaustedError(absl::StrCat("Out of memory: cannot allocate a host tensor of ", tensor.bytes(),
+                                                     " bytes, ", DTypeName(dtype), " ", shape.ToString()));
   }
   return tensor;
 }

@@ -8,7 +8,7 @@ namespace belfry {
 // consistent, so at least one of them sees the other, and End never frees work that is being enqueued.
 absl::Status CapturedStep::Enqueue(Stream& stream) {
   enqueuing_.store(true);
-  absl::Status status = ended_.load() ? absl::CancelledError("the captured step was ended by a failure elsewhere")
+  absl::Status status = ended_.load() ? absl::CancelledError("the captured step was aborted by a failure elsewhere")
                                       : work_->Enqueue(stream);
   if (status.ok()) {
     const uint32_t replay = replays_.load() + 1;

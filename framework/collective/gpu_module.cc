@@ -35,7 +35,7 @@ absl::StatusOr<std::shared_ptr<NcclApi>> OpenNccl() {
   const absl::StatusOr<Module>& module = CudaModule();
   if (module.ok()) return CollectivesOnGpus().open_nccl();
   return absl::UnimplementedError(
-      absl::StrCat("NCCL averages among GPUs, and ", module.status().message(), "; use --averager=local"));
+      absl::StrCat("Cannot average with NCCL: ", module.status().message(), "; use --averager=local"));
 }
 
 }  // namespace belfry

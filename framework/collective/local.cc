@@ -148,8 +148,8 @@ class LocalCollective final : public Collective {
 
 absl::Status CheckDType(const CollectiveSpec& spec) {
   if (spec.kind == CollectiveKind::kBroadcast || IsFloating(spec.dtype)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("collective '", spec.name, "': cannot average ", DTypeName(spec.dtype), ", only floats"));
+  return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name, "': cannot average ", DTypeName(spec.dtype),
+                                                 "; only floats can be averaged"));
 }
 
 absl::Status ReduceOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end) {
@@ -176,7 +176,7 @@ absl::StatusOr<std::unique_ptr<Collective>> MakeLocalCollective(CollectiveSpec s
   for (const Device* device : spec.participants) {
     if (device->type() == type && (type == "CPU" || type == "GPU")) continue;
     return absl::InvalidArgumentError(absl::StrCat(
-        "collective '", spec.name, "': the local averager works among CPU devices or among GPUs, not with ",
+        "collective '", spec.name, "': the local averager works among CPU devices or among GPUs, not between ",
         spec.participants[0]->name().ToString(), " and ", device->name().ToString()));
   }
   if (type == "CPU") {

@@ -91,7 +91,7 @@ class NcclCollective final : public Collective {
     return absl::Status(
         status.code(),
         absl::StrCat("tower ", ParticipantOf(rank), " on ", clique_->device(rank).name().ToString(), ": ",
-                     status.message(), "; the last collective given to it was ", clique_->LastCollective(rank)));
+                     status.message(), "; the last collective issued to it was ", clique_->LastCollective(rank)));
   }
 
  private:
@@ -137,8 +137,9 @@ class NcclCollective final : public Collective {
       if (there.ok()) continue;
       missing.push_back(absl::StrCat("tower ", p, " on ", spec_.participants[p]->name().ToString()));
     }
-    const std::string who = missing.empty() ? "all towers just in time" : absl::StrJoin(missing, ", ");
-    return Named(absl::DeadlineExceededError(absl::StrCat("the step passed its deadline; missed: ", who)), participant);
+    const std::string who = missing.empty() ? "none (the last one arrived just then)" : absl::StrJoin(missing, ", ");
+    return Named(absl::DeadlineExceededError(absl::StrCat("the step exceeded its deadline; missing: ", who)),
+                 participant);
   }
 
   absl::Status Enqueue(int participant, Stream& stream, absl::Time deadline) {
@@ -231,12 +232,12 @@ absl::Status CheckNcclDevices(absl::Span<Device* const> devices) {
   std::set<int> cards;
   for (const Device* device : devices) {
     if (device->type() != "GPU") {
-      return absl::InvalidArgumentError(
-          absl::StrCat("NCCL averages among GPUs, and ", device->name().ToString(), " is none; use --averager=local"));
+      return absl::InvalidArgumentError(absl::StrCat("NCCL averages among GPUs, but ", device->name().ToString(),
+                                                     " is not one; use --averager=local"));
     }
     if (cards.insert(device->physical_id()).second) continue;
-    return absl::InvalidArgumentError(absl::StrCat("NCCL takes one tower on each GPU, and ", device->name().ToString(),
-                                                   " shares its card with another; use --averager=local"));
+    return absl::InvalidArgumentError(absl::StrCat("NCCL needs a card for each tower, but ", device->name().ToString(),
+                                                   " shares its card with another device; use --averager=local"));
   }
   return absl::OkStatus();
 }
@@ -248,9 +249,9 @@ absl::StatusOr<std::unique_ptr<Collective>> NcclCollectives::Make(CollectiveSpec
   RETURN_IF_ERROR(CheckDType(spec));
   absl::Status fits = CheckNcclDevices(spec.participants);
   if (fits.ok() && spec.ranks.size() != spec.participants.size()) {
-    fits =
-        absl::InvalidArgumentError(absl::StrCat("NCCL takes one tower on each GPU, and there are ", spec.ranks.size(),
-                                                " towers on ", spec.participants.size(), "; use --averager=local"));
+    fits = absl::InvalidArgumentError(absl::StrCat("NCCL needs a GPU for each tower, but there are ", spec.ranks.size(),
+                                                   " towers on ", spec.participants.size(),
+                                                   " GPUs; use --averager=local"));
   }
   if (!fits.ok()) {
     return absl::Status(fits.code(), absl::StrCat("collective '", spec.name, "': ", fits.message()));

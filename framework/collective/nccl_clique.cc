@@ -51,10 +51,10 @@ absl::Status NcclClique::Error(NcclResult result, absl::string_view what, NcclCo
 absl::Status NcclClique::Build(absl::Time deadline) {
   deadline = std::min(deadline, absl::Now() + options_.init_timeout);
   NcclId id;
-  if (NcclResult got = api_->GetUniqueId(id); Failed(got)) return Error(got, "make an id", nullptr);
+  if (NcclResult got = api_->GetUniqueId(id); Failed(got)) return Error(got, "create a unique id", nullptr);
   // One thread creates all ranks and each waits for the others, so they must be in one group. A group that creates
   // communicators may not contain collectives.
-  if (NcclResult begun = api_->GroupStart(); Failed(begun)) return Error(begun, "begin a group", nullptr);
+  if (NcclResult begun = api_->GroupStart(); Failed(begun)) return Error(begun, "start a group", nullptr);
   absl::Status status;
   for (int r = 0; r < size() && status.ok(); ++r) {
     ranks_[r].comm = nullptr;
@@ -203,7 +203,7 @@ absl::Status NcclClique::Prepare(absl::Time deadline) {
   absl::Status status = Build(deadline);
   if (!status.ok()) {
     return absl::Status(status.code(),
-                        absl::StrCat("after a failure NCCL was to be started again: ", status.message()));
+                        absl::StrCat("NCCL could not be started again after a failure: ", status.message()));
   }
   stopped_.store(false);
   stale_.store(false);  // last: Claim reads it first, and must not find a clique that is neither stale nor running
@@ -238,11 +238,11 @@ absl::Status NcclClique::Check(bool give_up, int& rank) {
       const NcclResult asked = api_->CommGetAsyncError(*ranks_[r].comm, state);
       ranks_[r].busy.clear(std::memory_order_release);
       if (!Failed(asked) && !Failed(state)) continue;
-      status = Error(Failed(asked) ? asked : state, "go on", ranks_[r].comm);
+      status = Error(Failed(asked) ? asked : state, "complete its collectives", ranks_[r].comm);
       rank = r;
     }
     if (status.ok() && give_up && !Idle()) {
-      status = absl::DeadlineExceededError("collectives were under way, and are aborted");
+      status = absl::DeadlineExceededError("collectives were in progress and have been aborted");
     }
   }
   if (status.ok()) return status;

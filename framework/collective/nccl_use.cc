@@ -33,19 +33,19 @@ class Call {
 
 absl::Status NcclClique::AwaitReady(int rank, absl::Time deadline, bool building) {
   NcclComm* const comm = ranks_[rank].comm;
-  if (comm == nullptr) return absl::InternalError("NCCL made no communicator");
+  if (comm == nullptr) return absl::InternalError("NCCL created no communicator");
   for (int64_t turn = 0;; ++turn) {
     NcclResult asked, state = NcclResult::kSuccess;
     {
       const Call call(ranks_[rank].busy);
       asked = api_->CommGetAsyncError(*comm, state);
     }
-    if (Failed(asked)) return Error(asked, "answer", comm);
+    if (Failed(asked)) return Error(asked, "report its state", comm);
     if (state == NcclResult::kSuccess) return absl::OkStatus();
-    if (Failed(state)) return Error(state, "go on", comm);
+    if (Failed(state)) return Error(state, "become ready", comm);
     if (!building && stopped_.load()) return Why();
     if (deadline != absl::InfiniteFuture() && absl::Now() >= deadline) {
-      return absl::DeadlineExceededError("NCCL was still at work when the deadline passed");
+      return absl::DeadlineExceededError("NCCL was still busy at the deadline");
     }
     if (turn < kYields) {
       std::this_thread::yield();
@@ -68,8 +68,8 @@ absl::Status NcclClique::Claim(int rank, uint32_t collective) {
   if (there == mine) return absl::OkStatus();
   const MutexLock lock(mutex_);
   const uint64_t other = there & ((uint64_t{1} << kCollectiveBits) - 1);
-  return absl::InternalError(absl::StrCat("the GPUs do not meet collectives in one order: another one was at '",
-                                          names_[other - 1], "'; two steps at once must not share NCCL"));
+  return absl::InternalError(absl::StrCat("the GPUs do not reach collectives in the same order: another GPU was at '",
+                                          names_[other - 1], "'; concurrent steps must not share NCCL"));
 }
 
 absl::Status NcclClique::Use::Begin(absl::Time deadline) {
@@ -88,12 +88,12 @@ absl::Status NcclClique::Use::Group(Stream& stream, absl::Time deadline,
   NcclResult called, ended;
   {
     const Call call(rank.busy);
-    if (NcclResult begun = api.GroupStart(); Failed(begun)) return clique_.Error(begun, "begin a group", rank.comm);
+    if (NcclResult begun = api.GroupStart(); Failed(begun)) return clique_.Error(begun, "start a group", rank.comm);
     called = calls(api, rank.comm);
     ended = api.GroupEnd();
   }
   const uint64_t issued = rank.issued.fetch_add(1) + 1;
-  if (Failed(called)) return clique_.Error(called, "take the collective", rank.comm);
+  if (Failed(called)) return clique_.Error(called, "enqueue the collective", rank.comm);
   if (Failed(ended)) return clique_.Error(ended, "launch the collective", rank.comm);
   // Until NCCL is ready the stream does not hold the collective, so an event recorded there would not wait for it.
   RETURN_IF_ERROR(clique_.AwaitReady(rank_, deadline, false));
@@ -117,13 +117,13 @@ absl::Status NcclClique::Use::Capture(absl::Time deadline,
   {
     std::deque<Call> all;
     for (int r = 0; r < clique_.size(); ++r) all.emplace_back(clique_.ranks_[r].busy);
-    if (NcclResult begun = api.GroupStart(); Failed(begun)) return clique_.Error(begun, "begin a group", nullptr);
+    if (NcclResult begun = api.GroupStart(); Failed(begun)) return clique_.Error(begun, "start a group", nullptr);
     for (int r = 0; r < clique_.size() && !Failed(called); ++r) called = calls(api, r, clique_.ranks_[r].comm);
     ended = api.GroupEnd();
   }
   // Needed even after a failure: until then one of NCCL's threads still adds work to the streams.
   const absl::Status ready = clique_.AwaitAll(deadline);
-  if (Failed(called)) return clique_.Error(called, "take the collective", nullptr);
+  if (Failed(called)) return clique_.Error(called, "enqueue the collective", nullptr);
   if (Failed(ended)) return clique_.Error(ended, "capture the collective", nullptr);
   return ready;
 }

@@ -61,8 +61,8 @@ class Joiner {
     ColocationGroup joined = groups_[a];
     joined.types &= groups_[b].types;
     if (joined.types == 0) {
-      const std::string why = absl::StrCat("no type of device runs both '", target.name(), "' and '", node.name(),
-                                           "', with what is colocated with them");
+      const std::string why = absl::StrCat("no device type can run both '", target.name(), "' and '", node.name(),
+                                           "', together with the nodes colocated with them");
       if (bond == Bond::kReference || !options_.allow_soft_placement) return Conflict(target, node, why);
       notes_.push_back(absl::StrCat("Node '", node.name(), "'", AtLine(node), " is not colocated with '", target.name(),
                                     "': ", why, "."));
@@ -114,7 +114,7 @@ class Joiner {
 
   absl::Status Conflict(const Node& target, const Node& node, absl::string_view why) {
     std::string text = absl::StrCat("Cannot colocate nodes '", target.name(), "' and '", node.name(), "': ", why,
-                                    AtLine(node), ". Members, and the devices they ask for:");
+                                    AtLine(node), ". Members and the devices they request:");
     const int a = Find(target.id()), b = Find(node.id());
     int listed = 0;
     for (int id = 0; id < graph_.size(); ++id) {

@@ -301,8 +301,8 @@ class FusedElementwise {
       if (!kernel.ok()) return At(static_cast<int>(m), kernel.status());
       if (!kernel->in_place && !member.op->in_place.empty()) {
         return At(static_cast<int>(m),
-                  absl::UnimplementedError("the kernel of an element-wise op must work in place if its OpDef says that "
-                                           "the op does (Kernel::in_place, OpDef::in_place)"));
+                  absl::UnimplementedError("the kernel of an element-wise op must work in place if its OpDef says so "
+                                           "(Kernel::in_place, OpDef::in_place)"));
       }
       member_workspace_bytes_ = std::max(member_workspace_bytes_, kernel->workspace_bytes);
       uses_run_ = uses_run_ || kernel->uses_run;

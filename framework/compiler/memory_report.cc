@@ -128,8 +128,8 @@ absl::Status CheckMemory(const Plan& plan, const DeviceSet& devices) {
     const size_t left = counters.memory_limit - std::min(counters.memory_limit, counters.bytes_in_use);
     if (needed <= left) continue;
     return absl::ResourceExhaustedError(absl::StrFormat(
-        "The step needs %.2f MiB on %s beside its variables, and %.2f of its %.2f MiB are free; a smaller batch needs "
-        "less",
+        "The step needs %.2f MiB on %s in addition to its variables, but only %.2f of its %.2f MiB are free; use a "
+        "smaller batch",
         needed / kMebi, devices.device(device).name().ToString(), left / kMebi, counters.memory_limit / kMebi));
   }
   return absl::OkStatus();

@@ -196,11 +196,11 @@ class Placer {
     std::string why = absl::StrCat("Could not satisfy explicit device specification '", spec, "' because ",
                                    WhyNot(group.request, node));
     if (group.size > 1) {
-      absl::StrAppend(&why, " (it shares a device with ", group.size - 1, " other nodes, from '",
-                      graph_.node(group.leader).name(), "' on)");
+      absl::StrAppend(&why, " (it shares a device with ", group.size - 1, " other nodes, the first of which is '",
+                      graph_.node(group.leader).name(), "')");
     }
     absl::StrAppend(&why, "; the devices are: ", DeviceList());
-    if (node.location().known()) absl::StrAppend(&why, "; asked for at ", node.location().ToString());
+    if (node.location().known()) absl::StrAppend(&why, "; the node is defined at ", node.location().ToString());
     return CannotAssign(node, why);
   }
 
@@ -211,7 +211,7 @@ class Placer {
     const bool own = (SupportedTypes(node) & GroupOf(node.id()).types) == SupportedTypes(node);
     const std::string type = requests_.name(request).type.value_or("such");
     return own ? absl::StrCat("no supported kernel for ", type, " devices is available: ", Kernels(node))
-               : absl::StrCat("what shares a device with it has no supported kernel for ", type, " devices");
+               : absl::StrCat("nodes that must share its device have no supported kernel for ", type, " devices");
   }
 
   std::string Kernels(const Node& node) const {
@@ -330,7 +330,7 @@ class Placer {
       const std::string others = entry.count > 1 ? absl::StrCat(" and ", entry.count - 1, " more run") : " runs";
       placement_.notes.push_back(absl::StrCat("Node '", entry.first->name(), "'", others, " on ",
                                               devices_.device(device).name().ToLegacyString(), ", not on '", spec,
-                                              "' as asked for", AtLine(*entry.first), ": ", why, "."));
+                                              "' as requested", AtLine(*entry.first), ": ", why, "."));
     }
   }
 
@@ -339,9 +339,10 @@ class Placer {
     if (Best(request, group.types) < 0) return WhyNot(request, node);
     for (size_t i = 0; i < node.inputs().size(); ++i) {
       if (!node.op().input_arg(static_cast<int>(i)).ref) continue;
-      return absl::StrCat("it updates the variable '", node.inputs()[i].node->name(), "', which is there");
+      return absl::StrCat("it updates the variable '", node.inputs()[i].node->name(), "', which is placed there");
     }
-    return absl::StrCat("it shares a device with other nodes, from '", graph_.node(group.leader).name(), "' on");
+    return absl::StrCat("it shares a device with other nodes, the first of which is '",
+                        graph_.node(group.leader).name(), "'");
   }
 
   const Graph& graph_;

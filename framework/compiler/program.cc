@@ -78,7 +78,7 @@ const OpDef& ElementwiseOp() {
                 .outputs = {{.name = "outputs", .list = true}},
                 .types = {{"T", kAnyType}},
                 .shape = [](const ShapeArgs&) -> absl::StatusOr<std::vector<Shape>> {
-                  return absl::InternalError("an element-wise pass is made once shapes are known");
+                  return absl::InternalError("element-wise nodes are fused only after shapes are known");
                 },
                 .not_differentiable = true};
   return *op;
@@ -266,9 +266,7 @@ absl::Status Cycle(const Program& program, const std::vector<char>& needed, cons
     if (needed[i] && new_index[i] < 0) absl::StrAppend(&names, " '", program.nodes[i].name, "'");
   }
   return absl::InvalidArgumentError(absl::StrCat(
-      "What this step asks for waits for itself, by the order of reads and updates of variables or by collectives that "
-      "wait for each other, through:",
-      names));
+      "The step has a cycle: reads and updates of variables, or collectives, wait for each other through:", names));
 }
 
 }  // namespace
@@ -365,7 +363,7 @@ std::string Describe(const ProgramNode& node) {
     absl::StrAppend(&text, " of ", updates ? absl::StrCat(node.body[0].op->name, ": ") : "",
                     absl::StrJoin(node.body, ", ", name));
   }
-  if (node.source->location().known()) absl::StrAppend(&text, ", asked for at ", node.source->location().ToString());
+  if (node.source->location().known()) absl::StrAppend(&text, ", defined at ", node.source->location().ToString());
   return absl::StrCat(text, ")");
 }
 

@@ -114,7 +114,7 @@ absl::Status Normalize(Program& program);
 // Appends a node that copies `value`, on `device`, by CopyOp or TransferOp; returns its output. The caller normalizes.
 Value AddCopy(Program& program, const OpDef& op, Value value, int device, int64_t rank);
 
-// "node 'tower_0/MatMul' (op MatMul, asked for at model.cc:12)"; with those that it was made of.
+// "node 'tower_0/MatMul' (op MatMul, defined at model.cc:12)"; with those that it was made of.
 std::string Describe(const ProgramNode& node);
 
 }  // namespace belfry

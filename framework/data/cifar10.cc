@@ -109,7 +109,7 @@ absl::StatusOr<std::vector<std::string>> ReadClassNames(const fs::path& path) {
   }
   if (names.size() != static_cast<size_t>(kCifar10Classes)) {
     return absl::DataLossError(absl::StrCat(path.string(), ": holds ", names.size(), " class names; expected ",
-                                            kCifar10Classes, ", one a line"));
+                                            kCifar10Classes, ", one per line"));
   }
   return names;
 }
@@ -126,7 +126,7 @@ absl::StatusOr<std::vector<std::string>> ReadTrainingFiles(const fs::path& folde
   for (int later = number + 1; later <= number + 5; ++later) {
     if (!Exists(file(later))) continue;
     return absl::NotFoundError(
-        absl::StrCat(file(number).string(), ": no such file, though ", file(later).filename().string(), " is there"));
+        absl::StrCat(file(number).string(), ": no such file, though ", file(later).filename().string(), " exists"));
   }
   return files;
 }
@@ -137,8 +137,9 @@ int64_t Records(const std::string& bytes) { return static_cast<int64_t>(bytes.si
 // that a copy was cut short.
 absl::Status CheckCounts(const fs::path& folder, const std::vector<std::string>& train, const std::string& test) {
   const auto wrong = [&](const std::string& name, int64_t records, absl::string_view than, int64_t expected) {
-    return absl::DataLossError(absl::StrCat((folder / name).string(), ": holds ", records, " records, and ", than, " ",
-                                            expected, ": the file is cut short or is of another set"));
+    return absl::DataLossError(absl::StrCat((folder / name).string(), ": holds ", records, " records, but ", than,
+                                            " holds ", expected,
+                                            ": the file is cut short or belongs to another data set"));
   };
   for (size_t i = 1; i < train.size(); ++i) {
     if (train[i].size() == train[0].size()) continue;

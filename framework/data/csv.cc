@@ -161,7 +161,7 @@ absl::Status CheckNames(const std::vector<std::string>& names, absl::string_view
   std::set<absl::string_view> seen;
   for (const std::string& name : names) {
     if (seen.insert(name).second) continue;
-    return absl::InvalidArgumentError(absl::StrCat(file, ": two columns are called '", name, "'; the ", names.size(),
+    return absl::InvalidArgumentError(absl::StrCat(file, ": two columns are named '", name, "'; the ", names.size(),
                                                    " columns are ", absl::StrJoin(names, ", ")));
   }
   return absl::OkStatus();

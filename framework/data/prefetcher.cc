@@ -44,10 +44,10 @@ absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& optio
   if (options.depth < 1 || options.depth > kMaxDepth) {
     return invalid("depth is ", options.depth, "; expected 1 to ", kMaxDepth);
   }
-  if (options.epochs < 0) return invalid("epochs is ", options.epochs, "; expected at least 0 (0: without end)");
+  if (options.epochs < 0) return invalid("epochs is ", options.epochs, "; expected at least 0 (0: endless)");
   const int64_t batches = BatchesPerEpoch(dataset.size(), options.batch_size, options.drop_remainder);
   if (batches == 0) {
-    return invalid("batch_size ", options.batch_size, " with drop_remainder leaves no batch of ", dataset.size(),
+    return invalid("batch_size ", options.batch_size, " with drop_remainder leaves no batch from ", dataset.size(),
                    " examples");
   }
   if (options.start.epoch < 0 || options.start.batch < 0 || options.start.batch >= batches) {
@@ -314,8 +314,9 @@ absl::StatusOr<Batch> Prefetcher::Take() {
   Slot& slot = SlotAt(taken_);
   if (slot.state == Slot::kTaken) {
     return absl::FailedPreconditionError(absl::StrCat("the batch of epoch ", slot.position.epoch, ", batch ",
-                                                      slot.position.batch, " is still on loan, and the ring has ",
-                                                      slots_.size(), " in all; give it back first, or raise depth"));
+                                                      slot.position.batch, " is still on loan, and the ring has only ",
+                                                      slots_.size(),
+                                                      " slots; return the batch first, or increase depth"));
   }
   // to_take_ stays where it is, so every later call returns this error again.
   if (!slot.status.ok()) return slot.status;

@@ -22,8 +22,8 @@ absl::StatusOr<std::string> Take(const io::Metadata& metadata, const char* key) 
   const auto found = metadata.find(key);
   if (found != metadata.end()) return found->second;
   return absl::InvalidArgumentError(
-      absl::StrCat("The checkpoint does not say where in its data the training was: it has no \"", key,
-                   "\"; begin at the first batch, or take another checkpoint"));
+      absl::StrCat("The checkpoint does not contain the training's position in the data: it has no \"", key,
+                   "\"; start at the first batch, or use another checkpoint"));
 }
 
 absl::StatusOr<int64_t> TakeCount(const io::Metadata& metadata, const char* key, int64_t lowest) {
@@ -31,16 +31,17 @@ absl::StatusOr<int64_t> TakeCount(const io::Metadata& metadata, const char* key,
   int64_t count;
   if (absl::SimpleAtoi(text, &count) && count >= lowest) return count;
   return absl::InvalidArgumentError(
-      absl::StrCat("The checkpoint's \"", key, "\" is \"", text, "\"; expected a number from ", lowest));
+      absl::StrCat("The checkpoint's \"", key, "\" is \"", text, "\"; expected a number of at least ", lowest));
 }
 
 // Checks that a setting has the value it had when the position was saved.
 absl::Status CheckSame(const io::Metadata& metadata, const char* key, const std::string& now) {
   ASSIGN_OR_RETURN(const std::string then, Take(metadata, key));
   if (then == now) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "The training was interrupted with \"", key, "\" ", then, " and would go on with ", now,
-      ", which puts other examples into its batches; set it to ", then, ", or begin the data at the first batch"));
+  return absl::FailedPreconditionError(absl::StrCat("The training was interrupted with \"", key, "\" ", then,
+                                                    " and would resume with ", now,
+                                                    ", which would change the examples in its batches; set it to ",
+                                                    then, ", or start at the first batch of the data"));
 }
 
 const char* Text(bool value) { return value ? "true" : "false"; }
@@ -71,9 +72,9 @@ absl::StatusOr<Position> TakePosition(const io::Metadata& metadata, const Prefet
   RETURN_IF_ERROR(CheckSame(metadata, kSeed, absl::StrCat(options.seed)));
   RETURN_IF_ERROR(CheckSame(metadata, kDropRemainder, Text(options.drop_remainder)));
   if (position.batch >= BatchesPerEpoch(examples, batch_size, options.drop_remainder)) {
-    return absl::InvalidArgumentError(absl::StrCat("The checkpoint's position is batch ", position.batch,
-                                                   " of an epoch that has ",
-                                                   BatchesPerEpoch(examples, batch_size, options.drop_remainder)));
+    return absl::InvalidArgumentError(
+        absl::StrCat("The checkpoint's position is batch ", position.batch, " of an epoch, but an epoch has ",
+                     BatchesPerEpoch(examples, batch_size, options.drop_remainder), " batches"));
   }
   if (batch_size == options.batch_size) return position;
   if (!resume.allow_other_batch_size) {

@@ -108,7 +108,7 @@ bool IsUnfinished(const fs::path& folder, const TextureOptions& options) {
 // FailedPrecondition unless `folder` is absent, empty, or a generated set and nothing else.
 absl::Status CheckReplaceable(const fs::path& folder, const TextureOptions& options) {
   const auto refuse = [&](absl::string_view why) {
-    return absl::FailedPreconditionError(absl::StrCat(folder.string(), ": ", why, "; name another place"));
+    return absl::FailedPreconditionError(absl::StrCat(folder.string(), ": ", why, "; choose another folder"));
   };
   std::error_code error;
   const fs::file_status status = fs::status(folder, error);
@@ -119,11 +119,13 @@ absl::Status CheckReplaceable(const fs::path& folder, const TextureOptions& opti
   if (entries.empty()) return absl::OkStatus();
   for (const fs::directory_entry& entry : entries) {
     const std::string name = entry.path().filename().string();
-    if (!IsNameOfOurs(name)) return refuse(absl::StrCat("holds ", name, ", which is not of a generated set"));
+    if (!IsNameOfOurs(name)) {
+      return refuse(absl::StrCat("holds ", name, ", which does not belong to a generated data set"));
+    }
   }
   const absl::StatusOr<std::string> marker = io::ReadFile((folder / kTexturesMarker).string());
   if (marker.ok() ? absl::StartsWith(*marker, kDescription) : IsUnfinished(folder, options)) return absl::OkStatus();
-  return refuse("holds a data set without textures.txt, so not a generated one");
+  return refuse("holds a data set without textures.txt, so it was not generated");
 }
 
 // Removes a generated set and nothing else. The marker goes last, since it identifies the folder as ours.
@@ -142,7 +144,7 @@ absl::Status Remove(const fs::path& folder) {
     fs::remove(file, error);
     if (error) {
       return absl::FailedPreconditionError(
-          absl::StrCat(file.string(), ": cannot replace the set: ", error.message(), "; name another place"));
+          absl::StrCat(file.string(), ": cannot replace the data set: ", error.message(), "; choose another folder"));
     }
   }
   return absl::OkStatus();

@@ -148,10 +148,10 @@ void CachingAllocator::Deallocate(void* memory) {
 
 absl::Status CachingAllocator::Exhausted(size_t bytes, absl::string_view why) const {
   const size_t largest = free_.empty() ? 0 : free_.rbegin()->first;
-  return absl::ResourceExhaustedError(
-      absl::StrCat(owner_, " cannot allocate ", bytes, " bytes: it holds ", in_use_, " of at most ", limit_, " bytes",
-                   why.empty() ? absl::StrCat(", and the largest free piece of what it reserved has ", largest)
-                               : absl::StrCat(", and there is no more: ", why)));
+  return absl::ResourceExhaustedError(absl::StrCat(
+      owner_, " cannot allocate ", bytes, " bytes: ", in_use_, " of its limit of ", limit_, " bytes are in use",
+      why.empty() ? absl::StrCat(", and the largest free piece of its reserved memory has ", largest)
+                  : absl::StrCat(", and it could not reserve more: ", why)));
 }
 
 DeviceCounters CachingAllocator::counters() const {

@@ -76,9 +76,11 @@ class Stream {
   // events, is captured instead of run until EndCapture. Before EndCapture this stream must wait for all the others.
   // Until they are recorded again, events recorded during the capture can be waited for by these streams only. After an
   // error nothing is captured. Unimplemented where the device does not support it.
-  virtual absl::Status BeginCapture() { return absl::UnimplementedError("this device does not capture"); }
+  virtual absl::Status BeginCapture() {
+    return absl::UnimplementedError("this device does not support capturing work");
+  }
   virtual absl::StatusOr<std::unique_ptr<CapturedWork>> EndCapture() {
-    return absl::UnimplementedError("this device does not capture");
+    return absl::UnimplementedError("this device does not support capturing work");
   }
 };
 

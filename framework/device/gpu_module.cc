@@ -10,7 +10,7 @@ absl::StatusOr<const GpuDevices*> FindGpus() {
   const absl::StatusOr<Module>& module = CudaModule();
   if (!module.ok()) return absl::NotFoundError(module.status().message());
   const auto* const gpus = module->Find<GpuDevices>("device");
-  if (gpus == nullptr) return absl::NotFoundError("the CUDA module opens no devices");
+  if (gpus == nullptr) return absl::NotFoundError("the CUDA module does not provide devices");
   return gpus;
 }
 
@@ -19,8 +19,8 @@ absl::StatusOr<const GpuDevices*> FindGpus() {
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenGpuDevices(int count, const DeviceOptions& options) {
   const absl::StatusOr<const GpuDevices*> gpus = FindGpus();
   if (gpus.ok()) return (*gpus)->open(count, options);
-  return absl::InvalidArgumentError(absl::StrCat("Asked for ", count, count == 1 ? " GPU" : " GPUs",
-                                                 ", and found 0: ", gpus.status().message(), "; use cpu:N"));
+  return absl::InvalidArgumentError(absl::StrCat("Requested ", count, count == 1 ? " GPU" : " GPUs",
+                                                 ", but found 0: ", gpus.status().message(), "; use cpu:N"));
 }
 
 absl::StatusOr<int> CountGpuDevices(const DeviceOptions& options) {

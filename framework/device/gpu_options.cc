@@ -31,8 +31,8 @@ struct MemoryText {
 absl::StatusOr<MemoryText> ParseMemory(absl::string_view text) {
   const auto wrong = [&](absl::string_view why) {
     return absl::InvalidArgumentError(absl::StrCat("gpu_memory='", text, "': ", why,
-                                                   "; expected a fraction of the card such as 0.4, or so many bytes, "
-                                                   "KiB, MiB, GiB or TiB, such as 4GiB"));
+                                                   "; expected a fraction of the card such as 0.4, or an amount in "
+                                                   "bytes, KiB, MiB, GiB or TiB such as 4GiB"));
   };
   const std::string lower = absl::AsciiStrToLower(absl::StripAsciiWhitespace(text));
   absl::string_view digits = lower;
@@ -63,7 +63,7 @@ absl::StatusOr<MemoryText> ParseMemory(absl::string_view text) {
 absl::StatusOr<std::vector<int>> ParseCards(absl::string_view text) {
   const auto wrong = [&](absl::string_view why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("visible_gpus='", text, "': ", why, "; expected numbers of cards such as 0,2"));
+        absl::StrCat("visible_gpus='", text, "': ", why, "; expected card numbers such as 0,2"));
   };
   std::vector<int> cards;
   if (absl::StripAsciiWhitespace(text).empty()) return cards;
@@ -85,14 +85,14 @@ std::string GibiBytes(size_t bytes) { return absl::StrFormat("%.1f GiB", static_
 absl::Status CheckGpuOptions(const DeviceOptions& options) {
   if (options.virtual_gpus < 1 || options.virtual_gpus > kMaxParts) {
     return absl::InvalidArgumentError(
-        absl::StrCat("virtual_gpus=", options.virtual_gpus, ": a card is opened as 1 to ", kMaxParts, " devices"));
+        absl::StrCat("virtual_gpus=", options.virtual_gpus, ": a card can be opened as 1 to ", kMaxParts, " devices"));
   }
   if (!options.gpu_memory.empty()) {
     ASSIGN_OR_RETURN(const MemoryText memory, ParseMemory(options.gpu_memory));
     if (memory.fraction && memory.number * options.virtual_gpus > 1) {
       return absl::InvalidArgumentError(
           absl::StrCat("gpu_memory='", options.gpu_memory, "' is the share of one device, ",
-                       "and virtual_gpus=", options.virtual_gpus, " of them are more than a card"));
+                       "and virtual_gpus=", options.virtual_gpus, " such shares exceed the card"));
     }
   }
   return ParseCards(options.visible_gpus).status();
@@ -119,9 +119,9 @@ absl::StatusOr<size_t> GpuMemoryLimit(const DeviceOptions& options, size_t total
   if (options.gpu_memory.empty()) {
     const size_t limit = usable / parts / kGranule * kGranule;
     if (limit > 0) return limit;
-    return absl::InvalidArgumentError(absl::StrCat("of ", GibiBytes(total), " only ", GibiBytes(free),
-                                                   " are free, which others use; nothing is left for ", parts,
-                                                   parts == 1 ? " device" : " devices"));
+    return absl::InvalidArgumentError(absl::StrCat("only ", GibiBytes(free), " of ", GibiBytes(total),
+                                                   " are free, and other processes use the rest; nothing is left for ",
+                                                   parts, parts == 1 ? " device" : " devices"));
   }
   ASSIGN_OR_RETURN(const MemoryText memory, ParseMemory(options.gpu_memory));
   const double bytes = memory.fraction ? memory.number * static_cast<double>(total) : memory.number;
@@ -129,7 +129,7 @@ absl::StatusOr<size_t> GpuMemoryLimit(const DeviceOptions& options, size_t total
   if (limit <= free / parts) return limit;
   return absl::InvalidArgumentError(absl::StrCat("gpu_memory='", options.gpu_memory, "' is ", GibiBytes(limit),
                                                  parts == 1 ? "" : absl::StrCat(" for each of ", parts, " devices"),
-                                                 ", and of ", GibiBytes(total), " only ", GibiBytes(free),
+                                                 ", but only ", GibiBytes(free), " of ", GibiBytes(total),
                                                  " are free"));
 }
 

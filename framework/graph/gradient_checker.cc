@@ -54,7 +54,7 @@ absl::StatusOr<std::vector<Tensor>> SymbolicGradients(const Scope& scope, absl::
     values.push_back(gradients[i].valid() ? fetched[next++] : Tensor::Zeros(DType::kFloat64, fed->second.shape()));
     if (values.back().shape() != fed->second.shape()) {
       return absl::FailedPreconditionError(absl::StrCat("the gradient of '", xs[i].name(), "' has shape ",
-                                                        values.back().shape().ToString(), " and not ",
+                                                        values.back().shape().ToString(), ", expected ",
                                                         fed->second.shape().ToString()));
     }
   }
@@ -89,7 +89,7 @@ absl::Status CheckOne(absl::Span<const Output> ys, size_t index, const Tensor& s
   if (worst <= options.tolerance * largest) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "The gradient of '", feeds[index].first.name(), "' (shape ", original.shape().ToString(), ") at element ",
-      worst_element, " is ", symbolic.data<double>()[worst_element], ", finite differences say ", worst_numeric));
+      worst_element, " is ", symbolic.data<double>()[worst_element], ", but finite differences give ", worst_numeric));
 }
 
 }  // namespace
@@ -100,7 +100,7 @@ absl::Status CheckGradients(const Scope& scope, absl::Span<const Output> ys, abs
   for (absl::Span<const Output> outputs : {ys, xs}) {
     for (const Output& output : outputs) {
       if (output.valid() && output.dtype() == DType::kFloat64) continue;
-      return absl::InvalidArgumentError(absl::StrCat("CheckGradients needs float64, and '",
+      return absl::InvalidArgumentError(absl::StrCat("CheckGradients needs float64, but '",
                                                      output.valid() ? output.name() : "an invalid Output", "' is not"));
     }
   }
@@ -108,7 +108,7 @@ absl::Status CheckGradients(const Scope& scope, absl::Span<const Output> ys, abs
   std::vector<size_t> index_of;
   for (const Output& x : xs) {
     const auto fed = std::find_if(feeds.begin(), feeds.end(), [&](const auto& feed) { return feed.first == x; });
-    if (fed == feeds.end()) return absl::InvalidArgumentError(absl::StrCat("no value for '", x.name(), "' is fed"));
+    if (fed == feeds.end()) return absl::InvalidArgumentError(absl::StrCat("no value is fed for '", x.name(), "'"));
     index_of.push_back(static_cast<size_t>(fed - feeds.begin()));
   }
   ASSIGN_OR_RETURN(const std::vector<Tensor> values, evaluate(ys, feeds));

@@ -75,8 +75,8 @@ class Differentiator {
   // may itself lie on the way to another y.
   absl::Status Seed() {
     if (!options_.grad_ys.empty() && options_.grad_ys.size() != ys_.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("Gradients: ", ys_.size(), " ys and ", options_.grad_ys.size(), " grad_ys"));
+      return absl::InvalidArgumentError(absl::StrCat("Gradients: ", ys_.size(), " ys, but ", options_.grad_ys.size(),
+                                                     " grad_ys; expected one for each y, or none"));
     }
     for (size_t i = 0; i < ys_.size(); ++i) {
       if (!IsFloating(ys_[i].dtype())) {
@@ -239,7 +239,11 @@ absl::StatusOr<std::vector<Output>> Gradients(const Scope& scope, absl::Span<con
   RETURN_IF_ERROR(scope.status());
   for (absl::Span<const Output> outputs : {ys, xs}) {
     for (const Output& output : outputs) {
-      if (!output.valid()) return absl::InvalidArgumentError("Gradients: an Output was never made");
+      if (!output.valid()) {
+        return absl::InvalidArgumentError(
+            "Gradients: one of the ys or xs is an invalid Output (default-constructed, or a gradient that does not "
+            "exist)");
+      }
       if (&output.node->graph() != &scope.graph()) {
         return absl::InvalidArgumentError(absl::StrCat("Gradients: '", output.name(), "' belongs to another graph"));
       }

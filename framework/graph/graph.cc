@@ -125,11 +125,11 @@ Variable Graph::VariableOf(const Node& node) const {
 absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   if (!ValidName(request.name)) {
     return absl::InvalidArgumentError(
-        "a name begins with a letter, a digit or '.', goes on with these or '_', '-', '/', '\\', and does not end with "
+        "a name must begin with a letter, a digit or '.', continue with these or '_', '-', '/', '\\', and not end with "
         "'/'");
   }
   const OpDef* op = registry_.Find(request.op);
-  if (op == nullptr) return absl::NotFoundError("there is no op of this name in the graph's registry");
+  if (op == nullptr) return absl::NotFoundError("the graph's registry has no op of this name");
   node.op_ = op;
   node.graph_ = this;
   node.inputs_ = std::move(request.inputs);
@@ -143,7 +143,10 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   node.tower_scope_ = std::move(request.tower_scope);
   node.location_ = request.location;
   for (const Output& input : node.inputs_) {
-    if (!input.valid()) return absl::InvalidArgumentError("an input is an Output that was never made");
+    if (!input.valid()) {
+      return absl::InvalidArgumentError(
+          "an input is an invalid Output (default-constructed, or a gradient that does not exist)");
+    }
     if (input.node->graph_ != this) return absl::InvalidArgumentError("an input belongs to another graph");
     const auto outputs = static_cast<int>(input.node->outputs().size());
     if (input.index >= 0 && input.index < outputs) continue;
@@ -167,7 +170,7 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   for (size_t i = 0; i < node.inputs_.size(); ++i) {
     if (op->input_arg(static_cast<int>(i)).ref && node.inputs_[i].node->op().kind != OpKind::kVariable) {
       return absl::InvalidArgumentError(absl::StrCat("input ", i, " ('", op->input_arg(static_cast<int>(i)).name,
-                                                     "') must be a variable, and is ", node.inputs_[i].name()));
+                                                     "') must be a variable, but is ", node.inputs_[i].name()));
     }
   }
   ASSIGN_OR_RETURN(node.outputs_, InferOutputs(*op, node.attrs_, shapes, dtypes));

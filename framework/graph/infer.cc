@@ -22,7 +22,7 @@ absl::Status CheckInputCount(const OpDef& op, size_t count) {
   const size_t fixed = op.inputs.size() - (list ? 1 : 0);
   if (count == fixed || (list && count >= fixed)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("needs ", list ? "at least " : "", fixed, " inputs and was given ", count));
+      absl::StrCat("needs ", list ? "at least " : "", fixed, " inputs, but was given ", count));
 }
 
 absl::Status Bind(const OpDef& op, absl::string_view type, DType dtype, absl::string_view what, Attrs& attrs) {
@@ -30,7 +30,7 @@ absl::Status Bind(const OpDef& op, absl::string_view type, DType dtype, absl::st
   if (variable == nullptr) {
     ASSIGN_OR_RETURN(const DType fixed, ParseDType(type));
     if (fixed == dtype) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat(what, " must be ", type, " and is ", DTypeName(dtype)));
+    return absl::InvalidArgumentError(absl::StrCat(what, " must be ", type, ", but is ", DTypeName(dtype)));
   }
   if (const AttrValue* bound = attrs.Find(type)) {
     const DType* other = std::get_if<DType>(bound);
@@ -48,7 +48,8 @@ absl::Status CheckTypeVars(const OpDef& op, const Attrs& attrs) {
     const AttrValue* bound = attrs.Find(type.name);
     const bool of_list = !op.inputs.empty() && op.inputs.back().list && op.inputs.back().type == type.name;
     if (bound == nullptr && of_list) {
-      return absl::InvalidArgumentError(absl::StrCat("needs at least one of '", op.inputs.back().name, "'"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("needs at least one tensor for the input '", op.inputs.back().name, "'"));
     }
     if (bound == nullptr) {
       return absl::InvalidArgumentError(absl::StrCat("attribute '", type.name, "' (a dtype) is missing"));
@@ -56,7 +57,7 @@ absl::Status CheckTypeVars(const OpDef& op, const Attrs& attrs) {
     const DType dtype = std::get<DType>(*bound);
     if (std::find(type.allowed.begin(), type.allowed.end(), dtype) == type.allowed.end()) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "does not take ", DTypeName(dtype), " for ", type.name, ", only ",
+          "does not support ", DTypeName(dtype), " for ", type.name, ", only ",
           absl::StrJoin(type.allowed, ", ",
                         [](std::string* out, DType allowed) { absl::StrAppend(out, DTypeName(allowed)); })));
     }
@@ -78,7 +79,7 @@ absl::StatusOr<Attrs> CompleteAttrs(const OpDef& op, absl::Span<const DType> inp
     const AttrValue exemplar = declared == op.attrs.end() ? AttrValue(DType()) : declared->value;
     if (exemplar.index() != value.index()) {
       return absl::InvalidArgumentError(absl::StrCat("attribute '", name, "' must be of type ", AttrTypeName(exemplar),
-                                                     " and is ", AttrTypeName(value)));
+                                                     ", but is ", AttrTypeName(value)));
     }
     attrs.Set(name, value);
   }

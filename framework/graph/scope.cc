@@ -17,7 +17,7 @@ absl::Status AddCondition(const OpRegistry& registry, absl::string_view op, Outp
   if (def == nullptr || std::none_of(def->inputs.begin(), def->inputs.end(), updates)) return absl::OkStatus();
   if (def->inputs.back().name != kOnlyIf) {
     return absl::UnimplementedError(absl::StrCat(
-        "updates there are made on a condition (Scope::OnlyIf), and this op updates a variable without an input '",
+        "updates in this scope are conditional (Scope::OnlyIf), but this op updates a variable and has no input '",
         kOnlyIf, "'"));
   }
   inputs.push_back(condition);
@@ -196,7 +196,8 @@ const Node* Scope::AddNode(absl::string_view op, std::vector<Output> inputs, Att
   for (const Output& input : inputs) {
     if (input.valid()) continue;
     Fail(absl::InvalidArgumentError(absl::StrCat(
-        "Cannot add a node of op ", op, " in scope '", name_, "': one of its inputs is an Output that was never made",
+        "Cannot add a node of op ", op, " in scope '", name_,
+        "': one of its inputs is an invalid Output (default-constructed, or a gradient that does not exist)",
         location_.known() ? absl::StrCat(" (", location_.ToString(), ")") : "")));
     return nullptr;
   }

@@ -10,12 +10,12 @@ namespace {
 
 // Names the source line of a request that cannot be met.
 std::string AskedAt(const Scope& scope) {
-  return scope.location().known() ? absl::StrCat(" Asked for at ", scope.location().ToString(), ".") : "";
+  return scope.location().known() ? absl::StrCat(" Requested at ", scope.location().ToString(), ".") : "";
 }
 
 std::string MadeAt(const Variable& variable) {
   const SourceLocation where = variable.node().location();
-  return where.known() ? absl::StrCat(" It was made at ", where.ToString(), ".") : "";
+  return where.known() ? absl::StrCat(" It was created at ", where.ToString(), ".") : "";
 }
 
 Variable Found(const Scope& scope, const Variable& variable, const Shape& shape, DType dtype) {

@@ -66,27 +66,29 @@ std::vector<size_t> ByMetric(const std::vector<Kept>& all, bool larger_is_better
 // Failing to remove an old checkpoint is no failure of Save: the new one is already written.
 void Remove(const std::string& path) {
   const absl::Status removed = RemoveFile(path);
-  if (!removed.ok()) spdlog::warn("A checkpoint that need not be kept stays: {}", std::string(removed.message()));
+  if (!removed.ok()) {
+    spdlog::warn("A checkpoint that is no longer needed could not be removed: {}", std::string(removed.message()));
+  }
 }
 
 }  // namespace
 
 absl::StatusOr<CheckpointDirectory> CheckpointDirectory::Open(const std::string& folder,
                                                               const CheckpointDirectoryOptions& options) {
-  if (folder.empty()) return absl::InvalidArgumentError("The folder for checkpoints has an empty name");
+  if (folder.empty()) return absl::InvalidArgumentError("The name of the checkpoint folder is empty");
   if (options.keep_latest < 1 || options.keep_best < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("keep_latest is ", options.keep_latest, " and keep_best ",
-                                                   options.keep_best, "; expected at least 1 and 0"));
+    return absl::InvalidArgumentError(absl::StrCat("keep_latest is ", options.keep_latest, " and keep_best is ",
+                                                   options.keep_best, "; expected at least 1 and at least 0"));
   }
   std::error_code error;
   fs::create_directories(folder, error);
-  if (error) return SystemError(folder, "cannot make the folder", error.value());
+  if (error) return SystemError(folder, "cannot create the folder", error.value());
   CheckpointDirectory directory(folder, options, ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (directory.lock_ < 0) return SystemError(folder, "cannot open the folder", errno);
   // Some network file systems cannot lock folders; there, keeping to one writer is up to the user.
   if (::flock(directory.lock_, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(folder, ": another training saves its checkpoints here; choose another folder, or end that one"));
+    return absl::FailedPreconditionError(absl::StrCat(
+        folder, ": another training run saves its checkpoints here; choose another folder, or stop that run"));
   }
   RETURN_IF_ERROR(RemoveLeftovers(folder));
   return directory;
@@ -116,7 +118,7 @@ absl::Status CheckpointDirectory::Save(int64_t step, absl::Span<const NamedTenso
   for (const char* key : {kStepKey, kMetricKey}) {
     if (!all.contains(key)) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(folder_, ": the metadata key '", key, "' is kept for the checkpoint's own; choose another"));
+        absl::StrCat(folder_, ": the metadata key '", key, "' is reserved for checkpoints; choose another"));
   }
   all.emplace(kStepKey, absl::StrCat(step));
   if (metric) all.emplace(kMetricKey, absl::StrFormat("%.17g", *metric));

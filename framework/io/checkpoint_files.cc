@@ -89,8 +89,8 @@ absl::StatusOr<Checkpoint> LoadCheckpoint(const std::string& path) {
   Checkpoint checkpoint{.path = path, .metadata = file.metadata()};
   const auto step = checkpoint.metadata.find(kStepKey);
   if (step == checkpoint.metadata.end() || !absl::SimpleAtoi(step->second, &checkpoint.step) || checkpoint.step < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": its metadata have no \"", kStepKey,
-                                                   "\", so it is a file of tensors, but no checkpoint of a training"));
+    return absl::InvalidArgumentError(absl::StrCat(path, ": its metadata has no \"", kStepKey,
+                                                   "\", so it is a file of tensors, but not a training checkpoint"));
   }
   checkpoint.metric = MetricOf(checkpoint.metadata);
   checkpoint.metadata.erase(kStepKey);
@@ -113,19 +113,20 @@ absl::StatusOr<Checkpoint> LoadLatestCheckpoint(const std::string& folder) {
     if (file->path == latest) continue;
     checkpoint = LoadCheckpoint(file->path);
     if (checkpoint.ok()) {
-      spdlog::warn("{}: taking the checkpoint of step {} instead of '{}': {}", folder, file->step, kLatest, why);
+      spdlog::warn("{}: using the checkpoint of step {} instead of '{}': {}", folder, file->step, kLatest, why);
       return checkpoint;
     }
     if (!IsNoCheckpoint(checkpoint.status())) return checkpoint;
     absl::StrAppend(&why, "; ", checkpoint.status().message());
   }
-  return absl::DataLossError(absl::StrCat(folder, ": none of the checkpoints in this folder is whole: ", why));
+  return absl::DataLossError(absl::StrCat(folder, ": none of the checkpoints in this folder is intact: ", why));
 }
 
 absl::StatusOr<Checkpoint> LoadBestCheckpoint(const std::string& folder) {
   absl::StatusOr<Checkpoint> checkpoint = LoadCheckpoint(FollowLink(folder, kBest));
   if (!absl::IsNotFound(checkpoint.status())) return checkpoint;
-  return absl::NotFoundError(absl::StrCat(checkpoint.status().message(), "; no checkpoint there has a metric"));
+  return absl::NotFoundError(
+      absl::StrCat(checkpoint.status().message(), "; no checkpoint in this folder has a metric"));
 }
 
 absl::StatusOr<Checkpoint> LoadCheckpointOfStep(const std::string& folder, int64_t step) {
@@ -133,8 +134,8 @@ absl::StatusOr<Checkpoint> LoadCheckpointOfStep(const std::string& folder, int64
   for (const CheckpointFile& file : files) {
     if (file.step == step) return LoadCheckpoint(file.path);
   }
-  return absl::NotFoundError(absl::StrCat(folder, ": there is no checkpoint of step ", step, "; there are ",
-                                          files.empty() ? "none" : Steps(files)));
+  return absl::NotFoundError(absl::StrCat(folder, ": there is no checkpoint of step ", step,
+                                          "; available steps: ", files.empty() ? "none" : Steps(files)));
 }
 
 }  // namespace belfry::io

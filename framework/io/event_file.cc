@@ -54,7 +54,7 @@ std::string FrameRecord(absl::string_view bytes) {
 absl::StatusOr<RecordWriter> RecordWriter::Create(const std::string& path) {
   const int descriptor =
       Retry([&] { return open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_APPEND | O_CLOEXEC, 0666); });
-  if (descriptor < 0 && errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(path, ": exists already"));
+  if (descriptor < 0 && errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(path, ": already exists"));
   if (descriptor < 0) return SystemError(path, "cannot create", errno);
   return RecordWriter(path, descriptor);
 }
@@ -98,7 +98,7 @@ absl::Status RecordWriter::Write(absl::string_view bytes) {
 
 absl::Status RecordWriter::Sync() {
   if (Retry([&] { return fdatasync(descriptor_); }) == 0) return absl::OkStatus();
-  return SystemError(path_, "cannot bring to the disk", errno);
+  return SystemError(path_, "cannot sync to disk", errno);
 }
 
 absl::StatusOr<std::optional<absl::string_view>> RecordReader::Next() {
@@ -107,7 +107,7 @@ absl::StatusOr<std::optional<absl::string_view>> RecordReader::Next() {
   const absl::string_view length_bytes = rest.substr(0, kLengthBytes);
   if (!ChecksumFits(length_bytes, rest.substr(kLengthBytes))) {
     return absl::DataLossError(
-        absl::StrCat("The length of the record at byte ", offset_, " does not fit its checksum"));
+        absl::StrCat("The length of the record at byte ", offset_, " does not match its checksum"));
   }
   const uint64_t length = LittleEndian<uint64_t>(length_bytes);
   if (rest.size() < kHeaderBytes + kChecksumBytes || length > rest.size() - kHeaderBytes - kChecksumBytes) {
@@ -116,7 +116,7 @@ absl::StatusOr<std::optional<absl::string_view>> RecordReader::Next() {
   const absl::string_view bytes = rest.substr(kHeaderBytes, length);
   if (!ChecksumFits(bytes, rest.substr(kHeaderBytes + length))) {
     return absl::DataLossError(
-        absl::StrCat("The ", length, " bytes of the record at byte ", offset_, " do not fit their checksum"));
+        absl::StrCat("The ", length, " bytes of the record at byte ", offset_, " do not match their checksum"));
   }
   offset_ += kHeaderBytes + length + kChecksumBytes;
   return bytes;

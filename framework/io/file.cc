@@ -133,7 +133,7 @@ absl::Status ReplaceLink(const std::string& path, const std::string& target) {
   for (int i = 0;; ++i) {
     const std::string beside = Beside(path, i);
     if (::symlink(target.c_str(), beside.c_str()) == 0) return RenameInto(beside, path);
-    if (errno != EEXIST || i == kMaxLeftovers) return SystemError(beside, "cannot make a symbolic link", errno);
+    if (errno != EEXIST || i == kMaxLeftovers) return SystemError(beside, "cannot create a symbolic link", errno);
   }
 }
 
@@ -198,8 +198,8 @@ absl::Status InputFile::Read(uint64_t offset, void* to, uint64_t bytes) const {
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return SystemError(path_, "cannot read", errno);
     if (got == 0) {
-      return absl::OutOfRangeError(absl::StrCat(path_, ": ends at byte ", offset + done, ", before byte ",
-                                                offset + bytes, " that is needed; it was cut short"));
+      return absl::OutOfRangeError(absl::StrCat(path_, ": ends at byte ", offset + done, ", but bytes up to ",
+                                                offset + bytes, " are needed; the file was cut short"));
     }
     done += got;
   }

@@ -14,11 +14,11 @@ absl::StatusOr<std::string> EncodePng(absl::Span<const uint8_t> pixels, int64_t 
   constexpr int64_t kMaxPixels = 1'000'000;
   if (channels != 1 && channels != 3 && channels != 4) {
     return absl::InvalidArgumentError(
-        absl::StrCat("An image of ", channels, " channels; expected 1 (grey), 3 (RGB) or 4 (RGBA)"));
+        absl::StrCat("An image has ", channels, " channels; expected 1 (grey), 3 (RGB) or 4 (RGBA)"));
   }
   if (height < 1 || width < 1 || height > kMaxPixels || width > kMaxPixels) {
     return absl::InvalidArgumentError(
-        absl::StrCat("An image of ", height, "x", width, " pixels; expected 1 to ", kMaxPixels, " each way"));
+        absl::StrCat("An image has ", height, "x", width, " pixels; expected 1 to ", kMaxPixels, " in each dimension"));
   }
   BELFRY_CHECK(static_cast<int64_t>(pixels.size()) == height * width * channels);
 

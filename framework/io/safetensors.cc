@@ -29,7 +29,7 @@ absl::StatusOr<std::string> Quote(absl::string_view text) {
   std::string quoted = nlohmann::json(value).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   // Invalid UTF-8 was replaced, so it does not parse back to the same text.
   if (nlohmann::json::parse(quoted, nullptr, /*allow_exceptions=*/false) == value) return quoted;
-  return absl::InvalidArgumentError(absl::StrCat("the name or text ", quoted, " is no UTF-8"));
+  return absl::InvalidArgumentError(absl::StrCat("the name or text ", quoted, " is not valid UTF-8"));
 }
 
 const ElementType& TypeOf(DType dtype) {
@@ -42,20 +42,20 @@ absl::Status CheckTensors(const std::vector<const NamedTensor*>& sorted, const M
   for (const NamedTensor* tensor : sorted) {
     names.push_back(tensor->name);
     if (tensor->name == kMetadataKey) {
-      return absl::InvalidArgumentError(absl::StrCat("a tensor cannot be called ", kMetadataKey));
+      return absl::InvalidArgumentError(absl::StrCat("a tensor cannot be named ", kMetadataKey));
     }
     if (tensor->value.bytes() > 0 && tensor->value.raw() == nullptr) {
-      return absl::InvalidArgumentError(absl::StrCat("tensor '", tensor->name, "' has a shape and no data"));
+      return absl::InvalidArgumentError(absl::StrCat("tensor '", tensor->name, "' has a shape but no data"));
     }
   }
   std::sort(names.begin(), names.end());
   if (const auto twice = std::adjacent_find(names.begin(), names.end()); twice != names.end()) {
-    return absl::InvalidArgumentError(absl::StrCat("two tensors are called '", *twice, "'"));
+    return absl::InvalidArgumentError(absl::StrCat("two tensors are named '", *twice, "'"));
   }
   for (const auto& entry : metadata) {
     if (absl::StartsWith(entry.first, kChecksumPrefix)) {
       return absl::InvalidArgumentError(
-          absl::StrCat("the metadata key '", entry.first, "' is kept for checksums; choose another"));
+          absl::StrCat("the metadata key '", entry.first, "' is reserved for checksums; choose another"));
     }
   }
   return absl::OkStatus();
@@ -90,7 +90,7 @@ absl::StatusOr<std::string> MakeHeader(const std::vector<const NamedTensor*>& so
   const uint64_t length = header.size() - kLengthBytes;
   if (length > kMaxHeaderBytes) {
     return absl::InvalidArgumentError(absl::StrCat("the header would have ", length,
-                                                   " bytes, and readers take at most ", kMaxHeaderBytes,
+                                                   " bytes, but readers accept at most ", kMaxHeaderBytes,
                                                    "; write fewer tensors or less metadata"));
   }
   for (size_t i = 0; i < kLengthBytes; ++i) header[i] = static_cast<char>(length >> (8 * i));
@@ -145,7 +145,7 @@ const TensorInfo* SafetensorsFile::Find(absl::string_view name) const {
 absl::StatusOr<Tensor> SafetensorsFile::Read(const TensorInfo& info) const {
   const auto named = [&](auto... what) { return absl::StrCat(path(), ": tensor '", info.name, "' ", what...); };
   if (!info.dtype) {
-    return absl::UnimplementedError(named("has elements of type ", info.type, ", which Belfry does not have"));
+    return absl::UnimplementedError(named("has elements of type ", info.type, ", which Belfry does not support"));
   }
   absl::StatusOr<Tensor> tensor = Tensor::Allocate(*info.dtype, info.shape);
   if (!tensor.ok()) return absl::Status(tensor.status().code(), named("cannot be read: ", tensor.status().message()));
@@ -153,7 +153,7 @@ absl::StatusOr<Tensor> SafetensorsFile::Read(const TensorInfo& info) const {
   if (!info.checksum.empty()) {
     const std::string found = ChecksumText(tensor->raw(), tensor->bytes());
     if (found != info.checksum) {
-      return absl::DataLossError(named("is damaged: the checksum of its bytes is ", found, ", and the file says ",
+      return absl::DataLossError(named("is damaged: the checksum of its bytes is ", found, ", but the file says ",
                                        info.checksum, "; use another file, or write this one again"));
     }
   }

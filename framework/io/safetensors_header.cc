@@ -41,7 +41,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
 
   bool start_object(size_t) override {
     if (state_ == State::kBegin) return To(State::kTop);
-    if (state_ != State::kTop) return Fail("has an object where none belongs");
+    if (state_ != State::kTop) return Fail("has an object where none is expected");
     if (key_ == kMetadataKey) return To(State::kMetadata);
     entries.push_back({.name = key_});
     return To(State::kTensor);
@@ -52,7 +52,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     if (state_ == State::kTop) fresh = names_.insert(name).second;
     if (state_ == State::kMetadata) fresh = !metadata.contains(name);
     if (fresh) return true;
-    return Fail(absl::StrCat("has two entries ", Shown(name), state_ == State::kMetadata ? " in __metadata__" : ""));
+    return Fail(
+        absl::StrCat("has two entries for ", Shown(name), state_ == State::kMetadata ? " in __metadata__" : ""));
   }
   bool end_object() override {
     if (state_ == State::kTensor) {
@@ -75,7 +76,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   bool end_array() override {
     if (key_ == "data_offsets" && list_->size() != 2) {
       return Fail(absl::StrCat("has ", list_->size(), " data_offsets for tensor ", Shown(entries.back().name),
-                               "; a begin and an end belong there"));
+                               "; expected a begin and an end"));
     }
     return To(State::kTensor);
   }
@@ -103,10 +104,10 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     return Misplaced(absl::StrCat("the number ", text.substr(0, 40)));
   }
   bool null() override { return Misplaced("null"); }
-  bool boolean(bool) override { return Misplaced("a truth value"); }
+  bool boolean(bool) override { return Misplaced("a boolean"); }
   bool binary(nlohmann::json::binary_t&) override { return Misplaced("binary data"); }
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
-    return Fail(absl::StrCat("is no JSON at its byte ", position));
+    return Fail(absl::StrCat("is not valid JSON at byte ", position));
   }
 
  private:
@@ -148,7 +149,7 @@ absl::StatusOr<TensorInfo> MakeInfo(Entry entry) {
                                   [&](const ElementType& known) { return known.name == info.type; });
   if (type == std::end(kElementTypes)) {
     return absl::DataLossError(
-        absl::StrCat("has tensor ", Shown(info.name), " of the unknown dtype ", Shown(info.type)));
+        absl::StrCat("has tensor ", Shown(info.name), " with the unknown dtype ", Shown(info.type)));
   }
   info.dtype = type->dtype;
   std::vector<int64_t> dims;
@@ -176,7 +177,7 @@ absl::Status CheckOffsets(const std::vector<TensorInfo>& tensors, uint64_t data_
   for (const TensorInfo& info : tensors) {
     if (info.begin != end) {
       return absl::DataLossError(
-          absl::StrCat("has tensor ", Shown(info.name), " at offset ", info.begin, ", and what comes before it",
+          absl::StrCat("has tensor ", Shown(info.name), " at offset ", info.begin, ", but the data before it",
                        last == nullptr ? "" : absl::StrCat(", tensor ", Shown(last->name), ","), " ends at ", end,
                        info.begin < end ? ": they overlap" : ": there is a gap"));
     }
@@ -185,9 +186,9 @@ absl::Status CheckOffsets(const std::vector<TensorInfo>& tensors, uint64_t data_
   }
   if (end == data_bytes) return absl::OkStatus();
   const std::string whose = last == nullptr ? "no tensors" : absl::StrCat("tensors up to ", Shown(last->name));
-  return absl::DataLossError(absl::StrCat("describes ", whose, ", ", end, " bytes in all, and ", data_bytes,
+  return absl::DataLossError(absl::StrCat("describes ", whose, ", ", end, " bytes in total, but ", data_bytes,
                                           " bytes follow it: the file ",
-                                          end > data_bytes ? "was cut short" : "has something at its end"));
+                                          end > data_bytes ? "was cut short" : "has extra bytes at its end"));
 }
 
 // Returns true if the header carries its own checksum (at the place where files written here have it) and it is right,
@@ -201,7 +202,7 @@ absl::StatusOr<bool> CheckOwnChecksum(absl::string_view bytes) {
   const std::string expected = ChecksumText(blank.data(), blank.size());
   if (found == expected) return true;
   return absl::DataLossError(
-      absl::StrCat("does not have its checksum (it says ", Shown(found), ", and it is '", expected, "')"));
+      absl::StrCat("does not match its checksum (it says ", Shown(found), ", but the checksum is '", expected, "')"));
 }
 
 absl::StatusOr<SafetensorsHeader> Parse(absl::string_view bytes, uint64_t file_size) {
@@ -210,7 +211,7 @@ absl::StatusOr<SafetensorsHeader> Parse(absl::string_view bytes, uint64_t file_s
   if (!absl::StartsWith(json, "{")) return absl::DataLossError("does not begin with '{'");
   // The JSON library would take a null byte for the end.
   if (const size_t at = json.find('\0'); at != json.npos) {
-    return absl::DataLossError(absl::StrCat("is no JSON at its byte ", at + 1));
+    return absl::DataLossError(absl::StrCat("is not valid JSON at byte ", at + 1));
   }
   Reader reader;
   if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) return absl::DataLossError(reader.error());
@@ -225,12 +226,12 @@ absl::StatusOr<SafetensorsHeader> Parse(absl::string_view bytes, uint64_t file_s
   if (!checksums.empty() && !has_checksum) {
     return absl::DataLossError(absl::StrCat(
         "has checksums of tensors (", Shown(checksums.begin()->first),
-        ") but not its own: it was damaged, or rewritten by another program, which should leave such keys out"));
+        ") but no checksum of itself: it was damaged, or rewritten by another program, which should drop such keys"));
   }
   if (has_checksum && checksums[std::string(kVersionKey)] != kVersion) {
     return absl::UnimplementedError(absl::StrCat("has checksums of version ",
                                                  Shown(checksums[std::string(kVersionKey)]), ", not ", kVersion,
-                                                 "; it was written by another Belfry"));
+                                                 "; it was written by another version of Belfry"));
   }
   for (Entry& entry : reader.entries) {
     ASSIGN_OR_RETURN(TensorInfo info, MakeInfo(std::move(entry)));
@@ -255,18 +256,18 @@ absl::StatusOr<SafetensorsHeader> Parse(absl::string_view bytes, uint64_t file_s
 absl::StatusOr<SafetensorsHeader> ParseSafetensorsHeader(absl::string_view path, absl::string_view bytes,
                                                          uint64_t file_size) {
   const auto damaged = [&](auto... what) {
-    return absl::DataLossError(absl::StrCat(path, ": ", what..., "; it is damaged or no safetensors file"));
+    return absl::DataLossError(absl::StrCat(path, ": ", what..., "; it is damaged or not a safetensors file"));
   };
   if (file_size < kLengthBytes || bytes.size() < kLengthBytes) {
-    return damaged("has ", file_size, " bytes, and the length of a header takes ", kLengthBytes);
+    return damaged("has ", file_size, " bytes, but the length of the header alone takes ", kLengthBytes);
   }
   uint64_t length = 0;
   for (size_t i = 0; i < kLengthBytes; ++i) length |= uint64_t{static_cast<uint8_t>(bytes[i])} << (8 * i);
   if (length > kMaxHeaderBytes) {
-    return damaged("says that its header has ", length, " bytes, more than ", kMaxHeaderBytes);
+    return damaged("claims a header of ", length, " bytes, more than ", kMaxHeaderBytes);
   }
   if (length > file_size - kLengthBytes || length > bytes.size() - kLengthBytes) {
-    return damaged("says that its header has ", length, " bytes, and ", file_size - kLengthBytes, " follow");
+    return damaged("claims a header of ", length, " bytes, but only ", file_size - kLengthBytes, " follow");
   }
   absl::StatusOr<SafetensorsHeader> header = Parse(bytes.substr(0, kLengthBytes + length), file_size);
   if (header.ok()) return header;

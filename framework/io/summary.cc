@@ -91,16 +91,16 @@ std::vector<uint8_t> ToBytes(absl::Span<const double> values, int64_t channels) 
 absl::Status CheckImages(absl::string_view tag, const Tensor& images, int64_t max_images) {
   const int rank = images.shape().rank();
   if (rank != 3 && rank != 4) {
-    return absl::InvalidArgumentError(absl::StrCat("Images '", tag, "' have the shape ", images.shape().ToString(),
+    return absl::InvalidArgumentError(absl::StrCat("Images '", tag, "' have shape ", images.shape().ToString(),
                                                    "; expected [N, H, W, C] or [H, W, C]"));
   }
   if (images.dtype() != DType::kUInt8 && !IsFloating(images.dtype())) {
     return absl::InvalidArgumentError(
-        absl::StrCat("Images '", tag, "' are of ", DTypeName(images.dtype()), "; expected uint8 or floats"));
+        absl::StrCat("Images '", tag, "' have dtype ", DTypeName(images.dtype()), "; expected uint8 or floats"));
   }
   if (max_images < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("At most ", max_images, " images '", tag, "' are asked for; expected 1 or more"));
+        absl::StrCat("max_images of images '", tag, "' is ", max_images, "; expected at least 1"));
   }
   return absl::OkStatus();
 }

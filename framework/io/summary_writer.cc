@@ -53,7 +53,7 @@ absl::StatusOr<std::unique_ptr<SummaryWriter>> SummaryWriter::Open(const std::st
   std::filesystem::create_directories(directory, error);
   if (error) {
     return absl::UnavailableError(
-        absl::StrCat("Cannot make the directory ", directory, " for summaries: ", error.message()));
+        absl::StrCat("Cannot create the directory ", directory, " for summaries: ", error.message()));
   }
   const absl::Time now = absl::Now();
   ASSIGN_OR_RETURN(RecordWriter file, CreateFile(directory, now));

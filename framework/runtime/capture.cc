@@ -36,7 +36,7 @@ void StepCapture::TryToCapture(RunState& state) {
     absl::StatusOr<std::shared_ptr<CapturedStep>> captured = Capture(state);
     if (captured.ok()) captured_ = *captured;
     if (!captured.ok() && !absl::IsUnimplemented(captured.status())) {
-      spdlog::warn("A step is run piece by piece, because it could not be captured: {}",
+      spdlog::warn("A step could not be captured, so its operations are launched one by one: {}",
                    std::string(captured.status().message()));
     }
     if (IsTransient(captured.status())) runs_until_capture_ = kPlainRuns;

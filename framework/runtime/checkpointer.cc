@@ -17,7 +17,7 @@ absl::Status CheckFinite(absl::Span<const io::NamedTensor> tensors, int64_t step
     const NonFinite found = FindNonFinite(tensor.value.dtype(), tensor.value.raw(), tensor.value.elements());
     if (!found.any()) continue;
     return absl::AbortedError(absl::StrCat("variable ", tensor.name, " has ", found.ToString(), " after step ", step,
-                                           ", so no checkpoint of it is written"));
+                                           ", so no checkpoint is written"));
   }
   return absl::OkStatus();
 }
@@ -30,7 +30,8 @@ absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Create(Session& sess
   try {
     checkpointer->thread_ = std::thread(&Checkpointer::Write, checkpointer.get());
   } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(absl::StrCat("cannot start a thread that writes checkpoints: ", error.what()));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("cannot start the thread that writes checkpoints: ", error.what()));
   }
   return checkpointer;
 }

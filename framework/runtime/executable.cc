@@ -15,7 +15,7 @@ namespace {
 // Between two checks of the collectives.
 constexpr absl::Duration kCheckInterval = absl::Seconds(1);
 constexpr char kLost[] =
-    "; steps under way are lost, and variables may hold anything: restore or initialize them before going on";
+    "; steps in progress are lost, and variables may hold any value: restore or initialize them before continuing";
 
 absl::Status Append(const absl::Status& status, absl::string_view text) {
   return absl::Status(status.code(), absl::StrCat(status.message(), text));
@@ -77,7 +77,7 @@ absl::Status Executable::FindErrors(const Lane& lane) const {
     status = watch_.Annotate(found, lane, *at);
     if (bound_.plan->written.empty() || bound_.mixed) continue;
     status = Append(status,
-                    "; the step went on to its end, and updated variables: restore or initialize them before going on");
+                    "; the step ran to completion and updated variables: restore or initialize them before continuing");
   }
   return status;
 }
@@ -93,7 +93,7 @@ absl::Status Executable::CheckAborts() {
   const uint64_t before = std::exchange(aborts_, CountAborts());
   if (!std::exchange(in_flight_, false) || before == aborts_) return absl::OkStatus();
   return absl::UnavailableError(
-      absl::StrCat("the collectives of this step were ended on all devices after another step had failed", kLost));
+      absl::StrCat("the collectives of this step were aborted on all devices after another step failed", kLost));
 }
 
 // Waits for all runs before the last one, whose staging places are then free again.
@@ -253,9 +253,10 @@ absl::Status Executable::Run(uint64_t run, absl::Span<const Tensor> feeds, const
   if (status.ok() && (bound_.mixed || trace != nullptr)) status = AwaitEnd(limits.deadline);
   if (status.ok() && trace != nullptr) status = watch_.FinishTrace(*trace);
   if (status.ok() || !state_.wrote.load(std::memory_order_relaxed)) return status;
-  return Append(status,
-                "; the step had begun to update variables, so some are updated and others not: restore or initialize "
-                "them before going on");
+  return Append(
+      status,
+      "; the step had begun to update variables, so some are updated and others are not: restore or initialize "
+      "them before continuing");
 }
 
 absl::Status Executable::Fetch(absl::Time deadline, std::vector<Tensor>& fetches) {

@@ -89,7 +89,7 @@ absl::StatusOr<std::vector<ScheduledInstruction>> OrderForOneThread(const BoundP
   }
   for (size_t i = 0; i < bound.lanes.size(); ++i) {
     if (next[i] < bound.lanes[i]->instructions.size()) {
-      return absl::InternalError("the lanes of a step wait for each other");
+      return absl::InternalError("the lanes of a step are deadlocked: they wait for each other");
     }
   }
   return schedule;

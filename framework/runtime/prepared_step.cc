@@ -33,13 +33,13 @@ const Plan& PreparedStep::plan() const { return executable_->plan(); }
 absl::Status PreparedStep::Check(absl::Span<const Tensor> feeds) const {
   if (feeds.size() != feed_names_.size()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("The step was prepared for ", feed_names_.size(), " feeds and was given ", feeds.size()));
+        absl::StrCat("The step was prepared for ", feed_names_.size(), " feeds, but was given ", feeds.size()));
   }
   for (size_t i = 0; i < feeds.size(); ++i) {
     const TensorSpec& spec = executable_->feed(static_cast<int>(i));
     if (feeds[i].bytes() > 0 && feeds[i].raw() == nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat("The value fed for Tensor '", feed_names_[i], "' has a shape and no data"));
+          absl::StrCat("The value fed for Tensor '", feed_names_[i], "' has a shape but no data"));
     }
     if (feeds[i].dtype() == spec.dtype && feeds[i].shape() == spec.shape) continue;
     return absl::InvalidArgumentError(absl::StrCat("Cannot feed value of shape ", feeds[i].shape().ToString(),
@@ -83,7 +83,8 @@ absl::Status PreparedStep::RunFed(absl::Span<const Tensor> feeds, StepTrace* tra
   if (status.ok()) {
     const ScopedRun run(session_.gate_, exclusive_, deadline);
     if (!run.entered()) {
-      status = absl::DeadlineExceededError("The step's time was over while it waited for other steps of the session");
+      status =
+          absl::DeadlineExceededError("The step exceeded its deadline while it waited for other steps of the session");
     } else if (session_.closed_.load(std::memory_order_relaxed)) {
       status = absl::CancelledError("Session has been closed.");
     } else if (!initialized_) {

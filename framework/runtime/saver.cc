@@ -43,7 +43,7 @@ absl::Status Difference(const Variable& a, const Tensor& a_value, const Variable
   const auto *a_bytes = static_cast<const char*>(a_value.raw()), *b_bytes = static_cast<const char*>(b_value.raw());
   const char* differs = std::mismatch(a_bytes, a_bytes + a_value.bytes(), b_bytes).first;
   const auto element = static_cast<int64_t>((differs - a_bytes) / SizeOf(a_value.dtype()));
-  return absl::DataLossError(absl::StrCat("The towers are not one model any more: variable ", a.name(),
+  return absl::DataLossError(absl::StrCat("The towers no longer hold the same model: variable ", a.name(),
                                           " differs between tower ", a.replica(), " and tower ", b.replica(),
                                           ", first at element ", element, ": ", a_value.ToDoubles(element + 1).back(),
                                           " and ", b_value.ToDoubles(element + 1).back()));
@@ -83,7 +83,7 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
   absl::flat_hash_map<absl::string_view, const Tensor*> by_name;
   for (const io::NamedTensor& tensor : tensors) {
     if (by_name.emplace(tensor.name, &tensor.value).second) continue;
-    return absl::InvalidArgumentError(absl::StrCat(source, ": two tensors are called '", tensor.name, "'"));
+    return absl::InvalidArgumentError(absl::StrCat(source, ": two tensors are named '", tensor.name, "'"));
   }
   Restored result;
   std::vector<std::string> different;
@@ -117,12 +117,13 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
                     (result.extra.empty() || options.allow_extra);
   if (!fits || variables.empty()) {
     const std::vector<std::string> none;
-    return absl::InvalidArgumentError(absl::StrCat(
-        source, " does not fit the model, so nothing is restored", fits ? ": it has none of the variables" : "",
-        Listed("not in the file", fits || !options.allow_missing ? result.missing : none),
-        Listed("only in the file", fits || !options.allow_extra ? result.extra : none),
-        Listed("of another shape or type in the file", different),
-        "\nBuild the model that was saved, or restore a part of it (RestoreOptions)"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(source, " does not match the model, so nothing is restored",
+                     fits ? ": it has none of the model's variables" : "",
+                     Listed("not in the file", fits || !options.allow_missing ? result.missing : none),
+                     Listed("only in the file", fits || !options.allow_extra ? result.extra : none),
+                     Listed("with a different shape or type in the file", different),
+                     "\nBuild the model that was saved, or restore only a part of it (RestoreOptions)"));
   }
   RETURN_IF_ERROR(session.WriteVariables(variables, values));
   return result;

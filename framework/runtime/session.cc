@@ -43,7 +43,8 @@ absl::Status CheckValid(const Graph& graph, const ProgramRequest& request) {
     for (const Output& output : outputs) {
       if (!output.valid()) {
         RETURN_IF_ERROR(graph.status());  // why it was not
-        return absl::InvalidArgumentError(absl::StrCat("A ", what, " is an Output that was never made"));
+        return absl::InvalidArgumentError(
+            absl::StrCat("A ", what, " is an invalid Output (default-constructed, or a gradient that does not exist)"));
       }
       if (&output.node->graph() != &graph) {
         return absl::InvalidArgumentError(
@@ -80,7 +81,7 @@ bool FitsInto(const std::vector<Kernel>& kernels, const Plan& plan) {
 absl::Status CheckFeed(const Feed& feed) {
   if (feed.output.valid() && feed.value.bytes() > 0 && feed.value.raw() == nullptr) {
     return absl::InvalidArgumentError(
-        absl::StrCat("The value fed for Tensor '", feed.output.name(), "' has a shape and no data"));
+        absl::StrCat("The value fed for Tensor '", feed.output.name(), "' has a shape but no data"));
   }
   const auto [node, index] = feed.output;
   const bool exists = feed.output.valid() && index >= 0 && index < static_cast<int>(node->outputs().size());

@@ -21,7 +21,9 @@ absl::StatusOr<VariableStorage*> Session::StorageOf(const Variable& variable) {
 absl::StatusOr<std::vector<VariableStorage*>> Session::StorageOf(absl::Span<const Variable> variables) {
   if (closed_.load()) return absl::CancelledError("Session has been closed.");
   for (const Variable& variable : variables) {
-    if (!variable.valid()) return absl::InvalidArgumentError("The variable was never made");
+    if (!variable.valid()) {
+      return absl::InvalidArgumentError("A variable is invalid (default-constructed, or not found)");
+    }
     if (&variable.node().graph() != &graph_) {
       return absl::InvalidArgumentError(absl::StrCat("Variable ", variable.name(), " belongs to another graph"));
     }
@@ -79,7 +81,7 @@ absl::Status Session::WriteVariables(absl::Span<const Variable> variables, absl:
     }
     if (value.bytes() > 0 && value.raw() == nullptr) {
       return absl::InvalidArgumentError(
-          absl::StrCat("The value for variable ", variable.name(), " has a shape and no data"));
+          absl::StrCat("The value for variable ", variable.name(), " has a shape but no data"));
     }
   }
   const ScopedRun run(gate_, /*exclusive=*/true);

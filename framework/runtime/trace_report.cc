@@ -186,7 +186,7 @@ std::string TraceTable(const Plan& plan, const DeviceSet& devices, absl::Span<co
                           100 * (1 - absl::FDivDuration(busy[s], whole)));
   }
   if (communication == absl::ZeroDuration()) return absl::StrCat(text, "\nNo communication.\n");
-  absl::StrAppendFormat(&text, "\nCommunication: %.3f ms a step over all devices, %.1f%% of it beside compute\n",
+  absl::StrAppendFormat(&text, "\nCommunication: %.3f ms a step over all devices, %.1f%% of it hidden behind compute\n",
                         1e3 * absl::ToDoubleSeconds(communication) / count,
                         100 * absl::FDivDuration(hidden, communication));
   return text;

@@ -39,8 +39,8 @@ absl::StatusOr<VariableStore::Arena> VariableStore::Allocate(const std::vector<V
   for (const Variable& variable : variables) total += AlignedBytes(variable);
   absl::StatusOr<DeviceMemory> memory = DeviceMemory::Allocate(devices_.device(device), total);
   if (!memory.ok()) {
-    return absl::Status(memory.status().code(), absl::StrCat("Allocating ", variables.size(), " variables of ", total,
-                                                             " bytes: ", memory.status().message()));
+    return absl::Status(memory.status().code(), absl::StrCat("Allocating ", variables.size(), " variables, ", total,
+                                                             " bytes in total: ", memory.status().message()));
   }
   return Arena{.device = device, .variables = variables, .memory = *std::move(memory)};
 }

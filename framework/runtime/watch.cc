@@ -39,7 +39,7 @@ absl::Status Watch::Run(Lane& lane, size_t position, RunState& state) {
   BoundInstruction& at = lane.instructions[position];
   const absl::Time now = absl::Now();
   // Before `position` moves on: the previous instruction is the one that took the time.
-  if (now >= state.deadline) return absl::DeadlineExceededError("the step passed its deadline");
+  if (now >= state.deadline) return absl::DeadlineExceededError("the step exceeded its deadline");
   lane.since.store(absl::ToUnixNanos(now), std::memory_order_relaxed);
   lane.position.store(position, std::memory_order_relaxed);
   const auto stamp = static_cast<int>(2 * position);
@@ -91,7 +91,7 @@ absl::Status Watch::FinishTrace(StepTrace& trace) const {
 absl::Status Watch::Annotate(const absl::Status& status, const Lane& lane, const BoundInstruction& at) const {
   const std::string where = bound_.devices.device(lane.device).name().ToString();
   if (absl::IsDeadlineExceeded(status)) {
-    return absl::Status(status.code(), absl::StrCat(status.message(), "; by then\n", Positions()));
+    return absl::Status(status.code(), absl::StrCat(status.message(), "; at that time\n", Positions()));
   }
   if (at.uses_event()) {
     return absl::Status(status.code(), absl::StrCat(status.message(), " (", where, " was waiting for another device)"));
@@ -102,15 +102,15 @@ absl::Status Watch::Annotate(const absl::Status& status, const Lane& lane, const
 
 // The last node before the record of the event, on the stream that records it.
 std::string Watch::WaitText(const BoundInstruction& at) const {
-  std::string text = "waits for another device";
+  std::string text = "has been waiting for another device";
   for (const StreamProgram& stream : bound_.plan->streams) {
     int node = -1;
     for (const Instruction& instruction : stream.instructions) {
       const bool records = instruction.kind == Instruction::Kind::kRecord;
       if (!records && instruction.kind != Instruction::Kind::kWait) node = instruction.index;
       if (!records || instruction.index != at.index || node < 0) continue;
-      text = absl::StrCat("waits for ", bound_.devices.device(stream.device).name().ToLocalString(), " to do ",
-                          Describe(bound_.plan->program.nodes[node]));
+      text = absl::StrCat("has been waiting for ", bound_.devices.device(stream.device).name().ToLocalString(),
+                          " to run ", Describe(bound_.plan->program.nodes[node]));
     }
   }
   return text;
@@ -124,14 +124,15 @@ std::string Watch::PositionOf(const Lane& lane, absl::Time now) const {
   const BoundInstruction& at = lane.instructions[position];
   std::string text;
   if (at.kind == Instruction::Kind::kRun) {
-    text = absl::StrCat(lane.asynchronous ? "is given " : "runs ", Describe(bound_.plan->program.nodes[at.index]));
+    text = absl::StrCat(lane.asynchronous ? "has been enqueuing " : "has been running ",
+                        Describe(bound_.plan->program.nodes[at.index]));
   } else if (at.kind == Instruction::Kind::kCollective) {
-    text = absl::StrCat("waits for the other towers in ", Describe(bound_.plan->program.nodes[at.index]));
+    text = absl::StrCat("has been waiting for the other towers in ", Describe(bound_.plan->program.nodes[at.index]));
   } else {
     text = WaitText(at);
   }
   const absl::Time since = absl::FromUnixNanos(lane.since.load(std::memory_order_relaxed));
-  return absl::StrCat(text, ", since ", absl::FormatDuration(absl::Trunc(now - since, absl::Milliseconds(1))));
+  return absl::StrCat(text, " for ", absl::FormatDuration(absl::Trunc(now - since, absl::Milliseconds(1))));
 }
 
 // One line per lane.

@@ -60,7 +60,7 @@ struct Binary : Maker {
 // negative alpha would prevent.
 absl::StatusOr<std::vector<Shape>> ActivationShape(const ShapeArgs& args) {
   if (const AttrValue* alpha = args.attrs.Find("alpha"); alpha != nullptr && !(std::get<double>(*alpha) >= 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("alpha must not be negative, and is ", std::get<double>(*alpha)));
+    return absl::InvalidArgumentError(absl::StrCat("alpha must not be negative, but is ", std::get<double>(*alpha)));
   }
   return SameAsAll(args);
 }

@@ -45,7 +45,7 @@ absl::StatusOr<std::vector<Shape>> BiasAddShape(const ShapeArgs& args) {
   const Shape& bias = args.inputs[1];
   if (bias.rank() != 1 || x.rank() == 0 || !Shape({x[-1]}).CompatibleWith(bias)) {
     return absl::InvalidArgumentError(absl::StrCat("the bias of ", x.ToString(), " must have one element for each of ",
-                                                   "the last axis, and has shape ", bias.ToString()));
+                                                   "the last axis, but has shape ", bias.ToString()));
   }
   if (x[-1] == Shape::kUnknown) x.set_dim(-1, bias[0]);
   return std::vector<Shape>{x};

@@ -41,13 +41,13 @@ absl::StatusOr<Kernel> MakeDropout(const KernelSpec& spec) {
 absl::StatusOr<std::vector<Shape>> DropoutShape(const ShapeArgs& args) {
   if (const double rate = args.attrs.Float("rate"); !(rate >= 0 && rate < 1)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("rate is the share of elements that are dropped: it must be in ", "[0, 1), and is ", rate));
+        absl::StrCat("rate, the fraction of elements to drop, must be in [0, 1), but is ", rate));
   }
   if (args.inputs.size() > 3) return absl::InvalidArgumentError("takes at most two counters: step and first example");
   for (size_t i = 1; i < args.inputs.size(); ++i) {
     if (args.dtypes[i] == DType::kInt64 && args.inputs[i].rank() == 0) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("counter ", i - 1, " must be a scalar, and has shape ", args.inputs[i].ToString()));
+        absl::StrCat("counter ", i - 1, " must be a scalar, but has shape ", args.inputs[i].ToString()));
   }
   return std::vector<Shape>{args.inputs[0]};
 }

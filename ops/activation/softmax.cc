@@ -145,7 +145,7 @@ absl::StatusOr<std::vector<Shape>> SoftmaxShape(const ShapeArgs& args) {
   if (const double temperature = args.attrs.Float("temperature");
       !(temperature > 0) || std::isinf(static_cast<float>(1 / temperature))) {
     return absl::InvalidArgumentError(
-        absl::StrCat("temperature must be positive, from 1e-38 on, and is ", temperature));
+        absl::StrCat("temperature must be positive (at least 1e-38), but is ", temperature));
   }
   RETURN_IF_ERROR(CanonicalAxis(args.attrs.Int("axis"), args.inputs[0].rank()).status());
   return SameAsAll(args);

@@ -12,11 +12,12 @@ absl::StatusOr<std::vector<Shape>> AllReduceShape(const ShapeArgs& args) {
   }
   if (args.inputs[0].rank() != 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the weight must be a scalar and has shape ", args.inputs[0].ToString()));
+        absl::StrCat("the weight must be a scalar, but has shape ", args.inputs[0].ToString()));
   }
   const std::string& reduction = args.attrs.String("reduction");
   if (reduction != "mean" && reduction != "sum" && reduction != "broadcast") {
-    return absl::InvalidArgumentError(absl::StrCat("unknown reduction '", reduction, "'"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown reduction '", reduction, "'; expected mean, sum or broadcast"));
   }
   return std::vector<Shape>(args.inputs.begin() + 1, args.inputs.end());
 }

@@ -13,7 +13,7 @@ absl::StatusOr<std::vector<Shape>> SameAsAll(const ShapeArgs& args) {
     absl::StatusOr<Shape> merged = shape.Merge(args.inputs[i]);
     if (!merged.ok()) {
       return absl::InvalidArgumentError(absl::StrCat("input 0 has shape ", args.inputs[0].ToString(), " and input ", i,
-                                                     " ", args.inputs[i].ToString(), "; they must be equal"));
+                                                     " has ", args.inputs[i].ToString(), "; they must be equal"));
     }
     shape = *merged;
   }
@@ -28,7 +28,9 @@ GradientFunction NoGradient(std::string why) {
   };
 }
 
-GradientFunction NoSecondDerivative() { return NoGradient("it is itself a gradient, and can be taken only once"); }
+GradientFunction NoSecondDerivative() {
+  return NoGradient("it is itself a gradient, and second derivatives are not supported");
+}
 
 GradientFunction GradientFrom(std::string gradient, bool from_output, std::vector<std::string> attrs) {
   return [gradient = std::move(gradient), from_output, attrs = std::move(attrs)](
@@ -42,7 +44,7 @@ GradientFunction GradientFrom(std::string gradient, bool from_output, std::vecto
 absl::Status CheckEpsilon(const Attrs& attrs) {
   const double epsilon = attrs.Float("epsilon");
   if (epsilon >= 0 && std::isfinite(epsilon)) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("epsilon must be a finite number from 0, and is ", epsilon));
+  return absl::InvalidArgumentError(absl::StrCat("epsilon must be finite and at least 0, but is ", epsilon));
 }
 
 }  // namespace belfry::ops

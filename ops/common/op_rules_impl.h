@@ -95,7 +95,7 @@ absl::StatusOr<std::vector<Shape>> SameAsAll(const ShapeArgs& args);
 // The gradient rule of an op that is not differentiable: Gradients() fails, and reports why.
 GradientFunction NoGradient(std::string why);
 inline constexpr char kByThePass[] =
-    "the fusion pass makes it after gradients are taken; differentiate the ops that it stands for";
+    "the fusion pass creates it after gradients are taken; differentiate the ops that it replaces";
 // The gradient rule of an op that is itself a gradient.
 GradientFunction NoSecondDerivative();
 

@@ -15,13 +15,13 @@ constexpr int64_t kLargest = std::numeric_limits<int32_t>::max();  // keeps the 
 
 absl::Status Resolve(const std::string& padding, const char* name, WindowAxis& axis) {
   if (axis.stride < 1 || axis.dilation < 1 || axis.window == 0) {
-    return absl::InvalidArgumentError(absl::StrCat("window, stride and dilation must be positive, and are ",
+    return absl::InvalidArgumentError(absl::StrCat("window, stride and dilation must be positive, but are ",
                                                    axis.window, ", ", axis.stride, " and ", axis.dilation,
                                                    " along the ", name));
   }
   if (std::max({axis.stride, axis.dilation, axis.window, axis.pad_low, axis.pad_high}) > kLargest) {
-    return absl::InvalidArgumentError(absl::StrCat("window, stride, dilation and padding may be up to ", kLargest,
-                                                   ", and one along the ", name, " is larger"));
+    return absl::InvalidArgumentError(absl::StrCat("window, stride, dilation and padding must be at most ", kLargest,
+                                                   ", but one along the ", name, " is larger"));
   }
   if (axis.in == Shape::kUnknown || axis.window == Shape::kUnknown) {
     axis.out = Shape::kUnknown;
@@ -37,8 +37,8 @@ absl::Status Resolve(const std::string& padding, const char* name, WindowAxis& a
   }
   const int64_t free = axis.in + axis.pad_low + axis.pad_high - reach;
   if (free < 0) {
-    return absl::InvalidArgumentError(absl::StrCat("the window reaches over ", reach, " elements of the ", name,
-                                                   ", and the padded image has ", free + reach));
+    return absl::InvalidArgumentError(absl::StrCat("the window spans ", reach, " elements of the ", name,
+                                                   ", but the padded image has only ", free + reach));
   }
   axis.out = free / axis.stride + 1;
   return absl::OkStatus();
@@ -64,12 +64,12 @@ void SetWindowAttrs(const Padding& padding, int64_t stride_h, int64_t stride_w, 
 absl::StatusOr<Window> MakeWindow(const Attrs& attrs, const Shape& image, int64_t window_h, int64_t window_w,
                                   int64_t dilation_h, int64_t dilation_w) {
   if (image.rank() != 4) {
-    return absl::InvalidArgumentError(absl::StrCat("images are [N, H, W, C], not ", image.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("images must be [N, H, W, C], not ", image.ToString()));
   }
   const std::vector<int64_t>& strides = attrs.Ints("strides");
   if (strides.size() != 4 || strides[0] != 1 || strides[3] != 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("strides must be [1, h, w, 1], and are [", absl::StrJoin(strides, ", "), "]"));
+        absl::StrCat("strides must be [1, h, w, 1], but are [", absl::StrJoin(strides, ", "), "]"));
   }
   Window window;
   window.h = {.in = image[1], .window = window_h, .stride = strides[1], .dilation = dilation_h};
@@ -79,13 +79,13 @@ absl::StatusOr<Window> MakeWindow(const Attrs& attrs, const Shape& image, int64_
     const std::vector<int64_t>& pads = attrs.Ints("explicit_paddings");
     if (pads.size() != 4 || *std::min_element(pads.begin(), pads.end()) < 0) {
       return absl::InvalidArgumentError(
-          absl::StrCat("explicit_paddings must be [top, bottom, left, right], none negative, and are [",
+          absl::StrCat("explicit_paddings must be [top, bottom, left, right], none negative, but are [",
                        absl::StrJoin(pads, ", "), "]"));
     }
     window.h.pad_low = pads[0], window.h.pad_high = pads[1];
     window.w.pad_low = pads[2], window.w.pad_high = pads[3];
   } else if (padding != "SAME" && padding != "VALID") {
-    return absl::InvalidArgumentError(absl::StrCat("padding must be SAME, VALID or EXPLICIT, and is ", padding));
+    return absl::InvalidArgumentError(absl::StrCat("padding must be SAME, VALID or EXPLICIT, but is ", padding));
   }
   RETURN_IF_ERROR(Resolve(padding, "height", window.h));
   RETURN_IF_ERROR(Resolve(padding, "width", window.w));

@@ -67,7 +67,7 @@ absl::Status WarnOfPlain(const GpuConv& p, Device& device, const absl::Status& w
   ASSIGN_OR_RETURN(Warned* const warned, device.Shared<Warned>([] {
     return absl::StatusOr<std::unique_ptr<Warned>>(std::make_unique<Warned>());
   }));
-  constexpr absl::string_view kKinds[] = {"forward", "to the images", "to the filters"};
+  constexpr absl::string_view kKinds[] = {"forward", "gradient of images", "gradient of filters"};
   std::string convolution =
       absl::StrCat(DTypeName(p.dtype), " convolutions (", kKinds[static_cast<int>(p.kind)], ") with filters ", p.r,
                    " x ", p.s, ", strides ", p.stride_h, " x ", p.stride_w, ", dilations ", p.dilation_h, " x ",
@@ -77,9 +77,9 @@ absl::Status WarnOfPlain(const GpuConv& p, Device& device, const absl::Status& w
   const MathMode math = device.math();
   spdlog::warn(
       "{}: {} use plain kernels, which are many times slower than cuDNN's: {}. cuDNN has the most engines for float32 "
-      "and 16 bits, one group, no dilations, and channels in multiples of 8{}",
+      "and 16-bit types, one group, no dilation, and channels in multiples of 8{}",
       device.name().ToString(), convolution, std::string(why.message()),
-      math.deterministic ? ", and where results may depend on timing"
+      math.deterministic ? ", and when results need not be deterministic"
       : math.tf32        ? ""
                          : ", and with TF32");
   return absl::OkStatus();

@@ -27,7 +27,7 @@ Attrs Conv2DAttrs(const Attrs& attrs) {
 
 absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, const Shape& filter) {
   if (filter.rank() != 4) {
-    return absl::InvalidArgumentError(absl::StrCat("a filter is [R, S, C / groups, K], not ", filter.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("a filter must be [R, S, C / groups, K], not ", filter.ToString()));
   }
   const std::vector<int64_t>& dilations = attrs.Ints("dilations");
   if (dilations.size() != 4 || dilations[0] != 1 || dilations[3] != 1) {
@@ -36,7 +36,7 @@ absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, cons
   ASSIGN_OR_RETURN(const Window window, MakeWindow(attrs, x, filter[0], filter[1], dilations[1], dilations[2]));
   const int64_t groups = attrs.Int("groups"), c = x[3], c_group = filter[2], k = filter[3];
   if (groups < 1 || (k != Shape::kUnknown && k % groups != 0)) {
-    return absl::InvalidArgumentError(absl::StrCat("groups must divide the ", k, " output channels, and is ", groups));
+    return absl::InvalidArgumentError(absl::StrCat("groups must divide the ", k, " output channels, but is ", groups));
   }
   if (c != Shape::kUnknown && c_group != Shape::kUnknown && c != c_group * groups) {
     return absl::InvalidArgumentError(absl::StrCat("images ", x.ToString(), " have ", c, " channels, but the filter ",
@@ -78,7 +78,7 @@ absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, absl::string_v
   const auto make = [&](absl::string_view op, absl::Span<const TensorSpec> inputs,
                         int output) -> absl::StatusOr<Kernel> {
     const KernelDef* def = BuiltinOps().Find(op)->FindKernel(device_type, spec.inputs[2].dtype);
-    if (def == nullptr) return absl::UnimplementedError(absl::StrCat("there is no ", device_type, " kernel of ", op));
+    if (def == nullptr) return absl::UnimplementedError(absl::StrCat("there is no ", device_type, " kernel for ", op));
     return def->make({spec.name, spec.attrs, inputs, spec.outputs.subspan(output, 1), spec.device});
   };
   ASSIGN_OR_RETURN(Kernel filter, make("Conv2DBackpropFilter", spec.inputs, 0));

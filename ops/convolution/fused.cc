@@ -209,7 +209,7 @@ absl::StatusOr<std::vector<Shape>> FusedConv2DShape(const ShapeArgs& args) {
 absl::StatusOr<std::vector<Shape>> FusedMatMulShape(const ShapeArgs& args) {
   RETURN_IF_ERROR(PostOpsOf(args.attrs).status());
   const Shape &a = args.inputs[0], &b = args.inputs[1];
-  if (a.rank() != 2 || b.rank() != 2) return absl::InvalidArgumentError("multiplies two matrices");
+  if (a.rank() != 2 || b.rank() != 2) return absl::InvalidArgumentError("needs two matrices");
   const bool transpose_a = args.attrs.Bool("transpose_a"), transpose_b = args.attrs.Bool("transpose_b");
   const Shape inner_a({a[transpose_a ? 0 : 1]}), inner_b({b[transpose_b ? 1 : 0]});
   RETURN_IF_ERROR(inner_a.Merge(inner_b).status());

@@ -33,7 +33,7 @@ absl::StatusOr<std::vector<Shape>> BroadcastToShape(const ShapeArgs& args) {
   for (int axis = 0; axis < to.rank(); ++axis) {
     if (to[axis] != Shape::kUnknown) continue;
     if (axis < offset) {
-      return absl::InvalidArgumentError(absl::StrCat("extent ", axis, " of ", to.ToString(), " is -1, and ",
+      return absl::InvalidArgumentError(absl::StrCat("extent ", axis, " of ", to.ToString(), " is -1, but ",
                                                      from.ToString(), " has no such extent to keep"));
     }
     to.set_dim(axis, from[axis - offset]);

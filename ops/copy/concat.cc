@@ -10,7 +10,7 @@ namespace {
 
 absl::Status Differ(size_t index, const Shape& shape, const Shape& first, absl::string_view allowed) {
   return absl::InvalidArgumentError(absl::StrCat("input ", index, " has shape ", shape.ToString(),
-                                                 " and does not fit input 0's ", first.ToString(), allowed));
+                                                 ", which does not match input 0's ", first.ToString(), allowed));
 }
 
 absl::StatusOr<std::vector<Shape>> ConcatShape(const ShapeArgs& args) {

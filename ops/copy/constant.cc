@@ -19,7 +19,7 @@ absl::StatusOr<std::vector<Shape>> ConstShape(const ShapeArgs& args) {
   const Tensor& value = args.attrs.Get<Tensor>("value");
   if (value.dtype() != args.attrs.Type("dtype")) {
     return absl::InvalidArgumentError(absl::StrCat("'dtype' is ", DTypeName(args.attrs.Type("dtype")),
-                                                   " and the value is ", DTypeName(value.dtype())));
+                                                   ", but the value is ", DTypeName(value.dtype())));
   }
   return std::vector<Shape>{value.shape()};
 }

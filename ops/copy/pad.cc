@@ -15,7 +15,7 @@ absl::StatusOr<std::vector<Shape>> PadShape(const ShapeArgs& args) {
   const std::vector<int64_t>& paddings = args.attrs.Ints("paddings");
   if (paddings.size() != 2 * static_cast<size_t>(x.rank())) {
     return absl::InvalidArgumentError(absl::StrCat("needs a padding before and after each axis of ", x.ToString(),
-                                                   " and was given ", paddings.size(), " numbers"));
+                                                   ", but was given ", paddings.size(), " numbers"));
   }
   std::vector<int64_t> dims(x.dims().begin(), x.dims().end());
   for (size_t axis = 0; axis < dims.size(); ++axis) {
@@ -23,7 +23,8 @@ absl::StatusOr<std::vector<Shape>> PadShape(const ShapeArgs& args) {
     dims[axis] = AddExtents(AddExtents(dims[axis], paddings[2 * axis]), paddings[2 * axis + 1]);
     if (dims[axis] < 0) {
       return absl::InvalidArgumentError(absl::StrCat("paddings ", paddings[2 * axis], " and ", paddings[2 * axis + 1],
-                                                     " crop more than there is of axis ", axis, " of ", x.ToString()));
+                                                     " crop more elements than there are along axis ", axis, " of ",
+                                                     x.ToString()));
     }
   }
   ASSIGN_OR_RETURN(const Shape to, Shape::Make(dims));

@@ -22,7 +22,7 @@ absl::StatusOr<std::vector<SliceAxis>> ResolveSlice(const Attrs& attrs, const Sh
   std::vector<SliceAxis> axes(x.rank());
   if (begin.size() != axes.size() || size.size() != axes.size()) {
     return absl::InvalidArgumentError(absl::StrCat("needs one begin and one size per axis of ", x.ToString(),
-                                                   " and was given ", begin.size(), " and ", size.size()));
+                                                   ", but was given ", begin.size(), " and ", size.size()));
   }
   for (int axis = 0; axis < x.rank(); ++axis) {
     const int64_t extent = x[axis], start = begin[axis];
@@ -55,9 +55,8 @@ absl::StatusOr<std::vector<SliceAxis>> ResolveStrided(const Attrs& attrs, const 
   const bool unit = strides.empty();
   if (end.size() != begin.size() || (!unit && strides.size() != begin.size()) ||
       static_cast<int>(begin.size()) > x.rank()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("begin, end and strides must be as long as each other, and no longer than ", x.rank(),
-                     ", the rank of ", x.ToString()));
+    return absl::InvalidArgumentError(absl::StrCat("begin, end and strides must have the same length, at most ",
+                                                   x.rank(), ", the rank of ", x.ToString()));
   }
   std::vector<SliceAxis> axes(x.rank());
   for (int axis = 0; axis < x.rank(); ++axis) {

@@ -21,7 +21,8 @@ absl::StatusOr<std::vector<int64_t>> PartSizes(const Attrs& attrs, int64_t exten
   if (sizes.empty()) {
     if (num < 1) return absl::InvalidArgumentError(absl::StrCat("cannot split into ", num, " parts"));
     if (num > kMaxParts) {
-      return absl::InvalidArgumentError(absl::StrCat(num, " parts are more than the ", kMaxParts, " there may be"));
+      return absl::InvalidArgumentError(
+          absl::StrCat("cannot split into ", num, " parts; at most ", kMaxParts, " are supported"));
     }
     if (extent == Shape::kUnknown) return std::vector<int64_t>(num, Shape::kUnknown);
     if (extent % num != 0) {
@@ -59,13 +60,13 @@ absl::StatusOr<std::vector<Shape>> SplitLikeShape(const ShapeArgs& args) {
   for (const Shape& part : parts) {
     if (part.rank() != whole.rank() || !part.Remove(axis).CompatibleWith(whole.Remove(axis))) {
       return absl::InvalidArgumentError(
-          absl::StrCat(part.ToString(), " is no part of ", whole.ToString(), " along axis ", axis));
+          absl::StrCat(part.ToString(), " is not a part of ", whole.ToString(), " along axis ", axis));
     }
     sum = sum == Shape::kUnknown || part[axis] == Shape::kUnknown ? Shape::kUnknown : sum + part[axis];
   }
   if (sum != Shape::kUnknown && whole[axis] != Shape::kUnknown && sum != whole[axis]) {
     return absl::InvalidArgumentError(
-        absl::StrCat("the parts have ", sum, " of the ", whole[axis], " elements of axis ", axis));
+        absl::StrCat("the parts have ", sum, " elements along axis ", axis, ", but the whole has ", whole[axis]));
   }
   return parts;
 }

@@ -17,7 +17,7 @@ constexpr int64_t kTileBlock = 64;
 absl::StatusOr<Shape> Tiled(const Shape& x, const std::vector<int64_t>& multiples) {
   if (static_cast<int>(multiples.size()) != x.rank()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("needs one multiple per axis of ", x.ToString(), " and was given ", multiples.size()));
+        absl::StrCat("needs one multiple per axis of ", x.ToString(), ", but was given ", multiples.size()));
   }
   std::vector<int64_t> dims(x.dims().begin(), x.dims().end());
   for (size_t axis = 0; axis < dims.size(); ++axis) {

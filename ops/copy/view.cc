@@ -32,7 +32,7 @@ absl::StatusOr<std::vector<Shape>> ReshapeShape(const ShapeArgs& args) {
   const int64_t others = to.Remove(axis).elements();
   if (others == 0) {
     return absl::InvalidArgumentError(
-        absl::StrCat("cannot reshape to ", to.ToString(), ": with an extent of 0 the unknown one could be anything"));
+        absl::StrCat("cannot reshape to ", to.ToString(), ": next to an extent of 0, the unknown one is ambiguous"));
   }
   if (from.elements() % others != 0) return ElementsDiffer(from, to);
   to.set_dim(axis, from.elements() / others);
@@ -55,7 +55,7 @@ absl::StatusOr<std::vector<Shape>> SqueezeShape(const ShapeArgs& args) {
   const std::vector<int64_t>& axes = args.attrs.Ints("axes");
   if (axes.empty() && !from.known()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("cannot tell which extents of ", from.ToString(), " are 1; name the axes to remove"));
+        absl::StrCat("cannot tell which extents of ", from.ToString(), " are 1; specify the axes to remove"));
   }
   std::vector<bool> removed(from.rank());
   for (int axis = 0; axes.empty() && axis < from.rank(); ++axis) removed[axis] = from[axis] == 1;

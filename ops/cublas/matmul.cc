@@ -68,7 +68,8 @@ class Product {
   absl::Status Init(cublasLtHandle_t handle, const GpuMatMul& p, const MathMode& math) {
     handle_ = handle;
     types_ = TypesOf(p.dtype, math.tf32);
-    RETURN_IF_ERROR(Check(cublasLtMatmulDescCreate(&description_, types_.compute, types_.scale), "a product"));
+    RETURN_IF_ERROR(
+        Check(cublasLtMatmulDescCreate(&description_, types_.compute, types_.scale), "creating a matmul descriptor"));
     RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_TRANSA, p.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N));
     RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_TRANSB, p.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N));
     if (p.bias) {
@@ -99,49 +100,50 @@ class Product {
  private:
   template <class T>
   absl::Status Describe(cublasLtMatmulDescAttributes_t attribute, const T& value) {
-    return Check(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof(value)), "an attribute");
+    return Check(cublasLtMatmulDescSetAttribute(description_, attribute, &value, sizeof(value)),
+                 "setting a matmul attribute");
   }
 
   // Describes a contiguous column-major matrix.
   absl::Status Layout(int64_t rows, int64_t columns, int64_t batch, bool same, cublasLtMatrixLayout_t& layout) const {
     RETURN_IF_ERROR(Check(cublasLtMatrixLayoutCreate(&layout, types_.data, static_cast<uint64_t>(rows),
                                                      static_cast<uint64_t>(columns), rows),
-                          "a layout"));
+                          "creating a matrix layout"));
     if (batch == 1) return absl::OkStatus();
     const auto count = static_cast<int32_t>(batch);
-    if (count != batch) return absl::UnimplementedError(absl::StrCat("cuBLASLt: a batch of ", batch));
+    if (count != batch) return absl::UnimplementedError(absl::StrCat("cuBLASLt: a batch of ", batch, " is too large"));
     const int64_t step = same ? 0 : rows * columns;
     RETURN_IF_ERROR(
         Check(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &count, sizeof(count)),
-              "a batch"));
+              "setting the batch of a matrix layout"));
     return Check(
         cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, &step, sizeof(step)),
-        "a batch");
+        "setting the batch of a matrix layout");
   }
 
   absl::Status Find(const MathMode& math, int64_t aligned) {
-    RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceCreate(&preference_), "a preference"));
+    RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceCreate(&preference_), "creating a matmul preference"));
     RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceSetAttribute(preference_, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
                                                                &kMaxWorkspace, sizeof(kMaxWorkspace)),
-                          "a preference"));
+                          "setting a matmul preference"));
     // By default cuBLASLt assumes an alignment of 256 bytes.
     const auto alignment = static_cast<uint32_t>(aligned);
     for (const auto operand :
          {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
           CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
       RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceSetAttribute(preference_, operand, &alignment, sizeof(alignment)),
-                            "a preference"));
+                            "setting a matmul preference"));
     }
     if (math.deterministic) {
       // Partial sums are combined in the workspace instead of by atomics.
       const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
       RETURN_IF_ERROR(Check(cublasLtMatmulPreferenceSetAttribute(
                                 preference_, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes)),
-                            "a preference"));
+                            "setting a matmul preference"));
     }
     RETURN_IF_ERROR(Check(cublasLtMatmulAlgoGetHeuristic(handle_, description_, first_, second_, result_, result_,
                                                          preference_, kCandidates, results_.data(), &found_),
-                          "looking for an algorithm"));
+                          "finding an algorithm"));
     return found_ > 0 ? absl::OkStatus() : absl::UnimplementedError("cuBLASLt has no algorithm for this product");
   }
 

@@ -10,7 +10,7 @@
 namespace belfry::ops {
 
 absl::StatusOr<LibraryCore> MakeLibraryGpuBatchNorm(const GpuBatchNorm& p, Device& device) {
-  if (p.dtype == DType::kFloat64) return absl::UnimplementedError("cuDNN normalizes no float64");
+  if (p.dtype == DType::kFloat64) return absl::UnimplementedError("cuDNN does not normalize float64");
   const size_t images = static_cast<size_t>(p.n * p.pixels * p.channels) * SizeOf(p.dtype);
   const size_t channels = static_cast<size_t>(p.channels) * sizeof(float);
   cudnn::Problem problem{

@@ -24,11 +24,11 @@ absl::StatusOr<Notes> NotesOf(const Descriptor& config) {
   int64_t count = 0;
   RETURN_IF_ERROR(Check(cudnnBackendGetAttribute(config.get(), CUDNN_ATTR_ENGINECFG_ENGINE,
                                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 1, &count, &handle),
-                        "asking for an engine"));
+                        "querying an engine"));
   std::array<cudnnBackendNumericalNote_t, CUDNN_NUMERICAL_NOTE_TYPE_COUNT> notes{};
   RETURN_IF_ERROR(Check(cudnnBackendGetAttribute(handle, CUDNN_ATTR_ENGINE_NUMERICAL_NOTE, CUDNN_TYPE_NUMERICAL_NOTE,
                                                  CUDNN_NUMERICAL_NOTE_TYPE_COUNT, &count, notes.data()),
-                        "asking for an engine's notes"));
+                        "querying an engine's notes"));
   Notes result;
   for (int64_t i = 0; i < count && i < CUDNN_NUMERICAL_NOTE_TYPE_COUNT; ++i) {
     result.tensor_core = result.tensor_core || notes[i] == CUDNN_NUMERICAL_NOTE_TENSOR_CORE;
@@ -50,7 +50,7 @@ absl::StatusOr<std::vector<Descriptor>> Recommended(const Target& target, const 
   int64_t count = 0;
   RETURN_IF_ERROR(Check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS,
                                                  CUDNN_TYPE_BACKEND_DESCRIPTOR, 0, &count, nullptr),
-                        "asking a heuristic"));
+                        "querying a heuristic"));
   std::vector<Descriptor> configs;
   std::vector<cudnnBackendDescriptor_t> handles;
   for (int64_t i = 0; i < count && i < kMaxConfigs; ++i) {
@@ -62,7 +62,7 @@ absl::StatusOr<std::vector<Descriptor>> Recommended(const Target& target, const 
   RETURN_IF_ERROR(
       Check(cudnnBackendGetAttribute(heuristic.get(), CUDNN_ATTR_ENGINEHEUR_RESULTS, CUDNN_TYPE_BACKEND_DESCRIPTOR,
                                      static_cast<int64_t>(handles.size()), &count, handles.data()),
-            "asking a heuristic"));
+            "querying a heuristic"));
   configs.erase(configs.begin() + std::min<int64_t>(count, static_cast<int64_t>(configs.size())), configs.end());
   return configs;
 }
@@ -134,7 +134,9 @@ absl::StatusOr<Configs> FindConfigs(const Target& target, const std::vector<Desc
     if (mode == CUDNN_HEUR_MODE_A) found.recommended = static_cast<int>(found.configs.size());
   }
   if (!found.configs.empty()) return found;
-  if (left_out > 0) failure = absl::StrCat("the ", left_out, " engines of cuDNN do not keep to the precision or order");
+  if (left_out > 0) {
+    failure = absl::StrCat("none of cuDNN's ", left_out, " engines has the required precision and order of operations");
+  }
   return absl::UnimplementedError(failure);
 }
 
@@ -150,7 +152,7 @@ absl::StatusOr<ExecutionPlan> MakePlan(const Target& target, Descriptor config) 
   int64_t bytes = 0, count = 0;
   RETURN_IF_ERROR(Check(cudnnBackendGetAttribute(made.plan.get(), CUDNN_ATTR_EXECUTION_PLAN_WORKSPACE_SIZE,
                                                  CUDNN_TYPE_INT64, 1, &count, &bytes),
-                        "asking for a workspace"));
+                        "querying the workspace size"));
   made.workspace_bytes = static_cast<size_t>(bytes);
   return made;
 }

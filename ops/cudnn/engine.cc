@@ -76,7 +76,8 @@ absl::StatusOr<ExecutionPlan> BuildPlan(Handle& handle, Descriptor config) {
   const MutexLock lock(handle.mutex);
   ASSIGN_OR_RETURN(ExecutionPlan plan, MakePlan({.handle = handle.handle}, std::move(config)));
   if (plan.workspace_bytes <= kMaxWorkspace) return plan;
-  return absl::UnimplementedError(absl::StrCat("cuDNN: it takes a workspace of ", plan.workspace_bytes, " bytes"));
+  return absl::UnimplementedError(absl::StrCat("cuDNN: the engine needs a workspace of ", plan.workspace_bytes,
+                                               " bytes; at most ", kMaxWorkspace, " are allowed"));
 }
 
 // Builds the first plans, measures them and returns the fastest; in deterministic mode, the first.
@@ -99,7 +100,7 @@ absl::StatusOr<ExecutionPlan> BuildAndMeasure(const Problem& problem, Device& de
   }
   if (first < 0) {
     return absl::UnimplementedError(
-        absl::StrCat("none of ", count, " engines of cuDNN can be used; the last one: ", failure.message()));
+        absl::StrCat("none of cuDNN's ", count, " engines can be used; the last one: ", failure.message()));
   }
   if (device.math().deterministic) return *std::move(plans[first]);
 

@@ -23,11 +23,11 @@ std::string KeyOf(const GpuPool& p) {
 }  // namespace
 
 absl::StatusOr<LibraryCore> MakeLibraryGpuPool(const GpuPool& p, Device& device) {
-  if (p.dtype == DType::kFloat64) return absl::UnimplementedError("Belfry asks cuDNN for no pooling of float64");
+  if (p.dtype == DType::kFloat64) return absl::UnimplementedError("Belfry does not use cuDNN to pool float64");
   const auto [h, w] = p.window;
   const bool max = p.kind == GpuPool::Kind::kMaximumGradient;
   if (max && (h.pad_low > 0 || w.pad_low > 0)) {
-    return absl::UnimplementedError("engines are measured on winners of 0, which may lie outside of these images");
+    return absl::UnimplementedError("engines are measured with all winners 0, which may lie outside of padded images");
   }
   const auto inputs = static_cast<size_t>(p.n * h.in * w.in * p.channels);
   const auto outputs = static_cast<size_t>(p.n * h.out * w.out * p.channels);

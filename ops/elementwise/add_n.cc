@@ -8,7 +8,7 @@ namespace belfry::ops {
 namespace {
 
 absl::StatusOr<std::vector<Shape>> AddNShape(const ShapeArgs& args) {
-  if (args.inputs.empty()) return absl::InvalidArgumentError("adds at least one tensor and was given none");
+  if (args.inputs.empty()) return absl::InvalidArgumentError("needs at least one tensor, but was given none");
   Shape shape = args.inputs[0];
   for (const Shape& other : args.inputs) {
     ASSIGN_OR_RETURN(shape, shape.Merge(other));

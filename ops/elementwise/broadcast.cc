@@ -41,8 +41,8 @@ absl::StatusOr<BroadcastPlan> PlanBroadcast(const Shape& a, const Shape& b) {
   plan.loops = static_cast<int>(loops.size()) - 1;
   if (plan.loops > BroadcastPlan::kMaxLoops) {
     return absl::UnimplementedError(absl::StrCat("broadcasting ", a.ToString(), " with ", b.ToString(), " needs ",
-                                                 plan.loops + 1, " nested loops; there are at most ",
-                                                 BroadcastPlan::kMaxLoops + 1));
+                                                 plan.loops + 1, " nested loops; at most ",
+                                                 BroadcastPlan::kMaxLoops + 1, " are supported"));
   }
   for (int l = 0; l < plan.loops; ++l) {
     plan.loop[l] = loops[plan.loops - l];

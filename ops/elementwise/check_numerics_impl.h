@@ -18,7 +18,7 @@ inline std::string CheckedTensor(const KernelSpec& spec) {
 
 inline absl::Status NumericsError(const std::string& tensor, uint64_t nans, uint64_t infinities, int64_t elements) {
   return absl::InvalidArgumentError(
-      absl::StrCat(tensor, " had ", nans, " NaN and ", infinities, " infinite values among ", elements));
+      absl::StrCat(tensor, " had ", nans, " NaN and ", infinities, " infinite values among ", elements, " elements"));
 }
 
 }  // namespace belfry::ops

@@ -121,7 +121,7 @@ absl::StatusOr<int> MeasureFastest(Device& device, absl::string_view key, int co
   RETURN_IF_ERROR(stream->Synchronize());
   if (chosen < 0) {
     return absl::UnimplementedError(
-        absl::StrCat("none of ", count, " ways to compute ", key, " ran; the last one: ", failure.message()));
+        absl::StrCat("none of ", count, " ways to compute ", key, " works; the last one: ", failure.message()));
   }
   cache->Add(KeyFor(device, key), count, chosen);
   return chosen;

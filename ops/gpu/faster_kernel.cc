@@ -43,8 +43,8 @@ absl::StatusOr<Kernel> FasterKernel(const KernelSpec& spec, absl::string_view ke
     return own;
   }
   if (!library.ok()) {
-    spdlog::warn("{}: {} is computed by a kernel of Belfry's, for cuDNN's could not be made: {}",
-                 device.name().ToString(), std::string(spec.name), std::string(library.status().message()));
+    spdlog::warn("{}: {} uses Belfry's own kernel, because cuDNN's could not be created: {}", device.name().ToString(),
+                 std::string(spec.name), std::string(library.status().message()));
     return own;
   }
   if (known == kLibrary) return library;

@@ -38,7 +38,7 @@ absl::Status CheckIndices(const Index* indices, const GatherLayout& layout) {
   for (int64_t i = 0; i < layout.count; ++i) {
     if (indices[i] >= 0 && indices[i] < layout.rows) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("index ", indices[i], " (number ", i, ") is outside [0, ", layout.rows, ")"));
+        absl::StrCat("index ", indices[i], " (at position ", i, ") is outside [0, ", layout.rows, ")"));
   }
   return absl::OkStatus();
 }

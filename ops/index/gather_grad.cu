@@ -149,7 +149,7 @@ absl::StatusOr<Kernel> MakeGatherGrad(const KernelSpec& spec) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   if (layout.rows > kMax || layout.count > kMax) {
     return absl::UnimplementedError(absl::StrCat("the gradient of gathering ", layout.count, " of ", layout.rows,
-                                                 " slices: a GPU does it for at most ", kMax, " of each"));
+                                                 " slices: a GPU supports at most ", kMax, " of each"));
   }
   return spec.inputs[1].dtype == DType::kInt32 ? GatherGradKernel<T, int32_t>(layout)
                                                : GatherGradKernel<T, int64_t>(layout);

@@ -154,10 +154,10 @@ absl::StatusOr<Kernel> MakeCrossEntropyGrad(const KernelSpec& spec) {
 }
 
 absl::Status CheckLogits(const ShapeArgs& args) {
-  if (args.inputs[0].rank() == 0) return absl::InvalidArgumentError("logits must have a last axis, of classes");
+  if (args.inputs[0].rank() == 0) return absl::InvalidArgumentError("logits must have a last axis (the classes)");
   const double smoothing = args.attrs.Float("label_smoothing");
   if (smoothing >= 0 && smoothing <= 1) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("label_smoothing must be in [0, 1], and is ", smoothing));
+  return absl::InvalidArgumentError(absl::StrCat("label_smoothing must be in [0, 1], but is ", smoothing));
 }
 
 absl::StatusOr<std::vector<Shape>> SparseShape(const ShapeArgs& args) {

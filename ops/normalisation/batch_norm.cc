@@ -173,13 +173,12 @@ absl::StatusOr<Shape> CheckShapes(const ShapeArgs& args, size_t first) {
   for (size_t i = first; i < args.inputs.size(); ++i) {
     if (args.dtypes[i] != wide) {
       return absl::InvalidArgumentError(absl::StrCat("input ", i, " must be ", DTypeName(wide), " for ",
-                                                     DTypeName(args.dtypes[0]), " x, and is ",
+                                                     DTypeName(args.dtypes[0]), " x, but is ",
                                                      DTypeName(args.dtypes[i])));
     }
     if (!Shape({x[-1]}).CompatibleWith(args.inputs[i])) {
-      return absl::InvalidArgumentError(absl::StrCat("input ", i, " must have shape [", x[-1],
-                                                     "], one element for each ", "channel, and has ",
-                                                     args.inputs[i].ToString()));
+      return absl::InvalidArgumentError(absl::StrCat(
+          "input ", i, " must have shape [", x[-1], "], one element per channel, but has ", args.inputs[i].ToString()));
     }
     if (x[-1] == Shape::kUnknown) x.set_dim(-1, args.inputs[i][0]);
   }
@@ -212,8 +211,8 @@ std::vector<Output> BatchNormGradient(const Scope& scope, const Node& node, absl
   std::vector<Output> gradients(node.inputs().size());
   if (!fixed && (dy[1].valid() || dy[2].valid())) {
     return NoGradient(
-        "no gradient flows through the batch's mean and variance; use StopGradient, or compute them apart")(scope, node,
-                                                                                                            dy);
+        "no gradient flows through the batch's mean and variance; use StopGradient, or compute them separately")(
+        scope, node, dy);
   }
   const std::vector<Output> all =
       scope.AddAll("BatchNormGrad",

@@ -120,7 +120,7 @@ absl::StatusOr<std::vector<Shape>> LayerNormShape(const ShapeArgs& args) {
   }
   if (fits) return std::vector<Shape>{y};
   return absl::InvalidArgumentError(absl::StrCat("scale and offset must have the shape of the last axes of x ",
-                                                 x.ToString(), ", and have ", both.ToString()));
+                                                 x.ToString(), ", but have ", both.ToString()));
 }
 
 absl::StatusOr<std::vector<Shape>> LayerNormGradShape(const ShapeArgs& args) {

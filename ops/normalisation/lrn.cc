@@ -154,7 +154,7 @@ absl::StatusOr<Kernel> MakeLrnGrad(const KernelSpec& spec) {
 }
 
 absl::StatusOr<std::vector<Shape>> LrnShape(const ShapeArgs& args) {
-  if (args.inputs[0].rank() == 0) return absl::InvalidArgumentError("x must have a last axis, of channels");
+  if (args.inputs[0].rank() == 0) return absl::InvalidArgumentError("x must have a last axis (the channels)");
   if (args.attrs.Int("depth_radius") < 0) return absl::InvalidArgumentError("depth_radius must not be negative");
   return SameAsAll(args);
 }

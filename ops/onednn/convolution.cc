@@ -47,7 +47,7 @@ absl::Status Validate(const Conv2DShape& s) {
   const std::string what = s.DebugString();
   if (std::min({s.n, s.h, s.w, s.c, s.k, s.r, s.s, s.stride_h, s.stride_w, s.dilation_h, s.dilation_w, s.groups}) < 1 ||
       std::min({s.pad_top, s.pad_bottom, s.pad_left, s.pad_right}) < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": sizes must be positive and padding not negative"));
+    return absl::InvalidArgumentError(absl::StrCat(what, ": sizes must be positive, and padding must not be negative"));
   }
   if (s.c % s.groups != 0 || s.k % s.groups != 0) {
     return absl::InvalidArgumentError(absl::StrCat(what, ": channels must be a multiple of the groups, ", s.groups));

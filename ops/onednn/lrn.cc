@@ -26,7 +26,7 @@ struct LrnData {
 
 absl::StatusOr<LrnData> MakeData(const LrnShape& s) {
   if (std::min({s.n, s.h, s.w, s.c}) < 1 || s.depth_radius < 0) {
-    return absl::InvalidArgumentError(Describe(s) + ": sizes must be positive and the radius not negative");
+    return absl::InvalidArgumentError(Describe(s) + ": sizes must be positive, and the radius must not be negative");
   }
   if (s.depth_radius == 0) {
     return absl::UnimplementedError(Describe(s) + ": oneDNN crashes on a window of one channel; use another kernel");

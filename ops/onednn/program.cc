@@ -24,7 +24,7 @@ absl::StatusOr<dnnl::memory::data_type> DataType(DType dtype) {
   if (dtype == DType::kFloat32) return dnnl::memory::data_type::f32;
   if (dtype == DType::kBFloat16) return dnnl::memory::data_type::bf16;
   return absl::InvalidArgumentError(
-      absl::StrCat("oneDNN computes in float32 and bfloat16 here, not in ", DTypeName(dtype)));
+      absl::StrCat("oneDNN is used only for float32 and bfloat16, not for ", DTypeName(dtype)));
 }
 
 // The scratchpad belongs to the caller, so that running a primitive allocates none.

@@ -292,7 +292,7 @@ Attrs AttrsOf(const PoolOptions& options) {
 absl::StatusOr<Window> PoolWindow(const Attrs& attrs, const Shape& x) {
   const std::vector<int64_t>& size = attrs.Ints("ksize");
   if (size.size() != 4 || size[0] != 1 || size[3] != 1 || size[1] < 1 || size[2] < 1) {
-    return absl::InvalidArgumentError("ksize must be [1, h, w, 1], both positive");
+    return absl::InvalidArgumentError("ksize must be [1, h, w, 1] with positive h and w");
   }
   ASSIGN_OR_RETURN(const Window window, MakeWindow(attrs, x, size[1], size[2]));
   for (const WindowAxis& axis : {window.h, window.w}) {
@@ -319,7 +319,7 @@ Output GlobalMaxPool(OpScope scope, Output x, bool keep_dims) {
   const Shape& shape = x.shape();
   if (shape.rank() != 4 || shape[1] < 1 || shape[2] < 1) {
     scope.Fail(absl::InvalidArgumentError(
-        absl::StrCat("GlobalMaxPool needs images [N, H, W, C] of known height and width, and was given ",
+        absl::StrCat("GlobalMaxPool needs images [N, H, W, C] of known height and width, but was given ",
                      shape.ToString(), " (", scope.location().ToString(), ")")));
     return Output();
   }

@@ -95,8 +95,8 @@ absl::StatusOr<PoolGeometry> MakeGeometry(const KernelSpec& spec) {
   constexpr int64_t kLargest = int64_t{1} << 30;  // keeps the sum of two of them from overflowing
   for (const WindowAxis& axis : {window.h, window.w}) {
     if (std::max({axis.in + axis.pad_low + axis.pad_high, axis.window, axis.stride}) <= kLargest) continue;
-    return absl::UnimplementedError(absl::StrCat("the padded image, the window and its stride may be up to ", kLargest,
-                                                 " on a GPU, and one is larger"));
+    return absl::UnimplementedError(absl::StrCat("the padded image, the window and its stride must be at most ",
+                                                 kLargest, " on a GPU, but one is larger"));
   }
   const PoolGeometry geometry(window, x);
   if (geometry.inputs == 0 && geometry.outputs > 0) {

@@ -26,7 +26,7 @@ absl::StatusOr<std::vector<Shape>> MatMulShape(const ShapeArgs& args) {
   const std::string both = absl::StrCat(a.ToString(), transpose_a ? " (transposed) and " : " and ", b.ToString(),
                                         transpose_b ? " (transposed)" : "");
   if (a.rank() < 2 || b.rank() < 2) {
-    return absl::InvalidArgumentError(absl::StrCat("multiplies tensors of rank 2 or more and was given ", both));
+    return absl::InvalidArgumentError(absl::StrCat("needs tensors of rank 2 or more, but was given ", both));
   }
   const int64_t m = a[transpose_a ? -1 : -2], ka = a[transpose_a ? -2 : -1];
   const int64_t kb = b[transpose_b ? -1 : -2], n = b[transpose_b ? -2 : -1];

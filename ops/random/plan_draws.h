@@ -16,7 +16,7 @@ namespace belfry::ops {
 
 inline absl::Status CheckRange(const KernelSpec& spec, bool ordered, double low, double high) {
   if (ordered) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(spec.name, ": the range [", low, ", ", high, ") is not one"));
+  return absl::InvalidArgumentError(absl::StrCat(spec.name, ": [", low, ", ", high, ") is not a valid range"));
 }
 
 // C is the type of the computation, float or double.
@@ -38,7 +38,7 @@ absl::StatusOr<UniformIntDraw<T>> PlanUniformInt(const KernelSpec& spec) {
   }
   if (low < std::numeric_limits<T>::min() || high - 1 > std::numeric_limits<T>::max()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(spec.name, ": ", DTypeName(kDTypeOf<T>), " does not hold [", low, ", ", high, ")"));
+        absl::StrCat(spec.name, ": ", DTypeName(kDTypeOf<T>), " cannot represent the range [", low, ", ", high, ")"));
   }
   const auto from = static_cast<uint64_t>(low);
   return UniformIntDraw<T>{from, static_cast<uint64_t>(high) - from};
@@ -48,7 +48,7 @@ template <class C>
 absl::StatusOr<BernoulliDraw<C>> PlanBernoulli(const KernelSpec& spec) {
   const double probability = spec.attrs.Float("probability");
   if (!(probability >= 0 && probability <= 1)) {
-    return absl::InvalidArgumentError(absl::StrCat(spec.name, ": ", probability, " is no probability"));
+    return absl::InvalidArgumentError(absl::StrCat(spec.name, ": ", probability, " is not a probability"));
   }
   return BernoulliDraw<C>{static_cast<uint64_t>(std::llround(std::ldexp(probability, 32)))};
 }
@@ -57,7 +57,7 @@ template <class C, bool truncated>
 absl::StatusOr<NormalDraw<C, truncated>> PlanNormal(const KernelSpec& spec) {
   const double mean = spec.attrs.Float("mean"), stddev = spec.attrs.Float("stddev");
   if (!(stddev >= 0)) {
-    return absl::InvalidArgumentError(absl::StrCat(spec.name, ": stddev must not be negative, and is ", stddev));
+    return absl::InvalidArgumentError(absl::StrCat(spec.name, ": stddev must not be negative, but is ", stddev));
   }
   return NormalDraw<C, truncated>{static_cast<C>(mean), static_cast<C>(stddev)};
 }

@@ -13,7 +13,7 @@ constexpr int64_t kThreads = 128 * 1024, kThreadElements = 64, kMaxParts = 16 * 
 absl::Status Append(const ReduceGroup& group, int64_t limit, GpuOffsets& offsets) {
   if (offsets.loops == GpuOffsets::kMaxLoops) {
     return absl::UnimplementedError(
-        absl::StrCat("a reduction of more than ", GpuOffsets::kMaxLoops, " groups of axes"));
+        absl::StrCat("a reduction of more than ", GpuOffsets::kMaxLoops, " groups of axes is not supported"));
   }
   offsets.loop[offsets.loops++] = {Divider(group.extent, limit), group.stride};
   offsets.count *= group.extent;

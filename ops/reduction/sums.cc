@@ -88,7 +88,7 @@ absl::StatusOr<std::vector<Shape>> SumGradShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(const std::vector<Shape> reduced, ReduceShape({args.attrs, args.inputs.subspan(1), args.dtypes}));
   if (!reduced[0].CompatibleWith(args.inputs[0])) {
     return absl::InvalidArgumentError(absl::StrCat("the gradient has shape ", args.inputs[0].ToString(),
-                                                   " and the reduction ", reduced[0].ToString()));
+                                                   ", but the reduction has ", reduced[0].ToString()));
   }
   return std::vector<Shape>{args.inputs[1]};
 }

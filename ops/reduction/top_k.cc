@@ -119,7 +119,7 @@ absl::StatusOr<Kernel> MakeInTopK(const KernelSpec& spec) {
 absl::StatusOr<std::vector<Shape>> InTopKShape(const ShapeArgs& args) {
   const Shape &x = args.inputs[0], &targets = args.inputs[1];
   if (x.rank() != 2 || targets.rank() != 1) {
-    return absl::InvalidArgumentError(absl::StrCat("needs predictions [N, C] and targets [N] and was given ",
+    return absl::InvalidArgumentError(absl::StrCat("needs predictions [N, C] and targets [N], but was given ",
                                                    x.ToString(), " and ", targets.ToString()));
   }
   ASSIGN_OR_RETURN(const Shape shape, targets.Merge(Shape{x[0]}));

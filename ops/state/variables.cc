@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<Shape>> AssignShape(const ShapeArgs& args) {
   RETURN_IF_ERROR(CheckOnlyIf(args, 2));
   if (!args.inputs[0].CompatibleWith(args.inputs[1])) {
     return absl::InvalidArgumentError(absl::StrCat("the variable has shape ", args.inputs[0].ToString(),
-                                                   " and the value ", args.inputs[1].ToString()));
+                                                   ", but the value has ", args.inputs[1].ToString()));
   }
   return std::vector<Shape>{args.inputs[0]};
 }

@@ -39,14 +39,14 @@ std::string WithoutTower(const Node& summary) {
 absl::Status CheckFetched(const Output& summary, const Tensor& value) {
   if (!summary.valid() || !(IsSummary(*summary.node) || summary.node->op().name == kMergeSummary)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("ReadSummaries: ", summary.valid() ? summary.name() : "an Output that was never made",
-                     " is no summary; expected what ScalarSummary, HistogramSummary, ImageSummary or MergeSummary "
-                     "returned"));
+        absl::StrCat("ReadSummaries: ", summary.valid() ? summary.name() : "an invalid Output",
+                     " is not a summary; expected an output of ScalarSummary, HistogramSummary, ImageSummary or "
+                     "MergeSummary"));
   }
   if (value.dtype() == summary.dtype() && value.shape().rank() == summary.shape().rank()) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("ReadSummaries: the value of ", summary.name(), " is ",
                                                  DTypeName(value.dtype()), " ", value.shape().ToString(),
-                                                 ", and it was made for ", DTypeName(summary.dtype()), " ",
+                                                 ", but it is declared as ", DTypeName(summary.dtype()), " ",
                                                  summary.shape().ToString(), "; are the lists in the same order?"));
 }
 
@@ -90,8 +90,8 @@ class Unpacker {
   }
 
   absl::Status Misfit() const {
-    return absl::InvalidArgumentError(
-        absl::StrCat("ReadSummaries: the value of ", merged_.name(), " was not fetched of it; its parts do not fit"));
+    return absl::InvalidArgumentError(absl::StrCat("ReadSummaries: the value of ", merged_.name(),
+                                                   " was not fetched from it: its parts do not match"));
   }
 
   const Node& merged_;
@@ -102,8 +102,9 @@ absl::Status AddEntry(const Entry& entry, FetchedSummaries* out) {
   const Node& first = *entry.towers[0].node;
   for (const Fetched& tower : entry.towers) {
     if (tower.node->op().name == first.op().name) continue;
-    return absl::InvalidArgumentError(absl::StrCat("Summaries of one tag are of one kind, and for '", entry.tag,
-                                                   "' there are ", first.name(), " and ", tower.node->name()));
+    return absl::InvalidArgumentError(absl::StrCat("Summaries with the same tag must be of the same kind, but for '",
+                                                   entry.tag, "' there are ", first.name(), " and ",
+                                                   tower.node->name()));
   }
   if (first.op().name == kScalarSummary) {
     double sum = 0;

@@ -20,7 +20,7 @@ absl::StatusOr<std::vector<Shape>> ScalarShape(const ShapeArgs& args) {
   const Shape& x = args.inputs[0];
   if (x.rank() == 0) return std::vector<Shape>{x};
   return absl::InvalidArgumentError(
-      absl::StrCat("x is ", x.ToString(), " and not a scalar; did you mean its ops::Mean, or a HistogramSummary?"));
+      absl::StrCat("x is ", x.ToString(), ", not a scalar; did you mean its ops::Mean, or a HistogramSummary?"));
 }
 
 absl::StatusOr<std::vector<Shape>> ImageShape(const ShapeArgs& args) {
@@ -35,7 +35,7 @@ absl::StatusOr<std::vector<Shape>> ImageShape(const ShapeArgs& args) {
   }
   if (args.attrs.Int(kMaxImages) < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("max_images is ", args.attrs.Int(kMaxImages), "; expected 1 or more"));
+        absl::StrCat("max_images is ", args.attrs.Int(kMaxImages), "; expected at least 1"));
   }
   return std::vector<Shape>{x};
 }
@@ -107,8 +107,8 @@ Output MergeSummary(OpScope scope, absl::Span<const Output> summaries) {
   for (const Output& x : summaries) {
     if (!x.valid() || !IsSummary(*x.node)) {
       scope.Fail(absl::InvalidArgumentError(
-          absl::StrCat("MergeSummary: ", x.valid() ? x.name() : "an Output that was never made",
-                       " is no summary; expected what ScalarSummary, HistogramSummary or ImageSummary returned")));
+          absl::StrCat("MergeSummary: ", x.valid() ? x.name() : "an invalid Output",
+                       " is not a summary; expected an output of ScalarSummary, HistogramSummary or ImageSummary")));
       return Output();
     }
     // Extents that are unknown until the feeds are given precede the elements.

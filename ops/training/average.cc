@@ -21,7 +21,7 @@ absl::StatusOr<std::vector<Shape>> AverageShape(const ShapeArgs& args) {
   RETURN_IF_ERROR(CheckOnlyIf(args, 3));
   if (args.inputs[1].rank() != 0) return absl::InvalidArgumentError("the step must be a scalar");
   if (!args.inputs[0].CompatibleWith(args.inputs[2])) {
-    return absl::InvalidArgumentError("the average has shape " + args.inputs[0].ToString() + " and the value " +
+    return absl::InvalidArgumentError("the average has shape " + args.inputs[0].ToString() + ", but the value has " +
                                       args.inputs[2].ToString());
   }
   return std::vector<Shape>{args.inputs[0]};

@@ -16,7 +16,7 @@ absl::StatusOr<std::vector<Shape>> ClipShape(const ShapeArgs& args) {
   }
   if (!(args.attrs.Float("clip_norm") > 0)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'clip_norm' must be positive, and is ", args.attrs.Float("clip_norm")));
+        absl::StrCat("'clip_norm' must be positive, but is ", args.attrs.Float("clip_norm")));
   }
   return std::vector<Shape>{args.inputs[0]};
 }

@@ -44,13 +44,13 @@ absl::StatusOr<std::vector<Shape>> ScaleShape(const ShapeArgs& args) {
   const LossScaleRule rule(args.attrs);
   if (!(rule.factor >= 1 && rule.min_scale > 0 && rule.min_scale <= rule.max_scale &&
         std::isfinite(rule.factor * rule.max_scale))) {
-    return absl::InvalidArgumentError(absl::StrCat("'factor' ", rule.factor, " must be at least 1, and 'min_scale' ",
-                                                   rule.min_scale, " above 0 and at most 'max_scale' ", rule.max_scale,
-                                                   ", all finite"));
+    return absl::InvalidArgumentError(absl::StrCat("'factor' (", rule.factor, ") must be at least 1, 'min_scale' (",
+                                                   rule.min_scale, ") above 0 and at most 'max_scale' (",
+                                                   rule.max_scale, "), and all must be finite"));
   }
   if (rule.growth_interval < 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("'growth_interval' is ", rule.growth_interval, " and must be at least 1"));
+        absl::StrCat("'growth_interval' is ", rule.growth_interval, ", but must be at least 1"));
   }
   return std::vector<Shape>{Shape()};
 }

@@ -21,10 +21,10 @@ absl::StatusOr<Curve> MakePiecewise(const Attrs& attrs) {
   const Tensor& values = attrs.Get<Tensor>("values");
   if (values.dtype() != DType::kFloat64 || values.elements() != static_cast<int64_t>(boundaries.size()) + 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("needs one value more than its ", boundaries.size(), " boundaries, and has ", values.elements()));
+        absl::StrCat("needs one value more than its ", boundaries.size(), " boundaries, but has ", values.elements()));
   }
   if (!std::is_sorted(boundaries.begin(), boundaries.end())) {
-    return absl::InvalidArgumentError("the boundaries must ascend");
+    return absl::InvalidArgumentError("the boundaries must be ascending");
   }
   return Curve([boundaries, values = values.ToDoubles()](int64_t step, double) {
     return PiecewiseAt(boundaries.data(), values.data(), static_cast<int64_t>(boundaries.size()), step);
@@ -36,7 +36,7 @@ template <template <class> class C>
 absl::StatusOr<Curve> MakeCurve(const Attrs& attrs) {
   for (const char* name : {"decay_steps", "warmup_steps"}) {
     if (attrs.Find(name) == nullptr || attrs.Int(name) > 0) continue;
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be positive, and is ", attrs.Int(name)));
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' must be positive, but is ", attrs.Int(name)));
   }
   return Curve(C<double>(attrs));
 }
@@ -97,7 +97,7 @@ absl::StatusOr<double> RateAt(absl::string_view op, const Attrs& attrs, int64_t 
     ASSIGN_OR_RETURN(const Curve curve, def.make(attrs));
     return curve(step, rate);
   }
-  BELFRY_CHECK(!"a schedule's op");
+  BELFRY_CHECK(!"unknown schedule op");
   return 0.0;
 }
 

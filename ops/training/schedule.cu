@@ -48,8 +48,9 @@ absl::StatusOr<Kernel> MakePiecewise(const KernelSpec& spec) {
   Curve curve{};
   curve.count = static_cast<int64_t>(boundaries.size());
   if (curve.count > Curve::kMax) {
-    return absl::UnimplementedError(absl::StrCat("a piecewise rate of ", curve.count, " boundaries; on a GPU at most ",
-                                                 Curve::kMax, ": place it on a CPU"));
+    return absl::UnimplementedError(absl::StrCat("a piecewise rate with ", curve.count,
+                                                 " boundaries is not supported on a GPU (at most ", Curve::kMax,
+                                                 "); place it on a CPU"));
   }
   std::copy(boundaries.begin(), boundaries.end(), curve.boundaries);
   std::copy(values.begin(), values.end(), curve.values);

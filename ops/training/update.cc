@@ -13,8 +13,8 @@ absl::Status CheckInput(const ArgDef& arg, const Shape& shape, const Shape& vari
   const bool scalar = arg.type != "T";
   if (scalar ? shape.rank() == 0 : shape.CompatibleWith(variable)) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("'", arg.name, "' has shape ", shape.ToString(), " and must be ",
-                   scalar ? "a scalar" : absl::StrCat("like the variable, ", variable.ToString())));
+      absl::StrCat("'", arg.name, "' has shape ", shape.ToString(), ", but must ",
+                   scalar ? "be a scalar" : absl::StrCat("have the variable's, ", variable.ToString())));
 }
 
 }  // namespace
@@ -25,15 +25,14 @@ absl::Status CheckRates(const Attrs& attrs) {
     if (value == nullptr) continue;
     const double rate = std::get<double>(*value);
     if (rate >= 0 && rate < 1) continue;
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is ", rate, " and must be from 0 to below 1"));
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is ", rate, ", but must be in [0, 1)"));
   }
   for (const char* name : {"epsilon", "weight_decay", "trust_coefficient"}) {
     const AttrValue* value = attrs.Find(name);
     if (value == nullptr) continue;
     const double number = std::get<double>(*value);
     if (number >= 0 && std::isfinite(number)) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", name, "' is ", number, " and must be a finite number from 0 on"));
+    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is ", number, ", but must be finite and at least 0"));
   }
   return absl::OkStatus();
 }

@@ -74,10 +74,10 @@ absl::Status Launch(Stream& stream, void (*kernel)(void*), void* data) {
 TEST_F(FakeCuda, WithoutDriverOrGpu) {
   fake_cuda::SetCountError(cudaErrorInsufficientDriver, 0);
   EXPECT_EQ(Message(DeviceSet::Open("gpu:1").status()),
-            "Asked for 1 GPU, and found 0: this machine has no CUDA driver; use cpu:N");
+            "Requested 1 GPU, but found 0: this machine has no CUDA driver; use cpu:N");
   fake_cuda::SetCountError(cudaErrorNoDevice, 13000);
   const absl::Status status = DeviceSet::Open("gpu:3").status();
-  EXPECT_EQ(Message(status), "Asked for 3 GPUs, and found 0: no CUDA-capable device is detected; use cpu:N");
+  EXPECT_EQ(Message(status), "Requested 3 GPUs, but found 0: no CUDA-capable device is detected; use cpu:N");
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(Message(CountGpuDevices({}).status()), "no CUDA-capable device is detected");
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
@@ -94,8 +94,9 @@ TEST_F(FakeCuda, DescriptionsAndPlaces) {
   EXPECT_EQ(gpu(2).physical_id(), 0);
   EXPECT_THAT(gpu(1).description(), HasSubstr("device: 1, name: Fake H200"));
   EXPECT_THAT(gpu(1).description(), HasSubstr(", virtual 2 of 2, limit 0.2 GiB"));
-  EXPECT_EQ(Message(DeviceSet::Open("gpu:5", {.virtual_gpus = 2}).status()),
-            "Asked for 5 GPUs, and found 4: 2 cards as 2 each; virtual_gpus opens a card as several");
+  EXPECT_EQ(
+      Message(DeviceSet::Open("gpu:5", {.virtual_gpus = 2}).status()),
+      "Requested 5 GPUs, but found 4: 2 cards, each opened as 2; increase virtual_gpus to open each card as more GPUs");
 }
 
 // On any thread, at any time.
@@ -176,7 +177,7 @@ TEST_F(FakeCuda, BadPeersAreNotConnectedAndReported) {
     fake_cuda::SetPeerPath(path);
     const std::string log = Open("gpu:2");
     EXPECT_THAT(log, HasSubstr("CUDA device 0 (Fake H200) and CUDA device 1 (Fake H200) are not connected"));
-    EXPECT_THAT(log, HasSubstr(path == PeerPath::kNone ? "no path between them" : "arrived with other contents"));
+    EXPECT_THAT(log, HasSubstr(path == PeerPath::kNone ? "no path between them" : "arrived with different contents"));
     EXPECT_FALSE(CanReach(gpu(0), gpu(1)));
     const int before = fake_cuda::PeerCopies();
     std::vector<uint8_t> sent(5 * kMi, 3), received(5 * kMi);
@@ -278,7 +279,7 @@ TEST_F(FakeCuda, AStickyErrorStays) {
   EXPECT_EQ(
       Message(status),
       "CUDA device 0 (Fake H200): cudaStreamQuery: an illegal memory access was encountered; an earlier kernel may "
-      "be the cause, and the device is lost until the process is restarted");
+      "be the cause, and the device cannot be used until the process is restarted");
   EXPECT_EQ(stream->Error(), status);
   EXPECT_EQ(stream->Synchronize(), status);
   EXPECT_EQ(event->Wait(1, kNever), status);

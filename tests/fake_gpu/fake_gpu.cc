@@ -243,7 +243,7 @@ class FakeGpu final : public Device {
     if (bytes == 0) return nullptr;
     if (bytes > kMemory - used_) {
       return absl::ResourceExhaustedError(
-          absl::StrCat(name_.ToString(), " cannot allocate ", bytes, " bytes: it holds ", used_.load()));
+          absl::StrCat(name_.ToString(), " cannot allocate ", bytes, " bytes: ", used_.load(), " bytes are in use"));
     }
     used_ += bytes;
     peak_ = std::max(peak_.load(), used_.load());

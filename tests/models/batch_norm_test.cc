@@ -110,7 +110,7 @@ TEST_F(BatchNormLayer, ABatchWithoutExamplesMovesNothing) {
 
 TEST_F(BatchNormLayer, AMomentumOutOfRangeIsAnError) {
   EXPECT_FALSE(BatchNorm(scope_, "bn", Images(2, 2, 3), {.momentum = 2}).valid());
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("momentum must be from 0 to 1, and is 2"));
+  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("momentum must be in [0, 1], but is 2"));
 }
 
 TEST_F(BatchNormLayer, UnknownChannelsAreAnError) {

@@ -146,12 +146,12 @@ TEST(LayerErrors, NameTheLayerAndItsInput) {
   const BadLayer cases[] = {
       {"Dense 'model/fc' needs an input of rank 2 or more",
        [](const Scope& scope, Output) { return Dense(scope, "fc", ops::Placeholder(scope, DType::kFloat32, {5}), 3); }},
-      {"Dense 'model/fc' must know its input's last extent",
+      {"Dense 'model/fc' needs an input with a known last extent",
        [](const Scope& scope, Output) {
          return Dense(scope, "fc", ops::Placeholder(scope, DType::kFloat32, {5, Shape::kUnknown}), 3);
        }},
       {"Dense 'model/fc' has 0 units", [](const Scope& scope, Output x) { return Dense(scope, "fc", x, 0); }},
-      {"Dense 'model/fc' has an input that was never made",
+      {"Dense 'model/fc' has an invalid Output as input",
        [](const Scope& scope, Output) { return Dense(scope, "fc", Output(), 3); }},
       {"Conv2D 'model/conv' needs images",
        [](const Scope& scope, Output) {
@@ -161,9 +161,9 @@ TEST(LayerErrors, NameTheLayerAndItsInput) {
        [](const Scope& scope, Output x) {
          return Conv2D(scope, "conv", x, 4, {0, 1});
        }},
-      {"Conv2D 'model/conv' cannot part 3 channels and 4 filters into 2 groups",
+      {"Conv2D 'model/conv' cannot split 3 channels and 4 filters into 2 groups",
        [](const Scope& scope, Output x) { return Conv2D(scope, "conv", x, 4, 1, {.groups = 2}); }},
-      {"Flatten 'model/' must know all extents of its input but the first",
+      {"Flatten 'model/' needs an input whose extents are known, except the first",
        [](const Scope& scope, Output) {
          return Flatten(scope, ops::Placeholder(scope, DType::kFloat32, {5, Shape::kUnknown}));
        }},

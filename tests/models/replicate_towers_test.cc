@@ -162,7 +162,7 @@ TEST_F(Towers, ThatAreIndependentCannotSynchronise) {
   ReplicateTowers(scope_, devices_, {.inputs = {kHeight, kWidth, kChannels}}, Loss,
                   optim::GradientDescent({.learning_rate = 1}),
                   {.variable_update = VariableUpdate::kIndependent, .batch_norm = BatchNormPolicy::kSynchronised});
-  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("'independent' is the one without averages"));
+  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("'independent' does not average"));
 }
 
 TEST_F(Towers, RefuseOptionsOutOfRange) {

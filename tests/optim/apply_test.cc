@@ -85,7 +85,7 @@ TEST_F(ApplyTest, AVariableTwice) {
   const Variable a = Make(root_, "a");
   const Output g = ops::OnesLike(root_, a);
   EXPECT_EQ(ApplyGradients(root_, momentum_, {{g, a}, {g, a}}), nullptr);
-  EXPECT_THAT(Message(), HasSubstr("a is to be updated twice"));
+  EXPECT_THAT(Message(), HasSubstr("a would be updated twice"));
 }
 
 TEST_F(ApplyTest, SeveralReplicas) {

@@ -85,8 +85,8 @@ TEST(ScheduleTest, BadParametersAreErrors) {
   EXPECT_THAT(message(Piecewise({10, 5}, {1, 2, 3})), ::testing::HasSubstr("ascend"));
   EXPECT_THAT(message(Piecewise({10}, {1})), ::testing::HasSubstr("one value more"));
   EXPECT_THAT(message(WarmUp(Exponential(1, -1, 0.5), 5)), ::testing::HasSubstr("'decay_steps'"));
-  EXPECT_THAT(message(-0.1), ::testing::HasSubstr("must be a finite number from 0, and is -0.1"));
-  EXPECT_THAT(message(WarmUp(std::nan(""), 5)), ::testing::HasSubstr("must be a finite number from 0, and is nan"));
+  EXPECT_THAT(message(-0.1), ::testing::HasSubstr("must be finite and at least 0, but is -0.1"));
+  EXPECT_THAT(message(WarmUp(std::nan(""), 5)), ::testing::HasSubstr("must be finite and at least 0, but is nan"));
 }
 
 TEST(ScheduleTest, OneNodePerScheduleAndReplica) {

@@ -104,7 +104,7 @@ TEST(ScenarioPlacement, SoftPlacementRunsTheSameProgramAndSaysSo) {
   ASSERT_TRUE(session.ok()) << session.status();
   ExpectProduct(**session, p);
   EXPECT_THAT(log.str(), AllOf(HasSubstr("b: /job:localhost/replica:0/task:0/cpu:0\n"),
-                               HasSubstr("not on '/gpu:2' as asked for"), HasSubstr("there is no such device")));
+                               HasSubstr("not on '/gpu:2' as requested"), HasSubstr("there is no such device")));
 }
 
 }  // namespace

@@ -73,7 +73,7 @@ std::string OthersText(const std::vector<PlannedStep>& steps, const Explanations
     }
     absl::StrAppendFormat(&text, "  %10.2f MiB  %s\n", max / kMebi, steps[i].name);
   }
-  return text.empty() ? text : absl::StrCat("The other steps of the run need, beside it, on one device\n", text);
+  return text.empty() ? text : absl::StrCat("The other steps of the run need, in addition, on one device\n", text);
 }
 
 }  // namespace

@@ -169,10 +169,10 @@ absl::Status Trainer::ReadLossScale(PreparedStep& step) {
   skipped_ = skipped;
   scale_step_ = steps_;
   if (skipped_in_row_ < kMaxSkipped) return absl::OkStatus();
-  return absl::AbortedError(
-      absl::StrFormat("Model diverged: at step %d the last %d steps were skipped, since their gradients overflow even "
-                      "with a loss scale of %.9g; try a smaller learning rate or another dtype",
-                      steps_, skipped_in_row_, loss_scale_));
+  return absl::AbortedError(absl::StrFormat(
+      "Model diverged: at step %d the last %d steps were skipped, because their gradients overflow even "
+      "with a loss scale of %.9g; try a smaller learning rate or another dtype",
+      steps_, skipped_in_row_, loss_scale_));
 }
 
 absl::Status Trainer::Train(const data::Batch& batch) {

@@ -15,7 +15,7 @@ Tensors ReadProblem(const std::string& path) {
   if (!file || bytes.size() < 8) throw std::runtime_error("cannot read " + path);
   uint64_t header_bytes = 0;
   for (int i = 7; i >= 0; --i) header_bytes = header_bytes << 8 | static_cast<unsigned char>(bytes[i]);
-  if (header_bytes > bytes.size() - 8) throw std::runtime_error(path + " is cut off");
+  if (header_bytes > bytes.size() - 8) throw std::runtime_error(path + " was cut short");
   const auto header = nlohmann::json::parse(bytes.substr(8, header_bytes));
   const std::map<std::string, torch::Dtype> types = {
       {"F32", torch::kFloat32}, {"I32", torch::kInt32}, {"I64", torch::kInt64}};

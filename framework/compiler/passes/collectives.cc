@@ -18,16 +18,16 @@ absl::Status CheckGroup(const Program& program, const std::string& name, const G
   const int64_t size = first.attrs.Int("size");
   if (static_cast<int64_t>(group.size()) != size || group.begin()->first != 0 || group.rbegin()->first != size - 1) {
     return absl::InvalidArgumentError(
-        absl::StrCat("Collective '", name, "' is for ", size, " towers, and the graph has ", group.size(), " of them"));
+        absl::StrCat("Collective '", name, "' is for ", size, " towers, but the graph has ", group.size(), " of them"));
   }
   for (const auto& [rank, index] : group) {
     const ProgramNode& node = program.nodes[index];
     const char* what = node.attrs.Int("size") != size                                      ? "their number"
-                       : node.attrs.String("reduction") != first.attrs.String("reduction") ? "what is computed"
+                       : node.attrs.String("reduction") != first.attrs.String("reduction") ? "the reduction"
                        : node.outputs != first.outputs                                     ? "shapes"
                                                                                            : nullptr;
     if (what == nullptr) continue;
-    return absl::InvalidArgumentError(absl::StrCat("Collective '", name, "': the towers do not agree on ", what, ": ",
+    return absl::InvalidArgumentError(absl::StrCat("Collective '", name, "': the towers disagree on ", what, ": ",
                                                    Describe(first), " and ", Describe(node)));
   }
   return absl::OkStatus();

@@ -33,7 +33,7 @@ absl::Status CheckRequest(const ProgramRequest& request) {
     }
     if (feed.node->op().kind == OpKind::kVariable) {
       return absl::InvalidArgumentError(
-          absl::StrCat("Variable '", feed.node->name(), "' may not be fed; assign to it instead"));
+          absl::StrCat("Variable '", feed.node->name(), "' cannot be fed; assign to it instead"));
     }
     if (!feed.shape().CompatibleWith(request.feed_shapes[i]) || !request.feed_shapes[i].known()) {
       return absl::InvalidArgumentError(absl::StrCat("Cannot feed value of shape ", request.feed_shapes[i].ToString(),

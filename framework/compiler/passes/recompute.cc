@@ -269,7 +269,7 @@ absl::StatusOr<Recompute> ParseRecompute(absl::string_view name) {
   if (name == "cheap") return Recompute::kCheap;
   if (name == "sqrt") return Recompute::kSqrt;
   return absl::InvalidArgumentError(
-      absl::StrCat("Unknown way to recompute '", name, "'; known are none, cheap and sqrt"));
+      absl::StrCat("Unknown way to recompute '", name, "'; expected none, cheap or sqrt"));
 }
 
 absl::Status RecomputeForward(Program& program, Recompute recompute) {

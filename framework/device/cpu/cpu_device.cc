@@ -66,17 +66,17 @@ class CpuDevice final : public Device {
     size_t used = in_use_.load();
     do {
       if (bytes > limit_ - used) {
-        return absl::ResourceExhaustedError(absl::StrCat(name_.ToString(), " cannot allocate ", bytes,
-                                                         " bytes: it holds ", used, ", and the machine has ", limit_,
+        return absl::ResourceExhaustedError(absl::StrCat(name_.ToString(), " cannot allocate ", bytes, " bytes: ", used,
+                                                         " bytes are in use, and the machine has ", limit_,
                                                          " bytes of memory"));
       }
     } while (!in_use_.compare_exchange_weak(used, used + bytes));
     void* const memory = AllocateAligned(bytes);
     if (memory == nullptr) {
       in_use_.fetch_sub(bytes);
-      return absl::ResourceExhaustedError(absl::StrCat(name_.ToString(), " cannot allocate ", bytes,
-                                                       " bytes: it holds ", used,
-                                                       ", and the operating system gives no more"));
+      return absl::ResourceExhaustedError(
+          absl::StrCat(name_.ToString(), " cannot allocate ", bytes, " bytes: ", used,
+                       " bytes are in use, and the operating system refused to provide more"));
     }
     const size_t now = used + bytes;
     size_t peak = peak_.load();

@@ -50,7 +50,7 @@ absl::Status CpuEvent::Wait(uint32_t run, absl::Time deadline) {
     }
     if (Reached(run)) break;
     if (deadline != absl::InfiniteFuture() && absl::Now() >= deadline) {
-      status = absl::DeadlineExceededError("the step passed its deadline");
+      status = absl::DeadlineExceededError("the step exceeded its deadline");
       break;
     }
     FutexWait(signals_, word, deadline);

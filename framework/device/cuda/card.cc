@@ -69,7 +69,7 @@ absl::Status Card::Fail(cudaError_t error, const char* call) const {
   const MutexLock lock(mutex_);
   if (lost_.ok()) {
     lost_ = absl::InternalError(absl::StrCat(
-        text, "; an earlier kernel may be the cause, and the device is lost until the process is restarted"));
+        text, "; an earlier kernel may be the cause, and the device cannot be used until the process is restarted"));
   }
   return lost_;
 }

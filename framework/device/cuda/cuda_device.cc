@@ -48,7 +48,9 @@ absl::StatusOr<std::unique_ptr<StreamClock>> CudaDevice::NewClock(int stamps) { 
 
 absl::Status MakeCurrent(const Device& device) {
   const auto* const cuda = dynamic_cast<const CudaDevice*>(&device);
-  if (cuda == nullptr) return absl::InvalidArgumentError(absl::StrCat(device.name().ToString(), " is no CUDA device"));
+  if (cuda == nullptr) {
+    return absl::InvalidArgumentError(absl::StrCat(device.name().ToString(), " is not a CUDA device"));
+  }
   return cuda->card().MakeCurrent();
 }
 

@@ -66,7 +66,7 @@ absl::Status CudaEvent::Poll(const Native& native, uint32_t run, absl::Time dead
     cudaGetLastError();  // "Not ready" is kept as an error too, and the thread's next kernel launch would report it.
     RETURN_IF_ERROR(asked_.Wait(run, absl::InfinitePast()));  // Checks for cancellation only.
     const absl::Time now = absl::Now();
-    if (now >= deadline) return absl::DeadlineExceededError("the step passed its deadline");
+    if (now >= deadline) return absl::DeadlineExceededError("the step exceeded its deadline");
     begin = std::min(begin, now);
     if (now - begin < kSpin) {
       std::this_thread::yield();

@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<int>> FindCards(const DeviceOptions& options) {
   const cudaError_t error = cudaGetDeviceCount(&found);
   cudaGetLastError();
   if (error != cudaSuccess) return absl::NotFoundError(cudaGetErrorString(error));
-  if (found == 0) return absl::NotFoundError("the CUDA driver sees none");
+  if (found == 0) return absl::NotFoundError("the CUDA driver reports no devices");
   return VisibleCards(options, found);
 }
 
@@ -81,13 +81,13 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenCudaDevices(int count, 
   if (cards.status().code() == absl::StatusCode::kInvalidArgument) return cards.status();
   const int most = cards.ok() ? static_cast<int>(cards->size()) * options.virtual_gpus : 0;
   if (count <= most) return Open(count, *cards, options);
-  const std::string asked = absl::StrCat("Asked for ", count, count == 1 ? " GPU" : " GPUs", ", and found ", most);
+  const std::string asked = absl::StrCat("Requested ", count, count == 1 ? " GPU" : " GPUs", ", but found ", most);
   if (!cards.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(asked, ": ", cards.status().message(), "; use cpu:N"));
   }
   return absl::InvalidArgumentError(absl::StrCat(asked, ": ", cards->size(), cards->size() == 1 ? " card" : " cards",
-                                                 " as ", options.virtual_gpus,
-                                                 " each; virtual_gpus opens a card as several"));
+                                                 ", each opened as ", options.virtual_gpus,
+                                                 "; increase virtual_gpus to open each card as more GPUs"));
 }
 
 }  // namespace belfry

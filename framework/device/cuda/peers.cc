@@ -42,7 +42,7 @@ absl::Status Finish(const Side& side) {
     const cudaError_t error = cudaStreamQuery(side.stream.get());
     if (error != cudaErrorNotReady) return side.card->Check(error, "copying between cards");
     cudaGetLastError();
-    if (absl::Now() > deadline) return absl::DeadlineExceededError("a copy does not come to its end");
+    if (absl::Now() > deadline) return absl::DeadlineExceededError("a copy did not finish");
     absl::SleepFor(absl::Microseconds(50));
   }
 }
@@ -67,7 +67,7 @@ absl::Status Compare(const Side& sent, const Side& side) {
       "cudaMemcpyAsync"));
   RETURN_IF_ERROR(Finish(side));
   if (std::memcmp(sent.host.get(), side.host.get(), kBytes) == 0) return absl::OkStatus();
-  return absl::DataLossError("a trial copy arrived with other contents");
+  return absl::DataLossError("a test copy arrived with different contents");
 }
 
 // Copies from `from` to `to` on the stream of `worker`, which is one of them, and checks the result.
@@ -134,12 +134,12 @@ absl::StatusOr<Peers> ConnectPeers(const std::vector<std::unique_ptr<Card>>& car
       const std::string pair = absl::StrCat(a.label(), " and ", b.label());
       if (absl::IsDeadlineExceeded(status)) {
         return absl::UnavailableError(absl::StrCat("Trying peer access between ", pair, ": ", status.message(),
-                                                   "; start again with copies through the host "
+                                                   "; restart with copies through the host "
                                                    "(peer_through_host, --gpu_copy_through_host)"));
       }
       Disable(a, b);
       Disable(b, a);
-      spdlog::warn("{} are not connected, and copies between them go through the host: {}", pair,
+      spdlog::warn("{} are not connected, so copies between them go through the host: {}", pair,
                    std::string(status.message()));
     }
   }

@@ -132,11 +132,11 @@ TEST(DeviceName, RefusesWhatIsNotInTheGrammar) {
 
 TEST(DeviceName, ErrorsNameTheComponentAndWhatMayStandThere) {
   EXPECT_EQ(Message("/job:a-b/gpu:0"),
-            "Cannot parse the device name '/job:a-b/gpu:0' at '/job:a-b': the job 'a-b' must be a letter and then "
-            "letters, digits or '_', or '*'");
-  EXPECT_THAT(Message("/job:a/gpu:-1"), HasSubstr("at '/gpu:-1': the device id '-1' must be a number of digits only"));
-  EXPECT_THAT(Message("/job:a/tpu:0"), HasSubstr("at '/tpu:0': a component is /job:NAME, /replica:N"));
-  EXPECT_THAT(Message("gpu:0/job:a"), HasSubstr("at 'gpu:0': a device name begins with '/'"));
+            "Cannot parse the device name '/job:a-b/gpu:0' at '/job:a-b': the job 'a-b' must be a letter "
+            "followed by letters, digits or '_', or '*'");
+  EXPECT_THAT(Message("/job:a/gpu:-1"), HasSubstr("at '/gpu:-1': the device id '-1' must be a number (digits only"));
+  EXPECT_THAT(Message("/job:a/tpu:0"), HasSubstr("at '/tpu:0': expected /job:NAME, /replica:N"));
+  EXPECT_THAT(Message("gpu:0/job:a"), HasSubstr("at 'gpu:0': a device name must begin with '/'"));
   EXPECT_THAT(Message("/job:a/"), HasSubstr("at '/':"));
 }
 

@@ -34,7 +34,7 @@ TEST(Module, GivesTheTablesThatItHas) {
 TEST(Module, OfAnotherVersionIsRefused) {
   const absl::Status status = Module::Load("outdated").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("is of Belfry 0.0.1, and this is"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("was built for Belfry 0.0.1, but this is"));
 }
 
 TEST(Module, ThatIsNotThereSaysWhereItWasLookedFor) {

@@ -170,7 +170,7 @@ TEST_F(NcclTest, ATowerThatDoesNotComeIsNamed) {
     EXPECT_EQ(statuses[r].code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(
         std::string(statuses[r].message()),
-        AllOf(HasSubstr("'gradients'"), HasSubstr("missed: tower 1 on /job:localhost/replica:0/task:0/device:GPU:1")));
+        AllOf(HasSubstr("'gradients'"), HasSubstr("missing: tower 1 on /job:localhost/replica:0/task:0/device:GPU:1")));
   }
   Recover();
   EXPECT_EQ(nccl_->aborted(), 0);
@@ -239,7 +239,7 @@ TEST_F(NcclTest, WhoGivesUpWaitingEndsWhatHangs) {
   ASSERT_THAT(Run(), Each(IsOk()));
   const absl::Status status = collectives_[0]->Check(true);
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("under way, and are aborted"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("in progress and have been aborted"));
   Synchronize();
   EXPECT_EQ(nccl_->aborted(), kTowers);
   nccl_->HangOnDevice(false);

@@ -208,7 +208,7 @@ TEST_F(FuseUpdates, AreDescribedByTheirNames) {
   const auto step = Prepare({}, {}, {train});
   for (const ProgramNode& node : step->plan().program.nodes) {
     if (node.op->name != "_Updates") continue;
-    EXPECT_THAT(Describe(node), testing::HasSubstr("(op _Updates of ApplyGradientDescent: one, other, asked for at"));
+    EXPECT_THAT(Describe(node), testing::HasSubstr("(op _Updates of ApplyGradientDescent: one, other, defined at"));
     return;
   }
   FAIL() << "no fused update";

@@ -316,7 +316,7 @@ class CollectiveTest : public PassesTest, public testing::WithParamInterface<int
 TEST_P(CollectiveTest, MissingRank) {
   const Output a = Reduce(0, 3, Value(0, {1})), c = Reduce(2, 3, Value(2, {1}));
   const auto status = session_->Run({a, c}).status();
-  EXPECT_EQ(status.message(), "Collective 'g' is for 3 towers, and the graph has 2 of them");
+  EXPECT_EQ(status.message(), "Collective 'g' is for 3 towers, but the graph has 2 of them");
 }
 
 TEST_P(CollectiveTest, RankTwice) {
@@ -329,7 +329,7 @@ TEST_P(CollectiveTest, RankTwice) {
 TEST_P(CollectiveTest, ShapesThatDiffer) {
   const Output a = Reduce(0, 2, Value(0, {1})), b = Reduce(1, 2, Value(1, {1, 2}));
   const auto status = session_->Run({a, b}).status();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("Collective 'g': the towers do not agree on shapes"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Collective 'g': the towers disagree on shapes"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("'AllReduce_1'"));
 }
 
@@ -337,10 +337,10 @@ TEST_P(CollectiveTest, PartsThatDiffer) {
   const Output a = Reduce(0, 2, Value(0, {1}));
   const Output b = ops::Broadcast(Tower(1), {.group = "g", .rank = 1, .size = 2}, {Value(1, {1})})[0];
   EXPECT_THAT(std::string(session_->Run({a, b}).status().message()),
-              HasSubstr("Collective 'g': the towers do not agree on what is computed"));
+              HasSubstr("Collective 'g': the towers disagree on the reduction"));
   const Output c = Reduce(0, 2, Value(0, {1}), "h"), d = Reduce(1, 3, Value(1, {1}), "h");
   EXPECT_THAT(std::string(session_->Run({c, d}).status().message()),
-              HasSubstr("Collective 'h': the towers do not agree on their number"));
+              HasSubstr("Collective 'h': the towers disagree on their number"));
 }
 
 TEST_P(CollectiveTest, OneFetchRunsAllTowers) {
@@ -446,7 +446,7 @@ TEST_P(CollectiveTest, ThatWaitForEachOther) {
   const Output a1 = Reduce(1, 2, ops::Neg(Tower(1), b1), "a");
   const auto status = session_->Run({a0, a1, b0}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("collectives that wait for each other"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("collectives, wait for each other"));
   EXPECT_THAT(std::string(status.message()), HasSubstr("'AllReduce_3'"));
 }
 

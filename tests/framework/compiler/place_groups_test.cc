@@ -94,7 +94,7 @@ TEST_F(PlaceGroupsTest, ColocationWithoutACommonType) {
   const Output b = root_.ColocateWith(*a.node).Named("b").Add("GpuOnly", {x});
   const DeviceSet devices = FakeDevices(1, 1);
   EXPECT_THAT(std::string(Error(devices).message()),
-              HasSubstr("Cannot colocate nodes 'a' and 'b': no type of device runs both"));
+              HasSubstr("Cannot colocate nodes 'a' and 'b': no device type can run both"));
   Place(devices, true);
   EXPECT_EQ(Where(a), "CPU:0");
   EXPECT_EQ(Where(b), "GPU:0");
@@ -110,8 +110,9 @@ TEST_F(PlaceGroupsTest, AnUpdateLivesWithItsVariable) {
   EXPECT_EQ(Where(v), "GPU:1");
   EXPECT_EQ(Where(free), "GPU:1");
   EXPECT_EQ(Where(elsewhere), "GPU:1");
-  EXPECT_THAT(placement_.notes, ElementsAre("Node 'up' runs on /job:localhost/replica:0/task:0/gpu:1, not on '/cpu:0' "
-                                            "as asked for (train.cc:9): it updates the variable 'v', which is there."));
+  EXPECT_THAT(placement_.notes,
+              ElementsAre("Node 'up' runs on /job:localhost/replica:0/task:0/gpu:1, not on '/cpu:0' "
+                          "as requested (train.cc:9): it updates the variable 'v', which is placed there."));
 }
 
 TEST_F(PlaceGroupsTest, AVariableWithoutRequestTakesItsUpdates) {
@@ -136,7 +137,7 @@ TEST_F(PlaceGroupsTest, UpdatesDecideByTheirKernels) {
   for (bool soft : {false, true}) {
     const std::string text(Error(devices, soft).message());
     EXPECT_THAT(text, StartsWith("Cannot assign a device to node 'wrong': Cannot colocate nodes 'v' and 'wrong'"));
-    EXPECT_THAT(text, HasSubstr("no type of device runs both"));
+    EXPECT_THAT(text, HasSubstr("no device type can run both"));
   }
 }
 
@@ -185,8 +186,8 @@ TEST_F(PlaceGroupsTest, SoftPlacementOfAMissingId) {
   EXPECT_EQ(Where(cpu), "CPU:0");
   EXPECT_THAT(placement_.notes,
               ElementsAre(HasSubstr("'c' runs on /job:localhost/replica:0/task:0/cpu:0, not on '/cpu:7'"),
-                          "Node 'a' and 1 more run on /job:localhost/replica:0/task:0/gpu:0, not on '/gpu:11' as asked "
-                          "for (train.cc:5): there is no such device."));
+                          "Node 'a' and 1 more run on /job:localhost/replica:0/task:0/gpu:0, not on '/gpu:11' as "
+                          "requested (train.cc:5): there is no such device."));
 }
 
 TEST_F(PlaceGroupsTest, SoftPlacementWithoutGpus) {

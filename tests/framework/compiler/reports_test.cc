@@ -312,7 +312,7 @@ TEST_F(ReportsTest, TheFirstOpThatIsNotFiniteEndsTheStep) {
     }
     EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(result.status().message()),
-                AllOf(HasSubstr("node 'logarithm' (op Log, asked for at "), HasSubstr("the first at element 1"),
+                AllOf(HasSubstr("node 'logarithm' (op Log, defined at "), HasSubstr("the first at element 1"),
                       HasSubstr(value == 0 ? "has 0 NaN and 1 infinite values" : "has 1 NaN and 0 infinite values"),
                       Not(HasSubstr("'sum'"))));
   }
@@ -335,9 +335,10 @@ TEST_F(ReportsTest, ADeadlineSaysWhoWaitsForWhom) {
   const auto status = session_->Run({y}).status();
   release.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("device:CPU:0 runs node 'slow' (op Hook), since "),
-                    HasSubstr("device:CPU:1 waits for CPU:0 to do node 'slow' (op Hook"), HasSubstr(", since ")));
+  EXPECT_THAT(
+      std::string(status.message()),
+      AllOf(HasSubstr("device:CPU:0 has been running node 'slow' (op Hook) for "),
+            HasSubstr("device:CPU:1 has been waiting for CPU:0 to run node 'slow' (op Hook"), HasSubstr(") for ")));
 }
 
 }  // namespace

@@ -82,7 +82,7 @@ TEST_F(Cifar10Test, TrainingFilesHoldAsManyRecords) {
       folder_.Write("data_batch_" + std::to_string(i) + ".bin", RandomRecords(random_, i == cut ? 2 : 5));
     }
     ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kDataLoss,
-                "data_batch_" + std::to_string(cut) + ".bin: holds 2 records, and data_batch_", ".bin 5");
+                "data_batch_" + std::to_string(cut) + ".bin: holds 2 records, but data_batch_", ".bin holds 5");
   }
   // The last file of a generated set holds whatever remains.
   folder_.Write("textures.txt", "");

@@ -110,7 +110,7 @@ TEST(Csv, TargetsUpToABound) {
 
 TEST(Csv, ColumnsHaveNamesOfTheirOwn) {
   ExpectError(ParseCsv("a,b,a,y\n1,2,3,4\n", "f.csv").status(), StatusCode::kInvalidArgument,
-              "f.csv: two columns are called 'a'", "a, b, a, y");
+              "f.csv: two columns are named 'a'", "a, b, a, y");
 }
 
 TEST(Csv, RandomNumbersComeBackExactly) {

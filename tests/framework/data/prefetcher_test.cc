@@ -212,7 +212,7 @@ TEST(Prefetcher, BatchesOnLoanStayAsTheyAre) {
     ASSERT_TRUE(prefetcher.ok());
     Batch held[3];
     for (Batch& batch : held) batch = std::move((*prefetcher)->Next()).value();
-    ExpectError((*prefetcher)->Next().status(), StatusCode::kFailedPrecondition, "still on loan", "3 in all");
+    ExpectError((*prefetcher)->Next().status(), StatusCode::kFailedPrecondition, "still on loan", "only 3 slots");
     const Tensor kept = held[0].towers()[0].inputs.Clone();
     held[1].Release();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
@@ -326,7 +326,7 @@ TEST(Prefetcher, RejectsOptionsThatMakeNoBatch) {
   ExpectError(error({.threads = 100'000}), StatusCode::kInvalidArgument, "threads is 100000; expected 0 to 1024");
   ExpectError(error({.depth = 0}), StatusCode::kInvalidArgument, "depth is 0");
   ExpectError(error({.depth = 1 << 30}), StatusCode::kInvalidArgument, "expected 1 to 1024");
-  ExpectError(error({.batch_size = 6, .drop_remainder = true}), StatusCode::kInvalidArgument, "no batch of 5");
+  ExpectError(error({.batch_size = 6, .drop_remainder = true}), StatusCode::kInvalidArgument, "no batch from 5");
   ExpectError(error({.batch_size = 2, .start = {0, 3}}), StatusCode::kInvalidArgument, "batch 3", "3 batches");
   ExpectError(error({.images = {.crop = 24}}), StatusCode::kInvalidArgument, "24x24");
   const auto features = FromTensors(Tensor(DType::kFloat32, {2, 3}), Tensor(DType::kFloat32, {2})).value();

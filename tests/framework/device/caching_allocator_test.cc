@@ -101,8 +101,8 @@ TEST(CachingAllocator, TheLimitIsNamedWithTheFigures) {
   void* const first = Get(allocator, kMi);
   const absl::Status status = allocator.Allocate(3 * kMi + 1).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_THAT(std::string(status.message()),
-              AllOf(HasSubstr("/gpu:7 cannot allocate 3145729 bytes"), HasSubstr("holds 1048576 of at most 4194304")));
+  EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("/gpu:7 cannot allocate 3145729 bytes"),
+                                                   HasSubstr("1048576 of its limit of 4194304 bytes")));
   EXPECT_FALSE(allocator.Allocate(std::numeric_limits<size_t>::max()).ok());
   EXPECT_FALSE(allocator.Allocate(std::numeric_limits<size_t>::max() - 100).ok());
   EXPECT_EQ(allocator.counters().allocations, 1);

@@ -107,7 +107,7 @@ TEST(DeviceSetTest, WrongSpecifications) {
 TEST(DeviceSetTest, MoreGpusThanThereAre) {
   const absl::Status status = DeviceSet::Open("cpu:1,gpu:1000").status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_THAT(std::string(status.message()), HasSubstr("1000 GPUs, and found "));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1000 GPUs, but found "));
 }
 
 TEST(DeviceSetTest, FindsTheFirstThatANameMayMean) {

@@ -349,7 +349,7 @@ TEST(GpuOptionsOnACard, CountsAndOpensAllOfThem) {
     EXPECT_EQ(devices.device(1 + id).physical_id(), devices.device(1 + id / 3 * 3).physical_id());
   }
   EXPECT_THAT(std::string(DeviceSet::Open(absl::StrCat("gpu:", *gpus + 1), options).status().message()),
-              HasSubstr(absl::StrCat("Asked for ", *gpus + 1, " GPUs, and found ", *gpus)));
+              HasSubstr(absl::StrCat("Requested ", *gpus + 1, " GPUs, but found ", *gpus)));
 }
 
 }  // namespace

@@ -28,9 +28,9 @@ TEST(GpuOptions, DefaultsAndGoodValues) {
 }
 
 TEST(GpuOptions, WrongValuesNameTheOption) {
-  ExpectWrong(CheckGpuOptions({.virtual_gpus = 0}), "virtual_gpus=0: a card is opened as 1 to 64 devices");
+  ExpectWrong(CheckGpuOptions({.virtual_gpus = 0}), "virtual_gpus=0: a card can be opened as 1 to 64 devices");
   ExpectWrong(CheckGpuOptions({.virtual_gpus = 65}), "virtual_gpus=65");
-  ExpectWrong(CheckGpuOptions({.virtual_gpus = 3, .gpu_memory = "0.4"}), "virtual_gpus=3 of them are more than a card");
+  ExpectWrong(CheckGpuOptions({.virtual_gpus = 3, .gpu_memory = "0.4"}), "virtual_gpus=3 such shares exceed the card");
   const std::pair<const char*, const char*> memories[] = {
       {"much", "not an amount"}, {"-1GiB", "not an amount"},    {"GiB", "not an amount"},
       {"4GB", "not an amount"},  {"1e9", "not an amount"},      {"1.2.3", "not an amount"},
@@ -80,7 +80,7 @@ TEST(GpuOptions, BytesAndFractions) {
   EXPECT_EQ(*GpuMemoryLimit({.gpu_memory = "300mib"}, 80 * kGi, 70 * kGi), 300 * kMi);
   EXPECT_EQ(*GpuMemoryLimit({.gpu_memory = "1048577"}, 80 * kGi, 70 * kGi), kMi) << "rounded down to 256";
   ExpectWrong(GpuMemoryLimit({.gpu_memory = "71GiB"}, 80 * kGi, 70 * kGi).status(),
-              "gpu_memory='71GiB' is 71.0 GiB, and of 80.0 GiB only 70.0 GiB are free");
+              "gpu_memory='71GiB' is 71.0 GiB, but only 70.0 GiB of 80.0 GiB are free");
   ExpectWrong(GpuMemoryLimit({.virtual_gpus = 2, .gpu_memory = "36GiB"}, 80 * kGi, 70 * kGi).status(),
               "36.0 GiB for each of 2 devices");
 }

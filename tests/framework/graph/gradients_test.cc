@@ -125,7 +125,7 @@ TEST_F(GradientsTest, GradYsWeighTheYs) {
   const std::vector<Output> ys = {ops::Square(root_, x_), ops::Neg(root_, x_)};
   EXPECT_THAT(Values(Gradients(ys, {x_}, {.grad_ys = {w, z_}})), ElementsAre(60 - 5));
   const auto wrong = belfry::Gradients(root_, ys, {x_}, {.grad_ys = {w}});
-  EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("2 ys and 1 grad_ys"));
+  EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("2 ys, but 1 grad_ys"));
 }
 
 TEST_F(GradientsTest, AnXThatIsAYHasItsSeed) {

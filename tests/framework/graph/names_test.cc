@@ -75,7 +75,7 @@ TEST(Names, ThatAreMalformed) {
     EXPECT_FALSE(ops::Const(root.Named(name), 1.0f).valid()) << name;
     EXPECT_EQ(root.status().code(), absl::StatusCode::kInvalidArgument) << name;
     EXPECT_THAT(std::string(root.status().message()), HasSubstr(name));
-    EXPECT_THAT(std::string(root.status().message()), HasSubstr("a name begins with"));
+    EXPECT_THAT(std::string(root.status().message()), HasSubstr("a name must begin with"));
     EXPECT_THAT(std::string(root.status().message()), HasSubstr("names_test.cc:"));
   }
   Graph graph(BuiltinOps());

@@ -66,8 +66,8 @@ TEST_F(VariableTest, MayNotBeMadeTwice) {
   EXPECT_FALSE(GetVariable(OpScope(root_.VariableScope("conv1")), "weights", {3}, ZerosInitializer()).valid());
   EXPECT_EQ(graph_.status().code(), absl::StatusCode::kAlreadyExists);
   EXPECT_THAT(Error(), HasSubstr("Variable conv1/weights already exists, disallowed. Did you mean to reuse it"));
-  EXPECT_THAT(Error(), ContainsRegex("Asked for at .*variable_test.cc:" + std::to_string(again)));
-  EXPECT_THAT(Error(), ContainsRegex("made at .*variable_test.cc:" + std::to_string(line)));
+  EXPECT_THAT(Error(), ContainsRegex("Requested at .*variable_test.cc:" + std::to_string(again)));
+  EXPECT_THAT(Error(), ContainsRegex("created at .*variable_test.cc:" + std::to_string(line)));
 }
 
 TEST_F(VariableTest, IsFoundAgain) {
@@ -189,7 +189,7 @@ TEST_F(VariableTest, InitializeVariablesRunsAllThatThereAreNow) {
 TEST_F(VariableTest, OnlyAVariableCanBeUpdated) {
   const Output constant = ops::Const(root_, 1.0f);
   EXPECT_FALSE(root_.Add("AssignAdd", {constant, constant}).valid());
-  EXPECT_THAT(Error(), HasSubstr("must be a variable, and is Const:0"));
+  EXPECT_THAT(Error(), HasSubstr("must be a variable, but is Const:0"));
 }
 
 }  // namespace

@@ -90,7 +90,8 @@ TEST_F(CheckpointDirectoryTest, NoMetricMeansNoBest) {
   ASSERT_EQ(Save(directory, 1), absl::OkStatus());
   ASSERT_EQ(Save(directory, 2, NAN), absl::OkStatus());
   EXPECT_THAT(Steps(), ElementsAre(2));
-  ExpectError(LoadBestCheckpoint(path_).status(), StatusCode::kNotFound, path_, "no checkpoint there has a metric");
+  ExpectError(LoadBestCheckpoint(path_).status(), StatusCode::kNotFound, path_,
+              "no checkpoint in this folder has a metric");
 }
 
 TEST_F(CheckpointDirectoryTest, NumbersAreOrderedAsNumbers) {

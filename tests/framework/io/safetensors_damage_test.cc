@@ -65,7 +65,7 @@ TEST_F(SafetensorsDamageTest, EveryLengthButItsOwnIsFound) {
     SCOPED_TRACE(length);
     ExpectDamaged(whole.substr(0, length), "header");
   }
-  ExpectDamaged(whole + '\0', "something at its end");
+  ExpectDamaged(whole + '\0', "extra bytes at its end");
 }
 
 TEST_F(SafetensorsDamageTest, AFileByOthersIsReadWithoutChecksums) {
@@ -92,15 +92,15 @@ TEST_F(SafetensorsDamageTest, WhatIsNoHeaderIsAnError) {
       {"", "does not begin with '{'"},
       {" {}", "does not begin with '{'"},
       {"[]", "does not begin with '{'"},
-      {"{", "is no JSON at its byte"},
-      {"{}}", "is no JSON at its byte"},
-      {std::string("{}\0", 3), "is no JSON at its byte 3"},
-      {"{\"a\xff\":{}}", "is no JSON at its byte"},
-      {"{" + t + "," + t + "}", "two entries 't'"},
-      {R"({"__metadata__":{},"__metadata__":{}})", "two entries '__metadata__'"},
-      {R"({"__metadata__":{"k":"1","k":"2"}})", "two entries 'k' in __metadata__"},
+      {"{", "is not valid JSON at byte"},
+      {"{}}", "is not valid JSON at byte"},
+      {std::string("{}\0", 3), "is not valid JSON at byte 3"},
+      {"{\"a\xff\":{}}", "is not valid JSON at byte"},
+      {"{" + t + "," + t + "}", "two entries for 't'"},
+      {R"({"__metadata__":{},"__metadata__":{}})", "two entries for '__metadata__'"},
+      {R"({"__metadata__":{"k":"1","k":"2"}})", "two entries for 'k' in __metadata__"},
       {R"({"__metadata__":{"k":1}})", "a number for 'k' in __metadata__"},
-      {R"({"__metadata__":{"k":{}}})", "an object where none belongs"},
+      {R"({"__metadata__":{"k":{}}})", "an object where none is expected"},
       {R"({"__metadata__":[]})", "an array for '__metadata__'"},
       {R"({"t":null})", "null for 't'"},
       {R"({"t":{}})", "no dtype for tensor 't'"},
@@ -109,12 +109,12 @@ TEST_F(SafetensorsDamageTest, WhatIsNoHeaderIsAnError) {
       {R"({"t":{"dtype":"F32","dtype":"F32"}})", "dtype twice for tensor 't'"},
       {R"({"t":{"shape":[],"shape":[]}})", "shape twice for tensor 't'"},
       {R"({"t":{"more":[]}})", "an array for 'more' of tensor 't'"},
-      {R"({"t":{"more":true}})", "a truth value for 'more' of tensor 't'"},
+      {R"({"t":{"more":true}})", "a boolean for 'more' of tensor 't'"},
       {R"({"t":{"dtype":1}})", "a number for 'dtype' of tensor 't'"},
       {R"({"t":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", "unknown dtype 'F31'"},
       {R"({"t":{"dtype":"F32","shape":[-1]}})", "the negative number -1 for 'shape' of tensor 't'"},
       {R"({"t":{"dtype":"F32","shape":[1.5]}})", "the number 1.5 for 'shape' of tensor 't'"},
-      {R"({"t":{"dtype":"F32","shape":[1e400]}})", "is no JSON"},
+      {R"({"t":{"dtype":"F32","shape":[1e400]}})", "is not valid JSON"},
       {R"({"t":{"dtype":"F32","shape":[99999999999999999999]}})", "the number 99999999999999999999"},
       {R"({"t":{"dtype":"F32","shape":[[1]]}})", "an array for 'shape' of tensor 't'"},
       {R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4,4]}})", "3 data_offsets for tensor 't'"},
@@ -128,9 +128,9 @@ TEST_F(SafetensorsDamageTest, WhatIsNoHeaderIsAnError) {
       {"{" + t + R"(,"u":{"dtype":"U8","shape":[2],"data_offsets":[2,4]}})",
        "before it, tensor 't', ends at 4: they overlap"},
       {"{" + t + R"(,"u":{"dtype":"U8","shape":[2],"data_offsets":[5,7]}})", "ends at 4: there is a gap"},
-      {"{}", "something at its end"},
+      {"{}", "extra bytes at its end"},
       {R"({"t":{"dtype":"F64","shape":[1],"data_offsets":[0,8]}})", "cut short"},
-      {R"({"__metadata__":{"belfry.xxh3:t":"0"},)" + t + "}", "should leave such keys out"},
+      {R"({"__metadata__":{"belfry.xxh3:t":"0"},)" + t + "}", "should drop such keys"},
       {"{\"" + std::string(300, 'n') + "\":1}", std::string(200, 'n') + "...'"},
       {R"({"t":{"shape":[)" + std::string(130, '[') + "}}", "an array for 'shape'"},
   };
@@ -150,7 +150,7 @@ TEST_F(SafetensorsDamageTest, LengthsThatCannotBeAreErrors) {
   ExpectDamaged(std::string(8, '\xff'), "more than 100000000");
   std::string bytes = MakeFile("{}");
   bytes[0] = 3;
-  ExpectDamaged(bytes, "says that its header has 3 bytes, and 2 follow");
+  ExpectDamaged(bytes, "claims a header of 3 bytes, but only 2 follow");
   ExpectError(ParseSafetensorsHeader("name", MakeFile("{}"), 4).status(), StatusCode::kDataLoss, "name");
   ExpectError(ParseSafetensorsHeader("name", "12", 100).status(), StatusCode::kDataLoss, "name");
 }

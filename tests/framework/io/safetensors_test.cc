@@ -120,12 +120,12 @@ TEST(Safetensors, WhatCannotBeWrittenIsAnErrorAndMakesNoFile) {
     ExpectError(status, StatusCode::kInvalidArgument, path, text);
     EXPECT_FALSE(std::filesystem::exists(path));
   };
-  expect(WriteSafetensors(path, {{"w", one}, {"v", one}, {"w", Tensor::Scalar(true)}}), "two tensors are called 'w'");
+  expect(WriteSafetensors(path, {{"w", one}, {"v", one}, {"w", Tensor::Scalar(true)}}), "two tensors are named 'w'");
   expect(WriteSafetensors(path, {{"__metadata__", one}}), "__metadata__");
   expect(WriteSafetensors(path, {{"w\xff", one}}), "UTF-8");
   expect(WriteSafetensors(path, {{"w", one}}, {{"key", "\xc3"}}), "UTF-8");
   expect(WriteSafetensors(path, {{"w", one}}, {{"belfry.xxh3:w", "0"}}), "belfry.xxh3:w");
-  expect(WriteSafetensors(path, {{"w", Tensor::WithoutData(DType::kFloat32, {2})}}), "'w' has a shape and no data");
+  expect(WriteSafetensors(path, {{"w", Tensor::WithoutData(DType::kFloat32, {2})}}), "'w' has a shape but no data");
   ExpectError(WriteSafetensors(folder / "none/file", {{"w", one}}), StatusCode::kNotFound, "none/file");
 }
 

@@ -174,7 +174,7 @@ TEST_P(ConcurrencyTest, TheDeadline) {
   Open(spec(), {.timeout = absl::Milliseconds(60)});
   const auto status = session_->Run({y}).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("the step passed its deadline"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the step exceeded its deadline"));
   sleeps = false;
   // On a loaded machine even a quick step is late now and then.
   absl::StatusOr<std::vector<Tensor>> result;

@@ -159,7 +159,7 @@ TEST_F(NcclSession, AnAsynchronousErrorIsFoundWithoutADeadline) {
   breaker.join();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("tower 1 on /job:localhost/replica:0/task:0/device:GPU:1"),
-                                                   HasSubstr("the last collective given to it was 'bucket_")));
+                                                   HasSubstr("the last collective issued to it was 'bucket_")));
   nccl_->HangOnDevice(false);
   ExpectToWork();
 }
@@ -357,8 +357,8 @@ TEST_F(NcclReplay, AReplayThatHangsMeetsTheDeadlineAndIsRecordedAnew) {
     nccl_->HangOnDevice(true);
     const absl::Status status = Run(7);
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
-    EXPECT_THAT(std::string(status.message()),
-                AllOf(HasSubstr("collectives were under way, and are aborted"), HasSubstr("restore or initialize")));
+    EXPECT_THAT(std::string(status.message()), AllOf(HasSubstr("collectives were in progress and have been aborted"),
+                                                     HasSubstr("restore or initialize")));
     EXPECT_EQ(nccl_->aborted(), 2 * (round + 1));
     nccl_->HangOnDevice(false);
     const absl::Status next = Run(7);

@@ -246,7 +246,7 @@ TEST_F(RestoreTest, APartIsRestored) {
       EXPECT_TRUE(SameBits(training_.Value(tensor.name), tensor.value)) << tensor.name;
     }
   }
-  ExpectError(Try({.only = {"nowhere"}}).status(), StatusCode::kInvalidArgument, "none of the variables");
+  ExpectError(Try({.only = {"nowhere"}}).status(), StatusCode::kInvalidArgument, "none of the model's variables");
 }
 
 TEST_F(RestoreTest, TwoTensorsOfOneNameAreAnError) {

@@ -41,7 +41,7 @@ TEST(ConstTest, AValueOfAnotherDTypeIsAnError) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   EXPECT_FALSE(scope.Add("Const", {}, {{"dtype", DType::kInt32}, {"value", Tensor::Scalar(1.0f)}}).valid());
-  EXPECT_NE(graph.status().message().find("'dtype' is int32 and the value is float32"), std::string::npos);
+  EXPECT_NE(graph.status().message().find("'dtype' is int32, but the value is float32"), std::string::npos);
 }
 
 TEST(RangeTest, StopsBeforeTheLimit) {

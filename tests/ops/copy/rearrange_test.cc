@@ -76,7 +76,7 @@ TEST_F(RearrangeTest, GatherNamesTheIndexThatIsOutside) {
   for (const int bad : {-1, 4}) {
     const auto result = Evaluate(ops::Gather(scope_, x, ops::Const(scope_, {0, bad})));
     EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
-    EXPECT_TRUE(absl::StrContains(result.status().message(), "(number 1) is outside [0, 4)")) << result.status();
+    EXPECT_TRUE(absl::StrContains(result.status().message(), "(at position 1) is outside [0, 4)")) << result.status();
   }
   EXPECT_EQ(Values(ops::Gather(scope_, Count({0, 3}), ops::Fill(scope_, {0}, 0, DType::kInt32))), Numbers());
 }
@@ -127,12 +127,16 @@ TEST_F(RearrangeTest, ErrorsSayWhatIsWrong) {
       [&](const Scope& s) {
         ops::Concat(s, {x(s), ops::Fill(s, {3, 5}, 0)}, 1);
       },
-      "input 1 has shape [3,5] and does not fit input 0's [2,6]; only the extents of axis 1 may differ");
+      "input 1 has shape [3,5], which does not match input 0's [2,6]; only the extents of axis 1 may differ");
   ExpectError([&](const Scope& s) { ops::Stack(s, {x(s), ops::Fill(s, {2, 5}, 0)}); }, "input 1 has shape [2,5]");
-  ExpectError([&](const Scope& s) { ops::Pad(s, x(s), {{0, -3}, {0, 0}}); }, "crop more than there is of axis 0");
+  ExpectError(
+      [&](const Scope& s) {
+        ops::Pad(s, x(s), {{0, -3}, {0, 0}});
+      },
+      "crop more elements than there are along axis 0");
   ExpectError([&](const Scope& s) { ops::Tile(s, x(s), {2}); }, "needs one multiple per axis of [2,6]");
   ExpectError([&](const Scope& s) { ops::BroadcastTo(s, x(s), {3, 6}); }, "cannot broadcast [2,6] to [3,6]");
-  ExpectError([&](const Scope& s) { ops::Gather(s, x(s), x(s)); }, "does not take float32 for Tindices");
+  ExpectError([&](const Scope& s) { ops::Gather(s, x(s), x(s)); }, "does not support float32 for Tindices");
 }
 
 // Impossible extents are errors, even if their sums and products overflow.

@@ -58,8 +58,8 @@ TEST_P(GpuCheckNumerics, CountsWhatIsNoNumber) {
   for (const bool in_place : {false, true}) {
     EXPECT_EQ(Message(With(5, {{4, -0.0f}}), in_place), "");
     EXPECT_EQ(Message(With(5, {{0, kNaN}, {2, kInfinity}, {4, -kInfinity}}), in_place),
-              what + "1 NaN and 2 infinite values among 5");
-    EXPECT_EQ(Message(With(5, {{4, kInfinity}}), in_place), what + "0 NaN and 1 infinite values among 5");
+              what + "1 NaN and 2 infinite values among 5 elements");
+    EXPECT_EQ(Message(With(5, {{4, kInfinity}}), in_place), what + "0 NaN and 1 infinite values among 5 elements");
   }
 }
 
@@ -69,10 +69,10 @@ TEST_P(GpuCheckNumerics, CountsInAllParts) {
   std::map<int64_t, float> others = {{0, kNaN}, {n - 1, kNaN}};
   for (int64_t i = 1000; i < n - 1; i += 1000) others[i] = kInfinity;
   EXPECT_EQ(Message(With(n, others)),
-            "logits: the tensor of 'CheckNumerics' had 2 NaN and 49 infinite values among 50001");
+            "logits: the tensor of 'CheckNumerics' had 2 NaN and 49 infinite values among 50001 elements");
   for (const int64_t i : {int64_t{0}, n / 2, n - 1}) {
     EXPECT_EQ(Message(With(n, {{i, kNaN}}), true),
-              "logits: the tensor of 'CheckNumerics' had 1 NaN and 0 infinite values among 50001");
+              "logits: the tensor of 'CheckNumerics' had 1 NaN and 0 infinite values among 50001 elements");
   }
 }
 

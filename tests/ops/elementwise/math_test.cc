@@ -127,7 +127,7 @@ TEST(CheckGradients, FailsOnAWrongGradient) {
   EXPECT_TRUE(CheckGradients(scope, {Square(scope, x)}, {x}, feeds, evaluate).ok());
   const absl::Status status = CheckGradients(scope, {scope.Add("WrongSquare", {x})}, {x}, feeds, evaluate);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(status.ToString(), HasSubstr("finite differences say"));
+  EXPECT_THAT(status.ToString(), HasSubstr("finite differences give"));
 }
 
 }  // namespace

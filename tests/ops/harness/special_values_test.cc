@@ -83,7 +83,7 @@ TEST(Softmax, RefusesATemperatureThatIsNotPositiveOrHasNoReciprocal) {
     const Scope scope(graph);
     Softmax(scope, Const(scope, {1.f}), {.temperature = temperature});
     EXPECT_THAT(std::string(graph.status().message()),
-                HasSubstr("temperature must be positive, from 1e-38 on, and is "))
+                HasSubstr("temperature must be positive (at least 1e-38), but is "))
         << temperature;
   }
 }
@@ -99,7 +99,7 @@ TEST(Normalizations, RefuseAnEpsilonThatIsNegativeOrNoNumber) {
       } else {
         BatchNorm(scope, x, of, of, epsilon);
       }
-      EXPECT_THAT(std::string(graph.status().message()), HasSubstr("epsilon must be a finite number from 0, and is "))
+      EXPECT_THAT(std::string(graph.status().message()), HasSubstr("epsilon must be finite and at least 0, but is "))
           << (layer ? "layer" : "batch") << " normalization with " << epsilon;
     }
   }

@@ -135,7 +135,7 @@ TEST_F(SummaryTest, AnyTagIsFineAndTagsAreUnique) {
 }
 
 TEST_F(SummaryTest, AScalarIsNoVector) {
-  ExpectFailure(ScalarSummary(root_, "x", Const(root_, {1.f, 2.f})), "x is [2] and not a scalar");
+  ExpectFailure(ScalarSummary(root_, "x", Const(root_, {1.f, 2.f})), "x is [2], not a scalar");
 }
 TEST_F(SummaryTest, AnImageHasOneThreeOrFourChannels) {
   ExpectFailure(ImageSummary(root_, "x", Placeholder(root_, DType::kFloat32, {-1, 8, 8, 2})), "x has 2 channels");
@@ -148,7 +148,7 @@ TEST_F(SummaryTest, OneImageAtLeast) {
 }
 TEST_F(SummaryTest, ThereIsSomethingToMerge) { ExpectFailure(MergeAllSummaries(root_), "no summaries to merge"); }
 TEST_F(SummaryTest, OnlySummariesAreMerged) {
-  ExpectFailure(MergeSummary(root_, {Const(root_, 1.f)}), "Const:0 is no summary");
+  ExpectFailure(MergeSummary(root_, {Const(root_, 1.f)}), "Const:0 is not a summary");
 }
 
 // Two towers with one summary of each kind.
@@ -230,8 +230,8 @@ TEST_F(TowersTest, ValuesThatDoNotFitAreErrors) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(text));
   };
   rejects({summaries[0]}, {}, "0 values for 1 summaries");
-  rejects({x_[0]}, {Tensor::Of<float>({1, 2}, {1, 2})}, "train/tower_0/x:0 is no summary");
-  rejects({Output()}, {Tensor()}, "never made");
+  rejects({x_[0]}, {Tensor::Of<float>({1, 2}, {1, 2})}, "train/tower_0/x:0 is not a summary");
+  rejects({Output()}, {Tensor()}, "an invalid Output");
   rejects({summaries[1]}, {Tensor::Of<float>({1})}, "train/tower_0/mean/ScalarSummary:0");
   rejects({summaries[1]}, {Tensor::Scalar(1.0)}, "float64");
   rejects({summaries[2]}, {Tensor(DType::kUInt8, {1, 2, 3, 5})}, "train/images");
@@ -240,12 +240,12 @@ TEST_F(TowersTest, ValuesThatDoNotFitAreErrors) {
     if (size == whole.elements()) continue;
     Tensor part = Tensor::Zeros(DType::kFloat32, {size});
     for (int64_t i = 0; i < std::min(size, whole.elements()); ++i) part.data<float>()[i] = whole.data<float>()[i];
-    rejects({merged_[0]}, {part}, "do not fit");
+    rejects({merged_[0]}, {part}, "do not match");
   }
   for (const float extent : {-1.0f, 1e30f, NAN, 7.0f}) {
     Tensor wrong = whole.Clone();
     wrong.data<float>()[0] = extent;
-    rejects({merged_[0]}, {wrong}, "do not fit");
+    rejects({merged_[0]}, {wrong}, "do not match");
   }
 }
 

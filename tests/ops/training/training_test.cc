@@ -306,11 +306,11 @@ TEST(TrainingTest, RatesOutOfRangeAreErrors) {
   EXPECT_THAT(message([](const Scope& root, const Variable& v, Output rate) {
                 ApplyMomentum(root, v, v, rate, v, {.momentum = 2});
               }),
-              ::testing::HasSubstr("'momentum' is 2 and must be from 0 to below 1"));
+              ::testing::HasSubstr("'momentum' is 2, but must be in [0, 1)"));
   EXPECT_THAT(message([](const Scope& root, const Variable& v, Output rate) {
                 ApplyGradientDescent(root, v, rate, v, {.weight_decay = -1});
               }),
-              ::testing::HasSubstr("'weight_decay' is -1 and must be a finite number from 0 on"));
+              ::testing::HasSubstr("'weight_decay' is -1, but must be finite and at least 0"));
   EXPECT_THAT(message([](const Scope& root, const Variable& v, Output rate) {
                 ApplyRMSProp(root, v, v, v, rate, v, {.epsilon = std::nan("")});
               }),
