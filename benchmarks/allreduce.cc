@@ -14,13 +14,13 @@
 #include "framework/base/status.h"
 #include "framework/collective/nccl.h"
 
-ABSL_FLAG(std::string, devices, "cpu:2", "Devices, one rank on each: cpu:N or gpu:N.");
-ABSL_FLAG(std::string, averager, "local", "local, or nccl among GPUs.");
-ABSL_FLAG(int64_t, smallest, 1024, "Bytes of the smallest average.");
-ABSL_FLAG(int64_t, largest, int64_t{64} << 20, "Bytes of the largest.");
-ABSL_FLAG(int, rounds, 5, "Timings of a size.");
-ABSL_FLAG(double, seconds, 0.2, "Of each timing, about.");
-ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
+ABSL_FLAG(std::string, devices, "cpu:2", "Devices, with one rank on each: cpu:N or gpu:N.");
+ABSL_FLAG(std::string, averager, "local", "Averager: local, or nccl for GPUs.");
+ABSL_FLAG(int64_t, smallest, 1024, "Size of the smallest average in bytes.");
+ABSL_FLAG(int64_t, largest, int64_t{64} << 20, "Size of the largest average in bytes.");
+ABSL_FLAG(int, rounds, 5, "Measurements of each size.");
+ABSL_FLAG(double, seconds, 0.2, "Approximate length of a measurement in seconds.");
+ABSL_FLAG(std::string, out, "", "Directory for results as JSON and CSV; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -71,7 +71,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Bandwidth of averaging between devices.");
+  absl::SetProgramUsageMessage("Measures the bandwidth of averaging between devices.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

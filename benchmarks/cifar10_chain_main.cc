@@ -16,13 +16,13 @@
 #include "absl/strings/numbers.h"
 #include "benchmarks/cifar10_chain.h"
 
-ABSL_FLAG(int, batch, 128, "images per step");
+ABSL_FLAG(int, batch, 128, "Images per step.");
 ABSL_FLAG(std::vector<std::string>, threads, std::vector<std::string>({"1", "2"}),
-          "numbers of OpenMP threads to measure");
-ABSL_FLAG(int, rounds, 5, "measurements per number of threads; the numbers take turns");
-ABSL_FLAG(double, seconds, 1, "length of one measurement");
-ABSL_FLAG(bool, profile, true, "also time every primitive alone");
-ABSL_FLAG(bool, json, false, "print JSON instead of tables");
+          "Numbers of OpenMP threads to measure.");
+ABSL_FLAG(int, rounds, 5, "Measurements of each number of threads, taken in turn.");
+ABSL_FLAG(double, seconds, 1, "Length of a measurement in seconds.");
+ABSL_FLAG(bool, profile, true, "Also time each primitive by itself.");
+ABSL_FLAG(bool, json, false, "Print JSON instead of tables.");
 
 namespace belfry::benchmarks {
 namespace {

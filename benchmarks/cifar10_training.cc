@@ -12,10 +12,10 @@
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/training_run.h"
 
-ABSL_FLAG(int, batch_size, 128, "Images a step, over all towers.");
-ABSL_FLAG(int, rounds, 7, "Times that every side is timed, in turn.");
-ABSL_FLAG(double, seconds, 2, "Of each timing.");
-ABSL_FLAG(std::string, dump_plan, "", "A directory for the plan of one tower.");
+ABSL_FLAG(int, batch_size, 128, "Images per step over all towers.");
+ABSL_FLAG(int, rounds, 7, "Measurements of each side, taken in turn.");
+ABSL_FLAG(double, seconds, 2, "Length of a measurement in seconds.");
+ABSL_FLAG(std::string, dump_plan, "", "Directory for the plan of one tower; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -55,7 +55,8 @@ void Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Training speed of the CIFAR-10 tutorial network against a chain of bare primitives.");
+  absl::SetProgramUsageMessage(
+      "Compares the training speed of the CIFAR-10 tutorial network with a chain of bare oneDNN primitives.");
   absl::ParseCommandLine(argc, argv);
   belfry::benchmarks::Run();
 }

@@ -21,9 +21,9 @@
 #include "framework/data/augment.h"
 #include "framework/data/prefetcher.h"
 
-ABSL_FLAG(int, rounds, 15, "Timings of each, in turn.");
-ABSL_FLAG(double, seconds, 0.1, "Of each timing.");
-ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
+ABSL_FLAG(int, rounds, 15, "Measurements of each configuration, taken in turn.");
+ABSL_FLAG(double, seconds, 0.1, "Length of a measurement in seconds.");
+ABSL_FLAG(std::string, out, "", "Directory for results as JSON and CSV; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -99,7 +99,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("How fast the input is by itself.");
+  absl::SetProgramUsageMessage("Measures the speed of the input pipeline by itself.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

@@ -25,12 +25,13 @@
 #include "framework/base/status.h"
 #include "ops/convolution/conv2d_impl.h"
 
-ABSL_FLAG(std::string, models, "cifar_net,resnet20", "Models whose convolutions are timed, as of `training`.");
-ABSL_FLAG(int, threads, 1, "Threads.");
-ABSL_FLAG(int, steps, 20, "Steps that are traced.");
-ABSL_FLAG(int, rounds, 7, "Timings of each primitive, in turn.");
-ABSL_FLAG(double, seconds, 0.02, "Of each of these.");
-ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
+ABSL_FLAG(std::string, models, "cifar_net,resnet20",
+          "Models whose convolutions are measured; see --model of `training`.");
+ABSL_FLAG(int, threads, 1, "Number of threads.");
+ABSL_FLAG(int, steps, 20, "Number of steps to trace.");
+ABSL_FLAG(int, rounds, 7, "Measurements of each primitive, taken in turn.");
+ABSL_FLAG(double, seconds, 0.02, "Length of a measurement in seconds.");
+ABSL_FLAG(std::string, out, "", "Directory for results as JSON and CSV; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -221,7 +222,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Convolutions by memory layout.");
+  absl::SetProgramUsageMessage("Compares convolutions in different memory layouts.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

@@ -20,15 +20,16 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 
-ABSL_FLAG(std::string, models, "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,s5", "Models, as of `training`.");
-ABSL_FLAG(std::string, devices, "cpu:1", "Devices, one tower on each; a row for each device.");
-ABSL_FLAG(int64_t, batch_size, 0, "Examples of a step over all towers; 0: the model's own number.");
-ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32 or bfloat16.");
-ABSL_FLAG(std::string, recompute_models, "cifar_net,resnet20", "Those that are timed with recomputation; empty: none.");
-ABSL_FLAG(int, threads, 1, "Of each device, for these timings.");
-ABSL_FLAG(int, rounds, 7, "Timings, of each way in turn.");
-ABSL_FLAG(double, seconds, 0.5, "Of each timing.");
-ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
+ABSL_FLAG(std::string, models, "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,s5",
+          "Models to measure; see --model of `training`.");
+ABSL_FLAG(std::string, devices, "cpu:1", "Devices, with one tower on each; the table has a row per device.");
+ABSL_FLAG(int64_t, batch_size, 0, "Examples per step over all towers; 0: the model's default.");
+ABSL_FLAG(std::string, dtype, "float32", "Type in which the network computes: float32 or bfloat16.");
+ABSL_FLAG(std::string, recompute_models, "cifar_net,resnet20", "Models to measure with recomputation; empty: none.");
+ABSL_FLAG(int, threads, 1, "Threads per device while recomputation is measured.");
+ABSL_FLAG(int, rounds, 7, "Measurements of each kind of recomputation, taken in turn.");
+ABSL_FLAG(double, seconds, 0.5, "Length of a measurement in seconds.");
+ABSL_FLAG(std::string, out, "", "Directory for results as JSON and CSV; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -127,7 +128,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Planned memory of training steps, and what recomputation makes of it.");
+  absl::SetProgramUsageMessage("Reports the planned memory of training steps, and what recomputation saves and costs.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

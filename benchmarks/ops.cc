@@ -26,15 +26,15 @@
 #include "ops/math.h"
 #include "ops/nn.h"
 
-ABSL_FLAG(std::string, models, "cifar_net,resnet20", "Models whose kernels are timed, as of `training`.");
-ABSL_FLAG(int, threads, 1, "Threads.");
-ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32, bfloat16 or float16.");
-ABSL_FLAG(int, steps, 30, "Steps that are traced.");
-ABSL_FLAG(double, least, 0.005, "Kernels that together are below this share of the step are left out.");
-ABSL_FLAG(int64_t, elements, int64_t{16} << 20, "Elements of the large ops.");
-ABSL_FLAG(int, rounds, 5, "Timings of a large op.");
-ABSL_FLAG(double, seconds, 0.2, "Of each of these.");
-ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
+ABSL_FLAG(std::string, models, "cifar_net,resnet20", "Models whose kernels are measured; see --model of `training`.");
+ABSL_FLAG(int, threads, 1, "Number of threads.");
+ABSL_FLAG(std::string, dtype, "float32", "Type in which the network computes: float32, bfloat16 or float16.");
+ABSL_FLAG(int, steps, 30, "Number of steps to trace.");
+ABSL_FLAG(double, least, 0.005, "Leave out ops whose kernels take less than this share of the step.");
+ABSL_FLAG(int64_t, elements, int64_t{16} << 20, "Number of elements of the large ops.");
+ABSL_FLAG(int, rounds, 5, "Measurements of each large op.");
+ABSL_FLAG(double, seconds, 0.2, "Length of a measurement in seconds.");
+ABSL_FLAG(std::string, out, "", "Directory for results as JSON and CSV; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -171,7 +171,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Speed of kernels beside what the machine can do.");
+  absl::SetProgramUsageMessage("Compares the speed of kernels with the peak of the machine.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

@@ -21,16 +21,17 @@
 #include "framework/base/status.h"
 #include "trainers/plots/plot_page.h"
 
-ABSL_FLAG(std::string, model, "cifar_net", "As of `training`.");
-ABSL_FLAG(std::string, kind, "cpu", "Of the devices: cpu, with a thread each, or gpu.");
-ABSL_FLAG(int, most, 0, "Devices; 0: the cores, or the GPUs that there are.");
-ABSL_FLAG(int, virtual_gpus, 1, "GPUs that each card is opened as.");
-ABSL_FLAG(int64_t, batch_size, 0, "Of strong scaling, and of each device in weak; 0: the model's own number.");
-ABSL_FLAG(std::string, dtype, "float32", "What the network computes in: float32, bfloat16 or float16.");
-ABSL_FLAG(int, rounds, 25, "Timings of each, in turn.");
-ABSL_FLAG(double, seconds, 0.3, "Of each timing.");
-ABSL_FLAG(int, trace_steps, 20, "Steps that are traced of each.");
-ABSL_FLAG(std::string, out, "", "A directory for JSON, CSV and the plot scaling.html; empty: none.");
+ABSL_FLAG(std::string, model, "cifar_net", "Model to train; see --model of `training`.");
+ABSL_FLAG(std::string, kind, "cpu", "Kind of devices: cpu (one thread each) or gpu.");
+ABSL_FLAG(int, most, 0, "Largest number of devices; 0: all cores, or all GPUs.");
+ABSL_FLAG(int, virtual_gpus, 1, "GPU devices per card.");
+ABSL_FLAG(int64_t, batch_size, 0,
+          "Examples per step: in all for strong scaling, per device for weak scaling; 0: the model's default.");
+ABSL_FLAG(std::string, dtype, "float32", "Type in which the network computes: float32, bfloat16 or float16.");
+ABSL_FLAG(int, rounds, 25, "Measurements of each configuration, taken in turn.");
+ABSL_FLAG(double, seconds, 0.3, "Length of a measurement in seconds.");
+ABSL_FLAG(int, trace_steps, 20, "Number of steps to trace in each configuration.");
+ABSL_FLAG(std::string, out, "", "Directory for results as JSON and CSV, and for the plot scaling.html; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -185,7 +186,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Training speed by the number of devices.");
+  absl::SetProgramUsageMessage("Measures training speed by number of devices.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

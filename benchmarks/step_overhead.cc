@@ -19,9 +19,9 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 
-ABSL_FLAG(int, rounds, 7, "Timings of each, in turn.");
-ABSL_FLAG(double, seconds, 0.3, "Of each timing.");
-ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
+ABSL_FLAG(int, rounds, 7, "Measurements of each configuration, taken in turn.");
+ABSL_FLAG(double, seconds, 0.3, "Length of a measurement in seconds.");
+ABSL_FLAG(std::string, out, "", "Directory for results as JSON and CSV; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -163,7 +163,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("What a step costs beside its kernels.");
+  absl::SetProgramUsageMessage("Measures the overhead of a step beside its kernels.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

@@ -21,25 +21,26 @@
 #include "framework/base/status.h"
 #include "framework/runtime/trace_report.h"
 
-ABSL_FLAG(std::string, devices, "cpu:1", "Devices, one tower on each: cpu:N or gpu:N.");
-ABSL_FLAG(int, threads, 0, "Threads of each CPU device; 0: an even share of the cores.");
+ABSL_FLAG(std::string, devices, "cpu:1", "Devices, with one tower on each: cpu:N or gpu:N.");
+ABSL_FLAG(int, threads, 0, "Threads per CPU device; 0: an even share of the cores.");
 ABSL_FLAG(std::string, model, "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,s5",
-          "cifar_net, cifar_net_no_lrn, resnet20 to resnet110, mlp and s5, one row each.");
+          "Models to train, a row each: cifar_net, cifar_net_no_lrn, resnet20 to resnet110, mlp, s5.");
 ABSL_FLAG(int64_t, batch_size, 0,
-          "Examples of a step, over all towers, a multiple of their number; 0: the model's own.");
+          "Examples per step over all towers, a multiple of their number; 0: the model's default.");
 ABSL_FLAG(std::string, dtype, "float32",
-          "What the network computes in: float32, or with float32 weights bfloat16 or float16.");
-ABSL_FLAG(std::string, batch_norm, "per_tower", "Over whose examples batch norm goes: per_tower or synchronised.");
-ABSL_FLAG(int, rounds, 5, "Timings.");
-ABSL_FLAG(double, seconds, 2, "Of each timing.");
-ABSL_FLAG(int, trace_steps, 5,
-          "Steps that are traced at the end, by the devices' own clocks (on GPUs CUDA's events), for where time goes.");
-ABSL_FLAG(bool, trace_table, false, "Print all that the traces tell: time by op, by layer, by stream.");
-ABSL_FLAG(bool, replay, true, "Capture a steady step of GPUs, and replay it.");
-ABSL_FLAG(bool, serve, false, "Train when told to on standard input; see benchmarks/peers/README.md.");
+          "Type in which the network computes: float32, bfloat16 or float16. Weights are float32.");
+ABSL_FLAG(std::string, batch_norm, "per_tower",
+          "Examples over which batch normalisation takes its statistics: per_tower or synchronised.");
+ABSL_FLAG(int, rounds, 5, "Number of measurements.");
+ABSL_FLAG(double, seconds, 2, "Length of a measurement in seconds.");
+ABSL_FLAG(int, trace_steps, 5, "Number of steps to trace at the end, with the devices' clocks (CUDA events on GPUs).");
+ABSL_FLAG(bool, trace_table, false, "Print the time by op, by layer and by stream from the traces.");
+ABSL_FLAG(bool, replay, true, "On GPUs, capture a steady step as a CUDA graph and replay it.");
+ABSL_FLAG(bool, serve, false, "Train on commands from standard input; see benchmarks/peers/README.md.");
 ABSL_FLAG(std::string, write_problem, "",
-          "Only write initial values and examples to this safetensors file, for other programs to do the same work.");
-ABSL_FLAG(std::string, out, "", "A directory for JSON and CSV; empty: none.");
+          "Only write the initial values and examples to this safetensors file, so that other programs can do the same "
+          "work.");
+ABSL_FLAG(std::string, out, "", "Directory for results as JSON and CSV; empty: none.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -133,7 +134,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Images a second in training, on any devices.");
+  absl::SetProgramUsageMessage("Measures training speed in images per second on any devices.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

@@ -12,11 +12,11 @@
 #include "benchmarks/training_run.h"
 #include "framework/runtime/checkpointer.h"
 
-ABSL_FLAG(int, batch_size, 128, "Images a step, over both towers.");
-ABSL_FLAG(int, steps, 100, "Steps between two checkpoints, and of one timing at least.");
-ABSL_FLAG(int, rounds, 7, "Times that every side is timed, in turn.");
-ABSL_FLAG(double, seconds, 4, "Of each timing.");
-ABSL_FLAG(std::string, directory, "", "Where checkpoints are written; by default in the temporary directory.");
+ABSL_FLAG(int, batch_size, 128, "Images per step over both towers.");
+ABSL_FLAG(int, steps, 100, "Steps between two checkpoints, and the minimum number of steps in a measurement.");
+ABSL_FLAG(int, rounds, 7, "Measurements of each side, taken in turn.");
+ABSL_FLAG(double, seconds, 4, "Length of a measurement in seconds.");
+ABSL_FLAG(std::string, directory, "", "Directory for checkpoints. Default: in the temporary directory.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -62,7 +62,7 @@ void Measure(const std::string& directory) {
 
 int main(int argc, char** argv) {
   namespace fs = std::filesystem;
-  absl::SetProgramUsageMessage("What checkpoints and traces cost a training run.");
+  absl::SetProgramUsageMessage("Measures the cost of checkpoints and traces in a training run.");
   absl::ParseCommandLine(argc, argv);
   const std::string given = absl::GetFlag(FLAGS_directory);
   const fs::path directory = given.empty() ? fs::temp_directory_path() / "belfry_watching_cost" : fs::path(given);

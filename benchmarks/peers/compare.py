@@ -105,20 +105,20 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     root = os.path.dirname(os.path.dirname(HERE))
     parser.add_argument("--belfry", default=os.path.join(root, "build/release/benchmarks/training"),
-                        help="the benchmark `training`")
-    parser.add_argument("--python", default=sys.executable, help="with PyTorch or TensorFlow")
+                        help="path of the benchmark `training`")
+    parser.add_argument("--python", default=sys.executable, help="Python that has PyTorch or TensorFlow")
     parser.add_argument("--libtorch", default=os.path.join(root, "build/peers/libtorch/libtorch_side"),
                         help="the program that benchmarks/peers/libtorch builds; empty: leave it out")
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--threads", default="1", help="numbers of threads, one table each: 1,2")
-    parser.add_argument("--batch_size", type=int, default=128, help="of all models but s5")
+    parser.add_argument("--batch_size", type=int, default=128, help="examples per step, for all models but s5")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"],
-                        help="of what is computed; weights are float32")
+                        help="type in which the models compute; weights are float32")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="cuda: PyTorch only")
-    parser.add_argument("--sides", default="", help="only those with one of these words in their names: Belfry,eager")
+    parser.add_argument("--sides", default="", help="run only sides with one of these words in their names, such as Belfry,eager")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=2, help="of a round of one side")
-    parser.add_argument("--out", default=os.path.join(root, "build/bench"), help="where CSV and JSON go")
+    parser.add_argument("--seconds", type=float, default=2, help="length of one side's measurement in a round")
+    parser.add_argument("--out", default=os.path.join(root, "build/bench"), help="directory for results as CSV and JSON")
     options = parser.parse_args()
     print(table.machine())
     rows, failed = [], False

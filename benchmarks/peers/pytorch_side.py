@@ -112,7 +112,7 @@ def build(options):
 def main():
     parser = serving.parser(__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--compile", action="store_true", help="by torch.compile")
+    parser.add_argument("--compile", action="store_true", help="use torch.compile")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)

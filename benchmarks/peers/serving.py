@@ -25,7 +25,7 @@ def read_problem(path):
 
 def parser(description):
     result = argparse.ArgumentParser(description=description)
-    result.add_argument("--problem", required=True, help="what `training --write_problem` wrote")
+    result.add_argument("--problem", required=True, help="file written by `training --write_problem`")
     result.add_argument("--model", required=True)
     result.add_argument("--threads", type=int, default=1)
     result.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"])

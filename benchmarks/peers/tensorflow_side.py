@@ -96,7 +96,7 @@ def build(options):
 
 def main():
     parser = serving.parser(__doc__)
-    parser.add_argument("--xla", action="store_true", help="compile the step by XLA")
+    parser.add_argument("--xla", action="store_true", help="compile the step with XLA")
     options = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)

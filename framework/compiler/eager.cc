@@ -22,8 +22,9 @@ absl::StatusOr<std::vector<Tensor>> RunOp(const OpDef& op, const Attrs& attrs, a
   if (op.kind == OpKind::kNoOp) return std::vector<Tensor>();
   const KernelDef* def = op.types.empty() ? nullptr : op.FindKernel("CPU", KernelDType(op, attrs));
   if (def == nullptr) {
-    return absl::UnimplementedError(absl::StrCat("Op ", op.name, " has no CPU kernel for ",
-                                                 op.types.empty() ? "" : DTypeName(KernelDType(op, attrs))));
+    return absl::UnimplementedError(
+        absl::StrCat("Op ", op.name, " has no CPU kernel",
+                     op.types.empty() ? "" : absl::StrCat(" for ", DTypeName(KernelDType(op, attrs)))));
   }
   ASSIGN_OR_RETURN(const Kernel kernel, def->make({op.name, attrs, input_specs, output_specs}));
   std::vector<const void*> input_data;

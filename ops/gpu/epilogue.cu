@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cmath>
+#include <type_traits>
 #include <utility>
 
 #include "framework/base/status.h"
@@ -58,21 +59,21 @@ absl::Status AddAndMask(Stream& stream, int64_t n, const void* addend, const voi
 
 using Mask = absl::Status (*)(Stream&, int64_t n, const void* addend, const void* mask, void* dx);
 
-// Calls get.operator()<T>() with the C++ type of the dtype.
+// Calls get with a type_identity of the dtype's C++ type.
 template <class Get>
 auto ForDType(DType dtype, const Get& get) {
   switch (dtype) {
-    case DType::kFloat64: return get.template operator()<double>();
-    case DType::kFloat16: return get.template operator()<Half>();
-    case DType::kBFloat16: return get.template operator()<BFloat16>();
-    default: return get.template operator()<float>();
+    case DType::kFloat64: return get(std::type_identity<double>());
+    case DType::kFloat16: return get(std::type_identity<Half>());
+    case DType::kBFloat16: return get(std::type_identity<BFloat16>());
+    default: return get(std::type_identity<float>());
   }
 }
 Run RunFor(DType dtype) {
-  return ForDType(dtype, []<class T>() -> Run { return &RunBiasActivation<T>; });
+  return ForDType(dtype, []<class T>(std::type_identity<T>) -> Run { return &RunBiasActivation<T>; });
 }
 Mask MaskFor(DType dtype) {
-  return ForDType(dtype, []<class T>() -> Mask { return &AddAndMask<T>; });
+  return ForDType(dtype, []<class T>(std::type_identity<T>) -> Mask { return &AddAndMask<T>; });
 }
 
 }  // namespace

@@ -69,7 +69,7 @@ TEST(GpuOptions, AnEvenShareOfWhatIsFreeByDefault) {
   EXPECT_EQ(*GpuMemoryLimit({}, 16 * kGi, 15 * kGi), 14 * kGi) << "a sixteenth on a small one";
   EXPECT_EQ(*GpuMemoryLimit({.virtual_gpus = 2}, 80 * kGi, 70 * kGi), 34 * kGi);
   EXPECT_EQ(*GpuMemoryLimit({.virtual_gpus = 3}, 80 * kGi, 70 * kGi) % 256, 0u);
-  ExpectWrong(GpuMemoryLimit({}, 80 * kGi, kGi).status(), "of 80.0 GiB only 1.0 GiB are free");
+  ExpectWrong(GpuMemoryLimit({}, 80 * kGi, kGi).status(), "only 1.0 GiB of 80.0 GiB are free");
 }
 
 TEST(GpuOptions, BytesAndFractions) {

@@ -63,7 +63,7 @@ TEST(File, PartsAreReadAndNotBeyondTheEnd) {
   std::string part(4, ' ');
   ASSERT_EQ(file->Read(6, part.data(), 4), absl::OkStatus());
   EXPECT_EQ(part, "6789");
-  ExpectError(file->Read(7, part.data(), 4), StatusCode::kOutOfRange, folder / "file", "byte 10", "byte 11");
+  ExpectError(file->Read(7, part.data(), 4), StatusCode::kOutOfRange, folder / "file", "byte 10", "bytes up to 11");
 }
 
 TEST(File, ALinkIsReplaced) {
