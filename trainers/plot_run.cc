@@ -1,10 +1,9 @@
 // Plots the metrics of training runs.
-#include <cstdio>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/io/file.h"
 #include "trainers/flags/command_line.h"
@@ -29,23 +28,13 @@ absl::Status Run(const std::vector<std::string>& paths) {
   if (paths.empty()) {
     return absl::InvalidArgumentError("no runs given: name their directories or metrics files; see --help");
   }
-  std::vector<RunMetrics> runs;
-  for (const std::string& path : paths) {
-    ASSIGN_OR_RETURN(runs.emplace_back(), ReadRunMetrics(path));
-  }
-  // Runs of the same name are called by their paths.
-  std::map<std::string, int> uses;
-  for (const RunMetrics& run : runs) ++uses[run.name];
-  for (size_t i = 0; i < runs.size(); ++i) {
-    if (uses[runs[i].name] > 1) runs[i].name = paths[i];
-  }
+  ASSIGN_OR_RETURN(const std::vector<RunMetrics> runs, ReadRunMetrics(paths));
   const std::string output = absl::GetFlag(FLAGS_output);
   RETURN_IF_ERROR(io::WriteFile(output, PlotPage(runs)));
   for (const RunMetrics& run : runs) {
-    std::printf("%s: %lld lines, last step %lld\n", run.name.c_str(), static_cast<long long>(run.lines),
-                static_cast<long long>(run.last_step));
+    absl::PrintF("%s: %d lines, last step %d\n", run.name, run.lines, run.last_step);
   }
-  std::printf("Written to %s.\n", output.c_str());
+  absl::PrintF("Written to %s.\n", output);
   return absl::OkStatus();
 }
 

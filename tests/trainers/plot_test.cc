@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
+#include <set>
 #include <sstream>
 
 #include <gmock/gmock.h>
@@ -14,9 +15,12 @@
 namespace belfry::trainers {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Le;
 using ::testing::Not;
 using ::testing::SizeIs;
 using Json = nlohmann::ordered_json;
@@ -58,24 +62,30 @@ TEST(PlotPage, HasAChartForEachKindAndALineForEachRun) {
   EXPECT_EQ(data["runs"].dump(), R"([{"name":"first","last_step":11},{"name":"second","last_step":11}])");
   EXPECT_THAT(Titles(data), ElementsAre("Loss", "Accuracy", "Learning rate", "Throughput, per second", "w",
                                         "Where the time went: first", "Where the time went: second"));
-  std::string scales, labels, cells;
+  std::string axes, labels;
   for (const Json& chart : data["charts"]) {
-    absl::StrAppend(&scales, chart["scale"].get<std::string>(), " ");
-    for (const Json& line : chart["lines"]) {
-      absl::StrAppend(&labels, line["label"].get<std::string>(), "; ");
-      if (line["run"] == 0) absl::StrAppend(&cells, line["cells"].dump());
-    }
+    absl::StrAppend(&axes, chart["y"].dump());
+    for (const Json& line : chart["datasets"]) absl::StrAppend(&labels, line["label"].get<std::string>(), "; ");
   }
-  EXPECT_EQ(scales, "logarithmic linear zero zero linear shares shares ");
+  const std::string shares = R"({"stacked":true,"min":0,"max":100,"title":{"text":"% of the time"}})";
+  EXPECT_EQ(axes, R"({"type":"logarithmic"}{}{"beginAtZero":true}{"beginAtZero":true}{})" + shares + shares);
   EXPECT_THAT(labels, HasSubstr("first, loss; first, test_loss; second, loss; second, test_loss; first, test_acc"));
   EXPECT_THAT(labels, HasSubstr("second, w; step; input; step; input; "));
-  EXPECT_EQ(cells,
-            R"({"loss":"1","best loss":"1 at 10"}{"test_loss":"1.5","best test_loss":"1.5 at 11"})"
-            R"({"test_accuracy":"0.75","best test_accuracy":"0.75 at 11"}{}{"mean images_per_second":"500"}{"w":"2"})"
-            R"({"time: step":"75.0%"}{"time: input":"25.0%"})");
-  EXPECT_EQ(data["charts"][0]["lines"][0]["columns"].dump(), "[[0,2.0,2.0,2.0],[10,1.0,1.0,1.0]]");
-  EXPECT_EQ(data["charts"][5]["lines"][1]["columns"].dump(), "[[0,1.0,1.0,1.0],[10,1.0,1.0,1.0]]");
-  EXPECT_EQ(data["charts"][6]["lines"][1]["run"], 1);
+  EXPECT_EQ(data["table"].dump(),
+            R"({"loss":["1","1"],"best loss":["1 at 10","1 at 10"],"test_loss":["1.5","1.5"],)"
+            R"("best test_loss":["1.5 at 11","1.5 at 11"],"test_accuracy":["0.75","0.75"],)"
+            R"("best test_accuracy":["0.75 at 11","0.75 at 11"],"mean images_per_second":["500","500"],)"
+            R"("w":["2","2"],"time: step":["75.0%","75.0%"],"time: input":["25.0%","25.0%"]})");
+  EXPECT_EQ(data["charts"][0]["datasets"][0]["data"].dump(), R"([[0,2.0,"2"],[10,1.0,"1"]])");
+  EXPECT_EQ(data["charts"][5]["datasets"][1]["data"].dump(), R"([[0,25.0,"25%"],[10,25.0,"25%"]])");
+  EXPECT_EQ(data["charts"][6]["datasets"][1]["run"], 1);
+}
+
+TEST(PlotPage, TablesRunsThatDiffer) {
+  const Json data = DataOf({Metrics("a", "{\"step\": 1, \"v\": 1}\n"), Metrics("b", "{\"step\": 1, \"w\": 2}\n"),
+                            Metrics("c", "{\"step\": 2, \"v\": 3}\n")});
+  EXPECT_EQ(data["table"].dump(), R"({"v":["1",null,"3"],"w":[null,"2"]})");
+  EXPECT_EQ(data["charts"][0]["datasets"][1]["run"], 2);
 }
 
 TEST(PlotPage, KnowsKeys) {
@@ -86,7 +96,7 @@ TEST(PlotPage, KnowsKeys) {
   std::vector<std::string> found;
   for (const Json& chart : data["charts"]) {
     found.push_back(
-        absl::StrCat(chart["title"].get<std::string>(), ": ", chart["lines"][0]["label"].get<std::string>()));
+        absl::StrCat(chart["title"].get<std::string>(), ": ", chart["datasets"][0]["label"].get<std::string>()));
   }
   EXPECT_THAT(found, ElementsAre("Loss: train_error", "Accuracy: validation_top_5",
                                  "Throughput, per second: rows_per_second", "b: b", "Where the time went: r: other"));
@@ -97,7 +107,7 @@ TEST(PlotPage, EscapesNames) {
   const std::string page = PlotPage({Metrics(name, lines)});
   EXPECT_THAT(page, Not(HasSubstr("<b>")));
   EXPECT_THAT(page, Not(HasSubstr("<u>")));
-  EXPECT_EQ(DataOf({Metrics(name, lines)})["charts"][0]["lines"][0]["label"], "</script>&loss");
+  EXPECT_EQ(DataOf({Metrics(name, lines)})["charts"][0]["datasets"][0]["label"], "</script>&loss");
 }
 
 TEST(PlotPage, NeedsNoValues) {
@@ -105,9 +115,12 @@ TEST(PlotPage, NeedsNoValues) {
     const Json data = DataOf({Metrics("empty", lines)});
     EXPECT_EQ(data["runs"][0]["name"], "empty");
     for (const Json& chart : data["charts"]) {
-      EXPECT_EQ(chart["lines"][0]["columns"].dump(), "[[1,null]]");
-      EXPECT_THAT(chart["lines"][0]["cells"], IsEmpty());
+      const Json& points = chart["datasets"][0]["data"];
+      ASSERT_THAT(points, SizeIs(1));
+      EXPECT_EQ(points[0][0], 1);
+      EXPECT_TRUE(points[0][1].is_null());
     }
+    EXPECT_THAT(data["table"], IsEmpty());
   }
   EXPECT_TRUE(DataOf({Metrics("empty", "")})["runs"][0]["last_step"].is_null());
   EXPECT_THAT(DataOf({Metrics("empty", "")})["charts"], IsEmpty());
@@ -117,31 +130,96 @@ TEST(PlotPage, HasGapsAndChoosesTheScale) {
   Curve curve;
   for (int i = 0; i < 4; ++i) curve.Add(i, i == 2 ? NAN : -i);
   const Json chart = DataOf({Metrics("loss", curve, 3)})["charts"][0];
-  EXPECT_EQ(chart["scale"], "linear");  // no value above 0
-  EXPECT_EQ(chart["lines"][0]["columns"].dump(), "[[0,0.0,0.0,0.0],[1,-1.0,-1.0,-1.0],[2,null],[3,-3.0,-3.0,-3.0]]");
+  EXPECT_FALSE(chart["y"].contains("type"));  // no value above 0: linear
+  EXPECT_EQ(chart["datasets"][0]["data"].dump(), R"([[0,0.0,"0"],[1,-1.0,"-1"],[2,null,"nan"],[3,-3.0,"-3"]])");
   curve.Add(4, 1e-3);
-  EXPECT_EQ(DataOf({Metrics("loss", curve, 4)})["charts"][0]["scale"], "logarithmic");
+  EXPECT_EQ(DataOf({Metrics("loss", curve, 4)})["charts"][0]["y"]["type"], "logarithmic");
 }
 
 TEST(PlotPage, TakesHugeValues) {
   Curve huge;
   for (double value : {1e308, -1e308, 0.0, 5e-324, DBL_MAX})
     huge.Add(static_cast<int64_t>(huge.columns().size()), value);
-  huge.Coarsen(8);  // their sum overflows
-  const Json columns = DataOf({Metrics("loss", huge, 4)})["charts"][0]["lines"][0]["columns"];
-  ASSERT_THAT(columns, SizeIs(1));
-  EXPECT_EQ(columns[0][2], -1e100);  // what Chart.js can draw
+  for (int i = 8; i < 512; ++i) huge.Add(i, 1);
+  huge.Coarsen(8);  // the sum of the first column overflows
+  const Json lines = DataOf({Metrics("loss", huge, 511)})["charts"][0]["datasets"];
+  ASSERT_THAT(lines, SizeIs(2));
+  ASSERT_THAT(lines[0]["data"], SizeIs(64));
+  EXPECT_LE(std::abs(lines[0]["data"][0][1].get<double>()), 1e100);  // what Chart.js can draw
+  EXPECT_EQ(lines[1]["data"][0].dump(), "[4,-1e+100]");
+  EXPECT_EQ(lines[1]["data"][1].dump(), "[4,1e+100]");
+}
+
+TEST(PlotPage, SmoothsOverAFiftiethToEitherSide) {
+  for (int stride : {1, 10}) {
+    SCOPED_TRACE(stride);
+    const auto value = [](int i) { return i == 100 ? NAN : i * i % 97; };
+    Curve curve;
+    for (int i = 0; i < 200; ++i) curve.Add(stride * i, value(i));
+    const Json line = DataOf({Metrics("w", curve, 1990)})["charts"][0]["datasets"][0];
+    ASSERT_THAT(line["data"], SizeIs(200));
+    for (int i = 0; i < 200; ++i) {
+      EXPECT_EQ(line["data"][i][0], stride * i);
+      EXPECT_EQ(line["data"][i][2], i == 100 ? "nan" : absl::StrCat(value(i)));  // not smoothed
+      double sum = 0, count = 0;
+      for (int j = std::max(0, i - 3); j <= std::min(199, i + 3); ++j) {
+        if (j != 100) sum += value(j), ++count;
+      }
+      if (i == 100) {
+        EXPECT_TRUE(line["data"][i][1].is_null());
+      } else {
+        EXPECT_NEAR(line["data"][i][1].get<double>(), sum / count, 1e-9) << i;
+      }
+    }
+  }
+}
+
+TEST(PlotPage, DrawsShortCurvesAsTheyAre) {
+  Curve curve;
+  for (int i = 0; i < 40; ++i) curve.Add(i < 20 ? i : 100 * i, i % 3);  // so uneven that smoothing would join steps
+  const Json lines = DataOf({Metrics("w", curve, 3900)})["charts"][0]["datasets"];
+  ASSERT_THAT(lines, SizeIs(1));
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_EQ(lines[0]["data"][i][1], i % 3);
+    EXPECT_EQ(lines[0]["pointRadius"][i], 2.5);
+  }
+}
+
+TEST(PlotPage, MarksPointsThatNoLineShows) {
+  const std::set<int> gaps = {1, 20, 22, 40, 41, 58}, lone = {0, 21, 59};
+  Curve curve;
+  for (int i = 0; i < 60; ++i) curve.Add(i, gaps.contains(i) ? NAN : 1);
+  const Json line = DataOf({Metrics("w", curve, 59)})["charts"][0]["datasets"][0];
+  for (int i = 0; i < 60; ++i) {
+    EXPECT_EQ(line["data"][i][1].is_null(), gaps.contains(i)) << i;
+    if (gaps.contains(i)) continue;
+    EXPECT_EQ(line["pointRadius"][i], lone.contains(i) ? 2.5 : 0) << i;
+  }
+}
+
+TEST(PlotPage, DrawsRangesFaintly) {
+  Curve curve;
+  for (int i = 0; i < 100; ++i) curve.Add(i, i == 4 || i == 5 ? NAN : i == 6 ? 7 : i);
+  curve.Coarsen(2);
+  const Json lines = DataOf({Metrics("w", curve, 99)})["charts"][0]["datasets"];
+  ASSERT_THAT(lines, SizeIs(2));
+  EXPECT_FALSE(lines[0].contains("faint"));
+  EXPECT_EQ(lines[1]["faint"], true);
+  EXPECT_EQ(lines[1]["label"], lines[0]["label"]);  // so that the legend hides both
+  const Json& points = lines[1]["data"];
+  const Json first(points.begin(), points.begin() + 8);
+  EXPECT_EQ(first.dump(), "[[1,0.0],[1,1.0],[3,2.0],[3,3.0],[5,null],[7,7.0],[9,8.0],[9,9.0]]");
 }
 
 TEST(PlotPage, ThinsOutAndKeepsExtremes) {
   Curve curve;
   for (int i = 0; i < 1'000'000; ++i) curve.Add(i, i == 654'321 ? 10 : i == 654'322 ? -10 : 0);
-  const Json columns = DataOf({Metrics("w", curve, 999'999)})["charts"][0]["lines"][0]["columns"];
-  EXPECT_LE(columns.size(), Curve::kMaxColumns);
-  EXPECT_EQ(columns.back()[0], 999'999);
+  const Json lines = DataOf({Metrics("w", curve, 999'999)})["charts"][0]["datasets"];
+  EXPECT_LE(lines[0]["data"].size(), Curve::kMaxColumns);
+  EXPECT_EQ(lines[0]["data"].back()[0], 999'999);
   double min = 0, max = 0;
-  for (const Json& column : columns)
-    min = std::min(min, column[2].get<double>()), max = std::max(max, column[3].get<double>());
+  for (const Json& point : lines[1]["data"])
+    min = std::min(min, point[1].get<double>()), max = std::max(max, point[1].get<double>());
   EXPECT_EQ(min, -10);
   EXPECT_EQ(max, 10);
 }
@@ -152,13 +230,59 @@ TEST(PlotPage, SharesHaveEqualSteps) {
     absl::StrAppend(&lines, "{\"step\": ", i, ", \"seconds_step\": 3, \"seconds_input\": 1}\n");
     if (i % 7 == 0) absl::StrAppend(&lines, "{\"step\": ", i, ", \"seconds_evaluate\": 1}\n");
   }
-  const Json chart = DataOf({Metrics("r", lines)})["charts"][0];
-  ASSERT_THAT(chart["lines"], SizeIs(3));
-  EXPECT_EQ(chart["lines"][0]["label"], "step");
-  EXPECT_LE(chart["lines"][0]["columns"].size(), 200u);
-  for (size_t i = 0; i < chart["lines"][0]["columns"].size(); ++i) {
-    for (const Json& line : chart["lines"]) EXPECT_EQ(line["columns"][i][0], chart["lines"][0]["columns"][i][0]);
+  const Json areas = DataOf({Metrics("r", lines)})["charts"][0]["datasets"];
+  ASSERT_THAT(areas, SizeIs(3));
+  EXPECT_EQ(areas[0]["label"], "step");
+  EXPECT_EQ(areas[1]["label"], "evaluate");
+  const size_t columns = areas[0]["data"].size();
+  EXPECT_THAT(columns, AllOf(Ge(100u), Le(200u)));
+  int step = 0;
+  for (size_t i = 0; i < columns; ++i) {
+    double sum = 0;
+    for (const Json& area : areas) {
+      ASSERT_THAT(area["data"], SizeIs(columns));
+      EXPECT_EQ(area["data"][i][0], areas[0]["data"][i][0]);
+      sum += area["data"][i][1].get<double>();
+    }
+    EXPECT_NEAR(sum, 100, 1e-9);
+    // Shares of the seconds, although some parts have more lines than others.
+    double evaluate = 0, all = 0;
+    for (; step <= areas[0]["data"][i][0].get<int>(); ++step) {
+      evaluate += step % 7 == 0;
+      all += step % 7 == 0 ? 5 : 4;
+    }
+    EXPECT_NEAR(areas[1]["data"][i][1].get<double>(), 100 * evaluate / all, 1e-9) << i;
   }
+  EXPECT_EQ(step, 5000);
+}
+
+TEST(PlotPage, SharesTakeMissingLines) {
+  const Json data = DataOf({Metrics("r",
+                                    "{\"step\": 0, \"seconds_step\": 3, \"seconds_input\": 1}\n"
+                                    "{\"step\": 1, \"seconds_step\": 2}\n"
+                                    "{\"step\": 2, \"seconds_step\": 1, \"seconds_input\": null}\n"
+                                    "{\"step\": 3, \"seconds_step\": null, \"seconds_input\": null}\n"
+                                    "{\"step\": 4, \"seconds_evaluate\": 5}\n"
+                                    "{\"step\": 5, \"seconds_step\": 1, \"seconds_input\": 2}\n"
+                                    "{\"step\": 6, \"seconds_step\": 0, \"seconds_input\": 0}\n")});
+  const Json& areas = data["charts"][0]["datasets"];
+  ASSERT_THAT(areas, SizeIs(3));
+  const std::vector<std::vector<double>> expected = {
+      {75, 100, 100, NAN, 0, 100.0 / 3, NAN}, {0, 0, 0, NAN, 100, 0, NAN}, {25, 0, 0, NAN, 0, 200.0 / 3, NAN}};
+  for (size_t part = 0; part < 3; ++part) {
+    ASSERT_THAT(areas[part]["data"], SizeIs(7));
+    for (size_t i = 0; i < 7; ++i) {
+      const Json& point = areas[part]["data"][i];
+      EXPECT_EQ(point[0], i);
+      if (std::isnan(expected[part][i])) {
+        EXPECT_TRUE(point[1].is_null()) << part << " " << i;
+      } else {
+        EXPECT_NEAR(point[1].get<double>(), expected[part][i], 1e-9) << part << " " << i;
+      }
+    }
+  }
+  EXPECT_EQ(areas[2]["data"][5][2], "66.7%");
+  EXPECT_EQ(data["table"].dump(), R"({"time: step":["46.7%"],"time: evaluate":["33.3%"],"time: input":["20.0%"]})");
 }
 
 TEST(PlotPage, IsSelfContained) {

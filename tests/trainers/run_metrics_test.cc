@@ -5,6 +5,8 @@
 #include <fstream>
 #include <limits>
 #include <sstream>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -109,6 +111,80 @@ TEST(RunMetrics, FindsTheFileOfADirectory) {
     ASSERT_TRUE(run.ok()) << run.status();
     EXPECT_EQ(run->name, "belfry_run_folder") << path;
   }
+}
+
+TEST(RunMetrics, CallsRunsOfOneNameByTheirPaths) {
+  const std::string folder = testing::TempDir() + "belfry_run_names";
+  std::filesystem::remove_all(folder);
+  for (const char* name : {"/a/x", "/b/x", "/y"}) {
+    std::filesystem::create_directories(folder + name);
+    std::ofstream(folder + name + "/metrics.jsonl") << "{\"step\": 3}\n";
+  }
+  const std::vector<RunMetrics> runs = ReadRunMetrics({folder + "/a/x", folder + "/y", folder + "/b/x"}).value();
+  ASSERT_EQ(runs.size(), 3u);
+  EXPECT_EQ(runs[0].name, folder + "/a/x");
+  EXPECT_EQ(runs[1].name, "y");
+  EXPECT_EQ(runs[2].name, folder + "/b/x");
+  const std::vector<std::string> missing = {folder + "/y", folder + "/z"};
+  EXPECT_EQ(ReadRunMetrics(missing).status().code(), absl::StatusCode::kNotFound);
+}
+
+TEST(RunMetrics, SumsCurves) {
+  const RunMetrics run = Parse(
+                             "{\"step\": 0, \"t_a\": 1, \"t_b\": 2, \"u\": 9}\n{\"step\": 1, \"t_b\": 3}\n"
+                             "{\"step\": 2, \"t_a\": null}\n{\"step\": 3, \"t_a\": 4, \"t_b\": null}\n")
+                             .value();
+  const Curve sum = run.Sum("t_");
+  ASSERT_EQ(sum.columns().size(), 4u);
+  EXPECT_EQ(sum.columns().at(0).sum, 3);
+  EXPECT_EQ(sum.columns().at(1).sum, 3);
+  EXPECT_EQ(sum.columns().at(2).count, 0);
+  EXPECT_EQ(sum.columns().at(3).sum, 4);
+  EXPECT_EQ(run.Sum("v").columns().size(), 0u);
+}
+
+TEST(Curve, MergesCurvesOfDifferentWidths) {
+  for (bool coarse_first : {false, true}) {
+    Curve fine, coarse;
+    for (int64_t i = 1; i < 8; ++i) fine.Add(i, 1);
+    for (int64_t i = 0; i < 10; ++i) coarse.Add(i, 10);
+    coarse.Coarsen(4);
+    Curve& sum = coarse_first ? coarse : fine;
+    sum.Merge(coarse_first ? fine : coarse);
+    EXPECT_EQ(sum.width(), 4);
+    ASSERT_EQ(sum.columns().size(), 3u);
+    EXPECT_EQ(sum.columns().at(0).sum, 43);
+    EXPECT_EQ(sum.columns().at(0).first_step, 0);
+    EXPECT_EQ(sum.columns().at(0).last_step, 3);
+    EXPECT_EQ(sum.columns().at(1).sum, 44);
+    EXPECT_EQ(sum.columns().at(2).sum, 20);
+    EXPECT_EQ(sum.columns().at(2).last_step, 9);
+  }
+}
+
+TEST(Curve, TotalsColumnsAndFindsLoneOnes) {
+  Curve curve;
+  for (int64_t i = 0; i < 6; ++i) curve.Add(10 * i, i == 1 || i == 3 ? NAN : static_cast<double>(i));
+  EXPECT_EQ(curve.Total().sum, 11);
+  EXPECT_EQ(curve.Total(20, 40).sum, 6);
+  EXPECT_EQ(curve.Total(20, 40).count, 2);
+  EXPECT_EQ(curve.Total(20, 40).first_step, 20);
+  EXPECT_EQ(curve.Total(-5, 9).count, 1);
+  EXPECT_EQ(curve.Total(10, 19).count, 0);
+  EXPECT_TRUE(std::isnan(curve.Total(10, 19).mean()));
+  EXPECT_TRUE(curve.IsLone(0));
+  EXPECT_TRUE(curve.IsLone(20));
+  EXPECT_FALSE(curve.IsLone(40));
+  EXPECT_FALSE(curve.IsLone(50));
+}
+
+TEST(Curve, KnowsTheStepsOfAColumnThatLostSome) {
+  Curve curve;
+  for (int64_t i = 0; i < 8; ++i) curve.Add(i, 1);
+  curve.Coarsen(4);
+  curve.DropFrom(2);
+  ASSERT_EQ(curve.columns().size(), 1u);
+  EXPECT_EQ(curve.columns().at(0).last_step, 1);
 }
 
 TEST(Curve, ThinsOutAndKeepsExtremes) {

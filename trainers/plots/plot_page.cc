@@ -13,7 +13,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/strip.h"
 
 namespace belfry::trainers {
 
@@ -22,7 +21,8 @@ extern const char kPageHtml[];
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using Json = nlohmann::ordered_json;                  // writes NaN, a gap, as null
+using Keys = std::set<std::pair<bool, std::string>>;  // sorted, but main ones first, with false
 
 constexpr absl::string_view kSecondsPrefix = "seconds_";
 constexpr size_t kMaxShareColumns = 200;  // so that each is wide enough to be seen
@@ -41,98 +41,102 @@ Kind KindOf(absl::string_view key) {
 // Chart.js hangs on axes with denormals, or with a range that overflows.
 double Drawable(double value) { return std::abs(value) < 1e-100 ? 0 : std::clamp(value, -1e100, 1e100); }
 
-// The table's cells for one key of a run: text by heading.
-Json CellsOf(const std::string& key, const Curve& curve, const RunMetrics& run) {
+void AddCells(const std::string& key, const Curve& curve, size_t run, Json& table) {
   const Kind kind = KindOf(key);
   Column total;
   for (const auto& [number, column] : curve.columns()) {
     // A run may log a rate of 0 before it has measured one.
-    if (column.count > 0 && (kind != Kind::kRate || column.max > 0)) total.Append(column);
+    if (kind != Kind::kRate || column.max > 0) total.Append(column);
   }
-  if (total.count == 0 || kind == Kind::kLearningRate) return Json::object();
-  if (kind == Kind::kRate) return {{"mean " + key, absl::StrFormat("%.5g", total.mean())}};
-  if (kind == Kind::kSeconds) {
-    double seconds = 0;
-    for (const auto& [name, part] : run.curves) seconds += KindOf(name) == Kind::kSeconds ? part.Total().sum : 0;
-    return {
-        {absl::StrReplaceAll(key, {{kSecondsPrefix, "time: "}}), absl::StrFormat("%.1f%%", 100 * total.sum / seconds)}};
-  }
-  Json cells = {{key, absl::StrFormat("%.5g", total.last)}};
-  if (kind == Kind::kLoss) cells["best " + key] = absl::StrFormat("%.5g at %d", total.min, total.min_step);
-  if (kind == Kind::kAccuracy) cells["best " + key] = absl::StrFormat("%.5g at %d", total.max, total.max_step);
-  return cells;
+  if (total.count == 0 || kind == Kind::kLearningRate) return;
+  const bool rate = kind == Kind::kRate;
+  table[rate ? "mean " + key : key][run] = absl::StrFormat("%.5g", rate ? total.mean() : total.last);
+  if (kind == Kind::kLoss) table["best " + key][run] = absl::StrFormat("%.5g at %d", total.min, total.min_step);
+  if (kind == Kind::kAccuracy) table["best " + key][run] = absl::StrFormat("%.5g at %d", total.max, total.max_step);
 }
 
-// The curves of `keys` of the runs [begin, end). A column of a line is [step, mean, min, max], or [step, null] for a
-// gap.
-Json ChartOf(absl::string_view title, absl::string_view scale, const std::vector<std::string>& keys,
-             const std::vector<RunMetrics>& runs, size_t begin, size_t end) {
-  Json lines = Json::array();
+// Adds `line` through the means over a fiftieth of the curve to either side, with points where there are few or where
+// no neighbour makes a line of them; and faintly, unless there are few, a line through the columns' ranges.
+void AddCurve(const Curve& curve, Json line, Json& datasets) {
+  const std::map<int64_t, Column>& columns = curve.columns();
+  const bool few = columns.size() <= 40;
+  const int64_t reach = few ? 0 : (columns.rbegin()->first - columns.begin()->first) / 50;
+  Json means = Json::array(), ranges = Json::array(), radii = Json::array();
+  for (const auto& [number, column] : columns) {
+    const double mean = column.count == 0 ? NAN : curve.Total(number - reach, number + reach).mean();
+    means.push_back({column.last_step, Drawable(mean), absl::StrFormat("%.6g", column.mean())});
+    radii.push_back(few || curve.IsLone(number) ? 2.5 : 0);
+    ranges.push_back({column.last_step, Drawable(column.min)});
+    if (column.min < column.max) ranges.push_back({column.last_step, Drawable(column.max)});
+  }
+  line.update({{"data", means}, {"pointRadius", radii}});
+  datasets.push_back(line);
+  line.update({{"data", ranges}, {"pointRadius", 0}, {"borderWidth", 1}, {"faint", true}});
+  if (!few) datasets.push_back(line);
+}
+
+// Adds a chart of `keys` with all runs, and their cells of the table.
+void AddChart(absl::string_view title, Json y, const Keys& keys, const std::vector<RunMetrics>& runs, Json& page) {
+  Json datasets;
   bool positive = false;
-  for (size_t run = begin; run < end; ++run) {
-    for (size_t key = 0; key < keys.size(); ++key) {
-      const auto found = runs[run].curves.find(keys[key]);
+  for (size_t run = 0; run < runs.size(); ++run) {
+    size_t place = 0;
+    for (const auto& [later, key] : keys) {
+      Json line = {{"run", run}, {"dash", place++}, {"borderWidth", 2}};
+      const auto found = runs[run].curves.find(key);
       if (found == runs[run].curves.end()) continue;
-      Json columns = Json::array();
-      for (const auto& [number, column] : found->second.columns()) {
-        // The same in all curves of one width, so that they can be stacked.
-        const int64_t step = std::min((number + 1) * found->second.width() - 1, runs[run].last_step);
-        columns.push_back(Json::array({step}));
-        if (column.count == 0) columns.back().push_back(nullptr);
-        if (column.count == 0) continue;
-        for (double value : {column.mean(), column.min, column.max}) columns.back().push_back(Drawable(value));
-        positive = positive || column.min > 0;
-      }
-      const absl::string_view name = absl::StripPrefix(keys[key], kSecondsPrefix);
-      const std::string label = end - begin == 1 ? std::string(name) : absl::StrCat(runs[run].name, ", ", name);
-      lines.push_back({{"run", run}, {"key", key}, {"label", label}, {"columns", std::move(columns)}});
-      lines.back()["cells"] = CellsOf(keys[key], found->second, runs[run]);
+      line["label"] = runs.size() == 1 ? key : absl::StrCat(runs[run].name, ", ", key);
+      AddCurve(found->second, line, datasets);
+      AddCells(key, found->second, run, page["table"]);
+      positive = positive || found->second.Total().max > 0;
     }
   }
-  if (scale == "logarithmic" && !positive) scale = "linear";
-  return {{"title", title}, {"scale", scale}, {"lines", std::move(lines)}};
+  if (!positive) y.erase("type");
+  if (!datasets.empty()) page["charts"].push_back({{"title", title}, {"y", y}, {"datasets", datasets}});
 }
 
-Json ChartsOf(const std::vector<RunMetrics>& runs) {
-  std::set<std::string> all;
-  for (const RunMetrics& run : runs) {
-    for (const auto& [key, curve] : run.curves) all.insert(key);
-  }
-  std::map<Kind, std::vector<std::string>> keys;  // sorted, but the main one of its kind first
-  for (const std::string& key : all) {
-    std::vector<std::string>& same = keys[KindOf(key)];
-    same.insert(key == "loss" || key == "seconds_step" ? same.begin() : same.end(), key);
-  }
-  Json charts = Json::array();
-  const auto add = [&](absl::string_view title, absl::string_view scale, const std::vector<std::string>& names) {
-    if (!names.empty()) charts.push_back(ChartOf(title, scale, names, runs, 0, runs.size()));
-  };
-  add("Loss", "logarithmic", keys[Kind::kLoss]);
-  add("Accuracy", "linear", keys[Kind::kAccuracy]);
-  add("Learning rate", "zero", keys[Kind::kLearningRate]);
-  add("Throughput, per second", "zero", keys[Kind::kRate]);
-  for (const std::string& key : keys[Kind::kOther]) add(key, "linear", {key});
-  for (size_t run = 0; run < runs.size(); ++run) {
-    std::vector<RunMetrics> even = runs;
-    int64_t width = 1;
-    for (auto& [key, curve] : even[run].curves) {
-      while (curve.columns().size() > kMaxShareColumns) curve.Coarsen(2 * curve.width());
-      width = std::max(width, curve.width());
+// Adds a chart of a run's time: its parts in percent, stacked. Chart.js draws lower areas over higher ones.
+void AddShares(const Keys& keys, const RunMetrics& metrics, size_t run, Json& page) {
+  Curve whole = metrics.Sum(kSecondsPrefix);
+  while (whole.columns().size() > kMaxShareColumns) whole.Coarsen(2 * whole.width());
+  Json datasets;
+  for (const auto& [later, key] : keys) {
+    if (!metrics.curves.contains(key)) continue;
+    Curve part = metrics.curves.at(key);
+    part.Coarsen(whole.width());
+    Json data = Json::array();
+    for (const auto& [number, column] : whole.columns()) {
+      const double share = column.sum > 0 ? 100 * part.Total(number, number).sum / column.sum : NAN;
+      data.push_back({column.last_step, Drawable(share), absl::StrFormat("%.3g%%", share)});
     }
-    for (auto& [key, curve] : even[run].curves) curve.Coarsen(width);
-    Json shares = ChartOf("Where the time went: " + runs[run].name, "shares", keys[Kind::kSeconds], even, run, run + 1);
-    if (!shares["lines"].empty()) charts.push_back(std::move(shares));
+    const std::string label = key.substr(kSecondsPrefix.size());
+    const double share = 100 * part.Total().sum / whole.Total().sum;
+    if (std::isfinite(share)) page["table"]["time: " + label][run] = absl::StrFormat("%.1f%%", share);
+    datasets.push_back({{"run", run}, {"label", label}, {"fill", true}, {"stepped", "after"}, {"borderWidth", 0}});
+    datasets.back().update({{"data", data}, {"pointRadius", data.size() > 1 ? 0 : 4}});
   }
-  return charts;
+  const Json y = {{"stacked", true}, {"min", 0}, {"max", 100}, {"title", {{"text", "% of the time"}}}};
+  const std::string title = "Where the time went: " + metrics.name;
+  if (!datasets.empty()) page["charts"].push_back({{"title", title}, {"y", y}, {"datasets", datasets}});
 }
 
 }  // namespace
 
 std::string PlotPage(const std::vector<RunMetrics>& runs) {
-  Json page = {{"runs", Json::array()}, {"charts", ChartsOf(runs)}};
+  Json page = {{"runs", Json::array()}, {"table", Json::object()}, {"charts", Json::array()}};
+  std::map<Kind, Keys> keys;
   for (const RunMetrics& run : runs) {
     page["runs"].push_back({{"name", run.name}, {"last_step", run.lines == 0 ? Json() : Json(run.last_step)}});
+    for (const auto& [key, curve] : run.curves) {
+      keys[KindOf(key)].emplace(key != "loss" && key != "seconds_step", key);
+    }
   }
+  AddChart("Loss", {{"type", "logarithmic"}}, keys[Kind::kLoss], runs, page);
+  AddChart("Accuracy", Json::object(), keys[Kind::kAccuracy], runs, page);
+  AddChart("Learning rate", {{"beginAtZero", true}}, keys[Kind::kLearningRate], runs, page);
+  AddChart("Throughput, per second", {{"beginAtZero", true}}, keys[Kind::kRate], runs, page);
+  for (const auto& key : keys[Kind::kOther]) AddChart(key.second, Json::object(), {key}, runs, page);
+  for (size_t run = 0; run < runs.size(); ++run) AddShares(keys[Kind::kSeconds], runs[run], run, page);
   const std::string data = page.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
   // A name may hold what would end the script.
   return absl::StrReplaceAll(kPageHtml, {{"@DATA@", absl::StrReplaceAll(data, {{"<", "\\u003c"}})}});

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <utility>
-#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -84,7 +84,7 @@ absl::Status AddLine(absl::string_view line, RunMetrics& run) {
 }  // namespace
 
 void Column::Append(const Column& next) {
-  last_step = next.last_step;
+  last_step = std::max(last_step, next.last_step);
   if (next.count == 0) return;
   if (count == 0 || next.min < min) min = next.min, min_step = next.min_step;
   if (count == 0 || next.max > max) max = next.max, max_step = next.max_step;
@@ -110,7 +110,10 @@ void Curve::Add(int64_t step, double value) {
 void Curve::DropFrom(int64_t step) {
   // The column that holds `step` keeps its earlier steps.
   auto first = columns_.lower_bound(step >> shift_);
-  if (first != columns_.end() && first->second.first_step < step) ++first;
+  if (first != columns_.end() && first->second.first_step < step) {
+    first->second.last_step = std::min(first->second.last_step, step - 1);
+    ++first;
+  }
   columns_.erase(first, columns_.end());
 }
 
@@ -118,12 +121,30 @@ void Curve::Coarsen(int64_t width) {
   while (this->width() < width) Double();
 }
 
-Column Curve::Total() const {
+void Curve::Merge(Curve other) {
+  Coarsen(other.width());
+  other.Coarsen(width());
+  for (const auto& [number, column] : other.columns_) {
+    const auto [place, is_new] = columns_.emplace(number, column);
+    if (is_new) continue;
+    place->second.first_step = std::min(place->second.first_step, column.first_step);
+    place->second.Append(column);
+  }
+}
+
+bool Curve::IsLone(int64_t number) const {
+  const auto column = columns_.find(number), next = std::next(column);
+  const bool first = column == columns_.begin() || std::prev(column)->second.count == 0;
+  const bool last = next == columns_.end() || next->second.count == 0;
+  return first && last;
+}
+
+Column Curve::Total(int64_t first, int64_t last) const {
   Column total;
-  for (const auto& [number, column] : columns_) {
-    if (column.count == 0) continue;
-    if (total.count == 0) total.first_step = column.first_step;
-    total.Append(column);
+  for (auto i = columns_.lower_bound(first); i != columns_.end() && i->first <= last; ++i) {
+    if (i->second.count == 0) continue;
+    if (total.count == 0) total.first_step = i->second.first_step;
+    total.Append(i->second);
   }
   return total;
 }
@@ -136,6 +157,14 @@ void Curve::Double() {
   }
   columns_ = std::move(merged);
   ++shift_;
+}
+
+Curve RunMetrics::Sum(absl::string_view prefix) const {
+  Curve sum;
+  for (const auto& [key, curve] : curves) {
+    if (absl::StartsWith(key, prefix)) sum.Merge(curve);
+  }
+  return sum;
 }
 
 absl::StatusOr<RunMetrics> ParseRunMetrics(std::istream& in, absl::string_view name) {
@@ -175,6 +204,19 @@ absl::StatusOr<RunMetrics> ReadRunMetrics(const std::string& path) {
   const fs::path whole = fs::weakly_canonical(file, error);
   run.name = (whole.filename() == kMetricsFile ? whole.parent_path().filename() : whole.stem()).string();
   return run;
+}
+
+absl::StatusOr<std::vector<RunMetrics>> ReadRunMetrics(const std::vector<std::string>& paths) {
+  std::vector<RunMetrics> runs;
+  std::map<std::string, int> uses;
+  for (const std::string& path : paths) {
+    ASSIGN_OR_RETURN(runs.emplace_back(), ReadRunMetrics(path));
+    ++uses[runs.back().name];
+  }
+  for (size_t i = 0; i < runs.size(); ++i) {
+    if (uses[runs[i].name] > 1) runs[i].name = paths[i];
+  }
+  return runs;
 }
 
 }  // namespace belfry::trainers

@@ -2,10 +2,13 @@
 // lines.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <istream>
+#include <limits>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -16,13 +19,13 @@ namespace belfry::trainers {
 // The values of adjacent steps, plotted as one.
 struct Column {
   int64_t first_step = 0, last_step = 0;
-  int64_t count = 0;  // of finite values; 0: a gap, for which the members below are meaningless
+  int64_t count = 0;  // of finite values; 0: a gap, whose mean, min and max are NaN
   double sum = 0, last = 0;
-  double min = 0, max = 0;
+  double min = NAN, max = NAN;
   int64_t min_step = 0, max_step = 0;
 
-  double mean() const { return sum / static_cast<double>(count); }
-  // Adds the column that follows.
+  double mean() const { return count == 0 ? NAN : sum / static_cast<double>(count); }
+  // Adds a column of the same or of later steps.
   void Append(const Column& next);
 };
 
@@ -37,13 +40,17 @@ class Curve {
   void DropFrom(int64_t step);
   // Merges columns until each has at least `width` steps.
   void Coarsen(int64_t width);
+  // Adds another curve's values, in columns of the greater width of both.
+  void Merge(Curve other);
 
   // Steps per column: a power of two.
   int64_t width() const { return int64_t{1} << shift_; }
   // By number: step / width().
   const std::map<int64_t, Column>& columns() const { return columns_; }
-  // The sum of all columns with values; its count is 0 if there are none.
-  Column Total() const;
+  // Whether the columns before and after are gaps or missing. REQUIRES: a column has the number.
+  bool IsLone(int64_t number) const;
+  // The sum of the columns with values among those numbered `first` to `last`; its count is 0 if there are none.
+  Column Total(int64_t first = 0, int64_t last = std::numeric_limits<int64_t>::max()) const;
 
  private:
   void Double();
@@ -57,6 +64,9 @@ struct RunMetrics {
   int64_t lines = 0;                    // with a step
   int64_t last_step = 0;                // 0 if there are none
   std::map<std::string, Curve> curves;  // by key
+
+  // The sum of the curves whose keys start with `prefix`.
+  Curve Sum(absl::string_view prefix) const;
 };
 
 // Reads lines {"step": 10, "loss": 2.1, ...}. null, NaN and infinities leave gaps; values of other types and blank
@@ -69,5 +79,8 @@ absl::StatusOr<RunMetrics> ParseRunMetrics(std::istream& in, absl::string_view n
 // Reads a metrics file, or metrics.jsonl in a directory. The run is named after the directory, or after a file that is
 // not called metrics.jsonl. Errors: those of ParseRunMetrics; NotFound and Unavailable, with the path.
 absl::StatusOr<RunMetrics> ReadRunMetrics(const std::string& path);
+
+// The same for several runs. Those of the same name are called by their paths.
+absl::StatusOr<std::vector<RunMetrics>> ReadRunMetrics(const std::vector<std::string>& paths);
 
 }  // namespace belfry::trainers
