@@ -50,19 +50,16 @@ class GpuCaseTest : public OpCaseTest {
     for (const Tensor& value : expected) rounding = std::max(rounding, Rounding(value.dtype()));
     for (size_t i = 0; i < actual.size(); ++i) {
       ExpectClose(ToArray(actual[i]), ToArray(expected[i]),
-                  rounding * op_case().tolerance + ReorderedSum(run, rounding, expected[i].elements()),
+                  rounding * op_case().tolerance + RoundingOfSums(run, rounding, expected[i].elements()),
                   absl::StrCat("output ", i, " of ", run.node->op().name, how));
     }
   }
 
-  // The difference that a sum of n numbers up to 1 may show in another order: about sqrt(n) roundings of the dtype of
-  // the computation, regardless of the size of the sum.
-  static double ReorderedSum(const NodeRun& run, double rounding, int64_t sums) {
+  // For an op with fewer results, `sums`, than elements.
+  static double RoundingOfSums(const NodeRun& run, double rounding, int64_t sums) {
     int64_t elements = 0;
     for (const Tensor& input : run.inputs) elements = std::max(elements, input.elements());
-    if (rounding == 0 || elements <= sums || sums == 0) return 0;
-    const double computed = std::min(rounding, Rounding(DType::kFloat32));
-    return computed * std::sqrt(static_cast<double>(elements) / static_cast<double>(sums));
+    return elements <= sums || sums == 0 ? 0 : ReorderedSum(elements / sums, rounding);
   }
 
   DeviceSet devices_;

@@ -20,7 +20,12 @@ std::string Describe(DType dtype, const std::vector<Shape>& shapes) {
 
 }  // namespace
 
-void ExpectClose(const Array& actual, const Array& expected, double tolerance, const std::string& what) {
+double ReorderedSum(int64_t n, double rounding) {
+  return std::min(rounding, Rounding(DType::kFloat32)) * std::sqrt(static_cast<double>(n));
+}
+
+void ExpectClose(const Array& actual, const Array& expected, double tolerance, const std::string& what,
+                 double absolute) {
   ASSERT_EQ(actual.shape, expected.shape) << what;
   double scale = 1;
   for (const double x : expected.values) {
@@ -29,7 +34,7 @@ void ExpectClose(const Array& actual, const Array& expected, double tolerance, c
   for (int64_t i = 0; i < expected.size(); ++i) {
     if (std::isnan(expected[i]) && std::isnan(actual[i])) continue;
     if (expected[i] == actual[i]) continue;
-    ASSERT_LE(std::abs(actual[i] - expected[i]), tolerance * scale)
+    ASSERT_LE(std::abs(actual[i] - expected[i]), std::max(tolerance * scale, absolute))
         << what << ", element " << i << " of shape " << expected.shape.ToString() << ": is " << actual[i]
         << " and should be " << expected[i];
   }

@@ -13,8 +13,15 @@ namespace belfry::harness {
 
 void PrintTo(const OpCase& op_case, std::ostream* out);
 
-// Fails the test unless every element is within `tolerance`, relative to max(1, largest finite expected element).
-void ExpectClose(const Array& actual, const Array& expected, double tolerance, const std::string& what);
+// Fails the test unless every element is within `tolerance`, relative to max(1, largest finite expected element), or
+// within `absolute`.
+void ExpectClose(const Array& actual, const Array& expected, double tolerance, const std::string& what,
+                 double absolute = 0);
+
+// The difference that a sum of n numbers up to 1 may show in another order, however near to 0 it is: about sqrt(n)
+// roundings of the dtype of the computation, which is float32 where `rounding` is that of a narrower type. 0 for
+// integers, whose rounding is 0.
+double ReorderedSum(int64_t n, double rounding);
 
 class OpCaseTest : public testing::TestWithParam<OpCase> {
  protected:
