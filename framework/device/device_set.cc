@@ -1,6 +1,7 @@
 #include "framework/device/device_set.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <tuple>
 #include <utility>
@@ -10,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/check.h"
+#include "framework/base/launcher.h"
 #include "framework/base/status.h"
 #include "framework/device/cpu/cpu_device.h"
 #include "framework/device/gpu_options.h"
@@ -48,6 +50,17 @@ absl::StatusOr<Counts> ParseSpec(absl::string_view spec) {
   return counts;
 }
 
+absl::Status CheckAlone() {
+  const Launch launch = FindLaunch([](const char* name) { return std::getenv(name); });
+  if (launch.processes == 1) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "This is one of ", launch.processes, " processes started by ", launch.launcher,
+      ", but this Belfry cannot train in several processes: each would train a model of its own. Start one process "
+      "with "
+      "several devices, such as --devices=cpu:",
+      launch.processes, ", or let them run independently with --world=none (DeviceOptions::ignore_launcher)"));
+}
+
 }  // namespace
 
 absl::StatusOr<DeviceSet> DeviceSet::Open(absl::string_view spec, const DeviceOptions& options) {
@@ -58,6 +71,7 @@ absl::StatusOr<DeviceSet> DeviceSet::Open(absl::string_view spec, const DeviceOp
                                                    kMaxThreads));
   }
   RETURN_IF_ERROR(CheckGpuOptions(options));
+  if (!options.ignore_launcher) RETURN_IF_ERROR(CheckAlone());
   std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(counts.cpu, options);
   if (counts.gpu > 0) {
     ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> gpus, OpenGpuDevices(counts.gpu, options));

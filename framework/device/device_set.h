@@ -16,6 +16,9 @@ struct DeviceOptions {
   // If several CPU devices use all cores of this process between them, each is bound to its own: the n-th device to the
   // n-th share of AvailableCores(). Towers then stay out of each other's caches and NUMA nodes.
   bool bind_threads = true;
+  // True for a program whose processes are meant to be independent if a launcher (mpirun, srun) starts several.
+  // Otherwise they could not open devices: each would train a model of its own.
+  bool ignore_launcher = false;
 
   // GPU options. A card is one physical GPU.
   int virtual_gpus = 1;    // devices to open each card as; with 2, /gpu:0 and /gpu:1 are on the first card
@@ -32,7 +35,8 @@ class DeviceSet {
  public:
   // "cpu:4" opens four logical CPU devices, /cpu:0 to /cpu:3; "gpu:2" two GPUs, plus one CPU device, which every set
   // has; "cpu:2,gpu:2" both. A type without a number means one. InvalidArgument says what is wrong with the text or the
-  // options, or how many GPUs there are if more were requested.
+  // options, or how many GPUs there are if more were requested. FailedPrecondition in one of several processes that a
+  // launcher started (framework/base/launcher.h), unless options.ignore_launcher.
   static absl::StatusOr<DeviceSet> Open(absl::string_view spec, const DeviceOptions& options = {});
 
   DeviceSet() = default;

@@ -33,10 +33,30 @@ ABSL_FLAG(bool, gpu_copy_through_host, false,
           "Copy between GPU cards through host memory, for machines whose direct path is broken.");
 
 namespace belfry::trainers {
+namespace {
+
+enum class World { kAuto, kNone };
+
+bool AbslParseFlag(absl::string_view text, World* world, std::string* error) {
+  *error = "expected auto or none";
+  *world = text == "none" ? World::kNone : World::kAuto;
+  return text == "none" || text == "auto";
+}
+std::string AbslUnparseFlag(World world) { return world == World::kNone ? "none" : "auto"; }
+
+}  // namespace
+}  // namespace belfry::trainers
+
+ABSL_FLAG(belfry::trainers::World, world, belfry::trainers::World::kAuto,
+          "Processes of one run. auto: if a launcher (mpirun, srun) started several, end with an error, since training "
+          "in several processes is not supported yet. none: ignore the launcher; each process runs by itself.");
+
+namespace belfry::trainers {
 
 DeviceOptions DeviceOptionsFromFlags() {
   return {.cpu_threads = absl::GetFlag(FLAGS_threads_per_device),
           .bind_threads = absl::GetFlag(FLAGS_bind_threads),
+          .ignore_launcher = absl::GetFlag(FLAGS_world) == World::kNone,
           .virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus),
           .gpu_memory = absl::GetFlag(FLAGS_gpu_memory),
           .gpu_memory_growth = absl::GetFlag(FLAGS_gpu_memory_growth),

@@ -1,0 +1,47 @@
+#include "framework/base/launcher.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace belfry {
+namespace {
+
+Launch Find(const std::map<std::string, std::string>& variables) {
+  return FindLaunch([&](const char* name) -> const char* {
+    const auto found = variables.find(name);
+    return found == variables.end() ? nullptr : found->second.c_str();
+  });
+}
+
+TEST(Launcher, NoneByDefault) {
+  EXPECT_EQ(Find({}).processes, 1);
+  EXPECT_EQ(Find({}).launcher, "");
+  // A batch script, or a shell that salloc gave, is one process whatever the size of the job.
+  EXPECT_EQ(Find({{"SLURM_NTASKS", "8"}, {"SLURM_NPROCS", "8"}, {"SLURM_JOB_ID", "7"}}).processes, 1);
+}
+
+TEST(Launcher, EachIsKnownByItsVariable) {
+  EXPECT_EQ(Find({{"OMPI_COMM_WORLD_SIZE", "4"}}).processes, 4);
+  EXPECT_EQ(Find({{"OMPI_COMM_WORLD_SIZE", "4"}}).launcher, "Open MPI (OMPI_COMM_WORLD_SIZE=4)");
+  EXPECT_EQ(Find({{"PMI_SIZE", "3"}}).processes, 3);
+  EXPECT_EQ(Find({{"PMI_SIZE", "3"}}).launcher, "MPICH or Intel MPI (PMI_SIZE=3)");
+  EXPECT_EQ(Find({{"SLURM_STEP_NUM_TASKS", "16"}}).processes, 16);
+  EXPECT_EQ(Find({{"OMPI_COMM_WORLD_SIZE", "1"}}).processes, 1);
+}
+
+TEST(Launcher, TheOneThatStartedTheProcessWins) {
+  // mpirun starts its daemons with srun, one on each machine.
+  EXPECT_EQ(Find({{"SLURM_STEP_NUM_TASKS", "2"}, {"OMPI_COMM_WORLD_SIZE", "8"}}).processes, 8);
+  EXPECT_EQ(Find({{"SLURM_STEP_NUM_TASKS", "2"}, {"PMI_SIZE", "8"}}).processes, 8);
+}
+
+TEST(Launcher, NonsenseIsNoLauncher) {
+  for (const char* text : {"", "many", "0", "-4", "99999999999", "4x"}) {
+    EXPECT_EQ(Find({{"OMPI_COMM_WORLD_SIZE", text}}).processes, 1) << text;
+  }
+}
+
+}  // namespace
+}  // namespace belfry
