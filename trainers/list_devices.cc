@@ -1,14 +1,19 @@
-// Lists the devices of a machine.
+// Lists the devices of a machine or, under mpirun or srun, of all machines of a run.
 #include <cstdio>
+#include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/device_flags.h"
+#include "trainers/flags/world_flags.h"
 
 namespace belfry::trainers {
 namespace {
@@ -20,6 +25,7 @@ and whether there is a GPU.
   list_devices                  # the CPU as one device, and every GPU
   list_devices --devices=cpu:4  # the CPU as four logical devices, each with its share of the cores
   list_devices --devices=gpu:2 --virtual_gpus=2 --gpu_memory=8GiB  # one GPU as two
+  mpirun -n 2 list_devices      # those of two processes, on whichever machines they are
 )";
 
 struct Listing {
@@ -28,9 +34,9 @@ struct Listing {
 };
 
 // Opens --devices and, if it does not mention GPUs, all GPUs.
-absl::StatusOr<Listing> OpenAll() {
+absl::StatusOr<Listing> OpenAll(const World& world) {
   const std::string spec = absl::AsciiStrToLower(absl::GetFlag(FLAGS_devices));
-  const DeviceOptions options = DeviceOptionsFromFlags();
+  const DeviceOptions options = DeviceOptionsFromFlags(world);
   Listing listing;
   ASSIGN_OR_RETURN(listing.devices, DeviceSet::Open(spec, options));
   if (absl::StrContains(spec, "gpu")) return listing;
@@ -43,29 +49,46 @@ absl::StatusOr<Listing> OpenAll() {
   return listing;
 }
 
-void Print(const Device& device) {
+std::string Describe(const Device& device) {
   const DeviceCounters counters = device.counters();
-  std::printf("%s\n", device.name().ToLegacyString().c_str());
-  std::printf("  full name:    %s\n", device.name().ToString().c_str());
-  std::printf("  description:  %s\n", device.description().c_str());
-  std::printf("  memory:       %.0f MiB\n", counters.memory_limit / kMebi);
-  std::printf("  in use:       %.1f MiB, at most %.1f MiB, in %lld allocations\n", counters.bytes_in_use / kMebi,
-              counters.peak_bytes_in_use / kMebi, static_cast<long long>(counters.allocations));
+  return absl::StrCat(
+      device.name().ToLegacyString(), "\n  full name:    ", device.name().ToString(),
+      "\n  description:  ", device.description(),
+      absl::StrFormat("\n  memory:       %.0f MiB", counters.memory_limit / kMebi),
+      absl::StrFormat("\n  in use:       %.1f MiB, at most %.1f MiB, in %d allocations\n",
+                      counters.bytes_in_use / kMebi, counters.peak_bytes_in_use / kMebi, counters.allocations));
+}
+
+// The devices of this process.
+absl::StatusOr<std::string> List(const World& world) {
+  ASSIGN_OR_RETURN(const Listing listing, OpenAll(world));
+  std::string text;
+  bool gpu = false;
+  for (int i = 0; i < listing.devices.size(); ++i) {
+    absl::StrAppend(&text, Describe(listing.devices.device(i)));
+    gpu = gpu || listing.devices.device(i).type() == "GPU";
+  }
+  return gpu ? text + "GPU: yes\n" : absl::StrCat(text, "GPU: no (", listing.no_gpus.message(), ")\n");
 }
 
 absl::Status Run() {
-  ASSIGN_OR_RETURN(const Listing listing, OpenAll());
-  bool gpu = false;
-  for (int i = 0; i < listing.devices.size(); ++i) {
-    Print(listing.devices.device(i));
-    gpu = gpu || listing.devices.device(i).type() == "GPU";
+  ASSIGN_OR_RETURN(const std::unique_ptr<World> world, OpenWorldFromFlags());
+  const absl::StatusOr<std::string> mine = List(*world);
+  if (world->size() == 1) {
+    if (mine.ok()) std::printf("%s", mine->c_str());
+    return mine.status();
   }
-  if (gpu) {
-    std::printf("GPU: yes\n");
-  } else {
-    std::printf("GPU: no (%s)\n", std::string(listing.no_gpus.message()).c_str());
+  // A process that cannot open its devices says so in its place, since the others wait for its answer.
+  const std::string text = mine.ok() ? *mine : absl::StrCat("Error: ", mine.status().ToString(), "\n");
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, world->AllGather(text, StartDeadline()));
+  if (world->rank() == 0) {
+    std::printf("%d processes, connected by %s\n", world->size(), world->library().c_str());
+    for (int i = 0; i < world->size(); ++i) {
+      std::printf("\n%s\n%s", belfry::Describe(i, world->processes()[i]).c_str(), texts[i].c_str());
+    }
   }
-  return absl::OkStatus();
+  RETURN_IF_ERROR(world->Close(StartDeadline()));
+  return mine.status();
 }
 
 }  // namespace

@@ -9,15 +9,21 @@ Launch FindLaunch(const Environment& environment) {
   struct Known {
     const char* name;
     const char* variable;  // the number of processes
+    const char* mpi;
   };
-  // An mpirun that Slurm started may find the variables of both: the first is the one that started the processes.
-  constexpr Known kKnown[] = {
-      {"Open MPI", "OMPI_COMM_WORLD_SIZE"}, {"MPICH or Intel MPI", "PMI_SIZE"}, {"srun", "SLURM_STEP_NUM_TASKS"}};
+  // An mpirun within a job of Slurm leaves the variables of both: the first is the one that started the processes.
+  // srun --mpi=pmix is what Open MPI understands, and srun --mpi=pmi2 what MPICH does.
+  const char* const slurm = environment("PMIX_RANK") != nullptr  ? "openmpi"
+                            : environment("PMI_RANK") != nullptr ? "mpich"
+                                                                 : "";
+  const Known kKnown[] = {{"Open MPI", "OMPI_COMM_WORLD_SIZE", "openmpi"},
+                          {"MPICH or Intel MPI", "PMI_SIZE", "mpich"},
+                          {"srun", "SLURM_STEP_NUM_TASKS", slurm}};
   for (const Known& known : kKnown) {
     const char* const text = environment(known.variable);
     int processes = 0;
     if (text == nullptr || !absl::SimpleAtoi(text, &processes) || processes < 1) continue;
-    return {processes, absl::StrCat(known.name, " (", known.variable, "=", processes, ")")};
+    return {processes, absl::StrCat(known.name, " (", known.variable, "=", processes, ")"), known.mpi};
   }
   return {};
 }

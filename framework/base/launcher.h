@@ -10,6 +10,7 @@ namespace belfry {
 struct Launch {
   int processes = 1;     // that it started
   std::string launcher;  // "Open MPI (OMPI_COMM_WORLD_SIZE=4)"; empty: none
+  std::string mpi;       // the MPI library by which they find each other: "openmpi", "mpich"; empty: none
 };
 
 // Returns the value of an environment variable, or null; std::getenv does.

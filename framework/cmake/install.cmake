@@ -10,6 +10,10 @@ if(BELFRY_HAS_CUDA)
   set_target_properties(belfry_cuda PROPERTIES INSTALL_RPATH $ORIGIN INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS belfry_cuda LIBRARY)
 endif()
+foreach(library IN LISTS BELFRY_MPI_LIBRARIES)
+  set_target_properties(belfry_mpi_${library} PROPERTIES INSTALL_RPATH $ORIGIN INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS belfry_mpi_${library} LIBRARY)
+endforeach()
 
 get_property(targets DIRECTORY ${PROJECT_SOURCE_DIR}/trainers PROPERTY BUILDSYSTEM_TARGETS)
 foreach(target IN LISTS targets)
@@ -24,7 +28,7 @@ endforeach()
 install(DIRECTORY framework ops optim models trainers DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/belfry
   FILES_MATCHING PATTERN "*.h" PATTERN "*_impl.h" EXCLUDE PATTERN "ops/onednn" EXCLUDE PATTERN "ops/cudnn" EXCLUDE
   PATTERN "trainers/flags" EXCLUDE PATTERN "trainers/plots" EXCLUDE
-  PATTERN "half.h" EXCLUDE PATTERN "device/cuda" EXCLUDE PATTERN "collective/cuda" EXCLUDE PATTERN "gpu_reduce.h" EXCLUDE
+  PATTERN "half.h" EXCLUDE PATTERN "device/cuda" EXCLUDE PATTERN "collective/cuda" EXCLUDE PATTERN "collective/mpi" EXCLUDE PATTERN "gpu_reduce.h" EXCLUDE
   PATTERN "gpu_module.h" EXCLUDE PATTERN "ops/gpu" EXCLUDE PATTERN "csv_regression.h" EXCLUDE
   PATTERN "hand_made_towers.h" EXCLUDE)
 

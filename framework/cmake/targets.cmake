@@ -2,7 +2,8 @@
 
 # The version and a digest of the headers that modules share with libbelfry (framework/base/version.h).
 set(module_headers framework/base/module.h framework/base/tensor.h framework/collective/collective.h
-  framework/collective/gpu_module.h framework/collective/gpu_reduce.h framework/collective/nccl_api.h
+  framework/collective/gpu_module.h framework/collective/gpu_reduce.h framework/collective/mpi/mpi_api.h
+  framework/collective/nccl_api.h
   framework/device/device.h framework/device/device_set.h framework/device/gpu_module.h framework/graph/kernel.h
   framework/graph/kernel_table.h framework/graph/op_def.h ops/gpu/gpu_module.h)
 set(digests)

@@ -19,6 +19,8 @@ struct DeviceOptions {
   // True for a program whose processes are meant to be independent if a launcher (mpirun, srun) starts several.
   // Otherwise they could not open devices: each would train a model of its own.
   bool ignore_launcher = false;
+  std::string job = "localhost";  // in the devices' names, as is
+  int task = 0;                   // the number of this process in the job
 
   // GPU options. A card is one physical GPU.
   int virtual_gpus = 1;    // devices to open each card as; with 2, /gpu:0 and /gpu:1 are on the first card

@@ -1,4 +1,4 @@
-# cmake -D programs=FOLDER -P links_test.cmake: no program there needs a library of CUDA to start.
+# cmake -D programs=FOLDER -P links_test.cmake: no program there needs a library of CUDA or MPI to start.
 file(GLOB programs ${programs}/*)
 if(NOT programs)
   message(FATAL_ERROR "there are no programs")
@@ -8,7 +8,7 @@ foreach(program IN LISTS programs)
   if(NOT libraries MATCHES "libbelfry")
     message(FATAL_ERROR "${program} does not link libbelfry:\n${libraries}")
   endif()
-  if(libraries MATCHES "lib(belfry_cuda|cuda|cudart|cudnn|cublas|cublasLt|nccl)\\.so[^\n]*")
+  if(libraries MATCHES "lib(belfry_cuda|belfry_mpi_[a-z]+|mpi|mpich|cuda|cudart|cudnn|cublas|cublasLt|nccl)\\.so[^\n]*")
     message(FATAL_ERROR "${program} links ${CMAKE_MATCH_0}")
   endif()
 endforeach()

@@ -45,8 +45,8 @@ class CpuStream final : public Stream {
 
 class CpuDevice final : public Device {
  public:
-  CpuDevice(int id, int threads, std::vector<int> cores, MathMode math, const std::string& processor)
-      : name_{.job = "localhost", .replica = 0, .task = 0, .type = "CPU", .id = id},
+  CpuDevice(DeviceName name, int threads, std::vector<int> cores, MathMode math, const std::string& processor)
+      : name_(std::move(name)),
         description_(absl::StrCat(threads, threads == 1 ? " thread of " : " threads of ", processor)),
         threads_(threads),
         cores_(std::move(cores)),
@@ -123,7 +123,8 @@ std::vector<std::unique_ptr<Device>> OpenCpuDevices(int count, const DeviceOptio
   for (int id = 0; id < count; ++id) {
     std::vector<int> own;
     if (bound) own.assign(cores.begin() + id * threads, cores.begin() + (id + 1) * threads);
-    devices.push_back(std::make_unique<CpuDevice>(id, threads, std::move(own), options.math, processor));
+    devices.push_back(std::make_unique<CpuDevice>(DeviceName::Full(options.job, 0, options.task, "CPU", id), threads,
+                                                  std::move(own), options.math, processor));
   }
   return devices;
 }

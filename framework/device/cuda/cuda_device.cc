@@ -13,11 +13,11 @@
 
 namespace belfry {
 
-CudaDevice::CudaDevice(int id, std::shared_ptr<const Cards> cards, const Card& card, std::string description,
+CudaDevice::CudaDevice(DeviceName name, std::shared_ptr<const Cards> cards, const Card& card, std::string description,
                        size_t limit, const MathMode& math)
     : cards_(std::move(cards)),
       card_(card),
-      name_(DeviceName::Full("localhost", 0, 0, "GPU", id)),
+      name_(std::move(name)),
       description_(std::move(description)),
       math_(math),
       memory_(card),

@@ -14,8 +14,8 @@ namespace belfry {
 class CudaDevice final : public Device {
  public:
   // `cards` owns `card`. `limit`: bytes of the card's memory that the device may use.
-  CudaDevice(int id, std::shared_ptr<const Cards> cards, const Card& card, std::string description, size_t limit,
-             const MathMode& math);
+  CudaDevice(DeviceName name, std::shared_ptr<const Cards> cards, const Card& card, std::string description,
+             size_t limit, const MathMode& math);
 
   const DeviceName& name() const override { return name_; }
   std::string description() const override { return description_; }

@@ -61,8 +61,8 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> Open(int count, const std::
     const GpuPlace place = PlaceOfGpu(options, id);
     const Card& card = *cards->cards[place.card];
     const size_t limit = limits[place.card];
-    auto device =
-        std::make_unique<CudaDevice>(id, cards, card, Describe(card, options, place.part, limit), limit, options.math);
+    auto device = std::make_unique<CudaDevice>(DeviceName::Full(options.job, 0, options.task, "GPU", id), cards, card,
+                                               Describe(card, options, place.part, limit), limit, options.math);
     if (!options.gpu_memory_growth) RETURN_IF_ERROR(device->Reserve());
     devices.push_back(std::move(device));
   }

@@ -31,6 +31,15 @@ TEST(Launcher, EachIsKnownByItsVariable) {
   EXPECT_EQ(Find({{"OMPI_COMM_WORLD_SIZE", "1"}}).processes, 1);
 }
 
+TEST(Launcher, TheLibraryIsTheLaunchers) {
+  EXPECT_EQ(Find({}).mpi, "");
+  EXPECT_EQ(Find({{"OMPI_COMM_WORLD_SIZE", "4"}}).mpi, "openmpi");
+  EXPECT_EQ(Find({{"PMI_SIZE", "4"}}).mpi, "mpich");
+  EXPECT_EQ(Find({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMIX_RANK", "0"}}).mpi, "openmpi");
+  EXPECT_EQ(Find({{"SLURM_STEP_NUM_TASKS", "4"}, {"PMI_RANK", "0"}}).mpi, "mpich");
+  EXPECT_EQ(Find({{"SLURM_STEP_NUM_TASKS", "4"}}).mpi, "");
+}
+
 TEST(Launcher, TheOneThatStartedTheProcessWins) {
   // mpirun starts its daemons with srun, one on each machine.
   EXPECT_EQ(Find({{"SLURM_STEP_NUM_TASKS", "2"}, {"OMPI_COMM_WORLD_SIZE", "8"}}).processes, 8);

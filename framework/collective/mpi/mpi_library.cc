@@ -1,0 +1,133 @@
+// MpiApi over one MPI library: the module libbelfry_mpi_<library>.so, compiled once for each library that is there.
+#include <mpi.h>
+
+#include <cstring>
+#include <map>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/status.h"
+#include "framework/collective/mpi/mpi_api.h"
+
+namespace belfry {
+namespace {
+
+constexpr int kTag = 0;
+
+absl::Status Check(int error, const char* call) {
+  if (error == MPI_SUCCESS) return absl::OkStatus();
+  char text[MPI_MAX_ERROR_STRING] = "";
+  int length = 0;
+  MPI_Error_string(error, text, &length);
+  return absl::InternalError(absl::StrCat(call, " failed: ", absl::string_view(text, length)));
+}
+
+std::string LibraryName() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = "";
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  // "Open MPI v4.1.4, package: ...", "MPICH Version:\t4.0.2\nMPICH Release date: ..."
+  const std::string line = std::vector<std::string>(absl::StrSplit(text, absl::ByAnyChar(",\n")))[0];
+  std::string name;
+  for (const absl::string_view word : absl::StrSplit(line, absl::ByAnyChar(" \t:"), absl::SkipEmpty())) {
+    if (word == "Version") continue;
+    absl::StrAppend(&name, name.empty() ? "" : " ", absl::StartsWith(word, "v") ? word.substr(1) : word);
+  }
+  return name;
+}
+
+class MpiLibrary final : public MpiApi {
+ public:
+  static absl::StatusOr<std::unique_ptr<MpiApi>> Open() {
+    int started = 0, provided = 0;
+    RETURN_IF_ERROR(Check(MPI_Initialized(&started), "MPI_Initialized"));
+    if (started != 0) return absl::FailedPreconditionError("MPI was started already; open one world in a process");
+    RETURN_IF_ERROR(Check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &provided), "MPI_Init_thread"));
+    if (provided < MPI_THREAD_SERIALIZED) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(LibraryName(), " allows MPI calls from one thread only; Belfry needs MPI_THREAD_SERIALIZED"));
+    }
+    auto mpi = std::make_unique<MpiLibrary>();
+    RETURN_IF_ERROR(mpi->Start());
+    return mpi;
+  }
+
+  std::string library() const override { return library_; }
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  int local_rank() const override { return local_rank_; }
+
+  absl::StatusOr<Request> Send(int to, absl::Span<const char> data) override {
+    RETURN_IF_ERROR(CheckSize(data.size()));
+    MPI_Request request;
+    RETURN_IF_ERROR(Check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, to, kTag, world_, &request),
+                          "MPI_Isend"));
+    requests_[next_] = request;
+    return next_++;
+  }
+
+  absl::StatusOr<std::optional<size_t>> Probe(int from) override {
+    int arrived = 0, bytes = 0;
+    MPI_Status status;
+    RETURN_IF_ERROR(Check(MPI_Iprobe(from, kTag, world_, &arrived, &status), "MPI_Iprobe"));
+    if (arrived == 0) return std::nullopt;
+    RETURN_IF_ERROR(Check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count"));
+    return static_cast<size_t>(bytes);
+  }
+
+  absl::StatusOr<Request> Receive(int from, absl::Span<char> data) override {
+    MPI_Request request;
+    RETURN_IF_ERROR(Check(MPI_Irecv(data.data(), static_cast<int>(data.size()), MPI_BYTE, from, kTag, world_, &request),
+                          "MPI_Irecv"));
+    requests_[next_] = request;
+    return next_++;
+  }
+
+  absl::StatusOr<bool> Test(Request request) override {
+    int done = 0;
+    RETURN_IF_ERROR(Check(MPI_Test(&requests_.at(request), &done, MPI_STATUS_IGNORE), "MPI_Test"));
+    if (done != 0) requests_.erase(request);
+    return done != 0;
+  }
+
+  absl::Status Finalize() override { return Check(MPI_Finalize(), "MPI_Finalize"); }
+
+ private:
+  absl::Status Start() {
+    library_ = LibraryName();
+    // Errors of what is called before the duplicates exist end the run; afterwards they are returned.
+    RETURN_IF_ERROR(Check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
+    RETURN_IF_ERROR(Check(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "MPI_Comm_dup"));
+    RETURN_IF_ERROR(Check(MPI_Comm_rank(world_, &rank_), "MPI_Comm_rank"));
+    RETURN_IF_ERROR(Check(MPI_Comm_size(world_, &size_), "MPI_Comm_size"));
+    MPI_Comm machine;
+    RETURN_IF_ERROR(Check(MPI_Comm_split_type(world_, MPI_COMM_TYPE_SHARED, rank_, MPI_INFO_NULL, &machine),
+                          "MPI_Comm_split_type"));
+    RETURN_IF_ERROR(Check(MPI_Comm_rank(machine, &local_rank_), "MPI_Comm_rank"));
+    return Check(MPI_Comm_free(&machine), "MPI_Comm_free");
+  }
+
+  static absl::Status CheckSize(size_t bytes) {
+    if (bytes <= size_t{INT32_MAX}) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("a message of ", bytes, " bytes; MPI takes at most ", INT32_MAX));
+  }
+
+  std::string library_;
+  MPI_Comm world_ = MPI_COMM_NULL;
+  int rank_ = 0, size_ = 0, local_rank_ = 0;
+  std::map<Request, MPI_Request> requests_;
+  Request next_ = 0;
+};
+
+constexpr MpiModule kModule = {.open = &MpiLibrary::Open};
+
+}  // namespace
+}  // namespace belfry
+
+// The entry point of the module (framework/base/module.h); CMake gives it the name of the library.
+extern "C" const void* BELFRY_MPI_ENTRY(const char* part) {
+  if (std::strcmp(part, "version") == 0) return BELFRY_BUILD;  // of the headers that the module was compiled with
+  if (std::strcmp(part, "collective") == 0) return &belfry::kModule;
+  return nullptr;
+}

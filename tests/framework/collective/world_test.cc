@@ -1,0 +1,183 @@
+#include "framework/collective/world.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <unistd.h>
+
+#include <functional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "framework/base/status.h"
+#include "framework/collective/mpi/mpi_world.h"
+#include "tests/framework/collective/fake_mpi.h"
+#include "tests/main/seed.h"
+
+namespace belfry {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+absl::Time In(absl::Duration duration) { return absl::Now() + duration; }
+
+struct Ranks {
+  std::vector<FakeMpiOptions> options;  // by rank; the rest have none
+  std::vector<std::string> builds;      // likewise; the rest are "1"
+  bool notice_ends = false;             // FakeNetwork::End
+  absl::Duration patience = absl::Seconds(60);
+};
+
+// Runs `body` on a thread for each of `size` ranks, in a world of them, and returns what became of each.
+std::vector<absl::Status> RunRanks(int size, const Ranks& ranks, const std::function<absl::Status(World&)>& body) {
+  FakeNetwork network(size);
+  std::vector<absl::Status> results(size);
+  std::vector<std::thread> threads;
+  for (int r = 0; r < size; ++r) {
+    threads.emplace_back([&, r] {
+      const auto i = static_cast<size_t>(r);
+      auto mpi = std::make_unique<FakeMpi>(network, r, i < ranks.options.size() ? ranks.options[i] : FakeMpiOptions());
+      const auto world = OpenMpiWorld(std::move(mpi), {size, "a test", "fake"},
+                                      i < ranks.builds.size() ? ranks.builds[i] : "1", In(ranks.patience));
+      results[r] = world.ok() ? body(**world) : world.status();
+      if (ranks.notice_ends) network.End(r);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+std::string Text(const absl::Status& status) { return std::string(status.message()); }
+
+TEST(World, OfOneProcessNeedsNobody) {
+  const auto world = OpenWorld({}, absl::InfinitePast());
+  ASSERT_TRUE(world.ok()) << world.status();
+  EXPECT_EQ((*world)->rank(), 0);
+  EXPECT_EQ((*world)->size(), 1);
+  EXPECT_EQ((*world)->processes()[0].host, HostName());
+  const auto gathered = (*world)->AllGather("mine", absl::InfinitePast());
+  ASSERT_TRUE(gathered.ok());
+  EXPECT_THAT(*gathered, ElementsAre("mine"));
+  EXPECT_TRUE((*world)->Close(absl::InfinitePast()).ok());
+}
+
+TEST(World, GathersFromAll) {
+  for (const int size : {1, 2, 3, 5}) {
+    for (const int slowness : {0, 3}) {
+      const Ranks ranks{.options = std::vector<FakeMpiOptions>(size, {.slowness = slowness})};
+      // The n-th message of rank r; some are empty, and some long.
+      const uint32_t seed = TestSeed();
+      const auto message = [&](int r, int n) {
+        const uint32_t length = n == 7 ? (1 << 20) + r : (seed / (n + 1) + r) % 5;
+        return std::string(length, static_cast<char>('a' + (n + r) % 26));
+      };
+      const auto results = RunRanks(size, ranks, [&](World& world) {
+        for (int n = 0; n < 30; ++n) {
+          if ((seed >> n & 1) == static_cast<uint32_t>(world.rank() % 2)) absl::SleepFor(absl::Microseconds(200));
+          ASSIGN_OR_RETURN(const auto gathered, world.AllGather(message(world.rank(), n), In(absl::Seconds(60))));
+          for (int r = 0; r < world.size(); ++r) {
+            if (gathered[r] != message(r, n)) return absl::DataLossError(absl::StrCat("message ", n, " of rank ", r));
+          }
+        }
+        return world.Close(In(absl::Seconds(60)));
+      });
+      for (int r = 0; r < size; ++r)
+        EXPECT_TRUE(results[r].ok()) << "rank " << r << " of " << size << ": " << results[r];
+    }
+  }
+}
+
+TEST(World, KnowsItsProcesses) {
+  const auto results = RunRanks(3, {}, [](World& world) {
+    EXPECT_EQ(world.library(), "Fake MPI 1.0");
+    for (int r = 0; r < 3; ++r) {
+      EXPECT_EQ(world.processes()[r].host, HostName());
+      EXPECT_EQ(world.processes()[r].pid, getpid());
+      EXPECT_EQ(world.processes()[r].local_rank, r);
+    }
+    return absl::OkStatus();
+  });
+  EXPECT_TRUE(results[1].ok()) << results[1];
+  EXPECT_EQ(Describe(2, {"node-b", 97, 0}), "task 2 (node-b, pid 97)");
+  EXPECT_EQ(Describe(2, {}), "task 2");
+}
+
+TEST(World, AProcessThatDoesNotStartIsNamed) {
+  Ranks ranks{.patience = absl::Milliseconds(300)};
+  ranks.options.resize(4);
+  ranks.options[2].mute = true;
+  const auto results = RunRanks(4, ranks, [](World&) { return absl::OkStatus(); });
+  for (const int r : {0, 1, 3}) {
+    EXPECT_EQ(results[r].code(), absl::StatusCode::kDeadlineExceeded);
+    EXPECT_THAT(Text(results[r]), AllOf(HasSubstr("Cannot connect the processes started by a test"),
+                                        HasSubstr("no answer before the deadline from task 2:")));
+  }
+}
+
+TEST(World, AProcessThatFallsSilentIsNamedWithItsHost) {
+  const auto results = RunRanks(3, {}, [](World& world) -> absl::Status {
+    if (world.rank() == 1) return absl::OkStatus();
+    const auto gathered = world.AllGather("here", In(absl::Milliseconds(200)));
+    // Nothing can be exchanged after that: the others are no longer at the same place.
+    EXPECT_THAT(Text(world.AllGather("again", In(absl::Seconds(60))).status()), HasSubstr("earlier exchange"));
+    EXPECT_FALSE(world.Close(In(absl::Seconds(60))).ok());
+    return gathered.status();
+  });
+  EXPECT_TRUE(results[1].ok());
+  for (const int r : {0, 2}) {
+    EXPECT_THAT(Text(results[r]), HasSubstr(absl::StrCat("from task 1 (", HostName(), ", pid ", getpid(), ")")));
+  }
+}
+
+TEST(World, AnotherNumberOfProcessesThanTheLaunchersIsAnError) {
+  FakeNetwork network(1);
+  const auto world = OpenMpiWorld(std::make_unique<FakeMpi>(network, 0), {4, "Open MPI (SIZE=4)", "fake"}, "1",
+                                  absl::InfiniteFuture());
+  EXPECT_EQ(world.status().code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Text(world.status()), HasSubstr("Fake MPI 1.0 knows of 1 process, but the launcher started 4 according "
+                                              "to Open MPI (SIZE=4)"));
+}
+
+TEST(World, DifferentBuildsAreAnErrorThatShowsBoth) {
+  const auto results = RunRanks(3, {.builds = {"1", "1", "2"}}, [](World&) { return absl::OkStatus(); });
+  EXPECT_THAT(Text(results[0]),
+              AllOf(HasSubstr("task 0"), HasSubstr("is Belfry 1, but task 2"), HasSubstr("is Belfry 2")));
+  EXPECT_THAT(Text(results[2]), AllOf(HasSubstr("is Belfry 2, but task 0"), HasSubstr("is Belfry 1")));
+}
+
+// Whichever call fails, the process says which one, and the others end, too.
+TEST(World, EveryCallMayFail) {
+  const auto use = [](World& world) {
+    RETURN_IF_ERROR(world.AllGather("x", In(absl::Seconds(60))).status());
+    return world.Close(In(absl::Seconds(60)));
+  };
+  int failed = 0;
+  for (int k = 0; k < 30; ++k) {
+    const Ranks ranks{.options = {{.fail_at = k}}, .notice_ends = true};
+    const auto results = RunRanks(2, ranks, use);
+    if (results[0].ok()) continue;  // it made fewer calls
+    ++failed;
+    EXPECT_THAT(Text(results[0]), AllOf(HasSubstr("MPI_"), HasSubstr("failed: injected"))) << k;
+    if (!results[1].ok()) {
+      EXPECT_THAT(Text(results[1]), HasSubstr("process 0 has ended")) << k;
+    }
+  }
+  EXPECT_EQ(failed, 16);  // five calls for each of three exchanges, and MPI_Finalize
+}
+
+TEST(World, WithoutTheModuleItSaysWhatIsMissing) {
+  const auto world = OpenWorld({4, "Open MPI (OMPI_COMM_WORLD_SIZE=4)", "nothing"}, absl::InfiniteFuture());
+  EXPECT_EQ(world.status().code(), absl::StatusCode::kNotFound);
+  EXPECT_THAT(Text(world.status()), AllOf(HasSubstr("one of 4 processes started by Open MPI (OMPI_COMM_WORLD_SIZE=4)"),
+                                          HasSubstr("this Belfry was built without it")));
+  EXPECT_THAT(Text(OpenWorld({4, "srun (SLURM_STEP_NUM_TASKS=4)", ""}, absl::InfiniteFuture()).status()),
+              HasSubstr("use srun --mpi=pmix"));
+}
+
+}  // namespace
+}  // namespace belfry
