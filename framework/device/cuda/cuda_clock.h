@@ -28,7 +28,7 @@ class CudaClock final : public StreamClock {
   const Card& card_;
   const StreamHandle stream_;  // has no other work
   std::vector<EventHandle> stamps_;
-  EventHandle zero_;
+  EventHandle zero_, trial_;
   absl::Time zero_time_;
 };
 
