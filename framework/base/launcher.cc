@@ -19,13 +19,17 @@ Launch FindLaunch(const Environment& environment) {
   const Known kKnown[] = {{"Open MPI", "OMPI_COMM_WORLD_SIZE", "openmpi"},
                           {"MPICH or Intel MPI", "PMI_SIZE", "mpich"},
                           {"srun", "SLURM_STEP_NUM_TASKS", slurm}};
+  Launch launch;
   for (const Known& known : kKnown) {
     const char* const text = environment(known.variable);
     int processes = 0;
     if (text == nullptr || !absl::SimpleAtoi(text, &processes) || processes < 1) continue;
-    return {processes, absl::StrCat(known.name, " (", known.variable, "=", processes, ")"), known.mpi};
+    // A variable of one process may be left over from another launcher, and hides none that started several.
+    if (!launch.launcher.empty() && processes == 1) continue;
+    launch = {processes, absl::StrCat(known.name, " (", known.variable, "=", processes, ")"), known.mpi};
+    if (processes > 1) break;
   }
-  return {};
+  return launch;
 }
 
 }  // namespace belfry

@@ -7,6 +7,7 @@
 #include "framework/base/status.h"
 #include "framework/base/version.h"
 #include "framework/collective/mpi/mpi_world.h"
+#include "framework/collective/mpi/watchdog.h"
 
 namespace belfry {
 namespace {
@@ -52,8 +53,15 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorld(const Launch& launch, absl::Tim
   }
   const auto* const table = module->Find<MpiModule>("collective");
   if (table == nullptr) return absl::InternalError("the MPI module has no part \"collective\"");
-  ASSIGN_OR_RETURN(std::unique_ptr<MpiApi> mpi, table->open());
-  return OpenMpiWorld(std::move(mpi), launch, kBuild, deadline);
+  absl::StatusOr<std::unique_ptr<MpiApi>> mpi;
+  {
+    const Watchdog watchdog(
+        deadline, absl::StrCat("MPI did not connect the ", launch.processes, " processes started by ", launch.launcher,
+                               " in time: one of them was not started, is stopped, or has ended"));
+    mpi = table->open();
+  }
+  if (!mpi.ok()) return mpi.status();
+  return OpenMpiWorld(*std::move(mpi), launch, kBuild, deadline);
 }
 
 }  // namespace belfry

@@ -11,6 +11,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/collective/mpi/watchdog.h"
 
 namespace belfry {
 namespace {
@@ -65,6 +66,7 @@ class MpiWorld final : public World {
 
   absl::Status Close(absl::Time deadline) override {
     RETURN_IF_ERROR(AllGather("", deadline).status());
+    const Watchdog watchdog(deadline, "MPI_Finalize did not return in time: another process is stopped, or has ended");
     return mpi_->Finalize();
   }
 

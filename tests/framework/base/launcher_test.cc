@@ -46,6 +46,12 @@ TEST(Launcher, TheOneThatStartedTheProcessWins) {
   EXPECT_EQ(Find({{"SLURM_STEP_NUM_TASKS", "2"}, {"PMI_SIZE", "8"}}).processes, 8);
 }
 
+TEST(Launcher, OneProcessHidesNoOtherLauncher) {
+  EXPECT_EQ(Find({{"OMPI_COMM_WORLD_SIZE", "1"}, {"PMI_SIZE", "2"}}).launcher, "MPICH or Intel MPI (PMI_SIZE=2)");
+  EXPECT_EQ(Find({{"OMPI_COMM_WORLD_SIZE", "1"}, {"SLURM_STEP_NUM_TASKS", "8"}}).processes, 8);
+  EXPECT_EQ(Find({{"OMPI_COMM_WORLD_SIZE", "1"}, {"PMI_SIZE", "1"}}).launcher, "Open MPI (OMPI_COMM_WORLD_SIZE=1)");
+}
+
 TEST(Launcher, NonsenseIsNoLauncher) {
   for (const char* text : {"", "many", "0", "-4", "99999999999", "4x"}) {
     EXPECT_EQ(Find({{"OMPI_COMM_WORLD_SIZE", text}}).processes, 1) << text;

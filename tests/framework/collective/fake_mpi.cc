@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "framework/base/status.h"
 
 namespace belfry {
@@ -57,6 +58,11 @@ absl::StatusOr<MpiApi::Request> FakeMpi::Receive(int from, absl::Span<char> data
   std::copy(message.begin(), message.end(), data.begin());
   tests_.push_back(0);
   return static_cast<Request>(tests_.size()) - 1;
+}
+
+absl::Status FakeMpi::Finalize() {
+  while (options_.hangs) absl::SleepFor(absl::Seconds(1));
+  return Call("MPI_Finalize");
 }
 
 absl::StatusOr<bool> FakeMpi::Test(Request request) {

@@ -36,9 +36,10 @@ class FakeNetwork {
 };
 
 struct FakeMpiOptions {
-  int fail_at = -1;   // the call that fails, counted from 0 without probes that find nothing
-  int slowness = 0;   // calls of Test for a transfer that return false
-  bool mute = false;  // what it sends is lost
+  int fail_at = -1;    // the call that fails, counted from 0 without probes that find nothing
+  int slowness = 0;    // calls of Test for a transfer that return false
+  bool mute = false;   // what it sends is lost
+  bool hangs = false;  // MPI_Finalize does not return
 };
 
 // One rank. For one thread at a time.
@@ -54,7 +55,7 @@ class FakeMpi final : public MpiApi {
   absl::StatusOr<std::optional<size_t>> Probe(int from) override;
   absl::StatusOr<Request> Receive(int from, absl::Span<char> data) override;
   absl::StatusOr<bool> Test(Request request) override;
-  absl::Status Finalize() override { return Call("MPI_Finalize"); }
+  absl::Status Finalize() override;
 
  private:
   absl::Status Call(const char* name);

@@ -170,6 +170,17 @@ TEST(World, EveryCallMayFail) {
   EXPECT_EQ(failed, 16);  // five calls for each of three exchanges, and MPI_Finalize
 }
 
+TEST(WorldDeathTest, AnEndOfMpiThatHangsEndsTheProcess) {
+  EXPECT_EXIT(
+      {
+        FakeNetwork network(1);
+        auto mpi = std::make_unique<FakeMpi>(network, 0, FakeMpiOptions{.hangs = true});
+        const auto world = OpenMpiWorld(std::move(mpi), {1, "a test", "fake"}, "1", absl::InfiniteFuture());
+        (*world)->Close(In(absl::Milliseconds(50))).IgnoreError();
+      },
+      testing::ExitedWithCode(1), "DEADLINE_EXCEEDED: MPI_Finalize did not return in time");
+}
+
 TEST(World, WithoutTheModuleItSaysWhatIsMissing) {
   const auto world = OpenWorld({4, "Open MPI (OMPI_COMM_WORLD_SIZE=4)", "nothing"}, absl::InfiniteFuture());
   EXPECT_EQ(world.status().code(), absl::StatusCode::kNotFound);

@@ -1,0 +1,27 @@
+// A limit on calls that wait without one, such as MPI_Init and MPI_Finalize.
+#pragma once
+
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/time/time.h"
+#include "framework/base/mutex.h"
+
+namespace belfry {
+
+// While it lives, ends the process at the deadline: prints `message` to standard error and leaves with status 1, without
+// exit handlers, because those of MPI may wait as well. The launcher then ends the other processes. Such a call can
+// neither be left nor be continued, so there is nothing to return an error to.
+class Watchdog {
+ public:
+  Watchdog(absl::Time deadline, std::string message);
+  ~Watchdog();
+
+ private:
+  Mutex mutex_;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false;
+  std::thread thread_;
+};
+
+}  // namespace belfry
