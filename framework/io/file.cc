@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "framework/base/status.h"
@@ -105,7 +106,27 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
   return bytes;
 }
 
+namespace {
+
+// Renaming would replace the device or the pipe itself, and /dev/stdout by a file.
+bool IsWrittenInPlace(const std::string& path) {
+  struct stat found {};
+  if (::stat(path.c_str(), &found) == 0 && !S_ISREG(found.st_mode) && !S_ISDIR(found.st_mode)) return true;
+  return absl::StartsWith(path, "/dev/") && !absl::StartsWith(path, "/dev/shm/");
+}
+
+absl::Status WriteInPlace(const std::string& path, absl::Span<const absl::string_view> pieces) {
+  Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  bool written = file.value() >= 0;
+  for (const absl::string_view piece : pieces) written = written && WriteAll(file.value(), piece);
+  written = written && file.Close();
+  return written ? absl::OkStatus() : SystemError(path, "cannot write", errno);
+}
+
+}  // namespace
+
 absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> pieces) {
+  if (IsWrittenInPlace(path)) return WriteInPlace(path, pieces);
   std::string beside;
   int descriptor = -1;
   for (int i = 0; descriptor < 0; ++i) {

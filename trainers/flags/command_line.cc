@@ -1,8 +1,10 @@
 #include "trainers/flags/command_line.h"
 
+#include <cerrno>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <limits>
 
@@ -70,8 +72,13 @@ absl::Status MakeDirectory(absl::string_view flag, const std::string& directory)
 }
 
 int ExitStatus(const absl::Status& status) {
-  if (status.ok()) return EXIT_SUCCESS;
-  std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+  if (!status.ok()) {
+    std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
+    return EXIT_FAILURE;
+  }
+  // A full disk would otherwise lose results without a word.
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return EXIT_SUCCESS;
+  std::fprintf(stderr, "Error: cannot write to standard output: %s\n", std::strerror(errno));
   return EXIT_FAILURE;
 }
 

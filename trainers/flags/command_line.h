@@ -29,7 +29,7 @@ absl::Status CheckLearningRate(double rate);
 // Creates the directory that `flag` names, unless it exists or is empty. Unavailable names the flag.
 absl::Status MakeDirectory(absl::string_view flag, const std::string& directory);
 
-// The exit status of main; prints an error to standard error.
+// The exit status of main; prints an error to standard error. It is one if standard output could not be written.
 int ExitStatus(const absl::Status& status);
 // The same for a run that a signal may have ended (0: none): 128 + signal, as if it had killed the program.
 int ExitStatus(const absl::StatusOr<int>& signal);

@@ -1,5 +1,9 @@
 #include "framework/io/file.h"
 
+#include <sys/stat.h>
+
+#include <thread>
+
 #include "tests/framework/io/io_testing.h"
 
 namespace belfry::io {
@@ -64,6 +68,21 @@ TEST(File, PartsAreReadAndNotBeyondTheEnd) {
   ASSERT_EQ(file->Read(6, part.data(), 4), absl::OkStatus());
   EXPECT_EQ(part, "6789");
   ExpectError(file->Read(7, part.data(), 4), StatusCode::kOutOfRange, folder / "file", "byte 10", "bytes up to 11");
+}
+
+TEST(File, APipeIsWrittenInPlace) {
+  const TemporaryFolder folder;
+  const std::string path = folder / "pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  std::string received;
+  std::thread reader([&] { received = Contents(path); });
+  EXPECT_EQ(WriteFile(path, {"one ", "two"}), absl::OkStatus());
+  reader.join();
+  EXPECT_EQ(received, "one two");
+  EXPECT_TRUE(fs::is_fifo(path));
+  EXPECT_THAT(NamesIn(folder.path()), testing::ElementsAre("pipe"));
+  EXPECT_EQ(WriteFile("/dev/belfry_nothing", "x").code(), StatusCode::kNotFound);
+  EXPECT_FALSE(fs::exists("/dev/belfry_nothing"));
 }
 
 TEST(File, ALinkIsReplaced) {
