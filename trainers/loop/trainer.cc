@@ -46,6 +46,9 @@ std::string CheckpointFolder(const std::string& directory) {
 Trainer::Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options)
     : session_(session), step_(step), input_(input), options_(std::move(options)) {}
 
+// Here and not in the header, where every program would compile the members' destructors.
+Trainer::~Trainer() = default;
+
 absl::Status Trainer::CheckOptions() const {
   for (const auto& [name, value] :
        {std::pair("steps", options_.steps), std::pair("log_every", options_.log_every),

@@ -59,6 +59,7 @@ std::string CheckpointFolder(const std::string& directory);
 class Trainer {
  public:
   Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options);
+  ~Trainer();
 
   // Restores options.resume, or initializes the variables without a value, then trains. Errors: InvalidArgument for
   // negative options, a trace after the last step, or a checkpoint of another model; those of the input and of steps;
