@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/host_name.h"
 #include "framework/base/module.h"
 #include "framework/base/status.h"
 #include "framework/base/version.h"
@@ -27,11 +28,6 @@ class Alone final : public World {
 };
 
 }  // namespace
-
-std::string HostName() {
-  char name[256] = "";
-  return gethostname(name, sizeof(name) - 1) == 0 ? name : "?";
-}
 
 std::string Describe(int rank, const WorldProcess& process) {
   if (process.host.empty()) return absl::StrCat("task ", rank);

@@ -20,8 +20,6 @@ struct WorldProcess {
   int local_rank = 0;  // among the processes of its machine, from 0
 };
 
-// The name of this machine.
-std::string HostName();
 // "task 2 (node-b, pid 97)"; "task 2" while the process is not known.
 std::string Describe(int rank, const WorldProcess& process);
 

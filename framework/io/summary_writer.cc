@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
+#include "framework/base/host_name.h"
 #include "framework/base/status.h"
 #include "framework/io/event.pb.h"
 
@@ -22,13 +23,6 @@ proto::Event EventAt(absl::Time time, int64_t step) {
   event.set_wall_time(absl::ToDoubleSeconds(time - absl::UnixEpoch()));
   event.set_step(step);
   return event;
-}
-
-std::string HostName() {
-  char name[256];
-  if (gethostname(name, sizeof(name)) != 0) return "localhost";
-  name[sizeof(name) - 1] = '\0';
-  return name;
 }
 
 // Several programs or threads may start in the same second, and one program may write several files, so the name is

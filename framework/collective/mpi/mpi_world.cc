@@ -10,6 +10,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "framework/base/host_name.h"
 #include "framework/base/status.h"
 #include "framework/collective/mpi/watchdog.h"
 

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "framework/base/host_name.h"
 #include "framework/base/status.h"
 #include "framework/collective/mpi/mpi_world.h"
 #include "tests/framework/collective/fake_mpi.h"
