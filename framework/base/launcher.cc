@@ -1,5 +1,7 @@
 #include "framework/base/launcher.h"
 
+#include <cstdlib>
+
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 
@@ -11,8 +13,8 @@ Launch FindLaunch(const Environment& environment) {
     const char* variable;  // the number of processes
     const char* mpi;
   };
-  // An mpirun within a job of Slurm leaves the variables of both: the first is the one that started the processes.
-  // srun --mpi=pmix is what Open MPI understands, and srun --mpi=pmi2 what MPICH does.
+  // Under an mpirun within a Slurm job the variables of both are set: the first started the processes. Open MPI
+  // understands srun --mpi=pmix, and MPICH srun --mpi=pmi2.
   const char* const slurm = environment("PMIX_RANK") != nullptr  ? "openmpi"
                             : environment("PMI_RANK") != nullptr ? "mpich"
                                                                  : "";
@@ -24,12 +26,16 @@ Launch FindLaunch(const Environment& environment) {
     const char* const text = environment(known.variable);
     int processes = 0;
     if (text == nullptr || !absl::SimpleAtoi(text, &processes) || processes < 1) continue;
-    // A variable of one process may be left over from another launcher, and hides none that started several.
+    // A count of one may be left over from another launcher and must not hide one that started several.
     if (!launch.launcher.empty() && processes == 1) continue;
     launch = {processes, absl::StrCat(known.name, " (", known.variable, "=", processes, ")"), known.mpi};
     if (processes > 1) break;
   }
   return launch;
+}
+
+Launch FindLaunch() {
+  return FindLaunch([](const char* name) { return std::getenv(name); });
 }
 
 }  // namespace belfry

@@ -8,7 +8,7 @@ namespace belfry {
 
 // The launcher that started this process.
 struct Launch {
-  int processes = 1;     // that it started
+  int processes = 1;     // number of processes that it started
   std::string launcher;  // "Open MPI (OMPI_COMM_WORLD_SIZE=4)"; empty: none
   std::string mpi;       // the MPI library by which they find each other: "openmpi", "mpich"; empty: none
 };
@@ -16,9 +16,11 @@ struct Launch {
 // Returns the value of an environment variable, or null; std::getenv does.
 using Environment = std::function<const char*(const char* name)>;
 
-// What the environment says of the launcher: the variables that Open MPI, the process managers of MPICH and Intel MPI
-// (PMI), and Slurm's srun set in the processes that they start. One process by default, and if a variable is not a
-// number.
+// Finds the launcher from the variables that Open MPI, the process managers of MPICH and Intel MPI (PMI), and Slurm's
+// srun set in the processes that they start. Returns one process if none is set; a variable that is not a number is
+// ignored.
 Launch FindLaunch(const Environment& environment);
+// The same from the environment of this process.
+Launch FindLaunch();
 
 }  // namespace belfry

@@ -26,7 +26,7 @@ std::string Describe(int rank, const WorldProcess& process);
 // The processes of a run, numbered by rank from 0; a rank is the task number of the process's devices. All processes
 // make the same calls in the same order. Not thread-safe.
 //
-// A process that met an error must end with a status that is not 0, and without Close: the launcher then ends the
+// After an error a process must exit with a nonzero status, and without Close: the launcher then ends the
 // others, which may wait for it. (MPICH's mpirun does not, if it ended before MPI_Init; they end at their deadlines.)
 class World {
  public:
@@ -35,10 +35,10 @@ class World {
   virtual int rank() const = 0;
   virtual const std::vector<WorldProcess>& processes() const = 0;
   int size() const { return static_cast<int>(processes().size()); }
-  // What connects them: "Open MPI 4.1.4", or "" for a process by itself.
+  // The MPI library that connects them: "Open MPI 4.1.4"; "" for a single process.
   virtual std::string library() const = 0;
-  // Sends `mine` to all processes, and returns what each sent, by rank. Errors: DeadlineExceeded names the processes
-  // that sent nothing; those of the library. After an error nothing more can be exchanged.
+  // Sends `mine` to all processes, and returns the messages of all, by rank. Errors: DeadlineExceeded names the
+  // processes that sent nothing; those of the library. After an error nothing more can be exchanged.
   virtual absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view mine, absl::Time deadline) = 0;
   // Waits until all processes have called it, and disconnects this one. Errors: as above.
   virtual absl::Status Close(absl::Time deadline) = 0;
@@ -49,7 +49,7 @@ class World {
 // that library; FailedPrecondition if the library knows of another number of processes than the launcher, or the
 // processes run different builds of Belfry; DeadlineExceeded names processes that do not answer. MPI itself waits
 // without a limit when it starts and ends: if that takes longer than until the deadline, because a process was not
-// started, is stopped or has ended, this process prints so and ends with status 1.
+// started, is stopped or has ended, this process prints the reason and ends with status 1.
 absl::StatusOr<std::unique_ptr<World>> OpenWorld(const Launch& launch, absl::Time deadline);
 
 }  // namespace belfry

@@ -1,7 +1,6 @@
 #include "framework/device/device_set.h"
 
 #include <algorithm>
-#include <cstdlib>
 #include <iterator>
 #include <tuple>
 #include <utility>
@@ -51,7 +50,7 @@ absl::StatusOr<Counts> ParseSpec(absl::string_view spec) {
 }
 
 absl::Status CheckAlone() {
-  const Launch launch = FindLaunch([](const char* name) { return std::getenv(name); });
+  const Launch launch = FindLaunch();
   if (launch.processes == 1) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "This is one of ", launch.processes, " processes started by ", launch.launcher,

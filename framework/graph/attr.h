@@ -24,7 +24,7 @@ absl::string_view AttrTypeName(const AttrValue& value);
 // 1].
 std::string AttrToString(const AttrValue& value);
 
-// Attributes sorted by name. A value type; what would be inline is in attr.cc, since every program includes this.
+// Attributes sorted by name. A value type. Defined in attr.cc, since every program includes this header.
 class Attrs {
  public:
   Attrs();

@@ -22,7 +22,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path);
 // Writes the pieces, one after the other, to a temporary file beside `path`, flushes it to the disk and renames it to
 // `path`, so that a reader sees either the old file or the whole new one, even after a power failure. After an error
 // the old file is still there (or the new one, if only flushing the folder failed) and the temporary file is gone; a
-// killed process may leave it behind (BaseOfLeftover). A device, a pipe or a socket, and whatever is in /dev (but not
+// killed process may leave it behind (BaseOfLeftover). A device, a pipe or a socket, and any path in /dev (but not
 // in /dev/shm), is written in place instead.
 absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> pieces);
 absl::Status WriteFile(const std::string& path, absl::string_view bytes);

@@ -1,7 +1,5 @@
 #include "trainers/flags/world_flags.h"
 
-#include <cstdlib>
-
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -19,7 +17,7 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags() {
     return absl::InvalidArgumentError(absl::StrCat("--start_timeout=", timeout, "; expected more than 0 seconds"));
   }
   if (DeviceOptionsFromFlags().ignore_launcher) return OpenWorld({}, StartDeadline());
-  return OpenWorld(FindLaunch([](const char* name) { return std::getenv(name); }), StartDeadline());
+  return OpenWorld(FindLaunch(), StartDeadline());
 }
 
 DeviceOptions DeviceOptionsFromFlags(const World& world) {

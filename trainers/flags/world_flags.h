@@ -12,7 +12,7 @@ namespace belfry::trainers {
 
 // Opens the world of the launcher, or that of one process if there is none or --world=none. Errors: those of OpenWorld.
 absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags();
-// The end of --start_timeout, counted from now: for what processes do together before and after their work.
+// The end of --start_timeout, counted from now: the deadline of exchanges at the start and at the end.
 absl::Time StartDeadline();
 
 // DeviceOptionsFromFlags for a process of `world`: its devices are called /job:worker/task:<rank> if it has several.

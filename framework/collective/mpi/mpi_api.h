@@ -30,7 +30,7 @@ class MpiApi {
   virtual absl::StatusOr<Request> Send(int to, absl::Span<const char> data) = 0;
   // The bytes of the next message of `from` that no Receive has taken, or nullopt if none has arrived.
   virtual absl::StatusOr<std::optional<size_t>> Probe(int from) = 0;
-  // Takes it. REQUIRES: Probe gave data.size().
+  // Receives that message. REQUIRES: data.size() is the size that Probe returned.
   virtual absl::StatusOr<Request> Receive(int from, absl::Span<char> data) = 0;
   // True once the transfer is done; the request is gone then.
   virtual absl::StatusOr<bool> Test(Request request) = 0;

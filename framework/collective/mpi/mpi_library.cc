@@ -96,7 +96,7 @@ class MpiLibrary final : public MpiApi {
  private:
   absl::Status Start() {
     library_ = LibraryName();
-    // Errors of what is called before the duplicates exist end the run; afterwards they are returned.
+    // MPI's default is to abort on an error; the duplicate inherits this handler.
     RETURN_IF_ERROR(Check(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler"));
     RETURN_IF_ERROR(Check(MPI_Comm_dup(MPI_COMM_WORLD, &world_), "MPI_Comm_dup"));
     RETURN_IF_ERROR(Check(MPI_Comm_rank(world_, &rank_), "MPI_Comm_rank"));

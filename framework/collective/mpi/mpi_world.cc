@@ -41,7 +41,7 @@ class Waiter {
 // Invariant: the n-th message that a process sends to another is of its n-th AllGather, because MPI keeps the order of
 // the messages between two processes on one communicator and every process makes the same calls. So a message needs no
 // number, and one that arrives early stays with MPI until the AllGather that it belongs to. The cost is size - 1
-// messages each way for each process, which is for what happens once or seldom, not for steps.
+// messages each way for each process, which suits exchanges that are rare, not those of every step.
 class MpiWorld final : public World {
  public:
   explicit MpiWorld(std::unique_ptr<MpiApi> mpi) : mpi_(std::move(mpi)), processes_(mpi_->size()) {}

@@ -14,7 +14,7 @@
 
 namespace belfry {
 
-// What its ranks have sent. Thread-safe.
+// The messages in transit between the ranks. Thread-safe.
 class FakeNetwork {
  public:
   explicit FakeNetwork(int size) : size_(size), ended_(size), sent_(static_cast<size_t>(size) * size) {}

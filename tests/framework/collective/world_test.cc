@@ -34,7 +34,7 @@ struct Ranks {
   absl::Duration patience = absl::Seconds(60);
 };
 
-// Runs `body` on a thread for each of `size` ranks, in a world of them, and returns what became of each.
+// Runs `body` on a thread for each of `size` ranks, in a world of them, and returns the status of each.
 std::vector<absl::Status> RunRanks(int size, const Ranks& ranks, const std::function<absl::Status(World&)>& body) {
   FakeNetwork network(size);
   std::vector<absl::Status> results(size);
@@ -151,7 +151,7 @@ TEST(World, DifferentBuildsAreAnErrorThatShowsBoth) {
   EXPECT_THAT(Text(results[2]), AllOf(HasSubstr("is Belfry 2, but task 0"), HasSubstr("is Belfry 1")));
 }
 
-// Whichever call fails, the process says which one, and the others end, too.
+// The process names the call that failed, whichever it is, and the others end, too.
 TEST(World, EveryCallMayFail) {
   const auto use = [](World& world) {
     RETURN_IF_ERROR(world.AllGather("x", In(absl::Seconds(60))).status());
