@@ -49,8 +49,9 @@ class GpuCaseTest : public OpCaseTest {
     double rounding = 0;
     for (const Tensor& value : expected) rounding = std::max(rounding, Rounding(value.dtype()));
     for (size_t i = 0; i < actual.size(); ++i) {
+      const double more = expected[i].dtype() == DType::kFloat32 ? op_case().float32_error : 0;
       ExpectClose(ToArray(actual[i]), ToArray(expected[i]),
-                  rounding * op_case().tolerance + RoundingOfSums(run, rounding, expected[i].elements()),
+                  rounding * op_case().tolerance + RoundingOfSums(run, rounding, expected[i].elements()) + more,
                   absl::StrCat("output ", i, " of ", run.node->op().name, how));
     }
   }

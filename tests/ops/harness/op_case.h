@@ -71,6 +71,8 @@ struct OpCase {
   std::vector<std::vector<Shape>> more_shapes;
   // Allowed error, in a few units of the dtype's rounding error relative to max(1, largest value of the output).
   double tolerance = 1;
+  // More allowed error of float32, relative to max(1, largest value): that of algorithms that trade rounding for speed.
+  double float32_error = 0;
   bool gradient = true;                 // checked against finite differences in double, and other dtypes against double
   double gradient_tolerance = 1;        // in units of 1e-6; for the other dtypes, a factor on `tolerance`
   std::vector<int> unknown_axes = {0};  // axes of all inputs that may be unknown while the graph is built
