@@ -36,7 +36,10 @@ struct CollectiveSpec {
   DType dtype = DType::kFloat32;
   int64_t elements = 0;
   std::vector<Device*> participants;  // borrowed, distinct, in ascending order of their first rank
-  std::vector<CollectiveRank> ranks;  // ascending tower order
+  std::vector<CollectiveRank> ranks;  // those of this process, in ascending tower order
+  int first = 0;                      // the number of ranks[0] among the ranks of all processes
+  int size = 0;                       // the number of ranks of all processes; 0: those of this process are all
+  bool spans_processes() const { return size > static_cast<int>(ranks.size()); }
 };
 
 // One collective of a plan. Every participant runs it once per run, each on its own thread and stream, and all
@@ -100,7 +103,14 @@ absl::StatusOr<std::unique_ptr<Collective>> MakeLocalCollective(CollectiveSpec s
 // The same with slices computed by `slice`, for another kind of device.
 absl::StatusOr<std::unique_ptr<Collective>> MakeSlicedCollective(CollectiveSpec spec, CollectiveSlice slice);
 
-// Computes elements [begin, end) of the result on the host.
+// Computes elements [begin, end) of the result on the host, and writes them to spec.ranks.
 absl::Status ReduceOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end);
+// The same from all of `ranks` instead of spec.ranks, written to `results` of them beginning with `first`. Elements are
+// counted from the data of each rank.
+absl::Status ReduceOnHost(const CollectiveSpec& spec, absl::Span<const CollectiveRank> ranks, size_t first,
+                          size_t results, int64_t begin, int64_t end);
+
+// InvalidArgument unless the dtype can be reduced as spec.kind says.
+absl::Status CheckDType(const CollectiveSpec& spec);
 
 }  // namespace belfry

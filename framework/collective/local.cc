@@ -24,22 +24,28 @@ struct Accumulator<double> {
   using type = double;
 };
 
-void Broadcast(const CollectiveSpec& spec, int64_t begin, int64_t end) {
+// The ranks of a reduction, and those of them that get the result.
+struct Ranks {
+  absl::Span<const CollectiveRank> all, results;
+};
+
+void Broadcast(const CollectiveSpec& spec, const Ranks& ranks, int64_t begin, int64_t end) {
   const size_t size = SizeOf(spec.dtype);
   if (begin == end) return;
-  for (size_t r = 1; r < spec.ranks.size(); ++r) {
-    std::memcpy(static_cast<std::byte*>(spec.ranks[r].data) + begin * size,
-                static_cast<const std::byte*>(spec.ranks[0].data) + begin * size, (end - begin) * size);
+  const auto* const from = static_cast<const std::byte*>(ranks.all[0].data) + begin * size;
+  for (const CollectiveRank& rank : ranks.results) {
+    if (rank.data == ranks.all[0].data) continue;
+    std::memcpy(static_cast<std::byte*>(rank.data) + begin * size, from, (end - begin) * size);
   }
 }
 
 // Invariant: an element's result depends only on the ranks' values and weights at that element, added in ascending rank
 // order into an accumulator that starts at 0. Slices and blocks change which elements are computed together, never the
-// operations on one, so the bits depend neither on the number of participants and threads nor on bucket sizes, and
-// every rank gets the same ones. The cost is that no tree or ring is used: each element is read once and written once
-// per rank.
+// operations on one, so the bits depend neither on the number of participants, processes and threads nor on bucket
+// sizes, and every rank gets the same ones. The cost is that no tree or ring is used: each element is read once and
+// written once per rank.
 template <class T>
-absl::Status Reduce(const CollectiveSpec& spec, int64_t begin, int64_t end) {
+absl::Status Reduce(const CollectiveSpec& spec, const Ranks& ranks, int64_t begin, int64_t end) {
   using A = typename Accumulator<T>::type;
   double total = 0;
   bool equal = true;
@@ -47,8 +53,8 @@ absl::Status Reduce(const CollectiveSpec& spec, int64_t begin, int64_t end) {
   if (mean) {
     // Equal weights cancel. Using 1 and the number of ranks instead gives the bits of the plain mean, whatever the
     // weight.
-    const float first = *spec.ranks[0].weight;
-    for (const CollectiveRank& rank : spec.ranks) {
+    const float first = *ranks.all[0].weight;
+    for (const CollectiveRank& rank : ranks.all) {
       total += *rank.weight;
       equal = equal && *rank.weight == first;
     }
@@ -57,20 +63,20 @@ absl::Status Reduce(const CollectiveSpec& spec, int64_t begin, int64_t end) {
                                                      total, "; no tower has an example"));
     }
   }
-  const auto ranks = static_cast<double>(spec.ranks.size());
-  const A divisor = static_cast<A>(!mean ? 1.0 : equal ? ranks : total);
+  const auto number = static_cast<double>(ranks.all.size());
+  const A divisor = static_cast<A>(!mean ? 1.0 : equal ? number : total);
   A sum[kBlock];
   for (int64_t at = begin; at < end; at += kBlock) {
     const int64_t n = std::min(kBlock, end - at);
     std::fill_n(sum, n, A{0});
-    for (const CollectiveRank& rank : spec.ranks) {
+    for (const CollectiveRank& rank : ranks.all) {
       const T* data = static_cast<const T*>(rank.data) + at;
       const A weight = !mean || equal ? A{1} : static_cast<A>(*rank.weight);
       // Skipped rather than multiplied: a tower without examples may hold NaN, and 0 * NaN is NaN.
       if (weight == A{0}) continue;
       for (int64_t i = 0; i < n; ++i) sum[i] += weight * static_cast<A>(data[i]);
     }
-    for (const CollectiveRank& rank : spec.ranks) {
+    for (const CollectiveRank& rank : ranks.results) {
       T* data = static_cast<T*>(rank.data) + at;
       for (int64_t i = 0; i < n; ++i) data[i] = static_cast<T>(sum[i] / divisor);
     }
@@ -152,22 +158,32 @@ absl::Status CheckDType(const CollectiveSpec& spec) {
                                                  "; only floats can be averaged"));
 }
 
-absl::Status ReduceOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end) {
+absl::Status ReduceOnHost(const CollectiveSpec& spec, absl::Span<const CollectiveRank> all, size_t first,
+                          size_t results, int64_t begin, int64_t end) {
+  const Ranks ranks{all, all.subspan(first, results)};
   if (spec.kind == CollectiveKind::kBroadcast) {
-    Broadcast(spec, begin, end);
+    Broadcast(spec, ranks, begin, end);
     return absl::OkStatus();
   }
   switch (spec.dtype) {
-    case DType::kFloat32: return Reduce<float>(spec, begin, end);
-    case DType::kFloat64: return Reduce<double>(spec, begin, end);
-    case DType::kFloat16: return Reduce<Half>(spec, begin, end);
-    case DType::kBFloat16: return Reduce<BFloat16>(spec, begin, end);
+    case DType::kFloat32: return Reduce<float>(spec, ranks, begin, end);
+    case DType::kFloat64: return Reduce<double>(spec, ranks, begin, end);
+    case DType::kFloat16: return Reduce<Half>(spec, ranks, begin, end);
+    case DType::kBFloat16: return Reduce<BFloat16>(spec, ranks, begin, end);
     default: BELFRY_CHECK(false);
   }
 }
 
+absl::Status ReduceOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end) {
+  return ReduceOnHost(spec, spec.ranks, 0, spec.ranks.size(), begin, end);
+}
+
 absl::StatusOr<std::unique_ptr<Collective>> MakeSlicedCollective(CollectiveSpec spec, CollectiveSlice slice) {
   RETURN_IF_ERROR(CheckDType(spec));
+  if (spec.spans_processes()) {
+    return absl::InvalidArgumentError(absl::StrCat("Collective '", spec.name, "' is for ", spec.size,
+                                                   " towers, but the graph has ", spec.ranks.size(), " of them"));
+  }
   return std::make_unique<LocalCollective>(std::move(spec), std::move(slice));
 }
 

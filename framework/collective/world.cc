@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <cstdint>
+
 #include "absl/strings/str_cat.h"
 #include "framework/base/host_name.h"
 #include "framework/base/module.h"
@@ -13,19 +15,28 @@
 namespace belfry {
 namespace {
 
+// Of AllGather and Broadcast.
+constexpr int kGatherTag = 0;
+
 class Alone final : public World {
  public:
   int rank() const override { return 0; }
   const std::vector<WorldProcess>& processes() const override { return processes_; }
   std::string library() const override { return ""; }
-  absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view mine, absl::Time) override {
-    return std::vector<std::string>{std::string(mine)};
-  }
+  int NewTag() override { return 1; }
+  absl::Status Exchange(int, Transfers&, absl::Time, const std::function<bool()>&) override { return absl::OkStatus(); }
+  void SetPosition(std::function<std::string()>) override {}
+  void Fail(const absl::Status&) override {}
   absl::Status Close(absl::Time) override { return absl::OkStatus(); }
 
  private:
   const std::vector<WorldProcess> processes_ = {{HostName(), getpid(), 0}};
 };
+
+template <class T>
+absl::Span<char> BytesOf(T& value) {
+  return absl::MakeSpan(reinterpret_cast<char*>(&value), sizeof(value));
+}
 
 }  // namespace
 
@@ -34,8 +45,61 @@ std::string Describe(int rank, const WorldProcess& process) {
   return absl::StrCat("task ", rank, " (", process.host, ", pid ", process.pid, ")");
 }
 
+void Transfers::Send(int to, absl::Span<const char> bytes) {
+  if (bytes.empty()) return;
+  sends_.push_back({.process = to, .data = const_cast<char*>(bytes.data()), .size = bytes.size()});
+}
+
+void Transfers::Receive(int from, absl::Span<char> bytes) {
+  if (bytes.empty()) return;
+  receives_.push_back({.process = from, .data = bytes.data(), .size = bytes.size()});
+}
+
+std::unique_ptr<World> World::Alone() { return std::make_unique<belfry::Alone>(); }
+
+absl::StatusOr<std::vector<std::string>> World::AllGather(absl::string_view mine, absl::Time deadline) {
+  uint64_t own_size = mine.size();
+  std::vector<uint64_t> sizes(size());
+  Transfers lengths;
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    lengths.Send(r, BytesOf(own_size));
+    lengths.Receive(r, BytesOf(sizes[r]));
+  }
+  RETURN_IF_ERROR(Exchange(kGatherTag, lengths, deadline, nullptr));
+  std::vector<std::string> texts(size());
+  Transfers contents;
+  for (int r = 0; r < size(); ++r) {
+    if (r == rank()) continue;
+    texts[r].resize(sizes[r]);
+    contents.Send(r, mine);
+    contents.Receive(r, absl::MakeSpan(texts[r]));
+  }
+  RETURN_IF_ERROR(Exchange(kGatherTag, contents, deadline, nullptr));
+  texts[rank()] = std::string(mine);
+  return texts;
+}
+
+absl::StatusOr<std::string> World::Broadcast(absl::string_view mine, absl::Time deadline) {
+  uint64_t length = mine.size();
+  Transfers lengths, contents;
+  std::string text(mine);
+  for (int r = 1; r < size(); ++r) {
+    if (rank() == 0) lengths.Send(r, BytesOf(length));
+    if (rank() == 0) contents.Send(r, mine);
+  }
+  if (rank() != 0) lengths.Receive(0, BytesOf(length));
+  RETURN_IF_ERROR(Exchange(kGatherTag, lengths, deadline, nullptr));
+  if (rank() != 0) {
+    text.resize(length);
+    contents.Receive(0, absl::MakeSpan(text));
+  }
+  RETURN_IF_ERROR(Exchange(kGatherTag, contents, deadline, nullptr));
+  return text;
+}
+
 absl::StatusOr<std::unique_ptr<World>> OpenWorld(const Launch& launch, absl::Time deadline) {
-  if (launch.processes == 1) return std::make_unique<Alone>();
+  if (launch.processes == 1) return World::Alone();
   if (launch.mpi.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("This is one of ", launch.processes, " processes started by ", launch.launcher,

@@ -1,6 +1,7 @@
 // Worlds: the processes of one run.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -9,6 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 #include "framework/base/launcher.h"
 
 namespace belfry {
@@ -23,25 +25,66 @@ struct WorldProcess {
 // "task 2 (node-b, pid 97)"; "task 2" while the process is not known.
 std::string Describe(int rank, const WorldProcess& process);
 
+// Bytes that go to and come from other processes at the same time, in fixed places. Those between two processes arrive
+// in the order in which they stand here, and both sides must agree on their number and sizes.
+class Transfers {
+ public:
+  // `bytes` must stay where they are, and the first of them must not change while an exchange runs.
+  void Send(int to, absl::Span<const char> bytes);
+  void Receive(int from, absl::Span<char> bytes);
+
+ private:
+  friend class MpiWorld;
+  struct Transfer {
+    int process = 0;
+    char* data = nullptr;
+    size_t size = 0;
+    int request = -1;  // of MpiApi, while it is under way
+  };
+  std::vector<Transfer> sends_, receives_;
+};
+
 // The processes of a run, numbered by rank from 0; a rank is the task number of the process's devices. All processes
-// make the same calls in the same order. Not thread-safe.
+// make the same calls in the same order, except where stated.
 //
-// After an error a process must exit with a nonzero status, and without Close: the launcher then ends the
+// After an error a process must call Fail and exit with a nonzero status, without Close: the launcher then ends the
 // others, which may wait for it. (MPICH's mpirun does not, if it ended before MPI_Init; they end at their deadlines.)
 class World {
  public:
   virtual ~World() = default;
-  // This process, and all of them, by rank.
+  // This process, and all of them, by rank. Thread-safe.
   virtual int rank() const = 0;
   virtual const std::vector<WorldProcess>& processes() const = 0;
   int size() const { return static_cast<int>(processes().size()); }
   // The MPI library that connects them: "Open MPI 4.1.4"; "" for a single process.
   virtual std::string library() const = 0;
-  // Sends `mine` to all processes, and returns the messages of all, by rank. Errors: DeadlineExceeded names the
-  // processes that sent nothing; those of the library. After an error nothing more can be exchanged.
-  virtual absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view mine, absl::Time deadline) = 0;
-  // Waits until all processes have called it, and disconnects this one. Errors: as above.
+
+  // A number for exchanges that may run at the same time as others. Thread-safe.
+  virtual int NewTag() = 0;
+  // Sends and receives all of `transfers`; returns when their memory may be used again. Neither allocates nor uses the
+  // processor beside other threads that need it. Exchanges with different tags may run at the same time, in any order.
+  // Errors: DeadlineExceeded names the processes from which something is missing, and says where each of them is
+  // (SetPosition); Cancelled if `cancelled` returns true, or with the error of a process that called Fail; those of the
+  // library. After an error nothing more can be exchanged with any tag, and MPI no longer uses the memory of
+  // `transfers`. Thread-safe.
+  virtual absl::Status Exchange(int tag, Transfers& transfers, absl::Time deadline,
+                                const std::function<bool()>& cancelled) = 0;
+  // Sends `mine` to all processes, and returns the messages of all, by rank. Errors: those of Exchange. Not thread-safe.
+  absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view mine, absl::Time deadline);
+  // Returns task 0's `mine` in all processes. Errors: likewise. Not thread-safe.
+  absl::StatusOr<std::string> Broadcast(absl::string_view mine, absl::Time deadline);
+
+  // Says where this process is, for the error of a process that waits for it in vain: "CPU:0 runs tower_1/conv2".
+  // Called on a thread of the world's own. Null: nothing to say.
+  virtual void SetPosition(std::function<std::string()> position) = 0;
+  // Tells all processes that this one ends with `status`, unless one of them said so before. Any process may call it at
+  // any time. Thread-safe.
+  virtual void Fail(const absl::Status& status) = 0;
+  // Waits until all processes have called it, and disconnects this one. Errors: those of Exchange.
   virtual absl::Status Close(absl::Time deadline) = 0;
+
+  // A world of this process alone.
+  static std::unique_ptr<World> Alone();
 };
 
 // Opens the world that `launch` describes: this process alone, or the processes that the launcher started, connected by

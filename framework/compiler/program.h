@@ -47,7 +47,7 @@ struct ProgramNode {
 // One collective operation: the all-reduce nodes that meet, of all devices.
 struct CollectiveGroup {
   std::string name;
-  int64_t size = 0;  // ranks
+  int64_t size = 0;  // ranks, of all processes
 };
 
 // Nodes in a topological order: inputs and control inputs have smaller indices. A value; passes are functions on it.

@@ -304,7 +304,9 @@ absl::Status Binder::BindCollectives() {
                                 : kind == "sum" ? CollectiveKind::kSum
                                                 : CollectiveKind::kBroadcast,
                         .name = names[group].name,
-                        .dtype = first.outputs[0].dtype};
+                        .dtype = first.outputs[0].dtype,
+                        .first = static_cast<int>(ranks.begin()->first),
+                        .size = static_cast<int>(names[group].size)};
     const auto per_rank = first.outputs.size() / first.ranks.size();
     size_t bytes = 0;
     for (size_t k = 0; k < per_rank; ++k) bytes += AlignUp(first.outputs[k].bytes());

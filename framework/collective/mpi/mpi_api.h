@@ -2,9 +2,7 @@
 // module of its own, and tests inject failures.
 #pragma once
 
-#include <cstddef>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
@@ -14,7 +12,7 @@
 namespace belfry {
 
 // MPI after MPI_Init_thread, with a communicator of Belfry's own. No call waits for other processes but MpiModule::open
-// and Finalize. One call at a time. Errors: Internal with MPI's text.
+// and Finalize. One call at a time, on any thread. Errors: Internal with MPI's text.
 class MpiApi {
  public:
   virtual ~MpiApi() = default;
@@ -25,15 +23,15 @@ class MpiApi {
   // Among the processes that share memory with this one.
   virtual int local_rank() const = 0;
 
-  // A transfer under way; its data must stay where it is until Test has returned true.
+  // A transfer under way; its data must stay where it is until Test has returned true, or until Drop. Messages from one
+  // process with one tag are received in the order in which they were sent; their sizes must agree.
   using Request = int;
-  virtual absl::StatusOr<Request> Send(int to, absl::Span<const char> data) = 0;
-  // The bytes of the next message of `from` that no Receive has taken, or nullopt if none has arrived.
-  virtual absl::StatusOr<std::optional<size_t>> Probe(int from) = 0;
-  // Receives that message. REQUIRES: data.size() is the size that Probe returned.
-  virtual absl::StatusOr<Request> Receive(int from, absl::Span<char> data) = 0;
+  virtual absl::StatusOr<Request> Send(int to, int tag, absl::Span<const char> data) = 0;
+  virtual absl::StatusOr<Request> Receive(int from, int tag, absl::Span<char> data) = 0;
   // True once the transfer is done; the request is gone then.
   virtual absl::StatusOr<bool> Test(Request request) = 0;
+  // Gives a Receive up: MPI no longer writes to its data.
+  virtual absl::Status Drop(Request request) = 0;
 
   // Ends MPI. All processes must call it.
   virtual absl::Status Finalize() = 0;

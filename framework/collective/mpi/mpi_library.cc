@@ -2,7 +2,7 @@
 #include <mpi.h>
 
 #include <cstring>
-#include <map>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -12,8 +12,6 @@
 
 namespace belfry {
 namespace {
-
-constexpr int kTag = 0;
 
 absl::Status Check(int error, const char* call) {
   if (error == MPI_SUCCESS) return absl::OkStatus();
@@ -58,37 +56,33 @@ class MpiLibrary final : public MpiApi {
   int size() const override { return size_; }
   int local_rank() const override { return local_rank_; }
 
-  absl::StatusOr<Request> Send(int to, absl::Span<const char> data) override {
+  absl::StatusOr<Request> Send(int to, int tag, absl::Span<const char> data) override {
     RETURN_IF_ERROR(CheckSize(data.size()));
     MPI_Request request;
-    RETURN_IF_ERROR(Check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, to, kTag, world_, &request),
+    RETURN_IF_ERROR(Check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, to, tag, world_, &request),
                           "MPI_Isend"));
-    requests_[next_] = request;
-    return next_++;
+    return Keep(request);
   }
 
-  absl::StatusOr<std::optional<size_t>> Probe(int from) override {
-    int arrived = 0, bytes = 0;
-    MPI_Status status;
-    RETURN_IF_ERROR(Check(MPI_Iprobe(from, kTag, world_, &arrived, &status), "MPI_Iprobe"));
-    if (arrived == 0) return std::nullopt;
-    RETURN_IF_ERROR(Check(MPI_Get_count(&status, MPI_BYTE, &bytes), "MPI_Get_count"));
-    return static_cast<size_t>(bytes);
-  }
-
-  absl::StatusOr<Request> Receive(int from, absl::Span<char> data) override {
+  absl::StatusOr<Request> Receive(int from, int tag, absl::Span<char> data) override {
+    RETURN_IF_ERROR(CheckSize(data.size()));
     MPI_Request request;
-    RETURN_IF_ERROR(Check(MPI_Irecv(data.data(), static_cast<int>(data.size()), MPI_BYTE, from, kTag, world_, &request),
+    RETURN_IF_ERROR(Check(MPI_Irecv(data.data(), static_cast<int>(data.size()), MPI_BYTE, from, tag, world_, &request),
                           "MPI_Irecv"));
-    requests_[next_] = request;
-    return next_++;
+    return Keep(request);
   }
 
   absl::StatusOr<bool> Test(Request request) override {
     int done = 0;
-    RETURN_IF_ERROR(Check(MPI_Test(&requests_.at(request), &done, MPI_STATUS_IGNORE), "MPI_Test"));
-    if (done != 0) requests_.erase(request);
+    const absl::Status status = Check(MPI_Test(&requests_[request], &done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (!status.ok() || done != 0) free_.push_back(request);
+    RETURN_IF_ERROR(status);
     return done != 0;
+  }
+
+  absl::Status Drop(Request request) override {
+    RETURN_IF_ERROR(Check(MPI_Cancel(&requests_[request]), "MPI_Cancel"));
+    return Check(MPI_Wait(&requests_[request], MPI_STATUS_IGNORE), "MPI_Wait");
   }
 
   absl::Status Finalize() override { return Check(MPI_Finalize(), "MPI_Finalize"); }
@@ -108,6 +102,18 @@ class MpiLibrary final : public MpiApi {
     return Check(MPI_Comm_free(&machine), "MPI_Comm_free");
   }
 
+  Request Keep(MPI_Request request) {
+    if (free_.empty()) {
+      requests_.push_back(request);
+      free_.reserve(requests_.capacity());  // so that Test does not allocate
+      return static_cast<Request>(requests_.size()) - 1;
+    }
+    const Request place = free_.back();
+    free_.pop_back();
+    requests_[place] = request;
+    return place;
+  }
+
   static absl::Status CheckSize(size_t bytes) {
     if (bytes <= size_t{INT32_MAX}) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("a message of ", bytes, " bytes; MPI takes at most ", INT32_MAX));
@@ -116,8 +122,8 @@ class MpiLibrary final : public MpiApi {
   std::string library_;
   MPI_Comm world_ = MPI_COMM_NULL;
   int rank_ = 0, size_ = 0, local_rank_ = 0;
-  std::map<Request, MPI_Request> requests_;
-  Request next_ = 0;
+  std::vector<MPI_Request> requests_;  // by Request
+  std::vector<Request> free_;          // places in it
 };
 
 constexpr MpiModule kModule = {.open = &MpiLibrary::Open};

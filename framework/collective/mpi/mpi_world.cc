@@ -18,7 +18,7 @@ namespace belfry {
 namespace {
 
 // A wait yields its core, and naps once it is long: a blocking call of MPI would keep the core busy, and could not be
-// left at a deadline.
+// left at a deadline. MPI moves data only inside its calls, so a nap at once would delay large messages.
 class Waiter {
  public:
   explicit Waiter(absl::Time deadline) : deadline_(deadline), begin_(absl::Now()) {}
@@ -26,7 +26,7 @@ class Waiter {
   bool Wait() {
     const absl::Time now = absl::Now();
     if (now >= deadline_) return false;
-    if (now - begin_ < absl::Milliseconds(1)) {
+    if (now - begin_ < absl::Milliseconds(2)) {
       sched_yield();
     } else {
       absl::SleepFor(absl::Microseconds(100));
@@ -38,97 +38,121 @@ class Waiter {
   const absl::Time deadline_, begin_;
 };
 
-// Invariant: the n-th message that a process sends to another is of its n-th AllGather, because MPI keeps the order of
-// the messages between two processes on one communicator and every process makes the same calls. So a message needs no
-// number, and one that arrives early stays with MPI until the AllGather that it belongs to. The cost is size - 1
-// messages each way for each process, which suits exchanges that are rare, not those of every step.
-class MpiWorld final : public World {
- public:
-  explicit MpiWorld(std::unique_ptr<MpiApi> mpi) : mpi_(std::move(mpi)), processes_(mpi_->size()) {}
-  int rank() const override { return mpi_->rank(); }
-  const std::vector<WorldProcess>& processes() const override { return processes_; }
-  std::string library() const override { return mpi_->library(); }
+}  // namespace
 
-  absl::Status Connect(const Launch& launch, absl::string_view build, absl::Time deadline);
+absl::Status MpiWorld::Stopped() {
+  if (!stopped_.load(std::memory_order_acquire)) return absl::OkStatus();
+  const MutexLock lock(mutex_);
+  return failure_;
+}
 
-  absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view mine, absl::Time deadline) override {
-    if (abandoned_ != nullptr)
-      return absl::FailedPreconditionError("an earlier exchange with the other processes failed");
-    auto owned = std::make_unique<Exchange>();
-    Exchange& exchange = *owned;
-    exchange.sent = std::string(mine);
-    exchange.received.resize(size());
-    exchange.received[rank()] = std::string(mine);
-    const absl::Status status = Run(exchange, deadline);
-    if (status.ok()) return std::move(exchange.received);
-    abandoned_ = std::move(owned);
-    return status;
+void MpiWorld::Stop(const absl::Status& status) {
+  const MutexLock lock(mutex_);
+  if (failure_.ok()) failure_ = status;
+  stopped_.store(true, std::memory_order_release);
+}
+
+absl::Status MpiWorld::Begin(int tag, Transfers& transfers) {
+  const MutexLock lock(mpi_mutex_);
+  for (auto& receive : transfers.receives_) {
+    ASSIGN_OR_RETURN(receive.request, mpi_->Receive(receive.process, tag, {receive.data, receive.size}));
   }
-
-  absl::Status Close(absl::Time deadline) override {
-    RETURN_IF_ERROR(AllGather("", deadline).status());
-    const Watchdog watchdog(deadline, "MPI_Finalize did not return in time: another process is stopped, or has ended");
-    return mpi_->Finalize();
+  for (auto& send : transfers.sends_) {
+    ASSIGN_OR_RETURN(send.request, mpi_->Send(send.process, tag, {send.data, send.size}));
   }
+  return absl::OkStatus();
+}
 
- private:
-  struct Exchange {
-    std::string sent;
-    std::vector<std::string> received;
-  };
-
-  absl::Status Run(Exchange& exchange, absl::Time deadline) {
-    enum class State { kAwaited, kArriving, kDone };
-    std::vector<State> states(size(), State::kAwaited);
-    std::vector<MpiApi::Request> arriving(size()), leaving;
-    states[rank()] = State::kDone;
-    int missing = size() - 1;
-    for (int r = 0; r < size(); ++r) {
-      if (r == rank()) continue;
-      ASSIGN_OR_RETURN(const MpiApi::Request request, mpi_->Send(r, exchange.sent));
-      leaving.push_back(request);
-    }
-    for (Waiter waiter(deadline); missing > 0 || !leaving.empty();) {
-      bool moved = false;
-      for (int r = 0; r < size(); ++r) {
-        if (states[r] == State::kAwaited) {
-          ASSIGN_OR_RETURN(const std::optional<size_t> bytes, mpi_->Probe(r));
-          if (!bytes.has_value()) continue;
-          exchange.received[r].resize(*bytes);
-          ASSIGN_OR_RETURN(arriving[r], mpi_->Receive(r, absl::MakeSpan(exchange.received[r])));
-          states[r] = State::kArriving;
-          moved = true;
-        }
-        if (states[r] == State::kArriving) {
-          ASSIGN_OR_RETURN(const bool done, mpi_->Test(arriving[r]));
-          if (!done) continue;
-          states[r] = State::kDone;
-          --missing;
-          moved = true;
-        }
-      }
-      if (!leaving.empty()) {
-        ASSIGN_OR_RETURN(const bool done, mpi_->Test(leaving.back()));
-        if (done) leaving.pop_back();
-        moved = moved || done;
-      }
-      if (moved || waiter.Wait()) continue;
-      std::vector<std::string> silent;
-      for (int r = 0; r < size(); ++r) {
-        if (states[r] != State::kDone) silent.push_back(Describe(r, processes_[r]));
-      }
-      return absl::DeadlineExceededError(
-          silent.empty() ? "the other processes did not take what was sent to them before the deadline"
-                         : absl::StrCat("no answer before the deadline from ", absl::StrJoin(silent, ", "),
-                                        ": stopped, dead, cut off, or not started"));
-    }
-    return absl::OkStatus();
+absl::StatusOr<bool> MpiWorld::Advance(std::vector<Transfers::Transfer>& list, size_t& left) {
+  bool moved = false;
+  for (auto& transfer : list) {
+    if (transfer.request < 0) continue;
+    const MutexLock lock(mpi_mutex_);
+    const absl::StatusOr<bool> done = mpi_->Test(transfer.request);
+    if (!done.ok() || *done) transfer.request = -1;
+    if (!done.ok()) return done.status();
+    if (!*done) continue;
+    --left;
+    moved = true;
   }
+  return moved;
+}
 
-  const std::unique_ptr<MpiApi> mpi_;
-  std::vector<WorldProcess> processes_;
-  std::unique_ptr<Exchange> abandoned_;  // the one that failed: MPI may still be reading and writing it
-};
+absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const std::function<bool()>& cancelled) {
+  size_t receives = transfers.receives_.size(), sends = transfers.sends_.size();
+  for (Waiter waiter(deadline); receives > 0 || sends > 0;) {
+    ASSIGN_OR_RETURN(const bool received, Advance(transfers.receives_, receives));
+    ASSIGN_OR_RETURN(const bool sent, Advance(transfers.sends_, sends));
+    if (received || sent) continue;
+    RETURN_IF_ERROR(Stopped());
+    if (cancelled != nullptr && cancelled()) return absl::CancelledError("the exchange was cancelled");
+    if (waiter.Wait()) continue;
+    return absl::DeadlineExceededError(receives == 0
+                                           ? "the other processes did not take what was sent to them before the "
+                                             "deadline"
+                                           : absl::StrCat("no answer before the deadline from ", Silent(transfers)));
+  }
+  return absl::OkStatus();
+}
+
+std::string MpiWorld::Silent(const Transfers& transfers) const {
+  std::vector<std::string> silent;
+  int last = -1;
+  for (const auto& receive : transfers.receives_) {
+    if (receive.request < 0 || receive.process == last) continue;
+    last = receive.process;
+    silent.push_back(Describe(last, processes_[last]));
+  }
+  return absl::StrJoin(silent, ", ");
+}
+
+absl::Status MpiWorld::Exchange(int tag, Transfers& transfers, absl::Time deadline,
+                                const std::function<bool()>& cancelled) {
+  RETURN_IF_ERROR(Stopped());
+  absl::Status status = Begin(tag, transfers);
+  if (status.ok()) status = Await(transfers, deadline, cancelled);
+  if (status.ok()) return status;
+  if (absl::IsDeadlineExceeded(status)) status = WithRollCall(status);
+  Stop(status);
+  const MutexLock lock(mpi_mutex_);
+  for (auto& receive : transfers.receives_) {
+    if (receive.request >= 0) mpi_->Drop(std::exchange(receive.request, -1)).IgnoreError();
+  }
+  return status;
+}
+
+absl::Status MpiWorld::WithRollCall(const absl::Status& status) {
+  if (watcher_ == nullptr) {
+    return absl::DeadlineExceededError(absl::StrCat(status.message(), ": stopped, dead, cut off, or not started"));
+  }
+  const std::vector<std::string> positions = watcher_->RollCall();
+  std::string text(status.message());
+  for (int r = 0; r < size(); ++r) {
+    absl::StrAppend(&text, "\n  ", Describe(r, processes_[r]), "  ",
+                    positions[r].empty() ? "says nothing: stopped, dead, or cut off" : positions[r]);
+  }
+  return absl::DeadlineExceededError(text);
+}
+
+void MpiWorld::SetPosition(std::function<std::string()> position) {
+  if (watcher_ != nullptr) watcher_->SetPosition(std::move(position));
+}
+
+void MpiWorld::Fail(const absl::Status& status) {
+  // What another process said, it has said to all.
+  if (watcher_ == nullptr || watcher_->told()) return;
+  const std::string text = absl::StrCat(Describe(rank(), processes_[rank()]), ": ", status.message());
+  Stop(absl::CancelledError(text));
+  watcher_->Tell(text);
+}
+
+absl::Status MpiWorld::Close(absl::Time deadline) {
+  RETURN_IF_ERROR(AllGather("", deadline).status());
+  if (watcher_ != nullptr) RETURN_IF_ERROR(watcher_->Leave(deadline));
+  const Watchdog watchdog(deadline, "MPI_Finalize did not return in time: another process is stopped, or has ended");
+  const MutexLock lock(mpi_mutex_);
+  return mpi_->Finalize();
+}
 
 absl::Status MpiWorld::Connect(const Launch& launch, absl::string_view build, absl::Time deadline) {
   if (size() != launch.processes) {
@@ -138,7 +162,7 @@ absl::Status MpiWorld::Connect(const Launch& launch, absl::string_view build, ab
                      "; use the mpirun of the same library, or srun --mpi=pmix"));
   }
   const auto texts = AllGather(
-      absl::StrJoin({std::string(build), HostName(), absl::StrCat(getpid()), absl::StrCat(mpi_->local_rank())}, "\n"),
+      absl::StrJoin({std::string(build), HostName(), absl::StrCat(getpid()), absl::StrCat(local_rank_)}, "\n"),
       deadline);
   if (!texts.ok()) {
     return absl::Status(texts.status().code(), absl::StrCat("Cannot connect the processes started by ", launch.launcher,
@@ -159,10 +183,11 @@ absl::Status MpiWorld::Connect(const Launch& launch, absl::string_view build, ab
                        build, ", but ", Describe(r, process), " is Belfry ", fields[0]));
     }
   }
+  watcher_ = std::make_unique<MpiWatcher>(*mpi_, mpi_mutex_, [this](const std::string& text) {
+    Stop(absl::CancelledError(text));
+  });
   return absl::OkStatus();
 }
-
-}  // namespace
 
 absl::StatusOr<std::unique_ptr<World>> OpenMpiWorld(std::unique_ptr<MpiApi> mpi, const Launch& launch,
                                                     absl::string_view build, absl::Time deadline) {

@@ -1,15 +1,73 @@
 // A World over MPI.
 #pragma once
 
+#include <atomic>
+#include <functional>
 #include <memory>
+#include <string>
+#include <utility>
+#include <vector>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "framework/base/mutex.h"
 #include "framework/collective/mpi/mpi_api.h"
+#include "framework/collective/mpi/mpi_watcher.h"
 #include "framework/collective/world.h"
 
 namespace belfry {
+
+// Invariant: the n-th message that a process sends to another with a tag is the n-th that the other receives from it
+// with that tag, because MPI keeps the order of the messages between two processes with one tag, and every process makes
+// the same exchanges. So a message needs no number, and one that arrives early stays with MPI until it is asked for.
+//
+// MPI is called by several threads (the main one, that of the collectives, the watcher's), one call at a time under
+// mpi_mutex_; no call waits, so the lock is held for microseconds.
+class MpiWorld final : public World {
+ public:
+  explicit MpiWorld(std::unique_ptr<MpiApi> mpi)
+      : rank_(mpi->rank()), local_rank_(mpi->local_rank()), library_(mpi->library()), mpi_(std::move(mpi)),
+        processes_(mpi_->size()) {}
+
+  // Exchanges hosts and process numbers, and starts the watcher.
+  absl::Status Connect(const Launch& launch, absl::string_view build, absl::Time deadline);
+
+  int rank() const override { return rank_; }
+  const std::vector<WorldProcess>& processes() const override { return processes_; }
+  std::string library() const override { return library_; }
+  int NewTag() override { return next_tag_.fetch_add(1); }
+  absl::Status Exchange(int tag, Transfers& transfers, absl::Time deadline,
+                        const std::function<bool()>& cancelled) override;
+  void SetPosition(std::function<std::string()> position) override;
+  void Fail(const absl::Status& status) override;
+  absl::Status Close(absl::Time deadline) override;
+
+ private:
+  // The error after which nothing is exchanged; OK as long as there is none.
+  absl::Status Stopped();
+  void Stop(const absl::Status& status);
+  absl::Status Begin(int tag, Transfers& transfers);
+  absl::Status Await(Transfers& transfers, absl::Time deadline, const std::function<bool()>& cancelled);
+  absl::StatusOr<bool> Advance(std::vector<Transfers::Transfer>& list, size_t& left);
+  // The processes from which something is missing.
+  std::string Silent(const Transfers& transfers) const;
+  // The error of a deadline, with what each process says about where it is.
+  absl::Status WithRollCall(const absl::Status& status);
+
+  const int rank_, local_rank_;
+  const std::string library_;
+  Mutex mpi_mutex_;
+  const std::unique_ptr<MpiApi> mpi_;  // its calls are guarded by mpi_mutex_
+  std::vector<WorldProcess> processes_;
+  std::atomic<int> next_tag_{MpiWatcher::kTag + 1};
+  std::atomic<bool> stopped_{false};
+  Mutex mutex_;
+  absl::Status failure_ ABSL_GUARDED_BY(mutex_);
+  std::unique_ptr<MpiWatcher> watcher_;  // null until the processes are connected
+};
 
 // Connects the processes of `launch`, each of which calls it. `build` is the caller's (kBuild). Errors: as OpenWorld.
 absl::StatusOr<std::unique_ptr<World>> OpenMpiWorld(std::unique_ptr<MpiApi> mpi, const Launch& launch,

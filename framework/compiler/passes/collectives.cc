@@ -16,7 +16,9 @@ using Group = std::map<int64_t, int>;
 absl::Status CheckGroup(const Program& program, const std::string& name, const Group& group) {
   const ProgramNode& first = program.nodes[group.begin()->second];
   const int64_t size = first.attrs.Int("size");
-  if (static_cast<int64_t>(group.size()) != size || group.begin()->first != 0 || group.rbegin()->first != size - 1) {
+  // The towers of one process follow each other. Whether it is the only one is known where the collective is made.
+  const int64_t from = group.begin()->first, to = group.rbegin()->first;
+  if (to >= size || to - from + 1 != static_cast<int64_t>(group.size())) {
     return absl::InvalidArgumentError(
         absl::StrCat("Collective '", name, "' is for ", size, " towers, but the graph has ", group.size(), " of them"));
   }
@@ -48,8 +50,9 @@ class Preparer {
   explicit Preparer(Program& program) : program_(program), replaced_by_(program.nodes.size(), -1) {}
 
   absl::Status DropLone() {
-    for (const Group& group : FindGroups(program_)) {
-      if (group.size() == 1) ForwardInputs(group.begin()->second);
+    const std::vector<Group> groups = FindGroups(program_);
+    for (size_t i = 0; i < groups.size(); ++i) {
+      if (program_.collectives[i].size == 1) ForwardInputs(groups[i].begin()->second);
     }
     Redirect();
     return Normalize(program_);
@@ -162,7 +165,7 @@ absl::Status FindCollectives(Program& program) {
     for (const auto& [rank, index] : group) {
       program.nodes[index].collective = static_cast<int>(program.collectives.size());
     }
-    program.collectives.push_back({name, static_cast<int64_t>(group.size())});
+    program.collectives.push_back({name, program.nodes[group.begin()->second].attrs.Int("size")});
   }
   return absl::OkStatus();
 }

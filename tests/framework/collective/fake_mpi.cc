@@ -8,9 +8,9 @@
 
 namespace belfry {
 
-void FakeNetwork::Send(int from, int to, std::string message) {
+void FakeNetwork::Send(int from, int to, int tag, std::string message) {
   const MutexLock lock(mutex_);
-  sent_[Index(from, to)].push_back(std::move(message));
+  sent_[{from, to, tag}].push_back(std::move(message));
 }
 
 void FakeNetwork::End(int rank) {
@@ -18,20 +18,20 @@ void FakeNetwork::End(int rank) {
   ended_[rank] = true;
 }
 
-absl::StatusOr<std::optional<size_t>> FakeNetwork::Probe(int from, int to) {
+absl::StatusOr<bool> FakeNetwork::Take(int from, int to, int tag, absl::Span<char> data) {
   const MutexLock lock(mutex_);
-  const std::deque<std::string>& messages = sent_[Index(from, to)];
-  if (!messages.empty()) return messages.front().size();
-  if (ended_[from]) return absl::InternalError(absl::StrCat("MPI_Iprobe failed: process ", from, " has ended"));
-  return std::nullopt;
-}
-
-std::string FakeNetwork::Receive(int from, int to) {
-  const MutexLock lock(mutex_);
-  std::deque<std::string>& messages = sent_[Index(from, to)];
-  std::string message = std::move(messages.front());
+  std::deque<std::string>& messages = sent_[{from, to, tag}];
+  if (messages.empty()) {
+    if (ended_[from]) return absl::InternalError(absl::StrCat("MPI_Test failed: process ", from, " has ended"));
+    return false;
+  }
+  if (messages.front().size() != data.size()) {
+    return absl::InternalError(absl::StrCat("MPI_Test failed: a message of ", messages.front().size(), " bytes where ",
+                                            data.size(), " were expected"));
+  }
+  std::copy(messages.front().begin(), messages.front().end(), data.begin());
   messages.pop_front();
-  return message;
+  return true;
 }
 
 absl::Status FakeMpi::Call(const char* name) {
@@ -39,35 +39,44 @@ absl::Status FakeMpi::Call(const char* name) {
   return absl::InternalError(absl::StrCat(name, " failed: injected"));
 }
 
-absl::StatusOr<MpiApi::Request> FakeMpi::Send(int to, absl::Span<const char> data) {
+absl::StatusOr<MpiApi::Request> FakeMpi::Send(int to, int tag, absl::Span<const char> data) {
   RETURN_IF_ERROR(Call("MPI_Isend"));
-  if (!options_.mute) network_.Send(rank_, to, std::string(data.begin(), data.end()));
-  tests_.push_back(0);
-  return static_cast<Request>(tests_.size()) - 1;
+  if (!options_.mute) network_.Send(rank_, to, tag, std::string(data.begin(), data.end()));
+  transfers_.push_back({});
+  return static_cast<Request>(transfers_.size()) - 1;
 }
 
-absl::StatusOr<std::optional<size_t>> FakeMpi::Probe(int from) {
-  ASSIGN_OR_RETURN(const std::optional<size_t> bytes, network_.Probe(from, rank_));
-  if (bytes.has_value()) RETURN_IF_ERROR(Call("MPI_Iprobe"));
-  return bytes;
-}
-
-absl::StatusOr<MpiApi::Request> FakeMpi::Receive(int from, absl::Span<char> data) {
+absl::StatusOr<MpiApi::Request> FakeMpi::Receive(int from, int tag, absl::Span<char> data) {
   RETURN_IF_ERROR(Call("MPI_Irecv"));
-  const std::string message = network_.Receive(from, rank_);
-  std::copy(message.begin(), message.end(), data.begin());
-  tests_.push_back(0);
-  return static_cast<Request>(tests_.size()) - 1;
+  transfers_.push_back({.from = from, .tag = tag, .data = data});
+  const auto request = static_cast<Request>(transfers_.size()) - 1;
+  posted_[{from, tag}].push_back(request);
+  return request;
+}
+
+absl::StatusOr<bool> FakeMpi::Test(Request request) {
+  Transfer& transfer = transfers_[request];
+  if (transfer.tests++ < options_.slowness) return false;
+  if (transfer.from >= 0) {
+    std::deque<Request>& posted = posted_[{transfer.from, transfer.tag}];
+    while (!posted.empty() && transfers_[posted.front()].dropped) posted.pop_front();
+    if (posted.front() != request) return false;
+    ASSIGN_OR_RETURN(const bool arrived, network_.Take(transfer.from, rank_, transfer.tag, transfer.data));
+    if (!arrived) return false;
+    posted.pop_front();
+  }
+  RETURN_IF_ERROR(Call("MPI_Test"));
+  return true;
+}
+
+absl::Status FakeMpi::Drop(Request request) {
+  transfers_[request].dropped = true;
+  return absl::OkStatus();
 }
 
 absl::Status FakeMpi::Finalize() {
   while (options_.hangs) absl::SleepFor(absl::Seconds(1));
   return Call("MPI_Finalize");
-}
-
-absl::StatusOr<bool> FakeMpi::Test(Request request) {
-  RETURN_IF_ERROR(Call("MPI_Test"));
-  return tests_[request]++ >= options_.slowness;
 }
 
 }  // namespace belfry

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <deque>
+#include <map>
 #include <memory>
 #include <string>
 #include <utility>
@@ -17,32 +18,30 @@ namespace belfry {
 // The messages in transit between the ranks. Thread-safe.
 class FakeNetwork {
  public:
-  explicit FakeNetwork(int size) : size_(size), ended_(size), sent_(static_cast<size_t>(size) * size) {}
+  explicit FakeNetwork(int size) : size_(size), ended_(size) {}
   int size() const { return size_; }
-  // Makes probing for messages of this rank fail once all are received, as MPI libraries do that notice a lost process.
+  // Makes receiving from this rank fail once all its messages are received, as MPI libraries do that notice a lost
+  // process.
   void End(int rank);
-  void Send(int from, int to, std::string message);
-  // The length of the oldest message, if any; and the message, which there must be.
-  absl::StatusOr<std::optional<size_t>> Probe(int from, int to);
-  std::string Receive(int from, int to);
+  void Send(int from, int to, int tag, std::string message);
+  // Takes the oldest message if there is one. Errors: Internal if its size is not that of `data`.
+  absl::StatusOr<bool> Take(int from, int to, int tag, absl::Span<char> data);
 
  private:
-  size_t Index(int from, int to) const { return static_cast<size_t>(from) * size_ + to; }
-
   const int size_;
   Mutex mutex_;
   std::vector<bool> ended_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::deque<std::string>> sent_ ABSL_GUARDED_BY(mutex_);
+  std::map<std::tuple<int, int, int>, std::deque<std::string>> sent_ ABSL_GUARDED_BY(mutex_);  // by from, to, tag
 };
 
 struct FakeMpiOptions {
-  int fail_at = -1;    // the call that fails, counted from 0 without probes that find nothing
+  int fail_at = -1;    // the call that fails, counted from 0 without tests that find nothing
   int slowness = 0;    // calls of Test for a transfer that return false
   bool mute = false;   // what it sends is lost
   bool hangs = false;  // MPI_Finalize does not return
 };
 
-// One rank. For one thread at a time.
+// One rank. One call at a time.
 class FakeMpi final : public MpiApi {
  public:
   FakeMpi(FakeNetwork& network, int rank, FakeMpiOptions options = {})
@@ -51,20 +50,28 @@ class FakeMpi final : public MpiApi {
   int rank() const override { return rank_; }
   int size() const override { return network_.size(); }
   int local_rank() const override { return rank_; }
-  absl::StatusOr<Request> Send(int to, absl::Span<const char> data) override;
-  absl::StatusOr<std::optional<size_t>> Probe(int from) override;
-  absl::StatusOr<Request> Receive(int from, absl::Span<char> data) override;
+  absl::StatusOr<Request> Send(int to, int tag, absl::Span<const char> data) override;
+  absl::StatusOr<Request> Receive(int from, int tag, absl::Span<char> data) override;
   absl::StatusOr<bool> Test(Request request) override;
+  absl::Status Drop(Request request) override;
   absl::Status Finalize() override;
 
  private:
+  struct Transfer {
+    int from = -1;  // of a receive
+    int tag = 0;
+    absl::Span<char> data;
+    int tests = 0;
+    bool dropped = false;
+  };
   absl::Status Call(const char* name);
 
   FakeNetwork& network_;
   const int rank_;
   const FakeMpiOptions options_;
   int calls_ = 0;
-  std::vector<int> tests_;  // by request
+  std::vector<Transfer> transfers_;  // by request
+  std::map<std::pair<int, int>, std::deque<Request>> posted_;  // receives by from and tag, which messages match in order
 };
 
 }  // namespace belfry

@@ -5,7 +5,6 @@
 
 #include <unistd.h>
 
-#include <functional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,7 +14,7 @@
 #include "framework/base/host_name.h"
 #include "framework/base/status.h"
 #include "framework/collective/mpi/mpi_world.h"
-#include "tests/framework/collective/fake_mpi.h"
+#include "tests/framework/collective/fake_world.h"
 #include "tests/main/seed.h"
 
 namespace belfry {
@@ -24,34 +23,6 @@ namespace {
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-absl::Time In(absl::Duration duration) { return absl::Now() + duration; }
-
-struct Ranks {
-  std::vector<FakeMpiOptions> options;  // by rank; the rest have none
-  std::vector<std::string> builds;      // likewise; the rest are "1"
-  bool notice_ends = false;             // FakeNetwork::End
-  absl::Duration patience = absl::Seconds(60);
-};
-
-// Runs `body` on a thread for each of `size` ranks, in a world of them, and returns the status of each.
-std::vector<absl::Status> RunRanks(int size, const Ranks& ranks, const std::function<absl::Status(World&)>& body) {
-  FakeNetwork network(size);
-  std::vector<absl::Status> results(size);
-  std::vector<std::thread> threads;
-  for (int r = 0; r < size; ++r) {
-    threads.emplace_back([&, r] {
-      const auto i = static_cast<size_t>(r);
-      auto mpi = std::make_unique<FakeMpi>(network, r, i < ranks.options.size() ? ranks.options[i] : FakeMpiOptions());
-      const auto world = OpenMpiWorld(std::move(mpi), {size, "a test", "fake"},
-                                      i < ranks.builds.size() ? ranks.builds[i] : "1", In(ranks.patience));
-      results[r] = world.ok() ? body(**world) : world.status();
-      if (ranks.notice_ends) network.End(r);
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return results;
-}
 
 std::string Text(const absl::Status& status) { return std::string(status.message()); }
 
@@ -125,7 +96,7 @@ TEST(World, AProcessThatFallsSilentIsNamedWithItsHost) {
     if (world.rank() == 1) return absl::OkStatus();
     const auto gathered = world.AllGather("here", In(absl::Milliseconds(200)));
     // Nothing can be exchanged after that: the others are no longer at the same place.
-    EXPECT_THAT(Text(world.AllGather("again", In(absl::Seconds(60))).status()), HasSubstr("earlier exchange"));
+    EXPECT_THAT(Text(world.AllGather("again", In(absl::Seconds(60))).status()), HasSubstr("no answer before the deadline from task 1"));
     EXPECT_FALSE(world.Close(In(absl::Seconds(60))).ok());
     return gathered.status();
   });
@@ -151,6 +122,104 @@ TEST(World, DifferentBuildsAreAnErrorThatShowsBoth) {
   EXPECT_THAT(Text(results[2]), AllOf(HasSubstr("is Belfry 2, but task 0"), HasSubstr("is Belfry 1")));
 }
 
+// Bytes with tags of their own, in both directions at once, from several threads of each process.
+TEST(World, ExchangesWithDifferentTagsDoNotMix) {
+  constexpr int kThreads = 3, kRounds = 20;
+  const uint32_t seed = TestSeed();
+  const auto results = RunRanks(3, {}, [&](World& world) {
+    std::vector<int> tags;
+    for (int t = 0; t < kThreads; ++t) tags.push_back(world.NewTag());
+    std::vector<absl::Status> statuses(kThreads);
+    std::vector<std::thread> threads;
+    for (int t = 0; t < kThreads; ++t) {
+      threads.emplace_back([&, t] {
+        const size_t size = seed >> (3 * t) & 1023;
+        std::vector<std::string> sent(3, std::string(size, ' ')), received = sent;
+        Transfers transfers;
+        for (int r = 0; r < 3; ++r) {
+          if (r == world.rank()) continue;
+          transfers.Send(r, sent[r]);
+          transfers.Receive(r, absl::MakeSpan(received[r]));
+        }
+        const auto text = [&](int round, int from, int to) {
+          return std::string(size, static_cast<char>(' ' + ((round * 3 + from) * 3 + to + 7 * t) % 90));
+        };
+        for (int round = 0; round < kRounds && statuses[t].ok(); ++round) {
+          for (int r = 0; r < 3; ++r) text(round, world.rank(), r).copy(sent[r].data(), size);
+          statuses[t] = world.Exchange(tags[t], transfers, In(absl::Seconds(60)), nullptr);
+          for (int r = 0; r < 3 && statuses[t].ok(); ++r) {
+            if (r != world.rank() && received[r] != text(round, r, world.rank())) {
+              statuses[t] = absl::DataLossError(absl::StrCat("round ", round, " of thread ", t));
+            }
+          }
+        }
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const absl::Status& status : statuses) RETURN_IF_ERROR(status);
+    return world.Close(In(absl::Seconds(60)));
+  });
+  for (const absl::Status& status : results) EXPECT_TRUE(status.ok()) << status;
+}
+
+// A process that waits for one that fails learns why, and so does one that comes to wait later.
+TEST(World, AFailureReachesTheOthersWithItsText) {
+  const auto results = RunRanks(3, {}, [](World& world) -> absl::Status {
+    if (world.rank() == 1) {
+      absl::SleepFor(absl::Milliseconds(50));
+      world.Fail(absl::DataLossError("data_batch_4.bin is too short"));
+      return world.AllGather("after", In(absl::Seconds(60))).status();
+    }
+    if (world.rank() == 2) absl::SleepFor(absl::Milliseconds(300));
+    return world.AllGather("here", In(absl::Seconds(60))).status();
+  });
+  for (const absl::Status& status : results) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kCancelled);
+    EXPECT_THAT(Text(status), HasSubstr(absl::StrCat("task 1 (", HostName(), ", pid ", getpid(),
+                                                     "): data_batch_4.bin is too short")));
+  }
+}
+
+TEST(World, TheRollCallSaysWhereEachProcessIs) {
+  Ranks ranks;
+  ranks.options.resize(4);
+  const auto results = RunRanks(4, ranks, [](World& world) -> absl::Status {
+    world.SetPosition([rank = world.rank()] { return rank == 3 ? "" : absl::StrCat("is at line ", rank); });
+    if (world.rank() == 2) {
+      absl::SleepFor(absl::Milliseconds(900));
+      return absl::OkStatus();
+    }
+    return world.AllGather("here", In(absl::Milliseconds(200))).status();
+  });
+  EXPECT_THAT(Text(results[0]), AllOf(HasSubstr("no answer before the deadline from task 2"), HasSubstr("is at line 1"),
+                                      HasSubstr("is at line 2"), HasSubstr(")  answers")));
+}
+
+TEST(World, ACancelledExchangeEnds) {
+  const auto results = RunRanks(2, {}, [](World& world) -> absl::Status {
+    if (world.rank() == 1) return absl::OkStatus();
+    const absl::Time begin = absl::Now();
+    char byte;
+    Transfers transfers;
+    transfers.Receive(1, {&byte, 1});
+    return world.Exchange(world.NewTag(), transfers, absl::InfiniteFuture(),
+                          [&] { return absl::Now() - begin > absl::Milliseconds(20); });
+  });
+  EXPECT_EQ(results[0].code(), absl::StatusCode::kCancelled);
+}
+
+TEST(World, BroadcastsTheTextOfTaskZero) {
+  const auto results = RunRanks(3, {}, [](World& world) -> absl::Status {
+    for (const std::string text : {"one", "", "three"}) {
+      ASSIGN_OR_RETURN(const std::string got,
+                       world.Broadcast(world.rank() == 0 ? text : "of another", In(absl::Seconds(60))));
+      if (got != text) return absl::DataLossError(got);
+    }
+    return absl::OkStatus();
+  });
+  for (const absl::Status& status : results) EXPECT_TRUE(status.ok()) << status;
+}
+
 // The process names the call that failed, whichever it is, and the others end, too.
 TEST(World, EveryCallMayFail) {
   const auto use = [](World& world) {
@@ -168,7 +237,8 @@ TEST(World, EveryCallMayFail) {
       EXPECT_THAT(Text(results[1]), HasSubstr("process 0 has ended")) << k;
     }
   }
-  EXPECT_EQ(failed, 16);  // five calls for each of three exchanges, and MPI_Finalize
+  // Four calls for each of five exchanges, as an empty message is not sent; those of the watcher, and MPI_Finalize.
+  EXPECT_EQ(failed, 25);
 }
 
 TEST(WorldDeathTest, AnEndOfMpiThatHangsEndsTheProcess) {

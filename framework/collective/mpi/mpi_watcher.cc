@@ -1,0 +1,211 @@
+#include "framework/collective/mpi/mpi_watcher.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/string_view.h"
+#include "absl/time/clock.h"
+#include "framework/base/status.h"
+
+namespace belfry {
+namespace {
+
+constexpr absl::Duration kInterval = absl::Milliseconds(100), kPatience = absl::Seconds(1);
+
+}  // namespace
+
+MpiWatcher::MpiWatcher(MpiApi& mpi, Mutex& mpi_mutex, std::function<void(const std::string&)> on_failure)
+    : mpi_(mpi),
+      mpi_mutex_(mpi_mutex),
+      on_failure_(std::move(on_failure)),
+      rank_(mpi.rank()),
+      size_(mpi.size()),
+      incoming_(mpi.size()),
+      answers_(mpi.size()) {
+  {
+    const MutexLock lock(poll_mutex_);
+    for (int r = 0; r < size_ && error_.ok(); ++r) {
+      if (r != rank_) error_ = Post(r);
+    }
+  }
+  thread_ = std::thread(&MpiWatcher::Work, this);
+}
+
+MpiWatcher::~MpiWatcher() {
+  {
+    const MutexLock lock(mutex_);
+    done_ = true;
+    mutex_.NotifyAll();
+  }
+  if (thread_.joinable()) thread_.join();
+}
+
+void MpiWatcher::Work() {
+  while (true) {
+    {
+      const MutexLock lock(mutex_);
+      const bool done = mutex_.AwaitUntil(absl::Now() + kInterval,
+                                          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; });
+      if (done) return;
+    }
+    Poll().IgnoreError();  // kept in error_; whoever exchanges data meets it as well
+  }
+}
+
+absl::Status MpiWatcher::Post(int from) {
+  const MutexLock lock(mpi_mutex_);
+  ASSIGN_OR_RETURN(incoming_[from].request, mpi_.Receive(from, kTag, absl::MakeSpan(incoming_[from].note)));
+  return absl::OkStatus();
+}
+
+absl::Status MpiWatcher::Poll() {
+  const MutexLock lock(poll_mutex_);
+  const auto poll = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_) -> absl::Status {
+    const auto test = [this](MpiApi::Request request) -> absl::StatusOr<bool> {
+      const MutexLock mpi(mpi_mutex_);
+      return mpi_.Test(request);
+    };
+    for (int r = 0; r < size_; ++r) {
+      if (incoming_[r].request < 0) continue;
+      ASSIGN_OR_RETURN(const bool arrived, test(incoming_[r].request));
+      if (!arrived) continue;
+      incoming_[r].request = -1;
+      Take(r, incoming_[r].note);
+      if (!incoming_[r].left) RETURN_IF_ERROR(Post(r));
+    }
+    for (auto& note : outgoing_) {
+      ASSIGN_OR_RETURN(const bool sent, test(note->request));
+      if (sent) note.reset();
+    }
+    outgoing_.erase(std::remove(outgoing_.begin(), outgoing_.end(), nullptr), outgoing_.end());
+    return absl::OkStatus();
+  };
+  if (error_.ok()) error_ = poll();
+  return error_;
+}
+
+void MpiWatcher::Send(int to, Kind kind, const std::string& text) {
+  if (!error_.ok()) return;
+  auto outgoing = std::make_unique<Outgoing>();
+  outgoing->note.fill(0);
+  outgoing->note[0] = kind;
+  text.copy(outgoing->note.data() + 1, outgoing->note.size() - 2);
+  const MutexLock lock(mpi_mutex_);
+  const absl::StatusOr<MpiApi::Request> request = mpi_.Send(to, kTag, outgoing->note);
+  if (!request.ok()) {
+    error_ = request.status();
+    return;
+  }
+  outgoing->request = *request;
+  outgoing_.push_back(std::move(outgoing));
+}
+
+void MpiWatcher::Take(int from, const Note& note) {
+  const std::string text(note.data() + 1, strnlen(note.data() + 1, note.size() - 1));
+  switch (static_cast<Kind>(note[0])) {
+    case kFailed: {
+      {
+        const MutexLock lock(mutex_);
+        if (std::exchange(told_, true)) return;
+      }
+      on_failure_(text);
+      return;
+    }
+    case kWhere: Send(from, kHere, Position()); return;
+    case kHere: {
+      const MutexLock lock(mutex_);
+      answers_[from] = text;
+      return;
+    }
+    case kLeave: incoming_[from].left = true; return;
+  }
+}
+
+std::string MpiWatcher::Position() {
+  const MutexLock lock(position_mutex_);
+  const std::string position = position_ == nullptr ? "" : position_();
+  return position.empty() ? "answers" : position;
+}
+
+void MpiWatcher::SetPosition(std::function<std::string()> position) {
+  const MutexLock lock(position_mutex_);
+  position_ = std::move(position);
+}
+
+bool MpiWatcher::PollUntil(absl::Time deadline, const std::function<bool()>& done) {
+  while (true) {
+    if (!Poll().ok()) return false;
+    if (done()) return true;
+    if (absl::Now() >= deadline) return false;
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+}
+
+bool MpiWatcher::told() {
+  const MutexLock lock(mutex_);
+  return told_;
+}
+
+void MpiWatcher::Tell(const std::string& text) {
+  {
+    const MutexLock lock(mutex_);
+    if (std::exchange(told_, true)) return;
+  }
+  {
+    const MutexLock lock(poll_mutex_);
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_ && !incoming_[r].left) Send(r, kFailed, text);
+    }
+  }
+  PollUntil(absl::Now() + kPatience, [this] {
+    const MutexLock lock(poll_mutex_);
+    return outgoing_.empty();
+  });
+}
+
+std::vector<std::string> MpiWatcher::RollCall() {
+  {
+    const MutexLock lock(poll_mutex_);
+    const MutexLock answers(mutex_);
+    std::fill(answers_.begin(), answers_.end(), std::string());
+  }
+  {
+    const MutexLock lock(poll_mutex_);
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_) Send(r, kWhere, "");
+    }
+  }
+  const std::string own = Position();
+  const auto all = [this] {
+    const MutexLock lock(mutex_);
+    int missing = 0;
+    for (int r = 0; r < size_; ++r) missing += r != rank_ && answers_[r].empty();
+    return missing == 0;
+  };
+  PollUntil(absl::Now() + kPatience, all);
+  const MutexLock lock(mutex_);
+  std::vector<std::string> answers = answers_;
+  answers[rank_] = own;
+  return answers;
+}
+
+absl::Status MpiWatcher::Leave(absl::Time deadline) {
+  {
+    const MutexLock lock(poll_mutex_);
+    for (int r = 0; r < size_; ++r) {
+      if (r != rank_) Send(r, kLeave, "");
+    }
+  }
+  const bool left = PollUntil(deadline, [this] {
+    const MutexLock lock(poll_mutex_);
+    bool all = outgoing_.empty();
+    for (int r = 0; r < size_; ++r) all = all && (r == rank_ || incoming_[r].left);
+    return all;
+  });
+  const MutexLock lock(poll_mutex_);
+  RETURN_IF_ERROR(error_);
+  return left ? absl::OkStatus() : absl::DeadlineExceededError("another process did not leave before the deadline");
+}
+
+}  // namespace belfry

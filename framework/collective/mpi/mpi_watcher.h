@@ -1,0 +1,81 @@
+// Notes between the processes of a world, beside what they exchange.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "framework/base/mutex.h"
+#include "framework/collective/mpi/mpi_api.h"
+
+namespace belfry {
+
+// A thread that takes notes of the other processes: that one of them has failed, that one asks where this process is,
+// that one leaves. It answers while all other threads compute or wait. All methods are thread-safe.
+//
+// Each process has one receive per other process pending at any time. A note has a fixed size, so that no other message
+// has to announce it.
+class MpiWatcher {
+ public:
+  static constexpr int kTag = 1;
+
+  // `mpi_mutex` is held for each call of `mpi`. Calls `on_failure` with the text of the first process that tells one.
+  MpiWatcher(MpiApi& mpi, Mutex& mpi_mutex, std::function<void(const std::string& text)> on_failure);
+  // Stops the thread. Pending receives are left to MPI.
+  ~MpiWatcher();
+
+  void SetPosition(std::function<std::string()> position);
+  // Sends `text` as this process's failure to all others; gives up after a second.
+  void Tell(const std::string& text);
+  // Whether a failure was told, by this process or to it.
+  bool told();
+  // Asks all processes where they are, and waits a second for their answers. By rank; empty: no answer.
+  std::vector<std::string> RollCall();
+  // Exchanges farewells, after which no note is sent and none pending. Errors: DeadlineExceeded; those of MPI.
+  absl::Status Leave(absl::Time deadline);
+
+ private:
+  using Note = std::array<char, 1024>;
+  enum Kind : char { kFailed = 'F', kWhere = 'W', kHere = 'H', kLeave = 'L' };
+  struct Incoming {
+    Note note;
+    MpiApi::Request request = -1;  // -1: none pending; the process has left, or this one
+    bool left = false;
+  };
+  struct Outgoing {
+    Note note;
+    MpiApi::Request request = -1;
+  };
+
+  void Work();
+  absl::Status Poll();
+  absl::Status Post(int from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
+  void Send(int to, Kind kind, const std::string& text) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
+  void Take(int from, const Note& note) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);
+  // Waits until `done`, polling; false at the deadline.
+  bool PollUntil(absl::Time deadline, const std::function<bool()>& done);
+  std::string Position();
+
+  MpiApi& mpi_;
+  Mutex& mpi_mutex_;
+  const std::function<void(const std::string&)> on_failure_;
+  const int rank_, size_;
+  Mutex poll_mutex_;  // held while notes are taken or sent
+  std::vector<Incoming> incoming_ ABSL_GUARDED_BY(poll_mutex_);  // by rank
+  std::vector<std::unique_ptr<Outgoing>> outgoing_ ABSL_GUARDED_BY(poll_mutex_);
+  absl::Status error_ ABSL_GUARDED_BY(poll_mutex_);  // of MPI; no more notes then
+  Mutex mutex_;
+  bool done_ ABSL_GUARDED_BY(mutex_) = false, told_ ABSL_GUARDED_BY(mutex_) = false;
+  std::vector<std::string> answers_ ABSL_GUARDED_BY(mutex_);  // by rank
+  Mutex position_mutex_;
+  std::function<std::string()> position_ ABSL_GUARDED_BY(position_mutex_);
+  std::thread thread_;
+};
+
+}  // namespace belfry

@@ -1,0 +1,223 @@
+#include "framework/collective/world_collective.h"
+
+#include <atomic>
+#include <cstring>
+#include <utility>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+
+namespace belfry {
+namespace {
+
+using Events = std::vector<std::unique_ptr<Event>>;
+
+// Slice q of the elements is summed by process q.
+struct Slice {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+
+// A run has these parts, with a meeting of the participants of this process after each:
+// 1. All arrive: the ranks' data is final.
+// 2. Participant 0 sends the slices of this process's ranks to the processes that sum them, and receives this process's
+//    slice of all other ranks into scratch memory.
+// 3. Each participant sums a part of this process's slice over all ranks.
+// 4. Participant 0 sends the result to all processes, and receives theirs into the data of the first rank.
+// 5. Each participant copies them to its other ranks.
+// Participant 0's thread waits for other processes where it would otherwise wait for its own, so no further thread is
+// needed. What is sent lies where it was computed; only what is received before the sum needs memory of its own.
+class WorldCollective final : public Collective {
+ public:
+  WorldCollective(CollectiveSpec spec, World& world, const TowersOfWorld& towers)
+      : spec_(std::move(spec)), world_(world), tag_(world.NewTag()) {
+    for (Device* device : spec_.participants) {
+      arrived_.push_back(device->NewEvent());
+      summed_.push_back(device->NewEvent());
+      done_.push_back(device->NewEvent());
+    }
+    received_ = spec_.participants[0]->NewEvent();
+    spread_ = spec_.participants[0]->NewEvent();
+    PlanTransfers(towers);
+  }
+
+  absl::Status Run(int participant, Stream& stream, uint32_t run, absl::Time deadline) override {
+    RETURN_IF_ERROR(Meet(arrived_, participant, stream, run, deadline));
+    if (participant == 0) {
+      for (size_t i = 0; i < weights_.size(); ++i) weights_[i] = *spec_.ranks[i].weight;
+      RETURN_IF_ERROR(Exchange(gather_, deadline));
+      stream.Record(*received_, run);
+    } else {
+      RETURN_IF_ERROR(stream.Wait(*received_, run, deadline));
+    }
+    // The weights are the same in all processes, so an error of this sum is, too. The others wait all the same.
+    const CollectivePart part = PartOf(spec_, participant);
+    const int64_t begin = own_.size() * part.participant / static_cast<int64_t>(spec_.participants.size());
+    const int64_t end = own_.size() * (part.participant + 1) / static_cast<int64_t>(spec_.participants.size());
+    const absl::Status status = ReduceOnHost(spec_, all_, spec_.first, spec_.ranks.size(), begin, end);
+    RETURN_IF_ERROR(Meet(summed_, participant, stream, run, deadline));
+    if (participant == 0) {
+      RETURN_IF_ERROR(Exchange(spread_out_, deadline));
+      stream.Record(*spread_, run);
+    } else {
+      RETURN_IF_ERROR(stream.Wait(*spread_, run, deadline));
+    }
+    CopyFromFirst(participant);
+    RETURN_IF_ERROR(Meet(done_, participant, stream, run, deadline));
+    return status;
+  }
+
+  void Cancel() override {
+    cancelled_ = true;
+    ForEachEvent([](Event& event) { event.Cancel(); });
+  }
+
+  void Reset(uint32_t run) override {
+    cancelled_ = false;
+    ForEachEvent([run](Event& event) { event.Reset(run); });
+  }
+
+ private:
+  char* At(void* data, int64_t element) const {
+    return static_cast<char*>(data) + element * static_cast<int64_t>(SizeOf(spec_.dtype));
+  }
+  absl::Span<char> Bytes(void* data, int64_t elements) const {
+    return {static_cast<char*>(data), static_cast<size_t>(elements) * SizeOf(spec_.dtype)};
+  }
+  Slice SliceOf(int process) const {
+    const int64_t processes = world_.size();
+    return {spec_.elements * process / processes, spec_.elements * (process + 1) / processes};
+  }
+  // Whether a rank's data counts.
+  bool Counts(int64_t rank) const { return spec_.kind != CollectiveKind::kBroadcast || rank == 0; }
+
+  void PlanTransfers(const TowersOfWorld& towers) {
+    const int own = world_.rank();
+    own_ = SliceOf(own);
+    const auto local = static_cast<int64_t>(spec_.ranks.size());
+    const size_t size = SizeOf(spec_.dtype);
+    if (spec_.kind == CollectiveKind::kMean) weights_.resize(local);
+    all_weights_.resize(spec_.size);
+    scratch_.resize(static_cast<size_t>((spec_.size - local) * own_.size()) * size);
+    all_.resize(spec_.size);
+    char* free = scratch_.data();
+    for (int process = 0; process < world_.size(); ++process) {
+      for (int64_t rank = towers.first[process]; rank < towers.first[process + 1]; ++rank) {
+        CollectiveRank& entry = all_[rank];
+        if (process == own) {
+          entry = spec_.ranks[rank - spec_.first];
+          entry.data = At(entry.data, own_.begin);
+        } else {
+          entry = {.data = free, .weight = &all_weights_[rank]};
+          free += own_.size() * static_cast<int64_t>(size);
+        }
+      }
+    }
+    first_ = spec_.ranks[0].data;
+    // Neighbours first, so that not all processes send to the same one at the same time.
+    for (int step = 1; step < world_.size(); ++step) {
+      const int to = (own + step) % world_.size(), from = (own + world_.size() - step) % world_.size();
+      const Slice theirs = SliceOf(to), received = SliceOf(from);
+      if (!weights_.empty()) {
+        gather_.Send(to, Bytes4(weights_.data(), local));
+        gather_.Receive(from, Bytes4(&all_weights_[towers.first[from]], towers.count(from)));
+      }
+      for (int64_t i = 0; i < local; ++i) {
+        if (Counts(spec_.first + i)) gather_.Send(to, Bytes(At(spec_.ranks[i].data, theirs.begin), theirs.size()));
+      }
+      for (int64_t rank = towers.first[from]; rank < towers.first[from + 1]; ++rank) {
+        if (Counts(rank)) gather_.Receive(from, Bytes(all_[rank].data, own_.size()));
+      }
+      spread_out_.Send(to, Bytes(At(first_, own_.begin), own_.size()));
+      spread_out_.Receive(from, Bytes(At(first_, received.begin), received.size()));
+    }
+  }
+  static absl::Span<char> Bytes4(float* data, int64_t elements) {
+    return {reinterpret_cast<char*>(data), static_cast<size_t>(elements) * sizeof(float)};
+  }
+
+  absl::Status Exchange(Transfers& transfers, absl::Time deadline) {
+    const absl::Status status =
+        world_.Exchange(tag_, transfers, deadline, [this] { return cancelled_.load(std::memory_order_relaxed); });
+    if (status.ok()) return status;
+    return absl::Status(status.code(), absl::StrCat("collective '", spec_.name, "': ", status.message()));
+  }
+
+  // The slices of other processes, from the first rank to the participant's.
+  void CopyFromFirst(int participant) {
+    for (const CollectiveRank& rank : spec_.ranks) {
+      if (rank.participant != participant || rank.data == first_) continue;
+      for (const Slice& slice : {Slice{0, own_.begin}, Slice{own_.end, spec_.elements}}) {
+        if (slice.size() == 0) continue;
+        std::memcpy(At(rank.data, slice.begin), At(first_, slice.begin),
+                    static_cast<size_t>(slice.size()) * SizeOf(spec_.dtype));
+      }
+    }
+  }
+
+  static absl::Status Meet(const Events& events, int participant, Stream& stream, uint32_t run, absl::Time deadline) {
+    stream.Record(*events[participant], run);
+    for (const auto& event : events) RETURN_IF_ERROR(stream.Wait(*event, run, deadline));
+    return absl::OkStatus();
+  }
+
+  template <class F>
+  void ForEachEvent(const F& apply) {
+    for (Events* events : {&arrived_, &summed_, &done_}) {
+      for (auto& event : *events) apply(*event);
+    }
+    apply(*received_);
+    apply(*spread_);
+  }
+
+  const CollectiveSpec spec_;
+  World& world_;
+  const int tag_;
+  Slice own_;                        // of this process
+  void* first_ = nullptr;            // data of the first rank of this process
+  std::vector<CollectiveRank> all_;  // of all processes; their data begins with own_
+  std::vector<float> weights_, all_weights_;
+  std::vector<char> scratch_;
+  Transfers gather_, spread_out_;
+  Events arrived_, summed_, done_;  // one per participant
+  std::unique_ptr<Event> received_, spread_;
+  std::atomic<bool> cancelled_{false};
+};
+
+}  // namespace
+
+absl::StatusOr<TowersOfWorld> TowersOfWorld::Gather(World& world, int mine, absl::Time deadline) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, world.AllGather(absl::StrCat(mine), deadline));
+  TowersOfWorld towers{{0}};
+  for (const std::string& text : texts) {
+    int count = 0;
+    if (!absl::SimpleAtoi(text, &count)) return absl::InternalError("a process sent no number of towers");
+    towers.first.push_back(towers.first.back() + count);
+  }
+  return towers;
+}
+
+CollectiveFactory WorldCollectives(World& world, const TowersOfWorld& towers) {
+  return [&world, towers](CollectiveSpec spec) -> absl::StatusOr<std::unique_ptr<Collective>> {
+    if (!spec.spans_processes()) return MakeLocalCollective(std::move(spec));
+    RETURN_IF_ERROR(CheckDType(spec));
+    const auto invalid = [&](const auto&... parts) {
+      return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name, "': ", parts...));
+    };
+    for (const Device* device : spec.participants) {
+      if (device->type() == "CPU") continue;
+      return invalid("the local averager works among the CPU devices of several processes, not on ",
+                     device->name().ToString(), "; use --averager=nccl");
+    }
+    if (spec.size != towers.total() || spec.first != towers.first[world.rank()] ||
+        static_cast<int>(spec.ranks.size()) != towers.count(world.rank())) {
+      return invalid("this process has towers ", spec.first, " to ", spec.first + spec.ranks.size() - 1, " of ",
+                     spec.size, ", but should have ", towers.first[world.rank()], " to ",
+                     towers.first[world.rank() + 1] - 1, " of ", towers.total());
+    }
+    return std::make_unique<WorldCollective>(std::move(spec), world, towers);
+  };
+}
+
+}  // namespace belfry

@@ -1,0 +1,189 @@
+// The averager `local` among processes, against that of one process.
+#include "framework/collective/world_collective.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/half.h"
+#include "framework/base/status.h"
+#include "framework/device/device_set.h"
+#include "tests/framework/collective/fake_world.h"
+#include "tests/main/seed.h"
+
+namespace belfry {
+namespace {
+
+using testing::HasSubstr;
+
+// The data of all towers of a run.
+template <class T>
+struct Towers {
+  std::vector<std::vector<T>> data;
+  std::vector<float> weights;
+};
+
+// Runs towers [first, first + count) of `towers` on as many devices as `participants`, dealt in turn.
+template <class T>
+class Part {
+ public:
+  Part(Towers<T>& towers, int first, int count, int participants, CollectiveKind kind) {
+    devices_ = *DeviceSet::Open(absl::StrCat("cpu:", participants), {.cpu_threads = 1});
+    spec_ = {.kind = kind,
+             .name = "test",
+             .dtype = kDTypeOf<T>,
+             .elements = static_cast<int64_t>(towers.data[0].size()),
+             .first = first,
+             .size = static_cast<int>(towers.data.size())};
+    for (int p = 0; p < participants; ++p) {
+      spec_.participants.push_back(&devices_.device(p));
+      streams_.push_back(*devices_.device(p).NewStream(StreamKind::kCollective));
+    }
+    for (int t = 0; t < count; ++t) {
+      spec_.ranks.push_back({t % participants, towers.data[first + t].data(), &towers.weights[first + t]});
+    }
+  }
+  const CollectiveSpec& spec() const { return spec_; }
+
+  absl::Status Run(Collective& collective, uint32_t run, absl::Time deadline) {
+    std::vector<absl::Status> statuses(streams_.size());
+    std::vector<std::thread> threads;
+    for (size_t p = 0; p < streams_.size(); ++p) {
+      threads.emplace_back([&, p] {
+        statuses[p] = collective.Run(static_cast<int>(p), *streams_[p], run, deadline);
+        if (!statuses[p].ok()) collective.Cancel();  // as Executable does
+      });
+    }
+    for (std::thread& thread : threads) thread.join();
+    for (const absl::Status& status : statuses) {
+      if (!status.ok() && !absl::IsCancelled(status)) return status;
+    }
+    return statuses[0];
+  }
+
+ private:
+  DeviceSet devices_;
+  std::vector<std::unique_ptr<Stream>> streams_;
+  CollectiveSpec spec_;
+};
+
+// Towers of each process.
+using Layout = std::vector<int>;
+
+template <class T>
+Towers<T> Draw(int count, int64_t elements, bool equal_weights, std::mt19937& random) {
+  std::normal_distribution<float> values;
+  Towers<T> towers;
+  for (int t = 0; t < count; ++t) {
+    towers.data.emplace_back();
+    for (int64_t i = 0; i < elements; ++i) towers.data.back().push_back(static_cast<T>(values(random)));
+    towers.weights.push_back(equal_weights ? 3.0f : static_cast<float>(random() % 4));
+  }
+  if (!equal_weights) towers.weights[random() % count] = 2.0f;
+  return towers;
+}
+
+template <class T>
+absl::Status RunLayout(const Layout& layout, CollectiveKind kind, Towers<T>& towers, const Ranks& ranks = {}) {
+  const auto results = RunRanks(static_cast<int>(layout.size()), ranks, [&](World& world) -> absl::Status {
+    ASSIGN_OR_RETURN(const TowersOfWorld numbers,
+                     TowersOfWorld::Gather(world, layout[world.rank()], In(absl::Seconds(60))));
+    const int count = layout[world.rank()];
+    Part<T> part(towers, numbers.first[world.rank()], count, (count + 1) / 2, kind);
+    ASSIGN_OR_RETURN(const auto collective, WorldCollectives(world, numbers)(part.spec()));
+    for (uint32_t run = 1; run <= 3; ++run) RETURN_IF_ERROR(part.Run(*collective, run, In(absl::Seconds(60))));
+    return world.Close(In(absl::Seconds(60)));
+  });
+  for (const absl::Status& status : results) RETURN_IF_ERROR(status);
+  return absl::OkStatus();
+}
+
+template <class T>
+class WorldCollectiveTest : public testing::Test {};
+using DTypes = testing::Types<float, double, Half, BFloat16>;
+TYPED_TEST_SUITE(WorldCollectiveTest, DTypes);
+
+// Three runs each on the results of the one before.
+TYPED_TEST(WorldCollectiveTest, EveryLayoutHasTheBitsOfOneProcess) {
+  using T = TypeParam;
+  std::mt19937& random = TestRandom();
+  for (const Layout& layout : std::vector<Layout>{{4}, {2, 2}, {1, 1, 1, 1}, {3, 1}, {1, 2, 2}, {1, 1}}) {
+    int count = 0;
+    for (const int n : layout) count += n;
+    for (const CollectiveKind kind : {CollectiveKind::kMean, CollectiveKind::kSum, CollectiveKind::kBroadcast}) {
+      for (const int64_t elements : {int64_t{0}, int64_t{1}, int64_t{3}, static_cast<int64_t>(random() % 5000)}) {
+        SCOPED_TRACE(absl::StrCat("towers ", absl::StrJoin(layout, " + "), ", kind ", static_cast<int>(kind), ", ",
+                                  elements, " elements"));
+        const Towers<T> start = Draw<T>(count, elements, random() % 2 == 0, random);
+        Towers<T> expected = start, actual = start;
+        Part<T> alone(expected, 0, count, 1, kind);
+        const auto collective = MakeLocalCollective(alone.spec());
+        ASSERT_TRUE(collective.ok()) << collective.status();
+        for (uint32_t run = 1; run <= 3; ++run) ASSERT_TRUE(alone.Run(**collective, run, absl::InfiniteFuture()).ok());
+        const absl::Status status = RunLayout(layout, kind, actual);
+        ASSERT_TRUE(status.ok()) << status;
+        for (int t = 0; t < count; ++t) {
+          EXPECT_EQ(std::memcmp(expected.data[t].data(), actual.data[t].data(), elements * sizeof(T)), 0)
+              << "tower " << t;
+        }
+      }
+    }
+  }
+}
+
+TEST(WorldCollective, WeightsOfZeroAreAnErrorInAllProcesses) {
+  Towers<float> towers = Draw<float>(3, 10, true, TestRandom());
+  towers.weights.assign(3, 0.0f);
+  const absl::Status status = RunLayout({1, 2}, CollectiveKind::kMean, towers);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(status.message(), HasSubstr("no tower has an example"));
+}
+
+TEST(WorldCollective, AProcessThatDoesNotComeIsNamed) {
+  Towers<float> towers = Draw<float>(2, 1000, true, TestRandom());
+  const auto results = RunRanks(2, {}, [&](World& world) -> absl::Status {
+    Part<float> part(towers, world.rank(), 1, 1, CollectiveKind::kMean);
+    ASSIGN_OR_RETURN(const auto collective, WorldCollectives(world, {{0, 1, 2}})(part.spec()));
+    if (world.rank() == 1) {
+      absl::SleepFor(absl::Milliseconds(400));
+      return absl::OkStatus();
+    }
+    return part.Run(*collective, 1, In(absl::Milliseconds(100)));
+  });
+  EXPECT_EQ(results[0].code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(results[0].message(), HasSubstr("collective 'test': no answer before the deadline from task 1"));
+}
+
+TEST(WorldCollective, OtherRanksThanTheWorldKnowsAreRefused) {
+  Towers<float> towers = Draw<float>(4, 10, true, TestRandom());
+  const auto results = RunRanks(2, {}, [&](World& world) -> absl::Status {
+    Part<float> part(towers, world.rank(), 1, 1, CollectiveKind::kMean);
+    return WorldCollectives(world, {{0, 2, 4}})(part.spec()).status();
+  });
+  EXPECT_THAT(results[0].message(), HasSubstr("this process has towers 0 to 0 of 4, but should have 0 to 1 of 4"));
+}
+
+// Whichever call of MPI fails in whichever process: an error that names it, and no hang.
+TEST(WorldCollective, EveryCallMayFail) {
+  int failed = 0;
+  for (int k = 0; k < 200; ++k) {
+    Towers<float> towers = Draw<float>(3, 10, true, TestRandom());
+    Ranks ranks{.options = std::vector<FakeMpiOptions>(3), .notice_ends = true};
+    ranks.options[k % 3].fail_at = k / 3;
+    const absl::Status status = RunLayout({1, 1, 1}, CollectiveKind::kMean, towers, ranks);
+    if (status.ok()) continue;
+    ++failed;
+    EXPECT_THAT(status.message(), testing::AnyOf(HasSubstr("failed: injected"), HasSubstr("has ended"))) << k;
+  }
+  EXPECT_GT(failed, 100);
+}
+
+}  // namespace
+}  // namespace belfry
