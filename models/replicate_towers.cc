@@ -28,7 +28,7 @@ Output CountExamples(const Scope& scope, Output inputs) {
 
 // Averages pair the towers' gradients by position, so every tower must have made the same variables in the same order.
 absl::Status CheckSameVariables(const std::vector<GradientAndVariable>& first,
-                                const std::vector<GradientAndVariable>& other, int tower) {
+                                const std::vector<GradientAndVariable>& other, int first_tower, int tower) {
   for (size_t k = 0; k < std::max(first.size(), other.size()); ++k) {
     const bool both = k < first.size() && k < other.size();
     if (both && first[k].variable.name() == other[k].variable.name() &&
@@ -42,9 +42,9 @@ absl::Status CheckSameVariables(const std::vector<GradientAndVariable>& first,
                                             list[k].gradient.valid() ? "" : " without a gradient")
                              : std::string("none");
     };
-    return absl::InvalidArgumentError(
-        absl::StrCat("The model function must build the same model each time: counted from the last, variable ", k,
-                     " of tower 0 is ", name(first), ", but that of tower ", tower, " is ", name(other)));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "The model function must build the same model each time: counted from the last, variable ", k, " of tower ",
+        first_tower, " is ", name(first), ", but that of tower ", tower, " is ", name(other)));
   }
   return absl::OkStatus();
 }
@@ -60,7 +60,7 @@ absl::Status CheckSameVariables(const std::vector<GradientAndVariable>& first,
 //
 // Apart from rounding and per-tower batch statistics, a step does not depend on the number of towers: gradients and
 // losses are weighted by numbers of examples, and random ops count examples from the beginning of the whole batch
-// (first_example_), not of the tower's part.
+// (FirstExample), not of the tower's part.
 class Replicator {
  public:
   Replicator(const Scope& root, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
@@ -85,7 +85,22 @@ class Replicator {
                                                   "; expected a decay in [0, 1), 0 for no average")));
     }
     const std::vector<int> tower_devices = devices_.TowerDevices();
-    for (size_t i = 0; i < tower_devices.size(); ++i) AddTower(static_cast<int>(i), tower_devices[i]);
+    local_ = static_cast<int>(tower_devices.size());
+    total_ = options_.towers == 0 ? local_ : options_.towers;
+    if (options_.first_tower < 0 || options_.first_tower + local_ > total_) {
+      root_.Fail(absl::InvalidArgumentError(absl::StrCat("ReplicateOptions: towers ", options_.first_tower, " to ",
+                                                         options_.first_tower + local_ - 1,
+                                                         " of this process are not among ", total_, " in all")));
+    }
+    if (one_copy() && total_ > local_) {
+      root_.Fail(absl::InvalidArgumentError(
+          "Variable update 'parameter_device' keeps all variables in one process; several need 'replicated'"));
+    }
+    if (!root_.status().ok()) return std::move(step_);
+    for (int i = 0; i < local_; ++i) AddInputs(i, tower_devices[i]);
+    if (!root_.status().ok()) return std::move(step_);
+    if (total_ > local_) GatherExamples();
+    for (int i = 0; i < local_; ++i) AddModel(i);
     if (!root_.status().ok()) return std::move(step_);
     step_.global_step = optim::GlobalStep(UpdateScope(0));
     if (loss_scale_.has_value()) {
@@ -122,13 +137,17 @@ class Replicator {
     return step_.towers[i].scope.NameScope("");
   }
 
-  void AddTower(int i, int device) {
-    if (!root_.status().ok()) return;
-    Scope scope = root_.NameScope(absl::StrCat("tower_", i)).InTower(i).Device(devices_.device(device).name());
+  // The number of tower i of this process among those of all.
+  int Number(int i) const { return options_.first_tower + i; }
+  bool alone() const { return total_ == local_; }
+
+  void AddInputs(int i, int device) {
+    Scope scope =
+        root_.NameScope(absl::StrCat("tower_", Number(i))).InTower(Number(i)).Device(devices_.device(device).name());
     if (one_copy()) {
       scope = scope.VariableDevice(options_.parameter_device).ReuseVariables(i == 0 ? Reuse::kNever : Reuse::kAlways);
     } else {
-      scope = scope.Replica(i);
+      scope = scope.Replica(Number(i));
     }
     TrainTower tower{.scope = scope, .device = device};
     tower.batch.images =
@@ -136,26 +155,69 @@ class Replicator {
         // needs no other graph.
         ops::Placeholder(scope.Named("inputs"), input_.inputs_dtype, input_.inputs.Insert(0, Shape::kUnknown));
     tower.batch.labels = ops::Placeholder(scope.Named("labels"), input_.labels_dtype, {Shape::kUnknown});
-    const Output rows = CountExamples(scope, tower.batch.images);
-    tower.examples = ops::Cast(scope, rows, DType::kFloat32);
-    const Output step = optim::GlobalStep(scope);
-    tower.scope = scope.RandomCounters(step, first_example_);
-    if (!first_example_.valid()) tower.scope = scope.RandomCounters(step, ops::Const(scope, int64_t{0}));
-    if (i == 0) group_ = scope.name();
-    if (synchronised()) {
-      tower.scope = tower.scope.ShareStatistics({.name = absl::StrCat(group_, "batch_norm/"),
-                                                 .rank = i,
-                                                 .size = static_cast<int>(devices_.TowerDevices().size()),
-                                                 .examples = tower.examples});
+    rows_.push_back(CountExamples(scope, tower.batch.images));
+    tower.examples = ops::Cast(scope, rows_.back(), DType::kFloat32);
+    if (i == 0) {
+      // The same in every process: "tower_0/", or "tower_0_1/" for a second model.
+      const std::string own = absl::StrCat("tower_", Number(0));
+      group_ = scope.name();
+      group_.replace(root_.name().size(), own.size(), "tower_0");
     }
-    first_example_ = first_example_.valid() ? ops::Add(scope, first_example_, rows) : rows;
+    step_.towers.push_back(std::move(tower));
+  }
+
+  // Vectors with one element for each tower of all processes, from one scalar for each of this process; on the device
+  // of each. Sums of one number and zeros are exact, and keep a NaN to its tower.
+  std::vector<Output> Gather(const std::string& name, const std::vector<Output>& scalars) const {
+    std::vector<Output> vectors;
+    for (int i = 0; i < local_; ++i) {
+      const Scope scope = step_.towers[i].scope.NameScope("averaging/");
+      std::vector<Output> parts;
+      const int before = Number(i), after = total_ - before - 1;
+      if (before > 0) parts.push_back(ops::Const(scope, Tensor::Zeros(DType::kFloat32, {before})));
+      parts.push_back(ops::Reshape(scope, scalars[i], {1}));
+      if (after > 0) parts.push_back(ops::Const(scope, Tensor::Zeros(DType::kFloat32, {after})));
+      const std::vector<Output> sums =
+          ops::AllReduceSum(scope, {.group = absl::StrCat(group_, name), .rank = Number(i), .size = total_},
+                            {ops::Concat(scope, parts, 0)});
+      vectors.push_back(sums.empty() ? Output() : sums[0]);
+    }
+    return vectors;
+  }
+
+  void GatherExamples() {
+    std::vector<Output> examples;
+    for (const TrainTower& tower : step_.towers) examples.push_back(tower.examples);
+    examples_of_all_ = Gather("examples", examples);
+  }
+
+  // The number of examples in the towers before tower i, an int64 scalar.
+  Output FirstExample(const Scope& scope, int i) const {
+    if (!alone()) {
+      if (Number(i) == 0) return ops::Const(scope, int64_t{0});
+      const Output before = ops::Slice(scope, examples_of_all_[i], {0}, {Number(i)});
+      return ops::Sum(scope, ops::Cast(scope, before, DType::kInt64));
+    }
+    return before_.valid() ? before_ : ops::Const(scope, int64_t{0});
+  }
+
+  void AddModel(int i) {
+    if (!root_.status().ok()) return;
+    TrainTower& tower = step_.towers[i];
+    const Scope scope = tower.scope;
+    tower.scope = scope.RandomCounters(optim::GlobalStep(scope), FirstExample(scope, i));
+    if (synchronised()) {
+      tower.scope = tower.scope.ShareStatistics(
+          {.name = absl::StrCat(group_, "batch_norm/"), .rank = Number(i), .size = total_, .examples = tower.examples});
+    }
+    before_ = before_.valid() ? ops::Add(scope, before_, rows_[i]) : rows_[i];
 
     absl::StatusOr<Output> loss = model_(tower.scope.WithLocation({}), tower.batch);  // its ops carry their own lines
     if (!loss.ok()) return root_.Fail(loss.status());
     if (!root_.status().ok()) return;
     if (!loss->valid() || loss->shape().rank() != 0 || !IsFloating(loss->dtype())) {
       return root_.Fail(absl::InvalidArgumentError(absl::StrCat(
-          "The model function must return the tower's loss, a float scalar; for tower ", i, " it returned ",
+          "The model function must return the tower's loss, a float scalar; for tower ", Number(i), " it returned ",
           !loss->valid() ? std::string("an invalid Output")
                          : absl::StrCat(loss->name(), ", ", DTypeName(loss->dtype()), " ", loss->shape().ToString()))));
     }
@@ -167,11 +229,10 @@ class Replicator {
     // all-reduce overlaps with the rest of the backward pass.
     std::reverse(gradients.begin(), gradients.end());
     if (!gradients_.empty()) {
-      if (absl::Status status = CheckSameVariables(gradients_[0], gradients, i); !status.ok())
+      if (absl::Status status = CheckSameVariables(gradients_[0], gradients, Number(0), Number(i)); !status.ok())
         return root_.Fail(status);
     }
     gradients_.push_back(std::move(gradients));
-    step_.towers.push_back(std::move(tower));
   }
 
   // Buckets of consecutive gradients with one dtype, as indices into a tower's list. A bucket is closed once it has
@@ -206,8 +267,8 @@ class Replicator {
         for (size_t k : buckets[b]) values.push_back(averaged[i][k].gradient);
         const std::vector<Output> means = ops::AllReduceMean(tower.scope.NameScope("averaging/"),
                                                              {.group = absl::StrCat(group_, "gradients/bucket_", b),
-                                                              .rank = static_cast<int>(i),
-                                                              .size = static_cast<int>(averaged.size())},
+                                                              .rank = Number(static_cast<int>(i)),
+                                                              .size = total_},
                                                              tower.examples, values);
         if (means.empty()) return averaged;
         for (size_t n = 0; n < means.size(); ++n) averaged[i][buckets[b][n]].gradient = means[n];
@@ -264,12 +325,14 @@ class Replicator {
     }
     const Output count = ops::AddN(scope, counts);
     return ops::CheckNumerics(scope, ops::Div(scope, count, count),
-                              absl::StrCat(alone ? absl::StrCat("Tower ", i) : "The step",
+                              absl::StrCat(alone ? absl::StrCat("Tower ", Number(i)) : "The step",
                                            " was fed no examples, so its mean loss is undefined (0 / 0)"));
   }
 
   const Node* Update(int i, std::vector<GradientAndVariable> gradients) {
-    Scope scope = UpdateScope(i).ControlDependencies({CheckExamples(i)});
+    // Among processes, a mean without examples is an error of the collective.
+    const bool check = alone() || options_.variable_update == VariableUpdate::kIndependent;
+    Scope scope = check ? UpdateScope(i).ControlDependencies({CheckExamples(i)}) : UpdateScope(i);
     Output scale_moved;
     if (loss_scale_.has_value()) {
       auto [unscaled, finite] = loss_scale_->Unscale(scope, gradients);
@@ -326,11 +389,22 @@ class Replicator {
     return conditional_[&update] = copy == nullptr ? &update : copy;
   }
 
+  // As WeightedMean, from vectors with one element for each tower of all processes, so that the bits do not depend on
+  // how the towers are dealt to processes.
   Output MeanLoss() const {
-    std::vector<Output> losses;
     const Scope scope = root_.Device(devices_.device(step_.towers[0].device).name()).NameScope("loss");
-    for (const TrainTower& tower : step_.towers) losses.push_back(ops::Cast(scope, tower.loss, DType::kFloat32));
-    return WeightedMean(scope, losses);
+    std::vector<Output> losses, examples;
+    for (const TrainTower& tower : step_.towers) {
+      losses.push_back(ops::Cast(scope, tower.loss, DType::kFloat32));
+      examples.push_back(tower.examples);
+    }
+    if (total_ == 1) return ops::Identity(scope, losses[0]);
+    const Output values = alone() ? ops::Stack(scope, losses) : Gather("loss", losses)[0];
+    const Output counts = alone() ? ops::Stack(scope, examples) : examples_of_all_[0];
+    if (!values.valid() || !counts.valid()) return Output();
+    const Output zeros = ops::ZerosLike(scope, counts);
+    const Output counted = ops::Select(scope, ops::Equal(scope, counts, zeros), zeros, values);
+    return ops::Div(scope, ops::Sum(scope, ops::Mul(scope, counted, counts)), ops::Sum(scope, counts));
   }
 
   const Scope& root_;
@@ -345,7 +419,10 @@ class Replicator {
   std::vector<std::vector<GradientAndVariable>> gradients_;  // by tower; last layer first
   std::vector<Output> finite_;  // with loss scaling, by copy of the variables: true if this step is not skipped
   absl::flat_hash_map<const Node*, const Node*> conditional_;  // a model's update to its conditional form
-  Output first_example_;                                       // number of examples in the towers built so far
+  int local_ = 0, total_ = 0;                                  // numbers of towers: of this process, and of all
+  std::vector<Output> rows_;             // by tower of this process: its number of examples, int64
+  Output before_;                        // sum of rows_ of the towers whose models are built
+  std::vector<Output> examples_of_all_;  // by tower of this process: a vector of all towers' numbers, float32
 };
 
 }  // namespace

@@ -35,6 +35,9 @@ enum class BatchNormPolicy {
 absl::StatusOr<BatchNormPolicy> ParseBatchNormPolicy(absl::string_view name);  // "per_tower", "synchronised"
 
 struct ReplicateOptions {
+  // For one of several processes: the number of its first tower, and the number of towers of all processes. 0: this
+  // process has them all. All processes must build the same model.
+  int first_tower = 0, towers = 0;
   VariableUpdate variable_update = VariableUpdate::kReplicated;
   BatchNormPolicy batch_norm = BatchNormPolicy::kPerTower;
   std::string parameter_device = "/cpu:0";
@@ -86,7 +89,7 @@ struct TrainStep {
   std::vector<optim::GradientAndVariable> gradients;
 };
 
-// Replicates `model` into one tower per device of devices.TowerDevices(), each in the name scope "tower_<i>",
+// Replicates `model` into one tower per device of devices.TowerDevices(), each in the name scope "tower_<number>",
 // differentiates its loss, averages the gradients and applies them through `optimizer`.
 //
 // Gradients and losses are always means weighted by the number of examples that each tower is fed, so N towers compute
@@ -99,6 +102,10 @@ struct TrainStep {
 //
 // The variables below the scope's variable path are trained, so several models can be trained in one graph, each in its
 // own VariableScope. They share the global step, which counts the steps of all of them and drives their schedules.
+//
+// Several processes (ReplicateOptions::towers) train one model, each with its own towers, by collectives that span them
+// (framework/collective/world_collective.h). The numbers of examples and the losses of all towers are gathered, so the
+// step's loss is the same in all processes. A parameter device serves one process only.
 //
 // `independent` averages nothing, so it excludes synchronised batch normalisation, and a step in which one of its
 // towers is fed no example is an error. In every mode, a step that is fed no example at all is an error.

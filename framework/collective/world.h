@@ -69,7 +69,8 @@ class World {
   // `transfers`. Thread-safe.
   virtual absl::Status Exchange(int tag, Transfers& transfers, absl::Time deadline,
                                 const std::function<bool()>& cancelled) = 0;
-  // Sends `mine` to all processes, and returns the messages of all, by rank. Errors: those of Exchange. Not thread-safe.
+  // Sends `mine` to all processes, and returns the messages of all, by rank. Errors: those of Exchange. Not
+  // thread-safe.
   absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view mine, absl::Time deadline);
   // Returns task 0's `mine` in all processes. Errors: likewise. Not thread-safe.
   absl::StatusOr<std::string> Broadcast(absl::string_view mine, absl::Time deadline);

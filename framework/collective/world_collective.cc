@@ -30,8 +30,8 @@ struct Slice {
 // needed. What is sent lies where it was computed; only what is received before the sum needs memory of its own.
 class WorldCollective final : public Collective {
  public:
-  WorldCollective(CollectiveSpec spec, World& world, const TowersOfWorld& towers)
-      : spec_(std::move(spec)), world_(world), tag_(world.NewTag()) {
+  WorldCollective(CollectiveSpec spec, World& world, int tag, const TowersOfWorld& towers)
+      : spec_(std::move(spec)), world_(world), tag_(tag) {
     for (Device* device : spec_.participants) {
       arrived_.push_back(device->NewEvent());
       summed_.push_back(device->NewEvent());
@@ -199,7 +199,9 @@ absl::StatusOr<TowersOfWorld> TowersOfWorld::Gather(World& world, int mine, absl
 }
 
 CollectiveFactory WorldCollectives(World& world, const TowersOfWorld& towers) {
-  return [&world, towers](CollectiveSpec spec) -> absl::StatusOr<std::unique_ptr<Collective>> {
+  // One tag for all: they run one after the other, in the same order in all processes. A process may make some of them
+  // earlier than another, for a batch whose shapes are new to it alone, so a tag of its own for each would not agree.
+  return [&world, towers, tag = world.NewTag()](CollectiveSpec spec) -> absl::StatusOr<std::unique_ptr<Collective>> {
     if (!spec.spans_processes()) return MakeLocalCollective(std::move(spec));
     RETURN_IF_ERROR(CheckDType(spec));
     const auto invalid = [&](const auto&... parts) {
@@ -216,7 +218,7 @@ CollectiveFactory WorldCollectives(World& world, const TowersOfWorld& towers) {
                      spec.size, ", but should have ", towers.first[world.rank()], " to ",
                      towers.first[world.rank() + 1] - 1, " of ", towers.total());
     }
-    return std::make_unique<WorldCollective>(std::move(spec), world, towers);
+    return std::make_unique<WorldCollective>(std::move(spec), world, tag, towers);
   };
 }
 

@@ -59,8 +59,8 @@ class MpiLibrary final : public MpiApi {
   absl::StatusOr<Request> Send(int to, int tag, absl::Span<const char> data) override {
     RETURN_IF_ERROR(CheckSize(data.size()));
     MPI_Request request;
-    RETURN_IF_ERROR(Check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, to, tag, world_, &request),
-                          "MPI_Isend"));
+    RETURN_IF_ERROR(
+        Check(MPI_Isend(data.data(), static_cast<int>(data.size()), MPI_BYTE, to, tag, world_, &request), "MPI_Isend"));
     return Keep(request);
   }
 

@@ -45,8 +45,8 @@ void MpiWatcher::Work() {
   while (true) {
     {
       const MutexLock lock(mutex_);
-      const bool done = mutex_.AwaitUntil(absl::Now() + kInterval,
-                                          [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; });
+      const bool done =
+          mutex_.AwaitUntil(absl::Now() + kInterval, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; });
       if (done) return;
     }
     Poll().IgnoreError();  // kept in error_; whoever exchanges data meets it as well

@@ -66,7 +66,7 @@ class MpiWatcher {
   Mutex& mpi_mutex_;
   const std::function<void(const std::string&)> on_failure_;
   const int rank_, size_;
-  Mutex poll_mutex_;  // held while notes are taken or sent
+  Mutex poll_mutex_;                                             // held while notes are taken or sent
   std::vector<Incoming> incoming_ ABSL_GUARDED_BY(poll_mutex_);  // by rank
   std::vector<std::unique_ptr<Outgoing>> outgoing_ ABSL_GUARDED_BY(poll_mutex_);
   absl::Status error_ ABSL_GUARDED_BY(poll_mutex_);  // of MPI; no more notes then

@@ -183,9 +183,8 @@ absl::Status MpiWorld::Connect(const Launch& launch, absl::string_view build, ab
                        build, ", but ", Describe(r, process), " is Belfry ", fields[0]));
     }
   }
-  watcher_ = std::make_unique<MpiWatcher>(*mpi_, mpi_mutex_, [this](const std::string& text) {
-    Stop(absl::CancelledError(text));
-  });
+  watcher_ = std::make_unique<MpiWatcher>(*mpi_, mpi_mutex_,
+                                          [this](const std::string& text) { Stop(absl::CancelledError(text)); });
   return absl::OkStatus();
 }
 

@@ -21,15 +21,19 @@
 namespace belfry {
 
 // Invariant: the n-th message that a process sends to another with a tag is the n-th that the other receives from it
-// with that tag, because MPI keeps the order of the messages between two processes with one tag, and every process makes
-// the same exchanges. So a message needs no number, and one that arrives early stays with MPI until it is asked for.
+// with that tag, because MPI keeps the order of the messages between two processes with one tag, and every process
+// makes the same exchanges. So a message needs no number, and one that arrives early stays with MPI until it is asked
+// for.
 //
 // MPI is called by several threads (the main one, that of the collectives, the watcher's), one call at a time under
 // mpi_mutex_; no call waits, so the lock is held for microseconds.
 class MpiWorld final : public World {
  public:
   explicit MpiWorld(std::unique_ptr<MpiApi> mpi)
-      : rank_(mpi->rank()), local_rank_(mpi->local_rank()), library_(mpi->library()), mpi_(std::move(mpi)),
+      : rank_(mpi->rank()),
+        local_rank_(mpi->local_rank()),
+        library_(mpi->library()),
+        mpi_(std::move(mpi)),
         processes_(mpi_->size()) {}
 
   // Exchanges hosts and process numbers, and starts the watcher.

@@ -71,7 +71,8 @@ class FakeMpi final : public MpiApi {
   const FakeMpiOptions options_;
   int calls_ = 0;
   std::vector<Transfer> transfers_;  // by request
-  std::map<std::pair<int, int>, std::deque<Request>> posted_;  // receives by from and tag, which messages match in order
+  std::map<std::pair<int, int>, std::deque<Request>>
+      posted_;  // receives by from and tag, which messages match in order
 };
 
 }  // namespace belfry

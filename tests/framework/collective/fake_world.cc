@@ -18,6 +18,7 @@ std::vector<absl::Status> RunRanks(int size, const Ranks& ranks, const std::func
       const auto world = OpenMpiWorld(std::move(mpi), {size, "a test", "fake"},
                                       i < ranks.builds.size() ? ranks.builds[i] : "1", In(ranks.patience));
       results[r] = world.ok() ? body(**world) : world.status();
+      if (ranks.tell_failures && world.ok() && !results[r].ok()) (*world)->Fail(results[r]);
       if (ranks.notice_ends) network.End(r);
     });
   }

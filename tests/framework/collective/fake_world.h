@@ -18,6 +18,7 @@ struct Ranks {
   std::vector<FakeMpiOptions> options;  // by rank; the rest have none
   std::vector<std::string> builds;      // likewise; the rest are "1"
   bool notice_ends = false;             // FakeNetwork::End
+  bool tell_failures = false;           // World::Fail with the error of `body`
   absl::Duration patience = absl::Seconds(60);
 };
 

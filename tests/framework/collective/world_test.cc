@@ -96,7 +96,8 @@ TEST(World, AProcessThatFallsSilentIsNamedWithItsHost) {
     if (world.rank() == 1) return absl::OkStatus();
     const auto gathered = world.AllGather("here", In(absl::Milliseconds(200)));
     // Nothing can be exchanged after that: the others are no longer at the same place.
-    EXPECT_THAT(Text(world.AllGather("again", In(absl::Seconds(60))).status()), HasSubstr("no answer before the deadline from task 1"));
+    EXPECT_THAT(Text(world.AllGather("again", In(absl::Seconds(60))).status()),
+                HasSubstr("no answer before the deadline from task 1"));
     EXPECT_FALSE(world.Close(In(absl::Seconds(60))).ok());
     return gathered.status();
   });

@@ -1,0 +1,187 @@
+// Towers of several processes, against the same towers in one: the same bits of variables and losses.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+#include <random>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/status.h"
+#include "framework/collective/world_collective.h"
+#include "framework/runtime/session.h"
+#include "models/batch_norm.h"
+#include "models/layers.h"
+#include "models/losses.h"
+#include "models/replicate_towers.h"
+#include "ops/builtin_ops.h"
+#include "ops/nn.h"
+#include "optim/descent.h"
+#include "tests/framework/base/same_bits.h"
+#include "tests/framework/collective/fake_world.h"
+#include "tests/main/seed.h"
+
+namespace belfry::models {
+namespace {
+
+using testing::HasSubstr;
+
+constexpr int64_t kEdge = 6, kChannels = 2;
+constexpr int kClasses = 3, kTowers = 4, kSteps = 15;
+
+struct Case {
+  DType dtype = DType::kFloat32;
+  ReplicateOptions options;
+};
+
+// A convolution with batch norm, dropout, and a linear layer, computed in `dtype`.
+TowerFunction Network(DType dtype) {
+  return [dtype](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
+    Output x = ops::Cast(tower, batch.images, dtype);
+    x = ops::Relu(tower, BatchNorm(tower, "bn", Conv2D(tower, "conv", x, 8, 3), {.momentum = 0.8}));
+    x = Dropout(tower, "dropout", Flatten(tower, MaxPool(tower, "pool", x)), 0.3, /*training=*/true);
+    x = Dense(tower, "logits", x, kClasses, {.weight_decay = 1e-4});
+    AddCrossEntropy(tower, x, batch.labels);
+    return TotalLoss(tower);
+  };
+}
+
+// The examples of all steps. The last batch of every three is smaller, so that some tower has one example or none.
+struct Data {
+  std::vector<Tensor> images, labels;
+
+  explicit Data(std::mt19937& random) {
+    std::normal_distribution<float> normal;
+    for (int step = 0; step < kSteps; ++step) {
+      const int64_t n = step % 3 == 2 ? 1 + static_cast<int64_t>(random() % 6) : 8;
+      images.emplace_back(DType::kFloat32, Shape{n, kEdge, kEdge, kChannels});
+      for (int64_t i = 0; i < images.back().elements(); ++i) images.back().data<float>()[i] = normal(random);
+      labels.emplace_back(DType::kInt32, Shape{n});
+      for (int64_t i = 0; i < n; ++i) labels.back().data<int32_t>()[i] = static_cast<int32_t>(random() % kClasses);
+    }
+  }
+};
+
+// Rows [begin, begin + count).
+Tensor Rows(const Tensor& tensor, int64_t begin, int64_t count) {
+  const Shape shape = tensor.shape().Remove(0).Insert(0, count);
+  Tensor rows(tensor.dtype(), shape);
+  const size_t row = tensor.shape()[0] == 0 ? 0 : tensor.bytes() / tensor.shape()[0];
+  if (count > 0) std::memcpy(rows.raw(), static_cast<const char*>(tensor.raw()) + begin * row, count * row);
+  return rows;
+}
+
+// What must agree: the loss of each step, and the variables of the first tower at the end, by name.
+struct Outcome {
+  std::vector<float> losses;
+  std::map<std::string, Tensor> variables;
+};
+
+// Trains towers [first, first + count) of kTowers.
+absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int count,
+                              const CollectiveFactory& averager) {
+  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(absl::StrCat("cpu:", count), {.cpu_threads = 1}));
+  Graph graph(BuiltinOps());
+  graph.set_seed(7);
+  ReplicateOptions options = c.options;
+  options.first_tower = first;
+  options.towers = kTowers;
+  options.bucket_bytes = 256;
+  const TrainStep step = ReplicateTowers(Scope(graph), devices, {.inputs = {kEdge, kEdge, kChannels}}, Network(c.dtype),
+                                         optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}), options);
+  RETURN_IF_ERROR(graph.status());
+  ASSIGN_OR_RETURN(const auto session,
+                   Session::Create(graph, devices, {.timeout = absl::Seconds(60), .collectives = averager}));
+  RETURN_IF_ERROR(session->RunTarget(step.initialize));
+  Outcome outcome;
+  for (int s = 0; s < kSteps; ++s) {
+    std::vector<Feed> feeds;
+    for (int t = 0; t < count; ++t) {
+      const data::TowerRange range = data::RangeOfTower(data.labels[s].elements(), kTowers, first + t);
+      feeds.push_back({step.towers[t].batch.images, Rows(data.images[s], range.begin, range.count)});
+      feeds.push_back({step.towers[t].batch.labels, Rows(data.labels[s], range.begin, range.count)});
+    }
+    ASSIGN_OR_RETURN(const auto fetched, session->Run(feeds, {step.loss}, {step.update}));
+    outcome.losses.push_back(fetched[0].scalar<float>());
+  }
+  for (const Variable& variable : graph.variables()) {
+    if (variable.replica() != first) continue;
+    ASSIGN_OR_RETURN(outcome.variables[variable.name()], session->ReadVariable(variable));
+  }
+  return outcome;
+}
+
+// The outcomes of all processes.
+absl::StatusOr<std::vector<Outcome>> TrainInWorld(const Case& c, const Data& data, const std::vector<int>& layout) {
+  std::vector<Outcome> outcomes(layout.size());
+  const auto results =
+      RunRanks(static_cast<int>(layout.size()), {.tell_failures = true}, [&](World& world) -> absl::Status {
+        ASSIGN_OR_RETURN(const TowersOfWorld towers,
+                         TowersOfWorld::Gather(world, layout[world.rank()], In(absl::Seconds(60))));
+        ASSIGN_OR_RETURN(outcomes[world.rank()], Train(c, data, towers.first[world.rank()], layout[world.rank()],
+                                                       WorldCollectives(world, towers)));
+        return world.Close(In(absl::Seconds(60)));
+      });
+  for (const absl::Status& status : results) RETURN_IF_ERROR(status);
+  return outcomes;
+}
+
+class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> {};
+
+TEST_P(WorldTowers, EveryLayoutHasTheBitsOfOneProcess) {
+  const Case& c = GetParam().second;
+  const Data data(TestRandom());
+  const auto expected = Train(c, data, 0, kTowers, MakeLocalCollective);
+  ASSERT_TRUE(expected.ok()) << expected.status();
+  const bool synchronised = c.options.batch_norm == BatchNormPolicy::kSynchronised;
+  for (const std::vector<int>& layout : std::vector<std::vector<int>>{{2, 2}, {1, 1, 1, 1}, {3, 1}}) {
+    SCOPED_TRACE(absl::StrJoin(layout, " + "));
+    const auto actual = TrainInWorld(c, data, layout);
+    ASSERT_TRUE(actual.ok()) << actual.status();
+    for (size_t p = 0; p < actual->size(); ++p) {
+      const Outcome& outcome = (*actual)[p];
+      EXPECT_EQ(std::memcmp(outcome.losses.data(), expected->losses.data(), kSteps * sizeof(float)), 0)
+          << "process " << p << ": " << absl::StrJoin(outcome.losses, " ") << " instead of "
+          << absl::StrJoin(expected->losses, " ");
+      ASSERT_EQ(outcome.variables.size(), expected->variables.size()) << "process " << p;
+      for (const auto& [name, value] : expected->variables) {
+        // Unless they are synchronised, the moving averages of batch normalisation are those of tower 0.
+        if (p > 0 && !synchronised && name.find("moving") != std::string::npos) continue;
+        EXPECT_TRUE(SameBits(outcome.variables.at(name), value)) << "process " << p << ", " << name;
+      }
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    DTypes, WorldTowers,
+    testing::Values(std::pair("float32", Case{.options = {.clip_global_norm = 1}}),
+                    std::pair("synchronised", Case{.options = {.batch_norm = BatchNormPolicy::kSynchronised}}),
+                    std::pair("bfloat16", Case{DType::kBFloat16, {.batch_norm = BatchNormPolicy::kSynchronised}}),
+                    // The first steps overflow and are skipped.
+                    std::pair("float16", Case{DType::kFloat16,
+                                              {.loss_scale = optim::LossScaleOptions{.initial = 1e30,
+                                                                                     .max_scale = 1e30,
+                                                                                     .growth_interval = 3}}})),
+    [](const auto& info) { return info.param.first; });
+
+TEST(WorldTowers, AParameterDeviceServesOneProcessOnly) {
+  const Data data(TestRandom());
+  const auto outcome =
+      Train({.options = {.variable_update = VariableUpdate::kParameterDevice}}, data, 0, 2, MakeLocalCollective);
+  EXPECT_THAT(outcome.status().message(), HasSubstr("several need 'replicated'"));
+}
+
+TEST(WorldTowers, TowersThatAreNotThereAreAnError) {
+  const Data data(TestRandom());
+  EXPECT_THAT(Train({}, data, 0, 2, MakeLocalCollective).status().message(),
+              HasSubstr("is for 4 towers, but the graph has 2 of them"));
+  EXPECT_THAT(Train({}, data, 3, 2, MakeLocalCollective).status().message(),
+              HasSubstr("towers 3 to 4 of this process are not among 4 in all"));
+}
+
+}  // namespace
+}  // namespace belfry::models
