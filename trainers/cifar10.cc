@@ -29,6 +29,7 @@
 #include "trainers/flags/session_flags.h"
 #include "trainers/flags/step_flags.h"
 #include "trainers/flags/training_flags.h"
+#include "trainers/flags/world_flags.h"
 #include "trainers/loop/evaluator.h"
 #include "trainers/loop/explain.h"
 #include "trainers/loop/stop_signals.h"
@@ -98,12 +99,17 @@ struct Setup {
   double momentum = 0;
 };
 
-absl::StatusOr<data::Cifar10> OpenData(bool generated) {
+// The first process of each machine generates the images, and the others wait for it.
+absl::StatusOr<data::Cifar10> OpenData(bool generated, World& world) {
   if (!generated) return data::OpenCifar10(absl::GetFlag(FLAGS_data_dir));
   std::error_code error;
   const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
   if (error) return absl::UnavailableError(absl::StrCat("No temporary directory (TMPDIR): ", error.message()));
-  ASSIGN_OR_RETURN(const std::string directory, data::PlaceTextures((temporary / "belfry_textures").string()));
+  const std::string place = (temporary / "belfry_textures").string();
+  const bool first = world.processes()[world.rank()].local_rank == 0;
+  if (first) RETURN_IF_ERROR(data::PlaceTextures(place).status());
+  RETURN_IF_ERROR(world.AllGather("", StartDeadline()).status());
+  ASSIGN_OR_RETURN(const std::string directory, data::PlaceTextures(place));
   return data::OpenCifar10(directory);
 }
 
@@ -155,9 +161,9 @@ absl::Status CheckFlags() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<Setup> MakeSetup(const DeviceSet& devices) {
+absl::StatusOr<Setup> MakeSetup(World& world, int towers) {
   Setup setup;
-  ASSIGN_OR_RETURN(setup.batch_size, GlobalBatchSize(devices));
+  ASSIGN_OR_RETURN(setup.batch_size, GlobalBatchSize(towers));
   const std::string model = absl::GetFlag(FLAGS_model), directory = absl::GetFlag(FLAGS_data_dir);
   const bool generated = directory.empty() || directory == "generated";
   for (int depth : {20, 32, 44, 56}) {
@@ -168,7 +174,7 @@ absl::StatusOr<Setup> MakeSetup(const DeviceSet& devices) {
         "--model=%s is unknown; the models are cifar_net, resnet20, resnet32, resnet44 and resnet56", model));
   }
   ASSIGN_OR_RETURN(setup.steps, Steps(generated ? kGeneratedSteps : kCifarSteps));
-  ASSIGN_OR_RETURN(setup.data, OpenData(generated));
+  ASSIGN_OR_RETURN(setup.data, OpenData(generated, world));
   if (setup.resnet_depth > 0) {
     ASSIGN_OR_RETURN(const data::ChannelStatistics statistics, data::ComputeChannelStatistics(*setup.data.train));
     setup.training = data::ResNetTraining(statistics);
@@ -213,16 +219,31 @@ int64_t CountParameters(const models::TrainStep& step) {
   return count;
 }
 
-void PrintHeader(const Setup& setup, const DeviceSet& devices, const models::TrainStep& step) {
+// The devices of this process's towers, one a line.
+std::string DeviceLines(const DeviceSet& devices, const models::TrainStep& step) {
+  std::string text;
+  for (const models::TrainTower& tower : step.towers) {
+    const Device& device = devices.device(tower.device);
+    absl::StrAppend(&text, "          ", device.name().ToLocalString(), ": ", device.description(), "\n");
+  }
+  return text;
+}
+
+// `device_lines`: by task.
+void PrintHeader(const Setup& setup, World& world, int towers, const std::vector<std::string>& device_lines,
+                 const models::TrainStep& step) {
   std::printf("Model:    %s, %d parameters\n", absl::GetFlag(FLAGS_model).c_str(),
               static_cast<int>(CountParameters(step)));
   std::printf("Data:     %d training and %d test images\n", static_cast<int>(setup.data.train->size()),
               static_cast<int>(setup.data.test->size()));
-  std::printf("Towers:   %d, variables %s, global batch %d\n", static_cast<int>(step.towers.size()),
-              absl::GetFlag(FLAGS_variable_update).c_str(), static_cast<int>(setup.batch_size));
-  for (const models::TrainTower& tower : step.towers) {
-    const Device& device = devices.device(tower.device);
-    std::printf("          %s: %s\n", device.name().ToLocalString().c_str(), device.description().c_str());
+  std::printf("Towers:   %d, variables %s, global batch %d\n", towers, absl::GetFlag(FLAGS_variable_update).c_str(),
+              static_cast<int>(setup.batch_size));
+  if (world.size() > 1) {
+    std::printf("World:    %d processes, connected by %s\n", world.size(), world.library().c_str());
+  }
+  for (int task = 0; task < world.size(); ++task) {
+    if (world.size() > 1) std::printf("          %s\n", belfry::Describe(task, world.processes()[task]).c_str());
+    std::printf("%s", device_lines[task].c_str());
   }
 }
 
@@ -255,16 +276,16 @@ void PrintResult(const Trainer& trainer, const Setup& setup, bool quiet) {
 }
 
 // Returns the signal that ended the run, or 0.
-absl::StatusOr<int> Train() {
+absl::StatusOr<int> Train(World& world) {
   RETURN_IF_ERROR(CheckFlags());
-  const bool quiet = absl::GetFlag(FLAGS_quiet);
+  const bool first_task = world.rank() == 0, quiet = absl::GetFlag(FLAGS_quiet);
   TrainerOptions options{
       .quiet = quiet, .evaluate_every = absl::GetFlag(FLAGS_evaluate_every), .patience = absl::GetFlag(FLAGS_patience)};
-  RETURN_IF_ERROR(SetTrainerOptions(options));
+  RETURN_IF_ERROR(SetTrainerOptions(options, world));
   ASSIGN_OR_RETURN(const std::optional<size_t> memory_limit, MemoryLimit());
-  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
+  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices(world));
   ASSIGN_OR_RETURN(SessionOptions session_options, SessionOptionsFromFlags(devices));
-  ASSIGN_OR_RETURN(models::ReplicateOptions replicate, ReplicateOptionsFromFlags(devices, session_options));
+  ASSIGN_OR_RETURN(models::ReplicateOptions replicate, ReplicateOptionsFromFlags(devices, world, session_options));
   if (replicate.variable_update == models::VariableUpdate::kIndependent) {
     RETURN_IF_ERROR(RejectFlags({"train_dir", "check_replicas_every"},
                                 "a run with --variable_update=independent, whose towers differ"));
@@ -272,16 +293,18 @@ absl::StatusOr<int> Train() {
   replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
   ASSIGN_OR_RETURN(replicate.loss_scale, LossScaleFromFlags());
   ASSIGN_OR_RETURN(replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
-  if (!absl::GetFlag(FLAGS_explain)) {
+  if (!absl::GetFlag(FLAGS_explain) && first_task) {
     ASSIGN_OR_RETURN(options.metrics_file, PrepareOutputs());
   }
-  ASSIGN_OR_RETURN(const Setup setup, MakeSetup(devices));
+  ASSIGN_OR_RETURN(const Setup setup, MakeSetup(world, replicate.towers));
   options.steps = setup.steps;
   options.metadata = ModelOf(setup);
   ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(setup));
-  ASSIGN_OR_RETURN(std::optional<io::Checkpoint> checkpoint, FindCheckpoint(options.metadata));
+  ASSIGN_OR_RETURN(std::optional<io::Checkpoint> checkpoint, FindCheckpoint(options.metadata, world));
   data::PrefetcherOptions order{.batch_size = setup.batch_size,
-                                .towers = static_cast<int>(devices.TowerDevices().size()),
+                                .towers = replicate.towers,
+                                .first_tower = replicate.first_tower,
+                                .local_towers = static_cast<int>(devices.TowerDevices().size()),
                                 .seed = absl::GetFlag(FLAGS_seed),
                                 .images = setup.training,
                                 .threads = absl::GetFlag(FLAGS_data_threads)};
@@ -314,12 +337,13 @@ absl::StatusOr<int> Train() {
   const Scope evaluation = Scope(graph)
                                .NameScope("evaluation")
                                .Device(devices.device(step.towers[0].device).name())
-                               .Replica(averages ? kEvaluationReplica : 0)
+                               .Replica(averages ? kEvaluationReplica : replicate.first_tower)
                                .ReuseVariables(averages ? Reuse::kNever : Reuse::kAlways);
   const Evaluator evaluator(evaluation, models::InputSpec::Of(*input), [&](const Scope& scope, Output images) {
     return absl::StatusOr<Output>(Logits(scope, setup, images, /*training=*/false));
   });
-  const Node* take_averages = averages ? optim::ExponentialMovingAverage::AssignTo(evaluation, 0) : nullptr;
+  const Node* take_averages =
+      averages ? optim::ExponentialMovingAverage::AssignTo(evaluation, replicate.first_tower) : nullptr;
 
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, session_options));
   const auto planned = [&](int64_t batch_size) {
@@ -333,19 +357,23 @@ absl::StatusOr<int> Train() {
   if (absl::GetFlag(FLAGS_explain)) {
     ASSIGN_OR_RETURN(const std::string text,
                      ExplainRun(*session, planned, setup.batch_size, order.towers, memory_limit));
-    std::printf("%s", text.c_str());
+    if (first_task) std::printf("%s", text.c_str());
     return 0;
   }
   if (memory_limit.has_value()) {
     RETURN_IF_ERROR(CheckMemoryLimit(*session, planned(setup.batch_size), *memory_limit));
   }
-  if (!quiet) PrintHeader(setup, devices, step);
+  ASSIGN_OR_RETURN(const std::vector<std::string> device_lines,
+                   world.AllGather(DeviceLines(devices, step), StartDeadline()));
+  if (!quiet && first_task) PrintHeader(setup, world, replicate.towers, device_lines, step);
   options.evaluate = [&](int64_t) {
-    return evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch, take_averages);
+    return evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch, take_averages, &world,
+                         options.task_timeout);
   };
   const StopSignals signals;
   Trainer trainer(*session, step, *input, options);
   RETURN_IF_ERROR(trainer.Run());
+  if (!first_task) return trainer.stopped();
   if (trainer.stopped() != 0) {
     std::printf("%s\n", StoppedText(trainer.stopped(), trainer.steps()).c_str());
   } else {
@@ -359,5 +387,5 @@ absl::StatusOr<int> Train() {
 
 int main(int argc, char** argv) {
   belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
-  return belfry::trainers::ExitStatus(belfry::trainers::Train());
+  return belfry::trainers::RunInWorld(belfry::trainers::Train);
 }

@@ -106,8 +106,11 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   }
   ASSIGN_OR_RETURN(const Moments moments, MomentsOf(table));
   ASSIGN_OR_RETURN(const auto dataset, data::FromTensors(Standardise(table.features, moments), ToFloat(table.targets)));
+  const auto local = static_cast<int>(devices.TowerDevices().size());
   data::PrefetcherOptions order{.batch_size = options.batch_size,
-                                .towers = static_cast<int>(devices.TowerDevices().size()),
+                                .towers = options.replicate.towers == 0 ? local : options.replicate.towers,
+                                .first_tower = options.replicate.first_tower,
+                                .local_towers = local,
                                 .seed = options.seed};
   if (options.training.resume != nullptr) {
     ASSIGN_OR_RETURN(order.start,
@@ -130,8 +133,9 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   Trainer trainer(*session, train, *input, training);
   RETURN_IF_ERROR(trainer.Run());
 
-  ASSIGN_OR_RETURN(const Tensor weight, session->ReadVariable(graph.FindVariable("weight", 0)));
-  ASSIGN_OR_RETURN(const Tensor bias, session->ReadVariable(graph.FindVariable("bias", 0)));
+  ASSIGN_OR_RETURN(const Tensor weight,
+                   session->ReadVariable(graph.FindVariable("weight", options.replicate.first_tower)));
+  ASSIGN_OR_RETURN(const Tensor bias, session->ReadVariable(graph.FindVariable("bias", options.replicate.first_tower)));
   Plane plane = Unstandardise(weight, bias.scalar<float>(), moments, table);
   Evaluate(table, plane);
   plane.steps = trainer.steps();

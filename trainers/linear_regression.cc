@@ -22,6 +22,7 @@
 #include "trainers/flags/session_flags.h"
 #include "trainers/flags/step_flags.h"
 #include "trainers/flags/training_flags.h"
+#include "trainers/flags/world_flags.h"
 #include "trainers/loop/metrics.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/trainer.h"
@@ -62,7 +63,11 @@ absl::StatusOr<std::unique_ptr<Checkpointer>> OpenCheckpoints(Session& session) 
 }
 
 // Returns the signal that ended the run, or 0.
-absl::StatusOr<int> FitFixedPoints(int64_t steps) {
+absl::StatusOr<int> FitFixedPoints(World& world, int64_t steps) {
+  if (world.size() > 1) {
+    return absl::InvalidArgumentError(
+        "linear_regression without --csv trains in one process; give it a file by --csv, or start it alone");
+  }
   const Tensor xs = Tensor::Of<float>({1, 23, 4, 5, 7, 5, 7});
   const Tensor outs = Tensor::Of<float>({3, 5, 7, 9, 11, 13, 15});
   const int64_t log_every = absl::GetFlag(FLAGS_log_every);
@@ -70,7 +75,7 @@ absl::StatusOr<int> FitFixedPoints(int64_t steps) {
                                "summary_every", "check_replicas_every", "trace"},
                               "linear_regression without --csv"));
   TrainerOptions checked;
-  RETURN_IF_ERROR(SetTrainerOptions(checked));
+  RETURN_IF_ERROR(SetTrainerOptions(checked, world));
   ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
   const io::Metadata model = {{"model", "line through fixed points"}};
   ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(model));
@@ -123,28 +128,32 @@ absl::StatusOr<int> FitFixedPoints(int64_t steps) {
   return stopped;
 }
 
-absl::StatusOr<int> FitFile(int64_t steps) {
+absl::StatusOr<int> FitFile(World& world, int64_t steps) {
   RETURN_IF_ERROR(RejectFlags({"device"}, "linear_regression with --csv, which uses --devices"));
   CsvRegressionOptions options{.path = absl::GetFlag(FLAGS_csv),
                                .target = absl::GetFlag(FLAGS_target),
                                .learning_rate = absl::GetFlag(FLAGS_learning_rate),
                                .seed = absl::GetFlag(FLAGS_seed)};
-  RETURN_IF_ERROR(SetTrainerOptions(options.training));
-  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
+  RETURN_IF_ERROR(SetTrainerOptions(options.training, world));
+  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices(world));
   ASSIGN_OR_RETURN(options.session, SessionOptionsFromFlags(devices));
-  ASSIGN_OR_RETURN(options.batch_size, GlobalBatchSize(devices));
-  ASSIGN_OR_RETURN(options.replicate, ReplicateOptionsFromFlags(devices, options.session));
+  ASSIGN_OR_RETURN(options.replicate, ReplicateOptionsFromFlags(devices, world, options.session));
+  ASSIGN_OR_RETURN(options.batch_size, GlobalBatchSize(options.replicate.towers));
+  const bool prints = world.rank() == 0;
   if (options.replicate.variable_update == models::VariableUpdate::kIndependent) {
     RETURN_IF_ERROR(RejectFlags({"train_dir"}, "a run with --variable_update=independent, whose towers differ"));
   }
-  ASSIGN_OR_RETURN(options.training.metrics_file, PrepareOutputs());
+  if (prints) {
+    ASSIGN_OR_RETURN(options.training.metrics_file, PrepareOutputs());
+  }
   options.training.steps = steps;
   options.training.log_every = absl::GetFlag(FLAGS_log_every);
   options.training.metadata = {{"model", "plane"}, {"target", absl::CHexEscape(options.target)}};
-  ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(options.training.metadata));
+  ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(options.training.metadata, world));
   if (checkpoint.has_value()) options.training.resume = &*checkpoint;
   const StopSignals signals;
   ASSIGN_OR_RETURN(const Plane plane, FitCsv(devices, options));
+  if (!prints) return plane.stopped;
   if (plane.stopped != 0) fmt::print("{}\n", StoppedText(plane.stopped, plane.steps));
   if (plane.steps == 0) return 0;
   fmt::print("{} =\n", plane.target);
@@ -154,13 +163,13 @@ absl::StatusOr<int> FitFile(int64_t steps) {
 }
 
 // Returns the signal that ended the run, or 0.
-absl::StatusOr<int> Run() {
+absl::StatusOr<int> Run(World& world) {
   RETURN_IF_ERROR(CheckFlag("log_every", absl::GetFlag(FLAGS_log_every), 1, std::numeric_limits<int64_t>::max()));
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   const bool fixed_points = absl::GetFlag(FLAGS_csv).empty();
   ASSIGN_OR_RETURN(const int64_t steps, Steps(fixed_points ? 100'000 : 2'000));
-  if (steps == 0) fmt::print("Nothing was fitted: --steps=0.\n");
-  return fixed_points ? FitFixedPoints(steps) : FitFile(steps);
+  if (steps == 0 && world.rank() == 0) fmt::print("Nothing was fitted: --steps=0.\n");
+  return fixed_points ? FitFixedPoints(world, steps) : FitFile(world, steps);
 }
 
 }  // namespace
@@ -168,5 +177,5 @@ absl::StatusOr<int> Run() {
 
 int main(int argc, char** argv) {
   belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
-  return belfry::trainers::ExitStatus(belfry::trainers::Run());
+  return belfry::trainers::RunInWorld(belfry::trainers::Run);
 }

@@ -77,7 +77,7 @@ absl::Status TrainTowers(const DeviceSet& devices, MetricsWriter& metrics) {
   const std::vector<DeviceName> tower_devices = TowerDevices(devices);
   const auto towers = static_cast<int64_t>(tower_devices.size());
   ASSIGN_OR_RETURN(const int64_t global_batch,
-                   GlobalBatchSize(devices, towers, std::min(kTrainPoints, towers * kTestPoints)));
+                   GlobalBatchSize(static_cast<int>(towers), towers, std::min(kTrainPoints, towers * kTestPoints)));
   const int64_t batch_size = global_batch / towers;  // of one tower
   const Node* train_op = MultiGpuModel(root.NameScope("train"), tower_devices, absl::GetFlag(FLAGS_learning_rate));
 

@@ -26,6 +26,7 @@ class Alone final : public World {
   int NewTag() override { return 1; }
   absl::Status Exchange(int, Transfers&, absl::Time, const std::function<bool()>&) override { return absl::OkStatus(); }
   void SetPosition(std::function<std::string()>) override {}
+  std::string RollCall() override { return ""; }
   void Fail(const absl::Status&) override {}
   absl::Status Close(absl::Time) override { return absl::OkStatus(); }
 

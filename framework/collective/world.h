@@ -63,8 +63,7 @@ class World {
   virtual int NewTag() = 0;
   // Sends and receives all of `transfers`; returns when their memory may be used again. Neither allocates nor uses the
   // processor beside other threads that need it. Exchanges with different tags may run at the same time, in any order.
-  // Errors: DeadlineExceeded names the processes from which something is missing, and says where each of them is
-  // (SetPosition); Cancelled if `cancelled` returns true, or with the error of a process that called Fail; those of the
+  // Errors: DeadlineExceeded names the processes from which something is missing; Cancelled if `cancelled` returns true, or with the error of a process that called Fail; those of the
   // library. After an error nothing more can be exchanged with any tag, and MPI no longer uses the memory of
   // `transfers`. Thread-safe.
   virtual absl::Status Exchange(int tag, Transfers& transfers, absl::Time deadline,
@@ -75,9 +74,12 @@ class World {
   // Returns task 0's `mine` in all processes. Errors: likewise. Not thread-safe.
   absl::StatusOr<std::string> Broadcast(absl::string_view mine, absl::Time deadline);
 
-  // Says where this process is, for the error of a process that waits for it in vain: "CPU:0 runs tower_1/conv2".
-  // Called on a thread of the world's own. Null: nothing to say.
+  // Says where this process is, for RollCall: "CPU:0 has been running tower_1/conv2". Called on a thread of the world's
+  // own. Null: nothing to say.
   virtual void SetPosition(std::function<std::string()> position) = 0;
+  // Where each process is, one line each; a process that does not answer within a second is stopped, dead or cut off,
+  // and its line says so. For the error of a process that waits in vain. Thread-safe.
+  virtual std::string RollCall() = 0;
   // Tells all processes that this one ends with `status`, unless one of them said so before. Any process may call it at
   // any time. Thread-safe.
   virtual void Fail(const absl::Status& status) = 0;

@@ -38,6 +38,12 @@ absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& optio
   if (dataset.size() >= int64_t{1} << 32) return invalid("the dataset has 2^32 examples or more: ", dataset.size());
   if (options.batch_size < 1) return invalid("batch_size is ", options.batch_size, "; expected at least 1");
   if (options.towers < 1) return invalid("towers is ", options.towers, "; expected at least 1");
+  if (options.first_tower < 0 || options.local_towers < 0 || options.first_tower >= options.towers ||
+      options.local_towers > options.towers - options.first_tower) {
+    return invalid("first_tower is ", options.first_tower, " and local_towers ", options.local_towers,
+                   "; expected a part of the ", options.towers, " towers");
+  }
+  if (options.stride < 1) return invalid("stride is ", options.stride, "; expected at least 1");
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return invalid("threads is ", options.threads, "; expected 0 to ", kMaxThreads);
   }
@@ -146,13 +152,18 @@ Prefetcher::Maker Prefetcher::NewMaker() const {
   return {augmenter_, std::vector<std::byte>(dataset_.spec().input_bytes())};
 }
 
+int Prefetcher::local_towers() const {
+  return options_.local_towers == 0 ? options_.towers - options_.first_tower : options_.local_towers;
+}
+
 bool Prefetcher::AtEnd(const Position& position) const {
   return options_.epochs > 0 && position.epoch >= options_.epochs;
 }
 
 Position Prefetcher::After(const Position& position) const {
-  return position.batch + 1 < batches_per_epoch_ ? Position{position.epoch, position.batch + 1}
-                                                 : Position{position.epoch + 1, 0};
+  return position.batch + options_.stride < batches_per_epoch_
+             ? Position{position.epoch, position.batch + options_.stride}
+             : Position{position.epoch + 1, 0};
 }
 
 // A worker waits only while the newest batch is wholly claimed and the next one cannot be opened: its slot is in use,
@@ -222,8 +233,8 @@ void Prefetcher::Open(Slot& slot) {
 void Prefetcher::Deal(Slot& slot, int64_t examples) {
   slot.towers = examples == options_.batch_size ? &slot.whole : &slot.remainder;
   if (!slot.towers->empty()) return;
-  for (int i = 0; i < options_.towers; ++i) {
-    const TowerRange range = RangeOfTower(examples, options_.towers, i);
+  for (int i = 0; i < local_towers(); ++i) {
+    const TowerRange range = RangeOfTower(examples, options_.towers, options_.first_tower + i);
     slot.towers->push_back({.inputs = Tensor(DType::kFloat32, input_shape_.Insert(0, range.count)),
                             .labels = Tensor(dataset_.spec().label_dtype, Shape{range.count}),
                             .offset = range.begin,

@@ -20,13 +20,16 @@
 namespace belfry::data {
 
 struct PrefetcherOptions {
-  int64_t batch_size = 128;  // global batch size, split over the towers by RangeOfTower
-  int towers = 1;
+  int64_t batch_size = 128;     // global batch size, split over the towers by RangeOfTower
+  int towers = 1;               // of all processes
+  int first_tower = 0;          // the first one whose examples are made here
+  int local_towers = 0;         // number of towers whose examples are made here; 0: all from first_tower
   uint64_t seed = 0;            // seeds the order and the augmentation
   bool shuffle = true;          // a new order each epoch; otherwise the dataset's order
   bool drop_remainder = false;  // skip the last, smaller batch of each epoch
   int64_t epochs = 0;           // stop before the epoch of this number; 0: never stop
   Position start;               // the first batch; to resume, the Batch::next of the last one trained on
+  int64_t stride = 1;           // batches of an epoch from one to the next; those between are left to others
   ImagePolicy images;           // for datasets of images only
   int threads = 2;              // up to 1024; 0: Next makes the batch itself, on the caller's thread
   int depth = 3;                // batches made ahead, besides the one handed out; 1 to 1024
@@ -56,9 +59,9 @@ class Batch {
 
   bool empty() const { return owner_ == nullptr; }
   // All of these REQUIRE !empty().
-  absl::Span<const TowerBatch> towers() const;
-  int64_t examples() const;                   // in all towers together
-  absl::Span<const int64_t> indices() const;  // indices in the dataset, in batch order; examples() of them
+  absl::Span<const TowerBatch> towers() const;  // those made here
+  int64_t examples() const;                     // in all towers together
+  absl::Span<const int64_t> indices() const;    // indices in the dataset, in batch order; examples() of them
   Position position() const;
   Position next() const;  // the start for a Prefetcher that continues after this batch
   int64_t step() const;   // number of batches before this one, counted from (0, 0)
@@ -96,9 +99,12 @@ class Prefetcher {
   Position position() const;
 
   const PrefetcherOptions& options() const { return options_; }
+  const Dataset& dataset() const { return dataset_; }
   const ExampleSpec& spec() const { return dataset_.spec(); }
   // Shape of one example in a batch, without the batch axis.
   const Shape& input_shape() const { return input_shape_; }
+  // Number of elements of Batch::towers.
+  int local_towers() const;
   int64_t examples_per_epoch() const { return dataset_.size(); }
   int64_t batches_per_epoch() const { return batches_per_epoch_; }
 

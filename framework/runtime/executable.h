@@ -45,6 +45,8 @@ class Executable {
   ~Executable();
 
   const Plan& plan() const { return *bound_.plan; }
+  // PreparedStep::Position.
+  std::string Position() const { return watch_.Positions(); }
   const TensorSpec& feed(int i) const { return bound_.feeds[i].spec; }
   const TensorSpec& fetch(int i) const { return bound_.fetches[i].spec; }
   // True if it uses asynchronous devices, so that only one run of the session may use it at a time.

@@ -29,6 +29,7 @@ PreparedStep::~PreparedStep() {
 bool PreparedStep::asynchronous() const { return executable_->asynchronous(); }
 bool PreparedStep::replays() const { return executable_->replays(); }
 const Plan& PreparedStep::plan() const { return executable_->plan(); }
+std::string PreparedStep::Position() const { return executable_->Position(); }
 
 absl::Status PreparedStep::Check(absl::Span<const Tensor> feeds) const {
   if (feeds.size() != feed_names_.size()) {

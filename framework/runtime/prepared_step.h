@@ -46,6 +46,9 @@ class PreparedStep {
   // Fetch `i` of the last successful Run, for which it waits; overwritten by the next. Clone() it to keep it.
   const Tensor& fetched(int i);
   const Plan& plan() const;
+  // Where the current run is: a line for each device with the instruction that it executes or waits in, and since when.
+  // Known of runs with a deadline. Thread-safe.
+  std::string Position() const;
 
  private:
   friend class Session;

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
+#include "framework/io/checksum.h"
 
 namespace belfry {
 namespace {
@@ -129,12 +130,23 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
   return result;
 }
 
-absl::Status CheckReplicas(Session& session, int towers) {
+absl::StatusOr<std::vector<std::string>> ChecksumReplica(Session& session, int replica) {
+  ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session.InitializedVariables());
+  std::vector<std::string> lines;
+  for (const Variable& variable : initialized) {
+    if (variable.replica() != replica || !IsShared(variable)) continue;
+    ASSIGN_OR_RETURN(const Tensor value, session.ReadVariable(variable));
+    lines.push_back(absl::StrCat(variable.name(), " ", io::ChecksumText(value.raw(), value.bytes())));
+  }
+  return lines;
+}
+
+absl::Status CheckReplicas(Session& session, int towers, int first) {
   ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session.InitializedVariables());
   std::vector<std::vector<Variable>> groups;
   absl::flat_hash_map<absl::string_view, size_t> index;
   for (const Variable& variable : initialized) {
-    if (variable.replica() >= towers || !IsShared(variable)) continue;
+    if (variable.replica() < first || variable.replica() >= first + towers || !IsShared(variable)) continue;
     const auto [found, added] = index.try_emplace(variable.name(), groups.size());
     if (added) groups.emplace_back();
     groups[found->second].push_back(variable);

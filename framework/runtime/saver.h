@@ -53,11 +53,14 @@ struct Restored {
 absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
                                  const RestoreOptions& options = {});
 
-// Checks that the towers are still one model: compares each variable bit by bit in replicas 0 to towers - 1. It
-// compares initialized trainable variables, their slots, and integers (the global step), but not the statistics of
-// batch normalisation, which only one tower may keep, nor variables of a single replica. Towers trained without
+// Checks that the towers are still one model: compares each variable bit by bit in replicas first to first + towers
+// - 1. It compares initialized trainable variables, their slots, and integers (the global step), but not the statistics
+// of batch normalisation, which only one tower may keep, nor variables of a single replica. Towers trained without
 // averaging (VariableUpdate::kIndependent) differ. Copies each variable between two steps. Errors: DataLoss, with the
 // first variable that differs and the towers.
-absl::Status CheckReplicas(Session& session, int towers);
+absl::Status CheckReplicas(Session& session, int towers, int first = 0);
+// One line for each of these variables of a replica, "conv1/weights 8d1fe37a5f10c3b2" with a checksum of its value, for
+// a comparison with other processes.
+absl::StatusOr<std::vector<std::string>> ChecksumReplica(Session& session, int replica);
 
 }  // namespace belfry

@@ -35,13 +35,14 @@ class Watch {
   // `status` of an instruction with the node, the device and the user's line; with all lanes' positions if its deadline
   // has passed. Thread-safe.
   absl::Status Annotate(const absl::Status& status, const Lane& lane, const BoundInstruction& at) const;
+  // The position of each lane, one per line. Thread-safe.
+  std::string Positions() const;
 
  private:
   absl::Status MakeClocks() const;
   absl::Status CheckNumerics(const Lane& lane, const BoundInstruction& at) const;
   std::string WaitText(const BoundInstruction& at) const;
   std::string PositionOf(const Lane& lane, absl::Time now) const;
-  std::string Positions() const;
 
   const BoundPlan& bound_;
   const bool debug_sync_, check_numerics_;

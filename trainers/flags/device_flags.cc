@@ -47,9 +47,10 @@ std::string AbslUnparseFlag(World world) { return world == World::kNone ? "none"
 }  // namespace
 }  // namespace belfry::trainers
 
-ABSL_FLAG(belfry::trainers::World, world, belfry::trainers::World::kAuto,
-          "Processes of one run. auto: if a launcher (mpirun, srun) started several, end with an error, since training "
-          "in several processes is not supported yet. none: ignore the launcher; each process runs by itself.");
+ABSL_FLAG(
+    belfry::trainers::World, world, belfry::trainers::World::kAuto,
+    "Processes of one run. auto: those that a launcher (mpirun, srun) started train one model, and a program that "
+    "cannot do that ends with an error. none: ignore the launcher; each process runs by itself.");
 
 namespace belfry::trainers {
 
@@ -67,8 +68,8 @@ DeviceOptions DeviceOptionsFromFlags() {
                    .winograd = absl::GetFlag(FLAGS_winograd)}};
 }
 
-absl::StatusOr<DeviceSet> OpenDevices() {
-  ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices), DeviceOptionsFromFlags()));
+absl::StatusOr<DeviceSet> OpenDevices(const DeviceOptions& options) {
+  ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices), options));
   const std::string context = absl::StrCat("a run on --devices=", absl::GetFlag(FLAGS_devices));
   if (devices.device(devices.TowerDevices()[0]).type() == "GPU") {
     RETURN_IF_ERROR(RejectFlags({"winograd"}, context));

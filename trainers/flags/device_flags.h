@@ -19,7 +19,8 @@ namespace belfry::trainers {
 
 DeviceOptions DeviceOptionsFromFlags();
 
-// Opens --devices. InvalidArgument for a GPU flag without GPUs, and for a CPU flag without CPU towers.
-absl::StatusOr<DeviceSet> OpenDevices();
+// Opens --devices. InvalidArgument for a GPU flag without GPUs, and for a CPU flag without CPU towers. `options` are
+// those of DeviceOptionsFromFlags, perhaps changed.
+absl::StatusOr<DeviceSet> OpenDevices(const DeviceOptions& options = DeviceOptionsFromFlags());
 
 }  // namespace belfry::trainers

@@ -6,7 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/collective/nccl.h"
+#include "framework/collective/world_collective.h"
 #include "trainers/flags/command_line.h"
+#include "trainers/flags/session_flags.h"
+#include "trainers/flags/world_flags.h"
 
 ABSL_FLAG(std::string, variable_update, "replicated",
           "replicated: every device holds the variables, and gradients are all-reduced. parameter_device: one copy of "
@@ -18,16 +21,25 @@ ABSL_FLAG(std::string, averager, "local",
 namespace belfry::trainers {
 namespace {
 
-absl::Status SetAverager(const DeviceSet& devices, SessionOptions& session) {
+constexpr absl::Duration kStepTimeoutOfSeveral = absl::Minutes(10);
+
+absl::Status SetAverager(const DeviceSet& devices, World& world, const TowersOfWorld& towers, SessionOptions& session) {
   const std::string averager = absl::GetFlag(FLAGS_averager);
-  if (averager == "local") return absl::OkStatus();
+  const bool several = world.size() > 1;
+  if (averager == "local") {
+    if (several) session.collectives = WorldCollectives(world, towers);
+    return absl::OkStatus();
+  }
   if (averager != "nccl") {
     return absl::InvalidArgumentError(
         absl::StrCat("--averager=", averager, " is unknown; the averagers are local and nccl"));
   }
-  std::vector<Device*> towers;
-  for (int tower : devices.TowerDevices()) towers.push_back(&devices.device(tower));
-  absl::Status status = CheckNcclDevices(towers);
+  if (several) {
+    return absl::InvalidArgumentError("--averager=nccl averages among the GPUs of one process; use --averager=local");
+  }
+  std::vector<Device*> gpus;
+  for (int tower : devices.TowerDevices()) gpus.push_back(&devices.device(tower));
+  absl::Status status = CheckNcclDevices(gpus);
   if (status.ok()) status = OpenNccl().status();
   if (!status.ok()) return absl::Status(status.code(), absl::StrCat("--averager=nccl: ", status.message()));
   session.collectives = NcclFactory();
@@ -36,9 +48,13 @@ absl::Status SetAverager(const DeviceSet& devices, SessionOptions& session) {
 
 }  // namespace
 
-absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceSet& devices, SessionOptions& session) {
-  RETURN_IF_ERROR(SetAverager(devices, session));
-  models::ReplicateOptions options;
+absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceSet& devices, World& world,
+                                                                   SessionOptions& session) {
+  const auto local = static_cast<int>(devices.TowerDevices().size());
+  ASSIGN_OR_RETURN(const TowersOfWorld towers, TowersOfWorld::Gather(world, local, StartDeadline()));
+  RETURN_IF_ERROR(SetAverager(devices, world, towers, session));
+  if (world.size() > 1 && absl::GetFlag(FLAGS_step_timeout) == -1) session.timeout = kStepTimeoutOfSeveral;
+  models::ReplicateOptions options{.first_tower = towers.first[world.rank()], .towers = towers.total()};
   ASSIGN_OR_RETURN(options.variable_update, models::ParseVariableUpdate(absl::GetFlag(FLAGS_variable_update)));
   if (options.variable_update == models::VariableUpdate::kIndependent) {
     RETURN_IF_ERROR(RejectFlags({"averager"}, "a run with --variable_update=independent, which averages nothing"));

@@ -6,6 +6,7 @@
 #include "absl/flags/declare.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "framework/collective/world.h"
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
@@ -15,8 +16,10 @@ ABSL_DECLARE_FLAG(std::string, averager);
 
 namespace belfry::trainers {
 
-// Options from --variable_update; sets the collectives of `session`, which runs on `devices`, from --averager.
-// InvalidArgument names the flag; an averager that is not available on `devices` is an error, too.
-absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceSet& devices, SessionOptions& session);
+// Options from --variable_update for a process of `world`, which gathers the numbers of towers of all; sets what
+// `session`, which runs on `devices`, needs for --averager, and the default of --step_timeout. InvalidArgument names
+// the flag; an averager that is not available on `devices` or among processes is an error, too.
+absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceSet& devices, World& world,
+                                                                   SessionOptions& session);
 
 }  // namespace belfry::trainers

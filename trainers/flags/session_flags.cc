@@ -12,9 +12,9 @@ ABSL_FLAG(bool, allow_soft_placement, false,
           "If a requested device does not exist, use one that does, and log the change.");
 ABSL_FLAG(std::string, dump_plan, "",
           "Directory for the program after every compiler pass, as text and as Graphviz. Created if missing.");
-ABSL_FLAG(double, step_timeout, 0,
+ABSL_FLAG(double, step_timeout, -1,
           "Time limit of a training or evaluation step in seconds; a step that exceeds it ends the run with an error "
-          "that says which device waits for what. 0: no limit.");
+          "that says which device waits for what. 0: no limit; -1: none in one process, 600 among several.");
 ABSL_FLAG(bool, debug_sync, false, "Wait for every op, so that a GPU error names the op that caused it. Slow.");
 ABSL_FLAG(bool, check_numerics, false,
           "Check every result: the first op with a NaN or an infinity ends the run with an error that names the op and "
@@ -28,7 +28,9 @@ namespace belfry::trainers {
 
 absl::StatusOr<SessionOptions> SessionOptionsFromFlags(const DeviceSet& devices) {
   const double limit = absl::GetFlag(FLAGS_step_timeout);
-  if (!(limit >= 0)) return absl::InvalidArgumentError(absl::StrCat("--step_timeout=", limit, " must be at least 0"));
+  if (!(limit >= 0) && limit != -1) {
+    return absl::InvalidArgumentError(absl::StrCat("--step_timeout=", limit, " must be at least 0, or -1"));
+  }
   const absl::StatusOr<Recompute> recompute = ParseRecompute(absl::GetFlag(FLAGS_recompute));
   if (!recompute.ok()) {
     return absl::InvalidArgumentError(absl::StrCat("--recompute: ", recompute.status().message()));

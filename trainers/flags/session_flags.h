@@ -11,6 +11,7 @@
 ABSL_DECLARE_FLAG(bool, log_device_placement);
 ABSL_DECLARE_FLAG(bool, allow_soft_placement);
 ABSL_DECLARE_FLAG(std::string, dump_plan);
+ABSL_DECLARE_FLAG(double, step_timeout);
 
 namespace belfry::trainers {
 

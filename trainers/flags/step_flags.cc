@@ -16,8 +16,7 @@ ABSL_FLAG(uint64_t, seed, 1, "Seed of the initial values, the order of examples,
 
 namespace belfry::trainers {
 
-absl::StatusOr<int64_t> GlobalBatchSize(const DeviceSet& devices, int64_t low, int64_t high) {
-  const auto towers = static_cast<int64_t>(devices.TowerDevices().size());
+absl::StatusOr<int64_t> GlobalBatchSize(int towers, int64_t low, int64_t high) {
   const int64_t whole = absl::GetFlag(FLAGS_batch_size), per_tower = absl::GetFlag(FLAGS_batch_size_per_tower);
   if (per_tower == 0) {
     RETURN_IF_ERROR(CheckFlag("batch_size", whole, low, high));

@@ -14,9 +14,9 @@ ABSL_DECLARE_FLAG(uint64_t, seed);
 
 namespace belfry::trainers {
 
-// Examples per step over all towers on `devices`: --batch_size, or --batch_size_per_tower for each of them.
+// Examples per step over all towers (of all processes): --batch_size, or --batch_size_per_tower for each of them.
 // InvalidArgument unless it is low to high, or if both flags are set.
-absl::StatusOr<int64_t> GlobalBatchSize(const DeviceSet& devices, int64_t low = 1, int64_t high = 1 << 20);
+absl::StatusOr<int64_t> GlobalBatchSize(int towers, int64_t low = 1, int64_t high = 1 << 20);
 
 // --steps, or `default_steps` if it is -1. InvalidArgument below -1.
 absl::StatusOr<int64_t> Steps(int64_t default_steps);

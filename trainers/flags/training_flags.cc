@@ -3,10 +3,16 @@
 #include <limits>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "framework/base/status.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/output_flags.h"
+#include "trainers/flags/world_flags.h"
 #include "trainers/loop/stop_signals.h"
 
 ABSL_FLAG(
@@ -70,7 +76,37 @@ absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const io::Metadata&
   return std::optional<io::Checkpoint>(*std::move(latest));
 }
 
-absl::Status SetTrainerOptions(TrainerOptions& options) {
+absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const io::Metadata& model, World& world) {
+  if (world.size() == 1) return FindCheckpoint(model);
+  std::optional<io::Checkpoint> checkpoint;
+  if (world.rank() == 0) {
+    ASSIGN_OR_RETURN(checkpoint, FindCheckpoint(model));
+  }
+  std::vector<std::string> fields;
+  if (checkpoint.has_value()) {
+    fields = {checkpoint->path, absl::StrCat(checkpoint->step)};
+    for (const auto& [key, value] : checkpoint->metadata) fields.insert(fields.end(), {key, value});
+  }
+  for (std::string& field : fields) field = absl::CHexEscape(field);
+  ASSIGN_OR_RETURN(const std::string text, world.Broadcast(absl::StrJoin(fields, "\n"), StartDeadline()));
+  if (world.rank() == 0 || text.empty()) return checkpoint;
+  fields = absl::StrSplit(text, '\n');
+  for (std::string& field : fields) {
+    if (!absl::CUnescape(field, &field)) return absl::InternalError("the metadata of a checkpoint came in damaged");
+  }
+  checkpoint.emplace();
+  checkpoint->path = fields[0];
+  if (fields.size() < 2 || !absl::SimpleAtoi(fields[1], &checkpoint->step)) {
+    return absl::InternalError("the step of a checkpoint came in damaged");
+  }
+  for (size_t i = 2; i + 1 < fields.size(); i += 2) checkpoint->metadata[fields[i]] = fields[i + 1];
+  return checkpoint;
+}
+
+absl::Status SetTrainerOptions(TrainerOptions& options, World& world) {
+  options.world = &world;
+  options.settings = SharedFlags();
+  options.task_timeout = StartDeadline() - absl::Now();
   options.directory = absl::GetFlag(FLAGS_train_dir);
   options.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   options.keep_checkpoints = absl::GetFlag(FLAGS_keep_checkpoints);

@@ -19,13 +19,15 @@ namespace belfry::trainers {
 
 // The checkpoint in --train_dir to resume from, as --resume says; nullopt to start afresh. FailedPrecondition if it
 // comes from a run whose metadata differs from `model`, or if there is one and --resume=never; NotFound if there is
-// none and
-// --resume=always.
+// none and --resume=always.
 absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const io::Metadata& model);
+// The same in a run of several processes: task 0 looks for it, and the others get its path, step and metadata, but no
+// tensors.
+absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const io::Metadata& model, World& world);
 
-// Sets --checkpoint_every, --keep_checkpoints, --summary_every, --check_replicas_every, --trace and --train_dir.
-// InvalidArgument names the flag.
-absl::Status SetTrainerOptions(TrainerOptions& options);
+// Sets the world, --checkpoint_every, --keep_checkpoints, --summary_every, --check_replicas_every, --trace and
+// --train_dir. InvalidArgument names the flag.
+absl::Status SetTrainerOptions(TrainerOptions& options, World& world);
 
 // The message of a run that a signal ended after so many steps: what was saved, and how to resume.
 std::string StoppedText(int signal, int64_t steps);

@@ -1,14 +1,69 @@
 #include "trainers/flags/world_flags.h"
 
+#include <algorithm>
+#include <string>
+#include <vector>
+
+#include "absl/algorithm/container.h"
 #include "absl/flags/flag.h"
+#include "absl/flags/reflection.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
+#include "framework/base/cores.h"
+#include "framework/base/status.h"
+#include "trainers/flags/command_line.h"
 #include "trainers/flags/device_flags.h"
 
 ABSL_FLAG(double, start_timeout, 300,
-          "Seconds that processes started by a launcher wait for each other at the start and at the end.");
+          "Seconds that processes started by a launcher wait for each other at the start, at the end, and between "
+          "steps.");
 
 namespace belfry::trainers {
+namespace {
+
+// Restricts this process to its share of the cores, if others of the machine may run on the same ones.
+absl::Status ShareCores(World& world) {
+  const std::vector<int> cores = AvailableCores();
+  ASSIGN_OR_RETURN(const std::vector<std::string> masks, world.AllGather(absl::StrJoin(cores, ","), StartDeadline()));
+  size_t sharers = 0, number = 0;
+  for (int r = 0; r < world.size(); ++r) {
+    if (masks[r] != masks[world.rank()] || world.processes()[r].host != world.processes()[world.rank()].host) continue;
+    if (r < world.rank()) ++number;
+    ++sharers;
+  }
+  if (sharers < 2) return absl::OkStatus();
+  const size_t begin = cores.size() * number / sharers, end = cores.size() * (number + 1) / sharers;
+  BindThisThread(absl::MakeConstSpan(cores).subspan(begin, std::max<size_t>(end - begin, 1)));
+  return absl::OkStatus();
+}
+
+// The error of a run, with where the others are if it waited for them in vain.
+absl::Status Tell(World& world, absl::Status status) {
+  if (absl::IsDeadlineExceeded(status)) {
+    status = absl::Status(status.code(), absl::StrCat(status.message(), "\nThe tasks:\n", world.RollCall()));
+  }
+  world.Fail(status);
+  return absl::Status(status.code(), absl::StrCat("in ", Describe(world.rank(), world.processes()[world.rank()]), ": ",
+                                                  status.message()));
+}
+
+}  // namespace
+
+std::vector<std::string> SharedFlags() {
+  constexpr absl::string_view kOwn[] = {
+      "data_dir",          "data_threads",         "devices",      "dump_plan", "gpu_memory",
+      "gpu_memory_growth", "log_device_placement", "metrics_file", "quiet",     "threads_per_device",
+      "train_dir",         "visible_gpus"};
+  std::vector<std::string> lines;
+  for (const auto& [name, flag] : absl::GetAllFlags()) {
+    if (!absl::StrContains(flag->Filename(), "trainers/") || absl::c_linear_search(kOwn, name)) continue;
+    lines.push_back(absl::StrCat("--", name, "=", flag->CurrentValue()));
+  }
+  std::sort(lines.begin(), lines.end());
+  return lines;
+}
 
 absl::Time StartDeadline() { return absl::Now() + absl::Seconds(absl::GetFlag(FLAGS_start_timeout)); }
 
@@ -16,7 +71,7 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags() {
   if (const double timeout = absl::GetFlag(FLAGS_start_timeout); !(timeout > 0)) {
     return absl::InvalidArgumentError(absl::StrCat("--start_timeout=", timeout, "; expected more than 0 seconds"));
   }
-  if (DeviceOptionsFromFlags().ignore_launcher) return OpenWorld({}, StartDeadline());
+  if (DeviceOptionsFromFlags().ignore_launcher) return World::Alone();
   return OpenWorld(FindLaunch(), StartDeadline());
 }
 
@@ -27,6 +82,21 @@ DeviceOptions DeviceOptionsFromFlags(const World& world) {
   options.job = "worker";
   options.task = world.rank();
   return options;
+}
+
+absl::StatusOr<DeviceSet> OpenDevices(World& world) {
+  if (world.size() > 1) RETURN_IF_ERROR(ShareCores(world));
+  return OpenDevices(DeviceOptionsFromFlags(world));
+}
+
+int RunInWorld(const std::function<absl::StatusOr<int>(World&)>& run) {
+  const absl::StatusOr<std::unique_ptr<World>> world = OpenWorldFromFlags();
+  if (!world.ok()) return ExitStatus(world.status());
+  absl::StatusOr<int> result = run(**world);
+  if ((*world)->size() == 1) return ExitStatus(result);
+  if (!result.ok()) return ExitStatus(Tell(**world, result.status()));
+  const absl::Status closed = (*world)->Close(StartDeadline());
+  return closed.ok() ? ExitStatus(result) : ExitStatus(Tell(**world, closed));
 }
 
 }  // namespace belfry::trainers

@@ -1,11 +1,15 @@
 // Flags for the processes of a run that a launcher started as several.
 #pragma once
 
+#include <functional>
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/collective/world.h"
+#include "framework/collective/world_collective.h"
 #include "framework/device/device_set.h"
 
 namespace belfry::trainers {
@@ -17,5 +21,17 @@ absl::Time StartDeadline();
 
 // DeviceOptionsFromFlags for a process of `world`: its devices are called /job:worker/task:<rank> if it has several.
 DeviceOptions DeviceOptionsFromFlags(const World& world);
+
+// Opens --devices in a process of `world`. Processes of one machine that may run on the same cores share them by
+// number, and get cores of their own. Errors: those of OpenDevices and of World::AllGather.
+absl::StatusOr<DeviceSet> OpenDevices(World& world);
+
+// The program's flags as lines "--name=value", for TrainerOptions::settings: all but those that concern one process.
+std::vector<std::string> SharedFlags();
+
+// The main function of a program whose processes may be several: opens the world, calls `run` in it, and closes it.
+// Returns the exit status for what `run` returns, 0 or the signal that ended it, as ExitStatus. An error of one process
+// ends all: each prints it once, with the task that it comes from.
+int RunInWorld(const std::function<absl::StatusOr<int>(World&)>& run);
 
 }  // namespace belfry::trainers

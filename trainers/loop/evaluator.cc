@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/time/clock.h"
 #include "framework/base/status.h"
 #include "framework/data/prefetcher.h"
 #include "models/metrics.h"
@@ -17,6 +18,39 @@ namespace {
 
 constexpr int64_t kTableClasses = 20;
 constexpr size_t kPairs = 10;
+
+// The results of one batch.
+struct BatchSums {
+  int64_t batch = 0, examples = 0;
+  float loss = 0, right = 0, right_of_5 = 0;
+};
+
+// Replaces the results of this process by those of all, in the order of the batches: sums then have the same bits
+// however the batches were dealt.
+absl::Status PutTogether(World& world, absl::Time deadline, std::vector<BatchSums>& batches,
+                         std::vector<int64_t>& confusion) {
+  const auto text = [](const auto& values) {
+    return absl::string_view(reinterpret_cast<const char*>(values.data()), values.size() * sizeof(values[0]));
+  };
+  ASSIGN_OR_RETURN(const std::vector<std::string> all, world.AllGather(text(batches), deadline));
+  ASSIGN_OR_RETURN(const std::vector<std::string> counts, world.AllGather(text(confusion), deadline));
+  batches.clear();
+  std::fill(confusion.begin(), confusion.end(), 0);
+  for (int task = 0; task < world.size(); ++task) {
+    if (all[task].size() % sizeof(BatchSums) != 0 || counts[task].size() != confusion.size() * sizeof(int64_t)) {
+      return absl::FailedPreconditionError(
+          absl::StrCat(Describe(task, world.processes()[task]), " evaluates another model"));
+    }
+    const size_t before = batches.size();
+    batches.resize(before + all[task].size() / sizeof(BatchSums));
+    all[task].copy(reinterpret_cast<char*>(batches.data() + before), all[task].size());
+    std::vector<int64_t> other(confusion.size());
+    counts[task].copy(reinterpret_cast<char*>(other.data()), counts[task].size());
+    for (size_t i = 0; i < confusion.size(); ++i) confusion[i] += other[i];
+  }
+  std::sort(batches.begin(), batches.end(), [](const BatchSums& a, const BatchSums& b) { return a.batch < b.batch; });
+  return absl::OkStatus();
+}
 
 }  // namespace
 
@@ -45,29 +79,42 @@ std::vector<FeedSpec> Evaluator::FeedsOf(int64_t batch_size) const {
 }
 
 absl::StatusOr<Evaluation> Evaluator::Run(Session& session, const data::Dataset& dataset,
-                                          const data::ImagePolicy& images, int64_t batch_size,
-                                          const Node* before) const {
+                                          const data::ImagePolicy& images, int64_t batch_size, const Node* before,
+                                          World* world, absl::Duration task_timeout) const {
   if (before != nullptr) RETURN_IF_ERROR(session.RunTarget(before));
-  ASSIGN_OR_RETURN(
-      const auto input,
-      data::Prefetcher::Create(
-          dataset, {.batch_size = batch_size, .shuffle = false, .epochs = 1, .images = images, .threads = 0}));
-  Evaluation sums{.classes = classes_, .confusion = std::vector<int64_t>(classes_ * classes_)};
-  while (true) {
-    const absl::StatusOr<data::Batch> batch = input->Next();
-    if (absl::IsOutOfRange(batch.status())) break;
-    RETURN_IF_ERROR(batch.status());
-    const data::TowerBatch& examples = batch->towers()[0];
-    ASSIGN_OR_RETURN(const std::vector<Tensor> values,
-                     session.Run({{batch_.images, examples.inputs}, {batch_.labels, examples.labels}}, fetches()));
-    sums.examples += examples.count;
-    sums.loss += values[0].scalar<float>();
-    sums.accuracy += values[1].scalar<float>();
-    sums.top_5 += values[2].scalar<float>();
-    for (int64_t i = 0; i < examples.count; ++i) {
-      const int64_t label = examples.labels.data<int32_t>()[i], predicted = values[3].data<int32_t>()[i];
-      if (label >= 0 && label < classes_ && predicted >= 0) ++sums.confusion[label * classes_ + predicted];
+  const int task = world == nullptr ? 0 : world->rank(), tasks = world == nullptr ? 1 : world->size();
+  std::vector<BatchSums> batches;
+  std::vector<int64_t> confusion(classes_ * classes_);
+  if (task < data::BatchesPerEpoch(dataset.size(), batch_size, false)) {
+    ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(dataset, {.batch_size = batch_size,
+                                                                          .shuffle = false,
+                                                                          .epochs = 1,
+                                                                          .start = {0, task},
+                                                                          .stride = tasks,
+                                                                          .images = images,
+                                                                          .threads = 0}));
+    while (true) {
+      const absl::StatusOr<data::Batch> batch = input->Next();
+      if (absl::IsOutOfRange(batch.status())) break;
+      RETURN_IF_ERROR(batch.status());
+      const data::TowerBatch& examples = batch->towers()[0];
+      ASSIGN_OR_RETURN(const std::vector<Tensor> values,
+                       session.Run({{batch_.images, examples.inputs}, {batch_.labels, examples.labels}}, fetches()));
+      batches.push_back({batch->position().batch, examples.count, values[0].scalar<float>(), values[1].scalar<float>(),
+                         values[2].scalar<float>()});
+      for (int64_t i = 0; i < examples.count; ++i) {
+        const int64_t label = examples.labels.data<int32_t>()[i], predicted = values[3].data<int32_t>()[i];
+        if (label >= 0 && label < classes_ && predicted >= 0) ++confusion[label * classes_ + predicted];
+      }
     }
+  }
+  if (tasks > 1) RETURN_IF_ERROR(PutTogether(*world, absl::Now() + task_timeout, batches, confusion));
+  Evaluation sums{.classes = classes_, .confusion = std::move(confusion)};
+  for (const BatchSums& batch : batches) {
+    sums.examples += batch.examples;
+    sums.loss += batch.loss;
+    sums.accuracy += batch.right;
+    sums.top_5 += batch.right_of_5;
   }
   const auto n = static_cast<double>(std::max<int64_t>(sums.examples, 1));
   sums.accuracy /= n;

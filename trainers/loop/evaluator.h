@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "framework/collective/world.h"
 #include "framework/data/augment.h"
 #include "framework/data/dataset.h"
 #include "framework/graph/scope.h"
@@ -45,9 +47,11 @@ class Evaluator {
   std::vector<Output> fetches() const { return {loss_, right_, right_of_5_, predicted_}; }
 
   // Evaluates the whole dataset in batches of `batch_size`, the last of which may be smaller. Runs the target `before`
-  // first, unless it is null.
+  // first, unless it is null. The processes of `world`, if it is not null, deal the batches among them; all get the
+  // same result, to the last bit that of one process. Errors: also those of World::AllGather.
   absl::StatusOr<Evaluation> Run(Session& session, const data::Dataset& dataset, const data::ImagePolicy& images,
-                                 int64_t batch_size, const Node* before = nullptr) const;
+                                 int64_t batch_size, const Node* before = nullptr, World* world = nullptr,
+                                 absl::Duration task_timeout = absl::Minutes(10)) const;
 
  private:
   const Shape input_;  // of one example

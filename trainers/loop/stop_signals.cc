@@ -7,6 +7,8 @@
 namespace belfry::trainers {
 namespace {
 
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+
 // Global, since a signal handler has no other state.
 std::atomic<int> noted_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
@@ -26,19 +28,20 @@ StopSignals::StopSignals() {
   // Interrupted system calls are restarted: the run polls the signal after its step.
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  BELFRY_CHECK(sigaction(SIGINT, &action, &interrupt_) == 0);
-  BELFRY_CHECK(sigaction(SIGTERM, &action, &terminate_) == 0);
+  for (int i = 0; i < 3; ++i) BELFRY_CHECK(sigaction(kSignals[i], &action, &previous_[i]) == 0);
 }
 
 StopSignals::~StopSignals() {
-  sigaction(SIGINT, &interrupt_, nullptr);
-  sigaction(SIGTERM, &terminate_, nullptr);
+  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &previous_[i], nullptr);
 }
 
 int StopSignals::noted() { return noted_signal.load(); }
 
 std::string SignalName(int signal) {
-  return signal == SIGINT ? "SIGINT" : signal == SIGTERM ? "SIGTERM" : "signal " + std::to_string(signal);
+  return signal == SIGINT    ? "SIGINT"
+         : signal == SIGTERM ? "SIGTERM"
+         : signal == SIGUSR1 ? "SIGUSR1"
+                             : "signal " + std::to_string(signal);
 }
 
 }  // namespace belfry::trainers

@@ -1,4 +1,4 @@
-// Ctrl-C and SIGTERM as requests to stop, which a run polls.
+// Ctrl-C, SIGTERM and SIGUSR1 as requests to stop, which a run polls.
 #pragma once
 
 #include <csignal>
@@ -6,8 +6,9 @@
 
 namespace belfry::trainers {
 
-// During its lifetime, the first SIGINT or SIGTERM is only recorded; a second one terminates the program, as the first
-// would otherwise. REQUIRES: at most one instance at a time.
+// During its lifetime, the first SIGINT, SIGTERM or SIGUSR1 is only recorded; a second one terminates the program, as
+// the first would otherwise. (Launchers and batch systems pass SIGUSR1 on to all processes, and leave them the time to
+// save.) REQUIRES: at most one instance at a time.
 class StopSignals {
  public:
   StopSignals();
@@ -19,10 +20,10 @@ class StopSignals {
   static int noted();
 
  private:
-  struct sigaction interrupt_, terminate_;  // the previous handlers
+  struct sigaction previous_[3];  // the previous handlers
 };
 
-// "SIGINT", "SIGTERM".
+// "SIGINT", "SIGTERM", "SIGUSR1".
 std::string SignalName(int signal);
 
 }  // namespace belfry::trainers

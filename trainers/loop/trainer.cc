@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
 #include "framework/data/resume.h"
@@ -44,10 +45,42 @@ std::string CheckpointFolder(const std::string& directory) {
 }
 
 Trainer::Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options)
-    : session_(session), step_(step), input_(input), options_(std::move(options)) {}
+    : alone_(options.world == nullptr ? World::Alone() : nullptr),
+      world_(options.world == nullptr ? *alone_ : *options.world),
+      session_(session),
+      step_(step),
+      input_(input),
+      options_(std::move(options)) {
+  world_.SetPosition([this] { return Position(); });
+}
 
 // Here and not in the header, where every program would compile the members' destructors.
-Trainer::~Trainer() = default;
+Trainer::~Trainer() { world_.SetPosition(nullptr); }
+
+absl::Time Trainer::TaskDeadline() const { return absl::Now() + options_.task_timeout; }
+
+void Trainer::Enter(Part part) {
+  part_step_.store(steps_, std::memory_order_relaxed);
+  part_since_.store(absl::GetCurrentTimeNanos(), std::memory_order_relaxed);
+  part_.store(part, std::memory_order_relaxed);
+}
+
+std::string Trainer::Position() const {
+  const Part part = part_.load(std::memory_order_relaxed);
+  const absl::Duration time = absl::Now() - absl::FromUnixNanos(part_since_.load(std::memory_order_relaxed));
+  const std::string when = absl::StrCat("step ", part_step_.load(std::memory_order_relaxed));
+  const std::string since = absl::StrCat(" for ", absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(1))));
+  switch (part) {
+    case Part::kStarting: return "has been starting";
+    case Part::kReading: return absl::StrCat(when, ": has been reading the next batch", since);
+    case Part::kEvaluating: return absl::StrCat(when, ": has been evaluating", since);
+    case Part::kOther: return absl::StrCat(when, ": has been between two steps", since);
+    case Part::kStep: break;
+  }
+  const PreparedStep* const running = running_.load(std::memory_order_acquire);
+  if (running == nullptr) return absl::StrCat(when, ": has been compiling it", since);
+  return absl::StrCat(when, ":\n    ", absl::StrReplaceAll(running->Position(), {{"\n", "\n  "}, {"  /", "/"}}));
+}
 
 absl::Status Trainer::CheckOptions() const {
   for (const auto& [name, value] :
@@ -61,8 +94,8 @@ absl::Status Trainer::CheckOptions() const {
     return absl::InvalidArgumentError(
         absl::StrCat("the trace starts at step ", options_.trace.first, ", but the last step is ", options_.steps - 1));
   }
-  if (input_.options().towers == static_cast<int>(step_.towers.size())) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.options().towers,
+  if (input_.local_towers() == static_cast<int>(step_.towers.size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.local_towers(),
                                                  " towers, but the model has ", step_.towers.size()));
 }
 
@@ -78,9 +111,73 @@ absl::Status Trainer::Initialize() {
   return targets.empty() ? absl::OkStatus() : session_.Run({}, {}, targets).status();
 }
 
+std::vector<Variable> Trainer::FirstReplica() const {
+  std::vector<Variable> variables;
+  for (const Variable& variable : session_.graph().variables()) {
+    if (variable.replica() == step_.towers[0].scope.replica()) variables.push_back(variable);
+  }
+  return variables;
+}
+
+// Tasks other than 0 may have no access to the file.
+absl::Status Trainer::Restore() {
+  if (world_.rank() == 0) {
+    RETURN_IF_ERROR(belfry::Restore(session_, options_.resume->path, options_.resume->tensors).status());
+  } else {
+    RETURN_IF_ERROR(Initialize());
+  }
+  if (world_.size() == 1) return absl::OkStatus();
+  return CopyFromTaskZero(world_, session_, FirstReplica(), TaskDeadline());
+}
+
+absl::Status Trainer::CheckTasks() {
+  if (world_.size() == 1) return absl::OkStatus();
+  std::vector<std::string> lines = options_.settings;
+  const auto add = [&](absl::string_view name, auto value) { lines.push_back(absl::StrCat(name, "=", value)); };
+  add("steps", options_.steps);
+  add("log_every", options_.log_every);
+  add("evaluate_every", options_.evaluate ? options_.evaluate_every : -1);
+  add("patience", options_.patience);
+  add("checkpoint_every", options_.checkpoint_every);
+  add("check_replicas_every", options_.check_replicas_every);
+  add("batch_size", input_.options().batch_size);
+  add("towers", input_.options().towers);
+  add("data seed", input_.options().seed);
+  add("drop_remainder", input_.options().drop_remainder);
+  for (const auto& [key, value] : options_.metadata) add(key, value);
+  add("first step", steps_);
+  ASSIGN_OR_RETURN(const std::string data, DataLine(input_.dataset()));
+  lines.push_back(data);
+  return CheckSameLines(world_, "settings", lines, TaskDeadline());
+}
+
+absl::Status Trainer::CheckReplicas() {
+  const int first = step_.towers[0].scope.replica();
+  RETURN_IF_ERROR(belfry::CheckReplicas(session_, static_cast<int>(step_.towers.size()), first));
+  if (world_.size() == 1) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> lines, ChecksumReplica(session_, first));
+  const absl::Status status = CheckSameLines(world_, "variables", lines, TaskDeadline());
+  return absl::IsFailedPrecondition(status) ? absl::DataLossError(status.message()) : status;
+}
+
+// Unless they are synchronised, the moving averages of batch normalisation are those of tower 0, and its task evaluates
+// only a part of the data.
+absl::Status Trainer::CopyMovingAverages() {
+  if (world_.size() == 1) return absl::OkStatus();
+  absl::flat_hash_set<const Node*> updated;
+  for (const Output& update : session_.graph().GetCollection(kUpdateOps)) {
+    if (!update.node->inputs().empty()) updated.insert(update.node->input(0).node);
+  }
+  std::vector<Variable> moving;
+  for (const Variable& variable : FirstReplica()) {
+    if (updated.contains(&variable.node())) moving.push_back(variable);
+  }
+  return CopyFromTaskZero(world_, session_, moving, TaskDeadline());
+}
+
 absl::Status Trainer::Start() {
   if (options_.resume != nullptr) {
-    RETURN_IF_ERROR(Restore(session_, options_.resume->path, options_.resume->tensors).status());
+    RETURN_IF_ERROR(Restore());
     const auto text = [&](const char* key) {
       const auto found = options_.resume->metadata.find(key);
       return found == options_.resume->metadata.end() ? std::string() : found->second;
@@ -100,12 +197,15 @@ absl::Status Trainer::Start() {
   }
   scale_step_ = steps_;
   next_ = input_.position();
-  progress_.emplace(steps_, options_.steps, options_.quiet);
+  RETURN_IF_ERROR(CheckTasks());
+  agreement_.emplace(world_, steps_);
+  const bool writes = world_.rank() == 0;
+  progress_.emplace(steps_, options_.steps, options_.quiet || !writes);
   // Before the log, since it fails if another run uses the directory.
-  if (!options_.directory.empty()) RETURN_IF_ERROR(OpenCheckpoints());
-  ASSIGN_OR_RETURN(log_, RunLog::Open(options_.metrics_file, options_.directory, steps_));
+  if (writes && !options_.directory.empty()) RETURN_IF_ERROR(OpenCheckpoints());
+  ASSIGN_OR_RETURN(log_, RunLog::Open(writes ? options_.metrics_file : "", writes ? options_.directory : "", steps_));
   RETURN_IF_ERROR(log_->WriteGraph(session_));
-  if (options_.trace.first >= 0) tracer_.emplace(session_.devices(), options_.trace);
+  if (writes && options_.trace.first >= 0) tracer_.emplace(session_.devices(), options_.trace);
   if (options_.resume != nullptr) {
     saved_ = steps_;
     progress_->Print(absl::StrCat("Resuming from ", options_.resume->path, ", after step ", steps_));
@@ -128,9 +228,7 @@ absl::Status Trainer::OpenCheckpoints() {
 }
 
 absl::StatusOr<PreparedStep*> Trainer::StepFor(const data::Batch& batch, bool with_summaries) {
-  counts_.clear();
-  for (const data::TowerBatch& tower : batch.towers()) counts_.push_back(tower.count);
-  Prepared& known = prepared_[counts_];
+  Prepared& known = prepared_[batch.examples()];
   std::unique_ptr<PreparedStep>& prepared = with_summaries ? known.with_summaries : known.plain;
   if (prepared == nullptr) {
     std::vector<FeedSpec> feeds;
@@ -142,11 +240,22 @@ absl::StatusOr<PreparedStep*> Trainer::StepFor(const data::Batch& batch, bool wi
     if (scales_loss()) fetches.insert(fetches.end(), {step_.loss_scale, step_.skipped_steps});
     if (with_summaries) fetches.insert(fetches.end(), options_.summaries.begin(), options_.summaries.end());
     ASSIGN_OR_RETURN(prepared, session_.Prepare(feeds, fetches, {step_.update}));
+    if (world_.size() > 1) {
+      const std::vector<std::string> lines = CollectiveLines(prepared->plan());
+      // Task 0 alone may write summaries, so only the first plan for a batch is compared among all.
+      if (known.collectives.empty()) {
+        RETURN_IF_ERROR(CheckSameLines(world_, "models", lines, TaskDeadline()));
+        known.collectives = lines;
+      } else if (lines != known.collectives) {
+        return absl::InternalError("a step with summaries runs other collectives than one without");
+      }
+    }
   }
   return prepared.get();
 }
 
 absl::Status Trainer::RunStep(PreparedStep& step) {
+  running_.store(&step, std::memory_order_release);
   if (tracer_.has_value() && tracer_->Wants(steps_, step)) return tracer_->Run(steps_, step, feeds_);
   return step.Run(feeds_);
 }
@@ -201,7 +310,9 @@ absl::Status Trainer::Train(const data::Batch& batch) {
 absl::Status Trainer::Evaluate() {
   const absl::Time begin = absl::Now();
   progress_->Pause();
+  Enter(Part::kEvaluating);
   RETURN_IF_ERROR(WaitForLastStep());
+  RETURN_IF_ERROR(CopyMovingAverages());
   ASSIGN_OR_RETURN(evaluation_, options_.evaluate(steps_));
   RETURN_IF_ERROR(log_->Write(
       steps_,
@@ -246,7 +357,7 @@ std::string Trainer::Note() const {
   for (const models::TrainTower& tower : step_.towers) {
     max = std::max(max, session_.devices().device(tower.device).counters().bytes_in_use);
   }
-  const size_t towers = step_.towers.size();
+  const int towers = input_.options().towers;
   return absl::StrFormat("%d %s, %d MiB%s%s", towers, towers == 1 ? "tower" : "towers", max >> 20,
                          towers == 1 ? "" : " each",
                          scales_loss() ? absl::StrFormat(", loss scale %.9g", loss_scale_) : "");
@@ -277,7 +388,7 @@ absl::Status Trainer::AfterStep(int64_t examples) {
   if (Due(options_.check_replicas_every)) {
     consistent_ = false;
     RETURN_IF_ERROR(WaitForLastStep());
-    RETURN_IF_ERROR(CheckReplicas(session_, static_cast<int>(step_.towers.size())));
+    RETURN_IF_ERROR(CheckReplicas());
     consistent_ = true;
   }
   std::optional<double> metric;
@@ -287,7 +398,9 @@ absl::Status Trainer::AfterStep(int64_t examples) {
     metric = evaluation_.accuracy;
     EndPhase(phase_start_, evaluate_time_);
   }
-  if (options_.stop) stopped_ = options_.stop();
+  if (options_.stop || world_.size() > 1) {
+    ASSIGN_OR_RETURN(stopped_, agreement_->AfterStep(steps_, options_.stop ? options_.stop() : 0, TaskDeadline()));
+  }
   const bool save = metric.has_value() || Due(options_.checkpoint_every) || last() || stopped_ != 0;
   return save ? Save(metric) : absl::OkStatus();
 }
@@ -299,13 +412,16 @@ absl::Status Trainer::Loop() {
     {
       EndPhase(phase_start_, other_time_);
       const absl::Time begin = phase_start_;
+      Enter(Part::kReading);
       ASSIGN_OR_RETURN(const data::Batch batch, input_.Next());
+      Enter(Part::kStep);
       EndPhase(phase_start_, input_time_);
       if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, phase_start_);
       examples = batch.examples();
       RETURN_IF_ERROR(Train(batch));
       next_ = batch.next();
     }
+    Enter(Part::kOther);
     EndPhase(phase_start_, step_time_);
     ++steps_;
     consistent_ = true;

@@ -1,6 +1,7 @@
 // The training loop.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "framework/collective/world.h"
 #include "framework/data/prefetcher.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/runtime/checkpointer.h"
@@ -19,10 +21,15 @@
 #include "trainers/loop/progress.h"
 #include "trainers/loop/run_log.h"
 #include "trainers/loop/step_tracer.h"
+#include "trainers/loop/tasks.h"
 
 namespace belfry::trainers {
 
 struct TrainerOptions {
+  // The processes (tasks) of the run, each of which has a Trainer with the same options; borrowed. Null: one. Task 0
+  // alone prints, and writes the metrics file and the directory; a signal that any of them notes stops all.
+  World* world = nullptr;
+  absl::Duration task_timeout = absl::Minutes(10);  // for which tasks wait for each other outside of steps
   int64_t steps = 1000;      // of the whole run: the global step plus the steps that loss scaling skipped
   int64_t log_every = 10;    // steps between lines of the metrics file, and one after the last; 0: none
   std::string metrics_file;  // empty: none
@@ -38,14 +45,16 @@ struct TrainerOptions {
   std::string directory;
   int64_t checkpoint_every = 1000;         // 0: only the others
   int keep_checkpoints = 5;                // the latest ones; the best is kept as well
-  const io::Checkpoint* resume = nullptr;  // to resume from; the input must start where it stopped
+  const io::Checkpoint* resume = nullptr;  // to resume from; the input must start where it stopped. Tasks other than 0
+                                           // need its metadata only, and get the variables from task 0
   io::Metadata metadata;                   // of the model, saved with every checkpoint
   std::vector<Output> summaries;           // from models::AddTrainSummaries, for the event file
   int64_t summary_every = 100;             // steps; 0: never
 
   int64_t check_replicas_every = 0;  // steps between comparisons of the towers' variables; 0: never
   TraceOptions trace;
-  std::function<int()> stop;  // called after each step; a result other than 0 saves and ends the run
+  std::function<int()> stop;  // called after each step; a result other than 0 in any task saves and ends the run
+  std::vector<std::string> settings;  // lines that must be the same in all tasks, besides what the trainer knows
 };
 
 // Aborted, naming the step, if the loss is NaN or infinite.
@@ -63,9 +72,9 @@ class Trainer {
 
   // Restores options.resume, or initializes the variables without a value, then trains. Errors: InvalidArgument for
   // negative options, a trace after the last step, or a checkpoint of another model; those of the input and of steps;
-  // Aborted, naming the step, if the loss is NaN or infinite (checked at every step; on GPUs, where the host runs
-  // ahead, only when it is logged), or if loss scaling skips 100 steps in a row; DataLoss if the variables of towers
-  // differ. The error names the last good checkpoint.
+  // FailedPrecondition if tasks differ in settings, data or model; Aborted, naming the step, if the loss is NaN or
+  // infinite (checked at every step; on GPUs, where the host runs ahead, only when it is logged), or if loss scaling
+  // skips 100 steps in a row; DataLoss if the variables of towers differ. The error names the last good checkpoint.
   absl::Status Run();
   // The result of options.stop that ended the run; 0 if it ran to its end.
   int stopped() const { return stopped_; }
@@ -83,6 +92,7 @@ class Trainer {
   // The training step, and the same with fetches for the event file.
   struct Prepared {
     std::unique_ptr<PreparedStep> plain, with_summaries;
+    std::vector<std::string> collectives;  // of either
   };
 
   absl::Status CheckOptions() const;
@@ -103,23 +113,41 @@ class Trainer {
   // Waits for the last step: its error, if it has one.
   absl::Status WaitForLastStep() { return last_step_ == nullptr ? absl::OkStatus() : last_step_->Wait(); }
   absl::Status WithLastCheckpoint(const absl::Status& status);
+  absl::Status Restore();
+  absl::Status CheckTasks();
+  absl::Status CheckReplicas();
+  absl::Status CopyMovingAverages();
+  // The variables of this task's first tower.
+  std::vector<Variable> FirstReplica() const;
+  // Where this task is, for World::RollCall.
+  std::string Position() const;
+  absl::Time TaskDeadline() const;
   bool Due(int64_t every) const { return every > 0 && steps_ % every == 0; }
   bool out_of_patience() const { return options_.patience > 0 && evaluations_since_best_ >= options_.patience; }
   bool last() const { return steps_ == options_.steps; }
   bool scales_loss() const { return step_.loss_scale.valid(); }
 
+  // A part of the loop, for Position.
+  enum class Part { kStarting, kReading, kStep, kEvaluating, kOther };
+  void Enter(Part part);
+
+  const std::unique_ptr<World> alone_;  // if options_.world is null
+  World& world_;
   Session& session_;
   const models::TrainStep& step_;
   data::Prefetcher& input_;
   const TrainerOptions options_;
-  std::map<std::vector<int64_t>, Prepared> prepared_;  // by the number of examples of each tower
-  std::vector<int64_t> counts_;
+  std::map<int64_t, Prepared> prepared_;  // by the number of examples in the batch, the same in all tasks
   std::vector<Tensor> feeds_;
 
   std::optional<Progress> progress_;
   std::optional<RunLog> log_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::optional<StepTracer> tracer_;
+  std::optional<StopAgreement> agreement_;
+  std::atomic<Part> part_{Part::kStarting};
+  std::atomic<int64_t> part_step_{0}, part_since_{0};  // since: in ns of the system's clock
+  std::atomic<PreparedStep*> running_{nullptr};
   PreparedStep* last_step_ = nullptr;  // the last one that was run
   data::Position next_;                // of the data, for a run that resumes after this step
   int64_t steps_ = 0, saved_ = -1;

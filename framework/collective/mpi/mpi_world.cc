@@ -90,7 +90,8 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
     return absl::DeadlineExceededError(receives == 0
                                            ? "the other processes did not take what was sent to them before the "
                                              "deadline"
-                                           : absl::StrCat("no answer before the deadline from ", Silent(transfers)));
+                                           : absl::StrCat("no answer before the deadline from ", Silent(transfers),
+                                                          ": stopped, dead, cut off, or busy elsewhere"));
   }
   return absl::OkStatus();
 }
@@ -112,7 +113,6 @@ absl::Status MpiWorld::Exchange(int tag, Transfers& transfers, absl::Time deadli
   absl::Status status = Begin(tag, transfers);
   if (status.ok()) status = Await(transfers, deadline, cancelled);
   if (status.ok()) return status;
-  if (absl::IsDeadlineExceeded(status)) status = WithRollCall(status);
   Stop(status);
   const MutexLock lock(mpi_mutex_);
   for (auto& receive : transfers.receives_) {
@@ -121,17 +121,15 @@ absl::Status MpiWorld::Exchange(int tag, Transfers& transfers, absl::Time deadli
   return status;
 }
 
-absl::Status MpiWorld::WithRollCall(const absl::Status& status) {
-  if (watcher_ == nullptr) {
-    return absl::DeadlineExceededError(absl::StrCat(status.message(), ": stopped, dead, cut off, or not started"));
-  }
+std::string MpiWorld::RollCall() {
+  if (watcher_ == nullptr) return "";
   const std::vector<std::string> positions = watcher_->RollCall();
-  std::string text(status.message());
+  std::string text;
   for (int r = 0; r < size(); ++r) {
-    absl::StrAppend(&text, "\n  ", Describe(r, processes_[r]), "  ",
+    absl::StrAppend(&text, text.empty() ? "  " : "\n  ", Describe(r, processes_[r]), "  ",
                     positions[r].empty() ? "says nothing: stopped, dead, or cut off" : positions[r]);
   }
-  return absl::DeadlineExceededError(text);
+  return text;
 }
 
 void MpiWorld::SetPosition(std::function<std::string()> position) {

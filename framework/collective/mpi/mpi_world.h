@@ -46,6 +46,7 @@ class MpiWorld final : public World {
   absl::Status Exchange(int tag, Transfers& transfers, absl::Time deadline,
                         const std::function<bool()>& cancelled) override;
   void SetPosition(std::function<std::string()> position) override;
+  std::string RollCall() override;
   void Fail(const absl::Status& status) override;
   absl::Status Close(absl::Time deadline) override;
 
@@ -58,8 +59,6 @@ class MpiWorld final : public World {
   absl::StatusOr<bool> Advance(std::vector<Transfers::Transfer>& list, size_t& left);
   // The processes from which something is missing.
   std::string Silent(const Transfers& transfers) const;
-  // The error of a deadline, with what each process says about where it is.
-  absl::Status WithRollCall(const absl::Status& status);
 
   const int rank_, local_rank_;
   const std::string library_;

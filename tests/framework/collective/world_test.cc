@@ -190,7 +190,8 @@ TEST(World, TheRollCallSaysWhereEachProcessIs) {
       absl::SleepFor(absl::Milliseconds(900));
       return absl::OkStatus();
     }
-    return world.AllGather("here", In(absl::Milliseconds(200))).status();
+    const absl::Status status = world.AllGather("here", In(absl::Milliseconds(200))).status();
+    return absl::Status(status.code(), absl::StrCat(status.message(), "\n", world.RollCall()));
   });
   EXPECT_THAT(Text(results[0]), AllOf(HasSubstr("no answer before the deadline from task 2"), HasSubstr("is at line 1"),
                                       HasSubstr("is at line 2"), HasSubstr(")  answers")));

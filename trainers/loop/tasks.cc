@@ -1,0 +1,151 @@
+#include "trainers/loop/tasks.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
+#include "framework/base/status.h"
+#include "framework/graph/graph.h"
+#include "framework/io/checksum.h"
+
+namespace belfry::trainers {
+namespace {
+
+constexpr int64_t kSampledExamples = 64;
+constexpr absl::Duration kBetweenExchanges = absl::Milliseconds(100);
+constexpr int64_t kMaxInterval = 10'000;
+
+std::string Quoted(absl::Span<const std::string> lines, size_t i) {
+  return i < lines.size() ? absl::StrCat("'", lines[i], "'") : "nothing more";
+}
+
+}  // namespace
+
+absl::Status CheckSameLines(World& world, absl::string_view what, absl::Span<const std::string> lines,
+                            absl::Time deadline) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, world.AllGather(absl::StrJoin(lines, "\n"), deadline));
+  const std::vector<std::string> first = absl::StrSplit(texts[0], '\n');
+  for (int task = 1; task < world.size(); ++task) {
+    if (texts[task] == texts[0]) continue;
+    const std::vector<std::string> other = absl::StrSplit(texts[task], '\n');
+    size_t i = 0;
+    while (i < first.size() && i < other.size() && first[i] == other[i]) ++i;
+    return absl::FailedPreconditionError(absl::StrCat("the tasks have different ", what, ": ", Quoted(first, i), " in ",
+                                                      Describe(0, world.processes()[0]), ", but ", Quoted(other, i),
+                                                      " in ", Describe(task, world.processes()[task])));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<std::string> CollectiveLines(const Plan& plan) {
+  std::vector<std::string> lines;
+  for (const StreamProgram& stream : plan.streams) {
+    for (const Instruction& instruction : stream.instructions) {
+      if (instruction.kind != Instruction::Kind::kCollective) continue;
+      const ProgramNode& node = plan.program.nodes[instruction.index];
+      const CollectiveGroup& group = plan.program.collectives[node.collective];
+      std::string line =
+          absl::StrCat(group.name, " ", node.attrs.String("reduction"), " ", DTypeName(node.outputs[0].dtype));
+      for (size_t k = 0; k < node.outputs.size() / node.ranks.size(); ++k) {
+        absl::StrAppend(&line, " ", node.outputs[k].shape.ToString());
+      }
+      absl::StrAppend(&line, " of ", group.size);
+      lines.push_back(line);
+    }
+    // The others have the same collectives in the same order.
+    if (!lines.empty()) break;
+  }
+  return lines;
+}
+
+absl::StatusOr<std::string> DataLine(const data::Dataset& dataset) {
+  std::vector<std::byte> scratch(dataset.spec().input_bytes());
+  std::string sampled;
+  const int64_t count = std::min(kSampledExamples, dataset.size());
+  for (int64_t i = 0; i < count; ++i) {
+    data::Example example;
+    RETURN_IF_ERROR(dataset.Read(i * dataset.size() / count, absl::MakeSpan(scratch), example));
+    sampled.append(static_cast<const char*>(example.input), dataset.spec().input_bytes());
+    absl::StrAppend(&sampled, example.label, " ", example.target, " ");
+  }
+  return absl::StrCat("data: ", dataset.size(), " examples, checksum of ", count, " of them ",
+                      io::ChecksumText(sampled.data(), sampled.size()));
+}
+
+absl::Status CopyFromTaskZero(World& world, Session& session, absl::Span<const Variable> variables,
+                              absl::Time deadline) {
+  std::string bytes;
+  std::vector<Tensor> values(variables.size());
+  if (world.rank() == 0) RETURN_IF_ERROR(session.ReadVariables(variables, absl::MakeSpan(values)));
+  for (const Tensor& value : values) bytes.append(static_cast<const char*>(value.raw()), value.bytes());
+  ASSIGN_OR_RETURN(const std::string copied, world.Broadcast(bytes, deadline));
+  if (world.rank() == 0) return absl::OkStatus();
+  std::vector<Variable> replicas;
+  std::vector<Tensor> written;
+  const char* at = copied.data();
+  for (const Variable& variable : variables) {
+    Tensor value(variable.dtype(), variable.shape());
+    if (at + value.bytes() > copied.data() + copied.size()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("task 0 has no value for variable '", variable.name(), "': it has built another model"));
+    }
+    std::memcpy(value.raw(), at, value.bytes());
+    at += value.bytes();
+    for (const Variable& replica : session.graph().variables()) {
+      if (replica.name() != variable.name()) continue;
+      replicas.push_back(replica);
+      written.push_back(value);
+    }
+  }
+  if (at != copied.data() + copied.size()) {
+    return absl::FailedPreconditionError("task 0 has more variables than this task: it has built another model");
+  }
+  return session.WriteVariables(replicas, written);
+}
+
+StopAgreement::StopAgreement(World& world, int64_t first_step)
+    : world_(world),
+      tag_(world.NewTag()),
+      next_(first_step + 1),
+      last_(first_step),
+      since_(absl::Now()),
+      others_(world.size()) {
+  const auto bytes = [](Message& message) {
+    return absl::MakeSpan(reinterpret_cast<char*>(&message), sizeof(message));
+  };
+  if (world.rank() != 0) {
+    ask_.Send(0, bytes(own_));
+    answer_.Receive(0, bytes(own_));
+    return;
+  }
+  for (int task = 1; task < world.size(); ++task) {
+    ask_.Receive(task, bytes(others_[task]));
+    answer_.Send(task, bytes(own_));
+  }
+}
+
+absl::StatusOr<int> StopAgreement::AfterStep(int64_t step, int noted, absl::Time deadline) {
+  if (world_.size() == 1) return noted;
+  if (step != next_) return 0;
+  own_.signal = noted;
+  RETURN_IF_ERROR(world_.Exchange(tag_, ask_, deadline, nullptr));
+  if (world_.rank() == 0) {
+    for (const Message& other : others_) {
+      if (own_.signal == 0) own_.signal = other.signal;
+    }
+    const absl::Time now = absl::Now();
+    const double rate = static_cast<double>(step - last_) / std::max(absl::ToDoubleSeconds(now - since_), 1e-6);
+    own_.interval = static_cast<int32_t>(
+        std::clamp(rate * absl::ToDoubleSeconds(kBetweenExchanges), 1.0, static_cast<double>(kMaxInterval)));
+    since_ = now;
+    last_ = step;
+  }
+  RETURN_IF_ERROR(world_.Exchange(tag_, answer_, deadline, nullptr));
+  next_ = step + own_.interval;
+  return own_.signal;
+}
+
+}  // namespace belfry::trainers
