@@ -1,0 +1,107 @@
+#include "framework/runtime/prediction/predict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+
+namespace belfry {
+namespace {
+
+constexpr double kNegligible = 0.01;   // of a step, for Bound::kCompute
+constexpr double kAsShort = 1 + 1e-3;  // ratio of steps that count as equal
+
+}  // namespace
+
+absl::string_view BoundName(Bound bound) {
+  switch (bound) {
+    case Bound::kCompute: return "computing";
+    case Bound::kLatency: return "latency";
+    case Bound::kBandwidth: return "bandwidth";
+    case Bound::kProcessor: return "processor";
+    case Bound::kStragglers: return "stragglers";
+    case Bound::kHost: return "host";
+  }
+  return "";
+}
+
+CollectiveCost CostOfExchange(const Exchange& exchange, double bytes, int64_t processes) {
+  if (processes <= 1) return {};
+  const auto others = static_cast<double>(processes - 1);
+  const double slice = bytes / static_cast<double>(processes);
+  const double first = exchange.way == ExchangeWay::kSlices ? slice * exchange.towers : slice;
+  const double wire = others * (exchange.link.Seconds(first) + exchange.link.Seconds(slice));
+  const double processor = others * (first + slice) * exchange.processor;
+  return {.seconds = std::max(wire, processor), .processor = processor};
+}
+
+absl::StatusOr<Prediction> Predict(const StepModel& model, const PredictOptions& options, int64_t processes) {
+  if (processes < 1) {
+    return absl::InvalidArgumentError(absl::StrCat(processes, " processes; expected at least 1"));
+  }
+  const auto simulate = [&](const LinkTable& link) {
+    Exchange exchange = options.exchange;
+    exchange.link = link;
+    return SimulateStep(model, [&](double bytes) { return CostOfExchange(exchange, bytes, processes); });
+  };
+  ASSIGN_OR_RETURN(const SimulatedStep alone, SimulateStep(model, [](double) { return CollectiveCost(); }));
+  ASSIGN_OR_RETURN(const SimulatedStep step, simulate(options.exchange.link));
+  ASSIGN_OR_RETURN(const SimulatedStep wide, simulate(LinkTable::Linear(options.exchange.link.latency(), INFINITY)));
+
+  const auto count = static_cast<double>(processes);
+  const double straggling = options.straggling * std::sqrt(2 * std::log(count));
+  const double host = processes > 1 ? options.host : 0;
+  Prediction prediction{.processes = processes, .step = step.seconds + straggling + host, .exposed = step.exposed};
+  prediction.images_per_second = count * options.exchange.towers * options.images / prediction.step;
+  prediction.efficiency = alone.seconds / prediction.step;
+
+  const double latency = std::min(wide.exposed, step.exposed);
+  double largest = 0;
+  for (const auto& [bound, seconds] : {std::pair{Bound::kLatency, latency},
+                                       {Bound::kBandwidth, step.exposed - latency},
+                                       {Bound::kProcessor, step.slowed},
+                                       {Bound::kStragglers, straggling},
+                                       {Bound::kHost, host}}) {
+    if (seconds <= largest) continue;
+    largest = seconds;
+    prediction.bound = bound;
+  }
+  if (prediction.step - alone.seconds < kNegligible * prediction.step) prediction.bound = Bound::kCompute;
+  return prediction;
+}
+
+absl::StatusOr<int64_t> LargestCount(const StepModel& model, const PredictOptions& options, double efficiency,
+                                     int64_t most) {
+  const auto holds = [&](int64_t processes) -> absl::StatusOr<bool> {
+    ASSIGN_OR_RETURN(const Prediction prediction, Predict(model, options, processes));
+    return prediction.efficiency >= efficiency;
+  };
+  int64_t good = 1, bad = most + 1;
+  while (bad - good > 1) {
+    const int64_t middle = bad > 2 * good ? 2 * good : good + (bad - good) / 2;
+    ASSIGN_OR_RETURN(const bool held, holds(middle));
+    (held ? good : bad) = middle;
+  }
+  return good;
+}
+
+absl::StatusOr<size_t> ShortestStep(absl::Span<const StepModel> models, const PredictOptions& options,
+                                    int64_t processes) {
+  std::vector<double> steps;
+  for (const StepModel& model : models) {
+    ASSIGN_OR_RETURN(const Prediction prediction, Predict(model, options, processes));
+    steps.push_back(prediction.step);
+  }
+  const double shortest = *std::min_element(steps.begin(), steps.end());
+  size_t best = models.size();
+  for (size_t i = 0; i < models.size(); ++i) {
+    if (steps[i] > shortest * kAsShort) continue;
+    if (best == models.size() || models[i].collectives() < models[best].collectives()) best = i;
+  }
+  return best;
+}
+
+}  // namespace belfry

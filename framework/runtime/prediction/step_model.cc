@@ -1,0 +1,176 @@
+#include "framework/runtime/prediction/step_model.h"
+
+#include <algorithm>
+#include <limits>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "framework/compiler/plan_report.h"
+
+namespace belfry {
+namespace {
+
+using Kind = Instruction::Kind;
+
+double Median(std::vector<double>& values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  if (values.size() % 2 == 1) return *middle;
+  return (*middle + *std::max_element(values.begin(), middle)) / 2;
+}
+
+// A stream that is being simulated.
+struct Queue {
+  const std::vector<ModelInstruction>& instructions;
+  size_t next = 0;
+  double left = 0;   // seconds of the instruction under way
+  double share = 0;  // of the processor, that it takes from computing
+  bool busy = false;
+
+  bool done() const { return !busy && next == instructions.size(); }
+};
+
+class Simulator {
+ public:
+  Simulator(const StepModel& model, const std::function<CollectiveCost(double bytes)>& cost)
+      : cost_(cost), compute_{model.compute}, collective_{model.collective} {}
+
+  absl::StatusOr<SimulatedStep> Run() {
+    for (;;) {
+      while (Start(compute_) || Start(collective_)) {
+      }
+      if (compute_.done() && collective_.done()) break;
+      if (!compute_.busy && !collective_.busy) {
+        return absl::InvalidArgumentError("The streams of a step wait for events that nothing records");
+      }
+      Advance();
+    }
+    return result_;
+  }
+
+ private:
+  // Begins the next instruction of an idle queue, or passes it if it takes no time. False: there is none, or it waits.
+  bool Start(Queue& queue) {
+    if (queue.busy || queue.next == queue.instructions.size()) return false;
+    const ModelInstruction& at = queue.instructions[queue.next];
+    switch (at.kind) {
+      case Kind::kWait:
+        if (!recorded_.contains(at.event)) return false;
+        break;
+      case Kind::kRecord: recorded_.insert(at.event); break;
+      case Kind::kRun:
+        queue.left = at.seconds;
+        queue.share = 0;
+        queue.busy = true;
+        break;
+      case Kind::kCollective: {
+        const CollectiveCost cost = cost_(at.bytes);
+        queue.left = cost.seconds;
+        queue.share = cost.seconds > 0 ? std::min(cost.processor / cost.seconds, 1.0) : 0;
+        queue.busy = true;
+        break;
+      }
+    }
+    ++queue.next;
+    return true;
+  }
+
+  // Goes on to the time at which the first of both queues ends its instruction.
+  void Advance() {
+    const double rate = collective_.busy ? 1 - collective_.share : 1;
+    double step = std::numeric_limits<double>::infinity();
+    if (compute_.busy && rate > 0) step = compute_.left / rate;
+    const bool compute_ends = compute_.busy && (!collective_.busy || step <= collective_.left);
+    const bool collective_ends = collective_.busy && (!compute_.busy || collective_.left <= step);
+    if (collective_ends) step = collective_.left;
+    result_.seconds += step;
+    if (compute_.busy) {
+      result_.compute += step * rate;
+      result_.slowed += step * (1 - rate);
+      compute_.left -= step * rate;
+    } else {
+      result_.exposed += step;
+    }
+    collective_.left -= step;
+    if (compute_ends) compute_.busy = false;
+    if (collective_ends) collective_.busy = false;
+  }
+
+  const std::function<CollectiveCost(double bytes)>& cost_;
+  Queue compute_, collective_;
+  absl::flat_hash_set<int> recorded_;
+  SimulatedStep result_;
+};
+
+}  // namespace
+
+int StepModel::collectives() const {
+  return static_cast<int>(std::count_if(collective.begin(), collective.end(), [](const ModelInstruction& instruction) {
+    return instruction.kind == Kind::kCollective;
+  }));
+}
+
+double StepModel::bytes() const {
+  double sum = 0;
+  for (const ModelInstruction& instruction : collective) sum += instruction.bytes;
+  return sum;
+}
+
+KernelTimes MedianKernelTimes(const Plan& plan, absl::Span<const StepTrace> steps, int device) {
+  absl::flat_hash_map<std::string, std::vector<double>> seconds;
+  for (const StepTrace& step : steps) {
+    for (const StepSpan& span : step.spans) {
+      const StreamProgram& stream = plan.streams[span.stream];
+      if (stream.device != device || span.instruction.kind != Kind::kRun) continue;
+      seconds[plan.program.nodes[span.instruction.index].name].push_back(absl::ToDoubleSeconds(span.end - span.begin));
+    }
+  }
+  KernelTimes times;
+  for (auto& [name, values] : seconds) times[name] = Median(values);
+  return times;
+}
+
+absl::StatusOr<StepModel> MakeStepModel(const Plan& plan, int device, const KernelTimes& times) {
+  absl::flat_hash_set<int> recorded;
+  for (const StreamProgram& stream : plan.streams) {
+    if (stream.device != device) continue;
+    for (const Instruction& instruction : stream.instructions) {
+      if (instruction.kind == Kind::kRecord) recorded.insert(instruction.index);
+    }
+  }
+  StepModel model;
+  for (const StreamProgram& stream : plan.streams) {
+    if (stream.device != device) continue;
+    std::vector<ModelInstruction>& queue = stream.kind == StreamKind::kCollective ? model.collective : model.compute;
+    for (const Instruction& instruction : stream.instructions) {
+      switch (instruction.kind) {
+        case Kind::kWait:
+          if (recorded.contains(instruction.index)) queue.push_back(ModelInstruction::Wait(instruction.index));
+          break;
+        case Kind::kRecord: queue.push_back(ModelInstruction::Record(instruction.index)); break;
+        case Kind::kCollective:
+          queue.push_back(ModelInstruction::Collective(
+              static_cast<double>(CollectiveBytes(plan.program.nodes[instruction.index]))));
+          break;
+        case Kind::kRun: {
+          const std::string& name = plan.program.nodes[instruction.index].name;
+          const auto found = times.find(name);
+          if (found == times.end()) {
+            return absl::InvalidArgumentError(absl::StrCat("No time was measured for ", name));
+          }
+          queue.push_back(ModelInstruction::Run(found->second));
+          break;
+        }
+      }
+    }
+  }
+  return model;
+}
+
+absl::StatusOr<SimulatedStep> SimulateStep(const StepModel& model,
+                                           const std::function<CollectiveCost(double bytes)>& cost) {
+  return Simulator(model, cost).Run();
+}
+
+}  // namespace belfry
