@@ -1,6 +1,7 @@
 // Benchmark of scaling: training speed on 1, 2, 4 ... devices, strong (one batch shared by all) and weak (one batch
 // each), with the parts of a step from its trace: computing, averaging, and the averaging that no computing hid. For
-// comparison, the machine's limit: as many independent programs for one device, each on its own thread.
+// comparison, the machine's limit: as many independent programs for one device, each on its own thread. With --predict,
+// the speed of many processes instead, predicted from the step of one tower and the link between them.
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
@@ -14,6 +15,9 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "benchmarks/paired_runs.h"
+#include "benchmarks/prediction/published.h"
+#include "benchmarks/prediction/scaling_prediction.h"
+#include "benchmarks/prediction/traced_tower.h"
 #include "benchmarks/report.h"
 #include "benchmarks/step_times.h"
 #include "benchmarks/training_run.h"
@@ -31,7 +35,27 @@ ABSL_FLAG(std::string, dtype, "float32", "Type in which the network computes: fl
 ABSL_FLAG(int, rounds, 25, "Measurements of each configuration, taken in turn.");
 ABSL_FLAG(double, seconds, 0.3, "Length of a measurement in seconds.");
 ABSL_FLAG(int, trace_steps, 20, "Number of steps to trace in each configuration.");
-ABSL_FLAG(std::string, out, "", "Directory for results as JSON and CSV, and for the plot scaling.html; empty: none.");
+ABSL_FLAG(std::string, out, "",
+          "Directory for results as JSON and CSV, and for the plot scaling.html or prediction.html; empty: none.");
+
+ABSL_FLAG(std::string, predict, "",
+          "Numbers of processes, as 1,2,4,...,1000, for which to predict the speed of CPU towers with --batch_size "
+          "examples each, from a trace of one tower; nothing else is measured.");
+ABSL_FLAG(std::string, link, "10gbe",
+          "Link between predicted processes: 1gbe, 10gbe, ib100, or a file with lines \"bytes seconds\", the times of "
+          "messages from one process to another in ascending size.");
+ABSL_FLAG(std::string, averager, "local", "Averager between predicted processes: local or mpi.");
+ABSL_FLAG(int, towers, 1, "Towers of each predicted process.");
+ABSL_FLAG(double, exchange_ns, 0,
+          "Nanoseconds that computing loses to each byte that a predicted process sends and receives.");
+ABSL_FLAG(double, straggling_ms, -1,
+          "Standard deviation of a predicted process's step in milliseconds; negative: that of the traced steps.");
+ABSL_FLAG(double, host_ms, 0, "Milliseconds that are added to each step of several predicted processes.");
+ABSL_FLAG(int, rehearse, 0,
+          "Number of steps to time for each number of processes of --predict with averages that sleep for their "
+          "predicted time; to be compared with a prediction without stragglers. 0: none.");
+ABSL_FLAG(bool, published, false,
+          "Predict published speeds of other frameworks and print both side by side; nothing is measured.");
 
 namespace belfry::benchmarks {
 namespace {
@@ -116,6 +140,15 @@ absl::StatusOr<std::vector<Setup>> MakeSetups() {
   return setups;
 }
 
+absl::Status WritePlot(const std::filesystem::path& path, const std::vector<trainers::RunMetrics>& runs,
+                       const char* axis) {
+  std::ofstream file(path);
+  file << trainers::PlotPage(runs) << std::flush;
+  if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", path.string()));
+  std::printf("Over the number of %s instead of steps: %s\n", axis, path.c_str());
+  return absl::OkStatus();
+}
+
 // Plots speed and efficiency over the number of devices, both modes in each chart.
 absl::Status Plot(const std::string& directory, const std::vector<Setup>& setups, const std::vector<Side>& sides) {
   std::vector<trainers::RunMetrics> runs;
@@ -130,15 +163,72 @@ absl::Status Plot(const std::string& directory, const std::vector<Setup>& setups
     }
     runs.push_back(std::move(run));
   }
-  const std::filesystem::path path = std::filesystem::path(directory) / "scaling.html";
-  std::ofstream file(path);
-  file << trainers::PlotPage(runs) << std::flush;
-  if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", path.string()));
-  std::printf("Over the number of devices instead of steps: %s\n", path.c_str());
-  return absl::OkStatus();
+  return WritePlot(std::filesystem::path(directory) / "scaling.html", runs, "devices");
 }
 
-absl::Status Run() {
+absl::StatusOr<PredictOptions> PredictionOptions() {
+  PredictOptions options{.host = absl::GetFlag(FLAGS_host_ms) * 1e-3};
+  const std::string averager = absl::GetFlag(FLAGS_averager);
+  if (averager != "local" && averager != "mpi") {
+    return absl::InvalidArgumentError(absl::StrCat("--averager=", averager, " is unknown; expected local or mpi"));
+  }
+  if (absl::GetFlag(FLAGS_kind) != "cpu") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--kind=", absl::GetFlag(FLAGS_kind), ": --predict traces a tower on a CPU"));
+  }
+  if (absl::GetFlag(FLAGS_towers) < 1) return absl::InvalidArgumentError("--towers must be at least 1");
+  if (!(absl::GetFlag(FLAGS_exchange_ns) >= 0)) return absl::InvalidArgumentError("--exchange_ns must be at least 0");
+  if (!(options.host >= 0)) return absl::InvalidArgumentError("--host_ms must be at least 0");
+  options.exchange.way = averager == "local" ? ExchangeWay::kSlices : ExchangeWay::kRing;
+  options.exchange.towers = absl::GetFlag(FLAGS_towers);
+  options.exchange.processor = absl::GetFlag(FLAGS_exchange_ns) * 1e-9;
+  const absl::StatusOr<LinkTable> link = LinkTable::Find(absl::GetFlag(FLAGS_link));
+  if (!link.ok()) return absl::Status(link.status().code(), absl::StrCat("--link: ", link.status().message()));
+  options.exchange.link = *link;
+  return options;
+}
+
+absl::Status RunPredict() {
+  ASSIGN_OR_RETURN(const std::vector<int64_t> counts, ParseCounts(absl::GetFlag(FLAGS_predict)));
+  ASSIGN_OR_RETURN(PredictOptions options, PredictionOptions());
+  ASSIGN_OR_RETURN(const BenchModel model, FindModel(absl::GetFlag(FLAGS_model)));
+  TrainingOptions training{.model = absl::GetFlag(FLAGS_model),
+                           .device = {.cpu_threads = 1},
+                           .batch = absl::GetFlag(FLAGS_batch_size) > 0 ? absl::GetFlag(FLAGS_batch_size) : model.batch,
+                           .dtype = absl::GetFlag(FLAGS_dtype)};
+  ASSIGN_OR_RETURN(const TracedTower tower, TraceTower(training, absl::GetFlag(FLAGS_trace_steps)));
+  options.images = static_cast<double>(training.batch);
+  const double straggling = absl::GetFlag(FLAGS_straggling_ms);
+  options.straggling = straggling < 0 ? tower.straggling : straggling * 1e-3;
+
+  std::vector<double> rehearsed;
+  for (size_t i = 0; absl::GetFlag(FLAGS_rehearse) != 0 && i < counts.size(); ++i) {
+    const auto seconds = [&](double bytes) { return CostOfExchange(options.exchange, bytes, counts[i]).seconds; };
+    ASSIGN_OR_RETURN(rehearsed.emplace_back(), RehearseStep(training, seconds, absl::GetFlag(FLAGS_rehearse)));
+  }
+  const std::string what = absl::StrCat(training.model, ", ", training.dtype, ", ", options.exchange.towers, " x ",
+                                        training.batch, " examples a process, over ", absl::GetFlag(FLAGS_link));
+  ASSIGN_OR_RETURN(const Report report, PredictScaling(what, tower, options, counts, rehearsed));
+  const std::string out = absl::GetFlag(FLAGS_out);
+  RETURN_IF_ERROR(report.Finish(out));
+  if (out.empty()) return absl::OkStatus();
+  trainers::RunMetrics run{.name = what, .lines = static_cast<int64_t>(counts.size()), .last_step = counts.back()};
+  const nlohmann::ordered_json results = report.Json();
+  for (const nlohmann::ordered_json& row : results["rows"]) {
+    for (const char* key : {"images/s", "efficiency", "exposed_ms"}) {
+      run.curves[key == std::string("images/s") ? "images_per_second" : key].Add(row["processes"].get<int64_t>(),
+                                                                                 row[key].get<double>());
+    }
+  }
+  return WritePlot(std::filesystem::path(out) / "prediction.html", {run}, "processes");
+}
+
+absl::Status RunPublished() {
+  ASSIGN_OR_RETURN(const Report report, ComparePublished());
+  return report.Finish(absl::GetFlag(FLAGS_out));
+}
+
+absl::Status RunMeasured() {
   ASSIGN_OR_RETURN(const std::vector<Setup> setups, MakeSetups());
   std::vector<Side> sides;
   absl::Status status;
@@ -182,11 +272,16 @@ absl::Status Run() {
   return out.empty() ? absl::OkStatus() : Plot(out, setups, sides);
 }
 
+absl::Status Run() {
+  if (absl::GetFlag(FLAGS_published)) return RunPublished();
+  return absl::GetFlag(FLAGS_predict).empty() ? RunMeasured() : RunPredict();
+}
+
 }  // namespace
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Measures training speed by number of devices.");
+  absl::SetProgramUsageMessage("Measures training speed by number of devices, or predicts it by number of processes.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

@@ -65,7 +65,8 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingO
   const std::vector<int> tower_devices = run->devices_.TowerDevices();
   const auto towers = static_cast<int64_t>(tower_devices.size());
   run->batch_ = options.batch != 0 ? options.batch : model.batch;
-  if (run->batch_ < towers || (model.logits && run->batch_ % towers != 0)) {
+  const bool shares = !options.in_first_tower;
+  if (shares && (run->batch_ < towers || (model.logits && run->batch_ % towers != 0))) {
     return absl::InvalidArgumentError(
         absl::StrCat("--batch_size=", run->batch_, " is not a multiple of the ", towers, " towers"));
   }
@@ -81,7 +82,10 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingO
   const BenchData data(model, run->batch_);
   std::vector<FeedSpec> specs;
   for (int64_t i = 0; i < towers; ++i) {
-    const int64_t begin = i * run->batch_ / towers, count = (i + 1) * run->batch_ / towers - begin;
+    const auto before = [&](int64_t tower) {
+      return shares ? tower * run->batch_ / towers : tower > 0 ? run->batch_ : 0;
+    };
+    const int64_t begin = before(i), count = before(i + 1) - begin;
     run->feeds_.push_back(Examples(data.inputs, begin, count));
     run->feeds_.push_back(Examples(data.labels, begin, count));
     specs.push_back({built.towers[i].images, run->feeds_[2 * i].shape()});

@@ -19,6 +19,7 @@ struct TrainingOptions {
   std::string devices = "cpu:1";    // one tower on each
   DeviceOptions device;
   int64_t batch = 0;              // examples per step over all towers; 0: the model's default
+  bool in_first_tower = false;    // feed all examples to the first tower and none to the others
   std::string dtype = "float32";  // dtype that the model computes in; weights are float32, and float16 uses a loss
                                   // scale
   bool momentum = true;           // false: plain gradient descent, whatever the model's default
@@ -30,8 +31,8 @@ struct TrainingOptions {
 // everything else is replicated by models::ReplicateTowers.
 class TrainingRun {
  public:
-  // InvalidArgument: an unknown model or dtype, or a batch that the towers cannot share evenly. Also returns the errors
-  // of opening the devices and creating the session.
+  // InvalidArgument: an unknown model or dtype, or a batch that the towers should share evenly and cannot. Also returns
+  // the errors of opening the devices and creating the session.
   static absl::StatusOr<std::unique_ptr<TrainingRun>> Create(const TrainingOptions& options);
 
   absl::Status Step() { return prepared_->Run(feeds_); }

@@ -1,0 +1,141 @@
+#include "benchmarks/prediction/traced_tower.h"
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "benchmarks/paired_runs.h"
+#include "framework/base/status.h"
+
+namespace belfry::benchmarks {
+namespace {
+
+constexpr int kUntracedSteps = 5;
+constexpr size_t kSmallestBucket = size_t{64} << 10;
+// Standard deviation of normal values over the median of their distances from the median.
+constexpr double kDeviationOfMedian = 1.4826;
+
+// Averages nothing, and only sleeps.
+class Sleep : public Collective {
+ public:
+  explicit Sleep(absl::Duration time) : time_(time) {}
+  absl::Status Run(int, Stream&, uint32_t, absl::Time) override {
+    if (time_ > absl::ZeroDuration()) absl::SleepFor(time_);
+    return absl::OkStatus();
+  }
+  void Cancel() override {}
+  void Reset(uint32_t) override {}
+
+ private:
+  const absl::Duration time_;
+};
+
+// A run and the index of its first tower's device.
+struct Tower {
+  std::unique_ptr<TrainingRun> run;
+  int device = 0;
+};
+
+absl::StatusOr<Tower> MakeTower(const TrainingOptions& options) {
+  Tower tower;
+  ASSIGN_OR_RETURN(tower.run, TrainingRun::Create(options));
+  tower.device = tower.run->devices().TowerDevices()[0];
+  return tower;
+}
+
+// A tower with all examples, in a plan of two that average by sleeping.
+absl::StatusOr<Tower> MakeTowerOfTwo(TrainingOptions options, const std::function<double(double bytes)>& seconds) {
+  options.devices = "cpu:2";
+  options.device.bind_threads = false;  // the second tower has nothing to do
+  options.in_first_tower = true;
+  options.session.collectives = [seconds](const CollectiveSpec& spec) -> absl::StatusOr<std::unique_ptr<Collective>> {
+    const auto bytes = static_cast<double>(spec.elements) * static_cast<double>(SizeOf(spec.dtype));
+    return std::make_unique<Sleep>(absl::Seconds(seconds(bytes)));
+  };
+  return MakeTower(options);
+}
+
+double NoSeconds(double /*bytes*/) { return 0; }
+
+double ComputeSeconds(const Plan& plan, const StepTrace& trace, int device) {
+  double seconds = 0;
+  for (const StepSpan& span : trace.spans) {
+    if (plan.streams[span.stream].device != device || span.instruction.kind != Instruction::Kind::kRun) continue;
+    seconds += absl::ToDoubleSeconds(span.end - span.begin);
+  }
+  return seconds;
+}
+
+double Deviation(const std::vector<double>& values) {
+  const double median = Median(values);
+  std::vector<double> distances;
+  for (double value : values) distances.push_back(std::abs(value - median));
+  return kDeviationOfMedian * Median(distances);
+}
+
+bool SameCollectives(const StepModel& a, const StepModel& b) {
+  return std::equal(
+      a.collective.begin(), a.collective.end(), b.collective.begin(), b.collective.end(),
+      [](const ModelInstruction& x, const ModelInstruction& y) { return x.kind == y.kind && x.bytes == y.bytes; });
+}
+
+}  // namespace
+
+absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces) {
+  if (traces < 1) return absl::InvalidArgumentError(absl::StrCat("--trace_steps=", traces, "; expected at least 1"));
+  options.devices = "cpu:1";
+  ASSIGN_OR_RETURN(const Tower alone, MakeTower(options));
+  ASSIGN_OR_RETURN(const Tower tower, MakeTowerOfTwo(options, NoSeconds));
+  for (int i = 0; i < kUntracedSteps; ++i) {
+    RETURN_IF_ERROR(alone.run->Step());
+    RETURN_IF_ERROR(tower.run->Step());
+  }
+
+  const Plan& plan = tower.run->prepared().plan();
+  std::vector<StepTrace> steps(traces);
+  std::vector<double> alone_seconds, compute_seconds;
+  for (StepTrace& step : steps) {
+    const Clock::time_point begin = Clock::now();
+    RETURN_IF_ERROR(alone.run->Step());
+    alone_seconds.push_back(Seconds(begin));
+    RETURN_IF_ERROR(tower.run->TracedStep(step));
+    compute_seconds.push_back(ComputeSeconds(plan, step, tower.device));
+  }
+  TracedTower traced{.alone = Median(alone_seconds), .straggling = Deviation(compute_seconds)};
+
+  const KernelTimes times = MedianKernelTimes(plan, steps, tower.device);
+  const auto add = [&](const Tower& from, size_t bucket_bytes) {
+    ASSIGN_OR_RETURN(StepModel model, MakeStepModel(from.run->prepared().plan(), from.device, times));
+    for (const BucketedStep& step : traced.steps) {
+      if (SameCollectives(step.model, model)) return absl::OkStatus();
+    }
+    traced.steps.push_back({bucket_bytes, std::move(model)});
+    return absl::OkStatus();
+  };
+  RETURN_IF_ERROR(add(tower, options.replicate.bucket_bytes));
+  const double bytes = traced.steps[0].model.bytes();
+  for (size_t size = kSmallestBucket; static_cast<double>(size) / 2 < bytes; size *= 2) {
+    options.replicate.bucket_bytes = size;
+    ASSIGN_OR_RETURN(const Tower other, MakeTowerOfTwo(options, NoSeconds));
+    RETURN_IF_ERROR(add(other, size));
+  }
+  return traced;
+}
+
+absl::StatusOr<double> RehearseStep(TrainingOptions options, const std::function<double(double bytes)>& seconds,
+                                    int steps) {
+  if (steps < 1) return absl::InvalidArgumentError(absl::StrCat(steps, " steps to rehearse; expected at least 1"));
+  ASSIGN_OR_RETURN(const Tower tower, MakeTowerOfTwo(std::move(options), seconds));
+  for (int i = 0; i < kUntracedSteps; ++i) RETURN_IF_ERROR(tower.run->Step());
+  std::vector<double> times;
+  for (int i = 0; i < steps; ++i) {
+    const Clock::time_point begin = Clock::now();
+    RETURN_IF_ERROR(tower.run->Step());
+    times.push_back(Seconds(begin));
+  }
+  return Median(times);
+}
+
+}  // namespace belfry::benchmarks

@@ -1,0 +1,36 @@
+// The step of one tower of a model, measured as several processes would run it, with averages of several bucket sizes.
+#pragma once
+
+#include <cstddef>
+#include <functional>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "benchmarks/training_run.h"
+#include "framework/runtime/prediction/step_model.h"
+
+namespace belfry::benchmarks {
+
+struct BucketedStep {
+  size_t bucket_bytes = 0;  // models::ReplicateOptions::bucket_bytes
+  StepModel model;
+};
+
+struct TracedTower {
+  std::vector<BucketedStep> steps;  // that of the asked bucket size, then others with other buckets, smallest first
+  double alone = 0;                 // seconds of a step of one tower in a plan of its own, which averages nothing
+  double straggling = 0;            // standard deviation of the kernels' time in a step, outliers left out
+};
+
+// Compiles the model for two towers on CPUs of options.device, with buckets of all sizes from 64 KiB on, feeds all
+// examples to the first tower, and traces `traces` steps of it with averages that do nothing: what remains is the
+// computing of one tower by the plan of several. The times of its kernels serve for all bucket sizes. Steps of the
+// tower alone are timed in turn with the traced ones.
+absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces);
+
+// Seconds of a step of the plan that TraceTower traces, if each of its averages sleeps for seconds(bytes): the median
+// of `steps` steps. It is what a prediction without stragglers should meet, since only the order of events is real.
+absl::StatusOr<double> RehearseStep(TrainingOptions options, const std::function<double(double bytes)>& seconds,
+                                    int steps);
+
+}  // namespace belfry::benchmarks
