@@ -110,6 +110,15 @@ absl::Status ReduceOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end
 absl::Status ReduceOnHost(const CollectiveSpec& spec, absl::Span<const CollectiveRank> ranks, size_t first,
                           size_t results, int64_t begin, int64_t end);
 
+// A sum in two stages, for kMean and kSum. SumOnHost writes weight * data summed over spec.ranks to `sums`, one
+// accumulator for each element: a float, or a double if spec.dtype is float64. AddSumsOnHost adds such sums of several
+// processes, in the order given, and writes sum / divisor to spec.ranks; the sums begin with element `first`.
+void SumOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end, void* sums);
+void AddSumsOnHost(const CollectiveSpec& spec, absl::Span<const void* const> sums, int64_t first, double divisor,
+                   int64_t begin, int64_t end);
+// The bytes of an accumulator.
+size_t AccumulatorSize(DType dtype);
+
 // InvalidArgument unless the dtype can be reduced as spec.kind says.
 absl::Status CheckDType(const CollectiveSpec& spec);
 

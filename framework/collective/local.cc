@@ -84,6 +84,38 @@ absl::Status Reduce(const CollectiveSpec& spec, const Ranks& ranks, int64_t begi
   return absl::OkStatus();
 }
 
+template <class T>
+void Sum(const CollectiveSpec& spec, int64_t begin, int64_t end, void* to) {
+  using A = typename Accumulator<T>::type;
+  A* const sums = static_cast<A*>(to);
+  std::fill(sums + begin, sums + end, A{0});
+  for (const CollectiveRank& rank : spec.ranks) {
+    const A weight = spec.kind == CollectiveKind::kMean ? static_cast<A>(*rank.weight) : A{1};
+    if (weight == A{0}) continue;  // it may hold NaN
+    const T* data = static_cast<const T*>(rank.data);
+    for (int64_t i = begin; i < end; ++i) sums[i] += weight * static_cast<A>(data[i]);
+  }
+}
+
+template <class T>
+void AddSums(const CollectiveSpec& spec, absl::Span<const void* const> sums, int64_t first, double divisor,
+             int64_t begin, int64_t end) {
+  using A = typename Accumulator<T>::type;
+  A total[kBlock];
+  for (int64_t at = begin; at < end; at += kBlock) {
+    const int64_t n = std::min(kBlock, end - at);
+    std::fill_n(total, n, A{0});
+    for (const void* sum : sums) {
+      const A* from = static_cast<const A*>(sum) + (at - first);
+      for (int64_t i = 0; i < n; ++i) total[i] += from[i];
+    }
+    for (const CollectiveRank& rank : spec.ranks) {
+      T* data = static_cast<T*>(rank.data) + at;
+      for (int64_t i = 0; i < n; ++i) data[i] = static_cast<T>(total[i] / static_cast<A>(divisor));
+    }
+  }
+}
+
 // Two meetings make slices safe without locks. After `arrived`, every rank's data is final, so a participant may read
 // all of it. After `done`, every slice is written, so a participant may go on and change its data. Runs cannot mix:
 // nobody arrives for run n + 1 before everybody is done with run n. Each participant does 1 / participants of the work,
@@ -173,6 +205,29 @@ absl::Status ReduceOnHost(const CollectiveSpec& spec, absl::Span<const Collectiv
     default: BELFRY_CHECK(false);
   }
 }
+
+void SumOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end, void* sums) {
+  switch (spec.dtype) {
+    case DType::kFloat32: return Sum<float>(spec, begin, end, sums);
+    case DType::kFloat64: return Sum<double>(spec, begin, end, sums);
+    case DType::kFloat16: return Sum<Half>(spec, begin, end, sums);
+    case DType::kBFloat16: return Sum<BFloat16>(spec, begin, end, sums);
+    default: BELFRY_CHECK(false);
+  }
+}
+
+void AddSumsOnHost(const CollectiveSpec& spec, absl::Span<const void* const> sums, int64_t first, double divisor,
+                   int64_t begin, int64_t end) {
+  switch (spec.dtype) {
+    case DType::kFloat32: return AddSums<float>(spec, sums, first, divisor, begin, end);
+    case DType::kFloat64: return AddSums<double>(spec, sums, first, divisor, begin, end);
+    case DType::kFloat16: return AddSums<Half>(spec, sums, first, divisor, begin, end);
+    case DType::kBFloat16: return AddSums<BFloat16>(spec, sums, first, divisor, begin, end);
+    default: BELFRY_CHECK(false);
+  }
+}
+
+size_t AccumulatorSize(DType dtype) { return dtype == DType::kFloat64 ? sizeof(double) : sizeof(float); }
 
 absl::Status ReduceOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end) {
   return ReduceOnHost(spec, spec.ranks, 0, spec.ranks.size(), begin, end);

@@ -63,9 +63,9 @@ class World {
   virtual int NewTag() = 0;
   // Sends and receives all of `transfers`; returns when their memory may be used again. Neither allocates nor uses the
   // processor beside other threads that need it. Exchanges with different tags may run at the same time, in any order.
-  // Errors: DeadlineExceeded names the processes from which something is missing; Cancelled if `cancelled` returns true, or with the error of a process that called Fail; those of the
-  // library. After an error nothing more can be exchanged with any tag, and MPI no longer uses the memory of
-  // `transfers`. Thread-safe.
+  // Errors: DeadlineExceeded names the processes from which something is missing; Cancelled if `cancelled` returns
+  // true, or with the error of a process that called Fail; those of the library. After an error nothing more can be
+  // exchanged with any tag, and MPI no longer uses the memory of `transfers`. Thread-safe.
   virtual absl::Status Exchange(int tag, Transfers& transfers, absl::Time deadline,
                                 const std::function<bool()>& cancelled) = 0;
   // Sends `mine` to all processes, and returns the messages of all, by rank. Errors: those of Exchange. Not

@@ -20,42 +20,56 @@ struct Slice {
 };
 
 // A run has these parts, with a meeting of the participants of this process after each:
-// 1. All arrive: the ranks' data is final.
-// 2. Participant 0 sends the slices of this process's ranks to the processes that sum them, and receives this process's
-//    slice of all other ranks into scratch memory.
-// 3. Each participant sums a part of this process's slice over all ranks.
+// 1. All arrive: the ranks' data is final. For WorldSum::kProcesses each participant sums a part of it.
+// 2. Participant 0 sends the slices of this process's ranks, or of their sum, to the processes that add them up, and
+//    receives this process's slice of all others into scratch memory.
+// 3. Each participant adds up a part of this process's slice.
 // 4. Participant 0 sends the result to all processes, and receives theirs into the data of the first rank.
 // 5. Each participant copies them to its other ranks.
 // Participant 0's thread waits for other processes where it would otherwise wait for its own, so no further thread is
 // needed. What is sent lies where it was computed; only what is received before the sum needs memory of its own.
 class WorldCollective final : public Collective {
  public:
-  WorldCollective(CollectiveSpec spec, World& world, int tag, const TowersOfWorld& towers)
-      : spec_(std::move(spec)), world_(world), tag_(tag) {
+  WorldCollective(CollectiveSpec spec, World& world, int tag, const TowersOfWorld& towers, WorldSum sum)
+      : spec_(std::move(spec)),
+        world_(world),
+        tag_(tag),
+        sums_processes_(sum == WorldSum::kProcesses && spec_.kind != CollectiveKind::kBroadcast) {
     for (Device* device : spec_.participants) {
       arrived_.push_back(device->NewEvent());
       summed_.push_back(device->NewEvent());
       done_.push_back(device->NewEvent());
+      if (sums_processes_) prepared_.push_back(device->NewEvent());
     }
     received_ = spec_.participants[0]->NewEvent();
     spread_ = spec_.participants[0]->NewEvent();
-    PlanTransfers(towers);
+    PlanWeights(towers);
+    if (sums_processes_) {
+      PlanSums();
+    } else {
+      PlanTowers(towers);
+    }
+    PlanResults();
   }
 
   absl::Status Run(int participant, Stream& stream, uint32_t run, absl::Time deadline) override {
     RETURN_IF_ERROR(Meet(arrived_, participant, stream, run, deadline));
+    if (sums_processes_) {
+      const CollectivePart part = PartOf(spec_, participant);
+      SumOnHost(spec_, part.begin, part.end, scratch_.data());
+      RETURN_IF_ERROR(Meet(prepared_, participant, stream, run, deadline));
+    }
     if (participant == 0) {
-      for (size_t i = 0; i < weights_.size(); ++i) weights_[i] = *spec_.ranks[i].weight;
+      for (size_t i = 0; i < spec_.ranks.size() && !weights_.empty(); ++i) {
+        weights_[spec_.first + i] = *spec_.ranks[i].weight;
+      }
       RETURN_IF_ERROR(Exchange(gather_, deadline));
       stream.Record(*received_, run);
     } else {
       RETURN_IF_ERROR(stream.Wait(*received_, run, deadline));
     }
     // The weights are the same in all processes, so an error of this sum is, too. The others wait all the same.
-    const CollectivePart part = PartOf(spec_, participant);
-    const int64_t begin = own_.size() * part.participant / static_cast<int64_t>(spec_.participants.size());
-    const int64_t end = own_.size() * (part.participant + 1) / static_cast<int64_t>(spec_.participants.size());
-    const absl::Status status = ReduceOnHost(spec_, all_, spec_.first, spec_.ranks.size(), begin, end);
+    const absl::Status status = AddUp(participant);
     RETURN_IF_ERROR(Meet(summed_, participant, stream, run, deadline));
     if (participant == 0) {
       RETURN_IF_ERROR(Exchange(spread_out_, deadline));
@@ -92,49 +106,103 @@ class WorldCollective final : public Collective {
   // Whether a rank's data counts.
   bool Counts(int64_t rank) const { return spec_.kind != CollectiveKind::kBroadcast || rank == 0; }
 
-  void PlanTransfers(const TowersOfWorld& towers) {
-    const int own = world_.rank();
-    own_ = SliceOf(own);
+  // Calls plan(to, from) for the other processes, neighbours first, so that not all send to the same one at the same
+  // time.
+  template <class F>
+  void ForEachPair(const F& plan) const {
+    const int own = world_.rank(), size = world_.size();
+    for (int step = 1; step < size; ++step) plan((own + step) % size, (own + size - step) % size);
+  }
+
+  static absl::Span<char> FloatBytes(float* data, int64_t elements) {
+    return {reinterpret_cast<char*>(data), static_cast<size_t>(elements) * sizeof(float)};
+  }
+
+  void PlanWeights(const TowersOfWorld& towers) {
+    own_ = SliceOf(world_.rank());
+    first_ = spec_.ranks[0].data;
+    if (spec_.kind != CollectiveKind::kMean) return;
+    weights_.resize(spec_.size);
+    float* const mine = &weights_[spec_.first];
+    const auto local = static_cast<int64_t>(spec_.ranks.size());
+    ForEachPair([&](int to, int from) {
+      gather_.Send(to, FloatBytes(mine, local));
+      gather_.Receive(from, FloatBytes(&weights_[towers.first[from]], towers.count(from)));
+    });
+  }
+
+  // The slices of all towers.
+  void PlanTowers(const TowersOfWorld& towers) {
     const auto local = static_cast<int64_t>(spec_.ranks.size());
     const size_t size = SizeOf(spec_.dtype);
-    if (spec_.kind == CollectiveKind::kMean) weights_.resize(local);
-    all_weights_.resize(spec_.size);
     scratch_.resize(static_cast<size_t>((spec_.size - local) * own_.size()) * size);
     all_.resize(spec_.size);
     char* free = scratch_.data();
-    for (int process = 0; process < world_.size(); ++process) {
-      for (int64_t rank = towers.first[process]; rank < towers.first[process + 1]; ++rank) {
-        CollectiveRank& entry = all_[rank];
-        if (process == own) {
-          entry = spec_.ranks[rank - spec_.first];
-          entry.data = At(entry.data, own_.begin);
-        } else {
-          entry = {.data = free, .weight = &all_weights_[rank]};
-          free += own_.size() * static_cast<int64_t>(size);
-        }
+    for (int64_t rank = 0; rank < spec_.size; ++rank) {
+      const float* const weight = weights_.empty() ? nullptr : &weights_[rank];
+      if (rank >= spec_.first && rank < spec_.first + local) {
+        all_[rank] = {.data = At(spec_.ranks[rank - spec_.first].data, own_.begin), .weight = weight};
+      } else {
+        all_[rank] = {.data = free, .weight = weight};
+        free += own_.size() * static_cast<int64_t>(size);
       }
     }
-    first_ = spec_.ranks[0].data;
-    // Neighbours first, so that not all processes send to the same one at the same time.
-    for (int step = 1; step < world_.size(); ++step) {
-      const int to = (own + step) % world_.size(), from = (own + world_.size() - step) % world_.size();
-      const Slice theirs = SliceOf(to), received = SliceOf(from);
-      if (!weights_.empty()) {
-        gather_.Send(to, Bytes4(weights_.data(), local));
-        gather_.Receive(from, Bytes4(&all_weights_[towers.first[from]], towers.count(from)));
-      }
+    ForEachPair([&](int to, int from) {
+      const Slice theirs = SliceOf(to);
       for (int64_t i = 0; i < local; ++i) {
         if (Counts(spec_.first + i)) gather_.Send(to, Bytes(At(spec_.ranks[i].data, theirs.begin), theirs.size()));
       }
       for (int64_t rank = towers.first[from]; rank < towers.first[from + 1]; ++rank) {
         if (Counts(rank)) gather_.Receive(from, Bytes(all_[rank].data, own_.size()));
       }
+    });
+  }
+
+  // The slices of all processes' sums. The scratch memory has this process's sum of all elements, then the slices.
+  void PlanSums() {
+    const auto size = static_cast<int64_t>(AccumulatorSize(spec_.dtype));
+    const auto bytes = [&](int64_t at, int64_t elements) {
+      return absl::MakeSpan(scratch_.data() + at * size, static_cast<size_t>(elements * size));
+    };
+    scratch_.resize(static_cast<size_t>((spec_.elements + (world_.size() - 1) * own_.size()) * size));
+    sums_.resize(world_.size());
+    int64_t free = spec_.elements;
+    for (int process = 0; process < world_.size(); ++process) {
+      const int64_t at = process == world_.rank() ? own_.begin : free;
+      sums_[process] = scratch_.data() + at * size;
+      if (process != world_.rank()) free += own_.size();
+    }
+    ForEachPair([&](int to, int from) {
+      const Slice theirs = SliceOf(to);
+      gather_.Send(to, bytes(theirs.begin, theirs.size()));
+      gather_.Receive(from, {static_cast<char*>(sums_[from]), static_cast<size_t>(own_.size() * size)});
+    });
+  }
+
+  void PlanResults() {
+    ForEachPair([&](int to, int from) {
+      const Slice received = SliceOf(from);
       spread_out_.Send(to, Bytes(At(first_, own_.begin), own_.size()));
       spread_out_.Receive(from, Bytes(At(first_, received.begin), received.size()));
-    }
+    });
   }
-  static absl::Span<char> Bytes4(float* data, int64_t elements) {
-    return {reinterpret_cast<char*>(data), static_cast<size_t>(elements) * sizeof(float)};
+
+  // Writes a participant's part of this process's slice to all ranks of this process.
+  absl::Status AddUp(int participant) {
+    const auto parts = static_cast<int64_t>(spec_.participants.size());
+    const int64_t begin = own_.size() * participant / parts, end = own_.size() * (participant + 1) / parts;
+    if (!sums_processes_) return ReduceOnHost(spec_, all_, spec_.first, spec_.ranks.size(), begin, end);
+    double divisor = 1;
+    if (spec_.kind == CollectiveKind::kMean) {
+      divisor = 0;
+      for (const float weight : weights_) divisor += weight;
+      if (!(divisor > 0)) {
+        return absl::InvalidArgumentError(absl::StrCat("collective '", spec_.name, "': the towers' weights add up to ",
+                                                       divisor, "; no tower has an example"));
+      }
+    }
+    AddSumsOnHost(spec_, sums_, own_.begin, divisor, own_.begin + begin, own_.begin + end);
+    return absl::OkStatus();
   }
 
   absl::Status Exchange(Transfers& transfers, absl::Time deadline) {
@@ -164,7 +232,7 @@ class WorldCollective final : public Collective {
 
   template <class F>
   void ForEachEvent(const F& apply) {
-    for (Events* events : {&arrived_, &summed_, &done_}) {
+    for (Events* events : {&arrived_, &prepared_, &summed_, &done_}) {
       for (auto& event : *events) apply(*event);
     }
     apply(*received_);
@@ -174,13 +242,15 @@ class WorldCollective final : public Collective {
   const CollectiveSpec spec_;
   World& world_;
   const int tag_;
-  Slice own_;                        // of this process
-  void* first_ = nullptr;            // data of the first rank of this process
-  std::vector<CollectiveRank> all_;  // of all processes; their data begins with own_
-  std::vector<float> weights_, all_weights_;
+  Slice own_;              // of this process
+  void* first_ = nullptr;  // data of the first rank of this process
+  const bool sums_processes_;
+  std::vector<CollectiveRank> all_;  // for kTowers: those of all processes; their data begins with own_
+  std::vector<void*> sums_;          // for kProcesses: those of all processes, by process
+  std::vector<float> weights_;       // by rank; empty unless for a mean
   std::vector<char> scratch_;
   Transfers gather_, spread_out_;
-  Events arrived_, summed_, done_;  // one per participant
+  Events arrived_, prepared_, summed_, done_;  // one per participant; prepared_ for kProcesses
   std::unique_ptr<Event> received_, spread_;
   std::atomic<bool> cancelled_{false};
 };
@@ -198,28 +268,29 @@ absl::StatusOr<TowersOfWorld> TowersOfWorld::Gather(World& world, int mine, absl
   return towers;
 }
 
-CollectiveFactory WorldCollectives(World& world, const TowersOfWorld& towers) {
+CollectiveFactory WorldCollectives(World& world, const TowersOfWorld& towers, WorldSum sum) {
   // One tag for all: they run one after the other, in the same order in all processes. A process may make some of them
   // earlier than another, for a batch whose shapes are new to it alone, so a tag of its own for each would not agree.
-  return [&world, towers, tag = world.NewTag()](CollectiveSpec spec) -> absl::StatusOr<std::unique_ptr<Collective>> {
-    if (!spec.spans_processes()) return MakeLocalCollective(std::move(spec));
-    RETURN_IF_ERROR(CheckDType(spec));
-    const auto invalid = [&](const auto&... parts) {
-      return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name, "': ", parts...));
-    };
-    for (const Device* device : spec.participants) {
-      if (device->type() == "CPU") continue;
-      return invalid("the local averager works among the CPU devices of several processes, not on ",
-                     device->name().ToString(), "; use --averager=nccl");
-    }
-    if (spec.size != towers.total() || spec.first != towers.first[world.rank()] ||
-        static_cast<int>(spec.ranks.size()) != towers.count(world.rank())) {
-      return invalid("this process has towers ", spec.first, " to ", spec.first + spec.ranks.size() - 1, " of ",
-                     spec.size, ", but should have ", towers.first[world.rank()], " to ",
-                     towers.first[world.rank() + 1] - 1, " of ", towers.total());
-    }
-    return std::make_unique<WorldCollective>(std::move(spec), world, tag, towers);
-  };
+  return
+      [&world, towers, sum, tag = world.NewTag()](CollectiveSpec spec) -> absl::StatusOr<std::unique_ptr<Collective>> {
+        if (!spec.spans_processes()) return MakeLocalCollective(std::move(spec));
+        RETURN_IF_ERROR(CheckDType(spec));
+        const auto invalid = [&](const auto&... parts) {
+          return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name, "': ", parts...));
+        };
+        for (const Device* device : spec.participants) {
+          if (device->type() == "CPU") continue;
+          return invalid("the local averager works among the CPU devices of several processes, not on ",
+                         device->name().ToString(), "; use --averager=nccl");
+        }
+        if (spec.size != towers.total() || spec.first != towers.first[world.rank()] ||
+            static_cast<int>(spec.ranks.size()) != towers.count(world.rank())) {
+          return invalid("this process has towers ", spec.first, " to ", spec.first + spec.ranks.size() - 1, " of ",
+                         spec.size, ", but should have ", towers.first[world.rank()], " to ",
+                         towers.first[world.rank() + 1] - 1, " of ", towers.total());
+        }
+        return std::make_unique<WorldCollective>(std::move(spec), world, tag, towers, sum);
+      };
 }
 
 }  // namespace belfry

@@ -1,4 +1,4 @@
-// The averager `local` among the processes of a world.
+// The averagers `local` and `mpi` among the processes of a world.
 #pragma once
 
 #include <memory>
@@ -20,15 +20,21 @@ struct TowersOfWorld {
   static absl::StatusOr<TowersOfWorld> Gather(World& world, int mine, absl::Time deadline);
 };
 
+// The order in which the towers of several processes are summed.
+enum class WorldSum {
+  kTowers,     // in ascending order of towers: the bits of the local averager among as many towers in one process
+  kProcesses,  // those of each process first, then the processes in ascending order: the bits depend on the layout
+};
+
 // SessionOptions::collectives for a process of `world`, which must outlive them. Collectives whose ranks are all in
-// this process are local ones. All others are of CPU devices, and have the bits of the local averager among as many
-// towers in one process: each process gets one slice of every tower of all others, sums it in ascending rank order as
-// the local averager does, and sends the result to all. All processes must make the same collectives in the same order,
-// and each must have the ranks that `towers` gives it. Errors: InvalidArgument for GPUs, other ranks, and dtypes that
-// cannot be averaged.
+// this process are local ones. All others are of CPU devices: each process gets one slice of what all others
+// contribute, sums it as the local averager does, and sends the result to all, so that all get the same bits. All
+// processes must run the same collectives in the same order, one at a time, and each must have the ranks that `towers`
+// gives it. Errors: InvalidArgument for GPUs, other ranks, and dtypes that cannot be averaged.
 //
-// P processes with L towers each, and S bytes of one tower, take 2 (P - 1) messages' latency and (L + 1) S (P - 1) / P
-// bytes each way per process; with one tower per process that is what a ring takes.
-CollectiveFactory WorldCollectives(World& world, const TowersOfWorld& towers);
+// P processes with L towers each, and S bytes of one tower, take 2 (P - 1) messages' latency. Each process sends, and
+// receives, (L + 1) S (P - 1) / P bytes for kTowers, and (S' + S) (P - 1) / P for kProcesses, where S' are the bytes of
+// sums: S, or 2 S for 16-bit types. A ring takes 2 S (P - 1) / P.
+CollectiveFactory WorldCollectives(World& world, const TowersOfWorld& towers, WorldSum sum = WorldSum::kTowers);
 
 }  // namespace belfry

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
@@ -91,13 +93,14 @@ Towers<T> Draw(int count, int64_t elements, bool equal_weights, std::mt19937& ra
 }
 
 template <class T>
-absl::Status RunLayout(const Layout& layout, CollectiveKind kind, Towers<T>& towers, const Ranks& ranks = {}) {
+absl::Status RunLayout(const Layout& layout, CollectiveKind kind, Towers<T>& towers, const Ranks& ranks = {},
+                       WorldSum sum = WorldSum::kTowers) {
   const auto results = RunRanks(static_cast<int>(layout.size()), ranks, [&](World& world) -> absl::Status {
     ASSIGN_OR_RETURN(const TowersOfWorld numbers,
                      TowersOfWorld::Gather(world, layout[world.rank()], In(absl::Seconds(60))));
     const int count = layout[world.rank()];
     Part<T> part(towers, numbers.first[world.rank()], count, (count + 1) / 2, kind);
-    ASSIGN_OR_RETURN(const auto collective, WorldCollectives(world, numbers)(part.spec()));
+    ASSIGN_OR_RETURN(const auto collective, WorldCollectives(world, numbers, sum)(part.spec()));
     for (uint32_t run = 1; run <= 3; ++run) RETURN_IF_ERROR(part.Run(*collective, run, In(absl::Seconds(60))));
     return world.Close(In(absl::Seconds(60)));
   });
@@ -133,6 +136,41 @@ TYPED_TEST(WorldCollectiveTest, EveryLayoutHasTheBitsOfOneProcess) {
           EXPECT_EQ(std::memcmp(expected.data[t].data(), actual.data[t].data(), elements * sizeof(T)), 0)
               << "tower " << t;
         }
+      }
+    }
+  }
+}
+
+// Up to rounding, and with the same bits in all towers; a tower of weight 0 does not count whatever it holds.
+TYPED_TEST(WorldCollectiveTest, SumsOfProcessesAreClose) {
+  using T = TypeParam;
+  std::mt19937& random = TestRandom();
+  for (const Layout& layout : std::vector<Layout>{{4}, {2, 2}, {1, 1, 1}, {3, 1}, {1, 2, 2}}) {
+    int count = 0;
+    for (const int n : layout) count += n;
+    for (const CollectiveKind kind : {CollectiveKind::kMean, CollectiveKind::kSum, CollectiveKind::kBroadcast}) {
+      const int64_t elements = static_cast<int64_t>(random() % 3000);
+      SCOPED_TRACE(absl::StrCat("towers ", absl::StrJoin(layout, " + "), ", kind ", static_cast<int>(kind), ", ",
+                                elements, " elements"));
+      Towers<T> start = Draw<T>(count, elements, random() % 2 == 0, random);
+      if (kind == CollectiveKind::kMean && count > 3) {
+        start.weights[0] = 0;
+        for (T& x : start.data[0]) x = static_cast<T>(std::nanf(""));
+      }
+      Towers<T> expected = start, actual = start;
+      Part<T> alone(expected, 0, count, 1, kind);
+      const auto collective = MakeLocalCollective(alone.spec());
+      ASSERT_TRUE(collective.ok()) << collective.status();
+      for (uint32_t run = 1; run <= 3; ++run) ASSERT_TRUE(alone.Run(**collective, run, absl::InfiniteFuture()).ok());
+      const absl::Status status = RunLayout(layout, kind, actual, {}, WorldSum::kProcesses);
+      ASSERT_TRUE(status.ok()) << status;
+      const double rounding = sizeof(T) == 8 ? 1e-14 : sizeof(T) == 4 ? 1e-5 : std::is_same_v<T, Half> ? 4e-3 : 3e-2;
+      for (int t = 0; t < count; ++t) {
+        EXPECT_EQ(std::memcmp(actual.data[0].data(), actual.data[t].data(), elements * sizeof(T)), 0) << "tower " << t;
+      }
+      for (int64_t i = 0; i < elements; ++i) {
+        const auto want = static_cast<double>(expected.data[0][i]), got = static_cast<double>(actual.data[0][i]);
+        ASSERT_LE(std::abs(got - want), rounding * std::max(100.0, std::abs(want))) << i << ": " << got << ", " << want;
       }
     }
   }
