@@ -97,11 +97,15 @@ class Replicator {
           "Variable update 'parameter_device' keeps all variables in one process; several need 'replicated'"));
     }
     if (!root_.status().ok()) return std::move(step_);
+    step_.first_tower = options_.first_tower;
+    step_.towers_in_all = total_;
     for (int i = 0; i < local_; ++i) AddInputs(i, tower_devices[i]);
     if (!root_.status().ok()) return std::move(step_);
-    if (total_ > local_) GatherExamples();
+    if (!alone()) examples_of_all_ = Gather("examples", [](const TrainTower& tower) { return tower.examples; });
     for (int i = 0; i < local_; ++i) AddModel(i);
     if (!root_.status().ok()) return std::move(step_);
+    // Before the gradients' averages, so that it is not the last thing that a step waits for.
+    if (!alone()) losses_of_all_ = Gather("loss", [](const TrainTower& tower) { return tower.loss; });
     step_.global_step = optim::GlobalStep(UpdateScope(0));
     if (loss_scale_.has_value()) {
       step_.loss_scale = loss_scale_->Value(UpdateScope(0));
@@ -168,14 +172,15 @@ class Replicator {
 
   // Vectors with one element for each tower of all processes, from one scalar for each of this process; on the device
   // of each. Sums of one number and zeros are exact, and keep a NaN to its tower.
-  std::vector<Output> Gather(const std::string& name, const std::vector<Output>& scalars) const {
+  std::vector<Output> Gather(const std::string& name, Output (*scalar_of)(const TrainTower&)) const {
     std::vector<Output> vectors;
     for (int i = 0; i < local_; ++i) {
       const Scope scope = step_.towers[i].scope.NameScope("averaging/");
       std::vector<Output> parts;
       const int before = Number(i), after = total_ - before - 1;
       if (before > 0) parts.push_back(ops::Const(scope, Tensor::Zeros(DType::kFloat32, {before})));
-      parts.push_back(ops::Reshape(scope, scalars[i], {1}));
+      const Output scalar = ops::Cast(scope, scalar_of(step_.towers[i]), DType::kFloat32);
+      parts.push_back(ops::Reshape(scope, scalar, {1}));
       if (after > 0) parts.push_back(ops::Const(scope, Tensor::Zeros(DType::kFloat32, {after})));
       const std::vector<Output> sums =
           ops::AllReduceSum(scope, {.group = absl::StrCat(group_, name), .rank = Number(i), .size = total_},
@@ -183,12 +188,6 @@ class Replicator {
       vectors.push_back(sums.empty() ? Output() : sums[0]);
     }
     return vectors;
-  }
-
-  void GatherExamples() {
-    std::vector<Output> examples;
-    for (const TrainTower& tower : step_.towers) examples.push_back(tower.examples);
-    examples_of_all_ = Gather("examples", examples);
   }
 
   // The number of examples in the towers before tower i, an int64 scalar.
@@ -399,7 +398,7 @@ class Replicator {
       examples.push_back(tower.examples);
     }
     if (total_ == 1) return ops::Identity(scope, losses[0]);
-    const Output values = alone() ? ops::Stack(scope, losses) : Gather("loss", losses)[0];
+    const Output values = alone() ? ops::Stack(scope, losses) : losses_of_all_[0];
     const Output counts = alone() ? ops::Stack(scope, examples) : examples_of_all_[0];
     if (!values.valid() || !counts.valid()) return Output();
     const Output zeros = ops::ZerosLike(scope, counts);
@@ -422,6 +421,7 @@ class Replicator {
   int local_ = 0, total_ = 0;                                  // numbers of towers: of this process, and of all
   std::vector<Output> rows_;             // by tower of this process: its number of examples, int64
   Output before_;                        // sum of rows_ of the towers whose models are built
+  std::vector<Output> losses_of_all_;    // by tower of this process: a vector of all towers' losses, float32
   std::vector<Output> examples_of_all_;  // by tower of this process: a vector of all towers' numbers, float32
 };
 

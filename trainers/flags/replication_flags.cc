@@ -60,6 +60,10 @@ absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceS
   ASSIGN_OR_RETURN(const TowersOfWorld towers, TowersOfWorld::Gather(world, local, StartDeadline()));
   RETURN_IF_ERROR(SetAverager(devices, world, towers, session));
   if (world.size() > 1 && absl::GetFlag(FLAGS_step_timeout) == -1) session.timeout = kStepTimeoutOfSeveral;
+  if (world.rank() != 0) {  // whose placement and plans are like those of task 0
+    session.log_device_placement = false;
+    session.dump_plan.clear();
+  }
   models::ReplicateOptions options{.first_tower = towers.first[world.rank()], .towers = towers.total()};
   ASSIGN_OR_RETURN(options.variable_update, models::ParseVariableUpdate(absl::GetFlag(FLAGS_variable_update)));
   if (options.variable_update == models::VariableUpdate::kIndependent) {

@@ -85,7 +85,7 @@ std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, const mode
     PlannedStep made{.name = std::move(name), .fetches = {step.loss, step.learning_rate}, .targets = {step.update}};
     if (step.loss_scale.valid()) made.fetches.insert(made.fetches.end(), {step.loss_scale, step.skipped_steps});
     for (int i = 0; i < towers; ++i) {
-      const int64_t count = data::RangeOfTower(batch, towers, i).count;
+      const int64_t count = data::RangeOfTower(batch, step.towers_in_all, step.first_tower + i).count;
       made.feeds.push_back({step.towers[i].batch.images, input.inputs.Insert(0, count)});
       made.feeds.push_back({step.towers[i].batch.labels, {count}});
     }

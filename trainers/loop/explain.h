@@ -24,7 +24,7 @@ struct PlannedStep {
 // The steps of a run with the given batch size.
 using PlannedSteps = std::function<std::vector<PlannedStep>(int64_t batch_size)>;
 
-// The steps that a Trainer prepares: the training step with a full batch, split over the towers as a Prefetcher does;
+// The steps that a Trainer prepares: the training step with a full batch, split over all towers as a Prefetcher does;
 // the same with the batch that ends an epoch of `examples`, if that is smaller; the same with summaries, if there are
 // any.
 std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, const models::InputSpec& input,
