@@ -25,6 +25,7 @@ class Alone final : public World {
   std::string library() const override { return ""; }
   int NewTag() override { return 1; }
   absl::Status Exchange(int, Transfers&, absl::Time, const std::function<bool()>&) override { return absl::OkStatus(); }
+  absl::Duration waited() const override { return absl::ZeroDuration(); }
   void SetPosition(std::function<std::string()>) override {}
   std::string RollCall() override { return ""; }
   void Fail(const absl::Status&) override {}

@@ -68,6 +68,8 @@ class World {
   // exchanged with any tag, and MPI no longer uses the memory of `transfers`. Thread-safe.
   virtual absl::Status Exchange(int tag, Transfers& transfers, absl::Time deadline,
                                 const std::function<bool()>& cancelled) = 0;
+  // The time that this process has spent in exchanges. The process that all others wait for has the least. Thread-safe.
+  virtual absl::Duration waited() const = 0;
   // Sends `mine` to all processes, and returns the messages of all, by rank. Errors: those of Exchange. Not
   // thread-safe.
   absl::StatusOr<std::vector<std::string>> AllGather(absl::string_view mine, absl::Time deadline);

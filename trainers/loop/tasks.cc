@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
@@ -106,46 +107,69 @@ absl::Status CopyFromTaskZero(World& world, Session& session, absl::Span<const V
   return session.WriteVariables(replicas, written);
 }
 
-StopAgreement::StopAgreement(World& world, int64_t first_step)
+TaskReports::TaskReports(World& world, int64_t first_step)
     : world_(world),
       tag_(world.NewTag()),
       next_(first_step + 1),
       last_(first_step),
       since_(absl::Now()),
-      others_(world.size()) {
-  const auto bytes = [](Message& message) {
-    return absl::MakeSpan(reinterpret_cast<char*>(&message), sizeof(message));
-  };
+      waited_(world.waited()),
+      reports_(world.size()) {
+  const auto bytes = [](Report& report) { return absl::MakeSpan(reinterpret_cast<char*>(&report), sizeof(report)); };
   if (world.rank() != 0) {
-    ask_.Send(0, bytes(own_));
-    answer_.Receive(0, bytes(own_));
+    ask_.Send(0, bytes(reports_[world.rank()]));
+    answer_.Receive(0, bytes(answered_));
     return;
   }
   for (int task = 1; task < world.size(); ++task) {
-    ask_.Receive(task, bytes(others_[task]));
-    answer_.Send(task, bytes(own_));
+    ask_.Receive(task, bytes(reports_[task]));
+    answer_.Send(task, bytes(answered_));
   }
 }
 
-absl::StatusOr<int> StopAgreement::AfterStep(int64_t step, int noted, absl::Time deadline) {
+absl::StatusOr<int> TaskReports::AfterStep(int64_t step, int noted, absl::Duration input_time, absl::Time deadline) {
   if (world_.size() == 1) return noted;
   if (step != next_) return 0;
-  own_.signal = noted;
+  Report& own = reports_[world_.rank()];
+  own.signal = noted;
+  own.waited = absl::ToInt64Nanoseconds(world_.waited() - waited_);
+  own.input = absl::ToInt64Nanoseconds(input_time - input_time_);
+  input_time_ = input_time;
   RETURN_IF_ERROR(world_.Exchange(tag_, ask_, deadline, nullptr));
   if (world_.rank() == 0) {
-    for (const Message& other : others_) {
-      if (own_.signal == 0) own_.signal = other.signal;
+    answered_.signal = 0;
+    for (const Report& report : reports_) {
+      if (answered_.signal == 0) answered_.signal = report.signal;
     }
     const absl::Time now = absl::Now();
     const double rate = static_cast<double>(step - last_) / std::max(absl::ToDoubleSeconds(now - since_), 1e-6);
-    own_.interval = static_cast<int32_t>(
+    answered_.interval = static_cast<int32_t>(
         std::clamp(rate * absl::ToDoubleSeconds(kBetweenExchanges), 1.0, static_cast<double>(kMaxInterval)));
+    FindSlowest(step - last_, now - since_);
     since_ = now;
-    last_ = step;
   }
   RETURN_IF_ERROR(world_.Exchange(tag_, answer_, deadline, nullptr));
-  next_ = step + own_.interval;
-  return own_.signal;
+  waited_ = world_.waited();
+  last_ = step;
+  next_ = step + answered_.interval;
+  return answered_.signal;
+}
+
+void TaskReports::FindSlowest(int64_t steps, absl::Duration time) {
+  size_t slowest = 0;
+  std::vector<int64_t> waited;
+  for (size_t task = 0; task < reports_.size(); ++task) {
+    waited.push_back(reports_[task].waited);
+    if (reports_[task].waited < reports_[slowest].waited) slowest = task;
+  }
+  std::nth_element(waited.begin(), waited.begin() + waited.size() / 2, waited.end());
+  const absl::Duration behind = absl::Nanoseconds(waited[waited.size() / 2] - reports_[slowest].waited);
+  slowest_.clear();
+  if (behind < time / 10) return;
+  const auto per_step = [&](absl::Duration of) { return absl::ToDoubleMilliseconds(of) / static_cast<double>(steps); };
+  slowest_ = absl::StrFormat("slowest: %s, %.1f ms a step, %.1f ms of them in its input",
+                             Describe(static_cast<int>(slowest), world_.processes()[slowest]), per_step(behind),
+                             per_step(absl::Nanoseconds(reports_[slowest].input)));
 }
 
 }  // namespace belfry::trainers

@@ -198,7 +198,7 @@ absl::Status Trainer::Start() {
   scale_step_ = steps_;
   next_ = input_.position();
   RETURN_IF_ERROR(CheckTasks());
-  agreement_.emplace(world_, steps_);
+  reports_.emplace(world_, steps_);
   const bool writes = world_.rank() == 0;
   progress_.emplace(steps_, options_.steps, options_.quiet || !writes);
   // Before the log, since it fails if another run uses the directory.
@@ -351,16 +351,18 @@ absl::Status Trainer::FinishTrace() {
   return absl::OkStatus();
 }
 
-// "2 towers, 62 MiB each, loss scale 32768".
+// "2 towers, 62 MiB each, loss scale 32768; slowest: task 1 ...".
 std::string Trainer::Note() const {
   size_t max = 0;
   for (const models::TrainTower& tower : step_.towers) {
     max = std::max(max, session_.devices().device(tower.device).counters().bytes_in_use);
   }
   const int towers = input_.options().towers;
-  return absl::StrFormat("%d %s, %d MiB%s%s", towers, towers == 1 ? "tower" : "towers", max >> 20,
+  const std::string& slowest = reports_->slowest();
+  return absl::StrFormat("%d %s, %d MiB%s%s%s", towers, towers == 1 ? "tower" : "towers", max >> 20,
                          towers == 1 ? "" : " each",
-                         scales_loss() ? absl::StrFormat(", loss scale %.9g", loss_scale_) : "");
+                         scales_loss() ? absl::StrFormat(", loss scale %.9g", loss_scale_) : "",
+                         slowest.empty() ? "" : absl::StrCat("; ", slowest));
 }
 
 // Logging, checks, evaluation and checkpoint after a step, which steps_ already counts.
@@ -399,7 +401,8 @@ absl::Status Trainer::AfterStep(int64_t examples) {
     EndPhase(phase_start_, evaluate_time_);
   }
   if (options_.stop || world_.size() > 1) {
-    ASSIGN_OR_RETURN(stopped_, agreement_->AfterStep(steps_, options_.stop ? options_.stop() : 0, TaskDeadline()));
+    ASSIGN_OR_RETURN(stopped_,
+                     reports_->AfterStep(steps_, options_.stop ? options_.stop() : 0, all_input_time_, TaskDeadline()));
   }
   const bool save = metric.has_value() || Due(options_.checkpoint_every) || last() || stopped_ != 0;
   return save ? Save(metric) : absl::OkStatus();
@@ -416,6 +419,7 @@ absl::Status Trainer::Loop() {
       ASSIGN_OR_RETURN(const data::Batch batch, input_.Next());
       Enter(Part::kStep);
       EndPhase(phase_start_, input_time_);
+      all_input_time_ += phase_start_ - begin;
       if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, phase_start_);
       examples = batch.examples();
       RETURN_IF_ERROR(Train(batch));

@@ -144,7 +144,8 @@ class Trainer {
   std::optional<RunLog> log_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::optional<StepTracer> tracer_;
-  std::optional<StopAgreement> agreement_;
+  std::optional<TaskReports> reports_;
+  absl::Duration all_input_time_;
   std::atomic<Part> part_{Part::kStarting};
   std::atomic<int64_t> part_step_{0}, part_since_{0};  // since: in ns of the system's clock
   std::atomic<PreparedStep*> running_{nullptr};

@@ -110,8 +110,10 @@ std::string MpiWorld::Silent(const Transfers& transfers) const {
 absl::Status MpiWorld::Exchange(int tag, Transfers& transfers, absl::Time deadline,
                                 const std::function<bool()>& cancelled) {
   RETURN_IF_ERROR(Stopped());
+  const int64_t begin = absl::GetCurrentTimeNanos();
   absl::Status status = Begin(tag, transfers);
   if (status.ok()) status = Await(transfers, deadline, cancelled);
+  waited_.fetch_add(absl::GetCurrentTimeNanos() - begin, std::memory_order_relaxed);
   if (status.ok()) return status;
   Stop(status);
   const MutexLock lock(mpi_mutex_);

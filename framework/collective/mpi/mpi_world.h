@@ -45,6 +45,7 @@ class MpiWorld final : public World {
   int NewTag() override { return next_tag_.fetch_add(1); }
   absl::Status Exchange(int tag, Transfers& transfers, absl::Time deadline,
                         const std::function<bool()>& cancelled) override;
+  absl::Duration waited() const override { return absl::Nanoseconds(waited_.load(std::memory_order_relaxed)); }
   void SetPosition(std::function<std::string()> position) override;
   std::string RollCall() override;
   void Fail(const absl::Status& status) override;
@@ -66,6 +67,7 @@ class MpiWorld final : public World {
   const std::unique_ptr<MpiApi> mpi_;  // its calls are guarded by mpi_mutex_
   std::vector<WorldProcess> processes_;
   std::atomic<int> next_tag_{MpiWatcher::kTag + 1};
+  std::atomic<int64_t> waited_{0};  // in ns
   std::atomic<bool> stopped_{false};
   Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
