@@ -14,6 +14,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/prediction/published.h"
 #include "benchmarks/prediction/scaling_prediction.h"
@@ -22,7 +23,10 @@
 #include "benchmarks/step_times.h"
 #include "benchmarks/training_run.h"
 #include "framework/base/cores.h"
+#include "framework/base/launcher.h"
 #include "framework/base/status.h"
+#include "framework/collective/world.h"
+#include "framework/runtime/prediction/measured_link.h"
 #include "trainers/plots/plot_page.h"
 
 ABSL_FLAG(std::string, model, "cifar_net", "Model to train; see --model of `training`.");
@@ -42,8 +46,9 @@ ABSL_FLAG(std::string, predict, "",
           "Numbers of processes, as 1,2,4,...,1000, for which to predict the speed of CPU towers with --batch_size "
           "examples each, from a trace of one tower; nothing else is measured.");
 ABSL_FLAG(std::string, link, "10gbe",
-          "Link between predicted processes: 1gbe, 10gbe, ib100, or a file with lines \"bytes seconds\", the times of "
-          "messages from one process to another in ascending size.");
+          "Link between predicted processes: 1gbe, 10gbe, ib100, a file with lines \"bytes seconds\", the times of "
+          "messages from one process to another in ascending size, or measured: that between two processes of the "
+          "launcher (mpirun -n 2 scaling ...), whose times are printed.");
 ABSL_FLAG(std::string, averager, "local", "Averager between predicted processes: local or mpi.");
 ABSL_FLAG(int, towers, 1, "Towers of each predicted process.");
 ABSL_FLAG(double, exchange_ns, 0,
@@ -166,7 +171,8 @@ absl::Status Plot(const std::string& directory, const std::vector<Setup>& setups
   return WritePlot(std::filesystem::path(directory) / "scaling.html", runs, "devices");
 }
 
-absl::StatusOr<PredictOptions> PredictionOptions() {
+// `measured`: the link's times; empty: --link names it.
+absl::StatusOr<PredictOptions> PredictionOptions(const std::vector<LinkPoint>& measured) {
   PredictOptions options{.host = absl::GetFlag(FLAGS_host_ms) * 1e-3};
   const std::string averager = absl::GetFlag(FLAGS_averager);
   if (averager != "local" && averager != "mpi") {
@@ -182,18 +188,37 @@ absl::StatusOr<PredictOptions> PredictionOptions() {
   options.exchange.way = averager == "local" ? ExchangeWay::kSlices : ExchangeWay::kRing;
   options.exchange.towers = absl::GetFlag(FLAGS_towers);
   options.exchange.processor = absl::GetFlag(FLAGS_exchange_ns) * 1e-9;
-  const absl::StatusOr<LinkTable> link = LinkTable::Find(absl::GetFlag(FLAGS_link));
+  const absl::StatusOr<LinkTable> link =
+      measured.empty() ? LinkTable::Find(absl::GetFlag(FLAGS_link)) : LinkTable::Interpolate(measured);
   if (!link.ok()) return absl::Status(link.status().code(), absl::StrCat("--link: ", link.status().message()));
   options.exchange.link = *link;
   return options;
 }
 
+constexpr absl::Duration kStart = absl::Minutes(5);  // for processes to meet
+
+// The times of the link between the processes of the launcher; empty in all but task 0, which have nothing left to do.
+absl::StatusOr<std::vector<LinkPoint>> MeasuredLink() {
+  ASSIGN_OR_RETURN(const std::unique_ptr<World> world, OpenWorld(FindLaunch(), absl::Now() + kStart));
+  ASSIGN_OR_RETURN(std::vector<LinkPoint> points, MeasureLink(*world, absl::Now() + kStart));
+  if (world->rank() != 0) points.clear();
+  if (!points.empty()) std::printf("# bytes seconds, one way, %s\n", world->library().c_str());
+  for (const LinkPoint& point : points) std::printf("%.0f %.9f\n", point.bytes, point.seconds);
+  RETURN_IF_ERROR(world->Close(absl::Now() + kStart));
+  return points;
+}
+
 absl::Status RunPredict() {
   ASSIGN_OR_RETURN(const std::vector<int64_t> counts, ParseCounts(absl::GetFlag(FLAGS_predict)));
-  ASSIGN_OR_RETURN(PredictOptions options, PredictionOptions());
+  std::vector<LinkPoint> measured;
+  if (absl::GetFlag(FLAGS_link) == "measured") {
+    ASSIGN_OR_RETURN(measured, MeasuredLink());
+    if (measured.empty()) return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(PredictOptions options, PredictionOptions(measured));
   ASSIGN_OR_RETURN(const BenchModel model, FindModel(absl::GetFlag(FLAGS_model)));
   TrainingOptions training{.model = absl::GetFlag(FLAGS_model),
-                           .device = {.cpu_threads = 1},
+                           .device = {.cpu_threads = 1, .ignore_launcher = true},
                            .batch = absl::GetFlag(FLAGS_batch_size) > 0 ? absl::GetFlag(FLAGS_batch_size) : model.batch,
                            .dtype = absl::GetFlag(FLAGS_dtype)};
   ASSIGN_OR_RETURN(const TracedTower tower, TraceTower(training, absl::GetFlag(FLAGS_trace_steps)));
