@@ -1,8 +1,10 @@
 #include "framework/collective/mpi/mpi_world.h"
 
 #include <sched.h>
+#include <spdlog/spdlog.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -80,13 +82,20 @@ absl::StatusOr<bool> MpiWorld::Advance(std::vector<Transfers::Transfer>& list, s
 
 absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const std::function<bool()>& cancelled) {
   size_t receives = transfers.receives_.size(), sends = transfers.sends_.size();
+  absl::Time warn = absl::Now() + warn_after_;
   for (Waiter waiter(deadline); receives > 0 || sends > 0;) {
     ASSIGN_OR_RETURN(const bool received, Advance(transfers.receives_, receives));
     ASSIGN_OR_RETURN(const bool sent, Advance(transfers.sends_, sends));
     if (received || sent) continue;
     RETURN_IF_ERROR(Stopped());
     if (cancelled != nullptr && cancelled()) return absl::CancelledError("the exchange was cancelled");
-    if (waiter.Wait()) continue;
+    if (waiter.Wait()) {
+      if (absl::Now() >= warn) {
+        Warn(transfers);
+        warn = absl::InfiniteFuture();
+      }
+      continue;
+    }
     return absl::DeadlineExceededError(receives == 0
                                            ? "the other processes did not take what was sent to them before the "
                                              "deadline"
@@ -94,6 +103,15 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
                                                           ": stopped, dead, cut off, or busy elsewhere"));
   }
   return absl::OkStatus();
+}
+
+// Once for an exchange, in one process: task 0, or task 1 if that waits for task 0.
+void MpiWorld::Warn(const Transfers& transfers) {
+  const bool for_first = std::any_of(transfers.receives_.begin(), transfers.receives_.end(),
+                                     [](const auto& receive) { return receive.request >= 0 && receive.process == 0; });
+  if (rank_ != (for_first ? 1 : 0)) return;
+  spdlog::warn("{} has been waiting for {} for {}; the tasks:\n{}", Describe(rank_, processes_[rank_]),
+               Silent(transfers), absl::FormatDuration(warn_after_), RollCall());
 }
 
 std::string MpiWorld::Silent(const Transfers& transfers) const {
@@ -189,8 +207,9 @@ absl::Status MpiWorld::Connect(const Launch& launch, absl::string_view build, ab
 }
 
 absl::StatusOr<std::unique_ptr<World>> OpenMpiWorld(std::unique_ptr<MpiApi> mpi, const Launch& launch,
-                                                    absl::string_view build, absl::Time deadline) {
-  auto world = std::make_unique<MpiWorld>(std::move(mpi));
+                                                    absl::string_view build, absl::Time deadline,
+                                                    absl::Duration warn_after) {
+  auto world = std::make_unique<MpiWorld>(std::move(mpi), warn_after);
   RETURN_IF_ERROR(world->Connect(launch, build, deadline));
   return world;
 }

@@ -29,10 +29,11 @@ namespace belfry {
 // mpi_mutex_; no call waits, so the lock is held for microseconds.
 class MpiWorld final : public World {
  public:
-  explicit MpiWorld(std::unique_ptr<MpiApi> mpi)
+  MpiWorld(std::unique_ptr<MpiApi> mpi, absl::Duration warn_after)
       : rank_(mpi->rank()),
         local_rank_(mpi->local_rank()),
         library_(mpi->library()),
+        warn_after_(warn_after),
         mpi_(std::move(mpi)),
         processes_(mpi_->size()) {}
 
@@ -58,11 +59,14 @@ class MpiWorld final : public World {
   absl::Status Begin(int tag, Transfers& transfers);
   absl::Status Await(Transfers& transfers, absl::Time deadline, const std::function<bool()>& cancelled);
   absl::StatusOr<bool> Advance(std::vector<Transfers::Transfer>& list, size_t& left);
+  // Says that an exchange has been waiting for long, and where each process is.
+  void Warn(const Transfers& transfers);
   // The processes from which something is missing.
   std::string Silent(const Transfers& transfers) const;
 
   const int rank_, local_rank_;
   const std::string library_;
+  const absl::Duration warn_after_;
   Mutex mpi_mutex_;
   const std::unique_ptr<MpiApi> mpi_;  // its calls are guarded by mpi_mutex_
   std::vector<WorldProcess> processes_;
@@ -74,8 +78,10 @@ class MpiWorld final : public World {
   std::unique_ptr<MpiWatcher> watcher_;  // null until the processes are connected
 };
 
-// Connects the processes of `launch`, each of which calls it. `build` is the caller's (kBuild). Errors: as OpenWorld.
+// Connects the processes of `launch`, each of which calls it. `build` is the caller's (kBuild). An exchange that waits
+// for `warn_after` is logged once, with where each process is. Errors: as OpenWorld.
 absl::StatusOr<std::unique_ptr<World>> OpenMpiWorld(std::unique_ptr<MpiApi> mpi, const Launch& launch,
-                                                    absl::string_view build, absl::Time deadline);
+                                                    absl::string_view build, absl::Time deadline,
+                                                    absl::Duration warn_after = absl::Seconds(60));
 
 }  // namespace belfry

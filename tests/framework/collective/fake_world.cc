@@ -15,8 +15,9 @@ std::vector<absl::Status> RunRanks(int size, const Ranks& ranks, const std::func
     threads.emplace_back([&, r] {
       const auto i = static_cast<size_t>(r);
       auto mpi = std::make_unique<FakeMpi>(network, r, i < ranks.options.size() ? ranks.options[i] : FakeMpiOptions());
-      const auto world = OpenMpiWorld(std::move(mpi), {size, "a test", "fake"},
-                                      i < ranks.builds.size() ? ranks.builds[i] : "1", In(ranks.patience));
+      const auto world =
+          OpenMpiWorld(std::move(mpi), {size, "a test", "fake"}, i < ranks.builds.size() ? ranks.builds[i] : "1",
+                       In(ranks.patience), ranks.warn_after);
       results[r] = world.ok() ? body(**world) : world.status();
       if (ranks.tell_failures && world.ok() && !results[r].ok()) (*world)->Fail(results[r]);
       if (ranks.notice_ends) network.End(r);

@@ -20,6 +20,7 @@ struct Ranks {
   bool notice_ends = false;             // FakeNetwork::End
   bool tell_failures = false;           // World::Fail with the error of `body`
   absl::Duration patience = absl::Seconds(60);
+  absl::Duration warn_after = absl::Seconds(60);
 };
 
 // Runs `body` on a thread for each of `size` ranks, in a world of them, and returns the status of each.

@@ -197,6 +197,21 @@ TEST(World, TheRollCallSaysWhereEachProcessIs) {
                                       HasSubstr("is at line 2"), HasSubstr(")  answers")));
 }
 
+TEST(World, ALongWaitIsLoggedByOneProcess) {
+  testing::internal::CaptureStdout();
+  const auto results = RunRanks(3, {.warn_after = absl::Milliseconds(50)}, [](World& world) -> absl::Status {
+    world.SetPosition([rank = world.rank()] { return absl::StrCat("is at line ", rank); });
+    if (world.rank() == 2) absl::SleepFor(absl::Milliseconds(700));
+    RETURN_IF_ERROR(world.AllGather("here", In(absl::Seconds(60))).status());
+    return world.Close(In(absl::Seconds(60)));
+  });
+  const std::string log = testing::internal::GetCapturedStdout();
+  for (const absl::Status& status : results) EXPECT_TRUE(status.ok()) << status;
+  EXPECT_THAT(log,
+              AllOf(HasSubstr("has been waiting for task 2"), HasSubstr("is at line 1"), HasSubstr("is at line 2")));
+  EXPECT_EQ(log.find("has been waiting"), log.rfind("has been waiting")) << log;
+}
+
 TEST(World, ACancelledExchangeEnds) {
   const auto results = RunRanks(2, {}, [](World& world) -> absl::Status {
     if (world.rank() == 1) return absl::OkStatus();
