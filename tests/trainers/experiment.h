@@ -39,10 +39,14 @@ inline std::unique_ptr<data::Dataset> Blobs(int64_t count, uint64_t seed) {
 // A run of an MLP on blobs with the given devices; everything a Trainer borrows.
 struct Experiment {
   Experiment(const std::string& spec, int64_t batch, double learning_rate, uint64_t seed = 3, data::Position start = {},
-             double momentum = 0, const models::ReplicateOptions& replicate = {}, DType dtype = DType::kFloat32)
+             double momentum = 0, const models::ReplicateOptions& replicate = {}, DType dtype = DType::kFloat32,
+             const CollectiveFactory& averager = MakeLocalCollective)
       : dataset(Blobs(50, seed)), devices(DeviceSet::Open(spec, {.cpu_threads = 1}).value()) {
+    const auto local = static_cast<int>(devices.TowerDevices().size());
     input = data::Prefetcher::Create(*dataset, {.batch_size = batch,
-                                                .towers = static_cast<int>(devices.TowerDevices().size()),
+                                                .towers = replicate.towers == 0 ? local : replicate.towers,
+                                                .first_tower = replicate.first_tower,
+                                                .local_towers = local,
                                                 .seed = seed,
                                                 .start = start})
                 .value();
@@ -58,11 +62,11 @@ struct Experiment {
     const optim::Optimizer& optimizer = momentum > 0 ? static_cast<const optim::Optimizer&>(with_momentum) : plain;
     step = models::ReplicateTowers(Scope(graph), devices, *input, model, optimizer, replicate);
     evaluator = std::make_unique<Evaluator>(
-        Scope(graph).NameScope("evaluation").ReuseVariables(Reuse::kAlways), models::InputSpec::Of(*input),
-        [](const Scope& scope, Output x) -> absl::StatusOr<Output> {
+        Scope(graph).NameScope("evaluation").Replica(replicate.first_tower).ReuseVariables(Reuse::kAlways),
+        models::InputSpec::Of(*input), [](const Scope& scope, Output x) -> absl::StatusOr<Output> {
           return models::Mlp(scope, x, {.hidden = {8}, .classes = kClasses, .training = false});
         });
-    auto made = Session::Create(graph, devices);
+    auto made = Session::Create(graph, devices, {.collectives = averager});
     EXPECT_TRUE(made.ok()) << made.status();
     session = *std::move(made);
   }

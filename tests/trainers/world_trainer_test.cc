@@ -1,0 +1,214 @@
+// Trainers in several processes: worlds of threads.
+#include <atomic>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/collective/world_collective.h"
+#include "framework/data/resume.h"
+#include "framework/runtime/saver.h"
+#include "tests/framework/collective/fake_world.h"
+#include "tests/trainers/experiment.h"
+#include "trainers/loop/trainer.h"
+
+namespace belfry::trainers {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr int kTowers = 4;
+constexpr absl::Duration kPatience = absl::Seconds(60);
+
+std::string TemporaryFolder() {
+  return (std::filesystem::path(::testing::TempDir()) / absl::StrCat("world_trainer", std::random_device()())).string();
+}
+
+std::string Contents(const std::filesystem::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+std::string LastCheckpoint(const std::string& folder) {
+  const auto checkpoints = io::ListCheckpoints(CheckpointFolder(folder));
+  return checkpoints.ok() && !checkpoints->empty() ? checkpoints->back().path : "";
+}
+
+// What a task knows after its run.
+struct Result {
+  double loss = 0;
+  int64_t steps = 0;
+  int stopped = 0;
+  Evaluation evaluation;
+};
+
+// Trains kTowers towers, dealt to the tasks as `layout` says. `change` may set options of one task, and has its
+// session.
+using Change = std::function<void(World& world, Experiment& run, TrainerOptions& options)>;
+std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOptions& options, const Change& change,
+                                std::vector<Result>* results = nullptr) {
+  if (results != nullptr) results->resize(layout.size());
+  return RunRanks(static_cast<int>(layout.size()), {.tell_failures = true}, [&](World& world) -> absl::Status {
+    const int task = world.rank();
+    ASSIGN_OR_RETURN(const TowersOfWorld towers, TowersOfWorld::Gather(world, layout[task], In(kPatience)));
+    data::Position start;
+    if (options.resume != nullptr) {
+      ASSIGN_OR_RETURN(
+          start, data::TakePosition(options.resume->metadata, {.batch_size = 16, .towers = kTowers, .seed = 3}, 50));
+    }
+    Experiment run(absl::StrCat("cpu:", layout[task]), /*batch=*/16, /*learning_rate=*/0.2, /*seed=*/3, start,
+                   /*momentum=*/0.9, {.first_tower = towers.first[task], .towers = kTowers}, DType::kFloat32,
+                   WorldCollectives(world, towers));
+    TrainerOptions own = options;
+    own.world = &world;
+    own.task_timeout = kPatience;
+    own.quiet = true;
+    own.evaluate = [&](int64_t) {
+      return run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/7, nullptr, &world, kPatience);
+    };
+    io::Checkpoint without_tensors;
+    if (task > 0 && options.resume != nullptr) {
+      without_tensors = {.path = options.resume->path, .metadata = options.resume->metadata};
+      own.resume = &without_tensors;
+    }
+    if (change) change(world, run, own);
+    Trainer trainer(*run.session, run.step, *run.input, own);
+    RETURN_IF_ERROR(trainer.Run());
+    if (results != nullptr) {
+      (*results)[task] = {trainer.loss(), trainer.steps(), trainer.stopped(), trainer.evaluation()};
+    }
+    return world.Close(In(kPatience));
+  });
+}
+
+TEST(WorldTrainer, EveryLayoutWritesTheSameCheckpointAndEvaluatesAlike) {
+  std::string expected;
+  Result first;
+  for (const std::vector<int>& layout : std::vector<std::vector<int>>{{4}, {2, 2}, {1, 1, 1, 1}, {1, 3}}) {
+    const std::string folder = TemporaryFolder();
+    TrainerOptions options{.steps = 15, .metrics_file = folder + "/metrics.jsonl", .evaluate_every = 10};
+    options.directory = folder;
+    options.check_replicas_every = 5;
+    std::filesystem::create_directories(folder);
+    std::vector<Result> results;
+    for (const absl::Status& status : Train(layout, options, nullptr, &results)) ASSERT_TRUE(status.ok()) << status;
+    const std::string checkpoint = Contents(LastCheckpoint(folder));
+    ASSERT_FALSE(checkpoint.empty());
+    if (expected.empty()) {
+      expected = checkpoint;
+      first = results[0];
+      EXPECT_EQ(first.evaluation.examples, 50);
+    }
+    EXPECT_TRUE(checkpoint == expected) << layout.size() << " tasks";
+    for (const Result& result : results) {
+      EXPECT_EQ(result.loss, first.loss);
+      EXPECT_EQ(result.evaluation.loss, first.evaluation.loss);
+      EXPECT_EQ(result.evaluation.accuracy, first.evaluation.accuracy);
+      EXPECT_EQ(result.evaluation.confusion, first.evaluation.confusion);
+    }
+  }
+}
+
+TEST(WorldTrainer, GoesOnWithAnyNumberOfTasks) {
+  const std::string whole = TemporaryFolder(), parts = TemporaryFolder();
+  TrainerOptions options{.steps = 12};
+  options.directory = whole;
+  for (const absl::Status& status : Train({4}, options, nullptr)) ASSERT_TRUE(status.ok()) << status;
+  options.directory = parts;
+  options.steps = 4;
+  for (const std::vector<int>& layout : std::vector<std::vector<int>>{{2, 2}, {4}, {1, 1, 2}}) {
+    io::Checkpoint checkpoint;
+    if (!LastCheckpoint(parts).empty()) {
+      auto loaded = io::LoadLatestCheckpoint(CheckpointFolder(parts));
+      ASSERT_TRUE(loaded.ok()) << loaded.status();
+      checkpoint = *std::move(loaded);
+      options.resume = &checkpoint;
+    }
+    for (const absl::Status& status : Train(layout, options, nullptr)) ASSERT_TRUE(status.ok()) << status;
+    options.steps += 4;
+    options.resume = nullptr;
+  }
+  EXPECT_TRUE(Contents(LastCheckpoint(whole)) == Contents(LastCheckpoint(parts)));
+}
+
+TEST(WorldTrainer, ASignalToOneTaskStopsAllAfterTheSameStep) {
+  for (const int noting : {0, 1}) {
+    const std::string folder = TemporaryFolder();
+    TrainerOptions options{.steps = 1'000'000};
+    options.directory = folder;
+    std::vector<Result> results;
+    const auto statuses = Train(
+        {2, 2}, options,
+        [&](World& world, Experiment&, TrainerOptions& own) {
+          const absl::Time at = absl::Now() + absl::Milliseconds(300);
+          if (world.rank() == noting) own.stop = [at] { return absl::Now() < at ? 0 : SIGTERM; };
+        },
+        &results);
+    for (const absl::Status& status : statuses) ASSERT_TRUE(status.ok()) << status;
+    EXPECT_GT(results[0].steps, 0);
+    EXPECT_EQ(results[0].steps, results[1].steps);
+    EXPECT_EQ(results[0].stopped, SIGTERM);
+    EXPECT_EQ(results[1].stopped, SIGTERM);
+    EXPECT_THAT(LastCheckpoint(folder), HasSubstr(absl::StrCat(results[0].steps)));
+  }
+}
+
+TEST(WorldTrainer, UnlikeSettingsAreAnErrorThatShowsBoth) {
+  const auto statuses = Train({2, 2}, {.steps = 5}, [](World& world, Experiment&, TrainerOptions& own) {
+    if (world.rank() == 1) own.evaluate_every = 3;
+  });
+  EXPECT_THAT(std::string(statuses[0].message()),
+              AllOf(HasSubstr("different settings"), HasSubstr("'evaluate_every=0' in task 0"),
+                    HasSubstr("'evaluate_every=3' in task 1")));
+}
+
+TEST(WorldTrainer, UnlikeDataIsAnError) {
+  const auto statuses = Train({2, 2}, {.steps = 5}, [](World& world, Experiment& run, TrainerOptions&) {
+    if (world.rank() == 0) return;
+    run.dataset = Blobs(50, 99);
+    run.input = data::Prefetcher::Create(*run.dataset, run.input->options()).value();
+  });
+  EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("checksum of 50 of them"));
+}
+
+TEST(WorldTrainer, VariablesThatDifferBetweenTasksAreFound) {
+  TrainerOptions options{.steps = 50};
+  options.check_replicas_every = 5;
+  const auto statuses = Train({2, 2}, options, [](World& world, Experiment& run, TrainerOptions& own) {
+    if (world.rank() == 0) return;
+    // All replicas of the task, so that they agree among themselves.
+    own.stop = [&run, done = false]() mutable {
+      if (std::exchange(done, true)) return 0;
+      for (const Variable& variable : run.graph.variables()) {
+        if (!variable.trainable()) continue;
+        Tensor value = run.session->ReadVariable(variable)->Clone();
+        value.data<float>()[0] += 1;
+        EXPECT_TRUE(run.session->WriteVariable(variable, value).ok());
+      }
+      return 0;
+    };
+  });
+  EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDataLoss) << statuses[0];
+  EXPECT_THAT(std::string(statuses[0].message()), AllOf(HasSubstr("different variables"), HasSubstr("in task 1")));
+}
+
+TEST(WorldTrainer, AnErrorInOneTaskReachesTheOthers) {
+  const auto statuses =
+      Train({2, 2}, {.steps = 1000, .evaluate_every = 20}, [](World& world, Experiment&, TrainerOptions& own) {
+        if (world.rank() == 1)
+          own.evaluate = [](int64_t) { return absl::DataLossError("test_batch.bin is too short"); };
+      });
+  EXPECT_EQ(statuses[1].code(), absl::StatusCode::kDataLoss);
+  EXPECT_THAT(std::string(statuses[0].message()), AllOf(HasSubstr("task 1"), HasSubstr("test_batch.bin is too short")));
+}
+
+}  // namespace
+}  // namespace belfry::trainers
