@@ -2,6 +2,8 @@
 #pragma once
 
 #include "framework/base/status.h"
+#include "framework/collective/world.h"
+#include "framework/collective/world_collective.h"
 #include "framework/data/cifar10.h"
 #include "framework/data/csv.h"
 #include "framework/data/in_memory.h"

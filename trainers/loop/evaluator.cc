@@ -7,6 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/collective/world.h"
 #include "framework/data/prefetcher.h"
 #include "models/metrics.h"
 #include "ops/array.h"

@@ -7,13 +7,16 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "framework/collective/world.h"
 #include "framework/data/augment.h"
 #include "framework/data/dataset.h"
 #include "framework/graph/scope.h"
 #include "framework/runtime/session.h"
 #include "models/batch.h"
 #include "models/replicate_towers.h"
+
+namespace belfry {
+class World;
+}  // namespace belfry
 
 namespace belfry::trainers {
 

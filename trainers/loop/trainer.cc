@@ -12,8 +12,10 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/collective/world.h"
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
+#include "trainers/loop/tasks.h"
 
 namespace belfry::trainers {
 namespace {
@@ -63,6 +65,7 @@ void Trainer::Enter(Part part) {
   part_step_.store(steps_, std::memory_order_relaxed);
   part_since_.store(absl::GetCurrentTimeNanos(), std::memory_order_relaxed);
   part_.store(part, std::memory_order_relaxed);
+  if (part == Part::kStep) running_.store(nullptr, std::memory_order_release);  // until it is compiled
 }
 
 std::string Trainer::Position() const {
@@ -198,7 +201,7 @@ absl::Status Trainer::Start() {
   scale_step_ = steps_;
   next_ = input_.position();
   RETURN_IF_ERROR(CheckTasks());
-  reports_.emplace(world_, steps_);
+  reports_ = std::make_unique<TaskReports>(world_, steps_);
   const bool writes = world_.rank() == 0;
   progress_.emplace(steps_, options_.steps, options_.quiet || !writes);
   // Before the log, since it fails if another run uses the directory.

@@ -11,7 +11,6 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "framework/collective/world.h"
 #include "framework/data/prefetcher.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/runtime/checkpointer.h"
@@ -21,9 +20,14 @@
 #include "trainers/loop/progress.h"
 #include "trainers/loop/run_log.h"
 #include "trainers/loop/step_tracer.h"
-#include "trainers/loop/tasks.h"
+
+namespace belfry {
+class World;
+}  // namespace belfry
 
 namespace belfry::trainers {
+
+class TaskReports;
 
 struct TrainerOptions {
   // The processes (tasks) of the run, each of which has a Trainer with the same options; borrowed. Null: one. Task 0
@@ -144,7 +148,7 @@ class Trainer {
   std::optional<RunLog> log_;
   std::unique_ptr<Checkpointer> checkpointer_;
   std::optional<StepTracer> tracer_;
-  std::optional<TaskReports> reports_;
+  std::unique_ptr<TaskReports> reports_;
   absl::Duration all_input_time_;
   std::atomic<Part> part_{Part::kStarting};
   std::atomic<int64_t> part_step_{0}, part_since_{0};  // since: in ns of the system's clock
