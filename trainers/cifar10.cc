@@ -358,6 +358,11 @@ absl::StatusOr<int> Train(World& world) {
     ASSIGN_OR_RETURN(const std::string text,
                      ExplainRun(*session, planned, setup.batch_size, order.towers, memory_limit));
     if (first_task) std::printf("%s", text.c_str());
+    if (world.size() == 1) return 0;
+    const auto way = absl::GetFlag(FLAGS_averager) == "mpi" ? ExchangeWay::kRing : ExchangeWay::kSlices;
+    ASSIGN_OR_RETURN(const std::string link,
+                     ExplainLink(world, *session, planned(setup.batch_size)[0], way, StartDeadline()));
+    if (first_task) std::printf("\n%s", link.c_str());
     return 0;
   }
   if (memory_limit.has_value()) {

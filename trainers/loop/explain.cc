@@ -1,6 +1,7 @@
 #include "trainers/loop/explain.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -8,6 +9,7 @@
 #include "framework/base/units.h"
 #include "framework/compiler/plan_report.h"
 #include "framework/data/sampler.h"
+#include "framework/runtime/prediction/measured_link.h"
 
 namespace belfry::trainers {
 namespace {
@@ -129,6 +131,29 @@ absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& ste
                              ? absl::StrFormat("The largest batch that fits into %s: about %d.\n", on, largest)
                              : absl::StrFormat("No batch fits into %s.\n", on));
   return text;
+}
+
+absl::StatusOr<std::string> ExplainLink(World& world, Session& session, const PlannedStep& step, ExchangeWay way,
+                                        absl::Time deadline) {
+  ASSIGN_OR_RETURN(const auto explained, session.Explain(step.feeds, step.fetches, step.targets));
+  ASSIGN_OR_RETURN(const std::vector<LinkPoint> points, MeasureLink(world, deadline));
+  Exchange exchange{.way = way, .towers = static_cast<int>(session.devices().TowerDevices().size())};
+  ASSIGN_OR_RETURN(exchange.link, LinkTable::Interpolate(points));
+  double seconds = 0, bytes = 0;
+  std::map<int, double> collectives;  // bytes of one rank
+  for (const ProgramNode& node : explained.plan->program.nodes) {
+    if (node.collective >= 0) collectives[node.collective] = static_cast<double>(CollectiveBytes(node));
+  }
+  for (const auto& [collective, of_one] : collectives) {
+    seconds += CostOfExchange(exchange, of_one, world.size()).seconds;
+    bytes += of_one;
+  }
+  const double slices = way == ExchangeWay::kSlices ? exchange.towers + 1 : 2;
+  return absl::StrFormat(
+      "Between %d processes: each sends and receives %.3f MiB a step in %d averages. On the link measured now, where "
+      "%.0f bytes take %.1f us and %.0f MiB %.2f ms, that takes %.2f ms where no computing hides it.\n",
+      world.size(), slices * bytes * (world.size() - 1) / world.size() / kMebi, collectives.size(), points[0].bytes,
+      points[0].seconds * 1e6, points.back().bytes / kMebi, points.back().seconds * 1e3, seconds * 1e3);
 }
 
 }  // namespace belfry::trainers

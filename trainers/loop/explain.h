@@ -9,6 +9,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "framework/collective/world.h"
+#include "framework/runtime/prediction/predict.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
 
@@ -39,5 +42,10 @@ absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& 
 // bytes on every device, or into the memory of each device if there is no limit.
 absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& steps, int64_t batch_size, int towers,
                                        std::optional<size_t> limit);
+
+// The bytes that each process of `world` sends to average the towers of the step, and the time that it takes on the
+// link between two of them, which is measured. All processes must call it. Errors: those of Prepare and of MeasureLink.
+absl::StatusOr<std::string> ExplainLink(World& world, Session& session, const PlannedStep& step, ExchangeWay way,
+                                        absl::Time deadline);
 
 }  // namespace belfry::trainers
