@@ -23,15 +23,16 @@ class MpiApi {
   // Among the processes that share memory with this one.
   virtual int local_rank() const = 0;
 
-  // A transfer under way; its data must stay where it is until Test has returned true, or until Drop. Messages from one
-  // process with one tag are received in the order in which they were sent; their sizes must agree.
+  // A transfer under way; its data must stay where it is until Test has returned true. Messages from one process with
+  // one tag are received in the order in which they were sent; their sizes must agree.
   using Request = int;
   virtual absl::StatusOr<Request> Send(int to, int tag, absl::Span<const char> data) = 0;
   virtual absl::StatusOr<Request> Receive(int from, int tag, absl::Span<char> data) = 0;
   // True once the transfer is done; the request is gone then.
   virtual absl::StatusOr<bool> Test(Request request) = 0;
-  // Gives a Receive up: MPI no longer writes to its data.
-  virtual absl::Status Drop(Request request) = 0;
+  // Asks MPI to give a Receive up. Test returns true once it has; if the sender has begun to deliver the message, only
+  // once it has arrived, which may be never.
+  virtual absl::Status Cancel(Request request) = 0;
 
   // Ends MPI. All processes must call it.
   virtual absl::Status Finalize() = 0;

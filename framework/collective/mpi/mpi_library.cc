@@ -80,10 +80,7 @@ class MpiLibrary final : public MpiApi {
     return done != 0;
   }
 
-  absl::Status Drop(Request request) override {
-    RETURN_IF_ERROR(Check(MPI_Cancel(&requests_[request]), "MPI_Cancel"));
-    return Check(MPI_Wait(&requests_[request], MPI_STATUS_IGNORE), "MPI_Wait");
-  }
+  absl::Status Cancel(Request request) override { return Check(MPI_Cancel(&requests_[request]), "MPI_Cancel"); }
 
   absl::Status Finalize() override { return Check(MPI_Finalize(), "MPI_Finalize"); }
 

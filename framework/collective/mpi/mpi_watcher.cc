@@ -32,7 +32,9 @@ MpiWatcher::MpiWatcher(MpiApi& mpi, Mutex& mpi_mutex, std::function<void(const s
   thread_ = std::thread(&MpiWatcher::Work, this);
 }
 
-MpiWatcher::~MpiWatcher() {
+MpiWatcher::~MpiWatcher() { End(); }
+
+void MpiWatcher::End() {
   {
     const MutexLock lock(mutex_);
     done_ = true;

@@ -27,8 +27,10 @@ class MpiWatcher {
 
   // `mpi_mutex` is held for each call of `mpi`. Calls `on_failure` with the text of the first process that tells one.
   MpiWatcher(MpiApi& mpi, Mutex& mpi_mutex, std::function<void(const std::string& text)> on_failure);
-  // Stops the thread. Pending receives are left to MPI.
+  // Ends it. Pending receives are left to MPI.
   ~MpiWatcher();
+  // Stops the thread, and with it all calls of MPI.
+  void End();
 
   void SetPosition(std::function<std::string()> position);
   // Sends `text` as this process's failure to all others; gives up after a second.

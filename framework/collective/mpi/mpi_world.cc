@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -18,6 +19,9 @@
 
 namespace belfry {
 namespace {
+
+// Ample for what only awaits its turn: a message of gigabytes between two processes that both work.
+constexpr absl::Duration kGiveUp = absl::Milliseconds(500);
 
 // A wait yields its core, and naps once it is long: a blocking call of MPI would keep the core busy, and could not be
 // left at a deadline. MPI moves data only inside its calls, so a nap at once would delay large messages.
@@ -56,6 +60,7 @@ void MpiWorld::Stop(const absl::Status& status) {
 
 absl::Status MpiWorld::Begin(int tag, Transfers& transfers) {
   const MutexLock lock(mpi_mutex_);
+  if (left_mpi_) return absl::CancelledError("this process has left MPI");
   for (auto& receive : transfers.receives_) {
     ASSIGN_OR_RETURN(receive.request, mpi_->Receive(receive.process, tag, {receive.data, receive.size}));
   }
@@ -65,12 +70,17 @@ absl::Status MpiWorld::Begin(int tag, Transfers& transfers) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<bool> MpiWorld::Test(MpiApi::Request request) {
+  const MutexLock lock(mpi_mutex_);
+  if (left_mpi_) return absl::CancelledError("this process has left MPI");
+  return mpi_->Test(request);
+}
+
 absl::StatusOr<bool> MpiWorld::Advance(std::vector<Transfers::Transfer>& list, size_t& left) {
   bool moved = false;
   for (auto& transfer : list) {
     if (transfer.request < 0) continue;
-    const MutexLock lock(mpi_mutex_);
-    const absl::StatusOr<bool> done = mpi_->Test(transfer.request);
+    const absl::StatusOr<bool> done = Test(transfer.request);
     if (!done.ok() || *done) transfer.request = -1;
     if (!done.ok()) return done.status();
     if (!*done) continue;
@@ -96,11 +106,10 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
       }
       continue;
     }
-    return absl::DeadlineExceededError(receives == 0
-                                           ? "the other processes did not take what was sent to them before the "
-                                             "deadline"
-                                           : absl::StrCat("no answer before the deadline from ", Silent(transfers),
-                                                          ": stopped, dead, cut off, or busy elsewhere"));
+    return absl::DeadlineExceededError(
+        receives == 0 ? "the other processes did not take what was sent to them before the deadline"
+                      : absl::StrCat("no answer before the deadline from ", Silent(transfers.receives_),
+                                     ": stopped, dead, cut off, or busy elsewhere"));
   }
   return absl::OkStatus();
 }
@@ -111,18 +120,57 @@ void MpiWorld::Warn(const Transfers& transfers) {
                                      [](const auto& receive) { return receive.request >= 0 && receive.process == 0; });
   if (rank_ != (for_first ? 1 : 0)) return;
   spdlog::warn("{} has been waiting for {} for {}; the tasks:\n{}", Describe(rank_, processes_[rank_]),
-               Silent(transfers), absl::FormatDuration(warn_after_), RollCall());
+               Silent(transfers.receives_), absl::FormatDuration(warn_after_), RollCall());
 }
 
-std::string MpiWorld::Silent(const Transfers& transfers) const {
+std::string MpiWorld::Silent(const std::vector<Transfers::Transfer>& list) const {
   std::vector<std::string> silent;
   int last = -1;
-  for (const auto& receive : transfers.receives_) {
-    if (receive.request < 0 || receive.process == last) continue;
-    last = receive.process;
+  for (const auto& transfer : list) {
+    if (transfer.request < 0 || transfer.process == last) continue;
+    last = transfer.process;
     silent.push_back(Describe(last, processes_[last]));
   }
   return absl::StrJoin(silent, ", ");
+}
+
+bool MpiWorld::GiveUp(Transfers& transfers) {
+  {
+    const MutexLock lock(mpi_mutex_);
+    for (auto& receive : transfers.receives_) {
+      if (receive.request >= 0 && !left_mpi_) mpi_->Cancel(receive.request).IgnoreError();
+    }
+  }
+  for (const absl::Time end = absl::Now() + kGiveUp;; absl::SleepFor(absl::Milliseconds(1))) {
+    bool all = true;
+    for (auto* const list : {&transfers.receives_, &transfers.sends_}) {
+      for (auto& transfer : *list) {
+        if (transfer.request < 0) continue;
+        const absl::StatusOr<bool> done = Test(transfer.request);
+        if (done.ok() && !*done) {
+          all = false;
+        } else {
+          transfer.request = -1;
+        }
+      }
+    }
+    if (all) return true;
+    if (absl::Now() >= end) return false;
+  }
+}
+
+void MpiWorld::LeaveMpi(const std::string& reason) {
+  if (watcher_ != nullptr) {
+    const std::string roll_call = RollCall();
+    {
+      const MutexLock lock(mutex_);
+      last_roll_call_ = roll_call;
+    }
+    watcher_->Tell(absl::StrCat(Describe(rank(), processes_[rank()]), ": ", reason));
+    watcher_->End();
+  }
+  const MutexLock lock(mpi_mutex_);
+  left_mpi_ = true;
 }
 
 absl::Status MpiWorld::Exchange(int tag, Transfers& transfers, absl::Time deadline,
@@ -134,15 +182,26 @@ absl::Status MpiWorld::Exchange(int tag, Transfers& transfers, absl::Time deadli
   waited_.fetch_add(absl::GetCurrentTimeNanos() - begin, std::memory_order_relaxed);
   if (status.ok()) return status;
   Stop(status);
-  const MutexLock lock(mpi_mutex_);
-  for (auto& receive : transfers.receives_) {
-    if (receive.request >= 0) mpi_->Drop(std::exchange(receive.request, -1)).IgnoreError();
+  if (GiveUp(transfers)) return status;
+  // A process stands still in the middle of a message, and only calls of MPI would move the rest of it, if it goes on:
+  // from or to memory that the caller frees. So they end here, and what is to be said is said before.
+  std::vector<std::string> silent;
+  for (const auto* const list : {&transfers.receives_, &transfers.sends_}) {
+    if (const std::string names = Silent(*list); !names.empty()) silent.push_back(names);
   }
+  silent.erase(std::unique(silent.begin(), silent.end()), silent.end());
+  LeaveMpi(absl::IsCancelled(status) ? absl::StrCat("ended an exchange with ", absl::StrJoin(silent, ", "),
+                                                    " for an error of its own, which it prints")
+                                     : std::string(status.message()));
   return status;
 }
 
 std::string MpiWorld::RollCall() {
   if (watcher_ == nullptr) return "";
+  {
+    const MutexLock lock(mutex_);
+    if (!last_roll_call_.empty()) return last_roll_call_;
+  }
   const std::vector<std::string> positions = watcher_->RollCall();
   std::string text;
   for (int r = 0; r < size(); ++r) {

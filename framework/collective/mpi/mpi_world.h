@@ -59,10 +59,15 @@ class MpiWorld final : public World {
   absl::Status Begin(int tag, Transfers& transfers);
   absl::Status Await(Transfers& transfers, absl::Time deadline, const std::function<bool()>& cancelled);
   absl::StatusOr<bool> Advance(std::vector<Transfers::Transfer>& list, size_t& left);
+  absl::StatusOr<bool> Test(MpiApi::Request request);
   // Says that an exchange has been waiting for long, and where each process is.
   void Warn(const Transfers& transfers);
-  // The processes from which something is missing.
-  std::string Silent(const Transfers& transfers) const;
+  // The processes of the transfers that are under way.
+  std::string Silent(const std::vector<Transfers::Transfer>& list) const;
+  // Gives up the rest of failed transfers. False: MPI still uses their memory.
+  bool GiveUp(Transfers& transfers);
+  // Calls the roll, tells the others that this process ends, and never calls MPI again.
+  void LeaveMpi(const std::string& reason);
 
   const int rank_, local_rank_;
   const std::string library_;
@@ -73,9 +78,11 @@ class MpiWorld final : public World {
   std::atomic<int> next_tag_{MpiWatcher::kTag + 1};
   std::atomic<int64_t> waited_{0};  // in ns
   std::atomic<bool> stopped_{false};
+  bool left_mpi_ ABSL_GUARDED_BY(mpi_mutex_) = false;
   Mutex mutex_;
   absl::Status failure_ ABSL_GUARDED_BY(mutex_);
-  std::unique_ptr<MpiWatcher> watcher_;  // null until the processes are connected
+  std::string last_roll_call_ ABSL_GUARDED_BY(mutex_);  // of LeaveMpi
+  std::unique_ptr<MpiWatcher> watcher_;                 // null until the processes are connected
 };
 
 // Connects the processes of `launch`, each of which calls it. `build` is the caller's (kBuild). An exchange that waits

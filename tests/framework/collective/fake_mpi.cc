@@ -56,7 +56,8 @@ absl::StatusOr<MpiApi::Request> FakeMpi::Receive(int from, int tag, absl::Span<c
 
 absl::StatusOr<bool> FakeMpi::Test(Request request) {
   Transfer& transfer = transfers_[request];
-  if (transfer.tests++ < options_.slowness) return false;
+  if (transfer.dropped) return true;
+  if (Stuck(transfer) || transfer.tests++ < options_.slowness) return false;
   if (transfer.from >= 0) {
     std::deque<Request>& posted = posted_[{transfer.from, transfer.tag}];
     while (!posted.empty() && transfers_[posted.front()].dropped) posted.pop_front();
@@ -69,8 +70,8 @@ absl::StatusOr<bool> FakeMpi::Test(Request request) {
   return true;
 }
 
-absl::Status FakeMpi::Drop(Request request) {
-  transfers_[request].dropped = true;
+absl::Status FakeMpi::Cancel(Request request) {
+  transfers_[request].dropped = !Stuck(transfers_[request]);
   return absl::OkStatus();
 }
 

@@ -35,10 +35,11 @@ class FakeNetwork {
 };
 
 struct FakeMpiOptions {
-  int fail_at = -1;    // the call that fails, counted from 0 without tests that find nothing
-  int slowness = 0;    // calls of Test for a transfer that return false
-  bool mute = false;   // what it sends is lost
-  bool hangs = false;  // MPI_Finalize does not return
+  int fail_at = -1;      // the call that fails, counted from 0 without tests that find nothing
+  int slowness = 0;      // calls of Test for a transfer that return false
+  bool mute = false;     // what it sends is lost
+  bool halfway = false;  // messages of more than 1 MiB never arrive, and Cancel comes too late for them
+  bool hangs = false;    // MPI_Finalize does not return
 };
 
 // One rank. One call at a time.
@@ -53,7 +54,7 @@ class FakeMpi final : public MpiApi {
   absl::StatusOr<Request> Send(int to, int tag, absl::Span<const char> data) override;
   absl::StatusOr<Request> Receive(int from, int tag, absl::Span<char> data) override;
   absl::StatusOr<bool> Test(Request request) override;
-  absl::Status Drop(Request request) override;
+  absl::Status Cancel(Request request) override;
   absl::Status Finalize() override;
 
  private:
@@ -65,6 +66,7 @@ class FakeMpi final : public MpiApi {
     bool dropped = false;
   };
   absl::Status Call(const char* name);
+  bool Stuck(const Transfer& transfer) const { return options_.halfway && transfer.data.size() > 1 << 20; }
 
   FakeNetwork& network_;
   const int rank_;

@@ -212,6 +212,38 @@ TEST(World, ALongWaitIsLoggedByOneProcess) {
   EXPECT_EQ(log.find("has been waiting"), log.rfind("has been waiting")) << log;
 }
 
+// Its memory may be freed after that, so MPI must not be called again.
+TEST(World, AMessageThatStopsHalfwayIsGivenUp) {
+  Ranks ranks;
+  ranks.options.resize(3);
+  ranks.options[0].halfway = true;
+  const auto results = RunRanks(3, ranks, [](World& world) -> absl::Status {
+    world.SetPosition([rank = world.rank()] { return absl::StrCat("is at line ", rank); });
+    if (world.rank() == 1) {
+      absl::SleepFor(absl::Seconds(2));
+      return absl::OkStatus();
+    }
+    if (world.rank() == 2) return world.AllGather("here", In(absl::Seconds(60))).status();
+    const int tag = world.NewTag();
+    std::string data(2 << 20, ' ');
+    Transfers transfers;
+    transfers.Receive(1, absl::MakeSpan(data));
+    const absl::Status status = world.Exchange(tag, transfers, In(absl::Milliseconds(50)), nullptr);
+    world.SetPosition(nullptr);
+    const absl::Time begin = absl::Now();
+    const std::string roll_call = world.RollCall();
+    world.Fail(status);
+    EXPECT_FALSE(world.AllGather("", In(absl::Seconds(60))).ok());
+    EXPECT_LT(absl::Now() - begin, absl::Milliseconds(500));
+    return absl::Status(status.code(), absl::StrCat(status.message(), "\n", roll_call));
+  });
+  EXPECT_EQ(results[0].code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_THAT(Text(results[0]), AllOf(HasSubstr("from task 1 ("), HasSubstr("is at line 0"), HasSubstr("is at line 1"),
+                                      HasSubstr("is at line 2")));
+  EXPECT_EQ(results[2].code(), absl::StatusCode::kCancelled);
+  EXPECT_THAT(Text(results[2]), HasSubstr(": no answer before the deadline from task 1 ("));
+}
+
 TEST(World, ACancelledExchangeEnds) {
   const auto results = RunRanks(2, {}, [](World& world) -> absl::Status {
     if (world.rank() == 1) return absl::OkStatus();
