@@ -105,7 +105,6 @@ absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const io::Metadata&
 
 absl::Status SetTrainerOptions(TrainerOptions& options, World& world) {
   options.world = &world;
-  options.settings = SharedFlags();
   options.task_timeout = StartDeadline() - absl::Now();
   options.directory = absl::GetFlag(FLAGS_train_dir);
   options.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);

@@ -1,6 +1,7 @@
 #include "trainers/flags/world_flags.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "framework/base/status.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/device_flags.h"
+#include "trainers/loop/tasks.h"
 
 ABSL_FLAG(double, start_timeout, 300,
           "Seconds that processes started by a launcher wait for each other at the start, at the end, and between "
@@ -49,8 +51,7 @@ absl::Status Tell(World& world, absl::Status status) {
                                                   status.message()));
 }
 
-}  // namespace
-
+// The program and its flags, as lines "--name=value": all but those that concern one process.
 std::vector<std::string> SharedFlags() {
   constexpr absl::string_view kOwn[] = {
       "data_dir",          "data_threads",         "devices",      "dump_plan", "gpu_memory",
@@ -62,8 +63,11 @@ std::vector<std::string> SharedFlags() {
     lines.push_back(absl::StrCat("--", name, "=", flag->CurrentValue()));
   }
   std::sort(lines.begin(), lines.end());
+  lines.insert(lines.begin(), program_invocation_short_name);
   return lines;
 }
+
+}  // namespace
 
 absl::Time StartDeadline() { return absl::Now() + absl::Seconds(absl::GetFlag(FLAGS_start_timeout)); }
 
@@ -72,7 +76,10 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags() {
     return absl::InvalidArgumentError(absl::StrCat("--start_timeout=", timeout, "; expected more than 0 seconds"));
   }
   if (DeviceOptionsFromFlags().ignore_launcher) return World::Alone();
-  return OpenWorld(FindLaunch(), StartDeadline());
+  ASSIGN_OR_RETURN(std::unique_ptr<World> world, OpenWorld(FindLaunch(), StartDeadline()));
+  // First of all: which messages processes exchange depends on the flags.
+  if (world->size() > 1) RETURN_IF_ERROR(CheckSameLines(*world, "flags", SharedFlags(), StartDeadline()));
+  return world;
 }
 
 DeviceOptions DeviceOptionsFromFlags(const World& world) {

@@ -14,7 +14,9 @@
 
 namespace belfry::trainers {
 
-// Opens the world of the launcher, or that of one process if there is none or --world=none. Errors: those of OpenWorld.
+// Opens the world of the launcher, or that of one process if there is none or --world=none. Errors: those of OpenWorld;
+// FailedPrecondition shows both sides if the processes run different programs, or have different flags other than those
+// that concern one process (--devices, --data_dir).
 absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags();
 // The end of --start_timeout, counted from now: the deadline of exchanges at the start and at the end.
 absl::Time StartDeadline();
@@ -25,9 +27,6 @@ DeviceOptions DeviceOptionsFromFlags(const World& world);
 // Opens --devices in a process of `world`. Processes of one machine that may run on the same cores share them by
 // number, and get cores of their own. Errors: those of OpenDevices and of World::AllGather.
 absl::StatusOr<DeviceSet> OpenDevices(World& world);
-
-// The program's flags as lines "--name=value", for TrainerOptions::settings: all but those that concern one process.
-std::vector<std::string> SharedFlags();
 
 // The main function of a program whose processes may be several: opens the world, calls `run` in it, and closes it.
 // Returns the exit status for what `run` returns, 0 or the signal that ended it, as ExitStatus. An error of one process
