@@ -33,6 +33,7 @@
 #include "trainers/loop/evaluator.h"
 #include "trainers/loop/explain.h"
 #include "trainers/loop/stop_signals.h"
+#include "trainers/loop/tasks.h"
 #include "trainers/loop/trainer.h"
 
 ABSL_FLAG(
@@ -99,9 +100,13 @@ struct Setup {
   double momentum = 0;
 };
 
-// The first process of each machine generates the images, and the others wait for it.
+// The first process of each machine generates the images, and the others wait for it: also those that need none, as
+// --data_dir may differ.
 absl::StatusOr<data::Cifar10> OpenData(bool generated, World& world) {
-  if (!generated) return data::OpenCifar10(absl::GetFlag(FLAGS_data_dir));
+  if (!generated) {
+    RETURN_IF_ERROR(world.AllGather("", StartDeadline()).status());
+    return data::OpenCifar10(absl::GetFlag(FLAGS_data_dir));
+  }
   std::error_code error;
   const std::filesystem::path temporary = std::filesystem::temp_directory_path(error);
   if (error) return absl::UnavailableError(absl::StrCat("No temporary directory (TMPDIR): ", error.message()));
@@ -299,6 +304,8 @@ absl::StatusOr<int> Train(World& world) {
   ASSIGN_OR_RETURN(const Setup setup, MakeSetup(world, replicate.towers));
   options.steps = setup.steps;
   options.metadata = ModelOf(setup);
+  ASSIGN_OR_RETURN(const std::string test_data, DataLine(*setup.data.test));
+  options.settings.push_back(absl::StrCat("test ", test_data));
   ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(setup));
   ASSIGN_OR_RETURN(std::optional<io::Checkpoint> checkpoint, FindCheckpoint(options.metadata, world));
   data::PrefetcherOptions order{.batch_size = setup.batch_size,
