@@ -16,11 +16,11 @@ constexpr absl::Duration kTerminalInterval = absl::Milliseconds(250), kFileInter
 
 }  // namespace
 
-Progress::Progress(int64_t first, int64_t total, bool quiet)
+Progress::Progress(int64_t first, int64_t total, bool quiet, bool alone)
     : first_(first),
       total_(total),
       quiet_(quiet),
-      terminal_(isatty(STDOUT_FILENO) != 0),
+      terminal_(alone && isatty(STDOUT_FILENO) != 0),
       started_(absl::Now()),
       last_step_(started_),
       last_shown_(started_) {}

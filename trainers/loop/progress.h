@@ -13,8 +13,9 @@ namespace belfry::trainers {
 // over the steps since the last line, with the standard deviation of the rates of single steps. Not thread-safe.
 class Progress {
  public:
-  // `total`: steps of the whole run; `first`: the step at which it starts.
-  Progress(int64_t first, int64_t total, bool quiet);
+  // `total`: steps of the whole run; `first`: the step at which it starts. `alone`: no launcher lies between this
+  // process and the terminal; Open MPI's mpirun gives each process one of its own, whatever becomes of its output.
+  Progress(int64_t first, int64_t total, bool quiet, bool alone = true);
 
   // Records a step of `examples` examples. Call it after every step.
   void Step(int64_t examples);

@@ -203,7 +203,7 @@ absl::Status Trainer::Start() {
   RETURN_IF_ERROR(CheckTasks());
   reports_ = std::make_unique<TaskReports>(world_, steps_);
   const bool writes = world_.rank() == 0;
-  progress_.emplace(steps_, options_.steps, options_.quiet || !writes);
+  progress_.emplace(steps_, options_.steps, options_.quiet || !writes, world_.size() == 1);
   // Before the log, since it fails if another run uses the directory.
   if (writes && !options_.directory.empty()) RETURN_IF_ERROR(OpenCheckpoints());
   ASSIGN_OR_RETURN(log_, RunLog::Open(writes ? options_.metrics_file : "", writes ? options_.directory : "", steps_));
