@@ -57,7 +57,11 @@ Trainer::Trainer(Session& session, const models::TrainStep& step, data::Prefetch
 }
 
 // Here and not in the header, where every program would compile the members' destructors.
-Trainer::~Trainer() { world_.SetPosition(nullptr); }
+Trainer::~Trainer() {
+  // The error is told, and the roll called, after this.
+  world_.SetPosition(failed_ ? [step = steps_] { return absl::StrCat("step ", step, ": has ended with an error"); }
+                             : std::function<std::string()>());
+}
 
 absl::Time Trainer::TaskDeadline() const { return absl::Now() + options_.task_timeout; }
 
@@ -463,6 +467,7 @@ absl::Status Trainer::Run() {
   if (status.ok() && tracer_.has_value()) status = FinishTrace();
   progress_->Finish();
   examples_per_second_ = progress_->examples_per_second();
+  failed_ = !status.ok();
   if (!status.ok() && consistent_) status.Update(Save(std::nullopt));
   if (!status.ok()) return WithLastCheckpoint(status);
   return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Finish();

@@ -158,6 +158,7 @@ class Trainer {
   int64_t steps_ = 0, saved_ = -1;
   bool consistent_ = false;  // the variables are those after step steps_ - 1
   bool shown_ = false;       // the progress line shows this step
+  bool failed_ = false;
   int stopped_ = 0;
   double best_accuracy_ = 0;
   int64_t evaluations_since_best_ = -1;  // -1: none yet
