@@ -382,6 +382,7 @@ absl::StatusOr<int> Train(World& world) {
     return evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch, take_averages, &world,
                          options.task_timeout);
   };
+  options.step_timeout = session_options.timeout;
   const StopSignals signals;
   Trainer trainer(*session, step, *input, options);
   RETURN_IF_ERROR(trainer.Run());

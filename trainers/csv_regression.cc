@@ -126,6 +126,7 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
       models::ReplicateTowers(Scope(graph), devices, *input, model,
                               optim::GradientDescent({.learning_rate = options.learning_rate}), options.replicate);
   TrainerOptions training = options.training;
+  training.step_timeout = options.session.timeout;
   if (!training.directory.empty() && training.summary_every > 0) {
     training.summaries = models::AddTrainSummaries(Scope(graph), train);
   }

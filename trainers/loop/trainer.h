@@ -33,7 +33,8 @@ struct TrainerOptions {
   // The processes (tasks) of the run, each of which has a Trainer with the same options; borrowed. Null: one. Task 0
   // alone prints, and writes the metrics file and the directory; a signal that any of them notes stops all.
   World* world = nullptr;
-  absl::Duration task_timeout = absl::Minutes(10);  // for which tasks wait for each other outside of steps
+  absl::Duration task_timeout = absl::Minutes(10);         // for which tasks wait for each other outside of steps
+  absl::Duration step_timeout = absl::InfiniteDuration();  // SessionOptions::timeout: likewise, between two steps
   int64_t steps = 1000;      // of the whole run: the global step plus the steps that loss scaling skipped
   int64_t log_every = 10;    // steps between lines of the metrics file, and one after the last; 0: none
   std::string metrics_file;  // empty: none
