@@ -208,7 +208,8 @@ def test_deaths():
         processes = RANDOM.choice((2, 4))
         job = Job(*in_layout(processes, *more, "--checkpoint_every=1", "--train_dir=" + killed, steps=steps))
         ranks = job.ranks(processes)
-        if RANDOM.randrange(8) > 0:
+        # Open MPI's mpirun may hang if a process is killed while it connects to it.
+        if OPEN_MPI or RANDOM.randrange(8) > 0:
             job.await_text("World:")
         time.sleep(RANDOM.random() * RANDOM.choice((0.2, 1.0)))
         started = "World:" in job.output()
