@@ -194,6 +194,13 @@ TEST_F(ResumeTest, TheFirstSignalIsNoted) {
   EXPECT_EQ(StopSignals::noted(), 0);
 }
 
+TEST_F(ResumeTest, Sigusr1MayComeTwice) {
+  const StopSignals signals;
+  std::raise(SIGUSR1);
+  std::raise(SIGUSR1);
+  EXPECT_EQ(StopSignals::noted(), SIGUSR1);
+}
+
 TEST_F(ResumeTest, ASecondSignalEndsTheProgram) {
   EXPECT_EXIT(
       {

@@ -13,8 +13,10 @@ constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
 std::atomic<int> noted_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
+// A batch system sends SIGUSR1 to all processes of a job, and a launcher among them passes it on: so it may come twice.
 void Note(int signal) {
-  if (noted_signal.exchange(signal) == 0) return;
+  int none = 0;
+  if (noted_signal.compare_exchange_strong(none, signal) || signal == SIGUSR1) return;
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }

@@ -6,9 +6,9 @@
 
 namespace belfry::trainers {
 
-// During its lifetime, the first SIGINT, SIGTERM or SIGUSR1 is only recorded; a second one terminates the program, as
-// the first would otherwise. (Launchers and batch systems pass SIGUSR1 on to all processes, and leave them the time to
-// save.) REQUIRES: at most one instance at a time.
+// During its lifetime, the first SIGINT, SIGTERM or SIGUSR1 is only recorded; a second SIGINT or SIGTERM terminates the
+// program, as the first would otherwise. (Launchers and batch systems pass SIGUSR1 on to all processes, twice if both
+// do, and leave them the time to save.) REQUIRES: at most one instance at a time.
 class StopSignals {
  public:
   StopSignals();
