@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/algorithm/container.h"
@@ -76,7 +77,12 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags() {
     return absl::InvalidArgumentError(absl::StrCat("--start_timeout=", timeout, "; expected more than 0 seconds"));
   }
   if (DeviceOptionsFromFlags().ignore_launcher) return World::Alone();
-  ASSIGN_OR_RETURN(std::unique_ptr<World> world, OpenWorld(FindLaunch(), StartDeadline()));
+  absl::StatusOr<std::unique_ptr<World>> opened = OpenWorld(FindLaunch(), StartDeadline());
+  if (absl::IsFailedPrecondition(opened.status()) || absl::IsNotFound(opened.status())) {
+    return absl::Status(opened.status().code(),
+                        absl::StrCat(opened.status().message(), "; with --world=none each process runs by itself"));
+  }
+  ASSIGN_OR_RETURN(std::unique_ptr<World> world, std::move(opened));
   // First of all: which messages processes exchange depends on the flags.
   if (world->size() > 1) RETURN_IF_ERROR(CheckSameLines(*world, "flags", SharedFlags(), StartDeadline()));
   return world;
