@@ -80,11 +80,19 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
       own.resume = &without_tensors;
     }
     if (change) change(world, run, own);
-    Trainer trainer(*run.session, run.step, *run.input, own);
-    RETURN_IF_ERROR(trainer.Run());
-    if (results != nullptr) {
-      (*results)[task] = {trainer.loss(), trainer.steps(), trainer.stopped(), trainer.evaluation()};
+    const auto train = [&] {
+      Trainer trainer(*run.session, run.step, *run.input, own);
+      RETURN_IF_ERROR(trainer.Run());
+      if (results != nullptr) {
+        (*results)[task] = {trainer.loss(), trainer.steps(), trainer.stopped(), trainer.evaluation()};
+      }
+      return absl::OkStatus();
+    };
+    const absl::Status status = train();
+    if (absl::IsDeadlineExceeded(status)) {
+      return absl::Status(status.code(), absl::StrCat(status.message(), "\n", world.RollCall()));
     }
+    RETURN_IF_ERROR(status);
     return world.Close(In(kPatience));
   });
 }
@@ -198,6 +206,24 @@ TEST(WorldTrainer, VariablesThatDifferBetweenTasksAreFound) {
   });
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDataLoss) << statuses[0];
   EXPECT_THAT(std::string(statuses[0].message()), AllOf(HasSubstr("different variables"), HasSubstr("in task 1")));
+}
+
+TEST(WorldTrainer, ATaskThatStopsBetweenStepsIsMissedInTheTimeOfAStep) {
+  TrainerOptions options{.steps = 1000};
+  options.step_timeout = absl::Milliseconds(200);
+  const absl::Time begin = absl::Now();
+  const auto statuses = Train({2, 2}, options, [](World& world, Experiment&, TrainerOptions& own) {
+    own.stop = [&world, steps = 0]() mutable {
+      if (world.rank() == 1 && ++steps == 3) absl::SleepFor(absl::Seconds(3));
+      return 0;
+    };
+  });
+  EXPECT_LT(absl::Now() - begin, kPatience / 2);
+  EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded) << statuses[0];
+  EXPECT_THAT(std::string(statuses[0].message()),
+              AllOf(HasSubstr("no answer before the deadline from task 1"), HasSubstr(": has ended with an error"),
+                    HasSubstr("has been between two steps")));
+  EXPECT_FALSE(statuses[1].ok());
 }
 
 TEST(WorldTrainer, AnErrorInOneTaskReachesTheOthers) {
