@@ -129,8 +129,9 @@ class Device {
   virtual bool asynchronous() const = 0;
   virtual DeviceCounters counters() const = 0;
   virtual MathMode math() const { return {}; }
-  // True unless it was opened together with other GPUs, on this card or another. With other GPUs present, a kernel must
-  // not wait for blocks of its own that have not started: work of another device could keep them from being scheduled.
+  // True unless it was opened together with other GPUs, on this card or another, or in one of several processes whose
+  // GPUs work together (DeviceOptions::several_processes). With other GPUs present, a kernel must not wait for blocks
+  // of its own that have not started: work of another device could keep them from being scheduled.
   virtual bool only_gpu() const { return true; }
   // Hardware model, equal for devices of equal speed: "NVIDIA H100 80GB HBM3".
   virtual std::string model() const { return std::string(type()); }

@@ -23,7 +23,11 @@ struct DeviceOptions {
   int task = 0;                   // the number of this process in the job
 
   // GPU options. A card is one physical GPU.
-  int virtual_gpus = 1;    // devices to open each card as; with 2, /gpu:0 and /gpu:1 are on the first card
+  // The number of this process among those of its machine, from 0: it leaves as many cards as it opens to each process
+  // before it. But if just as many are visible, they are its own (srun --gpus-per-task), and it opens them all.
+  int local_rank = 0;
+  bool several_processes = false;  // the GPUs of other processes take part, so that none is alone (Device::only_gpu)
+  int virtual_gpus = 1;            // devices to open each card as; with 2, /gpu:0 and /gpu:1 are on the first card
   std::string gpu_memory;  // memory of each device: "0.4" of its card, or "4GiB", "4096MiB", "4294967296"; "": an even
                            // share of the free memory, less a margin for the driver and libraries
   bool gpu_memory_growth = true;   // false: reserve all of it when opening the device; true: grow on demand

@@ -112,6 +112,21 @@ absl::StatusOr<std::vector<int>> VisibleCards(const DeviceOptions& options, int 
   return cards;
 }
 
+absl::StatusOr<std::vector<int>> CardsOfProcess(const DeviceOptions& options, int gpus, std::vector<int> cards) {
+  const auto needed = static_cast<size_t>(PlaceOfGpu(options, gpus - 1).card) + 1;
+  const size_t before = static_cast<size_t>(options.local_rank) * needed;
+  if (before == 0 || needed >= cards.size()) return cards;
+  if (before + needed > cards.size()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "Requested gpu:", gpus, " in each process: process ", options.local_rank, " of this machine (counted from 0) ",
+        "needs ", needed, needed == 1 ? " card" : " cards", " after the first ", before, ", but ", cards.size(),
+        " are visible; start at most ", cards.size() / needed, cards.size() / needed == 1 ? " process" : " processes",
+        " on this machine"));
+  }
+  cards.erase(cards.begin(), cards.begin() + static_cast<ptrdiff_t>(before));
+  return cards;
+}
+
 absl::StatusOr<size_t> GpuMemoryLimit(const DeviceOptions& options, size_t total, size_t free) {
   const auto parts = static_cast<size_t>(options.virtual_gpus);
   const size_t margin = Margin(total);

@@ -99,6 +99,16 @@ TEST_F(FakeCuda, DescriptionsAndPlaces) {
       "Requested 5 GPUs, but found 4: 2 cards, each opened as 2; increase virtual_gpus to open each card as more GPUs");
 }
 
+TEST_F(FakeCuda, ProcessesOfAMachineTakeCardsInTurn) {
+  Open("gpu:1", {.local_rank = 1, .several_processes = true});
+  EXPECT_EQ(gpu(0).physical_id(), 1);
+  EXPECT_FALSE(gpu(0).only_gpu());
+  Open("gpu:1");
+  EXPECT_TRUE(gpu(0).only_gpu());
+  EXPECT_THAT(Message(DeviceSet::Open("gpu:1", {.local_rank = 2}).status()),
+              HasSubstr("start at most 2 processes on this machine"));
+}
+
 // On any thread, at any time.
 TEST_F(FakeCuda, CardsThatAreNotUsedAreLeftAlone) {
   Open("gpu:1", {.visible_gpus = "1"});

@@ -94,6 +94,8 @@ DeviceOptions DeviceOptionsFromFlags(const World& world) {
   options.ignore_launcher = true;
   options.job = "worker";
   options.task = world.rank();
+  options.several_processes = true;
+  options.local_rank = world.processes()[world.rank()].local_rank;
   return options;
 }
 

@@ -21,7 +21,8 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags();
 // The end of --start_timeout, counted from now: the deadline of exchanges at the start and at the end.
 absl::Time StartDeadline();
 
-// DeviceOptionsFromFlags for a process of `world`: its devices are called /job:worker/task:<rank> if it has several.
+// DeviceOptionsFromFlags for a process of `world`: if it has several, its devices are called /job:worker/task:<rank>,
+// and it opens the GPUs of its machine that come after those of the processes before it (DeviceOptions::local_rank).
 DeviceOptions DeviceOptionsFromFlags(const World& world);
 
 // Opens --devices in a process of `world`. Processes of one machine that may run on the same cores share them by

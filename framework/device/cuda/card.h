@@ -67,7 +67,8 @@ class Peers {
 struct Cards {
   std::vector<std::unique_ptr<Card>> cards;
   Peers peers;
-  int devices = 0;  // number of devices that the cards are opened as
+  int devices = 0;                 // number of devices that the cards are opened as
+  bool several_processes = false;  // DeviceOptions::several_processes
 };
 
 }  // namespace belfry

@@ -24,7 +24,7 @@ class CudaDevice final : public Device {
   bool asynchronous() const override { return true; }
   DeviceCounters counters() const override { return allocator_.counters(); }
   MathMode math() const override { return math_; }
-  bool only_gpu() const override { return cards_->devices == 1; }
+  bool only_gpu() const override { return cards_->devices == 1 && !cards_->several_processes; }
   std::string model() const override { return card_.model(); }
 
   // Takes all of the device's memory from the card now.

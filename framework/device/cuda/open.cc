@@ -42,6 +42,7 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> Open(int count, const std::
                                                           const DeviceOptions& options) {
   auto cards = std::make_shared<Cards>();
   cards->devices = count;
+  cards->several_processes = options.several_processes;
   const int used = PlaceOfGpu(options, count - 1).card + 1;
   std::vector<size_t> limits;  // by index in cards->cards
   for (int i = 0; i < used; ++i) {
@@ -77,7 +78,8 @@ absl::StatusOr<int> CountCudaDevices(const DeviceOptions& options) {
 }
 
 absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenCudaDevices(int count, const DeviceOptions& options) {
-  const absl::StatusOr<std::vector<int>> cards = FindCards(options);
+  absl::StatusOr<std::vector<int>> cards = FindCards(options);
+  if (cards.ok()) cards = CardsOfProcess(options, count, *std::move(cards));
   if (cards.status().code() == absl::StatusCode::kInvalidArgument) return cards.status();
   const int most = cards.ok() ? static_cast<int>(cards->size()) * options.virtual_gpus : 0;
   if (count <= most) return Open(count, *cards, options);

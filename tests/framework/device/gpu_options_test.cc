@@ -5,6 +5,8 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace belfry {
 namespace {
@@ -53,6 +55,26 @@ TEST(GpuOptions, VisibleCardsAreInTheOrderGiven) {
   EXPECT_THAT(*VisibleCards({.visible_gpus = "2,0"}, 3), ElementsAre(2, 0));
   ExpectWrong(VisibleCards({.visible_gpus = "0,3"}, 3).status(), "there is no card 3; found 3 cards");
   ExpectWrong(VisibleCards({.visible_gpus = "1"}, 1).status(), "found 1 card,");
+}
+
+TEST(GpuOptions, ProcessesOfAMachineTakeCardsInTurn) {
+  const auto cards = [](int local_rank, int gpus, std::vector<int> visible, int virtual_gpus = 1) {
+    return CardsOfProcess({.local_rank = local_rank, .virtual_gpus = virtual_gpus}, gpus, std::move(visible));
+  };
+  EXPECT_THAT(*cards(0, 2, {0, 1, 2, 3}), ElementsAre(0, 1, 2, 3)) << "of which it opens two";
+  EXPECT_THAT(*cards(1, 2, {0, 1, 2, 3}), ElementsAre(2, 3));
+  EXPECT_THAT(*cards(2, 1, {0, 1, 2, 3}), ElementsAre(2, 3));
+  EXPECT_THAT(*cards(1, 1, {5, 3}), ElementsAre(3)) << "in the order of visible_gpus";
+  EXPECT_THAT(*cards(1, 4, {0, 1, 2, 3}, 2), ElementsAre(2, 3)) << "two devices on a card";
+  EXPECT_THAT(*cards(1, 3, {0, 1, 2, 3}, 2), ElementsAre(2, 3)) << "of which one has half a card";
+  // Those that the launcher gave to this process.
+  EXPECT_THAT(*cards(3, 1, {0}), ElementsAre(0));
+  EXPECT_THAT(*cards(1, 2, {0, 1}), ElementsAre(0, 1));
+  EXPECT_THAT(*cards(1, 8, {0, 1}), ElementsAre(0, 1)) << "opening says that there are too few";
+  ExpectWrong(cards(2, 2, {0, 1, 2, 3}).status(),
+              "Requested gpu:2 in each process: process 2 of this machine (counted from 0) needs 2 cards after the "
+              "first 4, but 4 are visible; start at most 2 processes on this machine");
+  ExpectWrong(cards(1, 2, {0, 1, 2}).status(), "start at most 1 process on this machine");
 }
 
 TEST(GpuOptions, VirtualGpusFillACardFirst) {
