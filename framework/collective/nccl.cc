@@ -33,7 +33,7 @@ class NcclCollective final : public Collective {
     return status;
   }
 
-  bool CanCapture() const override { return true; }
+  bool CanCapture() const override { return !spec_.spans_processes(); }
 
   // A capture holds a Use until it ends, so that nobody aborts the communicators meanwhile: the abort would wait for
   // the capture to end.
@@ -90,14 +90,17 @@ class NcclCollective final : public Collective {
     if (status.ok() || rank < 0) return status;
     return absl::Status(
         status.code(),
-        absl::StrCat("tower ", ParticipantOf(rank), " on ", clique_->device(rank).name().ToString(), ": ",
+        absl::StrCat("tower ", Tower(ParticipantOf(rank)), " on ", clique_->device(rank).name().ToString(), ": ",
                      status.message(), "; the last collective issued to it was ", clique_->LastCollective(rank)));
   }
 
  private:
+  // The number of a participant's tower among those of all processes.
+  int Tower(size_t participant) const { return spec_.first + static_cast<int>(participant); }
+
   absl::Status Named(const absl::Status& status, int participant) const {
     return absl::Status(status.code(),
-                        absl::StrCat("collective '", spec_.name, "', tower ", participant, " on ",
+                        absl::StrCat("collective '", spec_.name, "', tower ", Tower(participant), " on ",
                                      spec_.participants[participant]->name().ToString(), ": ", status.message()));
   }
 
@@ -135,7 +138,7 @@ class NcclCollective final : public Collective {
       const absl::Status there = arrived_[p].Wait(run, absl::InfinitePast());
       if (absl::IsCancelled(there)) return clique_->Why();
       if (there.ok()) continue;
-      missing.push_back(absl::StrCat("tower ", p, " on ", spec_.participants[p]->name().ToString()));
+      missing.push_back(absl::StrCat("tower ", Tower(p), " on ", spec_.participants[p]->name().ToString()));
     }
     const std::string who = missing.empty() ? "none (the last one arrived just then)" : absl::StrJoin(missing, ", ");
     return Named(absl::DeadlineExceededError(absl::StrCat("the step exceeded its deadline; missing: ", who)),
@@ -188,7 +191,8 @@ class NcclCollective final : public Collective {
       return api.AllReduceSum(data, data, spec_.elements, spec_.dtype, *comm, stream);
     }
     const size_t bytes = static_cast<size_t>(spec_.elements) * SizeOf(spec_.dtype);
-    return api.Broadcast(data, data, bytes, clique_ranks_[0], *comm, stream);
+    // Of all processes, the towers are the clique's ranks, in order.
+    return api.Broadcast(data, data, bytes, spec_.spans_processes() ? 0 : clique_ranks_[0], *comm, stream);
   }
   NcclResult GiveWeight(NcclApi& api, int participant, NcclComm* comm, Stream& stream) {
     return api.AllReduceSum(spec_.ranks[participant].weight, total(participant), 1, DType::kFloat32, *comm, stream);
@@ -243,9 +247,47 @@ absl::Status CheckNcclDevices(absl::Span<Device* const> devices) {
 }
 
 // Collectives among the same devices get one clique, in whatever order they name them, because two cliques among the
-// same GPUs could deadlock (nccl_clique.h). A clique numbers its ranks by the first collective's order; `ranks` maps
-// this collective's participants to them.
+// same GPUs could deadlock (nccl_clique.h).
+absl::StatusOr<std::shared_ptr<NcclClique>> NcclCollectives::CliqueAmong(const CollectiveSpec& spec) {
+  std::vector<Device*> key = spec.participants;
+  std::sort(key.begin(), key.end());
+  const MutexLock lock(mutex_);
+  std::shared_ptr<NcclClique> clique = cliques_[key].lock();
+  if (clique == nullptr) {
+    ASSIGN_OR_RETURN(clique, NcclClique::Create(api_, spec.participants, options_));
+    cliques_[key] = clique;
+  }
+  return clique;
+}
+
+// Kept even without collectives: this process may drop its last one, for memory, when the others still have theirs, and
+// could not meet them again. For the same reason a failure is final.
+absl::StatusOr<std::shared_ptr<NcclClique>> NcclCollectives::CliqueOfWorld(const CollectiveSpec& spec) {
+  const MutexLock lock(mutex_);
+  if (of_world_.ok() && *of_world_ == nullptr) {
+    of_world_ = NcclClique::Create(api_, spec.participants, options_, span_);
+  }
+  if (!of_world_.ok()) return of_world_.status();
+  // The broadcast's root is found by its number, so towers may not change places.
+  for (size_t p = 0; p < spec.participants.size(); ++p) {
+    if (&(*of_world_)->device(static_cast<int>(p)) == spec.participants[p]) continue;
+    return absl::InvalidArgumentError(absl::StrCat("tower ", spec.first + p, " is on ",
+                                                   spec.participants[p]->name().ToString(),
+                                                   ", but on another GPU in earlier collectives"));
+  }
+  return of_world_;
+}
+
+// A clique numbers its ranks by the first collective's order; `ranks` maps this collective's participants to them.
 absl::StatusOr<std::unique_ptr<Collective>> NcclCollectives::Make(CollectiveSpec spec) {
+  if (span_.world != nullptr) {
+    if (!spec.spans_processes()) return MakeLocalCollective(std::move(spec));
+    RETURN_IF_ERROR(towers_.Check(spec, span_.world->rank()));
+  } else if (spec.spans_processes()) {
+    return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name, "': this process has ", spec.ranks.size(),
+                                                   " of its ", spec.size,
+                                                   " ranks, but NCCL was not given the world of the others"));
+  }
   RETURN_IF_ERROR(CheckDType(spec));
   absl::Status fits = CheckNcclDevices(spec.participants);
   if (fits.ok() && spec.ranks.size() != spec.participants.size()) {
@@ -260,14 +302,8 @@ absl::StatusOr<std::unique_ptr<Collective>> NcclCollectives::Make(CollectiveSpec
   for (Device* device : spec.participants) {
     ASSIGN_OR_RETURN(totals.emplace_back(), DeviceMemory::Allocate(*device, sizeof(float)));
   }
-  std::vector<Device*> key = spec.participants;
-  std::sort(key.begin(), key.end());
-  const MutexLock lock(mutex_);
-  std::shared_ptr<NcclClique> clique = cliques_[key].lock();
-  if (clique == nullptr) {
-    ASSIGN_OR_RETURN(clique, NcclClique::Create(api_, spec.participants, options_));
-    cliques_[key] = clique;
-  }
+  ASSIGN_OR_RETURN(std::shared_ptr<NcclClique> clique,
+                   spec.spans_processes() ? CliqueOfWorld(spec) : CliqueAmong(spec));
   std::vector<int> ranks;
   for (const Device* device : spec.participants) {
     int rank = 0;

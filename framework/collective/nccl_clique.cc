@@ -13,18 +13,20 @@ namespace belfry {
 // groups; otherwise stopped -> aborted (Settle) -> stale (Resume) -> usable (Prepare builds). Users read stopped_,
 // suspect_ and stale_ without a lock; stopped_ and stale_ change, and communicators end, under mutex_ only. A use costs
 // two atomic additions and a few loads; no lock is on the path of a step that succeeds.
-NcclClique::NcclClique(std::shared_ptr<NcclApi> api, std::vector<Device*> devices, const NcclOptions& options)
+NcclClique::NcclClique(std::shared_ptr<NcclApi> api, std::vector<Device*> devices, const NcclOptions& options,
+                       const NcclSpan& span)
     : api_(std::move(api)),
       devices_(std::move(devices)),
       options_(options),
+      span_(span),
       ranks_(std::make_unique<Rank[]>(devices_.size())) {
   for (int r = 0; r < size(); ++r) ranks_[r].done = devices_[r]->NewEvent();
 }
 
 absl::StatusOr<std::unique_ptr<NcclClique>> NcclClique::Create(std::shared_ptr<NcclApi> api,
-                                                               std::vector<Device*> devices,
-                                                               const NcclOptions& options) {
-  auto clique = std::unique_ptr<NcclClique>(new NcclClique(std::move(api), std::move(devices), options));
+                                                               std::vector<Device*> devices, const NcclOptions& options,
+                                                               const NcclSpan& span) {
+  auto clique = std::unique_ptr<NcclClique>(new NcclClique(std::move(api), std::move(devices), options, span));
   const MutexLock lock(clique->mutex_);
   RETURN_IF_ERROR(clique->Build(absl::InfiniteFuture()));
   return clique;
@@ -48,17 +50,41 @@ absl::Status NcclClique::Error(NcclResult result, absl::string_view what, NcclCo
                                                                                   : absl::InternalError(text);
 }
 
+// Every process sends to every other, although only the id of task 0 is needed: whoever is missing is then named here
+// by all, and NCCL, which could not name it, begins with all processes there. The message of a process that cannot go
+// on is World::Fail.
+absl::Status NcclClique::MeetOthers(NcclId& id) {
+  World& world = *span_.world;
+  std::vector<NcclId> ids(world.size());
+  Transfers transfers;
+  for (int r = 0; r < world.size(); ++r) {
+    if (r == world.rank()) continue;
+    transfers.Send(r, id.bytes);
+    transfers.Receive(r, absl::MakeSpan(ids[r].bytes));
+  }
+  const absl::Status status = world.Exchange(span_.tag, transfers, absl::Now() + options_.meet_timeout, nullptr);
+  if (!status.ok()) {
+    return absl::Status(status.code(), absl::StrCat("meeting the other processes to start NCCL: ", status.message()));
+  }
+  if (world.rank() != 0) id = ids[0];
+  return absl::OkStatus();
+}
+
 absl::Status NcclClique::Build(absl::Time deadline) {
-  deadline = std::min(deadline, absl::Now() + options_.init_timeout);
   NcclId id;
-  if (NcclResult got = api_->GetUniqueId(id); Failed(got)) return Error(got, "create a unique id", nullptr);
+  if (!spans_processes() || span_.world->rank() == 0) {
+    if (NcclResult got = api_->GetUniqueId(id); Failed(got)) return Error(got, "create a unique id", nullptr);
+  }
+  if (spans_processes()) RETURN_IF_ERROR(MeetOthers(id));
+  deadline = std::min(deadline, absl::Now() + options_.init_timeout);
+  const int all = spans_processes() ? span_.size : size();
   // One thread creates all ranks and each waits for the others, so they must be in one group. A group that creates
   // communicators may not contain collectives.
   if (NcclResult begun = api_->GroupStart(); Failed(begun)) return Error(begun, "start a group", nullptr);
   absl::Status status;
   for (int r = 0; r < size() && status.ok(); ++r) {
     ranks_[r].comm = nullptr;
-    const NcclResult made = api_->CommInitRank(ranks_[r].comm, size(), id, r, *devices_[r]);
+    const NcclResult made = api_->CommInitRank(ranks_[r].comm, all, id, span_.first + r, *devices_[r]);
     if (Failed(made)) status = Error(made, absl::StrCat("join ", devices_[r]->name().ToString()), nullptr);
   }
   const NcclResult ended = api_->GroupEnd();
@@ -67,8 +93,13 @@ absl::Status NcclClique::Build(absl::Time deadline) {
   for (int r = 0; r < size() && status.ok(); ++r) {
     status = AwaitReady(r, deadline, true);
     if (!status.ok()) {
-      status = absl::Status(status.code(), absl::StrCat("connecting ", devices_[r]->name().ToString(),
-                                                        " with the other GPUs: ", status.message()));
+      const bool hint = spans_processes() && OthersFailed().ok();
+      status = absl::Status(
+          status.code(),
+          absl::StrCat("connecting ", devices_[r]->name().ToString(), " with the other GPUs: ", status.message(),
+                       hint ? " (processes of one machine must use different cards; NCCL_DEBUG=INFO "
+                              "says more, and NCCL_SOCKET_IFNAME chooses the network)"
+                            : ""));
     }
   }
   if (!status.ok()) {
@@ -142,6 +173,7 @@ void NcclClique::Stop(const absl::Status& why) {
   {
     const MutexLock lock(mutex_);
     if (!stopped_.load() || why_.ok()) why_ = why;
+    if (first_failure_.ok()) first_failure_ = why;
     stopped_.store(true);
   }
   AbortIfUneven();
@@ -170,14 +202,15 @@ void NcclClique::Drain() {
 // Aborts the communicators if an operation may have reached only some of the ranks, once nobody uses the clique. A GPU
 // that was given such a collective waits for the missing ranks forever, and so would anybody who synchronises with it;
 // only aborting all communicators ends that. If all ranks were given equally many groups and no user left early, all
-// operations complete and the communicators stay.
+// operations complete and the communicators stay. Nothing is known of the ranks of other processes, so with them an
+// operation may always be uneven; it gets the time of Drain.
 void NcclClique::AbortIfUneven() {
   const MutexLock lock(mutex_);
   if (!stopped_.load() || !alive_ || users_.load() != 0) return;
-  bool even = !suspect_.load();
+  bool even = !suspect_.load() && !spans_processes();
   for (int r = 1; r < size(); ++r) even = even && ranks_[r].issued.load() == ranks_[0].issued.load();
   if (even) return;
-  if (drain_) Drain();
+  if (drain_ && OthersFailed().ok()) Drain();
   aborts_.fetch_add(1);
   EndAll(&NcclApi::CommAbort);
 }
@@ -197,8 +230,14 @@ void NcclClique::Resume() {
 }
 
 absl::Status NcclClique::Prepare(absl::Time deadline) {
-  if (!stale_.load()) return absl::OkStatus();
+  if (!stale_.load()) return OthersFailed();
   const MutexLock lock(mutex_);
+  if (spans_processes()) {
+    return absl::UnavailableError(
+        absl::StrCat("NCCL is not started again among several processes after a failure; end all of them, and resume "
+                     "the run from its last checkpoint. The failure was: ",
+                     first_failure_.message()));
+  }
   if (alive_) return absl::UnavailableError("NCCL failed in another step, which has not ended yet");
   absl::Status status = Build(deadline);
   if (!status.ok()) {
@@ -232,6 +271,7 @@ absl::Status NcclClique::Check(bool give_up, int& rank) {
     Use use(*this, 0);
     use.Done();
     if (stopped_.load()) return absl::OkStatus();
+    status = OthersFailed();
     for (int r = 0; r < size() && status.ok(); ++r) {
       NcclResult state = NcclResult::kSuccess;
       if (ranks_[r].busy.test_and_set(std::memory_order_acquire)) continue;  // Its holder polls for errors itself.
@@ -242,7 +282,12 @@ absl::Status NcclClique::Check(bool give_up, int& rank) {
       rank = r;
     }
     if (status.ok() && give_up && !Idle()) {
-      status = absl::DeadlineExceededError("collectives were in progress and have been aborted");
+      status = absl::DeadlineExceededError(
+          spans_processes() ? absl::StrCat("collectives among the GPUs of ", span_.world->size(),
+                                           " processes were in progress and have been aborted; the last one issued "
+                                           "here was ",
+                                           LastCollective(0))
+                            : "collectives were in progress and have been aborted");
     }
   }
   if (status.ok()) return status;

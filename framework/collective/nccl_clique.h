@@ -1,4 +1,4 @@
-// The NCCL communicators among a set of GPUs, and the rules for using and ending them.
+// The NCCL communicators among a set of GPUs, of this process or of several, and the rules for using and ending them.
 #pragma once
 
 #include <array>
@@ -15,13 +15,22 @@
 #include "framework/base/mutex.h"
 #include "framework/collective/capture.h"
 #include "framework/collective/nccl_api.h"
+#include "framework/collective/world.h"
 
 namespace belfry {
 
 struct NcclOptions {
+  absl::Duration meet_timeout = absl::Minutes(5);  // for all processes to come to create communicators among them
   absl::Duration init_timeout = absl::Minutes(2);  // for creating communicators
   // Time for operations that all ranks were given to finish, before communicators are aborted or destroyed.
   absl::Duration drain_timeout = absl::Seconds(5);
+};
+
+// The place of a clique's GPUs among those of several processes.
+struct NcclSpan {
+  World* world = nullptr;   // borrowed; null: all GPUs are of this process
+  int tag = 0;              // of the world, for the clique alone
+  int first = 0, size = 0;  // the number of this process's first GPU among all of them, and their number
 };
 
 // One communicator for each of several distinct GPUs, shared by all collectives among them. They must share it, because
@@ -30,19 +39,24 @@ struct NcclOptions {
 //
 // Life cycle: usable; stopped by the first failure or by Stop(), which tells all users to leave; then, once nobody is
 // in it, aborted if an operation may have reached only some of the ranks, or else usable again after Resume(). An
-// aborted clique is rebuilt by the first Prepare() after Resume(). Use and Claim: one thread at a time per rank. All
-// other calls: any thread. Use takes no lock; failures do.
+// aborted clique is rebuilt by the first Prepare() after Resume(). One that spans processes is always aborted and never
+// rebuilt, since the others may be anywhere: its first failure is the end of the run. Use and Claim: one thread at a
+// time per rank. All other calls: any thread. Use takes no lock; failures do.
 //
 // NCCL counts a captured step as a user of the communicators whose operations it holds, and ending them, even by an
 // abort, waits for it to go. So captured steps are ended first, and a thread that captures stays in the clique until it
 // is done.
+//
+// If it spans processes, `rank` in all calls is that among the GPUs of this process, and Create meets the others: each
+// makes the same cliques in the same order. Whatever waits here also ends with the error of World::Stopped.
 class NcclClique {
  public:
   static absl::StatusOr<std::unique_ptr<NcclClique>> Create(std::shared_ptr<NcclApi> api, std::vector<Device*> devices,
-                                                            const NcclOptions& options);
+                                                            const NcclOptions& options, const NcclSpan& span = {});
   ~NcclClique();
 
-  int size() const { return static_cast<int>(devices_.size()); }
+  int size() const { return static_cast<int>(devices_.size()); }  // in this process
+  bool spans_processes() const { return span_.world != nullptr; }
   Device& device(int rank) const { return *devices_[rank]; }
 
   // Registers a collective and returns its number. `name` is for errors.
@@ -83,7 +97,8 @@ class NcclClique {
   absl::Status Why();
   // Ends the handling of a failure. REQUIRES: nobody is in the clique.
   void Resume();
-  // Rebuilds communicators that were aborted. One thread at a time.
+  // Rebuilds communicators that were aborted. One thread at a time. If the clique spans processes: Unavailable with the
+  // first failure if they were aborted, and the error of World::Stopped.
   absl::Status Prepare(absl::Time deadline);
   // Looks for asynchronous errors, and aborts the clique if there is one, or if `give_up` and an operation is still in
   // progress on a device. `rank`: the rank with the error, or -1. Does not block.
@@ -104,7 +119,10 @@ class NcclClique {
   };
   static constexpr size_t kOrder = 8;  // more places than ranks are ever apart
 
-  NcclClique(std::shared_ptr<NcclApi> api, std::vector<Device*> devices, const NcclOptions& options);
+  NcclClique(std::shared_ptr<NcclApi> api, std::vector<Device*> devices, const NcclOptions& options,
+             const NcclSpan& span);
+  absl::Status MeetOthers(NcclId& id);
+  absl::Status OthersFailed() const { return spans_processes() ? span_.world->Stopped() : absl::OkStatus(); }
   absl::Status Build(absl::Time deadline) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Status AwaitAll(absl::Time deadline);
   void AbortIfUneven();
@@ -119,6 +137,7 @@ class NcclClique {
   const std::shared_ptr<NcclApi> api_;
   const std::vector<Device*> devices_;
   const NcclOptions options_;
+  const NcclSpan span_;
   std::unique_ptr<Rank[]> ranks_;
   std::array<std::atomic<uint64_t>, kOrder> order_{};  // at [place % kOrder]: the place, from 1, and the collective met
                                                        // there
@@ -132,6 +151,7 @@ class NcclClique {
   bool drain_ ABSL_GUARDED_BY(mutex_) = true;   // operations in progress may still finish
   uint64_t built_ ABSL_GUARDED_BY(mutex_) = 0;  // number of groups before these communicators were built
   absl::Status why_ ABSL_GUARDED_BY(mutex_);
+  absl::Status first_failure_ ABSL_GUARDED_BY(mutex_);      // never cleared
   std::vector<std::string> names_ ABSL_GUARDED_BY(mutex_);  // by collective, from number 1
   std::vector<std::weak_ptr<CapturedStep>> captured_steps_ ABSL_GUARDED_BY(mutex_);
 };

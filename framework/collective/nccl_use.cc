@@ -44,6 +44,7 @@ absl::Status NcclClique::AwaitReady(int rank, absl::Time deadline, bool building
     if (state == NcclResult::kSuccess) return absl::OkStatus();
     if (Failed(state)) return Error(state, "become ready", comm);
     if (!building && stopped_.load()) return Why();
+    RETURN_IF_ERROR(OthersFailed());
     if (deadline != absl::InfiniteFuture() && absl::Now() >= deadline) {
       return absl::DeadlineExceededError("NCCL was still busy at the deadline");
     }

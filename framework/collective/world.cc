@@ -27,6 +27,7 @@ class Alone final : public World {
   absl::Status Exchange(int, Transfers&, absl::Time, const std::function<bool()>&) override { return absl::OkStatus(); }
   absl::Duration waited() const override { return absl::ZeroDuration(); }
   void SetPosition(std::function<std::string()>) override {}
+  absl::Status Stopped() override { return absl::OkStatus(); }
   std::string RollCall() override { return ""; }
   void Fail(const absl::Status&) override {}
   absl::Status Close(absl::Time) override { return absl::OkStatus(); }

@@ -79,6 +79,9 @@ class World {
   // Says where this process is, for RollCall: "CPU:0 has been running tower_1/conv2". Called on a thread of the world's
   // own. Null: nothing to say.
   virtual void SetPosition(std::function<std::string()> position) = 0;
+  // OK, or the error after which nothing can be exchanged: that of a process that called Fail, or of an exchange. For
+  // those who wait for other processes in another way. Thread-safe; costs an atomic load.
+  virtual absl::Status Stopped() = 0;
   // Where each process is, one line each; a process that does not answer within a second is stopped, dead or cut off,
   // and its line says so. For the error of a process that waits in vain. Thread-safe.
   virtual std::string RollCall() = 0;

@@ -268,6 +268,15 @@ absl::StatusOr<TowersOfWorld> TowersOfWorld::Gather(World& world, int mine, absl
   return towers;
 }
 
+absl::Status TowersOfWorld::Check(const CollectiveSpec& spec, int process) const {
+  if (spec.size == total() && spec.first == first[process] && static_cast<int>(spec.ranks.size()) == count(process)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat(
+      "collective '", spec.name, "': this process has towers ", spec.first, " to ", spec.first + spec.ranks.size() - 1,
+      " of ", spec.size, ", but should have ", first[process], " to ", first[process + 1] - 1, " of ", total()));
+}
+
 CollectiveFactory WorldCollectives(World& world, const TowersOfWorld& towers, WorldSum sum) {
   // One tag for all: they run one after the other, in the same order in all processes. A process may make some of them
   // earlier than another, for a batch whose shapes are new to it alone, so a tag of its own for each would not agree.
@@ -275,20 +284,15 @@ CollectiveFactory WorldCollectives(World& world, const TowersOfWorld& towers, Wo
       [&world, towers, sum, tag = world.NewTag()](CollectiveSpec spec) -> absl::StatusOr<std::unique_ptr<Collective>> {
         if (!spec.spans_processes()) return MakeLocalCollective(std::move(spec));
         RETURN_IF_ERROR(CheckDType(spec));
-        const auto invalid = [&](const auto&... parts) {
-          return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name, "': ", parts...));
-        };
         for (const Device* device : spec.participants) {
           if (device->type() == "CPU") continue;
-          return invalid("the local averager works among the CPU devices of several processes, not on ",
-                         device->name().ToString(), "; use --averager=nccl");
+          return absl::InvalidArgumentError(
+              absl::StrCat("collective '", spec.name,
+                           "': the averagers local and mpi work among the CPU devices of several "
+                           "processes, not on ",
+                           device->name().ToString(), "; use --averager=nccl"));
         }
-        if (spec.size != towers.total() || spec.first != towers.first[world.rank()] ||
-            static_cast<int>(spec.ranks.size()) != towers.count(world.rank())) {
-          return invalid("this process has towers ", spec.first, " to ", spec.first + spec.ranks.size() - 1, " of ",
-                         spec.size, ", but should have ", towers.first[world.rank()], " to ",
-                         towers.first[world.rank() + 1] - 1, " of ", towers.total());
-        }
+        RETURN_IF_ERROR(towers.Check(spec, world.rank()));
         return std::make_unique<WorldCollective>(std::move(spec), world, tag, towers, sum);
       };
 }

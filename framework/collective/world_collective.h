@@ -18,6 +18,8 @@ struct TowersOfWorld {
 
   // Asks all processes for their numbers. Errors: those of World::AllGather.
   static absl::StatusOr<TowersOfWorld> Gather(World& world, int mine, absl::Time deadline);
+  // InvalidArgument unless the ranks of a collective are the towers of process `process` among all.
+  absl::Status Check(const CollectiveSpec& spec, int process) const;
 };
 
 // The order in which the towers of several processes are summed.

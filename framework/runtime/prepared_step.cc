@@ -22,6 +22,8 @@ PreparedStep::PreparedStep(Session& session, std::unique_ptr<Executable> executa
 
 PreparedStep::~PreparedStep() {
   if (!executable_->asynchronous()) return;
+  // A process that stands still would otherwise keep the collectives of the last run, and with them this thread.
+  if (under_way_) executable_->AwaitDevices(deadline_).IgnoreError();
   const ScopedRun last(session_.gate_, /*exclusive=*/true);
   executable_.reset();
 }

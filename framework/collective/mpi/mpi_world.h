@@ -48,13 +48,12 @@ class MpiWorld final : public World {
                         const std::function<bool()>& cancelled) override;
   absl::Duration waited() const override { return absl::Nanoseconds(waited_.load(std::memory_order_relaxed)); }
   void SetPosition(std::function<std::string()> position) override;
+  absl::Status Stopped() override;
   std::string RollCall() override;
   void Fail(const absl::Status& status) override;
   absl::Status Close(absl::Time deadline) override;
 
  private:
-  // The error after which nothing is exchanged; OK as long as there is none.
-  absl::Status Stopped();
   void Stop(const absl::Status& status);
   absl::Status Begin(int tag, Transfers& transfers);
   absl::Status Await(Transfers& transfers, absl::Time deadline, const std::function<bool()>& cancelled);

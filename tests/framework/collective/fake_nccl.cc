@@ -47,14 +47,20 @@ bool CheckCapture(const Group& group, FakeNccl::World& world, const void*& captu
 
 }  // namespace
 
-FakeNccl::FakeNccl() : world_(std::make_shared<World>()) {}
+FakeNccl::FakeNccl() : FakeNccl(std::make_shared<World>()) {}
+FakeNccl::FakeNccl(std::shared_ptr<World> world) : world_(std::move(world)), process_(std::make_shared<Process>()) {}
+
+std::shared_ptr<FakeNccl> FakeNccl::InAnotherProcess() const { return std::shared_ptr<FakeNccl>(new FakeNccl(world_)); }
 
 FakeNccl::~FakeNccl() {
   std::vector<std::shared_ptr<Communicator>> all;
   {
     const MutexLock lock(world_->mutex);
-    for (auto& communicator : world_->communicators) communicator->aborted = true;
-    all = world_->communicators;
+    for (auto& communicator : world_->communicators) {
+      if (communicator->process != process_) continue;
+      communicator->aborted = true;
+      all.push_back(communicator);
+    }
     world_->mutex.NotifyAll();
   }
   for (auto& communicator : all) {
@@ -64,20 +70,20 @@ FakeNccl::~FakeNccl() {
 
 void FakeNccl::FailCall(int k, NcclResult result) {
   const MutexLock lock(world_->mutex);
-  world_->fail_in = k;
-  world_->failure = result;
+  process_->fail_in = k;
+  process_->failure = result;
 }
 bool FakeNccl::FailCallIsDue() const {
   const MutexLock lock(world_->mutex);
-  return world_->fail_in > 0;
+  return process_->fail_in > 0;
 }
 void FakeNccl::DelayLaunches(absl::Duration delay) {
   const MutexLock lock(world_->mutex);
-  world_->delay = delay;
+  process_->delay = delay;
 }
 void FakeNccl::HangOnDevice(bool hang) {
   const MutexLock lock(world_->mutex);
-  world_->hang = hang;
+  process_->hang = hang;
 }
 void FakeNccl::BreakRank(int rank, NcclResult state) {
   const MutexLock lock(world_->mutex);
@@ -86,6 +92,10 @@ void FakeNccl::BreakRank(int rank, NcclResult state) {
     communicator->clique->broken = true;
     if (communicator->rank == rank) communicator->state = state;
   }
+}
+int FakeNccl::ids() const {
+  const MutexLock lock(world_->mutex);
+  return static_cast<int>(world_->ids);
 }
 int FakeNccl::live() const {
   const MutexLock lock(world_->mutex);
@@ -112,7 +122,7 @@ std::vector<std::string> FakeNccl::misuse() const {
 
 NcclResult FakeNccl::GetUniqueId(NcclId& id) {
   const MutexLock lock(world_->mutex);
-  if (world_->Fails()) return world_->failure;
+  if (world_->Fails(*process_)) return process_->failure;
   ++world_->ids;
   std::memcpy(id.bytes.data(), &world_->ids, sizeof(world_->ids));
   return NcclResult::kSuccess;
@@ -120,7 +130,7 @@ NcclResult FakeNccl::GetUniqueId(NcclId& id) {
 
 NcclResult FakeNccl::CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device) {
   const MutexLock lock(world_->mutex);
-  if (world_->Fails()) return world_->failure;
+  if (world_->Fails(*process_)) return process_->failure;
   Group& group = world_->Mine();
   if (group.depth == 0 && ranks > 1) return world_->Misuse("ranks are made without a group: the first waits for ever");
   if (!group.operations.empty()) return world_->Misuse("an initialisation in the group of a collective");
@@ -129,13 +139,15 @@ NcclResult FakeNccl::CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, 
   auto& clique = world_->cliques[number];
   if (clique == nullptr) clique = std::make_shared<Clique>();
   clique->ranks = ranks;
-  for (const auto& [other, card] : clique->cards) {
-    if (other == rank || card == device.physical_id()) return world_->Misuse("two ranks on one GPU, or twice one rank");
+  const std::pair<const void*, int> card(process_.get(), device.physical_id());
+  for (const auto& [other, taken] : clique->cards) {
+    if (other == rank || taken == card) return world_->Misuse("two ranks on one GPU, or twice one rank");
   }
-  clique->cards[rank] = device.physical_id();
+  clique->cards[rank] = card;
   world_->communicators.push_back(std::make_shared<Communicator>());
   Communicator& made = *world_->communicators.back();
   made.clique = clique;
+  made.process = process_;
   made.rank = rank;
   group.joining.insert(&made);
   comm = reinterpret_cast<NcclComm*>(&made);
@@ -144,7 +156,7 @@ NcclResult FakeNccl::CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, 
 
 NcclResult FakeNccl::GroupStart() {
   const MutexLock lock(world_->mutex);
-  if (world_->Fails()) return world_->failure;
+  if (world_->Fails(*process_)) return process_->failure;
   ++world_->Mine().depth;
   return NcclResult::kSuccess;
 }
@@ -163,13 +175,13 @@ NcclResult FakeNccl::EndGroup(bool counts) {
     if (--mine.depth > 0) return NcclResult::kSuccess;
     group = std::exchange(mine, {});
     if (!group.ending.empty()) counts = false;  // these end whatever else goes wrong
-    if (counts && world_->Fails()) group.error = world_->failure;
+    if (counts && world_->Fails(*process_)) group.error = process_->failure;
     if (group.error != NcclResult::kSuccess) {
       for (Communicator* at : group.joining) at->state = group.error;
       for (auto& [at, operations] : group.operations) at->state = group.error;
       return group.error;
     }
-    delay = world_->delay;
+    delay = process_->delay;
     if (!CheckCapture(group, *world_, capture)) return NcclResult::kInvalidUsage;
     for (auto& [at, operations] : group.operations) {
       at->state = NcclResult::kInProgress;
@@ -238,7 +250,7 @@ NcclResult FakeNccl::Broadcast(const void* send, void* receive, size_t bytes, in
 
 NcclResult FakeNccl::CommGetAsyncError(NcclComm& comm, NcclResult& state) {
   const MutexLock lock(world_->mutex);
-  if (world_->Fails()) return world_->failure;
+  if (world_->Fails(*process_)) return process_->failure;
   if (Real(comm).ended) return world_->Misuse("a question to a communicator that has ended");
   state = Real(comm).state;
   return NcclResult::kSuccess;
@@ -246,18 +258,23 @@ NcclResult FakeNccl::CommGetAsyncError(NcclComm& comm, NcclResult& state) {
 
 NcclResult FakeNccl::CommFinalize(NcclComm& comm) {
   const MutexLock lock(world_->mutex);
-  if (world_->Fails()) return world_->failure;
+  if (world_->Fails(*process_)) return process_->failure;
   Communicator& at = Real(comm);
   if (at.ended || at.finalized) return world_->Misuse("the end of a communicator that has ended");
   if (at.IsCaptured()) return world_->Misuse("the end of a communicator that is in a capture: it waits for ever");
   if (at.state != NcclResult::kSuccess) return NcclResult::kInvalidArgument;
   at.finalized = true;
-  return NcclResult::kSuccess;
+  at.state = NcclResult::kInProgress;
+  if (++at.clique->finalized < at.clique->ranks) return NcclResult::kInProgress;
+  for (auto& other : world_->communicators) {
+    if (other->clique == at.clique && !other->ended) other->state = NcclResult::kSuccess;
+  }
+  return NcclResult::kInProgress;
 }
 
 NcclResult FakeNccl::CommDestroy(NcclComm& comm) {
   const MutexLock lock(world_->mutex);
-  if (world_->Fails()) return world_->failure;
+  if (world_->Fails(*process_)) return process_->failure;
   Communicator& at = Real(comm);
   if (at.ended || !at.finalized) return world_->Misuse("a communicator is destroyed twice, or before it is finalized");
   world_->mutex.Await([&] { return at.under_way == 0; });

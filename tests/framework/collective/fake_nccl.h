@@ -2,7 +2,7 @@
 // groups are launched by separate threads, and an operation on a stream waits there for the other ranks, forever if
 // they do not come. Anything that would make NCCL hang or crash is reported as misuse. Groups whose streams are being
 // captured become part of the capture and run at every replay; as in NCCL, ending a communicator waits until such
-// captures are gone.
+// captures are gone. A communicator is finalized once all ranks of its clique are.
 #pragma once
 
 #include <cstdint>
@@ -20,6 +20,9 @@ class FakeNccl final : public NcclApi {
  public:
   FakeNccl();
   ~FakeNccl() override;
+  // NCCL in another process, with GPUs of its own, whose ranks can meet those of this one. Counts and misuse are those
+  // of all processes; what is set concerns one.
+  std::shared_ptr<FakeNccl> InAnotherProcess() const;
 
   // The k-th call from now on, counted from 1, does nothing and returns `result`; 0: none does. Aborts and descriptions
   // do not count.
@@ -33,6 +36,7 @@ class FakeNccl final : public NcclApi {
   // finishes.
   void BreakRank(int rank, NcclResult state);
 
+  int ids() const;                          // identifiers ever made
   int live() const;                         // communicators that have not ended
   int made() const;                         // communicators ever made
   int aborted() const;                      // communicators that ended by an abort
@@ -54,12 +58,15 @@ class FakeNccl final : public NcclApi {
   std::string Describe(NcclResult result, NcclComm* comm) override;
 
   struct World;  // internal
+  struct Process;
 
  private:
+  explicit FakeNccl(std::shared_ptr<World> world);
   NcclResult Give(NcclComm& comm, bool broadcast, const void* send, void* receive, int64_t elements, DType dtype,
                   int root, Stream& stream);
   NcclResult EndGroup(bool counts);
   const std::shared_ptr<World> world_;  // shared with the work on streams
+  const std::shared_ptr<Process> process_;
 };
 
 }  // namespace belfry

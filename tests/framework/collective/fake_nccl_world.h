@@ -63,12 +63,13 @@ inline void Compute(const std::vector<Operation>& ranks) {
 struct Place {
   std::vector<Operation> ranks;
   std::set<int> arrived;
-  bool done = false;
+  bool done = false, hangs = false;
 };
 
 struct Clique {
   int ranks = 0;
-  std::map<int, int> cards;  // by rank that has joined
+  std::map<int, std::pair<const void*, int>> cards;  // by rank that has joined: process and card
+  int finalized = 0;                                 // ranks
   std::map<uint64_t, Place> places;
   std::map<std::pair<std::thread::id, uint64_t>, int>
       ungrouped;  // the rank to which a thread gave an operation without a group
@@ -77,6 +78,7 @@ struct Clique {
 
 struct Communicator {
   std::shared_ptr<Clique> clique;
+  std::shared_ptr<FakeNccl::Process> process;
   int rank = 0;
   NcclResult state = NcclResult::kInProgress;
   bool ended = false, aborted = false, finalized = false;
@@ -104,6 +106,14 @@ inline Communicator& Real(NcclComm& comm) { return reinterpret_cast<Communicator
 
 }  // namespace fake_nccl
 
+// Guarded by World::mutex.
+struct FakeNccl::Process {
+  int fail_in = 0;
+  NcclResult failure = NcclResult::kInternalError;
+  absl::Duration delay;
+  bool hang = false;
+};
+
 struct FakeNccl::World {
   using Clique = fake_nccl::Clique;
   using Communicator = fake_nccl::Communicator;
@@ -112,10 +122,6 @@ struct FakeNccl::World {
   using Place = fake_nccl::Place;
 
   Mutex mutex;
-  int fail_in = 0;
-  NcclResult failure = NcclResult::kInternalError;
-  absl::Duration delay;
-  bool hang = false;
   uint32_t ids = 0;
   int aborted = 0, cut_short = 0;
   std::map<uint32_t, std::shared_ptr<Clique>> cliques;
@@ -123,9 +129,9 @@ struct FakeNccl::World {
   std::map<std::thread::id, Group> groups;
   std::vector<std::string> misuse;
 
-  bool Fails() {
-    if (fail_in == 0 || --fail_in > 0) return false;
-    if (Mine().depth > 0) Mine().error = failure;
+  bool Fails(Process& process) {
+    if (process.fail_in == 0 || --process.fail_in > 0) return false;
+    if (Mine().depth > 0) Mine().error = process.failure;
     return true;
   }
   NcclResult Misuse(std::string what) {
@@ -135,7 +141,7 @@ struct FakeNccl::World {
   Group& Mine() { return groups[std::this_thread::get_id()]; }
 
   NcclResult Add(Communicator& at, const Operation& operation) {
-    if (Fails()) return failure;
+    if (Fails(*at.process)) return at.process->failure;
     if (at.ended) return Misuse("a collective on a communicator that has ended");
     if (at.state != NcclResult::kSuccess) return NcclResult::kInvalidArgument;
     Group& group = Mine();
@@ -172,7 +178,8 @@ struct FakeNccl::World {
     place.ranks[at.rank] = operation;
     place.arrived.insert(at.rank);
     const bool all = static_cast<int>(place.arrived.size()) == clique.ranks;
-    if (all && !hang && !clique.broken && !at.aborted) {
+    place.hangs = place.hangs || at.process->hang;
+    if (all && !place.hangs && !clique.broken && !at.aborted) {
       Compute(place.ranks);
       place.done = true;
       mutex.NotifyAll();
@@ -187,12 +194,13 @@ struct FakeNccl::World {
   void Replay(const std::vector<std::pair<Communicator*, Operation>>& ranks) {
     const MutexLock lock(mutex);
     std::vector<Operation> operations(ranks.size());
-    bool aborted = false, broken = false;
+    bool aborted = false, broken = false, hang = false;
     for (const auto& [at, operation] : ranks) {
       if (at->ended && !at->aborted) Misuse("a capture is replayed after its communicators have ended");
       operations[at->rank] = operation;
       aborted = aborted || at->aborted;
       broken = broken || at->clique->broken;
+      hang = hang || at->process->hang;
       ++at->under_way;
     }
     if (!hang && !broken && !aborted) {
