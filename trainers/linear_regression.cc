@@ -1,6 +1,7 @@
 // Linear regression of seven fixed points, or of a CSV file.
 #include <cstdio>
 #include <limits>
+#include <utility>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/escaping.h"
@@ -130,12 +131,14 @@ absl::StatusOr<int> FitFixedPoints(World& world, int64_t steps) {
 
 absl::StatusOr<int> FitFile(World& world, int64_t steps) {
   RETURN_IF_ERROR(RejectFlags({"device"}, "linear_regression with --csv, which uses --devices"));
+  TrainerOptions training;
+  RETURN_IF_ERROR(SetTrainerOptions(training, world));
+  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices(world));
   CsvRegressionOptions options{.path = absl::GetFlag(FLAGS_csv),
                                .target = absl::GetFlag(FLAGS_target),
                                .learning_rate = absl::GetFlag(FLAGS_learning_rate),
-                               .seed = absl::GetFlag(FLAGS_seed)};
-  RETURN_IF_ERROR(SetTrainerOptions(options.training, world));
-  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices(world));
+                               .seed = absl::GetFlag(FLAGS_seed),
+                               .training = std::move(training)};
   ASSIGN_OR_RETURN(options.session, SessionOptionsFromFlags(devices));
   ASSIGN_OR_RETURN(options.replicate, ReplicateOptionsFromFlags(devices, world, options.session));
   ASSIGN_OR_RETURN(options.batch_size, GlobalBatchSize(options.replicate.towers));

@@ -4,6 +4,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "framework/base/status.h"
 #include "framework/collective/nccl.h"
 #include "framework/collective/world_collective.h"
@@ -14,10 +15,11 @@
 ABSL_FLAG(std::string, variable_update, "replicated",
           "replicated: every device holds the variables, and gradients are all-reduced. parameter_device: one copy of "
           "the variables on /cpu:0. independent: copies without averaging, to measure what averaging costs.");
-ABSL_FLAG(std::string, averager, "local",
-          "How gradients are averaged. local: in ascending order of towers, with the same bits on every device and for "
-          "every number of processes. mpi: among several processes, each of which sums its own towers first, so that "
-          "less goes over the network if it has several. nccl: among GPUs, in NCCL's order.");
+ABSL_FLAG(
+    std::string, averager, "local",
+    "How gradients are averaged. local: in ascending order of towers, with the same bits on every device and for "
+    "every number of processes. mpi: among several processes, each of which sums its own towers first, so that "
+    "less goes over the network if it has several. nccl: among GPUs, of one process or of several, in NCCL's order.");
 
 namespace belfry::trainers {
 namespace {
@@ -40,15 +42,13 @@ absl::Status SetAverager(const DeviceSet& devices, World& world, const TowersOfW
     return absl::InvalidArgumentError(
         absl::StrCat("--averager=", averager, " is unknown; the averagers are local, mpi and nccl"));
   }
-  if (several) {
-    return absl::InvalidArgumentError("--averager=nccl averages among the GPUs of one process; use --averager=local");
-  }
   std::vector<Device*> gpus;
   for (int tower : devices.TowerDevices()) gpus.push_back(&devices.device(tower));
   absl::Status status = CheckNcclDevices(gpus);
   if (status.ok()) status = OpenNccl().status();
   if (!status.ok()) return absl::Status(status.code(), absl::StrCat("--averager=nccl: ", status.message()));
-  session.collectives = NcclFactory();
+  session.collectives =
+      several ? NcclFactory(world, towers, {.meet_timeout = StartDeadline() - absl::Now()}) : NcclFactory();
   return absl::OkStatus();
 }
 
