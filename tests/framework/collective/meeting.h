@@ -188,14 +188,15 @@ class Meeting {
 
 // The weighted mean of element i over the ranks, or their sum, in double.
 template <class T>
-double Expected(CollectiveKind kind, const std::vector<std::vector<T>>& data, const std::vector<float>& weights,
-                int64_t i) {
+double Expected(
+    CollectiveKind kind, const std::vector<std::vector<T>>& data, const std::vector<float>& weights, int64_t i,
+    double (*of)(double) = [](double x) { return x; }) {
   if (kind == CollectiveKind::kBroadcast) return static_cast<double>(data[0][i]);
   double sum = 0, total = 0;
   for (size_t r = 0; r < data.size(); ++r) {
     const double weight = kind == CollectiveKind::kMean ? weights[r] : 1.0;
     if (weight == 0) continue;
-    sum += weight * static_cast<double>(data[r][i]);
+    sum += weight * of(static_cast<double>(data[r][i]));
     total += weight;
   }
   return kind == CollectiveKind::kMean ? sum / total : sum;
