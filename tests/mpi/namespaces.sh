@@ -81,8 +81,10 @@ across() {
         --mca oob_tcp_if_include 10.77.0.0/24 --bind-to none -H "${hosts[0]}:1,${hosts[1]}:1")
       ;;
     mpich)
+      # The MPI_Finalize of MPICH 4.0.2 hangs at times: one task waits for an answer of the other, which is in a barrier
+      # that gives none. With UCX_TCP_PUT_ENABLE=n it does so less often.
       command+=(-launcher rsh -launcher-exec "$work/remote" -iface eth0 -genv UCX_TLS 'tcp,self'
-        -genv UCX_NET_DEVICES eth0 -hosts "${hosts[0]},${hosts[1]}")
+        -genv UCX_TCP_PUT_ENABLE n -genv UCX_NET_DEVICES eth0 -hosts "${hosts[0]},${hosts[1]}")
       ;;
     *) fail "no MPI library is called $library" ;;
   esac
@@ -93,8 +95,10 @@ across() {
 train() {
   local library=${1%%=*}
   local log=$work/$library.txt
-  across "$1" 60 "${training[@]}" --quiet=false --train_dir="$work/$library" >"$log" 2>&1 ||
-    fail "mpirun of $library ended with status $?" "$log"
+  across "$1" 60 "${training[@]}" --quiet=false --start_timeout=20 --train_dir="$work/$library" >"$log" 2>&1 || {
+    grep -qF "MPI_Finalize did not return in time" "$log" || fail "mpirun of $library ended with status $?" "$log"
+    echo "node-a and node-b, $library: MPI_Finalize did not return, after the run"
+  }
   expect_text "$log" "task 0 (node-a, " "$library"
   expect_text "$log" "task 1 (node-b, " "$library"
   expect_same "$work/$library" "node-a and node-b, $library"
