@@ -30,7 +30,7 @@ class Alone final : public World {
   absl::Status Stopped() override { return absl::OkStatus(); }
   std::string RollCall() override { return ""; }
   void Fail(const absl::Status&) override {}
-  absl::Status Close(absl::Time) override { return absl::OkStatus(); }
+  absl::Status Close(absl::Time, int) override { return absl::OkStatus(); }
 
  private:
   const std::vector<WorldProcess> processes_ = {{HostName(), getpid(), 0}};
@@ -106,7 +106,8 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorld(const Launch& launch, absl::Tim
   if (launch.mpi.empty()) {
     return absl::FailedPreconditionError(
         absl::StrCat("This is one of ", launch.processes, " processes started by ", launch.launcher,
-                     ", which gave them no way to find each other; use srun --mpi=pmix, or mpirun"));
+                     ", which gave them no way to find each other; use srun --mpi=pmix (Open MPI) or "
+                     "--mpi=pmi2 (MPICH), or mpirun"));
   }
   const absl::StatusOr<Module> module = Module::Load(absl::StrCat("mpi_", launch.mpi));
   if (!module.ok()) {
@@ -119,8 +120,10 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorld(const Launch& launch, absl::Tim
   absl::StatusOr<std::unique_ptr<MpiApi>> mpi;
   {
     const Watchdog watchdog(
-        deadline, absl::StrCat("MPI did not connect the ", launch.processes, " processes started by ", launch.launcher,
-                               " in time: one of them was not started, is stopped, or has ended"));
+        deadline,
+        absl::StrCat("Error: DEADLINE_EXCEEDED: MPI did not connect the ", launch.processes, " processes started by ",
+                     launch.launcher, " in time: one of them was not started, is stopped, or has ended"),
+        1);
     mpi = table->open();
   }
   if (!mpi.ok()) return mpi.status();

@@ -88,8 +88,10 @@ class World {
   // Tells all processes that this one ends with `status`, unless one of them said so before. Any process may call it at
   // any time. Thread-safe.
   virtual void Fail(const absl::Status& status) = 0;
-  // Waits until all processes have called it, and disconnects this one. Errors: those of Exchange.
-  virtual absl::Status Close(absl::Time deadline) = 0;
+  // Waits until all processes have called it, and disconnects this one. MPI may hang at its end although all have
+  // (MPICH 4.0.2 between machines): this process is then ended, after a warning, with `exit_status`. Errors: those of
+  // Exchange.
+  virtual absl::Status Close(absl::Time deadline, int exit_status = 0) = 0;
 
   // A world of this process alone.
   static std::unique_ptr<World> Alone();

@@ -95,7 +95,7 @@ refuse_without_mpi() {
   local log=$work/plain.txt
   ! limit 60 srun --mpi=none -n 2 "$cifar10" --devices=cpu:1 "${training[@]}" --train_dir="$work/plain" >"$log" 2>&1 ||
     fail "srun without --mpi trained" "$log"
-  expect_text "$log" "which gave them no way to find each other; use srun --mpi=pmix, or mpirun" "srun without --mpi"
+  expect_text "$log" "which gave them no way to find each other; use srun --mpi=pmix (Open MPI) or --mpi=pmi2 (MPICH), or mpirun" "srun without --mpi"
   [ ! -e "$work/plain" ] || fail "srun without --mpi wrote something"
   echo "srun without --mpi: an error"
 }

@@ -110,7 +110,7 @@ int RunInWorld(const std::function<absl::StatusOr<int>(World&)>& run) {
   absl::StatusOr<int> result = run(**world);
   if ((*world)->size() == 1) return ExitStatus(result);
   if (!result.ok()) return ExitStatus(Tell(**world, result.status()));
-  const absl::Status closed = (*world)->Close(StartDeadline());
+  const absl::Status closed = (*world)->Close(StartDeadline(), *result == 0 ? 0 : 128 + *result);
   return closed.ok() ? ExitStatus(result) : ExitStatus(Tell(**world, closed));
 }
 

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <utility>
 
 #include "absl/status/status.h"
@@ -20,6 +21,7 @@
 namespace belfry {
 namespace {
 
+constexpr absl::Duration kFinalizeTime = absl::Seconds(10);
 // Ample for what only awaits its turn: a message of gigabytes between two processes that both work.
 constexpr absl::Duration kGiveUp = absl::Milliseconds(500);
 
@@ -223,10 +225,15 @@ void MpiWorld::Fail(const absl::Status& status) {
   watcher_->Tell(text);
 }
 
-absl::Status MpiWorld::Close(absl::Time deadline) {
+absl::Status MpiWorld::Close(absl::Time deadline, int exit_status) {
   RETURN_IF_ERROR(AllGather("", deadline).status());
   if (watcher_ != nullptr) RETURN_IF_ERROR(watcher_->Leave(deadline));
-  const Watchdog watchdog(deadline, "MPI_Finalize did not return in time: another process is stopped, or has ended");
+  // All have said farewell, so nothing is lost if MPI cannot end.
+  std::fflush(nullptr);
+  const Watchdog watchdog(
+      std::min(deadline, absl::Now() + kFinalizeTime),
+      absl::StrCat("Warning: MPI_Finalize of ", library_, " did not return; all processes had done their work"),
+      exit_status);
   const MutexLock lock(mpi_mutex_);
   return mpi_->Finalize();
 }
@@ -236,7 +243,8 @@ absl::Status MpiWorld::Connect(const Launch& launch, absl::string_view build, ab
     return absl::FailedPreconditionError(
         absl::StrCat(library(), " knows of ", size(), size() == 1 ? " process" : " processes",
                      ", but the launcher started ", launch.processes, " according to ", launch.launcher,
-                     "; use the mpirun of the same library, or srun --mpi=pmix"));
+                     "; use the mpirun of the same library, or srun --mpi=pmix (Open MPI) or "
+                     "--mpi=pmi2 (MPICH)"));
   }
   const auto texts = AllGather(
       absl::StrJoin({std::string(build), HostName(), absl::StrCat(getpid()), absl::StrCat(local_rank_)}, "\n"),

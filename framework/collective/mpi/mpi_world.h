@@ -51,7 +51,7 @@ class MpiWorld final : public World {
   absl::Status Stopped() override;
   std::string RollCall() override;
   void Fail(const absl::Status& status) override;
-  absl::Status Close(absl::Time deadline) override;
+  absl::Status Close(absl::Time deadline, int exit_status) override;
 
  private:
   void Stop(const absl::Status& status);

@@ -7,12 +7,12 @@
 
 namespace belfry {
 
-Watchdog::Watchdog(absl::Time deadline, std::string message) {
-  thread_ = std::thread([this, deadline, message = std::move(message)] {
+Watchdog::Watchdog(absl::Time deadline, std::string message, int status) {
+  thread_ = std::thread([this, deadline, status, message = std::move(message)] {
     const MutexLock lock(mutex_);
     if (mutex_.AwaitUntil(deadline, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; })) return;
-    std::fprintf(stderr, "Error: DEADLINE_EXCEEDED: %s\n", message.c_str());
-    _exit(1);
+    std::fprintf(stderr, "%s\n", message.c_str());
+    _exit(status);
   });
 }
 

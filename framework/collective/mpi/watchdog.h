@@ -10,12 +10,12 @@
 
 namespace belfry {
 
-// While it lives, ends the process at the deadline: prints `message` to standard error and leaves with status 1,
+// While it lives, ends the process at the deadline: prints `message` to standard error and leaves with `status`,
 // without exit handlers, because those of MPI may wait as well. The launcher then ends the other processes. Such a call
 // can neither be left nor be continued, so there is nothing to return an error to.
 class Watchdog {
  public:
-  Watchdog(absl::Time deadline, std::string message);
+  Watchdog(absl::Time deadline, std::string message, int status);
   ~Watchdog();
 
  private:
