@@ -5,6 +5,7 @@
 #include <iterator>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -181,8 +182,9 @@ TEST(WorldTrainer, UnlikeSettingsAreAnErrorThatShowsBoth) {
 TEST(WorldTrainer, UnlikeDataIsAnError) {
   const auto statuses = Train({2, 2}, {.steps = 5}, [](World& world, Experiment& run, TrainerOptions&) {
     if (world.rank() == 0) return;
-    run.dataset = Blobs(50, 99);
-    run.input = data::Prefetcher::Create(*run.dataset, run.input->options()).value();
+    auto other = Blobs(50, 99);
+    run.input = data::Prefetcher::Create(*other, run.input->options()).value();
+    run.dataset = std::move(other);  // after the input that reads the old one
   });
   EXPECT_THAT(std::string(statuses[0].message()), HasSubstr("checksum of 50 of them"));
 }
