@@ -15,7 +15,7 @@
 namespace belfry {
 namespace {
 
-// Of AllGather and Broadcast.
+// The tag of AllGather and Broadcast.
 constexpr int kGatherTag = 0;
 
 class Alone final : public World {

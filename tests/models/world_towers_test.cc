@@ -76,7 +76,7 @@ Tensor Rows(const Tensor& tensor, int64_t begin, int64_t count) {
   return rows;
 }
 
-// What must agree: the loss of each step, and the variables of the first tower at the end, by name.
+// The results that must agree: the loss of each step, and the variables of the first tower at the end, by name.
 struct Outcome {
   std::vector<float> losses;
   std::map<std::string, Tensor> variables;

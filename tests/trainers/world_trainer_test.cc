@@ -43,7 +43,7 @@ std::string LastCheckpoint(const std::string& folder) {
   return checkpoints.ok() && !checkpoints->empty() ? checkpoints->back().path : "";
 }
 
-// What a task knows after its run.
+// The results of a task.
 struct Result {
   double loss = 0;
   int64_t steps = 0;

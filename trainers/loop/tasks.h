@@ -1,4 +1,4 @@
-// What the tasks (processes) of a run agree on, and what they hand each other outside of steps.
+// Agreement among the tasks (processes) of a run, and what they hand each other outside of steps.
 #pragma once
 
 #include <cstdint>
@@ -35,7 +35,7 @@ absl::StatusOr<std::string> DataLine(const data::Dataset& dataset);
 absl::Status CopyFromTaskZero(World& world, Session& session, absl::Span<const Variable> variables,
                               absl::Time deadline);
 
-// What the tasks tell each other while they train, about ten times a second: the signals that they noted, so that all
+// Reports that the tasks exchange while they train, about ten times a second: the signals that they noted, so that all
 // stop after the same step, and how long they waited, which shows the slowest. They exchange it after steps that task 0
 // fixes each time. Not thread-safe.
 class TaskReports {

@@ -218,7 +218,7 @@ void MpiWorld::SetPosition(std::function<std::string()> position) {
 }
 
 void MpiWorld::Fail(const absl::Status& status) {
-  // What another process said, it has said to all.
+  // Another process that failed has told all.
   if (watcher_ == nullptr || watcher_->told()) return;
   const std::string text = absl::StrCat(Describe(rank(), processes_[rank()]), ": ", status.message());
   Stop(absl::CancelledError(text));
