@@ -190,18 +190,18 @@ absl::Status CheckDType(const CollectiveSpec& spec) {
                                                  "; only floats can be averaged"));
 }
 
-absl::Status ReduceOnHost(const CollectiveSpec& spec, absl::Span<const CollectiveRank> all, size_t first,
+absl::Status ReduceOnHost(const CollectiveSpec& spec, absl::Span<const CollectiveRank> ranks, size_t first,
                           size_t results, int64_t begin, int64_t end) {
-  const Ranks ranks{all, all.subspan(first, results)};
+  const Ranks of{ranks, ranks.subspan(first, results)};
   if (spec.kind == CollectiveKind::kBroadcast) {
-    Broadcast(spec, ranks, begin, end);
+    Broadcast(spec, of, begin, end);
     return absl::OkStatus();
   }
   switch (spec.dtype) {
-    case DType::kFloat32: return Reduce<float>(spec, ranks, begin, end);
-    case DType::kFloat64: return Reduce<double>(spec, ranks, begin, end);
-    case DType::kFloat16: return Reduce<Half>(spec, ranks, begin, end);
-    case DType::kBFloat16: return Reduce<BFloat16>(spec, ranks, begin, end);
+    case DType::kFloat32: return Reduce<float>(spec, of, begin, end);
+    case DType::kFloat64: return Reduce<double>(spec, of, begin, end);
+    case DType::kFloat16: return Reduce<Half>(spec, of, begin, end);
+    case DType::kBFloat16: return Reduce<BFloat16>(spec, of, begin, end);
     default: BELFRY_CHECK(false);
   }
 }

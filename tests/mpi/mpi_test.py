@@ -240,6 +240,8 @@ def test_deaths():
 def test_stops():
     # Without the kernel's copies between processes, as between machines, a process that stops can leave half a message.
     halfway = ("--mca", "btl_vader_single_copy_mechanism", "none") if OPEN_MPI else ("-genv", "UCX_TLS", "tcp,self")
+    if not OPEN_MPI and not os.path.isdir("/sys/class/net"):
+        halfway = ()  # UCX finds the network there, and has no TCP without
     for i in range(STOPS):
         processes = RANDOM.choice((2, 4))
         job = Job(*in_layout(processes, "--step_timeout=2", steps=100_000), extra=halfway if i % 2 == 0 else ())

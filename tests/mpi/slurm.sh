@@ -32,6 +32,7 @@ finish() {
 trap finish EXIT
 
 [ "$(id -u)" = 0 ] || skip "Slurm's daemons need root"
+[ -d /sys/devices/system/cpu ] || skip "/sys, where slurmd reads the cores, is not mounted"
 for command in srun slurmctld slurmd; do need $command slurm-wlm; done
 need munged munge
 
