@@ -116,6 +116,18 @@ void AddSums(const CollectiveSpec& spec, absl::Span<const void* const> sums, int
   }
 }
 
+// Calls body(x) with an x of the floating-point type.
+template <class F>
+auto ForDType(DType dtype, const F& body) {
+  switch (dtype) {
+    case DType::kFloat32: return body(float());
+    case DType::kFloat64: return body(double());
+    case DType::kFloat16: return body(Half());
+    case DType::kBFloat16: return body(BFloat16());
+    default: BELFRY_CHECK(false);
+  }
+}
+
 // Two meetings make slices safe without locks. After `arrived`, every rank's data is final, so a participant may read
 // all of it. After `done`, every slice is written, so a participant may go on and change its data. Runs cannot mix:
 // nobody arrives for run n + 1 before everybody is done with run n. Each participant does 1 / participants of the work,
@@ -197,34 +209,16 @@ absl::Status ReduceOnHost(const CollectiveSpec& spec, absl::Span<const Collectiv
     Broadcast(spec, of, begin, end);
     return absl::OkStatus();
   }
-  switch (spec.dtype) {
-    case DType::kFloat32: return Reduce<float>(spec, of, begin, end);
-    case DType::kFloat64: return Reduce<double>(spec, of, begin, end);
-    case DType::kFloat16: return Reduce<Half>(spec, of, begin, end);
-    case DType::kBFloat16: return Reduce<BFloat16>(spec, of, begin, end);
-    default: BELFRY_CHECK(false);
-  }
+  return ForDType(spec.dtype, [&](auto of_type) { return Reduce<decltype(of_type)>(spec, of, begin, end); });
 }
 
 void SumOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end, void* sums) {
-  switch (spec.dtype) {
-    case DType::kFloat32: return Sum<float>(spec, begin, end, sums);
-    case DType::kFloat64: return Sum<double>(spec, begin, end, sums);
-    case DType::kFloat16: return Sum<Half>(spec, begin, end, sums);
-    case DType::kBFloat16: return Sum<BFloat16>(spec, begin, end, sums);
-    default: BELFRY_CHECK(false);
-  }
+  ForDType(spec.dtype, [&](auto of_type) { Sum<decltype(of_type)>(spec, begin, end, sums); });
 }
 
 void AddSumsOnHost(const CollectiveSpec& spec, absl::Span<const void* const> sums, int64_t first, double divisor,
                    int64_t begin, int64_t end) {
-  switch (spec.dtype) {
-    case DType::kFloat32: return AddSums<float>(spec, sums, first, divisor, begin, end);
-    case DType::kFloat64: return AddSums<double>(spec, sums, first, divisor, begin, end);
-    case DType::kFloat16: return AddSums<Half>(spec, sums, first, divisor, begin, end);
-    case DType::kBFloat16: return AddSums<BFloat16>(spec, sums, first, divisor, begin, end);
-    default: BELFRY_CHECK(false);
-  }
+  ForDType(spec.dtype, [&](auto of_type) { AddSums<decltype(of_type)>(spec, sums, first, divisor, begin, end); });
 }
 
 size_t AccumulatorSize(DType dtype) { return dtype == DType::kFloat64 ? sizeof(double) : sizeof(float); }

@@ -191,7 +191,7 @@ class NcclCollective final : public Collective {
       return api.AllReduceSum(data, data, spec_.elements, spec_.dtype, *comm, stream);
     }
     const size_t bytes = static_cast<size_t>(spec_.elements) * SizeOf(spec_.dtype);
-    // Of all processes, the towers are the clique's ranks, in order.
+    // In a clique of all processes, tower r is rank r.
     return api.Broadcast(data, data, bytes, spec_.spans_processes() ? 0 : clique_ranks_[0], *comm, stream);
   }
   NcclResult GiveWeight(NcclApi& api, int participant, NcclComm* comm, Stream& stream) {

@@ -99,7 +99,7 @@ TEST(PredictScaling, ReportsARowForEachCount) {
   EXPECT_THAT(json["summary"][0].get<std::string>(), HasSubstr("a link"));
 }
 
-// Of each framework, the number of speeds that one host constant brings within 5 %. The others: three of TensorFlow 1,
+// The number of speeds of each framework that one host constant brings within 5 %. The others: three of TensorFlow 1,
 // whose losses differ from 18 to 90 ms a step; 16 V100 in one machine, which lose more than 8 do; and Horovod, whose
 // base is another program's.
 TEST(Published, SpeedsThatAreMet) {

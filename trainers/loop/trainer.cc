@@ -408,7 +408,7 @@ absl::Status Trainer::AfterStep(int64_t examples) {
     EndPhase(phase_start_, evaluate_time_);
   }
   if (options_.stop || world_.size() > 1) {
-    // Who comes later than that would fail the next step.
+    // A task that comes later than that would fail the next step.
     const absl::Time deadline = std::min(TaskDeadline(), absl::Now() + options_.step_timeout);
     ASSIGN_OR_RETURN(stopped_,
                      reports_->AfterStep(steps_, options_.stop ? options_.stop() : 0, all_input_time_, deadline));

@@ -168,8 +168,7 @@ void MpiWatcher::Tell(const std::string& text) {
 
 std::vector<std::string> MpiWatcher::RollCall() {
   {
-    const MutexLock lock(poll_mutex_);
-    const MutexLock answers(mutex_);
+    const MutexLock lock(mutex_);
     std::fill(answers_.begin(), answers_.end(), std::string());
   }
   {

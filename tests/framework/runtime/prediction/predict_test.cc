@@ -56,7 +56,7 @@ TEST(CostOfExchange, OneProcessExchangesNothing) {
 TEST(CostOfExchange, AMeasuredLinkIsAskedForEachMessage) {
   const auto link = LinkTable::Interpolate({{1000, 1e-6}, {2000, 5e-6}});
   ASSERT_TRUE(link.ok());
-  // Of 4,000 bytes of two towers each of four processes sends 2,000 to each other one, and then 1,000.
+  // Four processes with two towers of 4,000 bytes each: each sends 2,000 bytes to every other one, and then 1,000.
   EXPECT_NEAR(CostOfExchange({.link = *link, .towers = 2}, 4000, 4).seconds, 3 * (5e-6 + 1e-6), 1e-15);
   EXPECT_NEAR(CostOfExchange({.way = ExchangeWay::kRing, .link = *link, .towers = 2}, 4000, 4).seconds, 6e-6, 1e-15);
 }
