@@ -5,11 +5,12 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
+#include "models/averaging.h"
 #include "ops/array.h"
-#include "ops/collective.h"
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/state.h"
+#include "ops/training.h"
 #include "optim/apply.h"
 #include "optim/clip.h"
 #include "optim/global_step.h"
@@ -75,6 +76,11 @@ class Replicator {
           "Synchronised batch normalisation averages over towers, but variable update 'independent' does not average; "
           "choose 'replicated', or batch norm 'per_tower'"));
     }
+    if (options_.shard_optimizer && options_.variable_update != VariableUpdate::kReplicated) {
+      root_.Fail(absl::InvalidArgumentError(
+          "ReplicateOptions::shard_optimizer divides the state of one model among its replicas, which needs variable "
+          "update 'replicated'"));
+    }
     if (!(options_.clip_global_norm >= 0)) {
       root_.Fail(absl::InvalidArgumentError(absl::StrCat(
           "ReplicateOptions::clip_global_norm is ", options_.clip_global_norm, "; expected 0 (no clipping) or more")));
@@ -133,6 +139,7 @@ class Replicator {
 
  private:
   bool synchronised() const { return options_.batch_norm == BatchNormPolicy::kSynchronised; }
+  bool sharded() const { return options_.shard_optimizer && total_ > 1; }
   bool one_copy() const { return options_.variable_update == VariableUpdate::kParameterDevice; }
 
   // The scope for updates of tower i's variables.
@@ -171,23 +178,14 @@ class Replicator {
   }
 
   // Vectors with one element for each tower of all processes, from one scalar for each of this process; on the device
-  // of each. Sums of one number and zeros are exact, and keep a NaN to its tower.
-  std::vector<Output> Gather(const std::string& name, Output (*scalar_of)(const TrainTower&)) const {
+  // of each.
+  std::vector<Output> Gather(absl::string_view name, Output (*scalar_of)(const TrainTower&)) const {
     std::vector<Output> vectors;
-    for (int i = 0; i < local_; ++i) {
-      const Scope scope = step_.towers[i].scope.NameScope("averaging/");
-      std::vector<Output> parts;
-      const int before = Number(i), after = total_ - before - 1;
-      if (before > 0) parts.push_back(ops::Const(scope, Tensor::Zeros(DType::kFloat32, {before})));
-      const Output scalar = ops::Cast(scope, scalar_of(step_.towers[i]), DType::kFloat32);
-      parts.push_back(ops::Reshape(scope, scalar, {1}));
-      if (after > 0) parts.push_back(ops::Const(scope, Tensor::Zeros(DType::kFloat32, {after})));
-      const std::vector<Output> sums =
-          ops::AllReduceSum(scope, {.group = absl::StrCat(group_, name), .rank = Number(i), .size = total_},
-                            {ops::Concat(scope, parts, 0)});
-      vectors.push_back(sums.empty() ? Output() : sums[0]);
-    }
+    for (int i = 0; i < local_; ++i) vectors.push_back(GatherScalars(RankOf(i), name, scalar_of(step_.towers[i])));
     return vectors;
+  }
+  TowerRank RankOf(int i) const {
+    return {.scope = step_.towers[i].scope, .group = group_, .number = Number(i), .towers = total_};
   }
 
   // The number of examples in the towers before tower i, an int64 scalar.
@@ -234,46 +232,28 @@ class Replicator {
     gradients_.push_back(std::move(gradients));
   }
 
-  // Buckets of consecutive gradients with one dtype, as indices into a tower's list. A bucket is closed once it has
-  // bucket_bytes or more. Larger ones need fewer collectives, smaller ones can start earlier.
-  std::vector<std::vector<size_t>> Buckets() const {
-    std::vector<std::vector<size_t>> buckets;
-    size_t bytes = 0;
-    for (size_t k = 0; k < gradients_[0].size(); ++k) {
-      const Output gradient = gradients_[0][k].gradient;
-      if (!gradient.valid()) continue;
-      const bool fits = !buckets.empty() && bytes < options_.bucket_bytes &&
-                        gradients_[0][buckets.back().front()].gradient.dtype() == gradient.dtype();
-      if (!fits) {
-        buckets.emplace_back();
-        bytes = 0;
-      }
-      buckets.back().push_back(k);
-      bytes += gradients_[0][k].variable.node().outputs()[0].bytes();
-    }
-    return buckets;
-  }
-
-  // Bucket b of every tower is one collective: same group, each tower with its own rank, and gradients in the same
-  // order, which CheckSameVariables has verified.
-  std::vector<std::vector<GradientAndVariable>> AverageAllReduced() const {
-    std::vector<std::vector<GradientAndVariable>> averaged = gradients_;
-    const std::vector<std::vector<size_t>> buckets = Buckets();
-    for (size_t i = 0; i < averaged.size(); ++i) {
-      const TrainTower& tower = step_.towers[i];
-      for (size_t b = 0; b < buckets.size(); ++b) {
-        std::vector<Output> values;
-        for (size_t k : buckets[b]) values.push_back(averaged[i][k].gradient);
-        const std::vector<Output> means = ops::AllReduceMean(tower.scope.NameScope("averaging/"),
-                                                             {.group = absl::StrCat(group_, "gradients/bucket_", b),
-                                                              .rank = Number(static_cast<int>(i)),
-                                                              .size = total_},
-                                                             tower.examples, values);
-        if (means.empty()) return averaged;
-        for (size_t n = 0; n < means.size(); ++n) averaged[i][buckets[b][n]].gradient = means[n];
-      }
+  // Every tower's gradients are in the same order, which CheckSameVariables has verified, so its buckets are, too.
+  std::vector<std::vector<GradientAndVariable>> AverageAllReduced() {
+    buckets_ = GradientBuckets(gradients_[0], options_.bucket_bytes);
+    std::vector<std::vector<GradientAndVariable>> averaged;
+    for (int i = 0; i < local_; ++i) {
+      const Output weight = step_.towers[i].examples;
+      averaged.push_back(sharded() ? buckets_.AverageParts(RankOf(i), weight, gradients_[i])
+                                   : buckets_.Average(RankOf(i), weight, gradients_[i]));
     }
     return averaged;
+  }
+
+  // Updates tower i's parts of the variables, gathers those of all towers, and increments the global step.
+  const Node* ApplyToParts(const Scope& scope, int i, const std::vector<GradientAndVariable>& parts) {
+    const std::vector<Output> updated = optim::ApplyUpdates(scope, optimizer_, parts);
+    if (updated.size() != parts.size()) return nullptr;
+    std::vector<Output> done = {optim::IncrementGlobalStep(scope.Replica(Number(i)), updated)};
+    for (const auto& [variable, value] : buckets_.GatherUpdated(RankOf(i), parts, updated)) {
+      const Scope at = UpdateScope(i).InPhase(Phase::kUpdate, &variable.node()).ColocateWith(variable.node());
+      done.push_back(ops::Assign(at, variable, value));
+    }
+    return root_.status().ok() ? ops::Group(scope.Named("train_op"), done) : nullptr;
   }
 
   // sum(n_i * x_i) / sum(n_i) on the scope's device, in ascending tower order. The values of a tower without examples
@@ -328,6 +308,26 @@ class Replicator {
                                            " was fed no examples, so its mean loss is undefined (0 / 0)"));
   }
 
+  // Whether the parts of all towers are finite.
+  Output FiniteInAll(const Scope& scope, int i, Output finite) const {
+    const Output not_finite = ops::Cast(scope, ops::LogicalNot(scope, finite), DType::kFloat32);
+    const Output sum = SumOfTowers(RankOf(i), "not_finite", not_finite);
+    return sum.valid() ? ops::Equal(scope, sum, ops::ZerosLike(scope, sum)) : Output();
+  }
+
+  void Clip(const Scope& scope, int i, std::vector<GradientAndVariable>& gradients) const {
+    std::vector<Output> values;
+    for (const GradientAndVariable& pair : gradients) values.push_back(pair.gradient);
+    if (sharded()) {
+      const Output norms = GatherScalars(RankOf(i), "norms", ops::GlobalNorm(scope, values));
+      const Output norm = ops::GlobalNorm(scope, {norms});
+      for (Output& value : values) value = ops::ClipToNorm(scope, value, norm, options_.clip_global_norm);
+    } else {
+      values = optim::ClipByGlobalNorm(scope, values, options_.clip_global_norm).gradients;
+    }
+    for (size_t k = 0; k < values.size(); ++k) gradients[k].gradient = values[k];
+  }
+
   const Node* Update(int i, std::vector<GradientAndVariable> gradients) {
     // Among processes, a mean without examples is an error of the collective.
     const bool check = alone() || options_.variable_update == VariableUpdate::kIndependent;
@@ -336,20 +336,17 @@ class Replicator {
     if (loss_scale_.has_value()) {
       auto [unscaled, finite] = loss_scale_->Unscale(scope, gradients);
       gradients = std::move(unscaled);
+      if (sharded()) finite = FiniteInAll(scope, i, finite);
       scale_moved = loss_scale_->Update(scope, finite);
       if (!scale_moved.valid()) return nullptr;
       finite_.push_back(finite);
       scope = scope.OnlyIf(finite);
     }
     if (i == 0) step_.gradients = gradients;
-    if (options_.clip_global_norm > 0) {
-      std::vector<Output> values;
-      for (const GradientAndVariable& pair : gradients) values.push_back(pair.gradient);
-      const std::vector<Output> clipped = optim::ClipByGlobalNorm(scope, values, options_.clip_global_norm).gradients;
-      if (clipped.size() != gradients.size()) return nullptr;
-      for (size_t k = 0; k < clipped.size(); ++k) gradients[k].gradient = clipped[k];
-    }
-    const Node* applied = optim::ApplyGradients(scope, optimizer_, gradients);
+    if (options_.clip_global_norm > 0) Clip(scope, i, gradients);
+    if (!root_.status().ok()) return nullptr;
+    const Node* applied =
+        sharded() ? ApplyToParts(scope, i, gradients) : optim::ApplyGradients(scope, optimizer_, gradients);
     if (i == 0 && options_.moving_average > 0 && applied != nullptr) {
       const optim::ExponentialMovingAverage averages({.decay = options_.moving_average});
       const std::vector<Variable> variables = step_.towers[0].variables;
@@ -416,6 +413,7 @@ class Replicator {
   TrainStep step_;
   std::string group_;                                        // prefix of the names of this model's collectives
   std::vector<std::vector<GradientAndVariable>> gradients_;  // by tower; last layer first
+  GradientBuckets buckets_;
   std::vector<Output> finite_;  // with loss scaling, by copy of the variables: true if this step is not skipped
   absl::flat_hash_map<const Node*, const Node*> conditional_;  // a model's update to its conditional form
   int local_ = 0, total_ = 0;                                  // numbers of towers: of this process, and of all

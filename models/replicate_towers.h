@@ -43,6 +43,13 @@ struct ReplicateOptions {
   std::string parameter_device = "/cpu:0";
   // Bytes of gradients to average together; a bucket's average starts as soon as its last gradient exists.
   size_t bucket_bytes = size_t{1} << 20;
+  // Divides the optimizer's state among the towers of all processes (ZeRO, stage 1: Rajbhandari et al., 2020): each
+  // tower receives its part of the averaged gradients, keeps the slots of that part only, updates that part of the
+  // variables, and all gather the parts. As many bytes travel as without, half of them after the backward pass. With
+  // averager `local` and rules that treat each element by itself, all but LARS, the variables are the same, bit by bit;
+  // a global norm is added up in another order. Checkpoints hold whole slots. Needs `replicated`. No effect with one
+  // tower.
+  bool shard_optimizer = false;
   double clip_global_norm = 0;  // global norm to clip the averaged gradients to; 0: no clipping
   double moving_average = 0;    // decay of an exponential moving average of tower 0's weights; 0: none
   // Loss scaling, for float16 with its small range. A step that overflows is skipped: no variable changes, including
@@ -85,8 +92,8 @@ struct TrainStep {
                                      // case
   const Node* update = nullptr;      // runs the step
   const Node* initialize = nullptr;  // runs all initializers
-  // The gradients that update tower 0's variables, last layer first: averaged over the towers and unscaled, but not yet
-  // clipped.
+  // The gradients that update the variables of towers[0], last layer first: averaged over the towers and unscaled, but
+  // not yet clipped. With a sharded optimizer, those of its parts of the variables.
   std::vector<optim::GradientAndVariable> gradients;
 };
 

@@ -108,6 +108,9 @@ std::vector<Output> Unstack(OpScope scope, Output x, int64_t axis = 0, int64_t n
 // The box of shape `size` that starts at `begin`; a size of -1 extends to the end of its axis. InvalidArgument if the
 // box leaves x.
 Output Slice(OpScope scope, Output x, std::vector<int64_t> begin, std::vector<int64_t> size);
+// Elements [begin, begin + size) of x in row-major order, as a tensor of rank 1. A view, so nothing is copied; for that
+// `begin` must be a multiple of kAlignment bytes (framework/base/alignment.h).
+Output FlatSlice(OpScope scope, Output x, int64_t begin, int64_t size);
 // Python's x[begin:end:stride, ...] for the leading axes; the remaining axes are taken whole. Negative bounds count
 // from the end, and bounds outside x are clamped. kSliceEnd is the far end: with stride -1, StridedSlice(x,
 // {kSliceEnd}, {-kSliceEnd}, {-1}) reverses. Without `strides`, every stride is 1.

@@ -1,6 +1,7 @@
 // Collective ops: exchange of values between towers.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -31,5 +32,20 @@ std::vector<Output> AllReduceMean(OpScope scope, const CollectiveOptions& option
 std::vector<Output> AllReduceSum(OpScope scope, const CollectiveOptions& options, absl::Span<const Output> values);
 // Copies tower 0's `values` to every tower. Not differentiable.
 std::vector<Output> Broadcast(OpScope scope, const CollectiveOptions& options, absl::Span<const Output> values);
+
+// A tower's part of a value: these of its elements, in row-major order.
+struct FlatPart {
+  int64_t begin = 0, size = 0;
+};
+// The parts of tower options.rank: of a bucket of values of these shapes, side by side in memory, every tower has an
+// equal slice, so of each value it has a part, which may be empty. `begin` is a multiple of kAlignment bytes.
+std::vector<FlatPart> PartsOfTower(const CollectiveOptions& options, DType dtype, absl::Span<const Shape> shapes);
+// The tower's parts of the weighted means of `values`, as AllReduceMean has them, bit by bit: tensors of rank 1. Moves
+// half of what AllReduceMean does. The shapes must be known. Not differentiable.
+std::vector<Output> ReduceScatterMean(OpScope scope, const CollectiveOptions& options, Output weight,
+                                      absl::Span<const Output> values);
+// The converse: values of the given shapes, from the parts of all towers. `parts` are this tower's. Not differentiable.
+std::vector<Output> AllGather(OpScope scope, const CollectiveOptions& options, absl::Span<const Output> parts,
+                              absl::Span<const Shape> shapes);
 
 }  // namespace belfry::ops

@@ -1,5 +1,7 @@
 #include "optim/apply.h"
 
+#include <algorithm>
+
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -77,18 +79,26 @@ std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, ab
   return pairs;
 }
 
-const Node* ApplyGradients(OpScope scope, const Optimizer& optimizer, absl::Span<const GradientAndVariable> gradients) {
-  if (!scope.status().ok()) return nullptr;
+std::vector<Output> ApplyUpdates(OpScope scope, const Optimizer& optimizer,
+                                 absl::Span<const GradientAndVariable> gradients) {
+  if (!scope.status().ok()) return {};
   if (absl::Status status = CheckPairs(gradients); !status.ok()) {
     scope.Fail(std::move(status));
-    return nullptr;
+    return {};
   }
-  std::vector<Output> updates;
+  std::vector<Output> updated;
   for (const GradientAndVariable& pair : gradients) {
-    if (!pair.gradient.valid()) continue;
-    updates.push_back(optimizer.Apply(scope, pair.variable, pair.gradient));
-    if (!updates.back().valid()) return nullptr;
+    updated.push_back(pair.gradient.valid() ? optimizer.Apply(scope, pair.variable, pair.gradient) : Output());
+    if (pair.gradient.valid() && !updated.back().valid()) return {};
   }
+  return updated;
+}
+
+const Node* ApplyGradients(OpScope scope, const Optimizer& optimizer, absl::Span<const GradientAndVariable> gradients) {
+  std::vector<Output> updates = ApplyUpdates(scope, optimizer, gradients);
+  if (updates.empty()) return nullptr;
+  updates.erase(std::remove_if(updates.begin(), updates.end(), [](const Output& update) { return !update.valid(); }),
+                updates.end());
   const Output step = IncrementGlobalStep(scope.Replica(gradients[0].variable.replica()), updates);
   return step.valid() ? ops::Group(scope.Named("train_op"), {step}) : nullptr;
 }

@@ -20,6 +20,11 @@ std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, ab
 // The trainable variables of the scope's replica, below its variable path.
 std::vector<Variable> TrainableVariables(const Scope& scope);
 
+// Updates every variable, or part of one, that has a gradient. Returns their values after the update, in the same
+// order, invalid where there is no gradient; nothing after an error, which sticks to the graph, as those of
+// ApplyGradients.
+std::vector<Output> ApplyUpdates(OpScope scope, const Optimizer& optimizer,
+                                 absl::Span<const GradientAndVariable> gradients);
 // Updates every variable that has a gradient, then increments the global step. Returns the node to run as a target;
 // null after an error, which sticks to the graph: no pairs, no gradient in any of them, a variable listed twice,
 // variables of different replicas.

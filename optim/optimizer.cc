@@ -9,7 +9,7 @@ namespace belfry::optim {
 bool IsWeight(const Variable& variable) { return variable.shape().rank() >= 2; }
 
 double Decay(double weight_decay, const VariableFilter& decays, const Variable& variable) {
-  return decays == nullptr || decays(variable) ? weight_decay : 0;
+  return decays == nullptr || decays(variable.whole()) ? weight_decay : 0;
 }
 
 Output LearningRate(OpScope scope, const Schedule& schedule) {
@@ -31,7 +31,7 @@ Variable Slot(const Scope& scope, const Variable& variable, absl::string_view na
 
 Scope UpdateScope(const Scope& scope, const Variable& variable) {
   return scope.Replica(variable.replica())
-      .InPhase(Phase::kUpdate, &variable.node())
+      .InPhase(Phase::kUpdate, &variable.whole().node())
       .ColocateWith(variable.node())
       .Named(absl::StrCat("update_", variable.name()));
 }

@@ -21,6 +21,9 @@ class Optimizer {
   // returns the variable's value after the update. Rates and bias corrections follow the global step of the variable's
   // replica (GlobalStep), which the caller increments after all updates, as ApplyGradients does. Invalid after an
   // error, which sticks to the graph.
+  //
+  // The variable may be a part of one (SliceOfVariable), with its part of the gradient: then slots are the tower's
+  // share of the whole variable's. A rule that is not element-wise must refuse parts, or combine what it needs of them.
   virtual Output Apply(OpScope scope, const Variable& variable, Output gradient) const = 0;
 
   const Schedule& learning_rate() const { return learning_rate_; }
@@ -37,7 +40,7 @@ using VariableFilter = std::function<bool(const Variable&)>;
 // True for weights, which have rank 2 or more; false for biases and the scales of normalisation.
 bool IsWeight(const Variable& variable);
 
-// For update rules: the weight decay of a variable; 0 if the filter rejects it.
+// For update rules: the weight decay of a variable; 0 if the filter rejects it. The filter sees the whole variable.
 double Decay(double weight_decay, const VariableFilter& decays, const Variable& variable);
 
 // The learning rate of this step for the scope's replica: one node per schedule and replica, however often it is

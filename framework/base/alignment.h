@@ -14,4 +14,7 @@ constexpr size_t AlignUp(size_t bytes, size_t alignment = kAlignment) {
   return (bytes + alignment - 1) / alignment * alignment;
 }
 
+// The bytes of each of `ranks` equal slices of `bytes` bytes: whole cache lines, so the last slices may reach beyond.
+constexpr size_t SliceBytes(size_t bytes, size_t ranks) { return AlignUp((bytes + ranks - 1) / ranks); }
+
 }  // namespace belfry

@@ -1,6 +1,7 @@
-// Collectives: mean, sum and broadcast over the towers of a plan.
+// Collectives over the towers of a plan: means, sums, broadcasts, and those of slices.
 #pragma once
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <string>
@@ -28,6 +29,9 @@ enum class CollectiveKind {
   kMean,       // every rank gets sum(weight_r * data_r) / sum(weight_r)
   kSum,        // every rank gets sum(data_r); weights are ignored
   kBroadcast,  // every rank gets rank 0's data
+  // Of ranks that have a slice of the elements each (SliceOfRank):
+  kReduceScatter,  // every rank gets its slice of the mean; the rest of its data is lost
+  kAllGather,      // every rank gets the slice of each rank from that rank's data
 };
 
 struct CollectiveSpec {
@@ -40,7 +44,20 @@ struct CollectiveSpec {
   int first = 0;                      // the number of ranks[0] among the ranks of all processes
   int size = 0;                       // the number of ranks of all processes; 0: those of this process are all
   bool spans_processes() const { return size > static_cast<int>(ranks.size()); }
+  bool averages() const { return kind == CollectiveKind::kMean || kind == CollectiveKind::kReduceScatter; }
 };
+
+// Elements [begin, end).
+struct ElementRange {
+  int64_t begin = 0, end = 0;
+  int64_t size() const { return end - begin; }
+};
+// The slice of a rank, of all processes', in a collective with slices. REQUIRES: the number of elements is a multiple
+// of the number of ranks, so that all slices are equal.
+inline ElementRange SliceOfRank(const CollectiveSpec& spec, int64_t rank) {
+  const int64_t size = spec.elements / std::max<int64_t>(spec.size, static_cast<int64_t>(spec.ranks.size()));
+  return {size * rank, size * (rank + 1)};
+}
 
 // One collective of a plan. Every participant runs it once per run, each on its own thread and stream, and all
 // participants run the collectives of a plan in the same order.
@@ -103,14 +120,15 @@ absl::StatusOr<std::unique_ptr<Collective>> MakeLocalCollective(CollectiveSpec s
 // The same with slices computed by `slice`, for another kind of device.
 absl::StatusOr<std::unique_ptr<Collective>> MakeSlicedCollective(CollectiveSpec spec, CollectiveSlice slice);
 
-// Computes elements [begin, end) of the result on the host, and writes them to spec.ranks.
+// Computes elements [begin, end) of a mean, a sum or a broadcast on the host, and writes them to spec.ranks. The mean
+// of a reduce-scatter is computed as that of kMean.
 absl::Status ReduceOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end);
 // The same from all of `ranks` instead of spec.ranks, written to `results` of them beginning with `first`. Elements are
 // counted from the data of each rank.
 absl::Status ReduceOnHost(const CollectiveSpec& spec, absl::Span<const CollectiveRank> ranks, size_t first,
                           size_t results, int64_t begin, int64_t end);
 
-// A sum in two stages, for kMean and kSum. SumOnHost writes weight * data summed over spec.ranks to `sums`, one
+// A sum in two stages, for means and sums. SumOnHost writes weight * data summed over spec.ranks to `sums`, one
 // accumulator for each element: a float, or a double if spec.dtype is float64. AddSumsOnHost adds such sums of several
 // processes, in the order given, and writes sum / divisor to spec.ranks; the sums begin with element `first`.
 void SumOnHost(const CollectiveSpec& spec, int64_t begin, int64_t end, void* sums);

@@ -49,7 +49,7 @@ absl::Status Reduce(const CollectiveSpec& spec, const Ranks& ranks, int64_t begi
   using A = typename Accumulator<T>::type;
   double total = 0;
   bool equal = true;
-  const bool mean = spec.kind == CollectiveKind::kMean;
+  const bool mean = spec.averages();
   if (mean) {
     // Equal weights cancel. Using 1 and the number of ranks instead gives the bits of the plain mean, whatever the
     // weight.
@@ -90,7 +90,7 @@ void Sum(const CollectiveSpec& spec, int64_t begin, int64_t end, void* to) {
   A* const sums = static_cast<A*>(to);
   std::fill(sums + begin, sums + end, A{0});
   for (const CollectiveRank& rank : spec.ranks) {
-    const A weight = spec.kind == CollectiveKind::kMean ? static_cast<A>(*rank.weight) : A{1};
+    const A weight = spec.averages() ? static_cast<A>(*rank.weight) : A{1};
     if (weight == A{0}) continue;  // it may hold NaN
     const T* data = static_cast<const T*>(rank.data);
     for (int64_t i = begin; i < end; ++i) sums[i] += weight * static_cast<A>(data[i]);
@@ -126,6 +126,35 @@ auto ForDType(DType dtype, const F& body) {
     case DType::kBFloat16: return body(BFloat16());
     default: BELFRY_CHECK(false);
   }
+}
+
+// A participant's share of a reduce-scatter on CPUs: the slices of its ranks.
+absl::Status ReduceSlices(const CollectiveSpec& spec, int participant) {
+  for (size_t r = 0; r < spec.ranks.size(); ++r) {
+    if (spec.ranks[r].participant != participant) continue;
+    const ElementRange slice = SliceOfRank(spec, static_cast<int64_t>(r));
+    RETURN_IF_ERROR(ReduceOnHost(spec, spec.ranks, r, 1, slice.begin, slice.end));
+  }
+  return absl::OkStatus();
+}
+
+// A participant's share of an all-gather, on any device: fetches the slices of all others to its ranks.
+absl::Status GatherSlices(const CollectiveSpec& spec, const CollectivePart& part, Stream& stream) {
+  const auto ranks = static_cast<int64_t>(spec.ranks.size());
+  for (const CollectiveRank& to : spec.ranks) {
+    if (to.participant != part.participant) continue;
+    for (int64_t r = 0; r < ranks; ++r) {
+      const CollectiveRank& from = spec.ranks[r];
+      const ElementRange slice = SliceOfRank(spec, r);
+      const size_t offset = static_cast<size_t>(slice.begin) * SizeOf(spec.dtype);
+      const size_t bytes = static_cast<size_t>(slice.size()) * SizeOf(spec.dtype);
+      if (to.data == from.data || bytes == 0) continue;
+      RETURN_IF_ERROR(stream.Copy(static_cast<std::byte*>(to.data) + offset, *spec.participants[to.participant],
+                                  static_cast<const std::byte*>(from.data) + offset,
+                                  *spec.participants[from.participant], bytes));
+    }
+  }
+  return absl::OkStatus();
 }
 
 // Two meetings make slices safe without locks. After `arrived`, every rank's data is final, so a participant may read
@@ -197,7 +226,8 @@ class LocalCollective final : public Collective {
 }  // namespace
 
 absl::Status CheckDType(const CollectiveSpec& spec) {
-  if (spec.kind == CollectiveKind::kBroadcast || IsFloating(spec.dtype)) return absl::OkStatus();
+  const bool moves = spec.kind == CollectiveKind::kBroadcast || spec.kind == CollectiveKind::kAllGather;
+  if (moves || IsFloating(spec.dtype)) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name, "': cannot average ", DTypeName(spec.dtype),
                                                  "; only floats can be averaged"));
 }
@@ -244,12 +274,16 @@ absl::StatusOr<std::unique_ptr<Collective>> MakeLocalCollective(CollectiveSpec s
         "collective '", spec.name, "': the local averager works among CPU devices or among GPUs, not between ",
         spec.participants[0]->name().ToString(), " and ", device->name().ToString()));
   }
+  if (spec.kind == CollectiveKind::kAllGather) return MakeSlicedCollective(std::move(spec), GatherSlices);
   if (type == "CPU") {
     return MakeSlicedCollective(std::move(spec), [](const CollectiveSpec& of, const CollectivePart& part, Stream&) {
-      return ReduceOnHost(of, part.begin, part.end);
+      return of.kind == CollectiveKind::kReduceScatter ? ReduceSlices(of, part.participant)
+                                                       : ReduceOnHost(of, part.begin, part.end);
     });
   }
   RETURN_IF_ERROR(CheckDType(spec));
+  // On GPUs every rank gets all of the mean, and so its slice.
+  if (spec.kind == CollectiveKind::kReduceScatter) spec.kind = CollectiveKind::kMean;
   ASSIGN_OR_RETURN(CollectiveSlice slice, MakeGpuSlice(spec));
   return MakeSlicedCollective(std::move(spec), std::move(slice));
 }

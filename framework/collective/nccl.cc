@@ -174,7 +174,7 @@ class NcclCollective final : public Collective {
   // the products, so there the weights are summed first, and data is scaled by weight / total, which is at most 1, at
   // the cost of a second group. The result has no division left to do.
   absl::Status DoAll(absl::FunctionRef<absl::Status(Give)> group, absl::FunctionRef<absl::Status(Kernel)> run) {
-    if (spec_.kind != CollectiveKind::kMean) return group(&NcclCollective::GiveData);
+    if (!spec_.averages()) return group(&NcclCollective::GiveData);
     if (spec_.dtype == DType::kFloat16) {
       RETURN_IF_ERROR(group(&NcclCollective::GiveWeight));
       RETURN_IF_ERROR(run(&NcclCollective::ScaleByShare));
@@ -187,8 +187,15 @@ class NcclCollective final : public Collective {
 
   NcclResult GiveData(NcclApi& api, int participant, NcclComm* comm, Stream& stream) {
     void* const data = spec_.ranks[participant].data;
-    if (spec_.kind != CollectiveKind::kBroadcast) {
-      return api.AllReduceSum(data, data, spec_.elements, spec_.dtype, *comm, stream);
+    const ElementRange slice = SliceOfRank(spec_, spec_.first + participant);
+    void* const own = static_cast<char*>(data) + slice.begin * static_cast<int64_t>(SizeOf(spec_.dtype));
+    switch (spec_.kind) {
+      case CollectiveKind::kMean:
+      case CollectiveKind::kSum: return api.AllReduceSum(data, data, spec_.elements, spec_.dtype, *comm, stream);
+      case CollectiveKind::kReduceScatter:
+        return api.ReduceScatterSum(data, own, slice.size(), spec_.dtype, *comm, stream);
+      case CollectiveKind::kAllGather: return api.AllGather(own, data, slice.size(), spec_.dtype, *comm, stream);
+      case CollectiveKind::kBroadcast: break;
     }
     const size_t bytes = static_cast<size_t>(spec_.elements) * SizeOf(spec_.dtype);
     // In a clique of all processes, tower r is rank r.
@@ -309,6 +316,13 @@ absl::StatusOr<std::unique_ptr<Collective>> NcclCollectives::Make(CollectiveSpec
     int rank = 0;
     while (&clique->device(rank) != device) ++rank;
     ranks.push_back(rank);
+  }
+  const bool sliced = spec.kind == CollectiveKind::kReduceScatter || spec.kind == CollectiveKind::kAllGather;
+  if (sliced && !spec.spans_processes() && !std::is_sorted(ranks.begin(), ranks.end())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("collective '", spec.name,
+                     "': slices follow the order of NCCL's ranks, which is that of the "
+                     "towers in the first collective among these GPUs, but not in this one"));
   }
   return std::make_unique<NcclCollective>(std::move(spec), std::move(clique), std::move(ranks), std::move(totals));
 }

@@ -53,6 +53,13 @@ class NcclApi {
                                   Stream& stream) = 0;
   virtual NcclResult Broadcast(const void* send, void* receive, size_t bytes, int root, NcclComm& comm,
                                Stream& stream) = 0;
+  // Of `elements` elements for each rank, in ascending rank order: rank r receives the sum of those for r, or sends
+  // those for r to all. In place: `receive` of the former and `send` of the latter may be the rank's elements of the
+  // other buffer.
+  virtual NcclResult ReduceScatterSum(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,
+                                      Stream& stream) = 0;
+  virtual NcclResult AllGather(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,
+                               Stream& stream) = 0;
   // `state`: kSuccess, kInProgress, or the error of an earlier call. Does not block.
   virtual NcclResult CommGetAsyncError(NcclComm& comm, NcclResult& state) = 0;
   virtual NcclResult CommFinalize(NcclComm& comm) = 0;

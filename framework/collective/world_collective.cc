@@ -13,19 +13,16 @@ namespace {
 
 using Events = std::vector<std::unique_ptr<Event>>;
 
-// Slice q of the elements is summed by process q.
-struct Slice {
-  int64_t begin = 0, end = 0;
-  int64_t size() const { return end - begin; }
-};
-
-// A run has these parts, with a meeting of the participants of this process after each:
+// A run has these parts, with a meeting of the participants of this process after each. Slice q of the elements is
+// summed by process q.
 // 1. All arrive: the ranks' data is final. For WorldSum::kProcesses each participant sums a part of it.
 // 2. Participant 0 sends the slices of this process's ranks, or of their sum, to the processes that add them up, and
 //    receives this process's slice of all others into scratch memory.
 // 3. Each participant adds up a part of this process's slice.
 // 4. Participant 0 sends the result to all processes, and receives theirs into the data of the first rank.
 // 5. Each participant copies them to its other ranks.
+// A reduce-scatter ends after part 3. An all-gather has 1, where each participant copies its ranks' slices to the first
+// rank, 4 and 5. Slice q is then that of process q's ranks.
 // Participant 0's thread waits for other processes where it would otherwise wait for its own, so no further thread is
 // needed. What is sent lies where it was computed; only what is received before the sum needs memory of its own.
 class WorldCollective final : public Collective {
@@ -34,50 +31,36 @@ class WorldCollective final : public Collective {
       : spec_(std::move(spec)),
         world_(world),
         tag_(tag),
-        sums_processes_(sum == WorldSum::kProcesses && spec_.kind != CollectiveKind::kBroadcast) {
+        processes_(towers),
+        gathers_(spec_.kind == CollectiveKind::kAllGather),
+        scatters_(spec_.kind == CollectiveKind::kReduceScatter),
+        sums_processes_(sum == WorldSum::kProcesses && spec_.kind != CollectiveKind::kBroadcast && !gathers_) {
     for (Device* device : spec_.participants) {
       arrived_.push_back(device->NewEvent());
       summed_.push_back(device->NewEvent());
       done_.push_back(device->NewEvent());
-      if (sums_processes_) prepared_.push_back(device->NewEvent());
+      if (sums_processes_ || gathers_) prepared_.push_back(device->NewEvent());
     }
     received_ = spec_.participants[0]->NewEvent();
     spread_ = spec_.participants[0]->NewEvent();
-    PlanWeights(towers);
+    PlanWeights();
     if (sums_processes_) {
       PlanSums();
-    } else {
-      PlanTowers(towers);
+    } else if (!gathers_) {
+      PlanTowers();
     }
-    PlanResults();
+    if (!scatters_) PlanResults();
   }
 
   absl::Status Run(int participant, Stream& stream, uint32_t run, absl::Time deadline) override {
     RETURN_IF_ERROR(Meet(arrived_, participant, stream, run, deadline));
-    if (sums_processes_) {
-      const CollectivePart part = PartOf(spec_, participant);
-      SumOnHost(spec_, part.begin, part.end, scratch_.data());
+    if (!prepared_.empty()) {
+      Prepare(participant);
       RETURN_IF_ERROR(Meet(prepared_, participant, stream, run, deadline));
     }
-    if (participant == 0) {
-      for (size_t i = 0; i < spec_.ranks.size() && !weights_.empty(); ++i) {
-        weights_[spec_.first + i] = *spec_.ranks[i].weight;
-      }
-      RETURN_IF_ERROR(Exchange(gather_, deadline));
-      stream.Record(*received_, run);
-    } else {
-      RETURN_IF_ERROR(stream.Wait(*received_, run, deadline));
-    }
-    // The weights are the same in all processes, so an error of this sum is, too. The others wait all the same.
-    const absl::Status status = AddUp(participant);
-    RETURN_IF_ERROR(Meet(summed_, participant, stream, run, deadline));
-    if (participant == 0) {
-      RETURN_IF_ERROR(Exchange(spread_out_, deadline));
-      stream.Record(*spread_, run);
-    } else {
-      RETURN_IF_ERROR(stream.Wait(*spread_, run, deadline));
-    }
-    CopyFromFirst(participant);
+    absl::Status status;
+    if (!gathers_) RETURN_IF_ERROR(Reduce(participant, stream, run, deadline, status));
+    if (!scatters_) RETURN_IF_ERROR(Spread(participant, stream, run, deadline));
     RETURN_IF_ERROR(Meet(done_, participant, stream, run, deadline));
     return status;
   }
@@ -93,13 +76,56 @@ class WorldCollective final : public Collective {
   }
 
  private:
+  void Prepare(int participant) {
+    if (sums_processes_) {
+      const CollectivePart part = PartOf(spec_, participant);
+      return SumOnHost(spec_, part.begin, part.end, scratch_.data());
+    }
+    for (size_t i = 0; i < spec_.ranks.size(); ++i) {
+      const CollectiveRank& rank = spec_.ranks[i];
+      if (rank.participant == participant) Copy(rank.data, first_, SliceOfRank(spec_, spec_.first + i));
+    }
+  }
+
+  // Parts 2 and 3. `sum` is the error of the sum, which is the same in all processes, since the weights are; so the
+  // others are waited for all the same.
+  absl::Status Reduce(int participant, Stream& stream, uint32_t run, absl::Time deadline, absl::Status& sum) {
+    if (participant == 0) {
+      for (size_t i = 0; i < spec_.ranks.size() && !weights_.empty(); ++i) {
+        weights_[spec_.first + i] = *spec_.ranks[i].weight;
+      }
+      RETURN_IF_ERROR(Exchange(gather_, deadline));
+      stream.Record(*received_, run);
+    } else {
+      RETURN_IF_ERROR(stream.Wait(*received_, run, deadline));
+    }
+    sum = AddUp(participant);
+    return Meet(summed_, participant, stream, run, deadline);
+  }
+
+  // Parts 4 and 5.
+  absl::Status Spread(int participant, Stream& stream, uint32_t run, absl::Time deadline) {
+    if (participant == 0) {
+      RETURN_IF_ERROR(Exchange(spread_out_, deadline));
+      stream.Record(*spread_, run);
+    } else {
+      RETURN_IF_ERROR(stream.Wait(*spread_, run, deadline));
+    }
+    CopyFromFirst(participant);
+    return absl::OkStatus();
+  }
+
   char* At(void* data, int64_t element) const {
     return static_cast<char*>(data) + element * static_cast<int64_t>(SizeOf(spec_.dtype));
   }
   absl::Span<char> Bytes(void* data, int64_t elements) const {
     return {static_cast<char*>(data), static_cast<size_t>(elements) * SizeOf(spec_.dtype)};
   }
-  Slice SliceOf(int process) const {
+  ElementRange SliceOf(int process) const {
+    if (gathers_ || scatters_) {
+      return {SliceOfRank(spec_, processes_.first[process]).begin,
+              SliceOfRank(spec_, processes_.first[process + 1]).begin};
+    }
     const int64_t processes = world_.size();
     return {spec_.elements * process / processes, spec_.elements * (process + 1) / processes};
   }
@@ -118,21 +144,21 @@ class WorldCollective final : public Collective {
     return {reinterpret_cast<char*>(data), static_cast<size_t>(elements) * sizeof(float)};
   }
 
-  void PlanWeights(const TowersOfWorld& towers) {
+  void PlanWeights() {
     own_ = SliceOf(world_.rank());
     first_ = spec_.ranks[0].data;
-    if (spec_.kind != CollectiveKind::kMean) return;
+    if (!spec_.averages()) return;
     weights_.resize(spec_.size);
     float* const mine = &weights_[spec_.first];
     const auto local = static_cast<int64_t>(spec_.ranks.size());
     ForEachPair([&](int to, int from) {
       gather_.Send(to, FloatBytes(mine, local));
-      gather_.Receive(from, FloatBytes(&weights_[towers.first[from]], towers.count(from)));
+      gather_.Receive(from, FloatBytes(&weights_[processes_.first[from]], processes_.count(from)));
     });
   }
 
   // The slices of all towers.
-  void PlanTowers(const TowersOfWorld& towers) {
+  void PlanTowers() {
     const auto local = static_cast<int64_t>(spec_.ranks.size());
     const size_t size = SizeOf(spec_.dtype);
     scratch_.resize(static_cast<size_t>((spec_.size - local) * own_.size()) * size);
@@ -148,11 +174,11 @@ class WorldCollective final : public Collective {
       }
     }
     ForEachPair([&](int to, int from) {
-      const Slice theirs = SliceOf(to);
+      const ElementRange theirs = SliceOf(to);
       for (int64_t i = 0; i < local; ++i) {
         if (Counts(spec_.first + i)) gather_.Send(to, Bytes(At(spec_.ranks[i].data, theirs.begin), theirs.size()));
       }
-      for (int64_t rank = towers.first[from]; rank < towers.first[from + 1]; ++rank) {
+      for (int64_t rank = processes_.first[from]; rank < processes_.first[from + 1]; ++rank) {
         if (Counts(rank)) gather_.Receive(from, Bytes(all_[rank].data, own_.size()));
       }
     });
@@ -173,7 +199,7 @@ class WorldCollective final : public Collective {
       if (process != world_.rank()) free += own_.size();
     }
     ForEachPair([&](int to, int from) {
-      const Slice theirs = SliceOf(to);
+      const ElementRange theirs = SliceOf(to);
       gather_.Send(to, bytes(theirs.begin, theirs.size()));
       gather_.Receive(from, {static_cast<char*>(sums_[from]), static_cast<size_t>(own_.size() * size)});
     });
@@ -181,7 +207,7 @@ class WorldCollective final : public Collective {
 
   void PlanResults() {
     ForEachPair([&](int to, int from) {
-      const Slice received = SliceOf(from);
+      const ElementRange received = SliceOf(from);
       spread_out_.Send(to, Bytes(At(first_, own_.begin), own_.size()));
       spread_out_.Receive(from, Bytes(At(first_, received.begin), received.size()));
     });
@@ -193,7 +219,7 @@ class WorldCollective final : public Collective {
     const int64_t begin = own_.size() * participant / parts, end = own_.size() * (participant + 1) / parts;
     if (!sums_processes_) return ReduceOnHost(spec_, all_, spec_.first, spec_.ranks.size(), begin, end);
     double divisor = 1;
-    if (spec_.kind == CollectiveKind::kMean) {
+    if (spec_.averages()) {
       divisor = 0;
       for (const float weight : weights_) divisor += weight;
       if (!(divisor > 0)) {
@@ -212,15 +238,18 @@ class WorldCollective final : public Collective {
     return absl::Status(status.code(), absl::StrCat("collective '", spec_.name, "': ", status.message()));
   }
 
+  void Copy(void* from, void* to, const ElementRange& range) const {
+    if (from == to || range.size() == 0) return;
+    std::memcpy(At(to, range.begin), At(from, range.begin), static_cast<size_t>(range.size()) * SizeOf(spec_.dtype));
+  }
+
   // The slices of other processes, from the first rank to the participant's.
   void CopyFromFirst(int participant) {
     for (const CollectiveRank& rank : spec_.ranks) {
-      if (rank.participant != participant || rank.data == first_) continue;
-      for (const Slice& slice : {Slice{0, own_.begin}, Slice{own_.end, spec_.elements}}) {
-        if (slice.size() == 0) continue;
-        std::memcpy(At(rank.data, slice.begin), At(first_, slice.begin),
-                    static_cast<size_t>(slice.size()) * SizeOf(spec_.dtype));
-      }
+      if (rank.participant != participant) continue;
+      Copy(first_, rank.data, {0, own_.begin});
+      if (gathers_) Copy(first_, rank.data, own_);  // the sum is there in all ranks, other ranks' slices are not
+      Copy(first_, rank.data, {own_.end, spec_.elements});
     }
   }
 
@@ -242,7 +271,9 @@ class WorldCollective final : public Collective {
   const CollectiveSpec spec_;
   World& world_;
   const int tag_;
-  Slice own_;              // of this process
+  const TowersOfWorld processes_;
+  const bool gathers_, scatters_;
+  ElementRange own_;       // of this process
   void* first_ = nullptr;  // data of the first rank of this process
   const bool sums_processes_;
   std::vector<CollectiveRank> all_;  // for kTowers: those of all processes; their data begins with own_
@@ -250,7 +281,7 @@ class WorldCollective final : public Collective {
   std::vector<float> weights_;       // by rank; empty unless for a mean
   std::vector<char> scratch_;
   Transfers gather_, spread_out_;
-  Events arrived_, prepared_, summed_, done_;  // one per participant; prepared_ for kProcesses
+  Events arrived_, prepared_, summed_, done_;  // one per participant; prepared_ only if there is something to prepare
   std::unique_ptr<Event> received_, spread_;
   std::atomic<bool> cancelled_{false};
 };

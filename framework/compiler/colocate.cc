@@ -27,7 +27,12 @@ class Joiner {
       const Node& node = graph_.node(id);
       for (size_t i = 0; i < node.inputs().size(); ++i) {
         if (!node.op().input_arg(static_cast<int>(i)).ref) continue;
-        RETURN_IF_ERROR(Join(*node.inputs()[i].node, node, Bond::kReference));
+        const Node* target = node.inputs()[i].node;
+        RETURN_IF_ERROR(Join(*target, node, Bond::kReference));
+        while (target->op().kind == OpKind::kView) {
+          target = target->input(0).node;
+          RETURN_IF_ERROR(Join(*target, node, Bond::kReference));
+        }
       }
     }
     for (int id = FirstNew(); id < graph_.size(); ++id) {

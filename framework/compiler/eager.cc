@@ -1,5 +1,8 @@
 #include "framework/compiler/eager.h"
 
+#include <cstddef>
+#include <cstring>
+
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/graph/infer.h"
@@ -18,7 +21,13 @@ absl::StatusOr<std::vector<Tensor>> RunOp(const OpDef& op, const Attrs& attrs, a
   }
   ASSIGN_OR_RETURN(const std::vector<TensorSpec> output_specs, InferOutputs(op, attrs, shapes, dtypes));
   if (op.kind == OpKind::kConst) return std::vector<Tensor>{attrs.Get<Tensor>("value")};
-  if (op.kind == OpKind::kView) return std::vector<Tensor>{inputs[0].Clone().Reshaped(output_specs[0].shape)};
+  if (op.kind == OpKind::kView) {
+    Tensor view(output_specs[0].dtype, output_specs[0].shape);
+    const auto offset = static_cast<size_t>(ViewBegin(op, attrs)) * SizeOf(view.dtype());
+    if (view.bytes() > 0)
+      std::memcpy(view.raw(), static_cast<const std::byte*>(inputs[0].raw()) + offset, view.bytes());
+    return std::vector<Tensor>{view};
+  }
   if (op.kind == OpKind::kNoOp) return std::vector<Tensor>();
   const KernelDef* def = op.types.empty() ? nullptr : op.FindKernel("CPU", KernelDType(op, attrs));
   if (def == nullptr) {

@@ -33,13 +33,13 @@ struct StreamProgram {
 struct Storage {
   enum class Kind : uint8_t {
     kNowhere,   // nobody looks at them
-    kArena,     // at `offset` of the device's arena
-    kVariable,  // the storage of the variable that node `node` stands for
-    kConstant,  // the value of the constant node `node`
+    kArena,     // in the device's arena
+    kVariable,  // in the storage of the variable that node `node` stands for
+    kConstant,  // in the value of the constant node `node`
   };
   Kind kind = Kind::kNowhere;
   int node = -1;
-  size_t offset = 0;
+  size_t offset = 0;  // bytes from the beginning of that memory
 };
 
 // A range of a device's arena: an output with those that take its place, or a kernel's workspace.

@@ -58,18 +58,24 @@ std::string TransferList(const Plan& plan, const DeviceSet& devices) {
 }
 
 std::string CollectiveList(const Plan& plan) {
-  std::map<std::string, std::pair<size_t, int64_t>> groups;  // bytes of a tower, towers
+  struct Group {
+    size_t bytes = 0;  // of a tower
+    int64_t towers = 0;
+    std::string kind;
+  };
+  std::map<std::string, Group> groups;
   for (const ProgramNode& node : plan.program.nodes) {
     if (node.op->kind != OpKind::kAllReduce) continue;
     const CollectiveGroup& group = plan.program.collectives[node.collective];
-    groups[group.name] = {CollectiveBytes(node), group.size};
+    groups[group.name] = {CollectiveBytes(node), group.size, node.attrs.String("reduction")};
   }
   size_t bytes = 0;
-  for (const auto& [name, group] : groups) bytes += group.first;
+  for (const auto& [name, group] : groups) bytes += group.bytes;
   std::string text =
-      absl::StrFormat("All-reduces in a step: %d, %.3f MiB of each tower\n", groups.size(), bytes / kMebi);
+      absl::StrFormat("Collectives in a step: %d, %.3f MiB of each tower\n", groups.size(), bytes / kMebi);
   for (const auto& [name, group] : groups) {
-    absl::StrAppendFormat(&text, "  %12d bytes  of each of %d towers  %s\n", group.first, group.second, name);
+    absl::StrAppendFormat(&text, "  %12d bytes  of each of %d towers  %s of %s\n", group.bytes, group.towers,
+                          group.kind, name);
   }
   return text;
 }

@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/alignment.h"
 #include "framework/base/status.h"
 
 namespace belfry {
@@ -351,6 +352,15 @@ Value AddCopy(Program& program, const OpDef& op, Value value, int device, int64_
                    .rank = rank};
   program.nodes.push_back(std::move(copy));
   return {static_cast<int>(program.nodes.size()) - 1, 0};
+}
+
+size_t BucketBytes(const Program& program, const ProgramNode& node) {
+  size_t bytes = 0;
+  for (size_t k = 0; k < node.outputs.size() / node.ranks.size(); ++k) bytes += AlignUp(node.outputs[k].bytes());
+  const std::string& reduction = node.attrs.String("reduction");
+  if (reduction != "reduce_scatter" && reduction != "all_gather") return bytes;
+  const auto ranks = static_cast<size_t>(program.collectives[node.collective].size);
+  return SliceBytes(bytes, ranks) * ranks;
 }
 
 std::string Describe(const ProgramNode& node) {

@@ -114,6 +114,10 @@ absl::Status Normalize(Program& program);
 // Appends a node that copies `value`, on `device`, by CopyOp or TransferOp; returns its output. The caller normalizes.
 Value AddCopy(Program& program, const OpDef& op, Value value, int device, int64_t rank);
 
+// For a node of kind kAllReduce: the bytes of one rank's bucket. Its values lie side by side, each aligned, and with a
+// reduction of slices it is long enough for equal ones.
+size_t BucketBytes(const Program& program, const ProgramNode& node);
+
 // "node 'tower_0/MatMul' (op MatMul, defined at model.cc:12)"; with those that it was made of.
 std::string Describe(const ProgramNode& node);
 

@@ -104,6 +104,11 @@ Variable Graph::AddVariable(std::unique_ptr<VariableDef> variable) {
   return Variable(def);
 }
 
+Variable Graph::AddPart(std::unique_ptr<VariableDef> part) {
+  parts_.push_back(std::move(part));
+  return Variable(parts_.back().get());
+}
+
 Variable Graph::FindVariable(absl::string_view logical_name, int replica) const {
   const auto found = variable_by_key_.find(std::make_pair(std::string(logical_name), replica));
   return found == variable_by_key_.end() ? Variable() : Variable(found->second);
@@ -168,7 +173,9 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   }
   ASSIGN_OR_RETURN(node.attrs_, CompleteAttrs(*op, dtypes, request.attrs));
   for (size_t i = 0; i < node.inputs_.size(); ++i) {
-    if (op->input_arg(static_cast<int>(i)).ref && node.inputs_[i].node->op().kind != OpKind::kVariable) {
+    const Node* source = node.inputs_[i].node;
+    while (source->op().kind == OpKind::kView) source = source->input(0).node;
+    if (op->input_arg(static_cast<int>(i)).ref && source->op().kind != OpKind::kVariable) {
       return absl::InvalidArgumentError(absl::StrCat("input ", i, " ('", op->input_arg(static_cast<int>(i)).name,
                                                      "') must be a variable, but is ", node.inputs_[i].name()));
     }

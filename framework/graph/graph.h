@@ -106,6 +106,8 @@ class Graph {
 
   // Variables in the order of creation. See variable.h.
   Variable AddVariable(std::unique_ptr<VariableDef> variable);
+  // A part of a variable, which is not among variables().
+  Variable AddPart(std::unique_ptr<VariableDef> part);
   // The given replica of a logical name; an invalid Variable if there is none.
   Variable FindVariable(absl::string_view logical_name, int replica) const;
   std::vector<Variable> variables() const;
@@ -120,7 +122,7 @@ class Graph {
   std::map<std::string, const Node*, std::less<>> by_name_;
   std::map<std::string, int> used_names_;  // lower-case name to the lowest suffix that may be free
   std::map<std::string, std::vector<CollectionItem>, std::less<>> collections_;
-  std::vector<std::unique_ptr<VariableDef>> variables_;
+  std::vector<std::unique_ptr<VariableDef>> variables_, parts_;
   std::map<std::pair<std::string, int>, VariableDef*> variable_by_key_;
   std::map<const Node*, VariableDef*> variable_by_node_;
   absl::Status status_;

@@ -121,4 +121,8 @@ DType KernelDType(const OpDef& op, const Attrs& attrs) {
   return attrs.Type(op.types.front().name);
 }
 
+int64_t ViewBegin(const OpDef& op, const Attrs& attrs) {
+  return op.kind == OpKind::kView && attrs.Find("begin") != nullptr ? attrs.Int("begin") : 0;
+}
+
 }  // namespace belfry

@@ -1,6 +1,7 @@
 // Checking one use of an op against its definition: attributes, types, shapes.
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -20,5 +21,8 @@ absl::StatusOr<std::vector<TensorSpec>> InferOutputs(const OpDef& op, const Attr
 // The dtype that selects the op's kernel: that of its first type variable. REQUIRES: the op has one, and `attrs` are
 // complete.
 DType KernelDType(const OpDef& op, const Attrs& attrs);
+
+// For an op of kind kView: where its output begins in its input, in elements.
+int64_t ViewBegin(const OpDef& op, const Attrs& attrs);
 
 }  // namespace belfry

@@ -28,6 +28,7 @@ absl::string_view OpRoleName(OpRole role) {
     case OpRole::kNoOp: return "no_op";
     case OpRole::kVariable: return "variable";
     case OpRole::kAssign: return "assign";
+    case OpRole::kFlatSlice: return "flat_slice";
     case OpRole::kRandomUniform: return "random_uniform";
     case OpRole::kRandomNormal: return "random_normal";
     case OpRole::kTruncatedNormal: return "truncated_normal";

@@ -80,8 +80,11 @@ enum class OpKind {
   kConst,        // attribute "value"
   kVariable,     // storage that outlives a step, owned by the session
   kNoOp,         // only orders other nodes through control inputs
-  kView,         // output 0 has the bytes of input 0, perhaps with another shape
-  kAllReduce,    // inputs are reduced with those of other towers' nodes that have the same attribute "group"
+  kView,         // output 0 has the bytes of input 0, or those from element "begin" on if it has this attribute
+  // Inputs are combined with those of other towers' nodes that have the same attribute "group", as attribute
+  // "reduction" says: "mean", "sum", "broadcast", "reduce_scatter" or "all_gather" (CollectiveKind in
+  // collective/collective.h).
+  kAllReduce,
 };
 
 struct KernelDef {
@@ -114,6 +117,7 @@ enum class OpRole {
   kNoOp,             // runs after its control inputs
   kVariable,         // "T", "shape", "name" -> the variable's value
   kAssign,           // variable, value -> the variable
+  kFlatSlice,        // x, "begin", "size" -> these elements of x, a view
   kRandomUniform,    // "T", "shape", "seed", "key", "per_step", "low", "high"
   kRandomNormal,     // "T", "shape", "seed", "key", "per_step", "mean", "stddev"
   kTruncatedNormal,  // as kRandomNormal

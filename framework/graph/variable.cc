@@ -91,6 +91,20 @@ Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& sh
   return scope.graph().AddVariable(std::move(def));
 }
 
+Variable SliceOfVariable(const Scope& scope, const Variable& variable, int64_t begin, int64_t size) {
+  const Scope beside =
+      scope.NoControlDependencies().InPhase(Phase::kForward).NameScope("").ColocateWith(variable.node());
+  auto def = std::make_unique<VariableDef>();
+  def->logical_name = variable.name();
+  def->replica = variable.replica();
+  def->trainable = variable.trainable();
+  def->part_of = &variable.def();
+  def->begin = begin;
+  def->node = beside.Named(absl::StrCat(variable.node().name(), "/part"))
+                  .AddNode(OpRole::kFlatSlice, {variable}, {{"begin", begin}, {"size", size}});
+  return def->node == nullptr ? Variable() : scope.graph().AddPart(std::move(def));
+}
+
 const Node* InitializeVariables(const Scope& scope) {
   std::vector<const Node*> initializers;
   for (const Variable& variable : scope.graph().variables()) initializers.push_back(&variable.initializer());

@@ -1,6 +1,7 @@
 // Variables: tensors that outlive a step.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 
@@ -17,11 +18,15 @@ class Scope;
 struct VariableDef {
   std::string logical_name;           // "conv1/weights", without a tower's prefix
   int replica = 0;                    // the tower that holds it, in replicated mode
-  const Node* node = nullptr;         // of role kVariable; its output 0 is the value
+  const Node* node = nullptr;         // of role kVariable; its output 0 is the value. For a part: of role kFlatSlice
   Output initial_value;               // what `initializer` assigns
   const Node* initializer = nullptr;  // of role kAssign
   bool trainable = true;
   const VariableDef* slot_of = nullptr;  // for an optimizer's slot or a moving average: the variable it belongs to
+  // For a part of a variable (SliceOfVariable): the variable, and where the part begins in it, in elements. A part has
+  // the variable's name and replica, and neither an initial value nor memory of its own.
+  const VariableDef* part_of = nullptr;
+  int64_t begin = 0;
 };
 
 // A handle of a variable. A value type, cheap to copy; converts to the Output that reads it. A read sees the value from
@@ -41,6 +46,10 @@ class Variable {
   const Node& node() const { return *def_->node; }
   const Node& initializer() const { return *def_->initializer; }
   const VariableDef& def() const { return *def_; }
+  // The variable that this is a part of, or this one.
+  Variable whole() const { return def_->part_of == nullptr ? *this : Variable(def_->part_of); }
+  // Whether this is the slot of a part: a tower's share of the state of an optimizer that is divided among towers.
+  bool sharded() const { return def_->slot_of != nullptr && def_->slot_of->part_of != nullptr; }
   Output value() const { return valid() ? def_->node->output(0) : Output(); }
   operator Output() const { return value(); }  // NOLINT: a variable is used like any tensor
   bool operator==(const Variable& other) const = default;
@@ -80,6 +89,11 @@ struct VariableOptions {
 // initializer null.
 Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
                      const VariableOptions& options = {});
+
+// Elements [begin, begin + size) of a variable, as a variable of rank 1 that shares its memory: updating one updates
+// the other. It is no variable of the graph (Graph::variables); its slots are, each with the part's shape. `begin` must
+// be a multiple of kAlignment bytes. Errors, which stick to the graph: elements that the variable does not have.
+Variable SliceOfVariable(const Scope& scope, const Variable& variable, int64_t begin, int64_t size);
 
 // Adds a node that runs the initializers of all variables now in the graph: TensorFlow's global_variables_initializer.
 const Node* InitializeVariables(const Scope& scope);

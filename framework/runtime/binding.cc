@@ -25,7 +25,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/alignment.h"
 #include "framework/base/status.h"
 
 namespace belfry {
@@ -114,15 +113,17 @@ absl::Status Binder::UploadConstants() {
 void* Binder::Address(Value value) const {
   const Storage& storage = plan_.memory.outputs[value.node][value.index];
   const ProgramNode& owner = nodes_[storage.node];
+  void* data = nullptr;
   switch (storage.kind) {
     case Storage::Kind::kNowhere: return nullptr;
-    case Storage::Kind::kArena: return static_cast<std::byte*>(bound_.arenas[owner.device].data()) + storage.offset;
-    case Storage::Kind::kVariable: return environment_.variables.at(owner.source).data;
+    case Storage::Kind::kArena: data = bound_.arenas[owner.device].data(); break;
+    case Storage::Kind::kVariable: data = environment_.variables.at(owner.source).data; break;
     case Storage::Kind::kConstant:
-      return devices_.device(owner.device).asynchronous() ? bound_.constants[storage.node].data()
+      data = devices_.device(owner.device).asynchronous() ? bound_.constants[storage.node].data()
                                                           : const_cast<void*>(owner.attrs.Get<Tensor>("value").raw());
+      break;
   }
-  return nullptr;
+  return data == nullptr ? nullptr : static_cast<std::byte*>(data) + storage.offset;
 }
 
 void Binder::BindAddresses() {
@@ -285,6 +286,14 @@ void Binder::BindThreads() {
   }
 }
 
+CollectiveKind KindOf(absl::string_view reduction) {
+  if (reduction == "mean") return CollectiveKind::kMean;
+  if (reduction == "sum") return CollectiveKind::kSum;
+  if (reduction == "reduce_scatter") return CollectiveKind::kReduceScatter;
+  if (reduction == "all_gather") return CollectiveKind::kAllGather;
+  return CollectiveKind::kBroadcast;
+}
+
 absl::Status Binder::BindCollectives() {
   const std::vector<CollectiveGroup>& names = plan_.program.collectives;
   std::vector<std::map<int64_t, std::pair<int, int>>> groups(names.size());  // rank -> (node, position in it)
@@ -299,18 +308,13 @@ absl::Status Binder::BindCollectives() {
     const auto& ranks = groups[group];
     if (ranks.empty()) continue;  // a collective of one rank, which was bypassed
     const ProgramNode& first = nodes_[ranks.begin()->second.first];
-    const std::string& kind = first.attrs.String("reduction");
-    CollectiveSpec spec{.kind = kind == "mean"  ? CollectiveKind::kMean
-                                : kind == "sum" ? CollectiveKind::kSum
-                                                : CollectiveKind::kBroadcast,
+    CollectiveSpec spec{.kind = KindOf(first.attrs.String("reduction")),
                         .name = names[group].name,
                         .dtype = first.outputs[0].dtype,
                         .first = static_cast<int>(ranks.begin()->first),
                         .size = static_cast<int>(names[group].size)};
     const auto per_rank = first.outputs.size() / first.ranks.size();
-    size_t bytes = 0;
-    for (size_t k = 0; k < per_rank; ++k) bytes += AlignUp(first.outputs[k].bytes());
-    spec.elements = static_cast<int64_t>(bytes / SizeOf(spec.dtype));
+    spec.elements = static_cast<int64_t>(BucketBytes(plan_.program, first) / SizeOf(spec.dtype));
     std::map<int, int> participants;  // node -> participant
     for (const auto& [rank, where] : ranks) {
       const auto [node, position] = where;

@@ -48,12 +48,13 @@ Checkpointer::~Checkpointer() {
   if (!unreported_.ok()) spdlog::error("A checkpoint could not be saved: {}", std::string(unreported_.message()));
 }
 
-absl::Status Checkpointer::Save(int64_t step, io::Metadata metadata, std::optional<double> metric) {
+absl::Status Checkpointer::Save(int64_t step, io::Metadata metadata, std::optional<double> metric,
+                                absl::Span<const SlotPart> elsewhere) {
   {
     const MutexLock lock(mutex_);
     mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return !request_.has_value(); });
   }
-  absl::Status taken = snapshot_.Take(session_);
+  absl::Status taken = snapshot_.Take(session_, elsewhere);
   if (!taken.ok()) return taken;
   const MutexLock lock(mutex_);
   request_ = Request{step, std::move(metadata), metric};

@@ -28,8 +28,10 @@ class Checkpointer {
 
   // Takes a snapshot, starts CheckpointDirectory::Save in the background and returns. Waits first for the previous
   // write, whose error, if any, is returned by this call; the new checkpoint is saved nevertheless. A snapshot with a
-  // NaN or an infinity is not written; that is an Aborted error, reported in the same way.
-  absl::Status Save(int64_t step, io::Metadata metadata = {}, std::optional<double> metric = std::nullopt);
+  // NaN or an infinity is not written; that is an Aborted error, reported in the same way. `elsewhere`: as for
+  // Snapshot::Take.
+  absl::Status Save(int64_t step, io::Metadata metadata = {}, std::optional<double> metric = std::nullopt,
+                    absl::Span<const SlotPart> elsewhere = {});
   // Returns the error that has not been reported yet. Does not wait.
   absl::Status Poll();
   // Waits for the write in flight, and returns the error that has not been reported yet. Save may follow.

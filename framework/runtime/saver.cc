@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <iterator>
 #include <utility>
 
 #include "absl/container/flat_hash_map.h"
@@ -37,7 +38,22 @@ std::string Described(DType dtype, const Shape& shape) { return absl::StrCat(DTy
 // Whether all towers must hold the same value.
 bool IsShared(const Variable& variable) {
   const VariableDef* slot_of = variable.def().slot_of;
+  if (variable.sharded()) return false;
   return variable.trainable() || (slot_of != nullptr && slot_of->trainable) || IsInteger(variable.dtype());
+}
+
+// The shape of a variable in a checkpoint.
+const Shape& WholeShape(const Variable& variable) {
+  return variable.sharded() ? Variable(variable.def().slot_of).whole().shape() : variable.shape();
+}
+
+// A variable's share of its tensor in a checkpoint.
+Tensor PartFor(const Variable& variable, const Tensor& whole) {
+  if (!variable.sharded()) return whole;
+  Tensor part(variable.dtype(), variable.shape());
+  const auto offset = static_cast<size_t>(variable.def().slot_of->begin) * SizeOf(variable.dtype());
+  if (part.bytes() > 0) std::memcpy(part.raw(), static_cast<const char*>(whole.raw()) + offset, part.bytes());
+  return part;
 }
 
 absl::Status Difference(const Variable& a, const Tensor& a_value, const Variable& b, const Tensor& b_value) {
@@ -52,30 +68,96 @@ absl::Status Difference(const Variable& a, const Tensor& a_value, const Variable
 
 }  // namespace
 
-absl::Status Snapshot::Take(Session& session) {
+absl::StatusOr<std::vector<SlotPart>> ReadSlotParts(Session& session) {
   ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session.InitializedVariables());
-  std::vector<Variable> chosen;
-  absl::flat_hash_map<absl::string_view, size_t> index;
+  std::vector<Variable> slots;
   for (const Variable& variable : initialized) {
-    const auto [found, added] = index.try_emplace(variable.name(), chosen.size());
-    if (added) {
-      chosen.push_back(variable);
-    } else if (variable.replica() < chosen[found->second].replica()) {
-      chosen[found->second] = variable;
-    }
+    if (variable.sharded()) slots.push_back(variable);
   }
-  if (chosen.empty()) {
+  std::vector<Tensor> values(slots.size());
+  RETURN_IF_ERROR(session.ReadVariables(slots, absl::MakeSpan(values)));
+  std::vector<SlotPart> parts;
+  for (size_t i = 0; i < slots.size(); ++i) {
+    parts.push_back({slots[i].name(), slots[i].def().slot_of->begin, std::move(values[i])});
+  }
+  return parts;
+}
+
+absl::Status Snapshot::Take(Session& session, absl::Span<const SlotPart> elsewhere) {
+  ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session.InitializedVariables());
+  struct Entry {
+    Variable variable;     // the lowest replica's
+    int64_t elements = 0;  // of a sharded slot: those that have been found
+  };
+  std::vector<Entry> entries;
+  absl::flat_hash_map<absl::string_view, size_t> index;
+  std::vector<Variable> read;  // the parts of slots, then the whole variables
+  for (const Variable& variable : initialized) {
+    const auto [found, added] = index.try_emplace(variable.name(), entries.size());
+    if (added) entries.push_back({variable});
+    if (variable.sharded()) read.push_back(variable);
+    if (variable.replica() < entries[found->second].variable.replica()) entries[found->second].variable = variable;
+  }
+  if (entries.empty()) {
     return absl::FailedPreconditionError(
         "No variable is initialized, so there is nothing to save; run the initializers first (InitializeVariables)");
   }
-  std::vector<Tensor> values(chosen.size());
+  std::vector<Tensor> values(entries.size());
   for (io::NamedTensor& tensor : tensors_) {
     const auto found = index.find(tensor.name);
     if (found != index.end()) values[found->second] = std::move(tensor.value);
   }
   tensors_.clear();
-  RETURN_IF_ERROR(session.ReadVariables(chosen, absl::MakeSpan(values)));
-  for (size_t i = 0; i < chosen.size(); ++i) tensors_.push_back({chosen[i].name(), std::move(values[i])});
+  const size_t parts = read.size();
+  std::vector<Tensor> wholes;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Variable& variable = entries[i].variable;
+    if (!variable.sharded()) {
+      read.push_back(variable);
+      wholes.push_back(std::move(values[i]));
+    } else if (values[i].shape() != WholeShape(variable) || values[i].dtype() != variable.dtype()) {
+      values[i] = Tensor(variable.dtype(), WholeShape(variable));
+    }
+  }
+  parts_.resize(parts);
+  std::vector<Tensor> results = std::move(parts_);
+  results.insert(results.end(), std::make_move_iterator(wholes.begin()), std::make_move_iterator(wholes.end()));
+  RETURN_IF_ERROR(session.ReadVariables(read, absl::MakeSpan(results)));
+  const auto put = [&](absl::string_view name, int64_t begin, const Tensor& part) {
+    const auto found = index.find(name);
+    if (found == index.end()) return false;
+    Tensor& whole = values[found->second];
+    Entry& entry = entries[found->second];
+    const int64_t size = part.shape().elements();
+    if (!entry.variable.sharded() || part.dtype() != whole.dtype() || begin < 0 ||
+        begin + size > whole.shape().elements()) {
+      return false;
+    }
+    entry.elements += size;
+    if (part.bytes() == 0) return true;
+    std::memcpy(static_cast<char*>(whole.raw()) + static_cast<size_t>(begin) * SizeOf(part.dtype()), part.raw(),
+                part.bytes());
+    return true;
+  };
+  for (size_t i = 0; i < parts; ++i) put(read[i].name(), read[i].def().slot_of->begin, results[i]);
+  for (const SlotPart& part : elsewhere) {
+    if (put(part.name, part.begin, part.value)) continue;
+    return absl::FailedPreconditionError(absl::StrCat("Another process has elements of '", part.name, "' from ",
+                                                      part.begin, " on, which do not fit this one's variables"));
+  }
+  parts_.assign(std::make_move_iterator(results.begin()), std::make_move_iterator(results.begin() + parts));
+  size_t next = parts;
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Variable& variable = entries[i].variable;
+    if (!variable.sharded()) {
+      values[i] = std::move(results[next++]);
+    } else if (entries[i].elements != values[i].shape().elements()) {
+      return absl::FailedPreconditionError(
+          absl::StrCat("Only ", entries[i].elements, " of ", values[i].shape().elements(), " elements of '",
+                       variable.name(), "' are here; the towers of other processes have the rest (ReadSlotParts)"));
+    }
+    tensors_.push_back({variable.name(), std::move(values[i])});
+  }
   return absl::OkStatus();
 }
 
@@ -101,14 +183,14 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
       continue;
     }
     const Tensor& value = *tensor->second;
-    if (value.dtype() != variable.dtype() || value.shape() != variable.shape()) {
+    if (value.dtype() != variable.dtype() || value.shape() != WholeShape(variable)) {
       different.push_back(absl::StrCat(variable.name(), " (", Described(value.dtype(), value.shape()),
-                                       ", in the graph ", Described(variable.dtype(), variable.shape()), ")"));
+                                       ", in the graph ", Described(variable.dtype(), WholeShape(variable)), ")"));
       continue;
     }
     if (first) result.restored.push_back(variable.name());
     variables.push_back(variable);
-    values.push_back(value);
+    values.push_back(PartFor(variable, value));
   }
   different.erase(std::unique(different.begin(), different.end()), different.end());
   for (const io::NamedTensor& tensor : tensors) {

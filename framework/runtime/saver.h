@@ -13,21 +13,31 @@
 
 namespace belfry {
 
+// Elements of a slot that is divided among towers (Variable::sharded), in the order of the whole slot's elements.
+struct SlotPart {
+  std::string name;   // of the slot
+  int64_t begin = 0;  // in the whole slot
+  Tensor value;       // rank 1
+};
+// Those of all initialized sharded slots of the session, in the order of the graph. Copies them between two steps.
+absl::StatusOr<std::vector<SlotPart>> ReadSlotParts(Session& session);
+
 // A copy in host memory of all initialized variables by logical name: weights, optimizer slots, moving averages, the
 // global step. It holds the lowest replica of each name, so it can be restored with any number of towers; CheckReplicas
-// tells whether the replicas agree. Not thread-safe.
+// tells whether the replicas agree. Of a slot that is divided among towers it holds the whole. Not thread-safe.
 class Snapshot {
  public:
   // Copies the variables between two steps; other threads may keep running steps. Reuses its memory, so it allocates
-  // only for new variables, and invalidates the previous tensors(). Errors: FailedPrecondition if no variable is
-  // initialized.
-  absl::Status Take(Session& session);
+  // only for new variables, and invalidates the previous tensors(). `elsewhere` are parts of slots that other processes
+  // hold. Errors: FailedPrecondition if no variable is initialized, or if a part of a slot is missing.
+  absl::Status Take(Session& session, absl::Span<const SlotPart> elsewhere = {});
 
   // In order of the variables' creation.
   absl::Span<const io::NamedTensor> tensors() const { return tensors_; }
 
  private:
   std::vector<io::NamedTensor> tensors_;
+  std::vector<Tensor> parts_;  // of this session, as they were read
 };
 
 // Selects the variables to restore, and what may be missing. By default everything must match.
@@ -47,9 +57,10 @@ struct Restored {
   std::vector<std::string> extra;    // tensors without a variable
 };
 
-// Assigns to the session's variables, in all replicas, the tensors of the same names. All or nothing: unless everything
-// matches, nothing is written. `source` names the origin of the tensors in errors. Errors: InvalidArgument, which lists
-// missing names, extra names and mismatches of shape or dtype, up to 10 of each; also if nothing would be restored.
+// Assigns to the session's variables, in all replicas, the tensors of the same names; to parts of slots, their parts.
+// All or nothing: unless everything matches, nothing is written. `source` names the origin of the tensors in errors.
+// Errors: InvalidArgument, which lists missing names, extra names and mismatches of shape or dtype, up to 10 of each;
+// also if nothing would be restored.
 absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
                                  const RestoreOptions& options = {});
 

@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/copy/copy_impl.h"
@@ -74,6 +75,31 @@ absl::StatusOr<std::vector<Shape>> SqueezeShape(const ShapeArgs& args) {
   return std::vector<Shape>{Shape(absl::MakeConstSpan(dims))};
 }
 
+absl::StatusOr<std::vector<Shape>> FlatSliceShape(const ShapeArgs& args) {
+  const int64_t begin = args.attrs.Int("begin"), size = args.attrs.Int("size");
+  const Shape& from = args.inputs[0];
+  if (begin < 0 || size < 0 || (from.known() && begin > from.elements() - size)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("elements [", begin, ", ", begin + size, ") are not in the input's shape ", from.ToString()));
+  }
+  const auto aligned = static_cast<int64_t>(kAlignment / SizeOf(args.dtypes[0]));
+  if (begin % aligned != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("begin is ", begin, ", but must be a multiple of ", aligned, " (", kAlignment, " bytes)"));
+  }
+  return std::vector<Shape>{{size}};
+}
+
+std::vector<Output> FlatSliceBack(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  const Output x = node.input(0);
+  if (!x.shape().known()) {
+    scope.Fail(absl::UnimplementedError("the gradient of FlatSlice needs an input of known shape"));
+    return {Output()};
+  }
+  const int64_t begin = node.attrs().Int("begin"), end = begin + node.attrs().Int("size");
+  return {ReshapeLike(scope, Pad(scope, dy[0], {{begin, x.shape().elements() - end}}), x)};
+}
+
 std::vector<Output> ReshapeBack(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   std::vector<Output> dx(node.inputs().size());
   dx[0] = ReshapeLike(scope, dy[0], node.input(0));
@@ -101,6 +127,10 @@ Output Squeeze(OpScope scope, Output x, std::vector<int64_t> axes) {
   return scope.Add("Squeeze", {x}, {{"axes", std::move(axes)}});
 }
 
+Output FlatSlice(OpScope scope, Output x, int64_t begin, int64_t size) {
+  return scope.Add("FlatSlice", {x}, {{"begin", begin}, {"size", size}});
+}
+
 void RegisterViewOps(OpRegistry& registry) {
   registry.Add(View("Identity", UnchangedShape,
                     [](const Scope&, const Node&, absl::Span<const Output> dy) { return std::vector<Output>{dy[0]}; }));
@@ -119,6 +149,9 @@ void RegisterViewOps(OpRegistry& registry) {
   OpDef squeeze = View("Squeeze", SqueezeShape, ReshapeBack);
   squeeze.attrs = {{"axes", std::vector<int64_t>()}};
   registry.Add(std::move(squeeze));
+  OpDef flat_slice = View("FlatSlice", FlatSliceShape, FlatSliceBack);
+  flat_slice.attrs = {{"begin", int64_t{0}, true}, {"size", int64_t{0}, true}};
+  registry.Add(WithRole(std::move(flat_slice), OpRole::kFlatSlice));
 }
 
 }  // namespace belfry::ops

@@ -182,7 +182,9 @@ def test_bits():
         steps = 15 if LONG or "--model=resnet20" not in case else 4
         for processes in (1, 2, 4):
             directory = folder()
-            job = run(*in_layout(processes, "--train_dir=" + directory, batch=62, steps=steps), *case)
+            # The state of an optimizer may be divided among the towers.
+            sharded = ["--shard_optimizer"] if processes > 1 and len(case) > 1 else []
+            job = run(*in_layout(processes, "--train_dir=" + directory, batch=62, steps=steps), *case, *sharded)
             check(job.status == 0, case, "status", job.status, job.output())
             got = results(directory, job.output())
             expected = expected or got
@@ -200,14 +202,16 @@ def test_bits():
 
 def test_deaths():
     steps = 80 * (KILLS + 1)
-    more = ("--schedule=constant", "--summary_every=0", "--keep_checkpoints=2")
+    more = ("--schedule=constant", "--momentum=0.9", "--learning_rate=0.01", "--summary_every=0",
+            "--keep_checkpoints=2")
     straight, killed = folder(), folder()
     job = run(*in_layout(1, *more, "--checkpoint_every=0", "--train_dir=" + straight, steps=steps), seconds=300)
     check(job.status == 0, job.output())
     kills = 0
     while kills < KILLS:
         processes = RANDOM.choice((2, 4))
-        job = Job(*in_layout(processes, *more, "--checkpoint_every=1", "--train_dir=" + killed, steps=steps))
+        sharded = RANDOM.choice(("--shard_optimizer", "--noshard_optimizer"))
+        job = Job(*in_layout(processes, *more, sharded, "--checkpoint_every=1", "--train_dir=" + killed, steps=steps))
         ranks = job.ranks(processes)
         # Open MPI's mpirun may hang if a process is killed while it connects to it.
         if OPEN_MPI or RANDOM.randrange(8) > 0:

@@ -55,7 +55,7 @@ struct Result {
 // session.
 using Change = std::function<void(World& world, Experiment& run, TrainerOptions& options)>;
 std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOptions& options, const Change& change,
-                                std::vector<Result>* results = nullptr) {
+                                std::vector<Result>* results = nullptr, bool sharded = false) {
   if (results != nullptr) results->resize(layout.size());
   return RunRanks(static_cast<int>(layout.size()), {.tell_failures = true}, [&](World& world) -> absl::Status {
     const int task = world.rank();
@@ -65,9 +65,11 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
       ASSIGN_OR_RETURN(
           start, data::TakePosition(options.resume->metadata, {.batch_size = 16, .towers = kTowers, .seed = 3}, 50));
     }
-    Experiment run(absl::StrCat("cpu:", layout[task]), /*batch=*/16, /*learning_rate=*/0.2, /*seed=*/3, start,
-                   /*momentum=*/0.9, {.first_tower = towers.first[task], .towers = kTowers}, DType::kFloat32,
-                   WorldCollectives(world, towers));
+    Experiment run(
+        absl::StrCat("cpu:", layout[task]), /*batch=*/16, /*learning_rate=*/0.2, /*seed=*/3, start,
+        /*momentum=*/0.9,
+        {.first_tower = towers.first[task], .towers = kTowers, .bucket_bytes = 256, .shard_optimizer = sharded},
+        DType::kFloat32, WorldCollectives(world, towers));
     TrainerOptions own = options;
     own.world = &world;
     own.task_timeout = kPatience;
@@ -101,14 +103,20 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
 TEST(WorldTrainer, EveryLayoutWritesTheSameCheckpointAndEvaluatesAlike) {
   std::string expected;
   Result first;
-  for (const std::vector<int>& layout : std::vector<std::vector<int>>{{4}, {2, 2}, {1, 1, 1, 1}, {1, 3}}) {
+  const std::vector<std::vector<int>> layouts = {{4}, {2, 2}, {1, 1, 1, 1}, {1, 3}};
+  for (size_t i = 0; i < 2 * layouts.size(); ++i) {
+    const std::vector<int>& layout = layouts[i / 2];
+    const bool sharded = i % 2 == 1;
+    SCOPED_TRACE(absl::StrCat(layout.size(), " tasks, sharded: ", sharded));
     const std::string folder = TemporaryFolder();
     TrainerOptions options{.steps = 15, .metrics_file = folder + "/metrics.jsonl", .evaluate_every = 10};
     options.directory = folder;
     options.check_replicas_every = 5;
     std::filesystem::create_directories(folder);
     std::vector<Result> results;
-    for (const absl::Status& status : Train(layout, options, nullptr, &results)) ASSERT_TRUE(status.ok()) << status;
+    for (const absl::Status& status : Train(layout, options, nullptr, &results, sharded)) {
+      ASSERT_TRUE(status.ok()) << status;
+    }
     const std::string checkpoint = Contents(LastCheckpoint(folder));
     ASSERT_FALSE(checkpoint.empty());
     if (expected.empty()) {
@@ -116,7 +124,7 @@ TEST(WorldTrainer, EveryLayoutWritesTheSameCheckpointAndEvaluatesAlike) {
       first = results[0];
       EXPECT_EQ(first.evaluation.examples, 50);
     }
-    EXPECT_TRUE(checkpoint == expected) << layout.size() << " tasks";
+    EXPECT_TRUE(checkpoint == expected);
     for (const Result& result : results) {
       EXPECT_EQ(result.loss, first.loss);
       EXPECT_EQ(result.evaluation.loss, first.evaluation.loss);
@@ -141,7 +149,10 @@ TEST(WorldTrainer, GoesOnWithAnyNumberOfTasks) {
       checkpoint = *std::move(loaded);
       options.resume = &checkpoint;
     }
-    for (const absl::Status& status : Train(layout, options, nullptr)) ASSERT_TRUE(status.ok()) << status;
+    const bool sharded = layout.size() > 1;
+    for (const absl::Status& status : Train(layout, options, nullptr, nullptr, sharded)) {
+      ASSERT_TRUE(status.ok()) << status;
+    }
     options.steps += 4;
     options.resume = nullptr;
   }

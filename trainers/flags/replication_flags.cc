@@ -21,6 +21,10 @@ ABSL_FLAG(
     "every number of processes. mpi: among several processes, each of which sums its own towers first, so that "
     "less goes over the network if it has several. nccl: among GPUs, of one process or of several, in NCCL's order.");
 
+ABSL_FLAG(bool, shard_optimizer, false,
+          "Divide the optimizer's state among the towers of all processes (ZeRO, stage 1): each holds and updates its "
+          "part. The model is the same, bit by bit, with --averager=local; checkpoints are, too.");
+
 namespace belfry::trainers {
 namespace {
 
@@ -68,6 +72,11 @@ absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceS
   ASSIGN_OR_RETURN(options.variable_update, models::ParseVariableUpdate(absl::GetFlag(FLAGS_variable_update)));
   if (options.variable_update == models::VariableUpdate::kIndependent) {
     RETURN_IF_ERROR(RejectFlags({"averager"}, "a run with --variable_update=independent, which averages nothing"));
+  }
+  options.shard_optimizer = absl::GetFlag(FLAGS_shard_optimizer);
+  if (options.shard_optimizer && options.variable_update != models::VariableUpdate::kReplicated) {
+    return absl::InvalidArgumentError(absl::StrCat("--shard_optimizer needs --variable_update=replicated, not ",
+                                                   absl::GetFlag(FLAGS_variable_update)));
   }
   return options;
 }

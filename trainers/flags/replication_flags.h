@@ -13,13 +13,14 @@
 
 ABSL_DECLARE_FLAG(std::string, variable_update);
 ABSL_DECLARE_FLAG(std::string, averager);
+ABSL_DECLARE_FLAG(bool, shard_optimizer);
 
 namespace belfry::trainers {
 
-// Options from --variable_update for a process of `world`, which gathers the numbers of towers of all; sets what
-// `session`, which runs on `devices`, needs for --averager, and the default of --step_timeout. InvalidArgument names
-// the flag; an averager that is not available on `devices` or among processes is an error, too. `session` must not
-// outlive `devices`.
+// Options from --variable_update and --shard_optimizer for a process of `world`, which gathers the numbers of towers of
+// all; sets what `session`, which runs on `devices`, needs for --averager, and the default of --step_timeout.
+// InvalidArgument names the flag; an averager that is not available on `devices` or among processes is an error, too.
+// `session` must not outlive `devices`.
 absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceSet& devices, World& world,
                                                                    SessionOptions& session);
 

@@ -15,6 +15,7 @@
 #include "framework/collective/world.h"
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
+#include "trainers/loop/slot_parts.h"
 #include "trainers/loop/tasks.h"
 
 namespace belfry::trainers {
@@ -134,7 +135,12 @@ absl::Status Trainer::Restore() {
     RETURN_IF_ERROR(Initialize());
   }
   if (world_.size() == 1) return absl::OkStatus();
-  return CopyFromTaskZero(world_, session_, FirstReplica(), TaskDeadline());
+  std::vector<Variable> whole = FirstReplica();
+  whole.erase(std::remove_if(whole.begin(), whole.end(), [](const Variable& variable) { return variable.sharded(); }),
+              whole.end());
+  RETURN_IF_ERROR(CopyFromTaskZero(world_, session_, whole, TaskDeadline()));
+  if (!HasSlotParts(session_)) return absl::OkStatus();
+  return DealSlotParts(world_, slot_parts_tag_, session_, options_.resume->tensors, TaskDeadline());
 }
 
 absl::Status Trainer::CheckTasks() {
@@ -183,6 +189,7 @@ absl::Status Trainer::CopyMovingAverages() {
 }
 
 absl::Status Trainer::Start() {
+  slot_parts_tag_ = world_.NewTag();
   if (options_.resume != nullptr) {
     RETURN_IF_ERROR(Restore());
     const auto text = [&](const char* key) {
@@ -336,16 +343,22 @@ absl::Status Trainer::Evaluate() {
 }
 
 absl::Status Trainer::Save(std::optional<double> metric) {
-  if (checkpointer_ == nullptr || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
+  if (options_.directory.empty() || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
   const absl::Time begin = absl::Now();
   RETURN_IF_ERROR(WaitForLastStep());
+  std::vector<SlotPart> elsewhere;
+  if (world_.size() > 1 && HasSlotParts(session_)) {
+    ASSIGN_OR_RETURN(elsewhere, GatherSlotParts(world_, slot_parts_tag_, session_, TaskDeadline()));
+  }
+  saved_ = checkpointer_ == nullptr ? steps_ : saved_;
+  if (checkpointer_ == nullptr) return absl::OkStatus();
   io::Metadata metadata = options_.metadata;
   data::PutPosition(input_.options(), input_.examples_per_epoch(), next_, metadata);
   if (evaluations_since_best_ >= 0) {
     metadata[kBestKey] = absl::StrFormat("%.17g", best_accuracy_);
     metadata[kSinceBestKey] = absl::StrCat(evaluations_since_best_);
   }
-  RETURN_IF_ERROR(checkpointer_->Save(steps_, std::move(metadata), metric));
+  RETURN_IF_ERROR(checkpointer_->Save(steps_, std::move(metadata), metric, elsewhere));
   saved_ = steps_;
   if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("save", begin, absl::Now());
   return absl::OkStatus();
@@ -470,7 +483,9 @@ absl::Status Trainer::Run() {
   progress_->Finish();
   examples_per_second_ = progress_->examples_per_second();
   failed_ = !status.ok();
-  if (!status.ok() && consistent_) status.Update(Save(std::nullopt));
+  // The other tasks go on, so parts of slots that they hold cannot be had.
+  const bool whole = world_.size() == 1 || !HasSlotParts(session_);
+  if (!status.ok() && consistent_ && whole) status.Update(Save(std::nullopt));
   if (!status.ok()) return WithLastCheckpoint(status);
   return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Finish();
 }

@@ -64,6 +64,18 @@ class NcclLibrary final : public NcclApi {
     return Result(ncclBroadcast(send, receive, bytes, ncclUint8, root, Native(comm), NativeStream(stream)));
   }
 
+  NcclResult ReduceScatterSum(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,
+                              Stream& stream) override {
+    return Result(ncclReduceScatter(send, receive, static_cast<size_t>(elements), TypeOf(dtype), ncclSum, Native(comm),
+                                    NativeStream(stream)));
+  }
+
+  NcclResult AllGather(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,
+                       Stream& stream) override {
+    const size_t bytes = static_cast<size_t>(elements) * SizeOf(dtype);
+    return Result(ncclAllGather(send, receive, bytes, ncclUint8, Native(comm), NativeStream(stream)));
+  }
+
   NcclResult CommGetAsyncError(NcclComm& comm, NcclResult& state) override {
     ncclResult_t native = ncclSuccess;
     const ncclResult_t result = ncclCommGetAsyncError(Native(comm), &native);

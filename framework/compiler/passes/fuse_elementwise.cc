@@ -230,7 +230,12 @@ class ElementwiseFuser {
     return absl::c_any_of(users_[i], [&](int user) { return reduced_row_[user] > 0; });
   }
 
-  bool IsAlias(int i) const { return nodes_[i].op->kind == OpKind::kView && nodes_[i].control_inputs.empty(); }
+  // A view of all of its operand.
+  bool IsAlias(int i) const {
+    const ProgramNode& node = nodes_[i];
+    return node.op->kind == OpKind::kView && node.control_inputs.empty() &&
+           node.outputs[0].shape.elements() == program_.spec(node.inputs[0]).shape.elements();
+  }
 
   // True if node i may run as late as `last`, behind the writers that `last` waits for. It may not if one of them
   // writes a variable that i reads, unless i waited for that write anyway. If others read i's result, they would wait

@@ -6,6 +6,7 @@
 #include "framework/base/alignment.h"
 #include "framework/base/check.h"
 #include "framework/compiler/plan.h"
+#include "framework/graph/infer.h"
 
 namespace belfry {
 namespace {
@@ -59,6 +60,24 @@ class MemoryPlanner {
       const ProgramNode& node = nodes_[value.node];
       if (node.op->kind != OpKind::kAllReduce) return value;
       value = node.inputs[CollectiveInput(node, value.index)];
+    }
+  }
+
+  // Where `value` begins in the memory of its owner, in bytes.
+  size_t Within(Value value) const {
+    size_t offset = 0;
+    while (true) {
+      const ProgramNode& node = nodes_[value.node];
+      if (node.op->kind == OpKind::kView) {
+        offset += static_cast<size_t>(ViewBegin(*node.op, node.attrs)) * SizeOf(node.outputs[0].dtype);
+        value = node.inputs[0];
+      } else if (node.op->kind == OpKind::kAllReduce) {
+        value = node.inputs[CollectiveInput(node, value.index)];
+      } else if (!node.op->outputs.empty() && node.op->output_arg(value.index).ref) {
+        value = node.inputs[value.index];
+      } else {
+        return offset;
+      }
     }
   }
 
@@ -200,6 +219,7 @@ class MemoryPlanner {
         blocks_[group].bytes += part.bytes;
         blocks_[group].start = std::min(blocks_[group].start, part.start);
         blocks_[group].end = std::max(blocks_[group].end, part.end);
+        if ((k + 1) % per_rank == 0) blocks_[group].bytes = BucketBytes(plan_.program, node);
       }
     }
   }
@@ -230,6 +250,7 @@ class MemoryPlanner {
       return false;
     }
     if (blocks_[from].group >= 0 || blocks_[to].group >= 0 || blocks_[from].device != node.device) return false;
+    if (Within(node.inputs[input]) != 0) return false;
     int readers = 0;
     for (size_t k = 0; k < node.inputs.size(); ++k) {
       if (!InputArg(node, static_cast<int>(k)).shape_only) readers += BlockOf(node.inputs[k]) == from;
@@ -307,10 +328,10 @@ class MemoryPlanner {
       for (size_t k = 0; k < nodes_[i].outputs.size(); ++k) {
         const Value owner = Owner({static_cast<int>(i), static_cast<int>(k)});
         const int block = block_of_[owner.node][owner.index];
-        Storage storage{.node = owner.node};
+        Storage storage{.node = owner.node, .offset = Within({static_cast<int>(i), static_cast<int>(k)})};
         if (block >= 0) {
           storage.kind = Storage::Kind::kArena;
-          storage.offset = OffsetOf(block);
+          storage.offset += OffsetOf(block);
           if (blocks_[block].start == static_cast<int>(i) || nodes_[i].op->kind == OpKind::kPlaceholder) {
             Describe(static_cast<int>(i), static_cast<int>(k), block);
           }

@@ -69,6 +69,45 @@ TEST_P(CollectiveConformance, Double) { CheckAllKinds<double>(1e-7, false); }
 TEST_P(CollectiveConformance, Half) { CheckAllKinds<Half>(1e-2, false); }
 TEST_P(CollectiveConformance, BFloat16) { CheckAllKinds<BFloat16>(5e-2, false); }
 
+TEST_P(CollectiveConformance, EveryRankGetsItsSliceOfTheMean) {
+  for (const bool weighted : {false, true}) {
+    for (const int ranks : {1, 2, 3, 5}) {
+      const int64_t slice = kSizes[random_() % std::size(kSizes)];
+      SCOPED_TRACE(absl::StrCat(ranks, " ranks with ", slice, " elements each"));
+      Meeting<float> meeting(GetParam(), {CollectiveKind::kReduceScatter, 1 + ranks / 2, ranks, ranks * slice});
+      for (float& weight : meeting.weights) weight = weighted ? static_cast<float>(1 + random_() % 4) : 2.0f;
+      for (uint32_t run = 1; run <= 2; ++run) {
+        meeting.Fill(true, random_);
+        const auto before = meeting.data;
+        ASSERT_THAT(meeting.Run(run), Each(IsOk()));
+        for (int64_t i = 0; i < ranks * slice; ++i) {
+          const double expected = Expected(CollectiveKind::kMean, before, meeting.weights, i);
+          ASSERT_NEAR(meeting.data[i / slice][i], expected, 1e-5) << i;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(CollectiveConformance, SlicesOfAllRanksAreGathered) {
+  for (const int ranks : {1, 2, 3, 5}) {
+    const int64_t slice = kSizes[random_() % std::size(kSizes)];
+    SCOPED_TRACE(absl::StrCat(ranks, " ranks with ", slice, " elements each"));
+    Meeting<int32_t> meeting(GetParam(), {CollectiveKind::kAllGather, 1 + ranks / 2, ranks, ranks * slice});
+    for (uint32_t run = 1; run <= 2; ++run) {
+      for (auto& rank : meeting.data) {
+        for (int32_t& x : rank) x = static_cast<int32_t>(random_());
+      }
+      const auto before = meeting.data;
+      ASSERT_THAT(meeting.Run(run), Each(IsOk()));
+      for (int64_t i = 0; i < ranks * slice; ++i) {
+        for (int r = 0; r < ranks; ++r)
+          ASSERT_EQ(meeting.data[r][i], before[i / slice][i]) << "rank " << r << ", " << i;
+      }
+    }
+  }
+}
+
 TEST_P(CollectiveConformance, SumsOfIntegersAreExact) {
   for (int64_t elements : kSizes) {
     Meeting<float> meeting(GetParam(), {CollectiveKind::kSum, 3, 4, elements});

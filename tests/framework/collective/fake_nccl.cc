@@ -15,6 +15,7 @@ namespace belfry {
 using fake_nccl::Clique;
 using fake_nccl::Communicator;
 using fake_nccl::Group;
+using fake_nccl::Kind;
 using fake_nccl::Operation;
 using fake_nccl::Real;
 
@@ -227,12 +228,10 @@ NcclResult FakeNccl::EndGroup(bool counts) {
   return group.joining.empty() && group.operations.empty() ? NcclResult::kSuccess : NcclResult::kInProgress;
 }
 
-NcclResult FakeNccl::Give(NcclComm& comm, bool broadcast, const void* send, void* receive, int64_t elements,
-                          DType dtype, int root, Stream& stream) {
+NcclResult FakeNccl::Give(NcclComm& comm, const Operation& operation) {
   {
     const MutexLock lock(world_->mutex);
-    const NcclResult added =
-        world_->Add(Real(comm), {broadcast, send, receive, elements, broadcast ? DType::kUInt8 : dtype, root, &stream});
+    const NcclResult added = world_->Add(Real(comm), operation);
     if (added != NcclResult::kInProgress) return added;
   }
   return EndGroup(false);
@@ -240,12 +239,22 @@ NcclResult FakeNccl::Give(NcclComm& comm, bool broadcast, const void* send, void
 
 NcclResult FakeNccl::AllReduceSum(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,
                                   Stream& stream) {
-  return Give(comm, false, send, receive, elements, dtype, 0, stream);
+  return Give(comm, {Kind::kAllReduce, send, receive, elements, dtype, 0, &stream});
 }
 
 NcclResult FakeNccl::Broadcast(const void* send, void* receive, size_t bytes, int root, NcclComm& comm,
                                Stream& stream) {
-  return Give(comm, true, send, receive, static_cast<int64_t>(bytes), DType::kUInt8, root, stream);
+  return Give(comm, {Kind::kBroadcast, send, receive, static_cast<int64_t>(bytes), DType::kUInt8, root, &stream});
+}
+
+NcclResult FakeNccl::ReduceScatterSum(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,
+                                      Stream& stream) {
+  return Give(comm, {Kind::kReduceScatter, send, receive, elements, dtype, 0, &stream});
+}
+
+NcclResult FakeNccl::AllGather(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,
+                               Stream& stream) {
+  return Give(comm, {Kind::kAllGather, send, receive, elements, dtype, 0, &stream});
 }
 
 NcclResult FakeNccl::CommGetAsyncError(NcclComm& comm, NcclResult& state) {

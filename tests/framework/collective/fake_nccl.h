@@ -15,6 +15,10 @@
 
 namespace belfry {
 
+namespace fake_nccl {
+struct Operation;
+}
+
 // Thread-safe. Its devices' memory is host memory (OpenFakeGpus without tags).
 class FakeNccl final : public NcclApi {
  public:
@@ -51,6 +55,10 @@ class FakeNccl final : public NcclApi {
                           Stream& stream) override;
   NcclResult Broadcast(const void* send, void* receive, size_t bytes, int root, NcclComm& comm,
                        Stream& stream) override;
+  NcclResult ReduceScatterSum(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,
+                              Stream& stream) override;
+  NcclResult AllGather(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,
+                       Stream& stream) override;
   NcclResult CommGetAsyncError(NcclComm& comm, NcclResult& state) override;
   NcclResult CommFinalize(NcclComm& comm) override;
   NcclResult CommDestroy(NcclComm& comm) override;
@@ -62,8 +70,7 @@ class FakeNccl final : public NcclApi {
 
  private:
   explicit FakeNccl(std::shared_ptr<World> world);
-  NcclResult Give(NcclComm& comm, bool broadcast, const void* send, void* receive, int64_t elements, DType dtype,
-                  int root, Stream& stream);
+  NcclResult Give(NcclComm& comm, const fake_nccl::Operation& operation);
   NcclResult EndGroup(bool counts);
   const std::shared_ptr<World> world_;  // shared with the work on streams
   const std::shared_ptr<Process> process_;

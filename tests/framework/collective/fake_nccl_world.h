@@ -21,8 +21,10 @@
 namespace belfry {
 namespace fake_nccl {
 
+enum class Kind { kAllReduce, kBroadcast, kReduceScatter, kAllGather };
+
 struct Operation {
-  bool broadcast = false;
+  Kind kind = Kind::kAllReduce;
   const void* send = nullptr;
   void* receive = nullptr;
   int64_t elements = 0;
@@ -31,23 +33,37 @@ struct Operation {
   Stream* stream = nullptr;
 
   bool Matches(const Operation& other) const {
-    return broadcast == other.broadcast && elements == other.elements && dtype == other.dtype && root == other.root;
+    return kind == other.kind && elements == other.elements && dtype == other.dtype && root == other.root;
   }
 };
 
 template <class T>
 void AddUp(const std::vector<Operation>& ranks) {
-  for (int64_t i = 0; i < ranks[0].elements; ++i) {
+  const int64_t n = ranks[0].elements;
+  const bool scatter = ranks[0].kind == Kind::kReduceScatter;
+  for (int64_t i = 0; i < (scatter ? n * static_cast<int64_t>(ranks.size()) : n); ++i) {
     T sum = static_cast<const T*>(ranks[0].send)[i];
     for (size_t r = 1; r < ranks.size(); ++r) sum = static_cast<T>(sum + static_cast<const T*>(ranks[r].send)[i]);
-    for (const Operation& rank : ranks) static_cast<T*>(rank.receive)[i] = sum;
+    if (scatter) {
+      static_cast<T*>(ranks[i / n].receive)[i % n] = sum;
+    } else {
+      for (const Operation& rank : ranks) static_cast<T*>(rank.receive)[i] = sum;
+    }
   }
 }
 
 inline void Compute(const std::vector<Operation>& ranks) {
-  if (ranks[0].broadcast) {
+  const auto bytes = static_cast<size_t>(ranks[0].elements) * SizeOf(ranks[0].dtype);
+  if (bytes == 0) return;
+  if (ranks[0].kind == Kind::kBroadcast) {
+    for (const Operation& rank : ranks) std::memmove(rank.receive, ranks[rank.root].send, bytes);
+    return;
+  }
+  if (ranks[0].kind == Kind::kAllGather) {
     for (const Operation& rank : ranks) {
-      if (rank.elements > 0) std::memmove(rank.receive, ranks[rank.root].send, rank.elements);
+      for (size_t r = 0; r < ranks.size(); ++r) {
+        std::memmove(static_cast<char*>(rank.receive) + r * bytes, ranks[r].send, bytes);
+      }
     }
     return;
   }

@@ -158,10 +158,13 @@ TYPED_TEST(NcclWorldTest, EveryLayoutAveragesOverAllTowers) {
   using T = TypeParam;
   std::mt19937& random = TestRandom();
   for (const Counts& layout : std::vector<Counts>{{4}, {2, 2}, {1, 1, 1, 1}, {3, 1}, {1, 3}}) {
-    for (const CollectiveKind kind : {CollectiveKind::kMean, CollectiveKind::kSum, CollectiveKind::kBroadcast}) {
+    for (const CollectiveKind kind : {CollectiveKind::kMean, CollectiveKind::kSum, CollectiveKind::kBroadcast,
+                                      CollectiveKind::kReduceScatter, CollectiveKind::kAllGather}) {
       SCOPED_TRACE(absl::StrCat("towers ", absl::StrJoin(layout, " + "), ", kind ", static_cast<int>(kind)));
-      TowerData<T> towers{std::vector<std::vector<T>>(4, std::vector<T>(1 + random() % 1000)), {}};
-      const bool mean = kind == CollectiveKind::kMean;
+      const size_t slice = 1 + random() % 250;
+      TowerData<T> towers{std::vector<std::vector<T>>(4, std::vector<T>(4 * slice)), {}};
+      const bool scatters = kind == CollectiveKind::kReduceScatter, gathers = kind == CollectiveKind::kAllGather;
+      const bool mean = kind == CollectiveKind::kMean || scatters;
       const size_t idle = random() % 4;
       for (size_t t = 0; t < 4; ++t) {
         towers.weights.push_back(mean && t == idle ? 0.0f : static_cast<float>(1 + random() % 4));
@@ -184,7 +187,10 @@ TYPED_TEST(NcclWorldTest, EveryLayoutAveragesOverAllTowers) {
       for (const absl::Status& status : results) ASSERT_TRUE(status.ok()) << status;
       for (size_t t = 0; t < 4; ++t) {
         for (size_t i = 0; i < towers.data[t].size(); ++i) {
-          const double expected = Expected(kind, start.data, start.weights, static_cast<int64_t>(i));
+          if (scatters && i / slice != t) continue;
+          const double expected = gathers ? static_cast<double>(start.data[i / slice][i])
+                                          : Expected(scatters ? CollectiveKind::kMean : kind, start.data, start.weights,
+                                                     static_cast<int64_t>(i));
           ASSERT_NEAR(static_cast<double>(towers.data[t][i]), expected, sizeof(T) == 2 ? 0.06 : 1e-5)
               << "tower " << t << ", element " << i;
         }

@@ -99,14 +99,14 @@ Towers<T> Draw(int count, int64_t elements, bool equal_weights, std::mt19937& ra
 
 template <class T>
 absl::Status RunLayout(const Layout& layout, CollectiveKind kind, Towers<T>& towers, const Ranks& ranks = {},
-                       WorldSum sum = WorldSum::kTowers) {
+                       WorldSum sum = WorldSum::kTowers, uint32_t runs = 3) {
   const auto results = RunRanks(static_cast<int>(layout.size()), ranks, [&](World& world) -> absl::Status {
     ASSIGN_OR_RETURN(const TowersOfWorld numbers,
                      TowersOfWorld::Gather(world, layout[world.rank()], In(absl::Seconds(60))));
     const int count = layout[world.rank()];
     Part<T> part(towers, numbers.first[world.rank()], count, (count + 1) / 2, kind);
     ASSIGN_OR_RETURN(const auto collective, WorldCollectives(world, numbers, sum)(part.spec()));
-    for (uint32_t run = 1; run <= 3; ++run) RETURN_IF_ERROR(part.Run(*collective, run, In(absl::Seconds(60))));
+    for (uint32_t run = 1; run <= runs; ++run) RETURN_IF_ERROR(part.Run(*collective, run, In(absl::Seconds(60))));
     return world.Close(In(absl::Seconds(60)));
   });
   for (const absl::Status& status : results) RETURN_IF_ERROR(status);
@@ -141,6 +141,43 @@ TYPED_TEST(WorldCollectiveTest, EveryLayoutHasTheBitsOfOneProcess) {
           EXPECT_TRUE(SameBits(expected.data[t], actual.data[t])) << "tower " << t;
         }
       }
+    }
+  }
+}
+
+TYPED_TEST(WorldCollectiveTest, SlicesHaveTheBitsOfTheMeanInEveryLayout) {
+  using T = TypeParam;
+  std::mt19937& random = TestRandom();
+  for (const Layout& layout : std::vector<Layout>{{4}, {2, 2}, {1, 1, 1, 1}, {3, 1}, {1, 2, 2}, {1, 1}}) {
+    int count = 0;
+    for (const int n : layout) count += n;
+    for (const int64_t slice : {int64_t{0}, int64_t{1}, static_cast<int64_t>(random() % 1000)}) {
+      SCOPED_TRACE(absl::StrCat("towers ", absl::StrJoin(layout, " + "), ", ", slice, " elements each"));
+      const Towers<T> start = Draw<T>(count, slice * count, random() % 2 == 0, random);
+      Towers<T> expected = start, actual = start;
+      Part<T> alone(expected, 0, count, 1, CollectiveKind::kMean);
+      const auto collective = MakeLocalCollective(alone.spec());
+      ASSERT_TRUE(collective.ok()) << collective.status();
+      ASSERT_TRUE(alone.Run(**collective, 1, absl::InfiniteFuture()).ok());
+      // One run: the data outside of its slice is lost to a tower.
+      absl::Status status = RunLayout(layout, CollectiveKind::kReduceScatter, actual, {}, WorldSum::kTowers, 1);
+      ASSERT_TRUE(status.ok()) << status;
+      for (int t = 0; t < count; ++t) {
+        const auto own = [&](const std::vector<T>& data) {
+          return std::vector<T>(data.begin() + t * slice, data.begin() + (t + 1) * slice);
+        };
+        EXPECT_TRUE(SameBits(own(expected.data[t]), own(actual.data[t]))) << "tower " << t;
+      }
+      Towers<T> sums = start;
+      status = RunLayout(layout, CollectiveKind::kReduceScatter, sums, {}, WorldSum::kProcesses, 1);
+      ASSERT_TRUE(status.ok()) << status;
+      for (int64_t i = 0; i < slice * count; ++i) {
+        ASSERT_NEAR(static_cast<double>(sums.data[i / slice][i]), static_cast<double>(expected.data[0][i]),
+                    sizeof(T) == 2 ? 0.05 : 1e-5);
+      }
+      status = RunLayout(layout, CollectiveKind::kAllGather, actual);
+      ASSERT_TRUE(status.ok()) << status;
+      for (int t = 0; t < count; ++t) EXPECT_TRUE(SameBits(expected.data[t], actual.data[t])) << "tower " << t;
     }
   }
 }

@@ -8,6 +8,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "framework/graph/infer.h"
 
 namespace belfry {
 namespace {
@@ -170,9 +171,15 @@ class Checker {
 
   // The value whose buffer holds this one: views and collectives pass on their input's.
   Value Source(Value value) const {
+    size_t within = 0;
+    return Source(value, within);
+  }
+  // Adds to `within` where it begins there, in bytes.
+  Value Source(Value value, size_t& within) const {
     while (true) {
       const ProgramNode& node = nodes_[value.node];
       if (node.op->kind == OpKind::kView) {
+        within += static_cast<size_t>(ViewBegin(*node.op, node.attrs)) * SizeOf(node.outputs[0].dtype);
         value = node.inputs[0];
       } else if (node.op->kind == OpKind::kAllReduce) {
         const auto per_rank = node.outputs.size() / node.ranks.size();
@@ -204,11 +211,14 @@ class Checker {
       }
     }
     const auto buffer = [&](Value value) -> Buffer* {
-      const Value source = Source(value);
+      size_t within = 0;
+      const Value source = Source(value, within);
       const auto found = index.find({source.node, source.index});
       if (found == index.end()) return nullptr;
       Buffer& b = buffers_[found->second];
-      if (plan_.memory.outputs[value.node][value.index].offset != b.begin) Complain(b, "is elsewhere for a view of it");
+      if (plan_.memory.outputs[value.node][value.index].offset != b.begin + within) {
+        Complain(b, "is elsewhere for a view of it");
+      }
       return &b;
     };
     for (size_t i = 0; i < nodes_.size(); ++i) {

@@ -131,7 +131,7 @@ TEST_F(ReportsTest, MemoryAddsUp) {
   }
   const std::string text = ExplainPlan(*explained->plan, explained->memory, *devices_);
   EXPECT_THAT(text, AllOf(HasSubstr("CPU:1"), HasSubstr("variable hidden/weights float32[32,100]"),
-                          HasSubstr("All-reduces in a step: "), HasSubstr("Critical path: ")));
+                          HasSubstr("Collectives in a step: "), HasSubstr("Critical path: ")));
 }
 
 // A scope of the user's that is called "gradients" is not the backward pass.

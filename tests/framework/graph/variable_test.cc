@@ -165,6 +165,22 @@ TEST_F(VariableTest, ASlotLivesWithItsVariable) {
   EXPECT_THAT(slot.initializer().colocated_with(), ElementsAre(&slot.node()));
 }
 
+TEST_F(VariableTest, APartIsNoVariableOfTheGraph) {
+  const Variable v = GetVariable(root_, "v", {4, 16}, ZerosInitializer());
+  const Variable part = SliceOfVariable(root_, v, 16, 33);
+  ASSERT_TRUE(part.valid());
+  EXPECT_EQ(part.name(), "v");
+  EXPECT_EQ(part.shape(), Shape({33}));
+  EXPECT_EQ(part.def().begin, 16);
+  EXPECT_EQ(graph_.variables().size(), 1u);
+  const Variable slot = Make(root_, "v/Momentum", {33}, {.trainable = false, .slot_of = part});
+  EXPECT_TRUE(slot.sharded());
+  EXPECT_FALSE(v.sharded());
+  EXPECT_EQ(graph_.variables().size(), 2u);
+  EXPECT_FALSE(SliceOfVariable(root_, v, 32, 33).valid());
+  EXPECT_THAT(Error(), HasSubstr("[32, 65) are not in the input's shape [4,16]"));
+}
+
 TEST_F(VariableTest, LivesOnTheVariableDevice) {
   const Scope scope = root_.VariableDevice("/cpu:0").Device("/gpu:1");
   const Variable v = Make(scope, "v");

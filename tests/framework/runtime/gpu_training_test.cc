@@ -131,6 +131,13 @@ TEST_P(GpuTraining, TowersStayTheSameBitForBit) {
   for (const std::vector<double>& tower : run.weights) EXPECT_EQ(tower, run.weights[0]);
 }
 
+TEST_P(GpuTraining, WithAShardedOptimizerIsTheSameBitForBit) {
+  const Result expected = Train(devices_, true);
+  const Result actual = Train(devices_, true, {.bucket_bytes = 1024, .shard_optimizer = true});
+  EXPECT_EQ(actual.losses, expected.losses);
+  for (const std::vector<double>& tower : actual.weights) EXPECT_EQ(tower, expected.weights[0]);
+}
+
 TEST_P(GpuTraining, WithVariablesOnTheCpu) {
   const Result expected = Train(DeviceSet::Open("cpu:1").value(), false);
   const Result actual = Train(devices_, true, {.variable_update = models::VariableUpdate::kParameterDevice});

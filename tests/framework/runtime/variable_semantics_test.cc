@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ops/collective.h"
+#include "ops/nn.h"
 #include "tests/framework/runtime/session_fixture.h"
 
 namespace belfry {
@@ -202,6 +203,36 @@ TEST_P(VariableSemanticsTest, BelongsToItsSession) {
   EXPECT_THAT(Scalars({v_.value()}), ElementsAre(4));
   Open(GetParam().devices);
   EXPECT_FALSE(session_->ReadVariable(v_).ok());
+}
+
+TEST_P(VariableSemanticsTest, APartOfAVariableSharesItsMemory) {
+  const Variable whole = GetVariable(variable(), "whole", {3, 32}, ConstantInitializer(1));
+  const Variable part = SliceOfVariable(reader(), whole, 32, 40);
+  ASSERT_TRUE(part.valid()) << graph_.status();
+  EXPECT_EQ(part.whole(), whole);
+  const Output before = ops::Sum(reader(), whole);
+  const Output update = ops::AssignAdd(reader(), part, ops::Fill(reader(), {40}, 10.0f));
+  const Output after = ops::Sum(reader().ControlDependencies({update}), whole);
+  const Output of_part = ops::Sum(reader(), ops::Scale(reader(), update, 2));
+  Initialize();
+  EXPECT_THAT(Scalars({before, after, of_part}), ElementsAre(96, 96 + 400, 2 * 440));
+  const std::vector<double> values = session_->ReadVariable(whole)->ToDoubles();
+  for (size_t i = 0; i < values.size(); ++i) EXPECT_EQ(values[i], i >= 32 && i < 72 ? 11 : 1) << i;
+}
+
+TEST_P(VariableSemanticsTest, APartOfAValueIsRead) {
+  const Output fed = ops::Placeholder(variable(), DType::kFloat32, {5, 32});
+  const Output doubled = ops::Scale(variable(), fed, 2);
+  // Of the bytes of a value of its own, and of a feed; each read by nodes that may work in place.
+  const Output part = ops::Relu(reader(), ops::FlatSlice(reader(), doubled, 48, 100));
+  const Output of_feed = ops::Relu(reader(), ops::FlatSlice(reader(), fed, 112, 48));
+  Initialize();
+  Tensor x(DType::kFloat32, {5, 32});
+  for (int i = 0; i < 160; ++i) x.data<float>()[i] = static_cast<float>(i % 2 == 0 ? i : -i);
+  const auto result = session_->Run({{fed, x}}, {part, of_feed});
+  ASSERT_TRUE(result.ok()) << result.status();
+  for (int i = 0; i < 100; ++i) EXPECT_EQ((*result)[0].data<float>()[i], i % 2 == 0 ? 2 * (i + 48) : 0) << i;
+  for (int i = 0; i < 48; ++i) EXPECT_EQ((*result)[1].data<float>()[i], i % 2 == 0 ? i + 112 : 0) << i;
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, VariableSemanticsTest,

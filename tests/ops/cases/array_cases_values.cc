@@ -95,6 +95,18 @@ void AddViews(std::vector<OpCase>& cases) {
   view("ExpandDims", {4, 5}, {4, 1, 5}, [](const Scope& s, Output x) { return ops::ExpandDims(s, x, 1); });
   view("Squeeze", {4, 1, 5, 1}, {4, 5}, [](const Scope& s, Output x) { return ops::Squeeze(s, x, {1, -1}); });
   cases.push_back(
+      {.name = "FlatSlice",
+       .inputs = {Any({3, 70})},
+       .build = [](const Scope& scope, const Ins& in) { return Outs{ops::FlatSlice(scope, in[0], 64, 77)}; },
+       .reference =
+           [](const Arrays& in) {
+             Array y = in[0];
+             y.shape = {77};
+             y.values.assign(in[0].values.begin() + 64, in[0].values.begin() + 64 + 77);
+             return Arrays{y};
+           },
+       .dtypes = kEveryType});
+  cases.push_back(
       {.name = "ReshapeLikeAnother",
        .inputs = {Any({6, 2}), Like({3, 4})},
        .build = [](const Scope& scope, const Ins& in) { return Outs{ops::ReshapeLike(scope, in[0], in[1])}; },

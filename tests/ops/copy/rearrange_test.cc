@@ -112,6 +112,8 @@ TEST_F(RearrangeTest, ErrorsSayWhatIsWrong) {
   ExpectError([&](const Scope& s) { ops::Reshape(s, x(s), {5, -1}); }, "cannot reshape [2,6] to [5,?]");
   ExpectError([&](const Scope& s) { ops::Reshape(s, x(s), {-1, -1}); }, "at most one extent may be -1");
   ExpectError([&](const Scope& s) { ops::Squeeze(s, x(s), {1}); }, "cannot remove axis 1 of [2,6]");
+  ExpectError([&](const Scope& s) { ops::FlatSlice(s, x(s), 0, 13); }, "[0, 13) are not in the input's shape [2,6]");
+  ExpectError([&](const Scope& s) { ops::FlatSlice(s, x(s), 3, 2); }, "must be a multiple of 16 (64 bytes)");
   ExpectError([&](const Scope& s) { ops::ExpandDims(s, x(s), 3); }, "Axis 3 is outside [-3, 3)");
   ExpectError([&](const Scope& s) { ops::Slice(s, x(s), {0, 4}, {2, 3}); }, "begin 4 and size 3 do not fit axis 1");
   ExpectError([&](const Scope& s) { ops::Slice(s, x(s), {0, 7}, {2, -1}); }, "begin 7 and size -1 do not fit axis 1");

@@ -1,9 +1,17 @@
+#include <algorithm>
+
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/alignment.h"
+#include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/collective.h"
 
 namespace belfry::ops {
 namespace {
+
+constexpr absl::string_view kReductions[] = {"mean", "sum", "broadcast", "reduce_scatter", "all_gather"};
 
 absl::StatusOr<std::vector<Shape>> AllReduceShape(const ShapeArgs& args) {
   const int64_t rank = args.attrs.Int("rank"), size = args.attrs.Int("size");
@@ -15,9 +23,9 @@ absl::StatusOr<std::vector<Shape>> AllReduceShape(const ShapeArgs& args) {
         absl::StrCat("the weight must be a scalar, but has shape ", args.inputs[0].ToString()));
   }
   const std::string& reduction = args.attrs.String("reduction");
-  if (reduction != "mean" && reduction != "sum" && reduction != "broadcast") {
+  if (!absl::c_linear_search(kReductions, reduction)) {
     return absl::InvalidArgumentError(
-        absl::StrCat("unknown reduction '", reduction, "'; expected mean, sum or broadcast"));
+        absl::StrCat("unknown reduction '", reduction, "'; expected one of ", absl::StrJoin(kReductions, ", ")));
   }
   return std::vector<Shape>(args.inputs.begin() + 1, args.inputs.end());
 }
@@ -39,9 +47,9 @@ Output One(const OpScope& scope) {
 
 std::vector<Output> Gradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   const std::string& reduction = node.attrs().String("reduction");
-  if (reduction == "broadcast") {
+  if (reduction != "mean" && reduction != "sum") {
     scope.Fail(absl::UnimplementedError(
-        absl::StrCat("No gradient flows through the broadcast '", node.name(), "'; use StopGradient")));
+        absl::StrCat("No gradient flows through the ", reduction, " '", node.name(), "'; use StopGradient")));
     return {};
   }
   std::vector<Output> slopes;
@@ -70,6 +78,60 @@ std::vector<Output> AllReduceSum(OpScope scope, const CollectiveOptions& options
 
 std::vector<Output> Broadcast(OpScope scope, const CollectiveOptions& options, absl::Span<const Output> values) {
   return AddCollective(scope, "broadcast", options, One(scope), values);
+}
+
+std::vector<FlatPart> PartsOfTower(const CollectiveOptions& options, DType dtype, absl::Span<const Shape> shapes) {
+  const auto size = static_cast<int64_t>(SizeOf(dtype));
+  const auto lines = [&](const Shape& shape) {
+    return static_cast<int64_t>(AlignUp(static_cast<size_t>(shape.elements() * size)));
+  };
+  int64_t bytes = 0;
+  for (const Shape& shape : shapes) bytes += lines(shape);
+  const auto slice = static_cast<int64_t>(SliceBytes(static_cast<size_t>(bytes), static_cast<size_t>(options.size)));
+  const int64_t from = slice * options.rank / size, to = from + slice / size;
+  std::vector<FlatPart> parts;
+  int64_t at = 0;  // where the value begins in the bucket, in elements
+  for (const Shape& shape : shapes) {
+    const int64_t begin = std::clamp(from - at, int64_t{0}, shape.elements());
+    const int64_t end = std::clamp(to - at, begin, shape.elements());
+    parts.push_back(begin < end ? FlatPart{begin, end - begin} : FlatPart{});
+    at += lines(shape) / size;
+  }
+  return parts;
+}
+
+std::vector<Output> ReduceScatterMean(OpScope scope, const CollectiveOptions& options, Output weight,
+                                      absl::Span<const Output> values) {
+  const std::vector<Output> means = AddCollective(scope, "reduce_scatter", options, weight, values);
+  if (means.empty()) return {};
+  std::vector<Shape> shapes;
+  for (const Output& mean : means) {
+    shapes.push_back(mean.shape());
+    if (mean.shape().known()) continue;
+    scope.Fail(absl::InvalidArgumentError(absl::StrCat("collective '", options.group, "': the shape of ", mean.name(),
+                                                       ", ", mean.shape().ToString(), ", must be known")));
+    return {};
+  }
+  const std::vector<FlatPart> parts = PartsOfTower(options, means[0].dtype(), shapes);
+  std::vector<Output> outputs;
+  for (size_t k = 0; k < parts.size(); ++k) {
+    outputs.push_back(FlatSlice(scope, means[k], parts[k].begin, parts[k].size));
+  }
+  return outputs;
+}
+
+std::vector<Output> AllGather(OpScope scope, const CollectiveOptions& options, absl::Span<const Output> parts,
+                              absl::Span<const Shape> shapes) {
+  if (!scope.status().ok() || parts.empty()) return {};
+  const std::vector<FlatPart> places = PartsOfTower(options, parts[0].dtype(), shapes);
+  std::vector<Output> padded;
+  for (size_t k = 0; k < places.size(); ++k) {
+    const int64_t after = shapes[k].elements() - places[k].begin - places[k].size;
+    padded.push_back(Pad(scope, parts[k], {{places[k].begin, after}}));
+  }
+  std::vector<Output> values = AddCollective(scope, "all_gather", options, One(scope), padded);
+  for (size_t k = 0; k < values.size(); ++k) values[k] = Reshape(scope, values[k], shapes[k]);
+  return values;
 }
 
 void RegisterCollectiveOps(OpRegistry& registry) {

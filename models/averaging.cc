@@ -1,0 +1,95 @@
+#include "models/averaging.h"
+
+#include "absl/strings/str_cat.h"
+#include "ops/array.h"
+#include "ops/math.h"
+
+namespace belfry::models {
+
+using optim::GradientAndVariable;
+
+ops::CollectiveOptions TowerRank::Collective(absl::string_view name) const {
+  return {.group = absl::StrCat(group, name), .rank = number, .size = towers};
+}
+
+Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value) {
+  const std::vector<Output> sums = ops::AllReduceSum(tower.averaging(), tower.Collective(name), {value});
+  return sums.empty() ? Output() : sums[0];
+}
+
+Output GatherScalars(const TowerRank& tower, absl::string_view name, Output scalar) {
+  const Scope scope = tower.averaging();
+  const Output one = ops::Reshape(scope, ops::Cast(scope, scalar, DType::kFloat32), {1});
+  return SumOfTowers(tower, name, ops::Pad(scope, one, {{tower.number, tower.towers - tower.number - 1}}));
+}
+
+GradientBuckets::GradientBuckets(absl::Span<const GradientAndVariable> gradients, size_t bytes) {
+  size_t filled = 0;
+  for (size_t k = 0; k < gradients.size(); ++k) {
+    const Output gradient = gradients[k].gradient;
+    if (!gradient.valid()) continue;
+    const bool fits =
+        !buckets_.empty() && filled < bytes && gradients[buckets_.back().front()].gradient.dtype() == gradient.dtype();
+    if (!fits) {
+      buckets_.emplace_back();
+      filled = 0;
+    }
+    buckets_.back().push_back(k);
+    filled += gradients[k].variable.node().outputs()[0].bytes();
+  }
+}
+
+std::vector<GradientAndVariable> GradientBuckets::Average(const TowerRank& tower, Output weight,
+                                                          std::vector<GradientAndVariable> gradients) const {
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    std::vector<Output> values;
+    for (size_t k : buckets_[b]) values.push_back(gradients[k].gradient);
+    const std::vector<Output> means =
+        ops::AllReduceMean(tower.averaging(), tower.Collective(absl::StrCat("gradients/bucket_", b)), weight, values);
+    if (means.empty()) return {};
+    for (size_t n = 0; n < means.size(); ++n) gradients[buckets_[b][n]].gradient = means[n];
+  }
+  return gradients;
+}
+
+std::vector<GradientAndVariable> GradientBuckets::AverageParts(const TowerRank& tower, Output weight,
+                                                               absl::Span<const GradientAndVariable> gradients) const {
+  std::vector<GradientAndVariable> parts;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    std::vector<Output> values;
+    std::vector<Shape> shapes;
+    for (size_t k : buckets_[b]) {
+      values.push_back(gradients[k].gradient);
+      shapes.push_back(gradients[k].variable.shape());
+    }
+    const ops::CollectiveOptions collective = tower.Collective(absl::StrCat("gradients/bucket_", b));
+    const std::vector<Output> means = ops::ReduceScatterMean(tower.averaging(), collective, weight, values);
+    if (means.empty()) return {};
+    const std::vector<ops::FlatPart> flat = ops::PartsOfTower(collective, means[0].dtype(), shapes);
+    for (size_t n = 0; n < means.size(); ++n) {
+      const Variable& variable = gradients[buckets_[b][n]].variable;
+      parts.push_back({means[n], SliceOfVariable(tower.scope, variable, flat[n].begin, flat[n].size)});
+      if (!parts.back().variable.valid()) return {};
+    }
+  }
+  return parts;
+}
+
+std::vector<std::pair<Variable, Output>> GradientBuckets::GatherUpdated(const TowerRank& tower,
+                                                                        absl::Span<const GradientAndVariable> parts,
+                                                                        absl::Span<const Output> updated) const {
+  std::vector<std::pair<Variable, Output>> values;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    const size_t size = buckets_[b].size(), first = values.size();
+    std::vector<Shape> shapes;
+    for (const GradientAndVariable& part : parts.subspan(first, size)) shapes.push_back(part.variable.whole().shape());
+    const std::vector<Output> gathered =
+        ops::AllGather(tower.averaging(), tower.Collective(absl::StrCat("variables/bucket_", b)),
+                       updated.subspan(first, size), shapes);
+    if (gathered.empty()) return {};
+    for (size_t n = 0; n < size; ++n) values.emplace_back(parts[first + n].variable.whole(), gathered[n]);
+  }
+  return values;
+}
+
+}  // namespace belfry::models

@@ -1,0 +1,57 @@
+// Collectives among the towers of a replicated model (replicate_towers.h). Internal to models.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "framework/graph/scope.h"
+#include "ops/collective.h"
+#include "optim/apply.h"
+
+namespace belfry::models {
+
+// One tower among all. Every tower must make the same calls.
+struct TowerRank {
+  Scope scope;        // the tower's
+  std::string group;  // begins the names of the model's collectives, in all towers
+  int number = 0;     // of the tower
+  int towers = 1;     // of all processes
+
+  Scope averaging() const { return scope.NameScope("averaging/"); }
+  ops::CollectiveOptions Collective(absl::string_view name) const;
+};
+
+// The sum of `value` over the towers; invalid after an error.
+Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value);
+// A float32 vector with each tower's `scalar`. Sums of one number and zeros are exact, and keep a NaN to its tower.
+Output GatherScalars(const TowerRank& tower, absl::string_view name, Output scalar);
+
+// How gradients are averaged together: buckets of neighbours with one dtype, each one collective. The same for every
+// tower.
+class GradientBuckets {
+ public:
+  GradientBuckets() = default;
+  // A bucket is closed once it has `bytes` or more. Larger ones need fewer collectives, smaller ones can start earlier.
+  GradientBuckets(absl::Span<const optim::GradientAndVariable> gradients, size_t bytes);
+
+  // The means of the towers' gradients, weighted by float32 scalars. Empty after an error.
+  std::vector<optim::GradientAndVariable> Average(const TowerRank& tower, Output weight,
+                                                  std::vector<optim::GradientAndVariable> gradients) const;
+  // The tower's parts of these means, with the parts of the variables, bucket by bucket; some may be empty, so that all
+  // towers have the same variables by name.
+  std::vector<optim::GradientAndVariable> AverageParts(const TowerRank& tower, Output weight,
+                                                       absl::Span<const optim::GradientAndVariable> gradients) const;
+  // Given these parts of variables after their update, the values of the whole variables, in the same order.
+  std::vector<std::pair<Variable, Output>> GatherUpdated(const TowerRank& tower,
+                                                         absl::Span<const optim::GradientAndVariable> parts,
+                                                         absl::Span<const Output> updated) const;
+
+ private:
+  std::vector<std::vector<size_t>> buckets_;  // indices into a tower's gradients
+};
+
+}  // namespace belfry::models
