@@ -55,7 +55,8 @@ struct Result {
 // session.
 using Change = std::function<void(World& world, Experiment& run, TrainerOptions& options)>;
 std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOptions& options, const Change& change,
-                                std::vector<Result>* results = nullptr, bool sharded = false) {
+                                std::vector<Result>* results = nullptr, bool sharded = false,
+                                DType dtype_of_last = DType::kFloat32) {
   if (results != nullptr) results->resize(layout.size());
   return RunRanks(static_cast<int>(layout.size()), {.tell_failures = true}, [&](World& world) -> absl::Status {
     const int task = world.rank();
@@ -69,7 +70,7 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
         absl::StrCat("cpu:", layout[task]), /*batch=*/16, /*learning_rate=*/0.2, /*seed=*/3, start,
         /*momentum=*/0.9,
         {.first_tower = towers.first[task], .towers = kTowers, .bucket_bytes = 256, .shard_optimizer = sharded},
-        DType::kFloat32, WorldCollectives(world, towers));
+        task + 1 == world.size() ? dtype_of_last : DType::kFloat32, WorldCollectives(world, towers));
     TrainerOptions own = options;
     own.world = &world;
     own.task_timeout = kPatience;
@@ -188,6 +189,14 @@ TEST(WorldTrainer, UnlikeSettingsAreAnErrorThatShowsBoth) {
   EXPECT_THAT(std::string(statuses[0].message()),
               AllOf(HasSubstr("different settings"), HasSubstr("'evaluate_every=0' in task 0"),
                     HasSubstr("'evaluate_every=3' in task 1")));
+}
+
+TEST(WorldTrainer, UnlikeModelsAreAnErrorThatShowsBoth) {
+  // Their variables and collectives are alike.
+  const auto statuses = Train({2, 2}, {.steps = 5}, nullptr, nullptr, false, DType::kBFloat16);
+  EXPECT_THAT(
+      std::string(statuses[0].message()),
+      AllOf(HasSubstr("different models: '"), HasSubstr("tests/trainers/experiment.h:"), HasSubstr("bfloat16")));
 }
 
 TEST(WorldTrainer, UnlikeDataIsAnError) {

@@ -9,7 +9,6 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
-#include "framework/graph/graph.h"
 #include "framework/io/checksum.h"
 
 namespace belfry::trainers {
@@ -27,7 +26,14 @@ std::string Quoted(absl::Span<const std::string> lines, size_t i) {
 
 absl::Status CheckSameLines(World& world, absl::string_view what, absl::Span<const std::string> lines,
                             absl::Time deadline) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> texts, world.AllGather(absl::StrJoin(lines, "\n"), deadline));
+  const std::string mine = absl::StrJoin(lines, "\n");
+  // The lines themselves only if they differ: a model has thousands, and there may be a thousand tasks.
+  ASSIGN_OR_RETURN(const std::vector<std::string> checksums,
+                   world.AllGather(io::ChecksumText(mine.data(), mine.size()), deadline));
+  if (std::all_of(checksums.begin(), checksums.end(), [&](const std::string& sum) { return sum == checksums[0]; })) {
+    return absl::OkStatus();
+  }
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts, world.AllGather(mine, deadline));
   const std::vector<std::string> first = absl::StrSplit(texts[0], '\n');
   for (int task = 1; task < world.size(); ++task) {
     if (texts[task] == texts[0]) continue;
@@ -39,6 +45,27 @@ absl::Status CheckSameLines(World& world, absl::string_view what, absl::Span<con
                                                       " in ", Describe(task, world.processes()[task])));
   }
   return absl::OkStatus();
+}
+
+std::vector<std::string> ModelLines(const Graph& graph, const models::TrainTower& tower) {
+  // What ReplicateTowers adds itself, as the inputs, carries the line of its call.
+  const Node& input = *tower.batch.images.node;
+  const std::string own = input.location().ToString();
+  std::vector<std::string> lines;
+  for (int id = 0; id < graph.size(); ++id) {
+    const Node& node = graph.node(id);
+    if (node.tower() != input.tower() || node.tower_scope() != input.tower_scope()) continue;
+    if (node.phase() != Phase::kForward || node.location().ToString() == own) continue;
+    std::string line = node.op().name;
+    for (const TensorSpec& output : node.outputs()) {
+      absl::StrAppend(&line, " ", DTypeName(output.dtype), " ", output.shape.ToString());
+    }
+    for (const auto& [name, value] : node.attrs().values()) {
+      if (name != "rank") absl::StrAppend(&line, " ", name, "=", AttrToString(value));
+    }
+    lines.push_back(absl::StrCat(line, " (", node.location().ToString(), ")"));
+  }
+  return lines;
 }
 
 std::vector<std::string> CollectiveLines(const Plan& plan) {

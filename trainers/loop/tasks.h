@@ -13,8 +13,10 @@
 #include "framework/collective/world.h"
 #include "framework/compiler/plan.h"
 #include "framework/data/dataset.h"
+#include "framework/graph/graph.h"
 #include "framework/graph/variable.h"
 #include "framework/runtime/session.h"
+#include "models/replicate_towers.h"
 
 namespace belfry::trainers {
 
@@ -23,6 +25,10 @@ namespace belfry::trainers {
 // `what` is "settings". Errors: also those of World::AllGather.
 absl::Status CheckSameLines(World& world, absl::string_view what, absl::Span<const std::string> lines,
                             absl::Time deadline);
+
+// The nodes that a model function has added for a tower, in order, without what depends on the tower:
+// "Conv2D float32 [?,24,24,64] strides=[1,1] (cifar10.cc:231)".
+std::vector<std::string> ModelLines(const Graph& graph, const models::TrainTower& tower);
 
 // The collectives that a plan runs, in order: "tower_0/gradients/bucket_0 mean float32 [384,192] [192] of 4".
 std::vector<std::string> CollectiveLines(const Plan& plan);

@@ -161,7 +161,8 @@ absl::Status Trainer::CheckTasks() {
   add("first step", steps_);
   ASSIGN_OR_RETURN(const std::string data, DataLine(input_.dataset()));
   lines.push_back(data);
-  return CheckSameLines(world_, "settings", lines, TaskDeadline());
+  RETURN_IF_ERROR(CheckSameLines(world_, "settings", lines, TaskDeadline()));
+  return CheckSameLines(world_, "models", ModelLines(session_.graph(), step_.towers[0]), TaskDeadline());
 }
 
 absl::Status Trainer::CheckReplicas() {

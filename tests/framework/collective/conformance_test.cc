@@ -251,10 +251,12 @@ TEST_P(CollectiveConformance, AllWeightsZeroIsAnErrorForAll) {
 TEST_P(CollectiveConformance, WhatIsCapturedGivesTheBitsOfARun) {
   auto devices = GetParam().open(1);
   if (!devices->device(devices->TowerDevices()[0]).asynchronous()) GTEST_SKIP() << "nothing is captured on a CPU";
-  for (CollectiveKind kind : kKinds) {
+  std::vector<CollectiveKind> kinds(std::begin(kKinds), std::end(kKinds));
+  kinds.insert(kinds.end(), {CollectiveKind::kReduceScatter, CollectiveKind::kAllGather});
+  for (CollectiveKind kind : kinds) {
     for (int participants : {1, 2, 4}) {
       for (int64_t elements : {1, 1025}) {
-        Meeting<float> meeting(GetParam(), {kind, participants, participants, elements});
+        Meeting<float> meeting(GetParam(), {kind, participants, participants, elements * participants});
         for (float& weight : meeting.weights) weight = static_cast<float>(random_() % 100);
         meeting.weights[0] = 1;
         uint32_t run = 0;

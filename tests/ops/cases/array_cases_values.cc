@@ -105,7 +105,8 @@ void AddViews(std::vector<OpCase>& cases) {
              y.values.assign(in[0].values.begin() + 64, in[0].values.begin() + 64 + 77);
              return Arrays{y};
            },
-       .dtypes = kEveryType});
+       .dtypes = kEveryType,
+       .unknown_axes = {}});
   cases.push_back(
       {.name = "ReshapeLikeAnother",
        .inputs = {Any({6, 2}), Like({3, 4})},
