@@ -2,7 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/host_name.h"
@@ -56,6 +58,21 @@ void Transfers::Send(int to, absl::Span<const char> bytes) {
 void Transfers::Receive(int from, absl::Span<char> bytes) {
   if (bytes.empty()) return;
   receives_.push_back({.process = from, .data = bytes.data(), .size = bytes.size()});
+}
+
+void Transfers::Cut(size_t longest) {
+  for (std::vector<Transfer>* const list : {&sends_, &receives_}) {
+    const auto fits = [&](const Transfer& transfer) { return transfer.size <= longest; };
+    if (std::all_of(list->begin(), list->end(), fits)) continue;
+    std::vector<Transfer> pieces;
+    for (const Transfer& whole : *list) {
+      for (size_t at = 0; at < whole.size; at += longest) {
+        const size_t size = std::min(longest, whole.size - at);
+        pieces.push_back({.process = whole.process, .data = whole.data + at, .size = size});
+      }
+    }
+    *list = std::move(pieces);
+  }
 }
 
 std::unique_ptr<World> World::Alone() { return std::make_unique<belfry::Alone>(); }

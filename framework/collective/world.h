@@ -26,7 +26,8 @@ struct WorldProcess {
 std::string Describe(int rank, const WorldProcess& process);
 
 // Bytes that go to and come from other processes at the same time, in fixed places. Those between two processes arrive
-// in the order in which they stand here, and both sides must agree on their number and sizes.
+// in the order in which they stand here, and both sides must agree on their number and sizes. A size may be any: MPI
+// takes no message of more than 2 GiB, so longer ones go in pieces.
 class Transfers {
  public:
   // `bytes` must stay where they are, and the first of them must not change while an exchange runs.
@@ -41,6 +42,9 @@ class Transfers {
     size_t size = 0;
     int request = -1;  // of MpiApi, while it is under way
   };
+  // Cuts what is longer than `longest` bytes into pieces; both sides of a transfer cut alike. Once it has done so, it
+  // changes nothing.
+  void Cut(size_t longest);
   std::vector<Transfer> sends_, receives_;
 };
 
@@ -61,11 +65,12 @@ class World {
 
   // A number for exchanges that may run at the same time as others. Thread-safe.
   virtual int NewTag() = 0;
-  // Sends and receives all of `transfers`; returns when their memory may be used again. Neither allocates nor uses the
-  // processor beside other threads that need it. Exchanges with different tags may run at the same time, in any order.
-  // Errors: DeadlineExceeded names the processes from which something is missing; Cancelled if `cancelled` returns
-  // true, or with the error of a process that called Fail; those of the library. After an error nothing more can be
-  // exchanged with any tag, and MPI no longer uses the memory of `transfers`. Thread-safe.
+  // Sends and receives all of `transfers`; returns when their memory may be used again. Neither allocates, except at
+  // the first exchange of transfers that have to be cut, nor uses the processor beside other threads that need it.
+  // Exchanges with different tags may run at the same time, in any order. Errors: DeadlineExceeded names the processes
+  // from which something is missing; Cancelled if `cancelled` returns true, or with the error of a process that called
+  // Fail; those of the library. After an error nothing more can be exchanged with any tag, and MPI no longer uses the
+  // memory of `transfers`. Thread-safe.
   virtual absl::Status Exchange(int tag, Transfers& transfers, absl::Time deadline,
                                 const std::function<bool()>& cancelled) = 0;
   // The time that this process has spent in exchanges. The process that all others wait for has the least. Thread-safe.

@@ -2,6 +2,7 @@
 // module of its own, and tests inject failures.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 
@@ -22,9 +23,12 @@ class MpiApi {
   virtual int size() const = 0;
   // Among the processes that share memory with this one.
   virtual int local_rank() const = 0;
+  // The bytes of the longest message, the same in all processes.
+  virtual size_t longest() const = 0;
 
   // A transfer under way; its data must stay where it is until Test has returned true. Messages from one process with
-  // one tag are received in the order in which they were sent; their sizes must agree.
+  // one tag are received in the order in which they were sent; their sizes must agree. Errors: also InvalidArgument for
+  // a message that is too long.
   using Request = int;
   virtual absl::StatusOr<Request> Send(int to, int tag, absl::Span<const char> data) = 0;
   virtual absl::StatusOr<Request> Receive(int from, int tag, absl::Span<char> data) = 0;

@@ -13,6 +13,9 @@
 namespace belfry {
 namespace {
 
+// MPI counts bytes in an int. Half of what that holds, since libraries compute with it.
+constexpr size_t kLongest = size_t{1} << 30;
+
 absl::Status Check(int error, const char* call) {
   if (error == MPI_SUCCESS) return absl::OkStatus();
   char text[MPI_MAX_ERROR_STRING] = "";
@@ -55,6 +58,7 @@ class MpiLibrary final : public MpiApi {
   int rank() const override { return rank_; }
   int size() const override { return size_; }
   int local_rank() const override { return local_rank_; }
+  size_t longest() const override { return kLongest; }
 
   absl::StatusOr<Request> Send(int to, int tag, absl::Span<const char> data) override {
     RETURN_IF_ERROR(CheckSize(data.size()));
@@ -112,8 +116,8 @@ class MpiLibrary final : public MpiApi {
   }
 
   static absl::Status CheckSize(size_t bytes) {
-    if (bytes <= size_t{INT32_MAX}) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("a message of ", bytes, " bytes; MPI takes at most ", INT32_MAX));
+    if (bytes <= kLongest) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("a message of ", bytes, " bytes; the longest has ", kLongest));
   }
 
   std::string library_;

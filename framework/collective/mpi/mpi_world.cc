@@ -178,6 +178,7 @@ void MpiWorld::LeaveMpi(const std::string& reason) {
 absl::Status MpiWorld::Exchange(int tag, Transfers& transfers, absl::Time deadline,
                                 const std::function<bool()>& cancelled) {
   RETURN_IF_ERROR(Stopped());
+  transfers.Cut(longest_);
   const int64_t begin = absl::GetCurrentTimeNanos();
   absl::Status status = Begin(tag, transfers);
   if (status.ok()) status = Await(transfers, deadline, cancelled);

@@ -32,6 +32,7 @@ class MpiWorld final : public World {
   MpiWorld(std::unique_ptr<MpiApi> mpi, absl::Duration warn_after)
       : rank_(mpi->rank()),
         local_rank_(mpi->local_rank()),
+        longest_(mpi->longest()),
         library_(mpi->library()),
         warn_after_(warn_after),
         mpi_(std::move(mpi)),
@@ -69,6 +70,7 @@ class MpiWorld final : public World {
   void LeaveMpi(const std::string& reason);
 
   const int rank_, local_rank_;
+  const size_t longest_;  // message, in bytes
   const std::string library_;
   const absl::Duration warn_after_;
   Mutex mpi_mutex_;

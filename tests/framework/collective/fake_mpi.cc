@@ -39,7 +39,13 @@ absl::Status FakeMpi::Call(const char* name) {
   return absl::InternalError(absl::StrCat(name, " failed: injected"));
 }
 
+absl::Status FakeMpi::CheckSize(size_t bytes) const {
+  if (bytes <= options_.longest) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("a message of ", bytes, " bytes"));
+}
+
 absl::StatusOr<MpiApi::Request> FakeMpi::Send(int to, int tag, absl::Span<const char> data) {
+  RETURN_IF_ERROR(CheckSize(data.size()));
   RETURN_IF_ERROR(Call("MPI_Isend"));
   if (!options_.mute) network_.Send(rank_, to, tag, std::string(data.begin(), data.end()));
   transfers_.push_back({});
@@ -47,6 +53,7 @@ absl::StatusOr<MpiApi::Request> FakeMpi::Send(int to, int tag, absl::Span<const 
 }
 
 absl::StatusOr<MpiApi::Request> FakeMpi::Receive(int from, int tag, absl::Span<char> data) {
+  RETURN_IF_ERROR(CheckSize(data.size()));
   RETURN_IF_ERROR(Call("MPI_Irecv"));
   transfers_.push_back({.from = from, .tag = tag, .data = data});
   const auto request = static_cast<Request>(transfers_.size()) - 1;

@@ -35,11 +35,12 @@ class FakeNetwork {
 };
 
 struct FakeMpiOptions {
-  int fail_at = -1;      // the call that fails, counted from 0 without tests that find nothing
-  int slowness = 0;      // calls of Test for a transfer that return false
-  bool mute = false;     // what it sends is lost
-  bool halfway = false;  // messages of more than 1 MiB never arrive, and Cancel comes too late for them
-  bool hangs = false;    // MPI_Finalize does not return
+  int fail_at = -1;                  // the call that fails, counted from 0 without tests that find nothing
+  int slowness = 0;                  // calls of Test for a transfer that return false
+  bool mute = false;                 // what it sends is lost
+  bool halfway = false;              // messages of more than 1 MiB never arrive, and Cancel comes too late for them
+  bool hangs = false;                // MPI_Finalize does not return
+  size_t longest = size_t{1} << 30;  // message, in bytes
 };
 
 // One rank. One call at a time.
@@ -51,6 +52,7 @@ class FakeMpi final : public MpiApi {
   int rank() const override { return rank_; }
   int size() const override { return network_.size(); }
   int local_rank() const override { return rank_; }
+  size_t longest() const override { return options_.longest; }
   absl::StatusOr<Request> Send(int to, int tag, absl::Span<const char> data) override;
   absl::StatusOr<Request> Receive(int from, int tag, absl::Span<char> data) override;
   absl::StatusOr<bool> Test(Request request) override;
@@ -66,6 +68,7 @@ class FakeMpi final : public MpiApi {
     bool dropped = false;
   };
   absl::Status Call(const char* name);
+  absl::Status CheckSize(size_t bytes) const;
   bool Stuck(const Transfer& transfer) const { return options_.halfway && transfer.data.size() > 1 << 20; }
 
   FakeNetwork& network_;

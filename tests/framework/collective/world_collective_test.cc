@@ -217,6 +217,20 @@ TYPED_TEST(WorldCollectiveTest, SumsOfProcessesAreClose) {
   }
 }
 
+TEST(WorldCollective, SlicesMayBeLongerThanMessages) {
+  const Layout layout = {2, 1, 1};
+  const Ranks ranks{.options = std::vector<FakeMpiOptions>(3, {.longest = 1100})};
+  for (const WorldSum sum : {WorldSum::kTowers, WorldSum::kProcesses}) {
+    const Towers<float> start = Draw<float>(4, 10'000, true, TestRandom());
+    Towers<float> expected = start, actual = start;
+    const absl::Status whole = RunLayout(layout, CollectiveKind::kMean, expected, {}, sum);
+    const absl::Status cut = RunLayout(layout, CollectiveKind::kMean, actual, ranks, sum);
+    ASSERT_TRUE(whole.ok()) << whole;
+    ASSERT_TRUE(cut.ok()) << cut;
+    for (int t = 0; t < 4; ++t) EXPECT_TRUE(SameBits(expected.data[t], actual.data[t])) << "tower " << t;
+  }
+}
+
 TEST(WorldCollective, WeightsOfZeroAreAnErrorInAllProcesses) {
   Towers<float> towers = Draw<float>(3, 10, true, TestRandom());
   towers.weights.assign(3, 0.0f);

@@ -7,6 +7,7 @@
 
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -62,6 +63,48 @@ TEST(World, GathersFromAll) {
         EXPECT_TRUE(results[r].ok()) << "rank " << r << " of " << size << ": " << results[r];
     }
   }
+}
+
+// As those of more than 1 GiB are for MPI.
+TEST(World, LongMessagesGoInPieces) {
+  constexpr size_t kLongest = 1100;  // above the watcher's notes
+  const Ranks ranks{.options = std::vector<FakeMpiOptions>(3, {.longest = kLongest})};
+  const auto text = [](int r, size_t size) {
+    std::string text(size, ' ');
+    for (size_t i = 0; i < size; ++i) text[i] = static_cast<char>((i / 7 + 31 * i + r) % 251);
+    return text;
+  };
+  const auto results = RunRanks(3, ranks, [&](World& world) -> absl::Status {
+    for (const size_t size : {kLongest - 1, kLongest, kLongest + 1, 2 * kLongest, 5 * kLongest + 3}) {
+      ASSIGN_OR_RETURN(const auto gathered,
+                       world.AllGather(text(world.rank(), size + world.rank()), In(absl::Seconds(60))));
+      for (int r = 0; r < 3; ++r) {
+        if (gathered[r] != text(r, size + r)) return absl::DataLossError(absl::StrCat(size, " gathered from ", r));
+      }
+      ASSIGN_OR_RETURN(const std::string copied, world.Broadcast(text(world.rank(), size), In(absl::Seconds(60))));
+      if (copied != text(0, size)) return absl::DataLossError(absl::StrCat(size, " broadcast"));
+    }
+    // The same transfers again and again; short ones between the same processes keep their places.
+    char short_sent = 0, short_received = 0;
+    std::string received(2 * kLongest + 1, ' '), sent = received;
+    const int to = (world.rank() + 1) % 3, from = (world.rank() + 2) % 3, tag = world.NewTag();
+    Transfers transfers;
+    for (const auto& [out, in] : {std::pair(absl::MakeSpan(&short_sent, 1), absl::MakeSpan(&short_received, 1)),
+                                  std::pair(absl::MakeSpan(sent), absl::MakeSpan(received)),
+                                  std::pair(absl::MakeSpan(&short_sent, 1), absl::MakeSpan(&short_received, 1))}) {
+      transfers.Send(to, out);
+      transfers.Receive(from, in);
+    }
+    for (int round = 0; round < 3; ++round) {
+      short_sent = static_cast<char>(10 * round + world.rank());
+      text(short_sent, sent.size()).copy(sent.data(), sent.size());
+      RETURN_IF_ERROR(world.Exchange(tag, transfers, In(absl::Seconds(60)), nullptr));
+      if (short_received != 10 * round + from) return absl::DataLossError("the short message");
+      if (received != text(short_received, sent.size())) return absl::DataLossError("the long message");
+    }
+    return world.Close(In(absl::Seconds(60)));
+  });
+  for (const absl::Status& status : results) EXPECT_TRUE(status.ok()) << status;
 }
 
 TEST(World, KnowsItsProcesses) {
