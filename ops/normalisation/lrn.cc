@@ -9,18 +9,12 @@ namespace {
 // Elements in a thread's block of rows, which fits in the L1 cache.
 constexpr int64_t kBlockElements = 1024;
 
-// One vector register of elements, at any address.
-constexpr int64_t kVectorBytes = 64;
+// As many elements as the widest vector register holds, and their values at any address. Eigen loads them with whatever
+// registers there are; a vector type of the compiler that is wider than these goes through memory.
 template <class C>
-constexpr int64_t kVector = kVectorBytes / sizeof(C);
+constexpr int kVector = 64 / sizeof(C);
 template <class C>
-struct Unaligned {
-  typedef C Vector __attribute__((vector_size(kVectorBytes), aligned(alignof(C)), may_alias));
-};
-template <class C>
-typename Unaligned<C>::Vector& VectorAt(C* p) {
-  return *reinterpret_cast<typename Unaligned<C>::Vector*>(p);
-}
+using Vector = Eigen::Array<C, kVector<C>, 1>;
 
 // Division of the rows among threads. A thread's buffers hold a block of rows padded by `radius` zeros on both sides of
 // each, and `plain` unpadded blocks.
@@ -68,9 +62,9 @@ void WindowSums(const LrnGeometry& g, int64_t rows, C* padded, C* sums) {
   for (int64_t row = 0; row < rows; ++row, padded += g.padded(), sums += g.channels) {
     int64_t c = 0;
     for (; c + kVector<C> <= g.channels; c += kVector<C>) {
-      auto sum = VectorAt(padded + c);
-      for (int64_t d = 1; d <= 2 * g.radius; ++d) sum += VectorAt(padded + c + d);
-      VectorAt(sums + c) = sum;
+      Vector<C> sum = Eigen::Map<const Vector<C>>(padded + c);
+      for (int64_t d = 1; d <= 2 * g.radius; ++d) sum += Eigen::Map<const Vector<C>>(padded + c + d);
+      Eigen::Map<Vector<C>>(sums + c) = sum;
     }
     for (; c < g.channels; ++c) {
       C sum = padded[c];
