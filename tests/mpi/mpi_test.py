@@ -282,6 +282,31 @@ def test_signals():
               checkpoints(directory), job.output())
 
 
+def test_threads():
+    """For builds with ThreadSanitizer, whose reports end a process: a training, one that resumes and is stopped by a
+    signal, and one in which a process stands still."""
+    def clean(job, *what):
+        check("ThreadSanitizer" not in job.output(), *what, job.output())
+
+    for averager in ("local", "mpi"):
+        directory = folder()
+        more = ("--averager=" + averager, "--start_timeout=60", "--checkpoint_every=2", "--train_dir=" + directory)
+        job = run(*in_layout(2, *more, "--evaluate_every=2", steps=4), seconds=120)
+        clean(job)
+        check(job.status == 0 and checkpoints(directory)[-1:] == ["step-00000004.safetensors"], averager, job.status,
+              checkpoints(directory), job.output())
+    job = Job(*in_layout(2, *more, steps=100_000))
+    job.await_text("step 4/", 60)
+    os.kill(job.ranks(2)[1], signal.SIGUSR1)
+    clean(job.end(60))
+    check(job.status == 138 and "Stopped by SIGUSR1 after step" in job.output(), job.status, job.output())
+    job = Job(*in_layout(2, "--start_timeout=60", "--step_timeout=3", steps=100_000))
+    job.await_text("step 0/", 60)
+    os.kill(job.ranks(2)[1], signal.SIGSTOP)
+    clean(job.end(60))
+    check(job.status != 0 and "says nothing: stopped" in job.output(), job.status, job.output())
+
+
 def test_refusals():
     """Commands that are an error, with what it must say."""
     two = lambda first, second: several([CIFAR10, *first], [CIFAR10, *second])  # noqa: E731
