@@ -1,5 +1,6 @@
 #include "framework/collective/world_collective.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <utility>
@@ -7,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/collective/staged.h"
 
 namespace belfry {
 namespace {
@@ -315,16 +317,13 @@ CollectiveFactory WorldCollectives(World& world, const TowersOfWorld& towers, Wo
       [&world, towers, sum, tag = world.NewTag()](CollectiveSpec spec) -> absl::StatusOr<std::unique_ptr<Collective>> {
         if (!spec.spans_processes()) return MakeLocalCollective(std::move(spec));
         RETURN_IF_ERROR(CheckDType(spec));
-        for (const Device* device : spec.participants) {
-          if (device->type() == "CPU") continue;
-          return absl::InvalidArgumentError(
-              absl::StrCat("collective '", spec.name,
-                           "': the averagers local and mpi work among the CPU devices of several "
-                           "processes, not on ",
-                           device->name().ToString(), "; use --averager=nccl"));
-        }
         RETURN_IF_ERROR(towers.Check(spec, world.rank()));
-        return std::make_unique<WorldCollective>(std::move(spec), world, tag, towers, sum);
+        const auto on_cpus = [&](CollectiveSpec of) -> absl::StatusOr<std::unique_ptr<Collective>> {
+          return std::make_unique<WorldCollective>(std::move(of), world, tag, towers, sum);
+        };
+        const bool cpus = std::all_of(spec.participants.begin(), spec.participants.end(),
+                                      [](const Device* device) { return device->type() == "CPU"; });
+        return cpus ? on_cpus(std::move(spec)) : MakeStagedCollective(std::move(spec), on_cpus);
       };
 }
 

@@ -29,10 +29,11 @@ enum class WorldSum {
 };
 
 // SessionOptions::collectives for a process of `world`, which must outlive them. Collectives whose ranks are all in
-// this process are local ones. All others are of CPU devices: each process gets one slice of what all others
-// contribute, sums it as the local averager does, and sends the result to all, so that all get the same bits. All
-// processes must run the same collectives in the same order, one at a time, and each must have the ranks that `towers`
-// gives it. Errors: InvalidArgument for GPUs, other ranks, and dtypes that cannot be averaged.
+// this process are local ones. In all others each process gets one slice of what all others contribute, sums it as the
+// local averager does, and sends the result to all, so that all get the same bits. The data of GPUs goes through host
+// memory (staged.h). All processes must run the same collectives in the same order, one at a time, and each must have
+// the ranks that `towers` gives it. Errors: InvalidArgument for CPU devices and GPUs in one process, other ranks, and
+// dtypes that cannot be averaged; ResourceExhausted.
 //
 // P processes with L towers each, and S bytes of one tower, take 2 (P - 1) messages' latency. Each process sends, and
 // receives, (L + 1) S (P - 1) / P bytes for kTowers, and (S' + S) (P - 1) / P for kProcesses, where S' are the bytes of

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <map>
 #include <random>
 #include <string>
@@ -23,6 +24,7 @@
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "optim/descent.h"
+#include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/main/seed.h"
@@ -84,11 +86,19 @@ struct Outcome {
   std::map<std::string, Tensor> variables;
 };
 
-// Trains towers [first, first + count) of kTowers.
-absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int count,
-                              const CollectiveFactory& averager) {
-  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(absl::StrCat("cpu:", count), {.cpu_threads = 1}));
-  Graph graph(BuiltinOps());
+// Opens devices for as many towers.
+using OpenDevices = std::function<absl::StatusOr<DeviceSet>(int)>;
+absl::StatusOr<DeviceSet> OpenCpus(int count) {
+  return DeviceSet::Open(absl::StrCat("cpu:", count), {.cpu_threads = 1});
+}
+
+// Trains towers [first, first + count) of kTowers. GPUs are fakes, which run the kernels of CPUs.
+absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int count, const CollectiveFactory& averager,
+                              const OpenDevices& open = OpenCpus) {
+  ASSIGN_OR_RETURN(const DeviceSet devices, open(count));
+  OpRegistry registry = BuiltinOps();
+  AddFakeGpuKernels(registry);
+  Graph graph(registry);
   graph.set_seed(7);
   ReplicateOptions options = c.options;
   options.first_tower = first;
@@ -119,53 +129,63 @@ absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int co
 }
 
 // The outcomes of all processes.
-absl::StatusOr<std::vector<Outcome>> TrainInWorld(const Case& c, const Data& data, const std::vector<int>& layout) {
+absl::StatusOr<std::vector<Outcome>> TrainInWorld(const Case& c, const Data& data, const std::vector<int>& layout,
+                                                  const OpenDevices& open) {
   std::vector<Outcome> outcomes(layout.size());
   const auto results =
       RunRanks(static_cast<int>(layout.size()), {.tell_failures = true}, [&](World& world) -> absl::Status {
         ASSIGN_OR_RETURN(const TowersOfWorld towers,
                          TowersOfWorld::Gather(world, layout[world.rank()], In(absl::Seconds(60))));
         ASSIGN_OR_RETURN(outcomes[world.rank()], Train(c, data, towers.first[world.rank()], layout[world.rank()],
-                                                       WorldCollectives(world, towers)));
+                                                       WorldCollectives(world, towers), open));
         return world.Close(In(absl::Seconds(60)));
       });
   for (const absl::Status& status : results) RETURN_IF_ERROR(status);
   return outcomes;
 }
 
-class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> {};
-
-TEST_P(WorldTowers, EveryLayoutHasTheBitsOfOneProcess) {
-  const Case& c = GetParam().second;
-  const Data data(TestRandom());
-  Case one_process = c;
-  if (c.as_unsharded) one_process.options.shard_optimizer = false;
-  auto expected = Train(one_process, data, 0, kTowers, MakeLocalCollective);
-  ASSERT_TRUE(expected.ok()) << expected.status();
-  if (c.options.shard_optimizer) {
-    std::erase_if(expected->variables, [](const auto& entry) { return absl::EndsWith(entry.first, "/Momentum"); });
-  }
-  const bool synchronised = c.options.batch_norm == BatchNormPolicy::kSynchronised;
-  for (const std::vector<int>& layout : std::vector<std::vector<int>>{{4}, {2, 2}, {1, 1, 1, 1}, {3, 1}}) {
-    SCOPED_TRACE(absl::StrJoin(layout, " + "));
-    const auto actual = TrainInWorld(c, data, layout);
-    ASSERT_TRUE(actual.ok()) << actual.status();
-    for (size_t p = 0; p < actual->size(); ++p) {
-      const Outcome& outcome = (*actual)[p];
-      EXPECT_EQ(std::memcmp(outcome.losses.data(), expected->losses.data(), kSteps * sizeof(float)), 0)
-          << "process " << p << ": " << absl::StrJoin(outcome.losses, " ") << " instead of "
-          << absl::StrJoin(expected->losses, " ");
-      if (c.options.moving_average == 0) {
-        ASSERT_EQ(outcome.variables.size(), expected->variables.size()) << "process " << p;
-      }
-      for (const auto& [name, value] : expected->variables) {
-        // Unless they are synchronised, the moving averages of batch normalisation are those of tower 0.
-        if (p > 0 && !synchronised && name.find("moving") != std::string::npos) continue;
-        if (p > 0 && absl::EndsWith(name, "/ExponentialMovingAverage")) continue;  // of tower 0
-        EXPECT_TRUE(SameBits(outcome.variables.at(name), value)) << "process " << p << ", " << name;
+class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> {
+ protected:
+  // Compares the layouts with one process, whose devices are CPUs.
+  static void Compare(const std::vector<std::vector<int>>& layouts, const OpenDevices& open) {
+    const Case& c = GetParam().second;
+    const Data data(TestRandom());
+    Case one_process = c;
+    if (c.as_unsharded) one_process.options.shard_optimizer = false;
+    auto expected = Train(one_process, data, 0, kTowers, MakeLocalCollective);
+    ASSERT_TRUE(expected.ok()) << expected.status();
+    if (c.options.shard_optimizer) {
+      std::erase_if(expected->variables, [](const auto& entry) { return absl::EndsWith(entry.first, "/Momentum"); });
+    }
+    const bool synchronised = c.options.batch_norm == BatchNormPolicy::kSynchronised;
+    for (const std::vector<int>& layout : layouts) {
+      SCOPED_TRACE(absl::StrJoin(layout, " + "));
+      const auto actual = TrainInWorld(c, data, layout, open);
+      ASSERT_TRUE(actual.ok()) << actual.status();
+      for (size_t p = 0; p < actual->size(); ++p) {
+        const Outcome& outcome = (*actual)[p];
+        EXPECT_EQ(std::memcmp(outcome.losses.data(), expected->losses.data(), kSteps * sizeof(float)), 0)
+            << "process " << p << ": " << absl::StrJoin(outcome.losses, " ") << " instead of "
+            << absl::StrJoin(expected->losses, " ");
+        if (c.options.moving_average == 0) {
+          ASSERT_EQ(outcome.variables.size(), expected->variables.size()) << "process " << p;
+        }
+        for (const auto& [name, value] : expected->variables) {
+          // Unless they are synchronised, the moving averages of batch normalisation are those of tower 0.
+          if (p > 0 && !synchronised && name.find("moving") != std::string::npos) continue;
+          if (p > 0 && absl::EndsWith(name, "/ExponentialMovingAverage")) continue;  // of tower 0
+          EXPECT_TRUE(SameBits(outcome.variables.at(name), value)) << "process " << p << ", " << name;
+        }
       }
     }
   }
+};
+
+TEST_P(WorldTowers, EveryLayoutHasTheBitsOfOneProcess) { Compare({{4}, {2, 2}, {1, 1, 1, 1}, {3, 1}}, OpenCpus); }
+
+// Their averages go through host memory.
+TEST_P(WorldTowers, GpusOfSeveralProcessesHaveTheBitsOfCpus) {
+  Compare({{2, 2}, {1, 1, 1, 1}}, [](int count) { return OpenFakeGpus(count); });
 }
 
 INSTANTIATE_TEST_SUITE_P(

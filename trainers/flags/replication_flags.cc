@@ -19,7 +19,8 @@ ABSL_FLAG(
     std::string, averager, "local",
     "How gradients are averaged. local: in ascending order of towers, with the same bits on every device and for "
     "every number of processes. mpi: among several processes, each of which sums its own towers first, so that "
-    "less goes over the network if it has several. nccl: among GPUs, of one process or of several, in NCCL's order.");
+    "less goes over the network if it has several. nccl: among GPUs, of one process or of several, in NCCL's order. "
+    "Among GPUs of several processes local and mpi go through host memory, which is slow.");
 
 ABSL_FLAG(bool, shard_optimizer, false,
           "Divide the optimizer's state among the towers of all processes (ZeRO, stage 1): each holds and updates its "
