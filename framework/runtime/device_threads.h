@@ -26,7 +26,7 @@ class DeviceThreads {
 
   class Worker {
    public:
-    explicit Worker(Device& device);
+    Worker(Device& device, StreamKind kind);
     ~Worker();
     // Makes the thread run `task.body`. REQUIRES: the last task is done.
     void Start(const StreamTask& task);
@@ -34,7 +34,7 @@ class DeviceThreads {
     void Wait();
 
    private:
-    void Loop(const Device& device);
+    void Loop(const Device& device, StreamKind kind);
 
     std::unique_ptr<Event> start_, done_;
     const StreamTask* task_ = nullptr;  // null: exit. Published by start_
