@@ -1,5 +1,6 @@
 #include "framework/base/time_slice.h"
 
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@ struct SchedulingAttributes {
 };
 
 constexpr uint64_t kShortestSlice = 100'000;  // ns; Linux gives no shorter ones
+constexpr unsigned long kTimerSlack = 1'000;  // ns
 
 }  // namespace
 

@@ -1,6 +1,5 @@
 #include "framework/collective/mpi/mpi_world.h"
 
-#include <sched.h>
 #include <spdlog/spdlog.h>
 #include <unistd.h>
 
@@ -25,8 +24,10 @@ constexpr absl::Duration kFinalizeTime = absl::Seconds(10);
 // Ample for what only awaits its turn: a message of gigabytes between two processes that both work.
 constexpr absl::Duration kGiveUp = absl::Milliseconds(500);
 
-// A wait yields its core, and naps once it is long: a blocking call of MPI would keep the core busy, and could not be
-// left at a deadline. MPI moves data only inside its calls, so a nap at once would delay large messages.
+// A wait tries again at once for a moment, and then naps, longer once it is long: a blocking call of MPI would keep the
+// core busy, and could not be left at a deadline. MPI moves data only inside its calls, so longer naps at once would
+// delay large messages. sched_yield would be worse: a thread that computes on the same core then has it for up to 4 ms,
+// while a nap of a thread with short turns (UseShortTimeSlices) ends in time.
 class Waiter {
  public:
   explicit Waiter(absl::Time deadline) : deadline_(deadline), begin_(absl::Now()) {}
@@ -34,11 +35,9 @@ class Waiter {
   bool Wait() {
     const absl::Time now = absl::Now();
     if (now >= deadline_) return false;
-    if (now - begin_ < absl::Milliseconds(2)) {
-      sched_yield();
-    } else {
-      absl::SleepFor(absl::Microseconds(100));
-    }
+    const absl::Duration waited = now - begin_;
+    if (waited < absl::Microseconds(20)) return true;
+    absl::SleepFor(waited < absl::Milliseconds(2) ? absl::Microseconds(10) : absl::Microseconds(100));
     return true;
   }
 
