@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -59,6 +60,10 @@ ABSL_FLAG(double, host_ms, 0, "Milliseconds that are added to each step of sever
 ABSL_FLAG(int, rehearse, 0,
           "Number of steps to time for each number of processes of --predict with averages that sleep for their "
           "predicted time; to be compared with a prediction without stragglers. 0: none.");
+ABSL_FLAG(
+    int, real, 0,
+    "With --link=measured, number of steps to time in the processes of the launcher, for the row of their number. "
+    "0: none.");
 ABSL_FLAG(bool, published, false,
           "Predict published speeds of other frameworks and print both side by side; nothing is measured.");
 
@@ -171,8 +176,8 @@ absl::Status Plot(const std::string& directory, const std::vector<Setup>& setups
   return WritePlot(std::filesystem::path(directory) / "scaling.html", runs, "devices");
 }
 
-// `measured`: the link's times; empty: --link names it.
-absl::StatusOr<PredictOptions> PredictionOptions(const std::vector<LinkPoint>& measured) {
+// `measured`: the link's times; null: --link names it.
+absl::StatusOr<PredictOptions> PredictionOptions(const MeasuredLink* measured) {
   PredictOptions options{.host = absl::GetFlag(FLAGS_host_ms) * 1e-3};
   const std::string averager = absl::GetFlag(FLAGS_averager);
   if (averager != "local" && averager != "mpi") {
@@ -187,9 +192,12 @@ absl::StatusOr<PredictOptions> PredictionOptions(const std::vector<LinkPoint>& m
   if (!(options.host >= 0)) return absl::InvalidArgumentError("--host_ms must be at least 0");
   options.exchange.way = averager == "local" ? ExchangeWay::kSlices : ExchangeWay::kRing;
   options.exchange.towers = absl::GetFlag(FLAGS_towers);
-  options.exchange.processor = absl::GetFlag(FLAGS_exchange_ns) * 1e-9;
-  const absl::StatusOr<LinkTable> link =
-      measured.empty() ? LinkTable::Find(absl::GetFlag(FLAGS_link)) : LinkTable::Interpolate(measured);
+  if (measured != nullptr) {
+    RETURN_IF_ERROR(SetLink(*measured, options.exchange));
+    return options;
+  }
+  options.exchange.processor = LinkTable::Linear(0, 1e9 / absl::GetFlag(FLAGS_exchange_ns));
+  const absl::StatusOr<LinkTable> link = LinkTable::Find(absl::GetFlag(FLAGS_link));
   if (!link.ok()) return absl::Status(link.status().code(), absl::StrCat("--link: ", link.status().message()));
   options.exchange.link = *link;
   return options;
@@ -197,31 +205,44 @@ absl::StatusOr<PredictOptions> PredictionOptions(const std::vector<LinkPoint>& m
 
 constexpr absl::Duration kStart = absl::Minutes(5);  // for processes to meet
 
-// The times of the link between the processes of the launcher; empty in all but task 0, which have nothing left to do.
-absl::StatusOr<std::vector<LinkPoint>> MeasuredLink() {
-  ASSIGN_OR_RETURN(const std::unique_ptr<World> world, OpenWorld(FindLaunch(), absl::Now() + kStart));
-  ASSIGN_OR_RETURN(std::vector<LinkPoint> points, MeasureLink(*world, absl::Now() + kStart));
-  if (world->rank() != 0) points.clear();
-  if (!points.empty()) std::printf("# bytes seconds, one way, %s\n", world->library().c_str());
-  for (const LinkPoint& point : points) std::printf("%.0f %.9f\n", point.bytes, point.seconds);
-  RETURN_IF_ERROR(world->Close(absl::Now() + kStart));
-  return points;
+void Print(const MeasuredLink& link, const std::string& library) {
+  std::printf("# bytes seconds, both ways at once, %s; beside computing; seconds of computing lost\n", library.c_str());
+  for (size_t i = 0; i < link.alone.size(); ++i) {
+    std::printf("%.0f %.9f # %.9f %.9f\n", link.alone[i].bytes, link.alone[i].seconds, link.beside[i].seconds,
+                link.processor[i].seconds);
+  }
 }
 
-absl::Status RunPredict() {
-  ASSIGN_OR_RETURN(const std::vector<int64_t> counts, ParseCounts(absl::GetFlag(FLAGS_predict)));
-  std::vector<LinkPoint> measured;
-  if (absl::GetFlag(FLAGS_link) == "measured") {
-    ASSIGN_OR_RETURN(measured, MeasuredLink());
-    if (measured.empty()) return absl::OkStatus();
+absl::Status CheckPredictFlags() {
+  const bool measured = absl::GetFlag(FLAGS_link) == "measured";
+  if (absl::GetFlag(FLAGS_real) < 0) return absl::InvalidArgumentError("--real must be at least 0");
+  if (absl::GetFlag(FLAGS_real) > 0 && !measured) return absl::InvalidArgumentError("--real needs --link=measured");
+  if (absl::GetFlag(FLAGS_real) > 0 && absl::GetFlag(FLAGS_towers) != 1) {
+    return absl::InvalidArgumentError("--real runs one tower in each process; leave out --towers");
   }
+  if (measured && absl::GetFlag(FLAGS_exchange_ns) != 0) {
+    return absl::InvalidArgumentError("--exchange_ns is measured with --link=measured; leave it out");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PredictIn(World& world, const std::vector<int64_t>& counts, const MeasuredLink* measured) {
   ASSIGN_OR_RETURN(PredictOptions options, PredictionOptions(measured));
   ASSIGN_OR_RETURN(const BenchModel model, FindModel(absl::GetFlag(FLAGS_model)));
   TrainingOptions training{.model = absl::GetFlag(FLAGS_model),
                            .device = {.cpu_threads = 1, .ignore_launcher = true},
                            .batch = absl::GetFlag(FLAGS_batch_size) > 0 ? absl::GetFlag(FLAGS_batch_size) : model.batch,
                            .dtype = absl::GetFlag(FLAGS_dtype)};
+  RETURN_IF_ERROR(world.AllGather("", absl::Now() + kStart).status());
   ASSIGN_OR_RETURN(const TracedTower tower, TraceTower(training, absl::GetFlag(FLAGS_trace_steps)));
+  RETURN_IF_ERROR(world.AllGather("", absl::Now() + kStart).status());
+  std::optional<double> real;
+  if (const int steps = absl::GetFlag(FLAGS_real); steps > 0) {
+    const auto sum = options.exchange.way == ExchangeWay::kSlices ? WorldSum::kTowers : WorldSum::kProcesses;
+    ASSIGN_OR_RETURN(real, TimeStep(world, training, sum, steps));
+  }
+  if (world.rank() != 0) return absl::OkStatus();
+  if (measured != nullptr) Print(*measured, world.library());
   options.images = static_cast<double>(training.batch);
   const double straggling = absl::GetFlag(FLAGS_straggling_ms);
   options.straggling = straggling < 0 ? tower.straggling : straggling * 1e-3;
@@ -233,7 +254,7 @@ absl::Status RunPredict() {
   }
   const std::string what = absl::StrCat(training.model, ", ", training.dtype, ", ", options.exchange.towers, " x ",
                                         training.batch, " examples a process, over ", absl::GetFlag(FLAGS_link));
-  ASSIGN_OR_RETURN(const Report report, PredictScaling(what, tower, options, counts, rehearsed));
+  ASSIGN_OR_RETURN(const Report report, PredictScaling(what, tower, options, counts, {rehearsed, world.size(), real}));
   const std::string out = absl::GetFlag(FLAGS_out);
   RETURN_IF_ERROR(report.Finish(out));
   if (out.empty()) return absl::OkStatus();
@@ -246,6 +267,21 @@ absl::Status RunPredict() {
     }
   }
   return WritePlot(std::filesystem::path(out) / "prediction.html", {run}, "processes");
+}
+
+// All processes of a launcher call it, and trace at the same time, since those of one machine may slow each other.
+absl::Status RunPredict() {
+  RETURN_IF_ERROR(CheckPredictFlags());
+  ASSIGN_OR_RETURN(const std::vector<int64_t> counts, ParseCounts(absl::GetFlag(FLAGS_predict)));
+  std::unique_ptr<World> world = World::Alone();
+  std::optional<MeasuredLink> measured;
+  if (absl::GetFlag(FLAGS_link) == "measured") {
+    ASSIGN_OR_RETURN(world, OpenWorld(FindLaunch(), absl::Now() + kStart));
+    ASSIGN_OR_RETURN(measured, MeasureLink(*world, /*computing=*/1, absl::Now() + kStart));
+  }
+  absl::Status status = PredictIn(*world, counts, measured.has_value() ? &*measured : nullptr);
+  if (!status.ok()) world->Fail(status);
+  return status.ok() && world->size() > 1 ? world->Close(absl::Now() + kStart) : status;
 }
 
 absl::Status RunPublished() {

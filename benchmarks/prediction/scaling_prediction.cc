@@ -40,7 +40,7 @@ absl::StatusOr<std::vector<int64_t>> ParseCounts(absl::string_view text) {
 }
 
 absl::StatusOr<Report> PredictScaling(const std::string& what, const TracedTower& tower, const PredictOptions& options,
-                                      const std::vector<int64_t>& counts, const std::vector<double>& rehearsed) {
+                                      const std::vector<int64_t>& counts, const TimedSteps& timed) {
   std::vector<StepModel> models;
   for (const BucketedStep& step : tower.steps) models.push_back(step.model);
   const StepModel& model = models[0];
@@ -65,7 +65,11 @@ absl::StatusOr<Report> PredictScaling(const std::string& what, const TracedTower
     } else if (options.exchange.towers == 1) {
       row["measured_ms"] = tower.alone * 1e3;
     }
-    if (!rehearsed.empty()) row["rehearsed_ms"] = rehearsed[i] * 1e3;
+    if (!timed.rehearsed.empty()) row["rehearsed_ms"] = timed.rehearsed[i] * 1e3;
+    if (timed.real.has_value() && counts[i] == timed.processes) {
+      row["real_ms"] = *timed.real * 1e3;
+      row["error"] = prediction.step / *timed.real - 1;
+    }
     report.Add(std::move(row));
   }
   ASSIGN_OR_RETURN(const int64_t largest, LargestCount(model, options, kGoodEfficiency, kMostProcesses));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -17,10 +18,16 @@ namespace belfry::benchmarks {
 // they are below the number after it. InvalidArgument: anything else.
 absl::StatusOr<std::vector<int64_t>> ParseCounts(absl::string_view text);
 
+// Steps that were run, in seconds.
+struct TimedSteps {
+  std::vector<double> rehearsed;  // by RehearseStep, one for each count; empty: none
+  int64_t processes = 1;
+  std::optional<double> real;  // by TimeStep, of that many processes
+};
+
 // A row for each number of processes, which also names the bucket size with the shortest step, and the largest number
-// with an efficiency of 0.9. `what` names the program and its link. `rehearsed` are the times of RehearseStep, one for
-// each count; empty: none. Errors are those of Predict.
+// with an efficiency of 0.9. `what` names the program and its link. Errors are those of Predict.
 absl::StatusOr<Report> PredictScaling(const std::string& what, const TracedTower& tower, const PredictOptions& options,
-                                      const std::vector<int64_t>& counts, const std::vector<double>& rehearsed = {});
+                                      const std::vector<int64_t>& counts, const TimedSteps& timed = {});
 
 }  // namespace belfry::benchmarks

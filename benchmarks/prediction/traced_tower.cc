@@ -13,6 +13,7 @@ namespace belfry::benchmarks {
 namespace {
 
 constexpr int kUntracedSteps = 5;
+constexpr absl::Duration kStart = absl::Minutes(5);  // for processes to meet
 constexpr size_t kSmallestBucket = size_t{64} << 10;
 // Standard deviation of normal values over the median of their distances from the median.
 constexpr double kDeviationOfMedian = 1.4826;
@@ -75,6 +76,17 @@ double Deviation(const std::vector<double>& values) {
   return kDeviationOfMedian * Median(distances);
 }
 
+absl::StatusOr<double> MedianStep(TrainingRun& run, int steps) {
+  for (int i = 0; i < kUntracedSteps; ++i) RETURN_IF_ERROR(run.Step());
+  std::vector<double> times;
+  for (int i = 0; i < steps; ++i) {
+    const Clock::time_point begin = Clock::now();
+    RETURN_IF_ERROR(run.Step());
+    times.push_back(Seconds(begin));
+  }
+  return Median(times);
+}
+
 bool SameCollectives(const StepModel& a, const StepModel& b) {
   return std::equal(
       a.collective.begin(), a.collective.end(), b.collective.begin(), b.collective.end(),
@@ -128,14 +140,19 @@ absl::StatusOr<double> RehearseStep(TrainingOptions options, const std::function
                                     int steps) {
   if (steps < 1) return absl::InvalidArgumentError(absl::StrCat(steps, " steps to rehearse; expected at least 1"));
   ASSIGN_OR_RETURN(const Tower tower, MakeTowerOfTwo(std::move(options), seconds));
-  for (int i = 0; i < kUntracedSteps; ++i) RETURN_IF_ERROR(tower.run->Step());
-  std::vector<double> times;
-  for (int i = 0; i < steps; ++i) {
-    const Clock::time_point begin = Clock::now();
-    RETURN_IF_ERROR(tower.run->Step());
-    times.push_back(Seconds(begin));
-  }
-  return Median(times);
+  return MedianStep(*tower.run, steps);
+}
+
+absl::StatusOr<double> TimeStep(World& world, TrainingOptions options, WorldSum sum, int steps) {
+  if (steps < 1) return absl::InvalidArgumentError(absl::StrCat(steps, " steps to time; expected at least 1"));
+  const absl::Time deadline = absl::Now() + kStart;
+  ASSIGN_OR_RETURN(const TowersOfWorld towers, TowersOfWorld::Gather(world, 1, deadline));
+  options.devices = "cpu:1";
+  options.replicate.first_tower = world.rank();
+  options.replicate.towers = world.size();
+  options.session.collectives = WorldCollectives(world, towers, sum);
+  ASSIGN_OR_RETURN(const std::unique_ptr<TrainingRun> run, TrainingRun::Create(options));
+  return MedianStep(*run, steps);
 }
 
 }  // namespace belfry::benchmarks

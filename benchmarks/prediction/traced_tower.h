@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "benchmarks/training_run.h"
+#include "framework/collective/world_collective.h"
 #include "framework/runtime/prediction/step_model.h"
 
 namespace belfry::benchmarks {
@@ -32,5 +33,9 @@ absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces);
 // of `steps` steps. It is what a prediction without stragglers should meet, since only the order of events is real.
 absl::StatusOr<double> RehearseStep(TrainingOptions options, const std::function<double(double bytes)>& seconds,
                                     int steps);
+
+// Seconds of a step of the model in each process of `world`, with options.batch examples and one tower each, and
+// averages `sum`: the median of `steps` steps. All processes must call it. Errors: also those of World::Exchange.
+absl::StatusOr<double> TimeStep(World& world, TrainingOptions options, WorldSum sum, int steps);
 
 }  // namespace belfry::benchmarks

@@ -81,7 +81,8 @@ TEST(PredictScaling, ReportsARowForEachCount) {
        .model = {.compute = {ModelInstruction::Run(5e-3), ModelInstruction::Record(0), ModelInstruction::Run(5e-3)},
                  .collective = {ModelInstruction::Wait(0), ModelInstruction::Collective(1e6)}}});
   const PredictOptions options{.exchange = {.link = LinkTable::Linear(0, 0.5e9)}, .images = 100};
-  const auto report = PredictScaling("mlp over a link", tower, options, {1, 2, 4}, {0.01, 0.013, 0.02});
+  const auto report = PredictScaling("mlp over a link", tower, options, {1, 2, 4},
+                                     {.rehearsed = {0.01, 0.013, 0.02}, .processes = 2, .real = 0.0125});
   ASSERT_TRUE(report.ok()) << report.status();
   const nlohmann::ordered_json json = report->Json();
   ASSERT_EQ(json["rows"].size(), 3u);
@@ -95,6 +96,9 @@ TEST(PredictScaling, ReportsARowForEachCount) {
   EXPECT_EQ(json["rows"][1]["best_bucket_KiB"], 64);
   EXPECT_NEAR(json["rows"][1]["best_step_ms"].get<double>(), 10, 1e-9);
   EXPECT_NEAR(json["rows"][1]["rehearsed_ms"].get<double>(), 13, 1e-9);
+  EXPECT_NEAR(json["rows"][1]["real_ms"].get<double>(), 12.5, 1e-9);
+  EXPECT_NEAR(json["rows"][1]["error"].get<double>(), -0.04, 1e-9);
+  EXPECT_FALSE(json["rows"][2].contains("real_ms"));
   EXPECT_FALSE(json["rows"][2].contains("measured_ms"));
   EXPECT_THAT(json["summary"][0].get<std::string>(), HasSubstr("a link"));
 }

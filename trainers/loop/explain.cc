@@ -136,9 +136,12 @@ absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& ste
 absl::StatusOr<std::string> ExplainLink(World& world, Session& session, const PlannedStep& step, ExchangeWay way,
                                         absl::Time deadline) {
   ASSIGN_OR_RETURN(const auto explained, session.Explain(step.feeds, step.fetches, step.targets));
-  ASSIGN_OR_RETURN(const std::vector<LinkPoint> points, MeasureLink(world, deadline));
-  Exchange exchange{.way = way, .towers = static_cast<int>(session.devices().TowerDevices().size())};
-  ASSIGN_OR_RETURN(exchange.link, LinkTable::Interpolate(points));
+  const std::vector<int> towers = session.devices().TowerDevices();
+  int threads = 0;
+  for (const int tower : towers) threads += session.devices().device(tower).threads();
+  ASSIGN_OR_RETURN(const MeasuredLink measured, MeasureLink(world, threads, deadline));
+  Exchange exchange{.way = way, .towers = static_cast<int>(towers.size())};
+  RETURN_IF_ERROR(SetLink(measured, exchange));
   double seconds = 0, bytes = 0;
   std::map<int, double> collectives;  // bytes of one rank
   for (const ProgramNode& node : explained.plan->program.nodes) {
@@ -148,12 +151,13 @@ absl::StatusOr<std::string> ExplainLink(World& world, Session& session, const Pl
     seconds += CostOfExchange(exchange, of_one, world.size()).seconds;
     bytes += of_one;
   }
+  const LinkPoint &first = measured.alone.front(), &last = measured.alone.back();
   const double slices = way == ExchangeWay::kSlices ? exchange.towers + 1 : 2;
   return absl::StrFormat(
       "Between %d processes: each sends and receives %.3f MiB a step in %d averages. On the link measured now, where "
       "%.0f bytes take %.1f us and %.0f MiB %.2f ms, that takes %.2f ms where no computing hides it.\n",
-      world.size(), slices * bytes * (world.size() - 1) / world.size() / kMebi, collectives.size(), points[0].bytes,
-      points[0].seconds * 1e6, points.back().bytes / kMebi, points.back().seconds * 1e3, seconds * 1e3);
+      world.size(), slices * bytes * (world.size() - 1) / world.size() / kMebi, collectives.size(), first.bytes,
+      first.seconds * 1e6, last.bytes / kMebi, last.seconds * 1e3, seconds * 1e3);
 }
 
 }  // namespace belfry::trainers

@@ -33,26 +33,38 @@ CollectiveCost CostOfExchange(const Exchange& exchange, double bytes, int64_t pr
   const auto others = static_cast<double>(processes - 1);
   const double slice = bytes / static_cast<double>(processes);
   const double first = exchange.way == ExchangeWay::kSlices ? slice * exchange.towers : slice;
-  const double wire = others * (exchange.link.Seconds(first) + exchange.link.Seconds(slice));
-  const double processor = others * (first + slice) * exchange.processor;
-  return {.seconds = std::max(wire, processor), .processor = processor};
+  const auto all = [&](const LinkTable& table) { return others * (table.Seconds(first) + table.Seconds(slice)); };
+  const double processor = all(exchange.processor), seconds = std::max(all(exchange.link), processor);
+  return {.seconds = seconds, .beside = std::max(seconds, all(exchange.beside)), .processor = processor};
+}
+
+double ExpectedLargest(int64_t count) {
+  if (count <= 1) return 0;
+  const auto n = static_cast<double>(count);
+  const double above = 1 - (n - 0.375) / (n + 0.25);  // the part of all values that is larger
+  double low = 0, high = 10;
+  for (int i = 0; i < 50; ++i) {
+    const double middle = (low + high) / 2;
+    (std::erfc(middle / std::sqrt(2.0)) / 2 > above ? low : high) = middle;
+  }
+  return low;
 }
 
 absl::StatusOr<Prediction> Predict(const StepModel& model, const PredictOptions& options, int64_t processes) {
   if (processes < 1) {
     return absl::InvalidArgumentError(absl::StrCat(processes, " processes; expected at least 1"));
   }
-  const auto simulate = [&](const LinkTable& link) {
-    Exchange exchange = options.exchange;
-    exchange.link = link;
+  const auto simulate = [&](const Exchange& exchange) {
     return SimulateStep(model, [&](double bytes) { return CostOfExchange(exchange, bytes, processes); });
   };
   ASSIGN_OR_RETURN(const SimulatedStep alone, SimulateStep(model, [](double) { return CollectiveCost(); }));
-  ASSIGN_OR_RETURN(const SimulatedStep step, simulate(options.exchange.link));
-  ASSIGN_OR_RETURN(const SimulatedStep wide, simulate(LinkTable::Linear(options.exchange.link.latency(), INFINITY)));
+  ASSIGN_OR_RETURN(const SimulatedStep step, simulate(options.exchange));
+  Exchange without_bytes = options.exchange;
+  without_bytes.link = without_bytes.beside = LinkTable::Linear(options.exchange.link.latency(), INFINITY);
+  ASSIGN_OR_RETURN(const SimulatedStep wide, simulate(without_bytes));
 
   const auto count = static_cast<double>(processes);
-  const double straggling = options.straggling * std::sqrt(2 * std::log(count));
+  const double straggling = options.straggling * ExpectedLargest(processes);
   const double host = processes > 1 ? options.host : 0;
   Prediction prediction{.processes = processes, .step = step.seconds + straggling + host, .exposed = step.exposed};
   prediction.images_per_second = count * options.exchange.towers * options.images / prediction.step;

@@ -22,21 +22,21 @@ enum class ExchangeWay {
 struct Exchange {
   ExchangeWay way = ExchangeWay::kSlices;
   LinkTable link;
-  int towers = 1;        // L
-  double processor = 0;  // seconds that sending and receiving a byte take from computing
+  int towers = 1;       // L
+  LinkTable beside;     // times of the same link beside computing; where they are shorter, those of `link` count
+  LinkTable processor;  // seconds of computing that are lost to a message, sent and received
 };
 
 // The time of averaging `bytes` of each tower over P processes. With messages of t(b) seconds it is
 // (P - 1) (t(L S / P) + t(S / P)) for slices, 2 (P - 1) t(S / P) for a ring: on a linear link of latency a and
 // bandwidth B, 2 (P - 1) a + (L + 1) S / B (P - 1) / P, and 2 (P - 1) a + 2 S / B (P - 1) / P. If the processor needs
-// longer for the bytes, its time.
+// longer for the messages, its time.
 CollectiveCost CostOfExchange(const Exchange& exchange, double bytes, int64_t processes);
 
 struct PredictOptions {
   Exchange exchange;
   double images = 0;      // of a tower in a step
-  double straggling = 0;  // standard deviation of a process's step, in seconds: all wait for the slowest of P, which
-                          // takes sqrt(2 ln P) of it longer than the median
+  double straggling = 0;  // standard deviation of a process's step, in seconds: all wait for the slowest of P
   double host = 0;        // seconds by which a step of several processes is longer whatever their number
 };
 
@@ -59,6 +59,9 @@ struct Prediction {
   double exposed = 0;             // seconds in which a process computes nothing and averages
   Bound bound = Bound::kCompute;  // the largest part of the time beyond one process's step
 };
+
+// The expected largest of `count` independent normal values of mean 0 and standard deviation 1 (Blom, 1958), to 0.03.
+double ExpectedLargest(int64_t count);
 
 // InvalidArgument: fewer than one process, or the streams of `model` wait for each other.
 absl::StatusOr<Prediction> Predict(const StepModel& model, const PredictOptions& options, int64_t processes);

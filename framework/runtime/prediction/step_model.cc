@@ -24,8 +24,8 @@ double Median(std::vector<double>& values) {
 struct Queue {
   const std::vector<ModelInstruction>& instructions;
   size_t next = 0;
-  double left = 0;   // seconds of the instruction under way
-  double share = 0;  // of the processor, that it takes from computing
+  double left = 0;  // seconds of the instruction under way, if the other stream rests
+  double pace = 1;  // seconds of it that pass in one if the other stream is busy, too
   bool busy = false;
 
   bool done() const { return !busy && next == instructions.size(); }
@@ -61,13 +61,14 @@ class Simulator {
       case Kind::kRecord: recorded_.insert(at.event); break;
       case Kind::kRun:
         queue.left = at.seconds;
-        queue.share = 0;
         queue.busy = true;
         break;
       case Kind::kCollective: {
         const CollectiveCost cost = cost_(at.bytes);
+        const double beside = std::max(cost.beside, cost.seconds);
         queue.left = cost.seconds;
-        queue.share = cost.seconds > 0 ? std::min(cost.processor / cost.seconds, 1.0) : 0;
+        queue.pace = beside > 0 ? cost.seconds / beside : 1;
+        compute_.pace = beside > 0 ? 1 - std::min(cost.processor / beside, 1.0) : 1;
         queue.busy = true;
         break;
       }
@@ -78,23 +79,25 @@ class Simulator {
 
   // Goes on to the time at which the first of both queues ends its instruction.
   void Advance() {
-    const double rate = collective_.busy ? 1 - collective_.share : 1;
-    double step = std::numeric_limits<double>::infinity();
-    if (compute_.busy && rate > 0) step = compute_.left / rate;
-    const bool compute_ends = compute_.busy && (!collective_.busy || step <= collective_.left);
-    const bool collective_ends = collective_.busy && (!compute_.busy || collective_.left <= step);
-    if (collective_ends) step = collective_.left;
+    const bool both = compute_.busy && collective_.busy;
+    const auto until_end = [&](const Queue& queue) {
+      if (!queue.busy) return std::numeric_limits<double>::infinity();
+      return queue.left > 0 && both ? queue.left / queue.pace : queue.left;  // infinite for a pace of 0
+    };
+    const double compute_end = until_end(compute_), collective_end = until_end(collective_);
+    const double step = std::min(compute_end, collective_end);
+    const double computed = both ? step * compute_.pace : step;
     result_.seconds += step;
     if (compute_.busy) {
-      result_.compute += step * rate;
-      result_.slowed += step * (1 - rate);
-      compute_.left -= step * rate;
+      result_.compute += computed;
+      result_.slowed += step - computed;
+      compute_.left -= computed;
     } else {
       result_.exposed += step;
     }
-    collective_.left -= step;
-    if (compute_ends) compute_.busy = false;
-    if (collective_ends) collective_.busy = false;
+    collective_.left -= both ? step * collective_.pace : step;
+    if (compute_end <= collective_end) compute_.busy = false;
+    if (collective_end <= compute_end) collective_.busy = false;
   }
 
   const std::function<CollectiveCost(double bytes)>& cost_;

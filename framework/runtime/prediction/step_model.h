@@ -44,7 +44,8 @@ absl::StatusOr<StepModel> MakeStepModel(const Plan& plan, int device, const Kern
 // The cost of a collective.
 struct CollectiveCost {
   double seconds = 0;    // from the first byte sent to the last one received
-  double processor = 0;  // seconds of it that computing goes without, spread evenly; at most `seconds`
+  double beside = 0;     // the same if a kernel runs all the time; at least `seconds`
+  double processor = 0;  // seconds of `beside` that kernels go without, spread evenly; at most `beside`
 };
 
 struct SimulatedStep {

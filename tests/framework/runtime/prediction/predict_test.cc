@@ -48,7 +48,7 @@ TEST(CostOfExchange, FollowsTheFormulas) {
 }
 
 TEST(CostOfExchange, OneProcessExchangesNothing) {
-  const Exchange exchange{.link = LinkTable::Linear(1, 1), .towers = 4, .processor = 1};
+  const Exchange exchange{.link = LinkTable::Linear(1, 1), .towers = 4, .processor = LinkTable::Linear(1, 1)};
   EXPECT_EQ(CostOfExchange(exchange, 1e6, 1).seconds, 0);
   EXPECT_EQ(CostOfExchange(exchange, 1e6, 1).processor, 0);
 }
@@ -62,12 +62,30 @@ TEST(CostOfExchange, AMeasuredLinkIsAskedForEachMessage) {
 }
 
 TEST(CostOfExchange, IsAtLeastTheProcessorsTime) {
-  const CollectiveCost fast = CostOfExchange({.processor = 1e-9}, 1e6, 2);
+  const CollectiveCost fast = CostOfExchange({.processor = LinkTable::Linear(0, 1e9)}, 1e6, 2);
   EXPECT_DOUBLE_EQ(fast.processor, 1e-3);  // 0.5 MB in each half
   EXPECT_DOUBLE_EQ(fast.seconds, 1e-3);
-  const CollectiveCost slow = CostOfExchange({.link = LinkTable::Linear(0, 1e8), .processor = 1e-9}, 1e6, 2);
+  const CollectiveCost slow =
+      CostOfExchange({.link = LinkTable::Linear(0, 1e8), .processor = LinkTable::Linear(0, 1e9)}, 1e6, 2);
   EXPECT_DOUBLE_EQ(slow.processor, 1e-3);
   EXPECT_DOUBLE_EQ(slow.seconds, 1e-2);
+}
+
+TEST(CostOfExchange, TimesBesideComputingAreNeverShorter) {
+  const LinkTable link = LinkTable::Linear(0, 1e8);
+  const CollectiveCost longer = CostOfExchange({.link = link, .beside = LinkTable::Linear(1e-3, 1e8)}, 1e6, 2);
+  EXPECT_DOUBLE_EQ(longer.seconds, 10e-3);
+  EXPECT_DOUBLE_EQ(longer.beside, 12e-3);
+  EXPECT_DOUBLE_EQ(CostOfExchange({.link = link, .beside = LinkTable::Linear(0, 1e9)}, 1e6, 2).beside, 10e-3);
+}
+
+// Exact values: 1 / sqrt(pi), 3 / (2 sqrt(pi)), and by numerical integration.
+TEST(ExpectedLargest, OfNormalValues) {
+  EXPECT_EQ(ExpectedLargest(1), 0);
+  EXPECT_NEAR(ExpectedLargest(2), 0.5642, 0.03);
+  EXPECT_NEAR(ExpectedLargest(3), 0.8463, 0.03);
+  EXPECT_NEAR(ExpectedLargest(10), 1.5388, 0.03);
+  EXPECT_NEAR(ExpectedLargest(1000), 3.2414, 0.03);
 }
 
 // Efficiencies by the formulas alone, worked out when the exchange was designed.
@@ -106,7 +124,7 @@ TEST(Predict, MoreProcessesAreNeverFasterEach) {
         PredictOptions options = Over(link);
         options.exchange.way = way;
         options.exchange.towers = towers;
-        options.exchange.processor = 0.3e-9;
+        options.exchange.processor = LinkTable::Linear(0, 3.3e9);
         options.straggling = 1e-3;
         double last = 0;
         for (int64_t processes = 1; processes <= 4096; processes = processes * 3 / 2 + 1) {
@@ -134,7 +152,7 @@ TEST(Predict, TheSlowestOfManyAndTheHostAreAdded) {
   const double step = PredictOrFail(Tutorial(), options, 1000).step;
   options.straggling = 2e-3;
   options.host = 7e-3;
-  EXPECT_NEAR(PredictOrFail(Tutorial(), options, 1000).step, step + 2e-3 * std::sqrt(2 * std::log(1000)) + 7e-3, 1e-12);
+  EXPECT_NEAR(PredictOrFail(Tutorial(), options, 1000).step, step + 2e-3 * ExpectedLargest(1000) + 7e-3, 1e-12);
 }
 
 TEST(Predict, SaysWhatBoundsTheStep) {
@@ -147,7 +165,7 @@ TEST(Predict, SaysWhatBoundsTheStep) {
   options.straggling = 50e-3;
   EXPECT_EQ(PredictOrFail(Tutorial(), options, 8).bound, Bound::kStragglers);
   options = Over("ib100");
-  options.exchange.processor = 1e-9;
+  options.exchange.processor = LinkTable::Linear(0, 1e9);
   EXPECT_EQ(PredictOrFail(Tutorial(), options, 8).bound, Bound::kProcessor);
   EXPECT_EQ(BoundName(Bound::kBandwidth), "bandwidth");
 }

@@ -94,6 +94,20 @@ TEST(SimulateStep, ExchangingTakesItsShareOfComputing) {
   EXPECT_DOUBLE_EQ(exposed->slowed, 0);
 }
 
+TEST(SimulateStep, AnExchangeBesideComputingMayTakeLonger) {
+  const auto cost = [](double) { return CollectiveCost{.seconds = 10, .beside = 20, .processor = 4}; };
+  const auto hidden = SimulateStep({.compute = {Kernel(20)}, .collective = {Average(1)}}, cost);
+  ASSERT_TRUE(hidden.ok()) << hidden.status();
+  EXPECT_DOUBLE_EQ(hidden->seconds, 24);  // 16 of 20 are done when the collective ends
+  EXPECT_DOUBLE_EQ(hidden->slowed, 4);
+  // The kernel ends after 10, when half of the collective is left, which then takes its own time.
+  const auto half = SimulateStep({.compute = {Kernel(8)}, .collective = {Average(1)}}, cost);
+  ASSERT_TRUE(half.ok()) << half.status();
+  EXPECT_DOUBLE_EQ(half->seconds, 15);
+  EXPECT_DOUBLE_EQ(half->slowed, 2);
+  EXPECT_DOUBLE_EQ(half->exposed, 5);
+}
+
 TEST(SimulateStep, AnExchangeThatTakesTheWholeProcessorStopsComputing) {
   const auto cost = [](double) { return CollectiveCost{.seconds = 10, .processor = 99}; };
   const auto step = SimulateStep({.compute = {Kernel(20)}, .collective = {Average(1)}}, cost);
