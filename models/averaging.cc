@@ -13,8 +13,7 @@ ops::CollectiveOptions TowerRank::Collective(absl::string_view name) const {
 }
 
 Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value) {
-  const std::vector<Output> sums = ops::AllReduceSum(tower.averaging(), tower.Collective(name), {value});
-  return sums.empty() ? Output() : sums[0];
+  return ops::AllReduceSum(tower.averaging(), tower.Collective(name), {value})[0];
 }
 
 Output GatherScalars(const TowerRank& tower, absl::string_view name, Output scalar) {
@@ -46,7 +45,6 @@ std::vector<GradientAndVariable> GradientBuckets::Average(const TowerRank& tower
     for (size_t k : buckets_[b]) values.push_back(gradients[k].gradient);
     const std::vector<Output> means =
         ops::AllReduceMean(tower.averaging(), tower.Collective(absl::StrCat("gradients/bucket_", b)), weight, values);
-    if (means.empty()) return {};
     for (size_t n = 0; n < means.size(); ++n) gradients[buckets_[b][n]].gradient = means[n];
   }
   return gradients;
@@ -64,7 +62,7 @@ std::vector<GradientAndVariable> GradientBuckets::AverageParts(const TowerRank& 
     }
     const ops::CollectiveOptions collective = tower.Collective(absl::StrCat("gradients/bucket_", b));
     const std::vector<Output> means = ops::ReduceScatterMean(tower.averaging(), collective, weight, values);
-    if (means.empty()) return {};
+    if (!tower.scope.status().ok()) return {};
     const std::vector<ops::FlatPart> flat = ops::PartsOfTower(collective, means[0].dtype(), shapes);
     for (size_t n = 0; n < means.size(); ++n) {
       const Variable& variable = gradients[buckets_[b][n]].variable;
@@ -83,10 +81,12 @@ std::vector<std::pair<Variable, Output>> GradientBuckets::GatherUpdated(const To
     const size_t size = buckets_[b].size(), first = values.size();
     std::vector<Shape> shapes;
     for (const GradientAndVariable& part : parts.subspan(first, size)) shapes.push_back(part.variable.whole().shape());
+    // They read the variables after the updates, not the updates' outputs: updates whose output nobody reads are fused.
+    std::vector<Output> values_of_parts;
+    for (const GradientAndVariable& part : parts.subspan(first, size)) values_of_parts.push_back(part.variable);
+    const Scope after = tower.averaging().ControlDependencies(updated.subspan(first, size));
     const std::vector<Output> gathered =
-        ops::AllGather(tower.averaging(), tower.Collective(absl::StrCat("variables/bucket_", b)),
-                       updated.subspan(first, size), shapes);
-    if (gathered.empty()) return {};
+        ops::AllGather(after, tower.Collective(absl::StrCat("variables/bucket_", b)), values_of_parts, shapes);
     for (size_t n = 0; n < size; ++n) values.emplace_back(parts[first + n].variable.whole(), gathered[n]);
   }
   return values;

@@ -37,15 +37,18 @@ class GradientBuckets {
   GradientBuckets() = default;
   // A bucket is closed once it has `bytes` or more. Larger ones need fewer collectives, smaller ones can start earlier.
   GradientBuckets(absl::Span<const optim::GradientAndVariable> gradients, size_t bytes);
+  bool empty() const { return buckets_.empty(); }  // there is no gradient
 
-  // The means of the towers' gradients, weighted by float32 scalars. Empty after an error.
+  // The means of the towers' gradients, weighted by float32 scalars. After an error, which sticks to the graph, these
+  // are invalid.
   std::vector<optim::GradientAndVariable> Average(const TowerRank& tower, Output weight,
                                                   std::vector<optim::GradientAndVariable> gradients) const;
   // The tower's parts of these means, with the parts of the variables, bucket by bucket; some may be empty, so that all
   // towers have the same variables by name.
   std::vector<optim::GradientAndVariable> AverageParts(const TowerRank& tower, Output weight,
                                                        absl::Span<const optim::GradientAndVariable> gradients) const;
-  // Given these parts of variables after their update, the values of the whole variables, in the same order.
+  // The values of the whole variables once their parts have been updated, in the same order. `updated`: the outputs of
+  // the updates, one for each part.
   std::vector<std::pair<Variable, Output>> GatherUpdated(const TowerRank& tower,
                                                          absl::Span<const optim::GradientAndVariable> parts,
                                                          absl::Span<const Output> updated) const;

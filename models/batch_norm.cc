@@ -35,7 +35,6 @@ ops::ChannelMomentsOutputs OverTowers(const Scope& scope, const ops::ChannelMome
   const std::vector<Output> means = ops::AllReduceMean(
       scope, {.group = absl::StrCat(group.name, scope.random_path()), .rank = group.rank, .size = group.size},
       group.examples, {difference, squares});
-  if (means.empty()) return {};
   return {ops::Add(scope, means[0], center), ops::Relu(scope, ops::Sub(scope, means[1], ops::Square(scope, means[0])))};
 }
 

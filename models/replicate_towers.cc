@@ -235,6 +235,7 @@ class Replicator {
   // Every tower's gradients are in the same order, which CheckSameVariables has verified, so its buckets are, too.
   std::vector<std::vector<GradientAndVariable>> AverageAllReduced() {
     buckets_ = GradientBuckets(gradients_[0], options_.bucket_bytes);
+    if (buckets_.empty()) return gradients_;  // an error where they are applied
     std::vector<std::vector<GradientAndVariable>> averaged;
     for (int i = 0; i < local_; ++i) {
       const Output weight = step_.towers[i].examples;
@@ -446,7 +447,17 @@ InputSpec InputSpec::Of(const data::Prefetcher& prefetcher) {
 
 TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
                           const optim::Optimizer& optimizer, const ReplicateOptions& options) {
-  return Replicator(scope, devices, input, model, optimizer, options).Run();
+  if (devices.size() == 0) {
+    scope.Fail(absl::InvalidArgumentError("ReplicateTowers needs devices, but the DeviceSet is empty"));
+  } else if (model == nullptr) {
+    scope.Fail(absl::InvalidArgumentError("ReplicateTowers needs a model function, not null"));
+  }
+  TrainStep step =
+      scope.status().ok() ? Replicator(scope, devices, input, model, optimizer, options).Run() : TrainStep();
+  // After an error callers may still index the towers.
+  const size_t towers = devices.size() == 0 ? 1 : devices.TowerDevices().size();
+  while (step.towers.size() < towers) step.towers.push_back({.scope = scope});
+  return step;
 }
 
 TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const data::Prefetcher& input,

@@ -80,12 +80,13 @@ struct TrainTower {
   std::vector<Variable> variables;  // its trainable variables; with a parameter device, the same ones for all towers
 };
 
-// A training step. If building it failed, Scope::status() and Session::Create report the error.
+// A training step. If building it failed, Scope::status() and Session::Create report the error, and what is not there
+// is invalid or null.
 struct TrainStep {
   std::vector<TrainTower> towers;          // of this process
   int first_tower = 0, towers_in_all = 0;  // the number of towers[0], and of those of all processes
   Output loss;                             // float32 scalar: the mean over all examples of the step
-  Output learning_rate;                    // float32 scalar: this step's rate
+  Output learning_rate;                    // float32 scalar: this step's rate; may be fed, for all towers
   Variable global_step;                    // int64 scalar: number of earlier steps that were not skipped
   Variable loss_scale;               // float32 scalar: this step's scale; invalid without ReplicateOptions::loss_scale
   Variable skipped_steps;            // int64 scalar: number of earlier steps that were skipped; invalid in the same

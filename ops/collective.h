@@ -38,13 +38,15 @@ struct FlatPart {
   int64_t begin = 0, size = 0;
 };
 // The parts of tower options.rank: of a bucket of values of these shapes, side by side in memory, every tower has an
-// equal slice, so of each value it has a part, which may be empty. `begin` is a multiple of kAlignment bytes.
+// equal slice, so of each value it has a part, which may be empty. `begin` is a multiple of kAlignment bytes. REQUIRES:
+// known shapes, and a rank in [0, options.size).
 std::vector<FlatPart> PartsOfTower(const CollectiveOptions& options, DType dtype, absl::Span<const Shape> shapes);
-// The tower's parts of the weighted means of `values`, as AllReduceMean has them, bit by bit: tensors of rank 1. Moves
-// half of what AllReduceMean does. The shapes must be known. Not differentiable.
+// The tower's parts of the weighted means of `values`, as AllReduceMean has them, bit by bit: tensors of rank 1. Among
+// CPUs and by NCCL it moves half of what AllReduceMean does. The shapes must be known. Not differentiable.
 std::vector<Output> ReduceScatterMean(OpScope scope, const CollectiveOptions& options, Output weight,
                                       absl::Span<const Output> values);
-// The converse: values of the given shapes, from the parts of all towers. `parts` are this tower's. Not differentiable.
+// The converse: values of the given shapes, from the parts of all towers. `parts` are this tower's, one for each value;
+// another number or size of them is an error. Not differentiable.
 std::vector<Output> AllGather(OpScope scope, const CollectiveOptions& options, absl::Span<const Output> parts,
                               absl::Span<const Shape> shapes);
 

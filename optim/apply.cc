@@ -28,7 +28,7 @@ absl::Status CheckPairs(absl::Span<const GradientAndVariable> gradients) {
                                                      "its own global step, so apply their gradients separately."));
     }
     any |= pair.gradient.valid();
-    if (!seen.insert(&pair.variable.node()).second) {
+    if (!seen.insert(&pair.variable.whole().node()).second) {
       return absl::InvalidArgumentError(
           absl::StrCat("Variable ", pair.variable.name(), " would be updated twice in one step; add its gradients."));
     }

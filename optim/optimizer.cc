@@ -6,14 +6,14 @@
 
 namespace belfry::optim {
 
-bool IsWeight(const Variable& variable) { return variable.shape().rank() >= 2; }
+bool IsWeight(const Variable& variable) { return variable.valid() && variable.whole().shape().rank() >= 2; }
 
 double Decay(double weight_decay, const VariableFilter& decays, const Variable& variable) {
   return decays == nullptr || decays(variable.whole()) ? weight_decay : 0;
 }
 
 Output LearningRate(OpScope scope, const Schedule& schedule) {
-  const std::string made = absl::StrCat("learning_rate ", scope.replica(), " ", schedule.ToString());
+  const std::string made = absl::StrCat("learning_rate ", schedule.ToString());
   if (const auto items = scope.graph().collection(made); !items.empty()) return std::get<Output>(items[0].value);
   const Variable step = GlobalStep(scope);
   if (!step.valid()) return Output();
@@ -24,9 +24,18 @@ Output LearningRate(OpScope scope, const Schedule& schedule) {
 }
 
 Variable Slot(const Scope& scope, const Variable& variable, absl::string_view name, double initial) {
-  return GetVariable(RootScope(scope, variable.replica()), absl::StrCat(variable.name(), "/", name), variable.shape(),
-                     ConstantInitializer(initial),
-                     {.dtype = variable.dtype(), .trainable = false, .slot_of = variable});
+  const Variable slot =
+      GetVariable(RootScope(scope, variable.replica()), absl::StrCat(variable.name(), "/", name), variable.shape(),
+                  ConstantInitializer(initial), {.dtype = variable.dtype(), .trainable = false, .slot_of = variable});
+  if (!slot.valid() || slot.def().slot_of == &variable.def()) return slot;
+  const VariableDef* const of = slot.def().slot_of;
+  const auto begin = [](const VariableDef* def) { return def == nullptr || def->part_of == nullptr ? -1 : def->begin; };
+  if (begin(of) != begin(&variable.def())) {
+    scope.Fail(absl::InvalidArgumentError(absl::StrCat("The slot ", slot.name(), " of replica ", variable.replica(),
+                                                       " is that of another part of the variable")));
+    return Variable();
+  }
+  return slot;
 }
 
 Scope UpdateScope(const Scope& scope, const Variable& variable) {

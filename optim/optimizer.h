@@ -23,7 +23,8 @@ class Optimizer {
   // error, which sticks to the graph.
   //
   // The variable may be a part of one (SliceOfVariable), with its part of the gradient: then slots are the tower's
-  // share of the whole variable's. A rule that is not element-wise must refuse parts, or combine what it needs of them.
+  // share of the whole variable's. A rule that is not element-wise must refuse parts, or combine what it needs of them;
+  // one that looks at the variable's shape must look at that of variable.whole().
   virtual Output Apply(OpScope scope, const Variable& variable, Output gradient) const = 0;
 
   const Schedule& learning_rate() const { return learning_rate_; }
@@ -43,8 +44,8 @@ bool IsWeight(const Variable& variable);
 // For update rules: the weight decay of a variable; 0 if the filter rejects it. The filter sees the whole variable.
 double Decay(double weight_decay, const VariableFilter& decays, const Variable& variable);
 
-// The learning rate of this step for the scope's replica: one node per schedule and replica, however often it is
-// called.
+// The learning rate of this step: one node per schedule, for all replicas, so that a rate that is fed reaches them all.
+// It follows the global step of the first replica that asks.
 Output LearningRate(OpScope scope, const Schedule& schedule);
 
 // For update rules: the variable "<variable>/<name>" with the shape, dtype, replica and device of `variable`, not

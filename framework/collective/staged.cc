@@ -73,7 +73,7 @@ class StagedCollective final : public Collective {
       const CollectiveRank &from = gpus_.ranks[i], &to = hosts_.ranks[i];
       if (from.participant != participant || !Counts(i)) continue;
       RETURN_IF_ERROR(stream.Copy(to.data, host, from.data, gpu, bytes_));
-      if (gpus_.kind != CollectiveKind::kMean) continue;
+      if (!gpus_.averages()) continue;
       RETURN_IF_ERROR(stream.Copy(const_cast<float*>(to.weight), host, from.weight, gpu, sizeof(float)));
     }
     return absl::OkStatus();

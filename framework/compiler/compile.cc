@@ -59,8 +59,10 @@ void FindVariableUses(Plan& plan) {
       const ArgDef& arg = InputArg(node, static_cast<int>(i));
       if (program.nodes[root.node].op->kind != OpKind::kVariable || arg.shape_only) continue;
       if (arg.ref) written.insert(root.node);
-      // With the condition of a kOnlyIf input, the variable may keep its value.
-      if (arg.overwrites && node.inputs.size() == node.op->inputs.size() - (node.op->inputs.back().list ? 1 : 0)) {
+      // With the condition of a kOnlyIf input, the variable may keep its value; of a part, the rest keeps its own.
+      const bool whole = program.spec(node.inputs[i]).shape.elements() == program.spec(root).shape.elements();
+      if (arg.overwrites && whole &&
+          node.inputs.size() == node.op->inputs.size() - (node.op->inputs.back().list ? 1 : 0)) {
         assigned.insert(root.node);
       } else if (!assigned.contains(root.node)) {
         read.insert(root.node);

@@ -107,6 +107,12 @@ class Placer {
 
   absl::StatusOr<Placement> Run() {
     if (devices_.size() == 0) return absl::FailedPreconditionError("No devices are registered");
+    for (int id = 0; id < first_; ++id) {
+      const int device = placement_.device[id];
+      if (first_ <= graph_.size() && device >= 0 && device < devices_.size()) continue;
+      return absl::InvalidArgumentError(absl::StrCat("Node ", id, " was placed on device ", device, ", but there are ",
+                                                     graph_.size(), " nodes and ", devices_.size(), " devices"));
+    }
     RankDevices();
     std::vector<uint64_t> types(graph_.size());
     for (int id = 0; id < first_; ++id) types[id] = type_bit_[placement_.device[id]];

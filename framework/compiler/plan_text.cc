@@ -17,7 +17,9 @@ std::string StorageText(const Program& program, const Storage& storage) {
   switch (storage.kind) {
     case Storage::Kind::kNowhere: return "-";
     case Storage::Kind::kArena: return absl::StrCat("@", storage.offset);
-    case Storage::Kind::kVariable: return absl::StrCat("variable ", program.nodes[storage.node].name);
+    case Storage::Kind::kVariable:
+      return absl::StrCat("variable ", program.nodes[storage.node].name,
+                          storage.offset == 0 ? "" : absl::StrCat("@", storage.offset));
     case Storage::Kind::kConstant: return "constant";
   }
   return "";

@@ -40,6 +40,11 @@ Scope StorageScope(const Scope& scope, const VariableOptions& options) {
 
 }  // namespace
 
+const std::string& Variable::name() const {
+  static const std::string& invalid = *new std::string("(invalid)");
+  return valid() ? def_->logical_name : invalid;
+}
+
 Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
                      const VariableOptions& options) {
   if (!scope.status().ok()) return Variable();
@@ -92,6 +97,13 @@ Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& sh
 }
 
 Variable SliceOfVariable(const Scope& scope, const Variable& variable, int64_t begin, int64_t size) {
+  if (!variable.valid()) {
+    scope.Fail(absl::InvalidArgumentError("A part of an invalid Variable (default-constructed, or not found)"));
+    return Variable();
+  }
+  if (variable.def().part_of != nullptr) {
+    return SliceOfVariable(scope, variable.whole(), variable.def().begin + begin, size);
+  }
   const Scope beside =
       scope.NoControlDependencies().InPhase(Phase::kForward).NameScope("").ColocateWith(variable.node());
   auto def = std::make_unique<VariableDef>();

@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/alignment.h"
+#include "framework/base/check.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/collective.h"
@@ -34,11 +35,13 @@ std::vector<Output> AddCollective(const OpScope& scope, absl::string_view reduct
                                   Output weight, absl::Span<const Output> values) {
   std::vector<Output> inputs = {weight};
   inputs.insert(inputs.end(), values.begin(), values.end());
-  return scope.AddAll("AllReduce", std::move(inputs),
-                      {{"group", options.group},
-                       {"rank", static_cast<int64_t>(options.rank)},
-                       {"size", static_cast<int64_t>(options.size)},
-                       {"reduction", std::string(reduction)}});
+  std::vector<Output> results = scope.AddAll("AllReduce", std::move(inputs),
+                                             {{"group", options.group},
+                                              {"rank", static_cast<int64_t>(options.rank)},
+                                              {"size", static_cast<int64_t>(options.size)},
+                                              {"reduction", std::string(reduction)}});
+  results.resize(values.size());  // invalid ones after an error
+  return results;
 }
 
 Output One(const OpScope& scope) {
@@ -81,6 +84,7 @@ std::vector<Output> Broadcast(OpScope scope, const CollectiveOptions& options, a
 }
 
 std::vector<FlatPart> PartsOfTower(const CollectiveOptions& options, DType dtype, absl::Span<const Shape> shapes) {
+  BELFRY_CHECK(0 <= options.rank && options.rank < options.size);
   const auto size = static_cast<int64_t>(SizeOf(dtype));
   const auto lines = [&](const Shape& shape) {
     return static_cast<int64_t>(AlignUp(static_cast<size_t>(shape.elements() * size)));
@@ -103,15 +107,15 @@ std::vector<FlatPart> PartsOfTower(const CollectiveOptions& options, DType dtype
 std::vector<Output> ReduceScatterMean(OpScope scope, const CollectiveOptions& options, Output weight,
                                       absl::Span<const Output> values) {
   const std::vector<Output> means = AddCollective(scope, "reduce_scatter", options, weight, values);
-  if (means.empty()) return {};
   std::vector<Shape> shapes;
   for (const Output& mean : means) {
     shapes.push_back(mean.shape());
     if (mean.shape().known()) continue;
     scope.Fail(absl::InvalidArgumentError(absl::StrCat("collective '", options.group, "': the shape of ", mean.name(),
                                                        ", ", mean.shape().ToString(), ", must be known")));
-    return {};
+    return std::vector<Output>(values.size());
   }
+  if (means.empty()) return {};  // values of none, of which there is no dtype
   const std::vector<FlatPart> parts = PartsOfTower(options, means[0].dtype(), shapes);
   std::vector<Output> outputs;
   for (size_t k = 0; k < parts.size(); ++k) {
@@ -122,8 +126,23 @@ std::vector<Output> ReduceScatterMean(OpScope scope, const CollectiveOptions& op
 
 std::vector<Output> AllGather(OpScope scope, const CollectiveOptions& options, absl::Span<const Output> parts,
                               absl::Span<const Shape> shapes) {
-  if (!scope.status().ok() || parts.empty()) return {};
+  const auto fail = [&](absl::string_view why) {
+    scope.Fail(absl::InvalidArgumentError(absl::StrCat("collective '", options.group, "': ", why)));
+    return std::vector<Output>(shapes.size());
+  };
+  if (!scope.status().ok() || shapes.empty()) return std::vector<Output>(shapes.size());
+  if (options.rank < 0 || options.rank >= options.size) {
+    return fail(absl::StrCat("rank ", options.rank, " is outside [0, ", options.size, ")"));
+  }
+  if (parts.size() != shapes.size()) return fail(absl::StrCat(parts.size(), " parts of ", shapes.size(), " values"));
+  if (!absl::c_all_of(shapes, [](const Shape& shape) { return shape.known(); }))
+    return fail("all shapes must be known");
   const std::vector<FlatPart> places = PartsOfTower(options, parts[0].dtype(), shapes);
+  for (size_t k = 0; k < places.size(); ++k) {
+    if (parts[k].shape() == Shape{places[k].size}) continue;
+    return fail(absl::StrCat("part ", k, " has shape ", parts[k].shape().ToString(), ", but tower ", options.rank,
+                             " has ", places[k].size, " elements of that value"));
+  }
   std::vector<Output> padded;
   for (size_t k = 0; k < places.size(); ++k) {
     const int64_t after = shapes[k].elements() - places[k].begin - places[k].size;

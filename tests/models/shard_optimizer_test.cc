@@ -16,7 +16,9 @@
 #include "models/losses.h"
 #include "models/mlp.h"
 #include "models/replicate_towers.h"
+#include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "ops/collective.h"
 #include "optim/adam.h"
 #include "optim/descent.h"
 #include "optim/lars.h"
@@ -187,6 +189,39 @@ TEST(ShardedOptimizer, RefusesRulesThatNeedWholeVariables) {
   const absl::Status status = run.Open(DeviceSet::Open("cpu:2"), optim::Lars({.learning_rate = 0.1}), Sharded(true));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("LARS needs the norm of the whole variable"));
+}
+
+TEST(ShardedOptimizer, PartsOfAVariableHaveOneUpdateAndTheirOwnSlots) {
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  const Variable v = GetVariable(scope, "v", {128}, ZerosInitializer());
+  const Variable first = SliceOfVariable(scope, v, 0, 64);
+  const Variable second = SliceOfVariable(scope, SliceOfVariable(scope, v, 32, 96), 32, 64);
+  EXPECT_EQ(second.def().begin, 64);
+  EXPECT_EQ(second.whole(), v);
+  EXPECT_TRUE(optim::Slot(scope, first, "Momentum", 0).valid());
+  EXPECT_TRUE(optim::Slot(scope, SliceOfVariable(scope, v, 0, 64), "Momentum", 0).valid());
+  EXPECT_FALSE(optim::Slot(scope, second, "Momentum", 0).valid());
+  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("v/Momentum of replica 0 is that of another part"));
+
+  Graph other(BuiltinOps());
+  const Scope root(other);
+  const Variable w = GetVariable(root, "w", {4, 32}, ZerosInitializer());
+  const Variable part = SliceOfVariable(root, w, 0, 64);
+  EXPECT_TRUE(optim::IsWeight(part));
+  const Output gradient = ops::Fill(root, {64}, 1), all = ops::Fill(root, {4, 32}, 1);
+  optim::ApplyUpdates(root, optim::GradientDescent({.learning_rate = 1}), {{gradient, part}, {all, w}});
+  EXPECT_THAT(std::string(other.status().message()), HasSubstr("w would be updated twice"));
+  Graph third(BuiltinOps());
+  EXPECT_FALSE(SliceOfVariable(Scope(third), Variable(), 0, 1).valid());
+}
+
+TEST(ShardedOptimizer, GathersOnlyPartsOfItsTower) {
+  Graph graph(BuiltinOps());
+  const Output x = ops::Fill(Scope(graph), {16}, 1);
+  const ops::CollectiveOptions tower{.group = "g", .rank = 1, .size = 2};
+  EXPECT_EQ(ops::AllGather(Scope(graph), tower, {x}, {Shape{40}}).size(), 1u);
+  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("part 0 has shape [16], but tower 1 has 8 elements"));
 }
 
 TEST(ShardedOptimizer, NeedsReplicatedVariables) {

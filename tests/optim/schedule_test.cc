@@ -89,13 +89,13 @@ TEST(ScheduleTest, BadParametersAreErrors) {
   EXPECT_THAT(message(WarmUp(std::nan(""), 5)), ::testing::HasSubstr("must be finite and at least 0, but is nan"));
 }
 
-TEST(ScheduleTest, OneNodePerScheduleAndReplica) {
+TEST(ScheduleTest, OneNodePerScheduleForAllReplicas) {
   Graph graph(BuiltinOps());
   Scope root(graph);
   const Output rate = LearningRate(root, Cosine(0.1, 10));
   EXPECT_EQ(LearningRate(root.NameScope("elsewhere"), Cosine(0.1, 10)), rate);
   EXPECT_NE(LearningRate(root, Cosine(0.1, 11)), rate);
-  EXPECT_NE(LearningRate(root.Replica(1), Cosine(0.1, 10)), rate);
+  EXPECT_EQ(LearningRate(root.Replica(1), Cosine(0.1, 10)), rate);
 }
 
 TEST(GlobalStepTest, OnePerReplicaAndCountedAfterItsUpdates) {

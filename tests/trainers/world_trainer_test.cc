@@ -83,6 +83,7 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
       without_tensors = {.path = options.resume->path, .metadata = options.resume->metadata};
       own.resume = &without_tensors;
     }
+    if (task > 0) own.directory.clear();  // of which only task 0 needs one
     if (change) change(world, run, own);
     const auto train = [&] {
       Trainer trainer(*run.session, run.step, *run.input, own);

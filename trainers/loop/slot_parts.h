@@ -23,7 +23,7 @@ bool HasSlotParts(const Session& session);
 // In task 0 returns the parts of slots that the other tasks hold; in these, nothing.
 absl::StatusOr<std::vector<SlotPart>> GatherSlotParts(World& world, int tag, Session& session, absl::Time deadline);
 // Gives the parts of slots in all tasks but 0 their elements of task 0's `tensors`. InvalidArgument if there is no such
-// tensor, or one of another shape or dtype.
+// tensor, or one of another dtype or with fewer elements.
 absl::Status DealSlotParts(World& world, int tag, Session& session, absl::Span<const io::NamedTensor> tensors,
                            absl::Time deadline);
 

@@ -60,10 +60,16 @@ std::vector<std::string> ModelLines(const Graph& graph, const models::TrainTower
     for (const TensorSpec& output : node.outputs()) {
       absl::StrAppend(&line, " ", DTypeName(output.dtype), " ", output.shape.ToString());
     }
+    Attrs alike;
     for (const auto& [name, value] : node.attrs().values()) {
-      if (name != "rank") absl::StrAppend(&line, " ", name, "=", AttrToString(value));
+      if (name == "rank") continue;
+      absl::StrAppend(&line, " ", name, "=", AttrToString(value));
+      alike.Set(name, value);
     }
-    lines.push_back(absl::StrCat(line, " (", node.location().ToString(), ")"));
+    // What is printed is rounded and shortened.
+    const std::string exact = AttrsKey(alike);
+    lines.push_back(absl::StrCat(line, " (", node.location().ToString(), ") ",
+                                 io::ChecksumText(exact.data(), exact.size()).substr(0, 8)));
   }
   return lines;
 }

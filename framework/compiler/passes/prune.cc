@@ -31,7 +31,9 @@ absl::Status CheckRequest(const ProgramRequest& request) {
     if (std::count(request.feeds.begin(), request.feeds.end(), feed) > 1) {
       return absl::InvalidArgumentError(absl::StrCat("Endpoint \"", feed.name(), "\" fed more than once."));
     }
-    if (feed.node->op().kind == OpKind::kVariable) {
+    const Node* source = feed.node;
+    while (source->op().role == OpRole::kFlatSlice) source = source->input(0).node;
+    if (source->op().kind == OpKind::kVariable) {
       return absl::InvalidArgumentError(
           absl::StrCat("Variable '", feed.node->name(), "' cannot be fed; assign to it instead"));
     }
