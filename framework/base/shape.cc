@@ -19,7 +19,13 @@ constexpr int64_t kMaxElements = int64_t{1} << 59;
 Shape::Shape(std::initializer_list<int64_t> dims) : Shape(absl::MakeConstSpan(dims.begin(), dims.size())) {}
 
 Shape::Shape(absl::Span<const int64_t> dims) : dims_(dims.begin(), dims.end()) {
-  for (int64_t dim : dims_) BELFRY_CHECK(dim >= kUnknown);
+  if (std::any_of(dims.begin(), dims.end(), [](int64_t dim) { return dim < kUnknown; })) *this = Invalid();
+}
+
+Shape Shape::Invalid() {
+  Shape shape;
+  shape.valid_ = false;
+  return shape;
 }
 
 absl::StatusOr<Shape> Shape::Make(absl::Span<const int64_t> dims) {
@@ -36,24 +42,27 @@ absl::StatusOr<Shape> Shape::Make(absl::Span<const int64_t> dims) {
 }
 
 int64_t Shape::dim(int axis) const {
+  if (!valid_) return kUnknown;
   if (axis < 0) axis += rank();
   BELFRY_CHECK(axis >= 0 && axis < rank());
   return dims_[axis];
 }
 
 void Shape::set_dim(int axis, int64_t extent) {
+  if (!valid_) return;
   if (axis < 0) axis += rank();
   BELFRY_CHECK(axis >= 0 && axis < rank() && extent >= kUnknown);
   dims_[axis] = extent;
 }
 
 bool Shape::known() const {
-  return std::none_of(dims_.begin(), dims_.end(), [](int64_t dim) { return dim == kUnknown; });
+  return valid_ && std::none_of(dims_.begin(), dims_.end(), [](int64_t dim) { return dim == kUnknown; });
 }
 
 int64_t Shape::elements() const { return elements(0, rank()); }
 
 int64_t Shape::elements(int begin, int end) const {
+  if (!valid_) return kUnknown;
   BELFRY_CHECK(0 <= begin && begin <= end && end <= rank());
   int64_t product = 1;
   for (int axis = begin; axis < end; ++axis) {
@@ -64,7 +73,7 @@ int64_t Shape::elements(int begin, int end) const {
 }
 
 bool Shape::CompatibleWith(const Shape& other) const {
-  if (rank() != other.rank()) return false;
+  if (rank() != other.rank() || !valid_ || !other.valid_) return false;
   for (int axis = 0; axis < rank(); ++axis) {
     if (dims_[axis] != other.dims_[axis] && dims_[axis] != kUnknown && other.dims_[axis] != kUnknown) return false;
   }
@@ -81,6 +90,7 @@ absl::StatusOr<Shape> Shape::Merge(const Shape& other) const {
 }
 
 Shape Shape::Insert(int axis, int64_t extent) const {
+  if (!valid_) return *this;
   if (axis < 0) axis += rank() + 1;
   BELFRY_CHECK(axis >= 0 && axis <= rank());
   Shape result = *this;
@@ -89,6 +99,7 @@ Shape Shape::Insert(int axis, int64_t extent) const {
 }
 
 Shape Shape::Remove(int axis) const {
+  if (!valid_) return *this;
   if (axis < 0) axis += rank();
   BELFRY_CHECK(axis >= 0 && axis < rank());
   Shape result = *this;
@@ -97,6 +108,7 @@ Shape Shape::Remove(int axis) const {
 }
 
 std::string Shape::ToString() const {
+  if (!valid_) return "[invalid]";
   return absl::StrCat("[",
                       absl::StrJoin(dims_, ",",
                                     [](std::string* out, int64_t dim) {

@@ -14,17 +14,24 @@ namespace belfry {
 // A list of extents, outermost first. The rank is always known. An extent may be unknown (kUnknown, printed "?") while
 // a graph is built, but never once a plan is compiled. A scalar has rank 0 and one element. A value type;
 // thread-compatible.
+//
+// The shape of what a builder returned after an error is invalid: it has rank 0, each of its extents is kUnknown, and
+// so is its number of elements. So is a shape that was computed from one and has a negative extent. A model that
+// computes with shapes thus needs no checks of its own; the graph's first error is reported where a session is made.
 class Shape {
  public:
   static constexpr int64_t kUnknown = -1;
 
   Shape() = default;  // a scalar
-  // REQUIRES: each extent is at least 0, or kUnknown (checked with CHECK). Use Shape::Make for shapes from input.
+  // Invalid if an extent is below 0 and not kUnknown. Use Shape::Make for shapes from input.
   Shape(std::initializer_list<int64_t> dims);
   explicit Shape(absl::Span<const int64_t> dims);
   // Like the constructor, but InvalidArgument for a negative extent, or for more than 2^59 elements (counting neither
   // extents of 0 nor unknown ones).
   static absl::StatusOr<Shape> Make(absl::Span<const int64_t> dims);
+
+  static Shape Invalid();
+  bool valid() const { return valid_; }
 
   int rank() const { return static_cast<int>(dims_.size()); }
   // Extent of `axis`; a negative axis counts from the end. REQUIRES: -rank() <= axis < rank().
@@ -50,13 +57,14 @@ class Shape {
   // This shape without `axis`.
   Shape Remove(int axis) const;
 
-  // "[128,24,24,3]", "[?,10]", "[]".
+  // "[128,24,24,3]", "[?,10]", "[]", "[invalid]".
   std::string ToString() const;
-  bool operator==(const Shape& other) const { return dims_ == other.dims_; }
+  bool operator==(const Shape& other) const { return dims_ == other.dims_ && valid_ == other.valid_; }
   bool operator!=(const Shape& other) const { return !(*this == other); }
 
  private:
-  absl::InlinedVector<int64_t, 4> dims_;
+  absl::InlinedVector<int64_t, 4> dims_;  // none if it is invalid
+  bool valid_ = true;
 };
 
 // The result shape of a binary element-wise op under NumPy's rules: axes are aligned at the last one, and an extent of

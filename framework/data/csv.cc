@@ -134,6 +134,12 @@ absl::StatusOr<double> ParseNumber(const RowReader& reader, const Field& field, 
   if (!absl::SimpleAtod(field.text, &value)) return error(absl::StrCat("'", field.text, "' is not a number"));
   const double largest =
       dtype == DType::kFloat32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
+  // An identifier that is rounded would become another one.
+  const bool integer = field.text.find_first_not_of("+-0123456789") == std::string::npos;
+  if (integer && dtype == DType::kFloat32 && std::abs(value) <= largest && static_cast<float>(value) != value) {
+    return error(absl::StrCat(field.text, " has more digits than ", DTypeName(dtype), " holds (", 1 << 24,
+                              " is the largest integer up to which all are exact); use float64, or drop the column"));
+  }
   if (std::abs(value) <= largest) return value;
   const bool digits = absl::ascii_isdigit(static_cast<unsigned char>(field.text.back())) || field.text.back() == '.';
   return error(digits ? absl::StrCat(field.text, " is too large for ", DTypeName(dtype))

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
+#include "framework/base/thread.h"
 
 namespace belfry::data {
 
@@ -112,12 +112,12 @@ absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& da
   std::unique_ptr<Prefetcher> prefetcher(
       new Prefetcher(dataset, std::move(options), std::move(input_shape), std::move(augmenter)));
   for (int i = 0; i < prefetcher->options_.threads; ++i) {
-    try {
-      prefetcher->threads_.emplace_back(&Prefetcher::Work, prefetcher.get(), prefetcher->NewMaker());
-    } catch (const std::system_error& error) {
-      return absl::ResourceExhaustedError(
-          absl::StrCat("cannot start thread ", i + 1, " of ", prefetcher->options_.threads, ": ", error.what()));
-    }
+    const std::string purpose = absl::StrCat("to read data, number ", i + 1, " of ", prefetcher->options_.threads);
+    ASSIGN_OR_RETURN(
+        prefetcher->threads_.emplace_back(),
+        StartThread(purpose, [own = prefetcher.get(), maker = std::make_shared<Maker>(prefetcher->NewMaker())] {
+          own->Work(std::move(*maker));
+        }));
   }
   return prefetcher;
 }

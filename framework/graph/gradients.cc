@@ -83,6 +83,15 @@ class Differentiator {
         return absl::InvalidArgumentError(absl::StrCat("Gradients: y '", ys_[i].name(), "' is ",
                                                        DTypeName(ys_[i].dtype()), "; only floats have gradients"));
       }
+      if (!options_.grad_ys.empty() && options_.grad_ys[i].valid()) {
+        const Output given = options_.grad_ys[i];
+        const bool same = given.dtype() == ys_[i].dtype() && given.shape().CompatibleWith(ys_[i].shape());
+        if (!same) {
+          return absl::InvalidArgumentError(absl::StrCat(
+              "Gradients: y '", ys_[i].name(), "' is ", DTypeName(ys_[i].dtype()), " ", ys_[i].shape().ToString(),
+              ", but its grad_ys '", given.name(), "' is ", DTypeName(given.dtype()), " ", given.shape().ToString()));
+        }
+      }
       const Output seed = options_.grad_ys.empty()
                               ? scope_.ColocateWith(*ys_[i].node).Named("grad_ys").Add(OpRole::kOnesLike, {ys_[i]})
                               : options_.grad_ys[i];

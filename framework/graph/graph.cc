@@ -159,6 +159,7 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
                                                    outputs == 1 ? " output" : " outputs"));
   }
   for (const Node* control : node.control_inputs_) {
+    if (control == nullptr) return absl::InvalidArgumentError("a control input is null");
     if (control->graph_ != this) return absl::InvalidArgumentError("a control input belongs to another graph");
   }
   for (const Node* other : node.colocated_with_) {

@@ -81,6 +81,9 @@ absl::StatusOr<Attrs> CompleteAttrs(const OpDef& op, absl::Span<const DType> inp
       return absl::InvalidArgumentError(absl::StrCat("attribute '", name, "' must be of type ", AttrTypeName(exemplar),
                                                      ", but is ", AttrTypeName(value)));
     }
+    if (const Shape* shape = std::get_if<Shape>(&value); shape != nullptr && !shape->valid()) {
+      return absl::InvalidArgumentError(absl::StrCat("attribute '", name, "' has a negative extent"));
+    }
     attrs.Set(name, value);
   }
   for (const AttrDef& attr : op.attrs) {

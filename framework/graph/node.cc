@@ -5,6 +5,11 @@
 
 namespace belfry {
 
+const Shape& Output::shape() const {
+  static const Shape& invalid = *new Shape(Shape::Invalid());
+  return valid() ? node->outputs()[index].shape : invalid;
+}
+
 std::string Node::Summary() const {
   std::vector<std::string> attrs, inputs;
   for (const auto& [name, value] : attrs_.values()) attrs.push_back(absl::StrCat(name, "=", AttrToString(value)));

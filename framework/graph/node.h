@@ -23,7 +23,7 @@ struct Output {
   int index = 0;
 
   bool valid() const { return node != nullptr; }
-  // All of these REQUIRE valid().
+  // An invalid Output has dtype float32, an invalid shape, and the name "(invalid)".
   DType dtype() const;
   const Shape& shape() const;  // extents may be unknown until feeds are given
   std::string name() const;    // "tower_0/MatMul:0"
@@ -101,8 +101,9 @@ class Node {
   const std::string& device_text() const { return device_text_; }
 };
 
-inline DType Output::dtype() const { return node->outputs()[index].dtype; }
-inline const Shape& Output::shape() const { return node->outputs()[index].shape; }
-inline std::string Output::name() const { return node->name() + ":" + std::to_string(index); }
+inline DType Output::dtype() const { return valid() ? node->outputs()[index].dtype : DType::kFloat32; }
+inline std::string Output::name() const {
+  return valid() ? node->name() + ":" + std::to_string(index) : std::string("(invalid)");
+}
 
 }  // namespace belfry

@@ -37,12 +37,13 @@ class Variable {
   explicit Variable(const VariableDef* def) : def_(def) {}
 
   bool valid() const { return def_ != nullptr; }
-  // All of these REQUIRE valid().
-  const std::string& name() const { return def_->logical_name; }
-  int replica() const { return def_->replica; }
-  const Shape& shape() const { return def_->node->outputs()[0].shape; }
-  DType dtype() const { return def_->node->outputs()[0].dtype; }
-  bool trainable() const { return def_->trainable; }
+  // An invalid one has the name "(invalid)", dtype float32 and an invalid shape, and is not trainable.
+  const std::string& name() const;
+  int replica() const { return valid() ? def_->replica : 0; }
+  const Shape& shape() const { return value().shape(); }
+  DType dtype() const { return value().dtype(); }
+  bool trainable() const { return valid() && def_->trainable; }
+  // These REQUIRE valid().
   const Node& node() const { return *def_->node; }
   const Node& initializer() const { return *def_->initializer; }
   const VariableDef& def() const { return *def_; }

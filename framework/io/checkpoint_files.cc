@@ -105,6 +105,13 @@ absl::StatusOr<Checkpoint> LoadLatestCheckpoint(const std::string& folder) {
   absl::StatusOr<Checkpoint> checkpoint = LoadCheckpoint(latest);
   if (checkpoint.ok() || !IsNoCheckpoint(checkpoint.status())) return checkpoint;
   if (files.empty() && absl::IsNotFound(checkpoint.status())) {
+    for (const absl::string_view link : {kLatest, kBest}) {
+      std::error_code error;
+      const std::filesystem::path path = std::filesystem::path(folder) / std::string(link);
+      if (!std::filesystem::is_symlink(std::filesystem::symlink_status(path, error))) continue;
+      spdlog::warn("{} leads to {}, which does not exist: the checkpoints of a run are gone", path.string(),
+                   std::filesystem::read_symlink(path, error).string());
+    }
     return absl::NotFoundError(
         absl::StrCat(folder, ": there are no checkpoints (step-<n>.safetensors) in this folder"));
   }

@@ -86,6 +86,7 @@ absl::Status SystemError(absl::string_view path, absl::string_view what, int err
     case EACCES:
     case EPERM:
     case EROFS: return absl::PermissionDeniedError(message);
+    case ELOOP: return absl::InvalidArgumentError(message);
     default: return absl::UnavailableError(message);
   }
 }
@@ -176,12 +177,16 @@ absl::Status RemoveFile(const std::string& path) {
 }
 
 absl::StatusOr<InputFile> InputFile::Open(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // Opening a pipe would wait for a writer; for files the flag means nothing.
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (descriptor < 0) return SystemError(path, "cannot open", errno);
   InputFile file(path, descriptor, 0);
   struct stat about;
   if (::fstat(descriptor, &about) != 0) return SystemError(path, "cannot read", errno);
-  if (S_ISDIR(about.st_mode)) return SystemError(path, "cannot read", EISDIR);
+  if (!S_ISREG(about.st_mode)) {
+    const char* kind = S_ISDIR(about.st_mode) ? "a folder" : S_ISFIFO(about.st_mode) ? "a pipe" : "a device";
+    return absl::InvalidArgumentError(absl::StrCat(path, ": is ", kind, ", not a file"));
+  }
   file.size_ = about.st_size;
   return file;
 }

@@ -13,10 +13,11 @@ namespace belfry::io {
 
 // An error of this folder, with the path and the system's reason: NotFound if the file or its folder does not exist;
 // ResourceExhausted if the disk is full or a limit on file sizes is reached; PermissionDenied if the file, the folder
-// or the file system forbids it; otherwise Unavailable. `error` is an errno.
+// or the file system forbids it; InvalidArgument for links that lead to themselves; otherwise Unavailable. `error` is
+// an errno.
 absl::Status SystemError(absl::string_view path, absl::string_view what, int error);
 
-// The contents of `path`.
+// The contents of `path`, a regular file: InvalidArgument for a folder, a pipe or a device, which may never end.
 absl::StatusOr<std::string> ReadFile(const std::string& path);
 
 // Writes the pieces, one after the other, to a temporary file beside `path`, flushes it to the disk and renames it to
@@ -41,7 +42,7 @@ absl::Status RemoveFile(const std::string& path);
 // A file open for reading. Movable; Read is thread-safe, ReadOn is not.
 class InputFile {
  public:
-  // A directory is an error too.
+  // InvalidArgument for what is not a regular file.
   static absl::StatusOr<InputFile> Open(const std::string& path);
   InputFile(InputFile&& other) noexcept;
   InputFile& operator=(InputFile&& other) noexcept;
@@ -52,7 +53,7 @@ class InputFile {
   uint64_t size() const { return size_; }
   // Reads bytes [offset, offset + bytes). OutOfRange if the file ends before that.
   absl::Status Read(uint64_t offset, void* to, uint64_t bytes) const;
-  // Reads up to `bytes` from the current position; works on pipes too. Returns the number of bytes read, 0 at the end.
+  // Reads up to `bytes` from the current position. Returns the number of bytes read, 0 at the end.
   absl::StatusOr<size_t> ReadOn(void* to, size_t bytes) const;
 
  private:

@@ -50,7 +50,7 @@ class Binder {
     RETURN_IF_ERROR(BindLanes());
     RETURN_IF_ERROR(BindLargeFeeds());
     RETURN_IF_ERROR(BindCollectives());
-    BindThreads();
+    RETURN_IF_ERROR(BindThreads());
     return std::move(bound_);
   }
 
@@ -68,7 +68,7 @@ class Binder {
   absl::Status BindInstruction(Lane& lane, Stream* stream, const Instruction& instruction, int program);
   absl::Status BindLargeFeeds();
   absl::Status BindCollectives();
-  void BindThreads();
+  absl::Status BindThreads();
 
   const BindingEnvironment& environment_;
   const DeviceSet& devices_;
@@ -279,11 +279,12 @@ absl::Status Binder::BindLargeFeeds() {
   return absl::OkStatus();
 }
 
-void Binder::BindThreads() {
-  if (bound_.lanes.size() < 2) return;
+absl::Status Binder::BindThreads() {
+  if (bound_.lanes.size() < 2) return absl::OkStatus();
   for (auto& lane : bound_.lanes) {
-    lane->worker = &environment_.threads.Get(lane->device, lane->streams[0]->kind());
+    ASSIGN_OR_RETURN(lane->worker, environment_.threads.Get(lane->device, lane->streams[0]->kind()));
   }
+  return absl::OkStatus();
 }
 
 CollectiveKind KindOf(absl::string_view reduction) {

@@ -1,13 +1,14 @@
 #include "framework/runtime/checkpointer.h"
 
 #include <string>
-#include <system_error>
 #include <utility>
 
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/finite.h"
+#include "framework/base/status.h"
+#include "framework/base/thread.h"
 
 namespace belfry {
 namespace {
@@ -27,12 +28,8 @@ absl::Status CheckFinite(absl::Span<const io::NamedTensor> tensors, int64_t step
 absl::StatusOr<std::unique_ptr<Checkpointer>> Checkpointer::Create(Session& session,
                                                                    io::CheckpointDirectory directory) {
   std::unique_ptr<Checkpointer> checkpointer(new Checkpointer(session, std::move(directory)));
-  try {
-    checkpointer->thread_ = std::thread(&Checkpointer::Write, checkpointer.get());
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("cannot start the thread that writes checkpoints: ", error.what()));
-  }
+  ASSIGN_OR_RETURN(checkpointer->thread_,
+                   StartThread("to write checkpoints", [writer = checkpointer.get()] { writer->Write(); }));
   return checkpointer;
 }
 

@@ -1,18 +1,28 @@
 #include "framework/runtime/device_threads.h"
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 #include "framework/base/cores.h"
 #include "framework/base/parallel.h"
+#include "framework/base/status.h"
+#include "framework/base/thread.h"
 #include "framework/base/time_slice.h"
 
 namespace belfry {
 
 DeviceThreads::~DeviceThreads() = default;
 
-DeviceThreads::Worker::Worker(Device& device, StreamKind kind)
-    : start_(device.NewEvent()), done_(device.NewEvent()), thread_([this, &device, kind] { Loop(device, kind); }) {}
+DeviceThreads::Worker::Worker(Device& device) : start_(device.NewEvent()), done_(device.NewEvent()) {}
+
+absl::StatusOr<std::unique_ptr<DeviceThreads::Worker>> DeviceThreads::Worker::Start(Device& device, StreamKind kind) {
+  std::unique_ptr<Worker> worker(new Worker(device));
+  ASSIGN_OR_RETURN(worker->thread_, StartThread(absl::StrCat("for ", device.name().ToString()),
+                                                [own = worker.get(), &device, kind] { own->Loop(device, kind); }));
+  return worker;
+}
 
 DeviceThreads::Worker::~Worker() {
+  if (!thread_.joinable()) return;
   task_ = nullptr;
   start_->Record(++started_);
   thread_.join();
@@ -39,10 +49,12 @@ void DeviceThreads::Worker::Loop(const Device& device, StreamKind kind) {
   }
 }
 
-DeviceThreads::Worker& DeviceThreads::Get(int device, StreamKind kind) {
+absl::StatusOr<DeviceThreads::Worker*> DeviceThreads::Get(int device, StreamKind kind) {
   std::unique_ptr<Worker>& worker = workers_[{device, kind}];
-  if (worker == nullptr) worker = std::make_unique<Worker>(devices_.device(device), kind);
-  return *worker;
+  if (worker == nullptr) {
+    ASSIGN_OR_RETURN(worker, Worker::Start(devices_.device(device), kind));
+  }
+  return worker.get();
 }
 
 }  // namespace belfry

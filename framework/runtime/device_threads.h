@@ -7,6 +7,7 @@
 #include <memory>
 #include <thread>
 
+#include "absl/status/statusor.h"
 #include "framework/device/device_set.h"
 
 namespace belfry {
@@ -26,7 +27,8 @@ class DeviceThreads {
 
   class Worker {
    public:
-    Worker(Device& device, StreamKind kind);
+    // ResourceExhausted if the system has no threads left.
+    static absl::StatusOr<std::unique_ptr<Worker>> Start(Device& device, StreamKind kind);
     ~Worker();
     // Makes the thread run `task.body`. REQUIRES: the last task is done.
     void Start(const StreamTask& task);
@@ -34,6 +36,7 @@ class DeviceThreads {
     void Wait();
 
    private:
+    explicit Worker(Device& device);
     void Loop(const Device& device, StreamKind kind);
 
     std::unique_ptr<Event> start_, done_;
@@ -42,7 +45,8 @@ class DeviceThreads {
     std::thread thread_;
   };
 
-  Worker& Get(int device, StreamKind kind);
+  // ResourceExhausted if the system has no threads left.
+  absl::StatusOr<Worker*> Get(int device, StreamKind kind);
 
  private:
   const DeviceSet& devices_;

@@ -86,8 +86,8 @@ absl::StatusOr<std::vector<SlotPart>> ReadSlotParts(Session& session) {
 absl::Status Snapshot::Take(Session& session, absl::Span<const SlotPart> elsewhere) {
   ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session.InitializedVariables());
   struct Entry {
-    Variable variable;     // the lowest replica's
-    int64_t elements = 0;  // of a sharded slot: those that have been found
+    Variable variable;                               // the lowest replica's
+    std::vector<std::pair<int64_t, int64_t>> parts;  // of a sharded slot: begin and end of those that were found
   };
   std::vector<Entry> entries;
   absl::flat_hash_map<absl::string_view, size_t> index;
@@ -133,7 +133,7 @@ absl::Status Snapshot::Take(Session& session, absl::Span<const SlotPart> elsewhe
         begin + size > whole.shape().elements()) {
       return false;
     }
-    entry.elements += size;
+    entry.parts.emplace_back(begin, begin + size);
     if (part.bytes() == 0) return true;
     std::memcpy(static_cast<char*>(whole.raw()) + static_cast<size_t>(begin) * SizeOf(part.dtype()), part.raw(),
                 part.bytes());
@@ -151,10 +151,19 @@ absl::Status Snapshot::Take(Session& session, absl::Span<const SlotPart> elsewhe
     const Variable& variable = entries[i].variable;
     if (!variable.sharded()) {
       values[i] = std::move(results[next++]);
-    } else if (entries[i].elements != values[i].shape().elements()) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("Only ", entries[i].elements, " of ", values[i].shape().elements(), " elements of '",
-                       variable.name(), "' are here; the towers of other processes have the rest (ReadSlotParts)"));
+    } else {
+      std::sort(entries[i].parts.begin(), entries[i].parts.end());
+      int64_t end = 0;
+      for (const auto& [from, to] : entries[i].parts) {
+        if (from == to) continue;
+        if (from != end) break;
+        end = to;
+      }
+      if (end != values[i].shape().elements()) {
+        return absl::FailedPreconditionError(
+            absl::StrCat("Elements of '", variable.name(), "' from ", end, " to ", values[i].shape().elements() - 1,
+                         " are missing or there twice; the towers of other processes have the rest (ReadSlotParts)"));
+      }
     }
     tensors_.push_back({variable.name(), std::move(values[i])});
   }
@@ -196,13 +205,21 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
   for (const io::NamedTensor& tensor : tensors) {
     if (!seen.contains(tensor.name) && Selected(tensor.name, options)) result.extra.push_back(tensor.name);
   }
+  // A warm start that changes no weight trains the model from its initial values, and says nothing.
+  const auto is_weight = [&](const Variable& variable) {
+    return variable.trainable() && Selected(variable.name(), options);
+  };
+  const bool no_weight =
+      std::any_of(all.begin(), all.end(), is_weight) && std::none_of(variables.begin(), variables.end(), is_weight);
   const bool fits = different.empty() && (result.missing.empty() || options.allow_missing) &&
                     (result.extra.empty() || options.allow_extra);
-  if (!fits || variables.empty()) {
+  if (!fits || variables.empty() || no_weight) {
     const std::vector<std::string> none;
     return absl::InvalidArgumentError(
         absl::StrCat(source, " does not match the model, so nothing is restored",
-                     fits ? ": it has none of the model's variables" : "",
+                     !fits               ? ""
+                     : variables.empty() ? ": it has none of the model's variables"
+                                         : ": it has none of the model's weights",
                      Listed("not in the file", fits || !options.allow_missing ? result.missing : none),
                      Listed("only in the file", fits || !options.allow_extra ? result.extra : none),
                      Listed("with a different shape or type in the file", different),

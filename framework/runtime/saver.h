@@ -60,7 +60,7 @@ struct Restored {
 // Assigns to the session's variables, in all replicas, the tensors of the same names; to parts of slots, their parts.
 // All or nothing: unless everything matches, nothing is written. `source` names the origin of the tensors in errors.
 // Errors: InvalidArgument, which lists missing names, extra names and mismatches of shape or dtype, up to 10 of each;
-// also if nothing would be restored.
+// also if nothing would be restored, or none of the trainable variables that are selected.
 absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
                                  const RestoreOptions& options = {});
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/base/thread.h"
 #include "framework/runtime/executable.h"
 
 namespace belfry {
@@ -113,6 +114,10 @@ Session::~Session() {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const DeviceSet& devices,
                                                          const SessionOptions& options) {
+  int threads = 0;
+  for (int i = 0; i < devices.size(); ++i)
+    threads += devices.device(i).type() == "CPU" ? devices.device(i).threads() : 0;
+  RETURN_IF_ERROR(TryThreads(threads));
   auto session = std::unique_ptr<Session>(new Session(graph, devices, options));
   const MutexLock lock(session->mutex_);
   RETURN_IF_ERROR(session->Extend());

@@ -118,6 +118,13 @@ std::vector<Output> UnstackGrad(const Scope& scope, const Node& node, absl::Span
   return {Stack(scope, Filled(scope, node, dy), node.attrs().Int("axis"))};
 }
 
+// After an error, as many invalid outputs as the caller expects.
+std::vector<Output> AsMany(std::vector<Output> parts, int64_t num) {
+  constexpr int64_t kMost = 1 << 16;
+  if (parts.empty()) parts.resize(static_cast<size_t>(std::clamp<int64_t>(num, 0, kMost)));
+  return parts;
+}
+
 OpDef Parts(absl::string_view name, ShapeFunction shape, GradientFunction gradient) {
   return {.name = std::string(name),
           .inputs = {{.name = "value"}},
@@ -132,17 +139,18 @@ OpDef Parts(absl::string_view name, ShapeFunction shape, GradientFunction gradie
 }  // namespace
 
 std::vector<Output> Split(OpScope scope, Output x, int64_t axis, int64_t num) {
-  return scope.AddAll("Split", {x}, {{"axis", axis}, {"num", num}});
+  return AsMany(scope.AddAll("Split", {x}, {{"axis", axis}, {"num", num}}), num);
 }
 std::vector<Output> Split(OpScope scope, Output x, int64_t axis, std::vector<int64_t> sizes) {
-  return scope.AddAll("Split", {x}, {{"axis", axis}, {"sizes", std::move(sizes)}});
+  const auto num = static_cast<int64_t>(sizes.size());
+  return AsMany(scope.AddAll("Split", {x}, {{"axis", axis}, {"sizes", std::move(sizes)}}), num);
 }
 std::vector<Output> Unstack(OpScope scope, Output x, int64_t axis, int64_t num) {
   if (num < 0 && x.valid()) {
     const absl::StatusOr<int> canonical = CanonicalAxis(axis, x.shape().rank());
     if (canonical.ok()) num = x.shape()[*canonical];
   }
-  return scope.AddAll("Unstack", {x}, {{"axis", axis}, {"num", num}});
+  return AsMany(scope.AddAll("Unstack", {x}, {{"axis", axis}, {"num", num}}), num);
 }
 
 void RegisterSplitOps(OpRegistry& registry) {

@@ -1,12 +1,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
+#include "ops/common/compute_impl.h"
 #include "ops/copy/copy_impl.h"
 #include "ops/index/gather_impl.h"
 #include "ops/index/index_ops.h"
@@ -83,10 +85,12 @@ absl::StatusOr<Kernel> MakeGather(const KernelSpec& spec) {
 }
 
 // Each thread owns some rows and adds to them in the order of the indices, so results do not depend on the number of
-// threads.
+// threads. 16-bit types are added up in float32, in the workspace.
 template <class T, class Index>
 Kernel GatherGradKernel(const GatherLayout& layout) {
-  return Kernel{[layout](const KernelContext& context) {
+  using Sum = Compute<T>;
+  constexpr bool narrow = !std::is_same_v<Sum, T>;
+  const auto run = [layout](const KernelContext& context) {
     const T* dy = context.input<T>(0);
     const Index* indices = context.input<Index>(1);
     T* dx = context.output<T>(0);
@@ -97,18 +101,28 @@ Kernel GatherGradKernel(const GatherLayout& layout) {
     ParallelFor(layout.rows, cost, [&](int64_t begin, int64_t end) {
       for (int64_t o = 0; o < layout.outer; ++o) {
         T* block = dx + o * layout.rows * layout.inner;
-        std::fill(block + begin * layout.inner, block + end * layout.inner, T(0));
+        Sum* sums;
+        if constexpr (narrow) {
+          sums = static_cast<Sum*>(context.workspace);
+        } else {
+          sums = block;
+        }
+        std::fill(sums + begin * layout.inner, sums + end * layout.inner, Sum(0));
         for (int64_t i = 0; i < layout.count; ++i) {
           const int64_t row = indices[i];
           if (row < begin || row >= end) continue;
           const T* from = dy + (o * layout.count + i) * layout.inner;
-          T* to = block + row * layout.inner;
-          for (int64_t k = 0; k < layout.inner; ++k) to[k] = static_cast<T>(to[k] + from[k]);
+          Sum* to = sums + row * layout.inner;
+          for (int64_t k = 0; k < layout.inner; ++k) to[k] += static_cast<Sum>(from[k]);
         }
+        for (int64_t k = begin * layout.inner; narrow && k < end * layout.inner; ++k)
+          block[k] = static_cast<T>(sums[k]);
       }
     });
     return absl::OkStatus();
-  }};
+  };
+  return Kernel{.run = run,
+                .workspace_bytes = narrow ? static_cast<size_t>(layout.rows * layout.inner) * sizeof(Sum) : 0};
 }
 
 template <class T>

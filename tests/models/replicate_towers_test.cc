@@ -186,6 +186,42 @@ TEST_F(Towers, ErrorsNameTheModelsOwnLine) {
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("replicate_towers_test.cc:" + std::to_string(line)));
 }
 
+TEST_F(Towers, AreThereAfterAnError) {
+  const optim::GradientDescent descent({.learning_rate = 1});
+  const auto failing = [](const Scope&, const Batch&) -> absl::StatusOr<Output> {
+    return absl::DataLossError("no model today");
+  };
+  const TrainStep step = ReplicateTowers(scope_, devices_, {.inputs = {2, 3}}, failing, descent);
+  ASSERT_EQ(step.towers.size(), devices_.TowerDevices().size());
+  EXPECT_FALSE(step.towers[0].loss.valid());
+  EXPECT_FALSE(step.global_step.valid());
+  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("no model today"));
+
+  Graph no_devices(BuiltinOps()), no_model(BuiltinOps());
+  EXPECT_EQ(ReplicateTowers(Scope(no_devices), DeviceSet(), {.inputs = {2, 3}}, failing, descent).towers.size(), 1u);
+  EXPECT_THAT(std::string(no_devices.status().message()), HasSubstr("the DeviceSet is empty"));
+  ReplicateTowers(Scope(no_model), devices_, {.inputs = {2, 3}}, nullptr, descent);
+  EXPECT_THAT(std::string(no_model.status().message()), HasSubstr("needs a model function, not null"));
+}
+
+TEST_F(Towers, AllGetALearningRateThatIsFed) {
+  Training training = Start(2, {});
+  std::vector<Feed> feeds = {{training.step.learning_rate, Tensor::Scalar(0.0f)}};
+  for (const TrainTower& tower : training.step.towers) {
+    feeds.push_back({tower.batch.images, Random({2, kHeight, kWidth, kChannels})});
+    feeds.push_back({tower.batch.labels, Classes(2, 3)});
+  }
+  std::vector<Tensor> before;
+  for (const TrainTower& tower : training.step.towers) {
+    before.push_back(training.session->ReadVariable(tower.variables[0])->Clone());
+  }
+  ASSERT_TRUE(training.session->Run(feeds, {}, {training.step.update}).ok());
+  for (size_t t = 0; t < before.size(); ++t) {
+    const Tensor after = *training.session->ReadVariable(training.step.towers[t].variables[0]);
+    EXPECT_EQ(after.ToDoubles(), before[t].ToDoubles()) << "tower " << t;
+  }
+}
+
 // Collectives' names keep two models in one graph apart.
 TEST_F(Towers, OfTwoModelsInOneGraph) {
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();

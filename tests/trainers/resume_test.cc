@@ -230,6 +230,21 @@ TEST_F(ResumeTest, MetricsOfStepsThatAreDoneAgainAreTakenOut) {
   EXPECT_EQ(steps, expected);
 }
 
+TEST_F(ResumeTest, MetricsOfARunWithoutACheckpointAreTakenOut) {
+  const std::string file = Directory("run/metrics.jsonl");
+  fs::create_directories(Directory("run"));
+  std::ofstream(file) << "{\"step\":0,\"loss\":9}\n{\"step\":1,\"loss\":9}\n";
+  Run("cpu:1", {.log_every = 1, .metrics_file = file, .directory = Directory("run/")}, 2);
+  ASSERT_TRUE(status_.ok()) << status_;
+  std::ifstream lines(file);
+  std::vector<int> steps;
+  for (std::string line; std::getline(lines, line);) {
+    steps.push_back(nlohmann::json::parse(line).at("step"));
+    EXPECT_NE(nlohmann::json::parse(line).at("loss"), 9);
+  }
+  EXPECT_EQ(steps, (std::vector<int>{0, 1}));
+}
+
 TEST_F(ResumeTest, TheEvaluationThatARunGoesOnFromStays) {
   TrainerOptions options{.log_every = 0, .directory = Directory("run")};
   options.metrics_file = (fs::path(options.directory) / "metrics.jsonl").string();

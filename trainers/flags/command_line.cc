@@ -16,8 +16,21 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
+#include "framework/base/version.h"
 
 namespace belfry::trainers {
+
+namespace {
+
+// Abseil ends the program with status 1 after printing the help that was asked for.
+void EndHelpWithSuccess() {
+  std::atexit([] {
+    std::fflush(stdout);
+    std::_Exit(EXIT_SUCCESS);
+  });
+}
+
+}  // namespace
 
 std::vector<std::string> ParseFlags(int argc, char** argv, absl::string_view usage) {
   absl::SetProgramUsageMessage(absl::StrCat(absl::StripTrailingAsciiWhitespace(usage), "\n"));
@@ -27,8 +40,17 @@ std::vector<std::string> ParseFlags(int argc, char** argv, absl::string_view usa
     const size_t folder = file.rfind("trainers/");
     return std::string(folder == absl::string_view::npos ? file : file.substr(folder));
   };
+  const std::string program = std::filesystem::path(argv[0]).filename().string();
+  config.version_string = [program] { return absl::StrCat(program, ", Belfry ", kBuild, "\n"); };
   absl::SetFlagsUsageConfig(config);
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
+  std::vector<char*> arguments(argv, argv + argc);
+  std::string help = "--help";
+  for (char*& argument : arguments) {
+    const absl::string_view text = argument;
+    if (text == "-h" || text == "-help") argument = help.data();
+    if (text == "-h" || text == "-help" || text == "--help") EndHelpWithSuccess();
+  }
+  const std::vector<char*> rest = absl::ParseCommandLine(argc, arguments.data());
   return std::vector<std::string>(rest.begin() + 1, rest.end());
 }
 

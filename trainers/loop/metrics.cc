@@ -40,8 +40,9 @@ absl::Status KeepBefore(const std::string& path, int64_t first) {
   std::string kept;
   for (const absl::string_view line : absl::StrSplit(absl::string_view(*text).substr(0, text->rfind('\n') + 1), '\n')) {
     const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
-    const bool later = object.is_object() && object.contains("step") && object["step"].is_number() &&
-                       object["step"].get<double>() >= static_cast<double>(first + object.contains(kEvaluated));
+    const bool later =
+        object.is_object() && object.contains("step") && object["step"].is_number() &&
+        object["step"].get<double>() >= static_cast<double>(first + (first > 0 && object.contains(kEvaluated)));
     if (!later && !line.empty()) absl::StrAppend(&kept, line, "\n");
   }
   return kept == *text ? absl::OkStatus() : io::WriteFile(path, kept);
@@ -49,10 +50,10 @@ absl::Status KeepBefore(const std::string& path, int64_t first) {
 
 }  // namespace
 
-absl::StatusOr<MetricsWriter> MetricsWriter::Open(const std::string& path, int64_t first) {
+absl::StatusOr<MetricsWriter> MetricsWriter::Open(const std::string& path, std::optional<int64_t> first) {
   MetricsWriter writer;
   if (path.empty()) return writer;
-  if (first > 0) RETURN_IF_ERROR(KeepBefore(path, first));
+  if (first.has_value()) RETURN_IF_ERROR(KeepBefore(path, *first));
   writer.path_ = path;
   writer.file_.reset(std::fopen(path.c_str(), "a"));
   if (writer.file_ == nullptr) {

@@ -18,9 +18,9 @@ namespace belfry::trainers {
 class MetricsWriter {
  public:
   // An empty path makes a writer that drops everything. Unavailable names a file that cannot be opened. `first` is the
-  // step at which a resumed run starts: lines that the interrupted run wrote for this and later steps are removed,
-  // except its evaluation after `first` steps. Only regular files are trimmed.
-  static absl::StatusOr<MetricsWriter> Open(const std::string& path, int64_t first = 0);
+  // step at which a run starts that owns the file: lines that an interrupted run wrote for this and later steps are
+  // removed, except, for first > 0, its evaluation after `first` steps. Only regular files are trimmed.
+  static absl::StatusOr<MetricsWriter> Open(const std::string& path, std::optional<int64_t> first = std::nullopt);
 
   // Writes {"step": 100, "loss": 2.1, ...} in the given order. NaN and infinities are written as null, since JSON has
   // no such numbers. Unavailable if the file cannot be written.

@@ -1,6 +1,7 @@
 #include "trainers/loop/run_log.h"
 
 #include <filesystem>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
@@ -11,8 +12,11 @@ namespace belfry::trainers {
 
 absl::StatusOr<RunLog> RunLog::Open(const std::string& metrics_file, const std::string& event_directory,
                                     int64_t first) {
-  const bool in_directory = std::filesystem::path(metrics_file).parent_path() == std::filesystem::path(event_directory);
-  ASSIGN_OR_RETURN(MetricsWriter metrics, MetricsWriter::Open(metrics_file, in_directory ? first : 0));
+  const auto folder = [](const std::filesystem::path& file) { return file.lexically_normal().parent_path(); };
+  const bool in_directory =
+      !event_directory.empty() && folder(metrics_file) == folder(std::filesystem::path(event_directory) / "file");
+  ASSIGN_OR_RETURN(MetricsWriter metrics,
+                   MetricsWriter::Open(metrics_file, in_directory ? std::optional<int64_t>(first) : std::nullopt));
   RunLog log(std::move(metrics));
   if (event_directory.empty()) return log;
   ASSIGN_OR_RETURN(log.events_, io::SummaryWriter::Open(event_directory));

@@ -213,6 +213,10 @@ absl::Status Trainer::Start() {
   scale_step_ = steps_;
   next_ = input_.position();
   RETURN_IF_ERROR(CheckTasks());
+  // Tasks other than 0 need no directory, but may have to hand over their parts of slots.
+  ASSIGN_OR_RETURN(const std::string saves,
+                   world_.Broadcast(options_.directory.empty() ? "" : "saves", TaskDeadline()));
+  saves_ = !saves.empty();
   reports_ = std::make_unique<TaskReports>(world_, steps_);
   const bool writes = world_.rank() == 0;
   progress_.emplace(steps_, options_.steps, options_.quiet || !writes, world_.size() == 1);
@@ -344,7 +348,7 @@ absl::Status Trainer::Evaluate() {
 }
 
 absl::Status Trainer::Save(std::optional<double> metric) {
-  if (options_.directory.empty() || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
+  if (!saves_ || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
   const absl::Time begin = absl::Now();
   RETURN_IF_ERROR(WaitForLastStep());
   std::vector<SlotPart> elsewhere;
@@ -478,6 +482,9 @@ absl::Status Trainer::Run() {
   RETURN_IF_ERROR(CheckOptions());
   RETURN_IF_ERROR(Start());
   const int64_t first = steps_;
+  if (options_.steps > 0 && first >= options_.steps) {
+    progress_->Print(absl::StrCat("Nothing is left to train: ", first, " of ", options_.steps, " steps are done."));
+  }
   absl::Status status = Loop();
   if (status.ok() && options_.evaluate && steps_ == first && stopped_ == 0) status = Evaluate();
   if (status.ok() && tracer_.has_value()) status = FinishTrace();

@@ -151,6 +151,7 @@ class Trainer {
   std::optional<StepTracer> tracer_;
   std::unique_ptr<TaskReports> reports_;
   int slot_parts_tag_ = 0;  // of exchanges of slots that are divided among tasks
+  bool saves_ = false;      // whether task 0 writes checkpoints
   absl::Duration all_input_time_;
   std::atomic<Part> part_{Part::kStarting};
   std::atomic<int64_t> part_step_{0}, part_since_{0};  // since: in ns of the system's clock

@@ -152,10 +152,15 @@ absl::StatusOr<StepModel> MakeStepModel(const Plan& plan, int device, const Kern
           if (recorded.contains(instruction.index)) queue.push_back(ModelInstruction::Wait(instruction.index));
           break;
         case Kind::kRecord: queue.push_back(ModelInstruction::Record(instruction.index)); break;
-        case Kind::kCollective:
-          queue.push_back(ModelInstruction::Collective(
-              static_cast<double>(CollectiveBytes(plan.program.nodes[instruction.index]))));
+        case Kind::kCollective: {
+          const ProgramNode& node = plan.program.nodes[instruction.index];
+          const std::string& reduction = node.attrs.String("reduction");
+          // Each of these is one of the two halves of an average.
+          const bool half = reduction == "reduce_scatter" || reduction == "all_gather";
+          queue.push_back(
+              ModelInstruction::Collective(static_cast<double>(CollectiveBytes(node)) * (half ? 0.5 : 1.0)));
           break;
+        }
         case Kind::kRun: {
           const std::string& name = plan.program.nodes[instruction.index].name;
           const auto found = times.find(name);

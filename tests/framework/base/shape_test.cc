@@ -24,6 +24,24 @@ TEST(Shape, ExtentsCountFromBothEnds) {
   EXPECT_DEATH(shape.set_dim(0, -2), "CHECK failed");
 }
 
+TEST(Shape, AnInvalidOneAnswersWithUnknownExtents) {
+  for (const Shape& shape : {Shape::Invalid(), Shape{2, -3}}) {
+    EXPECT_FALSE(shape.valid());
+    EXPECT_EQ(shape.rank(), 0);
+    EXPECT_EQ(shape[3], kUnknown);
+    EXPECT_EQ(shape[-1], kUnknown);
+    EXPECT_EQ(shape.elements(), kUnknown);
+    EXPECT_EQ(shape.elements(1, 3), kUnknown);
+    EXPECT_FALSE(shape.known());
+    EXPECT_FALSE(shape.Insert(2, 5).valid());
+    EXPECT_FALSE(shape.Remove(1).valid());
+    EXPECT_FALSE(shape.CompatibleWith(shape));
+    EXPECT_FALSE(shape.CompatibleWith({}));
+    EXPECT_NE(shape, Shape());
+    EXPECT_EQ(shape.ToString(), "[invalid]");
+  }
+}
+
 TEST(Shape, CountsElements) {
   EXPECT_EQ(Shape().elements(), 1);
   EXPECT_EQ((Shape{2, 3, 5}.elements()), 30);

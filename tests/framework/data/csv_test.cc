@@ -101,6 +101,16 @@ TEST(Csv, RejectsWhatIsNotFinite) {
   ExpectError(ParseCsv("1,2", "t", {.dtype = DType::kInt32}).status(), StatusCode::kInvalidArgument, "int32");
 }
 
+TEST(Csv, RejectsIntegersThatWouldBeRounded) {
+  ExpectError(ParseCsv("id,y\n16777216,1\n16777217,1\n", "t").status(), StatusCode::kInvalidArgument, "t:3:1",
+              "column 'id'", "16777217 has more digits than float32 holds");
+  const auto wide = ParseCsv("16777217,1\n", "t", {.dtype = DType::kFloat64});
+  ASSERT_TRUE(wide.ok()) << wide.status();
+  EXPECT_THAT(wide->features.ToDoubles(), ElementsAre(16777217));
+  // Powers of two are exact, and a fraction is a measurement.
+  EXPECT_TRUE(ParseCsv("33554432,16777217.5\n", "t").ok());
+}
+
 TEST(Csv, TargetsUpToABound) {
   const CsvOptions options = {.dtype = DType::kFloat64, .largest_target = 1e18};
   ExpectError(ParseCsv("x,y\n1e300,2\n3,-1e39\n", "dir/f.csv", options).status(), StatusCode::kInvalidArgument,
@@ -155,7 +165,7 @@ TEST(Csv, OpensFilesAsDatasets) {
   EXPECT_EQ(*static_cast<const float*>(example.input), 3);
   EXPECT_EQ(example.target, 5);
   ExpectError(OpenCsv(folder / "none.csv").status(), StatusCode::kNotFound, "none.csv");
-  ExpectError(OpenCsv(folder.path()).status(), StatusCode::kUnavailable, folder.path());
+  ExpectError(OpenCsv(folder.path()).status(), StatusCode::kInvalidArgument, folder.path());
 }
 
 }  // namespace

@@ -346,7 +346,7 @@ TEST(Prefetcher, SaysThatThereAreNoThreadsLeft) {
   ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
   const absl::Status status = Prefetcher::Create(*images, {.threads = 3}).status();
   ASSERT_EQ(pthread_setattr_default_np(&former), 0);
-  ExpectError(status, StatusCode::kResourceExhausted, "thread 1 of 3");
+  ExpectError(status, StatusCode::kResourceExhausted, "to read data, number 1 of 3");
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/graph/scope.h"
+#include "framework/graph/variable.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
@@ -190,6 +191,44 @@ TEST_F(ErrorsTest, UnknownExtentsFitEachOther) {
   ASSERT_TRUE(sum.valid()) << graph_.status();
   EXPECT_EQ(sum.shape().rank(), 2);
   EXPECT_EQ(sum.shape()[1], 3);
+}
+
+TEST_F(ErrorsTest, NullControlInput) {
+  const Scope scope = Scope(graph_).NameScope("layer").Named("node").WithLocation({"model.cc", 7});
+  NodeRequest request{.op = "NoOp", .name = "n"};
+  request.control_inputs.push_back(nullptr);
+  EXPECT_THAT(std::string(graph_.AddNode(request).status().message()), HasSubstr("a control input is null"));
+}
+
+TEST_F(ErrorsTest, NegativeExtent) {
+  EXPECT_FALSE(ops::Placeholder(root_, DType::kFloat32, {2, -3}).valid());
+  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("attribute 'shape' has a negative extent"));
+}
+
+// What a model does with the results of a builder that failed must not hide the first error.
+TEST_F(ErrorsTest, ResultsAfterAnErrorCanBeUsed) {
+  const Output bad = ops::MatMul(root_, ops::Const(root_, {1.f, 2.f}), x_);
+  EXPECT_FALSE(bad.valid());
+  const std::string first(graph_.status().message());
+  EXPECT_THAT(first, HasSubstr("MatMul"));
+  EXPECT_EQ(bad.shape().rank(), 0);
+  EXPECT_EQ(bad.shape()[3], Shape::kUnknown);
+  EXPECT_EQ(bad.dtype(), DType::kFloat32);
+  EXPECT_EQ(bad.name(), "(invalid)");
+  EXPECT_FALSE(ops::Reshape(root_, bad, {bad.shape()[0], bad.shape()[1] - 7}).valid());
+  const std::vector<Output> parts = ops::Split(root_, bad, 0, 3), others = ops::Split(root_, bad, 0, {1, 2});
+  ASSERT_EQ(parts.size(), 3u);
+  ASSERT_EQ(others.size(), 2u);
+  EXPECT_FALSE(parts[2].valid());
+  ASSERT_EQ(ops::Unstack(root_, bad, 0, 4).size(), 4u);
+  const Variable variable = GetVariable(root_, "v", {bad.shape()[1], 3}, ZerosInitializer());
+  EXPECT_FALSE(variable.valid());
+  EXPECT_FALSE(variable.shape().valid());
+  EXPECT_EQ(variable.name(), "(invalid)");
+  EXPECT_EQ(variable.dtype(), DType::kFloat32);
+  EXPECT_EQ(variable.replica(), 0);
+  EXPECT_FALSE(variable.trainable());
+  EXPECT_EQ(graph_.status().message(), first);
 }
 
 }  // namespace

@@ -128,6 +128,16 @@ TEST_F(GradientsTest, GradYsWeighTheYs) {
   EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("2 ys, but 1 grad_ys"));
 }
 
+TEST_F(GradientsTest, GradYsHaveTheShapesAndDTypesOfTheYs) {
+  const Output v = ops::Stack(root_, {x_, z_});
+  const auto wrong = belfry::Gradients(root_, {v}, {v}, {.grad_ys = {x_}});
+  EXPECT_THAT(std::string(wrong.status().message()),
+              AllOf(HasSubstr("is float64 [2], but its grad_ys '"), HasSubstr("is float64 []")));
+  const Output single = ops::Const(root_, 1.0f);
+  EXPECT_THAT(std::string(belfry::Gradients(root_, {x_}, {x_}, {.grad_ys = {single}}).status().message()),
+              HasSubstr("is float32 []"));
+}
+
 TEST_F(GradientsTest, AnXThatIsAYHasItsSeed) {
   EXPECT_THAT(Values(Gradients({x_}, {x_})), ElementsAre(1));
   EXPECT_THAT(Values(Gradients({x_, ops::Square(root_, x_)}, {x_})), ElementsAre(1 + 6));

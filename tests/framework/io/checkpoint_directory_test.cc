@@ -1,5 +1,7 @@
 #include "framework/io/checkpoint_directory.h"
 
+#include <sys/stat.h>
+
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -161,6 +163,32 @@ TEST_F(CheckpointDirectoryTest, TheLatestMayBeACopyInsteadOfALink) {
   fs::remove(path_ + "/latest");
   fs::copy(path_ + "/step-00000001.safetensors", path_ + "/latest");
   EXPECT_EQ(LatestStep(), 1);
+}
+
+TEST_F(CheckpointDirectoryTest, WhatIsNoFileInThePlaceOfTheLatestIsPassedOver) {
+  CheckpointDirectory directory = Open();
+  SaveAll(directory, {{1, 0}, {2, 0}});
+  const std::string latest = path_ + "/latest";
+  fs::remove(latest);
+  ASSERT_EQ(mkfifo(latest.c_str(), 0600), 0);
+  EXPECT_EQ(LatestStep(), 2);
+  fs::remove(latest);
+  fs::create_directory(latest);
+  EXPECT_EQ(LatestStep(), 2);
+  fs::remove(latest);
+  fs::create_symlink("latest", latest);
+  EXPECT_EQ(LatestStep(), 2);
+}
+
+TEST_F(CheckpointDirectoryTest, LinksToCheckpointsThatAreGoneAreNamed) {
+  CheckpointDirectory directory = Open();
+  SaveAll(directory, {{1, 0}});
+  fs::remove(path_ + "/step-00000001.safetensors");
+  testing::internal::CaptureStdout();
+  EXPECT_EQ(LoadLatestCheckpoint(path_).status().code(), StatusCode::kNotFound);
+  EXPECT_THAT(testing::internal::GetCapturedStdout(),
+              testing::AllOf(testing::HasSubstr("latest leads to step-00000001.safetensors, which does not exist"),
+                             testing::HasSubstr("best leads to")));
 }
 
 TEST_F(CheckpointDirectoryTest, NothingToLoadIsAnErrorThatSaysSo) {

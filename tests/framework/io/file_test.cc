@@ -45,11 +45,20 @@ TEST(File, ANameThatIsTakenIsPassedOver) {
   EXPECT_EQ(Contents(folder / leftover), "of a process before");
 }
 
+TEST(File, OnlyRegularOnesAreRead) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "pipe").c_str(), 0600), 0);
+  ExpectError(ReadFile(folder / "pipe").status(), StatusCode::kInvalidArgument, folder / "pipe", "is a pipe");
+  ExpectError(ReadFile("/dev/zero").status(), StatusCode::kInvalidArgument, "/dev/zero", "is a device");
+  fs::create_symlink("itself", folder / "itself");
+  ExpectError(ReadFile(folder / "itself").status(), StatusCode::kInvalidArgument, folder / "itself", "symbolic links");
+}
+
 TEST(File, ErrorsNameThePathAndTheReason) {
   const TemporaryFolder folder;
   folder.Write("file", "bytes");
   ExpectError(ReadFile(folder / "none").status(), StatusCode::kNotFound, folder / "none", "No such file");
-  ExpectError(ReadFile(folder.path()).status(), StatusCode::kUnavailable, folder.path(), "Is a directory");
+  ExpectError(ReadFile(folder.path()).status(), StatusCode::kInvalidArgument, folder.path(), "is a folder");
   ExpectError(WriteFile(folder / "none/file", "x"), StatusCode::kNotFound, folder / "none/file", "No such file");
   ExpectError(WriteFile(folder / "file/below", "x"), StatusCode::kNotFound, folder / "file/below", "Not a directory");
   ExpectError(WriteFile("/proc/file", "x"), StatusCode::kNotFound, "/proc/file");

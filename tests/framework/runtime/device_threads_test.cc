@@ -30,8 +30,8 @@ TEST(DeviceThreads, StayOnTheCoresOfTheirDevice) {
         cores = AvailableCores();
         share = ParallelThreads();
       }};
-      threads.Get(d, kind).Start(task);
-      threads.Get(d, kind).Wait();
+      (*threads.Get(d, kind))->Start(task);
+      (*threads.Get(d, kind))->Wait();
       EXPECT_EQ(share, 1);
       EXPECT_THAT(cores, testing::ElementsAreArray(devices.device(d).cores()));
       ASSERT_EQ(cores.size(), 1);
@@ -47,8 +47,8 @@ TEST(DeviceThreads, RunAnywhereIfTheyAreNotBound) {
   DeviceThreads threads(devices);
   std::vector<int> cores;
   const StreamTask task{[&] { cores = AvailableCores(); }};
-  threads.Get(1, StreamKind::kCompute).Start(task);
-  threads.Get(1, StreamKind::kCompute).Wait();
+  (*threads.Get(1, StreamKind::kCompute))->Start(task);
+  (*threads.Get(1, StreamKind::kCompute))->Wait();
   EXPECT_EQ(cores, AvailableCores());
 }
 

@@ -249,6 +249,16 @@ TEST_F(RestoreTest, APartIsRestored) {
   ExpectError(Try({.only = {"nowhere"}}).status(), StatusCode::kInvalidArgument, "none of the model's variables");
 }
 
+TEST_F(RestoreTest, AWarmStartWithoutAnyWeightIsAnError) {
+  for (io::NamedTensor& tensor : tensors_) {
+    if (tensor.name != "global_step") tensor.name = "other/" + tensor.name;
+  }
+  ExpectError(Try({.allow_missing = true, .allow_extra = true}).status(), StatusCode::kInvalidArgument,
+              "it has none of the model's weights");
+  ExpectUntouched();
+  EXPECT_TRUE(Try({.only = {"global_step"}, .allow_extra = true}).ok());
+}
+
 TEST_F(RestoreTest, TwoTensorsOfOneNameAreAnError) {
   tensors_.push_back(tensors_.front());
   ExpectError(Try().status(), StatusCode::kInvalidArgument, "two tensors", tensors_.front().name);
