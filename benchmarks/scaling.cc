@@ -234,8 +234,8 @@ absl::Status PredictIn(World& world, const std::vector<int64_t>& counts, const M
                            .batch = absl::GetFlag(FLAGS_batch_size) > 0 ? absl::GetFlag(FLAGS_batch_size) : model.batch,
                            .dtype = absl::GetFlag(FLAGS_dtype)};
   RETURN_IF_ERROR(world.AllGather("", absl::Now() + kStart).status());
-  ASSIGN_OR_RETURN(const TracedTower tower, TraceTower(training, absl::GetFlag(FLAGS_trace_steps)));
-  RETURN_IF_ERROR(world.AllGather("", absl::Now() + kStart).status());
+  ASSIGN_OR_RETURN(TracedTower tower, TraceTower(training, absl::GetFlag(FLAGS_trace_steps)));
+  RETURN_IF_ERROR(TakeSlowest(world, tower));
   std::optional<double> real;
   if (const int steps = absl::GetFlag(FLAGS_real); steps > 0) {
     const auto sum = options.exchange.way == ExchangeWay::kSlices ? WorldSum::kTowers : WorldSum::kProcesses;

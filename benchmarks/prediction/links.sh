@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # links.sh [--programs=build/release] [--mpirun=mpirun.openmpi] [--rates='0.4gbit 1gbit 2.5gbit']
-#          [--models='cifar_net resnet20'] [--batch_size=64] [--steps=40] [--rounds=5]
+#          [--models='cifar_net resnet20'] [--batch_size=64] [--steps=20] [--rounds=7]
 # Predicts steps over links of several rates and runs them, in turn: two network namespaces, with a core each, are the
 # machines (tests/mpi/network.sh; needs root). In each round, for each rate and model, `scaling --link=measured --real`
 # measures the link and what it takes from computing, traces one tower without averaging, predicts the step of two
-# processes with a tower each, and then times their steps. Prints medians over the rounds.
+# processes with a tower each, and then times their steps. Prints medians over the rounds, also of the error, since both
+# figures of a round are made within seconds of each other.
 declare -A options=([programs]=build/release [mpirun]=mpirun.openmpi [rates]='0.4gbit 1gbit 2.5gbit'
-  [models]='cifar_net resnet20' [batch_size]=64 [steps]=40 [rounds]=5)
+  [models]='cifar_net resnet20' [batch_size]=64 [steps]=20 [rounds]=7)
 for argument; do
   option=${argument#--}
   if [[ $argument != --*=* || -z ${options[${option%%=*}]-} ]]; then
@@ -62,8 +63,8 @@ table() {
         key = keys[i]
         p = median(key, predicted)
         m = median(key, measured); least = list[1]; most = list[sorted(key, measured)]
-        sorted(key, errors)
-        printf "%s%14.1f%14.1f%22s%8.1f%%%20s\n", key, p, m, sprintf("[%.1f .. %.1f]", least, most), 100 * (p / m - 1), \
+        error = median(key, errors)
+        printf "%s%14.1f%14.1f%22s%8.1f%%%20s\n", key, p, m, sprintf("[%.1f .. %.1f]", least, most), error, \
           sprintf("[%.0f .. %.0f]", list[1], list[sorted(key, errors)])
       }
     }' "$work/steps"

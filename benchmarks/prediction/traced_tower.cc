@@ -4,6 +4,7 @@
 #include <cmath>
 #include <memory>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "benchmarks/paired_runs.h"
@@ -115,9 +116,14 @@ absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces) {
     RETURN_IF_ERROR(tower.run->TracedStep(step));
     compute_seconds.push_back(ComputeSeconds(plan, step, tower.device));
   }
-  TracedTower traced{.alone = Median(alone_seconds), .straggling = Deviation(compute_seconds)};
+  TracedTower traced{
+      .alone = Median(alone_seconds), .compute = Median(compute_seconds), .straggling = Deviation(compute_seconds)};
 
-  const KernelTimes times = MedianKernelTimes(plan, steps, tower.device);
+  KernelTimes times = MedianKernelTimes(plan, steps, tower.device);
+  // What now and then delays a kernel is in none of their medians, but in that of their sum.
+  double sum = 0;
+  for (const auto& [name, seconds] : times) sum += seconds;
+  for (auto& [name, seconds] : times) seconds *= traced.compute / sum;
   const auto add = [&](const Tower& from, size_t bucket_bytes) {
     ASSIGN_OR_RETURN(StepModel model, MakeStepModel(from.run->prepared().plan(), from.device, times));
     for (const BucketedStep& step : traced.steps) {
@@ -134,6 +140,22 @@ absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces) {
     RETURN_IF_ERROR(add(other, size));
   }
   return traced;
+}
+
+absl::Status TakeSlowest(World& world, TracedTower& tower) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> texts,
+                   world.AllGather(absl::StrCat(tower.compute), absl::Now() + kStart));
+  double slowest = tower.compute;
+  for (const std::string& text : texts) {
+    double compute = 0;
+    if (!absl::SimpleAtod(text, &compute)) return absl::InternalError("a process sent no time of its kernels");
+    slowest = std::max(slowest, compute);
+  }
+  for (BucketedStep& step : tower.steps) {
+    for (ModelInstruction& instruction : step.model.compute) instruction.seconds *= slowest / tower.compute;
+  }
+  tower.compute = slowest;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<double> RehearseStep(TrainingOptions options, const std::function<double(double bytes)>& seconds,

@@ -20,6 +20,7 @@ struct BucketedStep {
 struct TracedTower {
   std::vector<BucketedStep> steps;  // that of the asked bucket size, then others with other buckets, smallest first
   double alone = 0;                 // seconds of a step of one tower in a plan of its own, which averages nothing
+  double compute = 0;               // seconds of the kernels in a step
   double straggling = 0;            // standard deviation of the kernels' time in a step, outliers left out
 };
 
@@ -28,6 +29,10 @@ struct TracedTower {
 // computing of one tower by the plan of several. The times of its kernels serve for all bucket sizes. Steps of the
 // tower alone are timed in turn with the traced ones.
 absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces);
+
+// Makes the tower of each process of `world` as slow as the slowest one, for which averages wait. All processes must
+// call it. Errors: those of World::Exchange.
+absl::Status TakeSlowest(World& world, TracedTower& tower);
 
 // Seconds of a step of the plan that TraceTower traces, if each of its averages sleeps for seconds(bytes): the median
 // of `steps` steps. It is what a prediction without stragglers should meet, since only the order of events is real.

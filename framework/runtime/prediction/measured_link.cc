@@ -10,6 +10,7 @@
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
 #include "framework/base/time_slice.h"
+#include "framework/collective/collective.h"
 
 namespace belfry {
 namespace {
@@ -107,8 +108,26 @@ absl::StatusOr<Cost> CostOfMessage(World& world, int tag, int other, size_t byte
   return Cost{MiddleOf(seconds), lost.empty() ? 0 : MiddleOf(lost)};
 }
 
+// By the code that adds up slices.
+absl::StatusOr<double> SecondsOfSum() {
+  constexpr int64_t kElements = 1 << 18;
+  std::vector<float> first(kElements, 1), second(kElements, 2);
+  float one = 1;
+  const CollectiveSpec spec{.name = "probe",
+                            .elements = kElements,
+                            .ranks = {{.data = first.data(), .weight = &one}, {.data = second.data(), .weight = &one}}};
+  std::vector<double> seconds;
+  for (int i = -kWarmUp; i < kExchanges; ++i) {
+    const double begin = Now();
+    RETURN_IF_ERROR(ReduceOnHost(spec, spec.ranks, 0, 1, 0, kElements));
+    if (i >= 0) seconds.push_back(Now() - begin);
+  }
+  return MiddleOf(seconds) / static_cast<double>(2 * kElements * sizeof(float));
+}
+
 absl::Status MeasureAs(World& world, int other, int threads, absl::Time deadline, int tag, MeasuredLink& measured) {
   UseShortTimeSlices();
+  ASSIGN_OR_RETURN(measured.sum, SecondsOfSum());
   for (size_t bytes = kSmallest; bytes <= kLargest; bytes *= 4) {
     ASSIGN_OR_RETURN(const Cost cost, CostOfMessage(world, tag, other, bytes, nullptr, threads, deadline));
     measured.alone.push_back({static_cast<double>(bytes), cost.seconds});
@@ -137,13 +156,14 @@ absl::StatusOr<MeasuredLink> MeasureLink(World& world, int computing, absl::Time
     }).join();
     RETURN_IF_ERROR(status);
   }
-  std::string own;
+  std::string own(reinterpret_cast<const char*>(&measured.sum), sizeof(measured.sum));
   for (const auto* points : {&measured.alone, &measured.beside, &measured.processor}) {
     own.append(reinterpret_cast<const char*>(points->data()), points->size() * sizeof(LinkPoint));
   }
   ASSIGN_OR_RETURN(const std::string text, world.Broadcast(own, deadline));
-  const size_t third = text.size() / 3;
-  const char* from = text.data();
+  std::memcpy(&measured.sum, text.data(), sizeof(measured.sum));
+  const size_t third = (text.size() - sizeof(measured.sum)) / 3;
+  const char* from = text.data() + sizeof(measured.sum);
   for (auto* points : {&measured.alone, &measured.beside, &measured.processor}) {
     points->resize(third / sizeof(LinkPoint));
     std::memcpy(points->data(), from, third);
@@ -156,6 +176,7 @@ absl::Status SetLink(const MeasuredLink& measured, Exchange& exchange) {
   ASSIGN_OR_RETURN(exchange.link, LinkTable::Interpolate(measured.alone));
   ASSIGN_OR_RETURN(exchange.beside, LinkTable::Interpolate(measured.beside));
   ASSIGN_OR_RETURN(exchange.processor, LinkTable::Interpolate(measured.processor));
+  exchange.sum = measured.sum;
   return absl::OkStatus();
 }
 

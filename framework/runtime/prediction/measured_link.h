@@ -10,11 +10,12 @@
 
 namespace belfry {
 
-// Messages of ascending sizes, in both directions at once. All three have the same sizes.
+// Messages of ascending sizes, in both directions at once; the three tables have the same sizes.
 struct MeasuredLink {
   std::vector<LinkPoint> alone;      // while no thread computes
   std::vector<LinkPoint> beside;     // beside threads that compute
   std::vector<LinkPoint> processor;  // seconds of computing that these threads lose to a message, all together
+  double sum = 0;                    // Exchange::sum
 };
 
 // Measures messages of 4 bytes to 4 MiB between task 0 and the first task of another machine, or task 1 if there is

@@ -34,8 +34,10 @@ CollectiveCost CostOfExchange(const Exchange& exchange, double bytes, int64_t pr
   const double slice = bytes / static_cast<double>(processes);
   const double first = exchange.way == ExchangeWay::kSlices ? slice * exchange.towers : slice;
   const auto all = [&](const LinkTable& table) { return others * (table.Seconds(first) + table.Seconds(slice)); };
+  const double sum = bytes * (exchange.towers + (exchange.way == ExchangeWay::kRing ? 1 : 0)) * exchange.sum;
   const double processor = all(exchange.processor), seconds = std::max(all(exchange.link), processor);
-  return {.seconds = seconds, .beside = std::max(seconds, all(exchange.beside)), .processor = processor};
+  return {
+      .seconds = seconds + sum, .beside = std::max(seconds, all(exchange.beside)) + sum, .processor = processor + sum};
 }
 
 double ExpectedLargest(int64_t count) {

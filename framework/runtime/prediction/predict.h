@@ -25,12 +25,13 @@ struct Exchange {
   int towers = 1;       // L
   LinkTable beside;     // times of the same link beside computing; where they are shorter, those of `link` count
   LinkTable processor;  // seconds of computing that are lost to a message, sent and received
+  double sum = 0;       // seconds that a byte of a tower takes in a sum, by one thread, which computing loses, too
 };
 
 // The time of averaging `bytes` of each tower over P processes. With messages of t(b) seconds it is
 // (P - 1) (t(L S / P) + t(S / P)) for slices, 2 (P - 1) t(S / P) for a ring: on a linear link of latency a and
 // bandwidth B, 2 (P - 1) a + (L + 1) S / B (P - 1) / P, and 2 (P - 1) a + 2 S / B (P - 1) / P. If the processor needs
-// longer for the messages, its time.
+// longer for the messages, its time; and the time to add up the bytes.
 CollectiveCost CostOfExchange(const Exchange& exchange, double bytes, int64_t processes);
 
 struct PredictOptions {

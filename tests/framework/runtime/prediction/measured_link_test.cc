@@ -33,10 +33,13 @@ TEST(MeasureLink, AllProcessesGetTheSameTimes) {
       EXPECT_EQ(link.alone[i].seconds, measured[0].alone[i].seconds);
       EXPECT_EQ(link.processor[i].seconds, measured[0].processor[i].seconds);
     }
+    EXPECT_GT(link.sum, 0);
+    EXPECT_EQ(link.sum, measured[0].sum);
     Exchange exchange;
     ASSERT_TRUE(SetLink(link, exchange).ok());
     EXPECT_EQ(exchange.link.Seconds(4), link.alone[0].seconds);
     EXPECT_EQ(exchange.beside.Seconds(4), link.beside[0].seconds);
+    EXPECT_EQ(exchange.sum, link.sum);
     EXPECT_EQ(exchange.processor.Seconds(4), link.processor[0].seconds);
   }
 }

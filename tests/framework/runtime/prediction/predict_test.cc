@@ -79,6 +79,17 @@ TEST(CostOfExchange, TimesBesideComputingAreNeverShorter) {
   EXPECT_DOUBLE_EQ(CostOfExchange({.link = link, .beside = LinkTable::Linear(0, 1e9)}, 1e6, 2).beside, 10e-3);
 }
 
+TEST(CostOfExchange, SumsTakeTime) {
+  const LinkTable link = LinkTable::Linear(0, 1e8);
+  const CollectiveCost cost = CostOfExchange({.link = link, .towers = 2, .sum = 1e-9}, 1e6, 2);
+  EXPECT_DOUBLE_EQ(cost.seconds, 15e-3 + 2e-3);
+  EXPECT_DOUBLE_EQ(cost.beside, 17e-3);
+  EXPECT_DOUBLE_EQ(cost.processor, 2e-3);
+  const CollectiveCost ring =
+      CostOfExchange({.way = ExchangeWay::kRing, .link = link, .towers = 2, .sum = 1e-9}, 1e6, 2);
+  EXPECT_DOUBLE_EQ(ring.processor, 3e-3);  // the own two towers, and the sums of both processes
+}
+
 // Exact values: 1 / sqrt(pi), 3 / (2 sqrt(pi)), and by numerical integration.
 TEST(ExpectedLargest, OfNormalValues) {
   EXPECT_EQ(ExpectedLargest(1), 0);
