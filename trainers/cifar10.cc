@@ -30,6 +30,7 @@
 #include "trainers/flags/step_flags.h"
 #include "trainers/flags/training_flags.h"
 #include "trainers/flags/world_flags.h"
+#include "trainers/loop/bucket_choice.h"
 #include "trainers/loop/evaluator.h"
 #include "trainers/loop/explain.h"
 #include "trainers/loop/stop_signals.h"
@@ -57,6 +58,10 @@ ABSL_FLAG(double, momentum, -1, "Momentum; 0: plain gradient descent; -1: 0 for 
 ABSL_FLAG(std::string, batch_norm, "per_tower",
           "Images over which the batch normalisation of a ResNet takes its statistics. per_tower: those of each tower, "
           "with the moving averages of tower 0. synchronised: those of all towers, so that N towers train as one.");
+ABSL_FLAG(std::string, bucket_size, "1M",
+          "Bytes of gradients to average together: 65536, 512K, 4M. auto: with several processes, those with the "
+          "shortest predicted step, for which the link and some steps are timed first, in a few seconds; 1M in one "
+          "process. The result does not depend on it, except with --averager=nccl.");
 ABSL_FLAG(double, moving_average, 0,
           "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's value is "
           "0.9999. 0: no average.");
@@ -153,6 +158,11 @@ absl::Status CheckFlags() {
   if (!(average >= 0 && average < 1)) {
     return absl::InvalidArgumentError(absl::StrCat("--moving_average=", average, " must be at least 0 and below 1"));
   }
+  RETURN_IF_ERROR(ParseBucketSize(absl::GetFlag(FLAGS_bucket_size)).status());
+  if (absl::GetFlag(FLAGS_variable_update) != "replicated") {
+    RETURN_IF_ERROR(RejectFlags({"bucket_size"},
+                                absl::StrCat("a run with --variable_update=", absl::GetFlag(FLAGS_variable_update))));
+  }
   const std::string schedule = absl::GetFlag(FLAGS_schedule), dtype = absl::GetFlag(FLAGS_dtype);
   if (dtype != "float32" && dtype != "bfloat16" && dtype != "float16") {
     return absl::InvalidArgumentError(
@@ -234,9 +244,9 @@ std::string DeviceLines(const DeviceSet& devices, const models::TrainStep& step)
   return text;
 }
 
-// `device_lines`: by task.
+// `device_lines`: by task. `buckets`: how they were chosen; empty: they were not.
 void PrintHeader(const Setup& setup, World& world, int towers, const std::vector<std::string>& device_lines,
-                 const models::TrainStep& step) {
+                 const models::TrainStep& step, const std::string& buckets) {
   std::printf("Model:    %s, %d parameters\n", absl::GetFlag(FLAGS_model).c_str(),
               static_cast<int>(CountParameters(step)));
   std::printf("Data:     %d training and %d test images\n", static_cast<int>(setup.data.train->size()),
@@ -250,6 +260,7 @@ void PrintHeader(const Setup& setup, World& world, int towers, const std::vector
     if (world.size() > 1) std::printf("          %s\n", belfry::Describe(task, world.processes()[task]).c_str());
     std::printf("%s", device_lines[task].c_str());
   }
+  if (!buckets.empty()) std::printf("Buckets:  %s\n", buckets.c_str());
 }
 
 // Settings that must not change when a run is resumed.
@@ -324,8 +335,6 @@ absl::StatusOr<int> Train(World& world) {
     options.evaluate_every = epochs * input->batches_per_epoch();
   }
 
-  Graph graph(BuiltinOps());
-  graph.set_seed(absl::GetFlag(FLAGS_seed));
   const auto loss = [&](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
     const Output logits = Logits(tower, setup, batch.images, /*training=*/true);
     models::AddCrossEntropy(tower, logits, batch.labels);
@@ -334,7 +343,24 @@ absl::StatusOr<int> Train(World& world) {
   const optim::Momentum with_momentum({.learning_rate = schedule, .momentum = setup.momentum});
   const optim::GradientDescent plain({.learning_rate = schedule});
   const optim::Optimizer& optimizer = setup.momentum > 0 ? static_cast<const optim::Optimizer&>(with_momentum) : plain;
-  const models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, *input, loss, optimizer, replicate);
+  const auto add_step = [&](Graph& graph, size_t bucket_bytes) {
+    graph.set_seed(absl::GetFlag(FLAGS_seed));
+    replicate.bucket_bytes = bucket_bytes;
+    return models::ReplicateTowers(Scope(graph), devices, *input, loss, optimizer, replicate);
+  };
+  const auto way = absl::GetFlag(FLAGS_averager) == "mpi" ? ExchangeWay::kRing : ExchangeWay::kSlices;
+  ASSIGN_OR_RETURN(const std::optional<size_t> bucket_size, ParseBucketSize(absl::GetFlag(FLAGS_bucket_size)));
+  size_t bucket_bytes = bucket_size.value_or(models::ReplicateOptions().bucket_bytes);
+  std::string buckets;
+  if (!bucket_size.has_value() && world.size() > 1) {
+    ASSIGN_OR_RETURN(const BucketChoice choice,
+                     ChooseBuckets(world, devices, session_options, way, models::InputSpec::Of(*input),
+                                   setup.batch_size, bucket_bytes, add_step, StartDeadline()));
+    bucket_bytes = choice.bytes;
+    buckets = choice.text;
+  }
+  Graph graph(BuiltinOps());
+  const models::TrainStep step = add_step(graph, bucket_bytes);
   RETURN_IF_ERROR(graph.status());
   if (!options.directory.empty() && options.summary_every > 0) {
     options.summaries = models::AddTrainSummaries(Scope(graph), step);
@@ -366,10 +392,10 @@ absl::StatusOr<int> Train(World& world) {
                      ExplainRun(*session, planned, setup.batch_size, order.towers, memory_limit));
     if (first_task) std::printf("%s", text.c_str());
     if (world.size() == 1) return 0;
-    const auto way = absl::GetFlag(FLAGS_averager) == "mpi" ? ExchangeWay::kRing : ExchangeWay::kSlices;
     ASSIGN_OR_RETURN(const std::string link,
                      ExplainLink(world, *session, planned(setup.batch_size)[0], way, StartDeadline()));
     if (first_task) std::printf("\n%s", link.c_str());
+    if (first_task && !buckets.empty()) std::printf("Buckets: %s.\n", buckets.c_str());
     return 0;
   }
   if (memory_limit.has_value()) {
@@ -377,7 +403,7 @@ absl::StatusOr<int> Train(World& world) {
   }
   ASSIGN_OR_RETURN(const std::vector<std::string> device_lines,
                    world.AllGather(DeviceLines(devices, step), StartDeadline()));
-  if (!quiet && first_task) PrintHeader(setup, world, replicate.towers, device_lines, step);
+  if (!quiet && first_task) PrintHeader(setup, world, replicate.towers, device_lines, step, buckets);
   options.evaluate = [&](int64_t) {
     return evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch, take_averages, &world,
                          options.task_timeout);
