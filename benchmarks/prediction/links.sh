@@ -64,8 +64,9 @@ table() {
         p = median(key, predicted)
         m = median(key, measured); least = list[1]; most = list[sorted(key, measured)]
         error = median(key, errors)
-        printf "%s%14.1f%14.1f%22s%8.1f%%%20s\n", key, p, m, sprintf("[%.1f .. %.1f]", least, most), error, \
-          sprintf("[%.0f .. %.0f]", list[1], list[sorted(key, errors)])
+        measurements = sprintf("[%.1f .. %.1f]", least, most)
+        rounds = sprintf("[%.0f .. %.0f]", list[1], list[sorted(key, errors)])
+        printf "%s%14.1f%14.1f%22s%8.1f%%%20s\n", key, p, m, measurements, error, rounds
       }
     }' "$work/steps"
 }
@@ -77,5 +78,6 @@ for ((round = 1; round <= options[rounds]; ++round)); do
     for model in ${options[models]}; do one "$rate" "$model"; done
   done
 done
-echo "Two machines with a core each, ${options[batch_size]} examples and a thread each, $library; ${options[rounds]} rounds in turn"
+echo "Two machines with a core each, ${options[batch_size]} examples and a thread each, $library;" \
+  "${options[rounds]} rounds in turn"
 table

@@ -49,8 +49,8 @@ END
   chmod +x "$work/remote"
 }
 
-# limit_rate RATE: of what each machine sends, as tc writes it (1gbit). A second call changes it. After a pause the first
-# 70 KB go at once, which no cable would let happen; they must be at least a packet of the kernel's own, of 64 KiB.
+# limit_rate RATE: of what each machine sends, as tc writes it (1gbit). A second call changes it. After a pause the
+# first 70 KB go at once, which no cable would let happen; they must be at least a packet of the kernel's own, of 64 KiB.
 limit_rate() {
   local space
   for space in a b; do
