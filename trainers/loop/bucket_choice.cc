@@ -75,8 +75,8 @@ absl::StatusOr<KernelTimes> TimeKernels(const Trial& trial, int device) {
 }
 
 absl::StatusOr<StepModel> ModelOf(const Trial& trial, int device, const KernelTimes& times) {
-  ASSIGN_OR_RETURN(const auto explained, trial.session->Explain(trial.planned.feeds, trial.planned.fetches,
-                                                                trial.planned.targets));
+  ASSIGN_OR_RETURN(const auto explained,
+                   trial.session->Explain(trial.planned.feeds, trial.planned.fetches, trial.planned.targets));
   return MakeStepModel(*explained.plan, device, times);
 }
 

@@ -1,32 +1,60 @@
 #include "trainers/loop/progress.h"
 
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
+#include <utility>
+#include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
+#include "framework/base/steady_time.h"
 
 namespace belfry::trainers {
 namespace {
 
 constexpr absl::Duration kTerminalInterval = absl::Milliseconds(250), kFileInterval = absl::Seconds(10);
+// Before that much training the time of a step is not known well enough to say how long all will take.
+constexpr int64_t kStepsToPredict = 20;
+constexpr absl::Duration kTimeToPredict = absl::Seconds(3);
+
+// Of the terminal, which may have been resized since the last line.
+int Columns() {
+  winsize size{};
+  if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+  return size.ws_col;
+}
 
 }  // namespace
 
-Progress::Progress(int64_t first, int64_t total, bool quiet, bool alone)
-    : first_(first),
-      total_(total),
-      quiet_(quiet),
-      terminal_(alone && isatty(STDOUT_FILENO) != 0),
-      started_(absl::Now()),
-      last_step_(started_),
-      last_shown_(started_) {}
+std::string ProgressLine(absl::Span<const ProgressField> fields, int width) {
+  std::vector<const ProgressField*> shown;
+  for (const ProgressField& field : fields) {
+    if (!field.text.empty()) shown.push_back(&field);
+  }
+  while (true) {
+    std::string line;
+    for (const ProgressField* field : shown) absl::StrAppend(&line, line.empty() ? "" : "  ", field->text);
+    if (static_cast<int>(line.size()) <= width) return line;
+    const auto first_to_go = std::max_element(
+        shown.begin(), shown.end(), [](const auto* a, const auto* b) { return a->dispensable < b->dispensable; });
+    if ((*first_to_go)->dispensable == 0) return line.substr(0, static_cast<size_t>(std::max(width, 0)));
+    shown.erase(first_to_go);
+  }
+}
+
+Progress::Progress(ProgressOptions options)
+    : options_(std::move(options)),
+      terminal_(options_.alone && isatty(STDOUT_FILENO) != 0),
+      last_step_(SteadyNow()),
+      last_shown_(last_step_) {}
 
 void Progress::Step(int64_t examples) {
-  const absl::Time now = absl::Now();
+  const absl::Duration now = SteadyNow();
   const absl::Duration took = now - last_step_;
   last_step_ = now;
   if (++steps_ == 1) return;
@@ -35,36 +63,52 @@ void Progress::Step(int64_t examples) {
   window_time_ += took;
   window_examples_ += examples;
   ++window_steps_;
-  const double rate = static_cast<double>(examples) / absl::ToDoubleSeconds(took);
+  const double rate = static_cast<double>(examples) / std::max(absl::ToDoubleSeconds(took), 1e-9);
   rate_sum_ += rate;
   rate_squares_ += rate * rate;
 }
 
 bool Progress::Due() const {
-  return steps_ == 0 || absl::Now() - last_shown_ >= (terminal_ ? kTerminalInterval : kFileInterval);
+  return steps_ == 0 || SteadyNow() - last_shown_ >= (terminal_ ? kTerminalInterval : kFileInterval);
 }
 
 double Progress::examples_per_second() const {
   return trained_ > absl::ZeroDuration() ? static_cast<double>(examples_) / absl::ToDoubleSeconds(trained_) : 0;
 }
 
-void Progress::Show(int64_t step, double loss, double learning_rate, absl::string_view note) {
-  last_shown_ = absl::Now();
+void Progress::Show(int64_t step, double loss, double learning_rate, absl::Span<const std::string> notes) {
+  last_shown_ = SteadyNow();
   double deviation = 0;
-  if (window_steps_ > 0) {
-    recent_ = static_cast<double>(window_examples_) / absl::ToDoubleSeconds(window_time_);
-    const auto n = static_cast<double>(window_steps_);
+  const int64_t measured = window_steps_;
+  if (measured > 0) {
+    recent_ = static_cast<double>(window_examples_) / std::max(absl::ToDoubleSeconds(window_time_), 1e-9);
+    const auto n = static_cast<double>(measured);
     deviation = std::sqrt(std::max(0.0, rate_squares_ / n - (rate_sum_ / n) * (rate_sum_ / n)));
   }
   window_steps_ = window_examples_ = 0;
   window_time_ = absl::ZeroDuration();
   rate_sum_ = rate_squares_ = 0;
-  if (quiet_) return;
-  const int64_t left = total_ - (first_ + steps_);
-  const absl::Duration per_step = steps_ > 1 ? trained_ / (steps_ - 1) : absl::ZeroDuration();
-  const std::string text = absl::StrFormat(
-      "step %d/%d  loss %.4f  lr %.4g  %.0f +/- %.0f examples/s  %s left%s%s", step, total_, loss, learning_rate,
-      recent_, deviation, steps_ > 1 ? ShortDuration(per_step * left) : "?", note.empty() ? "" : "  ", note);
+  if (options_.quiet) return;
+  const int64_t left = options_.total - (options_.first + steps_);
+  const bool predicts = steps_ > kStepsToPredict || trained_ >= kTimeToPredict || (left == 0 && steps_ > 1);
+  const std::string per_second = absl::StrCat(options_.unit, "/s");
+  std::vector<ProgressField> fields = {
+      {absl::StrFormat("step %d/%d", step, options_.total)},
+      {absl::StrCat("loss ", loss == 0 || std::abs(loss) >= 1e-3 ? absl::StrFormat("%.4f", loss)
+                                                                 : absl::StrFormat("%.3g", loss)),
+       1},
+      {absl::StrFormat("lr %.4g", learning_rate), 4}};
+  if (recent_ > 0) {
+    const std::string spread = measured > 1 ? absl::StrFormat(" +/- %.0f", deviation) : "";
+    fields.push_back({absl::StrFormat("%.0f%s %s", recent_, spread, per_second), 2});
+  }
+  if (predicts) {
+    const absl::Duration per_step = trained_ / static_cast<double>(std::max<int64_t>(steps_ - 1, 1));
+    fields.push_back({ShortDuration(per_step * left) + " left", 3});
+  }
+  for (size_t i = 0; i < notes.size(); ++i) fields.push_back({notes[i], 5 + static_cast<int>(notes.size() - i)});
+  // In the last column some terminals already go on to the next line.
+  const std::string text = ProgressLine(fields, terminal_ ? Columns() - 1 : std::numeric_limits<int>::max());
   if (terminal_) {
     std::printf("\r\033[K%s", text.c_str());
     live_ = true;
@@ -75,7 +119,7 @@ void Progress::Show(int64_t step, double loss, double learning_rate, absl::strin
 }
 
 void Progress::Print(absl::string_view text) {
-  if (quiet_) return;
+  if (options_.quiet) return;
   Finish();
   std::printf("%.*s\n", static_cast<int>(text.size()), text.data());
   std::fflush(stdout);
@@ -86,9 +130,9 @@ void Progress::Finish() {
   live_ = false;
 }
 
-void Progress::Pause() { paused_ = absl::Now(); }
+void Progress::Pause() { paused_ = SteadyNow(); }
 
-void Progress::Resume() { last_step_ += absl::Now() - paused_; }
+void Progress::Resume() { last_step_ += SteadyNow() - paused_; }
 
 std::string ShortDuration(absl::Duration duration) {
   const int64_t seconds = absl::ToInt64Seconds(duration);

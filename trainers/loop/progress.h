@@ -6,23 +6,41 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "absl/types/span.h"
 
 namespace belfry::trainers {
 
-// A progress line: rewritten in place on a terminal, a new line every 10 s in a file or a pipe. Throughput is the mean
-// over the steps since the last line, with the standard deviation of the rates of single steps. Not thread-safe.
+// One field of a progress line. Where the line is too long, those with the largest numbers are left out first.
+struct ProgressField {
+  std::string text;
+  int dispensable = 0;  // 0: never left out
+};
+// The fields in their order, two spaces between them, in at most `width` columns; cut if even the ones that are never
+// left out do not fit.
+std::string ProgressLine(absl::Span<const ProgressField> fields, int width);
+
+struct ProgressOptions {
+  int64_t first = 0, total = 0;  // the step at which the run starts, and the steps of the whole run
+  bool quiet = false;
+  // Whether no launcher lies between this process and the terminal; Open MPI's mpirun gives each process one of its
+  // own, whatever becomes of its output.
+  bool alone = true;
+  std::string unit = "examples";  // what is counted: "images"
+};
+
+// A progress line: rewritten in place on a terminal, whose width it keeps to, a new line every 10 s in a file or a
+// pipe. Throughput is the mean over the steps since the last line, with the standard deviation of the rates of single
+// steps. Not thread-safe.
 class Progress {
  public:
-  // `total`: steps of the whole run; `first`: the step at which it starts. `alone`: no launcher lies between this
-  // process and the terminal; Open MPI's mpirun gives each process one of its own, whatever becomes of its output.
-  Progress(int64_t first, int64_t total, bool quiet, bool alone = true);
+  explicit Progress(ProgressOptions options);
 
   // Records a step of `examples` examples. Call it after every step.
   void Step(int64_t examples);
   // True if a line is due: at the first step, then every 250 ms on a terminal and every 10 s elsewhere.
   bool Due() const;
-  // Shows the line; `note` is appended to it.
-  void Show(int64_t step, double loss, double learning_rate, absl::string_view note = "");
+  // Shows the line, followed by `notes`, of which the last is left out last.
+  void Show(int64_t step, double loss, double learning_rate, absl::Span<const std::string> notes = {});
   // Prints a permanent line, after the live one.
   void Print(absl::string_view text);
   // Ends the live line.
@@ -36,10 +54,10 @@ class Progress {
   void Resume();
 
  private:
-  const int64_t first_, total_;
-  const bool quiet_, terminal_;
-  bool live_ = false;  // the terminal's last line is not terminated
-  absl::Time started_, last_step_, last_shown_, paused_;
+  const ProgressOptions options_;
+  const bool terminal_;
+  bool live_ = false;                               // the terminal's last line is not terminated
+  absl::Duration last_step_, last_shown_, paused_;  // moments of SteadyNow
   absl::Duration trained_, window_time_;
   int64_t steps_ = 0, examples_ = 0, window_steps_ = 0, window_examples_ = 0;
   double rate_sum_ = 0, rate_squares_ = 0, recent_ = 0;

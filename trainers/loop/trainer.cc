@@ -12,6 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/world.h"
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
@@ -25,8 +26,8 @@ constexpr int64_t kMaxSkipped = 100;  // steps in a row
 constexpr char kBestKey[] = "trainer.best_accuracy", kSinceBestKey[] = "trainer.evaluations_since_best";
 
 // Ends a phase of the loop: adds its time to `sum` and starts the next one.
-void EndPhase(absl::Time& start, absl::Duration& sum) {
-  const absl::Time now = absl::Now();
+void EndPhase(absl::Duration& start, absl::Duration& sum) {
+  const absl::Duration now = SteadyNow();
   sum += now - start;
   start = now;
 }
@@ -219,7 +220,11 @@ absl::Status Trainer::Start() {
   saves_ = !saves.empty();
   reports_ = std::make_unique<TaskReports>(world_, steps_);
   const bool writes = world_.rank() == 0;
-  progress_.emplace(steps_, options_.steps, options_.quiet || !writes, world_.size() == 1);
+  progress_.emplace(ProgressOptions{.first = steps_,
+                                    .total = options_.steps,
+                                    .quiet = options_.quiet || !writes,
+                                    .alone = world_.size() == 1,
+                                    .unit = input_.dataset().spec().is_image() ? "images" : "examples"});
   // Before the log, since it fails if another run uses the directory.
   if (writes && !options_.directory.empty()) RETURN_IF_ERROR(OpenCheckpoints());
   ASSIGN_OR_RETURN(log_, RunLog::Open(writes ? options_.metrics_file : "", writes ? options_.directory : "", steps_));
@@ -376,18 +381,18 @@ absl::Status Trainer::FinishTrace() {
   return absl::OkStatus();
 }
 
-// "2 towers, 62 MiB each, loss scale 32768; slowest: task 1 ...".
-std::string Trainer::Note() const {
+// "2 towers, 62 MiB each", "loss scale 32768", "slowest: task 1 ...".
+std::vector<std::string> Trainer::Notes() const {
   size_t max = 0;
   for (const models::TrainTower& tower : step_.towers) {
     max = std::max(max, session_.devices().device(tower.device).counters().bytes_in_use);
   }
   const int towers = input_.options().towers;
-  const std::string& slowest = reports_->slowest();
-  return absl::StrFormat("%d %s, %d MiB%s%s%s", towers, towers == 1 ? "tower" : "towers", max >> 20,
-                         towers == 1 ? "" : " each",
-                         scales_loss() ? absl::StrFormat(", loss scale %.9g", loss_scale_) : "",
-                         slowest.empty() ? "" : absl::StrCat("; ", slowest));
+  std::vector<std::string> notes = {absl::StrFormat("%d %s, %d MiB%s", towers, towers == 1 ? "tower" : "towers",
+                                                    max >> 20, towers == 1 ? "" : " each")};
+  if (scales_loss()) notes.push_back(absl::StrFormat("loss scale %.9g", loss_scale_));
+  if (!reports_->slowest().empty()) notes.push_back(reports_->slowest());
+  return notes;
 }
 
 // Logging, checks, evaluation and checkpoint after a step, which steps_ already counts.
@@ -396,7 +401,7 @@ absl::Status Trainer::AfterStep(int64_t examples) {
   progress_->Step(examples);
   examples_ += examples;
   const int64_t step = steps_ - 1;
-  if (shown_) progress_->Show(step, loss_, learning_rate_, Note());
+  if (shown_) progress_->Show(step, loss_, learning_rate_, Notes());
   if (options_.log_every > 0 && (step % options_.log_every == 0 || last())) {
     EndPhase(phase_start_, other_time_);
     Values values = {{"loss", loss_},
@@ -436,18 +441,19 @@ absl::Status Trainer::AfterStep(int64_t examples) {
 }
 
 absl::Status Trainer::Loop() {
-  phase_start_ = absl::Now();
+  phase_start_ = SteadyNow();
   while (steps_ < options_.steps && stopped_ == 0 && !out_of_patience()) {
     int64_t examples;
     {
       EndPhase(phase_start_, other_time_);
-      const absl::Time begin = phase_start_;
+      const absl::Time begin = absl::Now();
+      const absl::Duration before = input_time_;
       Enter(Part::kReading);
       ASSIGN_OR_RETURN(const data::Batch batch, input_.Next());
       Enter(Part::kStep);
       EndPhase(phase_start_, input_time_);
-      all_input_time_ += phase_start_ - begin;
-      if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, phase_start_);
+      all_input_time_ += input_time_ - before;
+      if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, absl::Now());
       examples = batch.examples();
       RETURN_IF_ERROR(Train(batch));
       next_ = batch.next();

@@ -110,7 +110,7 @@ class Trainer {
   absl::Status RunStep(PreparedStep& step);
   absl::Status ReadResults(PreparedStep& step, bool with_summaries);
   absl::Status ReadLossScale(PreparedStep& step);
-  std::string Note() const;
+  std::vector<std::string> Notes() const;
   absl::Status AfterStep(int64_t examples);
   absl::Status Evaluate();
   absl::Status Save(std::optional<double> metric);
@@ -165,7 +165,7 @@ class Trainer {
   int stopped_ = 0;
   double best_accuracy_ = 0;
   int64_t evaluations_since_best_ = -1;  // -1: none yet
-  absl::Time phase_start_;               // of the phase of the loop that is being timed
+  absl::Duration phase_start_;           // of the phase of the loop that is being timed, as of SteadyNow
   // Time by phase since the last line of the metrics file.
   absl::Duration input_time_, step_time_, evaluate_time_, other_time_;
   int64_t examples_ = 0;
