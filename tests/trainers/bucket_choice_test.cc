@@ -39,9 +39,8 @@ TEST(ChooseBuckets, AllProcessesTakeTheChoiceOfTaskZero) {
         models::AddCrossEntropy(tower, models::Mlp(tower, batch.images, {.hidden = {300}}), batch.labels);
         return models::TotalLoss(tower);
       };
-      return models::ReplicateTowers(
-          Scope(graph), devices, input, loss, optim::GradientDescent({.learning_rate = 0.1}),
-          {.first_tower = world.rank(), .towers = kProcesses, .bucket_bytes = bucket_bytes});
+      return models::ReplicateTowers(Scope(graph), devices, input, loss, optim::GradientDescent({.learning_rate = 0.1}),
+                                     {.first_tower = world.rank(), .towers = kProcesses, .bucket_bytes = bucket_bytes});
     };
     ASSIGN_OR_RETURN(choices[world.rank()], ChooseBuckets(world, devices, {}, ExchangeWay::kSlices, input, 12, 1000,
                                                           add_step, In(absl::Seconds(60))));
