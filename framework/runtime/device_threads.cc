@@ -6,7 +6,6 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
-#include "framework/base/time_slice.h"
 
 namespace belfry {
 

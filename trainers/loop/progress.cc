@@ -12,7 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "framework/base/steady_time.h"
+#include "trainers/loop/steady_time.h"
 
 namespace belfry::trainers {
 namespace {

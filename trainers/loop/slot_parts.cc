@@ -55,6 +55,7 @@ bool HasSlotParts(const Session& session) {
 }
 
 absl::StatusOr<std::vector<SlotPart>> GatherSlotParts(World& world, int tag, Session& session, absl::Time deadline) {
+  if (world.size() == 1 || !HasSlotParts(session)) return std::vector<SlotPart>();
   ASSIGN_OR_RETURN(const std::vector<SlotPart> mine, ReadSlotParts(session));
   ASSIGN_OR_RETURN(std::vector<std::vector<SlotPart>> parts, Agree(world, mine, deadline));
   Transfers transfers;
@@ -76,6 +77,7 @@ absl::StatusOr<std::vector<SlotPart>> GatherSlotParts(World& world, int tag, Ses
 
 absl::Status DealSlotParts(World& world, int tag, Session& session, absl::Span<const io::NamedTensor> tensors,
                            absl::Time deadline) {
+  if (world.size() == 1 || !HasSlotParts(session)) return absl::OkStatus();
   std::vector<SlotPart> mine;
   std::vector<Variable> slots;
   for (const Variable& variable : session.graph().variables()) {

@@ -12,11 +12,11 @@
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
-#include "framework/base/steady_time.h"
 #include "framework/collective/world.h"
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
 #include "trainers/loop/slot_parts.h"
+#include "trainers/loop/steady_time.h"
 #include "trainers/loop/tasks.h"
 
 namespace belfry::trainers {
@@ -123,7 +123,7 @@ absl::Status Trainer::Initialize() {
 std::vector<Variable> Trainer::FirstReplica() const {
   std::vector<Variable> variables;
   for (const Variable& variable : session_.graph().variables()) {
-    if (variable.replica() == step_.towers[0].scope.replica()) variables.push_back(variable);
+    if (variable.replica() == step_.towers[0].scope.replica() && !variable.sharded()) variables.push_back(variable);
   }
   return variables;
 }
@@ -136,11 +136,7 @@ absl::Status Trainer::Restore() {
     RETURN_IF_ERROR(Initialize());
   }
   if (world_.size() == 1) return absl::OkStatus();
-  std::vector<Variable> whole = FirstReplica();
-  whole.erase(std::remove_if(whole.begin(), whole.end(), [](const Variable& variable) { return variable.sharded(); }),
-              whole.end());
-  RETURN_IF_ERROR(CopyFromTaskZero(world_, session_, whole, TaskDeadline()));
-  if (!HasSlotParts(session_)) return absl::OkStatus();
+  RETURN_IF_ERROR(CopyFromTaskZero(world_, session_, FirstReplica(), TaskDeadline()));
   return DealSlotParts(world_, slot_parts_tag_, session_, options_.resume->tensors, TaskDeadline());
 }
 
@@ -356,11 +352,8 @@ absl::Status Trainer::Save(std::optional<double> metric) {
   if (!saves_ || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
   const absl::Time begin = absl::Now();
   RETURN_IF_ERROR(WaitForLastStep());
-  std::vector<SlotPart> elsewhere;
-  if (world_.size() > 1 && HasSlotParts(session_)) {
-    ASSIGN_OR_RETURN(elsewhere, GatherSlotParts(world_, slot_parts_tag_, session_, TaskDeadline()));
-  }
-  saved_ = checkpointer_ == nullptr ? steps_ : saved_;
+  ASSIGN_OR_RETURN(const std::vector<SlotPart> elsewhere,
+                   GatherSlotParts(world_, slot_parts_tag_, session_, TaskDeadline()));
   if (checkpointer_ == nullptr) return absl::OkStatus();
   io::Metadata metadata = options_.metadata;
   data::PutPosition(input_.options(), input_.examples_per_epoch(), next_, metadata);

@@ -123,7 +123,7 @@ class Trainer {
   absl::Status CheckReplicas();
   absl::Status CopyMovingAverages();
   // The variables of this task's first tower.
-  std::vector<Variable> FirstReplica() const;
+  std::vector<Variable> FirstReplica() const;  // its whole variables
   // Where this task is, for World::RollCall.
   std::string Position() const;
   absl::Time TaskDeadline() const;

@@ -9,7 +9,7 @@
 
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
-#include "framework/base/time_slice.h"
+#include "framework/base/thread.h"
 #include "framework/collective/collective.h"
 
 namespace belfry {

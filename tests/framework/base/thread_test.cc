@@ -1,15 +1,29 @@
 #include "framework/base/thread.h"
 
+#include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
+#include <thread>
 
 namespace belfry {
 namespace {
+
+// Of the calling thread, in ns, by sched_getattr(2).
+uint64_t Slice() {
+  struct {
+    uint64_t before[3], runtime, after[2];
+  } attributes = {};
+  EXPECT_EQ(syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0), 0);
+  return attributes.runtime;
+}
 
 TEST(Thread, Runs) {
   std::atomic<int> ran{0};
@@ -31,6 +45,18 @@ TEST(Thread, NoneLeftIsAnError) {
     std::_Exit(absl::IsResourceExhausted(status) && named ? 0 : 1);
   };
   EXPECT_EXIT(limited(), testing::ExitedWithCode(0), "");
+}
+
+TEST(Thread, TimeSliceIsThatOfTheCallingThread) {
+  const uint64_t before = Slice();
+  uint64_t own = 0;
+  std::thread([&] {
+    UseShortTimeSlices();
+    own = Slice();
+    EXPECT_EQ(prctl(PR_GET_TIMERSLACK, 0, 0, 0, 0), 1000);
+  }).join();
+  EXPECT_THAT(own, testing::AnyOf(100'000, before)) << "Linux before 6.12 has one slice for all";
+  EXPECT_EQ(Slice(), before);
 }
 
 }  // namespace

@@ -150,6 +150,7 @@ Plan MakePlan() {
   plan.program.nodes.resize(4);
   plan.program.nodes[0] = {.name = "forward", .device = 0};
   plan.program.nodes[1] = {.name = "bucket",
+                           .attrs = {{"reduction", std::string("mean")}},
                            .outputs = {{DType::kFloat32, {10}}, {DType::kFloat32, {3}}},
                            .device = 0,
                            .collective = 0,
@@ -179,6 +180,14 @@ TEST(StepModel, HasTheInstructionsOfItsDevice) {
   ASSERT_EQ(model->collective.size(), 3u);
   EXPECT_EQ(model->collective[1].bytes, 52);
   EXPECT_DOUBLE_EQ(Simulate(*model).seconds, 3 + 52 + 1);
+}
+
+TEST(StepModel, AReduceScatterIsHalfOfAMean) {
+  Plan plan = MakePlan();
+  plan.program.nodes[1].attrs.Set("reduction", std::string("reduce_scatter"));
+  const auto model = MakeStepModel(plan, 0, {{"forward", 3}, {"update", 1}});
+  ASSERT_TRUE(model.ok()) << model.status();
+  EXPECT_EQ(model->collective[1].bytes, 26);
 }
 
 TEST(StepModel, AKernelWithoutATimeIsAnError) {

@@ -5,9 +5,9 @@
 
 #include "absl/time/time.h"
 
-namespace belfry {
+namespace belfry::trainers {
 
 // Since an arbitrary moment. Thread-safe.
 inline absl::Duration SteadyNow() { return absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch()); }
 
-}  // namespace belfry
+}  // namespace belfry::trainers
