@@ -77,6 +77,11 @@ void Transfers::Cut(size_t longest) {
 
 std::unique_ptr<World> World::Alone() { return std::make_unique<belfry::Alone>(); }
 
+bool World::several_machines() const {
+  const std::vector<WorldProcess>& all = processes();
+  return std::any_of(all.begin(), all.end(), [&](const WorldProcess& process) { return process.host != all[0].host; });
+}
+
 absl::StatusOr<std::vector<std::string>> World::AllGather(absl::string_view mine, absl::Time deadline) {
   uint64_t own_size = mine.size();
   std::vector<uint64_t> sizes(size());

@@ -60,6 +60,8 @@ class World {
   virtual int rank() const = 0;
   virtual const std::vector<WorldProcess>& processes() const = 0;
   int size() const { return static_cast<int>(processes().size()); }
+  // Whether the processes are on different machines, so that a network lies between some of them. Thread-safe.
+  bool several_machines() const;
   // The MPI library that connects them: "Open MPI 4.1.4"; "" for a single process.
   virtual std::string library() const = 0;
 

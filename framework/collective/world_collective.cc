@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/base/thread.h"
 #include "framework/collective/staged.h"
 
 namespace belfry {
@@ -233,7 +234,11 @@ class WorldCollective final : public Collective {
     return absl::OkStatus();
   }
 
+  // Called by the thread of participant 0 only. Where that shares a core with the thread that computes, it would
+  // otherwise begin milliseconds late, and a network would rest as long each time that data arrives. Within a machine
+  // the other process would only be interrupted more often: 0.91 instead of 0.98 of the speed of one process.
   absl::Status Exchange(Transfers& transfers, absl::Time deadline) {
+    if (std::exchange(is_first_exchange_, false) && world_.several_machines()) UseShortTimeSlices();
     const absl::Status status =
         world_.Exchange(tag_, transfers, deadline, [this] { return cancelled_.load(std::memory_order_relaxed); });
     if (status.ok()) return status;
@@ -285,6 +290,7 @@ class WorldCollective final : public Collective {
   Transfers gather_, spread_out_;
   Events arrived_, prepared_, summed_, done_;  // one per participant; prepared_ only if there is something to prepare
   std::unique_ptr<Event> received_, spread_;
+  bool is_first_exchange_ = true;
   std::atomic<bool> cancelled_{false};
 };
 

@@ -13,10 +13,10 @@ DeviceThreads::~DeviceThreads() = default;
 
 DeviceThreads::Worker::Worker(Device& device) : start_(device.NewEvent()), done_(device.NewEvent()) {}
 
-absl::StatusOr<std::unique_ptr<DeviceThreads::Worker>> DeviceThreads::Worker::Start(Device& device, StreamKind kind) {
+absl::StatusOr<std::unique_ptr<DeviceThreads::Worker>> DeviceThreads::Worker::Start(Device& device) {
   std::unique_ptr<Worker> worker(new Worker(device));
   ASSIGN_OR_RETURN(worker->thread_, StartThread(absl::StrCat("for ", device.name().ToString()),
-                                                [own = worker.get(), &device, kind] { own->Loop(device, kind); }));
+                                                [own = worker.get(), &device] { own->Loop(device); }));
   return worker;
 }
 
@@ -34,12 +34,9 @@ void DeviceThreads::Worker::Start(const StreamTask& task) {
 
 void DeviceThreads::Worker::Wait() { BELFRY_CHECK(done_->Wait(started_, absl::InfiniteFuture()).ok()); }
 
-void DeviceThreads::Worker::Loop(const Device& device, StreamKind kind) {
+void DeviceThreads::Worker::Loop(const Device& device) {
   const ScopedParallelThreads share(device.threads());
   BindThisThread(device.cores());
-  // Where it shares a core with the thread that computes, an average would otherwise begin milliseconds late, and the
-  // link would rest as long each time that data arrives.
-  if (kind == StreamKind::kCollective) UseShortTimeSlices();
   for (uint32_t task = 1;; ++task) {
     BELFRY_CHECK(start_->Wait(task, absl::InfiniteFuture()).ok());
     if (task_ == nullptr) return;
@@ -51,7 +48,7 @@ void DeviceThreads::Worker::Loop(const Device& device, StreamKind kind) {
 absl::StatusOr<DeviceThreads::Worker*> DeviceThreads::Get(int device, StreamKind kind) {
   std::unique_ptr<Worker>& worker = workers_[{device, kind}];
   if (worker == nullptr) {
-    ASSIGN_OR_RETURN(worker, Worker::Start(devices_.device(device), kind));
+    ASSIGN_OR_RETURN(worker, Worker::Start(devices_.device(device)));
   }
   return worker.get();
 }

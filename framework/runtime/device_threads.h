@@ -28,7 +28,7 @@ class DeviceThreads {
   class Worker {
    public:
     // ResourceExhausted if the system has no threads left.
-    static absl::StatusOr<std::unique_ptr<Worker>> Start(Device& device, StreamKind kind);
+    static absl::StatusOr<std::unique_ptr<Worker>> Start(Device& device);
     ~Worker();
     // Makes the thread run `task.body`. REQUIRES: the last task is done.
     void Start(const StreamTask& task);
@@ -37,7 +37,7 @@ class DeviceThreads {
 
    private:
     explicit Worker(Device& device);
-    void Loop(const Device& device, StreamKind kind);
+    void Loop(const Device& device);
 
     std::unique_ptr<Event> start_, done_;
     const StreamTask* task_ = nullptr;  // null: exit. Published by start_

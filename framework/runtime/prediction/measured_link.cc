@@ -126,7 +126,7 @@ absl::StatusOr<double> SecondsOfSum() {
 }
 
 absl::Status MeasureAs(World& world, int other, int threads, absl::Time deadline, int tag, MeasuredLink& measured) {
-  UseShortTimeSlices();
+  if (world.several_machines()) UseShortTimeSlices();  // as the averaging thread does
   ASSIGN_OR_RETURN(measured.sum, SecondsOfSum());
   for (size_t bytes = kSmallest; bytes <= kLargest; bytes *= 4) {
     ASSIGN_OR_RETURN(const Cost cost, CostOfMessage(world, tag, other, bytes, nullptr, threads, deadline));
