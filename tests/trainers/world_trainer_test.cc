@@ -16,8 +16,10 @@
 #include "framework/collective/world_collective.h"
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
+#include "ops/summary.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/trainers/experiment.h"
+#include "trainers/loop/tasks.h"
 #include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {
@@ -198,6 +200,18 @@ TEST(WorldTrainer, UnlikeModelsAreAnErrorThatShowsBoth) {
   EXPECT_THAT(
       std::string(statuses[0].message()),
       AllOf(HasSubstr("different models: '"), HasSubstr("tests/trainers/experiment.h:"), HasSubstr("bfloat16")));
+}
+
+TEST(WorldTrainer, SummariesOfTheTowersAreNoneOfTheModel) {
+  std::vector<std::vector<std::string>> lines;
+  for (const int first : {0, 2}) {
+    Experiment run("cpu:2", 16, 0.1, 3, {}, 0, {.first_tower = first, .towers = kTowers});
+    const models::TrainTower& tower = run.step.towers[0];
+    ops::HistogramSummary(tower.scope, tower.loss.name(), tower.loss);
+    lines.push_back(ModelLines(run.graph, tower));
+  }
+  EXPECT_GT(lines[0].size(), 5u);
+  EXPECT_EQ(lines[0], lines[1]);
 }
 
 TEST(WorldTrainer, UnlikeDataIsAnError) {

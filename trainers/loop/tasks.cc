@@ -51,10 +51,17 @@ std::vector<std::string> ModelLines(const Graph& graph, const models::TrainTower
   // What ReplicateTowers adds itself, as the inputs, carries the line of its call.
   const Node& input = *tower.batch.images.node;
   const std::string own = input.location().ToString();
+  // Summaries of a tower, for example, are named after it.
+  std::vector<char> used(graph.size(), 0);
+  used[tower.loss.node->id()] = 1;
+  for (int id = graph.size() - 1; id >= 0; --id) {
+    if (used[id] == 0) continue;
+    for (const Output& from : graph.node(id).inputs()) used[from.node->id()] = 1;
+  }
   std::vector<std::string> lines;
   for (int id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
-    if (node.tower() != input.tower() || node.tower_scope() != input.tower_scope()) continue;
+    if (used[id] == 0 || node.tower() != input.tower() || node.tower_scope() != input.tower_scope()) continue;
     if (node.phase() != Phase::kForward || node.location().ToString() == own) continue;
     std::string line = node.op().name;
     for (const TensorSpec& output : node.outputs()) {

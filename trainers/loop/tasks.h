@@ -26,7 +26,8 @@ namespace belfry::trainers {
 absl::Status CheckSameLines(World& world, absl::string_view what, absl::Span<const std::string> lines,
                             absl::Time deadline);
 
-// The nodes that a model function has added for a tower, in order, without what depends on the tower:
+// The nodes that a model function has added for a tower and that its loss depends on, in order, without what depends on
+// the tower:
 // "Conv2D float32 [?,24,24,64] strides=[1,1] (cifar10.cc:231)".
 std::vector<std::string> ModelLines(const Graph& graph, const models::TrainTower& tower);
 
