@@ -30,8 +30,8 @@ Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value)
 // A float32 vector with each tower's `scalar`. Sums of one number and zeros are exact, and keep a NaN to its tower.
 Output GatherScalars(const TowerRank& tower, absl::string_view name, Output scalar);
 
-// How gradients are averaged together: buckets of neighbours with one dtype, each one collective. The same for every
-// tower.
+// The buckets in which gradients are averaged: neighbours with one dtype, one collective for each bucket. The same for
+// every tower.
 class GradientBuckets {
  public:
   GradientBuckets() = default;

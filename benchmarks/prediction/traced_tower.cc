@@ -120,7 +120,7 @@ absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces) {
       .alone = Median(alone_seconds), .compute = Median(compute_seconds), .straggling = Deviation(compute_seconds)};
 
   KernelTimes times = MedianKernelTimes(plan, steps, tower.device);
-  // What now and then delays a kernel is in none of their medians, but in that of their sum.
+  // Occasional delays show in the median of a step's sum, but not in the median of any one kernel.
   double sum = 0;
   for (const auto& [name, seconds] : times) sum += seconds;
   for (auto& [name, seconds] : times) seconds *= traced.compute / sum;

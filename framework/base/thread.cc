@@ -15,8 +15,8 @@
 namespace belfry {
 namespace {
 
-// What Linux takes and returns (sched_setattr(2)). The headers of older systems have neither functions nor a type that
-// could be used beside <sched.h>.
+// The argument of sched_setattr(2). Older C libraries do not declare it, and the kernel's header conflicts with
+// <sched.h>.
 struct SchedulingAttributes {
   uint32_t size = sizeof(SchedulingAttributes);
   uint32_t policy = 0;

@@ -29,7 +29,7 @@ enum class CollectiveKind {
   kMean,       // every rank gets sum(weight_r * data_r) / sum(weight_r)
   kSum,        // every rank gets sum(data_r); weights are ignored
   kBroadcast,  // every rank gets rank 0's data
-  // Of ranks that have a slice of the elements each (SliceOfRank):
+  // The next two divide the elements into one slice per rank (SliceOfRank).
   kReduceScatter,  // every rank gets its slice of the mean; the rest of its data is lost
   kAllGather,      // every rank gets the slice of each rank from that rank's data
 };

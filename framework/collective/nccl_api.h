@@ -53,9 +53,10 @@ class NcclApi {
                                   Stream& stream) = 0;
   virtual NcclResult Broadcast(const void* send, void* receive, size_t bytes, int root, NcclComm& comm,
                                Stream& stream) = 0;
-  // Of `elements` elements for each rank, in ascending rank order: rank r receives the sum of those for r, or sends
-  // those for r to all. In place: `receive` of the former and `send` of the latter may be the rank's elements of the
-  // other buffer.
+  // Both divide a buffer into one slice of `elements` elements per rank, in ascending rank order. ReduceScatterSum sums
+  // slice r over all ranks and gives the sum to rank r; `receive` may be the rank's own slice of `send`. AllGather
+  // sends each rank's slice to all; `send` may be the rank's own slice of `receive`. REQUIRES for the sum:
+  // IsFloating(dtype).
   virtual NcclResult ReduceScatterSum(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,
                                       Stream& stream) = 0;
   virtual NcclResult AllGather(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,

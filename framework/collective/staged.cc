@@ -12,7 +12,7 @@
 namespace belfry {
 namespace {
 
-// What stands for a GPU on the host.
+// The host's stand-in for one GPU.
 struct Stage {
   std::unique_ptr<Device> host;
   std::unique_ptr<Stream> stream;  // of `host`

@@ -11,6 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/compiler/plan.h"
+#include "framework/compiler/program.h"
 #include "framework/runtime/saver.h"
 #include "framework/runtime/session.h"
 #include "models/losses.h"
@@ -189,6 +191,29 @@ TEST(ShardedOptimizer, RefusesRulesThatNeedWholeVariables) {
   const absl::Status status = run.Open(DeviceSet::Open("cpu:2"), optim::Lars({.learning_rate = 0.1}), Sharded(true));
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("LARS needs the norm of the whole variable"));
+}
+
+// Updates whose outputs nobody reads can be fused.
+TEST(ShardedOptimizer, UpdatesAreReadThroughTheVariablesOnly) {
+  Training training;
+  const optim::Momentum momentum({.learning_rate = 0.1, .momentum = 0.9});
+  ASSERT_EQ(training.Open(DeviceSet::Open("cpu:2", {.cpu_threads = 1}), momentum, Sharded(true)), absl::OkStatus());
+  std::vector<FeedSpec> feeds;
+  for (const TrainTower& tower : training.step.towers) {
+    feeds.push_back({tower.batch.images, {4, Training::kFeatures}});
+    feeds.push_back({tower.batch.labels, {4}});
+  }
+  const auto prepared = training.session->Prepare(feeds, {}, {training.step.update});
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  const Program& program = (*prepared)->plan().program;
+  int updates = 0;
+  for (const ProgramNode& node : program.nodes) {
+    updates += Updates(node) ? 1 : 0;
+    for (const Value& input : node.inputs) {
+      EXPECT_FALSE(Updates(program.nodes[input.node])) << Describe(node) << " reads an update";
+    }
+  }
+  EXPECT_GT(updates, 0);
 }
 
 TEST(ShardedOptimizer, PartsOfAVariableHaveOneUpdateAndTheirOwnSlots) {

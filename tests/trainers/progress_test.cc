@@ -37,7 +37,7 @@ TEST(ProgressLine, LeavesOutEmptyFields) {
   EXPECT_EQ(ProgressLine({}, 80), "");
 }
 
-// What a run prints into a file.
+// Returns the text that a run prints into a file.
 std::string Shown(int64_t steps, double loss, const std::vector<std::string>& notes) {
   testing::internal::CaptureStdout();
   Progress progress({.total = steps, .unit = "images"});

@@ -22,7 +22,7 @@ constexpr absl::Duration kTerminalInterval = absl::Milliseconds(250), kFileInter
 constexpr int64_t kStepsToPredict = 20;
 constexpr absl::Duration kTimeToPredict = absl::Seconds(3);
 
-// Of the terminal, which may have been resized since the last line.
+// The terminal's width, asked for each time because it may have been resized.
 int Columns() {
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;

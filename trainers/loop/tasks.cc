@@ -48,7 +48,7 @@ absl::Status CheckSameLines(World& world, absl::string_view what, absl::Span<con
 }
 
 std::vector<std::string> ModelLines(const Graph& graph, const models::TrainTower& tower) {
-  // What ReplicateTowers adds itself, as the inputs, carries the line of its call.
+  // Nodes that ReplicateTowers adds itself, such as the inputs, carry the line of its call.
   const Node& input = *tower.batch.images.node;
   const std::string own = input.location().ToString();
   // Summaries of a tower, for example, are named after it.
@@ -73,7 +73,7 @@ std::vector<std::string> ModelLines(const Graph& graph, const models::TrainTower
       absl::StrAppend(&line, " ", name, "=", AttrToString(value));
       alike.Set(name, value);
     }
-    // What is printed is rounded and shortened.
+    // The printed attributes are rounded and shortened; the checksum covers their exact values.
     const std::string exact = AttrsKey(alike);
     lines.push_back(absl::StrCat(line, " (", node.location().ToString(), ") ",
                                  io::ChecksumText(exact.data(), exact.size()).substr(0, 8)));

@@ -16,7 +16,7 @@
 namespace belfry {
 namespace {
 
-// Of the calling thread, in ns, by sched_getattr(2).
+// Returns the calling thread's time slice in ns, from sched_getattr(2).
 uint64_t Slice() {
   struct {
     uint64_t before[3], runtime, after[2];

@@ -322,7 +322,7 @@ TEST(Staged, AProcessThatDoesNotComeIsNamed) {
   EXPECT_THAT(results[0].message(), HasSubstr("collective 'gradients': no answer before the deadline from task 1"));
 }
 
-// What it computed is not handed on.
+// Data from a GPU that failed must not reach the other processes.
 TEST(Staged, AFailedDeviceEndsAll) {
   StagedTowers<float> towers = StagedOnes(4);
   const auto results = RunTwo(towers, [&](World& world, StagedProcess<float>& process, Collective& collective) {

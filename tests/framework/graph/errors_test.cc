@@ -205,7 +205,7 @@ TEST_F(ErrorsTest, NegativeExtent) {
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("attribute 'shape' has a negative extent"));
 }
 
-// What a model does with the results of a builder that failed must not hide the first error.
+// A model may go on to use the results of a failed builder; the first error must stay visible.
 TEST_F(ErrorsTest, ResultsAfterAnErrorCanBeUsed) {
   const Output bad = ops::MatMul(root_, ops::Const(root_, {1.f, 2.f}), x_);
   EXPECT_FALSE(bad.valid());

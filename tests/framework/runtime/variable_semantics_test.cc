@@ -223,7 +223,7 @@ TEST_P(VariableSemanticsTest, APartOfAVariableSharesItsMemory) {
 TEST_P(VariableSemanticsTest, APartOfAValueIsRead) {
   const Output fed = ops::Placeholder(variable(), DType::kFloat32, {5, 32});
   const Output doubled = ops::Scale(variable(), fed, 2);
-  // Of the bytes of a value of its own, and of a feed; each read by nodes that may work in place.
+  // One part of a computed value and one of a feed, each read by a node that may work in place.
   const Output part = ops::Relu(reader(), ops::FlatSlice(reader(), doubled, 48, 100));
   const Output of_feed = ops::Relu(reader(), ops::FlatSlice(reader(), fed, 112, 48));
   Initialize();

@@ -248,7 +248,7 @@ void AddLookups(std::vector<OpCase>& cases) {
                          });
                          return Arrays{dx};
                        },
-                   // Of thousands of 16-bit numbers a sum that is rounded each time loses most.
+                   // A 16-bit running sum of thousands of numbers loses most of its digits.
                    .more_shapes = {{{2, 0, 3}, {0}, {2, 5, 3}},
                                    {{1, 3000, 40}, {3000}, {1, 1000, 40}},
                                    {{1, 4097, 3}, {4097}, {1, 4, 3}}},
