@@ -29,7 +29,7 @@ absl::Status Train() {
 
   ASSIGN_OR_RETURN(auto session, Session::Create(graph, devices));
   RETURN_IF_ERROR(trainers::Trainer(*session, step, *input, {.steps = 200}).Run());
-  ASSIGN_OR_RETURN(trainers::Evaluation result,
+  ASSIGN_OR_RETURN(trainers::Classification result,
                    evaluator.Run(*session, *cifar10.test, data::TutorialEvaluation(), /*batch_size=*/500));
   std::printf("Test accuracy %.1f%%\n", 100 * result.accuracy);
   return absl::OkStatus();

@@ -16,10 +16,28 @@ Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value)
   return ops::AllReduceSum(tower.averaging(), tower.Collective(name), {value})[0];
 }
 
-Output GatherScalars(const TowerRank& tower, absl::string_view name, Output scalar) {
+std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name, absl::Span<const Output> scalars) {
   const Scope scope = tower.averaging();
-  const Output one = ops::Reshape(scope, ops::Cast(scope, scalar, DType::kFloat32), {1});
-  return SumOfTowers(tower, name, ops::Pad(scope, one, {{tower.number, tower.towers - tower.number - 1}}));
+  const auto count = static_cast<int64_t>(scalars.size());
+  std::vector<Output> wide;
+  for (const Output scalar : scalars) {
+    wide.push_back(ops::Reshape(scope, ops::Cast(scope, scalar, DType::kFloat32), {1, 1}));
+  }
+  const Output own = count == 1 ? wide[0] : ops::Concat(scope, wide, 1);
+  const Output all =
+      SumOfTowers(tower, name, ops::Pad(scope, own, {{tower.number, tower.towers - tower.number - 1}, {0, 0}}));
+  std::vector<Output> vectors;
+  for (int64_t i = 0; i < count; ++i) {
+    const Output column = count == 1 ? all : ops::Slice(scope, all, {0, i}, {tower.towers, 1});
+    vectors.push_back(ops::Reshape(scope, column, {tower.towers}));
+  }
+  return vectors;
+}
+
+Output MeanOfTowers(const Scope& scope, Output values, Output examples) {
+  const Output zeros = ops::ZerosLike(scope, examples);
+  const Output counted = ops::Select(scope, ops::Equal(scope, examples, zeros), zeros, values);
+  return ops::Div(scope, ops::Sum(scope, ops::Mul(scope, counted, examples)), ops::Sum(scope, examples));
 }
 
 GradientBuckets::GradientBuckets(absl::Span<const GradientAndVariable> gradients, size_t bytes) {

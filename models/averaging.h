@@ -27,8 +27,12 @@ struct TowerRank {
 
 // The sum of `value` over the towers; invalid after an error.
 Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value);
-// A float32 vector with each tower's `scalar`. Sums of one number and zeros are exact, and keep a NaN to its tower.
-Output GatherScalars(const TowerRank& tower, absl::string_view name, Output scalar);
+// For each of `scalars` a float32 vector of it in all towers. Sums of one number and zeros are exact, and keep a NaN to
+// its tower. Invalid outputs after an error.
+std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name, absl::Span<const Output> scalars);
+// sum(n_i * x_i) / sum(n_i), a scalar, for vectors of each tower's value x_i and number of examples n_i. A tower
+// without examples may have any value.
+Output MeanOfTowers(const Scope& scope, Output values, Output examples);
 
 // The buckets in which gradients are averaged: neighbours with one dtype, one collective for each bucket. The same for
 // every tower.

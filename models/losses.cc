@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "models/metrics.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
@@ -21,6 +22,7 @@ Output AddCrossEntropy(OpScope scope, Output logits, Output labels) {
   const Output losses = ops::SparseSoftmaxCrossEntropy(scope.Named("cross_entropy_per_example"), logits, labels);
   const Output loss = ops::Mean(scope.Named("cross_entropy"), losses);
   scope.AddToCollection(kLosses, loss);
+  scope.AddToCollection(kMetrics, loss);
   return loss;
 }
 

@@ -1,9 +1,25 @@
 #include "models/metrics.h"
 
+#include "absl/strings/str_cat.h"
 #include "ops/array.h"
 #include "ops/math.h"
 
 namespace belfry::models {
+
+absl::StatusOr<std::vector<Output>> TowerMetrics(const Scope& tower) {
+  const std::vector<Output> losses = tower.graph().GetCollection(kLosses, tower.name());
+  std::vector<Output> metrics;
+  for (const Output& metric : tower.graph().GetCollection(kMetrics, tower.name())) {
+    if (losses.size() == 1 && losses[0] == metric) continue;
+    if (metric.shape().rank() != 0 || !IsFloating(metric.dtype())) {
+      return absl::InvalidArgumentError(absl::StrCat(metric.name(), " in the collection '", kMetrics, "' is ",
+                                                     DTypeName(metric.dtype()), " ", metric.shape().ToString(),
+                                                     "; expected a float scalar, such as an ops::Mean"));
+    }
+    metrics.push_back(metric);
+  }
+  return metrics;
+}
 
 Output Correct(OpScope scope, Output logits, Output labels) {
   const DType index_type = labels.valid() ? labels.dtype() : DType::kInt32;

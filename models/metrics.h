@@ -1,11 +1,20 @@
-// Metrics of classifiers. None of them is differentiable.
+// Metrics. None of them is differentiable.
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
+#include "absl/status/statusor.h"
 #include "framework/graph/scope.h"
 
 namespace belfry::models {
+
+// The collection of a tower's figures that the trainer shows beside the loss: floating-point scalars, each a mean over
+// the tower's examples, the same in number and order in each tower. Scope::AddToCollection(kMetrics, figure) adds one.
+inline constexpr char kMetrics[] = "metrics";
+// The kMetrics of a tower, but for one that is all of its loss, by kLosses. InvalidArgument names one that is no
+// floating-point scalar.
+absl::StatusOr<std::vector<Output>> TowerMetrics(const Scope& tower);
 
 // For logits [N, classes] and labels [N] (int32 or int64): float32 [N], 1 where the label's class has the largest logit
 // (the first of equal ones), otherwise 0.

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
 #include "models/averaging.h"
+#include "models/metrics.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
@@ -107,11 +108,15 @@ class Replicator {
     step_.towers_in_all = total_;
     for (int i = 0; i < local_; ++i) AddInputs(i, tower_devices[i]);
     if (!root_.status().ok()) return std::move(step_);
-    if (!alone()) examples_of_all_ = Gather("examples", [](const TrainTower& tower) { return tower.examples; });
+    if (!alone()) {
+      for (int i = 0; i < local_; ++i) {
+        examples_of_all_.push_back(GatherScalars(RankOf(i), "examples", {step_.towers[i].examples})[0]);
+      }
+    }
     for (int i = 0; i < local_; ++i) AddModel(i);
     if (!root_.status().ok()) return std::move(step_);
     // Before the gradients' averages, so that it is not the last thing that a step waits for.
-    if (!alone()) losses_of_all_ = Gather("loss", [](const TrainTower& tower) { return tower.loss; });
+    if (!alone()) GatherFigures();
     step_.global_step = optim::GlobalStep(UpdateScope(0));
     if (loss_scale_.has_value()) {
       step_.loss_scale = loss_scale_->Value(UpdateScope(0));
@@ -131,7 +136,7 @@ class Replicator {
       for (const Output& op : moved) updates.push_back(UnlessSkipped(*op.node, i));
       if (one_copy() || !synchronised()) break;
     }
-    step_.loss = MeanLoss();
+    AddMeans();
     step_.update = ops::Group(root_.Named("train_op"), updates);
     step_.initialize = InitializeVariables(root_);
     return std::move(step_);
@@ -177,12 +182,18 @@ class Replicator {
     step_.towers.push_back(std::move(tower));
   }
 
-  // Vectors with one element for each tower of all processes, from one scalar for each of this process; on the device
-  // of each.
-  std::vector<Output> Gather(absl::string_view name, Output (*scalar_of)(const TrainTower&)) const {
-    std::vector<Output> vectors;
-    for (int i = 0; i < local_; ++i) vectors.push_back(GatherScalars(RankOf(i), name, scalar_of(step_.towers[i])));
-    return vectors;
+  // The scalars that the trainer reads: the loss, then the metrics.
+  static std::vector<Output> Figures(const TrainTower& tower) {
+    std::vector<Output> figures = {tower.loss};
+    figures.insert(figures.end(), tower.metrics.begin(), tower.metrics.end());
+    return figures;
+  }
+  // All take part, and tower 0's copy is used.
+  void GatherFigures() {
+    for (int i = 0; i < local_; ++i) {
+      std::vector<Output> all = GatherScalars(RankOf(i), "loss", Figures(step_.towers[i]));
+      if (i == 0) figures_of_all_ = std::move(all);
+    }
   }
   TowerRank RankOf(int i) const {
     return {.scope = step_.towers[i].scope, .group = group_, .number = Number(i), .towers = total_};
@@ -219,6 +230,15 @@ class Replicator {
                          : absl::StrCat(loss->name(), ", ", DTypeName(loss->dtype()), " ", loss->shape().ToString()))));
     }
     tower.loss = *loss;
+    absl::StatusOr<std::vector<Output>> metrics = TowerMetrics(tower.scope);
+    if (!metrics.ok()) return root_.Fail(metrics.status());
+    tower.metrics = *std::move(metrics);
+    if (tower.metrics.size() != step_.towers[0].metrics.size()) {
+      return root_.Fail(absl::InvalidArgumentError(
+          absl::StrCat("The model function must build the same model each time: it added ",
+                       step_.towers[0].metrics.size(), " to the collection '", kMetrics, "' for tower ", Number(0),
+                       ", but ", tower.metrics.size(), " for tower ", Number(i))));
+    }
     tower.variables = optim::TrainableVariables(scope);
     const Output loss_to_descend = loss_scale_.has_value() ? loss_scale_->Scale(scope, tower.loss) : tower.loss;
     std::vector<GradientAndVariable> gradients = optim::ComputeGradients(tower.scope, loss_to_descend, tower.variables);
@@ -320,7 +340,7 @@ class Replicator {
     std::vector<Output> values;
     for (const GradientAndVariable& pair : gradients) values.push_back(pair.gradient);
     if (sharded()) {
-      const Output norms = GatherScalars(RankOf(i), "norms", ops::GlobalNorm(scope, values));
+      const Output norms = GatherScalars(RankOf(i), "norms", {ops::GlobalNorm(scope, values)})[0];
       const Output norm = ops::GlobalNorm(scope, {norms});
       for (Output& value : values) value = ops::ClipToNorm(scope, value, norm, options_.clip_global_norm);
     } else {
@@ -386,22 +406,29 @@ class Replicator {
     return conditional_[&update] = copy == nullptr ? &update : copy;
   }
 
+  void AddMeans() {
+    const Scope scope = root_.Device(devices_.device(step_.towers[0].device).name()).NameScope("loss");
+    step_.loss = MeanFigure(scope, 0);
+    const TrainTower& first = step_.towers[0];
+    for (size_t k = 0; k < first.metrics.size(); ++k) {
+      const std::string name = first.metrics[k].node->name().substr(first.scope.name().size());
+      step_.metrics.push_back({name, MeanFigure(scope, k + 1)});
+    }
+  }
+
   // As WeightedMean, from vectors with one element for each tower of all processes, so that the bits do not depend on
   // how the towers are dealt to processes.
-  Output MeanLoss() const {
-    const Scope scope = root_.Device(devices_.device(step_.towers[0].device).name()).NameScope("loss");
-    std::vector<Output> losses, examples;
+  Output MeanFigure(const Scope& scope, size_t k) const {
+    std::vector<Output> figures, examples;
     for (const TrainTower& tower : step_.towers) {
-      losses.push_back(ops::Cast(scope, tower.loss, DType::kFloat32));
+      figures.push_back(ops::Cast(scope, Figures(tower)[k], DType::kFloat32));
       examples.push_back(tower.examples);
     }
-    if (total_ == 1) return ops::Identity(scope, losses[0]);
-    const Output values = alone() ? ops::Stack(scope, losses) : losses_of_all_[0];
+    if (total_ == 1) return ops::Identity(scope, figures[0]);
+    const Output values = alone() ? ops::Stack(scope, figures) : figures_of_all_[k];
     const Output counts = alone() ? ops::Stack(scope, examples) : examples_of_all_[0];
     if (!values.valid() || !counts.valid()) return Output();
-    const Output zeros = ops::ZerosLike(scope, counts);
-    const Output counted = ops::Select(scope, ops::Equal(scope, counts, zeros), zeros, values);
-    return ops::Div(scope, ops::Sum(scope, ops::Mul(scope, counted, counts)), ops::Sum(scope, counts));
+    return MeanOfTowers(scope, values, counts);
   }
 
   const Scope& root_;
@@ -420,7 +447,7 @@ class Replicator {
   int local_ = 0, total_ = 0;                                  // numbers of towers: of this process, and of all
   std::vector<Output> rows_;             // by tower of this process: its number of examples, int64
   Output before_;                        // sum of rows_ of the towers whose models are built
-  std::vector<Output> losses_of_all_;    // by tower of this process: a vector of all towers' losses, float32
+  std::vector<Output> figures_of_all_;   // by number in Figures: a vector of it in all towers, float32
   std::vector<Output> examples_of_all_;  // by tower of this process: a vector of all towers' numbers, float32
 };
 

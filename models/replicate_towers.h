@@ -77,7 +77,14 @@ struct TrainTower {
   Batch batch;      // placeholders [?, ...] and [?]
   Output examples;  // float32 scalar: the number of examples fed to it
   Output loss;
+  std::vector<Output> metrics;      // scalars, of TrainStep::metrics
   std::vector<Variable> variables;  // its trainable variables; with a parameter device, the same ones for all towers
+};
+
+// A figure of the step besides its loss.
+struct TrainMetric {
+  std::string name;  // of the model's node: "cross_entropy"
+  Output mean;       // float32 scalar: the mean over all examples of the step
 };
 
 // A training step. If building it failed, Scope::status() and Session::Create report the error, and what is not there
@@ -86,6 +93,7 @@ struct TrainStep {
   std::vector<TrainTower> towers;          // of this process
   int first_tower = 0, towers_in_all = 0;  // the number of towers[0], and of those of all processes
   Output loss;                             // float32 scalar: the mean over all examples of the step
+  std::vector<TrainMetric> metrics;        // the towers' kMetrics (models/metrics.h), unless they are the whole loss
   Output learning_rate;                    // float32 scalar: this step's rate; may be fed, for all towers
   Variable global_step;                    // int64 scalar: number of earlier steps that were not skipped
   Variable loss_scale;               // float32 scalar: this step's scale; invalid without ReplicateOptions::loss_scale

@@ -263,18 +263,30 @@ void PrintHeader(const Setup& setup, World& world, int towers, const std::vector
   if (!buckets.empty()) std::printf("Buckets:  %s\n", buckets.c_str());
 }
 
-// Settings that must not change when a run is resumed.
-io::Metadata ModelOf(const Setup& setup) {
-  io::Metadata model = {{"model", absl::GetFlag(FLAGS_model)},
-                        {"momentum", absl::StrCat(setup.momentum)},
-                        {"moving_average", absl::StrCat(absl::GetFlag(FLAGS_moving_average))},
-                        {"seed", absl::StrCat(absl::GetFlag(FLAGS_seed))}};
-  if (LossScaleText() != "none") model["loss_scale"] = LossScaleText();
-  return model;
+std::vector<RunSetting> Settings(const Setup& setup, int towers) {
+  const auto text = [](auto value) { return absl::StrCat(value); };
+  std::vector<RunSetting> settings = {
+      {"--model", absl::GetFlag(FLAGS_model), /*fixed=*/true},
+      {"--momentum", text(setup.momentum), /*fixed=*/true},
+      {"--moving_average", text(absl::GetFlag(FLAGS_moving_average)), /*fixed=*/true},
+      {"--loss_scale", LossScaleText(), /*fixed=*/true},
+      {"--batch_size", text(setup.batch_size), /*fixed=*/true},
+      {"--seed", text(absl::GetFlag(FLAGS_seed)), /*fixed=*/true},
+      {"--steps", text(setup.steps)},
+      {"--learning_rate", text(absl::GetFlag(FLAGS_learning_rate))},
+      {"--schedule", absl::GetFlag(FLAGS_schedule)},
+      {"--dtype", absl::GetFlag(FLAGS_dtype)},
+  };
+  if (setup.resnet_depth > 0) {
+    const std::string batch_norm = absl::GetFlag(FLAGS_batch_norm);
+    settings.push_back({"--batch_norm", batch_norm});
+    // Statistics of a tower are those of its share of the batch.
+    settings.push_back({"towers", batch_norm == "per_tower" ? text(towers) : "any"});
+  }
+  return settings;
 }
 
-void PrintResult(const Trainer& trainer, const Setup& setup, bool quiet) {
-  const Evaluation& evaluation = trainer.evaluation();
+void PrintResult(const Trainer& trainer, const Classification& evaluation, const Setup& setup, bool quiet) {
   if (!quiet && absl::GetFlag(FLAGS_confusion)) {
     std::printf("\n%s\n", ConfusionTable(evaluation, setup.data.train->spec().class_names).c_str());
   }
@@ -314,11 +326,12 @@ absl::StatusOr<int> Train(World& world) {
   }
   ASSIGN_OR_RETURN(const Setup setup, MakeSetup(world, replicate.towers));
   options.steps = setup.steps;
-  options.metadata = ModelOf(setup);
+  const std::vector<RunSetting> settings = Settings(setup, replicate.towers);
+  options.metadata = RecordSettings(settings);
   ASSIGN_OR_RETURN(const std::string test_data, DataLine(*setup.data.test));
   options.settings.push_back(absl::StrCat("test ", test_data));
   ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(setup));
-  ASSIGN_OR_RETURN(std::optional<io::Checkpoint> checkpoint, FindCheckpoint(options.metadata, world));
+  ASSIGN_OR_RETURN(std::optional<io::Checkpoint> checkpoint, FindCheckpoint(settings, world));
   data::PrefetcherOptions order{.batch_size = setup.batch_size,
                                 .towers = replicate.towers,
                                 .first_tower = replicate.first_tower,
@@ -328,6 +341,7 @@ absl::StatusOr<int> Train(World& world) {
                                 .threads = absl::GetFlag(FLAGS_data_threads)};
   if (checkpoint.has_value()) {
     options.resume = &*checkpoint;
+    options.resume_note = ChangedSettings(checkpoint->metadata, settings);
     ASSIGN_OR_RETURN(order.start, data::TakePosition(checkpoint->metadata, order, setup.data.train->size()));
   }
   ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(*setup.data.train, order));
@@ -404,9 +418,11 @@ absl::StatusOr<int> Train(World& world) {
   ASSIGN_OR_RETURN(const std::vector<std::string> device_lines,
                    world.AllGather(DeviceLines(devices, step), StartDeadline()));
   if (!quiet && first_task) PrintHeader(setup, world, replicate.towers, device_lines, step, buckets);
-  options.evaluate = [&](int64_t) {
-    return evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch, take_averages, &world,
-                         options.task_timeout);
+  Classification evaluation_results;
+  options.evaluate = [&](int64_t) -> absl::StatusOr<Evaluation> {
+    ASSIGN_OR_RETURN(evaluation_results, evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch,
+                                                       take_averages, &world, options.task_timeout));
+    return evaluation_results;
   };
   options.step_timeout = session_options.timeout;
   const StopSignals signals;
@@ -416,7 +432,7 @@ absl::StatusOr<int> Train(World& world) {
   if (trainer.stopped() != 0) {
     std::printf("%s\n", StoppedText(trainer.stopped(), trainer.steps()).c_str());
   } else {
-    PrintResult(trainer, setup, quiet);
+    PrintResult(trainer, evaluation_results, setup, quiet);
   }
   return trainer.stopped();
 }

@@ -63,6 +63,11 @@ absl::StatusOr<std::unique_ptr<Checkpointer>> OpenCheckpoints(Session& session) 
   return Checkpointer::Create(session, std::move(folder));
 }
 
+// Those of both kinds of run; `csv` says which it is. Paths may change.
+std::vector<RunSetting> Settings(const std::string& csv) {
+  return {{"--csv", csv, /*fixed=*/true}, {"--learning_rate", absl::StrCat(absl::GetFlag(FLAGS_learning_rate))}};
+}
+
 // Returns the signal that ended the run, or 0.
 absl::StatusOr<int> FitFixedPoints(World& world, int64_t steps) {
   if (world.size() > 1) {
@@ -78,9 +83,14 @@ absl::StatusOr<int> FitFixedPoints(World& world, int64_t steps) {
   TrainerOptions checked;
   RETURN_IF_ERROR(SetTrainerOptions(checked, world));
   ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
-  const io::Metadata model = {{"model", "line through fixed points"}};
-  ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(model));
+  const std::vector<RunSetting> settings = Settings("none");
+  const io::Metadata metadata = RecordSettings(settings);
+  ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(settings));
   const int64_t first = checkpoint.has_value() ? checkpoint->step : 0;
+  if (checkpoint.has_value()) {
+    const std::string changed = ChangedSettings(checkpoint->metadata, settings);
+    fmt::print("Resuming from {}, after step {}\n{}", checkpoint->path, first, changed.empty() ? "" : changed + "\n");
+  }
 
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   Graph graph(BuiltinOps());
@@ -117,7 +127,7 @@ absl::StatusOr<int> FitFixedPoints(World& world, int64_t steps) {
     stopped = StopSignals::noted();
     const bool last = i + 1 == steps || stopped != 0;
     const bool due = checked.checkpoint_every > 0 && (i + 1) % checked.checkpoint_every == 0;
-    if (checkpoints != nullptr && (due || last)) RETURN_IF_ERROR(checkpoints->Save(i + 1, model));
+    if (checkpoints != nullptr && (due || last)) RETURN_IF_ERROR(checkpoints->Save(i + 1, metadata));
     if (stopped != 0) done = i + 1;
     if (i % log_every != 0 && i + 1 != steps) continue;
     const float w = step->fetched(1).scalar<float>(), b = step->fetched(2).scalar<float>();
@@ -152,9 +162,17 @@ absl::StatusOr<int> FitFile(World& world, int64_t steps) {
   }
   options.training.steps = steps;
   options.training.log_every = absl::GetFlag(FLAGS_log_every);
-  options.training.metadata = {{"model", "plane"}, {"target", absl::CHexEscape(options.target)}};
-  ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(options.training.metadata, world));
-  if (checkpoint.has_value()) options.training.resume = &*checkpoint;
+  options.training.unit = "rows";
+  std::vector<RunSetting> settings = Settings("a file");
+  settings.push_back({"--target", absl::CHexEscape(options.target), /*fixed=*/true});
+  settings.push_back({"--batch_size", absl::StrCat(options.batch_size), /*fixed=*/true});
+  settings.push_back({"--seed", absl::StrCat(options.seed), /*fixed=*/true});
+  options.training.metadata = RecordSettings(settings);
+  ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(settings, world));
+  if (checkpoint.has_value()) {
+    options.training.resume = &*checkpoint;
+    options.training.resume_note = ChangedSettings(checkpoint->metadata, settings);
+  }
   const StopSignals signals;
   ASSIGN_OR_RETURN(const Plane plane, FitCsv(devices, options));
   if (!prints) return plane.stopped;

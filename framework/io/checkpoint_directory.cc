@@ -26,7 +26,7 @@ namespace fs = std::filesystem;
 // A checkpoint in the folder, with what decides whether it is kept.
 struct Kept {
   CheckpointFile file;
-  std::optional<double> metric;
+  std::optional<Metric> metric;
 };
 
 absl::Status RemoveLeftovers(const std::string& folder) {
@@ -43,22 +43,27 @@ absl::Status RemoveLeftovers(const std::string& folder) {
   return absl::OkStatus();
 }
 
-std::optional<double> ReadMetric(const std::string& path) {
+std::optional<Metric> ReadMetric(const std::string& path) {
   const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
-  std::optional<double> metric;
-  if (file.ok()) metric = MetricOf(file->metadata());
-  return metric && std::isnan(*metric) ? std::nullopt : metric;
+  if (!file.ok()) return std::nullopt;
+  Metadata metadata = file->metadata();
+  return TakeMetric(metadata);
 }
 
-// Indices of the checkpoints that have a metric, best first; ties go to the lower step.
-std::vector<size_t> ByMetric(const std::vector<Kept>& all, bool larger_is_better) {
+// Indices of the checkpoints whose metric has the name of the last one's, best first; ties go to the lower step. `all`:
+// the last one comes last.
+std::vector<size_t> ByMetric(const std::vector<Kept>& all) {
+  const Metric* last = nullptr;
+  for (const Kept& kept : all) last = kept.metric.has_value() ? &*kept.metric : last;
   std::vector<size_t> order;
   for (size_t i = 0; i < all.size(); ++i) {
-    if (all[i].metric) order.push_back(i);
+    const std::optional<Metric>& metric = all[i].metric;
+    if (metric.has_value() && metric->name == last->name && !std::isnan(metric->value)) order.push_back(i);
   }
   std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
-    if (*all[a].metric == *all[b].metric) return all[a].file.step < all[b].file.step;
-    return (*all[a].metric > *all[b].metric) == larger_is_better;
+    const double value_a = all[a].metric->value, value_b = all[b].metric->value;
+    if (value_a == value_b) return all[a].file.step < all[b].file.step;
+    return (value_a > value_b) == last->larger_is_better;
   });
   return order;
 }
@@ -112,16 +117,20 @@ CheckpointDirectory::~CheckpointDirectory() {
 }
 
 absl::Status CheckpointDirectory::Save(int64_t step, absl::Span<const NamedTensor> tensors, const Metadata& metadata,
-                                       std::optional<double> metric) {
+                                       const std::optional<Metric>& metric) {
   if (step < 0) return absl::InvalidArgumentError(absl::StrCat(folder_, ": cannot save step ", step));
   Metadata all = metadata;
-  for (const char* key : {kStepKey, kMetricKey}) {
+  for (const char* key : {kStepKey, kMetricKey, kMetricNameKey, kMetricBetterKey}) {
     if (!all.contains(key)) continue;
     return absl::InvalidArgumentError(
         absl::StrCat(folder_, ": the metadata key '", key, "' is reserved for checkpoints; choose another"));
   }
   all.emplace(kStepKey, absl::StrCat(step));
-  if (metric) all.emplace(kMetricKey, absl::StrFormat("%.17g", *metric));
+  if (metric.has_value()) {
+    all.emplace(kMetricKey, absl::StrFormat("%.17g", metric->value));
+    all.emplace(kMetricNameKey, metric->name);
+    all.emplace(kMetricBetterKey, metric->larger_is_better ? kLarger : kSmaller);
+  }
   const std::string name = CheckpointName(step), path = PathIn(folder_, name);
   RETURN_IF_ERROR(WriteSafetensors(path, tensors, all));
   RETURN_IF_ERROR(ReplaceLink(PathIn(folder_, kLatest), name));
@@ -135,11 +144,11 @@ absl::Status CheckpointDirectory::Save(int64_t step, absl::Span<const NamedTenso
     if (other_spelling) {
       unneeded.push_back(file.path);
     } else {
-      const std::optional<double> its_metric = options_.keep_best > 0 ? ReadMetric(file.path) : std::nullopt;
-      kept.push_back({std::move(file), its_metric});
+      std::optional<Metric> its_metric = options_.keep_best > 0 ? ReadMetric(file.path) : std::nullopt;
+      kept.push_back({std::move(file), std::move(its_metric)});
     }
   }
-  const std::vector<size_t> best = ByMetric(kept, options_.larger_is_better);
+  const std::vector<size_t> best = ByMetric(kept);
   if (!best.empty()) {
     const std::string& best_path = kept[best[0]].file.path;
     if (FollowLink(folder_, kBest) != best_path) {

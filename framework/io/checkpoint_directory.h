@@ -20,11 +20,19 @@ struct CheckpointFile {
   std::string path;
 };
 
+// A figure of a model, such as its accuracy on test data.
+struct Metric {
+  std::string name;  // "accuracy"
+  double value = 0;
+  bool larger_is_better = false;  // true for an accuracy, false for a loss
+  bool percent = false;           // the value is a share of 1, shown in per cent
+};
+
 // The saved state of a training run.
 struct Checkpoint {
   std::string path;
   int64_t step = 0;
-  std::optional<double> metric;
+  std::optional<Metric> metric;
   Metadata metadata;  // without the step and the metric
   std::vector<NamedTensor> tensors;
 };
@@ -46,9 +54,8 @@ absl::StatusOr<Checkpoint> LoadBestCheckpoint(const std::string& folder);
 absl::StatusOr<Checkpoint> LoadCheckpointOfStep(const std::string& folder, int64_t step);
 
 struct CheckpointDirectoryOptions {
-  int keep_latest = 5;           // number of latest checkpoints to keep; at least 1
-  int keep_best = 1;             // number of best checkpoints (of those with a metric) to keep besides these
-  bool larger_is_better = true;  // the direction of the metric: true for an accuracy, false for a loss
+  int keep_latest = 5;  // number of latest checkpoints to keep; at least 1
+  int keep_best = 1;    // number of best checkpoints (of those with a metric) to keep besides these
 };
 
 // The single writer of a folder of checkpoints; a second one, in this process or another on this machine, is refused.
@@ -69,12 +76,13 @@ class CheckpointDirectory {
   const CheckpointDirectoryOptions& options() const { return options_; }
 
   // Writes "step-<n>.safetensors", replacing a checkpoint of the same step; its metadata hold the step and the metric
-  // ("belfry.step", "belfry.metric"). Points "latest" to it, and "best" to the checkpoint with the best metric (of
-  // equal ones the lower step wins; NaN never does). Then removes the checkpoints that need not be kept. Checkpoints of
-  // higher steps belong to an abandoned run and count as the oldest; damaged ones count as having no metric. Other
-  // files are left alone. If writing fails, all other checkpoints are unchanged.
+  // ("belfry.step", "belfry.metric" and keys that begin so). Points "latest" to it, and "best" to the checkpoint with
+  // the best metric: of equal ones the lower step wins; NaN never does. Metrics compare with those of the same name
+  // only, which is that of the last checkpoint with a metric. Then removes the checkpoints that need not be kept.
+  // Checkpoints of higher steps belong to an abandoned run and count as the oldest; damaged ones count as having no
+  // metric. Other files are left alone. If writing fails, all other checkpoints are unchanged.
   absl::Status Save(int64_t step, absl::Span<const NamedTensor> tensors, const Metadata& metadata = {},
-                    std::optional<double> metric = std::nullopt);
+                    const std::optional<Metric>& metric = std::nullopt);
 
  private:
   CheckpointDirectory(std::string folder, const CheckpointDirectoryOptions& options, int lock);

@@ -50,11 +50,19 @@ std::optional<int64_t> StepOfName(absl::string_view name) {
   return step;
 }
 
-std::optional<double> MetricOf(const Metadata& metadata) {
-  const auto metric = metadata.find(kMetricKey);
-  double value;
-  if (metric == metadata.end() || !absl::SimpleAtod(metric->second, &value)) return std::nullopt;
-  return value;
+std::optional<Metric> TakeMetric(Metadata& metadata) {
+  const auto take = [&](const char* key, const char* otherwise) {
+    const auto found = metadata.find(key);
+    if (found == metadata.end()) return std::string(otherwise);
+    std::string text = std::move(found->second);
+    metadata.erase(found);
+    return text;
+  };
+  const std::string text = take(kMetricKey, "");
+  Metric metric;
+  metric.name = take(kMetricNameKey, "accuracy");
+  metric.larger_is_better = take(kMetricBetterKey, kLarger) == kLarger;
+  return absl::SimpleAtod(text, &metric.value) ? std::optional(std::move(metric)) : std::nullopt;
 }
 
 std::string PathIn(const std::string& folder, absl::string_view name) {
@@ -92,9 +100,8 @@ absl::StatusOr<Checkpoint> LoadCheckpoint(const std::string& path) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": its metadata has no \"", kStepKey,
                                                    "\", so it is a file of tensors, but not a training checkpoint"));
   }
-  checkpoint.metric = MetricOf(checkpoint.metadata);
+  checkpoint.metric = TakeMetric(checkpoint.metadata);
   checkpoint.metadata.erase(kStepKey);
-  checkpoint.metadata.erase(kMetricKey);
   ASSIGN_OR_RETURN(checkpoint.tensors, file.ReadAll());
   return checkpoint;
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "framework/io/checkpoint_directory.h"
 #include "framework/io/safetensors.h"
 
 namespace belfry::io {
@@ -14,13 +15,16 @@ inline constexpr char kLatest[] = "latest";
 inline constexpr char kBest[] = "best";
 inline constexpr char kStepKey[] = "belfry.step";
 inline constexpr char kMetricKey[] = "belfry.metric";
+inline constexpr char kMetricNameKey[] = "belfry.metric_name";
+inline constexpr char kMetricBetterKey[] = "belfry.metric_better";  // kLarger or kSmaller
+inline constexpr char kLarger[] = "larger", kSmaller[] = "smaller";
 
 // "step-00000100.safetensors"
 std::string CheckpointName(int64_t step);
 // The inverse of CheckpointName, for any number of leading zeros; nullopt for any other name.
 std::optional<int64_t> StepOfName(absl::string_view name);
-// The metric in a checkpoint's metadata; nullopt if there is none.
-std::optional<double> MetricOf(const Metadata& metadata);
+// Takes the metric out of a checkpoint's metadata; nullopt if there is none. One without a name is an accuracy.
+std::optional<Metric> TakeMetric(Metadata& metadata);
 
 std::string PathIn(const std::string& folder, absl::string_view name);
 // The path that the link `name` in the folder points to, or the path of `name` itself if it is not a link.

@@ -45,7 +45,7 @@ Checkpointer::~Checkpointer() {
   if (!unreported_.ok()) spdlog::error("A checkpoint could not be saved: {}", std::string(unreported_.message()));
 }
 
-absl::Status Checkpointer::Save(int64_t step, io::Metadata metadata, std::optional<double> metric,
+absl::Status Checkpointer::Save(int64_t step, io::Metadata metadata, const std::optional<io::Metric>& metric,
                                 absl::Span<const SlotPart> elsewhere) {
   {
     const MutexLock lock(mutex_);

@@ -30,7 +30,7 @@ class Checkpointer {
   // write, whose error, if any, is returned by this call; the new checkpoint is saved nevertheless. A snapshot with a
   // NaN or an infinity is not written; that is an Aborted error, reported in the same way. `elsewhere`: as for
   // Snapshot::Take.
-  absl::Status Save(int64_t step, io::Metadata metadata = {}, std::optional<double> metric = std::nullopt,
+  absl::Status Save(int64_t step, io::Metadata metadata = {}, const std::optional<io::Metric>& metric = std::nullopt,
                     absl::Span<const SlotPart> elsewhere = {});
   // Returns the error that has not been reported yet. Does not wait.
   absl::Status Poll();
@@ -43,7 +43,7 @@ class Checkpointer {
   struct Request {
     int64_t step = 0;
     io::Metadata metadata;
-    std::optional<double> metric;
+    std::optional<io::Metric> metric;
   };
 
   Checkpointer(Session& session, io::CheckpointDirectory directory)

@@ -9,6 +9,7 @@
 
 #include "framework/data/in_memory.h"
 #include "models/losses.h"
+#include "models/metrics.h"
 #include "models/mlp.h"
 #include "models/replicate_towers.h"
 #include "ops/array.h"
@@ -36,6 +37,11 @@ inline std::unique_ptr<data::Dataset> Blobs(int64_t count, uint64_t seed) {
   return data::FromTensors(inputs, labels, kClasses).value();
 }
 
+// An evaluation that goes by this accuracy.
+inline Evaluation Accuracy(double value) {
+  return {.metrics = {{.name = "accuracy", .value = value, .larger_is_better = true}}};
+}
+
 // A run of an MLP on blobs with the given devices; everything a Trainer borrows.
 struct Experiment {
   Experiment(const std::string& spec, int64_t batch, double learning_rate, uint64_t seed = 3, data::Position start = {},
@@ -54,6 +60,7 @@ struct Experiment {
       const Output x = ops::Cast(tower, examples.images, dtype);
       const Output logits = models::Mlp(tower, x, {.hidden = {8}, .classes = kClasses});
       models::AddCrossEntropy(tower, logits, examples.labels);
+      tower.AddToCollection(models::kMetrics, models::Accuracy(tower, logits, examples.labels));
       return models::TotalLoss(tower);
     };
     graph.set_seed(seed);

@@ -38,20 +38,22 @@ TEST(ProgressLine, LeavesOutEmptyFields) {
 }
 
 // Returns the text that a run prints into a file.
-std::string Shown(int64_t steps, double loss, const std::vector<std::string>& notes) {
+std::string Shown(int64_t steps, double loss, const std::vector<std::string>& parts,
+                  const std::vector<std::string>& notes) {
   testing::internal::CaptureStdout();
   Progress progress({.total = steps, .unit = "images"});
   for (int64_t step = 0; step < steps; ++step) {
     progress.Step(64);
-    if (step == 0 || step + 1 == steps) progress.Show(step, loss, 0.1, notes);
+    if (step == 0 || step + 1 == steps) progress.Show(step, loss, 0.1, parts, notes);
   }
   progress.Finish();
   return testing::internal::GetCapturedStdout();
 }
 
 TEST(Progress, SaysOnlyWhatIsKnown) {
-  EXPECT_EQ(Shown(1, 2.5, {"2 towers"}), "step 0/1  loss 2.5000  lr 0.1  2 towers\n");
-  const std::string text = Shown(5, 3.5e-6, {});
+  EXPECT_EQ(Shown(1, 2.5, {"cross-entropy 0.8000"}, {"2 towers"}),
+            "step 0/1  loss 2.5000  cross-entropy 0.8000  lr 0.1  2 towers\n");
+  const std::string text = Shown(5, 3.5e-6, {}, {});
   EXPECT_THAT(text, AllOf(HasSubstr("step 0/5  loss 3.5e-06  lr 0.1\n"), HasSubstr(" images/s  0:00 left\n"),
                           Not(HasSubstr("?"))));
 }

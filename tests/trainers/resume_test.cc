@@ -248,7 +248,7 @@ TEST_F(ResumeTest, MetricsOfARunWithoutACheckpointAreTakenOut) {
 TEST_F(ResumeTest, TheEvaluationThatARunGoesOnFromStays) {
   TrainerOptions options{.log_every = 0, .directory = Directory("run")};
   options.metrics_file = (fs::path(options.directory) / "metrics.jsonl").string();
-  options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> { return Evaluation{.accuracy = 0.5}; };
+  options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> { return Accuracy(0.5); };
   fs::create_directories(options.directory);
   Run("cpu:1", options, 8);
   Run("cpu:1", options, 12);
@@ -328,7 +328,7 @@ TEST_F(ResumeTest, PatienceEndsARunThatGetsNoBetterAndIsRemembered) {
   options.evaluate_every = 5;
   options.patience = 3;
   double accuracy = 0.9;
-  options.evaluate = [&](int64_t) -> absl::StatusOr<Evaluation> { return Evaluation{.accuracy = accuracy -= 0.1}; };
+  options.evaluate = [&](int64_t) -> absl::StatusOr<Evaluation> { return Accuracy(accuracy -= 0.1); };
   Run("cpu:1", options, 10);  // two evaluations, one of them worse
   EXPECT_EQ(steps_, 10);
   Run("cpu:1", options, 100);  // two more
@@ -340,6 +340,35 @@ TEST_F(ResumeTest, PatienceEndsARunThatGetsNoBetterAndIsRemembered) {
   const auto best = io::LoadBestCheckpoint(CheckpointFolder(options.directory));
   ASSERT_TRUE(best.ok()) << best.status();
   EXPECT_EQ(best->step, 5);
+}
+
+TEST_F(ResumeTest, ALossThatGrowsEndsARunAndItsSmallestIsTheBest) {
+  TrainerOptions options{.directory = Directory("run")};
+  options.evaluate_every = 5;
+  options.patience = 2;
+  std::vector<double> losses = {NAN, 3, 2, 2.5, 2};
+  size_t next = 0;
+  options.evaluate = [&](int64_t) -> absl::StatusOr<Evaluation> {
+    return Evaluation{.examples = 1, .metrics = {{"loss", losses[next++]}}};
+  };
+  Run("cpu:1", options, 20);
+  Run("cpu:1", options, 100);
+  ASSERT_TRUE(status_.ok()) << status_;
+  EXPECT_EQ(steps_, 25);
+  const auto best = io::LoadBestCheckpoint(CheckpointFolder(options.directory));
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_EQ(best->step, 15);
+  EXPECT_EQ(best->metric->value, 2);
+}
+
+TEST_F(ResumeTest, AnotherMetricStartsAnew) {
+  TrainerOptions options{.directory = Directory("run")};
+  options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> { return Accuracy(0.9); };
+  Run("cpu:1", options, 5);
+  options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> { return Evaluation{.metrics = {{"loss", 7}}}; };
+  Run("cpu:1", options, 10);
+  ASSERT_TRUE(status_.ok()) << status_;
+  EXPECT_EQ(io::LoadBestCheckpoint(CheckpointFolder(options.directory))->step, 10);
 }
 
 TEST_F(ResumeTest, TowersThatDriftApartEndTheRun) {

@@ -12,6 +12,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_format.h"
 #include "tests/trainers/experiment.h"
 
 namespace belfry::trainers {
@@ -79,12 +80,12 @@ TEST(Trainer, EvaluatesWhenItIsDueAndAfterTheLastStep) {
   TrainerOptions options{.steps = 7, .quiet = true, .evaluate_every = 3};
   options.evaluate = [&](int64_t step) -> absl::StatusOr<Evaluation> {
     at.push_back(step);
-    return Evaluation{.accuracy = 0.25 * static_cast<double>(step)};
+    return Accuracy(0.25 * static_cast<double>(step));
   };
   Trainer trainer(*run.session, run.step, *run.input, options);
   ASSERT_TRUE(trainer.Run().ok());
   EXPECT_EQ(at, (std::vector<int64_t>{3, 6, 7}));
-  EXPECT_EQ(trainer.evaluation().accuracy, 0.25 * 7);
+  EXPECT_EQ(trainer.evaluation().metrics[0].value, 0.25 * 7);
 }
 
 TEST(Trainer, WritesOneJsonObjectALine) {
@@ -99,7 +100,7 @@ TEST(Trainer, WritesOneJsonObjectALine) {
     steps.push_back(object.at("step"));
     EXPECT_GT(object.at("loss").get<double>(), 0);
     EXPECT_EQ(object.at("learning_rate").get<double>(), 0.25);
-    EXPECT_GT(object.at("images_per_second").get<double>(), 0);
+    EXPECT_GT(object.at("examples_per_second").get<double>(), 0);
   }
   EXPECT_EQ(steps, (std::vector<int64_t>{0, 10, 20, 24}));
   std::remove(path.c_str());
@@ -127,9 +128,64 @@ TEST(Trainer, WritesEvaluationsToTheMetricsFile) {
     EXPECT_EQ(lines[i].size(), 4u) << lines[i];
     EXPECT_EQ(lines[i].at("step").get<int>(), i + 1);
   }
-  EXPECT_EQ(lines[3].at("test_accuracy").get<double>(), trainer.evaluation().accuracy);
+  EXPECT_EQ(lines[3].at("test_accuracy").get<double>(), trainer.evaluation().metrics[0].value);
   EXPECT_EQ(lines[3].at("test_top_5").get<double>(), 1);
-  EXPECT_EQ(lines[3].at("test_loss").get<double>(), trainer.evaluation().loss);
+  EXPECT_EQ(lines[3].at("test_loss").get<double>(), trainer.evaluation().metrics[2].value);
+}
+
+TEST(Trainer, AnEvaluationNeedsAMetric) {
+  Experiment run("cpu:1", 16, 0.25);
+  TrainerOptions options{.steps = 2, .quiet = true};
+  options.evaluate = [](int64_t) { return Evaluation{.examples = 5}; };
+  const absl::Status status = Trainer(*run.session, run.step, *run.input, options).Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("no metric"));
+}
+
+TEST(Trainer, CountsInTheUnitOfTheUser) {
+  Experiment run("cpu:1", 16, 0.25);
+  TrainerOptions options{.steps = 3, .metrics_file = TemporaryFile("metrics"), .unit = "tokens"};
+  options.units_per_example = 1000;
+  testing::internal::CaptureStdout();
+  Trainer trainer(*run.session, run.step, *run.input, options);
+  const absl::Status status = trainer.Run();
+  EXPECT_THAT(testing::internal::GetCapturedStdout(), HasSubstr(" tokens/s"));
+  ASSERT_TRUE(status.ok()) << status;
+  for (const nlohmann::json& line : Lines(options.metrics_file)) {
+    const double seconds = line.at("seconds_input").get<double>() + line.at("seconds_step").get<double>() +
+                           line.at("seconds_other").get<double>();
+    const double tokens = line.at("tokens_per_second").get<double>() * seconds;
+    EXPECT_NEAR(tokens, line.at("step") == 0 ? 16'000 : 32'000, 1) << line;
+  }
+}
+
+TEST(Trainer, ShowsTheCrossEntropyBesideALossWithWeightDecay) {
+  for (const double weight_decay : {0.0, 0.5}) {
+    const auto dataset = Blobs(50, 3);
+    const DeviceSet devices = DeviceSet::Open("cpu:2").value();
+    const auto input = data::Prefetcher::Create(*dataset, {.batch_size = 15, .towers = 2}).value();
+    Graph graph(BuiltinOps());
+    const auto model = [&](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
+      models::AddCrossEntropy(
+          tower, models::Dense(tower, "logits", batch.images, kClasses, {.weight_decay = weight_decay}), batch.labels);
+      return models::TotalLoss(tower);
+    };
+    const auto step = models::ReplicateTowers(Scope(graph), devices, *input, model, optim::GradientDescent({1e-12}));
+    const auto session = Session::Create(graph, devices).value();
+    TrainerOptions options{.steps = 1, .metrics_file = TemporaryFile("metrics")};
+    testing::internal::CaptureStdout();
+    ASSERT_EQ(Trainer(*session, step, *input, options).Run(), absl::OkStatus());
+    const std::string shown = testing::internal::GetCapturedStdout();
+    const nlohmann::json line = Lines(options.metrics_file).at(0);
+    EXPECT_EQ(line.contains("cross_entropy"), weight_decay > 0);
+    if (weight_decay == 0) continue;
+    EXPECT_THAT(shown, HasSubstr(absl::StrFormat("  cross-entropy %.4f  ", line.at("cross_entropy").get<double>())));
+    const double decay = line.at("loss").get<double>() - line.at("cross_entropy").get<double>();
+    const Tensor weights = session->ReadVariable(graph.FindVariable("logits/weights", 0)).value();
+    double squares = 0;
+    for (const float weight : weights.span<float>()) squares += weight * weight;
+    EXPECT_NEAR(decay, weight_decay * squares / 2, 1e-5);
+  }
 }
 
 TEST(Trainer, WithoutAStepEvaluatesTheUntrainedModel) {
@@ -180,7 +236,7 @@ TEST(Trainer, KeepsWhatHasAValue) {
 }
 
 // Evaluates a model whose logits are its inputs.
-Evaluation EvaluateLogits(const std::vector<float>& logits, const std::vector<int32_t>& labels) {
+Classification EvaluateLogits(const std::vector<float>& logits, const std::vector<int32_t>& labels) {
   const auto n = static_cast<int64_t>(labels.size());
   const auto dataset =
       data::FromTensors(Tensor::Of<float>(logits, {n, kClasses}), Tensor::Of<int32_t>(labels, {n}), kClasses).value();
@@ -200,14 +256,14 @@ TEST(Evaluator, OfEqualLogitsTheFirstIsTheAnswer) {
 
 TEST(Evaluator, LogitsThatAreNotFiniteAreWrong) {
   const float nan = std::numeric_limits<float>::quiet_NaN(), infinity = std::numeric_limits<float>::infinity();
-  const Evaluation result =
+  const Classification result =
       EvaluateLogits({nan, nan, nan, nan, 1, 2, 3, nan, 1, infinity, 0, 0, 5, 0, 0}, {0, 0, 0, 0, 0});
   EXPECT_EQ(result.accuracy, 0.2);
   EXPECT_EQ(result.top_5, 0.2);
 }
 
 TEST(Evaluator, CountsWhatIsTakenForWhat) {
-  const Evaluation result = EvaluateLogits({1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0}, {0, 1, 0, 2, 2});
+  const Classification result = EvaluateLogits({1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0}, {0, 1, 0, 2, 2});
   EXPECT_EQ(result.classes, 3);
   EXPECT_EQ(result.confusion, (std::vector<int64_t>{1, 1, 0, 0, 1, 0, 1, 0, 1}));
   const std::string table = ConfusionTable(result, {"cat", "dog", "ship"});
@@ -216,7 +272,7 @@ TEST(Evaluator, CountsWhatIsTakenForWhat) {
 }
 
 TEST(Evaluator, OfManyClassesTellsTheWorstPairs) {
-  Evaluation many{.classes = 30, .confusion = std::vector<int64_t>(900)};
+  Classification many{.classes = 30, .confusion = std::vector<int64_t>(900)};
   many.confusion[3 * 30 + 4] = 7;
   many.confusion[4 * 30 + 3] = 9;
   many.confusion[5 * 30 + 5] = 100;

@@ -10,6 +10,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
@@ -45,12 +46,23 @@ std::string LastCheckpoint(const std::string& folder) {
   return checkpoints.ok() && !checkpoints->empty() ? checkpoints->back().path : "";
 }
 
+// The values of a key of a metrics file, where it has them.
+std::vector<double> ValuesOf(const std::string& key, const std::string& metrics_file) {
+  std::vector<double> values;
+  std::ifstream file(metrics_file);
+  for (std::string line; std::getline(file, line);) {
+    const auto object = nlohmann::json::parse(line);
+    if (object.contains(key)) values.push_back(object.at(key));
+  }
+  return values;
+}
+
 // The results of a task.
 struct Result {
   double loss = 0;
   int64_t steps = 0;
   int stopped = 0;
-  Evaluation evaluation;
+  Classification evaluation;
 };
 
 // Trains kTowers towers, dealt to the tasks as `layout` says. `change` may set options of one task, and has its
@@ -77,8 +89,11 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
     own.world = &world;
     own.task_timeout = kPatience;
     own.quiet = true;
-    own.evaluate = [&](int64_t) {
-      return run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/7, nullptr, &world, kPatience);
+    Classification evaluation;
+    own.evaluate = [&](int64_t) -> absl::StatusOr<Evaluation> {
+      ASSIGN_OR_RETURN(
+          evaluation, run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/7, nullptr, &world, kPatience));
+      return evaluation;
     };
     io::Checkpoint without_tensors;
     if (task > 0 && options.resume != nullptr) {
@@ -91,7 +106,7 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
       Trainer trainer(*run.session, run.step, *run.input, own);
       RETURN_IF_ERROR(trainer.Run());
       if (results != nullptr) {
-        (*results)[task] = {trainer.loss(), trainer.steps(), trainer.stopped(), trainer.evaluation()};
+        (*results)[task] = {trainer.loss(), trainer.steps(), trainer.stopped(), evaluation};
       }
       return absl::OkStatus();
     };
@@ -106,6 +121,7 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
 
 TEST(WorldTrainer, EveryLayoutWritesTheSameCheckpointAndEvaluatesAlike) {
   std::string expected;
+  std::vector<double> first_accuracies;
   Result first;
   const std::vector<std::vector<int>> layouts = {{4}, {2, 2}, {1, 1, 1, 1}, {1, 3}};
   for (size_t i = 0; i < 2 * layouts.size(); ++i) {
@@ -129,6 +145,10 @@ TEST(WorldTrainer, EveryLayoutWritesTheSameCheckpointAndEvaluatesAlike) {
       EXPECT_EQ(first.evaluation.examples, 50);
     }
     EXPECT_TRUE(checkpoint == expected);
+    const std::vector<double> accuracies = ValuesOf("accuracy", options.metrics_file);
+    EXPECT_EQ(accuracies.size(), 3u);  // of steps 0, 10, 14
+    if (first_accuracies.empty()) first_accuracies = accuracies;
+    EXPECT_EQ(accuracies, first_accuracies);
     for (const Result& result : results) {
       EXPECT_EQ(result.loss, first.loss);
       EXPECT_EQ(result.evaluation.loss, first.evaluation.loss);

@@ -11,9 +11,10 @@ ABSL_FLAG(std::string, train_dir, "",
           "Directory for what the run writes: metrics.jsonl and, if the program has them, checkpoints, TensorBoard "
           "event files and traces. Created if missing.");
 ABSL_FLAG(std::string, metrics_file, "",
-          "File to append metrics to, one JSON object per line. Training: step, loss, learning_rate, "
-          "images_per_second and, with a loss scale, loss_scale and skipped_steps. Evaluation: step, test_accuracy, "
-          "test_top_5, test_loss.");
+          "File to append metrics to, one JSON object per line. Training: step, loss, parts of it such as "
+          "cross_entropy, learning_rate, images_per_second (or what the program counts) and, with a loss scale, "
+          "loss_scale and skipped_steps. Evaluation: step and, for a classifier, test_accuracy, test_top_5 and "
+          "test_loss.");
 
 namespace belfry::trainers {
 

@@ -1,13 +1,16 @@
 #include "trainers/flags/training_flags.h"
 
+#include <algorithm>
 #include <limits>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
 #include "trainers/flags/command_line.h"
@@ -38,21 +41,59 @@ namespace {
 
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
-absl::Status CheckSameModel(const io::Checkpoint& checkpoint, const io::Metadata& model) {
-  for (const auto& [key, value] : model) {
-    const auto found = checkpoint.metadata.find(key);
-    if (found != checkpoint.metadata.end() && found->second == value) continue;
-    return absl::FailedPreconditionError(
-        absl::StrCat(checkpoint.path, " comes from a run with ", key, " ",
-                     found == checkpoint.metadata.end() ? "unknown" : absl::StrCat("'", found->second, "'"),
-                     ", but this run has '", value, "'; use the same flags or another --train_dir"));
+// In checkpoints' metadata: "setting.batch_size".
+std::string KeyOf(const RunSetting& setting) { return absl::StrCat("setting.", absl::StripPrefix(setting.name, "--")); }
+
+struct Change {
+  const RunSetting* setting = nullptr;  // as it is now
+  std::string then;
+};
+
+std::vector<Change> Compare(const io::Metadata& metadata, absl::Span<const RunSetting> settings) {
+  std::vector<Change> changes;
+  for (const RunSetting& setting : settings) {
+    const auto found = metadata.find(KeyOf(setting));
+    const std::string then = found == metadata.end() ? "unknown" : found->second;
+    if (then != setting.value) changes.push_back({&setting, then});
   }
-  return absl::OkStatus();
+  return changes;
+}
+
+absl::Status CheckFixed(const io::Checkpoint& checkpoint, absl::Span<const RunSetting> settings) {
+  std::vector<std::string> changed;
+  for (const auto& [setting, then] : Compare(checkpoint.metadata, settings)) {
+    if (setting->fixed) changed.push_back(absl::StrCat(setting->name, " was ", then, " and is ", setting->value));
+  }
+  if (changed.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(checkpoint.path,
+                                                    " comes from another run: ", absl::StrJoin(changed, ", "),
+                                                    "; use the same values, or another --train_dir"));
 }
 
 }  // namespace
 
-absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const io::Metadata& model) {
+io::Metadata RecordSettings(absl::Span<const RunSetting> settings) {
+  io::Metadata metadata;
+  for (const RunSetting& setting : settings) metadata[KeyOf(setting)] = setting.value;
+  return metadata;
+}
+
+std::string ChangedSettings(const io::Metadata& metadata, absl::Span<const RunSetting> settings) {
+  const std::vector<Change> changes = Compare(metadata, settings);
+  if (changes.empty()) return "";
+  size_t name_width = 0, then_width = 4;
+  for (const auto& [setting, then] : changes) {
+    name_width = std::max(name_width, setting->name.size());
+    then_width = std::max(then_width, then.size());
+  }
+  std::string text = absl::StrFormat("  %-*s  %-*s  now\n", name_width, "setting", then_width, "then");
+  for (const auto& [setting, then] : changes) {
+    absl::StrAppendFormat(&text, "  %-*s  %-*s  %s\n", name_width, setting->name, then_width, then, setting->value);
+  }
+  return text + "The run goes on with the settings of now, so its result is not that of either.";
+}
+
+absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const RunSetting> settings) {
   const std::string directory = absl::GetFlag(FLAGS_train_dir), resume = absl::GetFlag(FLAGS_resume);
   if (resume != "auto" && resume != "always" && resume != "never") {
     return absl::InvalidArgumentError(
@@ -72,15 +113,15 @@ absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const io::Metadata&
     return absl::FailedPreconditionError(
         absl::StrCat("--resume=never, but there is ", latest->path, "; use another --train_dir, or empty this one"));
   }
-  RETURN_IF_ERROR(CheckSameModel(*latest, model));
+  RETURN_IF_ERROR(CheckFixed(*latest, settings));
   return std::optional<io::Checkpoint>(*std::move(latest));
 }
 
-absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const io::Metadata& model, World& world) {
-  if (world.size() == 1) return FindCheckpoint(model);
+absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const RunSetting> settings, World& world) {
+  if (world.size() == 1) return FindCheckpoint(settings);
   std::optional<io::Checkpoint> checkpoint;
   if (world.rank() == 0) {
-    ASSIGN_OR_RETURN(checkpoint, FindCheckpoint(model));
+    ASSIGN_OR_RETURN(checkpoint, FindCheckpoint(settings));
   }
   std::vector<std::string> fields;
   if (checkpoint.has_value()) {

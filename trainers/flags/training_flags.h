@@ -8,6 +8,7 @@
 #include "absl/flags/declare.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "framework/io/checkpoint_directory.h"
 #include "trainers/loop/trainer.h"
 
@@ -17,13 +18,25 @@ ABSL_DECLARE_FLAG(int, keep_checkpoints);
 
 namespace belfry::trainers {
 
-// The checkpoint in --train_dir to resume from, as --resume says; nullopt to start afresh. FailedPrecondition if it
-// comes from a run whose metadata differs from `model`, or if there is one and --resume=never; NotFound if there is
-// none and --resume=always.
-absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const io::Metadata& model);
+// A setting of a run that changes its outcome, in the words of the user: its checkpoints record it.
+struct RunSetting {
+  std::string name;    // "--batch_size"
+  std::string value;   // in effect, also where it is a default
+  bool fixed = false;  // a run cannot be resumed with another value
+};
+
+// TrainerOptions::metadata that records the settings.
+io::Metadata RecordSettings(absl::Span<const RunSetting> settings);
+// For TrainerOptions::resume_note: a table of the settings that differ from those in the metadata; empty if none does.
+std::string ChangedSettings(const io::Metadata& metadata, absl::Span<const RunSetting> settings);
+
+// The checkpoint in --train_dir to resume from, as --resume says; nullopt to start afresh. FailedPrecondition if a
+// fixed setting differs from that of its run, or if there is one and --resume=never; NotFound if there is none and
+// --resume=always.
+absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const RunSetting> settings);
 // The same in a run of several processes: task 0 looks for it, and the others get its path, step and metadata, but no
 // tensors.
-absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const io::Metadata& model, World& world);
+absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const RunSetting> settings, World& world);
 
 // Sets the world, --checkpoint_every, --keep_checkpoints, --summary_every, --check_replicas_every, --trace and
 // --train_dir. InvalidArgument names the flag.

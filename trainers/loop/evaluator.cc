@@ -55,6 +55,13 @@ absl::Status PutTogether(World& world, absl::Time deadline, std::vector<BatchSum
 
 }  // namespace
 
+Classification::operator Evaluation() const {
+  return {.examples = examples,
+          .metrics = {{.name = "accuracy", .value = accuracy, .larger_is_better = true, .percent = true},
+                      {.name = "top_5", .value = top_5, .larger_is_better = true, .percent = true},
+                      {.name = "loss", .value = loss}}};
+}
+
 Evaluator::Evaluator(OpScope scope, const models::InputSpec& input, const LogitsFunction& logits)
     : input_(input.inputs) {
   batch_.images = ops::Placeholder(scope.Named("inputs"), input.inputs_dtype, input.inputs.Insert(0, Shape::kUnknown));
@@ -79,9 +86,9 @@ std::vector<FeedSpec> Evaluator::FeedsOf(int64_t batch_size) const {
   return {{batch_.images, input_.Insert(0, batch_size)}, {batch_.labels, {batch_size}}};
 }
 
-absl::StatusOr<Evaluation> Evaluator::Run(Session& session, const data::Dataset& dataset,
-                                          const data::ImagePolicy& images, int64_t batch_size, const Node* before,
-                                          World* world, absl::Duration task_timeout) const {
+absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Dataset& dataset,
+                                              const data::ImagePolicy& images, int64_t batch_size, const Node* before,
+                                              World* world, absl::Duration task_timeout) const {
   if (before != nullptr) RETURN_IF_ERROR(session.RunTarget(before));
   const int task = world == nullptr ? 0 : world->rank(), tasks = world == nullptr ? 1 : world->size();
   std::vector<BatchSums> batches;
@@ -110,7 +117,7 @@ absl::StatusOr<Evaluation> Evaluator::Run(Session& session, const data::Dataset&
     }
   }
   if (tasks > 1) RETURN_IF_ERROR(PutTogether(*world, absl::Now() + task_timeout, batches, confusion));
-  Evaluation sums{.classes = classes_, .confusion = std::move(confusion)};
+  Classification sums{.classes = classes_, .confusion = std::move(confusion)};
   for (const BatchSums& batch : batches) {
     sums.examples += batch.examples;
     sums.loss += batch.loss;
@@ -124,17 +131,17 @@ absl::StatusOr<Evaluation> Evaluator::Run(Session& session, const data::Dataset&
   return sums;
 }
 
-std::string ConfusionTable(const Evaluation& evaluation, const std::vector<std::string>& names) {
-  const int64_t classes = evaluation.classes;
+std::string ConfusionTable(const Classification& results, const std::vector<std::string>& names) {
+  const int64_t classes = results.classes;
   const auto name = [&](int64_t i) {
     return i < static_cast<int64_t>(names.size()) ? names[i] : absl::StrCat("class ", i);
   };
-  const auto count = [&](int64_t is, int64_t taken_for) { return evaluation.confusion[is * classes + taken_for]; };
+  const auto count = [&](int64_t is, int64_t taken_for) { return results.confusion[is * classes + taken_for]; };
   std::string text;
   if (classes > kTableClasses) {
     std::vector<std::pair<int64_t, int64_t>> pairs;
     for (int64_t i = 0; i < classes * classes; ++i) {
-      if (i / classes != i % classes && evaluation.confusion[i] > 0) pairs.emplace_back(-evaluation.confusion[i], i);
+      if (i / classes != i % classes && results.confusion[i] > 0) pairs.emplace_back(-results.confusion[i], i);
     }
     std::sort(pairs.begin(), pairs.end());
     if (pairs.size() > kPairs) pairs.resize(kPairs);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "trainers/loop/evaluation.h"
 #include "trainers/loop/steady_time.h"
 
 namespace belfry::trainers {
@@ -53,17 +54,17 @@ Progress::Progress(ProgressOptions options)
       last_step_(SteadyNow()),
       last_shown_(last_step_) {}
 
-void Progress::Step(int64_t examples) {
+void Progress::Step(int64_t count) {
   const absl::Duration now = SteadyNow();
   const absl::Duration took = now - last_step_;
   last_step_ = now;
   if (++steps_ == 1) return;
   trained_ += took;
-  examples_ += examples;
+  count_ += count;
   window_time_ += took;
-  window_examples_ += examples;
+  window_count_ += count;
   ++window_steps_;
-  const double rate = static_cast<double>(examples) / std::max(absl::ToDoubleSeconds(took), 1e-9);
+  const double rate = static_cast<double>(count) / std::max(absl::ToDoubleSeconds(took), 1e-9);
   rate_sum_ += rate;
   rate_squares_ += rate * rate;
 }
@@ -72,41 +73,41 @@ bool Progress::Due() const {
   return steps_ == 0 || SteadyNow() - last_shown_ >= (terminal_ ? kTerminalInterval : kFileInterval);
 }
 
-double Progress::examples_per_second() const {
-  return trained_ > absl::ZeroDuration() ? static_cast<double>(examples_) / absl::ToDoubleSeconds(trained_) : 0;
+double Progress::per_second() const {
+  return trained_ > absl::ZeroDuration() ? static_cast<double>(count_) / absl::ToDoubleSeconds(trained_) : 0;
 }
 
-void Progress::Show(int64_t step, double loss, double learning_rate, absl::Span<const std::string> notes) {
+void Progress::Show(int64_t step, double loss, double learning_rate, absl::Span<const std::string> parts,
+                    absl::Span<const std::string> notes) {
   last_shown_ = SteadyNow();
-  double deviation = 0;
+  double error = 0;
   const int64_t measured = window_steps_;
   if (measured > 0) {
-    recent_ = static_cast<double>(window_examples_) / std::max(absl::ToDoubleSeconds(window_time_), 1e-9);
+    recent_ = static_cast<double>(window_count_) / std::max(absl::ToDoubleSeconds(window_time_), 1e-9);
     const auto n = static_cast<double>(measured);
-    deviation = std::sqrt(std::max(0.0, rate_squares_ / n - (rate_sum_ / n) * (rate_sum_ / n)));
+    error = std::sqrt(std::max(0.0, rate_squares_ / n - (rate_sum_ / n) * (rate_sum_ / n)) / n);
   }
-  window_steps_ = window_examples_ = 0;
+  window_steps_ = window_count_ = 0;
   window_time_ = absl::ZeroDuration();
   rate_sum_ = rate_squares_ = 0;
   if (options_.quiet) return;
   const int64_t left = options_.total - (options_.first + steps_);
   const bool predicts = steps_ > kStepsToPredict || trained_ >= kTimeToPredict || (left == 0 && steps_ > 1);
   const std::string per_second = absl::StrCat(options_.unit, "/s");
-  std::vector<ProgressField> fields = {
-      {absl::StrFormat("step %d/%d", step, options_.total)},
-      {absl::StrCat("loss ", loss == 0 || std::abs(loss) >= 1e-3 ? absl::StrFormat("%.4f", loss)
-                                                                 : absl::StrFormat("%.3g", loss)),
-       1},
-      {absl::StrFormat("lr %.4g", learning_rate), 4}};
+  std::vector<ProgressField> fields = {{absl::StrFormat("step %d/%d", step, options_.total)},
+                                       {absl::StrCat("loss ", ShortNumber(loss)), 1}};
+  for (const std::string& part : parts) fields.push_back({part, 4});
+  fields.push_back({absl::StrFormat("lr %.4g", learning_rate), 5});
   if (recent_ > 0) {
-    const std::string spread = measured > 1 ? absl::StrFormat(" +/- %.0f", deviation) : "";
-    fields.push_back({absl::StrFormat("%.0f%s %s", recent_, spread, per_second), 2});
+    const int decimals = recent_ < 10 ? 2 : 0;
+    const std::string spread = measured > 1 ? absl::StrFormat(" +/- %.*f", decimals, error) : "";
+    fields.push_back({absl::StrFormat("%.*f%s %s", decimals, recent_, spread, per_second), 2});
   }
   if (predicts) {
     const absl::Duration per_step = trained_ / static_cast<double>(std::max<int64_t>(steps_ - 1, 1));
     fields.push_back({ShortDuration(per_step * left) + " left", 3});
   }
-  for (size_t i = 0; i < notes.size(); ++i) fields.push_back({notes[i], 5 + static_cast<int>(notes.size() - i)});
+  for (size_t i = 0; i < notes.size(); ++i) fields.push_back({notes[i], 6 + static_cast<int>(notes.size() - i)});
   // In the last column some terminals already go on to the next line.
   const std::string text = ProgressLine(fields, terminal_ ? Columns() - 1 : std::numeric_limits<int>::max());
   if (terminal_) {

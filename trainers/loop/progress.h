@@ -25,30 +25,31 @@ struct ProgressOptions {
   // Whether no launcher lies between this process and the terminal; Open MPI's mpirun gives each process one of its
   // own, whatever becomes of its output.
   bool alone = true;
-  std::string unit = "examples";  // what is counted: "images"
+  std::string unit = "examples";  // what Step counts: "images"
 };
 
 // A progress line: rewritten in place on a terminal, whose width it keeps to, a new line every 10 s in a file or a
-// pipe. Throughput is the mean over the steps since the last line, with the standard deviation of the rates of single
-// steps. Not thread-safe.
+// pipe. Throughput is the mean over the steps since the last line, with its standard error. Not thread-safe.
 class Progress {
  public:
   explicit Progress(ProgressOptions options);
 
-  // Records a step of `examples` examples. Call it after every step.
-  void Step(int64_t examples);
+  // Records a step of so many units. Call it after every step.
+  void Step(int64_t count);
   // True if a line is due: at the first step, then every 250 ms on a terminal and every 10 s elsewhere.
   bool Due() const;
-  // Shows the line, followed by `notes`, of which the last is left out last.
-  void Show(int64_t step, double loss, double learning_rate, absl::Span<const std::string> notes = {});
+  // Shows the line, with `parts` (such as "cross-entropy 0.8000") after the loss, and followed by `notes`, of which the
+  // last is left out last.
+  void Show(int64_t step, double loss, double learning_rate, absl::Span<const std::string> parts = {},
+            absl::Span<const std::string> notes = {});
   // Prints a permanent line, after the live one.
   void Print(absl::string_view text);
   // Ends the live line.
   void Finish();
 
-  // Examples per second of the run so far, excluding the first step, which compiles the plan, and the time between
+  // Units per second of the run so far, excluding the first step, which compiles the plan, and the time between
   // Pause and Resume.
-  double examples_per_second() const;
+  double per_second() const;
   // Enclose time that is not training, such as an evaluation.
   void Pause();
   void Resume();
@@ -59,7 +60,7 @@ class Progress {
   bool live_ = false;                               // the terminal's last line is not terminated
   absl::Duration last_step_, last_shown_, paused_;  // moments of SteadyNow
   absl::Duration trained_, window_time_;
-  int64_t steps_ = 0, examples_ = 0, window_steps_ = 0, window_examples_ = 0;
+  int64_t steps_ = 0, count_ = 0, window_steps_ = 0, window_count_ = 0;
   double rate_sum_ = 0, rate_squares_ = 0, recent_ = 0;
 };
 

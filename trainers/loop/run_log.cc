@@ -31,7 +31,7 @@ absl::Status RunLog::WriteGraph(Session& session) {
       GraphToProto(session.graph(), [&](const Node& node) { return session.DeviceOf(node).name().ToString(); }));
 }
 
-absl::Status RunLog::Write(int64_t step, absl::Span<const std::pair<absl::string_view, double>> values) {
+absl::Status RunLog::Write(int64_t step, const Values& values) {
   std::vector<std::pair<absl::string_view, double>> line = {{"step", static_cast<double>(step)}};
   line.insert(line.end(), values.begin(), values.end());
   RETURN_IF_ERROR(metrics_.Write(line));

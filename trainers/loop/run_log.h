@@ -20,6 +20,8 @@ namespace belfry::trainers {
 // Writes the same values to both files. Not thread-safe.
 class RunLog {
  public:
+  using Values = std::vector<std::pair<std::string, double>>;
+
   // An empty path: no such file. For a run that resumes at step `first` > 0, values of this and later steps are removed
   // from the metrics file, if it is in `event_directory`, and TensorBoard is told to drop them.
   static absl::StatusOr<RunLog> Open(const std::string& metrics_file, const std::string& event_directory,
@@ -29,7 +31,7 @@ class RunLog {
   // The graph as the session placed it, for TensorBoard's graph page.
   absl::Status WriteGraph(Session& session);
   // Writes a metrics line, {"step": step, ...}, and an event with a scalar "run/<name>" for each value.
-  absl::Status Write(int64_t step, absl::Span<const std::pair<absl::string_view, double>> values);
+  absl::Status Write(int64_t step, const Values& values);
   // Writes the fetched values of the summary nodes of ops/summary.h as an event.
   absl::Status WriteSummaries(int64_t step, absl::Span<const Output> summaries, absl::Span<const Tensor> values);
 

@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "absl/container/flat_hash_set.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
@@ -23,7 +23,6 @@ namespace belfry::trainers {
 namespace {
 
 constexpr int64_t kMaxSkipped = 100;  // steps in a row
-constexpr char kBestKey[] = "trainer.best_accuracy", kSinceBestKey[] = "trainer.evaluations_since_best";
 
 // Ends a phase of the loop: adds its time to `sum` and starts the next one.
 void EndPhase(absl::Duration& start, absl::Duration& sum) {
@@ -54,7 +53,10 @@ Trainer::Trainer(Session& session, const models::TrainStep& step, data::Prefetch
       session_(session),
       step_(step),
       input_(input),
-      options_(std::move(options)) {
+      options_(std::move(options)),
+      examples_name_(input.dataset().spec().is_image() ? "images" : "examples"),
+      unit_(options_.unit.empty() ? examples_name_ : options_.unit),
+      metrics_(step.metrics.size()) {
   world_.SetPosition([this] { return Position(); });
 }
 
@@ -91,77 +93,6 @@ std::string Trainer::Position() const {
   return absl::StrCat(when, ":\n    ", absl::StrReplaceAll(running->Position(), {{"\n", "\n  "}, {"  /", "/"}}));
 }
 
-absl::Status Trainer::CheckOptions() const {
-  for (const auto& [name, value] :
-       {std::pair("steps", options_.steps), std::pair("log_every", options_.log_every),
-        std::pair("evaluate_every", options_.evaluate_every), std::pair("patience", options_.patience),
-        std::pair("checkpoint_every", options_.checkpoint_every), std::pair("summary_every", options_.summary_every),
-        std::pair("check_replicas_every", options_.check_replicas_every)}) {
-    if (value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected at least 0"));
-  }
-  if (options_.steps > 0 && options_.trace.first >= options_.steps) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the trace starts at step ", options_.trace.first, ", but the last step is ", options_.steps - 1));
-  }
-  if (input_.local_towers() == static_cast<int>(step_.towers.size())) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.local_towers(),
-                                                 " towers, but the model has ", step_.towers.size()));
-}
-
-// Variables with a value keep it: they were restored, or trained by an earlier run of the session.
-absl::Status Trainer::Initialize() {
-  ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session_.InitializedVariables());
-  absl::flat_hash_set<const Node*> done;
-  for (const Variable& variable : initialized) done.insert(&variable.initializer());
-  std::vector<const Node*> targets;
-  for (const Node* initializer : step_.initialize->control_inputs()) {
-    if (!done.contains(initializer)) targets.push_back(initializer);
-  }
-  return targets.empty() ? absl::OkStatus() : session_.Run({}, {}, targets).status();
-}
-
-std::vector<Variable> Trainer::FirstReplica() const {
-  std::vector<Variable> variables;
-  for (const Variable& variable : session_.graph().variables()) {
-    if (variable.replica() == step_.towers[0].scope.replica() && !variable.sharded()) variables.push_back(variable);
-  }
-  return variables;
-}
-
-// Tasks other than 0 may have no access to the file.
-absl::Status Trainer::Restore() {
-  if (world_.rank() == 0) {
-    RETURN_IF_ERROR(belfry::Restore(session_, options_.resume->path, options_.resume->tensors).status());
-  } else {
-    RETURN_IF_ERROR(Initialize());
-  }
-  if (world_.size() == 1) return absl::OkStatus();
-  RETURN_IF_ERROR(CopyFromTaskZero(world_, session_, FirstReplica(), TaskDeadline()));
-  return DealSlotParts(world_, slot_parts_tag_, session_, options_.resume->tensors, TaskDeadline());
-}
-
-absl::Status Trainer::CheckTasks() {
-  if (world_.size() == 1) return absl::OkStatus();
-  std::vector<std::string> lines = options_.settings;
-  const auto add = [&](absl::string_view name, auto value) { lines.push_back(absl::StrCat(name, "=", value)); };
-  add("steps", options_.steps);
-  add("log_every", options_.log_every);
-  add("evaluate_every", options_.evaluate ? options_.evaluate_every : -1);
-  add("patience", options_.patience);
-  add("checkpoint_every", options_.checkpoint_every);
-  add("check_replicas_every", options_.check_replicas_every);
-  add("batch_size", input_.options().batch_size);
-  add("towers", input_.options().towers);
-  add("data seed", input_.options().seed);
-  add("drop_remainder", input_.options().drop_remainder);
-  for (const auto& [key, value] : options_.metadata) add(key, value);
-  add("first step", steps_);
-  ASSIGN_OR_RETURN(const std::string data, DataLine(input_.dataset()));
-  lines.push_back(data);
-  RETURN_IF_ERROR(CheckSameLines(world_, "settings", lines, TaskDeadline()));
-  return CheckSameLines(world_, "models", ModelLines(session_.graph(), step_.towers[0]), TaskDeadline());
-}
-
 absl::Status Trainer::CheckReplicas() {
   const int first = step_.towers[0].scope.replica();
   RETURN_IF_ERROR(belfry::CheckReplicas(session_, static_cast<int>(step_.towers.size()), first));
@@ -186,67 +117,6 @@ absl::Status Trainer::CopyMovingAverages() {
   return CopyFromTaskZero(world_, session_, moving, TaskDeadline());
 }
 
-absl::Status Trainer::Start() {
-  slot_parts_tag_ = world_.NewTag();
-  if (options_.resume != nullptr) {
-    RETURN_IF_ERROR(Restore());
-    const auto text = [&](const char* key) {
-      const auto found = options_.resume->metadata.find(key);
-      return found == options_.resume->metadata.end() ? std::string() : found->second;
-    };
-    if (!absl::SimpleAtod(text(kBestKey), &best_accuracy_) ||
-        !absl::SimpleAtoi(text(kSinceBestKey), &evaluations_since_best_))
-      evaluations_since_best_ = -1;
-  } else {
-    RETURN_IF_ERROR(Initialize());
-  }
-  ASSIGN_OR_RETURN(const Tensor steps, session_.ReadVariable(step_.global_step));
-  steps_ = steps.scalar<int64_t>();
-  if (scales_loss()) {
-    ASSIGN_OR_RETURN(const Tensor skipped, session_.ReadVariable(step_.skipped_steps));
-    skipped_ = skipped.scalar<int64_t>();
-    steps_ += skipped_;
-  }
-  scale_step_ = steps_;
-  next_ = input_.position();
-  RETURN_IF_ERROR(CheckTasks());
-  // Tasks other than 0 need no directory, but may have to hand over their parts of slots.
-  ASSIGN_OR_RETURN(const std::string saves,
-                   world_.Broadcast(options_.directory.empty() ? "" : "saves", TaskDeadline()));
-  saves_ = !saves.empty();
-  reports_ = std::make_unique<TaskReports>(world_, steps_);
-  const bool writes = world_.rank() == 0;
-  progress_.emplace(ProgressOptions{.first = steps_,
-                                    .total = options_.steps,
-                                    .quiet = options_.quiet || !writes,
-                                    .alone = world_.size() == 1,
-                                    .unit = input_.dataset().spec().is_image() ? "images" : "examples"});
-  // Before the log, since it fails if another run uses the directory.
-  if (writes && !options_.directory.empty()) RETURN_IF_ERROR(OpenCheckpoints());
-  ASSIGN_OR_RETURN(log_, RunLog::Open(writes ? options_.metrics_file : "", writes ? options_.directory : "", steps_));
-  RETURN_IF_ERROR(log_->WriteGraph(session_));
-  if (writes && options_.trace.first >= 0) tracer_.emplace(session_.devices(), options_.trace);
-  if (options_.resume != nullptr) {
-    saved_ = steps_;
-    progress_->Print(absl::StrCat("Resuming from ", options_.resume->path, ", after step ", steps_));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Trainer::OpenCheckpoints() {
-  const std::string path = CheckpointFolder(options_.directory);
-  ASSIGN_OR_RETURN(io::CheckpointDirectory folder,
-                   io::CheckpointDirectory::Open(path, {.keep_latest = options_.keep_checkpoints}));
-  ASSIGN_OR_RETURN(const std::vector<io::CheckpointFile> there, io::ListCheckpoints(path));
-  if (options_.resume == nullptr && !there.empty() && there.back().step > steps_) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(there.back().path, " belongs to another run, which this one, starting at step ", steps_,
-                     ", would overwrite; resume it (TrainerOptions::resume) or use another directory"));
-  }
-  ASSIGN_OR_RETURN(checkpointer_, Checkpointer::Create(session_, std::move(folder)));
-  return absl::OkStatus();
-}
-
 absl::StatusOr<PreparedStep*> Trainer::StepFor(const data::Batch& batch, bool with_summaries) {
   Prepared& known = prepared_[batch.examples()];
   std::unique_ptr<PreparedStep>& prepared = with_summaries ? known.with_summaries : known.plain;
@@ -257,6 +127,7 @@ absl::StatusOr<PreparedStep*> Trainer::StepFor(const data::Batch& batch, bool wi
       feeds.push_back({step_.towers[i].batch.labels, batch.towers()[i].labels.shape()});
     }
     std::vector<Output> fetches = {step_.loss, step_.learning_rate};
+    for (const models::TrainMetric& metric : step_.metrics) fetches.push_back(metric.mean);
     if (scales_loss()) fetches.insert(fetches.end(), {step_.loss_scale, step_.skipped_steps});
     if (with_summaries) fetches.insert(fetches.end(), options_.summaries.begin(), options_.summaries.end());
     ASSIGN_OR_RETURN(prepared, session_.Prepare(feeds, fetches, {step_.update}));
@@ -285,18 +156,21 @@ absl::Status Trainer::ReadResults(PreparedStep& step, bool with_summaries) {
   loss_ = step.fetched(0).scalar<float>();
   learning_rate_ = step.fetched(1).scalar<float>();
   RETURN_IF_ERROR(CheckLoss(loss_, steps_));
-  if (scales_loss()) RETURN_IF_ERROR(ReadLossScale(step));
+  int first = 2;
+  for (double& metric : metrics_) metric = step.fetched(first++).scalar<float>();
+  if (scales_loss()) {
+    RETURN_IF_ERROR(ReadLossScale(step.fetched(first).scalar<float>(), step.fetched(first + 1).scalar<int64_t>()));
+    first += 2;
+  }
   if (!with_summaries) return absl::OkStatus();
-  const int first = scales_loss() ? 4 : 2;
   std::vector<Tensor> values;
   for (size_t i = 0; i < options_.summaries.size(); ++i) values.push_back(step.fetched(first + static_cast<int>(i)));
   return log_->WriteSummaries(steps_, options_.summaries, values);
 }
 
 // The run is given up after kMaxSkipped steps in a row: a scale that is fixed or at its minimum will not recover.
-absl::Status Trainer::ReadLossScale(PreparedStep& step) {
-  loss_scale_ = step.fetched(2).scalar<float>();
-  const int64_t skipped = step.fetched(3).scalar<int64_t>();
+absl::Status Trainer::ReadLossScale(double scale, int64_t skipped) {
+  loss_scale_ = scale;
   skipped_in_row_ = skipped - skipped_ == steps_ - scale_step_ ? skipped_in_row_ + skipped - skipped_ : 0;
   skipped_ = skipped;
   scale_step_ = steps_;
@@ -334,21 +208,30 @@ absl::Status Trainer::Evaluate() {
   RETURN_IF_ERROR(WaitForLastStep());
   RETURN_IF_ERROR(CopyMovingAverages());
   ASSIGN_OR_RETURN(evaluation_, options_.evaluate(steps_));
-  RETURN_IF_ERROR(log_->Write(
-      steps_,
-      {{"test_accuracy", evaluation_.accuracy}, {"test_top_5", evaluation_.top_5}, {"test_loss", evaluation_.loss}}));
-  progress_->Print(absl::StrFormat("after step %d: test accuracy %.2f%%, top-5 %.2f%%, loss %.4f on %d images", steps_,
-                                   100 * evaluation_.accuracy, 100 * evaluation_.top_5, evaluation_.loss,
-                                   evaluation_.examples));
+  if (evaluation_.metrics.empty()) {
+    return absl::InvalidArgumentError("TrainerOptions::evaluate returned no metric; expected at least one");
+  }
+  RunLog::Values values;
+  for (const Metric& metric : evaluation_.metrics)
+    values.emplace_back(absl::StrCat("test_", metric.name), metric.value);
+  RETURN_IF_ERROR(log_->Write(steps_, values));
+  const Metric& first = evaluation_.metrics[0];
+  if (best_.evaluations_since() >= 0 && best_.metric().name != first.name) {
+    progress_->Print(
+        absl::StrCat("The best checkpoint goes by ", first.name, " from here on, not ", best_.metric().name, "."));
+  }
+  best_.Add(first);
+  progress_->Print(absl::StrFormat(
+      "after step %d: test %s on %d %s", steps_,
+      absl::StrJoin(evaluation_.metrics, ", ",
+                    [](std::string* text, const Metric& metric) { absl::StrAppend(text, MetricText(metric)); }),
+      evaluation_.examples, examples_name_));
   progress_->Resume();
-  const bool better = evaluations_since_best_ < 0 || evaluation_.accuracy > best_accuracy_;
-  best_accuracy_ = better ? evaluation_.accuracy : best_accuracy_;
-  evaluations_since_best_ = better ? 0 : evaluations_since_best_ + 1;
   if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("evaluate", begin, absl::Now());
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Save(std::optional<double> metric) {
+absl::Status Trainer::Save(const std::optional<Metric>& metric) {
   if (!saves_ || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
   const absl::Time begin = absl::Now();
   RETURN_IF_ERROR(WaitForLastStep());
@@ -357,10 +240,7 @@ absl::Status Trainer::Save(std::optional<double> metric) {
   if (checkpointer_ == nullptr) return absl::OkStatus();
   io::Metadata metadata = options_.metadata;
   data::PutPosition(input_.options(), input_.examples_per_epoch(), next_, metadata);
-  if (evaluations_since_best_ >= 0) {
-    metadata[kBestKey] = absl::StrFormat("%.17g", best_accuracy_);
-    metadata[kSinceBestKey] = absl::StrCat(evaluations_since_best_);
-  }
+  best_.Store(metadata);
   RETURN_IF_ERROR(checkpointer_->Save(steps_, std::move(metadata), metric, elsewhere));
   saved_ = steps_;
   if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("save", begin, absl::Now());
@@ -388,26 +268,40 @@ std::vector<std::string> Trainer::Notes() const {
   return notes;
 }
 
+// "cross-entropy 0.8000", ...
+std::vector<std::string> Trainer::LossParts() const {
+  std::vector<std::string> parts;
+  for (size_t i = 0; i < metrics_.size(); ++i) parts.push_back(MetricText({step_.metrics[i].name, metrics_[i]}));
+  return parts;
+}
+
+// Writes a line of metrics about the steps since the last one.
+absl::Status Trainer::Log(int64_t step) {
+  EndPhase(phase_start_, other_time_);
+  RunLog::Values values = {{"loss", loss_}};
+  for (size_t i = 0; i < metrics_.size(); ++i) values.emplace_back(step_.metrics[i].name, metrics_[i]);
+  values.insert(values.end(), {{"learning_rate", learning_rate_},
+                               {absl::StrCat(unit_, "_per_second"),
+                                Rate(examples_ * options_.units_per_example, input_time_ + step_time_ + other_time_)},
+                               {"seconds_input", absl::ToDoubleSeconds(input_time_)},
+                               {"seconds_step", absl::ToDoubleSeconds(step_time_)},
+                               {"seconds_evaluate", absl::ToDoubleSeconds(evaluate_time_)},
+                               {"seconds_other", absl::ToDoubleSeconds(other_time_)}});
+  if (scales_loss()) values.insert(values.end(), {{"loss_scale", loss_scale_}, {"skipped_steps", skipped_}});
+  input_time_ = step_time_ = evaluate_time_ = other_time_ = absl::ZeroDuration();
+  examples_ = 0;
+  return log_->Write(step, values);
+}
+
 // Logging, checks, evaluation and checkpoint after a step, which steps_ already counts.
 absl::Status Trainer::AfterStep(int64_t examples) {
   if (checkpointer_ != nullptr) RETURN_IF_ERROR(checkpointer_->Poll());
-  progress_->Step(examples);
+  progress_->Step(examples * options_.units_per_example);
   examples_ += examples;
   const int64_t step = steps_ - 1;
-  if (shown_) progress_->Show(step, loss_, learning_rate_, Notes());
+  if (shown_) progress_->Show(step, loss_, learning_rate_, LossParts(), Notes());
   if (options_.log_every > 0 && (step % options_.log_every == 0 || last())) {
-    EndPhase(phase_start_, other_time_);
-    Values values = {{"loss", loss_},
-                     {"learning_rate", learning_rate_},
-                     {"images_per_second", Rate(examples_, input_time_ + step_time_ + other_time_)},
-                     {"seconds_input", absl::ToDoubleSeconds(input_time_)},
-                     {"seconds_step", absl::ToDoubleSeconds(step_time_)},
-                     {"seconds_evaluate", absl::ToDoubleSeconds(evaluate_time_)},
-                     {"seconds_other", absl::ToDoubleSeconds(other_time_)}};
-    if (scales_loss()) values.insert(values.end(), {{"loss_scale", loss_scale_}, {"skipped_steps", skipped_}});
-    RETURN_IF_ERROR(log_->Write(step, values));
-    input_time_ = step_time_ = evaluate_time_ = other_time_ = absl::ZeroDuration();
-    examples_ = 0;
+    RETURN_IF_ERROR(Log(step));
   }
   if (tracer_.has_value() && step >= options_.trace.last) RETURN_IF_ERROR(FinishTrace());
   if (Due(options_.check_replicas_every)) {
@@ -416,11 +310,11 @@ absl::Status Trainer::AfterStep(int64_t examples) {
     RETURN_IF_ERROR(CheckReplicas());
     consistent_ = true;
   }
-  std::optional<double> metric;
+  std::optional<Metric> metric;
   EndPhase(phase_start_, other_time_);
   if (options_.evaluate && (Due(options_.evaluate_every) || last())) {
     RETURN_IF_ERROR(Evaluate());
-    metric = evaluation_.accuracy;
+    metric = evaluation_.metrics[0];
     EndPhase(phase_start_, evaluate_time_);
   }
   if (options_.stop || world_.size() > 1) {
@@ -458,8 +352,9 @@ absl::Status Trainer::Loop() {
     RETURN_IF_ERROR(AfterStep(examples));
   }
   if (out_of_patience() && !last()) {
-    progress_->Print(absl::StrFormat("Stopped after step %d: no accuracy above %.2f%% in %d evaluations.", steps_,
-                                     100 * best_accuracy_, evaluations_since_best_));
+    progress_->Print(absl::StrFormat("Stopped after step %d: nothing better than a test %s in %d %s.", steps_,
+                                     MetricText(best_.metric()), best_.evaluations_since(),
+                                     best_.evaluations_since() == 1 ? "evaluation" : "evaluations"));
   }
   return absl::OkStatus();
 }
@@ -488,7 +383,7 @@ absl::Status Trainer::Run() {
   if (status.ok() && options_.evaluate && steps_ == first && stopped_ == 0) status = Evaluate();
   if (status.ok() && tracer_.has_value()) status = FinishTrace();
   progress_->Finish();
-  examples_per_second_ = progress_->examples_per_second();
+  examples_per_second_ = progress_->per_second() / static_cast<double>(options_.units_per_example);
   failed_ = !status.ok();
   // The other tasks go on, so parts of slots that they hold cannot be had.
   const bool whole = world_.size() == 1 || !HasSlotParts(session_);

@@ -16,7 +16,7 @@
 #include "framework/runtime/checkpointer.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
-#include "trainers/loop/evaluator.h"
+#include "trainers/loop/evaluation.h"
 #include "trainers/loop/progress.h"
 #include "trainers/loop/run_log.h"
 #include "trainers/loop/step_tracer.h"
@@ -39,11 +39,15 @@ struct TrainerOptions {
   int64_t log_every = 10;    // steps between lines of the metrics file, and one after the last; 0: none
   std::string metrics_file;  // empty: none
   bool quiet = false;        // nothing on standard output
-  // Called every `evaluate_every` steps and after the last, even if no step is left to do; the result is printed and
-  // written to the metrics file. Null: never.
+  // What the output counts, as in "images/s", and how many of it an example has: {"tokens", 1024}. An empty name:
+  // images or, if examples are none, examples.
+  std::string unit;
+  int64_t units_per_example = 1;
+  // Called every `evaluate_every` steps and after the last, even if no step is left to do; the result is printed, and
+  // its metrics are written to the metrics file as "test_<name>". Null: never.
   std::function<absl::StatusOr<Evaluation>(int64_t step)> evaluate;
   int64_t evaluate_every = 0;  // 0: only after the last
-  int64_t patience = 0;        // evaluations without a better accuracy after which the run ends; 0: no limit
+  int64_t patience = 0;        // evaluations without a better first metric after which the run ends; 0: no limit
 
   // Its folder "checkpoints" receives a checkpoint every `checkpoint_every` steps, with every evaluation, after the
   // last step and when the run is stopped; the directory itself receives TensorBoard's event file. Empty: neither.
@@ -52,6 +56,7 @@ struct TrainerOptions {
   int keep_checkpoints = 5;                // the latest ones; the best is kept as well
   const io::Checkpoint* resume = nullptr;  // to resume from; the input must start where it stopped. Tasks other than 0
                                            // need its metadata only, and get the variables from task 0
+  std::string resume_note;                 // printed when the run resumes: in what it differs from before
   io::Metadata metadata;                   // of the model, saved with every checkpoint
   std::vector<Output> summaries;           // from models::AddTrainSummaries, for the event file
   int64_t summary_every = 100;             // steps; 0: never
@@ -93,7 +98,6 @@ class Trainer {
   double examples_per_second() const { return examples_per_second_; }
 
  private:
-  using Values = std::vector<std::pair<absl::string_view, double>>;
   // The training step, and the same with fetches for the event file.
   struct Prepared {
     std::unique_ptr<PreparedStep> plain, with_summaries;
@@ -109,11 +113,13 @@ class Trainer {
   absl::StatusOr<PreparedStep*> StepFor(const data::Batch& batch, bool with_summaries);
   absl::Status RunStep(PreparedStep& step);
   absl::Status ReadResults(PreparedStep& step, bool with_summaries);
-  absl::Status ReadLossScale(PreparedStep& step);
+  absl::Status ReadLossScale(double scale, int64_t skipped);
+  std::vector<std::string> LossParts() const;
   std::vector<std::string> Notes() const;
+  absl::Status Log(int64_t step);
   absl::Status AfterStep(int64_t examples);
   absl::Status Evaluate();
-  absl::Status Save(std::optional<double> metric);
+  absl::Status Save(const std::optional<Metric>& metric);
   absl::Status FinishTrace();
   // Waits for the last step: its error, if it has one.
   absl::Status WaitForLastStep() { return last_step_ == nullptr ? absl::OkStatus() : last_step_->Wait(); }
@@ -128,7 +134,7 @@ class Trainer {
   std::string Position() const;
   absl::Time TaskDeadline() const;
   bool Due(int64_t every) const { return every > 0 && steps_ % every == 0; }
-  bool out_of_patience() const { return options_.patience > 0 && evaluations_since_best_ >= options_.patience; }
+  bool out_of_patience() const { return options_.patience > 0 && best_.evaluations_since() >= options_.patience; }
   bool last() const { return steps_ == options_.steps; }
   bool scales_loss() const { return step_.loss_scale.valid(); }
 
@@ -142,7 +148,9 @@ class Trainer {
   const models::TrainStep& step_;
   data::Prefetcher& input_;
   const TrainerOptions options_;
-  std::map<int64_t, Prepared> prepared_;  // by the number of examples in the batch, the same in all tasks
+  const std::string examples_name_, unit_;  // "images", "tokens"
+  std::vector<double> metrics_;             // of step_.metrics, when loss_ was read
+  std::map<int64_t, Prepared> prepared_;    // by the number of examples in the batch, the same in all tasks
   std::vector<Tensor> feeds_;
 
   std::optional<Progress> progress_;
@@ -163,9 +171,8 @@ class Trainer {
   bool shown_ = false;       // the progress line shows this step
   bool failed_ = false;
   int stopped_ = 0;
-  double best_accuracy_ = 0;
-  int64_t evaluations_since_best_ = -1;  // -1: none yet
-  absl::Duration phase_start_;           // of the phase of the loop that is being timed, as of SteadyNow
+  BestEvaluation best_;
+  absl::Duration phase_start_;  // of the phase of the loop that is being timed, as of SteadyNow
   // Time by phase since the last line of the metrics file.
   absl::Duration input_time_, step_time_, evaluate_time_, other_time_;
   int64_t examples_ = 0;

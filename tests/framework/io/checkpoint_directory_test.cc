@@ -23,7 +23,9 @@ class CheckpointDirectoryTest : public testing::Test {
     return *std::move(directory);
   }
   // A checkpoint whose only tensor holds its step.
-  static absl::Status Save(CheckpointDirectory& directory, int64_t step, std::optional<double> metric = std::nullopt) {
+  absl::Status Save(CheckpointDirectory& directory, int64_t step, std::optional<double> value = std::nullopt) {
+    std::optional<Metric> metric;
+    if (value.has_value()) metric = Metric{name_, *value, larger_is_better_};
     return directory.Save(step, {{"step", Tensor::Scalar(step)}}, {{"by", absl::StrCat("step ", step)}}, metric);
   }
   void SaveAll(CheckpointDirectory& directory, std::initializer_list<std::pair<int64_t, double>> steps_and_metrics) {
@@ -49,18 +51,24 @@ class CheckpointDirectoryTest : public testing::Test {
     folder_.Write("checkpoints/" + name, bytes);
   }
 
+  std::string name_ = "accuracy";  // of the metric
+  bool larger_is_better_ = true;
   TemporaryFolder folder_;
   const std::string path_ = folder_ / "checkpoints";
 };
 
 TEST_F(CheckpointDirectoryTest, ACheckpointComesBack) {
   CheckpointDirectory directory = Open();
-  ASSERT_EQ(directory.Save(12, {{"w", Tensor::Of<float>({1, 2})}}, {{"seed", "3"}}, 0.1), absl::OkStatus());
+  ASSERT_EQ(directory.Save(12, {{"w", Tensor::Of<float>({1, 2})}}, {{"seed", "3"}}, Metric{"loss", 0.1}),
+            absl::OkStatus());
   for (const auto& loaded : {LoadLatestCheckpoint(path_), LoadBestCheckpoint(path_), LoadCheckpointOfStep(path_, 12),
                              LoadCheckpoint(path_ + "/step-00000012.safetensors"), LoadCheckpoint(path_ + "/latest")}) {
     ASSERT_TRUE(loaded.ok()) << loaded.status();
     EXPECT_EQ(loaded->step, 12);
-    EXPECT_EQ(loaded->metric, 0.1);
+    ASSERT_TRUE(loaded->metric.has_value());
+    EXPECT_EQ(loaded->metric->value, 0.1);
+    EXPECT_EQ(loaded->metric->name, "loss");
+    EXPECT_FALSE(loaded->metric->larger_is_better);
     EXPECT_EQ(loaded->metadata, (Metadata{{"seed", "3"}}));
     ASSERT_EQ(loaded->tensors.size(), 1u);
     EXPECT_THAT(loaded->tensors[0].value.span<float>(), ElementsAre(1, 2));
@@ -81,10 +89,24 @@ TEST_F(CheckpointDirectoryTest, TheLatestAndTheBestAreKept) {
 }
 
 TEST_F(CheckpointDirectoryTest, ALossIsBestWhenItIsSmall) {
-  CheckpointDirectory directory = Open({.keep_latest = 1, .keep_best = 1, .larger_is_better = false});
+  CheckpointDirectory directory = Open({.keep_latest = 1, .keep_best = 1});
+  larger_is_better_ = false;
   SaveAll(directory, {{1, NAN}, {2, INFINITY}, {3, 0.5}, {4, 0.25}, {5, 0.75}, {6, NAN}});
   EXPECT_THAT(Steps(), ElementsAre(4, 6));
   EXPECT_EQ(BestStep(), 4);
+}
+
+TEST_F(CheckpointDirectoryTest, MetricsOfOtherNamesAreNotCompared) {
+  CheckpointDirectory directory = Open({.keep_latest = 2});
+  SaveAll(directory, {{1, 0.9}, {2, 0.5}});
+  name_ = "loss";
+  larger_is_better_ = false;
+  SaveAll(directory, {{3, 7.5}});
+  EXPECT_EQ(BestStep(), 3);
+  SaveAll(directory, {{4, 8.5}});
+  ASSERT_EQ(Save(directory, 5), absl::OkStatus());
+  EXPECT_EQ(BestStep(), 3);
+  EXPECT_THAT(Steps(), ElementsAre(3, 4, 5)) << "the best accuracy is old, and no longer the best";
 }
 
 TEST_F(CheckpointDirectoryTest, NoMetricMeansNoBest) {
@@ -219,7 +241,7 @@ TEST_F(CheckpointDirectoryTest, WhatCannotBeSavedIsAnError) {
   ExpectError(CheckpointDirectory::Open(path_, {.keep_best = -1}).status(), StatusCode::kInvalidArgument, "keep_best");
   CheckpointDirectory directory = Open();
   ExpectError(Save(directory, -1), StatusCode::kInvalidArgument, "step -1");
-  for (const char* key : {"belfry.step", "belfry.metric"}) {
+  for (const char* key : {"belfry.step", "belfry.metric", "belfry.metric_name", "belfry.metric_better"}) {
     ExpectError(directory.Save(1, {}, {{key, "1"}}), StatusCode::kInvalidArgument, key);
   }
   EXPECT_THAT(Steps(), ElementsAre());

@@ -26,7 +26,8 @@ constexpr CheckpointDirectoryOptions kOptions = {.keep_latest = 2, .keep_best = 
 absl::Status Save(CheckpointDirectory& directory, int64_t step, double metric) {
   Tensor tensor(DType::kInt64, {1000});
   std::fill_n(tensor.data<int64_t>(), tensor.elements(), step);
-  return directory.Save(step, {{"w", tensor}, {"v", Tensor::Scalar(step)}}, {}, metric);
+  return directory.Save(step, {{"w", tensor}, {"v", Tensor::Scalar(step)}}, {},
+                        Metric{"accuracy", metric, /*larger_is_better=*/true});
 }
 
 // Runs `body` in a child process. Returns its exit code, or minus the signal that killed it.

@@ -31,7 +31,8 @@ TEST_F(CheckpointerTest, EachCheckpointHoldsTheStepItWasTakenAt) {
   std::vector<Tensor> weights;
   for (int n = 0; n < 20; ++n) {
     weights.push_back(training_.Value("logits/weights"));
-    ASSERT_EQ(checkpointer_->Save(n, {{"n", std::to_string(n)}}, n == 7 ? 1 : 0), absl::OkStatus());
+    ASSERT_EQ(checkpointer_->Save(n, {{"n", std::to_string(n)}}, io::Metric{"accuracy", n == 7 ? 1.0 : 0.0, true}),
+              absl::OkStatus());
     training_.Step(n);
   }
   ASSERT_EQ(checkpointer_->Finish(), absl::OkStatus());

@@ -1,0 +1,60 @@
+#include "trainers/loop/evaluation.h"
+
+#include <cmath>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+
+namespace belfry::trainers {
+namespace {
+
+constexpr char kNameKey[] = "trainer.best_by", kBestKey[] = "trainer.best";
+constexpr char kSinceKey[] = "trainer.evaluations_since_best";
+
+bool IsBetter(const Metric& metric, const Metric& best) {
+  if (std::isnan(metric.value) || std::isnan(best.value)) return !std::isnan(metric.value);
+  return metric.larger_is_better ? metric.value > best.value : metric.value < best.value;
+}
+
+}  // namespace
+
+std::string ShortNumber(double value) {
+  return value == 0 || std::abs(value) >= 1e-3 ? absl::StrFormat("%.4f", value) : absl::StrFormat("%.3g", value);
+}
+
+std::string MetricText(const Metric& metric) {
+  const std::string name = absl::StrReplaceAll(metric.name, {{"_", "-"}});
+  return metric.percent ? absl::StrFormat("%s %.2f%%", name, 100 * metric.value)
+                        : absl::StrCat(name, " ", ShortNumber(metric.value));
+}
+
+void BestEvaluation::Load(const io::Metadata& metadata) {
+  const auto text = [&](const char* key) {
+    const auto found = metadata.find(key);
+    return found == metadata.end() ? std::string() : found->second;
+  };
+  best_.name = text(kNameKey);
+  if (!absl::SimpleAtod(text(kBestKey), &best_.value) || !absl::SimpleAtoi(text(kSinceKey), &since_)) since_ = -1;
+}
+
+void BestEvaluation::Store(io::Metadata& metadata) const {
+  if (since_ < 0) return;
+  metadata[kNameKey] = best_.name;
+  metadata[kBestKey] = absl::StrFormat("%.17g", best_.value);
+  metadata[kSinceKey] = absl::StrCat(since_);
+}
+
+void BestEvaluation::Add(const Metric& metric) {
+  if (since_ < 0 || metric.name != best_.name || IsBetter(metric, best_)) {
+    best_ = metric;
+    since_ = 0;
+  } else {
+    ++since_;
+  }
+  best_.percent = metric.percent;  // metadata do not say
+  best_.larger_is_better = metric.larger_is_better;
+}
+
+}  // namespace belfry::trainers

@@ -1,0 +1,45 @@
+// Results of evaluations, and the best of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "framework/io/checkpoint_directory.h"
+#include "framework/io/safetensors.h"
+
+namespace belfry::trainers {
+
+using io::Metric;
+
+// A model's figures on data that it was not trained on. The first metric decides which checkpoint is the best and, with
+// TrainerOptions::patience, when the run ends: {.examples = 500, .metrics = {{"loss", 0.25}}} for a regression.
+struct Evaluation {
+  int64_t examples = 0;
+  std::vector<Metric> metrics;
+};
+
+// "accuracy 45.20%", "top-5 90.00%", "loss 0.2500".
+std::string MetricText(const Metric& metric);
+// "0.2500"; "3.5e-06", where four decimals would leave nothing.
+std::string ShortNumber(double value);
+
+// The best evaluation of a run so far, by the first metric. Not thread-safe.
+class BestEvaluation {
+ public:
+  // Continues with what Store left in a checkpoint's metadata, if it did.
+  void Load(const io::Metadata& metadata);
+  void Store(io::Metadata& metadata) const;
+
+  // The next evaluation's first metric. One of another name than before is the first of its kind.
+  void Add(const Metric& metric);
+  // Evaluations since the best one; -1: there was none yet.
+  int64_t evaluations_since() const { return since_; }
+  const Metric& metric() const { return best_; }
+
+ private:
+  Metric best_;
+  int64_t since_ = -1;
+};
+
+}  // namespace belfry::trainers

@@ -1,0 +1,144 @@
+// The beginning of a run: what must hold, the variables' values, and the outputs.
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/collective/world.h"
+#include "framework/runtime/saver.h"
+#include "trainers/loop/slot_parts.h"
+#include "trainers/loop/tasks.h"
+#include "trainers/loop/trainer.h"
+
+namespace belfry::trainers {
+
+absl::Status Trainer::CheckOptions() const {
+  for (const auto& [name, value] :
+       {std::pair("steps", options_.steps), std::pair("log_every", options_.log_every),
+        std::pair("evaluate_every", options_.evaluate_every), std::pair("patience", options_.patience),
+        std::pair("checkpoint_every", options_.checkpoint_every), std::pair("summary_every", options_.summary_every),
+        std::pair("check_replicas_every", options_.check_replicas_every)}) {
+    if (value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected at least 0"));
+  }
+  if (options_.units_per_example < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("units_per_example is ", options_.units_per_example, "; expected at least 1"));
+  }
+  if (options_.steps > 0 && options_.trace.first >= options_.steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the trace starts at step ", options_.trace.first, ", but the last step is ", options_.steps - 1));
+  }
+  if (input_.local_towers() == static_cast<int>(step_.towers.size())) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.local_towers(),
+                                                 " towers, but the model has ", step_.towers.size()));
+}
+
+// Variables with a value keep it: they were restored, or trained by an earlier run of the session.
+absl::Status Trainer::Initialize() {
+  ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session_.InitializedVariables());
+  absl::flat_hash_set<const Node*> done;
+  for (const Variable& variable : initialized) done.insert(&variable.initializer());
+  std::vector<const Node*> targets;
+  for (const Node* initializer : step_.initialize->control_inputs()) {
+    if (!done.contains(initializer)) targets.push_back(initializer);
+  }
+  return targets.empty() ? absl::OkStatus() : session_.Run({}, {}, targets).status();
+}
+
+std::vector<Variable> Trainer::FirstReplica() const {
+  std::vector<Variable> variables;
+  for (const Variable& variable : session_.graph().variables()) {
+    if (variable.replica() == step_.towers[0].scope.replica() && !variable.sharded()) variables.push_back(variable);
+  }
+  return variables;
+}
+
+// Tasks other than 0 may have no access to the file.
+absl::Status Trainer::Restore() {
+  if (world_.rank() == 0) {
+    RETURN_IF_ERROR(belfry::Restore(session_, options_.resume->path, options_.resume->tensors).status());
+  } else {
+    RETURN_IF_ERROR(Initialize());
+  }
+  if (world_.size() == 1) return absl::OkStatus();
+  RETURN_IF_ERROR(CopyFromTaskZero(world_, session_, FirstReplica(), TaskDeadline()));
+  return DealSlotParts(world_, slot_parts_tag_, session_, options_.resume->tensors, TaskDeadline());
+}
+
+absl::Status Trainer::CheckTasks() {
+  if (world_.size() == 1) return absl::OkStatus();
+  std::vector<std::string> lines = options_.settings;
+  const auto add = [&](absl::string_view name, auto value) { lines.push_back(absl::StrCat(name, "=", value)); };
+  add("steps", options_.steps);
+  add("log_every", options_.log_every);
+  add("evaluate_every", options_.evaluate ? options_.evaluate_every : -1);
+  add("patience", options_.patience);
+  add("checkpoint_every", options_.checkpoint_every);
+  add("check_replicas_every", options_.check_replicas_every);
+  add("batch_size", input_.options().batch_size);
+  add("towers", input_.options().towers);
+  add("data seed", input_.options().seed);
+  add("drop_remainder", input_.options().drop_remainder);
+  for (const auto& [key, value] : options_.metadata) add(key, value);
+  add("first step", steps_);
+  ASSIGN_OR_RETURN(const std::string data, DataLine(input_.dataset()));
+  lines.push_back(data);
+  RETURN_IF_ERROR(CheckSameLines(world_, "settings", lines, TaskDeadline()));
+  return CheckSameLines(world_, "models", ModelLines(session_.graph(), step_.towers[0]), TaskDeadline());
+}
+
+absl::Status Trainer::Start() {
+  slot_parts_tag_ = world_.NewTag();
+  if (options_.resume != nullptr) {
+    RETURN_IF_ERROR(Restore());
+    best_.Load(options_.resume->metadata);
+  } else {
+    RETURN_IF_ERROR(Initialize());
+  }
+  ASSIGN_OR_RETURN(const Tensor steps, session_.ReadVariable(step_.global_step));
+  steps_ = steps.scalar<int64_t>();
+  if (scales_loss()) {
+    ASSIGN_OR_RETURN(const Tensor skipped, session_.ReadVariable(step_.skipped_steps));
+    skipped_ = skipped.scalar<int64_t>();
+    steps_ += skipped_;
+  }
+  scale_step_ = steps_;
+  next_ = input_.position();
+  RETURN_IF_ERROR(CheckTasks());
+  // Tasks other than 0 need no directory, but may have to hand over their parts of slots.
+  ASSIGN_OR_RETURN(const std::string saves,
+                   world_.Broadcast(options_.directory.empty() ? "" : "saves", TaskDeadline()));
+  saves_ = !saves.empty();
+  reports_ = std::make_unique<TaskReports>(world_, steps_);
+  const bool writes = world_.rank() == 0;
+  progress_.emplace(ProgressOptions{.first = steps_,
+                                    .total = options_.steps,
+                                    .quiet = options_.quiet || !writes,
+                                    .alone = world_.size() == 1,
+                                    .unit = unit_});
+  // Before the log, since it fails if another run uses the directory.
+  if (writes && !options_.directory.empty()) RETURN_IF_ERROR(OpenCheckpoints());
+  ASSIGN_OR_RETURN(log_, RunLog::Open(writes ? options_.metrics_file : "", writes ? options_.directory : "", steps_));
+  RETURN_IF_ERROR(log_->WriteGraph(session_));
+  if (writes && options_.trace.first >= 0) tracer_.emplace(session_.devices(), options_.trace);
+  if (options_.resume != nullptr) {
+    saved_ = steps_;
+    progress_->Print(absl::StrCat("Resuming from ", options_.resume->path, ", after step ", steps_,
+                                  options_.resume_note.empty() ? "" : "\n", options_.resume_note));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Trainer::OpenCheckpoints() {
+  const std::string path = CheckpointFolder(options_.directory);
+  ASSIGN_OR_RETURN(io::CheckpointDirectory folder,
+                   io::CheckpointDirectory::Open(path, {.keep_latest = options_.keep_checkpoints}));
+  ASSIGN_OR_RETURN(const std::vector<io::CheckpointFile> there, io::ListCheckpoints(path));
+  if (options_.resume == nullptr && !there.empty() && there.back().step > steps_) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(there.back().path, " belongs to another run, which this one, starting at step ", steps_,
+                     ", would overwrite; resume it (TrainerOptions::resume) or use another directory"));
+  }
+  ASSIGN_OR_RETURN(checkpointer_, Checkpointer::Create(session_, std::move(folder)));
+  return absl::OkStatus();
+}
+
+}  // namespace belfry::trainers
