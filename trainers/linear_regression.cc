@@ -113,7 +113,7 @@ absl::StatusOr<int> FitFixedPoints(World& world, int64_t steps) {
   ASSIGN_OR_RETURN(const auto checkpoints, OpenCheckpoints(*session));
   const bool in_train_dir = absl::GetFlag(FLAGS_metrics_file).empty();
   ASSIGN_OR_RETURN(MetricsWriter metrics,
-                   MetricsWriter::Open(metrics_file, in_train_dir ? std::optional(first) : std::nullopt));
+                   MetricsWriter::Open(metrics_file, in_train_dir ? std::optional(RunStart{first}) : std::nullopt));
   ASSIGN_OR_RETURN(const auto step, session->Prepare({{x, xs.shape()}, {out, outs.shape()}},
                                                      {line.loss, line.weight, line.bias}, {train}));
   const std::vector<Tensor> feeds = {xs, outs};

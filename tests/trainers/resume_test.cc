@@ -259,6 +259,17 @@ TEST_F(ResumeTest, TheEvaluationThatARunGoesOnFromStays) {
   EXPECT_EQ(steps, (std::vector<int>{8, 12}));
 }
 
+TEST_F(ResumeTest, ARunThatIsDoneIsEvaluatedAgainButLoggedOnce) {
+  TrainerOptions options{.log_every = 0, .directory = Directory("run")};
+  options.metrics_file = (fs::path(options.directory) / "metrics.jsonl").string();
+  options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> { return Evaluation{.metrics = {{"loss", 0.5}}}; };
+  fs::create_directories(options.directory);
+  for (int life = 0; life < 3; ++life) Run("cpu:1", options, 8);
+  ASSERT_TRUE(status_.ok()) << status_;
+  std::ifstream file(options.metrics_file);
+  EXPECT_EQ(std::string(std::istreambuf_iterator<char>(file), {}), "{\"step\":8,\"test_loss\":0.5}\n");
+}
+
 TEST_F(ResumeTest, ARunDoesNotBeginWhereAnotherHasSaved) {
   const TrainerOptions options{.directory = Directory("run")};
   Run("cpu:1", options, 10);

@@ -1,5 +1,6 @@
 #include "trainers/loop/metrics.h"
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <cstring>
@@ -7,6 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/status.h"
@@ -15,7 +17,7 @@
 namespace belfry::trainers {
 namespace {
 
-constexpr char kEvaluated[] = "test_accuracy";
+constexpr char kEvaluation[] = "test_";                // begins the names of its metrics
 constexpr double kMaxExactInteger = 9007199254740992;  // 2^53
 
 // Removes temporary files that killed runs left beside the file.
@@ -28,9 +30,13 @@ void RemoveLeftovers(const std::filesystem::path& path) {
   }
 }
 
-// Keeps the lines of steps below `first`, evaluations after `first` steps, and lines without a step. Drops an
-// incomplete last line.
-absl::Status KeepBefore(const std::string& path, int64_t first) {
+bool IsEvaluation(const nlohmann::json& line) {
+  return std::any_of(line.items().begin(), line.items().end(),
+                     [](const auto& item) { return absl::StartsWith(item.key(), kEvaluation); });
+}
+
+// Keeps the lines before `start` and lines without a step. Drops an incomplete last line.
+absl::Status KeepBefore(const std::string& path, const RunStart& start) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return absl::OkStatus();
   RemoveLeftovers(path);
@@ -42,7 +48,7 @@ absl::Status KeepBefore(const std::string& path, int64_t first) {
     const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
     const bool later =
         object.is_object() && object.contains("step") && object["step"].is_number() &&
-        object["step"].get<double>() >= static_cast<double>(first + (first > 0 && object.contains(kEvaluated)));
+        object["step"].get<double>() >= static_cast<double>(start.step + (start.evaluated && IsEvaluation(object)));
     if (!later && !line.empty()) absl::StrAppend(&kept, line, "\n");
   }
   return kept == *text ? absl::OkStatus() : io::WriteFile(path, kept);
@@ -50,10 +56,10 @@ absl::Status KeepBefore(const std::string& path, int64_t first) {
 
 }  // namespace
 
-absl::StatusOr<MetricsWriter> MetricsWriter::Open(const std::string& path, std::optional<int64_t> first) {
+absl::StatusOr<MetricsWriter> MetricsWriter::Open(const std::string& path, std::optional<RunStart> start) {
   MetricsWriter writer;
   if (path.empty()) return writer;
-  if (first.has_value()) RETURN_IF_ERROR(KeepBefore(path, *first));
+  if (start.has_value()) RETURN_IF_ERROR(KeepBefore(path, *start));
   writer.path_ = path;
   writer.file_.reset(std::fopen(path.c_str(), "a"));
   if (writer.file_ == nullptr) {

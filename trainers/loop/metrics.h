@@ -15,13 +15,19 @@
 
 namespace belfry::trainers {
 
+// The beginning of a run, or of the rest of one.
+struct RunStart {
+  int64_t step = 0;        // the first one that it does
+  bool evaluated = false;  // the model as it is after `step` steps is evaluated already
+};
+
 // Appends JSON lines to a file, each in one write, so that a killed run leaves whole lines. Not thread-safe.
 class MetricsWriter {
  public:
-  // An empty path makes a writer that drops everything. Unavailable names a file that cannot be opened. `first` is the
-  // step at which a run starts that owns the file: lines that an interrupted run wrote for this and later steps are
-  // removed, except, for first > 0, its evaluation after `first` steps. Only regular files are trimmed.
-  static absl::StatusOr<MetricsWriter> Open(const std::string& path, std::optional<int64_t> first = std::nullopt);
+  // An empty path makes a writer that drops everything. Unavailable names a file that cannot be opened. `start` is the
+  // beginning of a run that owns the file: lines that an interrupted run wrote for this and later steps are removed.
+  // Only regular files are trimmed.
+  static absl::StatusOr<MetricsWriter> Open(const std::string& path, std::optional<RunStart> start = std::nullopt);
 
   // Writes {"step": 100, "loss": 2.1, ...} in the given order. NaN and infinities are written as null, since JSON has
   // no such numbers. Unavailable if the file cannot be written.

@@ -11,17 +11,16 @@
 namespace belfry::trainers {
 
 absl::StatusOr<RunLog> RunLog::Open(const std::string& metrics_file, const std::string& event_directory,
-                                    int64_t first) {
+                                    const RunStart& start) {
   const auto folder = [](const std::filesystem::path& file) { return file.lexically_normal().parent_path(); };
   const bool in_directory =
       !event_directory.empty() && folder(metrics_file) == folder(std::filesystem::path(event_directory) / "file");
   ASSIGN_OR_RETURN(MetricsWriter metrics,
-                   MetricsWriter::Open(metrics_file, in_directory ? std::optional<int64_t>(first) : std::nullopt));
+                   MetricsWriter::Open(metrics_file, in_directory ? std::optional<RunStart>(start) : std::nullopt));
   RunLog log(std::move(metrics));
   if (event_directory.empty()) return log;
   ASSIGN_OR_RETURN(log.events_, io::SummaryWriter::Open(event_directory));
-  // Keeps the evaluation after `first` steps.
-  if (first > 0) RETURN_IF_ERROR(log.events_->WriteStart(first + 1));
+  if (start.step > 0) RETURN_IF_ERROR(log.events_->WriteStart(start.step + (start.evaluated ? 1 : 0)));
   return log;
 }
 

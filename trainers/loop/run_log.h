@@ -22,10 +22,10 @@ class RunLog {
  public:
   using Values = std::vector<std::pair<std::string, double>>;
 
-  // An empty path: no such file. For a run that resumes at step `first` > 0, values of this and later steps are removed
-  // from the metrics file, if it is in `event_directory`, and TensorBoard is told to drop them.
+  // An empty path: no such file. What an interrupted run wrote about `start` and later is removed from the metrics
+  // file, if it is in `event_directory`, and TensorBoard is told to drop it.
   static absl::StatusOr<RunLog> Open(const std::string& metrics_file, const std::string& event_directory,
-                                     int64_t first);
+                                     const RunStart& start);
 
   bool has_events() const { return events_ != nullptr; }
   // The graph as the session placed it, for TensorBoard's graph page.

@@ -116,7 +116,9 @@ absl::Status Trainer::Start() {
                                     .unit = unit_});
   // Before the log, since it fails if another run uses the directory.
   if (writes && !options_.directory.empty()) RETURN_IF_ERROR(OpenCheckpoints());
-  ASSIGN_OR_RETURN(log_, RunLog::Open(writes ? options_.metrics_file : "", writes ? options_.directory : "", steps_));
+  const bool only_evaluates = steps_ >= options_.steps || out_of_patience();
+  ASSIGN_OR_RETURN(log_, RunLog::Open(writes ? options_.metrics_file : "", writes ? options_.directory : "",
+                                      {.step = steps_, .evaluated = steps_ > 0 && !only_evaluates}));
   RETURN_IF_ERROR(log_->WriteGraph(session_));
   if (writes && options_.trace.first >= 0) tracer_.emplace(session_.devices(), options_.trace);
   if (options_.resume != nullptr) {
