@@ -1,37 +1,49 @@
-// Trains a small convolutional network with one tower per device, and tests it. The README shows this file.
+// Learns to tell points inside a ring from others, with one tower per device, and predicts two new points. The README
+// shows this file.
 #include <cstdio>
+#include <random>
 
-#include "trainers/belfry.h"
+#include "belfry.h"
 
 using namespace belfry;
 
+// The model: points [N, 2] to logits [N, 2], of outside and inside.
+Output Model(const Scope& scope, Output points) {
+  return models::Mlp(scope, points, {.hidden = {32, 32}, .classes = 2});
+}
+
 // The loss of one tower on its share of the batch. Called once per device, with the same variables each time.
 absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
-  Output logits = models::CifarNet(tower, batch.images);  // [N, 24, 24, 3] to [N, 10]
-  models::AddCrossEntropy(tower, logits, batch.labels);
-  return models::TotalLoss(tower);  // cross-entropy and weight decay of this tower
+  return models::AddCrossEntropy(tower, Model(tower, batch.images), batch.labels);
 }
 
 absl::Status Train() {
-  ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open("cpu:2"));
-  RETURN_IF_ERROR(data::WriteTextures("/tmp/belfry_textures"));  // generated images in CIFAR-10's layout
-  ASSIGN_OR_RETURN(data::Cifar10 cifar10, data::OpenCifar10("/tmp/belfry_textures"));
-  ASSIGN_OR_RETURN(
-      auto input,
-      data::Prefetcher::Create(*cifar10.train, {.batch_size = 128, .towers = 2, .images = data::TutorialTraining()}));
+  // Your data: float32 [N, ...] and int32 [N]. ReadCsv reads numbers from a file (framework/data/csv.h).
+  Tensor points(DType::kFloat32, {2000, 2}), inside(DType::kInt32, {2000});
+  std::mt19937 random;
+  std::uniform_real_distribution<float> uniform(-2, 2);
+  for (int i = 0; i < 2000; ++i) {
+    const float x = uniform(random), y = uniform(random), square = x * x + y * y;
+    points.data<float>()[2 * i] = x, points.data<float>()[2 * i + 1] = y;
+    inside.data<int32_t>()[i] = 1 < square && square < 3;
+  }
+  ASSIGN_OR_RETURN(auto examples, data::FromTensors(points, inside, /*classes=*/2));
 
+  ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open("cpu:2"));  // or gpu:4, with .towers = 4
+  ASSIGN_OR_RETURN(auto input, data::Prefetcher::Create(*examples, {.batch_size = 100, .towers = 2}));
   Graph graph(BuiltinOps());
-  optim::GradientDescent optimizer({.learning_rate = optim::Cosine(0.1, /*decay_steps=*/200)});
-  models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, *input, Loss, optimizer);
-  trainers::Evaluator evaluator(Scope(graph).NameScope("evaluation").ReuseVariables(Reuse::kAlways),
-                                models::InputSpec::Of(*input),
-                                [](const Scope& scope, Output images) { return models::CifarNet(scope, images); });
+  optim::Adam adam({.learning_rate = 0.01});
+  models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, *input, Loss, adam);
+
+  Scope scope = Scope(graph).NameScope("prediction").ReuseVariables(Reuse::kAlways);
+  Output asked = ops::Placeholder(scope, DType::kFloat32, {-1, 2});
+  Output answer = ops::Softmax(scope, Model(scope, asked));
 
   ASSIGN_OR_RETURN(auto session, Session::Create(graph, devices));
-  RETURN_IF_ERROR(trainers::Trainer(*session, step, *input, {.steps = 200}).Run());
-  ASSIGN_OR_RETURN(trainers::Classification result,
-                   evaluator.Run(*session, *cifar10.test, data::TutorialEvaluation(), /*batch_size=*/500));
-  std::printf("Test accuracy %.1f%%\n", 100 * result.accuracy);
+  RETURN_IF_ERROR(trainers::Trainer(*session, step, *input, {.steps = 1000}).Run());
+  ASSIGN_OR_RETURN(auto result, session->Run({{asked, Tensor::Of<float>({1.4, 0, 0.1, 0.2}, {2, 2})}}, {answer}));
+  std::printf("inside the ring: (1.4, 0) %.0f%%, (0.1, 0.2) %.0f%%\n", 100 * result[0].data<float>()[1],
+              100 * result[0].data<float>()[3]);
   return absl::OkStatus();
 }
 

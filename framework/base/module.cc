@@ -27,7 +27,7 @@ absl::StatusOr<Module> LoadCuda() {
     const std::filesystem::path folder = OwnFolder();
     std::error_code error;
     if (folder.empty() || !std::filesystem::exists(folder / "libbelfry_cuda.so", error))
-      return absl::NotFoundError("this Belfry was built without CUDA");
+      return absl::NotFoundError("this Belfry was built or installed without CUDA");
     // Without a driver there is no GPU, and the module's libraries, of several hundred MB, need not be read.
     void* const driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
     if (driver == nullptr) return absl::NotFoundError("this machine has no CUDA driver");
@@ -45,7 +45,8 @@ absl::StatusOr<Module> Module::Load(const std::string& name) {
     const std::filesystem::path folder = OwnFolder(), path = folder / file;
     std::error_code error;
     if (folder.empty() || !std::filesystem::exists(path, error)) {
-      return absl::NotFoundError(absl::StrCat(path.string(), " does not exist: this Belfry was built without it"));
+      return absl::NotFoundError(
+          absl::StrCat(path.string(), " does not exist: this Belfry was built or installed without it"));
     }
     void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) return absl::FailedPreconditionError(absl::StrCat(file, " cannot be loaded: ", dlerror()));

@@ -22,8 +22,9 @@ class Module {
   // as tests do with doubles. Otherwise the library is looked for beside libbelfry.so. Thread-safe; the lookup is done
   // once per name by the caller, which keeps the result.
   //
-  // Errors: NotFound if there is no such library, which means that Belfry was built without it; FailedPrecondition,
-  // with the loader's words, if it or a library that it needs cannot be loaded, or if it is of another version.
+  // Errors: NotFound if there is no such library, since Belfry was built without it or its package is not installed;
+  // FailedPrecondition, with the loader's words, if it or a library that it needs cannot be loaded, or if it is of
+  // another version.
   static absl::StatusOr<Module> Load(const std::string& name);
 
   // The table for one layer, or null.
@@ -40,7 +41,7 @@ class Module {
 };
 
 // The CUDA module, loaded at the first call. Thread-safe. Errors: those of Load, in words for users who asked for a
-// GPU: "this Belfry was built without CUDA", "this machine has no CUDA driver".
+// GPU: "this Belfry was built or installed without CUDA", "this machine has no CUDA driver".
 const absl::StatusOr<Module>& CudaModule();
 
 }  // namespace belfry

@@ -350,7 +350,7 @@ TEST(World, WithoutTheModuleItSaysWhatIsMissing) {
   const auto world = OpenWorld({4, "Open MPI (OMPI_COMM_WORLD_SIZE=4)", "nothing"}, absl::InfiniteFuture());
   EXPECT_EQ(world.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(Text(world.status()), AllOf(HasSubstr("one of 4 processes started by Open MPI (OMPI_COMM_WORLD_SIZE=4)"),
-                                          HasSubstr("this Belfry was built without it")));
+                                          HasSubstr("this Belfry was built or installed without it")));
   EXPECT_THAT(Text(OpenWorld({4, "srun (SLURM_STEP_NUM_TASKS=4)", ""}, absl::InfiniteFuture()).status()),
               HasSubstr("use srun --mpi=pmix"));
 }
