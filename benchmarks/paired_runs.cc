@@ -36,11 +36,13 @@ double Median(std::vector<double> values) {
   return n % 2 == 1 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-double MedianRatio(const Side& a, const Side& b) {
+std::vector<double> Ratios(const Side& a, const Side& b) {
   std::vector<double> ratios;
   for (size_t i = 0; i < a.rates.size(); ++i) ratios.push_back(a.rates[i] / b.rates[i]);
-  return Median(ratios);
+  return ratios;
 }
+
+double MedianRatio(const Side& a, const Side& b) { return Median(Ratios(a, b)); }
 
 void PrintRates(const std::vector<Side>& sides, const std::string& unit) {
   for (const Side& side : sides) {

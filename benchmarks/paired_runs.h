@@ -30,7 +30,9 @@ double Rate(const std::function<void()>& step, double seconds, const std::functi
 // Warms up every side, then times them in turn, A B C A B C, for `rounds` rounds of about `seconds` each.
 void RunPaired(std::vector<Side>& sides, int rounds, double seconds);
 
-// The median over rounds of (a's rate in the round) / (b's rate in the round).
+// By round: (a's rate) / (b's rate).
+std::vector<double> Ratios(const Side& a, const Side& b);
+// Their median.
 double MedianRatio(const Side& a, const Side& b);
 // Prints a line per side: "name  median [slowest .. fastest] unit".
 void PrintRates(const std::vector<Side>& sides, const std::string& unit);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "benchmarks/paired_runs.h"
@@ -17,11 +18,21 @@
 namespace belfry::benchmarks {
 namespace {
 
+constexpr char kMin[] = "_min", kMax[] = "_max";
+
 std::string Cell(const nlohmann::ordered_json& row, const std::string& column) {
   const auto found = row.find(column);
   if (found == row.end() || found->is_null()) return "-";
   if (found->is_string()) return found->get<std::string>();
-  return found->is_number_float() ? ShortNumber(found->get<double>()) : found->dump();
+  const std::string text = found->is_number_float() ? ShortNumber(found->get<double>()) : found->dump();
+  if (!row.contains(column + kMin) || row[column + kMin] == row[column + kMax]) return text;
+  return absl::StrCat(text, " [", Cell(row, column + kMin), " .. ", Cell(row, column + kMax), "]");
+}
+
+// Whether the cell of AddSpread's median shows the column, too.
+bool IsShownByMedian(const nlohmann::ordered_json& row, absl::string_view column) {
+  return (absl::ConsumeSuffix(&column, kMin) || absl::ConsumeSuffix(&column, kMax)) &&
+         row.contains(std::string(column));
 }
 
 absl::Status WriteText(const std::filesystem::path& path, const std::string& text) {
@@ -40,8 +51,8 @@ std::string ShortNumber(double value) {
 
 void AddSpread(nlohmann::ordered_json& row, const std::string& key, const std::vector<double>& values) {
   row[key] = Median(values);
-  row[key + "_min"] = *std::min_element(values.begin(), values.end());
-  row[key + "_max"] = *std::max_element(values.begin(), values.end());
+  row[key + kMin] = *std::min_element(values.begin(), values.end());
+  row[key + kMax] = *std::max_element(values.begin(), values.end());
 }
 
 std::vector<std::string> Report::Columns() const {
@@ -56,7 +67,10 @@ std::vector<std::string> Report::Columns() const {
 
 std::string Report::Table() const {
   std::string text = absl::StrCat(title_, "\n", MachineText(), "\n");
-  const std::vector<std::string> columns = Columns();
+  std::vector<std::string> columns = Columns();
+  std::erase_if(columns, [&](const std::string& column) {
+    return std::any_of(rows_.begin(), rows_.end(), [&](const auto& row) { return IsShownByMedian(row, column); });
+  });
   std::vector<size_t> widths;
   std::vector<bool> left;
   for (const std::string& column : columns) {

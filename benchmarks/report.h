@@ -20,7 +20,7 @@ class Report {
   // Adds a line that ./dev bench repeats at the end of all benchmarks.
   void Summarize(std::string line) { summary_.push_back(std::move(line)); }
 
-  // The title, the machine and the rows; missing values print as "-".
+  // The title, the machine and the rows. Missing values print as "-", those of AddSpread as "median [min .. max]".
   std::string Table() const;
   std::string Csv() const;
   nlohmann::ordered_json Json() const;

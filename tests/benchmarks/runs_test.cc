@@ -112,12 +112,22 @@ TEST(Report, TableJsonAndCsvHaveAllColumns) {
   const std::vector<std::string> lines = absl::StrSplit(report.Table(), '\n');
   ASSERT_EQ(lines.size(), 6u);  // title, machine, columns, two rows, the end
   EXPECT_THAT(std::vector<std::string>(absl::StrSplit(lines[2], ' ', absl::SkipEmpty())),
-              ElementsAre("model", "batch", "rate", "rate_min", "rate_max", "extra"));
+              ElementsAre("model", "batch", "rate", "extra"));
+  EXPECT_THAT(lines[3], HasSubstr(" 3 [1 .. 2000] "));
   EXPECT_THAT(std::vector<std::string>(absl::StrSplit(lines[4], ' ', absl::SkipEmpty())),
-              ElementsAre("s5", "-", "-", "-", "-", "0.5"));
+              ElementsAre("s5", "-", "-", "0.5"));
   EXPECT_EQ(report.Csv(), "model,batch,rate,rate_min,rate_max,extra\n\"a, b\",128,3.0,1.0,2000.0,\ns5,,,,,0.5\n");
   EXPECT_EQ(report.Json()["rows"][0]["rate_max"], 2000);
   EXPECT_EQ(report.Json()["summary"][0], "in short");
+}
+
+TEST(Report, ASpreadOfOneValueIsThatValue) {
+  Report report("name", "Title");
+  nlohmann::ordered_json row;
+  AddSpread(row, "rate", {1, 1});
+  report.Add(row);
+  const std::vector<std::string> lines = absl::StrSplit(report.Table(), '\n');
+  EXPECT_THAT(std::vector<std::string>(absl::StrSplit(lines[3], ' ', absl::SkipEmpty())), ElementsAre("1"));
 }
 
 TEST(Models, AreFoundByNameOrAnErrorSaysWhichThereAre) {
