@@ -60,7 +60,7 @@ TEST(PlotPage, HasAChartForEachKindAndALineForEachRun) {
       "\"seconds_input\": 1, \"seconds_step\": 3}\n{\"step\": 11, \"test_accuracy\": 0.75, \"test_loss\": 1.5}\n";
   const Json data = DataOf({Metrics("first", lines), Metrics("second", lines)});
   EXPECT_EQ(data["runs"].dump(), R"([{"name":"first","last_step":11},{"name":"second","last_step":11}])");
-  EXPECT_THAT(Titles(data), ElementsAre("Loss", "Accuracy", "Learning rate", "Throughput, per second", "w",
+  EXPECT_THAT(Titles(data), ElementsAre("Loss", "Accuracy", "Learning rate", "Throughput, images/s", "w",
                                         "Where the time went: first", "Where the time went: second"));
   std::string axes, labels;
   for (const Json& chart : data["charts"]) {
@@ -68,7 +68,8 @@ TEST(PlotPage, HasAChartForEachKindAndALineForEachRun) {
     for (const Json& line : chart["datasets"]) absl::StrAppend(&labels, line["label"].get<std::string>(), "; ");
   }
   const std::string shares = R"({"stacked":true,"min":0,"max":100,"title":{"text":"% of the time"}})";
-  EXPECT_EQ(axes, R"({"type":"logarithmic"}{}{"beginAtZero":true}{"beginAtZero":true}{})" + shares + shares);
+  const std::string rate = R"({"beginAtZero":true,"title":{"text":"images/s"}})";
+  EXPECT_EQ(axes, R"({"type":"logarithmic"}{}{"beginAtZero":true})" + rate + "{}" + shares + shares);
   EXPECT_THAT(labels, HasSubstr("first, loss; first, test_loss; second, loss; second, test_loss; first, test_acc"));
   EXPECT_THAT(labels, HasSubstr("second, w; step; input; step; input; "));
   EXPECT_EQ(data["table"].dump(),
@@ -79,6 +80,33 @@ TEST(PlotPage, HasAChartForEachKindAndALineForEachRun) {
   EXPECT_EQ(data["charts"][0]["datasets"][0]["data"].dump(), R"([[0,2.0,"2"],[10,1.0,"1"]])");
   EXPECT_EQ(data["charts"][5]["datasets"][1]["data"].dump(), R"([[0,25.0,"25%"],[10,25.0,"25%"]])");
   EXPECT_EQ(data["charts"][6]["datasets"][1]["run"], 1);
+}
+
+// Only the cross-entropy can be compared with a test loss: the loss has the weight decay, too.
+TEST(PlotPage, HasCrossEntropyAndTestLossOnOneScale) {
+  const RunMetrics decays = Metrics("decays",
+                                    "{\"step\": 0, \"loss\": 3.1, \"cross_entropy\": 0.9}\n"
+                                    "{\"step\": 1, \"test_loss\": 0.8}\n"),
+                   plain = Metrics("plain", "{\"step\": 0, \"loss\": 2}\n{\"step\": 1, \"test_loss\": 1.5}\n");
+  const auto lines = [](const Json& chart) {
+    std::vector<std::string> labels;
+    for (const Json& line : chart["datasets"]) labels.push_back(line["label"]);
+    return labels;
+  };
+  const Json data = DataOf({decays, plain});
+  EXPECT_THAT(Titles(data), ElementsAre("Cross-entropy", "Total loss"));
+  EXPECT_THAT(lines(data["charts"][0]),
+              ElementsAre("decays, cross_entropy", "decays, test_loss", "plain, loss", "plain, test_loss"));
+  EXPECT_THAT(lines(data["charts"][1]), ElementsAre("decays, loss"));
+  for (int line = 0; line < 4; ++line) EXPECT_EQ(data["charts"][0]["datasets"][line]["dash"], line % 2);
+  EXPECT_THAT(Titles(DataOf({plain})), ElementsAre("Loss"));
+}
+
+TEST(PlotPage, HasAThroughputForEachUnit) {
+  const Json data = DataOf({Metrics("r", "{\"step\": 1, \"tokens_per_second\": 5, \"_per_second\": 3}\n"),
+                            Metrics("s", "{\"step\": 1, \"images_per_second\": 5}\n")});
+  EXPECT_THAT(Titles(data), ElementsAre("Throughput, examples/s", "Throughput, images/s", "Throughput, tokens/s"));
+  EXPECT_EQ(data["charts"][2]["y"]["title"]["text"], "tokens/s");
 }
 
 TEST(PlotPage, TablesRunsThatDiffer) {
@@ -99,7 +127,7 @@ TEST(PlotPage, KnowsKeys) {
         absl::StrCat(chart["title"].get<std::string>(), ": ", chart["datasets"][0]["label"].get<std::string>()));
   }
   EXPECT_THAT(found, ElementsAre("Loss: train_error", "Accuracy: validation_top_5",
-                                 "Throughput, per second: rows_per_second", "b: b", "Where the time went: r: other"));
+                                 "Throughput, rows/s: rows_per_second", "b: b", "Where the time went: r: other"));
 }
 
 TEST(PlotPage, EscapesNames) {

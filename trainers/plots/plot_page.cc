@@ -12,30 +12,43 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/str_replace.h"
+#include "absl/strings/strip.h"
+#include "trainers/plots/page.h"
 
 namespace belfry::trainers {
-
-// page.html with Chart.js, from a source file that CMake writes.
-extern const char kPageHtml[];
-
 namespace {
 
 using Json = nlohmann::ordered_json;                  // writes NaN, a gap, as null
 using Keys = std::set<std::pair<bool, std::string>>;  // sorted, but main ones first, with false
 
-constexpr absl::string_view kSecondsPrefix = "seconds_";
+constexpr absl::string_view kSecondsPrefix = "seconds_", kRateSuffix = "_per_second";
+constexpr absl::string_view kCrossEntropy = "cross_entropy";
 constexpr size_t kMaxShareColumns = 200;  // so that each is wide enough to be seen
 
-enum class Kind { kLoss, kAccuracy, kLearningRate, kRate, kSeconds, kOther };
+enum class Kind { kLoss, kTotalLoss, kAccuracy, kLearningRate, kRate, kSeconds, kOther };
 
 Kind KindOf(absl::string_view key) {
   if (absl::StartsWith(key, kSecondsPrefix)) return Kind::kSeconds;
-  if (absl::EndsWith(key, "_per_second")) return Kind::kRate;
+  if (absl::EndsWith(key, kRateSuffix)) return Kind::kRate;
   if (absl::StrContains(key, "learning_rate")) return Kind::kLearningRate;
   if (absl::StrContains(key, "accuracy") || absl::StrContains(key, "top_")) return Kind::kAccuracy;
-  if (absl::EndsWith(key, "loss") || absl::EndsWith(key, "_error")) return Kind::kLoss;
+  if (absl::EndsWith(key, "loss") || absl::EndsWith(key, "_error") || absl::EndsWith(key, kCrossEntropy)) {
+    return Kind::kLoss;
+  }
   return Kind::kOther;
+}
+
+// The loss of a run that logs its cross-entropy, too, includes other terms, such as weight decay, that no test loss
+// has.
+Kind KindOf(absl::string_view key, const RunMetrics& run) {
+  if (key == "loss" && run.curves.contains(std::string(kCrossEntropy))) return Kind::kTotalLoss;
+  return KindOf(key);
+}
+
+// "images/s" for images_per_second.
+std::string RateUnit(absl::string_view key) {
+  const absl::string_view counted = absl::StripSuffix(key, kRateSuffix);
+  return absl::StrCat(counted.empty() ? "examples" : counted, "/s");
 }
 
 // Chart.js hangs on axes with denormals, or with a range that overflows.
@@ -75,16 +88,17 @@ void AddCurve(const Curve& curve, Json line, Json& datasets) {
   if (!few) datasets.push_back(line);
 }
 
-// Adds a chart of `keys` with all runs, and their cells of the table.
-void AddChart(absl::string_view title, Json y, const Keys& keys, const std::vector<RunMetrics>& runs, Json& page) {
+// Adds a chart of `keys` with all runs in which they are of that kind, and their cells of the table.
+void AddChart(absl::string_view title, Kind kind, Json y, const Keys& keys, const std::vector<RunMetrics>& runs,
+              Json& page) {
   Json datasets;
   bool positive = false;
   for (size_t run = 0; run < runs.size(); ++run) {
-    size_t place = 0;
+    size_t place = keys.empty() || keys.begin()->first ? 0 : 1;
     for (const auto& [later, key] : keys) {
-      Json line = {{"run", run}, {"dash", place++}, {"borderWidth", 2}};
+      Json line = {{"run", run}, {"dash", later ? place++ : 0}, {"borderWidth", 2}};
       const auto found = runs[run].curves.find(key);
-      if (found == runs[run].curves.end()) continue;
+      if (found == runs[run].curves.end() || KindOf(key, runs[run]) != kind) continue;
       line["label"] = runs.size() == 1 ? key : absl::StrCat(runs[run].name, ", ", key);
       AddCurve(found->second, line, datasets);
       AddCells(key, found->second, run, page["table"]);
@@ -123,23 +137,27 @@ void AddShares(const Keys& keys, const RunMetrics& metrics, size_t run, Json& pa
 }  // namespace
 
 std::string PlotPage(const std::vector<RunMetrics>& runs) {
-  Json page = {{"runs", Json::array()}, {"table", Json::object()}, {"charts", Json::array()}};
+  Json page = {
+      {"title", "Training runs"}, {"runs", Json::array()}, {"table", Json::object()}, {"charts", Json::array()}};
   std::map<Kind, Keys> keys;
   for (const RunMetrics& run : runs) {
     page["runs"].push_back({{"name", run.name}, {"last_step", run.lines == 0 ? Json() : Json(run.last_step)}});
     for (const auto& [key, curve] : run.curves) {
-      keys[KindOf(key)].emplace(key != "loss" && key != "seconds_step", key);
+      keys[KindOf(key, run)].emplace(key != "loss" && key != kCrossEntropy && key != "seconds_step", key);
     }
   }
-  AddChart("Loss", {{"type", "logarithmic"}}, keys[Kind::kLoss], runs, page);
-  AddChart("Accuracy", Json::object(), keys[Kind::kAccuracy], runs, page);
-  AddChart("Learning rate", {{"beginAtZero", true}}, keys[Kind::kLearningRate], runs, page);
-  AddChart("Throughput, per second", {{"beginAtZero", true}}, keys[Kind::kRate], runs, page);
-  for (const auto& key : keys[Kind::kOther]) AddChart(key.second, Json::object(), {key}, runs, page);
+  const bool total = keys.contains(Kind::kTotalLoss);
+  AddChart(total ? "Cross-entropy" : "Loss", Kind::kLoss, {{"type", "logarithmic"}}, keys[Kind::kLoss], runs, page);
+  AddChart("Total loss", Kind::kTotalLoss, {{"type", "logarithmic"}}, keys[Kind::kTotalLoss], runs, page);
+  AddChart("Accuracy", Kind::kAccuracy, Json::object(), keys[Kind::kAccuracy], runs, page);
+  AddChart("Learning rate", Kind::kLearningRate, {{"beginAtZero", true}}, keys[Kind::kLearningRate], runs, page);
+  for (const auto& key : keys[Kind::kRate]) {
+    const Json y = {{"beginAtZero", true}, {"title", {{"text", RateUnit(key.second)}}}};
+    AddChart("Throughput, " + RateUnit(key.second), Kind::kRate, y, {key}, runs, page);
+  }
+  for (const auto& key : keys[Kind::kOther]) AddChart(key.second, Kind::kOther, Json::object(), {key}, runs, page);
   for (size_t run = 0; run < runs.size(); ++run) AddShares(keys[Kind::kSeconds], runs[run], run, page);
-  const std::string data = page.dump(-1, ' ', /*ensure_ascii=*/true, Json::error_handler_t::replace);
-  // A name may hold what would end the script.
-  return absl::StrReplaceAll(kPageHtml, {{"@DATA@", absl::StrReplaceAll(data, {{"<", "\\u003c"}})}});
+  return Page(page);
 }
 
 }  // namespace belfry::trainers
