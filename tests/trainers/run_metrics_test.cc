@@ -104,6 +104,12 @@ TEST(RunMetrics, FindsTheFileOfADirectory) {
   const auto missing = ReadRunMetrics(folder);
   EXPECT_EQ(missing.status().code(), absl::StatusCode::kNotFound);
   EXPECT_THAT(std::string(missing.status().message()), HasSubstr(folder + "/metrics.jsonl"));
+  for (const char* text : {"", "\n", "{\"step\": 3, \"lo"}) {
+    std::ofstream(folder + "/metrics.jsonl") << text;
+    const absl::Status empty = ReadRunMetrics(folder).status();
+    EXPECT_EQ(empty.code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_THAT(std::string(empty.message()), HasSubstr(folder + "/metrics.jsonl: no line"));
+  }
   std::ofstream(folder + "/metrics.jsonl") << "{\"step\": 3}\n";
   for (const std::string& path :
        {folder, folder + "/", folder + "/metrics.jsonl", folder + "/../belfry_run_folder/."}) {

@@ -201,6 +201,7 @@ absl::StatusOr<RunMetrics> ReadRunMetrics(const std::string& path) {
   std::ifstream in(file, std::ios::binary);
   if (!in) return absl::UnavailableError(absl::StrCat(file.string(), ": ", std::strerror(errno)));
   ASSIGN_OR_RETURN(RunMetrics run, ParseRunMetrics(in, file.string()));
+  if (run.lines == 0) return absl::FailedPreconditionError(absl::StrCat(file.string(), ": no line of metrics yet"));
   const fs::path whole = fs::weakly_canonical(file, error);
   run.name = (whole.filename() == kMetricsFile ? whole.parent_path().filename() : whole.stem()).string();
   return run;

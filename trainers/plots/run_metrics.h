@@ -77,7 +77,8 @@ struct RunMetrics {
 absl::StatusOr<RunMetrics> ParseRunMetrics(std::istream& in, absl::string_view name);
 
 // Reads a metrics file, or metrics.jsonl in a directory. The run is named after the directory, or after a file that is
-// not called metrics.jsonl. Errors: those of ParseRunMetrics; NotFound and Unavailable, with the path.
+// not called metrics.jsonl. Errors: those of ParseRunMetrics; NotFound, Unavailable, and
+// FailedPrecondition if there is no line yet, with the path.
 absl::StatusOr<RunMetrics> ReadRunMetrics(const std::string& path);
 
 // The same for several runs. Those of the same name are called by their paths.
