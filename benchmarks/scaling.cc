@@ -4,8 +4,6 @@
 // the speed of many processes instead, predicted from the step of one tower and the link between them.
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,23 +12,27 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/prediction/published.h"
 #include "benchmarks/prediction/scaling_prediction.h"
 #include "benchmarks/prediction/traced_tower.h"
 #include "benchmarks/report.h"
+#include "benchmarks/scaling_page.h"
 #include "benchmarks/step_times.h"
 #include "benchmarks/training_run.h"
 #include "framework/base/cores.h"
 #include "framework/base/launcher.h"
 #include "framework/base/status.h"
+#include "framework/collective/nccl.h"
 #include "framework/collective/world.h"
 #include "framework/runtime/prediction/measured_link.h"
-#include "trainers/plots/plot_page.h"
 
-ABSL_FLAG(std::string, model, "cifar_net", "Model to train; see --model of `training`.");
+ABSL_FLAG(std::string, model, "cifar_net", "Models to train, separated by commas; see --model of `training`.");
 ABSL_FLAG(std::string, kind, "cpu", "Kind of devices: cpu (one thread each) or gpu.");
 ABSL_FLAG(int, most, 0, "Largest number of devices; 0: all cores, or all GPUs.");
 ABSL_FLAG(int, virtual_gpus, 1, "GPU devices per card.");
@@ -41,7 +43,8 @@ ABSL_FLAG(int, rounds, 25, "Measurements of each configuration, taken in turn.")
 ABSL_FLAG(double, seconds, 0.3, "Length of a measurement in seconds.");
 ABSL_FLAG(int, trace_steps, 20, "Number of steps to trace in each configuration.");
 ABSL_FLAG(std::string, out, "",
-          "Directory for results as JSON and CSV, and for the plot scaling.html or prediction.html; empty: none.");
+          "Directory for results as JSON and CSV, and for their chart, scaling.html. Default: the current one; with "
+          "--predict or --published, none.");
 
 ABSL_FLAG(std::string, predict, "",
           "Numbers of processes, as 1,2,4,...,1000, for which to predict the speed of CPU towers with --batch_size "
@@ -50,7 +53,8 @@ ABSL_FLAG(std::string, link, "10gbe",
           "Link between predicted processes: 1gbe, 10gbe, ib100, a file with lines \"bytes seconds\", the times of "
           "messages from one process to another in ascending size, or measured: that between two processes of the "
           "launcher (mpirun -n 2 scaling ...), whose times are printed.");
-ABSL_FLAG(std::string, averager, "local", "Averager between predicted processes: local or mpi.");
+ABSL_FLAG(std::string, averager, "local",
+          "Averagers, separated by commas: local, or nccl among GPUs. Between predicted processes: local or mpi.");
 ABSL_FLAG(int, towers, 1, "Towers of each predicted process.");
 ABSL_FLAG(double, exchange_ns, 0,
           "Nanoseconds that computing loses to each byte that a predicted process sends and receives.");
@@ -75,8 +79,9 @@ constexpr int kWarmUpSteps = 5;
 constexpr int kStepsApart = 10;
 
 struct Setup {
-  std::string mode;
+  std::string program;  // "cifar_net, strong"
   int devices;
+  size_t base;                                     // of all setups, the one with one device and the same model
   std::vector<std::unique_ptr<TrainingRun>> runs;  // one, or one for each device if they are independent
 
   bool apart() const { return runs.size() > 1; }
@@ -102,78 +107,84 @@ struct Setup {
   }
 };
 
+bool OnCpus() { return absl::GetFlag(FLAGS_kind) == "cpu"; }
+
+absl::Status CheckFlags() {
+  if (const std::string kind = absl::GetFlag(FLAGS_kind); kind != "cpu" && kind != "gpu") {
+    return absl::InvalidArgumentError(absl::StrCat("--kind=", kind, " is unknown; the kinds are cpu and gpu"));
+  }
+  if (absl::GetFlag(FLAGS_most) < 0) return absl::InvalidArgumentError("--most must be at least 0");
+  if (absl::GetFlag(FLAGS_batch_size) < 0) return absl::InvalidArgumentError("--batch_size must be at least 0");
+  if (absl::GetFlag(FLAGS_rounds) < 1) return absl::InvalidArgumentError("--rounds must be at least 1");
+  if (!(absl::GetFlag(FLAGS_seconds) > 0)) return absl::InvalidArgumentError("--seconds must be above 0");
+  return absl::OkStatus();
+}
+
+absl::Status CheckAverager(const std::string& averager) {
+  if (averager != "local" && averager != "nccl") {
+    return absl::InvalidArgumentError(absl::StrCat("--averager=", averager, " is unknown; expected local or nccl"));
+  }
+  if (averager == "local" || !OnCpus()) return absl::OkStatus();
+  return absl::InvalidArgumentError("--averager=nccl averages among GPUs; set --kind=gpu as well");
+}
+
 absl::StatusOr<int> MostDevices() {
-  const int asked = absl::GetFlag(FLAGS_most);
-  if (asked < 0) return absl::InvalidArgumentError("--most must be at least 0");
-  if (asked > 0) return asked;
-  if (absl::GetFlag(FLAGS_kind) == "cpu") return static_cast<int>(AvailableCores().size());
+  if (const int asked = absl::GetFlag(FLAGS_most); asked > 0) return asked;
+  if (OnCpus()) return static_cast<int>(AvailableCores().size());
   return CountGpuDevices({.virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus)});
 }
 
-absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(int devices, int64_t batch, const std::string& visible_gpus) {
-  const std::string kind = absl::GetFlag(FLAGS_kind);
-  TrainingOptions options{.model = absl::GetFlag(FLAGS_model),
-                          .devices = absl::StrCat(kind, ":", devices),
+absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(const std::string& model, const std::string& averager, int devices,
+                                                     int64_t batch, const std::string& visible_gpus) {
+  TrainingOptions options{.model = model,
+                          .devices = absl::StrCat(absl::GetFlag(FLAGS_kind), ":", devices),
                           .device = {.virtual_gpus = absl::GetFlag(FLAGS_virtual_gpus), .visible_gpus = visible_gpus},
                           .batch = batch,
                           .dtype = absl::GetFlag(FLAGS_dtype)};
-  if (kind == "cpu") options.device.cpu_threads = 1;
+  if (OnCpus()) options.device.cpu_threads = 1;
+  if (averager == "nccl") options.session.collectives = NcclFactory();
   ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run, TrainingRun::Create(options));
   for (int i = 0; i < kWarmUpSteps; ++i) RETURN_IF_ERROR(run->Step());
   RETURN_IF_ERROR(run->Wait());
   return run;
 }
 
-// Setups of both modes; with one device they are the same.
-absl::StatusOr<std::vector<Setup>> MakeSetups() {
-  ASSIGN_OR_RETURN(const BenchModel model, FindModel(absl::GetFlag(FLAGS_model)));
+// The setups of a model: of both modes, which are the same with one device, with each averager, and of programs apart.
+absl::Status AddSetups(const std::string& name, std::vector<Setup>& setups) {
+  ASSIGN_OR_RETURN(const BenchModel model, FindModel(name));
   ASSIGN_OR_RETURN(const int most, MostDevices());
   const int64_t batch = absl::GetFlag(FLAGS_batch_size) > 0 ? absl::GetFlag(FLAGS_batch_size) : model.batch;
-  const bool cpu = absl::GetFlag(FLAGS_kind) == "cpu";
-  std::vector<Setup> setups;
-  const auto add = [&](const char* mode, int devices, int programs, int64_t of_each) {
-    Setup& setup = setups.emplace_back(Setup{.mode = mode, .devices = devices * programs, .runs = {}});
+  const std::vector<std::string> averagers = absl::StrSplit(absl::GetFlag(FLAGS_averager), ',');
+  const size_t base = setups.size();
+  const auto add = [&](const std::string& program, const std::string& averager, int devices, int programs,
+                       int64_t of_each) {
+    Setup& setup = setups.emplace_back(
+        Setup{.program = absl::StrCat(name, ", ", program), .devices = devices * programs, .base = base, .runs = {}});
     for (int i = 0; i < programs; ++i) {
       ASSIGN_OR_RETURN(std::unique_ptr<TrainingRun> run,
-                       MakeRun(devices, of_each, cpu || programs == 1 ? "" : absl::StrCat(i)));
+                       MakeRun(name, averager, devices, of_each, OnCpus() || programs == 1 ? "" : absl::StrCat(i)));
       setup.runs.push_back(std::move(run));
     }
     return absl::OkStatus();
   };
-  RETURN_IF_ERROR(add("one", 1, 1, batch));
+  RETURN_IF_ERROR(add("one", "local", 1, 1, batch));
   for (int devices = 2; devices <= most; devices *= 2) {
-    RETURN_IF_ERROR(add("strong", devices, 1, batch));
-    RETURN_IF_ERROR(add("weak", devices, 1, batch * devices));
+    for (const std::string& averager : averagers) {
+      RETURN_IF_ERROR(CheckAverager(averager));
+      const std::string suffix = averager == "local" ? "" : absl::StrCat(", ", averager);
+      RETURN_IF_ERROR(add("strong" + suffix, averager, devices, 1, batch));
+      RETURN_IF_ERROR(add("weak" + suffix, averager, devices, 1, batch * devices));
+    }
     // A virtual GPU cannot be opened without the others of its card.
-    if (absl::GetFlag(FLAGS_virtual_gpus) == 1) RETURN_IF_ERROR(add("apart", 1, devices, batch));
+    if (absl::GetFlag(FLAGS_virtual_gpus) == 1) RETURN_IF_ERROR(add("apart", "local", 1, devices, batch));
   }
-  return setups;
-}
-
-absl::Status WritePlot(const std::filesystem::path& path, const std::vector<trainers::RunMetrics>& runs,
-                       const char* axis) {
-  std::ofstream file(path);
-  file << trainers::PlotPage(runs) << std::flush;
-  if (!file) return absl::UnavailableError(absl::StrCat("cannot write ", path.string()));
-  std::printf("Over the number of %s instead of steps: %s\n", axis, path.c_str());
   return absl::OkStatus();
 }
 
-// Plots speed and efficiency over the number of devices, both modes in each chart.
-absl::Status Plot(const std::string& directory, const std::vector<Setup>& setups, const std::vector<Side>& sides) {
-  std::vector<trainers::RunMetrics> runs;
-  for (const char* mode : {"strong", "weak"}) {
-    trainers::RunMetrics run{.name = absl::StrCat(absl::GetFlag(FLAGS_model), ", ", mode, " scaling")};
-    for (size_t i = 0; i < setups.size(); ++i) {
-      if (setups[i].devices > 1 && setups[i].mode != mode) continue;
-      ++run.lines;
-      run.last_step = setups[i].devices;
-      run.curves["images_per_second"].Add(setups[i].devices, Median(sides[i].rates));
-      run.curves["efficiency"].Add(setups[i].devices, MedianRatio(sides[i], sides[0]) / setups[i].devices);
-    }
-    runs.push_back(std::move(run));
-  }
-  return WritePlot(std::filesystem::path(directory) / "scaling.html", runs, "devices");
+absl::Status Draw(const std::string& directory) {
+  ASSIGN_OR_RETURN(const std::string path, WriteScalingPage(directory));
+  std::printf("Chart: %s\n", path.c_str());
+  return absl::OkStatus();
 }
 
 // `measured`: the link's times; null: --link names it.
@@ -257,16 +268,7 @@ absl::Status PredictIn(World& world, const std::vector<int64_t>& counts, const M
   ASSIGN_OR_RETURN(const Report report, PredictScaling(what, tower, options, counts, {rehearsed, world.size(), real}));
   const std::string out = absl::GetFlag(FLAGS_out);
   RETURN_IF_ERROR(report.Finish(out));
-  if (out.empty()) return absl::OkStatus();
-  trainers::RunMetrics run{.name = what, .lines = static_cast<int64_t>(counts.size()), .last_step = counts.back()};
-  const nlohmann::ordered_json results = report.Json();
-  for (const nlohmann::ordered_json& row : results["rows"]) {
-    for (const char* key : {"images/s", "efficiency", "exposed_ms"}) {
-      run.curves[key == std::string("images/s") ? "images_per_second" : key].Add(row["processes"].get<int64_t>(),
-                                                                                 row[key].get<double>());
-    }
-  }
-  return WritePlot(std::filesystem::path(out) / "prediction.html", {run}, "processes");
+  return out.empty() ? absl::OkStatus() : Draw(out);
 }
 
 // All processes of a launcher call it, and trace at the same time, since those of one machine may slow each other.
@@ -289,12 +291,32 @@ absl::Status RunPublished() {
   return report.Finish(absl::GetFlag(FLAGS_out));
 }
 
+// The rates of a setup and, if its devices share a program, the parts of its step.
+absl::StatusOr<nlohmann::ordered_json> RowOf(const Setup& setup, const Side& side, const Side& base) {
+  const std::vector<double> speed_ups = Ratios(side, base);
+  nlohmann::ordered_json row = {{"program", setup.program}, {"devices", setup.devices}, {"batch", setup.batch()}};
+  AddSpread(row, "images/s", side.rates);
+  AddSpread(row, "speed_up", speed_ups);
+  row["efficiency"] = Median(speed_ups) / setup.devices;
+  if (setup.apart()) return row;
+  ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, setup.runs[0]->TracedSteps(absl::GetFlag(FLAGS_trace_steps)));
+  const StepParts parts = PartsOf(setup.runs[0]->prepared().plan(), traces);
+  row.update({{"step_ms", parts.step * 1e3},
+              {"compute_ms", parts.compute * 1e3},
+              {"averaging_ms", parts.averaging * 1e3},
+              {"exposed_ms", parts.exposed * 1e3}});
+  return row;
+}
+
 absl::Status RunMeasured() {
-  ASSIGN_OR_RETURN(const std::vector<Setup> setups, MakeSetups());
+  std::vector<Setup> setups;
+  for (const absl::string_view model : absl::StrSplit(absl::GetFlag(FLAGS_model), ',')) {
+    RETURN_IF_ERROR(AddSetups(std::string(model), setups));
+  }
   std::vector<Side> sides;
   absl::Status status;
   for (const Setup& setup : setups) {
-    sides.push_back({setup.mode,
+    sides.push_back({setup.program,
                      [&status, &setup] { status.Update(setup.Step()); },
                      static_cast<double>(setup.examples()),
                      {},
@@ -303,37 +325,27 @@ absl::Status RunMeasured() {
   RunPaired(sides, absl::GetFlag(FLAGS_rounds), absl::GetFlag(FLAGS_seconds));
   RETURN_IF_ERROR(status);
 
-  Report report("scaling",
-                absl::StrCat("Scaling of ", absl::GetFlag(FLAGS_model), ", ", absl::GetFlag(FLAGS_dtype), ", over ",
-                             absl::GetFlag(FLAGS_kind), " devices (a thread each, if CPU): images/s, ms of a step"));
+  const std::string kind = absl::AsciiStrToUpper(absl::GetFlag(FLAGS_kind));
+  Report report("scaling", absl::StrFormat("Scaling of %s in %s over %s devices%s; medians [min .. max] of the rounds",
+                                           absl::GetFlag(FLAGS_model), absl::GetFlag(FLAGS_dtype), kind,
+                                           OnCpus() ? " of a thread each" : ""));
   for (size_t i = 0; i < setups.size(); ++i) {
     const Setup& setup = setups[i];
-    const double efficiency = MedianRatio(sides[i], sides[0]) / setup.devices;
-    nlohmann::ordered_json row = {{"mode", setup.mode}, {"devices", setup.devices}, {"batch", setup.batch()}};
-    AddSpread(row, "images/s", sides[i].rates);
-    row["efficiency"] = efficiency;
-    if (!setup.apart()) {
-      ASSIGN_OR_RETURN(const std::vector<StepTrace> traces,
-                       setup.runs[0]->TracedSteps(absl::GetFlag(FLAGS_trace_steps)));
-      const StepParts parts = PartsOf(setup.runs[0]->prepared().plan(), traces);
-      row.update({{"step_ms", parts.step * 1e3},
-                  {"compute_ms", parts.compute * 1e3},
-                  {"averaging_ms", parts.averaging * 1e3},
-                  {"exposed_ms", parts.exposed * 1e3},
-                  {"exposed_share", parts.step > 0 ? parts.exposed / parts.step : 0}});
+    ASSIGN_OR_RETURN(nlohmann::ordered_json row, RowOf(setup, sides[i], sides[setup.base]));
+    if (setup.devices > 1) {
+      report.Summarize(absl::StrFormat("%s, %d %s devices: speed-up %s, efficiency %s", setup.program, setup.devices,
+                                       kind, ShortNumber(row["speed_up"].get<double>()),
+                                       ShortNumber(row["efficiency"].get<double>())));
     }
     report.Add(std::move(row));
-    if (setup.devices > 1) {
-      report.Summarize(absl::StrCat(absl::GetFlag(FLAGS_model), ", ", setup.devices, " ", absl::GetFlag(FLAGS_kind),
-                                    " devices, ", setup.mode, ": efficiency ", ShortNumber(efficiency)));
-    }
   }
-  const std::string out = absl::GetFlag(FLAGS_out);
+  const std::string out = absl::GetFlag(FLAGS_out).empty() ? "." : absl::GetFlag(FLAGS_out);
   RETURN_IF_ERROR(report.Finish(out));
-  return out.empty() ? absl::OkStatus() : Plot(out, setups, sides);
+  return Draw(out);
 }
 
 absl::Status Run() {
+  RETURN_IF_ERROR(CheckFlags());
   if (absl::GetFlag(FLAGS_published)) return RunPublished();
   return absl::GetFlag(FLAGS_predict).empty() ? RunMeasured() : RunPredict();
 }
