@@ -110,6 +110,9 @@ std::string MemoryTable(const std::vector<DeviceMemoryReport>& reports, const De
     for (const auto& [name, member] : columns) absl::StrAppendFormat(&text, " %11.2f", report.*member / kMebi);
     absl::StrAppendFormat(&text, " %11.2f\n", report.total() / kMebi);
   }
+  absl::StrAppend(&text,
+                  "others: variables that are not trained; copies: of constants and large feeds, on GPUs; gaps: room "
+                  "between tensors\n");
   for (int device = 0; device < devices.size(); ++device) {
     if (reports[device].largest.empty()) continue;
     absl::StrAppendFormat(&text, "largest on %s, in MiB\n", devices.device(device).name().ToLocalString());

@@ -12,6 +12,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "framework/data/in_memory.h"
 #include "framework/io/file.h"
@@ -124,14 +125,26 @@ bool IsNumber(const std::string& text) {
   return absl::SimpleAtod(text, &value);
 }
 
+// A hint for text that another character than the separator seems to divide.
+std::string SeparatorHint(absl::string_view text, char separator) {
+  for (const auto& [other, name] : {std::pair(';', "';'"), std::pair('\t', "tabs")}) {
+    if (other == separator || !absl::StrContains(text, other)) continue;
+    return absl::StrCat(". The fields seem to be separated by ", name, "; expected '", std::string(1, separator), "'");
+  }
+  return "";
+}
+
 absl::StatusOr<double> ParseNumber(const RowReader& reader, const Field& field, const std::string& column,
-                                   DType dtype) {
+                                   const CsvOptions& options) {
+  const DType dtype = options.dtype;
   const auto error = [&](absl::string_view what) {
     return reader.Error(field.line, field.column, absl::StrCat("column '", column, "': ", what));
   };
   if (field.text.empty()) return error("the field is empty; expected a number");
   double value;
-  if (!absl::SimpleAtod(field.text, &value)) return error(absl::StrCat("'", field.text, "' is not a number"));
+  if (!absl::SimpleAtod(field.text, &value)) {
+    return error(absl::StrCat("'", field.text, "' is not a number", SeparatorHint(field.text, options.separator)));
+  }
   const double largest =
       dtype == DType::kFloat32 ? std::numeric_limits<float>::max() : std::numeric_limits<double>::max();
   // An identifier that is rounded would become another one.
@@ -190,8 +203,9 @@ absl::StatusOr<Columns> ChooseColumns(const std::vector<std::string>& names, abs
     }
   }
   if (columns.features.empty()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(file, ": only column '", names[columns.target], "', the target; expected at least one feature"));
+    return absl::InvalidArgumentError(absl::StrCat(file, ": only column '", names[columns.target],
+                                                   "', the target; expected at least one feature",
+                                                   SeparatorHint(names[columns.target], options.separator)));
   }
   return columns;
 }
@@ -245,14 +259,14 @@ absl::StatusOr<CsvTable> ParseCsv(absl::string_view text, absl::string_view name
   while (more) {
     if (row.size() != names.size()) {
       return reader.Error(row[0].line, row[0].column,
-                          absl::StrCat("the row has ", row.size(), " fields; expected ", names.size()));
+                          absl::StrCat("the row has ", Counted(static_cast<int64_t>(row.size()), "field"),
+                                       "; expected ", names.size()));
     }
     for (size_t column : columns.features) {
-      ASSIGN_OR_RETURN(const double value, ParseNumber(reader, row[column], names[column], options.dtype));
+      ASSIGN_OR_RETURN(const double value, ParseNumber(reader, row[column], names[column], options));
       features.push_back(value);
     }
-    ASSIGN_OR_RETURN(const double target,
-                     ParseNumber(reader, row[columns.target], names[columns.target], options.dtype));
+    ASSIGN_OR_RETURN(const double target, ParseNumber(reader, row[columns.target], names[columns.target], options));
     if (options.largest_target > 0 && std::abs(target) > options.largest_target) {
       const Field& field = row[columns.target];
       return reader.Error(field.line, field.column,

@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -36,7 +37,10 @@ absl::StatusOr<Counts> ParseSpec(absl::string_view spec) {
     int number = 1;
     if (fields.size() > 2) return wrong("too many colons");
     if (fields.size() == 2 && !absl::SimpleAtoi(fields[1], &number)) {
-      return wrong(absl::StrCat("'", fields[1], "' is not a number"));
+      number = 0;
+      if (fields[1].empty() || !absl::c_all_of(fields[1], absl::ascii_isdigit)) {
+        return wrong(absl::StrCat("'", fields[1], "' is not a number"));
+      }
     }
     if (number < 1 || number > kMaxDevices) return wrong(absl::StrCat("the number must be 1 to ", kMaxDevices));
     const std::string type = absl::AsciiStrToLower(fields[0]);

@@ -9,6 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "framework/base/counted.h"
 #include "framework/compiler/plan_report.h"
 #include "framework/graph/graph.h"
 
@@ -175,7 +176,8 @@ std::string TraceTable(const Plan& plan, const DeviceSet& devices, absl::Span<co
       hidden += Overlap(intervals, computes[device]);
     }
   }
-  std::string text = absl::StrFormat("%d steps of %.3f ms\n\n", count, 1e3 * absl::ToDoubleSeconds(whole) / count);
+  std::string text =
+      absl::StrFormat("%s of %.3f ms\n\n", Counted(count, "step"), 1e3 * absl::ToDoubleSeconds(whole) / count);
   absl::StrAppend(&text, SumTable("Op", ops, count), "\n", SumTable("Layer", layers, count), "\n");
   absl::StrAppendFormat(&text, "%-36s %10s %10s %7s\n", "Stream", "busy ms", "waits ms", "idle");
   for (size_t s = 0; s < plan.streams.size(); ++s) {

@@ -130,6 +130,7 @@ TEST_F(ReportsTest, MemoryAddsUp) {
     EXPECT_EQ(report.largest[0].bytes, 32 * 100 * sizeof(float));
   }
   const std::string text = ExplainPlan(*explained->plan, explained->memory, *devices_);
+  EXPECT_THAT(text, HasSubstr("\nothers: variables that are not trained; copies: "));
   EXPECT_THAT(text, AllOf(HasSubstr("CPU:1"), HasSubstr("variable hidden/weights float32[32,100]"),
                           HasSubstr("Collectives in a step: "), HasSubstr("Critical path: ")));
 }
@@ -271,6 +272,7 @@ TEST_F(ReportsTest, ATraceHasEveryInstructionInOrder) {
   const std::string table = TraceTable(plan, *devices_, traces);
   EXPECT_THAT(table, AllOf(HasSubstr("3 steps of "), HasSubstr("FusedMatMul"), HasSubstr("hidden"),
                            HasSubstr("CPU:1 compute"), HasSubstr("Communication: ")));
+  EXPECT_THAT(TraceTable(plan, *devices_, {traces[0]}), HasSubstr("1 step of "));
 }
 
 TEST_F(ReportsTest, ATracedRunComputesTheSame) {

@@ -80,11 +80,20 @@ TEST(Csv, ErrorsNameLineAndColumn) {
   const auto error = [](const std::string& text) { return ParseCsv(text, "dir/f.csv").status(); };
   ExpectError(error("a,b\n1,2\n 3, x7\n"), StatusCode::kInvalidArgument, "dir/f.csv:3:5: ", "column 'b'", "'x7'");
   ExpectError(error("1,2\n3,\n"), StatusCode::kInvalidArgument, "dir/f.csv:2:3: ", "empty");
-  ExpectError(error("1,2\n3\n"), StatusCode::kInvalidArgument, "dir/f.csv:2:1: ", "1 fields; expected 2");
+  ExpectError(error("1,2\n3\n"), StatusCode::kInvalidArgument, "dir/f.csv:2:1: ", "1 field; expected 2");
   ExpectError(error("1,2\n3,4,5\n"), StatusCode::kInvalidArgument, "dir/f.csv:2:1: ", "3 fields; expected 2");
   ExpectError(error("# nothing\n\n"), StatusCode::kInvalidArgument, "dir/f.csv: no rows");
   ExpectError(error("a,b\n"), StatusCode::kInvalidArgument, "no rows after the header");
   ExpectError(error(""), StatusCode::kInvalidArgument, "no rows");
+}
+
+TEST(Csv, HintsAtAnotherSeparator) {
+  const auto error = [](const char* text) { return ParseCsv(text, "t").status(); };
+  ExpectError(error("a;b\n1;2\n"), StatusCode::kInvalidArgument, "only column 'a;b'", "separated by ';'; expected ','");
+  ExpectError(error("1\t2\n3\t4\n"), StatusCode::kInvalidArgument, "separated by tabs; expected ','");
+  // Decimal commas.
+  ExpectError(error("1,5;2\n3,5;4\n"), StatusCode::kInvalidArgument, "'5;4' is not a number", "separated by ';'");
+  EXPECT_THAT(error("1,x\n2,y\n").message(), testing::Not(testing::HasSubstr("separated")));
 }
 
 TEST(Csv, RejectsWhatIsNotFinite) {
