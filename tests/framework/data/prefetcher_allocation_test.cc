@@ -11,14 +11,15 @@ namespace {
 std::atomic<int64_t> allocations = 0;
 }  // namespace
 
-// Replaced for the whole test program, to count allocations.
-void* operator new(size_t bytes) {
+// Replaced for the whole test program, to count allocations. Where only one of a pair is inlined, GCC warns that they
+// do not match.
+[[gnu::noinline]] void* operator new(size_t bytes) {
   ++allocations;
   if (void* memory = std::malloc(bytes == 0 ? 1 : bytes)) return memory;
   throw std::bad_alloc();
 }
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, size_t) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
+[[gnu::noinline]] void operator delete(void* memory, size_t) noexcept { std::free(memory); }
 
 namespace belfry::data {
 namespace {
