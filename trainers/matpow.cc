@@ -1,10 +1,15 @@
 // Computes A^n + B^n on one device and on two.
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
+#include <memory>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
@@ -17,15 +22,17 @@
 ABSL_FLAG(int64_t, size, 10000, "Rows and columns of the matrices A and B.");
 ABSL_FLAG(int, n, 10, "The power n of A^n + B^n.");
 ABSL_FLAG(uint64_t, seed, 1, "Seed of the random matrices.");
+ABSL_FLAG(int, runs, 5, "Measurements of each computation, taken in turn; their median is printed.");
 
 namespace belfry::trainers {
 namespace {
 
-constexpr int64_t kMaxSize = 100'000, kMaxPower = 1'000;
+constexpr int64_t kMaxSize = 100'000, kMaxPower = 1'000, kMaxRuns = 10'000;
 
 constexpr char kUsage[] =
     R"(Computes A^n + B^n for two random matrices: first both powers on one device, then A^n on one
-device and B^n on another. Prints both times and their ratio, and checks that the results agree.
+device and B^n on another. Prints the median times with the fastest and slowest run, and the
+speed-up of two devices over one, and checks that the results agree.
 
   matpow --devices=gpu:2               # two GPUs, 10,000 x 10,000 as in the classic example
   matpow --devices=cpu:2 --size=1000   # two halves of the CPU; the time is cubic in the size
@@ -44,19 +51,30 @@ Output SumOfPowers(const Scope& scope, Output a, Output b, const DeviceName& dev
   return ops::AddN(scope.Device("/cpu:0"), powers);
 }
 
+// One of the two computations, with the seconds of its runs.
 struct Timed {
-  double seconds = 0;
-  Tensor sum;
-};
+  std::unique_ptr<PreparedStep> step;
+  std::vector<double> seconds;
 
-absl::StatusOr<Timed> Time(Session& session, Output a, Output b, Output sum, absl::Span<const Tensor> values) {
-  ASSIGN_OR_RETURN(auto step, session.Prepare({{a, values[0].shape()}, {b, values[1].shape()}}, {sum}));
-  RETURN_IF_ERROR(step->Run(values));
-  const auto start = std::chrono::steady_clock::now();
-  RETURN_IF_ERROR(step->Run(values));
-  return Timed{std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count(),
-               step->fetched(0).Clone()};
-}
+  absl::Status Run(absl::Span<const Tensor> values) {
+    const auto start = std::chrono::steady_clock::now();
+    RETURN_IF_ERROR(step->Run(values));
+    RETURN_IF_ERROR(step->Wait());
+    seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+    return absl::OkStatus();
+  }
+  double median() const {
+    std::vector<double> sorted = seconds;
+    std::sort(sorted.begin(), sorted.end());
+    return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
+  }
+  // "0.012311 s [0.011900 .. 0.013002]".
+  std::string Text() const {
+    const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
+    const std::string spread = seconds.size() > 1 ? absl::StrFormat(" [%.6f .. %.6f]", *fastest, *slowest) : "";
+    return absl::StrFormat("%.6f s%s", median(), spread);
+  }
+};
 
 // The largest relative difference of two elements; NaN if one is NaN, or if only one is infinite.
 double Difference(const Tensor& a, const Tensor& b) {
@@ -74,6 +92,8 @@ absl::Status Run() {
   const int64_t size = absl::GetFlag(FLAGS_size);
   RETURN_IF_ERROR(CheckFlag("size", size, 1, kMaxSize));
   RETURN_IF_ERROR(CheckFlag("n", absl::GetFlag(FLAGS_n), 0, kMaxPower));
+  const int runs = absl::GetFlag(FLAGS_runs);
+  RETURN_IF_ERROR(CheckFlag("runs", runs, 1, kMaxRuns));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   const std::vector<int> towers = devices.TowerDevices();
   if (towers.size() < 2) {
@@ -97,14 +117,25 @@ absl::Status Run() {
 
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, options));
   ASSIGN_OR_RETURN(const std::vector<Tensor> values, session->Run(random));
-  ASSIGN_OR_RETURN(const Timed single, Time(*session, a, b, c1, values));
-  ASSIGN_OR_RETURN(const Timed multi, Time(*session, a, b, c2, values));
+  Timed single, multi;
+  for (const auto& [timed, sum] : {std::pair(&single, c1), std::pair(&multi, c2)}) {
+    ASSIGN_OR_RETURN(timed->step, session->Prepare({{a, shape}, {b, shape}}, {sum}));
+    RETURN_IF_ERROR(timed->step->Run(values));
+  }
+  for (int i = 0; i < runs; ++i) {
+    RETURN_IF_ERROR(single.Run(values));
+    RETURN_IF_ERROR(multi.Run(values));
+  }
 
-  std::printf("Single GPU computation time: %.6f s on %s\n", single.seconds, first.ToLegacyString().c_str());
-  std::printf("Multi GPU computation time: %.6f s on %s and %s\n", multi.seconds, first.ToLegacyString().c_str(),
-              second.ToLegacyString().c_str());
-  std::printf("Single / multi: %.2f\n", single.seconds / multi.seconds);
-  const double difference = Difference(single.sum, multi.sum);
+  const std::string kind(devices.device(towers[0]).type());
+  const std::string local = first.ToLocalString();
+  std::printf("A^%d + B^%d of %d x %d elements, median of %s [fastest .. slowest]\n", absl::GetFlag(FLAGS_n),
+              absl::GetFlag(FLAGS_n), static_cast<int>(size), static_cast<int>(size), Counted(runs, "run").c_str());
+  std::printf("Single %s computation time: %s on %s\n", kind.c_str(), single.Text().c_str(), local.c_str());
+  std::printf("Multi %s computation time: %s on %s and %s\n", kind.c_str(), multi.Text().c_str(), local.c_str(),
+              second.ToLocalString().c_str());
+  std::printf("Speed-up of two devices over one: %.2f\n", single.median() / multi.median());
+  const double difference = Difference(single.step->fetched(0), multi.step->fetched(0));
   if (!(difference <= 1e-4)) {
     return absl::InternalError(absl::StrCat("The results differ by a factor of 1 + ", difference));
   }
