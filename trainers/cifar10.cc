@@ -8,6 +8,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "framework/data/cifar10.h"
 #include "framework/data/resume.h"
@@ -190,6 +191,7 @@ absl::StatusOr<Setup> MakeSetup(World& world, int towers) {
   }
   ASSIGN_OR_RETURN(setup.steps, Steps(generated ? kGeneratedSteps : kCifarSteps));
   ASSIGN_OR_RETURN(setup.data, OpenData(generated, world));
+  RETURN_IF_ERROR(CheckBatchFits(setup.batch_size, setup.data.train->size(), "training image"));
   if (setup.resnet_depth > 0) {
     ASSIGN_OR_RETURN(const data::ChannelStatistics statistics, data::ComputeChannelStatistics(*setup.data.train));
     setup.training = data::ResNetTraining(statistics);
@@ -294,8 +296,9 @@ void PrintResult(const Trainer& trainer, const Classification& evaluation, const
   if (trainer.steps() == 0) {
     std::printf("Nothing was trained: --steps=0. Test accuracy %.2f%% of the untrained model.\n", accuracy);
   } else {
-    std::printf("Test accuracy %.2f%% after %lld steps, %.0f images/s.\n", accuracy,
-                static_cast<long long>(trainer.steps()), trainer.examples_per_second());
+    const double rate = trainer.examples_per_second();  // 0 if no step was timed
+    std::printf("Test accuracy %.2f%% after %s%s.\n", accuracy, Counted(trainer.steps(), "step").c_str(),
+                rate > 0 ? absl::StrFormat(", %.0f images/s", rate).c_str() : "");
   }
   if (!quiet) {
     std::printf(

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "framework/data/csv.h"
 #include "framework/data/in_memory.h"
@@ -84,8 +85,9 @@ Plane Unstandardise(const Tensor& weight, float bias, const Moments& moments, co
 void Evaluate(const data::CsvTable& table, Plane& plane) {
   const int64_t rows = table.features.shape()[0], columns = table.features.shape()[1];
   const absl::Span<const double> targets = table.targets.span<double>();
-  double mean = 0, variance = 0;
-  for (double target : targets) mean += target / rows;
+  // Relative to the first row, so that the variance of a constant is 0 whatever its rounding.
+  double mean = targets[0], variance = 0;
+  for (double target : targets) mean += (target - targets[0]) / rows;
   for (int64_t row = 0; row < rows; ++row) {
     double error = plane.bias - targets[row];
     for (int64_t i = 0; i < columns; ++i) error += plane.weights[i] * table.features.data<double>()[row * columns + i];
@@ -103,6 +105,11 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
       data::ReadCsv(options.path, {.target = options.target, .dtype = DType::kFloat64, .largest_target = kMaxTarget}));
   if (table.features.shape()[1] == 0) {
     return absl::InvalidArgumentError(absl::StrCat(options.path, " has no column besides '", table.target_name, "'"));
+  }
+  if (const int64_t rows = table.targets.elements(); !options.at_most_all && options.batch_size > rows) {
+    return absl::InvalidArgumentError(absl::StrCat(options.path, " has ", Counted(rows, "row"),
+                                                   ", fewer than a batch of ", options.batch_size,
+                                                   "; lower --batch_size"));
   }
   ASSIGN_OR_RETURN(const Moments moments, MomentsOf(table));
   ASSIGN_OR_RETURN(const auto dataset, data::FromTensors(Standardise(table.features, moments), ToFloat(table.targets)));

@@ -17,6 +17,7 @@ struct CsvRegressionOptions {
   std::string path;
   std::string target;        // column, by name or by number from 0; empty: the last
   int64_t batch_size = 128;  // over all towers
+  bool at_most_all = true;   // false: a batch of more rows than the file has is an error
   double learning_rate = 0.01;
   uint64_t seed = 1;  // of the order of rows
   TrainerOptions training;
@@ -31,13 +32,14 @@ struct Plane {
   std::vector<double> weights;
   double bias = 0;
   double mean_squared_error = 0;  // over all rows
-  double r2 = 0;                  // coefficient of determination; NaN if the target is constant
+  double r2 = 0;                  // coefficient of determination; NaN if the target is the same in all rows
   int64_t steps = 0;              // of training
   int stopped = 0;                // Trainer::stopped; if not 0, the plane is that of an unfinished run
 };
 
 // Minimises the mean squared error by gradient descent on standardised features, in shuffled mini-batches. Errors:
-// InvalidArgument for a file without features or an invalid batch size; those of ReadCsv and Trainer::Run.
+// InvalidArgument for a file without features, an invalid batch size or one that exceeds the rows; those of ReadCsv and
+// Trainer::Run.
 absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options);
 
 }  // namespace belfry::trainers

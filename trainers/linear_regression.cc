@@ -1,4 +1,5 @@
 // Linear regression of seven fixed points, or of a CSV file.
+#include <cmath>
 #include <cstdio>
 #include <limits>
 #include <utility>
@@ -29,7 +30,9 @@
 #include "trainers/loop/trainer.h"
 
 ABSL_FLAG(std::string, device, "/device:cpu:0", "Device that fits the fixed points.");
-ABSL_FLAG(int64_t, log_every, 100, "Steps between lines of --metrics_file and, for the fixed points, of the output.");
+ABSL_FLAG(int64_t, log_every, -1,
+          "Steps between lines of --metrics_file and, for the fixed points, of the output. -1: 100, and the output has "
+          "steps 0, 100, 200, 500, 1000, 2000 and so on.");
 ABSL_FLAG(double, learning_rate, 0.01, "Learning rate of gradient descent.");
 ABSL_FLAG(std::string, csv, "", "CSV file of numbers to fit instead of the fixed points.");
 ABSL_FLAG(std::string, target, "", "Column of --csv to predict, by name or by number from 0. Default: the last one.");
@@ -40,8 +43,8 @@ namespace {
 constexpr char kUsage[] = R"(Fits a line or a plane by gradient descent.
 
   linear_regression
-      100,000 steps on seven fixed points, y = w x + b, on one device. Each line of output shows the loss, w and b
-      before that step's update. They converge to w = -0.0974930, b = 9.7242340 with a loss of 15.5821727.
+      100,000 steps on seven fixed points, y = w x + b, on one device. Lines of output show the loss, w and b before
+      the update of that step; --log_every=N prints every Nth step. They converge to w = -0.0974930, b = 9.7242340 with a loss of 15.5821727.
       --metrics_file records step, loss, w and b. These flags do not apply: --batch_size, --batch_size_per_tower,
       --variable_update, --averager, --seed, --target, --summary_every, --check_replicas_every, --trace.
 
@@ -52,6 +55,22 @@ constexpr char kUsage[] = R"(Fits a line or a plane by gradient descent.
 
 With --train_dir both save checkpoints, stop cleanly on Ctrl-C, and resume where they stopped.
 )";
+
+constexpr int64_t kLogEvery = 100;
+
+// --log_every, or its default.
+int64_t LogEvery() {
+  const int64_t every = absl::GetFlag(FLAGS_log_every);
+  return every == -1 ? kLogEvery : every;
+}
+
+// Whether the output has the step: without --log_every, so few that all fit on a screen.
+bool IsPrinted(int64_t step) {
+  if (step % LogEvery() != 0 || absl::GetFlag(FLAGS_log_every) != -1) return step % LogEvery() == 0;
+  int64_t digits = step / kLogEvery;
+  while (digits != 0 && digits % 10 == 0) digits /= 10;
+  return digits <= 2 || digits == 5;
+}
 
 // Checkpoints of the fixed points' loop in --train_dir; null if it is not set.
 absl::StatusOr<std::unique_ptr<Checkpointer>> OpenCheckpoints(Session& session) {
@@ -76,7 +95,6 @@ absl::StatusOr<int> FitFixedPoints(World& world, int64_t steps) {
   }
   const Tensor xs = Tensor::Of<float>({1, 23, 4, 5, 7, 5, 7});
   const Tensor outs = Tensor::Of<float>({3, 5, 7, 9, 11, 13, 15});
-  const int64_t log_every = absl::GetFlag(FLAGS_log_every);
   RETURN_IF_ERROR(RejectFlags({"batch_size", "batch_size_per_tower", "variable_update", "averager", "seed", "target",
                                "summary_every", "check_replicas_every", "trace"},
                               "linear_regression without --csv"));
@@ -129,9 +147,9 @@ absl::StatusOr<int> FitFixedPoints(World& world, int64_t steps) {
     const bool due = checked.checkpoint_every > 0 && (i + 1) % checked.checkpoint_every == 0;
     if (checkpoints != nullptr && (due || last)) RETURN_IF_ERROR(checkpoints->Save(i + 1, metadata));
     if (stopped != 0) done = i + 1;
-    if (i % log_every != 0 && i + 1 != steps) continue;
     const float w = step->fetched(1).scalar<float>(), b = step->fetched(2).scalar<float>();
-    fmt::print("Step {}: loss = {}, w = {}, b = {}\n", i, loss, w, b);
+    if (IsPrinted(i) || i + 1 == steps) fmt::print("Step {}: loss = {}, w = {}, b = {}\n", i, loss, w, b);
+    if (i % LogEvery() != 0 && i + 1 != steps) continue;
     RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(i)}, {"loss", loss}, {"w", w}, {"b", b}}));
   }
   if (checkpoints != nullptr) RETURN_IF_ERROR(checkpoints->Finish());
@@ -153,6 +171,7 @@ absl::StatusOr<int> FitFile(World& world, int64_t steps) {
   ASSIGN_OR_RETURN(options.session, SessionOptionsFromFlags(devices));
   ASSIGN_OR_RETURN(options.replicate, ReplicateOptionsFromFlags(devices, world, options.session));
   ASSIGN_OR_RETURN(options.batch_size, GlobalBatchSize(options.replicate.towers));
+  options.at_most_all = RejectFlags({"batch_size", "batch_size_per_tower"}, "").ok();
   const bool prints = world.rank() == 0;
   if (options.replicate.variable_update == models::VariableUpdate::kIndependent) {
     RETURN_IF_ERROR(RejectFlags({"train_dir"}, "a run with --variable_update=independent, whose towers differ"));
@@ -161,7 +180,7 @@ absl::StatusOr<int> FitFile(World& world, int64_t steps) {
     ASSIGN_OR_RETURN(options.training.metrics_file, PrepareOutputs());
   }
   options.training.steps = steps;
-  options.training.log_every = absl::GetFlag(FLAGS_log_every);
+  options.training.log_every = LogEvery();
   options.training.unit = "rows";
   std::vector<RunSetting> settings = Settings("a file");
   settings.push_back({"--target", absl::CHexEscape(options.target), /*fixed=*/true});
@@ -180,13 +199,15 @@ absl::StatusOr<int> FitFile(World& world, int64_t steps) {
   if (plane.steps == 0) return 0;
   fmt::print("{} =\n", plane.target);
   for (size_t i = 0; i < plane.weights.size(); ++i) fmt::print("  {:+.6g} * {}\n", plane.weights[i], plane.features[i]);
-  fmt::print("  {:+.6g}\nmean squared error {:.6g}, R2 {:.6f}\n", plane.bias, plane.mean_squared_error, plane.r2);
+  fmt::print("  {:+.6g}\nmean squared error {:.6g}, R2 {}\n", plane.bias, plane.mean_squared_error,
+             std::isnan(plane.r2) ? absl::StrCat("undefined, since ", plane.target, " does not vary")
+                                  : fmt::format("{:.6f}", plane.r2));
   return plane.stopped;
 }
 
 // Returns the signal that ended the run, or 0.
 absl::StatusOr<int> Run(World& world) {
-  RETURN_IF_ERROR(CheckFlag("log_every", absl::GetFlag(FLAGS_log_every), 1, std::numeric_limits<int64_t>::max()));
+  RETURN_IF_ERROR(CheckFlag("log_every", LogEvery(), 1, std::numeric_limits<int64_t>::max()));
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   const bool fixed_points = absl::GetFlag(FLAGS_csv).empty();
   ASSIGN_OR_RETURN(const int64_t steps, Steps(fixed_points ? 100'000 : 2'000));

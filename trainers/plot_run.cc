@@ -4,6 +4,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "framework/io/file.h"
 #include "trainers/flags/command_line.h"
@@ -32,7 +33,7 @@ absl::Status Run(const std::vector<std::string>& paths) {
   const std::string output = absl::GetFlag(FLAGS_output);
   RETURN_IF_ERROR(io::WriteFile(output, PlotPage(runs)));
   for (const RunMetrics& run : runs) {
-    absl::PrintF("%s: %d lines, last step %d\n", run.name, run.lines, run.last_step);
+    absl::PrintF("%s: %s, last step %d\n", run.name, Counted(run.lines, "line"), run.last_step);
   }
   absl::PrintF("Written to %s.\n", output);
   return absl::OkStatus();

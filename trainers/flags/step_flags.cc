@@ -2,6 +2,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "trainers/flags/command_line.h"
 
@@ -25,6 +26,15 @@ absl::StatusOr<int64_t> GlobalBatchSize(int towers, int64_t low, int64_t high) {
   RETURN_IF_ERROR(RejectFlags({"batch_size"}, "a run with --batch_size_per_tower"));
   RETURN_IF_ERROR(CheckFlag("batch_size_per_tower", per_tower, (low + towers - 1) / towers, high / towers));
   return per_tower * towers;
+}
+
+absl::Status CheckBatchFits(int64_t batch_size, int64_t examples, absl::string_view what) {
+  if (batch_size <= examples) return absl::OkStatus();
+  const int64_t per_tower = absl::GetFlag(FLAGS_batch_size_per_tower);
+  return absl::InvalidArgumentError(absl::StrCat(
+      per_tower == 0 ? absl::StrCat("--batch_size=", batch_size, " is")
+                     : absl::StrCat("--batch_size_per_tower=", per_tower, " makes batches of ", batch_size, ","),
+      " more than the data, ", Counted(examples, what)));
 }
 
 absl::StatusOr<int64_t> Steps(int64_t default_steps) {

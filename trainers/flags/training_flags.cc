@@ -1,6 +1,7 @@
 #include "trainers/flags/training_flags.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <limits>
 
 #include "absl/flags/flag.h"
@@ -32,9 +33,10 @@ ABSL_FLAG(int64_t, summary_every, 100,
           "in --train_dir; 0: none.");
 ABSL_FLAG(int64_t, check_replicas_every, 0,
           "Steps between checks that the towers' variables have the same bits; 0: never.");
-ABSL_FLAG(std::string, trace, "",
-          "Steps to trace, such as 100-110: prints where their time went, and writes trace.json to --train_dir, for "
-          "ui.perfetto.dev or chrome://tracing.");
+ABSL_FLAG(
+    std::string, trace, "",
+    "Steps to trace, such as 100-110: prints where their time went, and writes trace.json to --train_dir, or else to "
+    "the current directory, for ui.perfetto.dev or chrome://tracing.");
 
 namespace belfry::trainers {
 namespace {
@@ -167,7 +169,7 @@ absl::Status SetTrainerOptions(TrainerOptions& options, World& world) {
   absl::StatusOr<TraceOptions> trace = ParseTrace(absl::GetFlag(FLAGS_trace));
   if (!trace.ok()) return absl::InvalidArgumentError(absl::StrCat("--trace: ", trace.status().message()));
   options.trace = *std::move(trace);
-  if (!options.directory.empty()) options.trace.file = absl::StrCat(options.directory, "/trace.json");
+  options.trace.file = (std::filesystem::path(options.directory) / "trace.json").string();
   return absl::OkStatus();
 }
 
