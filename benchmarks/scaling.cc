@@ -15,6 +15,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "benchmarks/paired_runs.h"
@@ -310,9 +311,8 @@ absl::StatusOr<nlohmann::ordered_json> RowOf(const Setup& setup, const Side& sid
 
 absl::Status RunMeasured() {
   std::vector<Setup> setups;
-  for (const absl::string_view model : absl::StrSplit(absl::GetFlag(FLAGS_model), ',')) {
-    RETURN_IF_ERROR(AddSetups(std::string(model), setups));
-  }
+  const std::vector<std::string> models = absl::StrSplit(absl::GetFlag(FLAGS_model), ',');
+  for (const std::string& model : models) RETURN_IF_ERROR(AddSetups(model, setups));
   std::vector<Side> sides;
   absl::Status status;
   for (const Setup& setup : setups) {
@@ -327,7 +327,7 @@ absl::Status RunMeasured() {
 
   const std::string kind = absl::AsciiStrToUpper(absl::GetFlag(FLAGS_kind));
   Report report("scaling", absl::StrFormat("Scaling of %s in %s over %s devices%s; medians [min .. max] of the rounds",
-                                           absl::GetFlag(FLAGS_model), absl::GetFlag(FLAGS_dtype), kind,
+                                           absl::StrJoin(models, ", "), absl::GetFlag(FLAGS_dtype), kind,
                                            OnCpus() ? " of a thread each" : ""));
   for (size_t i = 0; i < setups.size(); ++i) {
     const Setup& setup = setups[i];

@@ -146,7 +146,9 @@ std::string ScalingPage(const Json& measured, const Json& predicted) {
   Json page = {{"title", "Scaling"}, {"notes", Json::array()}, {"runs", Json::array()}, {"charts", Json::array()}};
   std::vector<Curve> curves;
   if (measured.is_object()) {
-    page["notes"].push_back(Source(measured));
+    page["notes"] = {Source(measured),
+                     "strong: one batch shared by all devices; weak: that batch for each; apart: independent programs, "
+                     "the limit of the machine; bars: from the slowest to the fastest round"};
     curves = MeasuredCurves(measured);
   }
   int64_t most = 1;
