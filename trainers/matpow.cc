@@ -68,11 +68,11 @@ struct Timed {
     std::sort(sorted.begin(), sorted.end());
     return (sorted[(sorted.size() - 1) / 2] + sorted[sorted.size() / 2]) / 2;
   }
-  // "0.012311 s [0.011900 .. 0.013002]".
+  // "0.01231 s [0.0119 .. 0.013]".
   std::string Text() const {
     const auto [fastest, slowest] = std::minmax_element(seconds.begin(), seconds.end());
-    const std::string spread = seconds.size() > 1 ? absl::StrFormat(" [%.6f .. %.6f]", *fastest, *slowest) : "";
-    return absl::StrFormat("%.6f s%s", median(), spread);
+    const std::string spread = seconds.size() > 1 ? absl::StrFormat(" [%.4g .. %.4g]", *fastest, *slowest) : "";
+    return absl::StrFormat("%.4g s%s", median(), spread);
   }
 };
 

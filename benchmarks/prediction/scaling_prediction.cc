@@ -4,6 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 
@@ -44,11 +45,11 @@ absl::StatusOr<Report> PredictScaling(const std::string& what, const TracedTower
   std::vector<StepModel> models;
   for (const BucketedStep& step : tower.steps) models.push_back(step.model);
   const StepModel& model = models[0];
-  Report report(
-      "prediction",
-      absl::StrFormat("Prediction for %s: %.3f MiB of each tower averaged in %d buckets, %s ms of standard "
-                      "deviation of a step",
-                      what, model.bytes() / kMebi, model.collectives(), ShortNumber(options.straggling * 1e3)));
+  Report report("prediction",
+                absl::StrFormat("Prediction for %s: %.3f MiB of each tower averaged in %s, %s ms of standard "
+                                "deviation of a step",
+                                what, model.bytes() / kMebi, Counted(model.collectives(), "bucket"),
+                                ShortNumber(options.straggling * 1e3)));
   for (size_t i = 0; i < counts.size(); ++i) {
     ASSIGN_OR_RETURN(const Prediction prediction, Predict(model, options, counts[i]));
     nlohmann::ordered_json row = {{"processes", counts[i]},

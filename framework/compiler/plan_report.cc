@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/counted.h"
 #include "framework/base/units.h"
 
 namespace belfry {
@@ -90,8 +91,8 @@ std::string CriticalPathText(const Plan& plan, const DeviceSet& devices) {
     path.emplace_back(FlopsOf(program, program.nodes[node]), node);
     along += path.back().first;
   }
-  std::string text =
-      absl::StrFormat("Critical path: %d ops, %.3f of %.3f MFLOP", path.size(), along / kMega, all / kMega);
+  std::string text = absl::StrFormat("Critical path: %s, %.3f of %.3f MFLOP",
+                                     Counted(static_cast<int64_t>(path.size()), "op"), along / kMega, all / kMega);
   if (along > 0) absl::StrAppendFormat(&text, "; %.2f times as much could run side by side", all / along);
   absl::StrAppend(&text, "\n");
   std::stable_sort(path.begin(), path.end(), [](auto& a, auto& b) { return a.first > b.first; });

@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
+#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
 
@@ -321,7 +322,8 @@ absl::StatusOr<Batch> Prefetcher::MakeAndTake() {
 
 absl::StatusOr<Batch> Prefetcher::Take() {
   if (cancelled_) return absl::CancelledError("the prefetcher was cancelled");
-  if (AtEnd(to_take_)) return absl::OutOfRangeError(absl::StrCat("end of data after ", options_.epochs, " epochs"));
+  if (AtEnd(to_take_))
+    return absl::OutOfRangeError(absl::StrCat("end of data after ", Counted(options_.epochs, "epoch")));
   Slot& slot = SlotAt(taken_);
   if (slot.state == Slot::kTaken) {
     return absl::FailedPreconditionError(absl::StrCat("the batch of epoch ", slot.position.epoch, ", batch ",

@@ -197,7 +197,7 @@ TEST(Prefetcher, PassesFeaturesThrough) {
     batch = (*prefetcher)->Next();
     EXPECT_EQ(batch->towers()[0].inputs.shape(), (Shape{1, 2}));
     EXPECT_THAT(batch->towers()[0].inputs.span<float>(), testing::ElementsAre(5, 6));
-    ExpectError((*prefetcher)->Next().status(), StatusCode::kOutOfRange, "1 epochs");
+    ExpectError((*prefetcher)->Next().status(), StatusCode::kOutOfRange, "end of data after 1 epoch");
   }
 }
 
