@@ -301,8 +301,7 @@ void PrintResult(const Trainer& trainer, const Classification& evaluation, const
                 rate > 0 ? absl::StrFormat(", %.0f images/s", rate).c_str() : "");
   }
   if (!quiet) {
-    std::printf(
-        "Next: --data_dir=DIR for real CIFAR-10, --steps=N to train longer, --model=resnet20, --help for all flags.\n");
+    std::printf("Next: --data_dir=DIR for real CIFAR-10, --steps=N, --model=resnet20, --help.\n");
   }
 }
 

@@ -150,12 +150,14 @@ std::string ConfusionTable(const Classification& results, const std::vector<std:
     }
     return text;
   }
-  absl::StrAppendFormat(&text, "%-19s", "    is \\ taken for");
+  size_t width = 15;  // that of the heading, at least
+  for (int64_t i = 0; i < classes; ++i) width = std::max(width, name(i).size());
+  absl::StrAppendFormat(&text, "%-*s", static_cast<int>(width) + 4, "    is \\ taken for");
   for (int64_t i = 0; i < classes; ++i) absl::StrAppendFormat(&text, " %6d", i);
   absl::StrAppend(&text, "   right\n");
   for (int64_t is = 0; is < classes; ++is) {
     int64_t all = 0;
-    absl::StrAppendFormat(&text, "%3d %-15.15s", is, name(is));
+    absl::StrAppendFormat(&text, "%3d %-*s", is, static_cast<int>(width), name(is));
     for (int64_t i = 0; i < classes; ++i) {
       absl::StrAppendFormat(&text, " %6d", count(is, i));
       all += count(is, i);

@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/compiler/plan_report.h"
@@ -110,16 +111,17 @@ absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& 
   const int device = TooSmall(session, explained, limit);
   if (device < 0) return absl::OkStatus();
   return absl::ResourceExhaustedError(absl::StrFormat(
-      "The run needs %.2f MiB on %s, but only %.2f MiB are allowed; use a smaller batch or more towers\n%s%s",
-      BytesNeeded(explained, device) / kMebi, session.devices().device(device).name().ToString(), limit / kMebi,
-      MemoryTable(explained[0].memory, session.devices()), OthersText(steps, explained)));
+      "The run needs %.2f MiB on %s, but only %.2f MiB are allowed; use a smaller batch or more towers. --explain "
+      "lists what needs it",
+      BytesNeeded(explained, device) / kMebi, session.devices().device(device).name().ToString(), limit / kMebi));
 }
 
 absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& steps, int64_t batch_size, int towers,
                                        std::optional<size_t> limit) {
   const std::vector<PlannedStep> planned = steps(batch_size);
   ASSIGN_OR_RETURN(const Explanations explained, Compile(session, planned));
-  std::string text = absl::StrFormat("A training step with a batch of %d on %d towers\n\n", batch_size, towers);
+  std::string text =
+      absl::StrFormat("A training step with a batch of %d on %s\n\n", batch_size, Counted(towers, "tower"));
   absl::StrAppend(&text, ExplainPlan(*explained[0].plan, explained[0].memory, session.devices()), "\n",
                   OthersText(planned, explained));
   const int64_t largest = LargestBatch(session, steps, towers, limit);

@@ -33,8 +33,7 @@ using PlannedSteps = std::function<std::vector<PlannedStep>(int64_t batch_size)>
 std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, const models::InputSpec& input,
                                        int64_t batch_size, int64_t examples, const std::vector<Output>& summaries);
 
-// ResourceExhausted, with the memory table of the first step, if all steps together need more than `limit` bytes on a
-// device.
+// ResourceExhausted if all steps together need more than `limit` bytes on a device.
 absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit);
 
 // Compiles the steps and reports the memory, operations, transfers, collectives and critical path of the first; the

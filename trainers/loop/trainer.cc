@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
 #include "absl/time/clock.h"
+#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "framework/collective/world.h"
 #include "framework/data/resume.h"
@@ -261,8 +262,8 @@ std::vector<std::string> Trainer::Notes() const {
     max = std::max(max, session_.devices().device(tower.device).counters().bytes_in_use);
   }
   const int towers = input_.options().towers;
-  std::vector<std::string> notes = {absl::StrFormat("%d %s, %d MiB%s", towers, towers == 1 ? "tower" : "towers",
-                                                    max >> 20, towers == 1 ? "" : " each")};
+  std::vector<std::string> notes = {
+      absl::StrFormat("%s, %d MiB%s", Counted(towers, "tower"), max >> 20, towers == 1 ? "" : " each")};
   if (scales_loss()) notes.push_back(absl::StrFormat("loss scale %.9g", loss_scale_));
   if (!reports_->slowest().empty()) notes.push_back(reports_->slowest());
   return notes;
@@ -352,9 +353,8 @@ absl::Status Trainer::Loop() {
     RETURN_IF_ERROR(AfterStep(examples));
   }
   if (out_of_patience() && !last()) {
-    progress_->Print(absl::StrFormat("Stopped after step %d: nothing better than a test %s in %d %s.", steps_,
-                                     MetricText(best_.metric()), best_.evaluations_since(),
-                                     best_.evaluations_since() == 1 ? "evaluation" : "evaluations"));
+    progress_->Print(absl::StrFormat("Stopped after step %d: nothing better than a test %s in %s.", steps_,
+                                     MetricText(best_.metric()), Counted(best_.evaluations_since(), "evaluation")));
   }
   return absl::OkStatus();
 }
