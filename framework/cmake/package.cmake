@@ -1,4 +1,7 @@
 # Debian packages, by CPack: `./dev package`. One for each component of install.cmake.
+if(NOT BUILD_SHARED_LIBS)
+  return()
+endif()
 set(CPACK_GENERATOR DEB)
 set(CPACK_PACKAGE_NAME belfry)
 set(CPACK_PACKAGE_VERSION ${PROJECT_VERSION})
@@ -34,13 +37,11 @@ set(about "Belfry trains one model on several devices: each holds a replica, and
 step splits the batch and averages the gradients.")
 get_target_property(soversion belfry SOVERSION)
 set(library libbelfry${soversion})
-if(BUILD_SHARED_LIBS)
-  belfry_package(library ${library} "data-parallel training on several devices (library)" "${about}")
-  # For dpkg-shlibdeps of packages with programs of others. CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS would look at every header.
-  file(WRITE ${PROJECT_BINARY_DIR}/shlibs "libbelfry ${soversion} ${library} (= ${PROJECT_VERSION})\n")
-  set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
-  set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/shlibs)
-endif()
+belfry_package(library ${library} "data-parallel training on several devices (library)" "${about}")
+# For dpkg-shlibdeps of packages with programs of others. CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS would look at every header.
+file(WRITE ${PROJECT_BINARY_DIR}/shlibs "libbelfry ${soversion} ${library} (= ${PROJECT_VERSION})\n")
+set(CPACK_DEBIAN_PACKAGE_CONTROL_STRICT_PERMISSION ON)
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/shlibs)
 belfry_package(development libbelfry-dev "data-parallel training on several devices (development)"
   "${about}\n\nHeaders, the CMake package Belfry, and belfry.pc for pkg-config." DEPENDS library)
 # What the headers include.

@@ -90,7 +90,18 @@ expect("${page}" "^\\.TH LIST\\\\?_DEVICES 1 .*\\.SH NAME\nlist_devices \\\\- li
 set(ENV{PKG_CONFIG_PATH} ${root}/usr/lib/pkgconfig)
 run(flags ${pkg-config} --cflags --libs belfry)
 separate_arguments(flags UNIX_COMMAND "${flags}")
-run(ignored ${cxx} -std=c++20 ${CMAKE_CURRENT_LIST_DIR}/consumer/devices.cc -o ${work_dir}/devices ${flags} -Wl,-rpath,${root}/usr/lib)
+file(WRITE ${work_dir}/devices.cc [[
+#include <cstdio>
+
+#include "framework/device/device_set.h"
+
+int main() {
+  const auto devices = belfry::DeviceSet::Open("cpu:2");
+  if (!devices.ok()) return 1;
+  std::printf("%d devices\n", devices->size());
+}
+]])
+run(ignored ${cxx} -std=c++20 ${work_dir}/devices.cc -o ${work_dir}/devices ${flags} -Wl,-rpath,${root}/usr/lib)
 run(text ${work_dir}/devices)
 expect("${text}" "^2 devices\n$" "a program built with pkg-config")
 file(REMOVE_RECURSE ${work_dir})
