@@ -14,10 +14,6 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
-#include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/prediction/published.h"
 #include "benchmarks/prediction/scaling_prediction.h"
@@ -29,7 +25,7 @@
 #include "framework/base/cores.h"
 #include "framework/base/launcher.h"
 #include "framework/base/status.h"
-#include "framework/collective/nccl.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/world.h"
 #include "framework/runtime/prediction/measured_link.h"
 
@@ -245,7 +241,7 @@ absl::Status PredictIn(World& world, const std::vector<int64_t>& counts, const M
                            .device = {.cpu_threads = 1, .ignore_launcher = true},
                            .batch = absl::GetFlag(FLAGS_batch_size) > 0 ? absl::GetFlag(FLAGS_batch_size) : model.batch,
                            .dtype = absl::GetFlag(FLAGS_dtype)};
-  RETURN_IF_ERROR(world.AllGather("", absl::Now() + kStart).status());
+  RETURN_IF_ERROR(world.AllGather("", SteadyNow() + kStart).status());
   ASSIGN_OR_RETURN(TracedTower tower, TraceTower(training, absl::GetFlag(FLAGS_trace_steps)));
   RETURN_IF_ERROR(TakeSlowest(world, tower));
   std::optional<double> real;
@@ -279,12 +275,12 @@ absl::Status RunPredict() {
   std::unique_ptr<World> world = World::Alone();
   std::optional<MeasuredLink> measured;
   if (absl::GetFlag(FLAGS_link) == "measured") {
-    ASSIGN_OR_RETURN(world, OpenWorld(FindLaunch(), absl::Now() + kStart));
-    ASSIGN_OR_RETURN(measured, MeasureLink(*world, /*computing=*/1, absl::Now() + kStart));
+    ASSIGN_OR_RETURN(world, OpenWorld(FindLaunch(), SteadyNow() + kStart));
+    ASSIGN_OR_RETURN(measured, MeasureLink(*world, /*computing=*/1, SteadyNow() + kStart));
   }
   absl::Status status = PredictIn(*world, counts, measured.has_value() ? &*measured : nullptr);
   if (!status.ok()) world->Fail(status);
-  return status.ok() && world->size() > 1 ? world->Close(absl::Now() + kStart) : status;
+  return status.ok() && world->size() > 1 ? world->Close(SteadyNow() + kStart) : status;
 }
 
 absl::Status RunPublished() {

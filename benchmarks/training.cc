@@ -12,13 +12,13 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "benchmarks/serve.h"
 #include "benchmarks/step_times.h"
 #include "benchmarks/training_run.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/runtime/trace_report.h"
 
 ABSL_FLAG(std::string, devices, "cpu:1", "Devices, with one tower on each: cpu:N or gpu:N.");
@@ -53,9 +53,9 @@ absl::StatusOr<std::vector<double>> HostTimes(TrainingRun& run) {
   std::vector<double> host;
   for (int i = 0; run.prepared().asynchronous() && i < kHostSteps; ++i) {
     RETURN_IF_ERROR(run.Wait());
-    const absl::Time begin = absl::Now();
+    const absl::Time begin = SteadyNow();
     RETURN_IF_ERROR(run.Step());
-    host.push_back(absl::ToDoubleMicroseconds(absl::Now() - begin));
+    host.push_back(absl::ToDoubleMicroseconds(SteadyNow() - begin));
   }
   RETURN_IF_ERROR(run.Wait());
   return host;

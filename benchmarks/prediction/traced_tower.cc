@@ -9,6 +9,7 @@
 #include "absl/time/clock.h"
 #include "benchmarks/paired_runs.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 
 namespace belfry::benchmarks {
 namespace {
@@ -144,7 +145,7 @@ absl::StatusOr<TracedTower> TraceTower(TrainingOptions options, int traces) {
 
 absl::Status TakeSlowest(World& world, TracedTower& tower) {
   ASSIGN_OR_RETURN(const std::vector<std::string> texts,
-                   world.AllGather(absl::StrCat(tower.compute), absl::Now() + kStart));
+                   world.AllGather(absl::StrCat(tower.compute), SteadyNow() + kStart));
   double slowest = tower.compute;
   for (const std::string& text : texts) {
     double compute = 0;
@@ -167,7 +168,7 @@ absl::StatusOr<double> RehearseStep(TrainingOptions options, const std::function
 
 absl::StatusOr<double> TimeStep(World& world, TrainingOptions options, WorldSum sum, int steps) {
   if (steps < 1) return absl::InvalidArgumentError(absl::StrCat(steps, " steps to time; expected at least 1"));
-  const absl::Time deadline = absl::Now() + kStart;
+  const absl::Time deadline = SteadyNow() + kStart;
   ASSIGN_OR_RETURN(const TowersOfWorld towers, TowersOfWorld::Gather(world, 1, deadline));
   options.devices = "cpu:1";
   options.replicate.first_tower = world.rank();

@@ -2,6 +2,7 @@
 // so ThreadSanitizer misses the ordering it gives and reports false races.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -24,14 +25,15 @@ class ABSL_LOCKABLE Mutex {
     while (!condition()) changed_.wait(lock);
     lock.release();
   }
-  // Like Await, but gives up at the deadline. Returns the condition's last value.
+  // Like Await, but gives up at the deadline, a moment of SteadyNow. Returns the condition's last value.
   bool AwaitUntil(absl::Time deadline, absl::FunctionRef<bool()> condition) ABSL_EXCLUSIVE_LOCKS_REQUIRED(this) {
     if (deadline == absl::InfiniteFuture()) {
       Await(condition);
       return true;
     }
     std::unique_lock<std::mutex> lock(mutex_, std::adopt_lock);
-    const bool holds = changed_.wait_until(lock, absl::ToChronoTime(deadline), condition);
+    const std::chrono::steady_clock::time_point until(absl::ToChronoNanoseconds(deadline - absl::UnixEpoch()));
+    const bool holds = changed_.wait_until(lock, until, condition);
     lock.release();
     return holds;
   }

@@ -60,7 +60,7 @@ inline ElementRange SliceOfRank(const CollectiveSpec& spec, int64_t rank) {
 }
 
 // One collective of a plan. Every participant runs it once per run, each on its own thread and stream, and all
-// participants run the collectives of a plan in the same order.
+// participants run the collectives of a plan in the same order. Deadlines are moments of SteadyNow.
 class Collective {
  public:
   virtual ~Collective() = default;

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 
 namespace belfry {
 
@@ -39,7 +39,7 @@ NcclClique::~NcclClique() {
   bool clean = !stopped_.load() && !suspect_.load();
   // After a failure finalizing would wait forever, and an unbounded wait here would hang the program at its end.
   for (int r = 0; clean && r < size(); ++r) clean = !Failed(api_->CommFinalize(*ranks_[r].comm));
-  const absl::Time deadline = absl::Now() + options_.drain_timeout;
+  const absl::Time deadline = SteadyNow() + options_.drain_timeout;
   for (int r = 0; clean && r < size(); ++r) clean = AwaitReady(r, deadline, true).ok();
   EndAll(clean ? &NcclApi::CommDestroy : &NcclApi::CommAbort);
 }
@@ -62,7 +62,7 @@ absl::Status NcclClique::MeetOthers(NcclId& id) {
     transfers.Send(r, id.bytes);
     transfers.Receive(r, absl::MakeSpan(ids[r].bytes));
   }
-  const absl::Status status = world.Exchange(span_.tag, transfers, absl::Now() + options_.meet_timeout, nullptr);
+  const absl::Status status = world.Exchange(span_.tag, transfers, SteadyNow() + options_.meet_timeout, nullptr);
   if (!status.ok()) {
     return absl::Status(status.code(), absl::StrCat("meeting the other processes to start NCCL: ", status.message()));
   }
@@ -76,7 +76,7 @@ absl::Status NcclClique::Build(absl::Time deadline) {
     if (NcclResult got = api_->GetUniqueId(id); Failed(got)) return Error(got, "create a unique id", nullptr);
   }
   if (spans_processes()) RETURN_IF_ERROR(MeetOthers(id));
-  deadline = std::min(deadline, absl::Now() + options_.init_timeout);
+  deadline = std::min(deadline, SteadyNow() + options_.init_timeout);
   const int all = spans_processes() ? span_.size : size();
   // One thread creates all ranks and each waits for the others, so they must be in one group. A group that creates
   // communicators may not contain collectives.
@@ -189,7 +189,7 @@ absl::Status NcclClique::Why() {
 void NcclClique::Drain() {
   uint64_t all = ranks_[0].queued.load();
   for (int r = 1; r < size(); ++r) all = std::min(all, ranks_[r].queued.load());
-  const absl::Time deadline = absl::Now() + options_.drain_timeout;
+  const absl::Time deadline = SteadyNow() + options_.drain_timeout;
   for (int r = 0; r < size() && all != built_; ++r) {
     if (!ranks_[r].done->Wait(static_cast<uint32_t>(all), deadline).ok()) return;
   }

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/nccl_clique.h"
 
 namespace belfry {
@@ -45,7 +46,7 @@ absl::Status NcclClique::AwaitReady(int rank, absl::Time deadline, bool building
     if (Failed(state)) return Error(state, "become ready", comm);
     if (!building && stopped_.load()) return Why();
     RETURN_IF_ERROR(OthersFailed());
-    if (deadline != absl::InfiniteFuture() && absl::Now() >= deadline) {
+    if (deadline != absl::InfiniteFuture() && SteadyNow() >= deadline) {
       return absl::DeadlineExceededError("NCCL was still busy at the deadline");
     }
     if (turn < kYields) {
@@ -112,7 +113,7 @@ absl::Status NcclClique::AwaitAll(absl::Time deadline) {
 absl::Status NcclClique::Use::Capture(absl::Time deadline,
                                       absl::FunctionRef<NcclResult(NcclApi&, int, NcclComm*)> calls) {
   NcclApi& api = *clique_.api_;
-  deadline = std::min(deadline, absl::Now() + clique_.options_.init_timeout);
+  deadline = std::min(deadline, SteadyNow() + clique_.options_.init_timeout);
   RETURN_IF_ERROR(clique_.AwaitAll(deadline));
   NcclResult called = NcclResult::kSuccess, ended;
   {

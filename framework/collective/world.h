@@ -52,7 +52,8 @@ class Transfers {
 // make the same calls in the same order, except where stated.
 //
 // After an error a process must call Fail and exit with a nonzero status, without Close: the launcher then ends the
-// others, which may wait for it. (MPICH's mpirun does not, if it ended before MPI_Init; they end at their deadlines.)
+// others, which may wait for it. Deadlines are moments of SteadyNow. (MPICH's mpirun does not, if it ended before
+// MPI_Init; they end at their deadlines.)
 class World {
  public:
   virtual ~World() = default;

@@ -31,7 +31,7 @@ class Event {
  public:
   virtual ~Event() = default;
   // Blocks the calling thread until the event has been recorded for `run` or a later run and the work before that
-  // record is done. Errors: Cancelled after Cancel(), DeadlineExceeded.
+  // record is done. Errors: Cancelled after Cancel(), DeadlineExceeded once SteadyNow reaches `deadline`.
   virtual absl::Status Wait(uint32_t run, absl::Time deadline) = 0;
   // Marks `run` as reached, from the host.
   virtual void Record(uint32_t run) = 0;
@@ -84,7 +84,7 @@ class Stream {
   }
 };
 
-// Timestamps of points in the work of one device's streams. One thread at a time.
+// Timestamps, by SteadyNow, of points in the work of one device's streams. One thread at a time.
 class StreamClock {
  public:
   virtual ~StreamClock() = default;

@@ -1,7 +1,7 @@
 #include <vector>
 
-#include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/device/device.h"
 
 namespace belfry {
@@ -12,7 +12,7 @@ class HostClock final : public StreamClock {
   explicit HostClock(int stamps) : stamps_(stamps) {}
   absl::Status Stamp(Stream& stream, int i) override {
     RETURN_IF_ERROR(stream.Synchronize());
-    stamps_[i] = absl::Now();
+    stamps_[i] = SteadyNow();
     return absl::OkStatus();
   }
   absl::StatusOr<absl::Time> Read(int i) override { return stamps_[i]; }

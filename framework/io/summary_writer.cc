@@ -11,6 +11,7 @@
 #include "absl/time/clock.h"
 #include "framework/base/host_name.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/io/event.pb.h"
 
 namespace belfry::io {
@@ -39,7 +40,7 @@ absl::StatusOr<RecordWriter> CreateFile(const std::string& directory, absl::Time
 }  // namespace
 
 SummaryWriter::SummaryWriter(RecordWriter file, const SummaryWriterOptions& options)
-    : path_(file.path()), options_(options), file_(std::move(file)), synced_(absl::Now()) {}
+    : path_(file.path()), options_(options), file_(std::move(file)), synced_(SteadyNow()) {}
 
 absl::StatusOr<std::unique_ptr<SummaryWriter>> SummaryWriter::Open(const std::string& directory,
                                                                    const SummaryWriterOptions& options) {
@@ -85,14 +86,14 @@ absl::Status SummaryWriter::WriteStart(int64_t step) {
 
 absl::Status SummaryWriter::Sync() {
   const MutexLock lock(mutex_);
-  synced_ = absl::Now();
+  synced_ = SteadyNow();
   return file_.Sync();
 }
 
 absl::Status SummaryWriter::WriteRecord(const std::string& event) {
   const MutexLock lock(mutex_);
   RETURN_IF_ERROR(file_.Write(event));
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   if (now - synced_ < options_.sync_every) return absl::OkStatus();
   synced_ = now;
   return file_.Sync();

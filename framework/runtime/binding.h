@@ -44,7 +44,7 @@ struct Lane {
   StreamTask task;                     // what `worker` runs
   std::unique_ptr<StreamClock> clock;  // null until the first traced run; two stamps per instruction
   std::atomic<size_t> position{0};     // watched runs: the instruction being issued
-  std::atomic<int64_t> since{0};       // watched runs: when it was, in nanoseconds since 1970
+  std::atomic<int64_t> since{0};       // watched runs: when it was, in ns of SteadyNow
 };
 
 // Everything that a step touches. Nothing here changes after binding but the state of lanes, so instructions point into

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/runtime/host_copies.h"
 
 namespace belfry {
@@ -52,7 +52,7 @@ Executable::~Executable() { AwaitEnd(absl::InfiniteFuture()).IgnoreError(); }
 // checked meanwhile.
 absl::Status Executable::AwaitDevice(int device, uint32_t run, absl::Time deadline) {
   while (true) {
-    const absl::Time check = bound_.collectives.empty() ? deadline : std::min(deadline, absl::Now() + kCheckInterval);
+    const absl::Time check = bound_.collectives.empty() ? deadline : std::min(deadline, SteadyNow() + kCheckInterval);
     const absl::Status status = OnDevice(bound_.queues.end(device).Wait(run, check), bound_.devices.device(device));
     if (!absl::IsDeadlineExceeded(status)) return status;
     for (auto& collective : bound_.collectives) {

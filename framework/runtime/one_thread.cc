@@ -25,6 +25,7 @@
 
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/compiler/plan_report.h"
 
 namespace belfry {
@@ -113,7 +114,7 @@ absl::Status OneThread::Prepare(absl::Duration short_step) {
 
 absl::Status OneThread::Run(RunState& state, const Watch& watch) {
   const bool timed = ++runs_ == kTimedRun;
-  const absl::Time begin = timed ? absl::Now() : absl::Time();
+  const absl::Time begin = timed ? SteadyNow() : absl::Time();
   const ScopedParallelThreads threads(bound_.devices.device(bound_.lanes[0]->device).threads());
   for (const ScheduledInstruction& scheduled : schedule_) {
     if (state.is_cancelled()) {
@@ -123,7 +124,7 @@ absl::Status OneThread::Run(RunState& state, const Watch& watch) {
     RETURN_IF_ERROR(RunScheduled(scheduled, state, watch));
   }
   // The kernels of a user's op may take longer than their shapes suggest.
-  if (timed && absl::Now() - begin > kMaxExcess * short_step_) schedule_.clear();
+  if (timed && SteadyNow() - begin > kMaxExcess * short_step_) schedule_.clear();
   return absl::OkStatus();
 }
 

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/runtime/executable.h"
 #include "framework/runtime/session.h"
 
@@ -77,7 +77,7 @@ absl::Status PreparedStep::RunTraced(absl::Span<const Tensor> feeds, StepTrace& 
 
 absl::Status PreparedStep::RunFed(absl::Span<const Tensor> feeds, StepTrace* trace) {
   const absl::Duration timeout = session_.options_.timeout;
-  const absl::Time deadline = timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : absl::Now() + timeout;
+  const absl::Time deadline = timeout == absl::InfiniteDuration() ? absl::InfiniteFuture() : SteadyNow() + timeout;
   RETURN_IF_ERROR(Check(feeds));
   if (busy_.exchange(true, std::memory_order_acquire)) {
     return absl::FailedPreconditionError("This prepared step is running on another thread; prepare one per thread");

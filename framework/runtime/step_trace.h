@@ -17,7 +17,7 @@ struct StepSpan {
 };
 
 struct StepTrace {
-  absl::Time begin, end;        // by the caller's clock, from the call until all work was done
+  absl::Time begin, end;        // by SteadyNow, from the call until all work was done
   std::vector<StepSpan> spans;  // stream by stream, in order
 };
 

@@ -1,9 +1,9 @@
 #include "framework/runtime/watch.h"
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "framework/base/finite.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 
 namespace belfry {
 
@@ -17,12 +17,12 @@ absl::Status Watch::Begin(bool traced, absl::Time deadline) {
   if (traced) RETURN_IF_ERROR(MakeClocks());
   watched_ = traced || debug_sync_ || check_numerics_ || deadline != absl::InfiniteFuture();
   if (!watched_) return absl::OkStatus();
-  const int64_t now = absl::GetCurrentTimeNanos();
+  const int64_t now = absl::ToUnixNanos(SteadyNow());
   for (auto& lane : bound_.lanes) {
     lane->position.store(0, std::memory_order_relaxed);
     lane->since.store(now, std::memory_order_relaxed);
   }
-  if (traced) begin_ = absl::Now();
+  if (traced) begin_ = SteadyNow();
   return absl::OkStatus();
 }
 
@@ -37,7 +37,7 @@ absl::Status Watch::MakeClocks() const {
 
 absl::Status Watch::Run(Lane& lane, size_t position, RunState& state) {
   BoundInstruction& at = lane.instructions[position];
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   // Before `position` moves on: the previous instruction is the one that took the time.
   if (now >= state.deadline) return absl::DeadlineExceededError("the step exceeded its deadline");
   lane.since.store(absl::ToUnixNanos(now), std::memory_order_relaxed);
@@ -74,7 +74,7 @@ absl::Status Watch::CheckNumerics(const Lane& lane, const BoundInstruction& at) 
 
 absl::Status Watch::FinishTrace(StepTrace& trace) const {
   trace.begin = begin_;
-  trace.end = absl::Now();
+  trace.end = SteadyNow();
   trace.spans.clear();
   for (auto& lane : bound_.lanes) {
     for (size_t i = 0; i < lane->instructions.size(); ++i) {
@@ -137,7 +137,7 @@ std::string Watch::PositionOf(const Lane& lane, absl::Time now) const {
 
 // One line per lane.
 std::string Watch::Positions() const {
-  const absl::Time now = absl::Now();
+  const absl::Time now = SteadyNow();
   std::string text;
   for (const auto& lane : bound_.lanes) {
     absl::StrAppend(&text, text.empty() ? "  " : "\n  ", bound_.devices.device(lane->device).name().ToString(), " ",

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "framework/base/steady_time.h"
 #include "framework/device/cuda/native.h"
 #include "framework/device/device_set.h"
 #include "tests/framework/device/backend.h"
@@ -222,7 +223,7 @@ TEST_F(FakeCuda, WhatIsNotReadyIsNoErrorOfALaunch) {
   EXPECT_TRUE(Launch(
                   *stream, [](void*) {}, nullptr)
                   .ok());
-  EXPECT_EQ(event->Wait(1, absl::Now() + absl::Milliseconds(5)).code(), absl::StatusCode::kDeadlineExceeded);
+  EXPECT_EQ(event->Wait(1, SteadyNow() + absl::Milliseconds(5)).code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_TRUE(Launch(
                   *stream, [](void*) {}, nullptr)
                   .ok());
@@ -262,13 +263,13 @@ TEST_F(FakeCuda, EachRunIsWaitedForByItself) {
       stream->Record(*event, first + i);
     }
     for (uint32_t i = 0; i <= kEventRuns; ++i) {
-      EXPECT_EQ(event->Wait(first + i, absl::Now() + absl::Milliseconds(3)).code(),
+      EXPECT_EQ(event->Wait(first + i, SteadyNow() + absl::Milliseconds(3)).code(),
                 absl::StatusCode::kDeadlineExceeded);
       const auto other = gpu(1).NewStream(StreamKind::kCompute).value();
       const auto seen = gpu(1).NewEvent();
       ASSERT_TRUE(other->Wait(*event, first + i, kNever).ok());
       other->Record(*seen, 1);
-      EXPECT_EQ(seen->Wait(1, absl::Now() + absl::Milliseconds(3)).code(), absl::StatusCode::kDeadlineExceeded);
+      EXPECT_EQ(seen->Wait(1, SteadyNow() + absl::Milliseconds(3)).code(), absl::StatusCode::kDeadlineExceeded);
       gates[i].open = true;
       EXPECT_TRUE(event->Wait(first + i, kNever).ok());
       EXPECT_TRUE(seen->Wait(1, kNever).ok());

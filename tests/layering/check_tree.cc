@@ -51,6 +51,15 @@ std::optional<size_t> LayerOf(absl::string_view path) {
   return std::nullopt;
 }
 
+// Files that read the wall clock, because they write a date; the tests that set it; and those of this check.
+constexpr absl::string_view kReadDates[] = {"framework/io/summary_writer.cc", "benchmarks/report.cc",
+                                            "tests/environment/", "tests/layering/"};
+
+bool ReadsDates(absl::string_view path) {
+  return std::any_of(std::begin(kReadDates), std::end(kReadDates),
+                     [&](absl::string_view reader) { return absl::StartsWith(path, reader); });
+}
+
 bool IsHeader(absl::string_view path) { return absl::EndsWith(path, ".h") || absl::EndsWith(path, ".cuh"); }
 bool IsSource(absl::string_view path) { return absl::EndsWith(path, ".cc") || absl::EndsWith(path, ".cu"); }
 
@@ -146,7 +155,9 @@ class Checker {
   void CheckLines(const std::vector<std::string>& lines) {
     static const std::regex kDirective(R"re(\s*#\s*(\w+)\s*(.*))re");
     bool has_pragma_once = false;
+    const bool reads_dates = ReadsDates(path_);
     for (line_ = 1; line_ <= lines.size(); ++line_) {
+      if (!reads_dates) CheckClock(lines[line_ - 1]);
       std::smatch match;
       if (!std::regex_match(lines[line_ - 1], match, kDirective)) continue;
       const std::string name = match[1], rest = match[2];
@@ -161,6 +172,13 @@ class Checker {
     }
     line_ = 1;
     if (IsHeader(path_) && !has_pragma_once) Fail("a header without #pragma once");
+  }
+
+  void CheckClock(const std::string& line) {
+    for (const char* clock : {"absl::Now(", "GetCurrentTimeNanos", "system_clock", "gettimeofday"}) {
+      if (!absl::StrContains(line, clock)) continue;
+      Fail(absl::StrCat("reads the wall clock (", clock, "), which may be set in between; use SteadyNow"));
+    }
   }
 
   // `spec` is the text after #include.

@@ -17,6 +17,7 @@ namespace belfry::layering {
 //   framework/base/half.h, those of ops/onednn, and those named *_impl.h.
 // - No string literal in framework is the name of an op: a family's fusions are rewrites (OpRegistry::AddRewrite), and
 //   ops that the framework needs are found by role (OpDef::role). The names are gathered from the sources of ops.
+// - The wall clock is read where a date is written (kReadDates), and nowhere else.
 // - No file has more than 500 lines, and no folder of framework, ops or trainers more than 35 sources of its own.
 // - A library links only libraries of its own folder or of folders below it.
 // - Each source file is listed in the CMakeLists.txt of its folder or of one above it.

@@ -89,6 +89,15 @@ TEST_F(Tree, GraphAndDeviceDoNotIncludeEachOther) {
               ElementsAre(StartsWith("framework/device/cpu/bad.h:2:"), StartsWith("framework/graph/bad.h:2:")));
 }
 
+TEST_F(Tree, WallClockOutsideOfDatesFails) {
+  const std::string text = "const absl::Time now = absl::Now();\nauto b = std::chrono::system_clock::now();\n";
+  WriteHeader("framework/base/bad.h", text);
+  Write("framework/io/summary_writer.cc", text);
+  Write("framework/io/CMakeLists.txt", "belfry_library(belfry_io SOURCES summary_writer.cc)\n");
+  EXPECT_THAT(Check(), ElementsAre(AllOf(StartsWith("framework/base/bad.h:2: "), HasSubstr("SteadyNow")),
+                                   AllOf(StartsWith("framework/base/bad.h:3: "), HasSubstr("system_clock"))));
+}
+
 TEST_F(Tree, RelativeIncludeFails) {
   WriteHeader("framework/base/bad.h", "#include \"../graph/g.h\"\n");
   EXPECT_THAT(Check(), ElementsAre(HasSubstr("..")));

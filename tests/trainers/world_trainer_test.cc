@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/world_collective.h"
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
@@ -192,8 +193,8 @@ TEST(WorldTrainer, ASignalToOneTaskStopsAllAfterTheSameStep) {
     const auto statuses = Train(
         {2, 2}, options,
         [&](World& world, Experiment&, TrainerOptions& own) {
-          const absl::Time at = absl::Now() + absl::Milliseconds(300);
-          if (world.rank() == noting) own.stop = [at] { return absl::Now() < at ? 0 : SIGTERM; };
+          const absl::Time at = SteadyNow() + absl::Milliseconds(300);
+          if (world.rank() == noting) own.stop = [at] { return SteadyNow() < at ? 0 : SIGTERM; };
         },
         &results);
     for (const absl::Status& status : statuses) ASSERT_TRUE(status.ok()) << status;
@@ -268,14 +269,14 @@ TEST(WorldTrainer, VariablesThatDifferBetweenTasksAreFound) {
 TEST(WorldTrainer, ATaskThatStopsBetweenStepsIsMissedInTheTimeOfAStep) {
   TrainerOptions options{.steps = 1000};
   options.step_timeout = absl::Milliseconds(200);
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = SteadyNow();
   const auto statuses = Train({2, 2}, options, [](World& world, Experiment&, TrainerOptions& own) {
     own.stop = [&world, steps = 0]() mutable {
       if (world.rank() == 1 && ++steps == 1) absl::SleepFor(absl::Seconds(3));
       return 0;
     };
   });
-  EXPECT_LT(absl::Now() - begin, kPatience / 2);
+  EXPECT_LT(SteadyNow() - begin, kPatience / 2);
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded) << statuses[0];
   EXPECT_THAT(std::string(statuses[0].message()),
               AllOf(HasSubstr("no answer before the deadline from task 1"), HasSubstr(": has ended with an error"),

@@ -4,8 +4,8 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/nccl.h"
 #include "framework/collective/world_collective.h"
 #include "trainers/flags/command_line.h"
@@ -53,7 +53,7 @@ absl::Status SetAverager(const DeviceSet& devices, World& world, const TowersOfW
   if (status.ok()) status = OpenNccl().status();
   if (!status.ok()) return absl::Status(status.code(), absl::StrCat("--averager=nccl: ", status.message()));
   session.collectives =
-      several ? NcclFactory(world, towers, {.meet_timeout = StartDeadline() - absl::Now()}) : NcclFactory();
+      several ? NcclFactory(world, towers, {.meet_timeout = StartDeadline() - SteadyNow()}) : NcclFactory();
   return absl::OkStatus();
 }
 

@@ -12,8 +12,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/output_flags.h"
 #include "trainers/flags/world_flags.h"
@@ -148,7 +148,7 @@ absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const Ru
 
 absl::Status SetTrainerOptions(TrainerOptions& options, World& world) {
   options.world = &world;
-  options.task_timeout = StartDeadline() - absl::Now();
+  options.task_timeout = StartDeadline() - SteadyNow();
   options.directory = absl::GetFlag(FLAGS_train_dir);
   options.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   options.keep_checkpoints = absl::GetFlag(FLAGS_keep_checkpoints);

@@ -12,9 +12,9 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/time/clock.h"
 #include "framework/base/cores.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/device_flags.h"
 #include "trainers/loop/tasks.h"
@@ -70,7 +70,7 @@ std::vector<std::string> SharedFlags() {
 
 }  // namespace
 
-absl::Time StartDeadline() { return absl::Now() + absl::Seconds(absl::GetFlag(FLAGS_start_timeout)); }
+absl::Time StartDeadline() { return SteadyNow() + absl::Seconds(absl::GetFlag(FLAGS_start_timeout)); }
 
 absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags() {
   if (const double timeout = absl::GetFlag(FLAGS_start_timeout); !(timeout > 0)) {

@@ -18,7 +18,7 @@ namespace belfry::trainers {
 // FailedPrecondition shows both sides if the processes run different programs, or have different flags other than those
 // that concern one process (--devices, --data_dir).
 absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags();
-// The end of --start_timeout, counted from now: the deadline of exchanges at the start and at the end.
+// The end of --start_timeout, counted from now, by SteadyNow: the deadline of exchanges at the start and at the end.
 absl::Time StartDeadline();
 
 // DeviceOptionsFromFlags for a process of `world`: if it has several, its devices are called /job:worker/task:<rank>,

@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/world.h"
 #include "framework/data/prefetcher.h"
 #include "models/metrics.h"
@@ -116,7 +116,7 @@ absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Data
       }
     }
   }
-  if (tasks > 1) RETURN_IF_ERROR(PutTogether(*world, absl::Now() + task_timeout, batches, confusion));
+  if (tasks > 1) RETURN_IF_ERROR(PutTogether(*world, SteadyNow() + task_timeout, batches, confusion));
   Classification sums{.classes = classes_, .confusion = std::move(confusion)};
   for (const BatchSums& batch : batches) {
     sums.examples += batch.examples;

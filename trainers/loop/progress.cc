@@ -12,8 +12,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/steady_time.h"
 #include "trainers/loop/evaluation.h"
-#include "trainers/loop/steady_time.h"
 
 namespace belfry::trainers {
 namespace {
@@ -55,7 +55,7 @@ Progress::Progress(ProgressOptions options)
       last_shown_(last_step_) {}
 
 void Progress::Step(int64_t count) {
-  const absl::Duration now = SteadyNow();
+  const absl::Time now = SteadyNow();
   const absl::Duration took = now - last_step_;
   last_step_ = now;
   if (++steps_ == 1) return;

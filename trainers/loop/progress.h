@@ -57,8 +57,8 @@ class Progress {
  private:
   const ProgressOptions options_;
   const bool terminal_;
-  bool live_ = false;                               // the terminal's last line is not terminated
-  absl::Duration last_step_, last_shown_, paused_;  // moments of SteadyNow
+  bool live_ = false;                           // the terminal's last line is not terminated
+  absl::Time last_step_, last_shown_, paused_;  // moments of SteadyNow
   absl::Duration trained_, window_time_;
   int64_t steps_ = 0, count_ = 0, window_steps_ = 0, window_count_ = 0;
   double rate_sum_ = 0, rate_squares_ = 0, recent_ = 0;

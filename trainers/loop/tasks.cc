@@ -7,8 +7,8 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/io/checksum.h"
 
 namespace belfry::trainers {
@@ -152,7 +152,7 @@ TaskReports::TaskReports(World& world, int64_t first_step)
       tag_(world.NewTag()),
       next_(first_step + 1),
       last_(first_step),
-      since_(absl::Now()),
+      since_(SteadyNow()),
       waited_(world.waited()),
       reports_(world.size()) {
   const auto bytes = [](Report& report) { return absl::MakeSpan(reinterpret_cast<char*>(&report), sizeof(report)); };
@@ -181,7 +181,7 @@ absl::StatusOr<int> TaskReports::AfterStep(int64_t step, int noted, absl::Durati
     for (const Report& report : reports_) {
       if (answered_.signal == 0) answered_.signal = report.signal;
     }
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     const double rate = static_cast<double>(step - last_) / std::max(absl::ToDoubleSeconds(now - since_), 1e-6);
     answered_.interval = static_cast<int32_t>(
         std::clamp(rate * absl::ToDoubleSeconds(kBetweenExchanges), 1.0, static_cast<double>(kMaxInterval)));

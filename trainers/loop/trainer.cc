@@ -10,14 +10,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/time/clock.h"
-#include "framework/base/counted.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/world.h"
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
 #include "trainers/loop/slot_parts.h"
-#include "trainers/loop/steady_time.h"
 #include "trainers/loop/tasks.h"
 
 namespace belfry::trainers {
@@ -26,8 +24,8 @@ namespace {
 constexpr int64_t kMaxSkipped = 100;  // steps in a row
 
 // Ends a phase of the loop: adds its time to `sum` and starts the next one.
-void EndPhase(absl::Duration& start, absl::Duration& sum) {
-  const absl::Duration now = SteadyNow();
+void EndPhase(absl::Time& start, absl::Duration& sum) {
+  const absl::Time now = SteadyNow();
   sum += now - start;
   start = now;
 }
@@ -68,18 +66,18 @@ Trainer::~Trainer() {
                              : std::function<std::string()>());
 }
 
-absl::Time Trainer::TaskDeadline() const { return absl::Now() + options_.task_timeout; }
+absl::Time Trainer::TaskDeadline() const { return SteadyNow() + options_.task_timeout; }
 
 void Trainer::Enter(Part part) {
   part_step_.store(steps_, std::memory_order_relaxed);
-  part_since_.store(absl::GetCurrentTimeNanos(), std::memory_order_relaxed);
+  part_since_.store(absl::ToUnixNanos(SteadyNow()), std::memory_order_relaxed);
   part_.store(part, std::memory_order_relaxed);
   if (part == Part::kStep) running_.store(nullptr, std::memory_order_release);  // until it is compiled
 }
 
 std::string Trainer::Position() const {
   const Part part = part_.load(std::memory_order_relaxed);
-  const absl::Duration time = absl::Now() - absl::FromUnixNanos(part_since_.load(std::memory_order_relaxed));
+  const absl::Duration time = SteadyNow() - absl::FromUnixNanos(part_since_.load(std::memory_order_relaxed));
   const std::string when = absl::StrCat("step ", part_step_.load(std::memory_order_relaxed));
   const std::string since = absl::StrCat(" for ", absl::FormatDuration(absl::Trunc(time, absl::Milliseconds(1))));
   switch (part) {
@@ -203,7 +201,7 @@ absl::Status Trainer::Train(const data::Batch& batch) {
 }
 
 absl::Status Trainer::Evaluate() {
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = SteadyNow();
   progress_->Pause();
   Enter(Part::kEvaluating);
   RETURN_IF_ERROR(WaitForLastStep());
@@ -228,13 +226,13 @@ absl::Status Trainer::Evaluate() {
                     [](std::string* text, const Metric& metric) { absl::StrAppend(text, MetricText(metric)); }),
       evaluation_.examples, examples_name_));
   progress_->Resume();
-  if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("evaluate", begin, absl::Now());
+  if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("evaluate", begin, SteadyNow());
   return absl::OkStatus();
 }
 
 absl::Status Trainer::Save(const std::optional<Metric>& metric) {
   if (!saves_ || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
-  const absl::Time begin = absl::Now();
+  const absl::Time begin = SteadyNow();
   RETURN_IF_ERROR(WaitForLastStep());
   ASSIGN_OR_RETURN(const std::vector<SlotPart> elsewhere,
                    GatherSlotParts(world_, slot_parts_tag_, session_, TaskDeadline()));
@@ -244,7 +242,7 @@ absl::Status Trainer::Save(const std::optional<Metric>& metric) {
   best_.Store(metadata);
   RETURN_IF_ERROR(checkpointer_->Save(steps_, std::move(metadata), metric, elsewhere));
   saved_ = steps_;
-  if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("save", begin, absl::Now());
+  if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("save", begin, SteadyNow());
   return absl::OkStatus();
 }
 
@@ -320,7 +318,7 @@ absl::Status Trainer::AfterStep(int64_t examples) {
   }
   if (options_.stop || world_.size() > 1) {
     // A task that comes later than that would fail the next step.
-    const absl::Time deadline = std::min(TaskDeadline(), absl::Now() + options_.step_timeout);
+    const absl::Time deadline = std::min(TaskDeadline(), SteadyNow() + options_.step_timeout);
     ASSIGN_OR_RETURN(stopped_,
                      reports_->AfterStep(steps_, options_.stop ? options_.stop() : 0, all_input_time_, deadline));
   }
@@ -334,14 +332,14 @@ absl::Status Trainer::Loop() {
     int64_t examples;
     {
       EndPhase(phase_start_, other_time_);
-      const absl::Time begin = absl::Now();
+      const absl::Time begin = SteadyNow();
       const absl::Duration before = input_time_;
       Enter(Part::kReading);
       ASSIGN_OR_RETURN(const data::Batch batch, input_.Next());
       Enter(Part::kStep);
       EndPhase(phase_start_, input_time_);
       all_input_time_ += input_time_ - before;
-      if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, absl::Now());
+      if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("next batch", begin, SteadyNow());
       examples = batch.examples();
       RETURN_IF_ERROR(Train(batch));
       next_ = batch.next();

@@ -162,7 +162,7 @@ class Trainer {
   bool saves_ = false;      // whether task 0 writes checkpoints
   absl::Duration all_input_time_;
   std::atomic<Part> part_{Part::kStarting};
-  std::atomic<int64_t> part_step_{0}, part_since_{0};  // since: in ns of the system's clock
+  std::atomic<int64_t> part_step_{0}, part_since_{0};  // since: in ns of SteadyNow
   std::atomic<PreparedStep*> running_{nullptr};
   PreparedStep* last_step_ = nullptr;  // the last one that was run
   data::Position next_;                // of the data, for a run that resumes after this step
@@ -172,7 +172,7 @@ class Trainer {
   bool failed_ = false;
   int stopped_ = 0;
   BestEvaluation best_;
-  absl::Duration phase_start_;  // of the phase of the loop that is being timed, as of SteadyNow
+  absl::Time phase_start_;  // of the phase of the loop that is being timed, as of SteadyNow
   // Time by phase since the last line of the metrics file.
   absl::Duration input_time_, step_time_, evaluate_time_, other_time_;
   int64_t examples_ = 0;

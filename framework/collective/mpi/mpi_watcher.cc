@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 
 namespace belfry {
 namespace {
@@ -48,7 +49,7 @@ void MpiWatcher::Work() {
     {
       const MutexLock lock(mutex_);
       const bool done =
-          mutex_.AwaitUntil(absl::Now() + kInterval, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; });
+          mutex_.AwaitUntil(SteadyNow() + kInterval, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; });
       if (done) return;
     }
     Poll().IgnoreError();  // kept in error_; whoever exchanges data meets it as well
@@ -139,7 +140,7 @@ bool MpiWatcher::PollUntil(absl::Time deadline, const std::function<bool()>& don
   while (true) {
     if (!Poll().ok()) return false;
     if (done()) return true;
-    if (absl::Now() >= deadline) return false;
+    if (SteadyNow() >= deadline) return false;
     absl::SleepFor(absl::Milliseconds(1));
   }
 }
@@ -160,7 +161,7 @@ void MpiWatcher::Tell(const std::string& text) {
       if (r != rank_ && !incoming_[r].left) Send(r, kFailed, text);
     }
   }
-  PollUntil(absl::Now() + kPatience, [this] {
+  PollUntil(SteadyNow() + kPatience, [this] {
     const MutexLock lock(poll_mutex_);
     return outgoing_.empty();
   });
@@ -184,7 +185,7 @@ std::vector<std::string> MpiWatcher::RollCall() {
     for (int r = 0; r < size_; ++r) missing += r != rank_ && answers_[r].empty();
     return missing == 0;
   };
-  PollUntil(absl::Now() + kPatience, all);
+  PollUntil(SteadyNow() + kPatience, all);
   const MutexLock lock(mutex_);
   std::vector<std::string> answers = answers_;
   answers[rank_] = own;

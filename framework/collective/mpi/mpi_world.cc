@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "framework/base/host_name.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/mpi/watchdog.h"
 
 namespace belfry {
@@ -30,10 +31,10 @@ constexpr absl::Duration kGiveUp = absl::Milliseconds(500);
 // while a nap of a thread with short turns (UseShortTimeSlices) ends in time.
 class Waiter {
  public:
-  explicit Waiter(absl::Time deadline) : deadline_(deadline), begin_(absl::Now()) {}
+  explicit Waiter(absl::Time deadline) : deadline_(deadline), begin_(SteadyNow()) {}
   // False once the deadline has passed.
   bool Wait() {
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (now >= deadline_) return false;
     const absl::Duration waited = now - begin_;
     if (waited < absl::Microseconds(20)) return true;
@@ -93,7 +94,7 @@ absl::StatusOr<bool> MpiWorld::Advance(std::vector<Transfers::Transfer>& list, s
 
 absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const std::function<bool()>& cancelled) {
   size_t receives = transfers.receives_.size(), sends = transfers.sends_.size();
-  absl::Time warn = absl::Now() + warn_after_;
+  absl::Time warn = SteadyNow() + warn_after_;
   for (Waiter waiter(deadline); receives > 0 || sends > 0;) {
     ASSIGN_OR_RETURN(const bool received, Advance(transfers.receives_, receives));
     ASSIGN_OR_RETURN(const bool sent, Advance(transfers.sends_, sends));
@@ -101,7 +102,7 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
     RETURN_IF_ERROR(Stopped());
     if (cancelled != nullptr && cancelled()) return absl::CancelledError("the exchange was cancelled");
     if (waiter.Wait()) {
-      if (absl::Now() >= warn) {
+      if (SteadyNow() >= warn) {
         Warn(transfers);
         warn = absl::InfiniteFuture();
       }
@@ -142,7 +143,7 @@ bool MpiWorld::GiveUp(Transfers& transfers) {
       if (receive.request >= 0 && !left_mpi_) mpi_->Cancel(receive.request).IgnoreError();
     }
   }
-  for (const absl::Time end = absl::Now() + kGiveUp;; absl::SleepFor(absl::Milliseconds(1))) {
+  for (const absl::Time end = SteadyNow() + kGiveUp;; absl::SleepFor(absl::Milliseconds(1))) {
     bool all = true;
     for (auto* const list : {&transfers.receives_, &transfers.sends_}) {
       for (auto& transfer : *list) {
@@ -156,7 +157,7 @@ bool MpiWorld::GiveUp(Transfers& transfers) {
       }
     }
     if (all) return true;
-    if (absl::Now() >= end) return false;
+    if (SteadyNow() >= end) return false;
   }
 }
 
@@ -178,10 +179,10 @@ absl::Status MpiWorld::Exchange(int tag, Transfers& transfers, absl::Time deadli
                                 const std::function<bool()>& cancelled) {
   RETURN_IF_ERROR(Stopped());
   transfers.Cut(longest_);
-  const int64_t begin = absl::GetCurrentTimeNanos();
+  const int64_t begin = absl::ToUnixNanos(SteadyNow());
   absl::Status status = Begin(tag, transfers);
   if (status.ok()) status = Await(transfers, deadline, cancelled);
-  waited_.fetch_add(absl::GetCurrentTimeNanos() - begin, std::memory_order_relaxed);
+  waited_.fetch_add(absl::ToUnixNanos(SteadyNow()) - begin, std::memory_order_relaxed);
   if (status.ok()) return status;
   Stop(status);
   if (GiveUp(transfers)) return status;
@@ -231,7 +232,7 @@ absl::Status MpiWorld::Close(absl::Time deadline, int exit_status) {
   // All have said farewell, so nothing is lost if MPI cannot end.
   std::fflush(nullptr);
   const Watchdog watchdog(
-      std::min(deadline, absl::Now() + kFinalizeTime),
+      std::min(deadline, SteadyNow() + kFinalizeTime),
       absl::StrCat("Warning: MPI_Finalize of ", library_, " did not return; all processes had done their work"),
       exit_status);
   const MutexLock lock(mpi_mutex_);

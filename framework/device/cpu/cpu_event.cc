@@ -1,4 +1,5 @@
 #include "framework/device/cpu/cpu_event.h"
+#include "framework/base/steady_time.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -19,7 +20,7 @@ void FutexWait(std::atomic<uint32_t>& word, uint32_t expected, absl::Time deadli
   timespec timeout;
   timespec* wait = nullptr;
   if (deadline != absl::InfiniteFuture()) {
-    timeout = absl::ToTimespec(deadline - absl::Now());
+    timeout = absl::ToTimespec(deadline - SteadyNow());
     if (timeout.tv_sec < 0) timeout = {0, 0};
     wait = &timeout;
   }
@@ -49,7 +50,7 @@ absl::Status CpuEvent::Wait(uint32_t run, absl::Time deadline) {
       break;
     }
     if (Reached(run)) break;
-    if (deadline != absl::InfiniteFuture() && absl::Now() >= deadline) {
+    if (deadline != absl::InfiniteFuture() && SteadyNow() >= deadline) {
       status = absl::DeadlineExceededError("the step exceeded its deadline");
       break;
     }

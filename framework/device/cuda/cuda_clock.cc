@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/device/cuda/native.h"
 
 namespace belfry {
@@ -26,10 +26,10 @@ absl::Status CudaClock::Restart() {
   // are close, unless the operating system gave the core to another thread in between.
   absl::Duration best = absl::InfiniteDuration();
   for (int turn = 0; turn < 8 && best > absl::Microseconds(50); ++turn) {
-    const absl::Time before = absl::Now();
+    const absl::Time before = SteadyNow();
     RETURN_IF_ERROR(card_.Check(cudaEventRecord(trial_.get(), stream_.get()), "cudaEventRecord"));
     RETURN_IF_ERROR(card_.Check(cudaEventSynchronize(trial_.get()), "cudaEventSynchronize"));
-    const absl::Duration between = absl::Now() - before;
+    const absl::Duration between = SteadyNow() - before;
     if (turn == 0 || between >= best) continue;
     best = between;
     zero_time_ = before + between / 2;

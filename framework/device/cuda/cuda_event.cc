@@ -5,6 +5,7 @@
 
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 
 namespace belfry {
 namespace {
@@ -65,7 +66,7 @@ absl::Status CudaEvent::Poll(const Native& native, uint32_t run, absl::Time dead
     if (error != cudaErrorNotReady) return native.card->Check(error, "cudaEventQuery");
     cudaGetLastError();  // "Not ready" is kept as an error too, and the thread's next kernel launch would report it.
     RETURN_IF_ERROR(asked_.Wait(run, absl::InfinitePast()));  // Checks for cancellation only.
-    const absl::Time now = absl::Now();
+    const absl::Time now = SteadyNow();
     if (now >= deadline) return absl::DeadlineExceededError("the step exceeded its deadline");
     begin = std::min(begin, now);
     if (now - begin < kSpin) {

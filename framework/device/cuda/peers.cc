@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/device/cuda/handles.h"
 
 namespace belfry {
@@ -36,13 +37,13 @@ absl::StatusOr<Side> MakeSide(const Card& card) {
 }
 
 absl::Status Finish(const Side& side) {
-  const absl::Time deadline = absl::Now() + kPatience;
+  const absl::Time deadline = SteadyNow() + kPatience;
   while (true) {
     cudaSetDevice(side.card->ordinal());
     const cudaError_t error = cudaStreamQuery(side.stream.get());
     if (error != cudaErrorNotReady) return side.card->Check(error, "copying between cards");
     cudaGetLastError();
-    if (absl::Now() > deadline) return absl::DeadlineExceededError("a copy did not finish");
+    if (SteadyNow() > deadline) return absl::DeadlineExceededError("a copy did not finish");
     absl::SleepFor(absl::Microseconds(50));
   }
 }

@@ -9,6 +9,7 @@
 
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/base/thread.h"
 #include "framework/collective/collective.h"
 
@@ -28,7 +29,7 @@ int TaskOfAnotherMachine(const World& world) {
   return 1;
 }
 
-double Now() { return static_cast<double>(absl::GetCurrentTimeNanos()) * 1e-9; }
+double Now() { return static_cast<double>(absl::ToUnixNanos(SteadyNow())) * 1e-9; }
 
 double MiddleOf(std::vector<double>& values) {
   const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);

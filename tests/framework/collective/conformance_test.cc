@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "framework/base/steady_time.h"
 #include "tests/framework/collective/meeting.h"
 #include "tests/main/seed.h"
 
@@ -291,7 +292,7 @@ TEST_P(CollectiveConformance, SumsIgnoreWeights) {
 TEST_P(CollectiveConformance, DeadlineWhenAParticipantNeverComes) {
   Meeting<float> meeting(GetParam(), {CollectiveKind::kMean, 3, 3, 10});
   const auto statuses =
-      meeting.Run(1, absl::Now() + absl::Milliseconds(30), [](int participant) { return participant == 1; });
+      meeting.Run(1, SteadyNow() + absl::Milliseconds(30), [](int participant) { return participant == 1; });
   EXPECT_EQ(statuses[0].code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_EQ(statuses[2].code(), absl::StatusCode::kDeadlineExceeded);
   meeting.collective->Reset(1);

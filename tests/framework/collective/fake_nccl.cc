@@ -5,8 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "framework/base/mutex.h"
+#include "framework/base/steady_time.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/collective/fake_nccl_world.h"
 
@@ -195,7 +195,7 @@ NcclResult FakeNccl::EndGroup(bool counts) {
   for (Communicator* at : group.joining) {
     at->launch = std::thread([world = world_, at, delay] {
       const MutexLock lock(world->mutex);
-      world->mutex.AwaitUntil(absl::Now() + delay, [&] { return at->aborted; });
+      world->mutex.AwaitUntil(SteadyNow() + delay, [&] { return at->aborted; });
       world->mutex.Await(
           [&] { return at->aborted || static_cast<int>(at->clique->cards.size()) == at->clique->ranks; });
       if (at->state == NcclResult::kInProgress && !at->aborted) at->state = NcclResult::kSuccess;
@@ -213,7 +213,7 @@ NcclResult FakeNccl::EndGroup(bool counts) {
     Communicator* const at = entry.first;
     at->launch = std::thread([world = world_, at, delay, operations = entry.second] {
       const MutexLock lock(world->mutex);
-      world->mutex.AwaitUntil(absl::Now() + delay, [&] { return at->aborted; });
+      world->mutex.AwaitUntil(SteadyNow() + delay, [&] { return at->aborted; });
       if (at->aborted) return;
       for (const Operation& operation : operations) {
         ++at->under_way;

@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "framework/base/half.h"
 #include "framework/base/mutex.h"
+#include "framework/base/steady_time.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/collective/fake_nccl.h"
 
@@ -239,7 +240,7 @@ struct FakeNccl::World {
     {
       const MutexLock lock(mutex);
       const auto aborted = [&] { return group.operations.begin()->first->aborted; };
-      mutex.AwaitUntil(absl::Now() + delay, aborted);
+      mutex.AwaitUntil(SteadyNow() + delay, aborted);
       if (aborted()) return;
       const size_t operations = group.operations.begin()->second.size();
       for (size_t i = 0; i < operations; ++i) {
@@ -277,7 +278,7 @@ struct FakeNccl::World {
       launch = std::exchange(at.launch, {});
     }
     if (launch.joinable()) launch.join();
-    const absl::Time deadline = absl::Now() + absl::Seconds(10);
+    const absl::Time deadline = SteadyNow() + absl::Seconds(10);
     while (true) {
       {
         const MutexLock lock(mutex);
@@ -288,7 +289,7 @@ struct FakeNccl::World {
           captured = captured || other->IsCaptured();
         }
         if (!last || !captured) return;
-        if (absl::Now() > deadline) {
+        if (SteadyNow() > deadline) {
           Misuse("the end of a communicator that is in a capture: it waits for ever");
           return;
         }

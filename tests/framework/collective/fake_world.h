@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/time/clock.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/world.h"
 #include "tests/framework/collective/fake_mpi.h"
 
 namespace belfry {
 
-inline absl::Time In(absl::Duration duration) { return absl::Now() + duration; }
+inline absl::Time In(absl::Duration duration) { return SteadyNow() + duration; }
 
 struct Ranks {
   std::vector<FakeMpiOptions> options;  // by rank; the rest have none

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "framework/base/steady_time.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/collective/fake_nccl.h"
 #include "tests/framework/collective/meeting.h"
@@ -165,7 +166,7 @@ TEST_F(NcclTest, DifferentOrdersAreAnErrorAndNoHang) {
 
 TEST_F(NcclTest, ATowerThatDoesNotComeIsNamed) {
   ASSERT_TRUE(Make("gradients").ok());
-  const auto statuses = RunInOrder({{0}, {}, {0}}, absl::Now() + kAWhile);
+  const auto statuses = RunInOrder({{0}, {}, {0}}, SteadyNow() + kAWhile);
   for (int r : {0, 2}) {
     EXPECT_EQ(statuses[r].code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(
@@ -187,7 +188,7 @@ TEST_F(NcclTest, ALaunchThatDoesNotEndMeetsTheDeadline) {
   ASSERT_TRUE(Make("gradients").ok());
   ExpectToWork();
   nccl_->DelayLaunches(absl::InfiniteDuration());
-  const auto statuses = Run(absl::Now() + kAWhile);
+  const auto statuses = Run(SteadyNow() + kAWhile);
   for (const absl::Status& status : statuses) {
     EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
     EXPECT_THAT(std::string(status.message()),

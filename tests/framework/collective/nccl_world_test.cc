@@ -15,6 +15,7 @@
 #include "absl/time/clock.h"
 #include "framework/base/half.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/nccl.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/collective/fake_nccl.h"
@@ -110,7 +111,7 @@ class Process {
       const auto done = gpus_[p]->NewEvent();
       streams_[p]->Record(*done, 1);
       while (absl::IsDeadlineExceeded(done->Wait(1, std::min(deadline, In(absl::Milliseconds(20)))))) {
-        RETURN_IF_ERROR(collective_->Check(/*give_up=*/absl::Now() >= deadline));
+        RETURN_IF_ERROR(collective_->Check(/*give_up=*/SteadyNow() >= deadline));
       }
     }
     return absl::OkStatus();

@@ -14,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "framework/base/host_name.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/mpi/mpi_world.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/main/seed.h"
@@ -275,11 +276,11 @@ TEST(World, AMessageThatStopsHalfwayIsGivenUp) {
     transfers.Receive(1, absl::MakeSpan(data));
     const absl::Status status = world.Exchange(tag, transfers, In(absl::Milliseconds(50)), nullptr);
     world.SetPosition(nullptr);
-    const absl::Time begin = absl::Now();
+    const absl::Time begin = SteadyNow();
     const std::string roll_call = world.RollCall();
     world.Fail(status);
     EXPECT_FALSE(world.AllGather("", In(absl::Seconds(60))).ok());
-    EXPECT_LT(absl::Now() - begin, absl::Milliseconds(500));
+    EXPECT_LT(SteadyNow() - begin, absl::Milliseconds(500));
     return absl::Status(status.code(), absl::StrCat(status.message(), "\n", roll_call));
   });
   EXPECT_EQ(results[0].code(), absl::StatusCode::kDeadlineExceeded);
@@ -292,12 +293,12 @@ TEST(World, AMessageThatStopsHalfwayIsGivenUp) {
 TEST(World, ACancelledExchangeEnds) {
   const auto results = RunRanks(2, {}, [](World& world) -> absl::Status {
     if (world.rank() == 1) return absl::OkStatus();
-    const absl::Time begin = absl::Now();
+    const absl::Time begin = SteadyNow();
     char byte;
     Transfers transfers;
     transfers.Receive(1, {&byte, 1});
     return world.Exchange(world.NewTag(), transfers, absl::InfiniteFuture(),
-                          [&] { return absl::Now() - begin > absl::Milliseconds(20); });
+                          [&] { return SteadyNow() - begin > absl::Milliseconds(20); });
   });
   EXPECT_EQ(results[0].code(), absl::StatusCode::kCancelled);
 }

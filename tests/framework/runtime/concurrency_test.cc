@@ -1,7 +1,7 @@
 // Many threads on one session; steps that fail, time out or are closed.
 #include <thread>
 
-#include "absl/time/clock.h"
+#include "framework/base/steady_time.h"
 #include "framework/runtime/run_gate.h"
 #include "tests/framework/runtime/session_fixture.h"
 
@@ -220,7 +220,7 @@ TEST_P(ConcurrencyTest, TheDeadlineCountsWaitingForOtherSteps) {
 TEST(RunGateTest, SharingGoesOnAfterAWriterGaveUp) {
   RunGate gate;
   ASSERT_TRUE(gate.Enter(/*alone=*/false, absl::InfiniteFuture()));
-  EXPECT_FALSE(gate.Enter(/*alone=*/true, absl::Now() + absl::Milliseconds(5)));
+  EXPECT_FALSE(gate.Enter(/*alone=*/true, SteadyNow() + absl::Milliseconds(5)));
   std::thread other([&] {
     ASSERT_TRUE(gate.Enter(/*alone=*/false, absl::InfiniteFuture()));
     gate.Leave(/*alone=*/false);
