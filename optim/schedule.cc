@@ -3,24 +3,22 @@
 #include <cmath>
 #include <limits>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "ops/array.h"
 #include "ops/schedule.h"
+#include "spdlog/fmt/fmt.h"
 
 namespace belfry::optim {
 namespace {
 
 std::string Print(const AttrValue& value) {
-  if (const double* number = std::get_if<double>(&value)) return absl::StrFormat("%.17g", *number);
+  if (const double* number = std::get_if<double>(&value)) return fmt::format("{:.17g}", *number);
   if (const Tensor* tensor = std::get_if<Tensor>(&value)) {
-    return absl::StrCat(
-        "[",
-        absl::StrJoin(tensor->ToDoubles(), ", ",
-                      [](std::string* out, double number) { absl::StrAppendFormat(out, "%.17g", number); }),
-        "]");
+    const std::vector<double> numbers = tensor->ToDoubles();
+    return fmt::format("[{:.17g}]", fmt::join(numbers, ", "));
   }
   return AttrToString(value);
 }

@@ -294,11 +294,10 @@ void PrintResult(const Trainer& trainer, const Classification& evaluation, const
   }
   const double accuracy = 100 * evaluation.accuracy;
   if (trainer.steps() == 0) {
-    std::printf("Nothing was trained: --steps=0. Test accuracy %.2f%% of the untrained model.\n", accuracy);
+    absl::PrintF("Nothing was trained: --steps=0. Test accuracy %.2f%% of the untrained model.\n", accuracy);
   } else {
-    const double rate = trainer.examples_per_second();  // 0 if no step was timed
-    std::printf("Test accuracy %.2f%% after %s%s.\n", accuracy, Counted(trainer.steps(), "step").c_str(),
-                rate > 0 ? absl::StrFormat(", %.0f images/s", rate).c_str() : "");
+    absl::PrintF("Test accuracy %.2f%% after %lld steps, %.0f images/s.\n", accuracy,
+                 static_cast<long long>(trainer.steps()), trainer.examples_per_second());
   }
   if (!quiet) {
     std::printf("Next: --data_dir=DIR for real CIFAR-10, --steps=N, --model=resnet20, --help.\n");

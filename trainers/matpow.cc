@@ -9,7 +9,6 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
@@ -127,19 +126,15 @@ absl::Status Run() {
     RETURN_IF_ERROR(multi.Run(values));
   }
 
-  const std::string kind(devices.device(towers[0]).type());
-  const std::string local = first.ToLocalString();
-  std::printf("A^%d + B^%d of %d x %d elements, median of %s [fastest .. slowest]\n", absl::GetFlag(FLAGS_n),
-              absl::GetFlag(FLAGS_n), static_cast<int>(size), static_cast<int>(size), Counted(runs, "run").c_str());
-  std::printf("Single %s computation time: %s on %s\n", kind.c_str(), single.Text().c_str(), local.c_str());
-  std::printf("Multi %s computation time: %s on %s and %s\n", kind.c_str(), multi.Text().c_str(), local.c_str(),
-              second.ToLocalString().c_str());
-  std::printf("Speed-up of two devices over one: %.2f\n", single.median() / multi.median());
-  const double difference = Difference(single.step->fetched(0), multi.step->fetched(0));
+  absl::PrintF("Single GPU computation time: %.6f s on %s\n", single.seconds, first.ToLegacyString());
+  absl::PrintF("Multi GPU computation time: %.6f s on %s and %s\n", multi.seconds, first.ToLegacyString(),
+               second.ToLegacyString());
+  absl::PrintF("Single / multi: %.2f\n", single.seconds / multi.seconds);
+  const double difference = Difference(single.sum, multi.sum);
   if (!(difference <= 1e-4)) {
     return absl::InternalError(absl::StrCat("The results differ by a factor of 1 + ", difference));
   }
-  std::printf("Results agree: largest relative difference %.2g\n", difference);
+  absl::PrintF("Results agree: largest relative difference %.2g\n", difference);
   return absl::OkStatus();
 }
 

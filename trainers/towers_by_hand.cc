@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
@@ -100,8 +101,8 @@ absl::Status TrainTowers(const DeviceSet& devices, MetricsWriter& metrics) {
                                                        "train", train_op, true, batch_size));
     done += part;
     ASSIGN_OR_RETURN(const EpochResult test, RunEpoch(*session, test_points, "test", nullptr, false, batch_size));
-    std::printf("Epoch %d: train loss %.4f, train accuracy %.1f%%; test loss %.4f, test accuracy %.1f%%\n",
-                static_cast<int>(epoch), train.loss, 100 * train.accuracy, test.loss, 100 * test.accuracy);
+    absl::PrintF("Epoch %d: train loss %.4f, train accuracy %.1f%%; test loss %.4f, test accuracy %.1f%%\n",
+                 static_cast<int>(epoch), train.loss, 100 * train.accuracy, test.loss, 100 * test.accuracy);
     RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(done)},
                                    {"loss", train.loss},
                                    {"train_accuracy", train.accuracy},

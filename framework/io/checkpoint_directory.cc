@@ -14,9 +14,9 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/io/checkpoint_files_impl.h"
+#include "spdlog/fmt/fmt.h"
 
 namespace belfry::io {
 namespace {
@@ -127,7 +127,7 @@ absl::Status CheckpointDirectory::Save(int64_t step, absl::Span<const NamedTenso
   }
   all.emplace(kStepKey, absl::StrCat(step));
   if (metric.has_value()) {
-    all.emplace(kMetricKey, absl::StrFormat("%.17g", metric->value));
+    all.emplace(kMetricKey, fmt::format("{:.17g}", metric->value));
     all.emplace(kMetricNameKey, metric->name);
     all.emplace(kMetricBetterKey, metric->larger_is_better ? kLarger : kSmaller);
   }

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <clocale>
 #include <limits>
 #include <tuple>
 #include <utility>
@@ -9,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "framework/base/status.h"
 #include "framework/io/checksum.h"
 #include "framework/io/safetensors.h"
@@ -100,8 +102,10 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool number_integer(int64_t value) override { return Misplaced(absl::StrCat("the negative number ", value)); }
+  // The library's text of the number has the decimal point of the program's locale.
   bool number_float(double, const std::string& text) override {
-    return Misplaced(absl::StrCat("the number ", text.substr(0, 40)));
+    const std::string number = absl::StrReplaceAll(text, {{std::localeconv()->decimal_point, "."}});
+    return Misplaced(absl::StrCat("the number ", number.substr(0, 40)));
   }
   bool null() override { return Misplaced("null"); }
   bool boolean(bool) override { return Misplaced("a boolean"); }

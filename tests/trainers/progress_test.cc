@@ -53,6 +53,7 @@ std::string Shown(int64_t steps, double loss, const std::vector<std::string>& pa
 TEST(Progress, SaysOnlyWhatIsKnown) {
   EXPECT_EQ(Shown(1, 2.5, {"cross-entropy 0.8000"}, {"2 towers"}),
             "step 0/1  loss 2.5000  cross-entropy 0.8000  lr 0.1  2 towers\n");
+  EXPECT_EQ(Shown(1, 1e-40, {}, {}), "step 0/1  loss 1e-40  lr 0.1\n");
   const std::string text = Shown(5, 3.5e-6, {}, {});
   EXPECT_THAT(text, AllOf(HasSubstr("step 0/5  loss 3.5e-06  lr 0.1\n"), HasSubstr(" images/s  0:00 left\n"),
                           Not(HasSubstr("?"))));

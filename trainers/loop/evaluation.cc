@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "spdlog/fmt/fmt.h"
 
 namespace belfry::trainers {
 namespace {
@@ -21,7 +22,7 @@ bool IsBetter(const Metric& metric, const Metric& best) {
 }  // namespace
 
 std::string ShortNumber(double value) {
-  return value == 0 || std::abs(value) >= 1e-3 ? absl::StrFormat("%.4f", value) : absl::StrFormat("%.3g", value);
+  return value == 0 || std::abs(value) >= 1e-3 ? absl::StrFormat("%.4f", value) : fmt::format("{:.3g}", value);
 }
 
 std::string MetricText(const Metric& metric) {
@@ -42,7 +43,7 @@ void BestEvaluation::Load(const io::Metadata& metadata) {
 void BestEvaluation::Store(io::Metadata& metadata) const {
   if (since_ < 0) return;
   metadata[kNameKey] = best_.name;
-  metadata[kBestKey] = absl::StrFormat("%.17g", best_.value);
+  metadata[kBestKey] = fmt::format("{:.17g}", best_.value);
   metadata[kSinceKey] = absl::StrCat(since_);
 }
 

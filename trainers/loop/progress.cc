@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/steady_time.h"
+#include "spdlog/fmt/fmt.h"
 #include "trainers/loop/evaluation.h"
 
 namespace belfry::trainers {
@@ -97,7 +98,7 @@ void Progress::Show(int64_t step, double loss, double learning_rate, absl::Span<
   std::vector<ProgressField> fields = {{absl::StrFormat("step %d/%d", step, options_.total)},
                                        {absl::StrCat("loss ", ShortNumber(loss)), 1}};
   for (const std::string& part : parts) fields.push_back({part, 4});
-  fields.push_back({absl::StrFormat("lr %.4g", learning_rate), 5});
+  fields.push_back({fmt::format("lr {:.4g}", learning_rate), 5});
   if (recent_ > 0) {
     const int decimals = recent_ < 10 ? 2 : 0;
     const std::string spread = measured > 1 ? absl::StrFormat(" +/- %.*f", decimals, error) : "";

@@ -57,6 +57,14 @@ class CheckpointDirectoryTest : public testing::Test {
   const std::string path_ = folder_ / "checkpoints";
 };
 
+TEST_F(CheckpointDirectoryTest, AMetricOfAnyMagnitudeComesBack) {
+  CheckpointDirectory directory = Open();
+  for (const double value : {1e-310, 1e-40, 1.0 / 3, 1e300}) {
+    ASSERT_EQ(Save(directory, 12, value), absl::OkStatus());
+    EXPECT_EQ(ValueOf(LoadCheckpointOfStep(path_, 12)).metric->value, value);
+  }
+}
+
 TEST_F(CheckpointDirectoryTest, ACheckpointComesBack) {
   CheckpointDirectory directory = Open();
   ASSERT_EQ(directory.Save(12, {{"w", Tensor::Of<float>({1, 2})}}, {{"seed", "3"}}, Metric{"loss", 0.1}),
