@@ -100,9 +100,10 @@ void Evaluate(const data::CsvTable& table, Plane& plane) {
 }  // namespace
 
 absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options) {
-  ASSIGN_OR_RETURN(
-      const data::CsvTable table,
-      data::ReadCsv(options.path, {.target = options.target, .dtype = DType::kFloat64, .largest_target = kMaxTarget}));
+  ASSIGN_OR_RETURN(const data::CsvTable table, data::ReadCsv(options.path, {.target = options.target,
+                                                                            .dtype = DType::kFloat64,
+                                                                            .largest_target = kMaxTarget,
+                                                                            .max_bytes = options.max_bytes}));
   if (table.features.shape()[1] == 0) {
     return absl::InvalidArgumentError(absl::StrCat(options.path, " has no column besides '", table.target_name, "'"));
   }

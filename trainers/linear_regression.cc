@@ -35,6 +35,7 @@ ABSL_FLAG(int64_t, log_every, -1,
           "steps 0, 100, 200, 500, 1000, 2000 and so on.");
 ABSL_FLAG(double, learning_rate, 0.01, "Learning rate of gradient descent.");
 ABSL_FLAG(std::string, csv, "", "CSV file of numbers to fit instead of the fixed points.");
+ABSL_FLAG(int64_t, csv_limit, 1 << 30, "Largest size of --csv in bytes; memory must hold several times as much.");
 ABSL_FLAG(std::string, target, "", "Column of --csv to predict, by name or by number from 0. Default: the last one.");
 
 namespace belfry::trainers {
@@ -159,11 +160,13 @@ absl::StatusOr<int> FitFixedPoints(World& world, int64_t steps) {
 }
 
 absl::StatusOr<int> FitFile(World& world, int64_t steps) {
+  RETURN_IF_ERROR(CheckFlag("csv_limit", absl::GetFlag(FLAGS_csv_limit), 1, std::numeric_limits<int64_t>::max()));
   RETURN_IF_ERROR(RejectFlags({"device"}, "linear_regression with --csv, which uses --devices"));
   TrainerOptions training;
   RETURN_IF_ERROR(SetTrainerOptions(training, world));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices(world));
   CsvRegressionOptions options{.path = absl::GetFlag(FLAGS_csv),
+                               .max_bytes = static_cast<uint64_t>(absl::GetFlag(FLAGS_csv_limit)),
                                .target = absl::GetFlag(FLAGS_target),
                                .learning_rate = absl::GetFlag(FLAGS_learning_rate),
                                .seed = absl::GetFlag(FLAGS_seed),

@@ -287,8 +287,15 @@ absl::StatusOr<CsvTable> ParseCsv(absl::string_view text, absl::string_view name
 }
 
 absl::StatusOr<CsvTable> ReadCsv(const std::string& path, const CsvOptions& options) {
-  ASSIGN_OR_RETURN(const std::string text, io::ReadFile(path));
-  return ParseCsv(text, path, options);
+  const absl::StatusOr<std::string> text = io::ReadFile(path, options.max_bytes);
+  if (absl::IsResourceExhausted(text.status())) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(text.status().message(),
+                     "; cut the file, or raise the limit (--csv_limit, CsvOptions::max_bytes) if the "
+                     "memory holds several times that"));
+  }
+  RETURN_IF_ERROR(text.status());
+  return ParseCsv(*text, path, options);
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCsv(const std::string& path, CsvOptions options) {

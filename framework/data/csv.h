@@ -1,6 +1,7 @@
 // Reading numbers from CSV files.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,8 @@ struct CsvOptions {
   std::string target;                 // empty: the last column
   DType dtype = DType::kFloat32;      // dtype of the result: kFloat32 or kFloat64
   double largest_target = 0;          // a target of larger magnitude is an error; 0: only the dtype limits it
+  uint64_t max_bytes = uint64_t{1} << 30;  // ReadCsv: a larger file is an error, since it is held in memory with the
+                                           // table, which may take several times as much
 };
 
 struct CsvTable {
@@ -38,6 +41,7 @@ struct CsvTable {
 // numbers. Errors are InvalidArgument (or those of reading the file) and begin with file:line:column, both counted from
 // 1, the column in bytes: a field that is empty, not a number, NaN, infinite or too large for the dtype; a row with
 // more or fewer fields than the first; an unclosed quote; a missing column; two columns of the same name; no rows.
+// ResourceExhausted for a file of more than max_bytes.
 absl::StatusOr<CsvTable> ReadCsv(const std::string& path, const CsvOptions& options = {});
 
 // Like ReadCsv, but parses `text`, which errors call `name`.

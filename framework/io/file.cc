@@ -23,6 +23,7 @@ namespace {
 // Linux moves at most slightly more than this (2 GiB less a page) in one call.
 constexpr uint64_t kMaxBytesAtOnce = uint64_t{1} << 30;
 constexpr int kMaxLeftovers = 1000;
+constexpr int kMaxLinks = 40;  // as Linux
 
 class Descriptor {
  public:
@@ -91,8 +92,13 @@ absl::Status SystemError(absl::string_view path, absl::string_view what, int err
   }
 }
 
-absl::StatusOr<std::string> ReadFile(const std::string& path) {
+absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes) {
   ASSIGN_OR_RETURN(const InputFile file, InputFile::Open(path));
+  const auto too_large = [&](uint64_t bytes) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(path, ": has ", bytes, " bytes, more than the limit of ", max_bytes));
+  };
+  if (file.size() > max_bytes) return too_large(file.size());
   std::string bytes;
   size_t used = 0, room = file.size();
   // One byte more than the expected size, so that usually the second read already reports the end of the file.
@@ -101,6 +107,7 @@ absl::StatusOr<std::string> ReadFile(const std::string& path) {
     ASSIGN_OR_RETURN(const size_t got, file.ReadOn(bytes.data() + used, bytes.size() - used));
     if (got == 0) break;
     used += got;
+    if (used > max_bytes) return too_large(used);  // it has grown, or had no size, as files in /proc
     if (used == bytes.size()) room = 2 * used;
   }
   bytes.resize(used);
@@ -116,6 +123,17 @@ bool IsWrittenInPlace(const std::string& path) {
   return absl::StartsWith(path, "/dev/") && !absl::StartsWith(path, "/dev/shm/");
 }
 
+// The path that symbolic links lead to from `path`, as far as they go.
+absl::StatusOr<std::string> FollowLinks(std::string path) {
+  std::error_code error;
+  for (int i = 0; i < kMaxLinks; ++i) {
+    const std::filesystem::path target = std::filesystem::read_symlink(path, error);
+    if (error) return path;  // no link, or nothing there
+    path = (std::filesystem::path(path).parent_path() / target).string();
+  }
+  return SystemError(path, "cannot write", ELOOP);
+}
+
 absl::Status WriteInPlace(const std::string& path, absl::Span<const absl::string_view> pieces) {
   Descriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
   bool written = file.value() >= 0;
@@ -126,8 +144,9 @@ absl::Status WriteInPlace(const std::string& path, absl::Span<const absl::string
 
 }  // namespace
 
-absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> pieces) {
-  if (IsWrittenInPlace(path)) return WriteInPlace(path, pieces);
+absl::Status WriteFile(const std::string& asked, absl::Span<const absl::string_view> pieces) {
+  if (IsWrittenInPlace(asked)) return WriteInPlace(asked, pieces);
+  ASSIGN_OR_RETURN(const std::string path, FollowLinks(asked));
   std::string beside;
   int descriptor = -1;
   for (int i = 0; descriptor < 0; ++i) {

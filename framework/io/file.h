@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 
 #include "absl/status/status.h"
@@ -17,13 +18,16 @@ namespace belfry::io {
 // an errno.
 absl::Status SystemError(absl::string_view path, absl::string_view what, int error);
 
-// The contents of `path`, a regular file: InvalidArgument for a folder, a pipe or a device, which may never end.
-absl::StatusOr<std::string> ReadFile(const std::string& path);
+// The contents of `path`, a regular file: InvalidArgument for a folder, a pipe or a device, which may never end;
+// ResourceExhausted for a file of more than `max_bytes`, of which nothing is read.
+absl::StatusOr<std::string> ReadFile(const std::string& path,
+                                     uint64_t max_bytes = std::numeric_limits<uint64_t>::max());
 
 // Writes the pieces, one after the other, to a temporary file beside `path`, flushes it to the disk and renames it to
 // `path`, so that a reader sees either the old file or the whole new one, even after a power failure. After an error
 // the old file is still there (or the new one, if only flushing the folder failed) and the temporary file is gone; a
-// killed process may leave it behind (BaseOfLeftover). A device, a pipe or a socket, and any path in /dev (but not
+// killed process may leave it behind (BaseOfLeftover). A symbolic link is followed, even to a file that does not exist
+// yet: it stays, and the file that it leads to is replaced. A device, a pipe or a socket, and any path in /dev (but not
 // in /dev/shm), is written in place instead.
 absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> pieces);
 absl::Status WriteFile(const std::string& path, absl::string_view bytes);

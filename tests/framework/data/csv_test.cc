@@ -1,9 +1,9 @@
 #include "framework/data/csv.h"
 
 #include <cmath>
-#include <cstdio>
 #include <vector>
 
+#include "spdlog/fmt/fmt.h"
 #include "tests/framework/data/data_testing.h"
 
 namespace belfry::data {
@@ -120,6 +120,15 @@ TEST(Csv, RejectsIntegersThatWouldBeRounded) {
   EXPECT_TRUE(ParseCsv("33554432,16777217.5\n", "t").ok());
 }
 
+TEST(Csv, FilesUpToALimit) {
+  const TemporaryFolder folder;
+  folder.Write("t.csv", "1,2\n3,4\n");
+  EXPECT_TRUE(ReadCsv(folder / "t.csv", {.max_bytes = 8}).ok());
+  std::filesystem::resize_file(folder / "t.csv", uint64_t{1} << 40);
+  ExpectError(ReadCsv(folder / "t.csv").status(), StatusCode::kResourceExhausted, folder / "t.csv",
+              "has 1099511627776 bytes, more than the limit of 1073741824; cut the file, or raise the limit");
+}
+
 TEST(Csv, TargetsUpToABound) {
   const CsvOptions options = {.dtype = DType::kFloat64, .largest_target = 1e18};
   ExpectError(ParseCsv("x,y\n1e300,2\n3,-1e39\n", "dir/f.csv", options).status(), StatusCode::kInvalidArgument,
@@ -140,9 +149,7 @@ TEST(Csv, RandomNumbersComeBackExactly) {
     for (int column = 0; column < 4; ++column) {
       const double value = std::ldexp(static_cast<double>(random.Between(-1'000'000'000, 1'000'000'000)),
                                       static_cast<int>(random.Between(-60, 60)));
-      char digits[64];
-      std::snprintf(digits, sizeof digits, column == 3 ? "%.17g\n" : "%.17g,", value);
-      text += digits;
+      text += fmt::format("{:.17g}{}", value, column == 3 ? '\n' : ',');
       if (column < 3) expected.push_back(value);
     }
   }

@@ -94,6 +94,33 @@ TEST(File, APipeIsWrittenInPlace) {
   EXPECT_FALSE(fs::exists("/dev/belfry_nothing"));
 }
 
+TEST(File, WritingFollowsLinks) {
+  const TemporaryFolder folder;
+  fs::create_directory(folder / "runs");
+  fs::create_symlink("runs/metrics", folder / "relative");
+  fs::create_symlink(folder / "relative", folder / "absolute");
+  for (const char* text : {"new", "old"}) {  // the file does not exist at first
+    ASSERT_EQ(WriteFile(folder / "absolute", text), absl::OkStatus());
+    EXPECT_EQ(*ReadFile(folder / "runs/metrics"), text);
+    EXPECT_TRUE(fs::is_symlink(folder / "absolute") && fs::is_symlink(folder / "relative"));
+    EXPECT_FALSE(fs::is_symlink(folder / "runs/metrics"));
+  }
+  EXPECT_THAT(NamesIn(folder / "runs"), testing::ElementsAre("metrics"));
+  fs::create_symlink("itself", folder / "itself");
+  ExpectError(WriteFile(folder / "itself", "x"), StatusCode::kInvalidArgument, "itself", "symbolic links");
+  fs::create_symlink("nowhere/file", folder / "lost");
+  ExpectError(WriteFile(folder / "lost", "x"), StatusCode::kNotFound, folder / "nowhere/file", "No such file");
+}
+
+TEST(File, ReadingStopsAtALimit) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(WriteFile(folder / "file", "12345"), absl::OkStatus());
+  EXPECT_EQ(*ReadFile(folder / "file", 5), "12345");
+  ExpectError(ReadFile(folder / "file", 4).status(), StatusCode::kResourceExhausted, folder / "file",
+              "has 5 bytes, more than the limit of 4");
+  EXPECT_EQ(ReadFile("/proc/self/status", 10).status().code(), StatusCode::kResourceExhausted) << "its size is 0";
+}
+
 TEST(File, ALinkIsReplaced) {
   const TemporaryFolder folder;
   for (const char* target : {"a", "b", "b"}) {
