@@ -134,18 +134,19 @@ absl::StatusOr<size_t> GpuMemoryLimit(const DeviceOptions& options, size_t total
   if (options.gpu_memory.empty()) {
     const size_t limit = usable / parts / kGranule * kGranule;
     if (limit > 0) return limit;
-    return absl::InvalidArgumentError(absl::StrCat("only ", GibiBytes(free), " of ", GibiBytes(total),
-                                                   " are free, and other processes use the rest; nothing is left for ",
-                                                   parts, parts == 1 ? " device" : " devices"));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("only ", GibiBytes(free), " of ", GibiBytes(total),
+                     " are free, and other processes use the rest; nothing is left for ", parts,
+                     parts == 1 ? " device" : " devices"));
   }
   ASSIGN_OR_RETURN(const MemoryText memory, ParseMemory(options.gpu_memory));
   const double bytes = memory.fraction ? memory.number * static_cast<double>(total) : memory.number;
   const size_t limit = static_cast<size_t>(bytes) / kGranule * kGranule;
   if (limit <= free / parts) return limit;
-  return absl::InvalidArgumentError(absl::StrCat("gpu_memory='", options.gpu_memory, "' is ", GibiBytes(limit),
-                                                 parts == 1 ? "" : absl::StrCat(" for each of ", parts, " devices"),
-                                                 ", but only ", GibiBytes(free), " of ", GibiBytes(total),
-                                                 " are free"));
+  const std::string why = absl::StrCat("gpu_memory='", options.gpu_memory, "' is ", GibiBytes(limit),
+                                       parts == 1 ? "" : absl::StrCat(" for each of ", parts, " devices"),
+                                       ", but only ", GibiBytes(free), " of ", GibiBytes(total), " are free");
+  return limit <= total / parts ? absl::ResourceExhaustedError(why) : absl::InvalidArgumentError(why);
 }
 
 }  // namespace belfry

@@ -31,8 +31,8 @@ inline GpuPlace PlaceOfGpu(const DeviceOptions& options, int id) {
 }
 
 // Bytes that each device on a card may use, a multiple of 256: the amount in gpu_memory, or else an even share of the
-// free memory less a margin for the driver and libraries. `total` and `free` are the card's. InvalidArgument if all
-// virtual_gpus devices together would not fit.
+// free memory less a margin for the driver and libraries. `total` and `free` are the card's. If all
+// virtual_gpus devices together do not fit: ResourceExhausted, or InvalidArgument if they exceed even the whole card.
 absl::StatusOr<size_t> GpuMemoryLimit(const DeviceOptions& options, size_t total, size_t free);
 
 }  // namespace belfry

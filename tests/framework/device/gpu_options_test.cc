@@ -14,8 +14,11 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-void ExpectWrong(const absl::Status& status, const char* why) {
-  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+constexpr absl::StatusCode kShort = absl::StatusCode::kResourceExhausted;
+
+void ExpectWrong(const absl::Status& status, const char* why,
+                 absl::StatusCode code = absl::StatusCode::kInvalidArgument) {
+  EXPECT_EQ(status.code(), code) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr(why));
 }
 
@@ -91,7 +94,7 @@ TEST(GpuOptions, AnEvenShareOfWhatIsFreeByDefault) {
   EXPECT_EQ(*GpuMemoryLimit({}, 16 * kGi, 15 * kGi), 14 * kGi) << "a sixteenth on a small one";
   EXPECT_EQ(*GpuMemoryLimit({.virtual_gpus = 2}, 80 * kGi, 70 * kGi), 34 * kGi);
   EXPECT_EQ(*GpuMemoryLimit({.virtual_gpus = 3}, 80 * kGi, 70 * kGi) % 256, 0u);
-  ExpectWrong(GpuMemoryLimit({}, 80 * kGi, kGi).status(), "only 1.0 GiB of 80.0 GiB are free");
+  ExpectWrong(GpuMemoryLimit({}, 80 * kGi, kGi).status(), "only 1.0 GiB of 80.0 GiB are free", kShort);
 }
 
 TEST(GpuOptions, BytesAndFractions) {
@@ -102,9 +105,12 @@ TEST(GpuOptions, BytesAndFractions) {
   EXPECT_EQ(*GpuMemoryLimit({.gpu_memory = "300mib"}, 80 * kGi, 70 * kGi), 300 * kMi);
   EXPECT_EQ(*GpuMemoryLimit({.gpu_memory = "1048577"}, 80 * kGi, 70 * kGi), kMi) << "rounded down to 256";
   ExpectWrong(GpuMemoryLimit({.gpu_memory = "71GiB"}, 80 * kGi, 70 * kGi).status(),
-              "gpu_memory='71GiB' is 71.0 GiB, but only 70.0 GiB of 80.0 GiB are free");
+              "gpu_memory='71GiB' is 71.0 GiB, but only 70.0 GiB of 80.0 GiB are free", kShort);
+  ExpectWrong(GpuMemoryLimit({.gpu_memory = "81GiB"}, 80 * kGi, 70 * kGi).status(), "is 81.0 GiB");
   ExpectWrong(GpuMemoryLimit({.virtual_gpus = 2, .gpu_memory = "36GiB"}, 80 * kGi, 70 * kGi).status(),
-              "36.0 GiB for each of 2 devices");
+              "36.0 GiB for each of 2 devices", kShort);
+  ExpectWrong(GpuMemoryLimit({.virtual_gpus = 2, .gpu_memory = "41GiB"}, 80 * kGi, 70 * kGi).status(),
+              "41.0 GiB for each of 2 devices");
 }
 
 TEST(GpuOptions, AreCheckedWhateverIsOpened) {
