@@ -69,11 +69,11 @@ class Joiner {
       const std::string why = absl::StrCat("no device type can run both '", target.name(), "' and '", node.name(),
                                            "', together with the nodes colocated with them");
       if (bond == Bond::kReference || !options_.allow_soft_placement) return Conflict(target, node, why);
-      notes_.push_back(absl::StrCat("Node '", node.name(), "'", AtLine(node), " is not colocated with '", target.name(),
-                                    "': ", why, "."));
+      NoteApart(target, node, why);
       return absl::OkStatus();
     }
-    RETURN_IF_ERROR(JoinRequests(target, node, bond, groups_[b], joined));
+    ASSIGN_OR_RETURN(const bool together, JoinRequests(target, node, bond, groups_[b], joined));
+    if (!together) return absl::OkStatus();
     joined.leader = std::min(groups_[a].leader, groups_[b].leader);
     joined.size = groups_[a].size + groups_[b].size;
     const int root = groups_[a].size >= groups_[b].size ? a : b;
@@ -82,20 +82,26 @@ class Joiner {
     return absl::OkStatus();
   }
 
+  void NoteApart(const Node& target, const Node& node, absl::string_view why) {
+    notes_.push_back(absl::StrCat("Node '", node.name(), "'", AtLine(node), " is not colocated with '", target.name(),
+                                  "': ", why, "."));
+  }
+
   static void TakeRequest(const ColocationGroup& from, ColocationGroup& to) {
     to.request = from.request;
     to.requester = from.requester;
     to.storage = from.storage;
   }
 
-  absl::Status JoinRequests(const Node& target, const Node& node, Bond bond, const ColocationGroup& other,
-                            ColocationGroup& joined) {
-    if (other.request == 0) return absl::OkStatus();
+  // Returns false if the colocation is given up, so that each side keeps its request.
+  absl::StatusOr<bool> JoinRequests(const Node& target, const Node& node, Bond bond, const ColocationGroup& other,
+                                    ColocationGroup& joined) {
+    if (other.request == 0) return true;
     if (joined.request == 0 || joined.request == other.request) {
       const bool storage = joined.storage || other.storage;
       if (joined.request == 0) TakeRequest(other, joined);
       joined.storage = storage;
-      return absl::OkStatus();
+      return true;
     }
     const DeviceName &ours = requests_.name(joined.request), &theirs = requests_.name(other.request);
     absl::StatusOr<DeviceName> merged = Merge(ours, theirs, MergeMode::kHard);
@@ -103,18 +109,23 @@ class Joiner {
       joined.request = requests_.Intern(*merged);
       if (joined.request == other.request) joined.requester = other.requester;
       joined.storage = joined.storage || other.storage;
-      return absl::OkStatus();
+      return true;
     }
-    const bool gives_way =
-        bond == Bond::kReference || (options_.allow_soft_placement && !IsDifferentAddressSpace(ours, theirs));
-    if (!gives_way || (joined.storage && other.storage)) return Conflict(target, node, merged.status().message());
+    const absl::string_view why = merged.status().message();
+    const bool may_differ = bond == Bond::kReference || options_.allow_soft_placement;
+    if (!may_differ || IsDifferentAddressSpace(ours, theirs)) return Conflict(target, node, why);
+    if (joined.storage && other.storage) {
+      if (bond == Bond::kReference) return Conflict(target, node, why);
+      NoteApart(target, node, why);
+      return false;
+    }
     if (other.storage) {
       TakeRequest(other, joined);
     } else if (bond == Bond::kColocation && !joined.storage) {
       ASSIGN_OR_RETURN(merged, Merge(ours, theirs, MergeMode::kSoft));
       joined.request = requests_.Intern(*merged);
     }
-    return absl::OkStatus();
+    return true;
   }
 
   absl::Status Conflict(const Node& target, const Node& node, absl::string_view why) {

@@ -50,11 +50,9 @@ struct ColocateOptions {
   bool allow_soft_placement = false;
 };
 
-// Joins an update with the variable that it changes (ArgDef::ref), then a node with those it is colocated with. An
-// update whose request contradicts its variable's gives way. InvalidArgument, with the group's members, where requests
-// of colocated nodes contradict each other or no type of device runs all of a group. With soft placement a
-// contradiction in type or id leaves the group without them, and a colocation without a common type is dropped; neither
-// moves a variable.
+// Joins an update with the variable that it changes (ArgDef::ref), then a node with those it is colocated with. Place
+// says whose request gives way. InvalidArgument, with the group's members, where none may, or where no type of device
+// runs all of a group.
 absl::StatusOr<Colocation> Colocate(const Graph& graph, const DeviceSet& devices, const ColocateOptions& options,
                                     DeviceRequests& requests);
 

@@ -29,11 +29,18 @@ struct Placement {
 // With allow_soft_placement, a device that does not exist or that has no kernel gives way to one that exists and has,
 // and `notes` says so; without it, it is an InvalidArgument error that begins "Cannot assign a device to node 'b':
 // Could not satisfy explicit device specification '/gpu:2'" and ends with the node's summary in "[[Node: ...]]";
-// between the two stand the reason, the devices there are and the user's line. Conflicting jobs or tasks are an error
-// in any case; so are an update without a kernel for where its variable may be, and two variables that one node updates
-// on different devices. An update that asks for another device than its variable's goes with the variable, and `notes`
-// says so. Of several errors, that of the first node in the order of PlacementText is returned. FailedPrecondition if
-// there are no devices.
+// between the two stand the reason, the devices there are and the user's line. Of several errors, that of the first
+// node in the order of PlacementText is returned. FailedPrecondition if there are no devices.
+//
+// Where nodes that share a device ask for different ones:
+// - Different jobs, replicas or tasks are an error, also between an update and its variable, and also with
+//   allow_soft_placement.
+// - Between an update and its variable, a type or id of the update's gives way, and `notes` says so. Two variables that
+//   one node updates on different devices are an error, and so is an update without a kernel for where its variable may
+//   be.
+// - Between nodes that are only colocated, different types or ids are an error. With allow_soft_placement a node gives
+//   way to a variable, or to a node placed before; of two other nodes both give up what differs; and where both sides
+//   are variables, or no type of device runs both, the colocation is given up and `notes` says so.
 absl::StatusOr<Placement> Place(const Graph& graph, const DeviceSet& devices, const PlaceOptions& options,
                                 Placement placed = {});
 

@@ -89,6 +89,52 @@ TEST_F(PlaceGroupsTest, ConflictingJobsAreAlwaysAnError) {
   }
 }
 
+DeviceSet TwoTasks() {
+  std::vector<std::unique_ptr<Device>> list;
+  for (int task = 0; task < 2; ++task) {
+    list.push_back(MakeFakeDevice("CPU", 0, "", task));
+    list.push_back(MakeFakeDevice("GPU", 0, "", task));
+  }
+  return DeviceSet(std::move(list));
+}
+
+TEST_F(PlaceGroupsTest, AnUpdateForAnotherTaskIsAlwaysAnError) {
+  const Output x = Const(root_), v = Variable(root_.Device("/task:0/gpu:0"), "v");
+  const Output same = root_.Device("/task:0/cpu:0").Add("Assign", {v, x});
+  const DeviceSet devices = TwoTasks();
+  Place(devices);
+  EXPECT_EQ(placement_.device[same.node->id()], placement_.device[v.node->id()]);
+  root_.Device("/task:1/gpu:0").Named("up").Add("Assign", {v, x});
+  for (bool soft : {false, true}) {
+    EXPECT_THAT(std::string(Error(devices, soft).message()),
+                HasSubstr("Cannot colocate nodes 'v' and 'up': Cannot merge devices with incompatible tasks"));
+    auto later = belfry::Place(graph_, devices, {.allow_soft_placement = soft}, placement_);
+    EXPECT_THAT(std::string(later.status().message()), HasSubstr("incompatible tasks"));
+  }
+}
+
+// Requested or placed before, variables stay where they are.
+TEST_F(PlaceGroupsTest, ColocatedUpdatesOfVariablesOnDifferentDevices) {
+  const Output x = Const(root_), v = Variable(root_.Device("/cpu:0"), "v"), w = Variable(root_.Device("/gpu:0"), "w");
+  const DeviceSet devices = FakeDevices(1, 1);
+  Place(devices);
+  const Placement before = placement_;
+  const Output a = root_.Named("a").Add("Assign", {v, x});
+  const Output b = root_.ColocateWith(*a.node).Named("b").Add("Assign", {w, x});
+  for (const Placement& placed : {Placement(), before}) {
+    const auto hard = belfry::Place(graph_, devices, {}, placed);
+    EXPECT_THAT(std::string(hard.status().message()), HasSubstr("Cannot colocate nodes 'a' and 'b'"));
+    auto soft = belfry::Place(graph_, devices, {.allow_soft_placement = true}, placed);
+    ASSERT_TRUE(soft.ok()) << soft.status();
+    placement_ = *std::move(soft);
+    EXPECT_EQ(Where(v), "CPU:0");
+    EXPECT_EQ(Where(a), "CPU:0");
+    EXPECT_EQ(Where(w), "GPU:0");
+    EXPECT_EQ(Where(b), "GPU:0");
+    EXPECT_THAT(placement_.notes, ElementsAre(HasSubstr("'b' is not colocated with 'a'")));
+  }
+}
+
 TEST_F(PlaceGroupsTest, ColocationWithoutACommonType) {
   const Output x = Const(root_), a = root_.Named("a").Add("CpuOnly", {x});
   const Output b = root_.ColocateWith(*a.node).Named("b").Add("GpuOnly", {x});

@@ -34,8 +34,9 @@ class FakeDevice final : public Device {
   const std::string description_;
 };
 
-inline std::unique_ptr<Device> MakeFakeDevice(absl::string_view type, int id, std::string description = "fake") {
-  return std::make_unique<FakeDevice>(DeviceName::Full("localhost", 0, 0, type, id), std::move(description));
+inline std::unique_ptr<Device> MakeFakeDevice(absl::string_view type, int id, std::string description = "fake",
+                                              int task = 0) {
+  return std::make_unique<FakeDevice>(DeviceName::Full("localhost", 0, task, type, id), std::move(description));
 }
 
 // CPU devices 0 ... cpus-1 and GPUs 0 ... gpus-1.
