@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "framework/base/dtype.h"
+#include "ops/elementwise/functors.h"
 
 namespace belfry::ops::functor {
 
@@ -195,7 +196,7 @@ struct NegativePower {
       inverse = power.square();
     } else {
       inverse = power.inverse();
-      power = (power.log() * -beta).exp();
+      power = (power.unaryExpr(ArrayLog<T>()) * -beta).exp();
     }
   }
 };

@@ -16,6 +16,7 @@
 #include "framework/graph/kernel.h"
 #include "ops/common/compute_impl.h"
 #include "ops/elementwise/broadcast_impl.h"
+#include "ops/elementwise/log_impl.h"
 
 namespace belfry::ops {
 

@@ -84,12 +84,14 @@ struct Expm1 {
   }
 };
 template <class T>
+struct ArrayLog;  // ops/elementwise/log_impl.h
+template <class T>
 struct Log {
   static constexpr double kCost = 4;
   constexpr T operator()(T x) const { return std::log(x); }
   template <class A>
   auto Vector(const A& x) const {
-    return x.log();
+    return x.unaryExpr(ArrayLog<T>());
   }
 };
 template <class T>

@@ -1,5 +1,6 @@
 #include "ops/activation/functors.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/elementwise/log_impl.h"
 #include "ops/nn.h"
 #include "ops/normalisation/normalisation_ops.h"
 

@@ -2,7 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
+#include <vector>
 
+#include "framework/device/device_set.h"
+#include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
@@ -56,6 +60,61 @@ INSTANTIATE_TEST_SUITE_P(
                       Limits{"Silu", [](const Scope& s, Output x) { return Silu(s, x); }, 0, kInfinity},
                       Limits{"Softplus", [](const Scope& s, Output x) { return Softplus(s, x); }, 0, kInfinity}),
     [](const auto& info) { return info.param.name; });
+
+template <class T>
+void ExpectNear(T found, T expected, T of) {
+  if (std::isfinite(expected)) {
+    EXPECT_NEAR(found, expected, 4 * std::numeric_limits<T>::epsilon() * std::abs(expected)) << "of " << of;
+  } else {
+    EXPECT_TRUE(std::isnan(expected) ? std::isnan(found) : found == expected) << found << " of " << of;
+  }
+}
+
+// A block that fills vector registers, and what remains of it, alone and in a fused chain.
+template <class T>
+void ExpectLogs(DType dtype) {
+  using Limits = std::numeric_limits<T>;
+  const std::vector<T> values = {Limits::denorm_min(),
+                                 Limits::min() / 3,
+                                 Limits::min(),
+                                 Limits::max(),
+                                 T(1e-40),
+                                 -Limits::denorm_min(),
+                                 T(0),
+                                 T(-0.0),
+                                 T(-1),
+                                 Limits::infinity(),
+                                 T(1),
+                                 -Limits::infinity(),
+                                 Limits::quiet_NaN(),
+                                 T(1) + Limits::epsilon(),
+                                 T(0.5),
+                                 Limits::min() * T(0.999)};
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  const Output x = Placeholder(scope, dtype, {Shape::kUnknown}), y = Log(scope, x);
+  const Output chain = Add(scope, Scale(scope, Log(scope, x), 2), x);
+  const DeviceSet devices = DeviceSet::Open("cpu:1").value();
+  const auto session = Session::Create(graph, devices, {.fuse_elementwise_from = 0}).value();
+  for (const int64_t size : {1, 2, 3, 7, 15, 16, 17, 33, 1000}) {
+    for (size_t first = 0; first < values.size(); ++first) {
+      Tensor fed(dtype, {size});
+      for (int64_t i = 0; i < size; ++i) fed.data<T>()[i] = values[(first + i) % values.size()];
+      const std::vector<Tensor> alone = session->Run({{x, fed}}, {y}).value();
+      const std::vector<Tensor> fused = session->Run({{x, fed}}, {chain}).value();
+      for (int64_t i = 0; i < size; ++i) {
+        const T of = fed.data<T>()[i], log = std::log(of);
+        ExpectNear(alone[0].data<T>()[i], log, of);
+        ExpectNear(fused[0].data<T>()[i], 2 * log + of, of);
+      }
+    }
+  }
+}
+
+TEST(Log, OfSubnormalAndSpecialValues) {
+  ExpectLogs<float>(DType::kFloat32);
+  ExpectLogs<double>(DType::kFloat64);
+}
 
 TEST(Softmax, IsSharperWhenColdAndFlatterWhenHot) {
   // exp(x / temperature) / sum, for x = 1, 2, 3.
