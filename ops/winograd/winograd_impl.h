@@ -2,7 +2,7 @@
 // times fewer multiplications for a 3 x 3 filter and 6.25 times fewer for a 5 x 5 one. Faster than oneDNN with many
 // channels, or with few channels and a 5 x 5 filter.
 //
-// Rounding errors are about 4 times those of plain sums, about 2e-6 of the root mean square of the result.
+// Rounding errors are 4 to 5 times those of plain sums, and in the gradients of filters 7 to 15 times.
 #pragma once
 
 #include <cstddef>

@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iostream>
+#include <random>
+#include <tuple>
+#include <vector>
+
+#include "framework/device/device_set.h"
+#include "framework/graph/gradients.h"
+#include "framework/runtime/session.h"
+#include "ops/array.h"
+#include "ops/builtin_ops.h"
+#include "ops/nn.h"
+#include "ops/winograd/winograd_impl.h"
+#include "tests/main/seed.h"
+
+namespace belfry::ops::winograd {
+namespace {
+
+Tensor Random(const Shape& shape) {
+  std::normal_distribution<float> normal;
+  Tensor tensor(DType::kFloat32, shape);
+  std::generate_n(tensor.data<float>(), tensor.elements(), [&] { return normal(TestRandom()); });
+  return tensor;
+}
+
+// A convolution of x and w, and its gradients, computed in `dtype` and given in float64.
+std::vector<Tensor> Convolve(const std::vector<Tensor>& values, DType dtype, bool winograd) {
+  Graph graph(BuiltinOps());
+  const Scope root(graph);
+  std::vector<Output> inputs, in;
+  std::vector<Feed> feeds;
+  for (const Tensor& value : values) {
+    inputs.push_back(Placeholder(root, DType::kFloat32, value.shape()));
+    in.push_back(Cast(root, inputs.back(), dtype));
+    feeds.push_back({inputs.back(), value});
+  }
+  const Output y = Conv2D(root, in[0], in[1]);
+  const std::vector<Output> gradients = Gradients(root, {y}, {in[0], in[1]}, {.grad_ys = {in[2]}}).value();
+  std::vector<Output> results;
+  for (const Output& result : {y, gradients[0], gradients[1]}) results.push_back(Cast(root, result, DType::kFloat64));
+  const DeviceSet devices = DeviceSet::Open("cpu:1", {.math = {.winograd = winograd}}).value();
+  return Session::Create(graph, devices).value()->Run(feeds, results).value();
+}
+
+// The root mean square error.
+double ErrorOf(const Tensor& got, const Tensor& want) {
+  double squares = 0;
+  for (int64_t i = 0; i < want.elements(); ++i) {
+    squares += std::pow(got.data<double>()[i] - want.data<double>()[i], 2);
+  }
+  return std::sqrt(squares / static_cast<double>(want.elements()));
+}
+
+// --winograd and docs/determinism.md state the result.
+TEST(WinogradRounding, ComparedWithPlainSums) {
+  for (const auto& [size, filter, channels] : {std::tuple(12, 5, 64), std::tuple(16, 3, 64)}) {
+    const onednn::Conv2DShape shape{
+        .n = 8, .h = size, .w = size, .c = channels, .k = channels, .r = filter, .s = filter};
+    if (!Computes(shape, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
+    const std::vector<Tensor> values = {Random({8, size, size, channels}), Random({filter, filter, channels, channels}),
+                                        Random({8, size, size, channels})};
+    const std::vector<Tensor> exact = Convolve(values, DType::kFloat64, false);
+    const std::vector<Tensor> plain = Convolve(values, DType::kFloat32, false);
+    const std::vector<Tensor> ours = Convolve(values, DType::kFloat32, true);
+    const char* const names[] = {"forward", "input gradient", "filter gradient"};
+    for (size_t i = 0; i < 3; ++i) {
+      const double ratio = ErrorOf(ours[i], exact[i]) / ErrorOf(plain[i], exact[i]);
+      std::cout << filter << " x " << filter << ", " << channels << " channels, " << names[i] << ": " << ratio << "\n";
+      EXPECT_LT(ratio, i == 2 ? 25 : 8);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace belfry::ops::winograd
