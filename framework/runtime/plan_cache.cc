@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 #include "framework/runtime/session.h"
 
@@ -49,20 +50,23 @@ std::unique_ptr<PreparedStep> PlanCache::Take(const std::string& key) {
 
 void PlanCache::Put(const std::string& key, std::unique_ptr<PreparedStep> step) {
   const auto found = entries_.find(key);
-  if (found == entries_.end()) return;
+  if (found == entries_.end()) {
+    evicted_.push_back(std::move(step));
+    return;
+  }
   bytes_ += StepBytes(*found->second.plan);
   found->second.idle.push_back(std::move(step));
   Evict(key);
 }
 
 void PlanCache::DropIdle() {
-  for (auto& [key, entry] : entries_) {
-    bytes_ -= entry.idle.size() * StepBytes(*entry.plan);
-    entry.idle.clear();
-  }
+  for (auto& [key, entry] : entries_) EvictIdle(entry, 0);
 }
 
+std::vector<std::unique_ptr<PreparedStep>> PlanCache::TakeEvicted() { return std::exchange(evicted_, {}); }
+
 void PlanCache::Clear() {
+  DropIdle();
   entries_.clear();
   bytes_ = 0;
 }
@@ -74,14 +78,19 @@ void PlanCache::Evict(const std::string& kept) {
       if (entry->first == kept) continue;
       if (oldest == entries_.end() || entry->second.last_use < oldest->second.last_use) oldest = entry;
     }
-    const Entry& gone = oldest->second;
-    bytes_ -= TableBytes(*gone.plan) + gone.idle.size() * StepBytes(*gone.plan);
+    EvictIdle(oldest->second, 0);
+    bytes_ -= TableBytes(*oldest->second.plan);
     entries_.erase(oldest);
   }
   Entry& last = entries_.at(kept);
-  while (bytes_ > limit_ && last.idle.size() > 1) {
-    bytes_ -= StepBytes(*last.plan);
-    last.idle.pop_back();
+  while (bytes_ > limit_ && last.idle.size() > 1) EvictIdle(last, last.idle.size() - 1);
+}
+
+void PlanCache::EvictIdle(Entry& entry, size_t kept) {
+  while (entry.idle.size() > kept) {
+    bytes_ -= StepBytes(*entry.plan);
+    evicted_.push_back(std::move(entry.idle.back()));
+    entry.idle.pop_back();
   }
 }
 

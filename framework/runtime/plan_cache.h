@@ -15,6 +15,7 @@ class PreparedStep;
 
 // Plans by key, each with its idle prepared steps. Holds about `limit` bytes: beyond that it evicts the least recently
 // used plans with their idle steps, and of the most recently used plan all idle steps but one. Guarded by the session.
+// It destroys no step itself: an asynchronous one waits for its end, for which the session's mutex must not be held.
 class PlanCache {
  public:
   explicit PlanCache(size_t limit) : limit_(limit) {}
@@ -23,12 +24,14 @@ class PlanCache {
   // Find returns the plan of a key, or null; Add stores a new one. Both count as a use.
   std::shared_ptr<const Plan> Find(const std::string& key);
   void Add(const std::string& key, std::shared_ptr<const Plan> plan);
-  // Take removes and returns an idle step of the key, or null; Put returns one. Put destroys a step whose plan was
-  // evicted.
+  // Take removes and returns an idle step of the key, or null; Put returns one, which is evicted if its plan was.
   std::unique_ptr<PreparedStep> Take(const std::string& key);
   void Put(const std::string& key, std::unique_ptr<PreparedStep> step);
-  // Frees the memory of all idle steps.
+  // Evicts all idle steps.
   void DropIdle();
+  // Removes and returns the steps that were evicted: to be destroyed without the session's mutex, which frees their
+  // memory.
+  std::vector<std::unique_ptr<PreparedStep>> TakeEvicted();
   void Clear();
 
   size_t bytes() const { return bytes_; }
@@ -42,11 +45,13 @@ class PlanCache {
   };
 
   void Evict(const std::string& kept);
+  void EvictIdle(Entry& entry, size_t kept);
 
   const size_t limit_;
   size_t bytes_ = 0;  // of all entries
   uint64_t uses_ = 0;
   std::map<std::string, Entry> entries_;
+  std::vector<std::unique_ptr<PreparedStep>> evicted_;
 };
 
 }  // namespace belfry

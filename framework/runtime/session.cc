@@ -110,6 +110,7 @@ Session::~Session() {
   { const ScopedRun last(gate_, /*exclusive=*/true); }
   const MutexLock lock(mutex_);
   plans_.Clear();
+  plans_.TakeEvicted().clear();
 }
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const DeviceSet& devices,
@@ -193,13 +194,8 @@ absl::StatusOr<std::unique_ptr<Executable>> Session::MakeExecutable(const Progra
 
 absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest& request, const std::string& key) {
   RETURN_IF_ERROR(Extend());
-  absl::StatusOr<std::unique_ptr<Executable>> executable = MakeExecutable(request, key);
-  if (absl::IsResourceExhausted(executable.status())) {
-    plans_.DropIdle();
-    executable = MakeExecutable(request, key);
-  }
-  RETURN_IF_ERROR(executable.status());
-  const Plan& plan = (*executable)->plan();
+  ASSIGN_OR_RETURN(std::unique_ptr<Executable> executable, MakeExecutable(request, key));
+  const Plan& plan = executable->plan();
   std::vector<std::string> feed_names;
   for (const Output& feed : request.feeds) feed_names.push_back(feed.name());
   std::vector<Tensor> fetched;
@@ -208,7 +204,7 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest
     ASSIGN_OR_RETURN(fetched.emplace_back(), Tensor::Allocate(spec.dtype, spec.shape));
   }
   auto step = std::unique_ptr<PreparedStep>(
-      new PreparedStep(*this, *std::move(executable), std::move(feed_names), std::move(fetched)));
+      new PreparedStep(*this, std::move(executable), std::move(feed_names), std::move(fetched)));
   const std::vector<ProgramNode>& nodes = plan.program.nodes;
   for (int node : plan.reads_before_writing) {
     step->reads_.emplace_back(nodes[node].name, &variables_.at(nodes[node].source));
@@ -217,14 +213,30 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest
   return step;
 }
 
+// Locks the mutex itself, so that it is free while evicted steps are destroyed: these wait for their ends.
+absl::StatusOr<std::unique_ptr<PreparedStep>> Session::MakeWithinMemory(const ProgramRequest& request,
+                                                                        const std::string& key) {
+  std::vector<std::unique_ptr<PreparedStep>> evicted;
+  const auto make = [&] {
+    const MutexLock lock(mutex_);
+    absl::StatusOr<std::unique_ptr<PreparedStep>> step = Make(request, key);
+    if (absl::IsResourceExhausted(step.status())) plans_.DropIdle();
+    evicted = plans_.TakeEvicted();
+    return step;
+  };
+  absl::StatusOr<std::unique_ptr<PreparedStep>> step = make();
+  if (!absl::IsResourceExhausted(step.status()) || evicted.empty()) return step;
+  evicted.clear();
+  return make();
+}
+
 absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Prepare(absl::Span<const FeedSpec> feeds,
                                                                absl::Span<const Output> fetches,
                                                                absl::Span<const Node* const> targets) {
   if (closed_.load()) return Closed();
   const ProgramRequest request = RequestFor(feeds, fetches, targets);
   RETURN_IF_ERROR(CheckValid(graph_, request));
-  const MutexLock lock(mutex_);
-  return Make(request, KeyOf(request));
+  return MakeWithinMemory(request, KeyOf(request));
 }
 
 absl::StatusOr<Session::Explanation> Session::Explain(absl::Span<const FeedSpec> feeds,
@@ -256,9 +268,9 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, a
   {
     const MutexLock lock(mutex_);
     step = plans_.Take(key);
-    if (step == nullptr) {
-      ASSIGN_OR_RETURN(step, Make(request, key));
-    }
+  }
+  if (step == nullptr) {
+    ASSIGN_OR_RETURN(step, MakeWithinMemory(request, key));
   }
   absl::Status status = step->Run(values);
   if (status.ok()) status = step->Wait();
@@ -266,8 +278,12 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, a
   if (status.ok()) {
     for (size_t i = 0; i < fetches.size(); ++i) fetched.push_back(step->fetched(static_cast<int>(i)).Clone());
   }
-  const MutexLock lock(mutex_);
-  plans_.Put(key, std::move(step));
+  std::vector<std::unique_ptr<PreparedStep>> evicted;
+  {
+    const MutexLock lock(mutex_);
+    plans_.Put(key, std::move(step));
+    evicted = plans_.TakeEvicted();
+  }
   if (!status.ok()) return status;
   return fetched;
 }
@@ -278,11 +294,13 @@ absl::Status Session::RunTarget(const Node* target, absl::Span<const Feed> feeds
 
 void Session::Close() { closed_.store(true); }
 
-const Device& Session::DeviceOf(const Node& node) {
+absl::StatusOr<const Device*> Session::DeviceOf(const Node& node) {
+  if (&node.graph() != &graph_) {
+    return absl::InvalidArgumentError(absl::StrCat("The node '", node.name(), "' belongs to another graph"));
+  }
   const MutexLock lock(mutex_);
-  const absl::Status status = Extend();
-  BELFRY_CHECK(status.ok());
-  return devices_.device(placement_.device[node.id()]);
+  if (node.id() >= static_cast<int>(placement_.device.size())) RETURN_IF_ERROR(Extend());
+  return &devices_.device(placement_.device[node.id()]);
 }
 
 }  // namespace belfry

@@ -109,8 +109,8 @@ class Session {
 
   const Graph& graph() const { return graph_; }
   const DeviceSet& devices() const { return devices_; }
-  // The device of a node.
-  const Device& DeviceOf(const Node& node);
+  // The device of a node. Errors, for a node that was added since the last call: those of Create.
+  absl::StatusOr<const Device*> DeviceOf(const Node& node);
 
  private:
   friend class PreparedStep;
@@ -124,13 +124,15 @@ class Session {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::unique_ptr<PreparedStep>> Make(const ProgramRequest& request, const std::string& key)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  absl::StatusOr<std::unique_ptr<PreparedStep>> MakeWithinMemory(const ProgramRequest& request, const std::string& key)
+      ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<VariableStorage*> StorageOf(const Variable& variable);
   absl::StatusOr<std::vector<VariableStorage*>> StorageOf(absl::Span<const Variable> variables);
 
   const Graph& graph_;
   const DeviceSet& devices_;
   const SessionOptions options_;
-  Mutex mutex_;  // guards compilation and the cache; a step's Run does not hold it
+  Mutex mutex_;  // guards compilation and the cache; not held while a step runs or is destroyed
   Placement placement_ ABSL_GUARDED_BY(mutex_);
   VariableStore variables_ ABSL_GUARDED_BY(mutex_);
   DeviceThreads threads_ ABSL_GUARDED_BY(mutex_);

@@ -44,7 +44,7 @@ TEST(ScenarioCollections, EachTowerIsInAllOfThem) {
   ASSERT_EQ(towers.size(), 3u);
   for (int i = 0; i < 3; ++i) {
     EXPECT_EQ(towers[i].scope, absl::StrCat("train/tower_", i, "/"));
-    EXPECT_EQ(program.session->DeviceOf(*towers[i].loss.node).name().id, i);
+    EXPECT_EQ((*program.session->DeviceOf(*towers[i].loss.node))->name().id, i);
     EXPECT_EQ(program.graph.GetCollection(kLoss, towers[i].scope), std::vector<Output>{towers[i].loss});
     EXPECT_EQ(program.graph.GetCollection(kPredict, towers[i].scope), towers[i].predictions);
     EXPECT_EQ(program.graph.GetCollection(kMergeSummary, towers[i].scope).size(), 1u);
@@ -58,7 +58,7 @@ TEST(ScenarioCollections, VariablesAreShared) {
   std::vector<std::string> trainable;
   for (const Variable& variable : program.graph.variables()) {
     if (variable.trainable()) trainable.push_back(variable.name());
-    EXPECT_EQ(program.session->DeviceOf(variable.node()).name().id, 0) << variable.name();
+    EXPECT_EQ((*program.session->DeviceOf(variable.node()))->name().id, 0) << variable.name();
   }
   EXPECT_THAT(trainable, testing::ElementsAre("hidden/weights", "hidden/biases", "output/weights", "output/biases"));
 }

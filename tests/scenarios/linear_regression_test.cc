@@ -59,7 +59,7 @@ TEST(ScenarioLinearRegression, KnownLossesAndTheLeastSquaresAnswer) {
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();
   for (int device : {0, 1}) {
     Regression regression(devices, device == 0 ? "/device:cpu:0" : "/device:cpu:1", DType::kFloat32);
-    EXPECT_EQ(regression.session->DeviceOf(regression.model.weight.node()).name(), devices.device(device).name());
+    EXPECT_EQ((*regression.session->DeviceOf(regression.model.weight.node()))->name(), devices.device(device).name());
     EXPECT_EQ(regression.Step<float>(), (std::array<double, 3>{97, 0, 0}));
     EXPECT_NEAR(regression.Step<float>()[0], 95.79673, 5e-5);
     EXPECT_NEAR(regression.Step<float>()[0], 94.61192, 5e-5);

@@ -73,7 +73,7 @@ TEST(ScenarioPlacement, EverythingUnderOneDevice) {
   const Scope scope = Scope(graph).Device("/cpu:2");
   const Product p = Build(scope, scope);
   const auto session = Session::Create(graph, devices).value();
-  for (const Output& output : {p.a, p.b, p.c}) EXPECT_EQ(session->DeviceOf(*output.node).name().id, 2);
+  for (const Output& output : {p.a, p.b, p.c}) EXPECT_EQ((*session->DeviceOf(*output.node))->name().id, 2);
   ExpectProduct(*session, p);
 }
 

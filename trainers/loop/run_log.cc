@@ -26,8 +26,10 @@ absl::StatusOr<RunLog> RunLog::Open(const std::string& metrics_file, const std::
 
 absl::Status RunLog::WriteGraph(Session& session) {
   if (events_ == nullptr) return absl::OkStatus();
-  return events_->WriteGraph(
-      GraphToProto(session.graph(), [&](const Node& node) { return session.DeviceOf(node).name().ToString(); }));
+  return events_->WriteGraph(GraphToProto(session.graph(), [&](const Node& node) {
+    const absl::StatusOr<const Device*> device = session.DeviceOf(node);
+    return device.ok() ? (*device)->name().ToString() : "";
+  }));
 }
 
 absl::Status RunLog::Write(int64_t step, const Values& values) {

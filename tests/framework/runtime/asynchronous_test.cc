@@ -294,6 +294,32 @@ TEST_F(AsynchronousTest, FailedRunsKeepTheFetchesOfTheLastGoodOne) {
   EXPECT_EQ((*step)->fetched(0).scalar<float>(), -5);
 }
 
+// Thread 1 runs a step; thread 2 evicts another one, which waits until the first is done.
+TEST_F(AsynchronousTest, OtherCallsGoOnWhileAnEvictedStepWaits) {
+  const Scope cpu = Root().Device("/cpu:0");
+  const Output slow = cpu.Add("Gate", {ops::Const(cpu, 1.0f)});
+  const Output x = ops::Const(Gpu(0), 1.0f), y = ops::Neg(Gpu(0), x), z = ops::Square(Gpu(0), x);
+  devices_ = OpenFakeGpus(1);
+  session_ = Session::Create(*graph_, devices_, {.plan_cache_bytes = 1}).value();
+  auto step = session_->Prepare({}, {slow});
+  ASSERT_TRUE(step.ok()) << step.status();
+  ASSERT_TRUE(session_->Run({y}).ok());
+  closed_ = true;
+  std::thread runner([&] { EXPECT_TRUE((*step)->Run().ok()); });
+  while (arrived_ == 0) std::this_thread::yield();
+  std::thread evicting([&] { EXPECT_TRUE(session_->Prepare({}, {z}).ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::atomic<bool> answered = false;
+  std::thread asking([&] {
+    EXPECT_TRUE(session_->DeviceOf(*y.node).ok());
+    answered = true;
+  });
+  for (int i = 0; i < 1000 && !answered; ++i) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_TRUE(answered);
+  closed_ = false;
+  for (std::thread* thread : {&runner, &evicting, &asking}) thread->join();
+}
+
 struct Case {
   models::VariableUpdate update;
   models::BatchNormPolicy batch_norm;
