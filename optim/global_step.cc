@@ -14,7 +14,7 @@ Scope RootScope(const Scope& scope, int replica) {
       .Device(scope.variable_device());
 }
 
-Variable GlobalStep(const Scope& scope) {
+Variable GlobalStep(OpScope scope) {
   return GetVariable(RootScope(scope, scope.replica()), kGlobalStep, {}, ZerosInitializer(),
                      {.dtype = DType::kInt64, .trainable = false});
 }

@@ -11,7 +11,7 @@ inline constexpr absl::string_view kGlobalStep = "global_step";
 
 // The variable "global_step" of the scope's replica: an int64 scalar that starts at 0 and is not trainable. Created on
 // first use, whatever the scope's variable path and reuse, on the scope's device for variables.
-Variable GlobalStep(const Scope& scope);
+Variable GlobalStep(OpScope scope);
 
 // Adds 1 to the global step after all of `after`, this step's updates, have run; they all see the former value. Returns
 // the new value.

@@ -54,7 +54,7 @@ absl::StatusOr<std::optional<LossScaleOptions>> ParseLossScale(absl::string_view
   return options;
 }
 
-Variable LossScale::Value(const Scope& scope) const {
+Variable LossScale::Value(OpScope scope) const {
   if (absl::Status status = Check(options_); !status.ok()) {
     scope.Fail(std::move(status));
     return Variable();
@@ -62,7 +62,7 @@ Variable LossScale::Value(const Scope& scope) const {
   return Part(scope, kName, options_.initial, DType::kFloat32);
 }
 
-Variable LossScale::SkippedSteps(const Scope& scope) const {
+Variable LossScale::SkippedSteps(OpScope scope) const {
   return Part(scope, absl::StrCat(kName, "/skipped_steps"), 0, DType::kInt64);
 }
 

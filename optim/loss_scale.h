@@ -44,9 +44,9 @@ class LossScale {
   // The variable "loss_scale" below the scope's variable path, in its replica: a float32 scalar, the scale of the next
   // step. It and its companions are created on first use, on the scope's device for variables. Options out of range are
   // an error, which sticks to the graph; the variable is then invalid.
-  Variable Value(const Scope& scope) const;
+  Variable Value(OpScope scope) const;
   // "loss_scale/skipped_steps", an int64 scalar: the number of steps skipped so far.
-  Variable SkippedSteps(const Scope& scope) const;
+  Variable SkippedSteps(OpScope scope) const;
 
   // loss * scale; in float32 if the loss has 16 bits.
   Output Scale(OpScope scope, Output loss) const;

@@ -9,6 +9,11 @@
 namespace belfry {
 namespace {
 
+absl::Status MalformedDevice(absl::string_view device, const absl::Status& why, SourceLocation location) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("Malformed device specification '", device, "': ", why.message(), " (", location.ToString(), ")"));
+}
+
 // Adds the condition to the inputs of an op that updates a variable; other ops are left alone.
 absl::Status AddCondition(const OpRegistry& registry, absl::string_view op, Output condition,
                           std::vector<Output>& inputs) {
@@ -49,8 +54,7 @@ Scope Scope::Device(absl::string_view device, SourceLocation location) const {
   if (device.empty()) return *this;
   absl::StatusOr<DeviceName> parsed = DeviceName::Parse(device);
   if (!parsed.ok()) {
-    Fail(absl::InvalidArgumentError(absl::StrCat("Malformed device specification '", device,
-                                                 "': ", parsed.status().message(), " (", location.ToString(), ")")));
+    Fail(MalformedDevice(device, parsed.status(), location));
     return *this;
   }
   Scope scope = Device(*parsed);
@@ -73,11 +77,11 @@ Scope Scope::NoDevice() const {
   return scope;
 }
 
-Scope Scope::VariableDevice(absl::string_view device) const {
+Scope Scope::VariableDevice(absl::string_view device, SourceLocation location) const {
   Scope scope = *this;
   absl::StatusOr<DeviceName> parsed = DeviceName::Parse(device);
   if (!parsed.ok()) {
-    Fail(parsed.status());
+    Fail(MalformedDevice(device, parsed.status(), location));
     return scope;
   }
   scope.variable_device_ = *parsed;

@@ -51,7 +51,7 @@ class Scope {
   // Drops the device requests of outer scopes.
   Scope NoDevice() const;
   // Requests a device for variables, whichever device the ops that use them have: TensorFlow's device setter.
-  Scope VariableDevice(absl::string_view device) const;
+  Scope VariableDevice(absl::string_view device, SourceLocation location = SourceLocation::Current()) const;
   // New nodes run after these nodes, in addition to those of outer scopes.
   Scope ControlDependencies(absl::Span<const Output> outputs) const;
   Scope ControlDependencies(absl::Span<const Node* const> nodes) const;

@@ -45,7 +45,7 @@ const std::string& Variable::name() const {
   return valid() ? def_->logical_name : invalid;
 }
 
-Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
+Variable GetVariable(OpScope scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
                      const VariableOptions& options) {
   if (!scope.status().ok()) return Variable();
   if (name.empty()) {
@@ -96,9 +96,10 @@ Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& sh
   return scope.graph().AddVariable(std::move(def));
 }
 
-Variable SliceOfVariable(const Scope& scope, const Variable& variable, int64_t begin, int64_t size) {
+Variable SliceOfVariable(OpScope scope, const Variable& variable, int64_t begin, int64_t size) {
   if (!variable.valid()) {
-    scope.Fail(absl::InvalidArgumentError("A part of an invalid Variable (default-constructed, or not found)"));
+    scope.Fail(absl::InvalidArgumentError(
+        absl::StrCat("A part of an invalid Variable (default-constructed, or not found).", AskedAt(scope))));
     return Variable();
   }
   if (variable.def().part_of != nullptr) {
@@ -117,7 +118,7 @@ Variable SliceOfVariable(const Scope& scope, const Variable& variable, int64_t b
   return def->node == nullptr ? Variable() : scope.graph().AddPart(std::move(def));
 }
 
-const Node* InitializeVariables(const Scope& scope) {
+const Node* InitializeVariables(OpScope scope) {
   std::vector<const Node*> initializers;
   for (const Variable& variable : scope.graph().variables()) initializers.push_back(&variable.initializer());
   return scope.ControlDependencies(initializers).Named("init").AddNode(OpRole::kNoOp, {});

@@ -12,6 +12,7 @@
 
 namespace belfry {
 
+class OpScope;
 class Scope;
 
 // The definition of one variable: a logical name and the replica of it that a tower holds. Owned by the Graph.
@@ -88,15 +89,15 @@ struct VariableOptions {
 // scope reuses variables (see Reuse). Errors, which stick to the graph: it exists and may not be reused; it must be
 // reused and does not exist; it exists with another shape or dtype; its name is empty, its shape not fully known or its
 // initializer null.
-Variable GetVariable(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
+Variable GetVariable(OpScope scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
                      const VariableOptions& options = {});
 
 // Elements [begin, begin + size) of a variable, as a variable of rank 1 that shares its memory: updating one updates
 // the other. It is no variable of the graph (Graph::variables); its slots are, each with the part's shape. `begin` must
 // be a multiple of kAlignment bytes. Errors, which stick to the graph: elements that the variable does not have.
-Variable SliceOfVariable(const Scope& scope, const Variable& variable, int64_t begin, int64_t size);
+Variable SliceOfVariable(OpScope scope, const Variable& variable, int64_t begin, int64_t size);
 
 // Adds a node that runs the initializers of all variables now in the graph: TensorFlow's global_variables_initializer.
-const Node* InitializeVariables(const Scope& scope);
+const Node* InitializeVariables(OpScope scope);
 
 }  // namespace belfry

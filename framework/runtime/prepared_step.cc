@@ -54,18 +54,15 @@ absl::Status PreparedStep::Check(absl::Span<const Tensor> feeds) const {
 }
 
 absl::Status PreparedStep::CheckInitialized() {
-  for (const auto& [name, storage] : reads_) {
-    if (!storage->initialized) {
-      return absl::FailedPreconditionError(absl::StrCat("Attempting to use uninitialized value ", name,
-                                                        "; run its initializer first (InitializeVariables)"));
-    }
+  for (const auto& [variable, storage] : reads_) {
+    if (!storage->initialized) return UninitializedError(*variable);
   }
   initialized_ = true;
   return absl::OkStatus();
 }
 
 void PreparedStep::MarkInitialized() {
-  for (const auto& [name, storage] : writes_) storage->initialized = true;
+  for (const auto& [variable, storage] : writes_) storage->initialized = true;
 }
 
 absl::Status PreparedStep::Run(absl::Span<const Tensor> feeds) { return RunFed(feeds, nullptr); }

@@ -63,7 +63,7 @@ class PreparedStep {
   std::unique_ptr<Executable> executable_;
   std::vector<std::string> feed_names_;
   std::vector<Tensor> fetched_;
-  std::vector<std::pair<std::string, VariableStorage*>> reads_, writes_;
+  std::vector<std::pair<const Node*, VariableStorage*>> reads_, writes_;  // by variable
   bool exclusive_ = false;    // it writes variables, or needs the device threads or the session's streams
   bool under_way_ = false;    // the fetches of the last Run have not been read yet
   absl::Time deadline_;       // of the last Run

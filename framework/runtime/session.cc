@@ -207,9 +207,9 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest
       new PreparedStep(*this, std::move(executable), std::move(feed_names), std::move(fetched)));
   const std::vector<ProgramNode>& nodes = plan.program.nodes;
   for (int node : plan.reads_before_writing) {
-    step->reads_.emplace_back(nodes[node].name, &variables_.at(nodes[node].source));
+    step->reads_.emplace_back(nodes[node].source, &variables_.at(nodes[node].source));
   }
-  for (int node : plan.written) step->writes_.emplace_back(nodes[node].name, &variables_.at(nodes[node].source));
+  for (int node : plan.written) step->writes_.emplace_back(nodes[node].source, &variables_.at(nodes[node].source));
   return step;
 }
 

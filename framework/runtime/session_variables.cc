@@ -4,15 +4,6 @@
 #include "framework/runtime/session.h"
 
 namespace belfry {
-namespace {
-
-absl::Status Uninitialized(const Variable& variable) {
-  return absl::FailedPreconditionError(absl::StrCat("Attempting to use uninitialized value ", variable.node().name(),
-                                                    "; run its initializer first (InitializeVariables)"));
-}
-
-}  // namespace
-
 absl::StatusOr<VariableStorage*> Session::StorageOf(const Variable& variable) {
   ASSIGN_OR_RETURN(const std::vector<VariableStorage*> storage, StorageOf(absl::MakeConstSpan(&variable, 1)));
   return storage[0];
@@ -54,7 +45,7 @@ absl::Status Session::ReadVariables(absl::Span<const Variable> variables, absl::
   }
   const ScopedRun run(gate_, exclusive);
   for (size_t i = 0; i < variables.size(); ++i) {
-    if (!storage[i]->initialized) return Uninitialized(variables[i]);
+    if (!storage[i]->initialized) return UninitializedError(variables[i].node());
   }
   for (size_t i = 0; i < variables.size(); ++i) {
     const Variable& variable = variables[i];
@@ -77,7 +68,8 @@ absl::Status Session::WriteVariables(absl::Span<const Variable> variables, absl:
     if (value.shape() != variable.shape() || value.dtype() != variable.dtype()) {
       return absl::InvalidArgumentError(
           absl::StrCat("Cannot write ", DTypeName(value.dtype()), " ", value.shape().ToString(), " to variable ",
-                       variable.name(), ", which is ", DTypeName(variable.dtype()), " ", variable.shape().ToString()));
+                       variable.name(), ", which is ", DTypeName(variable.dtype()), " ", variable.shape().ToString(),
+                       " and was created at ", variable.node().location().ToString()));
     }
     if (value.bytes() > 0 && value.raw() == nullptr) {
       return absl::InvalidArgumentError(

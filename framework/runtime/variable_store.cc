@@ -14,6 +14,13 @@ size_t AlignedBytes(const Variable& variable) { return AlignUp(Bytes(variable));
 
 }  // namespace
 
+absl::Status UninitializedError(const Node& variable) {
+  const SourceLocation where = variable.location();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "Attempting to use uninitialized value ", variable.name(), "; run its initializer first (InitializeVariables)",
+      where.known() ? absl::StrCat("; it was created at ", where.ToString()) : ""));
+}
+
 absl::Status VariableStore::Extend(const Graph& graph, const std::vector<int>& devices_by_node) {
   const std::vector<Variable> all = graph.variables();
   // Allocates all memory before handing out the first pointer, so an error changes nothing.

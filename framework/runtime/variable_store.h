@@ -20,6 +20,9 @@ struct VariableStorage {
   bool initialized = false;
 };
 
+// FailedPrecondition, with the line that made the variable.
+absl::Status UninitializedError(const Node& variable);
+
 // Owned by a Session, which guards it. The trainable variables of a device lie in one flat arena, in reverse order of
 // creation, which is the order in which their gradients appear. The others lie in a second arena, in order of creation.
 class VariableStore {

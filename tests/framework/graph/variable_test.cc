@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <string>
+
 #include "framework/device/device_set.h"
 #include "framework/graph/scope.h"
 #include "framework/runtime/session.h"
@@ -68,6 +71,24 @@ TEST_F(VariableTest, MayNotBeMadeTwice) {
   EXPECT_THAT(Error(), HasSubstr("Variable conv1/weights already exists, disallowed. Did you mean to reuse it"));
   EXPECT_THAT(Error(), ContainsRegex("Requested at .*variable_test.cc:" + std::to_string(again)));
   EXPECT_THAT(Error(), ContainsRegex("created at .*variable_test.cc:" + std::to_string(line)));
+}
+
+// Each in a graph of its own, since only the first error sticks.
+TEST_F(VariableTest, ErrorsNameTheCallersLine) {
+  const auto expect = [](int line, const std::function<void(const Scope&)>& call) {
+    Graph graph(BuiltinOps());
+    call(Scope(graph));
+    EXPECT_THAT(std::string(graph.status().message()), HasSubstr("variable_test.cc:" + std::to_string(line)));
+  };
+  const Initializer zeros = ZerosInitializer();
+  expect(__LINE__, [&](const Scope& root) { GetVariable(root, "", {}, zeros); });
+  expect(__LINE__, [&](const Scope& root) { GetVariable(root, "v", {Shape::kUnknown}, zeros); });
+  expect(__LINE__, [&](const Scope& root) { GetVariable(root, "v", {}, nullptr); });
+  expect(__LINE__, [&](const Scope& root) { GetVariable(root.ReuseVariables(Reuse::kAlways), "v", {}, zeros); });
+  expect(__LINE__, [&](const Scope& root) { GetVariable(root, "v v", {}, zeros); });
+  expect(__LINE__, [&](const Scope& root) { SliceOfVariable(root, Variable(), 0, 1); });
+  expect(__LINE__, [&](const Scope& root) { SliceOfVariable(root, GetVariable(root, "v", {2}, zeros), 0, 3); });
+  expect(__LINE__, [&](const Scope& root) { root.VariableDevice("/gpu"); });
 }
 
 TEST_F(VariableTest, IsFoundAgain) {

@@ -1,6 +1,8 @@
 // Feeds, fetches and targets: what is allowed, and the errors for everything else.
 #include <thread>
 
+#include "absl/strings/str_cat.h"
+
 #include "tests/framework/runtime/session_fixture.h"
 
 namespace belfry {
@@ -234,10 +236,24 @@ TEST_F(RequestTest, ReportsWhatABuilderDidAfterCreate) {
   ops::Add(root_, x_, ops::Const(root_, {1.f, 2.f}));
   EXPECT_FALSE(graph_.status().ok());
   EXPECT_EQ(session_->Run({{x_, value_}}, {y_}).status(), graph_.status());
+  EXPECT_TRUE(session_->DeviceOf(*y_.node).ok()) << "it was placed before";
+  Graph other(registry_);
+  EXPECT_FALSE(session_->DeviceOf(*ops::Const(Scope(other), 1.0f).node).ok());
+}
+
+TEST_F(RequestTest, TheDeviceOfANodeThatWasAddedBeforeAnError) {
+  const Output late = ops::Neg(root_, x_);
+  ops::Add(root_, x_, ops::Const(root_, {1.f, 2.f}));
+  EXPECT_EQ(session_->DeviceOf(*late.node).status(), graph_.status());
 }
 
 TEST_F(RequestTest, VariablesAreCheckedToo) {
-  const Variable v = Counter(root_, "v", 1);
+  const int line = __LINE__ + 1;
+  const Variable v = GetVariable(root_, "v", {}, ZerosInitializer());
+  const std::string created = absl::StrCat("request_test.cc:", line);
+  EXPECT_THAT(std::string(session_->ReadVariable(v).status().message()), HasSubstr(created));
+  EXPECT_THAT(std::string(session_->Run({v}).status().message()), HasSubstr(created));
+  EXPECT_THAT(std::string(session_->WriteVariable(v, Tensor::Of<float>({1, 2})).message()), HasSubstr(created));
   EXPECT_EQ(session_->ReadVariable(v).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_THAT(std::string(session_->ReadVariable(v).status().message()),
               HasSubstr("Attempting to use uninitialized value v"));
