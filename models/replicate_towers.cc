@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/graph/gradients.h"
 #include "models/averaging.h"
 #include "models/metrics.h"
@@ -443,12 +443,12 @@ class Replicator {
   std::vector<std::vector<GradientAndVariable>> gradients_;  // by tower; last layer first
   GradientBuckets buckets_;
   std::vector<Output> finite_;  // with loss scaling, by copy of the variables: true if this step is not skipped
-  absl::flat_hash_map<const Node*, const Node*> conditional_;  // a model's update to its conditional form
-  int local_ = 0, total_ = 0;                                  // numbers of towers: of this process, and of all
-  std::vector<Output> rows_;             // by tower of this process: its number of examples, int64
-  Output before_;                        // sum of rows_ of the towers whose models are built
-  std::vector<Output> figures_of_all_;   // by number in Figures: a vector of it in all towers, float32
-  std::vector<Output> examples_of_all_;  // by tower of this process: a vector of all towers' numbers, float32
+  HashMap<const Node*, const Node*> conditional_;  // a model's update to its conditional form
+  int local_ = 0, total_ = 0;                      // numbers of towers: of this process, and of all
+  std::vector<Output> rows_;                       // by tower of this process: its number of examples, int64
+  Output before_;                                  // sum of rows_ of the towers whose models are built
+  std::vector<Output> losses_of_all_;              // by tower of this process: a vector of all towers' losses, float32
+  std::vector<Output> examples_of_all_;            // by tower of this process: a vector of all towers' numbers, float32
 };
 
 }  // namespace

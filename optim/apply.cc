@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/graph/gradients.h"
 #include "ops/state.h"
 #include "optim/global_step.h"
@@ -15,7 +15,7 @@ namespace {
 
 absl::Status CheckPairs(absl::Span<const GradientAndVariable> gradients) {
   if (gradients.empty()) return absl::InvalidArgumentError("No variables provided.");
-  absl::flat_hash_set<const Node*> seen;
+  HashSet<const Node*> seen;
   bool any = false;
   for (const GradientAndVariable& pair : gradients) {
     if (!pair.variable.valid()) {

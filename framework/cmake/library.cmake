@@ -9,7 +9,7 @@ target_compile_features(belfry PUBLIC cxx_std_20)
 target_include_directories(belfry PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/belfry>)
 # PUBLIC: for the headers that programs include.
 target_link_libraries(belfry
-  PUBLIC absl::core_headers absl::flat_hash_map absl::flat_hash_set absl::function_ref absl::inlined_vector
+  PUBLIC absl::core_headers absl::function_ref absl::hash absl::inlined_vector
     absl::span absl::status absl::statusor absl::str_format absl::strings absl::synchronization absl::time Threads::Threads
   PRIVATE DNNL::dnnl nlohmann_json::nlohmann_json OpenMP::OpenMP_CXX PNG::PNG protobuf::libprotobuf-lite spdlog::spdlog ${CMAKE_DL_LIBS})
 set_target_properties(belfry PROPERTIES LINKER_LANGUAGE CXX VERSION ${PROJECT_VERSION}

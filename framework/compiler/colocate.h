@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "framework/base/device_name.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/graph.h"
 
@@ -24,7 +24,7 @@ class DeviceRequests {
 
  private:
   std::vector<DeviceName> names_;
-  absl::flat_hash_map<std::string, int> numbers_;
+  HashMap<std::string, int> numbers_;
   int last_ = 0;
 };
 

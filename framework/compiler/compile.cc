@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/compiler/passes/passes.h"
 #include "framework/compiler/rewrite.h"
@@ -51,7 +51,7 @@ class Dumper {
 // Finds the variables that the step reads before it assigns them, and those that it writes.
 void FindVariableUses(Plan& plan) {
   const Program& program = plan.program;
-  absl::flat_hash_set<int> read, written, assigned;
+  HashSet<int> read, written, assigned;
   for (const ProgramNode& node : program.nodes) {
     if (!Runs(node)) continue;
     for (size_t i = 0; i < node.inputs.size(); ++i) {

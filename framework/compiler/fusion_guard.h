@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/compiler/program.h"
 
 namespace belfry {
@@ -21,7 +21,7 @@ class FusionGuard {
 
  private:
   const std::vector<ProgramNode>& nodes_;
-  absl::flat_hash_map<Value, int> uses_;
+  HashMap<Value, int> uses_;
   std::vector<char> awaited_;  // by node: a control input or target names it
   std::vector<char> late_;     // by node: it comes after a write of a variable or a collective, or is one
 };

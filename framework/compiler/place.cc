@@ -6,10 +6,10 @@
 #include <utility>
 
 #include "absl/container/btree_map.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/check.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/compiler/colocate.h"
 #include "framework/graph/infer.h"
@@ -359,8 +359,8 @@ class Placer {
   std::vector<std::string> types_;  // by bit
   std::vector<uint64_t> type_bit_;  // by device
   std::vector<int> preference_;     // devices, the best first
-  absl::flat_hash_map<std::pair<const OpDef*, DType>, uint64_t> supported_;
-  absl::flat_hash_map<std::pair<int, uint64_t>, int> best_;
+  HashMap<std::pair<const OpDef*, DType>, uint64_t> supported_;
+  HashMap<std::pair<int, uint64_t>, int> best_;
   DeviceRequests requests_;
   Colocation colocation_;
   std::vector<int> group_device_;  // by group; -1: not chosen yet

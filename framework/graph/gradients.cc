@@ -3,10 +3,9 @@
 #include <algorithm>
 #include <string>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 
 namespace belfry {
@@ -197,7 +196,7 @@ class Differentiator {
     if (!between_[x.node->id()]) return absl::OkStatus();
     const Node* cut = nullptr;
     std::vector<const Node*> stack = {x.node};
-    absl::flat_hash_set<const Node*> seen = {x.node};
+    HashSet<const Node*> seen = {x.node};
     while (!stack.empty()) {
       const Node* node = stack.back();
       stack.pop_back();
@@ -238,7 +237,7 @@ class Differentiator {
   std::vector<bool> between_;                    // by node id: true on a path from an x to a y
   std::vector<const Node*> toward_y_;            // by node id: the next node on such a path
   std::vector<std::vector<const Node*>> users_;  // by node id: the lists of UsersBetween, once needed
-  absl::flat_hash_map<Output, std::vector<Output>> contributions_;
+  HashMap<Output, std::vector<Output>> contributions_;
 };
 
 }  // namespace

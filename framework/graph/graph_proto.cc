@@ -1,5 +1,7 @@
 #include "framework/graph/graph_proto.h"
 
+#include <google/protobuf/arena.h>
+
 #include <variant>
 
 #include "absl/strings/str_cat.h"
@@ -73,10 +75,12 @@ void Encode(const Node& node, const DeviceNames& devices, proto::NodeDef* out) {
 }  // namespace
 
 std::string GraphToProto(const Graph& graph, const DeviceNames& devices) {
-  proto::GraphDef graph_def;
-  for (int id = 0; id < graph.size(); ++id) Encode(graph.node(id), devices, graph_def.add_node());
-  graph_def.mutable_versions()->set_producer(kProducer);
-  return graph_def.SerializeAsString();
+  // In an arena, which runs no destructors: those of messages that ran out of memory free what was never allocated.
+  google::protobuf::Arena arena;
+  auto* const graph_def = google::protobuf::Arena::CreateMessage<proto::GraphDef>(&arena);
+  for (int id = 0; id < graph.size(); ++id) Encode(graph.node(id), devices, graph_def->add_node());
+  graph_def->mutable_versions()->set_producer(kProducer);
+  return graph_def->SerializeAsString();
 }
 
 }  // namespace belfry

@@ -2,10 +2,10 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/graph/graph.h"
 
 namespace belfry {
@@ -21,7 +21,7 @@ struct ScopeTree {
   std::vector<const Node*> nodes;
 };
 
-void PrintTree(const ScopeTree& tree, const std::string& path, const absl::flat_hash_map<std::string, size_t>& colours,
+void PrintTree(const ScopeTree& tree, const std::string& path, const HashMap<std::string, size_t>& colours,
                std::string* out) {
   for (const Node* node : tree.nodes) {
     absl::StrAppend(out, Quoted(node->name()), " [label=", Quoted(absl::StrCat(node->name(), "\n", node->op().name)),
@@ -47,7 +47,7 @@ std::string GraphToText(const Graph& graph) {
 std::string GraphToDot(const Graph& graph) {
   std::string text = "digraph belfry {\nrankdir=BT;\nnode [shape=box, style=filled];\n";
   ScopeTree root;
-  absl::flat_hash_map<std::string, size_t> colours;
+  HashMap<std::string, size_t> colours;
   for (int id = 0; id < graph.size(); ++id) {
     const Node& node = graph.node(id);
     colours.try_emplace(node.device_text(), colours.size());

@@ -6,11 +6,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/io/checksum.h"
 #include "framework/io/safetensors.h"
@@ -139,9 +138,9 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   State state_ = State::kBegin;
-  std::string key_;                         // the last one seen
-  std::vector<uint64_t>* list_ = nullptr;   // the array being read
-  absl::flat_hash_set<std::string> names_;  // keys of the outermost object
+  std::string key_;                        // the last one seen
+  std::vector<uint64_t>* list_ = nullptr;  // the array being read
+  HashSet<std::string> names_;             // keys of the outermost object
   std::string error_;
 };
 

@@ -1,5 +1,7 @@
 #include "framework/io/summary.h"
 
+#include <google/protobuf/arena.h>
+
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -39,6 +41,11 @@ std::string ValidTag(absl::string_view tag) {
     tag.remove_prefix(std::max<size_t>(size, 1));
   }
   return valid;
+}
+
+// In an arena, which runs no destructors: those of messages that ran out of memory free what was never allocated.
+proto::Summary& NewSummary(google::protobuf::Arena& arena) {
+  return *google::protobuf::Arena::CreateMessage<proto::Summary>(&arena);
 }
 
 void Encode(const Histogram& histogram, proto::HistogramProto* out) {
@@ -108,7 +115,8 @@ absl::Status CheckImages(absl::string_view tag, const Tensor& images, int64_t ma
 }  // namespace
 
 void Summary::AddScalar(absl::string_view tag, double value) {
-  proto::Summary summary;
+  google::protobuf::Arena arena;
+  proto::Summary& summary = NewSummary(arena);
   proto::Summary::Value* entry = summary.add_value();
   entry->set_tag(ValidTag(tag));
   entry->set_simple_value(static_cast<float>(value));
@@ -116,7 +124,8 @@ void Summary::AddScalar(absl::string_view tag, double value) {
 }
 
 void Summary::AddHistogram(absl::string_view tag, const Histogram& histogram) {
-  proto::Summary summary;
+  google::protobuf::Arena arena;
+  proto::Summary& summary = NewSummary(arena);
   proto::Summary::Value* entry = summary.add_value();
   entry->set_tag(ValidTag(tag));
   Encode(histogram, entry->mutable_histo());
@@ -133,7 +142,8 @@ absl::Status Summary::AddImages(absl::string_view tag, const Tensor& images, int
   const int64_t count = std::min(max_images, shape.rank() == 4 ? shape[0] : 1);
   const int64_t size = height * width * channels;
 
-  proto::Summary summary;
+  google::protobuf::Arena arena;
+  proto::Summary& summary = NewSummary(arena);
   std::vector<double> values;
   if (images.dtype() != DType::kUInt8) values = images.ToDoubles(count * size);
   for (int64_t i = 0; i < count; ++i) {

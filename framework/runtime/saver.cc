@@ -5,10 +5,9 @@
 #include <iterator>
 #include <utility>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/io/checksum.h"
 
@@ -90,7 +89,7 @@ absl::Status Snapshot::Take(Session& session, absl::Span<const SlotPart> elsewhe
     std::vector<std::pair<int64_t, int64_t>> parts;  // of a sharded slot: begin and end of those that were found
   };
   std::vector<Entry> entries;
-  absl::flat_hash_map<absl::string_view, size_t> index;
+  HashMap<absl::string_view, size_t> index;
   std::vector<Variable> read;  // the parts of slots, then the whole variables
   for (const Variable& variable : initialized) {
     const auto [found, added] = index.try_emplace(variable.name(), entries.size());
@@ -172,7 +171,7 @@ absl::Status Snapshot::Take(Session& session, absl::Span<const SlotPart> elsewhe
 
 absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
                                  const RestoreOptions& options) {
-  absl::flat_hash_map<absl::string_view, const Tensor*> by_name;
+  HashMap<absl::string_view, const Tensor*> by_name;
   for (const io::NamedTensor& tensor : tensors) {
     if (by_name.emplace(tensor.name, &tensor.value).second) continue;
     return absl::InvalidArgumentError(absl::StrCat(source, ": two tensors are named '", tensor.name, "'"));
@@ -181,7 +180,7 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
   std::vector<std::string> different;
   std::vector<Variable> variables;
   std::vector<Tensor> values;
-  absl::flat_hash_set<absl::string_view> seen;
+  HashSet<absl::string_view> seen;
   const std::vector<Variable> all = session.graph().variables();
   for (const Variable& variable : all) {
     const bool first = seen.insert(variable.name()).second;
@@ -243,7 +242,7 @@ absl::StatusOr<std::vector<std::string>> ChecksumReplica(Session& session, int r
 absl::Status CheckReplicas(Session& session, int towers, int first) {
   ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session.InitializedVariables());
   std::vector<std::vector<Variable>> groups;
-  absl::flat_hash_map<absl::string_view, size_t> index;
+  HashMap<absl::string_view, size_t> index;
   for (const Variable& variable : initialized) {
     if (variable.replica() < first || variable.replica() >= first + towers || !IsShared(variable)) continue;
     const auto [found, added] = index.try_emplace(variable.name(), groups.size());

@@ -1,10 +1,10 @@
 #include <algorithm>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "framework/base/check.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "ops/summary.h"
 #include "ops/summary/summary_impl.h"
@@ -141,7 +141,7 @@ absl::StatusOr<FetchedSummaries> ReadSummaries(absl::Span<const Output> summarie
   }
 
   std::vector<Entry> entries;
-  absl::flat_hash_map<std::string, size_t> by_tag;
+  HashMap<std::string, size_t> by_tag;
   for (Fetched& fetched : all) {
     const std::string& path = fetched.node->attrs().String(kTag);
     const std::string tag = towers == TowerSummaries::kMean ? WithoutTower(*fetched.node) : path;

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <map>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/compiler/passes/passes.h"
 #include "framework/compiler/passes/variable_updates.h"
@@ -120,7 +120,7 @@ class Preparer {
 
   // A collective overwrites its inputs, so each of them but the weights must be a buffer that no other node reads.
   void OwnInputs() {
-    absl::flat_hash_map<Value, int> uses;
+    HashMap<Value, int> uses;
     for (const ProgramNode& node : program_.nodes) {
       for (const Value& input : node.inputs) ++uses[input];
     }
@@ -144,7 +144,7 @@ class Preparer {
 
   Program& program_;
   std::vector<int> replaced_by_;  // by node: the node that took over its ranks, or -1
-  absl::flat_hash_map<std::pair<int, int>, Value> moved_;
+  HashMap<std::pair<int, int>, Value> moved_;
 };
 
 }  // namespace

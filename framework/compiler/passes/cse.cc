@@ -1,8 +1,8 @@
 #include <string>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/compiler/passes/passes.h"
 
 namespace belfry {
@@ -25,7 +25,7 @@ bool Mergeable(const ProgramNode& node) {
 }  // namespace
 
 absl::Status MergeCommonSubexpressions(Program& program) {
-  absl::flat_hash_map<std::string, int> first;
+  HashMap<std::string, int> first;
   std::vector<int> same(program.nodes.size());
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     ProgramNode& node = program.nodes[i];

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_map.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/compiler/passes/passes.h"
 #include "framework/graph/infer.h"
@@ -353,8 +353,8 @@ class ElementwiseFuser {
                       .source = nodes_[last].source,
                       .device = nodes_[last].device,
                       .rank = nodes_[last].rank};
-    absl::flat_hash_map<Value, int> inputs;
-    absl::flat_hash_map<int, int> position;
+    HashMap<Value, int> inputs;
+    HashMap<int, int> position;
     for (int i : members) {
       ProgramNode member = nodes_[i];
       for (int k = 0; k < static_cast<int>(member.inputs.size()); ++k) {
@@ -422,7 +422,7 @@ class ElementwiseFuser {
   std::vector<std::vector<int>> writers_before_;    // by node: updates of variables that it waits for, ascending
   std::vector<int> group_;                          // by node: the last node of its group, or -1
   std::vector<std::pair<int, ProgramNode>> fused_;  // with the index of the last member
-  absl::flat_hash_map<int, Value> moved_;           // by member: the fused node's output that replaces its own
+  HashMap<int, Value> moved_;                       // by member: the fused node's output that replaces its own
 };
 
 // Moves each reduction right behind its operand, so that no other user of the operand stands between the two.

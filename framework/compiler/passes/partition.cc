@@ -1,14 +1,14 @@
 #include <tuple>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "framework/base/check.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/compiler/passes/passes.h"
 #include "framework/compiler/passes/variable_updates.h"
 
 namespace belfry {
 absl::Status Partition(Program& program) {
-  absl::flat_hash_map<std::tuple<Value, int, std::vector<int>>, Value> moved;
+  HashMap<std::tuple<Value, int, std::vector<int>>, Value> moved;
   UpdatesBefore updates(program);
   const auto size = static_cast<int>(program.nodes.size());
   for (int i = 0; i < size; ++i) {

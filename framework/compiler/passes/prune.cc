@@ -1,7 +1,7 @@
 #include <algorithm>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/compiler/passes/passes.h"
 
@@ -63,7 +63,7 @@ class Pruner {
       if (!FedPlaceholder(*target)) need(target);
     }
     // A collective is met by all towers or by none, so one of its nodes needs the others.
-    absl::flat_hash_map<std::string, std::vector<const Node*>> groups;
+    HashMap<std::string, std::vector<const Node*>> groups;
     for (int id = 0; id < graph_.size(); ++id) {
       const Node& node = graph_.node(id);
       if (node.op().kind == OpKind::kAllReduce) groups[node.attrs().String("group")].push_back(&node);
@@ -138,7 +138,7 @@ class Pruner {
   // Makes each update of a variable wait for the one that was added to the graph before it, because passes move nodes
   // and keep to dependencies only.
   void KeepOrderOfUpdates() {
-    absl::flat_hash_map<int, int> last;  // by variable
+    HashMap<int, int> last;  // by variable
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
       ProgramNode& node = program_.nodes[i];
       for (size_t k = 0; k < node.inputs.size(); ++k) {
@@ -153,8 +153,8 @@ class Pruner {
   const Graph& graph_;
   const ProgramRequest& request_;
   Program program_;
-  absl::flat_hash_map<Output, Value> fed_;
-  absl::flat_hash_map<const Node*, int> index_;
+  HashMap<Output, Value> fed_;
+  HashMap<const Node*, int> index_;
 };
 
 }  // namespace

@@ -3,9 +3,8 @@
 #include <map>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/compiler/passes/passes.h"
 
@@ -244,7 +243,7 @@ class Recomputer {
 
   Program& program_;
   const int device_, size_;
-  absl::flat_hash_set<Value> updated_;
+  HashSet<Value> updated_;
   size_t largest_ = 0;
   std::vector<Part> part_;
   std::vector<std::vector<int>> users_;
@@ -259,7 +258,7 @@ class Recomputer {
   std::map<Value, int, Before> again_;  // computed again, by group: those that are computed at one time
   std::map<int, int> first_user_;       // by group
   int next_group_ = 0;
-  absl::flat_hash_map<int, int> doubles_;  // by node
+  HashMap<int, int> doubles_;  // by node
 };
 
 }  // namespace

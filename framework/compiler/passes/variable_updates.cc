@@ -1,5 +1,7 @@
 #include "framework/compiler/passes/variable_updates.h"
 
+#include "framework/base/memory/hash_table.h"
+
 namespace belfry {
 
 UpdatesBefore::UpdatesBefore(const Program& program) : users_(program.nodes.size()) {
@@ -25,9 +27,9 @@ std::vector<int> UpdatesBefore::Of(int variable, int node) {
   return before;
 }
 
-const absl::flat_hash_set<int>& UpdatesBefore::After(int writer) {
+const HashSet<int>& UpdatesBefore::After(int writer) {
   const auto [entry, added] = after_.try_emplace(writer);
-  absl::flat_hash_set<int>& reached = entry->second;
+  HashSet<int>& reached = entry->second;
   std::vector<int> stack;
   if (added) stack.push_back(writer);
   while (!stack.empty()) {

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/compiler/program.h"
 
 namespace belfry {
@@ -19,11 +19,11 @@ class UpdatesBefore {
   std::vector<int> Of(int variable, int node);
 
  private:
-  const absl::flat_hash_set<int>& After(int writer);
+  const HashSet<int>& After(int writer);
 
-  std::vector<std::vector<int>> users_;            // by node
-  std::map<int, std::vector<int>> writers_;        // by variable
-  std::map<int, absl::flat_hash_set<int>> after_;  // by writer
+  std::vector<std::vector<int>> users_;      // by node
+  std::map<int, std::vector<int>> writers_;  // by variable
+  std::map<int, HashSet<int>> after_;        // by writer
 };
 
 }  // namespace belfry

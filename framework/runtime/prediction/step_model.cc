@@ -3,9 +3,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/compiler/plan_report.h"
 
 namespace belfry {
@@ -102,7 +101,7 @@ class Simulator {
 
   const std::function<CollectiveCost(double bytes)>& cost_;
   Queue compute_, collective_;
-  absl::flat_hash_set<int> recorded_;
+  HashSet<int> recorded_;
   SimulatedStep result_;
 };
 
@@ -121,7 +120,7 @@ double StepModel::bytes() const {
 }
 
 KernelTimes MedianKernelTimes(const Plan& plan, absl::Span<const StepTrace> steps, int device) {
-  absl::flat_hash_map<std::string, std::vector<double>> seconds;
+  HashMap<std::string, std::vector<double>> seconds;
   for (const StepTrace& step : steps) {
     for (const StepSpan& span : step.spans) {
       const StreamProgram& stream = plan.streams[span.stream];
@@ -135,7 +134,7 @@ KernelTimes MedianKernelTimes(const Plan& plan, absl::Span<const StepTrace> step
 }
 
 absl::StatusOr<StepModel> MakeStepModel(const Plan& plan, int device, const KernelTimes& times) {
-  absl::flat_hash_set<int> recorded;
+  HashSet<int> recorded;
   for (const StreamProgram& stream : plan.streams) {
     if (stream.device != device) continue;
     for (const Instruction& instruction : stream.instructions) {

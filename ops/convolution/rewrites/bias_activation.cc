@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_map.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/compiler/rewrite.h"
 #include "ops/convolution/convolution_ops.h"
 #include "ops/convolution/fused_activations_impl.h"
@@ -110,7 +110,7 @@ class BiasActivationFuser {
   // kernel computes both, and saves a read of that tensor.
   void FuseBiasGradients() {
     const auto size = static_cast<int>(program_.nodes.size());
-    absl::flat_hash_map<Value, int> filter_of;  // by the gradient that it reads
+    HashMap<Value, int> filter_of;  // by the gradient that it reads
     std::vector<int> first_user(size, size);
     for (int i = size - 1; i >= 0; --i) {
       const ProgramNode& node = program_.nodes[i];
@@ -118,7 +118,7 @@ class BiasActivationFuser {
       for (const Value& input : node.inputs) first_user[input.node] = i;
       for (int control : node.control_inputs) first_user[control] = i;
     }
-    absl::flat_hash_map<int, int> replaced;  // bias gradient -> filter gradient
+    HashMap<int, int> replaced;  // bias gradient -> filter gradient
     for (int i = 0; i < size; ++i) {
       if (program_.nodes[i].op->name != "BiasAddGrad") continue;
       const auto filter = filter_of.find(program_.nodes[i].inputs[0]);
@@ -142,7 +142,7 @@ class BiasActivationFuser {
   }
 
   // Output 1 of the new node stands for output 0 of the old one.
-  void Redirect(const absl::flat_hash_map<int, int>& replaced) {
+  void Redirect(const HashMap<int, int>& replaced) {
     const auto move = [&](int node) {
       const auto found = replaced.find(node);
       return found == replaced.end() ? node : found->second;

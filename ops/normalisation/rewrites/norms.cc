@@ -2,7 +2,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
-#include "absl/container/flat_hash_map.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/compiler/fusion_guard.h"
 #include "framework/compiler/rewrite.h"
 #include "ops/activation/activation_ops.h"
@@ -115,7 +115,7 @@ class NormFuser {
   std::vector<ProgramNode>& nodes_;
   const RewriteContext& context_;
   const FusionGuard guard_;
-  absl::flat_hash_map<int, int> fused_;  // by normalisation: what it became part of
+  HashMap<int, int> fused_;  // by normalisation: what it became part of
 };
 
 }  // namespace
