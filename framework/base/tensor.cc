@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/alignment.h"
 #include "framework/base/half.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 
 namespace belfry {
@@ -55,7 +56,7 @@ void FreeAligned(void* memory) { std::free(memory); }
 Tensor::Tensor(DType dtype, const Shape& shape) : dtype_(dtype), shape_(shape), elements_(shape.elements()) {
   if (elements_ <= 0) return;
   buffer_.reset(static_cast<std::byte*>(AllocateAligned(bytes())), FreeAligned);
-  BELFRY_CHECK(buffer_ != nullptr);
+  if (buffer_ == nullptr) throw AllocationFailed(bytes());
 }
 
 absl::StatusOr<Tensor> Tensor::Allocate(DType dtype, const Shape& shape) {
@@ -68,8 +69,8 @@ absl::StatusOr<Tensor> Tensor::Allocate(DType dtype, const Shape& shape) {
   if (tensor.elements_ <= 0) return tensor;
   tensor.buffer_.reset(static_cast<std::byte*>(AllocateAligned(tensor.bytes())), FreeAligned);
   if (tensor.buffer_ == nullptr) {
-    return absl::ResourceExhaustedError(absl::StrCat("Out of memory: cannot allocate a host tensor of ", tensor.bytes(),
-                                                     " bytes, ", DTypeName(dtype), " ", shape.ToString()));
+    return OutOfMemory(absl::StrCat("Out of memory for a tensor of ", tensor.bytes(), " bytes, ", DTypeName(dtype), " ",
+                                    shape.ToString()));
   }
   return tensor;
 }

@@ -23,7 +23,7 @@ namespace belfry {
 class Tensor {
  public:
   Tensor() = default;  // float32, shape [0]: no elements
-  // The elements are uninitialised. Aborts if there is no memory.
+  // The elements are uninitialised. As containers do, throws std::bad_alloc if there is no memory.
   Tensor(DType dtype, const Shape& shape);
 
   // For shapes that users decide: like the constructor, but returns ResourceExhausted if there is no memory, and

@@ -4,12 +4,15 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <string>
 #include <system_error>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/mutex.h"
 
 namespace belfry {
@@ -32,23 +35,27 @@ constexpr unsigned long kTimerSlack = 1'000;  // ns
 }  // namespace
 
 absl::StatusOr<std::thread> StartThread(absl::string_view purpose, std::function<void()> body) {
-  try {
-    return std::thread(std::move(body));
-  } catch (const std::system_error& error) {
-    return absl::ResourceExhaustedError(
-        absl::StrCat("Cannot start a thread ", purpose, ": ", error.what(),
-                     "; raise the limit on threads (ulimit -u, pids.max of the cgroup) or on memory, or use fewer ",
-                     "devices or threads (--threads_per_device, --data_threads)"));
-  }
+  return CatchOutOfMemory("the start of a thread", [&]() -> absl::StatusOr<std::thread> {
+    try {
+      return std::thread(std::move(body));
+    } catch (const std::system_error& error) {
+      return absl::ResourceExhaustedError(
+          absl::StrCat("Cannot start a thread ", purpose, ": ", error.what(),
+                       "; raise the limit on threads (ulimit -u, pids.max of the cgroup) or on memory, or use fewer ",
+                       "devices or threads (--threads_per_device, --data_threads)"));
+    }
+  });
 }
 
 absl::Status TryThreads(int count) {
   Mutex mutex;
   bool enough = false;
+  const std::string purpose = absl::StrCat("for computing, of ", count);
   std::vector<std::thread> threads;
+  threads.reserve(std::max(count, 0));  // no exception may pass a running thread
   absl::Status status;
   while (status.ok() && static_cast<int>(threads.size()) < count) {
-    auto thread = StartThread(absl::StrCat("for computing, of ", count), [&] {
+    auto thread = StartThread(purpose, [&] {
       const MutexLock lock(mutex);
       mutex.Await([&] { return enough; });
     });

@@ -10,8 +10,8 @@
 
 namespace belfry {
 
-// A thread that runs `body`. ResourceExhausted if the system has none left; the error says what it is for, "to write
-// checkpoints".
+// A thread that runs `body`. ResourceExhausted if the system has none left, or no memory for it; the error says what it
+// is for, "to write checkpoints".
 absl::StatusOr<std::thread> StartThread(absl::string_view purpose, std::function<void()> body);
 
 // ResourceExhausted unless `count` more threads can run at the same time. Asked for threads that a library starts

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/cores.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/tensor.h"
 #include "framework/device/cpu/cpu_event.h"
 
@@ -66,17 +67,13 @@ class CpuDevice final : public Device {
     size_t used = in_use_.load();
     do {
       if (bytes > limit_ - used) {
-        return absl::ResourceExhaustedError(absl::StrCat(name_.ToString(), " cannot allocate ", bytes, " bytes: ", used,
-                                                         " bytes are in use, and the machine has ", limit_,
-                                                         " bytes of memory"));
+        return CannotAllocate(bytes, used);
       }
     } while (!in_use_.compare_exchange_weak(used, used + bytes));
     void* const memory = AllocateAligned(bytes);
     if (memory == nullptr) {
       in_use_.fetch_sub(bytes);
-      return absl::ResourceExhaustedError(
-          absl::StrCat(name_.ToString(), " cannot allocate ", bytes, " bytes: ", used,
-                       " bytes are in use, and the operating system refused to provide more"));
+      return CannotAllocate(bytes, used);
     }
     const size_t now = used + bytes;
     size_t peak = peak_.load();
@@ -100,6 +97,11 @@ class CpuDevice final : public Device {
   std::unique_ptr<Event> NewEvent() override { return std::make_unique<CpuEvent>(); }
 
  private:
+  absl::Status CannotAllocate(size_t bytes, size_t used) const {
+    return OutOfMemory(
+        absl::StrCat(name_.ToString(), " cannot allocate ", bytes, " bytes beside ", used, " that are in use"));
+  }
+
   const DeviceName name_;
   const std::string description_;
   const int threads_;
