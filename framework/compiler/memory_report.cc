@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/units.h"
 #include "framework/compiler/plan_report.h"
 
@@ -125,9 +126,16 @@ std::string MemoryTable(const std::vector<DeviceMemoryReport>& reports, const De
 
 absl::Status CheckMemory(const Plan& plan, const DeviceSet& devices) {
   const std::vector<size_t> copies = CopyBytes(plan, devices);
+  size_t needed_on_cpus = 0;
+  int cpus = 0;
   for (int device = 0; device < devices.size(); ++device) {
     const DeviceCounters counters = devices.device(device).counters();
     const size_t needed = plan.memory.arena_bytes[device] + copies[device];
+    if (devices.device(device).type() == "CPU") {
+      needed_on_cpus += needed;
+      cpus += needed > 0 ? 1 : 0;
+      continue;
+    }
     const size_t left = counters.memory_limit - std::min(counters.memory_limit, counters.bytes_in_use);
     if (needed <= left) continue;
     return absl::ResourceExhaustedError(absl::StrFormat(
@@ -135,7 +143,11 @@ absl::Status CheckMemory(const Plan& plan, const DeviceSet& devices) {
         "smaller batch",
         needed / kMebi, devices.device(device).name().ToString(), left / kMebi, counters.memory_limit / kMebi));
   }
-  return absl::OkStatus();
+  if (needed_on_cpus == 0) return absl::OkStatus();
+  if (needed_on_cpus + kLibraryBytes <= FindAvailableMemory().bytes) return absl::OkStatus();
+  return OutOfMemory(absl::StrFormat(
+      "The step needs %.2f MiB on %d CPU device%s in addition to its variables, and %.0f MiB for libraries",
+      needed_on_cpus / kMebi, cpus, cpus == 1 ? "" : "s", kLibraryBytes / kMebi));
 }
 
 }  // namespace belfry

@@ -1,9 +1,11 @@
 #include "ops/onednn/primitive.h"
 
 #include <cstdint>
+#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/parallel.h"
 #include "ops/onednn/program.h"
 
@@ -11,7 +13,8 @@ namespace belfry::ops::onednn {
 namespace {
 
 absl::Status Failed(dnnl_status_t status, const Primitive::Program& program) {
-  return absl::InternalError(absl::StrCat("oneDNN ", program.implementation, ": ", dnnl_status2str(status)));
+  const std::string message = absl::StrCat("oneDNN ", program.implementation, ": ", dnnl_status2str(status));
+  return status == dnnl_out_of_memory ? OutOfMemory(message) : absl::InternalError(message);
 }
 
 char* Address(const Primitive::Program::Binding& binding, absl::Span<const void* const> inputs,

@@ -5,7 +5,9 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/alignment.h"
 #include "framework/base/check.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/parallel.h"
+#include "framework/base/status.h"
 
 namespace belfry::ops::onednn {
 namespace {
@@ -51,7 +53,9 @@ dnnl::primitive_attr Attributes(const PostOps& post_ops) {
 bool IsReference(absl::string_view implementation) { return implementation.find("ref") != absl::string_view::npos; }
 
 // The only place where the library's exceptions end: everything it throws while a primitive is made becomes a Status.
+// Without memory for its objects or its code, the library crashes instead, so it is asked for beforehand.
 absl::StatusOr<Primitive> Guard(const std::string& what, absl::FunctionRef<absl::StatusOr<Primitive>()> make) {
+  RETURN_IF_ERROR(TryMemory("for oneDNN", kLibraryBytes));
   try {
     return make();
   } catch (const dnnl::error& error) {
