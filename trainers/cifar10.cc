@@ -442,6 +442,9 @@ absl::StatusOr<int> Train(World& world) {
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
-  return belfry::trainers::RunInWorld(belfry::trainers::Train);
+  using namespace belfry::trainers;
+  return RunProgram([&] {
+    ParseCommandLine(argc, argv, kUsage);
+    return RunInWorld(Train);
+  });
 }

@@ -222,6 +222,9 @@ absl::StatusOr<int> Run(World& world) {
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
-  return belfry::trainers::RunInWorld(belfry::trainers::Run);
+  using namespace belfry::trainers;
+  return RunProgram([&] {
+    ParseCommandLine(argc, argv, kUsage);
+    return RunInWorld(Run);
+  });
 }

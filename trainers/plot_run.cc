@@ -44,5 +44,5 @@ absl::Status Run(const std::vector<std::string>& paths) {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return ExitStatus(Run(ParseFlags(argc, argv, kUsage)));
+  return RunProgram([&] { return ExitStatus(Run(ParseFlags(argc, argv, kUsage))); });
 }

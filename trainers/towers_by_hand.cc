@@ -127,6 +127,9 @@ absl::Status Run() {
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
-  belfry::trainers::ParseCommandLine(argc, argv, belfry::trainers::kUsage);
-  return belfry::trainers::ExitStatus(belfry::trainers::Run());
+  using namespace belfry::trainers;
+  return RunProgram([&] {
+    ParseCommandLine(argc, argv, kUsage);
+    return ExitStatus(Run());
+  });
 }

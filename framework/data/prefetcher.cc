@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
-#include "framework/base/counted.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
 
@@ -32,6 +32,7 @@ struct Prefetcher::Slot {
 namespace {
 
 constexpr int kMaxThreads = 1024, kMaxDepth = 1024;
+constexpr absl::string_view kDuringRead = "the reading of a batch";
 
 absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& options) {
   const auto invalid = [](const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
@@ -112,6 +113,7 @@ absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& da
   }
   std::unique_ptr<Prefetcher> prefetcher(
       new Prefetcher(dataset, std::move(options), std::move(input_shape), std::move(augmenter)));
+  prefetcher->threads_.reserve(prefetcher->options_.threads);  // no exception may pass a running thread
   for (int i = 0; i < prefetcher->options_.threads; ++i) {
     const std::string purpose = absl::StrCat("to read data, number ", i + 1, " of ", prefetcher->options_.threads);
     ASSIGN_OR_RETURN(
@@ -179,7 +181,7 @@ void Prefetcher::Work(Maker maker) {
       if (cancelled_) return;
       chunk = Claim();
     }
-    Finish(*chunk, Make(*chunk, maker));
+    if (chunk.has_value()) Finish(*chunk, Make(*chunk, maker));
   }
 }
 
@@ -198,7 +200,18 @@ bool Prefetcher::CanClaim() const {
 std::optional<Prefetcher::Chunk> Prefetcher::Claim() {
   if (!CanClaim()) return std::nullopt;
   if (opened_ == 0 || SlotAt(opened_ - 1).claimed == static_cast<int64_t>(SlotAt(opened_ - 1).indices.size())) {
-    Open(SlotAt(opened_++));
+    Slot& slot = SlotAt(opened_++);
+    const absl::Status opened = CatchOutOfMemory(kDuringRead, [&] {
+      Open(slot);
+      return absl::OkStatus();
+    });
+    if (!opened.ok()) {
+      slot.status = opened;
+      slot.state = Slot::kReady;
+      failed_ = true;
+      mutex_.NotifyAll();
+      return std::nullopt;
+    }
   }
   Slot& slot = SlotAt(opened_ - 1);
   const int64_t begin = slot.claimed;
@@ -246,13 +259,15 @@ void Prefetcher::Deal(Slot& slot, int64_t examples) {
 // Runs without the lock. Chunks of a batch are disjoint, so no two threads write the same row; and an example depends
 // on its epoch and index only, so the bits do not depend on which thread makes it, or when.
 absl::Status Prefetcher::Make(const Chunk& chunk, Maker& maker) {
-  for (TowerBatch& tower : *chunk.slot->towers) {
-    const int64_t end = std::min(chunk.end, tower.offset + tower.count);
-    for (int64_t at = std::max(chunk.begin, tower.offset); at < end; ++at) {
-      RETURN_IF_ERROR(MakeExample(*chunk.slot, tower, at, maker));
+  return CatchOutOfMemory(kDuringRead, [&]() -> absl::Status {
+    for (TowerBatch& tower : *chunk.slot->towers) {
+      const int64_t end = std::min(chunk.end, tower.offset + tower.count);
+      for (int64_t at = std::max(chunk.begin, tower.offset); at < end; ++at) {
+        RETURN_IF_ERROR(MakeExample(*chunk.slot, tower, at, maker));
+      }
     }
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  });
 }
 
 absl::Status Prefetcher::MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, Maker& maker) {
@@ -315,8 +330,7 @@ absl::StatusOr<Batch> Prefetcher::MakeAndTake() {
       if (Ended() || CanTake()) return Take();
       chunk = Claim();
     }
-    BELFRY_CHECK(chunk.has_value());
-    Finish(*chunk, Make(*chunk, own_maker_));
+    if (chunk.has_value()) Finish(*chunk, Make(*chunk, own_maker_));
   }
 }
 

@@ -125,7 +125,8 @@ class Prefetcher {
   Prefetcher(const Dataset& dataset, PrefetcherOptions options, Shape input_shape, std::optional<Augmenter> augmenter);
   Maker NewMaker() const;
   void Work(Maker maker);
-  // The next chunk to make; nullopt if there is none now.
+  // The next chunk to make; nullopt if there is none now, or if there is no memory for its batch, which then has that
+  // error.
   std::optional<Chunk> Claim() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool CanClaim() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Open(Slot& slot) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/finite.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
 
@@ -42,7 +43,11 @@ Checkpointer::~Checkpointer() {
   }
   thread_.join();
   const MutexLock lock(mutex_);
-  if (!unreported_.ok()) spdlog::error("A checkpoint could not be saved: {}", std::string(unreported_.message()));
+  if (unreported_.ok()) return;
+  CatchOutOfMemory("a report", [this] {
+    spdlog::error("A checkpoint could not be saved: {}", std::string(unreported_.message()));
+    return absl::OkStatus();
+  }).IgnoreError();
 }
 
 absl::Status Checkpointer::Save(int64_t step, io::Metadata metadata, const std::optional<io::Metric>& metric,
@@ -70,19 +75,24 @@ absl::Status Checkpointer::Finish() {
   return std::exchange(unreported_, absl::OkStatus());
 }
 
+absl::Status Checkpointer::WriteRequest() {
+  Request request;
+  {
+    const MutexLock lock(mutex_);
+    request = *request_;
+  }
+  RETURN_IF_ERROR(CheckFinite(snapshot_.tensors(), request.step));
+  return directory_.Save(request.step, snapshot_.tensors(), request.metadata, request.metric);
+}
+
 void Checkpointer::Write() {
   while (true) {
-    std::optional<Request> request;
     {
       const MutexLock lock(mutex_);
       mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return request_.has_value() || ending_; });
       if (!request_) return;
-      request = request_;
     }
-    absl::Status saved = CheckFinite(snapshot_.tensors(), request->step);
-    if (saved.ok()) {
-      saved = directory_.Save(request->step, snapshot_.tensors(), request->metadata, request->metric);
-    }
+    const absl::Status saved = CatchOutOfMemory("the writing of a checkpoint", [this] { return WriteRequest(); });
     const MutexLock lock(mutex_);
     unreported_.Update(saved);
     request_.reset();

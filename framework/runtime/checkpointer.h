@@ -49,6 +49,7 @@ class Checkpointer {
   Checkpointer(Session& session, io::CheckpointDirectory directory)
       : session_(session), directory_(std::move(directory)) {}
   void Write();
+  absl::Status WriteRequest();
 
   Session& session_;
   io::CheckpointDirectory directory_;  // after Create used by the thread only, except folder()

@@ -4,6 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
@@ -14,6 +16,7 @@ namespace {
 
 // Between two checks of the collectives.
 constexpr absl::Duration kCheckInterval = absl::Seconds(1);
+constexpr absl::string_view kDuringStep = "a step";
 constexpr char kLost[] =
     "; steps in progress are lost, and variables may hold any value: restore or initialize them before continuing";
 
@@ -153,7 +156,12 @@ absl::Status Executable::EndLane(Lane& lane) {
   return absl::OkStatus();
 }
 
+// On a lane's thread, nobody else would catch the exception.
 absl::Status Executable::RunLane(Lane& lane) {
+  return CatchOutOfMemory(kDuringStep, [&] { return RunInstructions(lane); });
+}
+
+absl::Status Executable::RunInstructions(Lane& lane) {
   const Device& device = bound_.devices.device(lane.device);
   if (lane.asynchronous) RETURN_IF_ERROR(OnDevice(BeginLane(lane), device));
   const bool watched = watch_.watched();
@@ -200,13 +208,13 @@ void Executable::Recover() {
 absl::Status Executable::RunLanes() {
   absl::Status status;
   if (capture_.captured() && !watch_.traced()) {
-    status = capture_.Replay(state_);
+    status = CatchOutOfMemory(kDuringStep, [&] { return capture_.Replay(state_); });
   } else if (bound_.lanes.size() == 1) {
     const ScopedParallelThreads threads(bound_.devices.device(bound_.lanes[0]->device).threads());
     status = RunLane(*bound_.lanes[0]);
     if (!bound_.asynchronous) return status;
   } else if (one_thread_.preferred() && !watch_.watched()) {
-    status = one_thread_.Run(state_, watch_);
+    status = CatchOutOfMemory(kDuringStep, [&] { return one_thread_.Run(state_, watch_); });
   } else {
     RunOnThreads();
   }

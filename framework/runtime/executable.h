@@ -78,6 +78,7 @@ class Executable {
   absl::Status CheckAborts();
   absl::Status RunLanes();
   absl::Status RunLane(Lane& lane);
+  absl::Status RunInstructions(Lane& lane);
   void RunOnThreads();
   absl::Status BeginLane(Lane& lane);
   absl::Status EndLane(Lane& lane);

@@ -32,8 +32,9 @@ std::shared_ptr<const Plan> PlanCache::Find(const std::string& key) {
 }
 
 void PlanCache::Add(const std::string& key, std::shared_ptr<const Plan> plan) {
-  bytes_ += TableBytes(*plan);
+  const size_t bytes = TableBytes(*plan);
   entries_[key] = {.plan = std::move(plan), .last_use = ++uses_};
+  bytes_ += bytes;
   Evict(key);
 }
 
@@ -50,12 +51,9 @@ std::unique_ptr<PreparedStep> PlanCache::Take(const std::string& key) {
 
 void PlanCache::Put(const std::string& key, std::unique_ptr<PreparedStep> step) {
   const auto found = entries_.find(key);
-  if (found == entries_.end()) {
-    evicted_.push_back(std::move(step));
-    return;
-  }
-  bytes_ += StepBytes(*found->second.plan);
+  if (found == entries_.end()) return;
   found->second.idle.push_back(std::move(step));
+  bytes_ += StepBytes(*found->second.plan);
   Evict(key);
 }
 

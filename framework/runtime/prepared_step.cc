@@ -3,6 +3,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/runtime/executable.h"
@@ -79,28 +81,22 @@ absl::Status PreparedStep::RunFed(absl::Span<const Tensor> feeds, StepTrace* tra
   if (busy_.exchange(true, std::memory_order_acquire)) {
     return absl::FailedPreconditionError("This prepared step is running on another thread; prepare one per thread");
   }
-  absl::Status status = std::exchange(unreported_, absl::OkStatus());
-  if (status.ok()) {
+  const absl::Status status = CatchOutOfMemory("a step", [&]() -> absl::Status {
+    RETURN_IF_ERROR(std::exchange(unreported_, absl::OkStatus()));
     const ScopedRun run(session_.gate_, exclusive_, deadline);
     if (!run.entered()) {
-      status =
-          absl::DeadlineExceededError("The step exceeded its deadline while it waited for other steps of the session");
-    } else if (session_.closed_.load(std::memory_order_relaxed)) {
-      status = absl::CancelledError("Session has been closed.");
-    } else if (!initialized_) {
-      status = CheckInitialized();
+      return absl::DeadlineExceededError(
+          "The step exceeded its deadline while it waited for other steps of the session");
     }
-    if (status.ok()) {
-      const uint64_t number = session_.runs_.fetch_add(1, std::memory_order_relaxed);
-      status = executable_->Run(number, feeds, {.deadline = deadline, .cancelled = &session_.closed_}, trace);
-    }
-    if (status.ok()) {
-      MarkInitialized();
-      under_way_ = executable_->asynchronous();
-      deadline_ = deadline;
-      if (!under_way_) status = executable_->Fetch(deadline, fetched_);
-    }
-  }
+    if (session_.closed_.load(std::memory_order_relaxed)) return absl::CancelledError("Session has been closed.");
+    if (!initialized_) RETURN_IF_ERROR(CheckInitialized());
+    const uint64_t number = session_.runs_.fetch_add(1, std::memory_order_relaxed);
+    RETURN_IF_ERROR(executable_->Run(number, feeds, {.deadline = deadline, .cancelled = &session_.closed_}, trace));
+    MarkInitialized();
+    under_way_ = executable_->asynchronous();
+    deadline_ = deadline;
+    return under_way_ ? absl::OkStatus() : executable_->Fetch(deadline, fetched_);
+  });
   busy_.store(false, std::memory_order_release);
   return status;
 }

@@ -6,12 +6,15 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
 #include "framework/runtime/executable.h"
 
 namespace belfry {
 namespace {
+
+constexpr absl::string_view kDuringPreparation = "the preparation of a step";
 
 absl::Status Closed() { return absl::CancelledError("Session has been closed."); }
 
@@ -115,14 +118,16 @@ Session::~Session() {
 
 absl::StatusOr<std::unique_ptr<Session>> Session::Create(const Graph& graph, const DeviceSet& devices,
                                                          const SessionOptions& options) {
-  int threads = 0;
-  for (int i = 0; i < devices.size(); ++i)
-    threads += devices.device(i).type() == "CPU" ? devices.device(i).threads() : 0;
-  RETURN_IF_ERROR(TryThreads(threads));
-  auto session = std::unique_ptr<Session>(new Session(graph, devices, options));
-  const MutexLock lock(session->mutex_);
-  RETURN_IF_ERROR(session->Extend());
-  return session;
+  return CatchOutOfMemory("the creation of a session", [&]() -> absl::StatusOr<std::unique_ptr<Session>> {
+    int threads = 0;
+    for (int i = 0; i < devices.size(); ++i)
+      threads += devices.device(i).type() == "CPU" ? devices.device(i).threads() : 0;
+    RETURN_IF_ERROR(TryThreads(threads));
+    auto session = std::unique_ptr<Session>(new Session(graph, devices, options));
+    const MutexLock lock(session->mutex_);
+    RETURN_IF_ERROR(session->Extend());
+    return session;
+  });
 }
 
 absl::Status Session::Extend() {
@@ -233,59 +238,62 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::MakeWithinMemory(const Pr
 absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Prepare(absl::Span<const FeedSpec> feeds,
                                                                absl::Span<const Output> fetches,
                                                                absl::Span<const Node* const> targets) {
-  if (closed_.load()) return Closed();
-  const ProgramRequest request = RequestFor(feeds, fetches, targets);
-  RETURN_IF_ERROR(CheckValid(graph_, request));
-  return MakeWithinMemory(request, KeyOf(request));
+  return CatchOutOfMemory(kDuringPreparation, [&]() -> absl::StatusOr<std::unique_ptr<PreparedStep>> {
+    if (closed_.load()) return Closed();
+    const ProgramRequest request = RequestFor(feeds, fetches, targets);
+    RETURN_IF_ERROR(CheckValid(graph_, request));
+    const MutexLock lock(mutex_);
+    return Make(request, KeyOf(request));
+  });
 }
 
 absl::StatusOr<Session::Explanation> Session::Explain(absl::Span<const FeedSpec> feeds,
                                                       absl::Span<const Output> fetches,
                                                       absl::Span<const Node* const> targets) {
-  if (closed_.load()) return Closed();
-  const ProgramRequest request = RequestFor(feeds, fetches, targets);
-  RETURN_IF_ERROR(CheckValid(graph_, request));
-  const MutexLock lock(mutex_);
-  RETURN_IF_ERROR(Extend());
-  ASSIGN_OR_RETURN(const CompiledPlan compiled, CompileNow(request, ""));
-  return Explanation{compiled.plan, ReportMemory(*compiled.plan, graph_, devices_, placement_.device)};
+  return CatchOutOfMemory(kDuringPreparation, [&]() -> absl::StatusOr<Explanation> {
+    if (closed_.load()) return Closed();
+    const ProgramRequest request = RequestFor(feeds, fetches, targets);
+    RETURN_IF_ERROR(CheckValid(graph_, request));
+    const MutexLock lock(mutex_);
+    RETURN_IF_ERROR(Extend());
+    ASSIGN_OR_RETURN(const CompiledPlan compiled, CompileNow(request, ""));
+    return Explanation{compiled.plan, ReportMemory(*compiled.plan, graph_, devices_, placement_.device)};
+  });
 }
 
 absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, absl::Span<const Output> fetches,
                                                  absl::Span<const Node* const> targets) {
-  if (closed_.load()) return Closed();
-  ProgramRequest request{.fetches = {fetches.begin(), fetches.end()}, .targets = {targets.begin(), targets.end()}};
-  std::vector<Tensor> values;
-  for (const Feed& feed : feeds) {
-    RETURN_IF_ERROR(CheckFeed(feed));
-    request.feeds.push_back(feed.output);
-    request.feed_shapes.push_back(feed.value.shape());
-    values.push_back(feed.value);
-  }
-  RETURN_IF_ERROR(CheckValid(graph_, request));
-  const std::string key = KeyOf(request);
-  std::unique_ptr<PreparedStep> step;
-  {
-    const MutexLock lock(mutex_);
-    step = plans_.Take(key);
-  }
-  if (step == nullptr) {
-    ASSIGN_OR_RETURN(step, MakeWithinMemory(request, key));
-  }
-  absl::Status status = step->Run(values);
-  if (status.ok()) status = step->Wait();
-  std::vector<Tensor> fetched;
-  if (status.ok()) {
-    for (size_t i = 0; i < fetches.size(); ++i) fetched.push_back(step->fetched(static_cast<int>(i)).Clone());
-  }
-  std::vector<std::unique_ptr<PreparedStep>> evicted;
-  {
+  return CatchOutOfMemory("a step", [&]() -> absl::StatusOr<std::vector<Tensor>> {
+    if (closed_.load()) return Closed();
+    ProgramRequest request{.fetches = {fetches.begin(), fetches.end()}, .targets = {targets.begin(), targets.end()}};
+    std::vector<Tensor> values;
+    for (const Feed& feed : feeds) {
+      RETURN_IF_ERROR(CheckFeed(feed));
+      request.feeds.push_back(feed.output);
+      request.feed_shapes.push_back(feed.value.shape());
+      values.push_back(feed.value);
+    }
+    RETURN_IF_ERROR(CheckValid(graph_, request));
+    const std::string key = KeyOf(request);
+    std::unique_ptr<PreparedStep> step;
+    {
+      const MutexLock lock(mutex_);
+      step = plans_.Take(key);
+      if (step == nullptr) {
+        ASSIGN_OR_RETURN(step, Make(request, key));
+      }
+    }
+    absl::Status status = step->Run(values);
+    if (status.ok()) status = step->Wait();
+    std::vector<Tensor> fetched;
+    if (status.ok()) {
+      for (size_t i = 0; i < fetches.size(); ++i) fetched.push_back(step->fetched(static_cast<int>(i)).Clone());
+    }
     const MutexLock lock(mutex_);
     plans_.Put(key, std::move(step));
-    evicted = plans_.TakeEvicted();
-  }
-  if (!status.ok()) return status;
-  return fetched;
+    if (!status.ok()) return status;
+    return fetched;
+  });
 }
 
 absl::Status Session::RunTarget(const Node* target, absl::Span<const Feed> feeds) {

@@ -1,5 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/runtime/session.h"
 
@@ -37,62 +38,67 @@ absl::Status Session::WriteVariable(const Variable& variable, const Tensor& valu
 }
 
 absl::Status Session::ReadVariables(absl::Span<const Variable> variables, absl::Span<Tensor> values) {
-  BELFRY_CHECK(variables.size() == values.size());
-  ASSIGN_OR_RETURN(const std::vector<VariableStorage*> storage, StorageOf(variables));
-  bool exclusive = false;
-  for (size_t i = 0; i < variables.size(); ++i) {
-    exclusive = exclusive || devices_.device(storage[i]->device).asynchronous();
-  }
-  const ScopedRun run(gate_, exclusive);
-  for (size_t i = 0; i < variables.size(); ++i) {
-    if (!storage[i]->initialized) return UninitializedError(variables[i].node());
-  }
-  for (size_t i = 0; i < variables.size(); ++i) {
-    const Variable& variable = variables[i];
-    const bool fits = values[i].dtype() == variable.dtype() && values[i].shape() == variable.shape() &&
-                      (values[i].bytes() == 0 || values[i].raw() != nullptr);
-    if (!fits) {
-      ASSIGN_OR_RETURN(values[i], Tensor::Allocate(variable.dtype(), variable.shape()));
+  return CatchOutOfMemory("the reading of variables", [&]() -> absl::Status {
+    BELFRY_CHECK(variables.size() == values.size());
+    ASSIGN_OR_RETURN(const std::vector<VariableStorage*> storage, StorageOf(variables));
+    bool exclusive = false;
+    for (size_t i = 0; i < variables.size(); ++i) {
+      exclusive = exclusive || devices_.device(storage[i]->device).asynchronous();
     }
-    RETURN_IF_ERROR(queues_.CopyOut(storage[i]->device, values[i].raw(), storage[i]->data, values[i].bytes()));
-  }
-  return absl::OkStatus();
+    const ScopedRun run(gate_, exclusive);
+    for (size_t i = 0; i < variables.size(); ++i) {
+      if (!storage[i]->initialized) return Uninitialized(variables[i]);
+    }
+    for (size_t i = 0; i < variables.size(); ++i) {
+      const Variable& variable = variables[i];
+      const bool fits = values[i].dtype() == variable.dtype() && values[i].shape() == variable.shape() &&
+                        (values[i].bytes() == 0 || values[i].raw() != nullptr);
+      if (!fits) {
+        ASSIGN_OR_RETURN(values[i], Tensor::Allocate(variable.dtype(), variable.shape()));
+      }
+      RETURN_IF_ERROR(queues_.CopyOut(storage[i]->device, values[i].raw(), storage[i]->data, values[i].bytes()));
+    }
+    return absl::OkStatus();
+  });
 }
 
 absl::Status Session::WriteVariables(absl::Span<const Variable> variables, absl::Span<const Tensor> values) {
-  BELFRY_CHECK(variables.size() == values.size());
-  ASSIGN_OR_RETURN(const std::vector<VariableStorage*> storage, StorageOf(variables));
-  for (size_t i = 0; i < variables.size(); ++i) {
-    const Variable& variable = variables[i];
-    const Tensor& value = values[i];
-    if (value.shape() != variable.shape() || value.dtype() != variable.dtype()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("Cannot write ", DTypeName(value.dtype()), " ", value.shape().ToString(), " to variable ",
-                       variable.name(), ", which is ", DTypeName(variable.dtype()), " ", variable.shape().ToString(),
-                       " and was created at ", variable.node().location().ToString()));
+  return CatchOutOfMemory("the writing of variables", [&]() -> absl::Status {
+    BELFRY_CHECK(variables.size() == values.size());
+    ASSIGN_OR_RETURN(const std::vector<VariableStorage*> storage, StorageOf(variables));
+    for (size_t i = 0; i < variables.size(); ++i) {
+      const Variable& variable = variables[i];
+      const Tensor& value = values[i];
+      if (value.shape() != variable.shape() || value.dtype() != variable.dtype()) {
+        return absl::InvalidArgumentError(absl::StrCat(
+            "Cannot write ", DTypeName(value.dtype()), " ", value.shape().ToString(), " to variable ", variable.name(),
+            ", which is ", DTypeName(variable.dtype()), " ", variable.shape().ToString()));
+      }
+      if (value.bytes() > 0 && value.raw() == nullptr) {
+        return absl::InvalidArgumentError(
+            absl::StrCat("The value for variable ", variable.name(), " has a shape but no data"));
+      }
     }
-    if (value.bytes() > 0 && value.raw() == nullptr) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("The value for variable ", variable.name(), " has a shape but no data"));
+    const ScopedRun run(gate_, /*exclusive=*/true);
+    for (size_t i = 0; i < variables.size(); ++i) {
+      RETURN_IF_ERROR(queues_.CopyIn(storage[i]->device, storage[i]->data, values[i].raw(), values[i].bytes()));
+      storage[i]->initialized = true;
     }
-  }
-  const ScopedRun run(gate_, /*exclusive=*/true);
-  for (size_t i = 0; i < variables.size(); ++i) {
-    RETURN_IF_ERROR(queues_.CopyIn(storage[i]->device, storage[i]->data, values[i].raw(), values[i].bytes()));
-    storage[i]->initialized = true;
-  }
-  return absl::OkStatus();
+    return absl::OkStatus();
+  });
 }
 
 absl::StatusOr<std::vector<Variable>> Session::InitializedVariables() {
-  const std::vector<Variable> all = graph_.variables();
-  ASSIGN_OR_RETURN(const std::vector<VariableStorage*> storage, StorageOf(all));
-  const ScopedRun run(gate_, /*exclusive=*/false);
-  std::vector<Variable> initialized;
-  for (size_t i = 0; i < all.size(); ++i) {
-    if (storage[i]->initialized) initialized.push_back(all[i]);
-  }
-  return initialized;
+  return CatchOutOfMemory("the listing of variables", [&]() -> absl::StatusOr<std::vector<Variable>> {
+    const std::vector<Variable> all = graph_.variables();
+    ASSIGN_OR_RETURN(const std::vector<VariableStorage*> storage, StorageOf(all));
+    const ScopedRun run(gate_, /*exclusive=*/false);
+    std::vector<Variable> initialized;
+    for (size_t i = 0; i < all.size(); ++i) {
+      if (storage[i]->initialized) initialized.push_back(all[i]);
+    }
+    return initialized;
+  });
 }
 
 }  // namespace belfry

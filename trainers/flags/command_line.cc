@@ -2,11 +2,14 @@
 
 #include <cerrno>
 #include <cmath>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <exception>
 #include <filesystem>
 #include <limits>
+#include <new>
 
 #include "absl/flags/parse.h"
 #include "absl/flags/reflection.h"
@@ -16,6 +19,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/version.h"
 
 namespace belfry::trainers {
@@ -93,7 +97,25 @@ absl::Status MakeDirectory(absl::string_view flag, const std::string& directory)
   return absl::UnavailableError(absl::StrCat("Cannot create --", flag, "=", directory, ": ", error.message()));
 }
 
+int RunProgram(absl::FunctionRef<int()> run) {
+  std::signal(SIGXFSZ, SIG_IGN);
+  try {
+    return run();
+  } catch (const std::bad_alloc& error) {
+    return ExitStatus(OutOfMemory("the run", error));
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "Error: %s\n", error.what());
+    return EXIT_FAILURE;
+  }
+}
+
 int ExitStatus(const absl::Status& status) {
+  if (absl::IsResourceExhausted(status)) {
+    // ToString() would need memory.
+    const absl::string_view text = status.message().empty() ? "out of memory, even for a message" : status.message();
+    std::fprintf(stderr, "Error: RESOURCE_EXHAUSTED: %.*s\n", static_cast<int>(text.size()), text.data());
+    return EXIT_FAILURE;
+  }
   if (!status.ok()) {
     std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
     return EXIT_FAILURE;

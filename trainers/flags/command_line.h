@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -28,6 +29,11 @@ absl::Status CheckFlag(absl::string_view flag, int64_t value, int64_t low, int64
 absl::Status CheckLearningRate(double rate);
 // Creates the directory that `flag` names, unless it exists or is empty. Unavailable names the flag.
 absl::Status MakeDirectory(absl::string_view flag, const std::string& directory);
+
+// The main function of a program: returns what `run`, which begins with the command line, returns. An exception of a
+// library, such as std::bad_alloc, is printed as an error. Writing beyond the limit on file sizes (ulimit -f) is an
+// error of the write and does not end the program.
+int RunProgram(absl::FunctionRef<int()> run);
 
 // The exit status of main; prints an error to standard error. It is one if standard output could not be written.
 int ExitStatus(const absl::Status& status);

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/cores.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "trainers/flags/command_line.h"
@@ -107,7 +108,8 @@ absl::StatusOr<DeviceSet> OpenDevices(World& world) {
 int RunInWorld(const std::function<absl::StatusOr<int>(World&)>& run) {
   const absl::StatusOr<std::unique_ptr<World>> world = OpenWorldFromFlags();
   if (!world.ok()) return ExitStatus(world.status());
-  absl::StatusOr<int> result = run(**world);
+  // The other processes are told of an error, whatever it is.
+  absl::StatusOr<int> result = CatchOutOfMemory("the run", [&] { return run(**world); });
   if ((*world)->size() == 1) return ExitStatus(result);
   if (!result.ok()) return ExitStatus(Tell(**world, result.status()));
   const absl::Status closed = (*world)->Close(StartDeadline(), *result == 0 ? 0 : 128 + *result);

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/data/prefetcher.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/runtime/checkpointer.h"
@@ -85,7 +86,9 @@ class Trainer {
   // FailedPrecondition if tasks differ in settings, data or model; Aborted, naming the step, if the loss is NaN or
   // infinite (checked at every step; on GPUs, where the host runs ahead, only when it is logged), or if loss scaling
   // skips 100 steps in a row; DataLoss if the variables of towers differ. The error names the last good checkpoint.
-  absl::Status Run();
+  absl::Status Run() {
+    return CatchOutOfMemory("training", [this] { return StartAndLoop(); });
+  }
   // The result of options.stop that ended the run; 0 if it ran to its end.
   int stopped() const { return stopped_; }
   // Steps done: the global step plus the steps that loss scaling skipped.
@@ -106,6 +109,7 @@ class Trainer {
 
   absl::Status CheckOptions() const;
   absl::Status Initialize();
+  absl::Status StartAndLoop();
   absl::Status Start();
   absl::Status OpenCheckpoints();
   absl::Status Loop();
