@@ -1,20 +1,20 @@
 #include "framework/base/cores.h"
 
+#include <dirent.h>
 #include <omp.h>
 #include <sched.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <fstream>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <tuple>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 
 namespace belfry {
 namespace {
@@ -30,10 +30,13 @@ Place PlaceOf(int core) {
     return value;
   };
   int node = 0;
-  std::error_code error;
-  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end; at.increment(error)) {
-    const std::string name = at->path().filename().string();
-    if (absl::StartsWith(name, "node") && absl::SimpleAtoi(name.substr(4), &node)) break;
+  // Not with std::filesystem, which ends the program if there is no memory for an entry.
+  if (DIR* const open = opendir(folder.c_str()); open != nullptr) {
+    while (const dirent* const entry = readdir(open)) {
+      absl::string_view name = entry->d_name;
+      if (absl::ConsumePrefix(&name, "node") && absl::SimpleAtoi(name, &node)) break;
+    }
+    closedir(open);
   }
   return {node, number("physical_package_id"), number("core_id")};
 }

@@ -114,11 +114,9 @@ absl::Status CheckReplaceable(const fs::path& folder, const TextureOptions& opti
   const fs::file_status status = fs::status(folder, error);
   if (!fs::exists(status)) return absl::OkStatus();
   if (!fs::is_directory(status)) return refuse("not a directory");
-  const std::vector<fs::directory_entry> entries{fs::directory_iterator(folder, error), fs::directory_iterator()};
-  if (error) return refuse(absl::StrCat("cannot list it: ", error.message()));
-  if (entries.empty()) return absl::OkStatus();
-  for (const fs::directory_entry& entry : entries) {
-    const std::string name = entry.path().filename().string();
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, io::ListFolder(folder.string()));
+  if (names.empty()) return absl::OkStatus();
+  for (const std::string& name : names) {
     if (!IsNameOfOurs(name)) {
       return refuse(absl::StrCat("holds ", name, ", which does not belong to a generated data set"));
     }
@@ -132,11 +130,11 @@ absl::Status CheckReplaceable(const fs::path& folder, const TextureOptions& opti
 absl::Status Remove(const fs::path& folder) {
   std::error_code error;
   if (!fs::exists(folder, error)) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, io::ListFolder(folder.string()));
   std::vector<fs::path> files;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
+  for (const std::string& name : names) {
     if (!IsNameOfOurs(name)) return absl::FailedPreconditionError(absl::StrCat(folder.string(), ": holds ", name));
-    if (name != kTexturesMarker) files.push_back(entry.path());
+    if (name != kTexturesMarker) files.push_back(folder / name);
   }
   files.push_back(folder / kTexturesMarker);
   files.push_back(folder);
@@ -187,17 +185,15 @@ class FolderLock {
 
 // Removes what a killed process left beside `folder`. The lock guarantees that no other writer is at work there.
 void RemoveStale(const fs::path& folder) {
-  std::error_code error;
   const std::string prefix = absl::StrCat(folder.filename().string(), kBeside);
-  std::vector<fs::path> stale;
-  for (const fs::directory_entry& entry : fs::directory_iterator(folder.parent_path(), error)) {
-    const std::string name = entry.path().filename().string();
+  const absl::StatusOr<std::vector<std::string>> names = io::ListFolder(folder.parent_path().string());
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
     int64_t process;
     if (absl::StartsWith(name, prefix) && absl::SimpleAtoi(name.substr(prefix.size()), &process)) {
-      stale.push_back(entry.path());
+      Remove(folder.parent_path() / name).IgnoreError();
     }
   }
-  for (const fs::path& path : stale) Remove(path).IgnoreError();
 }
 
 absl::Status Unavailable(const fs::path& path, absl::string_view what, const std::error_code& error) {

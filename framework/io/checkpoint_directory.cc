@@ -30,16 +30,11 @@ struct Kept {
 };
 
 absl::Status RemoveLeftovers(const std::string& folder) {
-  std::error_code error;
-  std::vector<std::string> leftovers;
-  fs::directory_iterator entry(folder, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(folder));
+  for (const std::string& name : names) {
     const absl::string_view base = BaseOfLeftover(name);
-    if (base == kLatest || base == kBest || StepOfName(base)) leftovers.push_back(PathIn(folder, name));
+    if (base == kLatest || base == kBest || StepOfName(base)) RETURN_IF_ERROR(RemoveFile(PathIn(folder, name)));
   }
-  if (error) return SystemError(folder, "cannot list the folder", error.value());
-  for (const std::string& path : leftovers) RETURN_IF_ERROR(RemoveFile(path));
   return absl::OkStatus();
 }
 

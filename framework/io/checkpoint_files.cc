@@ -76,16 +76,14 @@ std::string FollowLink(const std::string& folder, const char* name) {
 }
 
 absl::StatusOr<std::vector<CheckpointFile>> ListCheckpoints(const std::string& folder) {
-  std::error_code error;
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, ListFolder(folder));
   std::vector<CheckpointFile> files;
-  fs::directory_iterator entry(folder, error);
-  for (; !error && entry != fs::directory_iterator(); entry.increment(error)) {
-    const std::string name = entry->path().filename().string();
+  for (const std::string& name : names) {
     const std::optional<int64_t> step = StepOfName(name);
+    const std::string path = PathIn(folder, name);
     std::error_code no_type;
-    if (step && fs::is_regular_file(entry->symlink_status(no_type))) files.push_back({*step, PathIn(folder, name)});
+    if (step && fs::is_regular_file(fs::symlink_status(path, no_type))) files.push_back({*step, path});
   }
-  if (error) return SystemError(folder, "cannot list the folder", error.value());
   std::sort(files.begin(), files.end(), [](const CheckpointFile& a, const CheckpointFile& b) {
     return std::tie(a.step, a.path) < std::tie(b.step, b.path);
   });

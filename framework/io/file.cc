@@ -1,7 +1,9 @@
 #include "framework/io/file.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +11,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -48,6 +51,13 @@ std::string FolderOf(const std::string& path) {
 // are several.
 std::string Beside(const std::string& path, int i) { return absl::StrCat(path, ".", getpid(), ".", i, ".tmp"); }
 
+// "; 4096 bytes are free there".
+std::string RoomBeside(absl::string_view path) {
+  struct statvfs system {};
+  if (::statvfs(FolderOf(std::string(path)).c_str(), &system) != 0) return "";
+  return absl::StrCat("; ", static_cast<uint64_t>(system.f_bavail) * system.f_frsize, " bytes are free there");
+}
+
 bool WriteAll(int descriptor, absl::string_view bytes) {
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor, bytes.data(), std::min<uint64_t>(bytes.size(), kMaxBytesAtOnce));
@@ -81,9 +91,14 @@ absl::Status SystemError(absl::string_view path, absl::string_view what, int err
   switch (error) {
     case ENOENT:
     case ENOTDIR: return absl::NotFoundError(message);
-    case ENOSPC:
-    case EDQUOT:
-    case EFBIG: return absl::ResourceExhaustedError(message);
+    case EMFILE:
+      return absl::ResourceExhaustedError(absl::StrCat(message, "; raise the limit on open files (ulimit -n)"));
+    case EFBIG:
+      return absl::ResourceExhaustedError(absl::StrCat(message, "; raise the limit on file sizes (ulimit -f)"));
+    case ENOSPC: return absl::ResourceExhaustedError(absl::StrCat(message, RoomBeside(path)));
+    case ENFILE:
+    case ENOMEM:
+    case EDQUOT: return absl::ResourceExhaustedError(message);
     case EACCES:
     case EPERM:
     case EROFS: return absl::PermissionDeniedError(message);
@@ -160,8 +175,11 @@ absl::Status WriteFile(const std::string& asked, absl::Span<const absl::string_v
   written = written && ::fsync(file.value()) == 0 && file.Close();
   if (!written) {
     const int error = errno;
+    file.Close();  // so that its room counts as free
     ::unlink(beside.c_str());
-    return SystemError(path, "cannot write", error);
+    uint64_t bytes = 0;
+    for (const absl::string_view piece : pieces) bytes += piece.size();
+    return SystemError(path, absl::StrCat("cannot write ", bytes, " bytes"), error);
   }
   return RenameInto(beside, path);
 }
@@ -188,6 +206,20 @@ absl::string_view BaseOfLeftover(absl::string_view name) {
     name = name.substr(0, dot);
   }
   return name;
+}
+
+absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& folder) {
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(folder.c_str()), ::closedir);
+  std::vector<std::string> names;
+  while (open != nullptr) {
+    errno = 0;
+    const dirent* const entry = ::readdir(open.get());
+    if (entry == nullptr && errno == 0) return names;
+    if (entry == nullptr) break;
+    const absl::string_view name = entry->d_name;
+    if (name != "." && name != "..") names.emplace_back(name);
+  }
+  return SystemError(folder, "cannot list the folder", errno);
 }
 
 absl::Status RemoveFile(const std::string& path) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -13,9 +14,9 @@
 namespace belfry::io {
 
 // An error of this folder, with the path and the system's reason: NotFound if the file or its folder does not exist;
-// ResourceExhausted if the disk is full or a limit on file sizes is reached; PermissionDenied if the file, the folder
-// or the file system forbids it; InvalidArgument for links that lead to themselves; otherwise Unavailable. `error` is
-// an errno.
+// ResourceExhausted if the disk is full or a limit on open files or on file sizes is reached; PermissionDenied if the
+// file, the folder or the file system forbids it; InvalidArgument for links that lead to themselves; otherwise
+// Unavailable. `error` is an errno.
 absl::Status SystemError(absl::string_view path, absl::string_view what, int error);
 
 // The contents of `path`, a regular file: InvalidArgument for a folder, a pipe or a device, which may never end;
@@ -39,6 +40,10 @@ absl::Status ReplaceLink(const std::string& path, const std::string& target);
 // If `name` is a temporary file that an interrupted write to "<base>" left behind, "<base>.<digits>.<digits>.tmp",
 // returns that base; otherwise "".
 absl::string_view BaseOfLeftover(absl::string_view name);
+
+// The names of what is in `folder`, in no order. For std::filesystem::directory_iterator, which ends the program if it
+// runs out of memory.
+absl::StatusOr<std::vector<std::string>> ListFolder(const std::string& folder);
 
 // Removes a file or a link. It is no error if it does not exist.
 absl::Status RemoveFile(const std::string& path);

@@ -5,10 +5,12 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/status.h"
@@ -17,26 +19,31 @@
 namespace belfry::trainers {
 namespace {
 
-constexpr char kEvaluation[] = "test_";                // begins the names of its metrics
+constexpr char kStep[] = "\"step\":", kEvaluated[] = "\"test_accuracy\":";
 constexpr double kMaxExactInteger = 9007199254740992;  // 2^53
 
 // Removes temporary files that killed runs left beside the file.
 void RemoveLeftovers(const std::filesystem::path& path) {
-  std::error_code error;
   const std::filesystem::path folder = path.has_parent_path() ? path.parent_path() : ".";
-  for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
-    const std::string name = entry.path().filename().string();
-    if (io::BaseOfLeftover(name) == path.filename().string()) io::RemoveFile(entry.path().string()).IgnoreError();
+  const absl::StatusOr<std::vector<std::string>> names = io::ListFolder(folder.string());
+  if (!names.ok()) return;
+  for (const std::string& name : *names) {
+    if (io::BaseOfLeftover(name) == path.filename().string()) io::RemoveFile((folder / name).string()).IgnoreError();
   }
 }
 
-bool IsEvaluation(const nlohmann::json& line) {
-  return std::any_of(line.items().begin(), line.items().end(),
-                     [](const auto& item) { return absl::StartsWith(item.key(), kEvaluation); });
+// The step of a line of ours.
+std::optional<int64_t> StepOf(absl::string_view line) {
+  const size_t found = line.find(kStep);
+  if (found == line.npos) return std::nullopt;
+  line.remove_prefix(found + std::strlen(kStep));
+  int64_t step = 0;
+  return absl::SimpleAtoi(line.substr(0, line.find_first_of(",}")), &step) ? std::optional(step) : std::nullopt;
 }
 
-// Keeps the lines before `start` and lines without a step. Drops an incomplete last line.
-absl::Status KeepBefore(const std::string& path, const RunStart& start) {
+// Keeps the lines of steps below `first`, evaluations after `first` steps, and lines without a step. Drops an
+// incomplete last line.
+absl::Status KeepBefore(const std::string& path, int64_t first) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return absl::OkStatus();
   RemoveLeftovers(path);
@@ -45,10 +52,9 @@ absl::Status KeepBefore(const std::string& path, const RunStart& start) {
   RETURN_IF_ERROR(text.status());
   std::string kept;
   for (const absl::string_view line : absl::StrSplit(absl::string_view(*text).substr(0, text->rfind('\n') + 1), '\n')) {
-    const nlohmann::json object = nlohmann::json::parse(line, nullptr, false);
-    const bool later =
-        object.is_object() && object.contains("step") && object["step"].is_number() &&
-        object["step"].get<double>() >= static_cast<double>(start.step + (start.evaluated && IsEvaluation(object)));
+    const std::optional<int64_t> step = StepOf(line);
+    const bool evaluated = absl::StrContains(line, kEvaluated);
+    const bool later = step.has_value() && *step >= first + (first > 0 && evaluated ? 1 : 0);
     if (!later && !line.empty()) absl::StrAppend(&kept, line, "\n");
   }
   return kept == *text ? absl::OkStatus() : io::WriteFile(path, kept);
@@ -63,25 +69,27 @@ absl::StatusOr<MetricsWriter> MetricsWriter::Open(const std::string& path, std::
   writer.path_ = path;
   writer.file_.reset(std::fopen(path.c_str(), "a"));
   if (writer.file_ == nullptr) {
-    return absl::UnavailableError(absl::StrCat("Cannot open the metrics file ", path, ": ", std::strerror(errno)));
+    return io::SystemError(path, "cannot open the metrics file", errno);
   }
   return writer;
 }
 
 absl::Status MetricsWriter::Write(absl::Span<const std::pair<absl::string_view, double>> values) {
   if (file_ == nullptr) return absl::OkStatus();
-  nlohmann::ordered_json object;
+  // Piece by piece: the destructor of an object of the library needs memory, and ends the program if there is none.
+  std::string line;
   for (const auto& [name, value] : values) {
-    nlohmann::ordered_json& entry = object[std::string(name)];
+    nlohmann::json number;
     if (value == std::floor(value) && std::fabs(value) < kMaxExactInteger) {
-      entry = static_cast<int64_t>(value);
+      number = static_cast<int64_t>(value);
     } else if (std::isfinite(value)) {
-      entry = value;
+      number = value;
     }
+    absl::StrAppend(&line, line.empty() ? "{" : ",", nlohmann::json(std::string(name)).dump(), ":", number.dump());
   }
-  const std::string line = object.dump() + "\n";
+  absl::StrAppend(&line, line.empty() ? "{}\n" : "}\n");
   if (std::fwrite(line.data(), 1, line.size(), file_.get()) != line.size() || std::fflush(file_.get()) != 0) {
-    return absl::UnavailableError(absl::StrCat("Cannot write the metrics file ", path_, ": ", std::strerror(errno)));
+    return io::SystemError(path_, "cannot write the metrics file", errno);
   }
   return absl::OkStatus();
 }

@@ -2,6 +2,7 @@
 
 #include <sys/stat.h>
 
+#include <cerrno>
 #include <thread>
 
 #include "tests/framework/io/io_testing.h"
@@ -65,6 +66,27 @@ TEST(File, ErrorsNameThePathAndTheReason) {
   fs::create_directory(folder / "taken");
   ExpectError(WriteFile(folder / "taken", "x"), StatusCode::kUnavailable, folder / "taken", "Is a directory");
   EXPECT_THAT(NamesIn(folder.path()), testing::UnorderedElementsAre("file", "taken"));
+}
+
+TEST(File, ShortagesSayWhatToRaise) {
+  const auto error = [](int number) { return SystemError("/tmp/file", "cannot write", number); };
+  for (const int number : {EMFILE, ENFILE, ENOMEM, ENOSPC, EDQUOT, EFBIG}) {
+    EXPECT_TRUE(absl::IsResourceExhausted(error(number))) << error(number);
+  }
+  EXPECT_THAT(std::string(error(EMFILE).message()), testing::HasSubstr("; raise the limit on open files (ulimit -n)"));
+  EXPECT_THAT(std::string(error(EFBIG).message()), testing::HasSubstr("; raise the limit on file sizes (ulimit -f)"));
+  EXPECT_THAT(std::string(error(ENOSPC).message()),
+              testing::ContainsRegex("No space left on device; [0-9]+ bytes are free there$"));
+}
+
+TEST(File, FoldersAreListed) {
+  const TemporaryFolder folder;
+  EXPECT_THAT(*ListFolder(folder.path()), testing::IsEmpty());
+  folder.Write("a", "1");
+  folder.Write(".b", "2");
+  EXPECT_THAT(*ListFolder(folder.path()), testing::UnorderedElementsAre("a", ".b"));
+  EXPECT_TRUE(absl::IsNotFound(ListFolder(folder / "c").status()));
+  EXPECT_TRUE(absl::IsNotFound(ListFolder(folder / "a").status()));
 }
 
 TEST(File, PartsAreReadAndNotBeyondTheEnd) {
