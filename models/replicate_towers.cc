@@ -447,7 +447,7 @@ class Replicator {
   int local_ = 0, total_ = 0;                      // numbers of towers: of this process, and of all
   std::vector<Output> rows_;                       // by tower of this process: its number of examples, int64
   Output before_;                                  // sum of rows_ of the towers whose models are built
-  std::vector<Output> losses_of_all_;              // by tower of this process: a vector of all towers' losses, float32
+  std::vector<Output> figures_of_all_;             // by number in Figures: a vector of it in all towers, float32
   std::vector<Output> examples_of_all_;            // by tower of this process: a vector of all towers' numbers, float32
 };
 

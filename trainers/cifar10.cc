@@ -8,8 +8,8 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "framework/base/counted.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "framework/data/cifar10.h"
 #include "framework/data/resume.h"
 #include "framework/data/textures.h"
@@ -296,11 +296,12 @@ void PrintResult(const Trainer& trainer, const Classification& evaluation, const
   if (trainer.steps() == 0) {
     absl::PrintF("Nothing was trained: --steps=0. Test accuracy %.2f%% of the untrained model.\n", accuracy);
   } else {
-    absl::PrintF("Test accuracy %.2f%% after %lld steps, %.0f images/s.\n", accuracy,
-                 static_cast<long long>(trainer.steps()), trainer.examples_per_second());
+    const double rate = trainer.examples_per_second();  // 0 if no step was timed
+    absl::PrintF("Test accuracy %.2f%% after %s%s.\n", accuracy, Counted(trainer.steps(), "step"),
+                 rate > 0 ? absl::StrFormat(", %.0f images/s", rate) : "");
   }
   if (!quiet) {
-    std::printf("Next: --data_dir=DIR for real CIFAR-10, --steps=N, --model=resnet20, --help.\n");
+    absl::PrintF("Next: --data_dir=DIR for real CIFAR-10, --steps=N, --model=resnet20, --help.\n");
   }
 }
 

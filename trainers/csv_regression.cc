@@ -4,8 +4,8 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "framework/base/counted.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "framework/data/csv.h"
 #include "framework/data/in_memory.h"
 #include "framework/data/prefetcher.h"

@@ -19,6 +19,7 @@ struct CsvRegressionOptions {
   uint64_t max_bytes = data::CsvOptions().max_bytes;  // of the file
   std::string target;                                 // column, by name or by number from 0; empty: the last
   int64_t batch_size = 128;                           // over all towers
+  bool at_most_all = true;                            // false: a batch of more rows than the file has is an error
   double learning_rate = 0.01;
   uint64_t seed = 1;  // of the order of rows
   TrainerOptions training;

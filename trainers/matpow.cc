@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
@@ -126,11 +127,14 @@ absl::Status Run() {
     RETURN_IF_ERROR(multi.Run(values));
   }
 
-  absl::PrintF("Single GPU computation time: %.6f s on %s\n", single.seconds, first.ToLegacyString());
-  absl::PrintF("Multi GPU computation time: %.6f s on %s and %s\n", multi.seconds, first.ToLegacyString(),
-               second.ToLegacyString());
-  absl::PrintF("Single / multi: %.2f\n", single.seconds / multi.seconds);
-  const double difference = Difference(single.sum, multi.sum);
+  const std::string kind(devices.device(towers[0]).type());
+  const std::string local = first.ToLocalString();
+  absl::PrintF("A^%d + B^%d of %d x %d elements, median of %s [fastest .. slowest]\n", absl::GetFlag(FLAGS_n),
+               absl::GetFlag(FLAGS_n), size, size, Counted(runs, "run"));
+  absl::PrintF("Single %s computation time: %s on %s\n", kind, single.Text(), local);
+  absl::PrintF("Multi %s computation time: %s on %s and %s\n", kind, multi.Text(), local, second.ToLocalString());
+  absl::PrintF("Speed-up of two devices over one: %.2f\n", single.median() / multi.median());
+  const double difference = Difference(single.step->fetched(0), multi.step->fetched(0));
   if (!(difference <= 1e-4)) {
     return absl::InternalError(absl::StrCat("The results differ by a factor of 1 + ", difference));
   }

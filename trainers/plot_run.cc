@@ -4,8 +4,8 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
-#include "framework/base/counted.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "framework/io/file.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/plots/plot_page.h"

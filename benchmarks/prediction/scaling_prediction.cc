@@ -4,7 +4,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 

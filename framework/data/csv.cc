@@ -12,8 +12,8 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "framework/base/counted.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "framework/data/in_memory.h"
 #include "framework/io/file.h"
 

@@ -9,6 +9,7 @@
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
+#include "framework/base/units.h"
 
 namespace belfry::data {
 

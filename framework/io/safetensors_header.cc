@@ -9,6 +9,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/io/checksum.h"

@@ -4,7 +4,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"

@@ -1,6 +1,7 @@
 #include "framework/runtime/plan_cache.h"
 
 #include <algorithm>
+#include <iterator>
 #include <numeric>
 #include <utility>
 
@@ -51,7 +52,10 @@ std::unique_ptr<PreparedStep> PlanCache::Take(const std::string& key) {
 
 void PlanCache::Put(const std::string& key, std::unique_ptr<PreparedStep> step) {
   const auto found = entries_.find(key);
-  if (found == entries_.end()) return;
+  if (found == entries_.end()) {
+    evicted_.push_back(std::move(step));
+    return;
+  }
   found->second.idle.push_back(std::move(step));
   bytes_ += StepBytes(*found->second.plan);
   Evict(key);
@@ -61,7 +65,7 @@ void PlanCache::DropIdle() {
   for (auto& [key, entry] : entries_) EvictIdle(entry, 0);
 }
 
-std::vector<std::unique_ptr<PreparedStep>> PlanCache::TakeEvicted() { return std::exchange(evicted_, {}); }
+std::list<std::unique_ptr<PreparedStep>> PlanCache::TakeEvicted() { return std::exchange(evicted_, {}); }
 
 void PlanCache::Clear() {
   DropIdle();
@@ -87,8 +91,7 @@ void PlanCache::Evict(const std::string& kept) {
 void PlanCache::EvictIdle(Entry& entry, size_t kept) {
   while (entry.idle.size() > kept) {
     bytes_ -= StepBytes(*entry.plan);
-    evicted_.push_back(std::move(entry.idle.back()));
-    entry.idle.pop_back();
+    evicted_.splice(evicted_.end(), entry.idle, std::prev(entry.idle.end()));
   }
 }
 

@@ -2,10 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <list>
 #include <map>
 #include <memory>
 #include <string>
-#include <vector>
 
 #include "framework/compiler/plan.h"
 
@@ -31,7 +31,7 @@ class PlanCache {
   void DropIdle();
   // Removes and returns the steps that were evicted: to be destroyed without the session's mutex, which frees their
   // memory.
-  std::vector<std::unique_ptr<PreparedStep>> TakeEvicted();
+  std::list<std::unique_ptr<PreparedStep>> TakeEvicted();
   void Clear();
 
   size_t bytes() const { return bytes_; }
@@ -40,7 +40,7 @@ class PlanCache {
  private:
   struct Entry {
     std::shared_ptr<const Plan> plan;
-    std::vector<std::unique_ptr<PreparedStep>> idle;
+    std::list<std::unique_ptr<PreparedStep>> idle;
     uint64_t last_use = 0;
   };
 
@@ -51,7 +51,7 @@ class PlanCache {
   size_t bytes_ = 0;  // of all entries
   uint64_t uses_ = 0;
   std::map<std::string, Entry> entries_;
-  std::vector<std::unique_ptr<PreparedStep>> evicted_;
+  std::list<std::unique_ptr<PreparedStep>> evicted_;  // lists, so that evicting takes no memory
 };
 
 }  // namespace belfry

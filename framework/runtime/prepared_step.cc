@@ -3,7 +3,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"

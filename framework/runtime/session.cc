@@ -2,6 +2,7 @@
 
 #include <iostream>
 #include <limits>
+#include <list>
 
 #include <spdlog/spdlog.h>
 
@@ -221,7 +222,7 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest
 // Locks the mutex itself, so that it is free while evicted steps are destroyed: these wait for their ends.
 absl::StatusOr<std::unique_ptr<PreparedStep>> Session::MakeWithinMemory(const ProgramRequest& request,
                                                                         const std::string& key) {
-  std::vector<std::unique_ptr<PreparedStep>> evicted;
+  std::list<std::unique_ptr<PreparedStep>> evicted;
   const auto make = [&] {
     const MutexLock lock(mutex_);
     absl::StatusOr<std::unique_ptr<PreparedStep>> step = Make(request, key);
@@ -242,8 +243,7 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Prepare(absl::Span<const 
     if (closed_.load()) return Closed();
     const ProgramRequest request = RequestFor(feeds, fetches, targets);
     RETURN_IF_ERROR(CheckValid(graph_, request));
-    const MutexLock lock(mutex_);
-    return Make(request, KeyOf(request));
+    return MakeWithinMemory(request, KeyOf(request));
   });
 }
 
@@ -279,9 +279,9 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, a
     {
       const MutexLock lock(mutex_);
       step = plans_.Take(key);
-      if (step == nullptr) {
-        ASSIGN_OR_RETURN(step, Make(request, key));
-      }
+    }
+    if (step == nullptr) {
+      ASSIGN_OR_RETURN(step, MakeWithinMemory(request, key));
     }
     absl::Status status = step->Run(values);
     if (status.ok()) status = step->Wait();
@@ -289,8 +289,12 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, a
     if (status.ok()) {
       for (size_t i = 0; i < fetches.size(); ++i) fetched.push_back(step->fetched(static_cast<int>(i)).Clone());
     }
-    const MutexLock lock(mutex_);
-    plans_.Put(key, std::move(step));
+    std::list<std::unique_ptr<PreparedStep>> evicted;
+    {
+      const MutexLock lock(mutex_);
+      plans_.Put(key, std::move(step));
+      evicted = plans_.TakeEvicted();
+    }
     if (!status.ok()) return status;
     return fetched;
   });

@@ -47,7 +47,7 @@ absl::Status Session::ReadVariables(absl::Span<const Variable> variables, absl::
     }
     const ScopedRun run(gate_, exclusive);
     for (size_t i = 0; i < variables.size(); ++i) {
-      if (!storage[i]->initialized) return Uninitialized(variables[i]);
+      if (!storage[i]->initialized) return UninitializedError(variables[i].node());
     }
     for (size_t i = 0; i < variables.size(); ++i) {
       const Variable& variable = variables[i];
@@ -70,9 +70,10 @@ absl::Status Session::WriteVariables(absl::Span<const Variable> variables, absl:
       const Variable& variable = variables[i];
       const Tensor& value = values[i];
       if (value.shape() != variable.shape() || value.dtype() != variable.dtype()) {
-        return absl::InvalidArgumentError(absl::StrCat(
-            "Cannot write ", DTypeName(value.dtype()), " ", value.shape().ToString(), " to variable ", variable.name(),
-            ", which is ", DTypeName(variable.dtype()), " ", variable.shape().ToString()));
+        return absl::InvalidArgumentError(
+            absl::StrCat("Cannot write ", DTypeName(value.dtype()), " ", value.shape().ToString(), " to variable ",
+                         variable.name(), ", which is ", DTypeName(variable.dtype()), " ", variable.shape().ToString(),
+                         " and was created at ", variable.node().location().ToString()));
       }
       if (value.bytes() > 0 && value.raw() == nullptr) {
         return absl::InvalidArgumentError(

@@ -9,7 +9,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "framework/base/counted.h"
+#include "framework/base/units.h"
 #include "framework/compiler/plan_report.h"
 #include "framework/graph/graph.h"
 

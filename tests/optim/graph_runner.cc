@@ -34,7 +34,7 @@ std::vector<Tensor> GraphRunner::Run(const std::vector<Output>& fetches, const s
     for (const Output& input : node->inputs()) visit(input.node);
     for (const Node* control : node->control_inputs()) visit(control);
   }
-  absl::flat_hash_map<Output, Tensor> values;
+  HashMap<Output, Tensor> values;
   for (int id = 0; id < graph_.size(); ++id) {
     const Node& node = graph_.node(id);
     if (!needed[static_cast<size_t>(id)]) continue;

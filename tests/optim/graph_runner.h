@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/tensor.h"
 #include "framework/graph/graph.h"
 
@@ -11,7 +11,7 @@ namespace belfry::optim {
 
 class GraphRunner {
  public:
-  using Feeds = absl::flat_hash_map<const Node*, Tensor>;
+  using Feeds = HashMap<const Node*, Tensor>;
 
   // Runs the initializers of all variables now in the graph.
   explicit GraphRunner(const Graph& graph);
@@ -26,7 +26,7 @@ class GraphRunner {
 
  private:
   const Graph& graph_;
-  absl::flat_hash_map<const Node*, Tensor> variables_;
+  HashMap<const Node*, Tensor> variables_;
 };
 
 }  // namespace belfry::optim

@@ -2,8 +2,8 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/counted.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "trainers/flags/command_line.h"
 
 ABSL_FLAG(int64_t, steps, -1, "Number of training steps; -1: the program's default.");

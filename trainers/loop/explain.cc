@@ -5,7 +5,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "framework/base/counted.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/compiler/plan_report.h"

@@ -19,7 +19,7 @@
 namespace belfry::trainers {
 namespace {
 
-constexpr char kStep[] = "\"step\":", kEvaluated[] = "\"test_accuracy\":";
+constexpr char kStep[] = "\"step\":", kEvaluation[] = "\"test_";  // the latter begins the names of its metrics
 constexpr double kMaxExactInteger = 9007199254740992;  // 2^53
 
 // Removes temporary files that killed runs left beside the file.
@@ -41,9 +41,8 @@ std::optional<int64_t> StepOf(absl::string_view line) {
   return absl::SimpleAtoi(line.substr(0, line.find_first_of(",}")), &step) ? std::optional(step) : std::nullopt;
 }
 
-// Keeps the lines of steps below `first`, evaluations after `first` steps, and lines without a step. Drops an
-// incomplete last line.
-absl::Status KeepBefore(const std::string& path, int64_t first) {
+// Keeps the lines before `start` and lines without a step. Drops an incomplete last line.
+absl::Status KeepBefore(const std::string& path, const RunStart& start) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return absl::OkStatus();
   RemoveLeftovers(path);
@@ -53,8 +52,8 @@ absl::Status KeepBefore(const std::string& path, int64_t first) {
   std::string kept;
   for (const absl::string_view line : absl::StrSplit(absl::string_view(*text).substr(0, text->rfind('\n') + 1), '\n')) {
     const std::optional<int64_t> step = StepOf(line);
-    const bool evaluated = absl::StrContains(line, kEvaluated);
-    const bool later = step.has_value() && *step >= first + (first > 0 && evaluated ? 1 : 0);
+    const bool evaluated = start.evaluated && absl::StrContains(line, kEvaluation);
+    const bool later = step.has_value() && *step >= start.step + (evaluated ? 1 : 0);
     if (!later && !line.empty()) absl::StrAppend(&kept, line, "\n");
   }
   return kept == *text ? absl::OkStatus() : io::WriteFile(path, kept);

@@ -5,15 +5,14 @@
 #include <filesystem>
 #include <utility>
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/time/clock.h"
 #include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
+#include "framework/base/units.h"
 #include "framework/collective/world.h"
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
@@ -92,77 +91,6 @@ std::string Trainer::Position() const {
   const PreparedStep* const running = running_.load(std::memory_order_acquire);
   if (running == nullptr) return absl::StrCat(when, ": has been compiling it", since);
   return absl::StrCat(when, ":\n    ", absl::StrReplaceAll(running->Position(), {{"\n", "\n  "}, {"  /", "/"}}));
-}
-
-absl::Status Trainer::CheckOptions() const {
-  for (const auto& [name, value] :
-       {std::pair("steps", options_.steps), std::pair("log_every", options_.log_every),
-        std::pair("evaluate_every", options_.evaluate_every), std::pair("patience", options_.patience),
-        std::pair("checkpoint_every", options_.checkpoint_every), std::pair("summary_every", options_.summary_every),
-        std::pair("check_replicas_every", options_.check_replicas_every)}) {
-    if (value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected at least 0"));
-  }
-  if (options_.steps > 0 && options_.trace.first >= options_.steps) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("the trace starts at step ", options_.trace.first, ", but the last step is ", options_.steps - 1));
-  }
-  if (input_.local_towers() == static_cast<int>(step_.towers.size())) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.local_towers(),
-                                                 " towers, but the model has ", step_.towers.size()));
-}
-
-// Variables with a value keep it: they were restored, or trained by an earlier run of the session.
-absl::Status Trainer::Initialize() {
-  ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session_.InitializedVariables());
-  HashSet<const Node*> done;
-  for (const Variable& variable : initialized) done.insert(&variable.initializer());
-  std::vector<const Node*> targets;
-  for (const Node* initializer : step_.initialize->control_inputs()) {
-    if (!done.contains(initializer)) targets.push_back(initializer);
-  }
-  return targets.empty() ? absl::OkStatus() : session_.Run({}, {}, targets).status();
-}
-
-std::vector<Variable> Trainer::FirstReplica() const {
-  std::vector<Variable> variables;
-  for (const Variable& variable : session_.graph().variables()) {
-    if (variable.replica() == step_.towers[0].scope.replica() && !variable.sharded()) variables.push_back(variable);
-  }
-  return variables;
-}
-
-// Tasks other than 0 may have no access to the file.
-absl::Status Trainer::Restore() {
-  if (world_.rank() == 0) {
-    RETURN_IF_ERROR(belfry::Restore(session_, options_.resume->path, options_.resume->tensors).status());
-  } else {
-    RETURN_IF_ERROR(Initialize());
-  }
-  if (world_.size() == 1) return absl::OkStatus();
-  RETURN_IF_ERROR(CopyFromTaskZero(world_, session_, FirstReplica(), TaskDeadline()));
-  return DealSlotParts(world_, slot_parts_tag_, session_, options_.resume->tensors, TaskDeadline());
-}
-
-absl::Status Trainer::CheckTasks() {
-  if (world_.size() == 1) return absl::OkStatus();
-  std::vector<std::string> lines = options_.settings;
-  const auto add = [&](absl::string_view name, auto value) { lines.push_back(absl::StrCat(name, "=", value)); };
-  add("steps", options_.steps);
-  add("log_every", options_.log_every);
-  add("evaluate_every", options_.evaluate ? options_.evaluate_every : -1);
-  add("patience", options_.patience);
-  add("checkpoint_every", options_.checkpoint_every);
-  add("check_replicas_every", options_.check_replicas_every);
-  add("batch_size", input_.options().batch_size);
-  add("towers", input_.options().towers);
-  add("data seed", input_.options().seed);
-  add("drop_remainder", input_.options().drop_remainder);
-  for (const auto& [key, value] : options_.metadata) add(key, value);
-  add("first step", steps_);
-  ASSIGN_OR_RETURN(const std::string data, DataLine(input_.dataset()));
-  lines.push_back(data);
-  RETURN_IF_ERROR(CheckSameLines(world_, "settings", lines, TaskDeadline()));
-  return CheckSameLines(world_, "models", ModelLines(session_.graph(), step_.towers[0]), TaskDeadline());
 }
 
 absl::Status Trainer::CheckReplicas() {

@@ -1,6 +1,6 @@
 // The beginning of a run: what must hold, the variables' values, and the outputs.
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/collective/world.h"
 #include "framework/runtime/saver.h"
@@ -34,7 +34,7 @@ absl::Status Trainer::CheckOptions() const {
 // Variables with a value keep it: they were restored, or trained by an earlier run of the session.
 absl::Status Trainer::Initialize() {
   ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session_.InitializedVariables());
-  absl::flat_hash_set<const Node*> done;
+  HashSet<const Node*> done;
   for (const Variable& variable : initialized) done.insert(&variable.initializer());
   std::vector<const Node*> targets;
   for (const Node* initializer : step_.initialize->control_inputs()) {

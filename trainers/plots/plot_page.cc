@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
+#include "spdlog/fmt/fmt.h"
 #include "trainers/plots/page.h"
 
 namespace belfry::trainers {
@@ -63,9 +64,9 @@ void AddCells(const std::string& key, const Curve& curve, size_t run, Json& tabl
   }
   if (total.count == 0 || kind == Kind::kLearningRate) return;
   const bool rate = kind == Kind::kRate;
-  table[rate ? "mean " + key : key][run] = absl::StrFormat("%.5g", rate ? total.mean() : total.last);
-  if (kind == Kind::kLoss) table["best " + key][run] = absl::StrFormat("%.5g at %d", total.min, total.min_step);
-  if (kind == Kind::kAccuracy) table["best " + key][run] = absl::StrFormat("%.5g at %d", total.max, total.max_step);
+  table[rate ? "mean " + key : key][run] = fmt::format("{:.5g}", rate ? total.mean() : total.last);
+  if (kind == Kind::kLoss) table["best " + key][run] = fmt::format("{:.5g} at {}", total.min, total.min_step);
+  if (kind == Kind::kAccuracy) table["best " + key][run] = fmt::format("{:.5g} at {}", total.max, total.max_step);
 }
 
 // Adds `line` through the means over a fiftieth of the curve to either side, with points where there are few or where
@@ -77,7 +78,7 @@ void AddCurve(const Curve& curve, Json line, Json& datasets) {
   Json means = Json::array(), ranges = Json::array(), radii = Json::array();
   for (const auto& [number, column] : columns) {
     const double mean = column.count == 0 ? NAN : curve.Total(number - reach, number + reach).mean();
-    means.push_back({column.last_step, Drawable(mean), absl::StrFormat("%.6g", column.mean())});
+    means.push_back({column.last_step, Drawable(mean), fmt::format("{:.6g}", column.mean())});
     radii.push_back(few || curve.IsLone(number) ? 2.5 : 0);
     ranges.push_back({column.last_step, Drawable(column.min)});
     if (column.min < column.max) ranges.push_back({column.last_step, Drawable(column.max)});
@@ -121,7 +122,7 @@ void AddShares(const Keys& keys, const RunMetrics& metrics, size_t run, Json& pa
     Json data = Json::array();
     for (const auto& [number, column] : whole.columns()) {
       const double share = column.sum > 0 ? 100 * part.Total(number, number).sum / column.sum : NAN;
-      data.push_back({column.last_step, Drawable(share), absl::StrFormat("%.3g%%", share)});
+      data.push_back({column.last_step, Drawable(share), fmt::format("{:.3g}%", share)});
     }
     const std::string label = key.substr(kSecondsPrefix.size());
     const double share = 100 * part.Total().sum / whole.Total().sum;

@@ -1,5 +1,4 @@
 #include "framework/device/cpu/cpu_event.h"
-#include "framework/base/steady_time.h"
 
 #include <linux/futex.h>
 #include <sys/syscall.h>
@@ -8,6 +7,8 @@
 #include <climits>
 #include <ctime>
 #include <thread>
+
+#include "framework/base/steady_time.h"
 
 namespace belfry {
 namespace {

@@ -1,7 +1,7 @@
 #include "tests/ops/harness/evaluate.h"
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/compiler/eager.h"
 #include "framework/device/device_set.h"
@@ -10,7 +10,7 @@
 namespace belfry::harness {
 namespace {
 
-using Values = absl::flat_hash_map<Output, Tensor>;
+using Values = HashMap<Output, Tensor>;
 
 // Marks the nodes that `fetches` depend on, by id.
 std::vector<bool> FindNeeded(absl::Span<const Output> fetches, const Values& fed) {
