@@ -29,8 +29,8 @@
 #include "framework/base/cores.h"
 #include "framework/base/launcher.h"
 #include "framework/base/status.h"
-#include "framework/collective/nccl.h"
 #include "framework/base/steady_time.h"
+#include "framework/collective/nccl.h"
 #include "framework/collective/world.h"
 #include "framework/runtime/prediction/measured_link.h"
 

@@ -116,7 +116,7 @@ constexpr unsigned kMaxSeconds = 60;
 
 enum Ending { kDone = 0, kOutOfMemory = 3, kOtherError = 4, kThreadsLeft = 5 };
 
-// What a process leaves behind: the number of its allocations while they were counted.
+// The result that a process leaves behind: the number of its allocations while they were counted.
 int64_t& SharedCount() {
   static int64_t* const count =
       static_cast<int64_t*>(mmap(nullptr, sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0));

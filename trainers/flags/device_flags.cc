@@ -23,9 +23,10 @@ ABSL_FLAG(std::string, visible_gpus, "",
           "index the cards that it leaves visible.");
 ABSL_FLAG(bool, tf32, true,
           "On GPUs, allow TF32 (10 bits of mantissa) in float32 products and convolutions, which is much faster.");
-ABSL_FLAG(bool, winograd, true,
-          "On CPUs, allow Winograd's algorithm for convolutions, which is much faster; rounding errors are four to five "
-          "times as large, and 7 to 15 times in the gradients of filters.");
+ABSL_FLAG(
+    bool, winograd, true,
+    "On CPUs, allow Winograd's algorithm for convolutions, which is much faster; rounding errors are four to five "
+    "times as large, and 7 to 15 times in the gradients of filters.");
 ABSL_FLAG(bool, deterministic, false,
           "On GPUs, compute the same bits in every run: kernels are chosen by rule instead of by timing them, and "
           "never one whose sums depend on timing.");

@@ -20,7 +20,7 @@ namespace belfry::trainers {
 namespace {
 
 constexpr char kStep[] = "\"step\":", kEvaluation[] = "\"test_";  // the latter begins the names of its metrics
-constexpr double kMaxExactInteger = 9007199254740992;  // 2^53
+constexpr double kMaxExactInteger = 9007199254740992;             // 2^53
 
 // Removes temporary files that killed runs left beside the file.
 void RemoveLeftovers(const std::filesystem::path& path) {

@@ -58,8 +58,8 @@ size_t LeftOfLimit(int resource, size_t used) {
   return Left(limit.rlim_cur, used);
 }
 
-// What is left to the control group in `folder`, whose files of these names hold its limit and its use. Cached files
-// count as used there, but make room for others.
+// The memory that is left to the control group in `folder`, whose files of these names hold its limit and its use.
+// Cached files count as used there, but make room for others.
 size_t LeftOfGroup(const char* folder, const char* limit_name, const char* used_name) {
   char path[PATH_MAX + 64];
   std::snprintf(path, sizeof(path), "%s/%s", folder, limit_name);

@@ -9,8 +9,8 @@
 
 namespace belfry {
 
-// What oneDNN, OpenMP and the C library may take for a step besides the memory that its plan asks for: generated code,
-// packed operands, stacks.
+// The memory that oneDNN, OpenMP and the C library may take for a step besides the memory that its plan asks for:
+// generated code, packed operands, stacks.
 inline constexpr size_t kLibraryBytes = size_t{64} << 20;
 
 // The memory that this process can still take, and the limit that is nearest to it: "the limit on address space (ulimit
