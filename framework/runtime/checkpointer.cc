@@ -42,10 +42,10 @@ Checkpointer::~Checkpointer() {
     mutex_.NotifyAll();
   }
   thread_.join();
-  const MutexLock lock(mutex_);
-  if (unreported_.ok()) return;
-  CatchOutOfMemory("a report", [this] {
-    spdlog::error("A checkpoint could not be saved: {}", std::string(unreported_.message()));
+  const absl::Status unreported = Poll();
+  if (unreported.ok()) return;
+  CatchOutOfMemory("a report", [&] {
+    spdlog::error("A checkpoint could not be saved: {}", std::string(unreported.message()));
     return absl::OkStatus();
   }).IgnoreError();
 }
