@@ -159,13 +159,13 @@ absl::Status WriteInPlace(const std::string& path, absl::Span<const absl::string
 
 }  // namespace
 
-absl::Status WriteFile(const std::string& asked, absl::Span<const absl::string_view> pieces) {
-  if (IsWrittenInPlace(asked)) return WriteInPlace(asked, pieces);
-  ASSIGN_OR_RETURN(const std::string path, FollowLinks(asked));
+absl::Status WriteFile(const std::string& path, absl::Span<const absl::string_view> pieces) {
+  if (IsWrittenInPlace(path)) return WriteInPlace(path, pieces);
+  ASSIGN_OR_RETURN(const std::string target, FollowLinks(path));
   std::string beside;
   int descriptor = -1;
   for (int i = 0; descriptor < 0; ++i) {
-    beside = Beside(path, i);
+    beside = Beside(target, i);
     descriptor = ::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (descriptor < 0 && (errno != EEXIST || i == kMaxLeftovers)) return SystemError(beside, "cannot create", errno);
   }
@@ -179,9 +179,9 @@ absl::Status WriteFile(const std::string& asked, absl::Span<const absl::string_v
     ::unlink(beside.c_str());
     uint64_t bytes = 0;
     for (const absl::string_view piece : pieces) bytes += piece.size();
-    return SystemError(path, absl::StrCat("cannot write ", bytes, " bytes"), error);
+    return SystemError(target, absl::StrCat("cannot write ", bytes, " bytes"), error);
   }
-  return RenameInto(beside, path);
+  return RenameInto(beside, target);
 }
 
 absl::Status WriteFile(const std::string& path, absl::string_view bytes) {
