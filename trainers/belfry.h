@@ -22,6 +22,7 @@
 #include "models/cifar_net.h"
 #include "models/layers.h"
 #include "models/losses.h"
+#include "models/metrics.h"
 #include "models/mlp.h"
 #include "models/replicate_towers.h"
 #include "models/resnet.h"

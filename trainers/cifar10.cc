@@ -421,9 +421,10 @@ absl::StatusOr<int> Train(World& world) {
                    world.AllGather(DeviceLines(devices, step), StartDeadline()));
   if (!quiet && first_task) PrintHeader(setup, world, replicate.towers, device_lines, step, buckets);
   Classification evaluation_results;
-  options.evaluate = [&](int64_t) -> absl::StatusOr<Evaluation> {
+  options.evaluate = [&](int64_t step) -> absl::StatusOr<Evaluation> {
     ASSIGN_OR_RETURN(evaluation_results, evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch,
                                                        take_averages, &world, options.task_timeout));
+    RETURN_IF_ERROR(CheckLoss(evaluation_results.loss, step));
     return evaluation_results;
   };
   options.step_timeout = session_options.timeout;

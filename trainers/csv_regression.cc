@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/data/csv.h"
@@ -97,6 +99,24 @@ void Evaluate(const data::CsvTable& table, Plane& plane) {
   plane.r2 = variance > 0 ? 1 - plane.mean_squared_error / variance : std::nan("");
 }
 
+// Weights belong to columns, so a run goes on only with the columns and the number of rows of its checkpoint.
+absl::Status RecordTable(const std::string& path, const data::CsvTable& table, TrainerOptions& training) {
+  const std::string columns =
+      absl::CHexEscape(absl::StrCat(absl::StrJoin(table.feature_names, ","), ", and the target ", table.target_name));
+  const std::string rows = absl::StrCat(table.targets.elements());
+  for (const auto& [what, value] : {std::pair("columns", columns), std::pair("rows", rows)}) {
+    const std::string key = absl::StrCat("csv.", what);
+    training.metadata[key] = value;
+    if (training.resume == nullptr) continue;
+    const auto then = training.resume->metadata.find(key);
+    if (then == training.resume->metadata.end() || then->second == value) continue;
+    return absl::FailedPreconditionError(absl::StrCat(path, " has other ", what, " than ", training.resume->path,
+                                                      ": they were ", then->second, " and are ", value,
+                                                      "; use the same data, or another --train_dir"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options) {
@@ -112,6 +132,8 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
                                                    ", fewer than a batch of ", options.batch_size,
                                                    "; lower --batch_size"));
   }
+  TrainerOptions training = options.training;
+  RETURN_IF_ERROR(RecordTable(options.path, table, training));
   ASSIGN_OR_RETURN(const Moments moments, MomentsOf(table));
   ASSIGN_OR_RETURN(const auto dataset, data::FromTensors(Standardise(table.features, moments), ToFloat(table.targets)));
   const auto local = static_cast<int>(devices.TowerDevices().size());
@@ -133,7 +155,6 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   const models::TrainStep train =
       models::ReplicateTowers(Scope(graph), devices, *input, model,
                               optim::GradientDescent({.learning_rate = options.learning_rate}), options.replicate);
-  TrainerOptions training = options.training;
   training.step_timeout = options.session.timeout;
   if (!training.directory.empty() && training.summary_every > 0) {
     training.summaries = models::AddTrainSummaries(Scope(graph), train);

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/flags/flag.h"
-#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/runtime/checkpointer.h"
@@ -186,7 +185,6 @@ absl::StatusOr<int> FitFile(World& world, int64_t steps) {
   options.training.log_every = LogEvery();
   options.training.unit = "rows";
   std::vector<RunSetting> settings = Settings("a file");
-  settings.push_back({"--target", absl::CHexEscape(options.target), /*fixed=*/true});
   settings.push_back({"--batch_size", absl::StrCat(options.batch_size), /*fixed=*/true});
   settings.push_back({"--seed", absl::StrCat(options.seed), /*fixed=*/true});
   options.training.metadata = RecordSettings(settings);

@@ -1,8 +1,11 @@
 // Plots the metrics of training runs.
+#include <filesystem>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
@@ -31,6 +34,11 @@ absl::Status Run(const std::vector<std::string>& paths) {
   }
   ASSIGN_OR_RETURN(const std::vector<RunMetrics> runs, ReadRunMetrics(paths));
   const std::string output = absl::GetFlag(FLAGS_output);
+  for (const std::string& path : paths) {
+    std::error_code error;
+    if (!std::filesystem::equivalent(path, output, error)) continue;
+    return absl::InvalidArgumentError(absl::StrCat("--output=", output, " is the metrics file of a run; name another"));
+  }
   RETURN_IF_ERROR(io::WriteFile(output, PlotPage(runs)));
   for (const RunMetrics& run : runs) {
     absl::PrintF("%s: %s, last step %d\n", run.name, Counted(run.lines, "line"), run.last_step);

@@ -5,6 +5,7 @@
 #include "absl/flags/flag.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
@@ -61,7 +62,8 @@ absl::Status MultiplyOnEachDevice(const DeviceSet& devices) {
   ASSIGN_OR_RETURN(const SessionOptions options, SessionOptionsFromFlags(devices));
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, options));
   ASSIGN_OR_RETURN(const std::vector<Tensor> result, session->Run({sum}));
-  std::printf("The sum of a * b over %zu devices: %s\n", c.size(), result[0].ToString(4).c_str());
+  std::printf("The sum of a * b over %s: %s\n", Counted(static_cast<int64_t>(c.size()), "device").c_str(),
+              result[0].ToString(4).c_str());
   return absl::OkStatus();
 }
 

@@ -1,4 +1,7 @@
 #include "trainers/loop/progress.h"
+#include "trainers/loop/evaluation.h"
+
+#include <limits>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -48,6 +51,14 @@ std::string Shown(int64_t steps, double loss, const std::vector<std::string>& pa
   }
   progress.Finish();
   return testing::internal::GetCapturedStdout();
+}
+
+TEST(ShortNumber, KeepsFourDigitsOfAnySize) {
+  EXPECT_EQ(ShortNumber(0), "0.0000");
+  EXPECT_EQ(ShortNumber(-2.30259), "-2.3026");
+  EXPECT_EQ(ShortNumber(3.5e-6), "3.5e-06");
+  EXPECT_EQ(ShortNumber(8.384371615e27), "8.384e+27");
+  EXPECT_EQ(ShortNumber(-std::numeric_limits<double>::quiet_NaN()), "nan");
 }
 
 TEST(Progress, SaysOnlyWhatIsKnown) {

@@ -214,6 +214,8 @@ TEST(Trainer, ZeroLogsNeverAndNegativeOptionsAreErrors) {
   for (const auto& [options, what] : {std::pair(TrainerOptions{.steps = -1}, "steps is -1"),
                                       std::pair(TrainerOptions{.log_every = -2}, "log_every is -2"),
                                       std::pair(TrainerOptions{.evaluate_every = -3}, "evaluate_every is -3"),
+                                      std::pair(TrainerOptions{.evaluate_every = 3}, "need TrainerOptions::evaluate"),
+                                      std::pair(TrainerOptions{.units_per_example = 3}, "need"),
                                       std::pair(TrainerOptions{.steps = 4, .trace = {.first = 4, .last = 5}},
                                                 "the trace starts at step 4, but the last step is 3")}) {
     const absl::Status error = train(options);

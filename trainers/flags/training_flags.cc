@@ -92,7 +92,8 @@ std::string ChangedSettings(const io::Metadata& metadata, absl::Span<const RunSe
   for (const auto& [setting, then] : changes) {
     absl::StrAppendFormat(&text, "  %-*s  %-*s  %s\n", name_width, setting->name, then_width, then, setting->value);
   }
-  return text + "The run goes on with the settings of now, so its result is not that of either.";
+  return text +
+         "The run goes on with the settings of now: its result will equal no run that has either from the start.";
 }
 
 absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const RunSetting> settings) {

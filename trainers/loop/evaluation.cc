@@ -12,7 +12,7 @@ namespace belfry::trainers {
 namespace {
 
 constexpr char kNameKey[] = "trainer.best_by", kBestKey[] = "trainer.best";
-constexpr char kSinceKey[] = "trainer.evaluations_since_best";
+constexpr char kSinceKey[] = "trainer.evaluations_since_best", kPercentKey[] = "trainer.best_in_percent";
 
 bool IsBetter(const Metric& metric, const Metric& best) {
   if (std::isnan(metric.value) || std::isnan(best.value)) return !std::isnan(metric.value);
@@ -22,7 +22,9 @@ bool IsBetter(const Metric& metric, const Metric& best) {
 }  // namespace
 
 std::string ShortNumber(double value) {
-  return value == 0 || std::abs(value) >= 1e-3 ? absl::StrFormat("%.4f", value) : fmt::format("{:.3g}", value);
+  const double size = std::abs(value);
+  if (std::isnan(value)) return "nan";  // without the sign that it may have
+  return size == 0 || (size >= 1e-3 && size < 1e6) ? absl::StrFormat("%.4f", value) : fmt::format("{:.4g}", value);
 }
 
 std::string MetricText(const Metric& metric) {
@@ -37,12 +39,14 @@ void BestEvaluation::Load(const io::Metadata& metadata) {
     return found == metadata.end() ? std::string() : found->second;
   };
   best_.name = text(kNameKey);
+  best_.percent = text(kPercentKey) == "true";
   if (!absl::SimpleAtod(text(kBestKey), &best_.value) || !absl::SimpleAtoi(text(kSinceKey), &since_)) since_ = -1;
 }
 
 void BestEvaluation::Store(io::Metadata& metadata) const {
   if (since_ < 0) return;
   metadata[kNameKey] = best_.name;
+  metadata[kPercentKey] = best_.percent ? "true" : "false";
   metadata[kBestKey] = fmt::format("{:.17g}", best_.value);
   metadata[kSinceKey] = absl::StrCat(since_);
 }
@@ -54,8 +58,7 @@ void BestEvaluation::Add(const Metric& metric) {
   } else {
     ++since_;
   }
-  best_.percent = metric.percent;  // metadata do not say
-  best_.larger_is_better = metric.larger_is_better;
+  best_.larger_is_better = metric.larger_is_better;  // metadata do not say
 }
 
 }  // namespace belfry::trainers

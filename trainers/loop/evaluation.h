@@ -21,7 +21,7 @@ struct Evaluation {
 
 // "accuracy 45.20%", "top-5 90.00%", "loss 0.2500".
 std::string MetricText(const Metric& metric);
-// "0.2500"; "3.5e-06", where four decimals would leave nothing.
+// "0.2500"; "3.5e-06" and "1.2e+09", where four decimals would be too few or too many.
 std::string ShortNumber(double value);
 
 // The best evaluation of a run so far, by the first metric. Not thread-safe.
@@ -31,7 +31,8 @@ class BestEvaluation {
   void Load(const io::Metadata& metadata);
   void Store(io::Metadata& metadata) const;
 
-  // The next evaluation's first metric. One of another name than before is the first of its kind.
+  // The next evaluation's first metric. One of another name than before is the first of its kind; anything is better
+  // than NaN.
   void Add(const Metric& metric);
   // Evaluations since the best one; -1: there was none yet.
   int64_t evaluations_since() const { return since_; }

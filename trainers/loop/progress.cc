@@ -65,9 +65,7 @@ void Progress::Step(int64_t count) {
   window_time_ += took;
   window_count_ += count;
   ++window_steps_;
-  const double rate = static_cast<double>(count) / std::max(absl::ToDoubleSeconds(took), 1e-9);
-  rate_sum_ += rate;
-  rate_squares_ += rate * rate;
+  window_squares_ += absl::ToDoubleSeconds(took) * absl::ToDoubleSeconds(took);
 }
 
 bool Progress::Due() const {
@@ -84,13 +82,14 @@ void Progress::Show(int64_t step, double loss, double learning_rate, absl::Span<
   double error = 0;
   const int64_t measured = window_steps_;
   if (measured > 0) {
-    recent_ = static_cast<double>(window_count_) / std::max(absl::ToDoubleSeconds(window_time_), 1e-9);
     const auto n = static_cast<double>(measured);
-    error = std::sqrt(std::max(0.0, rate_squares_ / n - (rate_sum_ / n) * (rate_sum_ / n)) / n);
+    const double mean = std::max(absl::ToDoubleSeconds(window_time_) / n, 1e-9);  // time of a step
+    recent_ = static_cast<double>(window_count_) / n / mean;
+    error = recent_ / mean * std::sqrt(std::max(0.0, window_squares_ / n - mean * mean) / n);
   }
   window_steps_ = window_count_ = 0;
   window_time_ = absl::ZeroDuration();
-  rate_sum_ = rate_squares_ = 0;
+  window_squares_ = 0;
   if (options_.quiet) return;
   const int64_t left = options_.total - (options_.first + steps_);
   const bool predicts = steps_ > kStepsToPredict || trained_ >= kTimeToPredict || (left == 0 && steps_ > 1);

@@ -29,7 +29,8 @@ struct ProgressOptions {
 };
 
 // A progress line: rewritten in place on a terminal, whose width it keeps to, a new line every 10 s in a file or a
-// pipe. Throughput is the mean over the steps since the last line, with its standard error. Not thread-safe.
+// pipe. Throughput is the mean over the steps since the last line, with its standard error, from the deviation of the
+// steps' times. Not thread-safe.
 class Progress {
  public:
   explicit Progress(ProgressOptions options);
@@ -61,7 +62,7 @@ class Progress {
   absl::Time last_step_, last_shown_, paused_;  // moments of SteadyNow
   absl::Duration trained_, window_time_;
   int64_t steps_ = 0, count_ = 0, window_steps_ = 0, window_count_ = 0;
-  double rate_sum_ = 0, rate_squares_ = 0, recent_ = 0;
+  double window_squares_ = 0, recent_ = 0;  // squares of the steps' times, in s^2; the last rate
 };
 
 // "1:02:03", "4:05".

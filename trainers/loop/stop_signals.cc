@@ -1,13 +1,14 @@
 #include "trainers/loop/stop_signals.h"
 
 #include <atomic>
+#include <iterator>
 
 #include "framework/base/check.h"
 
 namespace belfry::trainers {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
 
 // Global, since a signal handler has no other state.
 std::atomic<int> noted_signal{0};
@@ -30,11 +31,16 @@ StopSignals::StopSignals() {
   // Interrupted system calls are restarted: the run polls the signal after its step.
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
-  for (int i = 0; i < 3; ++i) BELFRY_CHECK(sigaction(kSignals[i], &action, &previous_[i]) == 0);
+  for (size_t i = 0; i < std::size(kSignals); ++i) {
+    BELFRY_CHECK(sigaction(kSignals[i], nullptr, &previous_[i]) == 0);
+    // Under nohup a run goes on when its terminal is closed.
+    if (kSignals[i] == SIGHUP && previous_[i].sa_handler == SIG_IGN) continue;
+    BELFRY_CHECK(sigaction(kSignals[i], &action, nullptr) == 0);
+  }
 }
 
 StopSignals::~StopSignals() {
-  for (int i = 0; i < 3; ++i) sigaction(kSignals[i], &previous_[i], nullptr);
+  for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &previous_[i], nullptr);
 }
 
 int StopSignals::noted() { return noted_signal.load(); }
@@ -43,6 +49,7 @@ std::string SignalName(int signal) {
   return signal == SIGINT    ? "SIGINT"
          : signal == SIGTERM ? "SIGTERM"
          : signal == SIGUSR1 ? "SIGUSR1"
+         : signal == SIGHUP  ? "SIGHUP"
                              : "signal " + std::to_string(signal);
 }
 

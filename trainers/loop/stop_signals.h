@@ -20,7 +20,7 @@ class StopSignals {
   static int noted();
 
  private:
-  struct sigaction previous_[3];  // the previous handlers
+  struct sigaction previous_[4];  // the previous handlers
 };
 
 // "SIGINT", "SIGTERM", "SIGUSR1".

@@ -40,8 +40,8 @@ struct TrainerOptions {
   int64_t log_every = 10;    // steps between lines of the metrics file, and one after the last; 0: none
   std::string metrics_file;  // empty: none
   bool quiet = false;        // nothing on standard output
-  // The unit that the output counts, as in "images/s", and how many of it an example has: "tokens", 1024. An empty
-  // name: images or, if examples are none, examples.
+  // The unit that the output counts, "tokens", as in "tokens/s", and how many of it an example has. If it is empty, the
+  // output counts examples: it calls them images if they are, else examples.
   std::string unit;
   int64_t units_per_example = 1;
   // Called every `evaluate_every` steps and after the last, even if no step is left to do; the result is printed, and

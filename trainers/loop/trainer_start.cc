@@ -18,6 +18,12 @@ absl::Status Trainer::CheckOptions() const {
         std::pair("check_replicas_every", options_.check_replicas_every)}) {
     if (value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " is ", value, "; expected at least 0"));
   }
+  if (!options_.evaluate && (options_.evaluate_every > 0 || options_.patience > 0)) {
+    return absl::InvalidArgumentError("evaluate_every and patience need TrainerOptions::evaluate, which is not set");
+  }
+  if (options_.unit.empty() && options_.units_per_example != 1) {
+    return absl::InvalidArgumentError("units_per_example needs TrainerOptions::unit, the name of what it counts");
+  }
   if (options_.units_per_example < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("units_per_example is ", options_.units_per_example, "; expected at least 1"));
@@ -124,7 +130,7 @@ absl::Status Trainer::Start() {
   if (options_.resume != nullptr) {
     saved_ = steps_;
     progress_->Print(absl::StrCat("Resuming from ", options_.resume->path, ", after step ", steps_,
-                                  options_.resume_note.empty() ? "" : "\n", options_.resume_note));
+                                  options_.resume_note.empty() || last() ? "" : "\n" + options_.resume_note));
   }
   return absl::OkStatus();
 }
