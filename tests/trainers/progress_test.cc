@@ -1,13 +1,13 @@
 #include "trainers/loop/progress.h"
-#include "trainers/loop/evaluation.h"
 
 #include <limits>
+#include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
+#include "trainers/loop/evaluation.h"
 
 namespace belfry::trainers {
 namespace {
