@@ -40,8 +40,8 @@ struct Plane {
 };
 
 // Minimises the mean squared error by gradient descent on standardised features, in shuffled mini-batches. Errors:
-// InvalidArgument for a file without features, an invalid batch size or one that exceeds the rows; those of ReadCsv and
-// Trainer::Run.
+// InvalidArgument for a file without features, an invalid batch size or one that exceeds the rows; FailedPrecondition
+// if the checkpoint to resume from has other columns or another number of rows; those of ReadCsv and Trainer::Run.
 absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options);
 
 }  // namespace belfry::trainers

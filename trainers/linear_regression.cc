@@ -44,7 +44,8 @@ constexpr char kUsage[] = R"(Fits a line or a plane by gradient descent.
 
   linear_regression
       100,000 steps on seven fixed points, y = w x + b, on one device. Lines of output show the loss, w and b before
-      the update of that step; --log_every=N prints every Nth step. They converge to w = -0.0974930, b = 9.7242340 with a loss of 15.5821727.
+      the update of that step; --log_every=N prints every Nth step. They converge to w = -0.0974930, b = 9.7242340
+      with a loss of 15.5821727.
       --metrics_file records step, loss, w and b. These flags do not apply: --batch_size, --batch_size_per_tower,
       --variable_update, --averager, --seed, --target, --summary_every, --check_replicas_every, --trace.
 
