@@ -47,9 +47,9 @@ Output CifarNetWithoutNorms(const Scope& scope, Output images) {
 }  // namespace
 
 absl::StatusOr<Output> BenchModel::Loss(const Scope& tower, const models::Batch& batch, DType dtype) const {
-  if (!logits) return models::LinearRegression(tower, batch.images, batch.labels).loss;
-  const Output inputs = dtype == DType::kFloat32 ? batch.images : ops::Cast(tower, batch.images, dtype);
-  models::AddCrossEntropy(tower, logits(tower, inputs), batch.labels);
+  if (!logits) return models::LinearRegression(tower, batch["input"], batch["label"]).loss;
+  const Output inputs = dtype == DType::kFloat32 ? batch["input"] : ops::Cast(tower, batch["input"], dtype);
+  models::AddCrossEntropy(tower, logits(tower, inputs), batch["label"]);
   return models::TotalLoss(tower);
 }
 
@@ -57,7 +57,7 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
   BenchModel model{.name = name};
   int depth = 0;
   if (name == "cifar_net" || name == "cifar_net_no_lrn") {
-    model.input.inputs = {24, 24, 3};
+    model.fields[0].shape = {24, 24, 3};
     if (name == "cifar_net") {
       model.logits = [](const Scope& scope, Output images) { return models::CifarNet(scope, images); };
     } else {
@@ -65,15 +65,15 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
     }
   } else if (absl::StartsWith(name, "resnet") && absl::SimpleAtoi(name.substr(6), &depth) && depth >= 8 &&
              depth % 6 == 2) {
-    model.input.inputs = {32, 32, 3};
+    model.fields[0].shape = {32, 32, 3};
     model.logits = [depth](const Scope& scope, Output images) {
       return models::ResNet(scope, images, {.depth = depth});
     };
   } else if (name == "mlp") {
-    model.input.inputs = {784};
+    model.fields[0].shape = {784};
     model.logits = [](const Scope& scope, Output x) { return models::Mlp(scope, x, {.hidden = {512, 512}}); };
   } else if (name == "s5") {
-    model.input.labels_dtype = DType::kFloat32;
+    model.fields[1].dtype = DType::kFloat32;
     model.batch = kPoints;
     model.momentum = false;
   } else {
@@ -85,8 +85,8 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
 }
 
 BenchData::BenchData(const BenchModel& model, int64_t batch) {
-  inputs = Tensor(DType::kFloat32, model.input.inputs.Insert(0, batch));
-  labels = Tensor(model.input.labels_dtype, {batch});
+  inputs = Tensor(DType::kFloat32, model.fields[0].shape.Insert(0, batch));
+  labels = Tensor(model.fields[1].dtype, {batch});
   if (!model.logits) {
     for (int64_t i = 0; i < batch; ++i) {
       inputs.data<float>()[i] = kX[i % kPoints];

@@ -16,10 +16,10 @@ namespace belfry::benchmarks {
 
 inline constexpr double kLearningRate = 0.01, kMomentum = 0.9;
 
-// A model with its loss, and the shape of its input.
+// A model with its loss, and the fields of an example.
 struct BenchModel {
   std::string name;
-  models::InputSpec input;
+  std::vector<data::Field> fields = {{"input", DType::kFloat32, {}}, {"label", DType::kInt32, {}}};
   int64_t batch = 128;   // examples per step by default
   bool momentum = true;  // train with momentum; otherwise plain gradient descent
   std::function<Output(const Scope& tower, Output inputs)> logits;  // inputs have the dtype that the model computes in

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <memory>
 #include <numeric>
 #include <random>
@@ -30,46 +31,48 @@ namespace {
 
 constexpr int64_t kImages = 10'000, kBatch = 128;
 
-// Random bytes in planes, as in CIFAR-10's files.
+// Random bytes.
 class Records : public data::Dataset {
  public:
   Records() : bytes_(kImages * 3072) {
-    spec_ = {.shape = {32, 32, 3}, .dtype = DType::kUInt8, .label_dtype = DType::kInt32, .classes = 10};
     std::mt19937 random(1);
     for (uint8_t& byte : bytes_) byte = static_cast<uint8_t>(random());
   }
   int64_t size() const override { return kImages; }
-  const data::ExampleSpec& spec() const override { return spec_; }
-  absl::Status Read(int64_t index, absl::Span<std::byte>, data::Example& example) const override {
-    example = {.input = bytes_.data() + index * 3072, .label = static_cast<int32_t>(index % 10)};
+  absl::Span<const data::Field> fields() const override { return fields_; }
+  absl::Status Read(int64_t index, const data::Example& example) const override {
+    std::memcpy(example.raw(0), bytes_.data() + index * 3072, 3072);
+    *example.field<int32_t>(1) = static_cast<int32_t>(index % 10);
     return absl::OkStatus();
   }
 
  private:
-  data::ExampleSpec spec_;
+  const std::vector<data::Field> fields_ = {{"image", DType::kUInt8, {32, 32, 3}}, {"label", DType::kInt32, {}, 10}};
   std::vector<uint8_t> bytes_;
 };
 
 Side Augmentation(const Records& records, const std::string& name, const data::ImagePolicy& policy) {
-  auto augmenter = std::make_shared<data::Augmenter>(ValueOrDie(data::Augmenter::Create(records.spec(), policy, 1)));
+  auto augmenter =
+      std::make_shared<data::Augmenter>(ValueOrDie(data::Augmenter::Create(records.fields()[0], policy, 1)));
   std::vector<int64_t> order(kImages);
   std::iota(order.begin(), order.end(), 0);
   std::shuffle(order.begin(), order.end(), std::mt19937(2));
   const int64_t elements = augmenter->output_shape().elements();
   const auto step = [&records, augmenter, order = std::move(order), elements, at = size_t{0},
-                     output = std::vector<float>(kBatch * elements)]() mutable {
+                     image = std::vector<std::byte>(3072), output = std::vector<float>(kBatch * elements)]() mutable {
+    int32_t label;
+    std::byte* const places[] = {image.data(), reinterpret_cast<std::byte*>(&label)};
     for (int64_t i = 0; i < kBatch; ++i, at = (at + 1) % order.size()) {
-      data::Example example;
-      (void)records.Read(order[at], {}, example);
-      augmenter->Apply(static_cast<const uint8_t*>(example.input), 0, order[at], output.data() + i * elements);
+      (void)records.Read(order[at], data::Example(places));
+      augmenter->Apply(reinterpret_cast<const uint8_t*>(image.data()), 0, order[at], output.data() + i * elements);
     }
   };
   return {.name = name + ", images alone, 1 thread", .step = step, .items_per_step = kBatch};
 }
 
 Side Batches(const Records& records, const std::string& name, const data::ImagePolicy& policy, int threads) {
-  std::shared_ptr<data::Prefetcher> input =
-      ValueOrDie(data::Prefetcher::Create(records, {.batch_size = kBatch, .images = policy, .threads = threads}));
+  std::shared_ptr<data::Prefetcher> input = ValueOrDie(
+      data::Prefetcher::Create(records, {.batch_size = kBatch, .images = {{"image", policy}}, .threads = threads}));
   return {.name = name + ", batches, " + std::to_string(threads) + (threads == 1 ? " thread" : " threads"),
           .step = [input] { (void)ValueOrDie(input->Next()); },
           .items_per_step = kBatch};

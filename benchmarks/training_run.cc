@@ -16,7 +16,7 @@ namespace {
 
 // The nodes to run, and the placeholders to feed.
 struct Built {
-  std::vector<models::Batch> towers;
+  std::vector<std::vector<Output>> towers;  // of each tower
   Output loss;
   const Node* update = nullptr;
   const Node* initialize = nullptr;
@@ -39,9 +39,12 @@ Built BuildTowers(const Scope& scope, const DeviceSet& devices, const BenchModel
   const optim::Momentum with({.learning_rate = kLearningRate, .momentum = kMomentum});
   const optim::GradientDescent without({.learning_rate = kLearningRate});
   const auto& optimizer = momentum ? static_cast<const optim::Optimizer&>(with) : without;
-  const models::TrainStep step = models::ReplicateTowers(scope, devices, model.input, loss, optimizer, options);
+  const models::TrainStep step = models::ReplicateTowers(scope, devices, model.fields, loss, optimizer, options);
   Built built{.loss = step.loss, .update = step.update, .initialize = step.initialize};
-  for (const models::TrainTower& tower : step.towers) built.towers.push_back(tower.batch);
+  for (const models::TrainTower& tower : step.towers) {
+    const absl::Span<const Output> inputs = tower.batch.placeholders();
+    built.towers.emplace_back(inputs.begin(), inputs.end());
+  }
   return built;
 }
 
@@ -88,8 +91,8 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingO
     const int64_t begin = before(i), count = before(i + 1) - begin;
     run->feeds_.push_back(Examples(data.inputs, begin, count));
     run->feeds_.push_back(Examples(data.labels, begin, count));
-    specs.push_back({built.towers[i].images, run->feeds_[2 * i].shape()});
-    specs.push_back({built.towers[i].labels, run->feeds_[2 * i + 1].shape()});
+    specs.push_back({built.towers[i][0], run->feeds_[2 * i].shape()});
+    specs.push_back({built.towers[i][1], run->feeds_[2 * i + 1].shape()});
   }
   ASSIGN_OR_RETURN(run->prepared_, run->session_->Prepare(specs, {built.loss}, {built.update}));
   return run;

@@ -14,11 +14,11 @@ Output Model(const Scope& scope, Output points) {
 
 // The loss of one tower on its share of the batch. Called once per device, with the same variables each time.
 absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
-  return models::AddCrossEntropy(tower, Model(tower, batch.images), batch.labels);
+  return models::AddCrossEntropy(tower, Model(tower, batch["point"]), batch["inside"]);
 }
 
 absl::Status Train() {
-  // Your data: float32 [N, ...] and int32 [N]. ReadCsv reads numbers from a file (framework/data/csv.h).
+  // Your data: named tensors [N, ...] of any type. ReadCsv reads numbers from a file (framework/data/csv.h).
   Tensor points(DType::kFloat32, {2000, 2}), inside(DType::kInt32, {2000});
   std::mt19937 random;
   std::uniform_real_distribution<float> uniform(-2, 2);
@@ -27,7 +27,7 @@ absl::Status Train() {
     points.data<float>()[2 * i] = x, points.data<float>()[2 * i + 1] = y;
     inside.data<int32_t>()[i] = 1 < square && square < 3;
   }
-  ASSIGN_OR_RETURN(auto examples, data::FromTensors(points, inside, /*classes=*/2));
+  ASSIGN_OR_RETURN(auto examples, data::FromTensors({{"point", points}, {"inside", inside}}));
 
   ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open("cpu:2"));  // or gpu:4, with .towers = 4
   ASSIGN_OR_RETURN(auto input, data::Prefetcher::Create(*examples, {.batch_size = 100, .towers = 2}));

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "framework/base/status.h"
+#include "framework/data/prefetcher.h"
 #include "framework/graph/gradient_checker.h"
 #include "framework/graph/gradients.h"
 #include "framework/runtime/session.h"
@@ -19,11 +20,11 @@
 
 using namespace belfry;
 
-// A tower's loss: of x [N, 1] and targets [N].
+// A tower's loss: of x [N, 1] and y [N].
 absl::StatusOr<Output> WaveLoss(const Scope& tower, const models::Batch& batch) {
-  const Output hidden = Snake(tower, models::Dense(tower, "hidden", batch.images, 32), /*frequency=*/3);
+  const Output hidden = Snake(tower, models::Dense(tower, "hidden", batch["x"], 32), /*frequency=*/3);
   const Output guess = ops::Squeeze(tower, models::Dense(tower, "out", hidden, 1), {1});
-  return ops::Mean(tower, ops::SquaredDifference(tower, guess, batch.labels));
+  return ops::Mean(tower, ops::SquaredDifference(tower, guess, batch["y"]));
 }
 
 // Finite differences agree with SnakeGradient.

@@ -1,14 +1,56 @@
 // The input of a model function.
 #pragma once
 
-#include "framework/graph/node.h"
+#include <string>
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "framework/base/source_location.h"
+#include "framework/data/batch_source.h"
+#include "framework/data/field.h"
+#include "framework/graph/scope.h"
+#include "framework/runtime/session.h"
 
 namespace belfry::models {
 
-// One tower's examples. The batch extent N is unknown while the graph is built.
-struct Batch {
-  Output images;  // float32 [N, H, W, C], or any [N, ...] of inputs
-  Output labels;  // int32 [N]: classes; or float32 [N]: numbers to predict
+// A name with the source line that asks for it.
+struct FieldName {
+  FieldName(const char* name, SourceLocation location = SourceLocation::Current())  // NOLINT: converts on purpose
+      : name(name), location(location) {}
+  FieldName(absl::string_view name, SourceLocation location = SourceLocation::Current())  // NOLINT: likewise
+      : name(name), location(location) {}
+  FieldName(const std::string& name, SourceLocation location = SourceLocation::Current())  // NOLINT: likewise
+      : name(name), location(location) {}
+  absl::string_view name;
+  SourceLocation location;
+};
+
+// One tower's examples: a placeholder [N, ...] for each field. The extent N is unknown while the graph is built, so a
+// last, smaller batch needs no other graph.
+class Batch {
+ public:
+  Batch() = default;  // without fields
+  // Adds the placeholders to the name scope "batch/" of `scope`: "tower_0/batch/image". An error of the graph if the
+  // fields are not as data::CheckFields wants them.
+  Batch(const Scope& scope, absl::Span<const data::Field> fields);
+
+  // The field of that name: batch["tokens"]. If there is none, an error of the graph that lists the fields there are.
+  Output operator[](FieldName name) const;
+
+  absl::Span<const data::Field> fields() const { return fields_; }
+  absl::Span<const Output> placeholders() const { return placeholders_; }  // in the order of fields()
+
+  // For Session::Prepare: the shapes of `examples` examples. Values are then fed in the order of fields().
+  std::vector<FeedSpec> FeedSpecs(int64_t examples) const;
+  // For Session::Run: the values of one tower, whose fields are in the order of fields().
+  std::vector<Feed> Feeds(const data::TowerBatch& examples) const;
+
+ private:
+  Graph* graph_ = nullptr;  // null without fields
+  std::string where_;       // "tower_0/"
+  std::vector<data::Field> fields_;
+  std::vector<Output> placeholders_;
 };
 
 }  // namespace belfry::models

@@ -65,9 +65,9 @@ absl::Status CheckSameVariables(const std::vector<GradientAndVariable>& first,
 // (FirstExample), not of the tower's part.
 class Replicator {
  public:
-  Replicator(const Scope& root, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
-             const optim::Optimizer& optimizer, const ReplicateOptions& options)
-      : root_(root), devices_(devices), input_(input), model_(model), optimizer_(optimizer), options_(options) {
+  Replicator(const Scope& root, const DeviceSet& devices, absl::Span<const data::Field> fields,
+             const TowerFunction& model, const optim::Optimizer& optimizer, const ReplicateOptions& options)
+      : root_(root), devices_(devices), fields_(fields), model_(model), optimizer_(optimizer), options_(options) {
     if (options.loss_scale.has_value()) loss_scale_.emplace(*options.loss_scale);
   }
 
@@ -166,12 +166,9 @@ class Replicator {
       scope = scope.Replica(Number(i));
     }
     TrainTower tower{.scope = scope, .device = device};
-    tower.batch.images =
-        // The extents of inputs and labels are unknown, so that a last, smaller batch, or a tower without examples,
-        // needs no other graph.
-        ops::Placeholder(scope.Named("inputs"), input_.inputs_dtype, input_.inputs.Insert(0, Shape::kUnknown));
-    tower.batch.labels = ops::Placeholder(scope.Named("labels"), input_.labels_dtype, {Shape::kUnknown});
-    rows_.push_back(CountExamples(scope, tower.batch.images));
+    tower.batch = Batch(scope, fields_);
+    if (!root_.status().ok()) return;
+    rows_.push_back(CountExamples(scope, tower.batch.placeholders()[0]));
     tower.examples = ops::Cast(scope, rows_.back(), DType::kFloat32);
     if (i == 0) {
       // The same in every process: "tower_0/", or "tower_0_1/" for a second model.
@@ -433,7 +430,7 @@ class Replicator {
 
   const Scope& root_;
   const DeviceSet& devices_;
-  const InputSpec& input_;
+  const absl::Span<const data::Field> fields_;
   const TowerFunction& model_;
   const optim::Optimizer& optimizer_;
   const ReplicateOptions& options_;
@@ -468,29 +465,26 @@ absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name) {
       absl::StrCat("Unknown variable update '", name, "'; expected replicated, parameter_device or independent"));
 }
 
-InputSpec InputSpec::Of(const data::Prefetcher& prefetcher) {
-  return {.inputs = prefetcher.input_shape(), .labels_dtype = prefetcher.spec().label_dtype};
-}
-
-TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
-                          const optim::Optimizer& optimizer, const ReplicateOptions& options) {
+TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, absl::Span<const data::Field> fields,
+                          const TowerFunction& model, const optim::Optimizer& optimizer,
+                          const ReplicateOptions& options) {
   if (devices.size() == 0) {
     scope.Fail(absl::InvalidArgumentError("ReplicateTowers needs devices, but the DeviceSet is empty"));
   } else if (model == nullptr) {
     scope.Fail(absl::InvalidArgumentError("ReplicateTowers needs a model function, not null"));
   }
   TrainStep step =
-      scope.status().ok() ? Replicator(scope, devices, input, model, optimizer, options).Run() : TrainStep();
+      scope.status().ok() ? Replicator(scope, devices, fields, model, optimizer, options).Run() : TrainStep();
   // After an error callers may still index the towers.
   const size_t towers = devices.size() == 0 ? 1 : devices.TowerDevices().size();
   while (step.towers.size() < towers) step.towers.push_back({.scope = scope});
   return step;
 }
 
-TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const data::Prefetcher& input,
+TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const data::BatchSource& input,
                           const TowerFunction& model, const optim::Optimizer& optimizer,
                           const ReplicateOptions& options) {
-  return ReplicateTowers(scope, devices, InputSpec::Of(input), model, optimizer, options);
+  return ReplicateTowers(scope, devices, input.fields(), model, optimizer, options);
 }
 
 }  // namespace belfry::models

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "framework/data/prefetcher.h"
+#include "framework/data/batch_source.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/scope.h"
 #include "models/batch.h"
@@ -57,14 +57,6 @@ struct ReplicateOptions {
   std::optional<optim::LossScaleOptions> loss_scale;
 };
 
-// The shape and types of examples, without the batch axis.
-struct InputSpec {
-  Shape inputs;
-  DType inputs_dtype = DType::kFloat32;
-  DType labels_dtype = DType::kInt32;
-  static InputSpec Of(const data::Prefetcher& prefetcher);
-};
-
 // Builds the model on one tower and returns its loss, a floating-point scalar: the mean over the tower's examples, plus
 // terms that do not depend on examples (weight decay). Called once per device, and must create the same variables (by
 // logical name, in the same order) each time.
@@ -74,7 +66,7 @@ using TowerFunction = std::function<absl::StatusOr<Output>(const Scope& tower, c
 struct TrainTower {
   Scope scope;
   int device = 0;   // index into the DeviceSet
-  Batch batch;      // placeholders [?, ...] and [?]
+  Batch batch;      // feed all its fields
   Output examples;  // float32 scalar: the number of examples fed to it
   Output loss;
   std::vector<Output> metrics;      // scalars, of TrainStep::metrics
@@ -87,8 +79,9 @@ struct TrainMetric {
   Output mean;       // float32 scalar: the mean over all examples of the step
 };
 
-// A training step. If building it failed, Scope::status() and Session::Create report the error, and what is not there
-// is invalid or null.
+// A training step. A Trainer runs it; by hand, feed `batch` of every tower and run `update` (Batch::Feeds,
+// Session::Run), after `initialize` once. If building it failed, Scope::status() and Session::Create report the error,
+// and what is not there is invalid or null.
 struct TrainStep {
   std::vector<TrainTower> towers;          // of this process
   int first_tower = 0, towers_in_all = 0;  // the number of towers[0], and of those of all processes
@@ -126,10 +119,13 @@ struct TrainStep {
 //
 // `independent` averages nothing, so it excludes synchronised batch normalisation, and a step in which one of its
 // towers is fed no example is an error. In every mode, a step that is fed no example at all is an error.
-TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const InputSpec& input, const TowerFunction& model,
-                          const optim::Optimizer& optimizer, const ReplicateOptions& options = {});
-// For the batches of a prefetcher.
-TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const data::Prefetcher& input,
+//
+// `fields` are those of an example in a batch: {{"x", DType::kFloat32, {1}}, ...}.
+TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, absl::Span<const data::Field> fields,
+                          const TowerFunction& model, const optim::Optimizer& optimizer,
+                          const ReplicateOptions& options = {});
+// For the batches of a source.
+TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const data::BatchSource& input,
                           const TowerFunction& model, const optim::Optimizer& optimizer,
                           const ReplicateOptions& options = {});
 

@@ -100,7 +100,7 @@ constexpr int64_t kGeneratedSteps = 2000, kCifarSteps = 4000;
 // The data, model and schedule that the flags describe.
 struct Setup {
   data::Cifar10 data;
-  data::ImagePolicy training, evaluation;
+  data::ImagePolicies training, evaluation;
   int resnet_depth = 0;  // 0: cifar_net
   int64_t steps = 0, batch_size = 0;
   double momentum = 0;
@@ -194,11 +194,11 @@ absl::StatusOr<Setup> MakeSetup(World& world, int towers) {
   RETURN_IF_ERROR(CheckBatchFits(setup.batch_size, setup.data.train->size(), "training image"));
   if (setup.resnet_depth > 0) {
     ASSIGN_OR_RETURN(const data::ChannelStatistics statistics, data::ComputeChannelStatistics(*setup.data.train));
-    setup.training = data::ResNetTraining(statistics);
-    setup.evaluation = data::ResNetEvaluation(statistics);
+    setup.training = {{"image", data::ResNetTraining(statistics)}};
+    setup.evaluation = {{"image", data::ResNetEvaluation(statistics)}};
   } else {
-    setup.training = data::TutorialTraining();
-    setup.evaluation = data::TutorialEvaluation();
+    setup.training = {{"image", data::TutorialTraining()}};
+    setup.evaluation = {{"image", data::TutorialEvaluation()}};
   }
   setup.momentum = absl::GetFlag(FLAGS_momentum);
   if (setup.momentum < 0) setup.momentum = setup.resnet_depth > 0 ? 0.9 : 0;
@@ -290,7 +290,7 @@ std::vector<RunSetting> Settings(const Setup& setup, int towers) {
 
 void PrintResult(const Trainer& trainer, const Classification& evaluation, const Setup& setup, bool quiet) {
   if (!quiet && absl::GetFlag(FLAGS_confusion)) {
-    std::printf("\n%s\n", ConfusionTable(evaluation, setup.data.train->spec().class_names).c_str());
+    std::printf("\n%s\n", ConfusionTable(evaluation, setup.data.train->fields()[1].category_names).c_str());
   }
   const double accuracy = 100 * evaluation.accuracy;
   if (trainer.steps() == 0) {
@@ -309,8 +309,10 @@ void PrintResult(const Trainer& trainer, const Classification& evaluation, const
 absl::StatusOr<int> Train(World& world) {
   RETURN_IF_ERROR(CheckFlags());
   const bool first_task = world.rank() == 0, quiet = absl::GetFlag(FLAGS_quiet);
-  TrainerOptions options{
-      .quiet = quiet, .evaluate_every = absl::GetFlag(FLAGS_evaluate_every), .patience = absl::GetFlag(FLAGS_patience)};
+  TrainerOptions options{.quiet = quiet,
+                         .unit = "images",
+                         .evaluate_every = absl::GetFlag(FLAGS_evaluate_every),
+                         .patience = absl::GetFlag(FLAGS_patience)};
   RETURN_IF_ERROR(SetTrainerOptions(options, world));
   ASSIGN_OR_RETURN(const std::optional<size_t> memory_limit, MemoryLimit());
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices(world));
@@ -330,7 +332,7 @@ absl::StatusOr<int> Train(World& world) {
   options.steps = setup.steps;
   const std::vector<RunSetting> settings = Settings(setup, replicate.towers);
   options.metadata = RecordSettings(settings);
-  ASSIGN_OR_RETURN(const std::string test_data, DataLine(*setup.data.test));
+  ASSIGN_OR_RETURN(const std::string test_data, data::DataLine(*setup.data.test));
   options.settings.push_back(absl::StrCat("test ", test_data));
   ASSIGN_OR_RETURN(const optim::Schedule schedule, MakeSchedule(setup));
   ASSIGN_OR_RETURN(std::optional<io::Checkpoint> checkpoint, FindCheckpoint(settings, world));
@@ -352,8 +354,8 @@ absl::StatusOr<int> Train(World& world) {
   }
 
   const auto loss = [&](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-    const Output logits = Logits(tower, setup, batch.images, /*training=*/true);
-    models::AddCrossEntropy(tower, logits, batch.labels);
+    const Output logits = Logits(tower, setup, batch["image"], /*training=*/true);
+    models::AddCrossEntropy(tower, logits, batch["label"]);
     return models::TotalLoss(tower);
   };
   const optim::Momentum with_momentum({.learning_rate = schedule, .momentum = setup.momentum});
@@ -369,9 +371,8 @@ absl::StatusOr<int> Train(World& world) {
   size_t bucket_bytes = bucket_size.value_or(models::ReplicateOptions().bucket_bytes);
   std::string buckets;
   if (!bucket_size.has_value() && world.size() > 1) {
-    ASSIGN_OR_RETURN(const BucketChoice choice,
-                     ChooseBuckets(world, devices, session_options, way, models::InputSpec::Of(*input),
-                                   setup.batch_size, bucket_bytes, add_step, StartDeadline()));
+    ASSIGN_OR_RETURN(const BucketChoice choice, ChooseBuckets(world, devices, session_options, way, setup.batch_size,
+                                                              bucket_bytes, add_step, StartDeadline()));
     bucket_bytes = choice.bytes;
     buckets = choice.text;
   }
@@ -388,16 +389,15 @@ absl::StatusOr<int> Train(World& world) {
                                .Device(devices.device(step.towers[0].device).name())
                                .Replica(averages ? kEvaluationReplica : replicate.first_tower)
                                .ReuseVariables(averages ? Reuse::kNever : Reuse::kAlways);
-  const Evaluator evaluator(evaluation, models::InputSpec::Of(*input), [&](const Scope& scope, Output images) {
-    return absl::StatusOr<Output>(Logits(scope, setup, images, /*training=*/false));
+  const Evaluator evaluator(evaluation, input->fields(), [&](const Scope& scope, const models::Batch& batch) {
+    return absl::StatusOr<Output>(Logits(scope, setup, batch["image"], /*training=*/false));
   });
   const Node* take_averages =
       averages ? optim::ExponentialMovingAverage::AssignTo(evaluation, replicate.first_tower) : nullptr;
 
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, session_options));
   const auto planned = [&](int64_t batch_size) {
-    std::vector<PlannedStep> steps =
-        TrainingSteps(step, models::InputSpec::Of(*input), batch_size, setup.data.train->size(), options.summaries);
+    std::vector<PlannedStep> steps = TrainingSteps(step, batch_size, setup.data.train->size(), options.summaries);
     steps.push_back({.name = "evaluation",
                      .feeds = evaluator.FeedsOf(std::min(kEvaluationBatch, setup.data.test->size())),
                      .fetches = evaluator.fetches()});

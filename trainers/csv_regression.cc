@@ -135,7 +135,8 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   TrainerOptions training = options.training;
   RETURN_IF_ERROR(RecordTable(options.path, table, training));
   ASSIGN_OR_RETURN(const Moments moments, MomentsOf(table));
-  ASSIGN_OR_RETURN(const auto dataset, data::FromTensors(Standardise(table.features, moments), ToFloat(table.targets)));
+  ASSIGN_OR_RETURN(const auto dataset, data::FromTensors({{"features", Standardise(table.features, moments)},
+                                                          {"target", ToFloat(table.targets)}}));
   const auto local = static_cast<int>(devices.TowerDevices().size());
   data::PrefetcherOptions order{.batch_size = options.batch_size,
                                 .towers = options.replicate.towers == 0 ? local : options.replicate.towers,
@@ -150,7 +151,7 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   Graph graph(BuiltinOps());
   graph.set_seed(options.seed);
   const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-    return models::LinearRegression(tower, batch.images, batch.labels).loss;
+    return models::LinearRegression(tower, batch["features"], batch["target"]).loss;
   };
   const models::TrainStep train =
       models::ReplicateTowers(Scope(graph), devices, *input, model,

@@ -13,56 +13,27 @@
 namespace belfry::data {
 namespace {
 
-struct Sums {
-  uint64_t values = 0, squares = 0;
-};
-
-// Exact integer sums. A block of 2^15 squares of bytes fits in 32 bits, so the inner loop can run in 32-bit lanes.
-Sums SumsOf(const uint8_t* bytes, int64_t n) {
-  constexpr int64_t kBlock = 1 << 15;
-  Sums sums;
-  for (int64_t start = 0; start < n; start += kBlock) {
-    uint32_t values = 0, squares = 0;
-    for (int64_t i = start; i < std::min(n, start + kBlock); ++i) {
-      const uint32_t value = bytes[i];
-      values += value;
-      squares += value * value;
-    }
-    sums.values += values;
-    sums.squares += squares;
-  }
-  return sums;
+// Copies `n` pixels of kChannels bytes in the reverse order.
+template <int64_t kChannels>
+void CopyReversed(const uint8_t* from, int64_t n, uint8_t* to) {
+  for (int64_t x = 0; x < n; ++x) std::memcpy(to + (n - 1 - x) * kChannels, from + x * kChannels, kChannels);
+}
+void CopyReversed(const uint8_t* from, int64_t n, int64_t channels, uint8_t* to) {
+  if (channels == 1) return CopyReversed<1>(from, n, to);
+  if (channels == 3) return CopyReversed<3>(from, n, to);
+  for (int64_t x = 0; x < n; ++x) std::memcpy(to + (n - 1 - x) * channels, from + x * channels, channels);
 }
 
-void InterleaveThree(const uint8_t* planes, int64_t n, const float* scale, const float* bias, float* output) {
-  const uint8_t *r = planes, *g = planes + n, *b = planes + 2 * n;
-  const float r_scale = scale[0], g_scale = scale[1], b_scale = scale[2];
-  const float r_bias = bias[0], g_bias = bias[1], b_bias = bias[2];
-  for (int64_t i = 0; i < n; ++i) {
-    output[3 * i] = static_cast<float>(r[i]) * r_scale + r_bias;
-    output[3 * i + 1] = static_cast<float>(g[i]) * g_scale + g_bias;
-    output[3 * i + 2] = static_cast<float>(b[i]) * b_scale + b_bias;
-  }
-}
+bool HoldsImages(const Field& field) { return field.dtype == DType::kUInt8 && field.shape.rank() == 3; }
 
-// Turns `channels` planes of n bytes into n interleaved float pixels.
-void Interleave(const uint8_t* planes, int64_t n, int64_t channels, const float* scale, const float* bias,
-                float* output) {
-  if (channels == 3) return InterleaveThree(planes, n, scale, bias, output);
-  for (int64_t c = 0; c < channels; ++c) {
-    for (int64_t i = 0; i < n; ++i)
-      output[i * channels + c] = static_cast<float>(planes[c * n + i]) * scale[c] + bias[c];
+absl::Status CheckPolicy(const Field& images, const ImagePolicy& policy) {
+  if (!HoldsImages(images)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("an image policy needs uint8 images [H,W,C]; the field is ", images.ToString()));
   }
-}
-
-absl::Status CheckPolicy(const ExampleSpec& spec, const ImagePolicy& policy) {
-  if (!spec.is_image() || spec.shape.rank() != 3) {
-    return absl::InvalidArgumentError(absl::StrCat("an image policy needs uint8 images [H,W,C]; the examples are ",
-                                                   DTypeName(spec.dtype), " ", spec.shape.ToString()));
-  }
-  if (policy.pad < 0 || policy.crop < 0 || policy.crop > std::min(spec.shape[0], spec.shape[1]) + 2 * policy.pad) {
+  if (policy.pad < 0 || policy.crop < 0 || policy.crop > std::min(images.shape[0], images.shape[1]) + 2 * policy.pad) {
     return absl::InvalidArgumentError(absl::StrCat("a crop of ", policy.crop, "x", policy.crop, " after padding by ",
-                                                   policy.pad, " does not fit images of ", spec.shape.ToString()));
+                                                   policy.pad, " does not fit images of ", images.shape.ToString()));
   }
   // Phrased so that NaN fails the test.
   if (!(policy.brightness >= 0 && std::isfinite(policy.brightness) && policy.contrast_lower >= 0 &&
@@ -72,7 +43,7 @@ absl::Status CheckPolicy(const ExampleSpec& spec, const ImagePolicy& policy) {
                                                    "); expected brightness >= 0 and 0 <= lower <= upper"));
   }
   if (policy.normalise != ImagePolicy::Normalise::kPerChannel) return absl::OkStatus();
-  const auto channels = static_cast<size_t>(spec.shape[2]);
+  const auto channels = static_cast<size_t>(images.shape[2]);
   if (policy.mean.size() != channels || policy.deviation.size() != channels) {
     return absl::InvalidArgumentError(absl::StrCat("per-channel normalisation has ", policy.mean.size(), " means and ",
                                                    policy.deviation.size(), " deviations for ", channels, " channels"));
@@ -111,59 +82,86 @@ ImagePolicy ResNetEvaluation(const ChannelStatistics& statistics) {
   return {.normalise = ImagePolicy::Normalise::kPerChannel, .mean = statistics.mean, .deviation = statistics.deviation};
 }
 
-absl::StatusOr<ChannelStatistics> ComputeChannelStatistics(const Dataset& dataset) {
-  const ExampleSpec& spec = dataset.spec();
-  if (!spec.is_image() || dataset.size() == 0) {
-    return absl::InvalidArgumentError("channel statistics need at least one image");
-  }
-  const int64_t channels = spec.shape[2], pixels = spec.shape[0] * spec.shape[1];
-  std::vector<std::byte> scratch(spec.input_bytes());
-  std::vector<uint8_t> plane(pixels);
-  std::vector<Sums> totals(channels);
-  for (int64_t i = 0; i < dataset.size(); ++i) {
-    Example example;
-    RETURN_IF_ERROR(dataset.Read(i, absl::MakeSpan(scratch), example));
-    const auto* bytes = static_cast<const uint8_t*>(example.input);
-    for (int64_t c = 0; c < channels; ++c) {
-      const uint8_t* values = bytes + c * pixels;
-      if (spec.layout == PixelLayout::kInterleaved) {
-        for (int64_t p = 0; p < pixels; ++p) plane[p] = bytes[p * channels + c];
-        values = plane.data();
+ChannelSums::ChannelSums(int64_t row, int64_t channels)
+    : row_values_(row), row_squares_(row), values_(channels), squares_(channels) {}
+
+void ChannelSums::Clear() {
+  std::fill(values_.begin(), values_.end(), 0);
+  std::fill(squares_.begin(), squares_.end(), 0);
+}
+
+// Sums of the squares of 2^16 bytes fit in 32 bits.
+void ChannelSums::Add(const uint8_t* bytes, int64_t rows) {
+  constexpr int64_t kBlock = 1 << 16;
+  const size_t row = row_values_.size(), channels = values_.size();
+  uint32_t* const values = row_values_.data();
+  uint32_t* const squares = row_squares_.data();
+  for (int64_t start = 0; start < rows; start += kBlock) {
+    std::fill(row_values_.begin(), row_values_.end(), 0);
+    std::fill(row_squares_.begin(), row_squares_.end(), 0);
+    for (int64_t y = start; y < std::min(rows, start + kBlock); ++y, bytes += row) {
+      for (size_t i = 0; i < row; ++i) {
+        const uint32_t value = bytes[i];
+        values[i] += value;
+        squares[i] += value * value;
       }
-      const Sums sums = SumsOf(values, pixels);
-      totals[c].values += sums.values;
-      totals[c].squares += sums.squares;
     }
+    for (size_t i = 0; i < row; i += channels) {
+      for (size_t c = 0; c < channels; ++c) {
+        values_[c] += values[i + c];
+        squares_[c] += squares[i + c];
+      }
+    }
+  }
+}
+
+absl::StatusOr<ChannelStatistics> ComputeChannelStatistics(const Dataset& dataset, const std::string& name) {
+  ASSIGN_OR_RETURN(const size_t index, FindField(dataset.fields(), name));
+  const Field& field = dataset.fields()[index];
+  if (!HoldsImages(field) || dataset.size() == 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("channel statistics need at least one image, uint8 [H,W,C]; there are ", dataset.size(),
+                     " examples of ", field.ToString()));
+  }
+  std::vector<Tensor> tensors;
+  std::vector<std::byte*> places;
+  for (const Field& each : dataset.fields()) {
+    tensors.emplace_back(each.dtype, each.shape);
+    places.push_back(static_cast<std::byte*>(tensors.back().raw()));
+  }
+  const int64_t channels = field.shape[2], pixels = field.shape[0] * field.shape[1];
+  ChannelSums sums(field.shape[1] * channels, channels);
+  for (int64_t i = 0; i < dataset.size(); ++i) {
+    RETURN_IF_ERROR(dataset.Read(i, Example(places)));
+    sums.Add(tensors[index].data<uint8_t>(), field.shape[0]);
   }
   ChannelStatistics statistics;
   const double n = static_cast<double>(pixels) * static_cast<double>(dataset.size());
-  for (const Sums& sums : totals) {
-    const double mean = static_cast<double>(sums.values) / n;
+  for (int64_t c = 0; c < channels; ++c) {
+    const double mean = static_cast<double>(sums.values(c)) / n;
     statistics.mean.push_back(static_cast<float>(mean));
     statistics.deviation.push_back(
-        static_cast<float>(std::sqrt(std::max(0.0, static_cast<double>(sums.squares) / n - mean * mean))));
+        static_cast<float>(std::sqrt(std::max(0.0, static_cast<double>(sums.squares(c)) / n - mean * mean))));
   }
   return statistics;
 }
 
-absl::StatusOr<Augmenter> Augmenter::Create(const ExampleSpec& spec, ImagePolicy policy, uint64_t seed) {
-  RETURN_IF_ERROR(CheckPolicy(spec, policy));
+absl::StatusOr<Augmenter> Augmenter::Create(const Field& images, ImagePolicy policy, uint64_t seed) {
+  RETURN_IF_ERROR(CheckPolicy(images, policy));
   Augmenter augmenter;
   augmenter.key_ = RandomKey(seed, "augmentation");
-  augmenter.height_ = spec.shape[0];
-  augmenter.width_ = spec.shape[1];
-  augmenter.channels_ = spec.shape[2];
-  augmenter.out_height_ = policy.crop > 0 ? policy.crop : spec.shape[0] + 2 * policy.pad;
-  augmenter.out_width_ = policy.crop > 0 ? policy.crop : spec.shape[1] + 2 * policy.pad;
-  const bool planes = spec.layout == PixelLayout::kPlanes;
-  augmenter.plane_stride_ = planes ? spec.shape[0] * spec.shape[1] : 1;
-  augmenter.pixel_stride_ = planes ? 1 : spec.shape[2];
-  augmenter.row_stride_ = spec.shape[1] * augmenter.pixel_stride_;
+  augmenter.height_ = images.shape[0];
+  augmenter.width_ = images.shape[1];
+  augmenter.channels_ = images.shape[2];
+  augmenter.out_height_ = policy.crop > 0 ? policy.crop : images.shape[0] + 2 * policy.pad;
+  augmenter.out_width_ = policy.crop > 0 ? policy.crop : images.shape[1] + 2 * policy.pad;
   augmenter.output_shape_ = Shape{augmenter.out_height_, augmenter.out_width_, augmenter.channels_};
   augmenter.cut_.resize(augmenter.output_shape_.elements());
   augmenter.affine_.resize(augmenter.channels_);
-  augmenter.scale_.resize(augmenter.channels_);
-  augmenter.bias_.resize(augmenter.channels_);
+  const int64_t row = augmenter.out_width_ * augmenter.channels_;
+  augmenter.sums_ = ChannelSums(row, augmenter.channels_);
+  augmenter.scale_.resize(row);
+  augmenter.bias_.resize(row);
   augmenter.policy_ = std::move(policy);
   return augmenter;
 }
@@ -188,23 +186,23 @@ void Augmenter::CutOut(const uint8_t* image, const Draw& draw) {
   // The columns [first, last) of the crop lie inside the image.
   const int64_t first = std::clamp<int64_t>(-draw.left, 0, out_width_);
   const int64_t last = std::clamp<int64_t>(width_ - draw.left, first, out_width_);
+  const int64_t row = out_width_ * channels_, inside = last - first;
+  // Flipping puts the columns in front of the image behind it.
+  const int64_t before = (draw.flip ? out_width_ - last : first) * channels_, end = before + inside * channels_;
   uint8_t* to = cut_.data();
-  for (int64_t c = 0; c < channels_; ++c) {
-    for (int64_t y = 0; y < out_height_; ++y, to += out_width_) {
-      const int64_t from_y = draw.top + y;
-      if (from_y < 0 || from_y >= height_) {
-        std::memset(to, 0, out_width_);
-        continue;
-      }
-      const uint8_t* from = image + c * plane_stride_ + from_y * row_stride_ + draw.left * pixel_stride_;
-      std::memset(to, 0, first);
-      std::memset(to + last, 0, out_width_ - last);
-      if (pixel_stride_ == 1) {
-        std::memcpy(to + first, from + first, last - first);
-      } else {
-        for (int64_t x = first; x < last; ++x) to[x] = from[x * pixel_stride_];
-      }
-      if (draw.flip) std::reverse(to, to + out_width_);
+  for (int64_t y = 0; y < out_height_; ++y, to += row) {
+    const int64_t from_y = draw.top + y;
+    if (from_y < 0 || from_y >= height_) {
+      std::memset(to, 0, row);
+      continue;
+    }
+    const uint8_t* from = image + (from_y * width_ + draw.left + first) * channels_;
+    std::memset(to, 0, before);
+    std::memset(to + end, 0, row - end);
+    if (draw.flip) {
+      CopyReversed(from, inside, channels_, to + before);
+    } else {
+      std::memcpy(to + before, from, inside * channels_);
     }
   }
 }
@@ -213,15 +211,18 @@ void Augmenter::FindAffine(const Draw& draw) {
   const int64_t pixels = out_height_ * out_width_;
   const double contrast = draw.contrast;
   const bool per_image = policy_.normalise == ImagePolicy::Normalise::kPerImage;
+  if (policy_.contrast_lower != 1 || policy_.contrast_upper != 1 || per_image) {
+    sums_.Clear();
+    sums_.Add(cut_.data(), out_height_);
+  }
   double mean = 0, square = 0;  // over all values, after contrast but without brightness
   for (int64_t c = 0; c < channels_; ++c) {
     affine_[c] = {contrast, draw.brightness};
     if (contrast == 1 && !per_image) continue;
     // Brightness shifts the channel's mean along with its pixels, so contrast acts as if it came first.
-    const Sums sums = SumsOf(cut_.data() + c * pixels, pixels);
-    const double channel_mean = static_cast<double>(sums.values) / static_cast<double>(pixels);
+    const double channel_mean = static_cast<double>(sums_.values(c)) / static_cast<double>(pixels);
     const double variance =
-        static_cast<double>(sums.squares) / static_cast<double>(pixels) - channel_mean * channel_mean;
+        static_cast<double>(sums_.squares(c)) / static_cast<double>(pixels) - channel_mean * channel_mean;
     affine_[c].bias += (1 - contrast) * channel_mean;
     mean += channel_mean;
     square += contrast * contrast * std::max(0.0, variance) + channel_mean * channel_mean;
@@ -246,11 +247,18 @@ void Augmenter::Apply(const uint8_t* image, int64_t epoch, int64_t index, float*
   const Draw draw = DrawFor(epoch, index);
   CutOut(image, draw);
   FindAffine(draw);
+  const int64_t row = out_width_ * channels_;
   for (int64_t c = 0; c < channels_; ++c) {
-    scale_[c] = static_cast<float>(affine_[c].scale);
-    bias_[c] = static_cast<float>(affine_[c].bias);
+    for (int64_t i = c; i < row; i += channels_) {
+      scale_[i] = static_cast<float>(affine_[c].scale);
+      bias_[i] = static_cast<float>(affine_[c].bias);
+    }
   }
-  Interleave(cut_.data(), out_height_ * out_width_, channels_, scale_.data(), bias_.data(), output);
+  const uint8_t* from = cut_.data();
+  const float *const scale = scale_.data(), *const bias = bias_.data();
+  for (int64_t y = 0; y < out_height_; ++y, from += row, output += row) {
+    for (int64_t i = 0; i < row; ++i) output[i] = static_cast<float>(from[i]) * scale[i] + bias[i];
+  }
 }
 
 }  // namespace belfry::data

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -10,7 +12,8 @@
 
 namespace belfry::data {
 
-// The steps applied to each image, in this order. The default only converts bytes to floats.
+// How a field of images, uint8 [H, W, C], becomes float32 [H, W, C]: the steps applied to each image, in this order.
+// The default only converts bytes to floats.
 struct ImagePolicy {
   enum class Normalise : uint8_t { kNone, kPerImage, kPerChannel };
 
@@ -27,6 +30,8 @@ struct ImagePolicy {
   Normalise normalise = Normalise::kNone;
   std::vector<float> mean, deviation;
 };
+// By the name of the field. All images of an example are drawn alike, so that a picture and its mask stay together.
+using ImagePolicies = std::map<std::string, ImagePolicy>;
 
 // TensorFlow 1's CIFAR-10 tutorial. Training: random 24 x 24 crop, flip, brightness 63, contrast [0.2, 1.8), per-image
 // standardisation (which cancels the brightness; the tutorial does so too, and it is kept for the same order of random
@@ -34,31 +39,50 @@ struct ImagePolicy {
 ImagePolicy TutorialTraining();
 ImagePolicy TutorialEvaluation();
 
-// Mean and standard deviation of each channel over all pixels of a dataset of images.
+// Mean and standard deviation of each channel over all pixels of a dataset's images.
 struct ChannelStatistics {
   std::vector<float> mean, deviation;
 };
-// InvalidArgument if the dataset is empty or does not hold images; otherwise the dataset's own errors.
-absl::StatusOr<ChannelStatistics> ComputeChannelStatistics(const Dataset& dataset);
+// Those of the field `name`. InvalidArgument if the dataset is empty or the field does not hold images; NotFound if
+// there is none of that name; otherwise the dataset's own errors.
+absl::StatusOr<ChannelStatistics> ComputeChannelStatistics(const Dataset& dataset, const std::string& name = "image");
 
 // He et al., "Deep residual learning" (2016), section 4.2. Training: 4 pixels of padding, random 32 x 32 crop, flip,
 // per-channel normalisation. Evaluation: normalisation.
 ImagePolicy ResNetTraining(const ChannelStatistics& statistics);
 ImagePolicy ResNetEvaluation(const ChannelStatistics& statistics);
 
-// Applies a policy to images of one spec. Holds scratch memory, so it is not thread-safe: give each thread a copy.
+// Exact sums over each channel of interleaved bytes, one row after the other.
+class ChannelSums {
+ public:
+  ChannelSums() = default;
+  // For rows of `row` values, a multiple of `channels`.
+  ChannelSums(int64_t row, int64_t channels);
+  // Forgets what was added.
+  void Clear();
+  void Add(const uint8_t* bytes, int64_t rows);
+  // Of all values of channel `c`, and of their squares.
+  uint64_t values(int64_t c) const { return values_[c]; }
+  uint64_t squares(int64_t c) const { return squares_[c]; }
+
+ private:
+  std::vector<uint32_t> row_values_, row_squares_;  // by position in a row, so that neighbours are added at once
+  std::vector<uint64_t> values_, squares_;          // by channel
+};
+
+// Applies a policy to the images of one field. Holds scratch memory, so it is not thread-safe: give each thread a copy.
 class Augmenter {
  public:
-  // InvalidArgument if the policy does not fit images of `spec`: a crop larger than the padded image, a contrast range
-  // other than 0 <= lower <= upper, a wrong number of means, a deviation that is not positive. The random draws depend
-  // only on `seed` and the arguments of Apply.
-  static absl::StatusOr<Augmenter> Create(const ExampleSpec& spec, ImagePolicy policy, uint64_t seed);
+  // InvalidArgument if the field does not hold images, or the policy does not fit them: a crop larger than the padded
+  // image, a contrast range other than 0 <= lower <= upper, a wrong number of means, a deviation that is not positive.
+  // The random draws depend only on `seed` and the arguments of Apply.
+  static absl::StatusOr<Augmenter> Create(const Field& images, ImagePolicy policy, uint64_t seed);
 
   // Shape of one output image: [crop, crop, C], or the padded image's [H, W, C].
   const Shape& output_shape() const { return output_shape_; }
 
-  // Reads `image`, one image of the spec's bytes, and writes output_shape().elements() floats to `output` in the order
-  // [H, W, C]. The same (epoch, index) gives the same bits, on any thread and in any order of calls.
+  // Reads `image`, the field's bytes of one example, and writes output_shape().elements() floats to `output` in the
+  // order [H, W, C]. The same (epoch, index) gives the same bits, on any thread and in any order of calls.
   void Apply(const uint8_t* image, int64_t epoch, int64_t index, float* output);
 
  private:
@@ -80,12 +104,12 @@ class Augmenter {
   ImagePolicy policy_;
   uint64_t key_ = 0;
   Shape output_shape_;
-  int64_t height_ = 0, width_ = 0, channels_ = 0;                 // of the image
-  int64_t out_height_ = 0, out_width_ = 0;                        // of the crop
-  int64_t plane_stride_ = 0, row_stride_ = 0, pixel_stride_ = 0;  // of the image, in bytes
-  std::vector<uint8_t> cut_;                                      // the crop, flipped if drawn so, as planes
-  std::vector<Affine> affine_;                                    // one per channel
-  std::vector<float> scale_, bias_;
+  int64_t height_ = 0, width_ = 0, channels_ = 0;  // of the image
+  int64_t out_height_ = 0, out_width_ = 0;         // of the crop
+  std::vector<uint8_t> cut_;                       // the crop, flipped if drawn so
+  std::vector<Affine> affine_;                     // one per channel
+  ChannelSums sums_;
+  std::vector<float> scale_, bias_;  // of each value of a row of the crop
 };
 
 }  // namespace belfry::data

@@ -2,6 +2,8 @@
 
 #include <spdlog/spdlog.h>
 
+#include <array>
+#include <cstring>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -23,37 +25,46 @@ namespace fs = std::filesystem;
 
 constexpr int kFilesOfCifar10 = 5;
 
+constexpr int64_t kPixels = kCifar10Edge * kCifar10Edge;
+
+// Turns the planes of one record's image into [H, W, C].
+void InterleaveChannels(char* image) {
+  std::array<char, kCifar10Channels * kPixels> planes;
+  std::memcpy(planes.data(), image, planes.size());
+  for (int64_t i = 0; i < kPixels; ++i) {
+    for (int64_t c = 0; c < kCifar10Channels; ++c) image[i * kCifar10Channels + c] = planes[c * kPixels + i];
+  }
+}
+
 class Cifar10Dataset : public Dataset {
  public:
   Cifar10Dataset(std::vector<std::string> files, std::vector<std::string> class_names) : files_(std::move(files)) {
-    spec_.shape = Shape{kCifar10Edge, kCifar10Edge, kCifar10Channels};
-    spec_.dtype = DType::kUInt8;
-    spec_.layout = PixelLayout::kPlanes;
-    spec_.label_dtype = DType::kInt32;
-    spec_.classes = kCifar10Classes;
-    spec_.class_names = std::move(class_names);
-    for (const std::string& file : files_)
+    fields_ = {{"image", DType::kUInt8, {kCifar10Edge, kCifar10Edge, kCifar10Channels}},
+               {"label", DType::kInt32, {}, kCifar10Classes, std::move(class_names)}};
+    for (std::string& file : files_) {
       ends_.push_back(size() + static_cast<int64_t>(file.size()) / kCifar10RecordBytes);
+      for (size_t at = 0; at < file.size(); at += kCifar10RecordBytes) InterleaveChannels(&file[at + 1]);
+    }
   }
 
   int64_t size() const override { return ends_.empty() ? 0 : ends_.back(); }
-  const ExampleSpec& spec() const override { return spec_; }
+  absl::Span<const Field> fields() const override { return fields_; }
 
-  absl::Status Read(int64_t index, absl::Span<std::byte>, Example& example) const override {
+  absl::Status Read(int64_t index, const Example& example) const override {
     BELFRY_CHECK(0 <= index && index < size());
     size_t file = 0;
     while (index >= ends_[file]) ++file;
     const int64_t record = file == 0 ? index : index - ends_[file - 1];
     const char* bytes = files_[file].data() + record * kCifar10RecordBytes;
-    example.label = static_cast<unsigned char>(bytes[0]);
-    example.input = bytes + 1;
+    std::memcpy(example.raw(0), bytes + 1, kCifar10RecordBytes - 1);
+    *example.field<int32_t>(1) = static_cast<unsigned char>(bytes[0]);
     return absl::OkStatus();
   }
 
  private:
-  const std::vector<std::string> files_;  // the contents of the files
-  std::vector<int64_t> ends_;             // for each file, the index after its last example
-  ExampleSpec spec_;
+  std::vector<std::string> files_;  // the contents of the files, with images as [H, W, C]
+  std::vector<int64_t> ends_;       // for each file, the index after its last example
+  std::vector<Field> fields_;
 };
 
 bool Exists(const fs::path& path) {

@@ -15,8 +15,8 @@ inline constexpr int32_t kCifar10Classes = 10;
 // One label byte, then 3 planes (red, green, blue) of 32 x 32 bytes.
 inline constexpr int64_t kCifar10RecordBytes = 1 + kCifar10Channels * kCifar10Edge * kCifar10Edge;
 
-// Both parts of the data set, wholly in memory (154 MB for the real set): images uint8 [32, 32, 3] stored as planes,
-// labels 0 to 9.
+// Both parts of the data set, wholly in memory (154 MB for the real set). Fields: "image", uint8 [32, 32, 3], and
+// "label", int32 [], 0 to 9.
 struct Cifar10 {
   std::unique_ptr<Dataset> train;
   std::unique_ptr<Dataset> test;

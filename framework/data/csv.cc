@@ -20,7 +20,7 @@
 namespace belfry::data {
 namespace {
 
-struct Field {
+struct CsvField {
   std::string text;
   int64_t line = 0, column = 0;  // position of the first byte, counted from 1
 };
@@ -34,7 +34,7 @@ class RowReader {
   }
 
   // Reads the next row that is neither blank nor a comment; false at the end.
-  absl::StatusOr<bool> Next(std::vector<Field>& row) {
+  absl::StatusOr<bool> Next(std::vector<CsvField>& row) {
     row.clear();
     while (at_ < text_.size() && SkipLine()) {
     }
@@ -81,7 +81,7 @@ class RowReader {
     return false;
   }
 
-  absl::Status ReadField(Field& field) {
+  absl::Status ReadField(CsvField& field) {
     while (!AtLineEnd() && IsSpace(text_[at_])) ++at_;
     field.line = line_;
     field.column = column();
@@ -92,7 +92,7 @@ class RowReader {
     return absl::OkStatus();
   }
 
-  absl::Status ReadQuoted(Field& field) {
+  absl::Status ReadQuoted(CsvField& field) {
     for (++at_; at_ < text_.size(); ++at_) {
       if (text_[at_] == '"') {
         if (at_ + 1 >= text_.size() || text_[at_ + 1] != '"') break;
@@ -134,7 +134,7 @@ std::string SeparatorHint(absl::string_view text, char separator) {
   return "";
 }
 
-absl::StatusOr<double> ParseNumber(const RowReader& reader, const Field& field, const std::string& column,
+absl::StatusOr<double> ParseNumber(const RowReader& reader, const CsvField& field, const std::string& column,
                                    const CsvOptions& options) {
   const DType dtype = options.dtype;
   const auto error = [&](absl::string_view what) {
@@ -210,9 +210,9 @@ absl::StatusOr<Columns> ChooseColumns(const std::vector<std::string>& names, abs
   return columns;
 }
 
-std::vector<std::string> ColumnNames(const std::vector<Field>& row, bool header) {
+std::vector<std::string> ColumnNames(const std::vector<CsvField>& row, bool header) {
   std::vector<std::string> names;
-  for (const Field& field : row) names.push_back(header ? field.text : absl::StrCat(names.size()));
+  for (const CsvField& field : row) names.push_back(header ? field.text : absl::StrCat(names.size()));
   return names;
 }
 
@@ -228,8 +228,8 @@ Tensor ToTensor(const std::vector<double>& values, const Shape& shape, DType dty
   return tensor;
 }
 
-bool LooksLikeHeader(const std::vector<Field>& row) {
-  for (const Field& field : row) {
+bool LooksLikeHeader(const std::vector<CsvField>& row) {
+  for (const CsvField& field : row) {
     if (!field.text.empty() && !IsNumber(field.text)) return true;
   }
   return false;
@@ -243,7 +243,7 @@ absl::StatusOr<CsvTable> ParseCsv(absl::string_view text, absl::string_view name
         absl::StrCat("CSV dtype is ", DTypeName(options.dtype), "; expected float32 or float64"));
   }
   RowReader reader(text, name, options);
-  std::vector<Field> row;
+  std::vector<CsvField> row;
   ASSIGN_OR_RETURN(bool more, reader.Next(row));
   if (!more) return absl::InvalidArgumentError(absl::StrCat(name, ": no rows"));
   const bool header = options.header.value_or(LooksLikeHeader(row));
@@ -268,7 +268,7 @@ absl::StatusOr<CsvTable> ParseCsv(absl::string_view text, absl::string_view name
     }
     ASSIGN_OR_RETURN(const double target, ParseNumber(reader, row[columns.target], names[columns.target], options));
     if (options.largest_target > 0 && std::abs(target) > options.largest_target) {
-      const Field& field = row[columns.target];
+      const CsvField& field = row[columns.target];
       return reader.Error(field.line, field.column,
                           absl::StrCat("column '", names[columns.target], "': ", field.text,
                                        " is too large to predict; magnitudes go up to ", options.largest_target));
@@ -301,7 +301,7 @@ absl::StatusOr<CsvTable> ReadCsv(const std::string& path, const CsvOptions& opti
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCsv(const std::string& path, CsvOptions options) {
   options.dtype = DType::kFloat32;
   ASSIGN_OR_RETURN(const CsvTable table, ReadCsv(path, options));
-  return FromTensors(table.features, table.targets);
+  return FromTensors({{"features", table.features}, {"target", table.targets}});
 }
 
 }  // namespace belfry::data

@@ -47,7 +47,7 @@ absl::StatusOr<CsvTable> ReadCsv(const std::string& path, const CsvOptions& opti
 // Like ReadCsv, but parses `text`, which errors call `name`.
 absl::StatusOr<CsvTable> ParseCsv(absl::string_view text, absl::string_view name, const CsvOptions& options = {});
 
-// ReadCsv in float32, as a dataset of features [F] and numbers to predict.
+// ReadCsv in float32, as a dataset with the fields "features" [F] and "target" [].
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCsv(const std::string& path, CsvOptions options = {});
 
 }  // namespace belfry::data

@@ -1,5 +1,6 @@
 #include "framework/data/in_memory.h"
 
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,71 +12,69 @@ namespace {
 
 class InMemoryDataset : public Dataset {
  public:
-  InMemoryDataset(Tensor inputs, Tensor labels, ExampleSpec spec)
-      : inputs_(std::move(inputs)), labels_(std::move(labels)), spec_(std::move(spec)) {}
+  InMemoryDataset(std::vector<Tensor> tensors, std::vector<Field> fields)
+      : tensors_(std::move(tensors)), fields_(std::move(fields)) {}
 
-  int64_t size() const override { return inputs_.shape()[0]; }
-  const ExampleSpec& spec() const override { return spec_; }
+  int64_t size() const override { return tensors_[0].shape()[0]; }
+  absl::Span<const Field> fields() const override { return fields_; }
 
-  absl::Status Read(int64_t index, absl::Span<std::byte>, Example& example) const override {
+  absl::Status Read(int64_t index, const Example& example) const override {
     BELFRY_CHECK(0 <= index && index < size());
-    example.input = static_cast<const std::byte*>(inputs_.raw()) + static_cast<size_t>(index) * spec_.input_bytes();
-    if (spec_.label_dtype == DType::kInt32) {
-      example.label = labels_.data<int32_t>()[index];
-    } else {
-      example.target = labels_.data<float>()[index];
+    for (size_t i = 0; i < fields_.size(); ++i) {
+      const size_t bytes = fields_[i].bytes();
+      if (bytes == 0) continue;
+      std::memcpy(example.raw(i), static_cast<const std::byte*>(tensors_[i].raw()) + static_cast<size_t>(index) * bytes,
+                  bytes);
     }
     return absl::OkStatus();
   }
 
  private:
-  const Tensor inputs_, labels_;
-  const ExampleSpec spec_;
+  const std::vector<Tensor> tensors_;  // by field, [N, ...]
+  const std::vector<Field> fields_;
 };
 
-absl::StatusOr<ExampleSpec> SpecOf(const Tensor& inputs, const Tensor& labels, DType label_dtype) {
-  const bool images = inputs.dtype() == DType::kUInt8;
-  if (images ? inputs.shape().rank() != 4 : inputs.dtype() != DType::kFloat32 || inputs.shape().rank() < 1) {
-    return absl::InvalidArgumentError(absl::StrCat("inputs are ", DTypeName(inputs.dtype()), " ",
-                                                   inputs.shape().ToString(),
-                                                   "; expected float32 [N, ...] or uint8 images [N, H, W, C]"));
+template <class T>
+absl::Status CheckCategories(const Field& field, const Tensor& examples) {
+  for (int64_t i = 0; i < examples.elements(); ++i) {
+    const auto value = static_cast<int64_t>(examples.data<T>()[i]);
+    if (0 <= value && value < field.categories) continue;
+    return absl::InvalidArgumentError(absl::StrCat("example ", i / field.shape.elements(), " has ", field.name, " ",
+                                                   value, "; expected 0 to ", field.categories - 1));
   }
-  if (labels.dtype() != label_dtype || labels.shape() != Shape{inputs.shape()[0]}) {
-    return absl::InvalidArgumentError(absl::StrCat("labels are ", DTypeName(labels.dtype()), " ",
-                                                   labels.shape().ToString(), "; expected ", DTypeName(label_dtype),
-                                                   " [", inputs.shape()[0], "], one for each of the inputs"));
+  return absl::OkStatus();
+}
+
+absl::Status CheckCategories(const Field& field, const Tensor& examples) {
+  if (field.categories == 0) return absl::OkStatus();
+  switch (field.dtype) {
+    case DType::kInt32: return CheckCategories<int32_t>(field, examples);
+    case DType::kInt64: return CheckCategories<int64_t>(field, examples);
+    default: return CheckCategories<uint8_t>(field, examples);
   }
-  ExampleSpec spec;
-  spec.shape = inputs.shape().Remove(0);
-  spec.dtype = inputs.dtype();
-  spec.layout = PixelLayout::kInterleaved;
-  spec.label_dtype = label_dtype;
-  return spec;
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Dataset>> FromTensors(const Tensor& inputs, const Tensor& targets) {
-  ASSIGN_OR_RETURN(ExampleSpec spec, SpecOf(inputs, targets, DType::kFloat32));
-  return std::make_unique<InMemoryDataset>(inputs, targets, std::move(spec));
-}
-
-absl::StatusOr<std::unique_ptr<Dataset>> FromTensors(const Tensor& inputs, const Tensor& labels, int32_t classes,
-                                                     std::vector<std::string> class_names) {
-  ASSIGN_OR_RETURN(ExampleSpec spec, SpecOf(inputs, labels, DType::kInt32));
-  if (classes < 1 || (!class_names.empty() && class_names.size() != static_cast<size_t>(classes))) {
-    return absl::InvalidArgumentError(absl::StrCat(classes, " classes with ", class_names.size(),
-                                                   " names; expected at least one class, and no names or one each"));
-  }
-  for (int64_t i = 0; i < labels.elements(); ++i) {
-    if (const int32_t label = labels.data<int32_t>()[i]; label < 0 || label >= classes) {
+absl::StatusOr<std::unique_ptr<Dataset>> FromTensors(std::vector<TensorField> fields) {
+  std::vector<Field> specs;
+  std::vector<Tensor> tensors;
+  for (TensorField& field : fields) {
+    const Shape& shape = field.examples.shape();
+    if (shape.rank() < 1 || shape[0] != fields[0].examples.shape()[0]) {
       return absl::InvalidArgumentError(
-          absl::StrCat("example ", i, " has label ", label, "; expected 0 to ", classes - 1));
+          absl::StrCat("the field '", field.name, "' is ", DTypeName(field.examples.dtype()), " ", shape.ToString(),
+                       shape.rank() < 1 ? "; expected [N, ...] for N examples"
+                                        : absl::StrCat("; expected ", fields[0].examples.shape()[0], " examples, as '",
+                                                       fields[0].name, "' has")));
     }
+    specs.push_back(
+        {field.name, field.examples.dtype(), shape.Remove(0), field.categories, std::move(field.category_names)});
+    tensors.push_back(field.examples);
   }
-  spec.classes = classes;
-  spec.class_names = std::move(class_names);
-  return std::make_unique<InMemoryDataset>(inputs, labels, std::move(spec));
+  RETURN_IF_ERROR(CheckFields(specs));
+  for (size_t i = 0; i < specs.size(); ++i) RETURN_IF_ERROR(CheckCategories(specs[i], tensors[i]));
+  return std::make_unique<InMemoryDataset>(std::move(tensors), std::move(specs));
 }
 
 }  // namespace belfry::data

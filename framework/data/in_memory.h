@@ -11,13 +11,17 @@
 
 namespace belfry::data {
 
-// `inputs` is float32 [N, ...] features or uint8 [N, H, W, C] images; `targets` is float32 [N], the numbers to predict.
-// InvalidArgument for other dtypes or shapes. The buffers are shared, not copied, and must not be written afterwards.
-absl::StatusOr<std::unique_ptr<Dataset>> FromTensors(const Tensor& inputs, const Tensor& targets);
+// A field of all examples.
+struct TensorField {
+  std::string name;
+  Tensor examples;                               // [N, ...], of any dtype
+  int64_t categories = 0;                        // see Field
+  std::vector<std::string> category_names = {};  // likewise
+};
 
-// The same with `labels`, int32 [N] in [0, classes); InvalidArgument names the first example whose label is out of
-// range. `class_names` is empty or has `classes` entries.
-absl::StatusOr<std::unique_ptr<Dataset>> FromTensors(const Tensor& inputs, const Tensor& labels, int32_t classes,
-                                                     std::vector<std::string> class_names = {});
+// FromTensors({{"image", images}, {"label", labels, 10}}). InvalidArgument: no field, fields with other numbers of
+// examples, what CheckFields refuses, or an element outside [0, categories), of which the first is named. The buffers
+// are shared, not copied, and must not be written afterwards.
+absl::StatusOr<std::unique_ptr<Dataset>> FromTensors(std::vector<TensorField> fields);
 
 }  // namespace belfry::data

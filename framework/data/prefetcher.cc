@@ -1,7 +1,6 @@
 #include "framework/data/prefetcher.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -10,24 +9,23 @@
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
 #include "framework/base/units.h"
+#include "framework/data/resume.h"
 
 namespace belfry::data {
 
 // One batch of the ring. Its state goes kFree -> kMaking (Open) -> kReady (the last Finish) -> kTaken (Take) -> kFree
-// (GiveBack). The Prefetcher's mutex guards all members, but not the tensors in `towers`: while kMaking they belong to
+// (GiveBack). The Prefetcher's mutex guards all members, but not the tensors in `parts`: while kMaking they belong to
 // the threads that make chunks, each to its own rows, and while kTaken to the holder of the Batch. Each hand-over locks
 // the mutex, which orders the writes of one owner before the reads of the next.
-struct Prefetcher::Slot {
+struct Prefetcher::Slot : BatchContents {
   enum State { kFree, kMaking, kReady, kTaken };
   State state = kFree;
-  Position position;
-  std::vector<int64_t> indices;
   int64_t claimed = 0, made = 0;  // examples handed to threads, and examples finished
   absl::Status status;
   int64_t failed_at = 0;  // when !status.ok(): the first example of the failed chunk
   // The last batch of an epoch may be smaller; its tensors are made when first needed and then reused.
   std::vector<TowerBatch> whole, remainder;
-  std::vector<TowerBatch>* towers = nullptr;
+  std::vector<TowerBatch>* parts = nullptr;
 };
 
 namespace {
@@ -63,15 +61,10 @@ absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& optio
     return invalid("start is epoch ", options.start.epoch, ", batch ", options.start.batch, "; an epoch has ", batches,
                    " batches of ", options.batch_size);
   }
-  const DType dtype = dataset.spec().dtype;
-  if (dtype != DType::kUInt8 && dtype != DType::kFloat32) {
-    return invalid("the examples are ", DTypeName(dtype), "; expected uint8 images or float32 features");
-  }
-  const ImagePolicy& images = options.images;
-  if (dtype == DType::kFloat32 &&
-      (images.crop != 0 || images.pad != 0 || images.random_flip || images.brightness != 0 ||
-       images.contrast_lower != 1 || images.contrast_upper != 1 || images.normalise != ImagePolicy::Normalise::kNone)) {
-    return invalid("an image policy was given for examples that are not images");
+  RETURN_IF_ERROR(CheckFields(dataset.fields()));
+  for (const auto& [name, policy] : options.images) {
+    const absl::Status known = FindField(dataset.fields(), name).status();
+    if (!known.ok()) return invalid("there is an image policy for '", name, "'. ", known.message());
   }
   return absl::OkStatus();
 }
@@ -84,36 +77,18 @@ int64_t ChunkSize(const PrefetcherOptions& options) {
 
 }  // namespace
 
-Batch& Batch::operator=(Batch&& other) noexcept {
-  if (this == &other) return *this;
-  Release();
-  owner_ = std::exchange(other.owner_, nullptr);
-  slot_ = other.slot_;
-  return *this;
-}
-
-// owner_ is cleared before the slot is free again, so a Batch never refers to a slot that others may write.
-void Batch::Release() {
-  if (owner_ != nullptr) std::exchange(owner_, nullptr)->GiveBack(slot_);
-}
-
-absl::Span<const TowerBatch> Batch::towers() const { return *owner_->slots_[slot_]->towers; }
-int64_t Batch::examples() const { return static_cast<int64_t>(indices().size()); }
-absl::Span<const int64_t> Batch::indices() const { return owner_->slots_[slot_]->indices; }
-Position Batch::position() const { return owner_->slots_[slot_]->position; }
-Position Batch::next() const { return owner_->After(position()); }
-int64_t Batch::step() const { return position().epoch * owner_->batches_per_epoch() + position().batch; }
-
 absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& dataset, PrefetcherOptions options) {
   RETURN_IF_ERROR(CheckOptions(dataset, options));
-  std::optional<Augmenter> augmenter;
-  Shape input_shape = dataset.spec().shape;
-  if (dataset.spec().is_image()) {
-    ASSIGN_OR_RETURN(augmenter, Augmenter::Create(dataset.spec(), options.images, options.seed));
-    input_shape = augmenter->output_shape();
+  std::vector<Field> fields(dataset.fields().begin(), dataset.fields().end());
+  std::vector<std::optional<Augmenter>> augmenters(fields.size());
+  for (size_t i = 0; i < fields.size(); ++i) {
+    const auto policy = options.images.find(fields[i].name);
+    if (policy == options.images.end()) continue;
+    ASSIGN_OR_RETURN(augmenters[i], Augmenter::Create(fields[i], policy->second, options.seed));
+    fields[i] = {.name = fields[i].name, .dtype = DType::kFloat32, .shape = augmenters[i]->output_shape()};
   }
   std::unique_ptr<Prefetcher> prefetcher(
-      new Prefetcher(dataset, std::move(options), std::move(input_shape), std::move(augmenter)));
+      new Prefetcher(dataset, std::move(options), std::move(fields), std::move(augmenters)));
   prefetcher->threads_.reserve(prefetcher->options_.threads);  // no exception may pass a running thread
   for (int i = 0; i < prefetcher->options_.threads; ++i) {
     const std::string purpose = absl::StrCat("to read data, number ", i + 1, " of ", prefetcher->options_.threads);
@@ -126,12 +101,12 @@ absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& da
   return prefetcher;
 }
 
-Prefetcher::Prefetcher(const Dataset& dataset, PrefetcherOptions options, Shape input_shape,
-                       std::optional<Augmenter> augmenter)
+Prefetcher::Prefetcher(const Dataset& dataset, PrefetcherOptions options, std::vector<Field> fields,
+                       std::vector<std::optional<Augmenter>> augmenters)
     : dataset_(dataset),
       options_(std::move(options)),
-      input_shape_(std::move(input_shape)),
-      augmenter_(std::move(augmenter)),
+      fields_(std::move(fields)),
+      augmenters_(std::move(augmenters)),
       batches_per_epoch_(BatchesPerEpoch(dataset.size(), options_.batch_size, options_.drop_remainder)),
       chunk_(ChunkSize(options_)),
       to_open_(options_.start),
@@ -153,11 +128,29 @@ Prefetcher::~Prefetcher() {
 
 // An Augmenter has scratch memory, so each thread works with its own copy and shares nothing but the dataset.
 Prefetcher::Maker Prefetcher::NewMaker() const {
-  return {augmenter_, std::vector<std::byte>(dataset_.spec().input_bytes())};
+  Maker maker{.augmenters = augmenters_,
+              .images = std::vector<std::vector<std::byte>>(fields_.size()),
+              .places = std::vector<std::byte*>(fields_.size())};
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    if (!augmenters_[i].has_value()) continue;
+    maker.images[i].resize(dataset_.fields()[i].bytes());
+    maker.places[i] = maker.images[i].data();
+  }
+  return maker;
 }
 
 int Prefetcher::local_towers() const {
   return options_.local_towers == 0 ? options_.towers - options_.first_tower : options_.local_towers;
+}
+
+void Prefetcher::PutPosition(Position next, io::Metadata& metadata) const {
+  data::PutPosition(options_, dataset_.size(), next, metadata);
+}
+
+absl::StatusOr<std::vector<std::string>> Prefetcher::Settings() const {
+  ASSIGN_OR_RETURN(const std::string data, DataLine(dataset_));
+  return std::vector<std::string>{absl::StrCat("data seed=", options_.seed),
+                                  absl::StrCat("drop_remainder=", options_.drop_remainder), data};
 }
 
 bool Prefetcher::AtEnd(const Position& position) const {
@@ -237,6 +230,9 @@ void Prefetcher::Open(Slot& slot) {
   const int64_t end = std::min(begin + options_.batch_size, dataset_.size());
   slot.state = Slot::kMaking;
   slot.position = to_open_;
+  slot.next = After(to_open_);
+  slot.step = to_open_.epoch * batches_per_epoch_ + to_open_.batch;
+  slot.examples = end - begin;
   slot.indices.assign(order_.begin() + begin, order_.begin() + end);
   slot.claimed = slot.made = 0;
   slot.status = absl::OkStatus();
@@ -247,22 +243,22 @@ void Prefetcher::Open(Slot& slot) {
 // Allocates a slot's tensors on their first use. A batch has one of two sizes, whole or remainder, so once the ring has
 // gone round nothing is allocated.
 void Prefetcher::Deal(Slot& slot, int64_t examples) {
-  slot.towers = examples == options_.batch_size ? &slot.whole : &slot.remainder;
-  if (!slot.towers->empty()) return;
-  for (int i = 0; i < local_towers(); ++i) {
+  slot.parts = examples == options_.batch_size ? &slot.whole : &slot.remainder;
+  for (int i = static_cast<int>(slot.parts->size()); i < local_towers(); ++i) {
     const TowerRange range = RangeOfTower(examples, options_.towers, options_.first_tower + i);
-    slot.towers->push_back({.inputs = Tensor(DType::kFloat32, input_shape_.Insert(0, range.count)),
-                            .labels = Tensor(dataset_.spec().label_dtype, Shape{range.count}),
-                            .offset = range.begin,
-                            .count = range.count});
+    TowerBatch& tower = slot.parts->emplace_back();
+    tower.offset = range.begin;
+    tower.count = range.count;
+    for (const Field& field : fields_) tower.fields.emplace_back(field.dtype, field.shape.Insert(0, range.count));
   }
+  slot.towers = *slot.parts;
 }
 
 // Runs without the lock. Chunks of a batch are disjoint, so no two threads write the same row; and an example depends
 // on its epoch and index only, so the bits do not depend on which thread makes it, or when.
 absl::Status Prefetcher::Make(const Chunk& chunk, Maker& maker) {
   return CatchOutOfMemory(kDuringRead, [&]() -> absl::Status {
-    for (TowerBatch& tower : *chunk.slot->towers) {
+    for (TowerBatch& tower : *chunk.slot->parts) {
       const int64_t end = std::min(chunk.end, tower.offset + tower.count);
       for (int64_t at = std::max(chunk.begin, tower.offset); at < end; ++at) {
         RETURN_IF_ERROR(MakeExample(*chunk.slot, tower, at, maker));
@@ -273,21 +269,16 @@ absl::Status Prefetcher::Make(const Chunk& chunk, Maker& maker) {
 }
 
 absl::Status Prefetcher::MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, Maker& maker) {
-  Example example;
-  RETURN_IF_ERROR(dataset_.Read(slot.indices[at], absl::MakeSpan(maker.scratch), example));
-  const int64_t row = at - tower.offset, elements = input_shape_.elements();
-  if (elements > 0) {
-    float* input = tower.inputs.data<float>() + row * elements;
-    if (maker.augmenter.has_value()) {
-      maker.augmenter->Apply(static_cast<const uint8_t*>(example.input), slot.position.epoch, slot.indices[at], input);
-    } else {
-      std::memcpy(input, example.input, static_cast<size_t>(elements) * sizeof(float));
-    }
+  const int64_t row = at - tower.offset;
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    if (maker.augmenters[i].has_value()) continue;
+    maker.places[i] = static_cast<std::byte*>(tower.fields[i].raw()) + static_cast<size_t>(row) * fields_[i].bytes();
   }
-  if (tower.labels.dtype() == DType::kInt32) {
-    tower.labels.data<int32_t>()[row] = example.label;
-  } else {
-    tower.labels.data<float>()[row] = example.target;
+  RETURN_IF_ERROR(dataset_.Read(slot.indices[at], Example(maker.places)));
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    if (!maker.augmenters[i].has_value()) continue;
+    maker.augmenters[i]->Apply(reinterpret_cast<const uint8_t*>(maker.places[i]), slot.position.epoch, slot.indices[at],
+                               tower.fields[i].data<float>() + row * fields_[i].shape.elements());
   }
   return absl::OkStatus();
 }
@@ -352,13 +343,15 @@ absl::StatusOr<Batch> Prefetcher::Take() {
   slot.state = Slot::kTaken;
   to_take_ = After(to_take_);
   mutex_.NotifyAll();  // another caller of Next may now have nothing left to wait for
-  return Batch(this, static_cast<int>(taken_++ % static_cast<int64_t>(slots_.size())));
+  ++taken_;
+  return Batch(*this, slot);
 }
 
-void Prefetcher::GiveBack(int slot) {
+void Prefetcher::GiveBack(BatchContents& contents) {
   MutexLock lock(mutex_);
-  BELFRY_CHECK(slots_[slot]->state == Slot::kTaken);
-  slots_[slot]->state = Slot::kFree;
+  Slot& slot = static_cast<Slot&>(contents);
+  BELFRY_CHECK(slot.state == Slot::kTaken);
+  slot.state = Slot::kFree;
   mutex_.NotifyAll();
 }
 

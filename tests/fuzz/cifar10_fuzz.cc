@@ -7,6 +7,7 @@
 #include <iterator>
 #include <map>
 
+#include "tests/framework/data/planes.h"
 #include "tests/fuzz/fuzz.h"
 
 namespace belfry::data {
@@ -34,10 +35,10 @@ bool IsWellFormed(const std::string& bytes) {
 std::string Print(const Dataset& dataset) {
   std::string bytes;
   for (int64_t i = 0; i < dataset.size(); ++i) {
-    Example example;
-    BELFRY_CHECK(dataset.Read(i, {}, example).ok());
-    bytes.push_back(static_cast<char>(example.label));
-    bytes.append(static_cast<const char*>(example.input), dataset.spec().input_bytes());
+    const auto example = ReadExample(dataset, i);
+    BELFRY_CHECK(example.ok());
+    bytes.push_back(static_cast<char>((*example)[1].scalar<int32_t>()));
+    bytes += Planes((*example)[0]);
   }
   return bytes;
 }

@@ -17,6 +17,7 @@
 #include "ops/summary.h"
 #include "optim/adam.h"
 #include "optim/descent.h"
+#include "tests/models/classified_fields.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {
@@ -39,10 +40,10 @@ class ScaledLoss : public ModelTest {
   // A convolution with batch norm and a linear layer, computed in `dtype`.
   static TowerFunction ConvNet(DType dtype) {
     return [dtype](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
-      Output x = ops::Cast(tower, batch.images, dtype);
+      Output x = ops::Cast(tower, batch["image"], dtype);
       x = ops::Relu(tower, BatchNorm(tower, "bn", Conv2D(tower, "conv", x, 8, 3), {.momentum = 0.8}));
       x = Dense(tower, "logits", Flatten(tower, MaxPool(tower, "pool", x)), kClasses, {.weight_decay = 1e-4});
-      AddCrossEntropy(tower, x, batch.labels);
+      AddCrossEntropy(tower, x, batch["label"]);
       return TotalLoss(tower);
     };
   }
@@ -50,8 +51,9 @@ class ScaledLoss : public ModelTest {
   static Training Start(int towers, DType dtype, const ReplicateOptions& options) {
     Training training{.devices = DeviceSet::Open("cpu:" + std::to_string(towers), {.cpu_threads = 1}).value()};
     training.graph->set_seed(3);
-    training.step = ReplicateTowers(Scope(*training.graph), training.devices, {.inputs = {kEdge, kEdge, kChannels}},
-                                    ConvNet(dtype), optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}), options);
+    training.step =
+        ReplicateTowers(Scope(*training.graph), training.devices, ClassifiedFields({kEdge, kEdge, kChannels}),
+                        ConvNet(dtype), optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}), options);
     auto session = Session::Create(*training.graph, training.devices);
     EXPECT_TRUE(session.ok()) << session.status();
     if (!session.ok()) return training;
@@ -77,9 +79,9 @@ class ScaledLoss : public ModelTest {
     std::vector<Feed> feeds;
     for (int64_t t = 0; t < towers; ++t) {
       const Batch& batch = training.step.towers[t].batch;
-      feeds.push_back({batch.images, Tensor::Of<float>(images.span<float>().subspan(t * values, values),
-                                                       {share, kEdge, kEdge, kChannels})});
-      feeds.push_back({batch.labels, Tensor::Of<int32_t>(labels.span<int32_t>().subspan(t * share, share), {share})});
+      feeds.push_back({batch["image"], Tensor::Of<float>(images.span<float>().subspan(t * values, values),
+                                                         {share, kEdge, kEdge, kChannels})});
+      feeds.push_back({batch["label"], Tensor::Of<int32_t>(labels.span<int32_t>().subspan(t * share, share), {share})});
     }
     const auto fetched = training.session->Run(feeds, {training.step.loss}, {training.step.update});
     EXPECT_TRUE(fetched.ok()) << fetched.status();
@@ -192,10 +194,10 @@ TEST_F(ScaledLoss, TrainsAConvolutionInSixteenBits) {
 // Gradients of a loss of this size vanish in float16 unless the loss is scaled.
 TEST_F(ScaledLoss, KeepsSmallGradientsOfFloat16) {
   const auto model = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
-    const Output x = ops::Cast(tower, batch.images, DType::kFloat16);
+    const Output x = ops::Cast(tower, batch["image"], DType::kFloat16);
     const Variable w = GetVariable(tower, "w", {2, 1}, ZerosInitializer());
     const Output y = ops::Cast(tower, ops::MatMul(tower, x, ops::Cast(tower, w, DType::kFloat16)), DType::kFloat32);
-    const Output error = ops::Sub(tower, ops::Squeeze(tower, y, {1}), batch.labels);
+    const Output error = ops::Sub(tower, ops::Squeeze(tower, y, {1}), batch["label"]);
     return ops::Scale(tower, ops::Mean(tower, ops::Square(tower, error)), 1e-9);
   };
   std::vector<double> found[2];
@@ -203,8 +205,9 @@ TEST_F(ScaledLoss, KeepsSmallGradientsOfFloat16) {
     ReplicateOptions options;
     if (scaled) options.loss_scale = optim::LossScaleOptions{.initial = 0x1p24};
     Graph graph(BuiltinOps());
-    const TrainStep step = ReplicateTowers(Scope(graph), devices_, {.inputs = {2}, .labels_dtype = DType::kFloat32},
-                                           model, optim::GradientDescent({.learning_rate = 2e8}), options);
+    const TrainStep step =
+        ReplicateTowers(Scope(graph), devices_, {{"image", DType::kFloat32, {2}}, {"label", DType::kFloat32, {}}},
+                        model, optim::GradientDescent({.learning_rate = 2e8}), options);
     const auto session = Session::Create(graph, devices_);
     ASSERT_TRUE(session.ok()) << session.status();
     ASSERT_TRUE((*session)->RunTarget(step.initialize).ok());
@@ -213,7 +216,7 @@ TEST_F(ScaledLoss, KeepsSmallGradientsOfFloat16) {
       Tensor y(DType::kFloat32, {16});
       for (int k = 0; k < 16; ++k) y.data<float>()[k] = 0.5f * x.data<float>()[2 * k] - x.data<float>()[2 * k + 1];
       ASSERT_TRUE((*session)
-                      ->Run({{step.towers[0].batch.images, x}, {step.towers[0].batch.labels, y}}, {}, {step.update})
+                      ->Run({{step.towers[0].batch["image"], x}, {step.towers[0].batch["label"], y}}, {}, {step.update})
                       .ok());
     }
     found[scaled] = (*session)->ReadVariable(step.towers[0].variables[0])->ToDoubles();
@@ -225,7 +228,7 @@ TEST_F(ScaledLoss, KeepsSmallGradientsOfFloat16) {
 
 TEST_F(ScaledLoss, IsInTheSummaries) {
   const TrainStep step =
-      ReplicateTowers(scope_, devices_, {.inputs = {kEdge, kEdge, kChannels}}, ConvNet(DType::kFloat32),
+      ReplicateTowers(scope_, devices_, ClassifiedFields({kEdge, kEdge, kChannels}), ConvNet(DType::kFloat32),
                       optim::GradientDescent({.learning_rate = 1}), {.loss_scale = optim::LossScaleOptions()});
   std::vector<std::string> names;
   for (const Output& summary : AddTrainSummaries(scope_, step)) names.push_back(summary.node->name());

@@ -6,6 +6,7 @@
 #include "models/resnet.h"
 #include "ops/builtin_ops.h"
 #include "optim/descent.h"
+#include "tests/models/classified_fields.h"
 
 namespace belfry::models {
 namespace {
@@ -15,16 +16,16 @@ TEST(Memory, ResNet56AllocatesWhatIsPlanned) {
   const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 1}).value();
   Graph graph(BuiltinOps());
   const auto loss = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
-    AddCrossEntropy(tower, ResNet(tower, batch.images, {.depth = 56}), batch.labels);
+    AddCrossEntropy(tower, ResNet(tower, batch["image"], {.depth = 56}), batch["label"]);
     return TotalLoss(tower);
   };
-  const TrainStep step = ReplicateTowers(Scope(graph), devices, InputSpec{.inputs = {32, 32, 3}}, loss,
+  const TrainStep step = ReplicateTowers(Scope(graph), devices, ClassifiedFields({32, 32, 3}), loss,
                                          optim::Momentum({.learning_rate = 0.1}));
   const auto session = Session::Create(graph, devices);
   ASSERT_TRUE(session.ok()) << session.status();
   const size_t variables = devices.device(0).counters().bytes_in_use;
   const auto prepared =
-      (*session)->Prepare({{step.towers[0].batch.images, {128, 32, 32, 3}}, {step.towers[0].batch.labels, {128}}},
+      (*session)->Prepare({{step.towers[0].batch["image"], {128, 32, 32, 3}}, {step.towers[0].batch["label"], {128}}},
                           {step.loss}, {step.update});
   ASSERT_TRUE(prepared.ok()) << prepared.status();
   const MemoryPlan& memory = (*prepared)->plan().memory;

@@ -12,6 +12,7 @@
 #include "ops/nn.h"
 #include "optim/descent.h"
 #include "tests/framework/base/same_bits.h"
+#include "tests/models/classified_fields.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {
@@ -37,15 +38,15 @@ class RecomputeTest : public ModelTest {
                                          const ReplicateOptions& options, Recompute recompute, int64_t edge = 16) {
     auto training = std::make_unique<Training>();
     training->graph.set_seed(3);
-    training->step = ReplicateTowers(Scope(training->graph), devices, {.inputs = {edge, edge, 3}}, model,
+    training->step = ReplicateTowers(Scope(training->graph), devices, ClassifiedFields({edge, edge, 3}), model,
                                      optim::Momentum({.learning_rate = 0.05}), options);
     auto session = Session::Create(training->graph, devices, {.recompute = recompute});
     EXPECT_TRUE(session.ok()) << session.status();
     training->session = *std::move(session);
     std::vector<FeedSpec> feeds;
     for (const TrainTower& tower : training->step.towers) {
-      feeds.push_back({tower.batch.images, {batch, edge, edge, 3}});
-      feeds.push_back({tower.batch.labels, {batch}});
+      feeds.push_back({tower.batch["image"], {batch, edge, edge, 3}});
+      feeds.push_back({tower.batch["label"], {batch}});
     }
     auto prepared = training->session->Prepare(feeds, {training->step.loss}, {training->step.update});
     EXPECT_TRUE(prepared.ok()) << prepared.status();
@@ -73,19 +74,19 @@ class RecomputeTest : public ModelTest {
   }
 
   static absl::StatusOr<Output> Small(const Scope& tower, const Batch& batch) {
-    AddCrossEntropy(tower, ResNet(tower, batch.images, {.depth = 14}), batch.labels);
+    AddCrossEntropy(tower, ResNet(tower, batch["image"], {.depth = 14}), batch["label"]);
     return TotalLoss(tower);
   }
 };
 
 TEST_F(RecomputeTest, ChangesNoBit) {
   const auto with_dropout = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
-    const Output x = ops::Dropout(tower, ops::Cast(tower, batch.images, DType::kBFloat16), 0.2);
-    AddCrossEntropy(tower, ResNet(tower, x, {.depth = 14}), batch.labels);
+    const Output x = ops::Dropout(tower, ops::Cast(tower, batch["image"], DType::kBFloat16), 0.2);
+    AddCrossEntropy(tower, ResNet(tower, x, {.depth = 14}), batch["label"]);
     return TotalLoss(tower);
   };
   const auto tutorial = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
-    AddCrossEntropy(tower, CifarNet(tower, batch.images), batch.labels);
+    AddCrossEntropy(tower, CifarNet(tower, batch["image"]), batch["label"]);
     return TotalLoss(tower);
   };
   const std::vector<Recompute> both = {Recompute::kCheap, Recompute::kSqrt};
@@ -114,7 +115,7 @@ TEST_F(RecomputeTest, ChangesNoBit) {
 
 TEST_F(RecomputeTest, NeedsLessMemory) {
   const auto deep = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
-    AddCrossEntropy(tower, ResNet(tower, batch.images, {.depth = 56}), batch.labels);
+    AddCrossEntropy(tower, ResNet(tower, batch["image"], {.depth = 56}), batch["label"]);
     return TotalLoss(tower);
   };
   const auto none = Start(devices_, deep, 128, {}, Recompute::kNone, 32);

@@ -9,6 +9,7 @@
 #include "models/losses.h"
 #include "ops/builtin_ops.h"
 #include "optim/descent.h"
+#include "tests/models/classified_fields.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {
@@ -29,17 +30,18 @@ class Towers : public ModelTest {
 
   // Two convolutions with batch norm, and a linear layer.
   static absl::StatusOr<Output> Loss(const Scope& tower, const Batch& batch) {
-    Output x = ops::Relu(tower, BatchNorm(tower, "bn1", Conv2D(tower, "conv1", batch.images, 6, 3), kOptions));
+    Output x = ops::Relu(tower, BatchNorm(tower, "bn1", Conv2D(tower, "conv1", batch["image"], 6, 3), kOptions));
     x = ops::Relu(tower, BatchNorm(tower, "bn2", Conv2D(tower, "conv2", x, 4, 3, {.stride = 2}), kOptions));
-    AddCrossEntropy(tower, Dense(tower, "logits", Flatten(tower, x), 3), batch.labels);
+    AddCrossEntropy(tower, Dense(tower, "logits", Flatten(tower, x), 3), batch["label"]);
     return TotalLoss(tower);
   }
 
   static Training Start(int towers, const ReplicateOptions& options) {
     Training training{.devices = DeviceSet::Open("cpu:" + std::to_string(towers), {.cpu_threads = 1}).value()};
     training.graph->set_seed(3);
-    training.step = ReplicateTowers(Scope(*training.graph), training.devices, {.inputs = {kHeight, kWidth, kChannels}},
-                                    Loss, optim::Momentum({.learning_rate = 0.2, .momentum = 0.9}), options);
+    training.step =
+        ReplicateTowers(Scope(*training.graph), training.devices, ClassifiedFields({kHeight, kWidth, kChannels}), Loss,
+                        optim::Momentum({.learning_rate = 0.2, .momentum = 0.9}), options);
     auto session = Session::Create(*training.graph, training.devices);
     EXPECT_TRUE(session.ok()) << session.status();
     if (!session.ok()) return training;
@@ -56,11 +58,11 @@ class Towers : public ModelTest {
     int64_t first = 0;
     for (size_t t = 0; t < examples.size(); ++t) {
       const int64_t n = examples[t];
-      feeds.push_back({training.step.towers[t].batch.images,
+      feeds.push_back({training.step.towers[t].batch["image"],
                        Tensor::Of<float>(images.span<float>().subspan(first * pixels, n * pixels),
                                          {n, kHeight, kWidth, kChannels})});
       feeds.push_back(
-          {training.step.towers[t].batch.labels, Tensor::Of<int32_t>(labels.span<int32_t>().subspan(first, n), {n})});
+          {training.step.towers[t].batch["label"], Tensor::Of<int32_t>(labels.span<int32_t>().subspan(first, n), {n})});
       first += n;
     }
     ASSIGN_OR_RETURN(const auto fetched, training.session->Run(feeds, {training.step.loss}, {training.step.update}));
@@ -159,7 +161,7 @@ TEST_F(Towers, ThatAreIndependentNeedExamplesEach) {
 }
 
 TEST_F(Towers, ThatAreIndependentCannotSynchronise) {
-  ReplicateTowers(scope_, devices_, {.inputs = {kHeight, kWidth, kChannels}}, Loss,
+  ReplicateTowers(scope_, devices_, ClassifiedFields({kHeight, kWidth, kChannels}), Loss,
                   optim::GradientDescent({.learning_rate = 1}),
                   {.variable_update = VariableUpdate::kIndependent, .batch_norm = BatchNormPolicy::kSynchronised});
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("'independent' does not average"));
@@ -170,7 +172,7 @@ TEST_F(Towers, RefuseOptionsOutOfRange) {
        {ReplicateOptions{.clip_global_norm = -1}, ReplicateOptions{.clip_global_norm = NAN},
         ReplicateOptions{.moving_average = 1}, ReplicateOptions{.moving_average = -1}}) {
     Graph graph(BuiltinOps());
-    ReplicateTowers(Scope(graph), devices_, {.inputs = {kHeight, kWidth, kChannels}}, Loss,
+    ReplicateTowers(Scope(graph), devices_, ClassifiedFields({kHeight, kWidth, kChannels}), Loss,
                     optim::GradientDescent({.learning_rate = 1}), options);
     EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument) << graph.status();
   }
@@ -180,9 +182,9 @@ TEST_F(Towers, ErrorsNameTheModelsOwnLine) {
   int line = 0;
   const auto model = [&](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
     line = __LINE__ + 1;
-    return ops::MatMul(tower, batch.images, batch.images);
+    return ops::MatMul(tower, batch["image"], batch["image"]);
   };
-  ReplicateTowers(scope_, devices_, {.inputs = {2, 3}}, model, optim::GradientDescent({.learning_rate = 1}));
+  ReplicateTowers(scope_, devices_, ClassifiedFields({2, 3}), model, optim::GradientDescent({.learning_rate = 1}));
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("replicate_towers_test.cc:" + std::to_string(line)));
 }
 
@@ -191,16 +193,17 @@ TEST_F(Towers, AreThereAfterAnError) {
   const auto failing = [](const Scope&, const Batch&) -> absl::StatusOr<Output> {
     return absl::DataLossError("no model today");
   };
-  const TrainStep step = ReplicateTowers(scope_, devices_, {.inputs = {2, 3}}, failing, descent);
+  const TrainStep step = ReplicateTowers(scope_, devices_, ClassifiedFields({2, 3}), failing, descent);
   ASSERT_EQ(step.towers.size(), devices_.TowerDevices().size());
   EXPECT_FALSE(step.towers[0].loss.valid());
   EXPECT_FALSE(step.global_step.valid());
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("no model today"));
 
   Graph no_devices(BuiltinOps()), no_model(BuiltinOps());
-  EXPECT_EQ(ReplicateTowers(Scope(no_devices), DeviceSet(), {.inputs = {2, 3}}, failing, descent).towers.size(), 1u);
+  EXPECT_EQ(ReplicateTowers(Scope(no_devices), DeviceSet(), ClassifiedFields({2, 3}), failing, descent).towers.size(),
+            1u);
   EXPECT_THAT(std::string(no_devices.status().message()), HasSubstr("the DeviceSet is empty"));
-  ReplicateTowers(Scope(no_model), devices_, {.inputs = {2, 3}}, nullptr, descent);
+  ReplicateTowers(Scope(no_model), devices_, ClassifiedFields({2, 3}), nullptr, descent);
   EXPECT_THAT(std::string(no_model.status().message()), HasSubstr("needs a model function, not null"));
 }
 
@@ -208,8 +211,8 @@ TEST_F(Towers, AllGetALearningRateThatIsFed) {
   Training training = Start(2, {});
   std::vector<Feed> feeds = {{training.step.learning_rate, Tensor::Scalar(0.0f)}};
   for (const TrainTower& tower : training.step.towers) {
-    feeds.push_back({tower.batch.images, Random({2, kHeight, kWidth, kChannels})});
-    feeds.push_back({tower.batch.labels, Classes(2, 3)});
+    feeds.push_back({tower.batch["image"], Random({2, kHeight, kWidth, kChannels})});
+    feeds.push_back({tower.batch["label"], Classes(2, 3)});
   }
   std::vector<Tensor> before;
   for (const TrainTower& tower : training.step.towers) {
@@ -226,7 +229,7 @@ TEST_F(Towers, AllGetALearningRateThatIsFed) {
 TEST_F(Towers, OfTwoModelsInOneGraph) {
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();
   const ReplicateOptions options{.batch_norm = BatchNormPolicy::kSynchronised};
-  const InputSpec input{.inputs = {kHeight, kWidth, kChannels}};
+  const std::vector<data::Field> input = ClassifiedFields({kHeight, kWidth, kChannels});
   const auto replicate = [&](const char* name) {
     return ReplicateTowers(scope_.VariableScope(name), devices, input, Loss,
                            optim::GradientDescent({.learning_rate = 1}), options);
@@ -240,8 +243,8 @@ TEST_F(Towers, OfTwoModelsInOneGraph) {
   for (const TrainStep* step : {&a, &b}) {
     std::vector<Feed> feeds;
     for (const TrainTower& tower : step->towers) {
-      feeds.push_back({tower.batch.images, Random({2, kHeight, kWidth, kChannels})});
-      feeds.push_back({tower.batch.labels, Classes(2, 3)});
+      feeds.push_back({tower.batch["image"], Random({2, kHeight, kWidth, kChannels})});
+      feeds.push_back({tower.batch["label"], Classes(2, 3)});
     }
     const auto loss = (*session)->Run(feeds, {step->loss}, {step->update});
     EXPECT_TRUE(loss.ok()) << loss.status();

@@ -27,6 +27,7 @@
 #include "optim/rmsprop.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/main/seed.h"
+#include "tests/models/classified_fields.h"
 
 namespace belfry::models {
 namespace {
@@ -39,8 +40,8 @@ struct Training {
   static constexpr int kClasses = 3, kTowers = 3;
 
   static absl::StatusOr<Output> Model(const Scope& tower, const Batch& batch) {
-    const Output logits = Mlp(tower, batch.images, {.hidden = {19, 5}, .classes = kClasses});
-    AddCrossEntropy(tower, logits, batch.labels);
+    const Output logits = Mlp(tower, batch["image"], {.hidden = {19, 5}, .classes = kClasses});
+    AddCrossEntropy(tower, logits, batch["label"]);
     return TotalLoss(tower);
   }
 
@@ -53,7 +54,7 @@ struct Training {
                     const ReplicateOptions& options) {
     ASSIGN_OR_RETURN(devices, std::move(opened));
     graph.set_seed(5);
-    step = ReplicateTowers(Scope(graph), devices, {.inputs = {kFeatures}}, Model, optimizer, options);
+    step = ReplicateTowers(Scope(graph), devices, ClassifiedFields({kFeatures}), Model, optimizer, options);
     RETURN_IF_ERROR(graph.status());
     ASSIGN_OR_RETURN(session, Session::Create(graph, devices, {.timeout = absl::Seconds(60)}));
     return session->RunTarget(step.initialize);
@@ -69,8 +70,8 @@ struct Training {
         Tensor images(DType::kFloat32, {n, kFeatures}), labels(DType::kInt32, {n});
         for (int64_t i = 0; i < images.elements(); ++i) images.data<float>()[i] = normal(random);
         for (int64_t i = 0; i < n; ++i) labels.data<int32_t>()[i] = static_cast<int32_t>(random() % kClasses);
-        feeds.push_back({step.towers[t].batch.images, images});
-        feeds.push_back({step.towers[t].batch.labels, labels});
+        feeds.push_back({step.towers[t].batch["image"], images});
+        feeds.push_back({step.towers[t].batch["label"], labels});
       }
       RETURN_IF_ERROR(session->Run(feeds, {step.loss}, {step.update}).status());
     }
@@ -200,8 +201,8 @@ TEST(ShardedOptimizer, UpdatesAreReadThroughTheVariablesOnly) {
   ASSERT_EQ(training.Open(DeviceSet::Open("cpu:2", {.cpu_threads = 1}), momentum, Sharded(true)), absl::OkStatus());
   std::vector<FeedSpec> feeds;
   for (const TrainTower& tower : training.step.towers) {
-    feeds.push_back({tower.batch.images, {4, Training::kFeatures}});
-    feeds.push_back({tower.batch.labels, {4}});
+    feeds.push_back({tower.batch["image"], {4, Training::kFeatures}});
+    feeds.push_back({tower.batch["label"], {4}});
   }
   const auto prepared = training.session->Prepare(feeds, {}, {training.step.update});
   ASSERT_TRUE(prepared.ok()) << prepared.status();

@@ -12,6 +12,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/summary.h"
 #include "optim/descent.h"
+#include "tests/models/classified_fields.h"
 #include "tests/models/model_test.h"
 
 namespace belfry::models {
@@ -27,8 +28,8 @@ using ::testing::StartsWith;
 constexpr float kRate = 0.25f;
 
 absl::StatusOr<Output> Loss(const Scope& tower, const Batch& batch) {
-  const Output x = Dense(tower, "hidden", batch.images, 4, {.activation = Activation::kRelu, .weight_decay = 0.1});
-  AddCrossEntropy(tower, Dense(tower, "logits", x, 2), batch.labels);
+  const Output x = Dense(tower, "hidden", batch["image"], 4, {.activation = Activation::kRelu, .weight_decay = 0.1});
+  AddCrossEntropy(tower, Dense(tower, "logits", x, 2), batch["label"]);
   return TotalLoss(tower);
 }
 
@@ -38,7 +39,8 @@ class Summaries : public ::testing::TestWithParam<VariableUpdate> {
   void Step(const SummaryOptions& options = {}) {
     graph_.set_seed(5);
     const optim::GradientDescent optimizer({.learning_rate = kRate});
-    step_ = ReplicateTowers(Scope(graph_), devices_, {.inputs = {3}}, Loss, optimizer, {.variable_update = GetParam()});
+    step_ = ReplicateTowers(Scope(graph_), devices_, ClassifiedFields({3}), Loss, optimizer,
+                            {.variable_update = GetParam()});
     summaries_ = AddTrainSummaries(Scope(graph_), step_, options);
     ASSERT_TRUE(graph_.status().ok()) << graph_.status();
     auto session = Session::Create(graph_, devices_);
@@ -51,8 +53,8 @@ class Summaries : public ::testing::TestWithParam<VariableUpdate> {
 
     std::vector<Feed> feeds;
     for (const TrainTower& tower : step_.towers) {
-      feeds.push_back({tower.batch.images, Tensor::Of<float>({1, -2, 3, 0.5f, 1, -1}, {2, 3})});
-      feeds.push_back({tower.batch.labels, Tensor::Of<int32_t>({0, 1})});
+      feeds.push_back({tower.batch["image"], Tensor::Of<float>({1, -2, 3, 0.5f, 1, -1}, {2, 3})});
+      feeds.push_back({tower.batch["label"], Tensor::Of<int32_t>({0, 1})});
     }
     std::vector<Output> fetches = summaries_;
     fetches.push_back(step_.loss);

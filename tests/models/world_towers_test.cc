@@ -28,6 +28,7 @@
 #include "tests/framework/base/same_bits.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/main/seed.h"
+#include "tests/models/classified_fields.h"
 
 namespace belfry::models {
 namespace {
@@ -46,11 +47,11 @@ struct Case {
 // A convolution with batch norm, dropout, and a linear layer, computed in `dtype`.
 TowerFunction Network(DType dtype) {
   return [dtype](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
-    Output x = ops::Cast(tower, batch.images, dtype);
+    Output x = ops::Cast(tower, batch["image"], dtype);
     x = ops::Relu(tower, BatchNorm(tower, "bn", Conv2D(tower, "conv", x, 8, 3), {.momentum = 0.8}));
     x = Dropout(tower, "dropout", Flatten(tower, MaxPool(tower, "pool", x)), 0.3, /*training=*/true);
     x = Dense(tower, "logits", x, kClasses, {.weight_decay = 1e-4});
-    AddCrossEntropy(tower, x, batch.labels);
+    AddCrossEntropy(tower, x, batch["label"]);
     return TotalLoss(tower);
   };
 }
@@ -104,8 +105,9 @@ absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int co
   options.first_tower = first;
   options.towers = kTowers;
   options.bucket_bytes = 256;
-  const TrainStep step = ReplicateTowers(Scope(graph), devices, {.inputs = {kEdge, kEdge, kChannels}}, Network(c.dtype),
-                                         optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}), options);
+  const TrainStep step =
+      ReplicateTowers(Scope(graph), devices, ClassifiedFields({kEdge, kEdge, kChannels}), Network(c.dtype),
+                      optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}), options);
   RETURN_IF_ERROR(graph.status());
   ASSIGN_OR_RETURN(const auto session,
                    Session::Create(graph, devices, {.timeout = absl::Seconds(60), .collectives = averager}));
@@ -115,8 +117,8 @@ absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int co
     std::vector<Feed> feeds;
     for (int t = 0; t < count; ++t) {
       const data::TowerRange range = data::RangeOfTower(data.labels[s].elements(), kTowers, first + t);
-      feeds.push_back({step.towers[t].batch.images, Rows(data.images[s], range.begin, range.count)});
-      feeds.push_back({step.towers[t].batch.labels, Rows(data.labels[s], range.begin, range.count)});
+      feeds.push_back({step.towers[t].batch["image"], Rows(data.images[s], range.begin, range.count)});
+      feeds.push_back({step.towers[t].batch["label"], Rows(data.labels[s], range.begin, range.count)});
     }
     ASSIGN_OR_RETURN(const auto fetched, session->Run(feeds, {step.loss}, {step.update}));
     outcome.losses.push_back(fetched[0].scalar<float>());

@@ -62,14 +62,15 @@ struct Experiment {
 // Trains the tutorial's network with its augmentation and loss.
 absl::StatusOr<Training> Train(const data::Dataset& dataset, const Experiment& run) {
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open(absl::StrCat("cpu:", run.towers), {.cpu_threads = 1}));
-  ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(dataset, {.batch_size = run.batch_size,
-                                                                        .towers = run.towers,
-                                                                        .seed = 7,
-                                                                        .images = data::TutorialTraining()}));
+  ASSIGN_OR_RETURN(const auto input,
+                   data::Prefetcher::Create(dataset, {.batch_size = run.batch_size,
+                                                      .towers = run.towers,
+                                                      .seed = 7,
+                                                      .images = {{"image", data::TutorialTraining()}}}));
   Graph graph(BuiltinOps());
   graph.set_seed(7);
   const auto loss = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-    models::AddCrossEntropy(tower, models::CifarNet(tower, batch.images), batch.labels);
+    models::AddCrossEntropy(tower, models::CifarNet(tower, batch["image"]), batch["label"]);
     return models::TotalLoss(tower);
   };
   const models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, *input, loss,
@@ -82,8 +83,7 @@ absl::StatusOr<Training> Train(const data::Dataset& dataset, const Experiment& r
     ASSIGN_OR_RETURN(const data::Batch batch, input->Next());
     std::vector<Feed> feeds;
     for (int t = 0; t < run.towers; ++t) {
-      feeds.push_back({step.towers[t].batch.images, batch.towers()[t].inputs});
-      feeds.push_back({step.towers[t].batch.labels, batch.towers()[t].labels});
+      for (Feed& feed : step.towers[t].batch.Feeds(batch.towers()[t])) feeds.push_back(std::move(feed));
     }
     ASSIGN_OR_RETURN(const std::vector<Tensor> fetched, session->Run(feeds, {step.loss}, {step.update}));
     result.losses.push_back(fetched[0].scalar<float>());

@@ -30,20 +30,21 @@ TEST(ParseBucketSize, TakesBytesUnitsAndAuto) {
 
 TEST(ChooseBuckets, AllProcessesTakeTheChoiceOfTaskZero) {
   constexpr int kProcesses = 3;
-  const models::InputSpec input{.inputs = {20}};
+  const std::vector<data::Field> fields = {{"image", DType::kFloat32, {20}}, {"label", DType::kInt32, {}}};
   std::vector<BucketChoice> choices(kProcesses);
   const auto results = RunRanks(kProcesses, {.tell_failures = true}, [&](World& world) -> absl::Status {
     ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:1", {.cpu_threads = 1}));
     const auto add_step = [&](Graph& graph, size_t bucket_bytes) {
       const auto loss = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-        models::AddCrossEntropy(tower, models::Mlp(tower, batch.images, {.hidden = {300}}), batch.labels);
+        models::AddCrossEntropy(tower, models::Mlp(tower, batch["image"], {.hidden = {300}}), batch["label"]);
         return models::TotalLoss(tower);
       };
-      return models::ReplicateTowers(Scope(graph), devices, input, loss, optim::GradientDescent({.learning_rate = 0.1}),
+      return models::ReplicateTowers(Scope(graph), devices, fields, loss,
+                                     optim::GradientDescent({.learning_rate = 0.1}),
                                      {.first_tower = world.rank(), .towers = kProcesses, .bucket_bytes = bucket_bytes});
     };
-    ASSIGN_OR_RETURN(choices[world.rank()], ChooseBuckets(world, devices, {}, ExchangeWay::kSlices, input, 12, 1000,
-                                                          add_step, In(absl::Seconds(60))));
+    ASSIGN_OR_RETURN(choices[world.rank()], ChooseBuckets(world, devices, {}, ExchangeWay::kSlices, 12, 1000, add_step,
+                                                          In(absl::Seconds(60))));
     return world.Close(In(absl::Seconds(60)));
   });
   for (const absl::Status& status : results) ASSERT_TRUE(status.ok()) << status;

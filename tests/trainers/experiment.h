@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "framework/data/in_memory.h"
+#include "framework/data/prefetcher.h"
 #include "models/losses.h"
 #include "models/metrics.h"
 #include "models/mlp.h"
@@ -34,7 +35,7 @@ inline std::unique_ptr<data::Dataset> Blobs(int64_t count, uint64_t seed) {
       inputs.data<float>()[i * kFeatures + f] = normal(random) + (f % kClasses == label ? 2.0f : 0.0f);
     }
   }
-  return data::FromTensors(inputs, labels, kClasses).value();
+  return data::FromTensors({{"point", inputs}, {"label", labels, kClasses}}).value();
 }
 
 // An evaluation that goes by this accuracy.
@@ -57,10 +58,10 @@ struct Experiment {
                                                 .start = start})
                 .value();
     const auto model = [dtype](const Scope& tower, const models::Batch& examples) -> absl::StatusOr<Output> {
-      const Output x = ops::Cast(tower, examples.images, dtype);
+      const Output x = ops::Cast(tower, examples["point"], dtype);
       const Output logits = models::Mlp(tower, x, {.hidden = {8}, .classes = kClasses});
-      models::AddCrossEntropy(tower, logits, examples.labels);
-      tower.AddToCollection(models::kMetrics, models::Accuracy(tower, logits, examples.labels));
+      models::AddCrossEntropy(tower, logits, examples["label"]);
+      tower.AddToCollection(models::kMetrics, models::Accuracy(tower, logits, examples["label"]));
       return models::TotalLoss(tower);
     };
     graph.set_seed(seed);
@@ -70,8 +71,8 @@ struct Experiment {
     step = models::ReplicateTowers(Scope(graph), devices, *input, model, optimizer, replicate);
     evaluator = std::make_unique<Evaluator>(
         Scope(graph).NameScope("evaluation").Replica(replicate.first_tower).ReuseVariables(Reuse::kAlways),
-        models::InputSpec::Of(*input), [](const Scope& scope, Output x) -> absl::StatusOr<Output> {
-          return models::Mlp(scope, x, {.hidden = {8}, .classes = kClasses, .training = false});
+        input->fields(), [](const Scope& scope, const models::Batch& batch) -> absl::StatusOr<Output> {
+          return models::Mlp(scope, batch["point"], {.hidden = {8}, .classes = kClasses, .training = false});
         });
     auto made = Session::Create(graph, devices, {.collectives = averager});
     EXPECT_TRUE(made.ok()) << made.status();

@@ -170,15 +170,16 @@ absl::Status Train(const data::Dataset& dataset, const std::string& folder, int6
     return models::Mlp(scope, x, {.hidden = {4}, .classes = kClasses, .training = training});
   };
   const auto model = [&](const Scope& tower, const models::Batch& examples) -> absl::StatusOr<Output> {
-    models::AddCrossEntropy(tower, logits(tower, examples.images, true), examples.labels);
+    models::AddCrossEntropy(tower, logits(tower, examples["point"], true), examples["label"]);
     return models::TotalLoss(tower);
   };
   Graph graph(BuiltinOps());
   const models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, *input, model,
                                                          optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}));
-  const Evaluator evaluator(
-      Scope(graph).NameScope("evaluation").ReuseVariables(Reuse::kAlways), models::InputSpec::Of(*input),
-      [&](const Scope& scope, Output x) -> absl::StatusOr<Output> { return logits(scope, x, false); });
+  const Evaluator evaluator(Scope(graph).NameScope("evaluation").ReuseVariables(Reuse::kAlways), input->fields(),
+                            [&](const Scope& scope, const models::Batch& batch) -> absl::StatusOr<Output> {
+                              return logits(scope, batch["point"], false);
+                            });
   RETURN_IF_ERROR(graph.status());
   // Each tower on its thread.
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, {.short_step = absl::ZeroDuration()}));

@@ -118,7 +118,7 @@ TEST_F(OutputsTest, EventsDoNotChangeTheRun) {
 TEST(Explain, TellsWhatARunCostsAndTheLargestBatch) {
   Experiment run("cpu:2", 12, 0.1);
   const auto steps = [&](int64_t batch) {
-    std::vector<PlannedStep> planned = TrainingSteps(run.step, models::InputSpec::Of(*run.input), batch, 50, {});
+    std::vector<PlannedStep> planned = TrainingSteps(run.step, batch, 50, {});
     planned.push_back({"evaluation", run.evaluator->FeedsOf(50), run.evaluator->fetches()});
     return planned;
   };

@@ -166,8 +166,9 @@ TEST(Trainer, ShowsTheCrossEntropyBesideALossWithWeightDecay) {
     const auto input = data::Prefetcher::Create(*dataset, {.batch_size = 15, .towers = 2}).value();
     Graph graph(BuiltinOps());
     const auto model = [&](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-      models::AddCrossEntropy(
-          tower, models::Dense(tower, "logits", batch.images, kClasses, {.weight_decay = weight_decay}), batch.labels);
+      models::AddCrossEntropy(tower,
+                              models::Dense(tower, "logits", batch["point"], kClasses, {.weight_decay = weight_decay}),
+                              batch["label"]);
       return models::TotalLoss(tower);
     };
     const auto step = models::ReplicateTowers(Scope(graph), devices, *input, model, optim::GradientDescent({1e-12}));
@@ -240,12 +241,14 @@ TEST(Trainer, KeepsWhatHasAValue) {
 // Evaluates a model whose logits are its inputs.
 Classification EvaluateLogits(const std::vector<float>& logits, const std::vector<int32_t>& labels) {
   const auto n = static_cast<int64_t>(labels.size());
-  const auto dataset =
-      data::FromTensors(Tensor::Of<float>(logits, {n, kClasses}), Tensor::Of<int32_t>(labels, {n}), kClasses).value();
+  const auto dataset = data::FromTensors({{"logits", Tensor::Of<float>(logits, {n, kClasses})},
+                                          {"label", Tensor::Of<int32_t>(labels, {n})}})
+                           .value();
   const auto input = data::Prefetcher::Create(*dataset, {}).value();
   Graph graph(BuiltinOps());
-  const Evaluator evaluator(Scope(graph), models::InputSpec::Of(*input),
-                            [](const Scope&, Output x) -> absl::StatusOr<Output> { return x; });
+  const Evaluator evaluator(
+      Scope(graph), input->fields(),
+      [](const Scope&, const models::Batch& batch) -> absl::StatusOr<Output> { return batch["logits"]; });
   const DeviceSet devices = DeviceSet::Open("cpu:1").value();
   const auto session = Session::Create(graph, devices).value();
   return evaluator.Run(*session, *dataset, {}, /*batch_size=*/2).value();

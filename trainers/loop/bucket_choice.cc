@@ -45,7 +45,6 @@ struct Trial {
 struct Trials {
   const DeviceSet& devices;
   SessionOptions session;
-  const models::InputSpec& input;
   int64_t batch_size;
   const TrainStepOf& step;
 
@@ -54,7 +53,7 @@ struct Trials {
     trial->step = step(trial->graph, bucket_bytes);
     RETURN_IF_ERROR(trial->graph.status());
     ASSIGN_OR_RETURN(trial->session, Session::Create(trial->graph, devices, session));
-    trial->planned = TrainingSteps(trial->step, input, batch_size, batch_size, {})[0];
+    trial->planned = TrainingSteps(trial->step, batch_size, batch_size, {})[0];
     return trial;
   }
 };
@@ -127,8 +126,8 @@ absl::StatusOr<std::optional<size_t>> ParseBucketSize(absl::string_view text) {
 }
 
 absl::StatusOr<BucketChoice> ChooseBuckets(World& world, const DeviceSet& devices, const SessionOptions& session,
-                                           ExchangeWay way, const models::InputSpec& input, int64_t batch_size,
-                                           size_t usual, const TrainStepOf& step, absl::Time deadline) {
+                                           ExchangeWay way, int64_t batch_size, size_t usual, const TrainStepOf& step,
+                                           absl::Time deadline) {
   Exchange exchange{.way = way, .towers = static_cast<int>(devices.TowerDevices().size())};
   int threads = 0;
   for (const int tower : devices.TowerDevices()) {
@@ -139,7 +138,7 @@ absl::StatusOr<BucketChoice> ChooseBuckets(World& world, const DeviceSet& device
   }
   ASSIGN_OR_RETURN(const MeasuredLink link, MeasureLink(world, threads, deadline));
   RETURN_IF_ERROR(SetLink(link, exchange));
-  Trials trials{devices, session, input, batch_size, step};
+  Trials trials{devices, session, batch_size, step};
   trials.session.collectives = MakeNoAverage;
   trials.session.dump_plan.clear();
   trials.session.log_device_placement = trials.session.check_numerics = false;

@@ -33,7 +33,7 @@ using TrainStepOf = std::function<models::TrainStep(Graph& graph, size_t bucket_
 // choice. The results of training do not depend on it with the averagers local and mpi. All processes must call it.
 // Errors: InvalidArgument for towers on GPUs; those of `step`, of Session::Prepare and of MeasureLink.
 absl::StatusOr<BucketChoice> ChooseBuckets(World& world, const DeviceSet& devices, const SessionOptions& session,
-                                           ExchangeWay way, const models::InputSpec& input, int64_t batch_size,
-                                           size_t usual, const TrainStepOf& step, absl::Time deadline);
+                                           ExchangeWay way, int64_t batch_size, size_t usual, const TrainStepOf& step,
+                                           absl::Time deadline);
 
 }  // namespace belfry::trainers

@@ -62,32 +62,29 @@ Classification::operator Evaluation() const {
                       {.name = "loss", .value = loss}}};
 }
 
-Evaluator::Evaluator(OpScope scope, const models::InputSpec& input, const LogitsFunction& logits)
-    : input_(input.inputs) {
-  batch_.images = ops::Placeholder(scope.Named("inputs"), input.inputs_dtype, input.inputs.Insert(0, Shape::kUnknown));
-  batch_.labels = ops::Placeholder(scope.Named("labels"), input.labels_dtype, {Shape::kUnknown});
-  const absl::StatusOr<Output> made = logits(scope, batch_.images);
+Evaluator::Evaluator(OpScope scope, absl::Span<const data::Field> fields, const LogitsFunction& logits,
+                     const std::string& label)
+    : batch_(scope, fields) {
+  const Output labels = batch_[label];
+  if (!labels.valid()) return;
+  label_ = *data::FindField(fields, label);
+  const absl::StatusOr<Output> made = logits(scope, batch_);
   if (!made.ok()) scope.Fail(made.status());
   if (!made.ok() || !made->valid()) return;
   const auto in_top = [&](int64_t k) {
-    return ops::Cast(scope, ops::InTopK(scope, *made, batch_.labels, k), DType::kFloat32);
+    return ops::Cast(scope, ops::InTopK(scope, *made, labels, k), DType::kFloat32);
   };
   // InTopK alone takes ties as right, and arg-max alone takes NaN as the largest.
   predicted_ = ops::ArgMax(scope, *made, -1, DType::kInt32);
   classes_ = made->shape()[-1];
-  const Output first = in_top(1), correct = models::Correct(scope, *made, batch_.labels);
+  const Output first = in_top(1), correct = models::Correct(scope, *made, labels);
   right_ = ops::Sum(scope, ops::Mul(scope, first, correct));
   right_of_5_ = ops::Sum(scope, in_top(std::min<int64_t>(5, made->shape()[-1])));
-  loss_ =
-      ops::Cast(scope, ops::Sum(scope, ops::SparseSoftmaxCrossEntropy(scope, *made, batch_.labels)), DType::kFloat32);
-}
-
-std::vector<FeedSpec> Evaluator::FeedsOf(int64_t batch_size) const {
-  return {{batch_.images, input_.Insert(0, batch_size)}, {batch_.labels, {batch_size}}};
+  loss_ = ops::Cast(scope, ops::Sum(scope, ops::SparseSoftmaxCrossEntropy(scope, *made, labels)), DType::kFloat32);
 }
 
 absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Dataset& dataset,
-                                              const data::ImagePolicy& images, int64_t batch_size, const Node* before,
+                                              const data::ImagePolicies& images, int64_t batch_size, const Node* before,
                                               World* world, absl::Duration task_timeout) const {
   if (before != nullptr) RETURN_IF_ERROR(session.RunTarget(before));
   const int task = world == nullptr ? 0 : world->rank(), tasks = world == nullptr ? 1 : world->size();
@@ -106,12 +103,11 @@ absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Data
       if (absl::IsOutOfRange(batch.status())) break;
       RETURN_IF_ERROR(batch.status());
       const data::TowerBatch& examples = batch->towers()[0];
-      ASSIGN_OR_RETURN(const std::vector<Tensor> values,
-                       session.Run({{batch_.images, examples.inputs}, {batch_.labels, examples.labels}}, fetches()));
+      ASSIGN_OR_RETURN(const std::vector<Tensor> values, session.Run(batch_.Feeds(examples), fetches()));
       batches.push_back({batch->position().batch, examples.count, values[0].scalar<float>(), values[1].scalar<float>(),
                          values[2].scalar<float>()});
       for (int64_t i = 0; i < examples.count; ++i) {
-        const int64_t label = examples.labels.data<int32_t>()[i], predicted = values[3].data<int32_t>()[i];
+        const int64_t label = examples.fields[label_].data<int32_t>()[i], predicted = values[3].data<int32_t>()[i];
         if (label >= 0 && label < classes_ && predicted >= 0) ++confusion[label * classes_ + predicted];
       }
     }

@@ -12,7 +12,6 @@
 #include "framework/graph/scope.h"
 #include "framework/runtime/session.h"
 #include "models/batch.h"
-#include "models/replicate_towers.h"
 #include "trainers/loop/evaluation.h"
 
 namespace belfry {
@@ -40,29 +39,31 @@ std::string ConfusionTable(const Classification& results, const std::vector<std:
 
 // Builds the model's logits, [N, classes], in evaluation mode: without dropout, and with moving averages instead of
 // batch statistics.
-using LogitsFunction = std::function<absl::StatusOr<Output>(const Scope& scope, Output images)>;
+using LogitsFunction = std::function<absl::StatusOr<Output>(const Scope& scope, const models::Batch& batch)>;
 
 // The part of a graph that counts correct predictions, on one device.
 class Evaluator {
  public:
   // Adds the nodes. The scope selects the variables: Scope(graph).Replica(0).ReuseVariables(Reuse::kAlways) those of
-  // tower 0. Errors are kept by the graph.
-  Evaluator(OpScope scope, const models::InputSpec& input, const LogitsFunction& logits);
+  // tower 0. `label`: the field, int32 [], with the classes. Errors are kept by the graph.
+  Evaluator(OpScope scope, absl::Span<const data::Field> fields, const LogitsFunction& logits,
+            const std::string& label = "label");
 
   // The feeds of the step that Run runs for a batch of `batch_size` examples.
-  std::vector<FeedSpec> FeedsOf(int64_t batch_size) const;
+  std::vector<FeedSpec> FeedsOf(int64_t batch_size) const { return batch_.FeedSpecs(batch_size); }
   std::vector<Output> fetches() const { return {loss_, right_, right_of_5_, predicted_}; }
 
-  // Evaluates the whole dataset in batches of `batch_size`, the last of which may be smaller. Runs the target `before`
-  // first, unless it is null. The processes of `world`, if it is not null, deal the batches among them; all get the
-  // same result, to the last bit that of one process. Errors: also those of World::AllGather.
-  absl::StatusOr<Classification> Run(Session& session, const data::Dataset& dataset, const data::ImagePolicy& images,
+  // Evaluates the whole dataset, whose images go through the policies, in batches of `batch_size`, the last of which
+  // may be smaller. Runs the target `before` first, unless it is null. The processes of `world`, if it is not null,
+  // deal the batches among them; all get the same result, to the last bit that of one process. Errors: also those of
+  // World::AllGather.
+  absl::StatusOr<Classification> Run(Session& session, const data::Dataset& dataset, const data::ImagePolicies& images,
                                      int64_t batch_size, const Node* before = nullptr, World* world = nullptr,
                                      absl::Duration task_timeout = absl::Minutes(10)) const;
 
  private:
-  const Shape input_;  // of one example
   models::Batch batch_;
+  size_t label_ = 0;                  // index of the field
   Output loss_, right_, right_of_5_;  // sums over the batch, float32 scalars
   Output predicted_;                  // [N] int32
   int64_t classes_ = 0;

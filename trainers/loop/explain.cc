@@ -80,16 +80,15 @@ std::string OthersText(const std::vector<PlannedStep>& steps, const Explanations
 
 }  // namespace
 
-std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, const models::InputSpec& input,
-                                       int64_t batch_size, int64_t examples, const std::vector<Output>& summaries) {
+std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t batch_size, int64_t examples,
+                                       const std::vector<Output>& summaries) {
   const auto towers = static_cast<int>(step.towers.size());
   const auto planned = [&](std::string name, int64_t batch) {
     PlannedStep made{.name = std::move(name), .fetches = {step.loss, step.learning_rate}, .targets = {step.update}};
     if (step.loss_scale.valid()) made.fetches.insert(made.fetches.end(), {step.loss_scale, step.skipped_steps});
     for (int i = 0; i < towers; ++i) {
       const int64_t count = data::RangeOfTower(batch, step.towers_in_all, step.first_tower + i).count;
-      made.feeds.push_back({step.towers[i].batch.images, input.inputs.Insert(0, count)});
-      made.feeds.push_back({step.towers[i].batch.labels, {count}});
+      for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count)) made.feeds.push_back(std::move(feed));
     }
     return made;
   };

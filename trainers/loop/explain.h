@@ -30,8 +30,8 @@ using PlannedSteps = std::function<std::vector<PlannedStep>(int64_t batch_size)>
 // The steps that a Trainer prepares: the training step with a full batch, split over all towers as a Prefetcher does;
 // the same with the batch that ends an epoch of `examples`, if that is smaller; the same with summaries, if there are
 // any.
-std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, const models::InputSpec& input,
-                                       int64_t batch_size, int64_t examples, const std::vector<Output>& summaries);
+std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t batch_size, int64_t examples,
+                                       const std::vector<Output>& summaries);
 
 // ResourceExhausted if all steps together need more than `limit` bytes on a device.
 absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit);

@@ -14,7 +14,6 @@
 namespace belfry::trainers {
 namespace {
 
-constexpr int64_t kSampledExamples = 64;
 constexpr absl::Duration kBetweenExchanges = absl::Milliseconds(100);
 constexpr int64_t kMaxInterval = 10'000;
 
@@ -49,7 +48,7 @@ absl::Status CheckSameLines(World& world, absl::string_view what, absl::Span<con
 
 std::vector<std::string> ModelLines(const Graph& graph, const models::TrainTower& tower) {
   // Nodes that ReplicateTowers adds itself, such as the inputs, carry the line of its call.
-  const Node& input = *tower.batch.images.node;
+  const Node& input = *tower.batch.placeholders()[0].node;
   const std::string own = input.location().ToString();
   // Summaries of a tower, for example, are named after it.
   std::vector<char> used(graph.size(), 0);
@@ -100,20 +99,6 @@ std::vector<std::string> CollectiveLines(const Plan& plan) {
     if (!lines.empty()) break;
   }
   return lines;
-}
-
-absl::StatusOr<std::string> DataLine(const data::Dataset& dataset) {
-  std::vector<std::byte> scratch(dataset.spec().input_bytes());
-  std::string sampled;
-  const int64_t count = std::min(kSampledExamples, dataset.size());
-  for (int64_t i = 0; i < count; ++i) {
-    data::Example example;
-    RETURN_IF_ERROR(dataset.Read(i * dataset.size() / count, absl::MakeSpan(scratch), example));
-    sampled.append(static_cast<const char*>(example.input), dataset.spec().input_bytes());
-    absl::StrAppend(&sampled, example.label, " ", example.target, " ");
-  }
-  return absl::StrCat("data: ", dataset.size(), " examples, checksum of ", count, " of them ",
-                      io::ChecksumText(sampled.data(), sampled.size()));
 }
 
 absl::Status CopyFromTaskZero(World& world, Session& session, absl::Span<const Variable> variables,

@@ -34,9 +34,6 @@ std::vector<std::string> ModelLines(const Graph& graph, const models::TrainTower
 // The collectives that a plan runs, in order: "tower_0/gradients/bucket_0 mean float32 [384,192] [192] of 4".
 std::vector<std::string> CollectiveLines(const Plan& plan);
 
-// The number of a data set's examples, and a checksum of some of them. Errors: those of Dataset::Read.
-absl::StatusOr<std::string> DataLine(const data::Dataset& dataset);
-
 // Gives `variables` the values that they have in task 0, in all replicas of this task. All tasks must name the same
 // variables in the same order. Errors: those of World::Broadcast, and of reading and writing variables.
 absl::Status CopyFromTaskZero(World& world, Session& session, absl::Span<const Variable> variables,

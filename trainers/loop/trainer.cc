@@ -14,7 +14,6 @@
 #include "framework/base/steady_time.h"
 #include "framework/base/units.h"
 #include "framework/collective/world.h"
-#include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
 #include "trainers/loop/slot_parts.h"
 #include "trainers/loop/tasks.h"
@@ -47,15 +46,15 @@ std::string CheckpointFolder(const std::string& directory) {
   return (std::filesystem::path(directory) / "checkpoints").string();
 }
 
-Trainer::Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options)
+Trainer::Trainer(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options)
     : alone_(options.world == nullptr ? World::Alone() : nullptr),
       world_(options.world == nullptr ? *alone_ : *options.world),
       session_(session),
       step_(step),
       input_(input),
       options_(std::move(options)),
-      examples_name_(input.dataset().spec().is_image() ? "images" : "examples"),
-      unit_(options_.unit.empty() ? examples_name_ : options_.unit),
+      unit_(options_.unit.empty() ? "examples" : options_.unit),
+      examples_name_(options_.units_per_example == 1 ? unit_ : "examples"),
       metrics_(step.metrics.size()) {
   world_.SetPosition([this] { return Position(); });
 }
@@ -123,8 +122,7 @@ absl::StatusOr<PreparedStep*> Trainer::StepFor(const data::Batch& batch, bool wi
   if (prepared == nullptr) {
     std::vector<FeedSpec> feeds;
     for (size_t i = 0; i < step_.towers.size(); ++i) {
-      feeds.push_back({step_.towers[i].batch.images, batch.towers()[i].inputs.shape()});
-      feeds.push_back({step_.towers[i].batch.labels, batch.towers()[i].labels.shape()});
+      for (FeedSpec& feed : step_.towers[i].batch.FeedSpecs(batch.towers()[i].count)) feeds.push_back(std::move(feed));
     }
     std::vector<Output> fetches = {step_.loss, step_.learning_rate};
     for (const models::TrainMetric& metric : step_.metrics) fetches.push_back(metric.mean);
@@ -189,8 +187,7 @@ absl::Status Trainer::Train(const data::Batch& batch) {
   ASSIGN_OR_RETURN(PreparedStep* const step, StepFor(batch, with_summaries));
   feeds_.clear();
   for (const data::TowerBatch& tower : batch.towers()) {
-    feeds_.push_back(tower.inputs);
-    feeds_.push_back(tower.labels);
+    feeds_.insert(feeds_.end(), tower.fields.begin(), tower.fields.end());
   }
   consistent_ = false;
   RETURN_IF_ERROR(RunStep(*step));
@@ -239,7 +236,7 @@ absl::Status Trainer::Save(const std::optional<Metric>& metric) {
                    GatherSlotParts(world_, slot_parts_tag_, session_, TaskDeadline()));
   if (checkpointer_ == nullptr) return absl::OkStatus();
   io::Metadata metadata = options_.metadata;
-  data::PutPosition(input_.options(), input_.examples_per_epoch(), next_, metadata);
+  input_.PutPosition(next_, metadata);
   best_.Store(metadata);
   RETURN_IF_ERROR(checkpointer_->Save(steps_, std::move(metadata), metric, elsewhere));
   saved_ = steps_;
@@ -260,7 +257,7 @@ std::vector<std::string> Trainer::Notes() const {
   for (const models::TrainTower& tower : step_.towers) {
     max = std::max(max, session_.devices().device(tower.device).counters().bytes_in_use);
   }
-  const int towers = input_.options().towers;
+  const int towers = input_.towers();
   std::vector<std::string> notes = {
       absl::StrFormat("%s, %d MiB%s", Counted(towers, "tower"), max >> 20, towers == 1 ? "" : " each")};
   if (scales_loss()) notes.push_back(absl::StrFormat("loss scale %.9g", loss_scale_));

@@ -12,7 +12,7 @@
 
 #include "absl/status/status.h"
 #include "framework/base/memory/out_of_memory.h"
-#include "framework/data/prefetcher.h"
+#include "framework/data/batch_source.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/runtime/checkpointer.h"
 #include "framework/runtime/session.h"
@@ -40,8 +40,7 @@ struct TrainerOptions {
   int64_t log_every = 10;    // steps between lines of the metrics file, and one after the last; 0: none
   std::string metrics_file;  // empty: none
   bool quiet = false;        // nothing on standard output
-  // The unit that the output counts, "tokens", as in "tokens/s", and how many of it an example has. If it is empty, the
-  // output counts examples: it calls them images if they are, else examples.
+  // The unit that the output counts, "tokens" as in "tokens/s", and how many of it an example has. Empty: examples.
   std::string unit;
   int64_t units_per_example = 1;
   // Called every `evaluate_every` steps and after the last, even if no step is left to do; the result is printed, and
@@ -78,7 +77,7 @@ std::string CheckpointFolder(const std::string& directory);
 // Borrows its arguments. Not thread-safe.
 class Trainer {
  public:
-  Trainer(Session& session, const models::TrainStep& step, data::Prefetcher& input, TrainerOptions options);
+  Trainer(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options);
   ~Trainer();
 
   // Restores options.resume, or initializes the variables without a value, then trains. Errors: InvalidArgument for
@@ -150,9 +149,9 @@ class Trainer {
   World& world_;
   Session& session_;
   const models::TrainStep& step_;
-  data::Prefetcher& input_;
+  data::BatchSource& input_;
   const TrainerOptions options_;
-  const std::string examples_name_, unit_;  // "images", "tokens"
+  const std::string unit_, examples_name_;  // "tokens", "images"
   std::vector<double> metrics_;             // of step_.metrics, when loss_ was read
   std::map<int64_t, Prepared> prepared_;    // by the number of examples in the batch, the same in all tasks
   std::vector<Tensor> feeds_;

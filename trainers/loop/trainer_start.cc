@@ -79,14 +79,12 @@ absl::Status Trainer::CheckTasks() {
   add("patience", options_.patience);
   add("checkpoint_every", options_.checkpoint_every);
   add("check_replicas_every", options_.check_replicas_every);
-  add("batch_size", input_.options().batch_size);
-  add("towers", input_.options().towers);
-  add("data seed", input_.options().seed);
-  add("drop_remainder", input_.options().drop_remainder);
+  add("batch_size", input_.batch_size());
+  add("towers", input_.towers());
   for (const auto& [key, value] : options_.metadata) add(key, value);
   add("first step", steps_);
-  ASSIGN_OR_RETURN(const std::string data, DataLine(input_.dataset()));
-  lines.push_back(data);
+  ASSIGN_OR_RETURN(const std::vector<std::string> input, input_.Settings());
+  lines.insert(lines.end(), input.begin(), input.end());
   RETURN_IF_ERROR(CheckSameLines(world_, "settings", lines, TaskDeadline()));
   return CheckSameLines(world_, "models", ModelLines(session_.graph(), step_.towers[0]), TaskDeadline());
 }

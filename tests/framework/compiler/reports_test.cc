@@ -18,6 +18,7 @@
 #include "ops/nn.h"
 #include "optim/descent.h"
 #include "tests/framework/runtime/session_fixture.h"
+#include "tests/models/classified_fields.h"
 
 namespace belfry {
 namespace {
@@ -79,12 +80,12 @@ class ReportsTest : public SessionFixture {
     ASSERT_TRUE(devices.ok()) << devices.status();
     devices_ = std::make_unique<DeviceSet>(*std::move(devices));
     const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-      const Output hidden = models::Dense(tower, "hidden", batch.images, 100);
+      const Output hidden = models::Dense(tower, "hidden", batch["image"], 100);
       const Output logits = models::Dense(tower, "logits", ops::Relu(tower, hidden), 10);
-      models::AddCrossEntropy(tower, logits, batch.labels);
+      models::AddCrossEntropy(tower, logits, batch["label"]);
       return models::TotalLoss(tower);
     };
-    step_ = models::ReplicateTowers(root_, *devices_, {.inputs = {32}}, model,
+    step_ = models::ReplicateTowers(root_, *devices_, models::ClassifiedFields({32}), model,
                                     optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}));
     auto session = Session::Create(graph_, *devices_, options);
     ASSERT_TRUE(session.ok()) << session.status();
@@ -93,8 +94,8 @@ class ReportsTest : public SessionFixture {
   std::vector<FeedSpec> FeedSpecs(int64_t examples) const {
     std::vector<FeedSpec> specs;
     for (const models::TrainTower& tower : step_.towers) {
-      specs.push_back({tower.batch.images, {examples, 32}});
-      specs.push_back({tower.batch.labels, {examples}});
+      specs.push_back({tower.batch["image"], {examples, 32}});
+      specs.push_back({tower.batch["label"], {examples}});
     }
     return specs;
   }

@@ -15,28 +15,22 @@ namespace {
 
 using absl::StatusCode;
 
-ExampleSpec ImageSpec(int64_t height, int64_t width, int64_t channels, PixelLayout layout = PixelLayout::kPlanes) {
-  ExampleSpec spec;
-  spec.shape = Shape{height, width, channels};
-  spec.dtype = DType::kUInt8;
-  spec.layout = layout;
-  spec.label_dtype = DType::kInt32;
-  spec.classes = 10;
-  return spec;
+Field Images(int64_t height, int64_t width, int64_t channels) {
+  return {"image", DType::kUInt8, {height, width, channels}};
 }
 
-std::vector<float> Apply(const ExampleSpec& spec, const ImagePolicy& policy, const std::string& image,
-                         int64_t epoch = 0, int64_t index = 0, uint64_t seed = 1) {
-  auto augmenter = Augmenter::Create(spec, policy, seed);
+std::vector<float> Apply(const Field& field, const ImagePolicy& policy, const std::string& image, int64_t epoch = 0,
+                         int64_t index = 0, uint64_t seed = 1) {
+  auto augmenter = Augmenter::Create(field, policy, seed);
   EXPECT_TRUE(augmenter.ok()) << augmenter.status();
   std::vector<float> output(augmenter->output_shape().elements());
   augmenter->Apply(reinterpret_cast<const uint8_t*>(image.data()), epoch, index, output.data());
   return output;
 }
 
-// Pixel (y, x) of channel c of an image stored as planes.
-double At(const ExampleSpec& spec, const std::string& image, int64_t y, int64_t x, int64_t c) {
-  return static_cast<uint8_t>(image[(c * spec.shape[0] + y) * spec.shape[1] + x]);
+// Pixel (y, x) of channel c.
+double At(const Field& field, const std::string& image, int64_t y, int64_t x, int64_t c) {
+  return static_cast<uint8_t>(image[(y * field.shape[1] + x) * field.shape[2] + c]);
 }
 
 std::vector<double> Standardised(std::vector<double> values) {
@@ -53,58 +47,58 @@ void ExpectNear(const std::vector<float>& actual, const std::vector<double>& exp
   for (size_t i = 0; i < actual.size(); ++i) ASSERT_NEAR(actual[i], expected[i], tolerance) << "at " << i;
 }
 
-TEST(Augmenter, DefaultPolicyOnlyInterleaves) {
+TEST(Augmenter, DefaultPolicyOnlyConverts) {
   FreshRandom random;
   for (int64_t channels : {1, 2, 3, 4}) {
-    const ExampleSpec spec = ImageSpec(5, 7, channels);
-    const std::string image = random.Bytes(spec.input_bytes());
+    const Field field = Images(5, 7, channels);
+    const std::string image = random.Bytes(field.bytes());
     std::vector<double> expected;
     for (int64_t i = 0; i < 5 * 7 * channels; ++i) {
-      expected.push_back(At(spec, image, i / channels / 7, i / channels % 7, i % channels));
+      expected.push_back(At(field, image, i / channels / 7, i / channels % 7, i % channels));
     }
-    ExpectNear(Apply(spec, {}, image), expected, 0);
+    ExpectNear(Apply(field, {}, image), expected, 0);
   }
 }
 
 TEST(Augmenter, EvaluationStandardisesTheCentre) {
   FreshRandom random;
-  const ExampleSpec spec = ImageSpec(32, 32, 3);
-  const std::string image = random.Bytes(spec.input_bytes());
+  const Field field = Images(32, 32, 3);
+  const std::string image = random.Bytes(field.bytes());
   std::vector<double> centre;
-  for (int64_t i = 0; i < 24 * 24 * 3; ++i) centre.push_back(At(spec, image, 4 + i / 72, 4 + i / 3 % 24, i % 3));
-  ExpectNear(Apply(spec, TutorialEvaluation(), image), Standardised(centre));
+  for (int64_t i = 0; i < 24 * 24 * 3; ++i) centre.push_back(At(field, image, 4 + i / 72, 4 + i / 3 % 24, i % 3));
+  ExpectNear(Apply(field, TutorialEvaluation(), image), Standardised(centre));
 }
 
 TEST(Augmenter, ConstantImagesBecomeZero) {
   for (int value : {0, 7, 255}) {
-    const ExampleSpec spec = ImageSpec(32, 32, 3);
-    const std::string image(spec.input_bytes(), static_cast<char>(value));
-    for (float v : Apply(spec, TutorialTraining(), image))
+    const Field field = Images(32, 32, 3);
+    const std::string image(field.bytes(), static_cast<char>(value));
+    for (float v : Apply(field, TutorialTraining(), image))
       ASSERT_NEAR(v, 0, 2e-3);  // 255 times 41 times the contrast, in float32
   }
   // One pixel differs by one grey level: the deviation is far below 1 / sqrt(values), which becomes the divisor.
-  const ExampleSpec spec = ImageSpec(24, 24, 1);
-  std::string image(spec.input_bytes(), '\x05');
+  const Field field = Images(24, 24, 1);
+  std::string image(field.bytes(), '\x05');
   image[100] = '\x06';
-  const std::vector<float> output = Apply(spec, TutorialEvaluation(), image);
+  const std::vector<float> output = Apply(field, TutorialEvaluation(), image);
   EXPECT_NEAR(output[100] - output[0], 24, 1e-3);
 }
 
 TEST(Augmenter, BrightnessAndContrastActAsTheirFormulas) {
   FreshRandom random;
-  const ExampleSpec spec = ImageSpec(9, 6, 3);
-  const std::string image = random.Bytes(spec.input_bytes());
+  const Field field = Images(9, 6, 3);
+  const std::string image = random.Bytes(field.bytes());
   const ImagePolicy policy = {.brightness = 63, .contrast_lower = 0.2f, .contrast_upper = 1.8f};
-  const std::vector<float> output = Apply(spec, policy, image, 2, 77, random.seed());
+  const std::vector<float> output = Apply(field, policy, image, 2, 77, random.seed());
   double slopes[3], shifts[3];
   for (int64_t c = 0; c < 3; ++c) {
     double mean = 0, out_mean = 0, product = 0, square = 0;
     for (int64_t p = 0; p < 54; ++p) {
-      mean += At(spec, image, p / 6, p % 6, c) / 54;
+      mean += At(field, image, p / 6, p % 6, c) / 54;
       out_mean += output[3 * p + c] / 54;
     }
     for (int64_t p = 0; p < 54; ++p) {
-      const double x = At(spec, image, p / 6, p % 6, c) - mean;
+      const double x = At(field, image, p / 6, p % 6, c) - mean;
       product += x * (output[3 * p + c] - out_mean);
       square += x * x;
     }
@@ -121,17 +115,17 @@ TEST(Augmenter, BrightnessAndContrastActAsTheirFormulas) {
   // With standardisation added, the same draws give the result of the plain definition.
   ImagePolicy standardised = policy;
   standardised.normalise = ImagePolicy::Normalise::kPerImage;
-  ExpectNear(Apply(spec, standardised, image, 2, 77, random.seed()),
+  ExpectNear(Apply(field, standardised, image, 2, 77, random.seed()),
              Standardised(std::vector<double>(output.begin(), output.end())));
 }
 
 // An image whose pixels encode their position shows each draw's corner and flip.
 TEST(Augmenter, CropsAndFlipsAreUniform) {
-  const ExampleSpec spec = ImageSpec(16, 16, 1);
+  const Field field = Images(16, 16, 1);
   std::string image(256, '\0');
   for (int i = 0; i < 256; ++i) image[i] = static_cast<char>(i);
   const ImagePolicy policy = {.crop = 13, .random_crop = true, .random_flip = true};
-  auto augmenter = Augmenter::Create(spec, policy, 3);
+  auto augmenter = Augmenter::Create(field, policy, 3);
   ASSERT_TRUE(augmenter.ok());
   std::map<std::vector<int>, int> counts;
   std::vector<float> output(13 * 13);
@@ -148,10 +142,10 @@ TEST(Augmenter, CropsAndFlipsAreUniform) {
 }
 
 TEST(Augmenter, BrightnessAndContrastAreUniform) {
-  const ExampleSpec spec = ImageSpec(1, 2, 1);
+  const Field field = Images(1, 2, 1);
   const std::string image("\x64\x66", 2);  // 100 and 102: mean 101
   const ImagePolicy policy = {.brightness = 10, .contrast_lower = 0.5f, .contrast_upper = 1.5f};
-  auto augmenter = Augmenter::Create(spec, policy, 3);
+  auto augmenter = Augmenter::Create(field, policy, 3);
   ASSERT_TRUE(augmenter.ok());
   constexpr int kDraws = 20'000;
   int brightness[10] = {}, contrast[10] = {};
@@ -170,10 +164,10 @@ TEST(Augmenter, BrightnessAndContrastAreUniform) {
 
 TEST(Augmenter, DependsOnSeedEpochAndIndexAlone) {
   FreshRandom random;
-  const ExampleSpec spec = ImageSpec(32, 32, 3);
-  const std::string image = random.Bytes(spec.input_bytes());
+  const Field field = Images(32, 32, 3);
+  const std::string image = random.Bytes(field.bytes());
   const auto draw = [&](uint64_t seed, int64_t epoch, int64_t index) {
-    return Apply(spec, TutorialTraining(), image, epoch, index, seed);
+    return Apply(field, TutorialTraining(), image, epoch, index, seed);
   };
   const std::vector<float> once = draw(1, 2, 3);
   EXPECT_EQ(once, draw(1, 2, 3));
@@ -183,29 +177,48 @@ TEST(Augmenter, DependsOnSeedEpochAndIndexAlone) {
   EXPECT_NE(draw(1, 3, 2), once);
 }
 
-TEST(Augmenter, InterleavedImagesGiveTheSame) {
+// With any number of channels, a flipped image is the mirror image, with the padding on the other side.
+TEST(Augmenter, FlipsPixelsAsAWhole) {
   FreshRandom random;
-  const ExampleSpec planes = ImageSpec(20, 17, 3), interleaved = ImageSpec(20, 17, 3, PixelLayout::kInterleaved);
-  const std::string image = random.Bytes(planes.input_bytes());
-  std::string other(image.size(), '\0');
-  for (int64_t i = 0; i < 20 * 17 * 3; ++i) other[i] = image[i % 3 * 340 + i / 3];
-  ImagePolicy policy = TutorialTraining();
-  policy.crop = 15;
-  policy.pad = 2;
-  for (int64_t index = 0; index < 20; ++index) {
-    EXPECT_EQ(Apply(planes, policy, image, 0, index), Apply(interleaved, policy, other, 0, index));
+  for (int64_t channels : {1, 2, 3, 5}) {
+    const Field field = Images(9, 7, channels);
+    const std::string image = random.Bytes(field.bytes());
+    const ImagePolicy policy = {.pad = 3, .crop = 11, .random_crop = true, .random_flip = true};
+    int flips = 0;
+    for (int64_t index = 0; index < 40; ++index) {
+      const std::vector<float> output = Apply(field, policy, image, 0, index);
+      const auto matches = [&](int64_t top, int64_t left, bool flip) {
+        for (int64_t i = 0; i < 11 * 11 * channels; ++i) {
+          const int64_t y = top + i / channels / 11, column = i / channels % 11,
+                        x = left + (flip ? 10 - column : column);
+          const bool inside = 0 <= y && y < 9 && 0 <= x && x < 7;
+          if (output[i] != (inside ? At(field, image, y, x, i % channels) : 0)) return false;
+        }
+        return true;
+      };
+      int found = 0;
+      for (int64_t corner = 0; corner < 5 * 3; ++corner) {
+        found += matches(corner / 3 - 3, corner % 3 - 3, false);
+        const bool flipped = matches(corner / 3 - 3, corner % 3 - 3, true);
+        found += flipped;
+        flips += flipped;
+      }
+      EXPECT_EQ(found, 1);
+    }
+    EXPECT_THAT(flips, testing::AllOf(testing::Gt(5), testing::Lt(35)));
   }
 }
 
 TEST(Augmenter, PaddingIsBlackAndChannelsAreNormalised) {
-  const ExampleSpec spec = ImageSpec(32, 32, 3);
-  const std::string image = std::string(1024, '\x0A') + std::string(1024, '\x14') + std::string(1024, '\x1E');
+  const Field field = Images(32, 32, 3);
+  std::string image;
+  for (int i = 0; i < 1024; ++i) image += "\x0A\x14\x1E";
   const ChannelStatistics statistics = {{10, 10, 10}, {1, 2, 5}};
   const ImagePolicy policy = ResNetTraining(statistics);
   const float inside[] = {0, 5, 4}, padded[] = {-10, -5, -2};
   int64_t least = 1024, most = 0;
   for (int64_t index = 0; index < 300; ++index) {
-    const std::vector<float> output = Apply(spec, policy, image, 0, index);
+    const std::vector<float> output = Apply(field, policy, image, 0, index);
     int64_t pixels = 0;
     for (size_t i = 0; i < output.size(); ++i) {
       ASSERT_TRUE(output[i] == inside[i % 3] || output[i] == padded[i % 3]) << output[i];
@@ -216,13 +229,13 @@ TEST(Augmenter, PaddingIsBlackAndChannelsAreNormalised) {
   }
   EXPECT_EQ(most, 32 * 32);
   EXPECT_EQ(least, 28 * 28);
-  const std::vector<float> whole = Apply(spec, ResNetEvaluation(statistics), image);
+  const std::vector<float> whole = Apply(field, ResNetEvaluation(statistics), image);
   for (size_t i = 0; i < whole.size(); ++i) ASSERT_EQ(whole[i], inside[i % 3]);
 }
 
 TEST(Augmenter, RejectsPoliciesThatDoNotFit) {
-  const ExampleSpec spec = ImageSpec(20, 32, 3);
-  const auto error = [&](const ImagePolicy& policy) { return Augmenter::Create(spec, policy, 0).status(); };
+  const Field field = Images(20, 32, 3);
+  const auto error = [&](const ImagePolicy& policy) { return Augmenter::Create(field, policy, 0).status(); };
   ExpectError(error({.crop = 24}), StatusCode::kInvalidArgument, "24x24", "[20,32,3]");
   EXPECT_TRUE(error({.pad = 2, .crop = 24}).ok());
   ExpectError(error({.contrast_lower = 2, .contrast_upper = 1}), StatusCode::kInvalidArgument, "contrast");
@@ -230,7 +243,7 @@ TEST(Augmenter, RejectsPoliciesThatDoNotFit) {
   ExpectError(error({.normalise = ImagePolicy::Normalise::kPerChannel, .mean = {1}, .deviation = {1}}),
               StatusCode::kInvalidArgument, "1 means", "3 channels");
   ExpectError(error(ResNetEvaluation({{1, 2, 3}, {1, 0, 1}})), StatusCode::kInvalidArgument, "channel 1");
-  ExpectError(Augmenter::Create(ExampleSpec{.shape = Shape{3}}, {}, 0).status(), StatusCode::kInvalidArgument,
+  ExpectError(Augmenter::Create(Field{"x", DType::kFloat32, {3}}, {}, 0).status(), StatusCode::kInvalidArgument,
               "float32");
 }
 
@@ -239,7 +252,7 @@ TEST(ChannelStatistics, MatchesTheDefinition) {
   const std::string bytes = random.Bytes(3 * 4 * 5 * 2);
   Tensor images(DType::kUInt8, {3, 4, 5, 2});
   std::copy(bytes.begin(), bytes.end(), images.data<uint8_t>());
-  const auto dataset = FromTensors(images, Tensor::Zeros(DType::kInt32, {3}), 1);
+  const auto dataset = FromTensors({{"image", images}});
   ASSERT_TRUE(dataset.ok());
   const auto statistics = ComputeChannelStatistics(**dataset);
   ASSERT_TRUE(statistics.ok()) << statistics.status();

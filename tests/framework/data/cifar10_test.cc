@@ -20,11 +20,10 @@ using absl::StatusCode;
 void ExpectHolds(const Dataset& dataset, const std::string& bytes) {
   ASSERT_EQ(dataset.size() * kCifar10RecordBytes, static_cast<int64_t>(bytes.size()));
   for (int64_t i = 0; i < dataset.size(); ++i) {
-    Example example;
-    ASSERT_TRUE(dataset.Read(i, {}, example).ok());
+    const std::vector<Tensor> example = ReadExample(dataset, i).value();
     const char* record = bytes.data() + i * kCifar10RecordBytes;
-    EXPECT_EQ(example.label, record[0]);
-    EXPECT_EQ(std::memcmp(example.input, record + 1, kCifar10RecordBytes - 1), 0) << "record " << i;
+    EXPECT_EQ(example[1].scalar<int32_t>(), record[0]);
+    EXPECT_EQ(Planes(example[0]), std::string(record + 1, kCifar10RecordBytes - 1)) << "record " << i;
   }
 }
 
@@ -44,9 +43,9 @@ TEST_F(Cifar10Test, ReadsAllFilesInOrder) {
   ASSERT_TRUE(cifar10.ok()) << cifar10.status();
   ExpectHolds(*cifar10->train, first + second);
   ExpectHolds(*cifar10->test, test);
-  EXPECT_EQ(cifar10->train->spec().shape, (Shape{32, 32, 3}));
-  EXPECT_EQ(cifar10->train->spec().classes, 10);
-  EXPECT_TRUE(cifar10->train->spec().class_names.empty());
+  EXPECT_EQ(FieldsText(cifar10->train->fields()), "image uint8 [32,32,3], label int32 []");
+  EXPECT_EQ(cifar10->train->fields()[1].categories, 10);
+  EXPECT_TRUE(cifar10->train->fields()[1].category_names.empty());
 }
 
 TEST_F(Cifar10Test, FindsTheUnpackedArchiveAndItsClassNames) {
@@ -56,7 +55,7 @@ TEST_F(Cifar10Test, FindsTheUnpackedArchiveAndItsClassNames) {
   folder_.Write("cifar-10-batches-bin/batches.meta.txt", "a\nb\nc\r\nd\ne\nf\ng\nh\ni\nj\n\n");
   const auto cifar10 = OpenCifar10(folder_.path());
   ASSERT_TRUE(cifar10.ok()) << cifar10.status();
-  EXPECT_THAT(cifar10->test->spec().class_names,
+  EXPECT_THAT(cifar10->test->fields()[1].category_names,
               testing::ElementsAre("a", "b", "c", "d", "e", "f", "g", "h", "i", "j"));
   folder_.Write("cifar-10-batches-bin/batches.meta.txt", "a\nb\n");
   ExpectError(OpenCifar10(folder_.path()).status(), StatusCode::kDataLoss, "batches.meta.txt", "2 class names");
@@ -148,9 +147,7 @@ TEST(RealCifar10, HasItsKnownSizesAndStatistics) {
   EXPECT_EQ(cifar10->test->size(), 10'000);
   std::vector<int> counts(10);
   for (int64_t i = 0; i < cifar10->test->size(); ++i) {
-    Example example;
-    ASSERT_TRUE(cifar10->test->Read(i, {}, example).ok());
-    ++counts[example.label];
+    ++counts[ReadExample(*cifar10->test, i).value()[1].scalar<int32_t>()];
   }
   EXPECT_THAT(counts, testing::Each(1'000));
   const auto statistics = ComputeChannelStatistics(*cifar10->train);

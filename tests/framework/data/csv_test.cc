@@ -175,11 +175,10 @@ TEST(Csv, OpensFilesAsDatasets) {
   const auto dataset = OpenCsv(folder / "f.csv");
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 2);
-  EXPECT_EQ((*dataset)->spec().shape, (Shape{1}));
-  Example example;
-  ASSERT_TRUE((*dataset)->Read(1, {}, example).ok());
-  EXPECT_EQ(*static_cast<const float*>(example.input), 3);
-  EXPECT_EQ(example.target, 5);
+  EXPECT_EQ(FieldsText((*dataset)->fields()), "features float32 [1], target float32 []");
+  const std::vector<Tensor> example = ReadExample(**dataset, 1).value();
+  EXPECT_EQ(example[0].scalar<float>(), 3);
+  EXPECT_EQ(example[1].scalar<float>(), 5);
   ExpectError(OpenCsv(folder / "none.csv").status(), StatusCode::kNotFound, "none.csv");
   ExpectError(OpenCsv(folder.path()).status(), StatusCode::kInvalidArgument, folder.path());
 }

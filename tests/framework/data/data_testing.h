@@ -4,6 +4,7 @@
 #include <string>
 
 #include "framework/data/cifar10.h"
+#include "tests/framework/data/planes.h"
 #include "tests/framework/io/io_testing.h"
 
 namespace belfry::data {

@@ -25,12 +25,12 @@ namespace belfry::data {
 namespace {
 
 TEST(Prefetcher, AllocatesNothingAfterTheRingHasGoneRound) {
-  const auto images =
-      FromTensors(Tensor::Zeros(DType::kUInt8, {50, 32, 32, 3}), Tensor::Zeros(DType::kInt32, {50}), 10);
+  const auto images = FromTensors(
+      {{"image", Tensor::Zeros(DType::kUInt8, {50, 32, 32, 3})}, {"label", Tensor::Zeros(DType::kInt32, {50}), 10}});
   ASSERT_TRUE(images.ok());
   for (int threads : {0, 2}) {
     PrefetcherOptions options{.batch_size = 8, .towers = 3, .threads = threads, .depth = 2};
-    options.images = TutorialTraining();
+    options.images["image"] = TutorialTraining();
     auto prefetcher = Prefetcher::Create(**images, options);
     ASSERT_TRUE(prefetcher.ok());
     std::set<const void*> buffers;
@@ -38,7 +38,7 @@ TEST(Prefetcher, AllocatesNothingAfterTheRingHasGoneRound) {
       for (int i = 0; i < steps; ++i) {
         auto batch = (*prefetcher)->Next();
         ASSERT_TRUE(batch.ok());
-        const void* inputs = batch->towers()[0].inputs.raw();
+        const void* inputs = batch->towers()[0].fields[0].raw();
         if (known) {
           EXPECT_TRUE(buffers.contains(inputs));
         } else {

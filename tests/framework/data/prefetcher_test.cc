@@ -23,7 +23,7 @@ std::unique_ptr<Dataset> RandomImages(FreshRandom& random, int64_t size) {
   const std::string bytes = random.Bytes(images.bytes());
   std::copy(bytes.begin(), bytes.end(), images.data<uint8_t>());
   for (int64_t i = 0; i < size; ++i) labels.data<int32_t>()[i] = static_cast<int32_t>(random.Between(0, 9));
-  return FromTensors(images, labels, 10).value();
+  return FromTensors({{"image", images}, {"label", labels, 10}}).value();
 }
 
 PrefetcherOptions SmallOptions(FreshRandom& random) {
@@ -31,8 +31,8 @@ PrefetcherOptions SmallOptions(FreshRandom& random) {
   options.batch_size = 7;
   options.seed = random.seed();
   options.epochs = 3;
-  options.images = TutorialTraining();
-  options.images.crop = 9;
+  options.images["image"] = TutorialTraining();
+  options.images["image"].crop = 9;
   return options;
 }
 
@@ -50,11 +50,13 @@ void Append(const Batch& batch, Record& record) {
   int64_t offset = 0;
   for (const TowerBatch& tower : batch.towers()) {
     EXPECT_EQ(tower.offset, offset);
-    EXPECT_EQ(tower.inputs.shape()[0], tower.count);
-    EXPECT_EQ(tower.labels.shape(), (Shape{tower.count}));
+    EXPECT_EQ(tower.fields[0].shape()[0], tower.count);
+    EXPECT_EQ(tower.fields[1].shape(), (Shape{tower.count}));
     offset += tower.count;
-    record.inputs.insert(record.inputs.end(), tower.inputs.span<float>().begin(), tower.inputs.span<float>().end());
-    record.labels.insert(record.labels.end(), tower.labels.span<int32_t>().begin(), tower.labels.span<int32_t>().end());
+    record.inputs.insert(record.inputs.end(), tower.fields[0].span<float>().begin(),
+                         tower.fields[0].span<float>().end());
+    record.labels.insert(record.labels.end(), tower.fields[1].span<int32_t>().begin(),
+                         tower.fields[1].span<int32_t>().end());
   }
   EXPECT_EQ(offset, batch.examples());
   record.indices.insert(record.indices.end(), batch.indices().begin(), batch.indices().end());
@@ -123,8 +125,8 @@ TEST(Prefetcher, HoldsWhatTheAugmenterMakes) {
   const PrefetcherOptions options = SmallOptions(random);
   auto prefetcher = Prefetcher::Create(*images, options);
   ASSERT_TRUE(prefetcher.ok());
-  EXPECT_EQ((*prefetcher)->input_shape(), (Shape{9, 9, 3}));
-  auto augmenter = Augmenter::Create(images->spec(), options.images, options.seed);
+  EXPECT_EQ(FieldsText((*prefetcher)->fields()), "image float32 [9,9,3], label int32 []");
+  auto augmenter = Augmenter::Create(images->fields()[0], options.images.at("image"), options.seed);
   ASSERT_TRUE(augmenter.ok());
   std::vector<float> expected(243);
   for (int b = 0; b < 4; ++b) {
@@ -133,12 +135,11 @@ TEST(Prefetcher, HoldsWhatTheAugmenterMakes) {
     EXPECT_EQ(batch->step(), b);
     EXPECT_EQ(batch->position(), (Position{b / 2, b % 2}));
     for (int64_t i = 0; i < batch->examples(); ++i) {
-      Example example;
-      ASSERT_TRUE(images->Read(batch->indices()[i], {}, example).ok());
-      augmenter->Apply(static_cast<const uint8_t*>(example.input), b / 2, batch->indices()[i], expected.data());
+      const std::vector<Tensor> example = ReadExample(*images, batch->indices()[i]).value();
+      augmenter->Apply(example[0].data<uint8_t>(), b / 2, batch->indices()[i], expected.data());
       const TowerBatch& tower = batch->towers()[0];
-      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), tower.inputs.data<float>() + i * 243));
-      EXPECT_EQ(tower.labels.data<int32_t>()[i], example.label);
+      EXPECT_TRUE(std::equal(expected.begin(), expected.end(), tower.fields[0].data<float>() + i * 243));
+      EXPECT_EQ(tower.fields[1].data<int32_t>()[i], example[1].scalar<int32_t>());
     }
   }
 }
@@ -185,20 +186,42 @@ TEST(Prefetcher, GoesOnWhereItIsStarted) {
 
 TEST(Prefetcher, PassesFeaturesThrough) {
   const Tensor features = Tensor::Of<float>({1, 2, 3, 4, 5, 6}, {3, 2}), targets = Tensor::Of<float>({7, 8, 9});
-  const auto dataset = FromTensors(features, targets).value();
+  const auto dataset = FromTensors({{"x", features}, {"y", targets}}).value();
   for (int threads : {0, 2}) {
     auto prefetcher =
         Prefetcher::Create(*dataset, {.batch_size = 2, .shuffle = false, .epochs = 1, .threads = threads});
     ASSERT_TRUE(prefetcher.ok()) << prefetcher.status();
     auto batch = (*prefetcher)->Next();
     ASSERT_TRUE(batch.ok());
-    EXPECT_THAT(batch->towers()[0].inputs.span<float>(), testing::ElementsAre(1, 2, 3, 4));
-    EXPECT_THAT(batch->towers()[0].labels.span<float>(), testing::ElementsAre(7, 8));
+    EXPECT_THAT(batch->towers()[0].fields[0].span<float>(), testing::ElementsAre(1, 2, 3, 4));
+    EXPECT_THAT(batch->towers()[0].fields[1].span<float>(), testing::ElementsAre(7, 8));
     batch = (*prefetcher)->Next();
-    EXPECT_EQ(batch->towers()[0].inputs.shape(), (Shape{1, 2}));
-    EXPECT_THAT(batch->towers()[0].inputs.span<float>(), testing::ElementsAre(5, 6));
+    EXPECT_EQ(batch->towers()[0].fields[0].shape(), (Shape{1, 2}));
+    EXPECT_THAT(batch->towers()[0].fields[0].span<float>(), testing::ElementsAre(5, 6));
     ExpectError((*prefetcher)->Next().status(), StatusCode::kOutOfRange, "end of data after 1 epoch");
   }
+}
+
+// Fields of every dtype, of any rank and of no elements; pictures without a policy stay bytes.
+TEST(Prefetcher, PassesAnyFieldsThrough) {
+  const Tensor tokens = Tensor::Of<int64_t>({1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, {5, 2});
+  Tensor flags(DType::kBool, {5, 1, 2}), halves(DType::kBFloat16, {5});
+  const Tensor pictures = Tensor::Of<uint8_t>({9, 8, 7, 6, 5}, {5, 1, 1, 1}), nothing(DType::kFloat64, {5, 0});
+  for (int i = 0; i < 10; ++i) flags.data<bool>()[i] = i % 3 == 0;
+  for (uint16_t i = 0; i < 5; ++i) static_cast<uint16_t*>(halves.raw())[i] = i;
+  const auto dataset =
+      FromTensors({{"tokens", tokens}, {"flags", flags}, {"picture", pictures}, {"nothing", nothing}, {"half", halves}})
+          .value();
+  auto prefetcher = Prefetcher::Create(*dataset, {.batch_size = 5, .towers = 2, .shuffle = false, .epochs = 1}).value();
+  EXPECT_EQ(FieldsText(prefetcher->fields()),
+            "tokens int64 [2], flags bool [1,2], picture uint8 [1,1,1], nothing float64 [0], half bfloat16 []");
+  const Batch batch = prefetcher->Next().value();
+  const std::vector<Tensor>& second = batch.towers()[1].fields;
+  EXPECT_THAT(second[0].span<int64_t>(), testing::ElementsAre(7, 8, 9, 10));
+  EXPECT_THAT(second[1].span<bool>(), testing::ElementsAre(true, false, false, true));
+  EXPECT_THAT(second[2].span<uint8_t>(), testing::ElementsAre(6, 5));
+  EXPECT_EQ(second[3].shape(), (Shape{2, 0}));
+  EXPECT_EQ(static_cast<const uint16_t*>(second[4].raw())[1], 4);
 }
 
 TEST(Prefetcher, BatchesOnLoanStayAsTheyAre) {
@@ -213,10 +236,10 @@ TEST(Prefetcher, BatchesOnLoanStayAsTheyAre) {
     Batch held[3];
     for (Batch& batch : held) batch = std::move((*prefetcher)->Next()).value();
     ExpectError((*prefetcher)->Next().status(), StatusCode::kFailedPrecondition, "still on loan", "only 3 slots");
-    const Tensor kept = held[0].towers()[0].inputs.Clone();
+    const Tensor kept = held[0].towers()[0].fields[0].Clone();
     held[1].Release();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    EXPECT_EQ(kept.span<float>(), held[0].towers()[0].inputs.span<float>());
+    EXPECT_EQ(kept.span<float>(), held[0].towers()[0].fields[0].span<float>());
     held[0].Release();
     EXPECT_TRUE((*prefetcher)->Next().ok());
   }
@@ -228,11 +251,11 @@ class FaultyDataset : public Dataset {
   FaultyDataset(std::unique_ptr<Dataset> dataset, std::set<int64_t> faults)
       : dataset_(std::move(dataset)), faults_(std::move(faults)) {}
   int64_t size() const override { return dataset_->size(); }
-  const ExampleSpec& spec() const override { return dataset_->spec(); }
-  absl::Status Read(int64_t index, absl::Span<std::byte> scratch, Example& example) const override {
+  absl::Span<const Field> fields() const override { return dataset_->fields(); }
+  absl::Status Read(int64_t index, const Example& example) const override {
     if (faults_.contains(index)) return absl::DataLossError(absl::StrCat("some.bin: record ", index, " is damaged"));
     std::this_thread::sleep_for(std::chrono::microseconds(100));
-    return dataset_->Read(index, scratch, example);
+    return dataset_->Read(index, example);
   }
 
  private:
@@ -328,11 +351,11 @@ TEST(Prefetcher, RejectsOptionsThatMakeNoBatch) {
   ExpectError(error({.depth = 1 << 30}), StatusCode::kInvalidArgument, "expected 1 to 1024");
   ExpectError(error({.batch_size = 6, .drop_remainder = true}), StatusCode::kInvalidArgument, "no batch from 5");
   ExpectError(error({.batch_size = 2, .start = {0, 3}}), StatusCode::kInvalidArgument, "batch 3", "3 batches");
-  ExpectError(error({.images = {.crop = 24}}), StatusCode::kInvalidArgument, "24x24");
-  const auto features = FromTensors(Tensor(DType::kFloat32, {2, 3}), Tensor(DType::kFloat32, {2})).value();
-  ExpectError(Prefetcher::Create(*features, {.images = TutorialTraining()}).status(), StatusCode::kInvalidArgument,
-              "not images");
-  const auto empty = FromTensors(Tensor(DType::kFloat32, {0, 3}), Tensor(DType::kFloat32, {0})).value();
+  ExpectError(error({.images = {{"image", {.crop = 24}}}}), StatusCode::kInvalidArgument, "24x24");
+  ExpectError(error({.images = {{"picture", {}}}}), StatusCode::kInvalidArgument, "policy for 'picture'",
+              "an example has image uint8 [12,11,3], label int32 []");
+  ExpectError(error({.images = {{"label", {}}}}), StatusCode::kInvalidArgument, "label int32 []");
+  const auto empty = FromTensors({{"x", Tensor(DType::kFloat32, {0, 3})}}).value();
   ExpectError(Prefetcher::Create(*empty, {}).status(), StatusCode::kInvalidArgument, "no examples");
 }
 

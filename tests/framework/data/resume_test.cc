@@ -20,9 +20,9 @@ class ResumeTest : public testing::Test {
     Tensor images(DType::kUInt8, {kExamples, 12, 11, 3}), labels(DType::kInt32, {kExamples});
     std::copy(bytes.begin(), bytes.end(), images.data<uint8_t>());
     for (int32_t i = 0; i < kExamples; ++i) labels.data<int32_t>()[i] = i % 10;
-    dataset_ = FromTensors(images, labels, 10).value();
-    options_ = {.batch_size = 7, .seed = random_.seed(), .epochs = 3, .images = TutorialTraining()};
-    options_.images.crop = 9;
+    dataset_ = FromTensors({{"image", images}, {"label", labels, 10}}).value();
+    options_ = {.batch_size = 7, .seed = random_.seed(), .epochs = 3, .images = {{"image", TutorialTraining()}}};
+    options_.images["image"].crop = 9;
   }
 
   struct Seen {
@@ -40,7 +40,7 @@ class ResumeTest : public testing::Test {
       Seen& seen = batches.emplace_back();
       seen.indices.assign(batch->indices().begin(), batch->indices().end());
       for (const TowerBatch& tower : batch->towers()) {
-        const auto inputs = tower.inputs.span<float>();
+        const auto inputs = tower.fields[0].span<float>();
         seen.inputs.insert(seen.inputs.end(), inputs.begin(), inputs.end());
       }
       next_.push_back(batch->next());

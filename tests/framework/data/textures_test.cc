@@ -26,12 +26,10 @@ TEST(Textures, WritesASetThatOpens) {
   ASSERT_TRUE(set.ok()) << set.status();
   EXPECT_EQ(set->train->size(), 10'023);
   EXPECT_EQ(set->test->size(), 30);
-  EXPECT_EQ(set->train->spec().class_names[1], "checkered_disc");
+  EXPECT_EQ(set->train->fields()[1].category_names[1], "checkered_disc");
   std::vector<int> counts(10);
   for (int64_t i = 0; i < set->test->size(); ++i) {
-    Example example;
-    ASSERT_TRUE(set->test->Read(i, {}, example).ok());
-    ++counts[example.label];
+    ++counts[ReadExample(*set->test, i).value()[1].scalar<int32_t>()];
   }
   EXPECT_THAT(counts, testing::Each(3));
   for (const auto& entry : std::filesystem::directory_iterator(folder / "new/set")) {

@@ -26,6 +26,7 @@
 #include "ops/state.h"
 #include "optim/descent.h"
 #include "tests/fake_gpu/fake_gpu.h"
+#include "tests/models/classified_fields.h"
 
 namespace belfry {
 namespace {
@@ -328,10 +329,10 @@ struct Case {
 class AsynchronousTowers : public AsynchronousTest, public testing::WithParamInterface<Case> {
  protected:
   static absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
-    Output x = models::Conv2D(tower, "conv", batch.images, 5, 3);
+    Output x = models::Conv2D(tower, "conv", batch["image"], 5, 3);
     x = ops::Relu(tower, models::BatchNorm(tower, "bn", x));
     x = models::Dropout(tower, "dropout", models::Flatten(tower, x), 0.3, true);
-    models::AddCrossEntropy(tower, models::Dense(tower, "logits", x, 3, {.weight_decay = 0.01}), batch.labels);
+    models::AddCrossEntropy(tower, models::Dense(tower, "logits", x, 3, {.weight_decay = 0.01}), batch["label"]);
     return models::TotalLoss(tower);
   }
 
@@ -340,15 +341,16 @@ class AsynchronousTowers : public AsynchronousTest, public testing::WithParamInt
     Graph graph(registry_);
     graph.set_seed(5);
     const models::TrainStep step = models::ReplicateTowers(
-        Scope(graph), devices, {.inputs = {6, 5, 2}}, Loss, optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}),
+        Scope(graph), devices, models::ClassifiedFields({6, 5, 2}), Loss,
+        optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}),
         {.variable_update = GetParam().update, .batch_norm = GetParam().batch_norm, .bucket_bytes = 256});
     auto session = Session::Create(graph, devices, {.collectives = MakeCollective, .replay = replay});
     EXPECT_TRUE(session.ok()) << session.status();
     if (!session.ok() || !(*session)->RunTarget(step.initialize).ok()) return {};
     std::vector<FeedSpec> specs;
     for (const models::TrainTower& tower : step.towers) {
-      specs.push_back({tower.batch.images, {4, 6, 5, 2}});
-      specs.push_back({tower.batch.labels, {4}});
+      specs.push_back({tower.batch["image"], {4, 6, 5, 2}});
+      specs.push_back({tower.batch["label"], {4}});
     }
     auto prepared = (*session)->Prepare(specs, {step.loss}, {step.update});
     EXPECT_TRUE(prepared.ok()) << prepared.status();

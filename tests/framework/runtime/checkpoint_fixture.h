@@ -15,6 +15,7 @@
 #include "ops/nn.h"
 #include "optim/descent.h"
 #include "tests/framework/io/io_testing.h"
+#include "tests/models/classified_fields.h"
 
 namespace belfry {
 
@@ -26,11 +27,11 @@ struct Training {
       : devices(DeviceSet::Open("cpu:" + std::to_string(towers), {.cpu_threads = 1}).value()) {
     graph.set_seed(seed);
     const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-      const Output x = models::BatchNorm(tower, "norm", models::Dense(tower, "hidden", batch.images, 5));
-      models::AddCrossEntropy(tower, models::Dense(tower, "logits", ops::Relu(tower, x), 3), batch.labels);
+      const Output x = models::BatchNorm(tower, "norm", models::Dense(tower, "hidden", batch["image"], 5));
+      models::AddCrossEntropy(tower, models::Dense(tower, "logits", ops::Relu(tower, x), 3), batch["label"]);
       return models::TotalLoss(tower);
     };
-    step = models::ReplicateTowers(Scope(graph), devices, {.inputs = {kInputs}}, model,
+    step = models::ReplicateTowers(Scope(graph), devices, models::ClassifiedFields({kInputs}), model,
                                    optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}), options);
     session = Session::Create(graph, devices).value();
   }
@@ -48,8 +49,8 @@ struct Training {
         inputs.data<float>()[i] = static_cast<float>((at * 37 + n * 11) % 23) / 23 - 0.5f;
       }
       for (int64_t i = 0; i < rows; ++i) labels.data<int32_t>()[i] = static_cast<int32_t>((t * rows + i + n) % 3);
-      feeds.push_back({step.towers[t].batch.images, inputs});
-      feeds.push_back({step.towers[t].batch.labels, labels});
+      feeds.push_back({step.towers[t].batch["image"], inputs});
+      feeds.push_back({step.towers[t].batch["label"], labels});
     }
     return ValueOf(session->Run(feeds, {step.loss}, {step.update})).at(0).scalar<float>();
   }

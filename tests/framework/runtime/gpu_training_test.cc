@@ -17,6 +17,7 @@
 #include "ops/nn.h"
 #include "optim/descent.h"
 #include "tests/fake_gpu/test_gpus.h"
+#include "tests/models/classified_fields.h"
 
 namespace belfry {
 namespace {
@@ -31,12 +32,12 @@ struct Result {
 };
 
 absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
-  Output x = models::Conv2D(tower, "conv", batch.images, 6, 3);
+  Output x = models::Conv2D(tower, "conv", batch["image"], 6, 3);
   x = ops::Relu(tower, models::BatchNorm(tower, "bn", x));
   x = ops::MaxPool(tower, x);
   x = models::Dense(tower, "hidden", models::Flatten(tower, x), 10, {.activation = models::Activation::kRelu});
   x = models::Dropout(tower, "dropout", x, 0.25, true);
-  models::AddCrossEntropy(tower, models::Dense(tower, "logits", x, 3, {.weight_decay = 0.01}), batch.labels);
+  models::AddCrossEntropy(tower, models::Dense(tower, "logits", x, 3, {.weight_decay = 0.01}), batch["label"]);
   return models::TotalLoss(tower);
 }
 
@@ -47,7 +48,7 @@ Result Train(const DeviceSet& devices, bool replay, models::ReplicateOptions opt
   graph.set_seed(5);
   options.batch_norm = models::BatchNormPolicy::kSynchronised;
   const models::TrainStep step =
-      models::ReplicateTowers(Scope(graph), devices, {.inputs = {6, 5, 2}}, Loss,
+      models::ReplicateTowers(Scope(graph), devices, models::ClassifiedFields({6, 5, 2}), Loss,
                               optim::Momentum({.learning_rate = 0.05, .momentum = 0.9}), options);
   auto session = Session::Create(graph, devices, {.replay = replay});
   EXPECT_TRUE(session.ok()) << session.status();
@@ -58,8 +59,8 @@ Result Train(const DeviceSet& devices, bool replay, models::ReplicateOptions opt
   const int64_t part = kBatch / static_cast<int64_t>(step.towers.size());
   std::vector<FeedSpec> specs;
   for (const models::TrainTower& tower : step.towers) {
-    specs.push_back({tower.batch.images, {part, 6, 5, 2}});
-    specs.push_back({tower.batch.labels, {part}});
+    specs.push_back({tower.batch["image"], {part, 6, 5, 2}});
+    specs.push_back({tower.batch["label"], {part}});
   }
   auto prepared = (*session)->Prepare(specs, {step.loss}, {step.update});
   EXPECT_TRUE(prepared.ok()) << prepared.status();

@@ -17,19 +17,17 @@ absl::Status Train(float* loss) {
   if (!devices.ok()) return devices.status();
   Graph graph(BuiltinOps());
   const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-    return models::LinearRegression(tower, batch.images, batch.labels).loss;
+    return models::LinearRegression(tower, batch["x"], batch["y"]).loss;
   };
   const models::TrainStep step =
-      models::ReplicateTowers(Scope(graph), *devices, {.inputs = {}, .labels_dtype = DType::kFloat32}, model,
+      models::ReplicateTowers(Scope(graph), *devices, {{"x", DType::kFloat32, {}}, {"y", DType::kFloat32, {}}}, model,
                               optim::GradientDescent({.learning_rate = 0.1}));
   auto session = Session::Create(graph, *devices);
   if (!session.ok()) return session.status();
   if (absl::Status status = (*session)->RunTarget(step.initialize); !status.ok()) return status;
-  auto prepared = (*session)->Prepare({{step.towers[0].batch.images, {2}},
-                                       {step.towers[0].batch.labels, {2}},
-                                       {step.towers[1].batch.images, {1}},
-                                       {step.towers[1].batch.labels, {1}}},
-                                      {step.loss}, {step.update});
+  std::vector<FeedSpec> specs = step.towers[0].batch.FeedSpecs(2);
+  for (const FeedSpec& spec : step.towers[1].batch.FeedSpecs(1)) specs.push_back(spec);
+  auto prepared = (*session)->Prepare(specs, {step.loss}, {step.update});
   if (!prepared.ok()) return prepared.status();
   const std::vector<Tensor> feeds = {Tensor::Of<float>({0, 1}), Tensor::Of<float>({1, 3}), Tensor::Of<float>({2}),
                                      Tensor::Of<float>({5})};

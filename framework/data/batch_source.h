@@ -1,0 +1,92 @@
+// Sources of batches for training.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "framework/base/tensor.h"
+#include "framework/data/field.h"
+#include "framework/data/sampler.h"
+#include "framework/io/safetensors.h"
+
+namespace belfry::data {
+
+// One tower's part of a batch. If the last batch is smaller than the number of towers, some get no examples (count 0,
+// tensors without elements).
+struct TowerBatch {
+  std::vector<Tensor> fields;  // [count, ...] each, in the order of BatchSource::fields()
+  int64_t offset = 0;          // index of its first example in the global batch
+  int64_t count = 0;
+};
+
+// A batch in the memory of its source.
+struct BatchContents {
+  absl::Span<const TowerBatch> towers;  // those of this process
+  int64_t examples = 0;                 // in the towers of all processes together
+  std::vector<int64_t> indices = {};    // in the dataset, in batch order, where there is one: as many as `examples`
+  Position position, next;              // of this batch, and of the one after it
+  int64_t step = 0;                     // number of batches before this one, counted from (0, 0)
+};
+
+class BatchSource;
+
+// A batch on loan from a BatchSource, which it must not outlive. Destroying it or assigning another to it returns its
+// memory, whose tensors are then overwritten; Clone() anything to be kept. Movable; not thread-safe.
+class Batch {
+ public:
+  Batch() = default;  // empty
+  // For a source: `contents` must stay as they are until they are given back.
+  Batch(BatchSource& source, BatchContents& contents) : source_(&source), contents_(&contents) {}
+  Batch(Batch&& other) noexcept { *this = std::move(other); }
+  Batch& operator=(Batch&& other) noexcept;
+  ~Batch() { Release(); }
+  // Returns the memory; the batch is then empty.
+  void Release();
+
+  bool empty() const { return source_ == nullptr; }
+  // All of these REQUIRE !empty(). See BatchContents.
+  absl::Span<const TowerBatch> towers() const { return contents_->towers; }
+  int64_t examples() const { return contents_->examples; }
+  absl::Span<const int64_t> indices() const { return contents_->indices; }
+  Position position() const { return contents_->position; }
+  Position next() const { return contents_->next; }
+  int64_t step() const { return contents_->step; }
+
+ private:
+  BatchSource* source_ = nullptr;
+  BatchContents* contents_ = nullptr;
+};
+
+// Where a Trainer's batches come from: a Prefetcher, which reads them from a Dataset, or a class of one's own for data
+// that are no Dataset, such as a simulation or a stream. The functions are called by one thread.
+class BatchSource {
+ public:
+  virtual ~BatchSource() = default;
+
+  // The fields of an example as they are in a batch. The same at each call.
+  virtual absl::Span<const Field> fields() const = 0;
+  // Number of examples of a whole batch in all towers of all processes. A batch may have fewer.
+  virtual int64_t batch_size() const = 0;
+  virtual int towers() const = 0;        // of all processes
+  virtual int local_towers() const = 0;  // of this process: the number of elements of Batch::towers
+
+  // The next batch. Its `examples` is above 0 and the same in all processes. OutOfRange: there are no more.
+  virtual absl::StatusOr<Batch> Next() = 0;
+  // Position of the batch that Next returns next.
+  virtual Position position() const = 0;
+  // Adds to a checkpoint's metadata whatever a program needs to make a source that goes on at the batch `next`.
+  virtual void PutPosition(Position next, io::Metadata& metadata) const = 0;
+  // Lines that must be the same in all processes of a run: whatever decides which examples a batch holds.
+  virtual absl::StatusOr<std::vector<std::string>> Settings() const = 0;
+
+ private:
+  friend class Batch;
+  // The batch is no longer used, so its memory may be overwritten.
+  virtual void GiveBack(BatchContents& contents) = 0;
+};
+
+}  // namespace belfry::data

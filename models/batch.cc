@@ -1,0 +1,48 @@
+#include "models/batch.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "ops/array.h"
+
+namespace belfry::models {
+
+Batch::Batch(const Scope& scope, absl::Span<const data::Field> fields) : graph_(&scope.graph()), where_(scope.name()) {
+  if (const absl::Status status = data::CheckFields(fields); !status.ok()) {
+    scope.Fail(status);
+    return;
+  }
+  fields_.assign(fields.begin(), fields.end());
+  const Scope inputs = scope.NameScope("batch");
+  for (const data::Field& field : fields) {
+    placeholders_.push_back(
+        ops::Placeholder(inputs.Named(field.name), field.dtype, field.shape.Insert(0, Shape::kUnknown)));
+  }
+}
+
+Output Batch::operator[](FieldName name) const {
+  const absl::StatusOr<size_t> index = data::FindField(fields_, name.name);
+  if (index.ok()) return placeholders_[*index];
+  if (graph_ != nullptr) {
+    graph_->Fail(absl::InvalidArgumentError(absl::StrCat(index.status().message(), ", asked for by the model at ",
+                                                         where_.empty() ? "" : absl::StrCat(where_, ", "),
+                                                         name.location.ToString())));
+  }
+  return Output();
+}
+
+std::vector<FeedSpec> Batch::FeedSpecs(int64_t examples) const {
+  std::vector<FeedSpec> specs;
+  for (size_t i = 0; i < fields_.size(); ++i) specs.push_back({placeholders_[i], fields_[i].shape.Insert(0, examples)});
+  return specs;
+}
+
+std::vector<Feed> Batch::Feeds(const data::TowerBatch& examples) const {
+  std::vector<Feed> feeds;
+  for (size_t i = 0; i < std::min(placeholders_.size(), examples.fields.size()); ++i) {
+    feeds.push_back({placeholders_[i], examples.fields[i]});
+  }
+  return feeds;
+}
+
+}  // namespace belfry::models

@@ -1,0 +1,106 @@
+#include "framework/data/batch_source.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "framework/base/status.h"
+#include "framework/io/checkpoint_directory.h"
+#include "ops/math.h"
+#include "tests/framework/io/io_testing.h"
+#include "tests/trainers/experiment.h"
+#include "trainers/loop/trainer.h"
+
+namespace belfry::trainers {
+namespace {
+
+constexpr int64_t kExamples = 6, kBatches = 9;
+
+// A stream of points of a line, made as they are asked for, for two towers. It has no epochs.
+class Stream : public data::BatchSource {
+ public:
+  explicit Stream(int64_t first) : next_(first) {
+    for (data::TowerBatch& tower : towers_) {
+      tower.count = kExamples / 2;
+      for (const data::Field& field : fields_) tower.fields.emplace_back(field.dtype, Shape{tower.count});
+    }
+    towers_[1].offset = kExamples / 2;
+  }
+  absl::Span<const data::Field> fields() const override { return fields_; }
+  int64_t batch_size() const override { return kExamples; }
+  int towers() const override { return 2; }
+  int local_towers() const override { return 2; }
+  absl::StatusOr<data::Batch> Next() override {
+    EXPECT_FALSE(lent_);
+    if (next_ == kBatches) return absl::OutOfRangeError("the stream has ended");
+    for (int64_t i = 0; i < kExamples; ++i) {
+      const float x = static_cast<float>((next_ * kExamples + i) * 37 % 11) / 11;
+      towers_[i / 3].fields[0].data<float>()[i % 3] = x;
+      towers_[i / 3].fields[1].data<float>()[i % 3] = 2 * x + 1;
+    }
+    contents_ = {
+        .towers = towers_, .examples = kExamples, .position = {0, next_}, .next = {0, next_ + 1}, .step = next_};
+    ++next_;
+    lent_ = true;
+    return data::Batch(*this, contents_);
+  }
+  data::Position position() const override { return {0, next_}; }
+  void PutPosition(data::Position next, io::Metadata& metadata) const override {
+    metadata["stream.next"] = absl::StrCat(next.batch);
+  }
+  absl::StatusOr<std::vector<std::string>> Settings() const override { return std::vector<std::string>{"a stream"}; }
+
+ private:
+  void GiveBack(data::BatchContents& contents) override {
+    EXPECT_EQ(&contents, &contents_);
+    lent_ = false;
+  }
+  const std::vector<data::Field> fields_ = {{"x", DType::kFloat32, {}}, {"y", DType::kFloat32, {}}};
+  std::vector<data::TowerBatch> towers_{2};
+  data::BatchContents contents_;
+  int64_t next_;
+  bool lent_ = false;
+};
+
+absl::StatusOr<double> Train(int64_t steps, const std::string& directory, const io::Checkpoint* resume) {
+  const int64_t first = resume == nullptr ? 0 : std::stoll(resume->metadata.at("stream.next"));
+  Stream stream(first);
+  ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:2", {.cpu_threads = 1}));
+  Graph graph(BuiltinOps());
+  const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
+    const Variable slope = GetVariable(tower, "slope", {}, ConstantInitializer(0));
+    const Variable base = GetVariable(tower, "base", {}, ConstantInitializer(0));
+    const Output line = ops::Add(tower, ops::Mul(tower, batch["x"], slope), base);
+    return ops::Mean(tower, ops::SquaredDifference(tower, line, batch["y"]));
+  };
+  const models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, stream, model,
+                                                         optim::Momentum({.learning_rate = 0.05, .momentum = 0.9}));
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
+  Trainer trainer(*session, step, stream, {.steps = steps, .quiet = true, .directory = directory, .resume = resume});
+  RETURN_IF_ERROR(trainer.Run());
+  return trainer.loss();
+}
+
+TEST(BatchSource, OfOnesOwnTrainsAndResumes) {
+  const TemporaryFolder folder;
+  const std::string whole = folder / "whole", parts = folder / "parts";
+  const auto loss = Train(kBatches, whole, nullptr);
+  ASSERT_TRUE(loss.ok()) << loss.status();
+  EXPECT_LT(*loss, 2);  // 4.4 at first
+  ASSERT_TRUE(Train(4, parts, nullptr).ok());
+  const io::Checkpoint checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(parts)).value();
+  EXPECT_EQ(checkpoint.metadata.at("stream.next"), "4");
+  const auto resumed = Train(kBatches, parts, &checkpoint);
+  ASSERT_TRUE(resumed.ok()) << resumed.status();
+  EXPECT_EQ(*resumed, *loss);
+}
+
+TEST(BatchSource, ItsEndIsAnErrorOfTheRun) {
+  const auto loss = Train(kBatches + 1, "", nullptr);
+  EXPECT_TRUE(absl::IsOutOfRange(loss.status())) << loss.status();
+  EXPECT_THAT(std::string(loss.status().message()), testing::HasSubstr("the stream has ended"));
+}
+
+}  // namespace
+}  // namespace belfry::trainers
