@@ -5,12 +5,12 @@
 
 using namespace belfry;
 
-Output Lion::Apply(OpScope scope, const Variable& variable, Output gradient) const {
+Output Lion::Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const {
   const Variable slot = optim::Slot(scope, variable, "Lion", /*initial=*/0);
   const Output rate = optim::LearningRate(scope.Replica(variable.replica()), learning_rate());
   const Scope update = optim::UpdateScope(scope, variable);
   const auto blend = [&](double beta, Output m) {
-    const Output old = ops::Scale(update, m, beta), now = ops::Scale(update, gradient, 1 - beta);
+    const Output old = ops::Scale(update, m, beta), now = ops::Scale(update, gradient.value, 1 - beta);
     return ops::Add(update, old, now);
   };
   // A copy: both uses see the value of before the update.

@@ -14,7 +14,8 @@ struct LionOptions {
 class Lion : public belfry::optim::Optimizer {
  public:
   explicit Lion(const LionOptions& options) : Optimizer(options.learning_rate), options_(options) {}
-  belfry::Output Apply(belfry::OpScope scope, const belfry::Variable& variable, belfry::Output gradient) const override;
+  belfry::Output Apply(belfry::OpScope scope, const belfry::Variable& variable,
+                       const belfry::ops::Gradient& gradient) const override;
 
  private:
   const LionOptions options_;

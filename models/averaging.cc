@@ -40,11 +40,25 @@ Output MeanOfTowers(const Scope& scope, Output values, Output examples) {
   return ops::Div(scope, ops::Sum(scope, ops::Mul(scope, counted, examples)), ops::Sum(scope, examples));
 }
 
+ops::Gradient MeanOfRows(const Scope& scope, absl::Span<const GradientAndVariable> gradients,
+                         absl::Span<const Output> examples) {
+  if (gradients.size() == 1) return {gradients[0].gradient, gradients[0].indices};
+  std::vector<Output> rows, indices;
+  for (size_t i = 0; i < gradients.size(); ++i) {
+    const Output own = gradients[i].gradient;
+    const Scope beside = scope.ColocateWith(*own.node);
+    const Output share = ops::Div(beside, examples[i], ops::AddN(beside, examples));
+    rows.push_back(ops::Mul(beside, own, ops::Cast(beside, share, own.dtype())));
+    indices.push_back(gradients[i].indices);
+  }
+  return ops::SumRows(scope, ops::Concat(scope, rows, 0), ops::Concat(scope, indices, 0));
+}
+
 GradientBuckets::GradientBuckets(absl::Span<const GradientAndVariable> gradients, size_t bytes) {
   size_t filled = 0;
   for (size_t k = 0; k < gradients.size(); ++k) {
     const Output gradient = gradients[k].gradient;
-    if (!gradient.valid()) continue;
+    if (!gradient.valid() || gradients[k].indices.valid()) continue;
     const bool fits =
         !buckets_.empty() && filled < bytes && gradients[buckets_.back().front()].gradient.dtype() == gradient.dtype();
     if (!fits) {

@@ -10,6 +10,7 @@
 #include "absl/types/span.h"
 #include "framework/graph/scope.h"
 #include "ops/collective.h"
+#include "ops/training.h"
 #include "optim/apply.h"
 
 namespace belfry::models {
@@ -34,14 +35,20 @@ std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name
 // without examples may have any value.
 Output MeanOfTowers(const Scope& scope, Output values, Output examples);
 
+// The mean of the towers' sparse gradients of one variable, each weighted by its tower's number of examples, a float32
+// scalar: the rows of all, in ascending order of the towers, and those of equal indices added up. Every tower's rows
+// are sent to the scope's device; they are weighted where they are.
+ops::Gradient MeanOfRows(const Scope& scope, absl::Span<const optim::GradientAndVariable> gradients,
+                         absl::Span<const Output> examples);
+
 // The buckets in which gradients are averaged: neighbours with one dtype, one collective for each bucket. The same for
 // every tower.
 class GradientBuckets {
  public:
   GradientBuckets() = default;
-  // A bucket is closed once it has `bytes` or more. Larger ones need fewer collectives, smaller ones can start earlier.
+  // Of the dense gradients. A bucket is closed once it has `bytes` or more. Larger ones need fewer collectives, smaller
+  // ones can start earlier.
   GradientBuckets(absl::Span<const optim::GradientAndVariable> gradients, size_t bytes);
-  bool empty() const { return buckets_.empty(); }  // there is no gradient
 
   // The means of the towers' gradients, weighted by float32 scalars. After an error, which sticks to the graph, these
   // are invalid.

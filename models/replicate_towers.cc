@@ -36,7 +36,8 @@ absl::Status CheckSameVariables(const std::vector<GradientAndVariable>& first,
     if (both && first[k].variable.name() == other[k].variable.name() &&
         first[k].variable.shape() == other[k].variable.shape() &&
         first[k].variable.dtype() == other[k].variable.dtype() &&
-        first[k].gradient.valid() == other[k].gradient.valid()) {
+        first[k].gradient.valid() == other[k].gradient.valid() &&
+        first[k].indices.valid() == other[k].indices.valid()) {
       continue;
     }
     const auto name = [&](const std::vector<GradientAndVariable>& list) {
@@ -72,25 +73,7 @@ class Replicator {
   }
 
   TrainStep Run() {
-    if (synchronised() && options_.variable_update == VariableUpdate::kIndependent) {
-      root_.Fail(absl::InvalidArgumentError(
-          "Synchronised batch normalisation averages over towers, but variable update 'independent' does not average; "
-          "choose 'replicated', or batch norm 'per_tower'"));
-    }
-    if (options_.shard_optimizer && options_.variable_update != VariableUpdate::kReplicated) {
-      root_.Fail(absl::InvalidArgumentError(
-          "ReplicateOptions::shard_optimizer divides the state of one model among its replicas, which needs variable "
-          "update 'replicated'"));
-    }
-    if (!(options_.clip_global_norm >= 0)) {
-      root_.Fail(absl::InvalidArgumentError(absl::StrCat(
-          "ReplicateOptions::clip_global_norm is ", options_.clip_global_norm, "; expected 0 (no clipping) or more")));
-    }
-    if (!(options_.moving_average >= 0 && options_.moving_average < 1)) {
-      root_.Fail(
-          absl::InvalidArgumentError(absl::StrCat("ReplicateOptions::moving_average is ", options_.moving_average,
-                                                  "; expected a decay in [0, 1), 0 for no average")));
-    }
+    if (absl::Status status = Check(options_); !status.ok()) root_.Fail(std::move(status));
     const std::vector<int> tower_devices = devices_.TowerDevices();
     local_ = static_cast<int>(tower_devices.size());
     total_ = options_.towers == 0 ? local_ : options_.towers;
@@ -156,6 +139,13 @@ class Replicator {
   // The number of tower i of this process among those of all.
   int Number(int i) const { return options_.first_tower + i; }
   bool alone() const { return total_ == local_; }
+  // Rows are exchanged within a process only, and not divided.
+  bool sparse() const { return optimizer_.takes_sparse() && alone() && !sharded(); }
+  std::vector<Output> Examples() const {
+    std::vector<Output> examples;
+    for (const TrainTower& tower : step_.towers) examples.push_back(tower.examples);
+    return examples;
+  }
 
   void AddInputs(int i, int device) {
     Scope scope =
@@ -238,7 +228,9 @@ class Replicator {
     }
     tower.variables = optim::TrainableVariables(scope);
     const Output loss_to_descend = loss_scale_.has_value() ? loss_scale_->Scale(scope, tower.loss) : tower.loss;
-    std::vector<GradientAndVariable> gradients = optim::ComputeGradients(tower.scope, loss_to_descend, tower.variables);
+    std::vector<GradientAndVariable> gradients =
+        optim::ComputeGradients(tower.scope, loss_to_descend, tower.variables,
+                                sparse() ? optim::SparseGradients::kWherePossible : optim::SparseGradients::kNever);
     // The order in which the backward pass produces them: a bucket of neighbours is then complete early, and its
     // all-reduce overlaps with the rest of the backward pass.
     std::reverse(gradients.begin(), gradients.end());
@@ -252,14 +244,26 @@ class Replicator {
   // Every tower's gradients are in the same order, which CheckSameVariables has verified, so its buckets are, too.
   std::vector<std::vector<GradientAndVariable>> AverageAllReduced() {
     buckets_ = GradientBuckets(gradients_[0], options_.bucket_bytes);
-    if (buckets_.empty()) return gradients_;  // an error where they are applied
     std::vector<std::vector<GradientAndVariable>> averaged;
     for (int i = 0; i < local_; ++i) {
       const Output weight = step_.towers[i].examples;
       averaged.push_back(sharded() ? buckets_.AverageParts(RankOf(i), weight, gradients_[i])
                                    : buckets_.Average(RankOf(i), weight, gradients_[i]));
+      AverageRows(step_.towers[i].scope.NameScope("averaging/"), averaged.back());
     }
     return averaged;
+  }
+
+  // Replaces the sparse gradients of one tower by the means over all.
+  void AverageRows(const Scope& scope, std::vector<GradientAndVariable>& averaged) const {
+    for (size_t k = 0; sparse() && k < averaged.size(); ++k) {
+      if (!averaged[k].indices.valid()) continue;
+      std::vector<GradientAndVariable> towers;
+      for (const auto& tower : gradients_) towers.push_back(tower[k]);
+      const ops::Gradient mean = MeanOfRows(scope, towers, Examples());
+      averaged[k].gradient = mean.value;
+      averaged[k].indices = mean.indices;
+    }
   }
 
   // Updates tower i's parts of the variables, gathers those of all towers, and increments the global step.
@@ -295,11 +299,12 @@ class Replicator {
   std::vector<GradientAndVariable> AverageOnDevice() const {
     std::vector<GradientAndVariable> averaged = gradients_[0];
     for (size_t k = 0; k < averaged.size(); ++k) {
-      if (!averaged[k].gradient.valid()) continue;
+      if (!averaged[k].gradient.valid() || averaged[k].indices.valid()) continue;
       std::vector<Output> values;
       for (const auto& tower : gradients_) values.push_back(tower[k].gradient);
       averaged[k].gradient = WeightedMean(UpdateScope(0).NameScope("averaging/"), values);
     }
+    AverageRows(UpdateScope(0).NameScope("averaging/"), averaged);
     return averaged;
   }
 
@@ -449,21 +454,6 @@ class Replicator {
 };
 
 }  // namespace
-
-absl::StatusOr<BatchNormPolicy> ParseBatchNormPolicy(absl::string_view name) {
-  if (name == "per_tower") return BatchNormPolicy::kPerTower;
-  if (name == "synchronised") return BatchNormPolicy::kSynchronised;
-  return absl::InvalidArgumentError(
-      absl::StrCat("Unknown batch norm policy '", name, "'; expected per_tower or synchronised"));
-}
-
-absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name) {
-  if (name == "replicated") return VariableUpdate::kReplicated;
-  if (name == "parameter_device") return VariableUpdate::kParameterDevice;
-  if (name == "independent") return VariableUpdate::kIndependent;
-  return absl::InvalidArgumentError(
-      absl::StrCat("Unknown variable update '", name, "'; expected replicated, parameter_device or independent"));
-}
 
 TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, absl::Span<const data::Field> fields,
                           const TowerFunction& model, const optim::Optimizer& optimizer,

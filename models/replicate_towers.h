@@ -56,6 +56,8 @@ struct ReplicateOptions {
   // those of batch normalisation and the global step. If unset, no loss is scaled and no step skipped.
   std::optional<optim::LossScaleOptions> loss_scale;
 };
+// InvalidArgument for options that exclude each other or are out of range; ReplicateTowers checks them.
+absl::Status Check(const ReplicateOptions& options);
 
 // Builds the model on one tower and returns its loss, a floating-point scalar: the mean over the tower's examples, plus
 // terms that do not depend on examples (weight decay). Called once per device, and must create the same variables (by
@@ -112,6 +114,10 @@ struct TrainStep {
 //
 // The variables below the scope's variable path are trained, so several models can be trained in one graph, each in its
 // own VariableScope. They share the global step, which counts the steps of all of them and drives their schedules.
+//
+// A table [V, ...] that the model reads by ops::Gather alone, as an embedding, has a sparse gradient
+// (optim/apply.h) if the optimizer takes them: towers exchange the rows that they touched, and the optimizer updates
+// these. Between processes, and with shard_optimizer, the gradient is dense.
 //
 // Several processes (ReplicateOptions::towers) train one model, each with its own towers, by collectives that span them
 // (framework/collective/world_collective.h). The numbers of examples and the losses of all towers are gathered, so the

@@ -47,7 +47,7 @@ std::vector<Output> AddTrainSummaries(OpScope scope, const TrainStep& step, cons
   if (step.loss_scale.valid()) {
     ops::ScalarSummary(scope.ColocateWith(step.loss_scale.node()), "loss_scale", step.loss_scale);
   }
-  for (const auto& [gradient, variable] : step.gradients) {
+  for (const auto& [gradient, variable, indices] : step.gradients) {
     const Scope at = scope.ColocateWith(variable.node());
     if (options.variables) ops::HistogramSummary(at, variable.name(), variable.whole());
     const bool empty = !gradient.valid() || gradient.shape().elements() == 0;

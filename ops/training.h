@@ -1,24 +1,47 @@
 // Optimizer updates, each one pass over memory, with gradient clipping, moving averages and loss scaling.
 //
-// In every gradient update the variable, its slots and the gradient have one shape and one floating-point dtype;
-// float16 and bfloat16 are computed in float32 and rounded when stored. The learning rate is a float32 scalar input, so
-// that a schedule is part of the graph; every other hyper-parameter is an attribute. `weight_decay` adds weight_decay *
-// variable to the gradient, which is L2 regularisation, except in ApplyAdamW. Each update returns the variable after
-// the update; none is differentiable. A NaN in a gradient reaches the variable.
+// In every gradient update the variable, its slots and the gradient have one floating-point dtype; the variable, its
+// slots and a dense gradient have one shape; float16 and bfloat16 are computed in float32 and rounded when stored. The
+// learning rate is a float32 scalar input, so that a schedule is part of the graph; every other hyper-parameter is an
+// attribute. `weight_decay` adds weight_decay * variable to the gradient, which is L2 regularisation, except in
+// ApplyAdamW. Each update returns the variable after the update; none is differentiable. A NaN in a gradient reaches
+// the variable.
 //
 // In the formulas, v is the variable, g its gradient (including weight decay) and lr the learning rate.
 #pragma once
 
 #include "absl/types/span.h"
 #include "framework/graph/scope.h"
+#include "framework/graph/variable.h"
 
 namespace belfry::ops {
+
+// The gradient of a variable: dense, with its shape; or sparse, for a variable [V, ...] of which few rows were used, as
+// an embedding (TensorFlow's IndexedSlices): `value` [K, ...] has rows, and row k is the gradient of the variable's row
+// indices[k]. The other rows have none. `indices` [K] is int32 or int64 and holds no index twice; rows of a negative
+// index are skipped, those of V or more are OutOfRange on CPUs and skipped on GPUs. Updates by a sparse gradient are
+// lazy: they touch these rows of the variable and of its slots only, with weight decay, as if other rows were not
+// there; so slots of other rows do not decay, which a dense gradient of zeros would make them do (for Adam: "lazy
+// Adam").
+struct Gradient {
+  Gradient(Output dense) : value(dense) {}           // NOLINT(google-explicit-constructor): the usual case
+  Gradient(const Variable& dense) : value(dense) {}  // NOLINT(google-explicit-constructor): likewise
+  Gradient(Output rows, Output indices) : value(rows), indices(indices) {}
+  bool sparse() const { return indices.valid(); }
+  Output value;
+  Output indices;
+};
+
+// Adds up the rows of equal indices, in ascending order of their positions: a sparse gradient as Gradient wants it,
+// from rows [K, ...] and indices [K] with duplicates. The sum stands at the first position of its index; the others
+// have index -1 and zeros, as rows of negative indices have. 16-bit types are added up in float32. Not differentiable.
+Gradient SumRows(OpScope scope, Output rows, Output indices);
 
 // v -= lr g
 struct GradientDescentAttrs {
   double weight_decay = 0;
 };
-Output ApplyGradientDescent(OpScope scope, const Variable& variable, Output learning_rate, Output gradient,
+Output ApplyGradientDescent(OpScope scope, const Variable& variable, Output learning_rate, const Gradient& gradient,
                             const GradientDescentAttrs& attrs = {});
 
 // a = momentum a + g; v -= lr a (Polyak, 1964)
@@ -30,7 +53,7 @@ struct MomentumAttrs {
   double weight_decay = 0;
 };
 Output ApplyMomentum(OpScope scope, const Variable& variable, const Variable& accumulator, Output learning_rate,
-                     Output gradient, const MomentumAttrs& attrs = {});
+                     const Gradient& gradient, const MomentumAttrs& attrs = {});
 
 // ms = decay ms + (1 - decay) g^2; mom = momentum mom + lr g / sqrt(ms + epsilon); v -= mom
 // (Tieleman and Hinton, 2012; epsilon inside the root, as in TensorFlow).
@@ -41,14 +64,14 @@ struct RMSPropAttrs {
   double weight_decay = 0;
 };
 Output ApplyRMSProp(OpScope scope, const Variable& variable, const Variable& mean_square, const Variable& momentum,
-                    Output learning_rate, Output gradient, const RMSPropAttrs& attrs = {});
+                    Output learning_rate, const Gradient& gradient, const RMSPropAttrs& attrs = {});
 
 // a += g^2; v -= lr g / sqrt(a) (Duchi, Hazan and Singer, 2011). A zero accumulator and a zero gradient give NaN.
 struct AdagradAttrs {
   double weight_decay = 0;
 };
 Output ApplyAdagrad(OpScope scope, const Variable& variable, const Variable& accumulator, Output learning_rate,
-                    Output gradient, const AdagradAttrs& attrs = {});
+                    const Gradient& gradient, const AdagradAttrs& attrs = {});
 
 // m = beta1 m + (1 - beta1) g; s = beta2 s + (1 - beta2) g^2;
 // v -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(s) + epsilon)
@@ -61,12 +84,12 @@ struct AdamAttrs {
   double weight_decay = 0;
 };
 Output ApplyAdam(OpScope scope, const Variable& variable, const Variable& m, const Variable& s, Output step,
-                 Output learning_rate, Output gradient, const AdamAttrs& attrs = {});
+                 Output learning_rate, const Gradient& gradient, const AdamAttrs& attrs = {});
 
 // v -= lr weight_decay v, followed by Adam's update with the undecayed gradient (Loshchilov and Hutter, "Decoupled
 // weight decay regularization", 2019).
 Output ApplyAdamW(OpScope scope, const Variable& variable, const Variable& m, const Variable& s, Output step,
-                  Output learning_rate, Output gradient, const AdamAttrs& attrs = {});
+                  Output learning_rate, const Gradient& gradient, const AdamAttrs& attrs = {});
 
 // a = momentum a + lr trust (g + weight_decay v); v -= a, where g excludes the weight decay and
 // trust = trust_coefficient |v| / (|g| + weight_decay |v| + epsilon), or 1 if either norm is 0 or `adapt` is false

@@ -7,7 +7,7 @@ namespace belfry::optim {
 
 Adam::Adam(const AdamOptions& options) : Optimizer(options.learning_rate), options_(options) {}
 
-Output Adam::Apply(OpScope scope, const Variable& variable, Output gradient) const {
+Output Adam::Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const {
   const Scope update = UpdateScope(scope, variable);
   const Output rate = LearningRate(scope.Replica(variable.replica()), learning_rate());
   const Variable m = Slot(scope, variable, "Adam", 0), s = Slot(scope, variable, "Adam_1", 0);
@@ -20,7 +20,7 @@ Output Adam::Apply(OpScope scope, const Variable& variable, Output gradient) con
 
 AdamW::AdamW(const AdamWOptions& options) : Optimizer(options.learning_rate), options_(options) {}
 
-Output AdamW::Apply(OpScope scope, const Variable& variable, Output gradient) const {
+Output AdamW::Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const {
   const Scope update = UpdateScope(scope, variable);
   const Output rate = LearningRate(scope.Replica(variable.replica()), learning_rate());
   const Variable m = Slot(scope, variable, "AdamW", 0), s = Slot(scope, variable, "AdamW_1", 0);

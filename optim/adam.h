@@ -19,7 +19,8 @@ struct AdamOptions {
 class Adam : public Optimizer {
  public:
   explicit Adam(const AdamOptions& options = {});
-  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+  Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
+  bool takes_sparse() const override { return true; }
 
  private:
   AdamOptions options_;
@@ -38,7 +39,8 @@ struct AdamWOptions {
 class AdamW : public Optimizer {
  public:
   explicit AdamW(const AdamWOptions& options = {});
-  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+  Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
+  bool takes_sparse() const override { return true; }
 
  private:
   AdamWOptions options_;

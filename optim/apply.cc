@@ -7,7 +7,9 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/memory/hash_table.h"
 #include "framework/graph/gradients.h"
+#include "ops/array.h"
 #include "ops/state.h"
+#include "ops/training.h"
 #include "optim/global_step.h"
 
 namespace belfry::optim {
@@ -40,6 +42,47 @@ absl::Status CheckPairs(absl::Span<const GradientAndVariable> gradients) {
                    "between the loss and the variables [", absl::StrJoin(gradients, ", ", name), "]."));
 }
 
+// The nodes that add gathered rows to the gradient of `table`, if there are no other terms; else nothing. Gradients
+// adds nodes for the dense gradient, which are pruned when nobody reads them.
+std::vector<const Node*> GatheredTerms(Output gradient, const Variable& table) {
+  std::vector<const Node*> terms;
+  std::vector<Output> sums = {gradient};
+  while (!sums.empty()) {
+    const Node& node = *sums.back().node;
+    sums.pop_back();
+    if (node.op().name == "AddN") {
+      sums.insert(sums.end(), node.inputs().rbegin(), node.inputs().rend());
+    } else if (node.op().name == "GatherGrad" && node.attrs().Int("axis") == 0) {
+      terms.push_back(&node);
+    } else {
+      return {};
+    }
+  }
+  return table.shape().rank() > 0 ? terms : std::vector<const Node*>();
+}
+
+// Replaces a gradient that only has gathered rows by these.
+void MakeSparse(const Scope& scope, GradientAndVariable& pair) {
+  if (!pair.gradient.valid() || pair.variable.shape().elements() == 0) return;
+  const std::vector<const Node*> terms = GatheredTerms(pair.gradient, pair.variable);
+  if (terms.empty()) return;
+  const Scope rows_of = scope.NameScope("sparse_gradients").InPhase(terms[0]->phase(), terms[0]->computed_for());
+  const bool wide =
+      std::any_of(terms.begin(), terms.end(), [](const Node* term) { return term->input(1).dtype() == DType::kInt64; });
+  std::vector<Output> rows, indices;
+  for (const Node* term : terms) {
+    const Shape row = pair.variable.shape().Remove(0);
+    rows.push_back(ops::Reshape(rows_of, term->input(0), row.Insert(0, Shape::kUnknown)));
+    const Output flat = ops::Reshape(rows_of, term->input(1), {Shape::kUnknown});
+    indices.push_back(wide ? ops::Cast(rows_of, flat, DType::kInt64) : flat);
+  }
+  const bool one = terms.size() == 1;
+  const ops::Gradient sum = ops::SumRows(rows_of, one ? rows[0] : ops::Concat(rows_of, rows, 0),
+                                         one ? indices[0] : ops::Concat(rows_of, indices, 0));
+  pair.gradient = sum.value;
+  pair.indices = sum.indices;
+}
+
 std::string NoVariables(const Scope& scope) {
   int elsewhere = 0;
   for (const Variable& variable : scope.graph().variables()) {
@@ -62,7 +105,8 @@ std::vector<Variable> TrainableVariables(const Scope& scope) {
   return trainable;
 }
 
-std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, absl::Span<const Variable> variables) {
+std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, absl::Span<const Variable> variables,
+                                                  SparseGradients sparse) {
   if (!scope.status().ok()) return {};
   if (variables.empty()) {
     scope.Fail(absl::InvalidArgumentError(NoVariables(scope)));
@@ -75,7 +119,10 @@ std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, ab
     return {};
   }
   std::vector<GradientAndVariable> pairs;
-  for (size_t i = 0; i < xs.size(); ++i) pairs.push_back({(*gradients)[i], variables[i]});
+  for (size_t i = 0; i < xs.size(); ++i) {
+    pairs.push_back({(*gradients)[i], variables[i]});
+    if (sparse == SparseGradients::kWherePossible) MakeSparse(scope, pairs.back());
+  }
   return pairs;
 }
 
@@ -88,7 +135,8 @@ std::vector<Output> ApplyUpdates(OpScope scope, const Optimizer& optimizer,
   }
   std::vector<Output> updated;
   for (const GradientAndVariable& pair : gradients) {
-    updated.push_back(pair.gradient.valid() ? optimizer.Apply(scope, pair.variable, pair.gradient) : Output());
+    updated.push_back(pair.gradient.valid() ? optimizer.Apply(scope, pair.variable, {pair.gradient, pair.indices})
+                                            : Output());
     if (pair.gradient.valid() && !updated.back().valid()) return {};
   }
   return updated;

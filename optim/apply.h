@@ -12,11 +12,18 @@ namespace belfry::optim {
 struct GradientAndVariable {
   Output gradient;  // invalid if none flows; the variable is then left alone
   Variable variable;
+  Output indices = {};  // valid: the gradient is sparse, and `gradient` its rows (ops::Gradient)
 };
+
+// The gradients that are sparse: of variables [V, ...] that are used through ops::Gather alone, as embeddings are, in
+// any number of places. A table that is used otherwise too, such as one with a weight decay loss or one that is also
+// the output layer, has a dense gradient.
+enum class SparseGradients { kNever, kWherePossible };
 
 // Adds the gradients of `loss` with respect to `variables`, in that order. Errors, which stick to the graph and give an
 // empty list: no variables; any error of Gradients().
-std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, absl::Span<const Variable> variables);
+std::vector<GradientAndVariable> ComputeGradients(OpScope scope, Output loss, absl::Span<const Variable> variables,
+                                                  SparseGradients sparse = SparseGradients::kNever);
 // The trainable variables of the scope's replica, below its variable path.
 std::vector<Variable> TrainableVariables(const Scope& scope);
 

@@ -7,7 +7,7 @@ namespace belfry::optim {
 GradientDescent::GradientDescent(const GradientDescentOptions& options)
     : Optimizer(options.learning_rate), options_(options) {}
 
-Output GradientDescent::Apply(OpScope scope, const Variable& variable, Output gradient) const {
+Output GradientDescent::Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const {
   const Scope update = UpdateScope(scope, variable);
   const Output rate = LearningRate(scope.Replica(variable.replica()), learning_rate());
   return ops::ApplyGradientDescent(update, variable, rate, gradient,
@@ -16,7 +16,7 @@ Output GradientDescent::Apply(OpScope scope, const Variable& variable, Output gr
 
 Momentum::Momentum(const MomentumOptions& options) : Optimizer(options.learning_rate), options_(options) {}
 
-Output Momentum::Apply(OpScope scope, const Variable& variable, Output gradient) const {
+Output Momentum::Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const {
   const Scope update = UpdateScope(scope, variable);
   const Output rate = LearningRate(scope.Replica(variable.replica()), learning_rate());
   const Variable accumulator = Slot(scope, variable, "Momentum", 0);

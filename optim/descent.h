@@ -14,7 +14,8 @@ struct GradientDescentOptions {
 class GradientDescent : public Optimizer {
  public:
   explicit GradientDescent(const GradientDescentOptions& options = {});
-  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+  Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
+  bool takes_sparse() const override { return true; }
 
  private:
   GradientDescentOptions options_;
@@ -33,7 +34,8 @@ struct MomentumOptions {
 class Momentum : public Optimizer {
  public:
   explicit Momentum(const MomentumOptions& options = {});
-  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+  Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
+  bool takes_sparse() const override { return true; }
 
  private:
   MomentumOptions options_;

@@ -7,7 +7,7 @@ namespace belfry::optim {
 
 Lars::Lars(const LarsOptions& options) : Optimizer(options.learning_rate), options_(options) {}
 
-Output Lars::Apply(OpScope scope, const Variable& variable, Output gradient) const {
+Output Lars::Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const {
   if (variable.def().part_of != nullptr) {
     scope.Fail(absl::UnimplementedError(absl::StrCat(
         "LARS needs the norm of the whole variable ", variable.name(), " and of its gradient, so its state cannot be ",
@@ -17,7 +17,7 @@ Output Lars::Apply(OpScope scope, const Variable& variable, Output gradient) con
   const Scope update = UpdateScope(scope, variable);
   const Output rate = LearningRate(scope.Replica(variable.replica()), learning_rate());
   const Variable accumulator = Slot(scope, variable, "Lars", 0);
-  return ops::ApplyLars(update, variable, accumulator, rate, gradient,
+  return ops::ApplyLars(update, variable, accumulator, rate, gradient.value,
                         {.momentum = options_.momentum,
                          .trust_coefficient = options_.trust_coefficient,
                          .epsilon = options_.epsilon,

@@ -19,7 +19,7 @@ struct LarsOptions {
 class Lars : public Optimizer {
  public:
   explicit Lars(const LarsOptions& options = {});
-  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+  Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
 
  private:
   LarsOptions options_;

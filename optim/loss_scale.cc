@@ -89,7 +89,7 @@ LossScale::Unscaled LossScale::Unscale(OpScope scope, absl::Span<const GradientA
     unscaled.finite = unscaled.finite.valid() ? ops::LogicalAnd(inner, unscaled.finite, finite) : finite;
   }
   const Output factor = ops::Div(beside, ops::Const(beside, 1.0f), scale);
-  for (auto& [gradient, variable] : unscaled.gradients) {
+  for (auto& [gradient, variable, indices] : unscaled.gradients) {
     if (!gradient.valid()) continue;
     const Scope at = inner.ColocateWith(*gradient.node);
     const DType dtype = gradient.dtype(), wide = IsNarrow(dtype) ? DType::kFloat32 : dtype;

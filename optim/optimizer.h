@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "framework/graph/scope.h"
+#include "ops/training.h"
 #include "optim/schedule.h"
 
 namespace belfry::optim {
@@ -17,15 +18,19 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Adds the nodes that update `variable` by `gradient`, which has its shape and dtype, on the variable's device, and
-  // returns the variable's value after the update. Rates and bias corrections follow the global step of the variable's
-  // replica (GlobalStep), which the caller increments after all updates, as ApplyGradients does. Invalid after an
-  // error, which sticks to the graph.
+  // Adds the nodes that update `variable` by `gradient`, which has its dtype, on the variable's device, and returns the
+  // variable's value after the update. Rates and bias corrections follow the global step of the variable's replica
+  // (GlobalStep), which the caller increments after all updates, as ApplyGradients does. Invalid after an error, which
+  // sticks to the graph.
   //
   // The variable may be a part of one (SliceOfVariable), with its part of the gradient: then slots are the tower's
   // share of the whole variable's. A rule that is not element-wise must refuse parts, or combine what it needs of them;
   // one that looks at the variable's shape must look at that of variable.whole().
-  virtual Output Apply(OpScope scope, const Variable& variable, Output gradient) const = 0;
+  //
+  // The gradient is dense unless takes_sparse().
+  virtual Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const = 0;
+  // Whether Apply takes sparse gradients, and then updates their rows only.
+  virtual bool takes_sparse() const { return false; }
 
   const Schedule& learning_rate() const { return learning_rate_; }
 

@@ -7,7 +7,7 @@ namespace belfry::optim {
 
 RMSProp::RMSProp(const RMSPropOptions& options) : Optimizer(options.learning_rate), options_(options) {}
 
-Output RMSProp::Apply(OpScope scope, const Variable& variable, Output gradient) const {
+Output RMSProp::Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const {
   const Scope update = UpdateScope(scope, variable);
   const Output rate = LearningRate(scope.Replica(variable.replica()), learning_rate());
   const Variable mean_square = Slot(scope, variable, "RMSProp", 1);
@@ -21,7 +21,7 @@ Output RMSProp::Apply(OpScope scope, const Variable& variable, Output gradient) 
 
 Adagrad::Adagrad(const AdagradOptions& options) : Optimizer(options.learning_rate), options_(options) {}
 
-Output Adagrad::Apply(OpScope scope, const Variable& variable, Output gradient) const {
+Output Adagrad::Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const {
   if (!(options_.initial_accumulator > 0)) {
     scope.Fail(absl::InvalidArgumentError(
         absl::StrCat("Adagrad: initial_accumulator must be positive, but is ", options_.initial_accumulator)));

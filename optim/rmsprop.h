@@ -18,7 +18,8 @@ struct RMSPropOptions {
 class RMSProp : public Optimizer {
  public:
   explicit RMSProp(const RMSPropOptions& options = {});
-  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+  Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
+  bool takes_sparse() const override { return true; }
 
  private:
   RMSPropOptions options_;
@@ -35,7 +36,8 @@ struct AdagradOptions {
 class Adagrad : public Optimizer {
  public:
   explicit Adagrad(const AdagradOptions& options = {});
-  Output Apply(OpScope scope, const Variable& variable, Output gradient) const override;
+  Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
+  bool takes_sparse() const override { return true; }
 
  private:
   AdagradOptions options_;

@@ -4,8 +4,8 @@
 namespace belfry::ops {
 
 void AddAdamGpuKernels(KernelTable& table) {
-  table.AddKernels("ApplyAdam", GpuUpdateKernels<CoupledAdamRule>());
-  table.AddKernels("ApplyAdamW", GpuUpdateKernels<DecoupledAdamRule>());
+  AddUpdateGpuKernels<CoupledAdamRule>(table, "ApplyAdam");
+  AddUpdateGpuKernels<DecoupledAdamRule>(table, "ApplyAdamW");
 }
 
 }  // namespace belfry::ops

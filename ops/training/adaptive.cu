@@ -4,8 +4,8 @@
 namespace belfry::ops {
 
 void AddAdaptiveGpuKernels(KernelTable& table) {
-  table.AddKernels("ApplyRMSProp", GpuUpdateKernels<RMSPropRule>());
-  table.AddKernels("ApplyAdagrad", GpuUpdateKernels<AdagradRule>());
+  AddUpdateGpuKernels<RMSPropRule>(table, "ApplyRMSProp");
+  AddUpdateGpuKernels<AdagradRule>(table, "ApplyAdagrad");
 }
 
 }  // namespace belfry::ops

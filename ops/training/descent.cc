@@ -3,22 +3,24 @@
 #include "ops/training/update_impl.h"
 
 namespace belfry::ops {
-Output ApplyGradientDescent(OpScope scope, const Variable& variable, Output learning_rate, Output gradient,
+
+Output ApplyGradientDescent(OpScope scope, const Variable& variable, Output learning_rate, const Gradient& gradient,
                             const GradientDescentAttrs& attrs) {
-  return scope.Add("ApplyGradientDescent", {variable, learning_rate, gradient}, {{"weight_decay", attrs.weight_decay}});
+  return AddUpdate(scope, "ApplyGradientDescent", {variable, learning_rate}, gradient,
+                   {{"weight_decay", attrs.weight_decay}});
 }
 
 Output ApplyMomentum(OpScope scope, const Variable& variable, const Variable& accumulator, Output learning_rate,
-                     Output gradient, const MomentumAttrs& attrs) {
-  return scope.Add(
-      "ApplyMomentum", {variable, accumulator, learning_rate, gradient},
+                     const Gradient& gradient, const MomentumAttrs& attrs) {
+  return AddUpdate(
+      scope, "ApplyMomentum", {variable, accumulator, learning_rate}, gradient,
       {{"momentum", attrs.momentum}, {"use_nesterov", attrs.use_nesterov}, {"weight_decay", attrs.weight_decay}});
 }
 
 void RegisterDescentOps(OpRegistry& registry) {
-  registry.Add(UpdateOpDef("ApplyGradientDescent", {}, {}, UpdateKernels<GradientDescentRule>()));
-  registry.Add(UpdateOpDef("ApplyMomentum", {.slots = {"accumulator"}}, {{"momentum", 0.9}, {"use_nesterov", false}},
-                           UpdateKernels<MomentumRule>()));
+  AddUpdateOps<GradientDescentRule>(registry, "ApplyGradientDescent", {}, {});
+  AddUpdateOps<MomentumRule>(registry, "ApplyMomentum", {.slots = {"accumulator"}},
+                             {{"momentum", 0.9}, {"use_nesterov", false}});
 }
 
 }  // namespace belfry::ops

@@ -4,8 +4,8 @@
 namespace belfry::ops {
 
 void AddDescentGpuKernels(KernelTable& table) {
-  table.AddKernels("ApplyGradientDescent", GpuUpdateKernels<GradientDescentRule>());
-  table.AddKernels("ApplyMomentum", GpuUpdateKernels<MomentumRule>());
+  AddUpdateGpuKernels<GradientDescentRule>(table, "ApplyGradientDescent");
+  AddUpdateGpuKernels<MomentumRule>(table, "ApplyMomentum");
 }
 
 }  // namespace belfry::ops

@@ -12,6 +12,7 @@ void RegisterTrainingOps(OpRegistry& registry) {
   RegisterClipOps(registry);
   RegisterLossScaleOps(registry);
   RegisterScheduleOps(registry);
+  RegisterSumRowsOps(registry);
 }
 
 }  // namespace belfry::ops

@@ -12,6 +12,7 @@ void AddTrainingGpuKernels(KernelTable& table) {
   AddLarsGpuKernels(table);
   AddLossScaleGpuKernels(table);
   AddScheduleGpuKernels(table);
+  AddSumRowsGpuKernels(table);
 }
 
 }  // namespace belfry::ops

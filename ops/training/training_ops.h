@@ -14,6 +14,7 @@ void RegisterAverageOps(OpRegistry& registry);    // moving averages
 void RegisterClipOps(OpRegistry& registry);       // norms and clipping
 void RegisterLossScaleOps(OpRegistry& registry);  // loss scales
 void RegisterScheduleOps(OpRegistry& registry);   // learning rates
+void RegisterSumRowsOps(OpRegistry& registry);    // sparse gradients
 
 // In the CUDA module.
 void AddAdamGpuKernels(KernelTable& table);       // adam.cu
@@ -24,5 +25,6 @@ void AddDescentGpuKernels(KernelTable& table);    // descent.cu
 void AddLarsGpuKernels(KernelTable& table);       // lars.cu
 void AddLossScaleGpuKernels(KernelTable& table);  // loss_scale.cu
 void AddScheduleGpuKernels(KernelTable& table);   // schedule.cu
+void AddSumRowsGpuKernels(KernelTable& table);    // sum_rows.cu
 
 }  // namespace belfry::ops

@@ -4,11 +4,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
+#include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
+#include "ops/gpu/divider_impl.h"
 #include "ops/only_if.h"
 #include "ops/training/chunks_gpu_impl.h"
 #include "ops/training/rules.h"
@@ -156,7 +159,10 @@ class RuleUpdate {
  public:
   static constexpr size_t kSlots = Rule::kSlots;
   static constexpr bool kCostly = Rule::kStep;
-  explicit RuleUpdate(const KernelSpec& spec) : rule_(spec.attrs), condition_(spec, kRate + 2) {}
+  static constexpr int kStep = 1 + static_cast<int>(Rule::kSlots);  // indices of inputs
+  static constexpr int kRate = kStep + (Rule::kStep ? 1 : 0);
+  // `fixed`: number of inputs before the condition.
+  explicit RuleUpdate(const KernelSpec& spec, int fixed = kRate + 2) : rule_(spec.attrs), condition_(spec, fixed) {}
 
   UpdateData<T, kSlots> Data(const KernelContext& at) const {
     using S = gpu::Stored<T>;
@@ -173,8 +179,6 @@ class RuleUpdate {
   }
 
  private:
-  static constexpr int kStep = 1 + static_cast<int>(Rule::kSlots);
-  static constexpr int kRate = kStep + (Rule::kStep ? 1 : 0);
   Rule rule_;
   Condition condition_;
 };
@@ -185,9 +189,52 @@ struct UpdateByRule {
   template <class T>
   using Op = RuleUpdate<T, Rule<gpu::Compute<T>>>;
 };
+
+// The rows of a sparse gradient: a thread for each of some elements.
+template <class T, size_t slots, class Index, class Make>
+absl::Status GpuSparseUpdate(Stream& stream, int64_t count, int64_t width, int64_t rows, bool costly,
+                             const Index* indices, const UpdateData<T, slots>& data, const Make& make) {
+  const int64_t n = count * width, threads = UpdateThreads(n, costly);
+  const Divider by_width(width, n);
+  return gpu::ForEach(stream, threads, [=] BELFRY_GPU(int64_t first) {
+    if (data.only_if != nullptr && !*data.only_if) return;
+    const auto update = make();
+    for (int64_t i = first; i < n; i += threads) {
+      int64_t k = i;
+      const int64_t column = by_width.Split(k);
+      const auto row = static_cast<int64_t>(indices[k]);
+      if (row < 0 || row >= rows) continue;
+      UpdateData<T, slots> at = data;
+      at.gradient += (k - row) * width;
+      UpdateElement(at, update, row * width + column);
+    }
+  });
+}
+
+template <class T, class Rule>
+absl::StatusOr<Kernel> MakeGpuSparseUpdate(const KernelSpec& spec) {
+  using Op = RuleUpdate<T, Rule>;
+  const Shape& gradient = spec.inputs[Op::kRate + 1].shape;
+  const int64_t count = gradient[0], width = gradient.elements(1, gradient.rank()), rows = spec.inputs[0].shape[0];
+  if (count * width == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  const bool wide = spec.inputs[Op::kRate + 2].dtype == DType::kInt64;
+  return Kernel{[op = Op(spec, Op::kRate + 3), count, width, rows, wide](const KernelContext& at) {
+    const auto run = [&](const auto* indices) {
+      return GpuSparseUpdate<T, Op::kSlots>(*at.stream, count, width, rows, Op::kCostly, indices, op.Data(at),
+                                            op.Make(at));
+    };
+    return wide ? run(at.input<int64_t>(Op::kRate + 2)) : run(at.input<int32_t>(Op::kRate + 2));
+  }};
+}
+
+// Adds the kernels of the op of Rule<C> and of its form for sparse gradients.
 template <template <class> class Rule>
-std::vector<KernelDef> GpuUpdateKernels() {
-  return GpuKernelsOfUpdate<UpdateByRule<Rule>::template Op>();
+void AddUpdateGpuKernels(KernelTable& table, const std::string& name) {
+  table.AddKernels(name, GpuKernelsOfUpdate<UpdateByRule<Rule>::template Op>());
+  table.AddKernels("Sparse" + name, Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     using T = typename decltype(tag)::type;
+                     return &MakeGpuSparseUpdate<T, Rule<gpu::Compute<T>>>;
+                   }));
 }
 
 }  // namespace belfry::ops

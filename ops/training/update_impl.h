@@ -8,7 +8,9 @@
 
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
+#include "framework/base/status.h"
 #include "framework/graph/op_def.h"
+#include "ops/training.h"
 #include "ops/training/rules.h"
 
 namespace belfry::ops {
@@ -78,6 +80,9 @@ absl::Status CheckRates(const Attrs& attrs);
 
 OpDef UpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vector<AttrDef> attrs,
                   std::vector<KernelDef> kernels);
+// With a sparse gradient: rows [K, ...], indices [K].
+OpDef SparseUpdateOpDef(absl::string_view name, const UpdateInputs& inputs, std::vector<AttrDef> attrs,
+                        std::vector<KernelDef> kernels);
 
 // The kernel of an element-wise rule (rules.h).
 template <class T, class Rule>
@@ -95,13 +100,69 @@ absl::StatusOr<Kernel> MakeUpdate(const KernelSpec& spec) {
   }};
 }
 
-// Kernel definitions for Rule<C>, where C is the type of the computation.
-template <template <class> class Rule>
-std::vector<KernelDef> UpdateKernels() {
-  return Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
-    using T = typename decltype(tag)::type;
-    return &MakeUpdate<T, Rule<UpdateMath<T>>>;
+// The rows of a sparse gradient.
+struct UpdateRows {
+  int64_t count = 0, width = 0;  // K, and the elements of a row
+  int64_t rows = 0;              // of the variable
+};
+UpdateRows RowsOf(const KernelSpec& spec, size_t gradient);
+absl::Status CheckRow(int64_t index, int64_t position, const UpdateRows& rows);
+
+// Updates the rows of the variable and its slots that the indices name.
+template <class T, class Index, size_t slots, class Update>
+absl::Status ForEachRow(const UpdateRows& rows, const Index* indices, double weight_decay, T* variable,
+                        const std::array<T*, slots>& slot, const T* gradient, const Update& update) {
+  for (int64_t k = 0; k < rows.count; ++k) RETURN_IF_ERROR(CheckRow(indices[k], k, rows));
+  const auto cost = static_cast<double>((2 + 2 * slots) * rows.width);
+  ParallelFor(rows.count, cost, [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      if (indices[k] < 0) continue;
+      const int64_t at = static_cast<int64_t>(indices[k]) * rows.width;
+      std::array<T*, slots> from = slot;
+      for (T*& data : from) data += at;
+      UpdateRange<T>(rows.width, static_cast<UpdateMath<T>>(weight_decay), variable + at, from,
+                     gradient + k * rows.width, update);
+    }
   });
+  return absl::OkStatus();
 }
+
+// The kernel of an element-wise rule for a sparse gradient.
+template <class T, class Rule>
+absl::StatusOr<Kernel> MakeSparseUpdate(const KernelSpec& spec) {
+  constexpr int kScalars = 1 + static_cast<int>(Rule::kSlots);
+  constexpr int kRate = kScalars + (Rule::kStep ? 1 : 0);
+  const bool wide = spec.inputs[kRate + 2].dtype == DType::kInt64;
+  return Kernel{[rule = Rule(spec.attrs), rows = RowsOf(spec, kRate + 1), wide](const KernelContext& context) {
+    const int64_t step = Rule::kStep ? context.input<int64_t>(kScalars)[0] : 0;
+    const auto update = rule.At(context.input<float>(kRate)[0], step);
+    std::array<T*, Rule::kSlots> slots;
+    for (size_t i = 0; i < Rule::kSlots; ++i) slots[i] = context.ref<T>(1 + static_cast<int>(i));
+    const auto run = [&](const auto* indices) {
+      return ForEachRow(rows, indices, rule.weight_decay, context.ref<T>(0), slots, context.input<T>(kRate + 1),
+                        update);
+    };
+    return wide ? run(context.input<int64_t>(kRate + 2)) : run(context.input<int32_t>(kRate + 2));
+  }};
+}
+
+// Adds the op of an element-wise Rule<C>, where C is the type of the computation, and "Sparse" + name.
+template <template <class> class Rule>
+void AddUpdateOps(OpRegistry& registry, const std::string& name, const UpdateInputs& inputs,
+                  const std::vector<AttrDef>& attrs) {
+  registry.Add(UpdateOpDef(name, inputs, attrs, Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
+                             using T = typename decltype(tag)::type;
+                             return &MakeUpdate<T, Rule<UpdateMath<T>>>;
+                           })));
+  registry.Add(
+      SparseUpdateOpDef("Sparse" + name, inputs, attrs, Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
+                          using T = typename decltype(tag)::type;
+                          return &MakeSparseUpdate<T, Rule<UpdateMath<T>>>;
+                        })));
+}
+
+// Adds the node of an update by either kind of gradient. `inputs`: those before the gradient.
+Output AddUpdate(const Scope& scope, const std::string& name, std::vector<Output> inputs, const Gradient& gradient,
+                 Attrs attrs);
 
 }  // namespace belfry::ops

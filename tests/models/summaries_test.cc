@@ -47,7 +47,7 @@ class Summaries : public ::testing::TestWithParam<VariableUpdate> {
     ASSERT_TRUE(session.ok()) << session.status();
     session_ = *std::move(session);
     ASSERT_TRUE(session_->RunTarget(step_.initialize).ok());
-    for (const auto& [gradient, variable] : step_.gradients) {
+    for (const auto& [gradient, variable, indices] : step_.gradients) {
       before_[variable.name()] = session_->ReadVariable(variable).value().ToDoubles();
     }
 
@@ -98,7 +98,7 @@ TEST_P(Summaries, Scalars) {
 TEST_P(Summaries, GradientsAreWhatVariablesMovedBy) {
   Step();
   ASSERT_EQ(step_.gradients.size(), 4u);
-  for (const auto& [gradient, variable] : step_.gradients) {
+  for (const auto& [gradient, variable, indices] : step_.gradients) {
     SCOPED_TRACE(variable.name());
     const std::vector<double> g = values_.at(variable.name() + "/gradients/HistogramSummary").ToDoubles();
     const std::vector<double> after = session_->ReadVariable(variable).value().ToDoubles();

@@ -197,6 +197,128 @@ std::vector<OpCase> ClipCases() {
   return {clip, many};
 }
 
+// Updates of rows 2 and 0 of 4; row 3 of the gradient is skipped.
+using SparseBuild = std::function<Output(const Scope& scope, const std::vector<Variable>& variables, Output step,
+                                         Output rate, const ops::Gradient& gradient)>;
+
+OpCase SparseUpdateCase(const std::string& name, int slots, DType index, SparseBuild build, Reference reference) {
+  std::vector<Input> inputs = {{.shape = {4, 5}, .variable = true}};
+  for (int i = 0; i < slots; ++i) inputs.push_back({.shape = {4, 5}, .low = 0.5, .high = 2, .variable = true});
+  inputs.push_back({.shape = {3, 5}});
+  inputs.push_back({.shape = {3}, .low = -1, .high = 1, .dtype = index, .values = {2, 0, -1}});
+  OpCase result{.name = name, .inputs = inputs};
+  result.build = [=](const Scope& scope, const Ins& in) {
+    std::vector<Variable> variables;
+    for (int i = 0; i <= slots; ++i) variables.push_back(scope.graph().VariableOf(*in[static_cast<size_t>(i)].node));
+    const auto at = static_cast<size_t>(slots) + 1;
+    return Outs{build(scope, variables, ops::Const<int64_t>(scope, 3), ops::Const(scope, 0.25f), {in[at], in[at + 1]})};
+  };
+  result.reference = [=](const Arrays& in) {
+    Array y = in[0];
+    const Array &rows = in[in.size() - 2], &indices = in.back();
+    const int64_t width = indices.size() == 0 ? 0 : rows.size() / indices.size();
+    for (int64_t k = 0; k < indices.size(); ++k) {
+      for (int64_t c = 0; c < width && indices[k] >= 0; ++c) {
+        const int64_t i = static_cast<int64_t>(indices[k]) * width + c;
+        y[i] = reference(y[i], slots > 0 ? in[1][i] : 0, slots > 1 ? in[2][i] : 0, rows[k * width + c]);
+      }
+    }
+    return Arrays{y};
+  };
+  for (const auto& [variable, rows] : {std::pair(Shape{3, 2}, Shape{0, 2}), std::pair(Shape{1, 0}, Shape{1, 0}),
+                                       std::pair(Shape{2}, Shape{1}), std::pair(Shape{5, 3, 211}, Shape{1, 3, 211})}) {
+    std::vector<Shape> shapes(static_cast<size_t>(slots) + 1, variable);
+    shapes.insert(shapes.end(), {rows, Shape{rows[0]}});
+    result.more_shapes.push_back(shapes);
+  }
+  result.gradient = false;
+  result.unknown_axes = {};
+  return result;
+}
+
+std::vector<OpCase> SparseUpdateCases() {
+  using Variables = std::vector<Variable>;
+  const auto adam = [](double v, double a, double b, double g) {
+    const double rate = 0.25 * std::sqrt(1 - std::pow(0.999, 4)) / (1 - std::pow(0.9, 4));
+    return v - rate * (0.9 * a + 0.1 * g) / (std::sqrt(0.999 * b + 0.001 * g * g) + 1e-8);
+  };
+  std::vector<OpCase> cases;
+  cases.push_back(SparseUpdateCase(
+      "SparseApplyGradientDescent", 0, DType::kInt32,
+      [](const Scope& scope, const Variables& v, Output, Output rate, const ops::Gradient& g) {
+        return ops::ApplyGradientDescent(scope, v[0], rate, g, {.weight_decay = 0.5});
+      },
+      [](double v, double, double, double g) { return v - 0.25 * (g + 0.5 * v); }));
+  cases.push_back(SparseUpdateCase(
+      "SparseApplyMomentum", 1, DType::kInt64,
+      [](const Scope& scope, const Variables& v, Output, Output rate, const ops::Gradient& g) {
+        return ops::ApplyMomentum(scope, v[0], v[1], rate, g, {.momentum = 0.75});
+      },
+      [](double v, double a, double, double g) { return v - 0.25 * (0.75 * a + g); }));
+  cases.push_back(SparseUpdateCase(
+      "SparseApplyRMSProp", 2, DType::kInt32,
+      [](const Scope& scope, const Variables& v, Output, Output rate, const ops::Gradient& g) {
+        return ops::ApplyRMSProp(scope, v[0], v[1], v[2], rate, g, {.decay = 0.75, .momentum = 0.5});
+      },
+      [](double v, double a, double b, double g) {
+        return v - (0.5 * b + 0.25 * g / std::sqrt(0.75 * a + 0.25 * g * g + 1e-10));
+      }));
+  cases.push_back(SparseUpdateCase(
+      "SparseApplyAdagrad", 1, DType::kInt64,
+      [](const Scope& scope, const Variables& v, Output, Output rate, const ops::Gradient& g) {
+        return ops::ApplyAdagrad(scope, v[0], v[1], rate, g);
+      },
+      [](double v, double a, double, double g) { return v - 0.25 * g / std::sqrt(a + g * g); }));
+  cases.push_back(SparseUpdateCase(
+      "SparseApplyAdam", 2, DType::kInt32,
+      [](const Scope& scope, const Variables& v, Output step, Output rate, const ops::Gradient& g) {
+        return ops::ApplyAdam(scope, v[0], v[1], v[2], step, rate, g);
+      },
+      adam));
+  cases.push_back(SparseUpdateCase(
+      "SparseApplyAdamW", 2, DType::kInt64,
+      [](const Scope& scope, const Variables& v, Output step, Output rate, const ops::Gradient& g) {
+        return ops::ApplyAdamW(scope, v[0], v[1], v[2], step, rate, g, {.weight_decay = 0.5});
+      },
+      [=](double v, double a, double b, double g) { return adam(v, a, b, g) - 0.25 * 0.5 * v; }));
+  return cases;
+}
+
+// Rows of a few indices, so that there are duplicates, and of negative ones.
+std::vector<OpCase> SumRowsCases() {
+  std::vector<OpCase> cases;
+  for (const DType index : {DType::kInt32, DType::kInt64}) {
+    OpCase sum{.name = index == DType::kInt32 ? "SumRows" : "SumRowsInt64",
+               .inputs = {{{9, 5}}, {.shape = {9}, .low = -2, .high = 4, .dtype = index}}};
+    sum.build = [](const Scope& scope, const Ins& in) {
+      const ops::Gradient made = ops::SumRows(scope, in[0], in[1]);
+      return Outs{made.value, made.indices};
+    };
+    sum.reference = [](const Arrays& in) {
+      const Array& indices = in[1];
+      Array rows = in[0], kept = indices;
+      const int64_t width = indices.size() == 0 ? 0 : rows.size() / indices.size();
+      for (int64_t k = 0; k < indices.size(); ++k) {
+        int64_t first = 0;
+        while (indices[first] != indices[k]) ++first;
+        if (indices[k] >= 0 && first == k) continue;
+        for (int64_t c = 0; c < width; ++c) {
+          if (indices[k] >= 0) rows[first * width + c] += in[0][k * width + c];
+          rows[k * width + c] = 0;
+        }
+        kept[k] = -1;
+      }
+      return Arrays{rows, kept};
+    };
+    sum.more_shapes = {{{0, 3}, {0}}, {{1}, {1}}, {{3, 0}, {3}}, {{300, 2, 67}, {300}}};
+    sum.gradient = false;
+    sum.unknown_axes = {};
+    sum.tolerance = 30;  // 16-bit types: many rows are added up
+    cases.push_back(sum);
+  }
+  return cases;
+}
+
 // Every curve, at steps drawn from [0, 20].
 std::vector<OpCase> RateCases() {
   const Tensor values = Tensor::Of<double>({1, 0.5, 0.25});
@@ -233,7 +355,8 @@ std::vector<OpCase> RateCases() {
 
 std::vector<OpCase> TrainingCases() {
   std::vector<OpCase> cases = UpdateCases();
-  for (const auto& list : {&ConditionalUpdateCases, &LossScaleCases, &ClipCases, &RateCases}) {
+  for (const auto& list :
+       {&ConditionalUpdateCases, &SparseUpdateCases, &SumRowsCases, &LossScaleCases, &ClipCases, &RateCases}) {
     for (OpCase& op_case : list()) cases.push_back(std::move(op_case));
   }
   return cases;
