@@ -17,9 +17,9 @@
 namespace belfry::benchmarks {
 namespace {
 
-constexpr int kClasses = 10;
 constexpr float kX[] = {1, 23, 4, 5, 7, 5, 7}, kOut[] = {3, 5, 7, 9, 11, 13, 15};
 constexpr int64_t kPoints = 7;
+constexpr int64_t kTables = 4, kTableRows = 100'000, kTableWidth = 32, kNumbers = 13;
 
 using models::Activation;
 
@@ -44,60 +44,93 @@ Output CifarNetWithoutNorms(const Scope& scope, Output images) {
   return models::Dense(scope, "softmax_linear", x, kClasses, {.weights = TruncatedNormalInitializer(1 / 192.0)});
 }
 
-}  // namespace
+using Logits = std::function<Output(const Scope& scope, Output inputs)>;  // inputs in the dtype of the computation
 
-absl::StatusOr<Output> BenchModel::Loss(const Scope& tower, const models::Batch& batch, DType dtype) const {
-  if (!logits) return models::LinearRegression(tower, batch["input"], batch["label"]).loss;
-  const Output inputs = dtype == DType::kFloat32 ? batch["input"] : ops::Cast(tower, batch["input"], dtype);
-  models::AddCrossEntropy(tower, logits(tower, inputs), batch["label"]);
+// Cross entropy and weight decay.
+std::function<Output(const Scope&, const models::Batch&, DType)> ClassifierLoss(const Logits& logits) {
+  return [logits](const Scope& tower, const models::Batch& batch, DType dtype) {
+    const Output inputs = batch["inputs"];
+    models::AddCrossEntropy(tower, logits(tower, dtype == DType::kFloat32 ? inputs : ops::Cast(tower, inputs, dtype)),
+                            batch["labels"]);
+    return models::TotalLoss(tower);
+  };
+}
+
+// The rows of the tables and the result of the first network, side by side, go into the second.
+Output DlrmLoss(const Scope& tower, const models::Batch& batch, DType) {
+  const models::DenseOptions relu{.activation = Activation::kRelu};
+  std::vector<Output> parts = {
+      models::Dense(tower, "bottom2", models::Dense(tower, "bottom1", batch["numbers"], 64, relu), kTableWidth, relu)};
+  for (int64_t t = 0; t < kTables; ++t) {
+    const Variable table =
+        GetVariable(tower, absl::StrCat("table", t), {kTableRows, kTableWidth}, NormalInitializer(0.1));
+    const Output ids = ops::Reshape(tower, ops::Slice(tower, batch["ids"], {0, t}, {-1, 1}), {-1});
+    parts.push_back(ops::Gather(tower, table, ids));
+  }
+  const Output hidden = models::Dense(tower, "top1", ops::Concat(tower, parts, 1), 64, relu);
+  models::AddCrossEntropy(tower, models::Dense(tower, "top2", hidden, 2), batch["labels"]);
   return models::TotalLoss(tower);
 }
+
+}  // namespace
 
 absl::StatusOr<BenchModel> FindModel(const std::string& name) {
   BenchModel model{.name = name};
   int depth = 0;
   if (name == "cifar_net" || name == "cifar_net_no_lrn") {
     model.fields[0].shape = {24, 24, 3};
-    if (name == "cifar_net") {
-      model.logits = [](const Scope& scope, Output images) { return models::CifarNet(scope, images); };
-    } else {
-      model.logits = CifarNetWithoutNorms;
-    }
+    model.loss = name == "cifar_net"
+                     ? ClassifierLoss([](const Scope& scope, Output images) { return models::CifarNet(scope, images); })
+                     : ClassifierLoss(CifarNetWithoutNorms);
   } else if (absl::StartsWith(name, "resnet") && absl::SimpleAtoi(name.substr(6), &depth) && depth >= 8 &&
              depth % 6 == 2) {
     model.fields[0].shape = {32, 32, 3};
-    model.logits = [depth](const Scope& scope, Output images) {
-      return models::ResNet(scope, images, {.depth = depth});
-    };
+    model.loss = ClassifierLoss(
+        [depth](const Scope& scope, Output images) { return models::ResNet(scope, images, {.depth = depth}); });
   } else if (name == "mlp") {
     model.fields[0].shape = {784};
-    model.logits = [](const Scope& scope, Output x) { return models::Mlp(scope, x, {.hidden = {512, 512}}); };
+    model.loss = ClassifierLoss([](const Scope& scope, Output x) {
+      return models::Mlp(scope, x, {.hidden = {512, 512}});
+    });
+  } else if (name == "dlrm") {
+    model.fields = {{"ids", DType::kInt32, {kTables}, kTableRows},
+                    {"numbers", DType::kFloat32, {kNumbers}},
+                    {"labels", DType::kInt32, {}, 2}};
+    model.batch = 512;
+    model.momentum = model.narrow = false;
+    model.loss = DlrmLoss;
   } else if (name == "s5") {
-    model.fields[1].dtype = DType::kFloat32;
+    model.fields[1] = {"labels", DType::kFloat32, {}};
     model.batch = kPoints;
-    model.momentum = false;
+    model.momentum = model.narrow = model.parts = false;
+    model.loss = [](const Scope& tower, const models::Batch& batch, DType) {
+      return models::LinearRegression(tower, batch["inputs"], batch["labels"]).loss;
+    };
   } else {
     return absl::InvalidArgumentError(absl::StrCat("--model=", name,
                                                    " is unknown; expected cifar_net, cifar_net_no_lrn, resnet20 "
-                                                   "(or another depth of 6n + 2), mlp or s5"));
+                                                   "(or another depth of 6n + 2), mlp, dlrm or s5"));
   }
   return model;
 }
 
-BenchData::BenchData(const BenchModel& model, int64_t batch) {
-  inputs = Tensor(DType::kFloat32, model.fields[0].shape.Insert(0, batch));
-  labels = Tensor(model.fields[1].dtype, {batch});
-  if (!model.logits) {
-    for (int64_t i = 0; i < batch; ++i) {
-      inputs.data<float>()[i] = kX[i % kPoints];
-      labels.data<float>()[i] = kOut[i % kPoints];
-    }
-    return;
-  }
+std::vector<Tensor> BenchData(const BenchModel& model, int64_t batch) {
+  std::vector<Tensor> data;
   std::mt19937 random(1);
   std::normal_distribution<float> normal;
-  for (int64_t i = 0; i < inputs.elements(); ++i) inputs.data<float>()[i] = normal(random);
-  for (int64_t i = 0; i < batch; ++i) labels.data<int32_t>()[i] = static_cast<int32_t>(random() % kClasses);
+  for (const data::Field& field : model.fields) {
+    Tensor& values = data.emplace_back(field.dtype, field.shape.Insert(0, batch));
+    for (int64_t i = 0; i < values.elements(); ++i) {
+      if (field.dtype == DType::kInt32) {
+        values.data<int32_t>()[i] = static_cast<int32_t>(random() % field.categories);
+      } else if (model.name == "s5") {
+        values.data<float>()[i] = (field.name == "labels" ? kOut : kX)[i % kPoints];
+      } else {
+        values.data<float>()[i] = normal(random);
+      }
+    }
+  }
+  return data;
 }
 
 Tensor Examples(const Tensor& all, int64_t begin, int64_t count) {

@@ -14,34 +14,33 @@
 
 namespace belfry::benchmarks {
 
+inline constexpr int64_t kClasses = 10;
 inline constexpr double kLearningRate = 0.01, kMomentum = 0.9;
 
 // A model with its loss, and the fields of an example.
 struct BenchModel {
   std::string name;
-  std::vector<data::Field> fields = {{"input", DType::kFloat32, {}}, {"label", DType::kInt32, {}}};
+  std::vector<data::Field> fields = {{"inputs", DType::kFloat32, {}}, {"labels", DType::kInt32, {}, kClasses}};
   int64_t batch = 128;   // examples per step by default
   bool momentum = true;  // train with momentum; otherwise plain gradient descent
-  std::function<Output(const Scope& tower, Output inputs)> logits;  // inputs have the dtype that the model computes in
-
-  // The cross entropy and weight decay of a tower's batch. `dtype` is the one that the model computes in.
-  absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch, DType dtype) const;
+  bool narrow = true;    // it also computes in bfloat16 and float16
+  bool parts = true;     // a batch that the towers do not divide evenly is refused
+  // The loss of a tower's batch. `dtype` is the one that the model computes in.
+  std::function<Output(const Scope& tower, const models::Batch& batch, DType dtype)> loss;
 };
 
 // cifar_net        the tutorial network, images 24x24x3: models/cifar_net.h
 // cifar_net_no_lrn the same without its local response normalisations
 // resnet20 ...     residual networks with 6n + 2 layers, images 32x32x3: models/resnet.h
 // mlp              784-512-512-10, relu
-// s5               linear regression on 7 points, without logits; its loss is the mean square error
-// InvalidArgument for any other name.
+// dlrm             four tables of 100,000 rows of 32, 13 numbers, and two small networks (Naumov et al., 2019), batch
+// 512 s5               linear regression on 7 points; its loss is the mean square error InvalidArgument for any other
+// name.
 absl::StatusOr<BenchModel> FindModel(const std::string& name);
 
-// Examples that stay the same from run to run: normal numbers [batch, ...] and classes [batch]; for s5 the points of
-// its scenario, repeated.
-struct BenchData {
-  BenchData(const BenchModel& model, int64_t batch);
-  Tensor inputs, labels;
-};
+// Examples that stay the same from run to run, a tensor [batch, ...] for each field: normal numbers, and categories;
+// for s5 the points of its scenario, repeated.
+std::vector<Tensor> BenchData(const BenchModel& model, int64_t batch);
 
 // A copy of the examples [begin, begin + count) of a tensor.
 Tensor Examples(const Tensor& all, int64_t begin, int64_t count);

@@ -22,7 +22,7 @@ namespace {
 
 void Run() {
   const int batch = absl::GetFlag(FLAGS_batch_size);
-  const BenchData data(ValueOrDie(FindModel("cifar_net")), batch);
+  const std::vector<Tensor> data = BenchData(ValueOrDie(FindModel("cifar_net")), batch);
   omp_set_num_threads(1);
   Cifar10Chain chain(batch, 1);
   const auto belfry = [&](const char* devices, const std::string& dump) {
@@ -36,7 +36,7 @@ void Run() {
   const auto items = static_cast<double>(batch);
   std::vector<Side> sides = {
       {"chain of bare oneDNN primitives, 1 thread",
-       [&] { chain.Step(data.inputs.data<float>(), data.labels.data<int32_t>(), kLearningRate); },
+       [&] { chain.Step(data[0].data<float>(), data[1].data<int32_t>(), kLearningRate); },
        items,
        {},
        {}},

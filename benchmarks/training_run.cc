@@ -35,7 +35,9 @@ Built BuildScenario5(const Scope& scope) {
 Built BuildTowers(const Scope& scope, const DeviceSet& devices, const BenchModel& model, DType dtype, bool momentum,
                   models::ReplicateOptions options) {
   if (dtype == DType::kFloat16 && !options.loss_scale.has_value()) options.loss_scale = optim::LossScaleOptions();
-  const auto loss = [&](const Scope& tower, const models::Batch& batch) { return model.Loss(tower, batch, dtype); };
+  const auto loss = [&](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
+    return model.loss(tower, batch, dtype);
+  };
   const optim::Momentum with({.learning_rate = kLearningRate, .momentum = kMomentum});
   const optim::GradientDescent without({.learning_rate = kLearningRate});
   const auto& optimizer = momentum ? static_cast<const optim::Optimizer&>(with) : without;
@@ -51,10 +53,10 @@ Built BuildTowers(const Scope& scope, const DeviceSet& devices, const BenchModel
 absl::StatusOr<DType> ComputeDType(const std::string& name, const BenchModel& model) {
   const absl::StatusOr<DType> dtype = ParseDType(name);
   const bool narrow = dtype.ok() && (*dtype == DType::kBFloat16 || *dtype == DType::kFloat16);
-  if (dtype.ok() && (*dtype == DType::kFloat32 || (narrow && model.logits))) return dtype;
+  if (dtype.ok() && (*dtype == DType::kFloat32 || (narrow && model.narrow))) return dtype;
   return absl::InvalidArgumentError(
       absl::StrCat("--dtype=", name, ": ", model.name,
-                   model.logits ? " computes in float32, bfloat16 or float16" : " computes in float32 only"));
+                   model.narrow ? " computes in float32, bfloat16 or float16" : " computes in float32 only"));
 }
 
 }  // namespace
@@ -69,30 +71,30 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingO
   const auto towers = static_cast<int64_t>(tower_devices.size());
   run->batch_ = options.batch != 0 ? options.batch : model.batch;
   const bool shares = !options.in_first_tower;
-  if (shares && (run->batch_ < towers || (model.logits && run->batch_ % towers != 0))) {
+  if (shares && (run->batch_ < towers || (model.parts && run->batch_ % towers != 0))) {
     return absl::InvalidArgumentError(
         absl::StrCat("--batch_size=", run->batch_, " is not a multiple of the ", towers, " towers"));
   }
 
   const Scope scope(run->graph_);
   const Built built =
-      !model.logits && towers == 1
+      model.name == "s5" && towers == 1
           ? BuildScenario5(scope.Device(run->devices_.device(tower_devices[0]).name().ToString()))
           : BuildTowers(scope, run->devices_, model, dtype, options.momentum && model.momentum, options.replicate);
   ASSIGN_OR_RETURN(run->session_, Session::Create(run->graph_, run->devices_, options.session));
   RETURN_IF_ERROR(run->session_->RunTarget(built.initialize));
 
-  const BenchData data(model, run->batch_);
+  const std::vector<Tensor> data = BenchData(model, run->batch_);
   std::vector<FeedSpec> specs;
   for (int64_t i = 0; i < towers; ++i) {
     const auto before = [&](int64_t tower) {
       return shares ? tower * run->batch_ / towers : tower > 0 ? run->batch_ : 0;
     };
     const int64_t begin = before(i), count = before(i + 1) - begin;
-    run->feeds_.push_back(Examples(data.inputs, begin, count));
-    run->feeds_.push_back(Examples(data.labels, begin, count));
-    specs.push_back({built.towers[i][0], run->feeds_[2 * i].shape()});
-    specs.push_back({built.towers[i][1], run->feeds_[2 * i + 1].shape()});
+    for (size_t f = 0; f < data.size(); ++f) {
+      run->feeds_.push_back(Examples(data[f], begin, count));
+      specs.push_back({built.towers[i][f], run->feeds_.back().shape()});
+    }
   }
   ASSIGN_OR_RETURN(run->prepared_, run->session_->Prepare(specs, {built.loss}, {built.update}));
   return run;
@@ -108,9 +110,8 @@ absl::StatusOr<std::vector<io::NamedTensor>> TrainingRun::Problem() {
   Snapshot snapshot;
   RETURN_IF_ERROR(snapshot.Take(*session_));
   std::vector<io::NamedTensor> tensors(snapshot.tensors().begin(), snapshot.tensors().end());
-  BenchData data(model_, batch_);
-  tensors.push_back({"inputs", std::move(data.inputs)});
-  tensors.push_back({"labels", std::move(data.labels)});
+  std::vector<Tensor> data = BenchData(model_, batch_);
+  for (size_t f = 0; f < data.size(); ++f) tensors.push_back({model_.fields[f].name, std::move(data[f])});
   return tensors;
 }
 

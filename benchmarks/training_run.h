@@ -48,7 +48,8 @@ class TrainingRun {
   Session& session() { return *session_; }
   PreparedStep& prepared() { return *prepared_; }
 
-  // The data that another program needs to do the same work: the current variables by name, and "inputs" and "labels".
+  // The data that another program needs to do the same work: the current variables and the fields of the examples, by
+  // name.
   absl::StatusOr<std::vector<io::NamedTensor>> Problem();
 
  private:
@@ -60,7 +61,7 @@ class TrainingRun {
   std::unique_ptr<Session> session_;
   std::unique_ptr<PreparedStep> prepared_;
   int64_t batch_ = 0;
-  std::vector<Tensor> feeds_;  // inputs and labels of each tower
+  std::vector<Tensor> feeds_;  // the fields of each tower
 };
 
 // Prints the error and ends the program if `status` is not OK.

@@ -16,7 +16,7 @@ import table
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,s5"
-BATCH = {"s5": 7}
+BATCH = {"s5": 7, "dlrm": 512}
 GO_ON = "benchmarks/peers/README.md says how to get it"
 
 

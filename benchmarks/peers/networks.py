@@ -52,7 +52,25 @@ def decay(model, name):
     return 0.004 if name in ("local3/weights", "local4/weights") else 0
 
 
-def loss(ops, model, p, inputs, labels):
+def dlrm(ops, p, ids, numbers):
+    def dense(name, x):
+        return ops.dense(x, p[f"{name}/weights"], p[f"{name}/biases"])
+
+    rows = [ops.embedding(p[f"table{t}"], ids[:, t]) for t in range(4)]
+    x = ops.relu(dense("bottom2", ops.relu(dense("bottom1", numbers))))
+    return dense("top2", ops.relu(dense("top1", ops.concat([x, *rows]))))
+
+
+def fields(model):
+    """The tensors of the problem that are examples."""
+    return ["ids", "numbers", "labels"] if model == "dlrm" else ["inputs", "labels"]
+
+
+def loss(ops, model, p, *examples):
+    if model == "dlrm":
+        ids, numbers, labels = examples
+        return ops.cross_entropy(dlrm(ops, p, ids, numbers), labels)
+    inputs, labels = examples
     if model == "s5":
         return ops.mean_square(p["weight"] * inputs + p["bias"] - labels)
     total = ops.cross_entropy(logits(ops, model, p, inputs), labels)
@@ -65,7 +83,7 @@ def loss(ops, model, p, inputs, labels):
 def is_trained(name):
     """True if a tensor of the problem is a variable that gradients update."""
     slots = ("/Momentum", "/moving_mean", "/moving_variance")
-    return name not in ("inputs", "labels", "global_step") and not name.endswith(slots)
+    return name not in ("inputs", "ids", "numbers", "labels", "global_step") and not name.endswith(slots)
 
 
 def is_statistic(name):
@@ -76,4 +94,4 @@ LEARNING_RATE, MOMENTUM = 0.01, 0.9
 
 
 def has_momentum(model):
-    return model != "s5"
+    return model not in ("s5", "dlrm")

@@ -34,6 +34,14 @@ class Ops:
         return x * (1 + functional.conv2d(x * x, self.window)).pow(-0.75)
 
     @staticmethod
+    def embedding(table, ids):
+        return functional.embedding(ids, table, sparse=True)
+
+    @staticmethod
+    def concat(parts):
+        return torch.cat(parts, 1)
+
+    @staticmethod
     def flatten(x):
         return x.permute(0, 2, 3, 1).flatten(1)
 
@@ -80,20 +88,20 @@ def images(value, device):
 
 def build(options):
     device, problem = options.device, serving.read_problem(options.problem)
-    inputs = images(problem["inputs"], device)
-    labels = torch.from_numpy(problem["labels"].copy()).to(device)
-    labels = labels if options.model == "s5" else labels.long()
+    examples = [images(problem[name], device) for name in networks.fields(options.model)]
+    examples = [value if value.is_floating_point() else value.long() for value in examples]
     p = {name: to_torch(value, device) for name, value in problem.items() if networks.is_statistic(name)}
-    trained = {name: to_torch(value, device).requires_grad_() for name, value in problem.items()
-               if networks.is_trained(name)}
+    trained = {name: (images if name.startswith("table") else to_torch)(value, device).requires_grad_()
+               for name, value in problem.items() if networks.is_trained(name)}
     p |= trained
     momentum = networks.MOMENTUM if networks.has_momentum(options.model) else 0
-    optimizer = torch.optim.SGD(trained.values(), lr=networks.LEARNING_RATE, momentum=momentum, fused=True)
+    sparse = options.model == "dlrm"  # fused updates do not take sparse gradients
+    optimizer = torch.optim.SGD(trained.values(), lr=networks.LEARNING_RATE, momentum=momentum, fused=not sparse)
 
     ops = Ops(device)
 
-    def loss(p, inputs, labels):
-        return networks.loss(ops, options.model, p, inputs, labels)
+    def loss(p, *examples):
+        return networks.loss(ops, options.model, p, *examples)
 
     if options.compile:
         loss = torch.compile(loss, mode="max-autotune" if device == "cuda" else "default")
@@ -101,7 +109,7 @@ def build(options):
     def step():
         optimizer.zero_grad(set_to_none=True)
         with torch.autocast(device, torch.bfloat16, enabled=options.dtype == "bfloat16"):
-            result = loss(p, inputs, labels)
+            result = loss(p, *examples)
         result.backward()
         optimizer.step()
         return result.detach()

@@ -131,7 +131,7 @@ TEST(Report, ASpreadOfOneValueIsThatValue) {
 }
 
 TEST(Models, AreFoundByNameOrAnErrorSaysWhichThereAre) {
-  for (const char* name : {"cifar_net", "cifar_net_no_lrn", "resnet8", "resnet20", "mlp", "s5"}) {
+  for (const char* name : {"cifar_net", "cifar_net_no_lrn", "resnet8", "resnet20", "mlp", "dlrm", "s5"}) {
     EXPECT_TRUE(FindModel(name).ok()) << name;
   }
   for (const char* name : {"", "resnet", "resnet21", "resnet20x", "lenet"}) {
