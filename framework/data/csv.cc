@@ -89,7 +89,10 @@ class RowReader {
     const size_t start = at_;
     while (!AtLineEnd() && text_[at_] != options_.separator) ++at_;
     field.text = std::string(absl::StripTrailingAsciiWhitespace(text_.substr(start, at_ - start)));
-    return absl::OkStatus();
+    const size_t cr = field.text.find('\r');
+    if (cr == std::string::npos) return absl::OkStatus();
+    return Error(line_, field.column + static_cast<int64_t>(cr),
+                 "a CR within the line: some lines of the file end in CR alone; expected LF or CR LF");
   }
 
   absl::Status ReadQuoted(CsvField& field) {
@@ -119,6 +122,30 @@ class RowReader {
   size_t at_ = 0, line_start_ = 0;
   int64_t line_ = 1;
 };
+
+// An error for a file that is not text of this kind: in UTF-16, binary, or with line ends of CR alone.
+absl::Status CheckText(absl::string_view text, absl::string_view name) {
+  const auto error = [&](auto&&... what) { return absl::InvalidArgumentError(absl::StrCat(name, what...)); };
+  for (const auto& [mark, bytes] : {std::pair("\xFF\xFE", "FF FE"), std::pair("\xFE\xFF", "FE FF")}) {
+    if (!absl::StartsWith(text, mark)) continue;
+    return error(": the text is UTF-16, as it begins with the byte order mark ", bytes, "; save it as UTF-8, as by ",
+                 "iconv -f UTF-16 -t UTF-8 ", name, " > utf8.csv");
+  }
+  if (const size_t at = text.find('\0'); at != text.npos) {
+    const size_t line_end = text.rfind('\n', at);
+    const int64_t line = 1 + std::count(text.begin(), text.begin() + static_cast<int64_t>(at), '\n');
+    return error(":", line, ":", line_end == text.npos ? at + 1 : at - line_end,
+                 ": a byte of value 0 (NUL), which no text has: the file is damaged, binary, or UTF-16 without a byte ",
+                 "order mark; if it is UTF-16, save it as UTF-8, as by iconv -f UTF-16LE -t UTF-8 ", name,
+                 " > utf8.csv");
+  }
+  const absl::string_view inner = absl::StripAsciiWhitespace(text);
+  if (inner.find('\n') == inner.npos && inner.find('\r') != inner.npos) {
+    return error(": the lines end in CR alone; expected LF or CR LF. Convert them, as by tr '\\r' '\\n' < ", name,
+                 " > lines.csv");
+  }
+  return absl::OkStatus();
+}
 
 bool IsNumber(const std::string& text) {
   double value;
@@ -242,6 +269,7 @@ absl::StatusOr<CsvTable> ParseCsv(absl::string_view text, absl::string_view name
     return absl::InvalidArgumentError(
         absl::StrCat("CSV dtype is ", DTypeName(options.dtype), "; expected float32 or float64"));
   }
+  RETURN_IF_ERROR(CheckText(text, name));
   RowReader reader(text, name, options);
   std::vector<CsvField> row;
   ASSIGN_OR_RETURN(bool more, reader.Next(row));

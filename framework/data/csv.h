@@ -40,8 +40,9 @@ struct CsvTable {
 // CRLF. White space around an unquoted field and a UTF-8 byte order mark are ignored. Only the chosen columns must be
 // numbers. Errors are InvalidArgument (or those of reading the file) and begin with file:line:column, both counted from
 // 1, the column in bytes: a field that is empty, not a number, NaN, infinite or too large for the dtype; a row with
-// more or fewer fields than the first; an unclosed quote; a missing column; two columns of the same name; no rows.
-// ResourceExhausted for a file of more than max_bytes.
+// more or fewer fields than the first; an unclosed quote; a missing column; two columns of the same name; no rows;
+// UTF-16, a NUL byte, or lines that end in CR alone, with the command that converts the file. ResourceExhausted for a
+// file of more than max_bytes.
 absl::StatusOr<CsvTable> ReadCsv(const std::string& path, const CsvOptions& options = {});
 
 // Like ReadCsv, but parses `text`, which errors call `name`.

@@ -96,6 +96,26 @@ TEST(Csv, HintsAtAnotherSeparator) {
   EXPECT_THAT(error("1,x\n2,y\n").message(), testing::Not(testing::HasSubstr("separated")));
 }
 
+TEST(Csv, SaysWhatKindOfFileItCannotRead) {
+  const auto error = [](absl::string_view text) { return ParseCsv(text, "dir/f.csv").status(); };
+  using namespace std::string_literals;
+  ExpectError(error("\xFF\xFE"
+                    "a\0,\0b\0\n\0"s),
+              StatusCode::kInvalidArgument, "UTF-16", "byte order mark FF FE", "iconv -f UTF-16 -t UTF-8 dir/f.csv");
+  ExpectError(error("\xFE\xFF"
+                    "\0a\0,\0b\0\n"s),
+              StatusCode::kInvalidArgument, "UTF-16", "byte order mark FE FF");
+  ExpectError(error("a\0,\0b\0\n\0"s), StatusCode::kInvalidArgument, "dir/f.csv:1:2: ", "NUL", "UTF-16", "iconv");
+  ExpectError(error("a,b\n1,2\n3,\0004\n"s), StatusCode::kInvalidArgument, "dir/f.csv:3:3: ", "NUL", "damaged");
+  for (const char* text : {"a,b\r1,2\r3,4\r", "1,2\r3,4", "# two columns\ra,b\r1,2\r", "a,\r1,2", "1\r2\r"}) {
+    ExpectError(error(text), StatusCode::kInvalidArgument, "dir/f.csv: ", "end in CR alone",
+                "tr '\\r' '\\n' < dir/f.csv");
+  }
+  ExpectError(error("a,b\n1,2\r3,4\n"), StatusCode::kInvalidArgument, "dir/f.csv:2:4: ", "CR within the line");
+  EXPECT_TRUE(error("a,b\r\n1,2\r\r\n3,4\r").ok());
+  EXPECT_TRUE(error("\"a\rb\",c\n1,2\n").ok());
+}
+
 TEST(Csv, RejectsWhatIsNotFinite) {
   for (const char* text : {"nan", "-NaN", "inf", "-Infinity"}) {
     ExpectError(ParseCsv(std::string("1,2\n1,") + text, "t").status(), StatusCode::kInvalidArgument, "t:2:3",
