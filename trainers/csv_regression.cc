@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
@@ -16,6 +17,7 @@
 #include "models/summaries.h"
 #include "ops/builtin_ops.h"
 #include "optim/descent.h"
+#include "spdlog/fmt/fmt.h"
 #include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {
@@ -23,6 +25,9 @@ namespace {
 
 // Errors are squared in float32.
 constexpr double kMaxTarget = 1e18;
+
+// Of the printed formula's predictions, in spreads of the target. Training in float32 leaves errors of that size.
+constexpr double kFormulaError = 1e-6;
 
 // Mean and standard deviation by column.
 struct Moments {
@@ -67,16 +72,26 @@ Tensor Standardise(const Tensor& table, const Moments& moments) {
   return result;
 }
 
-Tensor ToFloat(const Tensor& values) {
+double MeanOf(const Tensor& values) {
+  const absl::Span<const double> all = values.span<double>();
+  // Relative to the first row, so that the mean of a constant is exact.
+  double mean = all[0];
+  for (const double value : all) mean += (value - all[0]) / static_cast<double>(all.size());
+  return mean;
+}
+
+Tensor FloatDifferences(const Tensor& values, double from) {
   Tensor result(DType::kFloat32, values.shape());
-  for (int64_t i = 0; i < values.elements(); ++i)
-    result.data<float>()[i] = static_cast<float>(values.data<double>()[i]);
+  for (int64_t i = 0; i < values.elements(); ++i) {
+    result.data<float>()[i] = static_cast<float>(values.data<double>()[i] - from);
+  }
   return result;
 }
 
-// The plane in the file's units, from one for standardised features.
-Plane Unstandardise(const Tensor& weight, float bias, const Moments& moments, const data::CsvTable& table) {
-  Plane plane{.target = table.target_name, .features = table.feature_names, .bias = bias};
+// The plane in the file's units, from one for standardised features and differences from `target_mean`.
+Plane Unstandardise(const Tensor& weight, float bias, double target_mean, const Moments& moments,
+                    const data::CsvTable& table) {
+  Plane plane{.target = table.target_name, .features = table.feature_names, .bias = bias + target_mean};
   for (size_t i = 0; i < moments.mean.size(); ++i) {
     plane.weights.push_back(weight.data<float>()[i] / moments.deviation[i]);
     plane.bias -= plane.weights[i] * moments.mean[i];
@@ -87,9 +102,8 @@ Plane Unstandardise(const Tensor& weight, float bias, const Moments& moments, co
 void Evaluate(const data::CsvTable& table, Plane& plane) {
   const int64_t rows = table.features.shape()[0], columns = table.features.shape()[1];
   const absl::Span<const double> targets = table.targets.span<double>();
-  // Relative to the first row, so that the variance of a constant is 0 whatever its rounding.
-  double mean = targets[0], variance = 0;
-  for (double target : targets) mean += (target - targets[0]) / rows;
+  const double mean = MeanOf(table.targets);
+  double variance = 0;
   for (int64_t row = 0; row < rows; ++row) {
     double error = plane.bias - targets[row];
     for (int64_t i = 0; i < columns; ++i) error += plane.weights[i] * table.features.data<double>()[row * columns + i];
@@ -97,6 +111,38 @@ void Evaluate(const data::CsvTable& table, Plane& plane) {
     variance += (targets[row] - mean) * (targets[row] - mean) / rows;
   }
   plane.r2 = variance > 0 ? 1 - plane.mean_squared_error / variance : std::nan("");
+}
+
+// The number with at least six digits, and as many as it takes to differ by at most `error`.
+std::string Digits(double value, double error) {
+  constexpr int kFewest = 6, kAll = 17;
+  std::string text;
+  for (int digits = kFewest; digits <= kAll; ++digits) {
+    text = fmt::format("{:+.{}g}", value, digits);
+    double read = 0;
+    if (absl::SimpleAtod(text, &read) && std::abs(read - value) <= error) break;
+  }
+  return text;
+}
+
+std::string FormulaOf(const Plane& plane, const data::CsvTable& table) {
+  const int64_t rows = table.features.shape()[0], columns = table.features.shape()[1];
+  double spread = 0;
+  const double mean = MeanOf(table.targets);
+  for (const double target : table.targets.span<double>()) spread = std::max(spread, std::abs(target - mean));
+  if (spread == 0) spread = std::abs(mean);
+  // Each term may contribute its share.
+  const double error = kFormulaError * spread / static_cast<double>(columns + 1);
+  std::string text = absl::StrCat(plane.target, " =\n");
+  for (int64_t i = 0; i < columns; ++i) {
+    double largest = 0;
+    for (int64_t row = 0; row < rows; ++row) {
+      largest = std::max(largest, std::abs(table.features.data<double>()[row * columns + i]));
+    }
+    absl::StrAppend(&text, "  ", Digits(plane.weights[i], largest > 0 ? error / largest : HUGE_VAL), " * ",
+                    plane.features[i], "\n");
+  }
+  return absl::StrCat(text, "  ", Digits(plane.bias, error), "\n");
 }
 
 // Weights belong to columns, so a run goes on only with the columns and the number of rows of its checkpoint.
@@ -135,8 +181,10 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   TrainerOptions training = options.training;
   RETURN_IF_ERROR(RecordTable(options.path, table, training));
   ASSIGN_OR_RETURN(const Moments moments, MomentsOf(table));
-  ASSIGN_OR_RETURN(const auto dataset, data::FromTensors({{"features", Standardise(table.features, moments)},
-                                                          {"target", ToFloat(table.targets)}}));
+  const double target_mean = MeanOf(table.targets);
+  ASSIGN_OR_RETURN(const auto dataset,
+                   data::FromTensors({{"features", Standardise(table.features, moments)},
+                                      {"target", FloatDifferences(table.targets, target_mean)}}));
   const auto local = static_cast<int>(devices.TowerDevices().size());
   data::PrefetcherOptions order{.batch_size = options.batch_size,
                                 .towers = options.replicate.towers == 0 ? local : options.replicate.towers,
@@ -167,8 +215,9 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   ASSIGN_OR_RETURN(const Tensor weight,
                    session->ReadVariable(graph.FindVariable("weight", options.replicate.first_tower)));
   ASSIGN_OR_RETURN(const Tensor bias, session->ReadVariable(graph.FindVariable("bias", options.replicate.first_tower)));
-  Plane plane = Unstandardise(weight, bias.scalar<float>(), moments, table);
+  Plane plane = Unstandardise(weight, bias.scalar<float>(), target_mean, moments, table);
   Evaluate(table, plane);
+  plane.formula = FormulaOf(plane, table);
   plane.steps = trainer.steps();
   plane.stopped = trainer.stopped();
   return plane;

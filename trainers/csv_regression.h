@@ -35,11 +35,14 @@ struct Plane {
   double bias = 0;
   double mean_squared_error = 0;  // over all rows
   double r2 = 0;                  // coefficient of determination; NaN if the target is the same in all rows
+  std::string formula;            // lines "y =", "  +3 * a", "  -7", with so many digits that they change no prediction
+                                  // for a row of the file by more than a millionth of the target's spread
   int64_t steps = 0;              // of training
   int stopped = 0;                // Trainer::stopped; if not 0, the plane is that of an unfinished run
 };
 
-// Minimises the mean squared error by gradient descent on standardised features, in shuffled mini-batches. Errors:
+// Minimises the mean squared error by gradient descent on standardised features and the target's difference from its
+// mean, in shuffled mini-batches. Errors:
 // InvalidArgument for a file without features, an invalid batch size or one that exceeds the rows; FailedPrecondition
 // if the checkpoint to resume from has other columns or another number of rows; those of ReadCsv and Trainer::Run.
 absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options);

@@ -51,8 +51,9 @@ constexpr char kUsage[] = R"(Fits a line or a plane by gradient descent.
 
   linear_regression --csv=houses.csv --target=price --devices=cpu:2 --batch_size=64
       Predicts one column of a file from all others, in mini-batches with one tower per device. Features are standardised
-      for training (mean 0, deviation 1); the weights printed at the end are in the units of the file. The default is
-      2,000 steps. --device does not apply.
+      for training (mean 0, deviation 1), and the target is counted from its mean; the formula printed at the end is in
+      the units of the file, with as many digits as its predictions need. The default is 2,000 steps. --device does not
+      apply.
 
 With --train_dir both save checkpoints, stop cleanly on Ctrl-C, and resume where they stopped.
 )";
@@ -199,9 +200,7 @@ absl::StatusOr<int> FitFile(World& world, int64_t steps) {
   if (!prints) return plane.stopped;
   if (plane.stopped != 0) fmt::print("{}\n", StoppedText(plane.stopped, plane.steps));
   if (plane.steps == 0) return 0;
-  fmt::print("{} =\n", plane.target);
-  for (size_t i = 0; i < plane.weights.size(); ++i) fmt::print("  {:+.6g} * {}\n", plane.weights[i], plane.features[i]);
-  fmt::print("  {:+.6g}\nmean squared error {:.6g}, R2 {}\n", plane.bias, plane.mean_squared_error,
+  fmt::print("{}mean squared error {:.6g}, R2 {}\n", plane.formula, plane.mean_squared_error,
              std::isnan(plane.r2) ? absl::StrCat("undefined, since ", plane.target, " does not vary")
                                   : fmt::format("{:.6f}", plane.r2));
   return plane.stopped;
