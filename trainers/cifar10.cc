@@ -404,8 +404,8 @@ absl::StatusOr<int> Train(World& world) {
     return steps;
   };
   if (absl::GetFlag(FLAGS_explain)) {
-    ASSIGN_OR_RETURN(const std::string text,
-                     ExplainRun(*session, planned, setup.batch_size, order.towers, memory_limit));
+    ASSIGN_OR_RETURN(const std::string text, ExplainRun(*session, planned, setup.batch_size, order.towers,
+                                                        setup.data.train->size(), memory_limit));
     if (first_task) std::printf("%s", text.c_str());
     if (world.size() == 1) return 0;
     ASSIGN_OR_RETURN(const std::string link,

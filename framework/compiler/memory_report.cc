@@ -101,19 +101,30 @@ std::string MemoryTable(const std::vector<DeviceMemoryReport>& reports, const De
       {"gradients", &DeviceMemoryReport::gradients},
       {"workspace", &DeviceMemoryReport::workspace},
       {"gaps", &DeviceMemoryReport::gaps}};
-  std::string text = absl::StrFormat("%-8s", "MiB");
-  for (const auto& [name, member] : columns) absl::StrAppendFormat(&text, " %11s", name);
-  absl::StrAppendFormat(&text, " %11s\n", "total");
+  std::vector<std::vector<std::string>> rows = {{"MiB"}};
+  for (const auto& [name, member] : columns) rows[0].push_back(name);
+  rows[0].push_back("total");
   for (int device = 0; device < devices.size(); ++device) {
     const DeviceMemoryReport& report = reports[device];
     if (report.total() == 0) continue;
-    absl::StrAppendFormat(&text, "%-8s", devices.device(device).name().ToLocalString());
-    for (const auto& [name, member] : columns) absl::StrAppendFormat(&text, " %11.2f", report.*member / kMebi);
-    absl::StrAppendFormat(&text, " %11.2f\n", report.total() / kMebi);
+    std::vector<std::string>& row = rows.emplace_back();
+    row.push_back(devices.device(device).name().ToLocalString());
+    for (const auto& [name, member] : columns) row.push_back(absl::StrFormat("%.2f", report.*member / kMebi));
+    row.push_back(absl::StrFormat("%.2f", report.total() / kMebi));
+  }
+  std::vector<size_t> widths(rows[0].size());
+  for (const std::vector<std::string>& row : rows) {
+    for (size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
+  }
+  std::string text;
+  for (const std::vector<std::string>& row : rows) {
+    absl::StrAppendFormat(&text, "%-*s", static_cast<int>(widths[0]), row[0]);
+    for (size_t i = 1; i < row.size(); ++i) absl::StrAppendFormat(&text, " %*s", static_cast<int>(widths[i]), row[i]);
+    absl::StrAppend(&text, "\n");
   }
   absl::StrAppend(&text,
-                  "others: variables that are not trained; copies: of constants and large feeds, on GPUs; gaps: room "
-                  "between tensors\n");
+                  "others: variables that are not trained; copies: of constants and large feeds, on GPUs;\n"
+                  "gaps: room between tensors\n");
   for (int device = 0; device < devices.size(); ++device) {
     if (reports[device].largest.empty()) continue;
     absl::StrAppendFormat(&text, "largest on %s, in MiB\n", devices.device(device).name().ToLocalString());

@@ -9,6 +9,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "models/summaries.h"
 #include "tests/framework/io/event_reader.h"
 #include "tests/trainers/experiment.h"
@@ -124,7 +126,7 @@ TEST(Explain, TellsWhatARunCostsAndTheLargestBatch) {
   };
   ASSERT_EQ(steps(12).size(), 3u);  // with the two examples that end an epoch
   const size_t limit = size_t{1} << 20;
-  const auto text = ExplainRun(*run.session, steps, 12, 2, limit);
+  const auto text = ExplainRun(*run.session, steps, 12, 2, /*examples=*/1 << 20, limit);
   ASSERT_TRUE(text.ok()) << text.status();
   EXPECT_THAT(*text, AllOf(HasSubstr("A training step with a batch of 12 on 2 towers"), HasSubstr("CPU:1"),
                            HasSubstr("Critical path"), HasSubstr("MiB  evaluation"),
@@ -138,6 +140,32 @@ TEST(Explain, TellsWhatARunCostsAndTheLargestBatch) {
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
   EXPECT_THAT(std::string(status.message()),
               AllOf(HasSubstr("1.00 MiB are allowed"), HasSubstr("--explain lists"), testing::Not(HasSubstr("\n"))));
+}
+
+TEST(Explain, ProposesNoBatchBeyondTheData) {
+  Experiment run("cpu:2", 12, 0.1);
+  const auto steps = [&](int64_t batch) {
+    EXPECT_LE(batch, 51);
+    return TrainingSteps(run.step, models::InputSpec::Of(*run.input), batch, 51, {});
+  };
+  for (const int64_t examples : {51, 50, 33, 32}) {
+    const auto text = ExplainRun(*run.session, steps, 12, 2, examples, std::nullopt);
+    ASSERT_TRUE(text.ok()) << text.status();
+    EXPECT_THAT(*text, HasSubstr(absl::StrCat("A batch of ", examples - examples % 2,
+                                              " fits into the memory of the devices; the data, ", examples,
+                                              " examples, allow no larger one.")));
+  }
+}
+
+// Names may be longer than a line.
+TEST(Explain, LinesFitIntoAWindow) {
+  Experiment run("cpu:2", 12, 0.1);
+  const auto steps = [&](int64_t batch) {
+    return TrainingSteps(run.step, models::InputSpec::Of(*run.input), batch, 50, {});
+  };
+  const auto text = ExplainRun(*run.session, steps, 12, 2, 50, std::nullopt);
+  ASSERT_TRUE(text.ok()) << text.status();
+  for (const absl::string_view line : absl::StrSplit(*text, '\n')) EXPECT_LE(line.size(), 100u) << line;
 }
 
 }  // namespace

@@ -50,14 +50,16 @@ bool Fits(Session& session, const std::vector<PlannedStep>& steps, std::optional
   return explained.ok() && TooSmall(session, *explained, limit) < 0;
 }
 
-// Doubles the batch until it does not fit, then bisects.
-int64_t LargestBatch(Session& session, const PlannedSteps& steps, int64_t towers, std::optional<size_t> limit) {
+// Doubles the batch until it does not fit, then bisects. At most `most`.
+int64_t LargestBatch(Session& session, const PlannedSteps& steps, int64_t towers, int64_t most,
+                     std::optional<size_t> limit) {
+  const int64_t most_each = most / towers;
   int64_t fits = 0, fails = 1;  // examples of each tower
-  while (Fits(session, steps(fails * towers), limit)) {
+  while (fits < most_each && Fits(session, steps(fails * towers), limit)) {
     fits = fails;
-    if (fits * towers >= kMaxBatch) return fits * towers;
-    fails *= 2;
+    fails = std::min(2 * fails, most_each);
   }
+  if (fits == most_each) return fits * towers;
   while (fails - fits > std::max<int64_t>(1, fits / 64)) {
     const int64_t middle = (fits + fails) / 2;
     (Fits(session, steps(middle * towers), limit) ? fits : fails) = middle;
@@ -115,21 +117,27 @@ absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& 
 }
 
 absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& steps, int64_t batch_size, int towers,
-                                       std::optional<size_t> limit) {
+                                       int64_t examples, std::optional<size_t> limit) {
   const std::vector<PlannedStep> planned = steps(batch_size);
   ASSIGN_OR_RETURN(const Explanations explained, Compile(session, planned));
   std::string text =
       absl::StrFormat("A training step with a batch of %d on %s\n\n", batch_size, Counted(towers, "tower"));
   absl::StrAppend(&text, ExplainPlan(*explained[0].plan, explained[0].memory, session.devices()), "\n",
                   OthersText(planned, explained));
-  const int64_t largest = LargestBatch(session, steps, towers, limit);
+  const int64_t most = std::min(kMaxBatch, examples);
+  const int64_t largest = LargestBatch(session, steps, towers, most, limit);
   const std::string on = limit.has_value() ? absl::StrFormat("%.2f MiB on each device", *limit / kMebi)
                                            : std::string("the memory of the devices");
-  absl::StrAppend(&text, largest >= kMaxBatch
-                             ? absl::StrFormat("A batch of %d fits into %s; larger ones were not tried.\n", largest, on)
-                         : largest > 0
-                             ? absl::StrFormat("The largest batch that fits into %s: about %d.\n", on, largest)
-                             : absl::StrFormat("No batch fits into %s.\n", on));
+  if (largest == 0) {
+    absl::StrAppendFormat(&text, "No batch fits into %s.\n", on);
+  } else if (largest <= most - towers) {
+    absl::StrAppendFormat(&text, "The largest batch that fits into %s: about %d.\n", on, largest);
+  } else {
+    absl::StrAppendFormat(&text, "A batch of %d fits into %s; %s.\n", largest, on,
+                          examples <= kMaxBatch
+                              ? absl::StrFormat("the data, %s, allow no larger one", Counted(examples, "example"))
+                              : "larger ones were not tried");
+  }
   return text;
 }
 
@@ -154,8 +162,8 @@ absl::StatusOr<std::string> ExplainLink(World& world, Session& session, const Pl
   const LinkPoint &first = measured.alone.front(), &last = measured.alone.back();
   const double slices = way == ExchangeWay::kSlices ? exchange.towers + 1 : 2;
   return absl::StrFormat(
-      "Between %d processes: each sends and receives %.3f MiB a step in %d averages. On the link measured now, where "
-      "%.0f bytes take %.1f us and %.0f MiB %.2f ms, that takes %.2f ms where no computing hides it.\n",
+      "Between %d processes: each sends and receives %.3f MiB a step in %d averages. On the link\nmeasured now, where "
+      "%.0f bytes take %.1f us and %.0f MiB %.2f ms, that takes %.2f ms\nwhere no computing hides it.\n",
       world.size(), slices * bytes * (world.size() - 1) / world.size() / kMebi, collectives.size(), first.bytes,
       first.seconds * 1e6, last.bytes / kMebi, last.seconds * 1e3, seconds * 1e3);
 }

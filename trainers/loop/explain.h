@@ -37,10 +37,11 @@ std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t ba
 absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit);
 
 // Compiles the steps and reports the memory, operations, transfers, collectives and critical path of the first; the
-// memory of the others; and the largest batch, a multiple of `towers`, with which all steps together fit into `limit`
-// bytes on every device, or into the memory of each device if there is no limit.
+// memory of the others; and the largest batch, a multiple of `towers` and no larger than the data of so many
+// `examples`, with which all steps together fit into `limit` bytes on every device, or into the memory of each device
+// if there is no limit.
 absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& steps, int64_t batch_size, int towers,
-                                       std::optional<size_t> limit);
+                                       int64_t examples, std::optional<size_t> limit);
 
 // The bytes that each process of `world` sends to average the towers of the step, and the time that it takes on the
 // link between two of them, which is measured. All processes must call it. Errors: those of Prepare and of MeasureLink.
