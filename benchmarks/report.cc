@@ -9,6 +9,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -19,6 +21,7 @@ namespace belfry::benchmarks {
 namespace {
 
 constexpr char kMin[] = "_min", kMax[] = "_max";
+constexpr size_t kMaxWidth = 110, kMaxKeysWidth = 70;  // of a table, and of its columns that each part repeats
 
 std::string Cell(const nlohmann::ordered_json& row, const std::string& column) {
   const auto found = row.find(column);
@@ -33,6 +36,46 @@ std::string Cell(const nlohmann::ordered_json& row, const std::string& column) {
 bool IsShownByMedian(const nlohmann::ordered_json& row, absl::string_view column) {
   return (absl::ConsumeSuffix(&column, kMin) || absl::ConsumeSuffix(&column, kMax)) &&
          row.contains(std::string(column));
+}
+
+struct Column {
+  std::string name;
+  size_t width = 0;
+  bool is_text = false, is_measured = false;  // measured: any of its numbers has a fraction
+};
+
+// Of the columns, each followed by two spaces.
+size_t WidthOf(const std::vector<Column>& columns) {
+  size_t width = 0;
+  for (const Column& column : columns) width += column.width + 2;
+  return width;
+}
+
+void AppendRows(const std::vector<Column>& columns, const std::vector<nlohmann::ordered_json>& rows,
+                std::string& text) {
+  const auto line = [&](const auto& cell) {
+    std::string cells;
+    for (const Column& column : columns) {
+      absl::StrAppend(&cells, absl::StrFormat(column.is_text ? "%-*s  " : "%*s  ", static_cast<int>(column.width),
+                                              cell(column.name)));
+    }
+    cells.erase(cells.find_last_not_of(' ') + 1);
+    absl::StrAppend(&text, cells, "\n");
+  };
+  line([](const std::string& column) { return column; });
+  for (const nlohmann::ordered_json& row : rows) line([&](const std::string& column) { return Cell(row, column); });
+}
+
+// The text in lines of at most kMaxWidth, broken between words.
+std::string Wrapped(const std::string& text) {
+  std::string lines;
+  size_t used = 0;
+  for (const absl::string_view word : absl::StrSplit(text, ' ')) {
+    const bool fits = used + 1 + word.size() <= kMaxWidth;
+    absl::StrAppend(&lines, used == 0 ? "" : fits ? " " : "\n", word);
+    used = used > 0 && fits ? used + 1 + word.size() : word.size();
+  }
+  return lines;
 }
 
 absl::Status WriteText(const std::filesystem::path& path, const std::string& text) {
@@ -66,34 +109,34 @@ std::vector<std::string> Report::Columns() const {
 }
 
 std::string Report::Table() const {
-  std::string text = absl::StrCat(title_, "\n", MachineText(), "\n");
-  std::vector<std::string> columns = Columns();
-  std::erase_if(columns, [&](const std::string& column) {
-    return std::any_of(rows_.begin(), rows_.end(), [&](const auto& row) { return IsShownByMedian(row, column); });
-  });
-  std::vector<size_t> widths;
-  std::vector<bool> left;
-  for (const std::string& column : columns) {
-    size_t width = column.size();
-    bool is_text = false;
+  std::string text = absl::StrCat(Wrapped(title_), "\n", MachineText(), "\n");
+  std::vector<Column> columns;
+  for (const std::string& name : Columns()) {
+    if (std::any_of(rows_.begin(), rows_.end(), [&](const auto& row) { return IsShownByMedian(row, name); })) continue;
+    Column& column = columns.emplace_back(Column{.name = name, .width = name.size()});
     for (const nlohmann::ordered_json& row : rows_) {
-      width = std::max(width, Cell(row, column).size());
-      is_text = is_text || (row.contains(column) && row[column].is_string());
+      column.width = std::max(column.width, Cell(row, name).size());
+      if (!row.contains(name)) continue;
+      column.is_text = column.is_text || row[name].is_string();
+      column.is_measured = column.is_measured || row[name].is_number_float();
     }
-    widths.push_back(width);
-    left.push_back(is_text);
   }
-  const auto line = [&](const auto& cell) {
-    std::string cells;
-    for (size_t i = 0; i < columns.size(); ++i) {
-      absl::StrAppend(&cells,
-                      absl::StrFormat(left[i] ? "%-*s  " : "%*s  ", static_cast<int>(widths[i]), cell(columns[i])));
+  // Each part of a table that is too wide begins with the columns that tell the rows apart.
+  std::vector<Column> part;
+  for (const Column& column : columns) {
+    if (column.is_measured || WidthOf(part) + column.width > kMaxKeysWidth) break;
+    part.push_back(column);
+  }
+  const std::vector<Column> keys = part;
+  for (size_t i = keys.size(); i < columns.size(); ++i) {
+    if (part.size() > keys.size() && WidthOf(part) + columns[i].width > kMaxWidth) {
+      AppendRows(part, rows_, text);
+      absl::StrAppend(&text, "\n");
+      part = keys;
     }
-    cells.erase(cells.find_last_not_of(' ') + 1);
-    absl::StrAppend(&text, cells, "\n");
-  };
-  line([](const std::string& column) { return column; });
-  for (const nlohmann::ordered_json& row : rows_) line([&](const std::string& column) { return Cell(row, column); });
+    part.push_back(columns[i]);
+  }
+  AppendRows(part, rows_, text);
   return text;
 }
 
@@ -127,7 +170,7 @@ nlohmann::ordered_json Report::Json() const {
 
 absl::Status Report::Finish(const std::string& directory) const {
   std::printf("%s", Table().c_str());
-  for (const std::string& line : summary_) std::printf("%s\n", line.c_str());
+  for (const std::string& line : summary_) std::printf("%s\n", Wrapped(line).c_str());
   std::printf("\n");
   if (directory.empty()) return absl::OkStatus();
   const std::filesystem::path folder(directory);

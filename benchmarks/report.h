@@ -20,7 +20,8 @@ class Report {
   // Adds a line that ./dev bench repeats at the end of all benchmarks.
   void Summarize(std::string line) { summary_.push_back(std::move(line)); }
 
-  // The title, the machine and the rows. Missing values print as "-", those of AddSpread as "median [min .. max]".
+  // The title, the machine and the rows. Missing values print as "-", those of AddSpread as "median [min .. max]". A
+  // table of more than 110 columns of text is printed in parts.
   std::string Table() const;
   std::string Csv() const;
   nlohmann::ordered_json Json() const;

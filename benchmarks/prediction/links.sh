@@ -33,8 +33,9 @@ one() {
   across "$library=$mpirun" 300 "$scaling" --predict=2 --link=measured "--model=$2" "--real=${options[steps]}" \
     "--batch_size=${options[batch_size]}" >"$log" 2>&1 || fail "scaling ended with status $?" "$log"
   awk -v rate="$1" -v model="$2" '
-    $1 == "processes" { for (i = 1; i <= NF; ++i) column[$i] = i }
-    $1 == 2 && column["real_ms"] { print rate, model, $column["step_ms"], $column["real_ms"] }' "$log" >>"$work/steps"
+    $1 == "processes" { delete column; for (i = 1; i <= NF; ++i) column[$i] = i } # one of the parts of the table
+    $1 == 2 { for (name in column) value[name] = $column[name] }
+    END { if ("real_ms" in value) print rate, model, value["step_ms"], value["real_ms"] }' "$log" >>"$work/steps"
 }
 
 table() {

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -128,6 +129,28 @@ TEST(Report, ASpreadOfOneValueIsThatValue) {
   report.Add(row);
   const std::vector<std::string> lines = absl::StrSplit(report.Table(), '\n');
   EXPECT_THAT(std::vector<std::string>(absl::StrSplit(lines[3], ' ', absl::SkipEmpty())), ElementsAre("1"));
+}
+
+TEST(Report, AWideTableIsPrintedInParts) {
+  Report report("scaling",
+                "Scaling of cifar_net, resnet20 in float32 over CPU devices of a thread each; medians "
+                "[min .. max] of the rounds, of which there were many");
+  for (const char* program : {"cifar_net, one", "resnet20, strong, nccl"}) {
+    nlohmann::ordered_json row = {{"program", program}, {"devices", 2}, {"batch", 128}};
+    AddSpread(row, "images/s", {4114, 4053, 4387});
+    AddSpread(row, "speed_up", {1.17, 1.09, 1.19});
+    row.update({{"efficiency", 0.587}, {"step_ms", 4.53}, {"compute_ms", 4.41}, {"averaging_ms", 1.06}});
+    row["exposed_ms"] = 0.13;
+    report.Add(row);
+  }
+  const std::string table = report.Table();
+  for (const absl::string_view line : absl::StrSplit(table, '\n')) EXPECT_LE(line.size(), 110u) << line;
+  const std::vector<std::string> words = absl::StrSplit(table, absl::ByAnyChar(" \n"), absl::SkipEmpty());
+  for (const char* figure :
+       {"4114", "[4053", "4387]", "1.17", "[1.09", "1.19]", "0.587", "4.53", "4.41", "1.06", "0.13"}) {
+    EXPECT_EQ(std::count(words.begin(), words.end(), figure), 2) << figure << "\n" << table;
+  }
+  EXPECT_EQ(std::count(words.begin(), words.end(), "program"), 2) << table;
 }
 
 TEST(Models, AreFoundByNameOrAnErrorSaysWhichThereAre) {
