@@ -1,6 +1,7 @@
 #include "trainers/flags/training_flags.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <filesystem>
 #include <limits>
 
@@ -46,6 +47,10 @@ constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 // In checkpoints' metadata: "setting.batch_size".
 std::string KeyOf(const RunSetting& setting) { return absl::StrCat("setting.", absl::StripPrefix(setting.name, "--")); }
 
+// In checkpoints' metadata: the program that wrote them.
+constexpr char kProgramKey[] = "program";
+constexpr char kNotRecorded[] = "not recorded";
+
 struct Change {
   const RunSetting* setting = nullptr;  // as it is now
   std::string then;
@@ -55,16 +60,32 @@ std::vector<Change> Compare(const io::Metadata& metadata, absl::Span<const RunSe
   std::vector<Change> changes;
   for (const RunSetting& setting : settings) {
     const auto found = metadata.find(KeyOf(setting));
-    const std::string then = found == metadata.end() ? "unknown" : found->second;
+    const std::string then = found == metadata.end() ? kNotRecorded : found->second;
     if (then != setting.value) changes.push_back({&setting, then});
   }
   return changes;
 }
 
+// Who wrote a checkpoint that lacks settings of this program.
+std::string OtherWriter(const io::Metadata& metadata) {
+  const auto program = metadata.find(kProgramKey), model = metadata.find("setting.model");
+  if (program == metadata.end()) return "another program, or an older version of this one";
+  if (program->second == program_invocation_short_name) return absl::StrCat("another version of ", program->second);
+  return absl::StrCat(program->second, model == metadata.end() ? "" : absl::StrCat(" with --model=", model->second),
+                      ", not by ", program_invocation_short_name);
+}
+
 absl::Status CheckFixed(const io::Checkpoint& checkpoint, absl::Span<const RunSetting> settings) {
-  std::vector<std::string> changed;
+  std::vector<std::string> changed, missing;
   for (const auto& [setting, then] : Compare(checkpoint.metadata, settings)) {
-    if (setting->fixed) changed.push_back(absl::StrCat(setting->name, " was ", then, " and is ", setting->value));
+    if (!setting->fixed) continue;
+    changed.push_back(absl::StrCat(setting->name, " was ", then, " and is ", setting->value));
+    if (then == kNotRecorded) missing.push_back(setting->name);
+  }
+  if (!missing.empty()) {
+    return absl::FailedPreconditionError(
+        absl::StrCat(checkpoint.path, " was written by ", OtherWriter(checkpoint.metadata), ": it does not record ",
+                     absl::StrJoin(missing, ", "), ". Use another --train_dir, or remove the checkpoints in this one"));
   }
   if (changed.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(checkpoint.path,
@@ -75,7 +96,7 @@ absl::Status CheckFixed(const io::Checkpoint& checkpoint, absl::Span<const RunSe
 }  // namespace
 
 io::Metadata RecordSettings(absl::Span<const RunSetting> settings) {
-  io::Metadata metadata;
+  io::Metadata metadata = {{kProgramKey, program_invocation_short_name}};
   for (const RunSetting& setting : settings) metadata[KeyOf(setting)] = setting.value;
   return metadata;
 }

@@ -25,14 +25,14 @@ struct RunSetting {
   bool fixed = false;  // a run cannot be resumed with another value
 };
 
-// TrainerOptions::metadata that records the settings.
+// TrainerOptions::metadata that records the program and the settings.
 io::Metadata RecordSettings(absl::Span<const RunSetting> settings);
 // For TrainerOptions::resume_note: a table of the settings that differ from those in the metadata; empty if none does.
 std::string ChangedSettings(const io::Metadata& metadata, absl::Span<const RunSetting> settings);
 
 // The checkpoint in --train_dir to resume from, as --resume says; nullopt to start afresh. FailedPrecondition if a
-// fixed setting differs from that of its run, or if there is one and --resume=never; NotFound if there is none and
-// --resume=always.
+// fixed setting differs from that of its run or was not recorded, as by another program, or if there is one and
+// --resume=never; NotFound if there is none and --resume=always.
 absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const RunSetting> settings);
 // The same in a run of several processes: task 0 looks for it, and the others get its path, step and metadata, but no
 // tensors.
