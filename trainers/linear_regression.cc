@@ -2,7 +2,9 @@
 #include <cmath>
 #include <cstdio>
 #include <limits>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
@@ -17,7 +19,7 @@
 #include "spdlog/fmt/fmt.h"
 #include "trainers/csv_regression.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/flags/device_flags.h"
+#include "trainers/flags/compute_flags.h"
 #include "trainers/flags/output_flags.h"
 #include "trainers/flags/replication_flags.h"
 #include "trainers/flags/session_flags.h"
@@ -28,7 +30,8 @@
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/trainer.h"
 
-ABSL_FLAG(std::string, device, "/device:cpu:0", "Device that fits the fixed points.");
+ABSL_FLAG(std::string, device, "",
+          "Device that fits the fixed points, such as /cpu:1. Default: the one that --devices opens.");
 ABSL_FLAG(int64_t, log_every, -1,
           "Steps between lines of --metrics_file and, for the fixed points, of the output. -1: 100, and the output has "
           "steps 0, 100, 200, 500, 1000, 2000 and so on.");
@@ -84,6 +87,16 @@ absl::StatusOr<std::unique_ptr<Checkpointer>> OpenCheckpoints(Session& session) 
   return Checkpointer::Create(session, std::move(folder));
 }
 
+// --device, or the only one of --devices.
+absl::StatusOr<std::string> DeviceOfFixedPoints(const DeviceSet& devices) {
+  if (const std::string device = absl::GetFlag(FLAGS_device); !device.empty()) return device;
+  const std::vector<int> towers = devices.TowerDevices();
+  if (towers.size() == 1) return devices.device(towers[0]).name().ToString();
+  return absl::InvalidArgumentError(absl::StrCat("--devices=", absl::GetFlag(FLAGS_devices), " opens ", towers.size(),
+                                                 " devices, but one fits the fixed points; choose it by --device, or "
+                                                 "give a file by --csv"));
+}
+
 // Those of both kinds of run; `csv` says which it is. Paths may change.
 std::vector<RunSetting> Settings(const std::string& csv) {
   return {{"--csv", csv, /*fixed=*/true}, {"--learning_rate", absl::StrCat(absl::GetFlag(FLAGS_learning_rate))}};
@@ -113,8 +126,9 @@ absl::StatusOr<int> FitFixedPoints(World& world, int64_t steps) {
   }
 
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
+  ASSIGN_OR_RETURN(const std::string device, DeviceOfFixedPoints(devices));
   Graph graph(BuiltinOps());
-  const Scope scope = Scope(graph).Device(absl::GetFlag(FLAGS_device));
+  const Scope scope = Scope(graph).Device(device);
   const Output x = ops::Placeholder(scope.Named("x"), DType::kFloat32, {Shape::kUnknown});
   const Output out = ops::Placeholder(scope.Named("out"), DType::kFloat32, {Shape::kUnknown});
   const models::LinearModel line = models::LinearRegression(scope, x, out);

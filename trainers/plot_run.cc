@@ -28,10 +28,27 @@ be plotted while it is in progress; run the program again to update the page.
   plot_run metrics.jsonl                  # a run with --metrics_file=metrics.jsonl
 )";
 
+// InvalidArgument if the page cannot be written there whatever it holds.
+absl::Status CheckOutput(const std::filesystem::path& output) {
+  std::error_code error;
+  if (output.empty()) return absl::InvalidArgumentError("--output= is empty; name the page to write");
+  if (std::filesystem::is_directory(output, error)) {
+    return absl::InvalidArgumentError(absl::StrCat("--output=", output.string(), " is a folder; name a file in it"));
+  }
+  const std::filesystem::path folder = output.parent_path();
+  if (folder.empty() || std::filesystem::is_directory(folder, error)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--output=", output.string(), ": there is no folder ", folder.string()));
+}
+
 absl::Status Run(const std::vector<std::string>& paths) {
   if (paths.empty()) {
     return absl::InvalidArgumentError("no runs given: name their directories or metrics files; see --help");
   }
+  for (const std::string& path : paths) {
+    if (path.empty()) return absl::InvalidArgumentError("an empty name in the place of a run; see --help");
+  }
+  RETURN_IF_ERROR(CheckOutput(absl::GetFlag(FLAGS_output)));
   ASSIGN_OR_RETURN(const std::vector<RunMetrics> runs, ReadRunMetrics(paths));
   const std::string output = absl::GetFlag(FLAGS_output);
   for (const std::string& path : paths) {

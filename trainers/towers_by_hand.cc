@@ -10,7 +10,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/flags/device_flags.h"
+#include "trainers/flags/compute_flags.h"
 #include "trainers/flags/output_flags.h"
 #include "trainers/flags/session_flags.h"
 #include "trainers/flags/step_flags.h"

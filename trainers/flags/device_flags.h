@@ -1,10 +1,9 @@
-// Flags for the devices of a program: how many, and how they use threads, memory and kernels.
+// Flags for the devices of a program: how many, which cards, and their threads and memory.
 #pragma once
 
 #include <string>
 
 #include "absl/flags/declare.h"
-#include "absl/status/statusor.h"
 #include "framework/device/device_set.h"
 
 ABSL_DECLARE_FLAG(std::string, devices);
@@ -18,9 +17,5 @@ ABSL_DECLARE_FLAG(bool, gpu_copy_through_host);
 namespace belfry::trainers {
 
 DeviceOptions DeviceOptionsFromFlags();
-
-// Opens --devices. InvalidArgument for a GPU flag without GPUs, and for a CPU flag without CPU towers. `options` are
-// those of DeviceOptionsFromFlags, perhaps changed.
-absl::StatusOr<DeviceSet> OpenDevices(const DeviceOptions& options = DeviceOptionsFromFlags());
 
 }  // namespace belfry::trainers

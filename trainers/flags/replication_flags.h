@@ -17,6 +17,10 @@ ABSL_DECLARE_FLAG(bool, shard_optimizer);
 
 namespace belfry::trainers {
 
+// Opens --devices in a process of `world`. Processes of one machine that may run on the same cores share them by
+// number, and get cores of their own. Errors: those of OpenDevices and of World::AllGather.
+absl::StatusOr<DeviceSet> OpenDevices(World& world);
+
 // Options from --variable_update and --shard_optimizer for a process of `world`, which gathers the numbers of towers of
 // all; sets what `session`, which runs on `devices`, needs for --averager, and the default of --step_timeout.
 // InvalidArgument names the flag; an averager that is not available on `devices` or among processes is an error, too.

@@ -12,7 +12,6 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "framework/base/cores.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
@@ -26,22 +25,6 @@ ABSL_FLAG(double, start_timeout, 300,
 
 namespace belfry::trainers {
 namespace {
-
-// Restricts this process to its share of the cores, if others of the machine may run on the same ones.
-absl::Status ShareCores(World& world) {
-  const std::vector<int> cores = AvailableCores();
-  ASSIGN_OR_RETURN(const std::vector<std::string> masks, world.AllGather(absl::StrJoin(cores, ","), StartDeadline()));
-  size_t sharers = 0, number = 0;
-  for (int r = 0; r < world.size(); ++r) {
-    if (masks[r] != masks[world.rank()] || world.processes()[r].host != world.processes()[world.rank()].host) continue;
-    if (r < world.rank()) ++number;
-    ++sharers;
-  }
-  if (sharers < 2) return absl::OkStatus();
-  const size_t begin = cores.size() * number / sharers, end = cores.size() * (number + 1) / sharers;
-  BindThisThread(absl::MakeConstSpan(cores).subspan(begin, std::max<size_t>(end - begin, 1)));
-  return absl::OkStatus();
-}
 
 // The error of a run, with where the others are if it waited for them in vain.
 absl::Status Tell(World& world, absl::Status status) {
@@ -98,11 +81,6 @@ DeviceOptions DeviceOptionsFromFlags(const World& world) {
   options.several_processes = true;
   options.local_rank = world.processes()[world.rank()].local_rank;
   return options;
-}
-
-absl::StatusOr<DeviceSet> OpenDevices(World& world) {
-  if (world.size() > 1) RETURN_IF_ERROR(ShareCores(world));
-  return OpenDevices(DeviceOptionsFromFlags(world));
 }
 
 int RunInWorld(const std::function<absl::StatusOr<int>(World&)>& run) {

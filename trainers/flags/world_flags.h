@@ -25,10 +25,6 @@ absl::Time StartDeadline();
 // and it opens the GPUs of its machine that come after those of the processes before it (DeviceOptions::local_rank).
 DeviceOptions DeviceOptionsFromFlags(const World& world);
 
-// Opens --devices in a process of `world`. Processes of one machine that may run on the same cores share them by
-// number, and get cores of their own. Errors: those of OpenDevices and of World::AllGather.
-absl::StatusOr<DeviceSet> OpenDevices(World& world);
-
 // The main function of a program whose processes may be several: opens the world, calls `run` in it, and closes it.
 // Returns the exit status for what `run` returns, 0 or the signal that ended it, as ExitStatus. An error of one process
 // ends all: each prints it once, with the task that it comes from.
