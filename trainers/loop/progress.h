@@ -2,22 +2,41 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "trainers/loop/evaluation.h"
 
 namespace belfry::trainers {
 
-// One field of a progress line. Where the line is too long, those with the largest numbers are left out first.
+// One field of a progress line.
 struct ProgressField {
   std::string text;
-  int dispensable = 0;  // 0: never left out
+  int dispensable = 0;                    // where the line is too long, the largest are left out first; 0: never
+  std::vector<std::string> shorter = {};  // other forms of the text, the shortest last
 };
 // The fields in their order, two spaces between them, in at most `width` columns; cut if even the ones that are never
-// left out do not fit.
+// left out do not fit. Fields are left out only where the shortest forms of all are too long; the others then have
+// forms as long as fit, the least dispensable first.
 std::string ProgressLine(absl::Span<const ProgressField> fields, int width);
+
+// What a progress line says about the training.
+struct ProgressValues {
+  int64_t step = 0, total = 0;
+  double loss = 0, learning_rate = 0;
+  double rate = 0;              // units per second; 0: not known yet
+  std::optional<double> error;  // standard error of the rate
+  std::string unit = "examples";
+  std::optional<absl::Duration> left;  // until the end
+};
+// The fields of the values, with `parts` of the loss after it, and followed by `notes`, of which the last is left out
+// last.
+std::vector<ProgressField> ProgressFields(const ProgressValues& values, absl::Span<const Metric> parts,
+                                          absl::Span<const ProgressField> notes);
 
 struct ProgressOptions {
   int64_t first = 0, total = 0;  // the step at which the run starts, and the steps of the whole run
@@ -39,10 +58,9 @@ class Progress {
   void Step(int64_t count);
   // True if a line is due: at the first step, then every 250 ms on a terminal and every 10 s elsewhere.
   bool Due() const;
-  // Shows the line, with `parts` (such as "cross-entropy 0.8000") after the loss, and followed by `notes`, of which the
-  // last is left out last.
-  void Show(int64_t step, double loss, double learning_rate, absl::Span<const std::string> parts = {},
-            absl::Span<const std::string> notes = {});
+  // Shows the line; `parts` and `notes` as for ProgressFields.
+  void Show(int64_t step, double loss, double learning_rate, absl::Span<const Metric> parts = {},
+            absl::Span<const ProgressField> notes = {});
   // Prints a permanent line, after the live one.
   void Print(absl::string_view text);
   // Ends the live line.

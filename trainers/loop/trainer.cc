@@ -252,23 +252,30 @@ absl::Status Trainer::FinishTrace() {
 }
 
 // "2 towers, 62 MiB each", "loss scale 32768", "slowest: task 1 ...".
-std::vector<std::string> Trainer::Notes() const {
+std::vector<ProgressField> Trainer::Notes() const {
   size_t max = 0;
   for (const models::TrainTower& tower : step_.towers) {
     max = std::max(max, session_.devices().device(tower.device).counters().bytes_in_use);
   }
   const int towers = input_.towers();
-  std::vector<std::string> notes = {
-      absl::StrFormat("%s, %d MiB%s", Counted(towers, "tower"), max >> 20, towers == 1 ? "" : " each")};
-  if (scales_loss()) notes.push_back(absl::StrFormat("loss scale %.9g", loss_scale_));
-  if (!reports_->slowest().empty()) notes.push_back(reports_->slowest());
+  const std::string memory = absl::StrFormat("%d MiB", max >> 20);
+  std::vector<ProgressField> notes = {{.text = absl::StrCat(Counted(towers, "tower"), ", ", memory),
+                                       .shorter = {towers == 1 ? memory : absl::StrCat(towers, " x ", memory)}}};
+  if (towers > 1) absl::StrAppend(&notes[0].text, " each");
+  if (scales_loss()) {
+    const std::string scale = absl::StrFormat("scale %.9g", loss_scale_);
+    notes.push_back({.text = absl::StrCat("loss ", scale), .shorter = {scale}});
+  }
+  if (const std::string& slowest = reports_->slowest(); !slowest.empty()) {
+    notes.push_back({.text = slowest, .shorter = {slowest.substr(0, std::min(slowest.find(" ("), slowest.find(',')))}});
+  }
   return notes;
 }
 
-// "cross-entropy 0.8000", ...
-std::vector<std::string> Trainer::LossParts() const {
-  std::vector<std::string> parts;
-  for (size_t i = 0; i < metrics_.size(); ++i) parts.push_back(MetricText({step_.metrics[i].name, metrics_[i]}));
+// The cross-entropy, ...
+std::vector<Metric> Trainer::LossParts() const {
+  std::vector<Metric> parts;
+  for (size_t i = 0; i < metrics_.size(); ++i) parts.push_back({step_.metrics[i].name, metrics_[i]});
   return parts;
 }
 

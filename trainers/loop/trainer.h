@@ -117,8 +117,8 @@ class Trainer {
   absl::Status RunStep(PreparedStep& step);
   absl::Status ReadResults(PreparedStep& step, bool with_summaries);
   absl::Status ReadLossScale(double scale, int64_t skipped);
-  std::vector<std::string> LossParts() const;
-  std::vector<std::string> Notes() const;
+  std::vector<Metric> LossParts() const;
+  std::vector<ProgressField> Notes() const;
   absl::Status Log(int64_t step);
   absl::Status AfterStep(int64_t examples);
   absl::Status Evaluate();
