@@ -141,11 +141,12 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorld(const Launch& launch, absl::Tim
   if (table == nullptr) return absl::InternalError("the MPI module has no part \"collective\"");
   absl::StatusOr<std::unique_ptr<MpiApi>> mpi;
   {
-    const Watchdog watchdog(
-        deadline,
-        absl::StrCat("Error: DEADLINE_EXCEEDED: MPI did not connect the ", launch.processes, " processes started by ",
-                     launch.launcher, " in time: one of them was not started, is stopped, or has ended"),
-        1);
+    ASSIGN_OR_RETURN(const auto watchdog,
+                     Watchdog::Start(deadline,
+                                     absl::StrCat("Error: DEADLINE_EXCEEDED: MPI did not connect the ",
+                                                  launch.processes, " processes started by ", launch.launcher,
+                                                  " in time: one of them was not started, is stopped, or has ended"),
+                                     1));
     mpi = table->open();
   }
   if (!mpi.ok()) return mpi.status();

@@ -8,6 +8,7 @@
 #include "absl/time/clock.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
+#include "framework/base/thread.h"
 
 namespace belfry {
 namespace {
@@ -23,14 +24,18 @@ MpiWatcher::MpiWatcher(MpiApi& mpi, Mutex& mpi_mutex, std::function<void(const s
       rank_(mpi.rank()),
       size_(mpi.size()),
       incoming_(mpi.size()),
-      answers_(mpi.size()) {
-  {
-    const MutexLock lock(poll_mutex_);
-    for (int r = 0; r < size_ && error_.ok(); ++r) {
-      if (r != rank_) error_ = Post(r);
-    }
+      answers_(mpi.size()) {}
+
+absl::StatusOr<std::unique_ptr<MpiWatcher>> MpiWatcher::Start(MpiApi& mpi, Mutex& mpi_mutex,
+                                                              std::function<void(const std::string&)> on_failure) {
+  std::unique_ptr<MpiWatcher> watcher(new MpiWatcher(mpi, mpi_mutex, std::move(on_failure)));
+  ASSIGN_OR_RETURN(watcher->thread_,
+                   StartThread("that watches the other processes", [w = watcher.get()] { w->Work(); }));
+  const MutexLock lock(watcher->poll_mutex_);
+  for (int r = 0; r < watcher->size_ && watcher->error_.ok(); ++r) {
+    if (r != watcher->rank_) watcher->error_ = watcher->Post(r);
   }
-  thread_ = std::thread(&MpiWatcher::Work, this);
+  return watcher;
 }
 
 MpiWatcher::~MpiWatcher() { End(); }

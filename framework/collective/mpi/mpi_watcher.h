@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
 #include "framework/collective/mpi/mpi_api.h"
@@ -26,7 +27,9 @@ class MpiWatcher {
   static constexpr int kTag = 1;
 
   // `mpi_mutex` is held for each call of `mpi`. Calls `on_failure` with the text of the first process that tells one.
-  MpiWatcher(MpiApi& mpi, Mutex& mpi_mutex, std::function<void(const std::string& text)> on_failure);
+  // Errors: those of StartThread; those of MPI end the notes.
+  static absl::StatusOr<std::unique_ptr<MpiWatcher>> Start(MpiApi& mpi, Mutex& mpi_mutex,
+                                                           std::function<void(const std::string& text)> on_failure);
   // Ends it. Pending receives are left to MPI.
   ~MpiWatcher();
   // Stops the thread, and with it all calls of MPI.
@@ -55,6 +58,7 @@ class MpiWatcher {
     MpiApi::Request request = -1;
   };
 
+  MpiWatcher(MpiApi& mpi, Mutex& mpi_mutex, std::function<void(const std::string&)> on_failure);
   void Work();
   absl::Status Poll();
   absl::Status Post(int from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(poll_mutex_);

@@ -231,7 +231,8 @@ absl::Status MpiWorld::Close(absl::Time deadline, int exit_status) {
   if (watcher_ != nullptr) RETURN_IF_ERROR(watcher_->Leave(deadline));
   // All have said farewell, so nothing is lost if MPI cannot end.
   std::fflush(nullptr);
-  const Watchdog watchdog(
+  // Without a thread for it, MPI_Finalize has no limit.
+  const auto watchdog = Watchdog::Start(
       std::min(deadline, SteadyNow() + kFinalizeTime),
       absl::StrCat("Warning: MPI_Finalize of ", library_, " did not return; all processes had done their work"),
       exit_status);
@@ -269,8 +270,8 @@ absl::Status MpiWorld::Connect(const Launch& launch, absl::string_view build, ab
                        build, ", but ", Describe(r, process), " is Belfry ", fields[0]));
     }
   }
-  watcher_ = std::make_unique<MpiWatcher>(*mpi_, mpi_mutex_,
-                                          [this](const std::string& text) { Stop(absl::CancelledError(text)); });
+  ASSIGN_OR_RETURN(watcher_, MpiWatcher::Start(*mpi_, mpi_mutex_,
+                                               [this](const std::string& text) { Stop(absl::CancelledError(text)); }));
   return absl::OkStatus();
 }
 

@@ -5,15 +5,22 @@
 #include <cstdio>
 #include <utility>
 
+#include "framework/base/status.h"
+#include "framework/base/thread.h"
+
 namespace belfry {
 
-Watchdog::Watchdog(absl::Time deadline, std::string message, int status) {
-  thread_ = std::thread([this, deadline, status, message = std::move(message)] {
-    const MutexLock lock(mutex_);
-    if (mutex_.AwaitUntil(deadline, [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return done_; })) return;
+absl::StatusOr<std::unique_ptr<Watchdog>> Watchdog::Start(absl::Time deadline, std::string message, int status) {
+  std::unique_ptr<Watchdog> watchdog(new Watchdog);
+  const auto watch = [dog = watchdog.get(), deadline, status, message = std::move(message)] {
+    const MutexLock lock(dog->mutex_);
+    const auto done = [dog]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(dog->mutex_) { return dog->done_; };
+    if (dog->mutex_.AwaitUntil(deadline, done)) return;
     std::fprintf(stderr, "%s\n", message.c_str());
     _exit(status);
-  });
+  };
+  ASSIGN_OR_RETURN(watchdog->thread_, StartThread("that ends MPI at the deadline", watch));
+  return watchdog;
 }
 
 Watchdog::~Watchdog() {
@@ -22,7 +29,7 @@ Watchdog::~Watchdog() {
     done_ = true;
     mutex_.NotifyAll();
   }
-  thread_.join();
+  if (thread_.joinable()) thread_.join();
 }
 
 }  // namespace belfry

@@ -1,10 +1,12 @@
 // A limit on calls that wait without one, such as MPI_Init and MPI_Finalize.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <thread>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/base/mutex.h"
 
@@ -15,10 +17,13 @@ namespace belfry {
 // can neither be left nor be continued, so there is nothing to return an error to.
 class Watchdog {
  public:
-  Watchdog(absl::Time deadline, std::string message, int status);
+  // Errors: those of StartThread.
+  static absl::StatusOr<std::unique_ptr<Watchdog>> Start(absl::Time deadline, std::string message, int status);
   ~Watchdog();
 
  private:
+  Watchdog() = default;
+
   Mutex mutex_;
   bool done_ ABSL_GUARDED_BY(mutex_) = false;
   std::thread thread_;

@@ -152,9 +152,11 @@ absl::StatusOr<MeasuredLink> MeasureLink(World& world, int computing, absl::Time
   MeasuredLink measured;
   if (world.rank() == 0 || world.rank() == other) {
     absl::Status status;
-    std::thread([&] {
+    const auto measure = [&] {
       status = MeasureAs(world, world.rank() == 0 ? other : 0, computing, deadline, tag, measured);
-    }).join();
+    };
+    ASSIGN_OR_RETURN(std::thread thread, StartThread("to measure the link", measure));
+    thread.join();
     RETURN_IF_ERROR(status);
   }
   std::string own(reinterpret_cast<const char*>(&measured.sum), sizeof(measured.sum));

@@ -5,6 +5,7 @@
 
 #include <unistd.h>
 
+#include <memory>
 #include <string>
 #include <thread>
 #include <utility>
@@ -16,6 +17,9 @@
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/collective/mpi/mpi_world.h"
+#include "framework/collective/mpi/watchdog.h"
+#include "tests/framework/base/no_threads.h"
+#include "tests/framework/collective/fake_mpi.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/main/seed.h"
 
@@ -64,6 +68,17 @@ TEST(World, GathersFromAll) {
         EXPECT_TRUE(results[r].ok()) << "rank " << r << " of " << size << ": " << results[r];
     }
   }
+}
+
+TEST(World, NoThreadLeftIsAnError) {
+  FakeNetwork network(1);
+  const NoThreads none;
+  const auto world = OpenMpiWorld(std::make_unique<FakeMpi>(network, 0, FakeMpiOptions()), {1, "a test", "fake"}, "1",
+                                  In(absl::Seconds(60)));
+  EXPECT_EQ(world.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(Text(world.status()), HasSubstr("Cannot start a thread that watches the other processes"));
+  const auto watchdog = Watchdog::Start(In(absl::Seconds(60)), "late", 1);
+  EXPECT_EQ(watchdog.status().code(), absl::StatusCode::kResourceExhausted);
 }
 
 // As those of more than 1 GiB are for MPI.

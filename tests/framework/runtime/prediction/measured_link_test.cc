@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "framework/base/status.h"
+#include "tests/framework/base/no_threads.h"
 #include "tests/framework/collective/fake_world.h"
 
 namespace belfry {
@@ -42,6 +43,17 @@ TEST(MeasureLink, AllProcessesGetTheSameTimes) {
     EXPECT_EQ(exchange.sum, link.sum);
     EXPECT_EQ(exchange.processor.Seconds(4), link.processor[0].seconds);
   }
+}
+
+TEST(MeasureLink, NoThreadLeftIsAnError) {
+  const auto results = RunRanks(2, {.tell_failures = true}, [&](World& world) -> absl::Status {
+    RETURN_IF_ERROR(world.AllGather("", In(kTime)).status());
+    if (world.rank() == 1) return MeasureLink(world, /*computing=*/1, In(kTime)).status();
+    const NoThreads none;
+    return MeasureLink(world, /*computing=*/1, In(kTime)).status();
+  });
+  EXPECT_EQ(results[0].code(), absl::StatusCode::kResourceExhausted) << results[0];
+  EXPECT_THAT(results[0].message(), HasSubstr("Cannot start a thread to measure the link"));
 }
 
 TEST(MeasureLink, NeedsTwoProcesses) {
