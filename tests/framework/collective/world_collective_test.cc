@@ -6,18 +6,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <random>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/half.h"
 #include "framework/base/status.h"
-#include "framework/device/device_set.h"
 #include "tests/framework/collective/fake_world.h"
+#include "tests/framework/collective/process_towers.h"
 #include "tests/main/seed.h"
 
 namespace belfry {
@@ -25,69 +23,10 @@ namespace {
 
 using testing::HasSubstr;
 
-// The data of all towers of a run.
 template <class T>
-struct Towers {
-  std::vector<std::vector<T>> data;
-  std::vector<float> weights;
-};
-
-// Runs towers [first, first + count) of `towers` on as many devices as `participants`, dealt in turn.
-template <class T>
-class Part {
- public:
-  Part(Towers<T>& towers, int first, int count, int participants, CollectiveKind kind) {
-    devices_ = *DeviceSet::Open(absl::StrCat("cpu:", participants), {.cpu_threads = 1});
-    spec_ = {.kind = kind,
-             .name = "test",
-             .dtype = kDTypeOf<T>,
-             .elements = static_cast<int64_t>(towers.data[0].size()),
-             .first = first,
-             .size = static_cast<int>(towers.data.size())};
-    for (int p = 0; p < participants; ++p) {
-      spec_.participants.push_back(&devices_.device(p));
-      streams_.push_back(*devices_.device(p).NewStream(StreamKind::kCollective));
-    }
-    for (int t = 0; t < count; ++t) {
-      spec_.ranks.push_back({t % participants, towers.data[first + t].data(), &towers.weights[first + t]});
-    }
-  }
-  const CollectiveSpec& spec() const { return spec_; }
-
-  absl::Status Run(Collective& collective, uint32_t run, absl::Time deadline) {
-    std::vector<absl::Status> statuses(streams_.size());
-    std::vector<std::thread> threads;
-    for (size_t p = 0; p < streams_.size(); ++p) {
-      threads.emplace_back([&, p] {
-        statuses[p] = collective.Run(static_cast<int>(p), *streams_[p], run, deadline);
-        if (!statuses[p].ok()) collective.Cancel();  // as Executable does
-      });
-    }
-    for (std::thread& thread : threads) thread.join();
-    for (const absl::Status& status : statuses) {
-      if (!status.ok() && !absl::IsCancelled(status)) return status;
-    }
-    return statuses[0];
-  }
-
- private:
-  DeviceSet devices_;
-  std::vector<std::unique_ptr<Stream>> streams_;
-  CollectiveSpec spec_;
-};
-
-template <class T>
-bool SameBits(const std::vector<T>& a, const std::vector<T>& b) {
-  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(T)) == 0);
-}
-
-// Towers of each process.
-using Layout = std::vector<int>;
-
-template <class T>
-Towers<T> Draw(int count, int64_t elements, bool equal_weights, std::mt19937& random) {
+HostTowers<T> Draw(int count, int64_t elements, bool equal_weights, std::mt19937& random) {
   std::normal_distribution<float> values;
-  Towers<T> towers;
+  HostTowers<T> towers;
   for (int t = 0; t < count; ++t) {
     towers.data.emplace_back();
     for (int64_t i = 0; i < elements; ++i) towers.data.back().push_back(static_cast<T>(values(random)));
@@ -95,22 +34,6 @@ Towers<T> Draw(int count, int64_t elements, bool equal_weights, std::mt19937& ra
   }
   if (!equal_weights) towers.weights[random() % count] = 2.0f;
   return towers;
-}
-
-template <class T>
-absl::Status RunLayout(const Layout& layout, CollectiveKind kind, Towers<T>& towers, const Ranks& ranks = {},
-                       WorldSum sum = WorldSum::kTowers, uint32_t runs = 3) {
-  const auto results = RunRanks(static_cast<int>(layout.size()), ranks, [&](World& world) -> absl::Status {
-    ASSIGN_OR_RETURN(const TowersOfWorld numbers,
-                     TowersOfWorld::Gather(world, layout[world.rank()], In(absl::Seconds(60))));
-    const int count = layout[world.rank()];
-    Part<T> part(towers, numbers.first[world.rank()], count, (count + 1) / 2, kind);
-    ASSIGN_OR_RETURN(const auto collective, WorldCollectives(world, numbers, sum)(part.spec()));
-    for (uint32_t run = 1; run <= runs; ++run) RETURN_IF_ERROR(part.Run(*collective, run, In(absl::Seconds(60))));
-    return world.Close(In(absl::Seconds(60)));
-  });
-  for (const absl::Status& status : results) RETURN_IF_ERROR(status);
-  return absl::OkStatus();
 }
 
 template <class T>
@@ -129,12 +52,13 @@ TYPED_TEST(WorldCollectiveTest, EveryLayoutHasTheBitsOfOneProcess) {
       for (const int64_t elements : {int64_t{0}, int64_t{1}, int64_t{3}, static_cast<int64_t>(random() % 5000)}) {
         SCOPED_TRACE(absl::StrCat("towers ", absl::StrJoin(layout, " + "), ", kind ", static_cast<int>(kind), ", ",
                                   elements, " elements"));
-        const Towers<T> start = Draw<T>(count, elements, random() % 2 == 0, random);
-        Towers<T> expected = start, actual = start;
-        Part<T> alone(expected, 0, count, 1, kind);
+        const HostTowers<T> start = Draw<T>(count, elements, random() % 2 == 0, random);
+        HostTowers<T> expected = start, actual = start;
+        ProcessTowers<T> alone(expected, 0, count, 1, kind);
         const auto collective = MakeLocalCollective(alone.spec());
         ASSERT_TRUE(collective.ok()) << collective.status();
         for (uint32_t run = 1; run <= 3; ++run) ASSERT_TRUE(alone.Run(**collective, run, absl::InfiniteFuture()).ok());
+        alone.Move(/*in=*/false);
         const absl::Status status = RunLayout(layout, kind, actual);
         ASSERT_TRUE(status.ok()) << status;
         for (int t = 0; t < count; ++t) {
@@ -153,14 +77,15 @@ TYPED_TEST(WorldCollectiveTest, SlicesHaveTheBitsOfTheMeanInEveryLayout) {
     for (const int n : layout) count += n;
     for (const int64_t slice : {int64_t{0}, int64_t{1}, static_cast<int64_t>(random() % 1000)}) {
       SCOPED_TRACE(absl::StrCat("towers ", absl::StrJoin(layout, " + "), ", ", slice, " elements each"));
-      const Towers<T> start = Draw<T>(count, slice * count, random() % 2 == 0, random);
-      Towers<T> expected = start, actual = start;
-      Part<T> alone(expected, 0, count, 1, CollectiveKind::kMean);
+      const HostTowers<T> start = Draw<T>(count, slice * count, random() % 2 == 0, random);
+      HostTowers<T> expected = start, actual = start;
+      ProcessTowers<T> alone(expected, 0, count, 1, CollectiveKind::kMean);
       const auto collective = MakeLocalCollective(alone.spec());
       ASSERT_TRUE(collective.ok()) << collective.status();
       ASSERT_TRUE(alone.Run(**collective, 1, absl::InfiniteFuture()).ok());
+      alone.Move(/*in=*/false);
       // One run: the data outside of its slice is lost to a tower.
-      absl::Status status = RunLayout(layout, CollectiveKind::kReduceScatter, actual, {}, WorldSum::kTowers, 1);
+      absl::Status status = RunLayout(layout, CollectiveKind::kReduceScatter, actual, {.runs = 1});
       ASSERT_TRUE(status.ok()) << status;
       for (int t = 0; t < count; ++t) {
         const auto own = [&](const std::vector<T>& data) {
@@ -168,8 +93,8 @@ TYPED_TEST(WorldCollectiveTest, SlicesHaveTheBitsOfTheMeanInEveryLayout) {
         };
         EXPECT_TRUE(SameBits(own(expected.data[t]), own(actual.data[t]))) << "tower " << t;
       }
-      Towers<T> sums = start;
-      status = RunLayout(layout, CollectiveKind::kReduceScatter, sums, {}, WorldSum::kProcesses, 1);
+      HostTowers<T> sums = start;
+      status = RunLayout(layout, CollectiveKind::kReduceScatter, sums, {.sum = WorldSum::kProcesses, .runs = 1});
       ASSERT_TRUE(status.ok()) << status;
       for (int64_t i = 0; i < slice * count; ++i) {
         ASSERT_NEAR(static_cast<double>(sums.data[i / slice][i]), static_cast<double>(expected.data[0][i]),
@@ -193,18 +118,19 @@ TYPED_TEST(WorldCollectiveTest, SumsOfProcessesAreClose) {
       const int64_t elements = static_cast<int64_t>(random() % 3000);
       SCOPED_TRACE(absl::StrCat("towers ", absl::StrJoin(layout, " + "), ", kind ", static_cast<int>(kind), ", ",
                                 elements, " elements"));
-      Towers<T> start = Draw<T>(count, elements, random() % 2 == 0, random);
+      HostTowers<T> start = Draw<T>(count, elements, random() % 2 == 0, random);
       if (kind == CollectiveKind::kMean && count > 3) {
         start.weights[0] = 0;
         start.weights[1] = 2;  // one tower must count
         for (T& x : start.data[0]) x = static_cast<T>(std::nanf(""));
       }
-      Towers<T> expected = start, actual = start;
-      Part<T> alone(expected, 0, count, 1, kind);
+      HostTowers<T> expected = start, actual = start;
+      ProcessTowers<T> alone(expected, 0, count, 1, kind);
       const auto collective = MakeLocalCollective(alone.spec());
       ASSERT_TRUE(collective.ok()) << collective.status();
       for (uint32_t run = 1; run <= 3; ++run) ASSERT_TRUE(alone.Run(**collective, run, absl::InfiniteFuture()).ok());
-      const absl::Status status = RunLayout(layout, kind, actual, {}, WorldSum::kProcesses);
+      alone.Move(/*in=*/false);
+      const absl::Status status = RunLayout(layout, kind, actual, {.sum = WorldSum::kProcesses});
       ASSERT_TRUE(status.ok()) << status;
       const double rounding = sizeof(T) == 8 ? 1e-14 : sizeof(T) == 4 ? 1e-5 : std::is_same_v<T, Half> ? 4e-3 : 3e-2;
       for (int t = 0; t < count; ++t) {
@@ -222,10 +148,10 @@ TEST(WorldCollective, SlicesMayBeLongerThanMessages) {
   const Layout layout = {2, 1, 1};
   const Ranks ranks{.options = std::vector<FakeMpiOptions>(3, {.longest = 1100})};
   for (const WorldSum sum : {WorldSum::kTowers, WorldSum::kProcesses}) {
-    const Towers<float> start = Draw<float>(4, 10'000, true, TestRandom());
-    Towers<float> expected = start, actual = start;
-    const absl::Status whole = RunLayout(layout, CollectiveKind::kMean, expected, {}, sum);
-    const absl::Status cut = RunLayout(layout, CollectiveKind::kMean, actual, ranks, sum);
+    const HostTowers<float> start = Draw<float>(4, 10'000, true, TestRandom());
+    HostTowers<float> expected = start, actual = start;
+    const absl::Status whole = RunLayout(layout, CollectiveKind::kMean, expected, {.sum = sum});
+    const absl::Status cut = RunLayout(layout, CollectiveKind::kMean, actual, {.ranks = ranks, .sum = sum});
     ASSERT_TRUE(whole.ok()) << whole;
     ASSERT_TRUE(cut.ok()) << cut;
     for (int t = 0; t < 4; ++t) EXPECT_TRUE(SameBits(expected.data[t], actual.data[t])) << "tower " << t;
@@ -233,7 +159,7 @@ TEST(WorldCollective, SlicesMayBeLongerThanMessages) {
 }
 
 TEST(WorldCollective, WeightsOfZeroAreAnErrorInAllProcesses) {
-  Towers<float> towers = Draw<float>(3, 10, true, TestRandom());
+  HostTowers<float> towers = Draw<float>(3, 10, true, TestRandom());
   towers.weights.assign(3, 0.0f);
   const absl::Status status = RunLayout({1, 2}, CollectiveKind::kMean, towers);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -241,9 +167,9 @@ TEST(WorldCollective, WeightsOfZeroAreAnErrorInAllProcesses) {
 }
 
 TEST(WorldCollective, AProcessThatDoesNotComeIsNamed) {
-  Towers<float> towers = Draw<float>(2, 1000, true, TestRandom());
+  HostTowers<float> towers = Draw<float>(2, 1000, true, TestRandom());
   const auto results = RunRanks(2, {}, [&](World& world) -> absl::Status {
-    Part<float> part(towers, world.rank(), 1, 1, CollectiveKind::kMean);
+    ProcessTowers<float> part(towers, world.rank(), 1, 1, CollectiveKind::kMean);
     ASSIGN_OR_RETURN(const auto collective, WorldCollectives(world, {{0, 1, 2}})(part.spec()));
     if (world.rank() == 1) {
       absl::SleepFor(absl::Milliseconds(400));
@@ -256,9 +182,9 @@ TEST(WorldCollective, AProcessThatDoesNotComeIsNamed) {
 }
 
 TEST(WorldCollective, OtherRanksThanTheWorldKnowsAreRefused) {
-  Towers<float> towers = Draw<float>(4, 10, true, TestRandom());
+  HostTowers<float> towers = Draw<float>(4, 10, true, TestRandom());
   const auto results = RunRanks(2, {}, [&](World& world) -> absl::Status {
-    Part<float> part(towers, world.rank(), 1, 1, CollectiveKind::kMean);
+    ProcessTowers<float> part(towers, world.rank(), 1, 1, CollectiveKind::kMean);
     return WorldCollectives(world, {{0, 2, 4}})(part.spec()).status();
   });
   EXPECT_THAT(results[0].message(), HasSubstr("this process has towers 0 to 0 of 4, but should have 0 to 1 of 4"));
@@ -268,10 +194,10 @@ TEST(WorldCollective, OtherRanksThanTheWorldKnowsAreRefused) {
 TEST(WorldCollective, EveryCallMayFail) {
   int failed = 0;
   for (int k = 0; k < 200; ++k) {
-    Towers<float> towers = Draw<float>(3, 10, true, TestRandom());
+    HostTowers<float> towers = Draw<float>(3, 10, true, TestRandom());
     Ranks ranks{.options = std::vector<FakeMpiOptions>(3), .notice_ends = true};
     ranks.options[k % 3].fail_at = k / 3;
-    const absl::Status status = RunLayout({1, 1, 1}, CollectiveKind::kMean, towers, ranks);
+    const absl::Status status = RunLayout({1, 1, 1}, CollectiveKind::kMean, towers, {.ranks = ranks});
     if (status.ok()) continue;
     ++failed;
     EXPECT_THAT(status.message(), testing::AnyOf(HasSubstr("failed: injected"), HasSubstr("has ended"))) << k;
