@@ -31,6 +31,7 @@
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/io/checkpoint_directory.h"
+#include "tests/environment/malloc_hooks.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/loop/trainer.h"
@@ -43,7 +44,6 @@ struct Range {
   uintptr_t begin = 0, end = 0;
 };
 
-std::atomic<bool> armed{false};
 std::atomic<int64_t> calls{0};
 int64_t failing = 0;  // the call that fails
 bool once = true;     // those after it succeed
@@ -64,49 +64,13 @@ bool FromExcludedLibrary() {
   });
 }
 
-bool Fails() {
-  if (!armed.load(std::memory_order_relaxed)) return false;
+bool FailsNow() {
   const int64_t call = calls.fetch_add(1) + 1;
   if (call < failing || (once && call > failing)) return false;
   return !FromExcludedLibrary();
 }
 
 }  // namespace
-
-extern "C" {
-
-void* __libc_malloc(size_t bytes);
-void* __libc_calloc(size_t count, size_t bytes);
-void* __libc_realloc(void* memory, size_t bytes);
-void* __libc_memalign(size_t alignment, size_t bytes);
-
-void* malloc(size_t bytes) {
-  if (!Fails()) return __libc_malloc(bytes);
-  errno = ENOMEM;
-  return nullptr;
-}
-void* calloc(size_t count, size_t bytes) {
-  if (!Fails()) return __libc_calloc(count, bytes);
-  errno = ENOMEM;
-  return nullptr;
-}
-void* realloc(void* memory, size_t bytes) {
-  if (!Fails()) return __libc_realloc(memory, bytes);
-  errno = ENOMEM;
-  return nullptr;
-}
-void* aligned_alloc(size_t alignment, size_t bytes) {
-  if (!Fails()) return __libc_memalign(alignment, bytes);
-  errno = ENOMEM;
-  return nullptr;
-}
-void* memalign(size_t alignment, size_t bytes) { return aligned_alloc(alignment, bytes); }
-int posix_memalign(void** memory, size_t alignment, size_t bytes) {
-  *memory = aligned_alloc(alignment, bytes);
-  return *memory == nullptr ? ENOMEM : 0;
-}
-
-}  // extern "C"
 
 namespace belfry::trainers {
 namespace {
@@ -212,9 +176,9 @@ absl::Status Train(const data::Dataset& dataset, const std::string& folder, int6
   const std::unique_ptr<data::Dataset> dataset = Blobs(16, 3);
   failing = k;
   once = only_once;
-  armed = true;
+  SetMallocHook(&FailsNow);
   absl::Status status = CatchOutOfMemory("the test", [&] { return Train(*dataset, folder, steps); });
-  armed = false;
+  SetMallocHook(nullptr);
   SharedCount() = calls.load();
   if (!IsAlone()) _exit(kThreadsLeft);
   if (status.ok()) _exit(kDone);

@@ -1,5 +1,5 @@
 // After its first runs a prepared step allocates nothing and, on one CPU device, takes no lock. Every allocation of the
-// process and every lock of a pthread_mutex is counted: the program defines its own malloc and pthread_mutex_lock. An
+// process and every lock of a pthread_mutex is counted: the program has its own malloc and pthread_mutex_lock. An
 // allocation is attributed to the library whose code requested it, because oneDNN may build a table in each call of a
 // primitive, which we cannot prevent.
 #include <dlfcn.h>
@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -26,6 +25,7 @@
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/state.h"
+#include "tests/environment/malloc_hooks.h"
 
 namespace {
 
@@ -42,47 +42,17 @@ std::array<Record, kMaxRecords> records;
 
 // Notes the source of an allocation. The first call of backtrace() loads a library, so the tests make one before they
 // count.
-[[gnu::noinline]] void NoteAllocation() {
-  if (!counting.exchange(false)) return;  // backtrace() itself might allocate
+bool NoteAllocation() {
+  if (!counting.load(std::memory_order_relaxed) || !counting.exchange(false)) return false;  // backtrace() may allocate
   const int index = allocations.fetch_add(1);
   if (index < kMaxRecords) records[index].depth = backtrace(records[index].frames.data(), kFrames);
   counting.store(true);
+  return false;
 }
 
 }  // namespace
 
 extern "C" {
-
-void* __libc_malloc(size_t bytes);
-void* __libc_calloc(size_t count, size_t bytes);
-void* __libc_realloc(void* memory, size_t bytes);
-void* __libc_memalign(size_t alignment, size_t bytes);
-
-void* malloc(size_t bytes) {
-  if (counting.load(std::memory_order_relaxed)) NoteAllocation();
-  return __libc_malloc(bytes);
-}
-void* calloc(size_t count, size_t bytes) {
-  if (counting.load(std::memory_order_relaxed)) NoteAllocation();
-  return __libc_calloc(count, bytes);
-}
-void* realloc(void* memory, size_t bytes) {
-  if (counting.load(std::memory_order_relaxed)) NoteAllocation();
-  return __libc_realloc(memory, bytes);
-}
-void* aligned_alloc(size_t alignment, size_t bytes) {
-  if (counting.load(std::memory_order_relaxed)) NoteAllocation();
-  return __libc_memalign(alignment, bytes);
-}
-void* memalign(size_t alignment, size_t bytes) {
-  if (counting.load(std::memory_order_relaxed)) NoteAllocation();
-  return __libc_memalign(alignment, bytes);
-}
-int posix_memalign(void** memory, size_t alignment, size_t bytes) {
-  if (counting.load(std::memory_order_relaxed)) NoteAllocation();
-  *memory = __libc_memalign(alignment, bytes);
-  return *memory == nullptr ? ENOMEM : 0;
-}
 
 int pthread_mutex_lock(pthread_mutex_t* mutex) {
   using Lock = int (*)(pthread_mutex_t*);
@@ -141,7 +111,9 @@ class SteadyState : public testing::Test {
   void SetUp() override {
     void* frames[kFrames];
     backtrace(frames, kFrames);
+    SetMallocHook(&NoteAllocation);
   }
+  void TearDown() override { SetMallocHook(nullptr); }
 
   // Counts of kRuns runs, after the same number of runs to warm up.
   Counts Count(PreparedStep& step, const std::vector<Tensor>& feeds) {
@@ -215,7 +187,8 @@ class SteadyState : public testing::Test {
 TEST_F(SteadyState, TheCountersCount) {
   allocations = locks = 0;
   counting = true;
-  std::free(std::malloc(3));
+  void* volatile memory = std::malloc(3);  // a pair that nobody sees would be left out
+  std::free(memory);
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_mutex_lock(&mutex);
   counting = false;
