@@ -152,8 +152,8 @@ TEST(Explain, ProposesNoBatchBeyondTheData) {
     const auto text = ExplainRun(*run.session, steps, 12, 2, examples, std::nullopt);
     ASSERT_TRUE(text.ok()) << text.status();
     EXPECT_THAT(*text, HasSubstr(absl::StrCat("A batch of ", examples - examples % 2,
-                                              " fits into the memory of the devices; the data, ", examples,
-                                              " examples, allow no larger one.")));
+                                              " fits into the memory of the devices; the data has only ", examples,
+                                              " examples.")));
   }
 }
 

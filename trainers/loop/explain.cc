@@ -134,9 +134,8 @@ absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& ste
     absl::StrAppendFormat(&text, "The largest batch that fits into %s: about %d.\n", on, largest);
   } else {
     absl::StrAppendFormat(&text, "A batch of %d fits into %s; %s.\n", largest, on,
-                          examples <= kMaxBatch
-                              ? absl::StrFormat("the data, %s, allow no larger one", Counted(examples, "example"))
-                              : "larger ones were not tried");
+                          examples <= kMaxBatch ? absl::StrFormat("the data has only %s", Counted(examples, "example"))
+                                                : "larger ones were not tried");
   }
   return text;
 }
