@@ -26,6 +26,7 @@ KernelTable LoadGpuKernels() {
 OpRegistry MakeBuiltinOps() {
   OpRegistry registry;
   RegisterActivationOps(registry);
+  RegisterAttentionOps(registry);
   RegisterCollectiveOps(registry);
   RegisterConvolutionOps(registry);
   RegisterCopyOps(registry);

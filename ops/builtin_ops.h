@@ -7,6 +7,7 @@ namespace belfry::ops {
 
 // Each adds the ops of one family: definitions, shape rules, gradients and CPU kernels.
 void RegisterActivationOps(OpRegistry& registry);     // ops/nn.h
+void RegisterAttentionOps(OpRegistry& registry);      // ops/attention.h
 void RegisterCollectiveOps(OpRegistry& registry);     // ops/collective.h
 void RegisterConvolutionOps(OpRegistry& registry);    // ops/nn.h
 void RegisterCopyOps(OpRegistry& registry);           // ops/array.h

@@ -8,6 +8,7 @@ std::vector<OpCase> AllCases() {
            &ArithmeticCases,
            &ArrayCases,
            &ArrayValueCases,
+           &AttentionCases,
            &MatMulCases,
            &NnCases,
            &NnImageCases,

@@ -10,6 +10,7 @@ namespace belfry::harness {
 std::vector<OpCase> ArithmeticCases();
 std::vector<OpCase> ArrayCases();
 std::vector<OpCase> ArrayValueCases();
+std::vector<OpCase> AttentionCases();
 std::vector<OpCase> MatMulCases();
 std::vector<OpCase> NnCases();
 std::vector<OpCase> NnImageCases();

@@ -38,7 +38,7 @@ OpCase MakeCase(const Row& row, const std::string& suffix) {
           .gradient = row.gradient};
 }
 
-double Sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+double Logistic(double x) { return 1 / (1 + std::exp(-x)); }
 double Sign(double x) { return x > 0 ? 1 : (x < 0 ? -1 : x); }
 
 std::vector<Row> Rows() {
@@ -54,7 +54,7 @@ std::vector<Row> Rows() {
       {"Sqrt", &ops::Sqrt, [](double x) { return std::sqrt(x); }, 0.2, 3},
       {"Rsqrt", &ops::Rsqrt, [](double x) { return 1 / std::sqrt(x); }, 0.2, 3},
       {"Reciprocal", &ops::Reciprocal, [](double x) { return 1 / x; }, 0.3, 3},
-      {"Sigmoid", &ops::Sigmoid, &Sigmoid, -6, 6},
+      {"Sigmoid", &ops::Sigmoid, &Logistic, -6, 6},
       {"Tanh", &ops::Tanh, [](double x) { return std::tanh(x); }},
       {"Sin", &ops::Sin, [](double x) { return std::sin(x); }},
       {"Cos", &ops::Cos, [](double x) { return std::cos(x); }},

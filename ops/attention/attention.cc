@@ -1,0 +1,204 @@
+#include "ops/attention.h"
+
+#include <cmath>
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "ops/array.h"
+#include "ops/attention/attention_impl.h"
+#include "ops/attention/attention_ops.h"
+#include "ops/attention/problem_impl.h"
+#include "ops/common/op_rules_impl.h"
+
+namespace belfry::ops {
+namespace attention {
+
+Problem MakeProblem(const KernelSpec& spec, bool packed, size_t mask_at) {
+  const Shape &q = spec.inputs[0].shape, &k = spec.inputs[packed ? 0 : 1].shape;
+  Problem p;
+  p.n = q[0], p.t = q[1], p.s = k[1], p.d = q[3];
+  p.g = packed ? spec.attrs.Int("kv_heads") : k[2];
+  p.h = packed ? q[2] - 2 * p.g : q[2];
+  p.q_row = q[2] * p.d, p.k_row = k[2] * p.d, p.y_row = p.h * p.d;
+  p.causal = spec.attrs.Bool("causal");
+  p.scale = spec.attrs.Float("scale");
+  if (p.scale == 0) p.scale = 1 / std::sqrt(static_cast<double>(p.d));
+  p.masked = spec.inputs.size() > mask_at;
+  if (!p.masked) return p;
+  const Shape& mask = spec.inputs[mask_at].shape;
+  int64_t stride = 1;
+  for (int axis = 1; axis <= mask.rank(); ++axis) {
+    p.mask[static_cast<size_t>(4 - axis)] = mask[-axis] == 1 ? 0 : stride;
+    stride *= mask[-axis];
+  }
+  return p;
+}
+
+}  // namespace attention
+namespace {
+
+absl::Status CheckScale(const Attrs& attrs) {
+  const double scale = attrs.Float("scale");
+  if (std::isfinite(static_cast<float>(scale)) && scale >= 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("scale must be finite and not negative, but is ", scale));
+}
+
+absl::Status CheckHeads(const Shape& shape, int64_t h, int64_t g) {
+  const int64_t d = shape[3];
+  if (d == 0) return absl::InvalidArgumentError(absl::StrCat("a head of ", shape.ToString(), " has no elements"));
+  if (h == Shape::kUnknown || g == Shape::kUnknown || (h > 0 && g > 0 && h % g == 0)) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the number of heads of queries, ", h, ", must be a multiple of that of keys, ", g));
+}
+
+absl::Status CheckMask(const ShapeArgs& args, size_t at, const Shape& scores) {
+  if (args.inputs.size() <= at) return absl::OkStatus();
+  const Shape& mask = args.inputs[at];
+  bool fits = mask.rank() <= 4;
+  for (int axis = 1; fits && axis <= mask.rank(); ++axis) {
+    const int64_t extent = mask[-axis];
+    fits = extent == 1 || extent == scores[-axis] || extent == Shape::kUnknown || scores[-axis] == Shape::kUnknown;
+  }
+  if (fits && args.inputs.size() == at + 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the mask ", mask.ToString(), " does not broadcast to the scores' shape ", scores.ToString()));
+}
+
+absl::StatusOr<std::vector<Shape>> AttentionShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(CheckScale(args.attrs));
+  ASSIGN_OR_RETURN(const Shape k, args.inputs[1].Merge(args.inputs[2]));
+  Shape q = args.inputs[0];
+  if (q.rank() != 4 || k.rank() != 4 || !Shape({q[0], q[3]}).CompatibleWith(Shape({k[0], k[3]}))) {
+    return absl::InvalidArgumentError(absl::StrCat("needs q [N, T, H, D] and k and v [N, S, G, D], but was given ",
+                                                   q.ToString(), " and ", k.ToString()));
+  }
+  if (q[0] == Shape::kUnknown) q.set_dim(0, k[0]);
+  if (q[3] == Shape::kUnknown) q.set_dim(3, k[3]);
+  RETURN_IF_ERROR(CheckHeads(q, q[2], k[2]));
+  RETURN_IF_ERROR(CheckMask(args, 3, Shape({q[0], q[2], q[1], k[1]})));
+  return std::vector<Shape>{q, Shape({q[0], q[2], q[1]})};
+}
+
+absl::StatusOr<std::vector<Shape>> SelfAttentionShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(CheckScale(args.attrs));
+  Shape y = args.inputs[0];
+  const int64_t g = args.attrs.Int("kv_heads");
+  if (y.rank() != 4) {
+    return absl::InvalidArgumentError(absl::StrCat("needs qkv [N, T, H + 2 G, D], but was given ", y.ToString()));
+  }
+  if (g < 1 || g > std::numeric_limits<int32_t>::max()) {
+    return absl::InvalidArgumentError(absl::StrCat("kv_heads is ", g));
+  }
+  if (y[2] != Shape::kUnknown) {
+    const int64_t h = y[2] - 2 * g;
+    if (h < 1) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("qkv ", y.ToString(), " has no heads for queries beside two times kv_heads, ", g));
+    }
+    y.set_dim(2, h);
+  }
+  RETURN_IF_ERROR(CheckHeads(y, y[2], g));
+  RETURN_IF_ERROR(CheckMask(args, 1, Shape({y[0], y[2], y[1], y[1]})));
+  return std::vector<Shape>{y, Shape({y[0], y[2], y[1]})};
+}
+
+// The gradients have the shapes of the inputs.
+template <size_t count>
+absl::StatusOr<std::vector<Shape>> AttentionGradShape(const ShapeArgs& args) {
+  return std::vector<Shape>(args.inputs.begin(), args.inputs.begin() + count);
+}
+
+template <int inputs>
+std::vector<Output> AttentionGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  std::vector<Output> operands;
+  for (int i = 0; i < inputs; ++i) operands.push_back(node.input(i));
+  operands.insert(operands.end(), {node.output(0), node.output(1), dy[0]});
+  if (node.inputs().size() > inputs) operands.push_back(node.input(inputs));
+  Attrs attrs;
+  for (const auto& [name, value] : node.attrs().values()) {
+    if (name != "T" && name != "U") attrs.Set(name, value);
+  }
+  std::vector<Output> gradients = scope.AddAll(node.op().name + "Grad", std::move(operands), std::move(attrs));
+  gradients.resize(node.inputs().size());
+  return gradients;
+}
+
+// The two products of scores and values, and in the gradient the scores again and four more.
+template <bool packed, int mask_at, int products>
+double AttentionFlops(const KernelSpec& of) {
+  return 2 * products * attention::MakeProblem(of, packed, mask_at).Products();
+}
+
+Output AddAttention(const Scope& scope, absl::string_view op, std::vector<Output> inputs,
+                    const AttentionOptions& options, Attrs attrs) {
+  if (options.mask.valid()) {
+    Output mask = options.mask;
+    if (mask.dtype() == DType::kBool && inputs[0].valid()) {
+      const DType dtype = inputs[0].dtype();
+      mask = Select(scope, mask, Fill(scope, {}, 0, dtype),
+                    Fill(scope, {}, -std::numeric_limits<double>::infinity(), dtype));
+    }
+    inputs.push_back(mask);
+  }
+  const bool wide = inputs[0].valid() && inputs[0].dtype() == DType::kFloat64;
+  attrs.Set("U", wide ? DType::kFloat64 : DType::kFloat32);
+  attrs.Set("causal", options.causal);
+  attrs.Set("scale", options.scale);
+  return scope.Add(op, std::move(inputs), std::move(attrs));
+}
+
+template <bool packed>
+void RegisterForm(OpRegistry& registry, const std::string& name, const std::vector<ArgDef>& inputs,
+                  const std::vector<ArgDef>& gradients, std::vector<AttrDef> attrs, ShapeFunction shape) {
+  constexpr int kInputs = packed ? 1 : 3;
+  const std::vector<TypeVar> types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}};
+  const ArgDef sums = {.name = "log_sum_exp", .type = "U"}, mask = {.name = "mask", .list = true};
+  attrs.insert(attrs.end(), {{"causal", false}, {"scale", 0.0}});
+  OpDef forward = {.name = name,
+                   .inputs = inputs,
+                   .outputs = {{"y"}, sums},
+                   .types = types,
+                   .attrs = attrs,
+                   .shape = std::move(shape),
+                   .flops = AttentionFlops<packed, kInputs, 2>,
+                   .gradient = AttentionGradient<kInputs>,
+                   .kernels = Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
+                     return [](const KernelSpec& spec) {
+                       return attention::MakeForward<typename decltype(tag)::type>(spec, packed);
+                     };
+                   })};
+  forward.inputs.push_back(mask);
+  registry.Add(forward);
+  OpDef backward = {.name = name + "Grad",
+                    .inputs = inputs,
+                    .outputs = gradients,
+                    .types = types,
+                    .attrs = attrs,
+                    .shape = AttentionGradShape<kInputs>,
+                    .flops = AttentionFlops<packed, kInputs + 3, 5>,
+                    .gradient = NoSecondDerivative(),
+                    .kernels = Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
+                      return [](const KernelSpec& spec) {
+                        return attention::MakeBackward<typename decltype(tag)::type>(spec, packed);
+                      };
+                    })};
+  backward.inputs.insert(backward.inputs.end(), {{"y"}, sums, {"dy"}, mask});
+  registry.Add(backward);
+}
+
+}  // namespace
+
+Output Attention(OpScope scope, Output q, Output k, Output v, const AttentionOptions& options) {
+  return AddAttention(scope, "Attention", {q, k, v}, options, {});
+}
+Output SelfAttention(OpScope scope, Output qkv, int64_t kv_heads, const AttentionOptions& options) {
+  return AddAttention(scope, "SelfAttention", {qkv}, options, {{"kv_heads", kv_heads}});
+}
+
+void RegisterAttention(OpRegistry& registry) {
+  RegisterForm<false>(registry, "Attention", {{"q"}, {"k"}, {"v"}}, {{"dq"}, {"dk"}, {"dv"}}, {}, AttentionShape);
+  RegisterForm<true>(registry, "SelfAttention", {{"qkv"}}, {{"dqkv"}}, {{"kv_heads", int64_t{1}}}, SelfAttentionShape);
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,16 @@
+// Registration of the attention ops, by source file. Internal.
+#pragma once
+
+#include "framework/graph/kernel_table.h"
+#include "framework/graph/op_def.h"
+
+namespace belfry::ops {
+
+void RegisterAttention(OpRegistry& registry);  // attention.cc
+void RegisterRotary(OpRegistry& registry);     // rotary.cc
+
+// In the CUDA module.
+void AddAttentionKernelsForGpu(KernelTable& table);  // attention.cu
+void AddRotaryGpuKernels(KernelTable& table);        // rotary.cu
+
+}  // namespace belfry::ops

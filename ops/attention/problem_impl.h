@@ -1,0 +1,49 @@
+// The sizes of one attention, shared by its kernels. Internal.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+
+#include "framework/graph/kernel.h"
+
+namespace belfry::ops::attention {
+
+// Query i attends to keys [0, VisibleTo(i)). Strides are in elements.
+struct Problem {
+  int64_t n = 0, t = 0, s = 0;  // batch, queries, keys
+  int64_t h = 0, g = 0, d = 0;  // heads of queries and of keys, width of a head
+  int64_t q_row = 0, k_row = 0, y_row = 0;
+  std::array<int64_t, 4> mask{};  // strides along [n, h, t, s]; 0 where the mask is broadcast
+  bool masked = false, causal = false;
+  double scale = 1;
+
+  int64_t VisibleTo(int64_t query) const { return causal ? std::clamp<int64_t>(query + 1 + s - t, 0, s) : s; }
+  int64_t QAt(int64_t batch, int64_t query, int64_t head) const { return (batch * t + query) * q_row + head * d; }
+  int64_t KAt(int64_t batch, int64_t key, int64_t group) const { return (batch * s + key) * k_row + group * d; }
+  int64_t YAt(int64_t batch, int64_t query, int64_t head) const { return (batch * t + query) * y_row + head * d; }
+  int64_t RowAt(int64_t batch, int64_t query, int64_t head) const { return (batch * h + head) * t + query; }
+  // Multiply-adds of one product of all queries with all keys that they see.
+  double Products() const {
+    const auto keys = static_cast<double>(s), skipped = static_cast<double>(std::min(t, s) - 1) / 2;
+    return static_cast<double>(n * h * t * d) * (causal ? std::max(keys - skipped, 1.0) : keys);
+  }
+};
+
+// Inputs q, k, v or, if `packed`, qkv; then, from index `mask_at` on, perhaps a mask.
+Problem MakeProblem(const KernelSpec& spec, bool packed, size_t mask_at);
+
+// Pointers to the operands: q, k and v may lie in one tensor.
+template <class T>
+struct Operands {
+  const T *q, *k, *v, *mask;
+
+  Operands(const Problem& p, const KernelContext& context, bool packed, int mask_at)
+      : q(context.input<T>(0)),
+        k(packed ? q + p.h * p.d : context.input<T>(1)),
+        v(packed ? k + p.g * p.d : context.input<T>(2)),
+        mask(p.masked ? context.input<T>(mask_at) : nullptr) {}
+};
+
+}  // namespace belfry::ops::attention

@@ -1,0 +1,11 @@
+#include "ops/attention/attention_ops.h"
+#include "ops/gpu/gpu_kernels.h"
+
+namespace belfry::ops {
+
+void AddAttentionGpuKernels(KernelTable& table) {
+  AddAttentionKernelsForGpu(table);
+  AddRotaryGpuKernels(table);
+}
+
+}  // namespace belfry::ops
