@@ -72,8 +72,13 @@ def serve(build, version, device_peak=None):
     for _ in range(WARM_UP_STEPS):
         step()
     finish()
+    answer(losses, version, step, finish, device_peak or (lambda: memory("VmHWM") - memory("RssFile") - before))
+
+
+def answer(compared, version, step, finish, peak):
+    """Says what is compared with the other sides, then times steps when told to. `peak()` returns bytes."""
     forget_peak()
-    print(json.dumps({"losses": losses, "version": version}), flush=True)
+    print(json.dumps({"losses": compared, "version": version}), flush=True)
     for line in sys.stdin:
         words = line.split()
         if words == ["quit"]:
@@ -81,5 +86,4 @@ def serve(build, version, device_peak=None):
         if len(words) != 2 or words[0] != "go":
             sys.exit(f'expected "go SECONDS" or "quit", not "{line.strip()}"')
         steps = rate(step, finish, float(words[1]))
-        peak = device_peak() if device_peak else memory("VmHWM") - memory("RssFile") - before
-        print(json.dumps({"steps_per_second": steps, "peak_bytes": peak}), flush=True)
+        print(json.dumps({"steps_per_second": steps, "peak_bytes": peak()}), flush=True)
