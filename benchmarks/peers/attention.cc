@@ -80,9 +80,9 @@ absl::Status Run() {
     compared.push_back(result);
   }
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
-  RETURN_IF_ERROR(session->Run({{qkv_in, Numbers(qkv_shape, 1)}, {dy_in, Numbers(y_shape, 2)}}, {},
-                               {set_qkv.node, set_dy.node})
-                      .status());
+  RETURN_IF_ERROR(
+      session->Run({{qkv_in, Numbers(qkv_shape, 1)}, {dy_in, Numbers(y_shape, 2)}}, {}, {set_qkv.node, set_dy.node})
+          .status());
   std::vector<double> values;
   for (const Output& each : compared) {
     ASSIGN_OR_RETURN(const std::vector<Tensor> value, session->Run({ops::Cast(scope, each, DType::kFloat32)}));

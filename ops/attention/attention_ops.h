@@ -10,7 +10,8 @@ void RegisterAttention(OpRegistry& registry);  // attention.cc
 void RegisterRotary(OpRegistry& registry);     // rotary.cc
 
 // In the CUDA module.
-void AddAttentionKernelsForGpu(KernelTable& table);  // attention.cu
-void AddRotaryGpuKernels(KernelTable& table);        // rotary.cu
+void AddAttentionForwardGpuKernels(KernelTable& table);  // attention.cu
+void AddAttentionGradGpuKernels(KernelTable& table);     // attention_grad.cu
+void AddRotaryGpuKernels(KernelTable& table);            // rotary.cu
 
 }  // namespace belfry::ops

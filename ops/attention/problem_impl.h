@@ -19,11 +19,20 @@ struct Problem {
   bool masked = false, causal = false;
   double scale = 1;
 
-  int64_t VisibleTo(int64_t query) const { return causal ? std::clamp<int64_t>(query + 1 + s - t, 0, s) : s; }
-  int64_t QAt(int64_t batch, int64_t query, int64_t head) const { return (batch * t + query) * q_row + head * d; }
-  int64_t KAt(int64_t batch, int64_t key, int64_t group) const { return (batch * s + key) * k_row + group * d; }
-  int64_t YAt(int64_t batch, int64_t query, int64_t head) const { return (batch * t + query) * y_row + head * d; }
-  int64_t RowAt(int64_t batch, int64_t query, int64_t head) const { return (batch * h + head) * t + query; }
+  constexpr int64_t VisibleTo(int64_t query) const { return causal ? std::clamp<int64_t>(query + 1 + s - t, 0, s) : s; }
+  constexpr int64_t QAt(int64_t batch, int64_t query, int64_t head) const {
+    return (batch * t + query) * q_row + head * d;
+  }
+  constexpr int64_t KAt(int64_t batch, int64_t key, int64_t group) const {
+    return (batch * s + key) * k_row + group * d;
+  }
+  constexpr int64_t YAt(int64_t batch, int64_t query, int64_t head) const {
+    return (batch * t + query) * y_row + head * d;
+  }
+  constexpr int64_t MaskAt(int64_t batch, int64_t head, int64_t query, int64_t key) const {
+    return batch * mask[0] + head * mask[1] + query * mask[2] + key * mask[3];
+  }
+  constexpr int64_t RowAt(int64_t batch, int64_t query, int64_t head) const { return (batch * h + head) * t + query; }
   // Multiply-adds of one product of all queries with all keys that they see.
   double Products() const {
     const auto keys = static_cast<double>(s), skipped = static_cast<double>(std::min(t, s) - 1) / 2;

@@ -4,7 +4,8 @@
 namespace belfry::ops {
 
 void AddAttentionGpuKernels(KernelTable& table) {
-  AddAttentionKernelsForGpu(table);
+  AddAttentionForwardGpuKernels(table);
+  AddAttentionGradGpuKernels(table);
   AddRotaryGpuKernels(table);
 }
 

@@ -7,6 +7,7 @@
 namespace belfry::ops {
 
 void AddActivationGpuKernels(KernelTable& table);
+void AddAttentionGpuKernels(KernelTable& table);
 void AddConvolutionGpuKernels(KernelTable& table);
 void AddCopyGpuKernels(KernelTable& table);
 void AddElementwiseGpuKernels(KernelTable& table);

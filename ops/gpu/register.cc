@@ -4,6 +4,7 @@ namespace belfry::ops {
 
 void AddGpuKernels(KernelTable& table) {
   AddActivationGpuKernels(table);
+  AddAttentionGpuKernels(table);
   AddConvolutionGpuKernels(table);
   AddCopyGpuKernels(table);
   AddElementwiseGpuKernels(table);

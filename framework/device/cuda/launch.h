@@ -147,6 +147,16 @@ __global__ void __launch_bounds__(kThreads) BlockPerRow(int64_t rows, Body body)
   }
 }
 
+template <class Body>
+__global__ void __launch_bounds__(kThreads) SharingBlocks(int64_t blocks, Body body) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  const Team team{static_cast<int>(threadIdx.x), kThreads};
+  for (int64_t block = blockIdx.x; block < blocks; block += gridDim.x) {
+    body(block, team, static_cast<void*>(shared));
+    __syncthreads();
+  }
+}
+
 inline unsigned Blocks(int64_t wanted) { return static_cast<unsigned>(std::min(wanted, kMaxBlocks)); }
 
 inline absl::Status Launched() {
@@ -178,6 +188,17 @@ absl::Status ForEachRow(Stream& stream, int64_t rows, int64_t work, const Body& 
   } else {
     BlockPerRow<<<Blocks(rows), kThreads, 0, NativeStream(stream)>>>(rows, body);
   }
+  return Launched();
+}
+
+// Enqueues body(block, team, shared) for every block in [0, blocks), in any order; each is called by all threads of one
+// team, which share `bytes` bytes at `shared`, aligned to 16 and not initialised. REQUIRES: bytes <= kMaxSharedBytes.
+inline constexpr size_t kMaxSharedBytes = 44 * 1024;  // of 48 KiB; Team::Reduce needs some
+template <class Body>
+absl::Status ForEachBlock(Stream& stream, int64_t blocks, size_t bytes, const Body& body) {
+  using namespace internal;  // NOLINT
+  if (blocks <= 0) return absl::OkStatus();
+  SharingBlocks<<<Blocks(blocks), kThreads, bytes, NativeStream(stream)>>>(blocks, body);
   return Launched();
 }
 

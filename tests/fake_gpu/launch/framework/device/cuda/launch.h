@@ -7,6 +7,7 @@
 #include <array>
 #include <atomic>
 #include <barrier>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <memory>
@@ -108,6 +109,17 @@ absl::Status ForEachRow(Stream& stream, int64_t rows, int64_t, const Body& body)
     return absl::OkStatus();
   });
   return absl::OkStatus();
+}
+
+inline constexpr size_t kMaxSharedBytes = 44 * 1024;
+template <class Body>
+absl::Status ForEachBlock(Stream& stream, int64_t blocks, size_t bytes, const Body& body) {
+  const auto shared = std::make_shared<std::vector<std::max_align_t>>(bytes / sizeof(std::max_align_t) + 1);
+  return ForEachRow(stream, blocks, 0, [body, shared](int64_t block, const Team& team) {
+    if (team.rank == 0) std::memset(shared->data(), 0xa5, shared->size() * sizeof(std::max_align_t));
+    team.Wait();
+    body(block, team, static_cast<void*>(shared->data()));
+  });
 }
 
 inline absl::Status CopyBytes(Stream& stream, void* to, const void* from, size_t bytes) {
