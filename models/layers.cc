@@ -3,14 +3,13 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "models/layers_impl.h"
 #include "models/losses.h"
 #include "ops/array.h"
 #include "ops/math.h"
 
 namespace belfry::models {
-namespace {
 
-// Reports that a layer cannot be built: `what` describes the problem with it or with its input x.
 Output Reject(const Scope& scope, absl::string_view layer, absl::string_view name, absl::string_view what,
               const Output& x) {
   std::string input;
@@ -21,6 +20,15 @@ Output Reject(const Scope& scope, absl::string_view layer, absl::string_view nam
   scope.Fail(absl::InvalidArgumentError(absl::StrCat(layer, " '", scope.name(), name, "' ", what, input)));
   return Output();
 }
+
+Parameter GetParameter(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
+                       DType dtype) {
+  const bool narrow = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
+  const Variable kept = GetVariable(scope, name, shape, initializer, {.dtype = narrow ? DType::kFloat32 : dtype});
+  return {kept, narrow && kept.valid() ? ops::Cast(scope.NameScope(name), kept, dtype) : kept.value()};
+}
+
+namespace {
 
 Output Apply(const Scope& scope, Output x, Activation activation) {
   switch (activation) {
@@ -37,20 +45,6 @@ Output Apply(const Scope& scope, Output x, Activation activation) {
     case Activation::kTanh: return ops::Tanh(scope, x);
   }
   return x;
-}
-
-// A parameter as it is stored, and as a layer that computes in `dtype` uses it.
-struct Parameter {
-  Variable kept;
-  Output used;
-};
-// Updates are too small for 16 bits, so the stored parameter is float32 (Micikevicius et al., "Mixed precision
-// training", 2018).
-Parameter GetParameter(const Scope& scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
-                       DType dtype) {
-  const bool narrow = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
-  const Variable kept = GetVariable(scope, name, shape, initializer, {.dtype = narrow ? DType::kFloat32 : dtype});
-  return {kept, narrow && kept.valid() ? ops::Cast(scope.NameScope(name), kept, dtype) : kept.value()};
 }
 
 Output BiasAndActivation(const Scope& scope, Output x, int64_t channels, bool use_bias, const Initializer& biases,

@@ -1,0 +1,86 @@
+#include "models/transformer.h"
+
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "models/attention.h"
+#include "models/layers.h"
+#include "models/layers_impl.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+
+namespace belfry::models {
+namespace {
+
+constexpr double kStddev = 0.02;
+
+Output Normalize(const Scope& scope, absl::string_view name, Output x) {
+  if (!x.valid()) return x;
+  const Scope layer = scope.VariableScope(name);
+  const Shape channels = {x.shape()[-1]};
+  const Parameter gamma = GetParameter(layer, "gamma", channels, ConstantInitializer(1), x.dtype());
+  const Parameter beta = GetParameter(layer, "beta", channels, ZerosInitializer(), x.dtype());
+  return ops::LayerNorm(layer, x, gamma.used, beta.used);
+}
+
+Output Block(const Scope& scope, Output x, const TransformerOptions& options) {
+  const Initializer weights = NormalInitializer(kStddev);
+  const Initializer last = NormalInitializer(kStddev / std::sqrt(2.0 * static_cast<double>(options.layers)));
+  const Output attended = MultiHeadAttention(scope, "attention", Normalize(scope, "attention_norm", x),
+                                             {.heads = options.heads,
+                                              .kv_heads = options.kv_heads,
+                                              .causal = true,
+                                              .rotary = options.rotary,
+                                              .dropout = options.dropout,
+                                              .training = options.training,
+                                              .weights = weights,
+                                              .output_weights = last});
+  x = ops::Add(scope, x, attended);
+  const Output transformed = MlpBlock(scope, "mlp", Normalize(scope, "mlp_norm", x),
+                                      {.hidden = options.hidden,
+                                       .dropout = options.dropout,
+                                       .training = options.training,
+                                       .weights = weights,
+                                       .output_weights = last});
+  return ops::Add(scope, x, transformed);
+}
+
+}  // namespace
+
+Output Transformer(OpScope scope, Output tokens, const TransformerOptions& options) {
+  const auto reject = [&](absl::string_view what) { return Reject(scope, "Transformer", "", what, tokens); };
+  if (!tokens.valid()) return reject("has an invalid Output as input");
+  if (tokens.shape().rank() != 2) return reject("needs tokens [N, T]");
+  if (options.layers < 1 || options.vocabulary < 1 || options.width < 1) {
+    return reject(
+        absl::StrCat("has ", options.layers, " layers, ", options.vocabulary, " tokens and width ", options.width));
+  }
+  const int64_t n = tokens.shape()[0], t = tokens.shape()[1];
+  if (!options.rotary && (t == Shape::kUnknown || t > options.length)) {
+    return reject(absl::StrCat("has learned positions for ", options.length, " tokens, and needs to know T"));
+  }
+
+  const Initializer weights = NormalInitializer(kStddev);
+  const Parameter embedding =
+      GetParameter(scope, "token_embedding", {options.vocabulary, options.width}, weights, options.dtype);
+  Output x = ops::Gather(scope, embedding.used, tokens);
+  if (!options.rotary) {
+    const Parameter positions =
+        GetParameter(scope, "position_embedding", {options.length, options.width}, weights, options.dtype);
+    x = ops::Add(scope, x, ops::Slice(scope, positions.used, {0, 0}, {t, options.width}));
+  }
+  x = Dropout(scope, "dropout", x, options.dropout, options.training && options.dropout > 0);
+  for (int64_t i = 0; i < options.layers && x.valid(); ++i) {
+    x = Block(scope.VariableScope(absl::StrCat("layer", i)), x, options);
+  }
+  x = Normalize(scope, "final_norm", x);
+  if (!x.valid()) return x;
+  x = ops::Reshape(scope, x, {-1, options.width});
+  const Output logits = options.tied
+                            ? ops::MatMul(scope, x, embedding.used, {.transpose_b = true})
+                            : Dense(scope, "logits", x, options.vocabulary, {.use_bias = false, .weights = weights});
+  return ops::Reshape(scope.Named("logits"), logits, {n, t, options.vocabulary});
+}
+
+}  // namespace belfry::models

@@ -1,0 +1,128 @@
+#include "models/transformer.h"
+
+#include <gmock/gmock.h>
+
+#include "models/attention.h"
+#include "models/losses.h"
+#include "models/parameters.h"
+#include "optim/adam.h"
+#include "tests/models/model_test.h"
+
+namespace belfry::models {
+namespace {
+
+using ::testing::HasSubstr;
+
+constexpr int64_t kLength = 6;
+const TransformerOptions kTiny = {
+    .vocabulary = 11, .length = 8, .layers = 2, .heads = 4, .kv_heads = 2, .width = 16, .hidden = 32};
+
+class TransformerTest : public ModelTest {
+ protected:
+  Output Tokens(int64_t length = kLength) { return ops::Placeholder(scope_, DType::kInt32, {Shape::kUnknown, length}); }
+  // `n` sequences that count upwards, modulo 11.
+  static Tensor Counting(int64_t n, int first) {
+    Tensor tokens(DType::kInt32, {n, kLength});
+    for (int64_t i = 0; i < tokens.elements(); ++i) {
+      tokens.data<int32_t>()[i] = static_cast<int32_t>((first + 3 * (i / kLength) + i % kLength) % 11);
+    }
+    return tokens;
+  }
+};
+
+TEST_F(TransformerTest, IsGpt2ByDefault) {
+  const Output logits = Transformer(scope_, Tokens(1024));
+  ASSERT_TRUE(graph_.status().ok()) << graph_.status();
+  EXPECT_EQ(logits.shape(), Shape({Shape::kUnknown, 1024, 50'257}));
+  EXPECT_EQ(ParameterCount(scope_), 124'439'808);
+  EXPECT_EQ(Find("layer11/attention/qkv/weights").shape(), Shape({768, 2304}));
+}
+
+TEST_F(TransformerTest, StartsWithSmallResiduals) {
+  Transformer(scope_, Tokens(), {.vocabulary = 500, .length = 8, .layers = 2, .heads = 2, .width = 64});
+  Start();
+  const auto stddev = [&](const char* name) {
+    double squares = 0;
+    const std::vector<double> values = Value(Find(name));
+    for (const double x : values) squares += x * x / static_cast<double>(values.size());
+    return std::sqrt(squares);
+  };
+  EXPECT_NEAR(stddev("token_embedding"), 0.02, 0.001);
+  EXPECT_NEAR(stddev("layer0/attention/qkv/weights"), 0.02, 0.002);
+  EXPECT_NEAR(stddev("layer1/attention/output/weights"), 0.01, 0.001);
+  EXPECT_NEAR(stddev("layer1/mlp/output/weights"), 0.01, 0.001);
+  EXPECT_EQ(stddev("layer0/mlp/hidden/biases"), 0);
+}
+
+TEST_F(TransformerTest, LogitsDoNotDependOnLaterTokens) {
+  for (const bool rotary : {false, true}) {
+    TransformerOptions options = kTiny;
+    options.rotary = rotary;
+    options.tied = !rotary;
+    const Output tokens = Tokens();
+    const Output logits = Transformer(scope_.VariableScope(rotary ? "rotary" : "learned"), tokens, options);
+    Start();
+    Tensor other = Counting(2, 0).Clone();
+    other.data<int32_t>()[4] = 9;  // of the first sequence
+    const Tensor a = Run({{tokens, Counting(2, 0)}}, {logits})[0].Clone(), b = Run({{tokens, other}}, {logits})[0];
+    int changed = 0;
+    for (int64_t i = 0; i < a.elements(); ++i) {
+      const bool before = i < 4 * 11 || i >= kLength * 11;
+      const bool same = a.data<float>()[i] == b.data<float>()[i];
+      EXPECT_TRUE(same || !before) << i;
+      if (!same) ++changed;
+    }
+    EXPECT_EQ(changed, 2 * 11);
+  }
+}
+
+TEST_F(TransformerTest, LearnsToCount) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    Graph graph(BuiltinOps());
+    graph.set_seed(3);
+    const Scope scope(graph);
+    const Output tokens = ops::Placeholder(scope, DType::kInt32, {Shape::kUnknown, kLength});
+    const Output next = ops::Placeholder(scope, DType::kInt32, {Shape::kUnknown, kLength});
+    TransformerOptions options = kTiny;
+    options.rotary = dtype == DType::kBFloat16;
+    options.dtype = dtype;
+    const Output loss = AddCrossEntropy(scope, Transformer(scope, tokens, options), next);
+    const auto gradients = optim::ComputeGradients(scope, loss, optim::TrainableVariables(scope));
+    for (const auto& each : gradients) {
+      EXPECT_EQ(each.variable.dtype(), DType::kFloat32) << each.variable.name();
+      EXPECT_TRUE(each.gradient.valid()) << each.variable.name();
+    }
+    const Node* step = optim::ApplyGradients(scope, optim::Adam({.learning_rate = 0.01}), gradients);
+    const Node* initialize = InitializeVariables(scope);
+    const auto session = Session::Create(graph, devices_);
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_TRUE((*session)->RunTarget(initialize).ok());
+    float first = 0, last = 0;
+    for (int i = 0; i < 40; ++i) {
+      const auto value = (*session)->Run({{tokens, Counting(4, i)}, {next, Counting(4, i + 1)}}, {loss}, {step});
+      ASSERT_TRUE(value.ok()) << value.status();
+      last = (*value)[0].scalar<float>();
+      if (i == 0) first = last;
+    }
+    EXPECT_NEAR(first, std::log(11.0), 0.1);
+    EXPECT_LT(last, 0.2);
+  }
+}
+
+TEST_F(TransformerTest, LayersNameWhatDoesNotFit) {
+  const auto error = [](const Shape& x, const MultiHeadAttentionOptions& options) {
+    Graph graph(BuiltinOps());
+    MultiHeadAttention(Scope(graph), "mix", ops::Placeholder(Scope(graph), DType::kFloat32, x), options);
+    return std::string(graph.status().message());
+  };
+  EXPECT_THAT(error({4, 8}, {}), HasSubstr("MultiHeadAttention 'mix' needs [N, T, C] with known C"));
+  EXPECT_THAT(error({4, 3, 20}, {}), HasSubstr("cannot split 20 channels into 8 heads"));
+  EXPECT_THAT(error({4, 3, 24}, {.kv_heads = 3}), HasSubstr("or these among 3 heads of keys"));
+  EXPECT_THAT(error({Shape::kUnknown, Shape::kUnknown, 24}, {}), HasSubstr("of which N or T is known"));
+  Graph graph(BuiltinOps());
+  Transformer(Scope(graph), ops::Placeholder(Scope(graph), DType::kInt32, {2, 9}), kTiny);
+  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("has learned positions for 8 tokens"));
+}
+
+}  // namespace
+}  // namespace belfry::models
