@@ -79,7 +79,7 @@ absl::Status Run() {
     result = gradients[0];
     compared.push_back(result);
   }
-  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, {.plan_cache_bytes = 0}));
   RETURN_IF_ERROR(
       session->Run({{qkv_in, Numbers(qkv_shape, 1)}, {dy_in, Numbers(y_shape, 2)}}, {}, {set_qkv.node, set_dy.node})
           .status());
