@@ -10,6 +10,7 @@
 
 #include "absl/types/span.h"
 #include "framework/graph/scope.h"
+#include "ops/extents.h"
 
 namespace belfry::ops {
 
@@ -56,10 +57,13 @@ Output Range(OpScope scope, double start, double limit, double delta = 1, DType 
 Output Identity(OpScope scope, Output x);
 // Returns x and blocks its gradient.
 Output StopGradient(OpScope scope, Output x);
-// At most one extent may be -1: it is inferred from the number of elements of x.
-Output Reshape(OpScope scope, Output x, const Shape& shape);
+// At most one extent may be -1: it is inferred from the number of elements of x. Others may be those of tensors:
+// Reshape(scope, x, {Extent::Of(x, 0), -1, 8, 16}).
+Output Reshape(OpScope scope, Output x, const Extents& extents);
 // x with the shape of `like`, whose elements are not read and which may have any dtype.
 Output ReshapeLike(OpScope scope, Output x, Output like);
+// Makes one axis of the axes `first` to `last`: [2, 3, 4, 5] becomes [2, 12, 5] with 1 and 2. Extents may be unknown.
+Output MergeAxes(OpScope scope, Output x, int64_t first, int64_t last);
 // Inserts an axis of extent 1 at position `axis` of the result: [4, 5] becomes [4, 1, 5] with axis 1, and [4, 5, 1]
 // with axis -1.
 Output ExpandDims(OpScope scope, Output x, int64_t axis);
@@ -91,6 +95,11 @@ Output Select(OpScope scope, Output condition, Output a, Output b);
 
 // Axis i of the result is axis perm[i] of x; without perm, the axes are reversed.
 Output Transpose(OpScope scope, Output x, std::vector<int64_t> perm = {});
+// Images [N, H, W, block * block * C] as [N, H * block, W * block, C]: the channels of a pixel become a block of
+// pixels, row by row (TensorFlow's order: channel (i * block + j) * C + c goes to pixel (i, j), channel c).
+// SpaceToDepth undoes it; extents that `block` does not divide are errors.
+Output DepthToSpace(OpScope scope, Output x, int64_t block);
+Output SpaceToDepth(OpScope scope, Output x, int64_t block);
 // Concatenates tensors along an existing axis; all other extents must agree.
 Output Concat(OpScope scope, absl::Span<const Output> values, int64_t axis);
 // Stacks tensors of one shape along a new axis, at position `axis` of the result.
@@ -131,6 +140,17 @@ Output Pad(OpScope scope, Output x, std::vector<AxisPadding> paddings, double va
 // receives no gradient. The gradient accumulates in the order of the indices, in the dtype of params (on a GPU in float
 // for the 16-bit dtypes).
 Output Gather(OpScope scope, Output params, Output indices, int64_t axis = 0);
+
+// The slices of `params` at indices of its leading axes: params [V, W, D] and indices [N, 2] (int32 or int64) give
+// [N, D]. The last extent of `indices` must be known; indices out of range, and the gradient, are as for Gather.
+Output GatherND(OpScope scope, Output params, Output indices);
+// A tensor of zeros of the given extents, to which `updates` are added at `indices` of its leading axes: extents
+// [V, W, D], indices [N, 2] and updates [N, D]. Slices with equal indices are added up, in ascending order of N and
+// rounded once. Floats, int32 and int64. On the CPU an index out of range fails the step; on a GPU it is ignored.
+Output ScatterND(OpScope scope, Output indices, Output updates, const Extents& extents);
+// The sums of the slices of data [N, ...] that have the same number in segments [N] (int32 or int64, in [0, count)):
+// [count, ...], with zeros for numbers that do not occur. The numbers need not be sorted. Otherwise as ScatterND.
+Output SegmentSum(OpScope scope, Output data, Output segments, const Extent& count);
 
 struct OneHotOptions {
   double on_value = 1;

@@ -38,6 +38,7 @@ OpRegistry MakeBuiltinOps() {
   RegisterProductOps(registry);
   RegisterRandomOps(registry);
   RegisterReductionOps(registry);
+  RegisterResizeOps(registry);
   RegisterStateOps(registry);
   RegisterSummaryOps(registry);
   RegisterTrainingOps(registry);

@@ -19,6 +19,7 @@ void RegisterPoolingOps(OpRegistry& registry);        // ops/nn.h
 void RegisterProductOps(OpRegistry& registry);        // ops/math.h
 void RegisterRandomOps(OpRegistry& registry);         // ops/random.h
 void RegisterReductionOps(OpRegistry& registry);      // ops/math.h
+void RegisterResizeOps(OpRegistry& registry);         // ops/nn.h
 void RegisterStateOps(OpRegistry& registry);          // ops/state.h
 void RegisterSummaryOps(OpRegistry& registry);        // ops/summary.h
 void RegisterTrainingOps(OpRegistry& registry);       // ops/training.h

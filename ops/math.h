@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "framework/graph/scope.h"
 
@@ -116,6 +117,8 @@ Output Mean(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = fal
 // extremes of the integer type. The gradient is divided evenly among the elements that equal the result.
 Output Max(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
 Output Min(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
+// log(sum(exp(x))), without overflow; floats only. Of no elements, minus infinity.
+Output LogSumExp(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
 // The product; 1 without elements. Floats are multiplied in double. Differentiable once, also where elements are 0.
 Output Prod(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
 // Logical or and logical and of bool elements; without elements, false and true.
@@ -158,5 +161,10 @@ struct MatMulOptions {
 };
 // Matrix product: a [..., m, k] times b [..., k, n] gives [..., m, n]; leading axes broadcast. Floats, int32 and int64.
 Output MatMul(OpScope scope, Output a, Output b, const MatMulOptions& options = {});
+// Einstein's summation: Einsum(scope, "bthd,bshd->bhts", {q, k}). A letter names an axis of the operands; letters that
+// the result lacks are summed over. Without "->" the result has the letters that occur once, in alphabetical order. It
+// becomes transpositions, sums and matrix products, pair by pair from the left. InvalidArgument, with the equation, if
+// operands do not fit; neither an ellipsis nor a letter twice in one operand is supported. The dtypes are MatMul's.
+Output Einsum(OpScope scope, absl::string_view equation, absl::Span<const Output> operands);
 
 }  // namespace belfry::ops

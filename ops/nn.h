@@ -4,9 +4,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "absl/strings/string_view.h"
 #include "framework/graph/scope.h"
+#include "ops/extents.h"
 
 namespace belfry::ops {
 
@@ -79,6 +81,30 @@ struct Conv2DOptions {
 // channels [g K / groups, (g + 1) K / groups).
 Output Conv2D(OpScope scope, Output x, Output filter, const Conv2DOptions& options = {});
 
+// The extents of images; absent: those that the op documents.
+struct ImageExtents {
+  std::optional<Extent> height, width;
+};
+// The transposed convolution ("deconvolution"): the gradient of Conv2D with respect to its images, which takes x
+// [N, H, W, K] and filter [R, S, C / groups, K] to [N, H', W', C] if Conv2D with these options takes [N, H', W', C] to
+// [N, H, W, K]. By default H' is H stride_h with SAME padding, otherwise (H - 1) stride_h + (R - 1) dilation_h + 1 less
+// the padding; `extents` chooses another one that is possible (PyTorch's output_padding).
+Output Conv2DTranspose(OpScope scope, Output x, Output filter, const Conv2DOptions& options = {},
+                       const ImageExtents& extents = {});
+
+struct Conv1DOptions {
+  int64_t stride = 1;
+  Padding padding;  // Explicit(0, 0, before, after); (0, 0, (R - 1) dilation, 0) is causal
+  int64_t dilation = 1;
+  int64_t groups = 1;
+};
+// Cross-correlation of sequences x [N, L, C] with filter [R, C / groups, K] into [N, L', K].
+Output Conv1D(OpScope scope, Output x, Output filter, const Conv1DOptions& options = {});
+
+// Convolves each channel by itself: x [N, H, W, C] and filter [R, S, C, M] give [N, H', W', C M], of which channels
+// [c M, (c + 1) M) are those of channel c. C must be known. It is Conv2D with C groups, so options.groups must be 1.
+Output DepthwiseConv2D(OpScope scope, Output x, Output filter, const Conv2DOptions& options = {});
+
 struct PoolOptions {
   int64_t height = 2, width = 2;  // size of the window
   int64_t stride_h = 2, stride_w = 2;
@@ -92,6 +118,14 @@ Output AvgPool(OpScope scope, Output x, const PoolOptions& options = {});
 // Pools over whole images into [N, C], or [N, 1, 1, C] with keep_dims. GlobalMaxPool needs a known height and width.
 Output GlobalAvgPool(OpScope scope, Output x, bool keep_dims = false);
 Output GlobalMaxPool(OpScope scope, Output x, bool keep_dims = false);
+
+// Images x [N, H, W, C] in another size, [N, height, width, C]; twice as large:
+//   ResizeBilinear(scope, x, Extent::Of(x, 1) * 2, Extent::Of(x, 2) * 2)
+// Pixels are areas, and positions those of their centres, as in TensorFlow 2 and in PyTorch with align_corners=False.
+// Nearest takes the pixel in which the centre lies (PyTorch's "nearest-exact"); bilinear interpolates between the four
+// nearest centres, without a filter when it makes images smaller. An empty image cannot be resized to another.
+Output ResizeNearest(OpScope scope, Output x, const Extent& height, const Extent& width);
+Output ResizeBilinear(OpScope scope, Output x, const Extent& height, const Extent& width);
 
 struct LrnOptions {
   int64_t depth_radius = 5;

@@ -1,11 +1,15 @@
 // Random tensors, counter-based (framework/base/philox.h): each element is a pure function of (seed, key, step, index),
 // so replicas of a variable start alike and results depend on neither threads nor towers. None is differentiable.
+//
+// Extents are numbers or those of tensors, such as the number of examples of a batch: RandomNormal(scope,
+// {Extent::Of(x, 0), 64}). None may be -1.
 #pragma once
 
 #include <string>
 
 #include "absl/strings/string_view.h"
 #include "framework/graph/scope.h"
+#include "ops/extents.h"
 
 namespace belfry::ops {
 
@@ -22,23 +26,27 @@ struct RandomOptions {
 
 // Uniform in [low, high); rounding to float16 or bfloat16 may give `high` itself. Here and in the normal distributions,
 // one key gives the same numbers in every dtype, up to its precision.
-Output RandomUniform(OpScope scope, const Shape& shape, double low = 0, double high = 1,
+Output RandomUniform(OpScope scope, const Extents& extents, double low = 0, double high = 1,
                      const RandomOptions& options = {});
 
 // Uniform among the integers low ... high - 1 (int32 or int64). low >= high is an error of the node.
-Output RandomUniformInt(OpScope scope, const Shape& shape, int64_t low, int64_t high,
+Output RandomUniformInt(OpScope scope, const Extents& extents, int64_t low, int64_t high,
                         const RandomOptions& options = {.dtype = DType::kInt64});
 
 // Normal, by the quantile function of one uniform word per element; float32 reaches 6.3 standard deviations.
-Output RandomNormal(OpScope scope, const Shape& shape, double mean = 0, double stddev = 1,
+Output RandomNormal(OpScope scope, const Extents& extents, double mean = 0, double stddev = 1,
                     const RandomOptions& options = {});
 
 // Normal, conditioned on lying within two standard deviations of the mean: the distribution that redrawing gives.
-Output TruncatedNormal(OpScope scope, const Shape& shape, double mean = 0, double stddev = 1,
+Output TruncatedNormal(OpScope scope, const Extents& extents, double mean = 0, double stddev = 1,
                        const RandomOptions& options = {});
 
 // 1 with the given probability, otherwise 0 (floating-point dtypes).
-Output Bernoulli(OpScope scope, const Shape& shape, double probability, const RandomOptions& options = {});
+Output Bernoulli(OpScope scope, const Extents& extents, double probability, const RandomOptions& options = {});
+
+// One class for each row of logits [..., classes], drawn with the probabilities softmax(logits): [...], int32 or int64.
+// A class with a logit of -inf is not drawn, unless all are. Not differentiable.
+Output Categorical(OpScope scope, Output logits, const RandomOptions& options = {.dtype = DType::kInt64});
 
 // A key for the next random op of this name in this scope; no key is given twice in a graph. With a first-example
 // counter the key starts with Scope::random_path(), so that all towers draw parts of one tensor.

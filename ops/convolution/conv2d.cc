@@ -95,11 +95,7 @@ std::vector<Output> GradientOfBackpropFilter(const Scope& scope, const Node& nod
 }  // namespace
 
 Output Conv2D(OpScope scope, Output x, Output filter, const Conv2DOptions& options) {
-  Attrs attrs;
-  SetWindowAttrs(options.padding, options.stride_h, options.stride_w, attrs);
-  attrs.Set("dilations", std::vector<int64_t>{1, options.dilation_h, options.dilation_w, 1});
-  attrs.Set("groups", options.groups);
-  return scope.Add("Conv2D", {x, filter}, std::move(attrs));
+  return scope.Add("Conv2D", {x, filter}, Conv2DAttrs(options));
 }
 
 void RegisterConv2D(OpRegistry& registry) {

@@ -174,6 +174,7 @@ void AddConv2DGpuKernels(KernelTable& table) {
   };
   add("Conv2D", &MakeConv<GpuConv::Kind::kForward>);
   add("Conv2DBackpropInput", &MakeConv<GpuConv::Kind::kBackwardData>);
+  add("Conv2DTranspose", [](const KernelSpec& spec) { return MakeConv2DTranspose(spec, "GPU"); });
   add("Conv2DBackpropInputReluGrad", &MakeMasked);
   add("Conv2DBackpropInputAddReluGrad", &MakeMasked);
   add("Conv2DBackpropFilter", &MakeConv<GpuConv::Kind::kBackwardFilter>);

@@ -19,6 +19,14 @@ std::vector<AttrDef> Conv2DAttrDefs() {
   return attrs;
 }
 
+Attrs Conv2DAttrs(const Conv2DOptions& options) {
+  Attrs attrs;
+  SetWindowAttrs(options.padding, options.stride_h, options.stride_w, attrs);
+  attrs.Set("dilations", std::vector<int64_t>{1, options.dilation_h, options.dilation_w, 1});
+  attrs.Set("groups", options.groups);
+  return attrs;
+}
+
 Attrs Conv2DAttrs(const Attrs& attrs) {
   Attrs copy;
   for (const AttrDef& def : Conv2DAttrDefs()) copy.Set(def.name, *attrs.Find(def.name));

@@ -2,11 +2,13 @@
 #pragma once
 
 #include "framework/graph/op_def.h"
+#include "ops/nn.h"
 #include "ops/onednn/convolution.h"
 
 namespace belfry::ops {
 
 std::vector<AttrDef> Conv2DAttrDefs();
+Attrs Conv2DAttrs(const Conv2DOptions& options);
 // The convolution attributes among `attrs`, for another op over the same images.
 Attrs Conv2DAttrs(const Attrs& attrs);
 
@@ -19,5 +21,8 @@ onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, cons
 
 // A kernel of Conv2DBackpropFilterBias that runs the kernels of Conv2DBackpropFilter and BiasAddGrad.
 absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, absl::string_view device_type);
+
+// A kernel of Conv2DTranspose: that of Conv2DBackpropInput.
+absl::StatusOr<Kernel> MakeConv2DTranspose(const KernelSpec& spec, absl::string_view device_type);
 
 }  // namespace belfry::ops

@@ -6,8 +6,9 @@
 
 namespace belfry::ops {
 
-void RegisterConv2D(OpRegistry& registry);  // conv2d.cc
-void RegisterFused(OpRegistry& registry);   // fused.cc
+void RegisterConv2D(OpRegistry& registry);           // conv2d.cc
+void RegisterConv2DTranspose(OpRegistry& registry);  // conv2d_transpose.cc
+void RegisterFused(OpRegistry& registry);            // fused.cc
 
 // In the CUDA module.
 void AddConv2DGpuKernels(KernelTable& table);  // conv2d_gpu.cc

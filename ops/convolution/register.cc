@@ -5,6 +5,7 @@ namespace belfry::ops {
 
 void RegisterConvolutionOps(OpRegistry& registry) {
   RegisterConv2D(registry);
+  RegisterConv2DTranspose(registry);
   RegisterFused(registry);
 }
 

@@ -32,6 +32,11 @@ absl::StatusOr<Kernel> MakeRange(const KernelSpec& spec) {
   }};
 }
 
+// A carrier has no elements.
+absl::StatusOr<Kernel> MakeCarrier(const KernelSpec&) {
+  return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+}
+
 }  // namespace
 
 absl::Status GpuFill(Stream& stream, void* to, int64_t n, size_t size, uint64_t bits) {
@@ -51,6 +56,8 @@ absl::Status GpuFill(Stream& stream, void* to, int64_t n, size_t size, uint64_t 
     }
   });
 }
+
+void AddExtentsGpuKernels(KernelTable& table) { table.AddKernels("Extents", AnyTypeGpuKernels(MakeCarrier)); }
 
 void AddConstantGpuKernels(KernelTable& table) {
   table.AddKernels("Fill", AnyTypeGpuKernels(MakeFill));

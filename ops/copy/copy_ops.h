@@ -8,7 +8,8 @@ namespace belfry::ops {
 
 void RegisterConstantOps(OpRegistry& registry);  // constant.cc: Const, Placeholder, Fill, ZerosLike, OnesLike, Range
 void RegisterViewOps(
-    OpRegistry& registry);  // view.cc: Identity, StopGradient, Reshape, ReshapeLike, ExpandDims, Squeeze
+    OpRegistry& registry);  // view.cc: Identity, StopGradient, Reshape, ReshapeTo, ReshapeLike, MergeAxes, ...
+void RegisterExtentsOps(OpRegistry& registry);    // extents.cc
 void RegisterCastOps(OpRegistry& registry);       // cast.cc: Cast, Shape
 void RegisterBroadcastOps(OpRegistry& registry);  // broadcast.cc: BroadcastTo, BroadcastLike
 void RegisterTransposeOps(OpRegistry& registry);  // transpose.cc
@@ -23,6 +24,7 @@ void AddBoxCopyGpuKernels(KernelTable& table);   // box_copy.cu
 void AddCastGpuKernels(KernelTable& table);      // cast.cu
 void AddConcatGpuKernels(KernelTable& table);    // concat.cu
 void AddConstantGpuKernels(KernelTable& table);  // constant.cu
+void AddExtentsGpuKernels(KernelTable& table);   // constant.cu
 void AddTileGpuKernels(KernelTable& table);      // tile.cu
 // The rewrite "cancel_transposes" (rewrites/cancel_transposes.cc). Removes pairs of transposes that undo each other.
 absl::Status CancelTransposes(Program& program, const RewriteContext& context);

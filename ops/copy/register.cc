@@ -6,6 +6,7 @@ namespace belfry::ops {
 void RegisterCopyOps(OpRegistry& registry) {
   RegisterConstantOps(registry);
   RegisterViewOps(registry);
+  RegisterExtentsOps(registry);
   RegisterCastOps(registry);
   RegisterBroadcastOps(registry);
   RegisterTransposeOps(registry);

@@ -8,6 +8,7 @@ void AddCopyGpuKernels(KernelTable& table) {
   AddCastGpuKernels(table);
   AddConcatGpuKernels(table);
   AddConstantGpuKernels(table);
+  AddExtentsGpuKernels(table);
   AddTileGpuKernels(table);
 }
 

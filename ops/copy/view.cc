@@ -6,6 +6,7 @@
 #include "ops/array.h"
 #include "ops/copy/copy_impl.h"
 #include "ops/copy/copy_ops.h"
+#include "ops/copy/extents_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -15,21 +16,14 @@ absl::Status ElementsDiffer(const Shape& from, const Shape& to) {
       absl::StrCat("cannot reshape ", from.ToString(), " to ", to.ToString(), ": the numbers of elements differ"));
 }
 
-absl::StatusOr<std::vector<Shape>> ReshapeShape(const ShapeArgs& args) {
-  const Shape& from = args.inputs[0];
-  Shape to = args.attrs.Get<Shape>("shape");
-  const auto unknown = std::count(to.dims().begin(), to.dims().end(), Shape::kUnknown);
-  if (unknown > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("cannot reshape to ", to.ToString(),
-                                                   ": at most one extent may be -1 (ReshapeLike takes any shape)"));
-  }
-  if (!from.known()) return std::vector<Shape>{to};
-  if (unknown == 0) {
+// The shape of `from` reshaped to `to`, whose extent along `axis` is inferred; -1: none is.
+absl::StatusOr<std::vector<Shape>> Reshaped(const Shape& from, Shape to, int axis) {
+  if (axis >= 0) to.set_dim(axis, Shape::kUnknown);
+  if (!from.known() || (axis < 0 ? !to.known() : !to.Remove(axis).known())) return std::vector<Shape>{to};
+  if (axis < 0) {
     if (from.elements() != to.elements()) return ElementsDiffer(from, to);
     return std::vector<Shape>{to};
   }
-  const auto axis =
-      static_cast<int>(std::find(to.dims().begin(), to.dims().end(), Shape::kUnknown) - to.dims().begin());
   const int64_t others = to.Remove(axis).elements();
   if (others == 0) {
     return absl::InvalidArgumentError(
@@ -38,6 +32,40 @@ absl::StatusOr<std::vector<Shape>> ReshapeShape(const ShapeArgs& args) {
   if (from.elements() % others != 0) return ElementsDiffer(from, to);
   to.set_dim(axis, from.elements() / others);
   return std::vector<Shape>{to};
+}
+
+absl::StatusOr<std::vector<Shape>> ReshapeShape(const ShapeArgs& args) {
+  const Shape& to = args.attrs.Get<Shape>("shape");
+  const auto unknown = std::find(to.dims().begin(), to.dims().end(), Shape::kUnknown);
+  if (std::count(unknown, to.dims().end(), Shape::kUnknown) > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot reshape to ", to.ToString(),
+                     ": at most one extent may be -1 (others can be those of a tensor: Extent::Of(x, 0))"));
+  }
+  return Reshaped(args.inputs[0], to, unknown == to.dims().end() ? -1 : static_cast<int>(unknown - to.dims().begin()));
+}
+
+// Attribute "inferred": the axis whose extent is inferred, or -1.
+absl::StatusOr<std::vector<Shape>> ReshapeToShape(const ShapeArgs& args) {
+  ASSIGN_OR_RETURN(Shape to, CarriedShape(args.inputs[1]));
+  const int64_t inferred = args.attrs.Int("inferred");
+  if (inferred < -1 || inferred >= to.rank()) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no extent ", inferred, " to infer"));
+  }
+  return Reshaped(args.inputs[0], std::move(to), static_cast<int>(inferred));
+}
+
+absl::StatusOr<std::vector<Shape>> MergeAxesShape(const ShapeArgs& args) {
+  const Shape& from = args.inputs[0];
+  ASSIGN_OR_RETURN(const int first, CanonicalAxis(args.attrs.Int("first"), from.rank()));
+  ASSIGN_OR_RETURN(const int last, CanonicalAxis(args.attrs.Int("last"), from.rank()));
+  if (first > last) return absl::InvalidArgumentError(absl::StrCat("axis ", first, " comes after axis ", last));
+  std::vector<int64_t> dims(from.dims().begin(), from.dims().begin() + first);
+  const auto merged = from.dims().subspan(first, last - first + 1);
+  const bool known = std::find(merged.begin(), merged.end(), Shape::kUnknown) == merged.end();
+  dims.push_back(known ? from.elements(first, last + 1) : Shape::kUnknown);
+  dims.insert(dims.end(), from.dims().begin() + last + 1, from.dims().end());
+  return std::vector<Shape>{Shape(absl::MakeConstSpan(dims))};
 }
 
 absl::StatusOr<std::vector<Shape>> ReshapeLikeShape(const ShapeArgs& args) {
@@ -120,7 +148,18 @@ OpDef View(absl::string_view name, ShapeFunction shape, GradientFunction gradien
 
 Output Identity(OpScope scope, Output x) { return scope.Add("Identity", {x}); }
 Output StopGradient(OpScope scope, Output x) { return scope.Add("StopGradient", {x}); }
-Output Reshape(OpScope scope, Output x, const Shape& shape) { return scope.Add("Reshape", {x}, {{"shape", shape}}); }
+Output Reshape(OpScope scope, Output x, const Extents& extents) {
+  if (extents.settled()) return scope.Add("Reshape", {x}, {{"shape", extents.shape()}});
+  std::vector<Extent> list = extents.list();
+  const auto is_inferred = [](const Extent& extent) { return !extent.taken() && extent.size() == Shape::kUnknown; };
+  const auto inferred = std::find_if(list.begin(), list.end(), is_inferred);
+  const int64_t axis = inferred == list.end() ? -1 : inferred - list.begin();
+  if (inferred != list.end()) *inferred = 1;  // another -1 is an error of the carrier
+  return scope.Add("ReshapeTo", {x, CarrierOf(scope, list)}, {{"inferred", axis}});
+}
+Output MergeAxes(OpScope scope, Output x, int64_t first, int64_t last) {
+  return scope.Add("MergeAxes", {x}, {{"first", first}, {"last", last}});
+}
 Output ReshapeLike(OpScope scope, Output x, Output like) { return scope.Add("ReshapeLike", {x, like}); }
 Output ExpandDims(OpScope scope, Output x, int64_t axis) { return scope.Add("ExpandDims", {x}, {{"axis", axis}}); }
 Output Squeeze(OpScope scope, Output x, std::vector<int64_t> axes) {
@@ -139,6 +178,13 @@ void RegisterViewOps(OpRegistry& registry) {
   OpDef reshape = View("Reshape", ReshapeShape, ReshapeBack);
   reshape.attrs = {{"shape", Shape(), true}};
   registry.Add(std::move(reshape));
+  OpDef reshape_to = View("ReshapeTo", ReshapeToShape, ReshapeBack);
+  reshape_to.inputs.push_back({.name = "extents", .type = kCarrierType, .shape_only = true});
+  reshape_to.attrs = {{"inferred", int64_t{-1}}};
+  registry.Add(std::move(reshape_to));
+  OpDef merge = View("MergeAxes", MergeAxesShape, ReshapeBack);
+  merge.attrs = {{"first", int64_t{0}, true}, {"last", int64_t{0}, true}};
+  registry.Add(std::move(merge));
   OpDef reshape_like = View("ReshapeLike", ReshapeLikeShape, ReshapeBack);
   reshape_like.inputs.push_back({.name = "like", .type = "L", .shape_only = true});
   reshape_like.types.push_back({"L", kAnyType});

@@ -7,7 +7,7 @@
 namespace belfry::ops {
 namespace {
 
-int64_t Extent(const Shape& shape, int axis, int rank) {
+int64_t ExtentAlong(const Shape& shape, int axis, int rank) {
   const int own = axis - (rank - shape.rank());
   return own < 0 ? 1 : shape[own];
 }
@@ -19,7 +19,7 @@ absl::StatusOr<BroadcastPlan> PlanBroadcast(const Shape& a, const Shape& b) {
   std::vector<BroadcastPlan::Loop> loops;  // innermost first
   int64_t size_a = 1, size_b = 1;
   for (int axis = rank; axis-- > 0;) {
-    const int64_t x = Extent(a, axis, rank), y = Extent(b, axis, rank);
+    const int64_t x = ExtentAlong(a, axis, rank), y = ExtentAlong(b, axis, rank);
     const int64_t extent = x == 1 ? y : x;
     if (extent == 1) continue;
     const int64_t stride_a = x == 1 ? 0 : size_a, stride_b = y == 1 ? 0 : size_b;

@@ -18,6 +18,7 @@ void AddPoolingGpuKernels(KernelTable& table);
 void AddProductGpuKernels(KernelTable& table);
 void AddRandomGpuKernels(KernelTable& table);
 void AddReductionGpuKernels(KernelTable& table);
+void AddResizeGpuKernels(KernelTable& table);
 void AddStateGpuKernels(KernelTable& table);
 void AddTrainingGpuKernels(KernelTable& table);
 

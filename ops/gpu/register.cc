@@ -15,6 +15,7 @@ void AddGpuKernels(KernelTable& table) {
   AddProductGpuKernels(table);
   AddRandomGpuKernels(table);
   AddReductionGpuKernels(table);
+  AddResizeGpuKernels(table);
   AddStateGpuKernels(table);
   AddTrainingGpuKernels(table);
 }

@@ -1,6 +1,6 @@
-// The gradient of Gather on GPUs, without atomics, so that it is reproducible: slices of dy with equal indices are
-// summed in the order of the indices. The indices are sorted together with their positions, chunks of the sorted list
-// are summed, and the sums of rows that span several chunks are then combined.
+// The gradient of Gather, and ScatterRows, on GPUs, without atomics, so that it is reproducible: slices of dy with
+// equal indices are summed in the order of the indices. The indices are sorted together with their positions, chunks of
+// the sorted list are summed, and the sums of rows that span several chunks are then combined.
 #include <cstdint>
 #include <limits>
 
@@ -143,21 +143,34 @@ Kernel GatherGradKernel(const GatherLayout& layout) {
 }
 
 template <class T>
-absl::StatusOr<Kernel> MakeGatherGrad(const KernelSpec& spec) {
-  ASSIGN_OR_RETURN(const GatherLayout layout,
-                   MakeGatherLayout(spec.attrs, spec.outputs[0].shape, spec.inputs[1].shape));
+absl::StatusOr<Kernel> AddRows(const KernelSpec& spec, const GatherLayout& layout) {
   constexpr int64_t kMax = std::numeric_limits<int32_t>::max();
   if (layout.rows > kMax || layout.count > kMax) {
-    return absl::UnimplementedError(absl::StrCat("the gradient of gathering ", layout.count, " of ", layout.rows,
-                                                 " slices: a GPU supports at most ", kMax, " of each"));
+    return absl::UnimplementedError(absl::StrCat("adding ", layout.count, " slices to ", layout.rows,
+                                                 " (the gradient of a gather): a GPU supports at most ", kMax,
+                                                 " of each"));
   }
   return spec.inputs[1].dtype == DType::kInt32 ? GatherGradKernel<T, int32_t>(layout)
                                                : GatherGradKernel<T, int64_t>(layout);
 }
 
+template <class T>
+absl::StatusOr<Kernel> MakeGatherGrad(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(const GatherLayout layout,
+                   MakeGatherLayout(spec.attrs, spec.outputs[0].shape, spec.inputs[1].shape));
+  return AddRows<T>(spec, layout);
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeScatterRows(const KernelSpec& spec) {
+  return AddRows<T>(spec, ScatterLayout(spec));
+}
+
 }  // namespace
 
 void AddGatherGradGpuKernels(KernelTable& table) {
+  table.AddKernels("ScatterRows", Kernels<float, double, Half, BFloat16, int32_t, int64_t>(
+                                      "GPU", [](auto tag) { return &MakeScatterRows<typename decltype(tag)::type>; }));
   table.AddKernels("GatherGrad", Kernels<float, double, Half, BFloat16>(
                                      "GPU", [](auto tag) { return &MakeGatherGrad<typename decltype(tag)::type>; }));
 }

@@ -6,12 +6,15 @@
 
 namespace belfry::ops {
 
-void RegisterGatherOps(OpRegistry& registry);  // gather.cc: Gather, GatherGrad
-void RegisterOneHotOps(OpRegistry& registry);  // one_hot.cc
+void RegisterFlatIndicesOps(OpRegistry& registry);  // flat_indices.cc
+void RegisterGatherOps(OpRegistry& registry);       // gather.cc
+void RegisterOneHotOps(OpRegistry& registry);       // one_hot.cc
+void RegisterScatterOps(OpRegistry& registry);      // scatter.cc: GatherGrad, ScatterRows
 
 // In the CUDA module.
-void AddGatherGpuKernels(KernelTable& table);      // gather.cu
-void AddGatherGradGpuKernels(KernelTable& table);  // gather_grad.cu
-void AddOneHotGpuKernels(KernelTable& table);      // one_hot.cu
+void AddFlatIndicesGpuKernels(KernelTable& table);  // flat_indices.cu
+void AddGatherGpuKernels(KernelTable& table);       // gather.cu
+void AddGatherGradGpuKernels(KernelTable& table);   // gather_grad.cu: GatherGrad, ScatterRows
+void AddOneHotGpuKernels(KernelTable& table);       // one_hot.cu
 
 }  // namespace belfry::ops

@@ -4,8 +4,10 @@
 namespace belfry::ops {
 
 void RegisterIndexOps(OpRegistry& registry) {
+  RegisterFlatIndicesOps(registry);
   RegisterGatherOps(registry);
   RegisterOneHotOps(registry);
+  RegisterScatterOps(registry);
 }
 
 }  // namespace belfry::ops

@@ -4,6 +4,7 @@
 namespace belfry::ops {
 
 void AddIndexGpuKernels(KernelTable& table) {
+  AddFlatIndicesGpuKernels(table);
   AddGatherGpuKernels(table);
   AddGatherGradGpuKernels(table);
   AddOneHotGpuKernels(table);

@@ -4,10 +4,12 @@
 
 #include <cstdint>
 #include <type_traits>
+#include <vector>
 
 #include "framework/base/philox.h"
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
+#include "framework/graph/kernel_table.h"
 #include "ops/gpu/raw_gpu_impl.h"
 #include "ops/random/draw_plan.h"
 
@@ -56,13 +58,19 @@ absl::Status DrawOnGpu(Stream& stream, const GpuDraw& plan, Draw draw, gpu::Stor
   });
 }
 
+// Adds the kernels of a distribution, for both ops that draw from it (ops/random/draw_impl.h, AddRandomOps).
+inline void AddRandomGpuKernels(KernelTable& table, absl::string_view op, const std::vector<KernelDef>& kernels) {
+  table.AddKernels(op, kernels);
+  table.AddKernels(RandomToName(op), kernels);
+}
+
 template <class T, bool wide, class Draw>
 Kernel GpuDrawKernel(const KernelSpec& spec, Draw draw) {
-  return Kernel{[plan = DrawPlan(spec, spec.outputs[0].shape, 0), draw](const KernelContext& context) {
+  return Kernel{[plan = DrawPlan(spec), draw](const KernelContext& context) {
                   return DrawOnGpu<T, wide>(*context.stream, GpuDraw(plan, context), draw,
                                             context.output<gpu::Stored<T>>(0));
                 },
-                0, DrawPlan(spec, spec.outputs[0].shape, 0).uses_run()};
+                0, DrawPlan(spec).uses_run()};
 }
 
 }  // namespace belfry::ops

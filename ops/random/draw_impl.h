@@ -45,8 +45,12 @@ void ForEachDraw(const DrawPlan& plan, DrawOrigin origin, double cost, const Dra
 OpDef RandomOpDef(absl::string_view name, absl::Span<const DType> types, std::vector<AttrDef> attrs,
                   std::vector<KernelDef> kernels);
 
-// Adds such an op; completes `attrs` with those that RandomOpDef declares.
-Output AddRandom(const Scope& scope, absl::string_view op, const Shape& shape, const RandomOptions& options,
+// Registers such an op, with a role if it has one, and its sibling RandomToName(op.name), whose shape is that of input
+// 0, a carrier (ops/copy/extents_impl.h).
+void AddRandomOps(OpRegistry& registry, OpDef op, OpRole role = OpRole::kNone);
+
+// Adds a node of the one or the other; completes `attrs` with those that RandomOpDef declares.
+Output AddRandom(const Scope& scope, absl::string_view op, const Extents& extents, const RandomOptions& options,
                  Attrs attrs);
 
 }  // namespace belfry::ops

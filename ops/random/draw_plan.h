@@ -3,10 +3,15 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 
+#include "absl/strings/str_cat.h"
 #include "framework/graph/op_def.h"
 
 namespace belfry::ops {
+
+// The name of the op that draws what `op` does, in a shape that is an input: "RandomNormalTo".
+inline std::string RandomToName(absl::string_view op) { return absl::StrCat(op, "To"); }
 
 // The start of the draws of one run of a kernel.
 struct DrawOrigin {
@@ -19,8 +24,8 @@ struct DrawOrigin {
 inline constexpr uint64_t kLowWords = uint64_t{1} << 63;
 class DrawPlan {
  public:
-  // From the attributes "seed", "key", "per_step" and the counters, which are inputs [first_counter, ...) of the node.
-  DrawPlan(const KernelSpec& spec, const Shape& shape, int first_counter);
+  // From the attributes "seed", "key", "per_step" and the counters, which are the node's last inputs.
+  explicit DrawPlan(const KernelSpec& spec);
 
   uint64_t key() const { return key_; }
   int64_t elements() const { return elements_; }

@@ -38,7 +38,7 @@ absl::StatusOr<Kernel> MakeNormal(const KernelSpec& spec) {
   using C = std::conditional_t<kWide, double, float>;
   using Normal = NormalDraw<C, truncated>;
   ASSIGN_OR_RETURN(const Normal draw, (PlanNormal<C, truncated>(spec)));
-  return Kernel{[plan = DrawPlan(spec, spec.outputs[0].shape, 0), draw](const KernelContext& context) {
+  return Kernel{[plan = DrawPlan(spec), draw](const KernelContext& context) {
                   T* out = context.output<T>(0);
                   ForEachDraw<kWide>(plan, plan.Origin(context), kWide ? 300 : 60,
                                      [=](int64_t first, int count, const uint32_t* high, const uint32_t* low) {
@@ -54,7 +54,7 @@ absl::StatusOr<Kernel> MakeNormal(const KernelSpec& spec) {
                                      });
                   return absl::OkStatus();
                 },
-                0, DrawPlan(spec, spec.outputs[0].shape, 0).uses_run()};
+                0, DrawPlan(spec).uses_run()};
 }
 
 template <bool truncated>
@@ -66,17 +66,18 @@ OpDef NormalOpDef(absl::string_view name) {
 
 }  // namespace
 
-Output RandomNormal(OpScope scope, const Shape& shape, double mean, double stddev, const RandomOptions& options) {
-  return AddRandom(scope, "RandomNormal", shape, options, {{"mean", mean}, {"stddev", stddev}});
+Output RandomNormal(OpScope scope, const Extents& extents, double mean, double stddev, const RandomOptions& options) {
+  return AddRandom(scope, "RandomNormal", extents, options, {{"mean", mean}, {"stddev", stddev}});
 }
 
-Output TruncatedNormal(OpScope scope, const Shape& shape, double mean, double stddev, const RandomOptions& options) {
-  return AddRandom(scope, "TruncatedNormal", shape, options, {{"mean", mean}, {"stddev", stddev}});
+Output TruncatedNormal(OpScope scope, const Extents& extents, double mean, double stddev,
+                       const RandomOptions& options) {
+  return AddRandom(scope, "TruncatedNormal", extents, options, {{"mean", mean}, {"stddev", stddev}});
 }
 
 void RegisterNormalOps(OpRegistry& registry) {
-  registry.Add(WithRole(NormalOpDef<false>("RandomNormal"), OpRole::kRandomNormal));
-  registry.Add(WithRole(NormalOpDef<true>("TruncatedNormal"), OpRole::kTruncatedNormal));
+  AddRandomOps(registry, NormalOpDef<false>("RandomNormal"), OpRole::kRandomNormal);
+  AddRandomOps(registry, NormalOpDef<true>("TruncatedNormal"), OpRole::kTruncatedNormal);
 }
 
 }  // namespace belfry::ops

@@ -16,8 +16,9 @@ absl::StatusOr<Kernel> MakeNormal(const KernelSpec& spec) {
 
 template <bool truncated>
 void AddNormal(KernelTable& table, absl::string_view op) {
-  table.AddKernels(op, Kernels<float, double, Half, BFloat16>(
-                           "GPU", [](auto tag) { return &MakeNormal<typename decltype(tag)::type, truncated>; }));
+  AddRandomGpuKernels(table, op, Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeNormal<typename decltype(tag)::type, truncated>;
+                      }));
 }
 
 }  // namespace

@@ -12,7 +12,7 @@ namespace {
 // Computes output 0 from the words of each element.
 template <class T, bool wide, class Draw>
 Kernel DrawKernel(const KernelSpec& spec, double cost, Draw draw) {
-  return Kernel{[plan = DrawPlan(spec, spec.outputs[0].shape, 0), cost, draw](const KernelContext& context) {
+  return Kernel{[plan = DrawPlan(spec), cost, draw](const KernelContext& context) {
                   T* out = context.output<T>(0);
                   ForEachDraw<wide>(plan, plan.Origin(context), cost,
                                     [=](int64_t first, int count, const uint32_t* high, const uint32_t* low) {
@@ -22,7 +22,7 @@ Kernel DrawKernel(const KernelSpec& spec, double cost, Draw draw) {
                                     });
                   return absl::OkStatus();
                 },
-                0, DrawPlan(spec, spec.outputs[0].shape, 0).uses_run()};
+                0, DrawPlan(spec).uses_run()};
 }
 
 template <class T>
@@ -46,29 +46,32 @@ absl::StatusOr<Kernel> MakeBernoulli(const KernelSpec& spec) {
 
 }  // namespace
 
-Output RandomUniform(OpScope scope, const Shape& shape, double low, double high, const RandomOptions& options) {
-  return AddRandom(scope, "RandomUniform", shape, options, {{"low", low}, {"high", high}});
+Output RandomUniform(OpScope scope, const Extents& extents, double low, double high, const RandomOptions& options) {
+  return AddRandom(scope, "RandomUniform", extents, options, {{"low", low}, {"high", high}});
 }
 
-Output RandomUniformInt(OpScope scope, const Shape& shape, int64_t low, int64_t high, const RandomOptions& options) {
-  return AddRandom(scope, "RandomUniformInt", shape, options, {{"low", low}, {"high", high}});
+Output RandomUniformInt(OpScope scope, const Extents& extents, int64_t low, int64_t high,
+                        const RandomOptions& options) {
+  return AddRandom(scope, "RandomUniformInt", extents, options, {{"low", low}, {"high", high}});
 }
 
-Output Bernoulli(OpScope scope, const Shape& shape, double probability, const RandomOptions& options) {
-  return AddRandom(scope, "Bernoulli", shape, options, {{"probability", probability}});
+Output Bernoulli(OpScope scope, const Extents& extents, double probability, const RandomOptions& options) {
+  return AddRandom(scope, "Bernoulli", extents, options, {{"probability", probability}});
 }
 
 void RegisterUniformOps(OpRegistry& registry) {
   OpDef uniform = RandomOpDef("RandomUniform", kFloatTypes, {{"low", 0.0}, {"high", 1.0}},
                               Kernels<float, double, Half, BFloat16>(
                                   "CPU", [](auto tag) { return &MakeUniform<typename decltype(tag)::type>; }));
-  registry.Add(WithRole(std::move(uniform), OpRole::kRandomUniform));
-  registry.Add(RandomOpDef(
-      "RandomUniformInt", kIndexTypes, {{"low", int64_t{0}, true}, {"high", int64_t{0}, true}},
-      Kernels<int32_t, int64_t>("CPU", [](auto tag) { return &MakeUniformInt<typename decltype(tag)::type>; })));
-  registry.Add(RandomOpDef("Bernoulli", kFloatTypes, {{"probability", 0.5, true}},
-                           Kernels<float, double, Half, BFloat16>(
-                               "CPU", [](auto tag) { return &MakeBernoulli<typename decltype(tag)::type>; })));
+  AddRandomOps(registry, std::move(uniform), OpRole::kRandomUniform);
+  AddRandomOps(registry,
+               RandomOpDef("RandomUniformInt", kIndexTypes, {{"low", int64_t{0}, true}, {"high", int64_t{0}, true}},
+                           Kernels<int32_t, int64_t>(
+                               "CPU", [](auto tag) { return &MakeUniformInt<typename decltype(tag)::type>; })));
+  AddRandomOps(registry, RandomOpDef("Bernoulli", kFloatTypes, {{"probability", 0.5, true}},
+                                     Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) {
+                                       return &MakeBernoulli<typename decltype(tag)::type>;
+                                     })));
 }
 
 }  // namespace belfry::ops

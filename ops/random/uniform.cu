@@ -29,13 +29,15 @@ absl::StatusOr<Kernel> MakeBernoulli(const KernelSpec& spec) {
 }  // namespace
 
 void AddUniformGpuKernels(KernelTable& table) {
-  table.AddKernels("RandomUniform", Kernels<float, double, Half, BFloat16>(
-                                        "GPU", [](auto tag) { return &MakeUniform<typename decltype(tag)::type>; }));
-  table.AddKernels("RandomUniformInt", Kernels<int32_t, int64_t>("GPU", [](auto tag) {
-                     return &MakeUniformInt<typename decltype(tag)::type>;
-                   }));
-  table.AddKernels("Bernoulli", Kernels<float, double, Half, BFloat16>(
-                                    "GPU", [](auto tag) { return &MakeBernoulli<typename decltype(tag)::type>; }));
+  AddRandomGpuKernels(table, "RandomUniform", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeUniform<typename decltype(tag)::type>;
+                      }));
+  AddRandomGpuKernels(table, "RandomUniformInt", Kernels<int32_t, int64_t>("GPU", [](auto tag) {
+                        return &MakeUniformInt<typename decltype(tag)::type>;
+                      }));
+  AddRandomGpuKernels(table, "Bernoulli", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                        return &MakeBernoulli<typename decltype(tag)::type>;
+                      }));
 }
 
 }  // namespace belfry::ops

@@ -107,6 +107,17 @@ void AddViews(std::vector<OpCase>& cases) {
            },
        .dtypes = kEveryType,
        .unknown_axes = {}});
+  view("MergeAxes", {2, 3, 4, 5}, {2, 12, 5}, [](const Scope& s, Output x) { return ops::MergeAxes(s, x, 1, -2); });
+  cases.push_back({.name = "ReshapeToExtentsOfOthers",
+                   .inputs = {Any({6, 8}), Like({3, 4}), {.shape = {4, 1}, .dtype = DType::kInt32}},
+                   .build =
+                       [](const Scope& scope, const Ins& in) {
+                         const ops::Extent n = ops::Extent::Of(in[1], 0), m = ops::Extent::Of(in[2], -2);
+                         return Outs{ops::Reshape(scope, in[0], {n * 2 - 2, m, -1})};
+                       },
+                   .reference = same_elements({4, 4, 3}),
+                   .dtypes = kEveryType,
+                   .unknown_axes = {0, 1}});
   cases.push_back(
       {.name = "ReshapeLikeAnother",
        .inputs = {Any({6, 2}), Like({3, 4})},

@@ -32,6 +32,50 @@ OpCase CountedCase(const std::string& name, Draw draw) {
           .unknown_axes = {}};
 }
 
+// The ops that take their extents from another tensor, which builders use only for extents that are not known.
+OpCase CaseOfExtents(const std::string& op, Attrs attrs) {
+  return {.name = op,
+          .inputs = {{{19, 7}},
+                     {.shape = {}, .dtype = DType::kInt64, .values = {7}},
+                     {.shape = {}, .dtype = DType::kInt64, .values = {3}}},
+          .build =
+              [=](const Scope& scope, const Ins& in) {
+                using Ints = std::vector<int64_t>;
+                const Output extents = scope.Add("Extents", {in[0]},
+                                                 {{"sizes", Ints{-1, 3}},
+                                                  {"inputs", Ints{0, -1}},
+                                                  {"axes", Ints{0, 0}},
+                                                  {"factors", Ints{1, 1}},
+                                                  {"offsets", Ints{0, 0}},
+                                                  {"divisors", Ints{1, 1}}});
+                Attrs of_type = attrs;
+                of_type.Set("T", in[0].dtype());
+                of_type.Set("key", std::string("case"));
+                of_type.Set("per_step", true);
+                return Outs{scope.Add(op, {extents, in[1], in[2]}, of_type)};
+              },
+          .more_shapes = {{{0, 7}, {}, {}}, {{301, 1}, {}, {}}},
+          .gradient = false};
+}
+
+void AddDrawsToExtents(std::vector<OpCase>& cases) {
+  cases.push_back(CaseOfExtents("RandomUniformTo", {{"low", -1.0}, {"high", 2.0}}));
+  cases.push_back(CaseOfExtents("RandomNormalTo", {{"mean", -1.0}, {"stddev", 2.0}}));
+  cases.push_back(CaseOfExtents("TruncatedNormalTo", {{"mean", -1.0}, {"stddev", 2.0}}));
+  cases.push_back(CaseOfExtents("BernoulliTo", {{"probability", 0.3}}));
+  cases.push_back(CaseOfExtents("RandomUniformIntTo", {{"low", int64_t{-5}}, {"high", int64_t{6}}}));
+  cases.back().dtypes = {DType::kInt32, DType::kInt64};
+  // A builder draws the same with either op.
+  cases.push_back({.name = "RandomNormalOfABatch",
+                   .inputs = {{{19, 7}}},
+                   .build =
+                       [](const Scope& scope, const Ins& in) {
+                         const ops::RandomOptions options{.dtype = in[0].dtype(), .key = "case"};
+                         return Outs{ops::RandomNormal(scope, {ops::Extent::Of(in[0], 0), 3}, -1, 2, options)};
+                       },
+                   .gradient = false});
+}
+
 }  // namespace
 
 std::vector<OpCase> RandomCases() {
@@ -58,6 +102,7 @@ std::vector<OpCase> RandomCases() {
   cases.push_back(CountedCase("RandomNormalByCounters", [](const Scope& scope, const ops::RandomOptions& options) {
     return ops::RandomNormal(scope, {2, 3}, -1, 2, options);
   }));
+  AddDrawsToExtents(cases);
   return cases;
 }
 

@@ -1,11 +1,10 @@
 // Cases of summaries: a summary returns its input, a merged one a vector of its inputs.
 #include "ops/summary.h"
+#include "tests/ops/cases/array_inputs.h"
 #include "tests/ops/cases/cases.h"
 
 namespace belfry::harness {
 namespace {
-
-const std::vector<DType> kEveryType(std::begin(kAllDTypes), std::end(kAllDTypes));
 
 Arrays Unchanged(const Arrays& in) { return in; }
 

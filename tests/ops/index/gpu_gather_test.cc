@@ -50,5 +50,21 @@ TEST(GpuGather, GradientsOfIndicesOutsideTheAxisGoNowhere) {
   EXPECT_THAT(dx->ToDoubles(), ElementsAre(5, 0, 5));
 }
 
+TEST(GpuGather, IndicesOfSeveralAxesOutsideThemAreMarked) {
+  absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
+  if (!devices.ok()) GTEST_SKIP() << devices.status().message();
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  const Output indices = ops::Const(scope, {0, 0, 1, 2, 1, 0, 0, 1}, {4, 2});
+  const Output params = ops::Fill(scope, {2, 3}, 0);
+  std::vector<NodeRun> trace;
+  ASSERT_TRUE(Evaluate({scope.Add("FlatIndices", {indices, params})}, {}, &trace).ok());
+  NodeRun run = trace.back();
+  run.inputs[0] = Tensor::Of<int32_t>({1, 2, -1, 0, 0, 3, 2, 0}, {4, 2});
+  const auto rows = RunKernel(run, {}, &devices->device(1));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_THAT(rows->front().ToDoubles(), ElementsAre(5, -1, -1, -1));
+}
+
 }  // namespace
 }  // namespace belfry::harness

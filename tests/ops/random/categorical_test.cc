@@ -1,0 +1,43 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "framework/device/device_set.h"
+#include "framework/runtime/session.h"
+#include "ops/array.h"
+#include "ops/builtin_ops.h"
+#include "ops/random.h"
+
+namespace belfry::ops {
+namespace {
+
+TEST(Categorical, DrawsWithTheProbabilitiesOfSoftmax) {
+  constexpr int64_t kRows = 20000;
+  const std::vector<double> probabilities = {0.05, 0.25, 0, 0.7};
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  const Output logits = Placeholder(scope, DType::kFloat32, {-1, 4});
+  const Output drawn = Categorical(scope, logits, {.dtype = DType::kInt32});
+  Tensor fed(DType::kFloat32, {kRows, 4});
+  for (int64_t i = 0; i < fed.elements(); ++i) {
+    fed.data<float>()[i] = static_cast<float>(std::log(probabilities[static_cast<size_t>(i % 4)])) + 3;
+  }
+  DeviceSet devices = DeviceSet::Open("cpu:1").value();
+  Session session(graph, devices);
+  const auto first = session.Run({{logits, fed}}, {drawn}), second = session.Run({{logits, fed}}, {drawn});
+  ASSERT_TRUE(first.ok()) << first.status();
+  EXPECT_EQ((*first)[0].shape(), Shape({kRows}));
+  std::vector<double> counts(4);
+  for (int64_t i = 0; i < kRows; ++i) ++counts[static_cast<size_t>((*first)[0].data<int32_t>()[i])];
+  EXPECT_EQ(counts[2], 0);
+  for (size_t i = 0; i < 4; ++i) {
+    const double p = probabilities[i];
+    EXPECT_NEAR(counts[i] / kRows, p, 4 * std::sqrt(p * (1 - p) / kRows)) << i;
+  }
+  EXPECT_NE((*first)[0].ToDoubles(), (*second)[0].ToDoubles());
+}
+
+}  // namespace
+}  // namespace belfry::ops
