@@ -55,16 +55,20 @@ Output Conv2DTranspose(OpScope scope, Output x, Output filter, const Conv2DOptio
                        const ImageExtents& extents) {
   if (!CheckRanks(scope, "Conv2DTranspose", x, filter, 4)) return Output();
   const Shape& window = filter.shape();
-  if (window[0] == Shape::kUnknown || window[1] == Shape::kUnknown) {
-    scope.Fail(absl::InvalidArgumentError(
-        absl::StrCat("the height and width of a filter must be known, but it is ", window.ToString())));
-    return Output();
-  }
   const Padding& padding = options.padding;
   const Extent height = extents.height.value_or(UnslidExtent(Extent::Of(x, 1), padding, padding.top, padding.bottom,
                                                              window[0], options.stride_h, options.dilation_h));
   const Extent width = extents.width.value_or(UnslidExtent(Extent::Of(x, 2), padding, padding.left, padding.right,
                                                            window[1], options.stride_w, options.dilation_w));
+  const bool derived = padding.kind != Padding::kSame;
+  if (derived &&
+      ((!extents.height && window[0] == Shape::kUnknown) || (!extents.width && window[1] == Shape::kUnknown))) {
+    scope.Fail(
+        absl::InvalidArgumentError(absl::StrCat("without SAME padding, the height and width of the filter must be "
+                                                "known, or those of the result given; the filter is ",
+                                                window.ToString())));
+    return Output();
+  }
   const Output carrier = CarrierOf(scope, {Extent::Of(x, 0), height, width, Extent::Of(filter, 2) * options.groups});
   return scope.Add("Conv2DTranspose", {carrier, filter, x}, Conv2DAttrs(options));
 }

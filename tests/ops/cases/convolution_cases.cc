@@ -44,7 +44,7 @@ OpCase TransposeCase(const std::string& name, const Shape& x, const Shape& filte
           .tolerance = 8,
           .float32_error = 3e-5,
           .gradient_tolerance = 8,
-          .unknown_axes = {0},
+          .unknown_axes = options.padding.kind == Padding::kValid ? std::vector<int>{3} : std::vector<int>{0, 1, 2, 3},
           .thread_dependent = true};
 }
 

@@ -19,8 +19,8 @@ class ExtentsTest : public ::testing::Test {
  protected:
   absl::StatusOr<std::vector<Tensor>> Run(Output fed, const Tensor& value, Output fetched) {
     DeviceSet devices = DeviceSet::Open("cpu:1").value();
-    Session session(graph_, devices);
-    return session.Run({{fed, value}}, {fetched});
+    const auto session = Session::Create(graph_, devices).value();
+    return session->Run({{fed, value}}, {fetched});
   }
 
   Graph graph_{BuiltinOps()};
@@ -80,9 +80,9 @@ TEST_F(ExtentsTest, NoiseOfTowersIsPartOfThatOfTheBatch) {
   const Scope tower = scope_.NameScope("tower_0").RandomCounters(Const(scope_, int64_t{5}), first);
   const Output noise = RandomNormal(tower, {Extent::Of(x, 0), 7});
   DeviceSet devices = DeviceSet::Open("cpu:1").value();
-  Session session(graph_, devices);
+  const auto session = Session::Create(graph_, devices).value();
   const auto rows = [&](int64_t begin, int64_t n) {
-    const auto result = session.Run({{x, Tensor(DType::kFloat32, {n, 3})}, {first, Tensor::Scalar(begin)}}, {noise});
+    const auto result = session->Run({{x, Tensor(DType::kFloat32, {n, 3})}, {first, Tensor::Scalar(begin)}}, {noise});
     EXPECT_TRUE(result.ok()) << result.status();
     return result.ok() ? (*result)[0].ToDoubles() : std::vector<double>();
   };

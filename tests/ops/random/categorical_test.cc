@@ -25,8 +25,8 @@ TEST(Categorical, DrawsWithTheProbabilitiesOfSoftmax) {
     fed.data<float>()[i] = static_cast<float>(std::log(probabilities[static_cast<size_t>(i % 4)])) + 3;
   }
   DeviceSet devices = DeviceSet::Open("cpu:1").value();
-  Session session(graph, devices);
-  const auto first = session.Run({{logits, fed}}, {drawn}), second = session.Run({{logits, fed}}, {drawn});
+  const auto session = Session::Create(graph, devices).value();
+  const auto first = session->Run({{logits, fed}}, {drawn}), second = session->Run({{logits, fed}}, {drawn});
   ASSERT_TRUE(first.ok()) << first.status();
   EXPECT_EQ((*first)[0].shape(), Shape({kRows}));
   std::vector<double> counts(4);
