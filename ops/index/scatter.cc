@@ -72,6 +72,7 @@ Kernel AddRowsKernel(const GatherLayout& layout) {
           if (row < begin || row >= end) continue;
           const T* from = dy + (o * layout.count + i) * layout.inner;
           Sum* to = sums + row * layout.inner;
+#pragma omp simd
           for (int64_t k = 0; k < layout.inner; ++k) to[k] += static_cast<Sum>(from[k]);
         }
         for (int64_t k = begin * layout.inner; narrow && k < end * layout.inner; ++k)

@@ -58,6 +58,7 @@ template <class C>
 struct ImageMap {
   int64_t n, from_h, from_w, c;
   AxisMap<C> h, w;
+  bool copies = false;  // each pixel is one of the image
 };
 
 // `width` adjacent channels of pixel (row, column) of the result; their sums stay in registers.
@@ -78,7 +79,12 @@ void MapChannels(const ImageMap<Compute<T>>& map, const T* image, int64_t row, i
 
 template <class T>
 void MapPixel(const ImageMap<Compute<T>>& map, const T* image, int64_t row, int64_t column, T* y) {
+  if (map.copies) {
+    std::copy_n(image + (map.h.entries[row].at * map.from_w + map.w.entries[column].at) * map.c, map.c, y);
+    return;
+  }
   int64_t k = 0;
+  for (; k + 64 <= map.c; k += 64) MapChannels<T, 64>(map, image + k, row, column, y + k);
   for (; k + 16 <= map.c; k += 16) MapChannels<T, 16>(map, image + k, row, column, y + k);
   for (; k + 4 <= map.c; k += 4) MapChannels<T, 4>(map, image + k, row, column, y + k);
   switch (map.c - k) {
@@ -113,7 +119,8 @@ template <class T>
 absl::StatusOr<Kernel> MakeResize(const KernelSpec& spec) {
   using C = Compute<T>;
   const ResizeLayout layout(spec.attrs, spec.inputs[0].shape, spec.outputs[0].shape);
-  return MapKernel<T>({layout.n, layout.h.in, layout.w.in, layout.c, ForwardMap<C>(layout.h), ForwardMap<C>(layout.w)});
+  return MapKernel<T>({layout.n, layout.h.in, layout.w.in, layout.c, ForwardMap<C>(layout.h), ForwardMap<C>(layout.w),
+                       /*copies=*/!layout.h.bilinear});
 }
 
 template <class T>
