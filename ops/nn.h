@@ -22,7 +22,8 @@ Output LeakyRelu(OpScope scope, Output x, double alpha = 0.2);
 Output Elu(OpScope scope, Output x, double alpha = 1);
 // The scaled ELU, which keeps mean 0 and variance 1 (Klambauer et al., 2017).
 Output Selu(OpScope scope, Output x);
-// x Phi(x), where Phi is the standard normal distribution function (Hendrycks and Gimpel, 2016); with `approximate`,
+// x Phi(x), where Phi is the standard normal distribution function (Hendrycks and Gimpel, 2016), in float32 with a
+// relative error of at most (5 + x^2) 2^-23, also where it is tiny; with `approximate`,
 // x / 2 (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))).
 Output Gelu(OpScope scope, Output x, bool approximate = false);
 Output Silu(OpScope scope, Output x);      // x sigmoid(x), also called swish
@@ -50,6 +51,15 @@ Output SoftmaxCrossEntropy(OpScope scope, Output logits, Output labels, const Cr
 // The loss of each element, for labels in [0, 1] with the logits' shape and dtype. Classes need not be mutually
 // exclusive.
 Output SigmoidCrossEntropy(OpScope scope, Output logits, Output labels);
+
+// The mean of (predictions - targets)^2, a scalar; NaN without elements. Both have one shape and dtype.
+Output MeanSquaredLoss(OpScope scope, Output predictions, Output targets);
+// The loss of each element (Huber, 1964), for predictions and targets of one shape and dtype: with d = predictions -
+// targets, d^2 / 2 where |d| <= delta, otherwise delta (|d| - delta / 2). REQUIRES: delta > 0.
+Output HuberLoss(OpScope scope, Output predictions, Output targets, double delta = 1);
+// The divergence of each row (Kullback and Leibler, 1951): probabilities p [..., C] and the logarithms of probabilities
+// q, of the same shape and dtype, give the sum of p (log p - log q) [...]. Classes with p = 0 contribute nothing.
+Output KlDivergence(OpScope scope, Output p, Output log_q);
 
 // x [..., C] + bias [C].
 Output BiasAdd(OpScope scope, Output x, Output bias);
@@ -159,6 +169,15 @@ Output BatchNormInference(OpScope scope, Output x, Output scale, Output offset, 
 // Layer normalisation (Ba et al., 2016) over the trailing axes of x that match the shape of scale and offset, which
 // have x's dtype.
 Output LayerNorm(OpScope scope, Output x, Output scale, Output offset, double epsilon = 1e-5);
+// Root-mean-square normalisation (Zhang and Sennrich, 2019) over the trailing axes of x that match the shape of scale,
+// which has x's dtype:
+//   y = scale x / sqrt(mean(x^2) + epsilon)
+Output RmsNorm(OpScope scope, Output x, Output scale, double epsilon = 1e-6);
+// Group normalisation (Wu and He, 2018) of x [N, .., C], for each example and each group of C / groups neighbouring
+// channels over the group's elements:
+//   y = scale (x - mean) / sqrt(variance + epsilon) + offset
+// scale and offset [C] have x's dtype. REQUIRES: groups divides C.
+Output GroupNorm(OpScope scope, Output x, Output scale, Output offset, int64_t groups, double epsilon = 1e-5);
 
 // Returns x; NaN or infinity in x, or in its gradient, fails the step with an error that names the node and counts
 // them. On a GPU the error is reported only after the step, so dependent ops have run and variables have been updated.
@@ -168,6 +187,7 @@ Output CheckNumerics(OpScope scope, Output x, absl::string_view message);
 // examples. The choice depends on the graph's seed, the node's path within the tower (Scope::random_path), the step,
 // the example's index in the global batch and the element's index in the example, and not on the number of towers or
 // threads (Scope::RandomCounters). Without counters, every run of the session drops different elements.
+// The gradient draws the choice again, which costs less than to keep it.
 Output Dropout(OpScope scope, Output x, double rate);
 
 }  // namespace belfry::ops

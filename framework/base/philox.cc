@@ -22,10 +22,12 @@ uint64_t Mix(uint64_t h) {
 // It holds because a block is a function of its own counter alone: lanes never exchange data, every lane runs the ten
 // rounds with the same key schedule, and 64-bit addition wraps counter_low for block i exactly as for a single call. So
 // a tensor may be cut between threads or towers at any block and keep its bits. Working on kLanes counters side by side
-// lets the compiler vectorise the inner loop; the cost is up to kLanes - 1 blocks computed and dropped at the end.
+// lets the compiler vectorise the inner loops; it keeps them as loops only where they are this long. The cost is up to
+// half of the lanes computed and dropped at the end.
 void PhiloxBlocks(uint64_t key, uint64_t counter_high, uint64_t counter_low, int64_t blocks, uint32_t* words) {
-  constexpr int kLanes = 16;
-  for (int64_t first = 0; first < blocks; first += kLanes) {
+  constexpr int kLanes = 64;
+  int64_t first = 0;
+  for (; blocks - first > kLanes / 2; first += kLanes) {
     uint32_t c0[kLanes], c1[kLanes], c2[kLanes], c3[kLanes];
     for (int i = 0; i < kLanes; ++i) {
       const uint64_t low = counter_low + static_cast<uint64_t>(first) + static_cast<uint64_t>(i);
@@ -36,6 +38,7 @@ void PhiloxBlocks(uint64_t key, uint64_t counter_high, uint64_t counter_low, int
     }
     auto k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
     for (int round = 0; round < 10; ++round) {
+#pragma omp simd
       for (int i = 0; i < kLanes; ++i) {
         const uint64_t p0 = uint64_t{kMultiplier0} * c0[i], p1 = uint64_t{kMultiplier1} * c2[i];
         c0[i] = static_cast<uint32_t>(p1 >> 32) ^ c1[i] ^ k0;
@@ -54,6 +57,10 @@ void PhiloxBlocks(uint64_t key, uint64_t counter_high, uint64_t counter_low, int
       out[4 * i + 2] = c2[i];
       out[4 * i + 3] = c3[i];
     }
+  }
+  for (; first < blocks; ++first) {
+    const auto block = Philox4x32(key, counter_high, counter_low + static_cast<uint64_t>(first));
+    std::copy(block.begin(), block.end(), words + 4 * first);
   }
 }
 

@@ -1,4 +1,7 @@
+#include <algorithm>
+#include <bit>
 #include <cmath>
+#include <cstring>
 
 #include "framework/base/philox.h"
 #include "ops/activation/activation_ops.h"
@@ -9,14 +12,45 @@
 namespace belfry::ops {
 namespace {
 
+// Elements whose halves are drawn at a time: enough Philox blocks for long vectors.
+constexpr int64_t kDraws = 1024;
+
+// y = x scale where kept, for n elements of an example from element `first` on, whose halves are given.
 template <class T>
-void DropExample(const DropoutMask& mask, uint64_t step, uint64_t example, const T* x, T* y) {
+void DropPiece(const DropoutMask& mask, uint64_t step, uint64_t example, int64_t first, const uint16_t* halves,
+               const T* x, T* y, int64_t n) {
   using C = Compute<T>;
   const C scale = static_cast<C>(mask.scale);
-  for (int64_t j = 0; j < mask.size; j += 4) {
-    const auto words = Philox4x32(mask.key, step, (example << 32) + static_cast<uint64_t>(j / 4));
-    for (int64_t i = j; i < std::min(j + 4, mask.size); ++i) {
-      y[i] = static_cast<T>(words[i - j] >= mask.threshold ? static_cast<C>(x[i]) * scale : C(0));
+  const auto high = static_cast<uint16_t>(mask.threshold.high);
+  alignas(64) C buffer[kBlock], ties[kBlock];
+  const C* from = Widened(x, buffer, n);
+  C* to = Wide(y, buffer);
+  uint16_t tied = 0;
+#pragma omp simd reduction(| : tied)
+  for (int64_t i = 0; i < n; ++i) tied |= static_cast<uint16_t>(halves[i] == high);
+  if (tied != 0) std::copy_n(from, n, ties);
+#pragma omp simd
+  for (int64_t i = 0; i < n; ++i) to[i] = halves[i] >= high ? from[i] * scale : C(0);
+  for (int64_t i = 0; tied != 0 && i < n; ++i) {
+    if (halves[i] == high)
+      to[i] = KeepsTie(mask.threshold, mask.key, step, example, first + i) ? ties[i] * scale : C(0);
+  }
+  Narrowed(to, y, n);
+}
+
+template <class T>
+void DropExample(const DropoutMask& mask, uint64_t step, uint64_t example, const T* x, T* y) {
+  static_assert(std::endian::native == std::endian::little && kDraws % kDropoutsPerBlock == 0);
+  alignas(64) uint32_t words[kDraws / 2];
+  alignas(64) uint16_t halves[kDraws];
+  for (int64_t first = 0; first < mask.size; first += kDraws) {
+    const int64_t n = std::min(kDraws, mask.size - first);
+    const int64_t blocks = (n + kDropoutsPerBlock - 1) / kDropoutsPerBlock;
+    PhiloxBlocks(mask.key, step, (example << 32) + static_cast<uint64_t>(first / kDropoutsPerBlock), blocks, words);
+    std::memcpy(halves, words, static_cast<size_t>(n) * sizeof(uint16_t));
+    for (int64_t i = 0; i < n; i += kBlock) {
+      const int64_t at = first + i;
+      DropPiece(mask, step, example, at, halves + i, x + at, y + at, std::min(kBlock, n - i));
     }
   }
 }
@@ -28,7 +62,7 @@ absl::StatusOr<Kernel> MakeDropout(const KernelSpec& spec) {
                   T* y = context.output<T>(0);
                   const uint64_t step = mask.Step(context);
                   const int64_t first = mask.FirstExample(context);
-                  ParallelFor(mask.examples, 12.0 * static_cast<double>(mask.size), [&](int64_t begin, int64_t end) {
+                  ParallelFor(mask.examples, 4.0 * static_cast<double>(mask.size), [&](int64_t begin, int64_t end) {
                     for (int64_t i = begin; i < end; ++i) {
                       DropExample(mask, step, static_cast<uint64_t>(first + i), x + i * mask.size, y + i * mask.size);
                     }

@@ -8,22 +8,38 @@
 
 namespace belfry::ops {
 
-// The mask of a Dropout node. Element j of the example with index e in the global batch is kept if word j % 4 of the
-// Philox block with counter (step, e 2^32 + j / 4) is at least `threshold`.
+// The mask of a Dropout node. Element j of the example with index e in the global batch is kept if a number of 32 bits
+// is at least rate 2^32. Its upper half is half j % 8 of the Philox block with counter (step, e 2^32 + j / 8), from the
+// lowest bits up. These decide except where they equal the threshold's, once in 65,536 elements, so the lower half, of
+// the block TieBlock(j), is drawn only then.
+struct DropoutThreshold {
+  uint32_t high, low;  // rate 2^32 = high 2^16 + low
+
+  explicit DropoutThreshold(double rate)
+      : high(static_cast<uint32_t>(std::ldexp(rate, 16))), low(static_cast<uint32_t>(std::ldexp(rate, 32)) & 0xffff) {}
+};
+inline constexpr int64_t kDropoutsPerBlock = 8;
+
+// The counters of these blocks are larger than those of any example's upper halves.
+constexpr uint64_t TieBlock(uint64_t example, int64_t element) {
+  return (example << 32) + (uint64_t{1} << 31) + static_cast<uint64_t>(element);
+}
+constexpr bool KeepsTie(const DropoutThreshold& threshold, uint64_t key, uint64_t step, uint64_t example, int64_t j) {
+  return (Philox4x32(key, step, TieBlock(example, j))[0] & 0xffff) >= threshold.low;
+}
+
 struct DropoutMask {
   uint64_t key;
-  uint64_t threshold;  // rate 2^32: words below it drop their element
+  DropoutThreshold threshold;
   double scale;
   int64_t examples, size;  // size: elements per example
   int counters;            // number of counter inputs
   bool per_step;
 
-  explicit DropoutMask(const KernelSpec& spec) {
+  explicit DropoutMask(const KernelSpec& spec) : threshold(spec.attrs.Float("rate")) {
     const Shape& shape = spec.outputs[0].shape;
-    const double rate = spec.attrs.Float("rate");
     key = RandomKey(static_cast<uint64_t>(spec.attrs.Int("seed")), spec.attrs.String("key"));
-    threshold = static_cast<uint64_t>(std::ldexp(rate, 32));
-    scale = 1 / (1 - rate);
+    scale = 1 / (1 - spec.attrs.Float("rate"));
     examples = shape.rank() == 0 ? 1 : shape[0];
     size = shape.rank() == 0 ? 1 : shape.elements(1, shape.rank());
     counters = static_cast<int>(spec.inputs.size()) - 1;

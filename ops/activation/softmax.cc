@@ -3,6 +3,7 @@
 
 #include "ops/activation/activation_ops.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/common/row_softmax_impl.h"
 #include "ops/nn.h"
 
 namespace belfry::ops {
@@ -22,6 +23,12 @@ struct Columns {
     inner = shape.elements(axis + 1, shape.rank());
     blocks = (inner + kBlock - 1) / kBlock;
     temperature = spec.attrs.Float("temperature");
+  }
+
+  // Calls body(begin, end) for ranges of rows. REQUIRES: inner is 1.
+  template <class Body>
+  void ForRows(const Body& body) const {
+    ParallelFor(outer, 12.0 * static_cast<double>(n), body);
   }
 
   // Calls body(offset, width) for each task.
@@ -65,35 +72,36 @@ void SoftmaxColumns(const Columns& c, const T* x, int64_t width, T* y) {
   }
 }
 
-// One row, for the case that the axis is the last.
-template <class T, bool log>
-void SoftmaxRow(const Columns& c, const T* x, T* y) {
+struct NoVisitor {
+  template <class T, class C>
+  void Begin(int64_t, const T*, C) {}
+  template <class C>
+  void Change(int64_t, int64_t, int64_t, C*) {}
+  template <class C>
+  void End(int64_t, C) {}
+};
+
+// `rows` rows, for the case that the axis is the last.
+template <class T>
+void SoftmaxRows(const Columns& c, const T* x, int64_t rows, T* y) {
+  RowSoftmax<T> softmax;
+  NoVisitor nothing;
+  softmax.Run(x, rows, c.n, static_cast<Compute<T>>(1 / c.temperature), y, nothing);
+}
+template <class T>
+void LogSoftmaxRow(const Columns& c, const T* x, T* y) {
   using C = Compute<T>;
-  const C scale = static_cast<C>(1 / c.temperature);
-  C top = -std::numeric_limits<C>::infinity(), sum = 0;
-  alignas(64) C e[kBlock];
-  for (int64_t k = 0; k < c.n; ++k) top = std::max(top, static_cast<C>(x[k]));
-  const auto shifted = [&](int64_t begin) {
-    const int64_t size = std::min(kBlock, c.n - begin);
-    for (int64_t k = 0; k < size; ++k) e[k] = (static_cast<C>(x[begin + k]) - top) * scale;
-    return ArrayMap<C>(e, size);
-  };
-  for (int64_t begin = 0; begin < c.n; begin += kBlock) {
-    ArrayMap<C> exps = shifted(begin);
-    exps = exps.exp();
-    sum += exps.sum();
-  }
-  for (int64_t begin = 0; begin < c.n; begin += kBlock) {
-    // If the row fits in one block, its exponentials are still in `e`.
-    ArrayMap<C> values = !log && c.n <= kBlock ? ArrayMap<C>(e, c.n) : shifted(begin);
-    if (log) {
-      values -= std::log(sum);
-    } else {
-      if (c.n > kBlock) values = values.exp();
-      values *= 1 / sum;
-    }
-    Store(e, values.size(), y + begin);
-  }
+  const C scale = static_cast<C>(1 / c.temperature), top = LargestOfRow(x, c.n);
+  C sum = 0;
+  ForRowPieces(x, c.n, [&](int64_t, int64_t n, const C* from) { sum += SumOfExponentials(from, n, top, scale); });
+  const C log_sum = std::log(sum);
+  PieceBuffer<T> results;
+  ForRowPieces(x, c.n, [&](int64_t first, int64_t n, const C* from) {
+    C* to = results.Target(y + first);
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) to[i] = (from[i] - top) * scale - log_sum;
+    results.Write(y + first, n);
+  });
 }
 
 template <class T, bool log>
@@ -101,11 +109,15 @@ absl::StatusOr<Kernel> MakeSoftmax(const KernelSpec& spec) {
   return Kernel{[c = Columns(spec)](const KernelContext& context) {
     const T* x = context.input<T>(0);
     T* y = context.output<T>(0);
-    c.ForEach([&](int64_t offset, int64_t width) {
-      if (c.inner == 1) {
-        SoftmaxRow<T, log>(c, x + offset, y + offset);
+    if (c.inner != 1) {
+      c.ForEach([&](int64_t offset, int64_t width) { SoftmaxColumns<T, log>(c, x + offset, width, y + offset); });
+      return absl::OkStatus();
+    }
+    c.ForRows([&](int64_t begin, int64_t end) {
+      if constexpr (log) {
+        for (int64_t row = begin; row < end; ++row) LogSoftmaxRow(c, x + row * c.n, y + row * c.n);
       } else {
-        SoftmaxColumns<T, log>(c, x + offset, width, y + offset);
+        SoftmaxRows(c, x + begin * c.n, end - begin, y + begin * c.n);
       }
     });
     return absl::OkStatus();
@@ -114,26 +126,64 @@ absl::StatusOr<Kernel> MakeSoftmax(const KernelSpec& spec) {
 
 // dx = y (dy - sum(dy y)) / temperature; for LogSoftmax, dx = (dy - exp(y) sum(dy)) / temperature.
 template <class T, bool log>
-absl::StatusOr<Kernel> MakeSoftmaxGrad(const KernelSpec& spec) {
+void GradOfColumns(const Columns& c, const T* dy, const T* y, int64_t width, T* dx) {
   using C = Compute<T>;
+  const C scale = static_cast<C>(1 / c.temperature);
+  alignas(64) C sum[kBlock] = {};
+  for (int64_t k = 0; k < c.n; ++k) {
+    const int64_t row = k * c.inner;
+    for (int64_t j = row; j < row + width; ++j)
+      sum[j - row] += static_cast<C>(dy[j]) * (log ? C(1) : static_cast<C>(y[j]));
+  }
+  for (int64_t k = 0; k < c.n; ++k) {
+    const int64_t row = k * c.inner;
+    for (int64_t j = row; j < row + width; ++j) {
+      const C value = static_cast<C>(y[j]), slope = static_cast<C>(dy[j]);
+      dx[j] = static_cast<T>(scale * (log ? slope - std::exp(value) * sum[j - row] : value * (slope - sum[j - row])));
+    }
+  }
+}
+
+// The same for one row, if the axis is the last.
+template <class T, bool log>
+void GradOfRow(const Columns& c, const T* dy, const T* y, T* dx) {
+  using C = Compute<T>;
+  const C scale = static_cast<C>(1 / c.temperature);
+  PieceBuffer<T> value_buffer, slope_buffer;
+  const auto pieces = [&](const auto& body) {
+    for (int64_t first = 0; first < c.n; first += kRowPiece) {
+      const int64_t n = std::min(kRowPiece, c.n - first);
+      body(first, n, slope_buffer.Read(dy + first, n), value_buffer.Read(y + first, n));
+    }
+  };
+  C total = 0;
+  pieces([&](int64_t, int64_t n, const C* slope, const C* value) {
+    total += SimdSum<C>(n, [=](int64_t i) { return log ? slope[i] : slope[i] * value[i]; });
+  });
+  pieces([&](int64_t first, int64_t n, const C* slope, const C* value) {
+    C* to = value_buffer.Target(dx + first);
+#pragma omp simd
+    for (int64_t i = 0; i < n; ++i) {
+      to[i] = scale * (log ? slope[i] - ExpOfNegative(value[i]) * total : value[i] * (slope[i] - total));
+    }
+    value_buffer.Write(dx + first, n);
+  });
+}
+
+template <class T, bool log>
+absl::StatusOr<Kernel> MakeSoftmaxGrad(const KernelSpec& spec) {
   return Kernel{[c = Columns(spec)](const KernelContext& context) {
     const T *dy = context.input<T>(0), *y = context.input<T>(1);
     T* dx = context.output<T>(0);
-    const C scale = static_cast<C>(1 / c.temperature);
-    c.ForEach([&](int64_t offset, int64_t width) {
-      alignas(64) C sum[kBlock] = {};
-      for (int64_t k = 0; k < c.n; ++k) {
-        const int64_t row = offset + k * c.inner;
-        for (int64_t j = row; j < row + width; ++j)
-          sum[j - row] += static_cast<C>(dy[j]) * (log ? C(1) : static_cast<C>(y[j]));
-      }
-      for (int64_t k = 0; k < c.n; ++k) {
-        const int64_t row = offset + k * c.inner;
-        for (int64_t j = row; j < row + width; ++j) {
-          const C value = static_cast<C>(y[j]), slope = static_cast<C>(dy[j]);
-          dx[j] =
-              static_cast<T>(scale * (log ? slope - std::exp(value) * sum[j - row] : value * (slope - sum[j - row])));
-        }
+    if (c.inner != 1) {
+      c.ForEach([&](int64_t offset, int64_t width) {
+        GradOfColumns<T, log>(c, dy + offset, y + offset, width, dx + offset);
+      });
+      return absl::OkStatus();
+    }
+    c.ForRows([&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        GradOfRow<T, log>(c, dy + row * c.n, y + row * c.n, dx + row * c.n);
       }
     });
     return absl::OkStatus();

@@ -1,5 +1,6 @@
 #include <cmath>
 
+#include "ops/activation/functors.h"
 #include "ops/builtin_ops.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/primitive_kernel_impl.h"
@@ -33,6 +34,8 @@ C Apply(const onednn::PostOps& post_ops, C x) {
     case onednn::Activation::kElu: return x < 0 ? alpha * std::expm1(x) : x;
     case onednn::Activation::kTanh: return std::tanh(x);
     case onednn::Activation::kSigmoid: return 1 / (1 + std::exp(-x));
+    case onednn::Activation::kGelu: return functor::Gelu<C>()(x);
+    case onednn::Activation::kGeluTanh: return functor::Gated<C, functor::GeluTanhGate>()(x);
     default: return x;
   }
 }
@@ -62,11 +65,14 @@ absl::StatusOr<Kernel> MakeByParts(const KernelSpec& spec, absl::string_view op,
                 product.workspace_bytes};
 }
 
-// What the library applies to its result. Its ReLU and ReLU6 would make NaN 0, so they are left to WithActivation.
+// What the library applies to its result. Its ReLU and ReLU6 would make NaN 0, and its GELUs minus infinity NaN, so
+// they are left to WithActivation.
 onednn::PostOps InLibrary(const onednn::PostOps& post_ops) {
-  const bool drops_nan = post_ops.activation == onednn::Activation::kRelu6 ||
-                         (post_ops.activation == onednn::Activation::kRelu && post_ops.alpha == 0);
-  return drops_nan ? onednn::PostOps{} : post_ops;
+  using onednn::Activation;
+  const Activation activation = post_ops.activation;
+  const bool wrong = activation == Activation::kRelu6 || (activation == Activation::kRelu && post_ops.alpha == 0) ||
+                     activation == Activation::kGelu || activation == Activation::kGeluTanh;
+  return wrong ? onednn::PostOps{} : post_ops;
 }
 
 // The kernel, then over its output what InLibrary leaves out.
@@ -74,12 +80,14 @@ template <class T>
 absl::StatusOr<std::optional<Kernel>> WithActivation(absl::StatusOr<std::optional<Kernel>> kernel,
                                                      const KernelSpec& spec, const onednn::PostOps& post_ops) {
   if (!kernel.ok() || !kernel->has_value() || InLibrary(post_ops).activation == post_ops.activation) return kernel;
-  const char* const op = post_ops.activation == onednn::Activation::kRelu ? "Relu" : "Relu6";
-  ASSIGN_OR_RETURN(const Kernel activation,
-                   BuiltinOps()
-                       .Find(op)
-                       ->FindKernel("CPU", kDTypeOf<T>)
-                       ->make({spec.name, spec.attrs, spec.outputs, spec.outputs, spec.device}));
+  const char* const op = post_ops.activation == onednn::Activation::kRelu    ? "Relu"
+                         : post_ops.activation == onednn::Activation::kRelu6 ? "Relu6"
+                                                                             : "Gelu";
+  const Attrs attrs = {{"approximate", post_ops.activation == onednn::Activation::kGeluTanh}};
+  ASSIGN_OR_RETURN(const Kernel activation, BuiltinOps()
+                                                .Find(op)
+                                                ->FindKernel("CPU", kDTypeOf<T>)
+                                                ->make({spec.name, attrs, spec.outputs, spec.outputs, spec.device}));
   (*kernel)->run = [run = std::move((*kernel)->run), activation = activation.run](const KernelContext& context) {
     RETURN_IF_ERROR(run(context));
     const void* const y = context.outputs[0];

@@ -10,7 +10,8 @@ struct FusedActivation {
   absl::string_view op;    // empty: none
   absl::string_view name;  // as the fused ops' attribute "activation" has it
   onednn::Activation activation;
-  bool has_alpha = false;  // the op's attribute "alpha" goes along
+  bool has_alpha = false;    // the op's attribute "alpha" goes along
+  bool approximate = false;  // the value that the op's attribute "approximate" must have, if there is one
 };
 
 inline constexpr FusedActivation kFusedActivations[] = {
@@ -20,6 +21,8 @@ inline constexpr FusedActivation kFusedActivations[] = {
     {"LeakyRelu", "leaky_relu", onednn::Activation::kRelu, /*has_alpha=*/true},
     {"Elu", "elu", onednn::Activation::kElu, /*has_alpha=*/true},
     {"Tanh", "tanh", onednn::Activation::kTanh},
-    {"Sigmoid", "sigmoid", onednn::Activation::kSigmoid}};
+    {"Sigmoid", "sigmoid", onednn::Activation::kSigmoid},
+    {"Gelu", "gelu", onednn::Activation::kGelu},
+    {"Gelu", "gelu_tanh", onednn::Activation::kGeluTanh, /*has_alpha=*/false, /*approximate=*/true}};
 
 }  // namespace belfry::ops

@@ -6,6 +6,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
+#include "ops/activation/functors.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/gpu/epilogue_gpu_impl.h"
 
@@ -20,6 +21,8 @@ BELFRY_GPU C Activate(GpuActivation activation, C alpha, C x) {
     case GpuActivation::kElu: return x < C(0) ? alpha * std::expm1(x) : x;
     case GpuActivation::kTanh: return std::tanh(x);
     case GpuActivation::kSigmoid: return C(1) / (C(1) + std::exp(-x));
+    case GpuActivation::kGelu: return functor::Gelu<C>()(x);
+    case GpuActivation::kGeluTanh: return functor::Gated<C, functor::GeluTanhGate>()(x);
     default: return x;
   }
 }
@@ -85,7 +88,8 @@ GpuEpilogue GpuEpilogue::Of(const Attrs& attrs) {
   };
   constexpr Known kKnown[] = {{"relu", GpuActivation::kRelu},   {"leaky_relu", GpuActivation::kRelu},
                               {"relu6", GpuActivation::kRelu6}, {"elu", GpuActivation::kElu},
-                              {"tanh", GpuActivation::kTanh},   {"sigmoid", GpuActivation::kSigmoid}};
+                              {"tanh", GpuActivation::kTanh},   {"sigmoid", GpuActivation::kSigmoid},
+                              {"gelu", GpuActivation::kGelu},   {"gelu_tanh", GpuActivation::kGeluTanh}};
   const absl::string_view name = attrs.String("activation");
   for (const Known& known : kKnown) {
     const bool has_alpha = name == "leaky_relu" || name == "elu";

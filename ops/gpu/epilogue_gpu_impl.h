@@ -6,7 +6,7 @@
 namespace belfry::ops {
 
 // The "activation" attribute of fused ops, with its "alpha". Leaky ReLU is kRelu with an alpha.
-enum class GpuActivation { kNone, kRelu, kRelu6, kElu, kTanh, kSigmoid };
+enum class GpuActivation { kNone, kRelu, kRelu6, kElu, kTanh, kSigmoid, kGelu, kGeluTanh };
 struct GpuEpilogue {
   GpuActivation activation = GpuActivation::kNone;
   double alpha = 0;

@@ -1,59 +1,12 @@
 #include <cmath>
-#include <limits>
 
 #include "ops/common/op_rules_impl.h"
+#include "ops/common/row_softmax_impl.h"
 #include "ops/losses/losses_ops.h"
 #include "ops/nn.h"
 
 namespace belfry::ops {
 namespace {
-
-// Softmax of one row, computed block by block. ForEach permits overwriting the row as it proceeds.
-template <class T>
-class RowSoftmax {
- public:
-  using C = Compute<T>;
-
-  RowSoftmax(const T* row, int64_t n) : row_(row), n_(n) {
-    for (int64_t k = 0; k < n; ++k) top_ = std::max(top_, static_cast<C>(row[k]));
-    for (int64_t begin = 0; begin < n; begin += kBlock) {
-      Exponentials(begin);
-      sum_ += ArrayMap<C>(exps_, std::min(kBlock, n - begin)).sum();
-    }
-    log_sum_ = std::log(sum_);
-  }
-
-  // log p[k].
-  C Log(int64_t k) const { return static_cast<C>(row_[k]) - top_ - log_sum_; }
-  C SumOfLogs() const {
-    C sum = 0;
-    for (int64_t k = 0; k < n_; ++k) sum += static_cast<C>(row_[k]) - top_;
-    return sum - static_cast<C>(n_) * log_sum_;
-  }
-  // Calls body(k, p[k]) for every k in ascending order.
-  template <class Body>
-  void ForEach(const Body& body) {
-    const C scale = 1 / sum_;
-    for (int64_t begin = 0; begin < n_; begin += kBlock) {
-      if (n_ > kBlock) Exponentials(begin);  // a single block still holds its exponentials
-      const int64_t size = std::min(kBlock, n_ - begin);
-      for (int64_t k = 0; k < size; ++k) body(begin + k, exps_[k] * scale);
-    }
-  }
-
- private:
-  void Exponentials(int64_t begin) {
-    const int64_t size = std::min(kBlock, n_ - begin);
-    for (int64_t k = 0; k < size; ++k) exps_[k] = static_cast<C>(row_[begin + k]) - top_;
-    ArrayMap<C> map(exps_, size);
-    map = map.exp();
-  }
-
-  const T* row_;
-  const int64_t n_;
-  C top_ = -std::numeric_limits<C>::infinity(), sum_ = 0, log_sum_ = 0;
-  alignas(64) C exps_[kBlock];
-};
 
 // Label smoothing: the target of a class is `on` times its label plus `off`.
 struct Targets {
@@ -78,6 +31,39 @@ absl::Status CheckLabels(const Label* labels, const Targets& targets) {
   return absl::OkStatus();
 }
 
+// A visitor of RowSoftmax that computes the loss of a row for a label that is a class, and its gradient.
+template <class T, class Label>
+struct SparseLoss {
+  using C = Compute<T>;
+  int64_t n;
+  C on, off;
+  const Label* labels;
+  T* loss;
+  C of_label = 0, of_all = 0;  // of the row: x - top of the label, and its sum over all classes
+
+  void Begin(int64_t row, const T* x, C top) {
+    of_label = static_cast<C>(x[labels[row]]) - top;
+    if (!(off > 0)) return;
+    of_all = 0;
+    ForRowPieces(x, n, [&](int64_t, int64_t size, const C* piece) {
+      of_all += SimdSum<C>(size, [=](int64_t i) { return piece[i] - top; });
+    });
+  }
+  void Change(int64_t row, int64_t first, int64_t size, C* p) {
+    const int64_t label = labels[row] - first;
+    const C shift = off;
+#pragma omp simd
+    for (int64_t i = 0; i < size; ++i) p[i] -= shift;
+    if (label >= 0 && label < size) p[label] -= on;
+  }
+  void End(int64_t row, C sum) {
+    const C log_sum = std::log(sum);
+    C value = -on * (of_label - log_sum);
+    if (off > 0) value -= off * (of_all - static_cast<C>(n) * log_sum);
+    loss[row] = static_cast<T>(value);
+  }
+};
+
 template <class T, class Label>
 absl::StatusOr<Kernel> MakeSparseOf(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -86,18 +72,10 @@ absl::StatusOr<Kernel> MakeSparseOf(const KernelSpec& spec) {
     const Label* labels = context.input<Label>(1);
     T *loss = context.output<T>(0), *backprop = context.output<T>(1);
     RETURN_IF_ERROR(CheckLabels(labels, t));
-    const C on = static_cast<C>(t.on), off = static_cast<C>(t.off);
     ParallelFor(t.rows, t.cost(), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        RowSoftmax<T> softmax(logits + row * t.n, t.n);
-        const int64_t label = labels[row];
-        C value = -on * softmax.Log(label);
-        if (off > 0) value -= off * softmax.SumOfLogs();
-        loss[row] = static_cast<T>(value);
-        softmax.ForEach([&, out = backprop + row * t.n](int64_t k, C p) {
-          out[k] = static_cast<T>(p - off - (k == label ? on : C(0)));
-        });
-      }
+      RowSoftmax<T> softmax;
+      SparseLoss<T, Label> visitor{t.n, static_cast<C>(t.on), static_cast<C>(t.off), labels + begin, loss + begin};
+      softmax.Run(logits + begin * t.n, end - begin, t.n, C(1), backprop + begin * t.n, visitor);
     });
     return absl::OkStatus();
   }};
@@ -108,27 +86,51 @@ absl::StatusOr<Kernel> MakeSparse(const KernelSpec& spec) {
   return spec.inputs[1].dtype == DType::kInt32 ? MakeSparseOf<T, int32_t>(spec) : MakeSparseOf<T, int64_t>(spec);
 }
 
+// The same for labels that are probabilities. A class with target 0 contributes nothing even if its probability is 0:
+// 0 log(0) = 0.
+template <class T>
+struct DenseLoss {
+  using C = Compute<T>;
+  int64_t n;
+  C on, off;
+  const T* labels;
+  T* loss;
+  PieceBuffer<T> buffer = {};
+  C total = 0, above = 0;  // of the row: the sums of the targets, and of target (x - top)
+
+  const C* Labels(int64_t row, int64_t first, int64_t size) { return buffer.Read(labels + row * n + first, size); }
+  void Begin(int64_t row, const T* x, C top) {
+    total = above = 0;
+    ForRowPieces(x, n, [&](int64_t first, int64_t size, const C* piece) {
+      const C* label = Labels(row, first, size);
+      total += SimdSum<C>(size, [=, on = on, off = off](int64_t i) { return on * label[i] + off; });
+      above += SimdSum<C>(size, [=, on = on, off = off](int64_t i) {
+        const C target = on * label[i] + off;
+        return target == 0 ? C(0) : target * (piece[i] - top);
+      });
+    });
+  }
+  void Change(int64_t row, int64_t first, int64_t size, C* p) {
+    const C* label = Labels(row, first, size);
+    const C all = total, scale = on, shift = off;
+#pragma omp simd
+    for (int64_t i = 0; i < size; ++i) p[i] = p[i] * all - (scale * label[i] + shift);
+  }
+  void End(int64_t row, C sum) {
+    loss[row] = static_cast<T>(total == 0 ? C(0) - above : total * std::log(sum) - above);
+  }
+};
+
 template <class T>
 absl::StatusOr<Kernel> MakeDense(const KernelSpec& spec) {
   using C = Compute<T>;
   return Kernel{[t = Targets(spec)](const KernelContext& context) {
     const T *logits = context.input<T>(0), *labels = context.input<T>(1);
     T *loss = context.output<T>(0), *backprop = context.output<T>(1);
-    const C on = static_cast<C>(t.on), off = static_cast<C>(t.off);
     ParallelFor(t.rows, t.cost(), [&](int64_t begin, int64_t end) {
-      for (int64_t row = begin; row < end; ++row) {
-        const int64_t at = row * t.n;
-        const auto target = [&](int64_t k) { return on * static_cast<C>(labels[at + k]) + off; };
-        RowSoftmax<T> softmax(logits + at, t.n);
-        C value = 0, total = 0;
-        for (int64_t k = 0; k < t.n; ++k) {
-          // A class with target 0 contributes nothing even if its probability is 0: 0 log(0) = 0.
-          if (target(k) != 0) value -= target(k) * softmax.Log(k);
-          total += target(k);
-        }
-        loss[row] = static_cast<T>(value);
-        softmax.ForEach([&](int64_t k, C p) { backprop[at + k] = static_cast<T>(p * total - target(k)); });
-      }
+      RowSoftmax<T> softmax;
+      DenseLoss<T> visitor{t.n, static_cast<C>(t.on), static_cast<C>(t.off), labels + begin * t.n, loss + begin};
+      softmax.Run(logits + begin * t.n, end - begin, t.n, C(1), backprop + begin * t.n, visitor);
     });
     return absl::OkStatus();
   }};
@@ -145,8 +147,14 @@ absl::StatusOr<Kernel> MakeCrossEntropyGrad(const KernelSpec& spec) {
     ParallelFor(rows, static_cast<double>(n), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
         const C scale = static_cast<C>(dloss[row]);
-        for (int64_t k = row * n; k < (row + 1) * n; ++k)
-          dlogits[k] = static_cast<T>(static_cast<C>(backprop[k]) * scale);
+        PieceBuffer<T> buffer;
+        ForRowPieces(backprop + row * n, n, [&](int64_t first, int64_t size, const C* x) {
+          T* y = dlogits + row * n + first;
+          C* to = buffer.Target(y);
+#pragma omp simd
+          for (int64_t i = 0; i < size; ++i) to[i] = x[i] * scale;
+          buffer.Write(y, size);
+        });
       }
     });
     return absl::OkStatus();

@@ -10,10 +10,14 @@ void RegisterLrn(OpRegistry& registry);        // lrn.cc
 void RegisterMoments(OpRegistry& registry);    // moments.cc
 void RegisterBatchNorm(OpRegistry& registry);  // batch_norm.cc
 void RegisterLayerNorm(OpRegistry& registry);  // layer_norm.cc
+void RegisterRmsNorm(OpRegistry& registry);    // rms_norm.cc
+void RegisterGroupNorm(OpRegistry& registry);  // group_norm.cc
 
 // In the CUDA module.
 void AddBatchNormGpuKernels(KernelTable& table);  // batch_norm.cu
 void AddLayerNormGpuKernels(KernelTable& table);  // layer_norm.cu
+void AddRmsNormGpuKernels(KernelTable& table);    // rms_norm.cu
+void AddGroupNormGpuKernels(KernelTable& table);  // group_norm.cu
 void AddLrnGpuKernels(KernelTable& table);        // lrn.cu
 void AddMomentsGpuKernels(KernelTable& table);    // moments.cu
 // Arguments of BatchNorm and, but for the addend, BatchNormRelu; BatchNormAddRelu has them all.

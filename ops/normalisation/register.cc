@@ -8,6 +8,8 @@ void RegisterNormalisationOps(OpRegistry& registry) {
   RegisterMoments(registry);
   RegisterBatchNorm(registry);
   RegisterLayerNorm(registry);
+  RegisterRmsNorm(registry);
+  RegisterGroupNorm(registry);
 }
 
 }  // namespace belfry::ops

@@ -6,6 +6,8 @@ namespace belfry::ops {
 void AddNormalisationGpuKernels(KernelTable& table) {
   AddBatchNormGpuKernels(table);
   AddLayerNormGpuKernels(table);
+  AddRmsNormGpuKernels(table);
+  AddGroupNormGpuKernels(table);
   AddLrnGpuKernels(table);
   AddMomentsGpuKernels(table);
 }

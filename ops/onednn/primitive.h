@@ -64,6 +64,8 @@ enum class Activation {
   kElu,    // x above 0, alpha (exp(x) - 1) below 0
   kTanh,
   kSigmoid,
+  kGelu,      // x Phi(x); minus infinity gives NaN, as below
+  kGeluTanh,  // its approximation by tanh
 };
 
 struct PostOps {

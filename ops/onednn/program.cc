@@ -45,6 +45,8 @@ dnnl::primitive_attr Attributes(const PostOps& post_ops) {
     case Activation::kElu: append(algorithm::eltwise_elu, post_ops.alpha, 0); break;
     case Activation::kTanh: append(algorithm::eltwise_tanh, 0, 0); break;
     case Activation::kSigmoid: append(algorithm::eltwise_logistic, 0, 0); break;
+    case Activation::kGelu: append(algorithm::eltwise_gelu_erf, 0, 0); break;
+    case Activation::kGeluTanh: append(algorithm::eltwise_gelu_tanh, 0, 0); break;
   }
   attributes.set_post_ops(ops);
   return attributes;

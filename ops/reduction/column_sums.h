@@ -24,13 +24,20 @@ class ColumnSums {
   // workspace.
   template <class Add>
   const C* Run(void* workspace, const Add& add) const {
+    return RunRanges(workspace, [&](int64_t begin, int64_t end, C* total) {
+      for (int64_t row = begin; row < end; ++row) add(row, total);
+    });
+  }
+  // The same with add(begin, end, total) for ranges of rows.
+  template <class Add>
+  const C* RunRanges(void* workspace, const Add& add) const {
     C* totals = static_cast<C*>(workspace);
     const double cost = 2.0 * static_cast<double>(rows_ * width_) / static_cast<double>(chunks_);
     ParallelFor(chunks_, cost, [&](int64_t begin, int64_t end) {
       for (int64_t chunk = begin; chunk < end; ++chunk) {
         C* total = totals + chunk * width_;
         std::fill_n(total, width_, C(0));
-        for (int64_t row = rows_ * chunk / chunks_; row < rows_ * (chunk + 1) / chunks_; ++row) add(row, total);
+        add(rows_ * chunk / chunks_, rows_ * (chunk + 1) / chunks_, total);
       }
     });
     for (int64_t chunk = 1; chunk < chunks_; ++chunk) {

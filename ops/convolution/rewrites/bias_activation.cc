@@ -35,8 +35,11 @@ class BiasActivationFuser {
     }
     uses_ = CountUses(program_);
     for (size_t i = 0; i < program_.nodes.size(); ++i) {
-      const auto* const activation = absl::c_find_if(
-          kFusedActivations, [&](const FusedActivation& known) { return known.op == program_.nodes[i].op->name; });
+      const auto* const activation = absl::c_find_if(kFusedActivations, [&](const FusedActivation& known) {
+        const AttrValue* approximate = program_.nodes[i].attrs.Find("approximate");
+        return known.op == program_.nodes[i].op->name &&
+               (approximate == nullptr || std::get<bool>(*approximate) == known.approximate);
+      });
       if (activation != std::end(kFusedActivations)) FuseActivation(static_cast<int>(i), *activation);
     }
     FuseBiasGradients();

@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "framework/base/parallel.h"
+#include "framework/base/philox.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "tests/ops/harness/value.h"
 
@@ -49,6 +51,28 @@ TEST(Dropout, KeepsTheMean) {
     EXPECT_NEAR(dropped / n, rate, 5 * std::sqrt(rate * (1 - rate) / n) + 1e-12);
     EXPECT_NEAR(*std::max_element(y.begin(), y.end()), 1 / (1 - rate), 1e-5);
   }
+}
+
+TEST(Dropout, DropsTheElementsOfItsDefinition) {
+  Graph graph(BuiltinOps());
+  const Scope scope = Scope(graph).RandomCounters(Const(Scope(graph), int64_t{9}), Const(Scope(graph), int64_t{7}));
+  const Output y = Dropout(scope, Fill(scope, {2, 1283}, 1), 0.25);
+  const std::vector<double> values = Value(y)->ToDoubles();
+  const Attrs& attrs = y.node->attrs();
+  const uint64_t key = RandomKey(static_cast<uint64_t>(attrs.Int("seed")), attrs.String("key"));
+  for (uint64_t i = 0; i < values.size(); ++i) {
+    const uint64_t example = 7 + i / 1283, element = i % 1283;
+    const uint32_t word = Philox4x32(key, 9, (example << 32) + element / 8)[element % 8 / 2];
+    EXPECT_EQ(values[i] != 0, (element % 2 == 0 ? word & 0xffff : word >> 16) >= 0x4000) << "element " << i;
+  }
+}
+
+// Half of the elements whose first 16 bits are 0 are dropped.
+TEST(Dropout, TakesRatesBelowSixteenBits) {
+  Graph graph(BuiltinOps());
+  const Scope scope = Scope(graph).RandomCounters(Const(Scope(graph), int64_t{1}), Const(Scope(graph), int64_t{0}));
+  const Output kept = Sum(scope, Dropout(scope, Fill(scope, {1024, 4096}, 1), 0x1p-17));
+  EXPECT_NEAR(Value(kept)->ToDoubles()[0] * (1 - 0x1p-17), 4194304 - 32, 28);
 }
 
 TEST(Dropout, WithoutCountersTheRunCounts) {

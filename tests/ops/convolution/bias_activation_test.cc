@@ -49,6 +49,8 @@ class BiasActivationTest : public FusionFixture, public testing::WithParamInterf
       [](const Scope& s, Output x) { return ops::Elu(s, x); },
       [](const Scope& s, Output x) { return ops::Tanh(s, x); },
       [](const Scope& s, Output x) { return ops::Sigmoid(s, x); },
+      [](const Scope& s, Output x) { return ops::Gelu(s, x); },
+      [](const Scope& s, Output x) { return ops::Gelu(s, x, /*approximate=*/true); },
   };
 };
 
