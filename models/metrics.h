@@ -11,6 +11,8 @@ namespace belfry::models {
 
 // The collection of a tower's figures that the trainer shows beside the loss: floating-point scalars, each a mean over
 // the tower's examples, the same in number and order in each tower. Scope::AddToCollection(kMetrics, figure) adds one.
+// Its name is that of its node, below the tower: ops::Mean(tower.Named("error"), ...). The trainer refuses a name that
+// another figure has, such as "loss".
 inline constexpr char kMetrics[] = "metrics";
 // The kMetrics of a tower, but for one that is all of its loss, by kLosses. InvalidArgument names one that is no
 // floating-point scalar.

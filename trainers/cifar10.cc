@@ -396,11 +396,10 @@ absl::StatusOr<int> Train(World& world) {
       averages ? optim::ExponentialMovingAverage::AssignTo(evaluation, replicate.first_tower) : nullptr;
 
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, session_options));
+  options.evaluation_steps = evaluator.Steps(setup.data.test->size(), kEvaluationBatch);
   const auto planned = [&](int64_t batch_size) {
     std::vector<PlannedStep> steps = TrainingSteps(step, batch_size, setup.data.train->size(), options.summaries);
-    steps.push_back({.name = "evaluation",
-                     .feeds = evaluator.FeedsOf(std::min(kEvaluationBatch, setup.data.test->size())),
-                     .fetches = evaluator.fetches()});
+    steps.insert(steps.end(), options.evaluation_steps.begin(), options.evaluation_steps.end());
     return steps;
   };
   if (absl::GetFlag(FLAGS_explain)) {

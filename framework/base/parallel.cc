@@ -3,12 +3,19 @@
 #include <omp.h>
 
 #include <algorithm>
+#include <atomic>
+
+#include "framework/base/status.h"
+#include "framework/base/thread.h"
 
 namespace belfry {
 namespace {
 
 // Waking a sleeping OpenMP team takes some microseconds, so each thread must get at least this many scalar operations.
 constexpr double kOperationsPerThread = 32 * 1024;
+
+// The largest team that StartParallelThreads has started for this thread: OpenMP keeps it, but tells nobody.
+thread_local int started_team = 1;
 
 }  // namespace
 
@@ -20,6 +27,17 @@ ScopedParallelThreads::ScopedParallelThreads(int threads) : former_(omp_get_max_
 }
 ScopedParallelThreads::~ScopedParallelThreads() { omp_set_num_threads(former_); }
 
+absl::Status StartParallelThreads() {
+  const int threads = ParallelThreads();
+  if (threads <= started_team || omp_in_parallel() != 0) return absl::OkStatus();  // loops inside of loops have none
+  RETURN_IF_ERROR(TryThreads(threads - started_team));
+  std::atomic<int> met{0};  // the compiler drops a region that does nothing
+#pragma omp parallel
+  met.fetch_add(1, std::memory_order_relaxed);
+  started_team = threads;
+  return absl::OkStatus();
+}
+
 void ParallelFor(int64_t n, double cost, absl::FunctionRef<void(int64_t begin, int64_t end)> body) {
   if (n <= 0) return;
   const double work = static_cast<double>(n) * cost;
@@ -28,7 +46,14 @@ void ParallelFor(int64_t n, double cost, absl::FunctionRef<void(int64_t begin, i
     threads = std::min({static_cast<int64_t>(ParallelThreads()), static_cast<int64_t>(work / kOperationsPerThread), n});
   }
   if (threads <= 1) return body(0, n);
-#pragma omp parallel for num_threads(threads) schedule(static, 1)
+  // The same ranges without the threads, if the system refuses them.
+  if (!StartParallelThreads().ok()) {
+    for (int64_t t = 0; t < threads; ++t) body(n * t / threads, n * (t + 1) / threads);
+    return;
+  }
+  // By the whole team, though some have nothing to do: libgomp ends the threads that a smaller team leaves out, and the
+  // next loop starts others.
+#pragma omp parallel for schedule(static, 1)
   for (int64_t t = 0; t < threads; ++t) body(n * t / threads, n * (t + 1) / threads);
 }
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
 
 namespace belfry {
 
@@ -23,9 +24,15 @@ class ScopedParallelThreads {
   int former_;
 };
 
+// Starts the threads that parallel loops of the calling thread use, ParallelThreads() - 1 of them, unless it has them
+// already. ResourceExhausted if the system refuses them: if OpenMP started them itself, it would end the program. Cheap
+// when they are there.
+absl::Status StartParallelThreads();
+
 // Calls body(begin, end) on ranges that cover [0, n): on several threads when `n * cost` (cost: about one per scalar
 // operation of an item) is worth waking them, otherwise once on the calling thread. The ranges depend only on n, cost
-// and ParallelThreads(). The single-threaded path never allocates.
+// and ParallelThreads(). If the system refuses the threads, all run on the calling one. The single-threaded path never
+// allocates.
 void ParallelFor(int64_t n, double cost, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 
 }  // namespace belfry

@@ -12,8 +12,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/mutex.h"
+#include "framework/base/steady_time.h"
 
 namespace belfry {
 namespace {
@@ -31,6 +33,7 @@ struct SchedulingAttributes {
 
 constexpr uint64_t kShortestSlice = 100'000;  // ns; Linux gives no shorter ones
 constexpr unsigned long kTimerSlack = 1'000;  // ns
+constexpr absl::Duration kLongestEnd = absl::Milliseconds(100);
 
 }  // namespace
 
@@ -41,22 +44,34 @@ absl::StatusOr<std::thread> StartThread(absl::string_view purpose, std::function
     } catch (const std::system_error& error) {
       return absl::ResourceExhaustedError(
           absl::StrCat("Cannot start a thread ", purpose, ": ", error.what(),
-                       "; raise the limit on threads (ulimit -u, pids.max of the cgroup) or on memory, or use fewer ",
-                       "devices or threads (--threads_per_device, --data_threads)"));
+                       "; raise the limit on threads (ulimit -u, pids.max of the control group) or on memory, or use ",
+                       "fewer devices, fewer threads of each, or fewer threads that read data"));
     }
   });
 }
 
-absl::Status TryThreads(int count) {
+namespace {
+
+// Waits until the system no longer counts a thread that was joined: a moment later.
+void AwaitEnd(pid_t thread) {
+  const absl::Time give_up = SteadyNow() + kLongestEnd;
+  while (syscall(SYS_tgkill, getpid(), thread, 0) == 0 && SteadyNow() < give_up) std::this_thread::yield();
+}
+
+// Starts `count` threads, and ends them when all of them run.
+absl::Status StartTogether(int count) {
   Mutex mutex;
   bool enough = false;
   const std::string purpose = absl::StrCat("for computing, of ", count);
   std::vector<std::thread> threads;
-  threads.reserve(std::max(count, 0));  // no exception may pass a running thread
+  std::vector<pid_t> ids;
+  threads.reserve(std::max(count, 0));  // no exception may pass a running thread, or leave one
+  ids.reserve(std::max(count, 0));
   absl::Status status;
   while (status.ok() && static_cast<int>(threads.size()) < count) {
     auto thread = StartThread(purpose, [&] {
       const MutexLock lock(mutex);
+      ids.push_back(gettid());
       mutex.Await([&] { return enough; });
     });
     status = thread.status();
@@ -68,7 +83,14 @@ absl::Status TryThreads(int count) {
     mutex.NotifyAll();
   }
   for (std::thread& thread : threads) thread.join();
+  for (const pid_t id : ids) AwaitEnd(id);
   return status;
+}
+
+}  // namespace
+
+absl::Status TryThreads(int count) {
+  return CatchOutOfMemory("the start of threads", [count] { return StartTogether(count); });
 }
 
 void UseShortTimeSlices() {

@@ -15,7 +15,7 @@ namespace belfry {
 absl::StatusOr<std::thread> StartThread(absl::string_view purpose, std::function<void()> body);
 
 // ResourceExhausted unless `count` more threads can run at the same time. Asked for threads that a library starts
-// later, since OpenMP ends the program if it gets none.
+// later, since OpenMP ends the program if it gets none. On return the system no longer counts those that it tried.
 absl::Status TryThreads(int count);
 
 // Gives the calling thread turns of at most 0.1 ms on its core, beside the 3 ms or so of others, and ends its sleeps to

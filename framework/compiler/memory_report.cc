@@ -135,15 +135,21 @@ std::string MemoryTable(const std::vector<DeviceMemoryReport>& reports, const De
   return text;
 }
 
-absl::Status CheckMemory(const Plan& plan, const DeviceSet& devices) {
+size_t BytesOnCpus(const Plan& plan, const DeviceSet& devices) {
+  size_t bytes = 0;
+  for (int device = 0; device < devices.size(); ++device) {
+    if (devices.device(device).type() == "CPU") bytes += plan.memory.arena_bytes[device];
+  }
+  return bytes;
+}
+
+absl::Status CheckMemory(const Plan& plan, const DeviceSet& devices, size_t untouched) {
   const std::vector<size_t> copies = CopyBytes(plan, devices);
-  size_t needed_on_cpus = 0;
   int cpus = 0;
   for (int device = 0; device < devices.size(); ++device) {
     const DeviceCounters counters = devices.device(device).counters();
     const size_t needed = plan.memory.arena_bytes[device] + copies[device];
     if (devices.device(device).type() == "CPU") {
-      needed_on_cpus += needed;
       cpus += needed > 0 ? 1 : 0;
       continue;
     }
@@ -154,11 +160,16 @@ absl::Status CheckMemory(const Plan& plan, const DeviceSet& devices) {
         "smaller batch",
         needed / kMebi, devices.device(device).name().ToString(), left / kMebi, counters.memory_limit / kMebi));
   }
+  const size_t needed_on_cpus = BytesOnCpus(plan, devices);
   if (needed_on_cpus == 0) return absl::OkStatus();
-  if (needed_on_cpus + kLibraryBytes <= FindAvailableMemory().bytes) return absl::OkStatus();
-  return OutOfMemory(absl::StrFormat(
+  if (needed_on_cpus + kLibraryBytes <= FindAvailableMemory(untouched).bytes) return absl::OkStatus();
+  std::string request = absl::StrFormat(
       "The step needs %.2f MiB on %d CPU device%s in addition to its variables, and %.0f MiB for libraries",
-      needed_on_cpus / kMebi, cpus, cpus == 1 ? "" : "s", kLibraryBytes / kMebi));
+      needed_on_cpus / kMebi, cpus, cpus == 1 ? "" : "s", kLibraryBytes / kMebi);
+  if (untouched > 0) {
+    absl::StrAppendFormat(&request, "; beside %.2f MiB of other steps that are prepared", untouched / kMebi);
+  }
+  return OutOfMemory(request, untouched);
 }
 
 }  // namespace belfry

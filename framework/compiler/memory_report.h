@@ -39,8 +39,12 @@ std::vector<DeviceMemoryReport> ReportMemory(const Plan& plan, const Graph& grap
 // The report as a table in MiB, a row for each device that needs any memory, and the largest items of each.
 std::string MemoryTable(const std::vector<DeviceMemoryReport>& reports, const DeviceSet& devices);
 
+// The bytes that an executable of the plan allocates on CPU devices.
+size_t BytesOnCpus(const Plan& plan, const DeviceSet& devices);
+
 // ResourceExhausted if a GPU, or the process for its CPU devices together, does not have the memory that an executable
-// of the plan still has to allocate. The error says what is needed, what is left and what to lower.
-absl::Status CheckMemory(const Plan& plan, const DeviceSet& devices);
+// of the plan still has to allocate. `untouched`: BytesOnCpus of executables that have not run yet, whose memory the
+// system does not count as used. The error says what is needed, what is left and what to lower.
+absl::Status CheckMemory(const Plan& plan, const DeviceSet& devices, size_t untouched = 0);
 
 }  // namespace belfry

@@ -69,8 +69,12 @@ class BatchSource {
 
   // The fields of an example as they are in a batch. The same at each call.
   virtual absl::Span<const Field> fields() const = 0;
-  // Number of examples of a whole batch in all towers of all processes. A batch may have fewer.
+  // Number of examples of a whole batch in all towers of all processes.
   virtual int64_t batch_size() const = 0;
+  // Batches of an epoch, and the number of examples of the last of them. A source without epochs, whose batches are all
+  // whole, keeps the defaults.
+  virtual int64_t batches_per_epoch() const { return 1; }
+  virtual int64_t last_batch_size() const { return batch_size(); }
   virtual int towers() const = 0;        // of all processes
   virtual int local_towers() const = 0;  // of this process: the number of elements of Batch::towers
 

@@ -139,6 +139,10 @@ Prefetcher::Maker Prefetcher::NewMaker() const {
   return maker;
 }
 
+int64_t Prefetcher::last_batch_size() const {
+  return std::min(options_.batch_size, dataset_.size() - (batches_per_epoch_ - 1) * options_.batch_size);
+}
+
 int Prefetcher::local_towers() const {
   return options_.local_towers == 0 ? options_.towers - options_.first_tower : options_.local_towers;
 }

@@ -61,6 +61,8 @@ class Prefetcher final : public BatchSource {
   // Those of the dataset, but float32 [H, W, C] where there is an image policy.
   absl::Span<const Field> fields() const override { return fields_; }
   int64_t batch_size() const override { return options_.batch_size; }
+  int64_t batches_per_epoch() const override { return batches_per_epoch_; }
+  int64_t last_batch_size() const override;
   int towers() const override { return options_.towers; }
   int local_towers() const override;
   Position position() const override;
@@ -71,7 +73,6 @@ class Prefetcher final : public BatchSource {
   const PrefetcherOptions& options() const { return options_; }
   const Dataset& dataset() const { return dataset_; }
   int64_t examples_per_epoch() const { return dataset_.size(); }
-  int64_t batches_per_epoch() const { return batches_per_epoch_; }
 
  private:
   struct Slot;

@@ -186,8 +186,12 @@ std::vector<Output> Scope::random_counters() const {
 
 std::string Scope::random_path() const { return std::string(absl::StripPrefix(name_, random_root_)); }
 
-void Scope::AddToCollection(absl::string_view collection, Output output) const {
-  if (output.valid()) graph_->AddToCollection(collection, {output.node->name(), output});
+void Scope::AddToCollection(absl::string_view collection, Output output, SourceLocation location) const {
+  if (output.valid()) return graph_->AddToCollection(collection, {output.node->name(), output});
+  if (location_.known()) location = location_;
+  Fail(absl::InvalidArgumentError(absl::StrCat(
+      "A member of the collection '", collection, "' in scope '", name_,
+      "' is an invalid Output (default-constructed, or a gradient that does not exist) (", location.ToString(), ")")));
 }
 
 void Scope::AddToCollection(absl::string_view collection, Tower tower) const {

@@ -101,8 +101,10 @@ class Scope {
   const TowerGroup& statistics_group() const { return statistics_group_; }  // of ShareStatistics, or this tower alone
   const std::string& wanted_name() const { return wanted_name_; }           // of Named; empty if not set
 
-  // Adds the output to a collection of the graph; ignored if invalid.
-  void AddToCollection(absl::string_view collection, Output output) const;
+  // Adds the output to a collection of the graph. An invalid one is an error of the graph, with the caller's source
+  // line.
+  void AddToCollection(absl::string_view collection, Output output,
+                       SourceLocation location = SourceLocation::Current()) const;
   void AddToCollection(absl::string_view collection, Tower tower) const;
 
   // Names the next nodes after this instead of their op: ops::MatMul(scope.Named("c"), a, b).

@@ -114,6 +114,9 @@ CheckpointDirectory::~CheckpointDirectory() {
 absl::Status CheckpointDirectory::Save(int64_t step, absl::Span<const NamedTensor> tensors, const Metadata& metadata,
                                        const std::optional<Metric>& metric) {
   if (step < 0) return absl::InvalidArgumentError(absl::StrCat(folder_, ": cannot save step ", step));
+  if (metric.has_value() && metric->name.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(folder_, ": the metric of step ", step, " has no name"));
+  }
   Metadata all = metadata;
   for (const char* key : {kStepKey, kMetricKey, kMetricNameKey, kMetricBetterKey}) {
     if (!all.contains(key)) continue;

@@ -25,7 +25,7 @@ struct Metric {
   std::string name;  // "accuracy"
   double value = 0;
   bool larger_is_better = false;  // true for an accuracy, false for a loss
-  bool percent = false;           // the value is a share of 1, shown in per cent
+  bool percent = false;           // the value is a share of 1, shown in per cent; checkpoints do not keep this
 };
 
 // The saved state of a training run.
@@ -75,12 +75,18 @@ class CheckpointDirectory {
   const std::string& folder() const { return folder_; }
   const CheckpointDirectoryOptions& options() const { return options_; }
 
-  // Writes "step-<n>.safetensors", replacing a checkpoint of the same step; its metadata hold the step and the metric
-  // ("belfry.step", "belfry.metric" and keys that begin so). Points "latest" to it, and "best" to the checkpoint with
-  // the best metric: of equal ones the lower step wins; NaN never does. Metrics compare with those of the same name
-  // only, which is that of the last checkpoint with a metric. Then removes the checkpoints that need not be kept.
-  // Checkpoints of higher steps belong to an abandoned run and count as the oldest; damaged ones count as having no
-  // metric. Other files are left alone. If writing fails, all other checkpoints are unchanged.
+  // Writes "step-<n>.safetensors", replacing a checkpoint of the same step, and points "latest" to it.
+  //
+  // Points "best" to the checkpoint with the best metric, among those whose metric has the same name as that of the
+  // last one that was saved with a metric, which also says whether larger is better. Of equal metrics the one of the
+  // lower step wins; NaN never does. Damaged checkpoints have no metric.
+  //
+  // Then removes all checkpoints but the `keep_latest` latest and the `keep_best` best. Those of higher steps than this
+  // one were left by a run that was given up, and go first. Other files are left alone.
+  //
+  // Errors: InvalidArgument for a step below 0, a metric without a name, or metadata with a key under which the step
+  // and the metric are saved ("belfry.step", "belfry.metric", "belfry.metric_name", "belfry.metric_better"); those of
+  // writing, which leave all other checkpoints unchanged.
   absl::Status Save(int64_t step, absl::Span<const NamedTensor> tensors, const Metadata& metadata = {},
                     const std::optional<Metric>& metric = std::nullopt);
 

@@ -1,4 +1,4 @@
-// How a plan becomes addresses, streams and threads.
+// How a plan becomes addresses and streams.
 //
 // Invariant: after Bind, every pointer in a BoundInstruction, a KernelContext, a HostCopy or a CollectiveSpec stays
 // valid for the life of the BoundPlan, and every lane can be issued from its first to its last instruction by one
@@ -50,7 +50,6 @@ class Binder {
     RETURN_IF_ERROR(BindLanes());
     RETURN_IF_ERROR(BindLargeFeeds());
     RETURN_IF_ERROR(BindCollectives());
-    RETURN_IF_ERROR(BindThreads());
     return std::move(bound_);
   }
 
@@ -68,7 +67,6 @@ class Binder {
   absl::Status BindInstruction(Lane& lane, Stream* stream, const Instruction& instruction, int program);
   absl::Status BindLargeFeeds();
   absl::Status BindCollectives();
-  absl::Status BindThreads();
 
   const BindingEnvironment& environment_;
   const DeviceSet& devices_;
@@ -275,14 +273,6 @@ absl::Status Binder::BindLargeFeeds() {
       ASSIGN_OR_RETURN(lane->copy_in, bound_.queues.Get(feed.device, StreamKind::kCopyIn));
       lane->fed = device.NewEvent();
     }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status Binder::BindThreads() {
-  if (bound_.lanes.size() < 2) return absl::OkStatus();
-  for (auto& lane : bound_.lanes) {
-    ASSIGN_OR_RETURN(lane->worker, environment_.threads.Get(lane->device, lane->streams[0]->kind()));
   }
   return absl::OkStatus();
 }

@@ -70,12 +70,12 @@ struct BoundPlan {
 struct BindingEnvironment {
   const DeviceSet& devices;
   VariableStore& variables;
-  DeviceThreads& threads;
   DeviceQueues& queues;
   const CollectiveFactory& collectives;
 };
 
-// Allocates all memory of a step, uploads its constants, and makes its streams, events, collectives and threads.
+// Allocates all memory of a step, uploads its constants, and makes its streams, events and collectives. Its lanes have
+// no threads yet.
 // Errors: ResourceExhausted, with the device; whatever the collectives report.
 absl::StatusOr<BoundPlan> Bind(CompiledPlan compiled, const BindingEnvironment& environment);
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <thread>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "framework/device/device_set.h"
 
@@ -18,8 +19,8 @@ struct StreamTask {
 };
 
 // One persistent thread per (device, stream kind) that a plan has asked for, each with its device's share of the cores
-// for parallel loops. Threads sleep between steps. Call Get from one thread at a time; each worker runs one task at a
-// time.
+// for parallel loops, of which there are none in collectives. Threads sleep between steps. Call Get from one thread at
+// a time; each worker runs one task at a time.
 class DeviceThreads {
  public:
   explicit DeviceThreads(const DeviceSet& devices) : devices_(devices) {}
@@ -27,8 +28,8 @@ class DeviceThreads {
 
   class Worker {
    public:
-    // ResourceExhausted if the system has no threads left.
-    static absl::StatusOr<std::unique_ptr<Worker>> Start(Device& device);
+    // Starts it with the threads of its parallel loops. ResourceExhausted if the system refuses them.
+    static absl::StatusOr<std::unique_ptr<Worker>> Start(Device& device, StreamKind kind);
     ~Worker();
     // Makes the thread run `task.body`. REQUIRES: the last task is done.
     void Start(const StreamTask& task);
@@ -37,11 +38,12 @@ class DeviceThreads {
 
    private:
     explicit Worker(Device& device);
-    void Loop(const Device& device);
+    void Loop(const Device& device, int parallel_threads);
 
     std::unique_ptr<Event> start_, done_;
     const StreamTask* task_ = nullptr;  // null: exit. Published by start_
     uint32_t started_ = 0;
+    absl::Status ready_;  // of the thread's start. Published by the first task's done_
     std::thread thread_;
   };
 

@@ -48,6 +48,19 @@ Executable::Executable(BoundPlan bound, const ExecutionOptions& options)
   }
 }
 
+absl::Status Executable::StartThreads(DeviceThreads& threads, absl::Duration short_step) {
+  if (bound_.lanes.empty()) return absl::OkStatus();
+  if (bound_.lanes.size() == 1) {
+    if (bound_.asynchronous || absl::Seconds(EstimateSeconds(plan().program)) < short_step) return absl::OkStatus();
+    const ScopedParallelThreads own(bound_.devices.device(bound_.lanes[0]->device).threads());
+    return StartParallelThreads();
+  }
+  for (auto& lane : bound_.lanes) {
+    ASSIGN_OR_RETURN(lane->worker, threads.Get(lane->device, lane->streams[0]->kind()));
+  }
+  return absl::OkStatus();
+}
+
 Executable::~Executable() { AwaitEnd(absl::InfiniteFuture()).IgnoreError(); }
 
 // Waits for the end of a device's run. A collective that failed would keep its devices waiting forever, so it is

@@ -43,6 +43,10 @@ class Executable {
                                                             const ExecutionOptions& options);
   // Waits for the last run.
   ~Executable();
+  // Starts the threads that runs need: those of several lanes, or, unless the step is short, those of the parallel
+  // loops of the calling thread, which is likely to run it. Call it before the first run. ResourceExhausted if the
+  // system refuses them.
+  absl::Status StartThreads(DeviceThreads& threads, absl::Duration short_step);
 
   const Plan& plan() const { return *bound_.plan; }
   // PreparedStep::Position.

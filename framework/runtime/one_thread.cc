@@ -31,20 +31,10 @@
 namespace belfry {
 namespace {
 
-// An estimate of a step's time from below: what a kernel call takes, and rates for small tensors, which are in a cache.
+// What a kernel call takes at least, and rates for small tensors, which are in a cache.
 constexpr double kKernelSeconds = 15e-9, kFlopsPerSecond = 2e9, kBytesPerSecond = 1e10;
 // The run that is timed, when caches are warm, and how many times longer than a short step it may be.
 constexpr int kTimedRun = 3, kMaxExcess = 10;
-
-double EstimateSeconds(const Program& program) {
-  double seconds = 0;
-  for (const ProgramNode& node : program.nodes) {
-    if (!Runs(node)) continue;
-    seconds += kKernelSeconds + FlopsOf(program, node) / kFlopsPerSecond;
-    for (const TensorSpec& output : node.outputs) seconds += static_cast<double>(output.bytes()) / kBytesPerSecond;
-  }
-  return seconds;
-}
 
 // The lanes whose next instruction is `collective`, by participant. `next`: by lane, the position of that instruction.
 std::vector<size_t> LanesAt(const BoundPlan& bound, const std::vector<size_t>& next, const Collective* collective) {
@@ -61,6 +51,16 @@ std::vector<size_t> LanesAt(const BoundPlan& bound, const std::vector<size_t>& n
 }
 
 }  // namespace
+
+double EstimateSeconds(const Program& program) {
+  double seconds = 0;
+  for (const ProgramNode& node : program.nodes) {
+    if (!Runs(node)) continue;
+    seconds += kKernelSeconds + FlopsOf(program, node) / kFlopsPerSecond;
+    for (const TensorSpec& output : node.outputs) seconds += static_cast<double>(output.bytes()) / kBytesPerSecond;
+  }
+  return seconds;
+}
 
 absl::StatusOr<std::vector<ScheduledInstruction>> OrderForOneThread(const BoundPlan& bound) {
   std::vector<ScheduledInstruction> schedule;

@@ -30,6 +30,9 @@ inline absl::Status RunScheduled(const ScheduledInstruction& scheduled, RunState
   return status.ok() ? status : watch.Annotate(status, *scheduled.lane, at);
 }
 
+// An estimate of the time of a step from below, in seconds.
+double EstimateSeconds(const Program& program);
+
 // The runner of a short step of several CPU devices, for which handing each lane to its thread would take longer than
 // running it.
 class OneThread {

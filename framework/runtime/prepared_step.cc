@@ -22,6 +22,7 @@ PreparedStep::PreparedStep(Session& session, std::unique_ptr<Executable> executa
 }
 
 PreparedStep::~PreparedStep() {
+  MarkTouched();
   if (!executable_->asynchronous()) return;
   // A process that stands still would otherwise keep the collectives of the last run, and with them this thread.
   if (under_way_) executable_->AwaitDevices(deadline_).IgnoreError();
@@ -66,6 +67,10 @@ void PreparedStep::MarkInitialized() {
   for (const auto& [variable, storage] : writes_) storage->initialized = true;
 }
 
+void PreparedStep::MarkTouched() {
+  if (untouched_ > 0) session_.untouched_.fetch_sub(std::exchange(untouched_, 0));
+}
+
 absl::Status PreparedStep::Run(absl::Span<const Tensor> feeds) { return RunFed(feeds, nullptr); }
 
 absl::Status PreparedStep::RunTraced(absl::Span<const Tensor> feeds, StepTrace& trace) {
@@ -92,6 +97,7 @@ absl::Status PreparedStep::RunFed(absl::Span<const Tensor> feeds, StepTrace* tra
     const uint64_t number = session_.runs_.fetch_add(1, std::memory_order_relaxed);
     RETURN_IF_ERROR(executable_->Run(number, feeds, {.deadline = deadline, .cancelled = &session_.closed_}, trace));
     MarkInitialized();
+    MarkTouched();
     under_way_ = executable_->asynchronous();
     deadline_ = deadline;
     return under_way_ ? absl::OkStatus() : executable_->Fetch(deadline, fetched_);

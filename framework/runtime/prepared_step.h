@@ -58,6 +58,7 @@ class PreparedStep {
   absl::Status RunFed(absl::Span<const Tensor> feeds, StepTrace* trace);
   absl::Status CheckInitialized();
   void MarkInitialized();
+  void MarkTouched();
 
   Session& session_;
   std::unique_ptr<Executable> executable_;
@@ -69,6 +70,7 @@ class PreparedStep {
   absl::Time deadline_;       // of the last Run
   absl::Status unreported_;   // an error that fetched() met
   bool initialized_ = false;  // all of reads_ are known to be
+  size_t untouched_ = 0;      // its part of Session::untouched_
   std::atomic<bool> busy_{false};
 };
 

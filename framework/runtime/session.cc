@@ -179,23 +179,24 @@ absl::StatusOr<std::unique_ptr<Executable>> Session::MakeExecutable(const Progra
                                                                     const std::string& key) {
   ASSIGN_OR_RETURN(CompiledPlan compiled, FindOrCompile(request, key));
   const std::shared_ptr<const Plan> plan = compiled.plan;
-  const BindingEnvironment environment{.devices = devices_,
-                                       .variables = variables_,
-                                       .threads = threads_,
-                                       .queues = queues_,
-                                       .collectives = options_.collectives};
+  const BindingEnvironment environment{
+      .devices = devices_, .variables = variables_, .queues = queues_, .collectives = options_.collectives};
   const ExecutionOptions options{.replay = options_.replay,
                                  .short_step = options_.short_step,
                                  .debug_sync = options_.debug_sync,
                                  .check_numerics = options_.check_numerics};
-  const absl::Status fits = CheckMemory(*plan, devices_);
+  const absl::Status fits = CheckMemory(*plan, devices_, untouched_.load());
   absl::StatusOr<std::unique_ptr<Executable>> executable =
       fits.ok() ? Executable::Create(std::move(compiled), environment, options)
                 : absl::StatusOr<std::unique_ptr<Executable>>(fits);
-  if (!absl::IsResourceExhausted(executable.status())) return executable;
-  return absl::ResourceExhaustedError(
-      absl::StrCat(executable.status().message(), "\n",
-                   MemoryTable(ReportMemory(*plan, graph_, devices_, placement_.device), devices_)));
+  if (absl::IsResourceExhausted(executable.status())) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat(executable.status().message(), "\n",
+                     MemoryTable(ReportMemory(*plan, graph_, devices_, placement_.device), devices_)));
+  }
+  RETURN_IF_ERROR(executable.status());
+  RETURN_IF_ERROR((*executable)->StartThreads(threads_, options_.short_step));
+  return executable;
 }
 
 absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest& request, const std::string& key) {
@@ -211,6 +212,8 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Make(const ProgramRequest
   }
   auto step = std::unique_ptr<PreparedStep>(
       new PreparedStep(*this, std::move(executable), std::move(feed_names), std::move(fetched)));
+  step->untouched_ = BytesOnCpus(plan, devices_);
+  untouched_.fetch_add(step->untouched_);
   const std::vector<ProgramNode>& nodes = plan.program.nodes;
   for (int node : plan.reads_before_writing) {
     step->reads_.emplace_back(nodes[node].source, &variables_.at(nodes[node].source));
@@ -236,6 +239,14 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::MakeWithinMemory(const Pr
   return make();
 }
 
+// Destroys evicted steps without the mutex, as MakeWithinMemory does.
+void Session::PutBack(const std::string& key, std::unique_ptr<PreparedStep> step) {
+  std::list<std::unique_ptr<PreparedStep>> evicted;
+  const MutexLock lock(mutex_);
+  plans_.Put(key, std::move(step));
+  evicted = plans_.TakeEvicted();
+}
+
 absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Prepare(absl::Span<const FeedSpec> feeds,
                                                                absl::Span<const Output> fetches,
                                                                absl::Span<const Node* const> targets) {
@@ -244,6 +255,26 @@ absl::StatusOr<std::unique_ptr<PreparedStep>> Session::Prepare(absl::Span<const 
     const ProgramRequest request = RequestFor(feeds, fetches, targets);
     RETURN_IF_ERROR(CheckValid(graph_, request));
     return MakeWithinMemory(request, KeyOf(request));
+  });
+}
+
+absl::Status Session::Reserve(absl::Span<const FeedSpec> feeds, absl::Span<const Output> fetches,
+                              absl::Span<const Node* const> targets) {
+  return CatchOutOfMemory(kDuringPreparation, [&]() -> absl::Status {
+    if (closed_.load()) return Closed();
+    const ProgramRequest request = RequestFor(feeds, fetches, targets);
+    RETURN_IF_ERROR(CheckValid(graph_, request));
+    const std::string key = KeyOf(request);
+    std::unique_ptr<PreparedStep> step;
+    {
+      const MutexLock lock(mutex_);
+      step = plans_.Take(key);
+    }
+    if (step == nullptr) {
+      ASSIGN_OR_RETURN(step, MakeWithinMemory(request, key));
+    }
+    PutBack(key, std::move(step));
+    return absl::OkStatus();
   });
 }
 
@@ -289,12 +320,7 @@ absl::StatusOr<std::vector<Tensor>> Session::Run(absl::Span<const Feed> feeds, a
     if (status.ok()) {
       for (size_t i = 0; i < fetches.size(); ++i) fetched.push_back(step->fetched(static_cast<int>(i)).Clone());
     }
-    std::list<std::unique_ptr<PreparedStep>> evicted;
-    {
-      const MutexLock lock(mutex_);
-      plans_.Put(key, std::move(step));
-      evicted = plans_.TakeEvicted();
-    }
+    PutBack(key, std::move(step));
     if (!status.ok()) return status;
     return fetched;
   });

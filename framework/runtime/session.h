@@ -85,6 +85,11 @@ class Session {
   absl::StatusOr<std::unique_ptr<PreparedStep>> Prepare(absl::Span<const FeedSpec> feeds,
                                                         absl::Span<const Output> fetches,
                                                         absl::Span<const Node* const> targets = {});
+  // Compiles the step that Run would run, and gives it its memory, so that an error shows now and Run need not compile.
+  // It counts against SessionOptions::plan_cache_bytes, and may be dropped in favour of others. Errors: those of
+  // Prepare.
+  absl::Status Reserve(absl::Span<const FeedSpec> feeds, absl::Span<const Output> fetches,
+                       absl::Span<const Node* const> targets = {});
   // The plan that Prepare would run, without its memory, and the memory that it would need on each device, including
   // the session's variables. Errors: those of Prepare except lack of memory.
   struct Explanation {
@@ -126,6 +131,7 @@ class Session {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<std::unique_ptr<PreparedStep>> MakeWithinMemory(const ProgramRequest& request, const std::string& key)
       ABSL_LOCKS_EXCLUDED(mutex_);
+  void PutBack(const std::string& key, std::unique_ptr<PreparedStep> step) ABSL_LOCKS_EXCLUDED(mutex_);
   absl::StatusOr<VariableStorage*> StorageOf(const Variable& variable);
   absl::StatusOr<std::vector<VariableStorage*>> StorageOf(absl::Span<const Variable> variables);
 
@@ -141,6 +147,7 @@ class Session {
   int compiled_ ABSL_GUARDED_BY(mutex_) = 0;  // number of plans so far
   RunGate gate_;                              // guards the variables' bytes and flags, and the device threads
   std::atomic<uint64_t> runs_{0};
+  std::atomic<size_t> untouched_{0};  // bytes on CPUs of prepared steps that have not run yet
   std::atomic<bool> closed_{false};
 };
 

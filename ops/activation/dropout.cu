@@ -20,16 +20,19 @@ struct GpuMask {
 template <class T, bool whole_blocks, class Index>
 absl::Status Drop(Stream& stream, int64_t examples, const GpuMask& mask, gpu::Compute<T> scale, const gpu::Stored<T>* x,
                   gpu::Stored<T>* y) {
-  constexpr int kPack = 4;
-  using Pack = GpuPack<gpu::Stored<T>, kPack>;
   using C = gpu::Compute<T>;
   return gpu::ForEach(stream, examples * mask.blocks, [=] BELFRY_GPU(int64_t i) {
+    constexpr int kPack = 4;
+    using Pack = GpuPack<gpu::Stored<T>, kPack>;
     const auto example = static_cast<int64_t>(mask.by_blocks.Quotient(static_cast<Index>(i)));
     const int64_t block = i - example * mask.blocks;
     const uint64_t step = mask.step != nullptr ? static_cast<uint64_t>(*mask.step) : mask.run_step;
     const auto index = static_cast<uint64_t>((mask.first_example != nullptr ? *mask.first_example : 0) + example);
     const auto words = Philox4x32(mask.key, step, (index << 32) + static_cast<uint64_t>(block));
+    // An extended lambda may not capture a variable in `if constexpr` first.
     const C factor = scale;
+    const gpu::Stored<T>* const from = x;
+    gpu::Stored<T>* const to = y;
     const int64_t begin = kDropoutsPerBlock * block, at = example * mask.size + begin;
     const auto keeps = [&](int k) {
       const uint32_t half = words[k / 2] >> (k % 2 * 16) & 0xffff;
@@ -38,16 +41,16 @@ absl::Status Drop(Stream& stream, int64_t examples, const GpuMask& mask, gpu::Co
     };
     if constexpr (whole_blocks) {
       for (int first = 0; first < kDropoutsPerBlock; first += kPack) {
-        Pack pack = *reinterpret_cast<const Pack*>(x + at + first);
+        Pack pack = *reinterpret_cast<const Pack*>(from + at + first);
         for (int k = 0; k < kPack; ++k) {
           pack.at[k] = gpu::Narrow<T>(keeps(first + k) ? gpu::Widen(pack.at[k]) * factor : C(0));
         }
-        *reinterpret_cast<Pack*>(y + at + first) = pack;
+        *reinterpret_cast<Pack*>(to + at + first) = pack;
       }
     } else {
       for (int k = 0; k < kDropoutsPerBlock; ++k) {
         if (begin + k >= mask.size) return;
-        y[at + k] = gpu::Narrow<T>(keeps(k) ? gpu::Widen(x[at + k]) * factor : C(0));
+        to[at + k] = gpu::Narrow<T>(keeps(k) ? gpu::Widen(from[at + k]) * factor : C(0));
       }
     }
   });

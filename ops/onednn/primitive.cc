@@ -61,6 +61,7 @@ absl::Status Primitive::Run(absl::Span<const void* const> inputs, absl::Span<voi
                (workspace != nullptr && reinterpret_cast<uintptr_t>(workspace) % 64 == 0));
   // The library sizes per-thread scratch when a primitive is made, so it must run with as many threads.
   const ScopedParallelThreads threads(program.threads);
+  RETURN_IF_ERROR(StartParallelThreads());
   for (Program::Binding& binding : program.bindings) {
     char* const address = Address(binding, inputs, outputs, workspace);
     if (address == binding.bound) continue;

@@ -146,7 +146,7 @@ TEST(Explain, ProposesNoBatchBeyondTheData) {
   Experiment run("cpu:2", 12, 0.1);
   const auto steps = [&](int64_t batch) {
     EXPECT_LE(batch, 51);
-    return TrainingSteps(run.step, models::InputSpec::Of(*run.input), batch, 51, {});
+    return TrainingSteps(run.step, batch, 51, {});
   };
   for (const int64_t examples : {51, 50, 33, 32}) {
     const auto text = ExplainRun(*run.session, steps, 12, 2, examples, std::nullopt);
@@ -160,9 +160,7 @@ TEST(Explain, ProposesNoBatchBeyondTheData) {
 // Names may be longer than a line.
 TEST(Explain, LinesFitIntoAWindow) {
   Experiment run("cpu:2", 12, 0.1);
-  const auto steps = [&](int64_t batch) {
-    return TrainingSteps(run.step, models::InputSpec::Of(*run.input), batch, 50, {});
-  };
+  const auto steps = [&](int64_t batch) { return TrainingSteps(run.step, batch, 50, {}); };
   const auto text = ExplainRun(*run.session, steps, 12, 2, 50, std::nullopt);
   ASSERT_TRUE(text.ok()) << text.status();
   for (const absl::string_view line : absl::StrSplit(*text, '\n')) EXPECT_LE(line.size(), 100u) << line;

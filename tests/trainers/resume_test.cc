@@ -305,6 +305,16 @@ TEST_F(ResumeTest, WhatWasTrainedIsSavedIfOnlyTheEvaluationFails) {
   EXPECT_EQ(saved->step, 7);
 }
 
+TEST_F(ResumeTest, TheLastCheckpointIsNoPartOfAnErrorsTable) {
+  TrainerOptions options{.directory = Directory("run")};
+  options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> {
+    return absl::ResourceExhaustedError("The step needs 9 MiB\nMiB   total\n");
+  };
+  Run("cpu:1", options, 3);
+  EXPECT_THAT(std::string(status_.message()),
+              HasSubstr("The step needs 9 MiB\nMiB   total\nthe last good checkpoint is /"));
+}
+
 TEST_F(ResumeTest, ACheckpointOfAnotherModelChangesNothing) {
   Run("cpu:1", {.directory = Directory("run")}, 5);
   absl::StatusOr<io::Checkpoint> checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(Directory("run")));

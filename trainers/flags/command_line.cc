@@ -10,6 +10,7 @@
 #include <filesystem>
 #include <limits>
 #include <new>
+#include <utility>
 
 #include "absl/flags/parse.h"
 #include "absl/flags/reflection.h"
@@ -109,10 +110,32 @@ int RunProgram(absl::FunctionRef<int()> run) {
   }
 }
 
+std::string NameFlags(absl::string_view message) {
+  const std::pair<std::string, const char*> kAdvice[] = {
+      {"a smaller batch", "batch_size"},
+      {"fewer devices", "devices"},
+      {"fewer threads of each", "threads_per_device"},
+      {"fewer threads that read data", "data_threads"},
+  };
+  std::string text(message);
+  for (const auto& [advice, flag] : kAdvice) {
+    const size_t found = text.find(advice);
+    if (found == text.npos || absl::FindCommandLineFlag(flag) == nullptr) continue;
+    text.insert(found + advice.size(), absl::StrCat(" (--", flag, ")"));
+  }
+  return text;
+}
+
 int ExitStatus(const absl::Status& status) {
   if (absl::IsResourceExhausted(status)) {
     // ToString() would need memory.
-    const absl::string_view text = status.message().empty() ? "out of memory, even for a message" : status.message();
+    absl::string_view text = status.message().empty() ? "out of memory, even for a message" : status.message();
+    std::string named;
+    try {
+      named = NameFlags(text);
+      text = named;
+    } catch (const std::bad_alloc&) {  // without the flags, then
+    }
     std::fprintf(stderr, "Error: RESOURCE_EXHAUSTED: %.*s\n", static_cast<int>(text.size()), text.data());
     return EXIT_FAILURE;
   }

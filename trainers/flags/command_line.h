@@ -35,6 +35,10 @@ absl::Status MakeDirectory(absl::string_view flag, const std::string& directory)
 // error of the write and does not end the program.
 int RunProgram(absl::FunctionRef<int()> run);
 
+// The message of an error of the library, in which flags of this program follow the advice that they serve: "use a
+// smaller batch (--batch_size)".
+std::string NameFlags(absl::string_view message);
+
 // The exit status of main; prints an error to standard error. It is one if standard output could not be written.
 int ExitStatus(const absl::Status& status);
 // The same for a run that a signal may have ended (0: none): 128 + signal, as if it had killed the program.

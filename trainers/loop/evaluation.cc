@@ -1,6 +1,7 @@
 #include "trainers/loop/evaluation.h"
 
 #include <cmath>
+#include <set>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -20,6 +21,22 @@ bool IsBetter(const Metric& metric, const Metric& best) {
 }
 
 }  // namespace
+
+absl::Status CheckNames(const Evaluation& evaluation) {
+  constexpr absl::string_view kReturned = "TrainerOptions::evaluate returned ";
+  if (evaluation.metrics.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(kReturned, "no metric; expected at least one"));
+  }
+  std::set<absl::string_view> names;
+  for (size_t i = 0; i < evaluation.metrics.size(); ++i) {
+    const std::string& name = evaluation.metrics[i].name;
+    if (name.empty()) return absl::InvalidArgumentError(absl::StrCat(kReturned, "metric ", i, " without a name"));
+    if (names.insert(name).second) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(kReturned, "two metrics of the name '", name, "'; each needs one of its own"));
+  }
+  return absl::OkStatus();
+}
 
 std::string ShortNumber(double value) {
   const double size = std::abs(value);

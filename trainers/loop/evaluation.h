@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/io/safetensors.h"
 
@@ -18,6 +19,9 @@ struct Evaluation {
   int64_t examples = 0;
   std::vector<Metric> metrics;
 };
+
+// InvalidArgument unless there is a metric, and each has a name that no other has.
+absl::Status CheckNames(const Evaluation& evaluation);
 
 // "accuracy 45.20%", "top-5 90.00%", "loss 0.2500".
 std::string MetricText(const Metric& metric);

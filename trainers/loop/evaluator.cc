@@ -83,6 +83,16 @@ Evaluator::Evaluator(OpScope scope, absl::Span<const data::Field> fields, const 
   loss_ = ops::Cast(scope, ops::Sum(scope, ops::SparseSoftmaxCrossEntropy(scope, *made, labels)), DType::kFloat32);
 }
 
+std::vector<PlannedStep> Evaluator::Steps(int64_t examples, int64_t batch_size) const {
+  std::vector<PlannedStep> steps;
+  for (const int64_t size : {std::min(batch_size, examples), examples % batch_size}) {
+    if (size == 0 || (!steps.empty() && size == examples)) continue;
+    const absl::string_view name = steps.empty() ? "evaluation" : "evaluation of the last batch";
+    steps.push_back({.name = std::string(name), .feeds = FeedsOf(size), .fetches = fetches()});
+  }
+  return steps;
+}
+
 absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Dataset& dataset,
                                               const data::ImagePolicies& images, int64_t batch_size, const Node* before,
                                               World* world, absl::Duration task_timeout) const {

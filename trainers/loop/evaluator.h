@@ -13,6 +13,7 @@
 #include "framework/runtime/session.h"
 #include "models/batch.h"
 #include "trainers/loop/evaluation.h"
+#include "trainers/loop/explain.h"
 
 namespace belfry {
 class World;
@@ -49,6 +50,8 @@ class Evaluator {
   Evaluator(OpScope scope, absl::Span<const data::Field> fields, const LogitsFunction& logits,
             const std::string& label = "label");
 
+  // The steps that Run runs for a dataset of `examples`: with a full batch, and with the last one if that is smaller.
+  std::vector<PlannedStep> Steps(int64_t examples, int64_t batch_size) const;
   // The feeds of the step that Run runs for a batch of `batch_size` examples.
   std::vector<FeedSpec> FeedsOf(int64_t batch_size) const { return batch_.FeedSpecs(batch_size); }
   std::vector<Output> fetches() const { return {loss_, right_, right_of_5_, predicted_}; }

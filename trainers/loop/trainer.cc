@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -116,14 +118,17 @@ absl::Status Trainer::CopyMovingAverages() {
   return CopyFromTaskZero(world_, session_, moving, TaskDeadline());
 }
 
-absl::StatusOr<PreparedStep*> Trainer::StepFor(const data::Batch& batch, bool with_summaries) {
-  Prepared& known = prepared_[batch.examples()];
+bool Trainer::WithSummaries(int64_t step) const {
+  if (!log_->has_events() || options_.summaries.empty() || options_.summary_every == 0) return false;
+  const bool traced = tracer_.has_value() && tracer_->in_range(step);  // traced steps must have the same plan
+  return step % options_.summary_every == 0 && !traced;
+}
+
+absl::StatusOr<PreparedStep*> Trainer::StepFor(int64_t examples, bool with_summaries) {
+  Prepared& known = prepared_[examples];
   std::unique_ptr<PreparedStep>& prepared = with_summaries ? known.with_summaries : known.plain;
   if (prepared == nullptr) {
-    std::vector<FeedSpec> feeds;
-    for (size_t i = 0; i < step_.towers.size(); ++i) {
-      for (FeedSpec& feed : step_.towers[i].batch.FeedSpecs(batch.towers()[i].count)) feeds.push_back(std::move(feed));
-    }
+    const std::vector<FeedSpec> feeds = TrainingSteps(step_, examples, examples, {})[0].feeds;
     std::vector<Output> fetches = {step_.loss, step_.learning_rate};
     for (const models::TrainMetric& metric : step_.metrics) fetches.push_back(metric.mean);
     if (scales_loss()) fetches.insert(fetches.end(), {step_.loss_scale, step_.skipped_steps});
@@ -180,11 +185,8 @@ absl::Status Trainer::ReadLossScale(double scale, int64_t skipped) {
 }
 
 absl::Status Trainer::Train(const data::Batch& batch) {
-  // Traced steps must have the same plan.
-  const bool traced = tracer_.has_value() && tracer_->in_range(steps_);
-  const bool with_summaries =
-      log_->has_events() && !options_.summaries.empty() && Due(options_.summary_every) && !traced;
-  ASSIGN_OR_RETURN(PreparedStep* const step, StepFor(batch, with_summaries));
+  const bool with_summaries = WithSummaries(steps_);
+  ASSIGN_OR_RETURN(PreparedStep* const step, StepFor(batch.examples(), with_summaries));
   feeds_.clear();
   for (const data::TowerBatch& tower : batch.towers()) {
     feeds_.insert(feeds_.end(), tower.fields.begin(), tower.fields.end());
@@ -205,9 +207,7 @@ absl::Status Trainer::Evaluate() {
   RETURN_IF_ERROR(WaitForLastStep());
   RETURN_IF_ERROR(CopyMovingAverages());
   ASSIGN_OR_RETURN(evaluation_, options_.evaluate(steps_));
-  if (evaluation_.metrics.empty()) {
-    return absl::InvalidArgumentError("TrainerOptions::evaluate returned no metric; expected at least one");
-  }
+  RETURN_IF_ERROR(CheckNames(evaluation_));
   RunLog::Values values;
   for (const Metric& metric : evaluation_.metrics)
     values.emplace_back(absl::StrCat("test_", metric.name), metric.value);
@@ -279,9 +279,8 @@ std::vector<Metric> Trainer::LossParts() const {
   return parts;
 }
 
-// Writes a line of metrics about the steps since the last one.
-absl::Status Trainer::Log(int64_t step) {
-  EndPhase(phase_start_, other_time_);
+// A line of the metrics file about the steps since the last one, without the step.
+RunLog::Values Trainer::Figures() const {
   RunLog::Values values = {{"loss", loss_}};
   for (size_t i = 0; i < metrics_.size(); ++i) values.emplace_back(step_.metrics[i].name, metrics_[i]);
   values.insert(values.end(), {{"learning_rate", learning_rate_},
@@ -292,6 +291,12 @@ absl::Status Trainer::Log(int64_t step) {
                                {"seconds_evaluate", absl::ToDoubleSeconds(evaluate_time_)},
                                {"seconds_other", absl::ToDoubleSeconds(other_time_)}});
   if (scales_loss()) values.insert(values.end(), {{"loss_scale", loss_scale_}, {"skipped_steps", skipped_}});
+  return values;
+}
+
+absl::Status Trainer::Log(int64_t step) {
+  EndPhase(phase_start_, other_time_);
+  const RunLog::Values values = Figures();
   input_time_ = step_time_ = evaluate_time_ = other_time_ = absl::ZeroDuration();
   examples_ = 0;
   return log_->Write(step, values);
@@ -362,16 +367,18 @@ absl::Status Trainer::Loop() {
   return absl::OkStatus();
 }
 
-// The error with the checkpoint to resume from.
+// The error with the checkpoint to resume from: on a line of its own if the error has several.
 absl::Status Trainer::WithLastCheckpoint(const absl::Status& status) {
   if (checkpointer_ == nullptr) return status;
   const absl::Status written = checkpointer_->Finish();
   const std::string folder = checkpointer_->folder();
-  std::string text(status.message());
-  if (!written.ok()) absl::StrAppend(&text, "; saving a checkpoint failed: ", written.message());
+  std::string text(absl::StripTrailingAsciiWhitespace(status.message()));
+  const absl::string_view separator = absl::StrContains(text, '\n') ? "\n" : "; ";
+  if (!written.ok()) absl::StrAppend(&text, separator, "saving a checkpoint failed: ", written.message());
   const absl::StatusOr<io::Checkpoint> good = io::LoadLatestCheckpoint(folder);
-  absl::StrAppend(&text, good.ok() ? absl::StrCat("; the last good checkpoint is ", good->path)
-                                   : absl::StrCat("; there is no checkpoint in ", folder));
+  absl::StrAppend(&text, separator,
+                  good.ok() ? absl::StrCat("the last good checkpoint is ", good->path)
+                            : absl::StrCat("there is no checkpoint in ", folder));
   return absl::Status(status.code(), text);
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +19,7 @@
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
 #include "trainers/loop/evaluation.h"
+#include "trainers/loop/explain.h"
 #include "trainers/loop/progress.h"
 #include "trainers/loop/run_log.h"
 #include "trainers/loop/step_tracer.h"
@@ -34,8 +36,10 @@ struct TrainerOptions {
   // The processes (tasks) of the run, each of which has a Trainer with the same options; borrowed. Null: one. Task 0
   // alone prints, and writes the metrics file and the directory; a signal that any of them notes stops all.
   World* world = nullptr;
-  absl::Duration task_timeout = absl::Minutes(10);         // for which tasks wait for each other outside of steps
-  absl::Duration step_timeout = absl::InfiniteDuration();  // SessionOptions::timeout: likewise, between two steps
+  absl::Duration task_timeout = absl::Minutes(10);  // for which tasks wait for each other outside of steps
+  // The session's SessionOptions::timeout, to which steps keep by themselves. Between two steps tasks wait for each
+  // other no longer than that either, since one that comes later would fail the next step.
+  absl::Duration step_timeout = absl::InfiniteDuration();
   int64_t steps = 1000;      // of the whole run: the global step plus the steps that loss scaling skipped
   int64_t log_every = 10;    // steps between lines of the metrics file, and one after the last; 0: none
   std::string metrics_file;  // empty: none
@@ -46,6 +50,9 @@ struct TrainerOptions {
   // Called every `evaluate_every` steps and after the last, even if no step is left to do; the result is printed, and
   // its metrics are written to the metrics file as "test_<name>". Null: never.
   std::function<absl::StatusOr<Evaluation>(int64_t step)> evaluate;
+  // The steps that `evaluate` runs by Session::Run: Evaluator::Steps. They are compiled and given memory with those of
+  // the training, so that a run that lacks memory for them ends before its first step and not at the first evaluation.
+  std::vector<PlannedStep> evaluation_steps;
   int64_t evaluate_every = 0;  // 0: only after the last
   int64_t patience = 0;        // evaluations without a better first metric after which the run ends; 0: no limit
 
@@ -80,8 +87,10 @@ class Trainer {
   Trainer(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options);
   ~Trainer();
 
-  // Restores options.resume, or initializes the variables without a value, then trains. Errors: InvalidArgument for
-  // negative options, a trace after the last step, or a checkpoint of another model; those of the input and of steps;
+  // Restores options.resume, or initializes the variables without a value, prepares all steps that the run will come
+  // to, then trains. Errors: InvalidArgument for negative options, a trace after the last step, metrics without a name
+  // of their own, or a checkpoint of another model; ResourceExhausted, before the first step, if the steps do not fit
+  // into memory together; those of the input and of steps;
   // FailedPrecondition if tasks differ in settings, data or model; Aborted, naming the step, if the loss is NaN or
   // infinite (checked at every step; on GPUs, where the host runs ahead, only when it is logged), or if loss scaling
   // skips 100 steps in a row; DataLoss if the variables of towers differ. The error names the last good checkpoint.
@@ -107,18 +116,23 @@ class Trainer {
   };
 
   absl::Status CheckOptions() const;
+  absl::Status CheckMetricNames() const;
   absl::Status Initialize();
   absl::Status StartAndLoop();
   absl::Status Start();
   absl::Status OpenCheckpoints();
+  std::vector<std::pair<int64_t, bool>> StepsToCome() const;
+  absl::Status PrepareSteps();
   absl::Status Loop();
   absl::Status Train(const data::Batch& batch);
-  absl::StatusOr<PreparedStep*> StepFor(const data::Batch& batch, bool with_summaries);
+  bool WithSummaries(int64_t step) const;
+  absl::StatusOr<PreparedStep*> StepFor(int64_t examples, bool with_summaries);
   absl::Status RunStep(PreparedStep& step);
   absl::Status ReadResults(PreparedStep& step, bool with_summaries);
   absl::Status ReadLossScale(double scale, int64_t skipped);
   std::vector<Metric> LossParts() const;
   std::vector<ProgressField> Notes() const;
+  RunLog::Values Figures() const;
   absl::Status Log(int64_t step);
   absl::Status AfterStep(int64_t examples);
   absl::Status Evaluate();

@@ -1,14 +1,50 @@
 // The beginning of a run: what must hold, the variables' values, and the outputs.
+#include <algorithm>
+#include <set>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "framework/collective/world.h"
 #include "framework/runtime/saver.h"
+#include "models/metrics.h"
 #include "trainers/loop/slot_parts.h"
 #include "trainers/loop/tasks.h"
 #include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {
+namespace {
+
+constexpr int64_t kLookAhead = 1'000'000;  // steps
+
+absl::Status Preparing(absl::string_view what, const absl::Status& status) {
+  if (status.ok()) return status;
+  return absl::Status(status.code(), absl::StrCat("Cannot prepare ", what, ": ", status.message()));
+}
+
+}  // namespace
+
+// Metrics share the lines of the metrics file with the trainer's own figures. Names of evaluations begin with "test_".
+absl::Status Trainer::CheckMetricNames() const {
+  std::set<std::string> names = {"step"};
+  const RunLog::Values figures = Figures();
+  for (const auto& [name, value] : figures) {
+    if (names.insert(name).second && !name.empty() && !absl::StartsWith(name, "test_")) continue;
+    std::string node = "unknown";
+    for (const Output& metric : step_.towers[0].metrics) {
+      if (metric.node->name() != absl::StrCat(step_.towers[0].scope.name(), name)) continue;
+      node = metric.node->name();
+      if (metric.node->location().known()) absl::StrAppend(&node, ", ", metric.node->location().ToString());
+    }
+    return absl::InvalidArgumentError(absl::StrCat(
+        "The metric '", name, "' of the collection '", models::kMetrics, "' (node ", node,
+        ") has the name of another figure of the metrics file, or one that begins with 'test_'; name its node "
+        "otherwise: Scope::Named"));
+  }
+  return absl::OkStatus();
+}
 
 absl::Status Trainer::CheckOptions() const {
   for (const auto& [name, value] :
@@ -32,6 +68,7 @@ absl::Status Trainer::CheckOptions() const {
     return absl::InvalidArgumentError(
         absl::StrCat("the trace starts at step ", options_.trace.first, ", but the last step is ", options_.steps - 1));
   }
+  RETURN_IF_ERROR(CheckMetricNames());
   if (input_.local_towers() == static_cast<int>(step_.towers.size())) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.local_towers(),
                                                  " towers, but the model has ", step_.towers.size()));
@@ -129,6 +166,37 @@ absl::Status Trainer::Start() {
     saved_ = steps_;
     progress_->Print(absl::StrCat("Resuming from ", options_.resume->path, ", after step ", steps_,
                                   options_.resume_note.empty() || last() ? "" : "\n" + options_.resume_note));
+  }
+  return PrepareSteps();
+}
+
+// The training steps that the run comes to, in this order: the number of examples, and whether with summaries. One that
+// it first comes to after kLookAhead steps may be missing.
+std::vector<std::pair<int64_t, bool>> Trainer::StepsToCome() const {
+  std::vector<std::pair<int64_t, bool>> steps;
+  if (out_of_patience()) return steps;
+  const int64_t size = input_.batch_size(), last = input_.last_batch_size(), batches = input_.batches_per_epoch();
+  int64_t end = std::min(options_.steps, steps_ + kLookAhead);
+  end = std::min(end, steps_ + batches * std::max<int64_t>(options_.summary_every, 1));  // from then on they recur
+  for (int64_t step = steps_; step < end; ++step) {
+    const int64_t batch = (next_.batch + step - steps_) % batches;
+    const std::pair<int64_t, bool> coming(batch == batches - 1 ? last : size, WithSummaries(step));
+    if (std::find(steps.begin(), steps.end(), coming) == steps.end()) steps.push_back(coming);
+  }
+  return steps;
+}
+
+// Tasks compare their plans, so all must meet the sizes of batches in the same order, as they do in the run.
+absl::Status Trainer::PrepareSteps() {
+  for (const auto& [examples, with_summaries] : StepsToCome()) {
+    const std::string what =
+        absl::StrCat("the training step for ", Counted(examples, "example"), with_summaries ? ", with summaries" : "");
+    RETURN_IF_ERROR(Preparing(what, StepFor(examples, with_summaries).status()));
+  }
+  if (!options_.evaluate) return absl::OkStatus();
+  for (const PlannedStep& step : options_.evaluation_steps) {
+    RETURN_IF_ERROR(
+        Preparing(absl::StrCat("the ", step.name), session_.Reserve(step.feeds, step.fetches, step.targets)));
   }
   return absl::OkStatus();
 }

@@ -100,7 +100,7 @@ size_t LeftOfMachine() {
 
 }  // namespace
 
-AvailableMemory FindAvailableMemory() {
+AvailableMemory FindAvailableMemory(size_t untouched) {
   const SystemFile status("/proc/self/status");
   AvailableMemory least{kUnlimited, "the machine's memory"};
   const auto consider = [&](size_t bytes, absl::string_view limit) {
@@ -110,6 +110,7 @@ AvailableMemory FindAvailableMemory() {
   constexpr absl::string_view kGroup = "the memory limit of the control group";
   consider(LeftOfGroups("0::", "/sys/fs/cgroup", "memory.max", "memory.current"), kGroup);
   consider(LeftOfGroups(":memory:", "/sys/fs/cgroup/memory", "memory.limit_in_bytes", "memory.usage_in_bytes"), kGroup);
+  least.bytes = Left(least.bytes, untouched);
   consider(LeftOfLimit(RLIMIT_AS, status.Number("VmSize:", 0) << 10), "the limit on address space (ulimit -v)");
   consider(LeftOfLimit(RLIMIT_DATA, status.Number("VmData:", 0) << 10), "the limit on data (ulimit -d)");
   return least;
@@ -123,14 +124,14 @@ absl::Status TryMemory(absl::string_view purpose, size_t bytes) {
 }
 
 // Not with StrFormat, which ends the program if there is no memory for its result.
-absl::Status OutOfMemory(absl::string_view request) noexcept {
+absl::Status OutOfMemory(absl::string_view request, size_t untouched) noexcept {
   try {
-    const AvailableMemory available = FindAvailableMemory();
+    const AvailableMemory available = FindAvailableMemory(untouched);
     char left[32];
     std::snprintf(left, sizeof(left), "%.1f", static_cast<double>(available.bytes) / kMebi);
     return absl::ResourceExhaustedError(
         absl::StrCat(request, ": ", left, " MiB are left of ", available.limit,
-                     "; use a smaller batch or fewer devices (--batch_size, --devices), or raise the limit"));
+                     "; use a smaller batch, smaller tensors or fewer devices, or raise the limit"));
   } catch (const std::bad_alloc&) {
     return absl::Status(absl::StatusCode::kResourceExhausted, "");
   }

@@ -21,16 +21,18 @@ struct AvailableMemory {
 };
 
 // The least that is left of the machine's memory and swap, of the control groups' memory, and of the limits on address
-// space and data (ulimit -v, ulimit -d). Other processes may take it at any time. Allocates nothing. Thread-safe.
-AvailableMemory FindAvailableMemory();
+// space and data (ulimit -v, ulimit -d). `untouched`: bytes that the process has allocated but not written yet, which
+// the machine and the control groups do not count as used. Other processes may take memory at any time. Allocates
+// nothing. Thread-safe.
+AvailableMemory FindAvailableMemory(size_t untouched = 0);
 
 // ResourceExhausted unless `bytes` of address space are left at this moment. For libraries that crash without memory;
 // the error says that the memory is "to make a convolution", for example.
 absl::Status TryMemory(absl::string_view purpose, size_t bytes);
 
-// The ResourceExhausted error for a request that there is no memory for: "The step needs 9 MiB". It adds what is left
-// and what to lower. If there is no memory for that either, its message is empty.
-absl::Status OutOfMemory(absl::string_view request) noexcept;
+// The ResourceExhausted error for a request that there is no memory for: "The step needs 9 MiB". It adds what is left,
+// by FindAvailableMemory(untouched), and what to lower. If there is no memory for that either, its message is empty.
+absl::Status OutOfMemory(absl::string_view request, size_t untouched = 0) noexcept;
 // The same for an exception during something: "training".
 absl::Status OutOfMemory(absl::string_view during, const std::bad_alloc& error) noexcept;
 

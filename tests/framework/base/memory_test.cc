@@ -17,6 +17,7 @@ namespace {
 
 using testing::AllOf;
 using testing::HasSubstr;
+using testing::Not;
 
 constexpr size_t kMebibyte = size_t{1} << 20;
 
@@ -28,6 +29,12 @@ TEST(Memory, SomeIsLeft) {
   EXPECT_LT(available.bytes, size_t{1} << 50);
   EXPECT_FALSE(available.limit.empty());
   EXPECT_EQ(TryMemory("for a test", kMebibyte), absl::OkStatus());
+}
+
+TEST(Memory, WhatIsAllocatedButUntouchedIsNotLeft) {
+  const size_t left = FindAvailableMemory().bytes;
+  EXPECT_LT(FindAvailableMemory(left / 2).bytes, left / 4 * 3);
+  EXPECT_EQ(FindAvailableMemory(size_t{1} << 60).bytes, 0);
 }
 
 TEST(Memory, ALimitOnAddressSpaceIsTheNearest) {
@@ -49,8 +56,10 @@ TEST(Memory, BadAllocBecomesAStatus) {
   EXPECT_EQ(CatchOutOfMemory("a test", [] { return absl::StatusOr<int>(3); }).value(), 3);
   const absl::Status status = CatchOutOfMemory("a test", []() -> absl::Status { throw std::bad_alloc(); });
   EXPECT_TRUE(absl::IsResourceExhausted(status));
-  EXPECT_THAT(Message(status), AllOf(HasSubstr("Out of memory during a test (std::bad_alloc): "),
-                                     HasSubstr(" MiB are left of "), HasSubstr("--batch_size")));
+  EXPECT_THAT(
+      Message(status),
+      AllOf(HasSubstr("Out of memory during a test (std::bad_alloc): "), HasSubstr(" MiB are left of "),
+            HasSubstr("; use a smaller batch, smaller tensors or fewer devices, or raise"), Not(HasSubstr("--"))));
 }
 
 TEST(Memory, ATensorThatIsTooLargeSaysHowLargeItIs) {

@@ -3,8 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <cstdlib>
 #include <mutex>
+#include <set>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -99,6 +105,62 @@ TEST(Parallel, TheThreadCountIsTheCallersOwn) {
     EXPECT_EQ(ParallelThreads(), 3);
   }
   EXPECT_EQ(ParallelThreads(), before);
+}
+
+// The kernel's numbers of the threads that run `items` heavy items.
+std::set<pid_t> ThreadsOf(int64_t items) {
+  std::mutex mutex;
+  std::set<pid_t> threads;
+  ParallelFor(items, kHeavy, [&](int64_t, int64_t) {
+    const std::lock_guard<std::mutex> lock(mutex);
+    threads.insert(gettid());
+  });
+  return threads;
+}
+
+// libgomp ends the threads that a smaller team does not need.
+TEST(Parallel, ASmallLoopEndsNoThreads) {
+  std::thread([] {
+    const ScopedParallelThreads scoped(4);
+    const std::set<pid_t> before = ThreadsOf(4);
+    EXPECT_EQ(before.size(), 4);
+    EXPECT_EQ(ThreadsOf(2).size(), 2);
+    EXPECT_EQ(ThreadsOf(4), before);
+  }).join();
+}
+
+// Lets the system refuse the calling thread any more. Of root, the system limits no threads.
+void RefuseThreads() {
+  const rlimit limit{.rlim_cur = 1, .rlim_max = 1};
+  if (geteuid() == 0 && syscall(SYS_setresuid, 65534, 65534, 65534) != 0) std::_Exit(2);
+  if (setrlimit(RLIMIT_NPROC, &limit) != 0) std::_Exit(3);
+}
+
+// Runs `body` on a new thread of a new process, whose exit status is 0 if it returns true.
+void RunApart(bool (*body)()) {
+  std::thread([body] { std::_Exit(body() ? 0 : 1); }).join();
+}
+
+TEST(Parallel, ThreadsAreStartedBeforeTheyAreNeeded) {
+  const auto body = [] {
+    const ScopedParallelThreads scoped(3);
+    const bool started = StartParallelThreads().ok();
+    RefuseThreads();
+    return started && StartParallelThreads().ok() && ThreadsOf(3).size() == 3;
+  };
+  EXPECT_EXIT(RunApart(body), testing::ExitedWithCode(0), "");
+}
+
+// OpenMP would end the program.
+TEST(Parallel, WithoutThreadsLoopsRunOnTheCaller) {
+  const auto body = [] {
+    RefuseThreads();
+    const ScopedParallelThreads scoped(4);
+    const auto ranges = Ranges(8, kHeavy);
+    return absl::IsResourceExhausted(StartParallelThreads()) && ranges.size() == 4 && ThreadsOf(4).size() == 1 &&
+           ranges.back() == std::pair<int64_t, int64_t>(6, 8);
+  };
+  EXPECT_EXIT(RunApart(body), testing::ExitedWithCode(0), "");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "framework/graph/scope.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
@@ -8,7 +9,9 @@
 namespace belfry {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(InScope, GoesByWholeComponents) {
@@ -54,8 +57,26 @@ TEST(Collection, KeepsTheOrderAndRepeats) {
   const Output a = ops::Const(root, 1.0f), b = ops::Const(root, 2.0f);
   for (const Output& output : {b, a, b}) root.AddToCollection("mine", output);
   EXPECT_THAT(graph.GetCollection("mine"), ElementsAre(b, a, b));
-  root.AddToCollection("mine", Output());
   EXPECT_EQ(graph.collection("mine").size(), 3u);
+}
+
+TEST(Collection, AnInvalidMemberIsTheGraphsErrorWithTheCallersLine) {
+  Graph graph(BuiltinOps());
+  const Scope tower = Scope(graph).NameScope("tower_0");
+  tower.AddToCollection("metrics", Output());
+  const int line = __LINE__ - 1;
+  EXPECT_THAT(graph.GetCollection("metrics"), IsEmpty());
+  EXPECT_EQ(graph.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(graph.status().message()),
+              AllOf(HasSubstr("A member of the collection 'metrics' in scope 'tower_0/' is an invalid Output"),
+                    HasSubstr(absl::StrCat("collection_test.cc:", line))));
+}
+
+TEST(Collection, AnInvalidMemberDoesNotHideTheFirstError) {
+  Graph graph(BuiltinOps());
+  graph.Fail(absl::NotFoundError("the first"));
+  Scope(graph).AddToCollection("metrics", Output());
+  EXPECT_EQ(graph.status().message(), "the first");
 }
 
 TEST(Collection, ReturnsACopy) {

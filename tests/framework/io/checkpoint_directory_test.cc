@@ -249,6 +249,7 @@ TEST_F(CheckpointDirectoryTest, WhatCannotBeSavedIsAnError) {
   ExpectError(CheckpointDirectory::Open(path_, {.keep_best = -1}).status(), StatusCode::kInvalidArgument, "keep_best");
   CheckpointDirectory directory = Open();
   ExpectError(Save(directory, -1), StatusCode::kInvalidArgument, "step -1");
+  ExpectError(directory.Save(1, {}, {}, Metric{"", 0.5}), StatusCode::kInvalidArgument, "step 1 has no name");
   for (const char* key : {"belfry.step", "belfry.metric", "belfry.metric_name", "belfry.metric_better"}) {
     ExpectError(directory.Save(1, {}, {{key, "1"}}), StatusCode::kInvalidArgument, key);
   }

@@ -29,7 +29,7 @@ std::vector<float> Floats() {
 long double Phi(long double x) { return std::erfc(-x * 0.70710678118654752440L) / 2; }
 long double Moment(long double x) { return x * std::exp(-x * x / 2) * 0.39894228040143267794L; }
 
-Tensor Run(const char* op, const std::vector<float>& dy, const std::vector<float>& x) {
+Tensor RunUnary(const char* op, const std::vector<float>& dy, const std::vector<float>& x) {
   const Shape shape = {static_cast<int64_t>(x.size())};
   std::vector<Tensor> inputs = {Tensor::Of<float>(x, shape)};
   if (!dy.empty()) inputs.insert(inputs.begin(), Tensor::Of<float>(dy, shape));
@@ -39,7 +39,7 @@ Tensor Run(const char* op, const std::vector<float>& dy, const std::vector<float
 
 TEST(Gelu, IsExactUpToARelativeErrorEverywhere) {
   const std::vector<float> x = Floats();
-  const Tensor y = Run("Gelu", {}, x);
+  const Tensor y = RunUnary("Gelu", {}, x);
   for (size_t i = 0; i < x.size(); ++i) {
     const long double of = x[i], expected = of * Phi(of);
     const double error = static_cast<double>(std::abs(y.data<float>()[i] - expected));
@@ -52,7 +52,7 @@ TEST(Gelu, IsExactUpToARelativeErrorEverywhere) {
 
 TEST(GeluGrad, IsExactUpToAnErrorRelativeToItsLargerTerm) {
   const std::vector<float> x = Floats();
-  const Tensor dx = Run("GeluGrad", std::vector<float>(x.size(), 1), x);
+  const Tensor dx = RunUnary("GeluGrad", std::vector<float>(x.size(), 1), x);
   for (size_t i = 0; i < x.size(); ++i) {
     const long double of = x[i], larger = of < 0 ? Phi(of) - Moment(of) : 1;
     const double error = static_cast<double>(std::abs(dx.data<float>()[i] - (Phi(of) + Moment(of))));
@@ -62,7 +62,7 @@ TEST(GeluGrad, IsExactUpToAnErrorRelativeToItsLargerTerm) {
 
 TEST(Gelu, OfSpecialValues) {
   const std::vector<float> x = {kNaN, kInfinity, -kInfinity, 1e30f, -1e30f, 0.0f, std::bit_cast<float>(0x7fc00001u)};
-  const Tensor y = Run("Gelu", {}, x), dx = Run("GeluGrad", std::vector<float>(x.size(), 2), x);
+  const Tensor y = RunUnary("Gelu", {}, x), dx = RunUnary("GeluGrad", std::vector<float>(x.size(), 2), x);
   const float *value = y.data<float>(), *slope = dx.data<float>();
   for (const int nan : {0, 6}) {
     EXPECT_TRUE(std::isnan(value[nan]));
@@ -80,8 +80,8 @@ TEST(Gelu, OfSpecialValues) {
 TEST(Gelu, AnElementDoesNotDependOnItsPlace) {
   std::vector<float> x;
   for (int i = 0; i < 77; ++i) x.push_back(0.13f * static_cast<float>(i - 40));
-  const Tensor all = Run("Gelu", {}, x);
-  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(Run("Gelu", {}, {x[i]}).data<float>()[0], all.data<float>()[i]);
+  const Tensor all = RunUnary("Gelu", {}, x);
+  for (size_t i = 0; i < x.size(); ++i) EXPECT_EQ(RunUnary("Gelu", {}, {x[i]}).data<float>()[0], all.data<float>()[i]);
 }
 
 }  // namespace

@@ -15,6 +15,7 @@ std::vector<OpCase> AllCases() {
            &MatMulCases,
            &NnCases,
            &NnImageCases,
+           &NormCases,
            &RandomCases,
            &ReductionCases,
            &ResizeCases,

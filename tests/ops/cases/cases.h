@@ -17,6 +17,7 @@ std::vector<OpCase> IndexCases();
 std::vector<OpCase> MatMulCases();
 std::vector<OpCase> NnCases();
 std::vector<OpCase> NnImageCases();
+std::vector<OpCase> NormCases();
 std::vector<OpCase> RandomCases();
 std::vector<OpCase> ReductionCases();
 std::vector<OpCase> ResizeCases();

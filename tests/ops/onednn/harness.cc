@@ -129,6 +129,9 @@ double Apply(const PostOps& post_ops, double x) {
     case Activation::kElu: return x > 0 ? x : post_ops.alpha * std::expm1(x);
     case Activation::kTanh: return std::tanh(x);
     case Activation::kSigmoid: return 1 / (1 + std::exp(-x));
+    case Activation::kGelu: return x * std::erfc(-x * std::sqrt(0.5)) / 2;
+    case Activation::kGeluTanh:
+      return x / 2 * (1 + std::tanh(std::sqrt(2 / std::acos(-1.0)) * (x + 0.044715 * x * x * x)));
   }
   return x;
 }
