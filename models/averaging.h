@@ -46,8 +46,8 @@ ops::Gradient MeanOfRows(const Scope& scope, absl::Span<const optim::GradientAnd
 class GradientBuckets {
  public:
   GradientBuckets() = default;
-  // Of the dense gradients. A bucket is closed once it has `bytes` or more. Larger ones need fewer collectives, smaller
-  // ones can start earlier.
+  // Sparse gradients are in none. A bucket is closed once it has `bytes` or more. Larger ones need fewer collectives,
+  // smaller ones can start earlier.
   GradientBuckets(absl::Span<const optim::GradientAndVariable> gradients, size_t bytes);
 
   // The means of the towers' gradients, weighted by float32 scalars. After an error, which sticks to the graph, these

@@ -1,4 +1,4 @@
-// What layers share: their errors, and their parameters in the type in which they compute. Internal.
+// Helpers of the layers: errors, and parameters in the type in which a layer computes. Internal.
 #pragma once
 
 #include "absl/strings/string_view.h"

@@ -182,9 +182,8 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   RETURN_IF_ERROR(RecordTable(options.path, table, training));
   ASSIGN_OR_RETURN(const Moments moments, MomentsOf(table));
   const double target_mean = MeanOf(table.targets);
-  ASSIGN_OR_RETURN(const auto dataset,
-                   data::FromTensors({{"features", Standardise(table.features, moments)},
-                                      {"target", FloatDifferences(table.targets, target_mean)}}));
+  ASSIGN_OR_RETURN(const auto dataset, data::FromTensors({{"features", Standardise(table.features, moments)},
+                                                          {"target", FloatDifferences(table.targets, target_mean)}}));
   const auto local = static_cast<int>(devices.TowerDevices().size());
   data::PrefetcherOptions order{.batch_size = options.batch_size,
                                 .towers = options.replicate.towers == 0 ? local : options.replicate.towers,

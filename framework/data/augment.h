@@ -61,7 +61,7 @@ class ChannelSums {
   // Forgets what was added.
   void Clear();
   void Add(const uint8_t* bytes, int64_t rows);
-  // Of all values of channel `c`, and of their squares.
+  // The sums over channel `c` of all values, and of their squares.
   uint64_t values(int64_t c) const { return values_[c]; }
   uint64_t squares(int64_t c) const { return squares_[c]; }
 

@@ -31,7 +31,7 @@
 namespace belfry {
 namespace {
 
-// What a kernel call takes at least, and rates for small tensors, which are in a cache.
+// The least time of a kernel call, and rates for small tensors, which are in a cache.
 constexpr double kKernelSeconds = 15e-9, kFlopsPerSecond = 2e9, kBytesPerSecond = 1e10;
 // The run that is timed, when caches are warm, and how many times longer than a short step it may be.
 constexpr int kTimedRun = 3, kMaxExcess = 10;

@@ -42,8 +42,8 @@ struct Place {
   bool Hidden() const { return ahead >= queries; }
   bool Whole() const { return ahead + keys <= 1; }
 
-  // What counts in products whose rows are keys and columns queries, rows queries and inner extent keys, and rows keys
-  // and inner extent queries.
+  // The part of each row that counts in products whose rows are keys and columns queries, rows queries and inner extent
+  // keys, and rows keys and inner extent queries.
   template <class C>
   auto Scores(int64_t width) const {
     return [=, ahead = ahead](int64_t begin, int64_t) {

@@ -74,7 +74,8 @@ class ModelTest : public ::testing::Test {
   // A step of plain gradient descent on all trainable variables, together with everything else that runs with a step.
   const Node* Descent(Output loss, float rate) {
     std::vector<Output> updates = graph_.GetCollection(kUpdateOps);
-    for (const auto& [gradient, variable, indices] : optim::ComputeGradients(scope_, loss, optim::TrainableVariables(scope_))) {
+    for (const auto& [gradient, variable, indices] :
+         optim::ComputeGradients(scope_, loss, optim::TrainableVariables(scope_))) {
       if (gradient.valid()) updates.push_back(ops::AssignSub(scope_, variable, ops::Scale(scope_, gradient, rate)));
     }
     return ops::Group(scope_, updates);
