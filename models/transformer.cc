@@ -6,6 +6,7 @@
 #include "models/attention.h"
 #include "models/layers.h"
 #include "models/layers_impl.h"
+#include "models/norm_layers.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
@@ -15,19 +16,10 @@ namespace {
 
 constexpr double kStddev = 0.02;
 
-Output Normalize(const Scope& scope, absl::string_view name, Output x) {
-  if (!x.valid()) return x;
-  const Scope layer = scope.VariableScope(name);
-  const Shape channels = {x.shape()[-1]};
-  const Parameter gamma = GetParameter(layer, "gamma", channels, ConstantInitializer(1), x.dtype());
-  const Parameter beta = GetParameter(layer, "beta", channels, ZerosInitializer(), x.dtype());
-  return ops::LayerNorm(layer, x, gamma.used, beta.used);
-}
-
 Output Block(const Scope& scope, Output x, const TransformerOptions& options) {
   const Initializer weights = NormalInitializer(kStddev);
   const Initializer last = NormalInitializer(kStddev / std::sqrt(2.0 * static_cast<double>(options.layers)));
-  const Output attended = MultiHeadAttention(scope, "attention", Normalize(scope, "attention_norm", x),
+  const Output attended = MultiHeadAttention(scope, "attention", LayerNorm(scope, "attention_norm", x),
                                              {.heads = options.heads,
                                               .kv_heads = options.kv_heads,
                                               .causal = true,
@@ -37,7 +29,7 @@ Output Block(const Scope& scope, Output x, const TransformerOptions& options) {
                                               .weights = weights,
                                               .output_weights = last});
   x = ops::Add(scope, x, attended);
-  const Output transformed = MlpBlock(scope, "mlp", Normalize(scope, "mlp_norm", x),
+  const Output transformed = MlpBlock(scope, "mlp", LayerNorm(scope, "mlp_norm", x),
                                       {.hidden = options.hidden,
                                        .dropout = options.dropout,
                                        .training = options.training,
@@ -74,7 +66,7 @@ Output Transformer(OpScope scope, Output tokens, const TransformerOptions& optio
   for (int64_t i = 0; i < options.layers && x.valid(); ++i) {
     x = Block(scope.VariableScope(absl::StrCat("layer", i)), x, options);
   }
-  x = Normalize(scope, "final_norm", x);
+  x = LayerNorm(scope, "final_norm", x);
   if (!x.valid()) return x;
   x = ops::Reshape(scope, x, {-1, options.width});
   const Output logits = options.tied

@@ -33,7 +33,7 @@ void RotateHead(const T* x, const Compute<T>* angle, int64_t pairs, T* y) {
   using C = Compute<T>;
   constexpr int64_t kStep = interleaved ? 2 : 1;
   const int64_t next = interleaved ? 1 : pairs;
-#pragma GCC ivdep
+#pragma omp simd
   for (int64_t i = 0; i < pairs; ++i) {
     const C a = static_cast<C>(x[i * kStep]), b = static_cast<C>(x[i * kStep + next]);
     y[i * kStep] = static_cast<T>(a * angle[i] - b * angle[pairs + i]);

@@ -53,13 +53,15 @@ RowMoments<Compute<T>> MomentsOfRow(const T* row, const NormRows& r) {
 template <bool centred, class T>
 void NormalizeRow(const NormRows& r, const T* row, const T* scale, const T* offset, T* y) {
   using C = Compute<T>;
-  const auto [mean, inverse] = MomentsOfRow<centred>(row, r);
+  const RowMoments<C> moments = MomentsOfRow<centred>(row, r);
   PieceBuffer<T> scales, offsets, results;
-  ForRowPieces(row, r.n, [&, mean = mean, inverse = inverse](int64_t first, int64_t n, const C* x) {
+  ForRowPieces(row, r.n, [&, moments](int64_t first, int64_t n, const C* x) {
+    const C inverse = moments.inverse;
     const C* a = scales.Read(scale + first, n);
     C* to = results.Target(y + first);
     if constexpr (centred) {
       const C* b = offsets.Read(offset + first, n);
+      const C mean = moments.mean;
 #pragma omp simd
       for (int64_t i = 0; i < n; ++i) to[i] = (x[i] - mean) * inverse * a[i] + b[i];
     } else {

@@ -7,6 +7,7 @@
 #include "framework/base/check.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/parallel.h"
+#include "framework/base/status.h"
 #include "ops/onednn/program.h"
 
 namespace belfry::ops::onednn {

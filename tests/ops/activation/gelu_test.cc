@@ -6,6 +6,7 @@
 #include <limits>
 #include <vector>
 
+#include "framework/compiler/eager.h"
 #include "ops/builtin_ops.h"
 #include "tests/ops/harness/evaluate.h"
 #include "tests/ops/harness/special_values.h"
