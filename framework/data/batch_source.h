@@ -78,7 +78,8 @@ class BatchSource {
   virtual int towers() const = 0;        // of all processes
   virtual int local_towers() const = 0;  // of this process: the number of elements of Batch::towers
 
-  // The next batch. Its `examples` is above 0 and the same in all processes. OutOfRange: there are no more.
+  // The next batch. Its `examples` is above 0 and the same in all processes, and each tower has the part that
+  // RangeOfTower says. OutOfRange: there are no more.
   virtual absl::StatusOr<Batch> Next() = 0;
   // Position of the batch that Next returns next.
   virtual Position position() const = 0;
