@@ -12,6 +12,7 @@
 #include "models/losses.h"
 #include "models/mlp.h"
 #include "models/resnet.h"
+#include "models/transformer.h"
 #include "ops/array.h"
 
 namespace belfry::benchmarks {
@@ -72,6 +73,27 @@ Output DlrmLoss(const Scope& tower, const models::Batch& batch, DType) {
   return models::TotalLoss(tower);
 }
 
+// Tokens and the tokens that follow them, which the model learns to predict.
+void SetTransformer(const models::TransformerOptions& options, int64_t batch, BenchModel& model) {
+  const auto vocabulary = static_cast<int>(options.vocabulary);
+  model.fields = {{"tokens", DType::kInt32, {options.length}, vocabulary},
+                  {"next_tokens", DType::kInt32, {options.length}, vocabulary}};
+  model.batch = batch;
+  model.unit = "tokens";
+  model.units = options.length;
+  model.update = UpdateRule::kAdamW;
+  model.learning_rate = 1e-4;
+  model.compared_losses = 50;
+  model.loss = [options](const Scope& tower, const models::Batch& batch, DType dtype) {
+    models::TransformerOptions in_dtype = options;
+    in_dtype.dtype = dtype;
+    const Output logits = models::Transformer(tower, batch["tokens"], in_dtype);
+    models::AddCrossEntropy(tower, ops::Reshape(tower, logits, {-1, options.vocabulary}),
+                            ops::Reshape(tower, batch["next_tokens"], {-1}));
+    return models::TotalLoss(tower);
+  };
+}
+
 }  // namespace
 
 absl::StatusOr<BenchModel> FindModel(const std::string& name) {
@@ -97,19 +119,25 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
                     {"numbers", DType::kFloat32, {kNumbers}},
                     {"labels", DType::kInt32, {}, 2}};
     model.batch = 512;
-    model.momentum = model.narrow = false;
+    model.update = UpdateRule::kDescent;
+    model.narrow = false;
     model.loss = DlrmLoss;
+  } else if (name == "gpt") {
+    SetTransformer({.vocabulary = 65, .length = 256, .layers = 6, .heads = 6, .width = 384}, 8, model);
+  } else if (name == "gpt2") {
+    SetTransformer({.length = 256}, 1, model);
   } else if (name == "s5") {
     model.fields[1] = {"labels", DType::kFloat32, {}};
     model.batch = kPoints;
-    model.momentum = model.narrow = model.parts = false;
+    model.update = UpdateRule::kDescent;
+    model.narrow = model.parts = false;
     model.loss = [](const Scope& tower, const models::Batch& batch, DType) {
       return models::LinearRegression(tower, batch["inputs"], batch["labels"]).loss;
     };
   } else {
     return absl::InvalidArgumentError(absl::StrCat("--model=", name,
                                                    " is unknown; expected cifar_net, cifar_net_no_lrn, resnet20 "
-                                                   "(or another depth of 6n + 2), mlp, dlrm or s5"));
+                                                   "(or another depth of 6n + 2), mlp, dlrm, gpt, gpt2 or s5"));
   }
   return model;
 }

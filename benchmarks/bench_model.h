@@ -17,14 +17,20 @@ namespace belfry::benchmarks {
 inline constexpr int64_t kClasses = 10;
 inline constexpr double kLearningRate = 0.01, kMomentum = 0.9;
 
+enum class UpdateRule { kDescent, kMomentum, kAdamW };
+
 // A model with its loss, and the fields of an example.
 struct BenchModel {
   std::string name;
   std::vector<data::Field> fields = {{"inputs", DType::kFloat32, {}}, {"labels", DType::kInt32, {}, kClasses}};
-  int64_t batch = 128;   // examples per step by default
-  bool momentum = true;  // train with momentum; otherwise plain gradient descent
-  bool narrow = true;    // it also computes in bfloat16 and float16
-  bool parts = true;     // a batch that the towers do not divide evenly is refused
+  int64_t batch = 128;          // examples per step by default
+  std::string unit = "images";  // of its speed
+  int64_t units = 1;            // in an example
+  UpdateRule update = UpdateRule::kMomentum;
+  double learning_rate = kLearningRate;
+  int compared_losses = 5;  // of the first steps, which other programs must reproduce
+  bool narrow = true;       // it also computes in bfloat16 and float16
+  bool parts = true;        // a batch that the towers do not divide evenly is refused
   // The loss of a tower's batch. `dtype` is the one that the model computes in.
   std::function<Output(const Scope& tower, const models::Batch& batch, DType dtype)> loss;
 };
@@ -34,8 +40,9 @@ struct BenchModel {
 // resnet20 ...     residual networks with 6n + 2 layers, images 32x32x3: models/resnet.h
 // mlp              784-512-512-10, relu
 // dlrm             four tables of 100,000 rows of 32, 13 numbers, and two small networks (Naumov et al., 2019), batch
-// 512 s5               linear regression on 7 points; its loss is the mean square error InvalidArgument for any other
-// name.
+// 512 gpt              a transformer of 6 layers, 6 heads and width 384 on 256 of 65 tokens, batch 8:
+// models/transformer.h gpt2             GPT-2 of 124 million parameters on 256 tokens, batch 1 s5               linear
+// regression on 7 points; its loss is the mean square error InvalidArgument for any other name.
 absl::StatusOr<BenchModel> FindModel(const std::string& name);
 
 // Examples that stay the same from run to run, a tensor [batch, ...] for each field: normal numbers, and categories;

@@ -13,7 +13,7 @@
 namespace belfry::benchmarks {
 namespace {
 
-constexpr int kComparedLosses = 5, kWarmUpSteps = 5;
+constexpr int kWarmUpSteps = 5;
 constexpr double kMaxSeconds = 3600;
 
 // Peak memory of the GPUs that carry towers or, if there are none, of this process.
@@ -45,7 +45,7 @@ absl::StatusOr<double> ParseGo(absl::string_view line) {
 
 absl::Status Serve(TrainingRun& run, const MemoryUse& before, std::istream& in, std::ostream& out) {
   std::vector<float> losses;
-  for (int i = 0; i < kComparedLosses; ++i) {
+  for (int i = 0; i < run.model().compared_losses; ++i) {
     RETURN_IF_ERROR(run.Step());
     losses.push_back(run.loss());
   }

@@ -24,7 +24,8 @@
 ABSL_FLAG(std::string, devices, "cpu:1", "Devices, with one tower on each: cpu:N or gpu:N.");
 ABSL_FLAG(int, threads, 0, "Threads per CPU device; 0: an even share of the cores.");
 ABSL_FLAG(std::string, model, "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,s5",
-          "Models to train, a row each: cifar_net, cifar_net_no_lrn, resnet20 to resnet110, mlp, s5.");
+          "Models to train, a row each: cifar_net, cifar_net_no_lrn, resnet20 to resnet110, mlp, dlrm, gpt, "
+          "gpt2, s5.");
 ABSL_FLAG(int64_t, batch_size, 0,
           "Examples per step over all towers, a multiple of their number; 0: the model's default.");
 ABSL_FLAG(std::string, dtype, "float32",
@@ -69,7 +70,7 @@ absl::Status Measure(TrainingRun& run, Report& report) {
   for (int round = 0; round < absl::GetFlag(FLAGS_rounds); ++round) {
     const double steps =
         Rate([&] { status.Update(run.Step()); }, absl::GetFlag(FLAGS_seconds), [&] { status.Update(run.Wait()); });
-    rates.push_back(steps * static_cast<double>(run.batch()));
+    rates.push_back(steps * static_cast<double>(run.batch() * run.model().units));
   }
   RETURN_IF_ERROR(status);
   ASSIGN_OR_RETURN(const std::vector<double> host, HostTimes(run));
@@ -77,9 +78,10 @@ absl::Status Measure(TrainingRun& run, Report& report) {
   ASSIGN_OR_RETURN(const std::vector<StepTrace> traces, run.TracedSteps(absl::GetFlag(FLAGS_trace_steps)));
   const Plan& plan = run.prepared().plan();
 
-  const double step_seconds = static_cast<double>(run.batch()) / Median(rates);
+  const std::string unit = absl::StrCat(run.model().unit, "/s");
+  const double step_seconds = static_cast<double>(run.batch() * run.model().units) / Median(rates);
   nlohmann::ordered_json row = {{"model", run.model().name}, {"batch", run.batch()}};
-  AddSpread(row, "images/s", rates);
+  AddSpread(row, unit, rates);
   row["us_a_step"] = step_seconds * 1e6;
   row["GFLOP/s"] = FlopsOfStep(plan) / step_seconds / 1e9;
   row["loss"] = loss;
@@ -88,7 +90,7 @@ absl::Status Measure(TrainingRun& run, Report& report) {
   row["kernels"] = Split(plan, NodeTimes(plan, traces), kOpsShown);
   report.Add(std::move(row));
   report.Summarize(absl::StrCat(run.model().name, " on ", absl::GetFlag(FLAGS_devices), ": ",
-                                ShortNumber(Median(rates)), " images/s"));
+                                ShortNumber(Median(rates)), " ", unit));
   if (absl::GetFlag(FLAGS_trace_table)) std::printf("%s\n", TraceTable(plan, run.devices(), traces).c_str());
   return absl::OkStatus();
 }
@@ -134,7 +136,7 @@ absl::Status Run() {
 }  // namespace belfry::benchmarks
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Measures training speed in images per second on any devices.");
+  absl::SetProgramUsageMessage("Measures training speed on any devices, in images or tokens per second.");
   absl::ParseCommandLine(argc, argv);
   const absl::Status status = belfry::benchmarks::Run();
   if (!status.ok()) std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());

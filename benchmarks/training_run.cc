@@ -8,6 +8,7 @@
 #include "framework/runtime/saver.h"
 #include "models/linear_regression.h"
 #include "ops/array.h"
+#include "optim/adam.h"
 #include "optim/apply.h"
 #include "optim/descent.h"
 
@@ -32,16 +33,27 @@ Built BuildScenario5(const Scope& scope) {
   return {.towers = {{x, out}}, .loss = line.loss, .update = update, .initialize = InitializeVariables(scope)};
 }
 
-Built BuildTowers(const Scope& scope, const DeviceSet& devices, const BenchModel& model, DType dtype, bool momentum,
+std::unique_ptr<optim::Optimizer> MakeOptimizer(UpdateRule rule, double learning_rate) {
+  switch (rule) {
+    case UpdateRule::kMomentum:
+      return std::make_unique<optim::Momentum>(
+          optim::MomentumOptions{.learning_rate = learning_rate, .momentum = kMomentum});
+    case UpdateRule::kAdamW:
+      // Frameworks add epsilon before or after the correction of bias, which so small a value makes the same.
+      return std::make_unique<optim::AdamW>(optim::AdamWOptions{.learning_rate = learning_rate, .epsilon = 1e-12});
+    case UpdateRule::kDescent: break;
+  }
+  return std::make_unique<optim::GradientDescent>(optim::GradientDescentOptions{.learning_rate = learning_rate});
+}
+
+Built BuildTowers(const Scope& scope, const DeviceSet& devices, const BenchModel& model, DType dtype, UpdateRule rule,
                   models::ReplicateOptions options) {
   if (dtype == DType::kFloat16 && !options.loss_scale.has_value()) options.loss_scale = optim::LossScaleOptions();
   const auto loss = [&](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
     return model.loss(tower, batch, dtype);
   };
-  const optim::Momentum with({.learning_rate = kLearningRate, .momentum = kMomentum});
-  const optim::GradientDescent without({.learning_rate = kLearningRate});
-  const auto& optimizer = momentum ? static_cast<const optim::Optimizer&>(with) : without;
-  const models::TrainStep step = models::ReplicateTowers(scope, devices, model.fields, loss, optimizer, options);
+  const std::unique_ptr<optim::Optimizer> optimizer = MakeOptimizer(rule, model.learning_rate);
+  const models::TrainStep step = models::ReplicateTowers(scope, devices, model.fields, loss, *optimizer, options);
   Built built{.loss = step.loss, .update = step.update, .initialize = step.initialize};
   for (const models::TrainTower& tower : step.towers) {
     const absl::Span<const Output> inputs = tower.batch.placeholders();
@@ -77,10 +89,10 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingO
   }
 
   const Scope scope(run->graph_);
-  const Built built =
-      model.name == "s5" && towers == 1
-          ? BuildScenario5(scope.Device(run->devices_.device(tower_devices[0]).name().ToString()))
-          : BuildTowers(scope, run->devices_, model, dtype, options.momentum && model.momentum, options.replicate);
+  const Built built = model.name == "s5" && towers == 1
+                          ? BuildScenario5(scope.Device(run->devices_.device(tower_devices[0]).name().ToString()))
+                          : BuildTowers(scope, run->devices_, model, dtype,
+                                        options.momentum ? model.update : UpdateRule::kDescent, options.replicate);
   ASSIGN_OR_RETURN(run->session_, Session::Create(run->graph_, run->devices_, options.session));
   RETURN_IF_ERROR(run->session_->RunTarget(built.initialize));
 

@@ -22,7 +22,7 @@ struct TrainingOptions {
   bool in_first_tower = false;    // feed all examples to the first tower and none to the others
   std::string dtype = "float32";  // dtype that the model computes in; weights are float32, and float16 uses a loss
                                   // scale
-  bool momentum = true;           // false: plain gradient descent, whatever the model's default
+  bool momentum = true;           // false: plain gradient descent, whatever the model's rule
   models::ReplicateOptions replicate;
   SessionOptions session;
 };

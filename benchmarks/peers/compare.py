@@ -11,12 +11,14 @@ import subprocess
 import sys
 import tempfile
 
+import networks
 import side as sides_of
 import table
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,s5"
-BATCH = {"s5": 7, "dlrm": 512}
+BATCH = {"s5": 7, "dlrm": 512, "gpt": 8, "gpt2": 1}
+TOKENS = 256  # in an example of a transformer
 GO_ON = "benchmarks/peers/README.md says how to get it"
 
 
@@ -35,7 +37,7 @@ def peers(options, model, threads, problem):
         found["PyTorch, torch.compile"] = [*pytorch, "--compile"]
     else:
         print(f"{python} has no PyTorch; {GO_ON}")
-    if options.device == "cuda":
+    if options.device == "cuda" or networks.is_transformer(model):
         return found
     if has("tensorflow"):
         tensorflow = [python, os.path.join(HERE, "tensorflow_side.py"), *common]
@@ -87,9 +89,10 @@ def compare(options, model, threads):
             if not running:
                 raise sides_of.SideError(f"no side of {model} has one of '{options.sides}' in its name; the sides are "
                                          f"{', '.join(commands)}")
-            if why := sides_of.losses_differ(running, options.dtype):
+            if why := sides_of.losses_differ(running, options.dtype,
+                                             1e-4 if networks.is_transformer(model) else None):
                 raise sides_of.SideError(f"{model}: {why}")
-            scale = 1 if model == "s5" else batch(options, model)
+            scale = 1 if model == "s5" else batch(options, model) * (TOKENS if networks.is_transformer(model) else 1)
             sides_of.run_in_turn(running, options.rounds, options.seconds, scale)
         finally:
             for running_side in running:

@@ -61,8 +61,33 @@ def dlrm(ops, p, ids, numbers):
     return dense("top2", ops.relu(dense("top1", ops.concat([x, *rows]))))
 
 
+def is_transformer(model):
+    return model.startswith("gpt")
+
+
+def transformer(ops, p, tokens):
+    """The logits [N * T, vocabulary] of models/transformer.h; the width of a head is GPT-2's."""
+    def dense(name, x):
+        return ops.dense(x, p[f"{name}/weights"], p[f"{name}/biases"])
+
+    def norm(name, x):
+        return ops.layer_norm(x, p[f"{name}/gamma"], p[f"{name}/beta"])
+
+    x = ops.lookup(p["token_embedding"], tokens) + p["position_embedding"]
+    layer = 0
+    while f"layer{layer}/mlp/hidden/weights" in p:
+        name = f"layer{layer}"
+        qkv = dense(f"{name}/attention/qkv", norm(f"{name}/attention_norm", x))
+        x = x + dense(f"{name}/attention/output", ops.causal_attention(qkv, width_of_head=64))
+        x = x + dense(f"{name}/mlp/output", ops.gelu(dense(f"{name}/mlp/hidden", norm(f"{name}/mlp_norm", x))))
+        layer += 1
+    return ops.dense(norm("final_norm", x), ops.as_weights(p["token_embedding"]), None)
+
+
 def fields(model):
     """The tensors of the problem that are examples."""
+    if is_transformer(model):
+        return ["tokens", "next_tokens"]
     return ["ids", "numbers", "labels"] if model == "dlrm" else ["inputs", "labels"]
 
 
@@ -71,6 +96,8 @@ def loss(ops, model, p, *examples):
         ids, numbers, labels = examples
         return ops.cross_entropy(dlrm(ops, p, ids, numbers), labels)
     inputs, labels = examples
+    if is_transformer(model):
+        return ops.cross_entropy(ops.rows(transformer(ops, p, inputs)), labels.flatten())
     if model == "s5":
         return ops.mean_square(p["weight"] * inputs + p["bias"] - labels)
     total = ops.cross_entropy(logits(ops, model, p, inputs), labels)
@@ -82,8 +109,9 @@ def loss(ops, model, p, *examples):
 
 def is_trained(name):
     """True if a tensor of the problem is a variable that gradients update."""
-    slots = ("/Momentum", "/moving_mean", "/moving_variance")
-    return name not in ("inputs", "ids", "numbers", "labels", "global_step") and not name.endswith(slots)
+    slots = ("/Momentum", "/AdamW", "/AdamW_1", "/moving_mean", "/moving_variance")
+    examples = ("inputs", "ids", "numbers", "labels", "tokens", "next_tokens")
+    return name not in (*examples, "global_step") and not name.endswith(slots)
 
 
 def is_statistic(name):
@@ -91,6 +119,13 @@ def is_statistic(name):
 
 
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
+ADAMW = {"lr": 1e-4, "betas": (0.9, 0.999), "eps": 1e-12}
+ADAMW_DECAY = 0.01  # of matrices, embeddings among them
+
+
+def compared_losses(model):
+    """The number of first steps whose losses must agree."""
+    return 50 if is_transformer(model) else 5
 
 
 def has_momentum(model):

@@ -38,6 +38,33 @@ class Ops:
         return functional.embedding(ids, table, sparse=True)
 
     @staticmethod
+    def lookup(table, ids):
+        return functional.embedding(ids, table)
+
+    @staticmethod
+    def as_weights(table):
+        return table
+
+    @staticmethod
+    def rows(x):
+        return x.flatten(0, -2)
+
+    @staticmethod
+    def layer_norm(x, gamma, beta):
+        return functional.layer_norm(x, gamma.shape, gamma, beta)
+
+    @staticmethod
+    def gelu(x):
+        return functional.gelu(x, approximate="tanh")
+
+    @staticmethod
+    def causal_attention(qkv, width_of_head):
+        n, t, c = qkv.shape
+        q, k, v = (part.view(n, t, -1, width_of_head).transpose(1, 2) for part in qkv.split(c // 3, 2))
+        y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return y.transpose(1, 2).reshape(n, t, c // 3)
+
+    @staticmethod
     def concat(parts):
         return torch.cat(parts, 1)
 
@@ -86,17 +113,25 @@ def images(value, device):
     return tensor.to(device, memory_format=torch.channels_last) if tensor.dim() == 4 else tensor.to(device)
 
 
+def make_optimizer(model, variables):
+    if networks.is_transformer(model):
+        decayed, others = ([v for v in variables if (v.dim() >= 2) == matrix] for matrix in (True, False))
+        return torch.optim.AdamW([{"params": decayed, "weight_decay": networks.ADAMW_DECAY},
+                                  {"params": others, "weight_decay": 0}], **networks.ADAMW, fused=True)
+    momentum = networks.MOMENTUM if networks.has_momentum(model) else 0
+    sparse = model == "dlrm"  # fused updates do not take sparse gradients
+    return torch.optim.SGD(variables, lr=networks.LEARNING_RATE, momentum=momentum, fused=not sparse)
+
+
 def build(options):
     device, problem = options.device, serving.read_problem(options.problem)
     examples = [images(problem[name], device) for name in networks.fields(options.model)]
     examples = [value if value.is_floating_point() else value.long() for value in examples]
     p = {name: to_torch(value, device) for name, value in problem.items() if networks.is_statistic(name)}
-    trained = {name: (images if name.startswith("table") else to_torch)(value, device).requires_grad_()
+    trained = {name: (images if name.startswith("table") or name.endswith("embedding") else to_torch)(value, device).requires_grad_()
                for name, value in problem.items() if networks.is_trained(name)}
     p |= trained
-    momentum = networks.MOMENTUM if networks.has_momentum(options.model) else 0
-    sparse = options.model == "dlrm"  # fused updates do not take sparse gradients
-    optimizer = torch.optim.SGD(trained.values(), lr=networks.LEARNING_RATE, momentum=momentum, fused=not sparse)
+    optimizer = make_optimizer(options.model, trained.values())
 
     ops = Ops(device)
 
@@ -129,7 +164,7 @@ def main():
     torch.backends.cudnn.benchmark = True
     where = f" on {torch.cuda.get_device_name()}" if options.device == "cuda" else ""
     peak = torch.cuda.max_memory_allocated if options.device == "cuda" else None
-    serving.serve(lambda: build(options), f"PyTorch {torch.__version__}{where}", peak)
+    serving.serve(networks.compared_losses(options.model), lambda: build(options), f"PyTorch {torch.__version__}{where}", peak)
 
 
 if __name__ == "__main__":

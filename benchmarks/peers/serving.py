@@ -6,7 +6,7 @@ import time
 
 import numpy
 
-COMPARED_LOSSES, WARM_UP_STEPS = 5, 5
+WARM_UP_STEPS = 5
 
 
 def read_problem(path):
@@ -60,15 +60,15 @@ def rate(step, finish, seconds):
     return steps / (time.perf_counter() - begin)
 
 
-def serve(build, version, device_peak=None):
+def serve(compared, build, version, device_peak=None):
     """Serves the protocol for one model.
 
-    `build()` makes the model and returns two functions: one trains a step and returns a loss that float() converts, the
+    `compared` is the number of first steps whose losses are compared. `build()` makes the model and returns two functions: one trains a step and returns a loss that float() converts, the
     other waits until all steps are done. `device_peak()` returns the peak bytes in use on a device with its own memory.
     """
     before = memory("RssAnon")
     step, finish = build()
-    losses = [float(step()) for _ in range(COMPARED_LOSSES)]
+    losses = [float(step()) for _ in range(compared)]
     for _ in range(WARM_UP_STEPS):
         step()
     finish()

@@ -32,7 +32,7 @@ def ratio(side, other):
 
 def text(rows):
     first = rows[0]
-    unit = "steps/s" if first["model"] == "s5" else "images/s"
+    unit = "steps/s" if first["model"] == "s5" else "tokens/s" if first["model"].startswith("gpt") else "images/s"
     lines = [f"{first['model']}, batch {first['batch']}, {first['dtype']}, {first['threads']} thread(s), {unit}; "
              f"{first['rounds']} rounds of {first['seconds']:g} s in turn",
              f"  {'':34} {'median':>10} {'[slowest .. fastest]':>22} {'peak MiB':>9} {'cores':>6} "

@@ -100,7 +100,7 @@ def main():
     options = parser.parse_args()
     tf.config.threading.set_intra_op_parallelism_threads(options.threads)
     tf.config.threading.set_inter_op_parallelism_threads(1)
-    serving.serve(lambda: build(options), f"TensorFlow {tf.__version__}")
+    serving.serve(networks.compared_losses(options.model), lambda: build(options), f"TensorFlow {tf.__version__}")
 
 
 if __name__ == "__main__":

@@ -169,8 +169,8 @@ absl::StatusOr<Kernel> MakeGpuAttentionGrad(const KernelSpec& spec) {
                                              at.input<C>(kY + 1),
                                              static_cast<C*>(at.workspace),
                                              dq,
-                                             packed ? dq + p.h * p.d : at.output<S>(1),
-                                             packed ? dq + (p.h + p.g) * p.d : at.output<S>(2)};
+                                             packed ? attention::PartAt(dq, p.h * p.d) : at.output<S>(1),
+                                             packed ? attention::PartAt(dq, (p.h + p.g) * p.d) : at.output<S>(2)};
                   RETURN_IF_ERROR(gpu::ForEach(*at.stream, p.n * p.t * p.h, FindDelta<T>{x}));
                   RETURN_IF_ERROR(gpu::ForEachBlock(*at.stream, p.n * p.h * of_queries.Tiles(p.t), of_queries.bytes,
                                                     QueryGradients<T>{x, of_queries.rows}));

@@ -152,8 +152,8 @@ absl::StatusOr<Kernel> MakeBackward(const KernelSpec& spec, bool packed) {
   const double cost = 10 * p.Products() / static_cast<double>(Vector<C>::kLanes * threads);
   return Kernel{[=](const KernelContext& context) {
                   T* const dq = context.output<T>(0);
-                  T* const dk = packed ? dq + p.h * p.d : context.output<T>(1);
-                  T* const dv = packed ? dk + p.g * p.d : context.output<T>(2);
+                  T* const dk = packed ? PartAt(dq, p.h * p.d) : context.output<T>(1);
+                  T* const dv = packed ? PartAt(dk, p.g * p.d) : context.output<T>(2);
                   const GradOperands<T> x = {Operands<T>(p, context, packed, y_at + 3),
                                              context.input<T>(y_at),
                                              context.input<T>(y_at + 2),

@@ -43,6 +43,12 @@ struct Problem {
 // Inputs q, k, v or, if `packed`, qkv; then, from index `mask_at` on, perhaps a mask.
 Problem MakeProblem(const KernelSpec& spec, bool packed, size_t mask_at);
 
+// `offset` elements behind `tensor`, which is null if it is empty; no offset may be added to a null pointer.
+template <class T>
+T* PartAt(T* tensor, int64_t offset) {
+  return tensor == nullptr ? nullptr : tensor + offset;
+}
+
 // Pointers to the operands: q, k and v may lie in one tensor.
 template <class T>
 struct Operands {
@@ -50,8 +56,8 @@ struct Operands {
 
   Operands(const Problem& p, const KernelContext& context, bool packed, int mask_at)
       : q(context.input<T>(0)),
-        k(packed ? q + p.h * p.d : context.input<T>(1)),
-        v(packed ? k + p.g * p.d : context.input<T>(2)),
+        k(packed ? PartAt(q, p.h * p.d) : context.input<T>(1)),
+        v(packed ? PartAt(k, p.g * p.d) : context.input<T>(2)),
         mask(p.masked ? context.input<T>(mask_at) : nullptr) {}
 };
 

@@ -137,8 +137,10 @@ void ReduceColumns(const R& r, const T* x, const Offsets& rows, int64_t begin, i
 template <class R, class T>
 void ReduceItem(const R& r, const ReducePlan& plan, const T* x, int64_t item, int64_t part, int64_t parts,
                 typename R::Acc* acc) {
+  // An empty tensor has a null pointer, which no offset may be added to.
+  const auto at = [&](int64_t offset) { return plan.reduced_elements() == 0 ? x : x + offset; };
   if (plan.columns == 1) {
-    x += plan.kept[item];
+    x = at(plan.kept[item]);
     *acc = r.Begin();
     const auto slice = [=](int64_t n, int64_t p) { return n * p / parts; };
     if (plan.reduced.count == 1) {
@@ -152,7 +154,7 @@ void ReduceItem(const R& r, const ReducePlan& plan, const T* x, int64_t item, in
     return;
   }
   const int64_t blocks = (plan.columns + kColumns - 1) / kColumns, column = item % blocks * kColumns;
-  ReduceColumns(r, x + plan.kept[item / blocks] + column, plan.reduced, plan.reduced.count * part / parts,
+  ReduceColumns(r, at(plan.kept[item / blocks] + column), plan.reduced, plan.reduced.count * part / parts,
                 plan.reduced.count * (part + 1) / parts, std::min(kColumns, plan.columns - column), acc);
 }
 
