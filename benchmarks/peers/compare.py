@@ -89,8 +89,7 @@ def compare(options, model, threads):
             if not running:
                 raise sides_of.SideError(f"no side of {model} has one of '{options.sides}' in its name; the sides are "
                                          f"{', '.join(commands)}")
-            if why := sides_of.losses_differ(running, options.dtype,
-                                             1e-4 if networks.is_transformer(model) else None):
+            if why := sides_of.losses_differ(running, options.dtype, networks.is_transformer(model)):
                 raise sides_of.SideError(f"{model}: {why}")
             scale = 1 if model == "s5" else batch(options, model) * (TOKENS if networks.is_transformer(model) else 1)
             sides_of.run_in_turn(running, options.rounds, options.seconds, scale)

@@ -68,16 +68,16 @@ class Side:
                 self.process.kill()
 
 
-def losses_differ(sides, dtype="float32", within=None):
+def losses_differ(sides, dtype="float32", absolute=False):
     """The reason why the sides do not do the same work, or None. The others are compared with the first side.
 
     Training amplifies rounding differences, in a network of 56 layers about tenfold at each of the first steps, so the
-    first step is compared most strictly. `within`: all steps agree up to this difference in float32."""
+    first step is compared most strictly. Losses that go towards 0 are compared by their absolute difference instead."""
     for side in sides[1:]:
         for i, (ours, theirs) in enumerate(zip(sides[0].ready["losses"], side.ready["losses"])):
             tolerance = 2e-2 if dtype == "bfloat16" else min(1e-4 * 10 ** (i / 2), 3e-3)
-            if within and dtype == "float32":
-                tolerance = within / abs(ours)
+            if absolute:
+                tolerance = (2e-2 if dtype == "bfloat16" else 1e-4) / abs(ours)
             if not abs(ours - theirs) <= tolerance * abs(ours):
                 return (f"the losses of step {i} differ: {sides[0].name} {ours:.6f}, {side.name} {theirs:.6f}, more "
                         f"than {tolerance:g} of them; the sides do not do the same work, so they are not compared")

@@ -39,6 +39,13 @@ class Losses(unittest.TestCase):
         self.assertIn("a 1.0", why)
         self.assertIn("c 1.002", why)
 
+    def test_small_losses_are_compared_absolutely(self):
+        sides = [made_up("a", [4.0, 0.001]), made_up("b", [4.00009, 0.00109])]
+        self.assertIsNone(side.losses_differ(sides, absolute=True))
+        self.assertIn("step 1", side.losses_differ(sides) or "")
+        sides.append(made_up("c", [4.00011, 0.001]))
+        self.assertIn("step 0", side.losses_differ(sides, absolute=True) or "")
+
     def test_nan_is_a_difference(self):
         self.assertIsNotNone(side.losses_differ([made_up("a", [2.0]), made_up("b", [float("nan")])]))
         self.assertIsNotNone(side.losses_differ([made_up("a", [float("nan")]), made_up("b", [2.0])]))
