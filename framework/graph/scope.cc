@@ -89,16 +89,23 @@ Scope Scope::VariableDevice(absl::string_view device, SourceLocation location) c
   return scope;
 }
 
-Scope Scope::ControlDependencies(absl::Span<const Output> outputs) const {
+Scope Scope::ControlDependencies(absl::Span<const Output> outputs, SourceLocation location) const {
   std::vector<const Node*> nodes;
   for (const Output& output : outputs) nodes.push_back(output.node);
-  return ControlDependencies(nodes);
+  return ControlDependencies(nodes, location);
 }
 
-Scope Scope::ControlDependencies(absl::Span<const Node* const> nodes) const {
+Scope Scope::ControlDependencies(absl::Span<const Node* const> nodes, SourceLocation location) const {
   Scope scope = *this;
+  if (location_.known()) location = location_;
   for (const Node* node : nodes) {
-    if (node == nullptr) continue;
+    if (node == nullptr) {
+      Fail(absl::InvalidArgumentError(absl::StrCat(
+          "A control dependency in scope '", name_,
+          "' is an invalid Output (default-constructed, or a gradient that does not exist) or a null node (",
+          location.ToString(), ")")));
+      continue;
+    }
     auto& inputs = scope.control_inputs_;
     if (std::find(inputs.begin(), inputs.end(), node) == inputs.end()) inputs.push_back(node);
   }

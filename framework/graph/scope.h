@@ -52,9 +52,12 @@ class Scope {
   Scope NoDevice() const;
   // Requests a device for variables, whichever device the ops that use them have: TensorFlow's device setter.
   Scope VariableDevice(absl::string_view device, SourceLocation location = SourceLocation::Current()) const;
-  // New nodes run after these nodes, in addition to those of outer scopes.
-  Scope ControlDependencies(absl::Span<const Output> outputs) const;
-  Scope ControlDependencies(absl::Span<const Node* const> nodes) const;
+  // New nodes run after these nodes, in addition to those of outer scopes. An invalid output or a null node is an error
+  // of the graph, with the caller's source line.
+  Scope ControlDependencies(absl::Span<const Output> outputs,
+                            SourceLocation location = SourceLocation::Current()) const;
+  Scope ControlDependencies(absl::Span<const Node* const> nodes,
+                            SourceLocation location = SourceLocation::Current()) const;
   // Drops the effects of ControlDependencies and OnlyIf.
   Scope NoControlDependencies() const;
   // New nodes that update a variable do so only in steps in which `condition`, a bool scalar, is true, together with

@@ -121,8 +121,8 @@ template <class T>
 void RunGradTask(const Problem& p, int64_t batch, int64_t group, const GradOperands<T>& x, GradScratch<Compute<T>>& s) {
   using C = Compute<T>;
   const int64_t width = PaddedWidth<C>(p.d), keys_at = p.KAt(batch, 0, group), heads = p.h / p.g;
-  LoadRows(x.in.k + keys_at, p.k_row, p.s, p.d, true, s.k);
-  const Rows<C> v = LoadRows(x.in.v + keys_at, p.k_row, p.s, p.d, false, s.v);
+  LoadRows(PartAt(x.in.k, keys_at), p.k_row, p.s, p.d, true, s.k);
+  const Rows<C> v = LoadRows(PartAt(x.in.v, keys_at), p.k_row, p.s, p.d, false, s.v);
   std::fill_n(s.dk, p.s * width, C(0));
   std::fill_n(s.dv, p.s * width, C(0));
   for (int64_t head = group * heads; head < (group + 1) * heads; ++head) {
@@ -136,8 +136,8 @@ void RunGradTask(const Problem& p, int64_t batch, int64_t group, const GradOpera
       StoreRows(s.dq, first.queries, p.d, p.scale, x.dq + p.QAt(batch, query, head), p.q_row);
     }
   }
-  StoreRows(s.dk, p.s, p.d, p.scale, x.dk + keys_at, p.k_row);
-  StoreRows(s.dv, p.s, p.d, 1, x.dv + keys_at, p.k_row);
+  StoreRows(s.dk, p.s, p.d, p.scale, PartAt(x.dk, keys_at), p.k_row);
+  StoreRows(s.dv, p.s, p.d, 1, PartAt(x.dv, keys_at), p.k_row);
 }
 
 }  // namespace

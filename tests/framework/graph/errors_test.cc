@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "framework/graph/scope.h"
 #include "framework/graph/variable.h"
 #include "ops/array.h"
@@ -11,6 +12,7 @@
 namespace belfry {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 class ErrorsTest : public testing::Test {
@@ -131,6 +133,21 @@ TEST_F(ErrorsTest, AControlInputOfAnotherGraph) {
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("a control input belongs to another graph"));
 }
 
+TEST_F(ErrorsTest, AControlInputThatWasNeverMade) {
+  for (bool node : {false, true}) {
+    Graph graph(BuiltinOps());
+    const Scope scope = Scope(graph).NameScope("update");
+    const Output one = ops::Const(scope, 1.f);
+    const int line = __LINE__ + 2;
+    const Scope after =
+        node ? scope.ControlDependencies({one.node, nullptr}) : scope.ControlDependencies({one, Output()});
+    EXPECT_FALSE(ops::Const(after, 1.f).valid());
+    EXPECT_THAT(std::string(graph.status().message()),
+                AllOf(HasSubstr("A control dependency in scope 'update/' is an invalid Output"),
+                      HasSubstr(absl::StrCat("errors_test.cc:", line))));
+  }
+}
+
 TEST_F(ErrorsTest, ColocationWithAnotherGraph) {
   Graph other(BuiltinOps());
   const Output foreign = ops::Const(Scope(other), 1.f);
@@ -147,7 +164,7 @@ TEST_F(ErrorsTest, AnOpThatDoesNotExist) {
 
 TEST_F(ErrorsTest, BuildersNameTheLineOfTheirCaller) {
   const Output a = ops::Const(root_, {1.f, 2.f, 3.f}), b = ops::Const(root_, {1.f, 2.f});
-  const int line = __LINE__ + 1;
+  const int line = __LINE__ + 2;
   const Output sum = ops::Add(root_, a, b);
   EXPECT_FALSE(sum.valid());
   const std::string message(graph_.status().message());
@@ -169,7 +186,7 @@ TEST_F(ErrorsTest, TheFirstOneSticks) {
 }
 
 TEST_F(ErrorsTest, AnInputThatWasNeverMade) {
-  const int line = __LINE__ + 1;
+  const int line = __LINE__ + 2;
   EXPECT_FALSE(ops::Add(root_.NameScope("layer"), x_, Output()).valid());
   const std::string message(graph_.status().message());
   EXPECT_THAT(message, HasSubstr("op Add in scope 'layer/'"));

@@ -101,11 +101,10 @@ TEST_F(ScopeTest, AControlDependencyIsNotRepeated) {
   EXPECT_THAT(Controls(ops::Add(scope, a, b)), IsEmpty());
 }
 
-TEST_F(ScopeTest, ControlDependenciesTakeNodesAndSkipWhatWasNeverMade) {
+TEST_F(ScopeTest, ControlDependenciesTakeNodes) {
   const Output a = Const(root_, "a");
   const Node* group = ops::Group(root_, {a});
   EXPECT_THAT(Controls(Const(root_.ControlDependencies({group}), "x")), ElementsAre("NoOp"));
-  EXPECT_THAT(Controls(Const(root_.ControlDependencies({Output(), a}), "y")), ElementsAre("a"));
 }
 
 TEST_F(ScopeTest, OnlyIfIsForUpdatesAlone) {
