@@ -87,9 +87,7 @@ void SetTransformer(const models::TransformerOptions& options, int64_t batch, Be
   model.loss = [options](const Scope& tower, const models::Batch& batch, DType dtype) {
     models::TransformerOptions in_dtype = options;
     in_dtype.dtype = dtype;
-    const Output logits = models::Transformer(tower, batch["tokens"], in_dtype);
-    models::AddCrossEntropy(tower, ops::Reshape(tower, logits, {-1, options.vocabulary}),
-                            ops::Reshape(tower, batch["next_tokens"], {-1}));
+    models::AddCrossEntropy(tower, models::Transformer(tower, batch["tokens"], in_dtype), batch["next_tokens"]);
     return models::TotalLoss(tower);
   };
 }

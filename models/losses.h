@@ -10,8 +10,8 @@ namespace belfry::models {
 // scope, and so to TotalLoss. Does nothing if weight_decay is 0.
 void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay);
 
-// The mean over the batch of ops::SparseSoftmaxCrossEntropy, a scalar, which is added to kLosses and kMetrics. logits
-// [N, classes]; labels [N], int32 or int64. Logits of 16 bits are cast to float32 first.
+// The mean over the labels of ops::SparseSoftmaxCrossEntropy, a scalar, which is added to kLosses and kMetrics. logits
+// [N, ..., classes]; labels [N, ...], int32 or int64. Logits of 16 bits are cast to float32 first.
 Output AddCrossEntropy(OpScope scope, Output logits, Output labels);
 
 // The sum of the kLosses in this name scope. Called with a tower's scope, it covers that tower's loss and weight decay

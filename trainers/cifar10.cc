@@ -34,6 +34,7 @@
 #include "trainers/loop/bucket_choice.h"
 #include "trainers/loop/evaluator.h"
 #include "trainers/loop/explain.h"
+#include "trainers/loop/run_header.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/tasks.h"
 #include "trainers/loop/trainer.h"
@@ -230,38 +231,14 @@ Output Logits(const Scope& scope, const Setup& setup, Output images, bool traini
   return ops::Cast(scope.Named("logits"), logits, DType::kFloat32);
 }
 
-int64_t CountParameters(const models::TrainStep& step) {
-  int64_t count = 0;
-  for (const Variable& variable : step.towers[0].variables) count += variable.shape().elements();
-  return count;
-}
-
-// The devices of this process's towers, one a line.
-std::string DeviceLines(const DeviceSet& devices, const models::TrainStep& step) {
-  std::string text;
-  for (const models::TrainTower& tower : step.towers) {
-    const Device& device = devices.device(tower.device);
-    absl::StrAppend(&text, "          ", device.name().ToLocalString(), ": ", device.description(), "\n");
-  }
-  return text;
-}
-
-// `device_lines`: by task. `buckets`: how they were chosen; empty: they were not.
-void PrintHeader(const Setup& setup, World& world, int towers, const std::vector<std::string>& device_lines,
-                 const models::TrainStep& step, const std::string& buckets) {
+// `buckets`: how they were chosen; empty: they were not.
+void PrintHeader(const Setup& setup, const std::string& towers, const models::TrainStep& step,
+                 const std::string& buckets) {
   std::printf("Model:    %s, %d parameters\n", absl::GetFlag(FLAGS_model).c_str(),
               static_cast<int>(CountParameters(step)));
   std::printf("Data:     %d training and %d test images\n", static_cast<int>(setup.data.train->size()),
               static_cast<int>(setup.data.test->size()));
-  std::printf("Towers:   %d, variables %s, global batch %d\n", towers, absl::GetFlag(FLAGS_variable_update).c_str(),
-              static_cast<int>(setup.batch_size));
-  if (world.size() > 1) {
-    std::printf("World:    %d processes, connected by %s\n", world.size(), world.library().c_str());
-  }
-  for (int task = 0; task < world.size(); ++task) {
-    if (world.size() > 1) std::printf("          %s\n", belfry::Describe(task, world.processes()[task]).c_str());
-    std::printf("%s", device_lines[task].c_str());
-  }
+  std::printf("%s", towers.c_str());
   if (!buckets.empty()) std::printf("Buckets:  %s\n", buckets.c_str());
 }
 
@@ -416,9 +393,10 @@ absl::StatusOr<int> Train(World& world) {
   if (memory_limit.has_value()) {
     RETURN_IF_ERROR(CheckMemoryLimit(*session, planned(setup.batch_size), *memory_limit));
   }
-  ASSIGN_OR_RETURN(const std::vector<std::string> device_lines,
-                   world.AllGather(DeviceLines(devices, step), StartDeadline()));
-  if (!quiet && first_task) PrintHeader(setup, world, replicate.towers, device_lines, step, buckets);
+  ASSIGN_OR_RETURN(const std::string towers,
+                   TowerLines(world, devices, step, replicate.towers, absl::GetFlag(FLAGS_variable_update),
+                              setup.batch_size, StartDeadline()));
+  if (!quiet && first_task) PrintHeader(setup, towers, step, buckets);
   Classification evaluation_results;
   options.evaluate = [&](int64_t step) -> absl::StatusOr<Evaluation> {
     ASSIGN_OR_RETURN(evaluation_results, evaluator.Run(*session, *setup.data.test, setup.evaluation, kEvaluationBatch,

@@ -65,8 +65,8 @@ absl::StatusOr<Kernel> MakeByParts(const KernelSpec& spec, absl::string_view op,
                 product.workspace_bytes};
 }
 
-// The operations that the library applies to its result. Its ReLU and ReLU6 would make NaN 0, and its GELUs minus infinity NaN, so
-// they are left to WithActivation.
+// The operations that the library applies to its result. Its ReLU and ReLU6 would make NaN 0, and its GELUs minus
+// infinity NaN, so they are left to WithActivation.
 onednn::PostOps InLibrary(const onednn::PostOps& post_ops) {
   using onednn::Activation;
   const Activation activation = post_ops.activation;

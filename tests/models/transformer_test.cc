@@ -2,9 +2,14 @@
 
 #include <gmock/gmock.h>
 
+#include <cmath>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 #include "models/attention.h"
 #include "models/losses.h"
 #include "models/parameters.h"
+#include "models/replicate_towers.h"
 #include "optim/adam.h"
 #include "tests/models/model_test.h"
 
@@ -107,6 +112,44 @@ TEST_F(TransformerTest, LearnsToCount) {
     EXPECT_NEAR(first, std::log(11.0), 0.1);
     EXPECT_LT(last, 0.3);
   }
+}
+
+TEST_F(TransformerTest, ThreeTowersTrainAsOne) {
+  std::vector<double> losses[2];
+  const std::vector<data::Field> fields = {{"tokens", DType::kInt32, {kLength}, 11},
+                                           {"targets", DType::kInt32, {kLength}, 11}};
+  for (const int64_t towers : {1, 3}) {
+    const auto devices = DeviceSet::Open(absl::StrCat("cpu:", towers));
+    ASSERT_TRUE(devices.ok()) << devices.status();
+    Graph graph(BuiltinOps());
+    graph.set_seed(3);
+    const auto loss = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
+      TransformerOptions options = kTiny;
+      options.dtype = DType::kFloat64;
+      AddCrossEntropy(tower, Transformer(tower, batch["tokens"], options), batch["targets"]);
+      return TotalLoss(tower);
+    };
+    const TrainStep step = ReplicateTowers(Scope(graph), *devices, fields, loss, optim::AdamW(), {});
+    const auto session = Session::Create(graph, *devices);
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_TRUE((*session)->RunTarget(step.initialize).ok());
+    for (int i = 0; i < 4; ++i) {
+      std::vector<Feed> feeds;
+      for (int64_t t = 0; t < towers; ++t) {
+        // Sequence k of the batch of six counts from i + 3 k.
+        const int64_t count = 6 / towers;
+        const int first = static_cast<int>(i + 3 * t * count);
+        const auto of_tower = step.towers[t].batch.Feeds(
+            {.fields = {Counting(count, first), Counting(count, first + 1)}, .offset = t * count, .count = count});
+        feeds.insert(feeds.end(), of_tower.begin(), of_tower.end());
+      }
+      const auto value = (*session)->Run(feeds, {step.loss}, {step.update});
+      ASSERT_TRUE(value.ok()) << value.status();
+      losses[towers == 3].push_back((*value)[0].ToDoubles()[0]);
+    }
+  }
+  for (size_t i = 0; i < losses[0].size(); ++i) EXPECT_NEAR(losses[0][i], losses[1][i], 1e-6) << i;
+  EXPECT_NE(losses[0][0], losses[0][3]);
 }
 
 TEST_F(TransformerTest, LayersNameWhatDoesNotFit) {

@@ -33,7 +33,7 @@ TEST(Trainer, LearnsOnAnyNumberOfTowersWithUnevenLastBatches) {
     EXPECT_GT(trainer.examples_per_second(), 0);
     const auto result = run.evaluator->Run(*run.session, *run.dataset, {}, /*batch_size=*/16);
     ASSERT_TRUE(result.ok()) << result.status();
-    EXPECT_EQ(result->examples, 50);
+    EXPECT_EQ(result->labels, 50);
     EXPECT_GT(result->accuracy, 0.95) << spec;
     EXPECT_EQ(result->top_5, 1);  // there are three classes
     EXPECT_LT(result->loss, 0.3);

@@ -143,7 +143,7 @@ TEST(WorldTrainer, EveryLayoutWritesTheSameCheckpointAndEvaluatesAlike) {
     if (expected.empty()) {
       expected = checkpoint;
       first = results[0];
-      EXPECT_EQ(first.evaluation.examples, 50);
+      EXPECT_EQ(first.evaluation.labels, 50);
     }
     EXPECT_TRUE(checkpoint == expected);
     const std::vector<double> accuracies = ValuesOf("accuracy", options.metrics_file);

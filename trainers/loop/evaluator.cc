@@ -22,7 +22,7 @@ constexpr size_t kPairs = 10;
 
 // The results of one batch.
 struct BatchSums {
-  int64_t batch = 0, examples = 0;
+  int64_t batch = 0, labels = 0;
   float loss = 0, right = 0, right_of_5 = 0;
 };
 
@@ -56,7 +56,7 @@ absl::Status PutTogether(World& world, absl::Time deadline, std::vector<BatchSum
 }  // namespace
 
 Classification::operator Evaluation() const {
-  return {.examples = examples,
+  return {.examples = labels,
           .metrics = {{.name = "accuracy", .value = accuracy, .larger_is_better = true, .percent = true},
                       {.name = "top_5", .value = top_5, .larger_is_better = true, .percent = true},
                       {.name = "loss", .value = loss}}};
@@ -65,22 +65,23 @@ Classification::operator Evaluation() const {
 Evaluator::Evaluator(OpScope scope, absl::Span<const data::Field> fields, const LogitsFunction& logits,
                      const std::string& label)
     : batch_(scope, fields) {
-  const Output labels = batch_[label];
-  if (!labels.valid()) return;
+  if (!batch_[label].valid()) return;
   label_ = *data::FindField(fields, label);
-  const absl::StatusOr<Output> made = logits(scope, batch_);
-  if (!made.ok()) scope.Fail(made.status());
-  if (!made.ok() || !made->valid()) return;
-  const auto in_top = [&](int64_t k) {
-    return ops::Cast(scope, ops::InTopK(scope, *made, labels, k), DType::kFloat32);
-  };
+  labels_per_example_ = fields[label_].shape.elements();
+  const absl::StatusOr<Output> built = logits(scope, batch_);
+  if (!built.ok()) scope.Fail(built.status());
+  if (!built.ok() || !built->valid()) return;
+  classes_ = built->shape()[-1];
+  const bool one = fields[label_].shape.rank() == 0;
+  const Output labels = one ? batch_[label] : ops::Reshape(scope, batch_[label], {-1});
+  const Output made = one ? *built : ops::Reshape(scope, *built, {-1, classes_});
+  const auto in_top = [&](int64_t k) { return ops::Cast(scope, ops::InTopK(scope, made, labels, k), DType::kFloat32); };
   // InTopK alone takes ties as right, and arg-max alone takes NaN as the largest.
-  predicted_ = ops::ArgMax(scope, *made, -1, DType::kInt32);
-  classes_ = made->shape()[-1];
-  const Output first = in_top(1), correct = models::Correct(scope, *made, labels);
+  predicted_ = ops::ArgMax(scope, made, -1, DType::kInt32);
+  const Output first = in_top(1), correct = models::Correct(scope, made, labels);
   right_ = ops::Sum(scope, ops::Mul(scope, first, correct));
-  right_of_5_ = ops::Sum(scope, in_top(std::min<int64_t>(5, made->shape()[-1])));
-  loss_ = ops::Cast(scope, ops::Sum(scope, ops::SparseSoftmaxCrossEntropy(scope, *made, labels)), DType::kFloat32);
+  right_of_5_ = ops::Sum(scope, in_top(std::min<int64_t>(5, classes_)));
+  loss_ = ops::Cast(scope, ops::Sum(scope, ops::SparseSoftmaxCrossEntropy(scope, made, labels)), DType::kFloat32);
 }
 
 std::vector<PlannedStep> Evaluator::Steps(int64_t examples, int64_t batch_size) const {
@@ -99,7 +100,7 @@ absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Data
   if (before != nullptr) RETURN_IF_ERROR(session.RunTarget(before));
   const int task = world == nullptr ? 0 : world->rank(), tasks = world == nullptr ? 1 : world->size();
   std::vector<BatchSums> batches;
-  std::vector<int64_t> confusion(classes_ * classes_);
+  std::vector<int64_t> confusion(classes_ <= Classification::kMaxConfusion ? classes_ * classes_ : 0);
   if (task < data::BatchesPerEpoch(dataset.size(), batch_size, false)) {
     ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(dataset, {.batch_size = batch_size,
                                                                           .shuffle = false,
@@ -114,9 +115,10 @@ absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Data
       RETURN_IF_ERROR(batch.status());
       const data::TowerBatch& examples = batch->towers()[0];
       ASSIGN_OR_RETURN(const std::vector<Tensor> values, session.Run(batch_.Feeds(examples), fetches()));
-      batches.push_back({batch->position().batch, examples.count, values[0].scalar<float>(), values[1].scalar<float>(),
+      const int64_t labels = examples.count * labels_per_example_;
+      batches.push_back({batch->position().batch, labels, values[0].scalar<float>(), values[1].scalar<float>(),
                          values[2].scalar<float>()});
-      for (int64_t i = 0; i < examples.count; ++i) {
+      for (int64_t i = 0; i < labels && !confusion.empty(); ++i) {
         const int64_t label = examples.fields[label_].data<int32_t>()[i], predicted = values[3].data<int32_t>()[i];
         if (label >= 0 && label < classes_ && predicted >= 0) ++confusion[label * classes_ + predicted];
       }
@@ -125,12 +127,12 @@ absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Data
   if (tasks > 1) RETURN_IF_ERROR(PutTogether(*world, SteadyNow() + task_timeout, batches, confusion));
   Classification sums{.classes = classes_, .confusion = std::move(confusion)};
   for (const BatchSums& batch : batches) {
-    sums.examples += batch.examples;
+    sums.labels += batch.labels;
     sums.loss += batch.loss;
     sums.accuracy += batch.right;
     sums.top_5 += batch.right_of_5;
   }
-  const auto n = static_cast<double>(std::max<int64_t>(sums.examples, 1));
+  const auto n = static_cast<double>(std::max<int64_t>(sums.labels, 1));
   sums.accuracy /= n;
   sums.top_5 /= n;
   sums.loss /= n;
@@ -138,7 +140,7 @@ absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Data
 }
 
 std::string ConfusionTable(const Classification& results, const std::vector<std::string>& names) {
-  const int64_t classes = results.classes;
+  const int64_t classes = results.confusion.empty() ? 0 : results.classes;
   const auto name = [&](int64_t i) {
     return i < static_cast<int64_t>(names.size()) ? names[i] : absl::StrCat("class ", i);
   };

@@ -21,14 +21,17 @@ class World;
 
 namespace belfry::trainers {
 
-// A classifier's results on a dataset. An example with a logit that is not finite counts as wrong.
+// A classifier's results on a dataset. A label whose logits are not all finite counts as wrong. An example has one
+// label or, as a window of text, several.
 struct Classification {
-  int64_t examples = 0;
-  double accuracy = 0;  // share of examples whose label has the largest logit; the first of equal ones counts
-  double top_5 = 0;     // share with fewer than five logits above the label's
+  int64_t labels = 0;
+  double accuracy = 0;  // share of labels that have the largest logit; the first of equal ones counts
+  double top_5 = 0;     // share of labels with fewer than five logits above theirs
   double loss = 0;      // mean cross-entropy
   int64_t classes = 0;
-  std::vector<int64_t> confusion;  // [classes, classes]: examples by true class (row) and predicted class
+  // [classes, classes]: labels by true class (row) and predicted class; empty above kMaxConfusion classes.
+  std::vector<int64_t> confusion;
+  static constexpr int64_t kMaxConfusion = 1000;
 
   // accuracy, which decides; top_5, loss.
   operator Evaluation() const;  // NOLINT(google-explicit-constructor): TrainerOptions::evaluate returns either
@@ -38,15 +41,15 @@ struct Classification {
 // confused most often. `names` are those of the classes, or empty.
 std::string ConfusionTable(const Classification& results, const std::vector<std::string>& names = {});
 
-// Builds the model's logits, [N, classes], in evaluation mode: without dropout, and with moving averages instead of
-// batch statistics.
+// Builds the model's logits, [N, classes] or, for labels [N, ...], [N, ..., classes], in evaluation mode: without
+// dropout, and with moving averages instead of batch statistics.
 using LogitsFunction = std::function<absl::StatusOr<Output>(const Scope& scope, const models::Batch& batch)>;
 
 // The part of a graph that counts correct predictions, on one device.
 class Evaluator {
  public:
   // Adds the nodes. The scope selects the variables: Scope(graph).Replica(0).ReuseVariables(Reuse::kAlways) those of
-  // tower 0. `label`: the field, int32 [], with the classes. Errors are kept by the graph.
+  // tower 0. `label`: the field, int32, with the classes. Errors are kept by the graph.
   Evaluator(OpScope scope, absl::Span<const data::Field> fields, const LogitsFunction& logits,
             const std::string& label = "label");
 
@@ -66,9 +69,10 @@ class Evaluator {
 
  private:
   models::Batch batch_;
-  size_t label_ = 0;                  // index of the field
+  size_t label_ = 0;  // index of the field
+  int64_t labels_per_example_ = 1;
   Output loss_, right_, right_of_5_;  // sums over the batch, float32 scalars
-  Output predicted_;                  // [N] int32
+  Output predicted_;                  // of each label, int32
   int64_t classes_ = 0;
 };
 

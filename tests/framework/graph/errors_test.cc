@@ -164,7 +164,7 @@ TEST_F(ErrorsTest, AnOpThatDoesNotExist) {
 
 TEST_F(ErrorsTest, BuildersNameTheLineOfTheirCaller) {
   const Output a = ops::Const(root_, {1.f, 2.f, 3.f}), b = ops::Const(root_, {1.f, 2.f});
-  const int line = __LINE__ + 2;
+  const int line = __LINE__ + 1;
   const Output sum = ops::Add(root_, a, b);
   EXPECT_FALSE(sum.valid());
   const std::string message(graph_.status().message());
@@ -186,7 +186,7 @@ TEST_F(ErrorsTest, TheFirstOneSticks) {
 }
 
 TEST_F(ErrorsTest, AnInputThatWasNeverMade) {
-  const int line = __LINE__ + 2;
+  const int line = __LINE__ + 1;
   EXPECT_FALSE(ops::Add(root_.NameScope("layer"), x_, Output()).valid());
   const std::string message(graph_.status().message());
   EXPECT_THAT(message, HasSubstr("op Add in scope 'layer/'"));
