@@ -37,6 +37,7 @@ OpRegistry MakeBuiltinOps() {
   RegisterPoolingOps(registry);
   RegisterProductOps(registry);
   RegisterRandomOps(registry);
+  RegisterRecurrentOps(registry);
   RegisterReductionOps(registry);
   RegisterResizeOps(registry);
   RegisterStateOps(registry);

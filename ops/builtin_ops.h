@@ -18,6 +18,7 @@ void RegisterNormalisationOps(OpRegistry& registry);  // ops/nn.h
 void RegisterPoolingOps(OpRegistry& registry);        // ops/nn.h
 void RegisterProductOps(OpRegistry& registry);        // ops/math.h
 void RegisterRandomOps(OpRegistry& registry);         // ops/random.h
+void RegisterRecurrentOps(OpRegistry& registry);      // ops/recurrent.h
 void RegisterReductionOps(OpRegistry& registry);      // ops/math.h
 void RegisterResizeOps(OpRegistry& registry);         // ops/nn.h
 void RegisterStateOps(OpRegistry& registry);          // ops/state.h

@@ -38,6 +38,7 @@
 #include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/random.h"
+#include "ops/recurrent.h"
 #include "ops/state.h"
 #include "optim/adam.h"
 #include "optim/clip.h"

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <bit>
+#include <cmath>
 #include <cstdint>
 #include <type_traits>
 
@@ -58,6 +59,29 @@ inline T ExpOfNegative(T x) {
   const Bits exponent = std::bit_cast<Bits>(rounded) << F::kMantissa;
   const T scaled = mantissa * std::bit_cast<T>(static_cast<Bits>(exponent + std::bit_cast<Bits>(T(1))));
   return x < kLowest ? T(0) : scaled;
+}
+
+// 1 / (1 + exp(-x)), within 4 ulp where that is a normal number.
+template <class T>
+inline T SigmoidOf(T x) {
+  const T e = ExpOfNegative(-std::abs(x));
+  return (x < 0 ? e : T(1)) / (1 + e);
+}
+
+// tanh(x), within 4 ulp. Near 0, where a difference of exponentials would lose digits, it is x (1 + x^2 r(x^2)) with
+// the polynomial or the rational function r of Moshier's Cephes.
+template <class T>
+inline T TanhOf(T x) {
+  const T size = std::abs(x), e = ExpOfNegative(-2 * size), square = x * x;
+  T r;
+  if constexpr (std::is_same_v<T, float>) {
+    r = Polynomial(square, -5.70498872745e-3f, 2.06390887954e-2f, -5.37397155531e-2f, 1.33314422036e-1f,
+                   -3.33332819422e-1f);
+  } else {
+    r = Polynomial(square, -9.64399179425052238628e-1, -9.92877231001918586564e1, -1.61468768441708447952e3) /
+        Polynomial(square, 1., 1.12811678491632931402e2, 2.23548839060100448583e3, 4.84406305325125486048e3);
+  }
+  return size < T(0.625) ? x * (1 + square * r) : std::copysign((1 - e) / (1 + e), x);
 }
 
 }  // namespace belfry::ops

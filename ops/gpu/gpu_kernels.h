@@ -17,6 +17,7 @@ void AddNormalisationGpuKernels(KernelTable& table);
 void AddPoolingGpuKernels(KernelTable& table);
 void AddProductGpuKernels(KernelTable& table);
 void AddRandomGpuKernels(KernelTable& table);
+void AddRecurrentGpuKernels(KernelTable& table);
 void AddReductionGpuKernels(KernelTable& table);
 void AddResizeGpuKernels(KernelTable& table);
 void AddStateGpuKernels(KernelTable& table);

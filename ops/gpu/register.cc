@@ -14,6 +14,7 @@ void AddGpuKernels(KernelTable& table) {
   AddPoolingGpuKernels(table);
   AddProductGpuKernels(table);
   AddRandomGpuKernels(table);
+  AddRecurrentGpuKernels(table);
   AddReductionGpuKernels(table);
   AddResizeGpuKernels(table);
   AddStateGpuKernels(table);

@@ -50,27 +50,32 @@ absl::StatusOr<Kernel> MakeByLibrary(const KernelSpec& spec, bool bias, bool rel
 }
 
 template <class T>
-absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
-  absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, false, false);
-  return absl::IsUnimplemented(kernel.status()) ? MakePlainGpuMatMul<T>(spec) : std::move(kernel);
-}
-
-template <class T>
 absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
   const GpuEpilogue epilogue = GpuEpilogue::Of(spec.attrs);
   if (epilogue.is_none() || epilogue.is_relu()) {
     absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, /*bias=*/true, epilogue.is_relu());
     if (!absl::IsUnimplemented(kernel.status())) return kernel;
   }
-  ASSIGN_OR_RETURN(Kernel kernel, MakeMatMul<T>(spec));
+  ASSIGN_OR_RETURN(Kernel kernel, MakeGpuMatMul<T>(spec));
   return WithGpuEpilogue(std::move(kernel), spec, epilogue);
 }
 
 }  // namespace
 
+template <class T>
+absl::StatusOr<Kernel> MakeGpuMatMul(const KernelSpec& spec) {
+  absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, false, false);
+  return absl::IsUnimplemented(kernel.status()) ? MakePlainGpuMatMul<T>(spec) : std::move(kernel);
+}
+
+template absl::StatusOr<Kernel> MakeGpuMatMul<float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeGpuMatMul<double>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeGpuMatMul<Half>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeGpuMatMul<BFloat16>(const KernelSpec& spec);
+
 void AddMatMulGpuKernels(KernelTable& table) {
   table.AddKernels("MatMul", Kernels<float, double, Half, BFloat16>(
-                                 "GPU", [](auto tag) { return &MakeMatMul<typename decltype(tag)::type>; }));
+                                 "GPU", [](auto tag) { return &MakeGpuMatMul<typename decltype(tag)::type>; }));
   table.AddKernels("FusedMatMul", Kernels<float, double, Half, BFloat16>(
                                       "GPU", [](auto tag) { return &MakeFused<typename decltype(tag)::type>; }));
 }

@@ -33,6 +33,10 @@ struct GpuMatMulCore {
 // A core that runs cuBLASLt. Unimplemented if it has no algorithm for this product.
 absl::StatusOr<GpuMatMulCore> MakeLibraryGpuMatMul(const GpuMatMul& product, Device& device);
 
+// Op MatMul for float, double, Half and BFloat16: by cuBLASLt, or plain where that has no algorithm.
+template <class T>
+absl::StatusOr<Kernel> MakeGpuMatMul(const KernelSpec& spec);
+
 // Op MatMul for every shape, for float, double, Half, BFloat16, int32_t and int64_t, but slow. Integers wrap around;
 // 16-bit floats are summed in float and double in double, in the order of the inner extent.
 template <class T>

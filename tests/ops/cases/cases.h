@@ -19,6 +19,7 @@ std::vector<OpCase> NnCases();
 std::vector<OpCase> NnImageCases();
 std::vector<OpCase> NormCases();
 std::vector<OpCase> RandomCases();
+std::vector<OpCase> RecurrentCases();
 std::vector<OpCase> ReductionCases();
 std::vector<OpCase> ResizeCases();
 std::vector<OpCase> ScanCases();

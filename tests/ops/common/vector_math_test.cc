@@ -28,5 +28,31 @@ TEST(ExpOfNegative, IsExactWithinTwoUlpUntilItIsSubnormal) {
   ExpectExponentials<double>(-708.39);
 }
 
+// Both functions, at points from the smallest numbers to those where they are flat.
+template <class T>
+void ExpectSigmoids() {
+  constexpr T kUlp = std::numeric_limits<T>::epsilon(), kInfinity = std::numeric_limits<T>::infinity();
+  for (T size = T(1e-30); size < 80; size *= T(1.003)) {
+    for (const T x : {size, -size}) {
+      const long double exact = static_cast<long double>(x), sigmoid = 1 / (1 + std::exp(-exact));
+      ASSERT_LE(std::abs(SigmoidOf(x) - sigmoid), 4 * kUlp * sigmoid) << "of " << x;
+      ASSERT_LE(std::abs(TanhOf(x) - std::tanh(exact)), 4 * kUlp * std::abs(std::tanh(exact))) << "of " << x;
+    }
+  }
+  EXPECT_EQ(SigmoidOf(T(0)), T(0.5));
+  EXPECT_EQ(SigmoidOf(kInfinity), 1);
+  EXPECT_EQ(SigmoidOf(-kInfinity), 0);
+  EXPECT_TRUE(std::signbit(TanhOf(T(-0.0))));
+  EXPECT_EQ(TanhOf(kInfinity), 1);
+  EXPECT_EQ(TanhOf(-kInfinity), -1);
+  EXPECT_TRUE(std::isnan(SigmoidOf(std::numeric_limits<T>::quiet_NaN())));
+  EXPECT_TRUE(std::isnan(TanhOf(std::numeric_limits<T>::quiet_NaN())));
+}
+
+TEST(SigmoidAndTanh, AreExactWithinFourUlp) {
+  ExpectSigmoids<float>();
+  ExpectSigmoids<double>();
+}
+
 }  // namespace
 }  // namespace belfry::ops

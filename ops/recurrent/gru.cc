@@ -1,0 +1,95 @@
+#include "framework/base/status.h"
+#include "ops/array.h"
+#include "ops/common/op_rules_impl.h"
+#include "ops/math.h"
+#include "ops/recurrent.h"
+#include "ops/recurrent/gru_impl.h"
+#include "ops/recurrent/problem_impl.h"
+#include "ops/recurrent/recurrent_ops.h"
+
+namespace belfry::ops {
+namespace {
+
+using recurrent::GradientOr0;
+
+absl::StatusOr<std::vector<Shape>> GruShape(const ShapeArgs& args) {
+  if (args.inputs.size() > 4) return absl::InvalidArgumentError("needs at most one initial state");
+  ASSIGN_OR_RETURN(const Shape y,
+                   recurrent::OutputShape(args.inputs[0], args.inputs[1], args.inputs.subspan(3), /*gates=*/3));
+  const int64_t columns = y[2] == Shape::kUnknown ? Shape::kUnknown : 3 * y[2];
+  if (!args.inputs[2].CompatibleWith({columns})) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("needs recurrent biases [3 H], but was given ", args.inputs[2].ToString()));
+  }
+  return std::vector<Shape>{y, Shape({y[0], y[2]}), Shape({y[0], y[1], columns}), y};
+}
+
+absl::StatusOr<std::vector<Shape>> GruGradShape(const ShapeArgs& args) {
+  return std::vector<Shape>{args.inputs[0], args.inputs[5], args.inputs[0]};
+}
+
+double GruFlops(const KernelSpec& spec) { return recurrent::MakeProblem(spec).Flops(3); }
+
+std::vector<Output> GruGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  const bool given = node.inputs().size() > 3;
+  std::vector<Output> operands = {node.output(2), node.input(1), node.output(3), node.output(0)};
+  for (int i = 0; i < 2; ++i) operands.push_back(GradientOr0(scope, dy[static_cast<size_t>(i)], node.output(i)));
+  if (given) operands.push_back(node.input(3));
+  const std::vector<Output> gradients = scope.AddAll("GruGrad", std::move(operands));
+  if (gradients.empty()) return std::vector<Output>(node.inputs().size());
+  const Output dproducts = gradients[2], initial = given ? node.input(3) : ZerosLike(scope, node.output(1));
+  std::vector<Output> of_inputs = {gradients[0], recurrent::WeightsGradient(scope, initial, node.output(0), dproducts),
+                                   Sum(scope, dproducts, {0, 1}), gradients[1]};
+  of_inputs.resize(node.inputs().size());
+  return of_inputs;
+}
+
+}  // namespace
+
+GruOutputs Gru(OpScope scope, Output x, Output weights, Output recurrent_weights, const GruOptions& options) {
+  const Output projected = recurrent::Project(scope, "Gru", x, weights, options.biases);
+  Output biases = options.recurrent_biases;
+  if (!biases.valid() && projected.valid() && recurrent_weights.valid() && recurrent_weights.shape().rank() == 2) {
+    const int64_t h = recurrent_weights.shape()[0];
+    biases = Fill(scope, {h == Shape::kUnknown ? recurrent_weights.shape()[1] : 3 * h}, 0, projected.dtype());
+  }
+  std::vector<Output> inputs = {projected, recurrent_weights, biases};
+  if (options.initial_hidden.valid()) inputs.push_back(options.initial_hidden);
+  const std::vector<Output> outputs = scope.AddAll("Gru", std::move(inputs));
+  if (outputs.empty()) return {};
+  return {outputs[0], outputs[1]};
+}
+
+void RegisterGru(OpRegistry& registry) {
+  registry.Add({.name = "Gru",
+                .inputs = {{"projection"},
+                           {"recurrent_weights"},
+                           {"recurrent_biases"},
+                           {.name = "initial_hidden", .list = true}},
+                .outputs = {{"y"}, {"hidden"}, {"gates"}, {"candidates"}},
+                .types = {{"T", kFloatTypes}},
+                .shape = GruShape,
+                .flops = GruFlops,
+                .gradient = GruGradient,
+                .in_place = {{0, 2}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &recurrent::MakeGru<typename decltype(tag)::type>; })});
+  registry.Add({.name = "GruGrad",
+                .inputs = {{"gates"},
+                           {"recurrent_weights"},
+                           {"candidates"},
+                           {"y"},
+                           {"dy"},
+                           {"dhidden"},
+                           {.name = "initial_hidden", .list = true}},
+                .outputs = {{"dprojection"}, {"dinitial_hidden"}, {"dproducts"}},
+                .types = {{"T", kFloatTypes}},
+                .shape = GruGradShape,
+                .flops = GruFlops,
+                .gradient = NoSecondDerivative(),
+                .in_place = {{0, 0}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &recurrent::MakeGruGrad<typename decltype(tag)::type>; })});
+}
+
+}  // namespace belfry::ops

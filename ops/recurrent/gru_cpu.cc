@@ -1,0 +1,125 @@
+#include "ops/common/vector_math_impl.h"
+#include "ops/recurrent/gru_impl.h"
+#include "ops/recurrent/unroll_impl.h"
+
+namespace belfry::ops::recurrent {
+namespace {
+
+template <class T>
+struct GruCell {
+  using C = Compute<T>;
+  Problem p;
+  const T *projection, *biases;
+  T *gates, *candidates;
+
+  void Step(const Place& at, C* sums, const C* before, C* after) const {
+    constexpr int64_t kCount = kLanes<C>;
+    const int64_t from = p.At(at.batch, at.step), first = 3 * from + at.unit;
+    alignas(64) C projected[3 * kCount], bias[3 * kCount], candidate[kCount], h[kCount];
+    for (int gate = 0; gate < 3; ++gate) {
+      LoadUnits(projection + first + gate * p.h, at.count, projected + gate * kCount);
+      LoadUnits(biases + gate * p.h + at.unit, at.count, bias + gate * kCount);
+    }
+#pragma omp simd
+    for (int64_t j = 0; j < kCount; ++j) {
+      const C r = SigmoidOf(sums[j] + bias[j] + projected[j]);
+      const C z = SigmoidOf(sums[kCount + j] + bias[kCount + j] + projected[kCount + j]);
+      candidate[j] = sums[2 * kCount + j] + bias[2 * kCount + j];
+      const C n = TanhOf(projected[2 * kCount + j] + r * candidate[j]);
+      projected[j] = r, projected[kCount + j] = z, projected[2 * kCount + j] = n;
+      h[j] = n + z * (before[j] - n);
+    }
+    for (int gate = 0; gate < 3; ++gate) {
+      StoreUnits(projected + gate * kCount, at.count, gates + first + gate * p.h);
+    }
+    StoreUnits(candidate, at.count, candidates + from + at.unit);
+    std::copy_n(h, kCount, after);
+  }
+};
+
+// It needs no state of its own.
+template <class T>
+struct GruGradCell {
+  using C = Compute<T>;
+  Problem p;
+  const T *gates, *candidates, *y, *initial;  // `initial` may be null
+  T *dprojection, *dproducts;
+
+  void Start(int64_t, C*) const {}
+  void Finish(int64_t, const C*) const {}
+
+  void Step(const Place& at, C* dh, C*, C* slopes) const {
+    constexpr int64_t kCount = kLanes<C>;
+    const int64_t from = p.At(at.batch, at.step), first = 3 * from + at.unit;
+    alignas(64) C gate[3 * kCount], candidate[kCount], before[kCount] = {}, dn[kCount];
+    for (int k = 0; k < 3; ++k) LoadUnits(gates + first + k * p.h, at.count, gate + k * kCount);
+    LoadUnits(candidates + from + at.unit, at.count, candidate);
+    if (at.step > 0) {
+      LoadUnits(y + from - p.h + at.unit, at.count, before);
+    } else if (initial != nullptr) {
+      LoadUnits(initial + at.batch * p.h + at.unit, at.count, before);
+    }
+#pragma omp simd
+    for (int64_t j = 0; j < kCount; ++j) {
+      const C r = gate[j], z = gate[kCount + j], n = gate[2 * kCount + j];
+      dn[j] = dh[j] * (1 - z) * (1 - n * n);
+      slopes[j] = dn[j] * candidate[j] * r * (1 - r);
+      slopes[kCount + j] = dh[j] * (before[j] - n) * z * (1 - z);
+      slopes[2 * kCount + j] = dn[j] * r;
+      dh[j] *= z;
+    }
+    for (int k = 0; k < 3; ++k) {
+      StoreUnits(k == 2 ? dn : slopes + k * kCount, at.count, dprojection + first + k * p.h);
+      StoreUnits(slopes + k * kCount, at.count, dproducts + first + k * p.h);
+    }
+  }
+};
+
+}  // namespace
+
+template <class T>
+absl::StatusOr<Kernel> MakeGru(const KernelSpec& spec) {
+  const Problem p = MakeProblem(spec);
+  const Forward<T, 3> forward(p);
+  const bool given = spec.inputs.size() > 3;
+  return Kernel{[=](const KernelContext& context) {
+                  const GruCell<T> cell = {p, context.input<T>(0), context.input<T>(2), context.output<T>(2),
+                                           context.output<T>(3)};
+                  forward.Run({context.input<T>(1), given ? context.input<T>(3) : nullptr, context.output<T>(0),
+                               context.output<T>(1)},
+                              cell, context.workspace);
+                  return absl::OkStatus();
+                },
+                forward.workspace_bytes()};
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeGruGrad(const KernelSpec& spec) {
+  const Problem p = MakeProblem(spec);
+  const Backward<T, 3> backward(p);
+  const bool given = spec.inputs.size() > 6;
+  return Kernel{[=](const KernelContext& context) {
+                  const GruGradCell<T> cell = {p,
+                                               context.input<T>(0),
+                                               context.input<T>(2),
+                                               context.input<T>(3),
+                                               given ? context.input<T>(6) : nullptr,
+                                               context.output<T>(0),
+                                               context.output<T>(2)};
+                  backward.Run({context.input<T>(1), context.input<T>(4), context.input<T>(5), context.output<T>(1)},
+                               cell, context.workspace);
+                  return absl::OkStatus();
+                },
+                backward.workspace_bytes()};
+}
+
+template absl::StatusOr<Kernel> MakeGru<float>(const KernelSpec&);
+template absl::StatusOr<Kernel> MakeGru<double>(const KernelSpec&);
+template absl::StatusOr<Kernel> MakeGru<Half>(const KernelSpec&);
+template absl::StatusOr<Kernel> MakeGru<BFloat16>(const KernelSpec&);
+template absl::StatusOr<Kernel> MakeGruGrad<float>(const KernelSpec&);
+template absl::StatusOr<Kernel> MakeGruGrad<double>(const KernelSpec&);
+template absl::StatusOr<Kernel> MakeGruGrad<Half>(const KernelSpec&);
+template absl::StatusOr<Kernel> MakeGruGrad<BFloat16>(const KernelSpec&);
+
+}  // namespace belfry::ops::recurrent

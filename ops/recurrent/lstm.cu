@@ -1,0 +1,165 @@
+#include "framework/graph/op_def.h"
+#include "ops/recurrent/recurrent_gpu_impl.h"
+#include "ops/recurrent/recurrent_ops.h"
+
+namespace belfry::ops {
+namespace {
+
+using recurrent::Parts;
+using recurrent::Problem;
+using recurrent::StepProduct;
+
+// One step; `last_hidden` is the hidden state, of which `product` is the one with the weights.
+template <class T>
+struct LstmStep {
+  using S = gpu::Stored<T>;
+  using C = gpu::Compute<T>;
+  Problem p;
+  const S *projection, *initial, *product;
+  S *y, *last_hidden, *last_cell;
+  C* cells;
+  S* gates;
+  int64_t step;
+
+  BELFRY_GPU void operator()(int64_t i) const {
+    const int64_t batch = i / p.h, unit = i % p.h, at = p.At(batch, step), first = 4 * at + unit;
+    C sums[4];
+    for (int k = 0; k < 4; ++k) {
+      sums[k] = gpu::Widen(projection[first + k * p.h]) + gpu::Widen(product[(4 * batch + k) * p.h + unit]);
+    }
+    C before = 0;
+    if (step > 0) {
+      before = cells[at - p.h + unit];
+    } else if (initial != nullptr) {
+      before = gpu::Widen(initial[i]);
+    }
+    const C in = recurrent::Sigmoid(sums[0]), forget = recurrent::Sigmoid(sums[1]), candidate = std::tanh(sums[2]);
+    const C out = recurrent::Sigmoid(sums[3]), cell = forget * before + in * candidate;
+    gates[first] = gpu::Narrow<T>(in);
+    gates[first + p.h] = gpu::Narrow<T>(forget);
+    gates[first + 2 * p.h] = gpu::Narrow<T>(candidate);
+    gates[first + 3 * p.h] = gpu::Narrow<T>(out);
+    cells[at + unit] = cell;
+    y[at + unit] = last_hidden[i] = gpu::Narrow<T>(out * std::tanh(cell));
+    if (step == p.t - 1) last_cell[i] = gpu::Narrow<T>(cell);
+  }
+};
+
+template <class T>
+absl::StatusOr<Kernel> MakeGpuLstm(const KernelSpec& spec) {
+  using S = gpu::Stored<T>;
+  const Problem p = recurrent::MakeProblem(spec);
+  const bool given = spec.inputs.size() > 2;
+  const int64_t units = p.n * p.h;
+  ASSIGN_OR_RETURN(const StepProduct<T> product, StepProduct<T>::Make(p, 4, /*backward=*/false, spec));
+  return Kernel{
+      [=](const KernelContext& at) {
+        Parts parts{static_cast<char*>(at.workspace) + product.workspace_bytes()};
+        S* const sums = parts.Take<S>(4 * units);
+        LstmStep<T> body{p,
+                         at.input<S>(0),
+                         given ? at.input<S>(3) : nullptr,
+                         sums,
+                         at.output<S>(0),
+                         at.output<S>(1),
+                         at.output<S>(2),
+                         at.output<gpu::Compute<T>>(3),
+                         at.output<S>(4),
+                         0};
+        RETURN_IF_ERROR(recurrent::CopyOr0(*at.stream, given ? at.input<S>(2) : nullptr, units, body.last_hidden));
+        if (p.t == 0) RETURN_IF_ERROR(recurrent::CopyOr0(*at.stream, body.initial, units, body.last_cell));
+        for (; body.step < p.t && units > 0; ++body.step) {
+          RETURN_IF_ERROR(product.Run(at, body.last_hidden, at.inputs[1], sums, at.workspace));
+          RETURN_IF_ERROR(gpu::ForEach(*at.stream, units, body));
+        }
+        return absl::OkStatus();
+      },
+      product.workspace_bytes() + Parts::Bytes<S>(4 * units)};
+}
+
+// One step of the gradient. `product` is that of the next step's slopes and the weights: the gradient of the hidden
+// state.
+template <class T>
+struct LstmGradStep {
+  using S = gpu::Stored<T>;
+  using C = gpu::Compute<T>;
+  Problem p;
+  const S *gates, *initial, *dy, *product;
+  const C* cells;
+  C* dcell;
+  S *dprojection, *slopes;
+  int64_t step;
+
+  BELFRY_GPU void operator()(int64_t i) const {
+    const int64_t batch = i / p.h, unit = i % p.h, at = p.At(batch, step), first = 4 * at + unit;
+    const C in = gpu::Widen(gates[first]), forget = gpu::Widen(gates[first + p.h]);
+    const C candidate = gpu::Widen(gates[first + 2 * p.h]), out = gpu::Widen(gates[first + 3 * p.h]);
+    C before = 0;
+    if (step > 0) {
+      before = cells[at - p.h + unit];
+    } else if (initial != nullptr) {
+      before = gpu::Widen(initial[i]);
+    }
+    const C dh = gpu::Widen(product[i]) + gpu::Widen(dy[at + unit]), squashed = std::tanh(cells[at + unit]);
+    const C slope = dcell[i] + dh * out * (1 - squashed * squashed);
+    const C of_sums[4] = {slope * candidate * in * (1 - in), slope * before * forget * (1 - forget),
+                          slope * in * (1 - candidate * candidate), dh * squashed * out * (1 - out)};
+    for (int k = 0; k < 4; ++k) {
+      dprojection[first + k * p.h] = slopes[(4 * batch + k) * p.h + unit] = gpu::Narrow<T>(of_sums[k]);
+    }
+    dcell[i] = slope * forget;
+  }
+};
+
+template <class T>
+absl::Status WidenCells(Stream& stream, int64_t n, const gpu::Stored<T>* x, gpu::Compute<T>* y) {
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = gpu::Widen(x[i]); });
+}
+template <class T>
+absl::Status NarrowCells(Stream& stream, int64_t n, const gpu::Compute<T>* x, gpu::Stored<T>* y) {
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = gpu::Narrow<T>(x[i]); });
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeGpuLstmGrad(const KernelSpec& spec) {
+  using S = gpu::Stored<T>;
+  using C = gpu::Compute<T>;
+  const Problem p = recurrent::MakeProblem(spec);
+  const bool given = spec.inputs.size() > 6;
+  const int64_t units = p.n * p.h;
+  ASSIGN_OR_RETURN(const StepProduct<T> product, StepProduct<T>::Make(p, 4, /*backward=*/true, spec));
+  return Kernel{[=](const KernelContext& at) {
+                  Parts parts{static_cast<char*>(at.workspace) + product.workspace_bytes()};
+                  C* const dcell = parts.Take<C>(units);
+                  S *const slopes = parts.Take<S>(4 * units), *const dhidden = at.output<S>(1);
+                  RETURN_IF_ERROR(recurrent::CopyOr0(*at.stream, at.input<S>(4), units, dhidden));
+                  RETURN_IF_ERROR(WidenCells<T>(*at.stream, units, at.input<S>(5), dcell));
+                  LstmGradStep<T> body{p,
+                                       at.input<S>(0),
+                                       given ? at.input<S>(6) : nullptr,
+                                       at.input<S>(3),
+                                       dhidden,
+                                       at.input<C>(2),
+                                       dcell,
+                                       at.output<S>(0),
+                                       slopes,
+                                       p.t - 1};
+                  for (; body.step >= 0 && units > 0; --body.step) {
+                    RETURN_IF_ERROR(gpu::ForEach(*at.stream, units, body));
+                    RETURN_IF_ERROR(product.Run(at, slopes, at.inputs[1], dhidden, at.workspace));
+                  }
+                  return NarrowCells<T>(*at.stream, units, dcell, at.output<S>(2));
+                },
+                product.workspace_bytes() + Parts::Bytes<C>(units) + Parts::Bytes<S>(4 * units)};
+}
+
+}  // namespace
+
+void AddLstmGpuKernels(KernelTable& table) {
+  table.AddKernels("Lstm", Kernels<float, double, Half, BFloat16>(
+                               "GPU", [](auto tag) { return &MakeGpuLstm<typename decltype(tag)::type>; }));
+  table.AddKernels("LstmGrad", Kernels<float, double, Half, BFloat16>(
+                                   "GPU", [](auto tag) { return &MakeGpuLstmGrad<typename decltype(tag)::type>; }));
+}
+
+}  // namespace belfry::ops

@@ -1,0 +1,16 @@
+// Registration of the recurrent ops, by source file. Internal.
+#pragma once
+
+#include "framework/graph/kernel_table.h"
+#include "framework/graph/op_def.h"
+
+namespace belfry::ops {
+
+void RegisterLstm(OpRegistry& registry);  // lstm.cc
+void RegisterGru(OpRegistry& registry);   // gru.cc
+
+// In the CUDA module.
+void AddLstmGpuKernels(KernelTable& table);  // lstm.cu
+void AddGruGpuKernels(KernelTable& table);   // gru.cu
+
+}  // namespace belfry::ops

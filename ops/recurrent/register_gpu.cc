@@ -1,0 +1,11 @@
+#include "ops/gpu/gpu_kernels.h"
+#include "ops/recurrent/recurrent_ops.h"
+
+namespace belfry::ops {
+
+void AddRecurrentGpuKernels(KernelTable& table) {
+  AddLstmGpuKernels(table);
+  AddGruGpuKernels(table);
+}
+
+}  // namespace belfry::ops
