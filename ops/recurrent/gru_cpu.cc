@@ -5,35 +5,38 @@
 namespace belfry::ops::recurrent {
 namespace {
 
+// Its rows are the gates, the candidate before its reset, and the biases.
 template <class T>
 struct GruCell {
   using C = Compute<T>;
+  static constexpr int64_t kRows = 7;
   Problem p;
   const T *projection, *biases;
   T *gates, *candidates;
 
-  void Step(const Place& at, C* sums, const C* before, C* after) const {
+  void Start(int64_t, Rows<C> own) const {
+    for (int k = 0; k < 3; ++k) LoadRow(biases + k * p.h, p.h, own[4 + k]);
+  }
+  void Load(int64_t batch, int64_t step, Rows<C> own) const {
+    for (int k = 0; k < 3; ++k) LoadRow(projection + 3 * p.At(batch, step) + k * p.h, p.h, own[k]);
+  }
+  void Save(int64_t batch, int64_t step, Rows<C> own) const {
+    for (int k = 0; k < 3; ++k) Store(own[k], p.h, gates + 3 * p.At(batch, step) + k * p.h);
+    Store(own[3], p.h, candidates + p.At(batch, step));
+  }
+  void Finish(int64_t, Rows<C>) const {}
+
+  void Step(const C* sums, const C* before, Rows<C> own, C* after) const {
     constexpr int64_t kCount = kLanes<C>;
-    const int64_t from = p.At(at.batch, at.step), first = 3 * from + at.unit;
-    alignas(64) C projected[3 * kCount], bias[3 * kCount], candidate[kCount], h[kCount];
-    for (int gate = 0; gate < 3; ++gate) {
-      LoadUnits(projection + first + gate * p.h, at.count, projected + gate * kCount);
-      LoadUnits(biases + gate * p.h + at.unit, at.count, bias + gate * kCount);
-    }
+    C *const gr = own[0], *const gz = own[1], *const gn = own[2], *const candidate = own[3];
+    const C *const br = own[4], *const bz = own[5], *const bn = own[6];
 #pragma omp simd
     for (int64_t j = 0; j < kCount; ++j) {
-      const C r = SigmoidOf(sums[j] + bias[j] + projected[j]);
-      const C z = SigmoidOf(sums[kCount + j] + bias[kCount + j] + projected[kCount + j]);
-      candidate[j] = sums[2 * kCount + j] + bias[2 * kCount + j];
-      const C n = TanhOf(projected[2 * kCount + j] + r * candidate[j]);
-      projected[j] = r, projected[kCount + j] = z, projected[2 * kCount + j] = n;
-      h[j] = n + z * (before[j] - n);
+      const C r = SigmoidOf(sums[j] + br[j] + gr[j]), z = SigmoidOf(sums[kCount + j] + bz[j] + gz[j]);
+      const C c = sums[2 * kCount + j] + bn[j], n = TanhOf(gn[j] + r * c);
+      gr[j] = r, gz[j] = z, gn[j] = n, candidate[j] = c;
+      after[j] = n + z * (before[j] - n);
     }
-    for (int gate = 0; gate < 3; ++gate) {
-      StoreUnits(projected + gate * kCount, at.count, gates + first + gate * p.h);
-    }
-    StoreUnits(candidate, at.count, candidates + from + at.unit);
-    std::copy_n(h, kCount, after);
   }
 };
 
@@ -80,7 +83,7 @@ struct GruGradCell {
 template <class T>
 absl::StatusOr<Kernel> MakeGru(const KernelSpec& spec) {
   const Problem p = MakeProblem(spec);
-  const Forward<T, 3> forward(p);
+  const Forward<T, 3, GruCell<T>> forward(p);
   const bool given = spec.inputs.size() > 3;
   return Kernel{[=](const KernelContext& context) {
                   const GruCell<T> cell = {p, context.input<T>(0), context.input<T>(2), context.output<T>(2),

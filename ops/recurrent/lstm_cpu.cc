@@ -5,55 +5,38 @@
 namespace belfry::ops::recurrent {
 namespace {
 
+// Its rows are the gates and the cell.
 template <class T>
 struct LstmCell {
   using C = Compute<T>;
+  static constexpr int64_t kRows = 5;
   Problem p;
   const T *projection, *initial;  // `initial` may be null
   C* cells;
   T *gates, *last;
 
-  int64_t GatesAt(const Place& at) const { return 4 * p.At(at.batch, at.step) + at.unit; }
-  int64_t CellsAt(const Place& at) const { return p.At(at.batch, at.step) + at.unit; }
-  void LoadBefore(const Place& at, C* to) const {
-    if (at.step > 0) return LoadUnits(cells + CellsAt(at) - p.h, at.count, to);
-    if (initial != nullptr) return LoadUnits(initial + at.batch * p.h + at.unit, at.count, to);
-    std::fill_n(to, kLanes<C>, C(0));
+  void Start(int64_t batch, Rows<C> own) const {
+    LoadRow(initial == nullptr ? nullptr : initial + batch * p.h, p.h, own[4]);
   }
+  void Load(int64_t batch, int64_t step, Rows<C> own) const {
+    for (int k = 0; k < 4; ++k) LoadRow(projection + 4 * p.At(batch, step) + k * p.h, p.h, own[k]);
+  }
+  void Save(int64_t batch, int64_t step, Rows<C> own) const {
+    for (int k = 0; k < 4; ++k) Store(own[k], p.h, gates + 4 * p.At(batch, step) + k * p.h);
+    Store(own[4], p.h, cells + p.At(batch, step));
+  }
+  void Finish(int64_t batch, Rows<C> own) const { Store(own[4], p.h, last + batch * p.h); }
 
-  void Step(const Place& at, C* sums, const C*, C* after) const {
+  void Step(const C* sums, const C*, Rows<C> own, C* after) const {
     constexpr int64_t kCount = kLanes<C>;
-    alignas(64) C projected[4 * kCount], cell[kCount], h[kCount];
-    for (int gate = 0; gate < 4; ++gate) {
-      LoadUnits(projection + GatesAt(at) + gate * p.h, at.count, projected + gate * kCount);
-    }
-    LoadBefore(at, cell);
+    C *const gi = own[0], *const gf = own[1], *const gg = own[2], *const go = own[3], *const cell = own[4];
 #pragma omp simd
     for (int64_t j = 0; j < kCount; ++j) {
-      const C i = SigmoidOf(sums[j] + projected[j]), f = SigmoidOf(sums[kCount + j] + projected[kCount + j]);
-      const C g = TanhOf(sums[2 * kCount + j] + projected[2 * kCount + j]);
-      const C o = SigmoidOf(sums[3 * kCount + j] + projected[3 * kCount + j]);
-      projected[j] = i, projected[kCount + j] = f, projected[2 * kCount + j] = g, projected[3 * kCount + j] = o;
-      cell[j] = f * cell[j] + i * g;
-      h[j] = o * TanhOf(cell[j]);
-    }
-    for (int gate = 0; gate < 4; ++gate) {
-      StoreUnits(projected + gate * kCount, at.count, gates + GatesAt(at) + gate * p.h);
-    }
-    StoreUnits(cell, at.count, cells + CellsAt(at));
-    std::copy_n(h, kCount, after);
-  }
-
-  void StoreLast() const {
-    for (int64_t batch = 0; batch < p.n; ++batch) {
-      T* const to = last + batch * p.h;
-      if (p.t > 0) {
-        Store(cells + p.At(batch, p.t - 1), p.h, to);
-      } else if (initial != nullptr) {
-        std::copy_n(initial + batch * p.h, p.h, to);
-      } else {
-        std::fill_n(to, p.h, T(0));
-      }
+      const C i = SigmoidOf(sums[j] + gi[j]), f = SigmoidOf(sums[kCount + j] + gf[j]);
+      const C g = TanhOf(sums[2 * kCount + j] + gg[j]), o = SigmoidOf(sums[3 * kCount + j] + go[j]);
+      const C c = f * cell[j] + i * g;
+      gi[j] = i, gf[j] = f, gg[j] = g, go[j] = o, cell[j] = c;
+      after[j] = o * TanhOf(c);
     }
   }
 };
@@ -62,21 +45,25 @@ struct LstmCell {
 template <class T>
 struct LstmGradCell {
   using C = Compute<T>;
-  LstmCell<T> forward;
-  const T *gates, *dlast;
-  T *dgates, *dinitial;
+  Problem p;
+  const T *gates, *initial, *dlast;  // `initial` may be null
+  const C* cells;
+  T *dprojection, *dinitial;
 
-  void Start(int64_t batch, C* state) const { Load(dlast + batch * forward.p.h, forward.p.h, state); }
-  void Finish(int64_t batch, const C* state) const { Store(state, forward.p.h, dinitial + batch * forward.p.h); }
+  void Start(int64_t batch, C* state) const { Load(dlast + batch * p.h, p.h, state); }
+  void Finish(int64_t batch, const C* state) const { Store(state, p.h, dinitial + batch * p.h); }
 
   void Step(const Place& at, C* dh, C* state, C* slopes) const {
     constexpr int64_t kCount = kLanes<C>;
-    alignas(64) C gate[4 * kCount], cell[kCount], before[kCount], dcell[kCount], dbefore[kCount];
-    for (int k = 0; k < 4; ++k) {
-      LoadUnits(gates + forward.GatesAt(at) + k * forward.p.h, at.count, gate + k * kCount);
+    const int64_t from = p.At(at.batch, at.step), first = 4 * from + at.unit;
+    alignas(64) C gate[4 * kCount], cell[kCount], before[kCount] = {}, dcell[kCount], dbefore[kCount];
+    for (int k = 0; k < 4; ++k) LoadUnits(gates + first + k * p.h, at.count, gate + k * kCount);
+    LoadUnits(cells + from + at.unit, at.count, cell);
+    if (at.step > 0) {
+      LoadUnits(cells + from - p.h + at.unit, at.count, before);
+    } else if (initial != nullptr) {
+      LoadUnits(initial + at.batch * p.h + at.unit, at.count, before);
     }
-    LoadUnits(forward.cells + forward.CellsAt(at), at.count, cell);
-    forward.LoadBefore(at, before);
     LoadUnits(state, at.count, dcell);
 #pragma omp simd
     for (int64_t j = 0; j < kCount; ++j) {
@@ -91,9 +78,7 @@ struct LstmGradCell {
     }
     std::fill_n(dh, kCount, C(0));
     StoreUnits(dbefore, at.count, state);
-    for (int k = 0; k < 4; ++k) {
-      StoreUnits(slopes + k * kCount, at.count, dgates + forward.GatesAt(at) + k * forward.p.h);
-    }
+    for (int k = 0; k < 4; ++k) StoreUnits(slopes + k * kCount, at.count, dprojection + first + k * p.h);
   }
 };
 
@@ -102,7 +87,7 @@ struct LstmGradCell {
 template <class T>
 absl::StatusOr<Kernel> MakeLstm(const KernelSpec& spec) {
   const Problem p = MakeProblem(spec);
-  const Forward<T, 4> forward(p);
+  const Forward<T, 4, LstmCell<T>> forward(p);
   const bool given = spec.inputs.size() > 2;
   return Kernel{[=](const KernelContext& context) {
                   const LstmCell<T> cell = {p,
@@ -114,7 +99,6 @@ absl::StatusOr<Kernel> MakeLstm(const KernelSpec& spec) {
                   forward.Run({context.input<T>(1), given ? context.input<T>(2) : nullptr, context.output<T>(0),
                                context.output<T>(1)},
                               cell, context.workspace);
-                  cell.StoreLast();
                   return absl::OkStatus();
                 },
                 forward.workspace_bytes()};
@@ -126,13 +110,13 @@ absl::StatusOr<Kernel> MakeLstmGrad(const KernelSpec& spec) {
   const Backward<T, 4> backward(p);
   const bool given = spec.inputs.size() > 6;
   return Kernel{[=](const KernelContext& context) {
-                  using C = Compute<T>;
-                  const LstmGradCell<T> cell = {
-                      {p, nullptr, given ? context.input<T>(6) : nullptr, const_cast<C*>(context.input<C>(2))},
-                      context.input<T>(0),
-                      context.input<T>(5),
-                      context.output<T>(0),
-                      context.output<T>(2)};
+                  const LstmGradCell<T> cell = {p,
+                                                context.input<T>(0),
+                                                given ? context.input<T>(6) : nullptr,
+                                                context.input<T>(5),
+                                                context.input<Compute<T>>(2),
+                                                context.output<T>(0),
+                                                context.output<T>(2)};
                   backward.Run({context.input<T>(1), context.input<T>(3), context.input<T>(4), context.output<T>(1)},
                                cell, context.workspace);
                   return absl::OkStatus();

@@ -25,11 +25,6 @@ int64_t PaddedUnits(int64_t h) {
   return UnitBlocks<C>(h) * kLanes<C>;
 }
 
-// The place of a cell's work: `count` units from `unit` on, at most kLanes, of one sequence at one step.
-struct Place {
-  int64_t batch, step, unit, count;
-};
-
 // Parts of registers, as arrays of kLanes elements.
 template <class T>
 void LoadUnits(const T* from, int64_t count, Compute<T>* to) {
@@ -61,13 +56,10 @@ void PackForward(const T* weights, int64_t h, Compute<T>* packed) {
   using C = Compute<T>;
   const int64_t panel = h * gates * kLanes<C>;
   ParallelFor(UnitBlocks<C>(h), static_cast<double>(panel), [=](int64_t begin, int64_t end) {
-    for (int64_t block = begin; block < end; ++block) {
-      const int64_t unit = block * kLanes<C>, count = std::min(kLanes<C>, h - unit);
-      C* to = packed + block * panel;
-      for (int64_t from = 0; from < h; ++from) {
-        for (int gate = 0; gate < gates; ++gate, to += kLanes<C>) {
-          LoadUnits(weights + (from * gates + gate) * h + unit, count, to);
-        }
+    for (int64_t row = 0; row < h * gates; ++row) {
+      for (int64_t block = begin; block < end; ++block) {
+        const int64_t unit = block * kLanes<C>, count = std::min(kLanes<C>, h - unit);
+        LoadUnits(weights + row * h + unit, count, packed + block * panel + row * kLanes<C>);
       }
     }
   });
@@ -120,11 +112,23 @@ struct ForwardOperands {
   T *y, *last;
 };
 
-// A cell has
-//   void Step(const Place& at, Compute<T>* sums, const Compute<T>* before, Compute<T>* after) const;
-// which makes the hidden state `after` of `before` and of the products `sums` [gates, kLanes] of the hidden state with
-// the weights. It reads the projection, and may keep what the gradient needs. All are blocks of kLanes units.
-template <class T, int gates>
+// A cell has rows of units of its own for each sequence, kRows of them, and
+//   void Start(int64_t batch, Rows own) const;               before the first step of a sequence
+//   void Load(int64_t batch, int64_t step, Rows own) const;  before a step: the projection
+//   void Step(const C* sums, const C* before, Rows own, C* after) const;
+//   void Save(int64_t batch, int64_t step, Rows own) const;  after a step: what the gradient needs
+//   void Finish(int64_t batch, Rows own) const;              after the last step
+// Step makes the hidden state `after` of `before` and of the products `sums` [gates, kLanes] of the hidden state with
+// the weights, for a block of kLanes units. Rows of the operands are far apart in memory, often by a power of two,
+// which caches do not like; so they are copied whole, before and after.
+template <class C>
+struct Rows {
+  C* first;
+  int64_t row;  // from one row to the next
+  C* operator[](int64_t i) const { return first + i * row; }
+};
+
+template <class T, int gates, class Cell>
 class Forward {
   using C = Compute<T>;
 
@@ -134,57 +138,63 @@ class Forward {
 
   size_t workspace_bytes() const { return static_cast<size_t>(Packed() + threads_ * PerThread()) * sizeof(C); }
 
-  template <class Cell>
   void Run(const ForwardOperands<T>& x, const Cell& cell, void* workspace) const {
     C* const packed = static_cast<C*>(workspace);
     PackForward<T, gates>(x.weights, p_.h, packed);
     ParallelFor(threads_, p_.Flops(gates) / static_cast<double>(kLanes<C> * threads_), [&](int64_t from, int64_t to) {
       for (int64_t thread = from; thread < to; ++thread) {
         const int64_t begin = p_.n * thread / threads_, end = p_.n * (thread + 1) / threads_;
-        RunRows(begin, end - begin, x, cell, packed, packed + Packed() + thread * PerThread());
+        RunSequences(begin, end - begin, x, cell, packed, packed + Packed() + thread * PerThread());
       }
     });
   }
 
  private:
-  static constexpr int64_t kRows = 48;  // sequences whose sums are in the cache at once
+  static constexpr int64_t kAtOnce = 48;  // sequences whose sums are in the cache at once
+  static constexpr int64_t kSums = gates * kLanes<C>;
 
   int64_t Packed() const { return row_ * gates * p_.h; }
-  int64_t PerThread() const { return 2 * ((p_.n + threads_ - 1) / threads_) * row_ + kRows * gates * kLanes<C>; }
+  int64_t PerThread() const { return (p_.n + threads_ - 1) / threads_ * (2 + Cell::kRows) * row_ + kAtOnce * kSums; }
 
-  template <class Cell>
-  void RunRows(int64_t first, int64_t rows, const ForwardOperands<T>& x, const Cell& cell, const C* packed,
-               C* memory) const {
-    C *before = memory, *after = memory + rows * row_, *const sums = memory + 2 * rows * row_;
-    for (int64_t i = 0; i < rows; ++i) {
+  void RunSequences(int64_t first, int64_t n, const ForwardOperands<T>& x, const Cell& cell, const C* packed,
+                    C* memory) const {
+    C *before = memory, *after = before + n * row_, *const own = after + n * row_;
+    C* const sums = own + n * Cell::kRows * row_;
+    const auto own_rows = [&](int64_t i) { return Rows<C>{own + i * Cell::kRows * row_, row_}; };
+    for (int64_t i = 0; i < n; ++i) {
       LoadRow(x.initial == nullptr ? nullptr : x.initial + (first + i) * p_.h, p_.h, before + i * row_);
+      cell.Start(first + i, own_rows(i));
     }
     for (int64_t step = 0; step < p_.t; ++step) {
-      for (int64_t block = 0; block < UnitBlocks<C>(p_.h); ++block) {
-        for (int64_t row = 0; row < rows; row += kRows) {
-          RunBlock(first, row, std::min(kRows, rows - row), step, block, cell, packed, before, after, sums);
+      for (int64_t i = 0; i < n; ++i) cell.Load(first + i, step, own_rows(i));
+      for (int64_t unit = 0; unit < p_.h; unit += kLanes<C>) {
+        for (int64_t i = 0; i < n; i += kAtOnce) {
+          RunBlock(unit, i, std::min(kAtOnce, n - i), cell, packed + unit * gates * p_.h, before, own, after, sums);
         }
       }
       // The next step reads what is stored, rounded to 16 bits if T has these.
-      for (int64_t i = 0; i < rows; ++i) {
+      for (int64_t i = 0; i < n; ++i) {
         T* const y = x.y + p_.At(first + i, step);
         Store(after + i * row_, p_.h, y);
         if (kIsSixteenBit<T>) Load(y, p_.h, after + i * row_);
+        cell.Save(first + i, step, own_rows(i));
       }
       std::swap(before, after);
     }
-    for (int64_t i = 0; i < rows; ++i) Store(before + i * row_, p_.h, x.last + (first + i) * p_.h);
+    for (int64_t i = 0; i < n; ++i) {
+      Store(before + i * row_, p_.h, x.last + (first + i) * p_.h);
+      cell.Finish(first + i, own_rows(i));
+    }
   }
 
-  template <class Cell>
-  void RunBlock(int64_t first, int64_t row, int64_t rows, int64_t step, int64_t block, const Cell& cell,
-                const C* packed, const C* before, C* after, C* sums) const {
-    constexpr int64_t kSums = gates * kLanes<C>;
-    const int64_t unit = block * kLanes<C>, count = std::min(kLanes<C>, p_.h - unit);
-    Product<C, false>(rows, gates, before + row * row_, row_, p_.h, packed + block * p_.h * kSums, kSums, sums, kSums);
-    for (int64_t i = row; i < row + rows; ++i) {
+  // One step of the sequences [begin, begin + n), for the units from `unit` on.
+  void RunBlock(int64_t unit, int64_t begin, int64_t n, const Cell& cell, const C* weights, const C* before, C* own,
+                C* after, C* sums) const {
+    Product<C, false>(n, gates, before + begin * row_, row_, p_.h, weights, kSums, sums, kSums);
+    for (int64_t i = begin; i < begin + n; ++i) {
       const int64_t at = i * row_ + unit;
-      cell.Step(Place{first + i, step, unit, count}, sums + (i - row) * kSums, before + at, after + at);
+      cell.Step(sums + (i - begin) * kSums, before + at, Rows<C>{own + i * Cell::kRows * row_ + unit, row_},
+                after + at);
     }
   }
 
@@ -193,6 +203,11 @@ class Forward {
 };
 
 // --- Backward ---
+
+// The place of a cell's work: `count` units from `unit` on, at most kLanes, of one sequence at one step.
+struct Place {
+  int64_t batch, step, unit, count;
+};
 
 template <class T>
 struct BackwardOperands {
