@@ -18,8 +18,7 @@ Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x, const
   const auto reject = [&](absl::string_view what) { return Reject(scope, "MultiHeadAttention", name, what, x); };
   if (!x.valid()) return reject("has an invalid Output as input");
   if (x.shape().rank() != 3 || x.shape()[2] == Shape::kUnknown) return reject("needs [N, T, C] with known C");
-  const int64_t n = x.shape()[0], t = x.shape()[1], c = x.shape()[2];
-  if (n == Shape::kUnknown && t == Shape::kUnknown) return reject("needs an input of which N or T is known");
+  const int64_t c = x.shape()[2];
   const int64_t heads = options.heads, kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
   if (heads < 1 || c < heads || c % heads != 0 || kv_heads < 1 || heads % kv_heads != 0) {
     return reject(absl::StrCat("cannot split ", c, " channels into ", heads, " heads, or these among ", kv_heads,
@@ -30,7 +29,7 @@ Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x, const
   const int64_t width = c / heads, all_heads = heads + 2 * kv_heads;
   Output qkv = Dense(layer, "qkv", AsRows(layer, x), all_heads * width,
                      {.use_bias = options.use_bias, .weights = options.weights});
-  qkv = ops::Reshape(layer, qkv, {n, t, all_heads, width});
+  qkv = ops::Reshape(layer, qkv, {ops::Extent::Of(x, 0), ops::Extent::Of(x, 1), all_heads, width});
   if (options.rotary) {
     ops::RotaryOptions rotation = options.rotation;
     rotation.heads = heads + kv_heads;

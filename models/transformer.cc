@@ -38,6 +38,15 @@ Output Block(const Scope& scope, Output x, const TransformerOptions& options) {
   return ops::Add(scope, x, transformed);
 }
 
+// As many of the first rows of `table` as there are tokens [N, T] in a sequence: [T, C], or [1, T, C] if T is unknown
+// so far.
+Output FirstRows(const Scope& scope, Output table, Output tokens) {
+  const int64_t t = tokens.shape()[1];
+  if (t != Shape::kUnknown) return ops::Slice(scope, table, {0, 0}, {t, table.shape()[1]});
+  const Output ones = ops::OnesLike(scope, ops::StridedSlice(scope, tokens, {0}, {1}));
+  return ops::Gather(scope, table, ops::Cumsum(scope, ones, 1, {.exclusive = true}));
+}
+
 }  // namespace
 
 Output Transformer(OpScope scope, Output tokens, const TransformerOptions& options) {
@@ -48,9 +57,8 @@ Output Transformer(OpScope scope, Output tokens, const TransformerOptions& optio
     return reject(
         absl::StrCat("has ", options.layers, " layers, ", options.vocabulary, " tokens and width ", options.width));
   }
-  const int64_t n = tokens.shape()[0], t = tokens.shape()[1];
-  if (!options.rotary && (t == Shape::kUnknown || t > options.length)) {
-    return reject(absl::StrCat("has learned positions for ", options.length, " tokens, and needs to know T"));
+  if (!options.rotary && tokens.shape()[1] > options.length) {
+    return reject(absl::StrCat("has learned positions for ", options.length, " tokens"));
   }
 
   const Initializer weights = NormalInitializer(kStddev);
@@ -60,7 +68,7 @@ Output Transformer(OpScope scope, Output tokens, const TransformerOptions& optio
   if (!options.rotary) {
     const Parameter positions =
         GetParameter(scope, "position_embedding", {options.length, options.width}, weights, options.dtype);
-    x = ops::Add(scope, x, ops::Slice(scope, positions.used, {0, 0}, {t, options.width}));
+    x = ops::Add(scope, x, FirstRows(scope, positions.used, tokens));
   }
   x = Dropout(scope, "dropout", x, options.dropout, options.training && options.dropout > 0);
   for (int64_t i = 0; i < options.layers && x.valid(); ++i) {
@@ -72,7 +80,8 @@ Output Transformer(OpScope scope, Output tokens, const TransformerOptions& optio
   const Output logits = options.tied
                             ? ops::MatMul(scope, x, embedding.used, {.transpose_b = true})
                             : Dense(scope, "logits", x, options.vocabulary, {.use_bias = false, .weights = weights});
-  return ops::Reshape(scope.Named("logits"), logits, {n, t, options.vocabulary});
+  return ops::Reshape(scope.Named("logits"), logits,
+                      {ops::Extent::Of(tokens, 0), ops::Extent::Of(tokens, 1), options.vocabulary});
 }
 
 }  // namespace belfry::models
