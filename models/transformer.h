@@ -22,9 +22,10 @@ struct TransformerOptions {
   bool training = true;
   DType dtype = DType::kFloat32;  // in which layers compute. Variables are float32 if it has 16 bits
 };
-// The logits [N, T, vocabulary] in `dtype` for tokens [N, T], int32 or int64, of which T is known if positions are
-// learned, and N or T in any case. A block normalises its input (pre-LN) and adds its result to it: attention, which is
-// causal, then an MLP with the approximate GELU. A last normalisation follows.
+// The logits [N, T, vocabulary] in `dtype` for tokens [N, T], int32 or int64. N and T may be unknown. If positions are
+// learned, T is at most `length`; if it is unknown, a longer sequence fails the step on a CPU, and has no positions
+// there on a GPU. A block normalises its input (pre-LN) and adds its result to it: attention, which is causal, then an
+// MLP with the approximate GELU. A last normalisation follows.
 //
 // Weights start normally distributed with standard deviation 0.02, those that end a block with 0.02 / sqrt(2 layers);
 // biases start at 0. Variables: token_embedding, position_embedding; for each layer

@@ -112,6 +112,14 @@ struct ForwardOperands {
   T *y, *last;
 };
 
+// Rows of padded units.
+template <class C>
+struct Rows {
+  C* first;
+  int64_t row;  // from one row to the next
+  C* operator[](int64_t i) const { return first + i * row; }
+};
+
 // A cell has rows of units of its own for each sequence, kRows of them, and
 //   void Start(int64_t batch, Rows own) const;               before the first step of a sequence
 //   void Load(int64_t batch, int64_t step, Rows own) const;  before a step: the projection
@@ -120,14 +128,7 @@ struct ForwardOperands {
 //   void Finish(int64_t batch, Rows own) const;              after the last step
 // Step makes the hidden state `after` of `before` and of the products `sums` [gates, kLanes] of the hidden state with
 // the weights, for a block of kLanes units. Rows of the operands are far apart in memory, often by a power of two,
-// which caches do not like; so they are copied whole, before and after.
-template <class C>
-struct Rows {
-  C* first;
-  int64_t row;  // from one row to the next
-  C* operator[](int64_t i) const { return first + i * row; }
-};
-
+// so their lines would evict each other if a step visited them block by block; they are copied whole, before and after.
 template <class T, int gates, class Cell>
 class Forward {
   using C = Compute<T>;

@@ -96,6 +96,10 @@ TEST_F(TransformerTest, LengthAndBatchMayBeUnknown) {
     const Tensor logits = Run({{any, Counting(3, 1)}}, {free})[0];
     EXPECT_EQ(logits.shape(), Shape({3, kLength, 11}));
     EXPECT_EQ(logits.ToDoubles(), expected.ToDoubles());
+    if (!rotary) {
+      const absl::Status status = session_->Run({{any, Tensor::Zeros(DType::kInt32, {2, 9})}}, {free}, {}).status();
+      EXPECT_FALSE(status.ok()) << "nine tokens have no ninth position";
+    }
     const Tensor one = Run({{any, Tensor::Of<int32_t>({1}, {1, 1})}}, {free})[0];
     for (int64_t i = 0; i < 11; ++i) EXPECT_NEAR(one.data<float>()[i], expected.data<float>()[i], 1e-5);
   }
