@@ -95,8 +95,10 @@ absl::StatusOr<Checkpoint> LoadCheckpoint(const std::string& path) {
   Checkpoint checkpoint{.path = path, .metadata = file.metadata()};
   const auto step = checkpoint.metadata.find(kStepKey);
   if (step == checkpoint.metadata.end() || !absl::SimpleAtoi(step->second, &checkpoint.step) || checkpoint.step < 0) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": its metadata has no \"", kStepKey,
-                                                   "\", so it is a file of tensors, but not a training checkpoint"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": its metadata has no \"", kStepKey,
+                     "\", so it is a file of tensors, but not a training checkpoint; read these by "
+                     "io::ReadSafetensors"));
   }
   checkpoint.metric = TakeMetric(checkpoint.metadata);
   checkpoint.metadata.erase(kStepKey);

@@ -175,4 +175,9 @@ absl::StatusOr<std::vector<NamedTensor>> SafetensorsFile::ReadAll() const {
   return tensors;
 }
 
+absl::StatusOr<std::vector<NamedTensor>> ReadSafetensors(const std::string& path) {
+  ASSIGN_OR_RETURN(const SafetensorsFile file, SafetensorsFile::Open(path));
+  return file.ReadAll();
+}
+
 }  // namespace belfry::io

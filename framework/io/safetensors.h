@@ -85,4 +85,7 @@ class SafetensorsFile {
   SafetensorsHeader header_;
 };
 
+// All tensors of a file, whoever wrote it: a source of weights for Restore. Errors: those of SafetensorsFile.
+absl::StatusOr<std::vector<NamedTensor>> ReadSafetensors(const std::string& path);
+
 }  // namespace belfry::io

@@ -3,10 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <iterator>
+#include <type_traits>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "framework/base/half.h"
 #include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/io/checksum.h"
@@ -53,6 +56,65 @@ Tensor PartFor(const Variable& variable, const Tensor& whole) {
   const auto offset = static_cast<size_t>(variable.def().slot_of->begin) * SizeOf(variable.dtype());
   if (part.bytes() > 0) std::memcpy(part.raw(), static_cast<const char*>(whole.raw()) + offset, part.bytes());
   return part;
+}
+
+bool IsFloat(DType dtype) {
+  return dtype == DType::kFloat16 || dtype == DType::kBFloat16 || dtype == DType::kFloat32 || dtype == DType::kFloat64;
+}
+
+// Calls `function` with a null pointer of the element type. REQUIRES: IsFloat(dtype).
+template <class Function>
+void VisitFloat(DType dtype, Function function) {
+  switch (dtype) {
+    case DType::kFloat16: return function(static_cast<Half*>(nullptr));
+    case DType::kBFloat16: return function(static_cast<BFloat16*>(nullptr));
+    case DType::kFloat64: return function(static_cast<double*>(nullptr));
+    default: return function(static_cast<float*>(nullptr));
+  }
+}
+
+// The tensor in another floating-point type, rounded to nearest. float64 goes to 16 bits by float32.
+Tensor Cast(const Tensor& from, DType dtype) {
+  Tensor to(dtype, from.shape());
+  VisitFloat(from.dtype(), [&](auto* in) {
+    VisitFloat(dtype, [&](auto* out) {
+      using In = std::remove_pointer_t<decltype(in)>;
+      using Out = std::remove_pointer_t<decltype(out)>;
+      constexpr bool kBothWide = std::is_arithmetic_v<In> && std::is_arithmetic_v<Out>;
+      std::transform(from.data<In>(), from.data<In>() + from.elements(), to.data<Out>(), [](In x) {
+        if constexpr (kBothWide) return static_cast<Out>(x);
+        return static_cast<Out>(static_cast<float>(x));
+      });
+    });
+  });
+  return to;
+}
+
+std::string Renamed(const std::string& name, const Rename& rename) {
+  const absl::string_view from = absl::StripSuffix(rename.from, "/"), to = absl::StripSuffix(rename.to, "/");
+  const absl::string_view rest = absl::StripPrefix(absl::StripPrefix(name, from), "/");
+  return absl::StrCat(to, to.empty() || rest.empty() ? "" : "/", rest);
+}
+
+// The names of the tensors in the model.
+absl::StatusOr<std::vector<std::string>> NamesInModel(absl::string_view source,
+                                                      absl::Span<const io::NamedTensor> tensors,
+                                                      const std::vector<Rename>& renames) {
+  std::vector<bool> used(renames.size());
+  std::vector<std::string> names;
+  for (const io::NamedTensor& tensor : tensors) {
+    const auto fits = std::find_if(renames.begin(), renames.end(),
+                                   [&](const Rename& rename) { return InScope(tensor.name, rename.from); });
+    names.push_back(fits == renames.end() ? tensor.name : Renamed(tensor.name, *fits));
+    if (fits != renames.end()) used[fits - renames.begin()] = true;
+  }
+  const auto unused = std::find(used.begin(), used.end(), false) - used.begin();
+  if (unused == static_cast<int64_t>(renames.size())) return names;
+  std::vector<std::string> there;
+  for (const io::NamedTensor& tensor : tensors) there.push_back(tensor.name);
+  return absl::InvalidArgumentError(absl::StrCat(source, ": no tensor is left for the rename of '",
+                                                 renames[unused].from, "' to '", renames[unused].to, "'",
+                                                 Listed("in the file", there)));
 }
 
 absl::Status Difference(const Variable& a, const Tensor& a_value, const Variable& b, const Tensor& b_value) {
@@ -171,10 +233,12 @@ absl::Status Snapshot::Take(Session& session, absl::Span<const SlotPart> elsewhe
 
 absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
                                  const RestoreOptions& options) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesInModel(source, tensors, options.renames));
   HashMap<absl::string_view, const Tensor*> by_name;
-  for (const io::NamedTensor& tensor : tensors) {
-    if (by_name.emplace(tensor.name, &tensor.value).second) continue;
-    return absl::InvalidArgumentError(absl::StrCat(source, ": two tensors are named '", tensor.name, "'"));
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (by_name.emplace(names[i], &tensors[i].value).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat(source, ": two tensors are named '", names[i], "'",
+                                                   names[i] == tensors[i].name ? "" : " after the renames"));
   }
   Restored result;
   std::vector<std::string> different;
@@ -191,18 +255,21 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
       continue;
     }
     const Tensor& value = *tensor->second;
-    if (value.dtype() != variable.dtype() || value.shape() != WholeShape(variable)) {
+    const bool cast =
+        options.cast && value.dtype() != variable.dtype() && IsFloat(value.dtype()) && IsFloat(variable.dtype());
+    if ((value.dtype() != variable.dtype() && !cast) || value.shape() != WholeShape(variable)) {
       different.push_back(absl::StrCat(variable.name(), " (", Described(value.dtype(), value.shape()),
                                        ", in the graph ", Described(variable.dtype(), WholeShape(variable)), ")"));
       continue;
     }
     if (first) result.restored.push_back(variable.name());
+    if (first && cast) result.cast.push_back(variable.name());
     variables.push_back(variable);
-    values.push_back(PartFor(variable, value));
+    values.push_back(PartFor(variable, cast ? Cast(value, variable.dtype()) : value));
   }
   different.erase(std::unique(different.begin(), different.end()), different.end());
-  for (const io::NamedTensor& tensor : tensors) {
-    if (!seen.contains(tensor.name) && Selected(tensor.name, options)) result.extra.push_back(tensor.name);
+  for (const std::string& name : names) {
+    if (!seen.contains(name) && Selected(name, options)) result.extra.push_back(name);
   }
   // A warm start that changes no weight trains the model from its initial values, and says nothing.
   const auto is_weight = [&](const Variable& variable) {
@@ -214,15 +281,15 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
                     (result.extra.empty() || options.allow_extra);
   if (!fits || variables.empty() || no_weight) {
     const std::vector<std::string> none;
-    return absl::InvalidArgumentError(
-        absl::StrCat(source, " does not match the model, so nothing is restored",
-                     !fits               ? ""
-                     : variables.empty() ? ": it has none of the model's variables"
-                                         : ": it has none of the model's weights",
-                     Listed("not in the file", fits || !options.allow_missing ? result.missing : none),
-                     Listed("only in the file", fits || !options.allow_extra ? result.extra : none),
-                     Listed("with a different shape or type in the file", different),
-                     "\nBuild the model that was saved, or restore only a part of it (RestoreOptions)"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        source, " does not match the model, so nothing is restored",
+        !fits               ? ""
+        : variables.empty() ? ": it has none of the model's variables"
+                            : ": it has none of the model's weights",
+        Listed("not in the file", fits || !options.allow_missing ? result.missing : none),
+        Listed("only in the file", fits || !options.allow_extra ? result.extra : none),
+        Listed("with a different shape or type in the file", different),
+        "\nBuild the model that was saved, restore only a part of it, or rename or cast (RestoreOptions)"));
   }
   RETURN_IF_ERROR(session.WriteVariables(variables, values));
   return result;

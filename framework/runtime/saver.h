@@ -40,12 +40,22 @@ class Snapshot {
   std::vector<Tensor> parts_;  // of this session, as they were read
 };
 
+// A path in a file, and its place in the model: {"encoder", "backbone/stem"} takes "encoder/conv1/weights" for
+// "backbone/stem/conv1/weights". Paths match whole components. An empty `from` is before every name; an empty `to`
+// drops the path.
+struct Rename {
+  std::string from, to;
+};
+
 // Selects the variables to restore, and what may be missing. By default everything must match.
 struct RestoreOptions {
+  // Names of the file are changed first, each by the first of these that fits.
+  std::vector<Rename> renames;
   // Restore only variables under a path in `only`, and none under a path in `except`. Paths match whole components
   // ("tail" matches "tail" and "tail/weights", not "tails"); an empty list does not restrict. Excluded variables count
   // neither as missing nor as extra.
   std::vector<std::string> only, except;
+  bool cast = false;           // floating-point tensors are rounded or widened to the type of their variables
   bool allow_missing = false;  // variables without a tensor keep their values
   bool allow_extra = false;    // tensors without a variable are ignored
 };
@@ -53,6 +63,7 @@ struct RestoreOptions {
 // Logical names, in the order of the graph and of the tensors.
 struct Restored {
   std::vector<std::string> restored;
+  std::vector<std::string> cast;     // of these, those of another type in the file
   std::vector<std::string> missing;  // variables without a tensor
   std::vector<std::string> extra;    // tensors without a variable
 };
@@ -60,7 +71,7 @@ struct Restored {
 // Assigns to the session's variables, in all replicas, the tensors of the same names; to parts of slots, their parts.
 // All or nothing: unless everything matches, nothing is written. `source` names the origin of the tensors in errors.
 // Errors: InvalidArgument, which lists missing names, extra names and mismatches of shape or dtype, up to 10 of each;
-// also if nothing would be restored, or none of the trainable variables that are selected.
+// also if nothing would be restored, none of the trainable variables that are selected, or if a rename fits no tensor.
 absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
                                  const RestoreOptions& options = {});
 

@@ -4,10 +4,14 @@
 #include <atomic>
 #include <thread>
 
+#include "framework/base/half.h"
+#include "framework/io/checkpoint_directory.h"
+#include "framework/io/safetensors.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/state.h"
 #include "tests/framework/base/same_bits.h"
+#include "tests/framework/io/io_testing.h"
 #include "tests/framework/runtime/checkpoint_fixture.h"
 
 namespace belfry {
@@ -247,6 +251,74 @@ TEST_F(RestoreTest, APartIsRestored) {
     }
   }
   ExpectError(Try({.only = {"nowhere"}}).status(), StatusCode::kInvalidArgument, "none of the model's variables");
+}
+
+TEST_F(RestoreTest, NamesOfTheFileAreChanged) {
+  for (io::NamedTensor& tensor : tensors_) {
+    if (InScope(tensor.name, "hidden")) tensor.name = "encoder/body" + tensor.name.substr(6);
+    if (InScope(tensor.name, "norm")) tensor.name = "encoder/" + tensor.name;
+  }
+  ExpectError(Try().status(), StatusCode::kInvalidArgument, "encoder/body/weights", "rename");
+  ExpectError(Try({.renames = {{"encoder/bod", "hidden"}}}).status(), StatusCode::kInvalidArgument,
+              "no tensor is left for the rename of 'encoder/bod' to 'hidden'", "in the file: ", "encoder/body/weights");
+  ExpectError(Try({.renames = {{"encoder", ""}, {"encoder/body", "hidden"}}}).status(), StatusCode::kInvalidArgument,
+              "no tensor is left for the rename of 'encoder/body'");
+  ExpectError(Try({.renames = {{"encoder/body/weights", "logits/weights"}}}).status(), StatusCode::kInvalidArgument,
+              "two tensors are named 'logits/weights");
+  ExpectUntouched();
+  const auto restored = Try({.renames = {{"encoder/body/", "hidden"}, {"encoder", ""}}});
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(restored->restored, Contains("hidden/weights/Momentum"));
+  EXPECT_TRUE(SameBits(training_.Value("hidden/weights", 1), At("encoder/body/weights").value));
+  EXPECT_TRUE(SameBits(training_.Value("norm/gamma", 1), At("encoder/norm/gamma").value));
+}
+
+TEST_F(RestoreTest, TypesAreCastIfThatIsAsked) {
+  const Tensor exact = At("logits/weights").value;
+  Tensor wide(DType::kFloat64, exact.shape()), narrow(DType::kBFloat16, exact.shape());
+  for (int64_t i = 0; i < exact.elements(); ++i) {
+    wide.data<double>()[i] = exact.data<float>()[i];
+    narrow.data<BFloat16>()[i] = static_cast<BFloat16>(exact.data<float>()[i]);
+  }
+  At("logits/weights").value = wide;
+  ExpectError(Try().status(), StatusCode::kInvalidArgument,
+              "logits/weights (float64 [5,3], in the graph float32 [5,3])");
+  const auto restored = Try({.cast = true});
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(restored->cast, ElementsAre("logits/weights"));
+  EXPECT_TRUE(SameBits(training_.Value("logits/weights"), exact));
+  At("logits/weights").value = narrow;
+  ASSERT_TRUE(Try({.cast = true}).ok());
+  const Tensor now = training_.Value("logits/weights");
+  for (int64_t i = 0; i < exact.elements(); ++i) {
+    EXPECT_EQ(now.data<float>()[i], static_cast<float>(narrow.data<BFloat16>()[i]));
+  }
+  // Numbers that count are no floating-point numbers.
+  At("global_step").value = Tensor::Scalar(2.0f);
+  ExpectError(Try({.cast = true}).status(), StatusCode::kInvalidArgument, "global_step");
+}
+
+// Byte by byte as Python's library writes it: no metadata, names with dots, 16 bits.
+TEST_F(RestoreTest, WeightsOfAFileThatAnotherProgramWrote) {
+  const TemporaryFolder folder;
+  const std::string header = R"({"enc.bias":{"dtype":"F16","shape":[3],"data_offsets":[0,6]},)"
+                             R"("enc.weight":{"dtype":"BF16","shape":[5,3],"data_offsets":[6,36]}})";
+  std::string bytes(8, '\0');
+  bytes[0] = static_cast<char>(header.size());
+  bytes += header;
+  for (const char* half : {"\x00\x3c", "\x00\xc0", "\x00\x38"}) bytes.append(half, 2);  // 1, -2, 0.5
+  for (int i = 0; i < 15; ++i) bytes.append("\xc0\x3f", 2);                             // 1.5
+  folder.Write("python.safetensors", bytes);
+  const std::string path = folder / "python.safetensors";
+  ExpectError(io::LoadCheckpoint(path).status(), StatusCode::kInvalidArgument, "belfry.step", "ReadSafetensors");
+  tensors_ = ValueOf(io::ReadSafetensors(path));
+  const auto restored = Try({.renames = {{"enc.weight", "logits/weights"}, {"enc.bias", "logits/biases"}},
+                             .cast = true,
+                             .allow_missing = true});
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_THAT(restored->restored, testing::UnorderedElementsAre("logits/weights", "logits/biases"));
+  EXPECT_TRUE(SameBits(training_.Value("logits/biases", 1), Tensor::Of<float>({1, -2, 0.5})));
+  EXPECT_EQ(training_.Value("logits/weights", 1).ToDoubles(), std::vector<double>(15, 1.5));
 }
 
 TEST_F(RestoreTest, AWarmStartWithoutAnyWeightIsAnError) {
