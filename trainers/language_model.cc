@@ -239,6 +239,10 @@ void PrintResult(const Trainer& trainer, const Classification& results, const La
     absl::StrAppendFormat(&text, ", %.2f%% above the entropy", 100 * (results.loss / data.floor - 1));
   }
   const double rate = trainer.examples_per_second() * static_cast<double>(data.parts.train->fields()[0].shape[0]);
+  if (trainer.steps() == 0) {
+    absl::PrintF("%s. Nothing was trained: --steps=0.\n", text);
+    return;
+  }
   absl::PrintF("%s after %s%s.\n", text, Counted(trainer.steps(), "step"),
                rate > 0 ? absl::StrFormat(", %.0f tokens/s", rate) : "");
 }

@@ -300,7 +300,7 @@ def test_threads():
     os.kill(job.ranks(2)[1], signal.SIGUSR1)
     clean(job.end(60))
     check(job.status == 138 and "Stopped by SIGUSR1 after step" in job.output(), job.status, job.output())
-    job = Job(*in_layout(2, "--start_timeout=60", "--step_timeout=3", steps=100_000))
+    job = Job(*in_layout(2, "--start_timeout=60", "--step_timeout=8", steps=100_000))
     job.await_text("step 0/", 60)
     os.kill(job.ranks(2)[1], signal.SIGSTOP)
     clean(job.end(60))
