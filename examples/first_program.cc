@@ -18,7 +18,7 @@ absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
 }
 
 absl::Status Train() {
-  // Your data: named tensors [N, ...] of any type. ReadCsv reads numbers from a file (framework/data/csv.h).
+  // Your data: named tensors [N, ...] of any type. OpenCsv reads a table (framework/data/table/csv.h).
   Tensor points(DType::kFloat32, {2000, 2}), inside(DType::kInt32, {2000});
   std::mt19937 random;
   std::uniform_real_distribution<float> uniform(-2, 2);

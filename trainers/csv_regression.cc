@@ -9,10 +9,10 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
-#include "framework/data/csv.h"
 #include "framework/data/in_memory.h"
 #include "framework/data/prefetcher.h"
 #include "framework/data/resume.h"
+#include "framework/data/table/csv.h"
 #include "models/linear_regression.h"
 #include "models/summaries.h"
 #include "ops/builtin_ops.h"
@@ -29,12 +29,49 @@ constexpr double kMaxTarget = 1e18;
 // Of the printed formula's predictions, in spreads of the target. Training in float32 leaves errors of that size.
 constexpr double kFormulaError = 1e-6;
 
+// The numbers of a file.
+struct Numbers {
+  Tensor features;                         // [N, F] float64
+  Tensor targets;                          // [N] float64
+  std::vector<std::string> feature_names;  // F
+  std::string target_name;
+};
+
+absl::StatusOr<Numbers> ReadNumbers(const CsvRegressionOptions& options) {
+  const data::Column target{.name = options.target.empty() ? "-1" : options.target, .largest = kMaxTarget};
+  ASSIGN_OR_RETURN(const data::Table table, data::ReadCsv(options.path, {.columns = {target},
+                                                                         .others = data::ColumnType::kFloat,
+                                                                         .dtype = DType::kFloat64,
+                                                                         .max_bytes = options.max_bytes}));
+  Numbers numbers;
+  std::vector<absl::Span<const double>> features;
+  for (size_t i = 0; i < table.columns.size(); ++i) {
+    if (table.columns[i].largest == kMaxTarget) {
+      numbers.targets = table.values[i];
+      numbers.target_name = table.columns[i].name;
+      continue;
+    }
+    features.push_back(table.values[i].span<double>());
+    numbers.feature_names.push_back(table.columns[i].name);
+  }
+  if (features.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(options.path, ": only column '", numbers.target_name,
+                                                   "', the target; expected at least one feature"));
+  }
+  const auto columns = static_cast<int64_t>(features.size());
+  numbers.features = Tensor(DType::kFloat64, {table.rows(), columns});
+  for (int64_t i = 0; i < numbers.features.elements(); ++i) {
+    numbers.features.data<double>()[i] = features[i % columns][i / columns];
+  }
+  return numbers;
+}
+
 // Mean and standard deviation by column.
 struct Moments {
   std::vector<double> mean, deviation;  // 1 where a column is constant
 };
 
-absl::StatusOr<Moments> MomentsOf(const data::CsvTable& csv) {
+absl::StatusOr<Moments> MomentsOf(const Numbers& csv) {
   const Tensor& table = csv.features;
   const int64_t rows = table.shape()[0], columns = table.shape()[1];
   Moments moments{std::vector<double>(columns, 0), std::vector<double>(columns, 0)};
@@ -90,7 +127,7 @@ Tensor FloatDifferences(const Tensor& values, double from) {
 
 // The plane in the file's units, from one for standardised features and differences from `target_mean`.
 Plane Unstandardise(const Tensor& weight, float bias, double target_mean, const Moments& moments,
-                    const data::CsvTable& table) {
+                    const Numbers& table) {
   Plane plane{.target = table.target_name, .features = table.feature_names, .bias = bias + target_mean};
   for (size_t i = 0; i < moments.mean.size(); ++i) {
     plane.weights.push_back(weight.data<float>()[i] / moments.deviation[i]);
@@ -99,7 +136,7 @@ Plane Unstandardise(const Tensor& weight, float bias, double target_mean, const 
   return plane;
 }
 
-void Evaluate(const data::CsvTable& table, Plane& plane) {
+void Evaluate(const Numbers& table, Plane& plane) {
   const int64_t rows = table.features.shape()[0], columns = table.features.shape()[1];
   const absl::Span<const double> targets = table.targets.span<double>();
   const double mean = MeanOf(table.targets);
@@ -125,7 +162,7 @@ std::string Digits(double value, double error) {
   return text;
 }
 
-std::string FormulaOf(const Plane& plane, const data::CsvTable& table) {
+std::string FormulaOf(const Plane& plane, const Numbers& table) {
   const int64_t rows = table.features.shape()[0], columns = table.features.shape()[1];
   double spread = 0;
   const double mean = MeanOf(table.targets);
@@ -146,7 +183,7 @@ std::string FormulaOf(const Plane& plane, const data::CsvTable& table) {
 }
 
 // Weights belong to columns, so a run goes on only with the columns and the number of rows of its checkpoint.
-absl::Status RecordTable(const std::string& path, const data::CsvTable& table, TrainerOptions& training) {
+absl::Status RecordTable(const std::string& path, const Numbers& table, TrainerOptions& training) {
   const std::string columns =
       absl::CHexEscape(absl::StrCat(absl::StrJoin(table.feature_names, ","), ", and the target ", table.target_name));
   const std::string rows = absl::StrCat(table.targets.elements());
@@ -166,13 +203,7 @@ absl::Status RecordTable(const std::string& path, const data::CsvTable& table, T
 }  // namespace
 
 absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options) {
-  ASSIGN_OR_RETURN(const data::CsvTable table, data::ReadCsv(options.path, {.target = options.target,
-                                                                            .dtype = DType::kFloat64,
-                                                                            .largest_target = kMaxTarget,
-                                                                            .max_bytes = options.max_bytes}));
-  if (table.features.shape()[1] == 0) {
-    return absl::InvalidArgumentError(absl::StrCat(options.path, " has no column besides '", table.target_name, "'"));
-  }
+  ASSIGN_OR_RETURN(const Numbers table, ReadNumbers(options));
   if (const int64_t rows = table.targets.elements(); !options.at_most_all && options.batch_size > rows) {
     return absl::InvalidArgumentError(absl::StrCat(options.path, " has ", Counted(rows, "row"),
                                                    ", fewer than a batch of ", options.batch_size,

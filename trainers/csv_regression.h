@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "framework/data/csv.h"
+#include "framework/data/table/csv.h"
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
@@ -17,7 +17,7 @@ namespace belfry::trainers {
 struct CsvRegressionOptions {
   std::string path;
   uint64_t max_bytes = data::CsvOptions().max_bytes;  // of the file
-  std::string target;                                 // column, by name or by number from 0; empty: the last
+  std::string target;                                 // column, as data::FindColumn does; empty: the last
   int64_t batch_size = 128;                           // over all towers
   bool at_most_all = true;                            // false: a batch of more rows than the file has is an error
   double learning_rate = 0.01;

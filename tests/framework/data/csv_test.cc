@@ -1,4 +1,4 @@
-#include "framework/data/csv.h"
+#include "framework/data/table/csv.h"
 
 #include <cmath>
 #include <vector>
@@ -12,72 +12,88 @@ namespace {
 using absl::StatusCode;
 using testing::ElementsAre;
 
-std::vector<double> Features(const CsvTable& table) { return table.features.ToDoubles(); }
+// All columns are numbers.
+const CsvOptions kNumbers = {.others = ColumnType::kFloat};
+
+std::vector<double> Values(const Table& table, size_t column) { return table.values[column].ToDoubles(); }
+
+std::vector<std::string> Names(const Table& table) {
+  std::vector<std::string> names;
+  for (const Column& column : table.columns) names.push_back(column.name);
+  return names;
+}
 
 TEST(Csv, ReadsRowsWithAndWithoutHeader) {
   const auto plain = ParseCsv("1,2.5,-3e2\n4,+5,6", "t");
   ASSERT_TRUE(plain.ok()) << plain.status();
-  EXPECT_EQ(plain->features.shape(), (Shape{2, 2}));
-  EXPECT_THAT(Features(*plain), ElementsAre(1, 2.5, 4, 5));
-  EXPECT_THAT(plain->targets.ToDoubles(), ElementsAre(-300, 6));
-  EXPECT_THAT(plain->feature_names, ElementsAre("0", "1"));
+  EXPECT_THAT(Values(*plain, 0), ElementsAre(1, 4));
+  EXPECT_THAT(Values(*plain, 1), ElementsAre(2.5, 5));
+  EXPECT_THAT(Values(*plain, 2), ElementsAre(-300, 6));
+  EXPECT_THAT(Names(*plain), ElementsAre("0", "1", "2"));
+  EXPECT_THAT(plain->lines, ElementsAre(1, 2));
 
   const auto named = ParseCsv("x,y,price\n1,2,3\n", "t");
   ASSERT_TRUE(named.ok()) << named.status();
-  EXPECT_THAT(named->feature_names, ElementsAre("x", "y"));
-  EXPECT_EQ(named->target_name, "price");
-  EXPECT_EQ(named->features.shape(), (Shape{1, 2}));
+  EXPECT_THAT(Names(*named), ElementsAre("x", "y", "price"));
+  EXPECT_EQ(named->values[2].shape(), Shape{1});
+  EXPECT_THAT(named->lines, ElementsAre(2));
 
   const auto numbers_as_header = ParseCsv("1,2\n3,4\n", "t", {.header = true});
   ASSERT_TRUE(numbers_as_header.ok());
-  EXPECT_THAT(Features(*numbers_as_header), ElementsAre(3));
+  EXPECT_THAT(Values(*numbers_as_header, 0), ElementsAre(3));
 }
 
 TEST(Csv, SkipsCommentsBlankLinesByteOrderMarkAndCarriageReturns) {
   const auto table =
       ParseCsv("\xEF\xBB\xBF# about\r\n\r\n a ; b \r\n \t\r\n1 ;  2\r\n  # more\r\n3;4", "t", {.separator = ';'});
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_THAT(table->feature_names, ElementsAre("a"));
-  EXPECT_EQ(table->target_name, "b");
-  EXPECT_THAT(Features(*table), ElementsAre(1, 3));
-  EXPECT_THAT(table->targets.ToDoubles(), ElementsAre(2, 4));
+  EXPECT_THAT(Names(*table), ElementsAre("a", "b"));
+  EXPECT_THAT(Values(*table, 0), ElementsAre(1, 3));
+  EXPECT_THAT(Values(*table, 1), ElementsAre(2, 4));
+  EXPECT_THAT(table->lines, ElementsAre(5, 7));
 }
 
 TEST(Csv, ReadsQuotedFieldsWithSeparatorsQuotesAndLineEnds) {
   const auto table = ParseCsv("\"a,\"\"1\"\"\",\"two\nlines\",t\n\"1\" ,\"2\",\"3\"\n", "t");
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_THAT(table->feature_names, ElementsAre("a,\"1\"", "two\nlines"));
-  EXPECT_THAT(Features(*table), ElementsAre(1, 2));
+  EXPECT_THAT(Names(*table), ElementsAre("a,\"1\"", "two\nlines", "t"));
+  EXPECT_THAT(Values(*table, 1), ElementsAre(2));
   ExpectError(ParseCsv("a,b\n1,\"2\n3,4\n", "t").status(), StatusCode::kInvalidArgument, "t:2:3", "not closed");
   ExpectError(ParseCsv("a,b\n1,\"2\"x\n", "t").status(), StatusCode::kInvalidArgument, "t:2:6",
               "after a closing quote");
   // The line number includes the line end inside the quotes.
-  ExpectError(ParseCsv("\"a\nb\",c\n1,x\n", "t").status(), StatusCode::kInvalidArgument, "t:3:3", "'x'");
+  ExpectError(ParseCsv("\"a\nb\",c\n1,x\n", "t", kNumbers).status(), StatusCode::kInvalidArgument, "t:3:3", "'x'");
 }
 
 TEST(Csv, TabsAreSeparatorsWhenAskedFor) {
   const auto table = ParseCsv("1\t2\t3\n", "t", {.separator = '\t'});
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_THAT(Features(*table), ElementsAre(1, 2));
-  ExpectError(ParseCsv("1\t\t3\n", "t", {.separator = '\t'}).status(), StatusCode::kInvalidArgument, "t:1:3", "empty");
+  EXPECT_THAT(Values(*table, 1), ElementsAre(2));
+  ExpectError(ParseCsv("1\t\t3\n", "t", {.separator = '\t', .others = ColumnType::kFloat}).status(),
+              StatusCode::kInvalidArgument, "t:1:3", "empty");
 }
 
 TEST(Csv, ChoosesColumnsByNameOrNumber) {
   const std::string text = "id,x,y,note\n7,1,2,ab\n8,3,4,\n";
-  const auto table = ParseCsv(text, "t", {.features = {"y", "0"}, .target = "x"});
+  const auto table = ParseCsv(text, "t", {.columns = {{"y"}, {"0"}, {"-3"}}, .others = ColumnType::kSkip});
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_THAT(Features(*table), ElementsAre(2, 7, 4, 8));
-  EXPECT_THAT(table->targets.ToDoubles(), ElementsAre(1, 3));
-  EXPECT_THAT(table->feature_names, ElementsAre("y", "id"));
-  ExpectError(ParseCsv(text, "t", {.target = "z"}).status(), StatusCode::kInvalidArgument, "no column 'z'",
+  EXPECT_THAT(Values(*table, 0), ElementsAre(7, 8));
+  EXPECT_THAT(Values(*table, 1), ElementsAre(1, 3));
+  EXPECT_THAT(Values(*table, 2), ElementsAre(2, 4));
+  EXPECT_EQ(table->values[3].elements(), 0);
+  EXPECT_THAT(Names(*table), ElementsAre("id", "x", "y", "note"));
+  ExpectError(ParseCsv(text, "t", {.columns = {{"z"}}}).status(), StatusCode::kInvalidArgument, "no column 'z'",
               "id, x, y, note");
-  ExpectError(ParseCsv(text, "t", {.features = {"4"}, .target = "x"}).status(), StatusCode::kInvalidArgument,
-              "no column '4'");
-  ExpectError(ParseCsv("1\n2\n", "t").status(), StatusCode::kInvalidArgument, "at least one feature");
+  for (const char* number : {"4", "-5"}) {
+    ExpectError(ParseCsv(text, "t", {.columns = {{number}}}).status(), StatusCode::kInvalidArgument, "no column '",
+                number);
+  }
+  ExpectError(ParseCsv(text, "t", {.columns = {{"x"}, {"1"}}}).status(), StatusCode::kInvalidArgument,
+              "the column 'x' is given two types");
 }
 
 TEST(Csv, ErrorsNameLineAndColumn) {
-  const auto error = [](const std::string& text) { return ParseCsv(text, "dir/f.csv").status(); };
+  const auto error = [](const std::string& text) { return ParseCsv(text, "dir/f.csv", kNumbers).status(); };
   ExpectError(error("a,b\n1,2\n 3, x7\n"), StatusCode::kInvalidArgument, "dir/f.csv:3:5: ", "column 'b'", "'x7'");
   ExpectError(error("1,2\n3,\n"), StatusCode::kInvalidArgument, "dir/f.csv:2:3: ", "empty");
   ExpectError(error("1,2\n3\n"), StatusCode::kInvalidArgument, "dir/f.csv:2:1: ", "1 field; expected 2");
@@ -88,7 +104,7 @@ TEST(Csv, ErrorsNameLineAndColumn) {
 }
 
 TEST(Csv, HintsAtAnotherSeparator) {
-  const auto error = [](const char* text) { return ParseCsv(text, "t").status(); };
+  const auto error = [](const char* text) { return ParseCsv(text, "t", kNumbers).status(); };
   ExpectError(error("a;b\n1;2\n"), StatusCode::kInvalidArgument, "only column 'a;b'", "separated by ';'; expected ','");
   ExpectError(error("1\t2\n3\t4\n"), StatusCode::kInvalidArgument, "separated by tabs; expected ','");
   // Decimal commas.
@@ -126,18 +142,18 @@ TEST(Csv, RejectsWhatIsNotFinite) {
               "-1e400 is too large for float64");
   const auto wide = ParseCsv("1,1e39", "t", {.dtype = DType::kFloat64});
   ASSERT_TRUE(wide.ok()) << wide.status();
-  EXPECT_THAT(wide->targets.ToDoubles(), ElementsAre(1e39));
+  EXPECT_THAT(Values(*wide, 1), ElementsAre(1e39));
   ExpectError(ParseCsv("1,2", "t", {.dtype = DType::kInt32}).status(), StatusCode::kInvalidArgument, "int32");
 }
 
 TEST(Csv, RejectsIntegersThatWouldBeRounded) {
-  ExpectError(ParseCsv("id,y\n16777216,1\n16777217,1\n", "t").status(), StatusCode::kInvalidArgument, "t:3:1",
+  ExpectError(ParseCsv("id,y\n16777216,1\n16777217,1\n", "t", kNumbers).status(), StatusCode::kInvalidArgument, "t:3:1",
               "column 'id'", "16777217 has more digits than float32 holds");
-  const auto wide = ParseCsv("16777217,1\n", "t", {.dtype = DType::kFloat64});
+  const auto wide = ParseCsv("16777217,1\n", "t", {.others = ColumnType::kFloat, .dtype = DType::kFloat64});
   ASSERT_TRUE(wide.ok()) << wide.status();
-  EXPECT_THAT(wide->features.ToDoubles(), ElementsAre(16777217));
+  EXPECT_THAT(Values(*wide, 0), ElementsAre(16777217));
   // Powers of two are exact, and a fraction is a measurement.
-  EXPECT_TRUE(ParseCsv("33554432,16777217.5\n", "t").ok());
+  EXPECT_TRUE(ParseCsv("33554432,16777217.5\n", "t", kNumbers).ok());
 }
 
 TEST(Csv, FilesUpToALimit) {
@@ -149,8 +165,8 @@ TEST(Csv, FilesUpToALimit) {
               "has 1099511627776 bytes, more than the limit of 1073741824; cut the file, or raise the limit");
 }
 
-TEST(Csv, TargetsUpToABound) {
-  const CsvOptions options = {.dtype = DType::kFloat64, .largest_target = 1e18};
+TEST(Csv, NumbersUpToABound) {
+  const CsvOptions options = {.columns = {{.name = "-1", .largest = 1e18}}, .dtype = DType::kFloat64};
   ExpectError(ParseCsv("x,y\n1e300,2\n3,-1e39\n", "dir/f.csv", options).status(), StatusCode::kInvalidArgument,
               "dir/f.csv:3:3: ", "column 'y'", "-1e39 is too large to predict", "1e+18");
   EXPECT_TRUE(ParseCsv("x,y\n1e300,-1e18\n", "t", options).ok());
@@ -170,12 +186,16 @@ TEST(Csv, RandomNumbersComeBackExactly) {
       const double value = std::ldexp(static_cast<double>(random.Between(-1'000'000'000, 1'000'000'000)),
                                       static_cast<int>(random.Between(-60, 60)));
       text += fmt::format("{:.17g}{}", value, column == 3 ? '\n' : ',');
-      if (column < 3) expected.push_back(value);
+      expected.push_back(value);
     }
   }
-  const auto table = ParseCsv(text, "t", {.dtype = DType::kFloat64});
+  const auto table = ParseCsv(text, "t", {.others = ColumnType::kFloat, .dtype = DType::kFloat64});
   ASSERT_TRUE(table.ok()) << table.status();
-  EXPECT_EQ(Features(*table), expected);
+  std::vector<double> values;
+  for (int64_t row = 0; row < table->rows(); ++row) {
+    for (const Tensor& column : table->values) values.push_back(column.data<double>()[row]);
+  }
+  EXPECT_EQ(values, expected);
 }
 
 TEST(Csv, RandomBytesNeverCrash) {
@@ -185,20 +205,22 @@ TEST(Csv, RandomBytesNeverCrash) {
     std::string text(static_cast<size_t>(random.Between(0, 40)), ' ');
     for (char& c : text) c = alphabet[random.Between(0, static_cast<int64_t>(alphabet.size()) - 1)];
     const auto table = ParseCsv(text, "t");
-    EXPECT_TRUE(!table.ok() || table->targets.elements() > 0);
+    EXPECT_TRUE(!table.ok() || table->values[0].elements() > 0);
   }
 }
 
 TEST(Csv, OpensFilesAsDatasets) {
   TemporaryFolder folder;
-  folder.Write("f.csv", "x,y\n1,2\n3,5\n");
-  const auto dataset = OpenCsv(folder / "f.csv");
+  folder.Write("f.csv", "x,city,id,note\n1.5,Jena,2,-\n3.5,Bonn,16777217,-\n");
+  const auto dataset = OpenCsv(folder / "f.csv", {.columns = {{.name = "note", .type = ColumnType::kSkip}}});
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 2);
-  EXPECT_EQ(FieldsText((*dataset)->fields()), "features float32 [1], target float32 []");
+  EXPECT_EQ(FieldsText((*dataset)->fields()), "x float32 [], city int32 [], id int64 []");
+  EXPECT_THAT((*dataset)->fields()[1].category_names, ElementsAre("", "Bonn", "Jena"));
   const std::vector<Tensor> example = ReadExample(**dataset, 1).value();
-  EXPECT_EQ(example[0].scalar<float>(), 3);
-  EXPECT_EQ(example[1].scalar<float>(), 5);
+  EXPECT_EQ(example[0].scalar<float>(), 3.5);
+  EXPECT_EQ(example[1].scalar<int32_t>(), 1);
+  EXPECT_EQ(example[2].scalar<int64_t>(), 16777217);
   ExpectError(OpenCsv(folder / "none.csv").status(), StatusCode::kNotFound, "none.csv");
   ExpectError(OpenCsv(folder.path()).status(), StatusCode::kInvalidArgument, folder.path());
 }
