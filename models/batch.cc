@@ -2,10 +2,20 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "ops/array.h"
 
 namespace belfry::models {
+
+std::string NodeName(absl::string_view name) {
+  const auto plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.'; };
+  std::string valid(name);
+  for (char& c : valid) {
+    if (!plain(c) && c != '-') c = '_';
+  }
+  return valid.empty() || !plain(valid.front()) ? "x" + valid : valid;
+}
 
 Batch::Batch(const Scope& scope, absl::Span<const data::Field> fields) : graph_(&scope.graph()), where_(scope.name()) {
   if (const absl::Status status = data::CheckFields(fields); !status.ok()) {
@@ -16,7 +26,7 @@ Batch::Batch(const Scope& scope, absl::Span<const data::Field> fields) : graph_(
   const Scope inputs = scope.NameScope("batch");
   for (const data::Field& field : fields) {
     placeholders_.push_back(
-        ops::Placeholder(inputs.Named(field.name), field.dtype, field.shape.Insert(0, Shape::kUnknown)));
+        ops::Placeholder(inputs.Named(NodeName(field.name)), field.dtype, field.shape.Insert(0, Shape::kUnknown)));
   }
 }
 

@@ -26,6 +26,10 @@ struct FieldName {
   SourceLocation location;
 };
 
+// A name for nodes and variables after that of a field or a table's column, which may be any text: "house_price" for
+// "house price".
+std::string NodeName(absl::string_view name);
+
 // One tower's examples: a placeholder [N, ...] for each field. The extent N is unknown while the graph is built, so a
 // last, smaller batch needs no other graph.
 class Batch {

@@ -33,6 +33,7 @@
 #include "models/replicate_towers.h"
 #include "models/resnet.h"
 #include "models/transformer.h"
+#include "models/wide_deep.h"
 #include "ops/array.h"
 #include "ops/attention.h"
 #include "ops/builtin_ops.h"

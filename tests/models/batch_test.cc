@@ -30,6 +30,19 @@ TEST(Batch, HasAPlaceholderForEachField) {
   EXPECT_EQ(batch.FeedSpecs(5)[0].output, batch["user"]);
 }
 
+TEST(Batch, TakesFieldsOfAnyName) {
+  Graph graph(BuiltinOps());
+  const Batch batch(Scope(graph), {{"house price", DType::kFloat32, {}},
+                                   {"house_price", DType::kFloat32, {}},
+                                   {"_\xC3\xA4", DType::kFloat32, {}},
+                                   {"x-1", DType::kFloat32, {}}});
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  EXPECT_EQ(batch["house price"].name(), "batch/house_price:0");
+  EXPECT_EQ(batch["house_price"].name(), "batch/house_price_1:0");
+  EXPECT_EQ(batch["_\xC3\xA4"].name(), "batch/x___:0");
+  EXPECT_EQ(batch["x-1"].name(), "batch/x-1:0");
+}
+
 TEST(Batch, NamesTheFieldsThereAreAndTheLineThatAsks) {
   Graph graph(BuiltinOps());
   const Batch batch(Scope(graph).NameScope("tower_1"), kFields);
