@@ -5,14 +5,18 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <limits>
 #include <string>
 #include <thread>
 #include <tuple>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
@@ -41,7 +45,44 @@ Place PlaceOf(int core) {
   return {node, number("physical_package_id"), number("core_id")};
 }
 
+// The limit of one group, in cores; infinite if it has none. Version 2 has "QUOTA PERIOD" in one file, version 1 has
+// two files; both are in microseconds, and without a limit the quota is "max" or -1.
+double LimitOf(const std::string& folder) {
+  double quota = 0, period = 0;
+  if (!(std::ifstream(absl::StrCat(folder, "/cpu.max")) >> quota >> period)) {
+    std::ifstream(absl::StrCat(folder, "/cpu.cfs_quota_us")) >> quota;
+    std::ifstream(absl::StrCat(folder, "/cpu.cfs_period_us")) >> period;
+  }
+  return quota > 0 && period > 0 ? quota / period : std::numeric_limits<double>::infinity();
+}
+
+// The least limit of the group `path` of the hierarchy that lies in `mount`, and of the groups around it.
+double LimitOfAll(const std::string& mount, absl::string_view path) {
+  double limit = LimitOf(mount);  // in a container `path` may be that of the machine, and `mount` the group itself
+  while (path.size() > 1) {
+    limit = std::min(limit, LimitOf(absl::StrCat(mount, path)));
+    path = path.substr(0, path.rfind('/'));
+  }
+  return limit;
+}
+
 }  // namespace
+
+// /proc/self/cgroup has lines of "NUMBER:CONTROLLERS:PATH"; version 2's has number 0 and no controllers.
+int UsableCores(const std::string& root) {
+  double limit = static_cast<double>(AvailableCores().size());
+  std::ifstream groups(absl::StrCat(root, "/proc/self/cgroup"));
+  for (std::string line; std::getline(groups, line);) {
+    const std::vector<absl::string_view> fields = absl::StrSplit(line, absl::MaxSplits(':', 2));
+    if (fields.size() != 3) continue;
+    const std::vector<absl::string_view> controllers = absl::StrSplit(fields[1], ',');
+    const bool unified = fields[0] == "0" && fields[1].empty();
+    if (!unified && !absl::c_linear_search(controllers, "cpu")) continue;
+    const std::string mount = absl::StrCat(root, "/sys/fs/cgroup", unified ? "" : "/", fields[1]);
+    limit = std::min(limit, LimitOfAll(mount, fields[2]));
+  }
+  return std::max(1, static_cast<int>(std::ceil(limit)));
+}
 
 std::vector<int> AvailableCores() {
   std::vector<int> cores;

@@ -25,13 +25,16 @@ class ScopedParallelThreads {
 };
 
 // Starts the threads that parallel loops of the calling thread use, ParallelThreads() - 1 of them, unless it has them
-// already. ResourceExhausted if the system refuses them: if OpenMP started them itself, it would end the program. Cheap
-// when they are there.
+// already. They sleep between loops: they spin for a few microseconds only, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT is
+// set. Cheap when they are there.
+//
+// ResourceExhausted if the system refuses them: if OpenMP started them itself, it would end the program.
+// FailedPrecondition after fork, on a thread whose team stayed in the parent.
 absl::Status StartParallelThreads();
 
 // Calls body(begin, end) on ranges that cover [0, n): on several threads when `n * cost` (cost: about one per scalar
 // operation of an item) is worth waking them, otherwise once on the calling thread. The ranges depend only on n, cost
-// and ParallelThreads(). If the system refuses the threads, all run on the calling one. The single-threaded path never
+// and ParallelThreads(). If StartParallelThreads fails, all run on the calling one. The single-threaded path never
 // allocates.
 void ParallelFor(int64_t n, double cost, absl::FunctionRef<void(int64_t begin, int64_t end)> body);
 

@@ -12,7 +12,7 @@
 namespace belfry {
 
 struct DeviceOptions {
-  int cpu_threads = 0;  // threads of each CPU device, up to 1024; 0: an even share of the cores
+  int cpu_threads = 0;  // threads of each CPU device, up to 1024; 0: an even share of UsableCores()
   // If several CPU devices use all cores of this process between them, each is bound to its own: the n-th device to the
   // n-th share of AvailableCores(). Towers then stay out of each other's caches and NUMA nodes.
   bool bind_threads = true;

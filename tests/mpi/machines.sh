@@ -2,7 +2,7 @@
 set -uo pipefail
 work=$(mktemp -d "${TMPDIR:-/tmp}/belfry_$name.XXXXXX")
 chmod 755 "$work"
-export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMP_WAIT_POLICY=passive
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 # Killed processes leave the files of Open MPI behind.
 export OMPI_MCA_orte_tmpdir_base=$work
 # A command that hangs must end, and some ignore every other signal.

@@ -88,7 +88,7 @@ class Job:
         launcher = [MPIEXEC] + (["--oversubscribe"] if OPEN_MPI else [])
         name, value = MARK.split("=")
         self.environment = dict(os.environ, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
-                                OMP_WAIT_POLICY="passive", **{name: value}, **(environment or {}))
+                                **{name: value}, **(environment or {}))
         with open(self.output_path, "w") as output:
             self.process = subprocess.Popen([*launcher, *extra, *arguments], stdin=subprocess.DEVNULL, stdout=output,
                                             stderr=subprocess.STDOUT, env=self.environment, start_new_session=True)

@@ -118,7 +118,7 @@ std::vector<std::unique_ptr<Device>> OpenCpuDevices(int count, const DeviceOptio
   const std::string processor = ProcessorName();
   const std::vector<int> cores = AvailableCores();
   const auto available = static_cast<int>(cores.size());
-  const int threads = options.cpu_threads > 0 ? options.cpu_threads : std::max(1, available / count);
+  const int threads = options.cpu_threads > 0 ? options.cpu_threads : std::max(1, UsableCores() / count);
   // If cores are left over, other programs may be running on them, or on these, so threads are not bound.
   const bool bound = options.bind_threads && count > 1 && threads * count == available;
   std::vector<std::unique_ptr<Device>> devices;

@@ -3,8 +3,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sched.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
 #include <set>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -28,6 +34,56 @@ std::set<int> Bound() {
 }
 
 TEST(Cores, AreThoseOfThisProcess) { EXPECT_THAT(AvailableCores(), UnorderedElementsAreArray(Bound())); }
+
+// A root of the system's files with `groups` as /proc/self/cgroup and the named files.
+class Groups {
+ public:
+  explicit Groups(const std::string& groups, const std::map<std::string, std::string>& files) {
+    Write("proc/self/cgroup", groups);
+    for (const auto& [name, text] : files) Write("sys/fs/cgroup/" + name, text);
+  }
+  ~Groups() { std::filesystem::remove_all(root_); }
+  int Usable() const { return UsableCores(root_); }
+
+ private:
+  void Write(const std::string& name, const std::string& text) {
+    const std::filesystem::path path = std::filesystem::path(root_) / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path) << text;
+  }
+  const std::string root_ = testing::TempDir() + "cores_test." + std::to_string(getpid());
+};
+
+TEST(Cores, ALimitOfProcessorTimeCounts) {
+  const int all = static_cast<int>(AvailableCores().size());
+  EXPECT_EQ(UsableCores("/no such root"), all);
+  EXPECT_EQ(Groups("", {}).Usable(), all);
+  EXPECT_EQ(Groups("0::/\n", {{"cpu.max", "max 100000\n"}}).Usable(), all);
+  EXPECT_EQ(Groups("0::/\n", {{"cpu.max", "100000 100000\n"}}).Usable(), 1);
+  EXPECT_EQ(Groups("0::/\n", {{"cpu.max", "1000 100000\n"}}).Usable(), 1) << "at least one";
+  EXPECT_EQ(Groups("0::/\n", {{"cpu.max", "110000 100000\n"}}).Usable(), std::min(2, all)) << "rounded up";
+  EXPECT_EQ(Groups("0::/\n", {{"cpu.max", "99900000 100000\n"}}).Usable(), all) << "more than there are";
+  EXPECT_EQ(Groups("0::/\n", {{"cpu.max", "two hundred\n"}}).Usable(), all);
+}
+
+TEST(Cores, TheLimitOfAGroupAroundCounts) {
+  const int all = static_cast<int>(AvailableCores().size());
+  EXPECT_EQ(Groups("0::/a/b/c\n", {{"a/cpu.max", "90000 100000"}, {"a/b/c/cpu.max", "max 100000"}}).Usable(), 1);
+  EXPECT_EQ(Groups("0::/a/b\n", {{"other/cpu.max", "90000 100000"}}).Usable(), all);
+}
+
+TEST(Cores, TheFirstVersionOfControlGroupsCounts) {
+  const std::string groups = "5:memory:/docker/7\n4:cpu,cpuacct:/docker/7\n0::/\n";
+  const auto limits = [](const std::string& folder) {
+    return std::map<std::string, std::string>{{folder + "cpu.cfs_quota_us", "50000\n"},
+                                              {folder + "cpu.cfs_period_us", "100000\n"}};
+  };
+  EXPECT_EQ(Groups(groups, limits("cpu,cpuacct/docker/7/")).Usable(), 1);
+  EXPECT_EQ(Groups(groups, limits("cpu,cpuacct/")).Usable(), 1) << "as seen in a container";
+  EXPECT_EQ(
+      Groups(groups, {{"cpu,cpuacct/cpu.cfs_quota_us", "-1"}, {"cpu,cpuacct/cpu.cfs_period_us", "100000"}}).Usable(),
+      static_cast<int>(AvailableCores().size()));
+}
 
 TEST(Cores, AThreadAndThoseItStartsAreBound) {
   const int last = AvailableCores().back();
