@@ -2,6 +2,8 @@
 #include "ops/activation/functors.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/nn.h"
+#include "ops/simd/math_impl.h"
+#include "ops/simd/vector_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -43,7 +45,11 @@ struct Unary : Maker {
   template <class C>
   void operator()(int64_t n, const C* x, C* y) const {
     const auto f = this->template Make<C>();
-    for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]);
+    if constexpr (std::is_same_v<decltype(f), const functor::Elu<C>>) {
+      simd::Map<C>(n, x, y, [f](auto v) { return v < 0 ? f.negative * simd::Expm1(v) : f.positive * v; });
+    } else {
+      for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]);
+    }
   }
 };
 template <class Maker>

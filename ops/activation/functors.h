@@ -131,10 +131,6 @@ struct GeluGrad {
 template <class T>
 struct SoftplusTail {
   constexpr T operator()(T x) const { return std::log1p(std::exp(x < 0 ? x : -x)); }
-  template <class A>
-  auto Vector(const A& x) const {
-    return (-x.abs()).exp().log1p();
-  }
 };
 // log(1 + exp(x)) = max(x, 0) + tail.
 template <class T>
@@ -146,10 +142,6 @@ struct Softplus {
 template <class T>
 struct SoftplusGrad {
   constexpr T operator()(T dy, T y) const { return dy * -std::expm1(-y); }
-  template <class A>
-  auto Vector(const A& dy, const A& y) const {
-    return dy * -(-y).expm1();
-  }
 };
 
 // -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)) = max(x, 0) - x t + tail.
@@ -166,7 +158,7 @@ struct SigmoidCrossEntropyGrad {
 };
 
 // base^-beta and 1 / base, for local response normalisation. The exponents 0.75, used by the tutorial network, and 0.5
-// need no logarithm. Vector works on an Eigen array, in place.
+// need no logarithm.
 template <class T>
 struct NegativePower {
   T beta;
@@ -184,20 +176,6 @@ struct NegativePower {
     }
     inverse = T(1) / base;
     return std::exp(std::log(base) * -beta);
-  }
-  template <class A>
-  void Vector(A& power, A& inverse) const {
-    if (beta == T(0.75)) {
-      power = power.rsqrt();
-      inverse = power.square();
-      power = inverse * power.rsqrt();
-    } else if (beta == T(0.5)) {
-      power = power.rsqrt();
-      inverse = power.square();
-    } else {
-      inverse = power.inverse();
-      power = (power.unaryExpr(ArrayLog<T>()) * -beta).exp();
-    }
   }
 };
 

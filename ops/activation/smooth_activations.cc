@@ -5,6 +5,8 @@
 #include "ops/activation/gelu_impl.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/nn.h"
+#include "ops/simd/math_impl.h"
+#include "ops/simd/vector_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -16,8 +18,7 @@ void Gated(int64_t n, const C* x, C* y) {
   for (int64_t begin = 0; begin < n; begin += kBlock, x += kBlock, y += kBlock) {
     const int64_t size = std::min(kBlock, n - begin);
     for (int64_t i = 0; i < size; ++i) e[i] = f.Exponent(x[i]);
-    ArrayMap<C> map(e, size);
-    map = map.exp();
+    simd::Map<C>(size, e, e, [](auto v) { return simd::Exp(v); });
     for (int64_t i = 0; i < size; ++i) y[i] = f.Finish(x[i], e[i]);
   }
 }
@@ -29,8 +30,7 @@ void GatedGrad(int64_t n, const C* dy, const C* x, C* dx) {
   for (int64_t begin = 0; begin < n; begin += kBlock, dy += kBlock, x += kBlock, dx += kBlock) {
     const int64_t size = std::min(kBlock, n - begin);
     for (int64_t i = 0; i < size; ++i) e[i] = f.Exponent(x[i]);
-    ArrayMap<C> map(e, size);
-    map = map.exp();
+    simd::Map<C>(size, e, e, [](auto v) { return simd::Exp(v); });
     for (int64_t i = 0; i < size; ++i) dx[i] = f.Finish(dy[i], x[i], e[i]);
   }
 }
@@ -61,8 +61,7 @@ struct GeluFunction {
   void operator()(int64_t n, const C* x, C* y) const {
     if (approximate) return Gated<functor::GeluTanhGate>(n, x, y);
     if constexpr (std::is_same_v<C, float>) {
-#pragma omp simd
-      for (int64_t i = 0; i < n; ++i) y[i] = gelu::Value(x[i]);
+      simd::Map<C>(n, x, y, [](auto v) { return gelu::Value(v); });
     } else {
       for (int64_t i = 0; i < n; ++i) y[i] = functor::Gelu<C>()(x[i]);
     }
@@ -77,8 +76,7 @@ struct GeluGradFunction {
   void operator()(int64_t n, const C* dy, const C* x, C* dx) const {
     if (approximate) return GatedGrad<functor::GeluTanhGate>(n, dy, x, dx);
     if constexpr (std::is_same_v<C, float>) {
-#pragma omp simd
-      for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * gelu::Slope(x[i]);
+      simd::Map<C>(n, dy, x, dx, [](auto slope, auto v) { return slope * gelu::Slope(v); });
     } else {
       for (int64_t i = 0; i < n; ++i) dx[i] = functor::GeluGrad<C>()(dy[i], x[i]);
     }
@@ -90,13 +88,7 @@ struct SoftplusFunction {
   explicit SoftplusFunction(const Attrs&) {}
   template <class C>
   void operator()(int64_t n, const C* x, C* y) const {
-    alignas(64) C e[kBlock];
-    for (int64_t begin = 0; begin < n; begin += kBlock, x += kBlock, y += kBlock) {
-      const int64_t size = std::min(kBlock, n - begin);
-      ArrayMap<C> map(e, size);
-      map = functor::SoftplusTail<C>().Vector(ConstArrayMap<C>(x, size));
-      for (int64_t i = 0; i < size; ++i) y[i] = functor::Softplus<C>().Finish(x[i], e[i]);
-    }
+    simd::Map<C>(n, x, y, [](auto v) { return (v > 0 ? v : decltype(v){}) + simd::SoftplusTail(v); });
   }
 };
 
@@ -105,7 +97,7 @@ struct SoftplusGradFunction {
   explicit SoftplusGradFunction(const Attrs&) {}
   template <class C>
   void operator()(int64_t n, const C* dy, const C* y, C* dx) const {
-    ArrayMap<C>(dx, n) = functor::SoftplusGrad<C>().Vector(ConstArrayMap<C>(dy, n), ConstArrayMap<C>(y, n));
+    simd::Map<C>(n, dy, y, dx, [](auto slope, auto v) { return slope * -simd::Expm1(-v); });
   }
 };
 

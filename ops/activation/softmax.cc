@@ -5,6 +5,8 @@
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/row_softmax_impl.h"
 #include "ops/nn.h"
+#include "ops/simd/math_impl.h"
+#include "ops/simd/vector_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -55,19 +57,19 @@ void SoftmaxColumns(const Columns& c, const T* x, int64_t width, T* y) {
   for (int64_t k = 0; k < c.n; ++k) {
     for (int64_t j = 0; j < width; ++j) top[j] = std::max(top[j], static_cast<C>(x[k * c.inner + j]));
   }
-  ArrayMap<C> exps(e, width);
   const auto shifted = [&](int64_t k) {
     for (int64_t j = 0; j < width; ++j) e[j] = (static_cast<C>(x[k * c.inner + j]) - top[j]) * scale;
   };
+  const auto exponentials = [&] { simd::Map<C>(width, e, e, [](auto v) { return simd::ExpOfNegative(v); }); };
   for (int64_t k = 0; k < c.n; ++k) {
     shifted(k);
-    exps = exps.exp();
+    exponentials();
     for (int64_t j = 0; j < width; ++j) sum[j] += e[j];
   }
   for (int64_t j = 0; j < width; ++j) sum[j] = log ? std::log(sum[j]) : 1 / sum[j];
   for (int64_t k = 0; k < c.n; ++k) {
     shifted(k);
-    if (!log) exps = exps.exp();
+    if (!log) exponentials();
     for (int64_t j = 0; j < width; ++j) y[k * c.inner + j] = static_cast<T>(log ? e[j] - sum[j] : e[j] * sum[j]);
   }
 }
@@ -164,7 +166,7 @@ void GradOfRow(const Columns& c, const T* dy, const T* y, T* dx) {
     C* to = value_buffer.Target(dx + first);
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
-      to[i] = scale * (log ? slope[i] - ExpOfNegative(value[i]) * total : value[i] * (slope[i] - total));
+      to[i] = scale * (log ? slope[i] - simd::ExpOfNegative(value[i]) * total : value[i] * (slope[i] - total));
     }
     value_buffer.Write(dx + first, n);
   });

@@ -70,7 +70,7 @@ void ExponentiateScores(const Place& at, const GradScratch<C>& s) {
   for (int64_t j = 0; j < at.keys; ++j) {
     for (int64_t i = 0; i < at.queries; i += V::kLanes) {
       C* const to = s.probabilities + j * kQueries + i;
-      V::Store(V::Exp2(V::Load(to) - V::Load(s.log_sum_exp + i)), to);
+      V::Store(simd::Exp2OfNegative(V::Load(to) - V::Load(s.log_sum_exp + i)), to);
     }
   }
 }
@@ -85,7 +85,7 @@ void MultiplySlopes(const Place& at, const GradScratch<C>& s) {
       V::Store(V::Load(s.probabilities + j * kQueries + i) * (V::Load(to) - V::Load(s.delta + i)), to);
     }
   }
-  ForHidden<C>(at, [&](int64_t j, int64_t v, typename V::Bits visible) {
+  ForHidden<C>(at, [&](int64_t j, int64_t v, typename V::Mask visible) {
     C* const to = s.slopes + j * kQueries + v * V::kLanes;
     V::Store(V::Choose(visible, V::Load(to), typename V::Lanes{}), to);
   });

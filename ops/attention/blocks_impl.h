@@ -1,4 +1,4 @@
-// Blocks of attention's scores on CPUs. Internal: it includes Eigen.
+// Blocks of attention's scores on CPUs. Internal.
 //
 // A block's scores lie transposed, [keys, kQueries]: a register holds one key's scores for neighbouring queries. So the
 // maximum and the sum of a query's scores need no operation across lanes, keys and values are read as they are stored,
@@ -8,10 +8,14 @@
 #include <cstdint>
 
 #include "ops/attention/problem_impl.h"
-#include "ops/attention/tiles_impl.h"
 #include "ops/common/compute_impl.h"
+#include "ops/simd/math_impl.h"
+#include "ops/simd/product_impl.h"
+#include "ops/simd/transpose_impl.h"
 
 namespace belfry::ops::attention {
+
+using simd::Vector;
 
 inline constexpr int64_t kQueries = 64, kKeys = 64;
 inline constexpr double kLog2E = 1.4426950408889634074;
@@ -24,6 +28,40 @@ int64_t WholeVectors(int64_t n) {
 template <class C>
 int64_t PaddedWidth(int64_t d) {
   return WholeVectors<C>(d) * Vector<C>::kLanes;
+}
+
+// A block's rows come in tiles. For the tile of rows [begin, end): the part of the inner extent, and the first vector
+// of the result, that are needed.
+struct Part {
+  int64_t k_begin, k_end, first_vector;
+};
+
+// c [m, vectors] = or, if `add`, += a [m, k] b [k, vectors], where a is stored as [k, m] if a_transposed. `part`
+// returns the Part of the product that matters for a tile of rows.
+template <class C, bool a_transposed, bool add, class PartOf>
+void Multiply(int64_t m, int64_t vectors, const C* a, int64_t a_stride, const C* b, int64_t b_row, C* c, int64_t c_row,
+              const PartOf& part) {
+  constexpr int64_t kTileRows = 6, kLanes = Vector<C>::kLanes;
+  const int64_t tiles = (m + kTileRows - 1) / kTileRows;
+  for (int64_t tile = 0; tile < tiles; ++tile) {
+    const int64_t begin = m * tile / tiles, end = m * (tile + 1) / tiles;
+    const Part of = part(begin, end);
+    const int64_t k = std::max<int64_t>(of.k_end - of.k_begin, 0);
+    if (of.first_vector >= vectors || (add && k == 0)) continue;
+    const simd::Product product{.m = end - begin,
+                                .k = k,
+                                .vectors = vectors - of.first_vector,
+                                .a_row = a_transposed ? 1 : a_stride,
+                                .a_step = a_transposed ? a_stride : 1,
+                                .b_row = b_row,
+                                .b_vector = kLanes,
+                                .c_row = c_row,
+                                .c_vector = kLanes};
+    const C* const from = a_transposed ? a + of.k_begin * a_stride + begin : a + begin * a_stride + of.k_begin;
+    const C* const with = b + of.k_begin * b_row + of.first_vector * kLanes;
+    C* const to = c + begin * c_row + of.first_vector * kLanes;
+    add ? simd::MultiplyAndAdd(product, from, with, to) : simd::Multiply(product, from, with, to);
+  }
 }
 
 // A block of queries and one of keys. Query i sees key j if j + ahead <= i.
@@ -67,13 +105,13 @@ template <class C, class Body>
 void ForHidden(const Place& at, const Body& body) {
   using V = Vector<C>;
   if (at.Whole()) return;
-  typename V::Bits lane;
+  typename V::Mask lane;
   for (int i = 0; i < V::kLanes; ++i) lane[i] = i;
   const int64_t vectors = WholeVectors<C>(at.queries);
   for (int64_t j = std::max<int64_t>(0, 1 - at.ahead); j < at.keys; ++j) {
     const int64_t first = j + at.ahead;  // the first query that sees key j
     for (int64_t v = 0; v < std::min(vectors, (first + V::kLanes - 1) / V::kLanes); ++v) {
-      body(j, v, lane >= (typename V::Bits{} + static_cast<typename V::Int>(first - v * V::kLanes)));
+      body(j, v, lane >= (typename V::Mask{} + static_cast<typename V::Int>(first - v * V::kLanes)));
     }
   }
 }
@@ -100,7 +138,7 @@ void FindScores(const Problem& p, const Place& at, const Compute<T>* k, int64_t 
   Multiply<C, false, false>(at.keys, WholeVectors<C>(at.queries), k, k_row, qt, kQueries, scores, kQueries,
                             at.Scores<C>(p.d));
   if (mask != nullptr) AddMask(p, at, mask, scores);
-  ForHidden<C>(at, [&](int64_t j, int64_t v, typename V::Bits visible) {
+  ForHidden<C>(at, [&](int64_t j, int64_t v, typename V::Mask visible) {
     C* const to = scores + j * kQueries + v * V::kLanes;
     V::Store(V::Choose(visible, V::Load(to), V::Fill(-std::numeric_limits<C>::infinity())), to);
   });
@@ -125,7 +163,7 @@ Rows<Compute<T>> LoadRows(const T* x, int64_t x_row, int64_t rows, int64_t d, bo
 // y [d, kQueries] = the transpose of x [rows, stride], times `factor`; the columns from `rows` to a whole vector are 0.
 template <class C>
 void TransposeQueries(const Rows<C>& x, int64_t rows, int64_t d, double factor, C* y) {
-  TransposeBlock<C>(x.at, x.stride, rows, d, static_cast<C>(factor), y, kQueries);
+  simd::TransposeBlock<C>(x.at, x.stride, rows, d, static_cast<C>(factor), y, kQueries);
   const int64_t padded = PaddedWidth<C>(rows);
   if (padded == rows) return;
   for (int64_t i = 0; i < d; ++i) std::fill(y + i * kQueries + rows, y + i * kQueries + padded, C(0));

@@ -52,7 +52,7 @@ void Exponentiate(const Place& at, int64_t first, C* scores, QueryBlock<C>& bloc
     C *const old_top = block.top + first + w * V::kLanes, *const old_sum = block.sum + first + w * V::kLanes;
     const Lanes least = V::Fill(-std::numeric_limits<C>::infinity());
     const Lanes shift = V::Choose(top[w] == least, Lanes{}, top[w]);
-    const Lanes fade = V::Exp2(V::Load(old_top) - shift);
+    const Lanes fade = simd::Exp2OfNegative(V::Load(old_top) - shift);
     V::Store(fade, block.fade + first + w * V::kLanes);
     V::Store(top[w], old_top);
     sum[w] = V::Load(old_sum) * fade;
@@ -61,7 +61,7 @@ void Exponentiate(const Place& at, int64_t first, C* scores, QueryBlock<C>& bloc
   for (int64_t j = 0; j < at.keys; ++j) {
     for (int w = 0; w < width; ++w) {
       C* const to = scores + j * kQueries + w * V::kLanes;
-      const Lanes probability = V::Exp2(V::Load(to) - top[w]);
+      const Lanes probability = simd::Exp2OfNegative(V::Load(to) - top[w]);
       sum[w] += probability;
       V::Store(probability, to);
     }

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "ops/common/row_pieces_impl.h"
-#include "ops/common/vector_math_impl.h"
+#include "ops/simd/math_impl.h"
 
 namespace belfry::ops {
 
@@ -31,7 +31,7 @@ C Exponentials(const C* x, int64_t n, C top, C scale, C* e) {
   C sum = 0;
 #pragma omp simd reduction(+ : sum)
   for (int64_t i = 0; i < n; ++i) {
-    const C value = ExpOfNegative((x[i] - top) * scale);
+    const C value = simd::ExpOfNegative((x[i] - top) * scale);
     e[i] = value;
     sum += value;
   }
@@ -42,7 +42,7 @@ template <class C>
 C SumOfExponentials(const C* x, int64_t n, C top, C scale) {
   C sum = 0;
 #pragma omp simd reduction(+ : sum)
-  for (int64_t i = 0; i < n; ++i) sum += ExpOfNegative((x[i] - top) * scale);
+  for (int64_t i = 0; i < n; ++i) sum += simd::ExpOfNegative((x[i] - top) * scale);
   return sum;
 }
 
@@ -84,7 +84,7 @@ class RowSoftmax {
       for (int64_t i = r * n; i < (r + 1) * n; ++i) e_[i] = (from[i] - top) * scale;
     }
 #pragma omp simd
-    for (int64_t i = 0; i < rows * n; ++i) e_[i] = ExpOfNegative(e_[i]);
+    for (int64_t i = 0; i < rows * n; ++i) e_[i] = simd::ExpOfNegative(e_[i]);
     for (int64_t r = 0; r < rows; ++r) sum_[r] = SimdSum<C>(n, [e = e_ + r * n](int64_t i) { return e[i]; });
     for (int64_t r = 0; r < rows; ++r) {
       visitor.Begin(row + r, x + r * n, top_[r]);

@@ -16,9 +16,22 @@
 #include "framework/graph/kernel.h"
 #include "ops/common/compute_impl.h"
 #include "ops/elementwise/broadcast_impl.h"
-#include "ops/elementwise/log_impl.h"
+#include "ops/elementwise/registers_impl.h"
+#include "ops/simd/vector_impl.h"
 
 namespace belfry::ops {
+
+// True for functors over T with an overload of OnRegister.
+template <class F, class T>
+inline constexpr bool kOnRegisters = false;
+template <class F>
+inline constexpr bool kOnRegisters<F, float> = requires(const F& f, simd::Vector<float>::Lanes x) {
+  OnRegister(f, x);
+};
+template <class F>
+inline constexpr bool kOnRegisters<F, double> = requires(const F& f, simd::Vector<double>::Lanes x) {
+  OnRegister(f, x);
+};
 
 template <class F>
 constexpr double CostOf() {
@@ -44,6 +57,8 @@ void MapRun(const F& f, const T* x, Out* y, int64_t n) {
         MapRun(f, in, y + i, m);
       }
     }
+  } else if constexpr (kOnRegisters<F, T>) {
+    simd::Map<T>(n, x, y, [&f](auto v) { return OnRegister(f, v); });
   } else if constexpr (requires(Eigen::Map<const Eigen::ArrayX<T>> a) { f.Vector(a); }) {
     Eigen::Map<Eigen::ArrayX<Out>>(y, n) = f.Vector(Eigen::Map<const Eigen::ArrayX<T>>(x, n));
   } else {

@@ -1,9 +1,9 @@
 // Element-wise formulas as scalar functors, each written once for the CPU and the CUDA kernels. T is float or double
 // (16-bit floats are computed in float), or an integer type, whose arithmetic wraps around.
 //
-// constexpr allows nvcc to compile them for the device (--expt-relaxed-constexpr). A functor whose loop compilers do
-// not vectorise also has Vector(x), the same formula on an Eigen array. kCost is the approximate number of scalar
-// operations per call, 1 if absent.
+// constexpr allows nvcc to compile them for the device (--expt-relaxed-constexpr). On CPUs
+// registers_impl.h evaluates some of them, and Vector(x) is the same formula on an Eigen array. kCost is the
+// approximate number of scalar operations per call, 1 if absent.
 #pragma once
 
 #include <cmath>
@@ -69,57 +69,31 @@ template <class T>
 struct Exp {
   static constexpr double kCost = 4;
   constexpr T operator()(T x) const { return std::exp(x); }
-  template <class A>
-  auto Vector(const A& x) const {
-    return x.exp();
-  }
 };
 template <class T>
 struct Expm1 {
   static constexpr double kCost = 8;
   constexpr T operator()(T x) const { return std::expm1(x); }
-  template <class A>
-  auto Vector(const A& x) const {
-    return x.expm1();
-  }
 };
-template <class T>
-struct ArrayLog;  // ops/elementwise/log_impl.h
 template <class T>
 struct Log {
   static constexpr double kCost = 4;
   constexpr T operator()(T x) const { return std::log(x); }
-  template <class A>
-  auto Vector(const A& x) const {
-    return x.unaryExpr(ArrayLog<T>());
-  }
 };
 template <class T>
 struct Log1p {
   static constexpr double kCost = 8;
   constexpr T operator()(T x) const { return std::log1p(x); }
-  template <class A>
-  auto Vector(const A& x) const {
-    return x.log1p();
-  }
 };
 template <class T>
 struct Tanh {
   static constexpr double kCost = 4;
   constexpr T operator()(T x) const { return std::tanh(x); }
-  template <class A>
-  auto Vector(const A& x) const {
-    return x.tanh();
-  }
 };
 template <class T>
 struct Sigmoid {
   static constexpr double kCost = 4;
   constexpr T operator()(T x) const { return T(1) / (T(1) + std::exp(-x)); }
-  template <class A>
-  auto Vector(const A& x) const {
-    return x.logistic();
-  }
 };
 template <class T>
 struct TanhGrad {

@@ -2,6 +2,8 @@
 #include "ops/common/op_rules_impl.h"
 #include "ops/losses/losses_ops.h"
 #include "ops/nn.h"
+#include "ops/simd/math_impl.h"
+#include "ops/simd/vector_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -14,8 +16,7 @@ struct LossFunction {
     alignas(64) C e[kBlock];
     for (int64_t begin = 0; begin < n; begin += kBlock, x += kBlock, t += kBlock, y += kBlock) {
       const int64_t size = std::min(kBlock, n - begin);
-      ArrayMap<C> map(e, size);
-      map = functor::SoftplusTail<C>().Vector(ConstArrayMap<C>(x, size));
+      simd::Map<C>(size, x, e, [](auto v) { return simd::SoftplusTail(v); });
       for (int64_t i = 0; i < size; ++i) y[i] = functor::SigmoidCrossEntropy<C>().Finish(x[i], t[i], e[i]);
     }
   }
@@ -32,8 +33,7 @@ absl::StatusOr<Kernel> MakeSigmoidCrossEntropyGrad(const KernelSpec& spec) {
       for (int64_t at = begin; at < end; at += kBlock) {
         const int64_t size = std::min(kBlock, end - at);
         Load(x + at, size, e);
-        ArrayMap<C> map(e, size);
-        map = (-map).exp();
+        simd::Map<C>(size, e, e, [](auto v) { return simd::Exp(-v); });
         for (int64_t i = 0; i < size; ++i) {
           dx[at + i] = static_cast<T>(functor::SigmoidCrossEntropyGrad<C>().Finish(static_cast<C>(dy[at + i]),
                                                                                    static_cast<C>(t[at + i]), e[i]));

@@ -1,8 +1,9 @@
 #include "ops/activation/functors.h"
 #include "ops/common/op_rules_impl.h"
-#include "ops/elementwise/log_impl.h"
 #include "ops/nn.h"
 #include "ops/normalisation/normalisation_ops.h"
+#include "ops/simd/math_impl.h"
+#include "ops/simd/vector_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -80,7 +81,18 @@ template <class C>
 void Powers(const LrnGeometry& g, int64_t rows, C* sums, C* inverse) {
   ArrayMap<C> power(sums, rows * g.channels), inverses(inverse, rows * g.channels);
   power = power * static_cast<C>(g.alpha) + static_cast<C>(g.bias);
-  functor::NegativePower<C>(g.beta).Vector(power, inverses);
+  if (g.beta == 0.75) {  // as functor::NegativePower
+    power = power.rsqrt();
+    inverses = power.square();
+    power = inverses * power.rsqrt();
+  } else if (g.beta == 0.5) {
+    power = power.rsqrt();
+    inverses = power.square();
+  } else {
+    inverses = power.inverse();
+    simd::Map<C>(power.size(), sums, sums,
+                 [beta = static_cast<C>(g.beta)](auto v) { return simd::Exp(simd::Log(v) * -beta); });
+  }
 }
 
 // Computes base^-beta and 1 / base for a block of x.

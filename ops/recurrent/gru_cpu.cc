@@ -1,6 +1,6 @@
-#include "ops/common/vector_math_impl.h"
 #include "ops/recurrent/gru_impl.h"
 #include "ops/recurrent/unroll_impl.h"
+#include "ops/simd/math_impl.h"
 
 namespace belfry::ops::recurrent {
 namespace {
@@ -32,8 +32,8 @@ struct GruCell {
     const C *const br = own[4], *const bz = own[5], *const bn = own[6];
 #pragma omp simd
     for (int64_t j = 0; j < kCount; ++j) {
-      const C r = SigmoidOf(sums[j] + br[j] + gr[j]), z = SigmoidOf(sums[kCount + j] + bz[j] + gz[j]);
-      const C c = sums[2 * kCount + j] + bn[j], n = TanhOf(gn[j] + r * c);
+      const C r = simd::Sigmoid(sums[j] + br[j] + gr[j]), z = simd::Sigmoid(sums[kCount + j] + bz[j] + gz[j]);
+      const C c = sums[2 * kCount + j] + bn[j], n = simd::Tanh(gn[j] + r * c);
       gr[j] = r, gz[j] = z, gn[j] = n, candidate[j] = c;
       after[j] = n + z * (before[j] - n);
     }

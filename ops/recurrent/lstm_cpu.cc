@@ -1,6 +1,6 @@
-#include "ops/common/vector_math_impl.h"
 #include "ops/recurrent/lstm_impl.h"
 #include "ops/recurrent/unroll_impl.h"
+#include "ops/simd/math_impl.h"
 
 namespace belfry::ops::recurrent {
 namespace {
@@ -32,11 +32,11 @@ struct LstmCell {
     C *const gi = own[0], *const gf = own[1], *const gg = own[2], *const go = own[3], *const cell = own[4];
 #pragma omp simd
     for (int64_t j = 0; j < kCount; ++j) {
-      const C i = SigmoidOf(sums[j] + gi[j]), f = SigmoidOf(sums[kCount + j] + gf[j]);
-      const C g = TanhOf(sums[2 * kCount + j] + gg[j]), o = SigmoidOf(sums[3 * kCount + j] + go[j]);
+      const C i = simd::Sigmoid(sums[j] + gi[j]), f = simd::Sigmoid(sums[kCount + j] + gf[j]);
+      const C g = simd::Tanh(sums[2 * kCount + j] + gg[j]), o = simd::Sigmoid(sums[3 * kCount + j] + go[j]);
       const C c = f * cell[j] + i * g;
       gi[j] = i, gf[j] = f, gg[j] = g, go[j] = o, cell[j] = c;
-      after[j] = o * TanhOf(c);
+      after[j] = o * simd::Tanh(c);
     }
   }
 };
@@ -68,7 +68,7 @@ struct LstmGradCell {
 #pragma omp simd
     for (int64_t j = 0; j < kCount; ++j) {
       const C i = gate[j], f = gate[kCount + j], g = gate[2 * kCount + j], o = gate[3 * kCount + j];
-      const C squashed = TanhOf(cell[j]);
+      const C squashed = simd::Tanh(cell[j]);
       const C slope = dcell[j] + dh[j] * o * (1 - squashed * squashed);
       slopes[j] = slope * g * i * (1 - i);
       slopes[kCount + j] = slope * before[j] * f * (1 - f);

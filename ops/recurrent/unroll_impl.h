@@ -1,5 +1,5 @@
 // Recurrences over time on CPUs. Each thread takes some sequences through all steps, so that threads never wait for
-// each other between steps. Internal: it includes Eigen.
+// each other between steps. Internal.
 #pragma once
 
 #include <algorithm>
@@ -7,15 +7,16 @@
 
 #include "framework/base/parallel.h"
 #include "framework/graph/kernel.h"
-#include "ops/attention/tiles_impl.h"
 #include "ops/common/compute_impl.h"
 #include "ops/recurrent/problem_impl.h"
+#include "ops/simd/product_impl.h"
+#include "ops/simd/transpose_impl.h"
 
 namespace belfry::ops::recurrent {
 
 // Units come in blocks of one register. Rows of units are padded to whole blocks.
 template <class C>
-inline constexpr int64_t kLanes = attention::Vector<C>::kLanes;
+inline constexpr int64_t kLanes = simd::Vector<C>::kLanes;
 template <class C>
 int64_t UnitBlocks(int64_t h) {
   return (h + kLanes<C> - 1) / kLanes<C>;
@@ -49,7 +50,7 @@ void StoreUnits(const Compute<T>* from, int64_t count, T* to) {
 // The recurrent weights [H, gates H] in the order in which products read them. Forward: for each block of units, [H,
 // gates, kLanes]. Backward, transposed: for each kBackWidth units, [gates H, kBackWidth].
 template <class C>
-inline constexpr int64_t kBackWidth = attention::kTileWidth<C>* kLanes<C>;
+inline constexpr int64_t kBackWidth = simd::kProductWidth* kLanes<C>;
 
 template <class T, int gates>
 void PackForward(const T* weights, int64_t h, Compute<T>* packed) {
@@ -76,7 +77,7 @@ void PackBackward(const T* weights, int64_t h, Compute<T>* packed) {
       C* const to = packed + p * panel;
       if (units < kWidth) std::fill_n(to, panel, C(0));
       if constexpr (std::is_same_v<T, C>) {
-        attention::TransposeBlock<C>(from, columns, units, columns, 1, to, kWidth);
+        simd::TransposeBlock<C>(from, columns, units, columns, 1, to, kWidth);
       } else {
         for (int64_t i = 0; i < units; ++i) {
           for (int64_t j = 0; j < columns; ++j) to[j * kWidth + i] = static_cast<C>(from[i * columns + j]);
@@ -90,9 +91,15 @@ void PackBackward(const T* weights, int64_t h, Compute<T>* packed) {
 template <class C, bool add>
 void Product(int64_t m, int64_t vectors, const C* a, int64_t a_row, int64_t k, const C* b, int64_t b_row, C* c,
              int64_t c_row) {
-  attention::Multiply<C, false, add>(m, vectors, a, a_row, b, b_row, c, c_row, [k](int64_t, int64_t) {
-    return attention::Part{0, k, 0};
-  });
+  const simd::Product product{.m = m,
+                              .k = k,
+                              .vectors = vectors,
+                              .a_row = a_row,
+                              .b_row = b_row,
+                              .b_vector = kLanes<C>,
+                              .c_row = c_row,
+                              .c_vector = kLanes<C>};
+  add ? simd::MultiplyAndAdd(product, a, b, c) : simd::Multiply(product, a, b, c);
 }
 
 template <class T>

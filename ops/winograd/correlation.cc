@@ -2,8 +2,8 @@
 
 #include "framework/base/check.h"
 #include "framework/base/parallel.h"
+#include "ops/simd/product_impl.h"
 #include "ops/winograd/correlate_impl.h"
-#include "ops/winograd/products.h"
 
 namespace belfry::ops::winograd {
 namespace {
@@ -89,21 +89,21 @@ template <int r, Finish finish, class T>
 void WriteTiles(const Problem& p, int64_t first, int64_t count, const CorrelationParts<r, 0>& parts, const float* ins,
                 const float* filter, float* outs, const Epilogue<T>& epilogue, T* out) {
   constexpr int n = CorrelationParts<r, 0>::n;
-  const Product product{.m = count,
-                        .k = p.in.c,
-                        .vectors = p.out.vectors(),
-                        .a_row = parts.in_layout.tile,
-                        .a_run = kLanes,
-                        .a_jump = parts.in_layout.vector(),
-                        .a_step = 1,
-                        .b_row = p.out.c,
-                        .b_vector = kLanes,
-                        .c_row = parts.out_layout.tile,
-                        .c_vector = parts.out_layout.vector()};
+  const simd::Product product{.m = count,
+                              .k = p.in.c,
+                              .vectors = p.out.vectors(),
+                              .a_row = parts.in_layout.tile,
+                              .a_run = kLanes,
+                              .a_jump = parts.in_layout.vector(),
+                              .a_step = 1,
+                              .b_row = p.out.c,
+                              .b_vector = kLanes,
+                              .c_row = parts.out_layout.tile,
+                              .c_vector = parts.out_layout.vector()};
   for (int i = 0; i < n; ++i) {
     for (int j = 0; j < n; ++j) {
-      Multiply(product, ins + parts.in_layout.At(0, i, j), filter + (i * n + j) * parts.point,
-               outs + parts.out_layout.At(0, i, j));
+      simd::Multiply(product, ins + parts.in_layout.At(0, i, j), filter + (i * n + j) * parts.point,
+                     outs + parts.out_layout.At(0, i, j));
     }
   }
   const TileGrid grid(p.out);

@@ -1,8 +1,8 @@
 #include <algorithm>
 
 #include "framework/base/parallel.h"
+#include "ops/simd/product_impl.h"
 #include "ops/winograd/correlate_impl.h"
-#include "ops/winograd/products.h"
 
 namespace belfry::ops::winograd {
 namespace {
@@ -66,23 +66,23 @@ void AddProducts(const Problem& p, int64_t first, int64_t count, const FilterGra
     TransformSquare<kFilterMatrix<r, kTile>>(p.out, dout, grid.At(first + t), parts.out_layout, t, outs, patch);
   }
   if (bias) AddTiles(parts, p.out.vectors(), count, outs, parts.PixelSums(sums));
-  Product product{.k = count,
-                  .vectors = p.out.vectors(),
-                  .a_row = 1,
-                  .a_run = p.block,
-                  .a_jump = 0,
-                  .a_step = parts.in_layout.tile,
-                  .b_row = parts.out_layout.tile,
-                  .b_vector = parts.out_layout.vector(),
-                  .c_row = p.out.c,
-                  .c_vector = kLanes};
+  simd::Product product{.k = count,
+                        .vectors = p.out.vectors(),
+                        .a_row = 1,
+                        .a_run = p.block,
+                        .a_jump = 0,
+                        .a_step = parts.in_layout.tile,
+                        .b_row = parts.out_layout.tile,
+                        .b_vector = parts.out_layout.vector(),
+                        .c_row = p.out.c,
+                        .c_vector = kLanes};
   for (int i = 0; i < n; ++i) {
     for (int j = 0; j < n; ++j, sums += parts.point) {
       const int64_t at = parts.in_layout.At(0, i, j);
       for (int64_t v = 0; v < p.in.vectors(); ++v) {
         product.m = std::min<int64_t>(kLanes, p.in.c - v * kLanes);
-        MultiplyAndAdd(product, ins + v * parts.in_layout.vector() + at, outs + parts.out_layout.At(0, i, j),
-                       sums + v * kLanes * p.out.c);
+        simd::MultiplyAndAdd(product, ins + v * parts.in_layout.vector() + at, outs + parts.out_layout.At(0, i, j),
+                             sums + v * kLanes * p.out.c);
       }
     }
   }

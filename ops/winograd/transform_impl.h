@@ -4,9 +4,14 @@
 #include <cstddef>
 #include <utility>
 
-#include "ops/winograd/lanes_impl.h"
+#include "ops/simd/vector_impl.h"
 
 namespace belfry::ops::winograd {
+
+using Lanes = simd::Vector<float>::Lanes;
+inline constexpr int kLanes = simd::Vector<float>::kLanes;
+using simd::Load;
+using simd::Store;
 
 // The axis of a matrix that runs over the points 0, p, -p, q, -q, ..., infinity.
 enum class PointAxis { kRows, kColumns };
