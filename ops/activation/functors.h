@@ -1,8 +1,5 @@
 // Scalar functors of activations and element-wise losses. As in ops/elementwise/functors.h, each formula is written
 // once for the CPU and the CUDA kernels. T is float or double.
-//
-// A functor with an exponential consists of Exponent(x) and Finish(..., e), where e = exp(Exponent(x)), so that the CPU
-// can vectorise the exponentials; operator() combines the two.
 #pragma once
 
 #include <cmath>
@@ -79,34 +76,49 @@ constexpr T Clamp(T x, double limit) {
   return x < -high ? -high : (x > high ? high : x);
 }
 
-// Gates g of the functions y = x sigmoid(g(x)).
+// Gates g of the functions y = x sigmoid(g(x)). V is T or a register of T.
 template <class T>
 struct SiluGate {
-  static constexpr T Value(T x) { return x; }
-  static constexpr T Slope(T) { return 1; }
+  template <class V>
+  static constexpr V Value(V x) {
+    return x;
+  }
+  template <class V>
+  static constexpr T Slope(V) {
+    return 1;
+  }
 };
 // x / 2 (1 + tanh(u)) = x sigmoid(2 u), where u = sqrt(2 / pi) (x + 0.044715 x^3).
 template <class T>
 struct GeluTanhGate {
   static constexpr double kLinear = 1.5957691216057308, kCubic = kLinear * 0.044715;
-  static constexpr T Value(T x) { return x * (T(kLinear) + T(kCubic) * x * x); }
-  static constexpr T Slope(T x) { return T(kLinear) + T(3 * kCubic) * x * x; }
+  template <class V>
+  static constexpr V Value(V x) {
+    return x * (T(kLinear) + T(kCubic) * x * x);
+  }
+  template <class V>
+  static constexpr V Slope(V x) {
+    return T(kLinear) + T(3 * kCubic) * x * x;
+  }
 };
 
+// With exp(-|g|) nothing overflows, and small results keep their precision.
 template <class T, template <class> class Gate>
 struct Gated {
-  constexpr T Exponent(T x) const { return -Gate<T>::Value(Clamp(x, kGateLimit)); }
-  constexpr T Finish(T x, T e) const { return (x < T(-kGateLimit) ? T(-kGateLimit) : x) / (1 + e); }
-  constexpr T operator()(T x) const { return Finish(x, std::exp(Exponent(x))); }
+  constexpr T operator()(T x) const {
+    const T g = Gate<T>::Value(Clamp(x, kGateLimit)), e = std::exp(g < 0 ? g : -g);
+    x = x < T(-kGateLimit) ? T(-kGateLimit) : x;
+    return (g < 0 ? x * e : x) / (1 + e);
+  }
 };
 template <class T, template <class> class Gate>
 struct GatedGrad {
-  constexpr T Exponent(T x) const { return Gated<T, Gate>().Exponent(x); }
-  constexpr T Finish(T dy, T x, T e) const {
-    const T v = Clamp(x, kGateLimit), s = 1 / (1 + e);
-    return dy * s * (1 + v * (1 - s) * Gate<T>::Slope(v));
+  constexpr T operator()(T dy, T x) const {
+    const T v = Clamp(x, kGateLimit), g = Gate<T>::Value(v), e = std::exp(g < 0 ? g : -g), share = 1 / (1 + e);
+    // The sigmoid of g, and that of -g.
+    const T s = g < 0 ? e * share : share, rest = g < 0 ? share : e * share;
+    return dy * s * (1 + v * rest * Gate<T>::Slope(v));
   }
-  constexpr T operator()(T dy, T x) const { return Finish(dy, x, std::exp(Exponent(x))); }
 };
 
 inline constexpr double kSqrtHalf = 0.70710678118654752;

@@ -11,28 +11,33 @@
 namespace belfry::ops {
 namespace {
 
+// x between -kGateLimit and kGateLimit; NaN stays.
+template <class C, class V>
+V Clamped(V x) {
+  const V low = simd::Fill<V>(-C(functor::kGateLimit)), high = -low;
+  x = x < low ? low : x;
+  return x > high ? high : x;
+}
+
+// With exp(-|g|) nothing overflows, and small results keep their precision.
 template <template <class> class Gate, class C>
 void Gated(int64_t n, const C* x, C* y) {
-  const functor::Gated<C, Gate> f;
-  alignas(64) C e[kBlock];
-  for (int64_t begin = 0; begin < n; begin += kBlock, x += kBlock, y += kBlock) {
-    const int64_t size = std::min(kBlock, n - begin);
-    for (int64_t i = 0; i < size; ++i) e[i] = f.Exponent(x[i]);
-    simd::Map<C>(size, e, e, [](auto v) { return simd::Exp(v); });
-    for (int64_t i = 0; i < size; ++i) y[i] = f.Finish(x[i], e[i]);
-  }
+  simd::Map<C>(n, x, y, [](auto v) {
+    const auto g = Gate<C>::Value(Clamped<C>(v)), e = simd::Exp(-simd::Abs(g));
+    v = v < -C(functor::kGateLimit) ? Clamped<C>(v) : v;
+    return (g < 0 ? v * e : v) / (C(1) + e);
+  });
 }
 
 template <template <class> class Gate, class C>
 void GatedGrad(int64_t n, const C* dy, const C* x, C* dx) {
-  const functor::GatedGrad<C, Gate> f;
-  alignas(64) C e[kBlock];
-  for (int64_t begin = 0; begin < n; begin += kBlock, dy += kBlock, x += kBlock, dx += kBlock) {
-    const int64_t size = std::min(kBlock, n - begin);
-    for (int64_t i = 0; i < size; ++i) e[i] = f.Exponent(x[i]);
-    simd::Map<C>(size, e, e, [](auto v) { return simd::Exp(v); });
-    for (int64_t i = 0; i < size; ++i) dx[i] = f.Finish(dy[i], x[i], e[i]);
-  }
+  simd::Map<C>(n, dy, x, dx, [](auto slope, auto v) {
+    v = Clamped<C>(v);
+    const auto g = Gate<C>::Value(v), e = simd::Exp(-simd::Abs(g)), share = C(1) / (C(1) + e);
+    // The sigmoid of g, and that of -g.
+    const auto s = g < 0 ? e * share : share, rest = g < 0 ? share : e * share;
+    return slope * s * (C(1) + v * rest * Gate<C>::Slope(v));
+  });
 }
 
 struct SiluFunction {
