@@ -11,13 +11,15 @@
 namespace belfry {
 namespace {
 
-// The folder of the library, or of the program, that contains this function.
+// The folder of the library, or of the program, that contains this function. Libraries for levels of processors lie two
+// folders below the one that holds the modules, lib/glibc-hwcaps/x86-64-v3.
 std::filesystem::path OwnFolder() {
   Dl_info info{};
   if (dladdr(reinterpret_cast<const void*>(&OwnFolder), &info) == 0 || info.dli_fname == nullptr) return {};
   // Absolute, so that no file of the current folder is taken for a module.
   std::error_code error;
-  return std::filesystem::canonical(info.dli_fname, error).parent_path();
+  const std::filesystem::path folder = std::filesystem::canonical(info.dli_fname, error).parent_path();
+  return folder.parent_path().filename() == "glibc-hwcaps" ? folder.parent_path().parent_path() : folder;
 }
 
 std::string EntryName(const std::string& name) { return absl::StrCat("belfry_", name, "_module"); }

@@ -8,6 +8,17 @@ include(GNUInstallDirs)
 file(RELATIVE_PATH lib_from_bin /${CMAKE_INSTALL_BINDIR} /${CMAKE_INSTALL_LIBDIR})
 install(TARGETS belfry EXPORT BelfryTargets
   LIBRARY COMPONENT library NAMELINK_COMPONENT development ARCHIVE COMPONENT development)
+# The same library compiled for higher levels of x86-64, from build folders of their own: the loader takes the highest that
+# the processor has (ld.so(8), glibc-hwcaps).
+set(BELFRY_LEVEL_BUILDS "" CACHE STRING "Build folders with libbelfry for other levels, called *-x86-64-v3 and so on")
+foreach(folder IN LISTS BELFRY_LEVEL_BUILDS)
+  string(REGEX MATCH "x86-64-v[0-9]$" level ${folder})
+  if(NOT level)
+    message(FATAL_ERROR "BELFRY_LEVEL_BUILDS: ${folder} does not end in a level, such as x86-64-v3")
+  endif()
+  install(DIRECTORY ${folder}/lib/ DESTINATION ${CMAKE_INSTALL_LIBDIR}/glibc-hwcaps/${level} COMPONENT library
+    FILES_MATCHING PATTERN "libbelfry.so.*")
+endforeach()
 set(modules ${BELFRY_MPI_LIBRARIES})
 list(TRANSFORM modules PREPEND mpi_)
 if(BELFRY_HAS_CUDA)

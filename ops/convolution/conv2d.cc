@@ -107,9 +107,9 @@ void RegisterConv2D(OpRegistry& registry) {
                 .shape = ForwardShape,
                 .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
                 .gradient = Conv2DGradient,
-                .kernels = WithFloat16("Conv2D", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                         return &MakeConv2D<typename decltype(tag)::type>;
-                                       }))});
+                .kernels = WithSixteenBits("Conv2D", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                             return &MakeConv2D<typename decltype(tag)::type>;
+                                           }))});
   registry.Add({.name = "Conv2DBackpropInput",
                 .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}},
                 .outputs = {{"dx"}},
@@ -118,20 +118,21 @@ void RegisterConv2D(OpRegistry& registry) {
                 .shape = GradientShape(0),
                 .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
                 .gradient = GradientOfBackpropInput,
-                .kernels = WithFloat16("Conv2DBackpropInput", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                         return &MakeBackpropInput<typename decltype(tag)::type>;
-                                       }))});
-  registry.Add({.name = "Conv2DBackpropFilter",
-                .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
-                .outputs = {{"dfilter"}},
-                .types = {{"T", kFloatTypes}},
-                .attrs = Conv2DAttrDefs(),
-                .shape = GradientShape(1),
-                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
-                .gradient = GradientOfBackpropFilter,
-                .kernels = WithFloat16("Conv2DBackpropFilter", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                         return &MakeBackpropFilter<typename decltype(tag)::type>;
-                                       }))});
+                .kernels = WithSixteenBits("Conv2DBackpropInput", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                             return &MakeBackpropInput<typename decltype(tag)::type>;
+                                           }))});
+  registry.Add(
+      {.name = "Conv2DBackpropFilter",
+       .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
+       .outputs = {{"dfilter"}},
+       .types = {{"T", kFloatTypes}},
+       .attrs = Conv2DAttrDefs(),
+       .shape = GradientShape(1),
+       .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
+       .gradient = GradientOfBackpropFilter,
+       .kernels = WithSixteenBits("Conv2DBackpropFilter", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                    return &MakeBackpropFilter<typename decltype(tag)::type>;
+                                  }))});
 }
 
 }  // namespace belfry::ops

@@ -120,7 +120,7 @@ absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
 template <class T>
 absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
   const bool transpose_a = spec.attrs.Bool("transpose_a"), transpose_b = spec.attrs.Bool("transpose_b");
-  if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
+  if (onednn::ProductsRepeat() && OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(const onednn::PostOps post_ops, PostOpsOf(spec.attrs));
     const onednn::MatMulShape shape{.m = spec.outputs[0].shape[0],
                                     .k = spec.inputs[0].shape[transpose_a ? 0 : 1],
@@ -249,9 +249,9 @@ void RegisterFused(OpRegistry& registry) {
                 .shape = FusedConv2DShape,
                 .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
                 .gradient = NoGradient(kByThePass),
-                .kernels = WithFloat16("FusedConv2D", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                         return &MakeFusedConv2D<typename decltype(tag)::type>;
-                                       }))});
+                .kernels = WithSixteenBits("FusedConv2D", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                             return &MakeFusedConv2D<typename decltype(tag)::type>;
+                                           }))});
   registry.Add({.name = "FusedMatMul",
                 .inputs = {{"a"}, {"b"}, {"bias"}},
                 .outputs = {{"y"}},
@@ -260,9 +260,9 @@ void RegisterFused(OpRegistry& registry) {
                 .shape = FusedMatMulShape,
                 .flops = MatMulFlops,
                 .gradient = NoGradient(kByThePass),
-                .kernels = WithFloat16("FusedMatMul", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                         return &MakeFusedMatMul<typename decltype(tag)::type>;
-                                       }))});
+                .kernels = WithSixteenBits("FusedMatMul", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                             return &MakeFusedMatMul<typename decltype(tag)::type>;
+                                           }))});
   registry.Add(
       {.name = "Conv2DBackpropFilterBias",
        .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
@@ -272,13 +272,13 @@ void RegisterFused(OpRegistry& registry) {
        .shape = FilterBiasShape,
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
        .gradient = NoGradient(kByThePass),
-       .kernels = WithFloat16("Conv2DBackpropFilterBias", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                return &MakeBackpropFilterBias<typename decltype(tag)::type>;
-                              }))});
+       .kernels = WithSixteenBits("Conv2DBackpropFilterBias", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                    return &MakeBackpropFilterBias<typename decltype(tag)::type>;
+                                  }))});
   const auto masked_kernels = [](absl::string_view op) {
-    return WithFloat16(op, Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                         return &MakeBackpropInputReluGrad<typename decltype(tag)::type>;
-                       }));
+    return WithSixteenBits(op, Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                             return &MakeBackpropInputReluGrad<typename decltype(tag)::type>;
+                           }));
   };
   OpDef masked = {.name = "Conv2DBackpropInputReluGrad",
                   .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}, {"relu"}},

@@ -10,19 +10,21 @@
 #include "ops/builtin_ops.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/convolution/in_float32_impl.h"
+#include "ops/onednn/primitive.h"
 
 namespace belfry::ops {
 namespace {
 
-// A float16 tensor of the node, and the offset of its float copy in the workspace.
+// A 16-bit tensor of the node, and the offset of its float copy in the workspace.
 struct Widening {
   int index;
   int64_t elements;
   size_t offset;
 };
 
-// Runs a float32 kernel on converted copies. All inputs are read before an output is written, so it may run in place
-// even if its kernel may not.
+// Runs a float32 kernel on converted copies of tensors of T. All inputs are read before an output is written, so it may
+// run in place even if its kernel may not.
+template <class T>
 class InFloat32 {
  public:
   static absl::StatusOr<Kernel> Make(const OpDef& op, const KernelSpec& spec) {
@@ -31,7 +33,7 @@ class InFloat32 {
     const auto widen = [&](absl::Span<const TensorSpec> specs, std::vector<Widening>& widenings) {
       std::vector<TensorSpec> wide(specs.begin(), specs.end());
       for (size_t i = 0; i < specs.size(); ++i) {
-        if (specs[i].dtype != DType::kFloat16) continue;
+        if (specs[i].dtype != kDTypeOf<T>) continue;
         wide[i].dtype = DType::kFloat32;
         if (&widenings == &kernel.inputs_ && op.input_arg(static_cast<int>(i)).shape_only) continue;
         widenings.push_back({static_cast<int>(i), specs[i].shape.elements(), bytes});
@@ -61,7 +63,7 @@ class InFloat32 {
     for (const Widening& input : inputs_) {
       auto* const copy = reinterpret_cast<float*>(memory + input.offset);
       ParallelBlocks(input.elements, 1, [&](int64_t begin, int64_t end) {
-        ToFloat(context.input<Half>(input.index) + begin, copy + begin, end - begin);
+        ToFloat(context.input<T>(input.index) + begin, copy + begin, end - begin);
       });
       inputs[input.index] = copy;
     }
@@ -74,7 +76,7 @@ class InFloat32 {
     for (const Widening& output : outputs_) {
       const auto* const result = reinterpret_cast<const float*>(memory + output.offset);
       ParallelBlocks(output.elements, 1, [&](int64_t begin, int64_t end) {
-        FromFloat(result + begin, context.output<Half>(output.index) + begin, end - begin);
+        FromFloat(result + begin, context.output<T>(output.index) + begin, end - begin);
       });
     }
     return absl::OkStatus();
@@ -89,9 +91,15 @@ class InFloat32 {
 
 }  // namespace
 
-std::vector<KernelDef> WithFloat16(absl::string_view op, std::vector<KernelDef> kernels) {
+std::vector<KernelDef> WithSixteenBits(absl::string_view op, std::vector<KernelDef> kernels) {
+  for (KernelDef& kernel : kernels) {
+    if (kernel.dtype != DType::kBFloat16) continue;
+    kernel.make = [op = std::string(op), own = std::move(kernel.make)](const KernelSpec& spec) {
+      return onednn::BFloat16Time() > 1 ? InFloat32<BFloat16>::Make(*BuiltinOps().Find(op), spec) : own(spec);
+    };
+  }
   const auto make = [op = std::string(op)](const KernelSpec& spec) {
-    return InFloat32::Make(*BuiltinOps().Find(op), spec);
+    return InFloat32<Half>::Make(*BuiltinOps().Find(op), spec);
   };
   kernels.push_back({.device_type = "CPU", .dtype = DType::kFloat16, .make = make});
   return kernels;

@@ -1,5 +1,5 @@
-// float16 kernels that run the float32 ones, because neither oneDNN nor Winograd's kernels compute in float16.
-// Internal.
+// Kernels of 16-bit floats that run the float32 ones: of float16, because neither oneDNN nor Winograd's kernels compute
+// in it; of bfloat16, where the processor has no instructions for it. Internal.
 #pragma once
 
 #include <vector>
@@ -10,7 +10,7 @@
 namespace belfry::ops {
 
 // Returns `kernels` of op `op` and a float16 CPU kernel, which runs the float32 kernel on copies of its inputs in the
-// workspace and rounds the results.
-std::vector<KernelDef> WithFloat16(absl::string_view op, std::vector<KernelDef> kernels);
+// workspace and rounds the results. On processors without instructions for bfloat16 its kernel does the same.
+std::vector<KernelDef> WithSixteenBits(absl::string_view op, std::vector<KernelDef> kernels);
 
 }  // namespace belfry::ops

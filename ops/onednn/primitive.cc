@@ -30,6 +30,12 @@ char* Address(const Primitive::Program::Binding& binding, absl::Span<const void*
   return nullptr;
 }
 
+// True if the library may use these instructions: it has one bit for each set.
+bool Has(dnnl::cpu_isa wanted) {
+  const auto isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa());
+  return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
+}
+
 }  // namespace
 
 Primitive::Primitive(std::unique_ptr<Program> program) : program_(std::move(program)) {}
@@ -38,14 +44,12 @@ Primitive& Primitive::operator=(Primitive&&) noexcept = default;
 Primitive::~Primitive() = default;
 
 double BFloat16Time() {
-  // One bit per instruction set.
-  const auto has = [isa = static_cast<unsigned>(dnnl::get_effective_cpu_isa())](dnnl::cpu_isa wanted) {
-    return (isa & static_cast<unsigned>(wanted)) == static_cast<unsigned>(wanted);
-  };
-  if (has(dnnl::cpu_isa::avx512_core_amx)) return 0.1;
-  if (has(dnnl::cpu_isa::avx512_core_bf16)) return 0.5;
-  return has(dnnl::cpu_isa::avx512_core) ? 1.2 : 100;
+  if (Has(dnnl::cpu_isa::avx512_core_amx)) return 0.1;
+  if (Has(dnnl::cpu_isa::avx512_core_bf16)) return 0.5;
+  return Has(dnnl::cpu_isa::avx512_core) ? 1.2 : 100;
 }
+
+bool ProductsRepeat() { return Has(dnnl::cpu_isa::avx512_core); }
 
 size_t Primitive::workspace_bytes() const { return program_->workspace_bytes; }
 size_t Primitive::saved_bytes() const { return program_->saved_bytes; }

@@ -56,6 +56,10 @@ class Primitive {
 // above 1 if the library converts or has no implementation.
 double BFloat16Time();
 
+// True if products give the same bits for any number of threads and take no lock, which the library's code for AVX-512
+// does, and its code for other processors does not.
+bool ProductsRepeat();
+
 // A function applied to a result (with its bias) before it is stored: y = f(y).
 enum class Activation {
   kNone,

@@ -1,12 +1,18 @@
 #include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
+#include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "ops/common/primitive_kernel_impl.h"
 #include "ops/elementwise/broadcast_impl.h"
 #include "ops/elementwise/elementwise_impl.h"
 #include "ops/math.h"
 #include "ops/onednn/matmul.h"
+#include "ops/product/blocked_product_impl.h"
 #include "ops/product/gemm_impl.h"
 #include "ops/product/product_ops.h"
 
@@ -66,7 +72,9 @@ struct Operand {
 absl::StatusOr<std::optional<Kernel>> MakePrimitive(const KernelSpec& spec, int64_t k) {
   const Shape& y = spec.outputs[0].shape;
   const DType dtype = spec.outputs[0].dtype;
-  if (!OneDnnComputes(dtype) || !HasElements(spec) || y.elements() * k < kSmall) return std::optional<Kernel>();
+  if (!onednn::ProductsRepeat() || !OneDnnComputes(dtype) || !HasElements(spec) || y.elements() * k < kSmall) {
+    return std::optional<Kernel>();
+  }
   return PrimitiveKernel(onednn::MatMul({.a_batch = BatchOf(spec.inputs[0].shape),
                                          .b_batch = BatchOf(spec.inputs[1].shape),
                                          .m = y[-2],
@@ -77,6 +85,54 @@ absl::StatusOr<std::optional<Kernel>> MakePrimitive(const KernelSpec& spec, int6
                                          .dtype = dtype,
                                          .output_dtype = dtype}),
                          {0, 1}, {0});
+}
+
+// The matrices of a and b, by their numbers, whose product is each matrix of the result.
+struct Pair {
+  int64_t a, b;
+};
+std::vector<Pair> PairsOf(const BroadcastPlan& batch) {
+  std::vector<Pair> pairs;
+  batch.ForRows(0, batch.rows, [&](int64_t, int64_t a, int64_t b) {
+    for (int64_t i = 0; i < batch.inner; ++i) pairs.push_back({a + i * batch.stride_a, b + i * batch.stride_b});
+  });
+  return pairs;
+}
+
+// Blocked products of matrices in the type that is computed. Threads share the products of a batch or, if there are
+// few, each product.
+template <class T>
+Kernel MakeBlocked(std::vector<Pair> pairs, int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b) {
+  using C = Compute<T>;
+  const auto count = static_cast<int64_t>(pairs.size());
+  const int64_t sharers = count >= 2 * ParallelThreads() ? ParallelThreads() : 1;
+  const ScopedParallelThreads threads(sharers > 1 ? 1 : ParallelThreads());
+  const BlockedProduct<C> product(m, n, k, transpose_a, transpose_b);
+  const int64_t converted = kIsSixteenBit<T> ? m * k + k * n + m * n : 0;
+  const auto own = static_cast<int64_t>(AlignUp(static_cast<size_t>(product.workspace_elements() + converted)));
+  Kernel kernel;
+  kernel.workspace_bytes = sizeof(C) * static_cast<size_t>(sharers * own);
+  kernel.run = [=, pairs = std::move(pairs)](const KernelContext& context) {
+    const auto run = [&](const Pair& pair, T* y, C* workspace) {
+      C* const space = workspace + product.workspace_elements();
+      const C* const a = Widened(context.input<T>(0) + pair.a * m * k, space, m * k);
+      const C* const b = Widened(context.input<T>(1) + pair.b * k * n, space + m * k, k * n);
+      C* const c = Wide(y, space + m * k + k * n);
+      product.Run(a, b, c, workspace);
+      Narrowed(c, y, m * n);
+    };
+    C* const workspace = static_cast<C*>(context.workspace);
+    const auto for_part = [&](int64_t begin, int64_t end) {
+      for (int64_t sharer = begin; sharer < end; ++sharer) {
+        for (int64_t i = count * sharer / sharers; i < count * (sharer + 1) / sharers; ++i) {
+          run(pairs[i], context.output<T>(0) + i * m * n, workspace + sharer * own);
+        }
+      }
+    };
+    ParallelFor(sharers, static_cast<double>(count * m * n) * static_cast<double>(k) / 8, for_part);
+    return absl::OkStatus();
+  };
+  return kernel;
 }
 
 template <class T>
@@ -92,6 +148,9 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(std::optional<Kernel> primitive, MakePrimitive(spec, k));
   if (primitive) return *std::move(primitive);
   ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
+  if constexpr (std::is_floating_point_v<C>) {
+    if (m * n * k >= kSmall) return MakeBlocked<T>(PairsOf(batch), m, n, k, a.transpose, b.transpose);
+  }
   Kernel kernel;
   kernel.workspace_bytes =
       sizeof(C) * static_cast<size_t>(a.workspace() + b.workspace() + (kIsSixteenBit<T> ? m * n : 0));

@@ -1,6 +1,8 @@
 // Vector registers of the processor that is compiled for. For CPU kernels.
 #pragma once
 
+#include <Eigen/Core>
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -9,14 +11,8 @@
 
 namespace belfry::ops::simd {
 
-// 64 with AVX-512, 32 with AVX2, otherwise 16.
-#if defined(__AVX512F__) && defined(__AVX512DQ__)
-inline constexpr int kRegisterBytes = 64;
-#elif defined(__AVX2__)
-inline constexpr int kRegisterBytes = 32;
-#else
-inline constexpr int kRegisterBytes = 16;
-#endif
+// 64 with AVX-512, 32 with AVX, otherwise 16, as Eigen finds out. (__BIGGEST_ALIGNMENT__ is that of g++ only.)
+inline constexpr int kRegisterBytes = std::min(EIGEN_MAX_ALIGN_BYTES, 64);
 
 // A register of elements C, float or double, which takes the operators of C, and comparisons, whose result `Mask` has
 // all bits of a lane set or none.

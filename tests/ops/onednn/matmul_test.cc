@@ -72,6 +72,7 @@ TEST_P(MatrixProduct, AgreesWithLoops) {
   for (const auto& [dtype, output] :
        {std::pair(DType::kFloat32, DType::kFloat32), std::pair(DType::kBFloat16, DType::kBFloat16),
         std::pair(DType::kBFloat16, DType::kFloat32)}) {
+    if (!IsComputed(dtype)) continue;
     shape.dtype = dtype, shape.output_dtype = output;
     const Values a = Random(Elements(shape.a_batch) * shape.m * shape.k, dtype);
     const Values b = Random(Elements(shape.b_batch) * shape.k * shape.n, dtype);

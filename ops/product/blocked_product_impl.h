@@ -1,0 +1,36 @@
+// Matrix products of float and double without a library.
+#pragma once
+
+#include <cstdint>
+
+namespace belfry::ops {
+
+// c [m, n] = op(a) [m, k] op(b) [k, n], row-major and contiguous. A transposed a is stored as [k, m], a transposed b as
+// [n, k]. C is float or double.
+//
+// The bits of c do not depend on the number of threads: each element is summed by one thread, in ascending order over
+// blocks of k. As in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), b is copied
+// into panels that are as wide as a product in registers (simd/product_impl.h), of which a block of k stays in the L1
+// cache.
+template <class C>
+class BlockedProduct {
+ public:
+  // Runs on up to ParallelThreads() threads, those of the thread that makes it.
+  BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b);
+
+  int64_t workspace_elements() const;
+  // `workspace` has workspace_elements() elements and the alignment of a workspace.
+  void Run(const C* a, const C* b, C* c, C* workspace) const;
+
+ private:
+  void PackPanel(const C* b, int64_t panel, C* packed) const;
+  void RunTask(int64_t task, const C* a, const C* packed, C* c, C* scratch) const;
+
+  int64_t m_, n_, k_;
+  bool transpose_a_, transpose_b_;
+  int64_t rows_, panels_;            // rows of a task, panels of b
+  int64_t row_tasks_, panel_tasks_;  // tasks are a grid of these
+  int64_t threads_;
+};
+
+}  // namespace belfry::ops
