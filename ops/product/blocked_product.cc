@@ -10,7 +10,7 @@ namespace belfry::ops {
 namespace {
 
 // Rows of a that a task multiplies with a panel while it is in the cache.
-constexpr int64_t kRows = 48;
+constexpr int64_t kRows = 96;
 // A block of a panel has this many bytes.
 constexpr int64_t kPanelBytes = 16 * 1024;
 
