@@ -16,12 +16,13 @@ Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value)
   return ops::AllReduceSum(tower.averaging(), tower.Collective(name), {value})[0];
 }
 
-std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name, absl::Span<const Output> scalars) {
+std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name, absl::Span<const Output> scalars,
+                                  DType dtype) {
   const Scope scope = tower.averaging();
   const auto count = static_cast<int64_t>(scalars.size());
   std::vector<Output> wide;
   for (const Output scalar : scalars) {
-    wide.push_back(ops::Reshape(scope, ops::Cast(scope, scalar, DType::kFloat32), {1, 1}));
+    wide.push_back(ops::Reshape(scope, ops::Cast(scope, scalar, dtype), {1, 1}));
   }
   const Output own = count == 1 ? wide[0] : ops::Concat(scope, wide, 1);
   const Output all =

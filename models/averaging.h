@@ -28,9 +28,10 @@ struct TowerRank {
 
 // The sum of `value` over the towers; invalid after an error.
 Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value);
-// For each of `scalars` a float32 vector of it in all towers. Sums of one number and zeros are exact, and keep a NaN to
-// its tower. Invalid outputs after an error.
-std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name, absl::Span<const Output> scalars);
+// For each of `scalars` a vector of it in all towers, of `dtype`: float32 or float64. Sums of one number and zeros are
+// exact, and keep a NaN to its tower. Invalid outputs after an error.
+std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name, absl::Span<const Output> scalars,
+                                  DType dtype = DType::kFloat32);
 // sum(n_i * x_i) / sum(n_i), a scalar, for vectors of each tower's value x_i and number of examples n_i. A tower
 // without examples may have any value.
 Output MeanOfTowers(const Scope& scope, Output values, Output examples);

@@ -342,8 +342,9 @@ class Replicator {
     std::vector<Output> values;
     for (const GradientAndVariable& pair : gradients) values.push_back(pair.gradient);
     if (sharded()) {
-      const Output norms = GatherScalars(RankOf(i), "norms", {ops::GlobalNorm(scope, values)})[0];
-      const Output norm = ops::GlobalNorm(scope, {norms});
+      const Output own = ops::GlobalNorm(scope, values, DType::kFloat64);
+      const Output norms = GatherScalars(RankOf(i), "norms", {own}, DType::kFloat64)[0];
+      const Output norm = ops::GlobalNorm(scope, {norms}, DType::kFloat64);
       for (Output& value : values) value = ops::ClipToNorm(scope, value, norm, options_.clip_global_norm);
     } else {
       values = optim::ClipByGlobalNorm(scope, values, options_.clip_global_norm).gradients;

@@ -113,11 +113,13 @@ struct MovingAverageAttrs {
 Output ApplyMovingAverage(OpScope scope, const Variable& average, Output step, Output value,
                           const MovingAverageAttrs& attrs = {});
 
-// The Euclidean norm of all elements of one or more tensors of one dtype, a float32 scalar. Sums are kept in double,
-// over chunks of a fixed size.
-Output GlobalNorm(OpScope scope, absl::Span<const Output> tensors);
-// Scales x by clip_norm / norm if the norm exceeds clip_norm, which must be positive. `norm` is a float32 scalar; if it
-// is not finite, the result is all NaN.
+// The Euclidean norm of all elements of one or more tensors of one dtype, a scalar of `dtype`: float32 or float64. Sums
+// are kept in double, over chunks of a fixed size. Elements are scaled where their squares would overflow or vanish, so
+// the norm of finite elements is infinite only if it exceeds the largest number of `dtype`; that of float32 tensors
+// always fits in a float64.
+Output GlobalNorm(OpScope scope, absl::Span<const Output> tensors, DType dtype = DType::kFloat32);
+// Scales x by clip_norm / norm if the norm exceeds clip_norm, which must be positive. `norm` is a float32 or float64
+// scalar; if it is not finite, the result is all NaN.
 Output ClipToNorm(OpScope scope, Output x, Output norm, double clip_norm);
 
 // True if every element of one or more tensors of one dtype is finite: a bool scalar.

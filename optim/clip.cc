@@ -1,5 +1,6 @@
 #include "optim/clip.h"
 
+#include "ops/array.h"
 #include "ops/math.h"
 #include "ops/training.h"
 
@@ -26,7 +27,7 @@ std::vector<Output> ClipByNorm(OpScope scope, absl::Span<const Output> gradients
   for (Output& gradient : clipped) {
     if (!gradient.valid()) continue;
     const Scope beside = Beside(inner, gradient);
-    gradient = ops::ClipToNorm(beside, gradient, ops::GlobalNorm(beside, {gradient}), clip_norm);
+    gradient = ops::ClipToNorm(beside, gradient, ops::GlobalNorm(beside, {gradient}, DType::kFloat64), clip_norm);
   }
   return clipped;
 }
@@ -39,9 +40,11 @@ ClippedByGlobalNorm ClipByGlobalNorm(OpScope scope, absl::Span<const Output> gra
   }
   ClippedByGlobalNorm clipped{{gradients.begin(), gradients.end()}, {}};
   if (flowing.empty()) return clipped;
-  clipped.norm = ops::GlobalNorm(inner, flowing);
+  // In float64, since the norm of finite float32 gradients may exceed the largest float32.
+  const Output norm = ops::GlobalNorm(inner, flowing, DType::kFloat64);
+  clipped.norm = ops::Cast(inner, norm, DType::kFloat32);
   for (Output& gradient : clipped.gradients) {
-    if (gradient.valid()) gradient = ops::ClipToNorm(Beside(inner, gradient), gradient, clipped.norm, clip_norm);
+    if (gradient.valid()) gradient = ops::ClipToNorm(Beside(inner, gradient), gradient, norm, clip_norm);
   }
   return clipped;
 }

@@ -25,13 +25,13 @@ absl::StatusOr<Kernel> MakeGroupNorm(const KernelSpec& spec) {
                   Load(context.input<T>(2), g.channels, offset);
                   ParallelFor(g.examples, 8.0 * static_cast<double>(g.elements()), [=](int64_t begin, int64_t end) {
                     for (int64_t n = begin; n < end; ++n) {
-                      NormalizeGroups(g, x + n * g.elements(), scale, offset, space + n * 2 * g.channels,
+                      NormalizeGroups(g, x + n * g.elements(), scale, offset, space + n * 3 * g.channels,
                                       y + n * g.elements());
                     }
                   });
                   return absl::OkStatus();
                 },
-                GroupNormSpace<T>(g, 2)};
+                GroupNormSpace<T>(g, 3)};
 }
 
 // Inputs x, scale, dy; outputs dx, dscale, doffset. The examples' sums are added in ascending order.
@@ -48,20 +48,20 @@ absl::StatusOr<Kernel> MakeGroupNormGrad(const KernelSpec& spec) {
                   Load(context.input<T>(1), k, scale);
                   ParallelFor(g.examples, 16.0 * static_cast<double>(g.elements()), [=](int64_t begin, int64_t end) {
                     for (int64_t n = begin; n < end; ++n) {
-                      C* own = space + n * 6 * k;
+                      C* own = space + n * 7 * k;
                       GroupGradients(g, x + n * g.elements(), scale, dy + n * g.elements(), own + 2 * k,
                                      dx + n * g.elements(), own, own + k);
                     }
                   });
                   std::fill_n(scale, 2 * k, C(0));  // from here on the sums of both gradients
                   for (int64_t n = 0; n < g.examples; ++n) {
-                    for (int64_t c = 0; c < 2 * k; ++c) scale[c] += space[n * 6 * k + c];
+                    for (int64_t c = 0; c < 2 * k; ++c) scale[c] += space[n * 7 * k + c];
                   }
                   Store(scale, k, context.output<T>(1));
                   Store(scale + k, k, context.output<T>(2));
                   return absl::OkStatus();
                 },
-                GroupNormSpace<T>(g, 6)};
+                GroupNormSpace<T>(g, 7)};
 }
 
 absl::StatusOr<std::vector<Shape>> GroupNormShape(const ShapeArgs& args) {

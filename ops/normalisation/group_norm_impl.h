@@ -7,6 +7,7 @@
 
 #include "framework/graph/kernel.h"
 #include "ops/common/row_pieces_impl.h"
+#include "ops/common/square_range_impl.h"
 
 namespace belfry::ops {
 
@@ -35,6 +36,13 @@ struct NormGroups {
       std::fill_n(of + g * size, size, sum / static_cast<C>(places * size));
     }
   }
+  // Replaces the values of the channels by the largest of their groups.
+  template <class C>
+  void LargestOfGroups(C* of) const {
+    for (int64_t g = 0; g < groups; ++g) {
+      std::fill_n(of + g * size, size, *std::max_element(of + g * size, of + (g + 1) * size));
+    }
+  }
 };
 
 // Calls body(first, n, x, ...) for pieces of every place, with the channels from `first` on.
@@ -47,52 +55,74 @@ void ForPlaces(const NormGroups& g, const T* x, const Body& body) {
   }
 }
 
-// The moments of each channel's group: mean and 1 / sqrt(variance + epsilon), [channels] each.
+// The moments of each channel's group of x times `by`: mean and 1 / sqrt(variance + epsilon), [channels] each. False if
+// squares are out of range. `by`: powers of two by which a channel is multiplied, [channels]; epsilon is scaled alike.
 template <class T, class C = Compute<T>>
-void MomentsOfGroups(const NormGroups& g, const T* x, C* mean, C* inverse) {
+bool MomentsOfGroups(const NormGroups& g, const T* x, const C* by, C* mean, C* inverse) {
   std::fill_n(mean, g.channels, C(0));
   std::fill_n(inverse, g.channels, C(0));
   ForPlaces(g, x, [=](int64_t, int64_t first, int64_t n, const C* piece) {
 #pragma omp simd
-    for (int64_t i = 0; i < n; ++i) mean[first + i] += piece[i];
+    for (int64_t i = 0; i < n; ++i) mean[first + i] += piece[i] * by[first + i];
   });
   g.MeansOfGroups(mean);
   ForPlaces(g, x, [=](int64_t, int64_t first, int64_t n, const C* piece) {
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
-      const C difference = piece[i] - mean[first + i];
+      const C difference = piece[i] * by[first + i] - mean[first + i];
       inverse[first + i] += difference * difference;
     }
   });
   g.MeansOfGroups(inverse);
-  for (int64_t c = 0; c < g.channels; ++c) inverse[c] = 1 / std::sqrt(inverse[c] + static_cast<C>(g.epsilon));
+  bool in_range = true;
+  for (int64_t c = 0; c < g.channels; ++c) {
+    const C divisor = inverse[c] + static_cast<C>(g.epsilon) * by[c] * by[c];
+    in_range = in_range && SquaresInRange(divisor);
+    inverse[c] = 1 / std::sqrt(divisor);
+  }
+  return in_range;
 }
 
-// y = (x - mean) inverse scale + offset. `space` has room for 2 channels.
+// Chooses `by`: ones, if that leaves all squares in range.
+template <class T, class C = Compute<T>>
+void ScaledMomentsOfGroups(const NormGroups& g, const T* x, C* by, C* mean, C* inverse) {
+  std::fill_n(by, g.channels, C(1));
+  if (MomentsOfGroups(g, x, by, mean, inverse)) return;
+  std::fill_n(by, g.channels, std::sqrt(static_cast<C>(g.epsilon)));
+  ForPlaces(g, x, [=](int64_t, int64_t first, int64_t n, const C* piece) {
+    for (int64_t i = 0; i < n; ++i) by[first + i] = LargerMagnitude(by[first + i], piece[i]);
+  });
+  g.LargestOfGroups(by);
+  for (int64_t c = 0; c < g.channels; ++c) by[c] = SquareScale(by[c]);
+  MomentsOfGroups(g, x, by, mean, inverse);
+}
+
+// y = (x by - mean) inverse scale + offset. `space` has room for 3 channels.
 template <class T, class C = Compute<T>>
 void NormalizeGroups(const NormGroups& g, const T* x, const C* scale, const C* offset, C* space, T* y) {
-  C *mean = space, *factor = space + g.channels;
-  MomentsOfGroups(g, x, mean, factor);
+  C *mean = space, *factor = mean + g.channels, *by = factor + g.channels;
+  ScaledMomentsOfGroups(g, x, by, mean, factor);
   for (int64_t c = 0; c < g.channels; ++c) factor[c] *= scale[c];
   PieceBuffer<T> results;
   ForPlaces(g, x, [&](int64_t at, int64_t first, int64_t n, const C* piece) {
     C* to = results.Target(y + at);
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
-      to[i] = (piece[i] - mean[first + i]) * factor[first + i] + offset[first + i];
+      to[i] = (piece[i] * by[first + i] - mean[first + i]) * factor[first + i] + offset[first + i];
     }
     results.Write(y + at, n);
   });
 }
 
 // With g = dy scale and z = x normalised: dx = (g - mean(g) - z mean(g z)) inverse, where the means are those of the
-// group. Sets dscale = sum(dy z) and doffset = sum(dy), [channels] each, of this example. `space` has room for 4
+// group. Sets dscale = sum(dy z) and doffset = sum(dy), [channels] each, of this example. `space` has room for 5
 // channels. dx may be x or dy.
 template <class T, class C = Compute<T>>
 void GroupGradients(const NormGroups& g, const T* x, const C* scale, const T* dy, C* space, T* dx, C* dscale,
                     C* doffset) {
-  C *mean = space, *inverse = mean + g.channels, *g_mean = inverse + g.channels, *gz_mean = g_mean + g.channels;
-  MomentsOfGroups(g, x, mean, inverse);
+  C *mean = space, *inverse = mean + g.channels, *g_mean = inverse + g.channels, *gz_mean = g_mean + g.channels,
+    *by = gz_mean + g.channels;
+  ScaledMomentsOfGroups(g, x, by, mean, inverse);
   std::fill_n(dscale, g.channels, C(0));
   std::fill_n(doffset, g.channels, C(0));
   PieceBuffer<T> slopes, results;
@@ -100,7 +130,7 @@ void GroupGradients(const NormGroups& g, const T* x, const C* scale, const T* dy
     const C* slope = slopes.Read(dy + at, n);
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
-      dscale[first + i] += slope[i] * (piece[i] - mean[first + i]) * inverse[first + i];
+      dscale[first + i] += slope[i] * (piece[i] * by[first + i] - mean[first + i]) * inverse[first + i];
       doffset[first + i] += slope[i];
     }
   });
@@ -116,8 +146,8 @@ void GroupGradients(const NormGroups& g, const T* x, const C* scale, const T* dy
 #pragma omp simd
     for (int64_t i = 0; i < n; ++i) {
       const int64_t c = first + i;
-      const C z = (piece[i] - mean[c]) * inverse[c];
-      to[i] = (slope[i] * scale[c] - g_mean[c] - z * gz_mean[c]) * inverse[c];
+      const C z = (piece[i] * by[c] - mean[c]) * inverse[c];
+      to[i] = (slope[i] * scale[c] - g_mean[c] - z * gz_mean[c]) * (inverse[c] * by[c]);
     }
     results.Write(dx + at, n);
   });

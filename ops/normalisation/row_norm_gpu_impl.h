@@ -9,6 +9,7 @@
 #include <cstdint>
 
 #include "framework/graph/op_def.h"
+#include "ops/common/square_range_impl.h"
 #include "ops/gpu/columns_gpu_impl.h"
 
 namespace belfry::ops {
@@ -27,29 +28,52 @@ struct RowLayout {
   BELFRY_GPU int64_t Row(int64_t matrix_row, int64_t) const { return matrix_row; }
 };
 
+// Moments of x times `by`: 1, or a power of two if squares of x are out of range. inverse: 1 / sqrt(mean of
+// (by x - mean)^2 + by^2 epsilon).
 template <class C>
 struct NormMoments {
-  C mean, inverse;  // inverse: 1 / sqrt(mean of (x - mean)^2 + epsilon)
+  C by, mean, inverse;
+
+  // The normalised element.
+  BELFRY_GPU C operator()(C x) const { return (x * by - mean) * inverse; }
 };
+
+// The mean, and the mean square of what differs from it, of x times `by`.
+template <class T, bool centred, class Layout, class Team>
+BELFRY_GPU Sums<gpu::Compute<T>, 2> MeanAndSquare(const gpu::Stored<T>* x, const Layout& at, gpu::Compute<T> by,
+                                                  int64_t row, const Team& team) {
+  using C = gpu::Compute<T>;
+  C mean = 0, squares = 0;
+  if constexpr (centred) {
+    C sum = 0;
+    for (int64_t i = team.rank; i < at.n; i += team.size) sum += gpu::Widen(x[at.At(row, i)]) * by;
+    mean = team.Sum(sum) / static_cast<C>(at.n);
+  }
+  for (int64_t i = team.rank; i < at.n; i += team.size) {
+    const C difference = gpu::Widen(x[at.At(row, i)]) * by - mean;
+    squares += difference * difference;
+  }
+  return {{mean, team.Sum(squares) / static_cast<C>(at.n)}};
+}
 
 template <class T, bool centred, class Layout, class Team>
 BELFRY_GPU NormMoments<gpu::Compute<T>> NormMomentsOf(const gpu::Stored<T>* x, const Layout& at, double epsilon,
                                                       int64_t row, const Team& team) {
   using C = gpu::Compute<T>;
-  C mean = 0, squares = 0;
-  if constexpr (centred) {
-    C sum = 0;
-    for (int64_t i = team.rank; i < at.n; i += team.size) sum += gpu::Widen(x[at.At(row, i)]);
-    mean = team.Sum(sum) / static_cast<C>(at.n);
-  }
+  const auto small = static_cast<C>(epsilon);
+  Sums<C, 2> found = MeanAndSquare<T, centred>(x, at, C(1), row, team);
+  const C divisor = found.of[1] + small;
+  if (SquaresInRange(divisor)) return {C(1), found.of[0], 1 / std::sqrt(divisor)};
+  C largest = std::sqrt(small);
   for (int64_t i = team.rank; i < at.n; i += team.size) {
-    const C difference = gpu::Widen(x[at.At(row, i)]) - mean;
-    squares += difference * difference;
+    largest = LargerMagnitude(largest, static_cast<C>(gpu::Widen(x[at.At(row, i)])));
   }
-  return {mean, 1 / std::sqrt(team.Sum(squares) / static_cast<C>(at.n) + static_cast<C>(epsilon))};
+  const C by = SquareScale(team.Reduce(largest, [](C a, C b) { return a < b ? b : a; }));
+  found = MeanAndSquare<T, centred>(x, at, by, row, team);
+  return {by, found.of[0], 1 / std::sqrt(found.of[1] + small * by * by)};
 }
 
-// y = (x - mean) inverse scale + offset; without an offset unless centred.
+// y = (by x - mean) inverse scale + offset; without an offset unless centred.
 template <class T, bool centred, class Layout>
 struct NormalizeRow {
   using C = gpu::Compute<T>;
@@ -63,7 +87,7 @@ struct NormalizeRow {
     const NormMoments<C> moments = NormMomentsOf<T, centred>(x, at, epsilon, row, team);
     for (int64_t i = team.rank; i < at.n; i += team.size) {
       const int64_t from = at.At(row, i), column = at.Column(row, i);
-      const C scaled = (gpu::Widen(x[from]) - moments.mean) * moments.inverse * gpu::Widen(scale[column]);
+      const C scaled = moments(gpu::Widen(x[from])) * gpu::Widen(scale[column]);
       if constexpr (centred) {
         y[from] = gpu::Narrow<T>(scaled + gpu::Widen(offset[column]));
       } else {
@@ -90,7 +114,8 @@ Kernel NormKernel(const KernelSpec& spec, const Layout& layout) {
 // one all results on one pass down the columns, so dx may be x or dy.
 template <class C>
 struct NormFacts {
-  C mean, inverse, g_mean, gz_mean;
+  NormMoments<C> moments;
+  C g_mean, gz_mean;
 };
 
 template <class T, bool centred, class Layout>
@@ -109,12 +134,12 @@ struct FindNormFacts {
       const int64_t from = at.At(row, i);
       const C g = gpu::Widen(dy[from]) * gpu::Widen(scale[at.Column(row, i)]);
       sum.of[0] += g;
-      sum.of[1] += g * ((gpu::Widen(x[from]) - moments.mean) * moments.inverse);
+      sum.of[1] += g * moments(gpu::Widen(x[from]));
     }
     sum = team.Sum(sum);
     if (team.rank != 0) return;
     const C g_mean = centred ? sum.of[0] / static_cast<C>(at.n) : C(0);
-    facts[row] = {moments.mean, moments.inverse, g_mean, sum.of[1] / static_cast<C>(at.n)};
+    facts[row] = {moments, g_mean, sum.of[1] / static_cast<C>(at.n)};
   }
 };
 
@@ -139,10 +164,10 @@ struct NormGradient {
   BELFRY_GPU In Read(int64_t from, int64_t row) const { return {x[from], dy[from], row}; }
   BELFRY_GPU void Take(const ScaleOf& of, const In& in, int64_t to, Sum& sum) const {
     const NormFacts<C> row = facts[at.Row(in.row, of.column)];
-    const C z = (gpu::Widen(in.x) - row.mean) * row.inverse, slope = gpu::Widen(in.dy);
+    const C z = row.moments(gpu::Widen(in.x)), slope = gpu::Widen(in.dy);
     sum.of[0] += slope * z;
     sum.of[1] += slope;
-    dx[to] = gpu::Narrow<T>((slope * of.scale - row.g_mean - z * row.gz_mean) * row.inverse);
+    dx[to] = gpu::Narrow<T>((slope * of.scale - row.g_mean - z * row.gz_mean) * (row.moments.inverse * row.moments.by));
   }
   BELFRY_GPU Sum Finish(const ScaleOf&, const Sum& sum, int64_t) const { return sum; }
 };

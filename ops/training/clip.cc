@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "absl/strings/str_cat.h"
 #include "ops/training.h"
 #include "ops/training/norm_impl.h"
@@ -29,12 +27,15 @@ absl::StatusOr<Kernel> MakeGlobalNorm(const KernelSpec& spec) {
     sizes.push_back(input.shape.elements());
     chunks = std::max(chunks, NormChunks(sizes.back()));
   }
-  const auto run = [sizes](const KernelContext& context) {
-    double sum = 0;
-    for (size_t i = 0; i < sizes.size(); ++i) {
-      sum += SquaredNorm(context.input<T>(static_cast<int>(i)), sizes[i], static_cast<double*>(context.workspace));
+  const auto run = [sizes, wide = spec.outputs[0].dtype == DType::kFloat64](const KernelContext& context) {
+    const double norm = EuclideanNorm<T>(static_cast<double*>(context.workspace), [&](const auto& f) {
+      for (size_t i = 0; i < sizes.size(); ++i) f(context.input<T>(static_cast<int>(i)), sizes[i]);
+    });
+    if (wide) {
+      context.output<double>(0)[0] = norm;
+    } else {
+      context.output<float>(0)[0] = static_cast<float>(norm);
     }
-    context.output<float>(0)[0] = static_cast<float>(std::sqrt(sum));
     return absl::OkStatus();
   };
   return Kernel{run, sizeof(double) * static_cast<size_t>(chunks)};
@@ -43,22 +44,23 @@ absl::StatusOr<Kernel> MakeGlobalNorm(const KernelSpec& spec) {
 template <class T>
 absl::StatusOr<Kernel> MakeClipToNorm(const KernelSpec& spec) {
   using C = UpdateMath<T>;
-  return Kernel{
-      [n = spec.outputs[0].shape.elements(), clip = spec.attrs.Float("clip_norm")](const KernelContext& context) {
-        const auto factor = static_cast<C>(ClipFactor(context.input<float>(1)[0], clip));
-        const T* x = context.input<T>(0);
-        T* y = context.output<T>(0);
-        ParallelFor(n, 1, [=](int64_t begin, int64_t end) {
-          for (int64_t i = begin; i < end; ++i) y[i] = static_cast<T>(factor * static_cast<C>(x[i]));
-        });
-        return absl::OkStatus();
-      }};
+  return Kernel{[n = spec.outputs[0].shape.elements(), clip = spec.attrs.Float("clip_norm"),
+                 wide = spec.inputs[1].dtype == DType::kFloat64](const KernelContext& context) {
+    const double norm = wide ? context.input<double>(1)[0] : context.input<float>(1)[0];
+    const ClipRule<C> rule(norm, clip);
+    const T* x = context.input<T>(0);
+    T* y = context.output<T>(0);
+    ParallelFor(n, 1, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) y[i] = static_cast<T>(rule(static_cast<C>(x[i])));
+    });
+    return absl::OkStatus();
+  }};
 }
 
 }  // namespace
 
-Output GlobalNorm(OpScope scope, absl::Span<const Output> tensors) {
-  return scope.Add("GlobalNorm", std::vector<Output>(tensors.begin(), tensors.end()));
+Output GlobalNorm(OpScope scope, absl::Span<const Output> tensors, DType dtype) {
+  return scope.Add("GlobalNorm", std::vector<Output>(tensors.begin(), tensors.end()), {{"N", dtype}});
 }
 
 Output ClipToNorm(OpScope scope, Output x, Output norm, double clip_norm) {
@@ -68,16 +70,16 @@ Output ClipToNorm(OpScope scope, Output x, Output norm, double clip_norm) {
 void RegisterClipOps(OpRegistry& registry) {
   registry.Add({.name = "GlobalNorm",
                 .inputs = {{.name = "first"}, {.name = "rest", .list = true}},
-                .outputs = {{.name = "norm", .type = "float32"}},
-                .types = {{"T", kFloatTypes}},
+                .outputs = {{.name = "norm", .type = "N"}},
+                .types = {{"T", kFloatTypes}, {"N", kWideFloatTypes}},
                 .shape = NormShape,
                 .not_differentiable = true,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeGlobalNorm<typename decltype(tag)::type>; })});
   registry.Add({.name = "ClipToNorm",
-                .inputs = {{.name = "x"}, {.name = "norm", .type = "float32"}},
+                .inputs = {{.name = "x"}, {.name = "norm", .type = "N"}},
                 .outputs = {{.name = "y"}},
-                .types = {{"T", kFloatTypes}},
+                .types = {{"T", kFloatTypes}, {"N", kWideFloatTypes}},
                 .attrs = {{"clip_norm", 0.0, true}},
                 .shape = ClipShape,
                 .not_differentiable = true,

@@ -1,4 +1,3 @@
-#include <cmath>
 #include <vector>
 
 #include "ops/training/norm_gpu_impl.h"
@@ -8,10 +7,11 @@
 namespace belfry::ops {
 namespace {
 
-absl::Status FindNorm(Stream& stream, int64_t chunks, const double* partial, float* norm) {
+template <class N>
+absl::Status FindNorm(Stream& stream, int64_t chunks, const double* partial, N* norm) {
   return gpu::ForEachRow(stream, 1, chunks, [=] BELFRY_GPU(int64_t, const gpu::Team& team) {
-    const double sum = SumOf(partial, chunks, team);
-    if (team.rank == 0) *norm = static_cast<float>(std::sqrt(sum));
+    const double whole = NormOfTeam<double>(chunks, team, [=](int64_t i) { return partial[i]; });
+    if (team.rank == 0) *norm = static_cast<N>(whole);
   });
 }
 
@@ -25,30 +25,35 @@ absl::StatusOr<Kernel> MakeGlobalNorm(const KernelSpec& spec) {
   }
   Kernel kernel;
   kernel.workspace_bytes = sizeof(double) * static_cast<size_t>(chunks);
-  kernel.run = [sizes, chunks](const KernelContext& at) {
+  kernel.run = [sizes, chunks, wide = spec.outputs[0].dtype == DType::kFloat64](const KernelContext& at) {
     auto* const partial = static_cast<double*>(at.workspace);
-    RETURN_IF_ERROR(GpuChunkSumsOfInputs<T>(at, sizes, partial, SquareOf()));
-    return FindNorm(*at.stream, chunks, partial, at.output<float>(0));
+    RETURN_IF_ERROR(ForNormInputs<T>(at, sizes, partial, [&](const NormTensors<T>& tensors, double* norms) {
+      return GpuChunkNorms(*at.stream, tensors, norms);
+    }));
+    return wide ? FindNorm(*at.stream, chunks, partial, at.output<double>(0))
+                : FindNorm(*at.stream, chunks, partial, at.output<float>(0));
   };
   return kernel;
 }
 
-template <class T>
-absl::Status Multiply(Stream& stream, int64_t n, double clip, const gpu::Stored<T>* x, const float* norm,
+template <class T, class N>
+absl::Status Multiply(Stream& stream, int64_t n, double clip, const gpu::Stored<T>* x, const N* norm,
                       gpu::Stored<T>* y) {
   using C = gpu::Compute<T>;
   const int64_t threads = UpdateThreads(n, /*costly=*/true);
   return gpu::ForEach(stream, threads, [=] BELFRY_GPU(int64_t first) {
-    const C factor = static_cast<C>(ClipFactor(static_cast<double>(*norm), clip));
-    for (int64_t i = first; i < n; i += threads) y[i] = gpu::Narrow<T>(factor * gpu::Widen(x[i]));
+    const ClipRule<C> rule(static_cast<double>(*norm), clip);
+    for (int64_t i = first; i < n; i += threads) y[i] = gpu::Narrow<T>(rule(static_cast<C>(gpu::Widen(x[i]))));
   });
 }
 
 template <class T>
 absl::StatusOr<Kernel> MakeClipToNorm(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
-  return Kernel{[n = spec.outputs[0].shape.elements(), clip = spec.attrs.Float("clip_norm")](const KernelContext& at) {
-    return Multiply<T>(*at.stream, n, clip, at.input<S>(0), at.input<float>(1), at.output<S>(0));
+  return Kernel{[n = spec.outputs[0].shape.elements(), clip = spec.attrs.Float("clip_norm"),
+                 wide = spec.inputs[1].dtype == DType::kFloat64](const KernelContext& at) {
+    return wide ? Multiply<T>(*at.stream, n, clip, at.input<S>(0), at.input<double>(1), at.output<S>(0))
+                : Multiply<T>(*at.stream, n, clip, at.input<S>(0), at.input<float>(1), at.output<S>(0));
   }};
 }
 

@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "ops/training.h"
 #include "ops/training/norm_impl.h"
 #include "ops/training/training_ops.h"
@@ -18,7 +16,7 @@ absl::StatusOr<Kernel> MakeLars(const KernelSpec& spec) {
     double rate = context.input<float>(2)[0];
     if (rule.adapt) {
       auto* partial = static_cast<double*>(context.workspace);
-      rate *= rule.Trust(std::sqrt(SquaredNorm(variable, n, partial)), std::sqrt(SquaredNorm(gradient, n, partial)));
+      rate *= rule.Trust(EuclideanNorm(variable, n, partial), EuclideanNorm(gradient, n, partial));
     }
     ForEachUpdate<T>(n, rule.weight_decay, variable, std::array{context.ref<T>(1)}, gradient,
                      LarsRule::Update<C>{static_cast<C>(rate), static_cast<C>(rule.momentum)});

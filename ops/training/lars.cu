@@ -1,5 +1,3 @@
-#include <cmath>
-
 #include "ops/training/norm_gpu_impl.h"
 #include "ops/training/training_ops.h"
 #include "ops/training/update_gpu_impl.h"
@@ -7,14 +5,16 @@
 namespace belfry::ops {
 namespace {
 
-// *rate = learning rate times trust ratio. `partial` holds the squared norms: `chunks` partial sums of the variable,
-// then as many of the gradient.
+// *rate = learning rate times trust ratio. `partial` holds the norms of `chunks` chunks of the variable, then of as
+// many of the gradient.
 absl::Status FindRate(Stream& stream, const LarsRule& rule, int64_t chunks, const float* learning_rate,
                       const double* partial, double* rate) {
   return gpu::ForEachRow(stream, 1, chunks, [=] BELFRY_GPU(int64_t, const gpu::Team& team) {
-    const double variable = SumOf(partial, chunks, team), gradient = SumOf(partial + chunks, chunks, team);
-    if (team.rank != 0) return;
-    *rate = static_cast<double>(*learning_rate) * rule.Trust(std::sqrt(variable), std::sqrt(gradient));
+    const auto norm_from = [&](const double* from) {
+      return NormOfTeam<double>(chunks, team, [=](int64_t i) { return from[i]; });
+    };
+    const double variable = norm_from(partial), gradient = norm_from(partial + chunks);
+    if (team.rank == 0) *rate = static_cast<double>(*learning_rate) * rule.Trust(variable, gradient);
   });
 }
 
@@ -43,7 +43,7 @@ absl::StatusOr<Kernel> MakeLars(const KernelSpec& spec) {
       NormTensors<T> tensors{};
       tensors.Add(at.ref<S>(0), n);
       tensors.Add(at.input<S>(3), n);
-      RETURN_IF_ERROR(GpuSquaredNorms(*at.stream, tensors, rate + 1));
+      RETURN_IF_ERROR(GpuChunkNorms(*at.stream, tensors, rate + 1));
       RETURN_IF_ERROR(FindRate(*at.stream, rule, chunks, at.input<float>(2), rate + 1, rate));
     }
     const UpdateData<T, 1> data{.variable = at.ref<S>(0),

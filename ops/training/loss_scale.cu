@@ -33,7 +33,9 @@ absl::StatusOr<Kernel> MakeAllFinite(const KernelSpec& spec) {
   kernel.workspace_bytes = sizeof(double) * static_cast<size_t>(chunks);
   kernel.run = [sizes, chunks](const KernelContext& at) {
     auto* const partial = static_cast<double*>(at.workspace);
-    RETURN_IF_ERROR(GpuChunkSumsOfInputs<T>(at, sizes, partial, NotFinite()));
+    RETURN_IF_ERROR(ForNormInputs<T>(at, sizes, partial, [&](const NormTensors<T>& tensors, double* sums) {
+      return GpuChunkSums(*at.stream, tensors, sums, NotFinite());
+    }));
     return NoneCounted(*at.stream, chunks, partial, at.output<bool>(0));
   };
   return kernel;

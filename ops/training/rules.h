@@ -202,11 +202,25 @@ struct LossScaleRule {
   }
 };
 
-// The factor that ClipToNorm applies, in double; NaN if the norm is not finite.
-constexpr double ClipFactor(double norm, double clip_norm) {
-  using Limits = std::numeric_limits<double>;
-  if (!(norm >= Limits::lowest() && norm <= Limits::max())) return Limits::quiet_NaN();
-  return norm > clip_norm ? clip_norm / norm : 1;
-}
+// The factor that ClipToNorm applies; NaN if the norm is not finite. It has two parts, of which the second is 1 unless
+// the factor is too small for C, as with gradients near the largest float: then the first is 2^shift times it.
+template <class C>
+struct ClipRule {
+  C factor, rest;
+
+  constexpr ClipRule(double norm, double clip_norm) : factor(1), rest(1) {
+    using Limits = std::numeric_limits<C>;
+    constexpr int kShift = Limits::max_exponent / 2;
+    if (!(std::abs(norm) <= std::numeric_limits<double>::max())) {
+      factor = Limits::quiet_NaN();
+    } else if (norm > clip_norm) {
+      const double whole = clip_norm / norm;
+      const bool small = whole < static_cast<double>(Limits::min());
+      factor = static_cast<C>(small ? std::ldexp(clip_norm, kShift) / norm : whole);
+      if (small) rest = std::ldexp(C(1), -kShift);
+    }
+  }
+  constexpr C operator()(C x) const { return factor * x * rest; }
+};
 
 }  // namespace belfry::ops

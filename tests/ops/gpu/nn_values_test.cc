@@ -6,6 +6,7 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/nn.h"
+#include "ops/training.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/ops/harness/evaluate.h"
 #include "tests/ops/harness/special_values.h"
@@ -202,6 +203,40 @@ TEST_F(GpuNnTest, MomentsOfNumbersFarFromZero) {
       EXPECT_NEAR(outputs[0].ToDoubles()[c], mean[c], 2e-3);
       EXPECT_NEAR(outputs[1].ToDoubles()[c], variance[c], 1e-5 * variance[c]);
     }
+  }
+}
+
+TEST_F(GpuNnTest, NormsOfNumbersWhoseSquaresOverflowOrVanish) {
+  for (const int64_t n : {4, 40, 2000}) {
+    const Output x = Matrix({{1e20f, -1e20f, 3e20f, 0}, {1, 2, 3, 4}, {1e-25f, -2e-25f, 0}, {3e38f, -3e38f, 1e38f}}, n);
+    const Output dy = Matrix({{1, 2, 3, 4}, {-1, 1}, {5, 6, 7}, {1, 0, -1}}, n);
+    const Output ones = Fill(scope(), {n}, 1, DType::kFloat32);
+    for (const double epsilon : {0.0, 1e-5}) {
+      ExpectAgrees(LayerNorm(scope(), x, ones, ones, epsilon));
+      ExpectAgrees(RmsNorm(scope(), x, ones, epsilon));
+      ExpectAgrees(GroupNorm(scope(), x, ones, ones, 2, epsilon));
+      ExpectAgrees(scope().Add("LayerNormGrad", {x, ones, dy}, {{"epsilon", epsilon}}), 1e-4);
+      ExpectAgrees(scope().Add("RmsNormGrad", {x, ones, dy}, {{"epsilon", epsilon}}), 1e-4);
+      ExpectAgrees(scope().Add("GroupNormGrad", {x, ones, dy}, {{"groups", int64_t{2}}, {"epsilon", epsilon}}), 1e-4);
+    }
+  }
+}
+
+TEST_F(GpuNnTest, GlobalNormOfNumbersWhoseSquaresOverflowOrVanish) {
+  for (const int64_t n : {1, 100, 40000}) {
+    for (const double size : {1e-25, 1e-40, 1e20, 3e38}) {
+      for (const DType dtype : {DType::kFloat32, DType::kFloat64}) {
+        const Output x = Fill(scope(), {n}, size, dtype);
+        const Output norm = GlobalNorm(scope(), {x, x}, DType::kFloat64);
+        const std::vector<Tensor> found = OnGpu(RunOf(norm));
+        ASSERT_EQ(found.size(), 1);
+        EXPECT_NEAR(found[0].scalar<double>() / (size * std::sqrt(2.0 * static_cast<double>(n))), 1, 1e-4) << size;
+        ExpectAgrees(ClipToNorm(scope(), x, norm, 1e-6));
+      }
+    }
+    const Output x = Fill(scope(), {n}, 1e300, DType::kFloat64);
+    EXPECT_NEAR(OnGpu(RunOf(GlobalNorm(scope(), {x}, DType::kFloat64)))[0].scalar<double>() / 1e300,
+                std::sqrt(static_cast<double>(n)), 1e-9 * static_cast<double>(n));
   }
 }
 
