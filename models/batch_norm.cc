@@ -6,35 +6,44 @@
 #include "ops/collective.h"
 #include "ops/math.h"
 #include "ops/nn.h"
-#include "ops/state.h"
+#include "ops/training.h"
 
 namespace belfry::models {
 namespace {
 
-void MoveAverage(const Scope& layer, const Variable& average, Output batch, Output rate) {
-  if (!average.valid()) return;
+// The update reads the average when it runs, not before the step: a layer that is called several times in a step moves
+// its averages once for each call, in the order of the calls.
+void MoveAverage(const Scope& layer, const Variable& average, Output batch, double momentum) {
+  if (!average.valid() || momentum == 1) return;  // of 1: nothing moves
   const Scope scope = layer.ColocateWith(average.node());
-  const Output step = ops::Mul(scope, ops::Sub(scope, average, batch), rate);
-  scope.AddToCollection(kUpdateOps, ops::AssignSub(scope, average, step));
+  const Output any_step = ops::Const<int64_t>(scope, 0);
+  const Output updated =
+      ops::ApplyMovingAverage(scope, average, any_step, batch, {.decay = momentum, .use_step = false});
+  scope.AddToCollection(kUpdateOps, updated);
 }
 
-// 1 if the batch has examples, otherwise 0. Depends on shapes only, so it folds to a constant when a plan is compiled.
-Output HasExamples(const Scope& scope, Output x, DType dtype) {
+// True if the batch has examples. Depends on shapes only, so it folds to a constant when a plan is compiled.
+Output HasExamples(const Scope& scope, Output x) {
   const Output rows = ops::Reshape(scope, ops::Slice(scope, ops::ShapeOf(scope, x), {0}, {1}), {});
-  return ops::Cast(scope, ops::Minimum(scope, rows, ops::Const(scope, 1)), dtype);
+  return ops::Greater(scope, rows, ops::ZerosLike(scope, rows));
 }
 
-// Combines the towers' statistics into those of all their examples. It averages mean(d) and mean(variance + d^2), where
-// d = mean - moving mean, which is the same in all towers. So one collective is enough, and the variance is not lost in
-// the difference of two large squares.
-ops::ChannelMomentsOutputs OverTowers(const Scope& scope, const ops::ChannelMomentsOutputs& tower, Output moving_mean) {
+// Combines the towers' statistics into those of all their examples, with d = tower's mean - mean of all: the variance
+// is the mean of the towers' variances plus that of d^2 (Chan et al., "Algorithms for Computing the Sample Variance",
+// 1983). The mean of all is known to a rounding error only, hence the mean of d, which corrects both. It takes two
+// collectives, because the squares of deviations from anything but the mean would lose a small variance. The results
+// do not depend on the center, so no gradient flows through it, and the backward pass has one collective.
+ops::ChannelMomentsOutputs OverTowers(const Scope& scope, const ops::ChannelMomentsOutputs& tower) {
   const TowerGroup& group = scope.statistics_group();
-  const Output center = ops::StopGradient(scope, moving_mean);
+  const std::string name = absl::StrCat(group.name, scope.random_path());
+  const auto mean_of_towers = [&](absl::string_view what, const std::vector<Output>& values) {
+    return ops::AllReduceMean(scope, {.group = absl::StrCat(name, what), .rank = group.rank, .size = group.size},
+                              group.examples, values);
+  };
+  const Output center = mean_of_towers("/center", {ops::StopGradient(scope, tower.mean)})[0];
   const Output difference = ops::Sub(scope, tower.mean, center);
   const Output squares = ops::Add(scope, tower.variance, ops::Square(scope, difference));
-  const std::vector<Output> means = ops::AllReduceMean(
-      scope, {.group = absl::StrCat(group.name, scope.random_path()), .rank = group.rank, .size = group.size},
-      group.examples, {difference, squares});
+  const std::vector<Output> means = mean_of_towers("", {difference, squares});
   return {ops::Add(scope, means[0], center), ops::Relu(scope, ops::Sub(scope, means[1], ops::Square(scope, means[0])))};
 }
 
@@ -63,17 +72,18 @@ Output BatchNorm(OpScope scope, absl::string_view name, Output x, const BatchNor
   const Variable variance = GetVariable(layer, "moving_variance", shape, ConstantInitializer(1), moving);
   if (!options.training) return ops::BatchNormInference(layer, x, gamma, beta, mean, variance, options.epsilon);
 
-  const Output rate = ops::Fill(layer, {}, 1 - options.momentum, dtype);
+  const auto move_averages = [&](const Scope& moving, Output batch_mean, Output batch_variance) {
+    MoveAverage(moving, mean, batch_mean, options.momentum);
+    MoveAverage(moving, variance, batch_variance, options.momentum);
+  };
   if (layer.statistics_group().size > 1) {
-    const auto [batch_mean, batch_variance] = OverTowers(layer, ops::ChannelMoments(layer, x), mean);
-    MoveAverage(layer, mean, batch_mean, rate);
-    MoveAverage(layer, variance, batch_variance, rate);
+    const auto [batch_mean, batch_variance] = OverTowers(layer, ops::ChannelMoments(layer, x));
+    move_averages(layer, batch_mean, batch_variance);
     return ops::BatchNormInference(layer, x, gamma, beta, batch_mean, batch_variance, options.epsilon);
   }
   const ops::BatchNormOutputs normal = ops::BatchNorm(layer, x, gamma, beta, options.epsilon);
-  const Output rate_if_any = ops::Mul(layer, rate, HasExamples(layer, x, dtype));
-  MoveAverage(layer, mean, normal.mean, rate_if_any);
-  MoveAverage(layer, variance, normal.variance, rate_if_any);
+  const bool has_examples = x.shape()[0] != Shape::kUnknown && x.shape()[0] > 0;
+  move_averages(has_examples ? layer : layer.OnlyIf(HasExamples(layer, x)), normal.mean, normal.variance);
   return normal.y;
 }
 

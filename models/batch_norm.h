@@ -7,9 +7,10 @@
 namespace belfry::models {
 
 struct BatchNormOptions {
-  bool training = true;    // normalise with the batch's statistics and update the moving averages; if false, normalise
-                           // with the moving averages
-  double momentum = 0.99;  // from 0 to 1: average = momentum * average + (1 - momentum) * batch
+  bool training = true;  // normalise with the batch's statistics and update the moving averages; if false, normalise
+                         // with the moving averages
+  double momentum =
+      0.99;  // from 0 to 1: average = momentum * average + (1 - momentum) * batch; with 1 there is no update
   double epsilon = 1e-3;
 };
 // gamma * (x - mean) / sqrt(variance + epsilon) + beta, with statistics over all axes but the last. x is [N, H, W, C]
@@ -17,8 +18,9 @@ struct BatchNormOptions {
 // gamma (starts at 1) and beta (0), trainable; moving_mean (0) and moving_variance (1), not trainable.
 //
 // In training, the two updates of the moving averages are added to the collection kUpdateOps of this scope; run them
-// with every step. A batch without examples leaves the averages unchanged. The variance is the mean squared deviation,
-// divided by the number of elements and not by one less.
+// with every step. A layer that is called several times in a step (towers of a siamese network, steps of a recurrent
+// one) moves its averages once for each call, in the order of the calls. A batch without examples leaves the averages
+// unchanged. The variance is the mean squared deviation, divided by the number of elements and not by one less.
 //
 // A tower normalises with the statistics of its own part of the batch or, in a scope of Scope::ShareStatistics, with
 // those of all towers' examples as one batch (synchronised batch normalisation); then every tower with its own moving

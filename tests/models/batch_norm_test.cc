@@ -108,6 +108,42 @@ TEST_F(BatchNormLayer, ABatchWithoutExamplesMovesNothing) {
   EXPECT_EQ(Value(Find("bn/moving_variance")), variance);
 }
 
+// Each call moves the averages from where the call before it left them.
+TEST_F(BatchNormLayer, CalledSeveralTimesMovesItsAveragesOncePerCall) {
+  for (const int calls : {1, 2, 30}) {
+    for (const bool unknown_batch : {false, true}) {
+      Graph graph(BuiltinOps());
+      const Scope scope(graph);
+      const Output x = ops::Placeholder(scope, DType::kFloat32, {unknown_batch ? Shape::kUnknown : 2, 1});
+      std::vector<Output> ys;
+      for (int call = 0; call < calls; ++call) {
+        ys.push_back(BatchNorm(scope.ReuseVariables(Reuse::kIfPresent), "bn", x, {.momentum = 0.9}));
+      }
+      const Node* const update = ops::Group(scope, graph.GetCollection(kUpdateOps));
+      const Node* const initialize = InitializeVariables(scope);
+      ASSERT_TRUE(graph.status().ok()) << graph.status();
+      const auto session = Session::Create(graph, devices_).value();
+      ASSERT_TRUE(session->RunTarget(initialize).ok());
+      double mean = 0, variance = 1;
+      for (int step = 0; step < 10; ++step) {
+        ASSERT_TRUE(session->Run({{x, Tensor::Of<float>({8, 12}, {2, 1})}}, {ys.back()}, {update}).ok());
+        for (int call = 0; call < calls; ++call) {
+          mean = 0.9 * mean + 0.1 * 10;
+          variance = 0.9 * variance + 0.1 * 4;
+        }
+        EXPECT_NEAR(session->ReadVariable(graph.FindVariable("bn/moving_mean", 0))->ToDoubles()[0], mean, 1e-5);
+        EXPECT_NEAR(session->ReadVariable(graph.FindVariable("bn/moving_variance", 0))->ToDoubles()[0], variance, 1e-5);
+      }
+    }
+  }
+}
+
+TEST_F(BatchNormLayer, WithAMomentumOfOneKeepsItsAverages) {
+  BatchNorm(scope_, "bn", Images(3, 2, 5), {.momentum = 1});
+  EXPECT_TRUE(graph_.status().ok()) << graph_.status();
+  EXPECT_TRUE(graph_.GetCollection(kUpdateOps).empty());
+}
+
 TEST_F(BatchNormLayer, AMomentumOutOfRangeIsAnError) {
   EXPECT_FALSE(BatchNorm(scope_, "bn", Images(2, 2, 3), {.momentum = 2}).valid());
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("momentum must be in [0, 1], but is 2"));
