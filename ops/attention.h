@@ -15,7 +15,8 @@ struct AttentionOptions {
   // Query i sees keys up to i + S - T: both end at the same position, as when the keys of earlier positions are kept.
   bool causal = false;
   double scale = 0;  // 0: 1 / sqrt(D)
-  // Optional: bool, where false hides a key from a query, or in q's dtype, added to the scores, where -infinity hides.
+  // Optional: bool, where false hides a key from a query, or in q's dtype, added to the scores, where -infinity
+  // hides; a finite number, be it the lowest, does not: keys that are all masked by the same share the weight.
   // Its shape broadcasts to [N, H, T, S]. No gradient flows to it.
   Output mask = {};
 };

@@ -24,33 +24,61 @@ struct AttentionSlopes {
   Operands<S> in;
   const S *y, *dy;
   const C* log_sum_exp;
-  C* delta;  // [n, h, t]
+  C *delta, *top, *share;  // [n, h, t]
   S *dq, *dk, *dv;
 
   struct Pair {
     C probability, slope;
   };
-  // Of a query, times scale, and a key that it sees. A query without a weight has an infinite log_sum_exp.
+  // Of a query, times scale, and a key that it sees. A query without a weight has an infinite top. Where `top` is the
+  // largest score, rounding may put one above it.
   BELFRY_GPU Pair Of(int64_t batch, int64_t head, int64_t query, int64_t key, const C* q, const C* k, const C* dy_row,
                      const C* v) const {
-    constexpr C kInfinity = std::numeric_limits<C>::infinity();
     if (key >= p.VisibleTo(query)) return {0, 0};
     const int64_t at = p.RowAt(batch, query, head);
-    const C sum = log_sum_exp[at] == -kInfinity ? kInfinity : log_sum_exp[at];
-    const C probability = std::exp(attention::Score<T>(p, in.mask, batch, head, query, key, q, k) - sum);
+    const C above = attention::Score<T>(p, in.mask, batch, head, query, key, q, k) - top[at];
+    const C probability = std::exp(above > 0 ? C(0) : above) * share[at];
     return {probability, probability * (attention::Dot(dy_row, v, p.d) - delta[at])};
   }
 };
 
+// Also the scores' top, and share, 1 over the sum of exp(score - top): the log-sum-exp and 1, unless LosesSum.
 template <class T>
 struct FindDelta {
+  using C = gpu::Compute<T>;
   AttentionSlopes<T> x;
 
   BELFRY_GPU void operator()(int64_t row) const {  // of y
     const Problem& p = x.p;
-    gpu::Compute<T> sum = 0;
+    constexpr C kInfinity = std::numeric_limits<C>::infinity();
+    const int64_t batch = row / p.h / p.t, query = row / p.h % p.t, head = row % p.h, at = p.RowAt(batch, query, head);
+    C sum = 0;
     for (int64_t i = row * p.d; i < (row + 1) * p.d; ++i) sum += gpu::Widen(x.y[i]) * gpu::Widen(x.dy[i]);
-    x.delta[p.RowAt(row / p.h / p.t, row / p.h % p.t, row % p.h)] = sum;
+    x.delta[at] = sum;
+    const C log_sum_exp = x.log_sum_exp[at];
+    x.top[at] = log_sum_exp == -kInfinity ? kInfinity : log_sum_exp;
+    x.share[at] = 1;
+    if (log_sum_exp - log_sum_exp == 0 && attention::LosesSum(log_sum_exp)) FindSum(batch, query, head, at);
+  }
+
+  BELFRY_GPU void FindSum(int64_t batch, int64_t query, int64_t head, int64_t at) const {
+    const Problem& p = x.p;
+    const gpu::Stored<T>*q = x.in.q + p.QAt(batch, query, head), *k = x.in.k + p.KAt(batch, 0, head * p.g / p.h);
+    const auto score = [&](int64_t key) {
+      C dot = 0;
+      for (int64_t c = 0; c < p.d; ++c) {
+        dot += gpu::Widen(q[c]) * static_cast<C>(p.scale) * gpu::Widen(k[key * p.k_row + c]);
+      }
+      return x.in.mask == nullptr ? dot : dot + gpu::Widen(x.in.mask[p.MaskAt(batch, head, query, key)]);
+    };
+    C top = -std::numeric_limits<C>::infinity(), sum = 0;
+    for (int64_t key = 0; key < p.VisibleTo(query); ++key) top = score(key) > top ? score(key) : top;
+    for (int64_t key = 0; key < p.VisibleTo(query); ++key) {
+      const C above = score(key) - top;
+      sum += std::exp(above > 0 ? C(0) : above);
+    }
+    x.top[at] = top;
+    x.share[at] = 1 / sum;
   }
 };
 
@@ -168,6 +196,8 @@ absl::StatusOr<Kernel> MakeGpuAttentionGrad(const KernelSpec& spec) {
                                              at.input<S>(kY + 2),
                                              at.input<C>(kY + 1),
                                              static_cast<C*>(at.workspace),
+                                             static_cast<C*>(at.workspace) + p.n * p.h * p.t,
+                                             static_cast<C*>(at.workspace) + 2 * p.n * p.h * p.t,
                                              dq,
                                              packed ? attention::PartAt(dq, p.h * p.d) : at.output<S>(1),
                                              packed ? attention::PartAt(dq, (p.h + p.g) * p.d) : at.output<S>(2)};
@@ -177,7 +207,7 @@ absl::StatusOr<Kernel> MakeGpuAttentionGrad(const KernelSpec& spec) {
                   return gpu::ForEachBlock(*at.stream, p.n * p.g * of_keys.Tiles(p.s), of_keys.bytes,
                                            KeyGradients<T>{x, of_keys.rows});
                 },
-                static_cast<size_t>(p.n * p.h * p.t) * sizeof(C)};
+                static_cast<size_t>(3 * p.n * p.h * p.t) * sizeof(C)};
 }
 
 }  // namespace

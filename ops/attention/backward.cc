@@ -1,5 +1,6 @@
 // The gradient of attention on CPUs. Probabilities are computed again, block by block, from the log-sum-exp of the
-// forward pass. With delta = sum over a query's elements of dy y:
+// forward pass: 2^(score - top) share, where top is the log-sum-exp and share 1, unless LosesSum. With delta = sum over
+// a query's elements of dy y:
 //   dv = p^T dy    ds = p (dy v^T - delta)    dq = ds k scale    dk = ds^T q scale
 #include "framework/base/parallel.h"
 #include "ops/attention/attention_impl.h"
@@ -15,10 +16,10 @@ struct GradScratch {
   C *q, *dy, *dq, *y;         // [kQueries, width]
   C *qt, *dyt;                // [d, kQueries]
   C *probabilities, *slopes;  // [kKeys, kQueries]
-  C *delta, *log_sum_exp;     // [kQueries]
+  C *delta, *top, *share;     // [kQueries]
 
   static int64_t Elements(const Problem& p) {
-    return 4 * (p.s + kQueries) * PaddedWidth<C>(p.d) + 2 * p.d * kQueries + 2 * kKeys * kQueries + 2 * kQueries;
+    return 4 * (p.s + kQueries) * PaddedWidth<C>(p.d) + 2 * p.d * kQueries + 2 * kKeys * kQueries + 3 * kQueries;
   }
   GradScratch(const Problem& p, C* at) {
     const auto take = [&](int64_t n) { return std::exchange(at, at + n); };
@@ -27,7 +28,7 @@ struct GradScratch {
     q = take(block), dy = take(block), dq = take(block), y = take(block);
     qt = take(p.d * kQueries), dyt = take(p.d * kQueries);
     probabilities = take(square), slopes = take(square);
-    delta = take(kQueries), log_sum_exp = take(kQueries);
+    delta = take(kQueries), top = take(kQueries), share = take(kQueries);
   }
 };
 
@@ -39,7 +40,35 @@ struct GradOperands {
   T *dq, *dk, *dv;
 };
 
-// The block's queries and what belongs to them. A hidden or padding query has an infinite log_sum_exp, so that its
+// The largest score and the inverse of the sum for those queries whose log-sum-exp lost it.
+template <class T>
+void FindSums(const Problem& p, const Place& block, const T* mask, const Compute<T>* log_sum_exp,
+              GradScratch<Compute<T>>& s) {
+  using C = Compute<T>;
+  const int64_t width = PaddedWidth<C>(p.d), keys = p.VisibleTo(block.query + block.queries - 1);
+  const auto lost = [&](int64_t i) { return std::isfinite(log_sum_exp[i]) && LosesSum(log_sum_exp[i]); };
+  const auto for_scores = [&](const auto& body) {
+    for (int64_t key = 0; key < keys; key += kKeys) {
+      const Place at(p, block.batch, block.head, block.query, key);
+      FindScores(p, at, s.k + key * width, width, s.qt, mask, s.probabilities);
+      for (int64_t j = 0; j < at.keys; ++j) {
+        for (int64_t i = 0; i < at.queries; ++i) {
+          if (lost(i)) body(i, s.probabilities[j * kQueries + i]);
+        }
+      }
+    }
+  };
+  for (int64_t i = 0; i < block.queries; ++i) {
+    if (lost(i)) s.top[i] = -std::numeric_limits<C>::infinity(), s.share[i] = 0;
+  }
+  for_scores([&](int64_t i, C score) { s.top[i] = std::max(s.top[i], score); });
+  for_scores([&](int64_t i, C score) { s.share[i] += std::exp2(score - s.top[i]); });
+  for (int64_t i = 0; i < block.queries; ++i) {
+    if (lost(i)) s.share[i] = 1 / s.share[i];
+  }
+}
+
+// The block's queries and what belongs to them. A hidden or padding query has an infinite top, so that its
 // probabilities are 0.
 template <class T>
 void LoadQueries(const Problem& p, const Place& at, const GradOperands<T>& x, GradScratch<Compute<T>>& s) {
@@ -51,17 +80,22 @@ void LoadQueries(const Problem& p, const Place& at, const GradOperands<T>& x, Gr
   TransposeQueries(q, at.queries, p.d, p.scale * kLog2E, s.qt);
   TransposeQueries(dy, at.queries, p.d, 1, s.dyt);
   constexpr C kInfinity = std::numeric_limits<C>::infinity();
-  std::fill_n(s.log_sum_exp, kQueries, kInfinity);
+  std::fill_n(s.top, kQueries, kInfinity);
+  std::fill_n(s.share, kQueries, C(1));
   std::fill_n(s.delta, kQueries, C(0));
+  const C* const log_sum_exps = x.log_sum_exp + p.RowAt(at.batch, at.query, at.head);
+  bool lost = false;
   for (int64_t i = 0; i < at.queries; ++i) {
     C sum = 0;
 #pragma omp simd reduction(+ : sum)
     for (int64_t j = 0; j < p.d; ++j) sum += s.dy[i * width + j] * y.at[i * y.stride + j];
-    const C log_sum_exp = x.log_sum_exp[p.RowAt(at.batch, at.query + i, at.head)];
+    const C log_sum_exp = log_sum_exps[i];
     if (log_sum_exp == -kInfinity) continue;
+    lost = lost || LosesSum(log_sum_exp);
     s.delta[i] = sum;
-    s.log_sum_exp[i] = log_sum_exp * static_cast<C>(kLog2E);
+    s.top[i] = log_sum_exp * static_cast<C>(kLog2E);
   }
+  if (lost) FindSums(p, at, x.in.mask, log_sum_exps, s);
 }
 
 template <class C>
@@ -70,7 +104,7 @@ void ExponentiateScores(const Place& at, const GradScratch<C>& s) {
   for (int64_t j = 0; j < at.keys; ++j) {
     for (int64_t i = 0; i < at.queries; i += V::kLanes) {
       C* const to = s.probabilities + j * kQueries + i;
-      V::Store(simd::Exp2OfNegative(V::Load(to) - V::Load(s.log_sum_exp + i)), to);
+      V::Store(simd::Exp2OfNegative(V::Load(to) - V::Load(s.top + i)) * V::Load(s.share + i), to);
     }
   }
 }

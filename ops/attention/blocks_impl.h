@@ -5,6 +5,7 @@
 // and only queries are transposed, once for many blocks of keys.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 
 #include "ops/attention/problem_impl.h"
@@ -116,6 +117,15 @@ void ForHidden(const Place& at, const Body& body) {
   }
 }
 
+// A mask in units of log(2). A finite one stays finite, because only -infinity hides: it may be the lowest number, by
+// which many models mask.
+template <class C>
+C MaskInUnits(C mask) {
+  constexpr C kMost = std::numeric_limits<C>::max();
+  const C units = mask * static_cast<C>(kLog2E);
+  return std::abs(mask) <= kMost ? std::clamp(units, -kMost, kMost) : units;
+}
+
 template <class T>
 void AddMask(const Problem& p, const Place& at, const T* mask, Compute<T>* scores) {
   using C = Compute<T>;
@@ -123,7 +133,7 @@ void AddMask(const Problem& p, const Place& at, const T* mask, Compute<T>* score
   const T* const from = mask + at.batch * n + at.head * h + at.query * t + at.key * s;
   for (int64_t i = 0; i < at.queries; ++i) {
     for (int64_t j = 0; j < at.keys; ++j) {
-      scores[j * kQueries + i] += static_cast<C>(from[i * t + j * s]) * static_cast<C>(kLog2E);
+      scores[j * kQueries + i] += MaskInUnits(static_cast<C>(from[i * t + j * s]));
     }
   }
 }

@@ -5,6 +5,7 @@
 #include <array>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include "framework/graph/kernel.h"
 
@@ -39,6 +40,14 @@ struct Problem {
     return static_cast<double>(n * h * t * d) * (causal ? std::max(keys - skipped, 1.0) : keys);
   }
 };
+
+// True if the log-sum-exp of a query's scores is so large, as where all its keys are masked by -1e9, that rounding it
+// loses the sum: the gradient then takes the largest score and the sum from the scores again.
+template <class C>
+constexpr bool LosesSum(C log_sum_exp) {
+  constexpr C kMost = static_cast<C>(int64_t{1} << std::numeric_limits<C>::digits / 2);
+  return log_sum_exp > kMost || log_sum_exp < -kMost;
+}
 
 // Inputs q, k, v or, if `packed`, qkv; then, from index `mask_at` on, perhaps a mask.
 Problem MakeProblem(const KernelSpec& spec, bool packed, size_t mask_at);

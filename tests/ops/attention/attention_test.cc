@@ -94,6 +94,46 @@ TEST_F(AttentionTest, AQueryThatSeesNothingGivesZeroAndGetsNoGradient) {
   }
 }
 
+// One query, two keys, and v = {1, 10}, {3, 30}.
+TEST_F(AttentionTest, FiniteMasksDoNotHide) {
+  const Output q = Fed(Waves({1, 1, 1, 2}, 0.9)), k = Fed(Waves({1, 2, 1, 2}, 1.3));
+  const Output v = Fed(Tensor::Of<float>({1, 10, 3, 30}, {1, 2, 1, 2}));
+  constexpr float kLowest = std::numeric_limits<float>::lowest();
+  const auto with = [&](float first, float second) {
+    const Output mask = Const(scope_, Tensor::Of<float>({first, second}, {1, 2}));
+    return harness::Evaluate({Attention(scope_, q, k, v, {.mask = mask})}, feeds_)->front().ToDoubles();
+  };
+  EXPECT_THAT(with(kLowest, kLowest), testing::ElementsAre(2, 20));
+  EXPECT_THAT(with(-kLowest, -kLowest), testing::ElementsAre(2, 20));
+  EXPECT_THAT(with(kLowest, -kInfinity), testing::ElementsAre(1, 10));
+  EXPECT_THAT(with(0, kLowest), testing::ElementsAre(1, 10));
+  EXPECT_THAT(with(-kInfinity, -kInfinity), testing::ElementsAre(0, 0));
+}
+
+// The log-sum-exp of such scores rounds the number of keys away, so the gradient takes their sum again. With equal
+// rows of k and no other scores, softmax of the same mask is the same for all keys that are not hidden.
+TEST_F(AttentionTest, GradientsOfScoresThatAreAllMaskedByTheSame) {
+  constexpr int64_t kQueriesHere = 70, kKeysHere = 150;
+  for (const float low : {-1e5f, -1e9f, -1e30f, std::numeric_limits<float>::lowest()}) {
+    const Output q = Fed(Tensor::Zeros(DType::kFloat32, {1, kQueriesHere, 2, 3}));
+    const Output k = Fed(Waves({1, kKeysHere, 2, 3}, 1.3)), v = Fed(Waves({1, kKeysHere, 2, 3}, 1.7));
+    Tensor mask(DType::kFloat32, {kQueriesHere, kKeysHere}), zero(DType::kFloat32, {kQueriesHere, kKeysHere});
+    for (int64_t i = 0; i < mask.elements(); ++i) {
+      const bool hidden = i % 5 == 3, masked = i / kKeysHere % 2 == 1;  // every other query is masked as a whole
+      zero.data<float>()[i] = hidden ? -kInfinity : 0;
+      mask.data<float>()[i] = hidden ? -kInfinity : masked ? low : 0;
+    }
+    const auto with = [&](const Tensor& m) {
+      return ValueAndGradients(Attention(scope_, q, k, v, {.mask = Const(scope_, m)}), {q, k, v});
+    };
+    const auto found = with(mask), expected = with(zero);
+    for (size_t i = 0; i < found.size(); ++i) {
+      harness::ExpectClose(harness::ToArray(found[i]), harness::ToArray(expected[i]), 3e-6,
+                           absl::StrCat(low, ", value ", i));
+    }
+  }
+}
+
 TEST_F(AttentionTest, LargeScoresDoNotOverflow) {
   Tensor large(DType::kFloat32, {1, 2, 1, 2});
   for (int64_t i = 0; i < 4; ++i) large.data<float>()[i] = i < 2 ? 1e4f : -1e4f;
