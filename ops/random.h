@@ -24,8 +24,9 @@ struct RandomOptions {
   std::string key;       // distinguishes ops of one seed; if empty, RandomKeyName(scope, op)
 };
 
-// Uniform in [low, high); rounding to float16 or bfloat16 may give `high` itself. Here and in the normal distributions,
-// one key gives the same numbers in every dtype, up to its precision.
+// Uniform in [low, high), in every dtype; `low` is rounded to it. low > high, or one that the dtype cannot hold, is an
+// error of the node, and so is a mean or stddev of the normal distributions. Here and there, one key gives the same
+// numbers in every dtype, up to its precision.
 Output RandomUniform(OpScope scope, const Extents& extents, double low = 0, double high = 1,
                      const RandomOptions& options = {});
 

@@ -21,7 +21,10 @@ Output Categorical(OpScope scope, Output logits, const RandomOptions& options) {
   constexpr double kLeast = 0x1p-33;
   const Output uniform = RandomUniform(scope, extents, kLeast, 1, {dtype, options.per_step, key});
   const Output exponential = Neg(scope, Log1p(scope, Neg(scope, uniform)));
-  const Output scores = Sub(scope, Cast(scope, logits, dtype), Log(scope, exponential));
+  // The largest logit is subtracted first, because the noise would be lost in the rounding of large ones.
+  const Output wide = Cast(scope, logits, dtype), largest = Max(scope, wide, -1, /*keep_dims=*/true);
+  const Output shift = Select(scope, IsFinite(scope, largest), largest, ZerosLike(scope, largest));
+  const Output scores = Sub(scope, Sub(scope, wide, shift), Log(scope, exponential));
   return ArgMax(scope, scores, -1, options.dtype);
 }
 

@@ -12,11 +12,12 @@
 
 namespace belfry::ops {
 
-// base + range * u for u in [0, 1), clamped to `last`, because for the largest u the sum rounds up to the end of the
-// range. Rounded once (fma), so it is the same on every device.
+// (base + range * u) unit for u in [0, 1), clamped to `last`, because for the largest u the sum rounds up to the end of
+// the range. Rounded once (fma), so it is the same on every device. `unit` is 1, or 2 for a range that exceeds the
+// largest T.
 template <class T>
 struct UniformDraw {
-  T base, range, last;
+  T base, range, last, unit;
   constexpr T operator()(uint32_t high, uint32_t low) const {
     T u = 0;
     if constexpr (std::is_same_v<T, double>) {
@@ -24,7 +25,7 @@ struct UniformDraw {
     } else {
       u = static_cast<float>(static_cast<int32_t>(high >> 8)) * 0x1p-24f;
     }
-    return std::min(std::fma(range, u, base), last);
+    return std::min(std::fma(range, u, base) * unit, last);
   }
 };
 

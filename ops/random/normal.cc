@@ -37,7 +37,7 @@ absl::StatusOr<Kernel> MakeNormal(const KernelSpec& spec) {
   constexpr bool kWide = std::is_same_v<T, double>;
   using C = std::conditional_t<kWide, double, float>;
   using Normal = NormalDraw<C, truncated>;
-  ASSIGN_OR_RETURN(const Normal draw, (PlanNormal<C, truncated>(spec)));
+  ASSIGN_OR_RETURN(const Normal draw, (PlanNormal<T, C, truncated>(spec)));
   return Kernel{[plan = DrawPlan(spec), draw](const KernelContext& context) {
                   T* out = context.output<T>(0);
                   ForEachDraw<kWide>(plan, plan.Origin(context), kWide ? 300 : 60,

@@ -10,7 +10,7 @@ template <class T, bool truncated>
 absl::StatusOr<Kernel> MakeNormal(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
   using Normal = NormalDraw<C, truncated>;
-  ASSIGN_OR_RETURN(const Normal draw, (PlanNormal<C, truncated>(spec)));
+  ASSIGN_OR_RETURN(const Normal draw, (PlanNormal<T, C, truncated>(spec)));
   return GpuDrawKernel<T, std::is_same_v<C, double>>(spec, draw);
 }
 

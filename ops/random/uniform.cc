@@ -28,7 +28,7 @@ Kernel DrawKernel(const KernelSpec& spec, double cost, Draw draw) {
 template <class T>
 absl::StatusOr<Kernel> MakeUniform(const KernelSpec& spec) {
   using C = std::conditional_t<std::is_same_v<T, double>, double, float>;
-  ASSIGN_OR_RETURN(const UniformDraw<C> draw, PlanUniform<C>(spec));
+  ASSIGN_OR_RETURN(const UniformDraw<C> draw, (PlanUniform<T, C>(spec)));
   return DrawKernel<T, std::is_same_v<C, double>>(spec, 25, draw);
 }
 

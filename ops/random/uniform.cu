@@ -9,7 +9,7 @@ namespace {
 template <class T>
 absl::StatusOr<Kernel> MakeUniform(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
-  ASSIGN_OR_RETURN(const UniformDraw<C> draw, PlanUniform<C>(spec));
+  ASSIGN_OR_RETURN(const UniformDraw<C> draw, (PlanUniform<T, C>(spec)));
   return GpuDrawKernel<T, std::is_same_v<C, double>>(spec, draw);
 }
 

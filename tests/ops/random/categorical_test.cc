@@ -8,6 +8,7 @@
 #include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "ops/math.h"
 #include "ops/random.h"
 
 namespace belfry::ops {
@@ -37,6 +38,27 @@ TEST(Categorical, DrawsWithTheProbabilitiesOfSoftmax) {
     EXPECT_NEAR(counts[i] / kRows, p, 4 * std::sqrt(p * (1 - p) / kRows)) << i;
   }
   EXPECT_NE((*first)[0].ToDoubles(), (*second)[0].ToDoubles());
+}
+
+// Softmax does not change when a number is added to all logits.
+TEST(Categorical, DrawsTheSameWithLargeLogits) {
+  constexpr int64_t kRows = 20000;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    const double large = dtype == DType::kFloat32 ? 1e7 : 256;
+    const double least = dtype == DType::kFloat32 ? 1 : 2;
+    Graph graph(BuiltinOps());
+    const Scope scope(graph);
+    Tensor fed(DType::kFloat32, {kRows, 3});
+    for (int64_t i = 0; i < fed.elements(); ++i) fed.data<float>()[i] = static_cast<float>(i % 3 == 2 ? -least : 0);
+    const Output logits = Const(scope, fed), offset = Fill(scope, {}, large);
+    const RandomOptions options{.dtype = DType::kInt32, .per_step = false, .key = "same"};
+    const Output small = Categorical(scope, Cast(scope, logits, dtype), options);
+    const Output moved = Categorical(scope, Cast(scope, Add(scope, logits, offset), dtype), options);
+    DeviceSet devices = DeviceSet::Open("cpu:1").value();
+    const auto drawn = Session::Create(graph, devices).value()->Run({}, {small, moved});
+    ASSERT_TRUE(drawn.ok()) << drawn.status();
+    EXPECT_EQ((*drawn)[0].ToDoubles(), (*drawn)[1].ToDoubles()) << DTypeName(dtype);
+  }
 }
 
 }  // namespace

@@ -74,6 +74,51 @@ TEST_F(RandomTest, UniformNeverReachesHigh) {
   for (double v : Values(Draw(RandomUniform(root_, {1000}, 1, 1 + 0x1p-23)))) ASSERT_EQ(v, 1);
 }
 
+TEST_F(RandomTest, UniformStaysInItsRangeInEveryDType) {
+  struct Range {
+    DType dtype;
+    double low, high;
+  };
+  const double largest = std::numeric_limits<float>::max(), largest64 = std::numeric_limits<double>::max();
+  for (const auto& [dtype, low, high] : std::vector<Range>{{DType::kFloat32, -2e38, 2e38},
+                                                           {DType::kFloat32, -largest, largest},
+                                                           {DType::kFloat64, -largest64, largest64},
+                                                           {DType::kFloat64, -1e308, 1.5e308},
+                                                           {DType::kFloat16, 0, 1},
+                                                           {DType::kFloat16, -65504, 65504},
+                                                           {DType::kFloat16, 1024, 1024.5},
+                                                           {DType::kFloat16, -1, 0},
+                                                           {DType::kFloat16, 0, 1e-7},
+                                                           {DType::kBFloat16, 0, 1},
+                                                           {DType::kBFloat16, -3, -2},
+                                                           {DType::kBFloat16, -0x1.8p127, 0x1.8p127},
+                                                           {DType::kBFloat16, 1, 1.001}}) {
+    const std::vector<double> x = Values(Draw(RandomUniform(root_, large_, low, high, {.dtype = dtype})));
+    double mean = 0;
+    for (const double v : x) {
+      ASSERT_GE(v, low) << DTypeName(dtype) << " of " << low << ", " << high;
+      ASSERT_LT(v, high) << DTypeName(dtype) << " of " << low << ", " << high;
+      mean += v / static_cast<double>(x.size());
+    }
+    if (high - low < 1e-3 || (low >= 1 && high < 1025)) continue;  // few numbers of the dtype lie there
+    const double width = high / 2 - low / 2, middle = high / 2 + low / 2;
+    EXPECT_NEAR(mean / width, middle / width, 0.02) << DTypeName(dtype) << " of " << low << ", " << high;
+  }
+}
+
+TEST_F(RandomTest, RefusesWhatTheDTypeCannotHold) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto error = [](Output x) { return std::string(RunOp(x.node->op(), x.node->attrs(), {}).status().message()); };
+  const RandomOptions half{.dtype = DType::kFloat16};
+  for (const Output& x :
+       {RandomUniform(root_, {2}, 0, 1e300), RandomUniform(root_, {2}, -infinity, 0),
+        RandomUniform(root_, {2}, 0, 7e4, half), RandomNormal(root_, {2}, 1e39), RandomNormal(root_, {2}, 0, infinity),
+        RandomNormal(root_, {2}, 7e4, 1, half), TruncatedNormal(root_, {2}, 6e4, 4e3, half)}) {
+    EXPECT_THAT(error(x), ::testing::HasSubstr("has numbers up to")) << x.name();
+  }
+  EXPECT_EQ(error(TruncatedNormal(root_, {2}, 6e4, 2e3, half)), "");
+}
+
 TEST_F(RandomTest, NormalFollowsItsDistribution) {
   for (DType dtype : {DType::kFloat32, DType::kFloat64}) {
     const std::vector<double> x = Values(Draw(RandomNormal(root_, large_, 1.5, 0.25, {.dtype = dtype})));
