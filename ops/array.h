@@ -49,7 +49,9 @@ Output Fill(OpScope scope, const Shape& shape, double value, DType dtype = DType
 // Zeros, or ones, with x's shape and dtype; the elements of x are not read.
 Output ZerosLike(OpScope scope, Output x);
 Output OnesLike(OpScope scope, Output x);
-// The vector [start, start + delta, ...], excluding `limit`: max(0, ceil((limit - start) / delta)) elements.
+// The vector [start, start + delta, ...], excluding `limit`: max(0, ceil((limit - start) / delta)) elements. If the
+// dtype cannot hold them (fractions, too large, or so large that neighbours are rounded alike) that is an error of the
+// node. Integers are added as such.
 Output Range(OpScope scope, double start, double limit, double delta = 1, DType dtype = DType::kInt32);
 
 // --- The same elements in another shape, at no cost ---
@@ -88,7 +90,10 @@ Output BroadcastLike(OpScope scope, Output x, Output like);
 // x repeated `multiples[axis]` times along each axis.
 Output Tile(OpScope scope, Output x, std::vector<int64_t> multiples);
 // condition ? a : b for each element; `condition` is bool. All three broadcast. The operand that is not selected gets a
-// gradient of exactly 0, never NaN.
+// gradient of exactly 0, never NaN. What it was computed from may still get NaN, as in other frameworks: that 0 times
+// an infinite derivative is NaN, so Select(x > 0, Sqrt(x), x) has the gradient NaN at -1. The same holds for elements
+// that Slice or Gather leave out. The way out is to select before the singular function as well, and give it an
+// argument at which it is smooth: Select(x > 0, Sqrt(Select(x > 0, x, 1)), x).
 Output Select(OpScope scope, Output condition, Output a, Output b);
 
 // --- Rearranging ---

@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <limits>
+#include <type_traits>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/half.h"
@@ -37,13 +39,59 @@ absl::StatusOr<std::vector<Shape>> FillShape(const ShapeArgs& args) {
   return std::vector<Shape>{shape};
 }
 
+// Whether T holds a range of n > 0 elements: integers without a fraction and within their limits; floats that are
+// finite, and no closer to each other than the numbers of T.
+template <class T>
+bool HoldsRange(double start, double delta, int64_t n) {
+  if constexpr (std::is_integral_v<T>) {
+    constexpr double kWhole = 0x1p63;
+    if (std::trunc(start) != start || std::trunc(delta) != delta) return false;
+    if (!(start >= -kWhole && start < kWhole) || (n > 1 && !(delta >= -kWhole && delta < kWhole))) return false;
+    int64_t last = n - 1;
+    if (n > 1 && __builtin_mul_overflow(last, static_cast<int64_t>(delta), &last)) return false;
+    if (__builtin_add_overflow(last, static_cast<int64_t>(start), &last)) return false;
+    const auto holds = [](int64_t x) {
+      return x >= std::numeric_limits<T>::min() && x <= std::numeric_limits<T>::max();
+    };
+    return holds(static_cast<int64_t>(start)) && holds(last);
+  } else {
+    using Limits = std::numeric_limits<T>;
+    const double largest = std::max(std::abs(start), std::abs(RangeElement(start, delta, n - 1)));
+    if (!std::isfinite(static_cast<double>(ConvertElement<T>(largest)))) return false;
+    int exponent = 0;
+    std::frexp(std::nextafter(largest, 0), &exponent);
+    const double spacing = std::ldexp(1.0, std::max(exponent, Limits::min_exponent) - Limits::digits);
+    return n == 1 || std::abs(delta) >= spacing;
+  }
+}
+
+bool HoldsRange(DType dtype, double start, double delta, int64_t n) {
+  switch (dtype) {
+    case DType::kFloat32: return HoldsRange<float>(start, delta, n);
+    case DType::kFloat64: return HoldsRange<double>(start, delta, n);
+    case DType::kFloat16: return HoldsRange<Half>(start, delta, n);
+    case DType::kBFloat16: return HoldsRange<BFloat16>(start, delta, n);
+    case DType::kInt32: return HoldsRange<int32_t>(start, delta, n);
+    case DType::kInt64: return HoldsRange<int64_t>(start, delta, n);
+    case DType::kUInt8: return HoldsRange<uint8_t>(start, delta, n);
+    case DType::kBool: return false;
+  }
+  return false;
+}
+
 absl::StatusOr<std::vector<Shape>> RangeShape(const ShapeArgs& args) {
   const double start = args.attrs.Float("start"), limit = args.attrs.Float("limit"), delta = args.attrs.Float("delta");
   const double count = std::ceil((limit - start) / delta);
   if (delta == 0 || !(std::abs(count) <= kLongestRange)) {
     return absl::InvalidArgumentError(absl::StrCat("there is no range from ", start, " to ", limit, " by ", delta));
   }
-  return std::vector<Shape>{{static_cast<int64_t>(std::max(count, 0.0))}};
+  const auto n = static_cast<int64_t>(std::max(count, 0.0));
+  const DType dtype = args.attrs.Type("dtype");
+  if (n > 0 && !HoldsRange(dtype, start, delta, n)) {
+    return absl::InvalidArgumentError(absl::StrCat(DTypeName(dtype), " cannot hold the ", n, " numbers from ", start,
+                                                   " to ", limit, " by ", delta, "; choose another dtype"));
+  }
+  return std::vector<Shape>{{n}};
 }
 
 absl::StatusOr<Kernel> MakeFilled(const KernelSpec& spec, double value) {
@@ -57,8 +105,9 @@ absl::StatusOr<Kernel> MakeFilled(const KernelSpec& spec, double value) {
 
 template <class T>
 absl::StatusOr<Kernel> MakeRange(const KernelSpec& spec) {
-  return Kernel{[n = spec.outputs[0].shape.elements(), start = spec.attrs.Float("start"),
-                 delta = spec.attrs.Float("delta")](const KernelContext& context) {
+  using R = RangeMath<T>;
+  return Kernel{[n = spec.outputs[0].shape.elements(), start = static_cast<R>(spec.attrs.Float("start")),
+                 delta = static_cast<R>(spec.attrs.Float("delta"))](const KernelContext& context) {
     T* y = context.output<T>(0);
     for (int64_t i = 0; i < n; ++i) y[i] = ConvertElement<T>(RangeElement(start, delta, i));
     return absl::OkStatus();

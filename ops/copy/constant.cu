@@ -20,14 +20,15 @@ absl::StatusOr<Kernel> MakeZeros(const KernelSpec& spec) { return FillKernel(spe
 absl::StatusOr<Kernel> MakeOnes(const KernelSpec& spec) { return FillKernel(spec, 1); }
 
 template <class T>
-absl::Status Count(Stream& stream, int64_t n, double start, double delta, gpu::Stored<T>* y) {
+absl::Status Count(Stream& stream, int64_t n, RangeMath<T> start, RangeMath<T> delta, gpu::Stored<T>* y) {
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = GpuFromNumber<T>(RangeElement(start, delta, i)); });
 }
 
 template <class T>
 absl::StatusOr<Kernel> MakeRange(const KernelSpec& spec) {
-  return Kernel{[n = spec.outputs[0].shape.elements(), start = spec.attrs.Float("start"),
-                 delta = spec.attrs.Float("delta")](const KernelContext& context) {
+  using R = RangeMath<T>;
+  return Kernel{[n = spec.outputs[0].shape.elements(), start = static_cast<R>(spec.attrs.Float("start")),
+                 delta = static_cast<R>(spec.attrs.Float("delta"))](const KernelContext& context) {
     return Count<T>(*context.stream, n, start, delta, context.output<gpu::Stored<T>>(0));
   }};
 }

@@ -34,5 +34,10 @@ template <class T>
 constexpr T RangeElement(T start, T delta, int64_t i) {
   return std::fma(static_cast<T>(i), delta, start);
 }
+constexpr int64_t RangeElement(int64_t start, int64_t delta, int64_t i) { return start + i * delta; }
+
+// The type in which a range of T is computed. Integers are added as such, since a double skips those beyond 2^53.
+template <class T>
+using RangeMath = std::conditional_t<std::is_integral_v<T>, int64_t, double>;
 
 }  // namespace belfry::ops

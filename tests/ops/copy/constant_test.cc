@@ -53,6 +53,41 @@ TEST(RangeTest, StopsBeforeTheLimit) {
   EXPECT_EQ(Evaluate(ops::Range(scope, 5, 1))->shape(), Shape({0}));
 }
 
+TEST(RangeTest, AddsIntegersAsSuch) {
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  const Tensor large = Evaluate(ops::Range(scope, 0x1p53, 0x1p53 + 6, 1, DType::kInt64)).value();
+  for (int64_t i = 0; i < 6; ++i) EXPECT_EQ(large.data<int64_t>()[i], (int64_t{1} << 53) + i);
+  const Tensor down = Evaluate(ops::Range(scope, -0x1p62, -0x1p63, -0x1p61, DType::kInt64)).value();
+  EXPECT_EQ(down.data<int64_t>()[1], -(int64_t{1} << 62) - (int64_t{1} << 61));
+  EXPECT_EQ(Values(ops::Range(scope, 0, 256, 51, DType::kUInt8)), (std::vector<double>{0, 51, 102, 153, 204, 255}));
+}
+
+TEST(RangeTest, RefusesWhatItsDTypeCannotHold) {
+  struct Case {
+    double start, limit, delta;
+    DType dtype;
+  };
+  for (const auto& [start, limit, delta, dtype] : std::vector<Case>{{0, 600, 100, DType::kUInt8},
+                                                                    {-1, 2, 1, DType::kUInt8},
+                                                                    {0x1p31 - 2, 0x1p31 + 2, 1, DType::kInt32},
+                                                                    {0, 3, 0.5, DType::kInt32},
+                                                                    {0.5, 3, 1, DType::kInt64},
+                                                                    {0x1p63, 0x1p63 + 8192, 1024, DType::kInt64},
+                                                                    {0x1p62, 0x1p63 + 0x1p62, 0x1p61, DType::kInt64},
+                                                                    {0, 3000, 1, DType::kFloat16},
+                                                                    {0, 1e5, 1e4, DType::kFloat16},
+                                                                    {0x1p24, 0x1p24 + 4, 1, DType::kFloat32}}) {
+    Graph graph(BuiltinOps());
+    EXPECT_FALSE(ops::Range(Scope(graph).Named("r"), start, limit, delta, dtype).valid());
+    const std::string message(graph.status().message());
+    EXPECT_NE(message.find(std::string(DTypeName(dtype)) + " cannot hold the "), std::string::npos) << message;
+    EXPECT_NE(message.find("constant_test.cc"), std::string::npos) << message;
+  }
+  Graph graph(BuiltinOps());
+  EXPECT_EQ(Evaluate(ops::Range(Scope(graph), 0, 2049, 1, DType::kFloat16))->shape(), Shape({2049}));
+}
+
 TEST(RangeTest, NoStepIsAnError) {
   for (const double delta : {0.0, std::nan(""), 1e-300}) {
     Graph graph(BuiltinOps());
