@@ -30,7 +30,8 @@ Output Square(OpScope scope, Output x);
 // factor * x, floats only. The factor is rounded to the dtype in which x is computed.
 Output Scale(OpScope scope, Output x, double factor);
 // The floor of a / b, and the remainder, which has the sign of b: Python's // and %. An integer division by 0 fails the
-// step on a CPU; on a GPU, whose kernels cannot fail, it gives 0.
+// step on a CPU; on a GPU, whose kernels cannot fail, it gives 0. Floats are divided as CPython divides them, from the
+// exact remainder; by 0 the quotient is infinite or NaN, and the remainder NaN.
 Output FloorDiv(OpScope scope, Output a, Output b);  // not differentiable
 Output FloorMod(OpScope scope, Output a, Output b);
 // The maximum and the minimum; NaN if either operand is NaN. Where a == b the gradient goes to a.
@@ -55,7 +56,7 @@ Output Log1p(OpScope scope, Output x);  // log(1 + x), accurate near 0
 Output Sqrt(OpScope scope, Output x);
 Output Rsqrt(OpScope scope, Output x);       // 1 / sqrt(x)
 Output Reciprocal(OpScope scope, Output x);  // 1 / x
-// a^b. Where a <= 0, the gradient with respect to b is 0.
+// a^b. Where a <= 0, the gradient with respect to b is 0. Where b is 0, so is that with respect to a.
 Output Pow(OpScope scope, Output a, Output b);
 Output Sigmoid(OpScope scope, Output x);  // 1 / (1 + exp(-x))
 Output Tanh(OpScope scope, Output x);
@@ -65,7 +66,8 @@ Output Tan(OpScope scope, Output x);
 Output Asin(OpScope scope, Output x);
 Output Acos(OpScope scope, Output x);
 Output Atan(OpScope scope, Output x);
-Output Atan2(OpScope scope, Output y, Output x);  // the angle of the point (x, y), in [-pi, pi]
+// The angle of the point (x, y), in [-pi, pi]. At the origin the gradients are 0.
+Output Atan2(OpScope scope, Output y, Output x);
 Output Sinh(OpScope scope, Output x);
 Output Cosh(OpScope scope, Output x);
 Output Erf(OpScope scope, Output x);   // 2 / sqrt(pi) times the integral of exp(-t^2) from 0 to x
@@ -117,14 +119,23 @@ Output Mean(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = fal
 // extremes of the integer type. The gradient is divided evenly among the elements that equal the result.
 Output Max(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
 Output Min(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
-// log(sum(exp(x))), without overflow; floats only. Of no elements, minus infinity.
+// log(sum(exp(x))), without overflow; floats only. Of no elements, minus infinity. Of elements that are all minus
+// infinity, too, with a gradient of 0: none of them has a share in the result.
 Output LogSumExp(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
-// The product; 1 without elements. Floats are multiplied in double. Differentiable once, also where elements are 0.
+// The product; 1 without elements. Floats are multiplied in double. Differentiable once; the gradient of an element is
+// the product of all others, also where elements are 0, infinite or NaN.
 Output Prod(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
 // Logical or and logical and of bool elements; without elements, false and true.
 Output Any(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
 Output All(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
-// Half the sum of squares of all elements, a scalar; floats only.
+// The Euclidean norm, floats only. Squares neither overflow nor vanish: the norm of finite elements is infinite only if
+// it exceeds the largest number of the dtype. Its gradient is x / norm, and 0 where the norm is 0, at which it has no
+// derivative; Sqrt(Sum(Square(x))) gives NaN there.
+Output Norm(OpScope scope, Output x, const Axes& axes = {}, bool keep_dims = false);
+// x / max(norm, epsilon), where the norm is that of `axes`; epsilon in [0, 1]. Zeros stay zeros, with a gradient of 0.
+// Floats only.
+Output L2Normalize(OpScope scope, Output x, const Axes& axes = {}, double epsilon = 1e-12);
+// Half the sum of squares of all elements, a scalar; floats only. Infinite if that exceeds the dtype.
 Output L2Loss(OpScope scope, Output x);
 
 // The index of the largest or smallest element along `axis`, which is removed: the first among equals, or the first

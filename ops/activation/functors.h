@@ -156,10 +156,14 @@ struct SoftplusGrad {
   constexpr T operator()(T dy, T y) const { return dy * -std::expm1(-y); }
 };
 
-// -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)) = max(x, 0) - x t + tail.
+// -t log(sigmoid(x)) - (1 - t) log(1 - sigmoid(x)) = |x| w + tail, where w = 1 - t if x > 0, and otherwise t. An
+// infinite x that the label agrees with costs nothing: w is 0.
 template <class T>
 struct SigmoidCrossEntropy {
-  constexpr T Finish(T x, T t, T tail) const { return (x > 0 ? x : T(0)) - x * t + tail; }
+  constexpr T Finish(T x, T t, T tail) const {
+    const T w = x > 0 ? T(1) - t : t;
+    return (w == 0 ? T(0) : std::abs(x) * w) + tail;
+  }
   constexpr T operator()(T x, T t) const { return Finish(x, t, SoftplusTail<T>()(x)); }
 };
 // dy (sigmoid(x) - t), where e = exp(-x).

@@ -1,3 +1,4 @@
+#include "absl/algorithm/container.h"
 #include "ops/array.h"
 #include "ops/elementwise/define_impl.h"
 #include "ops/elementwise/elementwise_ops.h"
@@ -35,6 +36,28 @@ void RegisterFromOutput(OpRegistry& registry) {
                         return std::vector<Output>{Sub(scope, both, Scale(scope, Mul(scope, both, y), 2)),
                                                    scope.Add("SigmoidGrad", {y, ddx})};
                       }));
+}
+
+// True if b is a constant that holds no 0.
+bool NeverZero(const Output& b) {
+  const Attrs& attrs = b.node->attrs();
+  if (b.node->op().name == "Fill") return attrs.Float("value") != 0;
+  if (b.node->op().name != "Const") return false;
+  const std::vector<double> values = attrs.Get<Tensor>("value").ToDoubles();
+  return !absl::c_linear_search(values, 0.0);
+}
+
+// dy b a^(b - 1). The derivative of a^0, which is 1 for every a, is 0 also where a^-1 is infinite or NaN: there it is
+// computed at a = 1, so that second derivatives are not NaN either.
+Output PowBaseGradient(const Scope& scope, Output a, Output b, Output dy) {
+  const Output less = Sub(scope, b, Fill(scope, {}, 1, b.dtype()));
+  Output base = a;
+  if (!NeverZero(b)) {
+    const Output singular = LogicalNot(scope, Greater(scope, Abs(scope, a), ZerosLike(scope, a)));
+    const Output none = Equal(scope, b, ZerosLike(scope, b));
+    base = Select(scope, LogicalAnd(scope, none, singular), Fill(scope, {}, 1, a.dtype()), a);
+  }
+  return Mul(scope, dy, Mul(scope, b, Pow(scope, base, less)));
 }
 
 // dy y log(a) where a > 0. Elsewhere the power is not differentiable in its exponent, and the gradient is set to 0.
@@ -81,12 +104,10 @@ void RegisterExponentials(OpRegistry& registry) {
   registry.Add(UnaryOp(
       "Reciprocal", kFloatTypes, FloatMaps<functor::Reciprocal>(),
       [](const Scope& scope, Output, Output y, Output dy) { return Neg(scope, Mul(scope, dy, Square(scope, y))); }));
-  registry.Add(BinaryOp("Pow", kFloatTypes, FloatZips<functor::Pow>(),
-                        [](const Scope& scope, Output a, Output b, Output y, Output dy) {
-                          const Output less = Sub(scope, b, Fill(scope, {}, 1, b.dtype()));
-                          return std::vector<Output>{Mul(scope, dy, Mul(scope, b, Pow(scope, a, less))),
-                                                     PowExponentGradient(scope, a, y, dy)};
-                        }));
+  registry.Add(BinaryOp(
+      "Pow", kFloatTypes, FloatZips<functor::Pow>(), [](const Scope& scope, Output a, Output b, Output y, Output dy) {
+        return std::vector<Output>{PowBaseGradient(scope, a, b, dy), PowExponentGradient(scope, a, y, dy)};
+      }));
 }
 
 }  // namespace belfry::ops

@@ -32,12 +32,21 @@ void RegisterInverses(OpRegistry& registry) {
   registry.Add(UnaryOp(
       "Atan", kFloatTypes, FloatMaps<functor::Atan>(),
       [](const Scope& scope, Output x, Output, Output dy) { return Div(scope, dy, OnePlusSquare(scope, x, 1)); }));
-  registry.Add(BinaryOp("Atan2", kFloatTypes, FloatZips<functor::Atan2>(),
-                        [](const Scope& scope, Output a, Output b, Output, Output dy) {
-                          const Output aa = Square(scope, a), bb = Square(scope, b);
-                          const Output d = Div(scope, dy, Add(scope, aa, bb));
-                          return std::vector<Output>{Mul(scope, d, b), Neg(scope, Mul(scope, d, a))};
-                        }));
+  registry.Add(BinaryOp(
+      "Atan2", kFloatTypes, FloatZips<functor::Atan2>(), [](const Scope& scope, Output a, Output b, Output, Output dy) {
+        // dy b / (a^2 + b^2) and -dy a / (a^2 + b^2), of numbers divided by the larger one, so that
+        // squares neither overflow nor vanish. At the origin, where there is no angle, both are 0.
+        const Output larger = StopGradient(scope, Maximum(scope, Abs(scope, a), Abs(scope, b)));
+        const Output one = Fill(scope, {}, 1, a.dtype());
+        const Output ordinary =
+            LogicalAnd(scope, Greater(scope, larger, ZerosLike(scope, larger)), IsFinite(scope, larger));
+        const Output size = Select(scope, ordinary, larger, one);
+        const Output u = Div(scope, a, size), v = Div(scope, b, size);
+        const Output squares = Add(scope, Square(scope, u), Square(scope, v));
+        const Output none = Equal(scope, squares, ZerosLike(scope, squares));
+        const Output d = Div(scope, Div(scope, dy, Select(scope, none, one, squares)), size);
+        return std::vector<Output>{Mul(scope, d, v), Neg(scope, Mul(scope, d, u))};
+      }));
 }
 
 }  // namespace

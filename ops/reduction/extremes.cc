@@ -59,30 +59,25 @@ absl::StatusOr<Kernel> MakeExtremeGrad(const KernelSpec& spec) {
   return kernel;
 }
 
-// Inputs: x, dy. dx[i] is dy times the product of all other elements, of which any number may be 0.
+// Inputs: x, dy. dx[i] is dy times the product of all other elements.
 template <class T>
 absl::StatusOr<Kernel> MakeProdGrad(const KernelSpec& spec) {
   if (spec.inputs[0].shape.elements() == 0) return NothingToDo();
   ASSIGN_OR_RETURN(const BroadcastPlan plan, PlanGradient(spec));
   const int64_t outputs = spec.inputs[1].shape.elements();
   Kernel kernel;
-  kernel.workspace_bytes = 2 * static_cast<size_t>(outputs) * sizeof(double);
+  kernel.workspace_bytes = static_cast<size_t>(outputs) * sizeof(Factors);
   kernel.run = [plan, outputs](const KernelContext& context) {
     const T* x = context.input<T>(0);
     const T* dy = context.input<T>(1);
     T* dx = context.output<T>(0);
-    double* product = static_cast<double*>(context.workspace);
-    double* zeros = product + outputs;
-    std::fill(product, product + outputs, 1.0);
-    std::fill(zeros, zeros + outputs, 0.0);
+    auto* const factors = static_cast<Factors*>(context.workspace);
+    std::fill_n(factors, outputs, Factors());
     ForElements(plan, 0, plan.rows, [&](int64_t i, int64_t output) {
-      const auto value = static_cast<double>(x[i]);
-      (value == 0 ? zeros[output] : product[output]) = value == 0 ? zeros[output] + 1 : product[output] * value;
+      factors[output] = FactorReduction::Step(factors[output], static_cast<double>(x[i]));
     });
     ForElements(plan, 0, plan.rows, [&](int64_t i, int64_t output) {
-      const auto value = static_cast<double>(x[i]);
-      const double others_zero = zeros[output] - (value == 0 ? 1 : 0);
-      const double others = others_zero > 0 ? 0 : (value == 0 ? product[output] : product[output] / value);
+      const double others = factors[output].Without(static_cast<double>(x[i]));
       dx[i] = static_cast<T>(static_cast<Compute<T>>(others * static_cast<double>(dy[output])));
     });
     return absl::OkStatus();

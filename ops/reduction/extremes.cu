@@ -76,23 +76,8 @@ absl::StatusOr<Kernel> MakeExtremeGrad(const KernelSpec& spec) {
   return kernel;
 }
 
-// --- The gradient of Prod: dy times the product of all other elements, of which any number may be 0 ---
+// --- The gradient of Prod: dy times the product of all other elements ---
 
-struct Factors {
-  double product, zeros;  // product of the non-zero elements, number of zeros
-};
-struct FactorReduction {
-  using Lane = Factors;
-  using Acc = Factors;
-
-  static constexpr Factors Start() { return {1, 0}; }
-  static constexpr Factors Step(Factors lane, double x) {
-    return x == 0 ? Factors{lane.product, lane.zeros + 1} : Factors{lane.product * x, lane.zeros};
-  }
-  static constexpr Factors Begin() { return Start(); }
-  static constexpr Factors Merge(Factors a, Factors b) { return {a.product * b.product, a.zeros + b.zeros}; }
-  static constexpr Factors Join(Factors a, Factors b) { return Merge(a, b); }
-};
 struct StoreFactors {
   Factors* factors;
   BELFRY_GPU void operator()(int64_t output, Factors result) const { factors[output] = result; }
@@ -105,9 +90,7 @@ struct MultiplyOthers {
   gpu::Stored<T>* dx;
   BELFRY_GPU void operator()(int64_t i, int64_t output) const {
     const auto value = static_cast<double>(gpu::Widen(x[i]));
-    const Factors all = factors[output];
-    const bool others_zero = all.zeros > (value == 0 ? 1 : 0);
-    const double others = others_zero ? 0 : (value == 0 ? all.product : all.product / value);
+    const double others = factors[output].Without(value);
     dx[i] = gpu::Narrow<T>(static_cast<gpu::Compute<T>>(others * static_cast<double>(gpu::Widen(dy[output]))));
   }
 };

@@ -1,7 +1,15 @@
+#include <limits>
+
 #include "ops/array.h"
 #include "ops/math.h"
+#include "ops/reduction/reduction_ops.h"
 
 namespace belfry::ops {
+
+Output DropReduced(const Scope& scope, Output kept, const Axes& axes) {
+  if (axes.all()) return Reshape(scope, kept, {});
+  return axes.values().empty() ? kept : Squeeze(scope, kept, axes.values());
+}
 
 Output LogSumExp(OpScope scope, Output x, const Axes& axes, bool keep_dims) {
   if (!x.valid()) return Output();
@@ -11,10 +19,13 @@ Output LogSumExp(OpScope scope, Output x, const Axes& axes, bool keep_dims) {
   // The largest number, or 0 if that is infinite or NaN: subtracting it from itself would give NaN.
   const Output most = StopGradient(scope, Max(scope, wide, axes, true));
   const Output shift = Select(scope, IsFinite(scope, most), most, ZerosLike(scope, most));
-  Output y = Add(scope, Log(scope, Sum(scope, Exp(scope, Sub(scope, wide, shift)), axes, true)), shift);
-  if (!keep_dims) {
-    y = axes.all() ? Reshape(scope, y, {}) : axes.values().empty() ? y : Squeeze(scope, y, axes.values());
-  }
+  const Output sum = Sum(scope, Exp(scope, Sub(scope, wide, shift)), axes, true);
+  // Without the first selection, a sum of 0 would have the gradient 0 / 0.
+  const Output none = Equal(scope, sum, ZerosLike(scope, sum));
+  const Output log = Log(scope, Select(scope, none, OnesLike(scope, sum), sum));
+  const Output nothing = Fill(scope, {}, -std::numeric_limits<double>::infinity(), wide.dtype());
+  const Output kept = Add(scope, Select(scope, none, nothing, log), shift);
+  const Output y = keep_dims ? kept : DropReduced(scope, kept, axes);
   return narrow ? Cast(scope, y, dtype) : y;
 }
 

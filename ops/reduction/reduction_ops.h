@@ -3,6 +3,7 @@
 
 #include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
+#include "ops/math.h"
 
 namespace belfry::ops {
 
@@ -10,6 +11,9 @@ void RegisterAxisScans(OpRegistry& registry);  // axis_scan.cc
 void RegisterExtremes(OpRegistry& registry);   // extremes.cc
 void RegisterTopK(OpRegistry& registry);       // top_k.cc
 void RegisterSums(OpRegistry& registry);       // sums.cc
+
+// A result with keep_dims without the axes that were reduced (log_sum_exp.cc).
+Output DropReduced(const Scope& scope, Output kept, const Axes& axes);
 
 // In the CUDA module.
 void AddExtremeGpuKernels(KernelTable& table);   // extremes.cu

@@ -2,6 +2,7 @@
 // (reduce_gpu_impl.h). C is the type of the computation.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <type_traits>
@@ -83,6 +84,71 @@ struct ProductReduction {
   static constexpr Acc Merge(Acc acc, Lane lane) { return acc * lane; }
   static constexpr Acc Join(Acc a, Acc b) { return a * b; }
   static constexpr C Finish(Acc acc) { return static_cast<C>(acc); }
+};
+
+// A product from which any one of its factors can be left out again, as the gradient of Prod needs. Zeros, infinities
+// and NaN are counted, up to 2, with their signs in the mantissa, and the exponent is separate, so that no other
+// product overflows or vanishes on the way. 16 bytes, as much as teams of GPU threads reduce.
+struct Factors {
+  double mantissa = 1;
+  int64_t exponent : 58 = 0;
+  uint64_t zeros : 2 = 0, infinities : 2 = 0, nans : 2 = 0;
+
+  static constexpr Factors Of(double x) {
+    Factors one;
+    if (x != x) {
+      one.nans = 1;
+    } else if (x == 0) {
+      one.zeros = 1;
+      one.mantissa = std::copysign(1.0, x);
+    } else if (x - x != 0) {
+      one.infinities = 1;
+      one.mantissa = std::copysign(1.0, x);
+    } else {
+      one.mantissa = x;
+      one.Normalize();
+    }
+    return one;
+  }
+  friend constexpr Factors operator*(Factors a, const Factors& b) {
+    constexpr auto more = [](unsigned x, unsigned y) { return x + y < 2 ? x + y : 2; };
+    a.mantissa *= b.mantissa;
+    a.exponent += b.exponent;
+    a.zeros = more(a.zeros, b.zeros);
+    a.infinities = more(a.infinities, b.infinities);
+    a.nans = more(a.nans, b.nans);
+    a.Normalize();
+    return a;
+  }
+  // The product of all factors but x, which is one of them.
+  constexpr double Without(double x) const {
+    const Factors own = Of(x);
+    const double rest = mantissa / own.mantissa;
+    const bool zero = zeros > own.zeros, infinite = infinities > own.infinities;
+    if (nans > own.nans || (zero && infinite)) return std::numeric_limits<double>::quiet_NaN();
+    if (zero) return std::copysign(0.0, rest);
+    if (infinite) return std::copysign(std::numeric_limits<double>::infinity(), rest);
+    constexpr int64_t kFar = 4096;  // beyond every double
+    const int64_t shift = exponent - own.exponent;
+    return std::ldexp(rest, static_cast<int>(shift < -kFar ? -kFar : shift > kFar ? kFar : shift));
+  }
+
+  // To a mantissa in [0.5, 1).
+  constexpr void Normalize() {
+    int by = 0;
+    mantissa = std::frexp(mantissa, &by);
+    exponent += by;
+  }
+};
+struct FactorReduction {
+  using Lane = Factors;
+  using Acc = Factors;
+
+  static constexpr Factors Start() { return {}; }
+  static constexpr Factors Step(const Factors& lane, double x) { return lane * Factors::Of(x); }
+  static constexpr Factors Begin() { return {}; }
+  static constexpr Factors Merge(const Factors& a, const Factors& b) { return a * b; }
+  static constexpr Factors Join(const Factors& a, const Factors& b) { return a * b; }
 };
 
 // Logical or, and logical and.

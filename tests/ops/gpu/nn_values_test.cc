@@ -5,6 +5,7 @@
 
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "ops/math.h"
 #include "ops/nn.h"
 #include "ops/training.h"
 #include "tests/fake_gpu/test_gpus.h"
@@ -207,9 +208,14 @@ TEST_F(GpuNnTest, MomentsOfNumbersFarFromZero) {
 }
 
 TEST_F(GpuNnTest, NormsOfNumbersWhoseSquaresOverflowOrVanish) {
-  for (const int64_t n : {4, 40, 2000}) {
-    const Output x = Matrix({{1e20f, -1e20f, 3e20f, 0}, {1, 2, 3, 4}, {1e-25f, -2e-25f, 0}, {3e38f, -3e38f, 1e38f}}, n);
-    const Output dy = Matrix({{1, 2, 3, 4}, {-1, 1}, {5, 6, 7}, {1, 0, -1}}, n);
+  for (const int64_t n : {12, 40, 2000}) {
+    Tensor values(DType::kFloat32, {4, n}), slopes(DType::kFloat32, {4, n});
+    for (int64_t i = 0; i < values.elements(); ++i) {
+      const float sizes[] = {1e20f, 1, 1e-25f, 3e38f};
+      values.data<float>()[i] = sizes[i / n] * static_cast<float>(std::sin(static_cast<double>(i)));
+      slopes.data<float>()[i] = static_cast<float>(std::cos(static_cast<double>(3 * i)));
+    }
+    const Output x = Const(scope(), values), dy = Const(scope(), slopes);
     const Output ones = Fill(scope(), {n}, 1, DType::kFloat32);
     for (const double epsilon : {0.0, 1e-5}) {
       ExpectAgrees(LayerNorm(scope(), x, ones, ones, epsilon));
@@ -237,6 +243,43 @@ TEST_F(GpuNnTest, GlobalNormOfNumbersWhoseSquaresOverflowOrVanish) {
     const Output x = Fill(scope(), {n}, 1e300, DType::kFloat64);
     EXPECT_NEAR(OnGpu(RunOf(GlobalNorm(scope(), {x}, DType::kFloat64)))[0].scalar<double>() / 1e300,
                 std::sqrt(static_cast<double>(n)), 1e-9 * static_cast<double>(n));
+  }
+}
+
+TEST_F(GpuNnTest, SingularPoints) {
+  const Output x = Row({-kInfinity, kInfinity, kInfinity, -kInfinity, kNaN, 0}), t = Row({0, 1, 0, 1, 0, 1});
+  ExpectAgrees(SigmoidCrossEntropy(scope(), x, t));
+  ExpectAgrees(
+      FloorDiv(scope(), Row({1, -496, -5, kInfinity, 7, -7, 1, 0}), Row({0.1f, -3.1f, kInfinity, 2, -2, 2, 0, 3})));
+  ExpectAgrees(
+      FloorMod(scope(), Row({1, -496, -5, kInfinity, 7, -7, 1, 0}), Row({0.1f, -3.1f, kInfinity, 2, -2, 2, 0, 3})));
+  for (const std::vector<float>& factors : std::vector<std::vector<float>>{
+           {kInfinity, 2, 3}, {-kInfinity, 0, 3}, {2, kNaN, 3}, {0, 2, 0}, {1e30f, 1e30f, 1e-30f}}) {
+    ExpectAgrees(
+        scope().Add("ProdGrad", {Row(factors), Row({1})}, {{"axes", std::vector<int64_t>{0}}, {"keep_dims", true}}));
+  }
+}
+
+TEST_F(GpuNnTest, AttentionOfScoresThatAreAllMaskedByTheSame) {
+  const auto waves = [&](const Shape& shape, double step) {
+    Tensor wave(DType::kFloat32, shape);
+    for (int64_t i = 0; i < wave.elements(); ++i) {
+      wave.data<float>()[i] = static_cast<float>(std::sin(step * static_cast<double>(i)));
+    }
+    return Const(scope(), wave);
+  };
+  const Output q = Fill(scope(), {1, 40, 2, 3}, 0), k = waves({1, 50, 2, 3}, 1.3), v = waves({1, 50, 2, 3}, 1.7);
+  for (const float low : {-1e5f, -1e9f, std::numeric_limits<float>::lowest()}) {
+    Tensor mask(DType::kFloat32, {40, 50});
+    for (int64_t i = 0; i < mask.elements(); ++i) {
+      mask.data<float>()[i] = i % 5 == 3 ? -kInfinity : i / 50 % 2 == 1 ? low : 0;
+    }
+    const Output masks = Const(scope(), mask);
+    const auto both = scope().AddAll("Attention", {q, k, v, masks}, {{"U", DType::kFloat32}});
+    ASSERT_EQ(both.size(), 2u) << graph_.status();
+    // On CPUs the log-sum-exp of the lowest number is clamped in other units.
+    if (low > -1e38f) ExpectAgrees(both[0]);
+    ExpectAgrees(scope().Add("AttentionGrad", {q, k, v, both[0], both[1], waves({1, 40, 2, 3}, 0.7), masks}), 1e-4);
   }
 }
 
