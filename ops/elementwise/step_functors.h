@@ -79,12 +79,21 @@ struct ClipGrad {
 };
 
 // Rounded down like Python's // and %: a == b * FloorDiv(a, b) + FloorMod(a, b), and the remainder has the sign of b.
+// Floats are divided as CPython does (float_floor_div in Objects/floatobject.c): the remainder is exact, and the floor
+// of a rounded quotient may be one too many. A float divided by 0 gives the quotient, infinite or NaN.
 // REQUIRES for integers: b != 0.
 template <class T>
 struct FloorDiv {
+  static constexpr double kCost = std::is_floating_point_v<T> ? 20 : 1;
   constexpr T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) {
-      return std::floor(a / b);
+      if (b == T(0)) return a / b;
+      const T r = std::fmod(a, b);
+      T q = (a - r) / b;
+      if (r != T(0) && (r < T(0)) != (b < T(0))) q -= T(1);
+      if (q == T(0)) return std::copysign(T(0), a / b);
+      const T whole = std::floor(q);
+      return q - whole > T(0.5) ? whole + T(1) : whole;
     } else if constexpr (std::is_unsigned_v<T>) {
       return static_cast<T>(a / b);
     } else {
@@ -99,7 +108,8 @@ struct FloorMod {
   constexpr T operator()(T a, T b) const {
     if constexpr (std::is_floating_point_v<T>) {
       const T r = std::fmod(a, b);
-      return r != T(0) && (r < T(0)) != (b < T(0)) ? r + b : r;
+      if (r == T(0)) return std::copysign(r, b);
+      return (r < T(0)) != (b < T(0)) ? r + b : r;
     } else if constexpr (std::is_unsigned_v<T>) {
       return static_cast<T>(a % b);
     } else {

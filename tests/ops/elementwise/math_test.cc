@@ -11,6 +11,7 @@
 #include "ops/array.h"
 #include "tests/ops/harness/evaluate.h"
 #include "tests/ops/harness/instance.h"
+#include "tests/ops/harness/special_values.h"
 
 namespace belfry::ops {
 namespace {
@@ -40,6 +41,59 @@ TEST(FloorDiv, SmallestIntegerByMinusOneWraps) {
   const Output a = Const(scope, {INT32_MIN}), b = Const(scope, {-1});
   EXPECT_THAT(Values(FloorDiv(scope, a, b)), ElementsAre(INT32_MIN));
   EXPECT_THAT(Values(FloorMod(scope, a, b)), ElementsAre(0));
+}
+
+// Compares with what Python gives, NaN included.
+void ExpectValues(const std::vector<double>& found, const std::vector<double>& expected, double tolerance = 0) {
+  ASSERT_EQ(found.size(), expected.size());
+  for (size_t i = 0; i < found.size(); ++i) {
+    if (std::isfinite(expected[i])) {
+      EXPECT_NEAR(found[i], expected[i], tolerance * std::abs(expected[i])) << i;
+    } else {
+      EXPECT_THAT(found[i], testing::NanSensitiveDoubleEq(expected[i])) << i;
+    }
+  }
+}
+
+// 1 // 0.1, -496 // -3.1, -5 // inf, inf // 2 and others, as Python has them.
+TEST(FloorDiv, OfFloatsIsPythons) {
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  const auto of = [&](const std::vector<double>& x) {
+    return Const(scope, Tensor::Of<double>(x, {static_cast<int64_t>(x.size())}));
+  };
+  const Output a = of({1, -496, -5, kInfinity, 7, -7, 7, -7, 1, -1, 0, -0.0, 5, 6, -6});
+  const Output b = of({0.1, -3.1, kInfinity, 2, 2, 2, -2, -2, 0, 0, 3, 3, -kInfinity, 3, 3});
+  ExpectValues(Values(FloorDiv(scope, a, b)), {9, 159, -1, kNaN, 3, -4, -4, 3, kInfinity, -kInfinity, 0, 0, -1, 2, -2});
+  ExpectValues(
+      Values(FloorMod(scope, a, b)),
+      {0.09999999999999995, -3.099999999999986, kInfinity, kNaN, 1, 1, -1, -1, kNaN, kNaN, 0, 0, -kInfinity, 0, 0},
+      1e-15);
+  EXPECT_TRUE(std::signbit(Values(FloorDiv(scope, of({-0.0}), of({3})))[0]));
+  EXPECT_TRUE(std::signbit(Values(FloorMod(scope, of({6}), of({-3})))[0]));
+}
+
+// q b + r is a to the rounding of the product.
+TEST(FloorDiv, AndFloorModGoTogether) {
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  constexpr int64_t kPairs = 20000;
+  Tensor a(DType::kFloat32, {kPairs}), b(DType::kFloat32, {kPairs});
+  uint32_t state = 1;
+  const auto random = [&] { return static_cast<float>(static_cast<int32_t>(state = state * 1664525 + 1013904223)); };
+  for (int64_t i = 0; i < kPairs; ++i) {
+    a.data<float>()[i] = random() * 0x1p-21f;
+    b.data<float>()[i] = random() * 0x1p-28f + 0x1p-30f;
+  }
+  const auto found = harness::Evaluate(
+      {FloorDiv(scope, Const(scope, a), Const(scope, b)), FloorMod(scope, Const(scope, a), Const(scope, b))}, {});
+  ASSERT_TRUE(found.ok()) << found.status();
+  for (int64_t i = 0; i < kPairs; ++i) {
+    const double x = a.data<float>()[i], y = b.data<float>()[i];
+    const double q = (*found)[0].data<float>()[i], r = (*found)[1].data<float>()[i];
+    if (std::abs(q) >= 0x1p24) continue;  // no float holds every such quotient
+    EXPECT_NEAR(q * y + r, x, 0x1p-23 * std::abs(y)) << x << " // " << y << " = " << q;
+  }
 }
 
 TEST(Sum, OfManyFloatsIsExactToTheLastPlaces) {
