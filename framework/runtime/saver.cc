@@ -1,8 +1,10 @@
 #include "framework/runtime/saver.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <type_traits>
 #include <utility>
 
@@ -73,8 +75,9 @@ void VisitFloat(DType dtype, Function function) {
   }
 }
 
-// The tensor in another floating-point type, rounded to nearest. float64 goes to 16 bits by float32.
-Tensor Cast(const Tensor& from, DType dtype) {
+// The tensor in another floating-point type, rounded to nearest. float64 goes to 16 bits by float32. Sets `overflow` to
+// the index of a finite number that the type cannot hold, or leaves it as it is.
+Tensor Cast(const Tensor& from, DType dtype, std::optional<int64_t>& overflow) {
   Tensor to(dtype, from.shape());
   VisitFloat(from.dtype(), [&](auto* in) {
     VisitFloat(dtype, [&](auto* out) {
@@ -85,6 +88,12 @@ Tensor Cast(const Tensor& from, DType dtype) {
         if constexpr (kBothWide) return static_cast<Out>(x);
         return static_cast<Out>(static_cast<float>(x));
       });
+      for (int64_t i = 0; i < from.elements() && !overflow.has_value(); ++i) {
+        if (!std::isfinite(static_cast<double>(to.data<Out>()[i])) &&
+            std::isfinite(static_cast<double>(from.data<In>()[i]))) {
+          overflow = i;
+        }
+      }
     });
   });
   return to;
@@ -241,7 +250,7 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
                                                    names[i] == tensors[i].name ? "" : " after the renames"));
   }
   Restored result;
-  std::vector<std::string> different;
+  std::vector<std::string> different, too_large;
   std::vector<Variable> variables;
   std::vector<Tensor> values;
   HashSet<absl::string_view> seen;
@@ -265,7 +274,13 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
     if (first) result.restored.push_back(variable.name());
     if (first && cast) result.cast.push_back(variable.name());
     variables.push_back(variable);
-    values.push_back(PartFor(variable, cast ? Cast(value, variable.dtype()) : value));
+    std::optional<int64_t> overflow;
+    values.push_back(PartFor(variable, cast ? Cast(value, variable.dtype(), overflow) : value));
+    if (overflow.has_value() && first) {
+      too_large.push_back(absl::StrCat(variable.name(), " (element ", *overflow, " is ",
+                                       value.ToDoubles()[static_cast<size_t>(*overflow)], ", but ",
+                                       DTypeName(variable.dtype()), " is too small for it)"));
+    }
   }
   different.erase(std::unique(different.begin(), different.end()), different.end());
   for (const std::string& name : names) {
@@ -290,6 +305,11 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
         Listed("only in the file", fits || !options.allow_extra ? result.extra : none),
         Listed("with a different shape or type in the file", different),
         "\nBuild the model that was saved, restore only a part of it, or rename or cast (RestoreOptions)"));
+  }
+  if (!too_large.empty()) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        source, " holds numbers that would become infinite, so nothing is restored", Listed("too large", too_large),
+        "\nRestore into variables of a wider type, or without these tensors (RestoreOptions)"));
   }
   RETURN_IF_ERROR(session.WriteVariables(variables, values));
   return result;

@@ -55,7 +55,8 @@ struct RestoreOptions {
   // ("tail" matches "tail" and "tail/weights", not "tails"); an empty list does not restrict. Excluded variables count
   // neither as missing nor as extra.
   std::vector<std::string> only, except;
-  bool cast = false;           // floating-point tensors are rounded or widened to the type of their variables
+  bool cast = false;           // floating-point tensors are rounded or widened to the type of their variables; an error
+                               // if that would make a finite number infinite
   bool allow_missing = false;  // variables without a tensor keep their values
   bool allow_extra = false;    // tensors without a variable are ignored
 };

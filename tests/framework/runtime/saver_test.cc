@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <atomic>
+#include <limits>
 #include <thread>
+#include <tuple>
 
 #include "framework/base/half.h"
 #include "framework/io/checkpoint_directory.h"
@@ -296,6 +298,41 @@ TEST_F(RestoreTest, TypesAreCastIfThatIsAsked) {
   // Numbers that count are no floating-point numbers.
   At("global_step").value = Tensor::Scalar(2.0f);
   ExpectError(Try({.cast = true}).status(), StatusCode::kInvalidArgument, "global_step");
+}
+
+TEST_F(RestoreTest, ACastThatOverflowsIsAnError) {
+  Tensor wide(DType::kFloat64, {5, 3});
+  for (int64_t i = 0; i < wide.elements(); ++i) wide.data<double>()[i] = static_cast<double>(i);
+  wide.data<double>()[0] = std::numeric_limits<double>::infinity();  // stays what it is
+  At("logits/weights").value = wide;
+  EXPECT_TRUE(Try({.cast = true}).ok());
+  const Tensor before = training_.Value("logits/weights");
+  wide.data<double>()[7] = 1e300;
+  At("logits/weights").value = wide;
+  ExpectError(Try({.cast = true}).status(), StatusCode::kInvalidArgument, "would become infinite",
+              "logits/weights (element 7 is 1e+300, but float32 is too small for it)");
+  EXPECT_TRUE(SameBits(training_.Value("logits/weights"), before));
+}
+
+TEST(Restore, ACastToSixteenBitsThatOverflowsIsAnError) {
+  for (const auto& [dtype, large, most] : std::vector<std::tuple<DType, float, float>>{
+           {DType::kFloat16, 7e4f, 65504.f}, {DType::kBFloat16, 3.4e38f, 3.38e38f}}) {
+    Graph graph(BuiltinOps());
+    const Scope scope(graph);
+    const Variable variable = GetVariable(scope, "w", {2}, ZerosInitializer(), {.dtype = dtype});
+    const Node* const initialize = InitializeVariables(scope);
+    const DeviceSet devices = DeviceSet::Open("cpu:1").value();
+    const auto session = Session::Create(graph, devices).value();
+    ASSERT_TRUE(session->RunTarget(initialize).ok());
+    std::vector<io::NamedTensor> tensors(1);
+    tensors[0] = {"w", Tensor::Of<float>({1, -large})};
+    const absl::Status status = Restore(*session, "file", tensors, {.cast = true}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("w (element 1 is -"));
+    EXPECT_EQ(session->ReadVariable(variable)->ToDoubles(), std::vector<double>(2, 0));
+    tensors[0] = {"w", Tensor::Of<float>({1, -most})};
+    EXPECT_TRUE(Restore(*session, "file", tensors, {.cast = true}).ok());
+  }
 }
 
 // Byte by byte as Python's library writes it: no metadata, names with dots, 16 bits.
