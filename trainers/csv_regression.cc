@@ -117,6 +117,25 @@ double MeanOf(const Tensor& values) {
   return mean;
 }
 
+// The largest distance from `mean`.
+double SpreadOf(const Tensor& values, double mean) {
+  double spread = 0;
+  for (const double value : values.span<double>()) spread = std::max(spread, std::abs(value - mean));
+  return spread;
+}
+
+// A weight in the file's units is up to the target's spread over the column's deviation, which overflows for a column
+// of subnormal numbers, say.
+absl::Status CheckDeviations(const std::string& path, const Numbers& table, const Moments& moments, double spread) {
+  for (size_t i = 0; i < moments.deviation.size(); ++i) {
+    if (std::isfinite(spread / moments.deviation[i])) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        path, ": column '", table.feature_names[i], "': its numbers differ by no more than about ",
+        moments.deviation[i], ", so its weight would exceed the largest number; multiply the column by a constant"));
+  }
+  return absl::OkStatus();
+}
+
 Tensor FloatDifferences(const Tensor& values, double from) {
   Tensor result(DType::kFloat32, values.shape());
   for (int64_t i = 0; i < values.elements(); ++i) {
@@ -164,9 +183,8 @@ std::string Digits(double value, double error) {
 
 std::string FormulaOf(const Plane& plane, const Numbers& table) {
   const int64_t rows = table.features.shape()[0], columns = table.features.shape()[1];
-  double spread = 0;
   const double mean = MeanOf(table.targets);
-  for (const double target : table.targets.span<double>()) spread = std::max(spread, std::abs(target - mean));
+  double spread = SpreadOf(table.targets, mean);
   if (spread == 0) spread = std::abs(mean);
   // Each term may contribute its share.
   const double error = kFormulaError * spread / static_cast<double>(columns + 1);
@@ -213,6 +231,7 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   RETURN_IF_ERROR(RecordTable(options.path, table, training));
   ASSIGN_OR_RETURN(const Moments moments, MomentsOf(table));
   const double target_mean = MeanOf(table.targets);
+  RETURN_IF_ERROR(CheckDeviations(options.path, table, moments, SpreadOf(table.targets, target_mean)));
   ASSIGN_OR_RETURN(const auto dataset, data::FromTensors({{"features", Standardise(table.features, moments)},
                                                           {"target", FloatDifferences(table.targets, target_mean)}}));
   const auto local = static_cast<int>(devices.TowerDevices().size());
@@ -247,6 +266,11 @@ absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOption
   ASSIGN_OR_RETURN(const Tensor bias, session->ReadVariable(graph.FindVariable("bias", options.replicate.first_tower)));
   Plane plane = Unstandardise(weight, bias.scalar<float>(), target_mean, moments, table);
   Evaluate(table, plane);
+  if (!std::isfinite(plane.mean_squared_error)) {
+    return absl::OutOfRangeError(absl::StrCat(options.path,
+                                              ": the formula in the units of the file has numbers that are "
+                                              "too large; scale its columns"));
+  }
   plane.formula = FormulaOf(plane, table);
   plane.steps = trainer.steps();
   plane.stopped = trainer.stopped();

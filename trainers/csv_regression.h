@@ -43,7 +43,8 @@ struct Plane {
 
 // Minimises the mean squared error by gradient descent on standardised features and the target's difference from its
 // mean, in shuffled mini-batches. Errors:
-// InvalidArgument for a file without features, an invalid batch size or one that exceeds the rows; FailedPrecondition
+// InvalidArgument for a file without features, a column whose weight could not be a double (its numbers are subnormal,
+// say), an invalid batch size or one that exceeds the rows; OutOfRange if the formula is not finite; FailedPrecondition
 // if the checkpoint to resume from has other columns or another number of rows; those of ReadCsv and Trainer::Run.
 absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options);
 

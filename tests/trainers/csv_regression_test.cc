@@ -77,5 +77,15 @@ TEST(CsvRegression, TheFormulaOfConstants) {
   EXPECT_EQ(plane->formula, "y =\n  +0 * a\n  +0.1\n");
 }
 
+// The weight of such a feature, in the units of the file, is no double.
+TEST(CsvRegression, RefusesAFeatureOfSubnormalNumbers) {
+  const auto plane = Fit("a,b,y\n1,1e-320,1\n2,2e-320,2\n3,3e-320,3\n", 0.1);
+  EXPECT_EQ(plane.status().code(), absl::StatusCode::kInvalidArgument) << plane.status();
+  EXPECT_THAT(std::string(plane.status().message()), testing::HasSubstr("t.csv: column 'b': its numbers differ by no"));
+  const auto small = Fit("a,y\n1e-300,1\n2e-300,2\n3e-300,3\n", 0.1);
+  ASSERT_TRUE(small.ok()) << small.status();
+  EXPECT_NEAR(small->weights[0], 1e300, 1e296);
+}
+
 }  // namespace
 }  // namespace belfry::trainers
