@@ -160,14 +160,15 @@ struct BatchNormOutputs {
 // Batch normalisation (Ioffe and Szegedy, 2015) of x [N, H, W, C] or [N, C] over all axes but the last:
 //   y = scale (x - mean) / sqrt(variance + epsilon) + offset
 // scale and offset [C] are float64 if x is, otherwise float32. A batch without elements has mean and variance 0. Here
-// and below, epsilon must be finite and not negative.
+// and below, epsilon must be finite and not negative. The variance is a result in its own dtype: for deviations beyond
+// 1.8e19 a float32 one is infinite, and y is `offset`.
 BatchNormOutputs BatchNorm(OpScope scope, Output x, Output scale, Output offset, double epsilon = 1e-3);
 // Batch normalisation with the given mean and variance [C]: for evaluation, and for statistics gathered over more than
 // this x.
 Output BatchNormInference(OpScope scope, Output x, Output scale, Output offset, Output mean, Output variance,
                           double epsilon = 1e-3);
 // Layer normalisation (Ba et al., 2016) over the trailing axes of x that match the shape of scale and offset, which
-// have x's dtype.
+// have x's dtype. Here, in RmsNorm and in GroupNorm squares neither overflow nor vanish, whatever finite numbers x has.
 Output LayerNorm(OpScope scope, Output x, Output scale, Output offset, double epsilon = 1e-5);
 // Root-mean-square normalisation (Zhang and Sennrich, 2019) over the trailing axes of x that match the shape of scale,
 // which has x's dtype:

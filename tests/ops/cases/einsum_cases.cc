@@ -1,4 +1,4 @@
-// Cases of Einsum and LogSumExp.
+// Cases of Einsum, LogSumExp, Norm and L2Normalize.
 #include <cmath>
 #include <map>
 
@@ -55,6 +55,35 @@ OpCase EinsumCase(const std::string& name, const std::string& equation, const st
           .thread_dependent = true};
 }
 
+OpCase NormCase(const std::string& name, const ops::Axes& axes, bool keep, const Shape& result) {
+  return {.name = name,
+          .inputs = {{{3, 4, 5}, -2, 2}},
+          .build = [=](const Scope& scope, const Ins& in) { return Outs{ops::Norm(scope, in[0], axes, keep)}; },
+          .reference =
+              [=](const Arrays& in) {
+                Array y(result);
+                const bool all = axes.all();
+                for (int64_t i = 0; i < in[0].size(); ++i) y[all ? 0 : i / 20 * 5 + i % 5] += in[0][i] * in[0][i];
+                for (double& sum : y.values) sum = std::sqrt(sum);
+                return Arrays{y};
+              },
+          .tolerance = 4};
+}
+
+OpCase L2NormalizeCase() {
+  return {.name = "L2Normalize",
+          .inputs = {{{3, 4, 5}, -2, 2}},
+          .build = [](const Scope& scope, const Ins& in) { return Outs{ops::L2Normalize(scope, in[0], 1)}; },
+          .reference =
+              [](const Arrays& in) {
+                Array y = in[0], squares({3, 5});
+                for (int64_t i = 0; i < y.size(); ++i) squares[i / 20 * 5 + i % 5] += y[i] * y[i];
+                for (int64_t i = 0; i < y.size(); ++i) y[i] /= std::sqrt(squares[i / 20 * 5 + i % 5]);
+                return Arrays{y};
+              },
+          .tolerance = 4};
+}
+
 OpCase LogSumExpCase(const std::string& name, const ops::Axes& axes, bool keep, const Shape& result) {
   return {.name = name,
           .inputs = {{{3, 4, 5}, -2, 2}},
@@ -85,7 +114,11 @@ std::vector<OpCase> EinsumCases() {
           EinsumCase("ManyAxes", "abcd,befc->adfe", {{2, 3, 2, 4}, {3, 2, 3, 2}}),
           LogSumExpCase("LogSumExp", 1, false, {3, 5}),
           LogSumExpCase("LogSumExpKeepsAxes", -2, true, {3, 1, 5}),
-          LogSumExpCase("LogSumExpOfAll", {}, false, {})};
+          LogSumExpCase("LogSumExpOfAll", {}, false, {}),
+          NormCase("Norm", 1, false, {3, 5}),
+          NormCase("NormKeepsAxes", -2, true, {3, 1, 5}),
+          NormCase("NormOfAll", {}, false, {}),
+          L2NormalizeCase()};
 }
 
 }  // namespace belfry::harness
