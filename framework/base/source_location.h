@@ -14,8 +14,8 @@ struct SourceLocation {
   static constexpr SourceLocation Current(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
     return {file, line};
   }
-  bool known() const { return line > 0; }
-  std::string ToString() const { return std::string(file) + ":" + std::to_string(line); }
+  bool known() const { return line > 0 && file != nullptr; }
+  std::string ToString() const { return std::string(file == nullptr ? "" : file) + ":" + std::to_string(line); }
 };
 
 }  // namespace belfry

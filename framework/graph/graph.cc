@@ -147,25 +147,7 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   node.tower_ = request.tower;
   node.tower_scope_ = std::move(request.tower_scope);
   node.location_ = request.location;
-  for (const Output& input : node.inputs_) {
-    if (!input.valid()) {
-      return absl::InvalidArgumentError(
-          "an input is an invalid Output (default-constructed, or a gradient that does not exist)");
-    }
-    if (input.node->graph_ != this) return absl::InvalidArgumentError("an input belongs to another graph");
-    const auto outputs = static_cast<int>(input.node->outputs().size());
-    if (input.index >= 0 && input.index < outputs) continue;
-    return absl::InvalidArgumentError(absl::StrCat("input ", input.name(), " does not exist: its node has ", outputs,
-                                                   outputs == 1 ? " output" : " outputs"));
-  }
-  for (const Node* control : node.control_inputs_) {
-    if (control == nullptr) return absl::InvalidArgumentError("a control input is null");
-    if (control->graph_ != this) return absl::InvalidArgumentError("a control input belongs to another graph");
-  }
-  for (const Node* other : node.colocated_with_) {
-    if (other->graph_ != this)
-      return absl::InvalidArgumentError("a node to be colocated with belongs to another graph");
-  }
+  RETURN_IF_ERROR(CheckReferences(node));
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
   for (const Output& input : node.inputs_) {
@@ -182,6 +164,44 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
     }
   }
   ASSIGN_OR_RETURN(node.outputs_, InferOutputs(*op, node.attrs_, shapes, dtypes));
+  return absl::OkStatus();
+}
+
+// Every pointer and index of a request, which the rest of the library follows without asking.
+absl::Status Graph::CheckReferences(const Node& node) const {
+  for (const Output& input : node.inputs_) {
+    if (!input.valid()) {
+      return absl::InvalidArgumentError(
+          "an input is an invalid Output (default-constructed, or a gradient that does not exist)");
+    }
+    if (input.node->graph_ != this) return absl::InvalidArgumentError("an input belongs to another graph");
+    const auto outputs = static_cast<int>(input.node->outputs().size());
+    if (input.index >= 0 && input.index < outputs) continue;
+    return absl::InvalidArgumentError(absl::StrCat("input ", input.name(), " does not exist: its node has ", outputs,
+                                                   outputs == 1 ? " output" : " outputs"));
+  }
+  for (const Node* control : node.control_inputs_) {
+    if (control == nullptr) return absl::InvalidArgumentError("a control input is null");
+    if (control->graph_ != this) return absl::InvalidArgumentError("a control input belongs to another graph");
+  }
+  for (const Node* other : node.colocated_with_) {
+    if (other == nullptr) return absl::InvalidArgumentError("a node to be colocated with is null");
+    if (other->graph_ != this)
+      return absl::InvalidArgumentError("a node to be colocated with belongs to another graph");
+  }
+  if (node.computed_for_ != nullptr && node.computed_for_->graph_ != this) {
+    return absl::InvalidArgumentError("the node that it is computed for belongs to another graph");
+  }
+  if (node.phase_ > Phase::kUpdate) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no phase ", static_cast<int>(node.phase_)));
+  }
+  if (node.tower_ < -1) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no tower ", node.tower_, "; -1 means none"));
+  }
+  // A name that does not print as it reads would be another device in reports and in TensorBoard.
+  const absl::StatusOr<DeviceName> device = DeviceName::Parse(node.device_.ToString());
+  if (!device.ok())
+    return absl::InvalidArgumentError(absl::StrCat("its device is malformed: ", device.status().message()));
   return absl::OkStatus();
 }
 

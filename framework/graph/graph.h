@@ -116,6 +116,7 @@ class Graph {
 
  private:
   absl::Status Build(NodeRequest& request, Node& node) const;
+  absl::Status CheckReferences(const Node& node) const;
 
   const OpRegistry& registry_;
   std::deque<std::unique_ptr<Node>> nodes_;

@@ -81,6 +81,10 @@ absl::StatusOr<Attrs> CompleteAttrs(const OpDef& op, absl::Span<const DType> inp
       return absl::InvalidArgumentError(absl::StrCat("attribute '", name, "' must be of type ", AttrTypeName(exemplar),
                                                      ", but is ", AttrTypeName(value)));
     }
+    if (const DType* dtype = std::get_if<DType>(&value); dtype != nullptr && *dtype > DType::kBool) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("attribute '", name, "' is no dtype, but the number ", static_cast<int>(*dtype)));
+    }
     if (const Shape* shape = std::get_if<Shape>(&value); shape != nullptr && !shape->valid()) {
       return absl::InvalidArgumentError(absl::StrCat("attribute '", name, "' has a negative extent"));
     }
