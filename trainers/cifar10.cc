@@ -70,6 +70,8 @@ ABSL_FLAG(double, moving_average, 0,
 ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on the test set; 0: evaluate only at the end.");
 ABSL_FLAG(int64_t, evaluate_every_epochs, 0, "--evaluate_every in passes over the training set instead of steps.");
 ABSL_FLAG(int64_t, patience, 0, "Evaluations without a better test accuracy after which training stops; 0: no limit.");
+ABSL_FLAG(bool, restore_best, false,
+          "At the end, go back to the best evaluation's checkpoint in --train_dir, and report that one.");
 ABSL_FLAG(std::string, data_dir, "",
           "Directory with CIFAR-10's binary files. Empty or 'generated': a generated set of textured shapes.");
 ABSL_FLAG(int, data_threads, 1,
@@ -148,6 +150,9 @@ absl::Status CheckFlags() {
   if (absl::GetFlag(FLAGS_patience) > 0 && absl::GetFlag(FLAGS_evaluate_every) == 0 &&
       absl::GetFlag(FLAGS_evaluate_every_epochs) == 0) {
     return absl::InvalidArgumentError("--patience counts evaluations; set --evaluate_every as well");
+  }
+  if (absl::GetFlag(FLAGS_restore_best) && absl::GetFlag(FLAGS_train_dir).empty()) {
+    return absl::InvalidArgumentError("--restore_best=true reads a checkpoint; set --train_dir as well");
   }
   RETURN_IF_ERROR(CheckFlag("patience", absl::GetFlag(FLAGS_patience), 0, std::numeric_limits<int64_t>::max()));
   RETURN_IF_ERROR(CheckFlag("data_threads", absl::GetFlag(FLAGS_data_threads), 0, kMaxDataThreads));
@@ -289,7 +294,8 @@ absl::StatusOr<int> Train(World& world) {
   TrainerOptions options{.quiet = quiet,
                          .unit = "images",
                          .evaluate_every = absl::GetFlag(FLAGS_evaluate_every),
-                         .patience = absl::GetFlag(FLAGS_patience)};
+                         .patience = absl::GetFlag(FLAGS_patience),
+                         .restore_best = absl::GetFlag(FLAGS_restore_best)};
   RETURN_IF_ERROR(SetTrainerOptions(options, world));
   ASSIGN_OR_RETURN(const std::optional<size_t> memory_limit, MemoryLimit());
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices(world));

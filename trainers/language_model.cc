@@ -60,6 +60,8 @@ ABSL_FLAG(double, weight_decay, 0.1, "Weight decay of matrices, times the learni
 ABSL_FLAG(double, clip_norm, 1, "Global norm to which gradients are clipped; 0: no clipping.");
 ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on held-out text; 0: evaluate only at the end.");
 ABSL_FLAG(int64_t, patience, 0, "Evaluations without a smaller loss after which training stops; 0: no limit.");
+ABSL_FLAG(bool, restore_best, false,
+          "At the end, go back to the best evaluation's checkpoint in --train_dir, and report that one and sample from it.");
 ABSL_FLAG(std::string, data_dir, "",
           "A text file, a file of tokens (*.bin, *.npy), or a folder of them. Files whose names have the word 'train' "
           "are for training, and those with 'val' for evaluation; otherwise the last tenth is held out. Empty: a "
@@ -115,6 +117,9 @@ absl::Status CheckFlags() {
   RETURN_IF_ERROR(CheckFlag("patience", absl::GetFlag(FLAGS_patience), 0, kNoLimit));
   if (absl::GetFlag(FLAGS_patience) > 0 && absl::GetFlag(FLAGS_evaluate_every) == 0) {
     return absl::InvalidArgumentError("--patience counts evaluations; set --evaluate_every as well");
+  }
+  if (absl::GetFlag(FLAGS_restore_best) && absl::GetFlag(FLAGS_train_dir).empty()) {
+    return absl::InvalidArgumentError("--restore_best=true reads a checkpoint; set --train_dir as well");
   }
   RETURN_IF_ERROR(CheckFlag("data_threads", absl::GetFlag(FLAGS_data_threads), 0, kMaxDataThreads));
   RETURN_IF_ERROR(CheckFlag("warmup_steps", absl::GetFlag(FLAGS_warmup_steps), 0, kNoLimit));
@@ -256,7 +261,8 @@ absl::StatusOr<int> Train(World& world) {
                          .unit = "tokens",
                          .units_per_example = model.length,
                          .evaluate_every = absl::GetFlag(FLAGS_evaluate_every),
-                         .patience = absl::GetFlag(FLAGS_patience)};
+                         .patience = absl::GetFlag(FLAGS_patience),
+                         .restore_best = absl::GetFlag(FLAGS_restore_best)};
   RETURN_IF_ERROR(SetTrainerOptions(options, world));
   ASSIGN_OR_RETURN(const std::optional<size_t> memory_limit, MemoryLimit());
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices(world));

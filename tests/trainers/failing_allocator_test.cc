@@ -1,5 +1,6 @@
 // An allocator that fails at its k-th call, once or from then on: a short training by two towers, with an evaluation
-// and checkpoints, ends well or with ResourceExhausted, and its checkpoints are whole. Some values of k, drawn by the
+// and checkpoints, ends well or with ResourceExhausted, its checkpoints are whole, and it goes on to the end of an
+// undisturbed run. Some values of k, drawn by the
 // seed of the tests; all of them if BELFRY_ALLOCATIONS=all. Each training is a process of its own.
 //
 // Not failed are allocations that a library answers by ending the program, which no caller can prevent: libgomp exits,
@@ -21,12 +22,16 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <nlohmann/json.hpp>
+
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
@@ -205,6 +210,29 @@ void ExpectWholeCheckpoints(const std::string& folder) {
   }
 }
 
+// What the metrics file says, without times, which differ.
+std::string Metrics(const std::string& folder) {
+  std::ifstream file(folder + "/metrics.jsonl");
+  std::string text;
+  for (std::string line; std::getline(file, line);) {
+    nlohmann::json json = nlohmann::json::parse(line);
+    for (const char* key :
+         {"examples_per_second", "seconds_input", "seconds_step", "seconds_evaluate", "seconds_other"})
+      json.erase(key);
+    text += json.dump() + "\n";
+  }
+  return text;
+}
+
+// Goes on to the end without failures. Each step must be in the metrics once, and the last checkpoint have the bytes of
+// the undisturbed run's.
+void ExpectToGoOn(const std::string& folder, const std::string& undisturbed, int64_t steps) {
+  ASSERT_EQ(Run(folder, steps, INT64_MAX, true), kDone) << Contents(folder + "/errors.txt");
+  EXPECT_EQ(Metrics(folder), Metrics(undisturbed));
+  const std::string last = CheckpointFolder("") + "/latest";
+  EXPECT_EQ(Contents(folder + "/" + last), Contents(undisturbed + "/" + last));
+}
+
 // `prepare`: steps that are trained, without failures, before those in which allocations fail.
 void TryAllocations(int64_t prepare, int64_t steps) {
   FindExcludedLibraries();
@@ -218,21 +246,27 @@ void TryAllocations(int64_t prepare, int64_t steps) {
   if (prepare > 0) {
     ASSERT_EQ(Run(prepared.path(), prepare, INT64_MAX, true), kDone) << Contents(prepared / "errors.txt");
   }
+  const auto copy_prepared = [&](const TemporaryFolder& folder) {
+    if (prepare == 0) return;
+    std::filesystem::copy(prepared.path(), folder.path(),
+                          std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
+  };
+  const TemporaryFolder undisturbed;
+  copy_prepared(undisturbed);
+  ASSERT_EQ(Run(undisturbed.path(), steps, INT64_MAX, true), kDone);
+  const int64_t count = SharedCount();
   const auto run = [&](int64_t k, bool only_once) {
     const TemporaryFolder folder;
-    if (prepare > 0) {
-      std::filesystem::copy(prepared.path(), folder.path(),
-                            std::filesystem::copy_options::recursive | std::filesystem::copy_options::copy_symlinks);
-    }
+    copy_prepared(folder);
     const int ending = Run(folder.path(), steps, k, only_once);
     EXPECT_TRUE(ending == kDone || ending == kOutOfMemory)
         << "allocation " << k << (only_once ? "" : " and those after it") << " failed, ended with " << ending << ":\n"
         << Contents(folder / "errors.txt");
     ExpectWholeCheckpoints(folder.path());
+    SCOPED_TRACE(absl::StrCat("after allocation ", k, only_once ? "" : " and those after it", " failed"));
+    ExpectToGoOn(folder.path(), undisturbed.path(), steps);
     return ending;
   };
-  ASSERT_EQ(run(INT64_MAX, true), kDone);
-  const int64_t count = SharedCount();
   ASSERT_GT(count, 1000);
   FreshRandom random;
   int failed = 0;

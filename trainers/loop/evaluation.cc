@@ -13,6 +13,7 @@ namespace belfry::trainers {
 namespace {
 
 constexpr char kNameKey[] = "trainer.best_by", kBestKey[] = "trainer.best";
+constexpr char kStepKey[] = "trainer.best_step";
 constexpr char kSinceKey[] = "trainer.evaluations_since_best", kPercentKey[] = "trainer.best_in_percent";
 
 bool IsBetter(const Metric& metric, const Metric& best) {
@@ -58,6 +59,7 @@ void BestEvaluation::Load(const io::Metadata& metadata) {
   best_.name = text(kNameKey);
   best_.percent = text(kPercentKey) == "true";
   if (!absl::SimpleAtod(text(kBestKey), &best_.value) || !absl::SimpleAtoi(text(kSinceKey), &since_)) since_ = -1;
+  if (!absl::SimpleAtoi(text(kStepKey), &step_)) step_ = -1;  // not in checkpoints of older versions
 }
 
 void BestEvaluation::Store(io::Metadata& metadata) const {
@@ -66,12 +68,14 @@ void BestEvaluation::Store(io::Metadata& metadata) const {
   metadata[kPercentKey] = best_.percent ? "true" : "false";
   metadata[kBestKey] = fmt::format("{:.17g}", best_.value);
   metadata[kSinceKey] = absl::StrCat(since_);
+  if (step_ >= 0) metadata[kStepKey] = absl::StrCat(step_);
 }
 
-void BestEvaluation::Add(const Metric& metric) {
+void BestEvaluation::Add(const Metric& metric, int64_t step) {
   if (since_ < 0 || metric.name != best_.name || IsBetter(metric, best_)) {
     best_ = metric;
     since_ = 0;
+    step_ = step;
   } else {
     ++since_;
   }

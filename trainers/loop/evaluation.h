@@ -35,16 +35,17 @@ class BestEvaluation {
   void Load(const io::Metadata& metadata);
   void Store(io::Metadata& metadata) const;
 
-  // The next evaluation's first metric. One of another name than before is the first of its kind; anything is better
-  // than NaN.
-  void Add(const Metric& metric);
+  // The first metric of the evaluation after `step` steps, the next one. One of another name than before is the first
+  // of its kind; anything is better than NaN.
+  void Add(const Metric& metric, int64_t step);
   // Evaluations since the best one; -1: there was none yet.
   int64_t evaluations_since() const { return since_; }
   const Metric& metric() const { return best_; }
+  int64_t step() const { return step_; }  // of the best one; -1: unknown
 
  private:
   Metric best_;
-  int64_t since_ = -1;
+  int64_t since_ = -1, step_ = -1;
 };
 
 }  // namespace belfry::trainers

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 #include <vector>
 
 #include <nlohmann/json.hpp>
@@ -46,14 +47,15 @@ absl::Status KeepBefore(const std::string& path, const RunStart& start) {
   std::error_code error;
   if (!std::filesystem::is_regular_file(std::filesystem::symlink_status(path, error))) return absl::OkStatus();
   RemoveLeftovers(path);
-  const absl::StatusOr<std::string> text = io::ReadFile(path);
+  const absl::StatusOr<std::string> text = io::ReadFile(path, std::numeric_limits<uint64_t>::max());  // ours
   if (absl::IsNotFound(text.status())) return absl::OkStatus();
   RETURN_IF_ERROR(text.status());
   std::string kept;
   for (const absl::string_view line : absl::StrSplit(absl::string_view(*text).substr(0, text->rfind('\n') + 1), '\n')) {
     const std::optional<int64_t> step = StepOf(line);
-    const bool evaluated = start.evaluated && absl::StrContains(line, kEvaluation);
-    const bool later = step.has_value() && *step >= start.step + (evaluated ? 1 : 0);
+    const bool evaluation = absl::StrContains(line, kEvaluation);
+    const int64_t first = start.step + (evaluation ? (start.evaluated ? 1 : 0) : (start.logged ? 0 : -1));
+    const bool later = step.has_value() && *step >= first;
     if (!later && !line.empty()) absl::StrAppend(&kept, line, "\n");
   }
   return kept == *text ? absl::OkStatus() : io::WriteFile(path, kept);

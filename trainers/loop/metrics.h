@@ -19,6 +19,7 @@ namespace belfry::trainers {
 struct RunStart {
   int64_t step = 0;        // the first one that it does
   bool evaluated = false;  // the model as it is after `step` steps is evaluated already
+  bool logged = true;      // the line of the step before is written; false: it comes again
 };
 
 // Appends JSON lines to a file, each in one write, so that a killed run leaves whole lines. Not thread-safe.

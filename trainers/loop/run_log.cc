@@ -11,7 +11,7 @@
 namespace belfry::trainers {
 
 absl::StatusOr<RunLog> RunLog::Open(const std::string& metrics_file, const std::string& event_directory,
-                                    const RunStart& start) {
+                                    const RunStart& start, const Values& evaluation) {
   const auto folder = [](const std::filesystem::path& file) { return file.lexically_normal().parent_path(); };
   const bool in_directory =
       !event_directory.empty() && folder(metrics_file) == folder(std::filesystem::path(event_directory) / "file");
@@ -20,7 +20,10 @@ absl::StatusOr<RunLog> RunLog::Open(const std::string& metrics_file, const std::
   RunLog log(std::move(metrics));
   if (event_directory.empty()) return log;
   ASSIGN_OR_RETURN(log.events_, io::SummaryWriter::Open(event_directory));
-  if (start.step > 0) RETURN_IF_ERROR(log.events_->WriteStart(start.step + (start.evaluated ? 1 : 0)));
+  // Checkpoints of older versions have no figures to write again.
+  const bool keeps_evaluation = start.evaluated && evaluation.empty();
+  RETURN_IF_ERROR(log.events_->WriteStart(start.step + (keeps_evaluation ? 1 : 0)));
+  RETURN_IF_ERROR(log.WriteEvent(start.step, evaluation));
   return log;
 }
 
@@ -36,6 +39,10 @@ absl::Status RunLog::Write(int64_t step, const Values& values) {
   std::vector<std::pair<absl::string_view, double>> line = {{"step", static_cast<double>(step)}};
   line.insert(line.end(), values.begin(), values.end());
   RETURN_IF_ERROR(metrics_.Write(line));
+  return WriteEvent(step, values);
+}
+
+absl::Status RunLog::WriteEvent(int64_t step, const Values& values) {
   if (events_ == nullptr) return absl::OkStatus();
   io::Summary summary;
   for (const auto& [name, value] : values) summary.AddScalar(absl::StrCat("run/", name), value);

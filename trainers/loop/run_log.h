@@ -4,7 +4,6 @@
 #include <memory>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -14,18 +13,20 @@
 #include "framework/io/summary_writer.h"
 #include "framework/runtime/session.h"
 #include "trainers/loop/metrics.h"
+#include "trainers/loop/step_records.h"
 
 namespace belfry::trainers {
 
 // Writes the same values to both files. Not thread-safe.
 class RunLog {
  public:
-  using Values = std::vector<std::pair<std::string, double>>;
+  using Values = Figures;
 
   // An empty path: no such file. What an interrupted run wrote about `start` and later is removed from the metrics
-  // file, if it is in `event_directory`, and TensorBoard is told to drop it.
+  // file, if it is in `event_directory`, and TensorBoard is told to drop it. TensorBoard drops whole steps, so the
+  // figures of the evaluation at the start, which the metrics file keeps, are written for it once more: `evaluation`.
   static absl::StatusOr<RunLog> Open(const std::string& metrics_file, const std::string& event_directory,
-                                     const RunStart& start);
+                                     const RunStart& start, const Values& evaluation = {});
 
   bool has_events() const { return events_ != nullptr; }
   // The graph as the session placed it, for TensorBoard's graph page.
@@ -37,6 +38,8 @@ class RunLog {
 
  private:
   explicit RunLog(MetricsWriter metrics) : metrics_(std::move(metrics)) {}
+  absl::Status WriteEvent(int64_t step, const Values& values);
+
   MetricsWriter metrics_;
   std::unique_ptr<io::SummaryWriter> events_;
 };

@@ -211,13 +211,17 @@ absl::Status Trainer::Evaluate() {
   RunLog::Values values;
   for (const Metric& metric : evaluation_.metrics)
     values.emplace_back(absl::StrCat("test_", metric.name), metric.value);
-  RETURN_IF_ERROR(log_->Write(steps_, values));
   const Metric& first = evaluation_.metrics[0];
+  RETURN_IF_ERROR(log_->Write(steps_, values));
   if (best_.evaluations_since() >= 0 && best_.metric().name != first.name) {
     progress_->Print(
         absl::StrCat("The best checkpoint goes by ", first.name, " from here on, not ", best_.metric().name, "."));
   }
-  best_.Add(first);
+  metric_ = first;
+  best_.Add(first, steps_);
+  evaluation_line_ = std::move(values);
+  evaluated_ = steps_;
+  evaluation_due_ = false;
   progress_->Print(absl::StrFormat(
       "after step %d: test %s on %d %s", steps_,
       absl::StrJoin(evaluation_.metrics, ", ",
@@ -228,8 +232,8 @@ absl::Status Trainer::Evaluate() {
   return absl::OkStatus();
 }
 
-absl::Status Trainer::Save(const std::optional<Metric>& metric) {
-  if (!saves_ || (saved_ == steps_ && !metric.has_value())) return absl::OkStatus();
+absl::Status Trainer::Save() {
+  if (!saves_ || saved_ == steps_) return absl::OkStatus();
   const absl::Time begin = SteadyNow();
   RETURN_IF_ERROR(WaitForLastStep());
   ASSIGN_OR_RETURN(const std::vector<SlotPart> elsewhere,
@@ -238,7 +242,10 @@ absl::Status Trainer::Save(const std::optional<Metric>& metric) {
   io::Metadata metadata = options_.metadata;
   input_.PutPosition(next_, metadata);
   best_.Store(metadata);
-  RETURN_IF_ERROR(checkpointer_->Save(steps_, std::move(metadata), metric, elsewhere));
+  StepRecords records{.unevaluated = evaluation_due_, .evaluation = evaluation_line_};
+  if (log_due_) records.unlogged = StepFigures();
+  records.Store(metadata);
+  RETURN_IF_ERROR(checkpointer_->Save(steps_, std::move(metadata), metric_, elsewhere));
   saved_ = steps_;
   if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("save", begin, SteadyNow());
   return absl::OkStatus();
@@ -280,7 +287,7 @@ std::vector<Metric> Trainer::LossParts() const {
 }
 
 // A line of the metrics file about the steps since the last one, without the step.
-RunLog::Values Trainer::Figures() const {
+Figures Trainer::StepFigures() const {
   RunLog::Values values = {{"loss", loss_}};
   for (size_t i = 0; i < metrics_.size(); ++i) values.emplace_back(step_.metrics[i].name, metrics_[i]);
   values.insert(values.end(), {{"learning_rate", learning_rate_},
@@ -296,10 +303,34 @@ RunLog::Values Trainer::Figures() const {
 
 absl::Status Trainer::Log(int64_t step) {
   EndPhase(phase_start_, other_time_);
-  const RunLog::Values values = Figures();
+  RETURN_IF_ERROR(log_->Write(step, StepFigures()));
+  log_due_ = false;
   input_time_ = step_time_ = evaluate_time_ = other_time_ = absl::ZeroDuration();
   examples_ = 0;
-  return log_->Write(step, values);
+  return absl::OkStatus();
+}
+
+// Must not fail: from here on an error saves a checkpoint that says what is missing.
+void Trainer::ExpectRecords() {
+  log_due_ = options_.log_every > 0 && ((steps_ - 1) % options_.log_every == 0 || last());
+  evaluation_due_ = options_.evaluate && (Due(options_.evaluate_every) || last());
+  evaluation_line_.clear();
+  metric_.reset();
+}
+
+// The records that an error kept an interrupted run from writing about the step that it saved, which is then saved as
+// that run would have.
+absl::Status Trainer::MakeUpRecords() {
+  if (options_.resume == nullptr) return absl::OkStatus();
+  const StepRecords records = StepRecords::Load(options_.resume->metadata);
+  evaluation_line_ = records.evaluation;
+  metric_ = options_.resume->metric;
+  if (records.unlogged.has_value()) RETURN_IF_ERROR(log_->Write(steps_ - 1, *records.unlogged));
+  const bool evaluates = records.unevaluated && options_.evaluate;
+  if (evaluates) RETURN_IF_ERROR(Evaluate());
+  if (!records.unlogged.has_value() && !evaluates) return absl::OkStatus();
+  saved_ = -1;
+  return Save();
 }
 
 // Logging, checks, evaluation and checkpoint after a step, which steps_ already counts.
@@ -309,9 +340,7 @@ absl::Status Trainer::AfterStep(int64_t examples) {
   examples_ += examples;
   const int64_t step = steps_ - 1;
   if (shown_) progress_->Show(step, loss_, learning_rate_, LossParts(), Notes());
-  if (options_.log_every > 0 && (step % options_.log_every == 0 || last())) {
-    RETURN_IF_ERROR(Log(step));
-  }
+  if (log_due_) RETURN_IF_ERROR(Log(step));
   if (tracer_.has_value() && step >= options_.trace.last) RETURN_IF_ERROR(FinishTrace());
   if (Due(options_.check_replicas_every)) {
     consistent_ = false;
@@ -319,11 +348,9 @@ absl::Status Trainer::AfterStep(int64_t examples) {
     RETURN_IF_ERROR(CheckReplicas());
     consistent_ = true;
   }
-  std::optional<Metric> metric;
   EndPhase(phase_start_, other_time_);
-  if (options_.evaluate && (Due(options_.evaluate_every) || last())) {
+  if (evaluation_due_) {
     RETURN_IF_ERROR(Evaluate());
-    metric = evaluation_.metrics[0];
     EndPhase(phase_start_, evaluate_time_);
   }
   if (options_.stop || world_.size() > 1) {
@@ -332,8 +359,8 @@ absl::Status Trainer::AfterStep(int64_t examples) {
     ASSIGN_OR_RETURN(stopped_,
                      reports_->AfterStep(steps_, options_.stop ? options_.stop() : 0, all_input_time_, deadline));
   }
-  const bool save = metric.has_value() || Due(options_.checkpoint_every) || last() || stopped_ != 0;
-  return save ? Save(metric) : absl::OkStatus();
+  const bool save = metric_.has_value() || Due(options_.checkpoint_every) || last() || stopped_ != 0;
+  return save ? Save() : absl::OkStatus();
 }
 
 absl::Status Trainer::Loop() {
@@ -357,12 +384,13 @@ absl::Status Trainer::Loop() {
     Enter(Part::kOther);
     EndPhase(phase_start_, step_time_);
     ++steps_;
+    ExpectRecords();
     consistent_ = true;
     RETURN_IF_ERROR(AfterStep(examples));
   }
   if (out_of_patience() && !last()) {
-    progress_->Print(absl::StrFormat("Stopped after step %d: nothing better than a test %s in %s.", steps_,
-                                     MetricText(best_.metric()), Counted(best_.evaluations_since(), "evaluation")));
+    progress_->Print(absl::StrFormat("Stopped after step %d: nothing better in %s.", steps_,
+                                     Counted(best_.evaluations_since(), "evaluation")));
   }
   return absl::OkStatus();
 }
@@ -389,17 +417,21 @@ absl::Status Trainer::StartAndLoop() {
   if (options_.steps > 0 && first >= options_.steps) {
     progress_->Print(absl::StrCat("Nothing is left to train: ", first, " of ", options_.steps, " steps are done."));
   }
-  absl::Status status = CatchOutOfMemory("training", [this] { return Loop(); });
-  if (status.ok() && options_.evaluate && steps_ == first && stopped_ == 0) status = Evaluate();
+  absl::Status status = CatchOutOfMemory("training", [this] {
+    RETURN_IF_ERROR(MakeUpRecords());
+    return Loop();
+  });
+  if (status.ok() && options_.evaluate && steps_ == first && evaluated_ != steps_ && stopped_ == 0) status = Evaluate();
   if (status.ok() && tracer_.has_value()) status = FinishTrace();
   progress_->Finish();
   examples_per_second_ = progress_->per_second() / static_cast<double>(options_.units_per_example);
   failed_ = !status.ok();
   // The other tasks go on, so parts of slots that they hold cannot be had.
   const bool whole = world_.size() == 1 || !HasSlotParts(session_);
-  if (!status.ok() && consistent_ && whole) status.Update(Save(std::nullopt));
+  if (!status.ok() && consistent_ && whole) status.Update(Save());
   if (!status.ok()) return WithLastCheckpoint(status);
-  return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Finish();
+  if (checkpointer_ != nullptr) RETURN_IF_ERROR(checkpointer_->Finish());
+  return runs_out() ? Conclude() : absl::OkStatus();
 }
 
 }  // namespace belfry::trainers

@@ -22,6 +22,7 @@
 #include "trainers/loop/explain.h"
 #include "trainers/loop/progress.h"
 #include "trainers/loop/run_log.h"
+#include "trainers/loop/step_records.h"
 #include "trainers/loop/step_tracer.h"
 
 namespace belfry {
@@ -55,6 +56,10 @@ struct TrainerOptions {
   std::vector<PlannedStep> evaluation_steps;
   int64_t evaluate_every = 0;  // 0: only after the last
   int64_t patience = 0;        // evaluations without a better first metric after which the run ends; 0: no limit
+  // A run that comes to its end, or out of patience, restores the variables of the best checkpoint in `directory`, by
+  // the first metric, if that is not of the last step, and evaluates them once more. What is saved stays as it is, so
+  // that the run can go on.
+  bool restore_best = false;
 
   // Its folder "checkpoints" receives a checkpoint every `checkpoint_every` steps, with every evaluation, after the
   // last step and when the run is stopped; the directory itself receives TensorBoard's event file. Empty: neither.
@@ -103,8 +108,10 @@ class Trainer {
   int64_t steps() const { return steps_; }
   // Loss of the last step that was logged; on CPUs, of the last step.
   double loss() const { return loss_; }
-  // The last evaluation.
+  // The last evaluation; with restore_best, of the variables that were restored.
   const Evaluation& evaluation() const { return evaluation_; }
+  // The best evaluation, by the first metric, of this run and those that it continues.
+  const BestEvaluation& best() const { return best_; }
   // Throughput of Run, excluding its first step and evaluations.
   double examples_per_second() const { return examples_per_second_; }
 
@@ -121,6 +128,7 @@ class Trainer {
   absl::Status StartAndLoop();
   absl::Status Start();
   absl::Status OpenCheckpoints();
+  absl::Status OpenLog();
   std::vector<std::pair<int64_t, bool>> StepsToCome() const;
   absl::Status PrepareSteps();
   absl::Status Loop();
@@ -132,16 +140,19 @@ class Trainer {
   absl::Status ReadLossScale(double scale, int64_t skipped);
   std::vector<Metric> LossParts() const;
   std::vector<ProgressField> Notes() const;
-  RunLog::Values Figures() const;
+  Figures StepFigures() const;
   absl::Status Log(int64_t step);
+  void ExpectRecords();
+  absl::Status MakeUpRecords();
   absl::Status AfterStep(int64_t examples);
   absl::Status Evaluate();
-  absl::Status Save(const std::optional<Metric>& metric);
+  absl::Status Save();
+  absl::Status Conclude();
   absl::Status FinishTrace();
   // Waits for the last step: its error, if it has one.
   absl::Status WaitForLastStep() { return last_step_ == nullptr ? absl::OkStatus() : last_step_->Wait(); }
   absl::Status WithLastCheckpoint(const absl::Status& status);
-  absl::Status Restore();
+  absl::Status Restore(const io::Checkpoint& checkpoint);
   absl::Status CheckTasks();
   absl::Status CheckReplicas();
   absl::Status CopyMovingAverages();
@@ -152,6 +163,7 @@ class Trainer {
   absl::Time TaskDeadline() const;
   bool Due(int64_t every) const { return every > 0 && steps_ % every == 0; }
   bool out_of_patience() const { return options_.patience > 0 && best_.evaluations_since() >= options_.patience; }
+  bool runs_out() const { return stopped_ == 0 && (steps_ >= options_.steps || out_of_patience()); }
   bool last() const { return steps_ == options_.steps; }
   bool scales_loss() const { return step_.loss_scale.valid(); }
 
@@ -189,7 +201,12 @@ class Trainer {
   bool failed_ = false;
   int stopped_ = 0;
   BestEvaluation best_;
-  absl::Time phase_start_;  // of the phase of the loop that is being timed, as of SteadyNow
+  // The records of the step before steps_: those that are due but not yet written, and its evaluation.
+  bool log_due_ = false, evaluation_due_ = false;
+  RunLog::Values evaluation_line_;  // empty: none
+  std::optional<Metric> metric_;    // of that evaluation
+  int64_t evaluated_ = -1;          // the steps that the last evaluation came after
+  absl::Time phase_start_;          // of the phase of the loop that is being timed, as of SteadyNow
   // Time by phase since the last line of the metrics file.
   absl::Duration input_time_, step_time_, evaluate_time_, other_time_;
   int64_t examples_ = 0;

@@ -29,7 +29,7 @@ absl::Status Preparing(absl::string_view what, const absl::Status& status) {
 // Metrics share the lines of the metrics file with the trainer's own figures. Names of evaluations begin with "test_".
 absl::Status Trainer::CheckMetricNames() const {
   std::set<std::string> names = {"step"};
-  const RunLog::Values figures = Figures();
+  const RunLog::Values figures = StepFigures();
   for (const auto& [name, value] : figures) {
     if (names.insert(name).second && !name.empty() && !absl::StartsWith(name, "test_")) continue;
     std::string node = "unknown";
@@ -56,6 +56,11 @@ absl::Status Trainer::CheckOptions() const {
   }
   if (!options_.evaluate && (options_.evaluate_every > 0 || options_.patience > 0)) {
     return absl::InvalidArgumentError("evaluate_every and patience need TrainerOptions::evaluate, which is not set");
+  }
+  if (options_.restore_best && (!options_.evaluate || (world_.rank() == 0 && options_.directory.empty()))) {
+    return absl::InvalidArgumentError(
+        "restore_best needs TrainerOptions::evaluate, which says what is best, and TrainerOptions::directory, which "
+        "holds the checkpoints");
   }
   if (options_.unit.empty() && options_.units_per_example != 1) {
     return absl::InvalidArgumentError("units_per_example needs TrainerOptions::unit, the name of what it counts");
@@ -95,15 +100,31 @@ std::vector<Variable> Trainer::FirstReplica() const {
 }
 
 // Tasks other than 0 may have no access to the file.
-absl::Status Trainer::Restore() {
+absl::Status Trainer::Restore(const io::Checkpoint& checkpoint) {
   if (world_.rank() == 0) {
-    RETURN_IF_ERROR(belfry::Restore(session_, options_.resume->path, options_.resume->tensors).status());
+    RETURN_IF_ERROR(belfry::Restore(session_, checkpoint.path, checkpoint.tensors).status());
   } else {
     RETURN_IF_ERROR(Initialize());
   }
   if (world_.size() == 1) return absl::OkStatus();
   RETURN_IF_ERROR(CopyFromTaskZero(world_, session_, FirstReplica(), TaskDeadline()));
-  return DealSlotParts(world_, slot_parts_tag_, session_, options_.resume->tensors, TaskDeadline());
+  return DealSlotParts(world_, slot_parts_tag_, session_, checkpoint.tensors, TaskDeadline());
+}
+
+// The end of a run whose last evaluation was not its best. All tasks agree on that, since they see the same ones.
+absl::Status Trainer::Conclude() {
+  if (best_.evaluations_since() <= 0 || best_.step() == steps_) return absl::OkStatus();
+  const std::string when = best_.step() < 0 ? "an earlier step" : absl::StrCat("step ", best_.step());
+  progress_->Print(absl::StrCat("The best test ", MetricText(best_.metric()), " was that after ", when, "."));
+  if (!options_.restore_best) return absl::OkStatus();
+  io::Checkpoint best;
+  if (world_.rank() == 0) {
+    ASSIGN_OR_RETURN(best, io::LoadBestCheckpoint(CheckpointFolder(options_.directory)));
+  }
+  RETURN_IF_ERROR(Restore(best));
+  progress_->Print(absl::StrCat("Its variables are restored from ", best.path, "."));
+  ASSIGN_OR_RETURN(evaluation_, options_.evaluate(best_.step()));
+  return absl::OkStatus();
 }
 
 absl::Status Trainer::CheckTasks() {
@@ -114,6 +135,7 @@ absl::Status Trainer::CheckTasks() {
   add("log_every", options_.log_every);
   add("evaluate_every", options_.evaluate ? options_.evaluate_every : -1);
   add("patience", options_.patience);
+  add("restore_best", options_.restore_best ? 1 : 0);
   add("checkpoint_every", options_.checkpoint_every);
   add("check_replicas_every", options_.check_replicas_every);
   add("batch_size", input_.batch_size());
@@ -129,7 +151,7 @@ absl::Status Trainer::CheckTasks() {
 absl::Status Trainer::Start() {
   slot_parts_tag_ = world_.NewTag();
   if (options_.resume != nullptr) {
-    RETURN_IF_ERROR(Restore());
+    RETURN_IF_ERROR(Restore(*options_.resume));
     best_.Load(options_.resume->metadata);
   } else {
     RETURN_IF_ERROR(Initialize());
@@ -157,9 +179,7 @@ absl::Status Trainer::Start() {
                                     .unit = unit_});
   // Before the log, since it fails if another run uses the directory.
   if (writes && !options_.directory.empty()) RETURN_IF_ERROR(OpenCheckpoints());
-  const bool only_evaluates = steps_ >= options_.steps || out_of_patience();
-  ASSIGN_OR_RETURN(log_, RunLog::Open(writes ? options_.metrics_file : "", writes ? options_.directory : "",
-                                      {.step = steps_, .evaluated = steps_ > 0 && !only_evaluates}));
+  RETURN_IF_ERROR(OpenLog());
   RETURN_IF_ERROR(log_->WriteGraph(session_));
   if (writes && options_.trace.first >= 0) tracer_.emplace(session_.devices(), options_.trace);
   if (options_.resume != nullptr) {
@@ -198,6 +218,20 @@ absl::Status Trainer::PrepareSteps() {
     RETURN_IF_ERROR(
         Preparing(absl::StrCat("the ", step.name), session_.Reserve(step.feeds, step.fetches, step.targets)));
   }
+  return absl::OkStatus();
+}
+
+// A run that has nothing left to train is evaluated again, and logs that instead of the evaluation before.
+absl::Status Trainer::OpenLog() {
+  const bool only_evaluates = steps_ >= options_.steps || out_of_patience();
+  const auto records = options_.resume == nullptr ? StepRecords() : StepRecords::Load(options_.resume->metadata);
+  const bool evaluated =
+      options_.resume == nullptr ? steps_ > 0 : !records.evaluation.empty() || options_.resume->metric.has_value();
+  const bool keep = evaluated && !only_evaluates && !records.unevaluated;
+  const bool writes = world_.rank() == 0;
+  ASSIGN_OR_RETURN(log_, RunLog::Open(writes ? options_.metrics_file : "", writes ? options_.directory : "",
+                                      {.step = steps_, .evaluated = keep, .logged = !records.unlogged.has_value()},
+                                      keep ? records.evaluation : RunLog::Values()));
   return absl::OkStatus();
 }
 
