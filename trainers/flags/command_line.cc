@@ -1,5 +1,8 @@
 #include "trainers/flags/command_line.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
 #include <cerrno>
 #include <cmath>
 #include <csignal>
@@ -33,6 +36,15 @@ void EndHelpWithSuccess() {
     std::fflush(stdout);
     std::_Exit(EXIT_SUCCESS);
   });
+}
+
+// A file that is opened gets the lowest free descriptor, so with standard output closed the first one would receive
+// what is printed.
+void OpenStandardDescriptors() {
+  for (int descriptor = STDIN_FILENO; descriptor <= STDERR_FILENO; ++descriptor) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    ::open("/dev/null", O_RDWR);  // the lower ones are open, so it gets this one
+  }
 }
 
 }  // namespace
@@ -99,6 +111,7 @@ absl::Status MakeDirectory(absl::string_view flag, const std::string& directory)
 }
 
 int RunProgram(absl::FunctionRef<int()> run) {
+  OpenStandardDescriptors();
   std::signal(SIGXFSZ, SIG_IGN);
   try {
     return run();

@@ -30,7 +30,8 @@ absl::Status CheckLearningRate(double rate);
 // Creates the directory that `flag` names, unless it exists or is empty. Unavailable names the flag.
 absl::Status MakeDirectory(absl::string_view flag, const std::string& directory);
 
-// The main function of a program: returns what `run`, which begins with the command line, returns. An exception of a
+// The main function of a program: returns what `run`, which begins with the command line, returns. Standard input,
+// output and error that are closed are opened on /dev/null first. An exception of a
 // library, such as std::bad_alloc, is printed as an error. Writing beyond the limit on file sizes (ulimit -f) is an
 // error of the write and does not end the program.
 int RunProgram(absl::FunctionRef<int()> run);
