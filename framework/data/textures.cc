@@ -1,11 +1,8 @@
 #include "framework/data/textures.h"
 
-#include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <filesystem>
 #include <system_error>
 #include <utility>
@@ -20,9 +17,11 @@
 #include "framework/base/parallel.h"
 #include "framework/base/philox.h"
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/data/cifar10_files.h"
 #include "framework/data/texture_image.h"
 #include "framework/io/file.h"
+#include "framework/io/file_lock.h"
 
 namespace belfry::data {
 
@@ -74,7 +73,7 @@ std::vector<std::pair<std::string, int64_t>> ImageFiles(const TextureOptions& op
 
 // True if all files of the set are there. Tools that clean temporary directories may remove single files.
 bool IsComplete(const fs::path& folder, const TextureOptions& options) {
-  const absl::StatusOr<std::string> found = io::ReadFile((folder / kTexturesMarker).string());
+  const absl::StatusOr<std::string> found = io::ReadFile((folder / kTexturesMarker).string(), io::kMaxNoteBytes);
   if (!found.ok() || *found != Describe(options)) return false;
   for (const auto& [name, images] : ImageFiles(options)) {
     std::error_code error;
@@ -101,7 +100,8 @@ bool IsNameOfOurs(absl::string_view name) {
 bool IsUnfinished(const fs::path& folder, const TextureOptions& options) {
   std::error_code error;
   if (fs::exists(folder / kTestFile, error)) return false;
-  const absl::StatusOr<std::string> bytes = io::ReadFile((folder / TrainingFileName(1)).string());
+  const absl::StatusOr<std::string> bytes =
+      io::ReadFile((folder / TrainingFileName(1)).string(), kImagesPerFile * kCifar10RecordBytes);
   return bytes.ok() && absl::StartsWith(*bytes, Records(RandomKey(options.seed, kTrainingKey), 0, 1));
 }
 
@@ -121,7 +121,7 @@ absl::Status CheckReplaceable(const fs::path& folder, const TextureOptions& opti
       return refuse(absl::StrCat("holds ", name, ", which does not belong to a generated data set"));
     }
   }
-  const absl::StatusOr<std::string> marker = io::ReadFile((folder / kTexturesMarker).string());
+  const absl::StatusOr<std::string> marker = io::ReadFile((folder / kTexturesMarker).string(), io::kMaxNoteBytes);
   if (marker.ok() ? absl::StartsWith(*marker, kDescription) : IsUnfinished(folder, options)) return absl::OkStatus();
   return refuse("holds a data set without textures.txt, so it was not generated");
 }
@@ -162,27 +162,6 @@ absl::Status WriteFiles(const fs::path& folder, const TextureOptions& options) {
   return io::WriteFile((folder / kTexturesMarker).string(), Describe(options));
 }
 
-// Admits one writer at a time to a directory, across processes and threads. The system releases it when the process
-// ends.
-class FolderLock {
- public:
-  explicit FolderLock(const fs::path& folder) : fd_(open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-    while (fd_ >= 0 && !(held_ = flock(fd_, LOCK_EX) == 0) && errno == EINTR) {
-    }
-  }
-  ~FolderLock() {
-    if (fd_ >= 0) close(fd_);
-  }
-  FolderLock(const FolderLock&) = delete;
-  FolderLock& operator=(const FolderLock&) = delete;
-  // False on file systems without locks.
-  bool held() const { return held_; }
-
- private:
-  const int fd_;
-  bool held_ = false;
-};
-
 // Removes what a killed process left beside `folder`. The lock guarantees that no other writer is at work there.
 void RemoveStale(const fs::path& folder) {
   const std::string prefix = absl::StrCat(folder.filename().string(), kBeside);
@@ -216,7 +195,8 @@ absl::Status WriteTextures(const std::string& directory, const TextureOptions& o
 
   fs::create_directories(folder.parent_path(), error);
   if (error) return Unavailable(directory, "create", error);
-  const FolderLock lock(folder.parent_path());
+  ASSIGN_OR_RETURN(const io::FileLock lock,
+                   io::FileLock::Wait(folder.string() + ".lock", SteadyNow() + options.timeout));
   if (IsComplete(folder, options)) return absl::OkStatus();  // another process wrote it while this one waited
   RETURN_IF_ERROR(CheckReplaceable(folder, options));
   if (lock.held()) RemoveStale(folder);

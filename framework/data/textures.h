@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 #include "framework/data/cifar10.h"
 
 namespace belfry::data {
@@ -23,6 +24,7 @@ struct TextureOptions {
   uint64_t seed = 1;
   int64_t training_images = 20'000;
   int64_t test_images = 2'000;
+  absl::Duration timeout = absl::Minutes(5);  // for which another process that writes the set is waited for
 };
 
 // Turns `directory` into the set, in the binary layout of CIFAR-10 (OpenCifar10 reads it): data_batch_1.bin ... with up
@@ -30,8 +32,9 @@ struct TextureOptions {
 // equally many images, to within one. The bytes depend only on the options, on any machine. The set is written beside
 // `directory` and renamed into place, so it is there as a whole or not at all; any number of processes may do so at
 // once. Does nothing if the set is there with the same options; replaces a generated set with other options or missing
-// files. InvalidArgument for numbers of images below 1. FailedPrecondition, with nothing changed, if the directory
-// holds anything else.
+// files. Processes take turns by a lock on the file "<directory>.lock", which the writer removes; waiting for it is
+// logged. InvalidArgument for numbers of images below 1. FailedPrecondition, with nothing changed, if the directory
+// holds anything else. DeadlineExceeded names who holds the lock.
 absl::Status WriteTextures(const std::string& directory, const TextureOptions& options = {});
 
 // Writes the set to `directory` or, if something else is there, to directory_2, directory_3 ... up to directory_9.

@@ -1,5 +1,7 @@
 #include "framework/data/textures.h"
 
+#include <fcntl.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -10,7 +12,9 @@
 #include <vector>
 
 #include "framework/base/parallel.h"
+#include "framework/base/steady_time.h"
 #include "framework/data/texture_image.h"
+#include "framework/io/file_lock.h"
 #include "tests/framework/data/data_testing.h"
 
 namespace belfry::data {
@@ -197,6 +201,32 @@ TEST(Textures, WritesWhereALinkLeads) {
   ASSERT_TRUE(status.ok()) << status;
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
   ExpectOpens(folder / "real");
+}
+
+// The folder itself may be locked by anybody for reasons of their own.
+TEST(Textures, ALockOfTheFolderAroundItDoesNotMatter) {
+  TemporaryFolder folder;
+  const int around = open(folder.path().c_str(), O_RDONLY | O_DIRECTORY);
+  ASSERT_EQ(flock(around, LOCK_EX), 0);
+  const absl::Status status = WriteTextures(folder / "set", kSmall);
+  EXPECT_TRUE(status.ok()) << status;
+  close(around);
+}
+
+TEST(Textures, NamesWhoKeepsItWaiting) {
+  TemporaryFolder folder;
+  TextureOptions options = kSmall;
+  options.timeout = absl::Milliseconds(100);
+  {
+    const auto lock = io::FileLock::Wait(folder / "set.lock", SteadyNow());
+    ASSERT_TRUE(lock.ok() && lock->held());
+    ExpectError(WriteTextures(folder / "set", options), StatusCode::kDeadlineExceeded, folder / "set.lock",
+                "process " + std::to_string(getpid()) + " on ");
+  }
+  EXPECT_EQ(EntriesOf(folder), 0);
+  folder.Write("set.lock", "left behind by a process that was killed");
+  EXPECT_TRUE(WriteTextures(folder / "set", options).ok());
+  EXPECT_EQ(EntriesOf(folder), 1);
 }
 
 TEST(Textures, NamesWhatCannotBeWritten) {
