@@ -132,7 +132,7 @@ std::string Source(const Json& report) {
 }
 
 absl::StatusOr<Json> ReadReport(const std::filesystem::path& path) {
-  const absl::StatusOr<std::string> text = io::ReadFile(path.string());
+  const absl::StatusOr<std::string> text = io::ReadFile(path.string(), io::kMaxDataBytes);
   if (absl::IsNotFound(text.status())) return Json();
   RETURN_IF_ERROR(text.status());
   Json report = Json::parse(*text, nullptr, /*allow_exceptions=*/false);

@@ -58,7 +58,8 @@ absl::Status Run(const std::vector<std::string>& paths) {
   }
   RETURN_IF_ERROR(io::WriteFile(output, PlotPage(runs)));
   for (const RunMetrics& run : runs) {
-    absl::PrintF("%s: %s, last step %d\n", run.name, Counted(run.lines, "line"), run.last_step);
+    absl::PrintF("%s: %s, last step %d%s\n", run.name, Counted(run.lines, "line"), run.last_step,
+                 run.torn ? "; the last line breaks off and is left out" : "");
   }
   absl::PrintF("Written to %s.\n", output);
   return absl::OkStatus();

@@ -74,7 +74,7 @@ bool Exists(const fs::path& path) {
 
 // The contents of one file, after checking every record.
 absl::StatusOr<std::string> ReadRecords(const std::string& path) {
-  ASSIGN_OR_RETURN(std::string bytes, io::ReadFile(path));
+  ASSIGN_OR_RETURN(std::string bytes, io::ReadFile(path, io::kMaxDataBytes));
   const auto size = static_cast<int64_t>(bytes.size());
   const std::string layout = absl::StrCat("records of ", kCifar10RecordBytes, " bytes (1 label, 3072 pixels)");
   if (size == 0) return absl::DataLossError(absl::StrCat(path, ": the file is empty; expected ", layout));
@@ -113,7 +113,7 @@ absl::StatusOr<fs::path> FindDirectory(const std::string& directory) {
 absl::StatusOr<std::vector<std::string>> ReadClassNames(const fs::path& path) {
   std::vector<std::string> names;
   if (!Exists(path)) return names;
-  ASSIGN_OR_RETURN(const std::string text, io::ReadFile(path.string()));
+  ASSIGN_OR_RETURN(const std::string text, io::ReadFile(path.string(), io::kMaxNoteBytes));
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     line = absl::StripAsciiWhitespace(line);
     if (!line.empty()) names.emplace_back(line);

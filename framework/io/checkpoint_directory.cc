@@ -38,6 +38,18 @@ absl::Status RemoveLeftovers(const std::string& folder) {
   return absl::OkStatus();
 }
 
+// The first save would fail: a link is renamed into the place of a file or another link, but not of a folder.
+absl::Status CheckLinks(const std::string& folder) {
+  for (const char* name : {kLatest, kBest}) {
+    std::error_code error;
+    const std::string path = PathIn(folder, name);
+    if (!fs::is_directory(fs::symlink_status(path, error))) continue;
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, ": is a folder in the place of the link to a checkpoint; move it elsewhere"));
+  }
+  return absl::OkStatus();
+}
+
 std::optional<Metric> ReadMetric(const std::string& path) {
   const absl::StatusOr<SafetensorsFile> file = SafetensorsFile::Open(path);
   if (!file.ok()) return std::nullopt;
@@ -90,6 +102,7 @@ absl::StatusOr<CheckpointDirectory> CheckpointDirectory::Open(const std::string&
     return absl::FailedPreconditionError(absl::StrCat(
         folder, ": another training run saves its checkpoints here; choose another folder, or stop that run"));
   }
+  RETURN_IF_ERROR(CheckLinks(folder));
   RETURN_IF_ERROR(RemoveLeftovers(folder));
   return directory;
 }

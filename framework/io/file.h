@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <string>
 #include <vector>
 
@@ -19,10 +18,13 @@ namespace belfry::io {
 // Unavailable. `error` is an errno.
 absl::Status SystemError(absl::string_view path, absl::string_view what, int error);
 
+// Limits for files that are read whole, since a wrong path may lead to a file of any size: of names and options, and of
+// data. A reader that expects less says so.
+inline constexpr uint64_t kMaxNoteBytes = uint64_t{1} << 20, kMaxDataBytes = uint64_t{1} << 30;
+
 // The contents of `path`, a regular file: InvalidArgument for a folder, a pipe or a device, which may never end;
 // ResourceExhausted for a file of more than `max_bytes`, of which nothing is read.
-absl::StatusOr<std::string> ReadFile(const std::string& path,
-                                     uint64_t max_bytes = std::numeric_limits<uint64_t>::max());
+absl::StatusOr<std::string> ReadFile(const std::string& path, uint64_t max_bytes = kMaxDataBytes);
 
 // Writes the pieces, one after the other, to a temporary file beside `path`, flushes it to the disk and renames it to
 // `path`, so that a reader sees either the old file or the whole new one, even after a power failure. After an error

@@ -6,15 +6,18 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "framework/io/file.h"
 
 namespace belfry::ops {
 namespace {
 
 // Lines with a larger count are taken for corrupt.
 constexpr int kMaxCandidates = 1000;
+constexpr uint64_t kMaxBytes = uint64_t{1} << 26;
 
 std::string Variable(const char* name) {
   const char* const value = std::getenv(name);
@@ -36,13 +39,12 @@ std::string AutotuneCache::DefaultPath() {
 // never looked up; either way it costs one repeated measurement.
 AutotuneCache::AutotuneCache(std::string path) : path_(std::move(path)) {
   if (path_.empty()) return;
-  std::ifstream file(path_);
-  std::string line;
+  const absl::StatusOr<std::string> text = io::ReadFile(path_, kMaxBytes);
+  if (!text.ok()) return;
   const MutexLock lock(mutex_);
-  while (std::getline(file, line)) {
-    // eof() after a successful getline means that the last line has no newline; Add() then completes it first, so that
-    // a fragment does not swallow the next entry.
-    ends_cut_ = file.eof();
+  // Add() completes a last line without a newline first, so that a fragment does not swallow the next entry.
+  ends_cut_ = !text->empty() && text->back() != '\n';
+  for (const absl::string_view line : absl::StrSplit(*text, '\n', absl::SkipEmpty())) {
     const std::vector<std::string> fields = absl::StrSplit(line, absl::MaxSplits('\t', 2));
     Choice choice;
     if (fields.size() != 3 || !absl::SimpleAtoi(fields[0], &choice.index) ||

@@ -1,5 +1,7 @@
 #include "trainers/plots/run_metrics.h"
 
+#include <sys/stat.h>
+
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +14,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "tests/framework/io/io_testing.h"
 #include "trainers/loop/metrics.h"
 
 namespace belfry::trainers {
@@ -230,6 +233,28 @@ TEST(Curve, IsExactWhileItIsShort) {
   EXPECT_EQ(curve.columns().begin()->second.count, 5);
   curve.DropFrom(4096);
   EXPECT_EQ(curve.columns().size(), 1u);
+}
+
+TEST(ReadRunMetrics, RefusesAPipe) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(mkfifo((folder / "metrics.jsonl").c_str(), 0600), 0);
+  for (const std::string& path : {folder.path(), folder / "metrics.jsonl"}) {
+    const absl::Status status = ReadRunMetrics(path).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr("is a pipe, not a file"));
+  }
+}
+
+// As a kill or a full disk leaves it: without an end of line, or with that of a writer that went on.
+TEST(ParseRunMetrics, LeavesOutALastLineThatBreaksOff) {
+  for (const char* torn : {"{\"step\":2,\"lo", "{\"step\":2,\"lo\n", "{\"step\":2,\"lo\n\n", "{"}) {
+    const absl::StatusOr<RunMetrics> run = Parse(absl::StrCat("{\"step\":1,\"loss\":3}\n", torn));
+    ASSERT_TRUE(run.ok()) << run.status();
+    EXPECT_EQ(run->lines, 1);
+    EXPECT_TRUE(run->torn) << torn;
+  }
+  EXPECT_FALSE(Parse("{\"step\":1,\"loss\":3}\n")->torn);
+  EXPECT_FALSE(Parse("{\"step\":1,\"lo\n{\"step\":2,\"loss\":3}\n").ok()) << "more than the last line is damaged";
 }
 
 }  // namespace

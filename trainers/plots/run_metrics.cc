@@ -17,6 +17,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/io/file.h"
 
 namespace belfry::trainers {
 namespace {
@@ -170,23 +171,28 @@ Curve RunMetrics::Sum(absl::string_view prefix) const {
 absl::StatusOr<RunMetrics> ParseRunMetrics(std::istream& in, absl::string_view name) {
   RunMetrics run{.name = std::string(name)};
   std::vector<char> buffer(kMaxLineBytes + 1);
+  absl::Status torn;  // a line that breaks off, until another follows
   for (int64_t number = 1; in.good(); ++number) {
     in.getline(buffer.data(), static_cast<std::streamsize>(buffer.size()));
     if (in.bad()) return absl::UnavailableError(absl::StrCat(name, ": reading failed before the end of the file"));
     const bool complete = in.good();
     absl::string_view line(buffer.data(), static_cast<size_t>(in.gcount()) - (complete ? 1 : 0));
     absl::Status status;
-    if (in.fail() && !in.eof()) {
+    const bool too_long = in.fail() && !in.eof();
+    if (too_long) {
       status = absl::InvalidArgumentError("the line is longer than 1 MiB");
     } else if (line = absl::StripAsciiWhitespace(line); !line.empty()) {
       status = AddLine(line, run);
     }
+    if (!line.empty()) RETURN_IF_ERROR(torn);
     if (status.ok()) continue;
-    const bool being_written = in.eof() && line.front() == '{' && line.back() != '}';
-    if (being_written) continue;
-    return absl::InvalidArgumentError(absl::StrCat(name, ":", number, ": ", status.message(),
-                                                   "; expected a line such as {\"step\": 10, \"loss\": 2.1}"));
+    const bool breaks_off = !line.empty() && line.front() == '{' && line.back() != '}';
+    status = absl::InvalidArgumentError(absl::StrCat(name, ":", number, ": ", status.message(),
+                                                     "; expected a line such as {\"step\": 10, \"loss\": 2.1}"));
+    if (!breaks_off || too_long) return status;
+    torn = status;
   }
+  run.torn = !torn.ok();
   return run;
 }
 
@@ -198,6 +204,7 @@ absl::StatusOr<RunMetrics> ReadRunMetrics(const std::string& path) {
     return absl::NotFoundError(
         absl::StrCat(file.string(), ": no such file; a run writes it with --train_dir=DIR or --metrics_file=FILE"));
   }
+  RETURN_IF_ERROR(io::InputFile::Open(file.string()).status());  // a pipe may never end
   std::ifstream in(file, std::ios::binary);
   if (!in) return absl::UnavailableError(absl::StrCat(file.string(), ": ", std::strerror(errno)));
   ASSIGN_OR_RETURN(RunMetrics run, ParseRunMetrics(in, file.string()));

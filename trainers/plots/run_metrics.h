@@ -63,6 +63,7 @@ struct RunMetrics {
   std::string name;
   int64_t lines = 0;                    // with a step
   int64_t last_step = 0;                // 0 if there are none
+  bool torn = false;                    // the last line breaks off, and is left out
   std::map<std::string, Curve> curves;  // by key
 
   // The sum of the curves whose keys start with `prefix`.

@@ -119,7 +119,7 @@ absl::StatusOr<LinkTable> LinkTable::Find(const std::string& name) {
   for (const NamedLink& link : kLinks) {
     if (link.name == name) return Linear(link.latency, link.bandwidth);
   }
-  const absl::StatusOr<std::string> text = io::ReadFile(name);
+  const absl::StatusOr<std::string> text = io::ReadFile(name, io::kMaxNoteBytes);
   if (!text.ok()) {
     return absl::Status(
         text.status().code(),

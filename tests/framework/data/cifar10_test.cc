@@ -160,5 +160,13 @@ TEST(RealCifar10, HasItsKnownSizesAndStatistics) {
   }
 }
 
+TEST_F(Cifar10Test, DoesNotReadAFileThatIsTooLarge) {
+  const TemporaryFolder folder;
+  folder.Write("data_batch_1.bin", "");
+  std::filesystem::resize_file(folder / "data_batch_1.bin", 3'000'000 * kCifar10RecordBytes);  // 9 GB of holes
+  ExpectError(OpenCifar10File(folder / "data_batch_1.bin").status(), absl::StatusCode::kResourceExhausted,
+              "data_batch_1.bin", "more than the limit");
+}
+
 }  // namespace
 }  // namespace belfry::data

@@ -268,5 +268,16 @@ TEST_F(CheckpointDirectoryTest, AFolderHasOneWriter) {
   EXPECT_EQ(LatestStep(), 1);
 }
 
+// Found at the start, not at the first save.
+TEST(CheckpointDirectory, RefusesAFolderInThePlaceOfALink) {
+  for (const char* name : {"latest", "best"}) {
+    const TemporaryFolder folder;
+    std::filesystem::create_directory(folder / name);
+    const absl::Status status = CheckpointDirectory::Open(folder.path(), {}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+    EXPECT_THAT(std::string(status.message()), testing::HasSubstr(folder / name));
+  }
+}
+
 }  // namespace
 }  // namespace belfry::io
