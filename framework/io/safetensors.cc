@@ -6,12 +6,14 @@
 #include <tuple>
 #include <utility>
 
+#include <spdlog/spdlog.h>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
+#include "framework/base/units.h"
 #include "framework/io/checksum.h"
 #include "framework/io/safetensors_format_impl.h"
 
@@ -168,9 +170,20 @@ absl::StatusOr<Tensor> SafetensorsFile::Read(const TensorInfo& info) const {
 
 absl::StatusOr<std::vector<NamedTensor>> SafetensorsFile::ReadAll() const {
   std::vector<NamedTensor> tensors;
+  std::vector<std::string> left_out;
   for (const TensorInfo& info : this->tensors()) {
+    if (!info.dtype) {
+      left_out.push_back(absl::StrCat("'", info.name, "' (", info.type, ")"));
+      continue;
+    }
     ASSIGN_OR_RETURN(Tensor value, Read(info));
     tensors.push_back({info.name, std::move(value)});
+  }
+  if (!left_out.empty()) {
+    const size_t count = left_out.size();
+    left_out.resize(std::min<size_t>(count, 10));
+    spdlog::warn("{}: left out {}, of element types that Belfry lacks: {}{}", path(), Counted(count, "tensor"),
+                 absl::StrJoin(left_out, ", "), count > left_out.size() ? ", ..." : "");
   }
   return tensors;
 }

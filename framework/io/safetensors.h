@@ -56,6 +56,9 @@ inline constexpr uint64_t kMaxHeaderBytes = 100'000'000;
 absl::Status WriteSafetensors(const std::string& path, absl::Span<const NamedTensor> tensors,
                               const Metadata& metadata = {});
 
+// As tolerant as the reference implementation: blanks may precede the header's object, __metadata__ may be null, and
+// unknown keys of a tensor are ignored.
+//
 // Parses the first 8 + n bytes of a file of `file_size` bytes; `path` is used in errors only. Every property of the
 // layout is verified, so the result can be read without further checks. DataLoss names the tensor and what is wrong
 // with it. Unimplemented: checksums of another version. Safe for arbitrary bytes.
@@ -76,7 +79,7 @@ class SafetensorsFile {
   // Reads one of tensors(). DataLoss: its bytes do not match the file's checksum, or a BOOL is neither 0 nor 1.
   // Unimplemented: an element type that Belfry lacks. ResourceExhausted: out of memory.
   absl::StatusOr<Tensor> Read(const TensorInfo& info) const;
-  // Reads all of tensors(), in that order.
+  // Reads all of tensors() whose type Belfry has, in that order; a warning names the others.
   absl::StatusOr<std::vector<NamedTensor>> ReadAll() const;
 
  private:

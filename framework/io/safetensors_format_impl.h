@@ -11,17 +11,18 @@ namespace belfry::io {
 // An element type of the format, including those that Belfry lacks.
 struct ElementType {
   absl::string_view name;
-  size_t bytes;
+  size_t bits;  // of an element
   std::optional<DType> dtype;
 };
 
 inline constexpr ElementType kElementTypes[] = {
-    {"F32", 4, DType::kFloat32},   {"F64", 8, DType::kFloat64},  {"F16", 2, DType::kFloat16},
-    {"BF16", 2, DType::kBFloat16}, {"I32", 4, DType::kInt32},    {"I64", 8, DType::kInt64},
-    {"U8", 1, DType::kUInt8},      {"BOOL", 1, DType::kBool},    {"I8", 1, std::nullopt},
-    {"I16", 2, std::nullopt},      {"U16", 2, std::nullopt},     {"U32", 4, std::nullopt},
-    {"U64", 8, std::nullopt},      {"F8_E4M3", 1, std::nullopt}, {"F8_E5M2", 1, std::nullopt},
-    {"F8_E8M0", 1, std::nullopt},  {"C64", 8, std::nullopt},
+    {"F32", 32, DType::kFloat32},   {"F64", 64, DType::kFloat64}, {"F16", 16, DType::kFloat16},
+    {"BF16", 16, DType::kBFloat16}, {"I32", 32, DType::kInt32},   {"I64", 64, DType::kInt64},
+    {"U8", 8, DType::kUInt8},       {"BOOL", 8, DType::kBool},    {"I8", 8, std::nullopt},
+    {"I16", 16, std::nullopt},      {"U16", 16, std::nullopt},    {"U32", 32, std::nullopt},
+    {"U64", 64, std::nullopt},      {"F8_E4M3", 8, std::nullopt}, {"F8_E5M2", 8, std::nullopt},
+    {"F8_E8M0", 8, std::nullopt},   {"C64", 64, std::nullopt},    {"F6_E2M3", 6, std::nullopt},
+    {"F6_E3M2", 6, std::nullopt},   {"F4", 4, std::nullopt},
 };
 
 inline constexpr absl::string_view kMetadataKey = "__metadata__";

@@ -6,6 +6,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -42,6 +43,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   const std::string& error() const { return error_; }
 
   bool start_object(size_t) override {
+    if (Skips()) return Deeper();
     if (state_ == State::kBegin) return To(State::kTop);
     if (state_ != State::kTop) return Fail("has an object where none is expected");
     if (key_ == kMetadataKey) return To(State::kMetadata);
@@ -49,6 +51,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     return To(State::kTensor);
   }
   bool key(std::string& name) override {
+    if (depth_ > 0) return true;
     key_ = name;
     bool fresh = true;
     if (state_ == State::kTop) fresh = names_.insert(name).second;
@@ -58,6 +61,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
         absl::StrCat("has two entries for ", Shown(name), state_ == State::kMetadata ? " in __metadata__" : ""));
   }
   bool end_object() override {
+    if (depth_ > 0) return Higher();
     if (state_ == State::kTensor) {
       const Entry& entry = entries.back();
       if (!entry.type || !entry.shape || !entry.offsets) {
@@ -68,6 +72,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     return To(state_ == State::kTop ? State::kEnd : State::kTop);
   }
   bool start_array(size_t) override {
+    if (Skips()) return Deeper();
     if (state_ != State::kTensor || (key_ != "shape" && key_ != "data_offsets")) return Misplaced("an array");
     std::optional<std::vector<uint64_t>>& list = key_ == "shape" ? entries.back().shape : entries.back().offsets;
     if (list) return Twice();
@@ -76,6 +81,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     return To(State::kList);
   }
   bool end_array() override {
+    if (depth_ > 0) return Higher();
     if (key_ == "data_offsets" && list_->size() != 2) {
       return Fail(absl::StrCat("has ", list_->size(), " data_offsets for tensor ", Shown(entries.back().name),
                                "; expected a begin and an end"));
@@ -83,6 +89,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     return To(State::kTensor);
   }
   bool string(std::string& value) override {
+    if (Skips()) return true;
     if (state_ == State::kMetadata) {
       metadata.emplace(key_, std::move(value));
       return true;
@@ -93,6 +100,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     return true;
   }
   bool number_unsigned(uint64_t value) override {
+    if (Skips()) return true;
     if (state_ != State::kList) return Misplaced("a number");
     if (list_->size() == kMaxAxes) {
       return Fail(
@@ -101,14 +109,18 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
     list_->push_back(value);
     return true;
   }
-  bool number_integer(int64_t value) override { return Misplaced(absl::StrCat("the negative number ", value)); }
+  bool number_integer(int64_t value) override {
+    if (Skips()) return true;
+    return Misplaced(absl::StrCat("the negative number ", value));
+  }
   // The library's text of the number has the decimal point of the program's locale.
   bool number_float(double, const std::string& text) override {
+    if (Skips()) return true;
     const std::string number = absl::StrReplaceAll(text, {{std::localeconv()->decimal_point, "."}});
     return Misplaced(absl::StrCat("the number ", number.substr(0, 40)));
   }
-  bool null() override { return Misplaced("null"); }
-  bool boolean(bool) override { return Misplaced("a boolean"); }
+  bool null() override { return Skips() || (state_ == State::kTop && key_ == kMetadataKey) || Misplaced("null"); }
+  bool boolean(bool) override { return Skips() || Misplaced("a boolean"); }
   bool binary(nlohmann::json::binary_t&) override { return Misplaced("binary data"); }
   bool parse_error(size_t position, const std::string&, const nlohmann::json::exception&) override {
     return Fail(absl::StrCat("is not valid JSON at byte ", position));
@@ -117,6 +129,19 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
  private:
   enum class State { kBegin, kTop, kMetadata, kTensor, kList, kEnd };
 
+  // Whether the value is that of an unknown key of a tensor, or within it. The reference implementation ignores these.
+  bool Skips() const {
+    const bool known = key_ == "dtype" || key_ == "shape" || key_ == "data_offsets";
+    return depth_ > 0 || (state_ == State::kTensor && !known);
+  }
+  bool Deeper() {
+    ++depth_;
+    return true;
+  }
+  bool Higher() {
+    --depth_;
+    return true;
+  }
   bool To(State state) {
     state_ = state;
     return true;
@@ -139,7 +164,8 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
   }
 
   State state_ = State::kBegin;
-  std::string key_;                        // the last one seen
+  int depth_ = 0;                          // of objects and arrays within a value that is skipped
+  std::string key_;                        // the last one seen outside of these
   std::vector<uint64_t>* list_ = nullptr;  // the array being read
   HashSet<std::string> names_;             // keys of the outermost object
   std::string error_;
@@ -165,7 +191,12 @@ absl::StatusOr<TensorInfo> MakeInfo(Entry entry) {
     return absl::DataLossError(absl::StrCat("has tensor ", Shown(info.name), ": ", shape.status().message()));
   }
   info.shape = *std::move(shape);
-  const uint64_t bytes = static_cast<uint64_t>(info.shape.elements()) * type->bytes;
+  const auto elements = static_cast<uint64_t>(info.shape.elements());
+  const uint64_t bytes = elements / 8 * type->bits + elements % 8 * type->bits / 8;
+  if (elements % 8 * type->bits % 8 != 0) {
+    return absl::DataLossError(absl::StrCat("has tensor ", Shown(info.name), ", ", info.type, " ",
+                                            info.shape.ToString(), ", whose elements do not fill whole bytes"));
+  }
   if (info.end < info.begin || info.end - info.begin != bytes) {
     return absl::DataLossError(absl::StrCat("has tensor ", Shown(info.name), ", ", info.type, " ",
                                             info.shape.ToString(), ", of ", bytes, " bytes at offsets [", info.begin,
@@ -211,11 +242,13 @@ absl::StatusOr<bool> CheckOwnChecksum(absl::string_view bytes) {
 
 absl::StatusOr<SafetensorsHeader> Parse(absl::string_view bytes, uint64_t file_size) {
   ASSIGN_OR_RETURN(const bool has_checksum, CheckOwnChecksum(bytes));
-  const absl::string_view json = bytes.substr(kLengthBytes);
+  // As the reference implementation, the parser skips blanks before the object, which others write there to align it.
+  const absl::string_view json = absl::StripLeadingAsciiWhitespace(bytes.substr(kLengthBytes));
   if (!absl::StartsWith(json, "{")) return absl::DataLossError("does not begin with '{'");
   // The JSON library would take a null byte for the end.
   if (const size_t at = json.find('\0'); at != json.npos) {
-    return absl::DataLossError(absl::StrCat("is not valid JSON at byte ", at + 1));
+    return absl::DataLossError(
+        absl::StrCat("is not valid JSON at byte ", bytes.size() - kLengthBytes - json.size() + at + 1));
   }
   Reader reader;
   if (!nlohmann::json::sax_parse(json.begin(), json.end(), &reader)) return absl::DataLossError(reader.error());

@@ -84,13 +84,47 @@ TEST_F(SafetensorsDamageTest, AFileByOthersIsReadWithoutChecksums) {
   ExpectError(file->Read(*file->Find("none")).status(), StatusCode::kUnimplemented, path_, "'none'", "I8");
 }
 
+// What the reference implementation reads.
+TEST_F(SafetensorsDamageTest, WhatOthersAddDoesNotMatter) {
+  const std::string floats("\0\0\x80\x3f", 4);
+  for (
+      const char* json : {
+          R"({"__metadata__":null,"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}})",
+          " \t\n{\"t\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}",
+          R"({"t":{"quantised":null,"dtype":"F32","by":[1,[-2,"x"],{"shape":[7]}],"shape":[1],"data_offsets":[0,4],"f":0.5}})",
+      }) {
+    SCOPED_TRACE(json);
+    folder_.Write("file", MakeFile(json, floats));
+    const auto tensors = ReadSafetensors(path_);
+    ASSERT_TRUE(tensors.ok()) << tensors.status();
+    ASSERT_EQ(tensors->size(), 1u);
+    EXPECT_EQ(tensors->front().value.span<float>()[0], 1.0f);
+  }
+}
+
+TEST_F(SafetensorsDamageTest, ATensorOfAnotherTypeLeavesTheRestReadable) {
+  for (const char* type : {"I8", "F8_E4M3", "U16", "F4"}) {
+    const std::string bytes = type == std::string("U16") ? "ab" : "a";
+    const std::string shape = type == std::string("F4") ? "2" : "1";
+    folder_.Write("file",
+                  MakeFile(absl::StrCat(R"({"t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]},"q":{"dtype":")", type,
+                                        R"(","shape":[)", shape, R"(],"data_offsets":[4,)", 4 + bytes.size(), "]}}"),
+                           std::string("\0\0\x80\x3f", 4) + bytes));
+    const auto tensors = ReadSafetensors(path_);
+    ASSERT_TRUE(tensors.ok()) << tensors.status();
+    ASSERT_EQ(tensors->size(), 1u);
+    EXPECT_EQ(tensors->front().name, "t");
+  }
+}
+
 TEST_F(SafetensorsDamageTest, WhatIsNoHeaderIsAnError) {
   const std::string t = R"("t":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})";
   const struct {
     std::string json, text;
   } kCases[] = {
       {"", "does not begin with '{'"},
-      {" {}", "does not begin with '{'"},
+      {" {}", "extra bytes at its end"},
+      {" \n", "does not begin with '{'"},
       {"[]", "does not begin with '{'"},
       {"{", "is not valid JSON at byte"},
       {"{}}", "is not valid JSON at byte"},
@@ -108,8 +142,12 @@ TEST_F(SafetensorsDamageTest, WhatIsNoHeaderIsAnError) {
       {R"({"t":{"dtype":"F32","shape":[1]}})", "no data_offsets for tensor 't'"},
       {R"({"t":{"dtype":"F32","dtype":"F32"}})", "dtype twice for tensor 't'"},
       {R"({"t":{"shape":[],"shape":[]}})", "shape twice for tensor 't'"},
-      {R"({"t":{"more":[]}})", "an array for 'more' of tensor 't'"},
-      {R"({"t":{"more":true}})", "a boolean for 'more' of tensor 't'"},
+      {R"({"t":{"more":[]}})", "no dtype for tensor 't'"},
+      {R"({"t":{"more":true}})", "no dtype for tensor 't'"},
+      {R"({"t":{"more":{"dtype":"F32","shape":[1],"data_offsets":[0,4]}}})", "no dtype for tensor 't'"},
+      {R"({"t":{"dtype":"F4","shape":[3],"data_offsets":[0,1]}})", "do not fill whole bytes"},
+      {R"({"t":{"dtype":null}})", "null for 'dtype' of tensor 't'"},
+      {R"({"__metadata__":{"k":null}})", "null for 'k' in __metadata__"},
       {R"({"t":{"dtype":1}})", "a number for 'dtype' of tensor 't'"},
       {R"({"t":{"dtype":"F31","shape":[1],"data_offsets":[0,4]}})", "unknown dtype 'F31'"},
       {R"({"t":{"dtype":"F32","shape":[-1]}})", "the negative number -1 for 'shape' of tensor 't'"},
