@@ -31,6 +31,16 @@ absl::Status CheckPolicy(const Field& images, const ImagePolicy& policy) {
     return absl::InvalidArgumentError(
         absl::StrCat("an image policy needs uint8 images [H,W,C]; the field is ", images.ToString()));
   }
+  constexpr int64_t kMaxPad = 1 << 15;
+  constexpr double kMaxValues = 0x1p28;
+  const int64_t edge = std::max(images.shape[0], images.shape[1]);
+  if (policy.pad > kMaxPad ||
+      (policy.pad > 0 &&
+       static_cast<double>(edge + 2 * policy.pad) * static_cast<double>((edge + 2 * policy.pad) * images.shape[2]) >
+           kMaxValues)) {
+    return absl::InvalidArgumentError(absl::StrCat("padding images of ", images.shape.ToString(), " by ", policy.pad,
+                                                   " on each side makes them larger than 2^28 values"));
+  }
   if (policy.pad < 0 || policy.crop < 0 || policy.crop > std::min(images.shape[0], images.shape[1]) + 2 * policy.pad) {
     return absl::InvalidArgumentError(absl::StrCat("a crop of ", policy.crop, "x", policy.crop, " after padding by ",
                                                    policy.pad, " does not fit images of ", images.shape.ToString()));
@@ -132,7 +142,7 @@ absl::StatusOr<ChannelStatistics> ComputeChannelStatistics(const Dataset& datase
   const int64_t channels = field.shape[2], pixels = field.shape[0] * field.shape[1];
   ChannelSums sums(field.shape[1] * channels, channels);
   for (int64_t i = 0; i < dataset.size(); ++i) {
-    RETURN_IF_ERROR(dataset.Read(i, Example(places)));
+    RETURN_IF_ERROR(ReadInto(dataset, i, Example(places)));
     sums.Add(tensors[index].data<uint8_t>(), field.shape[0]);
   }
   ChannelStatistics statistics;

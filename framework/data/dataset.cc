@@ -1,8 +1,11 @@
 #include "framework/data/dataset.h"
 
 #include <algorithm>
+#include <exception>
+#include <new>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/io/checksum.h"
 
@@ -13,6 +16,23 @@ constexpr int64_t kSampledExamples = 64;
 
 }  // namespace
 
+absl::Status ReadInto(const Dataset& dataset, int64_t index, const Example& example) {
+  const auto thrown = [&](absl::string_view what) {
+    return absl::InternalError(absl::StrCat("Dataset::Read of example ", index, " threw an exception: ", what));
+  };
+  return CatchOutOfMemory("the reading of an example", [&]() -> absl::Status {
+    try {
+      return dataset.Read(index, example);
+    } catch (const std::bad_alloc&) {
+      throw;
+    } catch (const std::exception& error) {
+      return thrown(error.what());
+    } catch (...) {
+      return thrown("of a type that is no std::exception");
+    }
+  });
+}
+
 absl::StatusOr<std::vector<Tensor>> ReadExample(const Dataset& dataset, int64_t index) {
   std::vector<Tensor> tensors;
   std::vector<std::byte*> places;
@@ -20,7 +40,7 @@ absl::StatusOr<std::vector<Tensor>> ReadExample(const Dataset& dataset, int64_t 
     tensors.emplace_back(field.dtype, field.shape);
     places.push_back(static_cast<std::byte*>(tensors.back().raw()));
   }
-  RETURN_IF_ERROR(dataset.Read(index, Example(places)));
+  RETURN_IF_ERROR(ReadInto(dataset, index, Example(places)));
   return tensors;
 }
 

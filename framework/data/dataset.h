@@ -39,9 +39,14 @@ class Dataset {
   // The fields that each example has, of any dtype and shape. The same at each call.
   virtual absl::Span<const Field> fields() const = 0;
 
-  // Writes all fields of example `index`. Errors name the file and the record. REQUIRES: 0 <= index < size().
+  // Writes all fields of example `index`. Errors name the file and the record. An exception, which a library that it
+  // uses may throw, is an Internal error of the reader, with its what() and the index; std::bad_alloc is
+  // ResourceExhausted. REQUIRES: 0 <= index < size().
   virtual absl::Status Read(int64_t index, const Example& example) const = 0;
 };
+
+// Dataset::Read, with exceptions as errors. For all that read examples.
+absl::Status ReadInto(const Dataset& dataset, int64_t index, const Example& example);
 
 // Example `index`: a new tensor for each field. Errors: those of Dataset::Read. REQUIRES: 0 <= index < size().
 absl::StatusOr<std::vector<Tensor>> ReadExample(const Dataset& dataset, int64_t index);

@@ -278,7 +278,7 @@ absl::Status Prefetcher::MakeExample(const Slot& slot, TowerBatch& tower, int64_
     if (maker.augmenters[i].has_value()) continue;
     maker.places[i] = static_cast<std::byte*>(tower.fields[i].raw()) + static_cast<size_t>(row) * fields_[i].bytes();
   }
-  RETURN_IF_ERROR(dataset_.Read(slot.indices[at], Example(maker.places)));
+  RETURN_IF_ERROR(ReadInto(dataset_, slot.indices[at], Example(maker.places)));
   for (size_t i = 0; i < fields_.size(); ++i) {
     if (!maker.augmenters[i].has_value()) continue;
     maker.augmenters[i]->Apply(reinterpret_cast<const uint8_t*>(maker.places[i]), slot.position.epoch, slot.indices[at],

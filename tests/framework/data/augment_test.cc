@@ -238,6 +238,10 @@ TEST(Augmenter, RejectsPoliciesThatDoNotFit) {
   const auto error = [&](const ImagePolicy& policy) { return Augmenter::Create(field, policy, 0).status(); };
   ExpectError(error({.crop = 24}), StatusCode::kInvalidArgument, "24x24", "[20,32,3]");
   EXPECT_TRUE(error({.pad = 2, .crop = 24}).ok());
+  for (const int64_t pad : {int64_t{8200}, int64_t{1} << 31, std::numeric_limits<int64_t>::max()}) {
+    ExpectError(error({.pad = pad}), StatusCode::kInvalidArgument, absl::StrCat("by ", pad, " on each side"));
+  }
+  ExpectError(error({.pad = -1}), StatusCode::kInvalidArgument, "padding by -1");
   ExpectError(error({.contrast_lower = 2, .contrast_upper = 1}), StatusCode::kInvalidArgument, "contrast");
   ExpectError(error({.brightness = std::numeric_limits<float>::quiet_NaN()}), StatusCode::kInvalidArgument, "nan");
   ExpectError(error({.normalise = ImagePolicy::Normalise::kPerChannel, .mean = {1}, .deviation = {1}}),

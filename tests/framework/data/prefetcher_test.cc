@@ -4,7 +4,10 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
+#include <new>
 #include <set>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -278,6 +281,52 @@ TEST(Prefetcher, PassesTheFirstErrorOnAfterTheBatchesBeforeIt) {
       ExpectError((*prefetcher)->Next().status(), StatusCode::kDataLoss, "some.bin: record 17");
     }
     EXPECT_EQ((*prefetcher)->position(), (Position{0, 2}));
+  }
+}
+
+// A decoder that throws at example 17.
+class ThrowingDataset : public Dataset {
+ public:
+  ThrowingDataset(std::unique_ptr<Dataset> dataset, std::function<void()> fault)
+      : dataset_(std::move(dataset)), fault_(std::move(fault)) {}
+  int64_t size() const override { return dataset_->size(); }
+  absl::Span<const Field> fields() const override { return dataset_->fields(); }
+  absl::Status Read(int64_t index, const Example& example) const override {
+    if (index == 17) fault_();
+    return dataset_->Read(index, example);
+  }
+
+ private:
+  std::unique_ptr<Dataset> dataset_;
+  std::function<void()> fault_;
+};
+
+TEST(Prefetcher, AnExceptionOfTheDatasetIsAnError) {
+  FreshRandom random;
+  const struct {
+    std::function<void()> fault;
+    StatusCode code;
+    const char* text;
+  } kCases[] = {
+      {[] { throw std::runtime_error("not a JPEG"); }, StatusCode::kInternal, "not a JPEG"},
+      {[] { throw 7; }, StatusCode::kInternal, "no std::exception"},
+      {[] { throw std::bad_alloc(); }, StatusCode::kResourceExhausted, ""},
+  };
+  for (const auto& [fault, code, text] : kCases) {
+    const ThrowingDataset dataset(RandomImages(random, 40), fault);
+    const char* const index = code == StatusCode::kInternal ? "example 17" : "";
+    ExpectError(ReadExample(dataset, 17).status(), code, text, index);
+    for (int threads : {0, 1, 4}) {
+      PrefetcherOptions options = SmallOptions(random);
+      options.shuffle = false;
+      options.threads = threads;
+      auto prefetcher = Prefetcher::Create(dataset, options);
+      ASSERT_TRUE(prefetcher.ok());
+      absl::Status status;
+      while (status.ok()) status = (*prefetcher)->Next().status();
+      ExpectError(status, code, text, index);
+      EXPECT_EQ((*prefetcher)->Next().status(), status);
+    }
   }
 }
 
