@@ -1,15 +1,19 @@
 #include "framework/data/resume.h"
 
 #include <string>
+#include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/status.h"
 
 namespace belfry::data {
 namespace {
 
+constexpr char kPrefix[] = "data.";
 constexpr char kEpoch[] = "data.epoch";
 constexpr char kBatch[] = "data.batch";
 constexpr char kSeed[] = "data.seed";
@@ -46,6 +50,23 @@ absl::Status CheckSame(const io::Metadata& metadata, const char* key, const std:
 
 const char* Text(bool value) { return value ? "true" : "false"; }
 
+// The saved position in batches of another size: the first one that holds an example that was not seen.
+absl::StatusOr<Position> ConvertedPosition(const io::Metadata& saved, const std::string& batch_size) {
+  Position position;
+  int64_t size_now;
+  ASSIGN_OR_RETURN(position.epoch, TakeCount(saved, kEpoch, 0));
+  ASSIGN_OR_RETURN(position.batch, TakeCount(saved, kBatch, 0));
+  ASSIGN_OR_RETURN(const int64_t size, TakeCount(saved, kBatchSize, 1));
+  ASSIGN_OR_RETURN(const int64_t examples, TakeCount(saved, kExamples, 1));
+  ASSIGN_OR_RETURN(const std::string drops, Take(saved, kDropRemainder));
+  if (!absl::SimpleAtoi(batch_size, &size_now) || size_now < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("batch_size is ", batch_size, "; expected at least 1"));
+  }
+  position.batch = position.batch * size / size_now;
+  if (position.batch < BatchesPerEpoch(examples, size_now, drops == Text(true))) return position;
+  return Position{.epoch = position.epoch + 1, .batch = 0};
+}
+
 }  // namespace
 
 void PutPosition(const PrefetcherOptions& options, int64_t examples, Position next, io::Metadata& metadata) {
@@ -80,9 +101,34 @@ absl::StatusOr<Position> TakePosition(const io::Metadata& metadata, const Prefet
   if (!resume.allow_other_batch_size) {
     return CheckSame(metadata, kBatchSize, absl::StrCat(options.batch_size));
   }
-  position.batch = position.batch * batch_size / options.batch_size;
-  if (position.batch < BatchesPerEpoch(examples, options.batch_size, options.drop_remainder)) return position;
-  return Position{.epoch = position.epoch + 1, .batch = 0};
+  return ConvertedPosition(metadata, absl::StrCat(options.batch_size));
+}
+
+absl::Status CheckPosition(const io::Metadata& saved, const io::Metadata& now) {
+  std::vector<std::string> then_lines, now_lines;
+  const auto size_then = saved.find(kBatchSize), size_now = now.find(kBatchSize);
+  const bool other_size = size_then != saved.end() && size_now != now.end() && size_then->second != size_now->second;
+  for (const auto& [key, value] : now) {
+    const auto then = saved.find(key);
+    if (then == saved.end() || then->second == value) continue;
+    if (other_size && absl::StartsWith(key, kPrefix)) continue;
+    then_lines.push_back(absl::StrCat(key, " ", then->second));
+    now_lines.push_back(absl::StrCat(key, " ", value));
+  }
+  if (other_size) {
+    ASSIGN_OR_RETURN(const Position expected, ConvertedPosition(saved, size_now->second));
+    ASSIGN_OR_RETURN(const int64_t epoch, TakeCount(now, kEpoch, 0));
+    ASSIGN_OR_RETURN(const int64_t batch, TakeCount(now, kBatch, 0));
+    if (epoch != expected.epoch || batch != expected.batch) {
+      then_lines.push_back(absl::StrCat(kEpoch, " ", expected.epoch, ", ", kBatch, " ", expected.batch));
+      now_lines.push_back(absl::StrCat(kEpoch, " ", epoch, ", ", kBatch, " ", batch));
+    }
+  }
+  if (then_lines.empty()) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("The input does not go on where the checkpoint stopped, at ", absl::StrJoin(then_lines, ", "),
+                   ", but stands at ", absl::StrJoin(now_lines, ", "),
+                   "; make it with PrefetcherOptions::start = TakePosition(checkpoint.metadata, ...)"));
 }
 
 }  // namespace belfry::data

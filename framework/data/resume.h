@@ -16,6 +16,11 @@ namespace belfry::data {
 // "data.drop_remainder", "data.examples".
 void PutPosition(const PrefetcherOptions& options, int64_t examples, Position next, io::Metadata& metadata);
 
+// FailedPrecondition, with both positions, if a source that writes `now` as its position (BatchSource::PutPosition)
+// does not stand where `saved` was written. Keys that only one of them has do not matter. Of a source with another
+// batch size the position is converted as ResumeOptions::allow_other_batch_size says.
+absl::Status CheckPosition(const io::Metadata& saved, const io::Metadata& now);
+
 struct ResumeOptions {
   // A position counts batches, so with another batch size some examples would be skipped or repeated. If true, the
   // position is converted by examples: the epoch continues at the first batch of the new size that holds an unseen

@@ -20,11 +20,13 @@ constexpr int64_t kExamples = 6, kBatches = 9;
 // A stream of points of a line, made as they are asked for, for two towers. It has no epochs.
 class Stream : public data::BatchSource {
  public:
-  explicit Stream(int64_t first) : next_(first) {
+  // `of_first`: the examples that it says the first tower has; RangeOfTower says half of them.
+  Stream(int64_t first, int64_t of_first) : next_(first) {
     for (data::TowerBatch& tower : towers_) {
       tower.count = kExamples / 2;
       for (const data::Field& field : fields_) tower.fields.emplace_back(field.dtype, Shape{tower.count});
     }
+    towers_[0].count = of_first;
     towers_[1].offset = kExamples / 2;
   }
   absl::Span<const data::Field> fields() const override { return fields_; }
@@ -63,9 +65,10 @@ class Stream : public data::BatchSource {
   bool lent_ = false;
 };
 
-absl::StatusOr<double> Train(int64_t steps, const std::string& directory, const io::Checkpoint* resume) {
+absl::StatusOr<double> Train(int64_t steps, const std::string& directory, const io::Checkpoint* resume,
+                             int64_t of_first = kExamples / 2) {
   const int64_t first = resume == nullptr ? 0 : std::stoll(resume->metadata.at("stream.next"));
-  Stream stream(first);
+  Stream stream(first, of_first);
   ASSIGN_OR_RETURN(const DeviceSet devices, DeviceSet::Open("cpu:2", {.cpu_threads = 1}));
   Graph graph(BuiltinOps());
   const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
@@ -94,6 +97,15 @@ TEST(BatchSource, OfOnesOwnTrainsAndResumes) {
   const auto resumed = Train(kBatches, parts, &checkpoint);
   ASSERT_TRUE(resumed.ok()) << resumed.status();
   EXPECT_EQ(*resumed, *loss);
+}
+
+TEST(BatchSource, AnotherSplitOfItsBatchesIsAnError) {
+  const auto loss = Train(1, "", nullptr, /*of_first=*/2);
+  EXPECT_TRUE(absl::IsInvalidArgument(loss.status())) << loss.status();
+  EXPECT_THAT(
+      std::string(loss.status().message()),
+      testing::HasSubstr("gave tower 0 of 2 2 examples of a batch of 6, but data::RangeOfTower, by which batches "
+                         "are split, says 3"));
 }
 
 TEST(BatchSource, ItsEndIsAnErrorOfTheRun) {

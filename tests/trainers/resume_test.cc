@@ -405,5 +405,30 @@ TEST_F(ResumeTest, TowersThatDriftApartEndTheRun) {
   EXPECT_THAT(std::string(status.message()), HasSubstr(weights.name()));
 }
 
+// Positions of another run's data, or of none, would train on examples twice and leave others out.
+TEST_F(ResumeTest, AnInputThatStandsElsewhereIsAnError) {
+  Run("cpu:1", {.directory = Directory("run")}, 7);
+  absl::StatusOr<io::Checkpoint> checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(Directory("run")));
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  TrainerOptions options{.steps = 9, .quiet = true, .resume = &*checkpoint};
+  const auto resume = [&](const data::Position& start, int64_t batch = kBatch, uint64_t seed = 3) {
+    Experiment run("cpu:1", batch, kRate, seed, start, kMomentum);
+    return Trainer(*run.session, run.step, *run.input, options).Run();
+  };
+  // Five batches an epoch.
+  const absl::Status wrong = resume({});
+  EXPECT_EQ(wrong.code(), absl::StatusCode::kFailedPrecondition) << wrong;
+  EXPECT_THAT(std::string(wrong.message()), AllOf(HasSubstr("data.batch 2, data.epoch 1"),
+                                                  HasSubstr("data.batch 0, data.epoch 0"), HasSubstr("TakePosition")));
+  EXPECT_FALSE(resume({.epoch = 1, .batch = 3}).ok());
+  EXPECT_THAT(std::string(resume({.epoch = 1, .batch = 2}, kBatch, 4).message()), HasSubstr("data.seed 4"));
+  EXPECT_EQ(resume({.epoch = 1, .batch = 2}), absl::OkStatus());
+  // 24 examples of the epoch are seen: four batches of six.
+  EXPECT_EQ(resume({.epoch = 1, .batch = 4}, 6), absl::OkStatus());
+  EXPECT_FALSE(resume({.epoch = 1, .batch = 2}, 6).ok());
+  options.other_data = true;
+  EXPECT_EQ(resume({}), absl::OkStatus());
+}
+
 }  // namespace
 }  // namespace belfry::trainers

@@ -307,5 +307,26 @@ TEST(MetricsWriter, WritesNumbersThatJsonHasNot) {
   std::remove(path.c_str());
 }
 
+// The global step counts the steps of both.
+TEST(Trainer, ASecondTrainStepWithoutStepsLeftIsAnError) {
+  Experiment run("cpu:1", 16, 0.1);
+  const models::TrainStep second = models::ReplicateTowers(
+      Scope(run.graph).VariableScope("second"), run.devices, *run.input,
+      [](const Scope& tower, const models::Batch& examples) -> absl::StatusOr<Output> {
+        models::AddCrossEntropy(tower, models::Mlp(tower, examples["point"], {.hidden = {4}, .classes = kClasses}),
+                                examples["label"]);
+        return models::TotalLoss(tower);
+      },
+      optim::GradientDescent({.learning_rate = 0.1}));
+  ASSERT_TRUE(run.graph.status().ok()) << run.graph.status();
+  ASSERT_TRUE(Trainer(*run.session, run.step, *run.input, {.steps = 5, .quiet = true}).Run().ok());
+  const absl::Status status = Trainer(*run.session, second, *run.input, {.steps = 5, .quiet = true}).Run();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
+  EXPECT_THAT(std::string(status.message()), HasSubstr("the global step is 5, and TrainerOptions::steps is 5"));
+  Trainer more(*run.session, second, *run.input, {.steps = 8, .quiet = true});
+  EXPECT_EQ(more.Run(), absl::OkStatus());
+  EXPECT_EQ(more.steps(), 8);
+}
+
 }  // namespace
 }  // namespace belfry::trainers

@@ -17,7 +17,7 @@ using io::Metric;
 // TrainerOptions::patience, when the run ends: {.examples = 500, .metrics = {{"loss", 0.25}}} for a regression.
 struct Evaluation {
   int64_t examples = 0;
-  std::vector<Metric> metrics;
+  std::vector<Metric> metrics = {};
 };
 
 // InvalidArgument unless there is a metric, and each has a name that no other has.

@@ -19,10 +19,10 @@ namespace belfry::trainers {
 
 // One of the steps that a run prepares. Each has its own memory beside the variables.
 struct PlannedStep {
-  std::string name;  // for messages
-  std::vector<FeedSpec> feeds;
-  std::vector<Output> fetches;
-  std::vector<const Node*> targets;
+  std::string name = {};  // for messages
+  std::vector<FeedSpec> feeds = {};
+  std::vector<Output> fetches = {};
+  std::vector<const Node*> targets = {};
 };
 // The steps of a run with the given batch size.
 using PlannedSteps = std::function<std::vector<PlannedStep>(int64_t batch_size)>;

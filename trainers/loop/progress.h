@@ -15,7 +15,7 @@ namespace belfry::trainers {
 
 // One field of a progress line.
 struct ProgressField {
-  std::string text;
+  std::string text = {};
   int dispensable = 0;                    // where the line is too long, the largest are left out first; 0: never
   std::vector<std::string> shorter = {};  // other forms of the text, the shortest last
 };

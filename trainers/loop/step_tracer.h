@@ -16,7 +16,7 @@ namespace belfry::trainers {
 // The steps to trace and the output file.
 struct TraceOptions {
   int64_t first = -1, last = -1;  // inclusive; -1: none
-  std::string file;               // for chrome://tracing and ui.perfetto.dev; empty: only the table
+  std::string file = {};          // for chrome://tracing and ui.perfetto.dev; empty: only the table
 };
 // "100-110", or "100". InvalidArgument for anything else.
 absl::StatusOr<TraceOptions> ParseTrace(absl::string_view steps);

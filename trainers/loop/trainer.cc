@@ -184,7 +184,22 @@ absl::Status Trainer::ReadLossScale(double scale, int64_t skipped) {
       steps_, skipped_in_row_, loss_scale_));
 }
 
+// A Prefetcher's towers are right; a BatchSource of the user's may divide its batches in another way.
+absl::Status Trainer::CheckSplit(const data::Batch& batch) const {
+  for (size_t i = 0; i < batch.towers().size(); ++i) {
+    const int tower = step_.first_tower + static_cast<int>(i);
+    const int64_t expected = data::RangeOfTower(batch.examples(), input_.towers(), tower).count;
+    if (batch.towers()[i].count == expected) continue;
+    return absl::InvalidArgumentError(absl::StrCat("The input gave tower ", tower, " of ", input_.towers(), " ",
+                                                   Counted(batch.towers()[i].count, "example"), " of a batch of ",
+                                                   batch.examples(), ", but ",
+                                                   "data::RangeOfTower, by which batches are split, says ", expected));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status Trainer::Train(const data::Batch& batch) {
+  RETURN_IF_ERROR(CheckSplit(batch));
   const bool with_summaries = WithSummaries(steps_);
   ASSIGN_OR_RETURN(PreparedStep* const step, StepFor(batch.examples(), with_summaries));
   feeds_.clear();

@@ -41,19 +41,19 @@ struct TrainerOptions {
   // The session's SessionOptions::timeout, to which steps keep by themselves. Between two steps tasks wait for each
   // other no longer than that either, since one that comes later would fail the next step.
   absl::Duration step_timeout = absl::InfiniteDuration();
-  int64_t steps = 1000;      // of the whole run: the global step plus the steps that loss scaling skipped
-  int64_t log_every = 10;    // steps between lines of the metrics file, and one after the last; 0: none
-  std::string metrics_file;  // empty: none
-  bool quiet = false;        // nothing on standard output
+  int64_t steps = 1000;           // of the whole run: the global step plus the steps that loss scaling skipped
+  int64_t log_every = 10;         // steps between lines of the metrics file, and one after the last; 0: none
+  std::string metrics_file = {};  // empty: none
+  bool quiet = false;             // nothing on standard output
   // The unit that the output counts, "tokens" as in "tokens/s", and how many of it an example has. Empty: examples.
-  std::string unit;
+  std::string unit = {};
   int64_t units_per_example = 1;
   // Called every `evaluate_every` steps and after the last, even if no step is left to do; the result is printed, and
   // its metrics are written to the metrics file as "test_<name>". Null: never.
-  std::function<absl::StatusOr<Evaluation>(int64_t step)> evaluate;
+  std::function<absl::StatusOr<Evaluation>(int64_t step)> evaluate = {};
   // The steps that `evaluate` runs by Session::Run: Evaluator::Steps. They are compiled and given memory with those of
   // the training, so that a run that lacks memory for them ends before its first step and not at the first evaluation.
-  std::vector<PlannedStep> evaluation_steps;
+  std::vector<PlannedStep> evaluation_steps = {};
   int64_t evaluate_every = 0;  // 0: only after the last
   int64_t patience = 0;        // evaluations without a better first metric after which the run ends; 0: no limit
   // A run that comes to its end, or out of patience, restores the variables of the best checkpoint in `directory`, by
@@ -63,20 +63,21 @@ struct TrainerOptions {
 
   // Its folder "checkpoints" receives a checkpoint every `checkpoint_every` steps, with every evaluation, after the
   // last step and when the run is stopped; the directory itself receives TensorBoard's event file. Empty: neither.
-  std::string directory;
+  std::string directory = {};
   int64_t checkpoint_every = 1000;         // 0: only the others
   int keep_checkpoints = 5;                // the latest ones; the best is kept as well
   const io::Checkpoint* resume = nullptr;  // to resume from; the input must start where it stopped. Tasks other than 0
                                            // need its metadata only, and get the variables from task 0
-  std::string resume_note;                 // printed when the run resumes: in what it differs from before
-  io::Metadata metadata;                   // of the model, saved with every checkpoint
-  std::vector<Output> summaries;           // from models::AddTrainSummaries, for the event file
+  bool other_data = false;                 // when resuming, the input may start anywhere, as with other examples
+  std::string resume_note = {};            // printed when the run resumes: in what it differs from before
+  io::Metadata metadata = {};              // of the model, saved with every checkpoint
+  std::vector<Output> summaries = {};      // from models::AddTrainSummaries, for the event file
   int64_t summary_every = 100;             // steps; 0: never
 
   int64_t check_replicas_every = 0;  // steps between comparisons of the towers' variables; 0: never
-  TraceOptions trace;
-  std::function<int()> stop;  // called after each step; a result other than 0 in any task saves and ends the run
-  std::vector<std::string> settings;  // lines that must be the same in all tasks, besides what the trainer knows
+  TraceOptions trace = {};
+  std::function<int()> stop = {};  // called after each step; a result other than 0 in any task saves and ends the run
+  std::vector<std::string> settings = {};  // lines that must be the same in all tasks, besides what the trainer knows
 };
 
 // Aborted, naming the step, if the loss is NaN or infinite.
@@ -94,11 +95,13 @@ class Trainer {
 
   // Restores options.resume, or initializes the variables without a value, prepares all steps that the run will come
   // to, then trains. Errors: InvalidArgument for negative options, a trace after the last step, metrics without a name
-  // of their own, or a checkpoint of another model; ResourceExhausted, before the first step, if the steps do not fit
-  // into memory together; those of the input and of steps;
-  // FailedPrecondition if tasks differ in settings, data or model; Aborted, naming the step, if the loss is NaN or
-  // infinite (checked at every step; on GPUs, where the host runs ahead, only when it is logged), or if loss scaling
-  // skips 100 steps in a row; DataLoss if the variables of towers differ. The error names the last good checkpoint.
+  // of their own, or a checkpoint of another model; FailedPrecondition if the input does not start where options.resume
+  // stopped, or if a run that resumes nothing has nothing to train, since the global step, which counts the steps of
+  // all TrainSteps in the graph, is at options.steps already; ResourceExhausted, before the first step, if the steps do
+  // not fit into memory together; those of the input and of steps; FailedPrecondition if tasks differ in settings, data
+  // or model; Aborted, naming the step, if the loss is NaN or infinite (checked at every step; on GPUs, where the host
+  // runs ahead, only when it is logged), or if loss scaling skips 100 steps in a row; DataLoss if the variables of
+  // towers differ. The error names the last good checkpoint.
   absl::Status Run() {
     return CatchOutOfMemory("training", [this] { return StartAndLoop(); });
   }
@@ -132,6 +135,7 @@ class Trainer {
   std::vector<std::pair<int64_t, bool>> StepsToCome() const;
   absl::Status PrepareSteps();
   absl::Status Loop();
+  absl::Status CheckSplit(const data::Batch& batch) const;
   absl::Status Train(const data::Batch& batch);
   bool WithSummaries(int64_t step) const;
   absl::StatusOr<PreparedStep*> StepFor(int64_t examples, bool with_summaries);
@@ -153,6 +157,7 @@ class Trainer {
   absl::Status WaitForLastStep() { return last_step_ == nullptr ? absl::OkStatus() : last_step_->Wait(); }
   absl::Status WithLastCheckpoint(const absl::Status& status);
   absl::Status Restore(const io::Checkpoint& checkpoint);
+  absl::Status CheckInput() const;
   absl::Status CheckTasks();
   absl::Status CheckReplicas();
   absl::Status CopyMovingAverages();

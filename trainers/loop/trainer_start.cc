@@ -8,6 +8,7 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/collective/world.h"
+#include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
 #include "models/metrics.h"
 #include "trainers/loop/slot_parts.h"
@@ -127,6 +128,13 @@ absl::Status Trainer::Conclude() {
   return absl::OkStatus();
 }
 
+absl::Status Trainer::CheckInput() const {
+  if (options_.other_data) return absl::OkStatus();
+  io::Metadata position;
+  input_.PutPosition(input_.position(), position);
+  return data::CheckPosition(options_.resume->metadata, position);
+}
+
 absl::Status Trainer::CheckTasks() {
   if (world_.size() == 1) return absl::OkStatus();
   std::vector<std::string> lines = options_.settings;
@@ -152,6 +160,7 @@ absl::Status Trainer::Start() {
   slot_parts_tag_ = world_.NewTag();
   if (options_.resume != nullptr) {
     RETURN_IF_ERROR(Restore(*options_.resume));
+    RETURN_IF_ERROR(CheckInput());
     best_.Load(options_.resume->metadata);
   } else {
     RETURN_IF_ERROR(Initialize());
@@ -162,6 +171,12 @@ absl::Status Trainer::Start() {
     ASSIGN_OR_RETURN(const Tensor skipped, session_.ReadVariable(step_.skipped_steps));
     skipped_ = skipped.scalar<int64_t>();
     steps_ += skipped_;
+  }
+  if (options_.resume == nullptr && options_.steps > 0 && steps_ >= options_.steps) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "Nothing is left to train: the global step is ", steps_, ", and TrainerOptions::steps is ", options_.steps,
+        ". The global step counts the steps of all TrainSteps in a graph, and was not reset; set steps to ", steps_,
+        " and as many more as are to be trained"));
   }
   scale_step_ = steps_;
   next_ = input_.position();
