@@ -240,6 +240,15 @@ absl::Status Snapshot::Take(Session& session, absl::Span<const SlotPart> elsewhe
   return absl::OkStatus();
 }
 
+namespace {
+
+// Whether a variable belongs to a training and not to the model.
+bool IsTrainingState(const Variable& variable) {
+  return variable.def().slot_of != nullptr || (!variable.trainable() && variable.shape().rank() == 0);
+}
+
+}  // namespace
+
 absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
                                  const RestoreOptions& options) {
   ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesInModel(source, tensors, options.renames));
@@ -255,12 +264,21 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
   std::vector<Tensor> values;
   HashSet<absl::string_view> seen;
   const std::vector<Variable> all = session.graph().variables();
+  const auto in_file = [&](bool state) {
+    return std::any_of(all.begin(), all.end(), [&](const Variable& variable) {
+      return IsTrainingState(variable) == state && Selected(variable.name(), options) &&
+             by_name.contains(variable.name());
+    });
+  };
+  const bool of_training = in_file(true) || !in_file(false);
+  std::vector<std::string> lacking;  // of the missing ones, those that the file should have
   for (const Variable& variable : all) {
     const bool first = seen.insert(variable.name()).second;
     if (!Selected(variable.name(), options)) continue;
     const auto tensor = by_name.find(variable.name());
     if (tensor == by_name.end()) {
       if (first) result.missing.push_back(variable.name());
+      if (first && (of_training || !IsTrainingState(variable))) lacking.push_back(variable.name());
       continue;
     }
     const Tensor& value = *tensor->second;
@@ -292,8 +310,8 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
   };
   const bool no_weight =
       std::any_of(all.begin(), all.end(), is_weight) && std::none_of(variables.begin(), variables.end(), is_weight);
-  const bool fits = different.empty() && (result.missing.empty() || options.allow_missing) &&
-                    (result.extra.empty() || options.allow_extra);
+  const bool fits =
+      different.empty() && (lacking.empty() || options.allow_missing) && (result.extra.empty() || options.allow_extra);
   if (!fits || variables.empty() || no_weight) {
     const std::vector<std::string> none;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -301,7 +319,9 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
         !fits               ? ""
         : variables.empty() ? ": it has none of the model's variables"
                             : ": it has none of the model's weights",
-        Listed("not in the file", fits || !options.allow_missing ? result.missing : none),
+        Listed("not in the file", fits                    ? result.missing
+                                  : options.allow_missing ? none
+                                                          : lacking),
         Listed("only in the file", fits || !options.allow_extra ? result.extra : none),
         Listed("with a different shape or type in the file", different),
         "\nBuild the model that was saved, restore only a part of it, or rename or cast (RestoreOptions)"));

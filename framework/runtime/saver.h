@@ -44,20 +44,20 @@ class Snapshot {
 // "backbone/stem/conv1/weights". Paths match whole components. An empty `from` is before every name; an empty `to`
 // drops the path.
 struct Rename {
-  std::string from, to;
+  std::string from = {}, to = {};
 };
 
 // Selects the variables to restore, and what may be missing. By default everything must match.
 struct RestoreOptions {
   // Names of the file are changed first, each by the first of these that fits.
-  std::vector<Rename> renames;
+  std::vector<Rename> renames = {};
   // Restore only variables under a path in `only`, and none under a path in `except`. Paths match whole components
   // ("tail" matches "tail" and "tail/weights", not "tails"); an empty list does not restrict. Excluded variables count
   // neither as missing nor as extra.
-  std::vector<std::string> only, except;
+  std::vector<std::string> only = {}, except = {};
   bool cast = false;           // floating-point tensors are rounded or widened to the type of their variables; an error
                                // if that would make a finite number infinite
-  bool allow_missing = false;  // variables without a tensor keep their values
+  bool allow_missing = false;  // variables without a tensor keep their values; weights, too
   bool allow_extra = false;    // tensors without a variable are ignored
 };
 
@@ -73,6 +73,10 @@ struct Restored {
 // All or nothing: unless everything matches, nothing is written. `source` names the origin of the tensors in errors.
 // Errors: InvalidArgument, which lists missing names, extra names and mismatches of shape or dtype, up to 10 of each;
 // also if nothing would be restored, none of the trainable variables that are selected, or if a rename fits no tensor.
+//
+// Weights from elsewhere come without the state of a training: the slots of optimizers, moving averages, and untrained
+// scalars such as the global step and the loss scale. Unless the tensors have some of those that are selected, these do
+// not count as missing, although Restored lists them; they keep their values, or are still to be initialized.
 absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
                                  const RestoreOptions& options = {});
 

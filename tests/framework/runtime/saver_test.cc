@@ -6,6 +6,7 @@
 #include <thread>
 #include <tuple>
 
+#include "absl/strings/match.h"
 #include "framework/base/half.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/io/safetensors.h"
@@ -372,6 +373,33 @@ TEST_F(RestoreTest, TwoTensorsOfOneNameAreAnError) {
   tensors_.push_back(tensors_.front());
   ExpectError(Try().status(), StatusCode::kInvalidArgument, "two tensors", tensors_.front().name);
   ExpectUntouched();
+}
+
+// Weights from elsewhere have no state of a training; a checkpoint that lacks a part of it is another matter.
+TEST(Restore, SlotsAndCountersAreNotMissingFromWeights) {
+  Training trained(2), fresh(2, {.moving_average = 0.9}, /*seed=*/9);
+  trained.Initialize();
+  trained.Steps(0, 3);
+  fresh.Initialize();
+  std::vector<io::NamedTensor> weights, without_slots;
+  for (io::NamedTensor& tensor : TensorsOf(trained)) {
+    const bool slot = absl::StrContains(tensor.name, "/Momentum") || absl::StrContains(tensor.name, "Average");
+    if (slot) continue;
+    if (tensor.name != "global_step") weights.push_back(tensor);
+    without_slots.push_back(tensor);
+  }
+  const auto restored = Restore(*fresh.session, "weights", weights);
+  ASSERT_TRUE(restored.ok()) << restored.status();
+  EXPECT_EQ(restored->restored.size(), weights.size());
+  EXPECT_THAT(restored->missing, Contains("global_step"));
+  EXPECT_THAT(restored->missing, Contains("hidden/biases/Momentum"));
+  EXPECT_TRUE(SameBits(fresh.Value("hidden/weights", 1), trained.Value("hidden/weights")));
+  EXPECT_EQ(fresh.Value("global_step").scalar<int64_t>(), 0);
+
+  ExpectError(Restore(*fresh.session, "checkpoint", without_slots).status(), StatusCode::kInvalidArgument,
+              "hidden/biases/Momentum");
+  weights.erase(weights.begin());
+  ExpectError(Restore(*fresh.session, "weights", weights).status(), StatusCode::kInvalidArgument, "not in the file");
 }
 
 TEST(CheckReplicas, SaysWhichTowersDiffer) {
