@@ -17,6 +17,7 @@ Output AsRows(const Scope& scope, Output x) { return ops::Reshape(scope, x, {-1,
 Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x, const MultiHeadAttentionOptions& options) {
   const auto reject = [&](absl::string_view what) { return Reject(scope, "MultiHeadAttention", name, what, x); };
   if (!x.valid()) return reject("has an invalid Output as input");
+  if (!IsFloating(x.dtype())) return reject(kNeedsFloats);
   if (x.shape().rank() != 3 || x.shape()[2] == Shape::kUnknown) return reject("needs [N, T, C] with known C");
   const int64_t c = x.shape()[2];
   const int64_t heads = options.heads, kv_heads = options.kv_heads == 0 ? heads : options.kv_heads;
@@ -44,6 +45,7 @@ Output MultiHeadAttention(OpScope scope, absl::string_view name, Output x, const
 
 Output MlpBlock(OpScope scope, absl::string_view name, Output x, const MlpBlockOptions& options) {
   if (!x.valid()) return Reject(scope, "MlpBlock", name, "has an invalid Output as input", x);
+  if (!IsFloating(x.dtype())) return Reject(scope, "MlpBlock", name, kNeedsFloats, x);
   if (x.shape().rank() < 2 || x.shape()[-1] == Shape::kUnknown) {
     return Reject(scope, "MlpBlock", name, "needs an input of rank 2 or more with a known last extent", x);
   }

@@ -17,7 +17,7 @@ Variable EmbeddingTable(OpScope scope, absl::string_view name, int64_t rows, int
 }
 
 Output Embed(OpScope scope, const Variable& table, Output ids, DType dtype) {
-  if (!table.valid()) return Output();
+  if (!table.valid()) return Reject(scope, "Embed", "", "has an invalid Variable as its table", Output());
   const Output rows = ops::Gather(scope, table, ids);
   return rows.valid() && rows.dtype() != dtype ? ops::Cast(scope, rows, dtype) : rows;
 }
@@ -25,6 +25,9 @@ Output Embed(OpScope scope, const Variable& table, Output ids, DType dtype) {
 Output Embedding(OpScope scope, absl::string_view name, Output ids, int64_t rows, int64_t width,
                  const EmbeddingOptions& options) {
   if (!ids.valid()) return Reject(scope, "Embedding", name, "has an invalid Output as input", ids);
+  if (ids.dtype() != DType::kInt32 && ids.dtype() != DType::kInt64) {
+    return Reject(scope, "Embedding", name, "needs ids of int32 or int64", ids);
+  }
   const Variable table = EmbeddingTable(scope, name, rows, width, options);
   return Embed(scope.NameScope(name), table, ids, options.dtype);
 }

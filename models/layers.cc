@@ -14,8 +14,8 @@ Output Reject(const Scope& scope, absl::string_view layer, absl::string_view nam
               const Output& x) {
   std::string input;
   if (x.valid()) {
-    input = absl::StrCat("; its input is ", x.name(), " ", x.shape().ToString());
-    if (x.node->location().known()) absl::StrAppend(&input, " (", x.node->location().ToString(), ")");
+    input = absl::StrCat("; its input is ", x.name(), ", ", DTypeName(x.dtype()), " ", x.shape().ToString());
+    if (x.node->location().known()) absl::StrAppend(&input, ", made at ", x.node->location().ToString());
   }
   scope.Fail(absl::InvalidArgumentError(absl::StrCat(layer, " '", scope.name(), name, "' ", what, input)));
   return Output();
@@ -73,6 +73,7 @@ Output Activate(OpScope scope, Output x, Activation activation) {
 
 Output Dense(OpScope scope, absl::string_view name, Output x, int64_t units, const DenseOptions& options) {
   if (!x.valid()) return Reject(scope, "Dense", name, "has an invalid Output as input", x);
+  if (!IsFloating(x.dtype())) return Reject(scope, "Dense", name, kNeedsFloats, x);
   if (x.shape().rank() < 2) return Reject(scope, "Dense", name, "needs an input of rank 2 or more", x);
   const int64_t channels = x.shape()[-1];
   if (channels == Shape::kUnknown) return Reject(scope, "Dense", name, "needs an input with a known last extent", x);
@@ -88,6 +89,7 @@ Output Dense(OpScope scope, absl::string_view name, Output x, int64_t units, con
 Output Conv2D(OpScope scope, absl::string_view name, Output x, int64_t filters, Size2D kernel,
               const Conv2DOptions& options) {
   if (!x.valid()) return Reject(scope, "Conv2D", name, "has an invalid Output as input", x);
+  if (!IsFloating(x.dtype())) return Reject(scope, "Conv2D", name, kNeedsFloats, x);
   if (x.shape().rank() != 4) return Reject(scope, "Conv2D", name, "needs images [N, H, W, C]", x);
   const int64_t channels = x.shape()[-1];
   if (channels == Shape::kUnknown) {

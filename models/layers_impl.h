@@ -12,6 +12,8 @@ namespace belfry::models {
 Output Reject(const Scope& scope, absl::string_view layer, absl::string_view name, absl::string_view what,
               const Output& x);
 
+inline constexpr char kNeedsFloats[] = "needs an input of floating-point numbers (ops::Cast)";
+
 // A parameter as it is stored, and as a layer that computes in `dtype` uses it.
 struct Parameter {
   Variable kept;

@@ -11,9 +11,9 @@
 namespace belfry::models {
 
 void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay) {
-  if (weight_decay == 0 || !variable.valid()) return;
+  if (weight_decay == 0) return;
   const Output loss = ops::L2Loss(scope, variable);
-  scope.AddToCollection(kLosses, ops::Scale(scope.Named("weight_decay"), loss, weight_decay));
+  if (loss.valid()) scope.AddToCollection(kLosses, ops::Scale(scope.Named("weight_decay"), loss, weight_decay));
 }
 
 Output AddCrossEntropy(OpScope scope, Output logits, Output labels) {

@@ -11,6 +11,8 @@ namespace {
 bool HasChannels(const Scope& scope, absl::string_view layer, absl::string_view name, const Output& x, int rank) {
   if (!x.valid()) {
     Reject(scope, layer, name, "has an invalid Output as input", x);
+  } else if (!IsFloating(x.dtype())) {
+    Reject(scope, layer, name, kNeedsFloats, x);
   } else if (x.shape().rank() < rank) {
     Reject(scope, layer, name, absl::StrCat("needs an input of rank ", rank, " or more"), x);
   } else if (x.shape()[-1] == Shape::kUnknown) {

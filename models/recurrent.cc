@@ -11,6 +11,8 @@ namespace {
 bool IsSequence(const Scope& scope, absl::string_view layer, absl::string_view name, const Output& x, int64_t units) {
   if (!x.valid()) {
     Reject(scope, layer, name, "has an invalid Output as input", x);
+  } else if (!IsFloating(x.dtype())) {
+    Reject(scope, layer, name, kNeedsFloats, x);
   } else if (x.shape().rank() != 3 || x.shape()[2] == Shape::kUnknown) {
     Reject(scope, layer, name, "needs [N, T, C] with known C", x);
   } else if (units < 1) {

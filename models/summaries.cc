@@ -25,7 +25,10 @@ void AddLossSummaries(const Scope& scope, const TrainTower& tower) {
 }  // namespace
 
 void ActivationSummaries(OpScope scope, Output x) {
-  if (!x.valid()) return;
+  if (!x.valid()) {
+    scope.Add("ActivationSummaries", {x});  // an error
+    return;
+  }
   const Scope at = At(scope, *x.node);
   ops::HistogramSummary(at, "activations", x);
   const Output zero = ops::Equal(at, x, ops::ZerosLike(at, x));

@@ -58,9 +58,8 @@ absl::Status CheckAlone() {
   if (launch.processes == 1) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "This is one of ", launch.processes, " processes started by ", launch.launcher,
-      ", but this Belfry cannot train in several processes: each would train a model of its own. Start one process "
-      "with "
-      "several devices, such as --devices=cpu:",
+      ", but this program cannot train in several processes: each would train a model of its own. Start one process "
+      "with several devices, such as --devices=cpu:",
       launch.processes, ", or let them run independently with --world=none (DeviceOptions::ignore_launcher)"));
 }
 

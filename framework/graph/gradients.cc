@@ -240,11 +240,8 @@ class Differentiator {
   HashMap<Output, std::vector<Output>> contributions_;
 };
 
-}  // namespace
-
-absl::StatusOr<std::vector<Output>> Gradients(const Scope& scope, absl::Span<const Output> ys,
-                                              absl::Span<const Output> xs, const GradientOptions& options) {
-  RETURN_IF_ERROR(scope.status());
+absl::StatusOr<std::vector<Output>> Compute(const Scope& scope, absl::Span<const Output> ys,
+                                            absl::Span<const Output> xs, const GradientOptions& options) {
   for (absl::Span<const Output> outputs : {ys, xs}) {
     for (const Output& output : outputs) {
       if (!output.valid()) {
@@ -258,6 +255,16 @@ absl::StatusOr<std::vector<Output>> Gradients(const Scope& scope, absl::Span<con
     }
   }
   return Differentiator(scope, ys, xs, options).Run();
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<Output>> Gradients(OpScope scope, absl::Span<const Output> ys, absl::Span<const Output> xs,
+                                              const GradientOptions& options) {
+  RETURN_IF_ERROR(scope.status());
+  absl::StatusOr<std::vector<Output>> gradients = Compute(scope, ys, xs, options);
+  if (gradients.ok()) return gradients;
+  return scope.WithOwnLine(gradients.status());
 }
 
 }  // namespace belfry

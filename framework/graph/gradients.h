@@ -10,9 +10,9 @@
 namespace belfry {
 
 struct GradientOptions {
-  std::vector<Output> grad_ys;         // one per y; empty means ones
-  std::vector<Output> stop_gradients;  // treated as constants: no gradient flows past them, though an x may be one of
-                                       // them
+  std::vector<Output> grad_ys = {};         // one per y; empty means ones
+  std::vector<Output> stop_gradients = {};  // treated as constants: no gradient flows past them, though an x may be one
+                                            // of them
 };
 
 // Adds nodes that compute d(sum of ys) / d(x) for each x, and returns them in the order of xs; the Output is invalid
@@ -21,8 +21,9 @@ struct GradientOptions {
 //
 // Errors: an op on a path has no gradient (its OpDef neither defines one nor sets not_differentiable), or an op that is
 // not differentiable cuts every path from the ys to an x (the message names the op and the path from the loss); a
-// gradient's shape or dtype differs from its tensor's; a y is not floating-point.
-absl::StatusOr<std::vector<Output>> Gradients(const Scope& scope, absl::Span<const Output> ys,
-                                              absl::Span<const Output> xs, const GradientOptions& options = {});
+// gradient's shape or dtype differs from its tensor's; a y is not floating-point. They end with the line of the caller
+// or of the op that they are about.
+absl::StatusOr<std::vector<Output>> Gradients(OpScope scope, absl::Span<const Output> ys, absl::Span<const Output> xs,
+                                              const GradientOptions& options = {});
 
 }  // namespace belfry

@@ -31,8 +31,8 @@ struct Tower {
 
 // One entry of a collection, with its name-scope path.
 struct CollectionItem {
-  std::string path;  // the name of an output or variable, or the scope of a tower
-  std::variant<Output, Variable, Tower> value;
+  std::string path = {};  // the name of an output or variable, or the scope of a tower
+  std::variant<Output, Variable, Tower> value = {};
 };
 
 // Names of common collections; any other name may be used.
@@ -48,19 +48,19 @@ bool InScope(absl::string_view path, absl::string_view scope);
 
 // The arguments of AddNode, normally filled in by a Scope.
 struct NodeRequest {
-  std::string op;
-  std::string name;  // the wanted name; made unique as TensorFlow 1 does ("MatMul_1")
-  std::vector<Output> inputs;
-  std::vector<const Node*> control_inputs;
-  Attrs attrs;
-  DeviceName device;
-  std::string device_text;
-  std::vector<const Node*> colocated_with;
+  std::string op = {};
+  std::string name = {};  // the wanted name; made unique as TensorFlow 1 does ("MatMul_1")
+  std::vector<Output> inputs = {};
+  std::vector<const Node*> control_inputs = {};
+  Attrs attrs = {};
+  DeviceName device = {};
+  std::string device_text = {};
+  std::vector<const Node*> colocated_with = {};
   Phase phase = Phase::kForward;
   const Node* computed_for = nullptr;
   int tower = -1;
-  std::string tower_scope;
-  SourceLocation location;
+  std::string tower_scope = {};
+  SourceLocation location = {};
 };
 
 // A program under construction. Owns its nodes, which are never removed; add them through a Scope. Not thread-safe

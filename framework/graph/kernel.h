@@ -23,7 +23,7 @@ class Stream;
 // The dtype and shape of one tensor.
 struct TensorSpec {
   DType dtype = DType::kFloat32;
-  Shape shape;
+  Shape shape = {};
 
   size_t bytes() const { return static_cast<size_t>(shape.elements()) * SizeOf(dtype); }
   bool operator==(const TensorSpec&) const = default;
@@ -31,10 +31,10 @@ struct TensorSpec {
 
 // The node of a plan for which a kernel is made. Every shape is known. Valid only during the call of the factory.
 struct KernelSpec {
-  absl::string_view name;  // the node's name, for errors
+  absl::string_view name = {};  // the node's name, for errors
   const Attrs& attrs;
-  absl::Span<const TensorSpec> inputs;
-  absl::Span<const TensorSpec> outputs;
+  absl::Span<const TensorSpec> inputs = {};
+  absl::Span<const TensorSpec> outputs = {};
   Device* device = nullptr;  // the device that will run it; may be null for a CPU device
 };
 

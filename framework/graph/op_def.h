@@ -26,7 +26,7 @@ struct RewriteContext;  // framework/compiler/rewrite.h
 
 // An input or an output of an op.
 struct ArgDef {
-  std::string name;
+  std::string name = {};
   std::string type = "T";   // one of the op's type variables (OpDef::types) or a dtype's name: "int32", "bool"
   bool list = false;        // any number of tensors of this type; only the last argument may be a list
   bool ref = false;         // input: a variable that the op updates; output: that variable's storage after the update
@@ -48,8 +48,8 @@ inline constexpr DType kIndexTypes[] = {DType::kInt32, DType::kInt64};
 inline constexpr absl::Span<const DType> kAnyType = kAllDTypes;
 
 struct AttrDef {
-  std::string name;
-  AttrValue value;        // the default, which also fixes the attribute's type
+  std::string name = {};
+  AttrValue value = {};   // the default, which also fixes the attribute's type
   bool required = false;  // if true, `value` only fixes the type
 };
 
@@ -88,9 +88,9 @@ enum class OpKind {
 };
 
 struct KernelDef {
-  absl::string_view device_type;  // "CPU" or "GPU"
-  DType dtype;                    // dtype of the op's first type variable
-  KernelFactory make;
+  absl::string_view device_type = {};  // "CPU" or "GPU"
+  DType dtype = {};                    // dtype of the op's first type variable
+  KernelFactory make = {};
   // For ops that update a variable: several nodes as one (compiler/passes/passes.h, FuseUpdates). The nodes have equal
   // attributes, and share all inputs whose type is not T. Null: each node runs by itself.
   FusedUpdatesFactory fuse_updates = nullptr;
@@ -127,14 +127,15 @@ absl::string_view OpRoleName(OpRole role);
 
 // The definition of one op in one place: name, inputs, outputs, attributes, shape rule, gradient rule and kernels.
 struct OpDef {
-  std::string name;
-  std::vector<ArgDef> inputs;
-  std::vector<ArgDef> outputs;  // the shape rule decides how many outputs a list output, always the last, stands for
-  std::vector<TypeVar> types;   // the first one selects the kernel
-  std::vector<AttrDef> attrs;   // besides the type variables
-  ShapeFunction shape;
-  FlopsFunction flops;        // null: one per element of the largest input or output
-  GradientFunction gradient;  // null: set not_differentiable too, or Gradients() fails at this op
+  std::string name = {};
+  std::vector<ArgDef> inputs = {};
+  // The shape rule decides how many outputs a list output, always the last, stands for.
+  std::vector<ArgDef> outputs = {};
+  std::vector<TypeVar> types = {};  // the first one selects the kernel
+  std::vector<AttrDef> attrs = {};  // besides the type variables
+  ShapeFunction shape = {};
+  FlopsFunction flops = {};        // null: one per element of the largest input or output
+  GradientFunction gradient = {};  // null: set not_differentiable too, or Gradients() fails at this op
   bool not_differentiable = false;
   OpRole role = OpRole::kNone;
   // Each output element depends only on the input elements at its position (with broadcasting), and so does each
@@ -143,12 +144,13 @@ struct OpDef {
   bool elementwise = false;
   bool identity_if_same_shape = false;  // output 0 equals input 0 where their shapes do: a sum or stretch to a shape
   bool stateful = false;  // reads or writes more than its inputs and outputs: never folded, merged or reordered away
-  std::vector<std::pair<int, int>> in_place;  // (input, output) pairs that may share memory if shapes and dtypes agree
+  // (input, output) pairs that may share memory if shapes and dtypes agree.
+  std::vector<std::pair<int, int>> in_place = {};
   OpKind kind = OpKind::kKernel;
-  std::vector<KernelDef> kernels;
+  std::vector<KernelDef> kernels = {};
 
   // Kernels from a back-end module, loaded when they are first looked up; may be null. Set by the registry.
-  std::shared_ptr<const LateKernels> late_kernels;
+  std::shared_ptr<const LateKernels> late_kernels = {};
 
   // The kernel for a device type and dtype, or null: one of `kernels`, else of `late_kernels`, which are loaded if they
   // are for this type.

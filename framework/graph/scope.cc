@@ -2,7 +2,9 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
@@ -29,7 +31,26 @@ absl::Status AddCondition(const OpRegistry& registry, absl::string_view op, Outp
   return absl::OkStatus();
 }
 
+// Whether a message has the location, or ends with another: "... (model.cc:17)".
+bool HasLocation(absl::string_view message, const std::string& location) {
+  const size_t found = message.find(location), after = found + location.size();
+  if (found != message.npos && (after == message.size() || !absl::ascii_isdigit(message[after]))) return true;
+  if (!absl::ConsumeSuffix(&message, ")")) return false;
+  const size_t open = message.rfind('('), colon = message.rfind(':');
+  int line;
+  return open != message.npos && colon != message.npos && open < colon &&
+         absl::SimpleAtoi(message.substr(colon + 1), &line);
+}
+
 }  // namespace
+
+absl::Status Scope::WithOwnLine(const absl::Status& status) const {
+  const std::string location = location_.known() ? location_.ToString() : "";
+  if (location.empty() || HasLocation(status.message(), location)) return status;
+  return absl::Status(status.code(), absl::StrCat(status.message(), " (", location, ")"));
+}
+
+void Scope::Fail(const absl::Status& status) const { graph_->Fail(WithOwnLine(status)); }
 
 Scope Scope::NameScope(absl::string_view name) const {
   Scope scope = *this;
@@ -243,7 +264,7 @@ const Node* Scope::AddNode(absl::string_view op, std::vector<Output> inputs, Att
   if (colocated_with_ != nullptr) request.colocated_with.push_back(colocated_with_);
   absl::StatusOr<const Node*> node = graph_->AddNode(std::move(request));
   if (!node.ok()) {
-    Fail(node.status());
+    graph_->Fail(node.status());  // which names the line itself
     return nullptr;
   }
   return *node;

@@ -87,7 +87,11 @@ class Scope {
 
   Graph& graph() const { return *graph_; }
   const absl::Status& status() const { return graph_->status(); }
-  void Fail(absl::Status status) const { graph_->Fail(std::move(status)); }
+  // Reports an error that sticks to the graph, as builders do. Its message gets the source line of location() at its
+  // end unless it ends with one, so errors of op builders and layers name the line of their caller.
+  void Fail(const absl::Status& status) const;
+  // The error with that line.
+  absl::Status WithOwnLine(const absl::Status& status) const;
   const std::string& name() const { return name_; }                    // "tower_0/conv1/", "" at the root
   const std::string& variable_path() const { return variable_path_; }  // "conv1/"
   const DeviceName& device() const { return device_; }

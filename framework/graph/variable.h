@@ -17,10 +17,10 @@ class Scope;
 
 // The definition of one variable: a logical name and the replica of it that a tower holds. Owned by the Graph.
 struct VariableDef {
-  std::string logical_name;           // "conv1/weights", without a tower's prefix
+  std::string logical_name = {};      // "conv1/weights", without a tower's prefix
   int replica = 0;                    // the tower that holds it, in replicated mode
   const Node* node = nullptr;         // of role kVariable; its output 0 is the value. For a part: of role kFlatSlice
-  Output initial_value;               // what `initializer` assigns
+  Output initial_value = {};          // what `initializer` assigns
   const Node* initializer = nullptr;  // of role kAssign
   bool trainable = true;
   const VariableDef* slot_of = nullptr;  // for an optimizer's slot or a moving average: the variable it belongs to
@@ -82,7 +82,7 @@ Initializer HeUniformInitializer();
 struct VariableOptions {
   DType dtype = DType::kFloat32;
   bool trainable = true;
-  Variable slot_of;  // if valid, the new variable is placed on the device of this one
+  Variable slot_of = {};  // if valid, the new variable is placed on the device of this one
 };
 
 // The variable `name` below the scope's variable path, in the scope's replica: a new one, or an existing one if the

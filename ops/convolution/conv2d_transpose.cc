@@ -42,7 +42,7 @@ Extent UnslidExtent(const Extent& x, const Padding& padding, int64_t before, int
 
 // Whether x and filter have these ranks; fails the graph if not.
 bool CheckRanks(const Scope& scope, absl::string_view op, Output x, Output filter, int rank) {
-  if (!x.valid() || !filter.valid()) return false;
+  if (!x.valid() || !filter.valid()) return scope.Add(op, {x, filter}).valid();  // an error
   if (x.shape().rank() == rank && filter.shape().rank() == rank) return true;
   scope.Fail(absl::InvalidArgumentError(absl::StrCat(op, " takes x and a filter of rank ", rank, ", not ",
                                                      x.shape().ToString(), " and ", filter.shape().ToString())));

@@ -6,7 +6,8 @@ namespace {
 
 // Whether x can be cut into blocks; fails the graph if not.
 bool CheckBlocks(const Scope& scope, absl::string_view op, Output x, int64_t block) {
-  if (!x.valid() || (x.shape().rank() == 4 && block >= 1)) return x.valid();
+  if (!x.valid()) return scope.Add(op, {x}).valid();  // an error
+  if (x.shape().rank() == 4 && block >= 1) return true;
   scope.Fail(absl::InvalidArgumentError(absl::StrCat(op, " takes images [N, H, W, C] and a block of at least 1, not ",
                                                      x.shape().ToString(), " and ", block)));
   return false;

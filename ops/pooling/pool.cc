@@ -315,7 +315,7 @@ Output AvgPool(OpScope scope, Output x, const PoolOptions& options) {
 Output GlobalAvgPool(OpScope scope, Output x, bool keep_dims) { return Mean(scope, x, {1, 2}, keep_dims); }
 
 Output GlobalMaxPool(OpScope scope, Output x, bool keep_dims) {
-  if (!x.valid()) return Output();
+  if (!x.valid()) return scope.Add("GlobalMaxPool", {x});  // an error
   const Shape& shape = x.shape();
   if (shape.rank() != 4 || shape[1] < 1 || shape[2] < 1) {
     scope.Fail(absl::InvalidArgumentError(

@@ -6,7 +6,7 @@
 namespace belfry::ops {
 
 Output Categorical(OpScope scope, Output logits, const RandomOptions& options) {
-  if (!logits.valid()) return Output();
+  if (!logits.valid()) return scope.Add("Categorical", {logits});  // an error
   if (logits.shape().rank() == 0) {
     scope.Fail(absl::InvalidArgumentError("Categorical takes logits [..., classes], not a scalar"));
     return Output();

@@ -12,7 +12,7 @@ Output DropReduced(const Scope& scope, Output kept, const Axes& axes) {
 }
 
 Output LogSumExp(OpScope scope, Output x, const Axes& axes, bool keep_dims) {
-  if (!x.valid()) return Output();
+  if (!x.valid()) return scope.Add("LogSumExp", {x});  // an error
   const DType dtype = x.dtype();
   const bool narrow = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
   const Output wide = narrow ? Cast(scope, x, DType::kFloat32) : x;
