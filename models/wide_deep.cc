@@ -1,6 +1,7 @@
 #include "models/wide_deep.h"
 
 #include <cmath>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "models/batch.h"
@@ -47,12 +48,23 @@ Output Wide(const Scope& scope, const TableInput& table, const WideDeepOptions& 
   return ops::AddN(scope, terms);
 }
 
+// An initializer whose first row is zeros: the category that is not known. It is rarely trained, since training data
+// have no category that their own vocabulary lacks, so a random row would add noise to what the other columns say.
+Initializer ZeroForUnknown(Initializer others) {
+  return [others = std::move(others)](const Scope& scope, absl::string_view name, DType dtype, const Shape& shape) {
+    const Output all = others(scope, name, dtype, shape);
+    if (!all.valid()) return all;
+    const Output unknown = ops::Fill(scope, {1, shape[1]}, 0, dtype);
+    return ops::Concat(scope, {unknown, ops::Slice(scope, all, {1, 0}, {shape[0] - 1, shape[1]})}, 0);
+  };
+}
+
 Output Deep(const Scope& scope, const TableInput& table, const WideDeepOptions& options) {
   std::vector<Output> parts;
   const double stddev = 1 / std::sqrt(static_cast<double>(options.width));
   for (const CategoryInput& column : table.categories) {
     parts.push_back(Embedding(scope, NodeName(column.name), column.ids, column.categories, options.width,
-                              {.table = NormalInitializer(stddev), .dtype = options.dtype}));
+                              {.table = ZeroForUnknown(NormalInitializer(stddev)), .dtype = options.dtype}));
   }
   if (table.numbers.has_value()) parts.push_back(*table.numbers);
   Output y = ops::Concat(scope, parts, 1);

@@ -13,15 +13,15 @@ namespace belfry::models {
 
 // A column of categories.
 struct CategoryInput {
-  std::string name;        // of any characters; the variables are called after it, see NodeName
-  Output ids;              // [N], int32 or int64, in [0, categories)
+  std::string name = {};   // of any characters; the variables are called after it, see NodeName
+  Output ids = {};         // [N], int32 or int64, in [0, categories)
   int64_t categories = 0;  // the size of its vocabulary
 };
 
 // The columns of a table: at least one.
 struct TableInput {
-  std::optional<Output> numbers;  // [N, F] with known F, in WideDeepOptions::dtype; best of mean 0 and deviation 1
-  std::vector<CategoryInput> categories;
+  std::optional<Output> numbers = {};  // [N, F] with known F, in WideDeepOptions::dtype; best of mean 0 and deviation 1
+  std::vector<CategoryInput> categories = {};
 };
 
 struct WideDeepOptions {
@@ -38,7 +38,8 @@ struct WideDeepOptions {
 // [width] of each category and the numbers. The gradients of the tables are sparse: a step updates the rows whose ids
 // it has.
 //
-// The wide weights start at 0, embeddings normally distributed with standard deviation 1 / sqrt(width). Variables:
+// The wide weights start at 0, embeddings normally distributed with standard deviation 1 / sqrt(width), but for the row
+// of data::kUnknownCategory, which starts at 0: a category that no training example had adds nothing. Variables:
 // wide/numbers/weights [F, outputs], wide/<name>/table [categories, outputs]; deep/<name>/table [categories, width],
 // deep/hidden<i>/{weights,biases}, i from 1, and deep/output/{weights,biases}, whose bias is that of the whole.
 Output WideDeep(OpScope scope, const TableInput& table, const WideDeepOptions& options = {});

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include <spdlog/spdlog.h>
+
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -43,6 +45,7 @@ absl::StatusOr<Numbers> ReadNumbers(const CsvRegressionOptions& options) {
                                                                          .others = data::ColumnType::kFloat,
                                                                          .dtype = DType::kFloat64,
                                                                          .max_bytes = options.max_bytes}));
+  for (const std::string& warning : table.warnings) spdlog::warn("{}: {}", options.path, warning);
   Numbers numbers;
   std::vector<absl::Span<const double>> features;
   for (size_t i = 0; i < table.columns.size(); ++i) {

@@ -162,5 +162,14 @@ TEST_F(WideDeepTest, LearnsOnTwoTowersAsOnOneUpdatingTheRowsOfABatch) {
   EXPECT_EQ(one.ops.at("SparseApplyAdagrad"), 4);
 }
 
+TEST_F(WideDeepTest, TheUnknownCategoryStartsAtZero) {
+  const Output ids = ops::Placeholder(scope_, DType::kInt32, {Shape::kUnknown});
+  WideDeep(scope_, {.categories = {{"city", ids, 4}}}, kSmall);
+  Start();
+  const std::vector<double> table = Value(Find("deep/city/table"));
+  ASSERT_EQ(table.size(), 12u);
+  for (int i = 0; i < 12; ++i) EXPECT_EQ(table[i] == 0, i < 3) << i;
+}
+
 }  // namespace
 }  // namespace belfry::models

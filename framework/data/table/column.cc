@@ -1,8 +1,14 @@
 #include "framework/data/table/column.h"
 
 #include <algorithm>
+#include <optional>
+#include <utility>
 
+#include <nlohmann/json.hpp>
+
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -27,8 +33,15 @@ absl::StatusOr<ColumnType> ParseType(absl::string_view text) {
       absl::StrCat("'", text, "' is no type of a column; expected float, integer, category or skip"));
 }
 
+// Cut between two characters of UTF-8, and quoted where a list would be misread.
 std::string Shown(const std::string& text) {
-  return absl::CHexEscape(text.size() <= kLongestShown ? text : absl::StrCat(text.substr(0, kLongestShown), "..."));
+  size_t length = std::min(text.size(), kLongestShown);
+  while (length > 0 && length < text.size() && (static_cast<unsigned char>(text[length]) & 0xC0) == 0x80) --length;
+  const std::string shown =
+      absl::StrCat(absl::Utf8SafeCHexEscape(text.substr(0, length)), length < text.size() ? "..." : "");
+  const bool plain = !shown.empty() && shown == absl::StripAsciiWhitespace(shown) &&
+                     shown.find_first_of(",:\"\\") == std::string::npos;
+  return plain ? shown : absl::StrCat("\"", shown, "\"");
 }
 
 std::string VocabularyText(const Column& column) {
@@ -38,6 +51,45 @@ std::string VocabularyText(const Column& column) {
     absl::StrAppend(&text, i == 1 ? ": " : ", ", Shown(column.vocabulary[i]));
   }
   return known > kTextsShown ? text + ", ..." : text;
+}
+
+std::string ToText(const Column& column) {
+  nlohmann::ordered_json json = {{"name", column.name}, {"type", std::string(ColumnTypeName(column.type))}};
+  if (column.type == ColumnType::kCategory) json["vocabulary"] = column.vocabulary;
+  std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  // What is not UTF-8 was replaced, so it does not parse back to the same column.
+  if (nlohmann::ordered_json::parse(text) == json) return text;
+  text = absl::StrCat(ColumnTypeName(column.type), "\n", absl::CHexEscape(column.name));
+  for (const std::string& entry : column.vocabulary) absl::StrAppend(&text, "\n", absl::CHexEscape(entry));
+  return text;
+}
+
+std::optional<Column> FromJson(const std::string& text) {
+  const nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object() || !json.contains("name") || !json["name"].is_string() || !json.contains("type") ||
+      !json["type"].is_string()) {
+    return std::nullopt;
+  }
+  const absl::StatusOr<ColumnType> type = ParseType(json["type"].get<std::string>());
+  if (!type.ok()) return std::nullopt;
+  Column column{.name = json["name"].get<std::string>(), .type = *type};
+  if (!json.contains("vocabulary")) return column;
+  if (!json["vocabulary"].is_array()) return std::nullopt;
+  for (const nlohmann::json& entry : json["vocabulary"]) {
+    if (!entry.is_string()) return std::nullopt;
+    column.vocabulary.push_back(entry.get<std::string>());
+  }
+  return column;
+}
+
+std::optional<Column> FromLines(const std::string& text) {
+  std::vector<std::string> lines = absl::StrSplit(text, '\n');
+  bool whole = lines.size() >= 2;
+  for (std::string& line : lines) whole = whole && absl::CUnescape(line, &line);
+  if (!whole) return std::nullopt;
+  const absl::StatusOr<ColumnType> type = ParseType(lines[0]);
+  if (!type.ok()) return std::nullopt;
+  return Column{.name = lines[1], .type = *type, .vocabulary = {lines.begin() + 2, lines.end()}};
 }
 
 }  // namespace
@@ -94,10 +146,7 @@ std::string ColumnsText(absl::Span<const Column> columns) {
 void PutColumns(absl::Span<const Column> columns, io::Metadata& metadata) {
   int number = 0;
   for (const Column& column : columns) {
-    if (column.type == ColumnType::kSkip) continue;
-    std::string text = absl::StrCat(ColumnTypeName(column.type), "\n", absl::CHexEscape(column.name));
-    for (const std::string& entry : column.vocabulary) absl::StrAppend(&text, "\n", absl::CHexEscape(entry));
-    metadata[absl::StrCat(kKey, number++)] = text;
+    if (column.type != ColumnType::kSkip) metadata[absl::StrCat(kKey, number++)] = ToText(column);
   }
 }
 
@@ -106,18 +155,14 @@ absl::StatusOr<std::vector<Column>> TakeColumns(const io::Metadata& metadata) {
   while (true) {
     const auto found = metadata.find(absl::StrCat(kKey, columns.size()));
     if (found == metadata.end()) break;
-    std::vector<std::string> lines = absl::StrSplit(found->second, '\n');
-    bool whole = lines.size() >= 2;
-    for (std::string& line : lines) whole = whole && absl::CUnescape(line, &line);
-    const absl::StatusOr<ColumnType> type = ParseType(lines[0]);
-    if (whole && type.ok()) {
-      columns.push_back({.name = lines[1], .type = *type, .vocabulary = {lines.begin() + 2, lines.end()}});
-      // Without a vocabulary a category would get another one from new data.
-      whole = *type != ColumnType::kCategory || (lines.size() > 2 && lines[2].empty());
-    }
-    if (!whole || !type.ok()) {
+    std::optional<Column> column =
+        absl::StartsWith(found->second, "{") ? FromJson(found->second) : FromLines(found->second);
+    // Without a vocabulary a category would get another one from new data.
+    if (!column.has_value() ||
+        (column->type == ColumnType::kCategory && (column->vocabulary.empty() || !column->vocabulary[0].empty()))) {
       return absl::InvalidArgumentError(absl::StrCat("The checkpoint's \"", found->first, "\" is damaged"));
     }
+    columns.push_back(*std::move(column));
   }
   if (!columns.empty()) return columns;
   return absl::InvalidArgumentError("The checkpoint has no columns of a table: its model was trained on other data");

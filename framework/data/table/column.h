@@ -25,7 +25,7 @@ absl::string_view ColumnTypeName(ColumnType type);  // "float", "integer", "cate
 inline constexpr int32_t kUnknownCategory = 0;
 
 struct Column {
-  std::string name;
+  std::string name = {};
   ColumnType type = ColumnType::kFloat;
   // Of a category: the text of each id. The first is kUnknownCategory's, which is empty.
   std::vector<std::string> vocabulary = {};
@@ -40,12 +40,16 @@ absl::StatusOr<std::vector<Column>> ParseColumns(absl::string_view text);
 absl::StatusOr<size_t> FindColumn(absl::Span<const std::string> names, absl::string_view wanted,
                                   absl::string_view file);
 
-// A line for each column, for people: "city   category of 12: Bonn, Jena, Kiel, ...".
+// A line for each column, for people: "city   category of 12: Bonn, Jena, "Kiel, North", ...". Texts that could be
+// misread in such a list are quoted.
 std::string ColumnsText(absl::Span<const Column> columns);
 
 // Adds the columns to a checkpoint's metadata, but for those that are skipped; TakeColumns returns them. A run that
 // reads its data by the columns of its checkpoint (CsvOptions::columns) has the ids of the run before. Keys:
-// "table.column.0" and so on. InvalidArgument: there are none, or they are damaged.
+// "table.column.0" and so on; values are JSON, {"name": "city", "type": "category", "vocabulary": ["", "Bonn"]},
+// without a vocabulary for other types. Text that is not UTF-8, which JSON cannot hold, makes it lines instead: the
+// type, the name and the vocabulary, with C escapes, as all had before. InvalidArgument: there are none, or they are
+// damaged.
 void PutColumns(absl::Span<const Column> columns, io::Metadata& metadata);
 absl::StatusOr<std::vector<Column>> TakeColumns(const io::Metadata& metadata);
 

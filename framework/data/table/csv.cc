@@ -4,6 +4,9 @@
 #include <set>
 #include <utility>
 
+#include <spdlog/spdlog.h>
+
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
@@ -39,13 +42,14 @@ struct CsvText {
   bool header = false;
 
   // Calls `use` with each row after the header.
+  // Counts the comments between and after them.
   template <class Use>
-  absl::Status ForEachRow(const Use& use) const {
+  absl::StatusOr<int64_t> ForEachRow(const Use& use) const {
     CsvRows rows(text, name, options.separator, options.comment);
     std::vector<CsvField> row;
     for (int64_t i = 0;; ++i) {
       ASSIGN_OR_RETURN(const bool more, rows.Next(row));
-      if (!more) return absl::OkStatus();
+      if (!more) return rows.comments();
       if (i == 0 && header) continue;
       if (row.size() != names.size()) {
         return rows.Error(row[0].line, row[0].column,
@@ -81,6 +85,8 @@ absl::Status GivenColumns(const CsvText& csv, std::vector<Column>& columns, std:
   for (const std::string& name : csv.names) columns.push_back({.name = name});
   given.assign(columns.size(), false);
   for (const Column& column : csv.options.columns) {
+    const bool may_lack = absl::c_linear_search(csv.options.may_lack, column.name);
+    if (may_lack && !absl::c_linear_search(csv.names, column.name)) continue;
     ASSIGN_OR_RETURN(const size_t i, FindColumn(csv.names, column.name, csv.name));
     if (given[i]) {
       return absl::InvalidArgumentError(absl::StrCat(csv.name, ": the column '", csv.names[i], "' is given two types"));
@@ -106,13 +112,20 @@ absl::StatusOr<Table> ParseCsv(absl::string_view text, absl::string_view name, c
   RETURN_IF_ERROR(GivenColumns(csv, table.columns, given));
   const size_t columns = table.columns.size();
   std::vector<TypeGuess> guesses(columns);
-  RETURN_IF_ERROR(csv.ForEachRow([&](const CsvRows&, const std::vector<CsvField>& row) {
+  const auto guess = [&](const CsvRows&, const std::vector<CsvField>& row) {
     for (size_t i = 0; i < columns; ++i) {
       if (!given[i]) guesses[i].Add(row[i], options);
     }
     table.lines.push_back(row[0].line);
     return absl::OkStatus();
-  }));
+  };
+  ASSIGN_OR_RETURN(const int64_t comments, csv.ForEachRow(guess));
+  if (comments > 0) {
+    table.warnings.push_back(absl::StrCat(
+        Counted(comments, "line"), " among the rows ", comments == 1 ? "begins" : "begin", " with '",
+        std::string(1, options.comment), "' and ", comments == 1 ? "is" : "are",
+        " left out as comments; if they are data, set CsvOptions::comment to '\\0' or to another character"));
+  }
   if (table.rows() == 0) return absl::InvalidArgumentError(absl::StrCat(name, ": no rows after the header"));
 
   std::vector<ColumnReader> readers;
@@ -125,10 +138,11 @@ absl::StatusOr<Table> ParseCsv(absl::string_view text, absl::string_view name, c
     }
     readers.emplace_back(table.columns[i], table.rows(), options);
   }
-  RETURN_IF_ERROR(csv.ForEachRow([&](const CsvRows& rows, const std::vector<CsvField>& row) {
+  const auto read = [&](const CsvRows& rows, const std::vector<CsvField>& row) {
     for (size_t i = 0; i < columns; ++i) RETURN_IF_ERROR(readers[i].Add(rows, row[i]));
     return absl::OkStatus();
-  }));
+  };
+  RETURN_IF_ERROR(csv.ForEachRow(read).status());
   table.values.resize(columns);
   for (size_t i = 0; i < columns; ++i) readers[i].Finish(table.columns[i], table.values[i]);
   return table;
@@ -161,6 +175,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> ToDataset(const Table& table) {
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenCsv(const std::string& path, const CsvOptions& options) {
   ASSIGN_OR_RETURN(const Table table, ReadCsv(path, options));
+  for (const std::string& warning : table.warnings) spdlog::warn("{}: {}", path, warning);
   return ToDataset(table);
 }
 

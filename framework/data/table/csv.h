@@ -17,16 +17,20 @@ namespace belfry::data {
 
 struct CsvOptions {
   char separator = ',';
-  char comment = '#';          // starts a line to skip, as blank lines are; '\0': no comments
-  std::optional<bool> header;  // whether the first row names the columns; unset: yes if any of its fields is not a
-                               // number. Without a header the names are decimal numbers from 0
+  char comment = '#';  // starts a line to skip, as blank lines are; '\0': no comments. Table::warnings counts those
+                       // after the first row, which may be data
+  std::optional<bool> header = {};  // whether the first row names the columns; unset: yes if any of its fields is not a
+                                    // number. Without a header the names are decimal numbers from 0
   // Columns with given types, chosen as FindColumn does. A category with a vocabulary gets its ids; another one gets a
   // vocabulary from the file, in ascending order: whole numbers by value, then texts by bytes.
-  std::vector<Column> columns;
+  std::vector<Column> columns = {};
+  // Names among `columns` that the file may lack, such as the label when a model predicts; the table then has no such
+  // column.
+  std::vector<std::string> may_lack = {};
   // The type of all other columns. Unset: kInteger where every field is a whole number, kFloat where every one is a
   // number, otherwise kCategory; empty fields do not count. Digits after a leading zero, and those beyond 64 bits, are
   // no number: they identify something.
-  std::optional<ColumnType> others;
+  std::optional<ColumnType> others = {};
   DType dtype = DType::kFloat32;  // of kFloat columns: kFloat32 or kFloat64
   // Whether a field of a number column may lack its number: it is empty, NA, NaN or null, in letters of either case. It
   // is then NaN, in a kFloat column; a column of integers that lacks one is inferred as kFloat.
@@ -41,7 +45,7 @@ struct Table {
   // one.
   std::vector<Tensor> values;
   std::vector<int64_t> lines;         // by row: of the file, from 1
-  std::vector<std::string> warnings;  // about inferred types that may not be those meant
+  std::vector<std::string> warnings;  // about inferred types and skipped lines that may not be meant; OpenCsv logs them
 
   int64_t rows() const { return static_cast<int64_t>(lines.size()); }
 };

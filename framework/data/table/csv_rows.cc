@@ -24,6 +24,7 @@ absl::StatusOr<bool> CsvRows::Next(std::vector<CsvField>& row) {
   while (at_ < text_.size() && SkipLine()) {
   }
   if (at_ >= text_.size()) return false;
+  any_row_ = true;
   do {
     row.emplace_back();
     RETURN_IF_ERROR(ReadField(row.back()));
@@ -43,6 +44,7 @@ bool CsvRows::SkipLine() {
   const absl::string_view line = absl::StripAsciiWhitespace(text_.substr(at_, end - at_));
   const bool comment = comment_ != '\0' && !line.empty() && line[0] == comment_;
   if (!line.empty() && !comment) return false;
+  if (comment && any_row_) ++comments_;
   at_ = end;
   StartLine();
   return true;

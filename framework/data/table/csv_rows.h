@@ -13,7 +13,7 @@
 namespace belfry::data {
 
 struct CsvField {
-  std::string text;
+  std::string text = {};
   int64_t line = 0, column = 0;  // position of the first byte, counted from 1
 };
 
@@ -31,6 +31,7 @@ class CsvRows {
   // InvalidArgument "name:line:column: message".
   absl::Status Error(int64_t line, int64_t column, absl::string_view message) const;
   char separator() const { return separator_; }
+  int64_t comments() const { return comments_; }  // lines skipped as comments so far, after the first row
 
  private:
   int64_t column() const { return static_cast<int64_t>(at_ - line_start_) + 1; }
@@ -46,6 +47,8 @@ class CsvRows {
   const char separator_, comment_;
   size_t at_ = 0, line_start_ = 0;
   int64_t line_ = 1;
+  int64_t comments_ = 0;
+  bool any_row_ = false;
 };
 
 // InvalidArgument for a file that is not text of this kind: in UTF-16, binary, or with line ends of CR alone.

@@ -109,5 +109,46 @@ TEST(CsvColumns, OfADamagedCheckpointAreAnError) {
   }
 }
 
+TEST(CsvColumns, AreReadableJsonInACheckpoint) {
+  std::vector<Column> columns = {{.name = "city", .type = kCategory, .vocabulary = {"", "K\xC3\xB6ln, 0", "\"\n"}},
+                                 {.name = "x", .type = kFloat}};
+  io::Metadata metadata;
+  PutColumns(columns, metadata);
+  EXPECT_EQ(metadata["table.column.0"],
+            "{\"name\":\"city\",\"type\":\"category\",\"vocabulary\":[\"\",\"K\xC3\xB6ln, 0\",\"\\\"\\n\"]}");
+  EXPECT_EQ(metadata["table.column.1"], "{\"name\":\"x\",\"type\":\"float\"}");
+  EXPECT_EQ(ColumnsText(columns), "city  category of 2: \"K\xC3\xB6ln, 0\", \"\\\"\\n\"\nx     float\n");
+
+  // Bytes that are no text, and checkpoints of older versions.
+  columns[0].vocabulary[1] = "\xff\xfe";
+  PutColumns(columns, metadata);
+  EXPECT_EQ(TakeColumns(metadata)->at(0).vocabulary, columns[0].vocabulary);
+  metadata["table.column.0"] = "category\ncity\n\nK\\xc3\\xb6ln";
+  EXPECT_THAT(TakeColumns(metadata)->at(0).vocabulary, ElementsAre("", "K\xC3\xB6ln"));
+  for (const char* text :
+       {"{", "{}", "{\"name\":1}", "{\"name\":\"x\",\"type\":\"number\"}", "{\"name\":\"x\",\"type\":\"category\"}",
+        "{\"name\":\"x\",\"type\":\"category\",\"vocabulary\":[\"a\"]}",
+        "{\"name\":\"x\",\"type\":\"category\",\"vocabulary\":[1]}"}) {
+    ExpectError(TakeColumns({{"table.column.0", text}}).status(), StatusCode::kInvalidArgument, "table.column.0");
+  }
+}
+
+TEST(CsvColumns, AreShownWithoutHalfACharacter) {
+  const std::vector<Column> columns = {
+      {.name = "c", .type = kCategory, .vocabulary = {"", std::string(19, 'x') + "\xC3\xB6y"}}};
+  EXPECT_EQ(ColumnsText(columns), "c  category of 1: " + std::string(19, 'x') + "...\n");
+}
+
+// A model predicts from rows without the column that it was trained to predict.
+TEST(CsvColumns, SomeMayBeLacking) {
+  const std::vector<Column> columns = {{.name = "x", .type = kFloat}, {.name = "click", .type = kInteger}};
+  const CsvOptions options = {.columns = columns, .may_lack = {"click"}};
+  const Table without = Parse("x\n1.5\n", options), with = Parse("click,x\n1,2.5\n", options);
+  ASSERT_EQ(without.columns.size(), 1u);
+  EXPECT_THAT(without.values[0].ToDoubles(), ElementsAre(1.5));
+  EXPECT_THAT(with.values[0].ToDoubles(), ElementsAre(1));
+  ExpectError(ParseCsv("click\n1\n", "t", options).status(), StatusCode::kInvalidArgument, "no column 'x'");
+}
+
 }  // namespace
 }  // namespace belfry::data

@@ -225,5 +225,18 @@ TEST(Csv, OpensFilesAsDatasets) {
   ExpectError(OpenCsv(folder.path()).status(), StatusCode::kInvalidArgument, folder.path());
 }
 
+TEST(Csv, WarnsOfRowsThatAreTakenForComments) {
+  const auto table = ParseCsv("# written by hand\ntag,n\n#a,1\nb,2\n#c,3\n", "t");
+  ASSERT_TRUE(table.ok()) << table.status();
+  EXPECT_EQ(table->rows(), 1);
+  ASSERT_EQ(table->warnings.size(), 1u);
+  EXPECT_THAT(table->warnings[0], testing::HasSubstr("2 lines among the rows begin with '#'"));
+  const auto all = ParseCsv("tag,n\n#a,1\nb,2\n", "t", {.comment = '\0'});
+  ASSERT_TRUE(all.ok()) << all.status();
+  EXPECT_EQ(all->rows(), 2);
+  EXPECT_TRUE(all->warnings.empty());
+  EXPECT_TRUE(ParseCsv("# a note\n1\n", "t")->warnings.empty());
+}
+
 }  // namespace
 }  // namespace belfry::data
