@@ -1,5 +1,7 @@
 #include "trainers/language_data.h"
 
+#include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "absl/strings/ascii.h"
@@ -72,13 +74,43 @@ absl::StatusOr<std::vector<int32_t>> ParsePrompt(const LanguageData& data, const
   return tokens;
 }
 
+namespace {
+
+// The bytes of the character of UTF-8 that `text` begins with; 0 if it begins with none, or with a control character
+// other than a line's end and a tab. A terminal would obey those, U+0080 to U+009F among them.
+size_t LengthOfCharacter(absl::string_view text) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return absl::ascii_iscntrl(first) && first != '\n' && first != '\t' ? 0 : 1;
+  const size_t length = first >= 0xF0 ? 4 : first >= 0xE0 ? 3 : 2;
+  if (first < 0xC2 || first > 0xF4 || text.size() < length) return 0;
+  uint32_t code = first & (0x7F >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(i) & 0xC0) != 0x80) return 0;
+    code = code << 6 | (byte(i) & 0x3F);
+  }
+  constexpr uint32_t kLeast[] = {0, 0, 0x80, 0x800, 0x10000};
+  const bool surrogate = 0xD800 <= code && code <= 0xDFFF;
+  return code < kLeast[length] || code < 0xA0 || surrogate || code > 0x10FFFF ? 0 : length;
+}
+
+}  // namespace
+
 std::string TokensText(const LanguageData& data, const std::vector<int32_t>& tokens) {
   if (data.kind == Kind::kTokens) return absl::StrJoin(tokens, " ");
-  std::string text;
+  std::string bytes;
   for (const int32_t token : tokens) {
-    const char c = static_cast<char>(data.kind == Kind::kGenerated ? 'a' + token : token);
-    const bool shown = !absl::ascii_iscntrl(static_cast<unsigned char>(c)) || c == '\n' || c == '\t';
-    text += shown ? std::string(1, c) : absl::StrFormat("\\x%02x", static_cast<unsigned char>(c));
+    bytes.push_back(static_cast<char>(data.kind == Kind::kGenerated ? 'a' + token : token));
+  }
+  std::string text;
+  for (absl::string_view rest = bytes; !rest.empty();) {
+    const size_t length = LengthOfCharacter(rest);
+    if (length > 0) {
+      absl::StrAppend(&text, rest.substr(0, length));
+    } else {
+      absl::StrAppendFormat(&text, "\\x%02x", static_cast<unsigned char>(rest[0]));
+    }
+    rest.remove_prefix(std::max<size_t>(length, 1));
   }
   return text;
 }

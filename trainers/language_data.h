@@ -12,7 +12,7 @@
 namespace belfry::trainers {
 
 struct LanguageDataOptions {
-  std::string path;             // a file or a folder; empty: a generated language
+  std::string path = {};        // a file or a folder; empty: a generated language
   int64_t context = 64;         // T
   int64_t vocabulary = 50'257;  // of files of tokens
   int token_bits = 16;          // of those without a header
@@ -36,7 +36,8 @@ absl::StatusOr<LanguageData> OpenLanguageData(const LanguageDataOptions& options
 // A prompt as tokens: the bytes of a text; numbers separated by commas or spaces; letters from 'a' on for the generated
 // language. InvalidArgument names what is none of them.
 absl::StatusOr<std::vector<int32_t>> ParsePrompt(const LanguageData& data, const std::string& prompt);
-// Tokens as they are printed: the reverse. Control characters of a text are shown as \x07.
+// Tokens as they are printed: the reverse. Control characters of a text, and bytes that are not UTF-8, are shown as
+// \x07.
 std::string TokensText(const LanguageData& data, const std::vector<int32_t>& tokens);
 
 }  // namespace belfry::trainers

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include <spdlog/spdlog.h>
+
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -38,8 +40,8 @@
 #include "trainers/loop/explain.h"
 #include "trainers/loop/run_header.h"
 #include "trainers/loop/stop_signals.h"
+#include "trainers/loop/text_sampler.h"
 #include "trainers/loop/trainer.h"
-#include "trainers/text_sampler.h"
 
 ABSL_FLAG(std::string, model, "tiny",
           "Sizes of the transformer: tiny (2 layers, width 64), small (6 layers, width 384), or those of GPT-2: gpt2, "
@@ -60,8 +62,9 @@ ABSL_FLAG(double, weight_decay, 0.1, "Weight decay of matrices, times the learni
 ABSL_FLAG(double, clip_norm, 1, "Global norm to which gradients are clipped; 0: no clipping.");
 ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on held-out text; 0: evaluate only at the end.");
 ABSL_FLAG(int64_t, patience, 0, "Evaluations without a smaller loss after which training stops; 0: no limit.");
-ABSL_FLAG(bool, restore_best, false,
-          "At the end, go back to the best evaluation's checkpoint in --train_dir, and report that one and sample from it.");
+ABSL_FLAG(
+    bool, restore_best, false,
+    "At the end, go back to the best evaluation's checkpoint in --train_dir, and report that one and sample from it.");
 ABSL_FLAG(std::string, data_dir, "",
           "A text file, a file of tokens (*.bin, *.npy), or a folder of them. Files whose names have the word 'train' "
           "are for training, and those with 'val' for evaluation; otherwise the last tenth is held out. Empty: a "
@@ -93,7 +96,9 @@ in nats and in bits, with a sample.)";
 
 constexpr int64_t kGeneratedSteps = 1500, kTextSteps = 5000;
 constexpr int kMaxDataThreads = 1024;
-constexpr int64_t kMaxSize = 1 << 20;  // of layers, heads, width and context
+constexpr int64_t kMaxSize = 1 << 20;  // of heads, width and context
+constexpr int64_t kMaxLayers =
+    4096;  // each is some eighty nodes of the graph, which is built before its memory is known
 
 struct NamedSize {
   absl::string_view name;
@@ -158,12 +163,13 @@ absl::StatusOr<models::TransformerOptions> ModelFromFlags() {
     return absl::InvalidArgumentError(
         absl::StrCat("--model=", name, " is unknown; the sizes are ", absl::StrJoin(kSizes, ", ", name_of)));
   }
-  const auto size_of = [](absl::string_view flag, int64_t value, int64_t otherwise) -> absl::StatusOr<int64_t> {
-    RETURN_IF_ERROR(CheckFlag(flag, value, 0, kMaxSize));
+  const auto size_of = [](absl::string_view flag, int64_t value, int64_t otherwise,
+                          int64_t most = kMaxSize) -> absl::StatusOr<int64_t> {
+    RETURN_IF_ERROR(CheckFlag(flag, value, 0, most));
     return value == 0 ? otherwise : value;
   };
   models::TransformerOptions model;
-  ASSIGN_OR_RETURN(model.layers, size_of("layers", absl::GetFlag(FLAGS_layers), sizes->layers));
+  ASSIGN_OR_RETURN(model.layers, size_of("layers", absl::GetFlag(FLAGS_layers), sizes->layers, kMaxLayers));
   ASSIGN_OR_RETURN(model.heads, size_of("heads", absl::GetFlag(FLAGS_heads), sizes->heads));
   ASSIGN_OR_RETURN(model.width, size_of("width", absl::GetFlag(FLAGS_width), sizes->width));
   ASSIGN_OR_RETURN(model.length, size_of("context", absl::GetFlag(FLAGS_context), sizes->context));
@@ -219,7 +225,9 @@ std::vector<RunSetting> Settings(const models::TransformerOptions& model, int64_
 
 // The loss in nats, which decides, and in bits; for a generated language also by how much it exceeds the entropy.
 Evaluation ToEvaluation(const Classification& results, const LanguageData& data) {
-  Evaluation evaluation{.examples = results.labels, .metrics = {{.name = "loss", .value = results.loss}}};
+  Evaluation evaluation{.examples = results.labels,
+                        .unit = absl::StrCat(data.unit(), "s"),
+                        .metrics = {{.name = "loss", .value = results.loss}}};
   evaluation.metrics.push_back({.name = absl::StrCat("bits_per_", data.unit()), .value = results.loss / std::log(2.0)});
   if (data.floor > 0) {
     evaluation.metrics.push_back({.name = "above_entropy", .value = results.loss / data.floor - 1, .percent = true});
@@ -352,6 +360,12 @@ absl::StatusOr<int> Train(World& world) {
                    TowerLines(world, devices, step, replicate.towers, absl::GetFlag(FLAGS_variable_update), batch_size,
                               StartDeadline()));
   if (!quiet && first_task) PrintHeader(model, data, towers, step);
+  const int64_t warmup = absl::GetFlag(FLAGS_warmup_steps);
+  if (first_task && options.steps > 0 && options.steps < warmup) {
+    spdlog::warn("--steps={} ends within the warm-up of --warmup_steps={}, at {:.0f}% of --learning_rate={}",
+                 options.steps, warmup, 100.0 * static_cast<double>(options.steps) / static_cast<double>(warmup),
+                 absl::GetFlag(FLAGS_learning_rate));
+  }
   Classification results;
   options.evaluate = [&](int64_t at) -> absl::StatusOr<Evaluation> {
     ASSIGN_OR_RETURN(results, evaluator.Run(*session, *data.parts.validation, {}, test_batch, nullptr, &world,

@@ -30,7 +30,7 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-constexpr int64_t kBatch = 12, kSteps = 12, kEvaluateEvery = 4;
+constexpr int64_t kRecordsBatch = 12, kRecordsSteps = 12, kEvaluateEvery = 4;
 
 // Called with the steps that are done; may throw, or return an error.
 using Fault = std::function<absl::Status(int64_t step)>;
@@ -41,7 +41,8 @@ struct Faults {
 };
 
 TrainerOptions Options(const std::string& folder) {
-  TrainerOptions options{.steps = kSteps, .log_every = 3, .metrics_file = folder + "/metrics.jsonl", .quiet = true};
+  TrainerOptions options{
+      .steps = kRecordsSteps, .log_every = 3, .metrics_file = folder + "/metrics.jsonl", .quiet = true};
   options.directory = folder;
   options.checkpoint_every = 5;
   options.evaluate_every = kEvaluateEvery;
@@ -56,9 +57,9 @@ absl::Status Live(const std::string& folder, const Faults& faults) {
   data::Position start;
   if (last.ok()) {
     options.resume = &*last;
-    start = data::TakePosition(last->metadata, {.batch_size = kBatch, .seed = 3}, 50).value();
+    start = data::TakePosition(last->metadata, {.batch_size = kRecordsBatch, .seed = 3}, 50).value();
   }
-  Experiment run("cpu:1", kBatch, 0.1, 3, start, 0.9);
+  Experiment run("cpu:1", kRecordsBatch, 0.1, 3, start, 0.9);
   options.summaries = models::AddTrainSummaries(Scope(run.graph), run.step);
   options.summary_every = 4;
   options.evaluate = [&](int64_t step) -> absl::StatusOr<Evaluation> {
@@ -136,7 +137,7 @@ class StepRecordsTest : public ::testing::Test {
 };
 
 TEST_F(StepRecordsTest, AFailedEvaluationIsMadeUp) {
-  for (int64_t at = kEvaluateEvery; at <= kSteps; at += kEvaluateEvery) {
+  for (int64_t at = kEvaluateEvery; at <= kRecordsSteps; at += kEvaluateEvery) {
     ExpectMadeUp(
         {.in_evaluation = [=](int64_t step) { return step == at ? absl::UnavailableError("EIO") : absl::OkStatus(); }},
         absl::StrCat("an error in the evaluation after step ", at));
@@ -160,7 +161,7 @@ TEST_F(StepRecordsTest, AnEvaluationMayFailMoreThanOnce) {
 }
 
 TEST_F(StepRecordsTest, AFaultAfterTheRecordsRepeatsNone) {
-  for (int64_t at = 1; at <= kSteps; ++at) {
+  for (int64_t at = 1; at <= kRecordsSteps; ++at) {
     ExpectMadeUp({.after_step =
                       [=](int64_t step) {
                         if (step == at) throw std::bad_alloc();
@@ -193,7 +194,7 @@ TEST_F(StepRecordsTest, AFailedWriteOfACheckpointLosesNoLine) {
 
 // Killed after a step that wrote its records, but before the next checkpoint.
 TEST_F(StepRecordsTest, TensorBoardShowsTheStepOfACheckpointOnce) {
-  for (int64_t at = 1; at < kSteps; ++at) {
+  for (int64_t at = 1; at < kRecordsSteps; ++at) {
     const TemporaryFolder folder;
     const pid_t child = fork();
     if (child == 0) {
@@ -235,7 +236,7 @@ TEST(RestoreBest, GoesBackToTheVariablesOfTheBestEvaluation) {
   options.steps = 100;
   options.quiet = false;
   options.restore_best = true;
-  Experiment run("cpu:2", kBatch, 0.1, 3, {}, 0.9);
+  Experiment run("cpu:2", kRecordsBatch, 0.1, 3, {}, 0.9);
   std::vector<int64_t> evaluated;
   options.evaluate = [&](int64_t step) -> absl::StatusOr<Evaluation> {
     evaluated.push_back(step);
@@ -263,7 +264,7 @@ TEST(RestoreBest, GoesBackToTheVariablesOfTheBestEvaluation) {
 }
 
 TEST(RestoreBest, NeedsADirectory) {
-  Experiment run("cpu:1", kBatch, 0.1);
+  Experiment run("cpu:1", kRecordsBatch, 0.1);
   TrainerOptions options{.steps = 1, .quiet = true, .restore_best = true};
   options.evaluate = [](int64_t) -> absl::StatusOr<Evaluation> { return Accuracy(1); };
   const absl::Status status = Trainer(*run.session, run.step, *run.input, options).Run();

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cmath>
 #include <csignal>
@@ -11,6 +12,7 @@
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <iterator>
 #include <limits>
 #include <new>
 #include <utility>
@@ -22,6 +24,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "framework/base/check.h"
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/version.h"
@@ -30,12 +33,28 @@ namespace belfry::trainers {
 
 namespace {
 
-// Abseil ends the program with status 1 after printing the help that was asked for.
-void EndHelpWithSuccess() {
-  std::atexit([] {
-    std::fflush(stdout);
-    std::_Exit(EXIT_SUCCESS);
-  });
+// The error of a standard output that could not be written, such as a full disk, which would otherwise lose results
+// without a word. Prints it.
+bool OutputFailed() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return false;
+  std::fprintf(stderr, "Error: cannot write to standard output: %s\n", std::strerror(errno));
+  return true;
+}
+
+// Whether an argument asks for a text of Abseil's: --help, --helpfull, --version ...
+bool AsksForText(absl::string_view argument) {
+  if (!absl::ConsumePrefix(&argument, "-")) return false;
+  absl::ConsumePrefix(&argument, "-");
+  const absl::string_view name = argument.substr(0, argument.find('='));
+  constexpr absl::string_view kNames[] = {"help",      "helpfull", "helpshort", "helppackage",
+                                          "helpmatch", "helpon",   "version"};
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames);
+}
+
+// Abseil ends the program with status 1 after printing a help that was asked for, and with 0 after the version even if
+// it could not be printed.
+void EndByOutput() {
+  std::atexit([] { std::_Exit(OutputFailed() ? EXIT_FAILURE : EXIT_SUCCESS); });
 }
 
 // A file that is opened gets the lowest free descriptor, so with standard output closed the first one would receive
@@ -64,8 +83,9 @@ std::vector<std::string> ParseFlags(int argc, char** argv, absl::string_view usa
   std::string help = "--help";
   for (char*& argument : arguments) {
     const absl::string_view text = argument;
-    if (text == "-h" || text == "-help") argument = help.data();
-    if (text == "-h" || text == "-help" || text == "--help") EndHelpWithSuccess();
+    const bool short_help = text == "-h" || text == "-help";
+    if (short_help || AsksForText(text)) EndByOutput();
+    if (short_help) argument = help.data();
   }
   const std::vector<char*> rest = absl::ParseCommandLine(argc, arguments.data());
   return std::vector<std::string>(rest.begin() + 1, rest.end());
@@ -156,10 +176,7 @@ int ExitStatus(const absl::Status& status) {
     std::fprintf(stderr, "Error: %s\n", status.ToString().c_str());
     return EXIT_FAILURE;
   }
-  // A full disk would otherwise lose results without a word.
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return EXIT_SUCCESS;
-  std::fprintf(stderr, "Error: cannot write to standard output: %s\n", std::strerror(errno));
-  return EXIT_FAILURE;
+  return OutputFailed() ? EXIT_FAILURE : EXIT_SUCCESS;
 }
 
 int ExitStatus(const absl::StatusOr<int>& signal) {

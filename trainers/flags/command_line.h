@@ -15,7 +15,8 @@
 namespace belfry::trainers {
 
 // Parses the flags and returns the positional arguments. --help and -h print `usage` and the program's flags, --version
-// the build, and end the program with status 0; an unknown flag is an error and ends it with status 1.
+// the build, and end the program with status 0, or 1 if they cannot be written; an unknown flag is an error and ends it
+// with status 1.
 std::vector<std::string> ParseFlags(int argc, char** argv, absl::string_view usage);
 // The same for a program without positional arguments: one is an error and exits with status 2.
 void ParseCommandLine(int argc, char** argv, absl::string_view usage);

@@ -241,7 +241,7 @@ absl::Status Trainer::Evaluate() {
       "after step %d: test %s on %d %s", steps_,
       absl::StrJoin(evaluation_.metrics, ", ",
                     [](std::string* text, const Metric& metric) { absl::StrAppend(text, MetricText(metric)); }),
-      evaluation_.examples, examples_name_));
+      evaluation_.examples, evaluation_.unit.empty() ? examples_name_ : evaluation_.unit));
   progress_->Resume();
   if (tracer_.has_value() && tracer_->in_range(steps_)) tracer_->AddHostSpan("evaluate", begin, SteadyNow());
   return absl::OkStatus();
