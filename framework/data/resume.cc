@@ -42,10 +42,11 @@ absl::StatusOr<int64_t> TakeCount(const io::Metadata& metadata, const char* key,
 absl::Status CheckSame(const io::Metadata& metadata, const char* key, const std::string& now) {
   ASSIGN_OR_RETURN(const std::string then, Take(metadata, key));
   if (then == now) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("The training was interrupted with \"", key, "\" ", then,
-                                                    " and would resume with ", now,
-                                                    ", which would change the examples in its batches; set it to ",
-                                                    then, ", or start at the first batch of the data"));
+  const std::string remedy =
+      key == absl::string_view(kExamples) ? "use the data of then" : absl::StrCat("set it to ", then);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "The training was interrupted with \"", key, "\" ", then, " and would resume with ", now,
+      ", which would change the examples in its batches; ", remedy, ", or start at the first batch of the data"));
 }
 
 const char* Text(bool value) { return value ? "true" : "false"; }

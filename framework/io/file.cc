@@ -55,7 +55,10 @@ std::string Beside(const std::string& path, int i) { return absl::StrCat(path, "
 std::string RoomBeside(absl::string_view path) {
   struct statvfs system {};
   if (::statvfs(FolderOf(std::string(path)).c_str(), &system) != 0) return "";
-  return absl::StrCat("; ", static_cast<uint64_t>(system.f_bavail) * system.f_frsize, " bytes are free there");
+  const uint64_t free = static_cast<uint64_t>(system.f_bavail) * system.f_frsize;
+  if (system.f_files > 0 && system.f_favail == 0) return "; no file may be added there: all inodes are in use";
+  constexpr uint64_t kMuch = uint64_t{1} << 30;
+  return absl::StrCat("; ", free, " bytes are free there", free > kMuch ? ", so a quota may have been reached" : "");
 }
 
 bool WriteAll(int descriptor, absl::string_view bytes) {
