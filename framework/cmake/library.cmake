@@ -6,7 +6,11 @@ foreach(folder IN LISTS folders)
   target_sources(belfry PRIVATE $<TARGET_OBJECTS:${folder}>)
 endforeach()
 target_compile_features(belfry PUBLIC cxx_std_20)
-target_include_directories(belfry PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}> $<INSTALL_INTERFACE:include/belfry>)
+# A project that has Belfry as a subdirectory uses it as if it were installed: Belfry::belfry and "belfry.h".
+add_library(Belfry::belfry ALIAS belfry)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/include/belfry.h CONTENT "#include \"trainers/belfry.h\"\n")
+target_include_directories(belfry PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}>
+  $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include> $<INSTALL_INTERFACE:include/belfry>)
 # PUBLIC: for the headers that programs include.
 target_link_libraries(belfry
   PUBLIC absl::core_headers absl::function_ref absl::hash absl::inlined_vector

@@ -1,4 +1,4 @@
-#include "trainers/text_sampler.h"
+#include "trainers/loop/text_sampler.h"
 
 #include <algorithm>
 #include <cmath>
