@@ -16,12 +16,12 @@ namespace belfry::models {
 
 // A name with the source line that asks for it.
 struct FieldName {
-  FieldName(const char* name, SourceLocation location = SourceLocation::Current())  // NOLINT: converts on purpose
-      : name(name), location(location) {}
-  FieldName(absl::string_view name, SourceLocation location = SourceLocation::Current())  // NOLINT: likewise
-      : name(name), location(location) {}
-  FieldName(const std::string& name, SourceLocation location = SourceLocation::Current())  // NOLINT: likewise
-      : name(name), location(location) {}
+  FieldName(const char* field, SourceLocation where = SourceLocation::Current())  // NOLINT: converts on purpose
+      : name(field), location(where) {}
+  FieldName(absl::string_view field, SourceLocation where = SourceLocation::Current())  // NOLINT: likewise
+      : name(field), location(where) {}
+  FieldName(const std::string& field, SourceLocation where = SourceLocation::Current())  // NOLINT: likewise
+      : name(field), location(where) {}
   absl::string_view name;
   SourceLocation location;
 };

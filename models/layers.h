@@ -38,7 +38,7 @@ Output Dense(OpScope scope, absl::string_view name, Output x, int64_t units, con
 struct Size2D {
   int64_t height = 1, width = 1;
   constexpr Size2D(int64_t size) : height(size), width(size) {}  // NOLINT: converts on purpose
-  constexpr Size2D(int64_t height, int64_t width) : height(height), width(width) {}
+  constexpr Size2D(int64_t rows, int64_t columns) : height(rows), width(columns) {}
 };
 
 struct Conv2DOptions {

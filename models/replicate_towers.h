@@ -54,7 +54,7 @@ struct ReplicateOptions {
   double moving_average = 0;    // decay of an exponential moving average of tower 0's weights; 0: none
   // Loss scaling, for float16 with its small range. A step that overflows is skipped: no variable changes, including
   // those of batch normalisation and the global step. If unset, no loss is scaled and no step skipped.
-  std::optional<optim::LossScaleOptions> loss_scale;
+  std::optional<optim::LossScaleOptions> loss_scale = {};
 };
 // InvalidArgument for options that exclude each other or are out of range; ReplicateTowers checks them.
 absl::Status Check(const ReplicateOptions& options);
@@ -77,8 +77,8 @@ struct TrainTower {
 
 // A figure of the step besides its loss.
 struct TrainMetric {
-  std::string name;  // of the model's node: "cross_entropy"
-  Output mean;       // float32 scalar: the mean over all examples of the step
+  std::string name = {};  // of the model's node: "cross_entropy"
+  Output mean = {};       // float32 scalar: the mean over all examples of the step
 };
 
 // A training step. A Trainer runs it; by hand, feed `batch` of every tower and run `update` (Batch::Feeds,

@@ -13,9 +13,9 @@ namespace belfry::ops {
 
 // Identifies a collective and this tower's rank in it.
 struct CollectiveOptions {
-  std::string group;  // unique among the graph's collectives, the same in all towers
-  int rank = 0;       // of this tower
-  int size = 1;       // number of towers
+  std::string group = {};  // unique among the graph's collectives, the same in all towers
+  int rank = 0;            // of this tower
+  int size = 1;            // number of towers
 };
 
 // The weighted mean of each of `values` over the towers: sum(weight_r * x_r) / sum(weight_r), summed in ascending tower

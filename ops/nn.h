@@ -83,7 +83,7 @@ struct Padding {
 
 struct Conv2DOptions {
   int64_t stride_h = 1, stride_w = 1;
-  Padding padding;
+  Padding padding = {};
   int64_t dilation_h = 1, dilation_w = 1;  // 1: neighbouring taps
   int64_t groups = 1;                      // channel groups, convolved separately
 };
@@ -104,7 +104,7 @@ Output Conv2DTranspose(OpScope scope, Output x, Output filter, const Conv2DOptio
 
 struct Conv1DOptions {
   int64_t stride = 1;
-  Padding padding;  // Explicit(0, 0, before, after); (0, 0, (R - 1) dilation, 0) is causal
+  Padding padding = {};  // Explicit(0, 0, before, after); (0, 0, (R - 1) dilation, 0) is causal
   int64_t dilation = 1;
   int64_t groups = 1;
 };
@@ -118,7 +118,7 @@ Output DepthwiseConv2D(OpScope scope, Output x, Output filter, const Conv2DOptio
 struct PoolOptions {
   int64_t height = 2, width = 2;  // size of the window
   int64_t stride_h = 2, stride_w = 2;
-  Padding padding;  // must be smaller than the window
+  Padding padding = {};  // must be smaller than the window
 };
 // The maximum of each window of x [N, H, W, C], per channel. Any number beats NaN, so only a window of NaNs gives NaN.
 // The gradient goes to the first of equal elements.

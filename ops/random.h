@@ -21,7 +21,7 @@ namespace belfry::ops {
 struct RandomOptions {
   DType dtype = DType::kFloat32;
   bool per_step = true;  // false: the same tensor in every run
-  std::string key;       // distinguishes ops of one seed; if empty, RandomKeyName(scope, op)
+  std::string key = {};  // distinguishes ops of one seed; if empty, RandomKeyName(scope, op)
 };
 
 // Uniform in [low, high), in every dtype; `low` is rounded to it. low > high, or one that the dtype cannot hold, is an

@@ -26,7 +26,7 @@ namespace belfry::ops {
 struct Gradient {
   Gradient(Output dense) : value(dense) {}           // NOLINT(google-explicit-constructor): the usual case
   Gradient(const Variable& dense) : value(dense) {}  // NOLINT(google-explicit-constructor): likewise
-  Gradient(Output rows, Output indices) : value(rows), indices(indices) {}
+  Gradient(Output rows, Output rows_indices) : value(rows), indices(rows_indices) {}
   bool sparse() const { return indices.valid(); }
   Output value;
   Output indices;

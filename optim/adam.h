@@ -10,8 +10,8 @@ struct AdamOptions {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double epsilon = 1e-8;
-  double weight_decay = 0;  // times the variable, added to the gradient
-  VariableFilter decays;    // the variables that weight decay applies to
+  double weight_decay = 0;     // times the variable, added to the gradient
+  VariableFilter decays = {};  // the variables that weight decay applies to
 };
 
 // Slots "<variable>/Adam" and "<variable>/Adam_1": the first and the second moment. Bias correction counts global

@@ -7,8 +7,8 @@ namespace belfry::optim {
 
 struct GradientDescentOptions {
   Schedule learning_rate = 0.01;
-  double weight_decay = 0;  // times the variable, added to the gradient
-  VariableFilter decays;    // the variables that weight decay applies to
+  double weight_decay = 0;     // times the variable, added to the gradient
+  VariableFilter decays = {};  // the variables that weight decay applies to
 };
 
 class GradientDescent : public Optimizer {
@@ -27,7 +27,7 @@ struct MomentumOptions {
   double momentum = 0.9;
   bool use_nesterov = false;
   double weight_decay = 0;
-  VariableFilter decays;
+  VariableFilter decays = {};
 };
 
 // Slot "<variable>/Momentum": the accumulator.

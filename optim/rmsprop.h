@@ -10,8 +10,8 @@ struct RMSPropOptions {
   double decay = 0.9;
   double momentum = 0;
   double epsilon = 1e-10;
-  double weight_decay = 0;  // times the variable, added to the gradient
-  VariableFilter decays;    // the variables that weight decay applies to
+  double weight_decay = 0;     // times the variable, added to the gradient
+  VariableFilter decays = {};  // the variables that weight decay applies to
 };
 
 // Slots "<variable>/RMSProp", the mean square, which starts at 1, and "<variable>/RMSProp_1", the momentum.
@@ -29,7 +29,7 @@ struct AdagradOptions {
   Schedule learning_rate = 0.01;
   double initial_accumulator = 0.1;  // must be positive
   double weight_decay = 0;
-  VariableFilter decays;
+  VariableFilter decays = {};
 };
 
 // Slot "<variable>/Adagrad": the sum of squares, which starts at initial_accumulator.

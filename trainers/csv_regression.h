@@ -15,16 +15,16 @@
 namespace belfry::trainers {
 
 struct CsvRegressionOptions {
-  std::string path;
+  std::string path = {};
   uint64_t max_bytes = data::CsvOptions().max_bytes;  // of the file
-  std::string target;                                 // column, as data::FindColumn does; empty: the last
+  std::string target = {};                            // column, as data::FindColumn does; empty: the last
   int64_t batch_size = 128;                           // over all towers
   bool at_most_all = true;                            // false: a batch of more rows than the file has is an error
   double learning_rate = 0.01;
   uint64_t seed = 1;  // of the order of rows
-  TrainerOptions training;
-  models::ReplicateOptions replicate;
-  SessionOptions session;
+  TrainerOptions training = {};
+  models::ReplicateOptions replicate = {};
+  SessionOptions session = {};
 };
 
 // target = sum(weights[i] * features[i]) + bias, in the units of the file.

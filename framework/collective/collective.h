@@ -36,13 +36,13 @@ enum class CollectiveKind {
 
 struct CollectiveSpec {
   CollectiveKind kind = CollectiveKind::kMean;
-  std::string name;  // for errors
+  std::string name = {};  // for errors
   DType dtype = DType::kFloat32;
   int64_t elements = 0;
-  std::vector<Device*> participants;  // borrowed, distinct, in ascending order of their first rank
-  std::vector<CollectiveRank> ranks;  // those of this process, in ascending tower order
-  int first = 0;                      // the number of ranks[0] among the ranks of all processes
-  int size = 0;                       // the number of ranks of all processes; 0: those of this process are all
+  std::vector<Device*> participants = {};  // borrowed, distinct, in ascending order of their first rank
+  std::vector<CollectiveRank> ranks = {};  // those of this process, in ascending tower order
+  int first = 0;                           // the number of ranks[0] among the ranks of all processes
+  int size = 0;                            // the number of ranks of all processes; 0: those of this process are all
   bool spans_processes() const { return size > static_cast<int>(ranks.size()); }
   bool averages() const { return kind == CollectiveKind::kMean || kind == CollectiveKind::kReduceScatter; }
 };

@@ -45,8 +45,8 @@ struct Colocation {
 };
 
 struct ColocateOptions {
-  absl::Span<const uint64_t> types;  // by node id, as ColocationGroup::types; none is zero
-  absl::Span<const int> placed;      // the devices of the first nodes, which stay where they are
+  absl::Span<const uint64_t> types = {};  // by node id, as ColocationGroup::types; none is zero
+  absl::Span<const int> placed = {};      // the devices of the first nodes, which stay where they are
   bool allow_soft_placement = false;
 };
 

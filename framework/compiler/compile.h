@@ -34,7 +34,7 @@ struct CompileOptions {
   Recompute recompute = Recompute::kNone;
   // If not empty: a directory, created if it does not exist, to which the program is written after every pass, as text
   // and as Graphviz, and the plan at the end.
-  std::string dump_directory;
+  std::string dump_directory = {};
 };
 
 // A plan, and the kernels that were made to learn their workspace sizes: by node, empty where a node has none. A kernel

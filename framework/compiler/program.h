@@ -63,10 +63,10 @@ struct Program {
 
 // A request for a plan. Outputs and nodes of one graph.
 struct ProgramRequest {
-  std::vector<Output> feeds;
-  std::vector<Shape> feed_shapes;  // one per feed, fully known
-  std::vector<Output> fetches;
-  std::vector<const Node*> targets;
+  std::vector<Output> feeds = {};
+  std::vector<Shape> feed_shapes = {};  // one per feed, fully known
+  std::vector<Output> fetches = {};
+  std::vector<const Node*> targets = {};
 };
 
 // Ops that only passes add, and that no registry has. Their nodes carry the attribute "T".

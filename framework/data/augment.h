@@ -28,7 +28,7 @@ struct ImagePolicy {
   // kPerImage: (x - mean) / max(deviation, 1 / sqrt(values)) over all values of the image.
   // kPerChannel: (x - mean[c]) / deviation[c], with one mean and deviation per channel, in units of the bytes (0..255).
   Normalise normalise = Normalise::kNone;
-  std::vector<float> mean, deviation;
+  std::vector<float> mean = {}, deviation = {};
 };
 // By the name of the field. All images of an example are drawn alike, so that a picture and its mask stay together.
 using ImagePolicies = std::map<std::string, ImagePolicy>;
@@ -41,7 +41,7 @@ ImagePolicy TutorialEvaluation();
 
 // Mean and standard deviation of each channel over all pixels of a dataset's images.
 struct ChannelStatistics {
-  std::vector<float> mean, deviation;
+  std::vector<float> mean = {}, deviation = {};
 };
 // Those of the field `name`. InvalidArgument if the dataset is empty or the field does not hold images; NotFound if
 // there is none of that name; otherwise the dataset's own errors.

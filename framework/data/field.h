@@ -17,9 +17,9 @@ namespace belfry::data {
 
 // One of the tensors that every example of a dataset has. In a batch of N examples it is a tensor [N, ...].
 struct Field {
-  std::string name;  // "image", "label", "tokens"
+  std::string name = {};  // "image", "label", "tokens"
   DType dtype = DType::kFloat32;
-  Shape shape;  // of one example, [] for a number; fully known. Images are [H, W, C].
+  Shape shape = {};  // of one example, [] for a number; fully known. Images are [H, W, C].
   // Integers that stand for classes, words or other categories: every element is in [0, categories). 0: any numbers.
   int64_t categories = 0;
   std::vector<std::string> category_names = {};  // empty, or one for each

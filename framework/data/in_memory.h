@@ -13,8 +13,8 @@ namespace belfry::data {
 
 // A field of all examples.
 struct TensorField {
-  std::string name;
-  Tensor examples;                               // [N, ...], of any dtype
+  std::string name = {};
+  Tensor examples = {};                          // [N, ...], of any dtype
   int64_t categories = 0;                        // see Field
   std::vector<std::string> category_names = {};  // likewise
 };

@@ -26,8 +26,8 @@ absl::Status WriteNpy(const std::string& path, const Tensor& tensor);
 
 // A field of all examples, [N, ...], in a file.
 struct NpyField {
-  std::string name;
-  std::string path;
+  std::string name = {};
+  std::string path = {};
   int64_t categories = 0;                        // see Field
   std::vector<std::string> category_names = {};  // likewise
 };

@@ -29,9 +29,9 @@ struct PrefetcherOptions {
   bool shuffle = true;          // a new order each epoch; otherwise the dataset's order
   bool drop_remainder = false;  // skip the last, smaller batch of each epoch
   int64_t epochs = 0;           // stop before the epoch of this number; 0: never stop
-  Position start;               // the first batch; to resume, the Batch::next of the last one trained on
+  Position start = {};          // the first batch; to resume, the Batch::next of the last one trained on
   int64_t stride = 1;           // batches of an epoch from one to the next; those between are left to others
-  ImagePolicies images;         // by field; a field of bytes without one stays as it is
+  ImagePolicies images = {};    // by field; a field of bytes without one stays as it is
   int threads = 2;              // up to 1024; 0: Next makes the batch itself, on the caller's thread
   int depth = 3;                // batches made ahead, besides the one handed out; 1 to 1024
 };

@@ -28,12 +28,12 @@ struct DeviceOptions {
   int local_rank = 0;
   bool several_processes = false;  // the GPUs of other processes take part, so that none is alone (Device::only_gpu)
   int virtual_gpus = 1;            // devices to open each card as; with 2, /gpu:0 and /gpu:1 are on the first card
-  std::string gpu_memory;  // memory of each device: "0.4" of its card, or "4GiB", "4096MiB", "4294967296"; "": an even
-                           // share of the free memory, less a margin for the driver and libraries
+  std::string gpu_memory = {};  // memory of each device: "0.4" of its card, or "4GiB", "4096MiB", "4294967296"; "": an
+                                // even share of the free memory, less a margin for the driver and libraries
   bool gpu_memory_growth = true;   // false: reserve all of it when opening the device; true: grow on demand
-  std::string visible_gpus;        // CUDA ordinals of the cards to use, in this order: "0,2"; "": all
+  std::string visible_gpus = {};   // CUDA ordinals of the cards to use, in this order: "0,2"; "": all
   bool peer_through_host = false;  // copy between cards through host memory
-  MathMode math;
+  MathMode math = {};
 };
 
 // A set of devices opened together, which it owns. Movable; must outlive the sessions that use it. Thread-safe to read.

@@ -22,7 +22,7 @@ struct CheckpointFile {
 
 // A figure of a model, such as its accuracy on test data.
 struct Metric {
-  std::string name;  // "accuracy"
+  std::string name = {};  // "accuracy"
   double value = 0;
   bool larger_is_better = false;  // true for an accuracy, false for a loss
   bool percent = false;           // the value is a share of 1, shown in per cent; checkpoints do not keep this

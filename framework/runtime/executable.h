@@ -20,7 +20,7 @@ namespace belfry {
 // The SessionOptions of these names.
 struct ExecutionOptions {
   bool replay = true;
-  absl::Duration short_step;
+  absl::Duration short_step = {};
   bool debug_sync = false, check_numerics = false;
 };
 

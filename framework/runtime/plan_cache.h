@@ -8,10 +8,9 @@
 #include <string>
 
 #include "framework/compiler/plan.h"
+#include "framework/runtime/prepared_step.h"
 
 namespace belfry {
-
-class PreparedStep;
 
 // Plans by key, each with its idle prepared steps. Holds about `limit` bytes: beyond that it evicts the least recently
 // used plans with their idle steps, and of the most recently used plan all idle steps but one. Guarded by the session.

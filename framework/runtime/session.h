@@ -46,7 +46,7 @@ struct SessionOptions {
   bool debug_sync = false, check_numerics = false;
   Recompute recompute = Recompute::kNone;     // forward values that the backward pass computes again
   size_t plan_cache_bytes = size_t{1} << 30;  // memory of plans that are not running: PlanCache
-  std::string dump_plan;                      // directory for step_<n> of the n-th step compiled, or empty:
+  std::string dump_plan = {};                 // directory for step_<n> of the n-th step compiled, or empty:
                                               // CompileOptions::dump_directory
 };
 
@@ -58,8 +58,8 @@ struct Feed {
 
 // The shape of one feed of a prepared step.
 struct FeedSpec {
-  Output output;
-  Shape shape;  // fully known
+  Output output = {};
+  Shape shape = {};  // fully known
 };
 
 // Owns the memory of the graph's variables and a cache of plans by (feeds and their shapes, fetches, targets). Borrows

@@ -10,7 +10,7 @@
 namespace belfry::data {
 
 struct LanguageOptions {
-  MarkovOptions source;
+  MarkovOptions source = {};
   int64_t window = 256;  // T
   int64_t training_windows = 20'000, validation_windows = 1000;
 };

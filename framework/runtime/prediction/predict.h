@@ -35,7 +35,7 @@ struct Exchange {
 CollectiveCost CostOfExchange(const Exchange& exchange, double bytes, int64_t processes);
 
 struct PredictOptions {
-  Exchange exchange;
+  Exchange exchange = {};
   double images = 0;      // of a tower in a step
   double straggling = 0;  // standard deviation of a process's step, in seconds: all wait for the slowest of P
   double host = 0;        // seconds by which a step of several processes is longer whatever their number
