@@ -226,8 +226,8 @@ std::vector<RunSetting> Settings(const models::TransformerOptions& model, int64_
 // The loss in nats, which decides, and in bits; for a generated language also by how much it exceeds the entropy.
 Evaluation ToEvaluation(const Classification& results, const LanguageData& data) {
   Evaluation evaluation{.examples = results.labels,
-                        .unit = absl::StrCat(data.unit(), "s"),
-                        .metrics = {{.name = "loss", .value = results.loss}}};
+                        .metrics = {{.name = "loss", .value = results.loss}},
+                        .unit = absl::StrCat(data.unit(), "s")};
   evaluation.metrics.push_back({.name = absl::StrCat("bits_per_", data.unit()), .value = results.loss / std::log(2.0)});
   if (data.floor > 0) {
     evaluation.metrics.push_back({.name = "above_entropy", .value = results.loss / data.floor - 1, .percent = true});

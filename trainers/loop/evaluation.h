@@ -17,8 +17,8 @@ using io::Metric;
 // TrainerOptions::patience, when the run ends: {.examples = 500, .metrics = {{"loss", 0.25}}} for a regression.
 struct Evaluation {
   int64_t examples = 0;
-  std::string unit = {};  // what `examples` counts, as "tokens"; empty: as the trainer's output
   std::vector<Metric> metrics = {};
+  std::string unit = {};  // what `examples` counts, as "tokens"; empty: as the trainer's output
 };
 
 // InvalidArgument unless there is a metric, and each has a name that no other has.
