@@ -19,6 +19,13 @@ constexpr size_t kLongest = size_t{1} << 30;
 
 absl::Status Check(int error, const char* call) {
   if (error == MPI_SUCCESS) return absl::OkStatus();
+  // Before MPI has started Open MPI ends the program on a call such as MPI_Error_string.
+  int started = 0;
+  if (MPI_Initialized(&started) != MPI_SUCCESS || started == 0) {
+    return absl::InternalError(absl::StrCat(call, " failed with code ", error,
+                                            ", before MPI has texts for its codes; the launcher's output, or starting "
+                                            "it with more of that (mpirun -v), may say why"));
+  }
   char text[MPI_MAX_ERROR_STRING] = "";
   int length = 0;
   MPI_Error_string(error, text, &length);
