@@ -1,6 +1,7 @@
 #include "optim/apply.h"
 #include "ops/builtin_ops.h"
 
+#include "absl/strings/str_cat.h"
 #include "framework/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -60,13 +61,15 @@ TEST_F(ApplyTest, ReplicasHaveTheirOwnSlotsAndSteps) {
 }
 
 TEST_F(ApplyTest, NoVariables) {
+  const int line = __LINE__ + 1;
   EXPECT_EQ(ApplyGradients(root_, momentum_, {}), nullptr);
-  EXPECT_EQ(Message(), "No variables provided.");
+  EXPECT_EQ(Message(), absl::StrCat("No variables provided. (tests/optim/apply_test.cc:", line, ")"));
 }
 
 TEST_F(ApplyTest, NothingToOptimize) {
+  const int line = __LINE__ + 1;
   EXPECT_TRUE(ComputeGradients(root_, ops::Const(root_, 1.0f), TrainableVariables(root_)).empty());
-  EXPECT_EQ(Message(), "No variables to optimize.");
+  EXPECT_EQ(Message(), absl::StrCat("No variables to optimize. (tests/optim/apply_test.cc:", line, ")"));
 }
 
 TEST_F(ApplyTest, NothingToOptimizeInThisReplica) {
