@@ -105,15 +105,16 @@ void ExpectNear(const Trained& expected, const Trained& actual, double tolerance
   }
 }
 
-TEST(SparseGradient, OfDescentGivesTheBitsOfADenseOne) {
+// But for the rounding of sums, whose terms come in another order.
+TEST(SparseGradient, OfDescentTrainsAsADenseOne) {
   const uint64_t seed = TestSeed();
   const optim::GradientDescent descent({.learning_rate = 0.01});
   const Trained dense = Train(descent, 1, true, seed), sparse = Train(descent, 1, false, seed);
   EXPECT_EQ(dense.ops.count("SparseApplyGradientDescent"), 0u);
   EXPECT_EQ(sparse.ops.at("SparseApplyGradientDescent"), 2);
   EXPECT_EQ(sparse.ops.count("GatherGrad"), 0u);
-  EXPECT_EQ(dense.losses, sparse.losses);
-  ExpectNear(dense, sparse, 1e-6);  // the terms of one sum come in another order
+  for (size_t i = 0; i < dense.losses.size(); ++i) EXPECT_NEAR(sparse.losses[i] / dense.losses[i], 1, 1e-6) << i;
+  ExpectNear(dense, sparse, 1e-6);
 }
 
 TEST(SparseGradient, TowersTrainAsOne) {

@@ -38,6 +38,8 @@ TEST(Thread, Runs) {
 // Their stacks need more than the process may have; a limit on threads would not concern root.
 TEST(Thread, NoneLeftIsAnError) {
   const auto limited = [] {
+    void* volatile room = std::malloc(64 << 10);  // on the heap, for the text
+    std::free(room);
     const rlimit limit{.rlim_cur = 1 << 20, .rlim_max = 1 << 20};
     if (setrlimit(RLIMIT_AS, &limit) != 0) std::_Exit(2);
     const absl::Status status = TryThreads(64);

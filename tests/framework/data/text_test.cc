@@ -29,8 +29,8 @@ std::vector<int32_t> Tokens(const Dataset& dataset) {
     if (!example.ok()) return {};
     const Tensor &tokens = (*example)[0], &targets = (*example)[1];
     const int64_t n = tokens.elements();
-    if (!all.empty()) EXPECT_EQ(all.back(), tokens.data<int32_t>()[0]);
     if (all.empty()) all.push_back(tokens.data<int32_t>()[0]);
+    EXPECT_EQ(all.back(), tokens.data<int32_t>()[0]);
     for (int64_t j = 0; j + 1 < n; ++j) EXPECT_EQ(tokens.data<int32_t>()[j + 1], targets.data<int32_t>()[j]);
     all.insert(all.end(), targets.data<int32_t>(), targets.data<int32_t>() + n);
   }
