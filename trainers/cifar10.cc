@@ -34,6 +34,7 @@
 #include "trainers/loop/bucket_choice.h"
 #include "trainers/loop/evaluator.h"
 #include "trainers/loop/explain.h"
+#include "trainers/loop/progress.h"
 #include "trainers/loop/run_header.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/tasks.h"
@@ -272,7 +273,8 @@ std::vector<RunSetting> Settings(const Setup& setup, int towers) {
 
 void PrintResult(const Trainer& trainer, const Classification& evaluation, const Setup& setup, bool quiet) {
   if (!quiet && absl::GetFlag(FLAGS_confusion)) {
-    std::printf("\n%s\n", ConfusionTable(evaluation, setup.data.train->fields()[1].category_names).c_str());
+    const auto& names = setup.data.train->fields()[1].category_names;
+    std::printf("\n%s\n", ConfusionTable(evaluation, names, TerminalColumns()).c_str());
   }
   const double accuracy = 100 * evaluation.accuracy;
   if (trainer.steps() == 0) {

@@ -1,6 +1,7 @@
 #include "trainers/loop/trainer.h"
 #include "ops/builtin_ops.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
 #include <filesystem>
@@ -13,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_split.h"
 #include "tests/trainers/experiment.h"
 
 namespace belfry::trainers {
@@ -272,10 +274,26 @@ TEST(Evaluator, CountsWhatIsTakenForWhat) {
   EXPECT_EQ(result.classes, 3);
   EXPECT_EQ(result.confusion, (std::vector<int64_t>{1, 1, 0, 0, 1, 0, 1, 0, 1}));
   const std::string table = ConfusionTable(result, {"cat", "dog", "ship"});
-  EXPECT_THAT(table, HasSubstr("dog                  0      1      0  100.0%"));
-  EXPECT_THAT(table, HasSubstr("ship                 1      0      1   50.0%"));
+  EXPECT_THAT(table, HasSubstr("dog             0 1 0  100.0%"));
+  EXPECT_THAT(table, HasSubstr("ship            1 0 1   50.0%"));
   EXPECT_THAT(ConfusionTable(result, {"cat", "checkered_triangle", "ship"}),
-              AllOf(HasSubstr("is \\ taken for          0      1"), HasSubstr("  1 checkered_triangle      0      1")));
+              AllOf(HasSubstr("is \\ taken for     0 1"), HasSubstr("  1 checkered_triangle 0 1")));
+}
+
+TEST(Evaluator, ATableIsNoWiderThanTheTerminal) {
+  Classification ten{.classes = 10, .confusion = std::vector<int64_t>(100, 1)};
+  ten.confusion[12] = 1000;
+  const std::vector<std::string> names(10, "checkered_triangle");
+  const auto widest = [&](int columns) {
+    size_t most = 0;
+    for (const absl::string_view line : absl::StrSplit(ConfusionTable(ten, names, columns), '\n')) {
+      most = std::max(most, line.size());
+    }
+    return most;
+  };
+  EXPECT_EQ(widest(80), 80);
+  EXPECT_LE(widest(79), 60);
+  EXPECT_THAT(ConfusionTable(ten, names, 60), HasSubstr("1000  checkered_triangle taken for"));
 }
 
 TEST(Evaluator, OfManyClassesTellsTheWorstPairs) {

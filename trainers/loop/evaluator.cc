@@ -139,14 +139,18 @@ absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Data
   return sums;
 }
 
-std::string ConfusionTable(const Classification& results, const std::vector<std::string>& names) {
+std::string ConfusionTable(const Classification& results, const std::vector<std::string>& names, int columns) {
   const int64_t classes = results.confusion.empty() ? 0 : results.classes;
   const auto name = [&](int64_t i) {
     return i < static_cast<int64_t>(names.size()) ? names[i] : absl::StrCat("class ", i);
   };
   const auto count = [&](int64_t is, int64_t taken_for) { return results.confusion[is * classes + taken_for]; };
+  const int64_t largest = classes == 0 ? 0 : *std::max_element(results.confusion.begin(), results.confusion.end());
+  const auto digits = static_cast<int>(std::max(absl::StrCat(largest).size(), absl::StrCat(classes).size()));
+  int width = 15;  // that of the heading, at least
+  for (int64_t i = 0; i < classes; ++i) width = std::max(width, static_cast<int>(name(i).size()));
   std::string text;
-  if (classes > kTableClasses) {
+  if (classes > kTableClasses || 4 + width + static_cast<int>(classes) * (digits + 1) + 8 > columns) {
     std::vector<std::pair<int64_t, int64_t>> pairs;
     for (int64_t i = 0; i < classes * classes; ++i) {
       if (i / classes != i % classes && results.confusion[i] > 0) pairs.emplace_back(-results.confusion[i], i);
@@ -158,16 +162,14 @@ std::string ConfusionTable(const Classification& results, const std::vector<std:
     }
     return text;
   }
-  size_t width = 15;  // that of the heading, at least
-  for (int64_t i = 0; i < classes; ++i) width = std::max(width, name(i).size());
-  absl::StrAppendFormat(&text, "%-*s", static_cast<int>(width) + 4, "    is \\ taken for");
-  for (int64_t i = 0; i < classes; ++i) absl::StrAppendFormat(&text, " %6d", i);
+  absl::StrAppendFormat(&text, "%-*s", width + 4, "    is \\ taken for");
+  for (int64_t i = 0; i < classes; ++i) absl::StrAppendFormat(&text, " %*d", digits, i);
   absl::StrAppend(&text, "   right\n");
   for (int64_t is = 0; is < classes; ++is) {
     int64_t all = 0;
-    absl::StrAppendFormat(&text, "%3d %-*s", is, static_cast<int>(width), name(is));
+    absl::StrAppendFormat(&text, "%3d %-*s", is, width, name(is));
     for (int64_t i = 0; i < classes; ++i) {
-      absl::StrAppendFormat(&text, " %6d", count(is, i));
+      absl::StrAppendFormat(&text, " %*d", digits, count(is, i));
       all += count(is, i);
     }
     absl::StrAppendFormat(&text, "  %5.1f%%\n", all > 0 ? 100.0 * count(is, is) / all : 0.0);

@@ -37,9 +37,10 @@ struct Classification {
   operator Evaluation() const;  // NOLINT(google-explicit-constructor): TrainerOptions::evaluate returns either
 };
 
-// The confusion matrix as a table, with the accuracy of each class; for more than 20 classes, the pairs that are
-// confused most often. `names` are those of the classes, or empty.
-std::string ConfusionTable(const Classification& results, const std::vector<std::string>& names = {});
+// The confusion matrix as a table of at most `columns` characters a line, with the accuracy of each class; where that
+// is too narrow, or for more than 20 classes, the pairs that are confused most often. `names` are those of the classes,
+// or empty.
+std::string ConfusionTable(const Classification& results, const std::vector<std::string>& names = {}, int columns = 80);
 
 // Builds the model's logits, [N, classes] or, for labels [N, ...], [N, ..., classes], in evaluation mode: without
 // dropout, and with moving averages instead of batch statistics.

@@ -63,14 +63,13 @@ std::string Initials(const std::string& name) {
   return absl::StrJoin(words, "", [](std::string* text, absl::string_view word) { text->push_back(word[0]); });
 }
 
-// The terminal's width, asked for each time because it may have been resized.
+}  // namespace
+
 int TerminalColumns() {
   winsize size{};
   if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
   return size.ws_col;
 }
-
-}  // namespace
 
 std::string ProgressLine(absl::Span<const ProgressField> fields, int width) {
   const auto columns = static_cast<size_t>(std::max(width, 0));

@@ -13,6 +13,9 @@
 
 namespace belfry::trainers {
 
+// The width of the terminal that standard output goes to, which may change at any time; 80 if there is none.
+int TerminalColumns();
+
 // One field of a progress line.
 struct ProgressField {
   std::string text = {};
