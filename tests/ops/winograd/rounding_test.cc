@@ -45,6 +45,13 @@ std::vector<Tensor> Convolve(const std::vector<Tensor>& values, DType dtype, boo
   return Session::Create(graph, devices).value()->Run(feeds, results).value();
 }
 
+// The root mean square of the elements.
+double SizeOf(const Tensor& x) {
+  double squares = 0;
+  for (const double value : x.ToDoubles()) squares += value * value;
+  return std::sqrt(squares / static_cast<double>(x.elements()));
+}
+
 // The root mean square error.
 double ErrorOf(const Tensor& got, const Tensor& want) {
   double squares = 0;
@@ -54,9 +61,12 @@ double ErrorOf(const Tensor& got, const Tensor& want) {
   return std::sqrt(squares / static_cast<double>(want.elements()));
 }
 
-// --winograd and docs/determinism.md state the result.
+// --winograd and docs/determinism.md state the ratios on processors with AVX-512. How exact plain sums are depends on
+// the processor's kernels; Winograd's errors do not, so these are bounded, in units of 2^-24 of the size of the
+// results, by a quarter more than was measured.
 TEST(WinogradRounding, ComparedWithPlainSums) {
-  for (const auto& [size, filter, channels] : {std::tuple(12, 5, 64), std::tuple(16, 3, 64)}) {
+  for (const auto& [size, filter, channels, bound, bound_of_filter] :
+       {std::tuple(12, 5, 64, 70, 57), std::tuple(16, 3, 64, 37, 31)}) {
     const onednn::Conv2DShape shape{
         .n = 8, .h = size, .w = size, .c = channels, .k = channels, .r = filter, .s = filter};
     if (!Computes(shape, Pass::kForward)) GTEST_SKIP() << "compiled for a processor without AVX2";
@@ -67,9 +77,9 @@ TEST(WinogradRounding, ComparedWithPlainSums) {
     const std::vector<Tensor> ours = Convolve(values, DType::kFloat32, true);
     const char* const names[] = {"forward", "input gradient", "filter gradient"};
     for (size_t i = 0; i < 3; ++i) {
-      const double ratio = ErrorOf(ours[i], exact[i]) / ErrorOf(plain[i], exact[i]);
+      const double error = ErrorOf(ours[i], exact[i]), ratio = error / ErrorOf(plain[i], exact[i]);
       std::cout << filter << " x " << filter << ", " << channels << " channels, " << names[i] << ": " << ratio << "\n";
-      EXPECT_LT(ratio, i == 2 ? 25 : 8);
+      EXPECT_LT(error / SizeOf(exact[i]) / 0x1p-24, i == 2 ? bound_of_filter : bound);
     }
   }
 }
