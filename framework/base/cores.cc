@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -59,7 +60,7 @@ double LimitOf(const std::string& folder) {
 // The least limit of the group `path` of the hierarchy that lies in `mount`, and of the groups around it.
 double LimitOfAll(const std::string& mount, absl::string_view path) {
   double limit = LimitOf(mount);  // in a container `path` may be that of the machine, and `mount` the group itself
-  while (path.size() > 1) {
+  while (absl::StartsWith(path, "/") && path.size() > 1) {
     limit = std::min(limit, LimitOf(absl::StrCat(mount, path)));
     path = path.substr(0, path.rfind('/'));
   }

@@ -38,8 +38,8 @@ absl::Status TeamIsLost() {
 // threads than cores. OMP_WAIT_POLICY, the documented way, is read when libgomp is loaded, before any code of ours
 // runs. Without threads for it, loops spin as they always did.
 void OccupyOpenMp() {
-  std::atomic<bool> done{false};
-  auto sleeper = StartThread("that keeps others from spinning", [&done] {
+  static std::atomic<bool> done{false};  // static, since the sleeper may notify after the caller went on
+  auto sleeper = StartThread("that keeps others from spinning", [] {
     // A new thread has the number of threads that libgomp found cores for at first; this process may have been bound to
     // some of them since.
     const int threads = std::max(omp_get_max_threads(), omp_get_num_procs()) + 1;

@@ -3,7 +3,6 @@
 #include <string>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -13,7 +12,6 @@
 namespace belfry::data {
 namespace {
 
-constexpr char kPrefix[] = "data.";
 constexpr char kEpoch[] = "data.epoch";
 constexpr char kBatch[] = "data.batch";
 constexpr char kSeed[] = "data.seed";
@@ -112,7 +110,7 @@ absl::Status CheckPosition(const io::Metadata& saved, const io::Metadata& now) {
   for (const auto& [key, value] : now) {
     const auto then = saved.find(key);
     if (then == saved.end() || then->second == value) continue;
-    if (other_size && absl::StartsWith(key, kPrefix)) continue;
+    if (other_size && (key == kEpoch || key == kBatch || key == kBatchSize)) continue;
     then_lines.push_back(absl::StrCat(key, " ", then->second));
     now_lines.push_back(absl::StrCat(key, " ", value));
   }

@@ -61,16 +61,13 @@ absl::StatusOr<FileLock> FileLock::Wait(const std::string& path, absl::Time dead
   while (true) {
     const int descriptor = Open(path);
     if (descriptor < 0) return FileLock(path, -1);
-    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
-      FileLock lock(path, descriptor);
-      if (IsAt(descriptor, path)) {
-        Sign(descriptor);
-        return lock;
-      }
-      lock.path_.clear();  // it is another's by now
-      continue;
+    const bool locked = ::flock(descriptor, LOCK_EX | LOCK_NB) == 0;
+    const bool held = locked || errno == EWOULDBLOCK || errno == EINTR;
+    if (locked && IsAt(descriptor, path)) {
+      Sign(descriptor);
+      return FileLock(path, descriptor);
     }
-    const bool held = errno == EWOULDBLOCK || errno == EINTR;
+    // A lock on a file that is gone by now keeps nobody out.
     const std::string holder = held ? HolderOf(descriptor) : "";
     ::close(descriptor);
     if (!held) return FileLock(path, -1);
@@ -92,7 +89,7 @@ absl::StatusOr<FileLock> FileLock::Wait(const std::string& path, absl::Time dead
 // The file goes before the lock, so that whoever waits for it finds it gone and makes a new one.
 FileLock::~FileLock() {
   if (descriptor_ < 0) return;
-  if (!path_.empty()) ::unlink(path_.c_str());
+  if (IsAt(descriptor_, path_)) ::unlink(path_.c_str());
   ::close(descriptor_);
 }
 

@@ -46,6 +46,7 @@ bool HoldsRange(double start, double delta, int64_t n) {
   if constexpr (std::is_integral_v<T>) {
     constexpr double kWhole = 0x1p63;
     if (std::trunc(start) != start || std::trunc(delta) != delta) return false;
+    if (n == 0) return true;
     if (!(start >= -kWhole && start < kWhole) || (n > 1 && !(delta >= -kWhole && delta < kWhole))) return false;
     int64_t last = n - 1;
     if (n > 1 && __builtin_mul_overflow(last, static_cast<int64_t>(delta), &last)) return false;
@@ -106,8 +107,11 @@ absl::StatusOr<Kernel> MakeFilled(const KernelSpec& spec, double value) {
 template <class T>
 absl::StatusOr<Kernel> MakeRange(const KernelSpec& spec) {
   using R = RangeMath<T>;
-  return Kernel{[n = spec.outputs[0].shape.elements(), start = static_cast<R>(spec.attrs.Float("start")),
-                 delta = static_cast<R>(spec.attrs.Float("delta"))](const KernelContext& context) {
+  const int64_t n = spec.outputs[0].shape.elements();
+  // Numbers that are not used may be beyond R.
+  const R start = n > 0 ? static_cast<R>(spec.attrs.Float("start")) : R(0);
+  const R delta = n > 1 ? static_cast<R>(spec.attrs.Float("delta")) : R(0);
+  return Kernel{[=](const KernelContext& context) {
     T* y = context.output<T>(0);
     for (int64_t i = 0; i < n; ++i) y[i] = ConvertElement<T>(RangeElement(start, delta, i));
     return absl::OkStatus();

@@ -1,8 +1,8 @@
 // Exponentials, logarithms and their kin, without branches or calls, for CPU kernels. V is float, double or a register
-// of them (simd_impl.h), and a value gives the same result in any place of a register.
+// of them (vector_impl.h), and a value gives the same result in any place of a register.
 //
-// Results are within 2 ulp of the exact ones for all arguments, subnormal results included; infinities, NaN and the
-// sign of 0 are those of the C library. tests/ops/common/vector_math_test.cc measures it.
+// Results are within 2 ulp of the exact ones for all arguments, subnormal results included unless a comment says
+// otherwise; infinities, NaN and the sign of 0 are those of the C library. tests/ops/simd/math_test.cc measures it.
 #pragma once
 
 #include <array>
@@ -157,7 +157,7 @@ template <class V>
 V ExpOfNegative(V x) {
   using T = Element<V>;
   constexpr T kLowest = sizeof(T) == 4 ? T(-87.33) : T(-708.39);
-  const Reduced<V> of(x);
+  const Reduced<V> of(x < kLowest ? Fill<V>(kLowest) : x);
   const V y = ExpOfReduced(of.r) * PowerOf2<V>(of.n);
   return x < kLowest ? V{} : y;
 }
@@ -215,7 +215,7 @@ V Log(V x) {
   constexpr T kScale = T(Int{1} << (F::kMantissa + 1));
   const auto small = x < std::numeric_limits<T>::min();
   const V scaled = small ? x * kScale : x;
-  const Bits<V> bits = std::bit_cast<Bits<V>>(scaled), exponent = (bits - kRootHalf) >> F::kMantissa;
+  const Bits<V> bits = std::bit_cast<Bits<V>>(Abs(scaled)), exponent = (bits - kRootHalf) >> F::kMantissa;
   const V f = std::bit_cast<V>(bits - (exponent << F::kMantissa)) - T(1);
   // An integer n becomes a float by way of the low bits of kRounder + n.
   V n = std::bit_cast<V>(exponent + std::bit_cast<Int>(F::kRounder)) - F::kRounder;

@@ -415,7 +415,7 @@ const Call kLayers[] = {
     CALL(models::Accuracy(s, w.bad, w.ints)),
     CALL(models::TopKAccuracy(s, w.bad, w.ints, 2)),
     CALL(models::ActivationSummaries(s, w.bad)),
-    CALL(models::ReplicateTowers(s, DeviceSet::Open("cpu:1").value(), {}, nullptr, optim::Adam({.learning_rate = 1}))),
+    CALL(models::ReplicateTowers(s, DeviceSet::Open("cpu:1").value(), {{"x", DType::kFloat32, {1}}}, nullptr, optim::Adam({.learning_rate = 1}))),
     CALL(models::ReplicateTowers(s, DeviceSet::Open("cpu:1").value(), {{"x", DType::kFloat32, {1}}}, [](const Scope&, const models::Batch&) { return absl::StatusOr<Output>(Output()); }, optim::Adam({.learning_rate = 1}))),
     CALL(models::ReplicateTowers(s, DeviceSet::Open("cpu:1").value(), {{"x", DType::kFloat32, {1}}}, [](const Scope&, const models::Batch&) { return absl::StatusOr<Output>(absl::NotFoundError("no weights")); }, optim::Adam({.learning_rate = 1}))),
 };

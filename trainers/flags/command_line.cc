@@ -52,9 +52,17 @@ bool AsksForText(absl::string_view argument) {
 }
 
 // Abseil ends the program with status 1 after printing a help that was asked for, and with 0 after the version even if
-// it could not be printed.
+// it could not be printed. True while it may do so.
+bool& EndsByOutput() {
+  static bool ends = false;
+  return ends;
+}
 void EndByOutput() {
-  std::atexit([] { std::_Exit(OutputFailed() ? EXIT_FAILURE : EXIT_SUCCESS); });
+  if (EndsByOutput()) return;
+  EndsByOutput() = true;
+  std::atexit([] {
+    if (EndsByOutput()) std::_Exit(OutputFailed() ? EXIT_FAILURE : EXIT_SUCCESS);
+  });
 }
 
 // A file that is opened gets the lowest free descriptor, so with standard output closed the first one would receive
@@ -88,6 +96,7 @@ std::vector<std::string> ParseFlags(int argc, char** argv, absl::string_view usa
     if (short_help) argument = help.data();
   }
   const std::vector<char*> rest = absl::ParseCommandLine(argc, arguments.data());
+  EndsByOutput() = false;
   return std::vector<std::string>(rest.begin() + 1, rest.end());
 }
 

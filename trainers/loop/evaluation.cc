@@ -76,6 +76,8 @@ void BestEvaluation::Add(const Metric& metric, int64_t step) {
     best_ = metric;
     since_ = 0;
     step_ = step;
+  } else if (step_ < 0 && metric.value == best_.value) {  // a checkpoint of before that did not say which step it was
+    step_ = step;
   } else {
     ++since_;
   }

@@ -37,6 +37,7 @@ Figures FromText(absl::string_view text) {
 }  // namespace
 
 void StepRecords::Store(io::Metadata& metadata) const {
+  for (const char* const key : {kUnloggedKey, kUnevaluatedKey, kEvaluationKey}) metadata.erase(key);
   if (unlogged.has_value()) metadata[kUnloggedKey] = ToText(*unlogged);
   if (unevaluated) metadata[kUnevaluatedKey] = "true";
   if (!evaluation.empty()) metadata[kEvaluationKey] = ToText(evaluation);

@@ -41,8 +41,7 @@ struct CsvText {
   std::vector<std::string> names = {};
   bool header = false;
 
-  // Calls `use` with each row after the header.
-  // Counts the comments between and after them.
+  // Calls `use` with each row after the header, and returns the number of comments between and after them.
   template <class Use>
   absl::StatusOr<int64_t> ForEachRow(const Use& use) const {
     CsvRows rows(text, name, options.separator, options.comment);

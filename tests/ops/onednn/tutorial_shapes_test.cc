@@ -7,6 +7,7 @@
 #include "ops/onednn/convolution.h"
 #include "ops/onednn/matmul.h"
 #include "ops/onednn/pooling.h"
+#include "tests/ops/onednn/harness.h"
 
 namespace belfry::ops::onednn {
 namespace {
