@@ -1,6 +1,7 @@
 # cmake -D source_dir=DIR -D cxx=COMPILER -P warnings_test.cmake
-# Compiles every public header alone, and every example, with the warnings that users turn on as errors. Headers are those
-# that install.cmake installs.
+# Compiles all public headers together, and every example, with the warnings that users turn on as errors; and alone every
+# header that no source includes first, so that no build without unity shows what it lacks. Headers are those that
+# install.cmake installs.
 set(flags -std=c++20 -fsyntax-only -Wall -Wextra -Wshadow -Werror -I ${source_dir} -x c++)
 file(GLOB_RECURSE headers RELATIVE ${source_dir} ${source_dir}/framework/*.h ${source_dir}/ops/*.h
      ${source_dir}/optim/*.h ${source_dir}/models/*.h ${source_dir}/trainers/loop/*.h)
@@ -8,7 +9,26 @@ list(FILTER headers EXCLUDE REGEX
      "_impl\\.h$|/cuda/|/mpi/|^ops/(onednn|cudnn|gpu)/|/half\\.h$|gpu_reduce\\.h$|gpu_module\\.h$")
 list(APPEND headers trainers/belfry.h)
 set(failed)
+set(all)
+set(alone)
 foreach(header IN LISTS headers)
+  string(APPEND all "#include \"${header}\"\n")
+  string(REGEX REPLACE "\\.h$" ".cc" source ${header})
+  set(first)
+  if(EXISTS ${source_dir}/${source})
+    file(STRINGS ${source_dir}/${source} includes REGEX "^#include" LIMIT_COUNT 1)
+    set(first "${includes}")
+  endif()
+  if(NOT first STREQUAL "#include \"${header}\"")
+    list(APPEND alone ${header})
+  endif()
+endforeach()
+execute_process(COMMAND ${CMAKE_COMMAND} -E echo "${all}" COMMAND ${cxx} ${flags} - RESULTS_VARIABLE results ERROR_VARIABLE errors)
+list(GET results 1 result)
+if(NOT result EQUAL 0)
+  string(APPEND failed "all headers:\n${errors}")
+endif()
+foreach(header IN LISTS alone)
   execute_process(COMMAND ${CMAKE_COMMAND} -E echo "#include \"${header}\"" COMMAND ${cxx} ${flags} -
                   RESULTS_VARIABLE results ERROR_VARIABLE errors)
   list(GET results 1 result)
