@@ -61,7 +61,7 @@ bool HoldsRange(double start, double delta, int64_t n) {
     if (!std::isfinite(static_cast<double>(ConvertElement<T>(largest)))) return false;
     int exponent = 0;
     std::frexp(std::nextafter(largest, 0), &exponent);
-    const double spacing = std::ldexp(1.0, std::max(exponent, Limits::min_exponent) - Limits::digits);
+    const double spacing = std::ldexp(1.0, std::max<int>(exponent, int{Limits::min_exponent}) - Limits::digits);
     return n == 1 || std::abs(delta) >= spacing;
   }
 }
