@@ -31,7 +31,7 @@ absl::Status AddCondition(const OpRegistry& registry, absl::string_view op, Outp
   return absl::OkStatus();
 }
 
-// Whether a message has the location, or ends with another: "... (model.cc:17)".
+// True if a message has the location, or ends with another: "... (model.cc:17)".
 bool HasLocation(absl::string_view message, const std::string& location) {
   const size_t found = message.find(location), after = found + location.size();
   if (found != message.npos && (after == message.size() || !absl::ascii_isdigit(message[after]))) return true;

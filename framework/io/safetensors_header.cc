@@ -129,7 +129,7 @@ class Reader : public nlohmann::json_sax<nlohmann::json> {
  private:
   enum class State { kBegin, kTop, kMetadata, kTensor, kList, kEnd };
 
-  // Whether the value is that of an unknown key of a tensor, or within it. The reference implementation ignores these.
+  // True if the value is that of an unknown key of a tensor, or within it. The reference implementation ignores these.
   bool Skips() const {
     const bool known = key_ == "dtype" || key_ == "shape" || key_ == "data_offsets";
     return depth_ > 0 || (state_ == State::kTensor && !known);

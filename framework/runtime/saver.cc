@@ -242,7 +242,7 @@ absl::Status Snapshot::Take(Session& session, absl::Span<const SlotPart> elsewhe
 
 namespace {
 
-// Whether a variable belongs to a training and not to the model.
+// True if a variable belongs to a training and not to the model.
 bool IsTrainingState(const Variable& variable) {
   return variable.def().slot_of != nullptr || (!variable.trainable() && variable.shape().rank() == 0);
 }

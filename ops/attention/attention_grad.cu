@@ -30,8 +30,8 @@ struct AttentionSlopes {
   struct Pair {
     C probability, slope;
   };
-  // Of a query, times scale, and a key that it sees. A query without a weight has an infinite top. Where `top` is the
-  // largest score, rounding may put one above it.
+  // The probability of key `k` for query `q`, which is multiplied by scale, and the slope of their score. A query
+  // without a weight has an infinite top. Where `top` is the largest score, rounding may put one above it.
   BELFRY_GPU Pair Of(int64_t batch, int64_t head, int64_t query, int64_t key, const C* q, const C* k, const C* dy_row,
                      const C* v) const {
     if (key >= p.VisibleTo(query)) return {0, 0};

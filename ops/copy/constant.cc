@@ -39,14 +39,13 @@ absl::StatusOr<std::vector<Shape>> FillShape(const ShapeArgs& args) {
   return std::vector<Shape>{shape};
 }
 
-// Whether T holds a range of n > 0 elements: integers without a fraction and within their limits; floats that are
+// True if T holds a range of n > 0 elements: integers without a fraction and within their limits; floats that are
 // finite, and no closer to each other than the numbers of T.
 template <class T>
 bool HoldsRange(double start, double delta, int64_t n) {
   if constexpr (std::is_integral_v<T>) {
     constexpr double kWhole = 0x1p63;
     if (std::trunc(start) != start || std::trunc(delta) != delta) return false;
-    if (n == 0) return true;
     if (!(start >= -kWhole && start < kWhole) || (n > 1 && !(delta >= -kWhole && delta < kWhole))) return false;
     int64_t last = n - 1;
     if (n > 1 && __builtin_mul_overflow(last, static_cast<int64_t>(delta), &last)) return false;

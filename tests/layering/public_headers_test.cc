@@ -57,7 +57,7 @@ TEST(PublicHeaders, BelfryHasAll) {
       EXPECT_TRUE(IsInternal(header) || exempt.contains(header) || there.contains(header)) << header;
     }
   }
-  // What the user's pages call by its header.
+  // Headers that the user's pages name.
   for (const char* page : {"README.md", "docs/README.md", "docs/towers.md", "docs/training.md", "docs/machines.md",
                            "docs/checkpoints.md", "docs/determinism.md", "docs/limits.md", "docs/scenarios.md"}) {
     const std::string text = Text(page);
@@ -71,7 +71,7 @@ TEST(PublicHeaders, BelfryHasAll) {
   }
 }
 
-// What is in trainers itself belongs to the programs, whose code is not in the library.
+// Headers in the folder trainers itself belong to the programs, whose code is not in the library.
 TEST(PublicHeaders, ThoseOfProgramsAreNotInstalled) {
   const std::string install = Text("framework/cmake/install.cmake");
   int headers = 0;

@@ -210,7 +210,7 @@ void ExpectWholeCheckpoints(const std::string& folder) {
   }
 }
 
-// What the metrics file says, without times, which differ.
+// The metrics file without times, which differ.
 std::string Metrics(const std::string& folder) {
   std::ifstream file(folder + "/metrics.jsonl");
   std::string text;

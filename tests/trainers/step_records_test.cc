@@ -90,7 +90,8 @@ std::vector<std::string> Metrics(const std::string& folder) {
   return lines;
 }
 
-// How often TensorBoard shows each step of each tag: a start drops what came before about its step and later ones.
+// The number of points that TensorBoard shows for each step of each tag: a start event drops earlier points of its step
+// and later ones.
 std::map<std::string, std::map<int64_t, int>> Shown(const std::string& folder) {
   std::vector<std::pair<fs::file_time_type, std::string>> files;
   for (const auto& entry : fs::directory_iterator(folder)) {

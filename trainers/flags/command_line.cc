@@ -41,7 +41,7 @@ bool OutputFailed() {
   return true;
 }
 
-// Whether an argument asks for a text of Abseil's: --help, --helpfull, --version ...
+// True if an argument asks for a text of Abseil's: --help, --helpfull, --version ...
 bool AsksForText(absl::string_view argument) {
   if (!absl::ConsumePrefix(&argument, "-")) return false;
   absl::ConsumePrefix(&argument, "-");

@@ -1,4 +1,4 @@
-// What a run has written, and what it owes, about the step that a checkpoint is saved after.
+// The records that a run has written, and those that it owes, about the step that a checkpoint is saved after.
 #pragma once
 
 #include <optional>

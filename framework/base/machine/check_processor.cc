@@ -5,7 +5,7 @@
 namespace belfry {
 namespace {
 
-// What each level of x86-64 adds to the one before it.
+// The additions of each level of x86-64 to the one before it.
 bool HasLevel2() {
   return __builtin_cpu_supports("ssse3") && __builtin_cpu_supports("sse4.2") && __builtin_cpu_supports("popcnt");
 }

@@ -57,7 +57,7 @@ std::string ToText(const Column& column) {
   nlohmann::ordered_json json = {{"name", column.name}, {"type", std::string(ColumnTypeName(column.type))}};
   if (column.type == ColumnType::kCategory) json["vocabulary"] = column.vocabulary;
   std::string text = json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  // What is not UTF-8 was replaced, so it does not parse back to the same column.
+  // Bytes that are not UTF-8 were replaced, so the text does not parse back to the same column.
   if (nlohmann::ordered_json::parse(text) == json) return text;
   text = absl::StrCat(ColumnTypeName(column.type), "\n", absl::CHexEscape(column.name));
   for (const std::string& entry : column.vocabulary) absl::StrAppend(&text, "\n", absl::CHexEscape(entry));

@@ -84,7 +84,7 @@ TEST_F(SafetensorsDamageTest, AFileByOthersIsReadWithoutChecksums) {
   ExpectError(file->Read(*file->Find("none")).status(), StatusCode::kUnimplemented, path_, "'none'", "I8");
 }
 
-// What the reference implementation reads.
+// The reference implementation reads all of these.
 TEST_F(SafetensorsDamageTest, WhatOthersAddDoesNotMatter) {
   const std::string floats("\0\0\x80\x3f", 4);
   for (
