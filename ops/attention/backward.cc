@@ -101,10 +101,11 @@ void LoadQueries(const Problem& p, const Place& at, const GradOperands<T>& x, Gr
 template <class C>
 void ExponentiateScores(const Place& at, const GradScratch<C>& s) {
   using V = Vector<C>;
-  for (int64_t j = 0; j < at.keys; ++j) {
-    for (int64_t i = 0; i < at.queries; i += V::kLanes) {
-      C* const to = s.probabilities + j * kQueries + i;
-      V::Store(simd::Exp2OfNegative(V::Load(to) - V::Load(s.top + i)) * V::Load(s.share + i), to);
+  for (int64_t i = 0; i < at.queries; i += V::kLanes) {
+    const typename V::Lanes top = V::Load(s.top + i), share = V::Load(s.share + i);
+    C* to = s.probabilities + i;
+    for (int64_t j = 0; j < at.keys; ++j, to += kQueries) {
+      V::Store(simd::Exp2OfNegative(V::Load(to) - top) * share, to);
     }
   }
 }
@@ -113,10 +114,12 @@ void ExponentiateScores(const Place& at, const GradScratch<C>& s) {
 template <class C>
 void MultiplySlopes(const Place& at, const GradScratch<C>& s) {
   using V = Vector<C>;
-  for (int64_t j = 0; j < at.keys; ++j) {
-    for (int64_t i = 0; i < at.queries; i += V::kLanes) {
-      C* const to = s.slopes + j * kQueries + i;
-      V::Store(V::Load(s.probabilities + j * kQueries + i) * (V::Load(to) - V::Load(s.delta + i)), to);
+  for (int64_t i = 0; i < at.queries; i += V::kLanes) {
+    const typename V::Lanes delta = V::Load(s.delta + i);
+    const C* probability = s.probabilities + i;
+    C* to = s.slopes + i;
+    for (int64_t j = 0; j < at.keys; ++j, to += kQueries, probability += kQueries) {
+      V::Store(V::Load(probability) * (V::Load(to) - delta), to);
     }
   }
   ForHidden<C>(at, [&](int64_t j, int64_t v, typename V::Mask visible) {

@@ -26,7 +26,7 @@ class PieceBuffer {
 
 // Calls body(first, n, x) for the pieces of a row, which x holds in the type they are computed in.
 template <class T, class Body>
-void ForRowPieces(const T* row, int64_t n, const Body& body) {
+[[gnu::always_inline]] inline void ForRowPieces(const T* row, int64_t n, const Body& body) {
   PieceBuffer<T> buffer;
   for (int64_t first = 0; first < n; first += kRowPiece) {
     const int64_t size = std::min(kRowPiece, n - first);

@@ -92,15 +92,17 @@ void NormalizeRowBy(const RowMoments<Compute<T>>& moments, const NormRows& r, co
     results.Write(y + first, n);
   });
 }
+// Not inlined, so that the usual case above it is.
+template <bool centred, class T>
+[[gnu::noinline]] void NormalizeScaledRow(const NormRows& r, const T* row, const T* scale, const T* offset, T* y) {
+  const auto view = ScaledView(row, r);
+  NormalizeRowBy<centred>(MomentsOfRow<centred>(row, r, view), r, view, row, scale, offset, y);
+}
 template <bool centred, class T>
 void NormalizeRow(const NormRows& r, const T* row, const T* scale, const T* offset, T* y) {
-  const auto by = [&](const auto& moments, const auto& view) {
-    NormalizeRowBy<centred>(moments, r, view, row, scale, offset, y);
-  };
   const auto moments = MomentsOfRow<centred>(row, r, Unscaled());
-  if (SquaresInRange(moments.divisor)) return by(moments, Unscaled());
-  const auto view = ScaledView(row, r);
-  by(MomentsOfRow<centred>(row, r, view), view);
+  if (!SquaresInRange(moments.divisor)) return NormalizeScaledRow<centred>(r, row, scale, offset, y);
+  NormalizeRowBy<centred>(moments, r, Unscaled(), row, scale, offset, y);
 }
 
 // With g = dy scale and z = x normalised: dx = (g - mean(g) - z mean(g z)) inverse; RMS norm has no mean(g). The
@@ -166,6 +168,14 @@ class NormGradient {
       results_.Write(dx + first, n);
     });
   }
+  // All of a row whose squares are out of range.
+  [[gnu::noinline]] void ScaledRow(const T* row, const T* dy, T* dx, C* dscale, C* doffset) {
+    const auto view = ScaledView(row, r_);
+    Facts facts;
+    if (centred) Sums(view, row, dy, facts);
+    Products(view, row, dy, facts);
+    Results(view, row, dy, facts, dx, dscale, doffset);
+  }
 
  private:
   const NormRows& r_;
@@ -189,15 +199,8 @@ void NormGradientOfRows(const NormRows& r, int64_t begin, int64_t end, const T* 
     if (centred) for_rows([&](int64_t at, auto& f) { gradient.Sums(Unscaled(), x + at, dy + at, f); });
     for_rows([&](int64_t at, auto& f) { gradient.Products(Unscaled(), x + at, dy + at, f); });
     for_rows([&](int64_t at, auto& f) {
-      const auto results = [&](const auto& view) {
-        gradient.Results(view, x + at, dy + at, f, dx + at, dscale, doffset);
-      };
-      if (SquaresInRange(f.divisor)) return results(Unscaled());
-      const auto view = ScaledView(x + at, r);
-      f = {};
-      if (centred) gradient.Sums(view, x + at, dy + at, f);
-      gradient.Products(view, x + at, dy + at, f);
-      results(view);
+      if (!SquaresInRange(f.divisor)) return gradient.ScaledRow(x + at, dy + at, dx + at, dscale, doffset);
+      gradient.Results(Unscaled(), x + at, dy + at, f, dx + at, dscale, doffset);
     });
   }
 }

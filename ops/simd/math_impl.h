@@ -3,6 +3,8 @@
 //
 // Results are within 2 ulp of the exact ones for all arguments, subnormal results included unless a comment says
 // otherwise; infinities, NaN and the sign of 0 are those of the C library. tests/ops/simd/math_test.cc measures it.
+//
+// They are always inlined, since a call in a loop would load all coefficients again.
 #pragma once
 
 #include <array>
@@ -48,7 +50,7 @@ template <class V>
 using Bits = typename BitsOf<V>::type;
 
 template <class V>
-V Fill(Element<V> x) {
+[[gnu::always_inline]] inline V Fill(Element<V> x) {
   return V{} + x;
 }
 
@@ -65,34 +67,34 @@ struct Format {
 };
 
 template <class V>
-V Abs(V x) {
+[[gnu::always_inline]] inline V Abs(V x) {
   constexpr auto kAllButSign = std::numeric_limits<typename BitsOf<Element<V>>::type>::max();
   return std::bit_cast<V>(std::bit_cast<Bits<V>>(x) & kAllButSign);
 }
 // |x| with the sign of `sign`.
 template <class V>
-V CopySign(V x, V sign) {
+[[gnu::always_inline]] inline V CopySign(V x, V sign) {
   constexpr auto kSign = std::numeric_limits<typename BitsOf<Element<V>>::type>::min();
   return std::bit_cast<V>((std::bit_cast<Bits<V>>(x) & ~kSign) | (std::bit_cast<Bits<V>>(sign) & kSign));
 }
 
 // Coefficients from the highest power down.
 template <class V>
-constexpr V Polynomial(V, V last) {
+[[gnu::always_inline]] constexpr V Polynomial(V, V last) {
   return last;
 }
 template <class V, class... Rest>
-constexpr V Polynomial(V x, V first, Element<V> second, Rest... rest) {
+[[gnu::always_inline]] constexpr V Polynomial(V x, V first, Element<V> second, Rest... rest) {
   return Polynomial(x, first * x + second, rest...);
 }
 template <class V, class... Rest>
-V PolynomialOf(V x, Element<V> first, Rest... rest) {
+[[gnu::always_inline]] inline V PolynomialOf(V x, Element<V> first, Rest... rest) {
   return Polynomial(x, Fill<V>(first), rest...);
 }
 
 // 2^n for an exponent of normal numbers.
 template <class V>
-V PowerOf2(Bits<V> n) {
+[[gnu::always_inline]] inline V PowerOf2(Bits<V> n) {
   using F = Format<Element<V>>;
   return std::bit_cast<V>((n + F::kBias) << F::kMantissa);
 }
@@ -115,7 +117,7 @@ struct Reduced {
 
 // exp(r) for |r| <= ln 2 / 2: a minimax polynomial with an error of 3e-9, or Taylor's with one of 4e-18.
 template <class V>
-V ExpOfReduced(V r) {
+[[gnu::always_inline]] inline V ExpOfReduced(V r) {
   if constexpr (Format<Element<V>>::kSingle) {
     return PolynomialOf<V>(r, 1.381453809993459e-3f, 8.368745541342607e-3f, 4.166839084411601e-2f,
                            1.6666520394946308e-1f, 4.999999343179086e-1f, 1.f, 1.f);
@@ -127,7 +129,7 @@ V ExpOfReduced(V r) {
 
 // exp(r + rest) - 1, in which only the last sum rounds visibly.
 template <class V>
-V Expm1OfReduced(const Reduced<V>& of) {
+[[gnu::always_inline]] inline V Expm1OfReduced(const Reduced<V>& of) {
   const V r = of.r;
   V higher;
   if constexpr (Format<Element<V>>::kSingle) {
@@ -142,7 +144,7 @@ V Expm1OfReduced(const Reduced<V>& of) {
 // Scaling in two steps rounds once where the result is subnormal, and reaches both ends of the range. Comparisons let
 // NaN through.
 template <class V>
-V Exp(V x) {
+[[gnu::always_inline]] inline V Exp(V x) {
   using T = Element<V>;
   constexpr T kLow = sizeof(T) == 4 ? T(-104) : T(-746), kHigh = sizeof(T) == 4 ? T(89) : T(710);
   x = x < kLow ? Fill<V>(kLow) : x;
@@ -152,9 +154,19 @@ V Exp(V x) {
   return (T(1) + Expm1OfReduced(of)) * PowerOf2<V>(half) * PowerOf2<V>(of.n - half);
 }
 
+// 2^100 exp(x) for x <= 0: a normal number, which scaled down again, after a factor of up to 10^8, gives 0 wherever the
+// exact product would.
+inline constexpr int kSmallExponent = 100;
+template <class V>
+[[gnu::always_inline]] inline V ScaledExpOfNegative(V x) {
+  constexpr Element<V> kLow = sizeof(Element<V>) == 4 ? -125 : -770;
+  const Reduced<V> of(x < kLow ? Fill<V>(kLow) : x);
+  return ExpOfReduced(of.r) * PowerOf2<V>(of.n + kSmallExponent);
+}
+
 // exp(x) for x <= 0, where results below the smallest normal number may be 0: a step less than Exp.
 template <class V>
-V ExpOfNegative(V x) {
+[[gnu::always_inline]] inline V ExpOfNegative(V x) {
   using T = Element<V>;
   constexpr T kLowest = sizeof(T) == 4 ? T(-87.33) : T(-708.39);
   const Reduced<V> of(x < kLowest ? Fill<V>(kLowest) : x);
@@ -165,7 +177,7 @@ V ExpOfNegative(V x) {
 // 2^x for x up to about 0: 0 below the smallest normal number, and NaN of NaN. The remainder of x after rounding to an
 // integer goes through the Taylor series of exp, whose first omitted term is below half a rounding.
 template <class V>
-V Exp2OfNegative(V x) {
+[[gnu::always_inline]] inline V Exp2OfNegative(V x) {
   using T = Element<V>;
   using F = Format<T>;
   constexpr T kLeast = std::numeric_limits<T>::min_exponent - 1;
@@ -191,7 +203,7 @@ V Exp2OfNegative(V x) {
 
 // exp(x) - 1. With e = exp(r) - 1, it is 2^n e + (2^n - 1), of which half is computed, so that 2^n is finite.
 template <class V>
-V Expm1(V x) {
+[[gnu::always_inline]] inline V Expm1(V x) {
   using T = Element<V>;
   constexpr T kLow = sizeof(T) == 4 ? T(-20) : T(-50), kHigh = sizeof(T) == 4 ? T(89) : T(710);
   V bounded = x < kLow ? Fill<V>(kLow) : x;
@@ -205,7 +217,7 @@ V Expm1(V x) {
 // log(x): x = 2^n (1 + f) with 1 + f in [sqrt(1/2), sqrt(2)), and log(1 + f) as in Sun's fdlibm: with s = f / (2 + f)
 // it is f - f^2 / 2 + s (f^2 / 2 + R(s^2)).
 template <class V>
-V Log(V x) {
+[[gnu::always_inline]] inline V Log(V x) {
   using T = Element<V>;
   using F = Format<T>;
   using Int = typename BitsOf<T>::type;
@@ -237,7 +249,7 @@ V Log(V x) {
 
 // log(1 + x): log of the rounded sum, and a first-order term for what rounding took from it.
 template <class V>
-V Log1p(V x) {
+[[gnu::always_inline]] inline V Log1p(V x) {
   using T = Element<V>;
   const V u = T(1) + x, lost = x > T(1) ? T(1) - (u - x) : x - (u - T(1));
   const V y = Log(u), corrected = y + lost / u;
@@ -246,7 +258,7 @@ V Log1p(V x) {
 
 // The last step takes back what rounding added to the divisor.
 template <class V>
-V Sigmoid(V x) {
+[[gnu::always_inline]] inline V Sigmoid(V x) {
   using T = Element<V>;
   const V e = Exp(-Abs(x)), divisor = T(1) + e, lost = e - (divisor - T(1));
   const V y = (x < 0 ? e : Fill<V>(T(1))) / divisor;
@@ -256,7 +268,7 @@ V Sigmoid(V x) {
 // Near 0, where a difference would lose digits, tanh is x (1 + x^2 r(x^2)) with the polynomial or the rational function
 // r of Moshier's Cephes.
 template <class V>
-V Tanh(V x) {
+[[gnu::always_inline]] inline V Tanh(V x) {
   using T = Element<V>;
   const V size = Abs(x), square = x * x;
   V r;
@@ -275,7 +287,7 @@ V Tanh(V x) {
 // The share of the normal distribution beyond t, times exp(t^2 / 2), for t in [0, 14.5] and float elements: a minimax
 // polynomial in 1 / (1 + 0.23 t), 5e-8.
 template <class V>
-V ScaledTail(V t) {
+[[gnu::always_inline]] inline V ScaledTail(V t) {
   const V u = 1.f / (1.f + 0.23f * t);
   return PolynomialOf<V>(u, -0.07848419780108652f, 0.2904991371573537f, -0.27831147282103685f, 0.30169601290249876f,
                          -0.033084548789903565f, 0.11958934427798325f, 0.08574199734702731f, 0.09238167614480164f,
@@ -284,7 +296,7 @@ V ScaledTail(V t) {
 
 // The error function of float elements: below 1, x + x q(x^2) with a polynomial q (1.3e-9); beyond, 1 - erfc(x).
 template <class V>
-V Erf(V x) {
+[[gnu::always_inline]] inline V Erf(V x) {
   const V size = Abs(x), bounded = size > 5.f ? Fill<V>(5.f) : size;
   const V q = PolynomialOf<V>(x * x, 7.875875079272581e-05f, -8.016864292008972e-04f, 5.189087423965639e-03f,
                               -2.685421201098790e-02f, 1.1283594715166652e-01f, -3.7612626666720944e-01f,
@@ -295,7 +307,7 @@ V Erf(V x) {
 
 // log(1 + exp(-|x|)), the part of softplus(x) = max(x, 0) + log(1 + exp(-|x|)) that is not linear.
 template <class V>
-V SoftplusTail(V x) {
+[[gnu::always_inline]] inline V SoftplusTail(V x) {
   return Log1p(Exp(-Abs(x)));
 }
 
