@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "ops/onednn/program.h"
+#include "ops/onednn/versions.h"
 
 namespace belfry::ops::onednn {
 namespace {
@@ -34,7 +35,7 @@ struct ConvolutionProblem {
   // only.
   std::vector<Layouts> Attempts(bool plain_weights_first) const {
     const auto any = [](const memory::dims& dims, const memory::desc& plain) {
-      return memory::desc(dims, plain.data_type(), tag::any);
+      return memory::desc(dims, DataTypeOf(plain), tag::any);
     };
     const Layouts library_weights{plain.x, any(weights, plain.weights), plain.y};
     const Layouts library_all{any(x, plain.x), any(weights, plain.weights), any(y, plain.y)};
@@ -102,22 +103,24 @@ absl::StatusOr<Desc> Choose(const std::string& what, const std::vector<Layouts>&
 
 dnnl::convolution_forward::primitive_desc Forward(const ConvolutionProblem& p, const Layouts& l,
                                                   const memory::desc* bias, const PostOps& post_ops) {
-  using Desc = dnnl::convolution_forward::desc;
+  using Convolution = dnnl::convolution_forward;
+  const Target target{.engine = Cpu(), .attributes = Attributes(post_ops), .allow_empty = true};
   const auto training = prop_kind::forward_training;
   const auto direct = algorithm::convolution_direct;
-  const Desc desc =
-      bias == nullptr
-          ? Desc(training, direct, l.x, l.weights, l.y, p.strides, p.dilations, p.pads_low, p.pads_high)
-          : Desc(training, direct, l.x, l.weights, *bias, l.y, p.strides, p.dilations, p.pads_low, p.pads_high);
-  return dnnl::convolution_forward::primitive_desc(desc, Attributes(post_ops), Cpu(), /*allow_empty=*/true);
+  if (bias == nullptr) {
+    return Describe<Convolution>(target, training, direct, l.x, l.weights, l.y, p.strides, p.dilations, p.pads_low,
+                                 p.pads_high);
+  }
+  return Describe<Convolution>(target, training, direct, l.x, l.weights, *bias, l.y, p.strides, p.dilations, p.pads_low,
+                               p.pads_high);
 }
 
 // The forward descriptor that the library requires for a backward primitive; only its shapes matter.
 dnnl::convolution_forward::primitive_desc Hint(const ConvolutionProblem& p) {
   const auto any = [](const memory::dims& dims, const memory::desc& plain) {
-    return memory::desc(dims, plain.data_type(), tag::any);
+    return memory::desc(dims, DataTypeOf(plain), tag::any);
   };
-  const memory::data_type type = p.plain.x.data_type();
+  const memory::data_type type = DataTypeOf(p.plain.x);
   return Forward(p, {any(p.x, p.plain.x), memory::desc(p.weights, type, tag::any), any(p.y, p.plain.y)}, nullptr, {});
 }
 
@@ -136,7 +139,7 @@ absl::StatusOr<Primitive> Conv2DForward(const Conv2DShape& shape, const Conv2DFo
   const std::string what = shape.DebugString();
   ASSIGN_OR_RETURN(const ConvolutionProblem p, MakeProblem(shape, shape.dtype));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
-    const memory::desc bias(p.bias, p.plain.x.data_type(), tag::a);
+    const memory::desc bias(p.bias, DataTypeOf(p.plain.x), tag::a);
     const auto make = [&](const Layouts& layouts) {
       return Forward(p, layouts, options.bias ? &bias : nullptr, options.post_ops);
     };
@@ -166,9 +169,10 @@ absl::StatusOr<Primitive> Conv2DBackwardData(const Conv2DShape& shape, bool allo
     const auto hint = Hint(p);
     if (!hint) return absl::UnimplementedError(absl::StrCat(what, ": oneDNN has no implementation"));
     const auto make = [&](const Layouts& l) {
-      const dnnl::convolution_backward_data::desc desc(algorithm::convolution_direct, l.x, l.weights, l.y, p.strides,
-                                                       p.dilations, p.pads_low, p.pads_high);
-      return dnnl::convolution_backward_data::primitive_desc(desc, Attributes(), Cpu(), hint, /*allow_empty=*/true);
+      const Target target{.engine = Cpu(), .attributes = Attributes(), .allow_empty = true};
+      return DescribeBackward<dnnl::convolution_backward_data>(target, hint, algorithm::convolution_direct, l.x,
+                                                               l.weights, l.y, p.strides, p.dilations, p.pads_low,
+                                                               p.pads_high);
     };
     const bool few_channels = shape.groups == 1 && shape.c < kFewChannels;
     ASSIGN_OR_RETURN(const auto desc, Choose<dnnl::convolution_backward_data::primitive_desc>(
@@ -189,14 +193,17 @@ absl::StatusOr<Primitive> Conv2DBackwardWeights(const Conv2DShape& shape, const 
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
     const auto hint = Hint(p);
     if (!hint) return absl::UnimplementedError(absl::StrCat(what, ": oneDNN has no implementation"));
-    const memory::desc bias(p.bias, p.plain.weights.data_type(), tag::a);
+    const memory::desc bias(p.bias, DataTypeOf(p.plain.weights), tag::a);
     const auto make = [&](const Layouts& l) {
-      using Desc = dnnl::convolution_backward_weights::desc;
+      using Convolution = dnnl::convolution_backward_weights;
+      const Target target{.engine = Cpu(), .attributes = Attributes(), .allow_empty = true};
       const auto direct = algorithm::convolution_direct;
-      const Desc desc = options.bias
-                            ? Desc(direct, l.x, l.weights, bias, l.y, p.strides, p.dilations, p.pads_low, p.pads_high)
-                            : Desc(direct, l.x, l.weights, l.y, p.strides, p.dilations, p.pads_low, p.pads_high);
-      return dnnl::convolution_backward_weights::primitive_desc(desc, Attributes(), Cpu(), hint, /*allow_empty=*/true);
+      if (!options.bias) {
+        return DescribeBackward<Convolution>(target, hint, direct, l.x, l.weights, l.y, p.strides, p.dilations,
+                                             p.pads_low, p.pads_high);
+      }
+      return DescribeBackward<Convolution>(target, hint, direct, l.x, l.weights, bias, l.y, p.strides, p.dilations,
+                                           p.pads_low, p.pads_high);
     };
     ASSIGN_OR_RETURN(const auto desc, Choose<dnnl::convolution_backward_weights::primitive_desc>(
                                           what, p.Attempts(false), options.allow_reference, make));

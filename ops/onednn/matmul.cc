@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "ops/onednn/program.h"
+#include "ops/onednn/versions.h"
 
 namespace belfry::ops::onednn {
 namespace {
@@ -86,9 +87,9 @@ Descs MakeDescs(const MatMulProblem& p, bool batched, memory::data_type type, me
 }
 
 dnnl::matmul::primitive_desc Make(const Descs& d, const MatMulOptions& options) {
-  const dnnl::matmul::desc desc =
-      options.bias ? dnnl::matmul::desc(d.a, d.b, d.bias, d.y) : dnnl::matmul::desc(d.a, d.b, d.y);
-  return dnnl::matmul::primitive_desc(desc, Attributes(options.post_ops), Cpu(), /*allow_empty=*/true);
+  const Target target{.engine = Cpu(), .attributes = Attributes(options.post_ops), .allow_empty = true};
+  return options.bias ? Describe<dnnl::matmul>(target, d.a, d.b, d.bias, d.y)
+                      : Describe<dnnl::matmul>(target, d.a, d.b, d.y);
 }
 
 void AddStep(const dnnl::matmul& primitive, const dnnl::matmul::primitive_desc& desc, Builder& builder, const Descs& d,

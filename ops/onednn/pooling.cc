@@ -6,6 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "ops/onednn/program.h"
+#include "ops/onednn/versions.h"
 
 namespace belfry::ops::onednn {
 namespace {
@@ -30,7 +31,7 @@ absl::Status Validate(const Pool2DShape& s) {
 
 struct PoolProblem {
   memory::desc x, y;
-  memory::dims strides, window, pads_low, pads_high;
+  PoolWindow window;
   algorithm kind;
 };
 
@@ -42,17 +43,16 @@ absl::StatusOr<PoolProblem> MakeProblem(const Pool2DShape& s) {
                                                                       : algorithm::pooling_avg_exclude_padding;
   return PoolProblem{memory::desc({s.n, s.c, s.h, s.w}, type, memory::format_tag::nhwc),
                      memory::desc({s.n, s.c, s.out_h(), s.out_w()}, type, memory::format_tag::nhwc),
-                     {s.stride_h, s.stride_w},
-                     {s.r, s.s},
-                     {s.pad_top, s.pad_left},
-                     {s.pad_bottom, s.pad_right},
+                     {.strides = {s.stride_h, s.stride_w},
+                      .size = {s.r, s.s},
+                      .pads_low = {s.pad_top, s.pad_left},
+                      .pads_high = {s.pad_bottom, s.pad_right}},
                      kind};
 }
 
 dnnl::pooling_forward::primitive_desc Forward(const PoolProblem& p, bool training) {
   const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-  const dnnl::pooling_forward::desc desc(kind, p.kind, p.x, p.y, p.strides, p.window, p.pads_low, p.pads_high);
-  return dnnl::pooling_forward::primitive_desc(desc, Attributes(), Cpu());
+  return DescribePooling({.engine = Cpu(), .attributes = Attributes()}, kind, p.kind, p.x, p.y, p.window);
 }
 
 }  // namespace
@@ -89,9 +89,8 @@ absl::StatusOr<Primitive> Pool2DBackward(const Pool2DShape& shape, bool allow_re
   const std::string what = absl::StrCat("gradient of ", shape.DebugString());
   ASSIGN_OR_RETURN(const PoolProblem p, MakeProblem(shape));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
-    const dnnl::pooling_backward::primitive_desc desc(
-        dnnl::pooling_backward::desc(p.kind, p.x, p.y, p.strides, p.window, p.pads_low, p.pads_high), Attributes(),
-        Cpu(), Forward(p, /*training=*/true));
+    const auto desc = DescribePoolingBackward({.engine = Cpu(), .attributes = Attributes()},
+                                              Forward(p, /*training=*/true), p.kind, p.x, p.y, p.window);
     if (IsReference(desc.impl_info_str()) && !allow_reference) return OnlyReference(what, desc.impl_info_str());
     Builder builder;
     const auto dy = builder.Input(0, p.y);

@@ -8,6 +8,7 @@
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
+#include "ops/onednn/versions.h"
 
 namespace belfry::ops::onednn {
 namespace {
@@ -35,9 +36,7 @@ dnnl::primitive_attr Attributes(const PostOps& post_ops) {
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops ops;
-  const auto append = [&](algorithm algorithm, float alpha, float beta) {
-    ops.append_eltwise(1.0f, algorithm, alpha, beta);
-  };
+  const auto append = [&](algorithm algorithm, float alpha, float beta) { AppendEltwise(ops, algorithm, alpha, beta); };
   switch (post_ops.activation) {
     case Activation::kNone: break;
     case Activation::kRelu: append(algorithm::eltwise_relu, post_ops.alpha, 0); break;
