@@ -2,10 +2,13 @@
 
 #include <dlfcn.h>
 
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/library/cuda_libraries.h"
+#include "framework/base/status.h"
 #include "framework/base/version.h"
 
 namespace belfry {
@@ -23,6 +26,18 @@ std::filesystem::path OwnFolder() {
 }
 
 std::string EntryName(const std::string& name) { return absl::StrCat("belfry_", name, "_module"); }
+
+// Opens a module. Where the loader does not find libraries of NVIDIA's that it needs, or BELFRY_CUDA_PATH is to come
+// first, these are opened before: the loader then takes them, whichever folder they are in.
+absl::StatusOr<void*> OpenModule(const std::filesystem::path& path) {
+  void* library = std::getenv("BELFRY_CUDA_PATH") == nullptr ? dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL) : nullptr;
+  if (library != nullptr) return library;
+  const absl::Status needed = OpenNeededCudaLibraries(path);
+  library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library != nullptr) return library;
+  return absl::FailedPreconditionError(absl::StrCat(
+      path.filename().string(), " cannot be loaded: ", needed.ok() ? dlerror() : std::string(needed.message())));
+}
 
 absl::StatusOr<Module> LoadCuda() {
   if (dlsym(RTLD_DEFAULT, EntryName("cuda").c_str()) == nullptr) {
@@ -50,8 +65,7 @@ absl::StatusOr<Module> Module::Load(const std::string& name) {
       return absl::NotFoundError(
           absl::StrCat(path.string(), " does not exist: this Belfry was built or installed without it"));
     }
-    void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) return absl::FailedPreconditionError(absl::StrCat(file, " cannot be loaded: ", dlerror()));
+    ASSIGN_OR_RETURN(void* const library, OpenModule(path));
     entry = dlsym(library, EntryName(name).c_str());
     if (entry == nullptr) {
       return absl::FailedPreconditionError(

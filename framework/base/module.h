@@ -20,11 +20,12 @@ class Module {
  public:
   // Loads module `name`, or finds it in the process: a program may link the library, or define the entry point itself,
   // as tests do with doubles. Otherwise the library is looked for beside libbelfry.so. Thread-safe; the lookup is done
-  // once per name by the caller, which keeps the result.
+  // once per name by the caller, which keeps the result. NVIDIA's libraries that the module needs are also found where
+  // the loader does not look (framework/base/library/cuda_libraries.h).
   //
   // Errors: NotFound if there is no such library, since Belfry was built without it or its package is not installed;
-  // FailedPrecondition, with the loader's words, if it or a library that it needs cannot be loaded, or if it is of
-  // another version.
+  // FailedPrecondition if it or a library that it needs cannot be loaded, with the loader's words or the names of the
+  // libraries and of their packages, or if it is of another version.
   static absl::StatusOr<Module> Load(const std::string& name);
 
   // The table for one layer, or null.

@@ -1,15 +1,23 @@
 #include <cstring>
 
+#include "framework/base/status.h"
 #include "framework/collective/cuda/collectives.h"
 #include "framework/device/cuda/open.h"
 #include "framework/device/gpu_module.h"
 #include "ops/gpu/gpu_kernels.h"
 #include "ops/gpu/gpu_module.h"
+#include "ops/gpu/library_versions.h"
 
 namespace belfry {
 namespace {
 
-constexpr GpuDevices kDevices = {.open = &OpenCudaDevices, .count = &CountCudaDevices};
+absl::StatusOr<std::vector<std::unique_ptr<Device>>> Open(int count, const DeviceOptions& options) {
+  ASSIGN_OR_RETURN(std::vector<std::unique_ptr<Device>> devices, OpenCudaDevices(count, options));
+  RETURN_IF_ERROR(ops::CheckCudaLibraries());
+  return devices;
+}
+
+constexpr GpuDevices kDevices = {.open = &Open, .count = &CountCudaDevices};
 constexpr ops::GpuKernels kKernels = {.add = &ops::AddGpuKernels};
 
 }  // namespace

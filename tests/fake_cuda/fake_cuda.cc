@@ -38,7 +38,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int card) {
   *properties = {};
   std::snprintf(properties->name, sizeof(properties->name), "Fake H200");
   properties->totalGlobalMem = kMemory;
-  properties->major = 9;
+  properties->major = world().capability / 10;
+  properties->minor = world().capability % 10;
   return cudaSuccess;
 }
 cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int card) {
@@ -247,7 +248,8 @@ void SetCards(int count) {
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   world().cards.assign(static_cast<size_t>(count), CardState());
   world().count_error = cudaSuccess;
-  world().driver = 13000;
+  world().driver = CUDART_VERSION;
+  world().capability = kCapability;
   world().path = PeerPath::kGood;
   world().peer_copies = 0;
   world().failures.clear();
@@ -262,6 +264,7 @@ void SetCountError(cudaError_t error, int driver_version) {
   world().count_error = error;
   world().driver = driver_version;
 }
+void SetCapability(int capability) { world().capability = capability; }
 void SetPeerPath(PeerPath path) { world().path = path; }
 int PeerCopies() {
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);

@@ -8,6 +8,11 @@
 
 namespace belfry::fake_cuda {
 
+// Ten times the compute capability of cards, one that this build has code for.
+constexpr int kCapability = BELFRY_FAKE_CAPABILITY;
+// Sets that of all cards until SetCards.
+void SetCapability(int capability);
+
 // Puts in `count` cards of 1 GiB each and forgets everything else. REQUIRES: nothing is in use.
 void SetCards(int count);
 // Sets the error of cudaGetDeviceCount (cudaSuccess for none) and the driver's version.

@@ -60,7 +60,7 @@ struct World {
   std::recursive_mutex mutex;
   std::vector<CardState> cards = std::vector<CardState>(1);
   cudaError_t count_error = cudaSuccess;
-  int driver = 13000;
+  int driver = CUDART_VERSION, capability = kCapability;
   PeerPath path = PeerPath::kGood;
   int peer_copies = 0, handles = 0;
   std::map<uintptr_t, size_t> host_blocks;

@@ -11,10 +11,12 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "framework/base/steady_time.h"
 #include "framework/device/cuda/native.h"
 #include "framework/device/device_set.h"
+#include "framework/device/gpu_support.h"
 #include "tests/framework/device/backend.h"
 
 namespace belfry {
@@ -76,18 +78,38 @@ TEST_F(FakeCuda, WithoutDriverOrGpu) {
   fake_cuda::SetCountError(cudaErrorInsufficientDriver, 0);
   EXPECT_EQ(Message(DeviceSet::Open("gpu:1").status()),
             "Requested 1 GPU, but found 0: this machine has no CUDA driver; use cpu:N");
-  fake_cuda::SetCountError(cudaErrorNoDevice, 13000);
+  fake_cuda::SetCountError(cudaErrorNoDevice, 13020);
   const absl::Status status = DeviceSet::Open("gpu:3").status();
-  EXPECT_EQ(Message(status), "Requested 3 GPUs, but found 0: no CUDA-capable device is detected; use cpu:N");
+  const std::string why =
+      absl::StrCat("no CUDA-capable device is detected (the driver supports CUDA 13.2, this Belfry ", "was built with ",
+                   CudaVersionText(CUDART_VERSION), ")");
+  EXPECT_EQ(Message(status), absl::StrCat("Requested 3 GPUs, but found 0: ", why, "; use cpu:N"));
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(Message(CountGpuDevices({}).status()), "no CUDA-capable device is detected");
+  EXPECT_EQ(Message(CountGpuDevices({}).status()), why);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST_F(FakeCuda, ADriverThatIsTooOldIsNamedWithWhatIsNeeded) {
+  fake_cuda::SetCountError(cudaErrorInsufficientDriver, 11080);
+  EXPECT_EQ(Message(DeviceSet::Open("gpu:1").status()),
+            absl::StrCat("Requested 1 GPU, but found 0: ", DriverIsTooOld(11080, CUDART_VERSION), "; use cpu:N"));
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST_F(FakeCuda, CardsWithoutCodeForThemAreNotOpened) {
+  fake_cuda::SetCapability(75);
+  const absl::Status status = DeviceSet::Open("gpu:1").status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(Message(status),
+            "CUDA device 0 (Fake H200): compute capability 7.5 is not supported; 8.0 (Ampere) or later "
+            "is needed");
 }
 
 TEST_F(FakeCuda, DescriptionsAndPlaces) {
   Open("gpu:2");
   EXPECT_EQ(gpu(1).description(),
-            "device: 1, name: Fake H200, pci bus id: 0000:5e:00.0, compute capability: 9.0, memory: 1.0 GiB");
+            absl::StrCat("device: 1, name: Fake H200, pci bus id: 0000:5e:00.0, compute capability: ",
+                         fake_cuda::kCapability / 10, ".", fake_cuda::kCapability % 10, ", memory: 1.0 GiB"));
   EXPECT_EQ(gpu(0).counters().memory_limit, 960 * kMi) << "a sixteenth is left";
   Open("gpu:3", {.virtual_gpus = 2, .gpu_memory = "0.25", .visible_gpus = "1,0"});
   EXPECT_EQ(gpu(0).physical_id(), 1);

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
+#include "framework/device/gpu_support.h"
 
 namespace belfry {
 namespace {
@@ -51,7 +52,8 @@ absl::Status Card::Describe() {
   description_ = absl::StrFormat("device: %d, name: %s, pci bus id: %s, compute capability: %d.%d, memory: %.1f GiB",
                                  ordinal_, properties.name, absl::AsciiStrToLower(bus), properties.major,
                                  properties.minor, static_cast<double>(total_memory_) / 0x1p30);
-  return absl::OkStatus();
+  const absl::Status capable = CheckCapability(properties.major, properties.minor, BELFRY_CUDA_ARCHITECTURES);
+  return capable.ok() ? capable : absl::Status(capable.code(), absl::StrCat(label_, ": ", capable.message()));
 }
 
 absl::StatusOr<size_t> Card::FreeMemory() const {

@@ -18,6 +18,7 @@ namespace belfry {
 // An open card: its primary context exists. Thread-safe.
 class Card {
  public:
+  // FailedPrecondition if this build has no code for the card; otherwise CUDA's errors.
   static absl::StatusOr<std::unique_ptr<Card>> Open(int ordinal);
 
   int ordinal() const { return ordinal_; }  // CUDA's number

@@ -12,6 +12,7 @@
 #include "framework/device/cuda/peers.h"
 #include "framework/device/device_set.h"
 #include "framework/device/gpu_options.h"
+#include "framework/device/gpu_support.h"
 
 namespace belfry {
 namespace {
@@ -24,7 +25,12 @@ absl::StatusOr<std::vector<int>> FindCards(const DeviceOptions& options) {
   }
   const cudaError_t error = cudaGetDeviceCount(&found);
   cudaGetLastError();
-  if (error != cudaSuccess) return absl::NotFoundError(cudaGetErrorString(error));
+  if (error == cudaErrorInsufficientDriver) return absl::NotFoundError(DriverIsTooOld(driver, CUDART_VERSION));
+  if (error != cudaSuccess) {
+    return absl::NotFoundError(absl::StrCat(cudaGetErrorString(error), " (the driver supports CUDA ",
+                                            CudaVersionText(driver), ", this Belfry was built with ",
+                                            CudaVersionText(CUDART_VERSION), ")"));
+  }
   if (found == 0) return absl::NotFoundError("the CUDA driver reports no devices");
   return VisibleCards(options, found);
 }

@@ -1,0 +1,39 @@
+// Opening NCCL. Its calls are tested on GPUs (gpu_nccl_test.cc).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <string>
+
+#include "framework/collective/cuda/collectives.h"
+
+namespace belfry {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+absl::Status OpenFrom(const std::string& folder) {
+  setenv("BELFRY_CUDA_PATH", folder.c_str(), 1);
+  const absl::Status status = OpenNcclLibrary().status();
+  unsetenv("BELFRY_CUDA_PATH");
+  return status;
+}
+
+TEST(NcclLibrary, ThatIsTooOldNamesItsFileAndWhatIsNeeded) {
+  const absl::Status status = OpenFrom(BELFRY_STUBS "/old_nccl");
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("Cannot average with NCCL: "),
+                    HasSubstr("old_nccl/libnccl.so.2 is NCCL 2.12.12, but 2.14.0 or later is needed"),
+                    HasSubstr("or use --averager=local")));
+}
+
+TEST(NcclLibrary, WithoutAFunctionNamesIt) {
+  const absl::Status status = OpenFrom(BELFRY_STUBS "/empty_nccl");
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("empty_nccl/libnccl.so.2 is NCCL 2.28.3, but it has no nccl"));
+}
+
+}  // namespace
+}  // namespace belfry
