@@ -81,7 +81,7 @@ def compare(options, model, threads):
                 if options.sides and not any(word in name for word in options.sides.split(",")):
                     continue
                 try:
-                    running.append(sides_of.Side(name, command, threads))
+                    running.append(sides_of.Side(name, command, threads, options.start_seconds))
                 except sides_of.SideError as error:
                     if name in ours:
                         raise
@@ -89,7 +89,7 @@ def compare(options, model, threads):
             if not running:
                 raise sides_of.SideError(f"no side of {model} has one of '{options.sides}' in its name; the sides are "
                                          f"{', '.join(commands)}")
-            if why := sides_of.losses_differ(running, options.dtype, networks.is_transformer(model)):
+            if why := sides_of.losses_differ(running, options.dtype, networks.is_transformer(model), options.tolerance):
                 raise sides_of.SideError(f"{model}: {why}")
             scale = 1 if model == "s5" else batch(options, model) * (TOKENS if networks.is_transformer(model) else 1)
             sides_of.run_in_turn(running, options.rounds, options.seconds, scale)
@@ -118,6 +118,11 @@ def main():
                         help="type in which the models compute; weights are float32")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="cuda: PyTorch only")
     parser.add_argument("--sides", default="", help="run only sides with one of these words in their names, such as Belfry,eager")
+    parser.add_argument("--tolerance", type=float, default=0,
+                        help="relative difference of losses that is allowed at every step, such as 0.02 where sides use TF32; "
+                             "0: what rounding of the dtype explains")
+    parser.add_argument("--start_seconds", type=float, default=sides_of.START_SECONDS,
+                        help="time in which a side must be ready; compiling may take minutes")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=float, default=2, help="length of one side's measurement in a round")
     parser.add_argument("--out", default=os.path.join(root, "build/bench"), help="directory for results as CSV and JSON")

@@ -20,7 +20,7 @@ class SideError(Exception):
 class Side:
     """A running process that speaks the protocol in README.md."""
 
-    def __init__(self, name, command, threads):
+    def __init__(self, name, command, threads, start_seconds=START_SECONDS):
         self.name, self.command = name, command
         self.rates, self.cores, self.idle = [], [], []
         self.peak_bytes = None
@@ -28,7 +28,7 @@ class Side:
         # Unbuffered, so that select() sees everything that can be read.
         self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, bufsize=0)
         try:
-            self.ready = self.read(START_SECONDS)
+            self.ready = self.read(start_seconds)
         except SideError:
             self.process.kill()
             raise
@@ -68,8 +68,9 @@ class Side:
                 self.process.kill()
 
 
-def losses_differ(sides, dtype="float32", absolute=False):
-    """The reason why the sides do not do the same work, or None. The others are compared with the first side.
+def losses_differ(sides, dtype="float32", absolute=False, allowed=0):
+    """The reason why the sides do not do the same work, or None. The others are compared with the first side. `allowed`,
+    if it is not 0, is a relative difference that is always allowed.
 
     Training amplifies rounding differences, in a network of 56 layers about tenfold at each of the first steps, so the
     first step is compared most strictly. Losses that go towards 0 are compared by their absolute difference instead."""
@@ -78,6 +79,7 @@ def losses_differ(sides, dtype="float32", absolute=False):
             tolerance = 2e-2 if dtype == "bfloat16" else min(1e-4 * 10 ** (i / 2), 3e-3)
             if absolute:
                 tolerance = (2e-2 if dtype == "bfloat16" else 1e-4) / abs(ours)
+            tolerance = max(tolerance, allowed)
             if not abs(ours - theirs) <= tolerance * abs(ours):
                 return (f"the losses of step {i} differ: {sides[0].name} {ours:.6f}, {side.name} {theirs:.6f}, more "
                         f"than {tolerance:g} of them; the sides do not do the same work, so they are not compared")

@@ -33,6 +33,13 @@ class Losses(unittest.TestCase):
             self.assertIn(f"step {step}", side.losses_differ(sides) or "")
             self.assertIsNone(side.losses_differ(sides, "bfloat16"))
 
+    def test_a_larger_difference_may_be_allowed(self):
+        sides = [made_up("a", [1.0, 1.0]), made_up("b", [1.015, 1.0])]
+        self.assertIsNotNone(side.losses_differ(sides))
+        self.assertIsNone(side.losses_differ(sides, allowed=2e-2))
+        self.assertIsNotNone(side.losses_differ(sides, allowed=1e-2))
+        self.assertIsNotNone(side.losses_differ([made_up("a", [1.0]), made_up("b", [float("nan")])], allowed=1))
+
     def test_a_difference_names_step_and_sides(self):
         why = side.losses_differ([made_up("a", [2.0, 1.0]), made_up("b", [2.0, 1.0]), made_up("c", [2.0, 1.002])])
         self.assertIn("step 1", why)
