@@ -37,7 +37,13 @@ else()
   # A toolkit of which a part is missing would end enable_language with an error.
   if(NOT BELFRY_NVCC STREQUAL CUDAToolkit_NVCC_EXECUTABLE)
     file(WRITE ${PROJECT_BINARY_DIR}/nvcc_works.cu "__global__ void Kernel() {}\n")
-    execute_process(COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} -c nvcc_works.cu -o nvcc_works.o
+    set(host "")
+    if(CMAKE_CUDA_HOST_COMPILER)
+      set(host -ccbin=${CMAKE_CUDA_HOST_COMPILER})
+    elseif(DEFINED ENV{CUDAHOSTCXX})
+      set(host -ccbin=$ENV{CUDAHOSTCXX})
+    endif()
+    execute_process(COMMAND ${CUDAToolkit_NVCC_EXECUTABLE} ${host} -c nvcc_works.cu -o nvcc_works.o
       WORKING_DIRECTORY ${PROJECT_BINARY_DIR} OUTPUT_QUIET ERROR_QUIET RESULT_VARIABLE status)
     if(status EQUAL 0)
       set(BELFRY_NVCC ${CUDAToolkit_NVCC_EXECUTABLE} CACHE INTERNAL "The nvcc that compiles")
