@@ -15,7 +15,7 @@ training() {
   "$kit/benchmarks/training" --devices=gpu:1 --rounds=3 --seconds=0.5 --out="$out/bench/$name" "$@"
 }
 
-# Of one step of ResNet-20 whose kernels are launched one by one.
+# speed_of_light: the kernels of a step of ResNet-20 under Nsight Compute, launched one by one.
 speed_of_light() {
   local profiler
   profiler=$(tool ncu) || skip "no ncu here"

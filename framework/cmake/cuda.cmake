@@ -23,7 +23,7 @@ find_library(BELFRY_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_
 find_path(BELFRY_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 mark_as_advanced(BELFRY_CUDNN_INCLUDE BELFRY_CUDNN_LIBRARY BELFRY_NCCL_INCLUDE)
 
-# What is missing, with NVIDIA's package that has it.
+# The missing parts, each with NVIDIA's package that has it.
 set(missing "")
 set(major 13)
 set(minor 0)

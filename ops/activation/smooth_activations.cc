@@ -19,18 +19,14 @@ V Clamped(V x) {
   return x > high ? high : x;
 }
 
-// With exp(-|g|) nothing overflows. Where g < 0 it is a factor of the result, which may be normal where the factor is
-// subnormal, and which is therefore scaled down last.
-template <class C>
-inline constexpr C kSmall = C(0x1p-100);
-static_assert(simd::kSmallExponent == 100);
-
+// With exp(-|g|) nothing overflows. Where g < 0 it is a factor of the result, and may be subnormal where the result is
+// not: it comes scaled up, and the result is scaled down.
 template <template <class> class Gate, class C>
 void Gated(int64_t n, const C* x, C* y) {
   simd::Map<C>(n, x, y, [](auto v) {
     const auto g = Gate<C>::Value(Clamped<C>(v)), e = simd::ScaledExpOfNegative(-simd::Abs(g));
     const auto bounded = v < -C(functor::kGateLimit) ? Clamped<C>(v) : v;
-    return (g < 0 ? bounded * e * kSmall<C> : bounded) / (C(1) + e * kSmall<C>);
+    return (g < 0 ? bounded * e * simd::kScaledExpUnit<C> : bounded) / (C(1) + e * simd::kScaledExpUnit<C>);
   });
 }
 
@@ -38,11 +34,12 @@ template <template <class> class Gate, class C>
 void GatedGrad(int64_t n, const C* dy, const C* x, C* dx) {
   simd::Map<C>(n, dy, x, dx, [](auto slope, auto v) {
     v = Clamped<C>(v);
-    const auto g = Gate<C>::Value(v), large = simd::ScaledExpOfNegative(-simd::Abs(g)), e = large * kSmall<C>;
-    const auto share = C(1) / (C(1) + e), one = share * (C(1) / kSmall<C>);
+    const auto g = Gate<C>::Value(v), large = simd::ScaledExpOfNegative(-simd::Abs(g)),
+               e = large * simd::kScaledExpUnit<C>;
+    const auto share = C(1) / (C(1) + e), one = share * (C(1) / simd::kScaledExpUnit<C>);
     // The sigmoid of g, scaled, and that of -g.
     const auto s = g < 0 ? large * share : one, rest = share * (g < 0 ? simd::Fill<decltype(e)>(C(1)) : e);
-    return slope * (s * (C(1) + v * rest * Gate<C>::Slope(v)) * kSmall<C>);
+    return slope * (s * (C(1) + v * rest * Gate<C>::Slope(v)) * simd::kScaledExpUnit<C>);
   });
 }
 

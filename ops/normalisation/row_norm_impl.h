@@ -92,7 +92,8 @@ void NormalizeRowBy(const RowMoments<Compute<T>>& moments, const NormRows& r, co
     results.Write(y + first, n);
   });
 }
-// Not inlined, so that the usual case above it is.
+// Normalises a row whose squares are out of range. Kept out of line, so that the compiler inlines the usual case into
+// NormalizeRow.
 template <bool centred, class T>
 [[gnu::noinline]] void NormalizeScaledRow(const NormRows& r, const T* row, const T* scale, const T* offset, T* y) {
   const auto view = ScaledView(row, r);
@@ -168,7 +169,7 @@ class NormGradient {
       results_.Write(dx + first, n);
     });
   }
-  // All of a row whose squares are out of range.
+  // The three passes over a row whose squares are out of range.
   [[gnu::noinline]] void ScaledRow(const T* row, const T* dy, T* dx, C* dscale, C* doffset) {
     const auto view = ScaledView(row, r_);
     Facts facts;

@@ -52,7 +52,10 @@ absl::StatusOr<PoolProblem> MakeProblem(const Pool2DShape& s) {
 
 dnnl::pooling_forward::primitive_desc Forward(const PoolProblem& p, bool training) {
   const auto kind = training ? dnnl::prop_kind::forward_training : dnnl::prop_kind::forward_inference;
-  return DescribePooling({.engine = Cpu(), .attributes = Attributes()}, kind, p.kind, p.x, p.y, p.window);
+  using Pooling = dnnl::pooling_forward;
+  const Target target{.engine = Cpu(), .attributes = Attributes()};
+  return WithWindow<Pooling>(
+      p.window, [&](const auto&... window) { return Describe<Pooling>(target, kind, p.kind, p.x, p.y, window...); });
 }
 
 }  // namespace
@@ -89,8 +92,11 @@ absl::StatusOr<Primitive> Pool2DBackward(const Pool2DShape& shape, bool allow_re
   const std::string what = absl::StrCat("gradient of ", shape.DebugString());
   ASSIGN_OR_RETURN(const PoolProblem p, MakeProblem(shape));
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
-    const auto desc = DescribePoolingBackward({.engine = Cpu(), .attributes = Attributes()},
-                                              Forward(p, /*training=*/true), p.kind, p.x, p.y, p.window);
+    using Pooling = dnnl::pooling_backward;
+    const Target target{.engine = Cpu(), .attributes = Attributes()};
+    const auto desc = WithWindow<Pooling>(p.window, [&](const auto&... window) {
+      return DescribeBackward<Pooling>(target, Forward(p, /*training=*/true), p.kind, p.x, p.y, window...);
+    });
     if (IsReference(desc.impl_info_str()) && !allow_reference) return OnlyReference(what, desc.impl_info_str());
     Builder builder;
     const auto dy = builder.Input(0, p.y);

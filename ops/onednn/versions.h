@@ -46,34 +46,19 @@ typename Primitive::primitive_desc DescribeBackward(const Target& target, const 
   }
 }
 
-// A window of pooling, as the library takes it; oneDNN 3 has dilations in between, which are none here.
+// A window of pooling, without dilation.
 struct PoolWindow {
   dnnl::memory::dims strides, size, pads_low, pads_high;
 };
 
-template <class Primitive = dnnl::pooling_forward>
-typename Primitive::primitive_desc DescribePooling(const Target& target, dnnl::prop_kind kind,
-                                                   dnnl::algorithm algorithm, const dnnl::memory::desc& x,
-                                                   const dnnl::memory::desc& y, const PoolWindow& w) {
+// Returns describe(arguments...) with the window as the library takes it; oneDNN 3 has dilations in between.
+template <class Primitive, class Function>
+typename Primitive::primitive_desc WithWindow(const PoolWindow& w, const Function& describe) {
   if constexpr (HasOperationDesc<Primitive>) {
-    return Describe<Primitive>(target, kind, algorithm, x, y, w.strides, w.size, w.pads_low, w.pads_high);
+    return describe(w.strides, w.size, w.pads_low, w.pads_high);
   } else {
     const dnnl::memory::dims dense(w.size.size(), 0);
-    return Describe<Primitive>(target, kind, algorithm, x, y, w.strides, w.size, dense, w.pads_low, w.pads_high);
-  }
-}
-
-template <class Primitive = dnnl::pooling_backward>
-typename Primitive::primitive_desc DescribePoolingBackward(const Target& target,
-                                                           const dnnl::pooling_forward::primitive_desc& forward,
-                                                           dnnl::algorithm algorithm, const dnnl::memory::desc& dx,
-                                                           const dnnl::memory::desc& dy, const PoolWindow& w) {
-  if constexpr (HasOperationDesc<Primitive>) {
-    return DescribeBackward<Primitive>(target, forward, algorithm, dx, dy, w.strides, w.size, w.pads_low, w.pads_high);
-  } else {
-    const dnnl::memory::dims dense(w.size.size(), 0);
-    return DescribeBackward<Primitive>(target, forward, algorithm, dx, dy, w.strides, w.size, dense, w.pads_low,
-                                       w.pads_high);
+    return describe(w.strides, w.size, dense, w.pads_low, w.pads_high);
   }
 }
 

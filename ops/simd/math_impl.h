@@ -154,14 +154,15 @@ template <class V>
   return (T(1) + Expm1OfReduced(of)) * PowerOf2<V>(half) * PowerOf2<V>(of.n - half);
 }
 
-// 2^100 exp(x) for x <= 0: a normal number, which scaled down again, after a factor of up to 10^8, gives 0 wherever the
-// exact product would.
-inline constexpr int kSmallExponent = 100;
+// 2^100 exp(x) for x <= 0: always a normal number. Multiplied by a factor of up to 10^9 and then by kScaledExpUnit, it
+// rounds once where the product is subnormal, and gives 0 where the exact one would. NaN stays.
+template <class T>
+inline constexpr T kScaledExpUnit = T(0x1p-100);
 template <class V>
 [[gnu::always_inline]] inline V ScaledExpOfNegative(V x) {
   constexpr Element<V> kLow = sizeof(Element<V>) == 4 ? -125 : -770;
   const Reduced<V> of(x < kLow ? Fill<V>(kLow) : x);
-  return ExpOfReduced(of.r) * PowerOf2<V>(of.n + kSmallExponent);
+  return ExpOfReduced(of.r) * PowerOf2<V>(of.n + 100);
 }
 
 // exp(x) for x <= 0, where results below the smallest normal number may be 0: a step less than Exp.

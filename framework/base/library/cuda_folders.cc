@@ -54,7 +54,8 @@ class Folders {
   std::vector<fs::path> folders_, real_;
 };
 
-// Of the python3 that a shell would start, which may be a link out of a virtual environment, or a script of pyenv's.
+// Adds the packages of the first python3 in `path`: those beside it and those of the program that it links to, which
+// differ in a virtual environment. In pyenv's folder of scripts, adds those of all its versions.
 void AddPythonOfPath(const std::string& path, Folders& folders) {
   for (const absl::string_view entry : absl::StrSplit(path, ':', absl::SkipEmpty())) {
     const fs::path folder = std::string(entry);

@@ -1,4 +1,4 @@
-// Where a machine keeps NVIDIA's libraries.
+// The folders in which a machine may keep NVIDIA's libraries.
 #pragma once
 
 #include <filesystem>

@@ -43,12 +43,15 @@ void SearchFolders(const std::vector<fs::path>& folders, const std::string& sona
   }
 }
 
-Search SearchAll(const std::string& soname) {
+// The opened library; NotFound if there is none, FailedPrecondition if one is there and cannot be loaded.
+absl::StatusOr<void*> SearchAll(const std::string& soname) {
   Search search;
   SearchFolders(ChosenCudaFolders(OfProcess), soname, search);
   if (search.library == nullptr) search.library = dlopen(soname.c_str(), RTLD_LAZY | RTLD_LOCAL);
   if (search.library == nullptr) SearchFolders(CudaFolders(OfProcess), soname, search);
-  return search;
+  if (search.library != nullptr) return search.library;
+  if (!search.refused.empty()) return absl::FailedPreconditionError(search.refused);
+  return absl::NotFoundError(soname);
 }
 
 // CUDA's major version, "13", from a library that has its number; empty if none of them does.
@@ -102,10 +105,12 @@ absl::Status Missing(const std::vector<std::string>& sonames, const std::string&
 absl::Status OpenAll(const std::vector<std::string>& sonames, const std::string& cuda) {
   std::vector<std::string> missing;
   for (const std::string& soname : sonames) {
-    const Search search = SearchAll(soname);
-    if (search.library != nullptr) continue;
-    if (!search.refused.empty()) return absl::FailedPreconditionError(search.refused);
-    missing.push_back(soname);
+    const absl::Status opened = SearchAll(soname).status();
+    if (absl::IsNotFound(opened)) {
+      missing.push_back(soname);
+    } else {
+      RETURN_IF_ERROR(opened);
+    }
   }
   return missing.empty() ? absl::OkStatus() : Missing(missing, cuda);
 }
@@ -113,10 +118,9 @@ absl::Status OpenAll(const std::vector<std::string>& sonames, const std::string&
 }  // namespace
 
 absl::StatusOr<void*> OpenCudaLibrary(const std::string& soname, const std::string& cuda) {
-  const Search search = SearchAll(soname);
-  if (search.library != nullptr) return search.library;
-  if (!search.refused.empty()) return absl::FailedPreconditionError(search.refused);
-  return Missing({soname}, cuda);
+  absl::StatusOr<void*> library = SearchAll(soname);
+  if (absl::IsNotFound(library.status())) return Missing({soname}, cuda);
+  return library;
 }
 
 absl::Status OpenNeededCudaLibraries(const fs::path& path) {
