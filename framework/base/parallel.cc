@@ -5,15 +5,11 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
-#include <cstdlib>
-#include <thread>
+#include <vector>
 
+#include "framework/base/machine/spinning.h"
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
-
-// Only LLVM's OpenMP has it: the milliseconds that the calling thread's team spins after a parallel region.
-extern "C" [[gnu::weak]] void kmp_set_blocktime(int milliseconds);
 
 namespace belfry {
 namespace {
@@ -33,42 +29,6 @@ absl::Status TeamIsLost() {
       "copy. Run Belfry on a new thread, call exec after fork, or fork before the first step");
 }
 
-// Starts a team of one thread more than there are cores, which sleeps for the rest of the process. libgomp lets threads
-// spin for about 3 ms before they sleep, but only for 100 turns of a loop, a few microseconds, while it manages more
-// threads than cores. OMP_WAIT_POLICY, the documented way, is read when libgomp is loaded, before any code of ours
-// runs. Without threads for it, loops spin as they always did.
-void OccupyOpenMp() {
-  static std::atomic<bool> done{false};  // static, since the sleeper may notify after the caller went on
-  auto sleeper = StartThread("that keeps others from spinning", [] {
-    // A new thread has the number of threads that libgomp found cores for at first; this process may have been bound to
-    // some of them since.
-    const int threads = std::max(omp_get_max_threads(), omp_get_num_procs()) + 1;
-    std::atomic<int> met{0};
-    if (TryThreads(threads - 1).ok()) {
-#pragma omp parallel num_threads(threads)
-      met.fetch_add(1, std::memory_order_relaxed);
-    }
-    done.store(true);
-    done.notify_one();
-    while (met > 0) ::pause();
-  });
-  if (!sleeper.ok()) return;
-  done.wait(false);
-  sleeper->detach();
-}
-
-// Lets threads that wait for the next parallel loop give their cores away after microseconds: other programs, or other
-// devices of this one, may need them. A choice that the user made in the environment stands.
-void LimitSpinning() {
-  static const bool limited = [] {
-    pthread_atfork(nullptr, nullptr, [] { team_is_lost = started_team > 1; });
-    const bool chosen = std::getenv("OMP_WAIT_POLICY") != nullptr || std::getenv("GOMP_SPINCOUNT") != nullptr;
-    if (!chosen && kmp_set_blocktime == nullptr) OccupyOpenMp();
-    return !chosen;
-  }();
-  if (limited && kmp_set_blocktime != nullptr) kmp_set_blocktime(0);
-}
-
 }  // namespace
 
 int ParallelThreads() { return omp_get_max_threads(); }
@@ -82,12 +42,15 @@ ScopedParallelThreads::~ScopedParallelThreads() { omp_set_num_threads(former_); 
 absl::Status StartParallelThreads() {
   const int threads = ParallelThreads();
   if (threads > 1 && team_is_lost) return TeamIsLost();
+  if (threads > 1) NoteParallelLoop();
   if (threads <= started_team || omp_in_parallel() != 0) return absl::OkStatus();  // loops inside of loops have none
   RETURN_IF_ERROR(TryThreads(threads - started_team));
-  LimitSpinning();
-  std::atomic<int> met{0};  // the compiler drops a region that does nothing
+  std::vector<pid_t> team(threads);
 #pragma omp parallel
-  met.fetch_add(1, std::memory_order_relaxed);
+  team[omp_get_thread_num()] = gettid();
+  LimitSpinning(team);
+  static const int registered = pthread_atfork(nullptr, nullptr, [] { team_is_lost = started_team > 1; });
+  static_cast<void>(registered);
   started_team = threads;
   return absl::OkStatus();
 }

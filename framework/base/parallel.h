@@ -25,8 +25,8 @@ class ScopedParallelThreads {
 };
 
 // Starts the threads that parallel loops of the calling thread use, ParallelThreads() - 1 of them, unless it has them
-// already. They sleep between loops: they spin for a few microseconds only, unless OMP_WAIT_POLICY or GOMP_SPINCOUNT is
-// set. Cheap when they are there.
+// already. Beside other programs that want the cores they sleep between loops (framework/base/machine/spinning.h). Cheap
+// when they are there.
 //
 // ResourceExhausted if the system refuses them: if OpenMP started them itself, it would end the program.
 // FailedPrecondition after fork, on a thread whose team stayed in the parent.

@@ -6,7 +6,6 @@
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -161,31 +160,6 @@ TEST(Parallel, WithoutThreadsLoopsRunOnTheCaller) {
     const auto ranges = Ranges(8, kHeavy);
     return absl::IsResourceExhausted(StartParallelThreads()) && ranges.size() == 4 && ThreadsOf(4).size() == 1 &&
            ranges.back() == std::pair<int64_t, int64_t>(6, 8);
-  };
-  EXPECT_EXIT(RunApart(body), testing::ExitedWithCode(0), "");
-}
-
-// Seconds of processor time that this process has used.
-double ProcessorSeconds() {
-  timespec time{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
-  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
-}
-
-// The least of several, since the processor time of other work of the process counts, too. libgomp itself would let its
-// threads spin for 3 ms.
-TEST(Parallel, ThreadsSleepBetweenLoops) {
-  const auto body = [] {
-    unsetenv("OMP_WAIT_POLICY"), unsetenv("GOMP_SPINCOUNT");  // CTest sets the first, which libgomp has read
-    const ScopedParallelThreads scoped(2);
-    double least = 1;
-    for (int i = 0; i < 20; ++i) {
-      ThreadsOf(2);
-      const double before = ProcessorSeconds();
-      usleep(4000);
-      least = std::min(least, ProcessorSeconds() - before);
-    }
-    return least < 0.5e-3;
   };
   EXPECT_EXIT(RunApart(body), testing::ExitedWithCode(0), "");
 }
