@@ -55,11 +55,13 @@ absl::Status StartParallelThreads() {
   return absl::OkStatus();
 }
 
+bool IsWorthThreads(double operations) { return operations >= 2 * kOperationsPerThread; }
+
 void ParallelFor(int64_t n, double cost, absl::FunctionRef<void(int64_t begin, int64_t end)> body) {
   if (n <= 0) return;
   const double work = static_cast<double>(n) * cost;
   int64_t threads = 1;
-  if (work >= 2 * kOperationsPerThread) {
+  if (IsWorthThreads(work)) {
     threads = std::min({static_cast<int64_t>(ParallelThreads()), static_cast<int64_t>(work / kOperationsPerThread), n});
   }
   if (threads <= 1) return body(0, n);

@@ -32,6 +32,9 @@ class ScopedParallelThreads {
 // FailedPrecondition after fork, on a thread whose team stayed in the parent.
 absl::Status StartParallelThreads();
 
+// Whether so many scalar operations are worth waking threads for, as ParallelFor decides.
+bool IsWorthThreads(double operations);
+
 // Calls body(begin, end) on ranges that cover [0, n): on several threads when `n * cost` (cost: about one per scalar
 // operation of an item) is worth waking them, otherwise once on the calling thread. The ranges depend only on n, cost
 // and ParallelThreads(). If StartParallelThreads fails, all run on the calling one. The single-threaded path never

@@ -6,6 +6,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "framework/compiler/fused_elementwise.h"
+#include "framework/compiler/plan_report.h"
 #include "framework/graph/infer.h"
 
 namespace belfry {
@@ -55,6 +56,14 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
   return def->make({node.name, node.attrs, inputs, node.outputs, &devices.device(node.device)});
 }
 
+// Threads for a node's kernel: one for small work, which kernels of libraries would share among all.
+int ThreadsFor(const Program& program, const ProgramNode& node, const Device& device) {
+  // Ops that count their operations multiply and add whole registers.
+  constexpr double kFlopsPerOperation = 16;
+  const double flops = FlopsOf(program, node);
+  return IsWorthThreads(node.op->flops != nullptr ? flops / kFlopsPerOperation : flops) ? device.threads() : 1;
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const DeviceSet& devices) {
@@ -62,7 +71,7 @@ absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const De
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     const ProgramNode& node = program.nodes[i];
     if (node.op->kind != OpKind::kKernel) continue;
-    const ScopedParallelThreads threads(devices.device(node.device).threads());
+    const ScopedParallelThreads threads(ThreadsFor(program, node, devices.device(node.device)));
     absl::StatusOr<Kernel> kernel = MakeKernel(program, node, devices);
     if (!kernel.ok()) {
       return absl::Status(kernel.status().code(),
