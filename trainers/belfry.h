@@ -2,6 +2,7 @@
 #pragma once
 
 #include "framework/base/status.h"
+#include "framework/base/steady_time.h"
 #include "framework/collective/world.h"
 #include "framework/collective/world_collective.h"
 #include "framework/data/cifar10.h"
@@ -65,6 +66,7 @@
 #include "optim/rmsprop.h"
 #include "optim/schedule.h"
 #include "trainers/loop/evaluator.h"
+#include "trainers/loop/run_in_world.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/text_sampler.h"
 #include "trainers/loop/trainer.h"

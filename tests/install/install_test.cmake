@@ -24,6 +24,7 @@ execute_process(COMMAND ${work_dir}/examples/first_program OUTPUT_VARIABLE text 
 if(NOT text MATCHES "inside the ring: \\(1\\.4, 0\\) (100|9[0-9])%, \\(0\\.1, 0\\.2\\) [0-9]%\n$")
   message(FATAL_ERROR "first_program predicts something else:\n${text}")
 endif()
+run(${work_dir}/examples/several_tasks ${work_dir}/run)
 run(${work_dir}/examples/vae ${work_dir}/samples.png)
 file(READ ${work_dir}/samples.png signature LIMIT 8 HEX)
 if(NOT signature STREQUAL "89504e470d0a1a0a")

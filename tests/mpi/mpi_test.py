@@ -282,6 +282,27 @@ def test_signals():
               checkpoints(directory), job.output())
 
 
+def test_example():
+    """The example for programs of one's own: two processes, one of which is told to stop, go on as one with two."""
+    program = str(pathlib.Path(BIN).parent / "tests" / "several_tasks")
+    straight, stopped = folder(), folder()
+    job = run("-n", "2", program, straight)
+    check(job.status == 0 and checkpoints(straight) == ["step-00001000.safetensors"], job.status, job.output())
+    job = Job("-n", "2", program, stopped)
+    job.await_text("step 0/")
+    os.kill(job.ranks(2)[1], signal.SIGUSR1)
+    job.end(END)
+    check(job.status == 138 and len(checkpoints(stopped)) == 1, job.status, job.output())
+    job = run("-n", "2", program, stopped)
+    check(job.status == 0, job.status, job.output())
+    last = "checkpoints/step-00001000.safetensors"
+    check(pathlib.Path(straight, last).read_bytes() == pathlib.Path(stopped, last).read_bytes(), "other bytes")
+    one = run("-n", "1", program, straight)
+    check(one.status == 0 and "Nothing is left to train" in one.output(), one.status, one.output())
+    bad = run("-n", "2", program, "/proc/x")
+    check(bad.status not in (0, 2) and re.search("in task 0 .*/proc/x", bad.output()), bad.status, bad.output())
+
+
 def test_threads():
     """For builds with ThreadSanitizer, whose reports end a process: a training, one that resumes and is stopped by a
     signal, and one in which a process stands still."""

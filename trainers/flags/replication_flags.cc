@@ -1,13 +1,10 @@
 #include "trainers/flags/replication_flags.h"
 
-#include <algorithm>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
-#include "framework/base/cores.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/collective/nccl.h"
@@ -16,6 +13,7 @@
 #include "trainers/flags/compute_flags.h"
 #include "trainers/flags/session_flags.h"
 #include "trainers/flags/world_flags.h"
+#include "trainers/loop/run_in_world.h"
 
 ABSL_FLAG(std::string, variable_update, "replicated",
           "replicated: every device holds the variables, and gradients are all-reduced. parameter_device: one copy of "
@@ -35,22 +33,6 @@ namespace belfry::trainers {
 namespace {
 
 constexpr absl::Duration kStepTimeoutOfSeveral = absl::Minutes(10);
-
-// Restricts this process to its share of the cores, if others of the machine may run on the same ones.
-absl::Status ShareCores(World& world) {
-  const std::vector<int> cores = AvailableCores();
-  ASSIGN_OR_RETURN(const std::vector<std::string> masks, world.AllGather(absl::StrJoin(cores, ","), StartDeadline()));
-  size_t sharers = 0, number = 0;
-  for (int r = 0; r < world.size(); ++r) {
-    if (masks[r] != masks[world.rank()] || world.processes()[r].host != world.processes()[world.rank()].host) continue;
-    if (r < world.rank()) ++number;
-    ++sharers;
-  }
-  if (sharers < 2) return absl::OkStatus();
-  const size_t begin = cores.size() * number / sharers, end = cores.size() * (number + 1) / sharers;
-  BindThisThread(absl::MakeConstSpan(cores).subspan(begin, std::max<size_t>(end - begin, 1)));
-  return absl::OkStatus();
-}
 
 absl::Status SetAverager(const DeviceSet& devices, World& world, const TowersOfWorld& towers, SessionOptions& session) {
   const std::string averager = absl::GetFlag(FLAGS_averager);
@@ -81,7 +63,7 @@ absl::Status SetAverager(const DeviceSet& devices, World& world, const TowersOfW
 }  // namespace
 
 absl::StatusOr<DeviceSet> OpenDevices(World& world) {
-  if (world.size() > 1) RETURN_IF_ERROR(ShareCores(world));
+  RETURN_IF_ERROR(ShareCores(world, StartTimeout()));
   return OpenDevices(DeviceOptionsFromFlags(world));
 }
 

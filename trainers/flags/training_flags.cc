@@ -6,18 +6,16 @@
 #include <limits>
 
 #include "absl/flags/flag.h"
-#include "absl/strings/escaping.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/output_flags.h"
 #include "trainers/flags/world_flags.h"
+#include "trainers/loop/run_in_world.h"
 #include "trainers/loop/stop_signals.h"
 
 ABSL_FLAG(
@@ -127,45 +125,27 @@ absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const Ru
     if (resume != "always") return std::nullopt;
     return absl::InvalidArgumentError("--resume=always needs --train_dir, which holds the checkpoint");
   }
-  absl::StatusOr<io::Checkpoint> latest = io::LoadLatestCheckpoint(CheckpointFolder(directory));
-  if (absl::IsNotFound(latest.status())) {
-    if (resume == "always") return latest.status();
-    return std::nullopt;
+  if (resume == "always") {
+    ASSIGN_OR_RETURN(io::Checkpoint latest, io::LoadLatestCheckpoint(CheckpointFolder(directory)));
+    RETURN_IF_ERROR(CheckFixed(latest, settings));
+    return std::optional<io::Checkpoint>(std::move(latest));
   }
-  RETURN_IF_ERROR(latest.status());
+  ASSIGN_OR_RETURN(std::optional<io::Checkpoint> latest, FindCheckpoint(directory));
+  if (!latest.has_value()) return latest;
   if (resume == "never") {
     return absl::FailedPreconditionError(
         absl::StrCat("--resume=never, but there is ", latest->path, "; use another --train_dir, or empty this one"));
   }
   RETURN_IF_ERROR(CheckFixed(*latest, settings));
-  return std::optional<io::Checkpoint>(*std::move(latest));
+  return latest;
 }
 
 absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const RunSetting> settings, World& world) {
-  if (world.size() == 1) return FindCheckpoint(settings);
   std::optional<io::Checkpoint> checkpoint;
   if (world.rank() == 0) {
     ASSIGN_OR_RETURN(checkpoint, FindCheckpoint(settings));
   }
-  std::vector<std::string> fields;
-  if (checkpoint.has_value()) {
-    fields = {checkpoint->path, absl::StrCat(checkpoint->step)};
-    for (const auto& [key, value] : checkpoint->metadata) fields.insert(fields.end(), {key, value});
-  }
-  for (std::string& field : fields) field = absl::CHexEscape(field);
-  ASSIGN_OR_RETURN(const std::string text, world.Broadcast(absl::StrJoin(fields, "\n"), StartDeadline()));
-  if (world.rank() == 0 || text.empty()) return checkpoint;
-  fields = absl::StrSplit(text, '\n');
-  for (std::string& field : fields) {
-    if (!absl::CUnescape(field, &field)) return absl::InternalError("the metadata of a checkpoint came in damaged");
-  }
-  checkpoint.emplace();
-  checkpoint->path = fields[0];
-  if (fields.size() < 2 || !absl::SimpleAtoi(fields[1], &checkpoint->step)) {
-    return absl::InternalError("the step of a checkpoint came in damaged");
-  }
-  for (size_t i = 2; i + 1 < fields.size(); i += 2) checkpoint->metadata[fields[i]] = fields[i + 1];
-  return checkpoint;
+  return ShareCheckpoint(std::move(checkpoint), world, StartTimeout());
 }
 
 absl::Status SetTrainerOptions(TrainerOptions& options, World& world) {

@@ -12,11 +12,11 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/device_flags.h"
+#include "trainers/loop/run_in_world.h"
 #include "trainers/loop/tasks.h"
 
 ABSL_FLAG(double, start_timeout, 300,
@@ -25,16 +25,6 @@ ABSL_FLAG(double, start_timeout, 300,
 
 namespace belfry::trainers {
 namespace {
-
-// The error of a run, with where the others are if it waited for them in vain.
-absl::Status Tell(World& world, absl::Status status) {
-  if (absl::IsDeadlineExceeded(status)) {
-    status = absl::Status(status.code(), absl::StrCat(status.message(), "\nThe tasks:\n", world.RollCall()));
-  }
-  world.Fail(status);
-  return absl::Status(status.code(), absl::StrCat("in ", Describe(world.rank(), world.processes()[world.rank()]), ": ",
-                                                  status.message()));
-}
 
 // The program and its flags, as lines "--name=value": all but those that concern one process.
 std::vector<std::string> SharedFlags() {
@@ -54,7 +44,8 @@ std::vector<std::string> SharedFlags() {
 
 }  // namespace
 
-absl::Time StartDeadline() { return SteadyNow() + absl::Seconds(absl::GetFlag(FLAGS_start_timeout)); }
+absl::Duration StartTimeout() { return absl::Seconds(absl::GetFlag(FLAGS_start_timeout)); }
+absl::Time StartDeadline() { return SteadyNow() + StartTimeout(); }
 
 absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags() {
   if (const double timeout = absl::GetFlag(FLAGS_start_timeout); !(timeout > 0)) {
@@ -72,26 +63,12 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags() {
   return world;
 }
 
-DeviceOptions DeviceOptionsFromFlags(const World& world) {
-  DeviceOptions options = DeviceOptionsFromFlags();
-  if (world.size() == 1) return options;
-  options.ignore_launcher = true;
-  options.job = "worker";
-  options.task = world.rank();
-  options.several_processes = true;
-  options.local_rank = world.processes()[world.rank()].local_rank;
-  return options;
-}
+DeviceOptions DeviceOptionsFromFlags(const World& world) { return OptionsOfTask(world, DeviceOptionsFromFlags()); }
 
 int RunInWorld(const std::function<absl::StatusOr<int>(World&)>& run) {
   const absl::StatusOr<std::unique_ptr<World>> world = OpenWorldFromFlags();
   if (!world.ok()) return ExitStatus(world.status());
-  // The other processes are told of an error, whatever it is.
-  absl::StatusOr<int> result = CatchOutOfMemory("the run", [&] { return run(**world); });
-  if ((*world)->size() == 1) return ExitStatus(result);
-  if (!result.ok()) return ExitStatus(Tell(**world, result.status()));
-  const absl::Status closed = (*world)->Close(StartDeadline(), *result == 0 ? 0 : 128 + *result);
-  return closed.ok() ? ExitStatus(result) : ExitStatus(Tell(**world, closed));
+  return ExitStatus(RunInWorld(**world, run, StartTimeout()));
 }
 
 }  // namespace belfry::trainers

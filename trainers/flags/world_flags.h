@@ -18,16 +18,15 @@ namespace belfry::trainers {
 // FailedPrecondition shows both sides if the processes run different programs, or have different flags other than those
 // that concern one process (--devices, --data_dir).
 absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags();
-// The end of --start_timeout, counted from now, by SteadyNow: the deadline of exchanges at the start and at the end.
+// --start_timeout, and its end, counted from now, by SteadyNow: the deadline of exchanges at the start and at the end.
+absl::Duration StartTimeout();
 absl::Time StartDeadline();
 
-// DeviceOptionsFromFlags for a process of `world`: if it has several, its devices are called /job:worker/task:<rank>,
-// and it opens the GPUs of its machine that come after those of the processes before it (DeviceOptions::local_rank).
+// OptionsOfTask (trainers/loop/run_in_world.h) with those of the flags.
 DeviceOptions DeviceOptionsFromFlags(const World& world);
 
-// The main function of a program whose processes may be several: opens the world, calls `run` in it, and closes it.
-// Returns the exit status for what `run` returns, 0 or the signal that ended it, as ExitStatus. An error of one process
-// ends all: each prints it once, with the task that it comes from.
+// The main function of a program whose processes may be several: RunInWorld (trainers/loop/run_in_world.h) in the world
+// of the flags. Returns the exit status, and prints an error, as ExitStatus.
 int RunInWorld(const std::function<absl::StatusOr<int>(World&)>& run);
 
 }  // namespace belfry::trainers
