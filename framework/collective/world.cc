@@ -17,6 +17,7 @@
 namespace belfry {
 namespace {
 
+constexpr absl::Duration kNoticeAfter = absl::Seconds(20);  // of a wait for MPI's start
 // The tag of AllGather and Broadcast.
 constexpr int kGatherTag = 0;
 
@@ -141,12 +142,16 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorld(const Launch& launch, absl::Tim
   if (table == nullptr) return absl::InternalError("the MPI module has no part \"collective\"");
   absl::StatusOr<std::unique_ptr<MpiApi>> mpi;
   {
-    ASSIGN_OR_RETURN(const auto watchdog,
-                     Watchdog::Start(deadline,
-                                     absl::StrCat("Error: DEADLINE_EXCEEDED: MPI did not connect the ",
-                                                  launch.processes, " processes started by ", launch.launcher,
-                                                  " in time: one of them was not started, is stopped, or has ended"),
-                                     1));
+    const std::string processes = absl::StrCat("the ", launch.processes, " processes started by ", launch.launcher);
+    constexpr absl::string_view kReasons = "one of them was not started, is stopped, or has ended";
+    ASSIGN_OR_RETURN(
+        const auto watchdog,
+        Watchdog::Start(
+            deadline, absl::StrCat("Error: DEADLINE_EXCEEDED: MPI did not connect ", processes, " in time: ", kReasons),
+            1,
+            absl::StrCat("Still waiting for MPI to connect ", processes, ", after ", absl::FormatDuration(kNoticeAfter),
+                         ": perhaps ", kReasons),
+            kNoticeAfter));
     mpi = table->open();
   }
   if (!mpi.ok()) return mpi.status();

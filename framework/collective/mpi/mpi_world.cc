@@ -24,6 +24,9 @@ namespace {
 constexpr absl::Duration kFinalizeTime = absl::Seconds(10);
 // Ample for what only awaits its turn: a message of gigabytes between two processes that both work.
 constexpr absl::Duration kGiveUp = absl::Milliseconds(500);
+// The longest wait that is not yet worth a warning, and the share of a wait after which one is.
+constexpr absl::Duration kLeastWarning = absl::Seconds(5);
+constexpr int64_t kWarningsShare = 10;
 
 // A wait tries again at once for a moment, and then naps, longer once it is long: a blocking call of MPI would keep the
 // core busy, and could not be left at a deadline. MPI moves data only inside its calls, so longer naps at once would
@@ -94,7 +97,10 @@ absl::StatusOr<bool> MpiWorld::Advance(std::vector<Transfers::Transfer>& list, s
 
 absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const std::function<bool()>& cancelled) {
   size_t receives = transfers.receives_.size(), sends = transfers.sends_.size();
-  absl::Time warn = SteadyNow() + warn_after_;
+  // Sooner than a caller with little patience gives up.
+  const absl::Duration warn_after =
+      std::min(warn_after_, std::max(kLeastWarning, (deadline - SteadyNow()) / kWarningsShare));
+  absl::Time warn = SteadyNow() + warn_after;
   for (Waiter waiter(deadline); receives > 0 || sends > 0;) {
     ASSIGN_OR_RETURN(const bool received, Advance(transfers.receives_, receives));
     ASSIGN_OR_RETURN(const bool sent, Advance(transfers.sends_, sends));
@@ -103,7 +109,7 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
     if (cancelled != nullptr && cancelled()) return absl::CancelledError("the exchange was cancelled");
     if (waiter.Wait()) {
       if (SteadyNow() >= warn) {
-        Warn(transfers);
+        Warn(transfers, warn_after);
         warn = absl::InfiniteFuture();
       }
       continue;
@@ -117,12 +123,13 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
 }
 
 // Once for an exchange, in one process: task 0, or task 1 if that waits for task 0.
-void MpiWorld::Warn(const Transfers& transfers) {
+void MpiWorld::Warn(const Transfers& transfers, absl::Duration waited) {
   const bool for_first = std::any_of(transfers.receives_.begin(), transfers.receives_.end(),
                                      [](const auto& receive) { return receive.request >= 0 && receive.process == 0; });
   if (rank_ != (for_first ? 1 : 0)) return;
   spdlog::warn("{} has been waiting for {} for {}; the tasks:\n{}", Describe(rank_, processes_[rank_]),
-               Silent(transfers.receives_), absl::FormatDuration(warn_after_), RollCall());
+               Silent(transfers.receives_), absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(1))),
+               RollCall());
 }
 
 std::string MpiWorld::Silent(const std::vector<Transfers::Transfer>& list) const {

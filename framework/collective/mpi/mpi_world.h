@@ -61,7 +61,7 @@ class MpiWorld final : public World {
   absl::StatusOr<bool> Advance(std::vector<Transfers::Transfer>& list, size_t& left);
   absl::StatusOr<bool> Test(MpiApi::Request request);
   // Says that an exchange has been waiting for long, and where each process is.
-  void Warn(const Transfers& transfers);
+  void Warn(const Transfers& transfers, absl::Duration waited);
   // The processes of the transfers that are under way.
   std::string Silent(const std::vector<Transfers::Transfer>& list) const;
   // Gives up the rest of failed transfers. False: MPI still uses their memory.
@@ -87,7 +87,8 @@ class MpiWorld final : public World {
 };
 
 // Connects the processes of `launch`, each of which calls it. `build` is the caller's (kBuild). An exchange that waits
-// for `warn_after` is logged once, with where each process is. Errors: as OpenWorld.
+// for `warn_after`, or for a tenth of the time until its deadline if that is less (but 5 s), is logged once, with where
+// each process is. Errors: as OpenWorld.
 absl::StatusOr<std::unique_ptr<World>> OpenMpiWorld(std::unique_ptr<MpiApi> mpi, const Launch& launch,
                                                     absl::string_view build, absl::Time deadline,
                                                     absl::Duration warn_after = absl::Seconds(60));

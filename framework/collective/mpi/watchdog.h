@@ -17,8 +17,11 @@ namespace belfry {
 // can neither be left nor be continued, so there is nothing to return an error to.
 class Watchdog {
  public:
-  // Errors: those of StartThread.
-  static absl::StatusOr<std::unique_ptr<Watchdog>> Start(absl::Time deadline, std::string message, int status);
+  // `notice`, unless it is empty, is printed after `notice_after`, so that nobody has to wait for the deadline to learn
+  // what the process waits for. Errors: those of StartThread.
+  static absl::StatusOr<std::unique_ptr<Watchdog>> Start(absl::Time deadline, std::string message, int status,
+                                                         std::string notice = "",
+                                                         absl::Duration notice_after = absl::ZeroDuration());
   ~Watchdog();
 
  private:

@@ -81,6 +81,15 @@ TEST(World, NoThreadLeftIsAnError) {
   EXPECT_EQ(watchdog.status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(WatchdogDeathTest, SaysForWhatItWaitsBeforeItEndsTheProcess) {
+  const auto wait = [](absl::Duration limit, absl::Duration notice_after) {
+    const auto watchdog = Watchdog::Start(In(limit), "late", 7, "still waiting", notice_after);
+    absl::SleepFor(absl::Seconds(60));
+  };
+  EXPECT_EXIT(wait(absl::Milliseconds(200), absl::Milliseconds(20)), testing::ExitedWithCode(7), "still waiting\nlate");
+  EXPECT_EXIT(wait(absl::Milliseconds(20), absl::Milliseconds(200)), testing::ExitedWithCode(7), "^late");
+}
+
 // As those of more than 1 GiB are for MPI.
 TEST(World, LongMessagesGoInPieces) {
   constexpr size_t kLongest = 1100;  // above the watcher's notes
