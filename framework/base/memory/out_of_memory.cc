@@ -20,6 +20,7 @@ namespace belfry {
 namespace {
 
 constexpr size_t kUnlimited = std::numeric_limits<size_t>::max();
+constexpr size_t kOfContainers = size_t{4} << 30;
 
 // The beginning of a small file of the system. Empty if it cannot be read. Without allocations, since this is asked
 // when there is no memory.
@@ -123,28 +124,42 @@ absl::Status TryMemory(absl::string_view purpose, size_t bytes) {
   return absl::OkStatus();
 }
 
-// Not with StrFormat, which ends the program if there is no memory for its result.
-absl::Status OutOfMemory(absl::string_view request, size_t untouched) noexcept {
+namespace {
+
+// `largest`: bytes of a request that the limit cannot have refused while more than these are left. Not with StrFormat,
+// which ends the program if there is no memory for its result.
+absl::Status Explain(absl::string_view request, size_t untouched, size_t largest) noexcept {
   try {
     const AvailableMemory available = FindAvailableMemory(untouched);
     char left[32];
     std::snprintf(left, sizeof(left), "%.1f", static_cast<double>(available.bytes) / kMebi);
-    return absl::ResourceExhaustedError(
-        absl::StrCat(request, ": ", left, " MiB are left of ", available.limit,
-                     "; use a smaller batch, smaller tensors or fewer devices, or raise the limit"));
+    return absl::ResourceExhaustedError(absl::StrCat(
+        request, ": ", left, " MiB are left of ", available.limit,
+        available.bytes > largest ? ", so something else refused it: the kernel's overcommit (vm.overcommit_memory, "
+                                    "vm.max_map_count) or the allocator itself"
+                                  : "; use a smaller batch, smaller tensors or fewer devices, or raise the limit"));
   } catch (const std::bad_alloc&) {
     return absl::Status(absl::StatusCode::kResourceExhausted, "");
   }
+}
+
+}  // namespace
+
+absl::Status OutOfMemory(absl::string_view request, size_t untouched) noexcept {
+  return Explain(request, untouched, kUnlimited);
 }
 
 absl::Status OutOfMemory(absl::string_view during, const std::bad_alloc& error) noexcept {
   char request[256];
   const int written = std::snprintf(request, sizeof(request), "Out of memory during %.*s (%s)",
                                     static_cast<int>(during.size()), during.data(), error.what());
-  return OutOfMemory(absl::string_view(request, std::clamp<size_t>(written, 0, sizeof(request) - 1)));
+  // What containers ask for at a time is far less than kOfContainers; a tensor says how large it is.
+  const auto* const tensor = dynamic_cast<const AllocationFailed*>(&error);
+  return Explain(absl::string_view(request, std::clamp<size_t>(written, 0, sizeof(request) - 1)), 0,
+                 tensor == nullptr ? kOfContainers : std::max(kOfContainers, 2 * tensor->bytes()));
 }
 
-AllocationFailed::AllocationFailed(size_t bytes) noexcept {
+AllocationFailed::AllocationFailed(size_t bytes) noexcept : bytes_(bytes) {
   std::snprintf(text_, sizeof(text_), "cannot allocate %zu bytes", bytes);
 }
 

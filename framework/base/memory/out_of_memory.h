@@ -33,7 +33,8 @@ absl::Status TryMemory(absl::string_view purpose, size_t bytes);
 // The ResourceExhausted error for a request that there is no memory for: "The step needs 9 MiB". It adds what is left,
 // by FindAvailableMemory(untouched), and what to lower. If there is no memory for that either, its message is empty.
 absl::Status OutOfMemory(absl::string_view request, size_t untouched = 0) noexcept;
-// The same for an exception during something: "training".
+// The same for an exception during something: "training". If much more is left than was asked for, it says that the
+// limit is not the reason instead of what to lower.
 absl::Status OutOfMemory(absl::string_view during, const std::bad_alloc& error) noexcept;
 
 // The exception of those who cannot return a Status, such as constructors of Tensor. CatchOutOfMemory ends it.
@@ -41,8 +42,10 @@ class AllocationFailed final : public std::bad_alloc {
  public:
   explicit AllocationFailed(size_t bytes) noexcept;
   const char* what() const noexcept override { return text_; }
+  size_t bytes() const { return bytes_; }
 
  private:
+  size_t bytes_;
   char text_[48];
 };
 
