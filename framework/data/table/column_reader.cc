@@ -145,6 +145,29 @@ void ColumnReader::AddCategory(const CsvField& field) {
   values_.data<int32_t>()[row_] = id;
 }
 
+// Gives the category with id i the id ids[i].
+void ColumnReader::RenumberCategories(absl::Span<const int32_t> ids) {
+  for (int64_t i = 0; i < values_.elements(); ++i) {
+    values_.data<int32_t>()[i] = ids[values_.data<int32_t>()[i]];
+  }
+}
+
+void ColumnReader::DropRareCategories() {
+  std::vector<int64_t> counts(column_.vocabulary.size());
+  for (int64_t i = 0; i < values_.elements(); ++i) ++counts[values_.data<int32_t>()[i]];
+  std::vector<int32_t> ids(counts.size(), kUnknownCategory);
+  std::vector<std::string> kept = {""};
+  ids_ = {{"", kUnknownCategory}};
+  for (size_t i = 1; i < counts.size(); ++i) {
+    if (counts[i] < options_.min_category_count) continue;
+    ids[i] = static_cast<int32_t>(kept.size());
+    ids_.emplace(column_.vocabulary[i], ids[i]);
+    kept.push_back(std::move(column_.vocabulary[i]));
+  }
+  column_.vocabulary = std::move(kept);
+  RenumberCategories(ids);
+}
+
 // The order of a file's rows decides nothing.
 void ColumnReader::SortVocabulary() {
   std::vector<std::string>& texts = column_.vocabulary;
@@ -158,12 +181,11 @@ void ColumnReader::SortVocabulary() {
   std::sort(texts.begin() + 1, texts.end(), before);
   std::vector<int32_t> ids(texts.size());
   for (size_t i = 0; i < texts.size(); ++i) ids[ids_.at(texts[i])] = static_cast<int32_t>(i);
-  for (int64_t i = 0; i < values_.elements(); ++i) {
-    values_.data<int32_t>()[i] = ids[values_.data<int32_t>()[i]];
-  }
+  RenumberCategories(ids);
 }
 
 void ColumnReader::Finish(Column& column, Tensor& values) {
+  if (grows_ && options_.min_category_count > 1) DropRareCategories();
   if (grows_) SortVocabulary();
   column = std::move(column_);
   values = std::move(values_);

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "absl/status/status.h"
+#include "absl/types/span.h"
 #include "framework/base/tensor.h"
 #include "framework/data/table/csv.h"
 #include "framework/data/table/csv_rows.h"
@@ -42,6 +43,8 @@ class ColumnReader {
   absl::Status AddInteger(const CsvRows& rows, const CsvField& field);
   void AddCategory(const CsvField& field);
   absl::Status Error(const CsvRows& rows, const CsvField& field, absl::string_view what) const;
+  void DropRareCategories();
+  void RenumberCategories(absl::Span<const int32_t> ids);
   void SortVocabulary();
 
   Column column_;

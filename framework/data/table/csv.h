@@ -24,6 +24,9 @@ struct CsvOptions {
   // Columns with given types, chosen as FindColumn does. A category with a vocabulary gets its ids; another one gets a
   // vocabulary from the file, in ascending order: whole numbers by value, then texts by bytes.
   std::vector<Column> columns = {};
+  // A vocabulary from the file holds only texts that as many rows have or more: rarer ones have kUnknownCategory, which
+  // so is trained, for texts that no training row has. 1: all.
+  int64_t min_category_count = 1;
   // Names among `columns` that the file may lack, such as the label when a model predicts; the table then has no such
   // column.
   std::vector<std::string> may_lack = {};

@@ -139,6 +139,18 @@ TEST(CsvColumns, AreShownWithoutHalfACharacter) {
   EXPECT_EQ(ColumnsText(columns), "c  category of 1: " + std::string(19, 'x') + "...\n");
 }
 
+TEST(CsvColumns, RareCategoriesCountAsUnknown) {
+  const std::string text = "city\nKiel\nBonn\nJena\nBonn\n\"\"\nJena\nUlm\nJena\n";
+  const Table table = Parse(text, {.min_category_count = 2});
+  EXPECT_THAT(table.columns[0].vocabulary, ElementsAre("", "Bonn", "Jena"));
+  EXPECT_THAT(table.values[0].ToDoubles(), ElementsAre(0, 1, 2, 1, 0, 2, 0, 2));
+  EXPECT_THAT(Parse(text, {.min_category_count = 3}).columns[0].vocabulary, ElementsAre("", "Jena"));
+  EXPECT_THAT(Parse(text, {.min_category_count = 4}).columns[0].vocabulary, ElementsAre(""));
+  // A vocabulary that was given stays as it is.
+  EXPECT_EQ(Parse("city\nUlm\n", {.columns = Parse(text).columns, .min_category_count = 2}).values[0].ToDoubles()[0],
+            4);
+}
+
 // A model predicts from rows without the column that it was trained to predict.
 TEST(CsvColumns, SomeMayBeLacking) {
   const std::vector<Column> columns = {{.name = "x", .type = kFloat}, {.name = "click", .type = kInteger}};
