@@ -9,6 +9,7 @@
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
 #include "benchmarks/cifar10_chain.h"
+#include "benchmarks/machine.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/training_run.h"
 

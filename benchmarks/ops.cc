@@ -14,7 +14,7 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "benchmarks/machine_peak.h"
+#include "benchmarks/machine.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "benchmarks/step_times.h"

@@ -2,9 +2,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-
-#include "framework/base/cores.h"
 
 namespace belfry::benchmarks {
 
@@ -50,15 +47,6 @@ void PrintRates(const std::vector<Side>& sides, const std::string& unit) {
     std::printf("%-44s %12.0f [%.0f .. %.0f] %s, %zu runs\n", side.name.c_str(), Median(side.rates), *low, *high,
                 unit.c_str(), side.rates.size());
   }
-}
-
-std::string MachineText() {
-  std::ifstream file("/proc/cpuinfo");
-  std::string model = "unknown processor";
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("model name", 0) == 0) model = line.substr(line.find(':') + 2);
-  }
-  return model + ", " + std::to_string(AvailableCores().size()) + " cores, compiled by " + __VERSION__;
 }
 
 }  // namespace belfry::benchmarks

@@ -36,7 +36,5 @@ std::vector<double> Ratios(const Side& a, const Side& b);
 double MedianRatio(const Side& a, const Side& b);
 // Prints a line per side: "name  median [slowest .. fastest] unit".
 void PrintRates(const std::vector<Side>& sides, const std::string& unit);
-// Names the processor, its cores and the compiler.
-std::string MachineText();
 
 }  // namespace belfry::benchmarks

@@ -14,6 +14,7 @@
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "benchmarks/machine.h"
 #include "benchmarks/paired_runs.h"
 #include "framework/base/status.h"
 

@@ -12,6 +12,7 @@
 #include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "benchmarks/machine.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/report.h"
 #include "benchmarks/serve.h"
@@ -37,6 +38,7 @@ ABSL_FLAG(double, seconds, 2, "Length of a measurement in seconds.");
 ABSL_FLAG(int, trace_steps, 5, "Number of steps to trace at the end, with the devices' clocks (CUDA events on GPUs).");
 ABSL_FLAG(bool, trace_table, false, "Print the time by op, by layer and by stream from the traces.");
 ABSL_FLAG(bool, replay, true, "On GPUs, capture a steady step as a CUDA graph and replay it.");
+ABSL_FLAG(bool, machine, false, "Only print the processor, its cores, and the peak rate of multiply-adds on one.");
 ABSL_FLAG(bool, serve, false, "Train on commands from standard input; see benchmarks/peers/README.md.");
 ABSL_FLAG(std::string, write_problem, "",
           "Only write the initial values and examples to this safetensors file, so that other programs can do the same "
@@ -110,6 +112,10 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(const std::string& model) {
 absl::Status Run() {
   if (absl::GetFlag(FLAGS_rounds) < 1 || absl::GetFlag(FLAGS_trace_steps) < 1 || !(absl::GetFlag(FLAGS_seconds) > 0)) {
     return absl::InvalidArgumentError("--rounds and --trace_steps must be at least 1, and --seconds above 0");
+  }
+  if (absl::GetFlag(FLAGS_machine)) {
+    std::printf("%s\n", MachineText().c_str());
+    return absl::OkStatus();
   }
   const std::string path = absl::GetFlag(FLAGS_write_problem);
   const std::vector<std::string> models = absl::StrSplit(absl::GetFlag(FLAGS_model), ',');

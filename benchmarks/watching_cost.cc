@@ -8,6 +8,7 @@
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
+#include "benchmarks/machine.h"
 #include "benchmarks/paired_runs.h"
 #include "benchmarks/training_run.h"
 #include "framework/runtime/checkpointer.h"

@@ -127,7 +127,8 @@ def main():
     parser.add_argument("--seconds", type=float, default=2, help="length of one side's measurement in a round")
     parser.add_argument("--out", default=os.path.join(root, "build/bench"), help="directory for results as CSV and JSON")
     options = parser.parse_args()
-    print(table.machine())
+    machine = table.machine(options.belfry)
+    print(machine)
     rows, failed = [], False
     for model in options.models.split(","):
         for threads in map(int, options.threads.split(",")):
@@ -141,7 +142,7 @@ def main():
                 print("; ".join(sorted({row["version"] for row in found})))
             print("\n" + table.text(found), flush=True)
             rows += found
-            table.write(options.out, rows)
+            table.write(options.out, rows, machine)
     print("\n" + table.FOOTNOTE)
     sys.exit(failed)
 

@@ -4,14 +4,14 @@ import json
 import os
 import platform
 import statistics
+import subprocess
 import time
 
 
-def machine():
-    model = platform.processor() or platform.machine()
-    with open("/proc/cpuinfo") as file:
-        model = next((line.split(":", 1)[1].strip() for line in file if line.startswith("model name")), model)
-    return f"{model}, {len(os.sched_getaffinity(0))} cores, Linux {platform.release()}"
+def machine(training):
+    """The processor, its cores and measured peak, by Belfry's benchmark `training`, and the kernel."""
+    told = subprocess.run([training, "--machine"], check=True, capture_output=True, text=True).stdout.strip()
+    return f"{told}, Linux {platform.release()}"
 
 
 def row(comparison, side, best_peer):
@@ -61,10 +61,10 @@ def summary(rows):
             for r in rows if r["side"].startswith("Belfry") and r["ratio_to_best_peer"]]
 
 
-def write(directory, rows):
+def write(directory, rows, machine_text):
     os.makedirs(directory, exist_ok=True)
     with open(os.path.join(directory, "peers.json"), "w") as file:
-        json.dump({"benchmark": "peers", "machine": machine(), "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
+        json.dump({"benchmark": "peers", "machine": machine_text, "date": time.strftime("%Y-%m-%d %H:%M", time.gmtime()),
                    "rows": rows, "summary": summary(rows)}, file, indent=1)
     with open(os.path.join(directory, "peers.csv"), "w", newline="") as file:
         writer = csv.DictWriter(file, fieldnames=[key for key in rows[0] if key != "losses"], extrasaction="ignore")

@@ -1,9 +1,15 @@
-// The processor's measured peak rates, for expressing other measurements as a share of them.
+// The machine that figures were measured on: its processor, and that processor's measured peak rates. Processors of one
+// name may differ by half in the latter.
 #pragma once
 
+#include <string>
 #include <vector>
 
 namespace belfry::benchmarks {
+
+// "AMD EPYC, family 26, model 2, 2 cores, 118 GFLOP/s of multiply-adds on one, compiled by g++ 12.2.0": measures
+// FmaPeak(1), once in a process. In one line, which benchmarks/peers/compare.py shows as well.
+std::string MachineText();
 
 // Peak rate of float32 multiply-adds without dependences, in floating-point operations per second (two per
 // multiply-add), on `threads` threads: the best of several tries in about `seconds`.
