@@ -12,18 +12,33 @@
 #include <unordered_map>
 #include <utility>
 
+#include "ops/onednn/versions.h"
+
 namespace belfry::benchmarks {
 namespace {
 
 using dnnl::algorithm;
 using dnnl::memory;
 using dnnl::prop_kind;
+using ops::onednn::AppendEltwise;
+using ops::onednn::Describe;
+using ops::onednn::DescribeAlike;
+using ops::onednn::DescribeBackward;
+using ops::onednn::DescribeBackwardAlike;
+using ops::onednn::DimsOf;
+using ops::onednn::PoolWindow;
+using ops::onednn::Target;
+using ops::onednn::WithWindow;
 using tag = memory::format_tag;
 
 constexpr auto kFloat = memory::data_type::f32;
 constexpr auto kTraining = prop_kind::forward_training;
 constexpr auto kDirect = algorithm::convolution_direct;
 constexpr float kWeightDecay = 0.004f;
+// Of 5 x 5, such that a convolution keeps the size of its images.
+const memory::dims kStrides = {1, 1}, kPads = {2, 2};
+// Of 3 x 3, such that pooling halves the size of its images.
+const PoolWindow kWindow{.strides = {2, 2}, .size = {3, 3}, .pads_low = {0, 0}, .pads_high = {1, 1}};
 
 float* Floats(const memory& m) { return static_cast<float*>(m.get_data_handle()); }
 int64_t Count(const memory& m) { return static_cast<int64_t>(m.get_desc().get_size() / sizeof(float)); }
@@ -116,7 +131,7 @@ class Cifar10Chain::Impl {
 
   // Fills `value` from a truncated normal distribution around `mean`; the library zeroes the padding of its layouts.
   void Initialize(memory value, float mean, float deviation) {
-    const memory::dims dims = value.get_desc().dims();
+    const memory::dims dims = DimsOf(value.get_desc());
     const tag plain = dims.size() == 4 ? tag::abcd : dims.size() == 2 ? tag::ab : tag::a;
     memory samples(memory::desc(dims, kFloat, plain), cpu_);
     std::normal_distribution<float> normal;
@@ -173,16 +188,15 @@ class Cifar10Chain::Impl {
 };
 
 Cifar10Chain::Impl::Convolved Cifar10Chain::Impl::Convolve(const std::string& name, const memory& x, float bias) {
-  const memory::dims in = x.get_desc().dims();
+  const memory::dims in = DimsOf(x.get_desc());
   const memory::dims weights{64, in[1], 5, 5}, out{in[0], 64, in[2], in[3]};
   dnnl::post_ops relu;
-  relu.append_eltwise(1, algorithm::eltwise_relu, 0, 0);
+  AppendEltwise(relu, algorithm::eltwise_relu, 0, 0);
   dnnl::primitive_attr attributes;
   attributes.set_post_ops(relu);
-  const dnnl::convolution_forward::primitive_desc desc(
-      dnnl::convolution_forward::desc(kTraining, kDirect, x.get_desc(), memory::desc(weights, kFloat, tag::any),
-                                      memory::desc({64}, kFloat, tag::a), Nhwc(out), {1, 1}, {2, 2}, {2, 2}),
-      attributes, cpu_);
+  const auto desc = Describe<dnnl::convolution_forward>(
+      {.engine = cpu_, .attributes = attributes}, kTraining, kDirect, x.get_desc(),
+      memory::desc(weights, kFloat, tag::any), memory::desc({64}, kFloat, tag::a), Nhwc(out), kStrides, kPads, kPads);
   Convolved layer{desc,
                   x,
                   NewVariable(desc.weights_desc(), 0, 0.05f),
@@ -200,13 +214,13 @@ Cifar10Chain::Impl::Convolved Cifar10Chain::Impl::Convolve(const std::string& na
 
 // The weights and the bias of a layer are adjacent in variables_.
 memory Cifar10Chain::Impl::ConvolveBackward(const Convolved& layer, const memory& dy, bool first) {
-  const memory::desc any(layer.weights.get_desc().dims(), kFloat, tag::any);
+  const memory::desc any(DimsOf(layer.weights.get_desc()), kFloat, tag::any);
   const memory::desc x = layer.x.get_desc(), y = dy.get_desc(), bias({64}, kFloat, tag::a);
   const auto weights = std::find_if(variables_.begin(), variables_.end(), [&](const Variable& v) {
     return v.value.get_data_handle() == layer.weights.get_data_handle();
   });
-  const dnnl::convolution_backward_weights::primitive_desc for_weights(
-      dnnl::convolution_backward_weights::desc(kDirect, x, any, bias, y, {1, 1}, {2, 2}, {2, 2}), cpu_, layer.desc);
+  const auto for_weights = DescribeBackward<dnnl::convolution_backward_weights>(
+      {.engine = cpu_}, layer.desc, kDirect, x, any, bias, y, kStrides, kPads, kPads);
   const bool same = for_weights.diff_weights_desc() == layer.weights.get_desc();
   const memory gradient = same ? weights->gradient : Buffer(for_weights.diff_weights_desc());
   Add(layer.name + " backward weights", for_weights.impl_info_str(), dnnl::convolution_backward_weights(for_weights),
@@ -221,8 +235,8 @@ memory Cifar10Chain::Impl::ConvolveBackward(const Convolved& layer, const memory
         {{DNNL_ARG_FROM, gradient}, {DNNL_ARG_TO, weights->gradient}});
   }
   if (first) return {};
-  const dnnl::convolution_backward_data::primitive_desc for_x(
-      dnnl::convolution_backward_data::desc(kDirect, x, any, y, {1, 1}, {2, 2}, {2, 2}), cpu_, layer.desc);
+  const auto for_x = DescribeBackward<dnnl::convolution_backward_data>({.engine = cpu_}, layer.desc, kDirect, x, any, y,
+                                                                       kStrides, kPads, kPads);
   const memory dx = Buffer(x);
   const memory reordered = In(layer.name + " weights", layer.weights, for_x.weights_desc());
   Add(layer.name + " backward data", for_x.impl_info_str(), dnnl::convolution_backward_data(for_x),
@@ -231,12 +245,13 @@ memory Cifar10Chain::Impl::ConvolveBackward(const Convolved& layer, const memory
 }
 
 std::pair<Cifar10Chain::Impl::Pooled, memory> Cifar10Chain::Impl::Pool(const std::string& name, const memory& x) {
-  const memory::dims in = x.get_desc().dims();
+  const memory::dims in = DimsOf(x.get_desc());
   const memory y = Buffer(Nhwc({in[0], in[1], in[2] / 2, in[3] / 2}));
-  const dnnl::pooling_forward::primitive_desc desc(
-      dnnl::pooling_forward::desc(kTraining, algorithm::pooling_max, x.get_desc(), y.get_desc(), {2, 2}, {3, 3}, {0, 0},
-                                  {1, 1}),
-      cpu_);
+  using Pooling = dnnl::pooling_forward;
+  const auto desc = WithWindow<Pooling>(kWindow, [&](const auto&... window) {
+    return Describe<Pooling>({.engine = cpu_}, kTraining, algorithm::pooling_max, x.get_desc(), y.get_desc(),
+                             window...);
+  });
   const memory winners = Buffer(desc.workspace_desc());
   Add(name + " forward", desc.impl_info_str(), dnnl::pooling_forward(desc),
       {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}, {DNNL_ARG_WORKSPACE, winners}});
@@ -245,10 +260,11 @@ std::pair<Cifar10Chain::Impl::Pooled, memory> Cifar10Chain::Impl::Pool(const std
 
 memory Cifar10Chain::Impl::PoolBackward(const std::string& name, const Pooled& layer, const memory& dy) {
   const memory dx = Buffer(Nhwc(layer.x));
-  const dnnl::pooling_backward::primitive_desc desc(
-      dnnl::pooling_backward::desc(algorithm::pooling_max, dx.get_desc(), layer.desc.dst_desc(), {2, 2}, {3, 3}, {0, 0},
-                                   {1, 1}),
-      cpu_, layer.desc);
+  using Pooling = dnnl::pooling_backward;
+  const auto desc = WithWindow<Pooling>(kWindow, [&](const auto&... window) {
+    return DescribeBackward<Pooling>({.engine = cpu_}, layer.desc, algorithm::pooling_max, dx.get_desc(),
+                                     layer.desc.dst_desc(), window...);
+  });
   Add(name + " backward", desc.impl_info_str(), dnnl::pooling_backward(desc),
       {{DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dx}, {DNNL_ARG_WORKSPACE, layer.winners}});
   return dx;
@@ -257,8 +273,8 @@ memory Cifar10Chain::Impl::PoolBackward(const std::string& name, const Pooled& l
 // Radius 4, bias 1, alpha 0.001 / 9, beta 0.75. The library divides its alpha by the 9 channels itself.
 std::pair<Cifar10Chain::Impl::Normalised, memory> Cifar10Chain::Impl::Normalise(const std::string& name,
                                                                                 const memory& x) {
-  const dnnl::lrn_forward::primitive_desc desc(
-      dnnl::lrn_forward::desc(kTraining, algorithm::lrn_across_channels, x.get_desc(), 9, 0.001f, 0.75f, 1), cpu_);
+  const auto desc = DescribeAlike<dnnl::lrn_forward>({.engine = cpu_}, kTraining, algorithm::lrn_across_channels,
+                                                     x.get_desc(), 9, 0.001f, 0.75f, 1.0f);
   const memory y = Buffer(x.get_desc()), saved = Buffer(desc.workspace_desc());
   Add(name + " forward", desc.impl_info_str(), dnnl::lrn_forward(desc),
       {{DNNL_ARG_SRC, x}, {DNNL_ARG_DST, y}, {DNNL_ARG_WORKSPACE, saved}});
@@ -267,8 +283,8 @@ std::pair<Cifar10Chain::Impl::Normalised, memory> Cifar10Chain::Impl::Normalise(
 
 memory Cifar10Chain::Impl::NormaliseBackward(const std::string& name, const Normalised& layer, const memory& dy) {
   const memory::desc data = layer.x.get_desc();
-  const dnnl::lrn_backward::primitive_desc desc(
-      dnnl::lrn_backward::desc(algorithm::lrn_across_channels, data, data, 9, 0.001f, 0.75f, 1), cpu_, layer.desc);
+  const auto desc = DescribeBackwardAlike<dnnl::lrn_backward>(
+      {.engine = cpu_}, layer.desc, algorithm::lrn_across_channels, data, 9, 0.001f, 0.75f, 1.0f);
   const memory dx = Buffer(data);
   Add(name + " backward", desc.impl_info_str(), dnnl::lrn_backward(desc),
       {{DNNL_ARG_SRC, layer.x}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dx}, {DNNL_ARG_WORKSPACE, layer.saved}});
@@ -279,8 +295,9 @@ memory Cifar10Chain::Impl::NormaliseBackward(const std::string& name, const Norm
 void Cifar10Chain::Impl::ReluBackward(const std::string& name, const memory& y, const memory& dy) {
   const auto relu = algorithm::eltwise_relu_use_dst_for_bwd;
   const memory::desc data = y.get_desc();
-  const dnnl::eltwise_forward::primitive_desc hint(dnnl::eltwise_forward::desc(kTraining, relu, data, 0, 0), cpu_);
-  const dnnl::eltwise_backward::primitive_desc desc(dnnl::eltwise_backward::desc(relu, data, data, 0, 0), cpu_, hint);
+  const Target target{.engine = cpu_};
+  const auto hint = DescribeAlike<dnnl::eltwise_forward>(target, kTraining, relu, data, 0.0f, 0.0f);
+  const auto desc = DescribeBackwardAlike<dnnl::eltwise_backward>(target, hint, relu, data, 0.0f, 0.0f);
   Add(name + " relu backward", desc.impl_info_str(), dnnl::eltwise_backward(desc),
       {{DNNL_ARG_DST, y}, {DNNL_ARG_DIFF_DST, dy}, {DNNL_ARG_DIFF_SRC, dy}});
 }
@@ -289,22 +306,22 @@ void Cifar10Chain::Impl::ReluBackward(const std::string& name, const memory& y, 
 memory Cifar10Chain::Impl::Product(const std::string& name, const memory& a, bool transpose_a, const memory& b,
                                    bool transpose_b, const memory* bias, bool relu, const memory* into) {
   const auto operand = [](const memory& m, bool transpose) {
-    memory::dims dims = m.get_desc().dims();
+    memory::dims dims = DimsOf(m.get_desc());
     if (transpose) std::swap(dims[0], dims[1]);
     return memory::desc(dims, kFloat, transpose ? tag::ba : tag::ab);
   };
   const memory::desc a_desc = operand(a, transpose_a), b_desc = operand(b, transpose_b);
-  const int64_t m = a_desc.dims()[0], k = a_desc.dims()[1], n = b_desc.dims()[1];
+  const int64_t m = DimsOf(a_desc)[0], k = DimsOf(a_desc)[1], n = DimsOf(b_desc)[1];
   const memory y = into != nullptr ? *into : Buffer(Matrix(m, n));
   dnnl::primitive_attr attributes;
   if (relu) {
     dnnl::post_ops ops;
-    ops.append_eltwise(1, algorithm::eltwise_relu, 0, 0);
+    AppendEltwise(ops, algorithm::eltwise_relu, 0, 0);
     attributes.set_post_ops(ops);
   }
-  const dnnl::matmul::desc product = bias != nullptr ? dnnl::matmul::desc(a_desc, b_desc, Matrix(1, n), Matrix(m, n))
-                                                     : dnnl::matmul::desc(a_desc, b_desc, Matrix(m, n));
-  const dnnl::matmul::primitive_desc desc(product, attributes, cpu_);
+  const Target target{.engine = cpu_, .attributes = attributes};
+  const auto desc = bias != nullptr ? Describe<dnnl::matmul>(target, a_desc, b_desc, Matrix(1, n), Matrix(m, n))
+                                    : Describe<dnnl::matmul>(target, a_desc, b_desc, Matrix(m, n));
   Arguments arguments{{DNNL_ARG_SRC, memory(a_desc, cpu_, a.get_data_handle())},
                       {DNNL_ARG_WEIGHTS, memory(b_desc, cpu_, b.get_data_handle())},
                       {DNNL_ARG_DST, y}};
@@ -315,7 +332,7 @@ memory Cifar10Chain::Impl::Product(const std::string& name, const memory& a, boo
 
 memory Cifar10Chain::Impl::Dense(const std::string& name, const memory& x, int64_t outputs, float deviation, float bias,
                                  float decay, bool relu) {
-  const memory weights = NewVariable(Matrix(x.get_desc().dims()[1], outputs), 0, deviation, decay);
+  const memory weights = NewVariable(Matrix(DimsOf(x.get_desc())[1], outputs), 0, deviation, decay);
   const memory biases = NewVariable(Matrix(1, outputs), bias, 0);
   return Product(name + " forward", x, false, weights, false, &biases, relu, nullptr);
 }
@@ -323,7 +340,7 @@ memory Cifar10Chain::Impl::Dense(const std::string& name, const memory& x, int64
 // `weights`: the index of the layer's first variable.
 memory Cifar10Chain::Impl::DenseBackward(const std::string& name, const memory& x, size_t weights, const memory& dy) {
   Product(name + " backward weights", x, true, dy, false, nullptr, false, &variables_[weights].gradient);
-  const int64_t rows = dy.get_desc().dims()[0], columns = dy.get_desc().dims()[1];
+  const int64_t rows = DimsOf(dy.get_desc())[0], columns = DimsOf(dy.get_desc())[1];
   float* const sums = Floats(variables_[weights + 1].gradient);
   const float* const data = Floats(dy);
   AddLoop(name + " backward bias", [=] {

@@ -24,6 +24,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "ops/convolution/conv2d_impl.h"
+#include "ops/onednn/versions.h"
 
 ABSL_FLAG(std::string, models, "cifar_net,resnet20",
           "Models whose convolutions are measured; see --model of `training`.");
@@ -86,8 +87,10 @@ class Bare {
     const memory::desc weights({s.k, s.c, s.r, s.s}, type, tag::any);
     const memory::dims strides = {s.stride_h, s.stride_w}, low = {s.pad_top, s.pad_left};
     const memory::dims high = {s.pad_bottom, s.pad_right};
-    const dnnl::convolution_forward::primitive_desc forward(
-        {dnnl::prop_kind::forward_training, algorithm::convolution_direct, x, weights, y, strides, low, high}, engine_);
+    const ops::onednn::Target target{.engine = engine_};
+    const auto direct = algorithm::convolution_direct;
+    const auto forward = ops::onednn::Describe<dnnl::convolution_forward>(target, dnnl::prop_kind::forward_training,
+                                                                          direct, x, weights, y, strides, low, high);
     if (of.pass == Pass::kForward) {
       primitive_ = dnnl::convolution_forward(forward);
       Give({{DNNL_ARG_SRC, forward.src_desc()},
@@ -95,16 +98,16 @@ class Bare {
             {DNNL_ARG_DST, forward.dst_desc()}});
       weights_ = forward.weights_desc();
     } else if (of.pass == Pass::kInput) {
-      const dnnl::convolution_backward_data::primitive_desc desc(
-          {algorithm::convolution_direct, x, weights, y, strides, low, high}, engine_, forward);
+      const auto desc = ops::onednn::DescribeBackward<dnnl::convolution_backward_data>(target, forward, direct, x,
+                                                                                       weights, y, strides, low, high);
       primitive_ = dnnl::convolution_backward_data(desc);
       Give({{DNNL_ARG_DIFF_SRC, desc.diff_src_desc()},
             {DNNL_ARG_WEIGHTS, desc.weights_desc()},
             {DNNL_ARG_DIFF_DST, desc.diff_dst_desc()}});
       weights_ = desc.weights_desc();
     } else {
-      const dnnl::convolution_backward_weights::primitive_desc desc(
-          {algorithm::convolution_direct, x, weights, y, strides, low, high}, engine_, forward);
+      const auto desc = ops::onednn::DescribeBackward<dnnl::convolution_backward_weights>(
+          target, forward, direct, x, weights, y, strides, low, high);
       primitive_ = dnnl::convolution_backward_weights(desc);
       Give({{DNNL_ARG_SRC, desc.src_desc()},
             {DNNL_ARG_DIFF_WEIGHTS, desc.diff_weights_desc()},
@@ -140,7 +143,9 @@ class WeightsReorder {
  public:
   WeightsReorder(const Convolution& of, const memory::desc& to)
       : stream_(engine_),
-        plain_({{of.shape.k, of.shape.c, of.shape.r, of.shape.s}, memory::data_type::f32, tag::hwio}, engine_),
+        plain_(memory::desc(memory::dims{of.shape.k, of.shape.c, of.shape.r, of.shape.s}, memory::data_type::f32,
+                            tag::hwio),
+               engine_),
         own_(to, engine_),
         reorder_(plain_, own_) {}
   void Run() {

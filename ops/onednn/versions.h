@@ -46,6 +46,30 @@ typename Primitive::primitive_desc DescribeBackward(const Target& target, const 
   }
 }
 
+// The descriptor of a forward primitive whose result has the descriptor of its input, such as LRN and the functions of
+// one argument. oneDNN 3 takes it for each of them.
+template <class Primitive, class... Parameters>
+typename Primitive::primitive_desc DescribeAlike(const Target& target, dnnl::prop_kind kind, dnnl::algorithm algorithm,
+                                                 const dnnl::memory::desc& data, const Parameters&... parameters) {
+  if constexpr (HasOperationDesc<Primitive>) {
+    return Describe<Primitive>(target, kind, algorithm, data, parameters...);
+  } else {
+    return Describe<Primitive>(target, kind, algorithm, data, data, parameters...);
+  }
+}
+
+// The same of its backward primitive, whose gradients have that descriptor, too.
+template <class Primitive, class Forward, class... Parameters>
+typename Primitive::primitive_desc DescribeBackwardAlike(const Target& target, const Forward& forward,
+                                                         dnnl::algorithm algorithm, const dnnl::memory::desc& data,
+                                                         const Parameters&... parameters) {
+  if constexpr (HasOperationDesc<Primitive>) {
+    return DescribeBackward<Primitive>(target, forward, algorithm, data, data, parameters...);
+  } else {
+    return DescribeBackward<Primitive>(target, forward, algorithm, data, data, data, parameters...);
+  }
+}
+
 // A window of pooling, without dilation.
 struct PoolWindow {
   dnnl::memory::dims strides, size, pads_low, pads_high;
