@@ -76,10 +76,9 @@ struct Descs {
 
 Descs MakeDescs(const MatMulProblem& p, bool batched, memory::data_type type, memory::data_type output_type) {
   const memory::dims none;
-  memory::dims bias(batched ? p.y_batch.size() + 2 : 2, 1);
-  bias.back() = p.n;
+  memory::dims bias(batched ? p.y_batch.size() + 1 : 1, 1);
   memory::dims bias_strides(bias.size(), p.n);
-  bias_strides.back() = 1;
+  bias.push_back(p.n), bias_strides.push_back(1);
   return {Matrices(batched ? p.a_batch : none, p.m, p.k, p.transpose_a, type),
           Matrices(batched ? p.b_batch : none, p.k, p.n, p.transpose_b, type),
           memory::desc(bias, output_type, bias_strides),
