@@ -58,7 +58,7 @@ string(REGEX MATCH "^[0-9]+\\.[0-9]+" soversion ${version})
 set(library libbelfry${soversion})
 set(same "${library} \\(= ${version}\\)")
 file(GLOB deb_of_library ${work_dir}/${library}_*.deb)
-package(${library} "libdnnl2.*libprotobuf-lite" "/libbelfry\\.so\\.${version}\n" "/libbelfry\\.so\\.${soversion} -> ")
+package(${library} "libdnnl[0-9].*libprotobuf-lite" "/libbelfry\\.so\\.${version}\n" "/libbelfry\\.so\\.${soversion} -> ")
 run(shlibs ${dpkg-deb} -I ${deb_of_library} shlibs)
 expect("${shlibs}" "^libbelfry ${soversion} ${library} \\(= ${version}\\)\n$" "shlibs")
 package(libbelfry-dev "${same}.*libabsl-dev" "/libbelfry\\.so -> " "/include/belfry/belfry\\.h\n"
