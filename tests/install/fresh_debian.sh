@@ -1,0 +1,87 @@
+#!/usr/bin/env bash
+# fresh_debian.sh [--root=FOLDER] [--ccache=FOLDER] [bookworm|trixie] [COMMAND]: makes a minimal Debian 12 or 13 with git and
+# nothing else, clones HEAD of this tree into its /src/project, and runs COMMAND ('./dev train') there, as on a machine that has
+# just been installed. The status is that of COMMAND. As root, on a machine that reaches a mirror of Debian.
+#
+#   tests/install/fresh_debian.sh trixie './dev test'
+#
+# Without --root the Debian is made anew, and removed at the end. FOLDER stays: what is there is used again, and its clone gets
+# the commits that it lacks. --ccache: compiles with ccache, whose files are in FOLDER, and so are known to the next Debian of
+# that release.
+set -euo pipefail
+
+fail() {
+  echo "fresh_debian.sh: $*" >&2
+  exit 1
+}
+
+# Makes the Debian in $root, with the mirror and the settings of this machine's apt.
+make_root() {
+  local mirror
+  command -v debootstrap >/dev/null || fail "apt-get install debootstrap"
+  mirror=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null |
+    sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' | head -n 1)
+  echo "fresh_debian.sh: making $suite in $root"
+  debootstrap --variant=minbase --include=ca-certificates,git "$suite" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
+    fail "debootstrap failed: $(tail -n 3 "$root.log")"
+  { grep -lZ '^Acquire' /etc/apt/apt.conf.d/* 2>/dev/null || true; } | xargs -0r cp -t "$root/etc/apt/apt.conf.d"
+  rm "$root.log"
+  mkdir -p "$root/src"
+  touch "$root/.made"
+}
+
+clone_head() {
+  local project=$root/src/project
+  if [ -e "$project" ]; then
+    git -C "$project" fetch --quiet "$top" HEAD
+    git -C "$project" checkout --quiet --detach FETCH_HEAD
+  else
+    git clone --quiet "$top" "$project"
+  fi
+}
+
+# inside COMMAND: in the Debian, with none of this machine's variables, in mounts and processes of its own that end with it.
+inside() {
+  # shellcheck disable=SC2016
+  unshare --mount --propagation private --pid --fork --kill-child bash -c '
+    root=$1 ccache=$2
+    mount --bind "$root" "$root"  # tests with network namespaces need a root that is a mount
+    mount -t proc proc "$root/proc"
+    mount --rbind /sys "$root/sys"
+    mount --rbind /dev "$root/dev"
+    if [ -n "$ccache" ]; then mkdir -p "$root/ccache"; mount --bind "$ccache" "$root/ccache"; fi
+    exec chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 TERM="${TERM:-dumb}" \
+      DEBIAN_FRONTEND=noninteractive ${ccache:+CCACHE_DIR=/ccache} bash -c "$3"' inside "$root" "$ccache" "$1"
+}
+
+suite=bookworm root='' ccache='' kept=''
+while [ $# -gt 0 ]; do
+  case $1 in
+    --root=?*) root=$(realpath -m "${1#*=}") kept=1 ;;
+    --ccache=?*) ccache=$(realpath -m "${1#*=}") ;;
+    -*) fail "unknown option $1" ;;
+    *) break ;;
+  esac
+  shift
+done
+case ${1-} in bookworm | trixie) suite=$1 && shift ;; esac
+[ $# -le 1 ] || fail "one command, in quotes: '$*'"
+command=${1:-./dev train}
+[ "$(id -u)" = 0 ] || fail "debootstrap and chroot need root"
+top=$(git -C "$(dirname "${BASH_SOURCE[0]}")" rev-parse --show-toplevel)
+
+if [ -z "$root" ]; then
+  root=$(mktemp -d "${TMPDIR:-/var/tmp}/fresh_debian.XXXXXX")
+  trap 'rm -rf --one-file-system "$root" "$root.log"' EXIT
+fi
+if [ ! -e "$root/.made" ]; then make_root; fi
+cp /etc/resolv.conf /etc/hosts "$root/etc/"
+clone_head
+if [ -n "$ccache" ]; then
+  mkdir -p "$ccache"
+  inside "command -v ccache >/dev/null || { apt-get -qq update && apt-get -qq install --no-install-recommends ccache; } >/dev/null"
+fi
+status=0
+inside "cd /src/project && $command" || status=$?
+[ -z "$kept" ] || echo "fresh_debian.sh: $suite is kept in $root"
+exit $status
