@@ -1,6 +1,7 @@
 // Input: a byte each for separator, comment, header and types, then the file.
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "framework/data/table/csv.h"

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "absl/strings/str_cat.h"
 #include "models/layers.h"
 #include "models/replicate_towers.h"
 #include "ops/array.h"

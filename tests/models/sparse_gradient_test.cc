@@ -7,6 +7,7 @@
 #include <memory>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "framework/runtime/session.h"
 #include "models/losses.h"
 #include "models/replicate_towers.h"

@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
 #include "models/batch_norm.h"
 #include "models/replicate_towers.h"

@@ -7,6 +7,7 @@
 #include <map>
 #include <random>
 
+#include "absl/strings/str_cat.h"
 #include "models/losses.h"
 #include "models/parameters.h"
 #include "models/replicate_towers.h"

@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/io/checkpoint_directory.h"
 #include "ops/math.h"

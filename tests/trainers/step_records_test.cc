@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "absl/strings/str_cat.h"
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
 #include "models/summaries.h"

@@ -17,6 +17,7 @@
 #include <new>
 #include <utility>
 
+#include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
 #include "absl/flags/reflection.h"
 #include "absl/flags/usage.h"

@@ -6,6 +6,7 @@
 #include <map>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/tensor.h"
 #include "framework/data/in_memory.h"
 #include "tests/framework/data/data_testing.h"

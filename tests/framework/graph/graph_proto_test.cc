@@ -3,13 +3,13 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/escaping.h"
 #include "framework/graph/scope.h"
 #include "framework/io/graph.pb.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "tests/framework/io/event_testing.h"
 
 namespace belfry {
 namespace {
@@ -89,13 +89,13 @@ TEST_F(GraphProtoTest, EveryDTypeHasItsNumber) {
 TEST(GraphProto, FieldsHaveThePublishedNumbers) {
   proto::GraphDef graph;
   ASSERT_TRUE(
-      graph.ParseFromString(absl::HexStringToBytes("0ab3010a016e12024f701a016d1a025e6322062f6370753a302a070a01541202300"
-                                                   "e2a070a0162120228012a0f0a0163120a0a0812066c6f63"
-                                                   "3a406d2a0a0a01661205250000003f2a100a0169120b18fdffffffffffffffff012"
-                                                   "a0b0a016c12060a041a0201022a0d0a016f12080a063a04"
-                                                   "120208042a1c0a05736861706512133a11120b08ffffffffffffffffff011202080"
-                                                   "32a0b0a01731206120453414d452a130a0176120e420c08"
-                                                   "092208313233343536373822020818")));
+      graph.ParseFromString(io::FromHex("0ab3010a016e12024f701a016d1a025e6322062f6370753a302a070a01541202300"
+                                        "e2a070a0162120228012a0f0a0163120a0a0812066c6f63"
+                                        "3a406d2a0a0a01661205250000003f2a100a0169120b18fdffffffffffffffff012"
+                                        "a0b0a016c12060a041a0201022a0d0a016f12080a063a04"
+                                        "120208042a1c0a05736861706512133a11120b08ffffffffffffffffff011202080"
+                                        "32a0b0a01731206120453414d452a130a0176120e420c08"
+                                        "092208313233343536373822020818")));
   EXPECT_EQ(graph.versions().producer(), 24);
   ASSERT_EQ(graph.node_size(), 1);
   const proto::NodeDef& node = graph.node(0);

@@ -3,12 +3,18 @@
 
 #include <string>
 
-#include "absl/strings/escaping.h"
 #include "tests/framework/io/io_testing.h"
 
 namespace belfry::io {
 
-inline std::string FromHex(const std::string& hex) { return absl::HexStringToBytes(hex); }
+// The bytes that `hex` has two digits for each of.
+inline std::string FromHex(const std::string& hex) {
+  std::string bytes;
+  for (size_t i = 0; i + 1 < hex.size(); i += 2) {
+    bytes.push_back(static_cast<char>(std::stoi(hex.substr(i, 2), nullptr, 16)));
+  }
+  return bytes;
+}
 
 // One event of each kind, as TensorBoard's own classes serialise them.
 inline constexpr char kVersionHex[] = "09000000000000f83f1a0d627261696e2e4576656e743a32";

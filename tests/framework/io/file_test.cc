@@ -5,6 +5,7 @@
 #include <cerrno>
 #include <thread>
 
+#include "absl/strings/str_cat.h"
 #include "tests/framework/io/io_testing.h"
 
 namespace belfry::io {

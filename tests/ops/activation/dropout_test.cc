@@ -3,6 +3,7 @@
 
 #include <algorithm>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/parallel.h"
 #include "framework/base/philox.h"
 #include "framework/graph/gradients.h"

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/attention.h"

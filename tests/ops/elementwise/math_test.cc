@@ -30,7 +30,7 @@ TEST(FloorDiv, IntegerZeroIsAnError) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output a = Const(scope, {1, 2, 3}), b = Const(scope, {1, 0, 2});
-  for (const Output& y : {FloorDiv(scope, a, b), FloorMod(scope, a, b)}) {
+  for (const Output y : {FloorDiv(scope, a, b), FloorMod(scope, a, b)}) {
     EXPECT_THAT(Evaluate({y}, {}).status().ToString(), HasSubstr("divisor 1 is 0"));
   }
 }

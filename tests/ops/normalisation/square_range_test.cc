@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/parallel.h"
 #include "framework/base/philox.h"
 #include "framework/compiler/eager.h"
@@ -110,7 +111,7 @@ TEST_F(RandomTest, RefusesWhatTheDTypeCannotHold) {
   const double infinity = std::numeric_limits<double>::infinity();
   const auto error = [](Output x) { return std::string(RunOp(x.node->op(), x.node->attrs(), {}).status().message()); };
   const RandomOptions half{.dtype = DType::kFloat16};
-  for (const Output& x :
+  for (const Output x :
        {RandomUniform(root_, {2}, 0, 1e300), RandomUniform(root_, {2}, -infinity, 0),
         RandomUniform(root_, {2}, 0, 7e4, half), RandomNormal(root_, {2}, 1e39), RandomNormal(root_, {2}, 0, infinity),
         RandomNormal(root_, {2}, 7e4, 1, half), TruncatedNormal(root_, {2}, 6e4, 4e3, half)}) {
