@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <vector>
+
 #include "models/embedding.h"
 #include "models/layers.h"
 #include "models/parameters.h"
@@ -42,7 +44,9 @@ TEST_F(NormLayers, GroupNormNormalisesGroupsOfAnImage) {
 
 TEST_F(NormLayers, KeepTheirParametersInFloat32) {
   const Output x = ops::Placeholder(scope_, DType::kBFloat16, {Shape::kUnknown, 8});
-  for (const Output y : {LayerNorm(scope_, "a", x), RmsNorm(scope_, "b", x), GroupNorm(scope_, "c", x, 4)}) {
+  const std::vector<Output> results = {LayerNorm(scope_, "a", x), RmsNorm(scope_, "b", x),
+                                       GroupNorm(scope_, "c", x, 4)};
+  for (const Output& y : results) {
     ASSERT_TRUE(y.valid()) << graph_.status();
     EXPECT_EQ(y.dtype(), DType::kBFloat16);
   }

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <vector>
 
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
@@ -30,7 +31,8 @@ TEST(FloorDiv, IntegerZeroIsAnError) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   const Output a = Const(scope, {1, 2, 3}), b = Const(scope, {1, 0, 2});
-  for (const Output y : {FloorDiv(scope, a, b), FloorMod(scope, a, b)}) {
+  const std::vector<Output> results = {FloorDiv(scope, a, b), FloorMod(scope, a, b)};
+  for (const Output& y : results) {
     EXPECT_THAT(Evaluate({y}, {}).status().ToString(), HasSubstr("divisor 1 is 0"));
   }
 }

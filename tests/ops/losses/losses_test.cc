@@ -74,8 +74,9 @@ TEST(Norms, OfZerosAndNaN) {
   const Scope scope(graph);
   const Output x = Const(scope, Tensor::Of<float>({0, 0, 1, kNaN, 1, kInfinity}, {3, 2})),
                one = Const(scope, {1.f, 1.f});
-  for (const Output y : {RmsNorm(scope, x, one), LayerNorm(scope, x, one, ZerosLike(scope, one)),
-                         GroupNorm(scope, x, one, ZerosLike(scope, one), 1)}) {
+  const std::vector<Output> results = {RmsNorm(scope, x, one), LayerNorm(scope, x, one, ZerosLike(scope, one)),
+                                       GroupNorm(scope, x, one, ZerosLike(scope, one), 1)};
+  for (const Output& y : results) {
     const std::vector<double> values = Value(y)->ToDoubles();
     EXPECT_EQ(values[0], 0);
     EXPECT_EQ(values[1], 0);

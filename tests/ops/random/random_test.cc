@@ -111,10 +111,12 @@ TEST_F(RandomTest, RefusesWhatTheDTypeCannotHold) {
   const double infinity = std::numeric_limits<double>::infinity();
   const auto error = [](Output x) { return std::string(RunOp(x.node->op(), x.node->attrs(), {}).status().message()); };
   const RandomOptions half{.dtype = DType::kFloat16};
-  for (const Output x :
-       {RandomUniform(root_, {2}, 0, 1e300), RandomUniform(root_, {2}, -infinity, 0),
-        RandomUniform(root_, {2}, 0, 7e4, half), RandomNormal(root_, {2}, 1e39), RandomNormal(root_, {2}, 0, infinity),
-        RandomNormal(root_, {2}, 7e4, 1, half), TruncatedNormal(root_, {2}, 6e4, 4e3, half)}) {
+  const std::vector<Output> results = {
+      RandomUniform(root_, {2}, 0, 1e300),        RandomUniform(root_, {2}, -infinity, 0),
+      RandomUniform(root_, {2}, 0, 7e4, half),    RandomNormal(root_, {2}, 1e39),
+      RandomNormal(root_, {2}, 0, infinity),      RandomNormal(root_, {2}, 7e4, 1, half),
+      TruncatedNormal(root_, {2}, 6e4, 4e3, half)};
+  for (const Output& x : results) {
     EXPECT_THAT(error(x), ::testing::HasSubstr("has numbers up to")) << x.name();
   }
   EXPECT_EQ(error(TruncatedNormal(root_, {2}, 6e4, 2e3, half)), "");
