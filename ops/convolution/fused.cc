@@ -120,7 +120,7 @@ absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
 template <class T>
 absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
   const bool transpose_a = spec.attrs.Bool("transpose_a"), transpose_b = spec.attrs.Bool("transpose_b");
-  if (onednn::ProductsRepeat() && OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
+  if (OneDnnComputes(kDTypeOf<T>) && onednn::ProductsRepeat(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(const onednn::PostOps post_ops, PostOpsOf(spec.attrs));
     const onednn::MatMulShape shape{.m = spec.outputs[0].shape[0],
                                     .k = spec.inputs[0].shape[transpose_a ? 0 : 1],

@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "ops/onednn/program.h"
 #include "ops/onednn/versions.h"
@@ -20,6 +22,7 @@ struct MatMulProblem {
   memory::dims a_batch, b_batch, y_batch;
   int64_t m, k, n;
   bool transpose_a, transpose_b;
+  int64_t stored_k;  // more than k if this is a part of a longer sum
 };
 
 int64_t Product(const memory::dims& dims) {
@@ -31,7 +34,7 @@ int64_t Product(const memory::dims& dims) {
 absl::StatusOr<MatMulProblem> Normalize(const MatMulShape& s) {
   // Transposing a vector does not change its bytes.
   MatMulProblem p{
-      {}, {}, {}, s.m, s.k, s.n, s.transpose_a && s.m != 1 && s.k != 1, s.transpose_b && s.k != 1 && s.n != 1};
+      {}, {}, {}, s.m, s.k, s.n, s.transpose_a && s.m != 1 && s.k != 1, s.transpose_b && s.k != 1 && s.n != 1, s.k};
   ASSIGN_OR_RETURN(const Shape batch, BroadcastShapes(s.a_batch, s.b_batch));
   const auto at = [&](const Shape& shape, int axis) {
     const int own = axis - (batch.rank() - shape.rank());
@@ -55,14 +58,19 @@ absl::StatusOr<MatMulProblem> Normalize(const MatMulShape& s) {
   return p;
 }
 
-// Matrices [batch.., rows, columns], stored with the last two axes swapped if `transposed`.
-memory::desc Matrices(memory::dims dims, int64_t rows, int64_t columns, bool transposed, memory::data_type type) {
-  dims.push_back(rows), dims.push_back(columns);
+struct Extent {
+  int64_t rows, columns;
+};
+
+// Matrices [batch.., rows, columns] in such of extent `stored`, whose last two axes are swapped if `transposed`.
+memory::desc Matrices(memory::dims dims, const Extent& matrix, const Extent& stored, bool transposed,
+                      memory::data_type type) {
+  dims.push_back(matrix.rows), dims.push_back(matrix.columns);
   memory::dims strides(dims.size());
   const size_t last = dims.size() - 1;
-  strides[last] = transposed ? rows : 1;
-  strides[last - 1] = transposed ? 1 : columns;
-  int64_t stride = rows * columns;
+  strides[last] = transposed ? stored.rows : 1;
+  strides[last - 1] = transposed ? 1 : stored.columns;
+  int64_t stride = stored.rows * stored.columns;
   for (size_t axis = last - 1; axis-- > 0;) {
     strides[axis] = stride;
     stride *= dims[axis];
@@ -79,23 +87,22 @@ Descs MakeDescs(const MatMulProblem& p, bool batched, memory::data_type type, me
   memory::dims bias(batched ? p.y_batch.size() + 1 : 1, 1);
   memory::dims bias_strides(bias.size(), p.n);
   bias.push_back(p.n), bias_strides.push_back(1);
-  return {Matrices(batched ? p.a_batch : none, p.m, p.k, p.transpose_a, type),
-          Matrices(batched ? p.b_batch : none, p.k, p.n, p.transpose_b, type),
+  return {Matrices(batched ? p.a_batch : none, {p.m, p.k}, {p.m, p.stored_k}, p.transpose_a, type),
+          Matrices(batched ? p.b_batch : none, {p.k, p.n}, {p.stored_k, p.n}, p.transpose_b, type),
           memory::desc(bias, output_type, bias_strides),
-          Matrices(batched ? p.y_batch : none, p.m, p.n, false, output_type)};
+          Matrices(batched ? p.y_batch : none, {p.m, p.n}, {p.m, p.n}, false, output_type)};
 }
 
-dnnl::matmul::primitive_desc Make(const Descs& d, const MatMulOptions& options) {
-  const Target target{.engine = Cpu(), .attributes = Attributes(options.post_ops), .allow_empty = true};
+dnnl::matmul::primitive_desc Make(const Descs& d, const MatMulOptions& options, bool accumulate = false) {
+  const Target target{.engine = Cpu(), .attributes = Attributes(options.post_ops, accumulate), .allow_empty = true};
   return options.bias ? Describe<dnnl::matmul>(target, d.a, d.b, d.bias, d.y)
                       : Describe<dnnl::matmul>(target, d.a, d.b, d.y);
 }
 
 void AddStep(const dnnl::matmul& primitive, const dnnl::matmul::primitive_desc& desc, Builder& builder, const Descs& d,
-             const MatMulOptions& options, size_t a_offset, size_t b_offset, size_t y_offset) {
+             const MatMulOptions& options, size_t a_offset, size_t b_offset, Builder::MemoryId y) {
   const auto a = builder.Input(0, d.a, a_offset);
   const auto b = builder.Input(1, d.b, b_offset);
-  const auto y = builder.Output(0, d.y, y_offset);
   if (options.bias) {
     builder.Step(
         primitive, desc.scratchpad_desc(),
@@ -118,10 +125,58 @@ Primitive Unrolled(const MatMulProblem& p, const Descs& d, const dnnl::matmul::p
   };
   for (int64_t i = 0; i < Product(p.y_batch); ++i) {
     AddStep(primitive, desc, builder, d, options, offset(p.a_batch, d.a), offset(p.b_batch, d.b),
-            offset(p.y_batch, d.y));
+            builder.Output(0, d.y, offset(p.y_batch, d.y)));
     for (size_t axis = index.size(); axis-- > 0 && ++index[axis] == p.y_batch[axis];) index[axis] = 0;
   }
   return builder.Build(desc.impl_info_str());
+}
+
+// The library splits sums among threads if there are more of them than blocks of the result, but none of this length.
+constexpr int64_t kUnsplitSum = 1024;
+
+// Parts of fewer sums are computed on one thread: several would have to be woken for each part, which takes longer.
+constexpr int64_t kFewSums = 16384;
+
+// True if oneDNN 2.6 or 3.7 may split the sums of this product: compute_blocking_heuristic_* of
+// brgemm_matmul_utils.cpp. A row passes for a transposed column.
+bool MaySplitSums(const MatMulProblem& p, DType dtype) {
+  if (dtype == DType::kBFloat16 && BFloat16Time() < 0.5) return p.k > kUnsplitSum;  // AMX
+  return p.k >= 2048 && (p.transpose_a || p.m == 1 || (p.k >= 20000 && dtype == DType::kFloat32));
+}
+
+absl::Status SplitsSums(const std::string& what) {
+  return absl::UnimplementedError(absl::StrCat(what, ": oneDNN would split its sums among threads"));
+}
+
+// Other implementations of products give threads parts of a sum, whatever its length.
+bool Repeats(const dnnl::matmul::primitive_desc& desc) { return absl::StartsWith(desc.impl_info_str(), "brg"); }
+
+// y = f(a b + bias) as a sequence of products of kUnsplitSum columns of a and rows of b, each added to those before.
+absl::StatusOr<Primitive> InParts(const std::string& what, const MatMulProblem& whole, memory::data_type type,
+                                  memory::data_type output_type, const MatMulOptions& options) {
+  const bool few = Product(whole.y_batch) * whole.m * whole.n < kFewSums;
+  const ScopedParallelThreads threads(few ? 1 : ParallelThreads());
+  Builder builder;
+  const memory::desc sum = MakeDescs(whole, true, type, memory::data_type::f32).y;
+  const Builder::MemoryId y = builder.Output(0, MakeDescs(whole, true, type, output_type).y, sum);
+  std::string implementation;
+  for (int64_t begin = 0; begin < whole.k; begin += kUnsplitSum) {
+    MatMulProblem part = whole;
+    part.k = std::min(kUnsplitSum, whole.k - begin);
+    Descs d = MakeDescs(part, true, type, output_type);
+    d.y = sum;
+    MatMulOptions own = options;
+    own.bias = options.bias && begin == 0;
+    if (begin + part.k < whole.k) own.post_ops = {};
+    const auto desc = Make(d, own, /*accumulate=*/begin > 0);
+    if (!desc || !Repeats(desc)) return SplitsSums(what);
+    implementation = desc.impl_info_str();
+    const auto bytes = static_cast<int64_t>(dnnl::memory::data_type_size(type));
+    AddStep(dnnl::matmul(desc), desc, builder, d, own,
+            static_cast<size_t>(begin * bytes * (part.transpose_a ? part.m : 1)),
+            static_cast<size_t>(begin * bytes * (part.transpose_b ? 1 : part.n)), y);
+  }
+  return builder.Build(implementation);
 }
 
 absl::Status Validate(const MatMulShape& s) {
@@ -156,12 +211,15 @@ absl::StatusOr<Primitive> MatMul(const MatMulShape& shape, const MatMulOptions& 
   ASSIGN_OR_RETURN(const memory::data_type type, DataType(shape.dtype));
   ASSIGN_OR_RETURN(const memory::data_type output_type, DataType(shape.output_dtype));
   ASSIGN_OR_RETURN(const MatMulProblem p, Normalize(shape));
+  const bool repeat = ProductsRepeat(shape.dtype);
   return Guard(what, [&]() -> absl::StatusOr<Primitive> {
+    if (repeat && MaySplitSums(p, shape.dtype)) return InParts(what, p, type, output_type, options);
     const Descs batched = MakeDescs(p, true, type, output_type);
     const auto desc = Make(batched, options);
     if (desc && !IsReference(desc.impl_info_str())) {
+      if (repeat && !Repeats(desc)) return SplitsSums(what);
       Builder builder;
-      AddStep(dnnl::matmul(desc), desc, builder, batched, options, 0, 0, 0);
+      AddStep(dnnl::matmul(desc), desc, builder, batched, options, 0, 0, builder.Output(0, batched.y));
       return builder.Build(desc.impl_info_str());
     }
     const Descs single = MakeDescs(p, false, type, output_type);
@@ -170,6 +228,7 @@ absl::StatusOr<Primitive> MatMul(const MatMulShape& shape, const MatMulOptions& 
     if (IsReference(single_desc.impl_info_str()) && !options.allow_reference) {
       return OnlyReference(what, single_desc.impl_info_str());
     }
+    if (repeat && !Repeats(single_desc)) return SplitsSums(what);
     return Unrolled(p, single, single_desc, options);
   });
 }

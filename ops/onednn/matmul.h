@@ -31,7 +31,9 @@ struct MatMulOptions {
   bool allow_reference = false;
 };
 
-// Inputs a, b[, bias]; output y.
+// Inputs a, b[, bias]; output y. Where ProductsRepeat(dtype), y has the same bits for any number of threads: long sums
+// that the library would split among threads are made up of shorter ones, and Unimplemented is returned if it cannot do
+// these.
 absl::StatusOr<Primitive> MatMul(const MatMulShape& shape, const MatMulOptions& options = {});
 
 }  // namespace belfry::ops::onednn

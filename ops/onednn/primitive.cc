@@ -49,7 +49,9 @@ double BFloat16Time() {
   return Has(dnnl::cpu_isa::avx512_core) ? 1.2 : 100;
 }
 
-bool ProductsRepeat() { return Has(dnnl::cpu_isa::avx512_core); }
+bool ProductsRepeat(DType dtype) {
+  return Has(dtype == DType::kBFloat16 ? dnnl::cpu_isa::avx512_core_bf16 : dnnl::cpu_isa::avx512_core);
+}
 
 size_t Primitive::workspace_bytes() const { return program_->workspace_bytes; }
 size_t Primitive::saved_bytes() const { return program_->saved_bytes; }

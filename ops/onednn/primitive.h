@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "framework/base/dtype.h"
 
 namespace belfry::ops::onednn {
 
@@ -56,9 +57,9 @@ class Primitive {
 // above 1 if the library converts or has no implementation.
 double BFloat16Time();
 
-// True if products give the same bits for any number of threads and take no lock, which the library's code for AVX-512
-// does, and its code for other processors does not.
-bool ProductsRepeat();
+// True if products of `dtype` (matmul.h) give the same bits for any number of threads and take no lock. The library's
+// code for AVX-512, in bfloat16 for AVX512_BF16, allows that, and its code for other processors does not.
+bool ProductsRepeat(DType dtype);
 
 // A function applied to a result (with its bias) before it is stored: y = f(y).
 enum class Activation {

@@ -31,11 +31,12 @@ absl::StatusOr<dnnl::memory::data_type> DataType(DType dtype) {
 }
 
 // The scratchpad belongs to the caller, so that running a primitive allocates none.
-dnnl::primitive_attr Attributes(const PostOps& post_ops) {
+dnnl::primitive_attr Attributes(const PostOps& post_ops, bool accumulate) {
   using dnnl::algorithm;
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops ops;
+  if (accumulate) ops.append_sum();
   const auto append = [&](algorithm algorithm, float alpha, float beta) { AppendEltwise(ops, algorithm, alpha, beta); };
   switch (post_ops.activation) {
     case Activation::kNone: break;
@@ -118,8 +119,8 @@ Builder::MemoryId Builder::Output(int index, const dnnl::memory::desc& plain, co
 }
 
 // Each slot has its own range of the workspace, aligned like the workspace itself, so no step can overwrite data that a
-// later one reads. The cost is that ranges are never shared: the workspace is the sum of all reordered tensors and
-// scratchpads.
+// later one reads. The cost is that these ranges are never shared: the workspace is the sum of all reordered tensors,
+// and the largest scratchpad.
 Builder::MemoryId Builder::Workspace(const dnnl::memory::desc& desc) {
   const size_t offset = program_->workspace_bytes;
   program_->workspace_bytes = offset + AlignUp(desc.get_size());
@@ -142,13 +143,21 @@ void Builder::Step(const dnnl::primitive& primitive, const dnnl::memory::desc& s
     step.arguments.push_back({argument, program_->bindings[slot].memory.get()});
   }
   if (scratchpad.get_size() > 0) {
-    step.arguments.push_back({DNNL_ARG_SCRATCHPAD, program_->bindings[Workspace(scratchpad)].memory.get()});
+    scratchpads_.push_back(Bind(Place::kWorkspace, 0, 0, scratchpad));
+    step.arguments.push_back({DNNL_ARG_SCRATCHPAD, program_->bindings[scratchpads_.back()].memory.get()});
   }
   program_->steps.push_back(std::move(step));
 }
 
 Primitive Builder::Build(std::string implementation) {
   for (const auto& [from, to] : final_reorders_) Reorder(from, to);
+  const size_t scratch = program_->workspace_bytes;
+  for (const MemoryId slot : scratchpads_) {
+    Primitive::Program::Binding& binding = program_->bindings[slot];
+    binding.offset = scratch;
+    program_->workspace_bytes =
+        std::max(program_->workspace_bytes, scratch + AlignUp(binding.memory.get_desc().get_size()));
+  }
   program_->implementation = std::move(implementation);
   return Primitive(std::move(program_));
 }

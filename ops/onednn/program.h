@@ -23,7 +23,8 @@ const dnnl::engine& Cpu();
 absl::StatusOr<dnnl::memory::data_type> DataType(DType dtype);
 
 // Attributes of a primitive whose scratchpad belongs to the caller. Always a new object, because copies share state.
-dnnl::primitive_attr Attributes(const PostOps& post_ops = {});
+// With `accumulate` the result is added to what is stored, before `post_ops`.
+dnnl::primitive_attr Attributes(const PostOps& post_ops = {}, bool accumulate = false);
 
 // True if `implementation` names the library's reference loops.
 bool IsReference(absl::string_view implementation);
@@ -76,7 +77,7 @@ class Builder {
   MemoryId Output(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
   MemoryId Workspace(const dnnl::memory::desc& desc);
 
-  // Adds a step and its scratchpad.
+  // Adds a step and its scratchpad, for which all steps have the same range of the workspace.
   void Step(const dnnl::primitive& primitive, const dnnl::memory::desc& scratchpad,
             std::initializer_list<std::pair<int, MemoryId>> arguments);
   void set_saved_bytes(size_t bytes) { program_->saved_bytes = bytes; }
@@ -89,6 +90,7 @@ class Builder {
 
   std::unique_ptr<Primitive::Program> program_;
   std::vector<std::pair<MemoryId, MemoryId>> final_reorders_;
+  std::vector<MemoryId> scratchpads_;
 };
 
 }  // namespace belfry::ops::onednn

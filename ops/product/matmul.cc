@@ -72,7 +72,7 @@ struct Operand {
 absl::StatusOr<std::optional<Kernel>> MakePrimitive(const KernelSpec& spec, int64_t k) {
   const Shape& y = spec.outputs[0].shape;
   const DType dtype = spec.outputs[0].dtype;
-  if (!onednn::ProductsRepeat() || !OneDnnComputes(dtype) || !HasElements(spec) || y.elements() * k < kSmall) {
+  if (!OneDnnComputes(dtype) || !onednn::ProductsRepeat(dtype) || !HasElements(spec) || y.elements() * k < kSmall) {
     return std::optional<Kernel>();
   }
   return PrimitiveKernel(onednn::MatMul({.a_batch = BatchOf(spec.inputs[0].shape),

@@ -101,6 +101,51 @@ INSTANTIATE_TEST_SUITE_P(Shapes, MatrixProduct,
                          ::testing::Combine(::testing::Range<size_t>(0, MatMulShapes().size()), ::testing::Range(0, 4),
                                             ::testing::Values(1, 2)));
 
+// Shapes of layers, of their gradients and of single rows: the library splits some of them along k where it has more
+// threads than blocks of results, which must not change the sums.
+std::vector<MatMulShape> LayerShapes() {
+  return {{{}, {}, 64, 2304, 384}, {{}, {}, 2304, 64, 384}, {{}, {}, 1, 4096, 10},  {{}, {}, 10, 20000, 16},
+          {{}, {}, 31, 1152, 33},  {{}, {}, 64, 4096, 64},  {{}, {}, 384, 512, 7},  {{}, {}, 1, 33, 3000},
+          {{6}, {6}, 48, 64, 48},  {{3}, {3}, 8, 3072, 8},  {{2}, {}, 100, 96, 192}};
+}
+
+TEST(MatrixProductThreads, DoNotChangeTheBits) {
+  if (!ProductsRepeat(DType::kFloat32)) GTEST_SKIP() << "oneDNN's products repeat on processors with AVX-512 only";
+  int products = 0;
+  for (MatMulShape shape : LayerShapes()) {
+    for (const auto& [dtype, output] :
+         {std::pair(DType::kFloat32, DType::kFloat32), std::pair(DType::kBFloat16, DType::kBFloat16),
+          std::pair(DType::kBFloat16, DType::kFloat32)}) {
+      if (!ProductsRepeat(dtype)) continue;
+      shape.dtype = dtype, shape.output_dtype = output;
+      const Values a = Random(Elements(shape.a_batch) * shape.m * shape.k, dtype);
+      const Values b = Random(Elements(shape.b_batch) * shape.k * shape.n, dtype);
+      const Values bias = Random(shape.n, output);
+      for (int transposes = 0; transposes < 4; ++transposes) {
+        shape.transpose_a = transposes & 1, shape.transpose_b = transposes & 2;
+        Values of_one_thread;
+        bool computed_by_one = false;
+        for (const int count : {1, 2, 3, 4, 8}) {
+          const ScopedParallelThreads threads(count);
+          auto primitive = MatMul(shape, {.bias = true, .post_ops = PostOps{Activation::kRelu}});
+          const bool computed = !absl::IsUnimplemented(primitive.status());
+          if (count == 1) computed_by_one = computed;
+          ASSERT_EQ(computed, computed_by_one) << primitive.status();
+          if (!computed) continue;  // our own loops do it
+          ASSERT_TRUE(primitive.ok()) << primitive.status();
+          ++products;
+          const int64_t size = Elements(BroadcastShapes(shape.a_batch, shape.b_batch).value()) * shape.m * shape.n;
+          const Values y = RunPrimitive(*primitive, {{a, dtype}, {b, dtype}, {bias, output}}, {{size, output}})[0];
+          if (count == 1) of_one_thread = y;
+          ASSERT_EQ(y, of_one_thread) << shape.DebugString() << " " << primitive->implementation() << " on " << count
+                                      << " threads";
+        }
+      }
+    }
+  }
+  EXPECT_GT(products, 150);
+}
+
 TEST(MatrixProductErrors, NameWhatIsWrong) {
   using ::testing::HasSubstr;
   EXPECT_EQ(MatMul({{}, {}, 0, 1, 1}).status().code(), absl::StatusCode::kInvalidArgument);
