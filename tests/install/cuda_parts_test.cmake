@@ -48,6 +48,8 @@ put(bin/nvcc "${nvcc_that_fails}")
 file(CHMOD ${cuda}/bin/nvcc PERMISSIONS OWNER_READ OWNER_WRITE OWNER_EXECUTE)
 put(include/cuda_runtime.h "")
 put(lib64/libcudart.so "")
+# CMake 3.31 looks for it where there is a libcudart.
+put(lib64/librt.so "")
 set(unusable "an nvcc that compiles: [^ ]*bin/nvcc does not \\(cuda-toolkit-13-0\\)")
 set(cudnn "cuDNN 9.8 or later \\(libcudnn9-dev-cuda-13\\)")
 set(nccl "nccl.h \\(libnccl-dev\\)")

@@ -19,7 +19,7 @@ fail() {
 make_root() {
   local mirror
   command -v debootstrap >/dev/null || fail "apt-get install debootstrap"
-  mirror=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null |
+  mirror=$({ cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null || true; } |
     sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' | head -n 1)
   echo "fresh_debian.sh: making $suite in $root"
   debootstrap --variant=minbase --include=ca-certificates,git "$suite" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
