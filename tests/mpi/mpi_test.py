@@ -11,6 +11,7 @@ import os
 import pathlib
 import random
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -26,6 +27,9 @@ STOPS = int(os.environ.get("BELFRY_MPI_STOPS", 20 if LONG else 1))
 SEED = int(os.environ.get("BELFRY_TEST_SEED", random.randrange(1 << 30)))
 RANDOM = random.Random(SEED)
 OPEN_MPI = LIBRARY == "openmpi"
+# This mpirun gives 0 for about one in ten jobs of which two processes fail at the same time; later versions do not.
+LOSES_STATUS = "Version: 4.2.1" in " ".join(
+    subprocess.run([MPIEXEC, "--version"], capture_output=True, text=True, check=True).stdout.split())
 # The environment of a job's processes marks them, so that none that is left escapes.
 MARK = "BELFRY_MPI_TEST=" + uuid.uuid4().hex
 FOLDER = tempfile.TemporaryDirectory()
@@ -139,8 +143,10 @@ def run(*arguments, seconds=60, **options):
 
 
 def several(*commands):
-    """The arguments of mpirun for one process of each command."""
-    return [part for command in commands for part in (":", "-n", "1", *command)][1:]
+    """The arguments of mpirun for one process of each command. With commands of its own, "a : b", mpirun of Open MPI 5.0.7
+    crashes in Debian 13."""
+    choices = " ".join("%d) exec %s;;" % (rank, shlex.join(command)) for rank, command in enumerate(commands))
+    return ["-n", str(len(commands)), "sh", "-c", "case ${OMPI_COMM_WORLD_RANK-$PMI_RANK} in %s esac" % choices]
 
 
 def in_layout(processes, *more, towers=4, **options):
@@ -192,10 +198,9 @@ def test_bits():
             check(got == expected, case, got[2:], expected[2:])
     # As many towers, dealt unevenly.
     one, two = folder(), folder()
-    for directory, arguments in ((one, in_layout(1, towers=3)),
-                                 (two, several([CIFAR10, *flags()], [CIFAR10, *flags(devices=2)]))):
-        job = run(*[a for part in arguments
-                    for a in ([part, "--train_dir=" + directory] if part == CIFAR10 else [part])])
+    for arguments in (in_layout(1, "--train_dir=" + one, towers=3),
+                      several(*([CIFAR10, *flags("--train_dir=" + two, devices=devices)] for devices in (1, 2)))):
+        job = run(*arguments)
         check(job.status == 0, job.output())
     check(results(one, "") == results(two, ""), "another result from 1 + 2 towers")
 
@@ -358,15 +363,15 @@ def test_refusals():
         (["-n", "2", "sh", "-c", "exec %s >/dev/full" % " ".join([CIFAR10, *flags()])],
          "cannot write to standard output"),
         # Task 0 may write files of 7 MiB: MPI's shared memory is smaller, and the checkpoint larger.
-        (["-n", "1", "sh", "-c", "trap '' XFSZ; ulimit -f 14336; exec %s" % " ".join(
-            [CIFAR10, *flags("--momentum=0.9", "--train_dir=" + folder())]),
-          ":", "-n", "1", CIFAR10, *flags("--momentum=0.9")],
+        (several(["sh", "-c", "trap '' XFSZ; ulimit -f 14336; exec %s" % " ".join(
+            [CIFAR10, *flags("--momentum=0.9", "--train_dir=" + folder())])],
+                 [CIFAR10, *flags("--momentum=0.9")]),
          "in task 0 .*safetensors: cannot write [0-9]+ bytes: File too large"),
     ]
     # Open MPI, the first, takes two seconds to end a job that failed.
     for arguments, pattern in mine(cases, every=4):
         job = run(*arguments, seconds=START + END)
-        check(job.status != 0, arguments, "status 0", job.output())
+        check(job.status != 0 or LOSES_STATUS, arguments, "status 0", job.output())
         check(re.search(pattern, job.output()), arguments, "no '%s' in:" % pattern, job.output())
     # A second run in the directory of one.
     directory = folder()

@@ -1,10 +1,11 @@
-# Runs PROGRAM with FLAGS. Fails unless it ends with STATUS and its output matches PATTERN: its standard output or, if
-# STATUS is not 0, its standard error.
+# Runs PROGRAM with FLAGS. Fails unless it ends with STATUS, which may be a list, and its output matches PATTERN: its standard
+# output or, if STATUS is not 0, its standard error.
+cmake_policy(VERSION 3.25)
 execute_process(COMMAND ${PROGRAM} ${FLAGS} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE errors)
-if(NOT status EQUAL STATUS)
+if(NOT status IN_LIST STATUS)
   message(FATAL_ERROR "${PROGRAM} ended with ${status}:\n${output}${errors}")
 endif()
-if(STATUS EQUAL 0)
+if(STATUS STREQUAL "0")
   set(text "${output}")
 else()
   set(text "${errors}")
