@@ -41,8 +41,8 @@ make_network() {
 host=\$1
 shift
 case \$host in
-  ${hosts[0]} | a) host=a core=0 ;;
-  ${hosts[1]} | b) host=b core=1 ;;
+  ${hosts[0]} | node-a | a) host=a core=0 ;;
+  ${hosts[1]} | node-b | b) host=b core=1 ;;
 esac
 exec ip netns exec $network_name-\$host $own_core unshare --uts sh -c "hostname node-\$host; \$*"
 END
@@ -66,8 +66,9 @@ across() {
   shift 2
   case $library in
     openmpi)
+      # By name: mpirun of Open MPI 5 asks a machine for its name, and no longer finds it by its address then.
       command+=(--mca plm_rsh_agent "$work/remote" --mca btl 'tcp,self,vader' --mca btl_tcp_if_include 10.77.0.0/24
-        --mca oob_tcp_if_include 10.77.0.0/24 --bind-to none -H "${hosts[0]}:1,${hosts[1]}:1")
+        --mca oob_tcp_if_include 10.77.0.0/24 --bind-to none -H node-a:1,node-b:1)
       ;;
     mpich)
       # The MPI_Finalize of MPICH 4.0.2 hangs at times: one task waits for an answer of the other, which is in a barrier
