@@ -23,9 +23,8 @@ if(BELFRY_SANITIZE)
 endif()
 if(BUILD_SHARED_LIBS)
   belfry_export_symbols(belfry)
-elseif(BELFRY_LEVEL GREATER 1)
-  # Nothing else refers to the check at load, so a linker would leave it in the archive.
-  target_link_options(belfry INTERFACE LINKER:--undefined=belfry_processor_level)
+else()
+  belfry_keep_processor_check(belfry)
 endif()
 
 # For tests and benchmarks of internals: what headers need that programs do not include.

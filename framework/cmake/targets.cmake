@@ -56,6 +56,14 @@ function(belfry_export_symbols name)
   set_target_properties(${name} PROPERTIES LINK_DEPENDS ${script})
 endfunction()
 
+# Makes programs that link the static library `name` take the check of the processor from it
+# (framework/base/machine/check_processor.cc). Nothing refers to that, so a linker would leave it in the archive.
+function(belfry_keep_processor_check name)
+  if(BELFRY_LEVEL GREATER 1)
+    target_link_options(${name} INTERFACE LINKER:--undefined=belfry_processor_level)
+  endif()
+endfunction()
+
 # The options that every target of ours is compiled with. PRIVATE: a program that links Belfry keeps its own flags.
 # -Wsubobject-linkage takes files that are compiled as one for headers.
 function(belfry_compile_options name)

@@ -7,7 +7,7 @@
 #include <cstdio>
 
 // Programs with a static libbelfry name this symbol, so that the linker takes this file from the archive
-// (framework/cmake/library.cmake).
+// (belfry_keep_processor_check in framework/cmake/targets.cmake).
 extern "C" {
 extern const int belfry_processor_level;
 const int belfry_processor_level = BELFRY_LEVEL;
