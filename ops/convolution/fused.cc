@@ -65,13 +65,14 @@ absl::StatusOr<Kernel> MakeByParts(const KernelSpec& spec, absl::string_view op,
                 product.workspace_bytes};
 }
 
-// The operations that the library applies to its result. Its ReLU and ReLU6 would make NaN 0, and its GELUs minus
-// infinity NaN, so they are left to WithActivation.
+// The operations that the library applies to its result. Its ReLU and ReLU6 would make NaN 0, and so would its sigmoid
+// for SSE4.1; its GELUs would make minus infinity NaN. So these are left to WithActivation.
 onednn::PostOps InLibrary(const onednn::PostOps& post_ops) {
   using onednn::Activation;
   const Activation activation = post_ops.activation;
   const bool wrong = activation == Activation::kRelu6 || (activation == Activation::kRelu && post_ops.alpha == 0) ||
-                     activation == Activation::kGelu || activation == Activation::kGeluTanh;
+                     activation == Activation::kSigmoid || activation == Activation::kGelu ||
+                     activation == Activation::kGeluTanh;
   return wrong ? onednn::PostOps{} : post_ops;
 }
 
@@ -80,9 +81,10 @@ template <class T>
 absl::StatusOr<std::optional<Kernel>> WithActivation(absl::StatusOr<std::optional<Kernel>> kernel,
                                                      const KernelSpec& spec, const onednn::PostOps& post_ops) {
   if (!kernel.ok() || !kernel->has_value() || InLibrary(post_ops).activation == post_ops.activation) return kernel;
-  const char* const op = post_ops.activation == onednn::Activation::kRelu    ? "Relu"
-                         : post_ops.activation == onednn::Activation::kRelu6 ? "Relu6"
-                                                                             : "Gelu";
+  const char* const op = post_ops.activation == onednn::Activation::kRelu      ? "Relu"
+                         : post_ops.activation == onednn::Activation::kRelu6   ? "Relu6"
+                         : post_ops.activation == onednn::Activation::kSigmoid ? "Sigmoid"
+                                                                               : "Gelu";
   const Attrs attrs = {{"approximate", post_ops.activation == onednn::Activation::kGeluTanh}};
   ASSIGN_OR_RETURN(const Kernel activation, BuiltinOps()
                                                 .Find(op)

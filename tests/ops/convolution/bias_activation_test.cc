@@ -36,7 +36,8 @@ class BiasActivationTest : public FusionFixture, public testing::WithParamInterf
       for (int64_t i = 0; i < results[0].elements(); ++i) {
         const float plain = results[0].data<float>()[i], fused = results[1].data<float>()[i];
         any |= std::isnan(plain);
-        ASSERT_EQ(std::isnan(fused), std::isnan(plain)) << op << ", element " << i << " with " << bad;
+        ASSERT_EQ(std::isnan(fused), std::isnan(plain))
+            << op << ", element " << i << " with " << bad << ": " << fused << " for " << plain;
       }
       EXPECT_TRUE(any || !std::isnan(bad));
     }
@@ -63,7 +64,8 @@ TEST_P(BiasActivationTest, NaNStaysInAProduct) {
 TEST_P(BiasActivationTest, NaNStaysInAConvolution) {
   const Output x = Feed("x", {2, 7, 6, 3}), small = Feed("small", {3, 3, 3, 16}), point = Feed("point", {1, 1, 3, 5});
   const ops::Conv2DOptions same, strided{.stride_h = 2, .stride_w = 2};
-  for (const Activation activation : activations_) {
+  for (const Activation& activation : activations_) {
+    SCOPED_TRACE(&activation - &activations_[0]);
     ExpectSameNumbers(Fusable(x, small, &same, activation), "FusedConv2D");
     ExpectSameNumbers(Fusable(x, small, &strided, activation), "FusedConv2D");
     ExpectSameNumbers(Fusable(x, point, &same, activation), "FusedConv2D");
