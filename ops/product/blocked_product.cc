@@ -20,23 +20,33 @@ template <class C>
 constexpr int64_t kDepth = kPanelBytes / (kWidth<C> * static_cast<int64_t>(sizeof(C)));
 
 int64_t Parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
+// Elements that fill whole cache lines.
+int64_t Aligned(int64_t n) { return Parts(n, 16) * 16; }
 
 }  // namespace
 
 // With few rows, threads share the panels instead.
 template <class C>
 BlockedProduct<C>::BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b)
-    : m_(m), n_(n), k_(k), transpose_a_(transpose_a), transpose_b_(transpose_b), panels_(Parts(n, kWidth<C>)) {
+    : m_(m),
+      n_(n),
+      k_(k),
+      transpose_a_(transpose_a),
+      transpose_b_(transpose_b),
+      panels_(Parts(n, kWidth<C>)),
+      depth_(std::min(k, kDepth<C>)) {
   row_tasks_ = Parts(m, kRows);
   rows_ = Parts(m, row_tasks_);
   panel_tasks_ = std::min(panels_, Parts(4 * ParallelThreads(), row_tasks_));
   threads_ = std::min<int64_t>(ParallelThreads(), row_tasks_ * panel_tasks_);
+  block_ = transpose_a ? Aligned(rows_ * depth_) : 0;
+  tile_ = n % kWidth<C> == 0 ? 0 : rows_ * kWidth<C>;
 }
 
 // The panels of b, then for each thread a block of transposed a and a tile of c.
 template <class C>
 int64_t BlockedProduct<C>::workspace_elements() const {
-  return panels_ * k_ * kWidth<C> + threads_ * kRows * (kDepth<C> + kWidth<C>);
+  return panels_ * k_ * kWidth<C> + threads_ * (block_ + tile_);
 }
 
 // Columns beyond n are 0.
@@ -54,13 +64,13 @@ void BlockedProduct<C>::RunTask(int64_t task, const C* a, const C* packed, C* c,
   const int64_t row = task / panel_tasks_ * rows_, rows = std::min(rows_, m_ - row);
   if (rows <= 0) return;
   const int64_t part = task % panel_tasks_;
-  C* const tile = scratch + kRows * kDepth<C>;
+  C* const tile = scratch + block_;
   constexpr int64_t kLanes = simd::Vector<C>::kLanes;
-  for (int64_t p = 0; p < k_; p += kDepth<C>) {
-    const int64_t depth = std::min(kDepth<C>, k_ - p);
+  for (int64_t p = 0; p < k_; p += depth_) {
+    const int64_t depth = std::min(depth_, k_ - p);
     const C* block = a + row * k_ + p;
     if (transpose_a_) {
-      simd::TransposeBlock<C>(a + p * m_ + row, m_, depth, rows, C(1), scratch, kDepth<C>);
+      simd::TransposeBlock<C>(a + p * m_ + row, m_, depth, rows, C(1), scratch, depth_);
       block = scratch;
     }
     for (int64_t panel = panels_ * part / panel_tasks_; panel < panels_ * (part + 1) / panel_tasks_; ++panel) {
@@ -70,7 +80,7 @@ void BlockedProduct<C>::RunTask(int64_t task, const C* a, const C* packed, C* c,
       const simd::Product product{.m = rows,
                                   .k = depth,
                                   .vectors = Parts(columns, kLanes),
-                                  .a_row = transpose_a_ ? kDepth<C> : k_,
+                                  .a_row = transpose_a_ ? depth_ : k_,
                                   .b_row = kWidth<C>,
                                   .b_vector = kLanes,
                                   .c_row = whole ? n_ : kWidth<C>,
@@ -99,7 +109,7 @@ void BlockedProduct<C>::Run(const C* a, const C* b, C* c, C* workspace) const {
   C* const scratch = workspace + panels_ * k_ * kWidth<C>;
   ParallelFor(threads_, cost, [=, this](int64_t begin, int64_t end) {
     for (int64_t thread = begin; thread < end; ++thread) {
-      C* const own = scratch + thread * kRows * (kDepth<C> + kWidth<C>);
+      C* const own = scratch + thread * (block_ + tile_);
       for (int64_t task = tasks * thread / threads_; task < tasks * (thread + 1) / threads_; ++task) {
         RunTask(task, a, workspace, c, own);
       }

@@ -31,6 +31,8 @@ class BlockedProduct {
   int64_t rows_, panels_;            // rows of a task, panels of b
   int64_t row_tasks_, panel_tasks_;  // tasks are a grid of these
   int64_t threads_;
+  int64_t depth_;         // of a block of k
+  int64_t block_, tile_;  // elements of workspace for each thread
 };
 
 }  // namespace belfry::ops

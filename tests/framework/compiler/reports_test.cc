@@ -1,4 +1,5 @@
 // Reports of a session about its plans (memory, costs, traces), and runs that look for faults.
+#include <algorithm>
 #include <cmath>
 #include <thread>
 
@@ -127,8 +128,14 @@ TEST_F(ReportsTest, MemoryAddsUp) {
     EXPECT_GE(report.inputs, 16u * 32 * sizeof(float));
     EXPECT_GT(report.gradients, 0u);
     EXPECT_GT(report.activations, 0u);
-    ASSERT_FALSE(report.largest.empty());
-    EXPECT_EQ(report.largest[0].bytes, 32 * 100 * sizeof(float));
+    EXPECT_TRUE(std::is_sorted(report.largest.begin(), report.largest.end(),
+                               [](const MemoryItem& a, const MemoryItem& b) { return a.bytes > b.bytes; }));
+    // Some processors' products need a workspace that is larger than an operand.
+    const auto largest = std::find_if(report.largest.begin(), report.largest.end(), [](const MemoryItem& item) {
+      return !absl::StartsWith(item.what, "workspace of ");
+    });
+    ASSERT_NE(largest, report.largest.end());
+    EXPECT_EQ(largest->bytes, 32 * 100 * sizeof(float));
   }
   const std::string text = ExplainPlan(*explained->plan, explained->memory, *devices_);
   EXPECT_THAT(text, HasSubstr("\nothers: variables that are not trained; copies: "));

@@ -25,9 +25,10 @@ std::vector<C> Product(const Sizes& s, bool transpose_a, bool transpose_b, const
                        const std::vector<C>& b, int threads) {
   const ScopedParallelThreads scoped(threads);
   const BlockedProduct<C> product(s.m, s.n, s.k, transpose_a, transpose_b);
-  std::vector<C> c(s.m * s.n + 1, C(7)), workspace(product.workspace_elements());
+  std::vector<C> c(s.m * s.n + 1, C(7)), workspace(product.workspace_elements() + 1, C(7));
   product.Run(a.data(), b.data(), c.data(), workspace.data());
   EXPECT_EQ(c.back(), C(7)) << "the element behind the last";
+  EXPECT_EQ(workspace.back(), C(7)) << "the element behind the workspace";
   c.pop_back();
   return c;
 }
@@ -67,6 +68,13 @@ void ExpectProducts() {
 TEST(BlockedProduct, IsTheSumWithTheSameBitsForAnyNumberOfThreads) {
   ExpectProducts<float>();
   ExpectProducts<double>();
+}
+
+TEST(BlockedProduct, SmallProductsNeedLittleWorkspace) {
+  const ScopedParallelThreads scoped(1);
+  // b in panels and a tile of c, of at most 64 columns; and a transposed.
+  EXPECT_LE(BlockedProduct<float>(32, 32, 32, false, false).workspace_elements(), 2 * 32 * 64);
+  EXPECT_LE(BlockedProduct<float>(32, 32, 32, true, false).workspace_elements(), 2 * 32 * 64 + 32 * 32);
 }
 
 }  // namespace
