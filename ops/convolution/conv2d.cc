@@ -1,3 +1,4 @@
+#include "ops/common/in_float32_impl.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/primitive_kernel_impl.h"
 #include "ops/common/window.h"
@@ -5,7 +6,6 @@
 #include "ops/convolution/conv2d_loops_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
-#include "ops/convolution/in_float32_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -99,40 +99,45 @@ Output Conv2D(OpScope scope, Output x, Output filter, const Conv2DOptions& optio
 }
 
 void RegisterConv2D(OpRegistry& registry) {
-  registry.Add({.name = "Conv2D",
-                .inputs = {{"x"}, {"filter"}},
-                .outputs = {{"y"}},
-                .types = {{"T", kFloatTypes}},
-                .attrs = Conv2DAttrDefs(),
-                .shape = ForwardShape,
-                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
-                .gradient = Conv2DGradient,
-                .kernels = WithSixteenBits("Conv2D", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                             return &MakeConv2D<typename decltype(tag)::type>;
-                                           }))});
-  registry.Add({.name = "Conv2DBackpropInput",
-                .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}},
-                .outputs = {{"dx"}},
-                .types = {{"T", kFloatTypes}},
-                .attrs = Conv2DAttrDefs(),
-                .shape = GradientShape(0),
-                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
-                .gradient = GradientOfBackpropInput,
-                .kernels = WithSixteenBits("Conv2DBackpropInput", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                             return &MakeBackpropInput<typename decltype(tag)::type>;
-                                           }))});
   registry.Add(
-      {.name = "Conv2DBackpropFilter",
-       .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
-       .outputs = {{"dfilter"}},
+      {.name = "Conv2D",
+       .inputs = {{"x"}, {"filter"}},
+       .outputs = {{"y"}},
        .types = {{"T", kFloatTypes}},
        .attrs = Conv2DAttrDefs(),
-       .shape = GradientShape(1),
+       .shape = ForwardShape,
+       .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
+       .gradient = Conv2DGradient,
+       .kernels = WithSixteenBits(
+           "Conv2D",
+           Kernels<float, double, BFloat16>("CPU", [](auto tag) { return &MakeConv2D<typename decltype(tag)::type>; }),
+           ForwardByWinograd())});
+  registry.Add(
+      {.name = "Conv2DBackpropInput",
+       .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}},
+       .outputs = {{"dx"}},
+       .types = {{"T", kFloatTypes}},
+       .attrs = Conv2DAttrDefs(),
+       .shape = GradientShape(0),
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
-       .gradient = GradientOfBackpropFilter,
-       .kernels = WithSixteenBits("Conv2DBackpropFilter", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                    return &MakeBackpropFilter<typename decltype(tag)::type>;
-                                  }))});
+       .gradient = GradientOfBackpropInput,
+       .kernels = WithSixteenBits("Conv2DBackpropInput",
+                                  Kernels<float, double, BFloat16>(
+                                      "CPU", [](auto tag) { return &MakeBackpropInput<typename decltype(tag)::type>; }),
+                                  BackpropInputByWinograd())});
+  registry.Add({.name = "Conv2DBackpropFilter",
+                .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
+                .outputs = {{"dfilter"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = Conv2DAttrDefs(),
+                .shape = GradientShape(1),
+                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
+                .gradient = GradientOfBackpropFilter,
+                .kernels = WithSixteenBits(
+                    "Conv2DBackpropFilter",
+                    Kernels<float, double, BFloat16>(
+                        "CPU", [](auto tag) { return &MakeBackpropFilter<typename decltype(tag)::type>; }),
+                    BackpropFilterByWinograd())});
 }
 
 }  // namespace belfry::ops

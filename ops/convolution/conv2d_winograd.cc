@@ -1,6 +1,7 @@
 #include "framework/base/half.h"
 #include "framework/device/device.h"
 #include "ops/common/primitive_kernel_impl.h"
+#include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/winograd/winograd_impl.h"
 
@@ -20,7 +21,17 @@ Kernel ForDType(DType dtype, const Make& make) {
   return dtype == DType::kFloat32 ? make.template operator()<float>() : make.template operator()<BFloat16>();
 }
 
+std::function<bool(const KernelSpec&)> ByWinograd(Pass pass) {
+  return [pass](const KernelSpec& spec) {
+    return Computes(spec, Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape), pass);
+  };
+}
+
 }  // namespace
+
+std::function<bool(const KernelSpec&)> ForwardByWinograd() { return ByWinograd(Pass::kForward); }
+std::function<bool(const KernelSpec&)> BackpropInputByWinograd() { return ByWinograd(Pass::kBackwardData); }
+std::function<bool(const KernelSpec&)> BackpropFilterByWinograd() { return ByWinograd(Pass::kBackwardWeights); }
 
 std::optional<Kernel> WinogradForward(const KernelSpec& spec, const onednn::Conv2DShape& shape, bool relu) {
   if (!Computes(spec, shape, Pass::kForward)) return std::nullopt;

@@ -1,6 +1,7 @@
 // Kernels of the convolution ops by Winograd's algorithm. Internal.
 #pragma once
 
+#include <functional>
 #include <optional>
 
 #include "framework/graph/kernel.h"
@@ -16,5 +17,10 @@ namespace belfry::ops {
 std::optional<Kernel> WinogradForward(const KernelSpec& spec, const onednn::Conv2DShape& shape, bool relu = false);
 std::optional<Kernel> WinogradBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape);
 std::optional<Kernel> WinogradBackpropFilter(const KernelSpec& spec, const onednn::Conv2DShape& shape);
+
+// For which nodes they have a kernel, which converts bfloat16 as it transforms tiles (WithSixteenBits).
+std::function<bool(const KernelSpec&)> ForwardByWinograd();
+std::function<bool(const KernelSpec&)> BackpropInputByWinograd();
+std::function<bool(const KernelSpec&)> BackpropFilterByWinograd();
 
 }  // namespace belfry::ops

@@ -1,14 +1,15 @@
 #include <cmath>
+#include <type_traits>
 
 #include "ops/activation/functors.h"
 #include "ops/builtin_ops.h"
+#include "ops/common/in_float32_impl.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/primitive_kernel_impl.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
 #include "ops/convolution/fused_activations_impl.h"
-#include "ops/convolution/in_float32_impl.h"
 #include "ops/onednn/matmul.h"
 #include "ops/product/product_ops.h"
 #include "ops/reduction/column_sums.h"
@@ -16,13 +17,35 @@
 namespace belfry::ops {
 namespace {
 
-absl::StatusOr<onednn::PostOps> PostOpsOf(const Attrs& attrs) {
+absl::StatusOr<FusedActivation> ActivationOf(const Attrs& attrs) {
   const std::string& name = attrs.String("activation");
   for (const FusedActivation& known : kFusedActivations) {
-    if (known.name != name) continue;
-    return onednn::PostOps{known.activation, known.has_alpha ? static_cast<float>(attrs.Float("alpha")) : 0.0f};
+    if (known.name == name) return known;
   }
   return absl::InvalidArgumentError(absl::StrCat("activation '", name, "' cannot be fused"));
+}
+
+absl::StatusOr<onednn::PostOps> PostOpsOf(const Attrs& attrs) {
+  ASSIGN_OR_RETURN(const FusedActivation known, ActivationOf(attrs));
+  return onednn::PostOps{known.activation, known.has_alpha ? static_cast<float>(attrs.Float("alpha")) : 0.0f};
+}
+
+// The kernel, then over its output the activation's own kernel.
+template <class T>
+absl::StatusOr<Kernel> ThenActivation(Kernel kernel, const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(const FusedActivation known, ActivationOf(spec.attrs));
+  Attrs attrs = {{"approximate", known.approximate}};
+  if (known.has_alpha) attrs.Set("alpha", spec.attrs.Float("alpha"));
+  const KernelDef* def = BuiltinOps().Find(known.op)->FindKernel("CPU", kDTypeOf<T>);
+  ASSIGN_OR_RETURN(const Kernel activation, def->make({spec.name, attrs, spec.outputs, spec.outputs, spec.device}));
+  kernel.run = [run = std::move(kernel.run), activation = activation.run](const KernelContext& context) {
+    RETURN_IF_ERROR(run(context));
+    const void* const y = context.outputs[0];
+    KernelContext over = context;
+    over.inputs = &y;
+    return activation(over);
+  };
+  return kernel;
 }
 
 template <class C>
@@ -40,7 +63,8 @@ C Apply(const onednn::PostOps& post_ops, C x) {
   }
 }
 
-// The kernel of `op` on the first two inputs, then bias (input 2) and activation over its output.
+// The kernel of `op` on the first two inputs, then bias (input 2) and activation over its output. Results of 16 bits
+// get the activation together with the bias, so that they are rounded once.
 template <class T>
 absl::StatusOr<Kernel> MakeByParts(const KernelSpec& spec, absl::string_view op, const Attrs& attrs) {
   using C = Compute<T>;
@@ -48,21 +72,30 @@ absl::StatusOr<Kernel> MakeByParts(const KernelSpec& spec, absl::string_view op,
   const KernelDef* def = BuiltinOps().Find(op)->FindKernel("CPU", kDTypeOf<T>);
   ASSIGN_OR_RETURN(Kernel product, def->make({spec.name, attrs, spec.inputs.subspan(0, 2), spec.outputs, spec.device}));
   const int64_t channels = spec.inputs[2].shape[0], rows = RowsOf(spec.outputs[0].shape);
-  return Kernel{[run = std::move(product.run), post_ops, channels, rows](const KernelContext& context) {
-                  RETURN_IF_ERROR(run(context));
-                  const T* bias = context.input<T>(2);
-                  T* y = context.output<T>(0);
-                  ParallelFor(rows, 4.0 * static_cast<double>(channels), [&](int64_t begin, int64_t end) {
-                    for (int64_t row = begin; row < end; ++row) {
-                      T* to = y + row * channels;
-                      for (int64_t c = 0; c < channels; ++c) {
-                        to[c] = static_cast<T>(Apply(post_ops, static_cast<C>(to[c]) + static_cast<C>(bias[c])));
-                      }
-                    }
-                  });
-                  return absl::OkStatus();
-                },
+  const auto finish = [run = std::move(product.run), channels, rows](const KernelContext& context, const auto& apply) {
+    RETURN_IF_ERROR(run(context));
+    const T* bias = context.input<T>(2);
+    T* y = context.output<T>(0);
+    ParallelFor(rows, 4.0 * static_cast<double>(channels), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) {
+        T* to = y + row * channels;
+        for (int64_t c = 0; c < channels; ++c) {
+          to[c] = static_cast<T>(apply(static_cast<C>(to[c]) + static_cast<C>(bias[c])));
+        }
+      }
+    });
+    return absl::OkStatus();
+  };
+  const bool none = post_ops.activation == onednn::Activation::kNone;
+  if (!none && !std::is_same_v<T, C>) {
+    return Kernel{[finish, post_ops](const KernelContext& context) {
+                    return finish(context, [&](C x) { return Apply(post_ops, x); });
+                  },
+                  product.workspace_bytes};
+  }
+  Kernel kernel{[finish](const KernelContext& context) { return finish(context, [](C x) { return x; }); },
                 product.workspace_bytes};
+  return none ? absl::StatusOr<Kernel>(std::move(kernel)) : ThenActivation<T>(std::move(kernel), spec);
 }
 
 // The operations that the library applies to its result. Its ReLU and ReLU6 would make NaN 0, and so would its sigmoid
@@ -81,23 +114,17 @@ template <class T>
 absl::StatusOr<std::optional<Kernel>> WithActivation(absl::StatusOr<std::optional<Kernel>> kernel,
                                                      const KernelSpec& spec, const onednn::PostOps& post_ops) {
   if (!kernel.ok() || !kernel->has_value() || InLibrary(post_ops).activation == post_ops.activation) return kernel;
-  const char* const op = post_ops.activation == onednn::Activation::kRelu      ? "Relu"
-                         : post_ops.activation == onednn::Activation::kRelu6   ? "Relu6"
-                         : post_ops.activation == onednn::Activation::kSigmoid ? "Sigmoid"
-                                                                               : "Gelu";
-  const Attrs attrs = {{"approximate", post_ops.activation == onednn::Activation::kGeluTanh}};
-  ASSIGN_OR_RETURN(const Kernel activation, BuiltinOps()
-                                                .Find(op)
-                                                ->FindKernel("CPU", kDTypeOf<T>)
-                                                ->make({spec.name, attrs, spec.outputs, spec.outputs, spec.device}));
-  (*kernel)->run = [run = std::move((*kernel)->run), activation = activation.run](const KernelContext& context) {
-    RETURN_IF_ERROR(run(context));
-    const void* const y = context.outputs[0];
-    KernelContext over = context;
-    over.inputs = &y;
-    return activation(over);
-  };
-  return kernel;
+  return ThenActivation<T>(**std::move(kernel), spec);
+}
+
+// The activations that Winograd's kernels compute.
+bool WithinWinograd(const onednn::PostOps& post_ops) {
+  return post_ops.activation == onednn::Activation::kNone ||
+         (post_ops.activation == onednn::Activation::kRelu && post_ops.alpha == 0);
+}
+bool FusedByWinograd(const KernelSpec& spec) {
+  const absl::StatusOr<onednn::PostOps> post_ops = PostOpsOf(spec.attrs);
+  return post_ops.ok() && WithinWinograd(*post_ops) && ForwardByWinograd()(spec);
 }
 
 template <class T>
@@ -105,8 +132,8 @@ absl::StatusOr<Kernel> MakeFusedConv2D(const KernelSpec& spec) {
   if (OneDnnComputes(kDTypeOf<T>) && HasElements(spec)) {
     ASSIGN_OR_RETURN(const onednn::PostOps post_ops, PostOpsOf(spec.attrs));
     const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
-    const bool relu = post_ops.activation == onednn::Activation::kRelu && post_ops.alpha == 0;
-    if (relu || post_ops.activation == onednn::Activation::kNone) {
+    if (WithinWinograd(post_ops)) {
+      const bool relu = post_ops.activation == onednn::Activation::kRelu;
       if (std::optional<Kernel> fast = WinogradForward(spec, shape, relu)) return *std::move(fast);
     }
     ASSIGN_OR_RETURN(
@@ -243,17 +270,19 @@ std::vector<AttrDef> WithActivation(std::vector<AttrDef> attrs) {
 }  // namespace
 
 void RegisterFused(OpRegistry& registry) {
-  registry.Add({.name = "FusedConv2D",
-                .inputs = {{"x"}, {"filter"}, {"bias"}},
-                .outputs = {{"y"}},
-                .types = {{"T", kFloatTypes}},
-                .attrs = WithActivation(Conv2DAttrDefs()),
-                .shape = FusedConv2DShape,
-                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
-                .gradient = NoGradient(kByThePass),
-                .kernels = WithSixteenBits("FusedConv2D", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                             return &MakeFusedConv2D<typename decltype(tag)::type>;
-                                           }))});
+  registry.Add(
+      {.name = "FusedConv2D",
+       .inputs = {{"x"}, {"filter"}, {"bias"}},
+       .outputs = {{"y"}},
+       .types = {{"T", kFloatTypes}},
+       .attrs = WithActivation(Conv2DAttrDefs()),
+       .shape = FusedConv2DShape,
+       .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
+       .gradient = NoGradient(kByThePass),
+       .kernels = WithSixteenBits("FusedConv2D",
+                                  Kernels<float, double, BFloat16>(
+                                      "CPU", [](auto tag) { return &MakeFusedConv2D<typename decltype(tag)::type>; }),
+                                  FusedByWinograd)});
   registry.Add({.name = "FusedMatMul",
                 .inputs = {{"a"}, {"b"}, {"bias"}},
                 .outputs = {{"y"}},
@@ -265,22 +294,25 @@ void RegisterFused(OpRegistry& registry) {
                 .kernels = WithSixteenBits("FusedMatMul", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
                                              return &MakeFusedMatMul<typename decltype(tag)::type>;
                                            }))});
-  registry.Add(
-      {.name = "Conv2DBackpropFilterBias",
-       .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
-       .outputs = {{"dfilter"}, {"dbias"}},
-       .types = {{"T", kFloatTypes}},
-       .attrs = Conv2DAttrDefs(),
-       .shape = FilterBiasShape,
-       .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
-       .gradient = NoGradient(kByThePass),
-       .kernels = WithSixteenBits("Conv2DBackpropFilterBias", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                    return &MakeBackpropFilterBias<typename decltype(tag)::type>;
-                                  }))});
+  registry.Add({.name = "Conv2DBackpropFilterBias",
+                .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
+                .outputs = {{"dfilter"}, {"dbias"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = Conv2DAttrDefs(),
+                .shape = FilterBiasShape,
+                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
+                .gradient = NoGradient(kByThePass),
+                .kernels = WithSixteenBits(
+                    "Conv2DBackpropFilterBias",
+                    Kernels<float, double, BFloat16>(
+                        "CPU", [](auto tag) { return &MakeBackpropFilterBias<typename decltype(tag)::type>; }),
+                    BackpropFilterByWinograd())});
   const auto masked_kernels = [](absl::string_view op) {
-    return WithSixteenBits(op, Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                             return &MakeBackpropInputReluGrad<typename decltype(tag)::type>;
-                           }));
+    return WithSixteenBits(
+        op,
+        Kernels<float, double, BFloat16>(
+            "CPU", [](auto tag) { return &MakeBackpropInputReluGrad<typename decltype(tag)::type>; }),
+        BackpropInputByWinograd());
   };
   OpDef masked = {.name = "Conv2DBackpropInputReluGrad",
                   .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}, {"relu"}},

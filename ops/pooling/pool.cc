@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "ops/array.h"
+#include "ops/common/in_float32_impl.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/primitive_kernel_impl.h"
 #include "ops/common/window.h"
@@ -338,8 +339,9 @@ void RegisterPool(OpRegistry& registry) {
        .gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> dy) -> std::vector<Output> {
          return {scope.Add("MaxPoolGrad", {node.input(0), node.output(1), dy[0]}, PassedAttrs(node))};
        },
-       .kernels = Kernels<float, double, Half, BFloat16>(
-           "CPU", [](auto tag) { return &MakeMaxPool<typename decltype(tag)::type>; })});
+       .kernels = WithSixteenBits("MaxPool", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                    return &MakeMaxPool<typename decltype(tag)::type>;
+                                  }))});
   registry.Add({.name = "MaxPoolGrad",
                 .inputs = {{.name = "x", .shape_only = true}, {.name = "winners", .type = "W"}, {"dy"}},
                 .outputs = {{"dx"}},
@@ -347,8 +349,9 @@ void RegisterPool(OpRegistry& registry) {
                 .attrs = PoolAttrDefs(),
                 .shape = PoolGradShape,
                 .gradient = NoSecondDerivative(),
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &MakeMaxPoolGrad<typename decltype(tag)::type>; })});
+                .kernels = WithSixteenBits("MaxPoolGrad", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                             return &MakeMaxPoolGrad<typename decltype(tag)::type>;
+                                           }))});
   registry.Add(
       {.name = "AvgPool",
        .inputs = {{"x"}},
@@ -359,8 +362,9 @@ void RegisterPool(OpRegistry& registry) {
        .gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> dy) -> std::vector<Output> {
          return {scope.Add("AvgPoolGrad", {node.input(0), dy[0]}, PassedAttrs(node))};
        },
-       .kernels = Kernels<float, double, Half, BFloat16>(
-           "CPU", [](auto tag) { return &MakeAvgPool<typename decltype(tag)::type>; })});
+       .kernels = WithSixteenBits("AvgPool", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                    return &MakeAvgPool<typename decltype(tag)::type>;
+                                  }))});
   registry.Add(
       {.name = "AvgPoolGrad",
        .inputs = {{.name = "x", .shape_only = true}, {"dy"}},
@@ -371,8 +375,9 @@ void RegisterPool(OpRegistry& registry) {
        .gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> ddx) -> std::vector<Output> {
          return {Output(), scope.Add("AvgPool", {ddx[0]}, PassedAttrs(node))};
        },
-       .kernels = Kernels<float, double, Half, BFloat16>(
-           "CPU", [](auto tag) { return &MakeAvgPoolGrad<typename decltype(tag)::type>; })});
+       .kernels = WithSixteenBits("AvgPoolGrad", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
+                                    return &MakeAvgPoolGrad<typename decltype(tag)::type>;
+                                  }))});
 }
 
 }  // namespace belfry::ops

@@ -66,10 +66,11 @@ double Cost(const Problem& p, int64_t r, Pass pass) {
 }
 // The same estimate for oneDNN's direct convolution. With few channels its gradient of the weights leaves most lanes
 // empty. bfloat16 products take half the time where the processor supports them, and almost none with tile
-// instructions; without either the library converts to float, if it computes in bfloat16 at all.
+// instructions; without either it is the product of float copies (WithSixteenBits).
 double DirectCost(const Problem& p, const onednn::Conv2DShape& s, Pass pass) {
   double slow = pass == Pass::kBackwardWeights && p.in.c < kLanes ? 2.5 : 1.3;
-  if (s.dtype == DType::kBFloat16) slow *= onednn::BFloat16Time();
+  constexpr double kCopies = 1.2;
+  if (s.dtype == DType::kBFloat16) slow *= std::min(onednn::BFloat16Time(), kCopies);
   return slow * static_cast<double>(p.out.n * p.out.h * p.out.w * s.r * s.s * p.in.c * p.out.vectors());
 }
 

@@ -2,6 +2,7 @@
 // in it; of bfloat16, where the processor has no instructions for it. Internal.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -10,7 +11,9 @@
 namespace belfry::ops {
 
 // Returns `kernels` of op `op` and a float16 CPU kernel, which runs the float32 kernel on copies of its inputs in the
-// workspace and rounds the results. On processors without instructions for bfloat16 its kernel does the same.
-std::vector<KernelDef> WithSixteenBits(absl::string_view op, std::vector<KernelDef> kernels);
+// workspace and rounds the results. On processors without instructions for bfloat16 its kernel does the same, unless
+// `own` says that the given one converts elements as it reads them.
+std::vector<KernelDef> WithSixteenBits(absl::string_view op, std::vector<KernelDef> kernels,
+                                       std::function<bool(const KernelSpec&)> own = nullptr);
 
 }  // namespace belfry::ops

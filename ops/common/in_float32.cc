@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <string>
 #include <utility>
 
@@ -8,8 +9,8 @@
 #include "framework/base/check.h"
 #include "framework/base/status.h"
 #include "ops/builtin_ops.h"
+#include "ops/common/in_float32_impl.h"
 #include "ops/common/op_rules_impl.h"
-#include "ops/convolution/in_float32_impl.h"
 #include "ops/onednn/primitive.h"
 
 namespace belfry::ops {
@@ -91,11 +92,13 @@ class InFloat32 {
 
 }  // namespace
 
-std::vector<KernelDef> WithSixteenBits(absl::string_view op, std::vector<KernelDef> kernels) {
+std::vector<KernelDef> WithSixteenBits(absl::string_view op, std::vector<KernelDef> kernels,
+                                       std::function<bool(const KernelSpec&)> own) {
   for (KernelDef& kernel : kernels) {
     if (kernel.dtype != DType::kBFloat16) continue;
-    kernel.make = [op = std::string(op), own = std::move(kernel.make)](const KernelSpec& spec) {
-      return onednn::BFloat16Time() > 1 ? InFloat32<BFloat16>::Make(*BuiltinOps().Find(op), spec) : own(spec);
+    kernel.make = [op = std::string(op), own, make = std::move(kernel.make)](const KernelSpec& spec) {
+      const bool copies = onednn::BFloat16Time() > 1 && !(own != nullptr && own(spec));
+      return copies ? InFloat32<BFloat16>::Make(*BuiltinOps().Find(op), spec) : make(spec);
     };
   }
   const auto make = [op = std::string(op)](const KernelSpec& spec) {
