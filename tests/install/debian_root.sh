@@ -24,11 +24,12 @@ open_root() {
   local mirror
   if [ ! -e "$root/.made" ]; then
     command -v debootstrap >/dev/null || fail "apt-get install debootstrap"
-    mirror=$(cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null |
+    # One of the two places is enough.
+    mirror=$({ cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null || true; } |
       sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' | head -n 1)
     debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
       fail "debootstrap failed: $(tail -n 3 "$root.log")"
-    grep -lZ '^Acquire' /etc/apt/apt.conf.d/* 2>/dev/null | xargs -0r cp -t "$root/etc/apt/apt.conf.d"
+    { grep -lZ '^Acquire' /etc/apt/apt.conf.d/* || true; } | xargs -0r cp -t "$root/etc/apt/apt.conf.d"
     touch "$root/.made"
   fi
   cp /etc/resolv.conf /etc/hosts "$root/etc/"
@@ -40,4 +41,15 @@ install() {
   local log=$root/tmp/install.txt
   inside apt-get -qq -o Dpkg::Use-Pty=0 install --no-install-recommends "$@" >"$log" 2>&1 ||
     fail "apt-get cannot install $*: $(cat "$log")"
+}
+
+# make_images N: the same image of class 0, N times a file, in CIFAR-10's format in /tmp/images. Few, since an evaluation
+# takes all of the last.
+make_images() {
+  local file image=$root/tmp/image
+  mkdir -p "$root/tmp/images"
+  { printf '\0' && head -c 3072 dev; } >"$image"
+  for file in data_batch_{1..5} test_batch; do
+    for ((i = 0; i < $1; ++i)); do echo "$image"; done | xargs cat >"$root/tmp/images/$file.bin"
+  done
 }

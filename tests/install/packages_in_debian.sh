@@ -91,17 +91,6 @@ processor() {
   done
 }
 
-# make_images N: the same image of class 0, N times a file, in CIFAR-10's format in /tmp/images. Few, since an evaluation
-# takes all of the last.
-make_images() {
-  local file image=$root/tmp/image
-  mkdir -p "$root/tmp/images"
-  { printf '\0' && head -c 3072 build/packages/belfry_*.deb; } >"$image"
-  for file in data_batch_{1..5} test_batch; do
-    for ((i = 0; i < $1; ++i)); do echo "$image"; done | xargs cat >"$root/tmp/images/$file.bin"
-  done
-}
-
 test_levels() {
   local own
   make_images 16
