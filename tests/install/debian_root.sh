@@ -1,6 +1,6 @@
 # Functions of the scripts here that work in a bare Debian of their own. They need root, and a machine that reaches a mirror of
 # Debian. Callers set suite (bookworm, ...) and root, the folder of that Debian.
-# shellcheck shell=bash disable=SC2034,SC2154
+# shellcheck shell=bash disable=SC2034,SC2119,SC2120,SC2154
 fail() {
   echo "$(basename "$0"): $*" >&2
   exit 1
@@ -19,20 +19,27 @@ own_mounts() {
 inside() { chroot "$root" /usr/bin/env -i HOME=/root PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 \
   DEBIAN_FRONTEND=noninteractive "$@"; }
 
-# Makes the root if it is not there, with the mirror and the settings of this machine's apt.
-open_root() {
+# make_root PACKAGES...: the Debian in $root, if it is not there, with the mirror and the settings of this machine's apt.
+make_root() {
   local mirror
   if [ ! -e "$root/.made" ]; then
     command -v debootstrap >/dev/null || fail "apt-get install debootstrap"
     # One of the two places is enough.
     mirror=$({ cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null || true; } |
       sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' | head -n 1)
-    debootstrap --variant=minbase --include=ca-certificates "$suite" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
-      fail "debootstrap failed: $(tail -n 3 "$root.log")"
-    { grep -lZ '^Acquire' /etc/apt/apt.conf.d/* || true; } | xargs -0r cp -t "$root/etc/apt/apt.conf.d"
+    echo "$(basename "$0"): making $suite in $root"
+    debootstrap --variant=minbase --include="$(IFS=, && echo "ca-certificates${*:+,$*}")" "$suite" "$root" \
+      ${mirror:+"$mirror"} >"$root.log" 2>&1 || fail "debootstrap failed: $(tail -n 3 "$root.log")"
+    { grep -lZ '^Acquire' /etc/apt/apt.conf.d/* 2>/dev/null || true; } | xargs -0r cp -t "$root/etc/apt/apt.conf.d"
+    rm "$root.log"
     touch "$root/.made"
   fi
   cp /etc/resolv.conf /etc/hosts "$root/etc/"
+}
+
+# The same with no other packages, and what `inside` needs.
+open_root() {
+  make_root
   mount -t proc proc "$root/proc"
 }
 

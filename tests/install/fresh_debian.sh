@@ -10,28 +10,12 @@
 # that release.
 set -euo pipefail
 
-fail() {
-  echo "fresh_debian.sh: $*" >&2
-  exit 1
-}
-
-# Makes the Debian in $root, with the mirror and the settings of this machine's apt.
-make_root() {
-  local mirror
-  command -v debootstrap >/dev/null || fail "apt-get install debootstrap"
-  mirror=$({ cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null || true; } |
-    sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\{0,1\}\([^ ]*\) .*/\2/p' | head -n 1)
-  echo "fresh_debian.sh: making $suite in $root"
-  debootstrap --variant=minbase --include=ca-certificates,git "$suite" "$root" ${mirror:+"$mirror"} >"$root.log" 2>&1 ||
-    fail "debootstrap failed: $(tail -n 3 "$root.log")"
-  { grep -lZ '^Acquire' /etc/apt/apt.conf.d/* 2>/dev/null || true; } | xargs -0r cp -t "$root/etc/apt/apt.conf.d"
-  rm "$root.log"
-  mkdir -p "$root/src"
-  touch "$root/.made"
-}
+# shellcheck source=tests/install/debian_root.sh
+. "$(dirname "${BASH_SOURCE[0]}")/debian_root.sh"
 
 clone_head() {
   local project=$root/src/project
+  mkdir -p "$root/src"
   if [ -e "$project" ]; then
     git -C "$project" fetch --quiet "$top" HEAD
     git -C "$project" checkout --quiet --detach FETCH_HEAD
@@ -40,8 +24,9 @@ clone_head() {
   fi
 }
 
-# inside COMMAND: in the Debian, with none of this machine's variables, in mounts and processes of its own that end with it.
-inside() {
+# run_inside COMMAND: in the Debian, with none of this machine's variables, in mounts and processes of its own that end with
+# it.
+run_inside() {
   # shellcheck disable=SC2016
   unshare --mount --propagation private --pid --fork --kill-child bash -c '
     root=$1 ccache=$2
@@ -74,14 +59,13 @@ if [ -z "$root" ]; then
   root=$(mktemp -d "${TMPDIR:-/var/tmp}/fresh_debian.XXXXXX")
   trap 'rm -rf --one-file-system "$root" "$root.log"' EXIT
 fi
-if [ ! -e "$root/.made" ]; then make_root; fi
-cp /etc/resolv.conf /etc/hosts "$root/etc/"
+make_root git
 clone_head
 if [ -n "$ccache" ]; then
   mkdir -p "$ccache"
-  inside "command -v ccache >/dev/null || { apt-get -qq update && apt-get -qq install --no-install-recommends ccache; } >/dev/null"
+  run_inside "command -v ccache >/dev/null || { apt-get -qq update && apt-get -qq install --no-install-recommends ccache; } >/dev/null"
 fi
 status=0
-inside "cd /src/project && $command" || status=$?
+run_inside "cd /src/project && $command" || status=$?
 [ -z "$kept" ] || echo "fresh_debian.sh: $suite is kept in $root"
 exit $status
