@@ -1,7 +1,8 @@
-// The README's first program for one process or several: `several_tasks FOLDER`, or `mpirun -n 2 several_tasks FOLDER`.
-// Started again with the same folder it goes on where it stopped, also with another number of processes
+// The README's first program for one process or several: `several_tasks FOLDER [STEPS]`, or `mpirun -n 2 several_tasks
+// FOLDER`. Started again with the same folder it goes on where it stopped, also with another number of processes
 // (docs/machines.md).
 #include <cstdio>
+#include <cstdlib>
 #include <optional>
 #include <random>
 #include <string>
@@ -29,7 +30,7 @@ absl::StatusOr<std::unique_ptr<data::Dataset>> Ring() {
 }
 
 // One task of the run. Returns the signal that stopped it, or 0.
-absl::StatusOr<int> Train(World& world, const std::string& folder) {
+absl::StatusOr<int> Train(World& world, const std::string& folder, int64_t steps) {
   ASSIGN_OR_RETURN(DeviceSet devices, trainers::OpenDevices(world, "cpu:1"));
   const int local = static_cast<int>(devices.TowerDevices().size());
   ASSIGN_OR_RETURN(TowersOfWorld towers, TowersOfWorld::Gather(world, local, SteadyNow() + trainers::kTaskTimeout));
@@ -50,7 +51,7 @@ absl::StatusOr<int> Train(World& world, const std::string& folder) {
                                                    {.first_tower = first, .towers = towers.total()});
   ASSIGN_OR_RETURN(auto session, Session::Create(graph, devices, {.collectives = WorldCollectives(world, towers)}));
   trainers::StopSignals signals;
-  trainers::TrainerOptions options{.world = &world, .steps = 1000, .directory = folder};
+  trainers::TrainerOptions options{.world = &world, .steps = steps, .directory = folder};
   options.resume = checkpoint.has_value() ? &*checkpoint : nullptr;
   options.stop = &trainers::StopSignals::noted;
   trainers::Trainer trainer(*session, step, *input, options);
@@ -59,11 +60,12 @@ absl::StatusOr<int> Train(World& world, const std::string& folder) {
 }
 
 int main(int argc, char** argv) {
-  if (argc != 2) {
-    std::fprintf(stderr, "usage: several_tasks FOLDER\n");
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: several_tasks FOLDER [STEPS]\n");
     return 2;
   }
-  absl::StatusOr<int> stopped = trainers::RunInWorld([&](World& world) { return Train(world, argv[1]); });
+  const int64_t steps = argc > 2 ? std::atoll(argv[2]) : 1000;
+  absl::StatusOr<int> stopped = trainers::RunInWorld([&](World& world) { return Train(world, argv[1], steps); });
   if (!stopped.ok()) std::fprintf(stderr, "%s\n", stopped.status().ToString().c_str());
   return stopped.ok() ? (*stopped == 0 ? 0 : 128 + *stopped) : 1;
 }

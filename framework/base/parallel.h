@@ -25,14 +25,14 @@ class ScopedParallelThreads {
 };
 
 // Starts the threads that parallel loops of the calling thread use, ParallelThreads() - 1 of them, unless it has them
-// already. Beside other programs that want the cores they sleep between loops (framework/base/machine/spinning.h). Cheap
-// when they are there.
+// already. Beside other programs that want the cores they sleep between loops (framework/base/machine/spinning.h).
+// Cheap when they are there.
 //
 // ResourceExhausted if the system refuses them: if OpenMP started them itself, it would end the program.
 // FailedPrecondition after fork, on a thread whose team stayed in the parent.
 absl::Status StartParallelThreads();
 
-// Whether so many scalar operations are worth waking threads for, as ParallelFor decides.
+// True if so many scalar operations are worth waking threads for, as ParallelFor decides.
 bool IsWorthThreads(double operations);
 
 // Calls body(begin, end) on ranges that cover [0, n): on several threads when `n * cost` (cost: about one per scalar

@@ -56,12 +56,12 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
   return def->make({node.name, node.attrs, inputs, node.outputs, &devices.device(node.device)});
 }
 
-// Threads for a node's kernel: one for small work, which kernels of libraries would share among all.
+// Threads for a node's kernel: one for a small convolution or product, which libraries would share among all.
 int ThreadsFor(const Program& program, const ProgramNode& node, const Device& device) {
-  // Ops that count their operations multiply and add whole registers.
+  // A multiply-add of a register counts as one operation: 16 with AVX-512, 8 with AVX.
   constexpr double kFlopsPerOperation = 16;
-  const double flops = FlopsOf(program, node);
-  return IsWorthThreads(node.op->flops != nullptr ? flops / kFlopsPerOperation : flops) ? device.threads() : 1;
+  const bool small = node.op->flops != nullptr && !IsWorthThreads(FlopsOf(program, node) / kFlopsPerOperation);
+  return small ? 1 : device.threads();
 }
 
 }  // namespace

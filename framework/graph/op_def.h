@@ -134,7 +134,8 @@ struct OpDef {
   std::vector<TypeVar> types = {};  // the first one selects the kernel
   std::vector<AttrDef> attrs = {};  // besides the type variables
   ShapeFunction shape = {};
-  FlopsFunction flops = {};        // null: one per element of the largest input or output
+  // Null: one per element of the largest input or output. Kernels of nodes with few are made for one thread.
+  FlopsFunction flops = {};
   GradientFunction gradient = {};  // null: set not_differentiable too, or Gradients() fails at this op
   bool not_differentiable = false;
   OpRole role = OpRole::kNone;

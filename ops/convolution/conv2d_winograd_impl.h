@@ -18,7 +18,7 @@ std::optional<Kernel> WinogradForward(const KernelSpec& spec, const onednn::Conv
 std::optional<Kernel> WinogradBackpropInput(const KernelSpec& spec, const onednn::Conv2DShape& shape);
 std::optional<Kernel> WinogradBackpropFilter(const KernelSpec& spec, const onednn::Conv2DShape& shape);
 
-// For which nodes they have a kernel, which converts bfloat16 as it transforms tiles (WithSixteenBits).
+// True for nodes that they have a kernel for, which converts bfloat16 as it transforms tiles (WithSixteenBits).
 std::function<bool(const KernelSpec&)> ForwardByWinograd();
 std::function<bool(const KernelSpec&)> BackpropInputByWinograd();
 std::function<bool(const KernelSpec&)> BackpropFilterByWinograd();

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <type_traits>
 
+#include "framework/base/check.h"
 #include "ops/activation/functors.h"
 #include "ops/builtin_ops.h"
 #include "ops/common/in_float32_impl.h"
@@ -38,6 +39,7 @@ absl::StatusOr<Kernel> ThenActivation(Kernel kernel, const KernelSpec& spec) {
   if (known.has_alpha) attrs.Set("alpha", spec.attrs.Float("alpha"));
   const KernelDef* def = BuiltinOps().Find(known.op)->FindKernel("CPU", kDTypeOf<T>);
   ASSIGN_OR_RETURN(const Kernel activation, def->make({spec.name, attrs, spec.outputs, spec.outputs, spec.device}));
+  BELFRY_CHECK(activation.workspace_bytes == 0);
   kernel.run = [run = std::move(kernel.run), activation = activation.run](const KernelContext& context) {
     RETURN_IF_ERROR(run(context));
     const void* const y = context.outputs[0];

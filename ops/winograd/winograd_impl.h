@@ -23,11 +23,11 @@ bool Computes(const onednn::Conv2DShape& shape, Pass pass);
 // reproducible.
 bool IsBest(const onednn::Conv2DShape& shape, Pass pass);
 
-// One pass of one convolution, planned for the ParallelThreads() of the constructing thread and to be run with as many.
-// Buffers are NHWC and HWIO, float or BFloat16, and must not overlap except where stated; the workspace is aligned to
-// 64 bytes. All arithmetic is float32. Results are bit-identical between runs with the same number of threads.
-// Thread-safe: calls may run concurrently, each with its own workspace. An infinity or NaN reaches every output of the
-// tiles that read it. REQUIRES: Computes(shape, pass), and T is the shape's dtype.
+// One pass of one convolution, planned for the ParallelThreads() of the constructing thread; runs with that many or
+// more. Buffers are NHWC and HWIO, float or BFloat16, and must not overlap except where stated; the workspace is
+// aligned to 64 bytes. All arithmetic is float32. Results are bit-identical between runs with the same number of
+// threads. Thread-safe: calls may run concurrently, each with its own workspace. An infinity or NaN reaches every
+// output of the tiles that read it. REQUIRES: Computes(shape, pass), and T is the shape's dtype.
 template <class T>
 class Convolution {
  public:

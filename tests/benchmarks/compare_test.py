@@ -81,11 +81,12 @@ class Table(unittest.TestCase):
 
     def test_files(self):
         with tempfile.TemporaryDirectory() as directory:
-            table.write(directory, self.rows)
+            table.write(directory, self.rows, "a machine")
             with open(os.path.join(directory, "peers.json")) as file:
                 report = json.load(file)
             with open(os.path.join(directory, "peers.csv")) as file:
                 lines = file.read().splitlines()
+        self.assertEqual(report["machine"], "a machine")
         self.assertEqual(report["rows"][0]["median"], 30)
         self.assertEqual(len(report["summary"]), 1)
         self.assertIn("3.000 of the best peer", report["summary"][0])
@@ -93,6 +94,9 @@ class Table(unittest.TestCase):
 
 
 class Processes(unittest.TestCase):
+    def test_the_machine_is_named_with_its_peak(self):
+        self.assertRegex(table.machine(TRAINING), r"^.+, [0-9]+ cores, [1-9][0-9]* GFLOP/s of multiply-adds on one, .+ Linux .+")
+
     def test_belfry_serves(self):
         one = side.Side("Belfry", [TRAINING, "--model=s5", "--threads=1", "--serve"], 1)
         try:

@@ -24,9 +24,10 @@ make_root() {
   local mirror
   if [ ! -e "$root/.made" ]; then
     command -v debootstrap >/dev/null || fail "apt-get install debootstrap"
-    # One of the two places is enough.
+    # One of the two places is enough. Other repositories may stand there, too.
     mirror=$({ cat /etc/apt/sources.list.d/*.sources /etc/apt/sources.list 2>/dev/null || true; } |
-      sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' | head -n 1)
+      sed -n 's/^URIs: *\([^ ]*\).*/\1/p; s/^deb \(\[[^]]*\] \)\?\([^ ]*\) .*/\2/p' |
+      grep -m 1 '/debian/\?$' || true)
     echo "$(basename "$0"): making $suite in $root"
     debootstrap --variant=minbase --include="$(IFS=, && echo "ca-certificates${*:+,$*}")" "$suite" "$root" \
       ${mirror:+"$mirror"} >"$root.log" 2>&1 || fail "debootstrap failed: $(tail -n 3 "$root.log")"

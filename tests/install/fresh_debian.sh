@@ -28,7 +28,7 @@ clone_head() {
 # it.
 run_inside() {
   # shellcheck disable=SC2016
-  unshare --mount --propagation private --pid --fork --kill-child bash -c '
+  unshare --mount --propagation private --pid --fork --kill-child bash -ec '
     root=$1 ccache=$2
     mount --bind "$root" "$root"  # tests with network namespaces need a root that is a mount
     mount -t proc proc "$root/proc"

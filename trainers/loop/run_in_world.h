@@ -16,7 +16,7 @@
 
 namespace belfry::trainers {
 
-// For which tasks wait for each other at the start and at the end.
+// The patience of tasks with each other at the start and at the end.
 constexpr absl::Duration kTaskTimeout = absl::Minutes(5);
 
 // Opens the world of the launcher, or of this process alone if there is none, calls `run` in it, and closes it. Returns

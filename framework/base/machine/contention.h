@@ -1,4 +1,4 @@
-// Whether other programs, or other threads of this one, want the cores that a group of threads runs on.
+// Contention for the cores that a group of threads runs on, with other programs or other threads of this one.
 #pragma once
 
 #include <sys/types.h>
@@ -36,7 +36,7 @@ class Contention {
   bool Look();
 
   // Takes the largest share of its ready time, 0 to 1, that a thread waited during the last interval. found() is true
-  // after 40 ms beside two busy programs per core, and false again 0.4 s after they end.
+  // after 60 ms beside two busy programs per core, and false again 0.2 to 0.4 s after they end.
   void Observe(double share);
 
   bool found() const { return found_; }

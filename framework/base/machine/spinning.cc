@@ -13,6 +13,7 @@
 #include "absl/time/clock.h"
 #include "framework/base/machine/contention.h"
 #include "framework/base/mutex.h"
+#include "framework/base/steady_time.h"
 #include "framework/base/thread.h"
 
 // Only LLVM's OpenMP has it: the milliseconds that the calling thread's team spins after a parallel region.
@@ -28,10 +29,12 @@ namespace {
 class SleepingTeam {
  public:
   void Start() {
-    if (started_) return;
+    if (started_ || SteadyNow() < next_try_) return;
     // A new thread has the number of threads that libgomp found cores for at first; this process may have been bound to
     // some of them since.
     const int threads = std::max(omp_get_max_threads(), omp_get_num_procs()) + 1;
+    // The system may be short of threads, of which each try takes some from others.
+    next_try_ = SteadyNow() + kRetry;
     if (!TryThreads(threads - 1).ok()) return;
     std::atomic<int> met{0};
 #pragma omp parallel num_threads(threads)
@@ -39,12 +42,16 @@ class SleepingTeam {
     started_ = met > 0;
   }
   void End() {
-    if (started_) omp_pause_resource_all(omp_pause_soft);  // ends the calling thread's team
+    if (!started_) return;
+    omp_pause_resource_all(omp_pause_soft);  // ends the calling thread's team
     started_ = false;
+    next_try_ = absl::InfinitePast();
   }
 
  private:
+  static constexpr absl::Duration kRetry = absl::Seconds(10);
   bool started_ = false;
+  absl::Time next_try_ = absl::InfinitePast();
 };
 
 // Watches teams until the process ends, on a thread of its own.

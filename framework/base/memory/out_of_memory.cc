@@ -153,7 +153,7 @@ absl::Status OutOfMemory(absl::string_view during, const std::bad_alloc& error) 
   char request[256];
   const int written = std::snprintf(request, sizeof(request), "Out of memory during %.*s (%s)",
                                     static_cast<int>(during.size()), during.data(), error.what());
-  // What containers ask for at a time is far less than kOfContainers; a tensor says how large it is.
+  // Containers ask for far less than kOfContainers at a time; a tensor says how large it is.
   const auto* const tensor = dynamic_cast<const AllocationFailed*>(&error);
   return Explain(absl::string_view(request, std::clamp<size_t>(written, 0, sizeof(request) - 1)), 0,
                  tensor == nullptr ? kOfContainers : std::max(kOfContainers, 2 * tensor->bytes()));

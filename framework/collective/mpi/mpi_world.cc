@@ -63,6 +63,10 @@ void MpiWorld::Stop(const absl::Status& status) {
   stopped_.store(true, std::memory_order_release);
 }
 
+absl::Duration WarnAfter(absl::Duration usual, absl::Duration patience) {
+  return std::min(usual, std::max(kLeastWarning, patience / kWarningsShare));
+}
+
 absl::Status MpiWorld::Begin(int tag, Transfers& transfers) {
   const MutexLock lock(mpi_mutex_);
   if (left_mpi_) return absl::CancelledError("this process has left MPI");
@@ -97,9 +101,7 @@ absl::StatusOr<bool> MpiWorld::Advance(std::vector<Transfers::Transfer>& list, s
 
 absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const std::function<bool()>& cancelled) {
   size_t receives = transfers.receives_.size(), sends = transfers.sends_.size();
-  // Sooner than a caller with little patience gives up.
-  const absl::Duration warn_after =
-      std::min(warn_after_, std::max(kLeastWarning, (deadline - SteadyNow()) / kWarningsShare));
+  const absl::Duration warn_after = WarnAfter(warn_after_, deadline - SteadyNow());
   absl::Time warn = SteadyNow() + warn_after;
   for (Waiter waiter(deadline); receives > 0 || sends > 0;) {
     ASSIGN_OR_RETURN(const bool received, Advance(transfers.receives_, receives));

@@ -86,9 +86,12 @@ class MpiWorld final : public World {
   std::unique_ptr<MpiWatcher> watcher_;                 // null until the processes are connected
 };
 
+// The time after which an exchange that may wait for `patience` is logged: `usual`, or a tenth of the patience if that
+// is less, but not less than 5 s for that.
+absl::Duration WarnAfter(absl::Duration usual, absl::Duration patience);
+
 // Connects the processes of `launch`, each of which calls it. `build` is the caller's (kBuild). An exchange that waits
-// for `warn_after`, or for a tenth of the time until its deadline if that is less (but 5 s), is logged once, with where
-// each process is. Errors: as OpenWorld.
+// for WarnAfter(warn_after, its patience) is logged once, with where each process is. Errors: as OpenWorld.
 absl::StatusOr<std::unique_ptr<World>> OpenMpiWorld(std::unique_ptr<MpiApi> mpi, const Launch& launch,
                                                     absl::string_view build, absl::Time deadline,
                                                     absl::Duration warn_after = absl::Seconds(60));

@@ -81,6 +81,14 @@ TEST(World, NoThreadLeftIsAnError) {
   EXPECT_EQ(watchdog.status().code(), absl::StatusCode::kResourceExhausted);
 }
 
+TEST(World, ExchangesWithLessPatienceAreLoggedSooner) {
+  const absl::Duration usual = absl::Seconds(60);
+  EXPECT_EQ(WarnAfter(usual, absl::Seconds(300)), absl::Seconds(30));
+  EXPECT_EQ(WarnAfter(usual, absl::Minutes(20)), usual);
+  EXPECT_EQ(WarnAfter(usual, absl::Seconds(20)), absl::Seconds(5));
+  EXPECT_EQ(WarnAfter(usual, absl::InfiniteDuration()), usual);
+}
+
 TEST(WatchdogDeathTest, SaysForWhatItWaitsBeforeItEndsTheProcess) {
   const auto wait = [](absl::Duration limit, absl::Duration notice_after) {
     const auto watchdog = Watchdog::Start(In(limit), "late", 7, "still waiting", notice_after);

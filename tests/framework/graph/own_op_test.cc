@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <utility>
 
+#include "framework/base/parallel.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/gradient_checker.h"
 #include "framework/graph/gradients.h"
@@ -66,6 +68,33 @@ TEST(OwnOp, IsBuiltDifferentiatedAndRun) {
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ((*result)[0].ToDoubles(), (std::vector<double>{2, -16, 0.25}));
     EXPECT_EQ((*result)[1].ToDoubles(), (std::vector<double>{6, 24, 1.5}));
+  }
+}
+
+TEST(OwnOp, IsMadeForOneThreadIfItSaysThatItNeedsFewOperations) {
+  double flops = 0;
+  int threads = 0;
+  OpDef op = Cube();
+  op.flops = [&flops](const KernelSpec&) { return flops; };
+  op.kernels = Kernels<float, double>("CPU", [&threads](auto tag) {
+    return [&threads](const KernelSpec& spec) {
+      threads = ParallelThreads();
+      return MakeCube<typename decltype(tag)::type>(spec);
+    };
+  });
+  OpRegistry registry = BuiltinOps();
+  registry.Add(op);
+  const DeviceSet devices = DeviceSet::Open("cpu:1", {.cpu_threads = 3}).value();
+  for (const auto& [wanted, count] : {std::pair(1e3, 1), std::pair(1e9, 3)}) {
+    flops = wanted;
+    Graph graph(registry);
+    const Scope root(graph);
+    const Output x = ops::Placeholder(root, DType::kFloat64, {2});
+    const Output y = root.Add("Cube", {x});
+    auto session = Session::Create(graph, devices, {.fuse = false});
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_TRUE((*session)->Run({{x, Tensor::Of<double>({1, 2})}}, {y}).ok());
+    EXPECT_EQ(threads, count);
   }
 }
 

@@ -59,7 +59,10 @@ std::vector<MatMulShape> MatMulShapes() {
           {{2, 1}, {1, 3}, 5, 6, 4},
           {{4, 1, 3}, {2, 1}, 2, 9, 5},
           {{1}, {1}, 4, 4, 4},
-          {{2, 1, 2}, {2, 3, 2}, 16, 32, 16}};
+          {{2, 1, 2}, {2, 3, 2}, 16, 32, 16},
+          {{}, {}, 1, 4096, 10},  // long sums, which some processors compute in parts
+          {{}, {}, 64, 2304, 384},
+          {{2}, {2}, 3, 3072, 5}};
 }
 
 class MatrixProduct : public ::testing::TestWithParam<std::tuple<size_t, int, int>> {};
@@ -81,6 +84,8 @@ TEST_P(MatrixProduct, AgreesWithLoops) {
     for (const bool with_bias : {false, true}) {
       for (const PostOps& post_ops : {PostOps{}, PostOps{Activation::kTanh}, PostOps{Activation::kRelu}}) {
         auto primitive = MatMul(shape, {.bias = with_bias, .post_ops = post_ops});
+        // Our own loops compute long sums that the library would not give in parts.
+        if (shape.k > 1024 && absl::IsUnimplemented(primitive.status())) continue;
         ASSERT_TRUE(primitive.ok()) << primitive.status();
         SCOPED_TRACE(shape.DebugString() + " " + std::string(primitive->implementation()));
         EXPECT_FALSE(primitive->is_reference());
