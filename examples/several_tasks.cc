@@ -1,32 +1,18 @@
-// The README's first program for one process or several: `several_tasks FOLDER [STEPS]`, or `mpirun -n 2 several_tasks
-// FOLDER`. Started again with the same folder it goes on where it stopped, also with another number of processes
-// (docs/machines.md).
+// Fits a wave in one process or several: `several_tasks FOLDER [STEPS]`, or `mpirun -n 2 several_tasks FOLDER`. Started
+// again with the same folder it goes on where it stopped, also with another number of processes (docs/machines.md).
 #include <cstdio>
 #include <cstdlib>
 #include <optional>
-#include <random>
 #include <string>
 
 #include "belfry.h"
+#include "waves.h"
 
 using namespace belfry;
 
 absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) {
-  Output logits = models::Mlp(tower, batch["point"], {.hidden = {32, 32}, .classes = 2});
-  return models::AddCrossEntropy(tower, logits, batch["inside"]);
-}
-
-// Each task reads the same data, and takes its towers' shares of each batch.
-absl::StatusOr<std::unique_ptr<data::Dataset>> Ring() {
-  Tensor points(DType::kFloat32, {2000, 2}), inside(DType::kInt32, {2000});
-  std::mt19937 random;
-  std::uniform_real_distribution<float> uniform(-2, 2);
-  for (int i = 0; i < 2000; ++i) {
-    const float x = uniform(random), y = uniform(random), square = x * x + y * y;
-    points.data<float>()[2 * i] = x, points.data<float>()[2 * i + 1] = y;
-    inside.data<int32_t>()[i] = 1 < square && square < 3;
-  }
-  return data::FromTensors({{"point", points}, {"inside", inside}});
+  Output guess = models::Mlp(tower, batch["x"], {.hidden = {32, 32}, .classes = 1});
+  return ops::Mean(tower, ops::SquaredDifference(tower, ops::Squeeze(tower, guess, {1}), batch["y"]));
 }
 
 // One task of the run. Returns the signal that stopped it, or 0.
@@ -36,14 +22,14 @@ absl::StatusOr<int> Train(World& world, const std::string& folder, int64_t steps
   ASSIGN_OR_RETURN(TowersOfWorld towers, TowersOfWorld::Gather(world, local, SteadyNow() + trainers::kTaskTimeout));
   const int first = towers.first[world.rank()];
 
-  ASSIGN_OR_RETURN(auto examples, Ring());
+  const Waves examples(2000);  // each task reads the same, and takes its towers' shares of each batch
   ASSIGN_OR_RETURN(std::optional<io::Checkpoint> checkpoint, trainers::FindCheckpoint(folder, world));
   data::PrefetcherOptions order{
       .batch_size = 100, .towers = towers.total(), .first_tower = first, .local_towers = local};
   if (checkpoint.has_value()) {
-    ASSIGN_OR_RETURN(order.start, data::TakePosition(checkpoint->metadata, order, examples->size()));
+    ASSIGN_OR_RETURN(order.start, data::TakePosition(checkpoint->metadata, order, examples.size()));
   }
-  ASSIGN_OR_RETURN(auto input, data::Prefetcher::Create(*examples, order));
+  ASSIGN_OR_RETURN(auto input, data::Prefetcher::Create(examples, order));
 
   Graph graph(BuiltinOps());
   optim::Adam adam({.learning_rate = 0.01});
