@@ -1,6 +1,7 @@
 # cmake -D source_dir=DIR -D build_dir=DIR -D cxx=COMPILER -D generator=NAME -P cuda_parts_test.cmake: configures a project with
 # framework/cmake/cuda.cmake, for CUDA installations of which parts are missing. They are made up of empty files.
 cmake_policy(VERSION 3.25)
+include(${CMAKE_CURRENT_LIST_DIR}/configure.cmake)
 set(work_dir ${build_dir}/cuda_parts_test)
 set(cuda ${work_dir}/cuda)
 file(REMOVE_RECURSE ${work_dir})
@@ -15,21 +16,11 @@ message(STATUS \"BELFRY_HAS_CUDA is \${BELFRY_HAS_CUDA}\")
 
 # expect(STATUS PATTERN OPTIONS...): configuring ends with STATUS, 0 or 1, and prints PATTERN.
 function(expect expected pattern)
-  file(REMOVE_RECURSE ${work_dir}/build)
-  execute_process(
-    COMMAND ${CMAKE_COMMAND} -S ${work_dir}/project -B ${work_dir}/build -G ${generator} -D CMAKE_CXX_COMPILER=${cxx}
-      -D CUDAToolkit_ROOT=${cuda} -D CMAKE_LIBRARY_PATH=${cuda}/lib64 ${ARGN}
-    OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE status)
-  if(status)
-    set(status 1)
-  endif()
+  configure(status output -D CUDAToolkit_ROOT=${cuda} -D CMAKE_LIBRARY_PATH=${cuda}/lib64 ${ARGN})
   # CMake breaks long lines of errors.
   string(REGEX REPLACE "[ \n]+" " " output "${output}")
   if(NOT status EQUAL expected OR NOT output MATCHES "${pattern}")
     message(FATAL_ERROR "expected status ${expected} and '${pattern}', but got ${status} and\n${output}")
-  endif()
-  if(status EQUAL 0 AND output MATCHES "CMake (Error|Warning)")
-    message(FATAL_ERROR "configuring says\n${output}")
   endif()
 endfunction()
 

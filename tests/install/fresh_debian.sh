@@ -56,7 +56,7 @@ command=${1:-./dev train}
 top=$(git -C "$(dirname "${BASH_SOURCE[0]}")" rev-parse --show-toplevel)
 
 if [ -z "$root" ]; then
-  root=$(mktemp -d "${TMPDIR:-/var/tmp}/fresh_debian.XXXXXX")
+  root=$(mktemp -d -p "${TMPDIR:-/var/tmp}")
   trap 'rm -rf --one-file-system "$root" "$root.log"' EXIT
 fi
 make_root git

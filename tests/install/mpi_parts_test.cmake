@@ -1,6 +1,7 @@
 # cmake -D source_dir=DIR -D build_dir=DIR -D cxx=COMPILER -D generator=NAME -P mpi_parts_test.cmake: configures a project with
 # framework/cmake/mpi.cmake, for MPI installations of which parts are missing. Their compiler wrappers are scripts that fail.
 cmake_policy(VERSION 3.25)
+include(${CMAKE_CURRENT_LIST_DIR}/configure.cmake)
 set(work_dir ${build_dir}/mpi_parts_test)
 set(mpi ${work_dir}/mpi)
 file(REMOVE_RECURSE ${work_dir})
@@ -15,21 +16,11 @@ message(STATUS \"For: \${BELFRY_MPI_LIBRARIES}.\")
 
 # expect(STATUS MESSAGES OPTIONS...): configuring ends with STATUS, 0 or 1, and says MESSAGES, a pattern, of MPI.
 function(expect expected pattern)
-  file(REMOVE_RECURSE ${work_dir}/build)
-  execute_process(
-    COMMAND ${CMAKE_COMMAND} -S ${work_dir}/project -B ${work_dir}/build -G ${generator} -D CMAKE_CXX_COMPILER=${cxx}
-      -D CMAKE_PROGRAM_PATH=${mpi} ${ARGN}
-    OUTPUT_VARIABLE output ERROR_VARIABLE output RESULT_VARIABLE status)
-  if(status)
-    set(status 1)
-  endif()
+  configure(status output -D CMAKE_PROGRAM_PATH=${mpi} ${ARGN})
   string(REGEX MATCHALL "(MPI: |Without MPI|For: |BELFRY_MPI=ON)[^\n]*" messages "${output}")
   string(JOIN " | " messages ${messages})
   if(NOT status EQUAL expected OR NOT messages MATCHES "^${pattern}")
     message(FATAL_ERROR "expected status ${expected} and '${pattern}', but got ${status}, '${messages}' and\n${output}")
-  endif()
-  if(status EQUAL 0 AND output MATCHES "CMake (Error|Warning)")
-    message(FATAL_ERROR "configuring says\n${output}")
   endif()
 endfunction()
 
@@ -51,7 +42,7 @@ expect(1 "${open_mpi} \\| BELFRY_MPI=ON, but neither" -D BELFRY_MPI=ON)
 file(CREATE_LINK mpicc.openmpi ${mpi}/mpicc SYMBOLIC)
 expect(0 "${open_mpi} \\| ${none}")
 
-# Of an MPI that is not Debian's.
+# An MPI that is not Debian's.
 file(REMOVE ${mpi}/mpicc ${mpi}/mpicc.openmpi)
 wrapper(mpicc "exit 1")
 expect(0 "MPI: [^ ]*/mpicc is left out: it has no headers, which libopenmpi-dev or libmpich-dev brings \\| ${none}")

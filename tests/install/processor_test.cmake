@@ -10,7 +10,7 @@ endif()
 # expect(PROGRAM LEVEL COMMAND...): COMMAND, which runs PROGRAM on a processor of LEVEL, starts or refuses to.
 function(expect program processor_level)
   execute_process(COMMAND ${ARGN} ${program} --version OUTPUT_VARIABLE output ERROR_VARIABLE errors RESULT_VARIABLE status)
-  # What this QEMU cannot emulate of a processor, and the test does not need.
+  # The part of a processor that this QEMU cannot emulate, and the test does not need.
   string(REGEX REPLACE "qemu-x86_64: warning: [^\n]*\n" "" errors "${errors}")
   set(result "${ARGN} ${program} --version: status ${status}, output '${output}', errors '${errors}'")
   if(processor_level LESS level)
