@@ -36,6 +36,9 @@ std::optional<ThreadTimes> ReadThreadTimes(pid_t thread) {
 
 void Contention::Add(absl::Span<const pid_t> threads) {
   for (const pid_t thread : threads) {
+    // A team that grows has its former threads.
+    if (std::any_of(threads_.begin(), threads_.end(), [&](const Thread& known) { return known.id == thread; }))
+      continue;
     const auto times = ReadThreadTimes(thread);
     if (times.has_value()) threads_.push_back({.id = thread, .start = *times, .last = *times});
   }

@@ -29,7 +29,7 @@ class Contention {
  public:
   static constexpr absl::Duration kInterval = absl::Milliseconds(20);
 
-  // Threads to look at from now on, until they end.
+  // Threads to look at from now on, until they end, each once.
   void Add(absl::Span<const pid_t> threads);
 
   // Call every kInterval. False if no thread has run since the last call.
