@@ -35,9 +35,9 @@ constexpr auto kFloat = memory::data_type::f32;
 constexpr auto kTraining = prop_kind::forward_training;
 constexpr auto kDirect = algorithm::convolution_direct;
 constexpr float kWeightDecay = 0.004f;
-// Of 5 x 5, such that a convolution keeps the size of its images.
+// A 5 x 5 window that keeps the size of a convolution's images.
 const memory::dims kStrides = {1, 1}, kPads = {2, 2};
-// Of 3 x 3, such that pooling halves the size of its images.
+// A 3 x 3 window with which pooling halves the size of its images.
 const PoolWindow kWindow{.strides = {2, 2}, .size = {3, 3}, .pads_low = {0, 0}, .pads_high = {1, 1}};
 
 float* Floats(const memory& m) { return static_cast<float*>(m.get_data_handle()); }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
@@ -52,9 +53,10 @@ std::string ProcessorText() {
 }  // namespace
 
 std::string MachineText() {
-  static const std::string text =
-      absl::StrFormat("%s, %d cores, %.0f GFLOP/s of multiply-adds on one, compiled by %s", ProcessorText(),
-                      AvailableCores().size(), FmaPeak(1) / 1e9, __VERSION__);
+  // GNU's version is the number alone.
+  static const std::string text = absl::StrFormat(
+      "%s, %d cores, %.0f GFLOP/s of multiply-adds on one, compiled by %s%s", ProcessorText(), AvailableCores().size(),
+      FmaPeak(1) / 1e9, absl::StrContains(__VERSION__, "lang") ? "" : "g++ ", __VERSION__);
   return text;
 }
 
