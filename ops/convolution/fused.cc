@@ -12,6 +12,7 @@
 #include "ops/convolution/convolution_ops.h"
 #include "ops/convolution/fused_activations_impl.h"
 #include "ops/onednn/matmul.h"
+#include "ops/product/blocked_product_impl.h"
 #include "ops/product/product_ops.h"
 #include "ops/reduction/column_sums.h"
 
@@ -167,6 +168,20 @@ absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
             spec, post_ops));
     if (kernel.has_value()) return *std::move(kernel);
   }
+  const Shape& y = spec.outputs[0].shape;
+  const int64_t k = spec.inputs[0].shape[transpose_a ? 0 : 1];
+  if (HasElements(spec) && (kIsSixteenBit<T> || y.elements() * k >= kSmallProduct)) {
+    const BlockedProduct<T> product(y[0], y[1], k, transpose_a, transpose_b);
+    Kernel kernel{[product](const KernelContext& context) {
+                    product.Run(context.input<T>(0), context.input<T>(1), context.input<T>(2), context.output<T>(0),
+                                static_cast<Compute<T>*>(context.workspace));
+                    return absl::OkStatus();
+                  },
+                  sizeof(Compute<T>) * static_cast<size_t>(product.workspace_elements())};
+    ASSIGN_OR_RETURN(const onednn::PostOps post_ops, PostOpsOf(spec.attrs));
+    if (post_ops.activation == onednn::Activation::kNone) return kernel;
+    return ThenActivation<T>(std::move(kernel), spec);
+  }
   return MakeByParts<T>(spec, "MatMul", spec.attrs);
 }
 
@@ -293,9 +308,8 @@ void RegisterFused(OpRegistry& registry) {
                 .shape = FusedMatMulShape,
                 .flops = MatMulFlops,
                 .gradient = NoGradient(kByThePass),
-                .kernels = WithSixteenBits("FusedMatMul", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                             return &MakeFusedMatMul<typename decltype(tag)::type>;
-                                           }))});
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeFusedMatMul<typename decltype(tag)::type>; })});
   registry.Add({.name = "Conv2DBackpropFilterBias",
                 .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
                 .outputs = {{"dfilter"}, {"dbias"}},

@@ -1,6 +1,7 @@
 #include "ops/product/blocked_product_impl.h"
 
 #include <algorithm>
+#include <type_traits>
 
 #include "framework/base/parallel.h"
 #include "ops/simd/product_impl.h"
@@ -23,11 +24,45 @@ int64_t Parts(int64_t n, int64_t size) { return (n + size - 1) / size; }
 // Elements that fill whole cache lines.
 int64_t Aligned(int64_t n) { return Parts(n, 16) * 16; }
 
+// y [columns, y_row] = transpose of x [rows, x_row].
+template <class T>
+void CopyTransposed(const T* x, int64_t x_row, int64_t rows, int64_t columns, Compute<T>* y, int64_t y_row) {
+  using C = Compute<T>;
+  if constexpr (std::is_same_v<T, C>) {
+    simd::TransposeBlock<C>(x, x_row, rows, columns, C(1), y, y_row);
+  } else {
+    constexpr int64_t kStrip = simd::Vector<C>::kLanes;
+    alignas(64) C strip[kStrip * kBlock];
+    for (int64_t i = 0; i < rows; i += kStrip) {
+      const int64_t height = std::min(kStrip, rows - i);
+      for (int64_t j = 0; j < columns; j += kBlock) {
+        const int64_t width = std::min(kBlock, columns - j);
+        for (int64_t row = 0; row < height; ++row) Load(x + (i + row) * x_row + j, width, strip + row * kBlock);
+        simd::TransposeBlock<C>(strip, kBlock, height, width, C(1), y + j * y_row + i, y_row);
+      }
+    }
+  }
+}
+
+// y = x + bias, rounded once; without a bias it is null.
+template <class T>
+void StoreSums(const float* x, int64_t n, const T* bias, T* y) {
+  if (bias == nullptr) return FromFloat(x, y, n);
+  alignas(64) float sum[kBlock];
+  for (int64_t at = 0; at < n; at += kBlock) {
+    const int64_t size = std::min(kBlock, n - at);
+    ToFloat(bias + at, sum, size);
+    for (int64_t i = 0; i < size; ++i) sum[i] += x[at + i];
+    FromFloat(sum, y + at, size);
+  }
+}
+
 }  // namespace
 
-// With few rows, threads share the panels instead.
-template <class C>
-BlockedProduct<C>::BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b)
+// With few rows, threads share the panels instead. Sums that are not made in c: of 16-bit floats all, otherwise those
+// of a last panel that is wider than what is left of c.
+template <class T>
+BlockedProduct<T>::BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b)
     : m_(m),
       n_(n),
       k_(k),
@@ -39,67 +74,98 @@ BlockedProduct<C>::BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpos
   rows_ = Parts(m, row_tasks_);
   panel_tasks_ = std::min(panels_, Parts(4 * ParallelThreads(), row_tasks_));
   threads_ = std::min<int64_t>(ParallelThreads(), row_tasks_ * panel_tasks_);
-  block_ = transpose_a ? Aligned(rows_ * depth_) : 0;
-  tile_ = n % kWidth<C> == 0 ? 0 : rows_ * kWidth<C>;
+  block_ = transpose_a || kIsSixteenBit<T> ? Aligned(rows_ * depth_) : 0;
+  sums_ = kIsSixteenBit<T>     ? rows_ * Parts(panels_, panel_tasks_) * kWidth<C>
+          : n % kWidth<C> == 0 ? 0
+                               : rows_ * kWidth<C>;
 }
 
-// The panels of b, then for each thread a block of transposed a and a tile of c.
-template <class C>
-int64_t BlockedProduct<C>::workspace_elements() const {
-  return panels_ * k_ * kWidth<C> + threads_ * (block_ + tile_);
+// The panels of b, then for each thread a block of a, transposed or converted, and sums.
+template <class T>
+int64_t BlockedProduct<T>::workspace_elements() const {
+  return panels_ * k_ * kWidth<C> + threads_ * (block_ + sums_);
 }
 
 // Columns beyond n are 0.
-template <class C>
-void BlockedProduct<C>::PackPanel(const C* b, int64_t panel, C* packed) const {
+template <class T>
+void BlockedProduct<T>::PackPanel(const T* b, int64_t panel, C* packed) const {
   const int64_t first = panel * kWidth<C>, columns = std::min(kWidth<C>, n_ - first);
   C* const to = packed + panel * k_ * kWidth<C>;
   if (columns < kWidth<C>) std::fill_n(to, k_ * kWidth<C>, C(0));
-  if (transpose_b_) return simd::TransposeBlock<C>(b + first * k_, k_, columns, k_, C(1), to, kWidth<C>);
-  for (int64_t p = 0; p < k_; ++p) std::copy_n(b + p * n_ + first, columns, to + p * kWidth<C>);
+  if (transpose_b_) return CopyTransposed(b + first * k_, k_, columns, k_, to, kWidth<C>);
+  for (int64_t p = 0; p < k_; ++p) Load(b + p * n_ + first, columns, to + p * kWidth<C>);
 }
 
-template <class C>
-void BlockedProduct<C>::RunTask(int64_t task, const C* a, const C* packed, C* c, C* scratch) const {
+// A block of op(a) whose rows are a_row() apart: a itself, or a copy in `packed`.
+template <class T>
+auto BlockedProduct<T>::PackBlock(const T* a, int64_t row, int64_t rows, int64_t p, int64_t depth, C* packed) const
+    -> const C* {
+  if (transpose_a_) {
+    CopyTransposed(a + p * m_ + row, m_, depth, rows, packed, depth_);
+    return packed;
+  }
+  if constexpr (kIsSixteenBit<T>) {
+    for (int64_t i = 0; i < rows; ++i) Load(a + (row + i) * k_ + p, depth, packed + i * depth_);
+    return packed;
+  } else {
+    return a + row * k_ + p;
+  }
+}
+
+template <class T>
+void BlockedProduct<T>::RunTask(int64_t task, const T* a, const C* packed, const T* bias, T* c, C* scratch) const {
   const int64_t row = task / panel_tasks_ * rows_, rows = std::min(rows_, m_ - row);
   if (rows <= 0) return;
   const int64_t part = task % panel_tasks_;
-  C* const tile = scratch + block_;
+  const int64_t begin = panels_ * part / panel_tasks_, end = panels_ * (part + 1) / panel_tasks_;
+  const int64_t left = begin * kWidth<C>, right = std::min(end * kWidth<C>, n_);
+  C* const sums = scratch + block_;
   constexpr int64_t kLanes = simd::Vector<C>::kLanes;
+  const int64_t sums_row = kIsSixteenBit<T> ? (end - begin) * kWidth<C> : kWidth<C>;
   for (int64_t p = 0; p < k_; p += depth_) {
     const int64_t depth = std::min(depth_, k_ - p);
-    const C* block = a + row * k_ + p;
-    if (transpose_a_) {
-      simd::TransposeBlock<C>(a + p * m_ + row, m_, depth, rows, C(1), scratch, depth_);
-      block = scratch;
-    }
-    for (int64_t panel = panels_ * part / panel_tasks_; panel < panels_ * (part + 1) / panel_tasks_; ++panel) {
-      const int64_t first = panel * kWidth<C>, columns = std::min(kWidth<C>, n_ - first);
-      const bool whole = columns == kWidth<C>;
-      C* const to = c + row * n_ + first;
-      const simd::Product product{.m = rows,
-                                  .k = depth,
-                                  .vectors = Parts(columns, kLanes),
-                                  .a_row = transpose_a_ ? depth_ : k_,
-                                  .b_row = kWidth<C>,
-                                  .b_vector = kLanes,
-                                  .c_row = whole ? n_ : kWidth<C>,
-                                  .c_vector = kLanes};
-      const C* const with = packed + (panel * k_ + p) * kWidth<C>;
-      if (whole) {
-        p == 0 ? simd::Multiply(product, block, with, to) : simd::MultiplyAndAdd(product, block, with, to);
-        continue;
+    const C* const block = PackBlock(a, row, rows, p, depth, scratch);
+    for (int64_t panel = begin; panel < end; ++panel) {
+      const int64_t first = panel * kWidth<C>;
+      simd::Product product{.m = rows,
+                            .k = depth,
+                            .vectors = Parts(std::min(kWidth<C>, n_ - first), kLanes),
+                            .a_row = block_ > 0 ? depth_ : k_,
+                            .b_row = kWidth<C>,
+                            .b_vector = kLanes,
+                            .c_row = sums_row,
+                            .c_vector = kLanes};
+      C* to = sums;
+      if constexpr (kIsSixteenBit<T>) {
+        to += first - left;
+      } else if (first + kWidth<C> <= n_) {
+        to = c + row * n_ + first;
+        product.c_row = n_;
       }
-      for (int64_t i = 0; p > 0 && i < rows; ++i) std::copy_n(to + i * n_, columns, tile + i * kWidth<C>);
-      p == 0 ? simd::Multiply(product, block, with, tile) : simd::MultiplyAndAdd(product, block, with, tile);
-      for (int64_t i = 0; i < rows; ++i) std::copy_n(tile + i * kWidth<C>, columns, to + i * n_);
+      const C* const with = packed + (panel * k_ + p) * kWidth<C>;
+      p == 0 ? simd::Multiply(product, block, with, to) : simd::MultiplyAndAdd(product, block, with, to);
+    }
+  }
+  for (int64_t i = row; i < row + rows; ++i) {
+    const C* const from = sums + (i - row) * sums_row;
+    T* const to = c + i * n_;
+    if constexpr (kIsSixteenBit<T>) {
+      StoreSums(from, right - left, bias == nullptr ? nullptr : bias + left, to + left);
+    } else {
+      const int64_t rest = right % kWidth<C>;
+      std::copy_n(from, rest, to + right - rest);
+      for (int64_t j = left; bias != nullptr && j < right; ++j) to[j] += bias[j];
     }
   }
 }
 
-template <class C>
-void BlockedProduct<C>::Run(const C* a, const C* b, C* c, C* workspace) const {
-  if (k_ == 0) return static_cast<void>(std::fill_n(c, m_ * n_, C(0)));
+template <class T>
+void BlockedProduct<T>::Run(const T* a, const T* b, const T* bias, T* c, C* workspace) const {
+  if (k_ == 0) {
+    for (int64_t i = 0; i < m_; ++i)
+      bias == nullptr ? std::fill_n(c + i * n_, n_, T(0)) : std::copy_n(bias, n_, c + i * n_);
+    return;
+  }
   ParallelFor(panels_, static_cast<double>(k_ * kWidth<C>) / 4, [=, this](int64_t begin, int64_t end) {
     for (int64_t panel = begin; panel < end; ++panel) PackPanel(b, panel, workspace);
   });
@@ -109,9 +175,9 @@ void BlockedProduct<C>::Run(const C* a, const C* b, C* c, C* workspace) const {
   C* const scratch = workspace + panels_ * k_ * kWidth<C>;
   ParallelFor(threads_, cost, [=, this](int64_t begin, int64_t end) {
     for (int64_t thread = begin; thread < end; ++thread) {
-      C* const own = scratch + thread * (block_ + tile_);
+      C* const own = scratch + thread * (block_ + sums_);
       for (int64_t task = tasks * thread / threads_; task < tasks * (thread + 1) / threads_; ++task) {
-        RunTask(task, a, workspace, c, own);
+        RunTask(task, a, workspace, bias, c, own);
       }
     }
   });
@@ -119,5 +185,7 @@ void BlockedProduct<C>::Run(const C* a, const C* b, C* c, C* workspace) const {
 
 template class BlockedProduct<float>;
 template class BlockedProduct<double>;
+template class BlockedProduct<Half>;
+template class BlockedProduct<BFloat16>;
 
 }  // namespace belfry::ops

@@ -1,30 +1,39 @@
-// Matrix products of float and double without a library.
+// Matrix products of floating-point numbers without a library.
 #pragma once
 
 #include <cstdint>
 
+#include "ops/common/compute_impl.h"
+
 namespace belfry::ops {
 
-// c [m, n] = op(a) [m, k] op(b) [k, n], row-major and contiguous. A transposed a is stored as [k, m], a transposed b as
-// [n, k]. C is float or double.
+// Below this number of multiplications a library's call, or packing, costs more than the product.
+inline constexpr int64_t kSmallProduct = 4096;
+
+// c [m, n] = op(a) [m, k] op(b) [k, n], row-major and contiguous, plus a bias [n] for each row. A transposed a is
+// stored as [k, m], a transposed b as [n, k]. T is float, double, or a 16-bit float: those are converted as a and b are
+// packed, summed in float, and rounded once.
 //
 // The bits of c do not depend on the number of threads: each element is summed by one thread, in ascending order over
 // blocks of k. As in Goto and van de Geijn, "Anatomy of high-performance matrix multiplication" (2008), b is copied
 // into panels that are as wide as a product in registers (simd/product_impl.h), of which a block of k stays in the L1
 // cache.
-template <class C>
+template <class T>
 class BlockedProduct {
  public:
+  using C = Compute<T>;
+
   // Runs on up to ParallelThreads() threads, those of the thread that makes it.
   BlockedProduct(int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b);
 
   int64_t workspace_elements() const;
-  // `workspace` has workspace_elements() elements and the alignment of a workspace.
-  void Run(const C* a, const C* b, C* c, C* workspace) const;
+  // `workspace` has workspace_elements() elements and the alignment of a workspace. Without a `bias` it is null.
+  void Run(const T* a, const T* b, const T* bias, T* c, C* workspace) const;
 
  private:
-  void PackPanel(const C* b, int64_t panel, C* packed) const;
-  void RunTask(int64_t task, const C* a, const C* packed, C* c, C* scratch) const;
+  void PackPanel(const T* b, int64_t panel, C* packed) const;
+  const C* PackBlock(const T* a, int64_t row, int64_t rows, int64_t p, int64_t depth, C* packed) const;
+  void RunTask(int64_t task, const T* a, const C* packed, const T* bias, T* c, C* scratch) const;
 
   int64_t m_, n_, k_;
   bool transpose_a_, transpose_b_;
@@ -32,7 +41,7 @@ class BlockedProduct {
   int64_t row_tasks_, panel_tasks_;  // tasks are a grid of these
   int64_t threads_;
   int64_t depth_;         // of a block of k
-  int64_t block_, tile_;  // elements of workspace for each thread
+  int64_t block_, sums_;  // elements of workspace for each thread
 };
 
 }  // namespace belfry::ops

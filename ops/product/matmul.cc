@@ -22,9 +22,6 @@ namespace {
 constexpr DType kMatMulTypes[] = {DType::kFloat32,  DType::kFloat64, DType::kFloat16,
                                   DType::kBFloat16, DType::kInt32,   DType::kInt64};
 
-// Below this number of multiplications a call to oneDNN costs more than the product.
-constexpr int64_t kSmall = 4096;
-
 absl::StatusOr<std::vector<Shape>> MatMulShape(const ShapeArgs& args) {
   const Shape& a = args.inputs[0];
   const Shape& b = args.inputs[1];
@@ -72,7 +69,8 @@ struct Operand {
 absl::StatusOr<std::optional<Kernel>> MakePrimitive(const KernelSpec& spec, int64_t k) {
   const Shape& y = spec.outputs[0].shape;
   const DType dtype = spec.outputs[0].dtype;
-  if (!OneDnnComputes(dtype) || !onednn::ProductsRepeat(dtype) || !HasElements(spec) || y.elements() * k < kSmall) {
+  if (!OneDnnComputes(dtype) || !onednn::ProductsRepeat(dtype) || !HasElements(spec) ||
+      y.elements() * k < kSmallProduct) {
     return std::optional<Kernel>();
   }
   return PrimitiveKernel(onednn::MatMul({.a_batch = BatchOf(spec.inputs[0].shape),
@@ -99,33 +97,25 @@ std::vector<Pair> PairsOf(const BroadcastPlan& batch) {
   return pairs;
 }
 
-// Blocked products of matrices in the type that is computed. Threads share the products of a batch or, if there are
-// few, each product.
+// Threads share the products of a batch or, if there are few, each product.
 template <class T>
 Kernel MakeBlocked(std::vector<Pair> pairs, int64_t m, int64_t n, int64_t k, bool transpose_a, bool transpose_b) {
   using C = Compute<T>;
   const auto count = static_cast<int64_t>(pairs.size());
   const int64_t sharers = count >= 2 * ParallelThreads() ? ParallelThreads() : 1;
   const ScopedParallelThreads threads(sharers > 1 ? 1 : ParallelThreads());
-  const BlockedProduct<C> product(m, n, k, transpose_a, transpose_b);
-  const int64_t converted = kIsSixteenBit<T> ? m * k + k * n + m * n : 0;
-  const auto own = static_cast<int64_t>(AlignUp(static_cast<size_t>(product.workspace_elements() + converted)));
+  const BlockedProduct<T> product(m, n, k, transpose_a, transpose_b);
+  const auto own = static_cast<int64_t>(AlignUp(static_cast<size_t>(product.workspace_elements())));
   Kernel kernel;
   kernel.workspace_bytes = sizeof(C) * static_cast<size_t>(sharers * own);
   kernel.run = [=, pairs = std::move(pairs)](const KernelContext& context) {
-    const auto run = [&](const Pair& pair, T* y, C* workspace) {
-      C* const space = workspace + product.workspace_elements();
-      const C* const a = Widened(context.input<T>(0) + pair.a * m * k, space, m * k);
-      const C* const b = Widened(context.input<T>(1) + pair.b * k * n, space + m * k, k * n);
-      C* const c = Wide(y, space + m * k + k * n);
-      product.Run(a, b, c, workspace);
-      Narrowed(c, y, m * n);
-    };
+    const T *const a = context.input<T>(0), *const b = context.input<T>(1);
+    T* const y = context.output<T>(0);
     C* const workspace = static_cast<C*>(context.workspace);
     const auto for_part = [&](int64_t begin, int64_t end) {
       for (int64_t sharer = begin; sharer < end; ++sharer) {
         for (int64_t i = count * sharer / sharers; i < count * (sharer + 1) / sharers; ++i) {
-          run(pairs[i], context.output<T>(0) + i * m * n, workspace + sharer * own);
+          product.Run(a + pairs[i].a * m * k, b + pairs[i].b * k * n, nullptr, y + i * m * n, workspace + sharer * own);
         }
       }
     };
@@ -149,7 +139,7 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   if (primitive) return *std::move(primitive);
   ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
   if constexpr (std::is_floating_point_v<C>) {
-    if (m * n * k >= kSmall) return MakeBlocked<T>(PairsOf(batch), m, n, k, a.transpose, b.transpose);
+    if (m * n * k >= kSmallProduct) return MakeBlocked<T>(PairsOf(batch), m, n, k, a.transpose, b.transpose);
   }
   Kernel kernel;
   kernel.workspace_bytes =

@@ -339,7 +339,8 @@ std::vector<OpCase> FusedCases() {
                }
                return finish(y, in[2]);
              },
-         .more_shapes = {{{0, 5}, {5, 7}, {7}}, {{3, 0}, {0, 2}, {2}}, {{1, 1}, {1, 1}, {1}}},
+         .more_shapes =
+             {{{0, 5}, {5, 7}, {7}}, {{3, 0}, {0, 2}, {2}}, {{1, 1}, {1, 1}, {1}}, {{40, 30}, {30, 50}, {50}}},
          .tolerance = 16,
          .gradient = false,
          .thread_dependent = true});
@@ -355,15 +356,22 @@ std::vector<OpCase> FusedCases() {
     for (int64_t i = 0; i < dy.size(); ++i) dbias[i % dbias.size()] += dy[i];
     return Arrays{dfilter, dbias};
   };
-  // The gradient where y > 0; y is kept away from 0.
+  // The gradient where y > 0; y is kept away from 0. Filters have odd sizes, so the padding is the same on both sides.
   const auto input_gradient = [](const Arrays& in, const Array& sum) {
+    const Array &filter = in[1], &dy = in[2];
+    const int64_t height = in[0].shape[1], width = in[0].shape[2], c = in[0].shape[3];
+    const int64_t r = filter.shape[0], s = filter.shape[1], k = filter.shape[3];
     Array dx(in[0].shape);
     for (int64_t at = 0; at < dx.size(); ++at) {
       if (in[0][at] <= 0) continue;
-      Array one(in[0].shape);
-      one[at] = 1;
-      const Array slope = Convolve(one, in[1], {});
-      for (int64_t i = 0; i < slope.size(); ++i) dx[at] += slope[i] * in[2][i];
+      const int64_t x = at / c % width, y = at / c / width % height, image = at / c / width / height;
+      for (int64_t tap = 0; tap < r * s; ++tap) {
+        const int64_t to_y = y + r / 2 - tap / s, to_x = x + s / 2 - tap % s;
+        if (to_y < 0 || to_y >= height || to_x < 0 || to_x >= width) continue;
+        for (int64_t i = 0; i < k; ++i) {
+          dx[at] += filter[(tap * c + at % c) * k + i] * dy[((image * height + to_y) * width + to_x) * k + i];
+        }
+      }
       dx[at] += sum[at];
     }
     return Arrays{dx};
