@@ -33,8 +33,8 @@ absl::Status FuseScaledSines(Program& program, const RewriteContext& context) {
     const int before = sine.inputs[0].node;
     const ProgramNode& scale = program.nodes[before];
     if (scale.op->name != "Scale" || !guard.Allows(before, static_cast<int>(i))) continue;
-    const OpDef* fused = FusedOp(context, "ScaledSine", scale);
-    if (fused == nullptr) continue;  // no kernel for this device and dtype
+    const OpDef* fused = FusedOp(context, "ScaledSine", scale, {&sine});
+    if (fused == nullptr) continue;  // no kernel for this device and dtype, or a program's own for one of the two
     sine.op = fused;
     sine.attrs = scale.attrs;  // T and factor
     sine.inputs = scale.inputs;

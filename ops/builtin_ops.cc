@@ -2,6 +2,7 @@
 
 #include "framework/base/module.h"
 #include "framework/graph/kernel_table.h"
+#include "ops/activation/activation_ops.h"
 #include "ops/convolution/convolution_ops.h"
 #include "ops/copy/copy_ops.h"
 #include "ops/gpu/gpu_module.h"

@@ -1,16 +1,25 @@
 #include "framework/compiler/rewrite.h"
 
+#include "absl/algorithm/container.h"
 #include "absl/status/status.h"
 #include "framework/base/status.h"
 #include "framework/graph/infer.h"
 
 namespace belfry {
 
-const OpDef* FusedOp(const RewriteContext& context, absl::string_view name, const ProgramNode& node) {
+const OpDef* FusedOp(const RewriteContext& context, absl::string_view name, const ProgramNode& node,
+                     std::initializer_list<const ProgramNode*> more) {
   const OpDef* op = context.registry.Find(name);
   if (op == nullptr) return nullptr;
-  const DType dtype = KernelDType(*node.op, node.attrs);
-  return op->FindKernel(context.devices.device(node.device).type(), dtype) == nullptr ? nullptr : op;
+  const auto replaced = [&](const OpDef& of, const ProgramNode& at) {
+    return of.HasReplacement(context.devices.device(at.device).type(), KernelDType(*at.op, at.attrs));
+  };
+  if (op->FindKernel(context.devices.device(node.device).type(), KernelDType(*node.op, node.attrs)) == nullptr) {
+    return nullptr;
+  }
+  const bool own = replaced(*node.op, node) ||
+                   absl::c_any_of(more, [&](const ProgramNode* other) { return replaced(*other->op, *other); });
+  return own && !replaced(*op, node) ? nullptr : op;
 }
 
 absl::Status RunRewrites(Program& program, const RewriteContext& context, bool fuse,

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <initializer_list>
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -17,9 +18,11 @@ struct RewriteContext {
   const DeviceSet& devices;
 };
 
-// The op `name` of the registry, if it has a kernel for the dtype and the device of `node`; null if not. The test
-// before several nodes become one.
-const OpDef* FusedOp(const RewriteContext& context, absl::string_view name, const ProgramNode& node);
+// The op `name` of the registry, if it may take the place of `node` and the nodes `more`; null if not. The test before
+// several nodes become one. It needs a kernel for the dtype and the device of `node`. Where a program has replaced the
+// kernel of one of the nodes (OpRegistry::AddKernels), that is to run, unless the kernel of `name` was replaced too.
+const OpDef* FusedOp(const RewriteContext& context, absl::string_view name, const ProgramNode& node,
+                     std::initializer_list<const ProgramNode*> more = {});
 
 // Runs the registry's rewrites in order. `after` is called after each, with its name. The first error wins.
 absl::Status RunRewrites(Program& program, const RewriteContext& context, bool fuse,

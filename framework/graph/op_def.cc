@@ -43,6 +43,14 @@ const KernelDef* OpDef::FindKernel(absl::string_view device_type, DType dtype) c
   return nullptr;
 }
 
+// A kernel of the module that has the same dtype comes behind the op's own.
+bool OpDef::HasReplacement(absl::string_view device_type, DType dtype) const {
+  const std::vector<const KernelDef*> all = KernelsFor(device_type);
+  const auto same = [&](const KernelDef* kernel) { return kernel->dtype == dtype; };
+  const auto first = std::find_if(all.begin(), all.end(), same);
+  return first != all.end() && ((*first)->replaces || std::any_of(first + 1, all.end(), same));
+}
+
 std::vector<const KernelDef*> OpDef::KernelsFor(absl::string_view device_type) const {
   std::vector<const KernelDef*> found;
   for (const KernelDef& kernel : kernels) {
@@ -85,7 +93,13 @@ void MergeKernels(std::vector<KernelDef>& kernels, std::vector<KernelDef> more) 
 void OpRegistry::AddKernels(absl::string_view op, std::vector<KernelDef> kernels) {
   const auto found = ops_.find(op);
   BELFRY_CHECK(found != ops_.end() && found->second.kind == OpKind::kKernel);
-  MergeKernels(found->second.kernels, std::move(kernels));
+  std::vector<KernelDef>& known = found->second.kernels;
+  for (KernelDef& kernel : kernels) {
+    kernel.replaces = std::any_of(known.begin(), known.end(), [&](const KernelDef& other) {
+      return other.device_type == kernel.device_type && other.dtype == kernel.dtype;
+    });
+  }
+  MergeKernels(known, std::move(kernels));
 }
 
 void OpRegistry::SetLateKernels(std::shared_ptr<const LateKernels> kernels) {

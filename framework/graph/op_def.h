@@ -97,6 +97,8 @@ struct KernelDef {
   // For ops on a CPU that are not stateful and reduce input 0 to output 0, the only output. The reduction reads no
   // other input, and does not see the shapes of shape_only ones. Null: the op only runs as a whole.
   ReductionFactory reduce = nullptr;
+  // Set by OpRegistry::AddKernels where it came in the place of another (OpDef::HasReplacement).
+  bool replaces = false;
 };
 
 class LateKernels;
@@ -156,6 +158,9 @@ struct OpDef {
   // The kernel for a device type and dtype, or null: one of `kernels`, else of `late_kernels`, which are loaded if they
   // are for this type.
   const KernelDef* FindKernel(absl::string_view device_type, DType dtype) const;
+  // True if the kernel that FindKernel returns was put in the place of another (OpRegistry::AddKernels), whose
+  // computation a fused op therefore must not do (compiler/rewrite.h, FusedOp).
+  bool HasReplacement(absl::string_view device_type, DType dtype) const;
   // All kernels for a device type, in the same order of precedence.
   std::vector<const KernelDef*> KernelsFor(absl::string_view device_type) const;
   // The ArgDef of input or output `index`, list arguments counted out. REQUIRES: the op has such an argument.
@@ -199,7 +204,7 @@ class OpRegistry {
   // op, and so on.
   void Add(OpDef op);
   // Adds kernels to an existing op; this is how a device back-end registers its own. A kernel for the same device type
-  // and dtype as an existing one replaces it.
+  // and dtype as an existing one replaces it. It then is what runs: rewrites leave the op as it is (FusedOp).
   void AddKernels(absl::string_view op, std::vector<KernelDef> kernels);
   // Kernels that all ops, including those added later, fall back on; loaded when one is first looked up.
   void SetLateKernels(std::shared_ptr<const LateKernels> kernels);

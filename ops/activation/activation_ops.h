@@ -18,6 +18,15 @@ void AddBiasGpuKernels(KernelTable& table);              // bias.cu
 void AddSmoothActivationGpuKernels(KernelTable& table);  // smooth_activations.cu
 void AddSoftmaxGpuKernels(KernelTable& table);           // softmax.cu
 void AddDropoutGpuKernels(KernelTable& table);           // dropout.cu
+
+// The rewrite "bias_activation" (rewrites/bias_activation.cc). Makes one node of Conv2D or MatMul, BiasAdd and
+// activation, and of a convolution's filter and bias gradients, where nothing else reads what lies between.
+absl::Status FuseBiasAndActivation(Program& program, const RewriteContext& context);
+
+// Kernels of BiasAddGrad for every float type, for ops that sum a bias gradient along with another.
+absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec);     // bias.cc
+absl::StatusOr<Kernel> MakeGpuBiasAddGrad(const KernelSpec& spec);  // bias.cu
+
 // Inputs of ReluGrad, Relu6Grad and the other gradients that are computed from the result y.
 namespace relu_grad {
 inline constexpr int kDy = 0, kY = 1;

@@ -1,66 +1,31 @@
+#include <utility>
+
+#include "ops/activation/activate_impl.h"
 #include "ops/activation/activation_ops.h"
-#include "ops/activation/functors.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/elementwise/define_impl.h"
 #include "ops/nn.h"
-#include "ops/simd/math_impl.h"
-#include "ops/simd/vector_impl.h"
 
 namespace belfry::ops {
 namespace {
 
-// Parameter sources: each is built from a node's attributes, and Make<C>() returns the functor F<C>. Unary and Binary
-// apply that functor to n elements.
+// Kernels that apply F, made with the attribute "alpha".
 template <template <class> class F>
-struct Plain {
-  static constexpr double kCost = 1;
-  explicit Plain(const Attrs&) {}
-  template <class C>
-  F<C> Make() const {
-    return F<C>();
-  }
-};
-template <template <class> class F, int cost>
-struct WithAlpha {
-  static constexpr double kCost = cost;
-  double alpha;
-  explicit WithAlpha(const Attrs& attrs) : alpha(attrs.Float("alpha")) {}
-  template <class C>
-  F<C> Make() const {
-    return F<C>(alpha);
-  }
-};
-template <template <class> class F, int cost>
-struct Scaled {
-  static constexpr double kCost = cost;
-  explicit Scaled(const Attrs&) {}
-  template <class C>
-  F<C> Make() const {
-    return F<C>(functor::kSeluAlpha, functor::kSeluScale);
-  }
-};
-
-template <class Maker>
-struct Unary : Maker {
-  using Maker::Maker;
-  template <class C>
-  void operator()(int64_t n, const C* x, C* y) const {
-    const auto f = this->template Make<C>();
-    if constexpr (std::is_same_v<decltype(f), const functor::Elu<C>>) {
-      simd::Map<C>(n, x, y, [f](auto v) { return v < 0 ? f.negative * simd::Expm1(v) : f.positive * v; });
-    } else {
-      for (int64_t i = 0; i < n; ++i) y[i] = f(x[i]);
-    }
-  }
-};
-template <class Maker>
-struct Binary : Maker {
-  using Maker::Maker;
-  template <class C>
-  void operator()(int64_t n, const C* dy, const C* y, C* dx) const {
-    const auto f = this->template Make<C>();
-    for (int64_t i = 0; i < n; ++i) dx[i] = f(dy[i], y[i]);
-  }
-};
+std::vector<KernelDef> MapsOfAlpha() {
+  return Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) -> KernelFactory {
+    using T = typename decltype(tag)::type;
+    return [](const KernelSpec& spec) -> absl::StatusOr<Kernel> {
+      return MapKernel<T>(spec, F<Compute<T>>(spec.attrs.Float("alpha")));
+    };
+  });
+}
+template <template <class> class F>
+std::vector<KernelDef> ZipsOfAlpha() {
+  return Kernels<float, double, Half, BFloat16>("CPU", [](auto tag) -> KernelFactory {
+    using T = typename decltype(tag)::type;
+    return [](const KernelSpec& spec) { return ZipKernel<T>(spec, F<Compute<T>>(spec.attrs.Float("alpha"))); };
+  });
+}
 
 // The gradients are computed from y, so that x need not be kept. This needs y to show on which side of 0 x was, which a
 // negative alpha would prevent.
@@ -71,8 +36,8 @@ absl::StatusOr<std::vector<Shape>> ActivationShape(const ShapeArgs& args) {
   return SameAsAll(args);
 }
 
-template <class Function, class GradFunction>
-void Register(OpRegistry& registry, const std::string& name, std::vector<AttrDef> attrs = {}) {
+void Register(OpRegistry& registry, const std::string& name, std::vector<KernelDef> kernels,
+              std::vector<KernelDef> grad_kernels, std::vector<AttrDef> attrs = {}) {
   std::vector<std::string> passed;
   for (const AttrDef& attr : attrs) passed.push_back(attr.name);
   registry.Add({.name = name,
@@ -84,7 +49,7 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<AttrDef
                 .gradient = GradientFrom(name + "Grad", /*from_output=*/true, passed),
                 .elementwise = true,
                 .in_place = {{0, 0}},
-                .kernels = UnaryKernels<Function>()});
+                .kernels = std::move(kernels)});
   registry.Add({.name = name + "Grad",
                 .inputs = {{"dy"}, {"y"}},
                 .outputs = {{"dx"}},
@@ -94,7 +59,7 @@ void Register(OpRegistry& registry, const std::string& name, std::vector<AttrDef
                 .gradient = NoSecondDerivative(),
                 .elementwise = true,
                 .in_place = {{0, 0}, {1, 0}},
-                .kernels = BinaryKernels<GradFunction>()});
+                .kernels = std::move(grad_kernels)});
 }
 
 }  // namespace
@@ -106,13 +71,12 @@ Output Elu(OpScope scope, Output x, double alpha) { return scope.Add("Elu", {x},
 Output Selu(OpScope scope, Output x) { return scope.Add("Selu", {x}); }
 
 void RegisterActivations(OpRegistry& registry) {
-  Register<Unary<Plain<functor::Relu>>, Binary<Plain<functor::ReluGrad>>>(registry, "Relu");
-  Register<Unary<Plain<functor::Relu6>>, Binary<Plain<functor::Relu6Grad>>>(registry, "Relu6");
-  Register<Unary<WithAlpha<functor::LeakyRelu, 1>>, Binary<WithAlpha<functor::LeakyReluGrad, 1>>>(registry, "LeakyRelu",
-                                                                                                  {{"alpha", 0.2}});
-  Register<Unary<WithAlpha<functor::Elu, 10>>, Binary<WithAlpha<functor::EluGrad, 2>>>(registry, "Elu",
-                                                                                       {{"alpha", 1.0}});
-  Register<Unary<Scaled<functor::Elu, 10>>, Binary<Scaled<functor::EluGrad, 2>>>(registry, "Selu");
+  Register(registry, "Relu", FloatMaps<functor::Relu>(), FloatZips<functor::ReluGrad>());
+  Register(registry, "Relu6", FloatMaps<functor::Relu6>(), FloatZips<functor::Relu6Grad>());
+  Register(registry, "LeakyRelu", MapsOfAlpha<functor::LeakyRelu>(), ZipsOfAlpha<functor::LeakyReluGrad>(),
+           {{"alpha", 0.2}});
+  Register(registry, "Elu", MapsOfAlpha<functor::Elu>(), ZipsOfAlpha<functor::EluGrad>(), {{"alpha", 1.0}});
+  Register(registry, "Selu", FloatMaps<functor::Selu>(), FloatZips<functor::SeluGrad>());
 }
 
 }  // namespace belfry::ops

@@ -22,15 +22,6 @@ void AddOfAlpha(KernelTable& table, const std::string& op) {
                    }));
 }
 
-template <class T>
-struct Selu : functor::Elu<T> {
-  constexpr Selu() : functor::Elu<T>(functor::kSeluAlpha, functor::kSeluScale) {}
-};
-template <class T>
-struct SeluGrad : functor::EluGrad<T> {
-  constexpr SeluGrad() : functor::EluGrad<T>(functor::kSeluAlpha, functor::kSeluScale) {}
-};
-
 }  // namespace
 
 void AddActivationsGpuKernels(KernelTable& table) {
@@ -40,8 +31,8 @@ void AddActivationsGpuKernels(KernelTable& table) {
   AddFloatGpuZips<functor::Relu6Grad>(table, "Relu6Grad");
   AddOfAlpha<functor::LeakyRelu, functor::LeakyReluGrad>(table, "LeakyRelu");
   AddOfAlpha<functor::Elu, functor::EluGrad>(table, "Elu");
-  AddFloatGpuMaps<Selu>(table, "Selu");
-  AddFloatGpuZips<SeluGrad>(table, "SeluGrad");
+  AddFloatGpuMaps<functor::Selu>(table, "Selu");
+  AddFloatGpuZips<functor::SeluGrad>(table, "SeluGrad");
 }
 
 }  // namespace belfry::ops

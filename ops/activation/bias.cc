@@ -40,6 +40,11 @@ absl::StatusOr<ReducePlan> PlanOfBiasAddGrad(const KernelSpec& spec) {
   return PlanReduce(dy, reduced);
 }
 
+template <class T>
+KernelDef BiasAddGradDef() {
+  return ReduceKernelDef<T>(&PlanOfBiasAddGrad, [](const ReducePlan&) { return SumReduction<Compute<T>>(); });
+}
+
 absl::StatusOr<std::vector<Shape>> BiasAddShape(const ShapeArgs& args) {
   Shape x = args.inputs[0];
   const Shape& bias = args.inputs[1];
@@ -57,6 +62,15 @@ absl::StatusOr<std::vector<Shape>> BiasAddGradShape(const ShapeArgs& args) {
 }
 
 }  // namespace
+
+absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec) {
+  switch (spec.inputs[0].dtype) {
+    case DType::kFloat64: return BiasAddGradDef<double>().make(spec);
+    case DType::kFloat16: return BiasAddGradDef<Half>().make(spec);
+    case DType::kBFloat16: return BiasAddGradDef<BFloat16>().make(spec);
+    default: return BiasAddGradDef<float>().make(spec);
+  }
+}
 
 Output BiasAdd(OpScope scope, Output x, Output bias) { return scope.Add("BiasAdd", {x, bias}); }
 
@@ -79,7 +93,8 @@ void RegisterBias(OpRegistry& registry) {
                 .types = {{"T", kFloatTypes}},
                 .shape = BiasAddGradShape,
                 .gradient = NoSecondDerivative(),
-                .kernels = ReduceKernels<SumReduction, float, double, Half, BFloat16>(&PlanOfBiasAddGrad)});
+                .kernels = {BiasAddGradDef<float>(), BiasAddGradDef<double>(), BiasAddGradDef<Half>(),
+                            BiasAddGradDef<BFloat16>()}});
 }
 
 }  // namespace belfry::ops

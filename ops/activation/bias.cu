@@ -64,11 +64,20 @@ absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec) {
 
 }  // namespace
 
+absl::StatusOr<Kernel> MakeGpuBiasAddGrad(const KernelSpec& spec) {
+  switch (spec.inputs[0].dtype) {
+    case DType::kFloat64: return MakeBiasAddGrad<double>(spec);
+    case DType::kFloat16: return MakeBiasAddGrad<Half>(spec);
+    case DType::kBFloat16: return MakeBiasAddGrad<BFloat16>(spec);
+    default: return MakeBiasAddGrad<float>(spec);
+  }
+}
+
 void AddBiasGpuKernels(KernelTable& table) {
   table.AddKernels("BiasAdd", Kernels<float, double, Half, BFloat16>(
                                   "GPU", [](auto tag) { return &MakeBiasAdd<typename decltype(tag)::type>; }));
-  table.AddKernels("BiasAddGrad", Kernels<float, double, Half, BFloat16>(
-                                      "GPU", [](auto tag) { return &MakeBiasAddGrad<typename decltype(tag)::type>; }));
+  table.AddKernels("BiasAddGrad",
+                   Kernels<float, double, Half, BFloat16>("GPU", [](auto) { return &MakeGpuBiasAddGrad; }));
 }
 
 }  // namespace belfry::ops

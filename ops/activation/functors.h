@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "framework/base/dtype.h"
+#include "ops/common/epilogue.h"
 #include "ops/elementwise/functors.h"
 
 namespace belfry::ops::functor {
@@ -53,6 +54,7 @@ struct LeakyReluGrad {
 // y = scale x above 0, scale alpha (exp(x) - 1) below 0: ELU, and SELU with its constants.
 template <class T>
 struct Elu {
+  static constexpr double kCost = 10;
   T positive, negative;
   explicit constexpr Elu(double alpha, double scale = 1)
       : positive(static_cast<T>(scale)), negative(static_cast<T>(scale * alpha)) {}
@@ -61,10 +63,20 @@ struct Elu {
 // Below 0 the derivative is scale alpha exp(x) = y + scale alpha.
 template <class T>
 struct EluGrad {
+  static constexpr double kCost = 2;
   T positive, negative;
   explicit constexpr EluGrad(double alpha, double scale = 1)
       : positive(static_cast<T>(scale)), negative(static_cast<T>(scale * alpha)) {}
   constexpr T operator()(T dy, T y) const { return dy * (y < 0 ? y + negative : positive); }
+};
+
+template <class T>
+struct Selu : Elu<T> {
+  constexpr Selu() : Elu<T>(kSeluAlpha, kSeluScale) {}
+};
+template <class T>
+struct SeluGrad : EluGrad<T> {
+  constexpr SeluGrad() : EluGrad<T>(kSeluAlpha, kSeluScale) {}
 };
 
 // Beyond these magnitudes the functions below equal their limits. Clamping avoids inf * 0, also in double.
@@ -105,6 +117,7 @@ struct GeluTanhGate {
 // With exp(-|g|) nothing overflows, and small results keep their precision.
 template <class T, template <class> class Gate>
 struct Gated {
+  static constexpr double kCost = 11;
   constexpr T operator()(T x) const {
     const T g = Gate<T>::Value(Clamp(x, kGateLimit)), e = std::exp(g < 0 ? g : -g);
     x = x < T(-kGateLimit) ? T(-kGateLimit) : x;
@@ -121,9 +134,19 @@ struct GatedGrad {
   }
 };
 
+template <class T>
+using Silu = Gated<T, SiluGate>;
+template <class T>
+using SiluGrad = GatedGrad<T, SiluGate>;
+template <class T>
+using GeluTanh = Gated<T, GeluTanhGate>;
+template <class T>
+using GeluTanhGrad = GatedGrad<T, GeluTanhGate>;
+
 inline constexpr double kSqrtHalf = 0.70710678118654752;
 template <class T>
 struct Gelu {
+  static constexpr double kCost = 12;
   constexpr T operator()(T x) const {
     const T v = x < T(-kErfLimit) ? T(-kErfLimit) : x;
     return v * T(0.5) * std::erfc(v * T(-kSqrtHalf));
@@ -139,6 +162,37 @@ struct GeluGrad {
   }
 };
 
+template <class T>
+struct Identity {
+  constexpr T operator()(T x) const { return x; }
+};
+
+// Calls use(f) with the activation's functor.
+template <class T, class Use>
+constexpr auto VisitActivation(Activation activation, double alpha, const Use& use) {
+  switch (activation) {
+    case Activation::kRelu: return use(Relu<T>());
+    case Activation::kRelu6: return use(Relu6<T>());
+    case Activation::kLeakyRelu: return use(LeakyRelu<T>(alpha));
+    case Activation::kElu: return use(Elu<T>(alpha));
+    case Activation::kTanh: return use(Tanh<T>());
+    case Activation::kSigmoid: return use(Sigmoid<T>());
+    case Activation::kGelu: return use(Gelu<T>());
+    case Activation::kGeluTanh: return use(GeluTanh<T>());
+    case Activation::kNone: break;
+  }
+  return use(Identity<T>());
+}
+// The activation, chosen at each call.
+template <class T>
+struct Activate {
+  Activation activation;
+  T alpha;
+  constexpr T operator()(T x) const {
+    return VisitActivation<T>(activation, alpha, [x](const auto& f) { return f(x); });
+  }
+};
+
 // log(1 + exp(-|x|)), which neither overflows nor loses small results.
 template <class T>
 struct SoftplusTail {
@@ -147,6 +201,7 @@ struct SoftplusTail {
 // log(1 + exp(x)) = max(x, 0) + tail.
 template <class T>
 struct Softplus {
+  static constexpr double kCost = 20;
   constexpr T Finish(T x, T tail) const { return (x > 0 ? x : T(0)) + tail; }
   constexpr T operator()(T x) const { return Finish(x, SoftplusTail<T>()(x)); }
 };

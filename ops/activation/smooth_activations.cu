@@ -8,20 +8,15 @@ namespace {
 template <class T>
 absl::StatusOr<Kernel> MakeGelu(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
-  if (spec.attrs.Bool("approximate")) return GpuMapKernel<T>(spec, functor::Gated<C, functor::GeluTanhGate>());
+  if (spec.attrs.Bool("approximate")) return GpuMapKernel<T>(spec, functor::GeluTanh<C>());
   return GpuMapKernel<T>(spec, functor::Gelu<C>());
 }
 template <class T>
 absl::StatusOr<Kernel> MakeGeluGrad(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
-  if (spec.attrs.Bool("approximate")) return GpuZipKernel<T>(spec, functor::GatedGrad<C, functor::GeluTanhGate>());
+  if (spec.attrs.Bool("approximate")) return GpuZipKernel<T>(spec, functor::GeluTanhGrad<C>());
   return GpuZipKernel<T>(spec, functor::GeluGrad<C>());
 }
-
-template <class T>
-using SiluFunctor = functor::Gated<T, functor::SiluGate>;
-template <class T>
-using SiluGradFunctor = functor::GatedGrad<T, functor::SiluGate>;
 
 }  // namespace
 
@@ -30,8 +25,8 @@ void AddSmoothActivationGpuKernels(KernelTable& table) {
                                "GPU", [](auto tag) { return &MakeGelu<typename decltype(tag)::type>; }));
   table.AddKernels("GeluGrad", Kernels<float, double, Half, BFloat16>(
                                    "GPU", [](auto tag) { return &MakeGeluGrad<typename decltype(tag)::type>; }));
-  AddFloatGpuMaps<SiluFunctor>(table, "Silu");
-  AddFloatGpuZips<SiluGradFunctor>(table, "SiluGrad");
+  AddFloatGpuMaps<functor::Silu>(table, "Silu");
+  AddFloatGpuZips<functor::SiluGrad>(table, "SiluGrad");
   AddFloatGpuMaps<functor::Softplus>(table, "Softplus");
   AddFloatGpuZips<functor::SoftplusGrad>(table, "SoftplusGrad");
 }

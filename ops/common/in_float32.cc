@@ -1,14 +1,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <functional>
-#include <string>
+#include <memory>
 #include <utility>
 
 #include "absl/types/span.h"
 #include "framework/base/alignment.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
-#include "ops/builtin_ops.h"
 #include "ops/common/in_float32_impl.h"
 #include "ops/common/op_rules_impl.h"
 #include "ops/onednn/primitive.h"
@@ -28,7 +27,8 @@ struct Widening {
 template <class T>
 class InFloat32 {
  public:
-  static absl::StatusOr<Kernel> Make(const OpDef& op, const KernelSpec& spec) {
+  // `make` makes the op's float32 kernel.
+  static absl::StatusOr<Kernel> Make(const OpDef& op, const KernelFactory& make, const KernelSpec& spec) {
     InFloat32 kernel;
     size_t bytes = AlignUp((spec.inputs.size() + spec.outputs.size()) * sizeof(void*));
     const auto widen = [&](absl::Span<const TensorSpec> specs, std::vector<Widening>& widenings) {
@@ -44,9 +44,7 @@ class InFloat32 {
     };
     const std::vector<TensorSpec> inputs = widen(spec.inputs, kernel.inputs_);
     const std::vector<TensorSpec> outputs = widen(spec.outputs, kernel.outputs_);
-    const KernelDef* def = op.FindKernel("CPU", DType::kFloat32);
-    BELFRY_CHECK(def != nullptr);
-    ASSIGN_OR_RETURN(Kernel wide, def->make({spec.name, spec.attrs, inputs, outputs, spec.device}));
+    ASSIGN_OR_RETURN(Kernel wide, make({spec.name, spec.attrs, inputs, outputs, spec.device}));
     kernel.input_count_ = spec.inputs.size();
     kernel.output_count_ = spec.outputs.size();
     kernel.workspace_ = bytes;
@@ -92,20 +90,22 @@ class InFloat32 {
 
 }  // namespace
 
-std::vector<KernelDef> WithSixteenBits(absl::string_view op, std::vector<KernelDef> kernels,
-                                       std::function<bool(const KernelSpec&)> own) {
-  for (KernelDef& kernel : kernels) {
+OpDef WithSixteenBits(OpDef op, std::function<bool(const KernelSpec&)> own) {
+  const KernelDef* const wide = op.FindKernel("CPU", DType::kFloat32);
+  BELFRY_CHECK(wide != nullptr);
+  const auto args = std::make_shared<const OpDef>(OpDef{.inputs = op.inputs});
+  for (KernelDef& kernel : op.kernels) {
     if (kernel.dtype != DType::kBFloat16) continue;
-    kernel.make = [op = std::string(op), own, make = std::move(kernel.make)](const KernelSpec& spec) {
+    kernel.make = [args, own, wide = wide->make, make = std::move(kernel.make)](const KernelSpec& spec) {
       const bool copies = onednn::BFloat16Time() > 1 && !(own != nullptr && own(spec));
-      return copies ? InFloat32<BFloat16>::Make(*BuiltinOps().Find(op), spec) : make(spec);
+      return copies ? InFloat32<BFloat16>::Make(*args, wide, spec) : make(spec);
     };
   }
-  const auto make = [op = std::string(op)](const KernelSpec& spec) {
-    return InFloat32<Half>::Make(*BuiltinOps().Find(op), spec);
+  const auto make = [args, wide = wide->make](const KernelSpec& spec) {
+    return InFloat32<Half>::Make(*args, wide, spec);
   };
-  kernels.push_back({.device_type = "CPU", .dtype = DType::kFloat16, .make = make});
-  return kernels;
+  op.kernels.push_back({.device_type = "CPU", .dtype = DType::kFloat16, .make = make});
+  return op;
 }
 
 }  // namespace belfry::ops

@@ -3,17 +3,14 @@
 #pragma once
 
 #include <functional>
-#include <vector>
 
-#include "absl/strings/string_view.h"
 #include "framework/graph/op_def.h"
 
 namespace belfry::ops {
 
-// Returns `kernels` of op `op` and a float16 CPU kernel, which runs the float32 kernel on copies of its inputs in the
+// Returns `op`, which has a float32 CPU kernel, with a float16 one, which runs that on copies of its inputs in the
 // workspace and rounds the results. On processors without instructions for bfloat16 its kernel does the same, unless
 // `own` says that the given one converts elements as it reads them.
-std::vector<KernelDef> WithSixteenBits(absl::string_view op, std::vector<KernelDef> kernels,
-                                       std::function<bool(const KernelSpec&)> own = nullptr);
+OpDef WithSixteenBits(OpDef op, std::function<bool(const KernelSpec&)> own = nullptr);
 
 }  // namespace belfry::ops

@@ -29,31 +29,9 @@ void ParallelBlocks(int64_t n, double cost, const Body& body) {
               [&](int64_t begin, int64_t end) { body(begin * kBlock, std::min(end * kBlock, n)); });
 }
 
-// Kernel of y = f(x), element by element. F is constructed from the node's attributes; f(n, x, y) computes n elements
-// in float or double, and y may be x. F::kCost is the approximate number of scalar operations per element.
-template <class T, class F>
-absl::StatusOr<Kernel> MakeUnary(const KernelSpec& spec) {
-  return Kernel{[n = spec.outputs[0].shape.elements(), f = F(spec.attrs)](const KernelContext& context) {
-    const T* x = context.input<T>(0);
-    T* y = context.output<T>(0);
-    ParallelBlocks(n, F::kCost, [&](int64_t begin, int64_t end) {
-      if constexpr (std::is_same_v<T, Compute<T>>) {
-        f(end - begin, x + begin, y + begin);
-      } else {
-        alignas(64) Compute<T> block[kBlock];
-        for (int64_t i = begin; i < end; i += kBlock) {
-          const int64_t size = std::min(kBlock, end - i);
-          Load(x + i, size, block);
-          f(size, block, block);
-          Store(block, size, y + i);
-        }
-      }
-    });
-    return absl::OkStatus();
-  }};
-}
-
-// Kernel of z = f(x, y), with the same requirements; z may be x or y.
+// Kernel of z = f(x, y), element by element. F is constructed from the node's attributes; f(n, x, y, z) computes n
+// elements in float or double, and z may be x or y. F::kCost is the approximate number of scalar operations per
+// element.
 template <class T, class F>
 absl::StatusOr<Kernel> MakeBinary(const KernelSpec& spec) {
   return Kernel{[n = spec.outputs[0].shape.elements(), f = F(spec.attrs)](const KernelContext& context) {
@@ -77,11 +55,6 @@ absl::StatusOr<Kernel> MakeBinary(const KernelSpec& spec) {
   }};
 }
 
-template <class F>
-std::vector<KernelDef> UnaryKernels() {
-  return Kernels<float, double, Half, BFloat16>("CPU",
-                                                [](auto tag) { return &MakeUnary<typename decltype(tag)::type, F>; });
-}
 template <class F>
 std::vector<KernelDef> BinaryKernels() {
   return Kernels<float, double, Half, BFloat16>("CPU",

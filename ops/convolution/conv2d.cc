@@ -8,7 +8,6 @@
 #include "ops/convolution/convolution_ops.h"
 
 namespace belfry::ops {
-namespace {
 
 template <class T>
 absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec) {
@@ -27,7 +26,7 @@ absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec) {
 
 // Inputs: x (shape only), filter, dy.
 template <class T>
-absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeConv2DBackpropInput(const KernelSpec& spec) {
   const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   if (std::optional<Kernel> kernel = WinogradBackpropInput(spec, shape)) return *std::move(kernel);
@@ -43,7 +42,7 @@ absl::StatusOr<Kernel> MakeBackpropInput(const KernelSpec& spec) {
 
 // Inputs: x, filter (shape only), dy.
 template <class T>
-absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeConv2DBackpropFilter(const KernelSpec& spec) {
   const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
   if (spec.outputs[0].shape.elements() == 0) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
   if (std::optional<Kernel> kernel = WinogradBackpropFilter(spec, shape)) return *std::move(kernel);
@@ -58,6 +57,18 @@ absl::StatusOr<Kernel> MakeBackpropFilter(const KernelSpec& spec) {
     return absl::OkStatus();
   }};
 }
+
+template absl::StatusOr<Kernel> MakeConv2D<float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeConv2D<double>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeConv2D<BFloat16>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeConv2DBackpropInput<float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeConv2DBackpropInput<double>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeConv2DBackpropInput<BFloat16>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeConv2DBackpropFilter<float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeConv2DBackpropFilter<double>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeConv2DBackpropFilter<BFloat16>(const KernelSpec& spec);
+
+namespace {
 
 absl::StatusOr<std::vector<Shape>> ForwardShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(const Shape y, Conv2DOutputShape(args.attrs, args.inputs[0], args.inputs[1]));
@@ -99,7 +110,7 @@ Output Conv2D(OpScope scope, Output x, Output filter, const Conv2DOptions& optio
 }
 
 void RegisterConv2D(OpRegistry& registry) {
-  registry.Add(
+  registry.Add(WithSixteenBits(
       {.name = "Conv2D",
        .inputs = {{"x"}, {"filter"}},
        .outputs = {{"y"}},
@@ -108,11 +119,10 @@ void RegisterConv2D(OpRegistry& registry) {
        .shape = ForwardShape,
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.outputs[0].shape, of.inputs[1].shape); },
        .gradient = Conv2DGradient,
-       .kernels = WithSixteenBits(
-           "Conv2D",
-           Kernels<float, double, BFloat16>("CPU", [](auto tag) { return &MakeConv2D<typename decltype(tag)::type>; }),
-           ForwardByWinograd())});
-  registry.Add(
+       .kernels =
+           Kernels<float, double, BFloat16>("CPU", [](auto tag) { return &MakeConv2D<typename decltype(tag)::type>; })},
+      ForwardByWinograd()));
+  registry.Add(WithSixteenBits(
       {.name = "Conv2DBackpropInput",
        .inputs = {{.name = "x", .shape_only = true}, {"filter"}, {"dy"}},
        .outputs = {{"dx"}},
@@ -121,23 +131,21 @@ void RegisterConv2D(OpRegistry& registry) {
        .shape = GradientShape(0),
        .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
        .gradient = GradientOfBackpropInput,
-       .kernels = WithSixteenBits("Conv2DBackpropInput",
-                                  Kernels<float, double, BFloat16>(
-                                      "CPU", [](auto tag) { return &MakeBackpropInput<typename decltype(tag)::type>; }),
-                                  BackpropInputByWinograd())});
-  registry.Add({.name = "Conv2DBackpropFilter",
-                .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
-                .outputs = {{"dfilter"}},
-                .types = {{"T", kFloatTypes}},
-                .attrs = Conv2DAttrDefs(),
-                .shape = GradientShape(1),
-                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
-                .gradient = GradientOfBackpropFilter,
-                .kernels = WithSixteenBits(
-                    "Conv2DBackpropFilter",
-                    Kernels<float, double, BFloat16>(
-                        "CPU", [](auto tag) { return &MakeBackpropFilter<typename decltype(tag)::type>; }),
-                    BackpropFilterByWinograd())});
+       .kernels = Kernels<float, double, BFloat16>(
+           "CPU", [](auto tag) { return &MakeConv2DBackpropInput<typename decltype(tag)::type>; })},
+      BackpropInputByWinograd()));
+  registry.Add(WithSixteenBits(
+      {.name = "Conv2DBackpropFilter",
+       .inputs = {{"x"}, {.name = "filter", .shape_only = true}, {"dy"}},
+       .outputs = {{"dfilter"}},
+       .types = {{"T", kFloatTypes}},
+       .attrs = Conv2DAttrDefs(),
+       .shape = GradientShape(1),
+       .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
+       .gradient = GradientOfBackpropFilter,
+       .kernels = Kernels<float, double, BFloat16>(
+           "CPU", [](auto tag) { return &MakeConv2DBackpropFilter<typename decltype(tag)::type>; })},
+      BackpropFilterByWinograd()));
 }
 
 }  // namespace belfry::ops

@@ -9,11 +9,13 @@
 #include "framework/base/alignment.h"
 #include "framework/base/mutex.h"
 #include "framework/base/status.h"
+#include "ops/activation/activation_ops.h"
+#include "ops/activation/epilogue_gpu_impl.h"
+#include "ops/activation/epilogue_impl.h"
 #include "ops/convolution/conv2d_gpu_impl.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/convolution_ops.h"
 #include "ops/gpu/autotune.h"
-#include "ops/gpu/epilogue_gpu_impl.h"
 #include "spdlog/spdlog.h"
 
 namespace belfry::ops {
@@ -148,9 +150,10 @@ absl::StatusOr<Kernel> MakeConv(const KernelSpec& spec) {
 }
 
 absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
-  const GpuEpilogue epilogue = GpuEpilogue::Of(spec.attrs);
-  if (epilogue.is_relu() || epilogue.is_none()) {
-    absl::StatusOr<Plan> plan = MakePlan(GpuConv::Kind::kForward, spec, /*bias=*/true, epilogue.is_relu());
+  ASSIGN_OR_RETURN(const Epilogue epilogue, EpilogueOf(spec.attrs));
+  if (FusedByGpuLibraries(epilogue)) {
+    const bool relu = epilogue.activation == Activation::kRelu;
+    absl::StatusOr<Plan> plan = MakePlan(GpuConv::Kind::kForward, spec, /*bias=*/true, relu);
     if (plan.ok()) return KernelOf(*std::move(plan));
     // The library may refuse a fusion in several ways; running out of memory is not one of them.
     if (absl::IsResourceExhausted(plan.status())) return plan.status();
@@ -174,11 +177,14 @@ void AddConv2DGpuKernels(KernelTable& table) {
   };
   add("Conv2D", &MakeConv<GpuConv::Kind::kForward>);
   add("Conv2DBackpropInput", &MakeConv<GpuConv::Kind::kBackwardData>);
-  add("Conv2DTranspose", [](const KernelSpec& spec) { return MakeConv2DTranspose(spec, "GPU"); });
+  add("Conv2DTranspose",
+      [](const KernelSpec& spec) { return MakeConv2DTranspose(spec, &MakeConv<GpuConv::Kind::kBackwardData>); });
   add("Conv2DBackpropInputReluGrad", &MakeMasked);
   add("Conv2DBackpropInputAddReluGrad", &MakeMasked);
   add("Conv2DBackpropFilter", &MakeConv<GpuConv::Kind::kBackwardFilter>);
-  add("Conv2DBackpropFilterBias", [](const KernelSpec& spec) { return MakeFilterThenBias(spec, "GPU"); });
+  add("Conv2DBackpropFilterBias", [](const KernelSpec& spec) {
+    return MakeFilterThenBias(spec, &MakeConv<GpuConv::Kind::kBackwardFilter>, &MakeGpuBiasAddGrad);
+  });
   add("FusedConv2D", &MakeFused);
 }
 

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "ops/builtin_ops.h"
 #include "ops/common/window.h"
 
 namespace belfry::ops {
@@ -82,15 +81,11 @@ onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, cons
           .dtype = x.dtype};
 }
 
-absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, absl::string_view device_type) {
-  const auto make = [&](absl::string_view op, absl::Span<const TensorSpec> inputs,
-                        int output) -> absl::StatusOr<Kernel> {
-    const KernelDef* def = BuiltinOps().Find(op)->FindKernel(device_type, spec.inputs[2].dtype);
-    if (def == nullptr) return absl::UnimplementedError(absl::StrCat("there is no ", device_type, " kernel for ", op));
-    return def->make({spec.name, spec.attrs, inputs, spec.outputs.subspan(output, 1), spec.device});
-  };
-  ASSIGN_OR_RETURN(Kernel filter, make("Conv2DBackpropFilter", spec.inputs, 0));
-  ASSIGN_OR_RETURN(Kernel bias, make("BiasAddGrad", spec.inputs.subspan(2, 1), 1));
+absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, const KernelFactory& make_filter,
+                                          const KernelFactory& make_bias) {
+  const absl::Span<const TensorSpec> dfilter = spec.outputs.subspan(0, 1), dbias = spec.outputs.subspan(1, 1);
+  ASSIGN_OR_RETURN(Kernel filter, make_filter({spec.name, spec.attrs, spec.inputs, dfilter, spec.device}));
+  ASSIGN_OR_RETURN(Kernel bias, make_bias({spec.name, spec.attrs, spec.inputs.subspan(2, 1), dbias, spec.device}));
   return Kernel{[filter = std::move(filter.run), bias = std::move(bias.run)](const KernelContext& context) {
                   RETURN_IF_ERROR(filter(context));
                   KernelContext second = context;
@@ -99,6 +94,12 @@ absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, absl::string_v
                   return bias(second);
                 },
                 std::max(filter.workspace_bytes, bias.workspace_bytes)};
+}
+
+absl::StatusOr<Kernel> MakeConv2DTranspose(const KernelSpec& spec, const KernelFactory& make) {
+  std::vector<TensorSpec> inputs(spec.inputs.begin(), spec.inputs.end());
+  inputs[0] = spec.outputs[0];  // of which that kernel, too, reads the shape only
+  return make({spec.name, spec.attrs, inputs, spec.outputs, spec.device});
 }
 
 }  // namespace belfry::ops

@@ -19,10 +19,21 @@ double Conv2DFlops(const Shape& y, const Shape& filter);
 // The full geometry. REQUIRES: the shapes are known, and Conv2DOutputShape accepts them.
 onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter);
 
-// A kernel of Conv2DBackpropFilterBias that runs the kernels of Conv2DBackpropFilter and BiasAddGrad.
-absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, absl::string_view device_type);
+// CPU kernels of Conv2D and its two gradients, for float, double and BFloat16; ops that do one of them and more run
+// them, too.
+template <class T>
+absl::StatusOr<Kernel> MakeConv2D(const KernelSpec& spec);
+template <class T>
+absl::StatusOr<Kernel> MakeConv2DBackpropInput(const KernelSpec& spec);
+template <class T>
+absl::StatusOr<Kernel> MakeConv2DBackpropFilter(const KernelSpec& spec);
 
-// A kernel of Conv2DTranspose: that of Conv2DBackpropInput.
-absl::StatusOr<Kernel> MakeConv2DTranspose(const KernelSpec& spec, absl::string_view device_type);
+// A kernel of Conv2DBackpropFilterBias that runs those of Conv2DBackpropFilter and BiasAddGrad, which `make_filter` and
+// `make_bias` make.
+absl::StatusOr<Kernel> MakeFilterThenBias(const KernelSpec& spec, const KernelFactory& make_filter,
+                                          const KernelFactory& make_bias);
+
+// A kernel of Conv2DTranspose: that of Conv2DBackpropInput, which `make` makes.
+absl::StatusOr<Kernel> MakeConv2DTranspose(const KernelSpec& spec, const KernelFactory& make);
 
 }  // namespace belfry::ops

@@ -5,9 +5,10 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
-#include "ops/builtin_ops.h"
+#include "ops/common/in_float32_impl.h"
 #include "ops/common/window.h"
 #include "ops/convolution/conv2d_impl.h"
+#include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
 #include "ops/copy/extents_impl.h"
 
@@ -30,6 +31,12 @@ std::vector<Output> TransposedGradient(const Scope& scope, const Node& node, abs
   const Attrs attrs = Conv2DAttrs(node.attrs());
   return {Output(), scope.Add("Conv2DBackpropFilter", {dy[0], node.input(1), node.input(2)}, attrs),
           scope.Add("Conv2D", {dy[0], node.input(1)}, attrs)};
+}
+
+bool TransposedByWinograd(const KernelSpec& spec) {
+  std::vector<TensorSpec> inputs(spec.inputs.begin(), spec.inputs.end());
+  inputs[0] = spec.outputs[0];
+  return BackpropInputByWinograd()({spec.name, spec.attrs, inputs, spec.outputs, spec.device});
 }
 
 // The least extent of which a convolution makes `x`; for SAME, x times the stride.
@@ -96,26 +103,24 @@ Output DepthwiseConv2D(OpScope scope, Output x, Output filter, const Conv2DOptio
   return Conv2D(scope, x, Reshape(scope, filter, {r, s, 1, Extent::Of(filter, 3) * channels}), grouped);
 }
 
-absl::StatusOr<Kernel> MakeConv2DTranspose(const KernelSpec& spec, absl::string_view device_type) {
-  const KernelDef* def = BuiltinOps().Find("Conv2DBackpropInput")->FindKernel(device_type, spec.outputs[0].dtype);
-  if (def == nullptr) return absl::UnimplementedError(absl::StrCat("there is no ", device_type, " kernel"));
-  std::vector<TensorSpec> inputs(spec.inputs.begin(), spec.inputs.end());
-  inputs[0] = spec.outputs[0];  // of which that kernel, too, reads the shape only
-  return def->make({spec.name, spec.attrs, inputs, spec.outputs, spec.device});
-}
-
 void RegisterConv2DTranspose(OpRegistry& registry) {
-  registry.Add({.name = "Conv2DTranspose",
-                .inputs = {{.name = "extents", .type = kCarrierType, .shape_only = true}, {"filter"}, {"x"}},
-                .outputs = {{"y"}},
-                .types = {{"T", kFloatTypes}},
-                .attrs = Conv2DAttrDefs(),
-                .shape = TransposedShape,
-                .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
-                .gradient = TransposedGradient,
-                .kernels = Kernels<float, double, Half, BFloat16>("CPU", [](auto) {
-                  return [](const KernelSpec& spec) { return MakeConv2DTranspose(spec, "CPU"); };
-                })});
+  registry.Add(WithSixteenBits(
+      {.name = "Conv2DTranspose",
+       .inputs = {{.name = "extents", .type = kCarrierType, .shape_only = true}, {"filter"}, {"x"}},
+       .outputs = {{"y"}},
+       .types = {{"T", kFloatTypes}},
+       .attrs = Conv2DAttrDefs(),
+       .shape = TransposedShape,
+       .flops = [](const KernelSpec& of) { return Conv2DFlops(of.inputs[2].shape, of.inputs[1].shape); },
+       .gradient = TransposedGradient,
+       .kernels = Kernels<float, double, BFloat16>("CPU",
+                                                   [](auto tag) {
+                                                     return [](const KernelSpec& spec) {
+                                                       using T = typename decltype(tag)::type;
+                                                       return MakeConv2DTranspose(spec, &MakeConv2DBackpropInput<T>);
+                                                     };
+                                                   })},
+      TransposedByWinograd));
 }
 
 }  // namespace belfry::ops

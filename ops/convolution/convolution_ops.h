@@ -8,13 +8,10 @@ namespace belfry::ops {
 
 void RegisterConv2D(OpRegistry& registry);           // conv2d.cc
 void RegisterConv2DTranspose(OpRegistry& registry);  // conv2d_transpose.cc
-void RegisterFused(OpRegistry& registry);            // fused.cc
+void RegisterFusedConv2D(OpRegistry& registry);      // fused.cc
 
 // In the CUDA module.
 void AddConv2DGpuKernels(KernelTable& table);  // conv2d_gpu.cc
-// The rewrite "bias_activation" (rewrites/bias_activation.cc). Makes one node of Conv2D or MatMul, BiasAdd and
-// activation, and of a convolution's filter and bias gradients, where nothing else reads what lies between.
-absl::Status FuseBiasAndActivation(Program& program, const RewriteContext& context);
 
 // The rewrite "input_gradients" (rewrites/input_gradients.cc). Makes one node of a convolution's gradient with respect
 // to its images, an addition to it and the mask of a ReLU's gradient, where nothing else reads what lies between: the

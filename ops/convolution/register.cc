@@ -6,7 +6,7 @@ namespace belfry::ops {
 void RegisterConvolutionOps(OpRegistry& registry) {
   RegisterConv2D(registry);
   RegisterConv2DTranspose(registry);
-  RegisterFused(registry);
+  RegisterFusedConv2D(registry);
 }
 
 }  // namespace belfry::ops

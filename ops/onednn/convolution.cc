@@ -102,7 +102,7 @@ absl::StatusOr<Desc> Choose(const std::string& what, const std::vector<Layouts>&
 }
 
 dnnl::convolution_forward::primitive_desc Forward(const ConvolutionProblem& p, const Layouts& l,
-                                                  const memory::desc* bias, const PostOps& post_ops) {
+                                                  const memory::desc* bias, const Epilogue& post_ops) {
   using Convolution = dnnl::convolution_forward;
   const Target target{.engine = Cpu(), .attributes = Attributes(post_ops), .allow_empty = true};
   const auto training = prop_kind::forward_training;

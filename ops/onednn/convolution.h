@@ -31,7 +31,7 @@ struct Conv2DShape {
 
 struct Conv2DForwardOptions {
   bool bias = false;  // [k], of the shape's dtype
-  PostOps post_ops;
+  Epilogue post_ops;
   bool allow_reference = false;
 };
 

@@ -27,7 +27,7 @@ struct MatMulShape {
 
 struct MatMulOptions {
   bool bias = false;  // [n], added to every row
-  PostOps post_ops;
+  Epilogue post_ops;
   bool allow_reference = false;
 };
 

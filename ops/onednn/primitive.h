@@ -9,6 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "framework/base/dtype.h"
+#include "ops/common/epilogue.h"
 
 namespace belfry::ops::onednn {
 
@@ -61,21 +62,8 @@ double BFloat16Time();
 // code for AVX-512, in bfloat16 for AVX512_BF16, allows that, and its code for other processors does not.
 bool ProductsRepeat(DType dtype);
 
-// A function applied to a result (with its bias) before it is stored: y = f(y).
-enum class Activation {
-  kNone,
-  kRelu,   // max(x, 0); with alpha != 0 leaky: alpha x below 0
-  kRelu6,  // min(max(x, 0), 6)
-  kElu,    // x above 0, alpha (exp(x) - 1) below 0
-  kTanh,
-  kSigmoid,
-  kGelu,      // x Phi(x); minus infinity gives NaN, as below
-  kGeluTanh,  // its approximation by tanh
-};
-
-struct PostOps {
-  Activation activation = Activation::kNone;
-  float alpha = 0;
-};
+// True for the epilogues that the library computes as Belfry does, which primitives take as post_ops. Its ReLU and
+// ReLU6 would make NaN 0, and so would its sigmoid for SSE4.1; its GELUs would make minus infinity NaN.
+bool Applies(const Epilogue& epilogue);
 
 }  // namespace belfry::ops::onednn

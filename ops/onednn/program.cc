@@ -30,23 +30,32 @@ absl::StatusOr<dnnl::memory::data_type> DataType(DType dtype) {
       absl::StrCat("oneDNN is used only for float32 and bfloat16, not for ", DTypeName(dtype)));
 }
 
+bool Applies(const Epilogue& epilogue) {
+  switch (epilogue.activation) {
+    case Activation::kNone:
+    case Activation::kElu:
+    case Activation::kTanh: return true;
+    case Activation::kLeakyRelu: return epilogue.alpha != 0;
+    default: return false;
+  }
+}
+
 // The scratchpad belongs to the caller, so that running a primitive allocates none.
-dnnl::primitive_attr Attributes(const PostOps& post_ops, bool accumulate) {
+dnnl::primitive_attr Attributes(const Epilogue& post_ops, bool accumulate) {
   using dnnl::algorithm;
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
   dnnl::post_ops ops;
   if (accumulate) ops.append_sum();
-  const auto append = [&](algorithm algorithm, float alpha, float beta) { AppendEltwise(ops, algorithm, alpha, beta); };
+  BELFRY_CHECK(Applies(post_ops));
+  const auto append = [&](algorithm algorithm) {
+    AppendEltwise(ops, algorithm, static_cast<float>(post_ops.alpha), /*beta=*/0);
+  };
   switch (post_ops.activation) {
-    case Activation::kNone: break;
-    case Activation::kRelu: append(algorithm::eltwise_relu, post_ops.alpha, 0); break;
-    case Activation::kRelu6: append(algorithm::eltwise_clip, 0, 6); break;
-    case Activation::kElu: append(algorithm::eltwise_elu, post_ops.alpha, 0); break;
-    case Activation::kTanh: append(algorithm::eltwise_tanh, 0, 0); break;
-    case Activation::kSigmoid: append(algorithm::eltwise_logistic, 0, 0); break;
-    case Activation::kGelu: append(algorithm::eltwise_gelu_erf, 0, 0); break;
-    case Activation::kGeluTanh: append(algorithm::eltwise_gelu_tanh, 0, 0); break;
+    case Activation::kLeakyRelu: append(algorithm::eltwise_relu); break;
+    case Activation::kElu: append(algorithm::eltwise_elu); break;
+    case Activation::kTanh: append(algorithm::eltwise_tanh); break;
+    default: break;
   }
   attributes.set_post_ops(ops);
   return attributes;

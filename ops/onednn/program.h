@@ -24,7 +24,7 @@ absl::StatusOr<dnnl::memory::data_type> DataType(DType dtype);
 
 // Attributes of a primitive whose scratchpad belongs to the caller. Always a new object, because copies share state.
 // With `accumulate` the result is added to what is stored, before `post_ops`.
-dnnl::primitive_attr Attributes(const PostOps& post_ops = {}, bool accumulate = false);
+dnnl::primitive_attr Attributes(const Epilogue& post_ops = {}, bool accumulate = false);
 
 // True if `implementation` names the library's reference loops.
 bool IsReference(absl::string_view implementation);

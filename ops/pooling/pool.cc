@@ -329,7 +329,7 @@ Output GlobalMaxPool(OpScope scope, Output x, bool keep_dims) {
 }
 
 void RegisterPool(OpRegistry& registry) {
-  registry.Add(
+  registry.Add(WithSixteenBits(
       {.name = "MaxPool",
        .inputs = {{"x"}},
        .outputs = {{"y"}, {.name = "winners", .type = "W"}},
@@ -339,20 +339,18 @@ void RegisterPool(OpRegistry& registry) {
        .gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> dy) -> std::vector<Output> {
          return {scope.Add("MaxPoolGrad", {node.input(0), node.output(1), dy[0]}, PassedAttrs(node))};
        },
-       .kernels = WithSixteenBits("MaxPool", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                    return &MakeMaxPool<typename decltype(tag)::type>;
-                                  }))});
-  registry.Add({.name = "MaxPoolGrad",
-                .inputs = {{.name = "x", .shape_only = true}, {.name = "winners", .type = "W"}, {"dy"}},
-                .outputs = {{"dx"}},
-                .types = {{"T", kFloatTypes}, {"W", kWinnerTypes}},
-                .attrs = PoolAttrDefs(),
-                .shape = PoolGradShape,
-                .gradient = NoSecondDerivative(),
-                .kernels = WithSixteenBits("MaxPoolGrad", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                             return &MakeMaxPoolGrad<typename decltype(tag)::type>;
-                                           }))});
-  registry.Add(
+       .kernels = Kernels<float, double, BFloat16>(
+           "CPU", [](auto tag) { return &MakeMaxPool<typename decltype(tag)::type>; })}));
+  registry.Add(WithSixteenBits({.name = "MaxPoolGrad",
+                                .inputs = {{.name = "x", .shape_only = true}, {.name = "winners", .type = "W"}, {"dy"}},
+                                .outputs = {{"dx"}},
+                                .types = {{"T", kFloatTypes}, {"W", kWinnerTypes}},
+                                .attrs = PoolAttrDefs(),
+                                .shape = PoolGradShape,
+                                .gradient = NoSecondDerivative(),
+                                .kernels = Kernels<float, double, BFloat16>(
+                                    "CPU", [](auto tag) { return &MakeMaxPoolGrad<typename decltype(tag)::type>; })}));
+  registry.Add(WithSixteenBits(
       {.name = "AvgPool",
        .inputs = {{"x"}},
        .outputs = {{"y"}},
@@ -362,10 +360,9 @@ void RegisterPool(OpRegistry& registry) {
        .gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> dy) -> std::vector<Output> {
          return {scope.Add("AvgPoolGrad", {node.input(0), dy[0]}, PassedAttrs(node))};
        },
-       .kernels = WithSixteenBits("AvgPool", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                    return &MakeAvgPool<typename decltype(tag)::type>;
-                                  }))});
-  registry.Add(
+       .kernels = Kernels<float, double, BFloat16>(
+           "CPU", [](auto tag) { return &MakeAvgPool<typename decltype(tag)::type>; })}));
+  registry.Add(WithSixteenBits(
       {.name = "AvgPoolGrad",
        .inputs = {{.name = "x", .shape_only = true}, {"dy"}},
        .outputs = {{"dx"}},
@@ -375,9 +372,8 @@ void RegisterPool(OpRegistry& registry) {
        .gradient = [](const Scope& scope, const Node& node, absl::Span<const Output> ddx) -> std::vector<Output> {
          return {Output(), scope.Add("AvgPool", {ddx[0]}, PassedAttrs(node))};
        },
-       .kernels = WithSixteenBits("AvgPoolGrad", Kernels<float, double, BFloat16>("CPU", [](auto tag) {
-                                    return &MakeAvgPoolGrad<typename decltype(tag)::type>;
-                                  }))});
+       .kernels = Kernels<float, double, BFloat16>(
+           "CPU", [](auto tag) { return &MakeAvgPoolGrad<typename decltype(tag)::type>; })}));
 }
 
 }  // namespace belfry::ops

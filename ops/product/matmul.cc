@@ -125,6 +125,8 @@ Kernel MakeBlocked(std::vector<Pair> pairs, int64_t m, int64_t n, int64_t k, boo
   return kernel;
 }
 
+}  // namespace
+
 template <class T>
 absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   using C = Compute<T>;
@@ -165,6 +167,12 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   };
   return kernel;
 }
+
+template absl::StatusOr<Kernel> MakeMatMul<float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeMatMul<double>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeMatMul<BFloat16>(const KernelSpec& spec);
+
+namespace {
 
 std::vector<Output> MatMulGradient(const Scope& scope, const Node& node, absl::Span<const Output> dys) {
   const Output a = node.input(0), b = node.input(1), dy = dys[0];

@@ -4,8 +4,9 @@
 #include <utility>
 
 #include "framework/base/status.h"
+#include "ops/activation/epilogue_gpu_impl.h"
+#include "ops/activation/epilogue_impl.h"
 #include "ops/elementwise/broadcast_impl.h"
-#include "ops/gpu/epilogue_gpu_impl.h"
 #include "ops/product/matmul_gpu_impl.h"
 #include "ops/product/product_ops.h"
 
@@ -51,9 +52,10 @@ absl::StatusOr<Kernel> MakeByLibrary(const KernelSpec& spec, bool bias, bool rel
 
 template <class T>
 absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
-  const GpuEpilogue epilogue = GpuEpilogue::Of(spec.attrs);
-  if (epilogue.is_none() || epilogue.is_relu()) {
-    absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, /*bias=*/true, epilogue.is_relu());
+  ASSIGN_OR_RETURN(const Epilogue epilogue, EpilogueOf(spec.attrs));
+  if (FusedByGpuLibraries(epilogue)) {
+    const bool relu = epilogue.activation == Activation::kRelu;
+    absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, /*bias=*/true, relu);
     if (!absl::IsUnimplemented(kernel.status())) return kernel;
   }
   ASSIGN_OR_RETURN(Kernel kernel, MakeGpuMatMul<T>(spec));

@@ -6,7 +6,12 @@
 
 namespace belfry::ops {
 
-void RegisterMatMul(OpRegistry& registry);  // matmul.cc
+void RegisterMatMul(OpRegistry& registry);       // matmul.cc
+void RegisterFusedMatMul(OpRegistry& registry);  // fused_matmul.cc
+
+// CPU kernels of MatMul, for float, double and BFloat16.
+template <class T>
+absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec);
 
 // OpDef::flops of MatMul and FusedMatMul.
 double MatMulFlops(const KernelSpec& of);

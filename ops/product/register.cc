@@ -3,6 +3,9 @@
 
 namespace belfry::ops {
 
-void RegisterProductOps(OpRegistry& registry) { RegisterMatMul(registry); }
+void RegisterProductOps(OpRegistry& registry) {
+  RegisterMatMul(registry);
+  RegisterFusedMatMul(registry);
+}
 
 }  // namespace belfry::ops

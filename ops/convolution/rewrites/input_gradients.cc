@@ -26,7 +26,8 @@ class InputGradientFuser {
     const Value dy = program_.nodes[i].inputs[relu_grad::kDy];
     if (!guard_.Allows(dy.node, i)) return;
     if (IsConvolution(dy)) {
-      Become(i, dy.node, "Conv2DBackpropInputReluGrad", {});
+      const OpDef* op = FusedOp(context_, "Conv2DBackpropInputReluGrad", program_.nodes[dy.node], {&program_.nodes[i]});
+      if (op != nullptr) Become(i, dy.node, op, {});
       return;
     }
     const ProgramNode& sum = program_.nodes[dy.node];
@@ -35,16 +36,16 @@ class InputGradientFuser {
       const Value gradient = sum.inputs[side], addend = sum.inputs[1 - side];
       if (!IsConvolution(gradient) || !guard_.Allows(gradient.node, dy.node)) continue;
       if (program_.spec(addend).shape != program_.spec(gradient).shape) continue;
-      if (Become(i, gradient.node, "Conv2DBackpropInputAddReluGrad", {addend})) return;
+      const OpDef* op = FusedOp(context_, "Conv2DBackpropInputAddReluGrad", program_.nodes[gradient.node],
+                                {&sum, &program_.nodes[i]});
+      if (op != nullptr) return Become(i, gradient.node, op, {addend});
     }
   }
   bool IsConvolution(Value value) const { return program_.nodes[value.node].op->name == "Conv2DBackpropInput"; }
 
   // The mask's node becomes all of it. It takes the name of the convolution's node, because that is most of the work.
-  bool Become(int i, int convolution, absl::string_view name, const std::vector<Value>& more) {
+  void Become(int i, int convolution, const OpDef* op, const std::vector<Value>& more) {
     ProgramNode& from = program_.nodes[convolution];
-    const OpDef* op = FusedOp(context_, name, from);
-    if (op == nullptr) return false;
     ProgramNode& node = program_.nodes[i];
     const Value y = node.inputs[relu_grad::kY];
     node.op = op;
@@ -54,7 +55,6 @@ class InputGradientFuser {
     node.inputs.insert(node.inputs.end(), more.begin(), more.end());
     std::swap(node.name, from.name);
     std::swap(node.source, from.source);
-    return true;
   }
 
   Program& program_;

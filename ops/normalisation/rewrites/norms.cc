@@ -48,7 +48,9 @@ class NormFuser {
   void FuseRelu(int i) {
     const Value below = nodes_[i].inputs[0];
     if (IsNorm(below)) {
-      if (guard_.Allows(below.node, i)) Become(i, below.node, "BatchNormRelu", {});
+      if (!guard_.Allows(below.node, i)) return;
+      const OpDef* op = FusedOp(context_, "BatchNormRelu", nodes_[below.node], {&nodes_[i]});
+      if (op != nullptr) Become(i, below.node, op, {});
       return;
     }
     const ProgramNode& sum = nodes_[below.node];
@@ -57,15 +59,14 @@ class NormFuser {
       const Value norm = sum.inputs[side], addend = sum.inputs[1 - side];
       if (!IsNorm(norm) || !guard_.Allows(norm.node, below.node) || ComesFrom(addend, norm.node)) continue;
       if (program_.spec(addend).shape != program_.spec(norm).shape) continue;
-      if (Become(i, norm.node, "BatchNormAddRelu", {addend})) return;
+      const OpDef* op = FusedOp(context_, "BatchNormAddRelu", nodes_[norm.node], {&sum, &nodes_[i]});
+      if (op != nullptr) return Become(i, norm.node, op, {addend});
     }
   }
   bool IsNorm(Value value) const { return value.index == batch_norm::kY && nodes_[value.node].op->name == "BatchNorm"; }
 
   // The ReLU's node becomes all of it. Nothing reads the normalisation once Redirect has run, so Normalize drops it.
-  bool Become(int i, int norm, absl::string_view name, const std::vector<Value>& more) {
-    const OpDef* op = FusedOp(context_, name, nodes_[norm]);
-    if (op == nullptr) return false;
+  void Become(int i, int norm, const OpDef* op, const std::vector<Value>& more) {
     ProgramNode& node = nodes_[i];
     const ProgramNode& from = nodes_[norm];
     node.op = op;
@@ -74,7 +75,6 @@ class NormFuser {
     node.inputs.insert(node.inputs.end(), more.begin(), more.end());
     node.outputs = from.outputs;
     fused_[norm] = i;
-    return true;
   }
 
   // BatchNormGrad of what ReluGrad gives. The fused kernel computes the ReLU's input again from x, so everything that
@@ -94,7 +94,7 @@ class NormFuser {
                       mean.index == batch_norm::kMean && variance == Value{mean.node, batch_norm::kVariance} &&
                       !node.attrs.Bool("fixed_statistics") &&
                       node.attrs.Float("epsilon") == forward.attrs.Float("epsilon") && forward.device == node.device;
-    const OpDef* op = FusedOp(context_, "BatchNormReluGrad", node);
+    const OpDef* op = FusedOp(context_, "BatchNormReluGrad", node, {&mask});
     if (!same || op == nullptr) return;
     node.op = op;
     node.attrs = forward.attrs;

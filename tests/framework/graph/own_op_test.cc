@@ -3,12 +3,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <utility>
 
 #include "framework/base/parallel.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/gradient_checker.h"
 #include "framework/graph/gradients.h"
+#include "framework/graph/kernel_table.h"
 #include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
@@ -149,6 +151,27 @@ TEST(OpRegistry, TakesKernelsOfABackEnd) {
   EXPECT_FALSE(registry.Find("Cube")->KernelsFor("GPU").empty());
   EXPECT_NE(registry.Find("Cube")->FindKernel("GPU", DType::kFloat32), nullptr);
   EXPECT_EQ(registry.Find("Cube")->FindKernel("GPU", DType::kFloat64), nullptr);
+}
+
+TEST(OpRegistry, KnowsKernelsThatReplaceOthers) {
+  OpRegistry registry;
+  registry.SetLateKernels(std::make_shared<LateKernels>("GPU", [] {
+    KernelTable table;
+    table.AddKernels("Cube", {{"GPU", DType::kFloat32, &MakeCube<float>}});
+    return table;
+  }));
+  registry.Add(Cube());
+  const OpDef& cube = *registry.Find("Cube");
+  EXPECT_FALSE(cube.HasReplacement("CPU", DType::kFloat32));
+  EXPECT_FALSE(cube.HasReplacement("GPU", DType::kFloat32));
+  registry.AddKernels("Cube",
+                      {{"CPU", DType::kFloat32, &MakeCube<float>}, {"GPU", DType::kFloat64, &MakeCube<double>}});
+  EXPECT_TRUE(cube.HasReplacement("CPU", DType::kFloat32));
+  EXPECT_FALSE(cube.HasReplacement("CPU", DType::kFloat64));
+  EXPECT_FALSE(cube.HasReplacement("GPU", DType::kFloat64));  // there was none
+  EXPECT_FALSE(cube.HasReplacement("GPU", DType::kFloat32));
+  registry.AddKernels("Cube", {{"GPU", DType::kFloat32, &MakeCube<float>}});
+  EXPECT_TRUE(cube.HasReplacement("GPU", DType::kFloat32));  // in the place of the module's
 }
 
 TEST(OpRegistryDeathTest, ChecksDefinitions) {

@@ -154,7 +154,8 @@ TEST_P(Convolution, Forward) {
   Values product(SizeY(shape_));
   ForEachTap(shape_, [&](int64_t i, int64_t w, int64_t o) { product[o] += x[i] * weights[w]; });
   for (const bool with_bias : {false, true}) {
-    for (const PostOps& post_ops : {PostOps{}, PostOps{Activation::kRelu}, PostOps{Activation::kElu, 0.5f}}) {
+    for (const Epilogue& post_ops :
+         {Epilogue{}, Epilogue{Activation::kLeakyRelu, 0.1}, Epilogue{Activation::kElu, 0.5}}) {
       auto primitive = Conv2DForward(shape_, {.bias = with_bias, .post_ops = post_ops});
       ASSERT_TRUE(primitive.ok()) << primitive.status();
       SCOPED_TRACE(shape_.DebugString() + " " + std::string(primitive->implementation()));
@@ -215,10 +216,10 @@ INSTANTIATE_TEST_SUITE_P(Shapes, Convolution,
 TEST(ConvolutionActivations, AreFused) {
   const Conv2DShape shape{.n = 2, .h = 4, .w = 4, .c = 16, .k = 17, .r = 1, .s = 1};
   const Values x = Random(SizeX(shape)), weights = Random(SizeWeights(shape));
-  for (const PostOps& post_ops :
-       {PostOps{Activation::kRelu, 0.25f}, PostOps{Activation::kRelu6}, PostOps{Activation::kElu, 1.0f},
-        PostOps{Activation::kTanh}, PostOps{Activation::kSigmoid}}) {
+  for (const Epilogue& post_ops :
+       {Epilogue{Activation::kLeakyRelu, 0.25}, Epilogue{Activation::kElu, 1.0}, Epilogue{Activation::kTanh}}) {
     SCOPED_TRACE(static_cast<int>(post_ops.activation));
+    EXPECT_TRUE(Applies(post_ops));
     auto primitive = Conv2DForward(shape, {.post_ops = post_ops});
     ASSERT_TRUE(primitive.ok()) << primitive.status();
     Values want(SizeY(shape));

@@ -49,6 +49,6 @@ inline bool IsComputed(DType dtype) { return dtype != DType::kBFloat16 || BFloat
 inline constexpr char kNotComputed[] = "oneDNN computes in bfloat16 on processors with AVX-512 only";
 
 // f(x) in double.
-double Apply(const PostOps& post_ops, double x);
+double Apply(const Epilogue& post_ops, double x);
 
 }  // namespace belfry::ops::onednn

@@ -82,7 +82,8 @@ TEST_P(MatrixProduct, AgreesWithLoops) {
     const Values bias = Random(shape.n, output);
     const Values product = Reference(shape, a, b);
     for (const bool with_bias : {false, true}) {
-      for (const PostOps& post_ops : {PostOps{}, PostOps{Activation::kTanh}, PostOps{Activation::kRelu}}) {
+      for (const Epilogue& post_ops :
+           {Epilogue{}, Epilogue{Activation::kTanh}, Epilogue{Activation::kLeakyRelu, 0.1}}) {
         auto primitive = MatMul(shape, {.bias = with_bias, .post_ops = post_ops});
         // Our own loops compute long sums that the library would not give in parts.
         if (shape.k > 1024 && absl::IsUnimplemented(primitive.status())) continue;
@@ -132,7 +133,7 @@ TEST(MatrixProductThreads, DoNotChangeTheBits) {
         bool computed_by_one = false;
         for (const int count : {1, 2, 3, 4, 8}) {
           const ScopedParallelThreads threads(count);
-          auto primitive = MatMul(shape, {.bias = true, .post_ops = PostOps{Activation::kRelu}});
+          auto primitive = MatMul(shape, {.bias = true, .post_ops = Epilogue{Activation::kLeakyRelu, 0.1}});
           const bool computed = !absl::IsUnimplemented(primitive.status());
           if (count == 1) computed_by_one = computed;
           ASSERT_EQ(computed, computed_by_one) << primitive.status();

@@ -39,7 +39,7 @@ TEST_P(TutorialNetwork, HasFastKernels) {
                           .dtype = dtype};
   Conv2DShape conv2 = conv1;
   conv2.h = conv2.w = 12, conv2.c = 64;
-  const Conv2DForwardOptions bias_and_relu{.bias = true, .post_ops = {Activation::kRelu}};
+  const Conv2DForwardOptions bias_and_relu{.bias = true, .post_ops = {Activation::kLeakyRelu, 0.1}};
   ExpectFast("conv1 forward", Conv2DForward(conv1, bias_and_relu));
   ExpectFast("conv1 backward data", Conv2DBackwardData(conv1));
   ExpectFast("conv1 backward weights", Conv2DBackwardWeights(conv1, {.bias = true}));
@@ -53,7 +53,7 @@ TEST_P(TutorialNetwork, HasFastKernels) {
   }
   for (const auto& [k, n] : {std::pair<int64_t, int64_t>(2304, 384), {384, 192}, {192, 10}}) {
     ExpectFast("dense forward", MatMul({{}, {}, 128, k, n, false, false, dtype, dtype},
-                                       {.bias = true, .post_ops = {Activation::kRelu}}));
+                                       {.bias = true, .post_ops = {Activation::kLeakyRelu, 0.1}}));
     ExpectFast("dense backward data", MatMul({{}, {}, 128, n, k, false, true, dtype, dtype}));
     ExpectFast("dense backward weights", MatMul({{}, {}, k, 128, n, true, false, dtype, DType::kFloat32}));
   }

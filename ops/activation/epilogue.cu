@@ -6,47 +6,32 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
+#include "ops/activation/epilogue_gpu_impl.h"
 #include "ops/activation/functors.h"
 #include "ops/gpu/divider_impl.h"
-#include "ops/gpu/epilogue_gpu_impl.h"
 
 namespace belfry::ops {
 namespace {
 
-template <class C>
-BELFRY_GPU C Activate(GpuActivation activation, C alpha, C x) {
-  switch (activation) {
-    case GpuActivation::kRelu: return x < C(0) ? (alpha == C(0) ? C(0) : alpha * x) : x;
-    case GpuActivation::kRelu6: return x < C(0) ? C(0) : x > C(6) ? C(6) : x;
-    case GpuActivation::kElu: return x < C(0) ? alpha * std::expm1(x) : x;
-    case GpuActivation::kTanh: return std::tanh(x);
-    case GpuActivation::kSigmoid: return C(1) / (C(1) + std::exp(-x));
-    case GpuActivation::kGelu: return functor::Gelu<C>()(x);
-    case GpuActivation::kGeluTanh: return functor::Gated<C, functor::GeluTanhGate>()(x);
-    default: return x;
-  }
-}
-
 template <class T>
-absl::Status BiasActivation(Stream& stream, int64_t n, const Divider& channels, GpuActivation activation, double slope,
+absl::Status BiasActivation(Stream& stream, int64_t n, const Divider& channels, const Epilogue& epilogue,
                             const gpu::Stored<T>* bias, gpu::Stored<T>* y) {
   using C = gpu::Compute<T>;
-  const C alpha = static_cast<C>(slope);
+  const functor::Activate<C> activate{epilogue.activation, static_cast<C>(epilogue.alpha)};
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
     int64_t row = i;
     const int64_t c = channels.Split(row);
-    y[i] = gpu::Narrow<T>(Activate<C>(activation, alpha, gpu::Widen(y[i]) + gpu::Widen(bias[c])));
+    y[i] = gpu::Narrow<T>(activate(gpu::Widen(y[i]) + gpu::Widen(bias[c])));
   });
 }
 
-using Run = absl::Status (*)(Stream&, int64_t n, const Divider& channels, const GpuEpilogue&, const void* bias,
-                             void* y);
+using Run = absl::Status (*)(Stream&, int64_t n, const Divider& channels, const Epilogue&, const void* bias, void* y);
 
 template <class T>
-absl::Status RunBiasActivation(Stream& stream, int64_t n, const Divider& channels, const GpuEpilogue& epilogue,
+absl::Status RunBiasActivation(Stream& stream, int64_t n, const Divider& channels, const Epilogue& epilogue,
                                const void* bias, void* y) {
-  return BiasActivation<T>(stream, n, channels, epilogue.activation, epilogue.alpha,
-                           static_cast<const gpu::Stored<T>*>(bias), static_cast<gpu::Stored<T>*>(y));
+  return BiasActivation<T>(stream, n, channels, epilogue, static_cast<const gpu::Stored<T>*>(bias),
+                           static_cast<gpu::Stored<T>*>(y));
 }
 
 template <class T>
@@ -81,24 +66,7 @@ Mask MaskFor(DType dtype) {
 
 }  // namespace
 
-GpuEpilogue GpuEpilogue::Of(const Attrs& attrs) {
-  struct Known {
-    absl::string_view name;
-    GpuActivation activation;
-  };
-  constexpr Known kKnown[] = {{"relu", GpuActivation::kRelu},   {"leaky_relu", GpuActivation::kRelu},
-                              {"relu6", GpuActivation::kRelu6}, {"elu", GpuActivation::kElu},
-                              {"tanh", GpuActivation::kTanh},   {"sigmoid", GpuActivation::kSigmoid},
-                              {"gelu", GpuActivation::kGelu},   {"gelu_tanh", GpuActivation::kGeluTanh}};
-  const absl::string_view name = attrs.String("activation");
-  for (const Known& known : kKnown) {
-    const bool has_alpha = name == "leaky_relu" || name == "elu";
-    if (known.name == name) return {known.activation, has_alpha ? attrs.Float("alpha") : 0};
-  }
-  return {};
-}
-
-Kernel WithGpuEpilogue(Kernel kernel, const KernelSpec& spec, const GpuEpilogue& epilogue) {
+Kernel WithGpuEpilogue(Kernel kernel, const KernelSpec& spec, const Epilogue& epilogue) {
   const TensorSpec& y = spec.outputs[0];
   const int64_t n = y.shape.elements();
   const Divider channels(y.shape[-1], n);

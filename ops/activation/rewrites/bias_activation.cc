@@ -6,8 +6,8 @@
 #include "absl/algorithm/container.h"
 #include "framework/base/memory/hash_table.h"
 #include "framework/compiler/rewrite.h"
-#include "ops/convolution/convolution_ops.h"
-#include "ops/convolution/fused_activations_impl.h"
+#include "ops/activation/activation_ops.h"
+#include "ops/activation/epilogue_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -89,7 +89,7 @@ class BiasActivationFuser {
     if (!OnlyFeeds(before, bias)) return;
     const Product* known = FindProduct(&Product::op, product);
     if (known == nullptr || bias.outputs[0].shape.rank() != known->rank) return;
-    const OpDef* fused = FusedOp(context_, known->fused, product);
+    const OpDef* fused = FusedOp(context_, known->fused, product, {&bias});
     if (fused == nullptr) return;
     if (ReadsVariable(product) && !IsSource(bias.inputs[1])) return;
     Become(bias, fused, product, {product.inputs[0], product.inputs[1], bias.inputs[1]});
@@ -103,6 +103,7 @@ class BiasActivationFuser {
     if (!OnlyFeeds(before, node)) return;
     if (FindProduct(&Product::fused, product) == nullptr) return;
     if (product.attrs.String("activation") != "none") return;
+    if (FusedOp(context_, product.op->name, product, {&node}) == nullptr) return;
     const double alpha = activation.has_alpha ? node.attrs.Float("alpha") : 0;
     Become(node, product.op, product, product.inputs);
     node.attrs.Set("activation", std::string(activation.name));
@@ -136,7 +137,7 @@ class BiasActivationFuser {
     ProgramNode& filter = program_.nodes[index];
     if (filter.op->name != "Conv2DBackpropFilter" || filter.device != bias.device) return false;
     if (!bias.control_inputs.empty()) return false;
-    const OpDef* fused = FusedOp(context_, "Conv2DBackpropFilterBias", filter);
+    const OpDef* fused = FusedOp(context_, "Conv2DBackpropFilterBias", filter, {&bias});
     if (fused == nullptr) return false;
     const ProgramNode copy = filter;
     Become(filter, fused, copy, copy.inputs);

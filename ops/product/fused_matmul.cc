@@ -1,0 +1,60 @@
+#include "framework/base/status.h"
+#include "ops/activation/epilogue_impl.h"
+#include "ops/common/in_float32_impl.h"
+#include "ops/common/op_rules_impl.h"
+#include "ops/common/primitive_kernel_impl.h"
+#include "ops/onednn/matmul.h"
+#include "ops/product/product_ops.h"
+
+namespace belfry::ops {
+namespace {
+
+template <class T>
+absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(const Epilogue epilogue, EpilogueOf(spec.attrs));
+  const bool transpose_a = spec.attrs.Bool("transpose_a"), transpose_b = spec.attrs.Bool("transpose_b");
+  if (OneDnnComputes(kDTypeOf<T>) && onednn::ProductsRepeat(kDTypeOf<T>) && HasElements(spec)) {
+    const onednn::MatMulShape shape{.m = spec.outputs[0].shape[0],
+                                    .k = spec.inputs[0].shape[transpose_a ? 0 : 1],
+                                    .n = spec.outputs[0].shape[1],
+                                    .transpose_a = transpose_a,
+                                    .transpose_b = transpose_b,
+                                    .dtype = kDTypeOf<T>,
+                                    .output_dtype = kDTypeOf<T>};
+    const bool whole = onednn::Applies(epilogue);
+    const onednn::MatMulOptions options{.bias = true, .post_ops = whole ? epilogue : Epilogue()};
+    ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(onednn::MatMul(shape, options), {0, 1, 2}, {0}));
+    if (kernel.has_value()) return whole ? *std::move(kernel) : ThenActivation<T>(*std::move(kernel), spec, epilogue);
+  }
+  ASSIGN_OR_RETURN(Kernel product, MakeMatMul<T>(WithoutBias(spec)));
+  return ThenBiasAndActivation<T>(std::move(product), spec, epilogue);
+}
+
+absl::StatusOr<std::vector<Shape>> FusedMatMulShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(EpilogueOf(args.attrs).status());
+  const Shape &a = args.inputs[0], &b = args.inputs[1];
+  if (a.rank() != 2 || b.rank() != 2) return absl::InvalidArgumentError("needs two matrices");
+  const bool transpose_a = args.attrs.Bool("transpose_a"), transpose_b = args.attrs.Bool("transpose_b");
+  const Shape inner_a({a[transpose_a ? 0 : 1]}), inner_b({b[transpose_b ? 1 : 0]});
+  RETURN_IF_ERROR(inner_a.Merge(inner_b).status());
+  const Shape y({a[transpose_a ? 1 : 0], b[transpose_b ? 0 : 1]});
+  RETURN_IF_ERROR(CheckBias(y, args.inputs[2]));
+  return std::vector<Shape>{y};
+}
+
+}  // namespace
+
+void RegisterFusedMatMul(OpRegistry& registry) {
+  registry.Add(WithSixteenBits({.name = "FusedMatMul",
+                                .inputs = {{"a"}, {"b"}, {"bias"}},
+                                .outputs = {{"y"}},
+                                .types = {{"T", kFloatTypes}},
+                                .attrs = WithEpilogueAttrs({{"transpose_a", false}, {"transpose_b", false}}),
+                                .shape = FusedMatMulShape,
+                                .flops = MatMulFlops,
+                                .gradient = NoGradient(kByThePass),
+                                .kernels = Kernels<float, double, BFloat16>(
+                                    "CPU", [](auto tag) { return &MakeFusedMatMul<typename decltype(tag)::type>; })}));
+}
+
+}  // namespace belfry::ops
