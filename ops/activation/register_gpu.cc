@@ -1,5 +1,5 @@
 #include "ops/activation/activation_ops.h"
-#include "ops/gpu/gpu_kernels.h"
+#include "ops/module/gpu_kernels.h"
 
 namespace belfry::ops {
 

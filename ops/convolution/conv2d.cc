@@ -1,11 +1,11 @@
-#include "ops/common/in_float32_impl.h"
 #include "ops/common/op_rules_impl.h"
-#include "ops/common/primitive_kernel_impl.h"
 #include "ops/common/window.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_loops_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
+#include "ops/onednn/in_float32_impl.h"
+#include "ops/onednn/primitive_kernel_impl.h"
 
 namespace belfry::ops {
 

@@ -5,12 +5,12 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
-#include "ops/common/in_float32_impl.h"
 #include "ops/common/window.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
 #include "ops/convolution/convolution_ops.h"
 #include "ops/copy/extents_impl.h"
+#include "ops/onednn/in_float32_impl.h"
 
 namespace belfry::ops {
 namespace {

@@ -1,8 +1,8 @@
 #include "framework/base/half.h"
 #include "framework/device/device.h"
-#include "ops/common/primitive_kernel_impl.h"
 #include "ops/convolution/conv2d_impl.h"
 #include "ops/convolution/conv2d_winograd_impl.h"
+#include "ops/onednn/primitive_kernel_impl.h"
 #include "ops/winograd/winograd_impl.h"
 
 namespace belfry::ops {

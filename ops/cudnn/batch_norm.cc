@@ -3,9 +3,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "ops/cudnn/batch_norm.h"
 #include "ops/cudnn/batch_norm_graph_impl.h"
 #include "ops/cudnn/engine.h"
-#include "ops/normalisation/batch_norm_gpu_impl.h"
 
 namespace belfry::ops {
 

@@ -2,8 +2,8 @@
 #pragma once
 
 #include "absl/status/statusor.h"
+#include "ops/cudnn/batch_norm.h"
 #include "ops/cudnn/operation_graph.h"
-#include "ops/normalisation/batch_norm_gpu_impl.h"
 
 namespace belfry::cudnn {
 

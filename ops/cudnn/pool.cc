@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/cudnn/engine.h"
+#include "ops/cudnn/pool.h"
 #include "ops/cudnn/pool_graph_impl.h"
-#include "ops/pooling/pool_gpu_impl.h"
 
 namespace belfry::ops {
 namespace {

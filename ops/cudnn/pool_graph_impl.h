@@ -3,7 +3,7 @@
 
 #include "absl/status/statusor.h"
 #include "ops/cudnn/operation_graph.h"
-#include "ops/pooling/pool_gpu_impl.h"
+#include "ops/cudnn/pool.h"
 
 namespace belfry::cudnn {
 

@@ -7,9 +7,9 @@
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
 #include "ops/activation/functors.h"
+#include "ops/cudnn/batch_norm.h"
 #include "ops/gpu/autotune.h"
 #include "ops/gpu/columns_gpu_impl.h"
-#include "ops/normalisation/batch_norm_gpu_impl.h"
 #include "ops/normalisation/normalisation_ops.h"
 
 namespace belfry::ops {

@@ -2,12 +2,12 @@
 #include <limits>
 
 #include "ops/array.h"
-#include "ops/common/in_float32_impl.h"
 #include "ops/common/op_rules_impl.h"
-#include "ops/common/primitive_kernel_impl.h"
 #include "ops/common/window.h"
 #include "ops/math.h"
+#include "ops/onednn/in_float32_impl.h"
 #include "ops/onednn/pooling.h"
+#include "ops/onednn/primitive_kernel_impl.h"
 #include "ops/pooling/pool_impl.h"
 #include "ops/pooling/pooling_ops.h"
 

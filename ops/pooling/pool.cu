@@ -10,10 +10,10 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
+#include "ops/cudnn/pool.h"
 #include "ops/gpu/autotune.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/gpu/host_word.h"
-#include "ops/pooling/pool_gpu_impl.h"
 #include "ops/pooling/pool_impl.h"
 #include "ops/pooling/pooling_ops.h"
 

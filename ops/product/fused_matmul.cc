@@ -1,9 +1,9 @@
 #include "framework/base/status.h"
 #include "ops/activation/epilogue_impl.h"
-#include "ops/common/in_float32_impl.h"
 #include "ops/common/op_rules_impl.h"
-#include "ops/common/primitive_kernel_impl.h"
+#include "ops/onednn/in_float32_impl.h"
 #include "ops/onednn/matmul.h"
+#include "ops/onednn/primitive_kernel_impl.h"
 #include "ops/product/product_ops.h"
 
 namespace belfry::ops {

@@ -1,4 +1,4 @@
-#include "ops/gpu/gpu_kernels.h"
+#include "ops/module/gpu_kernels.h"
 #include "ops/recurrent/recurrent_ops.h"
 
 namespace belfry::ops {

@@ -1,7 +1,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "ops/gpu/divider_impl.h"
-#include "ops/gpu/gpu_kernels.h"
+#include "ops/module/gpu_kernels.h"
 #include "ops/resize/resize_impl.h"
 
 namespace belfry::ops {

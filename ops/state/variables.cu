@@ -2,7 +2,7 @@
 
 #include "ops/elementwise/elementwise_gpu_impl.h"
 #include "ops/elementwise/functors.h"
-#include "ops/gpu/gpu_kernels.h"
+#include "ops/module/gpu_kernels.h"
 #include "ops/only_if.h"
 
 namespace belfry::ops {

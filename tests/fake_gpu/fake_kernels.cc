@@ -1,4 +1,4 @@
-#include "ops/gpu/gpu_kernels.h"
+#include "ops/module/gpu_kernels.h"
 #include "tests/fake_gpu/fake_module.h"
 
 namespace belfry {

@@ -13,9 +13,9 @@
 #include "framework/base/half.h"
 #include "framework/base/status.h"
 #include "ops/convolution/conv2d_gpu_impl.h"
+#include "ops/cudnn/batch_norm.h"
+#include "ops/cudnn/pool.h"
 #include "ops/gpu/autotune.h"
-#include "ops/normalisation/batch_norm_gpu_impl.h"
-#include "ops/pooling/pool_gpu_impl.h"
 #include "ops/product/matmul_gpu_impl.h"
 #include "tests/fake_gpu/fake_gpu.h"
 

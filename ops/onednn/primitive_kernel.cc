@@ -1,4 +1,4 @@
-#include "ops/common/primitive_kernel_impl.h"
+#include "ops/onednn/primitive_kernel_impl.h"
 
 #include <algorithm>
 #include <array>

@@ -8,8 +8,8 @@
 #include "framework/base/alignment.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
-#include "ops/common/in_float32_impl.h"
 #include "ops/common/op_rules_impl.h"
+#include "ops/onednn/in_float32_impl.h"
 #include "ops/onednn/primitive.h"
 
 namespace belfry::ops {

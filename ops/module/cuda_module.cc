@@ -4,9 +4,9 @@
 #include "framework/collective/cuda/collectives.h"
 #include "framework/device/cuda/open.h"
 #include "framework/device/gpu_module.h"
-#include "ops/gpu/gpu_kernels.h"
 #include "ops/gpu/gpu_module.h"
 #include "ops/gpu/library_versions.h"
+#include "ops/module/gpu_kernels.h"
 
 namespace belfry {
 namespace {
