@@ -9,8 +9,8 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/current.h"
 #include "framework/device/cuda/native.h"
+#include "ops/cublas/matmul.h"
 #include "ops/gpu/autotune.h"
-#include "ops/product/matmul_gpu_impl.h"
 
 namespace belfry::ops {
 namespace {

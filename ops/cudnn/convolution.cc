@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "ops/convolution/conv2d_gpu_impl.h"
+#include "ops/cudnn/convolution.h"
 #include "ops/cudnn/convolution_graph_impl.h"
 #include "ops/cudnn/engine.h"
 

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "ops/convolution/conv2d_gpu_impl.h"
+#include "ops/cudnn/convolution.h"
 #include "ops/cudnn/operation_graph.h"
 
 namespace belfry::cudnn {

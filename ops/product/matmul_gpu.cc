@@ -6,6 +6,7 @@
 #include "framework/base/status.h"
 #include "ops/activation/epilogue_gpu_impl.h"
 #include "ops/activation/epilogue_impl.h"
+#include "ops/cublas/matmul.h"
 #include "ops/elementwise/broadcast_impl.h"
 #include "ops/product/matmul_gpu_impl.h"
 #include "ops/product/product_ops.h"

@@ -12,11 +12,11 @@
 
 #include "framework/base/half.h"
 #include "framework/base/status.h"
-#include "ops/convolution/conv2d_gpu_impl.h"
+#include "ops/cublas/matmul.h"
 #include "ops/cudnn/batch_norm.h"
+#include "ops/cudnn/convolution.h"
 #include "ops/cudnn/pool.h"
 #include "ops/gpu/autotune.h"
-#include "ops/product/matmul_gpu_impl.h"
 #include "tests/fake_gpu/fake_gpu.h"
 
 namespace belfry::ops {
