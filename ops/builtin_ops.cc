@@ -3,15 +3,70 @@
 #include "framework/base/module.h"
 #include "framework/graph/kernel_table.h"
 #include "ops/activation/activation_ops.h"
+#include "ops/attention/attention_ops.h"
+#include "ops/collective/collective_ops.h"
 #include "ops/convolution/convolution_ops.h"
 #include "ops/copy/copy_ops.h"
+#include "ops/elementwise/elementwise_ops.h"
 #include "ops/gpu/gpu_module.h"
+#include "ops/index/index_ops.h"
+#include "ops/losses/losses_ops.h"
 #include "ops/normalisation/normalisation_ops.h"
 #include "ops/pooling/pooling_ops.h"
+#include "ops/product/product_ops.h"
+#include "ops/random/random_ops.h"
+#include "ops/recurrent/recurrent_ops.h"
+#include "ops/reduction/reduction_ops.h"
+#include "ops/resize/resize_ops.h"
+#include "ops/state/state_ops.h"
+#include "ops/summary/summary_ops.h"
+#include "ops/training/training_ops.h"
 
 namespace belfry {
 namespace ops {
 namespace {
+
+// All ops of Belfry. Each function adds those of a source: definitions, shape rules, gradients and CPU kernels.
+constexpr void (*kOps[])(OpRegistry& registry) = {
+    // ops/activation
+    RegisterActivations, RegisterBias, RegisterDropout, RegisterSmoothActivations, RegisterSoftmax,
+    // ops/attention
+    RegisterAttention, RegisterRotary,
+    // ops/collective
+    RegisterCollectiveOps,
+    // ops/convolution
+    RegisterConv2D, RegisterConv2DTranspose, RegisterFusedConv2D,
+    // ops/copy
+    RegisterBroadcastOps, RegisterCastOps, RegisterConcatOps, RegisterConstantOps, RegisterExtentsOps, RegisterPadOps,
+    RegisterSliceOps, RegisterSplitOps, RegisterTileOps, RegisterTransposeOps, RegisterViewOps,
+    // ops/elementwise
+    RegisterAddN, RegisterArithmetic, RegisterCheckNumerics, RegisterComparisons, RegisterExponentials,
+    RegisterRounding, RegisterSelectOps, RegisterTrigonometric,
+    // ops/index
+    RegisterFlatIndicesOps, RegisterGatherOps, RegisterOneHotOps, RegisterScatterOps,
+    // ops/losses
+    RegisterCrossEntropy, RegisterL2Loss, RegisterSigmoidCrossEntropy,
+    // ops/normalisation
+    RegisterBatchNorm, RegisterGroupNorm, RegisterLayerNorm, RegisterLrn, RegisterMoments, RegisterRmsNorm,
+    // ops/pooling
+    RegisterPool,
+    // ops/product
+    RegisterFusedMatMul, RegisterMatMul,
+    // ops/random
+    RegisterNormalOps, RegisterUniformOps,
+    // ops/recurrent
+    RegisterGru, RegisterLstm,
+    // ops/reduction
+    RegisterAxisScans, RegisterExtremes, RegisterSums, RegisterTopK,
+    // ops/resize
+    RegisterResizeOps,
+    // ops/state
+    RegisterStateOps,
+    // ops/summary
+    RegisterSummaryOps,
+    // ops/training
+    RegisterAdamOps, RegisterAdaptiveOps, RegisterAverageOps, RegisterClipOps, RegisterDescentOps, RegisterLarsOps,
+    RegisterLossScaleOps, RegisterScheduleOps, RegisterSumRowsOps};
 
 // None where there is no module: then there are no GPUs either.
 KernelTable LoadGpuKernels() {
@@ -26,24 +81,7 @@ KernelTable LoadGpuKernels() {
 
 OpRegistry MakeBuiltinOps() {
   OpRegistry registry;
-  RegisterActivationOps(registry);
-  RegisterAttentionOps(registry);
-  RegisterCollectiveOps(registry);
-  RegisterConvolutionOps(registry);
-  RegisterCopyOps(registry);
-  RegisterElementwiseOps(registry);
-  RegisterIndexOps(registry);
-  RegisterLossOps(registry);
-  RegisterNormalisationOps(registry);
-  RegisterPoolingOps(registry);
-  RegisterProductOps(registry);
-  RegisterRandomOps(registry);
-  RegisterRecurrentOps(registry);
-  RegisterReductionOps(registry);
-  RegisterResizeOps(registry);
-  RegisterStateOps(registry);
-  RegisterSummaryOps(registry);
-  RegisterTrainingOps(registry);
+  for (const auto add : kOps) add(registry);
   // Each rewrite sees the results of those before it.
   registry.AddRewrite({"bias_activation", FuseBiasAndActivation});
   registry.AddRewrite({"pool_masks", MaskBeforePoolGradients});

@@ -6,8 +6,8 @@
 #include "framework/base/alignment.h"
 #include "framework/base/check.h"
 #include "ops/array.h"
-#include "ops/builtin_ops.h"
 #include "ops/collective.h"
+#include "ops/collective/collective_ops.h"
 
 namespace belfry::ops {
 namespace {

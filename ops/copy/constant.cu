@@ -58,9 +58,8 @@ absl::Status GpuFill(Stream& stream, void* to, int64_t n, size_t size, uint64_t 
   });
 }
 
-void AddExtentsGpuKernels(KernelTable& table) { table.AddKernels("Extents", AnyTypeGpuKernels(MakeCarrier)); }
-
 void AddConstantGpuKernels(KernelTable& table) {
+  table.AddKernels("Extents", AnyTypeGpuKernels(MakeCarrier));
   table.AddKernels("Fill", AnyTypeGpuKernels(MakeFill));
   table.AddKernels("ZerosLike", AnyTypeGpuKernels(MakeZeros));
   table.AddKernels("OnesLike", AnyTypeGpuKernels(MakeOnes));

@@ -24,7 +24,6 @@ void AddBoxCopyGpuKernels(KernelTable& table);   // box_copy.cu
 void AddCastGpuKernels(KernelTable& table);      // cast.cu
 void AddConcatGpuKernels(KernelTable& table);    // concat.cu
 void AddConstantGpuKernels(KernelTable& table);  // constant.cu
-void AddExtentsGpuKernels(KernelTable& table);   // constant.cu
 void AddTileGpuKernels(KernelTable& table);      // tile.cu
 // The rewrite "cancel_transposes" (rewrites/cancel_transposes.cc). Removes pairs of transposes that undo each other.
 absl::Status CancelTransposes(Program& program, const RewriteContext& context);

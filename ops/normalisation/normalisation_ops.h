@@ -15,9 +15,7 @@ void RegisterGroupNorm(OpRegistry& registry);  // group_norm.cc
 
 // In the CUDA module.
 void AddBatchNormGpuKernels(KernelTable& table);  // batch_norm.cu
-void AddLayerNormGpuKernels(KernelTable& table);  // layer_norm.cu
-void AddRmsNormGpuKernels(KernelTable& table);    // rms_norm.cu
-void AddGroupNormGpuKernels(KernelTable& table);  // group_norm.cu
+void AddRowNormGpuKernels(KernelTable& table);    // row_norms.cu: LayerNorm, RmsNorm, GroupNorm
 void AddLrnGpuKernels(KernelTable& table);        // lrn.cu
 void AddMomentsGpuKernels(KernelTable& table);    // moments.cu
 // Arguments of BatchNorm and, but for the addend, BatchNormRelu; BatchNormAddRelu has them all.

@@ -6,11 +6,11 @@
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
-#include "ops/builtin_ops.h"
 #include "ops/common/compute_impl.h"
 #include "ops/copy/extents_impl.h"
 #include "ops/nn.h"
 #include "ops/resize/resize_impl.h"
+#include "ops/resize/resize_ops.h"
 
 namespace belfry::ops {
 namespace {

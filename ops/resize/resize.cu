@@ -1,8 +1,8 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "ops/gpu/divider_impl.h"
-#include "ops/module/gpu_kernels.h"
 #include "ops/resize/resize_impl.h"
+#include "ops/resize/resize_ops.h"
 
 namespace belfry::ops {
 namespace {

@@ -4,11 +4,11 @@
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
-#include "ops/builtin_ops.h"
 #include "ops/common/compute_impl.h"
 #include "ops/elementwise/functors.h"
 #include "ops/only_if.h"
 #include "ops/state.h"
+#include "ops/state/state_ops.h"
 
 namespace belfry::ops {
 namespace {

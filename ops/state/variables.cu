@@ -2,8 +2,8 @@
 
 #include "ops/elementwise/elementwise_gpu_impl.h"
 #include "ops/elementwise/functors.h"
-#include "ops/module/gpu_kernels.h"
 #include "ops/only_if.h"
+#include "ops/state/state_ops.h"
 
 namespace belfry::ops {
 namespace {

@@ -8,8 +8,8 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "ops/array.h"
-#include "ops/builtin_ops.h"
 #include "ops/summary/summary_impl.h"
+#include "ops/summary/summary_ops.h"
 
 namespace belfry::ops {
 namespace {

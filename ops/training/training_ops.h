@@ -17,14 +17,12 @@ void RegisterScheduleOps(OpRegistry& registry);   // learning rates
 void RegisterSumRowsOps(OpRegistry& registry);    // sparse gradients
 
 // In the CUDA module.
-void AddAdamGpuKernels(KernelTable& table);       // adam.cu
-void AddAdaptiveGpuKernels(KernelTable& table);   // adaptive.cu
-void AddAverageGpuKernels(KernelTable& table);    // average.cu
-void AddClipGpuKernels(KernelTable& table);       // clip.cu
-void AddDescentGpuKernels(KernelTable& table);    // descent.cu
-void AddLarsGpuKernels(KernelTable& table);       // lars.cu
-void AddLossScaleGpuKernels(KernelTable& table);  // loss_scale.cu
-void AddScheduleGpuKernels(KernelTable& table);   // schedule.cu
-void AddSumRowsGpuKernels(KernelTable& table);    // sum_rows.cu
+void AddAverageGpuKernels(KernelTable& table);     // average.cu
+void AddClipGpuKernels(KernelTable& table);        // clip.cu
+void AddUpdateRuleGpuKernels(KernelTable& table);  // rules.cu: gradient descent, ..., AdamW
+void AddLarsGpuKernels(KernelTable& table);        // lars.cu
+void AddLossScaleGpuKernels(KernelTable& table);   // loss_scale.cu
+void AddScheduleGpuKernels(KernelTable& table);    // schedule.cu
+void AddSumRowsGpuKernels(KernelTable& table);     // sum_rows.cu
 
 }  // namespace belfry::ops

@@ -22,7 +22,9 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMaxLines = 500, kMaxSources = 35;
 
-// From bottom to top: a file may include files of its own folder and of those listed before it.
+// From bottom to top: a file may include files of its own folder and of those listed before it. In ops, "ops" are the
+// headers for users, which lie in the folder itself, "ops/families" all folders that are not listed, and "ops/lists"
+// the lists of all ops (kOpLists).
 constexpr absl::string_view kLayers[] = {
     "framework/base",
     "framework/device",
@@ -33,6 +35,15 @@ constexpr absl::string_view kLayers[] = {
     "framework/compiler",
     "framework/runtime",
     "ops",
+    "ops/simd",
+    "ops/common",
+    "ops/onednn",
+    "ops/winograd",
+    "ops/gpu",
+    "ops/cublas",
+    "ops/cudnn",
+    "ops/families",
+    "ops/lists",
     "optim",
     "models",
     "trainers/loop",
@@ -43,12 +54,72 @@ constexpr absl::string_view kLayers[] = {
     "tests",
 };
 
-// The index in kLayers of the folder that contains `path`.
-std::optional<size_t> LayerOf(absl::string_view path) {
-  for (size_t i = 0; i < std::size(kLayers); ++i) {
-    if (absl::StartsWith(path, absl::StrCat(kLayers[i], "/"))) return i;
+constexpr absl::string_view kOpLists[] = {"ops/builtin_ops.", "ops/module/", "ops/CMakeLists.txt"};
+
+// What a family of ops may include of another. A family's rows come before those that let others include it, so that no
+// two lean on each other.
+struct FamilyInclude {
+  absl::string_view from, to, why;
+};
+constexpr FamilyInclude kFamilyIncludes[] = {
+    {"resize", "copy", "extents as inputs"},
+    {"random", "copy", "extents as inputs"},
+    {"convolution", "copy", "extents as inputs"},
+    {"index", "copy", "Gather and OneHot move bytes of any dtype, and take extents"},
+    {"elementwise", "copy", "Select moves bytes of any dtype"},
+    {"training", "index", "rows of sparse gradients are sorted as those of Gather's"},
+    {"state", "elementwise", "updates of variables by Add and Sub"},
+    {"reduction", "elementwise", "the functors that reductions join elements with, and definitions of unary ops"},
+    {"product", "elementwise", "batches broadcast; integers wrap around as in Mul"},
+    {"losses", "elementwise", "a loss is an element-wise op before it is summed"},
+    {"activation", "elementwise", "an activation is an element-wise op"},
+    {"convolution", "reduction", "sums over columns"},
+    {"normalisation", "reduction", "sums over columns"},
+    {"losses", "reduction", "a loss is a sum"},
+    {"activation", "reduction", "the bias gradient is a sum over columns"},
+    {"losses", "activation", "the functors of cross entropies, which share theirs with softplus"},
+    {"pooling", "activation", "the ReLU's gradient under a pool"},
+    {"normalisation", "activation", "the ReLU in the same kernel, and its gradient"},
+    {"product", "activation", "epilogues"},
+    {"convolution", "activation", "epilogues: bias and activation in the same kernel; and gradients of both"},
+    {"recurrent", "product", "cells multiply matrices by the kernels of MatMul on GPUs"},
+};
+constexpr bool HasCircle() {
+  for (size_t i = 0; i < std::size(kFamilyIncludes); ++i) {
+    for (size_t k = i; k < std::size(kFamilyIncludes); ++k) {
+      if (kFamilyIncludes[k].from == kFamilyIncludes[i].to) return true;
+    }
   }
-  return std::nullopt;
+  return false;
+}
+static_assert(!HasCircle(), "a family's rows come before those that let others include it");
+
+bool MayInclude(absl::string_view from, absl::string_view to) {
+  return from == to || std::any_of(std::begin(kFamilyIncludes), std::end(kFamilyIncludes),
+                                   [&](const FamilyInclude& row) { return row.from == from && row.to == to; });
+}
+
+// "convolution" of "ops/convolution/conv2d.cc".
+absl::string_view FamilyOf(absl::string_view path) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(path, absl::MaxSplits('/', 2));
+  return parts.size() < 3 ? "" : parts[1];
+}
+
+size_t IndexOf(absl::string_view layer) {
+  return static_cast<size_t>(std::find(std::begin(kLayers), std::end(kLayers), layer) - std::begin(kLayers));
+}
+
+// The index in kLayers of the layer that contains `path`.
+std::optional<size_t> LayerOf(absl::string_view path) {
+  for (const absl::string_view list : kOpLists) {
+    if (absl::StartsWith(path, list)) return IndexOf("ops/lists");
+  }
+  const bool op = absl::StartsWith(path, "ops/");
+  if (op && FamilyOf(path).empty()) return IndexOf("ops");
+  for (size_t i = 0; i < std::size(kLayers); ++i) {
+    if (kLayers[i] != "ops" && absl::StartsWith(path, absl::StrCat(kLayers[i], "/"))) return i;
+  }
+  return op ? std::optional<size_t>(IndexOf("ops/families")) : std::nullopt;
 }
 
 // Files that read the wall clock, because they write a date; the tests that set it; and those of this check.
@@ -124,7 +195,7 @@ class Checker {
       for (const std::string& link : links) {
         const auto owner = owners.find(link);
         if (owner == owners.end()) continue;
-        const std::optional<size_t> from = LayerOf(lists), to = LayerOf(owner->second + "/");
+        const std::optional<size_t> from = LayerOf(lists), to = LayerOf(owner->second + "/CMakeLists.txt");
         if (from && to && *to > *from) {
           Fail(absl::StrCat(library, " links ", link, ", but ", kLayers[*to], " stands above ", kLayers[*from]));
         }
@@ -196,6 +267,10 @@ class Checker {
     if (!layer_ || !other) return;
     const absl::string_view from = kLayers[*layer_], to = kLayers[*other];
     if (*other > *layer_) Fail(absl::StrCat("includes ", included, ", but ", to, " stands above ", from));
+    if (from == "ops/families" && to == from && !MayInclude(FamilyOf(path_), FamilyOf(included))) {
+      Fail(absl::StrCat("includes ", included, ", but ops/", FamilyOf(path_), " does not know ops/", FamilyOf(included),
+                        "; move what both need to ops/common, or state why (kFamilyIncludes)"));
+    }
     if (from == "framework/graph" && to == "framework/device") {
       Fail(absl::StrCat("includes ", included, ", but graph and device do not know each other"));
     }

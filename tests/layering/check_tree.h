@@ -10,7 +10,8 @@ namespace belfry::layering {
 // Reads every .h, .cc, .cu and .cuh file in the project's folders under `root`. Returns one "path:line: what is wrong
 // and what to do" per breach, sorted by path; empty if there is none. The rules:
 // - Includes point downward in the order of the folders (kLayers), or stay in their folder; none contains "..".
-// - graph and device do not include each other.
+// - graph and device do not include each other. In ops the order is: headers for users, ops/simd, ops/common, libraries,
+//   families, and lists of them all. A family of ops includes another only where kFamilyIncludes says why.
 // - #if, #ifdef and #ifndef occur in framework/device/cuda only, except to guard a macro's own definition (#ifndef X,
 //   #define X).
 // - A header's code starts with #pragma once. Public headers include neither Eigen nor oneDNN nor internal headers:

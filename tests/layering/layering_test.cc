@@ -82,6 +82,43 @@ TEST_F(Tree, OrderAboveTheFramework) {
                                    StartsWith("optim/bad.h:2:"), StartsWith("trainers/bad.h:2:")));
 }
 
+TEST_F(Tree, OrderInsideOps) {
+  WriteHeader("ops/module/m_impl.h", "#include \"ops/fam/f_impl.h\"\n#include \"ops/o.h\"\n");
+  WriteHeader("ops/fam/f_impl.h",
+              "#include \"ops/onednn/wrap.h\"\n#include \"ops/common/c.h\"\n#include \"ops/o.h\"\n");
+  WriteHeader("ops/common/c.h", "#include \"ops/simd/s.h\"\n#include \"ops/o.h\"\n");
+  WriteHeader("ops/cudnn/l.h", "#include \"ops/gpu/g.h\"\n#include \"ops/common/c.h\"\n");
+  EXPECT_THAT(Check(), IsEmpty());
+  WriteHeader("ops/common/bad_impl.h", "#include \"ops/onednn/wrap.h\"\n");
+  WriteHeader("ops/cudnn/bad_impl.h", "#include \"ops/fam/f_impl.h\"\n");
+  WriteHeader("ops/fam/bad.h", "#include \"ops/builtin_ops.h\"\n#include \"ops/module/gpu_kernels.h\"\n");
+  WriteHeader("ops/bad.h", "#include \"ops/common/c.h\"\n");
+  WriteHeader("ops/simd/bad.h", "#include \"ops/common/c.h\"\n");
+  EXPECT_THAT(Check(), ElementsAre(StartsWith("ops/bad.h:2: includes ops/common/c.h"),
+                                   AllOf(StartsWith("ops/common/bad_impl.h:2: includes ops/onednn/wrap.h"),
+                                         HasSubstr("ops/onednn stands above ops/common")),
+                                   StartsWith("ops/cudnn/bad_impl.h:2: includes ops/fam/f_impl.h"),
+                                   AllOf(StartsWith("ops/fam/bad.h:2: includes ops/builtin_ops.h"),
+                                         HasSubstr("ops/lists stands above ops/families")),
+                                   StartsWith("ops/fam/bad.h:3: includes ops/module/gpu_kernels.h"),
+                                   StartsWith("ops/simd/bad.h:2: includes ops/common/c.h")));
+}
+
+TEST_F(Tree, FamiliesIncludeEachOtherOnlyWhereStated) {
+  WriteHeader("ops/convolution/fine.h", "#include \"ops/activation/functors.h\"\n");
+  EXPECT_THAT(Check(), IsEmpty());
+  WriteHeader("ops/activation/bad.h", "#include \"ops/convolution/fine.h\"\n");
+  EXPECT_THAT(Check(), ElementsAre(AllOf(StartsWith("ops/activation/bad.h:2: includes ops/convolution/fine.h"),
+                                         HasSubstr("ops/activation does not know ops/convolution"))));
+}
+
+TEST_F(Tree, UpwardLinkInsideOpsFails) {
+  Write("ops/common/CMakeLists.txt", "belfry_library(belfry_ops_common LINK belfry_onednn)\n");
+  Write("ops/onednn/CMakeLists.txt", "belfry_library(belfry_onednn SOURCES wrap.cc LINK belfry_ops_common)\n");
+  EXPECT_THAT(Check(), ElementsAre(AllOf(StartsWith("ops/common/CMakeLists.txt: belfry_ops_common links belfry_onednn"),
+                                         HasSubstr("ops/onednn stands above ops/common"))));
+}
+
 TEST_F(Tree, GraphAndDeviceDoNotIncludeEachOther) {
   WriteHeader("framework/graph/bad.h", "#include \"framework/device/d.h\"\n");
   WriteHeader("framework/device/cpu/bad.h", "#include \"framework/graph/g.h\"\n");
@@ -123,14 +160,14 @@ TEST_F(Tree, HeaderWithoutPragmaOnceFails) {
 
 TEST_F(Tree, HeavyOrInternalIncludeInAPublicHeaderFails) {
   WriteHeader("framework/base/half.h", "#include <Eigen/Core>\n");
-  WriteHeader("ops/bad.h",
+  WriteHeader("ops/fam/bad.h",
               "#include <Eigen/Core>\n#include <unsupported/Eigen/CXX11/Tensor>\n#include \"dnnl.hpp\"\n"
               "#include <oneapi/dnnl/dnnl.h>\n#include \"framework/base/half.h\"\n#include \"ops/onednn/wrap.h\"\n"
-              "#include \"ops/fine_impl.h\"\n");
-  WriteHeader("ops/fine_impl.h", "#include <Eigen/Core>\n");
+              "#include \"ops/fam/fine_impl.h\"\n");
+  WriteHeader("ops/fam/fine_impl.h", "#include <Eigen/Core>\n");
   const auto breaches = Check();
   EXPECT_EQ(breaches.size(), 7);
-  EXPECT_THAT(breaches, testing::Each(StartsWith("ops/bad.h:")));
+  EXPECT_THAT(breaches, testing::Each(StartsWith("ops/fam/bad.h:")));
 }
 
 TEST_F(Tree, NameOfAnOpInFrameworkFails) {
@@ -193,7 +230,7 @@ TEST_F(Tree, UpwardLinkFails) {
   Write("framework/graph/CMakeLists.txt", "belfry_library(belfry_graph SOURCES g.cc\n  LINK belfry_base belfry_ops)\n");
   Write("ops/CMakeLists.txt", "belfry_library(belfry_ops SOURCES onednn/wrap.cc LINK belfry_graph absl::strings)\n");
   EXPECT_THAT(Check(), ElementsAre(AllOf(StartsWith("framework/graph/CMakeLists.txt: belfry_graph links belfry_ops"),
-                                         HasSubstr("ops stands above framework/graph"))));
+                                         HasSubstr("ops/lists stands above framework/graph"))));
 }
 
 TEST_F(Tree, CrowdedFolderFails) {

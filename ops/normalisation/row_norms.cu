@@ -40,7 +40,9 @@ struct GroupLayout {
 
 }  // namespace
 
-void AddGroupNormGpuKernels(KernelTable& table) {
+void AddRowNormGpuKernels(KernelTable& table) {
+  AddNormGpuKernels</*centred=*/true, RowLayout>(table, "LayerNorm");
+  AddNormGpuKernels</*centred=*/false, RowLayout>(table, "RmsNorm");
   AddNormGpuKernels</*centred=*/true, GroupLayout>(table, "GroupNorm");
 }
 
