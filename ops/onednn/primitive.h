@@ -31,8 +31,8 @@ class Primitive {
 
   // Size of the workspace that Run needs, 0 if none. Its contents need not survive between runs.
   size_t workspace_bytes() const;
-  // Size of the buffer that a forward primitive passes to its backward primitive (the winners of maximum pooling, the
-  // intermediate values of LRN). If 0, the buffer may be null.
+  // Size of the buffer that a forward primitive passes to its backward primitive (the winners of maximum pooling).
+  // If 0, the buffer may be null.
   size_t saved_bytes() const;
 
   // The library's name of its implementation, such as "brgconv:avx512_core".
