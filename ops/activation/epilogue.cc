@@ -82,9 +82,11 @@ Kernel ThenBiasAndActivation(Kernel product, const KernelSpec& spec, const Epilo
 
 template Kernel ThenActivation<float>(Kernel kernel, const KernelSpec& spec, const Epilogue& epilogue);
 template Kernel ThenActivation<double>(Kernel kernel, const KernelSpec& spec, const Epilogue& epilogue);
+template Kernel ThenActivation<Half>(Kernel kernel, const KernelSpec& spec, const Epilogue& epilogue);
 template Kernel ThenActivation<BFloat16>(Kernel kernel, const KernelSpec& spec, const Epilogue& epilogue);
 template Kernel ThenBiasAndActivation<float>(Kernel product, const KernelSpec& spec, const Epilogue& epilogue);
 template Kernel ThenBiasAndActivation<double>(Kernel product, const KernelSpec& spec, const Epilogue& epilogue);
+template Kernel ThenBiasAndActivation<Half>(Kernel product, const KernelSpec& spec, const Epilogue& epilogue);
 template Kernel ThenBiasAndActivation<BFloat16>(Kernel product, const KernelSpec& spec, const Epilogue& epilogue);
 
 }  // namespace belfry::ops

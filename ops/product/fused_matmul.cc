@@ -1,9 +1,9 @@
 #include "framework/base/status.h"
 #include "ops/activation/epilogue_impl.h"
 #include "ops/common/op_rules_impl.h"
-#include "ops/onednn/in_float32_impl.h"
 #include "ops/onednn/matmul.h"
 #include "ops/onednn/primitive_kernel_impl.h"
+#include "ops/product/blocked_product_impl.h"
 #include "ops/product/product_ops.h"
 
 namespace belfry::ops {
@@ -26,6 +26,19 @@ absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
     ASSIGN_OR_RETURN(std::optional<Kernel> kernel, PrimitiveKernel(onednn::MatMul(shape, options), {0, 1, 2}, {0}));
     if (kernel.has_value()) return whole ? *std::move(kernel) : ThenActivation<T>(*std::move(kernel), spec, epilogue);
   }
+  const Shape& y = spec.outputs[0].shape;
+  const int64_t k = spec.inputs[0].shape[transpose_a ? 0 : 1];
+  if (HasElements(spec) && (kIsSixteenBit<T> || y.elements() * k >= kSmallProduct)) {
+    const BlockedProduct<T> product(y[0], y[1], k, transpose_a, transpose_b);
+    Kernel kernel{[product](const KernelContext& context) {
+                    product.Run(context.input<T>(0), context.input<T>(1), context.input<T>(2), context.output<T>(0),
+                                static_cast<Compute<T>*>(context.workspace));
+                    return absl::OkStatus();
+                  },
+                  sizeof(Compute<T>) * static_cast<size_t>(product.workspace_elements())};
+    if (epilogue.activation == Activation::kNone) return kernel;
+    return ThenActivation<T>(std::move(kernel), spec, epilogue);
+  }
   ASSIGN_OR_RETURN(Kernel product, MakeMatMul<T>(WithoutBias(spec)));
   return ThenBiasAndActivation<T>(std::move(product), spec, epilogue);
 }
@@ -45,16 +58,16 @@ absl::StatusOr<std::vector<Shape>> FusedMatMulShape(const ShapeArgs& args) {
 }  // namespace
 
 void RegisterFusedMatMul(OpRegistry& registry) {
-  registry.Add(WithSixteenBits({.name = "FusedMatMul",
-                                .inputs = {{"a"}, {"b"}, {"bias"}},
-                                .outputs = {{"y"}},
-                                .types = {{"T", kFloatTypes}},
-                                .attrs = WithEpilogueAttrs({{"transpose_a", false}, {"transpose_b", false}}),
-                                .shape = FusedMatMulShape,
-                                .flops = MatMulFlops,
-                                .gradient = NoGradient(kByThePass),
-                                .kernels = Kernels<float, double, BFloat16>(
-                                    "CPU", [](auto tag) { return &MakeFusedMatMul<typename decltype(tag)::type>; })}));
+  registry.Add({.name = "FusedMatMul",
+                .inputs = {{"a"}, {"b"}, {"bias"}},
+                .outputs = {{"y"}},
+                .types = {{"T", kFloatTypes}},
+                .attrs = WithEpilogueAttrs({{"transpose_a", false}, {"transpose_b", false}}),
+                .shape = FusedMatMulShape,
+                .flops = MatMulFlops,
+                .gradient = NoGradient(kByThePass),
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeFusedMatMul<typename decltype(tag)::type>; })});
 }
 
 }  // namespace belfry::ops

@@ -170,6 +170,7 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
 
 template absl::StatusOr<Kernel> MakeMatMul<float>(const KernelSpec& spec);
 template absl::StatusOr<Kernel> MakeMatMul<double>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeMatMul<Half>(const KernelSpec& spec);
 template absl::StatusOr<Kernel> MakeMatMul<BFloat16>(const KernelSpec& spec);
 
 namespace {
