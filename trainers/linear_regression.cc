@@ -17,6 +17,7 @@
 #include "optim/apply.h"
 #include "optim/descent.h"
 #include "spdlog/fmt/fmt.h"
+#include "trainers/callbacks/metrics.h"
 #include "trainers/csv_regression.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/compute_flags.h"
@@ -26,7 +27,6 @@
 #include "trainers/flags/step_flags.h"
 #include "trainers/flags/training_flags.h"
 #include "trainers/flags/world_flags.h"
-#include "trainers/loop/metrics.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/trainer.h"
 

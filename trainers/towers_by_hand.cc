@@ -9,13 +9,13 @@
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "trainers/callbacks/metrics.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/compute_flags.h"
 #include "trainers/flags/output_flags.h"
 #include "trainers/flags/session_flags.h"
 #include "trainers/flags/step_flags.h"
 #include "trainers/hand_made_towers.h"
-#include "trainers/loop/metrics.h"
 #include "trainers/loop/trainer.h"
 
 ABSL_FLAG(int, epochs, 20, "Passes over the training examples, unless --steps is set.");

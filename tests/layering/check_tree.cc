@@ -46,6 +46,7 @@ constexpr absl::string_view kLayers[] = {
     "ops/lists",
     "optim",
     "models",
+    "trainers/callbacks",
     "trainers/loop",
     "trainers/flags",
     "trainers",

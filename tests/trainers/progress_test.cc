@@ -1,4 +1,4 @@
-#include "trainers/loop/progress.h"
+#include "trainers/callbacks/progress.h"
 
 #include <cmath>
 #include <limits>
@@ -8,7 +8,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trainers/loop/evaluation.h"
+#include "trainers/callbacks/evaluation.h"
 
 namespace belfry::trainers {
 namespace {

@@ -15,7 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/framework/io/io_testing.h"
-#include "trainers/loop/metrics.h"
+#include "trainers/callbacks/metrics.h"
 
 namespace belfry::trainers {
 namespace {

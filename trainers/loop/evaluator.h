@@ -12,7 +12,7 @@
 #include "framework/graph/scope.h"
 #include "framework/runtime/session.h"
 #include "models/batch.h"
-#include "trainers/loop/evaluation.h"
+#include "trainers/callbacks/evaluation.h"
 #include "trainers/loop/explain.h"
 
 namespace belfry {

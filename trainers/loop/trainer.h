@@ -18,12 +18,12 @@
 #include "framework/runtime/checkpointer.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
-#include "trainers/loop/evaluation.h"
+#include "trainers/callbacks/evaluation.h"
+#include "trainers/callbacks/progress.h"
+#include "trainers/callbacks/run_log.h"
+#include "trainers/callbacks/step_records.h"
+#include "trainers/callbacks/step_tracer.h"
 #include "trainers/loop/explain.h"
-#include "trainers/loop/progress.h"
-#include "trainers/loop/run_log.h"
-#include "trainers/loop/step_records.h"
-#include "trainers/loop/step_tracer.h"
 
 namespace belfry {
 class World;

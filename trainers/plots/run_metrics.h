@@ -1,4 +1,4 @@
-// The metrics of a run (trainers/loop/metrics.h), reduced to the resolution of a plot: bounded memory for any number of
+// The metrics of a run (trainers/callbacks/metrics.h), reduced to the resolution of a plot: bounded memory for any number of
 // lines.
 #pragma once
 

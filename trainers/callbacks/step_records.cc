@@ -1,4 +1,4 @@
-#include "trainers/loop/step_records.h"
+#include "trainers/callbacks/step_records.h"
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"

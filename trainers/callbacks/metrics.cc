@@ -1,4 +1,4 @@
-#include "trainers/loop/metrics.h"
+#include "trainers/callbacks/metrics.h"
 
 #include <algorithm>
 #include <cerrno>

@@ -1,4 +1,4 @@
-#include "trainers/loop/progress.h"
+#include "trainers/callbacks/progress.h"
 
 #include <sys/ioctl.h>
 #include <unistd.h>

@@ -12,8 +12,8 @@
 #include "framework/graph/graph.h"
 #include "framework/io/summary_writer.h"
 #include "framework/runtime/session.h"
-#include "trainers/loop/metrics.h"
-#include "trainers/loop/step_records.h"
+#include "trainers/callbacks/metrics.h"
+#include "trainers/callbacks/step_records.h"
 
 namespace belfry::trainers {
 

@@ -9,7 +9,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
-#include "trainers/loop/evaluation.h"
+#include "trainers/callbacks/evaluation.h"
 
 namespace belfry::trainers {
 

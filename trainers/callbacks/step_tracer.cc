@@ -1,4 +1,4 @@
-#include "trainers/loop/step_tracer.h"
+#include "trainers/callbacks/step_tracer.h"
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -1,4 +1,4 @@
-#include "trainers/loop/evaluation.h"
+#include "trainers/callbacks/evaluation.h"
 
 #include <cmath>
 #include <set>

@@ -1,4 +1,4 @@
-#include "trainers/loop/run_log.h"
+#include "trainers/callbacks/run_log.h"
 
 #include <filesystem>
 #include <optional>
