@@ -7,8 +7,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "framework/base/status.h"
+#include "framework/runtime/session.h"
 #include "ops/array.h"
 #include "ops/schedule.h"
+#include "optim/root_scope.h"
 #include "spdlog/fmt/fmt.h"
 
 namespace belfry::optim {
@@ -22,6 +25,8 @@ std::string Print(const AttrValue& value) {
   }
   return AttrToString(value);
 }
+
+constexpr absl::string_view kLearningRate = "learning_rate";  // the variable
 
 bool IsRate(double rate) { return rate >= 0 && std::isfinite(rate); }
 
@@ -42,7 +47,9 @@ Output Schedule::Build(const Scope& scope, Output step) const {
           absl::InvalidArgumentError(absl::StrCat("The learning rate must be finite and at least 0, but is ", rate_)));
       return Output();
     }
-    return ops::Const(scope, static_cast<float>(rate_));
+    if (!adjustable_) return ops::Const(scope, static_cast<float>(rate_));
+    return GetVariable(RootScope(scope, scope.replica()), kLearningRate, {}, ConstantInitializer(rate_),
+                       {.trainable = false});
   }
   std::vector<Output> inputs = {step};
   if (scaled_ != nullptr) inputs.push_back(scaled_->Build(scope, step));
@@ -56,7 +63,7 @@ double Schedule::At(int64_t step) const {
 }
 
 std::string Schedule::ToString() const {
-  if (op_.empty()) return Print(rate_);
+  if (op_.empty()) return adjustable_ ? absl::StrCat("Adjustable(initial=", Print(rate_), ")") : Print(rate_);
   std::vector<std::string> parts;
   for (const auto& [name, value] : attrs_.values()) parts.push_back(absl::StrCat(name, "=", Print(value)));
   if (scaled_ != nullptr) parts.push_back(scaled_->ToString());
@@ -89,6 +96,26 @@ Schedule Cosine(double initial, int64_t decay_steps, double floor) {
 Schedule WarmUp(Schedule schedule, int64_t warmup_steps, double start) {
   return MakeSchedule("WarmUpRate", {{"warmup_steps", warmup_steps}, {"start", start}},
                       std::make_shared<const Schedule>(std::move(schedule)));
+}
+
+Schedule Adjustable(double initial) {
+  Schedule schedule(initial);
+  schedule.adjustable_ = true;
+  return schedule;
+}
+
+absl::Status SetLearningRate(Session& session, double rate) {
+  if (!IsRate(rate)) {
+    return absl::InvalidArgumentError(absl::StrCat("The learning rate must be finite and at least 0, but is ", rate));
+  }
+  int found = 0;
+  for (const Variable& variable : session.graph().variables()) {
+    if (variable.name() != kLearningRate) continue;
+    RETURN_IF_ERROR(session.WriteVariable(variable, Tensor::Scalar(static_cast<float>(rate))));
+    ++found;
+  }
+  if (found > 0) return absl::OkStatus();
+  return absl::FailedPreconditionError("No learning rate of the graph can be set; make it by optim::Adjustable");
 }
 
 }  // namespace belfry::optim

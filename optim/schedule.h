@@ -6,7 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "framework/graph/scope.h"
+
+namespace belfry {
+class Session;
+}  // namespace belfry
 
 namespace belfry::optim {
 
@@ -26,7 +31,9 @@ class Schedule {
 
  private:
   friend Schedule MakeSchedule(std::string op, Attrs attrs, std::shared_ptr<const Schedule> scaled);
+  friend Schedule Adjustable(double initial);
   double rate_;
+  bool adjustable_ = false;
   std::string op_;  // an op of ops/schedule.h; empty for a constant
   Attrs attrs_;
   std::shared_ptr<const Schedule> scaled_;  // the schedule that a warm-up scales
@@ -46,5 +53,12 @@ Schedule Cosine(double initial, int64_t decay_steps, double floor = 0);
 // `schedule`, whose first warmup_steps are scaled linearly from `start` (not itself used) to 1 (at the last of them).
 // It counts from step 0 too, so it ends at the same step as without the warm-up.
 Schedule WarmUp(Schedule schedule, int64_t warmup_steps, double start = 0);
+
+// A rate that the program sets while it trains, as a callback does that halves it when nothing gets better: that of the
+// last SetLearningRate, and `initial` before. It is the variable "learning_rate", so that checkpoints keep it.
+Schedule Adjustable(double initial);
+// Sets the rate of the steps from now on. In a run of several tasks all must do so after the same step. InvalidArgument
+// for a rate that is negative or not finite; FailedPrecondition if the graph has no adjustable rate.
+absl::Status SetLearningRate(Session& session, double rate);
 
 }  // namespace belfry::optim

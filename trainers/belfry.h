@@ -65,6 +65,8 @@
 #include "optim/regularize.h"
 #include "optim/rmsprop.h"
 #include "optim/schedule.h"
+#include "trainers/callbacks/callback.h"
+#include "trainers/callbacks/step_records.h"
 #include "trainers/loop/evaluator.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/loop/stop_signals.h"

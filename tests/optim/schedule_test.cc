@@ -1,4 +1,5 @@
 #include "optim/schedule.h"
+#include "framework/runtime/session.h"
 #include "ops/builtin_ops.h"
 
 #include <cmath>
@@ -96,6 +97,24 @@ TEST(ScheduleTest, OneNodePerScheduleForAllReplicas) {
   EXPECT_EQ(LearningRate(root.NameScope("elsewhere"), Cosine(0.1, 10)), rate);
   EXPECT_NE(LearningRate(root, Cosine(0.1, 11)), rate);
   EXPECT_EQ(LearningRate(root.Replica(1), Cosine(0.1, 10)), rate);
+}
+
+TEST(ScheduleTest, AnAdjustableRateIsAVariable) {
+  Graph graph(BuiltinOps());
+  const Output rate = LearningRate(Scope(graph), WarmUp(Adjustable(0.5), 2));
+  EXPECT_EQ(Adjustable(0.5).At(7), 0.5);
+  EXPECT_EQ(Adjustable(0.5).ToString(), "Adjustable(initial=0.5)");
+  const DeviceSet devices = DeviceSet::Open("cpu:1").value();
+  const auto session = Session::Create(graph, devices).value();
+  ASSERT_EQ(session->RunTarget(InitializeVariables(Scope(graph))), absl::OkStatus());
+  EXPECT_EQ(session->Run({rate})->at(0).scalar<float>(), 0.25);
+  EXPECT_EQ(SetLearningRate(*session, 3), absl::OkStatus());
+  EXPECT_EQ(session->Run({rate})->at(0).scalar<float>(), 1.5);
+  EXPECT_EQ(SetLearningRate(*session, -1).code(), absl::StatusCode::kInvalidArgument);
+  Graph other(BuiltinOps());
+  LearningRate(Scope(other), 0.5);
+  const auto without = Session::Create(other, devices).value();
+  EXPECT_EQ(SetLearningRate(*without, 1).code(), absl::StatusCode::kFailedPrecondition);
 }
 
 TEST(GlobalStepTest, OnePerReplicaAndCountedAfterItsUpdates) {

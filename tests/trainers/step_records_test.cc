@@ -23,6 +23,7 @@
 #include "tests/framework/io/event_reader.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"
+#include "trainers/callbacks/step_records.h"
 #include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {

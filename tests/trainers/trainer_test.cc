@@ -1,4 +1,5 @@
 #include "trainers/loop/trainer.h"
+#include "trainers/callbacks/metrics.h"
 #include "ops/builtin_ops.h"
 
 #include <algorithm>

@@ -150,7 +150,6 @@ void Progress::Step(int64_t count) {
   last_step_ = now;
   if (++steps_ == 1) return;
   trained_ += took;
-  count_ += count;
   window_time_ += took;
   window_count_ += count;
   ++window_steps_;
@@ -159,10 +158,6 @@ void Progress::Step(int64_t count) {
 
 bool Progress::Due() const {
   return steps_ == 0 || SteadyNow() - last_shown_ >= (terminal_ ? kTerminalInterval : kFileInterval);
-}
-
-double Progress::per_second() const {
-  return trained_ > absl::ZeroDuration() ? static_cast<double>(count_) / absl::ToDoubleSeconds(trained_) : 0;
 }
 
 void Progress::Show(int64_t step, double loss, double learning_rate, absl::Span<const Metric> parts,
@@ -209,10 +204,6 @@ void Progress::Finish() {
   if (live_) std::printf("\n");
   live_ = false;
 }
-
-void Progress::Pause() { paused_ = SteadyNow(); }
-
-void Progress::Resume() { last_step_ += SteadyNow() - paused_; }
 
 std::string ShortDuration(absl::Duration duration) {
   const int64_t seconds = absl::ToInt64Seconds(duration);

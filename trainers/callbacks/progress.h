@@ -69,20 +69,16 @@ class Progress {
   // Ends the live line.
   void Finish();
 
-  // Units per second of the run so far, excluding the first step, which compiles the plan, and the time between
-  // Pause and Resume.
-  double per_second() const;
-  // Enclose time that is not training, such as an evaluation.
-  void Pause();
-  void Resume();
+  // Leaves that much of the time since the last step out of the rate: what was not training, such as an evaluation.
+  void LeaveOut(absl::Duration time) { last_step_ += time; }
 
  private:
   const ProgressOptions options_;
   const bool terminal_;
-  bool live_ = false;                           // the terminal's last line is not terminated
-  absl::Time last_step_, last_shown_, paused_;  // moments of SteadyNow
+  bool live_ = false;                  // the terminal's last line is not terminated
+  absl::Time last_step_, last_shown_;  // moments of SteadyNow
   absl::Duration trained_, window_time_;
-  int64_t steps_ = 0, count_ = 0, window_steps_ = 0, window_count_ = 0;
+  int64_t steps_ = 0, window_steps_ = 0, window_count_ = 0;
   double window_squares_ = 0, recent_ = 0;  // squares of the steps' times, in s^2; the last rate
 };
 

@@ -10,6 +10,7 @@
 #include "framework/io/trace_file.h"
 #include "framework/runtime/session.h"
 #include "framework/runtime/trace_report.h"
+#include "trainers/callbacks/callback.h"
 
 namespace belfry::trainers {
 
@@ -21,26 +22,25 @@ struct TraceOptions {
 // "100-110", or "100". InvalidArgument for anything else.
 absl::StatusOr<TraceOptions> ParseTrace(absl::string_view steps);
 
-// Runs steps with tracing and collects their traces. Steps whose feed shapes differ from those of the first are not
-// traced. Not thread-safe.
-class StepTracer {
+// Collects the traces of steps, with what the training loop did meanwhile. After the last of them, or at the end of the
+// run, writes the file and prints the table of TraceTable. Steps whose feed shapes differ from those of the first are
+// left out.
+class StepTracer final : public Callback {
  public:
   StepTracer(const DeviceSet& devices, TraceOptions options);
-
-  bool in_range(int64_t step) const { return options_.first <= step && step <= options_.last; }
-  bool Wants(int64_t step, const PreparedStep& prepared) const {
-    return in_range(step) && (prepared_ == nullptr || prepared_ == &prepared);
-  }
-  // REQUIRES: Wants(step, prepared).
-  absl::Status Run(int64_t step, PreparedStep& prepared, absl::Span<const Tensor> feeds);
-  // Adds an activity of the training loop during these steps.
-  void AddHostSpan(absl::string_view name, absl::Time begin, absl::Time end);
-  // Writes the file. Returns the table of TraceTable and the path of the file.
-  absl::StatusOr<std::string> Finish();
+  absl::Status OnStep(TrainingState& state) override;
+  absl::Status OnEvaluation(TrainingState& state) override;
+  absl::Status OnSave(TrainingState& state) override;
+  absl::Status OnEnd(TrainingState& state) override;
+  bool WantsTrace(int64_t step) override { return options_.first <= step && step <= options_.last; }
 
  private:
+  void AddHostSpan(absl::string_view name, absl::Time begin, absl::Time end);
+  absl::Status Finish(const TrainingState& state);
+
   const DeviceSet& devices_;
   const TraceOptions options_;
+  bool finished_ = false;
   io::TraceFile file_;
   int host_row_ = 0;
   const PreparedStep* prepared_ = nullptr;

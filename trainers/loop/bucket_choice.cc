@@ -16,7 +16,7 @@
 #include "framework/runtime/prediction/measured_link.h"
 #include "framework/runtime/prediction/step_model.h"
 #include "ops/builtin_ops.h"
-#include "trainers/loop/explain.h"
+#include "trainers/loop/planned_step.h"
 
 namespace belfry::trainers {
 namespace {

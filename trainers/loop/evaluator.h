@@ -13,7 +13,7 @@
 #include "framework/runtime/session.h"
 #include "models/batch.h"
 #include "trainers/callbacks/evaluation.h"
-#include "trainers/loop/explain.h"
+#include "trainers/loop/planned_step.h"
 
 namespace belfry {
 class World;

@@ -8,7 +8,6 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/compiler/plan_report.h"
-#include "framework/data/sampler.h"
 #include "framework/runtime/prediction/measured_link.h"
 
 namespace belfry::trainers {
@@ -81,30 +80,6 @@ std::string OthersText(const std::vector<PlannedStep>& steps, const Explanations
 }
 
 }  // namespace
-
-std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t batch_size, int64_t examples,
-                                       const std::vector<Output>& summaries) {
-  const auto towers = static_cast<int>(step.towers.size());
-  const auto planned = [&](std::string name, int64_t batch) {
-    PlannedStep made{.name = std::move(name), .fetches = {step.loss, step.learning_rate}, .targets = {step.update}};
-    if (step.loss_scale.valid()) made.fetches.insert(made.fetches.end(), {step.loss_scale, step.skipped_steps});
-    for (int i = 0; i < towers; ++i) {
-      const int64_t count = data::RangeOfTower(batch, step.towers_in_all, step.first_tower + i).count;
-      for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count)) made.feeds.push_back(std::move(feed));
-    }
-    return made;
-  };
-  std::vector<PlannedStep> steps = {planned("training", batch_size)};
-  if (const int64_t rest = examples % batch_size; rest != 0 && examples > batch_size) {
-    steps.push_back(planned("training with the batch that ends an epoch", rest));
-  }
-  if (!summaries.empty()) {
-    PlannedStep with_summaries = planned("training with summaries", batch_size);
-    with_summaries.fetches.insert(with_summaries.fetches.end(), summaries.begin(), summaries.end());
-    steps.push_back(std::move(with_summaries));
-  }
-  return steps;
-}
 
 absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit) {
   ASSIGN_OR_RETURN(const Explanations explained, Compile(session, steps));

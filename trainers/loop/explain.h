@@ -2,7 +2,7 @@
 #pragma once
 
 #include <cstddef>
-#include <functional>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -13,25 +13,9 @@
 #include "framework/collective/world.h"
 #include "framework/runtime/prediction/predict.h"
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "trainers/loop/planned_step.h"
 
 namespace belfry::trainers {
-
-// One of the steps that a run prepares. Each has its own memory beside the variables.
-struct PlannedStep {
-  std::string name = {};  // for messages
-  std::vector<FeedSpec> feeds = {};
-  std::vector<Output> fetches = {};
-  std::vector<const Node*> targets = {};
-};
-// The steps of a run with the given batch size.
-using PlannedSteps = std::function<std::vector<PlannedStep>(int64_t batch_size)>;
-
-// The steps that a Trainer prepares: the training step with a full batch, split over all towers as a Prefetcher does;
-// the same with the batch that ends an epoch of `examples`, if that is smaller; the same with summaries, if there are
-// any.
-std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t batch_size, int64_t examples,
-                                       const std::vector<Output>& summaries);
 
 // ResourceExhausted if all steps together need more than `limit` bytes on a device.
 absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& steps, size_t limit);

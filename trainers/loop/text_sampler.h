@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "framework/graph/scope.h"
 #include "framework/runtime/session.h"
-#include "trainers/loop/explain.h"
+#include "trainers/loop/planned_step.h"
 
 namespace belfry::trainers {
 

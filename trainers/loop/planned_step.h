@@ -1,0 +1,32 @@
+// The steps that a run is going to prepare.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "framework/runtime/session.h"
+#include "models/replicate_towers.h"
+
+namespace belfry::trainers {
+
+// One of the steps that a run prepares. Each has its own memory beside the variables.
+struct PlannedStep {
+  std::string name = {};  // for messages
+  std::vector<FeedSpec> feeds = {};
+  std::vector<Output> fetches = {};
+  std::vector<const Node*> targets = {};
+};
+// The steps of a run with the given batch size.
+using PlannedSteps = std::function<std::vector<PlannedStep>(int64_t batch_size)>;
+
+// The feeds of a training step for so many examples, split over all towers as a Prefetcher does.
+std::vector<FeedSpec> TrainingFeeds(const models::TrainStep& step, int64_t examples);
+
+// The steps that a Trainer prepares: the training step with a full batch; the same with the batch that ends an epoch of
+// `examples`, if that is smaller; the same with summaries, if there are any.
+std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t batch_size, int64_t examples,
+                                       const std::vector<Output>& summaries);
+
+}  // namespace belfry::trainers

@@ -1,0 +1,68 @@
+// The checkpoints of a run, of one task or several: task 0 alone reads and writes files.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "framework/io/checkpoint_directory.h"
+#include "framework/runtime/checkpointer.h"
+#include "framework/runtime/session.h"
+#include "models/replicate_towers.h"
+#include "trainers/loop/task_sync.h"
+
+namespace belfry::trainers {
+
+// The folder of checkpoints in the directory of a run.
+std::string CheckpointFolder(const std::string& directory);
+
+// All tasks call its functions at the same point, but Poll, Finish and WithLastCheckpoint. Errors: those of reading and
+// writing files and variables, and of exchanges between tasks. Not thread-safe.
+class RunCheckpoints {
+ public:
+  // `directory`: of the run, in task 0; empty: none. Borrows the others.
+  RunCheckpoints(Session& session, const models::TrainStep& step, TaskSync& tasks, const std::string& directory);
+
+  // Gives variables without a value their initial one. The others were restored, or trained by an earlier run of the
+  // session.
+  absl::Status Initialize();
+  // Gives all variables the values of the checkpoint, of which tasks other than 0 need no tensors.
+  absl::Status Restore(const io::Checkpoint& checkpoint);
+  // The same with the best checkpoint in the folder. Returns its path; "" in tasks other than 0.
+  absl::StatusOr<std::string> RestoreBest();
+
+  // Opens the folder for a run that has done `steps`, as the checkpoint has that it `resumes` from, if any, and will
+  // keep the latest `keep` checkpoints. FailedPrecondition if another run has saved in it.
+  absl::Status Open(bool resumes, int64_t steps, int keep);
+  // True if the run saves checkpoints and has not saved this step.
+  bool IsMissing(int64_t step) const { return saves_ && saved_ != step; }
+  // Lets the step that was resumed from be saved again.
+  void Forget() { saved_ = -1; }
+  // Begins to save the variables, with the metadata that task 0 asks for. Returns the path of the file; "" in tasks
+  // other than 0.
+  absl::StatusOr<std::string> Save(int64_t step, absl::FunctionRef<io::Metadata()> metadata,
+                                   const std::optional<io::Metric>& metric);
+  // True unless parts of the variables are in other tasks, which an error here keeps from handing them over.
+  bool whole() const;
+  // Checkpointer::Poll and Finish.
+  absl::Status Poll() { return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Poll(); }
+  absl::Status Finish() { return checkpointer_ == nullptr ? absl::OkStatus() : checkpointer_->Finish(); }
+  // The error with the checkpoint to resume from.
+  absl::Status WithLastCheckpoint(const absl::Status& status);
+
+ private:
+  Session& session_;
+  const models::TrainStep& step_;
+  TaskSync& tasks_;
+  const std::string folder_;  // empty: none
+  std::unique_ptr<Checkpointer> checkpointer_;
+  int tag_ = -1;        // of exchanges of slots that are divided among tasks
+  bool saves_ = false;  // task 0 has a folder
+  int64_t saved_ = -1;  // the step of the last checkpoint
+};
+
+}  // namespace belfry::trainers

@@ -1,0 +1,60 @@
+// The prepared training steps of a run, by the number of examples in their batch.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "framework/data/batch_source.h"
+#include "framework/runtime/session.h"
+#include "models/replicate_towers.h"
+#include "trainers/callbacks/callback.h"
+#include "trainers/loop/task_sync.h"
+
+namespace belfry::trainers {
+
+// Aborted, naming the step, if the loss is NaN or infinite.
+absl::Status CheckLoss(double loss, int64_t step);
+
+// Borrows its arguments. Not thread-safe.
+class StepTable {
+ public:
+  // `summaries`: fetched by the steps with summaries.
+  StepTable(Session& session, const models::TrainStep& step, TaskSync& tasks, std::vector<Output> summaries)
+      : session_(session), step_(step), tasks_(tasks), summaries_(std::move(summaries)) {}
+
+  bool has_summaries() const { return !summaries_.empty(); }
+  // The step for a batch of so many examples, which is prepared when it is first asked for. All tasks must then ask for
+  // it, though not all with summaries. Errors: those of Session::Prepare; FailedPrecondition if the tasks' plans run
+  // other collectives.
+  absl::StatusOr<PreparedStep*> Find(int64_t examples, bool with_summaries);
+  // What to feed to it, until the next call. InvalidArgument if the batch, of a source of the user's own, is not
+  // divided as data::RangeOfTower says.
+  absl::StatusOr<absl::Span<const Tensor>> Feeds(const data::Batch& batch);
+  // Waits for the step, which has number `number`, and reads its results; with summaries also these. Aborted if the
+  // loss is not finite, or loss scaling has skipped 100 steps in a row.
+  absl::Status Read(PreparedStep& step, int64_t number, StepResults& results, std::vector<Tensor>* summaries) const;
+
+  // Results with the names of the step's metrics, and with the steps that were skipped before.
+  absl::StatusOr<StepResults> StartResults() const;
+
+ private:
+  struct Prepared {
+    std::unique_ptr<PreparedStep> plain, with_summaries;
+    std::vector<std::string> collectives;  // of either
+  };
+
+  Session& session_;
+  const models::TrainStep& step_;
+  TaskSync& tasks_;
+  const std::vector<Output> summaries_;
+  std::map<int64_t, Prepared> prepared_;
+  std::vector<Tensor> feeds_;
+};
+
+}  // namespace belfry::trainers

@@ -1,0 +1,67 @@
+// The options of a training run.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "framework/io/checkpoint_directory.h"
+#include "trainers/callbacks/callback.h"
+#include "trainers/callbacks/evaluation.h"
+#include "trainers/callbacks/step_tracer.h"
+#include "trainers/loop/planned_step.h"
+
+namespace belfry::trainers {
+
+struct TrainerOptions {
+  // The processes (tasks) of the run, each of which has a Trainer with the same options; borrowed. Null: one. Task 0
+  // alone prints, and writes the metrics file and the directory; a signal that any of them notes stops all.
+  World* world = nullptr;
+  absl::Duration task_timeout = absl::Minutes(10);  // for which tasks wait for each other outside of steps
+  // The session's SessionOptions::timeout, to which steps keep by themselves. Between two steps tasks wait for each
+  // other no longer than that either, since one that comes later would fail the next step.
+  absl::Duration step_timeout = absl::InfiniteDuration();
+  int64_t steps = 1000;           // of the whole run: the global step plus the steps that loss scaling skipped
+  int64_t log_every = 10;         // steps between lines of the metrics file, and one after the last; 0: none
+  std::string metrics_file = {};  // empty: none
+  bool quiet = false;             // nothing on standard output
+  // The unit that the output counts, "tokens" as in "tokens/s", and how many of it an example has. Empty: examples.
+  std::string unit = {};
+  int64_t units_per_example = 1;
+  // Called every `evaluate_every` steps and after the last, even if no step is left to do; the result is printed, and
+  // its metrics are written to the metrics file as "test_<name>". Null: never.
+  std::function<absl::StatusOr<Evaluation>(int64_t step)> evaluate = {};
+  // The steps that `evaluate` runs by Session::Run: Evaluator::Steps. They are compiled and given memory with those of
+  // the training, so that a run that lacks memory for them ends before its first step and not at the first evaluation.
+  std::vector<PlannedStep> evaluation_steps = {};
+  int64_t evaluate_every = 0;  // 0: only after the last
+  int64_t patience = 0;        // evaluations without a better first metric after which the run ends; 0: no limit
+  // A run that comes to its end, or out of patience, restores the variables of the best checkpoint in `directory`, by
+  // the first metric, if that is not of the last step, and evaluates them once more. What is saved stays as it is, so
+  // that the run can go on.
+  bool restore_best = false;
+
+  // Its folder "checkpoints" receives a checkpoint every `checkpoint_every` steps, with every evaluation, after the
+  // last step and when the run is stopped; the directory itself receives TensorBoard's event file. Empty: neither.
+  std::string directory = {};
+  int64_t checkpoint_every = 1000;         // 0: only the others
+  int keep_checkpoints = 5;                // the latest ones; the best is kept as well
+  const io::Checkpoint* resume = nullptr;  // to resume from; the input must start where it stopped. Tasks other than 0
+                                           // need its metadata only, and get the variables from task 0
+  bool other_data = false;                 // when resuming, the input may start anywhere, as with other examples
+  std::string resume_note = {};            // printed when the run resumes: in what it differs from before
+  io::Metadata metadata = {};              // of the model, saved with every checkpoint
+  std::vector<Output> summaries = {};      // from models::AddTrainSummaries, for the event file
+  int64_t summary_every = 100;             // steps; 0: never
+
+  int64_t check_replicas_every = 0;  // steps between comparisons of the towers' variables; 0: never
+  TraceOptions trace = {};
+  std::function<int()> stop = {};  // called after each step; a result other than 0 in any task saves and ends the run
+  std::vector<Callback*> callbacks = {};   // of the program's own, called in this order after the trainer's; borrowed
+  std::vector<std::string> settings = {};  // lines that must be the same in all tasks, besides what the trainer knows
+};
+
+}  // namespace belfry::trainers
