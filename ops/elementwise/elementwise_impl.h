@@ -132,15 +132,16 @@ Kernel MapKernel(const KernelSpec& spec, F f) {
   using Result = Compute<Out>;
   ElementLoops loops = LoopsOf<T, Out>(f);
   loops.map = [](const void* functor, const void* x, void* y, int64_t n) {
-    MapRun(*static_cast<const F*>(functor), static_cast<const In*>(x), static_cast<Result*>(y), n);
+    const F own = *static_cast<const F*>(functor);  // a copy, which writes to y cannot change
+    MapRun(own, static_cast<const In*>(x), static_cast<Result*>(y), n);
   };
   return MakeMapKernel(spec, loops);
 }
 
 template <int stride_a, int stride_b, class In, class Result, class F>
 void ZipLoop(const void* functor, const void* a, const void* b, void* y, int64_t n) {
-  ZipRun<stride_a, stride_b>(*static_cast<const F*>(functor), static_cast<const In*>(a), static_cast<const In*>(b),
-                             static_cast<Result*>(y), n);
+  const F own = *static_cast<const F*>(functor);  // a copy, which writes to y cannot change
+  ZipRun<stride_a, stride_b>(own, static_cast<const In*>(a), static_cast<const In*>(b), static_cast<Result*>(y), n);
 }
 
 // Output 0 = f(input 0, input 1), element by element with broadcasting. f operates on Compute<T>.
