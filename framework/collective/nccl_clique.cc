@@ -10,9 +10,9 @@
 namespace belfry {
 
 // The states and their order. usable -> stopped (Stop) -> usable again (Resume) if every rank was given the same
-// groups; otherwise stopped -> aborted (Settle) -> stale (Resume) -> usable (Prepare builds). Users read stopped_,
-// suspect_ and stale_ without a lock; stopped_ and stale_ change, and communicators end, under mutex_ only. A use costs
-// two atomic additions and a few loads; no lock is on the path of a step that succeeds.
+// groups; otherwise stopped -> aborted (AbortIfUneven) -> stale (Resume) -> usable (Prepare builds). Users read
+// stopped_, suspect_ and stale_ without a lock; stopped_ and stale_ change, and communicators end, under mutex_ only. A
+// use costs two atomic additions and a few loads; no lock is on the path of a step that succeeds.
 NcclClique::NcclClique(std::shared_ptr<NcclApi> api, std::vector<Device*> devices, const NcclOptions& options,
                        const NcclSpan& span)
     : api_(std::move(api)),
@@ -119,7 +119,7 @@ absl::Status NcclClique::Build(absl::Time deadline) {
 }
 
 // In one group, since each end may wait for the others. GroupEnd returns once the communicators are gone, although they
-// are non-blocking. It would not return while a captured step with their operations exists; hence EndCaptures.
+// are non-blocking. It would not return while a captured step with their operations exists; hence EndCapturedSteps.
 void NcclClique::EndAll(NcclResult (NcclApi::*call)(NcclComm&)) {
   EndCapturedSteps();
   const bool grouped = !Failed(api_->GroupStart());
@@ -292,7 +292,7 @@ absl::Status NcclClique::Check(bool give_up, int& rank) {
   }
   if (status.ok()) return status;
   suspect_.store(true);
-  // An operation that failed may never end, so Settle must not wait for it.
+  // An operation that failed may never end, so AbortIfUneven must not wait for it.
   {
     const MutexLock lock(mutex_);
     drain_ = false;

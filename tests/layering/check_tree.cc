@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "tests/layering/comments.h"
 #include "tests/layering/literals.h"
 
 namespace belfry::layering {
@@ -170,7 +171,8 @@ std::map<std::string, std::vector<std::string>> FindLibraries(const std::string&
 
 class Checker {
  public:
-  Checker(const fs::path& root, std::set<std::string> op_names) : root_(root), op_names_(std::move(op_names)) {}
+  Checker(const fs::path& root, std::set<std::string> op_names, std::set<std::string> code_names)
+      : root_(root), op_names_(std::move(op_names)), code_names_(std::move(code_names)) {}
 
   void CheckFile(const std::string& path) {
     path_ = path;
@@ -180,6 +182,11 @@ class Checker {
     if (IsSource(path) && !IsListed()) Fail("is in no CMakeLists.txt; list it under SOURCES, or delete it");
     const std::string text = ReadFile(root_ / path);
     if (absl::StartsWith(path, "framework/")) CheckLiterals(text);
+    for (const CommentName& unknown : FindUnknownNames(text, code_names_)) {
+      line_ = unknown.line;
+      Fail(absl::StrCat("a comment names ", unknown.name,
+                        ", which no code has; name what there is, or add it to the known names (comments.cc)"));
+    }
     line_ = 0;
     std::vector<std::string> lines = absl::StrSplit(text, '\n');
     if (lines.back().empty()) lines.pop_back();
@@ -296,7 +303,7 @@ class Checker {
   }
 
   const fs::path root_;
-  const std::set<std::string> op_names_;
+  const std::set<std::string> op_names_, code_names_;
   std::vector<std::string> breaches_;
   // The file being checked; line 0 stands for the whole file.
   std::string path_;
@@ -317,11 +324,13 @@ std::vector<std::string> CheckTree(const fs::path& root) {
     }
   }
   std::sort(paths.begin(), paths.end());
-  std::set<std::string> op_names;
+  std::set<std::string> op_names, code_names;
   for (const std::string& path : paths) {
-    if (absl::StartsWith(path, "ops/")) AddOpNames(ReadFile(root / path), op_names);
+    const std::string text = ReadFile(root / path);
+    if (absl::StartsWith(path, "ops/")) AddOpNames(text, op_names);
+    AddCodeNames(text, code_names);
   }
-  Checker checker(root, std::move(op_names));
+  Checker checker(root, std::move(op_names), std::move(code_names));
   for (const std::string& path : paths) checker.CheckFile(path);
   std::map<std::string, size_t> folders;
   for (const std::string& path : paths) ++folders[fs::path(path).parent_path().generic_string()];

@@ -61,6 +61,16 @@ class Tree : public testing::Test {
 
 TEST_F(Tree, IsSound) { EXPECT_THAT(Check(), IsEmpty()); }
 
+TEST_F(Tree, ACommentThatNamesNothingFails) {
+  Write("framework/base/a.cc",
+        "#include \"framework/base/a.h\"\nclass ARealName;  // as OldName did\n"
+        "// ARealName, ARealNames, InvalidArgument, InAString, FlashAttention, CPU, https://x.org/InAnAddress\n"
+        "const char* a = \"InAString, // NoComment\"; /* NewName,\nOtherName */ auto e = InvalidArgumentError();\n");
+  EXPECT_THAT(Check(), ElementsAre(StartsWith("framework/base/a.cc:2: a comment names OldName"),
+                                   StartsWith("framework/base/a.cc:4: a comment names NewName"),
+                                   StartsWith("framework/base/a.cc:5: a comment names OtherName")));
+}
+
 TEST_F(Tree, UpwardIncludeFails) {
   WriteHeader("framework/graph/bad.h", "\n  #  include \"framework/runtime/session.h\"  // why not\n");
   EXPECT_THAT(Check(), ElementsAre(AllOf(StartsWith("framework/graph/bad.h:3: includes framework/runtime/session.h"),
