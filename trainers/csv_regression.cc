@@ -12,15 +12,10 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/data/in_memory.h"
-#include "framework/data/prefetcher.h"
-#include "framework/data/resume.h"
 #include "framework/data/table/csv.h"
 #include "models/linear_regression.h"
-#include "models/summaries.h"
-#include "ops/builtin_ops.h"
 #include "optim/descent.h"
 #include "spdlog/fmt/fmt.h"
-#include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {
 namespace {
@@ -31,22 +26,14 @@ constexpr double kMaxTarget = 1e18;
 // Of the printed formula's predictions, in spreads of the target. Training in float32 leaves errors of that size.
 constexpr double kFormulaError = 1e-6;
 
-// The numbers of a file.
-struct Numbers {
-  Tensor features;                         // [N, F] float64
-  Tensor targets;                          // [N] float64
-  std::vector<std::string> feature_names;  // F
-  std::string target_name;
-};
-
-absl::StatusOr<Numbers> ReadNumbers(const CsvRegressionOptions& options) {
+absl::StatusOr<CsvNumbers> ReadNumbers(const CsvRegressionOptions& options) {
   const data::Column target{.name = options.target.empty() ? "-1" : options.target, .largest = kMaxTarget};
   ASSIGN_OR_RETURN(const data::Table table, data::ReadCsv(options.path, {.columns = {target},
                                                                          .others = data::ColumnType::kFloat,
                                                                          .dtype = DType::kFloat64,
                                                                          .max_bytes = options.max_bytes}));
   for (const std::string& warning : table.warnings) spdlog::warn("{}: {}", options.path, warning);
-  Numbers numbers;
+  CsvNumbers numbers;
   std::vector<absl::Span<const double>> features;
   for (size_t i = 0; i < table.columns.size(); ++i) {
     if (table.columns[i].largest == kMaxTarget) {
@@ -69,15 +56,10 @@ absl::StatusOr<Numbers> ReadNumbers(const CsvRegressionOptions& options) {
   return numbers;
 }
 
-// Mean and standard deviation by column.
-struct Moments {
-  std::vector<double> mean, deviation;  // 1 where a column is constant
-};
-
-absl::StatusOr<Moments> MomentsOf(const Numbers& csv) {
+absl::StatusOr<CsvMoments> MomentsOf(const CsvNumbers& csv) {
   const Tensor& table = csv.features;
   const int64_t rows = table.shape()[0], columns = table.shape()[1];
-  Moments moments{std::vector<double>(columns, 0), std::vector<double>(columns, 0)};
+  CsvMoments moments{std::vector<double>(columns, 0), std::vector<double>(columns, 0)};
   const double* const values = table.data<double>();
   // Relative to the first row, so that the mean of a constant is exact.
   for (int64_t i = 0; i < columns; ++i) moments.mean[i] = values[i];
@@ -102,7 +84,7 @@ absl::StatusOr<Moments> MomentsOf(const Numbers& csv) {
   return moments;
 }
 
-Tensor Standardise(const Tensor& table, const Moments& moments) {
+Tensor Standardise(const Tensor& table, const CsvMoments& moments) {
   const int64_t columns = table.shape()[1];
   Tensor result(DType::kFloat32, table.shape());
   for (int64_t i = 0; i < table.elements(); ++i) {
@@ -129,7 +111,8 @@ double SpreadOf(const Tensor& values, double mean) {
 
 // A weight in the file's units is up to the target's spread over the column's deviation, which overflows for a column
 // of subnormal numbers, say.
-absl::Status CheckDeviations(const std::string& path, const Numbers& table, const Moments& moments, double spread) {
+absl::Status CheckDeviations(const std::string& path, const CsvNumbers& table, const CsvMoments& moments,
+                             double spread) {
   for (size_t i = 0; i < moments.deviation.size(); ++i) {
     if (std::isfinite(spread / moments.deviation[i])) continue;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -148,8 +131,8 @@ Tensor FloatDifferences(const Tensor& values, double from) {
 }
 
 // The plane in the file's units, from one for standardised features and differences from `target_mean`.
-Plane Unstandardise(const Tensor& weight, float bias, double target_mean, const Moments& moments,
-                    const Numbers& table) {
+Plane Unstandardise(const Tensor& weight, float bias, double target_mean, const CsvMoments& moments,
+                    const CsvNumbers& table) {
   Plane plane{.target = table.target_name, .features = table.feature_names, .bias = bias + target_mean};
   for (size_t i = 0; i < moments.mean.size(); ++i) {
     plane.weights.push_back(weight.data<float>()[i] / moments.deviation[i]);
@@ -158,7 +141,7 @@ Plane Unstandardise(const Tensor& weight, float bias, double target_mean, const 
   return plane;
 }
 
-void Evaluate(const Numbers& table, Plane& plane) {
+void MeasureErrors(const CsvNumbers& table, Plane& plane) {
   const int64_t rows = table.features.shape()[0], columns = table.features.shape()[1];
   const absl::Span<const double> targets = table.targets.span<double>();
   const double mean = MeanOf(table.targets);
@@ -184,7 +167,7 @@ std::string Digits(double value, double error) {
   return text;
 }
 
-std::string FormulaOf(const Plane& plane, const Numbers& table) {
+std::string FormulaOf(const Plane& plane, const CsvNumbers& table) {
   const int64_t rows = table.features.shape()[0], columns = table.features.shape()[1];
   const double mean = MeanOf(table.targets);
   double spread = SpreadOf(table.targets, mean);
@@ -203,81 +186,70 @@ std::string FormulaOf(const Plane& plane, const Numbers& table) {
   return absl::StrCat(text, "  ", Digits(plane.bias, error), "\n");
 }
 
+// What must be the same in a run that resumes.
+std::vector<std::pair<std::string, std::string>> Facts(const CsvNumbers& table) {
+  return {{"columns", absl::CHexEscape(absl::StrCat(absl::StrJoin(table.feature_names, ","), ", and the target ",
+                                                    table.target_name))},
+          {"rows", absl::StrCat(table.targets.elements())}};
+}
+
+}  // namespace
+
+absl::Status CsvRegression::OpenData(ProgramRun& run) {
+  ASSIGN_OR_RETURN(numbers_, ReadNumbers(options_));
+  if (const int64_t rows = numbers_.targets.elements(); !options_.at_most_all && run.order.batch_size > rows) {
+    return absl::InvalidArgumentError(absl::StrCat(options_.path, " has ", Counted(rows, "row"),
+                                                   ", fewer than a batch of ", run.order.batch_size,
+                                                   "; lower --batch_size"));
+  }
+  for (const auto& [what, value] : Facts(numbers_)) run.training.metadata[absl::StrCat("csv.", what)] = value;
+  ASSIGN_OR_RETURN(moments_, MomentsOf(numbers_));
+  target_mean_ = MeanOf(numbers_.targets);
+  RETURN_IF_ERROR(CheckDeviations(options_.path, numbers_, moments_, SpreadOf(numbers_.targets, target_mean_)));
+  ASSIGN_OR_RETURN(dataset_, data::FromTensors({{"features", Standardise(numbers_.features, moments_)},
+                                                {"target", FloatDifferences(numbers_.targets, target_mean_)}}));
+  run.train = dataset_.get();
+  return absl::OkStatus();
+}
+
 // Weights belong to columns, so a run goes on only with the columns and the number of rows of its checkpoint.
-absl::Status RecordTable(const std::string& path, const Numbers& table, TrainerOptions& training) {
-  const std::string columns =
-      absl::CHexEscape(absl::StrCat(absl::StrJoin(table.feature_names, ","), ", and the target ", table.target_name));
-  const std::string rows = absl::StrCat(table.targets.elements());
-  for (const auto& [what, value] : {std::pair("columns", columns), std::pair("rows", rows)}) {
-    const std::string key = absl::StrCat("csv.", what);
-    training.metadata[key] = value;
-    if (training.resume == nullptr) continue;
-    const auto then = training.resume->metadata.find(key);
-    if (then == training.resume->metadata.end() || then->second == value) continue;
-    return absl::FailedPreconditionError(absl::StrCat(path, " has other ", what, " than ", training.resume->path,
+absl::Status CsvRegression::Resume(ProgramRun& run) {
+  const io::Checkpoint& checkpoint = *run.training.resume;
+  for (const auto& [what, value] : Facts(numbers_)) {
+    const auto then = checkpoint.metadata.find(absl::StrCat("csv.", what));
+    if (then == checkpoint.metadata.end() || then->second == value) continue;
+    return absl::FailedPreconditionError(absl::StrCat(options_.path, " has other ", what, " than ", checkpoint.path,
                                                       ": they were ", then->second, " and are ", value,
                                                       "; use the same data, or another --train_dir"));
   }
   return absl::OkStatus();
 }
 
-}  // namespace
+absl::StatusOr<std::unique_ptr<optim::Optimizer>> CsvRegression::MakeOptimizer(const ProgramRun&) const {
+  return std::make_unique<optim::GradientDescent>(
+      optim::GradientDescentOptions{.learning_rate = options_.learning_rate});
+}
 
-absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options) {
-  ASSIGN_OR_RETURN(const Numbers table, ReadNumbers(options));
-  if (const int64_t rows = table.targets.elements(); !options.at_most_all && options.batch_size > rows) {
-    return absl::InvalidArgumentError(absl::StrCat(options.path, " has ", Counted(rows, "row"),
-                                                   ", fewer than a batch of ", options.batch_size,
-                                                   "; lower --batch_size"));
-  }
-  TrainerOptions training = options.training;
-  RETURN_IF_ERROR(RecordTable(options.path, table, training));
-  ASSIGN_OR_RETURN(const Moments moments, MomentsOf(table));
-  const double target_mean = MeanOf(table.targets);
-  RETURN_IF_ERROR(CheckDeviations(options.path, table, moments, SpreadOf(table.targets, target_mean)));
-  ASSIGN_OR_RETURN(const auto dataset, data::FromTensors({{"features", Standardise(table.features, moments)},
-                                                          {"target", FloatDifferences(table.targets, target_mean)}}));
-  const auto local = static_cast<int>(devices.TowerDevices().size());
-  data::PrefetcherOptions order{.batch_size = options.batch_size,
-                                .towers = options.replicate.towers == 0 ? local : options.replicate.towers,
-                                .first_tower = options.replicate.first_tower,
-                                .local_towers = local,
-                                .seed = options.seed};
-  if (options.training.resume != nullptr) {
-    ASSIGN_OR_RETURN(order.start,
-                     data::TakePosition(options.training.resume->metadata, order, table.features.shape()[0]));
-  }
-  ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(*dataset, order));
-  Graph graph(BuiltinOps());
-  graph.set_seed(options.seed);
-  const auto model = [](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
-    return models::LinearRegression(tower, batch["features"], batch["target"]).loss;
+absl::StatusOr<Output> CsvRegression::Loss(const Scope& tower, const models::Batch& batch) const {
+  return models::LinearRegression(tower, batch["features"], batch["target"]).loss;
+}
+
+absl::Status CsvRegression::Result(const ProgramRun& run, Session& session, const Trainer& trainer) {
+  const auto read = [&](absl::string_view name) {
+    return session.ReadVariable(session.graph().FindVariable(name, run.replicate.first_tower));
   };
-  const models::TrainStep train =
-      models::ReplicateTowers(Scope(graph), devices, *input, model,
-                              optim::GradientDescent({.learning_rate = options.learning_rate}), options.replicate);
-  training.step_timeout = options.session.timeout;
-  if (!training.directory.empty() && training.summary_every > 0) {
-    training.summaries = models::AddTrainSummaries(Scope(graph), train);
-  }
-  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, options.session));
-  Trainer trainer(*session, train, *input, training);
-  RETURN_IF_ERROR(trainer.Run());
-
-  ASSIGN_OR_RETURN(const Tensor weight,
-                   session->ReadVariable(graph.FindVariable("weight", options.replicate.first_tower)));
-  ASSIGN_OR_RETURN(const Tensor bias, session->ReadVariable(graph.FindVariable("bias", options.replicate.first_tower)));
-  Plane plane = Unstandardise(weight, bias.scalar<float>(), target_mean, moments, table);
-  Evaluate(table, plane);
-  if (!std::isfinite(plane.mean_squared_error)) {
-    return absl::OutOfRangeError(absl::StrCat(options.path,
+  ASSIGN_OR_RETURN(const Tensor weight, read("weight"));
+  ASSIGN_OR_RETURN(const Tensor bias, read("bias"));
+  plane_ = Unstandardise(weight, bias.scalar<float>(), target_mean_, moments_, numbers_);
+  MeasureErrors(numbers_, plane_);
+  if (!std::isfinite(plane_.mean_squared_error)) {
+    return absl::OutOfRangeError(absl::StrCat(options_.path,
                                               ": the formula in the units of the file has numbers that are "
                                               "too large; scale its columns"));
   }
-  plane.formula = FormulaOf(plane, table);
-  plane.steps = trainer.steps();
-  plane.stopped = trainer.stopped();
-  return plane;
+  plane_.formula = FormulaOf(plane_, numbers_);
+  plane_.steps = trainer.steps();
+  return absl::OkStatus();
 }
 
 }  // namespace belfry::trainers

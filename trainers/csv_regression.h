@@ -2,15 +2,13 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "framework/data/table/csv.h"
-#include "framework/device/device_set.h"
-#include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/training_program.h"
 
 namespace belfry::trainers {
 
@@ -18,13 +16,21 @@ struct CsvRegressionOptions {
   std::string path = {};
   uint64_t max_bytes = data::CsvOptions().max_bytes;  // of the file
   std::string target = {};                            // column, as data::FindColumn does; empty: the last
-  int64_t batch_size = 128;                           // over all towers
   bool at_most_all = true;                            // false: a batch of more rows than the file has is an error
   double learning_rate = 0.01;
-  uint64_t seed = 1;  // of the order of rows
-  TrainerOptions training = {};
-  models::ReplicateOptions replicate = {};
-  SessionOptions session = {};
+};
+
+// The numbers of a file.
+struct CsvNumbers {
+  Tensor features;                         // [N, F] float64
+  Tensor targets;                          // [N] float64
+  std::vector<std::string> feature_names;  // F
+  std::string target_name;
+};
+
+// Mean and standard deviation by column.
+struct CsvMoments {
+  std::vector<double> mean, deviation;  // 1 where a column is constant
 };
 
 // target = sum(weights[i] * features[i]) + bias, in the units of the file.
@@ -38,14 +44,34 @@ struct Plane {
   std::string formula;            // lines "y =", "  +3 * a", "  -7", with so many digits that they change no prediction
                                   // for a row of the file by more than a millionth of the target's spread
   int64_t steps = 0;              // of training
-  int stopped = 0;                // Trainer::stopped; if not 0, the plane is that of an unfinished run
 };
 
 // Minimises the mean squared error by gradient descent on standardised features and the target's difference from its
-// mean, in shuffled mini-batches. Errors:
-// InvalidArgument for a file without features, a column whose weight could not be a double (its numbers are subnormal,
-// say), an invalid batch size or one that exceeds the rows; OutOfRange if the formula is not finite; FailedPrecondition
-// if the checkpoint to resume from has other columns or another number of rows; those of ReadCsv and Trainer::Run.
-absl::StatusOr<Plane> FitCsv(const DeviceSet& devices, const CsvRegressionOptions& options);
+// mean, in shuffled mini-batches.
+class CsvRegression : public TrainingProgram {
+ public:
+  explicit CsvRegression(CsvRegressionOptions options) : options_(std::move(options)) {}
+
+  // InvalidArgument for a file without features, a column whose weight could not be a double (its numbers are
+  // subnormal, say), or a batch that exceeds the rows; those of ReadCsv.
+  absl::Status OpenData(ProgramRun& run) override;
+  std::vector<RunSetting> Settings(const ProgramRun&) const override { return {}; }
+  // FailedPrecondition if the checkpoint has other columns or another number of rows.
+  absl::Status Resume(ProgramRun& run) override;
+  absl::StatusOr<std::unique_ptr<optim::Optimizer>> MakeOptimizer(const ProgramRun& run) const override;
+  absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) const override;
+  // Makes the plane. OutOfRange if its formula is not finite.
+  absl::Status Result(const ProgramRun& run, Session& session, const Trainer& trainer) override;
+
+  const Plane& plane() const { return plane_; }
+
+ private:
+  const CsvRegressionOptions options_;
+  CsvNumbers numbers_;
+  CsvMoments moments_;
+  double target_mean_ = 0;
+  std::unique_ptr<data::Dataset> dataset_;
+  Plane plane_;
+};
 
 }  // namespace belfry::trainers

@@ -49,6 +49,7 @@ constexpr absl::string_view kLayers[] = {
     "models",
     "trainers/callbacks",
     "trainers/loop",
+    "trainers/program",
     "trainers/flags",
     "trainers",
     "examples",

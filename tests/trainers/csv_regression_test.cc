@@ -1,6 +1,7 @@
 #include "trainers/csv_regression.h"
 
 #include <cmath>
+#include <memory>
 #include <random>
 #include <string>
 #include <vector>
@@ -10,6 +11,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "framework/base/status.h"
 #include "spdlog/fmt/fmt.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/main/seed.h"
@@ -32,10 +34,13 @@ absl::StatusOr<Plane> Fit(const std::string& text, double learning_rate) {
   const belfry::TemporaryFolder folder;
   folder.Write("t.csv", text);
   const DeviceSet devices = DeviceSet::Open("cpu:2").value();
-  CsvRegressionOptions options{.path = folder / "t.csv", .batch_size = 20, .learning_rate = learning_rate};
-  options.training.steps = 600;
-  options.training.quiet = true;
-  return FitCsv(devices, options);
+  const std::unique_ptr<World> alone = World::Alone();
+  CsvRegression program({.path = folder / "t.csv", .learning_rate = learning_rate});
+  ProgramRun run{.world = *alone, .devices = devices, .training = {.steps = 600, .quiet = true}};
+  run.order = {.batch_size = 20, .towers = 2, .seed = 1};
+  RETURN_IF_ERROR(program.OpenData(run));
+  RETURN_IF_ERROR(RunTraining(program, run).status());
+  return program.plane();
 }
 
 // Features and a target a million away from zero, which vary by some units.

@@ -14,7 +14,7 @@
 #include "models/summaries.h"
 #include "tests/framework/io/event_reader.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/loop/explain.h"
+#include "trainers/program/explain.h"
 #include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {

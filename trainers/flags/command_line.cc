@@ -25,6 +25,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "framework/base/check.h"
 #include "framework/base/memory/out_of_memory.h"
@@ -125,6 +126,24 @@ absl::Status CheckFlag(absl::string_view flag, int64_t value, int64_t low, int64
   const bool bounded = high < std::numeric_limits<int64_t>::max();
   return absl::InvalidArgumentError(absl::StrCat(
       "--", flag, "=", value, " must be ", bounded ? absl::StrCat(low, " to ", high) : absl::StrCat("at least ", low)));
+}
+
+absl::Status CheckAtLeast0(absl::string_view flag, double value) {
+  if (value >= 0 && std::isfinite(value)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", value, " must be at least 0"));
+}
+
+absl::Status CheckBelow1(absl::string_view flag, double value) {
+  if (value >= 0 && value < 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", value, " must be at least 0 and below 1"));
+}
+
+absl::Status CheckChoice(absl::string_view flag, absl::string_view value, absl::string_view plural,
+                         absl::Span<const absl::string_view> choices) {
+  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return absl::OkStatus();
+  const absl::Span<const absl::string_view> first = choices.subspan(0, choices.size() - 1);
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", value, " is unknown; the ", plural, " are ",
+                                                 absl::StrJoin(first, ", "), " and ", choices.back()));
 }
 
 absl::Status CheckLearningRate(double rate) {

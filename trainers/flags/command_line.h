@@ -26,6 +26,13 @@ void ParseCommandLine(int argc, char** argv, absl::string_view usage);
 absl::Status RejectFlags(absl::Span<const absl::string_view> flags, absl::string_view context);
 // InvalidArgument unless low <= value <= high.
 absl::Status CheckFlag(absl::string_view flag, int64_t value, int64_t low, int64_t high);
+// The same for a number that is finite and at least 0.
+absl::Status CheckAtLeast0(absl::string_view flag, double value);
+// The same for one that is at least 0 and below 1.
+absl::Status CheckBelow1(absl::string_view flag, double value);
+// InvalidArgument, with all choices, unless the value is one of them; `plural` is what they are called: "schedules".
+absl::Status CheckChoice(absl::string_view flag, absl::string_view value, absl::string_view plural,
+                         absl::Span<const absl::string_view> choices);
 // InvalidArgument unless the rate is finite and above 0.
 absl::Status CheckLearningRate(double rate);
 // Creates the directory that `flag` names, unless it exists or is empty. Unavailable names the flag.

@@ -1,4 +1,4 @@
-// Flags for the cost of a run, which trainers/loop/explain.h computes.
+// Flags for the cost of a run, which trainers/program/explain.h computes.
 #pragma once
 
 #include <cstddef>

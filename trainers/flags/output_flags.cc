@@ -4,8 +4,8 @@
 
 #include "absl/flags/flag.h"
 #include "framework/base/status.h"
-#include "trainers/flags/command_line.h"
 #include "trainers/callbacks/metrics.h"
+#include "trainers/flags/command_line.h"
 
 ABSL_FLAG(std::string, train_dir, "",
           "Directory for what the run writes: metrics.jsonl and, if the program has them, checkpoints, TensorBoard "

@@ -10,20 +10,13 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "framework/io/checkpoint_directory.h"
-#include "trainers/loop/trainer.h"
+#include "trainers/program/training_program.h"
 
 ABSL_DECLARE_FLAG(std::string, resume);
 ABSL_DECLARE_FLAG(int64_t, checkpoint_every);
 ABSL_DECLARE_FLAG(int, keep_checkpoints);
 
 namespace belfry::trainers {
-
-// A setting of a run that changes its outcome, in the words of the user: its checkpoints record it.
-struct RunSetting {
-  std::string name;    // "--batch_size"
-  std::string value;   // in effect, also where it is a default
-  bool fixed = false;  // a run cannot be resumed with another value
-};
 
 // TrainerOptions::metadata that records the program and the settings.
 io::Metadata RecordSettings(absl::Span<const RunSetting> settings);

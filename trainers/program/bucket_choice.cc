@@ -1,4 +1,4 @@
-#include "trainers/loop/bucket_choice.h"
+#include "trainers/program/bucket_choice.h"
 
 #include <algorithm>
 #include <cstring>

@@ -1,4 +1,4 @@
-#include "trainers/loop/run_header.h"
+#include "trainers/program/run_header.h"
 
 #include <vector>
 

@@ -1,4 +1,4 @@
-#include "trainers/loop/explain.h"
+#include "trainers/program/explain.h"
 
 #include <algorithm>
 #include <map>

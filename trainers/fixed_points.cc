@@ -1,0 +1,112 @@
+#include "trainers/fixed_points.h"
+
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "framework/base/status.h"
+#include "framework/runtime/checkpointer.h"
+#include "framework/runtime/saver.h"
+#include "models/linear_regression.h"
+#include "ops/array.h"
+#include "ops/builtin_ops.h"
+#include "optim/apply.h"
+#include "optim/descent.h"
+#include "spdlog/fmt/fmt.h"
+#include "trainers/callbacks/metrics.h"
+#include "trainers/loop/stop_signals.h"
+
+namespace belfry::trainers {
+namespace {
+
+constexpr int64_t kLogEvery = 100;
+
+// True if the output has the step: by default, so few that all fit on a screen.
+bool IsPrinted(int64_t step, int64_t log_every) {
+  if (log_every != -1) return step % log_every == 0;
+  if (step % kLogEvery != 0) return false;
+  int64_t digits = step / kLogEvery;
+  while (digits != 0 && digits % 10 == 0) digits /= 10;
+  return digits <= 2 || digits == 5;
+}
+
+// Checkpoints in the directory of the run; null if it has none.
+absl::StatusOr<std::unique_ptr<Checkpointer>> OpenCheckpoints(Session& session, const TrainerOptions& options) {
+  if (options.directory.empty()) return nullptr;
+  ASSIGN_OR_RETURN(
+      io::CheckpointDirectory folder,
+      io::CheckpointDirectory::Open(CheckpointFolder(options.directory), {.keep_latest = options.keep_checkpoints}));
+  return Checkpointer::Create(session, std::move(folder));
+}
+
+// The line, and the step that fits it.
+struct Line {
+  Graph graph{BuiltinOps()};
+  std::unique_ptr<Session> session;
+  std::unique_ptr<PreparedStep> step;  // fetches the loss, w and b
+  std::vector<Tensor> feeds;
+};
+
+absl::StatusOr<std::unique_ptr<Line>> MakeLine(const DeviceSet& devices, const FixedPointsOptions& options) {
+  auto made = std::make_unique<Line>();
+  const Tensor xs = Tensor::Of<float>({1, 23, 4, 5, 7, 5, 7}), outs = Tensor::Of<float>({3, 5, 7, 9, 11, 13, 15});
+  const Scope scope = Scope(made->graph).Device(options.device);
+  const Output x = ops::Placeholder(scope.Named("x"), DType::kFloat32, {Shape::kUnknown});
+  const Output out = ops::Placeholder(scope.Named("out"), DType::kFloat32, {Shape::kUnknown});
+  const models::LinearModel line = models::LinearRegression(scope, x, out);
+  const optim::GradientDescent optimizer({.learning_rate = options.learning_rate});
+  const Node* train = optim::ApplyGradients(
+      scope, optimizer, optim::ComputeGradients(scope, line.loss, optim::TrainableVariables(scope)));
+  const Node* initialize = InitializeVariables(scope);
+  ASSIGN_OR_RETURN(made->session, Session::Create(made->graph, devices, options.session));
+  if (const io::Checkpoint* const resume = options.training.resume; resume != nullptr) {
+    RETURN_IF_ERROR(Restore(*made->session, resume->path, resume->tensors).status());
+  } else {
+    RETURN_IF_ERROR(made->session->RunTarget(initialize));
+  }
+  ASSIGN_OR_RETURN(made->step, made->session->Prepare({{x, xs.shape()}, {out, outs.shape()}},
+                                                      {line.loss, line.weight, line.bias}, {train}));
+  made->feeds = {xs, outs};
+  return made;
+}
+
+}  // namespace
+
+absl::StatusOr<FixedPointsEnd> FitFixedPoints(const DeviceSet& devices, const FixedPointsOptions& options) {
+  const TrainerOptions& training = options.training;
+  const int64_t first = training.resume == nullptr ? 0 : training.resume->step, steps = training.steps;
+  if (training.resume != nullptr) {
+    const std::string& changed = training.resume_note;
+    fmt::print("Resuming from {}, after step {}\n{}", training.resume->path, first,
+               changed.empty() ? "" : changed + "\n");
+  }
+  ASSIGN_OR_RETURN(const std::unique_ptr<Line> line, MakeLine(devices, options));
+  ASSIGN_OR_RETURN(const auto checkpoints, OpenCheckpoints(*line->session, training));
+  ASSIGN_OR_RETURN(
+      MetricsWriter metrics,
+      MetricsWriter::Open(training.metrics_file, options.owns_metrics ? std::optional(RunStart{first}) : std::nullopt));
+  const int64_t log_every = options.log_every == -1 ? kLogEvery : options.log_every;
+  const StopSignals signals;
+  FixedPointsEnd end{.steps = steps};
+  for (int64_t i = first; i < steps && end.stopped == 0; ++i) {
+    RETURN_IF_ERROR(line->step->Run(line->feeds));
+    const float loss = line->step->fetched(0).scalar<float>();
+    RETURN_IF_ERROR(CheckLoss(loss, i));
+    end.stopped = StopSignals::noted();
+    const bool last = i + 1 == steps || end.stopped != 0;
+    const bool due = training.checkpoint_every > 0 && (i + 1) % training.checkpoint_every == 0;
+    if (checkpoints != nullptr && (due || last)) RETURN_IF_ERROR(checkpoints->Save(i + 1, training.metadata));
+    if (end.stopped != 0) end.steps = i + 1;
+    const float w = line->step->fetched(1).scalar<float>(), b = line->step->fetched(2).scalar<float>();
+    if (IsPrinted(i, options.log_every) || i + 1 == steps) {
+      fmt::print("Step {}: loss = {}, w = {}, b = {}\n", i, loss, w, b);
+    }
+    if (i % log_every != 0 && i + 1 != steps) continue;
+    RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(i)}, {"loss", loss}, {"w", w}, {"b", b}}));
+  }
+  if (checkpoints != nullptr) RETURN_IF_ERROR(checkpoints->Finish());
+  return end;
+}
+
+}  // namespace belfry::trainers

@@ -1,0 +1,94 @@
+#include "trainers/flags/program_flags.h"
+
+#include <limits>
+#include <optional>
+#include <utility>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/data/resume.h"
+#include "framework/data/sampler.h"
+#include "trainers/flags/command_line.h"
+#include "trainers/flags/output_flags.h"
+#include "trainers/flags/replication_flags.h"
+#include "trainers/flags/session_flags.h"
+#include "trainers/flags/step_flags.h"
+#include "trainers/flags/training_flags.h"
+#include "trainers/flags/world_flags.h"
+
+namespace belfry::trainers {
+namespace {
+
+constexpr int kMaxDataThreads = 1024;
+
+absl::Status TakeFlags(ProgramRun& run) {
+  ASSIGN_OR_RETURN(run.session, SessionOptionsFromFlags(run.devices));
+  ASSIGN_OR_RETURN(run.replicate, ReplicateOptionsFromFlags(run.devices, run.world, run.session));
+  if (run.replicate.variable_update == models::VariableUpdate::kIndependent) {
+    RETURN_IF_ERROR(RejectFlags({"train_dir", "check_replicas_every"},
+                                "a run with --variable_update=independent, whose towers differ"));
+  }
+  run.variable_update = absl::GetFlag(FLAGS_variable_update);
+  run.way = absl::GetFlag(FLAGS_averager) == "mpi" ? ExchangeWay::kRing : ExchangeWay::kSlices;
+  run.start_timeout = StartTimeout();
+  run.stopped_text = &StoppedText;
+  ASSIGN_OR_RETURN(const int64_t batch_size, GlobalBatchSize(run.replicate.towers));
+  run.order = {.batch_size = batch_size,
+               .towers = run.replicate.towers,
+               .first_tower = run.replicate.first_tower,
+               .local_towers = static_cast<int>(run.devices.TowerDevices().size()),
+               .seed = absl::GetFlag(FLAGS_seed)};
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunTrainingProgram(TrainingProgram& program, World& world) {
+  TrainerOptions training;
+  RETURN_IF_ERROR(SetTrainerOptions(training, world));
+  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices(world));
+  ProgramRun run{.world = world, .devices = devices, .training = std::move(training)};
+  RETURN_IF_ERROR(TakeFlags(run));
+  RETURN_IF_ERROR(program.Configure(run));
+  if (!run.explain && world.rank() == 0) {
+    ASSIGN_OR_RETURN(run.training.metrics_file, PrepareOutputs());
+  }
+  RETURN_IF_ERROR(program.OpenData(run));
+  const int64_t batch_size = run.order.batch_size, examples = run.train->size();
+  if (!run.example.empty()) RETURN_IF_ERROR(CheckBatchFits(batch_size, examples, run.example));
+  if (run.evaluate_every_epochs > 0) {
+    run.training.evaluate_every = run.evaluate_every_epochs * data::BatchesPerEpoch(examples, batch_size, false);
+  }
+  const std::vector<RunSetting> settings = program.Settings(run);
+  run.training.metadata.merge(RecordSettings(settings));
+  if (run.test != nullptr) {
+    ASSIGN_OR_RETURN(const std::string test_data, data::DataLine(*run.test));
+    run.training.settings.push_back(absl::StrCat("test ", test_data));
+  }
+  ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(settings, world));
+  if (checkpoint.has_value()) {
+    run.training.resume = &*checkpoint;
+    run.training.resume_note = ChangedSettings(checkpoint->metadata, settings);
+    RETURN_IF_ERROR(program.Resume(run));
+  }
+  return RunTraining(program, run);
+}
+
+absl::Status CheckEvaluationFlags(bool evaluates_during_run, int64_t patience, bool restore_best) {
+  if (patience > 0 && !evaluates_during_run) {
+    return absl::InvalidArgumentError("--patience counts evaluations; set --evaluate_every as well");
+  }
+  if (restore_best && absl::GetFlag(FLAGS_train_dir).empty()) {
+    return absl::InvalidArgumentError("--restore_best=true reads a checkpoint; set --train_dir as well");
+  }
+  return CheckFlag("patience", patience, 0, std::numeric_limits<int64_t>::max());
+}
+
+absl::Status CheckDataThreads(int threads) { return CheckFlag("data_threads", threads, 0, kMaxDataThreads); }
+
+absl::Status CheckDType(absl::string_view dtype) {
+  return CheckChoice("dtype", dtype, "types", {"float32", "bfloat16", "float16"});
+}
+
+}  // namespace belfry::trainers

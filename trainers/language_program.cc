@@ -1,0 +1,149 @@
+#include "trainers/language_program.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+
+#include <spdlog/spdlog.h>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/status.h"
+#include "framework/base/units.h"
+#include "ops/array.h"
+#include "optim/adam.h"
+#include "trainers/program/run_header.h"
+
+namespace belfry::trainers {
+namespace {
+
+struct NamedSize {
+  absl::string_view name;
+  int64_t layers, heads, width, context;
+};
+constexpr std::array<NamedSize, 6> kSizes = {{{"tiny", 2, 4, 64, 64},
+                                              {"small", 6, 6, 384, 256},
+                                              {"gpt2", 12, 12, 768, 1024},
+                                              {"gpt2-medium", 24, 16, 1024, 1024},
+                                              {"gpt2-large", 36, 20, 1280, 1024},
+                                              {"gpt2-xl", 48, 25, 1600, 1024}}};
+
+}  // namespace
+
+absl::StatusOr<models::TransformerOptions> NamedTransformer(absl::string_view name) {
+  const auto* const sizes =
+      std::find_if(kSizes.begin(), kSizes.end(), [&](const NamedSize& size) { return size.name == name; });
+  if (sizes == kSizes.end()) {
+    const auto name_of = [](std::string* out, const NamedSize& size) { absl::StrAppend(out, size.name); };
+    return absl::InvalidArgumentError(
+        absl::StrCat("--model=", name, " is unknown; the sizes are ", absl::StrJoin(kSizes, ", ", name_of)));
+  }
+  models::TransformerOptions model;
+  model.layers = sizes->layers;
+  model.heads = sizes->heads;
+  model.width = sizes->width;
+  model.length = sizes->context;
+  return model;
+}
+
+absl::Status LanguageProgram::OpenData(ProgramRun& run) {
+  ASSIGN_OR_RETURN(data_, OpenLanguageData(options_.data));
+  options_.model.vocabulary = data_.vocabulary;
+  ASSIGN_OR_RETURN(prompt_, ParsePrompt(data_, options_.prompt));
+  run.train = data_.parts.train.get();
+  run.test = data_.parts.validation.get();
+  evaluation_batch_ = std::min(run.order.batch_size, run.test->size());
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<optim::Optimizer>> LanguageProgram::MakeOptimizer(const ProgramRun& run) const {
+  const double rate = options_.learning_rate;
+  const int64_t steps = run.training.steps, warmup = options_.warmup_steps;
+  optim::Schedule schedule = rate;
+  if (options_.schedule == "cosine") schedule = optim::Cosine(rate, std::max<int64_t>(steps, 1), rate / 10);
+  if (warmup > 0) schedule = optim::WarmUp(schedule, warmup);
+  if (!run.explain && run.world.rank() == 0 && steps > 0 && steps < warmup) {
+    spdlog::warn("--steps={} ends within the warm-up of --warmup_steps={}, at {:.0f}% of --learning_rate={}", steps,
+                 warmup, 100.0 * static_cast<double>(steps) / static_cast<double>(warmup), rate);
+  }
+  return std::make_unique<optim::AdamW>(
+      optim::AdamWOptions{.learning_rate = schedule, .beta2 = 0.95, .weight_decay = options_.weight_decay});
+}
+
+// [N, T, vocabulary] float32 for any dtype.
+Output LanguageProgram::LogitsOf(const Scope& scope, Output tokens, bool training) const {
+  models::TransformerOptions model = options_.model;
+  model.training = training;
+  return ops::Cast(scope.Named("float_logits"), models::Transformer(scope, tokens, model), DType::kFloat32);
+}
+
+absl::StatusOr<Output> LanguageProgram::Logits(const Scope& scope, const models::Batch& batch, bool training) const {
+  return LogitsOf(scope, batch["tokens"], training);
+}
+
+absl::Status LanguageProgram::AddEvaluation(ProgramRun& run, const Scope& scope, absl::Span<const data::Field> fields) {
+  RETURN_IF_ERROR(ClassifierProgram::AddEvaluation(run, scope, fields));
+  sampler_.emplace(scope.NameScope("sample"), options_.model.length,
+                   [this](const Scope& at, Output tokens) { return LogitsOf(at, tokens, /*training=*/false); });
+  if (options_.sample.count > 0 && run.world.rank() == 0) run.training.evaluation_steps.push_back(sampler_->Step());
+  return absl::OkStatus();
+}
+
+// The loss in nats, which decides, and in bits; for a generated language also by how much it exceeds the entropy.
+Evaluation LanguageProgram::Figures(const Classification& results) const {
+  Evaluation evaluation{.examples = results.labels,
+                        .metrics = {{.name = "loss", .value = results.loss}},
+                        .unit = absl::StrCat(data_.unit(), "s")};
+  evaluation.metrics.push_back(
+      {.name = absl::StrCat("bits_per_", data_.unit()), .value = results.loss / std::log(2.0)});
+  if (data_.floor > 0) {
+    evaluation.metrics.push_back({.name = "above_entropy", .value = results.loss / data_.floor - 1, .percent = true});
+  }
+  return evaluation;
+}
+
+std::string LanguageProgram::Header(const ProgramRun& run, const models::TrainStep& step) const {
+  const models::TransformerOptions& model = options_.model;
+  std::string text =
+      absl::StrFormat("Model:    transformer of %s, %s, width %d; %d parameters\n", Counted(model.layers, "layer"),
+                      Counted(model.heads, "head"), model.width, CountParameters(step));
+  absl::StrAppendFormat(&text, "Data:     %d training and %d test windows of %s, vocabulary %d\n", run.train->size(),
+                        run.test->size(), Counted(model.length, data_.unit()), model.vocabulary);
+  if (data_.floor > 0) {
+    absl::StrAppendFormat(&text, "          a generated language with an entropy of %.4f\n", data_.floor);
+  }
+  return text;
+}
+
+void LanguageProgram::PrintResult(const Trainer& trainer) const {
+  std::string text =
+      absl::StrFormat("Test loss %.4f, %.4f bits per %s", results_.loss, results_.loss / std::log(2.0), data_.unit());
+  if (data_.floor > 0) {
+    absl::StrAppendFormat(&text, ", %.2f%% above the entropy", 100 * (results_.loss / data_.floor - 1));
+  }
+  const double rate = trainer.examples_per_second() * static_cast<double>(options_.model.length);
+  if (trainer.steps() == 0) {
+    absl::PrintF("%s. Nothing was trained: --steps=0.\n", text);
+    return;
+  }
+  absl::PrintF("%s after %s%s.\n", text, Counted(trainer.steps(), "step"),
+               rate > 0 ? absl::StrFormat(", %.0f tokens/s", rate) : "");
+}
+
+absl::Status LanguageProgram::Result(const ProgramRun& run, Session& session, const Trainer& trainer) {
+  if (trainer.stopped() != 0) return absl::OkStatus();
+  const bool quiet = run.training.quiet;
+  if (options_.sample.count > 0) {
+    ASSIGN_OR_RETURN(const std::vector<int32_t> text, sampler_->Sample(session, prompt_, options_.sample));
+    std::printf("%s%s\n\n", quiet ? "" : "\nSample:\n", TokensText(data_, text).c_str());
+  }
+  PrintResult(trainer);
+  if (!quiet) {
+    absl::PrintF("Next: --data_dir=FILE for text of your own, --model=small, --steps=N, --prompt=TEXT, --help.\n");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace belfry::trainers

@@ -1,0 +1,56 @@
+// The text, transformer and results of language_model.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "models/transformer.h"
+#include "trainers/language_data.h"
+#include "trainers/loop/text_sampler.h"
+#include "trainers/program/classifier_program.h"
+
+namespace belfry::trainers {
+
+// The sizes of a transformer by the name of its model: "tiny", "gpt2". InvalidArgument lists the names.
+absl::StatusOr<models::TransformerOptions> NamedTransformer(absl::string_view name);
+
+struct LanguageOptions {
+  models::TransformerOptions model = {};  // but for the vocabulary, which is that of the data
+  LanguageDataOptions data = {};
+  double learning_rate = 3e-3;
+  std::string schedule = "cosine";  // or "constant"
+  int64_t warmup_steps = 100;
+  double weight_decay = 0.1;
+  std::string prompt = {};  // of the sample
+  SampleOptions sample = {};
+};
+
+// A run of language_model, but for its flags.
+class LanguageProgram : public ClassifierProgram {
+ public:
+  absl::Status OpenData(ProgramRun& run) override;
+  absl::StatusOr<std::unique_ptr<optim::Optimizer>> MakeOptimizer(const ProgramRun& run) const override;
+  absl::Status AddEvaluation(ProgramRun& run, const Scope& scope, absl::Span<const data::Field> fields) override;
+  std::string Header(const ProgramRun& run, const models::TrainStep& step) const override;
+  absl::Status Result(const ProgramRun& run, Session& session, const Trainer& trainer) override;
+
+ protected:
+  LanguageProgram() : ClassifierProgram("targets") {}
+  absl::StatusOr<Output> Logits(const Scope& scope, const models::Batch& batch, bool training) const override;
+  Evaluation Figures(const Classification& results) const override;
+
+  LanguageOptions options_;  // to be set before OpenData
+  LanguageData data_;
+
+ private:
+  Output LogitsOf(const Scope& scope, Output tokens, bool training) const;
+  void PrintResult(const Trainer& trainer) const;
+
+  std::vector<int32_t> prompt_;
+  std::optional<TextSampler> sampler_;
+};
+
+}  // namespace belfry::trainers

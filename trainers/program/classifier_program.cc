@@ -1,0 +1,39 @@
+#include "trainers/program/classifier_program.h"
+
+#include "framework/base/status.h"
+#include "models/losses.h"
+#include "optim/moving_average.h"
+
+namespace belfry::trainers {
+namespace {
+
+constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold moving averages; not a tower's
+
+}  // namespace
+
+absl::StatusOr<Output> ClassifierProgram::Loss(const Scope& tower, const models::Batch& batch) const {
+  ASSIGN_OR_RETURN(const Output logits, Logits(tower, batch, /*training=*/true));
+  models::AddCrossEntropy(tower, logits, batch[label_]);
+  return models::TotalLoss(tower);
+}
+
+absl::Status ClassifierProgram::AddEvaluation(ProgramRun& run, const Scope& scope,
+                                              absl::Span<const data::Field> fields) {
+  Scope evaluation = scope.NameScope("evaluation");
+  const bool averages = run.replicate.moving_average > 0;
+  if (averages) evaluation = evaluation.Replica(kEvaluationReplica).ReuseVariables(Reuse::kNever);
+  const auto logits = [this](const Scope& at, const models::Batch& batch) { return Logits(at, batch, false); };
+  evaluator_ = std::make_unique<Evaluator>(evaluation, fields, logits, label_);
+  if (averages) take_averages_ = optim::ExponentialMovingAverage::AssignTo(evaluation, scope.replica());
+  run.training.evaluation_steps = evaluator_->Steps(run.test->size(), evaluation_batch_);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Evaluation> ClassifierProgram::Evaluate(const ProgramRun& run, Session& session, int64_t step) {
+  ASSIGN_OR_RETURN(results_, evaluator_->Run(session, *run.test, evaluation_images_, evaluation_batch_, take_averages_,
+                                             &run.world, run.training.task_timeout));
+  RETURN_IF_ERROR(CheckLoss(results_.loss, step));
+  return Figures(results_);
+}
+
+}  // namespace belfry::trainers

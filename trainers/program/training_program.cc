@@ -1,0 +1,129 @@
+#include "trainers/program/training_program.h"
+
+#include <cstdio>
+#include <utility>
+
+#include "framework/base/status.h"
+#include "framework/base/steady_time.h"
+#include "framework/data/resume.h"
+#include "models/summaries.h"
+#include "ops/builtin_ops.h"
+#include "trainers/program/bucket_choice.h"
+#include "trainers/program/explain.h"
+#include "trainers/program/run_header.h"
+#include "trainers/loop/stop_signals.h"
+
+namespace belfry::trainers {
+namespace {
+
+// What is made of a program.
+struct Made {
+  Graph graph{BuiltinOps()};
+  std::unique_ptr<data::Prefetcher> input;
+  models::TrainStep step;
+  std::string buckets;  // how their size was chosen; empty: it was not
+  std::unique_ptr<Session> session;
+};
+
+absl::Time StartDeadline(const ProgramRun& run) { return SteadyNow() + run.start_timeout; }
+
+absl::Status AddTrainStep(TrainingProgram& program, ProgramRun& run, Made& made) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<optim::Optimizer> optimizer, program.MakeOptimizer(run));
+  const auto loss = [&](const Scope& tower, const models::Batch& batch) { return program.Loss(tower, batch); };
+  const auto add_step = [&](Graph& graph, size_t bucket_bytes) {
+    graph.set_seed(run.order.seed);
+    run.replicate.bucket_bytes = bucket_bytes;
+    return models::ReplicateTowers(Scope(graph), run.devices, *made.input, loss, *optimizer, run.replicate);
+  };
+  size_t bucket_bytes = run.replicate.bucket_bytes;
+  if (run.choose_buckets && run.world.size() > 1) {
+    ASSIGN_OR_RETURN(const BucketChoice choice,
+                     ChooseBuckets(run.world, run.devices, run.session, run.way, run.order.batch_size, bucket_bytes,
+                                   add_step, StartDeadline(run)));
+    bucket_bytes = choice.bytes;
+    made.buckets = choice.text;
+  }
+  made.step = add_step(made.graph, bucket_bytes);
+  RETURN_IF_ERROR(made.graph.status());
+  if (!run.training.directory.empty() && run.training.summary_every > 0) {
+    run.training.summaries = models::AddTrainSummaries(Scope(made.graph), made.step);
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<std::unique_ptr<Made>> Make(TrainingProgram& program, ProgramRun& run) {
+  auto made = std::make_unique<Made>();
+  if (run.training.resume != nullptr) {
+    ASSIGN_OR_RETURN(run.order.start, data::TakePosition(run.training.resume->metadata, run.order, run.train->size()));
+  }
+  ASSIGN_OR_RETURN(made->input, data::Prefetcher::Create(*run.train, run.order));
+  RETURN_IF_ERROR(AddTrainStep(program, run, *made));
+  const models::TrainStep& step = made->step;
+  const Scope of_tower = Scope(made->graph)
+                             .Device(run.devices.device(step.towers[0].device).name())
+                             .Replica(step.towers[0].scope.replica())
+                             .ReuseVariables(Reuse::kAlways);
+  if (run.test != nullptr) RETURN_IF_ERROR(program.AddEvaluation(run, of_tower, made->input->fields()));
+  ASSIGN_OR_RETURN(made->session, Session::Create(made->graph, run.devices, run.session));
+  return made;
+}
+
+absl::Status Explain(const ProgramRun& run, const Made& made, const PlannedSteps& planned) {
+  const int64_t batch_size = run.order.batch_size;
+  ASSIGN_OR_RETURN(const std::string text, ExplainRun(*made.session, planned, batch_size, run.order.towers,
+                                                      run.train->size(), run.memory_limit));
+  const bool prints = run.world.rank() == 0;
+  if (prints) std::printf("%s", text.c_str());
+  if (run.world.size() == 1) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string link,
+                   ExplainLink(run.world, *made.session, planned(batch_size)[0], run.way, StartDeadline(run)));
+  if (prints) std::printf("\n%s", link.c_str());
+  if (prints && !made.buckets.empty()) std::printf("Buckets: %s.\n", made.buckets.c_str());
+  return absl::OkStatus();
+}
+
+absl::Status PrintHeader(const TrainingProgram& program, const ProgramRun& run, const Made& made) {
+  const std::string header = program.Header(run, made.step);
+  if (header.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const std::string towers, TowerLines(run.world, run.devices, made.step, made.step.towers_in_all,
+                                                        run.variable_update, run.order.batch_size, StartDeadline(run)));
+  if (run.training.quiet || run.world.rank() != 0) return absl::OkStatus();
+  std::printf("%s%s", header.c_str(), towers.c_str());
+  if (!made.buckets.empty()) std::printf("Buckets:  %s\n", made.buckets.c_str());
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
+  ASSIGN_OR_RETURN(const std::unique_ptr<Made> made, Make(program, run));
+  TrainerOptions& options = run.training;
+  const auto planned = [&](int64_t batch_size) {
+    std::vector<PlannedStep> steps = TrainingSteps(made->step, batch_size, run.train->size(), options.summaries);
+    steps.insert(steps.end(), options.evaluation_steps.begin(), options.evaluation_steps.end());
+    return steps;
+  };
+  if (run.explain) {
+    RETURN_IF_ERROR(Explain(run, *made, planned));
+    return 0;
+  }
+  if (run.memory_limit.has_value()) {
+    RETURN_IF_ERROR(CheckMemoryLimit(*made->session, planned(run.order.batch_size), *run.memory_limit));
+  }
+  RETURN_IF_ERROR(PrintHeader(program, run, *made));
+  if (run.test != nullptr) {
+    options.evaluate = [&](int64_t step) { return program.Evaluate(run, *made->session, step); };
+  }
+  options.step_timeout = run.session.timeout;
+  const StopSignals signals;
+  Trainer trainer(*made->session, made->step, *made->input, options);
+  RETURN_IF_ERROR(trainer.Run());
+  if (run.world.rank() != 0) return trainer.stopped();
+  if (trainer.stopped() != 0 && run.stopped_text) {
+    std::printf("%s\n", run.stopped_text(trainer.stopped(), trainer.steps()).c_str());
+  }
+  RETURN_IF_ERROR(program.Result(run, *made->session, trainer));
+  return trainer.stopped();
+}
+
+}  // namespace belfry::trainers

@@ -1,0 +1,102 @@
+// A training program: its data, model and evaluation. The order in which they are opened, built, restored, run and
+// reported is the same for all programs: RunTraining, and before it RunTrainingProgram (trainers/flags/program_flags.h)
+// for what comes from flags.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+#include "framework/collective/world.h"
+#include "framework/data/dataset.h"
+#include "framework/data/prefetcher.h"
+#include "framework/device/device_set.h"
+#include "framework/runtime/prediction/predict.h"
+#include "framework/runtime/session.h"
+#include "models/replicate_towers.h"
+#include "optim/optimizer.h"
+#include "trainers/loop/trainer.h"
+
+namespace belfry::trainers {
+
+// A setting of a run that changes its outcome, in the words of the user: its checkpoints record it.
+struct RunSetting {
+  std::string name;    // "--batch_size"
+  std::string value;   // in effect, also where it is a default
+  bool fixed = false;  // a run cannot be resumed with another value
+};
+
+// A run of a program, as far as it is known: first what the flags say, then the data.
+struct ProgramRun {
+  World& world;
+  const DeviceSet& devices;
+  TrainerOptions training = {};
+  SessionOptions session = {};
+  models::ReplicateOptions replicate = {};
+  data::PrefetcherOptions order = {};      // of the training data: batch size, towers, seed, images, threads
+  std::string variable_update = {};        // for the header
+  ExchangeWay way = ExchangeWay::kSlices;  // in which gradients are averaged
+  bool choose_buckets = false;             // instead of replicate.bucket_bytes, if there are several processes
+  bool explain = false;                    // print the cost instead of training
+  std::optional<size_t> memory_limit = {};
+  absl::Duration start_timeout = absl::Minutes(5);                          // of tasks for each other
+  std::function<std::string(int signal, int64_t steps)> stopped_text = {};  // printed if a signal ended the run
+
+  int64_t evaluate_every_epochs = 0;  // training.evaluate_every in passes over the data; 0: as that says
+  std::string example = {};           // "training image": a batch of more than the data has is an error; empty: is not
+
+  // Borrowed from the program.
+  const data::Dataset* train = nullptr;
+  const data::Dataset* test = nullptr;  // null: no evaluation
+};
+
+// What is special about a program. Its functions are called once each, in this order, but Loss and Evaluate. All tasks
+// call them, but Result, and must do the same. Results without their default are required.
+class TrainingProgram {
+ public:
+  virtual ~TrainingProgram() = default;
+
+  // Adds the program's own options to those of all programs.
+  virtual absl::Status Configure(ProgramRun& /*run*/) { return absl::OkStatus(); }
+  // Sets run.train and run.test, and run.training.steps unless Configure did.
+  virtual absl::Status OpenData(ProgramRun& run) = 0;
+  virtual std::vector<RunSetting> Settings(const ProgramRun& run) const = 0;
+  // The run goes on from run.training.resume.
+  virtual absl::Status Resume(ProgramRun& /*run*/) { return absl::OkStatus(); }
+
+  virtual absl::StatusOr<std::unique_ptr<optim::Optimizer>> MakeOptimizer(const ProgramRun& run) const = 0;
+  // The loss of a tower (models::TowerFunction). Called for each tower.
+  virtual absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) const = 0;
+  // Adds the nodes of the evaluation, for an example of these fields, and sets run.training.evaluation_steps. `scope`:
+  // on the device of the first tower, whose variables it reuses.
+  virtual absl::Status AddEvaluation(ProgramRun& /*run*/, const Scope& /*scope*/,
+                                     absl::Span<const data::Field> /*fields*/) {
+    return absl::OkStatus();
+  }
+  // The lines about model and data before the training, "Model:    ...\nData:     ...\n". Empty: none, nor those of
+  // towers.
+  virtual std::string Header(const ProgramRun& /*run*/, const models::TrainStep& /*step*/) const { return ""; }
+  // TrainerOptions::evaluate, if there is run.test.
+  virtual absl::StatusOr<Evaluation> Evaluate(const ProgramRun& /*run*/, Session& /*session*/, int64_t /*step*/) {
+    return absl::UnimplementedError("the program has test data and no evaluation");
+  }
+  // In task 0, after the training, also if a signal ended it (Trainer::stopped).
+  virtual absl::Status Result(const ProgramRun& /*run*/, Session& /*session*/, const Trainer& /*trainer*/) {
+    return absl::OkStatus();
+  }
+};
+
+// Builds the graph of a program with opened data, restores it from run.training.resume if that is set, and explains or
+// trains it. Returns the signal that ended it, or 0. Errors: those of the program, of building the graph, of
+// CheckMemoryLimit, ExplainRun, ChooseBuckets and Trainer::Run.
+absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run);
+
+}  // namespace belfry::trainers
