@@ -6,6 +6,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "tests/layering/literals.h"
 
 namespace belfry::layering {
 namespace {
@@ -17,8 +18,6 @@ constexpr absl::string_view kOfOthers[] = {
     "ThreadSanitizer"};
 // Made up in a comment's example.
 constexpr absl::string_view kInExamples[] = {"AddRowToMatrix", "FuseMine", "MakeAdd", "MakeStatusOr"};
-
-bool IsWordCharacter(char c) { return absl::ascii_isalnum(c) || c == '_'; }
 
 // Calls visit(offset, text, is_comment) for each piece of a source, comments and the rest.
 template <class Visit>
@@ -58,18 +57,19 @@ void ForWords(absl::string_view text, const Visit& visit) {
   }
 }
 
-// Capitals with small letters or digits after the first one and between: "TwoWords", but neither "Word" nor "CPU".
+// Capitals with small letters or digits after the first one and between: "CommentName", but neither "Comment" nor
+// "CPU".
 bool IsCamelCase(absl::string_view word) {
   if (word.size() < 3 || !absl::ascii_isupper(word[0]) || absl::ascii_isupper(word[1])) return false;
   return std::all_of(word.begin(), word.end(), [](char c) { return absl::ascii_isalnum(c); }) &&
          std::any_of(word.begin() + 2, word.end(), [](char c) { return absl::ascii_isupper(c); });
 }
 
-// True within an address, "https://...".
+// True within an address, "https://x.org/..." or "x.org/...".
 bool IsInAddress(absl::string_view text, size_t at) {
   const size_t space = text.substr(0, at).find_last_of(" \n");
   const absl::string_view before = text.substr(0, at).substr(space == absl::string_view::npos ? 0 : space);
-  return absl::StrContains(before, "://");
+  return absl::StrContains(before, '.') && absl::StrContains(before, '/');
 }
 
 bool IsKnown(const std::string& name, const std::set<std::string>& code_names) {

@@ -10,8 +10,6 @@
 namespace belfry::layering {
 namespace {
 
-bool IsWordCharacter(char c) { return absl::ascii_isalnum(c) || c == '_'; }
-
 // Where the literal that begins with the quote at `begin` ends: after its closing quote, or at the end of the line.
 size_t EndOfLiteral(absl::string_view source, size_t begin) {
   size_t at = begin + 1;
@@ -42,6 +40,8 @@ bool IsCapitalisedWord(absl::string_view text) {
 }
 
 }  // namespace
+
+bool IsWordCharacter(char c) { return absl::ascii_isalnum(c) || c == '_'; }
 
 std::vector<Literal> FindLiterals(absl::string_view source) {
   std::vector<Literal> literals;

@@ -10,6 +10,9 @@
 
 namespace belfry::layering {
 
+// True for the characters of identifiers.
+bool IsWordCharacter(char c);
+
 struct Literal {
   size_t line = 0;
   std::string text;    // as it is written between the quotes
