@@ -32,7 +32,7 @@
 #include "framework/base/steady_time.h"
 #include "framework/collective/nccl.h"
 #include "framework/collective/world.h"
-#include "framework/runtime/prediction/measured_link.h"
+#include "trainers/prediction/measured_link.h"
 
 ABSL_FLAG(std::string, model, "cifar_net", "Models to train, separated by commas; see --model of `training`.");
 ABSL_FLAG(std::string, kind, "cpu", "Kind of devices: cpu (one thread each) or gpu.");

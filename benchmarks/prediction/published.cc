@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/status.h"
-#include "framework/runtime/prediction/predict.h"
+#include "trainers/prediction/predict.h"
 
 namespace belfry::benchmarks {
 namespace {

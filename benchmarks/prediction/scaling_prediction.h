@@ -10,7 +10,7 @@
 #include "absl/strings/string_view.h"
 #include "benchmarks/prediction/traced_tower.h"
 #include "benchmarks/report.h"
-#include "framework/runtime/prediction/predict.h"
+#include "trainers/prediction/predict.h"
 
 namespace belfry::benchmarks {
 

@@ -8,7 +8,7 @@
 #include "absl/status/statusor.h"
 #include "benchmarks/training_run.h"
 #include "framework/collective/world_collective.h"
-#include "framework/runtime/prediction/step_model.h"
+#include "trainers/prediction/step_model.h"
 
 namespace belfry::benchmarks {
 

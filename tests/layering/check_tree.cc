@@ -47,6 +47,7 @@ constexpr absl::string_view kLayers[] = {
     "ops/lists",
     "optim",
     "models",
+    "trainers/prediction",
     "trainers/callbacks",
     "trainers/loop",
     "trainers/program",

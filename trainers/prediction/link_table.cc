@@ -1,4 +1,4 @@
-#include "framework/runtime/prediction/link_table.h"
+#include "trainers/prediction/link_table.h"
 
 #include <algorithm>
 #include <cmath>

@@ -6,7 +6,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/collective/world.h"
-#include "framework/runtime/prediction/predict.h"
+#include "trainers/prediction/predict.h"
 
 namespace belfry {
 

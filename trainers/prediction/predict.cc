@@ -1,4 +1,4 @@
-#include "framework/runtime/prediction/predict.h"
+#include "trainers/prediction/predict.h"
 
 #include <algorithm>
 #include <cmath>

@@ -7,8 +7,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
-#include "framework/runtime/prediction/link_table.h"
-#include "framework/runtime/prediction/step_model.h"
+#include "trainers/prediction/link_table.h"
+#include "trainers/prediction/step_model.h"
 
 namespace belfry {
 

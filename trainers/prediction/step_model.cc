@@ -1,4 +1,4 @@
-#include "framework/runtime/prediction/step_model.h"
+#include "trainers/prediction/step_model.h"
 
 #include <algorithm>
 #include <limits>

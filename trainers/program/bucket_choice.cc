@@ -13,10 +13,10 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "framework/base/status.h"
-#include "framework/runtime/prediction/measured_link.h"
-#include "framework/runtime/prediction/step_model.h"
 #include "ops/builtin_ops.h"
 #include "trainers/loop/planned_step.h"
+#include "trainers/prediction/measured_link.h"
+#include "trainers/prediction/step_model.h"
 
 namespace belfry::trainers {
 namespace {

@@ -10,9 +10,9 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "framework/collective/world.h"
-#include "framework/runtime/prediction/predict.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
+#include "trainers/prediction/predict.h"
 
 namespace belfry::trainers {
 

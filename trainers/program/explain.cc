@@ -8,7 +8,7 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/compiler/plan_report.h"
-#include "framework/runtime/prediction/measured_link.h"
+#include "trainers/prediction/measured_link.h"
 
 namespace belfry::trainers {
 namespace {

@@ -11,9 +11,9 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/collective/world.h"
-#include "framework/runtime/prediction/predict.h"
 #include "framework/runtime/session.h"
 #include "trainers/loop/planned_step.h"
+#include "trainers/prediction/predict.h"
 
 namespace belfry::trainers {
 

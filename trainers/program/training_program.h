@@ -19,11 +19,11 @@
 #include "framework/data/dataset.h"
 #include "framework/data/prefetcher.h"
 #include "framework/device/device_set.h"
-#include "framework/runtime/prediction/predict.h"
 #include "framework/runtime/session.h"
 #include "models/replicate_towers.h"
 #include "optim/optimizer.h"
 #include "trainers/loop/trainer.h"
+#include "trainers/prediction/predict.h"
 
 namespace belfry::trainers {
 

@@ -1,7 +1,7 @@
 // Short names for the instructions of models that tests write down.
 #pragma once
 
-#include "framework/runtime/prediction/step_model.h"
+#include "trainers/prediction/step_model.h"
 
 namespace belfry::prediction {
 

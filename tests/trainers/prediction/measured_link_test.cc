@@ -1,4 +1,4 @@
-#include "framework/runtime/prediction/measured_link.h"
+#include "trainers/prediction/measured_link.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-#include "framework/runtime/prediction/predict.h"
+#include "trainers/prediction/predict.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "tests/framework/runtime/prediction/instructions.h"
+#include "tests/trainers/prediction/instructions.h"
 
 namespace belfry {
 namespace {

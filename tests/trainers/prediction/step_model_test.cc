@@ -1,10 +1,10 @@
-#include "framework/runtime/prediction/step_model.h"
+#include "trainers/prediction/step_model.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "absl/time/time.h"
-#include "tests/framework/runtime/prediction/instructions.h"
+#include "tests/trainers/prediction/instructions.h"
 
 namespace belfry {
 namespace {
