@@ -1,0 +1,122 @@
+// A training program of its own: a classifier of the rows of a CSV file by its last column. It shows what a program has
+// to state: data, model, settings, header, result and flags. All else is RunTrainingProgram's.
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "framework/base/status.h"
+#include "framework/data/in_memory.h"
+#include "framework/data/table/csv.h"
+#include "models/mlp.h"
+#include "optim/adam.h"
+#include "trainers/flags/command_line.h"
+#include "trainers/flags/explain_flags.h"
+#include "trainers/flags/program_flags.h"
+#include "trainers/flags/step_flags.h"
+#include "trainers/flags/world_flags.h"
+#include "trainers/program/classifier_program.h"
+#include "trainers/program/run_header.h"
+
+ABSL_FLAG(std::string, csv, "", "CSV file of numbers, with a class in the last column.");
+ABSL_FLAG(std::string, test_csv, "", "The same, for evaluation.");
+ABSL_FLAG(int64_t, hidden, 16, "Units of the hidden layer.");
+ABSL_FLAG(double, learning_rate, 0.01, "Learning rate of Adam.");
+ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations; 0: evaluate only at the end.");
+
+namespace belfry::trainers {
+namespace {
+
+constexpr char kUsage[] = "Learns the last column of a CSV file: classify_rows --csv=FILE --test_csv=FILE";
+
+// The numbers of a table as "features" [N, F], and its last column as "label".
+absl::StatusOr<std::unique_ptr<data::Dataset>> ToExamples(const data::Table& table) {
+  const int64_t rows = table.rows(), columns = static_cast<int64_t>(table.columns.size()) - 1;
+  Tensor features(DType::kFloat32, {rows, columns});
+  for (int64_t i = 0; i < rows * columns; ++i) {
+    features.data<float>()[i] = table.values[i % columns].data<float>()[i / columns];
+  }
+  return data::FromTensors({{"features", features}, {"label", table.values.back()}});
+}
+
+class ClassifyRows final : public ClassifierProgram {
+ public:
+  absl::Status Configure(ProgramRun& run) override {
+    ASSIGN_OR_RETURN(run.training.steps, Steps(/*default_steps=*/500));
+    run.training.unit = "rows";
+    run.training.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
+    run.example = "row";
+    run.explain = absl::GetFlag(FLAGS_explain);
+    ASSIGN_OR_RETURN(run.memory_limit, MemoryLimit());
+    return absl::OkStatus();
+  }
+
+  absl::Status OpenData(ProgramRun& run) override {
+    data::CsvOptions options{.columns = {{.name = "-1", .type = data::ColumnType::kCategory}},
+                             .others = data::ColumnType::kFloat};
+    ASSIGN_OR_RETURN(const data::Table table, data::ReadCsv(absl::GetFlag(FLAGS_csv), options));
+    options.columns = table.columns;  // the same classes
+    ASSIGN_OR_RETURN(const data::Table test, data::ReadCsv(absl::GetFlag(FLAGS_test_csv), options));
+    classes_ = table.columns.back().vocabulary;
+    ASSIGN_OR_RETURN(train_, ToExamples(table));
+    ASSIGN_OR_RETURN(test_, ToExamples(test));
+    run.train = train_.get();
+    run.test = test_.get();
+    return absl::OkStatus();
+  }
+
+  std::vector<RunSetting> Settings(const ProgramRun& run) const override {
+    return {{"--hidden", absl::StrCat(absl::GetFlag(FLAGS_hidden)), /*fixed=*/true},
+            {"--batch_size", absl::StrCat(run.order.batch_size), /*fixed=*/true},
+            {"--seed", absl::StrCat(run.order.seed), /*fixed=*/true},
+            {"--learning_rate", absl::StrCat(absl::GetFlag(FLAGS_learning_rate))}};
+  }
+
+  absl::StatusOr<std::unique_ptr<optim::Optimizer>> MakeOptimizer(const ProgramRun&) const override {
+    return std::make_unique<optim::Adam>(optim::AdamOptions{.learning_rate = absl::GetFlag(FLAGS_learning_rate)});
+  }
+
+  std::string Header(const ProgramRun& run, const models::TrainStep& step) const override {
+    return absl::StrFormat("Model:    %d hidden units, %d parameters\nData:     %d rows of %d classes\n",
+                           absl::GetFlag(FLAGS_hidden), CountParameters(step), run.train->size(), classes_.size() - 1);
+  }
+
+  absl::Status Result(const ProgramRun&, Session&, const Trainer& trainer) override {
+    if (trainer.stopped() != 0) return absl::OkStatus();
+    absl::PrintF("%s\nTest accuracy %.1f%%.\n", ConfusionTable(results_, classes_), 100 * results_.accuracy);
+    return absl::OkStatus();
+  }
+
+ protected:
+  absl::StatusOr<Output> Logits(const Scope& scope, const models::Batch& batch, bool training) const override {
+    return models::Mlp(scope, batch["features"],
+                       {.hidden = {absl::GetFlag(FLAGS_hidden)},
+                        .classes = static_cast<int64_t>(classes_.size()),
+                        .training = training});
+  }
+
+ private:
+  std::vector<std::string> classes_;  // the first stands for all that the training data lack
+  std::unique_ptr<data::Dataset> train_, test_;
+};
+
+absl::StatusOr<int> Run(World& world) {
+  RETURN_IF_ERROR(CheckFlag("hidden", absl::GetFlag(FLAGS_hidden), 1, 1 << 20));
+  RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
+  ClassifyRows program;
+  return RunTrainingProgram(program, world);
+}
+
+}  // namespace
+}  // namespace belfry::trainers
+
+int main(int argc, char** argv) {
+  using namespace belfry::trainers;
+  return RunProgram([&] {
+    ParseCommandLine(argc, argv, kUsage);
+    return RunInWorld(Run);
+  });
+}
