@@ -77,7 +77,7 @@ absl::StatusOr<FixedPointsEnd> FitFixedPoints(const DeviceSet& devices, const Fi
   const TrainerOptions& training = options.training;
   const int64_t first = training.resume == nullptr ? 0 : training.resume->step, steps = training.steps;
   if (training.resume != nullptr) {
-    const std::string& changed = training.resume_note;
+    const std::string& changed = training.resuming.note;
     fmt::print("Resuming from {}, after step {}\n{}", training.resume->path, first,
                changed.empty() ? "" : changed + "\n");
   }

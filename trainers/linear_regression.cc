@@ -88,7 +88,7 @@ absl::StatusOr<int> FitPoints(World& world, int64_t steps) {
   ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(settings));
   if (checkpoint.has_value()) {
     training.resume = &*checkpoint;
-    training.resume_note = ChangedSettings(checkpoint->metadata, settings);
+    training.resuming.note = ChangedSettings(checkpoint->metadata, settings);
   }
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   ASSIGN_OR_RETURN(options.device, DeviceOfFixedPoints(devices));

@@ -427,7 +427,7 @@ TEST_F(ResumeTest, AnInputThatStandsElsewhereIsAnError) {
   EXPECT_EQ(resume({.epoch = 1, .batch = 4}, 6), absl::OkStatus());
   EXPECT_FALSE(resume({.epoch = 1, .batch = 2}, 6).ok());
   EXPECT_FALSE(resume({.epoch = 1, .batch = 4}, 6, 4).ok()) << "another seed, too";
-  options.other_data = true;
+  options.resuming.other_data = true;
   EXPECT_EQ(resume({}), absl::OkStatus());
 }
 

@@ -88,7 +88,7 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
         task + 1 == world.size() ? dtype_of_last : DType::kFloat32, WorldCollectives(world, towers));
     TrainerOptions own = options;
     own.world = &world;
-    own.task_timeout = kPatience;
+    own.tasks.timeout = kPatience;
     own.quiet = true;
     Classification evaluation;
     own.evaluate = [&](int64_t) -> absl::StatusOr<Evaluation> {
@@ -268,7 +268,7 @@ TEST(WorldTrainer, VariablesThatDifferBetweenTasksAreFound) {
 
 TEST(WorldTrainer, ATaskThatStopsBetweenStepsIsMissedInTheTimeOfAStep) {
   TrainerOptions options{.steps = 1000};
-  options.step_timeout = absl::Milliseconds(200);
+  options.tasks.step_timeout = absl::Milliseconds(200);
   const absl::Time begin = SteadyNow();
   const auto statuses = Train({2, 2}, options, [](World& world, Experiment&, TrainerOptions& own) {
     own.stop = [&world, steps = 0]() mutable {

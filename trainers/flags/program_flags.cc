@@ -64,12 +64,12 @@ absl::StatusOr<int> RunTrainingProgram(TrainingProgram& program, World& world) {
   run.training.metadata.merge(RecordSettings(settings));
   if (run.test != nullptr) {
     ASSIGN_OR_RETURN(const std::string test_data, data::DataLine(*run.test));
-    run.training.settings.push_back(absl::StrCat("test ", test_data));
+    run.training.tasks.settings.push_back(absl::StrCat("test ", test_data));
   }
   ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(settings, world));
   if (checkpoint.has_value()) {
     run.training.resume = &*checkpoint;
-    run.training.resume_note = ChangedSettings(checkpoint->metadata, settings);
+    run.training.resuming.note = ChangedSettings(checkpoint->metadata, settings);
     RETURN_IF_ERROR(program.Resume(run));
   }
   return RunTraining(program, run);

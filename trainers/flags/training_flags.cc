@@ -150,7 +150,7 @@ absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const Ru
 
 absl::Status SetTrainerOptions(TrainerOptions& options, World& world) {
   options.world = &world;
-  options.task_timeout = StartDeadline() - SteadyNow();
+  options.tasks.timeout = StartDeadline() - SteadyNow();
   options.directory = absl::GetFlag(FLAGS_train_dir);
   options.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   options.keep_checkpoints = absl::GetFlag(FLAGS_keep_checkpoints);

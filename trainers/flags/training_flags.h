@@ -20,7 +20,7 @@ namespace belfry::trainers {
 
 // TrainerOptions::metadata that records the program and the settings.
 io::Metadata RecordSettings(absl::Span<const RunSetting> settings);
-// For TrainerOptions::resume_note: a table of the settings that differ from those in the metadata; empty if none does.
+// For ResumeOptions::note: a table of the settings that differ from those in the metadata; empty if none does.
 std::string ChangedSettings(const io::Metadata& metadata, absl::Span<const RunSetting> settings);
 
 // The checkpoint in --train_dir to resume from, as --resume says; nullopt to start afresh. FailedPrecondition if a

@@ -16,7 +16,7 @@ namespace belfry::trainers {
 Trainer::Trainer(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options)
     : options_(std::move(options)),
       input_(input),
-      tasks_(options_.world, options_.task_timeout, session, step),
+      tasks_(options_.world, options_.tasks.timeout, session, step),
       // Task 0 alone has an event file.
       steps_(session, step, tasks_,
              tasks_.world().rank() == 0 && !options_.directory.empty() && options_.summary_every > 0
@@ -158,7 +158,7 @@ absl::Status Trainer::AgreeOnEnd() {
   int noted = options_.stop ? options_.stop() : 0;
   if (noted == 0 && state_.end_reason.has_value() && !ends_) noted = TaskSync::kEnd;
   ASSIGN_OR_RETURN(const int shared,
-                   tasks_.AfterStep(state_.steps, noted, phases_.times().input, options_.step_timeout));
+                   tasks_.AfterStep(state_.steps, noted, phases_.times().input, options_.tasks.step_timeout));
   state_.slowest_task = tasks_.slowest();
   if (shared != TaskSync::kEnd) {
     state_.stopped = shared;

@@ -16,14 +16,25 @@
 
 namespace belfry::trainers {
 
+// What the tasks of a run share, and how long they wait for each other.
+struct TaskOptions {
+  absl::Duration timeout = absl::Minutes(10);  // outside of steps
+  // The session's SessionOptions::timeout, to which steps keep by themselves. Between two steps tasks wait for each
+  // other no longer than that either, since one that comes later would fail the next step.
+  absl::Duration step_timeout = absl::InfiniteDuration();
+  std::vector<std::string> settings = {};  // lines that must be the same in all, besides what the trainer knows
+};
+
+struct ResumeOptions {
+  bool other_data = false;  // the input may start anywhere, as with other examples
+  std::string note = {};    // printed when the run resumes: in what it differs from before
+};
+
 struct TrainerOptions {
   // The processes (tasks) of the run, each of which has a Trainer with the same options; borrowed. Null: one. Task 0
   // alone prints, and writes the metrics file and the directory; a signal that any of them notes stops all.
   World* world = nullptr;
-  absl::Duration task_timeout = absl::Minutes(10);  // for which tasks wait for each other outside of steps
-  // The session's SessionOptions::timeout, to which steps keep by themselves. Between two steps tasks wait for each
-  // other no longer than that either, since one that comes later would fail the next step.
-  absl::Duration step_timeout = absl::InfiniteDuration();
+  TaskOptions tasks = {};
   int64_t steps = 1000;           // of the whole run: the global step plus the steps that loss scaling skipped
   int64_t log_every = 10;         // steps between lines of the metrics file, and one after the last; 0: none
   std::string metrics_file = {};  // empty: none
@@ -51,17 +62,15 @@ struct TrainerOptions {
   int keep_checkpoints = 5;                // the latest ones; the best is kept as well
   const io::Checkpoint* resume = nullptr;  // to resume from; the input must start where it stopped. Tasks other than 0
                                            // need its metadata only, and get the variables from task 0
-  bool other_data = false;                 // when resuming, the input may start anywhere, as with other examples
-  std::string resume_note = {};            // printed when the run resumes: in what it differs from before
-  io::Metadata metadata = {};              // of the model, saved with every checkpoint
-  std::vector<Output> summaries = {};      // from models::AddTrainSummaries, for the event file
-  int64_t summary_every = 100;             // steps; 0: never
+  ResumeOptions resuming = {};
+  io::Metadata metadata = {};          // of the model, saved with every checkpoint
+  std::vector<Output> summaries = {};  // from models::AddTrainSummaries, for the event file
+  int64_t summary_every = 100;         // steps; 0: never
 
   int64_t check_replicas_every = 0;  // steps between comparisons of the towers' variables; 0: never
   TraceOptions trace = {};
   std::function<int()> stop = {};  // called after each step; a result other than 0 in any task saves and ends the run
-  std::vector<Callback*> callbacks = {};   // of the program's own, called in this order after the trainer's; borrowed
-  std::vector<std::string> settings = {};  // lines that must be the same in all tasks, besides what the trainer knows
+  std::vector<Callback*> callbacks = {};  // of the program's own, called in this order after the trainer's; borrowed
 };
 
 }  // namespace belfry::trainers

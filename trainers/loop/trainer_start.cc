@@ -60,7 +60,7 @@ absl::Status Trainer::CheckOptions() const {
 }
 
 absl::Status Trainer::CheckTasks() const {
-  std::vector<std::string> lines = options_.settings;
+  std::vector<std::string> lines = options_.tasks.settings;
   const auto add = [&](absl::string_view name, auto value) { lines.push_back(absl::StrCat(name, "=", value)); };
   add("steps", options_.steps);
   add("log_every", options_.log_every);
@@ -107,7 +107,7 @@ void Trainer::AddOwnCallbacks() {
                               .unit = unit,
                               .examples = options_.units_per_example == 1 ? unit : "examples",
                               .units_per_example = options_.units_per_example,
-                              .resume_note = options_.resume_note}));
+                              .resume_note = options_.resuming.note}));
   if (options_.trace.first >= 0 && tasks_.world().rank() == 0) {
     add(std::make_unique<StepTracer>(state_.session.devices(), options_.trace));
   }
@@ -131,7 +131,7 @@ absl::Status Trainer::StartCallbacks() {
 absl::Status Trainer::Start() {
   if (options_.resume != nullptr) {
     RETURN_IF_ERROR(checkpoints_.Restore(*options_.resume));
-    if (!options_.other_data) {
+    if (!options_.resuming.other_data) {
       io::Metadata position;
       input_.PutPosition(input_.position(), position);
       RETURN_IF_ERROR(data::CheckPosition(options_.resume->metadata, position));

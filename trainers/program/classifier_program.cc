@@ -31,7 +31,7 @@ absl::Status ClassifierProgram::AddEvaluation(ProgramRun& run, const Scope& scop
 
 absl::StatusOr<Evaluation> ClassifierProgram::Evaluate(const ProgramRun& run, Session& session, int64_t step) {
   ASSIGN_OR_RETURN(results_, evaluator_->Run(session, *run.test, evaluation_images_, evaluation_batch_, take_averages_,
-                                             &run.world, run.training.task_timeout));
+                                             &run.world, run.training.tasks.timeout));
   RETURN_IF_ERROR(CheckLoss(results_.loss, step));
   return Figures(results_);
 }

@@ -8,10 +8,10 @@
 #include "framework/data/resume.h"
 #include "models/summaries.h"
 #include "ops/builtin_ops.h"
+#include "trainers/loop/stop_signals.h"
 #include "trainers/program/bucket_choice.h"
 #include "trainers/program/explain.h"
 #include "trainers/program/run_header.h"
-#include "trainers/loop/stop_signals.h"
 
 namespace belfry::trainers {
 namespace {
@@ -114,7 +114,7 @@ absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
   if (run.test != nullptr) {
     options.evaluate = [&](int64_t step) { return program.Evaluate(run, *made->session, step); };
   }
-  options.step_timeout = run.session.timeout;
+  options.tasks.step_timeout = run.session.timeout;
   const StopSignals signals;
   Trainer trainer(*made->session, made->step, *made->input, options);
   RETURN_IF_ERROR(trainer.Run());
