@@ -39,9 +39,9 @@ absl::Status CheckBias(const Shape& y, const Shape& bias);
 // The node without its bias, which is input 2.
 KernelSpec WithoutBias(const KernelSpec& spec);
 
-// CPU kernels for float, double and 16-bit floats. ThenActivation runs `kernel`, and then the activation over its output.
-// ThenBiasAndActivation runs that of the node WithoutBias, and then both over its output. Results of 16 bits get the
-// activation together with the bias, so that they are rounded once.
+// CPU kernels for float, double and 16-bit floats. ThenActivation runs `kernel`, and then the activation over its
+// output. ThenBiasAndActivation runs that of the node WithoutBias, and then both over its output. Results of 16 bits
+// get the activation together with the bias, so that they are rounded once.
 template <class T>
 Kernel ThenActivation(Kernel kernel, const KernelSpec& spec, const Epilogue& epilogue);
 template <class T>

@@ -14,8 +14,8 @@
 #include "models/summaries.h"
 #include "tests/framework/io/event_reader.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/program/explain.h"
 #include "trainers/loop/trainer.h"
+#include "trainers/program/explain.h"
 
 namespace belfry::trainers {
 namespace {

@@ -1,6 +1,6 @@
 #include "trainers/loop/trainer.h"
-#include "trainers/callbacks/metrics.h"
 #include "ops/builtin_ops.h"
+#include "trainers/callbacks/metrics.h"
 
 #include <algorithm>
 #include <cmath>

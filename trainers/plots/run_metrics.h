@@ -1,5 +1,5 @@
-// The metrics of a run (trainers/callbacks/metrics.h), reduced to the resolution of a plot: bounded memory for any number of
-// lines.
+// The metrics of a run (trainers/callbacks/metrics.h), reduced to the resolution of a plot: bounded memory for any
+// number of lines.
 #pragma once
 
 #include <cmath>
