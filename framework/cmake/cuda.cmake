@@ -17,7 +17,12 @@ if(NOT BUILD_SHARED_LIBS)
   return()
 endif()
 
+# The module of CMake 3.25 ends with an error where a project requires that version and the toolkit, as CUDA 13, has no
+# nvToolsExt.
+set(required ${CMAKE_MINIMUM_REQUIRED_VERSION})
+set(CMAKE_MINIMUM_REQUIRED_VERSION 3.24)
 find_package(CUDAToolkit 12.0 QUIET)
+set(CMAKE_MINIMUM_REQUIRED_VERSION ${required})
 find_path(BELFRY_CUDNN_INCLUDE cudnn.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
 find_library(BELFRY_CUDNN_LIBRARY NAMES cudnn libcudnn.so.9 HINTS ${CUDAToolkit_LIBRARY_DIR})
 find_path(BELFRY_NCCL_INCLUDE nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
