@@ -62,6 +62,7 @@ class Watcher {
     {
       const MutexLock lock(mutex_);
       added_.insert(added_.end(), team.begin(), team.end());
+      grew_.store(true);
       if (!started_) {
         auto thread = StartThread("that keeps others from spinning", [this] { Watch(); });
         if (!thread.ok()) return;
@@ -87,7 +88,7 @@ class Watcher {
     SleepingTeam sleeping;
     Contention contention;
     for (;;) {
-      {
+      if (grew_.exchange(false)) {
         const MutexLock lock(mutex_);
         contention.Add(added_);
         added_.clear();
@@ -104,6 +105,7 @@ class Watcher {
   Mutex mutex_;
   bool started_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<pid_t> added_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<bool> grew_{false};
   std::atomic<bool> asleep_{false};
 };
 
