@@ -22,7 +22,9 @@ class HalveRate final : public trainers::Callback {
   void Store(const trainers::TrainingState&, io::Metadata& metadata) const override {
     metadata["halve_rate"] = absl::StrCat(rate_);
   }
-  void Load(const io::Metadata& metadata) override { rate_ = std::stod(metadata.at("halve_rate")); }
+  void Load(const io::Metadata& metadata) override {
+    if (auto stored = metadata.find("halve_rate"); stored != metadata.end()) rate_ = std::stod(stored->second);
+  }
 
  private:
   double rate_;

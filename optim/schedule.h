@@ -55,7 +55,8 @@ Schedule Cosine(double initial, int64_t decay_steps, double floor = 0);
 Schedule WarmUp(Schedule schedule, int64_t warmup_steps, double start = 0);
 
 // A rate that the program sets while it trains, as a callback does that halves it when nothing gets better: that of the
-// last SetLearningRate, and `initial` before. It is the variable "learning_rate", so that checkpoints keep it.
+// last SetLearningRate, and `initial` before. It is the variable "learning_rate" of the graph,
+// so that checkpoints keep it; a second one of a graph is the same, and its `initial` has no effect.
 Schedule Adjustable(double initial);
 // Sets the rate of the steps from now on. In a run of several tasks all must do so after the same step. InvalidArgument
 // for a rate that is negative or not finite; FailedPrecondition if the graph has no adjustable rate.

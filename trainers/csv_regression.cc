@@ -186,7 +186,7 @@ std::string FormulaOf(const Plane& plane, const CsvNumbers& table) {
   return absl::StrCat(text, "  ", Digits(plane.bias, error), "\n");
 }
 
-// What must be the same in a run that resumes.
+// The data and model that a run that resumes must have.
 std::vector<std::pair<std::string, std::string>> Facts(const CsvNumbers& table) {
   return {{"columns", absl::CHexEscape(absl::StrCat(absl::StrJoin(table.feature_names, ","), ", and the target ",
                                                     table.target_name))},

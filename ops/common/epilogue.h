@@ -1,4 +1,4 @@
-// What a convolution or a product of matrices does to its result, with its bias, before it is stored.
+// The end of a convolution or a product of matrices: what it applies to its result, with its bias, before storing it.
 #pragma once
 
 namespace belfry::ops {

@@ -96,7 +96,7 @@ void BlockedProduct<T>::PackPanel(const T* b, int64_t panel, C* packed) const {
   for (int64_t p = 0; p < k_; ++p) Load(b + p * n_ + first, columns, to + p * kWidth<C>);
 }
 
-// A block of op(a) whose rows are a_row() apart: a itself, or a copy in `packed`.
+// A block of op(a): a itself, whose rows are k_ apart, or a copy in `packed`, whose rows are depth_ apart.
 template <class T>
 auto BlockedProduct<T>::PackBlock(const T* a, int64_t row, int64_t rows, int64_t p, int64_t depth, C* packed) const
     -> const C* {

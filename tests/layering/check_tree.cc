@@ -60,8 +60,8 @@ constexpr absl::string_view kLayers[] = {
 
 constexpr absl::string_view kOpLists[] = {"ops/builtin_ops.", "ops/module/", "ops/CMakeLists.txt"};
 
-// What a family of ops may include of another. A family's rows come before those that let others include it, so that no
-// two lean on each other.
+// The families that a family of ops may include. A family's rows come before those that let others include it, so that
+// no two lean on each other.
 struct FamilyInclude {
   absl::string_view from, to, why;
 };

@@ -67,17 +67,18 @@ struct TrainingState {
   // For a step also when reading its batch began.
   absl::Time input_began = {}, began = {}, ended = {};
 
-  int stopped = 0;                               // in OnEnd: the signal that ended the run; 0: none
-  absl::Status status = {};                      // in OnEnd: the error that ended it
-  std::optional<std::string> end_reason = {};    // set by End
-  std::function<void(absl::string_view)> print;  // set by the trainer
+  int stopped = 0;                                    // in OnEnd: the signal that ended the run; 0: none
+  absl::Status status = {};                           // in OnEnd: the error that ended it
+  std::optional<std::string> end_reason = {};         // set by End
+  std::function<void(absl::string_view)> print = {};  // set by the trainer
 
   // Prints a line, unless the run is quiet or this is not task 0: every callback gets it by OnMessage. Not in
   // OnMessage.
   void Print(absl::string_view text) const { print(text); }
-  // Asks the run to end as if it had come to its last step: it saves, says "Stopped after step 120: <reason>.", and
-  // Run returns OK. From OnStart, no step is run; from OnEvaluation, it ends after that step; from OnStep too, or in a
-  // run of several tasks some steps later. All tasks end after the same step, if any asks. The first reason counts.
+  // Asks the run to end as if it had come to its last step: it evaluates, saves, says "Stopped after step 120:
+  // <reason>.", and Run returns OK. From OnStart, no step is run; from OnEvaluation, it ends after that step; from
+  // OnStep too, or in a run of several tasks some steps later. All tasks end after the same step, if any asks. The
+  // first reason counts.
   void End(absl::string_view reason) {
     if (!end_reason.has_value()) end_reason.emplace(reason);
   }
@@ -112,7 +113,7 @@ class Callback {
   // True for a step, before it runs, whose trace OnStep must see (state.trace). It takes longer.
   virtual bool WantsTrace(int64_t /*step*/) { return false; }
 
-  // What the callback keeps in checkpoints: keys of its own, such as "plateau.rate". In task 0 when it saves.
+  // Adds what the callback keeps in checkpoints: keys of its own, such as "plateau.rate". In task 0 when it saves.
   virtual void Store(const TrainingState& /*state*/, io::Metadata& /*metadata*/) const {}
   // The metadata of the checkpoint that the run resumes from, in every task, before OnStart.
   virtual void Load(const io::Metadata& /*metadata*/) {}

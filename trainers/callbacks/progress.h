@@ -27,7 +27,7 @@ struct ProgressField {
 // forms as long as fit, the least dispensable first.
 std::string ProgressLine(absl::Span<const ProgressField> fields, int width);
 
-// What a progress line says about the training.
+// The content of a progress line.
 struct ProgressValues {
   int64_t step = 0, total = 0;
   double loss = 0, learning_rate = 0;
@@ -44,7 +44,7 @@ std::vector<ProgressField> ProgressFields(const ProgressValues& values, absl::Sp
 struct ProgressOptions {
   int64_t first = 0, total = 0;  // the step at which the run starts, and the steps of the whole run
   bool quiet = false;
-  // Whether no launcher lies between this process and the terminal; Open MPI's mpirun gives each process one of its
+  // True if no launcher lies between this process and the terminal; Open MPI's mpirun gives each process one of its
   // own, whatever becomes of its output.
   bool alone = true;
   std::string unit = "examples";  // what Step counts: "images"

@@ -16,8 +16,8 @@ class Phases {
  public:
   enum class Phase { kStarting, kReading, kStep, kEvaluating, kOther };
 
-  // Ends the phase before, which had no other name than kStarting until the first call, and returns the time by
-  // SteadyNow.
+  Phases() { Restart(); }
+  // Ends the phase before, at first kStarting, and returns the time by SteadyNow.
   absl::Time Enter(Phase phase, int64_t step);
   // The step that kStep is running; until then it is being compiled.
   void SetRunning(const PreparedStep& step) { running_.store(&step, std::memory_order_release); }
@@ -27,11 +27,11 @@ class Phases {
   void CountStep(int64_t examples);
 
   bool starting() const { return phase_.load(std::memory_order_relaxed) == Phase::kStarting; }
-  // Of the phases that have ended.
+  // Those of the phases that have ended.
   const PhaseTimes& times() const { return times_; }
   // Throughput without the first step, which compiles, and without evaluations; 0: not known.
   double examples_per_second() const;
-  // Where the loop is, for World::RollCall: "step 7: has been reading the next batch for 2s". Thread-safe.
+  // The place of the loop, for World::RollCall: "step 7: has been reading the next batch for 2s". Thread-safe.
   std::string Position() const;
 
  private:

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -33,8 +34,8 @@ class StepTable {
   // it, though not all with summaries. Errors: those of Session::Prepare; FailedPrecondition if the tasks' plans run
   // other collectives.
   absl::StatusOr<PreparedStep*> Find(int64_t examples, bool with_summaries);
-  // What to feed to it, until the next call. InvalidArgument if the batch, of a source of the user's own, is not
-  // divided as data::RangeOfTower says.
+  // The tensors to feed to it, valid until the next call. InvalidArgument if the batch, of a source of the user's own,
+  // is not divided as data::RangeOfTower says.
   absl::StatusOr<absl::Span<const Tensor>> Feeds(const data::Batch& batch);
   // Waits for the step, which has number `number`, and reads its results; with summaries also these. Aborted if the
   // loss is not finite, or loss scaling has skipped 100 steps in a row.

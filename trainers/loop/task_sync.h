@@ -23,9 +23,6 @@ namespace belfry::trainers {
 // also those of World::AllGather, Broadcast and Exchange. Not thread-safe.
 class TaskSync {
  public:
-  // A request to end, among the signals of AfterStep.
-  static constexpr int kEnd = -1;
-
   // `world` is null for one task. The others are borrowed. `timeout`: for which tasks wait for each other.
   TaskSync(World* world, absl::Duration timeout, Session& session, const models::TrainStep& step);
 

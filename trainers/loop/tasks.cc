@@ -164,7 +164,8 @@ absl::StatusOr<int> TaskReports::AfterStep(int64_t step, int noted, absl::Durati
   if (world_.rank() == 0) {
     answered_.signal = 0;
     for (const Report& report : reports_) {
-      if (answered_.signal == 0) answered_.signal = report.signal;
+      const bool open = answered_.signal == 0 || answered_.signal == kEnd;
+      if (open && report.signal != 0) answered_.signal = report.signal;
     }
     const absl::Time now = SteadyNow();
     const double rate = static_cast<double>(step - last_) / std::max(absl::ToDoubleSeconds(now - since_), 1e-6);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,13 @@ absl::Status CopyFromTaskZero(World& world, Session& session, absl::Span<const V
 // fixes each time. Not thread-safe.
 class TaskReports {
  public:
+  // Noted by a task that asks all to end, without a signal. No signal, nor a result of TrainerOptions::stop, is so.
+  static constexpr int kEnd = std::numeric_limits<int32_t>::min();
+
   TaskReports(World& world, int64_t first_step);
-  // The signal that one of the tasks noted before this step, or 0. Call it after each step, with the signal that this
-  // task noted and the time that it has spent so far in reading its input. Errors: those of World::Exchange.
+  // The signal that one of the tasks noted before this step; without one kEnd, if a task noted that, or 0. Call it
+  // after each step, with the signal that this task noted and the time that it has spent so far in reading its input.
+  // Errors: those of World::Exchange.
   absl::StatusOr<int> AfterStep(int64_t step, int noted, absl::Duration input_time, absl::Time deadline);
   // In task 0, the task that the others wait for, if they wait for more than a tenth of the time: "slowest: task 1
   // (node-b, pid 97), 12.0 ms a step, 11.2 ms of them in its input"; "" otherwise.

@@ -1,6 +1,8 @@
 #include "trainers/loop/trainer.h"
 
 #include <algorithm>
+#include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -65,6 +67,8 @@ absl::Status Trainer::Loop() {
     RETURN_IF_ERROR(Record());
     if (state_.evaluation_due) RETURN_IF_ERROR(Evaluate());
     RETURN_IF_ERROR(AgreeOnEnd());
+    const bool ends_here = ends_ && state_.stopped == 0;
+    if (ends_here && options_.evaluate && evaluated_ != state_.steps) RETURN_IF_ERROR(Evaluate());
     const bool evaluated = evaluated_ == state_.steps;
     if (evaluated || Due(options_.checkpoint_every) || last() || state_.stopped != 0 || ends_) RETURN_IF_ERROR(Save());
   }
@@ -105,10 +109,14 @@ absl::Status Trainer::RunStep(data::Batch batch) {
   return absl::OkStatus();
 }
 
-// What follows a step, which state_.steps already counts.
+// After a step, which state_.steps already counts. The log, the trainer's own, writes the summaries.
 absl::Status Trainer::Record() {
   RETURN_IF_ERROR(checkpoints_.Poll());
-  RETURN_IF_ERROR(Notify(&Callback::OnStep));
+  state_.times = phases_.times();
+  for (size_t i = 0; i < callbacks_.size(); ++i) {
+    if (i == own_callbacks_.size()) consistent_ = true;
+    RETURN_IF_ERROR(callbacks_[i]->OnStep(state_));
+  }
   phases_.CountStep(state_.examples);
   consistent_ = true;
   state_.summaries.clear();
@@ -156,16 +164,16 @@ absl::Status Trainer::AgreeOnEnd() {
     return absl::OkStatus();
   }
   int noted = options_.stop ? options_.stop() : 0;
-  if (noted == 0 && state_.end_reason.has_value() && !ends_) noted = TaskSync::kEnd;
+  if (noted == 0 && state_.end_reason.has_value() && !ends_) noted = TaskReports::kEnd;
   ASSIGN_OR_RETURN(const int shared,
                    tasks_.AfterStep(state_.steps, noted, phases_.times().input, options_.tasks.step_timeout));
   state_.slowest_task = tasks_.slowest();
-  if (shared != TaskSync::kEnd) {
+  if (shared != TaskReports::kEnd) {
     state_.stopped = shared;
     return absl::OkStatus();
   }
   RETURN_IF_ERROR(tasks_.AgreeOnEnd(state_.end_reason));
-  ends_ = true;
+  ends_ = state_.end_reason.has_value();
   return absl::OkStatus();
 }
 
@@ -190,6 +198,10 @@ absl::Status Trainer::Save() {
 
 absl::Status Trainer::Run() {
   RETURN_IF_ERROR(CheckOptions());
+  callbacks_.clear();
+  own_callbacks_.clear();
+  state_.end_reason.reset();
+  ends_ = false;
   return CatchOutOfMemory("training", [this] {
     state_.status = CatchOutOfMemory("training", [this] { return Train(); });
     absl::Status status = state_.status;

@@ -16,7 +16,7 @@
 
 namespace belfry::trainers {
 
-// What the tasks of a run share, and how long they wait for each other.
+// Settings that the tasks of a run share, and how long they wait for each other.
 struct TaskOptions {
   absl::Duration timeout = absl::Minutes(10);  // outside of steps
   // The session's SessionOptions::timeout, to which steps keep by themselves. Between two steps tasks wait for each

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "trainers/loop/evaluator.h"
 #include "trainers/program/training_program.h"
@@ -28,7 +29,7 @@ class ClassifierProgram : public TrainingProgram {
   // To be set in OpenData.
   int64_t evaluation_batch_ = 500;
   data::ImagePolicies evaluation_images_;
-  // Of the last evaluation.
+  // Results of the last evaluation.
   Classification results_;
 
  private:

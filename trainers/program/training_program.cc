@@ -16,7 +16,7 @@
 namespace belfry::trainers {
 namespace {
 
-// What is made of a program.
+// The objects made of a program.
 struct Made {
   Graph graph{BuiltinOps()};
   std::unique_ptr<data::Prefetcher> input;

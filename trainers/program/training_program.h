@@ -58,8 +58,8 @@ struct ProgramRun {
   const data::Dataset* test = nullptr;  // null: no evaluation
 };
 
-// What is special about a program. Its functions are called once each, in this order, but Loss and Evaluate. All tasks
-// call them, but Result, and must do the same. Results without their default are required.
+// The part of a program that differs from others. Its functions are called once each, in this order, but Loss and
+// Evaluate. All tasks call them, but Result, and must do the same. Results without their default are required.
 class TrainingProgram {
  public:
   virtual ~TrainingProgram() = default;

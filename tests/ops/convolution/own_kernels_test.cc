@@ -1,4 +1,8 @@
 // Kernels that a program puts in the place of Belfry's: rewrites must not take their ops into fused ones.
+#include <string>
+#include <utility>
+#include <vector>
+
 #include "ops/nn.h"
 #include "tests/framework/compiler/fusion_fixture.h"
 
