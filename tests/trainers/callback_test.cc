@@ -129,6 +129,18 @@ TEST(Callback, EndsTheRunAfterTheStep) {
   }
 }
 
+TEST(Callback, ThatEndsTheRunAfterAStepHasItEvaluated) {
+  const TemporaryFolder folder;
+  Recorder recorder([&](const std::string& event, TrainingState& state) {
+    if (event == "step" && state.steps == 3) state.End("enough");
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(Train({.steps = 9, .evaluate = HalfRight, .evaluate_every = 2}, recorder, folder / "run"),
+            absl::OkStatus());
+  EXPECT_THAT(recorder.events, ElementsAre("start 0", "step 1", "step 2", "evaluation 2", "save 2", "step 3",
+                                           "evaluation 3", "save 3", "end 3"));
+}
+
 TEST(Callback, AnErrorSavesTheStepAndAnEvaluationIsMadeUp) {
   const TemporaryFolder folder;
   const TrainerOptions options{.steps = 6, .evaluate = HalfRight, .evaluate_every = 2};

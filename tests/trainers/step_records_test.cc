@@ -10,6 +10,7 @@
 #include <map>
 #include <new>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -181,8 +182,11 @@ TEST_F(StepRecordsTest, AFailedWriteOfACheckpointLosesNoLine) {
     const std::string latest = CheckpointFolder(folder.path()) + "/latest";
     const Faults faults = {.after_step = [&](int64_t step) {
       if (step != at) return absl::OkStatus();
-      fs::remove(latest);
-      fs::create_directories(latest + "/in_the_way");  // no link can replace it
+      // No link can replace a folder with something in it. That of an earlier step may come in between.
+      for (std::error_code error; !fs::is_directory(fs::symlink_status(latest));) {
+        fs::remove(latest, error);
+        fs::create_directories(latest + "/in_the_way", error);
+      }
       return absl::OkStatus();
     }};
     EXPECT_FALSE(Live(folder.path(), faults).ok());
