@@ -38,6 +38,7 @@ KernelSpec WithoutBias(const KernelSpec& spec) {
 
 template <class T>
 Kernel ThenActivation(Kernel kernel, const KernelSpec& spec, const Epilogue& epilogue) {
+  if (epilogue.activation == Activation::kNone) return kernel;
   const KernelSpec over_output{spec.name, spec.attrs, spec.outputs, spec.outputs, spec.device};
   Kernel activation = functor::VisitActivation<Compute<T>>(epilogue.activation, epilogue.alpha,
                                                            [&](const auto& f) { return MapKernel<T>(over_output, f); });
@@ -77,7 +78,6 @@ Kernel ThenBiasAndActivation(Kernel product, const KernelSpec& spec, const Epilo
   }
   Kernel kernel{[finish](const KernelContext& context) { return finish(context, functor::Identity<C>()); },
                 product.workspace_bytes};
-  if (epilogue.activation == Activation::kNone) return kernel;
   return ThenActivation<T>(std::move(kernel), spec, epilogue);
 }
 

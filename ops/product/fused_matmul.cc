@@ -40,7 +40,6 @@ absl::StatusOr<Kernel> MakeFusedMatMul(const KernelSpec& spec) {
                     return absl::OkStatus();
                   },
                   sizeof(Compute<T>) * static_cast<size_t>(product.workspace_elements())};
-    if (epilogue.activation == Activation::kNone) return kernel;
     return ThenActivation<T>(std::move(kernel), spec, epilogue);
   }
   ASSIGN_OR_RETURN(Kernel product, MakeMatMul<T>(WithoutBias(spec)));

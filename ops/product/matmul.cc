@@ -40,27 +40,17 @@ absl::StatusOr<std::vector<Shape>> MatMulShape(const ShapeArgs& args) {
   return std::vector<Shape>{batch.Insert(batch.rank(), m).Insert(batch.rank() + 1, n)};
 }
 
-// An operand in the form that Gemm reads: converted and transposed into the workspace if necessary.
+// An operand in the form that Gemm reads: transposed into the workspace if necessary.
 template <class T>
 struct Operand {
   int64_t rows, columns;  // as stored
   bool transpose;
 
   int64_t elements() const { return rows * columns; }
-  bool needs_copy() const { return transpose || kIsSixteenBit<T>; }
-  // Elements of workspace. A 16-bit operand is first converted, then transposed if necessary.
-  int64_t workspace() const { return (transpose ? elements() : 0) + (kIsSixteenBit<T> ? elements() : 0); }
-  const Compute<T>* Prepare(const T* x, Compute<T>* space) const {
-    const Compute<T>* plain;
-    if constexpr (kIsSixteenBit<T>) {
-      ToFloat(x, space, elements());
-      plain = space;
-      space += elements();
-    } else {
-      plain = x;
-    }
-    if (!transpose) return plain;
-    TransposeMatrix(plain, space, rows, columns);
+  int64_t workspace() const { return transpose ? elements() : 0; }
+  const T* Prepare(const T* x, T* space) const {
+    if (!transpose) return x;
+    TransposeMatrix(x, space, rows, columns);
     return space;
   }
 };
@@ -129,7 +119,6 @@ Kernel MakeBlocked(std::vector<Pair> pairs, int64_t m, int64_t n, int64_t k, boo
 
 template <class T>
 absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
-  using C = Compute<T>;
   const Shape& sa = spec.inputs[0].shape;
   const Shape& sb = spec.inputs[1].shape;
   const Shape& sy = spec.outputs[0].shape;
@@ -140,32 +129,28 @@ absl::StatusOr<Kernel> MakeMatMul(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(std::optional<Kernel> primitive, MakePrimitive(spec, k));
   if (primitive) return *std::move(primitive);
   ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(sa), BatchOf(sb)));
-  if constexpr (std::is_floating_point_v<C>) {
-    if (m * n * k >= kSmallProduct) return MakeBlocked<T>(PairsOf(batch), m, n, k, a.transpose, b.transpose);
-  }
-  Kernel kernel;
-  kernel.workspace_bytes =
-      sizeof(C) * static_cast<size_t>(a.workspace() + b.workspace() + (kIsSixteenBit<T> ? m * n : 0));
-  kernel.run = [=](const KernelContext& context) {
-    C* space = static_cast<C*>(context.workspace);
-    batch.ForRows(0, batch.rows, [&](int64_t row, int64_t offset_a, int64_t offset_b) {
-      for (int64_t i = 0; i < batch.inner; ++i) {
-        const C* pa = a.Prepare(context.input<T>(0) + (offset_a + i * batch.stride_a) * a.elements(), space);
-        const C* pb =
-            b.Prepare(context.input<T>(1) + (offset_b + i * batch.stride_b) * b.elements(), space + a.workspace());
-        T* y = context.output<T>(0) + (row * batch.inner + i) * m * n;
-        if constexpr (kIsSixteenBit<T>) {
-          C* product = space + a.workspace() + b.workspace();
-          Gemm(pa, pb, product, m, n, k);
-          FromFloat(product, y, m * n);
-        } else {
-          Gemm(pa, pb, y, m, n, k);
+  if constexpr (kIsSixteenBit<T>) {
+    return MakeBlocked<T>(PairsOf(batch), m, n, k, a.transpose, b.transpose);
+  } else {
+    if constexpr (std::is_floating_point_v<T>) {
+      if (m * n * k >= kSmallProduct) return MakeBlocked<T>(PairsOf(batch), m, n, k, a.transpose, b.transpose);
+    }
+    Kernel kernel;
+    kernel.workspace_bytes = sizeof(T) * static_cast<size_t>(a.workspace() + b.workspace());
+    kernel.run = [=](const KernelContext& context) {
+      T* const space = static_cast<T*>(context.workspace);
+      batch.ForRows(0, batch.rows, [&](int64_t row, int64_t offset_a, int64_t offset_b) {
+        for (int64_t i = 0; i < batch.inner; ++i) {
+          const T* pa = a.Prepare(context.input<T>(0) + (offset_a + i * batch.stride_a) * a.elements(), space);
+          const T* pb =
+              b.Prepare(context.input<T>(1) + (offset_b + i * batch.stride_b) * b.elements(), space + a.workspace());
+          Gemm(pa, pb, context.output<T>(0) + (row * batch.inner + i) * m * n, m, n, k);
         }
-      }
-    });
-    return absl::OkStatus();
-  };
-  return kernel;
+      });
+      return absl::OkStatus();
+    };
+    return kernel;
+  }
 }
 
 template absl::StatusOr<Kernel> MakeMatMul<float>(const KernelSpec& spec);

@@ -158,11 +158,6 @@ absl::Status Trainer::Evaluate() {
 
 // After a step: about signals, and about callbacks that ask to end.
 absl::Status Trainer::AgreeOnEnd() {
-  if (tasks_.world().size() == 1) {
-    state_.stopped = options_.stop ? options_.stop() : 0;
-    ends_ = state_.end_reason.has_value();
-    return absl::OkStatus();
-  }
   int noted = options_.stop ? options_.stop() : 0;
   if (noted == 0 && state_.end_reason.has_value() && !ends_) noted = TaskReports::kEnd;
   ASSIGN_OR_RETURN(const int shared,
