@@ -37,6 +37,9 @@ struct Checkpoint {
   std::vector<NamedTensor> tensors;
 };
 
+// The name of a checkpoint's file in its folder: "step-00000100.safetensors".
+std::string CheckpointName(int64_t step);
+
 // The checkpoints in `folder`, by ascending step. They are not opened, so some may be damaged. NotFound: no such
 // folder.
 absl::StatusOr<std::vector<CheckpointFile>> ListCheckpoints(const std::string& folder);

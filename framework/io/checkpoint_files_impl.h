@@ -19,8 +19,6 @@ inline constexpr char kMetricNameKey[] = "belfry.metric_name";
 inline constexpr char kMetricBetterKey[] = "belfry.metric_better";  // kLarger or kSmaller
 inline constexpr char kLarger[] = "larger", kSmaller[] = "smaller";
 
-// "step-00000100.safetensors"
-std::string CheckpointName(int64_t step);
 // The inverse of CheckpointName, for any number of leading zeros; nullopt for any other name.
 std::optional<int64_t> StepOfName(absl::string_view name);
 // Takes the metric out of a checkpoint's metadata; nullopt if there is none. One without a name is an accuracy.

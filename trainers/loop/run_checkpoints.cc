@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
-#include "framework/io/checkpoint_files_impl.h"
 #include "framework/runtime/saver.h"
 #include "trainers/loop/slot_parts.h"
 
