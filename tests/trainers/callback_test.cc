@@ -254,5 +254,30 @@ TEST(Callback, OfOneTaskEndsAll) {
   }
 }
 
+// Also where task 0 asks for the end at the same step, and whatever the program's stop returns.
+TEST(Callback, DoesNotHideTheStopOfAnotherTask) {
+  for (const int stop : {-1, 15}) {
+    std::vector<int> stopped(2);
+    const auto results = RunRanks(2, {.tell_failures = true}, [&](World& world) -> absl::Status {
+      ASSIGN_OR_RETURN(const TowersOfWorld towers, TowersOfWorld::Gather(world, 1, In(absl::Seconds(60))));
+      Experiment run("cpu:1", 16, 0.2, 3, {}, 0, {.first_tower = world.rank(), .towers = 2}, DType::kFloat32,
+                     WorldCollectives(world, towers));
+      Recorder recorder([&](const std::string& event, TrainingState& state) {
+        if (world.rank() == 0 && event == "step") state.End("enough");
+        return absl::OkStatus();
+      });
+      TrainerOptions options{.world = &world, .steps = 100'000, .quiet = true};
+      if (world.rank() == 1) options.stop = [=] { return stop; };
+      options.callbacks = {&recorder};
+      Trainer trainer(*run.session, run.step, *run.input, options);
+      RETURN_IF_ERROR(trainer.Run());
+      stopped[world.rank()] = trainer.stopped();
+      return world.Close(In(absl::Seconds(60)));
+    });
+    for (const absl::Status& status : results) ASSERT_EQ(status, absl::OkStatus());
+    EXPECT_THAT(stopped, ElementsAre(stop, stop));
+  }
+}
+
 }  // namespace
 }  // namespace belfry::trainers
