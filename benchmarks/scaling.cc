@@ -31,6 +31,7 @@
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/collective/nccl.h"
+#include "framework/collective/open_world.h"
 #include "framework/collective/world.h"
 #include "trainers/prediction/measured_link.h"
 

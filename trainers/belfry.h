@@ -3,6 +3,7 @@
 
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
+#include "framework/collective/open_world.h"
 #include "framework/collective/world.h"
 #include "framework/collective/world_collective.h"
 #include "framework/data/cifar10.h"

@@ -8,16 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/host_name.h"
-#include "framework/base/module.h"
 #include "framework/base/status.h"
-#include "framework/base/version.h"
-#include "framework/collective/mpi/mpi_world.h"
-#include "framework/collective/mpi/watchdog.h"
 
 namespace belfry {
 namespace {
 
-constexpr absl::Duration kNoticeAfter = absl::Seconds(20);  // of a wait for MPI's start
 // The tag of AllGather and Broadcast.
 constexpr int kGatherTag = 0;
 
@@ -49,31 +44,6 @@ absl::Span<char> BytesOf(T& value) {
 std::string Describe(int rank, const WorldProcess& process) {
   if (process.host.empty()) return absl::StrCat("task ", rank);
   return absl::StrCat("task ", rank, " (", process.host, ", pid ", process.pid, ")");
-}
-
-void Transfers::Send(int to, absl::Span<const char> bytes) {
-  if (bytes.empty()) return;
-  sends_.push_back({.process = to, .data = const_cast<char*>(bytes.data()), .size = bytes.size()});
-}
-
-void Transfers::Receive(int from, absl::Span<char> bytes) {
-  if (bytes.empty()) return;
-  receives_.push_back({.process = from, .data = bytes.data(), .size = bytes.size()});
-}
-
-void Transfers::Cut(size_t longest) {
-  for (std::vector<Transfer>* const list : {&sends_, &receives_}) {
-    const auto fits = [&](const Transfer& transfer) { return transfer.size <= longest; };
-    if (std::all_of(list->begin(), list->end(), fits)) continue;
-    std::vector<Transfer> pieces;
-    for (const Transfer& whole : *list) {
-      for (size_t at = 0; at < whole.size; at += longest) {
-        const size_t size = std::min(longest, whole.size - at);
-        pieces.push_back({.process = whole.process, .data = whole.data + at, .size = size});
-      }
-    }
-    *list = std::move(pieces);
-  }
 }
 
 std::unique_ptr<World> World::Alone() { return std::make_unique<belfry::Alone>(); }
@@ -122,40 +92,6 @@ absl::StatusOr<std::string> World::Broadcast(absl::string_view mine, absl::Time 
   }
   RETURN_IF_ERROR(Exchange(kGatherTag, contents, deadline, nullptr));
   return text;
-}
-
-absl::StatusOr<std::unique_ptr<World>> OpenWorld(const Launch& launch, absl::Time deadline) {
-  if (launch.processes == 1) return World::Alone();
-  if (launch.mpi.empty()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("This is one of ", launch.processes, " processes started by ", launch.launcher,
-                     ", which gave them no way to find each other; use srun --mpi=pmix (Open MPI) or "
-                     "--mpi=pmi2 (MPICH), or mpirun"));
-  }
-  const absl::StatusOr<Module> module = Module::Load(absl::StrCat("mpi_", launch.mpi));
-  if (!module.ok()) {
-    return absl::Status(module.status().code(),
-                        absl::StrCat("This is one of ", launch.processes, " processes started by ", launch.launcher,
-                                     ", and cannot reach the others: ", module.status().message()));
-  }
-  const auto* const table = module->Find<MpiModule>("collective");
-  if (table == nullptr) return absl::InternalError("the MPI module has no part \"collective\"");
-  absl::StatusOr<std::unique_ptr<MpiApi>> mpi;
-  {
-    const std::string processes = absl::StrCat("the ", launch.processes, " processes started by ", launch.launcher);
-    constexpr absl::string_view kReasons = "one of them was not started, is stopped, or has ended";
-    ASSIGN_OR_RETURN(
-        const auto watchdog,
-        Watchdog::Start(
-            deadline, absl::StrCat("Error: DEADLINE_EXCEEDED: MPI did not connect ", processes, " in time: ", kReasons),
-            1,
-            absl::StrCat("Still waiting for MPI to connect ", processes, ", after ", absl::FormatDuration(kNoticeAfter),
-                         ": perhaps ", kReasons),
-            kNoticeAfter));
-    mpi = table->open();
-  }
-  if (!mpi.ok()) return mpi.status();
-  return OpenMpiWorld(*std::move(mpi), launch, kBuild, deadline);
 }
 
 }  // namespace belfry

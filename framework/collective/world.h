@@ -10,8 +10,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "absl/types/span.h"
-#include "framework/base/launcher.h"
+#include "framework/collective/transfers.h"
 
 namespace belfry {
 
@@ -24,29 +23,6 @@ struct WorldProcess {
 
 // "task 2 (node-b, pid 97)"; "task 2" while the process is not known.
 std::string Describe(int rank, const WorldProcess& process);
-
-// Bytes that go to and come from other processes at the same time, in fixed places. Those between two processes arrive
-// in the order in which they stand here, and both sides must agree on their number and sizes. A size may be any: MPI
-// takes no message of more than 2 GiB, so longer ones go in pieces.
-class Transfers {
- public:
-  // `bytes` must stay where they are, and the first of them must not change while an exchange runs.
-  void Send(int to, absl::Span<const char> bytes);
-  void Receive(int from, absl::Span<char> bytes);
-
- private:
-  friend class MpiWorld;
-  struct Transfer {
-    int process = 0;
-    char* data = nullptr;
-    size_t size = 0;
-    int request = -1;  // of MpiApi, while it is under way
-  };
-  // Cuts what is longer than `longest` bytes into pieces; both sides of a transfer cut alike. Once it has done so, it
-  // changes nothing.
-  void Cut(size_t longest);
-  std::vector<Transfer> sends_, receives_;
-};
 
 // The processes of a run, numbered by rank from 0; a rank is the task number of the process's devices. All processes
 // make the same calls in the same order, except where stated.
@@ -104,13 +80,5 @@ class World {
   // A world of this process alone.
   static std::unique_ptr<World> Alone();
 };
-
-// Opens the world that `launch` describes: this process alone, or the processes that the launcher started, connected by
-// the launcher's MPI library. MPI can be opened once in a process. Errors: NotFound if this Belfry was built without
-// that library; FailedPrecondition if the library knows of another number of processes than the launcher, or the
-// processes run different builds of Belfry; DeadlineExceeded names processes that do not answer. MPI itself waits
-// without a limit when it starts and ends: if that takes longer than until the deadline, because a process was not
-// started, is stopped or has ended, this process prints the reason and ends with status 1.
-absl::StatusOr<std::unique_ptr<World>> OpenWorld(const Launch& launch, absl::Time deadline);
 
 }  // namespace belfry

@@ -14,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
+#include "framework/collective/open_world.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/device_flags.h"
 #include "trainers/loop/run_in_world.h"

@@ -16,6 +16,7 @@
 #include "framework/base/memory/out_of_memory.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
+#include "framework/collective/open_world.h"
 #include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {

@@ -25,7 +25,7 @@ constexpr absl::Duration kFinalizeTime = absl::Seconds(10);
 // Ample for what only awaits its turn: a message of gigabytes between two processes that both work.
 constexpr absl::Duration kGiveUp = absl::Milliseconds(500);
 // The longest wait that is not yet worth a warning, and the share of a wait after which one is.
-constexpr absl::Duration kLeastWarning = absl::Seconds(5);
+constexpr absl::Duration kMinWarning = absl::Seconds(5);
 constexpr int64_t kWarningsShare = 10;
 
 // A wait tries again at once for a moment, and then naps, longer once it is long: a blocking call of MPI would keep the
@@ -64,16 +64,16 @@ void MpiWorld::Stop(const absl::Status& status) {
 }
 
 absl::Duration WarnAfter(absl::Duration usual, absl::Duration patience) {
-  return std::min(usual, std::max(kLeastWarning, patience / kWarningsShare));
+  return std::min(usual, std::max(kMinWarning, patience / kWarningsShare));
 }
 
 absl::Status MpiWorld::Begin(int tag, Transfers& transfers) {
   const MutexLock lock(mpi_mutex_);
   if (left_mpi_) return absl::CancelledError("this process has left MPI");
-  for (auto& receive : transfers.receives_) {
+  for (auto& receive : transfers.receives) {
     ASSIGN_OR_RETURN(receive.request, mpi_->Receive(receive.process, tag, {receive.data, receive.size}));
   }
-  for (auto& send : transfers.sends_) {
+  for (auto& send : transfers.sends) {
     ASSIGN_OR_RETURN(send.request, mpi_->Send(send.process, tag, {send.data, send.size}));
   }
   return absl::OkStatus();
@@ -100,12 +100,12 @@ absl::StatusOr<bool> MpiWorld::Advance(std::vector<Transfers::Transfer>& list, s
 }
 
 absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const std::function<bool()>& cancelled) {
-  size_t receives = transfers.receives_.size(), sends = transfers.sends_.size();
+  size_t receives = transfers.receives.size(), sends = transfers.sends.size();
   const absl::Duration warn_after = WarnAfter(warn_after_, deadline - SteadyNow());
   absl::Time warn = SteadyNow() + warn_after;
   for (Waiter waiter(deadline); receives > 0 || sends > 0;) {
-    ASSIGN_OR_RETURN(const bool received, Advance(transfers.receives_, receives));
-    ASSIGN_OR_RETURN(const bool sent, Advance(transfers.sends_, sends));
+    ASSIGN_OR_RETURN(const bool received, Advance(transfers.receives, receives));
+    ASSIGN_OR_RETURN(const bool sent, Advance(transfers.sends, sends));
     if (received || sent) continue;
     RETURN_IF_ERROR(Stopped());
     if (cancelled != nullptr && cancelled()) return absl::CancelledError("the exchange was cancelled");
@@ -118,7 +118,7 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
     }
     return absl::DeadlineExceededError(
         receives == 0 ? "the other processes did not take what was sent to them before the deadline"
-                      : absl::StrCat("no answer before the deadline from ", Silent(transfers.receives_),
+                      : absl::StrCat("no answer before the deadline from ", Silent(transfers.receives),
                                      ": stopped, dead, cut off, or busy elsewhere"));
   }
   return absl::OkStatus();
@@ -126,11 +126,11 @@ absl::Status MpiWorld::Await(Transfers& transfers, absl::Time deadline, const st
 
 // Once for an exchange, in one process: task 0, or task 1 if that waits for task 0.
 void MpiWorld::Warn(const Transfers& transfers, absl::Duration waited) {
-  const bool for_first = std::any_of(transfers.receives_.begin(), transfers.receives_.end(),
+  const bool for_first = std::any_of(transfers.receives.begin(), transfers.receives.end(),
                                      [](const auto& receive) { return receive.request >= 0 && receive.process == 0; });
   if (rank_ != (for_first ? 1 : 0)) return;
   spdlog::warn("{} has been waiting for {} for {}; the tasks:\n{}", Describe(rank_, processes_[rank_]),
-               Silent(transfers.receives_), absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(1))),
+               Silent(transfers.receives), absl::FormatDuration(absl::Trunc(waited, absl::Milliseconds(1))),
                RollCall());
 }
 
@@ -148,13 +148,13 @@ std::string MpiWorld::Silent(const std::vector<Transfers::Transfer>& list) const
 bool MpiWorld::GiveUp(Transfers& transfers) {
   {
     const MutexLock lock(mpi_mutex_);
-    for (auto& receive : transfers.receives_) {
+    for (auto& receive : transfers.receives) {
       if (receive.request >= 0 && !left_mpi_) mpi_->Cancel(receive.request).IgnoreError();
     }
   }
   for (const absl::Time end = SteadyNow() + kGiveUp;; absl::SleepFor(absl::Milliseconds(1))) {
     bool all = true;
-    for (auto* const list : {&transfers.receives_, &transfers.sends_}) {
+    for (auto* const list : {&transfers.receives, &transfers.sends}) {
       for (auto& transfer : *list) {
         if (transfer.request < 0) continue;
         const absl::StatusOr<bool> done = Test(transfer.request);
@@ -198,7 +198,7 @@ absl::Status MpiWorld::Exchange(int tag, Transfers& transfers, absl::Time deadli
   // A process stands still in the middle of a message, and only calls of MPI would move the rest of it, if it goes on:
   // from or to memory that the caller frees. So they end here, and what is to be said is said before.
   std::vector<std::string> silent;
-  for (const auto* const list : {&transfers.receives_, &transfers.sends_}) {
+  for (const auto* const list : {&transfers.receives, &transfers.sends}) {
     if (const std::string names = Silent(*list); !names.empty()) silent.push_back(names);
   }
   silent.erase(std::unique(silent.begin(), silent.end()), silent.end());

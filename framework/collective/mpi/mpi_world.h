@@ -13,6 +13,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "framework/base/launcher.h"
 #include "framework/base/mutex.h"
 #include "framework/collective/mpi/mpi_api.h"
 #include "framework/collective/mpi/mpi_watcher.h"

@@ -18,6 +18,7 @@
 #include "framework/base/steady_time.h"
 #include "framework/collective/mpi/mpi_world.h"
 #include "framework/collective/mpi/watchdog.h"
+#include "framework/collective/open_world.h"
 #include "tests/framework/base/no_threads.h"
 #include "tests/framework/collective/fake_mpi.h"
 #include "tests/framework/collective/fake_world.h"
