@@ -25,9 +25,9 @@ namespace belfry {
 namespace {
 
 // Position of a core: NUMA node, package, physical core. Anything the system does not report is 0.
-using Place = std::tuple<int, int, int>;
+using CorePosition = std::tuple<int, int, int>;
 
-Place PlaceOf(int core) {
+CorePosition PositionOf(int core) {
   const std::string folder = absl::StrCat("/sys/devices/system/cpu/cpu", core);
   const auto number = [&](const char* name) {
     int value = 0;
@@ -97,8 +97,8 @@ std::vector<int> AvailableCores() {
       cores.push_back(core);
     }
   }
-  std::vector<std::pair<Place, int>> places;
-  for (int core : cores) places.emplace_back(PlaceOf(core), core);
+  std::vector<std::pair<CorePosition, int>> places;
+  for (int core : cores) places.emplace_back(PositionOf(core), core);
   std::sort(places.begin(), places.end());
   std::transform(places.begin(), places.end(), cores.begin(), [](const auto& place) { return place.second; });
   return cores;

@@ -14,9 +14,9 @@ constexpr int kMaxMembersListed = 20;
 
 enum class Bond { kReference, kColocation };
 
-class Joiner {
+class GroupBuilder {
  public:
-  Joiner(const Graph& graph, const DeviceSet& devices, const ColocateOptions& options, DeviceRequests& requests)
+  GroupBuilder(const Graph& graph, const DeviceSet& devices, const ColocateOptions& options, DeviceRequests& requests)
       : graph_(graph), options_(options), requests_(requests), parent_(graph.size()), groups_(graph.size()) {
     std::iota(parent_.begin(), parent_.end(), 0);
     for (int id = 0; id < graph.size(); ++id) groups_[id] = Single(id, devices);
@@ -180,7 +180,7 @@ int DeviceRequests::Intern(const DeviceName& name) {
 
 absl::StatusOr<Colocation> Colocate(const Graph& graph, const DeviceSet& devices, const ColocateOptions& options,
                                     DeviceRequests& requests) {
-  return Joiner(graph, devices, options, requests).Run();
+  return GroupBuilder(graph, devices, options, requests).Run();
 }
 
 std::string RequestText(const Node& node) {

@@ -35,12 +35,12 @@ int FullestMoment(const Plan& plan, int device) {
     change[std::max(block.start, 0)] += bytes;
     change[std::min<size_t>(static_cast<size_t>(block.end) + 1, size + 1)] -= bytes;
   }
-  int64_t held = 0, most = -1;
+  int64_t held = 0, peak = -1;
   int fullest = 0;
   for (size_t at = 0; at <= size; ++at) {
     held += change[at];
-    if (held <= most) continue;
-    most = held;
+    if (held <= peak) continue;
+    peak = held;
     fullest = static_cast<int>(at);
   }
   return fullest;

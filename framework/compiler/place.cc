@@ -125,7 +125,7 @@ class Placer {
     ASSIGN_OR_RETURN(colocation_, Colocate(graph_, devices_, options, requests_));
     for (int id : order) RETURN_IF_ERROR(Satisfy(GroupOf(id)));
     Choose();
-    Explain();
+    NoteMoved();
     return std::move(placement_);
   }
 
@@ -316,7 +316,7 @@ class Placer {
   }
 
   // Notes for nodes that are not where they asked to be: one for each request, reason and device.
-  void Explain() {
+  void NoteMoved() {
     placement_.notes.insert(placement_.notes.end(), colocation_.notes.begin(), colocation_.notes.end());
     struct Moved {
       const Node* first;

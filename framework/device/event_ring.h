@@ -20,17 +20,17 @@ class EventRing {
   // wrap around.
   static constexpr uint32_t kRuns = 2 * kEventRuns;
   static_assert((kRuns & (kRuns - 1)) == 0);
-  static constexpr uint32_t Place(uint32_t run) { return run % kRuns; }
+  static constexpr uint32_t SlotOf(uint32_t run) { return run % kRuns; }
 
   // Runs skipped since the last Set are reached together with this one.
   void Set(uint32_t run, T* record) {
     const uint32_t since = run - last_.load(std::memory_order_relaxed);
     const bool forward = since != 0 && since <= UINT32_MAX / 2;
     const uint32_t count = forward ? std::min(since, kRuns) : 1;
-    for (uint32_t back = 0; back < count; ++back) records_[Place(run - back)].store(record, std::memory_order_release);
+    for (uint32_t back = 0; back < count; ++back) records_[SlotOf(run - back)].store(record, std::memory_order_release);
     last_.store(run, std::memory_order_relaxed);
   }
-  T* At(uint32_t run) const { return records_[Place(run)].load(std::memory_order_acquire); }
+  T* At(uint32_t run) const { return records_[SlotOf(run)].load(std::memory_order_acquire); }
   // Marks all runs up to `run` as reached.
   void Reset(uint32_t run) {
     for (auto& record : records_) record.store(nullptr, std::memory_order_release);

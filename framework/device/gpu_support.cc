@@ -9,7 +9,7 @@
 namespace belfry {
 namespace {
 
-constexpr int kLeast = 80;  // compute capability 8.0: bfloat16, and shared memory of 48 KiB and more
+constexpr int kMinCapability = 80;  // compute capability 8.0: bfloat16, and shared memory of 48 KiB and more
 
 // Major version of CUDA, and the first branch of drivers that supports it on Linux (CUDA Toolkit Release Notes).
 struct Branch {
@@ -44,7 +44,7 @@ std::string DriverIsTooOld(int driver, int runtime) {
 
 absl::Status CheckCapability(int major, int minor, absl::string_view architectures) {
   const int capability = 10 * major + minor;
-  if (capability < kLeast) {
+  if (capability < kMinCapability) {
     return absl::FailedPreconditionError(
         absl::StrCat("compute capability ", major, ".", minor, " is not supported; 8.0 (Ampere) or later is needed"));
   }

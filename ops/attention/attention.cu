@@ -26,10 +26,10 @@ struct AttendTile {
 
   // Replaces a query's scores by probabilities relative to the largest score so far.
   BELFRY_GPU void Exponentiate(int64_t keys, C* scores, C& top, C& sum, C& fade) const {
-    constexpr C kLeast = -std::numeric_limits<C>::infinity();
+    constexpr C kMinusInfinity = -std::numeric_limits<C>::infinity();
     C largest = top;
     for (int64_t j = 0; j < keys; ++j) largest = scores[j] > largest ? scores[j] : largest;
-    const C shift = largest == kLeast ? C(0) : largest;
+    const C shift = largest == kMinusInfinity ? C(0) : largest;
     fade = std::exp(top - shift);
     top = largest;
     sum *= fade;

@@ -42,14 +42,14 @@ struct GradOperands {
 
 // The largest score and the inverse of the sum for those queries whose log-sum-exp lost it.
 template <class T>
-void FindSums(const Problem& p, const Place& block, const T* mask, const Compute<T>* log_sum_exp,
+void FindSums(const Problem& p, const BlockPair& block, const T* mask, const Compute<T>* log_sum_exp,
               GradScratch<Compute<T>>& s) {
   using C = Compute<T>;
   const int64_t width = PaddedWidth<C>(p.d), keys = p.VisibleTo(block.query + block.queries - 1);
   const auto lost = [&](int64_t i) { return std::isfinite(log_sum_exp[i]) && LosesSum(log_sum_exp[i]); };
   const auto for_scores = [&](const auto& body) {
     for (int64_t key = 0; key < keys; key += kKeys) {
-      const Place at(p, block.batch, block.head, block.query, key);
+      const BlockPair at(p, block.batch, block.head, block.query, key);
       FindScores(p, at, s.k + key * width, width, s.qt, mask, s.probabilities);
       for (int64_t j = 0; j < at.keys; ++j) {
         for (int64_t i = 0; i < at.queries; ++i) {
@@ -71,7 +71,7 @@ void FindSums(const Problem& p, const Place& block, const T* mask, const Compute
 // The block's queries and what belongs to them. A hidden or padding query has an infinite top, so that its
 // probabilities are 0.
 template <class T>
-void LoadQueries(const Problem& p, const Place& at, const GradOperands<T>& x, GradScratch<Compute<T>>& s) {
+void LoadQueries(const Problem& p, const BlockPair& at, const GradOperands<T>& x, GradScratch<Compute<T>>& s) {
   using C = Compute<T>;
   const int64_t from = p.YAt(at.batch, at.query, at.head), width = PaddedWidth<C>(p.d);
   const Rows<C> q = LoadRows(x.in.q + p.QAt(at.batch, at.query, at.head), p.q_row, at.queries, p.d, true, s.q);
@@ -99,7 +99,7 @@ void LoadQueries(const Problem& p, const Place& at, const GradOperands<T>& x, Gr
 }
 
 template <class C>
-void ExponentiateScores(const Place& at, const GradScratch<C>& s) {
+void ExponentiateScores(const BlockPair& at, const GradScratch<C>& s) {
   using V = Vector<C>;
   for (int64_t i = 0; i < at.queries; i += V::kLanes) {
     const typename V::Lanes top = V::Load(s.top + i), share = V::Load(s.share + i);
@@ -112,7 +112,7 @@ void ExponentiateScores(const Place& at, const GradScratch<C>& s) {
 
 // slopes = probabilities (slopes - delta), and 0 where hidden.
 template <class C>
-void MultiplySlopes(const Place& at, const GradScratch<C>& s) {
+void MultiplySlopes(const BlockPair& at, const GradScratch<C>& s) {
   using V = Vector<C>;
   for (int64_t i = 0; i < at.queries; i += V::kLanes) {
     const typename V::Lanes delta = V::Load(s.delta + i);
@@ -129,7 +129,7 @@ void MultiplySlopes(const Place& at, const GradScratch<C>& s) {
 }
 
 template <class T>
-void AddGradients(const Problem& p, const Place& at, const Rows<Compute<T>>& v, const T* mask,
+void AddGradients(const Problem& p, const BlockPair& at, const Rows<Compute<T>>& v, const T* mask,
                   GradScratch<Compute<T>>& s) {
   using C = Compute<T>;
   const int64_t width = PaddedWidth<C>(p.d), vectors = WholeVectors<C>(p.d), keys_at = at.key * width;
@@ -164,11 +164,11 @@ void RunGradTask(const Problem& p, int64_t batch, int64_t group, const GradOpera
   std::fill_n(s.dv, p.s * width, C(0));
   for (int64_t head = group * heads; head < (group + 1) * heads; ++head) {
     for (int64_t query = 0; query < p.t; query += kQueries) {
-      const Place first(p, batch, head, query, 0);
+      const BlockPair first(p, batch, head, query, 0);
       LoadQueries(p, first, x, s);
       std::fill_n(s.dq, first.queries * width, C(0));
       for (int64_t key = 0; key < p.VisibleTo(query + first.queries - 1); key += kKeys) {
-        AddGradients(p, Place(p, batch, head, query, key), Rows<C>{v.at + key * v.stride, v.stride}, x.in.mask, s);
+        AddGradients(p, BlockPair(p, batch, head, query, key), Rows<C>{v.at + key * v.stride, v.stride}, x.in.mask, s);
       }
       StoreRows(s.dq, first.queries, p.d, p.scale, x.dq + p.QAt(batch, query, head), p.q_row);
     }

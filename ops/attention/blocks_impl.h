@@ -66,10 +66,10 @@ void Multiply(int64_t m, int64_t vectors, const C* a, int64_t a_stride, const C*
 }
 
 // A block of queries and one of keys. Query i sees key j if j + ahead <= i.
-struct Place {
+struct BlockPair {
   int64_t batch, head, query, queries, key, keys, ahead;
 
-  Place(const Problem& p, int64_t batch, int64_t head, int64_t query, int64_t key)
+  BlockPair(const Problem& p, int64_t batch, int64_t head, int64_t query, int64_t key)
       : batch(batch),
         head(head),
         query(query),
@@ -103,7 +103,7 @@ struct Place {
 
 // Calls body(key, vector, visible) with the lanes of each register that a block in part hides.
 template <class C, class Body>
-void ForHidden(const Place& at, const Body& body) {
+void ForHidden(const BlockPair& at, const Body& body) {
   using V = Vector<C>;
   if (at.Whole()) return;
   typename V::Mask lane;
@@ -121,13 +121,13 @@ void ForHidden(const Place& at, const Body& body) {
 // which many models mask.
 template <class C>
 C MaskInUnits(C mask) {
-  constexpr C kMost = std::numeric_limits<C>::max();
+  constexpr C kMaxFinite = std::numeric_limits<C>::max();
   const C units = mask * static_cast<C>(kLog2E);
-  return std::abs(mask) <= kMost ? std::clamp(units, -kMost, kMost) : units;
+  return std::abs(mask) <= kMaxFinite ? std::clamp(units, -kMaxFinite, kMaxFinite) : units;
 }
 
 template <class T>
-void AddMask(const Problem& p, const Place& at, const T* mask, Compute<T>* scores) {
+void AddMask(const Problem& p, const BlockPair& at, const T* mask, Compute<T>* scores) {
   using C = Compute<T>;
   const auto [n, h, t, s] = p.mask;
   const T* const from = mask + at.batch * n + at.head * h + at.query * t + at.key * s;
@@ -141,7 +141,7 @@ void AddMask(const Problem& p, const Place& at, const T* mask, Compute<T>* score
 // scores [keys, kQueries] = the scores in units of log(2), from keys k [keys, k_row] and transposed queries
 // qt [d, kQueries] times scale / log(2); -infinity where hidden.
 template <class T>
-void FindScores(const Problem& p, const Place& at, const Compute<T>* k, int64_t k_row, const Compute<T>* qt,
+void FindScores(const Problem& p, const BlockPair& at, const Compute<T>* k, int64_t k_row, const Compute<T>* qt,
                 const T* mask, Compute<T>* scores) {
   using C = Compute<T>;
   using V = Vector<C>;

@@ -39,7 +39,7 @@ struct Scratch {
 
 // Replaces the scores of `width` registers of queries by probabilities relative to the largest score so far.
 template <class C, int width>
-void Exponentiate(const Place& at, int64_t first, C* scores, QueryBlock<C>& block) {
+void Exponentiate(const BlockPair& at, int64_t first, C* scores, QueryBlock<C>& block) {
   using V = Vector<C>;
   using Lanes = typename V::Lanes;
   Lanes top[width], sum[width] = {};
@@ -70,7 +70,7 @@ void Exponentiate(const Place& at, int64_t first, C* scores, QueryBlock<C>& bloc
 }
 
 template <class C>
-void ExponentiateBlock(const Place& at, C* scores, QueryBlock<C>& block) {
+void ExponentiateBlock(const BlockPair& at, C* scores, QueryBlock<C>& block) {
   constexpr int64_t kLanes = Vector<C>::kLanes;
   int64_t i = 0;
   for (; i + 4 * kLanes <= at.queries; i += 4 * kLanes) Exponentiate<C, 4>(at, i, scores, block);
@@ -78,7 +78,7 @@ void ExponentiateBlock(const Place& at, C* scores, QueryBlock<C>& block) {
 }
 
 template <class T>
-void StartBlock(const Problem& p, const Place& at, const T* q, Scratch<Compute<T>>& scratch,
+void StartBlock(const Problem& p, const BlockPair& at, const T* q, Scratch<Compute<T>>& scratch,
                 QueryBlock<Compute<T>>& block) {
   using C = Compute<T>;
   const Rows<C> rows =
@@ -90,8 +90,8 @@ void StartBlock(const Problem& p, const Place& at, const T* q, Scratch<Compute<T
 }
 
 template <class T>
-void AddBlock(const Problem& p, const Place& at, const Rows<Compute<T>>& k, const Rows<Compute<T>>& v, const T* mask,
-              Compute<T>* scores, QueryBlock<Compute<T>>& block) {
+void AddBlock(const Problem& p, const BlockPair& at, const Rows<Compute<T>>& k, const Rows<Compute<T>>& v,
+              const T* mask, Compute<T>* scores, QueryBlock<Compute<T>>& block) {
   using C = Compute<T>;
   const int64_t width = PaddedWidth<C>(p.d), vectors = WholeVectors<C>(p.d);
   FindScores(p, at, k.at, k.stride, block.qt, mask, scores);
@@ -110,7 +110,7 @@ void AddBlock(const Problem& p, const Place& at, const Rows<Compute<T>>& k, cons
 }
 
 template <class T>
-void FinishBlock(const Problem& p, const Place& at, const QueryBlock<Compute<T>>& block, T* y,
+void FinishBlock(const Problem& p, const BlockPair& at, const QueryBlock<Compute<T>>& block, T* y,
                  Compute<T>* log_sum_exp) {
   using C = Compute<T>;
   const int64_t width = PaddedWidth<C>(p.d);
@@ -136,19 +136,19 @@ void RunTask(const Problem& p, int64_t task, int64_t chunks, const Operands<T>& 
   const int64_t head = task / chunks % p.h, batch = task / chunks / p.h, group = head / (p.h / p.g);
   const auto for_blocks = [&](int64_t key, const auto& body) {
     for (int64_t query = begin; query < end; query += kQueries) {
-      body(Place(p, batch, head, query, key), scratch.blocks[(query - begin) / kQueries]);
+      body(BlockPair(p, batch, head, query, key), scratch.blocks[(query - begin) / kQueries]);
     }
   };
-  for_blocks(0, [&](const Place& at, QueryBlock<C>& block) { StartBlock(p, at, in.q, scratch, block); });
+  for_blocks(0, [&](const BlockPair& at, QueryBlock<C>& block) { StartBlock(p, at, in.q, scratch, block); });
   for (int64_t key = 0; key < p.VisibleTo(end - 1); key += kKeys) {
     const int64_t keys = std::min(kKeys, p.s - key), from = p.KAt(batch, key, group);
     const Rows<C> k = LoadRows(in.k + from, p.k_row, keys, p.d, /*copy=*/false, scratch.k);
     const Rows<C> v = LoadRows(in.v + from, p.k_row, keys, p.d, /*copy=*/true, scratch.v);
-    for_blocks(key, [&](const Place& at, QueryBlock<C>& block) {
+    for_blocks(key, [&](const BlockPair& at, QueryBlock<C>& block) {
       if (!at.Hidden()) AddBlock(p, at, k, v, in.mask, scratch.scores, block);
     });
   }
-  for_blocks(0, [&](const Place& at, QueryBlock<C>& block) { FinishBlock(p, at, block, y, log_sum_exp); });
+  for_blocks(0, [&](const BlockPair& at, QueryBlock<C>& block) { FinishBlock(p, at, block, y, log_sum_exp); });
 }
 
 }  // namespace

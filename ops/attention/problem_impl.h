@@ -45,8 +45,8 @@ struct Problem {
 // loses the sum: the gradient then takes the largest score and the sum from the scores again.
 template <class C>
 constexpr bool LosesSum(C log_sum_exp) {
-  constexpr C kMost = static_cast<C>(int64_t{1} << std::numeric_limits<C>::digits / 2);
-  return log_sum_exp > kMost || log_sum_exp < -kMost;
+  constexpr C kMaxExponent = static_cast<C>(int64_t{1} << std::numeric_limits<C>::digits / 2);
+  return log_sum_exp > kMaxExponent || log_sum_exp < -kMaxExponent;
 }
 
 // Inputs q, k, v or, if `packed`, qkv; then, from index `mask_at` on, perhaps a mask.

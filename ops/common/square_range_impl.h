@@ -21,8 +21,8 @@ constexpr bool SquaresInRange(C sum) {
 // square times any number of elements is finite. Finite and not subnormal, whatever `largest` is.
 template <class C>
 constexpr C SquareScale(C largest) {
-  constexpr int kMost = std::numeric_limits<C>::max_exponent - 2;
-  return std::ldexp(C(1), -std::clamp(std::ilogb(largest), -kMost, kMost));
+  constexpr int kMaxShift = std::numeric_limits<C>::max_exponent - 2;
+  return std::ldexp(C(1), -std::clamp(std::ilogb(largest), -kMaxShift, kMaxShift));
 }
 
 // The larger of two absolute values; `a` if b is NaN.

@@ -18,18 +18,18 @@ absl::Status ForFloat(DType dtype, const Body& body) {
 }
 
 // Coordinates of element i of a tensor [n, h, w, c].
-struct Place {
+struct ElementIndex {
   int64_t n, h, w, c;
 };
-struct Places {
+struct IndexSplitter {
   Divider h, w, c;
-  Places(int64_t images, int64_t height, int64_t width, int64_t channels)
+  IndexSplitter(int64_t images, int64_t height, int64_t width, int64_t channels)
       : h(height, images * height * width * channels),
         w(width, images * height * width * channels),
         c(channels, images * height * width * channels) {}
 
-  BELFRY_GPU Place Find(int64_t i) const {
-    Place at{};
+  BELFRY_GPU ElementIndex Find(int64_t i) const {
+    ElementIndex at{};
     at.c = c.Split(i);
     at.w = w.Split(i);
     at.h = h.Split(i);
@@ -42,10 +42,10 @@ template <class T>
 absl::Status Forward(Stream& stream, const GpuConv& p, const gpu::Stored<T>* x, const gpu::Stored<T>* filter,
                      gpu::Stored<T>* y) {
   const int64_t c_group = p.c / p.groups;
-  const Places outputs(p.n, p.out_h, p.out_w, p.k);
+  const IndexSplitter outputs(p.n, p.out_h, p.out_w, p.k);
   const Divider k_group(p.k / p.groups, p.k);
   return gpu::ForEach(stream, p.output_elements(), [=] BELFRY_GPU(int64_t i) {
-    const Place at = outputs.Find(i);
+    const ElementIndex at = outputs.Find(i);
     const int64_t first = k_group.Quotient(at.c) * c_group;
     gpu::Compute<T> sum = 0;
     for (int64_t r = 0; r < p.r; ++r) {
@@ -67,10 +67,10 @@ template <class T>
 absl::Status BackwardData(Stream& stream, const GpuConv& p, gpu::Stored<T>* dx, const gpu::Stored<T>* filter,
                           const gpu::Stored<T>* dy) {
   const int64_t k_group = p.k / p.groups;
-  const Places images(p.n, p.h, p.w, p.c);
+  const IndexSplitter images(p.n, p.h, p.w, p.c);
   const Divider c_group(p.c / p.groups, p.c), stride_h(p.stride_h, p.h + p.pad_h), stride_w(p.stride_w, p.w + p.pad_w);
   return gpu::ForEach(stream, p.image_elements(), [=] BELFRY_GPU(int64_t i) {
-    const Place at = images.Find(i);
+    const ElementIndex at = images.Find(i);
     int64_t group = at.c;
     const int64_t c = c_group.Split(group), first = group * k_group;
     gpu::Compute<T> sum = 0;
@@ -95,14 +95,14 @@ template <class T>
 absl::Status BackwardFilter(Stream& stream, const GpuConv& p, const gpu::Stored<T>* x, gpu::Stored<T>* dfilter,
                             const gpu::Stored<T>* dy) {
   const int64_t outputs = p.n * p.out_h * p.out_w, c_group = p.c / p.groups;
-  const Places filters(p.k, p.r, p.s, c_group), windows(p.n, p.out_h, p.out_w, 1);
+  const IndexSplitter filters(p.k, p.r, p.s, c_group), windows(p.n, p.out_h, p.out_w, 1);
   const Divider k_group(p.k / p.groups, p.k);
   return gpu::ForEachRow(stream, p.filter_elements(), outputs, [=] BELFRY_GPU(int64_t row, const gpu::Team& team) {
-    const Place to = filters.Find(row);
+    const ElementIndex to = filters.Find(row);
     const int64_t channel = k_group.Quotient(to.n) * c_group + to.c;
     gpu::Compute<T> sum = 0;
     for (int64_t i = team.rank; i < outputs; i += team.size) {
-      const Place at = windows.Find(i);
+      const ElementIndex at = windows.Find(i);
       const int64_t ih = at.h * p.stride_h - p.pad_h + to.h * p.dilation_h;
       const int64_t iw = at.w * p.stride_w - p.pad_w + to.w * p.dilation_w;
       if (ih < 0 || ih >= p.h || iw < 0 || iw >= p.w) continue;
@@ -129,9 +129,9 @@ absl::Status RunPlain(Stream& stream, const GpuConv& conv, const GpuConvOperands
 template <class U>
 absl::Status Pad(Stream& stream, const GpuBorder& b, const U* from, U* to) {
   const int64_t h = b.low_h + b.h + b.high_h, w = b.low_w + b.w + b.high_w;
-  const Places places(b.n, h, w, b.c);
+  const IndexSplitter places(b.n, h, w, b.c);
   return gpu::ForEach(stream, b.n * h * w * b.c, [=] BELFRY_GPU(int64_t i) {
-    const Place at = places.Find(i);
+    const ElementIndex at = places.Find(i);
     const int64_t x = at.w - b.low_w, y = at.h - b.low_h;
     const bool inside = x >= 0 && x < b.w && y >= 0 && y < b.h;
     to[i] = inside ? from[((at.n * b.h + y) * b.w + x) * b.c + at.c] : U(0);
@@ -141,9 +141,9 @@ absl::Status Pad(Stream& stream, const GpuBorder& b, const U* from, U* to) {
 template <class U>
 absl::Status Crop(Stream& stream, const GpuBorder& b, const U* from, U* to) {
   const int64_t h = b.low_h + b.h + b.high_h, w = b.low_w + b.w + b.high_w;
-  const Places places(b.n, b.h, b.w, b.c);
+  const IndexSplitter places(b.n, b.h, b.w, b.c);
   return gpu::ForEach(stream, b.n * b.h * b.w * b.c, [=] BELFRY_GPU(int64_t i) {
-    const Place at = places.Find(i);
+    const ElementIndex at = places.Find(i);
     to[i] = from[((at.n * h + at.h + b.low_h) * w + at.w + b.low_w) * b.c + at.c];
   });
 }

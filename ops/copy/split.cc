@@ -120,8 +120,8 @@ std::vector<Output> UnstackGrad(const Scope& scope, const Node& node, absl::Span
 
 // After an error, as many invalid outputs as the caller expects.
 std::vector<Output> AsMany(std::vector<Output> parts, int64_t num) {
-  constexpr int64_t kMost = 1 << 16;
-  if (parts.empty()) parts.resize(static_cast<size_t>(std::clamp<int64_t>(num, 0, kMost)));
+  constexpr int64_t kMaxParts = 1 << 16;
+  if (parts.empty()) parts.resize(static_cast<size_t>(std::clamp<int64_t>(num, 0, kMaxParts)));
   return parts;
 }
 

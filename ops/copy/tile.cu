@@ -50,15 +50,15 @@ absl::StatusOr<TileSums> PlanTileSums(const KernelSpec& spec) {
   const Shape &x = spec.outputs[0].shape, &dy = spec.inputs[0].shape;
   const std::vector<int64_t>& multiples = spec.attrs.Ints("multiples");
   TileSums sums;
-  const int64_t most = std::max(x.elements(), dy.elements());
+  const int64_t limit = std::max(x.elements(), dy.elements());
   int64_t stride = dy.elements();
   for (int axis = 0; axis < x.rank(); ++axis) {
     stride = dy.elements(axis + 1, dy.rank());
     const int64_t multiple = multiples[static_cast<size_t>(axis)];
     sums.n *= x[axis];
     sums.terms *= multiple;
-    if (!TileSums::Append(sums.within, most, x[axis], stride) ||
-        !TileSums::Append(sums.tiles, most, multiple, x[axis] * stride)) {
+    if (!TileSums::Append(sums.within, limit, x[axis], stride) ||
+        !TileSums::Append(sums.tiles, limit, multiple, x[axis] * stride)) {
       return absl::InvalidArgumentError(
           absl::StrCat("the gradient of tiling ", x.ToString(), " has too many axes for a GPU"));
     }

@@ -14,17 +14,17 @@ class Tensors {
  public:
   Tensors(const GpuBatchNorm& p, OperationGraph& graph) : p_(p), graph_(graph) {}
 
-  absl::StatusOr<const Descriptor*> Images() { return AddImages(++id_, Place::kDevice); }
-  absl::StatusOr<const Descriptor*> VirtualImages() { return AddImages(kVirtualIds + virtual_++, Place::kVirtual); }
+  absl::StatusOr<const Descriptor*> Images() { return AddImages(++id_, Storage::kDevice); }
+  absl::StatusOr<const Descriptor*> VirtualImages() { return AddImages(kVirtualIds + virtual_++, Storage::kVirtual); }
   absl::StatusOr<const Descriptor*> Channels() {
     return graph_.AddTensor(++id_, DType::kFloat32, 1, p_.channels, 1, 1);
   }
   absl::StatusOr<const Descriptor*> Number() {
-    return graph_.AddTensor(++id_, DType::kFloat32, 1, 1, 1, 1, Place::kHost);
+    return graph_.AddTensor(++id_, DType::kFloat32, 1, 1, 1, 1, Storage::kHost);
   }
 
  private:
-  absl::StatusOr<const Descriptor*> AddImages(int64_t id, Place place) {
+  absl::StatusOr<const Descriptor*> AddImages(int64_t id, Storage place) {
     return graph_.AddTensor(id, p_.dtype, p_.n, p_.channels, p_.pixels, 1, place);
   }
 

@@ -81,22 +81,22 @@ absl::Status AddConvolution(const GpuConv& p, const Descriptor& x, const Descrip
 
 absl::StatusOr<OperationGraph> MakeConvolutionGraph(const GpuConv& p) {
   OperationGraph graph;
-  const auto output = [&](int64_t id, Place place) {
+  const auto output = [&](int64_t id, Storage place) {
     return graph.AddTensor(id, p.dtype, p.n, p.k, p.out_h, p.out_w, place);
   };
   ASSIGN_OR_RETURN(const Descriptor* const x, graph.AddTensor(kX, p.dtype, p.n, p.c, p.h, p.w));
   ASSIGN_OR_RETURN(const Descriptor* const filter, graph.AddTensor(kFilter, p.dtype, p.k, p.c / p.groups, p.r, p.s));
-  ASSIGN_OR_RETURN(const Descriptor* const y, output(kY, Place::kDevice));
+  ASSIGN_OR_RETURN(const Descriptor* const y, output(kY, Storage::kDevice));
   if (!p.bias) {
     RETURN_IF_ERROR(AddConvolution(p, *x, *filter, *y, graph));
     return graph;
   }
   ASSIGN_OR_RETURN(const Descriptor* const bias, graph.AddTensor(kBias, p.dtype, 1, p.k, 1, 1));
-  ASSIGN_OR_RETURN(const Descriptor* const product, output(kProduct, Place::kVirtual));
+  ASSIGN_OR_RETURN(const Descriptor* const product, output(kProduct, Storage::kVirtual));
   RETURN_IF_ERROR(AddConvolution(p, *x, *filter, *product, graph));
   const Descriptor* sum = y;
   if (p.relu) {
-    ASSIGN_OR_RETURN(sum, output(kSum, Place::kVirtual));
+    ASSIGN_OR_RETURN(sum, output(kSum, Storage::kVirtual));
   }
   RETURN_IF_ERROR(graph.AddPointwise(CUDNN_POINTWISE_ADD, p.dtype, *product, bias, *sum));
   if (p.relu) RETURN_IF_ERROR(graph.AddPointwise(CUDNN_POINTWISE_RELU_FWD, p.dtype, *sum, nullptr, *y));

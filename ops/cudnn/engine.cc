@@ -83,12 +83,12 @@ absl::StatusOr<ExecutionPlan> BuildPlan(Handle& handle, Descriptor config) {
 // Builds the first plans, measures them and returns the fastest; in deterministic mode, the first.
 absl::StatusOr<ExecutionPlan> BuildAndMeasure(const Problem& problem, Device& device, Handle& handle, Configs configs) {
   const auto count = static_cast<int>(configs.configs.size());
-  const int most = device.math().deterministic ? 1 : problem.multiplies ? kMaxMeasured : kMaxCompiled;
+  const int limit = device.math().deterministic ? 1 : problem.multiplies ? kMaxMeasured : kMaxCompiled;
   std::vector<std::optional<ExecutionPlan>> plans(count);
   absl::Status failure;
   size_t workspace = 0;
   int built = 0, first = -1;
-  for (int i = 0; i < count && built < most && (built == 0 || i < configs.recommended); ++i) {
+  for (int i = 0; i < count && built < limit && (built == 0 || i < configs.recommended); ++i) {
     absl::StatusOr<ExecutionPlan> plan = BuildPlan(handle, std::move(configs.configs[i]));
     if (!plan.ok()) {
       failure = plan.status();

@@ -31,8 +31,8 @@ absl::Status OperationGraph::AddOperation(Descriptor descriptor) {
 }
 
 absl::StatusOr<const Descriptor*> OperationGraph::AddTensor(int64_t id, DType dtype, int64_t n, int64_t c, int64_t h,
-                                                            int64_t w, Place place) {
-  const bool is_virtual = place == Place::kVirtual, by_value = place == Place::kHost;
+                                                            int64_t w, Storage place) {
+  const bool is_virtual = place == Storage::kVirtual, by_value = place == Storage::kHost;
   Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
   tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, is_virtual ? ComputeType(dtype) : DataType(dtype));
   tensor.Set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::vector<int64_t>{n, c, h, w});

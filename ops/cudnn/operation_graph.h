@@ -14,7 +14,7 @@ namespace belfry::cudnn {
 
 // The location of a tensor: device memory; virtual, passed from one operation to the next; or a single element in host
 // memory, which is read when the operations are enqueued.
-enum class Place { kDevice, kVirtual, kHost };
+enum class Storage { kDevice, kVirtual, kHost };
 
 struct OperationGraph {
   std::vector<Descriptor> operations;
@@ -22,7 +22,7 @@ struct OperationGraph {
 
   // Adds a tensor of extents N, C, H, W with innermost channels. Virtual tensors have the type of the computation.
   absl::StatusOr<const Descriptor*> AddTensor(int64_t id, DType dtype, int64_t n, int64_t c, int64_t h, int64_t w,
-                                              Place place = Place::kDevice);
+                                              Storage place = Storage::kDevice);
   // Adds y = mode(x), or y = mode(x, b), element by element.
   absl::Status AddPointwise(cudnnPointwiseMode_t mode, DType dtype, const Descriptor& x, const Descriptor* b,
                             const Descriptor& y);

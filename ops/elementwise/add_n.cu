@@ -9,16 +9,16 @@ namespace belfry::ops {
 namespace {
 
 // The terms added by one launch.
-template <class T, int most>
+template <class T, int capacity>
 struct Terms {
-  const gpu::Stored<T>* x[most];
+  const gpu::Stored<T>* x[capacity];
   int count;
 };
 
 // y = (sum, unless null) + the terms from left to right. An element of every term is read before y is written, so y may
 // be one of them.
-template <class T, class Out, int most>
-absl::Status AddTerms(Stream& stream, int64_t n, const Terms<T, most>& terms, const gpu::Compute<T>* sum,
+template <class T, class Out, int capacity>
+absl::Status AddTerms(Stream& stream, int64_t n, const Terms<T, capacity>& terms, const gpu::Compute<T>* sum,
                       gpu::Stored<Out>* y) {
   using C = gpu::Compute<T>;
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
@@ -29,10 +29,10 @@ absl::Status AddTerms(Stream& stream, int64_t n, const Terms<T, most>& terms, co
   });
 }
 
-template <class T, int most>
-Terms<T, most> TermsOf(const KernelContext& at, int first, int count) {
-  Terms<T, most> terms{};
-  terms.count = std::min(most, count - first);
+template <class T, int capacity>
+Terms<T, capacity> TermsOf(const KernelContext& at, int first, int count) {
+  Terms<T, capacity> terms{};
+  terms.count = std::min(capacity, count - first);
   for (int k = 0; k < terms.count; ++k) terms.x[k] = at.input<gpu::Stored<T>>(first + k);
   return terms;
 }

@@ -18,8 +18,8 @@ struct Found {
 
   // Packs both counts into one word, so that the host sees them together. Each is capped at 2^32 - 1.
   constexpr uint64_t Packed() const {
-    const uint64_t most = 0xffffffffu;
-    return (nans < most ? nans : most) << 32 | (infinities < most ? infinities : most);
+    const uint64_t limit = 0xffffffffu;
+    return (nans < limit ? nans : limit) << 32 | (infinities < limit ? infinities : limit);
   }
 };
 struct Plus {

@@ -41,12 +41,12 @@ struct SumPlan {
     per_chunk = Divider(columns, chunks * columns);
   }
 
-  struct Place {
+  struct Position {
     int64_t chunk, begin, end;  // keys
     int64_t outer, inner;
   };
-  BELFRY_GPU Place Find(int64_t i) const {
-    Place at;
+  BELFRY_GPU Position Find(int64_t i) const {
+    Position at;
     at.outer = per_chunk.Split(i);
     at.chunk = i;
     at.inner = inner.Split(at.outer);

@@ -20,12 +20,12 @@ absl::Status Failed(dnnl_status_t status, const Primitive::Program& program) {
 
 char* Address(const Primitive::Program::Binding& binding, absl::Span<const void* const> inputs,
               absl::Span<void* const> outputs, void* workspace) {
-  using Place = Primitive::Program::Binding::Place;
+  using Buffer = Primitive::Program::Binding::Buffer;
   switch (binding.place) {
     // The library takes inputs as non-const pointers.
-    case Place::kInput: return const_cast<char*>(static_cast<const char*>(inputs[binding.index])) + binding.offset;
-    case Place::kOutput: return static_cast<char*>(outputs[binding.index]) + binding.offset;
-    case Place::kWorkspace: return static_cast<char*>(workspace) + binding.offset;
+    case Buffer::kInput: return const_cast<char*>(static_cast<const char*>(inputs[binding.index])) + binding.offset;
+    case Buffer::kOutput: return static_cast<char*>(outputs[binding.index]) + binding.offset;
+    case Buffer::kWorkspace: return static_cast<char*>(workspace) + binding.offset;
   }
   return nullptr;
 }

@@ -13,7 +13,7 @@
 namespace belfry::ops::onednn {
 namespace {
 
-using Place = Primitive::Program::Binding::Place;
+using Buffer = Primitive::Program::Binding::Buffer;
 
 }  // namespace
 
@@ -93,14 +93,14 @@ Builder::Builder() : program_(std::make_unique<Primitive::Program>()) {}
 
 // Every memory is created without data and bound by Run. A slot is an index into `bindings`, which may reallocate;
 // steps keep the library's C handle, which dnnl::memory owns through a shared pointer and which therefore stays valid.
-Builder::MemoryId Builder::Bind(Place place, int index, size_t offset, const dnnl::memory::desc& desc) {
+Builder::MemoryId Builder::Bind(Buffer place, int index, size_t offset, const dnnl::memory::desc& desc) {
   program_->bindings.push_back({place, index, offset, dnnl::memory(desc, Cpu(), nullptr)});
   return static_cast<MemoryId>(program_->bindings.size()) - 1;
 }
 
 Builder::MemoryId Builder::Input(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
   program_->inputs = std::max(program_->inputs, index + 1);
-  return Bind(Place::kInput, index, byte_offset, plain);
+  return Bind(Buffer::kInput, index, byte_offset, plain);
 }
 
 // Reorders of inputs are added when the input is declared, so they precede the steps that read them.
@@ -114,7 +114,7 @@ Builder::MemoryId Builder::Input(int index, const dnnl::memory::desc& plain, con
 
 Builder::MemoryId Builder::Output(int index, const dnnl::memory::desc& plain, size_t byte_offset) {
   program_->outputs = std::max(program_->outputs, index + 1);
-  return Bind(Place::kOutput, index, byte_offset, plain);
+  return Bind(Buffer::kOutput, index, byte_offset, plain);
 }
 
 // The reorder to the caller's layout must follow the step that produces the result, which is not known yet, so Build()
@@ -133,7 +133,7 @@ Builder::MemoryId Builder::Output(int index, const dnnl::memory::desc& plain, co
 Builder::MemoryId Builder::Workspace(const dnnl::memory::desc& desc) {
   const size_t offset = program_->workspace_bytes;
   program_->workspace_bytes = offset + AlignUp(desc.get_size());
-  return Bind(Place::kWorkspace, 0, offset, desc);
+  return Bind(Buffer::kWorkspace, 0, offset, desc);
 }
 
 void Builder::Reorder(MemoryId from, MemoryId to) {
@@ -152,7 +152,7 @@ void Builder::Step(const dnnl::primitive& primitive, const dnnl::memory::desc& s
     step.arguments.push_back({argument, program_->bindings[slot].memory.get()});
   }
   if (scratchpad.get_size() > 0) {
-    scratchpads_.push_back(Bind(Place::kWorkspace, 0, 0, scratchpad));
+    scratchpads_.push_back(Bind(Buffer::kWorkspace, 0, 0, scratchpad));
     step.arguments.push_back({DNNL_ARG_SCRATCHPAD, program_->bindings[scratchpads_.back()].memory.get()});
   }
   program_->steps.push_back(std::move(step));

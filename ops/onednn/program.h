@@ -39,7 +39,7 @@ absl::Status OnlyReference(const std::string& what, absl::string_view implementa
 struct Primitive::Program {
   // A memory object of the library, and the caller's buffer that it is bound to at each run.
   struct Binding {
-    enum class Place { kInput, kOutput, kWorkspace } place;
+    enum class Buffer { kInput, kOutput, kWorkspace } place;
     int index;  // of the input or output
     size_t offset;
     dnnl::memory memory;
@@ -85,7 +85,7 @@ class Builder {
   Primitive Build(std::string implementation);
 
  private:
-  MemoryId Bind(Primitive::Program::Binding::Place place, int index, size_t offset, const dnnl::memory::desc& desc);
+  MemoryId Bind(Primitive::Program::Binding::Buffer place, int index, size_t offset, const dnnl::memory::desc& desc);
   void Reorder(MemoryId from, MemoryId to);
 
   std::unique_ptr<Primitive::Program> program_;

@@ -49,7 +49,7 @@ struct Axis {
   }
 };
 
-struct Place {
+struct PixelIndex {
   int64_t n;
   int h, w, c;
 };
@@ -70,21 +70,21 @@ struct PoolGeometry {
     out_w = Divider(window.w.out, limit);
   }
 
-  BELFRY_GPU Place Find(int64_t i, const Divider& height, const Divider& width) const {
-    Place at{};
+  BELFRY_GPU PixelIndex Find(int64_t i, const Divider& height, const Divider& width) const {
+    PixelIndex at{};
     at.c = static_cast<int>(channels.Split(i));
     at.w = static_cast<int>(width.Split(i));
     at.h = static_cast<int>(height.Split(i));
     at.n = i;
     return at;
   }
-  BELFRY_GPU Place OfInput(int64_t i) const { return Find(i, in_h, in_w); }
-  BELFRY_GPU Place OfOutput(int64_t i) const { return Find(i, out_h, out_w); }
+  BELFRY_GPU PixelIndex OfInput(int64_t i) const { return Find(i, in_h, in_w); }
+  BELFRY_GPU PixelIndex OfOutput(int64_t i) const { return Find(i, out_h, out_w); }
   // Offsets in x and y of row a, column b in the image and channel of `at`.
-  BELFRY_GPU int64_t Input(const Place& at, int a, int b) const {
+  BELFRY_GPU int64_t Input(const PixelIndex& at, int a, int b) const {
     return ((at.n * h.in + a) * w.in + b) * channels.divisor() + at.c;
   }
-  BELFRY_GPU int64_t Output(const Place& at, int a, int b) const {
+  BELFRY_GPU int64_t Output(const PixelIndex& at, int a, int b) const {
     return ((at.n * h.out + a) * w.out + b) * channels.divisor() + at.c;
   }
 };
@@ -113,7 +113,7 @@ absl::Status Maximum(const PoolGeometry& g, const KernelContext& context) {
   auto* const y = context.output<gpu::Stored<T>>(0);
   auto* const winners = context.output<Winner>(1);
   return gpu::ForEach(*context.stream, g.outputs, [=] BELFRY_GPU(int64_t i) {
-    const Place at = g.OfOutput(i);
+    const PixelIndex at = g.OfOutput(i);
     const Range rows = g.h.Elements(at.h), columns = g.w.Elements(at.w);
     int best_row = rows.begin, best_column = columns.begin;
     C best = gpu::Widen(x[g.Input(at, best_row, best_column)]);
@@ -142,7 +142,7 @@ absl::Status MaximumGradient(const PoolGeometry& g, const KernelContext& context
   const auto* const dy = context.input<gpu::Stored<T>>(2);
   auto* const dx = context.output<gpu::Stored<T>>(0);
   return gpu::ForEach(*context.stream, g.inputs, [=] BELFRY_GPU(int64_t i) {
-    const Place at = g.OfInput(i);
+    const PixelIndex at = g.OfInput(i);
     const Range rows = g.h.Windows(at.h), columns = g.w.Windows(at.w);
     C sum = 0;
     for (int a = rows.begin; a < rows.end; ++a) {
@@ -162,7 +162,7 @@ absl::Status Average(const PoolGeometry& g, const KernelContext& context) {
   const auto* const x = context.input<gpu::Stored<T>>(0);
   auto* const y = context.output<gpu::Stored<T>>(0);
   return gpu::ForEach(*context.stream, g.outputs, [=] BELFRY_GPU(int64_t i) {
-    const Place at = g.OfOutput(i);
+    const PixelIndex at = g.OfOutput(i);
     const Range rows = g.h.Elements(at.h), columns = g.w.Elements(at.w);
     C sum = 0;
     for (int a = rows.begin; a < rows.end; ++a) {
@@ -181,7 +181,7 @@ absl::Status AverageGradient(const PoolGeometry& g, const KernelContext& context
   const auto* const dy = context.input<gpu::Stored<T>>(1);
   auto* const dx = context.output<gpu::Stored<T>>(0);
   return gpu::ForEach(*context.stream, g.inputs, [=] BELFRY_GPU(int64_t i) {
-    const Place at = g.OfInput(i);
+    const PixelIndex at = g.OfInput(i);
     const Range rows = g.h.Windows(at.h), columns = g.w.Windows(at.w);
     C sum = 0;
     for (int a = rows.begin; a < rows.end; ++a) {

@@ -18,8 +18,8 @@ Output Categorical(OpScope scope, Output logits, const RandomOptions& options) {
   // Of exponential variates with the rates exp(logits), the least is each one with its probability; this is the
   // comparison of their logarithms (Gumbel's trick). Small variates decide, so they come from small uniform numbers,
   // which are the finest.
-  constexpr double kLeast = 0x1p-33;
-  const Output uniform = RandomUniform(scope, extents, kLeast, 1, {dtype, options.per_step, key});
+  constexpr double kMinUniform = 0x1p-33;
+  const Output uniform = RandomUniform(scope, extents, kMinUniform, 1, {dtype, options.per_step, key});
   const Output exponential = Neg(scope, Log1p(scope, Neg(scope, uniform)));
   // The largest logit is subtracted first, because the noise would be lost in the rounding of large ones.
   const Output wide = Cast(scope, logits, dtype), largest = Max(scope, wide, -1, /*keep_dims=*/true);

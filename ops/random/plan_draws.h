@@ -53,10 +53,10 @@ struct FloatLimits {
 // InvalidArgument if no number of T is as large as `bound`, a parameter of a distribution.
 template <class T>
 absl::Status CheckBound(const KernelSpec& spec, absl::string_view name, double bound) {
-  constexpr double kMost = FloatLimits::Of(kDTypeOf<T>).max;
-  if (std::abs(bound) <= kMost) return absl::OkStatus();
+  constexpr double kMaxFinite = FloatLimits::Of(kDTypeOf<T>).max;
+  if (std::abs(bound) <= kMaxFinite) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(spec.name, ": ", name, " is ", bound, ", but ", DTypeName(kDTypeOf<T>),
-                                                 " has numbers up to ", kMost));
+                                                 " has numbers up to ", kMaxFinite));
 }
 
 // The largest number of [low, high) in T, in C, the type of the computation; `low` rounded to T if there is none.

@@ -51,7 +51,7 @@ struct GruGradCell {
   void Start(int64_t, C*) const {}
   void Finish(int64_t, const C*) const {}
 
-  void Step(const Place& at, C* dh, C*, C* slopes) const {
+  void Step(const UnitRange& at, C* dh, C*, C* slopes) const {
     constexpr int64_t kCount = kLanes<C>;
     const int64_t from = p.At(at.batch, at.step), first = 3 * from + at.unit;
     alignas(64) C gate[3 * kCount], candidate[kCount], before[kCount] = {}, dn[kCount];

@@ -53,7 +53,7 @@ struct LstmGradCell {
   void Start(int64_t batch, C* state) const { Load(dlast + batch * p.h, p.h, state); }
   void Finish(int64_t batch, const C* state) const { Store(state, p.h, dinitial + batch * p.h); }
 
-  void Step(const Place& at, C* dh, C* state, C* slopes) const {
+  void Step(const UnitRange& at, C* dh, C* state, C* slopes) const {
     constexpr int64_t kCount = kLanes<C>;
     const int64_t from = p.At(at.batch, at.step), first = 4 * from + at.unit;
     alignas(64) C gate[4 * kCount], cell[kCount], before[kCount] = {}, dcell[kCount], dbefore[kCount];

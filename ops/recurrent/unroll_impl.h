@@ -213,7 +213,7 @@ class Forward {
 // --- Backward ---
 
 // The place of a cell's work: `count` units from `unit` on, at most kLanes, of one sequence at one step.
-struct Place {
+struct UnitRange {
   int64_t batch, step, unit, count;
 };
 
@@ -225,7 +225,7 @@ struct BackwardOperands {
 
 // A cell has
 //   void Start(int64_t batch, Compute<T>* state) const;   before the last step of a sequence
-//   void Step(const Place& at, Compute<T>* dh, Compute<T>* state, Compute<T>* slopes) const;
+//   void Step(const UnitRange& at, Compute<T>* dh, Compute<T>* state, Compute<T>* slopes) const;
 //   void Finish(int64_t batch, const Compute<T>* state) const;   after its first step
 // Step replaces the gradient `dh` of the hidden state by the part of it that reaches the state before without the
 // weights, and gives the gradients `slopes` [gates, kLanes] of the products. A sequence's state is a row of the cell's
@@ -289,7 +289,7 @@ class Backward {
       LoadUnits(dy + unit, count, more);
       LoadUnits(dh + unit, count, total);
       for (int64_t j = 0; j < kLanes<C>; ++j) total[j] += more[j];
-      cell.Step(Place{batch, step, unit, count}, total, state + unit, of_block);
+      cell.Step(UnitRange{batch, step, unit, count}, total, state + unit, of_block);
       std::copy_n(total, kLanes<C>, dh + unit);
       for (int gate = 0; gate < gates; ++gate) {
         StoreUnits(of_block + gate * kLanes<C>, count, slopes + gate * p_.h + unit);

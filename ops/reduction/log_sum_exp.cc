@@ -17,8 +17,8 @@ Output LogSumExp(OpScope scope, Output x, const Axes& axes, bool keep_dims) {
   const bool narrow = dtype == DType::kFloat16 || dtype == DType::kBFloat16;
   const Output wide = narrow ? Cast(scope, x, DType::kFloat32) : x;
   // The largest number, or 0 if that is infinite or NaN: subtracting it from itself would give NaN.
-  const Output most = StopGradient(scope, Max(scope, wide, axes, true));
-  const Output shift = Select(scope, IsFinite(scope, most), most, ZerosLike(scope, most));
+  const Output largest = StopGradient(scope, Max(scope, wide, axes, true));
+  const Output shift = Select(scope, IsFinite(scope, largest), largest, ZerosLike(scope, largest));
   const Output sum = Sum(scope, Exp(scope, Sub(scope, wide, shift)), axes, true);
   // Without the first selection, a sum of 0 would have the gradient 0 / 0.
   const Output none = Equal(scope, sum, ZerosLike(scope, sum));

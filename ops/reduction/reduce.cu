@@ -25,15 +25,15 @@ absl::Status Append(const ReduceGroup& group, int64_t limit, GpuOffsets& offsets
 absl::StatusOr<GpuReducePlan> PlanGpuReduce(const Shape& shape, const std::vector<bool>& reduced) {
   GpuReducePlan plan;
   const std::vector<ReduceGroup> groups = ReduceGroups(shape, reduced);
-  int64_t most = 1;  // of elements and outputs: without elements there may still be many outputs
-  for (const ReduceGroup& group : groups) most *= group.reduced ? 1 : group.extent;
-  most = std::max(most, shape.elements());
+  int64_t limit = 1;  // of elements and outputs: without elements there may still be many outputs
+  for (const ReduceGroup& group : groups) limit *= group.reduced ? 1 : group.extent;
+  limit = std::max(limit, shape.elements());
   bool innermost = true;
   for (const ReduceGroup& group : groups) {
     if (innermost && !group.reduced) {
-      plan.columns = Divider(group.extent, most);
+      plan.columns = Divider(group.extent, limit);
     } else {
-      RETURN_IF_ERROR(Append(group, most, group.reduced ? plan.reduced : plan.kept));
+      RETURN_IF_ERROR(Append(group, limit, group.reduced ? plan.reduced : plan.kept));
     }
     innermost = false;
   }
@@ -42,7 +42,7 @@ absl::StatusOr<GpuReducePlan> PlanGpuReduce(const Shape& shape, const std::vecto
   plan.teams = plan.columns.divisor() == 1 && count > kShort;
   const int64_t wanted = plan.teams ? std::min(count / kTeamElements, kTeams / outputs)
                                     : std::min({count / kThreadElements, kThreads / outputs, kMaxParts});
-  plan.parts = Divider(std::max<int64_t>(1, wanted), most);
+  plan.parts = Divider(std::max<int64_t>(1, wanted), limit);
   return plan;
 }
 

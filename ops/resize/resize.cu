@@ -12,11 +12,11 @@ struct PixelFinder {
   Divider h, w, c;
   PixelFinder(int64_t height, int64_t width, int64_t channels, int64_t elements)
       : h(height, elements), w(width, elements), c(channels, elements) {}
-  struct Place {
+  struct Position {
     int64_t n, h, w, c;
   };
-  BELFRY_GPU Place Find(int64_t i) const {
-    Place at{};
+  BELFRY_GPU Position Find(int64_t i) const {
+    Position at{};
     at.c = c.Split(i);
     at.w = w.Split(i);
     at.h = h.Split(i);

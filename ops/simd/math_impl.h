@@ -181,7 +181,7 @@ template <class V>
 [[gnu::always_inline]] inline V Exp2OfNegative(V x) {
   using T = Element<V>;
   using F = Format<T>;
-  constexpr T kLeast = std::numeric_limits<T>::min_exponent - 1;
+  constexpr T kMinExponent = std::numeric_limits<T>::min_exponent - 1;
   constexpr auto kSeries = [] {
     std::array<T, F::kSingle ? 8 : 14> series{};
     double term = 1;
@@ -191,8 +191,8 @@ template <class V>
     }
     return series;
   }();
-  const auto below = x < kLeast;
-  x = below ? Fill<V>(kLeast) : x;
+  const auto below = x < kMinExponent;
+  x = below ? Fill<V>(kMinExponent) : x;
   const V shifted = x + F::kRounder, rest = x - (shifted - F::kRounder);
   V power = Fill<V>(kSeries.back());
 #pragma GCC unroll 16

@@ -9,14 +9,14 @@ namespace belfry::ops {
 
 inline int64_t ChunksOf(int64_t elements, int64_t size) { return (elements + size - 1) / size; }
 
-// Up to `most` tensors, in chunks of `size` elements.
-template <int most, int64_t size>
+// Up to `capacity` tensors, in chunks of `size` elements.
+template <int capacity, int64_t size>
 struct TensorChunks {
-  int64_t elements[most];   // of each tensor
-  int64_t first[most + 1];  // first chunk of each tensor
-  int count = 0;            // number of tensors
+  int64_t elements[capacity];   // of each tensor
+  int64_t first[capacity + 1];  // first chunk of each tensor
+  int count = 0;                // number of tensors
 
-  bool full() const { return count == most; }
+  bool full() const { return count == capacity; }
   int64_t chunks() const { return count == 0 ? 0 : first[count]; }
 
   // REQUIRES: n > 0, and not full.

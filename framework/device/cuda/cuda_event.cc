@@ -26,7 +26,7 @@ absl::StatusOr<const CudaEvent::Native*> CudaEvent::NativeOf(const Card& card, u
   const auto index = static_cast<size_t>(card.ordinal());
   if (natives_.size() <= index) natives_.resize(index + 1);
   if (natives_[index] == nullptr) natives_[index] = std::make_unique<Ring>();
-  Native& native = (*natives_[index])[EventRing<const Native>::Place(run)];
+  Native& native = (*natives_[index])[EventRing<const Native>::SlotOf(run)];
   if (native.event == nullptr) {
     ASSIGN_OR_RETURN(native.event, MakeEvent(card));
     native.card = &card;

@@ -87,9 +87,9 @@ absl::StatusOr<std::vector<std::unique_ptr<Device>>> OpenCudaDevices(int count, 
   absl::StatusOr<std::vector<int>> cards = FindCards(options);
   if (cards.ok()) cards = CardsOfProcess(options, count, *std::move(cards));
   if (cards.status().code() == absl::StatusCode::kInvalidArgument) return cards.status();
-  const int most = cards.ok() ? static_cast<int>(cards->size()) * options.virtual_gpus : 0;
-  if (count <= most) return Open(count, *cards, options);
-  const std::string asked = absl::StrCat("Requested ", count, count == 1 ? " GPU" : " GPUs", ", but found ", most);
+  const int available = cards.ok() ? static_cast<int>(cards->size()) * options.virtual_gpus : 0;
+  if (count <= available) return Open(count, *cards, options);
+  const std::string asked = absl::StrCat("Requested ", count, count == 1 ? " GPU" : " GPUs", ", but found ", available);
   if (!cards.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(asked, ": ", cards.status().message(), "; use cpu:N"));
   }
