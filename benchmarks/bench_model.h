@@ -9,8 +9,8 @@
 #include "absl/status/statusor.h"
 #include "framework/base/tensor.h"
 #include "framework/graph/scope.h"
-#include "models/batch.h"
-#include "models/replicate_towers.h"
+#include "models/towers/batch.h"
+#include "models/towers/replicate_towers.h"
 
 namespace belfry::benchmarks {
 
@@ -35,14 +35,17 @@ struct BenchModel {
   std::function<Output(const Scope& tower, const models::Batch& batch, DType dtype)> loss;
 };
 
-// cifar_net        the tutorial network, images 24x24x3: models/cifar_net.h
-// cifar_net_no_lrn the same without its local response normalisations
-// resnet20 ...     residual networks with 6n + 2 layers, images 32x32x3: models/resnet.h
-// mlp              784-512-512-10, relu
-// dlrm             four tables of 100,000 rows of 32, 13 numbers, and two small networks (Naumov et al., 2019), batch
-// 512 gpt              a transformer of 6 layers, 6 heads and width 384 on 256 of 65 tokens, batch 8:
-// models/transformer.h gpt2             GPT-2 of 124 million parameters on 256 tokens, batch 1 s5               linear
-// regression on 7 points; its loss is the mean square error InvalidArgument for any other name.
+// By name (networks are those of models/networks):
+//   cifar_net         the tutorial network, images 24x24x3
+//   cifar_net_no_lrn  the same without its local response normalisations
+//   resnet20 ...      residual networks with 6n + 2 layers, images 32x32x3
+//   mlp               784-512-512-10, relu
+//   dlrm              four tables of 100,000 rows of 32, 13 numbers, and two small networks (Naumov et al., 2019),
+//                     batch 512
+//   gpt               a transformer of 6 layers, 6 heads and width 384 on 256 of 65 tokens, batch 8
+//   gpt2              GPT-2 of 124 million parameters on 256 tokens, batch 1
+//   s5                linear regression on 7 points; its loss is the mean square error
+// InvalidArgument for any other name.
 absl::StatusOr<BenchModel> FindModel(const std::string& name);
 
 // Examples that stay the same from run to run, a tensor [batch, ...] for each field: normal numbers, and categories;

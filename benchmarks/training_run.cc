@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/runtime/saver.h"
-#include "models/linear_regression.h"
+#include "models/networks/linear_regression.h"
 #include "ops/array.h"
 #include "optim/adam.h"
 #include "optim/apply.h"

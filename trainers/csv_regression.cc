@@ -13,7 +13,7 @@
 #include "framework/base/units.h"
 #include "framework/data/in_memory.h"
 #include "framework/data/table/csv.h"
-#include "models/linear_regression.h"
+#include "models/networks/linear_regression.h"
 #include "optim/descent.h"
 #include "spdlog/fmt/fmt.h"
 

@@ -8,7 +8,7 @@
 #include "framework/base/status.h"
 #include "framework/runtime/checkpointer.h"
 #include "framework/runtime/saver.h"
-#include "models/linear_regression.h"
+#include "models/networks/linear_regression.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "optim/apply.h"

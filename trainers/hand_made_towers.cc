@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/graph/variable.h"
-#include "models/metrics.h"
+#include "models/layers/metrics.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/transformer.h"
+#include "models/networks/transformer.h"
 #include "trainers/language_data.h"
 #include "trainers/loop/text_sampler.h"
 #include "trainers/program/classifier_program.h"

@@ -1,6 +1,6 @@
 """The benchmark models, written once for all Python frameworks: `ops` wraps a framework's operations.
 
-`p` holds the variables by Belfry's names (models/cifar_net.h, models/resnet.h, models/mlp.h). Images have the layout
+`p` holds the variables by Belfry's names (cifar_net.h, resnet.h and mlp.h of models/networks). Images have the layout
 that `ops` expects.
 """
 
@@ -66,7 +66,7 @@ def is_transformer(model):
 
 
 def transformer(ops, p, tokens):
-    """The logits [N * T, vocabulary] of models/transformer.h; the width of a head is GPT-2's."""
+    """The logits [N * T, vocabulary] of models/networks/transformer.h; the width of a head is GPT-2's."""
     def dense(name, x):
         return ops.dense(x, p[f"{name}/weights"], p[f"{name}/biases"])
 

@@ -62,7 +62,7 @@ package(${library} "libdnnl[0-9].*libprotobuf-lite" "/libbelfry\\.so\\.${version
 run(shlibs ${dpkg-deb} -I ${deb_of_library} shlibs)
 expect("${shlibs}" "^libbelfry ${soversion} ${library} \\(= ${version}\\)\n$" "shlibs")
 package(libbelfry-dev "${same}.*libabsl-dev" "/libbelfry\\.so -> " "/include/belfry/belfry\\.h\n"
-  "/include/belfry/models/replicate_towers\\.h\n" "/BelfryConfig\\.cmake\n" "/pkgconfig/belfry\\.pc\n")
+  "/include/belfry/models/towers/replicate_towers\\.h\n" "/BelfryConfig\\.cmake\n" "/pkgconfig/belfry\\.pc\n")
 package(belfry "${same}.*libstdc\\+\\+6" "/bin/cifar10\n" "/bin/plot_run\n" "/man1/cifar10\\.1\\.gz\n" "/man1/plot_run\\.1\\.gz\n")
 foreach(mpi IN ITEMS openmpi mpich)
   if("libbelfry_mpi_${mpi}.so" IN_LIST built)

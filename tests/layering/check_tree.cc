@@ -25,7 +25,8 @@ constexpr size_t kMaxLines = 500, kMaxSources = 35;
 
 // From bottom to top: a file may include files of its own folder and of those listed before it. In ops, "ops" are the
 // headers for users, which lie in the folder itself, "ops/families" all folders that are not listed, and "ops/lists"
-// the lists of all ops (kOpLists).
+// the lists of all ops (kOpLists). Towers are made of any model, so they know no network; a network is a function of
+// one tower's batch.
 constexpr absl::string_view kLayers[] = {
     "framework/base",
     "framework/device",
@@ -46,6 +47,9 @@ constexpr absl::string_view kLayers[] = {
     "ops/families",
     "ops/lists",
     "optim",
+    "models/layers",
+    "models/towers",
+    "models/networks",
     "models",
     "trainers/prediction",
     "trainers/callbacks",
@@ -337,8 +341,9 @@ std::vector<std::string> CheckTree(const fs::path& root) {
   std::map<std::string, size_t> folders;
   for (const std::string& path : paths) ++folders[fs::path(path).parent_path().generic_string()];
   for (const auto& [folder, sources] : folders) {
-    const bool counts = absl::StartsWith(folder, "framework") || absl::StartsWith(folder, "ops");
-    if (counts || absl::StartsWith(folder, "trainers")) checker.CheckFolder(folder, sources);
+    for (const char* product : {"framework", "models", "ops", "trainers"}) {
+      if (absl::StartsWith(folder, product)) checker.CheckFolder(folder, sources);
+    }
   }
   std::sort(lists.begin(), lists.end());
   std::map<std::string, std::string> owners;

@@ -92,6 +92,17 @@ TEST_F(Tree, OrderAboveTheFramework) {
                                    StartsWith("optim/bad.h:2:"), StartsWith("trainers/bad.h:2:")));
 }
 
+TEST_F(Tree, OrderInsideModels) {
+  WriteHeader("models/towers/fine.h", "#include \"models/layers/o.h\"\n");
+  WriteHeader("models/networks/fine.h", "#include \"models/layers/o.h\"\n#include \"models/towers/o.h\"\n");
+  EXPECT_THAT(Check(), IsEmpty());
+  WriteHeader("models/layers/bad.h", "#include \"models/towers/o.h\"\n");
+  WriteHeader("models/towers/bad.h", "#include \"models/networks/o.h\"\n");
+  EXPECT_THAT(Check(), ElementsAre(StartsWith("models/layers/bad.h:2: includes models/towers/o.h"),
+                                   AllOf(StartsWith("models/towers/bad.h:2: includes models/networks/o.h"),
+                                         HasSubstr("models/networks stands above models/towers"))));
+}
+
 TEST_F(Tree, OrderInsideOps) {
   WriteHeader("ops/module/m_impl.h", "#include \"ops/fam/f_impl.h\"\n#include \"ops/o.h\"\n");
   WriteHeader("ops/fam/f_impl.h",

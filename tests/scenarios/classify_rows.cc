@@ -11,7 +11,7 @@
 #include "framework/base/status.h"
 #include "framework/data/in_memory.h"
 #include "framework/data/table/csv.h"
-#include "models/mlp.h"
+#include "models/networks/mlp.h"
 #include "optim/adam.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/explain_flags.h"

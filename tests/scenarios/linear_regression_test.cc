@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "framework/runtime/session.h"
-#include "models/linear_regression.h"
+#include "models/networks/linear_regression.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "optim/apply.h"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "framework/base/status.h"
-#include "models/losses.h"
-#include "models/mlp.h"
+#include "models/layers/losses.h"
+#include "models/networks/mlp.h"
 #include "ops/builtin_ops.h"
 #include "optim/descent.h"
 #include "tests/framework/collective/fake_world.h"

@@ -11,7 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "models/summaries.h"
+#include "models/towers/summaries.h"
 #include "tests/framework/io/event_reader.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/loop/trainer.h"

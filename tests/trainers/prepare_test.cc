@@ -8,7 +8,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
-#include "models/summaries.h"
+#include "models/towers/summaries.h"
 #include "ops/math.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"

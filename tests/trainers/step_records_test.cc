@@ -20,7 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/data/resume.h"
 #include "framework/runtime/saver.h"
-#include "models/summaries.h"
+#include "models/towers/summaries.h"
 #include "tests/framework/io/event_reader.h"
 #include "tests/framework/io/io_testing.h"
 #include "tests/trainers/experiment.h"

@@ -15,7 +15,7 @@
 #include "framework/collective/world.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 #include "trainers/callbacks/evaluation.h"
 
 namespace belfry::trainers {

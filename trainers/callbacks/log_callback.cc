@@ -6,7 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "models/metrics.h"
+#include "models/layers/metrics.h"
 
 namespace belfry::trainers {
 namespace {

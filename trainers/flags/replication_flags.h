@@ -1,4 +1,4 @@
-// Flags for how towers share variables and average gradients (models/replicate_towers.h).
+// Flags for how towers share variables and average gradients (models/towers/replicate_towers.h).
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 #include "framework/collective/world.h"
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 
 ABSL_DECLARE_FLAG(std::string, variable_update);
 ABSL_DECLARE_FLAG(std::string, averager);

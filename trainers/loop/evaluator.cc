@@ -9,7 +9,7 @@
 #include "framework/base/steady_time.h"
 #include "framework/collective/world.h"
 #include "framework/data/prefetcher.h"
-#include "models/metrics.h"
+#include "models/layers/metrics.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"

@@ -11,7 +11,7 @@
 #include "framework/data/dataset.h"
 #include "framework/graph/scope.h"
 #include "framework/runtime/session.h"
-#include "models/batch.h"
+#include "models/towers/batch.h"
 #include "trainers/callbacks/evaluation.h"
 #include "trainers/loop/planned_step.h"
 

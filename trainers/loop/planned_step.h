@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 
 namespace belfry::trainers {
 

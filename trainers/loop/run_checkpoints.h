@@ -12,7 +12,7 @@
 #include "framework/io/checkpoint_directory.h"
 #include "framework/runtime/checkpointer.h"
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 #include "trainers/loop/task_sync.h"
 
 namespace belfry::trainers {

@@ -13,7 +13,7 @@
 #include "absl/types/span.h"
 #include "framework/data/batch_source.h"
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 #include "trainers/callbacks/callback.h"
 #include "trainers/loop/task_sync.h"
 

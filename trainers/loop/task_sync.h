@@ -14,7 +14,7 @@
 #include "framework/collective/world.h"
 #include "framework/graph/variable.h"
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 #include "trainers/loop/tasks.h"
 
 namespace belfry::trainers {

@@ -17,7 +17,7 @@
 #include "framework/graph/graph.h"
 #include "framework/graph/variable.h"
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 
 namespace belfry::trainers {
 

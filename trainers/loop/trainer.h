@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "framework/data/batch_source.h"
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 #include "trainers/callbacks/callback.h"
 #include "trainers/loop/phases.h"
 #include "trainers/loop/run_checkpoints.h"

@@ -11,7 +11,7 @@
 #include "absl/time/time.h"
 #include "framework/collective/world.h"
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 #include "trainers/prediction/predict.h"
 
 namespace belfry::trainers {

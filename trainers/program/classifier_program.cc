@@ -1,7 +1,7 @@
 #include "trainers/program/classifier_program.h"
 
 #include "framework/base/status.h"
-#include "models/losses.h"
+#include "models/layers/losses.h"
 #include "optim/moving_average.h"
 
 namespace belfry::trainers {

@@ -9,7 +9,7 @@
 #include "absl/time/time.h"
 #include "framework/collective/world.h"
 #include "framework/device/device_set.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 
 namespace belfry::trainers {
 

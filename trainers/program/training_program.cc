@@ -6,7 +6,7 @@
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/data/resume.h"
-#include "models/summaries.h"
+#include "models/towers/summaries.h"
 #include "ops/builtin_ops.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/program/bucket_choice.h"

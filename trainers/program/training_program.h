@@ -20,7 +20,7 @@
 #include "framework/data/prefetcher.h"
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 #include "optim/optimizer.h"
 #include "trainers/loop/trainer.h"
 #include "trainers/prediction/predict.h"

@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "framework/runtime/session.h"
-#include "models/batch_norm.h"
-#include "models/layers.h"
-#include "models/losses.h"
-#include "models/replicate_towers.h"
+#include "models/layers/batch_norm.h"
+#include "models/layers/layers.h"
+#include "models/layers/losses.h"
+#include "models/towers/replicate_towers.h"
 #include "ops/builtin_ops.h"
 #include "ops/nn.h"
 #include "optim/descent.h"

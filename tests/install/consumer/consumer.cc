@@ -4,8 +4,8 @@
 
 #include "framework/io/summary_writer.h"
 #include "framework/runtime/session.h"
-#include "models/linear_regression.h"
-#include "models/replicate_towers.h"
+#include "models/networks/linear_regression.h"
+#include "models/towers/replicate_towers.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
 #include "optim/descent.h"

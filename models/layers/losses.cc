@@ -1,0 +1,48 @@
+#include "models/layers/losses.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "models/layers/metrics.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+
+namespace belfry::models {
+
+void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay) {
+  if (weight_decay == 0) return;
+  const Output loss = ops::L2Loss(scope, variable);
+  if (loss.valid()) scope.AddToCollection(kLosses, ops::Scale(scope.Named("weight_decay"), loss, weight_decay));
+}
+
+Output AddCrossEntropy(OpScope scope, Output logits, Output labels) {
+  const bool narrow = logits.valid() && (logits.dtype() == DType::kFloat16 || logits.dtype() == DType::kBFloat16);
+  if (narrow) logits = ops::Cast(scope.Named("wide_logits"), logits, DType::kFloat32);
+  const Output losses = ops::SparseSoftmaxCrossEntropy(scope.Named("cross_entropy_per_example"), logits, labels);
+  const Output loss = ops::Mean(scope.Named("cross_entropy"), losses);
+  scope.AddToCollection(kLosses, loss);
+  scope.AddToCollection(kMetrics, loss);
+  return loss;
+}
+
+Output TotalLoss(OpScope scope) {
+  if (!scope.status().ok()) return Output();
+  const std::vector<Output> losses = scope.graph().GetCollection(kLosses, scope.name());
+  if (losses.empty()) {
+    scope.Fail(absl::FailedPreconditionError(absl::StrCat(
+        "TotalLoss: the collection '", kLosses, "' holds nothing in the scope '", scope.name(),
+        "'. Add the model's loss first: scope.AddToCollection(kLosses, loss), with the scope of the same tower.")));
+    return Output();
+  }
+  for (const Output& loss : losses) {
+    if (loss.shape().rank() == 0) continue;
+    scope.Fail(absl::InvalidArgumentError(absl::StrCat("TotalLoss: ", loss.name(), " in the collection '", kLosses,
+                                                       "' is not a scalar but ", loss.shape().ToString(),
+                                                       ". Did you mean its ops::Mean?")));
+    return Output();
+  }
+  return ops::AddN(scope.Named("total_loss"), losses);
+}
+
+}  // namespace belfry::models

@@ -1,0 +1,58 @@
+#include "models/towers/batch.h"
+
+#include <algorithm>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "ops/array.h"
+
+namespace belfry::models {
+
+std::string NodeName(absl::string_view name) {
+  const auto plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.'; };
+  std::string valid(name);
+  for (char& c : valid) {
+    if (!plain(c) && c != '-') c = '_';
+  }
+  return valid.empty() || !plain(valid.front()) ? "x" + valid : valid;
+}
+
+Batch::Batch(const Scope& scope, absl::Span<const data::Field> fields) : graph_(&scope.graph()), where_(scope.name()) {
+  if (const absl::Status status = data::CheckFields(fields); !status.ok()) {
+    scope.Fail(status);
+    return;
+  }
+  fields_.assign(fields.begin(), fields.end());
+  const Scope inputs = scope.NameScope("batch");
+  for (const data::Field& field : fields) {
+    placeholders_.push_back(
+        ops::Placeholder(inputs.Named(NodeName(field.name)), field.dtype, field.shape.Insert(0, Shape::kUnknown)));
+  }
+}
+
+Output Batch::operator[](FieldName name) const {
+  const absl::StatusOr<size_t> index = data::FindField(fields_, name.name);
+  if (index.ok()) return placeholders_[*index];
+  if (graph_ != nullptr) {
+    graph_->Fail(absl::InvalidArgumentError(absl::StrCat(index.status().message(), ", asked for by the model at ",
+                                                         where_.empty() ? "" : absl::StrCat(where_, ", "),
+                                                         name.location.ToString())));
+  }
+  return Output();
+}
+
+std::vector<FeedSpec> Batch::FeedSpecs(int64_t examples) const {
+  std::vector<FeedSpec> specs;
+  for (size_t i = 0; i < fields_.size(); ++i) specs.push_back({placeholders_[i], fields_[i].shape.Insert(0, examples)});
+  return specs;
+}
+
+std::vector<Feed> Batch::Feeds(const data::TowerBatch& examples) const {
+  std::vector<Feed> feeds;
+  for (size_t i = 0; i < std::min(placeholders_.size(), examples.fields.size()); ++i) {
+    feeds.push_back({placeholders_[i], examples.fields[i]});
+  }
+  return feeds;
+}
+
+}  // namespace belfry::models

@@ -1,0 +1,43 @@
+#include "absl/strings/str_cat.h"
+#include "models/towers/replicate_towers.h"
+
+namespace belfry::models {
+
+absl::StatusOr<BatchNormPolicy> ParseBatchNormPolicy(absl::string_view name) {
+  if (name == "per_tower") return BatchNormPolicy::kPerTower;
+  if (name == "synchronised") return BatchNormPolicy::kSynchronised;
+  return absl::InvalidArgumentError(
+      absl::StrCat("Unknown batch norm policy '", name, "'; expected per_tower or synchronised"));
+}
+
+absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name) {
+  if (name == "replicated") return VariableUpdate::kReplicated;
+  if (name == "parameter_device") return VariableUpdate::kParameterDevice;
+  if (name == "independent") return VariableUpdate::kIndependent;
+  return absl::InvalidArgumentError(
+      absl::StrCat("Unknown variable update '", name, "'; expected replicated, parameter_device or independent"));
+}
+
+absl::Status Check(const ReplicateOptions& options) {
+  if (options.batch_norm == BatchNormPolicy::kSynchronised && options.variable_update == VariableUpdate::kIndependent) {
+    return absl::InvalidArgumentError(
+        "Synchronised batch normalisation averages over towers, but variable update 'independent' does not average; "
+        "choose 'replicated', or batch norm 'per_tower'");
+  }
+  if (options.shard_optimizer && options.variable_update != VariableUpdate::kReplicated) {
+    return absl::InvalidArgumentError(
+        "ReplicateOptions::shard_optimizer divides the state of one model among its replicas, which needs variable "
+        "update 'replicated'");
+  }
+  if (!(options.clip_global_norm >= 0)) {
+    return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions::clip_global_norm is ", options.clip_global_norm,
+                                                   "; expected 0 (no clipping) or more"));
+  }
+  if (!(options.moving_average >= 0 && options.moving_average < 1)) {
+    return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions::moving_average is ", options.moving_average,
+                                                   "; expected a decay in [0, 1), 0 for no average"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace belfry::models

@@ -1,0 +1,138 @@
+// Data-parallel training: one tower per device, trained as one model.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "framework/data/batch_source.h"
+#include "framework/device/device_set.h"
+#include "framework/graph/scope.h"
+#include "models/towers/batch.h"
+#include "optim/apply.h"
+#include "optim/loss_scale.h"
+#include "optim/moving_average.h"
+#include "optim/optimizer.h"
+
+namespace belfry::models {
+
+// The placement of variables, and of the updates by gradients.
+enum class VariableUpdate {
+  kReplicated,       // a copy on every device; gradients are all-reduced; every copy applies the same update
+  kParameterDevice,  // TensorFlow 1's scheme: one copy on `parameter_device`, which all towers read; gradients are
+                     // averaged and applied there
+  kIndependent,      // a copy on every device without averaging; the difference in speed is the cost of averaging
+};
+absl::StatusOr<VariableUpdate> ParseVariableUpdate(absl::string_view name);  // "replicated", "parameter_device" ...
+
+// The examples over which batch normalisation computes its statistics.
+enum class BatchNormPolicy {
+  kPerTower,      // those of each tower; the moving averages are tower 0's
+  kSynchronised,  // those of all towers, so that N towers compute what one tower would on the whole batch
+};
+absl::StatusOr<BatchNormPolicy> ParseBatchNormPolicy(absl::string_view name);  // "per_tower", "synchronised"
+
+struct ReplicateOptions {
+  // For one of several processes: the number of its first tower, and the number of towers of all processes. 0: this
+  // process has them all. All processes must build the same model.
+  int first_tower = 0, towers = 0;
+  VariableUpdate variable_update = VariableUpdate::kReplicated;
+  BatchNormPolicy batch_norm = BatchNormPolicy::kPerTower;
+  std::string parameter_device = "/cpu:0";
+  // Bytes of gradients to average together; a bucket's average starts as soon as its last gradient exists.
+  size_t bucket_bytes = size_t{1} << 20;
+  // Divides the optimizer's state among the towers of all processes (ZeRO, stage 1: Rajbhandari et al., 2020): each
+  // tower receives its part of the averaged gradients, keeps the slots of that part only, updates that part of the
+  // variables, and all gather the parts. As many bytes travel as without, half of them after the backward pass. With
+  // averager `local` and rules that treat each element by itself, all but LARS, the variables are the same, bit by bit;
+  // a global norm is added up in another order. Checkpoints hold whole slots. Needs `replicated`. No effect with one
+  // tower.
+  bool shard_optimizer = false;
+  double clip_global_norm = 0;  // global norm to clip the averaged gradients to; 0: no clipping
+  double moving_average = 0;    // decay of an exponential moving average of tower 0's weights; 0: none
+  // Loss scaling, for float16 with its small range. A step that overflows is skipped: no variable changes, including
+  // those of batch normalisation and the global step. If unset, no loss is scaled and no step skipped.
+  std::optional<optim::LossScaleOptions> loss_scale = {};
+};
+// InvalidArgument for options that exclude each other or are out of range; ReplicateTowers checks them.
+absl::Status Check(const ReplicateOptions& options);
+
+// Builds the model on one tower and returns its loss, a floating-point scalar: the mean over the tower's examples, plus
+// terms that do not depend on examples (weight decay). Called once per device, and must create the same variables (by
+// logical name, in the same order) each time.
+using TowerFunction = std::function<absl::StatusOr<Output>(const Scope& tower, const Batch& batch)>;
+
+// The inputs and results of one tower.
+struct TrainTower {
+  Scope scope;
+  int device = 0;   // index into the DeviceSet
+  Batch batch;      // feed all its fields
+  Output examples;  // float32 scalar: the number of examples fed to it
+  Output loss;
+  std::vector<Output> metrics;      // scalars, of TrainStep::metrics
+  std::vector<Variable> variables;  // its trainable variables; with a parameter device, the same ones for all towers
+};
+
+// A figure of the step besides its loss.
+struct TrainMetric {
+  std::string name = {};  // of the model's node: "cross_entropy"
+  Output mean = {};       // float32 scalar: the mean over all examples of the step
+};
+
+// A training step. A Trainer runs it; by hand, feed `batch` of every tower and run `update` (Batch::Feeds,
+// Session::Run), after `initialize` once. If building it failed, Scope::status() and Session::Create report the error,
+// and what is not there is invalid or null.
+struct TrainStep {
+  std::vector<TrainTower> towers;          // of this process
+  int first_tower = 0, towers_in_all = 0;  // the number of towers[0], and of those of all processes
+  Output loss;                             // float32 scalar: the mean over all examples of the step
+  std::vector<TrainMetric> metrics;        // the towers' kMetrics (layers/metrics.h), unless they are the whole loss
+  Output learning_rate;                    // float32 scalar: this step's rate; may be fed, for all towers
+  Variable global_step;                    // int64 scalar: number of earlier steps that were not skipped
+  Variable loss_scale;               // float32 scalar: this step's scale; invalid without ReplicateOptions::loss_scale
+  Variable skipped_steps;            // int64 scalar: number of earlier steps that were skipped; invalid in the same
+                                     // case
+  const Node* update = nullptr;      // runs the step
+  const Node* initialize = nullptr;  // runs all initializers
+  // The gradients that update the variables of towers[0], last layer first: averaged over the towers and unscaled, but
+  // not yet clipped. With a sharded optimizer, those of its parts of the variables.
+  std::vector<optim::GradientAndVariable> gradients;
+};
+
+// Replicates `model` into one tower per device of devices.TowerDevices(), each in the name scope "tower_<number>",
+// differentiates its loss, averages the gradients and applies them through `optimizer`.
+//
+// Gradients and losses are always means weighted by the number of examples that each tower is fed, so N towers compute
+// what one tower would on the whole batch, even if the batch does not divide evenly; a tower without examples does not
+// count. Dropout and other random ops depend on the step and on the example's position in the whole batch, not on
+// towers.
+//
+// Batch normalisation follows ReplicateOptions::batch_norm. The updates of its moving averages (kUpdateOps) run with
+// the step: those of tower 0 or, if synchronised, of every replica. Evaluation reads replica 0.
+//
+// The variables below the scope's variable path are trained, so several models can be trained in one graph, each in its
+// own VariableScope. They share the global step, which counts the steps of all of them and drives their schedules.
+//
+// A table [V, ...] that the model reads by ops::Gather alone, as an embedding, has a sparse gradient
+// (optim/apply.h) if the optimizer takes them: towers exchange the rows that they touched, and the optimizer updates
+// these. Between processes, and with shard_optimizer, the gradient is dense.
+//
+// Several processes (ReplicateOptions::towers) train one model, each with its own towers, by collectives that span them
+// (framework/collective/world_collective.h). The numbers of examples and the losses of all towers are gathered, so the
+// step's loss is the same in all processes. A parameter device serves one process only.
+//
+// `independent` averages nothing, so it excludes synchronised batch normalisation, and a step in which one of its
+// towers is fed no example is an error. In every mode, a step that is fed no example at all is an error.
+//
+// `fields` are those of an example in a batch: {{"x", DType::kFloat32, {1}}, ...}.
+TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, absl::Span<const data::Field> fields,
+                          const TowerFunction& model, const optim::Optimizer& optimizer,
+                          const ReplicateOptions& options = {});
+// For the batches of a source.
+TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, const data::BatchSource& input,
+                          const TowerFunction& model, const optim::Optimizer& optimizer,
+                          const ReplicateOptions& options = {});
+
+}  // namespace belfry::models

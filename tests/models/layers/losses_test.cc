@@ -1,0 +1,86 @@
+#include "models/layers/losses.h"
+
+#include <cmath>
+
+#include <gmock/gmock.h>
+
+#include "models/layers/layers.h"
+#include "models/layers/metrics.h"
+#include "tests/models/model_test.h"
+
+namespace belfry::models {
+namespace {
+
+using ::testing::HasSubstr;
+
+using Losses = ModelTest;
+
+TEST_F(Losses, TotalLossHoldsOneTowersLossAndItsWeightDecay) {
+  std::vector<Output> x, labels, cross_entropy, total;
+  for (int i : {1, 10}) {
+    const Scope tower = scope_.NameScope("tower_" + std::to_string(i)).Replica(i);
+    x.push_back(ops::Placeholder(tower, DType::kFloat32, {Shape::kUnknown, 6}));
+    labels.push_back(ops::Placeholder(tower, DType::kInt32, {Shape::kUnknown}));
+    const Output logits = Dense(tower, "logits", x.back(), 3, {.weight_decay = 0.5 / i});
+    cross_entropy.push_back(AddCrossEntropy(tower, logits, labels.back()));
+    total.push_back(TotalLoss(tower));
+  }
+  Start();
+  const std::vector<Feed> feeds = {
+      {x[0], Random({5, 6})}, {labels[0], Classes(5, 3)}, {x[1], Random({4, 6})}, {labels[1], Classes(4, 3)}};
+  const std::vector<Tensor> result = Run(feeds, {cross_entropy[0], total[0], cross_entropy[1], total[1]});
+  for (int i = 0; i < 2; ++i) {
+    const int replica = i == 0 ? 1 : 10;
+    double squares = 0;
+    for (double w : Value(graph_.FindVariable("logits/weights", replica))) squares += w * w;
+    EXPECT_GT(squares, 0);
+    EXPECT_NEAR(result[2 * i + 1].scalar<float>(), result[2 * i].scalar<float>() + 0.5 / replica * squares / 2, 1e-5);
+  }
+}
+
+TEST_F(Losses, GradientOfWeightDecayIsTheWeight) {
+  const Variable w = GetVariable(scope_, "w", {3, 5}, NormalInitializer(1));
+  AddWeightDecay(scope_, w, 0.25);
+  AddWeightDecay(scope_, w, 0);
+  EXPECT_EQ(graph_.GetCollection(kLosses).size(), 1u);
+  const auto gradients = optim::ComputeGradients(scope_, TotalLoss(scope_), {w});
+  ASSERT_EQ(gradients.size(), 1u) << graph_.status();
+  Start();
+  const std::vector<double> gradient = Run({}, {gradients[0].gradient})[0].ToDoubles(), value = Value(w);
+  for (size_t i = 0; i < value.size(); ++i) EXPECT_NEAR(gradient[i], 0.25 * value[i], 1e-6);
+}
+
+TEST_F(Losses, NothingToAddUpIsAnError) {
+  const Scope tower = scope_.NameScope("tower_1");
+  scope_.NameScope("tower_10").AddToCollection(kLosses, ops::Const(scope_.NameScope("tower_10/"), 1.0f));
+  EXPECT_FALSE(TotalLoss(tower).valid());
+  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("holds nothing in the scope 'tower_1/'"));
+}
+
+TEST_F(Losses, AVectorIsAnError) {
+  scope_.AddToCollection(kLosses, ops::Const(scope_, {1.f, 2.f}));
+  EXPECT_FALSE(TotalLoss(scope_).valid());
+  EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("is not a scalar but [2]"));
+}
+
+TEST_F(Losses, MetricsOfKnownLogits) {
+  const Output logits = ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, 4}), labels = Labels();
+  const Output correct = Correct(scope_, logits, labels), accuracy = Accuracy(scope_, logits, labels),
+               top2 = TopKAccuracy(scope_, logits, labels, 2);
+  EXPECT_EQ(correct.shape(), Shape({Shape::kUnknown}));
+  Start();
+  const Tensor values = Tensor::Of<float>({1, 2, 3, 4,   // right
+                                           4, 3, 2, 1,   // second
+                                           1, 2, 4, 3,   // third
+                                           5, 5, 5, 5,   // a tie: the first counts
+                                           5, 5, 5, 5},  // the same tie
+                                          {5, 4});
+  const std::vector<Feed> feeds = {{logits, values}, {labels, Tensor::Of<int32_t>({3, 1, 1, 0, 2})}};
+  EXPECT_EQ(Run(feeds, {correct})[0].ToDoubles(), (std::vector<double>{1, 0, 0, 1, 0}));
+  EXPECT_FLOAT_EQ(Scalar(feeds, accuracy), 0.4f);
+  EXPECT_FLOAT_EQ(Scalar(feeds, top2), 0.8f);
+  EXPECT_TRUE(std::isnan(Scalar({{logits, Random({0, 4})}, {labels, Classes(0, 4)}}, accuracy)));
+}
+
+}  // namespace
+}  // namespace belfry::models
