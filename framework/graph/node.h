@@ -5,6 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "absl/types/span.h"
 #include "framework/base/device_name.h"
 #include "framework/base/source_location.h"
@@ -68,6 +70,8 @@ class Node {
   int tower() const { return tower_; }  // -1: none
   // The name scope of its tower, "tower_0/"; empty if there is none.
   const std::string& tower_scope() const { return tower_scope_; }
+  // The name without that scope, so the same in every tower: "conv1/Conv2D".
+  absl::string_view name_in_tower() const { return absl::StripPrefix(name_, tower_scope_); }
   // The line of the user's program that requested this node.
   SourceLocation location() const { return location_; }
 

@@ -6,9 +6,9 @@
 
 namespace belfry::models {
 
-absl::StatusOr<std::vector<Output>> TowerMetrics(const Scope& tower) {
+absl::StatusOr<std::vector<TrainMetric>> TowerMetrics(const Scope& tower) {
   const std::vector<Output> losses = tower.graph().GetCollection(kLosses, tower.name());
-  std::vector<Output> metrics;
+  std::vector<TrainMetric> metrics;
   for (const Output& metric : tower.graph().GetCollection(kMetrics, tower.name())) {
     if (losses.size() == 1 && losses[0] == metric) continue;
     if (metric.shape().rank() != 0 || !IsFloating(metric.dtype())) {
@@ -16,7 +16,7 @@ absl::StatusOr<std::vector<Output>> TowerMetrics(const Scope& tower) {
                                                      DTypeName(metric.dtype()), " ", metric.shape().ToString(),
                                                      "; expected a float scalar, such as an ops::Mean"));
     }
-    metrics.push_back(metric);
+    metrics.push_back({std::string(metric.node->name_in_tower()), metric});
   }
   return metrics;
 }

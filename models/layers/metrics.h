@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -14,9 +15,15 @@ namespace belfry::models {
 // Its name is that of its node, below the tower: ops::Mean(tower.Named("error"), ...). The trainer refuses a name that
 // another figure has, such as "loss".
 inline constexpr char kMetrics[] = "metrics";
+
+// A figure of a tower or of a step besides the loss.
+struct TrainMetric {
+  std::string name = {};  // "cross_entropy"
+  Output mean = {};       // scalar: the mean over the examples of the tower, or over those of the step in float32
+};
 // The kMetrics of a tower, but for one that is all of its loss, by kLosses. InvalidArgument names one that is no
 // floating-point scalar.
-absl::StatusOr<std::vector<Output>> TowerMetrics(const Scope& tower);
+absl::StatusOr<std::vector<TrainMetric>> TowerMetrics(const Scope& tower);
 
 // For logits [N, classes] and labels [N] (int32 or int64): float32 [N], 1 where the label's class has the largest logit
 // (the first of equal ones), otherwise 0.

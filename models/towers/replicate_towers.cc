@@ -160,19 +160,15 @@ class Replicator {
     if (!root_.status().ok()) return;
     rows_.push_back(CountExamples(scope, tower.batch.placeholders()[0]));
     tower.examples = ops::Cast(scope, rows_.back(), DType::kFloat32);
-    if (i == 0) {
-      // The same in every process: "tower_0/", or "tower_0_1/" for a second model.
-      const std::string own = absl::StrCat("tower_", Number(0));
-      group_ = scope.name();
-      group_.replace(root_.name().size(), own.size(), "tower_0");
-    }
+    // The same in every process: "tower_0/", or "tower_0_1/" for a second model.
+    if (i == 0) group_ = Number(0) == 0 ? scope.name() : root_.NameScope("tower_0").name();
     step_.towers.push_back(std::move(tower));
   }
 
   // The scalars that the trainer reads: the loss, then the metrics.
   static std::vector<Output> Figures(const TrainTower& tower) {
     std::vector<Output> figures = {tower.loss};
-    figures.insert(figures.end(), tower.metrics.begin(), tower.metrics.end());
+    for (const TrainMetric& metric : tower.metrics) figures.push_back(metric.mean);
     return figures;
   }
   // All take part, and tower 0's copy is used.
@@ -217,7 +213,7 @@ class Replicator {
                          : absl::StrCat(loss->name(), ", ", DTypeName(loss->dtype()), " ", loss->shape().ToString()))));
     }
     tower.loss = *loss;
-    absl::StatusOr<std::vector<Output>> metrics = TowerMetrics(tower.scope);
+    absl::StatusOr<std::vector<TrainMetric>> metrics = TowerMetrics(tower.scope);
     if (!metrics.ok()) return root_.Fail(metrics.status());
     tower.metrics = *std::move(metrics);
     if (tower.metrics.size() != step_.towers[0].metrics.size()) {
@@ -414,8 +410,7 @@ class Replicator {
     step_.loss = MeanFigure(scope, 0);
     const TrainTower& first = step_.towers[0];
     for (size_t k = 0; k < first.metrics.size(); ++k) {
-      const std::string name = first.metrics[k].node->name().substr(first.scope.name().size());
-      step_.metrics.push_back({name, MeanFigure(scope, k + 1)});
+      step_.metrics.push_back({first.metrics[k].name, MeanFigure(scope, k + 1)});
     }
   }
 

@@ -10,6 +10,7 @@
 #include "framework/data/batch_source.h"
 #include "framework/device/device_set.h"
 #include "framework/graph/scope.h"
+#include "models/layers/metrics.h"
 #include "models/towers/batch.h"
 #include "optim/apply.h"
 #include "optim/loss_scale.h"
@@ -71,14 +72,8 @@ struct TrainTower {
   Batch batch;      // feed all its fields
   Output examples;  // float32 scalar: the number of examples fed to it
   Output loss;
-  std::vector<Output> metrics;      // scalars, of TrainStep::metrics
-  std::vector<Variable> variables;  // its trainable variables; with a parameter device, the same ones for all towers
-};
-
-// A figure of the step besides its loss.
-struct TrainMetric {
-  std::string name = {};  // of the model's node: "cross_entropy"
-  Output mean = {};       // float32 scalar: the mean over all examples of the step
+  std::vector<TrainMetric> metrics;  // of TrainStep::metrics
+  std::vector<Variable> variables;   // its trainable variables; with a parameter device, the same ones for all towers
 };
 
 // A training step. A Trainer runs it; by hand, feed `batch` of every tower and run `update` (Batch::Feeds,

@@ -20,15 +20,14 @@ double Rate(int64_t count, absl::Duration time) {
 // Metrics share the lines of the metrics file with the other figures. Names of evaluations begin with "test_".
 absl::Status LogCallback::CheckMetricNames(const TrainingState& state) const {
   std::set<std::string> names = {"step"};
-  const models::TrainTower& tower = state.train_step.towers[0];
   const Figures figures = StepFigures(state);
   for (const auto& [name, value] : figures) {
     if (names.insert(name).second && !name.empty() && !absl::StartsWith(name, "test_")) continue;
     std::string node = "unknown";
-    for (const Output& metric : tower.metrics) {
-      if (metric.node->name() != absl::StrCat(tower.scope.name(), name)) continue;
-      node = metric.node->name();
-      if (metric.node->location().known()) absl::StrAppend(&node, ", ", metric.node->location().ToString());
+    for (const models::TrainMetric& metric : state.train_step.towers[0].metrics) {
+      if (metric.name != name) continue;
+      node = metric.mean.node->name();
+      if (metric.mean.node->location().known()) absl::StrAppend(&node, ", ", metric.mean.node->location().ToString());
     }
     return absl::InvalidArgumentError(absl::StrCat(
         "The metric '", name, "' of the collection '", models::kMetrics, "' (node ", node,

@@ -148,7 +148,9 @@ TEST_F(ScopeTest, PhaseAndTowerGoIntoNodes) {
   const Output inside = ops::Const(tower.NameScope("conv1"), 1.0f);
   EXPECT_EQ(inside.node->tower(), 3);
   EXPECT_EQ(inside.node->tower_scope(), "a/replica/");
+  EXPECT_EQ(inside.node->name_in_tower(), "conv1/Const");
   EXPECT_EQ(ops::Const(root_, 1.0f).node->tower(), -1);
+  EXPECT_EQ(plain.node->name_in_tower(), plain.node->name());
 
   const Output update = ops::Const(tower.InPhase(Phase::kUpdate, inside.node), 1.0f);
   EXPECT_EQ(update.node->phase(), Phase::kUpdate);
