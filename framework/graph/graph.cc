@@ -67,6 +67,22 @@ absl::StatusOr<const Node*> Graph::AddNode(NodeRequest request) {
   return nodes_.back().get();
 }
 
+void Graph::Bind(Output placeholder, Output value) {
+  if (!status_.ok()) return;
+  const bool fits = placeholder.valid() && placeholder.node->op().kind == OpKind::kPlaceholder && value.valid() &&
+                    value.node->op().kind != OpKind::kPlaceholder && placeholder.dtype() == value.dtype() &&
+                    placeholder.shape() == value.shape();
+  if (fits && bound_.try_emplace(placeholder.node, value).second) return;
+  Fail(absl::InvalidArgumentError(absl::StrCat("Cannot bind ", placeholder.name(), " to ", value.name(),
+                                               fits ? ": it is bound already"
+                                                    : "; expected a placeholder, and a value of its dtype and shape")));
+}
+
+Output Graph::BoundValue(const Node& placeholder) const {
+  const auto found = bound_.find(&placeholder);
+  return found == bound_.end() ? Output() : found->second;
+}
+
 void Graph::AddToCollection(absl::string_view collection, CollectionItem item) {
   collections_[std::string(collection)].push_back(std::move(item));
 }

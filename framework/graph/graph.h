@@ -91,6 +91,13 @@ class Graph {
   // Checks the request against the op's definition, infers dtypes and shapes, and adds the node. Errors name the node
   // and the user's source line.
   absl::StatusOr<const Node*> AddNode(NodeRequest request);
+  // Gives a placeholder the value of an output that is added later, for nodes that wait for what comes after them: the
+  // updates of a model that depend on its gradients. A step that does not feed the placeholder computes that value; it
+  // is an error of the step if the value waits for a node that reads the placeholder. Errors of this call, which stick:
+  // `placeholder` is none, is bound already, or has another dtype or shape than `value`.
+  void Bind(Output placeholder, Output value);
+  // The value of a placeholder that is bound; an invalid Output of any other node.
+  Output BoundValue(const Node& placeholder) const;
   // Reserves and returns `name`, or, if it is taken (ignoring case), `name` with the first free suffix of "_1", "_2"
   // ...
   std::string UniqueName(absl::string_view name);
@@ -121,6 +128,7 @@ class Graph {
   const OpRegistry& registry_;
   std::deque<std::unique_ptr<Node>> nodes_;
   std::map<std::string, const Node*, std::less<>> by_name_;
+  std::map<const Node*, Output> bound_;    // by placeholder
   std::map<std::string, int> used_names_;  // lower-case name to the lowest suffix that may be free
   std::map<std::string, std::vector<CollectionItem>, std::less<>> collections_;
   std::vector<std::unique_ptr<VariableDef>> variables_, parts_;

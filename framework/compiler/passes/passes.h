@@ -15,7 +15,7 @@ namespace belfry {
 
 // Copies the part of the graph that the fetches and targets need when the feeds are given. The updates of a variable
 // wait for each other in the order in which they were added. Errors: an empty request, an output that does not exist, a
-// feed of the wrong shape or given twice.
+// feed of the wrong shape or given twice, a node that waits for a value that is computed from it (Graph::Bind).
 absl::StatusOr<Program> Prune(const Graph& graph, const ProgramRequest& request);
 
 // Copies the devices that Place chose for the graph's nodes (by node id) to the program's.

@@ -49,18 +49,19 @@ absl::Status CheckRequest(const ProgramRequest& request) {
 
 class Pruner {
  public:
-  Pruner(const Graph& graph, const ProgramRequest& request) : graph_(graph), request_(request) {}
+  Pruner(const Graph& graph, const ProgramRequest& request)
+      : graph_(graph), request_(request), index_(graph.size(), -1) {}
 
-  Program Run() {
+  absl::StatusOr<Program> Run() {
     for (size_t i = 0; i < request_.feeds.size(); ++i) AddFeed(request_.feeds[i], request_.feed_shapes[i]);
-    // Graph ids are a topological order, so marking downwards and copying upwards needs no stack.
+    // But for peers and values of placeholders, graph ids are a topological order, so marking downwards needs no stack.
     std::vector<char> needed(graph_.size(), 0);
-    const auto need = [&](const Node* node) { needed[node->id()] = 1; };
+    const auto need = [&](const Node& node) { needed[node.id()] = 1; };
     for (const Output& fetch : request_.fetches) {
-      if (!fed_.contains(fetch)) need(fetch.node);
+      if (!fed_.contains(fetch)) need(*Source(fetch).node);
     }
     for (const Node* target : request_.targets) {
-      if (!FedPlaceholder(*target)) need(target);
+      if (!FedPlaceholder(*target)) need(*Source({target}).node);
     }
     // A collective is met by all towers or by none, so one of its nodes needs the others.
     HashMap<std::string, std::vector<const Node*>> groups;
@@ -72,25 +73,19 @@ class Pruner {
     for (int id = static_cast<int>(needed.size()) - 1; id >= 0; --id) {
       if (!needed[id]) continue;
       const Node& node = graph_.node(id);
+      const auto need_before = [&](const Node& other) {
+        if (needed[other.id()]) return;
+        need(other);
+        id = std::max(id, other.id() + 1);
+      };
       if (node.op().kind == OpKind::kAllReduce) {
-        for (const Node* peer : groups[node.attrs().String("group")]) {
-          if (needed[peer->id()]) continue;
-          need(peer);
-          id = std::max(id, peer->id() + 1);
-        }
+        for (const Node* peer : groups[node.attrs().String("group")]) need_before(*peer);
         collectives.push_back(&node);
       }
-      for (const Output& input : node.inputs()) {
-        if (!fed_.contains(input)) need(input.node);
-      }
-      for (const Node* control : node.control_inputs()) {
-        if (!FedPlaceholder(*control)) need(control);
-      }
+      ForEachSource(node, need_before);
     }
-    for (size_t id = 0; id < needed.size(); ++id) {
-      if (needed[id]) AddNode(graph_.node(static_cast<int>(id)));
-    }
-    for (const Node* node : collectives) program_.targets.push_back(index_.at(node));
+    RETURN_IF_ERROR(AddNodes(needed));
+    for (const Node* node : collectives) program_.targets.push_back(index_[node->id()]);
     for (const Output& fetch : request_.fetches) program_.fetches.push_back(Find(fetch));
     for (const Node* target : request_.targets) program_.targets.push_back(IndexOf(*target));
     KeepOrderOfUpdates();
@@ -115,11 +110,78 @@ class Pruner {
     return node.op().kind == OpKind::kPlaceholder && fed_.contains(node.output(0));
   }
 
-  int IndexOf(const Node& node) const { return FedPlaceholder(node) ? fed_.at(node.output(0)).node : index_.at(&node); }
+  // A bound placeholder stands for its value.
+  Output Source(const Output& output) const {
+    const bool placeholder = output.node->op().kind == OpKind::kPlaceholder;
+    const Output value = placeholder ? graph_.BoundValue(*output.node) : Output();
+    return value.valid() ? value : output;
+  }
+
+  // Calls visit(source) for the nodes that a node waits for, but for feeds.
+  template <class Visit>
+  void ForEachSource(const Node& node, const Visit& visit) const {
+    for (const Output& input : node.inputs()) {
+      if (!fed_.contains(input)) visit(*Source(input).node);
+    }
+    for (const Node* control : node.control_inputs()) {
+      if (!FedPlaceholder(*control)) visit(*Source({control}).node);
+    }
+  }
+
+  // A node that this one waits for and that was not added; null if there is none.
+  const Node* MissingSource(const Node& node) const {
+    const Node* missing = nullptr;
+    ForEachSource(node, [&](const Node& source) {
+      if (index_[source.id()] < 0) missing = &source;
+    });
+    return missing;
+  }
+
+  int IndexOf(const Node& node) const {
+    return FedPlaceholder(node) ? fed_.at(node.output(0)).node : index_[Source({&node}).node->id()];
+  }
 
   Value Find(const Output& output) const {
     const auto fed = fed_.find(output);
-    return fed != fed_.end() ? fed->second : Value{index_.at(output.node), output.index};
+    const Output source = Source(output);
+    return fed != fed_.end() ? fed->second : Value{index_[source.node->id()], source.index};
+  }
+
+  // In the order of ids, but for nodes that wait for the value of a placeholder: these come when it is there.
+  absl::Status AddNodes(const std::vector<char>& needed) {
+    std::vector<const Node*> waiting;
+    for (size_t id = 0; id < needed.size(); ++id) {
+      if (needed[id]) waiting.push_back(&graph_.node(static_cast<int>(id)));
+    }
+    while (!waiting.empty()) {
+      std::vector<const Node*> left;
+      for (const Node* node : waiting) {
+        if (MissingSource(*node) == nullptr) {
+          AddNode(*node);
+        } else {
+          left.push_back(node);
+        }
+      }
+      if (left.size() == waiting.size()) return Cycle(*left.front());
+      waiting = std::move(left);
+    }
+    return absl::OkStatus();
+  }
+
+  // `node` waits for a value that is never there. A source above a node is the value of a placeholder, so the second
+  // such step of a walk from source to source leaves a node on which the first value depends.
+  absl::Status Cycle(const Node& node) const {
+    const Node* on = &node;
+    for (int values = 0; true;) {
+      const Node* source = MissingSource(*on);
+      if (source->id() >= on->id() && ++values == 2) break;
+      on = source;
+    }
+    const std::string line = on->location().known() ? absl::StrCat(", defined at ", on->location().ToString()) : "";
+    return absl::InvalidArgumentError(
+        absl::StrCat("The step has a cycle: node '", on->name(), "' (op ", on->op().name, line,
+                     ") waits for a value that is computed from it. If it is an update of a variable that the loss ",
+                     "reads, it cannot wait for the gradients: make it in a scope of NoControlDependencies()"));
   }
 
   void AddNode(const Node& node) {
@@ -131,7 +193,7 @@ class Pruner {
                      .rank = node.id()};
     for (const Output& input : node.inputs()) copy.inputs.push_back(Find(input));
     for (const Node* control : node.control_inputs()) copy.control_inputs.push_back(IndexOf(*control));
-    index_[&node] = static_cast<int>(program_.nodes.size());
+    index_[node.id()] = static_cast<int>(program_.nodes.size());
     program_.nodes.push_back(std::move(copy));
   }
 
@@ -154,7 +216,7 @@ class Pruner {
   const ProgramRequest& request_;
   Program program_;
   HashMap<Output, Value> fed_;
-  HashMap<const Node*, int> index_;
+  std::vector<int> index_;  // by id: in program_; -1: not there
 };
 
 }  // namespace

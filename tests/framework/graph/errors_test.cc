@@ -222,6 +222,27 @@ TEST_F(ErrorsTest, NegativeExtent) {
   EXPECT_THAT(std::string(graph_.status().message()), HasSubstr("attribute 'shape' has a negative extent"));
 }
 
+TEST_F(ErrorsTest, BindingWhatDoesNotFit) {
+  const auto error = [](const auto& bind) {
+    Graph graph(BuiltinOps());
+    const Scope scope(graph);
+    const Output later = ops::Placeholder(scope, DType::kBool, {}), yes = ops::Const<bool>(scope, true);
+    bind(graph, later, yes, ops::Const(scope, 1.0f));
+    return std::string(graph.status().message());
+  };
+  EXPECT_EQ(error([](Graph& graph, Output later, Output yes, Output) { graph.Bind(later, yes); }), "");
+  EXPECT_EQ(error([](Graph& graph, Output later, Output yes, Output) {
+              graph.Bind(later, yes);
+              graph.Bind(later, yes);
+            }),
+            "Cannot bind Placeholder:0 to Const:0: it is bound already");
+  const auto unfit = HasSubstr("expected a placeholder, and a value of its dtype and shape");
+  EXPECT_THAT(error([](Graph& graph, Output, Output yes, Output) { graph.Bind(yes, yes); }), unfit);
+  EXPECT_THAT(error([](Graph& graph, Output later, Output, Output) { graph.Bind(later, later); }), unfit);
+  EXPECT_THAT(error([](Graph& graph, Output later, Output, Output) { graph.Bind(later, Output()); }), unfit);
+  EXPECT_THAT(error([](Graph& graph, Output later, Output, Output number) { graph.Bind(later, number); }), unfit);
+}
+
 // A model may go on to use the results of a failed builder; the first error must stay visible.
 TEST_F(ErrorsTest, ResultsAfterAnErrorCanBeUsed) {
   const Output bad = ops::MatMul(root_, ops::Const(root_, {1.f, 2.f}), x_);

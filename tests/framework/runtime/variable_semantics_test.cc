@@ -196,6 +196,36 @@ TEST_P(VariableSemanticsTest, ConditionsOfScopesAddUp) {
   }
 }
 
+TEST_P(VariableSemanticsTest, AConditionMayBeBoundToWhatComesLater) {
+  const Output condition = ops::Placeholder(variable(), DType::kBool, {});
+  const Output first = ops::AssignAdd(variable().OnlyIf(condition), v_, ops::Const(variable(), 10.0f));
+  const Output second = ops::Assign(variable().OnlyIf(condition), v_, ops::Scale(variable(), first, 2));
+  const Output not_this = ops::Placeholder(reader(), DType::kBool, {});
+  graph_.Bind(condition, ops::LogicalNot(reader(), not_this));
+  Initialize();
+  for (const bool skipped : {true, false}) {
+    ASSERT_TRUE(session_->Run({{not_this, Tensor::Scalar(skipped)}}, {}, {second.node}).ok());
+    EXPECT_EQ(ValueOf(v_), skipped ? 1 : 22);
+  }
+  EXPECT_FALSE(session_->Run({{not_this, Tensor::Scalar(true)}}, {condition}).value()[0].scalar<bool>());
+  // Fed, it needs no value.
+  ASSERT_TRUE(session_->Run({{condition, Tensor::Scalar(true)}}, {}, {second.node}).ok());
+  EXPECT_EQ(ValueOf(v_), 64);
+}
+
+TEST_P(VariableSemanticsTest, AConditionThatNeedsItsUpdateIsACycle) {
+  const Output condition = ops::Placeholder(variable(), DType::kBool, {});
+  ops::AssignAdd(variable().OnlyIf(condition), v_, ops::Const(variable(), 1.0f));
+  const Output update = ops::AssignAdd(variable().Named("needed").OnlyIf(condition), v_, ops::Const(variable(), 1.0f));
+  graph_.Bind(condition, ops::Greater(reader(), update, ops::Const(reader(), 0.0f)));
+  Initialize();
+  const absl::Status status = session_->RunTarget(update.node);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()),
+              AllOf(HasSubstr("The step has a cycle: node 'needed' (op AssignAdd, defined at"),
+                    HasSubstr("variable_semantics_test.cc:"), HasSubstr("NoControlDependencies()")));
+}
+
 TEST_P(VariableSemanticsTest, BelongsToItsSession) {
   Initialize();
   ASSERT_TRUE(session_->WriteVariable(v_, Tensor::Scalar(4.0f)).ok());
