@@ -3,10 +3,78 @@
 #include "absl/strings/str_cat.h"
 #include "ops/array.h"
 #include "ops/math.h"
+#include "ops/training.h"
 
 namespace belfry::models {
+namespace {
 
 using optim::GradientAndVariable;
+
+// sum(n_i * x_i) / sum(n_i), a scalar, for vectors of each tower's value x_i and number of examples n_i. A tower
+// without examples may have any value.
+Output MeanOfTowers(const Scope& scope, Output values, Output examples) {
+  const Output zeros = ops::ZerosLike(scope, examples);
+  const Output counted = ops::Select(scope, ops::Equal(scope, examples, zeros), zeros, values);
+  return ops::Div(scope, ops::Sum(scope, ops::Mul(scope, counted, examples)), ops::Sum(scope, examples));
+}
+
+// The same of tensors, on the scope's device, in ascending order of the towers.
+Output WeightedMean(const Scope& scope, const std::vector<Output>& values, const std::vector<Output>& examples) {
+  if (values.size() == 1) return ops::Identity(scope, values[0]);
+  // Numbers of examples are not exact in 16 bits, and products with them overflow.
+  const DType wide = values[0].dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
+  std::vector<Output> terms, counts;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const Output count = ops::Cast(scope, examples[i], wide);
+    const Output empty = ops::Equal(scope, count, ops::ZerosLike(scope, count));
+    const Output value = ops::Cast(scope, values[i], wide);
+    terms.push_back(ops::Mul(scope, ops::Select(scope, empty, ops::ZerosLike(scope, value), value), count));
+    counts.push_back(count);
+  }
+  const Output sum = ops::AddN(scope, terms), count = ops::AddN(scope, counts);
+  return ops::Cast(scope, ops::Div(scope, sum, count), values[0].dtype());
+}
+
+// Replaces the sparse ones of `averaged` by the means over the towers. Every tower's rows are sent to the scope's
+// device; they are weighted where they are.
+void AverageRows(const Scope& scope, absl::Span<const BuiltTower> towers, std::vector<GradientAndVariable>& averaged) {
+  const std::vector<Output> examples = Examples(towers);
+  for (size_t k = 0; k < averaged.size() && towers.size() > 1; ++k) {
+    if (!averaged[k].indices.valid()) continue;
+    std::vector<Output> rows, indices;
+    for (size_t i = 0; i < towers.size(); ++i) {
+      const GradientAndVariable& own = towers[i].gradients[k];
+      const Scope beside = scope.ColocateWith(*own.gradient.node);
+      const Output share = ops::Div(beside, examples[i], ops::AddN(beside, examples));
+      rows.push_back(ops::Mul(beside, own.gradient, ops::Cast(beside, share, own.gradient.dtype())));
+      indices.push_back(own.indices);
+    }
+    const ops::Gradient mean = ops::SumRows(scope, ops::Concat(scope, rows, 0), ops::Concat(scope, indices, 0));
+    averaged[k].gradient = mean.value;
+    averaged[k].indices = mean.indices;
+  }
+}
+
+std::vector<GradientAndVariable> AverageOnDevice(const Scope& scope, absl::Span<const BuiltTower> towers) {
+  std::vector<GradientAndVariable> averaged = towers[0].gradients;
+  const std::vector<Output> examples = Examples(towers);
+  for (size_t k = 0; k < averaged.size(); ++k) {
+    if (!averaged[k].gradient.valid() || averaged[k].indices.valid()) continue;
+    std::vector<Output> values;
+    for (const BuiltTower& tower : towers) values.push_back(tower.gradients[k].gradient);
+    averaged[k].gradient = WeightedMean(scope, values, examples);
+  }
+  AverageRows(scope, towers, averaged);
+  return averaged;
+}
+
+}  // namespace
+
+std::vector<Output> Examples(absl::Span<const BuiltTower> towers) {
+  std::vector<Output> examples;
+  for (const BuiltTower& tower : towers) examples.push_back(tower.result.examples);
+  return examples;
+}
 
 ops::CollectiveOptions TowerRank::Collective(absl::string_view name) const {
   return {.group = absl::StrCat(group, name), .rank = number, .size = towers};
@@ -35,24 +103,29 @@ std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name
   return vectors;
 }
 
-Output MeanOfTowers(const Scope& scope, Output values, Output examples) {
-  const Output zeros = ops::ZerosLike(scope, examples);
-  const Output counted = ops::Select(scope, ops::Equal(scope, examples, zeros), zeros, values);
-  return ops::Div(scope, ops::Sum(scope, ops::Mul(scope, counted, examples)), ops::Sum(scope, examples));
-}
-
-ops::Gradient MeanOfRows(const Scope& scope, absl::Span<const GradientAndVariable> gradients,
-                         absl::Span<const Output> examples) {
-  if (gradients.size() == 1) return {gradients[0].gradient, gradients[0].indices};
-  std::vector<Output> rows, indices;
-  for (size_t i = 0; i < gradients.size(); ++i) {
-    const Output own = gradients[i].gradient;
-    const Scope beside = scope.ColocateWith(*own.node);
-    const Output share = ops::Div(beside, examples[i], ops::AddN(beside, examples));
-    rows.push_back(ops::Mul(beside, own, ops::Cast(beside, share, own.dtype())));
-    indices.push_back(gradients[i].indices);
+void AddMeanFigures(const Scope& scope, absl::Span<const BuiltTower> towers, TrainStep& step) {
+  std::vector<std::vector<Output>> figures;  // by tower: the loss, then the metrics
+  std::vector<Output> of_all;                // by figure: a vector of it in all towers, if other processes have some
+  for (const BuiltTower& tower : towers) {
+    figures.push_back({tower.result.loss});
+    for (const TrainMetric& metric : tower.result.metrics) figures.back().push_back(metric.mean);
+    if (!tower.examples_of_all.valid()) continue;
+    // All take part, and the first tower's copy is used.
+    std::vector<Output> gathered = GatherScalars(tower.rank, "loss", figures.back());
+    if (of_all.empty()) of_all = std::move(gathered);
   }
-  return ops::SumRows(scope, ops::Concat(scope, rows, 0), ops::Concat(scope, indices, 0));
+  // From vectors of all towers, so that the bits do not depend on how the towers are dealt to processes.
+  const auto mean = [&](size_t figure) {
+    if (!of_all.empty()) return MeanOfTowers(scope, of_all[figure], towers[0].examples_of_all);
+    std::vector<Output> values;
+    for (const auto& own : figures) values.push_back(ops::Cast(scope, own[figure], DType::kFloat32));
+    if (values.size() == 1) return ops::Identity(scope, values[0]);
+    return MeanOfTowers(scope, ops::Stack(scope, values), ops::Stack(scope, Examples(towers)));
+  };
+  step.loss = mean(0);
+  for (const TrainMetric& metric : towers[0].result.metrics) {
+    step.metrics.push_back({metric.name, mean(step.metrics.size() + 1)});
+  }
 }
 
 GradientBuckets::GradientBuckets(absl::Span<const GradientAndVariable> gradients, size_t bytes) {
@@ -123,6 +196,22 @@ std::vector<std::pair<Variable, Output>> GradientBuckets::GatherUpdated(const To
     for (size_t n = 0; n < size; ++n) values.emplace_back(parts[first + n].variable.whole(), gathered[n]);
   }
   return values;
+}
+
+std::vector<std::vector<GradientAndVariable>> AverageGradients(absl::Span<const BuiltTower> towers,
+                                                               VariableUpdate update, const GradientBuckets& buckets,
+                                                               bool parts, const Scope& device) {
+  if (update == VariableUpdate::kParameterDevice) return {AverageOnDevice(device.NameScope("averaging/"), towers)};
+  std::vector<std::vector<GradientAndVariable>> averaged;
+  for (const BuiltTower& tower : towers) {
+    averaged.push_back(tower.gradients);
+    if (update == VariableUpdate::kIndependent) continue;
+    const Output weight = tower.result.examples;
+    averaged.back() = parts ? buckets.AverageParts(tower.rank, weight, tower.gradients)
+                            : buckets.Average(tower.rank, weight, tower.gradients);
+    AverageRows(tower.rank.averaging(), towers, averaged.back());
+  }
+  return averaged;
 }
 
 }  // namespace belfry::models

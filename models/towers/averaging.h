@@ -1,4 +1,5 @@
-// Collectives among the towers of a replicated model (replicate_towers.h). Internal to models.
+// The towers of a replicated model (replicate_towers.h) while it is built, and averages and other collectives among
+// them. Internal to models.
 #pragma once
 
 #include <cstddef>
@@ -9,13 +10,13 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "framework/graph/scope.h"
+#include "models/towers/replicate_towers.h"
 #include "ops/collective.h"
-#include "ops/training.h"
 #include "optim/apply.h"
 
 namespace belfry::models {
 
-// One tower among all. Every tower must make the same calls.
+// One tower among all. Every tower must make the same calls of what takes it.
 struct TowerRank {
   Scope scope;        // the tower's
   std::string group;  // begins the names of the model's collectives, in all towers
@@ -26,21 +27,27 @@ struct TowerRank {
   ops::CollectiveOptions Collective(absl::string_view name) const;
 };
 
+struct BuiltTower {
+  TowerRank rank;
+  size_t copy = 0;  // of the variables: the index of the one that it reads
+  TrainTower result;
+  // int64 scalars: the number of its examples, and that of its and all former towers' of this process.
+  Output rows, rows_until;
+  Output examples_of_all;  // float32 [towers]: every tower's number; invalid if this process has all towers
+  std::vector<optim::GradientAndVariable> gradients;  // last layer first
+};
+// TrainTower::examples of each.
+std::vector<Output> Examples(absl::Span<const BuiltTower> towers);
+
 // The sum of `value` over the towers; invalid after an error.
 Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value);
 // For each of `scalars` a vector of it in all towers, of `dtype`: float32 or float64. Sums of one number and zeros are
 // exact, and keep a NaN to its tower. Invalid outputs after an error.
 std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name, absl::Span<const Output> scalars,
                                   DType dtype = DType::kFloat32);
-// sum(n_i * x_i) / sum(n_i), a scalar, for vectors of each tower's value x_i and number of examples n_i. A tower
-// without examples may have any value.
-Output MeanOfTowers(const Scope& scope, Output values, Output examples);
 
-// The mean of the towers' sparse gradients of one variable, each weighted by its tower's number of examples, a float32
-// scalar: the rows of all, in ascending order of the towers, and those of equal indices added up. Every tower's rows
-// are sent to the scope's device; they are weighted where they are.
-ops::Gradient MeanOfRows(const Scope& scope, absl::Span<const optim::GradientAndVariable> gradients,
-                         absl::Span<const Output> examples);
+// Sets TrainStep::loss and metrics: the means over the examples of all towers, also those of other processes.
+void AddMeanFigures(const Scope& scope, absl::Span<const BuiltTower> towers, TrainStep& step);
 
 // The buckets in which gradients are averaged: neighbours with one dtype, one collective for each bucket. The same for
 // every tower.
@@ -68,5 +75,14 @@ class GradientBuckets {
  private:
   std::vector<std::vector<size_t>> buckets_;  // indices into a tower's gradients
 };
+
+// For every copy of the variables the gradients that update it: the means over all towers, weighted by their numbers of
+// examples; independent towers keep their own. Sparse gradients become the rows of all towers, in ascending order, with
+// those of equal indices added up. With `parts` of the variables, the means of these. `device`: the scope of a
+// parameter device.
+std::vector<std::vector<optim::GradientAndVariable>> AverageGradients(absl::Span<const BuiltTower> towers,
+                                                                      VariableUpdate update,
+                                                                      const GradientBuckets& buckets, bool parts,
+                                                                      const Scope& device);
 
 }  // namespace belfry::models

@@ -54,7 +54,9 @@ struct ReplicateOptions {
   double clip_global_norm = 0;  // global norm to clip the averaged gradients to; 0: no clipping
   double moving_average = 0;    // decay of an exponential moving average of tower 0's weights; 0: none
   // Loss scaling, for float16 with its small range. A step that overflows is skipped: no variable changes, including
-  // those of batch normalisation and the global step. If unset, no loss is scaled and no step skipped.
+  // those of batch normalisation and the global step. If unset, no loss is scaled and no step skipped. The model's own
+  // updates of variables have the condition from their scope (Scope::OnlyIf). One that the loss reads cannot wait for
+  // the gradients: in tower.NoControlDependencies() it runs in every step.
   std::optional<optim::LossScaleOptions> loss_scale = {};
 };
 // InvalidArgument for options that exclude each other or are out of range; ReplicateTowers checks them.

@@ -46,11 +46,13 @@ TEST(PublicHeaders, BelfryHasAll) {
                                         "framework/data/table/csv_rows.h",
                                         "framework/data/texture_image.h",
                                         "models/towers/averaging.h",
+                                        "models/towers/tower_builder.h",
+                                        "models/towers/tower_updates.h",
                                         "ops/only_if.h",
                                         "ops/schedule.h",
                                         "optim/root_scope.h"};
-  for (const char* folder :
-       {"framework/data", "framework/data/table", "framework/data/text", "models/layers", "models/networks", "models/towers", "ops", "optim"}) {
+  for (const char* folder : {"framework/data", "framework/data/table", "framework/data/text", "models/layers",
+                             "models/networks", "models/towers", "ops", "optim"}) {
     for (const auto& entry : fs::directory_iterator(kRoot / folder)) {
       if (entry.path().extension() != ".h") continue;
       const std::string header = absl::StrCat(folder, "/", entry.path().filename().string());

@@ -3,6 +3,7 @@
 #include "ops/builtin_ops.h"
 
 #include <cmath>
+#include <functional>
 #include <limits>
 
 #include <gmock/gmock.h>
@@ -24,6 +25,7 @@ namespace belfry::models {
 namespace {
 
 using ::testing::Contains;
+using ::testing::HasSubstr;
 
 constexpr int64_t kEdge = 6, kChannels = 2;
 constexpr int kClasses = 3;
@@ -145,6 +147,61 @@ TEST_F(ScaledLoss, ASkippedStepChangesNoVariable) {
       }
     }
   }
+}
+
+// A model with updates of its own: one that counts the steps, one that does so under a condition of the model, and one
+// in `first`, which the loss reads.
+TowerFunction Counting(const std::function<Scope(const Scope& tower)>& first) {
+  return [first](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
+    const Output x = batch["x"], one = ops::Const(tower, 1.0f);
+    const auto count = [&](const Scope& scope, const char* name) {
+      return ops::AssignAdd(scope, GetVariable(scope, name, {}, ZerosInitializer(), {.trainable = false}), one);
+    };
+    tower.AddToCollection(kUpdateOps, count(tower, "steps"));
+    const Output positive = ops::Greater(tower, ops::Mean(tower, x), ops::Const(tower, 0.0f));
+    tower.AddToCollection(kUpdateOps, count(tower.OnlyIf(positive), "positive_steps"));
+    const Output calls = count(first(tower), "calls");
+    const Output y = ops::Mul(tower, x, GetVariable(tower, "w", {}, ConstantInitializer(1)));
+    return ops::Mul(tower, ops::Mean(tower, ops::Square(tower, y)), calls);
+  };
+}
+
+TEST_F(ScaledLoss, SkipsUpdatesThatAModelAddsByHand) {
+  const auto unconditional = [](const Scope& tower) { return tower.NoControlDependencies(); };
+  for (int towers : {1, 2}) {
+    for (VariableUpdate update : {VariableUpdate::kReplicated, VariableUpdate::kParameterDevice}) {
+      const DeviceSet devices = DeviceSet::Open("cpu:" + std::to_string(towers), {.cpu_threads = 1}).value();
+      Graph graph(BuiltinOps());
+      const TrainStep step = ReplicateTowers(
+          Scope(graph), devices, {{"x", DType::kFloat32, {}}}, Counting(unconditional), optim::GradientDescent({0.01}),
+          {.variable_update = update, .loss_scale = optim::LossScaleOptions{.initial = 256}});
+      const auto session = Session::Create(graph, devices);
+      ASSERT_TRUE(session.ok()) << session.status();
+      ASSERT_TRUE((*session)->RunTarget(step.initialize).ok());
+      for (float x : {1.0f, -1.0f, std::numeric_limits<float>::infinity()}) {
+        std::vector<Feed> feeds;
+        for (const TrainTower& tower : step.towers) feeds.push_back({tower.batch["x"], Tensor::Of<float>({x, x})});
+        ASSERT_TRUE((*session)->Run(feeds, {}, {step.update}).ok());
+      }
+      const auto value = [&](const char* name) {
+        return (*session)->ReadVariable(graph.FindVariable(name, 0))->scalar<float>();
+      };
+      EXPECT_EQ(value("steps"), 2);
+      EXPECT_EQ(value("positive_steps"), 1);
+      EXPECT_EQ(value("calls"), update == VariableUpdate::kReplicated ? 3 : 3 * towers) << "runs in every step";
+    }
+  }
+}
+
+TEST_F(ScaledLoss, CannotSkipAnUpdateThatTheLossReads) {
+  const TrainStep step = ReplicateTowers(scope_, devices_, {{"x", DType::kFloat32, {}}},
+                                         Counting([](const Scope& tower) { return tower; }),
+                                         optim::GradientDescent({0.01}), {.loss_scale = optim::LossScaleOptions()});
+  const auto session = Session::Create(graph_, devices_);
+  ASSERT_TRUE(session.ok()) << session.status();
+  const auto result = (*session)->Run({{step.towers[0].batch["x"], Tensor::Of<float>({1})}}, {}, {step.update});
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(result.status().message()), HasSubstr("The step has a cycle: node 'tower_0/AssignAdd_2'"));
 }
 
 TEST_F(ScaledLoss, ByAPowerOfTwoChangesNoBit) {

@@ -1,0 +1,33 @@
+// What a tower has for itself: inputs, model, gradients. Internal to models.
+#pragma once
+
+#include <vector>
+
+#include "absl/types/span.h"
+#include "framework/data/field.h"
+#include "framework/device/device_set.h"
+#include "framework/graph/scope.h"
+#include "models/towers/averaging.h"
+#include "models/towers/replicate_towers.h"
+#include "optim/apply.h"
+#include "optim/loss_scale.h"
+
+namespace belfry::models {
+
+// Adds the inputs of this process's towers, each in its name scope and on its device, and exchanges the numbers of
+// their examples with other processes. `towers`: the number of towers of all processes. After an error, which sticks to
+// the graph, some may be missing.
+std::vector<BuiltTower> AddInputs(const Scope& root, const DeviceSet& devices, absl::Span<const data::Field> fields,
+                                  const ReplicateOptions& options, int towers);
+
+struct ModelOptions {
+  const TowerFunction& model;
+  BatchNormPolicy batch_norm;
+  const optim::LossScale* loss_scale;  // null: no loss is scaled
+  optim::SparseGradients sparse;
+};
+// Builds the model of towers[i], whose updates of variables take place only if `condition`, if that is valid, is true;
+// and differentiates its loss. Errors stick to the graph.
+void AddModel(const ModelOptions& options, Output condition, absl::Span<BuiltTower> towers, size_t i);
+
+}  // namespace belfry::models

@@ -1,0 +1,99 @@
+#include "models/towers/tower_updates.h"
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "ops/array.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+#include "ops/state.h"
+#include "ops/training.h"
+#include "optim/clip.h"
+#include "optim/global_step.h"
+#include "optim/moving_average.h"
+
+namespace belfry::models {
+
+using optim::GradientAndVariable;
+
+TowerUpdates::TowerUpdates(const Scope& scope, const TowerRank& tower, const ReplicateOptions& options,
+                           const optim::LossScale* loss_scale)
+    : scope_(scope),
+      tower_(tower),
+      options_(options),
+      sharded_(options.shard_optimizer && tower.towers > 1),
+      loss_scale_(loss_scale) {
+  if (loss_scale == nullptr) return;
+  condition_ = ops::Placeholder(scope.NameScope("loss_scale/").Named("finite"), DType::kBool, {});
+}
+
+// 0 / 0 is NaN, which CheckNumerics reports. It depends on shapes only, so for a batch with examples it folds away when
+// the plan is compiled. It runs on a CPU, because a GPU would report the error only after the step, when variables have
+// been updated.
+void TowerUpdates::CheckExamples(absl::Span<const Output> examples, absl::string_view who) {
+  const Scope on_cpu = scope_.Device("/cpu:0");
+  const Output count = ops::AddN(on_cpu, examples);
+  scope_ = scope_.ControlDependencies(
+      {ops::CheckNumerics(on_cpu, ops::Div(on_cpu, count, count),
+                          absl::StrCat(who, " was fed no examples, so its mean loss is undefined (0 / 0)"))});
+}
+
+std::vector<GradientAndVariable> TowerUpdates::Unscale(std::vector<GradientAndVariable> gradients) {
+  if (loss_scale_ == nullptr) return gradients;
+  auto [unscaled, finite] = loss_scale_->Unscale(scope_, gradients);
+  if (sharded_) {
+    const Output not_finite = ops::Cast(scope_, ops::LogicalNot(scope_, finite), DType::kFloat32);
+    const Output sum = SumOfTowers(tower_, "not_finite", not_finite);
+    finite = sum.valid() ? ops::Equal(scope_, sum, ops::ZerosLike(scope_, sum)) : Output();
+  }
+  scale_moved_ = loss_scale_->Update(scope_, finite);
+  if (!scale_moved_.valid()) return {};
+  scope_.graph().Bind(condition_, finite);
+  scope_ = scope_.OnlyIf(finite);
+  return unscaled;
+}
+
+void TowerUpdates::Clip(std::vector<GradientAndVariable>& gradients) const {
+  std::vector<Output> values;
+  for (const GradientAndVariable& pair : gradients) values.push_back(pair.gradient);
+  if (sharded_) {
+    const Output own = ops::GlobalNorm(scope_, values, DType::kFloat64);
+    const Output norms = GatherScalars(tower_, "norms", {own}, DType::kFloat64)[0];
+    const Output norm = ops::GlobalNorm(scope_, {norms}, DType::kFloat64);
+    for (Output& value : values) value = ops::ClipToNorm(scope_, value, norm, options_.clip_global_norm);
+  } else {
+    values = optim::ClipByGlobalNorm(scope_, values, options_.clip_global_norm).gradients;
+  }
+  for (size_t k = 0; k < values.size(); ++k) gradients[k].gradient = values[k];
+}
+
+// Updates this tower's parts of the variables, gathers those of all towers, and increments the global step.
+const Node* TowerUpdates::ApplyToParts(const optim::Optimizer& optimizer, absl::Span<const GradientAndVariable> parts,
+                                       const GradientBuckets& buckets) const {
+  const std::vector<Output> updated = optim::ApplyUpdates(scope_, optimizer, parts);
+  if (updated.size() != parts.size()) return nullptr;
+  std::vector<Output> done = {optim::IncrementGlobalStep(scope_.Replica(tower_.number), updated)};
+  // What is gathered has been updated under the condition already.
+  const Scope assigning = scope_.NoControlDependencies();
+  for (const auto& [variable, value] : buckets.GatherUpdated(tower_, parts, updated)) {
+    const Scope at = assigning.InPhase(Phase::kUpdate, &variable.node()).ColocateWith(variable.node());
+    done.push_back(ops::Assign(at, variable, value));
+  }
+  return scope_.status().ok() ? ops::Group(scope_.Named("train_op"), done) : nullptr;
+}
+
+const Node* TowerUpdates::Apply(const optim::Optimizer& optimizer, std::vector<GradientAndVariable> gradients,
+                                const GradientBuckets& buckets, absl::Span<const Variable> averaged) {
+  if (options_.clip_global_norm > 0) Clip(gradients);
+  if (!scope_.status().ok()) return nullptr;
+  const Node* applied =
+      sharded_ ? ApplyToParts(optimizer, gradients, buckets) : optim::ApplyGradients(scope_, optimizer, gradients);
+  if (applied != nullptr && !averaged.empty()) {
+    const optim::ExponentialMovingAverage averages({.decay = options_.moving_average});
+    applied = averages.Update(scope_, averaged, {Output{applied, 0}});
+  }
+  if (applied == nullptr || !scale_moved_.valid()) return applied;
+  return ops::Group(scope_, {applied, scale_moved_.node});
+}
+
+}  // namespace belfry::models

@@ -1,0 +1,53 @@
+// The updates of one copy of the variables by the averaged gradients. Internal to models.
+#pragma once
+
+#include <vector>
+
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
+#include "framework/graph/scope.h"
+#include "models/towers/averaging.h"
+#include "models/towers/replicate_towers.h"
+#include "optim/apply.h"
+#include "optim/loss_scale.h"
+#include "optim/optimizer.h"
+
+namespace belfry::models {
+
+// Made before the models that read the copy, because their own updates of variables, too, depend on condition(). Then
+// its methods are called in this order. Errors stick to the graph.
+class TowerUpdates {
+ public:
+  // `scope`: that of the updates. `tower`: one that reads the copy, and takes part in collectives for it. `loss_scale`
+  // is borrowed; null: no loss is scaled.
+  TowerUpdates(const Scope& scope, const TowerRank& tower, const ReplicateOptions& options,
+               const optim::LossScale* loss_scale);
+
+  const Scope& scope() const { return scope_; }
+  // With loss scaling a bool scalar, true if this step is not skipped; otherwise invalid.
+  Output condition() const { return condition_; }
+
+  // Makes a step in which all of `examples` are 0 an error, before it updates a variable. `who`: "The step".
+  void CheckExamples(absl::Span<const Output> examples, absl::string_view who);
+  // Divides the gradients by the loss scale, if there is one, and gives condition() its value: all are finite.
+  std::vector<optim::GradientAndVariable> Unscale(std::vector<optim::GradientAndVariable> gradients);
+  // Clips the gradients and applies them, then moves the exponential moving averages of the variables `averaged`.
+  // Returns the node that runs all updates; null after an error. `buckets`: those of a sharded optimizer.
+  const Node* Apply(const optim::Optimizer& optimizer, std::vector<optim::GradientAndVariable> gradients,
+                    const GradientBuckets& buckets, absl::Span<const Variable> averaged);
+
+ private:
+  void Clip(std::vector<optim::GradientAndVariable>& gradients) const;
+  const Node* ApplyToParts(const optim::Optimizer& optimizer, absl::Span<const optim::GradientAndVariable> parts,
+                           const GradientBuckets& buckets) const;
+
+  Scope scope_;
+  const TowerRank tower_;
+  const ReplicateOptions options_;
+  const bool sharded_;
+  const optim::LossScale* const loss_scale_;
+  Output condition_;
+  Output scale_moved_;  // the loss scale after its update; invalid without
+};
+
+}  // namespace belfry::models
