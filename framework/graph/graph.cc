@@ -62,6 +62,7 @@ absl::StatusOr<const Node*> Graph::AddNode(NodeRequest request) {
   }
   node->id_ = size();
   node->name_ = UniqueName(request.name);
+  checked_ = node->facts_;
   by_name_[node->name_] = node.get();
   nodes_.push_back(std::move(node));
   return nodes_.back().get();
@@ -73,9 +74,9 @@ void Graph::Bind(Output placeholder, Output value) {
                     value.node->op().kind != OpKind::kPlaceholder && placeholder.dtype() == value.dtype() &&
                     placeholder.shape() == value.shape();
   if (fits && bound_.try_emplace(placeholder.node, value).second) return;
-  Fail(absl::InvalidArgumentError(absl::StrCat("Cannot bind ", placeholder.name(), " to ", value.name(),
-                                               fits ? ": it is bound already"
-                                                    : "; expected a placeholder, and a value of its dtype and shape")));
+  Fail(absl::InvalidArgumentError(
+      absl::StrCat("Cannot bind ", placeholder.name(), " to ", value.name(),
+                   fits ? ": it is bound already" : "; expected a placeholder, and a value of its dtype and shape")));
 }
 
 Output Graph::BoundValue(const Node& placeholder) const {
@@ -155,15 +156,11 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   node.graph_ = this;
   node.inputs_ = std::move(request.inputs);
   node.control_inputs_ = std::move(request.control_inputs);
-  node.device_ = std::move(request.device);
-  node.device_text_ = std::move(request.device_text);
-  node.colocated_with_ = std::move(request.colocated_with);
-  node.phase_ = request.phase;
-  node.computed_for_ = request.computed_for;
-  node.tower_ = request.tower;
-  node.tower_scope_ = std::move(request.tower_scope);
+  if (request.facts == nullptr) return absl::InvalidArgumentError("it has no facts");
+  node.facts_ = std::move(request.facts);
   node.location_ = request.location;
   RETURN_IF_ERROR(CheckReferences(node));
+  if (node.facts_ != checked_) RETURN_IF_ERROR(CheckFacts(*node.facts_));
   std::vector<Shape> shapes;
   std::vector<DType> dtypes;
   for (const Output& input : node.inputs_) {
@@ -183,7 +180,8 @@ absl::Status Graph::Build(NodeRequest& request, Node& node) const {
   return absl::OkStatus();
 }
 
-// Every pointer and index of a request, which the rest of the library follows without asking.
+// Every pointer and index of a request, which the rest of the library follows without asking, is checked here and in
+// CheckFacts.
 absl::Status Graph::CheckReferences(const Node& node) const {
   for (const Output& input : node.inputs_) {
     if (!input.valid()) {
@@ -200,22 +198,26 @@ absl::Status Graph::CheckReferences(const Node& node) const {
     if (control == nullptr) return absl::InvalidArgumentError("a control input is null");
     if (control->graph_ != this) return absl::InvalidArgumentError("a control input belongs to another graph");
   }
-  for (const Node* other : node.colocated_with_) {
+  return absl::OkStatus();
+}
+
+absl::Status Graph::CheckFacts(const NodeFacts& facts) const {
+  for (const Node* other : facts.colocated_with) {
     if (other == nullptr) return absl::InvalidArgumentError("a node to be colocated with is null");
     if (other->graph_ != this)
       return absl::InvalidArgumentError("a node to be colocated with belongs to another graph");
   }
-  if (node.computed_for_ != nullptr && node.computed_for_->graph_ != this) {
+  if (facts.computed_for != nullptr && facts.computed_for->graph_ != this) {
     return absl::InvalidArgumentError("the node that it is computed for belongs to another graph");
   }
-  if (node.phase_ > Phase::kUpdate) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no phase ", static_cast<int>(node.phase_)));
+  if (facts.phase > Phase::kUpdate) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no phase ", static_cast<int>(facts.phase)));
   }
-  if (node.tower_ < -1) {
-    return absl::InvalidArgumentError(absl::StrCat("there is no tower ", node.tower_, "; -1 means none"));
+  if (facts.tower < -1) {
+    return absl::InvalidArgumentError(absl::StrCat("there is no tower ", facts.tower, "; -1 means none"));
   }
   // A name that does not print as it reads would be another device in reports and in TensorBoard.
-  const absl::StatusOr<DeviceName> device = DeviceName::Parse(node.device_.ToString());
+  const absl::StatusOr<DeviceName> device = DeviceName::Parse(facts.device.ToString());
   if (!device.ok())
     return absl::InvalidArgumentError(absl::StrCat("its device is malformed: ", device.status().message()));
   return absl::OkStatus();

@@ -53,13 +53,7 @@ struct NodeRequest {
   std::vector<Output> inputs = {};
   std::vector<const Node*> control_inputs = {};
   Attrs attrs = {};
-  DeviceName device = {};
-  std::string device_text = {};
-  std::vector<const Node*> colocated_with = {};
-  Phase phase = Phase::kForward;
-  const Node* computed_for = nullptr;
-  int tower = -1;
-  std::string tower_scope = {};
+  std::shared_ptr<const NodeFacts> facts = std::make_shared<const NodeFacts>();
   SourceLocation location = {};
 };
 
@@ -124,9 +118,11 @@ class Graph {
  private:
   absl::Status Build(NodeRequest& request, Node& node) const;
   absl::Status CheckReferences(const Node& node) const;
+  absl::Status CheckFacts(const NodeFacts& facts) const;
 
   const OpRegistry& registry_;
   std::deque<std::unique_ptr<Node>> nodes_;
+  std::shared_ptr<const NodeFacts> checked_;  // those of the last node
   std::map<std::string, const Node*, std::less<>> by_name_;
   std::map<const Node*, Output> bound_;    // by placeholder
   std::map<std::string, int> used_names_;  // lower-case name to the lowest suffix that may be free

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -44,6 +45,18 @@ enum class Phase : uint8_t {
   kUpdate,    // applies a gradient to a variable
 };
 
+// What a node has from the scope that added it, and shares with the scope's other nodes.
+struct NodeFacts {
+  DeviceName device = {};                        // requested
+  std::string device_text = {};                  // as the user wrote it in the innermost scope, for messages
+  std::vector<const Node*> colocated_with = {};  // nodes whose device this one shares, whichever it turns out to be
+  Phase phase = Phase::kForward;                 // the part of a step that it belongs to
+  const Node* computed_for = nullptr;            // the forward node whose gradient this computes, or that of the
+                                                 // variable that it updates; null if there is none
+  int tower = -1;                                // -1: none
+  std::string tower_scope = {};                  // the name scope of its tower, "tower_0/"; empty if there is none
+};
+
 // One use of an op in a graph. Owned by its Graph and immutable. Ids count up as nodes are added, and inputs have
 // smaller ids than their consumers, so ids are a topological order.
 class Node {
@@ -60,18 +73,17 @@ class Node {
   absl::Span<const TensorSpec> outputs() const { return outputs_; }
   Output output(int i) const { return {this, i}; }
 
-  const DeviceName& requested_device() const { return device_; }
-  // Nodes whose device this one shares, whichever that turns out to be.
-  absl::Span<const Node* const> colocated_with() const { return colocated_with_; }
-  // The part of a step that the node belongs to, set by its Scope (Scope::InPhase).
-  Phase phase() const { return phase_; }
-  // The forward node whose gradient this computes, or that of the variable that it updates; null if there is none.
-  const Node* computed_for() const { return computed_for_; }
-  int tower() const { return tower_; }  // -1: none
-  // The name scope of its tower, "tower_0/"; empty if there is none.
-  const std::string& tower_scope() const { return tower_scope_; }
+  const NodeFacts& facts() const { return *facts_; }
+  const DeviceName& requested_device() const { return facts_->device; }
+  // The requested device as printed: "/gpu:2" if the user wrote that; empty if none was requested.
+  const std::string& device_text() const { return facts_->device_text; }
+  absl::Span<const Node* const> colocated_with() const { return facts_->colocated_with; }
+  Phase phase() const { return facts_->phase; }
+  const Node* computed_for() const { return facts_->computed_for; }
+  int tower() const { return facts_->tower; }
+  const std::string& tower_scope() const { return facts_->tower_scope; }
   // The name without that scope, so the same in every tower: "conv1/Conv2D".
-  absl::string_view name_in_tower() const { return absl::StripPrefix(name_, tower_scope_); }
+  absl::string_view name_in_tower() const { return absl::StripPrefix(name_, tower_scope()); }
   // The line of the user's program that requested this node.
   SourceLocation location() const { return location_; }
 
@@ -91,18 +103,8 @@ class Node {
   std::vector<Output> inputs_;
   std::vector<const Node*> control_inputs_;
   std::vector<TensorSpec> outputs_;
-  DeviceName device_;
-  std::string device_text_;  // as the user wrote it in the innermost scope, for messages
-  std::vector<const Node*> colocated_with_;
-  Phase phase_ = Phase::kForward;
-  const Node* computed_for_ = nullptr;
-  int tower_ = -1;
-  std::string tower_scope_;
+  std::shared_ptr<const NodeFacts> facts_;  // not null
   SourceLocation location_;
-
- public:
-  // The requested device as printed: "/gpu:2" if the user wrote that; empty if none was requested.
-  const std::string& device_text() const { return device_text_; }
 };
 
 inline DType Output::dtype() const { return valid() ? node->outputs()[index].dtype : DType::kFloat32; }

@@ -65,10 +65,18 @@ Scope Scope::NameScope(absl::string_view name) const {
   return scope;
 }
 
-Scope Scope::VariableScope(absl::string_view name) const {
-  Scope scope = NameScope(name);
-  scope.variable_path_ = absl::StrCat(variable_path_, absl::StripSuffix(name, "/"), "/");
+template <class Change>
+Scope Scope::With(const Change& change) const {
+  Scope scope = *this;
+  auto facts = std::make_shared<Facts>(*facts_);
+  change(*facts);
+  scope.facts_ = std::move(facts);
   return scope;
+}
+
+Scope Scope::VariableScope(absl::string_view name) const {
+  return NameScope(name).With(
+      [&](Facts& facts) { absl::StrAppend(&facts.variable_path, absl::StripSuffix(name, "/"), "/"); });
 }
 
 Scope Scope::Device(absl::string_view device, SourceLocation location) const {
@@ -78,36 +86,33 @@ Scope Scope::Device(absl::string_view device, SourceLocation location) const {
     Fail(MalformedDevice(device, parsed.status(), location));
     return *this;
   }
-  Scope scope = Device(*parsed);
-  if (scope.device_ == *parsed) scope.device_text_ = std::string(device);
-  return scope;
+  const Scope scope = Device(*parsed);
+  if (scope.device() != *parsed) return scope;
+  return scope.With([&](Facts& facts) { facts.device_text = std::string(device); });
 }
 
 Scope Scope::Device(const DeviceName& device) const {
-  Scope scope = *this;
-  scope.device_ = MergeOverride(device_, device);
-  scope.device_text_ = scope.device_.ToString();
-  scope.colocated_with_ = nullptr;
-  return scope;
+  return With([&](Facts& facts) {
+    facts.device = MergeOverride(facts.device, device);
+    facts.device_text = facts.device.ToString();
+    facts.colocated_with.clear();
+  });
 }
 
 Scope Scope::NoDevice() const {
-  Scope scope = *this;
-  scope.device_ = DeviceName();
-  scope.device_text_.clear();
-  return scope;
+  return With([&](Facts& facts) {
+    facts.device = DeviceName();
+    facts.device_text.clear();
+  });
 }
 
 Scope Scope::VariableDevice(absl::string_view device, SourceLocation location) const {
-  Scope scope = *this;
   absl::StatusOr<DeviceName> parsed = DeviceName::Parse(device);
   if (!parsed.ok()) {
     Fail(MalformedDevice(device, parsed.status(), location));
-    return scope;
+    return *this;
   }
-  scope.variable_device_ = *parsed;
-  scope.has_variable_device_ = true;
-  return scope;
+  return With([&](Facts& facts) { facts.variable_device = *std::move(parsed); });
 }
 
 Scope Scope::ControlDependencies(absl::Span<const Output> outputs, SourceLocation location) const {
@@ -117,52 +122,49 @@ Scope Scope::ControlDependencies(absl::Span<const Output> outputs, SourceLocatio
 }
 
 Scope Scope::ControlDependencies(absl::Span<const Node* const> nodes, SourceLocation location) const {
-  Scope scope = *this;
   if (location_.known()) location = location_;
-  for (const Node* node : nodes) {
-    if (node == nullptr) {
-      Fail(absl::InvalidArgumentError(absl::StrCat(
-          "A control dependency in scope '", name_,
-          "' is an invalid Output (default-constructed, or a gradient that does not exist) or a null node (",
-          location.ToString(), ")")));
-      continue;
+  return With([&](Facts& facts) {
+    for (const Node* node : nodes) {
+      if (node == nullptr) {
+        Fail(absl::InvalidArgumentError(absl::StrCat(
+            "A control dependency in scope '", name_,
+            "' is an invalid Output (default-constructed, or a gradient that does not exist) or a null node (",
+            location.ToString(), ")")));
+        continue;
+      }
+      auto& inputs = facts.control_inputs;
+      if (std::find(inputs.begin(), inputs.end(), node) == inputs.end()) inputs.push_back(node);
     }
-    auto& inputs = scope.control_inputs_;
-    if (std::find(inputs.begin(), inputs.end(), node) == inputs.end()) inputs.push_back(node);
-  }
-  return scope;
+  });
 }
 
 Scope Scope::NoControlDependencies() const {
-  Scope scope = *this;
-  scope.control_inputs_.clear();
-  scope.only_if_ = Output();
-  return scope;
+  return With([&](Facts& facts) {
+    facts.control_inputs.clear();
+    facts.only_if = Output();
+  });
 }
 
 Scope Scope::OnlyIf(Output condition) const {
-  Scope scope = *this;
-  const bool both = only_if_.valid() && condition.valid();
-  scope.only_if_ = both ? Add(OpRole::kLogicalAnd, {only_if_, condition}) : condition;
-  return scope;
+  const Output outer = facts_->only_if;
+  if (outer.valid() && condition.valid()) condition = Add(OpRole::kLogicalAnd, {outer, condition});
+  return With([&](Facts& facts) { facts.only_if = condition; });
 }
 
 Scope Scope::ColocateWith(const Node& node) const {
-  Scope scope = NoDevice();
-  scope.colocated_with_ = &node;
-  return scope;
+  return With([&](Facts& facts) {
+    facts.device = DeviceName();
+    facts.device_text.clear();
+    facts.colocated_with = {&node};
+  });
 }
 
 Scope Scope::ReuseVariables(Reuse reuse) const {
-  Scope scope = *this;
-  scope.reuse_ = reuse;
-  return scope;
+  return With([&](Facts& facts) { facts.reuse = reuse; });
 }
 
 Scope Scope::Replica(int replica) const {
-  Scope scope = *this;
-  scope.replica_ = replica;
-  return scope;
+  return With([&](Facts& facts) { facts.replica = replica; });
 }
 
 Scope Scope::WithLocation(SourceLocation location) const {
@@ -172,31 +174,29 @@ Scope Scope::WithLocation(SourceLocation location) const {
 }
 
 Scope Scope::InPhase(Phase phase, const Node* computed_for) const {
-  Scope scope = *this;
-  scope.phase_ = phase;
-  scope.computed_for_ = computed_for;
-  return scope;
+  return With([&](Facts& facts) {
+    facts.phase = phase;
+    facts.computed_for = computed_for;
+  });
 }
 
 Scope Scope::InTower(int tower) const {
-  Scope scope = *this;
-  scope.tower_ = tower;
-  scope.tower_scope_ = name_;
-  return scope;
+  return With([&](Facts& facts) {
+    facts.tower = tower;
+    facts.tower_scope = name_;
+  });
 }
 
 Scope Scope::RandomCounters(Output step, Output first_example) const {
-  Scope scope = *this;
-  scope.random_step_ = step;
-  scope.random_offset_ = first_example;
-  scope.random_root_ = name_;
-  return scope;
+  return With([&](Facts& facts) {
+    facts.random_step = step;
+    facts.random_offset = first_example;
+    facts.random_root = name_;
+  });
 }
 
 Scope Scope::ShareStatistics(TowerGroup group) const {
-  Scope scope = *this;
-  scope.statistics_group_ = std::move(group);
-  return scope;
+  return With([&](Facts& facts) { facts.statistics_group = std::move(group); });
 }
 
 Scope Scope::Named(absl::string_view name) const {
@@ -206,13 +206,14 @@ Scope Scope::Named(absl::string_view name) const {
 }
 
 std::vector<Output> Scope::random_counters() const {
+  const Output step = facts_->random_step, first_example = facts_->random_offset;
   std::vector<Output> counters;
-  if (random_step_.valid()) counters.push_back(random_step_);
-  if (random_step_.valid() && random_offset_.valid()) counters.push_back(random_offset_);
+  if (step.valid()) counters.push_back(step);
+  if (step.valid() && first_example.valid()) counters.push_back(first_example);
   return counters;
 }
 
-std::string Scope::random_path() const { return std::string(absl::StripPrefix(name_, random_root_)); }
+std::string Scope::random_path() const { return std::string(absl::StripPrefix(name_, facts_->random_root)); }
 
 void Scope::AddToCollection(absl::string_view collection, Output output, SourceLocation location) const {
   if (output.valid()) return graph_->AddToCollection(collection, {output.node->name(), output});
@@ -237,8 +238,8 @@ const Node* Scope::AddNode(absl::string_view op, std::vector<Output> inputs, Att
         location_.known() ? absl::StrCat(" (", location_.ToString(), ")") : "")));
     return nullptr;
   }
-  if (only_if_.valid()) {
-    if (absl::Status status = AddCondition(graph_->registry(), op, only_if_, inputs); !status.ok()) {
+  if (facts_->only_if.valid()) {
+    if (absl::Status status = AddCondition(graph_->registry(), op, facts_->only_if, inputs); !status.ok()) {
       Fail(absl::Status(status.code(),
                         absl::StrCat("Cannot add a node of op ", op, " in scope '", name_, "': ", status.message(),
                                      location_.known() ? absl::StrCat(" (", location_.ToString(), ")") : "")));
@@ -249,19 +250,13 @@ const Node* Scope::AddNode(absl::string_view op, std::vector<Output> inputs, Att
                       .name = absl::StrCat(name_, wanted_name_.empty() ? op : absl::string_view(wanted_name_)),
                       .inputs = std::move(inputs),
                       .attrs = std::move(attrs),
-                      .device = device_,
-                      .device_text = device_text_,
-                      .phase = phase_,
-                      .computed_for = computed_for_,
-                      .tower = tower_,
-                      .tower_scope = tower_scope_,
+                      .facts = facts_,
                       .location = location_};
-  for (const Node* control : control_inputs_) {
+  for (const Node* control : facts_->control_inputs) {
     const bool data = std::any_of(request.inputs.begin(), request.inputs.end(),
                                   [&](const Output& input) { return input.node == control; });
     if (!data) request.control_inputs.push_back(control);
   }
-  if (colocated_with_ != nullptr) request.colocated_with.push_back(colocated_with_);
   absl::StatusOr<const Node*> node = graph_->AddNode(std::move(request));
   if (!node.ok()) {
     graph_->Fail(node.status());  // which names the line itself

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,9 +33,9 @@ struct TowerGroup {
   Output examples;  // float32 scalar: the number of this tower's examples in the batch
 };
 
-// Describes how nodes are added to a Graph, and is the only way to add them. A value type that is cheap to copy: each
-// method returns a changed copy, so nothing leaks out of a loop over towers. The graph is borrowed. As thread-safe as
-// its graph.
+// Describes how nodes are added to a Graph, and is the only way to add them. A value type that is cheap to copy, with a
+// record that copies and nodes share: each method returns a changed copy, so nothing leaks out of a loop over towers.
+// The graph is borrowed. As thread-safe as its graph.
 class Scope {
  public:
   explicit Scope(Graph& graph) : graph_(&graph) {}
@@ -92,21 +93,24 @@ class Scope {
   void Fail(const absl::Status& status) const;
   // The error with that line.
   absl::Status WithOwnLine(const absl::Status& status) const;
-  const std::string& name() const { return name_; }                    // "tower_0/conv1/", "" at the root
-  const std::string& variable_path() const { return variable_path_; }  // "conv1/"
-  const DeviceName& device() const { return device_; }
-  const DeviceName& variable_device() const { return has_variable_device_ ? variable_device_ : device_; }
-  Phase phase() const { return phase_; }
-  int tower() const { return tower_; }                   // -1: none
+  const std::string& name() const { return name_; }                           // "tower_0/conv1/", "" at the root
+  const std::string& variable_path() const { return facts_->variable_path; }  // "conv1/"
+  const DeviceName& device() const { return facts_->device; }
+  const DeviceName& variable_device() const {
+    return facts_->variable_device.has_value() ? *facts_->variable_device : facts_->device;
+  }
+  Phase phase() const { return facts_->phase; }
+  int tower() const { return facts_->tower; }            // -1: none
   SourceLocation location() const { return location_; }  // the source line of new nodes; may be unknown
-  Reuse reuse() const { return reuse_; }
-  int replica() const { return replica_; }
+  Reuse reuse() const { return facts_->reuse; }
+  int replica() const { return facts_->replica; }
   std::vector<Output> random_counters() const;  // [step], [step, first_example] or []
   // name() relative to the scope on which RandomCounters was called, so the same in every tower. It keys random ops and
   // the collectives of layers.
   std::string random_path() const;
-  const TowerGroup& statistics_group() const { return statistics_group_; }  // of ShareStatistics, or this tower alone
-  const std::string& wanted_name() const { return wanted_name_; }           // of Named; empty if not set
+  // Of ShareStatistics, or this tower alone.
+  const TowerGroup& statistics_group() const { return facts_->statistics_group; }
+  const std::string& wanted_name() const { return wanted_name_; }  // of Named; empty if not set
 
   // Adds the output to a collection of the graph. An invalid one is an error of the graph, with the caller's source
   // line.
@@ -131,25 +135,27 @@ class Scope {
  private:
   friend class OpScope;
 
+  // What scopes hand on to those made from them, besides names. Shared by scopes and nodes that have the same.
+  struct Facts : NodeFacts {
+    std::string variable_path = {};
+    std::optional<DeviceName> variable_device = {};  // if it is not that of nodes
+    std::vector<const Node*> control_inputs = {};
+    Output only_if = {};
+    Reuse reuse = Reuse::kNever;
+    int replica = 0;
+    Output random_step = {}, random_offset = {};
+    std::string random_root = {};
+    TowerGroup statistics_group = {};
+  };
+
+  // A copy whose facts are changed by change(facts).
+  template <class Change>
+  Scope With(const Change& change) const;
+
   Graph* graph_;
-  std::string name_, variable_path_;
-  DeviceName device_, variable_device_;
-  std::string device_text_;
-  bool has_variable_device_ = false;
-  std::vector<const Node*> control_inputs_;
-  Output only_if_;
-  const Node* colocated_with_ = nullptr;
-  Reuse reuse_ = Reuse::kNever;
-  int replica_ = 0;
-  Phase phase_ = Phase::kForward;
-  const Node* computed_for_ = nullptr;
-  int tower_ = -1;
-  std::string tower_scope_;
+  std::string name_, wanted_name_;
   SourceLocation location_;
-  std::string wanted_name_;
-  Output random_step_, random_offset_;
-  std::string random_root_;
-  TowerGroup statistics_group_;
+  std::shared_ptr<const Facts> facts_ = std::make_shared<const Facts>();
 };
 
 // A Scope with the caller's source line. Op builders take it as their parameter, so that users pass a Scope and errors

@@ -16,12 +16,11 @@ class PlaceGroupsTest : public PlaceFixture {
  protected:
   // A node with both a device request and a colocation, which no Scope creates.
   const Node* Bound(const std::string& op, std::vector<Output> inputs, const Node& with, const std::string& device) {
+    const NodeFacts facts{.device = *DeviceName::Parse(device), .device_text = device, .colocated_with = {&with}};
     auto node = graph_.AddNode({.op = op,
                                 .name = absl::StrCat(op, "_on_", with.name()),
                                 .inputs = std::move(inputs),
-                                .device = *DeviceName::Parse(device),
-                                .device_text = device,
-                                .colocated_with = {&with},
+                                .facts = std::make_shared<const NodeFacts>(facts),
                                 .location = {"train.cc", 7}});
     EXPECT_TRUE(node.ok()) << node.status();
     return *node;

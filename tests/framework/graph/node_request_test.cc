@@ -1,5 +1,6 @@
 // Graph::AddNode given every field of a request wrong: an error with the node, the user's line and the reason.
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "framework/graph/scope.h"
 #include "ops/array.h"
 #include "ops/builtin_ops.h"
+#include "ops/math.h"
 
 namespace belfry {
 namespace {
@@ -18,17 +20,23 @@ using ::testing::HasSubstr;
 
 class NodeRequestTest : public testing::Test {
  protected:
-  // A request with a value in each field. The binding does not compile once a field is added, which then needs a case
+  // A request with a value in each field. The bindings do not compile once a field is added, which then needs a case
   // in this file.
   NodeRequest Good() const {
     NodeRequest request;
-    auto& [op, name, inputs, control_inputs, attrs, device, device_text, colocated_with, phase, computed_for, tower,
-           tower_scope, location] = request;
+    auto& [op, name, inputs, control_inputs, attrs, facts, location] = request;
     op = "Cast";
     name = "tower_0/c";
     inputs = {x_};
     control_inputs = {x_.node};
     attrs = {{"DstT", DType::kFloat64}};
+    facts = std::make_shared<const NodeFacts>(GoodFacts());
+    location = {"model.cc", 7};
+    return request;
+  }
+  NodeFacts GoodFacts() const {
+    NodeFacts facts;
+    auto& [device, device_text, colocated_with, phase, computed_for, tower, tower_scope] = facts;
     device = DeviceName::Parse("/gpu:1").value();
     device_text = "/gpu:1";
     colocated_with = {x_.node};
@@ -36,12 +44,13 @@ class NodeRequestTest : public testing::Test {
     computed_for = x_.node;
     tower = 0;
     tower_scope = "tower_0/";
-    location = {"model.cc", 7};
-    return request;
+    return facts;
   }
-  std::string Error(const std::function<void(NodeRequest&)>& spoil) {
+  std::string Error(const std::function<void(NodeRequest&, NodeFacts&)>& spoil) {
     NodeRequest request = Good();
-    spoil(request);
+    NodeFacts facts = GoodFacts();
+    spoil(request, facts);
+    if (request.facts != nullptr) request.facts = std::make_shared<const NodeFacts>(facts);
     const int size = graph_.size();
     const absl::StatusOr<const Node*> node = graph_.AddNode(std::move(request));
     EXPECT_EQ(graph_.size(), size);
@@ -59,39 +68,50 @@ TEST_F(NodeRequestTest, NothingIsWrong) {
   EXPECT_EQ((*node)->computed_for(), x_.node);
 }
 
+TEST_F(NodeRequestTest, FactsAreShared) {
+  const NodeRequest request = Good();
+  const Node* const first = graph_.AddNode(request).value();
+  EXPECT_EQ(&graph_.AddNode(request).value()->facts(), &first->facts());
+  const Scope scope = Scope(graph_).Device("/gpu:1").InTower(0);
+  EXPECT_EQ(&ops::Neg(scope.Named("a"), x_).node->facts(), &ops::Neg(scope.NameScope("b"), x_).node->facts());
+}
+
 TEST_F(NodeRequestTest, EveryFieldIsChecked) {
   struct Case {
     const char* field;
-    std::function<void(NodeRequest&)> spoil;
+    std::function<void(NodeRequest&, NodeFacts&)> spoil;
     const char* reason;
   };
   const Case cases[] = {
-      {"op", [](NodeRequest& r) { r.op = ""; }, "no op of this name"},
-      {"name", [](NodeRequest& r) { r.name = ""; }, "a name must begin with"},
-      {"name", [](NodeRequest& r) { r.name = std::string("a\0b", 3); }, "a name must begin with"},
-      {"inputs", [](NodeRequest& r) { r.inputs = {}; }, "needs 1 inputs, but was given 0"},
-      {"inputs", [](NodeRequest& r) { r.inputs = {Output()}; }, "an input is an invalid Output"},
-      {"inputs", [this](NodeRequest& r) { r.inputs = {foreign_}; }, "an input belongs to another graph"},
-      {"inputs", [](NodeRequest& r) { r.inputs[0].index = 1; }, "input Const:1 does not exist"},
-      {"inputs", [](NodeRequest& r) { r.inputs[0].index = -1; }, "input Const:-1 does not exist"},
-      {"control_inputs", [](NodeRequest& r) { r.control_inputs.push_back(nullptr); }, "a control input is null"},
-      {"control_inputs", [this](NodeRequest& r) { r.control_inputs.push_back(foreign_.node); },
+      {"op", [](NodeRequest& r, NodeFacts&) { r.op = ""; }, "no op of this name"},
+      {"name", [](NodeRequest& r, NodeFacts&) { r.name = ""; }, "a name must begin with"},
+      {"name", [](NodeRequest& r, NodeFacts&) { r.name = std::string("a\0b", 3); }, "a name must begin with"},
+      {"inputs", [](NodeRequest& r, NodeFacts&) { r.inputs = {}; }, "needs 1 inputs, but was given 0"},
+      {"inputs", [](NodeRequest& r, NodeFacts&) { r.inputs = {Output()}; }, "an input is an invalid Output"},
+      {"inputs", [this](NodeRequest& r, NodeFacts&) { r.inputs = {foreign_}; }, "an input belongs to another graph"},
+      {"inputs", [](NodeRequest& r, NodeFacts&) { r.inputs[0].index = 1; }, "input Const:1 does not exist"},
+      {"inputs", [](NodeRequest& r, NodeFacts&) { r.inputs[0].index = -1; }, "input Const:-1 does not exist"},
+      {"control_inputs", [](NodeRequest& r, NodeFacts&) { r.control_inputs.push_back(nullptr); },
+       "a control input is null"},
+      {"control_inputs", [this](NodeRequest& r, NodeFacts&) { r.control_inputs.push_back(foreign_.node); },
        "a control input belongs to another graph"},
-      {"attrs", [](NodeRequest& r) { r.attrs = {}; }, "attribute 'DstT' (a dtype) is missing"},
+      {"attrs", [](NodeRequest& r, NodeFacts&) { r.attrs = {}; }, "attribute 'DstT' (a dtype) is missing"},
       {"attrs",
-       [](NodeRequest& r) {
+       [](NodeRequest& r, NodeFacts&) {
          r.attrs = {{"DstT", static_cast<DType>(200)}};
        },
        "attribute 'DstT' is no dtype, but the number 200"},
-      {"device", [](NodeRequest& r) { r.device.id = -3; }, "its device is malformed"},
-      {"device", [](NodeRequest& r) { r.device.type = "a b"; }, "its device is malformed"},
-      {"colocated_with", [](NodeRequest& r) { r.colocated_with = {nullptr}; }, "a node to be colocated with is null"},
-      {"colocated_with", [this](NodeRequest& r) { r.colocated_with.push_back(foreign_.node); },
+      {"facts", [](NodeRequest& r, NodeFacts&) { r.facts = nullptr; }, "it has no facts"},
+      {"device", [](NodeRequest&, NodeFacts& f) { f.device.id = -3; }, "its device is malformed"},
+      {"device", [](NodeRequest&, NodeFacts& f) { f.device.type = "a b"; }, "its device is malformed"},
+      {"colocated_with", [](NodeRequest&, NodeFacts& f) { f.colocated_with = {nullptr}; },
+       "a node to be colocated with is null"},
+      {"colocated_with", [this](NodeRequest&, NodeFacts& f) { f.colocated_with.push_back(foreign_.node); },
        "a node to be colocated with belongs to another graph"},
-      {"phase", [](NodeRequest& r) { r.phase = static_cast<Phase>(7); }, "there is no phase 7"},
-      {"computed_for", [this](NodeRequest& r) { r.computed_for = foreign_.node; },
+      {"phase", [](NodeRequest&, NodeFacts& f) { f.phase = static_cast<Phase>(7); }, "there is no phase 7"},
+      {"computed_for", [this](NodeRequest&, NodeFacts& f) { f.computed_for = foreign_.node; },
        "the node that it is computed for belongs to another graph"},
-      {"tower", [](NodeRequest& r) { r.tower = -2; }, "there is no tower -2"},
+      {"tower", [](NodeRequest&, NodeFacts& f) { f.tower = -2; }, "there is no tower -2"},
   };
   for (const Case& wrong : cases) {
     EXPECT_THAT(Error(wrong.spoil),
@@ -103,8 +123,10 @@ TEST_F(NodeRequestTest, EveryFieldIsChecked) {
 // These are text for messages and for Scope::WithLocation, so there is no wrong value; none may crash.
 TEST_F(NodeRequestTest, TextsMayBeAnything) {
   NodeRequest request = Good();
-  request.device_text = std::string("\0\n", 2);
-  request.tower_scope = "/";
+  NodeFacts facts = GoodFacts();
+  facts.device_text = std::string("\0\n", 2);
+  facts.tower_scope = "/";
+  request.facts = std::make_shared<const NodeFacts>(facts);
   request.location = {nullptr, 7};
   const absl::StatusOr<const Node*> node = graph_.AddNode(request);
   ASSERT_TRUE(node.ok()) << node.status();
