@@ -9,12 +9,12 @@
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/base/units.h"
-#include "framework/data/textures.h"
 #include "models/networks/cifar_net.h"
 #include "models/networks/resnet.h"
 #include "ops/array.h"
 #include "optim/descent.h"
 #include "trainers/callbacks/progress.h"
+#include "trainers/datasets/textures.h"
 #include "trainers/program/run_header.h"
 
 namespace belfry::trainers {

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "framework/data/cifar10.h"
+#include "trainers/datasets/cifar10.h"
 #include "trainers/program/classifier_program.h"
 
 namespace belfry::trainers {

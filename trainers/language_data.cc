@@ -11,9 +11,9 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "framework/base/status.h"
-#include "framework/data/text/language.h"
 #include "framework/data/text/text.h"
 #include "framework/data/text/tokens.h"
+#include "trainers/datasets/language.h"
 
 namespace belfry::trainers {
 

@@ -1,14 +1,14 @@
 // Input: a list of files to put into the data set's folder. Each has a byte that picks its name, two bytes for its size
 // and, for a file of images, a label for each record that has begun or, for a text file, the text.
-#include "framework/data/cifar10.h"
+#include "trainers/datasets/cifar10.h"
 
 #include <spdlog/spdlog.h>
 
 #include <iterator>
 #include <map>
 
-#include "tests/framework/data/planes.h"
 #include "tests/fuzz/fuzz.h"
+#include "tests/trainers/datasets/planes.h"
 
 namespace belfry::data {
 namespace {

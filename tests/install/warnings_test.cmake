@@ -4,7 +4,8 @@
 # install.cmake installs.
 set(flags -std=c++20 -fsyntax-only -Wall -Wextra -Wshadow -Werror -I ${source_dir} -x c++)
 file(GLOB_RECURSE headers RELATIVE ${source_dir} ${source_dir}/framework/*.h ${source_dir}/ops/*.h
-     ${source_dir}/optim/*.h ${source_dir}/models/*.h ${source_dir}/trainers/callbacks/*.h ${source_dir}/trainers/loop/*.h ${source_dir}/trainers/prediction/*.h ${source_dir}/trainers/program/*.h)
+     ${source_dir}/optim/*.h ${source_dir}/models/*.h ${source_dir}/trainers/callbacks/*.h ${source_dir}/trainers/datasets/*.h
+     ${source_dir}/trainers/loop/*.h ${source_dir}/trainers/prediction/*.h ${source_dir}/trainers/program/*.h)
 list(FILTER headers EXCLUDE REGEX
      "_impl\\.h$|/cuda/|/mpi/|^ops/(onednn|cublas|cudnn|gpu|module)/|/half\\.h$|gpu_reduce\\.h$|gpu_module\\.h$")
 list(APPEND headers trainers/belfry.h)

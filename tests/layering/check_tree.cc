@@ -51,6 +51,7 @@ constexpr absl::string_view kLayers[] = {
     "models/towers",
     "models/networks",
     "models",
+    "trainers/datasets",
     "trainers/prediction",
     "trainers/callbacks",
     "trainers/loop",

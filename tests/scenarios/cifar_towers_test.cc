@@ -10,9 +10,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
-#include "framework/data/cifar10.h"
 #include "framework/data/prefetcher.h"
-#include "framework/data/textures.h"
 #include "framework/runtime/session.h"
 #include "models/layers/losses.h"
 #include "models/networks/cifar_net.h"
@@ -20,6 +18,8 @@
 #include "ops/builtin_ops.h"
 #include "optim/descent.h"
 #include "tests/framework/base/same_bits.h"
+#include "trainers/datasets/cifar10.h"
+#include "trainers/datasets/textures.h"
 
 namespace belfry {
 namespace {

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/tensor.h"
 #include "framework/data/in_memory.h"
-#include "tests/framework/data/data_testing.h"
+#include "tests/framework/io/io_testing.h"
 
 namespace belfry::data {
 namespace {

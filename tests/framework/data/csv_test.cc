@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "spdlog/fmt/fmt.h"
-#include "tests/framework/data/data_testing.h"
+#include "tests/framework/io/io_testing.h"
 
 namespace belfry::data {
 namespace {

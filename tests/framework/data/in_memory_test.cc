@@ -1,6 +1,6 @@
 #include "framework/data/in_memory.h"
 
-#include "tests/framework/data/data_testing.h"
+#include "tests/framework/io/io_testing.h"
 
 namespace belfry::data {
 namespace {

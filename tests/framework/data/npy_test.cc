@@ -7,7 +7,7 @@
 #include "framework/base/half.h"
 #include "framework/data/npy_header_impl.h"
 #include "tests/framework/base/same_bits.h"
-#include "tests/framework/data/data_testing.h"
+#include "tests/framework/io/io_testing.h"
 
 namespace belfry::data {
 namespace {

@@ -5,7 +5,7 @@
 #include <map>
 #include <vector>
 
-#include "tests/framework/data/data_testing.h"
+#include "tests/framework/io/io_testing.h"
 
 namespace belfry::data {
 namespace {

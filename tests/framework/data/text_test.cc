@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/data/npy.h"
 #include "framework/data/text/tokens.h"
-#include "tests/framework/data/data_testing.h"
+#include "tests/framework/io/io_testing.h"
 
 namespace belfry::data {
 namespace {

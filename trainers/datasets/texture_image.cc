@@ -1,11 +1,11 @@
-#include "framework/data/texture_image.h"
+#include "trainers/datasets/texture_image.h"
 
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
 #include "framework/base/philox.h"
-#include "framework/data/cifar10.h"
+#include "trainers/datasets/cifar10.h"
 
 namespace belfry::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "framework/data/text/language.h"
+#include "trainers/datasets/language.h"
 
 #include <cstring>
 #include <memory>

@@ -1,4 +1,4 @@
-#include "framework/data/textures.h"
+#include "trainers/datasets/textures.h"
 
 #include <unistd.h>
 
@@ -18,10 +18,10 @@
 #include "framework/base/philox.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
-#include "framework/data/cifar10_files.h"
-#include "framework/data/texture_image.h"
 #include "framework/io/file.h"
 #include "framework/io/file_lock.h"
+#include "trainers/datasets/cifar10_files.h"
+#include "trainers/datasets/texture_image.h"
 
 namespace belfry::data {
 

@@ -1,11 +1,11 @@
-// Helpers shared by the tests of framework/data.
+// Made-up files of CIFAR-10.
 #pragma once
 
 #include <string>
 
-#include "framework/data/cifar10.h"
-#include "tests/framework/data/planes.h"
 #include "tests/framework/io/io_testing.h"
+#include "tests/trainers/datasets/planes.h"
+#include "trainers/datasets/cifar10.h"
 
 namespace belfry::data {
 

@@ -4,8 +4,8 @@
 #include <cstdint>
 
 #include "absl/status/statusor.h"
-#include "framework/data/text/markov_source.h"
 #include "framework/data/text/windows.h"
+#include "trainers/datasets/markov_source.h"
 
 namespace belfry::data {
 

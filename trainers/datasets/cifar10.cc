@@ -1,4 +1,4 @@
-#include "framework/data/cifar10.h"
+#include "trainers/datasets/cifar10.h"
 
 #include <spdlog/spdlog.h>
 
@@ -15,8 +15,8 @@
 #include "absl/strings/str_split.h"
 #include "framework/base/check.h"
 #include "framework/base/status.h"
-#include "framework/data/cifar10_files.h"
 #include "framework/io/file.h"
+#include "trainers/datasets/cifar10_files.h"
 
 namespace belfry::data {
 namespace {

@@ -1,4 +1,4 @@
-#include "framework/data/cifar10.h"
+#include "trainers/datasets/cifar10.h"
 
 #include <spdlog/sinks/ostream_sink.h>
 #include <spdlog/spdlog.h>
@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "framework/data/augment.h"
-#include "tests/framework/data/data_testing.h"
+#include "tests/trainers/datasets/random_records.h"
 
 namespace belfry::data {
 namespace {

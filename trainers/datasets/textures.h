@@ -9,7 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
-#include "framework/data/cifar10.h"
+#include "trainers/datasets/cifar10.h"
 
 namespace belfry::data {
 

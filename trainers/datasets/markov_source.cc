@@ -1,4 +1,4 @@
-#include "framework/data/text/markov_source.h"
+#include "trainers/datasets/markov_source.h"
 
 #include <algorithm>
 #include <cmath>

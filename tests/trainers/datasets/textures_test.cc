@@ -1,4 +1,4 @@
-#include "framework/data/textures.h"
+#include "trainers/datasets/textures.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -13,9 +13,9 @@
 
 #include "framework/base/parallel.h"
 #include "framework/base/steady_time.h"
-#include "framework/data/texture_image.h"
 #include "framework/io/file_lock.h"
-#include "tests/framework/data/data_testing.h"
+#include "tests/trainers/datasets/random_records.h"
+#include "trainers/datasets/texture_image.h"
 
 namespace belfry::data {
 namespace {

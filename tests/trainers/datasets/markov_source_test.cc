@@ -1,4 +1,4 @@
-#include "framework/data/text/markov_source.h"
+#include "trainers/datasets/markov_source.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "framework/data/text/language.h"
-#include "tests/framework/data/data_testing.h"
+#include "tests/trainers/datasets/random_records.h"
+#include "trainers/datasets/language.h"
 
 namespace belfry::data {
 namespace {
