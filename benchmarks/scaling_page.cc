@@ -15,7 +15,7 @@
 #include "benchmarks/report.h"
 #include "framework/base/status.h"
 #include "framework/io/file.h"
-#include "trainers/plots/page.h"
+#include "trainers/plots/plots.h"
 
 namespace belfry::benchmarks {
 namespace {

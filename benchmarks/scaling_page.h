@@ -8,7 +8,7 @@
 
 namespace belfry::benchmarks {
 
-// A page (trainers/plots/page.h) from the reports "scaling" and "prediction" of the benchmark, as Report::Json writes
+// A page (trainers/plots/plots.h) from the reports "scaling" and "prediction" of the benchmark, as Report::Json writes
 // them; either may be null. A curve for each program with the spread over rounds as bars, the ideal line, and the
 // prediction as far as devices were measured; the whole prediction has a chart of its own, with logarithmic axes.
 std::string ScalingPage(const nlohmann::ordered_json& measured, const nlohmann::ordered_json& predicted);

@@ -11,8 +11,7 @@
 #include "framework/base/units.h"
 #include "framework/io/file.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/plots/plot_page.h"
-#include "trainers/plots/run_metrics.h"
+#include "trainers/plots/plots.h"
 
 ABSL_FLAG(std::string, output, "run.html", "The file to write.");
 
@@ -28,34 +27,32 @@ be plotted while it is in progress; run the program again to update the page.
   plot_run metrics.jsonl                  # a run with --metrics_file=metrics.jsonl
 )";
 
-// InvalidArgument if the page cannot be written there whatever it holds.
-absl::Status CheckOutput(const std::filesystem::path& output) {
+// InvalidArgument if the page cannot be written there whatever it holds, or would replace one of `inputs`.
+absl::Status CheckOutput(const std::string& output, const std::vector<std::string>& inputs) {
+  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
   std::error_code error;
-  if (output.empty()) return absl::InvalidArgumentError("--output= is empty; name the page to write");
-  if (std::filesystem::is_directory(output, error)) {
-    return absl::InvalidArgumentError(absl::StrCat("--output=", output.string(), " is a folder; name a file in it"));
+  std::string problem;
+  if (output.empty()) {
+    problem = " is empty; name the page to write";
+  } else if (std::filesystem::is_directory(output, error)) {
+    problem = " is a folder; name a file in it";
+  } else if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
+    problem = absl::StrCat(": there is no folder ", folder.string());
   }
-  const std::filesystem::path folder = output.parent_path();
-  if (folder.empty() || std::filesystem::is_directory(folder, error)) return absl::OkStatus();
-  return absl::InvalidArgumentError(
-      absl::StrCat("--output=", output.string(), ": there is no folder ", folder.string()));
+  for (const std::string& input : inputs) {
+    if (input.empty()) return absl::InvalidArgumentError("an empty name in the place of a run; see --help");
+    if (std::filesystem::equivalent(input, output, error)) problem = " is the metrics file of a run; name another";
+  }
+  return problem.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat("--output=", output, problem));
 }
 
 absl::Status Run(const std::vector<std::string>& paths) {
   if (paths.empty()) {
     return absl::InvalidArgumentError("no runs given: name their directories or metrics files; see --help");
   }
-  for (const std::string& path : paths) {
-    if (path.empty()) return absl::InvalidArgumentError("an empty name in the place of a run; see --help");
-  }
-  RETURN_IF_ERROR(CheckOutput(absl::GetFlag(FLAGS_output)));
-  ASSIGN_OR_RETURN(const std::vector<RunMetrics> runs, ReadRunMetrics(paths));
   const std::string output = absl::GetFlag(FLAGS_output);
-  for (const std::string& path : paths) {
-    std::error_code error;
-    if (!std::filesystem::equivalent(path, output, error)) continue;
-    return absl::InvalidArgumentError(absl::StrCat("--output=", output, " is the metrics file of a run; name another"));
-  }
+  RETURN_IF_ERROR(CheckOutput(output, paths));
+  ASSIGN_OR_RETURN(const std::vector<RunMetrics> runs, ReadRunMetrics(paths));
   RETURN_IF_ERROR(io::WriteFile(output, PlotPage(runs)));
   for (const RunMetrics& run : runs) {
     absl::PrintF("%s: %s, last step %d%s\n", run.name, Counted(run.lines, "line"), run.last_step,

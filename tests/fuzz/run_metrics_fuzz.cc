@@ -1,25 +1,22 @@
 // Input: a metrics file.
-#include "trainers/plots/run_metrics.h"
-
+#include <algorithm>
 #include <cmath>
-#include <sstream>
+#include <map>
 
 #include <nlohmann/json.hpp>
 
 #include "tests/fuzz/fuzz.h"
-#include "trainers/plots/plot_page.h"
+#include "trainers/plots/plots.h"
 
 namespace belfry::trainers {
 namespace {
 
-// Lines that parse to `run`, if each of its columns has one value per step.
+// Lines that parse to `run`, if each of its curves has one point per step.
 std::string Print(const RunMetrics& run) {
   std::map<int64_t, nlohmann::json> lines;
   if (run.lines > 0) lines[run.last_step];
-  for (const auto& [key, curve] : run.curves) {
-    for (const auto& [number, column] : curve.columns()) {
-      lines[number][key] = column.count == 0 ? nlohmann::json() : nlohmann::json(column.last);
-    }
+  for (const auto& [key, points] : run.curves) {
+    for (const auto& [step, value] : points) lines[step][key] = value;  // NaN: null
   }
   std::string text;
   for (auto& [step, line] : lines) {
@@ -29,23 +26,23 @@ std::string Print(const RunMetrics& run) {
   return text;
 }
 
-bool OneValueEach(const RunMetrics& run) {
-  for (const auto& [key, curve] : run.curves) {
-    for (const auto& [number, column] : curve.columns()) {
-      if (curve.width() > 1 || column.count > 1) return false;
-    }
+bool OnePointEach(const RunMetrics& run) {
+  for (const auto& [key, points] : run.curves) {
+    const auto same_step = [](const auto& a, const auto& b) { return a.step == b.step; };
+    if (std::adjacent_find(points.begin(), points.end(), same_step) != points.end()) return false;
   }
   return true;
 }
 
 void CheckSame(const RunMetrics& a, const RunMetrics& b) {
-  for (const auto& [key, curve] : a.curves) {
-    if (curve.columns().empty()) continue;
+  for (const auto& [key, points] : a.curves) {
+    if (points.empty()) continue;
     const auto other = b.curves.find(key);
-    BELFRY_CHECK(other != b.curves.end() && other->second.columns().size() == curve.columns().size());
-    for (const auto& [number, column] : curve.columns()) {
-      const Column& same = other->second.columns().at(number);
-      BELFRY_CHECK(same.count == column.count && same.last == column.last && same.first_step == column.first_step);
+    BELFRY_CHECK(other != b.curves.end() && other->second.size() == points.size());
+    for (size_t i = 0; i < points.size(); ++i) {
+      const RunMetrics::Point& same = other->second[i];
+      BELFRY_CHECK(same.step == points[i].step);
+      BELFRY_CHECK(same.value == points[i].value || (std::isnan(same.value) && std::isnan(points[i].value)));
     }
   }
 }
@@ -56,24 +53,20 @@ void CheckSame(const RunMetrics& a, const RunMetrics& b) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace belfry;
   using namespace belfry::trainers;
-  std::istringstream in(std::string(fuzz::Input(data, size).Rest()));
-  const auto run = ParseRunMetrics(in, "run");
+  const auto run = ParseRunMetrics(fuzz::Input(data, size).Rest(), "run");
   if (!run.ok()) {
     BELFRY_CHECK(absl::IsInvalidArgument(run.status()));
     return 0;
   }
-  for (const auto& [key, curve] : run->curves) {
-    BELFRY_CHECK(curve.columns().size() <= Curve::kMaxColumns);
-    int64_t before = -1;
-    for (const auto& [number, column] : curve.columns()) {
-      BELFRY_CHECK(before < column.first_step && column.first_step <= column.last_step);
-      BELFRY_CHECK(column.count == 0 || (column.min <= column.last && column.last <= column.max));
-      before = column.last_step;
+  for (const auto& [key, points] : run->curves) {
+    int64_t before = 0;
+    for (const auto& [step, value] : points) {
+      BELFRY_CHECK(before <= step && step <= run->last_step);
+      before = step;
     }
   }
-  if (OneValueEach(*run)) {
-    std::istringstream printed(Print(*run));
-    const auto again = ParseRunMetrics(printed, "printed");
+  if (OnePointEach(*run)) {
+    const auto again = ParseRunMetrics(Print(*run), "printed");
     BELFRY_CHECK(again.ok());
     CheckSame(*run, *again);
   }
@@ -82,5 +75,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const size_t begin = page.find(head) + head.size();
   const auto json = nlohmann::json::parse(page.substr(begin, page.find('<', begin) - begin), nullptr, false);
   BELFRY_CHECK(json.is_object() && json["runs"].size() == 1);
+  for (const auto& curve : json["runs"][0]["curves"]) {
+    BELFRY_CHECK(curve["columns"].size() <= 1024);
+    int64_t before = -1;
+    for (const auto& column : curve["columns"]) {
+      BELFRY_CHECK(before < column[0].get<int64_t>());
+      before = column[0];
+      BELFRY_CHECK(column[1] == 0 || (column[3] <= column[4] && column[3] >= curve["least"]["value"]));
+    }
+  }
   return 0;
 }

@@ -1,16 +1,16 @@
-#include "trainers/plots/plot_page.h"
+#include "trainers/plots/plots.h"
 
 #include <algorithm>
 #include <cfloat>
 #include <cmath>
 #include <set>
-#include <sstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
 #include "absl/strings/str_cat.h"
+#include "tests/trainers/page_script.h"
 
 namespace belfry::trainers {
 namespace {
@@ -25,18 +25,24 @@ using ::testing::Not;
 using ::testing::SizeIs;
 using Json = nlohmann::ordered_json;
 
-RunMetrics Metrics(const std::string& name, const std::string& lines) {
-  std::istringstream in(lines);
-  return ParseRunMetrics(in, name).value();
-}
+using Points = std::vector<RunMetrics::Point>;
 
-RunMetrics Metrics(const std::string& key, const Curve& curve, int64_t last_step) {
-  RunMetrics run{.name = "run", .lines = 1, .last_step = last_step};
-  run.curves[key] = curve;
+RunMetrics Metrics(const std::string& name, const std::string& lines) { return ParseRunMetrics(lines, name).value(); }
+
+RunMetrics Metrics(const std::string& key, const Points& points) {
+  RunMetrics run{.name = "run", .lines = 1, .last_step = points.back().step};
+  run.curves[key] = points;
   return run;
 }
 
-// The data that the page's script reads.
+class PlotPageTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!HasNode()) GTEST_SKIP() << kNoNode;
+  }
+};
+
+// The charts and the table that the page's script makes, and the data that it reads.
 Json DataOf(const std::vector<RunMetrics>& runs) {
   const std::string page = PlotPage(runs);
   const std::string begin = "<script type=\"application/json\" id=\"data\">";
@@ -44,7 +50,16 @@ Json DataOf(const std::vector<RunMetrics>& runs) {
   EXPECT_EQ(page.find(begin, from), std::string::npos);
   Json data = Json::parse(page.substr(from, page.find("</script>", from) - from), nullptr, false);
   EXPECT_TRUE(data.is_object());
+  data.update(RunScript(page));
+  EXPECT_EQ(data["charts"].size(), data["drawn"].size());
   return data;
+}
+
+// Those of the only run, as the page's script reads them.
+Json CurvesOf(const RunMetrics& run) {
+  const std::string page = PlotPage({run}), begin = "id=\"data\">";
+  const size_t from = page.find(begin) + begin.size();
+  return Json::parse(page.substr(from, page.find("</script>", from) - from), nullptr, false)["runs"][0]["curves"];
 }
 
 std::vector<std::string> Titles(const Json& data) {
@@ -53,13 +68,18 @@ std::vector<std::string> Titles(const Json& data) {
   return titles;
 }
 
-TEST(PlotPage, HasAChartForEachKindAndALineForEachRun) {
+TEST_F(PlotPageTest, HasAChartForEachKindAndALineForEachRun) {
   const std::string lines =
       "{\"step\": 0, \"loss\": 2, \"learning_rate\": 0.1, \"images_per_second\": 0, \"w\": 1, \"seconds_input\": 1, "
       "\"seconds_step\": 3}\n{\"step\": 10, \"loss\": 1, \"learning_rate\": 0.1, \"images_per_second\": 500, \"w\": 2, "
       "\"seconds_input\": 1, \"seconds_step\": 3}\n{\"step\": 11, \"test_accuracy\": 0.75, \"test_loss\": 1.5}\n";
   const Json data = DataOf({Metrics("first", lines), Metrics("second", lines)});
-  EXPECT_EQ(data["runs"].dump(), R"([{"name":"first","last_step":11},{"name":"second","last_step":11}])");
+  EXPECT_EQ(
+      data["rows"][0].dump(),
+      R"(["run","last step","loss","best","test_loss","best","test_accuracy","best","mean images_per_second","w",)"
+      R"("time: step","time: input"])");
+  EXPECT_EQ(data["rows"][2].dump(), R"(["second",11,"1","1 at 10","1.5","1.5 at 11","0.75","0.75 at 11","500","2",)"
+                                    R"("75.0%","25.0%"])");
   EXPECT_THAT(Titles(data), ElementsAre("Loss", "Accuracy", "Learning rate", "Throughput, images/s", "w",
                                         "Where the time went: first", "Where the time went: second"));
   std::string axes, labels;
@@ -77,13 +97,13 @@ TEST(PlotPage, HasAChartForEachKindAndALineForEachRun) {
             R"("best test_loss":["1.5 at 11","1.5 at 11"],"test_accuracy":["0.75","0.75"],)"
             R"("best test_accuracy":["0.75 at 11","0.75 at 11"],"mean images_per_second":["500","500"],)"
             R"("w":["2","2"],"time: step":["75.0%","75.0%"],"time: input":["25.0%","25.0%"]})");
-  EXPECT_EQ(data["charts"][0]["datasets"][0]["data"].dump(), R"([[0,2.0,"2"],[10,1.0,"1"]])");
-  EXPECT_EQ(data["charts"][5]["datasets"][1]["data"].dump(), R"([[0,25.0,"25%"],[10,25.0,"25%"]])");
+  EXPECT_EQ(data["charts"][0]["datasets"][0]["data"].dump(), R"([[0,2,"2"],[10,1,"1"]])");
+  EXPECT_EQ(data["charts"][5]["datasets"][1]["data"].dump(), R"([[0,25,"25%"],[10,25,"25%"]])");
   EXPECT_EQ(data["charts"][6]["datasets"][1]["run"], 1);
 }
 
 // Only the cross-entropy can be compared with a test loss: the loss has the weight decay, too.
-TEST(PlotPage, HasCrossEntropyAndTestLossOnOneScale) {
+TEST_F(PlotPageTest, HasCrossEntropyAndTestLossOnOneScale) {
   const RunMetrics decays = Metrics("decays",
                                     "{\"step\": 0, \"loss\": 3.1, \"cross_entropy\": 0.9}\n"
                                     "{\"step\": 1, \"test_loss\": 0.8}\n"),
@@ -102,21 +122,21 @@ TEST(PlotPage, HasCrossEntropyAndTestLossOnOneScale) {
   EXPECT_THAT(Titles(DataOf({plain})), ElementsAre("Loss"));
 }
 
-TEST(PlotPage, HasAThroughputForEachUnit) {
+TEST_F(PlotPageTest, HasAThroughputForEachUnit) {
   const Json data = DataOf({Metrics("r", "{\"step\": 1, \"tokens_per_second\": 5, \"_per_second\": 3}\n"),
                             Metrics("s", "{\"step\": 1, \"images_per_second\": 5}\n")});
   EXPECT_THAT(Titles(data), ElementsAre("Throughput, examples/s", "Throughput, images/s", "Throughput, tokens/s"));
   EXPECT_EQ(data["charts"][2]["y"]["title"]["text"], "tokens/s");
 }
 
-TEST(PlotPage, TablesRunsThatDiffer) {
+TEST_F(PlotPageTest, TablesRunsThatDiffer) {
   const Json data = DataOf({Metrics("a", "{\"step\": 1, \"v\": 1}\n"), Metrics("b", "{\"step\": 1, \"w\": 2}\n"),
                             Metrics("c", "{\"step\": 2, \"v\": 3}\n")});
   EXPECT_EQ(data["table"].dump(), R"({"v":["1",null,"3"],"w":[null,"2"]})");
   EXPECT_EQ(data["charts"][0]["datasets"][1]["run"], 2);
 }
 
-TEST(PlotPage, KnowsKeys) {
+TEST_F(PlotPageTest, KnowsKeys) {
   const Json data =
       DataOf({Metrics("r",
                       "{\"step\": 1, \"train_error\": 1, \"validation_top_5\": 1, \"rows_per_second\": 1, "
@@ -130,7 +150,7 @@ TEST(PlotPage, KnowsKeys) {
                                  "Throughput, rows/s: rows_per_second", "b: b", "Where the time went: r: other"));
 }
 
-TEST(PlotPage, EscapesNames) {
+TEST_F(PlotPageTest, EscapesNames) {
   const std::string name = "</script><b>&\"'\xff", lines = "{\"step\": 1, \"</script>&loss\": 2, \"<u>\": 3}\n";
   const std::string page = PlotPage({Metrics(name, lines)});
   EXPECT_THAT(page, Not(HasSubstr("<b>")));
@@ -138,7 +158,7 @@ TEST(PlotPage, EscapesNames) {
   EXPECT_EQ(DataOf({Metrics(name, lines)})["charts"][0]["datasets"][0]["label"], "</script>&loss");
 }
 
-TEST(PlotPage, NeedsNoValues) {
+TEST_F(PlotPageTest, NeedsNoValues) {
   for (const char* lines : {"", "{\"step\": 1}\n", "{\"step\": 1, \"loss\": null, \"seconds_step\": null}\n"}) {
     const Json data = DataOf({Metrics("empty", lines)});
     EXPECT_EQ(data["runs"][0]["name"], "empty");
@@ -154,41 +174,40 @@ TEST(PlotPage, NeedsNoValues) {
   EXPECT_THAT(DataOf({Metrics("empty", "")})["charts"], IsEmpty());
 }
 
-TEST(PlotPage, HasGapsAndChoosesTheScale) {
-  Curve curve;
-  for (int i = 0; i < 4; ++i) curve.Add(i, i == 2 ? NAN : -i);
-  const Json chart = DataOf({Metrics("loss", curve, 3)})["charts"][0];
+TEST_F(PlotPageTest, HasGapsAndChoosesTheScale) {
+  Points points = {{0, 0}, {1, -1}, {2, NAN}, {3, -3}};
+  const Json chart = DataOf({Metrics("loss", points)})["charts"][0];
   EXPECT_FALSE(chart["y"].contains("type"));  // no value above 0: linear
-  EXPECT_EQ(chart["datasets"][0]["data"].dump(), R"([[0,0.0,"0"],[1,-1.0,"-1"],[2,null,"nan"],[3,-3.0,"-3"]])");
-  curve.Add(4, 1e-3);
-  EXPECT_EQ(DataOf({Metrics("loss", curve, 4)})["charts"][0]["y"]["type"], "logarithmic");
+  EXPECT_EQ(chart["datasets"][0]["data"].dump(), R"([[0,0,"0"],[1,-1,"-1"],[2,null,"NaN"],[3,-3,"-3"]])");
+  points.push_back({4, 1e-3});
+  EXPECT_EQ(DataOf({Metrics("loss", points)})["charts"][0]["y"]["type"], "logarithmic");
 }
 
-TEST(PlotPage, TakesHugeValues) {
-  Curve huge;
-  for (double value : {1e308, -1e308, 0.0, 5e-324, DBL_MAX})
-    huge.Add(static_cast<int64_t>(huge.columns().size()), value);
-  for (int i = 8; i < 512; ++i) huge.Add(i, 1);
-  huge.Coarsen(8);  // the sum of the first column overflows
-  const Json lines = DataOf({Metrics("loss", huge, 511)})["charts"][0]["datasets"];
+TEST_F(PlotPageTest, TakesHugeValues) {
+  Points huge;
+  for (double value : {1e308, -1e308, 0.0, 5e-324, DBL_MAX, DBL_MAX}) {
+    huge.push_back({static_cast<int64_t>(huge.size()), value});
+  }
+  for (int i = 8; i < 8 * 1024; ++i) huge.push_back({i, 1});  // columns of 8 steps; the sum of the first overflows
+  const Json lines = DataOf({Metrics("loss", huge)})["charts"][0]["datasets"];
   ASSERT_THAT(lines, SizeIs(2));
-  ASSERT_THAT(lines[0]["data"], SizeIs(64));
+  ASSERT_THAT(lines[0]["data"], SizeIs(1024));
   EXPECT_LE(std::abs(lines[0]["data"][0][1].get<double>()), 1e100);  // what Chart.js can draw
-  EXPECT_EQ(lines[1]["data"][0].dump(), "[4,-1e+100]");
-  EXPECT_EQ(lines[1]["data"][1].dump(), "[4,1e+100]");
+  EXPECT_EQ(lines[1]["data"][0].dump(), "[5,-1e+100]");
+  EXPECT_EQ(lines[1]["data"][1].dump(), "[5,1e+100]");
 }
 
-TEST(PlotPage, SmoothsOverAFiftiethToEitherSide) {
+TEST_F(PlotPageTest, SmoothsOverAFiftiethToEitherSide) {
   for (int stride : {1, 10}) {
     SCOPED_TRACE(stride);
     const auto value = [](int i) { return i == 100 ? NAN : i * i % 97; };
-    Curve curve;
-    for (int i = 0; i < 200; ++i) curve.Add(stride * i, value(i));
-    const Json line = DataOf({Metrics("w", curve, 1990)})["charts"][0]["datasets"][0];
+    Points points;
+    for (int i = 0; i < 200; ++i) points.push_back({stride * i, static_cast<double>(value(i))});
+    const Json line = DataOf({Metrics("w", points)})["charts"][0]["datasets"][0];
     ASSERT_THAT(line["data"], SizeIs(200));
     for (int i = 0; i < 200; ++i) {
       EXPECT_EQ(line["data"][i][0], stride * i);
-      EXPECT_EQ(line["data"][i][2], i == 100 ? "nan" : absl::StrCat(value(i)));  // not smoothed
+      EXPECT_EQ(line["data"][i][2], i == 100 ? "NaN" : absl::StrCat(value(i)));  // not smoothed
       double sum = 0, count = 0;
       for (int j = std::max(0, i - 3); j <= std::min(199, i + 3); ++j) {
         if (j != 100) sum += value(j), ++count;
@@ -202,10 +221,10 @@ TEST(PlotPage, SmoothsOverAFiftiethToEitherSide) {
   }
 }
 
-TEST(PlotPage, DrawsShortCurvesAsTheyAre) {
-  Curve curve;
-  for (int i = 0; i < 40; ++i) curve.Add(i < 20 ? i : 100 * i, i % 3);  // so uneven that smoothing would join steps
-  const Json lines = DataOf({Metrics("w", curve, 3900)})["charts"][0]["datasets"];
+TEST_F(PlotPageTest, DrawsShortCurvesAsTheyAre) {
+  Points points;  // so uneven that smoothing would join steps
+  for (int i = 0; i < 40; ++i) points.push_back({i < 20 ? i : 100 * i, static_cast<double>(i % 3)});
+  const Json lines = DataOf({Metrics("w", points)})["charts"][0]["datasets"];
   ASSERT_THAT(lines, SizeIs(1));
   for (int i = 0; i < 40; ++i) {
     EXPECT_EQ(lines[0]["data"][i][1], i % 3);
@@ -213,11 +232,11 @@ TEST(PlotPage, DrawsShortCurvesAsTheyAre) {
   }
 }
 
-TEST(PlotPage, MarksPointsThatNoLineShows) {
+TEST_F(PlotPageTest, MarksPointsThatNoLineShows) {
   const std::set<int> gaps = {1, 20, 22, 40, 41, 58}, lone = {0, 21, 59};
-  Curve curve;
-  for (int i = 0; i < 60; ++i) curve.Add(i, gaps.contains(i) ? NAN : 1);
-  const Json line = DataOf({Metrics("w", curve, 59)})["charts"][0]["datasets"][0];
+  Points points;
+  for (int i = 0; i < 60; ++i) points.push_back({i, gaps.contains(i) ? NAN : 1});
+  const Json line = DataOf({Metrics("w", points)})["charts"][0]["datasets"][0];
   for (int i = 0; i < 60; ++i) {
     EXPECT_EQ(line["data"][i][1].is_null(), gaps.contains(i)) << i;
     if (gaps.contains(i)) continue;
@@ -225,25 +244,25 @@ TEST(PlotPage, MarksPointsThatNoLineShows) {
   }
 }
 
-TEST(PlotPage, DrawsRangesFaintly) {
-  Curve curve;
-  for (int i = 0; i < 100; ++i) curve.Add(i, i == 4 || i == 5 ? NAN : i == 6 ? 7 : i);
-  curve.Coarsen(2);
-  const Json lines = DataOf({Metrics("w", curve, 99)})["charts"][0]["datasets"];
+TEST_F(PlotPageTest, DrawsRangesFaintly) {
+  Points points;  // in columns of two steps
+  for (int i = 0; i < 2048; ++i) points.push_back({i, i == 4 || i == 5 ? NAN : i == 6 ? 7 : i});
+  const Json lines = DataOf({Metrics("w", points)})["charts"][0]["datasets"];
   ASSERT_THAT(lines, SizeIs(2));
   EXPECT_FALSE(lines[0].contains("faint"));
   EXPECT_EQ(lines[1]["faint"], true);
   EXPECT_EQ(lines[1]["label"], lines[0]["label"]);  // so that the legend hides both
-  const Json& points = lines[1]["data"];
-  const Json first(points.begin(), points.begin() + 8);
-  EXPECT_EQ(first.dump(), "[[1,0.0],[1,1.0],[3,2.0],[3,3.0],[5,null],[7,7.0],[9,8.0],[9,9.0]]");
+  const Json& ranges = lines[1]["data"];
+  const Json first(ranges.begin(), ranges.begin() + 8);
+  EXPECT_EQ(first.dump(), "[[1,0],[1,1],[3,2],[3,3],[5,null],[7,7],[9,8],[9,9]]");
 }
 
-TEST(PlotPage, ThinsOutAndKeepsExtremes) {
-  Curve curve;
-  for (int i = 0; i < 1'000'000; ++i) curve.Add(i, i == 654'321 ? 10 : i == 654'322 ? -10 : 0);
-  const Json lines = DataOf({Metrics("w", curve, 999'999)})["charts"][0]["datasets"];
-  EXPECT_LE(lines[0]["data"].size(), Curve::kMaxColumns);
+TEST_F(PlotPageTest, ThinsOutAndKeepsExtremes) {
+  Points points;
+  for (int i = 0; i < 1'000'000; ++i) points.push_back({i, i == 654'321 ? 10.0 : i == 654'322 ? -10.0 : 0.0});
+  const Json data = DataOf({Metrics("accuracy", points)}), lines = data["charts"][0]["datasets"];
+  EXPECT_EQ(data["table"].dump(), R"({"accuracy":["0"],"best accuracy":["10 at 654321"]})");
+  EXPECT_LE(lines[0]["data"].size(), 1024);
   EXPECT_EQ(lines[0]["data"].back()[0], 999'999);
   double min = 0, max = 0;
   for (const Json& point : lines[1]["data"])
@@ -252,7 +271,53 @@ TEST(PlotPage, ThinsOutAndKeepsExtremes) {
   EXPECT_EQ(max, 10);
 }
 
-TEST(PlotPage, SharesHaveEqualSteps) {
+// Columns are [last step, values, sum, min, max].
+TEST(PlotPage, HasColumnsOfAsFewStepsAsSuffice) {
+  constexpr int64_t kSteps = 300'000, kFirst = 5'000'000;
+  Points points;
+  double sum = 0;
+  for (int64_t i = 0; i < kSteps; ++i) {
+    const double value = i == 123'456 ? 1000 : i == 200'001 ? -1000 : static_cast<double>(i % 17);
+    sum += value;
+    points.push_back({kFirst + 7 * i, value});
+  }
+  const Json curve = CurvesOf(Metrics("w", points))["w"];
+  EXPECT_EQ(curve["greatest"].dump(), absl::StrCat("{\"step\":", kFirst + 7 * 123'456, ",\"value\":1000.0}"));
+  EXPECT_EQ(curve["least"].dump(), absl::StrCat("{\"step\":", kFirst + 7 * 200'001, ",\"value\":-1000.0}"));
+  EXPECT_EQ(curve["last"]["step"], points.back().step);
+  EXPECT_THAT(curve["columns"].size(), AllOf(Ge(512u), Le(1024u)));
+  int64_t count = 0, before = -1;
+  double sum_of_columns = 0, min = 0, max = 0;
+  for (const Json& column : curve["columns"]) {
+    const int64_t number = column[0].get<int64_t>() / curve["width"].get<int64_t>();
+    EXPECT_LT(before, number);
+    before = number;
+    count += column[1].get<int64_t>();
+    sum_of_columns += column[2].get<double>();
+    min = std::min(min, column[3].get<double>());
+    max = std::max(max, column[4].get<double>());
+  }
+  EXPECT_EQ(count, kSteps);
+  EXPECT_EQ(sum_of_columns, sum);
+  EXPECT_EQ(min, -1000);
+  EXPECT_EQ(max, 1000);
+}
+
+TEST(PlotPage, HasShortCurvesAsTheyAre) {
+  Points points;
+  for (int i = 0; i < 1024; ++i) points.push_back({1000 * i, i == 2 ? NAN : i});
+  Json curve = CurvesOf(Metrics("w", points))["w"];
+  EXPECT_EQ(curve["width"], 1);
+  ASSERT_THAT(curve["columns"], SizeIs(1024));
+  EXPECT_EQ(curve["columns"][1].dump(), "[1000,1,1.0,1.0,1.0]");
+  EXPECT_EQ(curve["columns"][2].dump(), "[2000,0,0.0,null,null]");
+  points.push_back({1'024'000, 5});
+  curve = CurvesOf(Metrics("w", points))["w"];
+  EXPECT_EQ(curve["width"], 1024);
+  EXPECT_EQ(curve["columns"][0].dump(), "[1000,2,1.0,0.0,1.0]");
+}
+
+TEST_F(PlotPageTest, SharesHaveEqualSteps) {
   std::string lines;
   for (int i = 0; i < 5000; ++i) {
     absl::StrAppend(&lines, "{\"step\": ", i, ", \"seconds_step\": 3, \"seconds_input\": 1}\n");
@@ -284,7 +349,7 @@ TEST(PlotPage, SharesHaveEqualSteps) {
   EXPECT_EQ(step, 5000);
 }
 
-TEST(PlotPage, SharesTakeMissingLines) {
+TEST_F(PlotPageTest, SharesTakeMissingLines) {
   const Json data = DataOf({Metrics("r",
                                     "{\"step\": 0, \"seconds_step\": 3, \"seconds_input\": 1}\n"
                                     "{\"step\": 1, \"seconds_step\": 2}\n"
