@@ -9,7 +9,7 @@
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/explain_flags.h"
 #include "trainers/flags/program_flags.h"
-#include "trainers/flags/step_flags.h"
+#include "trainers/flags/run_flags.h"
 #include "trainers/flags/world_flags.h"
 #include "trainers/language_program.h"
 

@@ -13,12 +13,9 @@
 #include "trainers/csv_regression.h"
 #include "trainers/fixed_points.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/flags/compute_flags.h"
-#include "trainers/flags/output_flags.h"
 #include "trainers/flags/program_flags.h"
+#include "trainers/flags/run_flags.h"
 #include "trainers/flags/session_flags.h"
-#include "trainers/flags/step_flags.h"
-#include "trainers/flags/training_flags.h"
 #include "trainers/flags/world_flags.h"
 
 ABSL_FLAG(std::string, device, "",

@@ -16,7 +16,6 @@
 #include "ops/math.h"
 #include "ops/random.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/flags/compute_flags.h"
 #include "trainers/flags/session_flags.h"
 
 ABSL_FLAG(int64_t, size, 10000, "Rows and columns of the matrices A and B.");

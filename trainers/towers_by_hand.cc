@@ -11,10 +11,8 @@
 #include "ops/math.h"
 #include "trainers/callbacks/metrics.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/flags/compute_flags.h"
-#include "trainers/flags/output_flags.h"
+#include "trainers/flags/run_flags.h"
 #include "trainers/flags/session_flags.h"
-#include "trainers/flags/step_flags.h"
 #include "trainers/hand_made_towers.h"
 #include "trainers/loop/trainer.h"
 

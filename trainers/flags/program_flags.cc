@@ -12,11 +12,8 @@
 #include "framework/data/resume.h"
 #include "framework/data/sampler.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/flags/output_flags.h"
-#include "trainers/flags/replication_flags.h"
+#include "trainers/flags/run_flags.h"
 #include "trainers/flags/session_flags.h"
-#include "trainers/flags/step_flags.h"
-#include "trainers/flags/training_flags.h"
 #include "trainers/flags/world_flags.h"
 
 namespace belfry::trainers {

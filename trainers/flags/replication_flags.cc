@@ -1,4 +1,4 @@
-#include "trainers/flags/replication_flags.h"
+#include "trainers/flags/program_flags.h"
 
 #include <string>
 #include <vector>
@@ -10,7 +10,6 @@
 #include "framework/collective/nccl.h"
 #include "framework/collective/world_collective.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/flags/compute_flags.h"
 #include "trainers/flags/session_flags.h"
 #include "trainers/flags/world_flags.h"
 #include "trainers/loop/run_in_world.h"

@@ -1,19 +1,19 @@
-// Flags for how a session places, compiles, runs and checks its steps.
+// Flags for how devices compute, and for how a session places, compiles, runs and checks its steps.
 #pragma once
-
-#include <string>
 
 #include "absl/flags/declare.h"
 #include "absl/status/statusor.h"
 #include "framework/device/device_set.h"
 #include "framework/runtime/session.h"
+#include "trainers/flags/device_flags.h"
 
-ABSL_DECLARE_FLAG(bool, log_device_placement);
-ABSL_DECLARE_FLAG(bool, allow_soft_placement);
-ABSL_DECLARE_FLAG(std::string, dump_plan);
 ABSL_DECLARE_FLAG(double, step_timeout);
 
 namespace belfry::trainers {
+
+// Opens --devices for computing as the flags say. InvalidArgument for a GPU flag without GPUs, and for a CPU flag
+// without CPU towers. `options` are those of DeviceOptionsFromFlags, perhaps changed.
+absl::StatusOr<DeviceSet> OpenDevices(DeviceOptions options = DeviceOptionsFromFlags());
 
 // Options for a session on `devices`, which OpenDevices has opened. Creates the directory of --dump_plan. Errors name
 // the flag: InvalidArgument for a wrong value, or for --cuda_graphs without GPUs; Unavailable for the directory.

@@ -1,4 +1,4 @@
-#include "trainers/flags/training_flags.h"
+#include "trainers/flags/program_flags.h"
 
 #include <algorithm>
 #include <cerrno>
@@ -13,7 +13,7 @@
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/flags/output_flags.h"
+#include "trainers/flags/run_flags.h"
 #include "trainers/flags/world_flags.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/loop/stop_signals.h"

@@ -1,18 +1,18 @@
-// Flags for the number of training steps, their batch and their randomness.
+// Flags for the steps of a run, their batch and their randomness, and for where it writes its results.
 #pragma once
 
 #include <cstdint>
+#include <string>
 
 #include "absl/flags/declare.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "framework/device/device_set.h"
 
 ABSL_DECLARE_FLAG(int64_t, steps);
-ABSL_DECLARE_FLAG(int64_t, batch_size);
-ABSL_DECLARE_FLAG(int64_t, batch_size_per_tower);
 ABSL_DECLARE_FLAG(uint64_t, seed);
+ABSL_DECLARE_FLAG(std::string, train_dir);
+ABSL_DECLARE_FLAG(std::string, metrics_file);
 
 namespace belfry::trainers {
 
@@ -26,5 +26,9 @@ absl::Status CheckBatchFits(int64_t batch_size, int64_t examples, absl::string_v
 
 // --steps, or `default_steps` if it is -1. InvalidArgument below -1.
 absl::StatusOr<int64_t> Steps(int64_t default_steps);
+
+// --metrics_file, or metrics.jsonl in --train_dir; empty if neither is set. Creates --train_dir and opens the file
+// once, so that a path that cannot be written is an error (Unavailable) before any work.
+absl::StatusOr<std::string> PrepareOutputs();
 
 }  // namespace belfry::trainers

@@ -1,9 +1,12 @@
-#include "trainers/flags/step_flags.h"
+#include "trainers/flags/run_flags.h"
+
+#include <filesystem>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
+#include "trainers/callbacks/metrics.h"
 #include "trainers/flags/command_line.h"
 
 ABSL_FLAG(int64_t, steps, -1, "Number of training steps; -1: the program's default.");
@@ -14,6 +17,15 @@ ABSL_FLAG(int64_t, batch_size_per_tower, 0,
           "Examples per step in each tower, instead of --batch_size: the global batch grows with the number of "
           "devices.");
 ABSL_FLAG(uint64_t, seed, 1, "Seed of the initial values, the order of examples, augmentation and dropout.");
+
+ABSL_FLAG(std::string, train_dir, "",
+          "Directory for what the run writes: metrics.jsonl and, if the program has them, checkpoints, TensorBoard "
+          "event files and traces. Created if missing.");
+ABSL_FLAG(std::string, metrics_file, "",
+          "File to append metrics to, one JSON object per line. Training: step, loss, parts of it such as "
+          "cross_entropy, learning_rate, images_per_second (or what the program counts) and, with a loss scale, "
+          "loss_scale and skipped_steps. Evaluation: step and, for a classifier, test_accuracy, test_top_5 and "
+          "test_loss.");
 
 namespace belfry::trainers {
 
@@ -44,6 +56,15 @@ absl::StatusOr<int64_t> Steps(int64_t default_steps) {
         absl::StrCat("--steps=", steps, " must be at least 0, or -1 for the default of ", default_steps));
   }
   return steps == -1 ? default_steps : steps;
+}
+
+absl::StatusOr<std::string> PrepareOutputs() {
+  const std::string directory = absl::GetFlag(FLAGS_train_dir);
+  RETURN_IF_ERROR(MakeDirectory("train_dir", directory));
+  std::string file = absl::GetFlag(FLAGS_metrics_file);
+  if (file.empty() && !directory.empty()) file = (std::filesystem::path(directory) / "metrics.jsonl").string();
+  RETURN_IF_ERROR(MetricsWriter::Open(file).status());
+  return file;
 }
 
 }  // namespace belfry::trainers
