@@ -80,13 +80,8 @@ absl::StatusOr<int> FitPoints(World& world, int64_t steps) {
   RETURN_IF_ERROR(SetTrainerOptions(training, world));
   ASSIGN_OR_RETURN(training.metrics_file, PrepareOutputs());
   training.steps = steps;
-  const std::vector<RunSetting> settings = CommonSettings("none");
-  training.metadata = RecordSettings(settings);
-  ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(settings));
-  if (checkpoint.has_value()) {
-    training.resume = &*checkpoint;
-    training.resuming.note = ChangedSettings(checkpoint->metadata, settings);
-  }
+  std::optional<io::Checkpoint> checkpoint;
+  RETURN_IF_ERROR(FindCheckpoint(CommonSettings("none"), training, checkpoint));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   ASSIGN_OR_RETURN(options.device, DeviceOfFixedPoints(devices));
   ASSIGN_OR_RETURN(options.session, SessionOptionsFromFlags(devices));

@@ -60,17 +60,13 @@ absl::StatusOr<int> RunTrainingProgram(TrainingProgram& program, World& world) {
     run.training.evaluate_every = run.evaluate_every_epochs * data::BatchesPerEpoch(examples, batch_size, false);
   }
   const std::vector<RunSetting> settings = program.Settings(run);
-  run.training.metadata.merge(RecordSettings(settings));
   if (run.test != nullptr) {
     ASSIGN_OR_RETURN(const std::string test_data, data::DataLine(*run.test));
     run.training.tasks.settings.push_back(absl::StrCat("test ", test_data));
   }
-  ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(settings, world));
-  if (checkpoint.has_value()) {
-    run.training.resume = &*checkpoint;
-    run.training.resuming.note = ChangedSettings(checkpoint->metadata, settings);
-    RETURN_IF_ERROR(program.Resume(run));
-  }
+  std::optional<io::Checkpoint> checkpoint;
+  RETURN_IF_ERROR(FindCheckpoint(settings, run.training, checkpoint));
+  if (checkpoint.has_value()) RETURN_IF_ERROR(program.Resume(run));
   return RunTraining(program, run);
 }
 

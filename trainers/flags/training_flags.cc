@@ -91,14 +91,7 @@ absl::Status CheckFixed(const io::Checkpoint& checkpoint, absl::Span<const RunSe
                                                     "; use the same values, or another --train_dir"));
 }
 
-}  // namespace
-
-io::Metadata RecordSettings(absl::Span<const RunSetting> settings) {
-  io::Metadata metadata = {{kProgramKey, program_invocation_short_name}};
-  for (const RunSetting& setting : settings) metadata[KeyOf(setting)] = setting.value;
-  return metadata;
-}
-
+// A table of the settings that have changed; empty if none has.
 std::string ChangedSettings(const io::Metadata& metadata, absl::Span<const RunSetting> settings) {
   const std::vector<Change> changes = Compare(metadata, settings);
   if (changes.empty()) return "";
@@ -115,37 +108,36 @@ std::string ChangedSettings(const io::Metadata& metadata, absl::Span<const RunSe
          "The run goes on with the settings of now: its result will equal no run that has either from the start.";
 }
 
-absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const RunSetting> settings) {
+// The checkpoint that --resume asks for. In task 0.
+absl::StatusOr<std::optional<io::Checkpoint>> ChooseCheckpoint() {
   const std::string directory = absl::GetFlag(FLAGS_train_dir), resume = absl::GetFlag(FLAGS_resume);
-  if (resume != "auto" && resume != "always" && resume != "never") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--resume=", resume, " is unknown; the choices are auto, always and never"));
-  }
+  RETURN_IF_ERROR(CheckChoice("resume", resume, "choices", {"auto", "always", "never"}));
   if (directory.empty()) {
     if (resume != "always") return std::nullopt;
     return absl::InvalidArgumentError("--resume=always needs --train_dir, which holds the checkpoint");
   }
-  if (resume == "always") {
-    ASSIGN_OR_RETURN(io::Checkpoint latest, io::LoadLatestCheckpoint(CheckpointFolder(directory)));
-    RETURN_IF_ERROR(CheckFixed(latest, settings));
-    return std::optional<io::Checkpoint>(std::move(latest));
-  }
   ASSIGN_OR_RETURN(std::optional<io::Checkpoint> latest, FindCheckpoint(directory));
-  if (!latest.has_value()) return latest;
-  if (resume == "never") {
-    return absl::FailedPreconditionError(
-        absl::StrCat("--resume=never, but there is ", latest->path, "; use another --train_dir, or empty this one"));
-  }
-  RETURN_IF_ERROR(CheckFixed(*latest, settings));
-  return latest;
+  if (!latest.has_value() && resume == "always") return io::LoadLatestCheckpoint(CheckpointFolder(directory)).status();
+  if (!latest.has_value() || resume != "never") return latest;
+  return absl::FailedPreconditionError(
+      absl::StrCat("--resume=never, but there is ", latest->path, "; use another --train_dir, or empty this one"));
 }
 
-absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(absl::Span<const RunSetting> settings, World& world) {
-  std::optional<io::Checkpoint> checkpoint;
-  if (world.rank() == 0) {
-    ASSIGN_OR_RETURN(checkpoint, FindCheckpoint(settings));
+}  // namespace
+
+absl::Status FindCheckpoint(absl::Span<const RunSetting> settings, TrainerOptions& options,
+                            std::optional<io::Checkpoint>& checkpoint) {
+  options.metadata[kProgramKey] = program_invocation_short_name;
+  for (const RunSetting& setting : settings) options.metadata[KeyOf(setting)] = setting.value;
+  if (options.world->rank() == 0) {
+    ASSIGN_OR_RETURN(checkpoint, ChooseCheckpoint());
+    if (checkpoint.has_value()) RETURN_IF_ERROR(CheckFixed(*checkpoint, settings));
   }
-  return ShareCheckpoint(std::move(checkpoint), world, StartTimeout());
+  ASSIGN_OR_RETURN(checkpoint, ShareCheckpoint(std::move(checkpoint), *options.world, StartTimeout()));
+  if (!checkpoint.has_value()) return absl::OkStatus();
+  options.resume = &*checkpoint;
+  options.resuming.note = ChangedSettings(checkpoint->metadata, settings);
+  return absl::OkStatus();
 }
 
 absl::Status SetTrainerOptions(TrainerOptions& options, World& world) {
