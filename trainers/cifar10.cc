@@ -1,5 +1,4 @@
 // Trains a network on CIFAR-10, or on a generated set in the same format, with one tower per device.
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
@@ -10,10 +9,9 @@
 #include "framework/base/status.h"
 #include "trainers/cifar_program.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/flags/explain_flags.h"
+#include "trainers/flags/evaluation_flags.h"
 #include "trainers/flags/program_flags.h"
 #include "trainers/flags/run_flags.h"
-#include "trainers/flags/world_flags.h"
 #include "trainers/program/bucket_choice.h"
 
 ABSL_FLAG(
@@ -44,17 +42,9 @@ ABSL_FLAG(std::string, bucket_size, "1M",
 ABSL_FLAG(double, moving_average, 0,
           "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's value is "
           "0.9999. 0: no average.");
-ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on the test set; 0: evaluate only at the end.");
-ABSL_FLAG(int64_t, evaluate_every_epochs, 0, "--evaluate_every in passes over the training set instead of steps.");
-ABSL_FLAG(int64_t, patience, 0, "Evaluations without a better test accuracy after which training stops; 0: no limit.");
-ABSL_FLAG(bool, restore_best, false,
-          "At the end, go back to the best evaluation's checkpoint in --train_dir, and report that one.");
 ABSL_FLAG(std::string, data_dir, "",
           "Directory with CIFAR-10's binary files. Empty or 'generated': a generated set of textured shapes.");
-ABSL_FLAG(int, data_threads, 1,
-          "Threads that prefetch and augment images, up to 1024; 0: the training thread does it.");
 ABSL_FLAG(bool, confusion, true, "Print the confusion matrix of the classes at the end.");
-ABSL_FLAG(bool, quiet, false, "Print only errors and the result.");
 
 namespace belfry::trainers {
 namespace {
@@ -71,7 +61,6 @@ brightness and contrast, depending only on --seed, the step and the image. After
 --steps=0 prints that of the untrained model. The first run writes the generated set (68 MB) to belfry_textures in the
 temporary directory (TMPDIR, or /tmp), where later runs find it.)";
 
-constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 constexpr int64_t kGeneratedSteps = 2000, kCifarSteps = 4000;
 
 // --loss_scale, or its default for --dtype.
@@ -87,14 +76,14 @@ absl::StatusOr<std::optional<optim::LossScaleOptions>> LossScaleFromFlags() {
   return absl::InvalidArgumentError(absl::StrCat("--loss_scale: ", options.status().message()));
 }
 
-absl::Status CheckFlags() {
-  const int64_t every = absl::GetFlag(FLAGS_evaluate_every), epochs = absl::GetFlag(FLAGS_evaluate_every_epochs);
-  RETURN_IF_ERROR(CheckFlag("evaluate_every", every, 0, kNoLimit));
-  RETURN_IF_ERROR(CheckFlag("evaluate_every_epochs", epochs, 0, 1'000'000));
-  if (epochs > 0) RETURN_IF_ERROR(RejectFlags({"evaluate_every"}, "a run with --evaluate_every_epochs"));
-  RETURN_IF_ERROR(
-      CheckEvaluationFlags(every > 0 || epochs > 0, absl::GetFlag(FLAGS_patience), absl::GetFlag(FLAGS_restore_best)));
-  RETURN_IF_ERROR(CheckDataThreads(absl::GetFlag(FLAGS_data_threads)));
+class Cifar10 final : public CifarProgram {
+ public:
+  absl::Status CheckFlags() const override;
+  absl::Status Configure(ProgramRun& run) override;
+  std::vector<RunSetting> Settings(const ProgramRun& run) const override;
+};
+
+absl::Status Cifar10::CheckFlags() const {
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
   const double momentum = absl::GetFlag(FLAGS_momentum);
   if (momentum != -1 && !(momentum >= 0 && momentum < 1)) {
@@ -112,23 +101,10 @@ absl::Status CheckFlags() {
   return CheckChoice("schedule", absl::GetFlag(FLAGS_schedule), "schedules", {"cosine", "staircase", "constant"});
 }
 
-class Cifar10 final : public CifarProgram {
- public:
-  absl::Status Configure(ProgramRun& run) override;
-  std::vector<RunSetting> Settings(const ProgramRun& run) const override;
-};
-
 absl::Status Cifar10::Configure(ProgramRun& run) {
-  run.training.quiet = absl::GetFlag(FLAGS_quiet);
+  RETURN_IF_ERROR(TakeEvaluationFlags(run));
   run.training.unit = "images";
-  run.training.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
-  run.training.patience = absl::GetFlag(FLAGS_patience);
-  run.training.restore_best = absl::GetFlag(FLAGS_restore_best);
-  run.order.threads = absl::GetFlag(FLAGS_data_threads);
-  run.evaluate_every_epochs = absl::GetFlag(FLAGS_evaluate_every_epochs);
   run.example = "training image";
-  run.explain = absl::GetFlag(FLAGS_explain);
-  ASSIGN_OR_RETURN(run.memory_limit, MemoryLimit());
   run.replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
   ASSIGN_OR_RETURN(run.replicate.loss_scale, LossScaleFromFlags());
   ASSIGN_OR_RETURN(run.replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
@@ -181,12 +157,6 @@ std::vector<RunSetting> Cifar10::Settings(const ProgramRun& run) const {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunProgram([&] {
-    ParseCommandLine(argc, argv, kUsage);
-    return RunInWorld([](belfry::World& world) -> absl::StatusOr<int> {
-      RETURN_IF_ERROR(CheckFlags());
-      Cifar10 program;
-      return RunTrainingProgram(program, world);
-    });
-  });
+  Cifar10 program;
+  return TrainingMain(argc, argv, kUsage, program);
 }

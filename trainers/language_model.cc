@@ -7,10 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/flags/explain_flags.h"
+#include "trainers/flags/evaluation_flags.h"
 #include "trainers/flags/program_flags.h"
 #include "trainers/flags/run_flags.h"
-#include "trainers/flags/world_flags.h"
 #include "trainers/language_program.h"
 
 ABSL_FLAG(std::string, model, "tiny",
@@ -30,25 +29,19 @@ ABSL_FLAG(std::string, schedule, "cosine",
           "Learning rate after the warm-up. cosine: half a cosine, down to a tenth at --steps. constant.");
 ABSL_FLAG(double, weight_decay, 0.1, "Weight decay of matrices, times the learning rate.");
 ABSL_FLAG(double, clip_norm, 1, "Global norm to which gradients are clipped; 0: no clipping.");
-ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on held-out text; 0: evaluate only at the end.");
-ABSL_FLAG(int64_t, patience, 0, "Evaluations without a smaller loss after which training stops; 0: no limit.");
-ABSL_FLAG(
-    bool, restore_best, false,
-    "At the end, go back to the best evaluation's checkpoint in --train_dir, and report that one and sample from it.");
 ABSL_FLAG(std::string, data_dir, "",
           "A text file, a file of tokens (*.bin, *.npy), or a folder of them. Files whose names have the word 'train' "
           "are for training, and those with 'val' for evaluation; otherwise the last tenth is held out. Empty: a "
           "generated language.");
 ABSL_FLAG(int64_t, vocabulary, 50'257, "Vocabulary of files of tokens.");
 ABSL_FLAG(int, token_bits, 16, "Bits of a token in files without a header: 16 or 32.");
-ABSL_FLAG(int, data_threads, 1, "Threads that read text ahead, up to 1024; 0: the training thread does it.");
 ABSL_FLAG(int64_t, sample, 200,
-          "Tokens of text to make up after training; 0: none. With --steps=0 and the --train_dir "
+          "Tokens of text to make up after training, with --restore_best by the best model; 0: none. With --steps=0 "
+          "and the --train_dir "
           "of an earlier run, that is all that is done.");
 ABSL_FLAG(std::string, prompt, "",
           "The beginning of that text; for files of tokens their numbers, separated by commas. Empty: none.");
 ABSL_FLAG(double, temperature, 1, "Divides the logits before a token is drawn; 0: always the likeliest one.");
-ABSL_FLAG(bool, quiet, false, "Print only errors and the result.");
 
 namespace belfry::trainers {
 namespace {
@@ -68,12 +61,17 @@ constexpr int64_t kGeneratedSteps = 1500, kTextSteps = 5000;
 constexpr int64_t kMaxSize = 1 << 20;  // of heads, width and context
 constexpr int64_t kMaxLayers = 4096;   // some eighty nodes each, in a graph that is built before its memory is known
 
-absl::Status CheckFlags() {
+class LanguageModel final : public LanguageProgram {
+ public:
+  absl::Status CheckFlags() const override;
+  absl::Status Configure(ProgramRun& run) override;
+  absl::Status OpenData(ProgramRun& run) override;
+  std::vector<RunSetting> Settings(const ProgramRun& run) const override;
+  absl::Status Resume(ProgramRun& run) override;
+};
+
+absl::Status LanguageModel::CheckFlags() const {
   constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
-  const int64_t every = absl::GetFlag(FLAGS_evaluate_every);
-  RETURN_IF_ERROR(CheckFlag("evaluate_every", every, 0, kNoLimit));
-  RETURN_IF_ERROR(CheckEvaluationFlags(every > 0, absl::GetFlag(FLAGS_patience), absl::GetFlag(FLAGS_restore_best)));
-  RETURN_IF_ERROR(CheckDataThreads(absl::GetFlag(FLAGS_data_threads)));
   RETURN_IF_ERROR(CheckFlag("warmup_steps", absl::GetFlag(FLAGS_warmup_steps), 0, kNoLimit));
   RETURN_IF_ERROR(CheckFlag("sample", absl::GetFlag(FLAGS_sample), 0, kMaxSize));
   RETURN_IF_ERROR(CheckFlag("vocabulary", absl::GetFlag(FLAGS_vocabulary), 2, std::numeric_limits<int32_t>::max()));
@@ -109,15 +107,8 @@ absl::StatusOr<models::TransformerOptions> ModelFromFlags() {
   return model;
 }
 
-class LanguageModel final : public LanguageProgram {
- public:
-  absl::Status Configure(ProgramRun& run) override;
-  absl::Status OpenData(ProgramRun& run) override;
-  std::vector<RunSetting> Settings(const ProgramRun& run) const override;
-  absl::Status Resume(ProgramRun& run) override;
-};
-
 absl::Status LanguageModel::Configure(ProgramRun& run) {
+  RETURN_IF_ERROR(TakeEvaluationFlags(run));
   ASSIGN_OR_RETURN(options_.model, ModelFromFlags());
   options_.data = {.path = absl::GetFlag(FLAGS_data_dir),
                    .context = options_.model.length,
@@ -131,18 +122,11 @@ absl::Status LanguageModel::Configure(ProgramRun& run) {
   options_.prompt = absl::GetFlag(FLAGS_prompt);
   options_.sample = {
       .count = absl::GetFlag(FLAGS_sample), .temperature = absl::GetFlag(FLAGS_temperature), .seed = run.order.seed};
-  run.training.quiet = absl::GetFlag(FLAGS_quiet);
   run.training.unit = "tokens";
   run.training.units_per_example = options_.model.length;
-  run.training.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
-  run.training.patience = absl::GetFlag(FLAGS_patience);
-  run.training.restore_best = absl::GetFlag(FLAGS_restore_best);
-  run.order.threads = absl::GetFlag(FLAGS_data_threads);
   run.example = "training window";
   run.replicate.clip_global_norm = absl::GetFlag(FLAGS_clip_norm);
   if (options_.model.dtype == DType::kFloat16) run.replicate.loss_scale = optim::LossScaleOptions();
-  run.explain = absl::GetFlag(FLAGS_explain);
-  ASSIGN_OR_RETURN(run.memory_limit, MemoryLimit());
   return absl::OkStatus();
 }
 
@@ -188,12 +172,6 @@ std::vector<RunSetting> LanguageModel::Settings(const ProgramRun& run) const {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunProgram([&] {
-    ParseCommandLine(argc, argv, kUsage);
-    return RunInWorld([](belfry::World& world) -> absl::StatusOr<int> {
-      RETURN_IF_ERROR(CheckFlags());
-      LanguageModel program;
-      return RunTrainingProgram(program, world);
-    });
-  });
+  LanguageModel program;
+  return TrainingMain(argc, argv, kUsage, program);
 }

@@ -14,10 +14,9 @@
 #include "models/networks/mlp.h"
 #include "optim/adam.h"
 #include "trainers/flags/command_line.h"
-#include "trainers/flags/explain_flags.h"
+#include "trainers/flags/evaluation_flags.h"
 #include "trainers/flags/program_flags.h"
 #include "trainers/flags/run_flags.h"
-#include "trainers/flags/world_flags.h"
 #include "trainers/program/classifier_program.h"
 #include "trainers/program/run_header.h"
 
@@ -25,7 +24,6 @@ ABSL_FLAG(std::string, csv, "", "CSV file of numbers, with a class in the last c
 ABSL_FLAG(std::string, test_csv, "", "The same, for evaluation.");
 ABSL_FLAG(int64_t, hidden, 16, "Units of the hidden layer.");
 ABSL_FLAG(double, learning_rate, 0.01, "Learning rate of Adam.");
-ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations; 0: evaluate only at the end.");
 
 namespace belfry::trainers {
 namespace {
@@ -44,13 +42,16 @@ absl::StatusOr<std::unique_ptr<data::Dataset>> ToExamples(const data::Table& tab
 
 class ClassifyRows final : public ClassifierProgram {
  public:
+  absl::Status CheckFlags() const override {
+    RETURN_IF_ERROR(CheckFlag("hidden", absl::GetFlag(FLAGS_hidden), 1, 1 << 20));
+    return CheckLearningRate(absl::GetFlag(FLAGS_learning_rate));
+  }
+
   absl::Status Configure(ProgramRun& run) override {
+    RETURN_IF_ERROR(TakeEvaluationFlags(run));
     ASSIGN_OR_RETURN(run.training.steps, Steps(/*default_steps=*/500));
     run.training.unit = "rows";
-    run.training.evaluate_every = absl::GetFlag(FLAGS_evaluate_every);
     run.example = "row";
-    run.explain = absl::GetFlag(FLAGS_explain);
-    ASSIGN_OR_RETURN(run.memory_limit, MemoryLimit());
     return absl::OkStatus();
   }
 
@@ -103,20 +104,11 @@ class ClassifyRows final : public ClassifierProgram {
   std::unique_ptr<data::Dataset> train_, test_;
 };
 
-absl::StatusOr<int> Run(World& world) {
-  RETURN_IF_ERROR(CheckFlag("hidden", absl::GetFlag(FLAGS_hidden), 1, 1 << 20));
-  RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
-  ClassifyRows program;
-  return RunTrainingProgram(program, world);
-}
-
 }  // namespace
 }  // namespace belfry::trainers
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunProgram([&] {
-    ParseCommandLine(argc, argv, kUsage);
-    return RunInWorld(Run);
-  });
+  ClassifyRows program;
+  return TrainingMain(argc, argv, kUsage, program);
 }

@@ -1,6 +1,5 @@
 #include "trainers/flags/program_flags.h"
 
-#include <limits>
 #include <optional>
 #include <string>
 #include <utility>
@@ -18,8 +17,6 @@
 
 namespace belfry::trainers {
 namespace {
-
-constexpr int kMaxDataThreads = 1024;
 
 absl::Status TakeFlags(ProgramRun& run) {
   ASSIGN_OR_RETURN(run.session, SessionOptionsFromFlags(run.devices));
@@ -44,6 +41,7 @@ absl::Status TakeFlags(ProgramRun& run) {
 }  // namespace
 
 absl::StatusOr<int> RunTrainingProgram(TrainingProgram& program, World& world) {
+  RETURN_IF_ERROR(program.CheckFlags());
   TrainerOptions training;
   RETURN_IF_ERROR(SetTrainerOptions(training, world));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices(world));
@@ -70,17 +68,12 @@ absl::StatusOr<int> RunTrainingProgram(TrainingProgram& program, World& world) {
   return RunTraining(program, run);
 }
 
-absl::Status CheckEvaluationFlags(bool evaluates_during_run, int64_t patience, bool restore_best) {
-  if (patience > 0 && !evaluates_during_run) {
-    return absl::InvalidArgumentError("--patience counts evaluations; set --evaluate_every as well");
-  }
-  if (restore_best && absl::GetFlag(FLAGS_train_dir).empty()) {
-    return absl::InvalidArgumentError("--restore_best=true reads a checkpoint; set --train_dir as well");
-  }
-  return CheckFlag("patience", patience, 0, std::numeric_limits<int64_t>::max());
+int TrainingMain(int argc, char** argv, absl::string_view usage, TrainingProgram& program) {
+  return RunProgram([&] {
+    ParseCommandLine(argc, argv, usage);
+    return RunInWorld([&](World& world) { return RunTrainingProgram(program, world); });
+  });
 }
-
-absl::Status CheckDataThreads(int threads) { return CheckFlag("data_threads", threads, 0, kMaxDataThreads); }
 
 absl::Status CheckDType(absl::string_view dtype) {
   return CheckChoice("dtype", dtype, "types", {"float32", "bfloat16", "float16"});

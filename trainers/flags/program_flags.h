@@ -49,15 +49,14 @@ absl::Status FindCheckpoint(absl::Span<const RunSetting> settings, TrainerOption
 // The message of a run that a signal ended after so many steps: what was saved, and how to resume.
 std::string StoppedText(int signal, int64_t steps);
 
-// Opens devices and data as the flags say, looks for a checkpoint in --train_dir, and calls RunTraining: all that a
-// training program does after checking flags of its own. Returns the signal that ended it, or 0.
+// Opens devices and data as the flags say, looks for a checkpoint in --train_dir, and calls RunTraining. Returns the
+// signal that ended it, or 0.
 absl::StatusOr<int> RunTrainingProgram(TrainingProgram& program, World& world);
 
-// Checks of flags that several programs have, with the values of theirs. InvalidArgument names the flag.
-// `evaluates_during_run`: --evaluate_every is set.
-absl::Status CheckEvaluationFlags(bool evaluates_during_run, int64_t patience, bool restore_best);
-absl::Status CheckDataThreads(int threads);
-// float32, bfloat16 and float16.
+// The main function of a training program: RunTrainingProgram in the world of the flags. Returns the exit status.
+int TrainingMain(int argc, char** argv, absl::string_view usage, TrainingProgram& program);
+
+// InvalidArgument unless --dtype is float32, bfloat16 or float16.
 absl::Status CheckDType(absl::string_view dtype);
 
 }  // namespace belfry::trainers

@@ -64,6 +64,8 @@ class TrainingProgram {
  public:
   virtual ~TrainingProgram() = default;
 
+  // Checks the flags that only the program has, before any work.
+  virtual absl::Status CheckFlags() const { return absl::OkStatus(); }
   // Adds the program's own options to those of all programs.
   virtual absl::Status Configure(ProgramRun& /*run*/) { return absl::OkStatus(); }
   // Sets run.train and run.test, and run.training.steps unless Configure did.
