@@ -15,7 +15,6 @@
 #include "optim/descent.h"
 #include "trainers/callbacks/progress.h"
 #include "trainers/datasets/textures.h"
-#include "trainers/program/run_header.h"
 
 namespace belfry::trainers {
 namespace {

@@ -14,7 +14,6 @@
 #include "framework/base/units.h"
 #include "ops/array.h"
 #include "optim/adam.h"
-#include "trainers/program/run_header.h"
 
 namespace belfry::trainers {
 namespace {

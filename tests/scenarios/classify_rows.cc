@@ -18,7 +18,6 @@
 #include "trainers/flags/program_flags.h"
 #include "trainers/flags/run_flags.h"
 #include "trainers/program/classifier_program.h"
-#include "trainers/program/run_header.h"
 
 ABSL_FLAG(std::string, csv, "", "CSV file of numbers, with a class in the last column.");
 ABSL_FLAG(std::string, test_csv, "", "The same, for evaluation.");

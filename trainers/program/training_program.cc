@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/data/resume.h"
@@ -11,7 +12,6 @@
 #include "trainers/loop/stop_signals.h"
 #include "trainers/program/bucket_choice.h"
 #include "trainers/program/explain.h"
-#include "trainers/program/run_header.h"
 
 namespace belfry::trainers {
 namespace {
@@ -82,11 +82,38 @@ absl::Status Explain(const ProgramRun& run, const Made& made, const PlannedSteps
   return absl::OkStatus();
 }
 
+// The devices of this process's towers, one a line.
+std::string DeviceLines(const DeviceSet& devices, const models::TrainStep& step) {
+  std::string text;
+  for (const models::TrainTower& tower : step.towers) {
+    const Device& device = devices.device(tower.device);
+    absl::StrAppend(&text, "          ", device.name().ToLocalString(), ": ", device.description(), "\n");
+  }
+  return text;
+}
+
+// "Towers:   2, variables replicated, global batch 128", the processes if there are several, and the device of each
+// tower. All processes must call it; each gets the same text.
+absl::StatusOr<std::string> TowerLines(const ProgramRun& run, const models::TrainStep& step) {
+  const World& world = run.world;
+  ASSIGN_OR_RETURN(const std::vector<std::string> device_lines,
+                   run.world.AllGather(DeviceLines(run.devices, step), StartDeadline(run)));
+  std::string text = absl::StrCat("Towers:   ", step.towers_in_all, ", variables ", run.variable_update,
+                                  ", global batch ", run.order.batch_size, "\n");
+  if (world.size() > 1) {
+    absl::StrAppend(&text, "World:    ", world.size(), " processes, connected by ", world.library(), "\n");
+  }
+  for (int task = 0; task < world.size(); ++task) {
+    if (world.size() > 1) absl::StrAppend(&text, "          ", Describe(task, world.processes()[task]), "\n");
+    absl::StrAppend(&text, device_lines[task]);
+  }
+  return text;
+}
+
 absl::Status PrintHeader(const TrainingProgram& program, const ProgramRun& run, const Made& made) {
   const std::string header = program.Header(run, made.step);
   if (header.empty()) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string towers, TowerLines(run.world, run.devices, made.step, made.step.towers_in_all,
-                                                        run.variable_update, run.order.batch_size, StartDeadline(run)));
+  ASSIGN_OR_RETURN(const std::string towers, TowerLines(run, made.step));
   if (run.training.quiet || run.world.rank() != 0) return absl::OkStatus();
   std::printf("%s%s", header.c_str(), towers.c_str());
   if (!made.buckets.empty()) std::printf("Buckets:  %s\n", made.buckets.c_str());
@@ -94,6 +121,12 @@ absl::Status PrintHeader(const TrainingProgram& program, const ProgramRun& run, 
 }
 
 }  // namespace
+
+int64_t CountParameters(const models::TrainStep& step) {
+  int64_t count = 0;
+  for (const Variable& variable : step.towers[0].variables) count += variable.shape().elements();
+  return count;
+}
 
 absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
   ASSIGN_OR_RETURN(const std::unique_ptr<Made> made, Make(program, run));

@@ -96,6 +96,9 @@ class TrainingProgram {
   }
 };
 
+// The elements of the trainable variables of a tower, for headers.
+int64_t CountParameters(const models::TrainStep& step);
+
 // Builds the graph of a program with opened data, restores it from run.training.resume if that is set, and explains or
 // trains it. Returns the signal that ended it, or 0. Errors: those of the program, of building the graph, of
 // CheckMemoryLimit, ExplainRun, ChooseBuckets and Trainer::Run.
