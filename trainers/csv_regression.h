@@ -18,58 +18,52 @@ struct CsvRegressionOptions {
   std::string target = {};                            // column, as data::FindColumn does; empty: the last
   bool at_most_all = true;                            // false: a batch of more rows than the file has is an error
   double learning_rate = 0.01;
+  int64_t steps = 2000, log_every = 100;  // as in TrainerOptions
 };
 
-// The numbers of a file.
-struct CsvNumbers {
-  Tensor features;                         // [N, F] float64
-  Tensor targets;                          // [N] float64
-  std::vector<std::string> feature_names;  // F
-  std::string target_name;
-};
-
-// Mean and standard deviation by column.
-struct CsvMoments {
-  std::vector<double> mean, deviation;  // 1 where a column is constant
+// A column of a file.
+struct CsvColumn {
+  std::string name = {};
+  Tensor values = {};  // [N] float64
+  double mean = 0;
+  double spread = 0;     // the largest distance of a value from the mean
+  double deviation = 1;  // the standard deviation; 1 if all values are the same
 };
 
 // target = sum(weights[i] * features[i]) + bias, in the units of the file.
 struct Plane {
-  std::string target;
-  std::vector<std::string> features;
   std::vector<double> weights;
   double bias = 0;
-  double mean_squared_error = 0;  // over all rows
-  double r2 = 0;                  // coefficient of determination; NaN if the target is the same in all rows
   std::string formula;            // lines "y =", "  +3 * a", "  -7", with so many digits that they change no prediction
                                   // for a row of the file by more than a millionth of the target's spread
-  int64_t steps = 0;              // of training
+  double mean_squared_error = 0;  // over all rows
+  double r2 = 0;                  // coefficient of determination; NaN if the target is the same in all rows
 };
 
 // Minimises the mean squared error by gradient descent on standardised features and the target's difference from its
 // mean, in shuffled mini-batches.
-class CsvRegression : public TrainingProgram {
+class CsvRegression final : public TrainingProgram {
  public:
   explicit CsvRegression(CsvRegressionOptions options) : options_(std::move(options)) {}
 
+  absl::Status Configure(ProgramRun& run) override;
   // InvalidArgument for a file without features, a column whose weight could not be a double (its numbers are
   // subnormal, say), or a batch that exceeds the rows; those of ReadCsv.
   absl::Status OpenData(ProgramRun& run) override;
-  std::vector<RunSetting> Settings(const ProgramRun&) const override { return {}; }
+  std::vector<RunSetting> Settings(const ProgramRun& run) const override;
   // FailedPrecondition if the checkpoint has other columns or another number of rows.
   absl::Status Resume(ProgramRun& run) override;
   absl::StatusOr<std::unique_ptr<optim::Optimizer>> MakeOptimizer(const ProgramRun& run) const override;
   absl::StatusOr<Output> Loss(const Scope& tower, const models::Batch& batch) const override;
-  // Makes the plane. OutOfRange if its formula is not finite.
+  // Makes the plane, and prints it unless nothing was trained. OutOfRange if its formula is not finite.
   absl::Status Result(const ProgramRun& run, Session& session, const Trainer& trainer) override;
 
   const Plane& plane() const { return plane_; }
 
  private:
   const CsvRegressionOptions options_;
-  CsvNumbers numbers_;
-  CsvMoments moments_;
-  double target_mean_ = 0;
+  std::vector<CsvColumn> features_;
+  CsvColumn target_;
   std::unique_ptr<data::Dataset> dataset_;
   Plane plane_;
 };

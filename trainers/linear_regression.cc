@@ -1,9 +1,7 @@
 // Linear regression of seven fixed points, or of a CSV file.
-#include <cmath>
 #include <limits>
 #include <optional>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
@@ -59,11 +57,6 @@ absl::StatusOr<std::string> DeviceOfFixedPoints(const DeviceSet& devices) {
                                                  "give a file by --csv"));
 }
 
-// Those of both kinds of run; `csv` says which it is. Paths may change.
-std::vector<RunSetting> CommonSettings(const std::string& csv) {
-  return {{"--csv", csv, /*fixed=*/true}, {"--learning_rate", absl::StrCat(absl::GetFlag(FLAGS_learning_rate))}};
-}
-
 // Returns the signal that ended the run, or 0.
 absl::StatusOr<int> FitPoints(World& world, int64_t steps) {
   if (world.size() > 1) {
@@ -81,7 +74,9 @@ absl::StatusOr<int> FitPoints(World& world, int64_t steps) {
   ASSIGN_OR_RETURN(training.metrics_file, PrepareOutputs());
   training.steps = steps;
   std::optional<io::Checkpoint> checkpoint;
-  RETURN_IF_ERROR(FindCheckpoint(CommonSettings("none"), training, checkpoint));
+  RETURN_IF_ERROR(FindCheckpoint(
+      {{"--csv", "none", /*fixed=*/true}, {"--learning_rate", absl::StrCat(absl::GetFlag(FLAGS_learning_rate))}},
+      training, checkpoint));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
   ASSIGN_OR_RETURN(options.device, DeviceOfFixedPoints(devices));
   ASSIGN_OR_RETURN(options.session, SessionOptionsFromFlags(devices));
@@ -93,42 +88,18 @@ absl::StatusOr<int> FitPoints(World& world, int64_t steps) {
   return end.stopped;
 }
 
-class FileRegression final : public CsvRegression {
- public:
-  FileRegression(CsvRegressionOptions options, int64_t steps) : CsvRegression(std::move(options)), steps_(steps) {}
-  absl::Status Configure(ProgramRun& run) override {
-    run.training.steps = steps_;
-    run.training.log_every = absl::GetFlag(FLAGS_log_every) == -1 ? 100 : absl::GetFlag(FLAGS_log_every);
-    run.training.unit = "rows";
-    return absl::OkStatus();
-  }
-  std::vector<RunSetting> Settings(const ProgramRun& run) const override {
-    std::vector<RunSetting> settings = CommonSettings("a file");
-    settings.push_back({"--batch_size", absl::StrCat(run.order.batch_size), /*fixed=*/true});
-    settings.push_back({"--seed", absl::StrCat(run.order.seed), /*fixed=*/true});
-    return settings;
-  }
-
- private:
-  const int64_t steps_;
-};
-
 absl::StatusOr<int> FitFile(World& world, int64_t steps) {
   RETURN_IF_ERROR(CheckFlag("csv_limit", absl::GetFlag(FLAGS_csv_limit), 1, std::numeric_limits<int64_t>::max()));
   RETURN_IF_ERROR(RejectFlags({"device"}, "linear_regression with --csv, which uses --devices"));
-  FileRegression program({.path = absl::GetFlag(FLAGS_csv),
-                          .max_bytes = static_cast<uint64_t>(absl::GetFlag(FLAGS_csv_limit)),
-                          .target = absl::GetFlag(FLAGS_target),
-                          .at_most_all = RejectFlags({"batch_size", "batch_size_per_tower"}, "").ok(),
-                          .learning_rate = absl::GetFlag(FLAGS_learning_rate)},
-                         steps);
-  ASSIGN_OR_RETURN(const int stopped, RunTrainingProgram(program, world));
-  const Plane& plane = program.plane();
-  if (world.rank() != 0 || plane.steps == 0) return stopped;
-  fmt::print("{}mean squared error {:.6g}, R2 {}\n", plane.formula, plane.mean_squared_error,
-             std::isnan(plane.r2) ? absl::StrCat("undefined, since ", plane.target, " does not vary")
-                                  : fmt::format("{:.6f}", plane.r2));
-  return stopped;
+  const int64_t log_every = absl::GetFlag(FLAGS_log_every);
+  CsvRegression program({.path = absl::GetFlag(FLAGS_csv),
+                         .max_bytes = static_cast<uint64_t>(absl::GetFlag(FLAGS_csv_limit)),
+                         .target = absl::GetFlag(FLAGS_target),
+                         .at_most_all = RejectFlags({"batch_size", "batch_size_per_tower"}, "").ok(),
+                         .learning_rate = absl::GetFlag(FLAGS_learning_rate),
+                         .steps = steps,
+                         .log_every = log_every == -1 ? 100 : log_every});
+  return RunTrainingProgram(program, world);
 }
 
 // Returns the signal that ended the run, or 0.
