@@ -1,12 +1,16 @@
 #include "trainers/callbacks/log_callback.h"
 
+#include <filesystem>
+#include <optional>
 #include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "framework/graph/graph_proto.h"
 #include "models/layers/metrics.h"
+#include "ops/summary.h"
 
 namespace belfry::trainers {
 namespace {
@@ -60,6 +64,40 @@ Figures LogCallback::StepFigures(const TrainingState& state) const {
   return values;
 }
 
+absl::Status LogCallback::Open(const RunStart& start, const Figures& evaluation, Session& session) {
+  const std::string& directory = options_.directory;
+  const auto folder = [](const std::filesystem::path& file) { return file.lexically_normal().parent_path(); };
+  const bool in_directory =
+      !directory.empty() && folder(options_.metrics_file) == folder(std::filesystem::path(directory) / "file");
+  ASSIGN_OR_RETURN(metrics_, MetricsWriter::Open(options_.metrics_file,
+                                                 in_directory ? std::optional<RunStart>(start) : std::nullopt));
+  if (directory.empty()) return absl::OkStatus();
+  ASSIGN_OR_RETURN(events_, io::SummaryWriter::Open(directory));
+  // Checkpoints of older versions have no figures to write again.
+  const bool keeps_evaluation = start.evaluated && evaluation.empty();
+  RETURN_IF_ERROR(events_->WriteStart(start.step + (keeps_evaluation ? 1 : 0)));
+  RETURN_IF_ERROR(WriteEvent(start.step, evaluation));
+  // The graph as the session placed it.
+  return events_->WriteGraph(GraphToProto(session.graph(), [&](const Node& node) {
+    const absl::StatusOr<const Device*> device = session.DeviceOf(node);
+    return device.ok() ? (*device)->name().ToString() : "";
+  }));
+}
+
+absl::Status LogCallback::Write(int64_t step, const Figures& figures) {
+  std::vector<std::pair<absl::string_view, double>> line = {{"step", static_cast<double>(step)}};
+  line.insert(line.end(), figures.begin(), figures.end());
+  RETURN_IF_ERROR(metrics_.Write(line));
+  return WriteEvent(step, figures);
+}
+
+absl::Status LogCallback::WriteEvent(int64_t step, const Figures& figures) {
+  if (events_ == nullptr) return absl::OkStatus();
+  io::Summary summary;
+  for (const auto& [name, value] : figures) summary.AddScalar(absl::StrCat("run/", name), value);
+  return events_->Write(step, summary);
+}
+
 // A run that has nothing left to train is evaluated again, and logs that instead of the evaluation before.
 absl::Status LogCallback::OnStart(TrainingState& state) {
   RETURN_IF_ERROR(CheckMetricNames(state));
@@ -68,13 +106,11 @@ absl::Status LogCallback::OnStart(TrainingState& state) {
   const bool evaluated =
       state.resume == nullptr ? state.steps > 0 : !resumed_.evaluation.empty() || state.resume->metric.has_value();
   const bool keep = evaluated && !only_evaluates && !resumed_.unevaluated;
-  const bool writes = state.world.rank() == 0;
-  ASSIGN_OR_RETURN(log_,
-                   RunLog::Open(writes ? options_.metrics_file : "", writes ? options_.directory : "",
-                                {.step = state.steps, .evaluated = keep, .logged = !resumed_.unlogged.has_value()},
-                                keep ? resumed_.evaluation : Figures()));
-  RETURN_IF_ERROR(log_->WriteGraph(state.session));
-  if (resumed_.unlogged.has_value()) RETURN_IF_ERROR(log_->Write(state.steps - 1, *resumed_.unlogged));
+  if (state.world.rank() == 0) {
+    RETURN_IF_ERROR(Open({.step = state.steps, .evaluated = keep, .logged = !resumed_.unlogged.has_value()},
+                         keep ? resumed_.evaluation : Figures(), state.session));
+  }
+  if (resumed_.unlogged.has_value()) RETURN_IF_ERROR(Write(state.steps - 1, *resumed_.unlogged));
   logged_ = state.steps - 1;
   if (state.resume != nullptr) {
     evaluation_line_ = std::move(resumed_.evaluation);
@@ -85,9 +121,12 @@ absl::Status LogCallback::OnStart(TrainingState& state) {
 
 absl::Status LogCallback::OnStep(TrainingState& state) {
   const int64_t step = state.steps - 1;
-  if (!state.summaries.empty()) RETURN_IF_ERROR(log_->WriteSummaries(step, options_.summaries, state.summaries));
+  if (!state.summaries.empty() && events_ != nullptr) {
+    ASSIGN_OR_RETURN(const ops::FetchedSummaries fetched, ops::ReadSummaries(options_.summaries, state.summaries));
+    RETURN_IF_ERROR(events_->Write(step, fetched.summary));
+  }
   if (!Due(step)) return absl::OkStatus();
-  RETURN_IF_ERROR(log_->Write(step, StepFigures(state)));
+  RETURN_IF_ERROR(Write(step, StepFigures(state)));
   logged_ = step;
   times_ = state.times;
   examples_ = state.examples;
@@ -99,7 +138,7 @@ absl::Status LogCallback::OnEvaluation(TrainingState& state) {
   for (const Metric& metric : state.evaluation.metrics) {
     values.emplace_back(absl::StrCat("test_", metric.name), metric.value);
   }
-  RETURN_IF_ERROR(log_->Write(state.steps, values));
+  RETURN_IF_ERROR(Write(state.steps, values));
   evaluation_line_ = std::move(values);
   evaluated_ = state.steps;
   return absl::OkStatus();
