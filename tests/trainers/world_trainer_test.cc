@@ -21,7 +21,7 @@
 #include "ops/summary.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/trainers/experiment.h"
-#include "trainers/loop/tasks.h"
+#include "trainers/loop/task_sync.h"
 #include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {

@@ -18,7 +18,7 @@
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/device_flags.h"
 #include "trainers/loop/run_in_world.h"
-#include "trainers/loop/tasks.h"
+#include "trainers/loop/task_sync.h"
 
 ABSL_FLAG(double, start_timeout, 300,
           "Seconds that processes started by a launcher wait for each other at the start, at the end, and between "

@@ -12,7 +12,7 @@
 #include "trainers/callbacks/log_callback.h"
 #include "trainers/callbacks/progress_callback.h"
 #include "trainers/callbacks/step_tracer.h"
-#include "trainers/loop/tasks.h"
+#include "trainers/loop/task_sync.h"
 #include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {
