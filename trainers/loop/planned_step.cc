@@ -6,33 +6,29 @@
 
 namespace belfry::trainers {
 
-std::vector<FeedSpec> TrainingFeeds(const models::TrainStep& step, int64_t examples) {
-  std::vector<FeedSpec> feeds;
+PlannedStep TrainingStep(const models::TrainStep& step, int64_t examples, absl::Span<const Output> summaries) {
+  PlannedStep planned{.name = "training", .fetches = {step.loss, step.learning_rate}, .targets = {step.update}};
   for (int i = 0; i < static_cast<int>(step.towers.size()); ++i) {
     const int64_t count = data::RangeOfTower(examples, step.towers_in_all, step.first_tower + i).count;
-    for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count)) feeds.push_back(std::move(feed));
+    for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count)) planned.feeds.push_back(std::move(feed));
   }
-  return feeds;
+  std::vector<Output>& fetches = planned.fetches;
+  for (const models::TrainMetric& metric : step.metrics) fetches.push_back(metric.mean);
+  if (step.loss_scale.valid()) fetches.insert(fetches.end(), {step.loss_scale, step.skipped_steps});
+  fetches.insert(fetches.end(), summaries.begin(), summaries.end());
+  return planned;
 }
 
 std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t batch_size, int64_t examples,
                                        const std::vector<Output>& summaries) {
-  const auto planned = [&](std::string name, int64_t batch) {
-    PlannedStep made{.name = std::move(name),
-                     .feeds = TrainingFeeds(step, batch),
-                     .fetches = {step.loss, step.learning_rate},
-                     .targets = {step.update}};
-    if (step.loss_scale.valid()) made.fetches.insert(made.fetches.end(), {step.loss_scale, step.skipped_steps});
-    return made;
-  };
-  std::vector<PlannedStep> steps = {planned("training", batch_size)};
+  std::vector<PlannedStep> steps = {TrainingStep(step, batch_size)};
   if (const int64_t rest = examples % batch_size; rest != 0 && examples > batch_size) {
-    steps.push_back(planned("training with the batch that ends an epoch", rest));
+    steps.push_back(TrainingStep(step, rest));
+    steps.back().name = "training with the batch that ends an epoch";
   }
   if (!summaries.empty()) {
-    PlannedStep with_summaries = planned("training with summaries", batch_size);
-    with_summaries.fetches.insert(with_summaries.fetches.end(), summaries.begin(), summaries.end());
-    steps.push_back(std::move(with_summaries));
+    steps.push_back(TrainingStep(step, batch_size, summaries));
+    steps.back().name = "training with summaries";
   }
   return steps;
 }

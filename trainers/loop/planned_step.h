@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "framework/runtime/session.h"
 #include "models/towers/replicate_towers.h"
 
@@ -21,8 +22,9 @@ struct PlannedStep {
 // The steps of a run with the given batch size.
 using PlannedSteps = std::function<std::vector<PlannedStep>(int64_t batch_size)>;
 
-// The feeds of a training step for so many examples, split over all towers as a Prefetcher does.
-std::vector<FeedSpec> TrainingFeeds(const models::TrainStep& step, int64_t examples);
+// The training step for so many examples, split over all towers as a Prefetcher does. It fetches the loss, the learning
+// rate, the metrics, with loss scaling the scale and the number of skipped steps, and the summaries.
+PlannedStep TrainingStep(const models::TrainStep& step, int64_t examples, absl::Span<const Output> summaries = {});
 
 // The steps that a Trainer prepares: the training step with a full batch; the same with the batch that ends an epoch of
 // `examples`, if that is smaller; the same with summaries, if there are any.

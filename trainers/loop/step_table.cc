@@ -39,11 +39,8 @@ absl::StatusOr<PreparedStep*> StepTable::Find(int64_t examples, bool with_summar
   Prepared& known = prepared_[examples];
   std::unique_ptr<PreparedStep>& prepared = with_summaries ? known.with_summaries : known.plain;
   if (prepared != nullptr) return prepared.get();
-  std::vector<Output> fetches = {step_.loss, step_.learning_rate};
-  for (const models::TrainMetric& metric : step_.metrics) fetches.push_back(metric.mean);
-  if (step_.loss_scale.valid()) fetches.insert(fetches.end(), {step_.loss_scale, step_.skipped_steps});
-  if (with_summaries) fetches.insert(fetches.end(), summaries_.begin(), summaries_.end());
-  ASSIGN_OR_RETURN(prepared, session_.Prepare(TrainingFeeds(step_, examples), fetches, {step_.update}));
+  const PlannedStep planned = TrainingStep(step_, examples, with_summaries ? summaries_ : std::vector<Output>());
+  ASSIGN_OR_RETURN(prepared, session_.Prepare(planned.feeds, planned.fetches, planned.targets));
   if (tasks_.world().size() == 1) return prepared.get();
   const std::vector<std::string> lines = CollectiveLines(prepared->plan());
   // Task 0 alone may write summaries, so only the first plan for a batch is compared among all.

@@ -53,7 +53,7 @@ struct Trials {
     trial->step = step(trial->graph, bucket_bytes);
     RETURN_IF_ERROR(trial->graph.status());
     ASSIGN_OR_RETURN(trial->session, Session::Create(trial->graph, devices, session));
-    trial->planned = TrainingSteps(trial->step, batch_size, batch_size, {})[0];
+    trial->planned = TrainingStep(trial->step, batch_size);
     return trial;
   }
 };
