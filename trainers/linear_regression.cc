@@ -119,8 +119,5 @@ absl::StatusOr<int> Run(World& world) {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunProgram([&] {
-    ParseCommandLine(argc, argv, kUsage);
-    return RunInWorld(Run);
-  });
+  return RunInWorld(argc, argv, kUsage, Run);
 }

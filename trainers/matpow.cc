@@ -146,8 +146,5 @@ absl::Status Run() {
 
 int main(int argc, char** argv) {
   using namespace belfry::trainers;
-  return RunProgram([&] {
-    ParseCommandLine(argc, argv, kUsage);
-    return ExitStatus(Run());
-  });
+  return RunProgram(argc, argv, kUsage, Run);
 }

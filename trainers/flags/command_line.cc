@@ -172,6 +172,13 @@ int RunProgram(absl::FunctionRef<int()> run) {
   }
 }
 
+int RunProgram(int argc, char** argv, absl::string_view usage, absl::FunctionRef<absl::Status()> run) {
+  return RunProgram([&] {
+    ParseCommandLine(argc, argv, usage);
+    return ExitStatus(run());
+  });
+}
+
 std::string NameFlags(absl::string_view message) {
   const std::pair<std::string, const char*> kAdvice[] = {
       {"a smaller batch", "batch_size"},

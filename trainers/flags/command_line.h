@@ -44,6 +44,9 @@ absl::Status MakeDirectory(absl::string_view flag, const std::string& directory)
 // error of the write and does not end the program.
 int RunProgram(absl::FunctionRef<int()> run);
 
+// The same for a program without positional arguments: parses the command line, and returns the exit status of `run`.
+int RunProgram(int argc, char** argv, absl::string_view usage, absl::FunctionRef<absl::Status()> run);
+
 // The message of an error of the library, in which flags of this program follow the advice that they serve: "use a
 // smaller batch (--batch_size)".
 std::string NameFlags(absl::string_view message);

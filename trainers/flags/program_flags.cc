@@ -69,10 +69,7 @@ absl::StatusOr<int> RunTrainingProgram(TrainingProgram& program, World& world) {
 }
 
 int TrainingMain(int argc, char** argv, absl::string_view usage, TrainingProgram& program) {
-  return RunProgram([&] {
-    ParseCommandLine(argc, argv, usage);
-    return RunInWorld([&](World& world) { return RunTrainingProgram(program, world); });
-  });
+  return RunInWorld(argc, argv, usage, [&](World& world) { return RunTrainingProgram(program, world); });
 }
 
 absl::Status CheckDType(absl::string_view dtype) {

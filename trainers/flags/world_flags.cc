@@ -66,10 +66,13 @@ absl::StatusOr<std::unique_ptr<World>> OpenWorldFromFlags() {
 
 DeviceOptions DeviceOptionsFromFlags(const World& world) { return OptionsOfTask(world, DeviceOptionsFromFlags()); }
 
-int RunInWorld(const std::function<absl::StatusOr<int>(World&)>& run) {
-  const absl::StatusOr<std::unique_ptr<World>> world = OpenWorldFromFlags();
-  if (!world.ok()) return ExitStatus(world.status());
-  return ExitStatus(RunInWorld(**world, run, StartTimeout()));
+int RunInWorld(int argc, char** argv, absl::string_view usage, absl::FunctionRef<absl::StatusOr<int>(World&)> run) {
+  return RunProgram([&] {
+    ParseCommandLine(argc, argv, usage);
+    const absl::StatusOr<std::unique_ptr<World>> world = OpenWorldFromFlags();
+    if (!world.ok()) return ExitStatus(world.status());
+    return ExitStatus(RunInWorld(**world, run, StartTimeout()));
+  });
 }
 
 }  // namespace belfry::trainers

@@ -1,12 +1,13 @@
 // Flags for the processes of a run that a launcher started as several.
 #pragma once
 
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "framework/collective/world.h"
 #include "framework/collective/world_collective.h"
@@ -25,8 +26,8 @@ absl::Time StartDeadline();
 // OptionsOfTask (trainers/loop/run_in_world.h) with those of the flags.
 DeviceOptions DeviceOptionsFromFlags(const World& world);
 
-// The main function of a program whose processes may be several: RunInWorld (trainers/loop/run_in_world.h) in the world
-// of the flags. Returns the exit status, and prints an error, as ExitStatus.
-int RunInWorld(const std::function<absl::StatusOr<int>(World&)>& run);
+// RunProgram (trainers/flags/command_line.h) for a program whose processes may be several: calls `run` by RunInWorld
+// (trainers/loop/run_in_world.h), in the world of the flags.
+int RunInWorld(int argc, char** argv, absl::string_view usage, absl::FunctionRef<absl::StatusOr<int>(World&)> run);
 
 }  // namespace belfry::trainers
