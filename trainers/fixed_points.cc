@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/runtime/checkpointer.h"
 #include "framework/runtime/saver.h"
@@ -15,7 +17,11 @@
 #include "optim/descent.h"
 #include "spdlog/fmt/fmt.h"
 #include "trainers/callbacks/metrics.h"
+#include "trainers/flags/program_flags.h"
+#include "trainers/flags/run_flags.h"
+#include "trainers/flags/session_flags.h"
 #include "trainers/loop/stop_signals.h"
+#include "trainers/loop/trainer.h"
 
 namespace belfry::trainers {
 namespace {
@@ -48,10 +54,23 @@ struct Line {
   std::vector<Tensor> feeds;
 };
 
-absl::StatusOr<std::unique_ptr<Line>> MakeLine(const DeviceSet& devices, const FixedPointsOptions& options) {
+// The device that is asked for, or the only one of --devices.
+absl::StatusOr<std::string> ChooseDevice(const std::string& device, const DeviceSet& devices) {
+  if (!device.empty()) return device;
+  const std::vector<int> towers = devices.TowerDevices();
+  if (towers.size() == 1) return devices.device(towers[0]).name().ToString();
+  return absl::InvalidArgumentError(absl::StrCat("--devices=", absl::GetFlag(FLAGS_devices), " opens ", towers.size(),
+                                                 " devices, but one fits the fixed points; choose it by --device, or "
+                                                 "give a file by --csv"));
+}
+
+absl::StatusOr<std::unique_ptr<Line>> MakeLine(const DeviceSet& devices, const FixedPointsOptions& options,
+                                               const io::Checkpoint* resume) {
+  ASSIGN_OR_RETURN(const std::string device, ChooseDevice(options.device, devices));
+  ASSIGN_OR_RETURN(const SessionOptions session, SessionOptionsFromFlags(devices));
   auto made = std::make_unique<Line>();
   const Tensor xs = Tensor::Of<float>({1, 23, 4, 5, 7, 5, 7}), outs = Tensor::Of<float>({3, 5, 7, 9, 11, 13, 15});
-  const Scope scope = Scope(made->graph).Device(options.device);
+  const Scope scope = Scope(made->graph).Device(device);
   const Output x = ops::Placeholder(scope.Named("x"), DType::kFloat32, {Shape::kUnknown});
   const Output out = ops::Placeholder(scope.Named("out"), DType::kFloat32, {Shape::kUnknown});
   const models::LinearModel line = models::LinearRegression(scope, x, out);
@@ -59,8 +78,8 @@ absl::StatusOr<std::unique_ptr<Line>> MakeLine(const DeviceSet& devices, const F
   const Node* train = optim::ApplyGradients(
       scope, optimizer, optim::ComputeGradients(scope, line.loss, optim::TrainableVariables(scope)));
   const Node* initialize = InitializeVariables(scope);
-  ASSIGN_OR_RETURN(made->session, Session::Create(made->graph, devices, options.session));
-  if (const io::Checkpoint* const resume = options.training.resume; resume != nullptr) {
+  ASSIGN_OR_RETURN(made->session, Session::Create(made->graph, devices, session));
+  if (resume != nullptr) {
     RETURN_IF_ERROR(Restore(*made->session, resume->path, resume->tensors).status());
   } else {
     RETURN_IF_ERROR(made->session->RunTarget(initialize));
@@ -73,40 +92,53 @@ absl::StatusOr<std::unique_ptr<Line>> MakeLine(const DeviceSet& devices, const F
 
 }  // namespace
 
-absl::StatusOr<FixedPointsEnd> FitFixedPoints(const DeviceSet& devices, const FixedPointsOptions& options) {
-  const TrainerOptions& training = options.training;
-  const int64_t first = training.resume == nullptr ? 0 : training.resume->step, steps = training.steps;
-  if (training.resume != nullptr) {
-    const std::string& changed = training.resuming.note;
-    fmt::print("Resuming from {}, after step {}\n{}", training.resume->path, first,
-               changed.empty() ? "" : changed + "\n");
+absl::StatusOr<int> FitFixedPoints(World& world, const FixedPointsOptions& options) {
+  if (world.size() > 1) {
+    return absl::InvalidArgumentError(
+        "linear_regression without --csv trains in one process; give it a file by --csv, or start it alone");
   }
-  ASSIGN_OR_RETURN(const std::unique_ptr<Line> line, MakeLine(devices, options));
+  TrainerOptions training;
+  RETURN_IF_ERROR(SetTrainerOptions(training, world));
+  ASSIGN_OR_RETURN(const std::string metrics_file, PrepareOutputs());
+  std::optional<io::Checkpoint> resume;
+  RETURN_IF_ERROR(FindCheckpoint(
+      {{"--csv", "none", /*fixed=*/true}, {"--learning_rate", absl::StrCat(options.learning_rate)}}, training, resume));
+  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
+  ASSIGN_OR_RETURN(const std::unique_ptr<Line> line, MakeLine(devices, options, training.resume));
+  const int64_t first = resume.has_value() ? resume->step : 0, steps = options.steps;
+  if (resume.has_value()) {
+    const std::string& changed = training.resuming.note;
+    fmt::print("Resuming from {}, after step {}\n{}", resume->path, first, changed.empty() ? "" : changed + "\n");
+  }
   ASSIGN_OR_RETURN(const auto checkpoints, OpenCheckpoints(*line->session, training));
-  ASSIGN_OR_RETURN(
-      MetricsWriter metrics,
-      MetricsWriter::Open(training.metrics_file, options.owns_metrics ? std::optional(RunStart{first}) : std::nullopt));
+  const bool owns_metrics = absl::GetFlag(FLAGS_metrics_file).empty();
+  ASSIGN_OR_RETURN(MetricsWriter metrics,
+                   MetricsWriter::Open(metrics_file, owns_metrics ? std::optional(RunStart{first}) : std::nullopt));
   const int64_t log_every = options.log_every == -1 ? kLogEvery : options.log_every;
   const StopSignals signals;
-  FixedPointsEnd end{.steps = steps};
-  for (int64_t i = first; i < steps && end.stopped == 0; ++i) {
+  int stopped = 0;
+  int64_t done = first;
+  while (done < steps && stopped == 0) {
+    const int64_t i = done;
     RETURN_IF_ERROR(line->step->Run(line->feeds));
     const float loss = line->step->fetched(0).scalar<float>();
     RETURN_IF_ERROR(CheckLoss(loss, i));
-    end.stopped = StopSignals::noted();
-    const bool last = i + 1 == steps || end.stopped != 0;
-    const bool due = training.checkpoint_every > 0 && (i + 1) % training.checkpoint_every == 0;
-    if (checkpoints != nullptr && (due || last)) RETURN_IF_ERROR(checkpoints->Save(i + 1, training.metadata));
-    if (end.stopped != 0) end.steps = i + 1;
+    ++done;
+    stopped = StopSignals::noted();
+    const bool last = done == steps || stopped != 0;
+    const bool due = training.checkpoint_every > 0 && done % training.checkpoint_every == 0;
+    if (checkpoints != nullptr && (due || last)) RETURN_IF_ERROR(checkpoints->Save(done, training.metadata));
     const float w = line->step->fetched(1).scalar<float>(), b = line->step->fetched(2).scalar<float>();
-    if (IsPrinted(i, options.log_every) || i + 1 == steps) {
+    if (IsPrinted(i, options.log_every) || done == steps) {
       fmt::print("Step {}: loss = {}, w = {}, b = {}\n", i, loss, w, b);
     }
-    if (i % log_every != 0 && i + 1 != steps) continue;
+    if (i % log_every != 0 && done != steps) continue;
     RETURN_IF_ERROR(metrics.Write({{"step", static_cast<double>(i)}, {"loss", loss}, {"w", w}, {"b", b}}));
   }
   if (checkpoints != nullptr) RETURN_IF_ERROR(checkpoints->Finish());
-  return end;
+  if (stopped != 0) fmt::print("{}\n", StoppedText(stopped, done));
+  if (first >= steps && first > 0) fmt::print("Nothing left to do: {} is at step {}.\n", resume->path, first);
+  return stopped;
 }
 
 }  // namespace belfry::trainers

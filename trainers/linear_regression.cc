@@ -1,11 +1,8 @@
 // Linear regression of seven fixed points, or of a CSV file.
 #include <limits>
-#include <optional>
 #include <string>
-#include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "spdlog/fmt/fmt.h"
 #include "trainers/csv_regression.h"
@@ -13,7 +10,6 @@
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/program_flags.h"
 #include "trainers/flags/run_flags.h"
-#include "trainers/flags/session_flags.h"
 #include "trainers/flags/world_flags.h"
 
 ABSL_FLAG(std::string, device, "",
@@ -47,47 +43,6 @@ constexpr char kUsage[] = R"(Fits a line or a plane by gradient descent.
 With --train_dir both save checkpoints, stop cleanly on Ctrl-C, and resume where they stopped.
 )";
 
-// --device, or the only one of --devices.
-absl::StatusOr<std::string> DeviceOfFixedPoints(const DeviceSet& devices) {
-  if (const std::string device = absl::GetFlag(FLAGS_device); !device.empty()) return device;
-  const std::vector<int> towers = devices.TowerDevices();
-  if (towers.size() == 1) return devices.device(towers[0]).name().ToString();
-  return absl::InvalidArgumentError(absl::StrCat("--devices=", absl::GetFlag(FLAGS_devices), " opens ", towers.size(),
-                                                 " devices, but one fits the fixed points; choose it by --device, or "
-                                                 "give a file by --csv"));
-}
-
-// Returns the signal that ended the run, or 0.
-absl::StatusOr<int> FitPoints(World& world, int64_t steps) {
-  if (world.size() > 1) {
-    return absl::InvalidArgumentError(
-        "linear_regression without --csv trains in one process; give it a file by --csv, or start it alone");
-  }
-  RETURN_IF_ERROR(RejectFlags({"batch_size", "batch_size_per_tower", "variable_update", "averager", "seed", "target",
-                               "summary_every", "check_replicas_every", "trace"},
-                              "linear_regression without --csv"));
-  FixedPointsOptions options{.learning_rate = absl::GetFlag(FLAGS_learning_rate),
-                             .log_every = absl::GetFlag(FLAGS_log_every),
-                             .owns_metrics = absl::GetFlag(FLAGS_metrics_file).empty()};
-  TrainerOptions& training = options.training;
-  RETURN_IF_ERROR(SetTrainerOptions(training, world));
-  ASSIGN_OR_RETURN(training.metrics_file, PrepareOutputs());
-  training.steps = steps;
-  std::optional<io::Checkpoint> checkpoint;
-  RETURN_IF_ERROR(FindCheckpoint(
-      {{"--csv", "none", /*fixed=*/true}, {"--learning_rate", absl::StrCat(absl::GetFlag(FLAGS_learning_rate))}},
-      training, checkpoint));
-  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
-  ASSIGN_OR_RETURN(options.device, DeviceOfFixedPoints(devices));
-  ASSIGN_OR_RETURN(options.session, SessionOptionsFromFlags(devices));
-  ASSIGN_OR_RETURN(const FixedPointsEnd end, FitFixedPoints(devices, options));
-  if (end.stopped != 0) fmt::print("{}\n", StoppedText(end.stopped, end.steps));
-  if (checkpoint.has_value() && checkpoint->step >= steps && checkpoint->step > 0) {
-    fmt::print("Nothing left to do: {} is at step {}.\n", checkpoint->path, checkpoint->step);
-  }
-  return end.stopped;
-}
-
 absl::StatusOr<int> FitFile(World& world, int64_t steps) {
   RETURN_IF_ERROR(CheckFlag("csv_limit", absl::GetFlag(FLAGS_csv_limit), 1, std::numeric_limits<int64_t>::max()));
   RETURN_IF_ERROR(RejectFlags({"device"}, "linear_regression with --csv, which uses --devices"));
@@ -111,7 +66,14 @@ absl::StatusOr<int> Run(World& world) {
   const bool fixed_points = absl::GetFlag(FLAGS_csv).empty();
   ASSIGN_OR_RETURN(const int64_t steps, Steps(fixed_points ? 100'000 : 2'000));
   if (steps == 0 && world.rank() == 0) fmt::print("Nothing was fitted: --steps=0.\n");
-  return fixed_points ? FitPoints(world, steps) : FitFile(world, steps);
+  if (!fixed_points) return FitFile(world, steps);
+  RETURN_IF_ERROR(RejectFlags({"batch_size", "batch_size_per_tower", "variable_update", "averager", "seed", "target",
+                               "summary_every", "check_replicas_every", "trace"},
+                              "linear_regression without --csv"));
+  return FitFixedPoints(world, {.steps = steps,
+                                .device = absl::GetFlag(FLAGS_device),
+                                .learning_rate = absl::GetFlag(FLAGS_learning_rate),
+                                .log_every = absl::GetFlag(FLAGS_log_every)});
 }
 
 }  // namespace
