@@ -56,6 +56,13 @@ std::string ShortRate(double rate) {
   return rate < 999'500 ? absl::StrFormat("%.3gk", rate / 1e3) : absl::StrFormat("%.3gM", rate / 1e6);
 }
 
+// "1:02:03", "4:05".
+std::string ShortDuration(absl::Duration duration) {
+  const int64_t seconds = absl::ToInt64Seconds(duration);
+  if (seconds >= 3600) return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
+  return absl::StrFormat("%d:%02d", seconds / 60, seconds % 60);
+}
+
 // "ce" for "cross_entropy", and a name of one word as it is.
 std::string Initials(const std::string& name) {
   const std::vector<absl::string_view> words = absl::StrSplit(name, absl::ByAnyChar("_- "), absl::SkipEmpty());
@@ -203,12 +210,6 @@ void Progress::Print(absl::string_view text) {
 void Progress::Finish() {
   if (live_) std::printf("\n");
   live_ = false;
-}
-
-std::string ShortDuration(absl::Duration duration) {
-  const int64_t seconds = absl::ToInt64Seconds(duration);
-  if (seconds >= 3600) return absl::StrFormat("%d:%02d:%02d", seconds / 3600, seconds / 60 % 60, seconds % 60);
-  return absl::StrFormat("%d:%02d", seconds / 60, seconds % 60);
 }
 
 }  // namespace belfry::trainers

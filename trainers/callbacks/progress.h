@@ -82,7 +82,4 @@ class Progress {
   double window_squares_ = 0, recent_ = 0;  // squares of the steps' times, in s^2; the last rate
 };
 
-// "1:02:03", "4:05".
-std::string ShortDuration(absl::Duration duration);
-
 }  // namespace belfry::trainers

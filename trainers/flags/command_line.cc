@@ -76,6 +76,24 @@ void OpenStandardDescriptors() {
   }
 }
 
+// The message of an error of the library, in which flags of this program follow the advice that they serve: "use a
+// smaller batch (--batch_size)".
+std::string NameFlags(absl::string_view message) {
+  const std::pair<std::string, const char*> kAdvice[] = {
+      {"a smaller batch", "batch_size"},
+      {"fewer devices", "devices"},
+      {"fewer threads of each", "threads_per_device"},
+      {"fewer threads that read data", "data_threads"},
+  };
+  std::string text(message);
+  for (const auto& [advice, flag] : kAdvice) {
+    const size_t found = text.find(advice);
+    if (found == text.npos || absl::FindCommandLineFlag(flag) == nullptr) continue;
+    text.insert(found + advice.size(), absl::StrCat(" (--", flag, ")"));
+  }
+  return text;
+}
+
 }  // namespace
 
 std::vector<std::string> ParseFlags(int argc, char** argv, absl::string_view usage) {
@@ -177,22 +195,6 @@ int RunProgram(int argc, char** argv, absl::string_view usage, absl::FunctionRef
     ParseCommandLine(argc, argv, usage);
     return ExitStatus(run());
   });
-}
-
-std::string NameFlags(absl::string_view message) {
-  const std::pair<std::string, const char*> kAdvice[] = {
-      {"a smaller batch", "batch_size"},
-      {"fewer devices", "devices"},
-      {"fewer threads of each", "threads_per_device"},
-      {"fewer threads that read data", "data_threads"},
-  };
-  std::string text(message);
-  for (const auto& [advice, flag] : kAdvice) {
-    const size_t found = text.find(advice);
-    if (found == text.npos || absl::FindCommandLineFlag(flag) == nullptr) continue;
-    text.insert(found + advice.size(), absl::StrCat(" (--", flag, ")"));
-  }
-  return text;
 }
 
 int ExitStatus(const absl::Status& status) {

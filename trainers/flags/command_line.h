@@ -47,10 +47,6 @@ int RunProgram(absl::FunctionRef<int()> run);
 // The same for a program without positional arguments: parses the command line, and returns the exit status of `run`.
 int RunProgram(int argc, char** argv, absl::string_view usage, absl::FunctionRef<absl::Status()> run);
 
-// The message of an error of the library, in which flags of this program follow the advice that they serve: "use a
-// smaller batch (--batch_size)".
-std::string NameFlags(absl::string_view message);
-
 // The exit status of main; prints an error to standard error. It is one if standard output could not be written.
 int ExitStatus(const absl::Status& status);
 // The same for a run that a signal may have ended (0: none): 128 + signal, as if it had killed the program.
