@@ -5,12 +5,16 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/types/span.h"
 #include "framework/io/checkpoint_directory.h"
+#include "framework/io/safetensors.h"
 #include "framework/runtime/checkpointer.h"
+#include "framework/runtime/saver.h"
 #include "framework/runtime/session.h"
 #include "models/towers/replicate_towers.h"
 #include "trainers/loop/task_sync.h"
@@ -55,6 +59,12 @@ class RunCheckpoints {
   absl::Status WithLastCheckpoint(const absl::Status& status);
 
  private:
+  // In task 0, the parts of slots that the other tasks hold; in these, nothing.
+  absl::StatusOr<std::vector<SlotPart>> GatherSlotParts();
+  // Gives the parts of slots in all tasks but 0 their elements of task 0's `tensors`. InvalidArgument if there is no
+  // such tensor, or one of another dtype or with fewer elements.
+  absl::Status DealSlotParts(absl::Span<const io::NamedTensor> tensors);
+
   Session& session_;
   const models::TrainStep& step_;
   TaskSync& tasks_;
