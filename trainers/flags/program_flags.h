@@ -15,7 +15,7 @@
 #include "framework/device/device_set.h"
 #include "framework/io/checkpoint_directory.h"
 #include "framework/runtime/session.h"
-#include "models/replicate_towers.h"
+#include "models/towers/replicate_towers.h"
 #include "trainers/program/training_program.h"
 
 ABSL_DECLARE_FLAG(std::string, variable_update);
