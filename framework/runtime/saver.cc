@@ -153,89 +153,107 @@ absl::StatusOr<std::vector<SlotPart>> ReadSlotParts(Session& session) {
   return parts;
 }
 
+namespace {
+
+// A tensor of a snapshot.
+struct Entry {
+  Variable variable;  // the lowest replica's
+  Tensor value;
+  std::vector<std::pair<int64_t, int64_t>> parts;  // of a sharded slot: begin and end of those that were found
+};
+
+struct Entries {
+  std::vector<Entry> list;
+  HashMap<absl::string_view, size_t> index;  // by name
+
+  void Add(const Variable& variable) {
+    const auto [found, added] = index.try_emplace(variable.name(), list.size());
+    if (added) list.push_back({variable});
+    if (variable.replica() < list[found->second].variable.replica()) list[found->second].variable = variable;
+  }
+};
+
+// Copies elements from `begin` on of a sharded slot. False if they do not fit.
+bool AddPart(Entries& entries, absl::string_view name, int64_t begin, const Tensor& part) {
+  const auto found = entries.index.find(name);
+  if (found == entries.index.end()) return false;
+  Entry& entry = entries.list[found->second];
+  const int64_t size = part.shape().elements();
+  if (!entry.variable.sharded() || part.dtype() != entry.value.dtype() || begin < 0 ||
+      begin + size > entry.value.shape().elements()) {
+    return false;
+  }
+  entry.parts.emplace_back(begin, begin + size);
+  if (part.bytes() == 0) return true;
+  std::memcpy(static_cast<char*>(entry.value.raw()) + static_cast<size_t>(begin) * SizeOf(part.dtype()), part.raw(),
+              part.bytes());
+  return true;
+}
+
+absl::Status CheckComplete(Entry& slot) {
+  std::sort(slot.parts.begin(), slot.parts.end());
+  int64_t end = 0;
+  for (const auto& [from, to] : slot.parts) {
+    if (from == to) continue;
+    if (from != end) break;
+    end = to;
+  }
+  const int64_t size = slot.value.shape().elements();
+  if (end == size) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("Elements of '", slot.variable.name(), "' from ", end, " to ", size - 1,
+                   " are missing or there twice; the towers of other processes have the rest (ReadSlotParts)"));
+}
+
+}  // namespace
+
 absl::Status Snapshot::Take(Session& session, absl::Span<const SlotPart> elsewhere) {
   ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session.InitializedVariables());
-  struct Entry {
-    Variable variable;                               // the lowest replica's
-    std::vector<std::pair<int64_t, int64_t>> parts;  // of a sharded slot: begin and end of those that were found
-  };
-  std::vector<Entry> entries;
-  HashMap<absl::string_view, size_t> index;
+  Entries entries;
   std::vector<Variable> read;  // the parts of slots, then the whole variables
   for (const Variable& variable : initialized) {
-    const auto [found, added] = index.try_emplace(variable.name(), entries.size());
-    if (added) entries.push_back({variable});
+    entries.Add(variable);
     if (variable.sharded()) read.push_back(variable);
-    if (variable.replica() < entries[found->second].variable.replica()) entries[found->second].variable = variable;
   }
-  if (entries.empty()) {
+  if (entries.list.empty()) {
     return absl::FailedPreconditionError(
         "No variable is initialized, so there is nothing to save; run the initializers first (InitializeVariables)");
   }
-  std::vector<Tensor> values(entries.size());
   for (io::NamedTensor& tensor : tensors_) {
-    const auto found = index.find(tensor.name);
-    if (found != index.end()) values[found->second] = std::move(tensor.value);
+    const auto found = entries.index.find(tensor.name);
+    if (found != entries.index.end()) entries.list[found->second].value = std::move(tensor.value);
   }
   tensors_.clear();
   const size_t parts = read.size();
   std::vector<Tensor> wholes;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const Variable& variable = entries[i].variable;
+  for (Entry& entry : entries.list) {
+    const Variable& variable = entry.variable;
     if (!variable.sharded()) {
       read.push_back(variable);
-      wholes.push_back(std::move(values[i]));
-    } else if (values[i].shape() != WholeShape(variable) || values[i].dtype() != variable.dtype()) {
-      values[i] = Tensor(variable.dtype(), WholeShape(variable));
+      wholes.push_back(std::move(entry.value));
+    } else if (entry.value.shape() != WholeShape(variable) || entry.value.dtype() != variable.dtype()) {
+      entry.value = Tensor(variable.dtype(), WholeShape(variable));
     }
   }
   parts_.resize(parts);
   std::vector<Tensor> results = std::move(parts_);
   results.insert(results.end(), std::make_move_iterator(wholes.begin()), std::make_move_iterator(wholes.end()));
   RETURN_IF_ERROR(session.ReadVariables(read, absl::MakeSpan(results)));
-  const auto put = [&](absl::string_view name, int64_t begin, const Tensor& part) {
-    const auto found = index.find(name);
-    if (found == index.end()) return false;
-    Tensor& whole = values[found->second];
-    Entry& entry = entries[found->second];
-    const int64_t size = part.shape().elements();
-    if (!entry.variable.sharded() || part.dtype() != whole.dtype() || begin < 0 ||
-        begin + size > whole.shape().elements()) {
-      return false;
-    }
-    entry.parts.emplace_back(begin, begin + size);
-    if (part.bytes() == 0) return true;
-    std::memcpy(static_cast<char*>(whole.raw()) + static_cast<size_t>(begin) * SizeOf(part.dtype()), part.raw(),
-                part.bytes());
-    return true;
-  };
-  for (size_t i = 0; i < parts; ++i) put(read[i].name(), read[i].def().slot_of->begin, results[i]);
+  for (size_t i = 0; i < parts; ++i) AddPart(entries, read[i].name(), read[i].def().slot_of->begin, results[i]);
   for (const SlotPart& part : elsewhere) {
-    if (put(part.name, part.begin, part.value)) continue;
+    if (AddPart(entries, part.name, part.begin, part.value)) continue;
     return absl::FailedPreconditionError(absl::StrCat("Another process has elements of '", part.name, "' from ",
                                                       part.begin, " on, which do not fit this one's variables"));
   }
   parts_.assign(std::make_move_iterator(results.begin()), std::make_move_iterator(results.begin() + parts));
   size_t next = parts;
-  for (size_t i = 0; i < entries.size(); ++i) {
-    const Variable& variable = entries[i].variable;
-    if (!variable.sharded()) {
-      values[i] = std::move(results[next++]);
+  for (Entry& entry : entries.list) {
+    if (!entry.variable.sharded()) {
+      entry.value = std::move(results[next++]);
     } else {
-      std::sort(entries[i].parts.begin(), entries[i].parts.end());
-      int64_t end = 0;
-      for (const auto& [from, to] : entries[i].parts) {
-        if (from == to) continue;
-        if (from != end) break;
-        end = to;
-      }
-      if (end != values[i].shape().elements()) {
-        return absl::FailedPreconditionError(
-            absl::StrCat("Elements of '", variable.name(), "' from ", end, " to ", values[i].shape().elements() - 1,
-                         " are missing or there twice; the towers of other processes have the rest (ReadSlotParts)"));
-      }
+      RETURN_IF_ERROR(CheckComplete(entry));
     }
-    tensors_.push_back({variable.name(), std::move(values[i])});
+    tensors_.push_back({entry.variable.name(), std::move(entry.value)});
   }
   return absl::OkStatus();
 }
@@ -247,23 +265,41 @@ bool IsTrainingState(const Variable& variable) {
   return variable.def().slot_of != nullptr || (!variable.trainable() && variable.shape().rank() == 0);
 }
 
-}  // namespace
+using TensorsByName = HashMap<absl::string_view, const Tensor*>;
 
-absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
-                                 const RestoreOptions& options) {
-  ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesInModel(source, tensors, options.renames));
-  HashMap<absl::string_view, const Tensor*> by_name;
-  for (size_t i = 0; i < tensors.size(); ++i) {
-    if (by_name.emplace(names[i], &tensors[i].value).second) continue;
-    return absl::InvalidArgumentError(absl::StrCat(source, ": two tensors are named '", names[i], "'",
-                                                   names[i] == tensors[i].name ? "" : " after the renames"));
-  }
+// The variables of a graph, compared with the tensors of a file.
+struct Comparison {
   Restored result;
-  std::vector<std::string> different, too_large;
-  std::vector<Variable> variables;
+  std::vector<Variable> variables;  // those that get `values`
   std::vector<Tensor> values;
-  HashSet<absl::string_view> seen;
-  const std::vector<Variable> all = session.graph().variables();
+  std::vector<std::string> lacking;               // of the missing ones, those that the file should have
+  std::vector<std::string> different, too_large;  // descriptions
+};
+
+// Adds a variable that has a tensor in the file. `first`: of those of its name.
+void Compare(const Variable& variable, const Tensor& value, bool first, const RestoreOptions& options, Comparison& to) {
+  const bool cast =
+      options.cast && value.dtype() != variable.dtype() && IsFloat(value.dtype()) && IsFloat(variable.dtype());
+  if ((value.dtype() != variable.dtype() && !cast) || value.shape() != WholeShape(variable)) {
+    to.different.push_back(absl::StrCat(variable.name(), " (", Described(value.dtype(), value.shape()),
+                                        ", in the graph ", Described(variable.dtype(), WholeShape(variable)), ")"));
+    return;
+  }
+  if (first) to.result.restored.push_back(variable.name());
+  if (first && cast) to.result.cast.push_back(variable.name());
+  to.variables.push_back(variable);
+  std::optional<int64_t> overflow;
+  to.values.push_back(PartFor(variable, cast ? Cast(value, variable.dtype(), overflow) : value));
+  if (overflow.has_value() && first) {
+    to.too_large.push_back(absl::StrCat(variable.name(), " (element ", *overflow, " is ",
+                                        value.ToDoubles()[static_cast<size_t>(*overflow)], ", but ",
+                                        DTypeName(variable.dtype()), " is too small for it)"));
+  }
+}
+
+// Compares all variables. `names`: those of the tensors, in the model.
+Comparison CompareAll(absl::Span<const Variable> all, const std::vector<std::string>& names,
+                      const TensorsByName& by_name, const RestoreOptions& options) {
   const auto in_file = [&](bool state) {
     return std::any_of(all.begin(), all.end(), [&](const Variable& variable) {
       return IsTrainingState(variable) == state && Selected(variable.name(), options) &&
@@ -271,47 +307,40 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
     });
   };
   const bool of_training = in_file(true) || !in_file(false);
-  std::vector<std::string> lacking;  // of the missing ones, those that the file should have
+  Comparison comparison;
+  HashSet<absl::string_view> seen;
   for (const Variable& variable : all) {
     const bool first = seen.insert(variable.name()).second;
     if (!Selected(variable.name(), options)) continue;
     const auto tensor = by_name.find(variable.name());
-    if (tensor == by_name.end()) {
-      if (first) result.missing.push_back(variable.name());
-      if (first && (of_training || !IsTrainingState(variable))) lacking.push_back(variable.name());
+    if (tensor != by_name.end()) {
+      Compare(variable, *tensor->second, first, options, comparison);
       continue;
     }
-    const Tensor& value = *tensor->second;
-    const bool cast =
-        options.cast && value.dtype() != variable.dtype() && IsFloat(value.dtype()) && IsFloat(variable.dtype());
-    if ((value.dtype() != variable.dtype() && !cast) || value.shape() != WholeShape(variable)) {
-      different.push_back(absl::StrCat(variable.name(), " (", Described(value.dtype(), value.shape()),
-                                       ", in the graph ", Described(variable.dtype(), WholeShape(variable)), ")"));
-      continue;
-    }
-    if (first) result.restored.push_back(variable.name());
-    if (first && cast) result.cast.push_back(variable.name());
-    variables.push_back(variable);
-    std::optional<int64_t> overflow;
-    values.push_back(PartFor(variable, cast ? Cast(value, variable.dtype(), overflow) : value));
-    if (overflow.has_value() && first) {
-      too_large.push_back(absl::StrCat(variable.name(), " (element ", *overflow, " is ",
-                                       value.ToDoubles()[static_cast<size_t>(*overflow)], ", but ",
-                                       DTypeName(variable.dtype()), " is too small for it)"));
-    }
+    if (first) comparison.result.missing.push_back(variable.name());
+    if (first && (of_training || !IsTrainingState(variable))) comparison.lacking.push_back(variable.name());
   }
+  std::vector<std::string>& different = comparison.different;
   different.erase(std::unique(different.begin(), different.end()), different.end());
   for (const std::string& name : names) {
-    if (!seen.contains(name) && Selected(name, options)) result.extra.push_back(name);
+    if (!seen.contains(name) && Selected(name, options)) comparison.result.extra.push_back(name);
   }
+  return comparison;
+}
+
+// InvalidArgument for a file that does not match the model as far as the options demand.
+absl::Status CheckMatch(absl::string_view source, absl::Span<const Variable> all, const Comparison& comparison,
+                        const RestoreOptions& options) {
+  const Restored& result = comparison.result;
+  const std::vector<Variable>& variables = comparison.variables;
   // A warm start that changes no weight trains the model from its initial values, and says nothing.
   const auto is_weight = [&](const Variable& variable) {
     return variable.trainable() && Selected(variable.name(), options);
   };
   const bool no_weight =
       std::any_of(all.begin(), all.end(), is_weight) && std::none_of(variables.begin(), variables.end(), is_weight);
-  const bool fits =
-      different.empty() && (lacking.empty() || options.allow_missing) && (result.extra.empty() || options.allow_extra);
+  const bool fits = comparison.different.empty() && (comparison.lacking.empty() || options.allow_missing) &&
+                    (result.extra.empty() || options.allow_extra);
   if (!fits || variables.empty() || no_weight) {
     const std::vector<std::string> none;
     return absl::InvalidArgumentError(absl::StrCat(
@@ -321,18 +350,34 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
                             : ": it has none of the model's weights",
         Listed("not in the file", fits                    ? result.missing
                                   : options.allow_missing ? none
-                                                          : lacking),
+                                                          : comparison.lacking),
         Listed("only in the file", fits || !options.allow_extra ? result.extra : none),
-        Listed("with a different shape or type in the file", different),
+        Listed("with a different shape or type in the file", comparison.different),
         "\nBuild the model that was saved, restore only a part of it, or rename or cast (RestoreOptions)"));
   }
-  if (!too_large.empty()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        source, " holds numbers that would become infinite, so nothing is restored", Listed("too large", too_large),
-        "\nRestore into variables of a wider type, or without these tensors (RestoreOptions)"));
+  if (comparison.too_large.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(source, " holds numbers that would become infinite, so nothing is restored",
+                   Listed("too large", comparison.too_large),
+                   "\nRestore into variables of a wider type, or without these tensors (RestoreOptions)"));
+}
+
+}  // namespace
+
+absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, absl::Span<const io::NamedTensor> tensors,
+                                 const RestoreOptions& options) {
+  ASSIGN_OR_RETURN(const std::vector<std::string> names, NamesInModel(source, tensors, options.renames));
+  TensorsByName by_name;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    if (by_name.emplace(names[i], &tensors[i].value).second) continue;
+    return absl::InvalidArgumentError(absl::StrCat(source, ": two tensors are named '", names[i], "'",
+                                                   names[i] == tensors[i].name ? "" : " after the renames"));
   }
-  RETURN_IF_ERROR(session.WriteVariables(variables, values));
-  return result;
+  const std::vector<Variable> all = session.graph().variables();
+  Comparison comparison = CompareAll(all, names, by_name, options);
+  RETURN_IF_ERROR(CheckMatch(source, all, comparison, options));
+  RETURN_IF_ERROR(session.WriteVariables(comparison.variables, comparison.values));
+  return std::move(comparison.result);
 }
 
 absl::StatusOr<std::vector<std::string>> ChecksumReplica(Session& session, int replica) {
