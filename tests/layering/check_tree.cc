@@ -15,13 +15,14 @@
 #include "absl/strings/string_view.h"
 #include "tests/layering/comments.h"
 #include "tests/layering/literals.h"
+#include "tests/layering/sizes.h"
 
 namespace belfry::layering {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr size_t kMaxLines = 500, kMaxSources = 35;
+constexpr size_t kMaxLines = 500, kMaxSources = 35, kMaxFunctionLines = 60, kMaxMembers = 25;
 
 // From bottom to top: a file may include files of its own folder and of those listed before it. In ops, "ops" are the
 // headers for users, which lie in the folder itself, "ops/families" all folders that are not listed, and "ops/lists"
@@ -194,6 +195,9 @@ class Checker {
       Fail(absl::StrCat("a comment names ", unknown.name,
                         ", which no code has; name what there is, or add it to the known names (comments.cc)"));
     }
+    for (const char* product : {"framework/", "models/", "ops/", "optim/", "trainers/"}) {
+      if (absl::StartsWith(path, product)) CheckSizes(text);
+    }
     line_ = 0;
     std::vector<std::string> lines = absl::StrSplit(text, '\n');
     if (lines.back().empty()) lines.pop_back();
@@ -230,6 +234,14 @@ class Checker {
   std::vector<std::string> TakeBreaches() { return std::move(breaches_); }
 
  private:
+  void CheckSizes(const std::string& text) {
+    for (const Size& size : FindLarge(text, kMaxFunctionLines, kMaxMembers)) {
+      line_ = size.line;
+      Fail(absl::StrCat(size.text, " has ", size.size, size.is_class ? " data members" : " lines", ", more than ",
+                        size.is_class ? kMaxMembers : kMaxFunctionLines, "; part it"));
+    }
+  }
+
   void CheckLiterals(const std::string& text) {
     for (const Literal& literal : FindLiterals(text)) {
       line_ = literal.line;

@@ -254,6 +254,26 @@ TEST_F(Tree, UpwardLinkFails) {
                                          HasSubstr("ops/lists stands above framework/graph"))));
 }
 
+TEST_F(Tree, LongFunctionFails) {
+  std::string body;
+  for (int i = 0; i < 59; ++i) absl::StrAppend(&body, "    f();\n");
+  const std::string begin = "\nclass C {\n public:\n  void F(int a,\n         int b) {\n", end = "  }\n};\n";
+  WriteHeader("ops/long.h", begin + body.substr(9) + end);
+  EXPECT_THAT(Check(), IsEmpty());
+  WriteHeader("ops/long.h", begin + body + end);
+  EXPECT_THAT(Check(), ElementsAre(AllOf(StartsWith("ops/long.h:5: void F(int a, has 61 lines"))));
+}
+
+TEST_F(Tree, LargeClassFails) {
+  std::string members =
+      "  using T = int;\n  int F(int a);\n  std::map<int, std::function<int(int)>> m;\n  int a = 1, b;\n";
+  for (int i = 0; i < 22; ++i) absl::StrAppend(&members, "  int m", i, "_;\n");
+  WriteHeader("ops/large.h", "\nstruct S {\n" + members + "};\n");
+  EXPECT_THAT(Check(), IsEmpty());
+  WriteHeader("ops/large.h", "\nstruct S {\n" + members + "  int more ABSL_GUARDED_BY(mutex);\n};\n");
+  EXPECT_THAT(Check(), ElementsAre(StartsWith("ops/large.h:3: struct S { has 26 data members")));
+}
+
 TEST_F(Tree, CrowdedFolderFails) {
   for (int i = 0; i < 34; ++i) WriteHeader(absl::StrCat("ops/", i, ".h"), "");
   EXPECT_THAT(Check(), IsEmpty());  // with o.h
