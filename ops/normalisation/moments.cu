@@ -37,7 +37,7 @@ struct MomentsGradient {
 };
 
 template <class T>
-absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
+absl::StatusOr<Kernel> MakeMomentsGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
   const Shape& x = spec.inputs[0].shape;
@@ -55,8 +55,9 @@ absl::StatusOr<Kernel> MakeGrad(const KernelSpec& spec) {
 void AddMomentsGpuKernels(KernelTable& table) {
   table.AddKernels("ChannelMoments", Kernels<float, double, Half, BFloat16>(
                                          "GPU", [](auto tag) { return &MakeMoments<typename decltype(tag)::type>; }));
-  table.AddKernels("ChannelMomentsGrad", Kernels<float, double, Half, BFloat16>(
-                                             "GPU", [](auto tag) { return &MakeGrad<typename decltype(tag)::type>; }));
+  table.AddKernels("ChannelMomentsGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeMomentsGrad<typename decltype(tag)::type>;
+                   }));
 }
 
 }  // namespace belfry::ops
