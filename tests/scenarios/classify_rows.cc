@@ -1,5 +1,6 @@
 // A training program of its own: a classifier of the rows of a CSV file by its last column. It shows what a program has
-// to state: data, model, settings, header, result and flags. All else is RunTrainingProgram's.
+// to state: data, model, settings, header, result and flags. All else is TrainingMain's
+// (trainers/flags/program_flags.h).
 #include <memory>
 #include <string>
 #include <utility>
@@ -55,6 +56,7 @@ class ClassifyRows final : public ClassifierProgram {
   }
 
   absl::Status OpenData(ProgramRun& run) override {
+    // "-1" is the last column.
     data::CsvOptions options{.columns = {{.name = "-1", .type = data::ColumnType::kCategory}},
                              .others = data::ColumnType::kFloat};
     ASSIGN_OR_RETURN(const data::Table table, data::ReadCsv(absl::GetFlag(FLAGS_csv), options));

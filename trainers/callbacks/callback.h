@@ -108,7 +108,8 @@ class Callback {
   // A line that the run, or a callback, prints: "Resuming from ...".
   virtual void OnMessage(absl::string_view /*text*/) {}
 
-  // True for a step, before it runs, whose results OnStep must see: on GPUs the host then waits for it.
+  // True for a step, before it runs, whose results OnStep must see: on GPUs the host then waits for it. Steps count
+  // from 0, as StepResults::step; OnStep sees step + 1 steps done.
   virtual bool WantsResults(int64_t /*step*/) { return false; }
   // True for a step, before it runs, whose trace OnStep must see (state.trace). It takes longer.
   virtual bool WantsTrace(int64_t /*step*/) { return false; }
