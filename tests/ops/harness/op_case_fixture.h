@@ -18,9 +18,10 @@ void PrintTo(const OpCase& op_case, std::ostream* out);
 void ExpectClose(const Array& actual, const Array& expected, double tolerance, const std::string& what,
                  double absolute = 0);
 
-// The difference that a sum of n numbers up to 1 may show in another order, however near to 0 it is: about sqrt(n)
-// roundings of the dtype of the computation, which is float32 where `rounding` is that of a narrower type. 0 for
-// integers, whose rounding is 0.
+// The difference that a sum of n numbers up to 1 of either sign may show in another order, however near to 0 it is.
+// `rounding` is that of the dtype of the computation, float32 where it is narrower; 0 for integers. Sums in float32
+// have about sqrt(n) roundings of the numbers, and those of the partial sums: one of k numbers is about sqrt(k / 3),
+// and rounded with a deviation of 0.43 * 2^-24 of that, in all 1e-8 n, of which n / 16 of 1e-6 is six.
 double ReorderedSum(int64_t n, double rounding);
 
 class OpCaseTest : public testing::TestWithParam<OpCase> {
