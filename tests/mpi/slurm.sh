@@ -109,7 +109,9 @@ ended() {
   [ -z "$(limit 5 squeue --noheader --job="$1")" ]
 }
 
+# A step has the number of the one before, so that must be gone: its manager is a process with that name.
 restart() {
+  ! grep -qs "slurmstepd: \[$1\." /proc/[0-9]*/cmdline || return 1
   [ "$(limit 5 squeue --noheader --job="$1" --format=%T)" = PENDING ] && limit 5 scontrol update jobid="$1" starttime=now
 }
 
