@@ -45,7 +45,7 @@ enum class Phase : uint8_t {
   kUpdate,    // applies a gradient to a variable
 };
 
-// What a node has from the scope that added it, and shares with the scope's other nodes.
+// The attributes that a node takes from the scope that added it, shared by all nodes of that scope.
 struct NodeFacts {
   DeviceName device = {};                        // requested
   std::string device_text = {};                  // as the user wrote it in the innermost scope, for messages

@@ -108,7 +108,7 @@ class Scope {
   // name() relative to the scope on which RandomCounters was called, so the same in every tower. It keys random ops and
   // the collectives of layers.
   std::string random_path() const;
-  // Of ShareStatistics, or this tower alone.
+  // The group that ShareStatistics set; by default this tower alone.
   const TowerGroup& statistics_group() const { return facts_->statistics_group; }
   const std::string& wanted_name() const { return wanted_name_; }  // of Named; empty if not set
 
@@ -135,7 +135,7 @@ class Scope {
  private:
   friend class OpScope;
 
-  // What scopes hand on to those made from them, besides names. Shared by scopes and nodes that have the same.
+  // Everything but the names that a scope passes on to scopes made from it. Immutable, so scopes and nodes share it.
   struct Facts : NodeFacts {
     std::string variable_path = {};
     std::optional<DeviceName> variable_device = {};  // if it is not that of nodes

@@ -38,8 +38,9 @@ Output WeightedMean(const Scope& scope, const std::vector<Output>& values, const
 // Replaces the sparse ones of `averaged` by the means over the towers. Every tower's rows are sent to the scope's
 // device; they are weighted where they are.
 void AverageRows(const Scope& scope, absl::Span<const BuiltTower> towers, std::vector<GradientAndVariable>& averaged) {
+  if (towers.size() == 1) return;
   const std::vector<Output> examples = Examples(towers);
-  for (size_t k = 0; k < averaged.size() && towers.size() > 1; ++k) {
+  for (size_t k = 0; k < averaged.size(); ++k) {
     if (!averaged[k].indices.valid()) continue;
     std::vector<Output> rows, indices;
     for (size_t i = 0; i < towers.size(); ++i) {

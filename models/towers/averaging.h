@@ -29,7 +29,7 @@ struct TowerRank {
 
 struct BuiltTower {
   TowerRank rank;
-  size_t copy = 0;  // of the variables: the index of the one that it reads
+  size_t copy = 0;  // the index of the copy of the variables that it reads
   TrainTower result;
   // int64 scalars: the number of its examples, and that of its and all former towers' of this process.
   Output rows, rows_until;

@@ -61,8 +61,7 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
                                     TrainStep& step) {
   const bool alone = static_cast<int>(towers.size()) == step.towers_in_all;
   const GradientBuckets buckets(towers[0].gradients, options.bucket_bytes);
-  const bool parts = options.shard_optimizer && step.towers_in_all > 1;
-  auto gradients = AverageGradients(towers, options.variable_update, buckets, parts, updates[0].scope());
+  auto gradients = AverageGradients(towers, options.variable_update, buckets, updates[0].sharded(), updates[0].scope());
   std::vector<const Node*> nodes;
   for (size_t i = 0; i < updates.size(); ++i) {
     // Among processes, a mean without examples is an error of the collective.
@@ -106,12 +105,11 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
   std::optional<optim::LossScale> loss_scale;
   if (options.loss_scale.has_value()) loss_scale.emplace(*options.loss_scale);
   const optim::LossScale* const scale = loss_scale.has_value() ? &*loss_scale : nullptr;
-  // Rows are exchanged within a process only, and not divided.
-  const bool sparse = optimizer.takes_sparse() && total == local && !(options.shard_optimizer && total > 1);
-
   towers = AddInputs(root, devices, fields, options, total);
   if (!root.status().ok()) return step;
   std::vector<TowerUpdates> updates = MakeUpdates(root, towers, options, scale);
+  // Rows are exchanged within a process only, and not divided.
+  const bool sparse = optimizer.takes_sparse() && total == local && !updates[0].sharded();
   const ModelOptions model_options{
       .model = model,
       .batch_norm = options.batch_norm,

@@ -74,7 +74,7 @@ struct TrainTower {
   Batch batch;      // feed all its fields
   Output examples;  // float32 scalar: the number of examples fed to it
   Output loss;
-  std::vector<TrainMetric> metrics;  // of TrainStep::metrics
+  std::vector<TrainMetric> metrics;  // this tower's means, in the order of TrainStep::metrics
   std::vector<Variable> variables;   // its trainable variables; with a parameter device, the same ones for all towers
 };
 

@@ -1,4 +1,4 @@
-// What a tower has for itself: inputs, model, gradients. Internal to models.
+// Builds each tower's own part of the graph: its inputs, its model and its gradients. Internal to models.
 #pragma once
 
 #include <vector>

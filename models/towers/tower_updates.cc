@@ -73,7 +73,7 @@ const Node* TowerUpdates::ApplyToParts(const optim::Optimizer& optimizer, absl::
   const std::vector<Output> updated = optim::ApplyUpdates(scope_, optimizer, parts);
   if (updated.size() != parts.size()) return nullptr;
   std::vector<Output> done = {optim::IncrementGlobalStep(scope_.Replica(tower_.number), updated)};
-  // What is gathered has been updated under the condition already.
+  // The parts were updated only if the condition held, so the gathered values need no condition of their own.
   const Scope assigning = scope_.NoControlDependencies();
   for (const auto& [variable, value] : buckets.GatherUpdated(tower_, parts, updated)) {
     const Scope at = assigning.InPhase(Phase::kUpdate, &variable.node()).ColocateWith(variable.node());

@@ -26,6 +26,8 @@ class TowerUpdates {
   const Scope& scope() const { return scope_; }
   // With loss scaling a bool scalar, true if this step is not skipped; otherwise invalid.
   Output condition() const { return condition_; }
+  // True if each tower updates its part of the variables, and all gather the parts.
+  bool sharded() const { return sharded_; }
 
   // Makes a step in which all of `examples` are 0 an error, before it updates a variable. `who`: "The step".
   void CheckExamples(absl::Span<const Output> examples, absl::string_view who);
