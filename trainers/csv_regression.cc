@@ -63,7 +63,8 @@ absl::Status ReadColumns(const CsvRegressionOptions& options, std::vector<CsvCol
 // of subnormal numbers, say.
 absl::Status CheckDeviation(const std::string& path, const CsvColumn& feature, const CsvColumn& target) {
   if (!std::isfinite(feature.spread)) {
-    return absl::InvalidArgumentError(absl::StrCat("column '", feature.name, "': the range of its numbers overflows"));
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": column '", feature.name, "': the range of its numbers overflows"));
   }
   if (std::isfinite(target.spread / feature.deviation)) return absl::OkStatus();
   return absl::InvalidArgumentError(

@@ -59,10 +59,12 @@ class RunCheckpoints {
   absl::Status WithLastCheckpoint(const absl::Status& status);
 
  private:
-  // In task 0, the parts of slots that the other tasks hold; in these, nothing.
+  // Returns in task 0 the parts of slots that the other tasks hold; in these, nothing. All tasks must call it. Errors:
+  // those of World::AllGather and World::Exchange.
   absl::StatusOr<std::vector<SlotPart>> GatherSlotParts();
-  // Gives the parts of slots in all tasks but 0 their elements of task 0's `tensors`. InvalidArgument if there is no
-  // such tensor, or one of another dtype or with fewer elements.
+  // Gives the parts of slots in all tasks but 0 their elements of task 0's `tensors`. All tasks must call it.
+  // InvalidArgument if there is no such tensor, or one of another dtype or with fewer elements. Errors: also those of
+  // GatherSlotParts.
   absl::Status DealSlotParts(absl::Span<const io::NamedTensor> tensors);
 
   Session& session_;
