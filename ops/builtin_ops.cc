@@ -66,7 +66,7 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     RegisterSummaryOps,
     // ops/training
     RegisterAdamOps, RegisterAdaptiveOps, RegisterAverageOps, RegisterClipOps, RegisterDescentOps, RegisterLarsOps,
-    RegisterLossScaleOps, RegisterScheduleOps, RegisterSumRowsOps};
+    RegisterIncrementOps, RegisterLossScaleOps, RegisterScheduleOps, RegisterSumRowsOps, RegisterDenseRowsOps};
 
 // None where there is no module: then there are no GPUs either.
 KernelTable LoadGpuKernels() {

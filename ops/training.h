@@ -37,6 +37,23 @@ struct Gradient {
 // have index -1 and zeros, as rows of negative indices have. 16-bit types are added up in float32. Not differentiable.
 Gradient SumRows(OpScope scope, Output rows, Output indices);
 
+// The means over towers instead of sums: row k is that of tower towers[k], in [0, N), and
+// sum(weights[towers[k]] rows[k]) / sum(weights) the mean of an index. `towers` [K] has the type of the indices,
+// weights [N] are float32; rows of towers of weight 0 are skipped. The same bits as collective.h's AllReduceMean of the
+// dense gradients, but for float64 on GPUs.
+Gradient MeanRows(OpScope scope, Output rows, Output indices, Output towers, Output weights);
+
+// A sparse gradient in a form that towers of several processes can average.
+struct DenseGradient {
+  Output value;    // [V, ...]: zeros in rows that have no index
+  Output touched;  // float32 [V]: 1 for rows that have one, otherwise 0
+};
+// `rows`: the V of the variable. Indices of V or more are OutOfRange on CPUs and skipped on GPUs.
+DenseGradient DenseRows(OpScope scope, const Gradient& sparse, int64_t rows);
+// The indices of a sparse gradient of elements [begin, begin + size) of a variable whose rows have `width` elements, as
+// a variable of that many rows of one: i where touched[(begin + i) / width] > 0, otherwise -1. int64 [size].
+Output TouchedIndices(OpScope scope, Output touched, int64_t width, int64_t begin, int64_t size);
+
 // v -= lr g
 struct GradientDescentAttrs {
   double weight_decay = 0;
@@ -76,7 +93,7 @@ Output ApplyAdagrad(OpScope scope, const Variable& variable, const Variable& acc
 // m = beta1 m + (1 - beta1) g; s = beta2 s + (1 - beta2) g^2;
 // v -= lr sqrt(1 - beta2^t) / (1 - beta1^t) m / (sqrt(s) + epsilon)
 // (Kingma and Ba, 2015, in the form at the end of their section 2, as in TensorFlow). `step` is an int64 scalar, the
-// number of updates before this one: t = step + 1.
+// number of this variable's earlier updates: t = step + 1.
 struct AdamAttrs {
   double beta1 = 0.9;
   double beta2 = 0.999;
@@ -112,6 +129,9 @@ struct MovingAverageAttrs {
 };
 Output ApplyMovingAverage(OpScope scope, const Variable& average, Output step, Output value,
                           const MovingAverageAttrs& attrs = {});
+
+// counter += 1. The counter is an int64 scalar.
+Output Increment(OpScope scope, const Variable& counter);
 
 // The Euclidean norm of all elements of one or more tensors of one dtype, a scalar of `dtype`: float32 or float64. Sums
 // are kept in double, over chunks of a fixed size. Elements are scaled where their squares would overflow or vanish, so

@@ -92,7 +92,7 @@ struct KernelDef {
   DType dtype = {};                    // dtype of the op's first type variable
   KernelFactory make = {};
   // For ops that update a variable: several nodes as one (compiler/passes/passes.h, FuseUpdates). The nodes have equal
-  // attributes, and share all inputs whose type is not T. Null: each node runs by itself.
+  // attributes and as many inputs. Null: each node runs by itself.
   FusedUpdatesFactory fuse_updates = nullptr;
   // For ops on a CPU that are not stateful and reduce input 0 to output 0, the only output. The reduction reads no
   // other input, and does not see the shapes of shape_only ones. Null: the op only runs as a whole.

@@ -55,7 +55,7 @@ constexpr void (*kKernels[])(KernelTable& table) = {
     // ops/state
     AddStateGpuKernels,
     // ops/training
-    AddAverageGpuKernels, AddClipGpuKernels, AddUpdateRuleGpuKernels, AddLarsGpuKernels, AddLossScaleGpuKernels,
+    AddAverageGpuKernels, AddClipGpuKernels, AddDenseRowsGpuKernels, AddUpdateRuleGpuKernels, AddIncrementGpuKernels, AddLarsGpuKernels, AddLossScaleGpuKernels,
     AddScheduleGpuKernels, AddSumRowsGpuKernels};
 
 }  // namespace

@@ -7,8 +7,10 @@ namespace {
 template <class C>
 struct AverageAt {
   MovingAverageRule rule;
-  const int64_t* step;
-  BELFRY_GPU MovingAverageRule::Update<C> operator()() const { return rule.template At<C>(*step); }
+  template <class Data>
+  BELFRY_GPU MovingAverageRule::Update<C> operator()(const Data& data) const {
+    return rule.template At<C>(*data.step);
+  }
 };
 
 template <class T>
@@ -24,9 +26,11 @@ class AverageUpdate {
             .slot = {},
             .gradient = at.input<S>(2),
             .weight_decay = 0,
-            .only_if = condition_.At(at)};
+            .only_if = condition_.At(at),
+            .learning_rate = nullptr,
+            .step = at.input<int64_t>(1)};
   }
-  AverageAt<gpu::Compute<T>> Make(const KernelContext& at) const { return {rule_, at.input<int64_t>(1)}; }
+  AverageAt<gpu::Compute<T>> Make() const { return {rule_}; }
 
  private:
   MovingAverageRule rule_;

@@ -18,13 +18,12 @@ absl::Status FindRate(Stream& stream, const LarsRule& rule, int64_t chunks, cons
   });
 }
 
-template <class C>
+template <class T, class C = gpu::Compute<T>>
 struct LarsAt {
   C momentum;
-  const float* learning_rate;
   const double* adapted;  // null if not adapted
-  BELFRY_GPU LarsRule::Update<C> operator()() const {
-    return {static_cast<C>(adapted == nullptr ? static_cast<double>(*learning_rate) : *adapted), momentum};
+  BELFRY_GPU LarsRule::Update<C> operator()(const UpdateData<T, 1>& data) const {
+    return {static_cast<C>(adapted == nullptr ? static_cast<double>(*data.learning_rate) : *adapted), momentum};
   }
 };
 
@@ -50,9 +49,10 @@ absl::StatusOr<Kernel> MakeLars(const KernelSpec& spec) {
                                 .slot = {at.ref<S>(1)},
                                 .gradient = at.input<S>(3),
                                 .weight_decay = static_cast<C>(rule.weight_decay),
-                                .only_if = condition.At(at)};
-    return GpuUpdate(*at.stream, n, /*costly=*/false, data,
-                     LarsAt<C>{static_cast<C>(rule.momentum), at.input<float>(2), rate});
+                                .only_if = condition.At(at),
+                                .learning_rate = at.input<float>(2),
+                                .step = nullptr};
+    return GpuUpdate(*at.stream, n, /*costly=*/false, data, LarsAt<T>{static_cast<C>(rule.momentum), rate});
   };
   return kernel;
 }

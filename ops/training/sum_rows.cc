@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
+#include "framework/base/status.h"
 #include "ops/common/compute_impl.h"
 #include "ops/training.h"
 #include "ops/training/training_ops.h"
@@ -40,12 +41,13 @@ struct Chains {
         last(next + count),
         mask(Slots(count) - 1) {}
 
-  template <class Index>
-  void Link(const Index* indices, int64_t count) const {
+  // Positions that counts(k) rejects are in no chain.
+  template <class Index, class Counts>
+  void Link(const Index* indices, int64_t count, const Counts& counts) const {
     std::fill(table, table + mask + 1, 0);
     for (int64_t k = 0; k < count; ++k) {
       next[k] = last[k] = -1;
-      if (indices[k] < 0) continue;
+      if (indices[k] < 0 || !counts(k)) continue;
       // The multiplier of Fibonacci hashing: 2^64 divided by the golden ratio.
       uint64_t slot = (static_cast<uint64_t>(indices[k]) * 0x9e3779b97f4a7c15u >> 32) & mask;
       while (table[slot] != 0 && indices[table[slot] - 1] != indices[k]) slot = (slot + 1) & mask;
@@ -64,58 +66,124 @@ struct Chains {
 
 // Adds up rows[k], rows[next[k]] ... in this order.
 template <class T>
-void SumChain(const T* rows, const int32_t* next, int64_t k, int64_t width, T* to) {
+struct SumOfRows {
   using C = Compute<T>;
+  bool Counts(int64_t) const { return true; }
+  bool Copies(bool single) const { return single; }
+  void Add(int64_t, const T* from, int64_t n, C* sums) const {
+    for (int64_t i = 0; i < n; ++i) sums[i] += static_cast<C>(from[i]);
+  }
+  void Store(const C* sums, int64_t n, T* to) const {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sums[i]);
+  }
+};
+
+// The mean by the weights of the towers that rows belong to. The same operations on an element as in the mean of the
+// averager `local` (framework/collective/local.cc), so that rows and dense gradients have the same bits.
+template <class T, class Index>
+struct MeanOfRows {
+  using C = Compute<T>;
+  const Index* tower;
+  const float* weights;
+  C divisor = 0;
+  bool equal = true;
+
+  MeanOfRows(const Index* tower_of_row, const float* weight_of_tower, int64_t towers)
+      : tower(tower_of_row), weights(weight_of_tower) {
+    double total = 0;
+    for (int64_t i = 0; i < towers; ++i) {
+      total += weights[i];
+      equal = equal && weights[i] == weights[0];
+    }
+    divisor = static_cast<C>(equal ? static_cast<double>(towers) : total);
+  }
+  bool Counts(int64_t k) const { return weights[tower[k]] != 0; }
+  bool Copies(bool) const { return false; }
+  void Add(int64_t k, const T* from, int64_t n, C* sums) const {
+    const C weight = equal ? C(1) : static_cast<C>(weights[tower[k]]);
+    for (int64_t i = 0; i < n; ++i) sums[i] += weight * static_cast<C>(from[i]);
+  }
+  void Store(const C* sums, int64_t n, T* to) const {
+    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sums[i] / divisor);
+  }
+};
+
+template <class T, class Rule>
+void SumChain(const Rule& rule, const T* rows, const int32_t* next, int64_t k, int64_t width, T* to) {
   constexpr int64_t kColumns = 64;
-  if (next[k] < 0) {
+  if (rule.Copies(next[k] < 0)) {
     std::copy_n(rows + k * width, width, to);
     return;
   }
   for (int64_t start = 0; start < width; start += kColumns) {
     const int64_t columns = std::min(kColumns, width - start);
-    C sums[kColumns] = {};
-    for (int64_t at = k; at >= 0; at = next[at]) {
-      const T* from = rows + at * width + start;
-      for (int64_t i = 0; i < columns; ++i) sums[i] += static_cast<C>(from[i]);
-    }
-    for (int64_t i = 0; i < columns; ++i) to[start + i] = static_cast<T>(sums[i]);
+    Compute<T> sums[kColumns] = {};
+    for (int64_t at = k; at >= 0; at = next[at]) rule.Add(at, rows + at * width + start, columns, sums);
+    rule.Store(sums, columns, to + start);
   }
 }
 
 // The chains depend on the indices alone, and each sum on its chain, so results do not depend on the number of threads.
+template <class T, class Index, class Rule>
+void AddUpRows(const KernelContext& context, const Rule& rule, int64_t count, int64_t width) {
+  const T* rows = context.input<T>(0);
+  const Index* indices = context.input<Index>(1);
+  T* sums = context.output<T>(0);
+  auto* kept = context.output<Index>(1);
+  const Chains chains(context.workspace, count);
+  chains.Link(indices, count, [&](int64_t k) { return rule.Counts(k); });
+  ParallelFor(count, static_cast<double>(width), [&](int64_t begin, int64_t end) {
+    for (int64_t k = begin; k < end; ++k) {
+      kept[k] = chains.last[k] < 0 ? Index{-1} : indices[k];
+      if (chains.last[k] < 0) {
+        std::fill_n(sums + k * width, width, T(0));
+      } else {
+        SumChain(rule, rows, chains.next, k, width, sums + k * width);
+      }
+    }
+  });
+}
+
 template <class T, class Index>
 Kernel SumRowsKernel(int64_t count, int64_t width) {
-  Kernel kernel;
-  kernel.workspace_bytes = Chains::Bytes(count);
-  kernel.run = [count, width](const KernelContext& context) {
-    const T* rows = context.input<T>(0);
-    const Index* indices = context.input<Index>(1);
-    T* sums = context.output<T>(0);
-    auto* kept = context.output<Index>(1);
-    const Chains chains(context.workspace, count);
-    chains.Link(indices, count);
-    ParallelFor(count, static_cast<double>(width), [&](int64_t begin, int64_t end) {
-      for (int64_t k = begin; k < end; ++k) {
-        kept[k] = chains.last[k] < 0 ? Index{-1} : indices[k];
-        if (chains.last[k] < 0) {
-          std::fill_n(sums + k * width, width, T(0));
-        } else {
-          SumChain(rows, chains.next, k, width, sums + k * width);
-        }
-      }
-    });
-    return absl::OkStatus();
-  };
-  return kernel;
+  return {[count, width](const KernelContext& context) {
+            AddUpRows<T, Index>(context, SumOfRows<T>(), count, width);
+            return absl::OkStatus();
+          },
+          Chains::Bytes(count)};
+}
+
+template <class T, class Index>
+Kernel MeanRowsKernel(int64_t count, int64_t width, int64_t towers) {
+  return {[count, width, towers](const KernelContext& context) {
+            const MeanOfRows<T, Index> rule(context.input<Index>(2), context.input<float>(3), towers);
+            AddUpRows<T, Index>(context, rule, count, width);
+            return absl::OkStatus();
+          },
+          Chains::Bytes(count)};
 }
 
 template <class T>
 absl::StatusOr<Kernel> MakeSumRows(const KernelSpec& spec) {
-  const Shape& rows = spec.inputs[0].shape;
-  const int64_t width = rows.elements(1, rows.rank());
-  if (rows[0] >= int64_t{1} << 31) return absl::UnimplementedError("more than 2^31 - 1 rows");
-  return spec.inputs[1].dtype == DType::kInt32 ? SumRowsKernel<T, int32_t>(rows[0], width)
-                                               : SumRowsKernel<T, int64_t>(rows[0], width);
+  ASSIGN_OR_RETURN(const RowsShape rows, RowsToSum(spec));
+  return spec.inputs[1].dtype == DType::kInt32 ? SumRowsKernel<T, int32_t>(rows.count, rows.width)
+                                               : SumRowsKernel<T, int64_t>(rows.count, rows.width);
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeMeanRows(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(const RowsShape rows, RowsToSum(spec));
+  const int64_t towers = spec.inputs[3].shape.elements();
+  return spec.inputs[1].dtype == DType::kInt32 ? MeanRowsKernel<T, int32_t>(rows.count, rows.width, towers)
+                                               : MeanRowsKernel<T, int64_t>(rows.count, rows.width, towers);
+}
+
+absl::StatusOr<std::vector<Shape>> MeanRowsShape(const ShapeArgs& args) {
+  if (args.inputs[2].rank() != 1 || !args.inputs[2].CompatibleWith(args.inputs[1]) || args.inputs[3].rank() != 1) {
+    return absl::InvalidArgumentError(absl::StrCat("'towers' has shape ", args.inputs[2].ToString(), " and 'weights' ",
+                                                   args.inputs[3].ToString(), "; expected [K], as 'indices', and [N]"));
+  }
+  return SumRowsShape(args);
 }
 
 }  // namespace
@@ -125,7 +193,23 @@ Gradient SumRows(OpScope scope, Output rows, Output indices) {
   return sums.empty() ? Gradient(Output(), Output()) : Gradient(sums[0], sums[1]);
 }
 
+Gradient MeanRows(OpScope scope, Output rows, Output indices, Output towers, Output weights) {
+  const std::vector<Output> means = scope.AddAll("MeanRows", {rows, indices, towers, weights});
+  return means.empty() ? Gradient(Output(), Output()) : Gradient(means[0], means[1]);
+}
+
 void RegisterSumRowsOps(OpRegistry& registry) {
+  registry.Add({.name = "MeanRows",
+                .inputs = {{.name = "rows"},
+                           {.name = "indices", .type = "Tindices"},
+                           {.name = "towers", .type = "Tindices"},
+                           {.name = "weights", .type = "float32"}},
+                .outputs = {{.name = "means"}, {.name = "kept", .type = "Tindices"}},
+                .types = {{"T", kFloatTypes}, {"Tindices", kIndexTypes}},
+                .shape = MeanRowsShape,
+                .not_differentiable = true,
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeMeanRows<typename decltype(tag)::type>; })});
   registry.Add({.name = "SumRows",
                 .inputs = {{.name = "rows"}, {.name = "indices", .type = "Tindices"}},
                 .outputs = {{.name = "sums"}, {.name = "kept", .type = "Tindices"}},

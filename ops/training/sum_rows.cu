@@ -13,62 +13,120 @@ namespace {
 
 constexpr uint64_t kSkipped = 0xffffffff;  // the index of rows that count for nothing; it comes last
 
+// Adds up rows, as SumOfRows in sum_rows.cc.
+template <class C, class Index>
+struct SumRule {
+  BELFRY_GPU bool Counts(int64_t) const { return true; }
+  BELFRY_GPU void Prepare() {}
+  BELFRY_GPU C Weighted(int64_t, C x) const { return x; }
+  BELFRY_GPU C Result(C sum) const { return sum; }
+};
+
+// Their means, as MeanOfRows there.
+template <class C, class Index>
+struct MeanRule {
+  const Index* tower;
+  const float* weights;
+  int64_t towers;
+  C divisor;
+  bool equal;
+  BELFRY_GPU bool Counts(int64_t k) const { return weights[tower[k]] != 0; }
+  BELFRY_GPU void Prepare() {
+    double total = 0;
+    equal = true;
+    for (int64_t i = 0; i < towers; ++i) {
+      total += static_cast<double>(weights[i]);
+      equal = equal && weights[i] == weights[0];
+    }
+    divisor = static_cast<C>(equal ? static_cast<double>(towers) : total);
+  }
+  // In double, where the product of floats is exact, so that it is rounded before it is added.
+  BELFRY_GPU C Weighted(int64_t k, C x) const {
+    return equal ? x : static_cast<C>(static_cast<double>(weights[tower[k]]) * static_cast<double>(x));
+  }
+  BELFRY_GPU C Result(C sum) const { return sum / divisor; }
+};
+
 // The sort key: an index, then its position.
-template <class Index>
+template <class Index, class Rule>
 struct KeyAt {
   const Index* indices;
+  Rule rule;
   BELFRY_GPU uint64_t operator()(int64_t i) const {
     const auto index = static_cast<int64_t>(indices[i]);
-    const bool counts = index >= 0 && index < static_cast<int64_t>(kSkipped);
+    const bool counts = index >= 0 && index < static_cast<int64_t>(kSkipped) && rule.Counts(i);
     return (counts ? static_cast<uint64_t>(index) : kSkipped) << 32 | static_cast<uint64_t>(i);
   }
 };
 BELFRY_GPU inline uint64_t IndexOf(uint64_t key) { return key >> 32; }
 BELFRY_GPU inline int64_t PositionOf(uint64_t key) { return static_cast<int64_t>(key & 0xffffffff); }
 
+template <class T, class Index, class Rule>
+absl::Status AddUpRows(const KernelContext& context, int64_t count, int64_t width, const Rule& rule) {
+  if (count == 0) return absl::OkStatus();
+  Stream& stream = *context.stream;
+  auto* const a = static_cast<uint64_t*>(context.workspace);
+  RETURN_IF_ERROR(SortKeys(stream, count, KeyAt<Index, Rule>{context.input<Index>(1), rule}, a, a + count));
+  const uint64_t* const sorted = SortedIn(count, a, a + count);
+  auto* const kept = context.output<Index>(1);
+  RETURN_IF_ERROR(gpu::ForEach(stream, count, [=] BELFRY_GPU(int64_t s) {
+    const uint64_t index = IndexOf(sorted[s]);
+    const bool first = index != kSkipped && (s == 0 || IndexOf(sorted[s - 1]) != index);
+    kept[PositionOf(sorted[s])] = first ? static_cast<Index>(index) : static_cast<Index>(-1);
+  }));
+  const auto* const rows = context.input<gpu::Stored<T>>(0);
+  auto* const sums = context.output<gpu::Stored<T>>(0);
+  const Divider by_width(width, count * width);
+  return gpu::ForEach(stream, count * width, [=] BELFRY_GPU(int64_t i) {
+    int64_t s = i;
+    const int64_t column = by_width.Split(s);
+    const uint64_t index = IndexOf(sorted[s]);
+    gpu::Compute<T> result = 0;
+    if (index != kSkipped && (s == 0 || IndexOf(sorted[s - 1]) != index)) {
+      Rule prepared = rule;
+      prepared.Prepare();
+      gpu::Compute<T> sum = 0;
+      for (int64_t k = s; k < count && IndexOf(sorted[k]) == index; ++k) {
+        const int64_t at = PositionOf(sorted[k]);
+        sum += prepared.Weighted(at, gpu::Widen(rows[at * width + column]));
+      }
+      result = prepared.Result(sum);
+    }
+    sums[PositionOf(sorted[s]) * width + column] = gpu::Narrow<T>(result);
+  });
+}
+
 template <class T, class Index>
 Kernel SumRowsKernel(int64_t count, int64_t width) {
-  const auto keys = static_cast<size_t>(count);
-  Kernel kernel;
-  kernel.workspace_bytes = 2 * keys * sizeof(uint64_t);
-  kernel.run = [=](const KernelContext& context) -> absl::Status {
-    if (count == 0) return absl::OkStatus();
-    Stream& stream = *context.stream;
-    auto* const a = static_cast<uint64_t*>(context.workspace);
-    RETURN_IF_ERROR(SortKeys(stream, count, KeyAt<Index>{context.input<Index>(1)}, a, a + keys));
-    const uint64_t* const sorted = SortedIn(count, a, a + keys);
-    auto* const kept = context.output<Index>(1);
-    RETURN_IF_ERROR(gpu::ForEach(stream, count, [=] BELFRY_GPU(int64_t s) {
-      const uint64_t index = IndexOf(sorted[s]);
-      const bool first = index != kSkipped && (s == 0 || IndexOf(sorted[s - 1]) != index);
-      kept[PositionOf(sorted[s])] = first ? static_cast<Index>(index) : static_cast<Index>(-1);
-    }));
-    const auto* const rows = context.input<gpu::Stored<T>>(0);
-    auto* const sums = context.output<gpu::Stored<T>>(0);
-    const Divider by_width(width, count * width);
-    return gpu::ForEach(stream, count * width, [=] BELFRY_GPU(int64_t i) {
-      int64_t s = i;
-      const int64_t column = by_width.Split(s);
-      const uint64_t index = IndexOf(sorted[s]);
-      gpu::Compute<T> sum = 0;
-      if (index != kSkipped && (s == 0 || IndexOf(sorted[s - 1]) != index)) {
-        for (int64_t k = s; k < count && IndexOf(sorted[k]) == index; ++k) {
-          sum += gpu::Widen(rows[PositionOf(sorted[k]) * width + column]);
-        }
-      }
-      sums[PositionOf(sorted[s]) * width + column] = gpu::Narrow<T>(sum);
-    });
-  };
-  return kernel;
+  return {[=](const KernelContext& context) {
+            return AddUpRows<T, Index>(context, count, width, SumRule<gpu::Compute<T>, Index>{});
+          },
+          2 * static_cast<size_t>(count) * sizeof(uint64_t)};
+}
+
+template <class T, class Index>
+Kernel MeanRowsKernel(int64_t count, int64_t width, int64_t towers) {
+  return {
+      [=](const KernelContext& context) {
+        const MeanRule<gpu::Compute<T>, Index> rule{context.input<Index>(2), context.input<float>(3), towers, 0, true};
+        return AddUpRows<T, Index>(context, count, width, rule);
+      },
+      2 * static_cast<size_t>(count) * sizeof(uint64_t)};
 }
 
 template <class T>
 absl::StatusOr<Kernel> MakeSumRows(const KernelSpec& spec) {
-  const Shape& rows = spec.inputs[0].shape;
-  const int64_t width = rows.elements(1, rows.rank());
-  if (rows[0] >= int64_t{1} << 31) return absl::UnimplementedError("more than 2^31 - 1 rows");
-  return spec.inputs[1].dtype == DType::kInt32 ? SumRowsKernel<T, int32_t>(rows[0], width)
-                                               : SumRowsKernel<T, int64_t>(rows[0], width);
+  ASSIGN_OR_RETURN(const RowsShape rows, RowsToSum(spec));
+  return spec.inputs[1].dtype == DType::kInt32 ? SumRowsKernel<T, int32_t>(rows.count, rows.width)
+                                               : SumRowsKernel<T, int64_t>(rows.count, rows.width);
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeMeanRows(const KernelSpec& spec) {
+  ASSIGN_OR_RETURN(const RowsShape rows, RowsToSum(spec));
+  const int64_t towers = spec.inputs[3].shape.elements();
+  return spec.inputs[1].dtype == DType::kInt32 ? MeanRowsKernel<T, int32_t>(rows.count, rows.width, towers)
+                                               : MeanRowsKernel<T, int64_t>(rows.count, rows.width, towers);
 }
 
 }  // namespace
@@ -76,6 +134,8 @@ absl::StatusOr<Kernel> MakeSumRows(const KernelSpec& spec) {
 void AddSumRowsGpuKernels(KernelTable& table) {
   table.AddKernels("SumRows", Kernels<float, double, Half, BFloat16>(
                                   "GPU", [](auto tag) { return &MakeSumRows<typename decltype(tag)::type>; }));
+  table.AddKernels("MeanRows", Kernels<float, double, Half, BFloat16>(
+                                   "GPU", [](auto tag) { return &MakeMeanRows<typename decltype(tag)::type>; }));
 }
 
 }  // namespace belfry::ops

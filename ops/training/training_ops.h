@@ -1,6 +1,7 @@
 // Registration of the training ops. Internal to ops/training/.
 #pragma once
 
+#include "absl/status/statusor.h"
 #include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
 
@@ -12,14 +13,28 @@ void RegisterAdamOps(OpRegistry& registry);       // Adam, AdamW
 void RegisterLarsOps(OpRegistry& registry);       // LARS
 void RegisterAverageOps(OpRegistry& registry);    // moving averages
 void RegisterClipOps(OpRegistry& registry);       // norms and clipping
+void RegisterIncrementOps(OpRegistry& registry);  // counters
 void RegisterLossScaleOps(OpRegistry& registry);  // loss scales
 void RegisterScheduleOps(OpRegistry& registry);   // learning rates
 void RegisterSumRowsOps(OpRegistry& registry);    // sparse gradients
+void RegisterDenseRowsOps(OpRegistry& registry);  // their dense form
+
+// The rows that SumRows and MeanRows add up.
+struct RowsShape {
+  int64_t count = 0, width = 0;  // K, and the elements of a row
+};
+inline absl::StatusOr<RowsShape> RowsToSum(const KernelSpec& spec) {
+  const Shape& rows = spec.inputs[0].shape;
+  if (rows[0] < int64_t{1} << 31) return RowsShape{rows[0], rows.elements(1, rows.rank())};
+  return absl::UnimplementedError("more than 2^31 - 1 rows");
+}
 
 // In the CUDA module.
 void AddAverageGpuKernels(KernelTable& table);     // average.cu
 void AddClipGpuKernels(KernelTable& table);        // clip.cu
+void AddDenseRowsGpuKernels(KernelTable& table);   // dense_rows.cu
 void AddUpdateRuleGpuKernels(KernelTable& table);  // rules.cu: gradient descent, ..., AdamW
+void AddIncrementGpuKernels(KernelTable& table);   // increment.cu
 void AddLarsGpuKernels(KernelTable& table);        // lars.cu
 void AddLossScaleGpuKernels(KernelTable& table);   // loss_scale.cu
 void AddScheduleGpuKernels(KernelTable& table);    // schedule.cu

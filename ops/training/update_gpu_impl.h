@@ -32,6 +32,8 @@ struct UpdateData {
   const gpu::Stored<T>* gradient;
   gpu::Compute<T> weight_decay;
   const bool* only_if;  // updates only if true; null: always
+  const float* learning_rate;
+  const int64_t* step;  // null if the update does not depend on it
 };
 
 template <class T, size_t slots, class Update>
@@ -55,25 +57,24 @@ BELFRY_GPU void UpdateElement(const UpdateData<T, slots>& data, const Update& up
   data.variable[i] = gpu::Narrow<T>(v);
 }
 
-// Updates n elements. make() returns the update; it is called on the device and must be small and trivially copyable.
+// Updates n elements. make(data) returns the update; it is called on the device and must be small and trivially
+// copyable.
 template <class T, size_t slots, class Make>
 absl::Status GpuUpdate(Stream& stream, int64_t n, bool costly, const UpdateData<T, slots>& data, const Make& make) {
   const int64_t threads = UpdateThreads(n, costly);
   return gpu::ForEach(stream, threads, [=] BELFRY_GPU(int64_t first) {
     if (data.only_if != nullptr && !*data.only_if) return;
-    const auto update = make();
+    const auto update = make(data);
     for (int64_t i = first; i < n; i += threads) UpdateElement(data, update, i);
   });
 }
 
-// A rule with the locations of its scalars; `step` may be null.
 template <class Rule>
 struct RuleAt {
   Rule rule;
-  const float* learning_rate;
-  const int64_t* step;
-  BELFRY_GPU typename Rule::Update operator()() const {
-    return rule.At(static_cast<double>(*learning_rate), step == nullptr ? 0 : *step);
+  template <class Data>
+  BELFRY_GPU typename Rule::Update operator()(const Data& data) const {
+    return rule.At(static_cast<double>(*data.learning_rate), data.step == nullptr ? 0 : *data.step);
   }
 };
 
@@ -96,18 +97,18 @@ absl::Status GpuUpdates(Stream& stream, const ManyUpdates<T, slots>& many, const
                            const auto part = many.parts.Find(chunk);
                            const UpdateData<T, slots> data = many.data[part.tensor];
                            if (data.only_if != nullptr && !*data.only_if) return;
-                           const auto update = make();
+                           const auto update = make(data);
                            for (int64_t i = team.rank; i < part.n; i += team.size)
                              UpdateElement(data, update, part.begin + i);
                          });
 }
 
 // Kernels of one node, and of several fused into one launch. `Op` describes what a node reads: Op::kSlots, Op::kCostly,
-// Op(spec), Data(context) and Make(context).
+// Op(spec), Data(context) of one node, and Make().
 template <class T, class Op>
 absl::StatusOr<Kernel> MakeGpuUpdate(const KernelSpec& spec) {
   return Kernel{[op = Op(spec), n = spec.outputs[0].shape.elements()](const KernelContext& at) {
-    return GpuUpdate<T, Op::kSlots>(*at.stream, n, Op::kCostly, op.Data(at), op.Make(at));
+    return GpuUpdate<T, Op::kSlots>(*at.stream, n, Op::kCostly, op.Data(at), op.Make());
   }};
 }
 
@@ -132,7 +133,7 @@ absl::StatusOr<Kernel> MakeGpuUpdates(absl::Span<const KernelSpec> specs) {
         many.data[many.parts.count] = op.Data(at);
         many.parts.Add(variables[i].n);
       }
-      RETURN_IF_ERROR((GpuUpdates<T, Op::kSlots>(*context.stream, many, op.Make(context))));
+      RETURN_IF_ERROR((GpuUpdates<T, Op::kSlots>(*context.stream, many, op.Make())));
     }
     return absl::OkStatus();
   }};
@@ -172,11 +173,11 @@ class RuleUpdate {
     data.gradient = at.input<S>(kRate + 1);
     data.weight_decay = static_cast<gpu::Compute<T>>(rule_.weight_decay);
     data.only_if = condition_.At(at);
+    data.learning_rate = at.input<float>(kRate);
+    data.step = Rule::kStep ? at.input<int64_t>(kStep) : nullptr;
     return data;
   }
-  RuleAt<Rule> Make(const KernelContext& at) const {
-    return {rule_, at.input<float>(kRate), Rule::kStep ? at.input<int64_t>(kStep) : nullptr};
-  }
+  RuleAt<Rule> Make() const { return {rule_}; }
 
  private:
   Rule rule_;
@@ -198,7 +199,7 @@ absl::Status GpuSparseUpdate(Stream& stream, int64_t count, int64_t width, int64
   const Divider by_width(width, n);
   return gpu::ForEach(stream, threads, [=] BELFRY_GPU(int64_t first) {
     if (data.only_if != nullptr && !*data.only_if) return;
-    const auto update = make();
+    const auto update = make(data);
     for (int64_t i = first; i < n; i += threads) {
       int64_t k = i;
       const int64_t column = by_width.Split(k);
@@ -221,7 +222,7 @@ absl::StatusOr<Kernel> MakeGpuSparseUpdate(const KernelSpec& spec) {
   return Kernel{[op = Op(spec, Op::kRate + 3), count, width, rows, wide](const KernelContext& at) {
     const auto run = [&](const auto* indices) {
       return GpuSparseUpdate<T, Op::kSlots>(*at.stream, count, width, rows, Op::kCostly, indices, op.Data(at),
-                                            op.Make(at));
+                                            op.Make());
     };
     return wide ? run(at.input<int64_t>(Op::kRate + 2)) : run(at.input<int32_t>(Op::kRate + 2));
   }};

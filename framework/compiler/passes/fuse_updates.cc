@@ -30,7 +30,7 @@ class UpdateFuser {
     int device, depth, all_reduce;  // the node that gives the gradient, or -1
     std::string attrs;
     const OpDef* op;
-    std::vector<std::pair<int, int>> scalars;
+    size_t inputs;
     auto operator<=>(const Key&) const = default;
   };
   struct OpenGroup {
@@ -60,10 +60,8 @@ class UpdateFuser {
             .all_reduce = -1,
             .attrs = AttrsKey(node.attrs),
             .op = node.op,
-            .scalars = {}};
-    for (size_t k = 0; k < node.inputs.size(); ++k) {
-      const Value input = node.inputs[k];
-      if (node.op->input_arg(static_cast<int>(k)).type != "T") key.scalars.emplace_back(input.node, input.index);
+            .inputs = node.inputs.size()};
+    for (const Value input : node.inputs) {
       const int root = Root(program_, input).node;
       if (program_.nodes[root].op->kind == OpKind::kAllReduce) key.all_reduce = root;
     }

@@ -74,7 +74,6 @@ std::vector<UpdateKind> UpdateKinds() {
 // Updates of one kind, for variables of several sizes, by gradients that are fed.
 struct ManyUpdates {
   ManyUpdates(const Scope& scope, const UpdateKind& kind, DType dtype, const std::vector<int64_t>& sizes) {
-    const Output step = ops::Const<int64_t>(scope, 2), rate = ops::Const(scope, 0.25f);
     std::vector<Output> updates;
     for (size_t i = 0; i < sizes.size(); ++i) {
       std::vector<Variable> one;
@@ -83,6 +82,9 @@ struct ManyUpdates {
             GetVariable(scope, absl::StrCat("v", i, "_", part), {sizes[i]}, ConstantInitializer(1 + part), {dtype}));
       }
       gradients.push_back(ops::Placeholder(scope, dtype, {sizes[i]}));
+      // Of its own for each variable.
+      const Output step = ops::Const<int64_t>(scope, static_cast<int64_t>(i % 5));
+      const Output rate = ops::Const(scope, 0.25f + 0.125f * static_cast<float>(i % 2));
       updates.push_back(kind.add(scope, one, step, rate, gradients.back()));
       variables.insert(variables.end(), one.begin(), one.end());
     }
@@ -180,6 +182,39 @@ TEST(GpuUpdates, JoinedGiveTheSameBits) {
         EXPECT_EQ(std::count(joined.begin(), joined.end(), "_Updates"), joins ? 1 : 0);
         EXPECT_EQ(std::count(apart.begin(), apart.end(), kind.op), 50);
       }
+    }
+  }
+}
+
+TEST(GpuUpdates, CountersAreIncrementedTogether) {
+  absl::StatusOr<DeviceSet> devices = OpenTestGpus(1);
+  if (!devices.ok()) GTEST_SKIP() << devices.status().message();
+  constexpr int kCounters = 300;  // more than fit into one launch
+  for (int condition = -1; condition < 2; ++condition) {
+    SCOPED_TRACE(condition);
+    Graph graph(BuiltinOps());
+    Scope scope = Scope(graph).Device("/gpu:0");
+    const Scope when = condition < 0 ? scope : scope.OnlyIf(ops::Const<bool>(scope, condition == 1));
+    std::vector<Variable> counters;
+    std::vector<Output> updates;
+    for (int i = 0; i < kCounters; ++i) {
+      counters.push_back(GetVariable(scope, absl::StrCat("counter_", i), {}, ConstantInitializer(i),
+                                     {.dtype = DType::kInt64, .trainable = false}));
+      updates.push_back(ops::Increment(when, counters.back()));
+    }
+    const Node* const update = ops::Group(scope, updates);
+    const Node* const initialize = InitializeVariables(scope);
+    auto session = Session::Create(graph, *devices);
+    ASSERT_TRUE(session.ok()) << session.status();
+    ASSERT_TRUE((*session)->RunTarget(initialize).ok());
+    auto prepared = (*session)->Prepare({}, {}, {update});
+    ASSERT_TRUE(prepared.ok()) << prepared.status();
+    int joined = 0;
+    for (const ProgramNode& node : (*prepared)->plan().program.nodes) joined += node.op->name == "_Updates";
+    EXPECT_EQ(joined, 1);
+    for (int run = 0; run < 2; ++run) ASSERT_TRUE((*prepared)->Run({}).ok());
+    for (int i = 0; i < kCounters; ++i) {
+      EXPECT_EQ((*session)->ReadVariable(counters[i]).value().scalar<int64_t>(), condition == 0 ? i : i + 2);
     }
   }
 }
