@@ -14,13 +14,14 @@ struct AdamOptions {
   VariableFilter decays = {};  // the variables that weight decay applies to
 };
 
-// Slots "<variable>/Adam" and "<variable>/Adam_1": the first and the second moment. Bias correction counts global
-// steps.
+// Slots "<variable>/Adam" and "<variable>/Adam_1": the first and the second moment. "<variable>/Adam_updates"
+// counts the variable's updates, by which the moments' bias is corrected, in whatever steps they happen.
 class Adam : public Optimizer {
  public:
   explicit Adam(const AdamOptions& options = {});
   Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
   bool takes_sparse() const override { return true; }
+  absl::string_view count_slot() const override { return "Adam_updates"; }
 
  private:
   AdamOptions options_;
@@ -35,12 +36,14 @@ struct AdamWOptions {
   VariableFilter decays = IsWeight;  // the variables that weight decay applies to
 };
 
-// Slots "<variable>/AdamW" and "<variable>/AdamW_1": the first and the second moment.
+// Slots "<variable>/AdamW" and "<variable>/AdamW_1": the first and the second moment; "<variable>/AdamW_updates" as
+// Adam's.
 class AdamW : public Optimizer {
  public:
   explicit AdamW(const AdamWOptions& options = {});
   Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
   bool takes_sparse() const override { return true; }
+  absl::string_view count_slot() const override { return "AdamW_updates"; }
 
  private:
   AdamWOptions options_;

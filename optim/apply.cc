@@ -142,13 +142,28 @@ std::vector<Output> ApplyUpdates(OpScope scope, const Optimizer& optimizer,
   return updated;
 }
 
+std::vector<Output> CountUpdates(OpScope scope, const Optimizer& optimizer,
+                                 absl::Span<const GradientAndVariable> gradients, absl::Span<const Output> updated) {
+  if (!scope.status().ok() || updated.empty() || updated.size() != gradients.size()) return {};
+  std::vector<Output> updates, counts;
+  for (size_t i = 0; i < updated.size(); ++i) {
+    if (!updated[i].valid()) continue;
+    updates.push_back(updated[i]);
+    if (optimizer.count_slot().empty()) continue;
+    const Variable& variable = gradients[i].variable;
+    const Variable count = UpdateCount(scope, variable, optimizer.count_slot());
+    if (!count.valid()) return {};
+    const Scope after = UpdateScope(scope, variable).Named(absl::StrCat("count_", variable.name()));
+    counts.push_back(ops::Increment(after.ControlDependencies({updated[i]}), count));
+  }
+  counts.insert(counts.begin(), IncrementGlobalStep(scope.Replica(gradients[0].variable.replica()), updates));
+  return scope.status().ok() ? counts : std::vector<Output>();
+}
+
 const Node* ApplyGradients(OpScope scope, const Optimizer& optimizer, absl::Span<const GradientAndVariable> gradients) {
-  std::vector<Output> updates = ApplyUpdates(scope, optimizer, gradients);
-  if (updates.empty()) return nullptr;
-  updates.erase(std::remove_if(updates.begin(), updates.end(), [](const Output& update) { return !update.valid(); }),
-                updates.end());
-  const Output step = IncrementGlobalStep(scope.Replica(gradients[0].variable.replica()), updates);
-  return step.valid() ? ops::Group(scope.Named("train_op"), {step}) : nullptr;
+  const std::vector<Output> updated = ApplyUpdates(scope, optimizer, gradients);
+  const std::vector<Output> counts = CountUpdates(scope, optimizer, gradients, updated);
+  return counts.empty() ? nullptr : ops::Group(scope.Named("train_op"), counts);
 }
 
 }  // namespace belfry::optim

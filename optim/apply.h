@@ -32,7 +32,12 @@ std::vector<Variable> TrainableVariables(const Scope& scope);
 // ApplyGradients.
 std::vector<Output> ApplyUpdates(OpScope scope, const Optimizer& optimizer,
                                  absl::Span<const GradientAndVariable> gradients);
-// Updates every variable that has a gradient, then increments the global step. Returns the node to run as a target;
+// Once the updates have run: adds 1 to the global step of the variables' replica, and to the updates of each variable
+// if the optimizer counts them. `updated`: what ApplyUpdates returned for `gradients`. Returns the new counts, with the
+// global step's first; nothing after an error.
+std::vector<Output> CountUpdates(OpScope scope, const Optimizer& optimizer,
+                                 absl::Span<const GradientAndVariable> gradients, absl::Span<const Output> updated);
+// Updates every variable that has a gradient, then counts the updates. Returns the node to run as a target;
 // null after an error, which sticks to the graph: no pairs, no gradient in any of them, a variable listed twice,
 // variables of different replicas.
 const Node* ApplyGradients(OpScope scope, const Optimizer& optimizer, absl::Span<const GradientAndVariable> gradients);

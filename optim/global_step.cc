@@ -1,7 +1,6 @@
 #include "optim/global_step.h"
 
-#include "ops/array.h"
-#include "ops/state.h"
+#include "ops/training.h"
 #include "optim/root_scope.h"
 
 namespace belfry::optim {
@@ -22,9 +21,7 @@ Variable GlobalStep(OpScope scope) {
 Output IncrementGlobalStep(OpScope scope, absl::Span<const Output> after) {
   const Variable step = GlobalStep(scope);
   if (!step.valid()) return Output();
-  const Scope inner = scope.NameScope(kGlobalStep).ColocateWith(step.node());
-  const Output one = ops::Const<int64_t>(inner.NoControlDependencies(), 1);
-  return ops::AssignAdd(inner.ControlDependencies(after), step, one);
+  return ops::Increment(scope.NameScope(kGlobalStep).ColocateWith(step.node()).ControlDependencies(after), step);
 }
 
 }  // namespace belfry::optim

@@ -38,6 +38,11 @@ Variable Slot(const Scope& scope, const Variable& variable, absl::string_view na
   return slot;
 }
 
+Variable UpdateCount(const Scope& scope, const Variable& variable, absl::string_view name) {
+  return GetVariable(RootScope(scope, variable.replica()), absl::StrCat(variable.name(), "/", name), {},
+                     ZerosInitializer(), {.dtype = DType::kInt64, .trainable = false, .slot_of = variable.whole()});
+}
+
 Scope UpdateScope(const Scope& scope, const Variable& variable) {
   return scope.Replica(variable.replica())
       .InPhase(Phase::kUpdate, &variable.whole().node())

@@ -5,23 +5,24 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/string_view.h"
 #include "framework/graph/scope.h"
 #include "ops/training.h"
 #include "optim/schedule.h"
 
 namespace belfry::optim {
 
-// One update rule with its hyper-parameters. Immutable: slots are variables of the graph, and steps are counted by the
-// graph's global step, so one optimizer serves any number of towers. Derived classes are in
+// One update rule with its hyper-parameters. Immutable: slots and counts of updates are variables of the graph, so one
+// optimizer serves any number of towers. Derived classes are in
 // optim/{descent,rmsprop,adam,lars}.h.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
   // Adds the nodes that update `variable` by `gradient`, which has its dtype, on the variable's device, and returns the
-  // variable's value after the update. Rates and bias corrections follow the global step of the variable's replica
-  // (GlobalStep), which the caller increments after all updates, as ApplyGradients does. Invalid after an error, which
-  // sticks to the graph.
+  // variable's value after the update. The rate follows the global step of the variable's replica
+  // (GlobalStep), and bias corrections the variable's own count of updates; the caller increments both after all
+  // updates, by CountUpdates, as ApplyGradients does. Invalid after an error, which sticks to the graph.
   //
   // The variable may be a part of one (SliceOfVariable), with its part of the gradient: then slots are the tower's
   // share of the whole variable's. A rule that is not element-wise must refuse parts, or combine what it needs of them;
@@ -31,6 +32,8 @@ class Optimizer {
   virtual Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const = 0;
   // Whether Apply takes sparse gradients, and then updates their rows only.
   virtual bool takes_sparse() const { return false; }
+  // The name of the slot in which each variable's updates are counted (UpdateCount). Empty: Apply does not read it.
+  virtual absl::string_view count_slot() const { return {}; }
 
   const Schedule& learning_rate() const { return learning_rate_; }
 
@@ -56,6 +59,9 @@ Output LearningRate(OpScope scope, const Schedule& schedule);
 // For update rules: the variable "<variable>/<name>" with the shape, dtype, replica and device of `variable`, not
 // trainable. Created with every element `initial`, or found again.
 Variable Slot(const Scope& scope, const Variable& variable, absl::string_view name, double initial);
+// The variable "<variable>/<name>", an int64 scalar that counts the updates of `variable`, or of its part: 0 at first.
+// Created, or found again.
+Variable UpdateCount(const Scope& scope, const Variable& variable, absl::string_view name);
 // For update rules: the scope for the update's node: named "update_<variable>" and colocated with the variable.
 Scope UpdateScope(const Scope& scope, const Variable& variable);
 

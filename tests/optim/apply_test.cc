@@ -1,12 +1,15 @@
 #include "optim/apply.h"
-#include "ops/builtin_ops.h"
+
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "framework/graph/graph.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "ops/array.h"
+#include "ops/builtin_ops.h"
 #include "ops/math.h"
+#include "optim/adam.h"
 #include "optim/descent.h"
 #include "optim/regularize.h"
 #include "tests/optim/graph_runner.h"
@@ -124,6 +127,50 @@ TEST_F(ApplyTest, L2RegularizationIsHalfTheSumOfSquares) {
   EXPECT_FLOAT_EQ(values[1].scalar<float>(), 0.125f * (24 + 75));
   EXPECT_EQ(values[2].scalar<float>(), 0);
   EXPECT_THAT(values[3].ToDoubles(), ::testing::Each(0.5));
+}
+
+// Its first update is the rate (Kingma and Ba, 2015), whatever steps the graph has taken before.
+TEST_F(ApplyTest, AdamCountsTheUpdatesOfEachVariable) {
+  const double rate = 0.125;
+  const Adam adam({.learning_rate = rate, .beta1 = 0.75, .beta2 = 0.875, .epsilon = 0});
+  const AdamW adamw({.learning_rate = rate, .beta1 = 0.75, .beta2 = 0.875, .epsilon = 0, .weight_decay = 0});
+  for (const Optimizer* optimizer : std::initializer_list<const Optimizer*>{&adam, &adamw}) {
+    Graph graph(BuiltinOps());
+    const Scope root(graph);
+    const Variable a = Make(root, "a"), b = Make(root, "b");
+    const Output gradient = ops::Placeholder(root, DType::kFloat32, {2});
+    const Node* train_a = ApplyGradients(root, *optimizer, {{gradient, a}});
+    const Node* train_b = ApplyGradients(root, *optimizer, {{gradient, b}});
+    const Node* skip_b =
+        ApplyGradients(root.OnlyIf(ops::Const<bool>(root, false)), *optimizer, {{ops::Scale(root, gradient, 1), b}});
+    ASSERT_TRUE(graph.status().ok()) << graph.status();
+    GraphRunner runner(graph);
+    struct Moments {
+      double v = 1, m = 0, s = 0;
+      int t = 0;
+    } of_a, of_b;
+    const auto step = [&](const Node* train, Moments& of, double g) {
+      runner.RunTarget(train,
+                       {{gradient.node, Tensor::Of<float>({static_cast<float>(g), static_cast<float>(g)}, {2})}});
+      ++of.t;
+      of.m = 0.75 * of.m + 0.25 * g;
+      of.s = 0.875 * of.s + 0.125 * g * g;
+      of.v -= rate * std::sqrt(1 - std::pow(0.875, of.t)) / (1 - std::pow(0.75, of.t)) * of.m / std::sqrt(of.s);
+    };
+    for (int i = 0; i < 5; ++i) step(train_a, of_a, 1 + i);
+    runner.RunTarget(skip_b, {{gradient.node, Tensor::Of<float>({1, 1}, {2})}});
+    step(train_b, of_b, 3);
+    EXPECT_NEAR(of_b.v, 1 - rate, 1e-12);
+    EXPECT_NEAR(runner.Value(b)[1], 1 - rate, 1e-6);
+    step(train_b, of_b, -2);
+    step(train_a, of_a, 0.5);
+    EXPECT_NEAR(runner.Value(a)[0], of_a.v, 1e-6);
+    EXPECT_NEAR(runner.Value(b)[0], of_b.v, 1e-6);
+    EXPECT_THAT(runner.Value(graph.FindVariable("global_step", 0)), ElementsAre(8));
+    const std::string slot(optimizer->count_slot());
+    EXPECT_THAT(runner.Value(graph.FindVariable("a/" + slot, 0)), ElementsAre(6));
+    EXPECT_THAT(runner.Value(graph.FindVariable("b/" + slot, 0)), ElementsAre(2));
+  }
 }
 
 }  // namespace

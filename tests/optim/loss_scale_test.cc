@@ -94,7 +94,7 @@ TEST_F(LossScaleTest, ASkippedStepChangesNothingElse) {
   EXPECT_THAT(runner.Value(GlobalStep(root_)), ElementsAre(3));
   std::vector<std::vector<double>> before;
   for (const Variable& variable : graph_.variables()) before.push_back(runner.Value(variable));
-  EXPECT_EQ(before.size(), 8u);  // weights, two slots, an average, the global step, the scale and its counts
+  EXPECT_EQ(before.size(), 9u);  // weights, three slots, an average, the global step, the scale and its counts
   for (const double slope : {kInfinity, -kInfinity, static_cast<double>(NAN)}) Run(runner, slope);
   for (size_t i = 0; i < before.size(); ++i) {
     const Variable variable = graph_.variables()[i];
