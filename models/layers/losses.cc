@@ -1,5 +1,6 @@
 #include "models/layers/losses.h"
 
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,6 +25,17 @@ Output AddCrossEntropy(OpScope scope, Output logits, Output labels) {
   scope.AddToCollection(kLosses, loss);
   scope.AddToCollection(kMetrics, loss);
   return loss;
+}
+
+void SetLossWeight(OpScope tower, Output weight) {
+  if (weight.valid() && weight.dtype() != DType::kBool && weight.shape().rank() == 0) {
+    tower.AddToCollection(kLossWeights, ops::Cast(tower.Named("loss_weight"), weight, DType::kFloat32));
+    return;
+  }
+  tower.Fail(absl::InvalidArgumentError(absl::StrCat(
+      "SetLossWeight: the weight must be a number, a scalar, but is ",
+      weight.valid() ? absl::StrCat(weight.name(), ", ", DTypeName(weight.dtype()), " ", weight.shape().ToString())
+                     : std::string("an invalid Output"))));
 }
 
 Output TotalLoss(OpScope scope) {

@@ -14,6 +14,16 @@ void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay
 // [N, ..., classes]; labels [N, ...], int32 or int64. Logits of 16 bits are cast to float32 first.
 Output AddCrossEntropy(OpScope scope, Output logits, Output labels);
 
+// States the weight of the tower's loss among those of all towers, where the number of its examples is not: what the
+// loss is divided by, as a mean over tokens is by the tokens that count, or one with class weights by the sum of these.
+// Then the towers' losses, gradients and metrics are averaged by it, and N towers compute what one would on the whole
+// batch: sum(w_i loss_i) / sum(w_i). `weight` is a number, a scalar of 0 or more; a tower of weight 0 takes no part,
+// and its loss may be NaN. `tower` is the scope that the model function is given. Every tower must call this, once. It
+// excludes synchronised batch normalisation, whose gradient weighs towers by their examples.
+void SetLossWeight(OpScope tower, Output weight);
+// The collection that it adds to.
+inline constexpr char kLossWeights[] = "loss_weights";
+
 // The sum of the kLosses in this name scope. Called with a tower's scope, it covers that tower's loss and weight decay
 // and no other's. It is an error, which sticks to the graph, if there are none or one is not a scalar.
 Output TotalLoss(OpScope scope);

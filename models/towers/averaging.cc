@@ -1,5 +1,7 @@
 #include "models/towers/averaging.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "ops/array.h"
 #include "ops/math.h"
@@ -10,22 +12,22 @@ namespace {
 
 using optim::GradientAndVariable;
 
-// sum(n_i * x_i) / sum(n_i), a scalar, for vectors of each tower's value x_i and number of examples n_i. A tower
-// without examples may have any value.
-Output MeanOfTowers(const Scope& scope, Output values, Output examples) {
-  const Output zeros = ops::ZerosLike(scope, examples);
-  const Output counted = ops::Select(scope, ops::Equal(scope, examples, zeros), zeros, values);
-  return ops::Div(scope, ops::Sum(scope, ops::Mul(scope, counted, examples)), ops::Sum(scope, examples));
+// sum(w_i * x_i) / sum(w_i), a scalar, for vectors of each tower's value x_i and weight w_i. A tower of weight 0 may
+// have any value.
+Output MeanOfTowers(const Scope& scope, Output values, Output weights) {
+  const Output zeros = ops::ZerosLike(scope, weights);
+  const Output counted = ops::Select(scope, ops::Equal(scope, weights, zeros), zeros, values);
+  return ops::Div(scope, ops::Sum(scope, ops::Mul(scope, counted, weights)), ops::Sum(scope, weights));
 }
 
 // The same of tensors, on the scope's device, in ascending order of the towers.
-Output WeightedMean(const Scope& scope, const std::vector<Output>& values, const std::vector<Output>& examples) {
+Output WeightedMean(const Scope& scope, const std::vector<Output>& values, const std::vector<Output>& weights) {
   if (values.size() == 1) return ops::Identity(scope, values[0]);
   // Numbers of examples are not exact in 16 bits, and products with them overflow.
   const DType wide = values[0].dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   std::vector<Output> terms, counts;
   for (size_t i = 0; i < values.size(); ++i) {
-    const Output count = ops::Cast(scope, examples[i], wide);
+    const Output count = ops::Cast(scope, weights[i], wide);
     const Output empty = ops::Equal(scope, count, ops::ZerosLike(scope, count));
     const Output value = ops::Cast(scope, values[i], wide);
     terms.push_back(ops::Mul(scope, ops::Select(scope, empty, ops::ZerosLike(scope, value), value), count));
@@ -36,34 +38,59 @@ Output WeightedMean(const Scope& scope, const std::vector<Output>& values, const
 }
 
 // Replaces the sparse ones of `averaged` by the means over the towers. Every tower's rows are sent to the scope's
-// device; they are weighted where they are.
+// device.
 void AverageRows(const Scope& scope, absl::Span<const BuiltTower> towers, std::vector<GradientAndVariable>& averaged) {
   if (towers.size() == 1) return;
-  const std::vector<Output> examples = Examples(towers);
   for (size_t k = 0; k < averaged.size(); ++k) {
     if (!averaged[k].indices.valid()) continue;
-    std::vector<Output> rows, indices;
+    std::vector<Output> rows, indices, numbers;
     for (size_t i = 0; i < towers.size(); ++i) {
       const GradientAndVariable& own = towers[i].gradients[k];
-      const Scope beside = scope.ColocateWith(*own.gradient.node);
-      const Output share = ops::Div(beside, examples[i], ops::AddN(beside, examples));
-      rows.push_back(ops::Mul(beside, own.gradient, ops::Cast(beside, share, own.gradient.dtype())));
+      rows.push_back(own.gradient);
       indices.push_back(own.indices);
+      const Output zeros = ops::ZerosLike(scope, own.indices);  // of their shape, which is all that is read
+      numbers.push_back(
+          ops::Add(scope, zeros, ops::Cast(scope, ops::Const(scope, static_cast<int32_t>(i)), zeros.dtype())));
     }
-    const ops::Gradient mean = ops::SumRows(scope, ops::Concat(scope, rows, 0), ops::Concat(scope, indices, 0));
+    const ops::Gradient mean = ops::MeanRows(scope, ops::Concat(scope, rows, 0), ops::Concat(scope, indices, 0),
+                                             ops::Concat(scope, numbers, 0), ops::Stack(scope, Weights(towers)));
     averaged[k].gradient = mean.value;
     averaged[k].indices = mean.indices;
   }
 }
 
+// Gives the averaged dense forms of a tower's sparse gradients, or its parts of them, the indices of the rows that any
+// tower touched.
+void FindTouchedRows(const BuiltTower& tower, std::vector<GradientAndVariable>& averaged) {
+  if (tower.touched.empty()) return;
+  const Scope scope = tower.rank.averaging();
+  const Output weight = tower.result.weight;
+  const Output counts = ops::Cast(scope, ops::Greater(scope, weight, ops::ZerosLike(scope, weight)), DType::kFloat32);
+  std::vector<Output> own;
+  for (const auto& [k, touched] : tower.touched) own.push_back(ops::Mul(scope, touched, counts));
+  const std::vector<Output> any = ops::AllReduceSum(scope, tower.rank.Collective("gradients/touched"), own);
+  if (!scope.status().ok()) return;
+  size_t n = 0;
+  for (const auto& [k, touched] : tower.touched) {
+    const Variable& table = tower.gradients[k].variable;
+    const auto pair = std::find_if(averaged.begin(), averaged.end(), [&](const GradientAndVariable& candidate) {
+      return candidate.variable.whole() == table;
+    });
+    const bool part = pair->variable != table;
+    const int64_t begin = part ? pair->variable.def().begin : 0;
+    const int64_t width = part ? table.shape().elements(1, table.shape().rank()) : 1;
+    pair->indices = ops::TouchedIndices(scope, any[n++], width, begin, pair->variable.shape()[0]);
+  }
+}
+
 std::vector<GradientAndVariable> AverageOnDevice(const Scope& scope, absl::Span<const BuiltTower> towers) {
   std::vector<GradientAndVariable> averaged = towers[0].gradients;
-  const std::vector<Output> examples = Examples(towers);
+  const std::vector<Output> weights = Weights(towers);
   for (size_t k = 0; k < averaged.size(); ++k) {
     if (!averaged[k].gradient.valid() || averaged[k].indices.valid()) continue;
     std::vector<Output> values;
     for (const BuiltTower& tower : towers) values.push_back(tower.gradients[k].gradient);
-    averaged[k].gradient = WeightedMean(scope, values, examples);
+    averaged[k].gradient = WeightedMean(scope, values, weights);
   }
   AverageRows(scope, towers, averaged);
   return averaged;
@@ -71,11 +98,13 @@ std::vector<GradientAndVariable> AverageOnDevice(const Scope& scope, absl::Span<
 
 }  // namespace
 
-std::vector<Output> Examples(absl::Span<const BuiltTower> towers) {
-  std::vector<Output> examples;
-  for (const BuiltTower& tower : towers) examples.push_back(tower.result.examples);
-  return examples;
+std::vector<Output> Weights(absl::Span<const BuiltTower> towers) {
+  std::vector<Output> weights;
+  for (const BuiltTower& tower : towers) weights.push_back(tower.result.weight);
+  return weights;
 }
+
+bool StatesWeights(absl::Span<const BuiltTower> towers) { return towers[0].result.weight != towers[0].result.examples; }
 
 ops::CollectiveOptions TowerRank::Collective(absl::string_view name) const {
   return {.group = absl::StrCat(group, name), .rank = number, .size = towers};
@@ -105,11 +134,12 @@ std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name
 }
 
 void AddMeanFigures(const Scope& scope, absl::Span<const BuiltTower> towers, TrainStep& step) {
-  std::vector<std::vector<Output>> figures;  // by tower: the loss, then the metrics
+  std::vector<std::vector<Output>> figures;  // by tower: the loss, then the metrics and a weight that is stated
   std::vector<Output> of_all;                // by figure: a vector of it in all towers, if other processes have some
   for (const BuiltTower& tower : towers) {
     figures.push_back({tower.result.loss});
     for (const TrainMetric& metric : tower.result.metrics) figures.back().push_back(metric.mean);
+    if (StatesWeights(towers)) figures.back().push_back(tower.result.weight);
     if (!tower.examples_of_all.valid()) continue;
     // All take part, and the first tower's copy is used.
     std::vector<Output> gathered = GatherScalars(tower.rank, "loss", figures.back());
@@ -117,11 +147,13 @@ void AddMeanFigures(const Scope& scope, absl::Span<const BuiltTower> towers, Tra
   }
   // From vectors of all towers, so that the bits do not depend on how the towers are dealt to processes.
   const auto mean = [&](size_t figure) {
-    if (!of_all.empty()) return MeanOfTowers(scope, of_all[figure], towers[0].examples_of_all);
+    if (!of_all.empty()) {
+      return MeanOfTowers(scope, of_all[figure], StatesWeights(towers) ? of_all.back() : towers[0].examples_of_all);
+    }
     std::vector<Output> values;
     for (const auto& own : figures) values.push_back(ops::Cast(scope, own[figure], DType::kFloat32));
     if (values.size() == 1) return ops::Identity(scope, values[0]);
-    return MeanOfTowers(scope, ops::Stack(scope, values), ops::Stack(scope, Examples(towers)));
+    return MeanOfTowers(scope, ops::Stack(scope, values), ops::Stack(scope, Weights(towers)));
   };
   step.loss = mean(0);
   for (const TrainMetric& metric : towers[0].result.metrics) {
@@ -207,10 +239,11 @@ std::vector<std::vector<GradientAndVariable>> AverageGradients(absl::Span<const 
   for (const BuiltTower& tower : towers) {
     averaged.push_back(tower.gradients);
     if (update == VariableUpdate::kIndependent) continue;
-    const Output weight = tower.result.examples;
+    const Output weight = tower.result.weight;
     averaged.back() = parts ? buckets.AverageParts(tower.rank, weight, tower.gradients)
                             : buckets.Average(tower.rank, weight, tower.gradients);
     AverageRows(tower.rank.averaging(), towers, averaged.back());
+    FindTouchedRows(tower, averaged.back());
   }
   return averaged;
 }

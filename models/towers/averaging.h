@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -35,9 +36,14 @@ struct BuiltTower {
   Output rows, rows_until;
   Output examples_of_all;  // float32 [towers]: every tower's number; invalid if this process has all towers
   std::vector<optim::GradientAndVariable> gradients;  // last layer first
+  // For sparse gradients in their dense form, which towers of several processes average: by index into `gradients`, the
+  // rows that the tower touched (ops::DenseGradient). Empty if there are none.
+  std::map<size_t, Output> touched;
 };
-// TrainTower::examples of each.
-std::vector<Output> Examples(absl::Span<const BuiltTower> towers);
+// TrainTower::weight of each.
+std::vector<Output> Weights(absl::Span<const BuiltTower> towers);
+// Whether the model states the weights of its losses (SetLossWeight).
+bool StatesWeights(absl::Span<const BuiltTower> towers);
 
 // The sum of `value` over the towers; invalid after an error.
 Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value);
@@ -46,7 +52,7 @@ Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value)
 std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name, absl::Span<const Output> scalars,
                                   DType dtype = DType::kFloat32);
 
-// Sets TrainStep::loss and metrics: the means over the examples of all towers, also those of other processes.
+// Sets TrainStep::loss and metrics: the weighted means over all towers, also those of other processes.
 void AddMeanFigures(const Scope& scope, absl::Span<const BuiltTower> towers, TrainStep& step);
 
 // The buckets in which gradients are averaged: neighbours with one dtype, one collective for each bucket. The same for
@@ -76,10 +82,10 @@ class GradientBuckets {
   std::vector<std::vector<size_t>> buckets_;  // indices into a tower's gradients
 };
 
-// For every copy of the variables the gradients that update it: the means over all towers, weighted by their numbers of
-// examples; independent towers keep their own. Sparse gradients become the rows of all towers, in ascending order, with
-// those of equal indices added up. With `parts` of the variables, the means of these. `device`: the scope of a
-// parameter device.
+// For every copy of the variables the gradients that update it: the means over all towers by TrainTower::weight;
+// independent towers keep their own. Sparse gradients become the means of the rows that any
+// tower touched, with the same bits whether towers exchange rows or dense forms of them. With `parts` of the variables,
+// the means of these. `device`: the scope of a parameter device.
 std::vector<std::vector<optim::GradientAndVariable>> AverageGradients(absl::Span<const BuiltTower> towers,
                                                                       VariableUpdate update,
                                                                       const GradientBuckets& buckets, bool parts,

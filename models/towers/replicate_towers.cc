@@ -64,11 +64,11 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
   auto gradients = AverageGradients(towers, options.variable_update, buckets, updates[0].sharded(), updates[0].scope());
   std::vector<const Node*> nodes;
   for (size_t i = 0; i < updates.size(); ++i) {
-    // Among processes, a mean without examples is an error of the collective.
+    // Among processes, a mean without weight is an error of the collective.
     if (options.variable_update == VariableUpdate::kIndependent) {
-      updates[i].CheckExamples({towers[i].result.examples}, absl::StrCat("Tower ", towers[i].rank.number));
+      updates[i].CheckWeights(towers.subspan(i, 1), absl::StrCat("Tower ", towers[i].rank.number));
     } else if (alone) {
-      updates[i].CheckExamples(Examples(towers), "The step");
+      updates[i].CheckWeights(towers, "The step");
     }
     gradients[i] = updates[i].Unscale(std::move(gradients[i]));
     if (i == 0) step.gradients = gradients[0];
@@ -90,8 +90,8 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
 // synchronised.
 //
 // Apart from rounding and per-tower batch statistics, a step does not depend on the number of towers: gradients and
-// losses are weighted by numbers of examples, and random ops count examples from the beginning of the whole batch, not
-// of the tower's part.
+// losses are weighted by numbers of examples or what losses state, and random ops count examples from the beginning of
+// the whole batch, not of the tower's part.
 TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<const data::Field> fields,
                     const TowerFunction& model, const optim::Optimizer& optimizer, const ReplicateOptions& options,
                     std::vector<BuiltTower>& towers) {
@@ -108,13 +108,14 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
   towers = AddInputs(root, devices, fields, options, total);
   if (!root.status().ok()) return step;
   std::vector<TowerUpdates> updates = MakeUpdates(root, towers, options, scale);
-  // Rows are exchanged within a process only, and not divided.
-  const bool sparse = optimizer.takes_sparse() && total == local && !updates[0].sharded();
+  // Rows, whose number differs from tower to tower, are exchanged within a process only, and not divided.
+  const bool averages = options.variable_update != VariableUpdate::kIndependent;
   const ModelOptions model_options{
       .model = model,
       .batch_norm = options.batch_norm,
       .loss_scale = scale,
-      .sparse = sparse ? optim::SparseGradients::kWherePossible : optim::SparseGradients::kNever};
+      .sparse = optimizer.takes_sparse() ? optim::SparseGradients::kWherePossible : optim::SparseGradients::kNever,
+      .dense_rows = averages && (total > local || updates[0].sharded())};
   for (size_t i = 0; i < towers.size(); ++i) {
     AddModel(model_options, updates[towers[i].copy].condition(), absl::MakeSpan(towers), i);
     if (!root.status().ok()) return step;

@@ -62,9 +62,9 @@ struct ReplicateOptions {
 // InvalidArgument for options that exclude each other or are out of range; ReplicateTowers checks them.
 absl::Status Check(const ReplicateOptions& options);
 
-// Builds the model on one tower and returns its loss, a floating-point scalar: the mean over the tower's examples, plus
-// terms that do not depend on examples (weight decay). Called once per device, and must create the same variables (by
-// logical name, in the same order) each time.
+// Builds the model on one tower and returns its loss, a floating-point scalar: the mean over the tower's examples, or
+// one whose weight it states (SetLossWeight in layers/losses.h), plus terms that do not depend on examples (weight
+// decay). Called once per device, and must create the same variables (by logical name, in the same order) each time.
 using TowerFunction = std::function<absl::StatusOr<Output>(const Scope& tower, const Batch& batch)>;
 
 // The inputs and results of one tower.
@@ -73,6 +73,7 @@ struct TrainTower {
   int device = 0;   // index into the DeviceSet
   Batch batch;      // feed all its fields
   Output examples;  // float32 scalar: the number of examples fed to it
+  Output weight;    // float32 scalar: that of its loss among the towers', `examples` or what SetLossWeight states
   Output loss;
   std::vector<TrainMetric> metrics;  // this tower's means, in the order of TrainStep::metrics
   std::vector<Variable> variables;   // its trainable variables; with a parameter device, the same ones for all towers
@@ -84,7 +85,7 @@ struct TrainTower {
 struct TrainStep {
   std::vector<TrainTower> towers;          // of this process
   int first_tower = 0, towers_in_all = 0;  // the number of towers[0], and of those of all processes
-  Output loss;                             // float32 scalar: the mean over all examples of the step
+  Output loss;                             // float32 scalar: the mean over the towers, by their weights
   std::vector<TrainMetric> metrics;        // the towers' kMetrics (layers/metrics.h), unless they are the whole loss
   Output learning_rate;                    // float32 scalar: this step's rate; may be fed, for all towers
   Variable global_step;                    // int64 scalar: number of earlier steps that were not skipped
@@ -101,10 +102,11 @@ struct TrainStep {
 // Replicates `model` into one tower per device of devices.TowerDevices(), each in the name scope "tower_<number>",
 // differentiates its loss, averages the gradients and applies them through `optimizer`.
 //
-// Gradients and losses are always means weighted by the number of examples that each tower is fed, so N towers compute
-// what one tower would on the whole batch, even if the batch does not divide evenly; a tower without examples does not
-// count. Dropout and other random ops depend on the step and on the example's position in the whole batch, not on
-// towers.
+// Gradients, losses and metrics are always means weighted by the number of examples that each tower is fed, or by what
+// the model states (SetLossWeight), so N towers compute what one tower would on the whole batch, even if the batch does
+// not divide evenly; a tower of weight 0, such as one without examples, does not count. A step in which all weights are
+// 0 is an error; on GPUs it is found only after the updates if the weights are stated. Dropout and other random ops
+// depend on the step and on the example's position in the whole batch, not on towers.
 //
 // Batch normalisation follows ReplicateOptions::batch_norm. The updates of its moving averages (kUpdateOps) run with
 // the step: those of tower 0 or, if synchronised, of every replica. Evaluation reads replica 0.
@@ -113,8 +115,9 @@ struct TrainStep {
 // own VariableScope. They share the global step, which counts the steps of all of them and drives their schedules.
 //
 // A table [V, ...] that the model reads by ops::Gather alone, as an embedding, has a sparse gradient
-// (optim/apply.h) if the optimizer takes them: towers exchange the rows that they touched, and the optimizer updates
-// these. Between processes, and with shard_optimizer, the gradient is dense.
+// (optim/apply.h) if the optimizer takes them: it updates the rows that any tower touched, in every layout. Towers of
+// one process exchange these rows; between processes, and with shard_optimizer, they average the gradient in its dense
+// form, with the bits that the rows would have.
 //
 // Several processes (ReplicateOptions::towers) train one model, each with its own towers, by collectives that span them
 // (framework/collective/world_collective.h). The numbers of examples and the losses of all towers are gathered, so the

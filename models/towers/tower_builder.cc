@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "models/layers/losses.h"
 #include "models/layers/metrics.h"
 #include "ops/array.h"
 #include "ops/math.h"
+#include "ops/training.h"
 #include "optim/global_step.h"
 
 namespace belfry::models {
@@ -35,6 +37,33 @@ absl::Status CheckLoss(Output loss, int tower) {
       "The model function must return the tower's loss, a float scalar; for tower ", tower, " it returned ",
       !loss.valid() ? std::string("an invalid Output")
                     : absl::StrCat(loss.name(), ", ", DTypeName(loss.dtype()), " ", loss.shape().ToString())));
+}
+
+// The weight of a tower's loss, by SetLossWeight or else its examples.
+absl::StatusOr<Output> LossWeight(const ModelOptions& options, const BuiltTower& tower) {
+  const std::vector<Output> stated = tower.rank.scope.graph().GetCollection(kLossWeights, tower.rank.scope.name());
+  if (stated.empty()) return tower.result.examples;
+  if (stated.size() > 1) {
+    return absl::InvalidArgumentError(absl::StrCat("SetLossWeight was called ", stated.size(), " times for tower ",
+                                                   tower.rank.number, ", but a tower's loss has one weight"));
+  }
+  if (options.batch_norm == BatchNormPolicy::kSynchronised && tower.rank.towers > 1) {
+    return absl::InvalidArgumentError(
+        "SetLossWeight excludes synchronised batch normalisation, whose gradient weighs towers by their examples; "
+        "choose "
+        "batch norm 'per_tower'");
+  }
+  return stated[0];
+}
+
+// All towers state their weights, or none does.
+absl::Status CheckSameWeights(const BuiltTower& first, const BuiltTower& other) {
+  const auto states = [](const BuiltTower& tower) { return tower.result.weight != tower.result.examples; };
+  if (states(first) == states(other)) return absl::OkStatus();
+  const int with = (states(first) ? first : other).rank.number, without = (states(first) ? other : first).rank.number;
+  return absl::InvalidArgumentError(
+      absl::StrCat("The model function must build the same model each time: it called SetLossWeight for tower ", with,
+                   ", but not for tower ", without));
 }
 
 absl::Status CheckSameMetrics(const BuiltTower& first, const BuiltTower& other) {
@@ -67,6 +96,21 @@ absl::Status CheckSameVariables(const BuiltTower& first, const BuiltTower& other
                      other.rank.number, " is ", name(other.gradients)));
   }
   return absl::OkStatus();
+}
+
+// Gives sparse gradients their dense form.
+void MakeRowsDense(BuiltTower& tower) {
+  for (size_t k = 0; k < tower.gradients.size(); ++k) {
+    GradientAndVariable& pair = tower.gradients[k];
+    if (!pair.indices.valid()) continue;
+    const Scope scope = tower.result.scope.NameScope("dense_rows")
+                            .ColocateWith(*pair.gradient.node)
+                            .InPhase(pair.gradient.node->phase(), pair.gradient.node->computed_for());
+    const ops::DenseGradient dense = ops::DenseRows(scope, {pair.gradient, pair.indices}, pair.variable.shape()[0]);
+    pair.gradient = dense.value;
+    pair.indices = Output();
+    tower.touched[k] = dense.touched;
+  }
 }
 
 }  // namespace
@@ -123,6 +167,10 @@ void AddModel(const ModelOptions& options, Output condition, absl::Span<BuiltTow
   if (!scope.status().ok()) return;
   if (absl::Status status = CheckLoss(*loss, tower.rank.number); !status.ok()) return scope.Fail(status);
   result.loss = *loss;
+  const absl::StatusOr<Output> weight = LossWeight(options, tower);
+  if (!weight.ok()) return scope.Fail(weight.status());
+  result.weight = *weight;
+  if (absl::Status status = CheckSameWeights(towers[0], tower); !status.ok()) return scope.Fail(status);
   absl::StatusOr<std::vector<TrainMetric>> metrics = TowerMetrics(result.scope);
   if (!metrics.ok()) return scope.Fail(metrics.status());
   result.metrics = *std::move(metrics);
@@ -134,6 +182,7 @@ void AddModel(const ModelOptions& options, Output condition, absl::Span<BuiltTow
   // The order in which the backward pass produces them: a bucket of neighbours is then complete early, and its
   // all-reduce overlaps with the rest of the backward pass.
   std::reverse(tower.gradients.begin(), tower.gradients.end());
+  if (options.dense_rows) MakeRowsDense(tower);
   if (absl::Status status = CheckSameVariables(towers[0], tower); !status.ok()) scope.Fail(status);
 }
 

@@ -25,6 +25,7 @@ struct ModelOptions {
   BatchNormPolicy batch_norm;
   const optim::LossScale* loss_scale;  // null: no loss is scaled
   optim::SparseGradients sparse;
+  bool dense_rows;  // sparse gradients are averaged in their dense form
 };
 // Builds the model of towers[i], whose updates of variables take place only if `condition`, if that is valid, is true;
 // and differentiates its loss. Errors stick to the graph.

@@ -1,5 +1,6 @@
 #include "models/towers/tower_updates.h"
 
+#include <string>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,15 +28,17 @@ TowerUpdates::TowerUpdates(const Scope& scope, const TowerRank& tower, const Rep
   condition_ = ops::Placeholder(scope.NameScope("loss_scale/").Named("finite"), DType::kBool, {});
 }
 
-// 0 / 0 is NaN, which CheckNumerics reports. It depends on shapes only, so for a batch with examples it folds away when
-// the plan is compiled. It runs on a CPU, because a GPU would report the error only after the step, when variables have
-// been updated.
-void TowerUpdates::CheckExamples(absl::Span<const Output> examples, absl::string_view who) {
-  const Scope on_cpu = scope_.Device("/cpu:0");
-  const Output count = ops::AddN(on_cpu, examples);
-  scope_ = scope_.ControlDependencies(
-      {ops::CheckNumerics(on_cpu, ops::Div(on_cpu, count, count),
-                          absl::StrCat(who, " was fed no examples, so its mean loss is undefined (0 / 0)"))});
+// 0 / 0 is NaN, which CheckNumerics reports. Numbers of examples depend on shapes only, so for a batch with examples it
+// folds away when the plan is compiled, and runs on a CPU otherwise: a GPU would report the error only after the step,
+// when variables have been updated. Weights that are stated stay where they are, since a GPU would wait for a CPU.
+void TowerUpdates::CheckWeights(absl::Span<const BuiltTower> towers, absl::string_view who) {
+  const bool stated = StatesWeights(towers);
+  const Scope at = stated ? scope_ : scope_.Device("/cpu:0");
+  const Output sum = ops::AddN(at, Weights(towers));
+  const std::string message =
+      absl::StrCat(who, stated ? " has losses of weight 0 alone (SetLossWeight)" : " was fed no examples",
+                   ", so its mean loss is undefined (0 / 0)");
+  scope_ = scope_.ControlDependencies({ops::CheckNumerics(at, ops::Div(at, sum, sum), message)});
 }
 
 std::vector<GradientAndVariable> TowerUpdates::Unscale(std::vector<GradientAndVariable> gradients) {
@@ -71,8 +74,8 @@ void TowerUpdates::Clip(std::vector<GradientAndVariable>& gradients) const {
 const Node* TowerUpdates::ApplyToParts(const optim::Optimizer& optimizer, absl::Span<const GradientAndVariable> parts,
                                        const GradientBuckets& buckets) const {
   const std::vector<Output> updated = optim::ApplyUpdates(scope_, optimizer, parts);
-  if (updated.size() != parts.size()) return nullptr;
-  std::vector<Output> done = {optim::IncrementGlobalStep(scope_.Replica(tower_.number), updated)};
+  std::vector<Output> done = optim::CountUpdates(scope_, optimizer, parts, updated);
+  if (done.empty()) return nullptr;
   // The parts were updated only if the condition held, so the gathered values need no condition of their own.
   const Scope assigning = scope_.NoControlDependencies();
   for (const auto& [variable, value] : buckets.GatherUpdated(tower_, parts, updated)) {

@@ -29,8 +29,9 @@ class TowerUpdates {
   // True if each tower updates its part of the variables, and all gather the parts.
   bool sharded() const { return sharded_; }
 
-  // Makes a step in which all of `examples` are 0 an error, before it updates a variable. `who`: "The step".
-  void CheckExamples(absl::Span<const Output> examples, absl::string_view who);
+  // Makes a step in which all of the towers' weights are 0 an error, before it updates a variable, but for weights that
+  // are stated and computed on GPUs. `who`: "The step".
+  void CheckWeights(absl::Span<const BuiltTower> towers, absl::string_view who);
   // Divides the gradients by the loss scale, if there is one, and gives condition() its value: all are finite.
   std::vector<optim::GradientAndVariable> Unscale(std::vector<optim::GradientAndVariable> gradients);
   // Clips the gradients and applies them, then moves the exponential moving averages of the variables `averaged`.

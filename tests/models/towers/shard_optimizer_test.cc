@@ -82,6 +82,7 @@ struct Training {
     size_t bytes = 0;
     for (const Variable& variable : graph.variables()) {
       if (variable.def().slot_of == nullptr || variable.replica() != replica) continue;
+      if (variable.dtype() == DType::kInt64) continue;  // a count of updates, which every tower has
       bytes += variable.node().outputs()[0].bytes();
     }
     return bytes;

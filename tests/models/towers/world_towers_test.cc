@@ -23,6 +23,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "optim/adam.h"
 #include "optim/descent.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/framework/base/same_bits.h"
@@ -42,6 +43,7 @@ struct Case {
   DType dtype = DType::kFloat32;
   ReplicateOptions options;
   bool as_unsharded = true;  // whether a sharded optimizer gives the bits of one that is not
+  bool table = false;        // whether the model has a table, and states the weights of its losses
 };
 
 // A convolution with batch norm, dropout, and a linear layer, computed in `dtype`.
@@ -53,6 +55,21 @@ TowerFunction Network(DType dtype) {
     x = Dense(tower, "logits", x, kClasses, {.weight_decay = 1e-4});
     AddCrossEntropy(tower, x, batch["label"]);
     return TotalLoss(tower);
+  };
+}
+
+// A table that is gathered from, and a loss in which labels count by their number: some towers have weight 0.
+TowerFunction WeighedTable(DType dtype) {
+  return [dtype](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
+    const Variable table = GetVariable(tower, "table", {7, 5}, NormalInitializer(1), {.dtype = dtype});
+    const Output rows = ops::Gather(tower, table, batch["label"]);
+    const Output x = Dense(tower, "image", ops::Cast(tower, Flatten(tower, batch["image"]), dtype), 5);
+    const Output logits = ops::Cast(tower, ops::Mul(tower, x, rows), DType::kFloat32);
+    const Output losses = ops::SparseSoftmaxCrossEntropy(tower, logits, batch["label"]);
+    const Output weights = ops::Cast(tower, batch["label"], DType::kFloat32);
+    const Output sum = ops::Sum(tower, weights);
+    SetLossWeight(tower, sum);
+    return ops::Div(tower, ops::Sum(tower, ops::Mul(tower, losses, weights)), sum);
   };
 }
 
@@ -68,6 +85,7 @@ struct Data {
       for (int64_t i = 0; i < images.back().elements(); ++i) images.back().data<float>()[i] = normal(random);
       labels.emplace_back(DType::kInt32, Shape{n});
       for (int64_t i = 0; i < n; ++i) labels.back().data<int32_t>()[i] = static_cast<int32_t>(random() % kClasses);
+      labels.back().data<int32_t>()[0] = 1;  // not 0 in all
     }
   }
 };
@@ -105,9 +123,11 @@ absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int co
   options.first_tower = first;
   options.towers = kTowers;
   options.bucket_bytes = 256;
-  const TrainStep step =
-      ReplicateTowers(Scope(graph), devices, ClassifiedFields({kEdge, kEdge, kChannels}), Network(c.dtype),
-                      optim::Momentum({.learning_rate = 0.1, .momentum = 0.9}), options);
+  const optim::Momentum momentum({.learning_rate = 0.1, .momentum = 0.9});
+  const optim::Adam adam({.learning_rate = 0.05, .weight_decay = 0.01});
+  const TrainStep step = ReplicateTowers(Scope(graph), devices, ClassifiedFields({kEdge, kEdge, kChannels}),
+                                         c.table ? WeighedTable(c.dtype) : Network(c.dtype),
+                                         c.table ? static_cast<const optim::Optimizer&>(adam) : momentum, options);
   RETURN_IF_ERROR(graph.status());
   ASSIGN_OR_RETURN(const auto session,
                    Session::Create(graph, devices, {.timeout = absl::Seconds(60), .collectives = averager}));
@@ -157,7 +177,10 @@ class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> 
     auto expected = Train(one_process, data, 0, kTowers, MakeLocalCollective);
     ASSERT_TRUE(expected.ok()) << expected.status();
     if (c.options.shard_optimizer) {
-      std::erase_if(expected->variables, [](const auto& entry) { return absl::EndsWith(entry.first, "/Momentum"); });
+      std::erase_if(expected->variables, [](const auto& entry) {
+        return absl::EndsWith(entry.first, "/Momentum") || absl::EndsWith(entry.first, "/Adam") ||
+               absl::EndsWith(entry.first, "/Adam_1");
+      });
     }
     const bool synchronised = c.options.batch_norm == BatchNormPolicy::kSynchronised;
     for (const std::vector<int>& layout : layouts) {
@@ -200,6 +223,9 @@ INSTANTIATE_TEST_SUITE_P(
                                               {.loss_scale = optim::LossScaleOptions{.initial = 1e30,
                                                                                      .max_scale = 1e30,
                                                                                      .growth_interval = 3}}}),
+                    std::pair("table", Case{.table = true}),
+                    std::pair("table_bfloat16", Case{.dtype = DType::kBFloat16, .table = true}),
+                    std::pair("sharded_table", Case{.options = {.shard_optimizer = true}, .table = true}),
                     std::pair("sharded", Case{.options = {.shard_optimizer = true, .moving_average = 0.9}}),
                     std::pair("sharded_clipped",
                               Case{.options = {.shard_optimizer = true, .clip_global_norm = 1}, .as_unsharded = false}),
