@@ -37,7 +37,7 @@ struct Gradient {
 // have index -1 and zeros, as rows of negative indices have. 16-bit types are added up in float32. Not differentiable.
 Gradient SumRows(OpScope scope, Output rows, Output indices);
 
-// The means over towers instead of sums: row k is that of tower towers[k], in [0, N), and
+// The means over towers instead of sums: row k is that of tower towers[k], in [0, N) and ascending, and
 // sum(weights[towers[k]] rows[k]) / sum(weights) the mean of an index. `towers` [K] has the type of the indices,
 // weights [N] are float32; rows of towers of weight 0 are skipped. The same bits as collective.h's AllReduceMean of the
 // dense gradients, but for float64 on GPUs.

@@ -14,6 +14,8 @@ namespace {
 // Elements summed at a time: few enough that the sums stay in the first-level cache while each rank's data is streamed
 // through once.
 constexpr int64_t kBlock = 1024;
+// Sums that wait for others to be added to: one for each binary digit of a rank's number.
+constexpr int kMaxWaiting = 31;
 
 template <class T>
 struct Accumulator {
@@ -39,43 +41,70 @@ void Broadcast(const CollectiveSpec& spec, const Ranks& ranks, int64_t begin, in
   }
 }
 
-// Invariant: an element's result depends only on the ranks' values and weights at that element, added in ascending rank
-// order into an accumulator that starts at 0. Slices and blocks change which elements are computed together, never the
-// operations on one, so the bits depend neither on the number of participants, processes and threads nor on bucket
-// sizes, and every rank gets the same ones. The cost is that no tree or ring is used: each element is read once and
-// written once per rank.
+// The sums of a block that wait for others to be added to. Adds up ranks as the bits of a binary counter carry: those
+// of [k 2^l, (k + 1) 2^l) first, for each l, so that a device can add up its own, and send one sum.
+template <class A>
+class TreeSum {
+ public:
+  // Adds rank number `rank`, the next one: weight * data. Zero plus a product is never -0, so that adding a rank of
+  // weight 0, which is left out whatever its data holds, would change nothing.
+  template <class T>
+  void Add(size_t rank, const T* data, A weight, int64_t n) {
+    if (rank % 2 == 0) {
+      A* const to = waiting_[count_++];
+      if (weight == A{0}) {
+        std::fill_n(to, n, A{0});
+      } else {
+        for (int64_t i = 0; i < n; ++i) to[i] = A{0} + weight * static_cast<A>(data[i]);
+      }
+      return;
+    }
+    A* const to = waiting_[count_ - 1];
+    for (int64_t i = 0; i < n && weight != A{0}; ++i) to[i] += A{0} + weight * static_cast<A>(data[i]);
+    for (size_t carry = rank / 2; carry % 2 == 1; carry /= 2) AddLast(n);
+  }
+  // The sum of all.
+  const A* Finish(int64_t n) {
+    while (count_ > 1) AddLast(n);
+    count_ = 0;
+    return waiting_[0];
+  }
+
+ private:
+  void AddLast(int64_t n) {
+    --count_;
+    for (int64_t i = 0; i < n; ++i) waiting_[count_ - 1][i] += waiting_[count_][i];
+  }
+
+  A waiting_[kMaxWaiting][kBlock];
+  int count_ = 0;
+};
+
+// Invariant: an element's result depends only on the ranks' values and weights at that element, added in an order that
+// the ranks' numbers fix (TreeSum). Slices and blocks change which elements are computed together, never the operations
+// on one, so the bits depend neither on the number of participants, processes and threads nor on bucket sizes, and
+// every rank gets the same ones. Each element is read once and written once per rank.
 template <class T>
 absl::Status Reduce(const CollectiveSpec& spec, const Ranks& ranks, int64_t begin, int64_t end) {
   using A = typename Accumulator<T>::type;
   double total = 0;
-  bool equal = true;
   const bool mean = spec.averages();
   if (mean) {
-    // Equal weights cancel. Using 1 and the number of ranks instead gives the bits of the plain mean, whatever the
-    // weight.
-    const float first = *ranks.all[0].weight;
-    for (const CollectiveRank& rank : ranks.all) {
-      total += *rank.weight;
-      equal = equal && *rank.weight == first;
-    }
+    for (const CollectiveRank& rank : ranks.all) total += *rank.weight;
     if (!(total > 0)) {
       return absl::InvalidArgumentError(absl::StrCat("collective '", spec.name, "': the towers' weights add up to ",
                                                      total, "; no tower has an example"));
     }
   }
-  const auto number = static_cast<double>(ranks.all.size());
-  const A divisor = static_cast<A>(!mean ? 1.0 : equal ? number : total);
-  A sum[kBlock];
+  const A divisor = static_cast<A>(mean ? total : 1.0);
+  TreeSum<A> tree;
   for (int64_t at = begin; at < end; at += kBlock) {
     const int64_t n = std::min(kBlock, end - at);
-    std::fill_n(sum, n, A{0});
-    for (const CollectiveRank& rank : ranks.all) {
-      const T* data = static_cast<const T*>(rank.data) + at;
-      const A weight = !mean || equal ? A{1} : static_cast<A>(*rank.weight);
-      // Skipped rather than multiplied: a tower without examples may hold NaN, and 0 * NaN is NaN.
-      if (weight == A{0}) continue;
-      for (int64_t i = 0; i < n; ++i) sum[i] += weight * static_cast<A>(data[i]);
+    for (size_t r = 0; r < ranks.all.size(); ++r) {
+      const CollectiveRank& rank = ranks.all[r];
+      tree.Add(r, static_cast<const T*>(rank.data) + at, mean ? static_cast<A>(*rank.weight) : A{1}, n);
     }
+    const A* const sum = tree.Finish(n);
     for (const CollectiveRank& rank : ranks.results) {
       T* data = static_cast<T*>(rank.data) + at;
       for (int64_t i = 0; i < n; ++i) data[i] = static_cast<T>(sum[i] / divisor);

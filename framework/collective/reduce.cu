@@ -10,6 +10,7 @@
 namespace belfry {
 namespace {
 
+constexpr int kMaxWaiting = 31;  // one for each binary digit of a rank's number
 constexpr double kNotANumber = std::numeric_limits<double>::quiet_NaN();
 
 template <class T>
@@ -19,15 +20,11 @@ using Accumulator = std::conditional_t<std::is_same_v<T, double>, double, float>
 absl::Status ReadWeights(Stream& stream, RankEntry* entries, int ranks) {
   return gpu::ForEach(stream, 1, [=] BELFRY_GPU(int64_t) {
     double total = 0;
-    bool equal = true;
-    const float first = *entries[0].weight;
     for (int r = 0; r < ranks; ++r) {
-      const float weight = *entries[r].weight;
-      total += weight;
-      equal = equal && weight == first;
+      entries[r].factor = static_cast<double>(*entries[r].weight);
+      total += entries[r].factor;
     }
-    for (int r = 0; r < ranks; ++r) entries[r].factor = equal ? 1.0 : static_cast<double>(*entries[r].weight);
-    entries[ranks].factor = !(total > 0) ? kNotANumber : equal ? static_cast<double>(ranks) : total;
+    entries[ranks].factor = total > 0 ? total : kNotANumber;
   });
 }
 
@@ -36,12 +33,18 @@ absl::Status Reduce(Stream& stream, const RankEntry* entries, int ranks, int64_t
   using S = gpu::Stored<T>;
   using A = Accumulator<T>;
   return gpu::ForEach(stream, elements, [=] BELFRY_GPU(int64_t i) {
-    A sum = 0;
+    // In the order of TreeSum in local.cc.
+    A waiting[kMaxWaiting];
+    int count = 0;
     for (int r = 0; r < ranks; ++r) {
       const A factor = static_cast<A>(entries[r].factor);
-      if (factor == A{0}) continue;
-      sum += factor * static_cast<A>(gpu::Widen(static_cast<const S*>(entries[r].data)[i]));
+      A sum = 0;
+      if (factor != A{0}) sum += factor * static_cast<A>(gpu::Widen(static_cast<const S*>(entries[r].data)[i]));
+      for (int carry = r; carry % 2 == 1; carry /= 2) sum = waiting[--count] + sum;
+      waiting[count++] = sum;
     }
+    A sum = waiting[--count];
+    while (count > 0) sum = waiting[--count] + sum;
     const S result = gpu::Narrow<T>(sum / static_cast<A>(entries[ranks].factor));
     for (int r = 0; r < ranks; ++r) static_cast<S*>(entries[r].data)[i] = result;
   });

@@ -64,64 +64,74 @@ struct Chains {
   }
 };
 
+constexpr int64_t kColumns = 64;  // of a row at a time
+
 // Adds up rows[k], rows[next[k]] ... in this order.
 template <class T>
 struct SumOfRows {
-  using C = Compute<T>;
   bool Counts(int64_t) const { return true; }
-  bool Copies(bool single) const { return single; }
-  void Add(int64_t, const T* from, int64_t n, C* sums) const {
-    for (int64_t i = 0; i < n; ++i) sums[i] += static_cast<C>(from[i]);
-  }
-  void Store(const C* sums, int64_t n, T* to) const {
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sums[i]);
+  void AddUp(const T* rows, const int32_t* next, int64_t k, int64_t width, T* to) const {
+    using C = Compute<T>;
+    if (next[k] < 0) {
+      std::copy_n(rows + k * width, width, to);
+      return;
+    }
+    for (int64_t start = 0; start < width; start += kColumns) {
+      const int64_t columns = std::min(kColumns, width - start);
+      C sums[kColumns] = {};
+      for (int64_t at = k; at >= 0; at = next[at]) {
+        const T* from = rows + at * width + start;
+        for (int64_t i = 0; i < columns; ++i) sums[i] += static_cast<C>(from[i]);
+      }
+      for (int64_t i = 0; i < columns; ++i) to[start + i] = static_cast<T>(sums[i]);
+    }
   }
 };
 
 // The mean by the weights of the towers that rows belong to. The same operations on an element as in the mean of the
-// averager `local` (framework/collective/local.cc), so that rows and dense gradients have the same bits.
+// averager `local` (framework/collective/local.cc), so that rows and dense gradients have the same bits: a tower
+// without the row would add zero.
 template <class T, class Index>
-struct MeanOfRows {
+class MeanOfRows {
+ public:
   using C = Compute<T>;
-  const Index* tower;
-  const float* weights;
-  C divisor = 0;
-  bool equal = true;
 
   MeanOfRows(const Index* tower_of_row, const float* weight_of_tower, int64_t towers)
-      : tower(tower_of_row), weights(weight_of_tower) {
+      : tower_(tower_of_row), weights_(weight_of_tower) {
     double total = 0;
-    for (int64_t i = 0; i < towers; ++i) {
-      total += weights[i];
-      equal = equal && weights[i] == weights[0];
+    for (int64_t i = 0; i < towers; ++i) total += weights_[i];
+    divisor_ = static_cast<C>(total);
+  }
+  bool Counts(int64_t k) const { return weights_[tower_[k]] != 0; }
+  void AddUp(const T* rows, const int32_t* next, int64_t k, int64_t width, T* to) const {
+    C waiting[kMaxWaitingSums][kColumns];
+    Index last[kMaxWaitingSums];  // tower of each
+    for (int64_t start = 0; start < width; start += kColumns) {
+      const int64_t columns = std::min(kColumns, width - start);
+      int count = 0;
+      const auto add_last = [&] {
+        --count;
+        for (int64_t i = 0; i < columns; ++i) waiting[count - 1][i] += waiting[count][i];
+        last[count - 1] = last[count];
+      };
+      for (int64_t at = k; at >= 0; at = next[at]) {
+        const Index tower = tower_[at];
+        while (count > 1 && AddsUpBefore(last[count - 2], last[count - 1], tower)) add_last();
+        const auto weight = static_cast<C>(weights_[tower]);
+        const T* from = rows + at * width + start;
+        for (int64_t i = 0; i < columns; ++i) waiting[count][i] = C(0) + weight * static_cast<C>(from[i]);
+        last[count++] = tower;
+      }
+      while (count > 1) add_last();
+      for (int64_t i = 0; i < columns; ++i) to[start + i] = static_cast<T>(waiting[0][i] / divisor_);
     }
-    divisor = static_cast<C>(equal ? static_cast<double>(towers) : total);
   }
-  bool Counts(int64_t k) const { return weights[tower[k]] != 0; }
-  bool Copies(bool) const { return false; }
-  void Add(int64_t k, const T* from, int64_t n, C* sums) const {
-    const C weight = equal ? C(1) : static_cast<C>(weights[tower[k]]);
-    for (int64_t i = 0; i < n; ++i) sums[i] += weight * static_cast<C>(from[i]);
-  }
-  void Store(const C* sums, int64_t n, T* to) const {
-    for (int64_t i = 0; i < n; ++i) to[i] = static_cast<T>(sums[i] / divisor);
-  }
-};
 
-template <class T, class Rule>
-void SumChain(const Rule& rule, const T* rows, const int32_t* next, int64_t k, int64_t width, T* to) {
-  constexpr int64_t kColumns = 64;
-  if (rule.Copies(next[k] < 0)) {
-    std::copy_n(rows + k * width, width, to);
-    return;
-  }
-  for (int64_t start = 0; start < width; start += kColumns) {
-    const int64_t columns = std::min(kColumns, width - start);
-    Compute<T> sums[kColumns] = {};
-    for (int64_t at = k; at >= 0; at = next[at]) rule.Add(at, rows + at * width + start, columns, sums);
-    rule.Store(sums, columns, to + start);
-  }
-}
+ private:
+  const Index* tower_;  // by row
+  const float* weights_;
+  C divisor_;
+};
 
 // The chains depend on the indices alone, and each sum on its chain, so results do not depend on the number of threads.
 template <class T, class Index, class Rule>
@@ -138,7 +148,7 @@ void AddUpRows(const KernelContext& context, const Rule& rule, int64_t count, in
       if (chains.last[k] < 0) {
         std::fill_n(sums + k * width, width, T(0));
       } else {
-        SumChain(rule, rows, chains.next, k, width, sums + k * width);
+        rule.AddUp(rows, chains.next, k, width, sums + k * width);
       }
     }
   });

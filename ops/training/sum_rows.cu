@@ -14,37 +14,50 @@ namespace {
 constexpr uint64_t kSkipped = 0xffffffff;  // the index of rows that count for nothing; it comes last
 
 // Adds up rows, as SumOfRows in sum_rows.cc.
-template <class C, class Index>
-struct SumRule {
+template <class C>
+class SumRule {
+ public:
   BELFRY_GPU bool Counts(int64_t) const { return true; }
-  BELFRY_GPU void Prepare() {}
-  BELFRY_GPU C Weighted(int64_t, C x) const { return x; }
-  BELFRY_GPU C Result(C sum) const { return sum; }
+  BELFRY_GPU void Add(int64_t, C x) { sum_ += x; }
+  BELFRY_GPU C Result() const { return sum_; }
+
+ private:
+  C sum_ = 0;
 };
 
 // Their means, as MeanOfRows there.
 template <class C, class Index>
-struct MeanRule {
-  const Index* tower;
-  const float* weights;
-  int64_t towers;
-  C divisor;
-  bool equal;
-  BELFRY_GPU bool Counts(int64_t k) const { return weights[tower[k]] != 0; }
-  BELFRY_GPU void Prepare() {
+class MeanRule {
+ public:
+  MeanRule(const Index* tower, const float* weights, int64_t towers)
+      : tower_(tower), weights_(weights), towers_(towers) {}
+  BELFRY_GPU bool Counts(int64_t k) const { return weights_[tower_[k]] != 0; }
+  BELFRY_GPU void Add(int64_t k, C x) {
+    while (count_ > 1 && AddsUpBefore(last_[count_ - 2], last_[count_ - 1], tower_[k])) AddLast();
+    // In double, where the product of floats is exact, so that it is rounded before it is added.
+    waiting_[count_] = C(0) + static_cast<C>(static_cast<double>(weights_[tower_[k]]) * static_cast<double>(x));
+    last_[count_++] = tower_[k];
+  }
+  BELFRY_GPU C Result() {
+    while (count_ > 1) AddLast();
     double total = 0;
-    equal = true;
-    for (int64_t i = 0; i < towers; ++i) {
-      total += static_cast<double>(weights[i]);
-      equal = equal && weights[i] == weights[0];
-    }
-    divisor = static_cast<C>(equal ? static_cast<double>(towers) : total);
+    for (int64_t i = 0; i < towers_; ++i) total += static_cast<double>(weights_[i]);
+    return waiting_[0] / static_cast<C>(total);
   }
-  // In double, where the product of floats is exact, so that it is rounded before it is added.
-  BELFRY_GPU C Weighted(int64_t k, C x) const {
-    return equal ? x : static_cast<C>(static_cast<double>(weights[tower[k]]) * static_cast<double>(x));
+
+ private:
+  BELFRY_GPU void AddLast() {
+    --count_;
+    waiting_[count_ - 1] += waiting_[count_];
+    last_[count_ - 1] = last_[count_];
   }
-  BELFRY_GPU C Result(C sum) const { return sum / divisor; }
+
+  const Index* tower_;  // by row
+  const float* weights_;
+  int64_t towers_;
+  C waiting_[kMaxWaitingSums];
+  Index last_[kMaxWaitingSums];  // tower of each
+  int count_ = 0;
 };
 
 // The sort key: an index, then its position.
@@ -83,14 +96,12 @@ absl::Status AddUpRows(const KernelContext& context, int64_t count, int64_t widt
     const uint64_t index = IndexOf(sorted[s]);
     gpu::Compute<T> result = 0;
     if (index != kSkipped && (s == 0 || IndexOf(sorted[s - 1]) != index)) {
-      Rule prepared = rule;
-      prepared.Prepare();
-      gpu::Compute<T> sum = 0;
+      Rule sum = rule;
       for (int64_t k = s; k < count && IndexOf(sorted[k]) == index; ++k) {
         const int64_t at = PositionOf(sorted[k]);
-        sum += prepared.Weighted(at, gpu::Widen(rows[at * width + column]));
+        sum.Add(at, gpu::Widen(rows[at * width + column]));
       }
-      result = prepared.Result(sum);
+      result = sum.Result();
     }
     sums[PositionOf(sorted[s]) * width + column] = gpu::Narrow<T>(result);
   });
@@ -99,19 +110,18 @@ absl::Status AddUpRows(const KernelContext& context, int64_t count, int64_t widt
 template <class T, class Index>
 Kernel SumRowsKernel(int64_t count, int64_t width) {
   return {[=](const KernelContext& context) {
-            return AddUpRows<T, Index>(context, count, width, SumRule<gpu::Compute<T>, Index>{});
+            return AddUpRows<T, Index>(context, count, width, SumRule<gpu::Compute<T>>());
           },
           2 * static_cast<size_t>(count) * sizeof(uint64_t)};
 }
 
 template <class T, class Index>
 Kernel MeanRowsKernel(int64_t count, int64_t width, int64_t towers) {
-  return {
-      [=](const KernelContext& context) {
-        const MeanRule<gpu::Compute<T>, Index> rule{context.input<Index>(2), context.input<float>(3), towers, 0, true};
-        return AddUpRows<T, Index>(context, count, width, rule);
-      },
-      2 * static_cast<size_t>(count) * sizeof(uint64_t)};
+  return {[=](const KernelContext& context) {
+            const MeanRule<gpu::Compute<T>, Index> rule(context.input<Index>(2), context.input<float>(3), towers);
+            return AddUpRows<T, Index>(context, count, width, rule);
+          },
+          2 * static_cast<size_t>(count) * sizeof(uint64_t)};
 }
 
 template <class T>

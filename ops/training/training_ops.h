@@ -1,6 +1,8 @@
 // Registration of the training ops. Internal to ops/training/.
 #pragma once
 
+#include <cstdint>
+
 #include "absl/status/statusor.h"
 #include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
@@ -27,6 +29,17 @@ inline absl::StatusOr<RowsShape> RowsToSum(const KernelSpec& spec) {
   const Shape& rows = spec.inputs[0].shape;
   if (rows[0] < int64_t{1} << 31) return RowsShape{rows[0], rows.elements(1, rows.rank())};
   return absl::UnimplementedError("more than 2^31 - 1 rows");
+}
+
+// The order in which MeanRows adds up towers, that of a tree over all of them (TreeSum in
+// framework/collective/local.cc): whether the sums that end with towers a < b are added to each other before tower c
+// comes, because it is in no subtree that has both. With towers in ascending order fewer than kMaxWaitingSums sums
+// wait.
+inline constexpr int kMaxWaitingSums = 64;
+constexpr bool AddsUpBefore(uint64_t a, uint64_t b, uint64_t c) {
+  // Whether the highest bit of b ^ c is above that of a ^ b, or the same.
+  const uint64_t low = a ^ b, high = b ^ c;
+  return !(high < low && high < (high ^ low));
 }
 
 // In the CUDA module.
