@@ -42,10 +42,18 @@ struct CrossEntropyOptions {
   // Targets become (1 - label_smoothing) label + label_smoothing / classes (Szegedy et al., 2016). In [0, 1].
   double label_smoothing = 0;
 };
-// The loss of each example: logits [..., classes] and labels [...] (int32 or int64, in [0, classes)) give loss [...] in
-// the logits' dtype. A label out of range fails the step with an error that names the row; on a GPU it makes the row's
-// loss and gradient NaN. Differentiable once, with respect to the logits.
-Output SparseSoftmaxCrossEntropy(OpScope scope, Output logits, Output labels, const CrossEntropyOptions& options = {});
+struct SparseCrossEntropyOptions {
+  double label_smoothing = 0;  // as above
+  // Examples with this label, which need not be a class, have loss 0 and a gradient of exactly 0, even if their logits
+  // or the gradient of their loss are infinite or NaN. PyTorch's ignore_index, whose gradient is NaN where an ignored
+  // example's logits are.
+  std::optional<int64_t> ignore_label = {};
+};
+// The loss of each example: logits [..., classes] and labels [...] (int32 or int64, in [0, classes) or to be ignored)
+// give loss [...] in the logits' dtype. Any other label fails the step with an error that names the row; on a GPU it
+// makes the row's loss and gradient NaN. Differentiable once, with respect to the logits.
+Output SparseSoftmaxCrossEntropy(OpScope scope, Output logits, Output labels,
+                                 const SparseCrossEntropyOptions& options = {});
 // The same with labels [..., classes] that are probabilities, in the logits' dtype.
 Output SoftmaxCrossEntropy(OpScope scope, Output logits, Output labels, const CrossEntropyOptions& options = {});
 // The loss of each element, for labels in [0, 1] with the logits' shape and dtype. Classes need not be mutually

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "ops/common/op_rules_impl.h"
 #include "ops/common/row_softmax_impl.h"
@@ -21,10 +23,17 @@ struct Targets {
   double cost() const { return 20.0 * static_cast<double>(n); }
 };
 
+// The label of examples that have no loss.
+std::optional<int64_t> IgnoreLabel(const Attrs& attrs) {
+  const std::vector<int64_t>& labels = attrs.Ints("ignore_label");
+  return labels.empty() ? std::nullopt : std::optional(labels[0]);
+}
+
 template <class Label>
-absl::Status CheckLabels(const Label* labels, const Targets& targets) {
+absl::Status CheckLabels(const Label* labels, const Targets& targets, const std::optional<int64_t>& ignored) {
   for (int64_t row = 0; row < targets.rows; ++row) {
     if (labels[row] >= 0 && labels[row] < targets.n) continue;
+    if (ignored.has_value() && labels[row] == *ignored) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("the label of row ", row, " is ", labels[row], ", but labels must be in [0, ", targets.n, ")"));
   }
@@ -64,18 +73,50 @@ struct SparseLoss {
   }
 };
 
+// SparseLoss but for rows whose label is ignored.
+template <class T, class Label>
+struct IgnoringLoss {
+  using C = Compute<T>;
+  SparseLoss<T, Label> others;
+  int64_t ignored;
+
+  bool Ignores(int64_t row) const { return others.labels[row] == ignored; }
+  void Begin(int64_t row, const T* x, C top) {
+    if (!Ignores(row)) others.Begin(row, x, top);
+  }
+  void Change(int64_t row, int64_t first, int64_t size, C* p) {
+    if (Ignores(row)) {
+      std::fill_n(p, size, C(0));
+    } else {
+      others.Change(row, first, size, p);
+    }
+  }
+  void End(int64_t row, C sum) {
+    if (Ignores(row)) {
+      others.loss[row] = static_cast<T>(C(0));
+    } else {
+      others.End(row, sum);
+    }
+  }
+};
+
 template <class T, class Label>
 absl::StatusOr<Kernel> MakeSparseOf(const KernelSpec& spec) {
   using C = Compute<T>;
-  return Kernel{[t = Targets(spec)](const KernelContext& context) {
+  return Kernel{[t = Targets(spec), ignored = IgnoreLabel(spec.attrs)](const KernelContext& context) {
     const T* logits = context.input<T>(0);
     const Label* labels = context.input<Label>(1);
     T *loss = context.output<T>(0), *backprop = context.output<T>(1);
-    RETURN_IF_ERROR(CheckLabels(labels, t));
+    RETURN_IF_ERROR(CheckLabels(labels, t, ignored));
     ParallelFor(t.rows, t.cost(), [&](int64_t begin, int64_t end) {
       RowSoftmax<T> softmax;
       SparseLoss<T, Label> visitor{t.n, static_cast<C>(t.on), static_cast<C>(t.off), labels + begin, loss + begin};
-      softmax.Run(logits + begin * t.n, end - begin, t.n, C(1), backprop + begin * t.n, visitor);
+      if (ignored.has_value()) {
+        IgnoringLoss<T, Label> ignoring{visitor, *ignored};
+        softmax.Run(logits + begin * t.n, end - begin, t.n, C(1), backprop + begin * t.n, ignoring);
+      } else {
+        softmax.Run(logits + begin * t.n, end - begin, t.n, C(1), backprop + begin * t.n, visitor);
+      }
     });
     return absl::OkStatus();
   }};
@@ -136,29 +177,59 @@ absl::StatusOr<Kernel> MakeDense(const KernelSpec& spec) {
   }};
 }
 
+// Inline, since rows may be short.
+template <class T>
+[[gnu::always_inline]] inline void ScaleRow(const T* x, int64_t n, T factor, T* y) {
+  using C = Compute<T>;
+  const C scale = static_cast<C>(factor);
+  PieceBuffer<T> buffer;
+  ForRowPieces(x, n, [&](int64_t first, int64_t size, const C* from) {
+    C* to = buffer.Target(y + first);
+#pragma omp simd
+    for (int64_t i = 0; i < size; ++i) to[i] = from[i] * scale;
+    buffer.Write(y + first, size);
+  });
+}
+
 // dlogits = backprop with each row scaled by the gradient of its loss.
 template <class T>
 absl::StatusOr<Kernel> MakeCrossEntropyGrad(const KernelSpec& spec) {
-  using C = Compute<T>;
   const int64_t rows = spec.inputs[0].shape.elements(), n = spec.outputs[0].shape[-1];
   return Kernel{[rows, n](const KernelContext& context) {
     const T *dloss = context.input<T>(0), *backprop = context.input<T>(1);
     T* dlogits = context.output<T>(0);
     ParallelFor(rows, static_cast<double>(n), [&](int64_t begin, int64_t end) {
+      for (int64_t row = begin; row < end; ++row) ScaleRow(backprop + row * n, n, dloss[row], dlogits + row * n);
+    });
+    return absl::OkStatus();
+  }};
+}
+
+// The same, with zeros in the rows of ignored examples, whatever the gradient of their loss.
+template <class T, class Label>
+absl::StatusOr<Kernel> MakeSparseGradOf(const KernelSpec& spec) {
+  const int64_t rows = spec.inputs[0].shape.elements(), n = spec.outputs[0].shape[-1];
+  return Kernel{[rows, n, ignored = *IgnoreLabel(spec.attrs)](const KernelContext& context) {
+    const T *dloss = context.input<T>(0), *backprop = context.input<T>(1);
+    const Label* labels = context.input<Label>(2);
+    T* dlogits = context.output<T>(0);
+    ParallelFor(rows, static_cast<double>(n), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) {
-        const C scale = static_cast<C>(dloss[row]);
-        PieceBuffer<T> buffer;
-        ForRowPieces(backprop + row * n, n, [&](int64_t first, int64_t size, const C* x) {
-          T* y = dlogits + row * n + first;
-          C* to = buffer.Target(y);
-#pragma omp simd
-          for (int64_t i = 0; i < size; ++i) to[i] = x[i] * scale;
-          buffer.Write(y, size);
-        });
+        if (labels[row] == ignored) {
+          std::fill_n(dlogits + row * n, n, static_cast<T>(0.0f));
+        } else {
+          ScaleRow(backprop + row * n, n, dloss[row], dlogits + row * n);
+        }
       }
     });
     return absl::OkStatus();
   }};
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeSparseGrad(const KernelSpec& spec) {
+  return spec.inputs[2].dtype == DType::kInt32 ? MakeSparseGradOf<T, int32_t>(spec)
+                                               : MakeSparseGradOf<T, int64_t>(spec);
 }
 
 absl::Status CheckLogits(const ShapeArgs& args) {
@@ -170,6 +241,9 @@ absl::Status CheckLogits(const ShapeArgs& args) {
 
 absl::StatusOr<std::vector<Shape>> SparseShape(const ShapeArgs& args) {
   RETURN_IF_ERROR(CheckLogits(args));
+  if (args.attrs.Ints("ignore_label").size() > 1) {
+    return absl::InvalidArgumentError("ignore_label must be one label or none");
+  }
   Shape logits = args.inputs[0];
   const Shape& labels = args.inputs[1];
   absl::StatusOr<Shape> loss = logits.Remove(-1).Merge(labels);
@@ -191,10 +265,24 @@ absl::StatusOr<std::vector<Shape>> GradShape(const ShapeArgs& args) {
   return std::vector<Shape>{rows.Insert(rows.rank(), args.inputs[1][-1])};
 }
 
+absl::StatusOr<std::vector<Shape>> SparseGradShape(const ShapeArgs& args) {
+  if (args.attrs.Ints("ignore_label").size() != 1) {
+    return absl::InvalidArgumentError("ignore_label must be one label");
+  }
+  RETURN_IF_ERROR(args.inputs[0].Merge(args.inputs[2]).status());
+  return GradShape(args);
+}
+
 // Labels are treated as constants.
 std::vector<Output> CrossEntropyGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
   if (dy[1].valid()) return NoSecondDerivative()(scope, node, dy);
   return {scope.Add("CrossEntropyGrad", {dy[0], node.output(1)}), Output()};
+}
+std::vector<Output> SparseGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
+  const std::vector<int64_t>& ignored = node.attrs().Ints("ignore_label");
+  if (dy[1].valid() || ignored.empty()) return CrossEntropyGradient(scope, node, dy);
+  return {scope.Add("SparseCrossEntropyGrad", {dy[0], node.output(1), node.input(1)}, {{"ignore_label", ignored}}),
+          Output()};
 }
 
 template <class Make>
@@ -212,9 +300,12 @@ OpDef CrossEntropyOp(absl::string_view name, ShapeFunction shape, Make make) {
 
 }  // namespace
 
-Output SparseSoftmaxCrossEntropy(OpScope scope, Output logits, Output labels, const CrossEntropyOptions& options) {
+Output SparseSoftmaxCrossEntropy(OpScope scope, Output logits, Output labels,
+                                 const SparseCrossEntropyOptions& options) {
+  std::vector<int64_t> ignored;
+  if (options.ignore_label.has_value()) ignored.push_back(*options.ignore_label);
   return scope.Add("SparseSoftmaxCrossEntropyWithLogits", {logits, labels},
-                   {{"label_smoothing", options.label_smoothing}});
+                   {{"label_smoothing", options.label_smoothing}, {"ignore_label", std::move(ignored)}});
 }
 Output SoftmaxCrossEntropy(OpScope scope, Output logits, Output labels, const CrossEntropyOptions& options) {
   return scope.Add("SoftmaxCrossEntropyWithLogits", {logits, labels}, {{"label_smoothing", options.label_smoothing}});
@@ -225,9 +316,21 @@ void RegisterCrossEntropy(OpRegistry& registry) {
                                 [](auto tag) { return &MakeSparse<typename decltype(tag)::type>; });
   sparse.inputs[1].type = "Tlabels";
   sparse.types.push_back({"Tlabels", kIndexTypes});
+  sparse.attrs.push_back({"ignore_label", std::vector<int64_t>()});
+  sparse.gradient = SparseGradient;
   registry.Add(std::move(sparse));
   registry.Add(CrossEntropyOp("SoftmaxCrossEntropyWithLogits", DenseShape,
                               [](auto tag) { return &MakeDense<typename decltype(tag)::type>; }));
+  registry.Add({.name = "SparseCrossEntropyGrad",
+                .inputs = {{"dloss"}, {"backprop"}, {"labels", "Tlabels"}},
+                .outputs = {{"dlogits"}},
+                .types = {{"T", kFloatTypes}, {"Tlabels", kIndexTypes}},
+                .attrs = {{"ignore_label", std::vector<int64_t>(), true}},
+                .shape = SparseGradShape,
+                .gradient = NoSecondDerivative(),
+                .in_place = {{1, 0}},
+                .kernels = Kernels<float, double, Half, BFloat16>(
+                    "CPU", [](auto tag) { return &MakeSparseGrad<typename decltype(tag)::type>; })});
   registry.Add({.name = "CrossEntropyGrad",
                 .inputs = {{"dloss"}, {"backprop"}},
                 .outputs = {{"dlogits"}},

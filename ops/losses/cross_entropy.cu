@@ -1,5 +1,6 @@
 #include <cmath>
 #include <limits>
+#include <vector>
 
 #include "framework/graph/op_def.h"
 #include "ops/gpu/divider_impl.h"
@@ -22,11 +23,25 @@ struct Targets {
   }
 };
 
+// The label of examples that have no loss.
+struct IgnoreLabel {
+  bool any = false;
+  int64_t label = 0;
+
+  explicit IgnoreLabel(const Attrs& attrs) {
+    const std::vector<int64_t>& labels = attrs.Ints("ignore_label");
+    any = !labels.empty();
+    if (any) label = labels[0];
+  }
+  constexpr bool Is(int64_t other) const { return any && other == label; }
+};
+
 // backprop may alias the logits: a thread reads each of its elements before writing it, and touches no others.
 template <class T, class Label>
 struct Sparse {
   using C = gpu::Compute<T>;
   Targets<C> t;
+  IgnoreLabel ignored;
   const gpu::Stored<T>* logits;
   const Label* labels;
   gpu::Stored<T>*loss, *backprop;
@@ -36,6 +51,11 @@ struct Sparse {
     const gpu::Stored<T>* x = logits + row * t.n;
     gpu::Stored<T>* dx = backprop + row * t.n;
     const int64_t label = labels[row];
+    if (ignored.Is(label)) {  // for the whole team, which meets in the sums below
+      for (int64_t k = team.rank; k < t.n; k += team.size) dx[k] = gpu::Narrow<T>(C(0));
+      if (team.rank == 0) loss[row] = gpu::Narrow<T>(C(0));
+      return;
+    }
     const bool valid = label >= 0 && label < t.n;
     TopAndSum<C> own;
     for (int64_t k = team.rank; k < t.n; k += team.size) own.Add(gpu::Widen(x[k]), C(1));
@@ -88,9 +108,10 @@ struct Dense {
 template <class T, class Label>
 absl::StatusOr<Kernel> MakeSparseOf(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
-  return Kernel{[t = Targets<gpu::Compute<T>>(spec)](const KernelContext& at) {
-    return ForEachRowOf(*at.stream, t.rows, t.n,
-                        Sparse<T, Label>{t, at.input<S>(0), at.input<Label>(1), at.output<S>(0), at.output<S>(1)});
+  return Kernel{[t = Targets<gpu::Compute<T>>(spec), ignored = IgnoreLabel(spec.attrs)](const KernelContext& at) {
+    return ForEachRowOf(
+        *at.stream, t.rows, t.n,
+        Sparse<T, Label>{t, ignored, at.input<S>(0), at.input<Label>(1), at.output<S>(0), at.output<S>(1)});
   }};
 }
 template <class T>
@@ -124,6 +145,33 @@ absl::StatusOr<Kernel> MakeCrossEntropyGrad(const KernelSpec& spec) {
   }};
 }
 
+// The same, with zeros in the rows of ignored examples, whatever the gradient of their loss.
+template <class T, class Label>
+absl::Status ScaleOtherRows(Stream& stream, int64_t elements, const Divider& n, int64_t ignored, const Label* labels,
+                            const gpu::Stored<T>* dloss, const gpu::Stored<T>* backprop, gpu::Stored<T>* dlogits) {
+  return gpu::ForEach(stream, elements, [=] BELFRY_GPU(int64_t i) {
+    using C = gpu::Compute<T>;
+    const int64_t row = n.Quotient(i);
+    const bool is_ignored = labels[row] == ignored;
+    dlogits[i] = gpu::Narrow<T>(is_ignored ? C(0) : gpu::Widen(backprop[i]) * gpu::Widen(dloss[row]));
+  });
+}
+template <class T, class Label>
+absl::StatusOr<Kernel> MakeSparseGradOf(const KernelSpec& spec) {
+  using S = gpu::Stored<T>;
+  const int64_t elements = spec.outputs[0].shape.elements(), ignored = spec.attrs.Ints("ignore_label")[0];
+  const Divider n = elements == 0 ? Divider() : Divider(spec.outputs[0].shape[-1], elements);
+  return Kernel{[elements, n, ignored](const KernelContext& at) {
+    return ScaleOtherRows<T, Label>(*at.stream, elements, n, ignored, at.input<Label>(2), at.input<S>(0),
+                                    at.input<S>(1), at.output<S>(0));
+  }};
+}
+template <class T>
+absl::StatusOr<Kernel> MakeSparseGrad(const KernelSpec& spec) {
+  return spec.inputs[2].dtype == DType::kInt32 ? MakeSparseGradOf<T, int32_t>(spec)
+                                               : MakeSparseGradOf<T, int64_t>(spec);
+}
+
 }  // namespace
 
 void AddCrossEntropyGpuKernels(KernelTable& table) {
@@ -132,6 +180,9 @@ void AddCrossEntropyGpuKernels(KernelTable& table) {
                    }));
   table.AddKernels("SoftmaxCrossEntropyWithLogits", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
                      return &MakeDense<typename decltype(tag)::type>;
+                   }));
+  table.AddKernels("SparseCrossEntropyGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
+                     return &MakeSparseGrad<typename decltype(tag)::type>;
                    }));
   table.AddKernels("CrossEntropyGrad", Kernels<float, double, Half, BFloat16>("GPU", [](auto tag) {
                      return &MakeCrossEntropyGrad<typename decltype(tag)::type>;

@@ -102,18 +102,23 @@ Arrays CrossEntropy(const Array& logits, double smoothing, const std::function<d
   return {loss};
 }
 
-OpCase SparseCase(const std::string& name, DType labels, double smoothing) {
+// Labels are drawn from [first_label, 5).
+OpCase SparseCase(const std::string& name, DType labels, const ops::SparseCrossEntropyOptions& options,
+                  double first_label = 0) {
   return {.name = name,
-          .inputs = {{.shape = {4, 5}, .low = -3, .high = 3}, {.shape = {4}, .low = 0, .high = 5, .dtype = labels}},
-          .build =
-              [=](const Scope& scope, const Ins& in) {
-                return Outs{ops::SparseSoftmaxCrossEntropy(scope, in[0], in[1], {.label_smoothing = smoothing})};
-              },
+          .inputs = {{.shape = {4, 5}, .low = -3, .high = 3},
+                     {.shape = {4}, .low = first_label, .high = 5, .dtype = labels}},
+          .build = [=](const Scope& scope,
+                       const Ins& in) { return Outs{ops::SparseSoftmaxCrossEntropy(scope, in[0], in[1], options)}; },
           .reference =
               [=](const Arrays& in) {
-                return CrossEntropy(in[0], smoothing, [&](int64_t row, int64_t k) {
+                Arrays loss = CrossEntropy(in[0], options.label_smoothing, [&](int64_t row, int64_t k) {
                   return static_cast<int64_t>(in[1][row]) == k ? 1.0 : 0.0;
                 });
+                for (int64_t row = 0; row < loss[0].size(); ++row) {
+                  if (options.ignore_label == static_cast<int64_t>(in[1][row])) loss[0][row] = 0;
+                }
+                return loss;
               },
           .more_shapes =
               {{{1, 5}, {1}}, {{0, 5}, {0}}, {{5}, {}}, {{2, 3, 7}, {2, 3}}, {{70, 600}, {70}}, {{2, 2051}, {2}}},
@@ -121,8 +126,11 @@ OpCase SparseCase(const std::string& name, DType labels, double smoothing) {
 }
 
 std::vector<OpCase> Losses() {
-  std::vector<OpCase> cases = {SparseCase("SparseCrossEntropy", DType::kInt32, 0),
-                               SparseCase("SparseCrossEntropySmoothed", DType::kInt64, 0.2)};
+  std::vector<OpCase> cases = {
+      SparseCase("SparseCrossEntropy", DType::kInt32, {}),
+      SparseCase("SparseCrossEntropySmoothed", DType::kInt64, {.label_smoothing = 0.2}),
+      SparseCase("SparseCrossEntropyIgnoresAClass", DType::kInt32, {.ignore_label = 2}),
+      SparseCase("SparseCrossEntropyIgnoresMinusOne", DType::kInt64, {.label_smoothing = 0.2, .ignore_label = -1}, -1)};
   cases.push_back(
       {.name = "DenseCrossEntropy",
        .inputs = {{.shape = {4, 5}, .low = -3, .high = 3},

@@ -132,6 +132,17 @@ TEST_F(GpuNnTest, CrossEntropyOfInfinitiesAndNaN) {
                    tolerance);
     }
   }
+  const Output dloss = Row({kInfinity, kNaN, 2, -kInfinity, 3, 4, kNaN, 5});
+  for (const int64_t n : {3, 40, 2000}) {
+    for (const int64_t ignored : {0, 1, 2, -100}) {
+      const Output loss = SparseSoftmaxCrossEntropy(scope(), Matrix(logits, n), indices,
+                                                    {.label_smoothing = 0.1, .ignore_label = ignored});
+      ExpectAgrees(loss, n < 100 ? 1e-5 : 1e-4);
+      ExpectAgrees(scope().Add("SparseCrossEntropyGrad", {dloss, loss.node->output(1), indices},
+                               {{"ignore_label", std::vector<int64_t>{ignored}}}),
+                   1e-4);
+    }
+  }
   const Output x = Row({-kInfinity, kInfinity, kNaN, 0, 1000, -1000}), t = Row({0.5, 0.5, 0.5, 1, 0, 1});
   ExpectAgrees(SigmoidCrossEntropy(scope(), x, t));
   ExpectAgrees(scope().Add("SigmoidCrossEntropyGrad", {Row({1, 2, 3, 4, 5, 6}), x, t}));
@@ -154,6 +165,22 @@ TEST_F(GpuNnTest, LabelsOutOfRangeGiveNaN) {
           EXPECT_TRUE(std::isnan(actual[k]));
         }
       }
+    }
+  }
+}
+
+TEST_F(GpuNnTest, IgnoredLabelsAreNotOutOfRange) {
+  for (const int64_t n : {3, 40, 2000}) {
+    for (const int64_t ignored : {int64_t{-1}, n}) {
+      const Output labels = Const(scope(), Tensor::Of<int64_t>({ignored, 1, ignored}, {3}));
+      const Output logits = Matrix({{kNaN, 2, 3}, {4, 5, 6}, {kInfinity, 8, 9}}, n);
+      ExpectAgrees(SparseSoftmaxCrossEntropy(scope(), logits, labels, {.ignore_label = ignored}));
+      NodeRun run = RunOf(SparseSoftmaxCrossEntropy(scope(), logits, labels, {.ignore_label = ignored}));
+      run.inputs[1] = Tensor::Of<int64_t>({ignored, 1, -2}, {3});
+      const std::vector<Tensor> outputs = OnGpu(run);
+      ASSERT_EQ(outputs.size(), 2u);
+      EXPECT_EQ(outputs[0].ToDoubles()[0], 0);
+      EXPECT_TRUE(std::isnan(outputs[0].ToDoubles()[2]));
     }
   }
 }
