@@ -46,7 +46,7 @@ struct SparseCrossEntropyOptions {
   double label_smoothing = 0;  // as above
   // Examples with this label, which need not be a class, have loss 0 and a gradient of exactly 0, even if their logits
   // or the gradient of their loss are infinite or NaN. PyTorch's ignore_index, whose gradient is NaN where an ignored
-  // example's logits are.
+  // example's logits are. models::MeanCrossEntropy is the mean over the others.
   std::optional<int64_t> ignore_label = {};
 };
 // The loss of each example: logits [..., classes] and labels [...] (int32 or int64, in [0, classes) or to be ignored)

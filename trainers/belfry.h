@@ -24,6 +24,7 @@
 #include "framework/runtime/session.h"
 #include "models/layers/attention.h"
 #include "models/layers/batch_norm.h"
+#include "models/layers/cross_entropy.h"
 #include "models/layers/embedding.h"
 #include "models/layers/layers.h"
 #include "models/layers/losses.h"

@@ -14,6 +14,7 @@
 #include "framework/io/file.h"
 #include "models/layers/attention.h"
 #include "models/layers/batch_norm.h"
+#include "models/layers/cross_entropy.h"
 #include "models/layers/embedding.h"
 #include "models/layers/losses.h"
 #include "models/layers/metrics.h"
@@ -419,6 +420,9 @@ const Call kLayers[] = {
     CALL(models::AddCrossEntropy(s, w.three, w.ints)),
     CALL(models::SetLossWeight(s, w.bad)),
     CALL(models::SetLossWeight(s, w.three)),
+    CALL(models::MeanCrossEntropy(s, w.bad, w.ints)),
+    CALL(models::MeanCrossEntropy(s, w.three, w.ints)),
+    CALL(models::MeanCrossEntropy(s, w.three, ops::Const(s, 1), {.class_weights = w.pair})),
     CALL(models::TotalLoss(s)),
     CALL(models::Correct(s, w.bad, w.ints)),
     CALL(models::Accuracy(s, w.bad, w.ints)),
