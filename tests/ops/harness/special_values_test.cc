@@ -39,26 +39,29 @@ class ActivationLimits : public ::testing::TestWithParam<Limits> {};
 
 TEST_P(ActivationLimits, InfinitiesReachTheirLimitsAndNaNStays) {
   const std::vector<double> y = Apply(GetParam().f, {-kInfinity, kInfinity, kNaN, 0, -0.0f});
-  EXPECT_NEAR(y[0], GetParam().at_minus_infinity, 1e-6);
-  if (std::isinf(GetParam().at_infinity)) {
-    EXPECT_EQ(y[1], GetParam().at_infinity);
-  } else {
-    EXPECT_NEAR(y[1], GetParam().at_infinity, 1e-6);
+  const double limits[] = {GetParam().at_minus_infinity, GetParam().at_infinity};
+  for (int i = 0; i < 2; ++i) {
+    if (std::isinf(limits[i])) {
+      EXPECT_EQ(y[i], limits[i]);
+    } else {
+      EXPECT_NEAR(y[i], limits[i], 1e-6);
+    }
   }
   EXPECT_TRUE(std::isnan(y[2]));
 }
 
 INSTANTIATE_TEST_SUITE_P(
     All, ActivationLimits,
-    ::testing::Values(Limits{"Relu", [](const Scope& s, Output x) { return Relu(s, x); }, 0, kInfinity},
-                      Limits{"Relu6", [](const Scope& s, Output x) { return Relu6(s, x); }, 0, 6},
-                      Limits{"Elu", [](const Scope& s, Output x) { return Elu(s, x); }, -1, kInfinity},
-                      Limits{"Selu", [](const Scope& s, Output x) { return Selu(s, x); }, -1.7580993408473766,
-                             kInfinity},
-                      Limits{"Gelu", [](const Scope& s, Output x) { return Gelu(s, x); }, 0, kInfinity},
-                      Limits{"GeluTanh", [](const Scope& s, Output x) { return Gelu(s, x, true); }, 0, kInfinity},
-                      Limits{"Silu", [](const Scope& s, Output x) { return Silu(s, x); }, 0, kInfinity},
-                      Limits{"Softplus", [](const Scope& s, Output x) { return Softplus(s, x); }, 0, kInfinity}),
+    ::testing::Values(
+        Limits{"Relu", [](const Scope& s, Output x) { return Relu(s, x); }, 0, kInfinity},
+        Limits{"Relu6", [](const Scope& s, Output x) { return Relu6(s, x); }, 0, 6},
+        Limits{"LeakyRelu", [](const Scope& s, Output x) { return LeakyRelu(s, x); }, -kInfinity, kInfinity},
+        Limits{"Elu", [](const Scope& s, Output x) { return Elu(s, x); }, -1, kInfinity},
+        Limits{"Selu", [](const Scope& s, Output x) { return Selu(s, x); }, -1.7580993408473766, kInfinity},
+        Limits{"Gelu", [](const Scope& s, Output x) { return Gelu(s, x); }, 0, kInfinity},
+        Limits{"GeluTanh", [](const Scope& s, Output x) { return Gelu(s, x, true); }, 0, kInfinity},
+        Limits{"Silu", [](const Scope& s, Output x) { return Silu(s, x); }, 0, kInfinity},
+        Limits{"Softplus", [](const Scope& s, Output x) { return Softplus(s, x); }, 0, kInfinity}),
     [](const auto& info) { return info.param.name; });
 
 template <class T>
