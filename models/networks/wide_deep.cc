@@ -31,6 +31,8 @@ bool Check(const Scope& scope, const TableInput& table, const WideDeepOptions& o
   }
   for (const CategoryInput& column : table.categories) {
     if (!column.ids.valid() || column.ids.shape().rank() != 1) return reject(column.name, "needs ids [N]", column.ids);
+    if (column.categories >= 1) continue;
+    return reject(column.name, "needs the size of its vocabulary, Field::categories", Output());
   }
   return true;
 }

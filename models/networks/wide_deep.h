@@ -15,7 +15,7 @@ namespace belfry::models {
 struct CategoryInput {
   std::string name = {};   // of any characters; the variables are called after it, see NodeName
   Output ids = {};         // [N], int32 or int64, in [0, categories)
-  int64_t categories = 0;  // the size of its vocabulary
+  int64_t categories = 0;  // the size of its vocabulary: data::Field::categories
 };
 
 // The columns of a table: at least one.

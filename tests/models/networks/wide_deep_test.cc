@@ -108,6 +108,10 @@ TEST_F(WideDeepTest, NamesTheColumnThatDoesNotFit) {
                 return TableInput{.categories = {{"city", ops::Placeholder(scope, DType::kInt32, {-1, 2}), 4}}};
               }),
               HasSubstr("WideDeep 'city' needs ids [N]"));
+  EXPECT_THAT(error([](const Scope& scope) {
+                return TableInput{.categories = {{"city", ops::Placeholder(scope, DType::kInt32, {-1})}}};
+              }),
+              HasSubstr("WideDeep 'city' needs the size of its vocabulary"));
 }
 
 // The losses of some steps on `towers` towers, and the ops of the plan.
