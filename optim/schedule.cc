@@ -115,7 +115,9 @@ absl::Status SetLearningRate(Session& session, double rate) {
     ++found;
   }
   if (found > 0) return absl::OkStatus();
-  return absl::FailedPreconditionError("No learning rate of the graph can be set; make it by optim::Adjustable");
+  return absl::FailedPreconditionError(
+      "No learning rate of the graph can be set; give the optimizer one that can, .learning_rate = "
+      "optim::Adjustable(rate)");
 }
 
 }  // namespace belfry::optim
