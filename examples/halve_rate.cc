@@ -43,10 +43,7 @@ absl::Status Train(const std::string& folder) {
   options.callbacks = {&halve};
   ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open("cpu:1"));
   data::PrefetcherOptions order{.batch_size = 100};
-  std::optional<io::Checkpoint> checkpoint;
-  if (!folder.empty()) {
-    ASSIGN_OR_RETURN(checkpoint, trainers::FindCheckpoint(folder));
-  }
+  ASSIGN_OR_RETURN(std::optional<io::Checkpoint> checkpoint, trainers::FindCheckpoint(folder));
   if (checkpoint.has_value()) {
     options.resume = &*checkpoint;
     ASSIGN_OR_RETURN(order.start, data::TakePosition(checkpoint->metadata, order, examples.size()));

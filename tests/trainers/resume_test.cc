@@ -13,6 +13,7 @@
 #include "framework/runtime/saver.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/trainers/experiment.h"
+#include "trainers/loop/run_in_world.h"
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/trainer.h"
 
@@ -98,6 +99,18 @@ double ValueOf(const std::vector<io::NamedTensor>& variables, absl::string_view 
 }
 
 // From a scale that overflows in float16 it comes down, and goes up again until it overflows once more.
+// No directory is none, and not the current one.
+TEST_F(ResumeTest, OfNoDirectoryThereIsNoCheckpoint) {
+  Run("cpu:1", {.directory = Directory("run")}, 1);
+  EXPECT_EQ(FindCheckpoint(Directory("run")).value()->step, 1);
+  const fs::path before = fs::current_path();
+  fs::current_path(Directory("run"));
+  const auto found = FindCheckpoint("");
+  fs::current_path(before);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_FALSE(found->has_value());
+}
+
 TEST_F(ResumeTest, KeepsTheLossScale) {
   dtype_ = DType::kFloat16;
   replicate_.loss_scale = optim::LossScaleOptions{.initial = 0x1p24, .growth_interval = 6};

@@ -84,6 +84,7 @@ absl::StatusOr<DeviceSet> OpenDevices(World& world, absl::string_view spec, cons
 }
 
 absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const std::string& directory) {
+  if (directory.empty()) return std::nullopt;
   absl::StatusOr<io::Checkpoint> latest = io::LoadLatestCheckpoint(CheckpointFolder(directory));
   if (absl::IsNotFound(latest.status())) return std::nullopt;
   RETURN_IF_ERROR(latest.status());

@@ -43,9 +43,9 @@ absl::StatusOr<DeviceSet> OpenDevices(World& world, absl::string_view spec, cons
                                       absl::Duration timeout = kTaskTimeout);
 
 // The latest undamaged checkpoint of the run in `directory` (TrainerOptions::directory), for TrainerOptions::resume;
-// nullopt to start afresh. Task 0 looks for it, and the others, which may have no access to the file, get its path,
-// step and metadata, but no tensors. All tasks must call it. Errors: those of io::LoadLatestCheckpoint but NotFound;
-// those of World::Broadcast.
+// nullopt to start afresh, also for an empty `directory`. Task 0 looks for it, and the others, which may have no access
+// to the file, get its path, step and metadata, but no tensors. All tasks must call it. Errors: those of
+// io::LoadLatestCheckpoint but NotFound; those of World::Broadcast.
 absl::StatusOr<std::optional<io::Checkpoint>> FindCheckpoint(const std::string& directory, World& world,
                                                              absl::Duration timeout = kTaskTimeout);
 // The same in a program that is always one process.

@@ -58,10 +58,11 @@ struct TrainerOptions {
   // Its folder "checkpoints" receives a checkpoint every `checkpoint_every` steps, with every evaluation, after the
   // last step and when the run is stopped; the directory itself receives TensorBoard's event file. Empty: neither.
   std::string directory = {};
-  int64_t checkpoint_every = 1000;         // 0: only the others
-  int keep_checkpoints = 5;                // the latest ones; the best is kept as well
-  const io::Checkpoint* resume = nullptr;  // to resume from; the input must start where it stopped. Tasks other than 0
-                                           // need its metadata only, and get the variables from task 0
+  int64_t checkpoint_every = 1000;  // 0: only the others
+  int keep_checkpoints = 5;         // the latest ones; the best is kept as well
+  // To resume from, by FindCheckpoint; the input must start where it stopped, by data::TakePosition. Tasks other than 0
+  // need its metadata only, and get the variables from task 0.
+  const io::Checkpoint* resume = nullptr;
   ResumeOptions resuming = {};
   io::Metadata metadata = {};          // of the model, saved with every checkpoint
   std::vector<Output> summaries = {};  // from models::AddTrainSummaries, for the event file
