@@ -242,10 +242,11 @@ TEST(Trainer, KeepsWhatHasAValue) {
 }
 
 // Evaluates a model whose logits are its inputs.
-Classification EvaluateLogits(const std::vector<float>& logits, const std::vector<int32_t>& labels) {
+template <class Label = int32_t>
+Classification EvaluateLogits(const std::vector<float>& logits, const std::vector<Label>& labels) {
   const auto n = static_cast<int64_t>(labels.size());
   const auto dataset = data::FromTensors({{"logits", Tensor::Of<float>(logits, {n, kClasses})},
-                                          {"label", Tensor::Of<int32_t>(labels, {n})}})
+                                          {"label", Tensor::Of<Label>(labels, {n})}})
                            .value();
   const auto input = data::Prefetcher::Create(*dataset, {}).value();
   Graph graph(BuiltinOps());
@@ -279,6 +280,29 @@ TEST(Evaluator, CountsWhatIsTakenForWhat) {
   EXPECT_THAT(table, HasSubstr("ship            1 0 1   50.0%"));
   EXPECT_THAT(ConfusionTable(result, {"cat", "checkered_triangle", "ship"}),
               AllOf(HasSubstr("is \\ taken for     0 1"), HasSubstr("  1 checkered_triangle 0 1")));
+}
+
+// As of a CSV file's column of whole numbers.
+TEST(Evaluator, LabelsMayHave64Bits) {
+  const Classification result = EvaluateLogits<int64_t>({1, 0, 0, 0, 1, 0, 0, 1, 0}, {0, 1, 2});
+  EXPECT_EQ(result.accuracy, 2.0 / 3);
+  EXPECT_EQ(result.confusion, (std::vector<int64_t>{1, 0, 0, 0, 1, 0, 0, 1, 0}));
+}
+
+TEST(Evaluator, ATableHasAnUnknownCategoryOnlyIfItOccurs) {
+  Classification result{.classes = 3, .confusion = {0, 0, 0, 0, 5, 1, 0, 2, 7}};
+  EXPECT_EQ(ConfusionTable(result, {"", "no", "yes"}),
+            "    is \\ taken for  1 2   right\n  1 no              5 1   83.3%\n  2 yes             2 7   77.8%\n");
+  result.confusion[6] = 1;  // once taken for the unknown one
+  EXPECT_THAT(ConfusionTable(result, {"", "no", "yes"}), HasSubstr("0 1 2   right\n  0"));
+}
+
+TEST(Evaluator, AMissingLabelIsThatOfTheCaller) {
+  Graph graph(BuiltinOps());
+  const std::vector<data::Field> fields = {{"logits", DType::kFloat32, {3}}};
+  const Evaluator evaluator(Scope(graph), fields, nullptr, "class");
+  EXPECT_THAT(std::string(graph.status().message()),
+              AllOf(HasSubstr("There is no field 'class'"), HasSubstr("trainer_test.cc:")));
 }
 
 TEST(Evaluator, ATableIsNoWiderThanTheTerminal) {

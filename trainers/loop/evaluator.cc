@@ -65,7 +65,7 @@ Classification::operator Evaluation() const {
 Evaluator::Evaluator(OpScope scope, absl::Span<const data::Field> fields, const LogitsFunction& logits,
                      const std::string& label)
     : batch_(scope, fields) {
-  if (!batch_[label].valid()) return;
+  if (!batch_[models::FieldName(label, scope.location())].valid()) return;
   label_ = *data::FindField(fields, label);
   labels_per_example_ = fields[label_].shape.elements();
   const absl::StatusOr<Output> built = logits(scope, batch_);
@@ -118,8 +118,10 @@ absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Data
       const int64_t labels = examples.count * labels_per_example_;
       batches.push_back({batch->position().batch, labels, values[0].scalar<float>(), values[1].scalar<float>(),
                          values[2].scalar<float>()});
+      const Tensor& is = examples.fields[label_];
       for (int64_t i = 0; i < labels && !confusion.empty(); ++i) {
-        const int64_t label = examples.fields[label_].data<int32_t>()[i], predicted = values[3].data<int32_t>()[i];
+        const int64_t label = is.dtype() == DType::kInt64 ? is.data<int64_t>()[i] : is.data<int32_t>()[i];
+        const int64_t predicted = values[3].data<int32_t>()[i];
         if (label >= 0 && label < classes_ && predicted >= 0) ++confusion[label * classes_ + predicted];
       }
     }
@@ -144,13 +146,22 @@ std::string ConfusionTable(const Classification& results, const std::vector<std:
   const auto name = [&](int64_t i) {
     return i < static_cast<int64_t>(names.size()) ? names[i] : absl::StrCat("class ", i);
   };
+  // Without those of no name that nothing is or was taken for, as the unknown category of a CSV file's label.
+  std::vector<int64_t> shown;
+  for (int64_t i = 0; i < classes; ++i) {
+    bool used = !name(i).empty();
+    for (int64_t other = 0; other < classes && !used; ++other) {
+      used = results.confusion[i * classes + other] + results.confusion[other * classes + i] > 0;
+    }
+    if (used) shown.push_back(i);
+  }
   const auto count = [&](int64_t is, int64_t taken_for) { return results.confusion[is * classes + taken_for]; };
   const int64_t largest = classes == 0 ? 0 : *std::max_element(results.confusion.begin(), results.confusion.end());
   const auto digits = static_cast<int>(std::max(absl::StrCat(largest).size(), absl::StrCat(classes).size()));
   int width = 15;  // that of the heading, at least
   for (int64_t i = 0; i < classes; ++i) width = std::max(width, static_cast<int>(name(i).size()));
   std::string text;
-  if (classes > kTableClasses || 4 + width + static_cast<int>(classes) * (digits + 1) + 8 > columns) {
+  if (classes > kTableClasses || 4 + width + static_cast<int>(shown.size()) * (digits + 1) + 8 > columns) {
     std::vector<std::pair<int64_t, int64_t>> pairs;
     for (int64_t i = 0; i < classes * classes; ++i) {
       if (i / classes != i % classes && results.confusion[i] > 0) pairs.emplace_back(-results.confusion[i], i);
@@ -163,12 +174,12 @@ std::string ConfusionTable(const Classification& results, const std::vector<std:
     return text;
   }
   absl::StrAppendFormat(&text, "%-*s", width + 4, "    is \\ taken for");
-  for (int64_t i = 0; i < classes; ++i) absl::StrAppendFormat(&text, " %*d", digits, i);
+  for (const int64_t i : shown) absl::StrAppendFormat(&text, " %*d", digits, i);
   absl::StrAppend(&text, "   right\n");
-  for (int64_t is = 0; is < classes; ++is) {
+  for (const int64_t is : shown) {
     int64_t all = 0;
     absl::StrAppendFormat(&text, "%3d %-*s", is, width, name(is));
-    for (int64_t i = 0; i < classes; ++i) {
+    for (const int64_t i : shown) {
       absl::StrAppendFormat(&text, " %*d", digits, count(is, i));
       all += count(is, i);
     }

@@ -39,7 +39,7 @@ struct Classification {
 
 // The confusion matrix as a table of at most `columns` characters a line, with the accuracy of each class; where that
 // is too narrow, or for more than 20 classes, the pairs that are confused most often. `names` are those of the classes,
-// or empty.
+// or empty; a class without a name is left out if no label is of it and none was taken for it.
 std::string ConfusionTable(const Classification& results, const std::vector<std::string>& names = {}, int columns = 80);
 
 // Builds the model's logits, [N, classes] or, for labels [N, ...], [N, ..., classes], in evaluation mode: without
@@ -50,7 +50,7 @@ using LogitsFunction = std::function<absl::StatusOr<Output>(const Scope& scope, 
 class Evaluator {
  public:
   // Adds the nodes. The scope selects the variables: Scope(graph).Replica(0).ReuseVariables(Reuse::kAlways) those of
-  // tower 0. `label`: the field, int32, with the classes. Errors are kept by the graph.
+  // tower 0. `label`: the field, int32 or int64, with the classes. Errors are kept by the graph.
   Evaluator(OpScope scope, absl::Span<const data::Field> fields, const LogitsFunction& logits,
             const std::string& label = "label");
 
