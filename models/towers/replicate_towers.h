@@ -86,9 +86,12 @@ struct TrainStep {
   std::vector<TrainTower> towers;          // of this process
   int first_tower = 0, towers_in_all = 0;  // the number of towers[0], and of those of all processes
   Output loss;                             // float32 scalar: the mean over the towers, by their weights
-  std::vector<TrainMetric> metrics;        // the towers' kMetrics (layers/metrics.h), unless they are the whole loss
-  Output learning_rate;                    // float32 scalar: this step's rate; may be fed, for all towers
-  Variable global_step;                    // int64 scalar: number of earlier steps that were not skipped
+  // The towers' kMetrics (layers/metrics.h), unless they are the whole loss. A Trainer fetches them with each step,
+  // shows them and hands them to callbacks; before it is made, a program may append float32 scalars of its own, such as
+  // the norm of `gradients` by ops::GlobalNorm. In a run of several tasks these must be equal in all.
+  std::vector<TrainMetric> metrics;
+  Output learning_rate;              // float32 scalar: this step's rate; may be fed, for all towers
+  Variable global_step;              // int64 scalar: number of earlier steps that were not skipped
   Variable loss_scale;               // float32 scalar: this step's scale; invalid without ReplicateOptions::loss_scale
   Variable skipped_steps;            // int64 scalar: number of earlier steps that were skipped; invalid in the same
                                      // case

@@ -1,6 +1,7 @@
 // Callbacks of a program's own: what they see and when, and what they can do to a run.
 #include "trainers/callbacks/callback.h"
 
+#include <cmath>
 #include <filesystem>
 #include <functional>
 #include <string>
@@ -14,6 +15,7 @@
 #include "framework/base/status.h"
 #include "framework/collective/world_collective.h"
 #include "framework/data/resume.h"
+#include "ops/training.h"
 #include "optim/schedule.h"
 #include "tests/framework/collective/fake_world.h"
 #include "tests/framework/io/io_testing.h"
@@ -216,6 +218,36 @@ TEST(Callback, SetsTheLearningRate) {
   EXPECT_THAT(rates, ElementsAre(0.25, 0.25, 0.25, 0, 0, 0));
   EXPECT_GT(recorder.losses[2], recorder.losses[3]);
   EXPECT_EQ(recorder.losses[3], recorder.losses[5]);
+}
+
+// The norm is that of the change of the variables, which is the gradient times the rate.
+TEST(Callback, SeesAScalarThatTheProgramAppends) {
+  constexpr double kRate = 0.25;
+  Experiment run("cpu:2", 25, kRate);
+  std::vector<Output> gradients;
+  for (const optim::GradientAndVariable& pair : run.step.gradients) gradients.push_back(pair.gradient);
+  run.step.metrics.push_back({"gradient_norm", ops::GlobalNorm(Scope(run.graph), gradients)});
+  std::vector<double> before, norms;
+  Recorder recorder([&](const std::string& event, TrainingState& state) -> absl::Status {
+    if (event != "start" && event != "step") return absl::OkStatus();
+    std::vector<double> now;
+    for (const auto& [gradient, variable, indices] : run.step.gradients) {
+      ASSIGN_OR_RETURN(const Tensor value, state.session.ReadVariable(variable));
+      for (const double x : value.ToDoubles()) now.push_back(x);
+    }
+    double squares = 0;
+    for (size_t i = 0; i < before.size(); ++i) squares += std::pow((now[i] - before[i]) / kRate, 2);
+    before = now;
+    if (event == "start") return absl::OkStatus();
+    EXPECT_EQ(state.results.metrics.back().name, "gradient_norm");
+    norms.push_back(state.results.metrics.back().value);
+    EXPECT_NEAR(norms.back(), std::sqrt(squares), 1e-4);
+    return absl::OkStatus();
+  });
+  TrainerOptions options{.steps = 4, .quiet = true};
+  options.callbacks = {&recorder};
+  EXPECT_EQ(Trainer(*run.session, run.step, *run.input, options).Run(), absl::OkStatus());
+  EXPECT_EQ(norms.size(), 4);
 }
 
 // One task asks; all end after the same step, with its reason.

@@ -1,5 +1,6 @@
 // The beginning of a run: its steps are compiled, and its metrics have names.
 #include <filesystem>
+#include <functional>
 #include <iterator>
 #include <string>
 #include <vector>
@@ -96,6 +97,27 @@ TEST(Prepare, MetricsHaveNamesOfTheirOwn) {
                       HasSubstr(absl::StrCat("node tower_0/", name, ", ")), HasSubstr("prepare_test.cc:")));
   }
   EXPECT_THAT(std::string(TrainWithMetrics({"logit"}, /*twice=*/true).message()), HasSubstr("The metric 'logit'"));
+}
+
+// Those that a program appends to TrainStep::metrics.
+TEST(Prepare, AppendedMetricsAreScalarsWithNamesOfTheirOwn) {
+  const auto train = [](const std::string& name, const std::function<Output(const Scope&)>& figure) {
+    Experiment run("cpu:1", 16, 0.1);
+    run.step.metrics.push_back({name, figure(Scope(run.graph).Named("figure"))});
+    return Trainer(*run.session, run.step, *run.input, {.steps = 1, .quiet = true}).Run();
+  };
+  const auto zero = [](const Scope& scope) { return ops::Const(scope, 0.f); };
+  EXPECT_EQ(train("zero", zero), absl::OkStatus());
+  const auto expect_error = [](const absl::Status& status, const std::string& part) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(part));
+  };
+  expect_error(train("loss", zero), "The metric 'loss' of TrainStep::metrics has the name of another figure");
+  expect_error(train("wide", [](const Scope& scope) { return ops::Const(scope, 0.0); }),
+               "'wide' of TrainStep::metrics is float64 [] (node figure); expected a float32 scalar");
+  expect_error(train("pair", [](const Scope& scope) { return ops::Const(scope, {1.f, 2.f}); }), "is float32 [2]");
+  expect_error(train("none", [](const Scope&) { return Output(); }),
+               "'none' of TrainStep::metrics is an invalid Output");
 }
 
 TEST(Prepare, MetricsOfAnEvaluationHaveNamesOfTheirOwn) {

@@ -74,7 +74,7 @@ TEST(Trainer, RefusesInputForAnotherNumberOfTowers) {
   Experiment run("cpu:2", 16, 0.1);
   const auto input = data::Prefetcher::Create(*run.dataset, {.batch_size = 16, .towers = 1}).value();
   const absl::Status status = Trainer(*run.session, run.step, *input, {.steps = 1, .quiet = true}).Run();
-  EXPECT_THAT(std::string(status.message()), HasSubstr("1 towers, but the model has 2"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("1 towers, but the model has 2; a Prefetcher splits it"));
 }
 
 TEST(Trainer, EvaluatesWhenItIsDueAndAfterTheLastStep) {

@@ -27,16 +27,18 @@ absl::Status LogCallback::CheckMetricNames(const TrainingState& state) const {
   const Figures figures = StepFigures(state);
   for (const auto& [name, value] : figures) {
     if (names.insert(name).second && !name.empty() && !absl::StartsWith(name, "test_")) continue;
-    std::string node = "unknown";
+    std::string node;
     for (const models::TrainMetric& metric : state.train_step.towers[0].metrics) {
       if (metric.name != name) continue;
       node = metric.mean.node->name();
       if (metric.mean.node->location().known()) absl::StrAppend(&node, ", ", metric.mean.node->location().ToString());
     }
+    const bool appended = node.empty();
     return absl::InvalidArgumentError(absl::StrCat(
-        "The metric '", name, "' of the collection '", models::kMetrics, "' (node ", node,
-        ") has the name of another figure of the metrics file, or one that begins with 'test_'; name its node "
-        "otherwise: Scope::Named"));
+        "The metric '", name, "' of ",
+        appended ? "TrainStep::metrics" : absl::StrCat("the collection '", models::kMetrics, "' (node ", node, ")"),
+        " has the name of another figure of the metrics file, or one that begins with 'test_'; ",
+        appended ? "give it another" : "name its node otherwise: Scope::Named"));
   }
   return absl::OkStatus();
 }

@@ -25,6 +25,20 @@ absl::Status Preparing(absl::string_view what, const absl::Status& status) {
   return absl::Status(status.code(), absl::StrCat("Cannot prepare ", what, ": ", status.message()));
 }
 
+// A program may have appended some, which no builder has looked at.
+absl::Status CheckMetrics(absl::Span<const models::TrainMetric> metrics) {
+  for (const models::TrainMetric& metric : metrics) {
+    const Output& x = metric.mean;
+    if (x.valid() && x.dtype() == DType::kFloat32 && x.shape() == Shape()) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'", metric.name, "' of TrainStep::metrics is ",
+        x.valid() ? absl::StrCat(DTypeName(x.dtype()), " ", x.shape().ToString(), " (node ", x.node->name(), ")")
+                  : "an invalid Output",
+        "; expected a float32 scalar"));
+  }
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status Trainer::CheckOptions() const {
@@ -54,9 +68,12 @@ absl::Status Trainer::CheckOptions() const {
     return absl::InvalidArgumentError(
         absl::StrCat("the trace starts at step ", options_.trace.first, ", but the last step is ", options_.steps - 1));
   }
+  RETURN_IF_ERROR(CheckMetrics(state_.train_step.metrics));
   if (input_.local_towers() == static_cast<int>(state_.train_step.towers.size())) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.local_towers(),
-                                                 " towers, but the model has ", state_.train_step.towers.size()));
+                                                 " towers, but the model has ", state_.train_step.towers.size(),
+                                                 "; a Prefetcher splits it for PrefetcherOptions::towers or, in one "
+                                                 "task of several, local_towers"));
 }
 
 absl::Status Trainer::CheckTasks() const {
