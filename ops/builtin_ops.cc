@@ -66,7 +66,8 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     RegisterSummaryOps,
     // ops/training
     RegisterAdamOps, RegisterAdaptiveOps, RegisterAverageOps, RegisterClipOps, RegisterDescentOps, RegisterLarsOps,
-    RegisterIncrementOps, RegisterLossScaleOps, RegisterScheduleOps, RegisterSumRowsOps, RegisterDenseRowsOps};
+    RegisterIncrementOps, RegisterLossScaleOps, RegisterScheduleOps, RegisterSumRowsOps, RegisterDenseRowsOps,
+    RegisterSeriesOps};
 
 // None where there is no module: then there are no GPUs either.
 KernelTable LoadGpuKernels() {

@@ -10,6 +10,7 @@
 // In the formulas, v is the variable, g its gradient (including weight decay) and lr the learning rate.
 #pragma once
 
+#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "framework/graph/scope.h"
 #include "framework/graph/variable.h"
@@ -42,6 +43,19 @@ Gradient SumRows(OpScope scope, Output rows, Output indices);
 // weights [N] are float32; rows of towers of weight 0 are skipped. The same bits as collective.h's AllReduceMean of the
 // dense gradients, but for float64 on GPUs.
 Gradient MeanRows(OpScope scope, Output rows, Output indices, Output towers, Output weights);
+
+// Sums over towers that one device runs one after the other, in the order of the tree in which the averager adds up
+// towers (MakeLocalCollective in framework/collective/collective.h), for a number of towers that is a power of two.
+// For tower `index`, an int64 scalar in [0, 2^L): adds weight * value to the sums that the variable `sums` [L, ...] of
+// transient state holds, float32, or float64 for values of float64. After the last tower, sums[0] is the sum of all.
+// Nothing needs to be cleared before the first. `weight` is a float32 scalar; of weight 0, `value` is left out whatever
+// it holds. Returns `sums`.
+Output AddToSeries(OpScope scope, const Variable& sums, Output value, Output weight, Output index);
+// variable[index] = value, for a variable [N, ...] and a value [...] of any dtype. Returns the variable.
+Output AssignRow(OpScope scope, const Variable& variable, Output value, Output index);
+// The sum of float32 `weights` [N] in ascending order, a float64 scalar. If it is not above 0, InvalidArgument with
+// `message` on CPUs, and NaN on GPUs.
+Output TotalWeight(OpScope scope, Output weights, absl::string_view message);
 
 // A sparse gradient in a form that towers of several processes can average.
 struct DenseGradient {

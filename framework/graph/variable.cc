@@ -82,6 +82,7 @@ Variable GetVariable(OpScope scope, absl::string_view name, const Shape& shape, 
   def->logical_name = logical_name;
   def->replica = scope.replica();
   def->trainable = options.trainable;
+  def->transient = options.transient;
   if (options.slot_of.valid()) def->slot_of = &options.slot_of.def();
   def->node = storage.Named(absl::StrCat(prefix, logical_name))
                   .AddNode(OpRole::kVariable, {}, {{"T", options.dtype}, {"shape", shape}, {"name", logical_name}});

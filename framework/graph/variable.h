@@ -23,6 +23,9 @@ struct VariableDef {
   Output initial_value = {};          // what `initializer` assigns
   const Node* initializer = nullptr;  // of role kAssign
   bool trainable = true;
+  // Its value is not kept beyond a training step, and not in checkpoints: nothing is read from it before it is written,
+  // so it needs no initializer to have run.
+  bool transient = false;
   const VariableDef* slot_of = nullptr;  // for an optimizer's slot or a moving average: the variable it belongs to
   // For a part of a variable (SliceOfVariable): the variable, and where the part begins in it, in elements. A part has
   // the variable's name and replica, and neither an initial value nor memory of its own.
@@ -44,6 +47,7 @@ class Variable {
   const Shape& shape() const { return value().shape(); }
   DType dtype() const { return value().dtype(); }
   bool trainable() const { return valid() && def_->trainable; }
+  bool transient() const { return valid() && def_->transient; }
   // These REQUIRE valid().
   const Node& node() const { return *def_->node; }
   const Node& initializer() const { return *def_->initializer; }
@@ -82,7 +86,8 @@ Initializer HeUniformInitializer();
 struct VariableOptions {
   DType dtype = DType::kFloat32;
   bool trainable = true;
-  Variable slot_of = {};  // if valid, the new variable is placed on the device of this one
+  Variable slot_of = {};   // if valid, the new variable is placed on the device of this one
+  bool transient = false;  // VariableDef::transient
 };
 
 // The variable `name` below the scope's variable path, in the scope's replica: a new one, or an existing one if the

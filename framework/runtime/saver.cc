@@ -373,7 +373,8 @@ absl::StatusOr<Restored> Restore(Session& session, absl::string_view source, abs
     return absl::InvalidArgumentError(absl::StrCat(source, ": two tensors are named '", names[i], "'",
                                                    names[i] == tensors[i].name ? "" : " after the renames"));
   }
-  const std::vector<Variable> all = session.graph().variables();
+  std::vector<Variable> all = session.graph().variables();
+  std::erase_if(all, [](const Variable& variable) { return variable.transient(); });
   Comparison comparison = CompareAll(all, names, by_name, options);
   RETURN_IF_ERROR(CheckMatch(source, all, comparison, options));
   RETURN_IF_ERROR(session.WriteVariables(comparison.variables, comparison.values));

@@ -109,7 +109,7 @@ class Session {
   // not match, or is not initialized, nothing is copied. REQUIRES: as many values as variables.
   absl::Status ReadVariables(absl::Span<const Variable> variables, absl::Span<Tensor> values);
   absl::Status WriteVariables(absl::Span<const Variable> variables, absl::Span<const Tensor> values);
-  // The graph's initialized variables, in order of creation.
+  // The graph's initialized variables but for transient ones, in order of creation.
   absl::StatusOr<std::vector<Variable>> InitializedVariables();
 
   const Graph& graph() const { return graph_; }

@@ -96,7 +96,7 @@ absl::StatusOr<std::vector<Variable>> Session::InitializedVariables() {
     const ScopedRun run(gate_, /*exclusive=*/false);
     std::vector<Variable> initialized;
     for (size_t i = 0; i < all.size(); ++i) {
-      if (storage[i]->initialized) initialized.push_back(all[i]);
+      if (storage[i]->initialized && !all[i].transient()) initialized.push_back(all[i]);
     }
     return initialized;
   });

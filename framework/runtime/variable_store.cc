@@ -55,8 +55,8 @@ absl::StatusOr<VariableStore::Arena> VariableStore::Allocate(const std::vector<V
 void VariableStore::HandOut(Arena arena) {
   auto* next = static_cast<std::byte*>(arena.memory.data());
   for (const Variable& variable : arena.variables) {
-    storage_[&variable.node()] = std::make_unique<VariableStorage>(
-        VariableStorage{.data = next, .bytes = Bytes(variable), .device = arena.device});
+    storage_[&variable.node()] = std::make_unique<VariableStorage>(VariableStorage{
+        .data = next, .bytes = Bytes(variable), .device = arena.device, .initialized = variable.transient()});
     next += AlignedBytes(variable);
   }
   memory_.push_back(std::move(arena.memory));

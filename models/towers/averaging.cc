@@ -12,15 +12,7 @@ namespace {
 
 using optim::GradientAndVariable;
 
-// sum(w_i * x_i) / sum(w_i), a scalar, for vectors of each tower's value x_i and weight w_i. A tower of weight 0 may
-// have any value.
-Output MeanOfTowers(const Scope& scope, Output values, Output weights) {
-  const Output zeros = ops::ZerosLike(scope, weights);
-  const Output counted = ops::Select(scope, ops::Equal(scope, weights, zeros), zeros, values);
-  return ops::Div(scope, ops::Sum(scope, ops::Mul(scope, counted, weights)), ops::Sum(scope, weights));
-}
-
-// The same of tensors, on the scope's device, in ascending order of the towers.
+// MeanOfTowers of tensors, on the scope's device, in ascending order of the towers.
 Output WeightedMean(const Scope& scope, const std::vector<Output>& values, const std::vector<Output>& weights) {
   if (values.size() == 1) return ops::Identity(scope, values[0]);
   // Numbers of examples are not exact in 16 bits, and products with them overflow.
@@ -59,30 +51,6 @@ void AverageRows(const Scope& scope, absl::Span<const BuiltTower> towers, std::v
   }
 }
 
-// Gives the averaged dense forms of a tower's sparse gradients, or its parts of them, the indices of the rows that any
-// tower touched.
-void FindTouchedRows(const BuiltTower& tower, std::vector<GradientAndVariable>& averaged) {
-  if (tower.touched.empty()) return;
-  const Scope scope = tower.rank.averaging();
-  const Output weight = tower.result.weight;
-  const Output counts = ops::Cast(scope, ops::Greater(scope, weight, ops::ZerosLike(scope, weight)), DType::kFloat32);
-  std::vector<Output> own;
-  for (const auto& [k, touched] : tower.touched) own.push_back(ops::Mul(scope, touched, counts));
-  const std::vector<Output> any = ops::AllReduceSum(scope, tower.rank.Collective("gradients/touched"), own);
-  if (!scope.status().ok()) return;
-  size_t n = 0;
-  for (const auto& [k, touched] : tower.touched) {
-    const Variable& table = tower.gradients[k].variable;
-    const auto pair = std::find_if(averaged.begin(), averaged.end(), [&](const GradientAndVariable& candidate) {
-      return candidate.variable.whole() == table;
-    });
-    const bool part = pair->variable != table;
-    const int64_t begin = part ? pair->variable.def().begin : 0;
-    const int64_t width = part ? table.shape().elements(1, table.shape().rank()) : 1;
-    pair->indices = ops::TouchedIndices(scope, any[n++], width, begin, pair->variable.shape()[0]);
-  }
-}
-
 std::vector<GradientAndVariable> AverageOnDevice(const Scope& scope, absl::Span<const BuiltTower> towers) {
   std::vector<GradientAndVariable> averaged = towers[0].gradients;
   const std::vector<Output> weights = Weights(towers);
@@ -97,6 +65,32 @@ std::vector<GradientAndVariable> AverageOnDevice(const Scope& scope, absl::Span<
 }
 
 }  // namespace
+
+Output MeanOfTowers(const Scope& scope, Output values, Output weights) {
+  const Output zeros = ops::ZerosLike(scope, weights);
+  const Output counted = ops::Select(scope, ops::Equal(scope, weights, zeros), zeros, values);
+  return ops::Div(scope, ops::Sum(scope, ops::Mul(scope, counted, weights)), ops::Sum(scope, weights));
+}
+
+void FindTouchedRows(const BuiltTower& tower, std::vector<GradientAndVariable>& averaged) {
+  if (tower.touched.empty()) return;
+  const Scope scope = tower.rank.averaging();
+  std::vector<Output> own;
+  for (const auto& [k, touched] : tower.touched) own.push_back(touched);
+  const std::vector<Output> any = ops::AllReduceSum(scope, tower.rank.Collective("gradients/touched"), own);
+  if (!scope.status().ok()) return;
+  size_t n = 0;
+  for (const auto& [k, touched] : tower.touched) {
+    const Variable& table = tower.gradients[k].variable;
+    const auto pair = std::find_if(averaged.begin(), averaged.end(), [&](const GradientAndVariable& candidate) {
+      return candidate.variable.whole() == table;
+    });
+    const bool part = pair->variable != table;
+    const int64_t begin = part ? pair->variable.def().begin : 0;
+    const int64_t width = part ? table.shape().elements(1, table.shape().rank()) : 1;
+    pair->indices = ops::TouchedIndices(scope, any[n++], width, begin, pair->variable.shape()[0]);
+  }
+}
 
 std::vector<Output> Weights(absl::Span<const BuiltTower> towers) {
   std::vector<Output> weights;
@@ -177,13 +171,16 @@ GradientBuckets::GradientBuckets(absl::Span<const GradientAndVariable> gradients
   }
 }
 
+ops::CollectiveOptions GradientBuckets::Collective(const TowerRank& tower, size_t bucket) const {
+  return tower.Collective(absl::StrCat("gradients/bucket_", bucket));
+}
+
 std::vector<GradientAndVariable> GradientBuckets::Average(const TowerRank& tower, Output weight,
                                                           std::vector<GradientAndVariable> gradients) const {
   for (size_t b = 0; b < buckets_.size(); ++b) {
     std::vector<Output> values;
     for (size_t k : buckets_[b]) values.push_back(gradients[k].gradient);
-    const std::vector<Output> means =
-        ops::AllReduceMean(tower.averaging(), tower.Collective(absl::StrCat("gradients/bucket_", b)), weight, values);
+    const std::vector<Output> means = ops::AllReduceMean(tower.averaging(), Collective(tower, b), weight, values);
     for (size_t n = 0; n < means.size(); ++n) gradients[buckets_[b][n]].gradient = means[n];
   }
   return gradients;
@@ -199,7 +196,7 @@ std::vector<GradientAndVariable> GradientBuckets::AverageParts(const TowerRank& 
       values.push_back(gradients[k].gradient);
       shapes.push_back(gradients[k].variable.shape());
     }
-    const ops::CollectiveOptions collective = tower.Collective(absl::StrCat("gradients/bucket_", b));
+    const ops::CollectiveOptions collective = Collective(tower, b);
     const std::vector<Output> means = ops::ReduceScatterMean(tower.averaging(), collective, weight, values);
     if (!tower.scope.status().ok()) return {};
     const std::vector<ops::FlatPart> flat = ops::PartsOfTower(collective, means[0].dtype(), shapes);
@@ -207,6 +204,35 @@ std::vector<GradientAndVariable> GradientBuckets::AverageParts(const TowerRank& 
       const Variable& variable = gradients[buckets_[b][n]].variable;
       parts.push_back({means[n], SliceOfVariable(tower.scope, variable, flat[n].begin, flat[n].size)});
       if (!parts.back().variable.valid()) return {};
+    }
+  }
+  return parts;
+}
+
+std::vector<GradientAndVariable> GradientBuckets::Sum(const TowerRank& tower,
+                                                      std::vector<GradientAndVariable> gradients) const {
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    std::vector<Output> values;
+    for (size_t k : buckets_[b]) values.push_back(gradients[k].gradient);
+    const std::vector<Output> sums = ops::AllReduceSum(tower.averaging(), Collective(tower, b), values);
+    for (size_t n = 0; n < sums.size(); ++n) gradients[buckets_[b][n]].gradient = sums[n];
+  }
+  return gradients;
+}
+
+std::vector<GradientAndVariable> GradientBuckets::TakeParts(
+    const TowerRank& tower, absl::Span<const GradientAndVariable> gradients,
+    absl::FunctionRef<Output(Output gradient, const ops::FlatPart& part)> take) const {
+  std::vector<GradientAndVariable> parts;
+  for (size_t b = 0; b < buckets_.size(); ++b) {
+    std::vector<Shape> shapes;
+    for (size_t k : buckets_[b]) shapes.push_back(gradients[k].variable.shape());
+    const DType dtype = gradients[buckets_[b][0]].variable.dtype();
+    const std::vector<ops::FlatPart> flat = ops::PartsOfTower(Collective(tower, b), dtype, shapes);
+    for (size_t n = 0; n < flat.size(); ++n) {
+      const auto& [gradient, variable, indices] = gradients[buckets_[b][n]];
+      parts.push_back({take(gradient, flat[n]), SliceOfVariable(tower.scope, variable, flat[n].begin, flat[n].size)});
+      if (!tower.scope.status().ok()) return {};
     }
   }
   return parts;

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "framework/graph/scope.h"
@@ -39,6 +40,7 @@ struct BuiltTower {
   // For sparse gradients in their dense form, which towers of several processes average: by index into `gradients`, the
   // rows that the tower touched (ops::DenseGradient). Empty if there are none.
   std::map<size_t, Output> touched;
+  Variable figures;  // of towers in series (series.h), float32 [series, F]: each one's loss, metrics and weight
 };
 // TrainTower::weight of each.
 std::vector<Output> Weights(absl::Span<const BuiltTower> towers);
@@ -52,6 +54,9 @@ Output SumOfTowers(const TowerRank& tower, absl::string_view name, Output value)
 std::vector<Output> GatherScalars(const TowerRank& tower, absl::string_view name, absl::Span<const Output> scalars,
                                   DType dtype = DType::kFloat32);
 
+// sum(w_i * x_i) / sum(w_i), a scalar, for vectors of each tower's value x_i and weight w_i. A tower of weight 0 may
+// have any value.
+Output MeanOfTowers(const Scope& scope, Output values, Output weights);
 // Sets TrainStep::loss and metrics: the weighted means over all towers, also those of other processes.
 void AddMeanFigures(const Scope& scope, absl::Span<const BuiltTower> towers, TrainStep& step);
 
@@ -72,6 +77,13 @@ class GradientBuckets {
   // towers have the same variables by name.
   std::vector<optim::GradientAndVariable> AverageParts(const TowerRank& tower, Output weight,
                                                        absl::Span<const optim::GradientAndVariable> gradients) const;
+  // The sums over the towers of gradients, or of anything in their place.
+  std::vector<optim::GradientAndVariable> Sum(const TowerRank& tower,
+                                              std::vector<optim::GradientAndVariable> gradients) const;
+  // The parts of AverageParts, of gradients that are already averaged: take(gradient, part) for each.
+  std::vector<optim::GradientAndVariable> TakeParts(
+      const TowerRank& tower, absl::Span<const optim::GradientAndVariable> gradients,
+      absl::FunctionRef<Output(Output gradient, const ops::FlatPart& part)> take) const;
   // The values of the whole variables once their parts have been updated, in the same order. `updated`: the outputs of
   // the updates, one for each part.
   std::vector<std::pair<Variable, Output>> GatherUpdated(const TowerRank& tower,
@@ -79,8 +91,14 @@ class GradientBuckets {
                                                          absl::Span<const Output> updated) const;
 
  private:
+  ops::CollectiveOptions Collective(const TowerRank& tower, size_t bucket) const;
+
   std::vector<std::vector<size_t>> buckets_;  // indices into a tower's gradients
 };
+
+// Gives the averaged dense forms of a tower's sparse gradients, or its parts of them, the indices of the rows that any
+// tower touched.
+void FindTouchedRows(const BuiltTower& tower, std::vector<optim::GradientAndVariable>& averaged);
 
 // For every copy of the variables the gradients that update it: the means over all towers by TrainTower::weight;
 // independent towers keep their own. Sparse gradients become the means of the rows that any

@@ -29,6 +29,18 @@ absl::Status Check(const ReplicateOptions& options) {
         "ReplicateOptions::shard_optimizer divides the state of one model among its replicas, which needs variable "
         "update 'replicated'");
   }
+  if (options.series < 1 || (options.series & (options.series - 1)) != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions::series is ", options.series,
+                                                   "; a device runs 1, 2, 4, 8, ... towers one after the other"));
+  }
+  if (options.series > 1 && options.variable_update != VariableUpdate::kReplicated) {
+    return absl::InvalidArgumentError("Towers in series (ReplicateOptions::series) need variable update 'replicated'");
+  }
+  if (options.series > 1 && options.batch_norm == BatchNormPolicy::kSynchronised) {
+    return absl::InvalidArgumentError(
+        "Synchronised batch normalisation needs all towers at the same time, but those in series on one device cannot "
+        "meet; choose batch norm 'per_tower', or a device for each tower");
+  }
   if (!(options.clip_global_norm >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions::clip_global_norm is ", options.clip_global_norm,
                                                    "; expected 0 (no clipping) or more"));

@@ -1,11 +1,13 @@
 #include "models/towers/replicate_towers.h"
 
+#include <algorithm>
 #include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "models/towers/averaging.h"
+#include "models/towers/series.h"
 #include "models/towers/tower_builder.h"
 #include "models/towers/tower_updates.h"
 #include "ops/state.h"
@@ -16,6 +18,11 @@ namespace {
 
 absl::Status CheckNumbers(const ReplicateOptions& options, int local, int total) {
   RETURN_IF_ERROR(Check(options));
+  if (options.first_tower % options.series != 0 || total % options.series != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions: with ", options.series,
+                                                   " towers in series, first_tower (", options.first_tower,
+                                                   ") and towers (", total, ") must be multiples of it"));
+  }
   if (options.first_tower < 0 || options.first_tower + local > total) {
     return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions: towers ", options.first_tower, " to ",
                                                    options.first_tower + local - 1, " of this process are not among ",
@@ -55,19 +62,31 @@ void AddModelUpdates(absl::Span<const BuiltTower> towers, const ReplicateOptions
   }
 }
 
+// A step that loss scaling skips has updated the model's own variables by the time when that is known.
+absl::Status CheckSkipped(const ReplicateOptions& options, absl::Span<const Node* const> model_updates) {
+  if (!options.loss_scale.has_value() || model_updates.empty()) return absl::OkStatus();
+  return absl::UnimplementedError(
+      "Towers in series with loss scaling cannot undo a model's own updates of variables, such as the moving averages "
+      "of batch normalisation, in a step that is skipped; train in bfloat16, without a loss scale");
+}
+
 // Averages the gradients and adds the updates of every copy of the variables. Returns the nodes that run them.
+// `total_weight`: of towers in series.
 std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const ReplicateOptions& options,
                                     const optim::Optimizer& optimizer, absl::Span<TowerUpdates> updates,
-                                    TrainStep& step) {
+                                    Output total_weight, TrainStep& step) {
   const bool alone = static_cast<int>(towers.size()) == step.towers_in_all;
   const GradientBuckets buckets(towers[0].gradients, options.bucket_bytes);
-  auto gradients = AverageGradients(towers, options.variable_update, buckets, updates[0].sharded(), updates[0].scope());
+  auto gradients = step.series > 1 ? AverageSums(towers, buckets, updates[0].sharded(), total_weight)
+                                   : AverageGradients(towers, options.variable_update, buckets, updates[0].sharded(),
+                                                      updates[0].scope());
+  if (!towers[0].rank.scope.status().ok()) return {};
   std::vector<const Node*> nodes;
   for (size_t i = 0; i < updates.size(); ++i) {
-    // Among processes, a mean without weight is an error of the collective.
+    // In series the total weight is checked. Among processes, a mean without weight is an error of the collective.
     if (options.variable_update == VariableUpdate::kIndependent) {
       updates[i].CheckWeights(towers.subspan(i, 1), absl::StrCat("Tower ", towers[i].rank.number));
-    } else if (alone) {
+    } else if (alone && step.series == 1) {
       updates[i].CheckWeights(towers, "The step");
     }
     gradients[i] = updates[i].Unscale(std::move(gradients[i]));
@@ -76,7 +95,7 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
     if (i == 0 && options.moving_average > 0) averaged = towers[0].result.variables;
     nodes.push_back(updates[i].Apply(optimizer, std::move(gradients[i]), buckets, averaged));
   }
-  AddModelUpdates(towers, options, nodes);
+  if (step.series == 1) AddModelUpdates(towers, options, nodes);
   return nodes;
 }
 
@@ -95,17 +114,18 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
 TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<const data::Field> fields,
                     const TowerFunction& model, const optim::Optimizer& optimizer, const ReplicateOptions& options,
                     std::vector<BuiltTower>& towers) {
-  const auto local = static_cast<int>(devices.TowerDevices().size());
+  const int series = std::max(options.series, 1);
+  const int local = static_cast<int>(devices.TowerDevices().size()) * series;
   const int total = options.towers == 0 ? local : options.towers;
   if (absl::Status status = CheckNumbers(options, local, total); !status.ok()) {
     root.Fail(status);
     return {};
   }
-  TrainStep step{.first_tower = options.first_tower, .towers_in_all = total};
+  TrainStep step{.first_tower = options.first_tower, .towers_in_all = total, .series = series};
   std::optional<optim::LossScale> loss_scale;
   if (options.loss_scale.has_value()) loss_scale.emplace(*options.loss_scale);
   const optim::LossScale* const scale = loss_scale.has_value() ? &*loss_scale : nullptr;
-  towers = AddInputs(root, devices, fields, options, total);
+  towers = AddInputs(root, devices, fields, options, total / series);
   if (!root.status().ok()) return step;
   std::vector<TowerUpdates> updates = MakeUpdates(root, towers, options, scale);
   // Rows, whose number differs from tower to tower, are exchanged within a process only, and not divided.
@@ -115,13 +135,28 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
       .batch_norm = options.batch_norm,
       .loss_scale = scale,
       .sparse = optimizer.takes_sparse() ? optim::SparseGradients::kWherePossible : optim::SparseGradients::kNever,
-      .dense_rows = averages && (total > local || updates[0].sharded())};
+      .dense_rows = averages && (total > local || updates[0].sharded() || series > 1)};
   for (size_t i = 0; i < towers.size(); ++i) {
-    AddModel(model_options, updates[towers[i].copy].condition(), absl::MakeSpan(towers), i);
+    const Output condition = series > 1 ? IsFirstOfSeries(towers[i]) : updates[towers[i].copy].condition();
+    AddModel(model_options, condition, absl::MakeSpan(towers), i);
     if (!root.status().ok()) return step;
   }
   // Before the gradients' averages, so that they are not the last thing that a step waits for.
-  AddMeanFigures(root.Device(devices.device(towers[0].result.device).name()).NameScope("loss"), towers, step);
+  const Scope loss = root.Device(devices.device(towers[0].result.device).name()).NameScope("loss");
+  Output total_weight;
+  if (series > 1) {
+    std::vector<const Node*> nodes;
+    AddModelUpdates(towers, options, nodes);
+    if (absl::Status status = CheckSkipped(options, nodes); !status.ok()) {
+      root.Fail(status);
+      return step;
+    }
+    step.accumulate = AddToSums(root, absl::MakeSpan(towers), series, nodes);
+    if (step.accumulate == nullptr) return step;
+    total_weight = AddSeriesFigures(loss, towers, series, step);
+  } else {
+    AddMeanFigures(loss, towers, step);
+  }
   const Scope first = updates[0].scope();
   step.global_step = optim::GlobalStep(first);
   if (scale != nullptr) {
@@ -129,7 +164,8 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
     step.skipped_steps = scale->SkippedSteps(first);
   }
   step.learning_rate = optim::LearningRate(first, optimizer.learning_rate());
-  const std::vector<const Node*> nodes = AddUpdates(towers, options, optimizer, absl::MakeSpan(updates), step);
+  const std::vector<const Node*> nodes =
+      AddUpdates(towers, options, optimizer, absl::MakeSpan(updates), total_weight, step);
   step.update = ops::Group(root.Named("train_op"), nodes);
   step.initialize = InitializeVariables(root);
   return step;

@@ -39,6 +39,12 @@ struct ReplicateOptions {
   // For one of several processes: the number of its first tower, and the number of towers of all processes. 0: this
   // process has them all. All processes must build the same model.
   int first_tower = 0, towers = 0;
+  // The number of towers that each device runs one after the other, a power of two: gradient accumulation. Each device
+  // has the next towers by number, so the number of towers is `series` times that of devices. 8 towers on one device,
+  // on two, four or eight, and in any number of processes, give the same bits, but for a global norm with
+  // shard_optimizer. Memory beside one tower's: log2(series) times the gradients. Needs `replicated`, and no
+  // synchronised statistics.
+  int series = 1;
   VariableUpdate variable_update = VariableUpdate::kReplicated;
   BatchNormPolicy batch_norm = BatchNormPolicy::kPerTower;
   std::string parameter_device = "/cpu:0";
@@ -73,7 +79,10 @@ struct TrainTower {
   int device = 0;   // index into the DeviceSet
   Batch batch;      // feed all its fields
   Output examples;  // float32 scalar: the number of examples fed to it
-  Output weight;    // float32 scalar: that of its loss among the towers', `examples` or what SetLossWeight states
+  // With ReplicateOptions::series, int64 scalars to feed: which tower of its device's series this is, and the index of
+  // its first example in the whole batch.
+  Output index, first_example;
+  Output weight;  // float32 scalar: that of its loss among the towers', `examples` or what SetLossWeight states
   Output loss;
   std::vector<TrainMetric> metrics;  // this tower's means, in the order of TrainStep::metrics
   std::vector<Variable> variables;   // its trainable variables; with a parameter device, the same ones for all towers
@@ -85,7 +94,11 @@ struct TrainTower {
 struct TrainStep {
   std::vector<TrainTower> towers;          // of this process
   int first_tower = 0, towers_in_all = 0;  // the number of towers[0], and of those of all processes
-  Output loss;                             // float32 scalar: the mean over the towers, by their weights
+  // With towers in series, each of `towers` is run `series` times a step by `accumulate`, with the batches of towers
+  // first_tower + i * series + index; then `update`, which reads no batch. `loss` and `metrics` are those of `update`.
+  int series = 1;
+  const Node* accumulate = nullptr;
+  Output loss;  // float32 scalar: the mean over the towers, by their weights
   // The towers' kMetrics (layers/metrics.h), unless they are the whole loss. A Trainer fetches them with each step,
   // shows them and hands them to callbacks; before it is made, a program may append float32 scalars of its own, such as
   // the norm of `gradients` by ops::GlobalNorm. In a run of several tasks these must be equal in all.

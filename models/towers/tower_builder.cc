@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "models/layers/losses.h"
 #include "models/layers/metrics.h"
+#include "models/towers/series.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/training.h"
@@ -25,6 +26,7 @@ Output CountExamples(const Scope& scope, Output inputs) {
 // The number of examples in the towers before towers[i], an int64 scalar.
 Output FirstExample(const Scope& scope, absl::Span<const BuiltTower> towers, size_t i) {
   const int number = towers[i].rank.number;
+  if (towers[i].result.first_example.valid()) return towers[i].result.first_example;
   if (number == 0) return ops::Const(scope, int64_t{0});
   if (!towers[i].examples_of_all.valid()) return towers[i - 1].rows_until;
   const Output before = ops::Slice(scope, towers[i].examples_of_all, {0}, {number});
@@ -100,6 +102,7 @@ absl::Status CheckSameVariables(const BuiltTower& first, const BuiltTower& other
 
 // Gives sparse gradients their dense form.
 void MakeRowsDense(BuiltTower& tower) {
+  const Output weight = tower.result.weight;
   for (size_t k = 0; k < tower.gradients.size(); ++k) {
     GradientAndVariable& pair = tower.gradients[k];
     if (!pair.indices.valid()) continue;
@@ -109,7 +112,9 @@ void MakeRowsDense(BuiltTower& tower) {
     const ops::DenseGradient dense = ops::DenseRows(scope, {pair.gradient, pair.indices}, pair.variable.shape()[0]);
     pair.gradient = dense.value;
     pair.indices = Output();
-    tower.touched[k] = dense.touched;
+    // The rows of a tower of weight 0 do not count.
+    const Output counts = ops::Greater(scope, weight, ops::ZerosLike(scope, weight));
+    tower.touched[k] = ops::Mul(scope, dense.touched, ops::Cast(scope, counts, DType::kFloat32));
   }
 }
 
@@ -119,7 +124,7 @@ std::vector<BuiltTower> AddInputs(const Scope& root, const DeviceSet& devices, a
                                   const ReplicateOptions& options, int towers) {
   std::vector<BuiltTower> built;
   for (const int device : devices.TowerDevices()) {
-    const int number = options.first_tower + static_cast<int>(built.size());
+    const int number = options.first_tower / options.series + static_cast<int>(built.size());
     Scope scope = root.NameScope(absl::StrCat("tower_", number)).InTower(number).Device(devices.device(device).name());
     const bool one_copy = options.variable_update == VariableUpdate::kParameterDevice;
     if (one_copy) {
@@ -138,10 +143,11 @@ std::vector<BuiltTower> AddInputs(const Scope& root, const DeviceSet& devices, a
     if (!root.status().ok()) return built;
     tower.rows = CountExamples(scope, tower.result.batch.placeholders()[0]);
     tower.result.examples = ops::Cast(scope, tower.rows, DType::kFloat32);
+    if (options.series > 1) AddSeriesInputs(tower);
     built.push_back(std::move(tower));
   }
   for (BuiltTower& tower : built) {
-    if (static_cast<int>(built.size()) == towers || !root.status().ok()) break;
+    if (static_cast<int>(built.size()) == towers || options.series > 1 || !root.status().ok()) break;
     tower.examples_of_all = GatherScalars(tower.rank, "examples", {tower.result.examples})[0];
   }
   return built;

@@ -55,8 +55,8 @@ constexpr void (*kKernels[])(KernelTable& table) = {
     // ops/state
     AddStateGpuKernels,
     // ops/training
-    AddAverageGpuKernels, AddClipGpuKernels, AddDenseRowsGpuKernels, AddUpdateRuleGpuKernels, AddIncrementGpuKernels, AddLarsGpuKernels, AddLossScaleGpuKernels,
-    AddScheduleGpuKernels, AddSumRowsGpuKernels};
+    AddAverageGpuKernels, AddClipGpuKernels, AddDenseRowsGpuKernels, AddUpdateRuleGpuKernels, AddIncrementGpuKernels,
+    AddLarsGpuKernels, AddLossScaleGpuKernels, AddScheduleGpuKernels, AddSeriesGpuKernels, AddSumRowsGpuKernels};
 
 }  // namespace
 

@@ -19,6 +19,7 @@ void RegisterIncrementOps(OpRegistry& registry);  // counters
 void RegisterLossScaleOps(OpRegistry& registry);  // loss scales
 void RegisterScheduleOps(OpRegistry& registry);   // learning rates
 void RegisterSumRowsOps(OpRegistry& registry);    // sparse gradients
+void RegisterSeriesOps(OpRegistry& registry);     // sums over towers in series
 void RegisterDenseRowsOps(OpRegistry& registry);  // their dense form
 
 // The rows that SumRows and MeanRows add up.
@@ -42,6 +43,14 @@ constexpr bool AddsUpBefore(uint64_t a, uint64_t b, uint64_t c) {
   return !(high < low && high < (high ^ low));
 }
 
+// The number of earlier sums that the value of tower `index` of a series is added to: as the bits of a binary counter
+// carry.
+constexpr int64_t SeriesCarry(int64_t index) {
+  int64_t carry = 0;
+  for (; index % 2 == 1; index /= 2) ++carry;
+  return carry;
+}
+
 // In the CUDA module.
 void AddAverageGpuKernels(KernelTable& table);     // average.cu
 void AddClipGpuKernels(KernelTable& table);        // clip.cu
@@ -51,6 +60,7 @@ void AddIncrementGpuKernels(KernelTable& table);   // increment.cu
 void AddLarsGpuKernels(KernelTable& table);        // lars.cu
 void AddLossScaleGpuKernels(KernelTable& table);   // loss_scale.cu
 void AddScheduleGpuKernels(KernelTable& table);    // schedule.cu
+void AddSeriesGpuKernels(KernelTable& table);      // series.cu
 void AddSumRowsGpuKernels(KernelTable& table);     // sum_rows.cu
 
 }  // namespace belfry::ops

@@ -33,7 +33,7 @@ absl::Status TakeFlags(ProgramRun& run) {
   run.order = {.batch_size = batch_size,
                .towers = run.replicate.towers,
                .first_tower = run.replicate.first_tower,
-               .local_towers = static_cast<int>(run.devices.TowerDevices().size()),
+               .local_towers = static_cast<int>(run.devices.TowerDevices().size()) * run.replicate.series,
                .seed = absl::GetFlag(FLAGS_seed)};
   return absl::OkStatus();
 }

@@ -19,7 +19,7 @@ ABSL_FLAG(std::string, variable_update, "replicated",
           "the variables on /cpu:0. independent: copies without averaging, to measure what averaging costs.");
 ABSL_FLAG(
     std::string, averager, "local",
-    "How gradients are averaged. local: in ascending order of towers, with the same bits on every device and for "
+    "How gradients are averaged. local: in an order that is that of towers, with the same bits on every device and for "
     "every number of processes. mpi: among several processes, each of which sums its own towers first, so that "
     "less goes over the network if it has several. nccl: among GPUs, of one process or of several, in NCCL's order. "
     "Among GPUs of several processes local and mpi go through host memory, which is slow.");
@@ -27,6 +27,11 @@ ABSL_FLAG(
 ABSL_FLAG(bool, shard_optimizer, false,
           "Divide the optimizer's state among the towers of all processes (ZeRO, stage 1): each holds and updates its "
           "part. The model is the same, bit by bit, with --averager=local; checkpoints are, too.");
+
+ABSL_FLAG(int, micro_batches, 1,
+          "Gradient accumulation: each device runs so many towers one after the other, 1, 2, 4, 8 ..., adds up their "
+          "gradients, and updates once a step. A step is one of that many times as many towers, bit by bit, and needs "
+          "the memory of one tower, plus some gradients.");
 
 namespace belfry::trainers {
 namespace {
@@ -76,7 +81,13 @@ absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceS
     session.log_device_placement = false;
     session.dump_plan.clear();
   }
-  models::ReplicateOptions options{.first_tower = towers.first[world.rank()], .towers = towers.total()};
+  const int series = absl::GetFlag(FLAGS_micro_batches);
+  if (series < 1 || series > 1024 || (series & (series - 1)) != 0) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--micro_batches is ", series, "; expected a power of two from 1 to 1024"));
+  }
+  models::ReplicateOptions options{
+      .first_tower = towers.first[world.rank()] * series, .towers = towers.total() * series, .series = series};
   ASSIGN_OR_RETURN(options.variable_update, models::ParseVariableUpdate(absl::GetFlag(FLAGS_variable_update)));
   if (options.variable_update == models::VariableUpdate::kIndependent) {
     RETURN_IF_ERROR(RejectFlags({"averager"}, "a run with --variable_update=independent, which averages nothing"));

@@ -1,5 +1,6 @@
 #include "trainers/loop/planned_step.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "framework/data/sampler.h"
@@ -8,7 +9,7 @@ namespace belfry::trainers {
 
 PlannedStep TrainingStep(const models::TrainStep& step, int64_t examples, absl::Span<const Output> summaries) {
   PlannedStep planned{.name = "training", .fetches = {step.loss, step.learning_rate}, .targets = {step.update}};
-  for (int i = 0; i < static_cast<int>(step.towers.size()); ++i) {
+  for (int i = 0; i < static_cast<int>(step.towers.size()) && step.series == 1; ++i) {
     const int64_t count = data::RangeOfTower(examples, step.towers_in_all, step.first_tower + i).count;
     for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count)) planned.feeds.push_back(std::move(feed));
   }
@@ -19,10 +20,46 @@ PlannedStep TrainingStep(const models::TrainStep& step, int64_t examples, absl::
   return planned;
 }
 
+PlannedStep RunInSeries(const models::TrainStep& step, int64_t examples, int index) {
+  PlannedStep planned{.name = "training, a tower on each device", .targets = {step.accumulate}};
+  for (int i = 0; i < static_cast<int>(step.towers.size()); ++i) {
+    const int tower = step.first_tower + i * step.series + index;
+    const int64_t count = data::RangeOfTower(examples, step.towers_in_all, tower).count;
+    for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count)) planned.feeds.push_back(std::move(feed));
+    planned.feeds.push_back({step.towers[i].index, {}});
+    planned.feeds.push_back({step.towers[i].first_example, {}});
+  }
+  return planned;
+}
+
+namespace {
+
+// Those that differ in their numbers of examples.
+void AddRunsInSeries(const models::TrainStep& step, int64_t examples, std::vector<PlannedStep>& steps) {
+  const auto same_feeds = [](const PlannedStep& a, const PlannedStep& b) {
+    return std::equal(a.feeds.begin(), a.feeds.end(), b.feeds.begin(), b.feeds.end(),
+                      [](const FeedSpec& x, const FeedSpec& y) { return x.shape == y.shape; });
+  };
+  for (int index = 0; index < step.series; ++index) {
+    PlannedStep planned = RunInSeries(step, examples, index);
+    const bool known =
+        std::any_of(steps.begin(), steps.end(), [&](const PlannedStep& one) { return same_feeds(one, planned); });
+    if (!known) steps.push_back(std::move(planned));
+  }
+}
+
+}  // namespace
+
 std::vector<PlannedStep> TrainingSteps(const models::TrainStep& step, int64_t batch_size, int64_t examples,
                                        const std::vector<Output>& summaries) {
-  std::vector<PlannedStep> steps = {TrainingStep(step, batch_size)};
-  if (const int64_t rest = examples % batch_size; rest != 0 && examples > batch_size) {
+  std::vector<PlannedStep> steps;
+  const int64_t rest = examples > batch_size ? examples % batch_size : 0;
+  if (step.series > 1) {
+    AddRunsInSeries(step, batch_size, steps);
+    if (rest != 0) AddRunsInSeries(step, rest, steps);
+  }
+  steps.push_back(TrainingStep(step, batch_size));
+  if (rest != 0 && step.series == 1) {
     steps.push_back(TrainingStep(step, rest));
     steps.back().name = "training with the batch that ends an epoch";
   }

@@ -65,10 +65,48 @@ absl::StatusOr<absl::Span<const Tensor>> StepTable::Feeds(const data::Batch& bat
                                                    "data::RangeOfTower, by which batches are split, says ", expected));
   }
   feeds_.clear();
+  if (step_.series > 1) return absl::MakeConstSpan(feeds_);
   for (const data::TowerBatch& tower : batch.towers()) {
     feeds_.insert(feeds_.end(), tower.fields.begin(), tower.fields.end());
   }
   return absl::MakeConstSpan(feeds_);
+}
+
+absl::StatusOr<absl::Span<PreparedStep* const>> StepTable::FindRuns(int64_t examples) {
+  std::vector<PreparedStep*>& known = runs_of_batch_[examples];
+  while (static_cast<int>(known.size()) < step_.series) {
+    const PlannedStep planned = RunInSeries(step_, examples, static_cast<int>(known.size()));
+    std::vector<int64_t> counts;
+    for (const FeedSpec& feed : planned.feeds) counts.push_back(feed.shape.rank() == 0 ? 0 : feed.shape[0]);
+    std::unique_ptr<PreparedStep>& prepared = runs_[counts];
+    if (prepared == nullptr) {
+      ASSIGN_OR_RETURN(prepared, session_.Prepare(planned.feeds, planned.fetches, planned.targets));
+    }
+    known.push_back(prepared.get());
+  }
+  return absl::MakeConstSpan(known);
+}
+
+absl::Status StepTable::RunSeries(const data::Batch& batch) {
+  if (step_.series == 1) return absl::OkStatus();
+  ASSIGN_OR_RETURN(const absl::Span<PreparedStep* const> runs, FindRuns(batch.examples()));
+  const absl::Span<const data::TowerBatch> towers = batch.towers();
+  while (indices_.size() < towers.size()) {
+    indices_.push_back(Tensor::Of<int64_t>({static_cast<int64_t>(indices_.size()) % step_.series}, {}));
+    offsets_.emplace_back(DType::kInt64, Shape());
+  }
+  for (int index = 0; index < step_.series; ++index) {
+    feeds_.clear();
+    for (size_t device = 0; device < step_.towers.size(); ++device) {
+      const size_t i = device * static_cast<size_t>(step_.series) + static_cast<size_t>(index);
+      offsets_[i].data<int64_t>()[0] = towers[i].offset;
+      feeds_.insert(feeds_.end(), towers[i].fields.begin(), towers[i].fields.end());
+      feeds_.insert(feeds_.end(), {indices_[i], offsets_[i]});
+    }
+    RETURN_IF_ERROR(runs[static_cast<size_t>(index)]->Run(feeds_));
+  }
+  feeds_.clear();
+  return absl::OkStatus();
 }
 
 absl::Status StepTable::Read(PreparedStep& step, int64_t number, StepResults& results,

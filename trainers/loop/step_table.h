@@ -34,9 +34,12 @@ class StepTable {
   // it, though not all with summaries. Errors: those of Session::Prepare; FailedPrecondition if the tasks' plans run
   // other collectives.
   absl::StatusOr<PreparedStep*> Find(int64_t examples, bool with_summaries);
-  // The tensors to feed to it, valid until the next call. InvalidArgument if the batch, of a source of the user's own,
-  // is not divided as data::RangeOfTower says.
+  // The tensors to feed to it, valid until the next call; none with towers in series. InvalidArgument if the batch, of
+  // a source of the user's own, is not divided as data::RangeOfTower says.
   absl::StatusOr<absl::Span<const Tensor>> Feeds(const data::Batch& batch);
+  // Runs the towers in series on the batch, which Feeds has checked; the step that Find returns then applies the sums.
+  // Does nothing if there are none in series. Errors: those of Session::Prepare and PreparedStep::Run.
+  absl::Status RunSeries(const data::Batch& batch);
   // Waits for the step, which has number `number`, and reads its results; with summaries also these. Aborted if the
   // loss is not finite, or loss scaling has skipped 100 steps in a row.
   absl::Status Read(PreparedStep& step, int64_t number, StepResults& results, std::vector<Tensor>* summaries) const;
@@ -50,12 +53,18 @@ class StepTable {
     std::vector<std::string> collectives;  // of either
   };
 
+  // By index in the series, the runs for a batch of so many examples.
+  absl::StatusOr<absl::Span<PreparedStep* const>> FindRuns(int64_t examples);
+
   Session& session_;
   const models::TrainStep& step_;
   TaskSync& tasks_;
   const std::vector<Output> summaries_;
   std::map<int64_t, Prepared> prepared_;
   std::vector<Tensor> feeds_;
+  std::map<std::vector<int64_t>, std::unique_ptr<PreparedStep>> runs_;  // by the examples of each device's tower
+  std::map<int64_t, std::vector<PreparedStep*>> runs_of_batch_;         // by examples of the batch
+  std::vector<Tensor> indices_, offsets_;                               // scalars to feed, by tower of this process
 };
 
 }  // namespace belfry::trainers

@@ -194,7 +194,8 @@ absl::Status TaskSync::CheckReplicas() const {
 std::vector<Variable> TaskSync::FirstReplica() const {
   std::vector<Variable> variables;
   for (const Variable& variable : session_.graph().variables()) {
-    if (variable.replica() == step_.towers[0].scope.replica() && !variable.sharded()) variables.push_back(variable);
+    if (variable.replica() != step_.towers[0].scope.replica() || variable.transient()) continue;
+    if (!variable.sharded()) variables.push_back(variable);
   }
   return variables;
 }

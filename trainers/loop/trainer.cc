@@ -86,6 +86,7 @@ absl::Status Trainer::RunStep(data::Batch batch) {
   ASSIGN_OR_RETURN(PreparedStep* const step, steps_.Find(batch.examples(), with_summaries));
   consistent_ = false;
   phases_.SetRunning(*step);
+  RETURN_IF_ERROR(steps_.RunSeries(batch));
   if (traced) {
     trace_ = StepTrace();
     state_.trace = &trace_;

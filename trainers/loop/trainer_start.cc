@@ -69,9 +69,10 @@ absl::Status Trainer::CheckOptions() const {
         absl::StrCat("the trace starts at step ", options_.trace.first, ", but the last step is ", options_.steps - 1));
   }
   RETURN_IF_ERROR(CheckMetrics(state_.train_step.metrics));
-  if (input_.local_towers() == static_cast<int>(state_.train_step.towers.size())) return absl::OkStatus();
+  const int towers = static_cast<int>(state_.train_step.towers.size()) * state_.train_step.series;
+  if (input_.local_towers() == towers) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.local_towers(),
-                                                 " towers, but the model has ", state_.train_step.towers.size(),
+                                                 " towers, but the model has ", towers,
                                                  "; a Prefetcher splits it for PrefetcherOptions::towers or, in one "
                                                  "task of several, local_towers"));
 }

@@ -36,7 +36,7 @@ absl::Status AddTrainStep(TrainingProgram& program, ProgramRun& run, Made& made)
     return models::ReplicateTowers(Scope(graph), run.devices, *made.input, loss, *optimizer, run.replicate);
   };
   size_t bucket_bytes = run.replicate.bucket_bytes;
-  if (run.choose_buckets && run.world.size() > 1) {
+  if (run.choose_buckets && run.world.size() > 1 && run.replicate.series == 1) {
     ASSIGN_OR_RETURN(const BucketChoice choice,
                      ChooseBuckets(run.world, run.devices, run.session, run.way, run.order.batch_size, bucket_bytes,
                                    add_step, StartDeadline(run)));
@@ -98,8 +98,9 @@ absl::StatusOr<std::string> TowerLines(const ProgramRun& run, const models::Trai
   const World& world = run.world;
   ASSIGN_OR_RETURN(const std::vector<std::string> device_lines,
                    run.world.AllGather(DeviceLines(run.devices, step), StartDeadline(run)));
-  std::string text = absl::StrCat("Towers:   ", step.towers_in_all, ", variables ", run.variable_update,
-                                  ", global batch ", run.order.batch_size, "\n");
+  std::string text = absl::StrCat(
+      "Towers:   ", step.towers_in_all, ", variables ", run.variable_update, ", global batch ", run.order.batch_size,
+      step.series > 1 ? absl::StrCat(", ", step.series, " micro-batches on each device") : "", "\n");
   if (world.size() > 1) {
     absl::StrAppend(&text, "World:    ", world.size(), " processes, connected by ", world.library(), "\n");
   }

@@ -111,10 +111,34 @@ absl::StatusOr<DeviceSet> OpenCpus(int count) {
   return DeviceSet::Open(absl::StrCat("cpu:", count), {.cpu_threads = 1});
 }
 
+// Rows of a step's batch for a tower.
+std::vector<Feed> FeedsOf(const TrainTower& to, const Data& data, int step, int tower) {
+  const data::TowerRange range = data::RangeOfTower(data.labels[step].elements(), kTowers, tower);
+  return {{to.batch["image"], Rows(data.images[step], range.begin, range.count)},
+          {to.batch["label"], Rows(data.labels[step], range.begin, range.count)}};
+}
+
+// A step of towers in series, which are run one after the other and then applied.
+absl::StatusOr<float> RunSeries(Session& session, const TrainStep& step, const Data& data, int number) {
+  for (int64_t s = 0; s < step.series; ++s) {
+    std::vector<Feed> feeds;
+    for (size_t t = 0; t < step.towers.size(); ++t) {
+      const int tower = step.first_tower + static_cast<int>(t) * step.series + static_cast<int>(s);
+      for (Feed& feed : FeedsOf(step.towers[t], data, number, tower)) feeds.push_back(std::move(feed));
+      feeds.push_back({step.towers[t].index, Tensor::Of<int64_t>({s}, {})});
+      const int64_t first = data::RangeOfTower(data.labels[number].elements(), kTowers, tower).begin;
+      feeds.push_back({step.towers[t].first_example, Tensor::Of<int64_t>({first}, {})});
+    }
+    RETURN_IF_ERROR(session.RunTarget(step.accumulate, feeds));
+  }
+  ASSIGN_OR_RETURN(const auto fetched, session.Run({}, {step.loss}, {step.update}));
+  return fetched[0].scalar<float>();
+}
+
 // Trains towers [first, first + count) of kTowers. GPUs are fakes, which run the kernels of CPUs.
 absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int count, const CollectiveFactory& averager,
                               const OpenDevices& open = OpenCpus) {
-  ASSIGN_OR_RETURN(const DeviceSet devices, open(count));
+  ASSIGN_OR_RETURN(const DeviceSet devices, open(count / c.options.series));
   OpRegistry registry = BuiltinOps();
   AddFakeGpuKernels(registry);
   Graph graph(registry);
@@ -134,17 +158,20 @@ absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int co
   RETURN_IF_ERROR(session->RunTarget(step.initialize));
   Outcome outcome;
   for (int s = 0; s < kSteps; ++s) {
+    if (step.series > 1) {
+      ASSIGN_OR_RETURN(const float loss, RunSeries(*session, step, data, s));
+      outcome.losses.push_back(loss);
+      continue;
+    }
     std::vector<Feed> feeds;
     for (int t = 0; t < count; ++t) {
-      const data::TowerRange range = data::RangeOfTower(data.labels[s].elements(), kTowers, first + t);
-      feeds.push_back({step.towers[t].batch["image"], Rows(data.images[s], range.begin, range.count)});
-      feeds.push_back({step.towers[t].batch["label"], Rows(data.labels[s], range.begin, range.count)});
+      for (Feed& feed : FeedsOf(step.towers[t], data, s, first + t)) feeds.push_back(std::move(feed));
     }
     ASSIGN_OR_RETURN(const auto fetched, session->Run(feeds, {step.loss}, {step.update}));
     outcome.losses.push_back(fetched[0].scalar<float>());
   }
   for (const Variable& variable : graph.variables()) {
-    if (variable.replica() != first || variable.sharded()) continue;
+    if (variable.replica() != first / c.options.series || variable.sharded() || variable.transient()) continue;
     ASSIGN_OR_RETURN(outcome.variables[variable.name()], session->ReadVariable(variable));
   }
   return outcome;
@@ -156,10 +183,12 @@ absl::StatusOr<std::vector<Outcome>> TrainInWorld(const Case& c, const Data& dat
   std::vector<Outcome> outcomes(layout.size());
   const auto results =
       RunRanks(static_cast<int>(layout.size()), {.tell_failures = true}, [&](World& world) -> absl::Status {
+        // In series the ranks of collectives are devices.
         ASSIGN_OR_RETURN(const TowersOfWorld towers,
-                         TowersOfWorld::Gather(world, layout[world.rank()], In(absl::Seconds(60))));
-        ASSIGN_OR_RETURN(outcomes[world.rank()], Train(c, data, towers.first[world.rank()], layout[world.rank()],
-                                                       WorldCollectives(world, towers), open));
+                         TowersOfWorld::Gather(world, layout[world.rank()] / c.options.series, In(absl::Seconds(60))));
+        const int first = towers.first[world.rank()] * c.options.series;
+        ASSIGN_OR_RETURN(outcomes[world.rank()],
+                         Train(c, data, first, layout[world.rank()], WorldCollectives(world, towers), open));
         return world.Close(In(absl::Seconds(60)));
       });
   for (const absl::Status& status : results) RETURN_IF_ERROR(status);
@@ -169,8 +198,8 @@ absl::StatusOr<std::vector<Outcome>> TrainInWorld(const Case& c, const Data& dat
 class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> {
  protected:
   // Compares the layouts with one process, whose devices are CPUs.
-  static void Compare(const std::vector<std::vector<int>>& layouts, const OpenDevices& open) {
-    const Case& c = GetParam().second;
+  static void Compare(const std::vector<std::vector<int>>& layouts, const OpenDevices& open, int series = 1) {
+    Case c = GetParam().second;
     const Data data(TestRandom());
     Case one_process = c;
     if (c.as_unsharded) one_process.options.shard_optimizer = false;
@@ -183,8 +212,9 @@ class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> 
       });
     }
     const bool synchronised = c.options.batch_norm == BatchNormPolicy::kSynchronised;
+    c.options.series = series;
     for (const std::vector<int>& layout : layouts) {
-      SCOPED_TRACE(absl::StrJoin(layout, " + "));
+      SCOPED_TRACE(absl::StrCat(absl::StrJoin(layout, " + "), ", in series of ", series));
       const auto actual = TrainInWorld(c, data, layout, open);
       ASSERT_TRUE(actual.ok()) << actual.status();
       for (size_t p = 0; p < actual->size(); ++p) {
@@ -192,7 +222,8 @@ class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> 
         EXPECT_EQ(std::memcmp(outcome.losses.data(), expected->losses.data(), kSteps * sizeof(float)), 0)
             << "process " << p << ": " << absl::StrJoin(outcome.losses, " ") << " instead of "
             << absl::StrJoin(expected->losses, " ");
-        if (c.options.moving_average == 0) {
+        // One device has the slots whole.
+        if (c.options.moving_average == 0 && !(c.options.shard_optimizer && series > 1)) {
           ASSERT_EQ(outcome.variables.size(), expected->variables.size()) << "process " << p;
         }
         for (const auto& [name, value] : expected->variables) {
@@ -208,6 +239,21 @@ class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> 
 
 TEST_P(WorldTowers, EveryLayoutHasTheBitsOfOneProcess) { Compare({{4}, {2, 2}, {1, 1, 1, 1}, {3, 1}}, OpenCpus); }
 
+TEST_P(WorldTowers, TowersInSeriesHaveTheBitsOfTowersSideBySide) {
+  const ReplicateOptions& options = GetParam().second.options;
+  if (options.batch_norm == BatchNormPolicy::kSynchronised) GTEST_SKIP() << "in series they cannot meet";
+  if (options.loss_scale.has_value() && !GetParam().second.table) {
+    GTEST_SKIP() << "a step that is skipped has moved the averages of batch normalisation";
+  }
+  if (options.shard_optimizer && options.clip_global_norm > 0) {
+    GTEST_SKIP() << "the norm is added up by parts, whose number is that of devices";
+  }
+  Compare({{4}, {2, 2}}, OpenCpus, 2);
+  Compare({{4}}, OpenCpus, 4);
+  Compare(
+      {{2, 2}}, [](int count) { return OpenFakeGpus(count); }, 2);
+}
+
 // Their averages go through host memory.
 TEST_P(WorldTowers, GpusOfSeveralProcessesHaveTheBitsOfCpus) {
   Compare({{2, 2}, {1, 1, 1, 1}}, [](int count) { return OpenFakeGpus(count); });
@@ -215,28 +261,33 @@ TEST_P(WorldTowers, GpusOfSeveralProcessesHaveTheBitsOfCpus) {
 
 INSTANTIATE_TEST_SUITE_P(
     DTypes, WorldTowers,
-    testing::Values(std::pair("float32", Case{.options = {.clip_global_norm = 1}}),
-                    std::pair("synchronised", Case{.options = {.batch_norm = BatchNormPolicy::kSynchronised}}),
-                    std::pair("bfloat16", Case{DType::kBFloat16, {.batch_norm = BatchNormPolicy::kSynchronised}}),
-                    // The first steps overflow and are skipped.
-                    std::pair("float16", Case{DType::kFloat16,
-                                              {.loss_scale = optim::LossScaleOptions{.initial = 1e30,
-                                                                                     .max_scale = 1e30,
-                                                                                     .growth_interval = 3}}}),
-                    std::pair("table", Case{.table = true}),
-                    std::pair("table_bfloat16", Case{.dtype = DType::kBFloat16, .table = true}),
-                    std::pair("sharded_table", Case{.options = {.shard_optimizer = true}, .table = true}),
-                    std::pair("sharded", Case{.options = {.shard_optimizer = true, .moving_average = 0.9}}),
-                    std::pair("sharded_clipped",
-                              Case{.options = {.shard_optimizer = true, .clip_global_norm = 1}, .as_unsharded = false}),
-                    std::pair("sharded_bfloat16",
-                              Case{DType::kBFloat16,
-                                   {.batch_norm = BatchNormPolicy::kSynchronised, .shard_optimizer = true}}),
-                    std::pair("sharded_float16", Case{DType::kFloat16,
-                                                      {.shard_optimizer = true,
-                                                       .loss_scale = optim::LossScaleOptions{.initial = 1e30,
-                                                                                             .max_scale = 1e30,
-                                                                                             .growth_interval = 3}}})),
+    testing::Values(
+        std::pair("float32", Case{.options = {.clip_global_norm = 1}}),
+        std::pair("synchronised", Case{.options = {.batch_norm = BatchNormPolicy::kSynchronised}}),
+        std::pair("bfloat16", Case{DType::kBFloat16, {.batch_norm = BatchNormPolicy::kSynchronised}}),
+        // The first steps overflow and are skipped.
+        std::pair(
+            "float16",
+            Case{DType::kFloat16,
+                 {.loss_scale = optim::LossScaleOptions{.initial = 1e30, .max_scale = 1e30, .growth_interval = 3}}}),
+        std::pair("table", Case{.table = true}),
+        std::pair("table_bfloat16", Case{.dtype = DType::kBFloat16, .table = true}),
+        std::pair("table_float16", Case{.dtype = DType::kFloat16,
+                                        .options = {.loss_scale = optim::LossScaleOptions{.initial = 1e30,
+                                                                                          .max_scale = 1e30,
+                                                                                          .growth_interval = 3}},
+                                        .table = true}),
+        std::pair("sharded_table", Case{.options = {.shard_optimizer = true}, .table = true}),
+        std::pair("sharded", Case{.options = {.shard_optimizer = true, .moving_average = 0.9}}),
+        std::pair("sharded_clipped",
+                  Case{.options = {.shard_optimizer = true, .clip_global_norm = 1}, .as_unsharded = false}),
+        std::pair("sharded_bfloat16",
+                  Case{DType::kBFloat16, {.batch_norm = BatchNormPolicy::kSynchronised, .shard_optimizer = true}}),
+        std::pair(
+            "sharded_float16",
+            Case{DType::kFloat16,
+                 {.shard_optimizer = true,
+                  .loss_scale = optim::LossScaleOptions{.initial = 1e30, .max_scale = 1e30, .growth_interval = 3}}})),
     [](const auto& info) { return info.param.first; });
 
 TEST(WorldTowers, AParameterDeviceServesOneProcessOnly) {

@@ -25,6 +25,7 @@ std::vector<OpCase> ResizeCases();
 std::vector<OpCase> ScanCases();
 std::vector<OpCase> StateCases();
 std::vector<OpCase> SummaryCases();
+std::vector<OpCase> TowerSumCases();
 std::vector<OpCase> TrainingCases();
 std::vector<OpCase> UnaryCases();
 
