@@ -130,7 +130,7 @@ std::vector<Output> ApplyUpdates(OpScope scope, const Optimizer& optimizer,
                                  absl::Span<const GradientAndVariable> gradients) {
   if (!scope.status().ok()) return {};
   if (absl::Status status = CheckPairs(gradients); !status.ok()) {
-    scope.Fail(std::move(status));
+    scope.Fail(status);
     return {};
   }
   std::vector<Output> updated;

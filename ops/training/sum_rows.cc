@@ -109,20 +109,20 @@ class MeanOfRows {
     for (int64_t start = 0; start < width; start += kColumns) {
       const int64_t columns = std::min(kColumns, width - start);
       int count = 0;
-      const auto add_last = [&] {
-        --count;
-        for (int64_t i = 0; i < columns; ++i) waiting[count - 1][i] += waiting[count][i];
-        last[count - 1] = last[count];
+      const auto add_last = [&](int& waits) {
+        --waits;
+        for (int64_t i = 0; i < columns; ++i) waiting[waits - 1][i] += waiting[waits][i];
+        last[waits - 1] = last[waits];
       };
       for (int64_t at = k; at >= 0; at = next[at]) {
         const Index tower = tower_[at];
-        while (count > 1 && AddsUpBefore(last[count - 2], last[count - 1], tower)) add_last();
+        while (count > 1 && AddsUpBefore(last[count - 2], last[count - 1], tower)) add_last(count);
         const auto weight = static_cast<C>(weights_[tower]);
         const T* from = rows + at * width + start;
         for (int64_t i = 0; i < columns; ++i) waiting[count][i] = C(0) + weight * static_cast<C>(from[i]);
         last[count++] = tower;
       }
-      while (count > 1) add_last();
+      while (count > 1) add_last(count);
       for (int64_t i = 0; i < columns; ++i) to[start + i] = static_cast<T>(waiting[0][i] / divisor_);
     }
   }
