@@ -99,7 +99,15 @@ class RandomGraph {
   std::mt19937_64 random_;
 };
 
-// The mean for output `k` of each tower's node, summed in tower order.
+// The sum of values [begin, end), those of the largest power of two below their number first.
+float TreeSum(const std::vector<float>& values, size_t begin, size_t end) {
+  if (end - begin == 1) return values[begin];
+  size_t half = 1;
+  while (2 * half < end - begin) half *= 2;
+  return TreeSum(values, begin, begin + half) + TreeSum(values, begin + half, end);
+}
+
+// The mean for output `k` of each tower's node, in the order of the averager.
 Tensor NaiveMean(const Graph& graph, const Node& node, int k, const Values& values) {
   std::map<int64_t, const Node*> ranks;
   for (int id = 0; id < graph.size(); ++id) {
@@ -109,12 +117,14 @@ Tensor NaiveMean(const Graph& graph, const Node& node, int k, const Values& valu
     if (peer) ranks[other.attrs().Int("rank")] = &other;
   }
   Tensor mean = Tensor::Zeros(DType::kFloat32, node.outputs()[k].shape);
-  for (const auto& [rank, peer] : ranks) {
-    const Output input = peer->input(k + 1);
-    const Tensor& value = values.at({input.node->id(), input.index});
-    for (int64_t i = 0; i < mean.elements(); ++i) mean.data<float>()[i] += value.data<float>()[i];
+  for (int64_t i = 0; i < mean.elements(); ++i) {
+    std::vector<float> terms;
+    for (const auto& [rank, peer] : ranks) {
+      const Output input = peer->input(k + 1);
+      terms.push_back(values.at({input.node->id(), input.index}).data<float>()[i]);
+    }
+    mean.data<float>()[i] = TreeSum(terms, 0, terms.size()) / static_cast<float>(terms.size());
   }
-  for (int64_t i = 0; i < mean.elements(); ++i) mean.data<float>()[i] /= static_cast<float>(ranks.size());
   return mean;
 }
 
