@@ -19,9 +19,10 @@ struct CollectiveOptions {
 };
 
 // The weighted mean of each of `values` over the towers: sum(weight_r * x_r) / sum(weight_r), summed in an
-// order that depends on the number of towers only (MakeLocalCollective in framework/collective/collective.h). `weight` is a float32 scalar; a tower of weight 0 takes no part. Every tower adds one node with its own
-// values, of the same shapes, and either all of these nodes run or none does. The values of one call form a bucket,
-// which is averaged once the last of them is ready.
+// order that depends on the number of towers only (MakeLocalCollective in framework/collective/collective.h). `weight`
+// is a float32 scalar; a tower of weight 0 takes no part. Every tower adds one node with its own values, of the same
+// shapes, and either all of these nodes run or none does. The values of one call form a bucket, which is averaged once
+// the last of them is ready.
 //
 // The gradient assumes that the training objective is the mean of the towers' losses with the same weights, as in
 // ReplicateTowers: d/dx_r, in the units of tower r's own loss, is the mean of dy over the towers.

@@ -113,10 +113,10 @@ using CollectiveSlice = std::function<absl::Status(const CollectiveSpec&, const 
 // The averager `local`, among CPU devices or among GPUs; several ranks may share a device. Each participant computes
 // one slice of the result for all, element by element in an order that depends on the number of ranks only, so the bits
 // do not depend on the kind or number of participants, on the assignment of ranks to them, on bucket sizes or on
-// threads: ranks [k 2^l, (k + 1) 2^l) are added up first, for each l, as the bits of a binary counter carry. A rank of weight 0 (a
-// tower without examples) is left out of a mean whatever its data holds. GPUs without peer access copy the data they
-// need; the first run sets up the copies. Errors: InvalidArgument for participants of different kinds and dtypes that
-// cannot be averaged, ResourceExhausted.
+// threads: ranks [k 2^l, (k + 1) 2^l) are added up first, for each l, as the bits of a binary counter carry. A rank of
+// weight 0 (a tower without examples) is left out of a mean whatever its data holds. GPUs without peer access copy the
+// data they need; the first run sets up the copies. Errors: InvalidArgument for participants of different kinds and
+// dtypes that cannot be averaged, ResourceExhausted.
 absl::StatusOr<std::unique_ptr<Collective>> MakeLocalCollective(CollectiveSpec spec);
 // The same with slices computed by `slice`, for another kind of device.
 absl::StatusOr<std::unique_ptr<Collective>> MakeSlicedCollective(CollectiveSpec spec, CollectiveSlice slice);

@@ -24,7 +24,8 @@ struct TowersOfWorld {
 
 // The order in which the towers of several processes are summed.
 enum class WorldSum {
-  kTowers,     // in the order of their numbers (MakeLocalCollective): the bits of the local averager among as many towers in one process
+  kTowers,  // in the order of their numbers (MakeLocalCollective): the bits of the local averager among as many towers
+            // in one process
   kProcesses,  // those of each process first, then the processes in ascending order: the bits depend on the layout
 };
 

@@ -11,9 +11,9 @@
 namespace belfry::models {
 
 // The collection of a tower's figures that the trainer shows beside the loss: floating-point scalars, each a mean over
-// the tower's examples or by the weight that its loss states (SetLossWeight), the same in number and order in each tower. Scope::AddToCollection(kMetrics, figure) adds one.
-// Its name is that of its node, below the tower: ops::Mean(tower.Named("error"), ...). The trainer refuses a name that
-// another figure has, such as "loss".
+// the tower's examples or by the weight that its loss states (SetLossWeight), the same in number and order in each
+// tower. Scope::AddToCollection(kMetrics, figure) adds one. Its name is that of its node, below the tower:
+// ops::Mean(tower.Named("error"), ...). The trainer refuses a name that another figure has, such as "loss".
 inline constexpr char kMetrics[] = "metrics";
 
 // A figure of a tower or of a step besides the loss.

@@ -1,5 +1,5 @@
 // Towers in series: a device runs several towers one after the other, each in a run of TrainStep::accumulate, and adds
-// up their gradients in transient variables. TrainStep::update averages these sums and applies them. Internal to models.
+// up their gradients in transient variables. TrainStep::update averages and applies the sums. Internal to models.
 #pragma once
 
 #include <vector>

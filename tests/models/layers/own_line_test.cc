@@ -446,14 +446,9 @@ TEST(OwnLine, OfLayersAndModels) { ExpectOwnLines(kLayers); }
 // A builder that is added to a header needs a call above.
 TEST(OwnLine, OfEveryPublicBuilder) {
   // They take no argument that is wrong, or leave invalid variables out.
-  const std::set<std::string> exempt = {"Const",
-                                        "InitializeVariables",
-                                        "GlobalStep",
-                                        "IncrementGlobalStep",
-                                        "CountUpdates",
-                                        "MergeAllSummaries",
-                                        "AddTrainSummaries",
-                                        "L2Regularization"};
+  const std::set<std::string> exempt = {
+      "Const",        "InitializeVariables", "GlobalStep",        "IncrementGlobalStep",
+      "CountUpdates", "MergeAllSummaries",   "AddTrainSummaries", "L2Regularization"};
   const std::string root = BELFRY_SOURCE_ROOT;
   const std::string calls = io::ReadFile(root + "/tests/models/layers/own_line_test.cc").value();
   int builders = 0;
