@@ -36,7 +36,8 @@ absl::Status CheckLoss(double loss, int64_t step) {
 }
 
 absl::StatusOr<PreparedStep*> StepTable::Find(int64_t examples, bool with_summaries) {
-  Prepared& known = prepared_[examples];
+  // Of towers in series, the update is the same for every batch.
+  Prepared& known = prepared_[step_.series > 1 ? 0 : examples];
   std::unique_ptr<PreparedStep>& prepared = with_summaries ? known.with_summaries : known.plain;
   if (prepared != nullptr) return prepared.get();
   const PlannedStep planned = TrainingStep(step_, examples, with_summaries ? summaries_ : std::vector<Output>());
@@ -55,6 +56,11 @@ absl::StatusOr<PreparedStep*> StepTable::Find(int64_t examples, bool with_summar
 
 // A Prefetcher's towers are right; a BatchSource of the user's may divide its batches in another way.
 absl::StatusOr<absl::Span<const Tensor>> StepTable::Feeds(const data::Batch& batch) {
+  const size_t towers = step_.towers.size() * static_cast<size_t>(step_.series);
+  if (batch.towers().size() != towers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("The input gave a batch for ", batch.towers().size(), " towers, but this process has ", towers));
+  }
   for (size_t i = 0; i < batch.towers().size(); ++i) {
     const int tower = step_.first_tower + static_cast<int>(i);
     const int64_t expected = data::RangeOfTower(batch.examples(), step_.towers_in_all, tower).count;
