@@ -46,10 +46,10 @@ Gradient MeanRows(OpScope scope, Output rows, Output indices, Output towers, Out
 
 // Sums over towers that one device runs one after the other, in the order of the tree in which the averager adds up
 // towers (MakeLocalCollective in framework/collective/collective.h), for a number of towers that is a power of two.
-// For tower `index`, an int64 scalar in [0, 2^L): adds weight * value to the sums that the variable `sums` [L, ...] of
+// Tower `index`, an int64 scalar in [0, 2^L), adds weight * value to the sums that the variable `sums` [L, ...] of
 // transient state holds, float32, or float64 for values of float64. After the last tower, sums[0] is the sum of all.
 // Nothing needs to be cleared before the first. `weight` is a float32 scalar; of weight 0, `value` is left out whatever
-// it holds. Returns `sums`.
+// it holds. Returns `sums`. Another index is OutOfRange on CPUs, and changes nothing on GPUs; likewise in AssignRow.
 Output AddToSeries(OpScope scope, const Variable& sums, Output value, Output weight, Output index);
 // variable[index] = value, for a variable [N, ...] and a value [...] of any dtype. Returns the variable.
 Output AssignRow(OpScope scope, const Variable& variable, Output value, Output index);

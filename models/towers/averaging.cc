@@ -220,9 +220,9 @@ std::vector<GradientAndVariable> GradientBuckets::Sum(const TowerRank& tower,
   return gradients;
 }
 
-std::vector<GradientAndVariable> GradientBuckets::TakeParts(
-    const TowerRank& tower, absl::Span<const GradientAndVariable> gradients,
-    absl::FunctionRef<Output(Output gradient, const ops::FlatPart& part)> take) const {
+std::vector<GradientAndVariable> GradientBuckets::TakeParts(const TowerRank& tower,
+                                                            absl::Span<const GradientAndVariable> gradients) const {
+  const Scope scope = tower.averaging();
   std::vector<GradientAndVariable> parts;
   for (size_t b = 0; b < buckets_.size(); ++b) {
     std::vector<Shape> shapes;
@@ -231,7 +231,9 @@ std::vector<GradientAndVariable> GradientBuckets::TakeParts(
     const std::vector<ops::FlatPart> flat = ops::PartsOfTower(Collective(tower, b), dtype, shapes);
     for (size_t n = 0; n < flat.size(); ++n) {
       const auto& [gradient, variable, indices] = gradients[buckets_[b][n]];
-      parts.push_back({take(gradient, flat[n]), SliceOfVariable(tower.scope, variable, flat[n].begin, flat[n].size)});
+      const Output row = ops::Reshape(scope, gradient, {variable.shape().elements()});
+      parts.push_back({ops::Slice(scope, row, {flat[n].begin}, {flat[n].size}),
+                       SliceOfVariable(tower.scope, variable, flat[n].begin, flat[n].size)});
       if (!tower.scope.status().ok()) return {};
     }
   }

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "framework/graph/scope.h"
@@ -37,8 +36,8 @@ struct BuiltTower {
   Output rows, rows_until;
   Output examples_of_all;  // float32 [towers]: every tower's number; invalid if this process has all towers
   std::vector<optim::GradientAndVariable> gradients;  // last layer first
-  // For sparse gradients in their dense form, which towers of several processes average: by index into `gradients`, the
-  // rows that the tower touched (ops::DenseGradient). Empty if there are none.
+  // The rows that the tower touched (ops::DenseGradient), by index into `gradients`, of sparse gradients that are in
+  // their dense form to be averaged. Empty if there are none.
   std::map<size_t, Output> touched;
   Variable figures;  // of towers in series (series.h), float32 [series, F]: each one's loss, metrics and weight
 };
@@ -80,10 +79,9 @@ class GradientBuckets {
   // The sums over the towers of gradients, or of anything in their place.
   std::vector<optim::GradientAndVariable> Sum(const TowerRank& tower,
                                               std::vector<optim::GradientAndVariable> gradients) const;
-  // The parts of AverageParts, of gradients that are already averaged: take(gradient, part) for each.
-  std::vector<optim::GradientAndVariable> TakeParts(
-      const TowerRank& tower, absl::Span<const optim::GradientAndVariable> gradients,
-      absl::FunctionRef<Output(Output gradient, const ops::FlatPart& part)> take) const;
+  // The parts of AverageParts, cut from whole gradients that all towers share.
+  std::vector<optim::GradientAndVariable> TakeParts(const TowerRank& tower,
+                                                    absl::Span<const optim::GradientAndVariable> gradients) const;
   // The values of the whole variables once their parts have been updated, in the same order. `updated`: the outputs of
   // the updates, one for each part.
   std::vector<std::pair<Variable, Output>> GatherUpdated(const TowerRank& tower,

@@ -83,7 +83,7 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
   if (!towers[0].rank.scope.status().ok()) return {};
   std::vector<const Node*> nodes;
   for (size_t i = 0; i < updates.size(); ++i) {
-    // In series the total weight is checked. Among processes, a mean without weight is an error of the collective.
+    // AddSeriesFigures checks the weights of series, and the collective those of several processes.
     if (options.variable_update == VariableUpdate::kIndependent) {
       updates[i].CheckWeights(towers.subspan(i, 1), absl::StrCat("Tower ", towers[i].rank.number));
     } else if (alone && step.series == 1) {

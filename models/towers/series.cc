@@ -32,7 +32,7 @@ Output AddToSum(const BuiltTower& tower, const Variable& of, const std::string& 
   const Variable sums = Transient(tower, name, shape.Insert(0, levels), dtype, of);
   if (!sums.valid()) return Output();
   const Scope scope = tower.rank.scope.NameScope("series/").ColocateWith(sums.node());
-  // Where the gradient is made, so that it does not live until the end of the backward pass.
+  // The gradient is added where it is made, so that it does not live until the end of the backward pass.
   const Scope backward = scope.InPhase(value.node->phase(), value.node->computed_for());
   added.push_back(ops::AddToSeries(backward, sums, value, weight, tower.result.index));
   const Node* const first =
@@ -51,11 +51,6 @@ Output Figures(const BuiltTower& tower) {
   }
   figures.push_back(tower.result.weight);
   return ops::Stack(scope, figures);
-}
-
-// This tower's part of a sum that is that of the whole bucket.
-Output PartOf(const Scope& scope, Output sum, const ops::FlatPart& part) {
-  return ops::Slice(scope, ops::Reshape(scope, sum, {sum.shape().elements()}), {part.begin}, {part.size});
 }
 
 }  // namespace
@@ -139,10 +134,7 @@ std::vector<std::vector<GradientAndVariable>> AverageSums(absl::Span<const Built
     const auto divide = [&](Output& sum, DType dtype) {
       sum = ops::Cast(scope, ops::Div(scope, sum, ops::Cast(scope, total, sum.dtype())), dtype);
     };
-    if (parts) {
-      pairs = buckets.TakeParts(tower.rank, pairs,
-                                [&](Output sum, const ops::FlatPart& part) { return PartOf(scope, sum, part); });
-    }
+    if (parts) pairs = buckets.TakeParts(tower.rank, pairs);
     if (!scope.status().ok()) return averaged;
     for (GradientAndVariable& pair : pairs) {
       if (pair.gradient.valid()) divide(pair.gradient, pair.variable.dtype());

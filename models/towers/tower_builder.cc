@@ -52,15 +52,14 @@ absl::StatusOr<Output> LossWeight(const ModelOptions& options, const BuiltTower&
   if (options.batch_norm == BatchNormPolicy::kSynchronised && tower.rank.towers > 1) {
     return absl::InvalidArgumentError(
         "SetLossWeight excludes synchronised batch normalisation, whose gradient weighs towers by their examples; "
-        "choose "
-        "batch norm 'per_tower'");
+        "choose batch norm 'per_tower'");
   }
   return stated[0];
 }
 
 // All towers state their weights, or none does.
 absl::Status CheckSameWeights(const BuiltTower& first, const BuiltTower& other) {
-  const auto states = [](const BuiltTower& tower) { return tower.result.weight != tower.result.examples; };
+  const auto states = [](const BuiltTower& tower) { return StatesWeights(absl::MakeConstSpan(&tower, 1)); };
   if (states(first) == states(other)) return absl::OkStatus();
   const int with = (states(first) ? first : other).rank.number, without = (states(first) ? other : first).rank.number;
   return absl::InvalidArgumentError(

@@ -55,7 +55,7 @@ absl::StatusOr<Kernel> MakeDenseRows(const KernelSpec& spec) {
 absl::StatusOr<std::vector<Shape>> TouchedIndicesShape(const ShapeArgs& args) {
   const Shape& touched = args.inputs[0];
   const int64_t width = args.attrs.Int("width"), begin = args.attrs.Int("begin"), size = args.attrs.Int("size");
-  // Without overflow: the last element's row is in [0, V).
+  // The sums below do not overflow, and the last element's row is in [0, V).
   const bool inside = width > 0 && begin >= 0 && size >= 0 && size <= std::numeric_limits<int64_t>::max() - begin;
   const bool known = touched.rank() == 1 && touched[0] != Shape::kUnknown;
   if (inside && touched.rank() == 1 && (!known || size == 0 || (begin + size - 1) / width < touched[0])) {

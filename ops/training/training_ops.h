@@ -38,7 +38,7 @@ inline absl::StatusOr<RowsShape> RowsToSum(const KernelSpec& spec) {
 // wait.
 inline constexpr int kMaxWaitingSums = 64;
 constexpr bool AddsUpBefore(uint64_t a, uint64_t b, uint64_t c) {
-  // Whether the highest bit of b ^ c is above that of a ^ b, or the same.
+  // True if the highest bit of b ^ c is not below that of a ^ b.
   const uint64_t low = a ^ b, high = b ^ c;
   return !(high < low && high < (high ^ low));
 }

@@ -99,7 +99,7 @@ TEST(Prepare, MetricsHaveNamesOfTheirOwn) {
   EXPECT_THAT(std::string(TrainWithMetrics({"logit"}, /*twice=*/true).message()), HasSubstr("The metric 'logit'"));
 }
 
-// Those that a program appends to TrainStep::metrics.
+// Scalars that a program appends to TrainStep::metrics.
 TEST(Prepare, AppendedMetricsAreScalarsWithNamesOfTheirOwn) {
   const auto train = [](const std::string& name, const std::function<Output(const Scope&)>& figure) {
     Experiment run("cpu:1", 16, 0.1);

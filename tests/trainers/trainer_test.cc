@@ -282,7 +282,7 @@ TEST(Evaluator, CountsWhatIsTakenForWhat) {
               AllOf(HasSubstr("is \\ taken for     0 1"), HasSubstr("  1 checkered_triangle 0 1")));
 }
 
-// As of a CSV file's column of whole numbers.
+// A CSV file's column of whole numbers gives such labels.
 TEST(Evaluator, LabelsMayHave64Bits) {
   const Classification result = EvaluateLogits<int64_t>({1, 0, 0, 0, 1, 0, 0, 1, 0}, {0, 1, 2});
   EXPECT_EQ(result.accuracy, 2.0 / 3);

@@ -19,7 +19,8 @@ ABSL_FLAG(std::string, variable_update, "replicated",
           "the variables on /cpu:0. independent: copies without averaging, to measure what averaging costs.");
 ABSL_FLAG(
     std::string, averager, "local",
-    "How gradients are averaged. local: in an order that is that of towers, with the same bits on every device and for "
+    "How gradients are averaged. local: in an order that the number of towers fixes, with the same bits on every "
+    "device and for "
     "every number of processes. mpi: among several processes, each of which sums its own towers first, so that "
     "less goes over the network if it has several. nccl: among GPUs, of one process or of several, in NCCL's order. "
     "Among GPUs of several processes local and mpi go through host memory, which is slow.");
@@ -31,7 +32,7 @@ ABSL_FLAG(bool, shard_optimizer, false,
 ABSL_FLAG(int, micro_batches, 1,
           "Gradient accumulation: each device runs so many towers one after the other, 1, 2, 4, 8 ..., adds up their "
           "gradients, and updates once a step. A step is one of that many times as many towers, bit by bit, and needs "
-          "the memory of one tower, plus some gradients.");
+          "the memory of one tower and log2 of that number of times the gradients, those of embeddings whole.");
 
 namespace belfry::trainers {
 namespace {

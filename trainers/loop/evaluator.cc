@@ -146,7 +146,8 @@ std::string ConfusionTable(const Classification& results, const std::vector<std:
   const auto name = [&](int64_t i) {
     return i < static_cast<int64_t>(names.size()) ? names[i] : absl::StrCat("class ", i);
   };
-  // Without those of no name that nothing is or was taken for, as the unknown category of a CSV file's label.
+  // A category without a name, as the unknown one of a CSV file's label, is left out if no example is or was taken for
+  // it.
   std::vector<int64_t> shown;
   for (int64_t i = 0; i < classes; ++i) {
     bool used = !name(i).empty();

@@ -34,7 +34,7 @@ PlannedStep RunInSeries(const models::TrainStep& step, int64_t examples, int ind
 
 namespace {
 
-// Those that differ in their numbers of examples.
+// Adds one run for each different split of the examples among the devices.
 void AddRunsInSeries(const models::TrainStep& step, int64_t examples, std::vector<PlannedStep>& steps) {
   const auto same_feeds = [](const PlannedStep& a, const PlannedStep& b) {
     return std::equal(a.feeds.begin(), a.feeds.end(), b.feeds.begin(), b.feeds.end(),

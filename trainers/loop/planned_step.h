@@ -27,7 +27,7 @@ using PlannedSteps = std::function<std::vector<PlannedStep>(int64_t batch_size)>
 // rate, the metrics, with loss scaling the scale and the number of skipped steps, and the summaries.
 PlannedStep TrainingStep(const models::TrainStep& step, int64_t examples, absl::Span<const Output> summaries = {});
 
-// Of towers in series: the run of tower `index` of each device's series.
+// The run of tower `index` of each device's series, for a step with towers in series.
 PlannedStep RunInSeries(const models::TrainStep& step, int64_t examples, int index);
 
 // The steps that a Trainer prepares: the training step with a full batch; the same with the batch that ends an epoch of

@@ -36,7 +36,7 @@ absl::Status CheckLoss(double loss, int64_t step) {
 }
 
 absl::StatusOr<PreparedStep*> StepTable::Find(int64_t examples, bool with_summaries) {
-  // Of towers in series, the update is the same for every batch.
+  // Towers in series have one update for batches of all sizes.
   Prepared& known = prepared_[step_.series > 1 ? 0 : examples];
   std::unique_ptr<PreparedStep>& prepared = with_summaries ? known.with_summaries : known.plain;
   if (prepared != nullptr) return prepared.get();

@@ -53,7 +53,7 @@ class StepTable {
     std::vector<std::string> collectives;  // of either
   };
 
-  // By index in the series, the runs for a batch of so many examples.
+  // The runs for a batch of so many examples, by index in the series.
   absl::StatusOr<absl::Span<PreparedStep* const>> FindRuns(int64_t examples);
 
   Session& session_;

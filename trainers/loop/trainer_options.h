@@ -60,8 +60,8 @@ struct TrainerOptions {
   std::string directory = {};
   int64_t checkpoint_every = 1000;  // 0: only the others
   int keep_checkpoints = 5;         // the latest ones; the best is kept as well
-  // To resume from, by FindCheckpoint; the input must start where it stopped, by data::TakePosition. Tasks other than 0
-  // need its metadata only, and get the variables from task 0.
+  // The checkpoint to resume from, by FindCheckpoint; the input must start where it stopped, by data::TakePosition.
+  // Tasks other than 0 need its metadata only, and get the variables from task 0.
   const io::Checkpoint* resume = nullptr;
   ResumeOptions resuming = {};
   io::Metadata metadata = {};          // of the model, saved with every checkpoint

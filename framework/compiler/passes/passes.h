@@ -64,9 +64,9 @@ absl::Status PrepareCollectives(Program& program);
 // soon as its last gradient exists; nodes that wait for other devices last.
 absl::Status Order(Program& program);
 
-// Makes one UpdatesOp() of updates with the same attributes, where nobody reads their results, the
-// device has a kernel for several (KernelDef::fuse_updates) and a launch is saved: of updates that wait for the same
-// all-reduce, and of small ones.
+// Makes one UpdatesOp() of updates with the same attributes, where nobody reads their results, the device has a kernel
+// for several (KernelDef::fuse_updates) and a launch is saved: of updates that wait for the same all-reduce, and of
+// small ones.
 absl::Status FuseUpdates(Program& program, const DeviceSet& devices);
 
 }  // namespace belfry

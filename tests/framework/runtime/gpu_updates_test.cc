@@ -82,7 +82,7 @@ struct ManyUpdates {
             GetVariable(scope, absl::StrCat("v", i, "_", part), {sizes[i]}, ConstantInitializer(1 + part), {dtype}));
       }
       gradients.push_back(ops::Placeholder(scope, dtype, {sizes[i]}));
-      // Of its own for each variable.
+      // Each variable has a step and a rate of its own.
       const Output step = ops::Const<int64_t>(scope, static_cast<int64_t>(i % 5));
       const Output rate = ops::Const(scope, 0.25f + 0.125f * static_cast<float>(i % 2));
       updates.push_back(kind.add(scope, one, step, rate, gradients.back()));

@@ -42,7 +42,7 @@ absl::StatusOr<Output> MaskedMean(const Scope& tower, const Batch& batch) {
   return mean(tower, ops::Square(tower, y));
 }
 
-// Of a step: the loss, the metric, and w afterwards.
+// The loss and the metric of a step, and w after it.
 struct Figures {
   double loss, metric, w;
 };
