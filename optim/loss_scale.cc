@@ -30,8 +30,8 @@ absl::Status Check(const LossScaleOptions& options) {
 }
 
 Variable Part(const Scope& scope, absl::string_view name, double initial, DType dtype) {
-  return GetVariable(RootScope(scope, scope.replica()), absl::StrCat(scope.variable_path(), name), {},
-                     ConstantInitializer(initial), {.dtype = dtype, .trainable = false});
+  return GetVariable(RootScope(scope, scope.replica()), absl::StrCat(scope.variable_path(), TrainStepName(scope, name)),
+                     {}, ConstantInitializer(initial), {.dtype = dtype, .trainable = false});
 }
 
 bool IsNarrow(DType dtype) { return dtype == DType::kFloat16 || dtype == DType::kBFloat16; }

@@ -41,7 +41,8 @@ class LossScale {
  public:
   explicit LossScale(const LossScaleOptions& options) : options_(options) {}
 
-  // The variable "loss_scale" below the scope's variable path, in its replica: a float32 scalar, the scale of the next
+  // The variable "loss_scale" below the scope's variable path, in its replica, or "<name>/loss_scale" in a training
+  // step with a name (Scope::InTrainStep): a float32 scalar, the scale of the next
   // step. It and its companions are created on first use, on the scope's device for variables. Options out of range are
   // an error, which sticks to the graph; the variable is then invalid.
   Variable Value(OpScope scope) const;

@@ -54,7 +54,7 @@ const Node* ExponentialMovingAverage::AssignTo(OpScope scope, int from) {
   std::vector<Output> assigned;
   for (const Variable& variable : scope.graph().variables()) {
     if (variable.replica() != scope.replica() || variable.def().slot_of != nullptr) continue;
-    if (variable.name() == kGlobalStep) continue;
+    if (IsGlobalStep(variable)) continue;
     const Variable source = scope.graph().FindVariable(variable.name(), from);
     if (!source.valid()) {
       scope.Fail(absl::NotFoundError(absl::StrCat("Variable ", variable.name(), " of replica ", scope.replica(),

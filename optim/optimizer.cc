@@ -13,7 +13,7 @@ double Decay(double weight_decay, const VariableFilter& decays, const Variable& 
 }
 
 Output LearningRate(OpScope scope, const Schedule& schedule) {
-  const std::string made = absl::StrCat("learning_rate ", schedule.ToString());
+  const std::string made = absl::StrCat(TrainStepName(scope, "learning_rate "), schedule.ToString());
   if (const auto items = scope.graph().collection(made); !items.empty()) return std::get<Output>(items[0].value);
   const Variable step = GlobalStep(scope);
   if (!step.valid()) return Output();

@@ -187,6 +187,10 @@ Scope Scope::InTower(int tower) const {
   });
 }
 
+Scope Scope::InTrainStep(absl::string_view name) const {
+  return With([&](Facts& facts) { facts.train_step = std::string(name); });
+}
+
 Scope Scope::RandomCounters(Output step, Output first_example) const {
   return With([&](Facts& facts) {
     facts.random_step = step;

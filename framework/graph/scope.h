@@ -76,6 +76,9 @@ class Scope {
   // New nodes belong to tower `tower`. Called on the name scope of the tower itself: reports and summaries show names
   // without it.
   Scope InTower(int tower) const;
+  // Builds for the training step of this name, which has a global step and a loss scale of its own: the variables
+  // "<name>/global_step" (optim/global_step.h) and "<name>/loss_scale". Empty: those of the graph.
+  Scope InTrainStep(absl::string_view name) const;
   // Gives new nodes this source line instead of that of the builder's caller.
   Scope WithLocation(SourceLocation location) const;
   // Sets the counters of random ops: `step`, an int64 scalar that changes every step, and `first_example`, the index of
@@ -100,7 +103,8 @@ class Scope {
     return facts_->variable_device.has_value() ? *facts_->variable_device : facts_->device;
   }
   Phase phase() const { return facts_->phase; }
-  int tower() const { return facts_->tower; }            // -1: none
+  int tower() const { return facts_->tower; }  // -1: none
+  const std::string& train_step() const { return facts_->train_step; }
   SourceLocation location() const { return location_; }  // the source line of new nodes; may be unknown
   Reuse reuse() const { return facts_->reuse; }
   int replica() const { return facts_->replica; }
@@ -137,7 +141,7 @@ class Scope {
 
   // Everything but the names that a scope passes on to scopes made from it. Immutable, so scopes and nodes share it.
   struct Facts : NodeFacts {
-    std::string variable_path = {};
+    std::string variable_path = {}, train_step = {};
     std::optional<DeviceName> variable_device = {};  // if it is not that of nodes
     std::vector<const Node*> control_inputs = {};
     Output only_if = {};

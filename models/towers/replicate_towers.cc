@@ -121,7 +121,7 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
     root.Fail(status);
     return {};
   }
-  TrainStep step{.first_tower = options.first_tower, .towers_in_all = total, .series = series};
+  TrainStep step{.name = options.name, .first_tower = options.first_tower, .towers_in_all = total, .series = series};
   std::optional<optim::LossScale> loss_scale;
   if (options.loss_scale.has_value()) loss_scale.emplace(*options.loss_scale);
   const optim::LossScale* const scale = loss_scale.has_value() ? &*loss_scale : nullptr;
@@ -183,7 +183,8 @@ TrainStep ReplicateTowers(OpScope scope, const DeviceSet& devices, absl::Span<co
   }
   TrainStep step;
   std::vector<BuiltTower> towers;
-  if (scope.status().ok()) step = Replicate(scope, devices, fields, model, optimizer, options, towers);
+  if (scope.status().ok())
+    step = Replicate(scope.InTrainStep(options.name), devices, fields, model, optimizer, options, towers);
   for (BuiltTower& tower : towers) step.towers.push_back(std::move(tower.result));
   // After an error callers may still index the towers.
   const size_t size = devices.size() == 0 ? 1 : devices.TowerDevices().size();

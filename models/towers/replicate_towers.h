@@ -36,6 +36,9 @@ enum class BatchNormPolicy {
 absl::StatusOr<BatchNormPolicy> ParseBatchNormPolicy(absl::string_view name);  // "per_tower", "synchronised"
 
 struct ReplicateOptions {
+  // Gives the training step a global step, a schedule and a loss scale of its own, as one of several in a graph that
+  // train in turn needs: the variables "<name>/global_step" and "<name>/loss_scale". Empty: those of the graph.
+  std::string name = {};
   // For one of several processes: the number of its first tower, and the number of towers of all processes. 0: this
   // process has them all. All processes must build the same model.
   int first_tower = 0, towers = 0;
@@ -92,6 +95,7 @@ struct TrainTower {
 // Session::Run), after `initialize` once. If building it failed, Scope::status() and Session::Create report the error,
 // and what is not there is invalid or null.
 struct TrainStep {
+  std::string name = {};                   // ReplicateOptions::name
   std::vector<TrainTower> towers;          // of this process
   int first_tower = 0, towers_in_all = 0;  // the number of towers[0], and of those of all processes
   // With towers in series, each of `towers` is run `series` times a step by `accumulate`, with the batches of towers
@@ -128,7 +132,8 @@ struct TrainStep {
 // the step: those of tower 0 or, if synchronised, of every replica. Evaluation reads replica 0.
 //
 // The variables below the scope's variable path are trained, so several models can be trained in one graph, each in its
-// own VariableScope. They share the global step, which counts the steps of all of them and drives their schedules.
+// own VariableScope or with what the others train frozen. Give each a name (ReplicateOptions), since without they share
+// the global step, which then counts the steps of all of them and drives their schedules. A Trainer runs them in turn.
 //
 // A table [V, ...] that the model reads by ops::Gather alone, as an embedding, has a sparse gradient
 // (optim/apply.h) if the optimizer takes them: it updates the rows that any tower touched, in every layout. Towers of
