@@ -110,12 +110,13 @@ absl::StatusOr<int> FitFixedPoints(World& world, const FixedPointsOptions& optio
     const std::string& changed = training.resuming.note;
     fmt::print("Resuming from {}, after step {}\n{}", resume->path, first, changed.empty() ? "" : changed + "\n");
   }
+  ASSIGN_OR_RETURN(const absl::Duration limit, MaxRunTime());
   ASSIGN_OR_RETURN(const auto checkpoints, OpenCheckpoints(*line->session, training));
   const bool owns_metrics = absl::GetFlag(FLAGS_metrics_file).empty();
   ASSIGN_OR_RETURN(MetricsWriter metrics,
                    MetricsWriter::Open(metrics_file, owns_metrics ? std::optional(RunStart{first}) : std::nullopt));
   const int64_t log_every = options.log_every == -1 ? kLogEvery : options.log_every;
-  const StopSignals signals;
+  const StopSignals signals(limit);
   int stopped = 0;
   int64_t done = first;
   while (done < steps && stopped == 0) {

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # slurm.sh CIFAR10 LIBRARY...: starts Slurm on this machine alone, in a folder of its own, trains in two tasks of srun with
 # each of the MPI libraries (openmpi, mpich), and compares the checkpoints with one process's. With Open MPI it also stops
-# a batch job by SIGUSR1, as Slurm does before a time limit, and lets it go on.
+# a batch job by SIGUSR1, as Slurm does before a time limit, then by --max_run_time, and lets it go on each time.
 cifar10=${1:?the program cifar10}
 shift
 libraries=$*
@@ -115,19 +115,23 @@ restart() {
   [ "$(limit 5 squeue --noheader --job="$1" --format=%T)" = PENDING ] && limit 5 scontrol update jobid="$1" starttime=now
 }
 
-# The batch script of docs/machines.md: it saves when told, puts itself back into the queue and goes on there.
+# The batch script of docs/machines.md: it saves when told and when its time is over, puts itself back into the queue
+# and goes on there.
 requeue() {
   local log=$work/batch.txt job
   cat >"$work/batch.sh" <<END
 #!/bin/bash
 #SBATCH --ntasks=2 --signal=USR1@120 --time=60 --requeue --open-mode=append --output=$log
-steps=100000
-[ "\${SLURM_RESTART_COUNT:-0}" = 0 ] || steps=1
-srun --mpi=pmix --kill-on-bad-exit=1 "$cifar10" --devices=cpu:1 --threads_per_device=1 --batch_size=8 --steps=\$steps \\
+case \${SLURM_RESTART_COUNT:-0} in
+  0) limits=--steps=100000 ;;
+  1) limits="--steps=100000 --max_run_time=1s" ;;
+  *) limits=--steps=1 ;;
+esac
+srun --mpi=pmix --kill-on-bad-exit=1 "$cifar10" --devices=cpu:1 --threads_per_device=1 --batch_size=8 \$limits \\
   --schedule=constant --train_dir="$work/batch"
 status=\$?
 echo "srun ended with \$status in run \${SLURM_RESTART_COUNT:-0}"
-[ \$status != 138 ] || scontrol requeue "\$SLURM_JOB_ID"
+case \$status in 138 | 142) scontrol requeue "\$SLURM_JOB_ID" ;; esac
 END
   job=$(limit 10 sbatch --parsable "$work/batch.sh") || fail "sbatch ended with status $?"
   await 30 "the batch job does not train: $(cat "$log" 2>/dev/null)" logged 3
@@ -136,10 +140,13 @@ END
   expect_text "$log" "Stopped by SIGUSR1 after step" "the batch job"
   # Slurm would let it wait for two minutes.
   await 20 "the batch job is not put back into the queue" restart "$job"
-  await 30 "the batch job does not end again: $(cat "$log")" grep -q "srun ended with 0 in run 1" "$log"
+  await 30 "the batch job does not stop again: $(cat "$log")" grep -q "srun ended with 142 in run 1" "$log"
   expect_text "$log" "Resuming from $work/batch/checkpoints/step-" "the batch job"
+  expect_text "$log" "Stopped by the time limit after step" "the batch job"
+  await 20 "the batch job is not put back into the queue again" restart "$job"
+  await 30 "the batch job does not end: $(cat "$log")" grep -q "srun ended with 0 in run 2" "$log"
   await 20 "the batch job stays in the queue" ended "$job"
-  echo "sbatch: saved after SIGUSR1, and resumed in a second run"
+  echo "sbatch: saved after SIGUSR1 and after its time, and resumed each time"
 }
 
 train_alone

@@ -49,7 +49,8 @@ int RunProgram(int argc, char** argv, absl::string_view usage, absl::FunctionRef
 
 // The exit status of main; prints an error to standard error. It is one if standard output could not be written.
 int ExitStatus(const absl::Status& status);
-// The same for a run that a signal may have ended (0: none): 128 + signal, as if it had killed the program.
+// The same for a run that a signal may have ended (0: none): 128 + signal, as if it had killed the program,
+// so 142 for a time limit (StopSignals).
 int ExitStatus(const absl::StatusOr<int>& signal);
 
 }  // namespace belfry::trainers

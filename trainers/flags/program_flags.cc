@@ -28,6 +28,7 @@ absl::Status TakeFlags(ProgramRun& run) {
   run.variable_update = absl::GetFlag(FLAGS_variable_update);
   run.way = absl::GetFlag(FLAGS_averager) == "mpi" ? ExchangeWay::kRing : ExchangeWay::kSlices;
   run.start_timeout = StartTimeout();
+  ASSIGN_OR_RETURN(run.max_run_time, MaxRunTime());
   run.stopped_text = &StoppedText;
   ASSIGN_OR_RETURN(const int64_t batch_size, GlobalBatchSize(run.replicate.towers));
   run.order = {.batch_size = batch_size,

@@ -18,6 +18,10 @@ ABSL_FLAG(int64_t, batch_size_per_tower, 0,
           "devices.");
 ABSL_FLAG(uint64_t, seed, 1, "Seed of the initial values, the order of examples, augmentation and dropout.");
 
+ABSL_FLAG(absl::Duration, max_run_time, absl::InfiniteDuration(),
+          "Time after which the training saves and ends with status 142, such as 3h50m or 45s, so that a batch system "
+          "can start it again; inf: no limit.");
+
 ABSL_FLAG(std::string, train_dir, "",
           "Directory for what the run writes: metrics.jsonl and, if the program has them, checkpoints, TensorBoard "
           "event files and traces. Created if missing.");
@@ -56,6 +60,15 @@ absl::StatusOr<int64_t> Steps(int64_t default_steps) {
         absl::StrCat("--steps=", steps, " must be at least 0, or -1 for the default of ", default_steps));
   }
   return steps == -1 ? default_steps : steps;
+}
+
+absl::StatusOr<absl::Duration> MaxRunTime() {
+  const absl::Duration limit = absl::GetFlag(FLAGS_max_run_time);
+  if (limit <= absl::ZeroDuration()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--max_run_time=", absl::FormatDuration(limit), "; expected a time above 0, such as 3h50m"));
+  }
+  return limit;
 }
 
 absl::StatusOr<std::string> PrepareOutputs() {

@@ -8,6 +8,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/time/time.h"
 
 ABSL_DECLARE_FLAG(int64_t, steps);
 ABSL_DECLARE_FLAG(uint64_t, seed);
@@ -26,6 +27,9 @@ absl::Status CheckBatchFits(int64_t batch_size, int64_t examples, absl::string_v
 
 // --steps, or `default_steps` if it is -1. InvalidArgument below -1.
 absl::StatusOr<int64_t> Steps(int64_t default_steps);
+
+// --max_run_time, for StopSignals. InvalidArgument unless it is above 0.
+absl::StatusOr<absl::Duration> MaxRunTime();
 
 // --metrics_file, or metrics.jsonl in --train_dir; empty if neither is set. Creates --train_dir and opens the file
 // once, so that a path that cannot be written is an error (Unavailable) before any work.

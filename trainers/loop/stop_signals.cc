@@ -1,5 +1,8 @@
 #include "trainers/loop/stop_signals.h"
 
+#include <sys/time.h>
+
+#include <algorithm>
 #include <atomic>
 #include <iterator>
 
@@ -8,23 +11,30 @@
 namespace belfry::trainers {
 namespace {
 
-constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP};
+constexpr int kSignals[] = {SIGINT, SIGTERM, SIGUSR1, SIGHUP, SIGALRM};
 
 // Global, since a signal handler has no other state.
 std::atomic<int> noted_signal{0};
 static_assert(std::atomic<int>::is_always_lock_free);
 
 // A batch system sends SIGUSR1 to all processes of a job, and a launcher among them passes it on: so it may come twice.
+// The alarm may come when the run is stopping already.
 void Note(int signal) {
   int none = 0;
-  if (noted_signal.compare_exchange_strong(none, signal) || signal == SIGUSR1) return;
+  if (noted_signal.compare_exchange_strong(none, signal) || signal == SIGUSR1 || signal == SIGALRM) return;
   std::signal(signal, SIG_DFL);
   std::raise(signal);
 }
 
+void SetAlarm(absl::Duration after) {
+  itimerval timer{};
+  if (after != absl::InfiniteDuration()) timer.it_value = absl::ToTimeval(after);
+  BELFRY_CHECK(setitimer(ITIMER_REAL, &timer, nullptr) == 0);
+}
+
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(absl::Duration limit) : limited_(limit != absl::InfiniteDuration()) {
   noted_signal = 0;
   struct sigaction action {};
   action.sa_handler = &Note;
@@ -37,9 +47,12 @@ StopSignals::StopSignals() {
     if (kSignals[i] == SIGHUP && previous_[i].sa_handler == SIG_IGN) continue;
     BELFRY_CHECK(sigaction(kSignals[i], &action, nullptr) == 0);
   }
+  // A timer of 0 would never end.
+  if (limited_) SetAlarm(std::max(limit, absl::Milliseconds(1)));
 }
 
 StopSignals::~StopSignals() {
+  if (limited_) SetAlarm(absl::InfiniteDuration());
   for (size_t i = 0; i < std::size(kSignals); ++i) sigaction(kSignals[i], &previous_[i], nullptr);
 }
 
@@ -50,6 +63,7 @@ std::string SignalName(int signal) {
          : signal == SIGTERM ? "SIGTERM"
          : signal == SIGUSR1 ? "SIGUSR1"
          : signal == SIGHUP  ? "SIGHUP"
+         : signal == SIGALRM ? "the time limit"
                              : "signal " + std::to_string(signal);
 }
 

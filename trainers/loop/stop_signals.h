@@ -1,17 +1,20 @@
-// Ctrl-C, SIGTERM and SIGUSR1 as requests to stop, which a run polls.
+// Ctrl-C, SIGTERM, SIGUSR1 and a limit on time as requests to stop, which a run polls.
 #pragma once
 
 #include <csignal>
 #include <string>
 
+#include "absl/time/time.h"
+
 namespace belfry::trainers {
 
 // During its lifetime, the first SIGINT, SIGTERM or SIGUSR1 is only recorded; a second SIGINT or SIGTERM terminates the
 // program, as the first would otherwise. (Launchers and batch systems pass SIGUSR1 on to all processes, twice if both
-// do, and leave them the time to save.) REQUIRES: at most one instance at a time.
+// do, and leave them the time to save.) When `limit` is over, it is as if SIGALRM came. REQUIRES: at most one instance
+// at a time; with a limit, nothing else uses setitimer or alarm.
 class StopSignals {
  public:
-  StopSignals();
+  explicit StopSignals(absl::Duration limit = absl::InfiniteDuration());
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -20,10 +23,11 @@ class StopSignals {
   static int noted();
 
  private:
-  struct sigaction previous_[4];  // the previous handlers
+  const bool limited_;
+  struct sigaction previous_[5];  // the previous handlers
 };
 
-// "SIGINT", "SIGTERM", "SIGUSR1".
+// "SIGINT", "SIGTERM", "SIGUSR1"; SIGALRM is "the time limit".
 std::string SignalName(int signal);
 
 }  // namespace belfry::trainers

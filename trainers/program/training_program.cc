@@ -149,7 +149,7 @@ absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
     options.evaluate = [&](int64_t step) { return program.Evaluate(run, *made->session, step); };
   }
   options.tasks.step_timeout = run.session.timeout;
-  const StopSignals signals;
+  const StopSignals signals(run.max_run_time);
   Trainer trainer(*made->session, made->step, *made->input, options);
   RETURN_IF_ERROR(trainer.Run());
   if (run.world.rank() != 0) return trainer.stopped();

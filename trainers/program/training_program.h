@@ -48,6 +48,7 @@ struct ProgramRun {
   bool explain = false;                    // print the cost instead of training
   std::optional<size_t> memory_limit = {};
   absl::Duration start_timeout = absl::Minutes(5);                          // of tasks for each other
+  absl::Duration max_run_time = absl::InfiniteDuration();                   // of the training (StopSignals)
   std::function<std::string(int signal, int64_t steps)> stopped_text = {};  // printed if a signal ended the run
 
   int64_t evaluate_every_epochs = 0;  // training.evaluate_every in passes over the data; 0: as that says
