@@ -15,4 +15,10 @@ void Batch::Release() {
   if (source_ != nullptr) std::exchange(source_, nullptr)->GiveBack(*contents_);
 }
 
+absl::Status BatchSource::Resume(const io::Metadata& /*saved*/) {
+  return absl::UnimplementedError(
+      "this source of batches cannot move to the position that a checkpoint holds; override BatchSource::Resume, or "
+      "make the source at that position and set TrainerOptions::resume");
+}
+
 }  // namespace belfry::data

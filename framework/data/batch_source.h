@@ -85,6 +85,9 @@ class BatchSource {
   virtual Position position() const = 0;
   // Adds to a checkpoint's metadata whatever a program needs to make a source that goes on at the batch `next`.
   virtual void PutPosition(Position next, io::Metadata& metadata) const = 0;
+  // Moves to the position that PutPosition wrote to `saved`, so that Next goes on there. No batch may be on loan.
+  // Errors: FailedPrecondition if the source makes other batches than then; Unimplemented if it cannot move.
+  virtual absl::Status Resume(const io::Metadata& saved);
   // Lines that must be the same in all processes of a run: whatever decides which examples a batch holds.
   virtual absl::StatusOr<std::vector<std::string>> Settings() const = 0;
 

@@ -188,6 +188,7 @@ void Prefetcher::Work(Maker maker) {
 // are taken, and there is one place to look for work. Batch n may be opened once batch n - slots has been given back:
 // its slot is then kFree. Batches given back out of order only delay the opening, never reorder it.
 bool Prefetcher::CanClaim() const {
+  if (moving_) return false;
   if (opened_ > 0) {
     const Slot& newest = SlotAt(opened_ - 1);
     if (newest.state == Slot::kMaking && newest.claimed < static_cast<int64_t>(newest.indices.size())) return true;
@@ -298,10 +299,9 @@ void Prefetcher::Finish(const Chunk& chunk, const absl::Status& status) {
     failed_ = true;
   }
   slot.made += chunk.end - chunk.begin;
-  if (slot.made == static_cast<int64_t>(slot.indices.size())) {
-    slot.state = Slot::kReady;
-    mutex_.NotifyAll();
-  }
+  const bool whole = slot.made == static_cast<int64_t>(slot.indices.size());
+  if (whole) slot.state = Slot::kReady;
+  if (whole || moving_) mutex_.NotifyAll();
 }
 
 bool Prefetcher::CanTake() const { return taken_ < opened_ && SlotAt(taken_).state == Slot::kReady; }
@@ -349,6 +349,32 @@ absl::StatusOr<Batch> Prefetcher::Take() {
   mutex_.NotifyAll();  // another caller of Next may now have nothing left to wait for
   ++taken_;
   return Batch(*this, slot);
+}
+
+// True if no thread is making a chunk.
+bool Prefetcher::Idle() const {
+  return std::all_of(slots_.begin(), slots_.end(), [](const auto& slot) { return slot->claimed == slot->made; });
+}
+
+absl::Status Prefetcher::Resume(const io::Metadata& saved) {
+  ASSIGN_OR_RETURN(const Position start, TakePosition(saved, options_, dataset_.size()));
+  MutexLock lock(mutex_);
+  const auto taken = [](const auto& slot) { return slot->state == Slot::kTaken; };
+  if (std::any_of(slots_.begin(), slots_.end(), taken)) {
+    return absl::FailedPreconditionError("a prefetcher cannot resume at another place while a batch is on loan");
+  }
+  moving_ = true;
+  mutex_.Await([this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return Idle(); });
+  for (const auto& slot : slots_) {
+    slot->state = Slot::kFree;
+    slot->claimed = slot->made = 0;
+    slot->status = absl::OkStatus();
+  }
+  opened_ = taken_ = 0;
+  to_open_ = to_take_ = start;
+  failed_ = moving_ = false;
+  mutex_.NotifyAll();
+  return absl::OkStatus();
 }
 
 void Prefetcher::GiveBack(BatchContents& contents) {

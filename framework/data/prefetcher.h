@@ -68,6 +68,8 @@ class Prefetcher final : public BatchSource {
   Position position() const override;
   // data::PutPosition; TakePosition reads it.
   void PutPosition(Position next, io::Metadata& metadata) const override;
+  // As TakePosition; waits for the workers to finish what they are making, and drops it.
+  absl::Status Resume(const io::Metadata& saved) override;
   absl::StatusOr<std::vector<std::string>> Settings() const override;
 
   const PrefetcherOptions& options() const { return options_; }
@@ -102,6 +104,7 @@ class Prefetcher final : public BatchSource {
   absl::Status Make(const Chunk& chunk, Maker& maker);
   absl::Status MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, Maker& maker);
   void Finish(const Chunk& chunk, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
+  bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool CanTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Batch> Take() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::StatusOr<Batch> MakeAndTake() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -128,6 +131,7 @@ class Prefetcher final : public BatchSource {
   int64_t order_epoch_ ABSL_GUARDED_BY(mutex_) = -1;
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;  // an example could not be read: do not open any more batches
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;
+  bool moving_ ABSL_GUARDED_BY(mutex_) = false;  // no chunk may be claimed
 
   Mutex own_maker_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);
   Maker own_maker_ ABSL_GUARDED_BY(own_maker_mutex_);  // used by Next if there are no threads

@@ -33,10 +33,12 @@ class ResumeTest : public testing::Test {
   std::vector<Seen> Run(const PrefetcherOptions& options) {
     auto prefetcher = Prefetcher::Create(*dataset_, options);
     EXPECT_TRUE(prefetcher.ok()) << prefetcher.status();
+    return prefetcher.ok() ? Rest(**prefetcher) : std::vector<Seen>();
+  }
+  std::vector<Seen> Rest(Prefetcher& prefetcher) {
     std::vector<Seen> batches;
-    if (!prefetcher.ok()) return batches;
     next_.clear();
-    for (auto batch = (*prefetcher)->Next(); batch.ok(); batch = (*prefetcher)->Next()) {
+    for (auto batch = prefetcher.Next(); batch.ok(); batch = prefetcher.Next()) {
       Seen& seen = batches.emplace_back();
       seen.indices.assign(batch->indices().begin(), batch->indices().end());
       for (const TowerBatch& tower : batch->towers()) {
@@ -53,6 +55,41 @@ class ResumeTest : public testing::Test {
   PrefetcherOptions options_;
   std::vector<Position> next_;  // after each batch of the last Run
 };
+
+TEST_F(ResumeTest, MovesToASavedPositionBitForBit) {
+  const std::vector<Seen> whole = Run(options_);
+  const std::vector<Position> next = next_;
+  for (size_t done = 1; done <= whole.size(); ++done) {
+    io::Metadata metadata;
+    PutPosition(options_, kExamples, next[done - 1], metadata);
+    PrefetcherOptions again = options_;
+    again.threads = static_cast<int>(done % 3);
+    const auto prefetcher = ValueOf(Prefetcher::Create(*dataset_, again));
+    // It may have made some, and be making others.
+    for (size_t taken = 0; taken < done % 5; ++taken) ASSERT_TRUE(prefetcher->Next().ok());
+    ASSERT_TRUE(prefetcher->Resume(metadata).ok());
+    EXPECT_EQ(prefetcher->position(), next[done - 1]);
+    const std::vector<Seen> rest = Rest(*prefetcher);
+    ASSERT_EQ(rest.size(), whole.size() - done);
+    for (size_t i = 0; i < rest.size(); ++i) {
+      EXPECT_EQ(rest[i].indices, whole[done + i].indices);
+      EXPECT_TRUE(rest[i].inputs == whole[done + i].inputs) << "after " << done << " batches";
+    }
+  }
+}
+
+TEST_F(ResumeTest, DoesNotMoveWhileABatchIsOnLoanOrToOtherData) {
+  io::Metadata metadata;
+  PutPosition(options_, kExamples, {1, 2}, metadata);
+  const auto prefetcher = ValueOf(Prefetcher::Create(*dataset_, options_));
+  Batch batch = ValueOf(prefetcher->Next());
+  ExpectError(prefetcher->Resume(metadata), StatusCode::kFailedPrecondition, "on loan");
+  batch.Release();
+  EXPECT_TRUE(prefetcher->Resume(metadata).ok());
+  metadata["data.seed"] = "12345";
+  ExpectError(prefetcher->Resume(metadata), StatusCode::kFailedPrecondition, "data.seed");
+  EXPECT_EQ(prefetcher->position(), (Position{1, 2}));
+}
 
 TEST_F(ResumeTest, GoesOnBitForBitWithAnyNumberOfTowers) {
   for (const bool drop_remainder : {false, true}) {
