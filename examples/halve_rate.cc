@@ -1,7 +1,6 @@
 // A callback of one's own: halves the learning rate when an evaluation is no better than the best one, and ends the run
 // when the rate is small. `halve_rate [FOLDER]`; started again with the same folder it goes on (docs/training.md).
 #include <cstdio>
-#include <optional>
 #include <string>
 
 #include "belfry.h"
@@ -41,14 +40,9 @@ absl::Status Train(const std::string& folder) {
   HalveRate halve(rate);
   trainers::TrainerOptions options{.steps = 10'000, .evaluate_every = 100, .directory = folder};
   options.callbacks = {&halve};
+  options.resume_latest = !folder.empty();
   ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open("cpu:1"));
-  data::PrefetcherOptions order{.batch_size = 100};
-  ASSIGN_OR_RETURN(std::optional<io::Checkpoint> checkpoint, trainers::FindCheckpoint(folder));
-  if (checkpoint.has_value()) {
-    options.resume = &*checkpoint;
-    ASSIGN_OR_RETURN(order.start, data::TakePosition(checkpoint->metadata, order, examples.size()));
-  }
-  ASSIGN_OR_RETURN(auto input, data::Prefetcher::Create(examples, order));
+  ASSIGN_OR_RETURN(auto input, data::Prefetcher::Create(examples, {.batch_size = 100}));
   Graph graph(BuiltinOps());
   optim::Adam adam({.learning_rate = optim::Adjustable(rate)});
   models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, *input, Loss, adam);

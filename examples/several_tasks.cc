@@ -2,7 +2,6 @@
 // again with the same folder it goes on where it stopped, also with another number of processes (docs/machines.md).
 #include <cstdio>
 #include <cstdlib>
-#include <optional>
 #include <string>
 
 #include "belfry.h"
@@ -23,12 +22,8 @@ absl::StatusOr<int> Train(World& world, const std::string& folder, int64_t steps
   const int first = towers.first[world.rank()];
 
   const Waves examples(2000);  // each task reads the same, and takes its towers' shares of each batch
-  ASSIGN_OR_RETURN(std::optional<io::Checkpoint> checkpoint, trainers::FindCheckpoint(folder, world));
   data::PrefetcherOptions order{
       .batch_size = 100, .towers = towers.total(), .first_tower = first, .local_towers = local};
-  if (checkpoint.has_value()) {
-    ASSIGN_OR_RETURN(order.start, data::TakePosition(checkpoint->metadata, order, examples.size()));
-  }
   ASSIGN_OR_RETURN(auto input, data::Prefetcher::Create(examples, order));
 
   Graph graph(BuiltinOps());
@@ -37,8 +32,7 @@ absl::StatusOr<int> Train(World& world, const std::string& folder, int64_t steps
                                                    {.first_tower = first, .towers = towers.total()});
   ASSIGN_OR_RETURN(auto session, Session::Create(graph, devices, {.collectives = WorldCollectives(world, towers)}));
   trainers::StopSignals signals;
-  trainers::TrainerOptions options{.world = &world, .steps = steps, .directory = folder};
-  options.resume = checkpoint.has_value() ? &*checkpoint : nullptr;
+  trainers::TrainerOptions options{.world = &world, .steps = steps, .directory = folder, .resume_latest = true};
   options.stop = &trainers::StopSignals::noted;
   trainers::Trainer trainer(*session, step, *input, options);
   RETURN_IF_ERROR(trainer.Run());

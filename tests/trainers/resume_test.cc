@@ -214,6 +214,19 @@ TEST_F(ResumeTest, Sigusr1MayComeTwice) {
   EXPECT_EQ(StopSignals::noted(), SIGUSR1);
 }
 
+TEST_F(ResumeTest, TheTimeLimitIsNotedAndEndsNothing) {
+  {
+    const StopSignals signals(absl::Milliseconds(1));
+    while (StopSignals::noted() == 0) absl::SleepFor(absl::Milliseconds(1));
+    EXPECT_EQ(StopSignals::noted(), SIGALRM);
+    std::raise(SIGALRM);
+  }
+  const StopSignals again(absl::Hours(1));
+  std::raise(SIGINT);
+  std::raise(SIGALRM);
+  EXPECT_EQ(StopSignals::noted(), SIGINT);
+}
+
 TEST_F(ResumeTest, ASecondSignalEndsTheProgram) {
   EXPECT_EXIT(
       {

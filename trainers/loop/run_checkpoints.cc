@@ -65,10 +65,10 @@ std::string CheckpointFolder(const std::string& directory) {
   return (std::filesystem::path(directory) / "checkpoints").string();
 }
 
-RunCheckpoints::RunCheckpoints(Session& session, const models::TrainStep& step, TaskSync& tasks,
+RunCheckpoints::RunCheckpoints(Session& session, std::vector<const Node*> initializers, TaskSync& tasks,
                                const std::string& directory)
     : session_(session),
-      step_(step),
+      initializers_(std::move(initializers)),
       tasks_(tasks),
       folder_(directory.empty() ? "" : CheckpointFolder(directory)),
       tag_(tasks.world().NewTag()) {}
@@ -78,8 +78,10 @@ absl::Status RunCheckpoints::Initialize() {
   HashSet<const Node*> done;
   for (const Variable& variable : initialized) done.insert(&variable.initializer());
   std::vector<const Node*> targets;
-  for (const Node* initializer : step_.initialize->control_inputs()) {
-    if (!done.contains(initializer)) targets.push_back(initializer);
+  for (const Node* const all : initializers_) {
+    for (const Node* const initializer : all->control_inputs()) {
+      if (done.insert(initializer).second) targets.push_back(initializer);
+    }
   }
   return targets.empty() ? absl::OkStatus() : session_.Run({}, {}, targets).status();
 }

@@ -16,7 +16,6 @@
 #include "framework/runtime/checkpointer.h"
 #include "framework/runtime/saver.h"
 #include "framework/runtime/session.h"
-#include "models/towers/replicate_towers.h"
 #include "trainers/loop/task_sync.h"
 
 namespace belfry::trainers {
@@ -28,8 +27,10 @@ std::string CheckpointFolder(const std::string& directory);
 // writing files and variables, and of exchanges between tasks. Not thread-safe.
 class RunCheckpoints {
  public:
-  // `directory`: of the run, in task 0; empty: none. Borrows the others.
-  RunCheckpoints(Session& session, const models::TrainStep& step, TaskSync& tasks, const std::string& directory);
+  // `initializers`: TrainStep::initialize of all training steps. `directory`: of the run, in task 0; empty: none.
+  // Borrows the others.
+  RunCheckpoints(Session& session, std::vector<const Node*> initializers, TaskSync& tasks,
+                 const std::string& directory);
 
   // Gives variables without a value their initial one. The others were restored, or trained by an earlier run of the
   // session.
@@ -68,7 +69,7 @@ class RunCheckpoints {
   absl::Status DealSlotParts(absl::Span<const io::NamedTensor> tensors);
 
   Session& session_;
-  const models::TrainStep& step_;
+  const std::vector<const Node*> initializers_;
   TaskSync& tasks_;
   const std::string folder_;  // empty: none
   std::unique_ptr<Checkpointer> checkpointer_;

@@ -115,14 +115,24 @@ absl::Status StepTable::RunSeries(const data::Batch& batch) {
   return absl::OkStatus();
 }
 
-absl::Status StepTable::Read(PreparedStep& step, int64_t number, StepResults& results,
-                             std::vector<Tensor>* summaries) const {
+absl::Status StepTable::Wait() {
+  for (const auto& [counts, run] : runs_) RETURN_IF_ERROR(run->Wait());
+  for (const auto& [examples, prepared] : prepared_) {
+    for (PreparedStep* const step : {prepared.plain.get(), prepared.with_summaries.get()}) {
+      if (step != nullptr) RETURN_IF_ERROR(step->Wait());
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status StepTable::Read(PreparedStep& step, int64_t number, StepResults& results, std::vector<Tensor>* summaries) {
+  for (const auto& [counts, run] : runs_) RETURN_IF_ERROR(run->Wait());
   RETURN_IF_ERROR(step.Wait());
   results.loss = step.fetched(0).scalar<float>();
   results.learning_rate = step.fetched(1).scalar<float>();
   RETURN_IF_ERROR(CheckLoss(results.loss, number));
   int next = 2;
-  for (Metric& metric : results.metrics) metric.value = step.fetched(next++).scalar<float>();
+  for (size_t i = 0; i < step_.metrics.size(); ++i) results.metrics[i].value = step.fetched(next++).scalar<float>();
   if (step_.loss_scale.valid()) {
     RETURN_IF_ERROR(
         ReadLossScale(step.fetched(next).scalar<float>(), step.fetched(next + 1).scalar<int64_t>(), number, results));

@@ -40,9 +40,11 @@ class StepTable {
   // Runs the towers in series on the batch, which Feeds has checked; the step that Find returns then applies the sums.
   // Does nothing if there are none in series. Errors: those of Session::Prepare and PreparedStep::Run.
   absl::Status RunSeries(const data::Batch& batch);
+  // Waits until the last runs of all steps are done. Errors: those that occurred after PreparedStep::Run returned.
+  absl::Status Wait();
   // Waits for the step, which has number `number`, and reads its results; with summaries also these. Aborted if the
-  // loss is not finite, or loss scaling has skipped 100 steps in a row.
-  absl::Status Read(PreparedStep& step, int64_t number, StepResults& results, std::vector<Tensor>* summaries) const;
+  // loss is not finite, or loss scaling has skipped 100 steps in a row. The first of results.metrics are the step's.
+  absl::Status Read(PreparedStep& step, int64_t number, StepResults& results, std::vector<Tensor>* summaries);
 
   // Results with the names of the step's metrics, and with the steps that were skipped before.
   absl::StatusOr<StepResults> StartResults() const;

@@ -15,6 +15,18 @@
 
 namespace belfry::trainers {
 
+namespace {
+
+std::vector<const Node*> Initializers(const models::TrainStep& step, absl::Span<const OtherStep> others) {
+  std::vector<const Node*> nodes = {step.initialize};
+  for (const OtherStep& other : others) {
+    if (other.step != nullptr) nodes.push_back(other.step->initialize);
+  }
+  return nodes;
+}
+
+}  // namespace
+
 Trainer::Trainer(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options)
     : options_(std::move(options)),
       input_(input),
@@ -24,9 +36,9 @@ Trainer::Trainer(Session& session, const models::TrainStep& step, data::BatchSou
              tasks_.world().rank() == 0 && !options_.directory.empty() && options_.summary_every > 0
                  ? options_.summaries
                  : std::vector<Output>()),
-      checkpoints_(session, step, tasks_, options_.directory),
+      others_(session, step, options_.other_steps, tasks_),
+      checkpoints_(session, Initializers(step, options_.other_steps), tasks_, options_.directory),
       state_{.session = session, .world = tasks_.world(), .train_step = step} {
-  state_.resume = options_.resume;
   state_.total = options_.steps;
   state_.print = [this](absl::string_view text) {
     for (Callback* const callback : callbacks_) callback->OnMessage(text);
@@ -47,6 +59,11 @@ absl::Status Trainer::Notify(absl::Status (Callback::*event)(TrainingState&)) {
   state_.times = phases_.times();
   for (Callback* const callback : callbacks_) RETURN_IF_ERROR((callback->*event)(state_));
   return absl::OkStatus();
+}
+
+absl::Status Trainer::WaitForLastStep() {
+  RETURN_IF_ERROR(steps_.Wait());
+  return others_.Wait();
 }
 
 bool Trainer::WantsTrace(int64_t step) const {
@@ -98,6 +115,8 @@ absl::Status Trainer::RunStep(data::Batch batch) {
   if (read || !step->asynchronous()) {
     RETURN_IF_ERROR(steps_.Read(*step, number, state_.results, with_summaries ? &state_.summaries : nullptr));
   }
+  const auto running = [&](const PreparedStep& other) { phases_.SetRunning(other); };
+  RETURN_IF_ERROR(others_.Run(batch, number, read, running, state_.results));
   next_ = batch.next();
   state_.examples += batch.examples();
   batch.Release();
@@ -224,8 +243,8 @@ absl::Status Trainer::Train() {
 // The records that an error kept an interrupted run from writing about the step that it saved, which is then saved as
 // that run would have. LogCallback has written the line by now.
 absl::Status Trainer::MakeUp() {
-  if (options_.resume == nullptr) return absl::OkStatus();
-  const StepRecords records = StepRecords::Load(options_.resume->metadata);
+  if (state_.resume == nullptr) return absl::OkStatus();
+  const StepRecords records = StepRecords::Load(state_.resume->metadata);
   const bool evaluates = records.unevaluated && options_.evaluate;
   if (evaluates) RETURN_IF_ERROR(Evaluate());
   if (!records.unlogged.has_value() && !evaluates) return absl::OkStatus();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "framework/runtime/session.h"
 #include "models/towers/replicate_towers.h"
 #include "trainers/callbacks/callback.h"
+#include "trainers/loop/other_steps.h"
 #include "trainers/loop/phases.h"
 #include "trainers/loop/run_checkpoints.h"
 #include "trainers/loop/step_table.h"
@@ -19,8 +21,8 @@
 
 namespace belfry::trainers {
 
-// Feeds batches to a training step for options.steps steps, with progress, evaluations, metrics and checkpoints.
-// Borrows its arguments. Not thread-safe.
+// Feeds batches to a training step, and to options.other_steps, for options.steps steps, with progress, evaluations,
+// metrics and checkpoints. Borrows its arguments. Not thread-safe.
 class Trainer {
  public:
   Trainer(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options);
@@ -56,6 +58,7 @@ class Trainer {
   void AddOwnCallbacks();
   absl::Status ReadSteps();
   absl::Status StartCallbacks();
+  absl::Status FindLatest();
   absl::Status Start();
   std::vector<std::pair<int64_t, bool>> StepsToCome() const;
   absl::Status PrepareSteps();
@@ -73,7 +76,7 @@ class Trainer {
 
   // Calls a method of all callbacks in their order, up to the first error.
   absl::Status Notify(absl::Status (Callback::*event)(TrainingState&));
-  absl::Status WaitForLastStep() { return state_.prepared == nullptr ? absl::OkStatus() : state_.prepared->Wait(); }
+  absl::Status WaitForLastStep();
   bool WantsTrace(int64_t step) const;
   bool WithSummaries(int64_t step) const;
   bool Due(int64_t every) const { return every > 0 && state_.steps % every == 0; }
@@ -83,16 +86,18 @@ class Trainer {
   data::BatchSource& input_;
   TaskSync tasks_;
   StepTable steps_;
+  OtherSteps others_;
   RunCheckpoints checkpoints_;
   Phases phases_;
   TrainingState state_;
   std::vector<std::unique_ptr<Callback>> own_callbacks_;
-  std::vector<Callback*> callbacks_;  // those that have started
-  StepTrace trace_;                   // of the last step that was traced
-  data::Position next_;               // of the data, for a run that resumes after this step
-  int64_t evaluated_ = -1;            // the steps that the last evaluation came after
-  bool consistent_ = false;           // the variables are those after state_.steps
-  bool ends_ = false;                 // a callback ended the run, and all tasks know it
+  std::vector<Callback*> callbacks_;      // those that have started
+  std::optional<io::Checkpoint> latest_;  // that the run goes on from, with TrainerOptions::resume_latest
+  StepTrace trace_;                       // of the last step that was traced
+  data::Position next_;                   // of the data, for a run that resumes after this step
+  int64_t evaluated_ = -1;                // the steps that the last evaluation came after
+  bool consistent_ = false;               // the variables are those after state_.steps
+  bool ends_ = false;                     // a callback ended the run, and all tasks know it
 };
 
 }  // namespace belfry::trainers

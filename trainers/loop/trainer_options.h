@@ -9,6 +9,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "framework/io/checkpoint_directory.h"
+#include "models/towers/replicate_towers.h"
 #include "trainers/callbacks/callback.h"
 #include "trainers/callbacks/evaluation.h"
 #include "trainers/callbacks/step_tracer.h"
@@ -25,6 +26,13 @@ struct TaskOptions {
   std::vector<std::string> settings = {};  // lines that must be the same in all, besides what the trainer knows
 };
 
+// A further training step of a run, such as the generator's of a GAN. It has a name of its own
+// (ReplicateOptions::name), and the towers of the Trainer's step.
+struct OtherStep {
+  const models::TrainStep* step = nullptr;  // borrowed
+  int64_t every = 1;                        // runs after each `every`-th step of the Trainer's, on the same batch
+};
+
 struct ResumeOptions {
   bool other_data = false;  // the input may start anywhere, as with other examples
   std::string note = {};    // printed when the run resumes: in what it differs from before
@@ -35,7 +43,10 @@ struct TrainerOptions {
   // alone prints, and writes the metrics file and the directory; a signal that any of them notes stops all.
   World* world = nullptr;
   TaskOptions tasks = {};
-  int64_t steps = 1000;           // of the whole run: the global step plus the steps that loss scaling skipped
+  int64_t steps = 1000;  // of the whole run: the global step plus the steps that loss scaling skipped
+  // Run after the Trainer's own step, in this order. Their losses and metrics are shown and logged as metrics by their
+  // names, "generator" and "generator/accuracy". Steps count the Trainer's own; traces and summaries are of it alone.
+  std::vector<OtherStep> other_steps = {};
   int64_t log_every = 10;         // steps between lines of the metrics file, and one after the last; 0: none
   std::string metrics_file = {};  // empty: none
   bool quiet = false;             // nothing on standard output
@@ -60,8 +71,11 @@ struct TrainerOptions {
   std::string directory = {};
   int64_t checkpoint_every = 1000;  // 0: only the others
   int keep_checkpoints = 5;         // the latest ones; the best is kept as well
-  // The checkpoint to resume from, by FindCheckpoint; the input must start where it stopped, by data::TakePosition.
-  // Tasks other than 0 need its metadata only, and get the variables from task 0.
+  // Goes on from the latest checkpoint in `directory`, if there is one: with its variables, at its place in the data,
+  // to which the input is moved (BatchSource::Resume). All that a run needs to be killed and started again.
+  bool resume_latest = false;
+  // Instead of that, the checkpoint to resume from, by FindCheckpoint; the input must start where it stopped, by
+  // data::TakePosition. Tasks other than 0 need its metadata only, and get the variables from task 0.
   const io::Checkpoint* resume = nullptr;
   ResumeOptions resuming = {};
   io::Metadata metadata = {};          // of the model, saved with every checkpoint

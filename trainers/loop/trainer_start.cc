@@ -12,6 +12,7 @@
 #include "trainers/callbacks/log_callback.h"
 #include "trainers/callbacks/progress_callback.h"
 #include "trainers/callbacks/step_tracer.h"
+#include "trainers/loop/run_in_world.h"
 #include "trainers/loop/task_sync.h"
 #include "trainers/loop/trainer.h"
 
@@ -68,7 +69,13 @@ absl::Status Trainer::CheckOptions() const {
     return absl::InvalidArgumentError(
         absl::StrCat("the trace starts at step ", options_.trace.first, ", but the last step is ", options_.steps - 1));
   }
+  if (options_.resume_latest && options_.resume != nullptr) {
+    return absl::InvalidArgumentError(
+        "TrainerOptions::resume and resume_latest are both set; the latter finds the checkpoint by itself");
+  }
+  RETURN_IF_ERROR(others_.Check());
   RETURN_IF_ERROR(CheckMetrics(state_.train_step.metrics));
+  for (const OtherStep& other : options_.other_steps) RETURN_IF_ERROR(CheckMetrics(other.step->metrics));
   const int towers = static_cast<int>(state_.train_step.towers.size()) * state_.train_step.series;
   if (input_.local_towers() == towers) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("The input is split for ", input_.local_towers(),
@@ -92,9 +99,14 @@ absl::Status Trainer::CheckTasks() const {
   for (const auto& [key, value] : options_.metadata) add(key, value);
   add("first step", state_.steps);
   ASSIGN_OR_RETURN(const std::vector<std::string> input, input_.Settings());
+  const std::vector<std::string> others = others_.Settings();
   lines.insert(lines.end(), input.begin(), input.end());
+  lines.insert(lines.end(), others.begin(), others.end());
   RETURN_IF_ERROR(tasks_.CheckSame("settings", lines));
-  return tasks_.CheckSame("models", ModelLines(state_.session.graph(), state_.train_step.towers[0]));
+  std::vector<std::string> models = ModelLines(state_.session.graph(), state_.train_step.towers[0]);
+  const std::vector<std::string> more = others_.Models();
+  models.insert(models.end(), more.begin(), more.end());
+  return tasks_.CheckSame("models", models);
 }
 
 // The steps that are done, by the variables.
@@ -102,7 +114,8 @@ absl::Status Trainer::ReadSteps() {
   ASSIGN_OR_RETURN(const Tensor steps, state_.session.ReadVariable(state_.train_step.global_step));
   ASSIGN_OR_RETURN(state_.results, steps_.StartResults());
   state_.steps = steps.scalar<int64_t>() + state_.results.skipped;
-  if (options_.resume != nullptr || options_.steps == 0 || state_.steps < options_.steps) return absl::OkStatus();
+  RETURN_IF_ERROR(others_.Start(state_.steps, state_.results));
+  if (state_.resume != nullptr || options_.steps == 0 || state_.steps < options_.steps) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
       "Nothing is left to train: the global step is ", state_.steps, ", and TrainerOptions::steps is ", options_.steps,
       ". The global step counts the steps of all TrainSteps in a graph, and was not reset; set steps to ", state_.steps,
@@ -137,7 +150,7 @@ absl::Status Trainer::StartCallbacks() {
   for (const auto& callback : own_callbacks_) all.push_back(callback.get());
   all.insert(all.end(), options_.callbacks.begin(), options_.callbacks.end());
   for (Callback* const callback : all) {
-    if (options_.resume != nullptr) callback->Load(options_.resume->metadata);
+    if (state_.resume != nullptr) callback->Load(state_.resume->metadata);
     RETURN_IF_ERROR(callback->OnStart(state_));
     callbacks_.push_back(callback);
   }
@@ -146,15 +159,25 @@ absl::Status Trainer::StartCallbacks() {
   return absl::OkStatus();
 }
 
+absl::Status Trainer::FindLatest() {
+  state_.resume = options_.resume;
+  if (!options_.resume_latest) return absl::OkStatus();
+  ASSIGN_OR_RETURN(latest_, FindCheckpoint(options_.directory, tasks_.world(), options_.tasks.timeout));
+  if (!latest_.has_value()) return absl::OkStatus();
+  state_.resume = &*latest_;
+  return input_.Resume(latest_->metadata);
+}
+
 absl::Status Trainer::Start() {
-  if (options_.resume != nullptr) {
-    RETURN_IF_ERROR(checkpoints_.Restore(*options_.resume));
+  RETURN_IF_ERROR(FindLatest());
+  if (state_.resume != nullptr) {
+    RETURN_IF_ERROR(checkpoints_.Restore(*state_.resume));
     if (!options_.resuming.other_data) {
       io::Metadata position;
       input_.PutPosition(input_.position(), position);
-      RETURN_IF_ERROR(data::CheckPosition(options_.resume->metadata, position));
+      RETURN_IF_ERROR(data::CheckPosition(state_.resume->metadata, position));
     }
-    state_.best.Load(options_.resume->metadata);
+    state_.best.Load(state_.resume->metadata);
   } else {
     RETURN_IF_ERROR(checkpoints_.Initialize());
   }
@@ -162,7 +185,7 @@ absl::Status Trainer::Start() {
   next_ = input_.position();
   if (tasks_.world().size() > 1) RETURN_IF_ERROR(CheckTasks());
   // Before the log, since it fails if another run uses the directory.
-  RETURN_IF_ERROR(checkpoints_.Open(options_.resume != nullptr, state_.steps, options_.keep_checkpoints));
+  RETURN_IF_ERROR(checkpoints_.Open(state_.resume != nullptr, state_.steps, options_.keep_checkpoints));
   tasks_.StartReports(state_.steps);
   RETURN_IF_ERROR(StartCallbacks());
   return PrepareSteps();
@@ -191,6 +214,7 @@ absl::Status Trainer::PrepareSteps() {
     const std::string what =
         absl::StrCat("the training step for ", Counted(examples, "example"), with_summaries ? ", with summaries" : "");
     RETURN_IF_ERROR(Preparing(what, steps_.Find(examples, with_summaries).status()));
+    RETURN_IF_ERROR(Preparing(what, others_.Prepare(examples)));
   }
   if (!options_.evaluate) return absl::OkStatus();
   for (const PlannedStep& step : options_.evaluation_steps) {
