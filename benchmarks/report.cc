@@ -110,7 +110,7 @@ std::vector<std::string> Report::Columns() const {
 }
 
 std::string Report::Table() const {
-  std::string text = absl::StrCat(Wrapped(title_), "\n", MachineText(), "\n");
+  std::string text = absl::StrCat(Wrapped(title_), "\n", Wrapped(MachineText()), "\n");
   std::vector<Column> columns;
   for (const std::string& name : Columns()) {
     if (std::any_of(rows_.begin(), rows_.end(), [&](const auto& row) { return IsShownByMedian(row, name); })) continue;

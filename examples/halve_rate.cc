@@ -40,7 +40,7 @@ absl::Status Train(const std::string& folder) {
   HalveRate halve(rate);
   trainers::TrainerOptions options{.steps = 10'000, .evaluate_every = 100, .directory = folder};
   options.callbacks = {&halve};
-  options.resume_latest = !folder.empty();
+  options.resume.latest = !folder.empty();
   ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open("cpu:1"));
   ASSIGN_OR_RETURN(auto input, data::Prefetcher::Create(examples, {.batch_size = 100}));
   Graph graph(BuiltinOps());

@@ -32,7 +32,7 @@ absl::StatusOr<int> Train(World& world, const std::string& folder, int64_t steps
                                                    {.first_tower = first, .towers = towers.total()});
   ASSIGN_OR_RETURN(auto session, Session::Create(graph, devices, {.collectives = WorldCollectives(world, towers)}));
   trainers::StopSignals signals;
-  trainers::TrainerOptions options{.world = &world, .steps = steps, .directory = folder, .resume_latest = true};
+  trainers::TrainerOptions options{.world = &world, .steps = steps, .directory = folder, .resume = {.latest = true}};
   options.stop = &trainers::StopSignals::noted;
   trainers::Trainer trainer(*session, step, *input, options);
   RETURN_IF_ERROR(trainer.Run());

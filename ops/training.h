@@ -53,8 +53,11 @@ Gradient MeanRows(OpScope scope, Output rows, Output indices, Output towers, Out
 Output AddToSeries(OpScope scope, const Variable& sums, Output value, Output weight, Output index);
 // variable[index] = value, for a variable [N, ...] and a value [...] of any dtype. Returns the variable.
 Output AssignRow(OpScope scope, const Variable& variable, Output value, Output index);
-// The sum of float32 `weights` [N] in ascending order, a float64 scalar. If it is not above 0, InvalidArgument with
-// `message` on CPUs, and NaN on GPUs.
+// sums[0] /= total, for a variable [L, ...] whose first row holds the sum of a series, and a float64 scalar, which is
+// rounded to the variable's dtype first. Returns the variable.
+Output DivideSeries(OpScope scope, const Variable& sums, Output total);
+// The sum of float32 `weights` [N] in ascending order, a float64 scalar. InvalidArgument on CPUs, and NaN on GPUs, if
+// it is not above 0: with `message` if it is 0.
 Output TotalWeight(OpScope scope, Output weights, absl::string_view message);
 
 // A sparse gradient in a form that towers of several processes can average.

@@ -188,7 +188,7 @@ std::vector<RunSetting> CsvRegression::Settings(const ProgramRun& run) const {
 
 // Weights belong to columns, so a run goes on only with the columns and the number of rows of its checkpoint.
 absl::Status CsvRegression::Resume(ProgramRun& run) {
-  const io::Checkpoint& checkpoint = *run.training.resume;
+  const io::Checkpoint& checkpoint = *run.training.resume.checkpoint;
   for (const auto& [what, value] : Facts(features_, target_)) {
     const auto then = checkpoint.metadata.find(absl::StrCat("csv.", what));
     if (then == checkpoint.metadata.end() || then->second == value) continue;

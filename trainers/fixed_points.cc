@@ -104,10 +104,10 @@ absl::StatusOr<int> FitFixedPoints(World& world, const FixedPointsOptions& optio
   RETURN_IF_ERROR(FindCheckpoint(
       {{"--csv", "none", /*fixed=*/true}, {"--learning_rate", absl::StrCat(options.learning_rate)}}, training, resume));
   ASSIGN_OR_RETURN(const DeviceSet devices, OpenDevices());
-  ASSIGN_OR_RETURN(const std::unique_ptr<Line> line, MakeLine(devices, options, training.resume));
+  ASSIGN_OR_RETURN(const std::unique_ptr<Line> line, MakeLine(devices, options, training.resume.checkpoint));
   const int64_t first = resume.has_value() ? resume->step : 0, steps = options.steps;
   if (resume.has_value()) {
-    const std::string& changed = training.resuming.note;
+    const std::string& changed = training.resume.note;
     fmt::print("Resuming from {}, after step {}\n{}", resume->path, first, changed.empty() ? "" : changed + "\n");
   }
   ASSIGN_OR_RETURN(const absl::Duration limit, MaxRunTime());

@@ -142,7 +142,7 @@ absl::Status LanguageModel::OpenData(ProgramRun& run) {
 
 // A command that only asks for a sample leaves the run as it is.
 absl::Status LanguageModel::Resume(ProgramRun& run) {
-  if (absl::GetFlag(FLAGS_steps) == 0) run.training.steps = run.training.resume->step;
+  if (absl::GetFlag(FLAGS_steps) == 0) run.training.steps = run.training.resume.checkpoint->step;
   return absl::OkStatus();
 }
 

@@ -32,6 +32,7 @@ struct BuiltTower {
   TowerRank rank;
   size_t copy = 0;  // the index of the copy of the variables that it reads
   TrainTower result;
+  Output model_updates;  // bool scalar: the condition of the model's own updates of variables; invalid: none
   // int64 scalars: the number of its examples, and that of its and all former towers' of this process.
   Output rows, rows_until;
   Output examples_of_all;  // float32 [towers]: every tower's number; invalid if this process has all towers
@@ -39,6 +40,7 @@ struct BuiltTower {
   // The rows that the tower touched (ops::DenseGradient), by index into `gradients`, of sparse gradients that are in
   // their dense form to be averaged. Empty if there are none.
   std::map<size_t, Output> touched;
+  std::vector<Variable> sums;  // of towers in series: those of `gradients`, in that order, invalid where there is none
   Variable figures;  // of towers in series (series.h), float32 [series, F]: each one's loss, metrics and weight
 };
 // TrainTower::weight of each.

@@ -62,22 +62,31 @@ void AddModelUpdates(absl::Span<const BuiltTower> towers, const ReplicateOptions
   }
 }
 
-// A step that loss scaling skips has updated the model's own variables by the time when that is known.
-absl::Status CheckSkipped(const ReplicateOptions& options, absl::Span<const Node* const> model_updates) {
-  if (!options.loss_scale.has_value() || model_updates.empty()) return absl::OkStatus();
-  return absl::UnimplementedError(
-      "Towers in series with loss scaling cannot undo a model's own updates of variables, such as the moving averages "
-      "of batch normalisation, in a step that is skipped; train in bfloat16, without a loss scale");
+// For towers in series.
+struct SeriesParts {
+  Output total_weight;
+  std::vector<FormerValue> former;
+};
+
+// Sets TrainStep::accumulate, which is null after an error, the loss and the metrics.
+SeriesParts AddSeries(const Scope& root, const Scope& loss, absl::Span<BuiltTower> towers,
+                      const ReplicateOptions& options, TrainStep& step) {
+  SeriesParts parts;
+  std::vector<const Node*> nodes;
+  AddModelUpdates(towers, options, nodes);
+  if (options.loss_scale.has_value()) parts.former = KeepFormerValues(towers, nodes);
+  step.accumulate = AddToSums(root, towers, step.series, nodes);
+  if (step.accumulate != nullptr) parts.total_weight = AddSeriesFigures(loss, towers, step.series, step);
+  return parts;
 }
 
 // Averages the gradients and adds the updates of every copy of the variables. Returns the nodes that run them.
-// `total_weight`: of towers in series.
 std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const ReplicateOptions& options,
                                     const optim::Optimizer& optimizer, absl::Span<TowerUpdates> updates,
-                                    Output total_weight, TrainStep& step) {
+                                    const SeriesParts& sums, TrainStep& step) {
   const bool alone = static_cast<int>(towers.size()) == step.towers_in_all;
   const GradientBuckets buckets(towers[0].gradients, options.bucket_bytes);
-  auto gradients = step.series > 1 ? AverageSums(towers, buckets, updates[0].sharded(), total_weight)
+  auto gradients = step.series > 1 ? AverageSums(towers, buckets, updates[0].sharded(), sums.total_weight)
                                    : AverageGradients(towers, options.variable_update, buckets, updates[0].sharded(),
                                                       updates[0].scope());
   if (!towers[0].rank.scope.status().ok()) return {};
@@ -96,6 +105,7 @@ std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const R
     nodes.push_back(updates[i].Apply(optimizer, std::move(gradients[i]), buckets, averaged));
   }
   if (step.series == 1) AddModelUpdates(towers, options, nodes);
+  for (const FormerValue& former : sums.former) nodes.push_back(RestoreIfSkipped(updates[0], former));
   return nodes;
 }
 
@@ -137,23 +147,17 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
       .sparse = optimizer.takes_sparse() ? optim::SparseGradients::kWherePossible : optim::SparseGradients::kNever,
       .dense_rows = averages && (total > local || updates[0].sharded() || series > 1)};
   for (size_t i = 0; i < towers.size(); ++i) {
-    const Output condition = series > 1 ? IsFirstOfSeries(towers[i]) : updates[towers[i].copy].condition();
-    AddModel(model_options, condition, absl::MakeSpan(towers), i);
+    BuiltTower& tower = towers[i];
+    tower.model_updates = series > 1 ? ConditionInSeries(tower, scale != nullptr) : updates[tower.copy].condition();
+    AddModel(model_options, absl::MakeSpan(towers), i);
     if (!root.status().ok()) return step;
   }
   // Before the gradients' averages, so that they are not the last thing that a step waits for.
   const Scope loss = root.Device(devices.device(towers[0].result.device).name()).NameScope("loss");
-  Output total_weight;
+  SeriesParts sums;
   if (series > 1) {
-    std::vector<const Node*> nodes;
-    AddModelUpdates(towers, options, nodes);
-    if (absl::Status status = CheckSkipped(options, nodes); !status.ok()) {
-      root.Fail(status);
-      return step;
-    }
-    step.accumulate = AddToSums(root, absl::MakeSpan(towers), series, nodes);
+    sums = AddSeries(root, loss, absl::MakeSpan(towers), options, step);
     if (step.accumulate == nullptr) return step;
-    total_weight = AddSeriesFigures(loss, towers, series, step);
   } else {
     AddMeanFigures(loss, towers, step);
   }
@@ -164,8 +168,7 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
     step.skipped_steps = scale->SkippedSteps(first);
   }
   step.learning_rate = optim::LearningRate(first, optimizer.learning_rate());
-  const std::vector<const Node*> nodes =
-      AddUpdates(towers, options, optimizer, absl::MakeSpan(updates), total_weight, step);
+  const std::vector<const Node*> nodes = AddUpdates(towers, options, optimizer, absl::MakeSpan(updates), sums, step);
   step.update = ops::Group(root.Named("train_op"), nodes);
   step.initialize = InitializeVariables(root);
   return step;

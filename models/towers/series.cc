@@ -1,5 +1,6 @@
 #include "models/towers/series.h"
 
+#include <algorithm>
 #include <string>
 
 #include "absl/numeric/bits.h"
@@ -23,23 +24,31 @@ Variable Transient(const BuiltTower& tower, const std::string& name, const Shape
                      {.dtype = dtype, .trainable = false, .slot_of = beside, .transient = true});
 }
 
-// Adds weight * value to the sum that has this name, and returns a view of the sum.
-Output AddToSum(const BuiltTower& tower, const Variable& of, const std::string& name, Output value, Output weight,
-                int series, std::vector<Output>& added) {
+Scope InSeries(const BuiltTower& tower, const Variable& beside) {
+  return tower.rank.scope.NameScope("series/").ColocateWith(beside.node());
+}
+
+// A view of the sum that is complete.
+Output ViewOfSum(const Scope& scope, const Variable& sums) {
+  const Shape shape = sums.shape().Remove(0);
+  const Node* const first =
+      scope.AddNode(OpRole::kFlatSlice, {sums}, {{"begin", int64_t{0}}, {"size", shape.elements()}});
+  return first == nullptr ? Output() : ops::Reshape(scope, Output{first, 0}, shape);
+}
+
+// Adds weight * value to the sum that has this name.
+Variable AddToSum(const BuiltTower& tower, const Variable& of, const std::string& name, Output value, Output weight,
+                  int series, std::vector<Output>& added) {
   const Shape shape = value.shape();
   const DType dtype = value.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
   const auto levels = static_cast<int64_t>(absl::bit_width(static_cast<unsigned>(series)) - 1);
   const Variable sums = Transient(tower, name, shape.Insert(0, levels), dtype, of);
-  if (!sums.valid()) return Output();
-  const Scope scope = tower.rank.scope.NameScope("series/").ColocateWith(sums.node());
+  if (!sums.valid()) return sums;
+  const Scope scope = InSeries(tower, sums);
   // The gradient is added where it is made, so that it does not live until the end of the backward pass.
   const Scope backward = scope.InPhase(value.node->phase(), value.node->computed_for());
   added.push_back(ops::AddToSeries(backward, sums, value, weight, tower.result.index));
-  const Node* const first =
-      scope.InPhase(Phase::kForward)
-          .AddNode(OpRole::kFlatSlice, {sums}, {{"begin", int64_t{0}}, {"size", shape.elements()}});
-  if (first == nullptr) return Output();
-  return ops::Reshape(scope.InPhase(Phase::kForward), Output{first, 0}, shape);
+  return sums;
 }
 
 // The loss, the metrics and the weight of a tower, float32 [F].
@@ -53,6 +62,24 @@ Output Figures(const BuiltTower& tower) {
   return ops::Stack(scope, figures);
 }
 
+// True in the run of the first tower of each device.
+Output IsFirst(const BuiltTower& tower) {
+  const Scope scope = tower.rank.scope.NameScope("series/");
+  return ops::Equal(scope, tower.result.index, ops::ZerosLike(scope, tower.result.index));
+}
+
+// The means of a device that has all towers, where their sums are, so that they need no other memory.
+void DivideInPlace(const BuiltTower& tower, std::vector<GradientAndVariable>& pairs, Output total) {
+  for (size_t k = 0; k < pairs.size(); ++k) {
+    if (!pairs[k].gradient.valid()) continue;
+    const Scope scope = InSeries(tower, tower.sums[k]);
+    const Output divided = ops::DivideSeries(scope, tower.sums[k], total);
+    if (!divided.valid()) return;
+    const Output mean = ViewOfSum(scope.ControlDependencies({divided}), tower.sums[k]);
+    pairs[k].gradient = ops::Cast(scope, mean, pairs[k].variable.dtype());
+  }
+}
+
 }  // namespace
 
 void AddSeriesInputs(BuiltTower& tower) {
@@ -61,9 +88,44 @@ void AddSeriesInputs(BuiltTower& tower) {
   tower.result.first_example = ops::Placeholder(scope.Named("first_example"), DType::kInt64, {});
 }
 
-Output IsFirstOfSeries(const BuiltTower& tower) {
-  const Scope scope = tower.rank.scope.NameScope("series/");
-  return ops::Equal(scope, tower.result.index, ops::ZerosLike(scope, tower.result.index));
+Output ConditionInSeries(const BuiltTower& tower, bool may_skip) {
+  return may_skip ? ops::Placeholder(tower.rank.scope.NameScope("series/"), DType::kBool, {}) : IsFirst(tower);
+}
+
+std::vector<FormerValue> KeepFormerValues(absl::Span<const BuiltTower> towers, absl::Span<const Node* const> updates) {
+  std::vector<FormerValue> kept;
+  std::vector<Output> copies;
+  const BuiltTower& own = towers[0];
+  const Scope& scope = own.rank.scope;
+  for (const Node* const update : updates) {
+    const Node* const updated = update->inputs().empty() ? nullptr : update->input(0).node;
+    if (updated == nullptr || updated->op().kind != OpKind::kVariable) {
+      scope.Fail(absl::UnimplementedError(
+          absl::StrCat("Towers in series with loss scaling cannot undo ", update->name(),
+                       " of the collection 'update_ops' in a step that is skipped, since it updates no variable")));
+      return kept;
+    }
+    const Variable variable = scope.graph().VariableOf(*updated);
+    const auto same = [&](const FormerValue& former) { return former.variable == variable; };
+    if (std::any_of(kept.begin(), kept.end(), same)) continue;
+    const Variable former =
+        Transient(own, absl::StrCat("former/", variable.name()), variable.shape(), variable.dtype(), variable);
+    if (!former.valid()) return kept;
+    copies.push_back(ops::Assign(InSeries(own, former).OnlyIf(IsFirst(own)), former, variable));
+    kept.push_back({variable, former});
+  }
+  for (const BuiltTower& tower : towers) {
+    const Scope after = tower.rank.scope.NameScope("series/").ControlDependencies(copies);
+    scope.graph().Bind(tower.model_updates, ops::Identity(after, IsFirst(tower)));
+    copies.clear();  // those of the first tower alone
+  }
+  return kept;
+}
+
+const Node* RestoreIfSkipped(const TowerUpdates& updates, const FormerValue& former) {
+  const Scope scope = updates.scope().NoControlDependencies().ColocateWith(former.variable.node());
+  const Scope skipped = scope.OnlyIf(ops::LogicalNot(scope, updates.condition()));
+  return ops::Assign(skipped.InPhase(Phase::kUpdate, &former.variable.node()), former.variable, former.former).node;
 }
 
 const Node* AddToSums(const Scope& root, absl::Span<BuiltTower> towers, int series,
@@ -74,19 +136,21 @@ const Node* AddToSums(const Scope& root, absl::Span<BuiltTower> towers, int seri
     for (auto& [k, touched] : tower.touched) {
       const Variable& table = tower.gradients[k].variable;
       const Output one = ops::Const(tower.rank.scope.NameScope("series/"), 1.f);
-      touched = AddToSum(tower, table, absl::StrCat("touched/", table.name()), touched, one, series, added);
+      const Variable sums = AddToSum(tower, table, absl::StrCat("touched/", table.name()), touched, one, series, added);
+      if (sums.valid()) touched = ViewOfSum(InSeries(tower, sums), sums);
     }
     for (GradientAndVariable& pair : tower.gradients) {
+      Variable& sums = tower.sums.emplace_back();
       if (!pair.gradient.valid()) continue;
-      pair.gradient = AddToSum(tower, pair.variable, absl::StrCat("gradients/", pair.variable.name()), pair.gradient,
-                               tower.result.weight, series, added);
+      sums = AddToSum(tower, pair.variable, absl::StrCat("gradients/", pair.variable.name()), pair.gradient,
+                      tower.result.weight, series, added);
+      if (sums.valid()) pair.gradient = ViewOfSum(InSeries(tower, sums), sums);
     }
     const Output figures = Figures(tower);
     if (!root.status().ok()) return nullptr;
     const Variable noted = Transient(tower, "figures", figures.shape().Insert(0, series), DType::kFloat32);
     if (!noted.valid()) return nullptr;
-    added.push_back(ops::AssignRow(tower.rank.scope.NameScope("series/").ColocateWith(noted.node()), noted, figures,
-                                   tower.result.index));
+    added.push_back(ops::AssignRow(InSeries(tower, noted), noted, figures, tower.result.index));
     tower.figures = noted;
     for (const Output& output : added) nodes.push_back(output.node);
   }
@@ -130,16 +194,19 @@ std::vector<std::vector<GradientAndVariable>> AverageSums(absl::Span<const Built
   std::vector<std::vector<GradientAndVariable>> averaged;
   for (const BuiltTower& tower : towers) {
     const Scope scope = tower.rank.averaging();
-    std::vector<GradientAndVariable> pairs = buckets.Sum(tower.rank, tower.gradients);
-    const auto divide = [&](Output& sum, DType dtype) {
-      sum = ops::Cast(scope, ops::Div(scope, sum, ops::Cast(scope, total, sum.dtype())), dtype);
-    };
-    if (parts) pairs = buckets.TakeParts(tower.rank, pairs);
-    if (!scope.status().ok()) return averaged;
-    for (GradientAndVariable& pair : pairs) {
-      if (pair.gradient.valid()) divide(pair.gradient, pair.variable.dtype());
+    std::vector<GradientAndVariable>& pairs = averaged.emplace_back(tower.gradients);
+    if (tower.rank.towers == 1) {
+      DivideInPlace(tower, pairs, total);
+    } else {
+      pairs = buckets.Sum(tower.rank, std::move(pairs));
+      if (parts) pairs = buckets.TakeParts(tower.rank, pairs);
+      if (!scope.status().ok()) return averaged;
+      for (auto& [sum, variable, indices] : pairs) {
+        if (!sum.valid()) continue;
+        sum = ops::Cast(scope, ops::Div(scope, sum, ops::Cast(scope, total, sum.dtype())), variable.dtype());
+      }
     }
-    averaged.push_back(std::move(pairs));
+    if (!scope.status().ok()) return averaged;
     FindTouchedRows(tower, averaged.back());
   }
   return averaged;

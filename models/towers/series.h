@@ -8,14 +8,26 @@
 #include "framework/graph/scope.h"
 #include "models/towers/averaging.h"
 #include "models/towers/replicate_towers.h"
+#include "models/towers/tower_updates.h"
 #include "optim/apply.h"
 
 namespace belfry::models {
 
 // Adds the inputs that tell a tower which one of its device's series it is.
 void AddSeriesInputs(BuiltTower& tower);
-// True in the run of the first tower of each device: when the model's own updates of variables take place.
-Output IsFirstOfSeries(const BuiltTower& tower);
+// The condition of a model's own updates of variables: they take place in the run of the first tower of each device.
+// `may_skip`: the step has loss scaling; KeepFormerValues then gives it its value.
+Output ConditionInSeries(const BuiltTower& tower, bool may_skip);
+
+// A variable that the model itself updates, and a copy of its value before the step.
+struct FormerValue {
+  Variable variable, former;
+};
+// For loss scaling: that a step is skipped is known only in its update, when the first tower's own `updates` of
+// variables have taken place. So these are copied before.
+std::vector<FormerValue> KeepFormerValues(absl::Span<const BuiltTower> towers, absl::Span<const Node* const> updates);
+// The node that gives a variable its former value if the step is skipped.
+const Node* RestoreIfSkipped(const TowerUpdates& updates, const FormerValue& former);
 
 // Adds the node that runs one tower on every device: it adds the gradients to the sums of the series, and notes the
 // loss, the metrics and the weight. Afterwards the towers' `gradients` and `touched` are the sums, and `figures` what

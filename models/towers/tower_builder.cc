@@ -152,7 +152,7 @@ std::vector<BuiltTower> AddInputs(const Scope& root, const DeviceSet& devices, a
   return built;
 }
 
-void AddModel(const ModelOptions& options, Output condition, absl::Span<BuiltTower> towers, size_t i) {
+void AddModel(const ModelOptions& options, absl::Span<BuiltTower> towers, size_t i) {
   BuiltTower& tower = towers[i];
   TrainTower& result = tower.result;
   const Scope scope = tower.rank.scope;
@@ -166,7 +166,7 @@ void AddModel(const ModelOptions& options, Output condition, absl::Span<BuiltTow
   tower.rows_until = i == 0 ? tower.rows : ops::Add(scope, towers[i - 1].rows_until, tower.rows);
 
   Scope inside = result.scope.WithLocation({});  // the model's ops carry their own lines
-  if (condition.valid()) inside = inside.OnlyIf(condition);
+  if (tower.model_updates.valid()) inside = inside.OnlyIf(tower.model_updates);
   const absl::StatusOr<Output> loss = options.model(inside, result.batch);
   if (!loss.ok()) return scope.Fail(loss.status());
   if (!scope.status().ok()) return;

@@ -28,8 +28,7 @@ struct ModelOptions {
   optim::SparseGradients sparse;
   bool dense_rows;  // sparse gradients are averaged in their dense form
 };
-// Builds the model of towers[i], whose updates of variables take place only if `condition`, if that is valid, is true;
-// and differentiates its loss. Errors stick to the graph.
-void AddModel(const ModelOptions& options, Output condition, absl::Span<BuiltTower> towers, size_t i);
+// Builds the model of towers[i] and differentiates its loss. Errors stick to the graph.
+void AddModel(const ModelOptions& options, absl::Span<BuiltTower> towers, size_t i);
 
 }  // namespace belfry::models

@@ -100,9 +100,7 @@ dnnl::matmul::primitive_desc Make(const Descs& d, const MatMulOptions& options, 
 }
 
 void AddStep(const dnnl::matmul& primitive, const dnnl::matmul::primitive_desc& desc, Builder& builder, const Descs& d,
-             const MatMulOptions& options, size_t a_offset, size_t b_offset, Builder::MemoryId y) {
-  const auto a = builder.Input(0, d.a, a_offset);
-  const auto b = builder.Input(1, d.b, b_offset);
+             const MatMulOptions& options, Builder::MemoryId a, Builder::MemoryId b, Builder::MemoryId y) {
   if (options.bias) {
     builder.Step(
         primitive, desc.scratchpad_desc(),
@@ -124,8 +122,8 @@ Primitive Unrolled(const MatMulProblem& p, const Descs& d, const dnnl::matmul::p
     return static_cast<size_t>(flat) * matrix.get_size();
   };
   for (int64_t i = 0; i < Product(p.y_batch); ++i) {
-    AddStep(primitive, desc, builder, d, options, offset(p.a_batch, d.a), offset(p.b_batch, d.b),
-            builder.Output(0, d.y, offset(p.y_batch, d.y)));
+    AddStep(primitive, desc, builder, d, options, builder.Input(0, d.a, offset(p.a_batch, d.a)),
+            builder.Input(1, d.b, offset(p.b_batch, d.b)), builder.Output(0, d.y, offset(p.y_batch, d.y)));
     for (size_t axis = index.size(); axis-- > 0 && ++index[axis] == p.y_batch[axis];) index[axis] = 0;
   }
   return builder.Build(desc.impl_info_str());
@@ -168,13 +166,21 @@ absl::StatusOr<Primitive> InParts(const std::string& what, const MatMulProblem& 
     MatMulOptions own = options;
     own.bias = options.bias && begin == 0;
     if (begin + part.k < whole.k) own.post_ops = {};
-    const auto desc = Make(d, own, /*accumulate=*/begin > 0);
+    const memory::desc columns = d.a;
+    auto desc = Make(d, own, /*accumulate=*/begin > 0);
+    if (!desc || !Repeats(desc)) {
+      // With AMX, oneDNN 2.6 has no kernel for columns of a wider matrix.
+      part.stored_k = part.k;
+      d.a = MakeDescs(part, true, type, output_type).a;
+      desc = Make(d, own, /*accumulate=*/begin > 0);
+    }
     if (!desc || !Repeats(desc)) return SplitsSums(what);
     implementation = desc.impl_info_str();
     const auto bytes = static_cast<int64_t>(dnnl::memory::data_type_size(type));
-    AddStep(dnnl::matmul(desc), desc, builder, d, own,
-            static_cast<size_t>(begin * bytes * (part.transpose_a ? part.m : 1)),
-            static_cast<size_t>(begin * bytes * (part.transpose_b ? 1 : part.n)), y);
+    const auto a_offset = static_cast<size_t>(begin * bytes * (part.transpose_a ? part.m : 1));
+    const auto b_offset = static_cast<size_t>(begin * bytes * (part.transpose_b ? 1 : part.n));
+    AddStep(dnnl::matmul(desc), desc, builder, d, own, builder.Input(0, columns, d.a, a_offset),
+            builder.Input(1, d.b, b_offset), y);
   }
   return builder.Build(implementation);
 }
@@ -219,7 +225,8 @@ absl::StatusOr<Primitive> MatMul(const MatMulShape& shape, const MatMulOptions& 
     if (desc && !IsReference(desc.impl_info_str())) {
       if (repeat && !Repeats(desc)) return SplitsSums(what);
       Builder builder;
-      AddStep(dnnl::matmul(desc), desc, builder, batched, options, 0, 0, builder.Output(0, batched.y));
+      AddStep(dnnl::matmul(desc), desc, builder, batched, options, builder.Input(0, batched.a),
+              builder.Input(1, batched.b), builder.Output(0, batched.y));
       return builder.Build(desc.impl_info_str());
     }
     const Descs single = MakeDescs(p, false, type, output_type);

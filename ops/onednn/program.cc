@@ -104,8 +104,9 @@ Builder::MemoryId Builder::Input(int index, const dnnl::memory::desc& plain, siz
 }
 
 // Reorders of inputs are added when the input is declared, so they precede the steps that read them.
-Builder::MemoryId Builder::Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted) {
-  const MemoryId input = Input(index, plain);
+Builder::MemoryId Builder::Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted,
+                                 size_t byte_offset) {
+  const MemoryId input = Input(index, plain, byte_offset);
   if (plain == wanted) return input;
   const MemoryId reordered = Workspace(wanted);
   Reorder(input, reordered);

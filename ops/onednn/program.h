@@ -70,7 +70,7 @@ class Builder {
   Builder();
 
   // Input `index`, stored by the caller as `plain`, in layout `wanted`; reordered if they differ.
-  MemoryId Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted);
+  MemoryId Input(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& wanted, size_t byte_offset = 0);
   MemoryId Input(int index, const dnnl::memory::desc& plain, size_t byte_offset = 0);
   // Output `index`. If `produced` differs from `plain`, Build() adds the reorder to `plain`.
   MemoryId Output(int index, const dnnl::memory::desc& plain, const dnnl::memory::desc& produced);

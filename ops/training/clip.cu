@@ -10,7 +10,7 @@ namespace {
 template <class N>
 absl::Status FindNorm(Stream& stream, int64_t chunks, const double* partial, N* norm) {
   return gpu::ForEachRow(stream, 1, chunks, [=] BELFRY_GPU(int64_t, const gpu::Team& team) {
-    const double whole = NormOfTeam<double>(chunks, team, [=](int64_t i) { return partial[i]; });
+    const double whole = NormOfTeam(chunks, team, [=](int64_t i) { return partial[i]; });
     if (team.rank == 0) *norm = static_cast<N>(whole);
   });
 }

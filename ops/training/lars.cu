@@ -11,7 +11,7 @@ absl::Status FindRate(Stream& stream, const LarsRule& rule, int64_t chunks, cons
                       const double* partial, double* rate) {
   return gpu::ForEachRow(stream, 1, chunks, [=] BELFRY_GPU(int64_t, const gpu::Team& team) {
     const auto norm_from = [&](const double* from) {
-      return NormOfTeam<double>(chunks, team, [=](int64_t i) { return from[i]; });
+      return NormOfTeam(chunks, team, [=](int64_t i) { return from[i]; });
     };
     const double variable = norm_from(partial), gradient = norm_from(partial + chunks);
     if (team.rank == 0) *rate = static_cast<double>(*learning_rate) * rule.Trust(variable, gradient);

@@ -64,34 +64,34 @@ absl::Status GpuChunkSums(Stream& stream, const NormTensors<T>& tensors, double*
 }
 
 // The Euclidean norm of n numbers, computed by a team, which reads them with at(i). Finite numbers have a finite norm
-// unless it exceeds the largest double.
-template <class C, class At>
+// unless it exceeds the largest double. Squares are summed in double, as on CPUs.
+template <class At>
 BELFRY_GPU double NormOfTeam(int64_t n, const gpu::Team& team, const At& at) {
   const double squares = SumOfTeam(n, team, [&](int64_t i) {
-    const C x = at(i);
+    const double x = at(i);
     return x * x;
   });
-  if (SquaresInRange(static_cast<C>(squares))) return std::sqrt(squares);
-  C largest = 0;
-  for (int64_t i = team.rank; i < n; i += team.size) largest = LargerMagnitude(largest, static_cast<C>(at(i)));
-  const C scale = SquareScale(team.Reduce(largest, [](C a, C b) { return a < b ? b : a; }));
+  if (SquaresInRange(squares)) return std::sqrt(squares);
+  double largest = 0;
+  for (int64_t i = team.rank; i < n; i += team.size) largest = LargerMagnitude(largest, static_cast<double>(at(i)));
+  const double scale = SquareScale(team.Reduce(largest, [](double a, double b) { return a < b ? b : a; }));
   const double scaled = SumOfTeam(n, team, [&](int64_t i) {
-    const C x = at(i) * scale;
+    const double x = at(i) * scale;
     return x * x;
   });
-  return std::sqrt(scaled) / static_cast<double>(scale);
+  return std::sqrt(scaled) / scale;
 }
 
 // partial[chunk] = the Euclidean norm of the chunk.
 template <class T>
 absl::Status GpuChunkNorms(Stream& stream, const NormTensors<T>& tensors, double* partial) {
-  return gpu::ForEachRow(
-      stream, tensors.parts.chunks(), kGpuNormChunk, [=] BELFRY_GPU(int64_t chunk, const gpu::Team& team) {
-        const auto part = tensors.parts.Find(chunk);
-        const gpu::Stored<T>* const x = tensors.x[part.tensor] + part.begin;
-        const double norm = NormOfTeam<gpu::Compute<T>>(part.n, team, [=](int64_t i) { return gpu::Widen(x[i]); });
-        if (team.rank == 0) partial[chunk] = norm;
-      });
+  return gpu::ForEachRow(stream, tensors.parts.chunks(), kGpuNormChunk,
+                         [=] BELFRY_GPU(int64_t chunk, const gpu::Team& team) {
+                           const auto part = tensors.parts.Find(chunk);
+                           const gpu::Stored<T>* const x = tensors.x[part.tensor] + part.begin;
+                           const double norm = NormOfTeam(part.n, team, [=](int64_t i) { return gpu::Widen(x[i]); });
+                           if (team.rank == 0) partial[chunk] = norm;
+                         });
 }
 
 // Calls launch(tensors, partial) for the inputs of a node, with as many tensors at a time as fit; `sizes` holds their

@@ -11,19 +11,21 @@
 
 namespace belfry::ops {
 
-// Elements per chunk. Squares are summed within chunks and then across them, so the order of additions is fixed.
+// Elements per chunk. Squares are summed within chunks and then across them, so the order of additions is fixed. They
+// are summed in double, where those of floats are exact and in range: so the norms of the parts of a tensor, combined,
+// round to the same float as that of the whole.
 inline constexpr int64_t kNormChunk = 4096;
 
 inline int64_t NormChunks(int64_t n) { return (n + kNormChunk - 1) / kNormChunk; }
 
-// partial[chunk] = f(elements of the chunk, a vector in UpdateMath<T>), for every chunk of n elements.
+// partial[chunk] = f(elements of the chunk, a vector of doubles), for every chunk of n elements.
 template <class T, class F>
 void ForNormChunks(const T* data, int64_t n, double* partial, const F& f) {
   ParallelFor(NormChunks(n), 2 * kNormChunk, [=](int64_t begin, int64_t end) {
     for (int64_t chunk = begin; chunk < end; ++chunk) {
       const int64_t first = chunk * kNormChunk;
       const Eigen::Map<const Eigen::Array<T, Eigen::Dynamic, 1>> x(data + first, std::min(kNormChunk, n - first));
-      partial[chunk] = static_cast<double>(f(x.template cast<UpdateMath<T>>()));
+      partial[chunk] = f(x.template cast<double>());
     }
   });
 }
@@ -41,7 +43,7 @@ double SquaredNorm(const T* data, int64_t n, double* partial, const View& view) 
 template <class T>
 double LargestMagnitude(const T* data, int64_t n, double* partial) {
   ForNormChunks(data, n, partial, [](const auto& x) {
-    UpdateMath<T> largest = 0;
+    double largest = 0;
     for (int64_t i = 0; i < x.size(); ++i) largest = LargerMagnitude(largest, x.coeff(i));
     return largest;
   });
@@ -56,14 +58,14 @@ template <class T, class ForEach>
 double EuclideanNorm(double* partial, const ForEach& for_each) {
   double squares = 0;
   for_each([&](const T* data, int64_t n) { squares += SquaredNorm(data, n, partial, Unscaled()); });
-  if (SquaresInRange(static_cast<UpdateMath<T>>(squares))) return std::sqrt(squares);
+  if (SquaresInRange(squares)) return std::sqrt(squares);
   double largest = 0;
   for_each([&](const T* data, int64_t n) { largest = std::max(largest, LargestMagnitude(data, n, partial)); });
-  const auto scale = SquareScale(static_cast<UpdateMath<T>>(largest));
+  const double scale = SquareScale(largest);
   const auto view = [scale](const auto& x) { return x * scale; };
   squares = 0;
   for_each([&](const T* data, int64_t n) { squares += SquaredNorm(data, n, partial, view); });
-  return std::sqrt(squares) / static_cast<double>(scale);
+  return std::sqrt(squares) / scale;
 }
 template <class T>
 double EuclideanNorm(const T* data, int64_t n, double* partial) {

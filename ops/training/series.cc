@@ -68,6 +68,24 @@ absl::StatusOr<Kernel> MakeAddToSeries(const KernelSpec& spec) {
   }};
 }
 
+absl::StatusOr<std::vector<Shape>> DivideSeriesShape(const ShapeArgs& args) {
+  if (args.inputs[0].rank() > 0 && args.inputs[1].rank() == 0) return std::vector<Shape>{args.inputs[0]};
+  return absl::InvalidArgumentError(absl::StrCat("the variable has shape ", args.inputs[0].ToString(), " and 'total' ",
+                                                 args.inputs[1].ToString(), "; expected [N, ...] and a scalar"));
+}
+
+template <class T>
+absl::StatusOr<Kernel> MakeDivideSeries(const KernelSpec& spec) {
+  return Kernel{[n = spec.inputs[0].shape.Remove(0).elements()](const KernelContext& context) {
+    T* const sum = context.ref<T>(0);
+    const auto total = static_cast<T>(context.input<double>(1)[0]);
+    ParallelFor(n, 2, [=](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) sum[i] /= total;
+    });
+    return absl::OkStatus();
+  }};
+}
+
 absl::StatusOr<std::vector<Shape>> AssignRowShape(const ShapeArgs& args) {
   RETURN_IF_ERROR(CheckRowOf(args.inputs[0], args.inputs[1], args.inputs[2]));
   return std::vector<Shape>{args.inputs[0]};
@@ -94,7 +112,10 @@ absl::StatusOr<Kernel> MakeTotalWeight(const KernelSpec& spec) {
     double total = 0;
     for (int64_t i = 0; i < n; ++i) total += context.input<float>(0)[i];
     context.output<double>(0)[0] = total;
-    return total > 0 ? absl::OkStatus() : absl::InvalidArgumentError(message);
+    if (total > 0) return absl::OkStatus();
+    if (total == 0) return absl::InvalidArgumentError(message);
+    return absl::InvalidArgumentError(absl::StrCat("The weights of the towers' losses add up to ", total,
+                                                   " (SetLossWeight); expected numbers of at least 0"));
   }};
 }
 
@@ -105,6 +126,10 @@ constexpr DType kWeightTypes[] = {DType::kFloat32};
 
 Output AddToSeries(OpScope scope, const Variable& sums, Output value, Output weight, Output index) {
   return scope.Add("AddToSeries", {sums, value, weight, index});
+}
+
+Output DivideSeries(OpScope scope, const Variable& sums, Output total) {
+  return scope.Add("DivideSeries", {sums, total});
 }
 
 Output AssignRow(OpScope scope, const Variable& variable, Output value, Output index) {
@@ -128,6 +153,15 @@ void RegisterSeriesOps(OpRegistry& registry) {
                 .stateful = true,
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeAddToSeries<typename decltype(tag)::type>; })});
+  registry.Add({.name = "DivideSeries",
+                .inputs = {{.name = "sums", .ref = true}, {.name = "total", .type = "float64"}},
+                .outputs = {{.name = "updated", .ref = true}},
+                .types = {{"T", kSumTypes}},
+                .shape = DivideSeriesShape,
+                .not_differentiable = true,
+                .stateful = true,
+                .kernels = Kernels<float, double>(
+                    "CPU", [](auto tag) { return &MakeDivideSeries<typename decltype(tag)::type>; })});
   OpDef assign_row = {
       .name = "AssignRow",
       .inputs = {{.name = "variable", .ref = true}, {.name = "value"}, {.name = "index", .type = "int64"}},

@@ -36,6 +36,15 @@ absl::StatusOr<Kernel> MakeAddToSeries(const KernelSpec& spec) {
   }};
 }
 
+template <class T>
+absl::StatusOr<Kernel> MakeDivideSeries(const KernelSpec& spec) {
+  return Kernel{[n = spec.inputs[0].shape.Remove(0).elements()](const KernelContext& at) {
+    T* const sum = at.ref<T>(0);
+    const double* const total = at.input<double>(1);
+    return gpu::ForEach(*at.stream, n, [=] BELFRY_GPU(int64_t i) { sum[i] /= static_cast<T>(*total); });
+  }};
+}
+
 absl::Status AssignRow(Stream& stream, int64_t rows, int64_t bytes, char* to, const char* from, const int64_t* index) {
   return gpu::ForEach(stream, bytes, [=] BELFRY_GPU(int64_t i) {
     if (*index >= 0 && *index < rows) to[*index * bytes + i] = from[i];
@@ -68,6 +77,9 @@ absl::StatusOr<Kernel> MakeTotalWeight(const KernelSpec& spec) {
 void AddSeriesGpuKernels(KernelTable& table) {
   table.AddKernels("AddToSeries", Kernels<float, double, Half, BFloat16>(
                                       "GPU", [](auto tag) { return &MakeAddToSeries<typename decltype(tag)::type>; }));
+  table.AddKernels("DivideSeries", Kernels<float, double>("GPU", [](auto tag) {
+                     return &MakeDivideSeries<typename decltype(tag)::type>;
+                   }));
   std::vector<KernelDef> rows;
   for (const DType dtype : kAllDTypes) rows.push_back({"GPU", dtype, &MakeAssignRow});
   table.AddKernels("AssignRow", std::move(rows));

@@ -81,7 +81,8 @@ absl::StatusOr<double> Train(int64_t steps, const std::string& directory, const 
   const models::TrainStep step = models::ReplicateTowers(Scope(graph), devices, stream, model,
                                                          optim::Momentum({.learning_rate = 0.05, .momentum = 0.9}));
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
-  Trainer trainer(*session, step, stream, {.steps = steps, .quiet = true, .directory = directory, .resume = resume});
+  Trainer trainer(*session, step, stream,
+                  {.steps = steps, .quiet = true, .directory = directory, .resume = {.checkpoint = resume}});
   RETURN_IF_ERROR(trainer.Run());
   return trainer.loss();
 }

@@ -74,7 +74,7 @@ absl::Status Train(TrainerOptions options, Callback& callback, const std::string
   absl::StatusOr<io::Checkpoint> last = io::LoadLatestCheckpoint(CheckpointFolder(folder));
   data::Position start;
   if (!folder.empty() && last.ok()) {
-    options.resume = &*last;
+    options.resume.checkpoint = &*last;
     start = data::TakePosition(last->metadata, {.batch_size = 10, .seed = 3}, 50).value();
   }
   Experiment run("cpu:1", 10, 0.1, 3, start);

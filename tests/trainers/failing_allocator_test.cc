@@ -158,7 +158,7 @@ absl::Status Train(const data::Dataset& dataset, const std::string& folder, int6
                          .quiet = true,
                          .directory = folder,
                          .checkpoint_every = 2,
-                         .resume = last.ok() ? &*last : nullptr};
+                         .resume = {.checkpoint = last.ok() ? &*last : nullptr}};
   options.evaluate = [&](int64_t) { return evaluator.Run(*session, dataset, input->options().images, 8); };
   Trainer trainer(*session, step, *input, options);
   return trainer.Run();

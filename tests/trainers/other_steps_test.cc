@@ -143,7 +143,7 @@ TEST_F(OtherStepsTest, ARunGoesOnByItself) {
                      .other_steps = {{.step = &pair.twice, .every = 2}},
                      .quiet = true,
                      .directory = directory,
-                     .resume_latest = true});
+                     .resume = {.latest = true}});
     EXPECT_TRUE(trainer.Run().ok());
     EXPECT_EQ(trainer.steps(), steps);
     return std::pair(pair.Value("mean/value"), pair.Value("twice/value"));
@@ -178,7 +178,7 @@ TEST_F(OtherStepsTest, AnotherIntervalThanBeforeIsAnError) {
                     .other_steps = {{.step = &pair.twice, .every = every}},
                     .quiet = true,
                     .directory = Path("run"),
-                    .resume_latest = true})
+                    .resume = {.latest = true}})
         .Run();
   };
   ASSERT_TRUE(run(6, 2).ok());

@@ -42,7 +42,7 @@ class ResumeTest : public ::testing::Test {
     if (!options.directory.empty()) checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(options.directory));
     data::Position start;
     if (checkpoint.ok()) {
-      options.resume = &*checkpoint;
+      options.resume.checkpoint = &*checkpoint;
       auto position = data::TakePosition(checkpoint->metadata, {.batch_size = kBatch, .seed = 3}, 50);
       EXPECT_TRUE(position.ok()) << position.status();
       start = position.value_or(data::Position{});
@@ -346,7 +346,8 @@ TEST_F(ResumeTest, ACheckpointOfAnotherModelChangesNothing) {
   absl::StatusOr<io::Checkpoint> checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(Directory("run")));
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
   Experiment other("cpu:1", kBatch, kRate);  // without momentum, so without its slots
-  Trainer trainer(*other.session, other.step, *other.input, {.steps = 9, .quiet = true, .resume = &*checkpoint});
+  Trainer trainer(*other.session, other.step, *other.input,
+                  {.steps = 9, .quiet = true, .resume = {.checkpoint = &*checkpoint}});
   const absl::Status status = trainer.Run();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("Momentum"));
@@ -436,7 +437,7 @@ TEST_F(ResumeTest, AnInputThatStandsElsewhereIsAnError) {
   Run("cpu:1", {.directory = Directory("run")}, 7);
   absl::StatusOr<io::Checkpoint> checkpoint = io::LoadLatestCheckpoint(CheckpointFolder(Directory("run")));
   ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
-  TrainerOptions options{.steps = 9, .quiet = true, .resume = &*checkpoint};
+  TrainerOptions options{.steps = 9, .quiet = true, .resume = {.checkpoint = &*checkpoint}};
   const auto resume = [&](const data::Position& start, int64_t batch = kBatch, uint64_t seed = 3) {
     Experiment run("cpu:1", batch, kRate, seed, start, kMomentum);
     return Trainer(*run.session, run.step, *run.input, options).Run();
@@ -453,7 +454,7 @@ TEST_F(ResumeTest, AnInputThatStandsElsewhereIsAnError) {
   EXPECT_EQ(resume({.epoch = 1, .batch = 4}, 6), absl::OkStatus());
   EXPECT_FALSE(resume({.epoch = 1, .batch = 2}, 6).ok());
   EXPECT_FALSE(resume({.epoch = 1, .batch = 4}, 6, 4).ok()) << "another seed, too";
-  options.resuming.other_data = true;
+  options.resume.other_data = true;
   EXPECT_EQ(resume({}), absl::OkStatus());
 }
 

@@ -59,7 +59,7 @@ absl::Status Live(const std::string& folder, const Faults& faults) {
   const absl::StatusOr<io::Checkpoint> last = io::LoadLatestCheckpoint(CheckpointFolder(folder));
   data::Position start;
   if (last.ok()) {
-    options.resume = &*last;
+    options.resume.checkpoint = &*last;
     start = data::TakePosition(last->metadata, {.batch_size = kRecordsBatch, .seed = 3}, 50).value();
   }
   Experiment run("cpu:1", kRecordsBatch, 0.1, 3, start, 0.9);
@@ -71,7 +71,7 @@ absl::Status Live(const std::string& folder, const Faults& faults) {
     return Evaluation{.metrics = {{.name = "score", .value = step == 4 ? 0.9 : 0.5, .larger_is_better = true},
                                   {.name = "steps", .value = static_cast<double>(step)}}};
   };
-  int64_t step = options.resume == nullptr ? 0 : options.resume->step;
+  int64_t step = options.resume.checkpoint == nullptr ? 0 : options.resume.checkpoint->step;
   options.stop = [&] {
     EXPECT_TRUE(faults.after_step(++step).ok());
     return 0;

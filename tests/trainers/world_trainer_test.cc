@@ -77,9 +77,9 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
     const int task = world.rank();
     ASSIGN_OR_RETURN(const TowersOfWorld towers, TowersOfWorld::Gather(world, layout[task], In(kPatience)));
     data::Position start;
-    if (options.resume != nullptr) {
-      ASSIGN_OR_RETURN(
-          start, data::TakePosition(options.resume->metadata, {.batch_size = 16, .towers = kTowers, .seed = 3}, 50));
+    if (options.resume.checkpoint != nullptr) {
+      ASSIGN_OR_RETURN(start, data::TakePosition(options.resume.checkpoint->metadata,
+                                                 {.batch_size = 16, .towers = kTowers, .seed = 3}, 50));
     }
     Experiment run(
         absl::StrCat("cpu:", layout[task]), /*batch=*/16, /*learning_rate=*/0.2, /*seed=*/3, start,
@@ -97,9 +97,9 @@ std::vector<absl::Status> Train(const std::vector<int>& layout, const TrainerOpt
       return evaluation;
     };
     io::Checkpoint without_tensors;
-    if (task > 0 && options.resume != nullptr) {
-      without_tensors = {.path = options.resume->path, .metadata = options.resume->metadata};
-      own.resume = &without_tensors;
+    if (task > 0 && options.resume.checkpoint != nullptr) {
+      without_tensors = {.path = options.resume.checkpoint->path, .metadata = options.resume.checkpoint->metadata};
+      own.resume.checkpoint = &without_tensors;
     }
     if (task > 0) own.directory.clear();  // of which only task 0 needs one
     if (change) change(world, run, own);
@@ -172,14 +172,14 @@ TEST(WorldTrainer, GoesOnWithAnyNumberOfTasks) {
       auto loaded = io::LoadLatestCheckpoint(CheckpointFolder(parts));
       ASSERT_TRUE(loaded.ok()) << loaded.status();
       checkpoint = *std::move(loaded);
-      options.resume = &checkpoint;
+      options.resume.checkpoint = &checkpoint;
     }
     const bool sharded = layout.size() > 1;
     for (const absl::Status& status : Train(layout, options, nullptr, nullptr, sharded)) {
       ASSERT_TRUE(status.ok()) << status;
     }
     options.steps += 4;
-    options.resume = nullptr;
+    options.resume.checkpoint = nullptr;
   }
   EXPECT_TRUE(Contents(LastCheckpoint(whole)) == Contents(LastCheckpoint(parts)));
 }

@@ -135,8 +135,8 @@ absl::Status FindCheckpoint(absl::Span<const RunSetting> settings, TrainerOption
   }
   ASSIGN_OR_RETURN(checkpoint, ShareCheckpoint(std::move(checkpoint), *options.world, StartTimeout()));
   if (!checkpoint.has_value()) return absl::OkStatus();
-  options.resume = &*checkpoint;
-  options.resuming.note = ChangedSettings(checkpoint->metadata, settings);
+  options.resume.checkpoint = &*checkpoint;
+  options.resume.note = ChangedSettings(checkpoint->metadata, settings);
   return absl::OkStatus();
 }
 

@@ -28,15 +28,15 @@ class Trainer {
   Trainer(Session& session, const models::TrainStep& step, data::BatchSource& input, TrainerOptions options);
   ~Trainer();
 
-  // Restores options.resume, or initializes the variables without a value, prepares all steps that the run will come
-  // to, then trains. Errors: InvalidArgument for negative options, a trace after the last step, metrics without a name
-  // of their own, or a checkpoint of another model; FailedPrecondition if the input does not start where options.resume
-  // stopped, or if a run that resumes nothing has nothing to train, since the global step, which counts the steps of
-  // all TrainSteps in the graph, is at options.steps already; ResourceExhausted, before the first step, if the steps do
-  // not fit into memory together; those of the input, of steps and of callbacks; FailedPrecondition if tasks differ in
-  // settings, data or model; Aborted, naming the step, if the loss is NaN or infinite (checked at every step; on GPUs,
-  // where the host runs ahead, only when it is logged), or if loss scaling skips 100 steps in a row; DataLoss if the
-  // variables of towers differ. The error names the last good checkpoint.
+  // Restores options.resume.checkpoint, or initializes the variables without a value, prepares all steps that the run
+  // will come to, then trains. Errors: InvalidArgument for negative options, a trace after the last step, metrics
+  // without a name of their own, or a checkpoint of another model; FailedPrecondition if the input does not start where
+  // options.resume.checkpoint stopped, or if a run that resumes nothing has nothing to train, since the global step,
+  // which counts the steps of all TrainSteps in the graph, is at options.steps already; ResourceExhausted, before the
+  // first step, if the steps do not fit into memory together; those of the input, of steps and of callbacks;
+  // FailedPrecondition if tasks differ in settings, data or model; Aborted, naming the step, if the loss is NaN or
+  // infinite (checked at every step; on GPUs, where the host runs ahead, only when it is logged), or if loss scaling
+  // skips 100 steps in a row; DataLoss if the variables of towers differ. The error names the last good checkpoint.
   absl::Status Run();
   // The result of options.stop that ended the run; 0 if it ran to its end.
   int stopped() const { return state_.stopped; }
@@ -92,7 +92,7 @@ class Trainer {
   TrainingState state_;
   std::vector<std::unique_ptr<Callback>> own_callbacks_;
   std::vector<Callback*> callbacks_;      // those that have started
-  std::optional<io::Checkpoint> latest_;  // that the run goes on from, with TrainerOptions::resume_latest
+  std::optional<io::Checkpoint> latest_;  // that the run goes on from, with TrainerOptions::resume.latest
   StepTrace trace_;                       // of the last step that was traced
   data::Position next_;                   // of the data, for a run that resumes after this step
   int64_t evaluated_ = -1;                // the steps that the last evaluation came after

@@ -69,9 +69,9 @@ absl::Status Trainer::CheckOptions() const {
     return absl::InvalidArgumentError(
         absl::StrCat("the trace starts at step ", options_.trace.first, ", but the last step is ", options_.steps - 1));
   }
-  if (options_.resume_latest && options_.resume != nullptr) {
+  if (options_.resume.latest && options_.resume.checkpoint != nullptr) {
     return absl::InvalidArgumentError(
-        "TrainerOptions::resume and resume_latest are both set; the latter finds the checkpoint by itself");
+        "ResumeOptions::latest and checkpoint are both set; the latter finds the checkpoint by itself");
   }
   RETURN_IF_ERROR(others_.Check());
   RETURN_IF_ERROR(CheckMetrics(state_.train_step.metrics));
@@ -138,7 +138,7 @@ void Trainer::AddOwnCallbacks() {
                               .unit = unit,
                               .examples = options_.units_per_example == 1 ? unit : "examples",
                               .units_per_example = options_.units_per_example,
-                              .resume_note = options_.resuming.note}));
+                              .resume_note = options_.resume.note}));
   if (options_.trace.first >= 0 && tasks_.world().rank() == 0) {
     add(std::make_unique<StepTracer>(state_.session.devices(), options_.trace));
   }
@@ -160,8 +160,8 @@ absl::Status Trainer::StartCallbacks() {
 }
 
 absl::Status Trainer::FindLatest() {
-  state_.resume = options_.resume;
-  if (!options_.resume_latest) return absl::OkStatus();
+  state_.resume = options_.resume.checkpoint;
+  if (!options_.resume.latest) return absl::OkStatus();
   ASSIGN_OR_RETURN(latest_, FindCheckpoint(options_.directory, tasks_.world(), options_.tasks.timeout));
   if (!latest_.has_value()) return absl::OkStatus();
   state_.resume = &*latest_;
@@ -172,7 +172,7 @@ absl::Status Trainer::Start() {
   RETURN_IF_ERROR(FindLatest());
   if (state_.resume != nullptr) {
     RETURN_IF_ERROR(checkpoints_.Restore(*state_.resume));
-    if (!options_.resuming.other_data) {
+    if (!options_.resume.other_data) {
       io::Metadata position;
       input_.PutPosition(input_.position(), position);
       RETURN_IF_ERROR(data::CheckPosition(state_.resume->metadata, position));

@@ -53,8 +53,9 @@ absl::Status AddTrainStep(TrainingProgram& program, ProgramRun& run, Made& made)
 
 absl::StatusOr<std::unique_ptr<Made>> Make(TrainingProgram& program, ProgramRun& run) {
   auto made = std::make_unique<Made>();
-  if (run.training.resume != nullptr) {
-    ASSIGN_OR_RETURN(run.order.start, data::TakePosition(run.training.resume->metadata, run.order, run.train->size()));
+  if (run.training.resume.checkpoint != nullptr) {
+    ASSIGN_OR_RETURN(run.order.start,
+                     data::TakePosition(run.training.resume.checkpoint->metadata, run.order, run.train->size()));
   }
   ASSIGN_OR_RETURN(made->input, data::Prefetcher::Create(*run.train, run.order));
   RETURN_IF_ERROR(AddTrainStep(program, run, *made));

@@ -72,7 +72,7 @@ class TrainingProgram {
   // Sets run.train and run.test, and run.training.steps unless Configure did.
   virtual absl::Status OpenData(ProgramRun& run) = 0;
   virtual std::vector<RunSetting> Settings(const ProgramRun& run) const = 0;
-  // The run goes on from run.training.resume.
+  // The run goes on from run.training.resume.checkpoint.
   virtual absl::Status Resume(ProgramRun& /*run*/) { return absl::OkStatus(); }
 
   virtual absl::StatusOr<std::unique_ptr<optim::Optimizer>> MakeOptimizer(const ProgramRun& run) const = 0;
@@ -100,9 +100,9 @@ class TrainingProgram {
 // The elements of the trainable variables of a tower, for headers.
 int64_t CountParameters(const models::TrainStep& step);
 
-// Builds the graph of a program with opened data, restores it from run.training.resume if that is set, and explains or
-// trains it. Returns the signal that ended it, or 0. Errors: those of the program, of building the graph, of
-// CheckMemoryLimit, ExplainRun, ChooseBuckets and Trainer::Run.
+// Builds the graph of a program with opened data, restores it from run.training.resume.checkpoint if that is set, and
+// explains or trains it. Returns the signal that ended it, or 0. Errors: those of the program, of building the graph,
+// of CheckMemoryLimit, ExplainRun, ChooseBuckets and Trainer::Run.
 absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run);
 
 }  // namespace belfry::trainers

@@ -329,6 +329,7 @@ const Call kStates[] = {
     CALL(ops::TouchedIndices(s, w.bad, 1, 0, 1)),
     CALL(ops::TouchedIndices(s, w.three, 1, 2, 2)),
     CALL(ops::AddToSeries(s, w.no_variable, w.three, w.three, w.three)),
+    CALL(ops::DivideSeries(s, w.no_variable, w.three)),
     CALL(ops::AssignRow(s, w.no_variable, w.three, w.three)),
     CALL(ops::TotalWeight(s, w.bad, "")),
     CALL(ops::Increment(s, w.no_variable)),

@@ -177,6 +177,20 @@ std::vector<OpCase> SeriesCases() {
   row.gradient = false;
   row.unknown_axes = {};
   cases.push_back(row);
+  OpCase mean{.name = "DivideSeries", .inputs = {{.shape = {3, 4, 5}, .variable = true}}};
+  mean.build = [](const Scope& scope, const Ins& in) {
+    return Outs{ops::DivideSeries(scope, scope.graph().VariableOf(*in[0].node), ops::Const(scope, 12.25))};
+  };
+  mean.reference = [](const Arrays& in) {
+    Array sums = in[0];
+    for (int64_t i = 0; i < sums.size() / in[0].shape[0]; ++i) sums[i] /= 12.25;
+    return Arrays{sums};
+  };
+  mean.dtypes = {DType::kFloat32, DType::kFloat64};
+  mean.more_shapes = {{{2, 0}}, {{1, 1031}}};
+  mean.gradient = false;
+  mean.unknown_axes = {};
+  cases.push_back(mean);
   OpCase total{.name = "TotalWeight", .inputs = {{.shape = {7}, .low = 0, .high = 3}}};
   total.build = [](const Scope& scope, const Ins& in) { return Outs{ops::TotalWeight(scope, in[0], "no weight")}; };
   total.reference = [](const Arrays& in) {
