@@ -45,12 +45,14 @@ Gradient SumRows(OpScope scope, Output rows, Output indices);
 Gradient MeanRows(OpScope scope, Output rows, Output indices, Output towers, Output weights);
 
 // Sums over towers that one device runs one after the other, in the order of the tree in which the averager adds up
-// towers (MakeLocalCollective in framework/collective/collective.h), for a number of towers that is a power of two.
-// Tower `index`, an int64 scalar in [0, 2^L), adds weight * value to the sums that the variable `sums` [L, ...] of
-// transient state holds, float32, or float64 for values of float64. After the last tower, sums[0] is the sum of all.
-// Nothing needs to be cleared before the first. `weight` is a float32 scalar; of weight 0, `value` is left out whatever
-// it holds. Returns `sums`. Another index is OutOfRange on CPUs, and changes nothing on GPUs; likewise in AssignRow.
-Output AddToSeries(OpScope scope, const Variable& sums, Output value, Output weight, Output index);
+// towers (MakeLocalCollective in framework/collective/collective.h). Tower `index`, an int64 scalar in [0, series),
+// adds weight * value to the sums that the variable `sums` [L, ...] of transient state, L = SeriesLevels(series),
+// holds, float32, or float64 for values of float64. After the last tower, sums[0] is the sum of all. Nothing needs to
+// be cleared before the first. `weight` is a float32 scalar; of weight 0, `value` is left out whatever it holds.
+// Returns `sums`. Another index is OutOfRange on CPUs, and changes nothing on GPUs; likewise in AssignRow.
+Output AddToSeries(OpScope scope, const Variable& sums, Output value, Output weight, Output index, int64_t series);
+// The number of sums that wait in a series of at least two towers: log2 of their number, rounded up.
+int64_t SeriesLevels(int64_t series);
 // variable[index] = value, for a variable [N, ...] and a value [...] of any dtype. Returns the variable.
 Output AssignRow(OpScope scope, const Variable& variable, Output value, Output index);
 // sums[0] /= total, for a variable [L, ...] whose first row holds the sum of a series, and a float64 scalar, which is

@@ -29,9 +29,9 @@ absl::Status Check(const ReplicateOptions& options) {
         "ReplicateOptions::shard_optimizer divides the state of one model among its replicas, which needs variable "
         "update 'replicated'");
   }
-  if (options.series < 1 || (options.series & (options.series - 1)) != 0) {
-    return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions::series is ", options.series,
-                                                   "; a device runs 1, 2, 4, 8, ... towers one after the other"));
+  if (options.series < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("ReplicateOptions::series is ", options.series, "; expected at least 1"));
   }
   if (options.series > 1 && options.variable_update != VariableUpdate::kReplicated) {
     return absl::InvalidArgumentError("Towers in series (ReplicateOptions::series) need variable update 'replicated'");

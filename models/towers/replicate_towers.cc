@@ -23,6 +23,11 @@ absl::Status CheckNumbers(const ReplicateOptions& options, int local, int total)
                                                    " towers in series, first_tower (", options.first_tower,
                                                    ") and towers (", total, ") must be multiples of it"));
   }
+  if ((options.series & (options.series - 1)) != 0 && total != options.series) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "ReplicateOptions::series is ", options.series, ", but with several devices the towers of each must be 1, 2, ",
+        "4, 8, ..., so that their gradients can be added up in the same order on any number of devices"));
+  }
   if (options.first_tower < 0 || options.first_tower + local > total) {
     return absl::InvalidArgumentError(absl::StrCat("ReplicateOptions: towers ", options.first_tower, " to ",
                                                    options.first_tower + local - 1, " of this process are not among ",

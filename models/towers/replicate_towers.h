@@ -42,10 +42,11 @@ struct ReplicateOptions {
   // For one of several processes: the number of its first tower, and the number of towers of all processes. 0: this
   // process has them all. All processes must build the same model.
   int first_tower = 0, towers = 0;
-  // The number of towers that each device runs one after the other, a power of two: gradient accumulation. Each device
-  // has the next towers by number, so the number of towers is `series` times that of devices. 8 towers on one device,
-  // on two, four or eight, and in any number of processes, give the same bits. Memory beside one tower's: log2(series)
-  // times the gradients. Needs `replicated`, and no synchronised statistics.
+  // The number of towers that each device runs one after the other: gradient accumulation. A power of two, unless one
+  // device has all towers. Each device has the next towers by number, so their number is `series` times that of
+  // devices. 8 towers on one device, on two, four or eight, and in any number of processes, give the same bits. Memory
+  // beside one tower's: log2(series), rounded up, times the gradients. Needs `replicated`, and no synchronised
+  // statistics.
   int series = 1;
   VariableUpdate variable_update = VariableUpdate::kReplicated;
   BatchNormPolicy batch_norm = BatchNormPolicy::kPerTower;

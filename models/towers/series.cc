@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <string>
 
-#include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
 #include "ops/array.h"
 #include "ops/math.h"
@@ -41,13 +40,12 @@ Variable AddToSum(const BuiltTower& tower, const Variable& of, const std::string
                   int series, std::vector<Output>& added) {
   const Shape shape = value.shape();
   const DType dtype = value.dtype() == DType::kFloat64 ? DType::kFloat64 : DType::kFloat32;
-  const auto levels = static_cast<int64_t>(absl::bit_width(static_cast<unsigned>(series)) - 1);
-  const Variable sums = Transient(tower, name, shape.Insert(0, levels), dtype, of);
+  const Variable sums = Transient(tower, name, shape.Insert(0, ops::SeriesLevels(series)), dtype, of);
   if (!sums.valid()) return sums;
   const Scope scope = InSeries(tower, sums);
   // The gradient is added where it is made, so that it does not live until the end of the backward pass.
   const Scope backward = scope.InPhase(value.node->phase(), value.node->computed_for());
-  added.push_back(ops::AddToSeries(backward, sums, value, weight, tower.result.index));
+  added.push_back(ops::AddToSeries(backward, sums, value, weight, tower.result.index, series));
   return sums;
 }
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <string>
 
+#include "absl/numeric/bits.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/half.h"
 #include "framework/base/parallel.h"
@@ -23,6 +24,11 @@ absl::Status CheckRowOf(const Shape& variable, const Shape& value, const Shape& 
 
 absl::StatusOr<std::vector<Shape>> AddToSeriesShape(const ShapeArgs& args) {
   RETURN_IF_ERROR(CheckRowOf(args.inputs[0], args.inputs[1], args.inputs[3]));
+  const int64_t series = args.attrs.Int("series"), levels = SeriesLevels(series);
+  if (series < 2 || (args.inputs[0][0] != levels && args.inputs[0][0] != -1)) {
+    return absl::InvalidArgumentError(absl::StrCat("a series of ", series, " towers cannot use a variable of ",
+                                                   args.inputs[0][0], " sums; expected at least two, and ", levels));
+  }
   const DType sums = args.dtypes[0], value = args.dtypes[1];
   if ((value == DType::kFloat64) != (sums == DType::kFloat64) || args.inputs[2].rank() != 0) {
     return absl::InvalidArgumentError(absl::StrCat("sums of ", DTypeName(value),
@@ -40,16 +46,16 @@ absl::Status CheckIndex(int64_t index, int64_t end) {
 template <class T>
 absl::StatusOr<Kernel> MakeAddToSeries(const KernelSpec& spec) {
   using C = Compute<T>;
-  const int64_t n = spec.inputs[1].shape.elements(), levels = spec.inputs[0].shape[0];
-  return Kernel{[n, levels](const KernelContext& context) -> absl::Status {
+  const int64_t n = spec.inputs[1].shape.elements(), series = spec.attrs.Int("series");
+  return Kernel{[n, series](const KernelContext& context) -> absl::Status {
     C* sums = context.ref<C>(0);
     const T* value = context.input<T>(1);
     const auto weight = static_cast<C>(context.input<float>(2)[0]);
     const int64_t index = context.input<int64_t>(3)[0];
-    RETURN_IF_ERROR(CheckIndex(index, int64_t{1} << levels));
-    const int64_t carry = SeriesCarry(index);
-    C* const to = sums + (carry == levels ? 0 : carry) * n;
-    ParallelFor(n, static_cast<double>(2 + carry), [&](int64_t begin, int64_t end) {
+    RETURN_IF_ERROR(CheckIndex(index, series));
+    const uint64_t merges = SeriesMerges(index, series);
+    C* const to = sums + SeriesSum(index, series) * n;
+    ParallelFor(n, static_cast<double>(2 + absl::popcount(merges)), [&](int64_t begin, int64_t end) {
       constexpr int64_t kBlock = 512;
       C block[kBlock];
       for (int64_t at = begin; at < end; at += kBlock) {
@@ -57,7 +63,8 @@ absl::StatusOr<Kernel> MakeAddToSeries(const KernelSpec& spec) {
         for (int64_t i = 0; i < count; ++i) {
           block[i] = weight == C(0) ? C(0) : C(0) + weight * static_cast<C>(value[at + i]);
         }
-        for (int64_t level = 0; level < carry; ++level) {
+        for (int64_t level = 0; merges >> level != 0; ++level) {
+          if ((merges >> level & 1) == 0) continue;
           const C* earlier = sums + level * n + at;
           for (int64_t i = 0; i < count; ++i) block[i] = earlier[i] + block[i];
         }
@@ -124,8 +131,10 @@ constexpr DType kWeightTypes[] = {DType::kFloat32};
 
 }  // namespace
 
-Output AddToSeries(OpScope scope, const Variable& sums, Output value, Output weight, Output index) {
-  return scope.Add("AddToSeries", {sums, value, weight, index});
+int64_t SeriesLevels(int64_t series) { return absl::bit_width(static_cast<uint64_t>(series) - 1); }
+
+Output AddToSeries(OpScope scope, const Variable& sums, Output value, Output weight, Output index, int64_t series) {
+  return scope.Add("AddToSeries", {sums, value, weight, index}, {{"series", series}});
 }
 
 Output DivideSeries(OpScope scope, const Variable& sums, Output total) {
@@ -148,6 +157,7 @@ void RegisterSeriesOps(OpRegistry& registry) {
                            {.name = "index", .type = "int64"}},
                 .outputs = {{.name = "updated", .type = "Tsums", .ref = true}},
                 .types = {{"T", kFloatTypes}, {"Tsums", kSumTypes}},
+                .attrs = {{"series", int64_t{0}, true}},
                 .shape = AddToSeriesShape,
                 .not_differentiable = true,
                 .stateful = true,

@@ -12,26 +12,28 @@ namespace {
 
 // An index outside the series changes nothing.
 template <class T>
-absl::Status AddToSeries(Stream& stream, int64_t n, int64_t levels, gpu::Compute<T>* sums, const gpu::Stored<T>* value,
+absl::Status AddToSeries(Stream& stream, int64_t n, int64_t series, gpu::Compute<T>* sums, const gpu::Stored<T>* value,
                          const float* weight, const int64_t* index) {
   using C = gpu::Compute<T>;
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
-    if (*index < 0 || *index >= int64_t{1} << levels) return;
-    const int64_t carry = SeriesCarry(*index);
+    if (*index < 0 || *index >= series) return;
+    const uint64_t merges = SeriesMerges(*index, series);
     // In double, where the product of floats is exact, so that it is rounded before it is added.
     C sum = 0;
     if (*weight != 0) {
       sum += static_cast<C>(static_cast<double>(*weight) * static_cast<double>(gpu::Widen(value[i])));
     }
-    for (int64_t level = 0; level < carry; ++level) sum = sums[level * n + i] + sum;
-    sums[(carry == levels ? 0 : carry) * n + i] = sum;
+    for (int64_t level = 0; merges >> level != 0; ++level) {
+      if ((merges >> level & 1) != 0) sum = sums[level * n + i] + sum;
+    }
+    sums[SeriesSum(*index, series) * n + i] = sum;
   });
 }
 
 template <class T>
 absl::StatusOr<Kernel> MakeAddToSeries(const KernelSpec& spec) {
-  return Kernel{[n = spec.inputs[1].shape.elements(), levels = spec.inputs[0].shape[0]](const KernelContext& at) {
-    return AddToSeries<T>(*at.stream, n, levels, at.ref<gpu::Compute<T>>(0), at.input<gpu::Stored<T>>(1),
+  return Kernel{[n = spec.inputs[1].shape.elements(), series = spec.attrs.Int("series")](const KernelContext& at) {
+    return AddToSeries<T>(*at.stream, n, series, at.ref<gpu::Compute<T>>(0), at.input<gpu::Stored<T>>(1),
                           at.input<float>(2), at.input<int64_t>(3));
   }};
 }

@@ -43,11 +43,16 @@ constexpr bool AddsUpBefore(uint64_t a, uint64_t b, uint64_t c) {
   return !(high < low && high < (high ^ low));
 }
 
-// The number of earlier sums that the value of tower `index` of a series is added to: as the bits of a binary counter
-// carry.
-constexpr int64_t SeriesCarry(int64_t index) {
+// The sums that wait in a series are the set bits of the number of towers before: sum k is of 2^k towers.
+// The sums, as bits, that the value of tower `index` is added to, the lowest first: those into which a binary counter
+// carries, and all for the last tower.
+constexpr uint64_t SeriesMerges(uint64_t index, uint64_t series) {
+  return index + 1 == series ? index : index & ~(index + 1);
+}
+// The number of the sum that this makes.
+constexpr int64_t SeriesSum(uint64_t index, uint64_t series) {
   int64_t carry = 0;
-  for (; index % 2 == 1; index /= 2) ++carry;
+  for (; index + 1 != series && index % 2 == 1; index /= 2) ++carry;
   return carry;
 }
 

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
+#include "framework/base/units.h"
 #include "framework/collective/nccl.h"
 #include "framework/collective/world_collective.h"
 #include "trainers/flags/command_line.h"
@@ -29,14 +30,21 @@ ABSL_FLAG(bool, shard_optimizer, false,
           "Divide the optimizer's state among the towers of all processes (ZeRO, stage 1): each holds and updates its "
           "part. The model is the same, bit by bit, with --averager=local; checkpoints are, too.");
 
-ABSL_FLAG(int, micro_batches, 1,
-          "Gradient accumulation: each device runs so many towers one after the other, 1, 2, 4, 8 ..., adds up their "
-          "gradients, and updates once a step. A step is one of that many times as many towers, bit by bit, and needs "
-          "the memory of one tower and log2 of that number of times the gradients, those of embeddings whole.");
+ABSL_FLAG(
+    int, towers, 0,
+    "The number of towers of all devices and processes; 0: one for each device. A device that has several, 2, 4, "
+    "8 ... or all, runs them one after the other, adds up their gradients, and updates once a step. So a run of 8 "
+    "towers is the same, bit by bit, on 1, 2, 4 and 8 devices. It needs the memory of one tower and log2 of the "
+    "towers of a device times the gradients, those of embeddings whole.");
+ABSL_FLAG(
+    int, micro_batches, 1,
+    "Gradient accumulation: the number of towers of each device, instead of --towers. With 4, a step on 2 devices "
+    "is that of --towers=8.");
 
 namespace belfry::trainers {
 namespace {
 
+constexpr int kMaxInSeries = 1024;
 constexpr absl::Duration kStepTimeoutOfSeveral = absl::Minutes(10);
 
 absl::Status SetAverager(const DeviceSet& devices, World& world, const TowersOfWorld& towers, SessionOptions& session) {
@@ -65,6 +73,30 @@ absl::Status SetAverager(const DeviceSet& devices, World& world, const TowersOfW
   return absl::OkStatus();
 }
 
+// The number of towers of each of `devices` devices.
+absl::StatusOr<int> TowersInSeries(int devices) {
+  const int towers = absl::GetFlag(FLAGS_towers), each = absl::GetFlag(FLAGS_micro_batches);
+  if (each < 1 || each > kMaxInSeries) {
+    return absl::InvalidArgumentError(absl::StrCat("--micro_batches is ", each, "; expected 1 to ", kMaxInSeries));
+  }
+  if (towers != 0) {
+    RETURN_IF_ERROR(RejectFlags({"micro_batches"}, "a run with --towers, which states the number of all"));
+    if (towers < devices || towers % devices != 0 || towers / devices > kMaxInSeries) {
+      return absl::InvalidArgumentError(absl::StrCat("--towers is ", towers, ", but there are ",
+                                                     Counted(devices, "device"),
+                                                     ", each of which has as many towers, 1 to ", kMaxInSeries));
+    }
+  }
+  const int series = towers == 0 ? each : towers / devices;
+  if (devices == 1 || (series & (series - 1)) == 0) return series;
+  return absl::InvalidArgumentError(
+      absl::StrCat(towers == 0 ? "--micro_batches is "
+                               : absl::StrCat("--towers is ", towers, ", so the towers of each device would be "),
+                   series, "; on ", devices,
+                   " devices it must be 1, 2, 4, 8 ..., so that gradients are added up in the same order on ",
+                   "any number of devices"));
+}
+
 }  // namespace
 
 absl::StatusOr<DeviceSet> OpenDevices(World& world) {
@@ -82,11 +114,7 @@ absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceS
     session.log_device_placement = false;
     session.dump_plan.clear();
   }
-  const int series = absl::GetFlag(FLAGS_micro_batches);
-  if (series < 1 || series > 1024 || (series & (series - 1)) != 0) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--micro_batches is ", series, "; expected a power of two from 1 to 1024"));
-  }
+  ASSIGN_OR_RETURN(const int series, TowersInSeries(towers.total()));
   models::ReplicateOptions options{
       .first_tower = towers.first[world.rank()] * series, .towers = towers.total() * series, .series = series};
   ASSIGN_OR_RETURN(options.variable_update, models::ParseVariableUpdate(absl::GetFlag(FLAGS_variable_update)));

@@ -328,7 +328,7 @@ const Call kStates[] = {
     CALL(ops::DenseRows(s, {w.three, w.ints}, -1)),
     CALL(ops::TouchedIndices(s, w.bad, 1, 0, 1)),
     CALL(ops::TouchedIndices(s, w.three, 1, 2, 2)),
-    CALL(ops::AddToSeries(s, w.no_variable, w.three, w.three, w.three)),
+    CALL(ops::AddToSeries(s, w.no_variable, w.three, w.three, w.three, 2)),
     CALL(ops::DivideSeries(s, w.no_variable, w.three)),
     CALL(ops::AssignRow(s, w.no_variable, w.three, w.three)),
     CALL(ops::TotalWeight(s, w.bad, "")),

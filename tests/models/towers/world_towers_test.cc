@@ -37,11 +37,12 @@ namespace {
 using testing::HasSubstr;
 
 constexpr int64_t kEdge = 6, kChannels = 2;
-constexpr int kClasses = 3, kTowers = 4, kSteps = 15;
+constexpr int kClasses = 3, kSteps = 15;
 
 struct Case {
   DType dtype = DType::kFloat32;
   ReplicateOptions options;
+  int towers = 4;
   bool table = false;  // whether the model has a table, and states the weights of its losses
 };
 
@@ -111,8 +112,8 @@ absl::StatusOr<DeviceSet> OpenCpus(int count) {
 }
 
 // Rows of a step's batch for a tower.
-std::vector<Feed> FeedsOf(const TrainTower& to, const Data& data, int step, int tower) {
-  const data::TowerRange range = data::RangeOfTower(data.labels[step].elements(), kTowers, tower);
+std::vector<Feed> FeedsOf(const TrainTower& to, const Data& data, int step, int tower, int towers) {
+  const data::TowerRange range = data::RangeOfTower(data.labels[step].elements(), towers, tower);
   return {{to.batch["image"], Rows(data.images[step], range.begin, range.count)},
           {to.batch["label"], Rows(data.labels[step], range.begin, range.count)}};
 }
@@ -123,9 +124,10 @@ absl::StatusOr<float> RunSeries(Session& session, const TrainStep& step, const D
     std::vector<Feed> feeds;
     for (size_t t = 0; t < step.towers.size(); ++t) {
       const int tower = step.first_tower + static_cast<int>(t) * step.series + static_cast<int>(s);
-      for (Feed& feed : FeedsOf(step.towers[t], data, number, tower)) feeds.push_back(std::move(feed));
+      for (Feed& feed : FeedsOf(step.towers[t], data, number, tower, step.towers_in_all))
+        feeds.push_back(std::move(feed));
       feeds.push_back({step.towers[t].index, Tensor::Of<int64_t>({s}, {})});
-      const int64_t first = data::RangeOfTower(data.labels[number].elements(), kTowers, tower).begin;
+      const int64_t first = data::RangeOfTower(data.labels[number].elements(), step.towers_in_all, tower).begin;
       feeds.push_back({step.towers[t].first_example, Tensor::Of<int64_t>({first}, {})});
     }
     RETURN_IF_ERROR(session.RunTarget(step.accumulate, feeds));
@@ -134,7 +136,7 @@ absl::StatusOr<float> RunSeries(Session& session, const TrainStep& step, const D
   return fetched[0].scalar<float>();
 }
 
-// Trains towers [first, first + count) of kTowers. GPUs are fakes, which run the kernels of CPUs.
+// Trains towers [first, first + count) of those of the case. GPUs are fakes, which run the kernels of CPUs.
 absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int count, const CollectiveFactory& averager,
                               const OpenDevices& open = OpenCpus) {
   ASSIGN_OR_RETURN(const DeviceSet devices, open(count / c.options.series));
@@ -144,7 +146,7 @@ absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int co
   graph.set_seed(7);
   ReplicateOptions options = c.options;
   options.first_tower = first;
-  options.towers = kTowers;
+  options.towers = c.towers;
   options.bucket_bytes = 256;
   const optim::Momentum momentum({.learning_rate = 0.1, .momentum = 0.9});
   const optim::Adam adam({.learning_rate = 0.05, .weight_decay = 0.01});
@@ -164,7 +166,7 @@ absl::StatusOr<Outcome> Train(const Case& c, const Data& data, int first, int co
     }
     std::vector<Feed> feeds;
     for (int t = 0; t < count; ++t) {
-      for (Feed& feed : FeedsOf(step.towers[t], data, s, first + t)) feeds.push_back(std::move(feed));
+      for (Feed& feed : FeedsOf(step.towers[t], data, s, first + t, c.towers)) feeds.push_back(std::move(feed));
     }
     ASSIGN_OR_RETURN(const auto fetched, session->Run(feeds, {step.loss}, {step.update}));
     outcome.losses.push_back(fetched[0].scalar<float>());
@@ -202,7 +204,7 @@ class WorldTowers : public testing::TestWithParam<std::pair<std::string, Case>> 
     const Data data(TestRandom());
     Case one_process = c;
     one_process.options.shard_optimizer = false;
-    auto expected = Train(one_process, data, 0, kTowers, MakeLocalCollective);
+    auto expected = Train(one_process, data, 0, c.towers, MakeLocalCollective);
     ASSERT_TRUE(expected.ok()) << expected.status();
     if (c.options.shard_optimizer) {
       std::erase_if(expected->variables, [](const auto& entry) {
@@ -245,6 +247,24 @@ TEST_P(WorldTowers, TowersInSeriesHaveTheBitsOfTowersSideBySide) {
   Compare({{4}}, OpenCpus, 4);
   Compare(
       {{2, 2}}, [](int count) { return OpenFakeGpus(count); }, 2);
+}
+
+// One device may have any number.
+TEST(WorldTowers, AllTowersInSeriesHaveTheBitsOfTowersSideBySide) {
+  for (const int towers : {3, 5, 6, 7}) {
+    SCOPED_TRACE(absl::StrCat(towers, " towers"));
+    Case c{.options = {.clip_global_norm = 1}, .towers = towers};
+    const Data data(TestRandom());
+    const auto expected = Train(c, data, 0, towers, MakeLocalCollective);
+    c.options.series = towers;
+    const auto actual = Train(c, data, 0, towers, MakeLocalCollective);
+    ASSERT_TRUE(expected.ok() && actual.ok()) << expected.status() << "\n" << actual.status();
+    EXPECT_EQ(std::memcmp(actual->losses.data(), expected->losses.data(), kSteps * sizeof(float)), 0);
+    for (const auto& [name, value] : expected->variables) EXPECT_TRUE(SameBits(actual->variables.at(name), value));
+  }
+  const Case halves{.options = {.series = 3}, .towers = 6};
+  EXPECT_THAT(Train(halves, Data(TestRandom()), 0, 6, MakeLocalCollective).status().message(),
+              HasSubstr("series is 3, but with several devices the towers of each must be 1, 2, 4, 8, ..."));
 }
 
 // Their averages go through host memory.

@@ -135,27 +135,32 @@ std::vector<OpCase> DenseRowsCases() {
   return cases;
 }
 
-// Sums of four towers' values: the second is added to the first, and the fourth to the third and to both.
+// Sums of towers' values: the second is added to the first, the fourth to the third and to both, and the last to all
+// that wait.
 std::vector<OpCase> SeriesCases() {
   std::vector<OpCase> cases;
-  for (const int index : {0, 1, 2, 3, 4}) {
-    const bool left_out = index == 4;  // tower 1 with weight 0
-    OpCase add{.name = absl::StrCat("AddToSeries", left_out ? "WeightZero" : absl::StrCat(index)),
+  struct Place {
+    int index, series;
+    double weight;
+    int from[2], to;  // the sums that the value is added to, -1: none, and the one that this makes
+  };
+  for (const Place& place :
+       {Place{0, 4, 0.75, {-1, -1}, 0}, Place{1, 4, 0.75, {0, -1}, 1}, Place{2, 4, 0.75, {-1, -1}, 0},
+        Place{3, 4, 0.75, {0, 1}, 0}, Place{1, 4, 0, {0, -1}, 1}, Place{2, 3, 0.75, {1, -1}, 0}}) {
+    OpCase add{.name = absl::StrCat("AddToSeries", place.index, "Of", place.series, place.weight == 0 ? "Weight0" : ""),
                .inputs = {{.shape = {2, 3, 5}, .variable = true}, {{3, 5}}}};
-    const double weight = left_out ? 0 : 0.75;
-    const int at = left_out ? 1 : index;
     add.build = [=](const Scope& scope, const Ins& in) {
       return Outs{ops::AddToSeries(scope, scope.graph().VariableOf(*in[0].node), in[1],
-                                   ops::Const(scope, static_cast<float>(weight)), ops::Const<int64_t>(scope, at))};
+                                   ops::Const(scope, static_cast<float>(place.weight)),
+                                   ops::Const<int64_t>(scope, place.index), place.series)};
     };
     add.reference = [=](const Arrays& in) {
       Array sums = in[0];
       const int64_t n = in[1].size();
       for (int64_t i = 0; i < n; ++i) {
-        double value = weight == 0 ? 0 : weight * in[1][i];
-        if (at % 2 == 1) value += in[0][i];
-        if (at == 3) value += in[0][n + i];
-        sums[(at == 1 ? n : 0) + i] = value;  // the sum of the first pair waits above single values
+        double value = place.weight == 0 ? 0 : place.weight * in[1][i];
+        for (const int from : place.from) value += from < 0 ? 0 : in[0][from * n + i];
+        sums[place.to * n + i] = value;
       }
       return Arrays{sums};
     };
