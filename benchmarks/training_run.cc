@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
+#include "benchmarks/paired_runs.h"
 #include "framework/base/status.h"
 #include "framework/runtime/saver.h"
 #include "models/networks/linear_regression.h"
@@ -21,6 +22,7 @@ struct Built {
   Output loss;
   const Node* update = nullptr;
   const Node* initialize = nullptr;
+  models::TrainStep step;  // with towers in series
 };
 
 Built BuildScenario5(const Scope& scope) {
@@ -59,6 +61,7 @@ Built BuildTowers(const Scope& scope, const DeviceSet& devices, const BenchModel
     const absl::Span<const Output> inputs = tower.batch.placeholders();
     built.towers.emplace_back(inputs.begin(), inputs.end());
   }
+  built.step = step;
   return built;
 }
 
@@ -73,43 +76,83 @@ absl::StatusOr<DType> ComputeDType(const std::string& name, const BenchModel& mo
 
 }  // namespace
 
+absl::Status TrainingRun::Open(const TrainingOptions& options) {
+  ASSIGN_OR_RETURN(model_, FindModel(options.model));
+  ASSIGN_OR_RETURN(devices_, DeviceSet::Open(options.devices, options.device));
+  const int64_t towers = static_cast<int64_t>(devices_.TowerDevices().size()) * options.replicate.series;
+  batch_ = options.batch != 0 ? options.batch : model_.batch;
+  const bool even = model_.parts || options.replicate.series > 1;
+  if (options.in_first_tower || (batch_ >= towers && (!even || batch_ % towers == 0))) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--batch_size=", batch_, " is not a multiple of the ", towers, " towers"));
+}
+
+absl::Status TrainingRun::PrepareSeries(const models::TrainStep& step, absl::Span<const Tensor> data) {
+  const int64_t count = batch_ / (static_cast<int64_t>(step.towers.size()) * step.series);
+  std::vector<FeedSpec> specs;
+  for (const models::TrainTower& tower : step.towers) {
+    const absl::Span<const Output> inputs = tower.batch.placeholders();
+    for (size_t f = 0; f < data.size(); ++f) {
+      specs.push_back({inputs[f], data[f].shape().Remove(0).Insert(0, count)});
+    }
+    specs.insert(specs.end(), {{tower.index, Shape()}, {tower.first_example, Shape()}});
+  }
+  ASSIGN_OR_RETURN(accumulate_, session_->Prepare(specs, {}, {step.accumulate}));
+  ASSIGN_OR_RETURN(prepared_, session_->Prepare({}, {step.loss}, {step.update}));
+  return absl::OkStatus();
+}
+
+void TrainingRun::FeedSeries(int64_t towers, int64_t series, absl::Span<const Tensor> data) {
+  const int64_t count = batch_ / (towers * series);
+  series_.resize(static_cast<size_t>(series));
+  for (int64_t tower = 0; tower < towers * series; ++tower) {
+    const int64_t index = tower % series, first = tower * count;
+    std::vector<Tensor>& feeds = series_[static_cast<size_t>(index)];
+    for (const Tensor& field : data) feeds.push_back(Examples(field, first, count));
+    feeds.insert(feeds.end(), {Tensor::Of<int64_t>({index}, {}), Tensor::Of<int64_t>({first}, {})});
+  }
+}
+
 absl::StatusOr<std::unique_ptr<TrainingRun>> TrainingRun::Create(const TrainingOptions& options) {
   std::unique_ptr<TrainingRun> run(new TrainingRun);
-  ASSIGN_OR_RETURN(run->model_, FindModel(options.model));
+  RETURN_IF_ERROR(run->Open(options));
   const BenchModel& model = run->model_;
   ASSIGN_OR_RETURN(const DType dtype, ComputeDType(options.dtype, model));
-  ASSIGN_OR_RETURN(run->devices_, DeviceSet::Open(options.devices, options.device));
+  const std::vector<Tensor> data = BenchData(model, run->batch_);
   const std::vector<int> tower_devices = run->devices_.TowerDevices();
   const auto towers = static_cast<int64_t>(tower_devices.size());
-  run->batch_ = options.batch != 0 ? options.batch : model.batch;
-  const bool shares = !options.in_first_tower;
-  if (shares && (run->batch_ < towers || (model.parts && run->batch_ % towers != 0))) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--batch_size=", run->batch_, " is not a multiple of the ", towers, " towers"));
-  }
-
+  const Clock::time_point begin = Clock::now();
   const Scope scope(run->graph_);
-  const Built built = model.name == "s5" && towers == 1
+  const Built built = model.name == "s5" && towers == 1 && options.replicate.series == 1
                           ? BuildScenario5(scope.Device(run->devices_.device(tower_devices[0]).name().ToString()))
                           : BuildTowers(scope, run->devices_, model, dtype,
                                         options.momentum ? model.update : UpdateRule::kDescent, options.replicate);
   ASSIGN_OR_RETURN(run->session_, Session::Create(run->graph_, run->devices_, options.session));
-  RETURN_IF_ERROR(run->session_->RunTarget(built.initialize));
-
-  const std::vector<Tensor> data = BenchData(model, run->batch_);
-  std::vector<FeedSpec> specs;
-  for (int64_t i = 0; i < towers; ++i) {
-    const auto before = [&](int64_t tower) {
-      return shares ? tower * run->batch_ / towers : tower > 0 ? run->batch_ : 0;
-    };
-    const int64_t begin = before(i), count = before(i + 1) - begin;
-    for (size_t f = 0; f < data.size(); ++f) {
-      run->feeds_.push_back(Examples(data[f], begin, count));
-      specs.push_back({built.towers[i][f], run->feeds_.back().shape()});
+  if (options.replicate.series > 1) {
+    RETURN_IF_ERROR(run->PrepareSeries(built.step, data));
+  } else {
+    std::vector<FeedSpec> specs;
+    for (int64_t i = 0; i < towers; ++i) {
+      const auto before = [&](int64_t tower) {
+        return !options.in_first_tower ? tower * run->batch_ / towers : tower > 0 ? run->batch_ : 0;
+      };
+      const int64_t first = before(i), count = before(i + 1) - first;
+      for (size_t f = 0; f < data.size(); ++f) {
+        run->feeds_.push_back(Examples(data[f], first, count));
+        specs.push_back({built.towers[i][f], run->feeds_.back().shape()});
+      }
     }
+    ASSIGN_OR_RETURN(run->prepared_, run->session_->Prepare(specs, {built.loss}, {built.update}));
   }
-  ASSIGN_OR_RETURN(run->prepared_, run->session_->Prepare(specs, {built.loss}, {built.update}));
+  run->compile_seconds_ = Seconds(begin);
+  if (options.replicate.series > 1) run->FeedSeries(towers, options.replicate.series, data);
+  RETURN_IF_ERROR(run->session_->RunTarget(built.initialize));
   return run;
+}
+
+absl::Status TrainingRun::Step() {
+  for (const std::vector<Tensor>& feeds : series_) RETURN_IF_ERROR(accumulate_->Run(feeds));
+  return prepared_->Run(feeds_);
 }
 
 absl::StatusOr<std::vector<StepTrace>> TrainingRun::TracedSteps(int count) {

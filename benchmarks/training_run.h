@@ -16,7 +16,7 @@ namespace belfry::benchmarks {
 
 struct TrainingOptions {
   std::string model = "cifar_net";  // a name for FindModel
-  std::string devices = "cpu:1";    // one tower on each
+  std::string devices = "cpu:1";    // one tower on each, or `replicate.series`
   DeviceOptions device;
   int64_t batch = 0;              // examples per step over all towers; 0: the model's default
   bool in_first_tower = false;    // feed all examples to the first tower and none to the others
@@ -35,18 +35,20 @@ class TrainingRun {
   // the errors of opening the devices and creating the session.
   static absl::StatusOr<std::unique_ptr<TrainingRun>> Create(const TrainingOptions& options);
 
-  absl::Status Step() { return prepared_->Run(feeds_); }
+  absl::Status Step();
+  // Traces of the step; with towers in series, of their update only.
   absl::Status TracedStep(StepTrace& trace) { return prepared_->RunTraced(feeds_, trace); }
   absl::StatusOr<std::vector<StepTrace>> TracedSteps(int count);
   absl::Status Wait() { return prepared_->Wait(); }
   float loss() const { return prepared_->fetched(0).scalar<float>(); }  // of the last step, before its update
 
   int64_t batch() const { return batch_; }
-  int towers() const { return static_cast<int>(feeds_.size()) / 2; }
+  double compile_seconds() const { return compile_seconds_; }  // to make the graph, and to place and compile its steps
   const BenchModel& model() const { return model_; }
   const DeviceSet& devices() const { return devices_; }
   Session& session() { return *session_; }
   PreparedStep& prepared() { return *prepared_; }
+  PreparedStep* accumulate() { return accumulate_.get(); }  // null without towers in series
 
   // The data that another program needs to do the same work: the current variables and the fields of the examples, by
   // name.
@@ -54,14 +56,20 @@ class TrainingRun {
 
  private:
   TrainingRun() = default;
+  absl::Status Open(const TrainingOptions& options);
+  absl::Status PrepareSeries(const models::TrainStep& step, absl::Span<const Tensor> data);
+  void FeedSeries(int64_t towers, int64_t series, absl::Span<const Tensor> data);
 
   BenchModel model_;
   DeviceSet devices_;
   Graph graph_{BuiltinOps()};
   std::unique_ptr<Session> session_;
-  std::unique_ptr<PreparedStep> prepared_;
+  std::unique_ptr<PreparedStep> prepared_;    // with towers in series, their update
+  std::unique_ptr<PreparedStep> accumulate_;  // the run of a tower of each device; null without series
   int64_t batch_ = 0;
-  std::vector<Tensor> feeds_;  // the fields of each tower
+  double compile_seconds_ = 0;
+  std::vector<Tensor> feeds_;                // the fields of each tower
+  std::vector<std::vector<Tensor>> series_;  // the feeds of each run of accumulate_
 };
 
 // Prints the error and ends the program if `status` is not OK.

@@ -71,7 +71,7 @@ Variable GetVariable(OpScope scope, absl::string_view name, const Shape& shape, 
                                                        shape.ToString(), ".", AskedAt(scope))));
     return Variable();
   }
-  if (initializer == nullptr) {
+  if (initializer == nullptr && !options.transient) {
     scope.Fail(absl::InvalidArgumentError(
         absl::StrCat("Variable ", logical_name, " needs an initializer, not null.", AskedAt(scope))));
     return Variable();
@@ -87,6 +87,7 @@ Variable GetVariable(OpScope scope, absl::string_view name, const Shape& shape, 
   def->node = storage.Named(absl::StrCat(prefix, logical_name))
                   .AddNode(OpRole::kVariable, {}, {{"T", options.dtype}, {"shape", shape}, {"name", logical_name}});
   if (def->node == nullptr) return Variable();
+  if (initializer == nullptr) return scope.graph().AddVariable(std::move(def));
   const Scope initial = storage.NameScope(absl::StrCat(def->node->name(), "/Initializer/")).ColocateWith(*def->node);
   def->initial_value = initializer(initial, logical_name, options.dtype, shape);
   if (!def->initial_value.valid()) return Variable();
@@ -121,7 +122,9 @@ Variable SliceOfVariable(OpScope scope, const Variable& variable, int64_t begin,
 
 const Node* InitializeVariables(OpScope scope) {
   std::vector<const Node*> initializers;
-  for (const Variable& variable : scope.graph().variables()) initializers.push_back(&variable.initializer());
+  for (const Variable& variable : scope.graph().variables()) {
+    if (variable.def().initializer != nullptr) initializers.push_back(variable.def().initializer);
+  }
   return scope.ControlDependencies(initializers).Named("init").AddNode(OpRole::kNoOp, {});
 }
 

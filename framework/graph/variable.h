@@ -24,7 +24,7 @@ struct VariableDef {
   const Node* initializer = nullptr;  // of role kAssign
   bool trainable = true;
   // Its value is not kept beyond a training step, and not in checkpoints: nothing is read from it before it is written,
-  // so it needs no initializer to have run.
+  // so it needs no initializer, and the two above may be invalid and null.
   bool transient = false;
   const VariableDef* slot_of = nullptr;  // for an optimizer's slot or a moving average: the variable it belongs to
   // For a part of a variable (SliceOfVariable): the variable, and where the part begins in it, in elements. A part has
@@ -48,7 +48,7 @@ class Variable {
   DType dtype() const { return value().dtype(); }
   bool trainable() const { return valid() && def_->trainable; }
   bool transient() const { return valid() && def_->transient; }
-  // These REQUIRE valid().
+  // These REQUIRE valid(), and initializer() that there is one (VariableDef::transient).
   const Node& node() const { return *def_->node; }
   const Node& initializer() const { return *def_->initializer; }
   const VariableDef& def() const { return *def_; }
@@ -93,7 +93,7 @@ struct VariableOptions {
 // The variable `name` below the scope's variable path, in the scope's replica: a new one, or an existing one if the
 // scope reuses variables (see Reuse). Errors, which stick to the graph: it exists and may not be reused; it must be
 // reused and does not exist; it exists with another shape or dtype; its name is empty, its shape not fully known or its
-// initializer null.
+// initializer null, which only that of a transient one may be.
 Variable GetVariable(OpScope scope, absl::string_view name, const Shape& shape, const Initializer& initializer,
                      const VariableOptions& options = {});
 

@@ -19,7 +19,7 @@ using optim::GradientAndVariable;
 Variable Transient(const BuiltTower& tower, const std::string& name, const Shape& shape, DType dtype,
                    const Variable& beside = Variable()) {
   const Scope scope = optim::RootScope(tower.rank.scope, tower.rank.number).Device(tower.rank.scope.device());
-  return GetVariable(scope, absl::StrCat(tower.rank.group, "series/", name), shape, ZerosInitializer(),
+  return GetVariable(scope, absl::StrCat(tower.rank.group, "series/", name), shape, /*initializer=*/nullptr,
                      {.dtype = dtype, .trainable = false, .slot_of = beside, .transient = true});
 }
 
@@ -142,7 +142,6 @@ const Node* AddToSums(const Scope& root, absl::Span<BuiltTower> towers, int seri
       if (!pair.gradient.valid()) continue;
       sums = AddToSum(tower, pair.variable, absl::StrCat("gradients/", pair.variable.name()), pair.gradient,
                       tower.result.weight, series, added);
-      if (sums.valid()) pair.gradient = ViewOfSum(InSeries(tower, sums), sums);
     }
     const Output figures = Figures(tower);
     if (!root.status().ok()) return nullptr;
@@ -196,6 +195,10 @@ std::vector<std::vector<GradientAndVariable>> AverageSums(absl::Span<const Built
     if (tower.rank.towers == 1) {
       DivideInPlace(tower, pairs, total);
     } else {
+      for (size_t k = 0; k < pairs.size(); ++k) {
+        const Variable& sums = tower.sums[k];
+        if (sums.valid()) pairs[k].gradient = ViewOfSum(InSeries(tower, sums), sums);
+      }
       pairs = buckets.Sum(tower.rank, std::move(pairs));
       if (parts) pairs = buckets.TakeParts(tower.rank, pairs);
       if (!scope.status().ok()) return averaged;

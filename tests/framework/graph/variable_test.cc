@@ -186,6 +186,14 @@ TEST_F(VariableTest, ASlotLivesWithItsVariable) {
   EXPECT_THAT(slot.initializer().colocated_with(), ElementsAre(&slot.node()));
 }
 
+TEST_F(VariableTest, ATransientVariableNeedsNoInitializer) {
+  const Variable v = GetVariable(root_, "v", {3}, nullptr, {.transient = true});
+  ASSERT_TRUE(v.valid());
+  EXPECT_EQ(v.def().initializer, nullptr);
+  const Variable w = GetVariable(root_, "w", {3}, ZerosInitializer());
+  EXPECT_THAT(InitializeVariables(root_)->control_inputs(), ElementsAre(&w.initializer()));
+}
+
 TEST_F(VariableTest, APartIsNoVariableOfTheGraph) {
   const Variable v = GetVariable(root_, "v", {4, 16}, ZerosInitializer());
   const Variable part = SliceOfVariable(root_, v, 16, 33);
