@@ -1,11 +1,13 @@
 #include "benchmarks/bench_model.h"
 
+#include <algorithm>
 #include <cstring>
 #include <random>
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "models/layers/cross_entropy.h"
 #include "models/layers/layers.h"
 #include "models/layers/losses.h"
 #include "models/networks/cifar_net.h"
@@ -20,6 +22,7 @@ namespace {
 
 constexpr float kX[] = {1, 23, 4, 5, 7, 5, 7}, kOut[] = {3, 5, 7, 9, 11, 13, 15};
 constexpr int64_t kPoints = 7;
+constexpr int32_t kPadding = -1;
 constexpr int64_t kTables = 4, kTableRows = 100'000, kTableWidth = 32, kNumbers = 13;
 
 using models::Activation;
@@ -84,12 +87,29 @@ void SetTransformer(const models::TransformerOptions& options, int64_t batch, Be
   model.update = UpdateRule::kAdamW;
   model.learning_rate = 1e-4;
   model.compared_losses = 50;
-  model.loss = [options](const Scope& tower, const models::Batch& batch, DType dtype) {
+  model.loss = [options, model_name = model.name](const Scope& tower, const models::Batch& batch, DType dtype) {
     models::TransformerOptions in_dtype = options;
     in_dtype.dtype = dtype;
-    models::AddCrossEntropy(tower, models::Transformer(tower, batch["tokens"], in_dtype), batch["next_tokens"]);
-    return models::TotalLoss(tower);
+    const Output logits = models::Transformer(tower, batch["tokens"], in_dtype);
+    if (model_name != "gpt_padded") {
+      models::AddCrossEntropy(tower, logits, batch["next_tokens"]);
+      return models::TotalLoss(tower);
+    }
+    const models::MeanLoss mean =
+        models::MeanCrossEntropy(tower, logits, batch["next_tokens"], {.ignore_label = kPadding});
+    models::SetLossWeight(tower, mean.weight);
+    return mean.loss;
   };
+}
+
+// Windows of 1 to all tokens: what follows the others is padding.
+void Pad(Tensor& next_tokens) {
+  const int64_t length = next_tokens.shape()[1];
+  std::mt19937 random(2);
+  for (int64_t window = 0; window < next_tokens.shape()[0]; ++window) {
+    int32_t* const tokens = next_tokens.data<int32_t>() + window * length;
+    std::fill(tokens + 1 + static_cast<int64_t>(random() % length), tokens + length, kPadding);
+  }
 }
 
 }  // namespace
@@ -122,6 +142,8 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
     model.loss = DlrmLoss;
   } else if (name == "gpt") {
     SetTransformer({.vocabulary = 65, .length = 256, .layers = 6, .heads = 6, .width = 384}, 8, model);
+  } else if (name == "gpt_padded") {
+    SetTransformer({.vocabulary = 65, .length = 256, .layers = 6, .heads = 6, .width = 384}, 16, model);
   } else if (name == "gpt2") {
     SetTransformer({.length = 256}, 1, model);
   } else if (name == "s5") {
@@ -133,9 +155,10 @@ absl::StatusOr<BenchModel> FindModel(const std::string& name) {
       return models::LinearRegression(tower, batch["inputs"], batch["labels"]).loss;
     };
   } else {
-    return absl::InvalidArgumentError(absl::StrCat("--model=", name,
-                                                   " is unknown; expected cifar_net, cifar_net_no_lrn, resnet20 "
-                                                   "(or another depth of 6n + 2), mlp, dlrm, gpt, gpt2 or s5"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--model=", name,
+                     " is unknown; expected cifar_net, cifar_net_no_lrn, resnet20 "
+                     "(or another depth of 6n + 2), mlp, dlrm, gpt, gpt_padded, gpt2 or s5"));
   }
   return model;
 }
@@ -156,6 +179,7 @@ std::vector<Tensor> BenchData(const BenchModel& model, int64_t batch) {
       }
     }
   }
+  if (model.name == "gpt_padded") Pad(data[1]);
   return data;
 }
 

@@ -43,6 +43,7 @@ struct BenchModel {
 //   dlrm              four tables of 100,000 rows of 32, 13 numbers, and two small networks (Naumov et al., 2019),
 //                     batch 512
 //   gpt               a transformer of 6 layers, 6 heads and width 384 on 256 of 65 tokens, batch 8
+//   gpt_padded        the same with batch 16, windows of different lengths, and a loss over their tokens
 //   gpt2              GPT-2 of 124 million parameters on 256 tokens, batch 1
 //   s5                linear regression on 7 points; its loss is the mean square error
 // InvalidArgument for any other name.

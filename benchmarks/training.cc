@@ -26,9 +26,11 @@ ABSL_FLAG(std::string, devices, "cpu:1", "Devices, with one tower on each: cpu:N
 ABSL_FLAG(int, threads, 0, "Threads per CPU device; 0: an even share of the cores.");
 ABSL_FLAG(std::string, model, "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,s5",
           "Models to train, a row each: cifar_net, cifar_net_no_lrn, resnet20 to resnet110, mlp, dlrm, gpt, "
-          "gpt2, s5.");
+          "gpt_padded, gpt2, s5.");
 ABSL_FLAG(int64_t, batch_size, 0,
           "Examples per step over all towers, a multiple of their number; 0: the model's default.");
+ABSL_FLAG(int, micro_batches, 1,
+          "Towers that each device runs one after the other; traces then show their update only.");
 ABSL_FLAG(std::string, dtype, "float32",
           "Type in which the network computes: float32, bfloat16 or float16. Weights are float32.");
 ABSL_FLAG(std::string, batch_norm, "per_tower",
@@ -105,7 +107,7 @@ absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(const std::string& model) {
                               .device = {.cpu_threads = absl::GetFlag(FLAGS_threads)},
                               .batch = absl::GetFlag(FLAGS_batch_size),
                               .dtype = absl::GetFlag(FLAGS_dtype),
-                              .replicate = {.batch_norm = batch_norm},
+                              .replicate = {.series = absl::GetFlag(FLAGS_micro_batches), .batch_norm = batch_norm},
                               .session = {.replay = absl::GetFlag(FLAGS_replay)}});
 }
 

@@ -17,7 +17,7 @@ import table
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 MODELS = "cifar_net,cifar_net_no_lrn,resnet20,resnet56,mlp,s5"
-BATCH = {"s5": 7, "dlrm": 512, "gpt": 8, "gpt2": 1}
+BATCH = {"s5": 7, "dlrm": 512, "gpt": 8, "gpt_padded": 16, "gpt2": 1}
 TOKENS = 256  # in an example of a transformer
 GO_ON = "benchmarks/peers/README.md says how to get it"
 
@@ -33,11 +33,11 @@ def peers(options, model, threads, problem):
 
     if has("torch"):
         pytorch = [python, os.path.join(HERE, "pytorch_side.py"), *common, f"--device={options.device}"]
-        found["PyTorch, eager, channels-last"] = pytorch
+        found["PyTorch, eager, channels-last"] = pytorch = [*pytorch, f"--micro_batches={options.micro_batches}"]
         found["PyTorch, torch.compile"] = [*pytorch, "--compile"]
     else:
         print(f"{python} has no PyTorch; {GO_ON}")
-    if options.device == "cuda" or networks.is_transformer(model):
+    if options.device == "cuda" or networks.is_transformer(model) or options.micro_batches > 1:
         return found
     if has("tensorflow"):
         tensorflow = [python, os.path.join(HERE, "tensorflow_side.py"), *common]
@@ -53,7 +53,8 @@ def peers(options, model, threads, problem):
 
 
 def belfry(options, model, threads):
-    command = [options.belfry, f"--model={model}", f"--dtype={options.dtype}", f"--batch_size={batch(options, model)}"]
+    command = [options.belfry, f"--model={model}", f"--dtype={options.dtype}", f"--batch_size={batch(options, model)}",
+               f"--micro_batches={options.micro_batches}"]
     if options.device == "cuda":
         return {"Belfry, gpu:1": [*command, "--devices=gpu:1"]}
     found = {f"Belfry, cpu:1, {threads} thread(s)": [*command, "--devices=cpu:1", f"--threads={threads}"]}
@@ -114,6 +115,8 @@ def main():
     parser.add_argument("--models", default=MODELS)
     parser.add_argument("--threads", default="1", help="numbers of threads, one table each: 1,2")
     parser.add_argument("--batch_size", type=int, default=128, help="examples per step, for all models but s5")
+    parser.add_argument("--micro_batches", type=int, default=1,
+                        help="accumulate the gradients of so many parts of a batch on each device; PyTorch only")
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"],
                         help="type in which the models compute; weights are float32")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="cuda: PyTorch only")

@@ -97,7 +97,7 @@ def loss(ops, model, p, *examples):
         return ops.cross_entropy(dlrm(ops, p, ids, numbers), labels)
     inputs, labels = examples
     if is_transformer(model):
-        return ops.cross_entropy(ops.rows(transformer(ops, p, inputs)), labels.flatten())
+        return ops.cross_entropy(ops.rows(transformer(ops, p, inputs)), labels.flatten(), ignore_index=PADDING)
     if model == "s5":
         return ops.mean_square(p["weight"] * inputs + p["bias"] - labels)
     total = ops.cross_entropy(logits(ops, model, p, inputs), labels)
@@ -109,7 +109,7 @@ def loss(ops, model, p, *examples):
 
 def is_trained(name):
     """True if a tensor of the problem is a variable that gradients update."""
-    slots = ("/Momentum", "/AdamW", "/AdamW_1", "/moving_mean", "/moving_variance")
+    slots = ("/Momentum", "/AdamW", "/AdamW_1", "/AdamW_updates", "/moving_mean", "/moving_variance")
     examples = ("inputs", "ids", "numbers", "labels", "tokens", "next_tokens")
     return name not in (*examples, "global_step") and not name.endswith(slots)
 
@@ -118,6 +118,7 @@ def is_statistic(name):
     return name.endswith(("/moving_mean", "/moving_variance"))
 
 
+PADDING = -1  # a label that does not count
 LEARNING_RATE, MOMENTUM = 0.01, 0.9
 ADAMW = {"lr": 1e-4, "betas": (0.9, 0.999), "eps": 1e-12}
 ADAMW_DECAY = 0.01  # of matrices, embeddings among them

@@ -141,13 +141,21 @@ def build(options):
     if options.compile:
         loss = torch.compile(loss, mode="max-autotune" if device == "cuda" else "default")
 
+    # Each part's loss is a mean over what counts in it.
+    parts = list(zip(*(value.chunk(options.micro_batches) for value in examples)))
+    counted = [(part[-1] != networks.PADDING).sum() for part in parts]
+    shares = [count / sum(counted) for count in counted]
+
     def step():
         optimizer.zero_grad(set_to_none=True)
-        with torch.autocast(device, torch.bfloat16, enabled=options.dtype == "bfloat16"):
-            result = loss(p, *examples)
-        result.backward()
+        total = 0
+        for part, share in zip(parts, shares):
+            with torch.autocast(device, torch.bfloat16, enabled=options.dtype == "bfloat16"):
+                result = loss(p, *part) * share
+            result.backward()
+            total += result.detach()
         optimizer.step()
-        return result.detach()
+        return total
 
     return step, torch.cuda.synchronize if device == "cuda" else lambda: None
 
@@ -155,6 +163,7 @@ def build(options):
 def main():
     parser = serving.parser(__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
+    parser.add_argument("--micro_batches", type=int, default=1, help="parts of the batch, whose gradients are accumulated")
     parser.add_argument("--compile", action="store_true", help="use torch.compile")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)

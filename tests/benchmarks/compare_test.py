@@ -8,6 +8,7 @@ import unittest
 
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "benchmarks", "peers")
 sys.path.insert(0, PEERS)
+import networks  # noqa: E402
 import side  # noqa: E402
 import table  # noqa: E402
 
@@ -123,6 +124,20 @@ class Processes(unittest.TestCase):
         self.assertEqual(header["inputs"]["shape"], [4, 784])
         self.assertEqual(header["labels"]["dtype"], "I32")
         self.assertEqual(header["hidden2/weights"]["shape"], [512, 512])
+
+    def test_slots_of_a_problem_are_not_trained(self):
+        with tempfile.TemporaryDirectory() as directory:
+            path = os.path.join(directory, "problem.safetensors")
+            self.assertEqual(os.spawnl(os.P_WAIT, TRAINING, TRAINING, "--model=gpt_padded", "--batch_size=2",
+                                       "--micro_batches=2", f"--write_problem={path}"), 0)
+            with open(path, "rb") as file:
+                header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
+        header.pop("__metadata__", None)
+        trained = [name for name in header if networks.is_trained(name)]
+        self.assertIn("layer0/mlp/hidden/weights", trained)
+        for name in trained:
+            self.assertEqual(header[name]["dtype"], "F32", name)
+            self.assertEqual(header[f"{name}/AdamW"]["shape"], header[name]["shape"])
 
 
 if __name__ == "__main__":
