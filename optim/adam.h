@@ -21,7 +21,7 @@ class Adam : public Optimizer {
   explicit Adam(const AdamOptions& options = {});
   Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
   bool takes_sparse() const override { return true; }
-  absl::string_view count_slot() const override { return "Adam_updates"; }
+  absl::string_view count_slot(const Variable&) const override { return "Adam_updates"; }
 
  private:
   AdamOptions options_;
@@ -43,7 +43,7 @@ class AdamW : public Optimizer {
   explicit AdamW(const AdamWOptions& options = {});
   Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
   bool takes_sparse() const override { return true; }
-  absl::string_view count_slot() const override { return "AdamW_updates"; }
+  absl::string_view count_slot(const Variable&) const override { return "AdamW_updates"; }
 
  private:
   AdamWOptions options_;

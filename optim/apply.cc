@@ -149,9 +149,10 @@ std::vector<Output> CountUpdates(OpScope scope, const Optimizer& optimizer,
   for (size_t i = 0; i < updated.size(); ++i) {
     if (!updated[i].valid()) continue;
     updates.push_back(updated[i]);
-    if (optimizer.count_slot().empty()) continue;
     const Variable& variable = gradients[i].variable;
-    const Variable count = UpdateCount(scope, variable, optimizer.count_slot());
+    const absl::string_view slot = optimizer.count_slot(variable);
+    if (slot.empty()) continue;
+    const Variable count = UpdateCount(scope, variable, slot);
     if (!count.valid()) return {};
     const Scope after = UpdateScope(scope, variable).Named(absl::StrCat("count_", variable.name()));
     counts.push_back(ops::Increment(after.ControlDependencies({updated[i]}), count));

@@ -6,8 +6,6 @@
 
 namespace belfry::optim {
 
-bool IsWeight(const Variable& variable) { return variable.valid() && variable.whole().shape().rank() >= 2; }
-
 double Decay(double weight_decay, const VariableFilter& decays, const Variable& variable) {
   return decays == nullptr || decays(variable.whole()) ? weight_decay : 0;
 }

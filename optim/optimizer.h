@@ -1,20 +1,23 @@
 // Optimizers: rules that update variables from their gradients.
 #pragma once
 
-#include <functional>
-#include <string>
+#include <memory>
+#include <type_traits>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "framework/graph/scope.h"
 #include "ops/training.h"
 #include "optim/schedule.h"
+#include "optim/variable_filter.h"
 
 namespace belfry::optim {
 
 // One update rule with its hyper-parameters. Immutable: slots and counts of updates are variables of the graph, so one
 // optimizer serves any number of towers. Derived classes are in
-// optim/{descent,rmsprop,adam,lars}.h.
+// optim/{descent,rmsprop,adam,lars}.h; optim/parameter_groups.h combines several.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -30,10 +33,13 @@ class Optimizer {
   //
   // The gradient is dense unless takes_sparse().
   virtual Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const = 0;
+  // An error if this is no optimizer for a model of these trainable variables. ReplicateTowers asks.
+  virtual absl::Status Check(absl::Span<const Variable> /*variables*/) const { return absl::OkStatus(); }
   // Whether Apply takes sparse gradients, and then updates their rows only.
   virtual bool takes_sparse() const { return false; }
-  // The name of the slot in which each variable's updates are counted (UpdateCount). Empty: Apply does not read it.
-  virtual absl::string_view count_slot() const { return {}; }
+  // The name of the slot in which the updates of `variable`, or a part of one, are counted (UpdateCount). Empty: Apply
+  // does not read it.
+  virtual absl::string_view count_slot(const Variable& /*variable*/) const { return {}; }
 
   const Schedule& learning_rate() const { return learning_rate_; }
 
@@ -44,10 +50,20 @@ class Optimizer {
   Schedule learning_rate_;
 };
 
-// Selects variables; null selects all.
-using VariableFilter = std::function<bool(const Variable&)>;
-// True for weights, which have rank 2 or more; false for biases and the scales of normalisation.
-bool IsWeight(const Variable& variable);
+// An optimizer of any class, which copies share. A value type: SharedOptimizer adam = Adam({.learning_rate = 0.01}).
+class SharedOptimizer {
+ public:
+  template <class Rule, class = std::enable_if_t<std::is_base_of_v<Optimizer, Rule>>>
+  SharedOptimizer(Rule rule)  // NOLINT(google-explicit-constructor): converts on purpose
+      : optimizer_(std::make_shared<const Rule>(std::move(rule))) {}
+  // REQUIRES: not null.
+  explicit SharedOptimizer(std::unique_ptr<const Optimizer> optimizer) : optimizer_(std::move(optimizer)) {}
+  const Optimizer& operator*() const { return *optimizer_; }
+  const Optimizer* operator->() const { return optimizer_.get(); }
+
+ private:
+  std::shared_ptr<const Optimizer> optimizer_;
+};
 
 // For update rules: the weight decay of a variable; 0 if the filter rejects it. The filter sees the whole variable.
 double Decay(double weight_decay, const VariableFilter& decays, const Variable& variable);

@@ -157,6 +157,10 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
     AddModel(model_options, absl::MakeSpan(towers), i);
     if (!root.status().ok()) return step;
   }
+  if (absl::Status status = optimizer.Check(towers[0].result.variables); !status.ok()) {
+    root.Fail(status);
+    return step;
+  }
   // Before the gradients' averages, so that they are not the last thing that a step waits for.
   const Scope loss = root.Device(devices.device(towers[0].result.device).name()).NameScope("loss");
   SeriesParts sums;

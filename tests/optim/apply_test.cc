@@ -167,7 +167,7 @@ TEST_F(ApplyTest, AdamCountsTheUpdatesOfEachVariable) {
     EXPECT_NEAR(runner.Value(a)[0], of_a.v, 1e-6);
     EXPECT_NEAR(runner.Value(b)[0], of_b.v, 1e-6);
     EXPECT_THAT(runner.Value(graph.FindVariable("global_step", 0)), ElementsAre(8));
-    const std::string slot(optimizer->count_slot());
+    const std::string slot(optimizer->count_slot(a));
     EXPECT_THAT(runner.Value(graph.FindVariable("a/" + slot, 0)), ElementsAre(6));
     EXPECT_THAT(runner.Value(graph.FindVariable("b/" + slot, 0)), ElementsAre(2));
   }

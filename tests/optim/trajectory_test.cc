@@ -45,7 +45,7 @@ Vector Train(const Optimizer& optimizer, const std::vector<std::string>& slots) 
   const Output loss =
       ops::Scale(root, ops::Sum(root, ops::Mul(root, curvature, ops::Square(root, ops::Sub(root, v, target)))), 0.5);
   const Node* train = ApplyGradients(root, optimizer, ComputeGradients(root, loss, TrainableVariables(root)));
-  EXPECT_EQ(graph.variables().size(), slots.size() + 2 + (optimizer.count_slot().empty() ? 0 : 1));
+  EXPECT_EQ(graph.variables().size(), slots.size() + 2 + (optimizer.count_slot(v).empty() ? 0 : 1));
   for (const std::string& slot : slots) {
     const Variable found = graph.FindVariable("layer/weights/" + slot, 0);
     EXPECT_TRUE(found.valid() && !found.trainable() && found.def().slot_of == &v.def()) << slot;

@@ -1,0 +1,95 @@
+// Groups of variables with optimizers of their own, over towers, against PyTorch.
+#include "optim/parameter_groups.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "optim/adam.h"
+#include "optim/descent.h"
+#include "tests/models/towers/trajectory_fixture.h"
+
+namespace belfry::models {
+namespace {
+
+using testing::HasSubstr;
+
+optim::ParameterGroups EncoderAndHead() {
+  return {{{optim::NameMatches("encoder/*"),
+            optim::AdamW({.learning_rate = optim::Piecewise({24}, {0.02, 0.005}), .weight_decay = 0.1})}},
+          optim::Momentum({.learning_rate = 0.05,
+                           .momentum = 0.9,
+                           .use_nesterov = true,
+                           .weight_decay = 0.01,
+                           .decays = optim::IsWeight})};
+}
+
+// After 50 steps, by PyTorch 2.15:
+//   import torch
+//   torch.set_default_dtype(torch.float64)
+//   make = lambda n, first, *shape: torch.nn.Parameter((torch.sin(torch.arange(n) + first) / 2).reshape(shape))
+//   w1, b1, w2, b2 = make(12, 0., 3, 4), make(4, 13., 4), make(4, 17., 4, 1), make(1, 21., 1)
+//   x, y = torch.cos(torch.arange(27.)).reshape(9, 3), torch.sin(torch.arange(9.)).reshape(9, 1)
+//   encoder = torch.optim.AdamW([{'params': [w1], 'weight_decay': 0.1}, {'params': [b1], 'weight_decay': 0}])
+//   head = torch.optim.SGD([{'params': [w2], 'weight_decay': 0.01}, {'params': [b2]}], lr=0.05, momentum=0.9,
+//                          nesterov=True)
+//   for t in range(50):
+//     for group in encoder.param_groups: group['lr'] = 0.02 if t <= 24 else 0.005
+//     encoder.zero_grad(); head.zero_grad()
+//     ((torch.tanh(x @ w1 + b1) @ w2 + b2 - y) ** 2).mean().backward()
+//     encoder.step(); head.step()
+//   for p in (w1, b1, w2, b2): print(['%.9g' % v for v in p.flatten().tolist()])
+const std::map<std::string, std::vector<double>>& Expected() {
+  static const auto& expected = *new std::map<std::string, std::vector<double>>{
+      {"encoder/weights",
+       {0.211253068, 0.631711116, 0.402149653, -0.146850901, -0.210379451, -0.415830745, -0.358295043, 0.166685871,
+        0.0998273586, -0.299267762, -0.457018362, -0.107022402}},
+      {"encoder/biases", {0.498896921, 0.482765389, 0.589322931, -0.154813259}},
+      {"head/weights", {-0.0869135799, -0.438369469, -0.288568486, 0.039767697}},
+      {"head/biases", {0.544540493}}};
+  return expected;
+}
+
+struct Case {
+  std::string name, devices;
+  ReplicateOptions options;
+};
+
+class ParameterGroupsOverTowers : public testing::TestWithParam<Case> {};
+
+TEST_P(ParameterGroupsOverTowers, EqualPyTorch) {
+  Trajectory run;
+  ASSERT_EQ(run.Open(GetParam().devices, EncoderAndHead(), GetParam().options), absl::OkStatus());
+  ASSERT_EQ(run.Train(50), absl::OkStatus());
+  for (const auto& [name, values] : Expected()) {
+    EXPECT_THAT(run.Value(name), testing::Pointwise(testing::DoubleNear(1e-5), values)) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, ParameterGroupsOverTowers,
+    testing::Values(Case{"one", "cpu:1", {}}, Case{"three", "cpu:3", {}},
+                    Case{"sharded", "cpu:3", {.bucket_bytes = 64, .shard_optimizer = true}},
+                    Case{"parameter_device", "cpu:2", {.variable_update = VariableUpdate::kParameterDevice}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(ParameterGroupsOverTowersTest, TheRateIsThatOfTheRest) {
+  Trajectory run;
+  ASSERT_EQ(run.Open("cpu:2", EncoderAndHead(), {}), absl::OkStatus());
+  EXPECT_FLOAT_EQ(run.session().Run({}, {run.step().learning_rate}).value()[0].scalar<float>(), 0.05f);
+}
+
+TEST(ParameterGroupsOverTowersTest, AGroupWithoutVariablesIsAnError) {
+  Trajectory run;
+  const optim::GradientDescent descent({.learning_rate = 0.1});
+  const absl::Status status =
+      run.Open("cpu:2", optim::ParameterGroups({{optim::NameMatches("encodr/*"), descent}}, descent), {});
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("Parameter group 0: the pattern 'encodr/*' matches no"));
+}
+
+}  // namespace
+}  // namespace belfry::models

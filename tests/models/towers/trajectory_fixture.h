@@ -1,0 +1,99 @@
+// A small network, trained from fixed values on fixed examples, whose trajectory other frameworks can compute.
+#pragma once
+
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/runtime/session.h"
+#include "gtest/gtest.h"
+#include "models/towers/replicate_towers.h"
+#include "ops/array.h"
+#include "ops/builtin_ops.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+
+namespace belfry::models {
+
+// The mean over 9 examples of (tanh(x w1 + b1) w2 + b2 - y)^2, with x[i] = cos(i), y[i] = sin(i), and variables
+// "encoder/weights" [3, 4], "encoder/biases" [4], "head/weights" [4, 1], "head/biases" [1] that are sin(k) / 2 for k
+// = 0 .. 11, 13 .. 16, 17 .. 20 and 21.
+class Trajectory {
+ public:
+  static Output Loss(const Scope& tower, const Batch& batch) {
+    const auto make = [&](const char* layer, const char* name, const Shape& shape) {
+      return GetVariable(tower.VariableScope(layer), name, shape, ZerosInitializer());
+    };
+    const Output hidden =
+        ops::Tanh(tower, ops::BiasAdd(tower, ops::MatMul(tower, batch["x"], make("encoder", "weights", {3, 4})),
+                                      make("encoder", "biases", {4})));
+    const Output y =
+        ops::BiasAdd(tower, ops::MatMul(tower, hidden, make("head", "weights", {4, 1})), make("head", "biases", {1}));
+    return ops::Mean(tower, ops::Square(tower, ops::Sub(tower, y, batch["y"])));
+  }
+
+  absl::Status Open(const std::string& devices, const optim::Optimizer& optimizer, const ReplicateOptions& options) {
+    ASSIGN_OR_RETURN(devices_, DeviceSet::Open(devices, {.cpu_threads = 1}));
+    const std::vector<data::Field> fields = {{"x", DType::kFloat32, {3}}, {"y", DType::kFloat32, {1}}};
+    step_ = ReplicateTowers(Scope(graph_), devices_, fields, Loss, optimizer, options);
+    RETURN_IF_ERROR(graph_.status());
+    ASSIGN_OR_RETURN(session_, Session::Create(graph_, devices_, {.timeout = absl::Seconds(60)}));
+    RETURN_IF_ERROR(session_->RunTarget(step_.initialize));
+    for (const Variable& variable : graph_.variables()) {
+      for (const auto& [name, first] : kFirst) {
+        if (variable.name() != name) continue;
+        RETURN_IF_ERROR(session_->WriteVariable(variable, Values(variable.shape(), [first = first](int64_t i) {
+                                                  return std::sin(static_cast<double>(i + first)) / 2;
+                                                })));
+      }
+    }
+    return absl::OkStatus();
+  }
+  // Runs steps, each with all examples, of which the last towers have fewer.
+  absl::Status Train(int steps) {
+    std::vector<Feed> feeds;
+    int64_t begin = 0;
+    const auto towers = static_cast<int64_t>(step_.towers.size());
+    for (int64_t t = 0; t < towers; ++t) {
+      const int64_t n = (9 - begin + towers - t - 1) / (towers - t);
+      const TrainTower& tower = step_.towers[t];
+      feeds.push_back({tower.batch["x"], Values({n, 3}, [&](int64_t i) { return std::cos(i + 3. * begin); })});
+      feeds.push_back({tower.batch["y"], Values({n, 1}, [&](int64_t i) { return std::sin(i + 1. * begin); })});
+      begin += n;
+    }
+    for (int s = 0; s < steps; ++s) RETURN_IF_ERROR(session_->RunTarget(step_.update, feeds));
+    return absl::OkStatus();
+  }
+  // Of replica 0.
+  std::vector<double> Value(const std::string& name) const {
+    const Variable variable = graph_.FindVariable(name, 0);
+    EXPECT_TRUE(variable.valid()) << name;
+    return variable.valid() ? session_->ReadVariable(variable)->ToDoubles() : std::vector<double>();
+  }
+
+  const Graph& graph() const { return graph_; }
+  const TrainStep& step() const { return step_; }
+  Session& session() { return *session_; }
+
+ private:
+  static constexpr std::pair<const char*, int> kFirst[] = {
+      {"encoder/weights", 0}, {"encoder/biases", 13}, {"head/weights", 17}, {"head/biases", 21}};
+
+  template <class F>
+  static Tensor Values(const Shape& shape, const F& f) {
+    Tensor tensor(DType::kFloat32, shape);
+    for (int64_t i = 0; i < tensor.elements(); ++i) tensor.data<float>()[i] = static_cast<float>(f(i));
+    return tensor;
+  }
+
+  DeviceSet devices_;
+  Graph graph_{BuiltinOps()};
+  TrainStep step_;
+  std::unique_ptr<Session> session_;
+};
+
+}  // namespace belfry::models
