@@ -26,6 +26,7 @@
 #include "models/layers/batch_norm.h"
 #include "models/layers/cross_entropy.h"
 #include "models/layers/embedding.h"
+#include "models/layers/frozen.h"
 #include "models/layers/layers.h"
 #include "models/layers/losses.h"
 #include "models/layers/metrics.h"

@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/graph/variable.h"
+#include "models/layers/frozen.h"
 #include "ops/array.h"
 #include "ops/collective.h"
 #include "ops/math.h"
@@ -70,7 +71,9 @@ Output BatchNorm(OpScope scope, absl::string_view name, Output x, const BatchNor
   const Variable beta = GetVariable(layer, "beta", shape, ZerosInitializer(), trained);
   const Variable mean = GetVariable(layer, "moving_mean", shape, ZerosInitializer(), moving);
   const Variable variance = GetVariable(layer, "moving_variance", shape, ConstantInitializer(1), moving);
-  if (!options.training) return ops::BatchNormInference(layer, x, gamma, beta, mean, variance, options.epsilon);
+  const bool frozen = IsFrozen(layer, mean) || IsFrozen(layer, variance);
+  if (!options.training || frozen)
+    return ops::BatchNormInference(layer, x, gamma, beta, mean, variance, options.epsilon);
 
   const auto move_averages = [&](const Scope& moving, Output batch_mean, Output batch_variance) {
     MoveAverage(moving, mean, batch_mean, options.momentum);

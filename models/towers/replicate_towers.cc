@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
+#include "models/layers/frozen.h"
 #include "models/towers/averaging.h"
 #include "models/towers/series.h"
 #include "models/towers/tower_builder.h"
@@ -63,7 +64,9 @@ void AddModelUpdates(absl::Span<const BuiltTower> towers, const ReplicateOptions
                    options.variable_update != VariableUpdate::kParameterDevice;
   for (const BuiltTower& tower : towers.subspan(0, all ? towers.size() : 1)) {
     const Scope& scope = tower.result.scope;
-    for (const Output& op : scope.graph().GetCollection(kUpdateOps, scope.name())) updates.push_back(op.node);
+    for (const Output& op : scope.graph().GetCollection(kUpdateOps, scope.name())) {
+      if (!UpdatesFrozen(scope, *op.node)) updates.push_back(op.node);
+    }
   }
 }
 
@@ -150,7 +153,8 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
       .batch_norm = options.batch_norm,
       .loss_scale = scale,
       .sparse = optimizer.takes_sparse() ? optim::SparseGradients::kWherePossible : optim::SparseGradients::kNever,
-      .dense_rows = averages && (total > local || updates[0].sharded() || series > 1)};
+      .dense_rows = averages && (total > local || updates[0].sharded() || series > 1),
+      .frozen = options.frozen};
   for (size_t i = 0; i < towers.size(); ++i) {
     BuiltTower& tower = towers[i];
     tower.model_updates = series > 1 ? ConditionInSeries(tower, scale != nullptr) : updates[tower.copy].condition();

@@ -60,6 +60,12 @@ struct ReplicateOptions {
   // except that a global norm is added up in another order, in float64: the float32 factor from it differs about once
   // in 10^8 steps. Checkpoints hold whole slots. Needs `replicated`. No effect with one tower.
   bool shard_optimizer = false;
+  // Patterns (optim::MatchesPattern) of the names of variables to freeze: they get no gradient, no slots and no moving
+  // average, and keep their bytes, also under weight decay. A frozen batch normalisation normalises with its moving
+  // averages, as in evaluation, and leaves them as they are; in a run that goes on with other towers' statistics than
+  // tower 0's (BatchNormPolicy::kPerTower) these are to be restored first. A pattern that matches no variable of the
+  // model is an error.
+  std::vector<std::string> frozen = {};
   double clip_global_norm = 0;  // global norm to clip the averaged gradients to; 0: no clipping
   double moving_average = 0;    // decay of an exponential moving average of tower 0's weights; 0: none
   // Loss scaling, for float16 with its small range. A step that overflows is skipped: no variable changes, including
@@ -88,7 +94,7 @@ struct TrainTower {
   Output weight;  // float32 scalar: that of its loss among the towers', `examples` or what SetLossWeight states
   Output loss;
   std::vector<TrainMetric> metrics;  // this tower's means, in the order of TrainStep::metrics
-  std::vector<Variable> variables;   // its trainable variables; with a parameter device, the same ones for all towers
+  std::vector<Variable> variables;   // those that it trains; with a parameter device, the same ones for all towers
 };
 
 // A training step. A Trainer runs it; by hand, feed `batch` of every tower and run `update` (Batch::Feeds,

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "models/layers/frozen.h"
 #include "models/layers/losses.h"
 #include "models/layers/metrics.h"
 #include "models/towers/series.h"
@@ -166,7 +167,8 @@ void AddModel(const ModelOptions& options, absl::Span<BuiltTower> towers, size_t
   tower.rows_until = i == 0 ? tower.rows : ops::Add(scope, towers[i - 1].rows_until, tower.rows);
 
   Scope inside = result.scope.WithLocation({});  // the model's ops carry their own lines
-  if (tower.model_updates.valid()) inside = inside.OnlyIf(tower.model_updates);
+  if (condition.valid()) inside = inside.OnlyIf(condition);
+  FreezeVariables(scope, options.frozen);
   const absl::StatusOr<Output> loss = options.model(inside, result.batch);
   if (!loss.ok()) return scope.Fail(loss.status());
   if (!scope.status().ok()) return;
@@ -181,7 +183,8 @@ void AddModel(const ModelOptions& options, absl::Span<BuiltTower> towers, size_t
   result.metrics = *std::move(metrics);
   if (absl::Status status = CheckSameMetrics(towers[0], tower); !status.ok()) return scope.Fail(status);
 
-  result.variables = optim::TrainableVariables(scope);
+  if (absl::Status status = CheckFrozen(scope, options.frozen); !status.ok()) return scope.Fail(status);
+  result.variables = TrainedVariables(scope);
   const Output descends = options.loss_scale != nullptr ? options.loss_scale->Scale(scope, result.loss) : result.loss;
   tower.gradients = optim::ComputeGradients(result.scope, descends, result.variables, options.sparse);
   // The order in which the backward pass produces them: a bucket of neighbours is then complete early, and its

@@ -1,6 +1,7 @@
 // Builds each tower's own part of the graph: its inputs, its model and its gradients. Internal to models.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "absl/types/span.h"
@@ -27,6 +28,7 @@ struct ModelOptions {
   const optim::LossScale* loss_scale;  // null: no loss is scaled
   optim::SparseGradients sparse;
   bool dense_rows;  // sparse gradients are averaged in their dense form
+  const std::vector<std::string>& frozen;
 };
 // Builds the model of towers[i] and differentiates its loss. Errors stick to the graph.
 void AddModel(const ModelOptions& options, absl::Span<BuiltTower> towers, size_t i);
