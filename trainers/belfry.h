@@ -77,3 +77,4 @@
 #include "trainers/loop/stop_signals.h"
 #include "trainers/loop/text_sampler.h"
 #include "trainers/loop/trainer.h"
+#include "trainers/loop/warm_start.h"

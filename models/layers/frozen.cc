@@ -57,10 +57,10 @@ absl::Status CheckFrozen(const Scope& tower, absl::Span<const std::string> patte
     if (absl::StartsWith(variable.name(), tower.variable_path())) variables.push_back(variable);
   }
   RETURN_IF_ERROR(optim::CheckSelects(optim::NameMatches({patterns.begin(), patterns.end()}), variables,
-                                      "ReplicateOptions::frozen"));
+                                      "ReplicateOptions::frozen (--freeze)"));
   if (!TrainedVariables(tower).empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("ReplicateOptions::frozen: the patterns ", absl::StrJoin(patterns, ", "),
+      absl::StrCat("ReplicateOptions::frozen (--freeze): the patterns ", absl::StrJoin(patterns, ", "),
                    " match all trainable variables of the model, so nothing is left to train"));
 }
 

@@ -7,6 +7,7 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/status.h"
 #include "framework/data/resume.h"
 #include "framework/data/sampler.h"
@@ -58,7 +59,11 @@ absl::StatusOr<int> RunTrainingProgram(TrainingProgram& program, World& world) {
   if (run.evaluate_every_epochs > 0) {
     run.training.evaluate_every = run.evaluate_every_epochs * data::BatchesPerEpoch(examples, batch_size, false);
   }
-  const std::vector<RunSetting> settings = program.Settings(run);
+  std::vector<RunSetting> settings = program.Settings(run);
+  // Without it a checkpoint has slots of all variables.
+  if (!run.replicate.frozen.empty()) {
+    settings.push_back({"--freeze", absl::StrJoin(run.replicate.frozen, ","), /*fixed=*/true});
+  }
   if (run.test != nullptr) {
     ASSIGN_OR_RETURN(const std::string test_data, data::DataLine(*run.test));
     run.training.tasks.settings.push_back(absl::StrCat("test ", test_data));

@@ -27,14 +27,15 @@ namespace belfry::trainers {
 // number, and get cores of their own. Errors: those of OpenDevices and of World::AllGather.
 absl::StatusOr<DeviceSet> OpenDevices(World& world);
 
-// Options from --variable_update and --shard_optimizer for a process of `world`, which gathers the numbers of towers of
-// all; sets what `session`, which runs on `devices`, needs for --averager, and the default of --step_timeout.
+// Options from --variable_update, --freeze and --shard_optimizer for a process of `world`, which gathers the numbers of
+// towers of all; sets what `session`, which runs on `devices`, needs for --averager, and the default of --step_timeout.
 // InvalidArgument names the flag; an averager that is not available on `devices` or among processes is an error, too.
 // `session` must not outlive `devices`.
 absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceSet& devices, World& world,
                                                                    SessionOptions& session);
 
-// Sets the world, --checkpoint_every, --keep_checkpoints, --summary_every, --check_replicas_every, --trace and
+// Sets the world, --init_from, --checkpoint_every, --keep_checkpoints, --summary_every, --check_replicas_every, --trace
+// and
 // --train_dir. InvalidArgument names the flag.
 absl::Status SetTrainerOptions(TrainerOptions& options, World& world);
 

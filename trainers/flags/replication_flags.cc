@@ -41,6 +41,11 @@ ABSL_FLAG(
     "Gradient accumulation: the number of towers of each device, instead of --towers. With 4, a step on 2 devices "
     "is that of --towers=8.");
 
+ABSL_FLAG(
+    std::vector<std::string>, freeze, {},
+    "Patterns of names of variables that stay as they are, separated by commas: 'conv*,local3/*'. * stands for any "
+    "text, ? for one character. A frozen batch normalisation normalises with its moving averages.");
+
 namespace belfry::trainers {
 namespace {
 
@@ -121,6 +126,7 @@ absl::StatusOr<models::ReplicateOptions> ReplicateOptionsFromFlags(const DeviceS
   if (options.variable_update == models::VariableUpdate::kIndependent) {
     RETURN_IF_ERROR(RejectFlags({"averager"}, "a run with --variable_update=independent, which averages nothing"));
   }
+  options.frozen = absl::GetFlag(FLAGS_freeze);
   options.shard_optimizer = absl::GetFlag(FLAGS_shard_optimizer);
   if (options.shard_optimizer && options.variable_update != models::VariableUpdate::kReplicated) {
     return absl::InvalidArgumentError(absl::StrCat("--shard_optimizer needs --variable_update=replicated, not ",

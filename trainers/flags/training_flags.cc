@@ -23,6 +23,10 @@ ABSL_FLAG(
     "auto: resume from the latest checkpoint in --train_dir if there is one. always: fail if there is none. never: "
     "fail if there is one, since nothing is overwritten.");
 ABSL_FLAG(
+    std::string, init_from, "",
+    "Begin with the weights of this safetensors file, folder of checkpoints or --train_dir of another run, as far "
+    "as names and shapes agree. A run that resumes has its own.");
+ABSL_FLAG(
     int64_t, checkpoint_every, 1000,
     "Steps between checkpoints in --train_dir; 0: only with evaluations, after the last step, and when stopped by "
     "Ctrl-C or SIGTERM.");
@@ -144,6 +148,7 @@ absl::Status SetTrainerOptions(TrainerOptions& options, World& world) {
   options.world = &world;
   options.tasks.timeout = StartDeadline() - SteadyNow();
   options.directory = absl::GetFlag(FLAGS_train_dir);
+  options.init_from = absl::GetFlag(FLAGS_init_from);
   options.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   options.keep_checkpoints = absl::GetFlag(FLAGS_keep_checkpoints);
   options.summary_every = absl::GetFlag(FLAGS_summary_every);

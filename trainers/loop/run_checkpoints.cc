@@ -13,6 +13,7 @@
 #include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
 #include "framework/runtime/saver.h"
+#include "trainers/loop/warm_start.h"
 
 namespace belfry::trainers {
 namespace {
@@ -94,6 +95,15 @@ absl::Status RunCheckpoints::Restore(const io::Checkpoint& checkpoint) {
   }
   RETURN_IF_ERROR(tasks_.CopyVariables());
   return DealSlotParts(checkpoint.tensors);
+}
+
+absl::StatusOr<std::string> RunCheckpoints::WarmStart(const std::string& path) {
+  std::string text;
+  if (tasks_.world().rank() == 0) {
+    ASSIGN_OR_RETURN(text, trainers::WarmStart(session_, path));
+  }
+  RETURN_IF_ERROR(tasks_.CopyVariables());
+  return text;
 }
 
 absl::StatusOr<std::string> RunCheckpoints::RestoreBest() {

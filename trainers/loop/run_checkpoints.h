@@ -37,7 +37,9 @@ class RunCheckpoints {
   absl::Status Initialize();
   // Gives all variables the values of the checkpoint, of which tasks other than 0 need no tensors.
   absl::Status Restore(const io::Checkpoint& checkpoint);
-  // The same with the best checkpoint in the folder. Returns its path; "" in tasks other than 0.
+  // WarmStart in task 0, for all; after Initialize. Returns its text; "" in tasks other than 0.
+  absl::StatusOr<std::string> WarmStart(const std::string& path);
+  // Restore with the best checkpoint in the folder. Returns its path; "" in tasks other than 0.
   absl::StatusOr<std::string> RestoreBest();
 
   // Opens the folder for a run that has done `steps`, as the checkpoint has that it `resumes` from, if any, and will

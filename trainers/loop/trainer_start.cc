@@ -169,6 +169,7 @@ absl::Status Trainer::FindLatest() {
 }
 
 absl::Status Trainer::Start() {
+  std::string weights;
   RETURN_IF_ERROR(FindLatest());
   if (state_.resume != nullptr) {
     RETURN_IF_ERROR(checkpoints_.Restore(*state_.resume));
@@ -180,6 +181,9 @@ absl::Status Trainer::Start() {
     state_.best.Load(state_.resume->metadata);
   } else {
     RETURN_IF_ERROR(checkpoints_.Initialize());
+    if (!options_.init_from.empty()) {
+      ASSIGN_OR_RETURN(weights, checkpoints_.WarmStart(options_.init_from));
+    }
   }
   RETURN_IF_ERROR(ReadSteps());
   next_ = input_.position();
@@ -188,6 +192,7 @@ absl::Status Trainer::Start() {
   RETURN_IF_ERROR(checkpoints_.Open(state_.resume != nullptr, state_.steps, options_.keep_checkpoints));
   tasks_.StartReports(state_.steps);
   RETURN_IF_ERROR(StartCallbacks());
+  if (!weights.empty()) state_.print(weights);
   return PrepareSteps();
 }
 

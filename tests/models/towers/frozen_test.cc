@@ -165,7 +165,7 @@ std::string FrozenError(std::vector<std::string> patterns) {
 
 TEST(FrozenTest, PatternsThatCannotBe) {
   EXPECT_THAT(FrozenError({"encoder/*", "decoder/*"}),
-              AllOf(HasSubstr("ReplicateOptions::frozen: the pattern 'decoder/*' matches no variable"),
+              AllOf(HasSubstr("ReplicateOptions::frozen (--freeze): the pattern 'decoder/*' matches no variable"),
                     HasSubstr("[encoder/biases, encoder/weights, head/biases, head/weights]")));
   EXPECT_THAT(FrozenError({"*"}), HasSubstr("the patterns * match all trainable variables"));
   EXPECT_EQ(FrozenError({}), "");

@@ -1,0 +1,140 @@
+// Runs that begin with the weights of another one.
+#include "trainers/loop/warm_start.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "framework/io/checkpoint_directory.h"
+#include "models/layers/losses.h"
+#include "models/networks/mlp.h"
+#include "optim/adam.h"
+#include "tests/framework/base/same_bits.h"
+#include "tests/framework/io/io_testing.h"
+#include "tests/trainers/experiment.h"
+#include "trainers/loop/trainer.h"
+
+namespace belfry::trainers {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+// A classifier of blobs whose head has so many outputs.
+struct Classifier {
+  explicit Classifier(int64_t outputs, models::ReplicateOptions options = {}) {
+    const auto model = [outputs](const Scope& tower, const models::Batch& batch) -> absl::StatusOr<Output> {
+      const Output logits = models::Mlp(tower, batch["point"], {.hidden = {8}, .classes = outputs});
+      models::AddCrossEntropy(tower, logits, batch["label"]);
+      return models::TotalLoss(tower);
+    };
+    graph.set_seed(static_cast<uint64_t>(outputs));
+    step = models::ReplicateTowers(Scope(graph), devices, *input, model, optim::Adam(), options);
+    EXPECT_EQ(graph.status(), absl::OkStatus());
+    session = Session::Create(graph, devices).value();
+  }
+  absl::Status Run(TrainerOptions options) {
+    options.quiet = true;
+    Trainer trainer(*session, step, *input, std::move(options));
+    return trainer.Run();
+  }
+  Tensor Value(const std::string& name, int replica = 0) const {
+    return session->ReadVariable(graph.FindVariable(name, replica)).value().Clone();
+  }
+  std::vector<std::string> Names() const {
+    std::vector<std::string> names;
+    for (const Variable& variable : step.towers[0].variables) names.push_back(variable.name());
+    return names;
+  }
+
+  std::unique_ptr<data::Dataset> dataset = Blobs(50, 3);
+  DeviceSet devices = DeviceSet::Open("cpu:2", {.cpu_threads = 1}).value();
+  std::unique_ptr<data::Prefetcher> input =
+      data::Prefetcher::Create(*dataset, {.batch_size = 10, .towers = 2, .local_towers = 2}).value();
+  Graph graph{BuiltinOps()};
+  models::TrainStep step;
+  std::unique_ptr<Session> session;
+};
+
+class WarmStartTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    ASSERT_EQ(trained_.Run({.steps = 5, .directory = folder_.path()}), absl::OkStatus());
+    names_ = trained_.Names();
+    ASSERT_EQ(names_.size(), 4u);
+  }
+  const TemporaryFolder folder_;
+  Classifier trained_{3};
+  std::vector<std::string> names_;
+};
+
+TEST_F(WarmStartTest, TakesWhatFits) {
+  Classifier run(7);
+  ASSERT_EQ(run.session->RunTarget(run.step.initialize), absl::OkStatus());
+  const auto text = WarmStart(*run.session, folder_.path());
+  ASSERT_EQ(text.status(), absl::OkStatus());
+  EXPECT_THAT(*text, AllOf(HasSubstr("Weights: 2 variables from "), HasSubstr("step-00000005.safetensors; as init"),
+                           HasSubstr("[8,7], there [8,3]")));
+  int same = 0;
+  for (const std::string& name : names_) {
+    for (const int replica : {0, 1}) same += SameBits(run.Value(name, replica), trained_.Value(name));
+  }
+  EXPECT_EQ(same, 4) << "two variables in two replicas";
+  EXPECT_EQ(run.Value("global_step").scalar<int64_t>(), 0);
+  for (const std::string& name : names_) {
+    EXPECT_EQ(run.Value(name + "/Adam").ToDoubles()[0], 0) << name;
+    EXPECT_EQ(run.Value(name + "/Adam_updates").scalar<int64_t>(), 0) << name;
+  }
+}
+
+TEST_F(WarmStartTest, ByTheTrainer) {
+  const std::string checkpoints = folder_.path() + "/checkpoints";
+  for (const std::string& from : {folder_.path(), checkpoints, checkpoints + "/step-00000005.safetensors"}) {
+    Classifier run(3);
+    ASSERT_EQ(run.Run({.steps = 0, .init_from = from}), absl::OkStatus()) << from;
+    for (const std::string& name : names_) EXPECT_TRUE(SameBits(run.Value(name), trained_.Value(name))) << name;
+  }
+}
+
+// The frozen layer keeps the bytes that it took.
+TEST_F(WarmStartTest, TrainsTheRest) {
+  Classifier run(7, {.frozen = {"hidden?/*"}});
+  const std::vector<std::string> rest = run.Names();
+  ASSERT_EQ(rest.size(), 2u);
+  ASSERT_EQ(run.Run({.steps = 8, .init_from = folder_.path()}), absl::OkStatus());
+  for (const std::string& name : names_) {
+    if (std::find(rest.begin(), rest.end(), name) != rest.end()) continue;
+    EXPECT_TRUE(SameBits(run.Value(name), trained_.Value(name))) << name;
+  }
+  EXPECT_EQ(run.Value("global_step").scalar<int64_t>(), 8);
+}
+
+// A run that resumes has weights of its own.
+TEST_F(WarmStartTest, NotWhenItResumes) {
+  Classifier run(3);
+  const TemporaryFolder other;
+  ASSERT_EQ(Classifier(3).Run({.steps = 9, .directory = other.path()}), absl::OkStatus());
+  ASSERT_EQ(run.Run({.steps = 9, .directory = other.path(), .resume_latest = true, .init_from = folder_.path()}),
+            absl::OkStatus());
+  EXPECT_FALSE(SameBits(run.Value(names_[0]), trained_.Value(names_[0])));
+  EXPECT_EQ(run.Value("global_step").scalar<int64_t>(), 9);
+}
+
+TEST_F(WarmStartTest, FilesThatDoNotFit) {
+  Classifier run(3);
+  EXPECT_THAT(std::string(run.Run({.steps = 1, .init_from = folder_.path() + "/none"}).message()), HasSubstr("/none"));
+  Graph graph(BuiltinOps());
+  const Variable other = GetVariable(Scope(graph), "other", {2}, ZerosInitializer());
+  ASSERT_EQ(graph.status(), absl::OkStatus());
+  const auto session = Session::Create(graph, run.devices).value();
+  ASSERT_EQ(session->RunTarget(InitializeVariables(Scope(graph))), absl::OkStatus());
+  EXPECT_THAT(std::string(WarmStart(*session, folder_.path()).status().message()),
+              HasSubstr("does not match the model"));
+}
+
+}  // namespace
+}  // namespace belfry::trainers

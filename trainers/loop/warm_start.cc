@@ -1,0 +1,73 @@
+#include "trainers/loop/warm_start.h"
+
+#include <filesystem>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "framework/base/memory/hash_table.h"
+#include "framework/base/status.h"
+#include "framework/base/units.h"
+#include "framework/io/checkpoint_directory.h"
+#include "framework/io/safetensors.h"
+#include "framework/runtime/saver.h"
+#include "trainers/loop/run_checkpoints.h"
+
+namespace belfry::trainers {
+namespace {
+
+constexpr size_t kNamesShown = 10;
+
+// Reads `path`, and makes it that of the file.
+absl::StatusOr<std::vector<io::NamedTensor>> ReadWeights(std::string& path) {
+  std::error_code error;
+  if (!std::filesystem::is_directory(path, error)) return io::ReadSafetensors(path);
+  const std::string inner = CheckpointFolder(path);
+  ASSIGN_OR_RETURN(io::Checkpoint latest,
+                   io::LoadLatestCheckpoint(std::filesystem::is_directory(inner, error) ? inner : path));
+  path = latest.path;
+  return std::move(latest.tensors);
+}
+
+// Whether it is part of a model and not of its training.
+bool IsOfModel(const Variable& variable) {
+  return variable.def().slot_of == nullptr && !variable.transient() &&
+         (variable.trainable() || variable.shape().rank() > 0);
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> WarmStart(Session& session, const std::string& path) {
+  std::string file = path;
+  ASSIGN_OR_RETURN(const std::vector<io::NamedTensor> tensors, ReadWeights(file));
+  HashMap<std::string, Tensor> by_name;
+  for (const io::NamedTensor& tensor : tensors) by_name[tensor.name] = tensor.value;
+  std::vector<io::NamedTensor> taken;
+  std::vector<std::string> others;
+  HashSet<std::string> seen;
+  for (const Variable& variable : session.graph().variables()) {
+    if (!IsOfModel(variable) || !seen.insert(variable.name()).second) continue;
+    const auto found = by_name.find(variable.name());
+    if (found == by_name.end()) {
+      others.push_back(variable.name());
+    } else if (found->second.shape() == variable.shape()) {
+      taken.push_back({variable.name(), found->second});
+    } else {
+      others.push_back(absl::StrCat(variable.name(), " ", variable.shape().ToString(), ", there ",
+                                    found->second.shape().ToString()));
+    }
+  }
+  ASSIGN_OR_RETURN(const Restored restored,
+                   Restore(session, file, taken, {.cast = true, .allow_missing = true, .allow_extra = true}));
+  std::string text =
+      absl::StrCat("Weights: ", Counted(static_cast<int64_t>(restored.restored.size()), "variable"), " from ", file);
+  if (others.empty()) return text;
+  const size_t more = others.size() > kNamesShown ? others.size() - kNamesShown : 0;
+  others.resize(others.size() - more);
+  absl::StrAppend(&text, "; as initialized: ", absl::StrJoin(others, "; "),
+                  more == 0 ? "" : absl::StrCat(" and ", more, " more"));
+  return text;
+}
+
+}  // namespace belfry::trainers
