@@ -1,6 +1,5 @@
 #include "optim/lars.h"
 
-#include "absl/strings/str_cat.h"
 #include "ops/training.h"
 
 namespace belfry::optim {
@@ -8,12 +7,7 @@ namespace belfry::optim {
 Lars::Lars(const LarsOptions& options) : Optimizer(options.learning_rate), options_(options) {}
 
 Output Lars::Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const {
-  if (variable.def().part_of != nullptr) {
-    scope.Fail(absl::UnimplementedError(absl::StrCat(
-        "LARS needs the norm of the whole variable ", variable.name(), " and of its gradient, so its state cannot be ",
-        "divided among towers; use another optimizer, or none of ReplicateOptions::shard_optimizer")));
-    return Output();
-  }
+  if (RefusesPart(scope, variable, "LARS needs the norm of")) return Output();
   const Scope update = UpdateScope(scope, variable);
   const Output rate = LearningRate(scope.Replica(variable.replica()), learning_rate());
   const Variable accumulator = Slot(scope, variable, "Lars", 0);

@@ -41,6 +41,14 @@ Variable UpdateCount(const Scope& scope, const Variable& variable, absl::string_
                      ZerosInitializer(), {.dtype = DType::kInt64, .trainable = false, .slot_of = variable.whole()});
 }
 
+bool RefusesPart(const Scope& scope, const Variable& variable, absl::string_view needs) {
+  if (variable.def().part_of == nullptr) return false;
+  scope.Fail(absl::UnimplementedError(absl::StrCat(
+      needs, " the whole variable ", variable.name(), " and its gradient, so its state cannot be divided among ",
+      "towers; use another optimizer, or none of ReplicateOptions::shard_optimizer")));
+  return true;
+}
+
 Scope UpdateScope(const Scope& scope, const Variable& variable) {
   return scope.Replica(variable.replica())
       .InPhase(Phase::kUpdate, &variable.whole().node())

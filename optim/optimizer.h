@@ -17,7 +17,7 @@ namespace belfry::optim {
 
 // One update rule with its hyper-parameters. Immutable: slots and counts of updates are variables of the graph, so one
 // optimizer serves any number of towers. Derived classes are in
-// optim/{descent,rmsprop,adam,lars}.h; optim/parameter_groups.h combines several.
+// optim/{descent,rmsprop,adam,lars,lamb,muon}.h; those of lookahead.h and parameter_groups.h have optimizers inside.
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
@@ -78,6 +78,9 @@ Variable Slot(const Scope& scope, const Variable& variable, absl::string_view na
 // The variable "<variable>/<name>", an int64 scalar that counts the updates of `variable`, or of its part: 0 at first.
 // Created, or found again.
 Variable UpdateCount(const Scope& scope, const Variable& variable, absl::string_view name);
+// For update rules that are not element-wise: true if `variable` is a part of one, which is an error then. `needs`:
+// "LARS needs the norm of".
+bool RefusesPart(const Scope& scope, const Variable& variable, absl::string_view needs);
 // For update rules: the scope for the update's node: named "update_<variable>" and colocated with the variable.
 Scope UpdateScope(const Scope& scope, const Variable& variable);
 

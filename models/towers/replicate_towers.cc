@@ -91,7 +91,11 @@ SeriesParts AddSeries(const Scope& root, const Scope& loss, absl::Span<BuiltTowe
 // Averages the gradients and adds the updates of every copy of the variables. Returns the nodes that run them.
 std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const ReplicateOptions& options,
                                     const optim::Optimizer& optimizer, absl::Span<TowerUpdates> updates,
-                                    const SeriesParts& sums, TrainStep& step) {
+                                    Output total_weight, TrainStep& step) {
+  if (absl::Status status = optimizer.Check(towers[0].result.variables); !status.ok()) {
+    towers[0].rank.scope.Fail(status);
+    return {};
+  }
   const bool alone = static_cast<int>(towers.size()) == step.towers_in_all;
   const GradientBuckets buckets(towers[0].gradients, options.bucket_bytes);
   auto gradients = step.series > 1 ? AverageSums(towers, buckets, updates[0].sharded(), sums.total_weight)
@@ -160,10 +164,6 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
     tower.model_updates = series > 1 ? ConditionInSeries(tower, scale != nullptr) : updates[tower.copy].condition();
     AddModel(model_options, absl::MakeSpan(towers), i);
     if (!root.status().ok()) return step;
-  }
-  if (absl::Status status = optimizer.Check(towers[0].result.variables); !status.ok()) {
-    root.Fail(status);
-    return step;
   }
   // Before the gradients' averages, so that they are not the last thing that a step waits for.
   const Scope loss = root.Device(devices.device(towers[0].result.device).name()).NameScope("loss");

@@ -13,7 +13,10 @@
 #include "optim/adam.h"
 #include "optim/apply.h"
 #include "optim/descent.h"
+#include "optim/lamb.h"
 #include "optim/lars.h"
+#include "optim/lookahead.h"
+#include "optim/muon.h"
 #include "optim/rmsprop.h"
 #include "tests/optim/graph_runner.h"
 
@@ -145,20 +148,183 @@ TEST(TrajectoryTest, AdamW) {
       }));
 }
 
+double NormOf(const Vector& x) {
+  double sum = 0;
+  for (double e : x) sum += e * e;
+  return std::sqrt(sum);
+}
+
 TEST(TrajectoryTest, Lars) {
   Vector v(kSize, 0.5), a(kSize, 0);
-  const auto norm = [](const Vector& x) {
-    double sum = 0;
-    for (double e : x) sum += e * e;
-    return std::sqrt(sum);
-  };
   for (int t = 1; t <= kSteps; ++t) {
     const Vector g = Slope(v);
-    const double trust = 0.05 * norm(v) / (norm(g) + 0.01 * norm(v));
+    const double trust = 0.05 * NormOf(v) / (NormOf(g) + 0.01 * NormOf(v));
     for (int i = 0; i < kSize; ++i) a[i] = 0.9 * a[i] + kRate * trust * (g[i] + 0.01 * v[i]);
     for (int i = 0; i < kSize; ++i) v[i] -= a[i];
   }
   ExpectNear(Train(Lars({.learning_rate = kRate, .trust_coefficient = 0.05, .weight_decay = 0.01}), {"Lars"}), v);
+}
+
+TEST(TrajectoryTest, Lamb) {
+  const auto all = [](const Variable&) { return true; };
+  const auto none = [](const Variable&) { return false; };
+  for (const bool adapts : {true, false}) {
+    Vector v(kSize, 0.5), m(kSize, 0), s(kSize, 0), by(kSize);
+    for (int t = 1; t <= kSteps; ++t) {
+      const Vector g = Slope(v);
+      for (int i = 0; i < kSize; ++i) {
+        m[i] = 0.8 * m[i] + 0.2 * g[i];
+        s[i] = 0.99 * s[i] + 0.01 * g[i] * g[i];
+        by[i] = m[i] / (1 - std::pow(0.8, t)) / (std::sqrt(s[i] / (1 - std::pow(0.99, t))) + 1e-3);
+        if (adapts) by[i] += 0.1 * v[i];
+      }
+      const double trust = adapts ? NormOf(v) / NormOf(by) : 1;
+      for (int i = 0; i < kSize; ++i) v[i] -= kRate * trust * by[i];
+    }
+    ExpectNear(Train(Lamb({.learning_rate = kRate,
+                           .beta1 = 0.8,
+                           .beta2 = 0.99,
+                           .epsilon = 1e-3,
+                           .weight_decay = 0.1,
+                           .adapts = adapts ? VariableFilter(all) : VariableFilter(none)}),
+                     {"Lamb", "Lamb_1"}),
+               v);
+  }
+}
+
+// Muon's direction for a matrix [rows, columns]: X (a + b X' X + c (X' X)^2), five times.
+Vector NewtonSchulz(Vector x, int rows, int columns) {
+  const double norm = NormOf(x) + 1e-7;
+  for (double& e : x) e /= norm;
+  const auto product = [](const Vector& a, const Vector& b, int m, int k, int n, bool transpose_a) {
+    Vector c(m * n, 0);
+    for (int i = 0; i < m; ++i) {
+      for (int j = 0; j < n; ++j) {
+        for (int l = 0; l < k; ++l) c[i * n + j] += (transpose_a ? a[l * m + i] : a[i * k + l]) * b[l * n + j];
+      }
+    }
+    return c;
+  };
+  for (int iteration = 0; iteration < 5; ++iteration) {
+    const Vector gram = product(x, x, columns, rows, columns, true);
+    Vector factor = product(gram, gram, columns, columns, columns, false);
+    for (size_t i = 0; i < factor.size(); ++i) factor[i] = -4.7750 * gram[i] + 2.0315 * factor[i];
+    for (int i = 0; i < columns; ++i) factor[i * columns + i] += 3.4445;
+    x = product(x, factor, rows, columns, columns, false);
+  }
+  return x;
+}
+
+TEST(TrajectoryTest, Muon) {
+  for (const bool nesterov : {true, false}) {
+    Vector v(kSize, 0.5), a(kSize, 0), u(kSize);
+    for (int t = 1; t <= kSteps; ++t) {
+      const Vector g = Slope(v);
+      for (int i = 0; i < kSize; ++i) {
+        a[i] = 0.9 * a[i] + g[i];
+        u[i] = nesterov ? g[i] + 0.9 * a[i] : a[i];
+      }
+      const Vector x = NewtonSchulz(u, 2, 3);
+      for (int i = 0; i < kSize; ++i) v[i] -= kRate * (std::sqrt(1.5) * x[i] + 0.1 * v[i]);
+    }
+    ExpectNear(
+        Train(Muon({.learning_rate = kRate, .momentum = 0.9, .use_nesterov = nesterov, .weight_decay = 0.1}), {"Muon"}),
+        v);
+  }
+}
+
+// By PyTorch 2.15, whose matrices are [out, in] and whose own iterations are in bfloat16:
+//   import torch
+//   from torch.optim import _muon
+//   def newton_schulz(g, coefficients, steps, epsilon):
+//     a, b, c = coefficients
+//     x = g / g.norm()
+//     for _ in range(steps): x = a * x + b * x @ (x.T @ x) + c * x @ (x.T @ x) @ (x.T @ x)
+//     return x
+//   _muon._zeropower_via_newtonschulz = newton_schulz
+//   torch.set_default_dtype(torch.float64)
+//   matrix = lambda x: torch.tensor(x).reshape(2, 3).T
+//   v = torch.nn.Parameter(torch.full((3, 2), 0.5))
+//   for adjust in ('original', 'match_rms_adamw'):
+//     v.data.fill_(0.5)
+//     muon = torch.optim.Muon([v], lr=0.125, weight_decay=0.1, momentum=0.9, adjust_lr_fn=adjust)
+//     for _ in range(20):
+//       muon.zero_grad()
+//       (matrix([1, .5, 2, .1, 4, 1]) * (v - matrix([1, -2, .5, 3, -.25, 0])) ** 2 / 2).sum().backward()
+//       muon.step()
+//     print(['%.9g' % x for x in v.detach().T.flatten().tolist()])
+TEST(TrajectoryTest, MuonOfPyTorch) {
+  const auto expect = [](bool match_adamw, const Vector& expected) {
+    const Vector v = Train(
+        Muon({.learning_rate = kRate, .momentum = 0.9, .weight_decay = 0.1, .match_adamw = match_adamw}), {"Muon"});
+    for (int i = 0; i < kSize; ++i) EXPECT_NEAR(v[i], expected[i], 1e-6) << i;
+  };
+  expect(false, {0.600396202, -1.14886054, 0.417676603, 1.68117443, -0.182288794, -0.0930231914});
+  expect(true, {0.868595874, 0.147118118, 0.663556853, 0.209445651, -0.0762988476, 0.122266626});
+}
+
+// The direction of a filter [2, 2, 1, 3], whose matrix is tall.
+TEST(TrajectoryTest, MuonOfAFilter) {
+  for (const DType dtype : {DType::kFloat64, DType::kFloat32, DType::kBFloat16}) {
+    Graph graph(BuiltinOps());
+    const Scope root(graph);
+    const Variable v = GetVariable(root, "v", {2, 2, 1, 3}, ZerosInitializer(), {.dtype = dtype});
+    const Vector g = {1, 2, -0.5, 0.25, -3, 1, 0.5, 0.75, -2, 1.5, 0, -1};
+    const Tensor gradient = Tensor::Of<double>(absl::MakeConstSpan(g), Shape{2, 2, 1, 3});
+    const Node* const train = ApplyGradients(root, Muon({.learning_rate = 1, .momentum = 0}),
+                                             {{ops::Cast(root, ops::Const(root, gradient), dtype), v}});
+    ASSERT_TRUE(graph.status().ok()) << graph.status();
+    GraphRunner runner(graph);
+    runner.RunTarget(train);
+    const Vector expected = NewtonSchulz(g, 4, 3), actual = runner.Value(v);
+    const double error = dtype == DType::kFloat64 ? 1e-12 : dtype == DType::kFloat32 ? 1e-5 : 5e-3;
+    for (size_t i = 0; i < g.size(); ++i) EXPECT_NEAR(actual[i], -expected[i], error) << DTypeName(dtype);
+  }
+}
+
+TEST(TrajectoryTest, MuonIsForMatrices) {
+  Graph graph(BuiltinOps());
+  const Variable v = GetVariable(Scope(graph), "layer/biases", {2}, ZerosInitializer());
+  EXPECT_THAT(std::string(Muon().Check({v}).message()),
+              ::testing::HasSubstr("the variable layer/biases has shape [2]; give it another optimizer by"));
+  EXPECT_FALSE(Muon().Apply(Scope(graph), v, v).valid());
+  EXPECT_THAT(std::string(graph.status().message()), ::testing::HasSubstr("Muon updates matrices"));
+}
+
+TEST(TrajectoryTest, LookaheadOfMomentum) {
+  Vector slow(kSize, 0.5), fast = slow, a(kSize, 0);
+  for (int t = 1; t <= kSteps; ++t) {
+    const Vector g = Slope(fast);
+    for (int i = 0; i < kSize; ++i) {
+      a[i] = 0.5 * a[i] + g[i];
+      fast[i] -= kRate * a[i];
+      if (t % 3 == 0) fast[i] = slow[i] += 0.75 * (fast[i] - slow[i]);
+    }
+  }
+  ExpectNear(Train(Lookahead(Momentum({.learning_rate = kRate, .momentum = 0.5}), {.steps = 3, .alpha = 0.75}),
+                   {"Lookahead", "Momentum"}),
+             fast);
+}
+
+TEST(TrajectoryTest, LookaheadOfAdam) {
+  Vector slow(kSize, 0.5);
+  const Adam adam({.learning_rate = kRate, .beta2 = 0.99, .epsilon = 1e-6});
+  int at = 0;
+  ExpectNear(Train(Lookahead(adam), {"Lookahead", "Adam", "Adam_1"}),
+             Reference([&](double& v, double& a, double& b, double g, int t) {
+               AdamReference(v, a, b, g, t);
+               double& s = slow[at++ % kSize];
+               if (t % 5 == 0) v = s += 0.5 * (v - s);
+             }));
+}
+
+TEST(TrajectoryTest, LookaheadOptions) {
+  for (const LookaheadOptions& options :
+       {LookaheadOptions{.steps = 0}, {.alpha = 0}, {.alpha = 1.5}, {.alpha = std::nan("")}}) {
+    EXPECT_THAT(std::string(Lookahead(Adam(), options).Check({}).message()), ::testing::HasSubstr("Lookahead has"));
+  }
+  EXPECT_TRUE(Lookahead(Adam()).takes_sparse());
+  EXPECT_FALSE(Lookahead(Lars()).takes_sparse());
 }
 
 TEST(TrajectoryTest, FiltersChooseWhatDecays) {

@@ -23,7 +23,11 @@
 #include "ops/collective.h"
 #include "optim/adam.h"
 #include "optim/descent.h"
+#include "optim/lamb.h"
 #include "optim/lars.h"
+#include "optim/lookahead.h"
+#include "optim/muon.h"
+#include "optim/parameter_groups.h"
 #include "optim/rmsprop.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/main/seed.h"
@@ -149,7 +153,16 @@ INSTANTIATE_TEST_SUITE_P(
         std::pair("adagrad", Make<optim::Adagrad>(optim::AdagradOptions{.learning_rate = 0.1})),
         std::pair("adam", Make<optim::Adam>(optim::AdamOptions{.learning_rate = 0.01})),
         std::pair("adamw", Make<optim::AdamW>(optim::AdamWOptions{
-                               .learning_rate = 0.01, .weight_decay = 0.1, .decays = optim::IsWeight}))),
+                               .learning_rate = 0.01, .weight_decay = 0.1, .decays = optim::IsWeight})),
+        std::pair("lookahead", MakeOptimizer([] {
+                    return std::make_unique<optim::Lookahead>(optim::Adam({.learning_rate = 0.01}),
+                                                              optim::LookaheadOptions{.steps = 3});
+                  })),
+        std::pair("groups", MakeOptimizer([] {
+                    return std::make_unique<optim::Lookahead>(
+                        optim::ParameterGroups({{optim::IsWeight, optim::AdamW({.learning_rate = 0.01})}},
+                                               optim::Momentum({.learning_rate = 0.1})));
+                  }))),
     [](const auto& info) { return info.param.first; });
 
 TEST(ShardedOptimizer, ClipsByTheNormOfAllParts) {
@@ -189,10 +202,16 @@ TEST(ShardedOptimizer, ASnapshotOfSomePartsIsRefused) {
 }
 
 TEST(ShardedOptimizer, RefusesRulesThatNeedWholeVariables) {
-  Training run;
-  const absl::Status status = run.Open(DeviceSet::Open("cpu:2"), optim::Lars({.learning_rate = 0.1}), Sharded(true));
-  EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("LARS needs the norm of the whole variable"));
+  const optim::ParameterGroups muon({{optim::IsWeight, optim::Muon()}}, optim::AdamW());
+  for (const auto& [optimizer, message] : std::vector<std::pair<optim::SharedOptimizer, std::string>>{
+           {optim::Lars(), "LARS needs the norm of the whole variable"},
+           {optim::Lamb(), "LAMB needs the norm of the whole variable"},
+           {muon, "Muon needs the whole variable"}}) {
+    Training run;
+    const absl::Status status = run.Open(DeviceSet::Open("cpu:2"), *optimizer, Sharded(true));
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(message));
+  }
 }
 
 // Updates whose outputs nobody reads can be fused.
