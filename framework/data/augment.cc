@@ -52,6 +52,11 @@ absl::Status CheckPolicy(const Field& images, const ImagePolicy& policy) {
                                                    policy.contrast_lower, ", ", policy.contrast_upper,
                                                    "); expected brightness >= 0 and 0 <= lower <= upper"));
   }
+  const int64_t most = policy.crop > 0 ? policy.crop : std::min(images.shape[0], images.shape[1]) + 2 * policy.pad;
+  if (policy.cutout < 0 || policy.cutout > most) {
+    return absl::InvalidArgumentError(absl::StrCat("a cutout of ", policy.cutout, "x", policy.cutout,
+                                                   "; expected at most ", most, ", or 0 for none"));
+  }
   if (policy.normalise != ImagePolicy::Normalise::kPerChannel) return absl::OkStatus();
   const auto channels = static_cast<size_t>(images.shape[2]);
   if (policy.mean.size() != channels || policy.deviation.size() != channels) {
@@ -189,10 +194,14 @@ Augmenter::Draw Augmenter::DrawFor(int64_t epoch, int64_t index) const {
   if (policy_.brightness > 0) draw.brightness = (2 * random.NextFloat() - 1) * policy_.brightness;
   const float range = policy_.contrast_upper - policy_.contrast_lower;
   draw.contrast = range > 0 ? policy_.contrast_lower + random.NextFloat() * range : policy_.contrast_lower;
+  if (policy_.cutout > 0) {
+    draw.hole_y = random.NextBelow(static_cast<uint32_t>(out_height_));
+    draw.hole_x = random.NextBelow(static_cast<uint32_t>(out_width_));
+  }
   return draw;
 }
 
-void Augmenter::CutOut(const uint8_t* image, const Draw& draw) {
+void Augmenter::Crop(const uint8_t* image, const Draw& draw) {
   // The columns [first, last) of the crop lie inside the image.
   const int64_t first = std::clamp<int64_t>(-draw.left, 0, out_width_);
   const int64_t last = std::clamp<int64_t>(width_ - draw.left, first, out_width_);
@@ -253,9 +262,17 @@ void Augmenter::FindAffine(const Draw& draw) {
   }
 }
 
+void Augmenter::CutOut(const Draw& draw, float* output) const {
+  const int64_t size = policy_.cutout, top = draw.hole_y - size / 2, left = draw.hole_x - size / 2;
+  const int64_t first = std::max<int64_t>(left, 0), last = std::min(left + size, out_width_);
+  for (int64_t y = std::max<int64_t>(top, 0); y < std::min(top + size, out_height_); ++y) {
+    std::fill(output + (y * out_width_ + first) * channels_, output + (y * out_width_ + last) * channels_, 0.0f);
+  }
+}
+
 void Augmenter::Apply(const uint8_t* image, int64_t epoch, int64_t index, float* output) {
   const Draw draw = DrawFor(epoch, index);
-  CutOut(image, draw);
+  Crop(image, draw);
   FindAffine(draw);
   const int64_t row = out_width_ * channels_;
   for (int64_t c = 0; c < channels_; ++c) {
@@ -266,9 +283,11 @@ void Augmenter::Apply(const uint8_t* image, int64_t epoch, int64_t index, float*
   }
   const uint8_t* from = cut_.data();
   const float *const scale = scale_.data(), *const bias = bias_.data();
-  for (int64_t y = 0; y < out_height_; ++y, from += row, output += row) {
-    for (int64_t i = 0; i < row; ++i) output[i] = static_cast<float>(from[i]) * scale[i] + bias[i];
+  float* to = output;
+  for (int64_t y = 0; y < out_height_; ++y, from += row, to += row) {
+    for (int64_t i = 0; i < row; ++i) to[i] = static_cast<float>(from[i]) * scale[i] + bias[i];
   }
+  if (policy_.cutout > 0) CutOut(draw, output);
 }
 
 }  // namespace belfry::data

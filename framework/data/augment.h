@@ -1,4 +1,4 @@
-// Image preprocessing: crop, flip, brightness, contrast, normalisation.
+// Image preprocessing: crop, flip, brightness, contrast, normalisation, cutout.
 #pragma once
 
 #include <cstdint>
@@ -29,6 +29,10 @@ struct ImagePolicy {
   // kPerChannel: (x - mean[c]) / deviation[c], with one mean and deviation per channel, in units of the bytes (0..255).
   Normalise normalise = Normalise::kNone;
   std::vector<float> mean = {}, deviation = {};
+  // Edge of a square around a pixel of the crop, each with equal probability, in which the output is 0: the mean, if
+  // the image is normalised. What lies outside of the crop is cut off (DeVries and Taylor, "Improved regularization of
+  // convolutional neural networks with cutout", 2017). 0: none.
+  int64_t cutout = 0;
 };
 // By the name of the field. All images of an example are drawn alike, so that a picture and its mask stay together.
 using ImagePolicies = std::map<std::string, ImagePolicy>;
@@ -90,6 +94,7 @@ class Augmenter {
     int64_t top = 0, left = 0;  // the crop's corner in the unpadded image; may be negative
     bool flip = false;
     float brightness = 0, contrast = 1;
+    int64_t hole_y = 0, hole_x = 0;  // the pixel of the crop around which the cutout is
   };
   // The preprocessing of one channel: output = byte * scale + bias.
   struct Affine {
@@ -98,7 +103,8 @@ class Augmenter {
 
   Augmenter() = default;
   Draw DrawFor(int64_t epoch, int64_t index) const;
-  void CutOut(const uint8_t* image, const Draw& draw);
+  void Crop(const uint8_t* image, const Draw& draw);
+  void CutOut(const Draw& draw, float* output) const;
   void FindAffine(const Draw& draw);
 
   ImagePolicy policy_;

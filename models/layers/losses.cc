@@ -17,10 +17,11 @@ void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay
   if (loss.valid()) scope.AddToCollection(kLosses, ops::Scale(scope.Named("weight_decay"), loss, weight_decay));
 }
 
-Output AddCrossEntropy(OpScope scope, Output logits, Output labels) {
+Output AddCrossEntropy(OpScope scope, Output logits, Output labels, double label_smoothing) {
   const bool narrow = logits.valid() && (logits.dtype() == DType::kFloat16 || logits.dtype() == DType::kBFloat16);
   if (narrow) logits = ops::Cast(scope.Named("wide_logits"), logits, DType::kFloat32);
-  const Output losses = ops::SparseSoftmaxCrossEntropy(scope.Named("cross_entropy_per_example"), logits, labels);
+  const Output losses = ops::SparseSoftmaxCrossEntropy(scope.Named("cross_entropy_per_example"), logits, labels,
+                                                       {.label_smoothing = label_smoothing});
   const Output loss = ops::Mean(scope.Named("cross_entropy"), losses);
   scope.AddToCollection(kLosses, loss);
   scope.AddToCollection(kMetrics, loss);

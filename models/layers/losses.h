@@ -11,8 +11,9 @@ namespace belfry::models {
 void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay);
 
 // The mean over the labels of ops::SparseSoftmaxCrossEntropy, a scalar, which is added to kLosses and kMetrics. logits
-// [N, ..., classes]; labels [N, ...], int32 or int64. Logits of 16 bits are cast to float32 first.
-Output AddCrossEntropy(OpScope scope, Output logits, Output labels);
+// [N, ..., classes]; labels [N, ...], int32 or int64. Logits of 16 bits are cast to float32 first. `label_smoothing`:
+// as in ops::SparseCrossEntropyOptions, in [0, 1].
+Output AddCrossEntropy(OpScope scope, Output logits, Output labels, double label_smoothing = 0);
 
 // States the weight of the tower's loss among those of all towers, where the number of its examples is not: what the
 // loss is divided by, as a mean over tokens is by the tokens that count, or one with class weights by the sum of these.

@@ -13,7 +13,7 @@ namespace {
 
 // Products, methods, instructions, and functions of other projects that comments compare ours with.
 constexpr absl::string_view kOfOthers[] = {
-    "DeepLearningExamples", "EnsureSpecification", "F16C", "FlashAttention", "GoogleTest", "IndexedSlices",
+    "DeVries", "DeepLearningExamples", "EnsureSpecification", "F16C", "FlashAttention", "GoogleTest", "IndexedSlices",
     "InfiniBand",           "MurmurHash3",         "NeoX", "ReLU6",          "ResNet",     "RoFormer",
     "ThreadSanitizer"};
 // Made up in a comment's example.

@@ -234,6 +234,44 @@ TEST(Augmenter, PaddingIsBlackAndChannelsAreNormalised) {
   for (size_t i = 0; i < whole.size(); ++i) ASSERT_EQ(whole[i], inside[i % 3]);
 }
 
+// The square of zeros that cutout makes is cut off at the edges, and leaves the rest as it is.
+TEST(Augmenter, CutsSquaresOut) {
+  FreshRandom random;
+  for (const int64_t size : {1, 2, 5, 11}) {
+    const Field field = Images(14, 17, 3);
+    const std::string image = random.Bytes(field.bytes());
+    ImagePolicy policy = {.pad = 1, .crop = 11, .random_crop = true, .random_flip = true, .brightness = 3000};
+    ImagePolicy with = policy;
+    with.cutout = size;
+    int found[11][11] = {};
+    for (int64_t index = 0; index < 400; ++index) {
+      const std::vector<float> whole = Apply(field, policy, image, 0, index), cut = Apply(field, with, image, 0, index);
+      int64_t top = 11, bottom = -1, left = 11, right = -1, zeros = 0;
+      for (int64_t i = 0; i < 11 * 11; ++i) {
+        const bool zero = cut[3 * i] == 0 && cut[3 * i + 1] == 0 && cut[3 * i + 2] == 0;
+        if (!zero) {
+          for (int c = 0; c < 3; ++c) ASSERT_EQ(cut[3 * i + c], whole[3 * i + c]);
+          continue;
+        }
+        ++zeros;
+        top = std::min(top, i / 11), bottom = std::max(bottom, i / 11);
+        left = std::min(left, i % 11), right = std::max(right, i % 11);
+      }
+      const int64_t height = bottom - top + 1, width = right - left + 1;
+      ASSERT_EQ(zeros, height * width);
+      ASSERT_TRUE(height <= size && width <= size && height >= size / 2 && width >= size / 2);
+      ASSERT_TRUE(height == size || top == 0 || bottom == 10);
+      ASSERT_TRUE(width == size || left == 0 || right == 10);
+      const int64_t y = top > 0 ? top + size / 2 : bottom - size + 1 + size / 2;
+      const int64_t x = left > 0 ? left + size / 2 : right - size + 1 + size / 2;
+      ++found[y][x];
+    }
+    int pixels = 0;
+    for (const auto& row : found) pixels += static_cast<int>(std::count_if(row, row + 11, [](int n) { return n > 0; }));
+    EXPECT_GT(pixels, 100) << "of 121 that are drawn alike";
+  }
+}
+
 TEST(Augmenter, RejectsPoliciesThatDoNotFit) {
   const Field field = Images(20, 32, 3);
   const auto error = [&](const ImagePolicy& policy) { return Augmenter::Create(field, policy, 0).status(); };
@@ -248,6 +286,9 @@ TEST(Augmenter, RejectsPoliciesThatDoNotFit) {
   ExpectError(error({.normalise = ImagePolicy::Normalise::kPerChannel, .mean = {1}, .deviation = {1}}),
               StatusCode::kInvalidArgument, "1 means", "3 channels");
   ExpectError(error(ResNetEvaluation({{1, 2, 3}, {1, 0, 1}})), StatusCode::kInvalidArgument, "channel 1");
+  ExpectError(error({.crop = 20, .cutout = 21}), StatusCode::kInvalidArgument,
+              "a cutout of 21x21; expected at most 20");
+  ExpectError(error({.cutout = -1}), StatusCode::kInvalidArgument, "cutout of -1");
   ExpectError(Augmenter::Create(Field{"x", DType::kFloat32, {3}}, {}, 0).status(), StatusCode::kInvalidArgument,
               "float32");
 }

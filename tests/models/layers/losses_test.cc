@@ -38,6 +38,17 @@ TEST_F(Losses, TotalLossHoldsOneTowersLossAndItsWeightDecay) {
   }
 }
 
+// By PyTorch 2.15:
+//   x = torch.sin(torch.arange(12.)).reshape(4, 3) * 3
+//   torch.nn.functional.cross_entropy(x, torch.tensor([0, 2, 1, 1]), label_smoothing=0.15)
+TEST_F(Losses, SmoothedLabels) {
+  Tensor x(DType::kFloat32, {4, 3});
+  for (int i = 0; i < 12; ++i) x.data<float>()[i] = 3 * std::sin(static_cast<float>(i));
+  const Output loss = AddCrossEntropy(scope_, ops::Const(scope_, x), ops::Const(scope_, {0, 2, 1, 1}), 0.15);
+  Start();
+  EXPECT_NEAR(Run({}, {loss})[0].scalar<float>(), 2.64537477, 1e-5);
+}
+
 TEST_F(Losses, GradientOfWeightDecayIsTheWeight) {
   const Variable w = GetVariable(scope_, "w", {3, 5}, NormalInitializer(1));
   AddWeightDecay(scope_, w, 0.25);
