@@ -4,12 +4,14 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "trainers/cifar_program.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/evaluation_flags.h"
+#include "trainers/flags/optimizer_flags.h"
 #include "trainers/flags/program_flags.h"
 #include "trainers/flags/run_flags.h"
 #include "trainers/program/bucket_choice.h"
@@ -42,6 +44,10 @@ ABSL_FLAG(std::string, bucket_size, "1M",
 ABSL_FLAG(double, moving_average, 0,
           "Decay of an exponential moving average of the weights, which evaluation then uses; the tutorial's value is "
           "0.9999. 0: no average.");
+ABSL_FLAG(double, label_smoothing, 0,
+          "Share of the target that is spread evenly over the classes, of the training loss: 0.1 is usual; 0: none.");
+ABSL_FLAG(int64_t, cutout, 0,
+          "Edge of a square of the training images, somewhere, that is blanked: 16 is usual for CIFAR-10; 0: none.");
 ABSL_FLAG(std::string, data_dir, "",
           "Directory with CIFAR-10's binary files. Empty or 'generated': a generated set of textured shapes.");
 ABSL_FLAG(bool, confusion, true, "Print the confusion matrix of the classes at the end.");
@@ -90,6 +96,9 @@ absl::Status Cifar10::CheckFlags() const {
     return absl::InvalidArgumentError(
         absl::StrCat("--momentum=", momentum, " must be at least 0 and below 1, or -1 for the model's default"));
   }
+  RETURN_IF_ERROR(CheckOptimizerFlags());
+  RETURN_IF_ERROR(CheckBelow1("label_smoothing", absl::GetFlag(FLAGS_label_smoothing)));
+  RETURN_IF_ERROR(CheckFlag("cutout", absl::GetFlag(FLAGS_cutout), 0, 24));
   RETURN_IF_ERROR(CheckBelow1("moving_average", absl::GetFlag(FLAGS_moving_average)));
   RETURN_IF_ERROR(ParseBucketSize(absl::GetFlag(FLAGS_bucket_size)).status());
   if (absl::GetFlag(FLAGS_variable_update) != "replicated") {
@@ -105,6 +114,7 @@ absl::Status Cifar10::Configure(ProgramRun& run) {
   RETURN_IF_ERROR(TakeEvaluationFlags(run));
   run.training.unit = "images";
   run.example = "training image";
+  label_smoothing_ = absl::GetFlag(FLAGS_label_smoothing);
   run.replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
   ASSIGN_OR_RETURN(run.replicate.loss_scale, LossScaleFromFlags());
   ASSIGN_OR_RETURN(run.replicate.batch_norm, models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
@@ -114,6 +124,7 @@ absl::Status Cifar10::Configure(ProgramRun& run) {
   options_ = {.learning_rate = absl::GetFlag(FLAGS_learning_rate),
               .schedule = absl::GetFlag(FLAGS_schedule),
               .momentum = absl::GetFlag(FLAGS_momentum),
+              .cutout = absl::GetFlag(FLAGS_cutout),
               .model = absl::GetFlag(FLAGS_model),
               .data_dir = absl::GetFlag(FLAGS_data_dir),
               .confusion = absl::GetFlag(FLAGS_confusion)};
@@ -122,8 +133,13 @@ absl::Status Cifar10::Configure(ProgramRun& run) {
     if (options_.model == absl::StrFormat("resnet%d", depth)) options_.resnet_depth = depth;
   }
   ASSIGN_OR_RETURN(run.training.steps, Steps(generated() ? kGeneratedSteps : kCifarSteps));
+  TakeOptimizerFlags("", options_.optimizer);
+  const std::string& optimizer = options_.optimizer.name;
+  if (optimizer == "descent" || absl::StartsWith(optimizer, "adam") || optimizer == "lamb") {
+    RETURN_IF_ERROR(RejectFlags({"momentum"}, absl::StrCat("--optimizer=", optimizer)));
+  }
   const bool resnet = options_.resnet_depth > 0;
-  if (options_.momentum < 0) options_.momentum = resnet ? 0.9 : 0;
+  if (options_.momentum < 0 && optimizer.empty()) options_.momentum = resnet ? 0.9 : 0;
   if (resnet || options_.model == "cifar_net") return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrFormat(
       "--model=%s is unknown; the models are cifar_net, resnet20, resnet32, resnet44 and resnet56", options_.model));
@@ -141,8 +157,11 @@ std::vector<RunSetting> Cifar10::Settings(const ProgramRun& run) const {
       {"--steps", text(run.training.steps)},
       {"--learning_rate", text(absl::GetFlag(FLAGS_learning_rate))},
       {"--schedule", absl::GetFlag(FLAGS_schedule)},
+      {"--label_smoothing", text(label_smoothing_)},
+      {"--cutout", text(options_.cutout)},
       {"--dtype", absl::GetFlag(FLAGS_dtype)},
   };
+  for (const RunSetting& setting : OptimizerSettings()) settings.push_back(setting);
   if (options_.resnet_depth > 0) {
     const std::string batch_norm = absl::GetFlag(FLAGS_batch_norm);
     settings.push_back({"--batch_norm", batch_norm});

@@ -12,7 +12,7 @@
 #include "models/networks/cifar_net.h"
 #include "models/networks/resnet.h"
 #include "ops/array.h"
-#include "optim/descent.h"
+#include "optim/variable_filter.h"
 #include "trainers/callbacks/progress.h"
 #include "trainers/datasets/textures.h"
 
@@ -52,6 +52,7 @@ absl::Status CifarProgram::OpenData(ProgramRun& run) {
     run.order.images = {{"image", data::TutorialTraining()}};
     evaluation_images_ = {{"image", data::TutorialEvaluation()}};
   }
+  run.order.images["image"].cutout = options_.cutout;
   return absl::OkStatus();
 }
 
@@ -68,9 +69,15 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> CifarProgram::MakeOptimizer(co
     }
     schedule = optim::Exponential(rate, decay_steps, 0.1, true);
   }
-  if (options_.momentum == 0) return std::make_unique<optim::GradientDescent>(optim::GradientDescentOptions{schedule});
-  return std::make_unique<optim::Momentum>(
-      optim::MomentumOptions{.learning_rate = schedule, .momentum = options_.momentum});
+  OptimizerChoice choice = options_.optimizer;
+  if (choice.name.empty()) choice.name = options_.momentum == 0 ? "descent" : "momentum";
+  choice.learning_rate = schedule;
+  choice.momentum = options_.momentum;
+  // All but the first and the last layer.
+  choice.hidden = [](const Variable& variable) {
+    return !optim::NameMatches({"conv1/*", "softmax_linear/*", "logits/*"})(variable);
+  };
+  return trainers::MakeOptimizer(choice);
 }
 
 // [N, 10] float32 for any dtype.

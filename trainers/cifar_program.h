@@ -7,6 +7,7 @@
 
 #include "trainers/datasets/cifar10.h"
 #include "trainers/program/classifier_program.h"
+#include "trainers/program/optimizer_choice.h"
 
 namespace belfry::trainers {
 
@@ -16,6 +17,8 @@ struct CifarOptions {
   double learning_rate = 0.1;
   std::string schedule = "cosine";  // or "constant", "staircase"
   double momentum = 0;
+  OptimizerChoice optimizer = {};   // with a name: instead of momentum, or descent if that is 0
+  int64_t cutout = 0;               // data::ImagePolicy::cutout, in training
   std::string model = "cifar_net";  // the name of the network
   std::string data_dir = {};        // empty or "generated": a generated set
   bool confusion = true;            // the result has the confusion matrix

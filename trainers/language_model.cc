@@ -8,6 +8,7 @@
 #include "framework/base/status.h"
 #include "trainers/flags/command_line.h"
 #include "trainers/flags/evaluation_flags.h"
+#include "trainers/flags/optimizer_flags.h"
 #include "trainers/flags/program_flags.h"
 #include "trainers/flags/run_flags.h"
 #include "trainers/language_program.h"
@@ -23,11 +24,13 @@ ABSL_FLAG(double, dropout, 0, "Rate of dropout after the embedding and every blo
 ABSL_FLAG(std::string, dtype, "float32",
           "Type in which the network computes: float32, bfloat16 or float16 (with a dynamic loss scale). Weights and "
           "updates are float32 in any case.");
-ABSL_FLAG(double, learning_rate, 3e-3, "Peak learning rate of AdamW.");
+ABSL_FLAG(double, learning_rate, 3e-3, "Peak learning rate.");
 ABSL_FLAG(int64_t, warmup_steps, 100, "Steps over which the learning rate rises to its peak.");
 ABSL_FLAG(std::string, schedule, "cosine",
           "Learning rate after the warm-up. cosine: half a cosine, down to a tenth at --steps. constant.");
 ABSL_FLAG(double, weight_decay, 0.1, "Weight decay of matrices, times the learning rate.");
+ABSL_FLAG(double, label_smoothing, 0,
+          "Share of the target that is spread evenly over the classes, of the training loss: 0.1 is usual; 0: none.");
 ABSL_FLAG(double, clip_norm, 1, "Global norm to which gradients are clipped; 0: no clipping.");
 ABSL_FLAG(std::string, data_dir, "",
           "A text file, a file of tokens (*.bin, *.npy), or a folder of them. Files whose names have the word 'train' "
@@ -79,6 +82,8 @@ absl::Status LanguageModel::CheckFlags() const {
     return absl::InvalidArgumentError(absl::StrCat("--token_bits=", bits, " must be 16 or 32"));
   }
   RETURN_IF_ERROR(CheckLearningRate(absl::GetFlag(FLAGS_learning_rate)));
+  RETURN_IF_ERROR(CheckOptimizerFlags());
+  RETURN_IF_ERROR(CheckBelow1("label_smoothing", absl::GetFlag(FLAGS_label_smoothing)));
   RETURN_IF_ERROR(CheckAtLeast0("weight_decay", absl::GetFlag(FLAGS_weight_decay)));
   RETURN_IF_ERROR(CheckAtLeast0("clip_norm", absl::GetFlag(FLAGS_clip_norm)));
   RETURN_IF_ERROR(CheckAtLeast0("temperature", absl::GetFlag(FLAGS_temperature)));
@@ -119,9 +124,11 @@ absl::Status LanguageModel::Configure(ProgramRun& run) {
   options_.schedule = absl::GetFlag(FLAGS_schedule);
   options_.warmup_steps = absl::GetFlag(FLAGS_warmup_steps);
   options_.weight_decay = absl::GetFlag(FLAGS_weight_decay);
+  TakeOptimizerFlags("adamw", options_.optimizer);
   options_.prompt = absl::GetFlag(FLAGS_prompt);
   options_.sample = {
       .count = absl::GetFlag(FLAGS_sample), .temperature = absl::GetFlag(FLAGS_temperature), .seed = run.order.seed};
+  label_smoothing_ = absl::GetFlag(FLAGS_label_smoothing);
   run.training.unit = "tokens";
   run.training.units_per_example = options_.model.length;
   run.example = "training window";
@@ -148,7 +155,7 @@ absl::Status LanguageModel::Resume(ProgramRun& run) {
 
 std::vector<RunSetting> LanguageModel::Settings(const ProgramRun& run) const {
   const auto text = [](auto value) { return absl::StrCat(value); };
-  return {
+  std::vector<RunSetting> settings = {
       {"--layers", text(options_.model.layers), /*fixed=*/true},
       {"--heads", text(options_.model.heads), /*fixed=*/true},
       {"--width", text(options_.model.width), /*fixed=*/true},
@@ -163,8 +170,11 @@ std::vector<RunSetting> LanguageModel::Settings(const ProgramRun& run) const {
       {"--weight_decay", text(absl::GetFlag(FLAGS_weight_decay))},
       {"--clip_norm", text(absl::GetFlag(FLAGS_clip_norm))},
       {"--dropout", text(options_.model.dropout)},
+      {"--label_smoothing", text(label_smoothing_)},
       {"--dtype", absl::GetFlag(FLAGS_dtype)},
   };
+  for (const RunSetting& setting : OptimizerSettings()) settings.push_back(setting);
+  return settings;
 }
 
 }  // namespace

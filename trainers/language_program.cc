@@ -13,7 +13,7 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "ops/array.h"
-#include "optim/adam.h"
+#include "optim/variable_filter.h"
 
 namespace belfry::trainers {
 namespace {
@@ -67,8 +67,12 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> LanguageProgram::MakeOptimizer
     spdlog::warn("--steps={} ends within the warm-up of --warmup_steps={}, at {:.0f}% of --learning_rate={}", steps,
                  warmup, 100.0 * static_cast<double>(steps) / static_cast<double>(warmup), rate);
   }
-  return std::make_unique<optim::AdamW>(
-      optim::AdamWOptions{.learning_rate = schedule, .beta2 = 0.95, .weight_decay = options_.weight_decay});
+  OptimizerChoice choice = options_.optimizer;
+  choice.learning_rate = schedule;
+  choice.beta2 = 0.95;
+  choice.weight_decay = options_.weight_decay;
+  choice.hidden = optim::NameMatches("layer*");
+  return trainers::MakeOptimizer(choice);
 }
 
 // [N, T, vocabulary] float32 for any dtype.

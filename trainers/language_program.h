@@ -11,6 +11,7 @@
 #include "trainers/language_data.h"
 #include "trainers/loop/text_sampler.h"
 #include "trainers/program/classifier_program.h"
+#include "trainers/program/optimizer_choice.h"
 
 namespace belfry::trainers {
 
@@ -24,6 +25,7 @@ struct LanguageOptions {
   std::string schedule = "cosine";  // or "constant"
   int64_t warmup_steps = 100;
   double weight_decay = 0.1;
+  OptimizerChoice optimizer = {.name = "adamw"};
   std::string prompt = {};  // of the sample
   SampleOptions sample = {};
 };

@@ -21,6 +21,9 @@ ABSL_FLAG(bool, quiet, false, "Print only errors and the result.");
 ABSL_FLAG(bool, explain, false,
           "Compile the training step, print its cost on each device (memory, operations, transfers, critical path) and "
           "the largest batch that fits, and exit without training.");
+ABSL_FLAG(bool, find_learning_rate, false,
+          "Instead of training, try learning rates that rise from 1e-7 to 10 in 100 steps, print the losses "
+          "and a suggestion, and write learning_rates.jsonl for plot_run to --train_dir.");
 ABSL_FLAG(int64_t, memory_limit, 0,
           "Memory in MiB that all steps of the run together may use on a device; a run that needs more is refused "
           "before its first step. 0: the memory of the device.");
@@ -37,6 +40,7 @@ absl::Status TakeEvaluationFlags(ProgramRun& run) {
   training.restore_best = absl::GetFlag(FLAGS_restore_best);
   run.order.threads = absl::GetFlag(FLAGS_data_threads);
   run.explain = absl::GetFlag(FLAGS_explain);
+  run.find_learning_rate = absl::GetFlag(FLAGS_find_learning_rate);
   const int64_t limit = absl::GetFlag(FLAGS_memory_limit);
   RETURN_IF_ERROR(CheckFlag("evaluate_every", training.evaluate_every, 0, kNoLimit));
   RETURN_IF_ERROR(CheckFlag("evaluate_every_epochs", run.evaluate_every_epochs, 0, 1'000'000));

@@ -13,7 +13,7 @@ constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold movin
 
 absl::StatusOr<Output> ClassifierProgram::Loss(const Scope& tower, const models::Batch& batch) const {
   ASSIGN_OR_RETURN(const Output logits, Logits(tower, batch, /*training=*/true));
-  models::AddCrossEntropy(tower, logits, batch[label_]);
+  models::AddCrossEntropy(tower, logits, batch[label_], label_smoothing_);
   return models::TotalLoss(tower);
 }
 

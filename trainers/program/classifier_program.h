@@ -26,6 +26,8 @@ class ClassifierProgram : public TrainingProgram {
   // The figures of the results that are reported; the first decides what is best.
   virtual Evaluation Figures(const Classification& results) const { return results; }
 
+  // To be set in Configure: of the training loss, not of the evaluation's.
+  double label_smoothing_ = 0;
   // To be set in OpenData.
   int64_t evaluation_batch_ = 500;
   data::ImagePolicies evaluation_images_;

@@ -1,6 +1,7 @@
 #include "trainers/program/training_program.h"
 
 #include <cstdio>
+#include <filesystem>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -9,7 +10,10 @@
 #include "framework/data/resume.h"
 #include "models/towers/summaries.h"
 #include "ops/builtin_ops.h"
+#include "trainers/callbacks/metrics.h"
+#include "trainers/loop/learning_rate_finder.h"
 #include "trainers/loop/stop_signals.h"
+#include "trainers/loop/warm_start.h"
 #include "trainers/program/bucket_choice.h"
 #include "trainers/program/explain.h"
 
@@ -122,6 +126,34 @@ absl::Status PrintHeader(const TrainingProgram& program, const ProgramRun& run, 
   return absl::OkStatus();
 }
 
+// Prints what FindLearningRate finds, and writes it to the run's directory.
+absl::Status SearchLearningRate(const ProgramRun& run, Made& made) {
+  const TrainerOptions& training = run.training;
+  if (training.resume != nullptr) {
+    return absl::FailedPreconditionError(absl::StrCat("--find_learning_rate begins where a run does, but there is ",
+                                                      training.resume->path, "; use another --train_dir"));
+  }
+  if (!training.init_from.empty()) {
+    RETURN_IF_ERROR(made.session->RunTarget(made.step.initialize));
+    RETURN_IF_ERROR(WarmStart(*made.session, training.init_from).status());
+  }
+  ASSIGN_OR_RETURN(const FoundLearningRate found, FindLearningRate(*made.session, made.step, *made.input));
+  if (run.world.rank() != 0) return absl::OkStatus();
+  std::printf("%s", LearningRateTable(found).c_str());
+  if (training.directory.empty()) return absl::OkStatus();
+  const std::string path = (std::filesystem::path(training.directory) / "learning_rates.jsonl").string();
+  ASSIGN_OR_RETURN(MetricsWriter writer, MetricsWriter::Open(path, RunStart{}));
+  for (size_t i = 0; i < found.tried.size(); ++i) {
+    const TriedRate& tried = found.tried[i];
+    RETURN_IF_ERROR(writer.Write({{"step", static_cast<double>(i)},
+                                  {"learning_rate", tried.rate},
+                                  {"loss", tried.loss},
+                                  {"average_loss", tried.smoothed}}));
+  }
+  std::printf("Written to %s, which plot_run draws.\n", path.c_str());
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 int64_t CountParameters(const models::TrainStep& step) {
@@ -146,6 +178,10 @@ absl::StatusOr<int> RunTraining(TrainingProgram& program, ProgramRun& run) {
     RETURN_IF_ERROR(CheckMemoryLimit(*made->session, planned(run.order.batch_size), *run.memory_limit));
   }
   RETURN_IF_ERROR(PrintHeader(program, run, *made));
+  if (run.find_learning_rate) {
+    RETURN_IF_ERROR(SearchLearningRate(run, *made));
+    return 0;
+  }
   if (run.test != nullptr) {
     options.evaluate = [&](int64_t step) { return program.Evaluate(run, *made->session, step); };
   }

@@ -46,6 +46,7 @@ struct ProgramRun {
   ExchangeWay way = ExchangeWay::kSlices;  // in which gradients are averaged
   bool choose_buckets = false;             // instead of replicate.bucket_bytes, if there are several processes
   bool explain = false;                    // print the cost instead of training
+  bool find_learning_rate = false;         // FindLearningRate instead of training
   std::optional<size_t> memory_limit = {};
   absl::Duration start_timeout = absl::Minutes(5);                          // of tasks for each other
   absl::Duration max_run_time = absl::InfiniteDuration();                   // of the training (StopSignals)

@@ -1,0 +1,40 @@
+#include "trainers/flags/optimizer_flags.h"
+
+#include <cstdint>
+#include <string>
+
+#include "absl/flags/flag.h"
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "trainers/flags/command_line.h"
+
+ABSL_FLAG(std::string, optimizer, "",
+          "descent, momentum, nesterov, adam, adamw, lars, lamb, or muon: Muon for the matrices of hidden layers and "
+          "AdamW for the rest. Empty: the program's default.");
+ABSL_FLAG(int64_t, lookahead, 0,
+          "Updates of the optimizer between two of Lookahead's slow weights, which take half of the way; 0: none.");
+
+namespace belfry::trainers {
+
+absl::Status CheckOptimizerFlags() {
+  RETURN_IF_ERROR(CheckFlag("lookahead", absl::GetFlag(FLAGS_lookahead), 0, 1'000'000));
+  const std::string name = absl::GetFlag(FLAGS_optimizer);
+  return name.empty() ? absl::OkStatus() : CheckChoice("optimizer", name, "optimizers", OptimizerNames());
+}
+
+void TakeOptimizerFlags(absl::string_view otherwise, OptimizerChoice& choice) {
+  choice.name = absl::GetFlag(FLAGS_optimizer);
+  if (choice.name.empty()) choice.name = std::string(otherwise);
+  choice.lookahead = absl::GetFlag(FLAGS_lookahead);
+}
+
+std::vector<RunSetting> OptimizerSettings() {
+  std::vector<RunSetting> settings;
+  const std::string name = absl::GetFlag(FLAGS_optimizer);
+  if (!name.empty()) settings.push_back({"--optimizer", name, /*fixed=*/true});
+  const int64_t lookahead = absl::GetFlag(FLAGS_lookahead);
+  if (lookahead > 0) settings.push_back({"--lookahead", absl::StrCat(lookahead), /*fixed=*/true});
+  return settings;
+}
+
+}  // namespace belfry::trainers
