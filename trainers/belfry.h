@@ -7,6 +7,7 @@
 #include "framework/collective/world.h"
 #include "framework/collective/world_collective.h"
 #include "framework/data/in_memory.h"
+#include "framework/data/mixup.h"
 #include "framework/data/npy.h"
 #include "framework/data/prefetcher.h"
 #include "framework/data/resume.h"

@@ -48,6 +48,9 @@ ABSL_FLAG(double, label_smoothing, 0,
           "Share of the target that is spread evenly over the classes, of the training loss: 0.1 is usual; 0: none.");
 ABSL_FLAG(int64_t, cutout, 0,
           "Edge of a square of the training images, somewhere, that is blanked: 16 is usual for CIFAR-10; 0: none.");
+ABSL_FLAG(double, mixup, 0,
+          "Train on mixtures of two images and of their labels, with weights from Beta(mixup, mixup): 0.2 is usual; 0: "
+          "none.");
 ABSL_FLAG(std::string, data_dir, "",
           "Directory with CIFAR-10's binary files. Empty or 'generated': a generated set of textured shapes.");
 ABSL_FLAG(bool, confusion, true, "Print the confusion matrix of the classes at the end.");
@@ -98,6 +101,9 @@ absl::Status Cifar10::CheckFlags() const {
   }
   RETURN_IF_ERROR(CheckOptimizerFlags());
   RETURN_IF_ERROR(CheckBelow1("label_smoothing", absl::GetFlag(FLAGS_label_smoothing)));
+  if (const double mixup = absl::GetFlag(FLAGS_mixup); !(mixup >= 0 && mixup <= 1000)) {
+    return absl::InvalidArgumentError(absl::StrCat("--mixup=", mixup, " must be from 0 to 1000"));
+  }
   RETURN_IF_ERROR(CheckFlag("cutout", absl::GetFlag(FLAGS_cutout), 0, 24));
   RETURN_IF_ERROR(CheckBelow1("moving_average", absl::GetFlag(FLAGS_moving_average)));
   RETURN_IF_ERROR(ParseBucketSize(absl::GetFlag(FLAGS_bucket_size)).status());
@@ -114,6 +120,8 @@ absl::Status Cifar10::Configure(ProgramRun& run) {
   RETURN_IF_ERROR(TakeEvaluationFlags(run));
   run.training.unit = "images";
   run.example = "training image";
+  run.order.mixup = absl::GetFlag(FLAGS_mixup);
+  mixes_ = run.order.mixup > 0;
   label_smoothing_ = absl::GetFlag(FLAGS_label_smoothing);
   run.replicate.moving_average = absl::GetFlag(FLAGS_moving_average);
   ASSIGN_OR_RETURN(run.replicate.loss_scale, LossScaleFromFlags());
@@ -159,6 +167,7 @@ std::vector<RunSetting> Cifar10::Settings(const ProgramRun& run) const {
       {"--schedule", absl::GetFlag(FLAGS_schedule)},
       {"--label_smoothing", text(label_smoothing_)},
       {"--cutout", text(options_.cutout)},
+      {"--mixup", text(run.order.mixup)},
       {"--dtype", absl::GetFlag(FLAGS_dtype)},
   };
   for (const RunSetting& setting : OptimizerSettings()) settings.push_back(setting);

@@ -9,6 +9,7 @@
 #include "framework/base/status.h"
 #include "framework/base/thread.h"
 #include "framework/base/units.h"
+#include "framework/data/mixup.h"
 #include "framework/data/resume.h"
 
 namespace belfry::data {
@@ -23,6 +24,9 @@ struct Prefetcher::Slot : BatchContents {
   int64_t claimed = 0, made = 0;  // examples handed to threads, and examples finished
   absl::Status status;
   int64_t failed_at = 0;  // when !status.ok(): the first example of the failed chunk
+  // Of MixUp: the position of each example's partner, and the weight of the example itself.
+  std::vector<int64_t> partners;
+  double weight = 1;
   // The last batch of an epoch may be smaller; its tensors are made when first needed and then reused.
   std::vector<TowerBatch> whole, remainder;
   std::vector<TowerBatch>* parts = nullptr;
@@ -31,6 +35,7 @@ struct Prefetcher::Slot : BatchContents {
 namespace {
 
 constexpr int kMaxThreads = 1024, kMaxDepth = 1024;
+constexpr double kMaxMixup = 1000;
 constexpr absl::string_view kDuringRead = "the reading of a batch";
 
 absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& options) {
@@ -61,6 +66,9 @@ absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& optio
     return invalid("start is epoch ", options.start.epoch, ", batch ", options.start.batch, "; an epoch has ", batches,
                    " batches of ", options.batch_size);
   }
+  if (!(options.mixup >= 0 && options.mixup <= kMaxMixup)) {
+    return invalid("mixup is ", options.mixup, "; expected 0 (none) to ", kMaxMixup);
+  }
   RETURN_IF_ERROR(CheckFields(dataset.fields()));
   for (const auto& [name, policy] : options.images) {
     const absl::Status known = FindField(dataset.fields(), name).status();
@@ -75,6 +83,13 @@ int64_t ChunkSize(const PrefetcherOptions& options) {
   return std::clamp<int64_t>(options.batch_size / (2 * options.threads), 1, 32);
 }
 
+// Where field `i` of the example at position `at` of the batch goes, which is in this tower.
+std::byte* RowOf(TowerBatch& tower, size_t i, int64_t at) {
+  Tensor& field = tower.fields[i];
+  const auto row = static_cast<size_t>(at - tower.offset), rows = static_cast<size_t>(tower.count);
+  return static_cast<std::byte*>(field.raw()) + row * (field.bytes() / rows);
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& dataset, PrefetcherOptions options) {
@@ -86,6 +101,11 @@ absl::StatusOr<std::unique_ptr<Prefetcher>> Prefetcher::Create(const Dataset& da
     if (policy == options.images.end()) continue;
     ASSIGN_OR_RETURN(augmenters[i], Augmenter::Create(fields[i], policy->second, options.seed));
     fields[i] = {.name = fields[i].name, .dtype = DType::kFloat32, .shape = augmenters[i]->output_shape()};
+  }
+  if (options.mixup > 0) {
+    const std::vector<Field> added = MixtureFields(fields);
+    fields.insert(fields.end(), added.begin(), added.end());
+    RETURN_IF_ERROR(CheckFields(fields));
   }
   std::unique_ptr<Prefetcher> prefetcher(
       new Prefetcher(dataset, std::move(options), std::move(fields), std::move(augmenters)));
@@ -116,6 +136,7 @@ Prefetcher::Prefetcher(const Dataset& dataset, PrefetcherOptions options, std::v
   for (int i = 0; i < slots; ++i) {
     slots_.push_back(std::make_unique<Slot>());
     slots_.back()->indices.reserve(std::min(options_.batch_size, dataset.size()));
+    if (options_.mixup > 0) slots_.back()->partners.reserve(std::min(options_.batch_size, dataset.size()));
   }
   order_.resize(dataset.size());
 }
@@ -128,13 +149,18 @@ Prefetcher::~Prefetcher() {
 
 // An Augmenter has scratch memory, so each thread works with its own copy and shares nothing but the dataset.
 Prefetcher::Maker Prefetcher::NewMaker() const {
+  const size_t fields = augmenters_.size();
   Maker maker{.augmenters = augmenters_,
-              .images = std::vector<std::vector<std::byte>>(fields_.size()),
-              .places = std::vector<std::byte*>(fields_.size())};
-  for (size_t i = 0; i < fields_.size(); ++i) {
-    if (!augmenters_[i].has_value()) continue;
-    maker.images[i].resize(dataset_.fields()[i].bytes());
-    maker.places[i] = maker.images[i].data();
+              .images = std::vector<std::vector<std::byte>>(fields),
+              .places = std::vector<std::byte*>(fields),
+              .partner = std::vector<std::vector<float>>(fields),
+              .outputs = std::vector<std::byte*>(fields),
+              .partner_outputs = std::vector<std::byte*>(fields)};
+  for (size_t i = 0; i < fields; ++i) {
+    if (augmenters_[i].has_value()) maker.images[i].resize(dataset_.fields()[i].bytes());
+    if (options_.mixup == 0 || fields_[i].dtype != DType::kFloat32) continue;
+    maker.partner[i].resize(fields_[i].shape.elements());
+    maker.partner_outputs[i] = reinterpret_cast<std::byte*>(maker.partner[i].data());
   }
   return maker;
 }
@@ -154,7 +180,8 @@ void Prefetcher::PutPosition(Position next, io::Metadata& metadata) const {
 absl::StatusOr<std::vector<std::string>> Prefetcher::Settings() const {
   ASSIGN_OR_RETURN(const std::string data, DataLine(dataset_));
   return std::vector<std::string>{absl::StrCat("data seed=", options_.seed),
-                                  absl::StrCat("drop_remainder=", options_.drop_remainder), data};
+                                  absl::StrCat("drop_remainder=", options_.drop_remainder),
+                                  absl::StrCat("mixup=", options_.mixup), data};
 }
 
 bool Prefetcher::AtEnd(const Position& position) const {
@@ -239,6 +266,10 @@ void Prefetcher::Open(Slot& slot) {
   slot.step = to_open_.epoch * batches_per_epoch_ + to_open_.batch;
   slot.examples = end - begin;
   slot.indices.assign(order_.begin() + begin, order_.begin() + end);
+  if (options_.mixup > 0) {
+    slot.partners.resize(slot.indices.size());
+    slot.weight = DrawMixture(options_.seed, options_.mixup, slot.step, absl::MakeSpan(slot.partners));
+  }
   slot.claimed = slot.made = 0;
   slot.status = absl::OkStatus();
   Deal(slot, end - begin);
@@ -273,17 +304,39 @@ absl::Status Prefetcher::Make(const Chunk& chunk, Maker& maker) {
   });
 }
 
-absl::Status Prefetcher::MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, Maker& maker) {
-  const int64_t row = at - tower.offset;
-  for (size_t i = 0; i < fields_.size(); ++i) {
-    if (maker.augmenters[i].has_value()) continue;
-    maker.places[i] = static_cast<std::byte*>(tower.fields[i].raw()) + static_cast<size_t>(row) * fields_[i].bytes();
+absl::Status Prefetcher::ReadTo(int64_t index, int64_t epoch, absl::Span<std::byte* const> outputs, Maker& maker) {
+  for (size_t i = 0; i < outputs.size(); ++i) {
+    maker.places[i] = maker.augmenters[i].has_value() ? maker.images[i].data() : outputs[i];
   }
-  RETURN_IF_ERROR(ReadInto(dataset_, slot.indices[at], Example(maker.places)));
-  for (size_t i = 0; i < fields_.size(); ++i) {
+  RETURN_IF_ERROR(ReadInto(dataset_, index, Example(maker.places)));
+  for (size_t i = 0; i < outputs.size(); ++i) {
     if (!maker.augmenters[i].has_value()) continue;
-    maker.augmenters[i]->Apply(reinterpret_cast<const uint8_t*>(maker.places[i]), slot.position.epoch, slot.indices[at],
-                               tower.fields[i].data<float>() + row * fields_[i].shape.elements());
+    maker.augmenters[i]->Apply(reinterpret_cast<const uint8_t*>(maker.places[i]), epoch, index,
+                               reinterpret_cast<float*>(outputs[i]));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Prefetcher::MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, Maker& maker) {
+  for (size_t i = 0; i < maker.outputs.size(); ++i) maker.outputs[i] = RowOf(tower, i, at);
+  RETURN_IF_ERROR(ReadTo(slot.indices[at], slot.position.epoch, maker.outputs, maker));
+  return options_.mixup > 0 ? MakeMixture(slot, tower, at, maker) : absl::OkStatus();
+}
+
+// Makes the partner once more, which is cheaper than waiting for the thread that makes it.
+absl::Status Prefetcher::MakeMixture(const Slot& slot, TowerBatch& tower, int64_t at, Maker& maker) {
+  size_t added = maker.outputs.size();
+  for (size_t i = 0; i < maker.outputs.size(); ++i) {
+    if (fields_[i].dtype != DType::kFloat32) {
+      maker.partner_outputs[i] = RowOf(tower, added++, at);
+    }
+  }
+  RETURN_IF_ERROR(ReadTo(slot.indices[slot.partners[at]], slot.position.epoch, maker.partner_outputs, maker));
+  const auto weight = static_cast<float>(slot.weight);
+  *reinterpret_cast<float*>(RowOf(tower, added, at)) = weight;
+  for (size_t i = 0; i < maker.outputs.size(); ++i) {
+    auto* const x = reinterpret_cast<float*>(maker.outputs[i]);
+    for (size_t k = 0; k < maker.partner[i].size(); ++k) x[k] = weight * x[k] + (1 - weight) * maker.partner[i][k];
   }
   return absl::OkStatus();
 }

@@ -32,8 +32,13 @@ struct PrefetcherOptions {
   Position start = {};          // the first batch; to resume, the Batch::next of the last one trained on
   int64_t stride = 1;           // batches of an epoch from one to the next; those between are left to others
   ImagePolicies images = {};    // by field; a field of bytes without one stays as it is
-  int threads = 2;              // up to 1024; 0: Next makes the batch itself, on the caller's thread
-  int depth = 3;                // batches made ahead, besides the one handed out; 1 to 1024
+  // MixUp (Zhang et al., "mixup: beyond empirical risk minimization", 2018), from 0, none, to 1000: example i of a
+  // batch has a partner j in the same batch, by a permutation, and float32 fields become w x_i + (1 - w) x_j with one w
+  // from Beta(mixup, mixup) for the batch. The fields of MixtureFields (framework/data/mixup.h) come last: those of the
+  // partner that are not float32, and w. Partners and w depend on the seed and the number of the step.
+  double mixup = 0;
+  int threads = 2;  // up to 1024; 0: Next makes the batch itself, on the caller's thread
+  int depth = 3;    // batches made ahead, besides the one handed out; 1 to 1024
 };
 
 // A ring of preallocated batches that worker threads fill in order. The contents of a batch depend only on (dataset,
@@ -58,7 +63,7 @@ class Prefetcher final : public BatchSource {
   // Stops the workers. From now on Next returns Cancelled, even to callers already waiting. Batches on loan stay valid.
   void Cancel();
 
-  // Those of the dataset, but float32 [H, W, C] where there is an image policy.
+  // Those of the dataset, but float32 [H, W, C] where there is an image policy; then those of MixUp.
   absl::Span<const Field> fields() const override { return fields_; }
   int64_t batch_size() const override { return options_.batch_size; }
   int64_t batches_per_epoch() const override { return batches_per_epoch_; }
@@ -89,6 +94,9 @@ class Prefetcher final : public BatchSource {
     std::vector<std::optional<Augmenter>> augmenters;
     std::vector<std::vector<std::byte>> images;
     std::vector<std::byte*> places;  // of an example's fields
+    // Of MixUp: float32 fields of the partner, and where all of its fields go.
+    std::vector<std::vector<float>> partner;
+    std::vector<std::byte*> outputs, partner_outputs;
   };
 
   Prefetcher(const Dataset& dataset, PrefetcherOptions options, std::vector<Field> fields,
@@ -103,6 +111,9 @@ class Prefetcher final : public BatchSource {
   void Deal(Slot& slot, int64_t examples);
   absl::Status Make(const Chunk& chunk, Maker& maker);
   absl::Status MakeExample(const Slot& slot, TowerBatch& tower, int64_t at, Maker& maker);
+  absl::Status MakeMixture(const Slot& slot, TowerBatch& tower, int64_t at, Maker& maker);
+  // Writes the fields of the dataset's example `index`, as they are in a batch, to `outputs`.
+  absl::Status ReadTo(int64_t index, int64_t epoch, absl::Span<std::byte* const> outputs, Maker& maker);
   void Finish(const Chunk& chunk, const absl::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Idle() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool CanTake() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -10,6 +10,26 @@
 #include "ops/nn.h"
 
 namespace belfry::models {
+namespace {
+
+Output Wide(const Scope& scope, Output logits) {
+  const bool narrow = logits.valid() && (logits.dtype() == DType::kFloat16 || logits.dtype() == DType::kBFloat16);
+  return narrow ? ops::Cast(scope.Named("wide_logits"), logits, DType::kFloat32) : logits;
+}
+
+Output LossesOf(const Scope& scope, Output logits, Output labels, double label_smoothing) {
+  return ops::SparseSoftmaxCrossEntropy(scope.Named("cross_entropy_per_example"), logits, labels,
+                                        {.label_smoothing = label_smoothing});
+}
+
+Output AddMean(const Scope& scope, Output losses) {
+  const Output loss = ops::Mean(scope.Named("cross_entropy"), losses);
+  scope.AddToCollection(kLosses, loss);
+  scope.AddToCollection(kMetrics, loss);
+  return loss;
+}
+
+}  // namespace
 
 void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay) {
   if (weight_decay == 0) return;
@@ -18,14 +38,18 @@ void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay
 }
 
 Output AddCrossEntropy(OpScope scope, Output logits, Output labels, double label_smoothing) {
-  const bool narrow = logits.valid() && (logits.dtype() == DType::kFloat16 || logits.dtype() == DType::kBFloat16);
-  if (narrow) logits = ops::Cast(scope.Named("wide_logits"), logits, DType::kFloat32);
-  const Output losses = ops::SparseSoftmaxCrossEntropy(scope.Named("cross_entropy_per_example"), logits, labels,
-                                                       {.label_smoothing = label_smoothing});
-  const Output loss = ops::Mean(scope.Named("cross_entropy"), losses);
-  scope.AddToCollection(kLosses, loss);
-  scope.AddToCollection(kMetrics, loss);
-  return loss;
+  return AddMean(scope, LossesOf(scope, Wide(scope, logits), labels, label_smoothing));
+}
+
+Output AddCrossEntropy(OpScope scope, Output logits, const MixedLabels& labels, double label_smoothing) {
+  logits = Wide(scope, logits);
+  const Output first = LossesOf(scope, logits, labels.first, label_smoothing);
+  const Output second = LossesOf(scope, logits, labels.second, label_smoothing);
+  if (!first.valid() || !second.valid()) return Output();
+  Output weight = labels.weight;
+  for (int axis = 1; axis < first.shape().rank(); ++axis) weight = ops::ExpandDims(scope, weight, -1);
+  // second + weight (first - second)
+  return AddMean(scope, ops::Add(scope, second, ops::Mul(scope, weight, ops::Sub(scope, first, second))));
 }
 
 void SetLossWeight(OpScope tower, Output weight) {

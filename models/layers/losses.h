@@ -15,6 +15,15 @@ void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay
 // as in ops::SparseCrossEntropyOptions, in [0, 1].
 Output AddCrossEntropy(OpScope scope, Output logits, Output labels, double label_smoothing = 0);
 
+// The labels of examples that are mixed in pairs, as data::PrefetcherOptions::mixup does: of the example and of its
+// partner, and the weight of the first, float32, of an example.
+struct MixedLabels {
+  Output first, second, weight;
+};
+// The same with targets that are mixed as the examples are: the mean of weight l(first) + (1 - weight) l(second), where
+// l is the cross-entropy. The weights have shape [N], for labels [N, ...].
+Output AddCrossEntropy(OpScope scope, Output logits, const MixedLabels& labels, double label_smoothing = 0);
+
 // States the weight of the tower's loss among those of all towers, where the number of its examples is not: what the
 // loss is divided by, as a mean over tokens is by the tokens that count, or one with class weights by the sum of these.
 // Then the towers' losses, gradients and metrics are averaged by it, and N towers compute what one would on the whole

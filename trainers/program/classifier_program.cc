@@ -1,6 +1,7 @@
 #include "trainers/program/classifier_program.h"
 
 #include "framework/base/status.h"
+#include "framework/data/mixup.h"
 #include "models/layers/losses.h"
 #include "optim/moving_average.h"
 
@@ -13,7 +14,13 @@ constexpr int kEvaluationReplica = 1 << 20;  // of the variables that hold movin
 
 absl::StatusOr<Output> ClassifierProgram::Loss(const Scope& tower, const models::Batch& batch) const {
   ASSIGN_OR_RETURN(const Output logits, Logits(tower, batch, /*training=*/true));
-  models::AddCrossEntropy(tower, logits, batch[label_], label_smoothing_);
+  if (mixes_) {
+    const models::MixedLabels labels = {batch[label_], batch[label_ + data::kPartnerSuffix],
+                                        batch[data::kMixtureWeight]};
+    models::AddCrossEntropy(tower, logits, labels, label_smoothing_);
+  } else {
+    models::AddCrossEntropy(tower, logits, batch[label_], label_smoothing_);
+  }
   return models::TotalLoss(tower);
 }
 

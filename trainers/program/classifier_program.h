@@ -28,6 +28,7 @@ class ClassifierProgram : public TrainingProgram {
 
   // To be set in Configure: of the training loss, not of the evaluation's.
   double label_smoothing_ = 0;
+  bool mixes_ = false;  // by PrefetcherOptions::mixup
   // To be set in OpenData.
   int64_t evaluation_batch_ = 500;
   data::ImagePolicies evaluation_images_;

@@ -55,6 +55,11 @@ absl::Status AddTrainStep(TrainingProgram& program, ProgramRun& run, Made& made)
   return absl::OkStatus();
 }
 
+// Without those of MixUp.
+absl::Span<const data::Field> FieldsOfData(const data::Prefetcher& input) {
+  return input.fields().subspan(0, input.dataset().fields().size());
+}
+
 absl::StatusOr<std::unique_ptr<Made>> Make(TrainingProgram& program, ProgramRun& run) {
   auto made = std::make_unique<Made>();
   if (run.training.resume.checkpoint != nullptr) {
@@ -68,7 +73,7 @@ absl::StatusOr<std::unique_ptr<Made>> Make(TrainingProgram& program, ProgramRun&
                              .Device(run.devices.device(step.towers[0].device).name())
                              .Replica(step.towers[0].scope.replica())
                              .ReuseVariables(Reuse::kAlways);
-  if (run.test != nullptr) RETURN_IF_ERROR(program.AddEvaluation(run, of_tower, made->input->fields()));
+  if (run.test != nullptr) RETURN_IF_ERROR(program.AddEvaluation(run, of_tower, FieldsOfData(*made->input)));
   ASSIGN_OR_RETURN(made->session, Session::Create(made->graph, run.devices, run.session));
   return made;
 }

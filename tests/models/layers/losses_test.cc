@@ -49,6 +49,27 @@ TEST_F(Losses, SmoothedLabels) {
   EXPECT_NEAR(Run({}, {loss})[0].scalar<float>(), 2.64537477, 1e-5);
 }
 
+// The mean of the two cross-entropies by the weights is that of the targets mixed by them.
+TEST_F(Losses, MixedLabels) {
+  const Output logits = ops::Placeholder(scope_, DType::kFloat32, {Shape::kUnknown, 2, 3});
+  const MixedLabels labels = {ops::Const(scope_, {0, 1, 2, 2}, {2, 2}), ops::Const(scope_, {1, 1, 0, 2}, {2, 2}),
+                              ops::Const(scope_, {0.25f, 0.75f})};
+  const Output loss = AddCrossEntropy(scope_, logits, labels);
+  Start();
+  const Tensor x = Random({2, 2, 3});
+  const int first[] = {0, 1, 2, 2}, second[] = {1, 1, 0, 2};
+  double expected = 0;
+  for (int i = 0; i < 4; ++i) {
+    const float* const row = x.data<float>() + 3 * i;
+    const double sum = std::exp(row[0]) + std::exp(row[1]) + std::exp(row[2]), weight = i < 2 ? 0.25 : 0.75;
+    double target[3] = {};
+    target[first[i]] += weight;
+    target[second[i]] += 1 - weight;
+    for (int c = 0; c < 3; ++c) expected -= target[c] * std::log(std::exp(row[c]) / sum) / 4;
+  }
+  EXPECT_NEAR(Run({{logits, x}}, {loss})[0].scalar<float>(), expected, 1e-5);
+}
+
 TEST_F(Losses, GradientOfWeightDecayIsTheWeight) {
   const Variable w = GetVariable(scope_, "w", {3, 5}, NormalInitializer(1));
   AddWeightDecay(scope_, w, 0.25);

@@ -422,6 +422,7 @@ const Call kLayers[] = {
     CALL(models::AddWeightDecay(s, w.no_variable, 0.1)),
     CALL(models::AddCrossEntropy(s, w.bad, w.ints)),
     CALL(models::AddCrossEntropy(s, w.three, w.ints)),
+    CALL(models::AddCrossEntropy(s, w.bad, models::MixedLabels{w.ints, w.ints, w.pair})),
     CALL(models::SetLossWeight(s, w.bad)),
     CALL(models::SetLossWeight(s, w.three)),
     CALL(models::MeanCrossEntropy(s, w.bad, w.ints)),
