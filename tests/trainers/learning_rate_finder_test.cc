@@ -5,10 +5,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_format.h"
+#include "ops/math.h"
 #include "tests/framework/base/same_bits.h"
 #include "tests/trainers/experiment.h"
 #include "trainers/loop/trainer.h"

@@ -109,7 +109,9 @@ TEST(MixUp, DrawsFromBeta) {
     const double variance = 1 / (4 * (2 * alpha + 1));
     EXPECT_NEAR(sum / kDraws, 0, 5 * std::sqrt(variance / kDraws)) << alpha;
     EXPECT_NEAR(squares / kDraws / variance, 1, 0.06) << alpha;
-    if (alpha == 1) EXPECT_NEAR(below, 0.1 * kDraws, 5 * std::sqrt(0.09 * kDraws));
+    if (alpha == 1) {
+      EXPECT_NEAR(below, 0.1 * kDraws, 5 * std::sqrt(0.09 * kDraws));
+    }
   }
 }
 
