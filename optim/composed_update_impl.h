@@ -7,11 +7,11 @@ namespace belfry::optim {
 
 // The parts of an update, in the type in which it is computed: float64 for variables of that, otherwise float32.
 struct ComposedUpdate {
-  ComposedUpdate(const Scope& scope, const Variable& variable, const Schedule& learning_rate, Output gradient);
+  ComposedUpdate(const Scope& of, const Variable& variable, const Schedule& learning_rate, Output gradient);
 
-  // The slot after slot = keep slot + take value.
-  Output Blend(const Variable& slot, double keep, double take, Output value) const;
-  // The variable after v -= rate by.
+  // The slot after slot = keep slot + take with.
+  Output Blend(const Variable& slot, double keep, double take, Output with) const;
+  // The variable after v -= step_rate by.
   Output Subtract(Output step_rate, Output by) const;
   // A number.
   Output Number(double number) const;

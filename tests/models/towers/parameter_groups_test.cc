@@ -4,12 +4,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <map>
 #include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "optim/adam.h"
 #include "optim/descent.h"
+#include "optim/lamb.h"
+#include "optim/lookahead.h"
+#include "optim/muon.h"
 #include "tests/models/towers/trajectory_fixture.h"
 
 namespace belfry::models {
@@ -75,6 +80,51 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"sharded", "cpu:3", {.bucket_bytes = 64, .shard_optimizer = true}},
                     Case{"parameter_device", "cpu:2", {.variable_update = VariableUpdate::kParameterDevice}}),
     [](const auto& info) { return info.param.name; });
+
+// Rules of several ops.
+optim::Lookahead ComposedRules() {
+  return optim::Lookahead(optim::ParameterGroups({{optim::IsWeight, optim::Muon({.learning_rate = 0.01})},
+                                                  {optim::NameMatches("head/*"), optim::Adam()}},
+                                                 optim::Lamb({.learning_rate = 0.01})),
+                          {.steps = 3});
+}
+
+std::vector<std::vector<double>> ValuesAfter(const Trajectory& run) {
+  std::vector<std::vector<double>> values;
+  for (const Variable& variable : run.graph().variables()) {
+    if (variable.replica() == 0) values.push_back(run.Value(variable.name()));
+  }
+  return values;
+}
+
+TEST(ComposedRulesTest, HaveTheBitsOfCpusOnGpus) {
+  Trajectory cpus, gpus;
+  ASSERT_EQ(cpus.Open("cpu:1", ComposedRules(), {}), absl::OkStatus());
+  ASSERT_EQ(gpus.Open(OpenFakeGpus(1), ComposedRules(), {}), absl::OkStatus());
+  ASSERT_EQ(cpus.Train(7), absl::OkStatus());
+  ASSERT_EQ(gpus.Train(7), absl::OkStatus());
+  EXPECT_EQ(ValuesAfter(gpus), ValuesAfter(cpus));
+}
+
+// The loss scale and its counts change, and nothing else.
+TEST(ComposedRulesTest, ASkippedStepChangesNothing) {
+  Trajectory run;
+  ASSERT_EQ(run.Open("cpu:2", ComposedRules(), {.loss_scale = optim::LossScaleOptions{.dynamic = false}}),
+            absl::OkStatus());
+  ASSERT_EQ(run.Train(2), absl::OkStatus());
+  const std::vector<std::vector<double>> before = ValuesAfter(run);
+  ASSERT_EQ(run.Train(1, std::numeric_limits<double>::infinity()), absl::OkStatus());
+  size_t at = 0;
+  for (const Variable& variable : run.graph().variables()) {
+    if (variable.replica() != 0) continue;
+    const std::vector<double>& then = before[at++];
+    if (absl::StartsWith(variable.name(), "loss_scale")) continue;
+    EXPECT_EQ(run.Value(variable.name()), then) << variable.name();
+  }
+  EXPECT_EQ(run.Value("loss_scale/skipped_steps"), std::vector<double>{1});
+  ASSERT_EQ(run.Train(1), absl::OkStatus());
+  EXPECT_NE(ValuesAfter(run), before);
+}
 
 TEST(ParameterGroupsOverTowersTest, TheRateIsThatOfTheRest) {
   Trajectory run;

@@ -16,6 +16,7 @@
 #include "ops/builtin_ops.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "tests/fake_gpu/fake_gpu.h"
 
 namespace belfry::models {
 
@@ -37,7 +38,13 @@ class Trajectory {
   }
 
   absl::Status Open(const std::string& devices, const optim::Optimizer& optimizer, const ReplicateOptions& options) {
-    ASSIGN_OR_RETURN(devices_, DeviceSet::Open(devices, {.cpu_threads = 1}));
+    return Open(DeviceSet::Open(devices, {.cpu_threads = 1}), optimizer, options);
+  }
+  // GPUs may be fakes.
+  absl::Status Open(absl::StatusOr<DeviceSet> devices, const optim::Optimizer& optimizer,
+                    const ReplicateOptions& options) {
+    ASSIGN_OR_RETURN(devices_, std::move(devices));
+    AddFakeGpuKernels(registry_);
     const std::vector<data::Field> fields = {{"x", DType::kFloat32, {3}}, {"y", DType::kFloat32, {1}}};
     step_ = ReplicateTowers(Scope(graph_), devices_, fields, Loss, optimizer, options);
     RETURN_IF_ERROR(graph_.status());
@@ -53,15 +60,15 @@ class Trajectory {
     }
     return absl::OkStatus();
   }
-  // Runs steps, each with all examples, of which the last towers have fewer.
-  absl::Status Train(int steps) {
+  // Runs steps, each with all examples, of which the last towers have fewer. `scale`: of x.
+  absl::Status Train(int steps, double scale = 1) {
     std::vector<Feed> feeds;
     int64_t begin = 0;
     const auto towers = static_cast<int64_t>(step_.towers.size());
     for (int64_t t = 0; t < towers; ++t) {
       const int64_t n = (9 - begin + towers - t - 1) / (towers - t);
       const TrainTower& tower = step_.towers[t];
-      feeds.push_back({tower.batch["x"], Values({n, 3}, [&](int64_t i) { return std::cos(i + 3. * begin); })});
+      feeds.push_back({tower.batch["x"], Values({n, 3}, [&](int64_t i) { return scale * std::cos(i + 3. * begin); })});
       feeds.push_back({tower.batch["y"], Values({n, 1}, [&](int64_t i) { return std::sin(i + 1. * begin); })});
       begin += n;
     }
@@ -91,7 +98,8 @@ class Trajectory {
   }
 
   DeviceSet devices_;
-  Graph graph_{BuiltinOps()};
+  OpRegistry registry_ = BuiltinOps();
+  Graph graph_{registry_};
   TrainStep step_;
   std::unique_ptr<Session> session_;
 };
