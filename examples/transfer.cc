@@ -54,7 +54,7 @@ absl::Status Transfer(const std::string& folder) {
   models::TrainStep step =
       models::ReplicateTowers(Scope(graph), devices, *input, Network("inner", 2), adam, {.frozen = {"trunk/*"}});
   ASSIGN_OR_RETURN(auto session, Session::Create(graph, devices));
-  trainers::Trainer first(*session, step, *input, {.steps = 1, .init_from = folder});
+  trainers::Trainer first(*session, step, *input, {.steps = 1, .resume = {.init_from = folder}});
   RETURN_IF_ERROR(first.Run());
   trainers::Trainer rest(*session, step, *input, {.steps = kFewSteps});
   RETURN_IF_ERROR(rest.Run());

@@ -91,7 +91,7 @@ SeriesParts AddSeries(const Scope& root, const Scope& loss, absl::Span<BuiltTowe
 // Averages the gradients and adds the updates of every copy of the variables. Returns the nodes that run them.
 std::vector<const Node*> AddUpdates(absl::Span<const BuiltTower> towers, const ReplicateOptions& options,
                                     const optim::Optimizer& optimizer, absl::Span<TowerUpdates> updates,
-                                    Output total_weight, TrainStep& step) {
+                                    const SeriesParts& sums, TrainStep& step) {
   if (absl::Status status = optimizer.Check(towers[0].result.variables); !status.ok()) {
     towers[0].rank.scope.Fail(status);
     return {};

@@ -57,8 +57,8 @@ struct ReplicateOptions {
   // tower receives its part of the averaged gradients, keeps the slots of that part only, updates that part of the
   // variables, and all gather the parts. As many bytes travel as without, half of them after the backward pass. With
   // averager `local` and rules that treat each element by itself, all but LARS, LAMB and Muon, the variables are the
-  // same, bit by bit; a global norm is added up in another order. Checkpoints hold whole slots. Needs `replicated`. No
-  // effect with one tower.
+  // same, bit by bit, except that a global norm is added up in another order, in float64: the float32 factor from it
+  // differs about once in 10^8 steps. Checkpoints hold whole slots. Needs `replicated`. No effect with one tower.
   bool shard_optimizer = false;
   // Patterns (optim::MatchesPattern) of the names of variables to freeze: they get no gradient, no slots and no moving
   // average, and keep their bytes, also under weight decay. A frozen batch normalisation normalises with its moving

@@ -167,7 +167,7 @@ void AddModel(const ModelOptions& options, absl::Span<BuiltTower> towers, size_t
   tower.rows_until = i == 0 ? tower.rows : ops::Add(scope, towers[i - 1].rows_until, tower.rows);
 
   Scope inside = result.scope.WithLocation({});  // the model's ops carry their own lines
-  if (condition.valid()) inside = inside.OnlyIf(condition);
+  if (tower.model_updates.valid()) inside = inside.OnlyIf(tower.model_updates);
   FreezeVariables(scope, options.frozen);
   const absl::StatusOr<Output> loss = options.model(inside, result.batch);
   if (!loss.ok()) return scope.Fail(loss.status());

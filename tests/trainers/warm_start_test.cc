@@ -95,7 +95,7 @@ TEST_F(WarmStartTest, ByTheTrainer) {
   const std::string checkpoints = folder_.path() + "/checkpoints";
   for (const std::string& from : {folder_.path(), checkpoints, checkpoints + "/step-00000005.safetensors"}) {
     Classifier run(3);
-    ASSERT_EQ(run.Run({.steps = 0, .init_from = from}), absl::OkStatus()) << from;
+    ASSERT_EQ(run.Run({.steps = 0, .resume = {.init_from = from}}), absl::OkStatus()) << from;
     for (const std::string& name : names_) EXPECT_TRUE(SameBits(run.Value(name), trained_.Value(name))) << name;
   }
 }
@@ -105,7 +105,7 @@ TEST_F(WarmStartTest, TrainsTheRest) {
   Classifier run(7, {.frozen = {"hidden?/*"}});
   const std::vector<std::string> rest = run.Names();
   ASSERT_EQ(rest.size(), 2u);
-  ASSERT_EQ(run.Run({.steps = 8, .init_from = folder_.path()}), absl::OkStatus());
+  ASSERT_EQ(run.Run({.steps = 8, .resume = {.init_from = folder_.path()}}), absl::OkStatus());
   for (const std::string& name : names_) {
     if (std::find(rest.begin(), rest.end(), name) != rest.end()) continue;
     EXPECT_TRUE(SameBits(run.Value(name), trained_.Value(name))) << name;
@@ -118,7 +118,7 @@ TEST_F(WarmStartTest, NotWhenItResumes) {
   Classifier run(3);
   const TemporaryFolder other;
   ASSERT_EQ(Classifier(3).Run({.steps = 9, .directory = other.path()}), absl::OkStatus());
-  ASSERT_EQ(run.Run({.steps = 9, .directory = other.path(), .resume_latest = true, .init_from = folder_.path()}),
+  ASSERT_EQ(run.Run({.steps = 9, .directory = other.path(), .resume = {.latest = true, .init_from = folder_.path()}}),
             absl::OkStatus());
   EXPECT_FALSE(SameBits(run.Value(names_[0]), trained_.Value(names_[0])));
   EXPECT_EQ(run.Value("global_step").scalar<int64_t>(), 9);
@@ -126,7 +126,8 @@ TEST_F(WarmStartTest, NotWhenItResumes) {
 
 TEST_F(WarmStartTest, FilesThatDoNotFit) {
   Classifier run(3);
-  EXPECT_THAT(std::string(run.Run({.steps = 1, .init_from = folder_.path() + "/none"}).message()), HasSubstr("/none"));
+  EXPECT_THAT(std::string(run.Run({.steps = 1, .resume = {.init_from = folder_.path() + "/none"}}).message()),
+              HasSubstr("/none"));
   Graph graph(BuiltinOps());
   ASSERT_TRUE(GetVariable(Scope(graph), "other", {2}, ZerosInitializer()).valid());
   const auto session = Session::Create(graph, run.devices).value();

@@ -159,6 +159,28 @@ TEST(WorldTrainer, EveryLayoutWritesTheSameCheckpointAndEvaluatesAlike) {
   }
 }
 
+// Task 0 alone reads the weights.
+TEST(WorldTrainer, BeginsWithWeightsInEveryLayout) {
+  const std::string first = TemporaryFolder();
+  TrainerOptions options{.steps = 5};
+  options.directory = first;
+  for (const absl::Status& status : Train({4}, options, nullptr)) ASSERT_TRUE(status.ok()) << status;
+  std::string expected;
+  for (const std::vector<int>& layout : std::vector<std::vector<int>>{{4}, {2, 2}, {1, 3}}) {
+    options.directory = TemporaryFolder();
+    options.resume.init_from = first;
+    const auto forget = [](World& world, Experiment&, TrainerOptions& own) {
+      if (world.rank() > 0) own.resume.init_from = "/nowhere";
+    };
+    for (const absl::Status& status : Train(layout, options, forget)) ASSERT_TRUE(status.ok()) << status;
+    const std::string checkpoint = Contents(LastCheckpoint(options.directory));
+    ASSERT_FALSE(checkpoint.empty());
+    if (expected.empty()) expected = checkpoint;
+    EXPECT_TRUE(checkpoint == expected) << layout.size() << " tasks";
+  }
+  EXPECT_FALSE(expected == Contents(LastCheckpoint(first)));
+}
+
 TEST(WorldTrainer, GoesOnWithAnyNumberOfTasks) {
   const std::string whole = TemporaryFolder(), parts = TemporaryFolder();
   TrainerOptions options{.steps = 12};

@@ -148,7 +148,7 @@ absl::Status SetTrainerOptions(TrainerOptions& options, World& world) {
   options.world = &world;
   options.tasks.timeout = StartDeadline() - SteadyNow();
   options.directory = absl::GetFlag(FLAGS_train_dir);
-  options.init_from = absl::GetFlag(FLAGS_init_from);
+  options.resume.init_from = absl::GetFlag(FLAGS_init_from);
   options.checkpoint_every = absl::GetFlag(FLAGS_checkpoint_every);
   options.keep_checkpoints = absl::GetFlag(FLAGS_keep_checkpoints);
   options.summary_every = absl::GetFlag(FLAGS_summary_every);

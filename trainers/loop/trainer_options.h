@@ -33,7 +33,7 @@ struct OtherStep {
   int64_t every = 1;                        // runs after each `every`-th step of the Trainer's, on the same batch
 };
 
-// From which checkpoint a run goes on; none by default.
+// The checkpoint from which a run goes on, or whose weights it begins with; none by default.
 struct ResumeOptions {
   // The latest in TrainerOptions::directory, if there is one: with its variables, at its place in the data, to which
   // the input is moved (BatchSource::Resume). All that a run needs to be killed and started again.
@@ -43,6 +43,9 @@ struct ResumeOptions {
   const io::Checkpoint* checkpoint = nullptr;
   bool other_data = false;  // the input may start anywhere, as with other examples
   std::string note = {};    // printed when the run resumes: in what it differs from before
+  // A run that resumes nothing begins with the weights of this file, folder of checkpoints, or directory of a run, as
+  // far as they are those of a variable of the model by name and shape (WarmStart). Task 0 reads it. Empty: none.
+  std::string init_from = {};
 };
 
 struct TrainerOptions {
@@ -78,16 +81,7 @@ struct TrainerOptions {
   std::string directory = {};
   int64_t checkpoint_every = 1000;  // 0: only the others
   int keep_checkpoints = 5;         // the latest ones; the best is kept as well
-  // Goes on from the latest checkpoint in `directory`, if there is one: with its variables, at its place in the data,
-  // to which the input is moved (BatchSource::Resume). All that a run needs to be killed and started again.
-  bool resume_latest = false;
-  // Instead of that, the checkpoint to resume from, by FindCheckpoint; the input must start where it stopped, by
-  // data::TakePosition. Tasks other than 0 need its metadata only, and get the variables from task 0.
-  const io::Checkpoint* resume = nullptr;
-  ResumeOptions resuming = {};
-  // A run that resumes nothing begins with the weights of this file, folder of checkpoints, or directory of a run, as
-  // far as they are those of a variable of the model by name and shape (WarmStart). Task 0 reads it. Empty: none.
-  std::string init_from = {};
+  ResumeOptions resume = {};
   io::Metadata metadata = {};          // of the model, saved with every checkpoint
   std::vector<Output> summaries = {};  // from models::AddTrainSummaries, for the event file
   int64_t summary_every = 100;         // steps; 0: never

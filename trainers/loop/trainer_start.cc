@@ -181,8 +181,8 @@ absl::Status Trainer::Start() {
     state_.best.Load(state_.resume->metadata);
   } else {
     RETURN_IF_ERROR(checkpoints_.Initialize());
-    if (!options_.init_from.empty()) {
-      ASSIGN_OR_RETURN(weights, checkpoints_.WarmStart(options_.init_from));
+    if (!options_.resume.init_from.empty()) {
+      ASSIGN_OR_RETURN(weights, checkpoints_.WarmStart(options_.resume.init_from));
     }
   }
   RETURN_IF_ERROR(ReadSteps());

@@ -134,13 +134,13 @@ absl::Status PrintHeader(const TrainingProgram& program, const ProgramRun& run, 
 // Prints what FindLearningRate finds, and writes it to the run's directory.
 absl::Status SearchLearningRate(const ProgramRun& run, Made& made) {
   const TrainerOptions& training = run.training;
-  if (training.resume != nullptr) {
+  if (training.resume.checkpoint != nullptr) {
     return absl::FailedPreconditionError(absl::StrCat("--find_learning_rate begins where a run does, but there is ",
-                                                      training.resume->path, "; use another --train_dir"));
+                                                      training.resume.checkpoint->path, "; use another --train_dir"));
   }
-  if (!training.init_from.empty()) {
+  if (!training.resume.init_from.empty()) {
     RETURN_IF_ERROR(made.session->RunTarget(made.step.initialize));
-    RETURN_IF_ERROR(WarmStart(*made.session, training.init_from).status());
+    RETURN_IF_ERROR(WarmStart(*made.session, training.resume.init_from).status());
   }
   ASSIGN_OR_RETURN(const FoundLearningRate found, FindLearningRate(*made.session, made.step, *made.input));
   if (run.world.rank() != 0) return absl::OkStatus();
