@@ -55,7 +55,7 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     // ops/random
     RegisterNormalOps, RegisterUniformOps,
     // ops/recurrent
-    RegisterGru, RegisterLstm,
+    RegisterGru, RegisterLstm, RegisterSequenceOps,
     // ops/reduction
     RegisterAxisScans, RegisterExtremes, RegisterSums, RegisterTopK,
     // ops/resize

@@ -5,6 +5,10 @@
 // may be unknown while the graph is built. Matrices are [from, to]: those of PyTorch and cuDNN, transposed. The gates
 // are in their order.
 //
+// With `lengths`, sequence n has lengths[n] steps, from 0 to T, and the rest of x[n] is padding: from its end on the
+// states stay as they are, so the last ones are those after its last step, y is 0, and x gets a gradient of 0. Padding
+// may be any finite numbers. A length outside [0, T] fails the step on a CPU; on a GPU it counts as the nearer of both.
+//
 // The projection of x is one product of all steps. The rest is one op, which keeps the gates for the gradient, in place
 // of the projection where nothing else reads it. Both ops are differentiable once.
 #pragma once
@@ -13,11 +17,12 @@
 
 namespace belfry::ops {
 
-// In all options, a tensor that is not given is zero.
+// In all options, a tensor that is not given is zero, but lengths are then T.
 struct LstmOptions {
   Output biases = {};          // [4 H]; the sum of PyTorch's two
   Output initial_hidden = {};  // [N, H]; with initial_cell, or neither
   Output initial_cell = {};    // [N, H]
+  Output lengths = {};         // int32 [N]
 };
 struct LstmOutputs {
   Output y;       // [N, T, H], the hidden state after each step
@@ -34,6 +39,7 @@ struct GruOptions {
   Output biases = {};            // [3 H]
   Output recurrent_biases = {};  // [3 H]
   Output initial_hidden = {};    // [N, H]
+  Output lengths = {};           // int32 [N]
 };
 struct GruOutputs {
   Output y;       // [N, T, H], the hidden state after each step

@@ -47,7 +47,7 @@ constexpr void (*kKernels[])(KernelTable& table) = {
     // ops/random
     AddNormalGpuKernels, AddUniformGpuKernels,
     // ops/recurrent
-    AddGruGpuKernels, AddLstmGpuKernels,
+    AddGruGpuKernels, AddLstmGpuKernels, AddSequenceGpuKernels,
     // ops/reduction
     AddAxisScanGpuKernels, AddExtremeGpuKernels, AddSumGpuKernels, AddTopKGpuKernels,
     // ops/resize

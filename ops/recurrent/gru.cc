@@ -1,3 +1,6 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
@@ -13,9 +16,9 @@ namespace {
 using recurrent::GradientOr0;
 
 absl::StatusOr<std::vector<Shape>> GruShape(const ShapeArgs& args) {
-  if (args.inputs.size() > 4) return absl::InvalidArgumentError("needs at most one initial state");
-  ASSIGN_OR_RETURN(const Shape y,
-                   recurrent::OutputShape(args.inputs[0], args.inputs[1], args.inputs.subspan(3), /*gates=*/3));
+  const auto states = static_cast<int>(args.inputs.size()) - recurrent::InputsAfter(3, args.dtypes).states;
+  if (states > 1) return absl::InvalidArgumentError("needs at most one initial state");
+  ASSIGN_OR_RETURN(const Shape y, recurrent::OutputShape(args, /*fixed=*/3, /*gates=*/3));
   const int64_t columns = y[2] == Shape::kUnknown ? Shape::kUnknown : 3 * y[2];
   if (!args.inputs[2].CompatibleWith({columns})) {
     return absl::InvalidArgumentError(
@@ -31,15 +34,19 @@ absl::StatusOr<std::vector<Shape>> GruGradShape(const ShapeArgs& args) {
 double GruFlops(const KernelSpec& spec) { return recurrent::MakeProblem(spec).Flops(3); }
 
 std::vector<Output> GruGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
-  const bool given = node.inputs().size() > 3;
+  const recurrent::OptionalInputs optional = recurrent::InputsAfter(3, node);
   std::vector<Output> operands = {node.output(2), node.input(1), node.output(3), node.output(0)};
   for (int i = 0; i < 2; ++i) operands.push_back(GradientOr0(scope, dy[static_cast<size_t>(i)], node.output(i)));
-  if (given) operands.push_back(node.input(3));
-  const std::vector<Output> gradients = scope.AddAll("GruGrad", std::move(operands));
+  if (optional.lengths) operands.push_back(node.input(3));
+  if (optional.has_states) operands.push_back(node.input(optional.states));
+  const std::vector<Output> gradients = scope.AddAll(absl::StrCat(node.op().name, "Grad"), std::move(operands));
   if (gradients.empty()) return std::vector<Output>(node.inputs().size());
-  const Output dproducts = gradients[2], initial = given ? node.input(3) : ZerosLike(scope, node.output(1));
+  const Output dproducts = gradients[2];
+  const Output initial = optional.has_states ? node.input(optional.states) : ZerosLike(scope, node.output(1));
   std::vector<Output> of_inputs = {gradients[0], recurrent::WeightsGradient(scope, initial, node.output(0), dproducts),
-                                   Sum(scope, dproducts, {0, 1}), gradients[1]};
+                                   Sum(scope, dproducts, {0, 1})};
+  if (optional.lengths) of_inputs.push_back(Output());
+  of_inputs.push_back(gradients[1]);
   of_inputs.resize(node.inputs().size());
   return of_inputs;
 }
@@ -54,42 +61,40 @@ GruOutputs Gru(OpScope scope, Output x, Output weights, Output recurrent_weights
     biases = Fill(scope, {h == Shape::kUnknown ? recurrent_weights.shape()[1] : 3 * h}, 0, projected.dtype());
   }
   std::vector<Output> inputs = {projected, recurrent_weights, biases};
+  if (options.lengths.valid()) inputs.push_back(options.lengths);
   if (options.initial_hidden.valid()) inputs.push_back(options.initial_hidden);
-  const std::vector<Output> outputs = scope.AddAll("Gru", std::move(inputs));
+  const std::vector<Output> outputs = scope.AddAll(options.lengths.valid() ? "GruOfLengths" : "Gru", std::move(inputs));
   if (outputs.empty()) return {};
   return {outputs[0], outputs[1]};
 }
 
 void RegisterGru(OpRegistry& registry) {
-  registry.Add({.name = "Gru",
-                .inputs = {{"projection"},
-                           {"recurrent_weights"},
-                           {"recurrent_biases"},
-                           {.name = "initial_hidden", .list = true}},
-                .outputs = {{"y"}, {"hidden"}, {"gates"}, {"candidates"}},
-                .types = {{"T", kFloatTypes}},
-                .shape = GruShape,
-                .flops = GruFlops,
-                .gradient = GruGradient,
-                .in_place = {{0, 2}},
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &recurrent::MakeGru<typename decltype(tag)::type>; })});
-  registry.Add({.name = "GruGrad",
-                .inputs = {{"gates"},
-                           {"recurrent_weights"},
-                           {"candidates"},
-                           {"y"},
-                           {"dy"},
-                           {"dhidden"},
-                           {.name = "initial_hidden", .list = true}},
-                .outputs = {{"dprojection"}, {"dinitial_hidden"}, {"dproducts"}},
-                .types = {{"T", kFloatTypes}},
-                .shape = GruGradShape,
-                .flops = GruFlops,
-                .gradient = NoSecondDerivative(),
-                .in_place = {{0, 0}},
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &recurrent::MakeGruGrad<typename decltype(tag)::type>; })});
+  for (const bool lengths : {false, true}) {
+    const std::string name = lengths ? "GruOfLengths" : "Gru";
+    registry.Add({.name = name,
+                  .inputs = recurrent::WithOptional({{"projection"}, {"recurrent_weights"}, {"recurrent_biases"}},
+                                                    lengths, "initial_hidden"),
+                  .outputs = {{"y"}, {"hidden"}, {"gates"}, {"candidates"}},
+                  .types = {{"T", kFloatTypes}},
+                  .shape = GruShape,
+                  .flops = GruFlops,
+                  .gradient = GruGradient,
+                  .in_place = {{0, 2}},
+                  .kernels = Kernels<float, double, Half, BFloat16>(
+                      "CPU", [](auto tag) { return &recurrent::MakeGru<typename decltype(tag)::type>; })});
+    registry.Add(
+        {.name = name + "Grad",
+         .inputs = recurrent::WithOptional(
+             {{"gates"}, {"recurrent_weights"}, {"candidates"}, {"y"}, {"dy"}, {"dhidden"}}, lengths, "initial_hidden"),
+         .outputs = {{"dprojection"}, {"dinitial_hidden"}, {"dproducts"}},
+         .types = {{"T", kFloatTypes}},
+         .shape = GruGradShape,
+         .flops = GruFlops,
+         .gradient = NoSecondDerivative(),
+         .in_place = {{0, 0}},
+         .kernels = Kernels<float, double, Half, BFloat16>(
+             "CPU", [](auto tag) { return &recurrent::MakeGruGrad<typename decltype(tag)::type>; })});
+  }
 }
 
 }  // namespace belfry::ops

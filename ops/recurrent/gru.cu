@@ -17,10 +17,16 @@ struct GruStep {
   Problem p;
   const S *projection, *biases, *product;
   S *y, *last, *gates, *candidates;
+  const int32_t* lengths;
   int64_t step;
 
   BELFRY_GPU void operator()(int64_t i) const {
     const int64_t batch = i / p.h, unit = i % p.h, at = p.At(batch, step), first = 3 * at + unit;
+    if (step >= p.Steps(lengths, batch)) {
+      for (int k = 0; k < 3; ++k) gates[first + k * p.h] = gpu::Narrow<T>(C(0));
+      candidates[at + unit] = y[at + unit] = gpu::Narrow<T>(C(0));
+      return;
+    }
     C projected[3], sums[3];
     for (int k = 0; k < 3; ++k) {
       projected[k] = gpu::Widen(projection[first + k * p.h]);
@@ -40,24 +46,30 @@ template <class T>
 absl::StatusOr<Kernel> MakeGpuGru(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   const Problem p = recurrent::MakeProblem(spec);
-  const bool given = spec.inputs.size() > 3;
+  const recurrent::OptionalInputs optional = recurrent::InputsAfter(3, spec);
   const int64_t units = p.n * p.h;
   ASSIGN_OR_RETURN(const StepProduct<T> product, StepProduct<T>::Make(p, 3, /*backward=*/false, spec));
-  return Kernel{
-      [=](const KernelContext& at) {
-        Parts parts{static_cast<char*>(at.workspace) + product.workspace_bytes()};
-        S* const sums = parts.Take<S>(3 * units);
-        GruStep<T> body{
-            p, at.input<S>(0), at.input<S>(2), sums, at.output<S>(0), at.output<S>(1), at.output<S>(2), at.output<S>(3),
-            0};
-        RETURN_IF_ERROR(recurrent::CopyOr0(*at.stream, given ? at.input<S>(3) : nullptr, units, body.last));
-        for (; body.step < p.t && units > 0; ++body.step) {
-          RETURN_IF_ERROR(product.Run(at, body.last, at.inputs[1], sums, at.workspace));
-          RETURN_IF_ERROR(gpu::ForEach(*at.stream, units, body));
-        }
-        return absl::OkStatus();
-      },
-      product.workspace_bytes() + Parts::Bytes<S>(3 * units)};
+  return Kernel{[=](const KernelContext& at) {
+                  Parts parts{static_cast<char*>(at.workspace) + product.workspace_bytes()};
+                  S* const sums = parts.Take<S>(3 * units);
+                  GruStep<T> body{p,
+                                  at.input<S>(0),
+                                  at.input<S>(2),
+                                  sums,
+                                  at.output<S>(0),
+                                  at.output<S>(1),
+                                  at.output<S>(2),
+                                  at.output<S>(3),
+                                  optional.Lengths(at),
+                                  0};
+                  RETURN_IF_ERROR(recurrent::CopyOr0(*at.stream, optional.State<S>(at), units, body.last));
+                  for (; body.step < p.t && units > 0; ++body.step) {
+                    RETURN_IF_ERROR(product.Run(at, body.last, at.inputs[1], sums, at.workspace));
+                    RETURN_IF_ERROR(gpu::ForEach(*at.stream, units, body));
+                  }
+                  return absl::OkStatus();
+                },
+                product.workspace_bytes() + Parts::Bytes<S>(3 * units)};
 }
 
 // One step of the gradient. The gradient of the hidden state is `product`, that of the next step's slopes and the
@@ -70,10 +82,19 @@ struct GruGradStep {
   const S *gates, *candidates, *y, *initial, *dy, *product;
   C* kept;
   S *dprojection, *dproducts, *slopes;
+  const int32_t* lengths;
   int64_t step;
 
   BELFRY_GPU void operator()(int64_t i) const {
     const int64_t batch = i / p.h, unit = i % p.h, at = p.At(batch, step), first = 3 * at + unit;
+    if (step >= p.Steps(lengths, batch)) {
+      kept[i] += gpu::Widen(product[i]);
+      for (int k = 0; k < 3; ++k) {
+        const S zero = gpu::Narrow<T>(C(0));
+        dproducts[first + k * p.h] = slopes[(3 * batch + k) * p.h + unit] = dprojection[first + k * p.h] = zero;
+      }
+      return;
+    }
     const C reset = gpu::Widen(gates[first]), keep = gpu::Widen(gates[first + p.h]);
     const C candidate = gpu::Widen(gates[first + 2 * p.h]);
     C before = 0;
@@ -96,52 +117,43 @@ struct GruGradStep {
 };
 
 template <class T>
-absl::Status AddKept(Stream& stream, int64_t n, const gpu::Compute<T>* kept, gpu::Stored<T>* y) {
-  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = gpu::Narrow<T>(gpu::Widen(y[i]) + kept[i]); });
-}
-
-template <class T>
 absl::StatusOr<Kernel> MakeGpuGruGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
   const Problem p = recurrent::MakeProblem(spec);
-  const bool given = spec.inputs.size() > 6;
+  const recurrent::OptionalInputs optional = recurrent::InputsAfter(6, spec);
   const int64_t units = p.n * p.h;
   ASSIGN_OR_RETURN(const StepProduct<T> product, StepProduct<T>::Make(p, 3, /*backward=*/true, spec));
-  return Kernel{[=](const KernelContext& at) {
-                  Parts parts{static_cast<char*>(at.workspace) + product.workspace_bytes()};
-                  C* const kept = parts.Take<C>(units);
-                  S *const slopes = parts.Take<S>(3 * units), *const dhidden = at.output<S>(1);
-                  RETURN_IF_ERROR(recurrent::CopyOr0(*at.stream, at.input<S>(5), units, dhidden));
-                  RETURN_IF_ERROR(gpu::SetBytes(*at.stream, kept, 0, static_cast<size_t>(units) * sizeof(C)));
-                  GruGradStep<T> body{p,
-                                      at.input<S>(0),
-                                      at.input<S>(2),
-                                      at.input<S>(3),
-                                      given ? at.input<S>(6) : nullptr,
-                                      at.input<S>(4),
-                                      dhidden,
-                                      kept,
-                                      at.output<S>(0),
-                                      at.output<S>(2),
-                                      slopes,
-                                      p.t - 1};
-                  for (; body.step >= 0 && units > 0; --body.step) {
-                    RETURN_IF_ERROR(gpu::ForEach(*at.stream, units, body));
-                    RETURN_IF_ERROR(product.Run(at, slopes, at.inputs[1], dhidden, at.workspace));
-                  }
-                  return AddKept<T>(*at.stream, units, kept, dhidden);
-                },
-                product.workspace_bytes() + Parts::Bytes<C>(units) + Parts::Bytes<S>(3 * units)};
+  return Kernel{
+      [=](const KernelContext& at) {
+        Parts parts{static_cast<char*>(at.workspace) + product.workspace_bytes()};
+        C* const kept = parts.Take<C>(units);
+        S *const slopes = parts.Take<S>(3 * units), *const dhidden = at.output<S>(1);
+        RETURN_IF_ERROR(recurrent::CopyOr0(*at.stream, at.input<S>(5), units, dhidden));
+        RETURN_IF_ERROR(gpu::SetBytes(*at.stream, kept, 0, static_cast<size_t>(units) * sizeof(C)));
+        GruGradStep<T> body{
+            p,    at.input<S>(0),  at.input<S>(2),  at.input<S>(3), optional.State<S>(at), at.input<S>(4), dhidden,
+            kept, at.output<S>(0), at.output<S>(2), slopes,         optional.Lengths(at),  p.t - 1};
+        for (; body.step >= 0 && units > 0; --body.step) {
+          RETURN_IF_ERROR(gpu::ForEach(*at.stream, units, body));
+          RETURN_IF_ERROR(product.Run(at, slopes, at.inputs[1], dhidden, at.workspace));
+        }
+        return recurrent::AddKept<T>(*at.stream, units, kept, dhidden);
+      },
+      product.workspace_bytes() + Parts::Bytes<C>(units) + Parts::Bytes<S>(3 * units)};
 }
 
 }  // namespace
 
 void AddGruGpuKernels(KernelTable& table) {
-  table.AddKernels("Gru", Kernels<float, double, Half, BFloat16>(
-                              "GPU", [](auto tag) { return &MakeGpuGru<typename decltype(tag)::type>; }));
-  table.AddKernels("GruGrad", Kernels<float, double, Half, BFloat16>(
-                                  "GPU", [](auto tag) { return &MakeGpuGruGrad<typename decltype(tag)::type>; }));
+  for (const char* const name : {"Gru", "GruOfLengths"}) {
+    table.AddKernels(name, Kernels<float, double, Half, BFloat16>(
+                               "GPU", [](auto tag) { return &MakeGpuGru<typename decltype(tag)::type>; }));
+  }
+  for (const char* const name : {"GruGrad", "GruOfLengthsGrad"}) {
+    table.AddKernels(name, Kernels<float, double, Half, BFloat16>(
+                               "GPU", [](auto tag) { return &MakeGpuGruGrad<typename decltype(tag)::type>; }));
+  }
 }
 
 }  // namespace belfry::ops

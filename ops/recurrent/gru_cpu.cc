@@ -1,3 +1,4 @@
+#include "framework/base/status.h"
 #include "ops/recurrent/gru_impl.h"
 #include "ops/recurrent/unroll_impl.h"
 #include "ops/simd/math_impl.h"
@@ -24,6 +25,10 @@ struct GruCell {
     for (int k = 0; k < 3; ++k) Store(own[k], p.h, gates + 3 * p.At(batch, step) + k * p.h);
     Store(own[3], p.h, candidates + p.At(batch, step));
   }
+  void Skip(int64_t batch, int64_t step) const {
+    std::fill_n(gates + 3 * p.At(batch, step), 3 * p.h, T{});
+    std::fill_n(candidates + p.At(batch, step), p.h, T{});
+  }
   void Finish(int64_t, Rows<C>) const {}
 
   void Step(const C* sums, const C* before, Rows<C> own, C* after) const {
@@ -49,6 +54,11 @@ struct GruGradCell {
   T *dprojection, *dproducts;
 
   void Start(int64_t, C*) const {}
+  void Skip(int64_t batch, int64_t step) const {
+    for (T* const gradient : {dprojection, dproducts}) {
+      std::fill_n(gradient + 3 * p.At(batch, step), 3 * p.h, T{});
+    }
+  }
   void Finish(int64_t, const C*) const {}
 
   void Step(const UnitRange& at, C* dh, C*, C* slopes) const {
@@ -84,11 +94,13 @@ template <class T>
 absl::StatusOr<Kernel> MakeGru(const KernelSpec& spec) {
   const Problem p = MakeProblem(spec);
   const Forward<T, 3, GruCell<T>> forward(p);
-  const bool given = spec.inputs.size() > 3;
+  const OptionalInputs optional = InputsAfter(3, spec);
   return Kernel{[=](const KernelContext& context) {
+                  const int32_t* const lengths = optional.Lengths(context);
+                  RETURN_IF_ERROR(CheckLengths(p, lengths));
                   const GruCell<T> cell = {p, context.input<T>(0), context.input<T>(2), context.output<T>(2),
                                            context.output<T>(3)};
-                  forward.Run({context.input<T>(1), given ? context.input<T>(3) : nullptr, context.output<T>(0),
+                  forward.Run({context.input<T>(1), optional.State<T>(context), lengths, context.output<T>(0),
                                context.output<T>(1)},
                               cell, context.workspace);
                   return absl::OkStatus();
@@ -100,16 +112,17 @@ template <class T>
 absl::StatusOr<Kernel> MakeGruGrad(const KernelSpec& spec) {
   const Problem p = MakeProblem(spec);
   const Backward<T, 3> backward(p);
-  const bool given = spec.inputs.size() > 6;
+  const OptionalInputs optional = InputsAfter(6, spec);
   return Kernel{[=](const KernelContext& context) {
                   const GruGradCell<T> cell = {p,
                                                context.input<T>(0),
                                                context.input<T>(2),
                                                context.input<T>(3),
-                                               given ? context.input<T>(6) : nullptr,
+                                               optional.State<T>(context),
                                                context.output<T>(0),
                                                context.output<T>(2)};
-                  backward.Run({context.input<T>(1), context.input<T>(4), context.input<T>(5), context.output<T>(1)},
+                  backward.Run({context.input<T>(1), context.input<T>(4), context.input<T>(5),
+                                optional.Lengths(context), context.output<T>(1)},
                                cell, context.workspace);
                   return absl::OkStatus();
                 },

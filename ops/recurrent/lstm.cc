@@ -1,3 +1,6 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/common/op_rules_impl.h"
@@ -12,11 +15,11 @@ namespace {
 using recurrent::GradientOr0;
 
 absl::StatusOr<std::vector<Shape>> LstmShape(const ShapeArgs& args) {
-  if (args.inputs.size() != 2 && args.inputs.size() != 4) {
+  const auto states = static_cast<int>(args.inputs.size()) - recurrent::InputsAfter(2, args.dtypes).states;
+  if (states != 0 && states != 2) {
     return absl::InvalidArgumentError("needs initial_hidden and initial_cell, or neither");
   }
-  ASSIGN_OR_RETURN(const Shape y,
-                   recurrent::OutputShape(args.inputs[0], args.inputs[1], args.inputs.subspan(2), /*gates=*/4));
+  ASSIGN_OR_RETURN(const Shape y, recurrent::OutputShape(args, /*fixed=*/2, /*gates=*/4));
   const int64_t columns = y[2] == Shape::kUnknown ? Shape::kUnknown : 4 * y[2];
   const Shape last = {y[0], y[2]}, gates = {y[0], y[1], columns};
   return std::vector<Shape>{y, last, last, y, gates};
@@ -29,14 +32,16 @@ absl::StatusOr<std::vector<Shape>> LstmGradShape(const ShapeArgs& args) {
 double LstmFlops(const KernelSpec& spec) { return recurrent::MakeProblem(spec).Flops(4); }
 
 std::vector<Output> LstmGradient(const Scope& scope, const Node& node, absl::Span<const Output> dy) {
-  const bool given = node.inputs().size() > 2;
+  const recurrent::OptionalInputs optional = recurrent::InputsAfter(2, node);
   std::vector<Output> operands = {node.output(4), node.input(1), node.output(3)};
   for (int i = 0; i < 3; ++i) operands.push_back(GradientOr0(scope, dy[static_cast<size_t>(i)], node.output(i)));
-  if (given) operands.push_back(node.input(3));
-  std::vector<Output> gradients = scope.AddAll("LstmGrad", std::move(operands));
+  if (optional.lengths) operands.push_back(node.input(2));
+  if (optional.has_states) operands.push_back(node.input(optional.states + 1));
+  std::vector<Output> gradients = scope.AddAll(absl::StrCat(node.op().name, "Grad"), std::move(operands));
   if (gradients.empty()) return std::vector<Output>(node.inputs().size());
-  const Output initial = given ? node.input(2) : ZerosLike(scope, node.output(1));
+  const Output initial = optional.has_states ? node.input(optional.states) : ZerosLike(scope, node.output(1));
   gradients.insert(gradients.begin() + 1, recurrent::WeightsGradient(scope, initial, node.output(0), gradients[0]));
+  if (optional.lengths) gradients.insert(gradients.begin() + 2, Output());
   gradients.resize(node.inputs().size());
   return gradients;
 }
@@ -46,12 +51,14 @@ std::vector<Output> LstmGradient(const Scope& scope, const Node& node, absl::Spa
 LstmOutputs Lstm(OpScope scope, Output x, Output weights, Output recurrent_weights, const LstmOptions& options) {
   const Output projected = recurrent::Project(scope, "Lstm", x, weights, options.biases);
   std::vector<Output> inputs = {projected, recurrent_weights};
+  if (options.lengths.valid()) inputs.push_back(options.lengths);
   for (const Output& state : {options.initial_hidden, options.initial_cell}) {
     if (state.valid()) inputs.push_back(state);
   }
   const bool wide = projected.valid() && projected.dtype() == DType::kFloat64;
   const std::vector<Output> outputs =
-      scope.AddAll("Lstm", std::move(inputs), {{"U", wide ? DType::kFloat64 : DType::kFloat32}});
+      scope.AddAll(options.lengths.valid() ? "LstmOfLengths" : "Lstm", std::move(inputs),
+                   {{"U", wide ? DType::kFloat64 : DType::kFloat32}});
   if (outputs.empty()) return {};
   return {outputs[0], outputs[1], outputs[2]};
 }
@@ -59,32 +66,31 @@ LstmOutputs Lstm(OpScope scope, Output x, Output weights, Output recurrent_weigh
 void RegisterLstm(OpRegistry& registry) {
   const std::vector<TypeVar> types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}};
   const ArgDef cells = {.name = "cells", .type = "U"};
-  registry.Add({.name = "Lstm",
-                .inputs = {{"projection"}, {"recurrent_weights"}, {.name = "initial", .list = true}},
-                .outputs = {{"y"}, {"hidden"}, {"cell"}, cells, {"gates"}},
-                .types = types,
-                .shape = LstmShape,
-                .flops = LstmFlops,
-                .gradient = LstmGradient,
-                .in_place = {{0, 4}},
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &recurrent::MakeLstm<typename decltype(tag)::type>; })});
-  registry.Add({.name = "LstmGrad",
-                .inputs = {{"gates"},
-                           {"recurrent_weights"},
-                           cells,
-                           {"dy"},
-                           {"dhidden"},
-                           {"dcell"},
-                           {.name = "initial_cell", .list = true}},
-                .outputs = {{"dprojection"}, {"dinitial_hidden"}, {"dinitial_cell"}},
-                .types = types,
-                .shape = LstmGradShape,
-                .flops = LstmFlops,
-                .gradient = NoSecondDerivative(),
-                .in_place = {{0, 0}},
-                .kernels = Kernels<float, double, Half, BFloat16>(
-                    "CPU", [](auto tag) { return &recurrent::MakeLstmGrad<typename decltype(tag)::type>; })});
+  for (const bool lengths : {false, true}) {
+    const std::string name = lengths ? "LstmOfLengths" : "Lstm";
+    registry.Add({.name = name,
+                  .inputs = recurrent::WithOptional({{"projection"}, {"recurrent_weights"}}, lengths, "initial"),
+                  .outputs = {{"y"}, {"hidden"}, {"cell"}, cells, {"gates"}},
+                  .types = types,
+                  .shape = LstmShape,
+                  .flops = LstmFlops,
+                  .gradient = LstmGradient,
+                  .in_place = {{0, 4}},
+                  .kernels = Kernels<float, double, Half, BFloat16>(
+                      "CPU", [](auto tag) { return &recurrent::MakeLstm<typename decltype(tag)::type>; })});
+    registry.Add(
+        {.name = name + "Grad",
+         .inputs = recurrent::WithOptional({{"gates"}, {"recurrent_weights"}, cells, {"dy"}, {"dhidden"}, {"dcell"}},
+                                           lengths, "initial_cell"),
+         .outputs = {{"dprojection"}, {"dinitial_hidden"}, {"dinitial_cell"}},
+         .types = types,
+         .shape = LstmGradShape,
+         .flops = LstmFlops,
+         .gradient = NoSecondDerivative(),
+         .in_place = {{0, 0}},
+         .kernels = Kernels<float, double, Half, BFloat16>(
+             "CPU", [](auto tag) { return &recurrent::MakeLstmGrad<typename decltype(tag)::type>; })});
+  }
 }
 
 }  // namespace belfry::ops

@@ -1,3 +1,4 @@
+#include "framework/base/status.h"
 #include "ops/recurrent/lstm_impl.h"
 #include "ops/recurrent/unroll_impl.h"
 #include "ops/simd/math_impl.h"
@@ -25,6 +26,10 @@ struct LstmCell {
     for (int k = 0; k < 4; ++k) Store(own[k], p.h, gates + 4 * p.At(batch, step) + k * p.h);
     Store(own[4], p.h, cells + p.At(batch, step));
   }
+  void Skip(int64_t batch, int64_t step) const {
+    std::fill_n(gates + 4 * p.At(batch, step), 4 * p.h, T{});
+    std::fill_n(cells + p.At(batch, step), p.h, C(0));
+  }
   void Finish(int64_t batch, Rows<C> own) const { Store(own[4], p.h, last + batch * p.h); }
 
   void Step(const C* sums, const C*, Rows<C> own, C* after) const {
@@ -51,6 +56,7 @@ struct LstmGradCell {
   T *dprojection, *dinitial;
 
   void Start(int64_t batch, C* state) const { Load(dlast + batch * p.h, p.h, state); }
+  void Skip(int64_t batch, int64_t step) const { std::fill_n(dprojection + 4 * p.At(batch, step), 4 * p.h, T{}); }
   void Finish(int64_t batch, const C* state) const { Store(state, p.h, dinitial + batch * p.h); }
 
   void Step(const UnitRange& at, C* dh, C* state, C* slopes) const {
@@ -88,15 +94,17 @@ template <class T>
 absl::StatusOr<Kernel> MakeLstm(const KernelSpec& spec) {
   const Problem p = MakeProblem(spec);
   const Forward<T, 4, LstmCell<T>> forward(p);
-  const bool given = spec.inputs.size() > 2;
+  const OptionalInputs optional = InputsAfter(2, spec);
   return Kernel{[=](const KernelContext& context) {
+                  const int32_t* const lengths = optional.Lengths(context);
+                  RETURN_IF_ERROR(CheckLengths(p, lengths));
                   const LstmCell<T> cell = {p,
                                             context.input<T>(0),
-                                            given ? context.input<T>(3) : nullptr,
+                                            optional.State<T>(context, 1),
                                             context.output<Compute<T>>(3),
                                             context.output<T>(4),
                                             context.output<T>(2)};
-                  forward.Run({context.input<T>(1), given ? context.input<T>(2) : nullptr, context.output<T>(0),
+                  forward.Run({context.input<T>(1), optional.State<T>(context), lengths, context.output<T>(0),
                                context.output<T>(1)},
                               cell, context.workspace);
                   return absl::OkStatus();
@@ -108,16 +116,17 @@ template <class T>
 absl::StatusOr<Kernel> MakeLstmGrad(const KernelSpec& spec) {
   const Problem p = MakeProblem(spec);
   const Backward<T, 4> backward(p);
-  const bool given = spec.inputs.size() > 6;
+  const OptionalInputs optional = InputsAfter(6, spec);
   return Kernel{[=](const KernelContext& context) {
                   const LstmGradCell<T> cell = {p,
                                                 context.input<T>(0),
-                                                given ? context.input<T>(6) : nullptr,
+                                                optional.State<T>(context),
                                                 context.input<T>(5),
                                                 context.input<Compute<T>>(2),
                                                 context.output<T>(0),
                                                 context.output<T>(2)};
-                  backward.Run({context.input<T>(1), context.input<T>(3), context.input<T>(4), context.output<T>(1)},
+                  backward.Run({context.input<T>(1), context.input<T>(3), context.input<T>(4),
+                                optional.Lengths(context), context.output<T>(1)},
                                cell, context.workspace);
                   return absl::OkStatus();
                 },

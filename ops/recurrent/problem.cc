@@ -21,8 +21,42 @@ Problem MakeProblem(const KernelSpec& spec) {
   return {.n = gates[0], .t = gates[1], .h = weights[0]};
 }
 
-absl::StatusOr<Shape> OutputShape(const Shape& projected, const Shape& weights, absl::Span<const Shape> states,
-                                  int64_t gates) {
+std::vector<ArgDef> WithOptional(std::vector<ArgDef> fixed, bool lengths, const std::string& states) {
+  if (lengths) fixed.push_back({.name = "lengths", .type = "int32"});
+  fixed.push_back({.name = states, .list = true});
+  return fixed;
+}
+
+OptionalInputs InputsAfter(int fixed, absl::Span<const DType> dtypes) {
+  const auto inputs = static_cast<int>(dtypes.size());
+  const bool lengths = inputs > fixed && dtypes[static_cast<size_t>(fixed)] == DType::kInt32;
+  const int states = fixed + (lengths ? 1 : 0);
+  return {.lengths = lengths, .states = states, .has_states = inputs > states};
+}
+
+OptionalInputs InputsAfter(int fixed, const KernelSpec& spec) {
+  std::vector<DType> dtypes;
+  for (const TensorSpec& input : spec.inputs) dtypes.push_back(input.dtype);
+  return InputsAfter(fixed, dtypes);
+}
+
+OptionalInputs InputsAfter(int fixed, const Node& node) {
+  std::vector<DType> dtypes;
+  for (const Output& input : node.inputs()) dtypes.push_back(input.dtype());
+  return InputsAfter(fixed, dtypes);
+}
+
+absl::Status CheckLengths(const Problem& p, const int32_t* lengths) {
+  for (int64_t i = 0; lengths != nullptr && i < p.n; ++i) {
+    if (lengths[i] >= 0 && lengths[i] <= p.t) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("the length ", lengths[i], " of sequence ", i, " is outside [0, T] with T = ", p.t));
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Shape> OutputShape(const ShapeArgs& args, int fixed, int64_t gates) {
+  const Shape &projected = args.inputs[0], &weights = args.inputs[1];
   const auto reject = [&](absl::string_view what) {
     return absl::InvalidArgumentError(absl::StrCat("needs ", what, ", but was given the projection ",
                                                    projected.ToString(), " and recurrent weights ",
@@ -33,10 +67,16 @@ absl::StatusOr<Shape> OutputShape(const Shape& projected, const Shape& weights, 
   bool fits = Agree(columns, weights[1]);
   if (columns != Shape::kUnknown) fits = fits && columns % gates == 0 && Agree(h, columns / gates);
   if (!fits || h == 0) return reject(absl::StrCat("a projection [N, T, ", gates, " H] and weights [H, ", gates, " H]"));
-  for (const Shape& state : states) {
+  const OptionalInputs optional = InputsAfter(fixed, args.dtypes);
+  for (const Shape& state : args.inputs.subspan(static_cast<size_t>(optional.states))) {
     if (state.rank() == 2 && Agree(n, state[0]) && Agree(h, state[1])) continue;
     return absl::InvalidArgumentError(
         absl::StrCat("needs initial states [N, H], but was given ", state.ToString(), " with N = ", n, " and H = ", h));
+  }
+  const Shape lengths = optional.lengths ? args.inputs[static_cast<size_t>(fixed)] : Shape({n});
+  if (lengths.rank() != 1 || !Agree(n, lengths[0])) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("needs lengths [N], but was given ", lengths.ToString(), " with N = ", n));
   }
   return Shape({n, projected[1], h});
 }

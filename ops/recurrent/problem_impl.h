@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -17,6 +18,10 @@ struct Problem {
   int64_t n = 0, t = 0, h = 0;  // batch, steps, units
 
   constexpr int64_t At(int64_t batch, int64_t step) const { return (batch * t + step) * h; }  // in [N, T, H]
+  // The steps of a sequence of the batch: as many as its length, or all if `lengths` [N] is null.
+  constexpr int64_t Steps(const int32_t* lengths, int64_t batch) const {
+    return lengths == nullptr || lengths[batch] > t ? t : lengths[batch];
+  }
   // Floating-point operations of the recurrent products.
   double Flops(int64_t gates) const { return 2 * static_cast<double>(n * t * h) * static_cast<double>(gates * h); }
 };
@@ -24,9 +29,32 @@ struct Problem {
 // Of a node whose inputs begin with gates [N, T, gates H] and weights [H, gates H].
 Problem MakeProblem(const KernelSpec& spec);
 
-// [N, T, H] from such inputs and states [N, H]. InvalidArgument if they do not fit.
-absl::StatusOr<Shape> OutputShape(const Shape& projected, const Shape& weights, absl::Span<const Shape> states,
-                                  int64_t gates);
+// The inputs of a node that has `fixed` ones, then perhaps lengths [N], the only integers, and then perhaps states.
+struct OptionalInputs {
+  bool lengths = false;
+  int states = 0;  // index of the first state
+  bool has_states = false;
+
+  template <class T>
+  const T* State(const KernelContext& context, int index = 0) const {
+    return has_states ? context.input<T>(states + index) : nullptr;
+  }
+  const int32_t* Lengths(const KernelContext& context) const {
+    return lengths ? context.input<int32_t>(states - 1) : nullptr;
+  }
+};
+// The inputs of an op of which those after `fixed` are optional: lengths, if it has them, and states.
+std::vector<ArgDef> WithOptional(std::vector<ArgDef> fixed, bool lengths, const std::string& states);
+OptionalInputs InputsAfter(int fixed, absl::Span<const DType> dtypes);
+OptionalInputs InputsAfter(int fixed, const KernelSpec& spec);
+OptionalInputs InputsAfter(int fixed, const Node& node);
+
+// InvalidArgument, which names the sequence, for a length outside [0, T]. `lengths` may be null.
+absl::Status CheckLengths(const Problem& p, const int32_t* lengths);
+
+// [N, T, H] from inputs that begin with gates and weights, of which those from index `fixed` on are optional.
+// InvalidArgument if they do not fit.
+absl::StatusOr<Shape> OutputShape(const ShapeArgs& args, int fixed, int64_t gates);
 
 // x [N, T, I] times weights [I, G], plus the biases [G] unless invalid: [N, T, G]. Invalid after an error.
 Output Project(const Scope& scope, absl::string_view op, const Output& x, const Output& weights, const Output& biases);

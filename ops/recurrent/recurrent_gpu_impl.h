@@ -67,4 +67,10 @@ absl::Status CopyOr0(Stream& stream, const S* x, int64_t n, S* y) {
   return x == nullptr ? gpu::SetBytes(stream, y, 0, bytes) : gpu::CopyBytes(stream, y, x, bytes);
 }
 
+// Enqueues y[i] += kept[i] for n elements.
+template <class T>
+absl::Status AddKept(Stream& stream, int64_t n, const gpu::Compute<T>* kept, gpu::Stored<T>* y) {
+  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = gpu::Narrow<T>(gpu::Widen(y[i]) + kept[i]); });
+}
+
 }  // namespace belfry::ops::recurrent

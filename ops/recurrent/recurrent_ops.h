@@ -6,11 +6,13 @@
 
 namespace belfry::ops {
 
-void RegisterLstm(OpRegistry& registry);  // lstm.cc
-void RegisterGru(OpRegistry& registry);   // gru.cc
+void RegisterLstm(OpRegistry& registry);         // lstm.cc
+void RegisterGru(OpRegistry& registry);          // gru.cc
+void RegisterSequenceOps(OpRegistry& registry);  // sequence.cc
 
 // In the CUDA module.
-void AddLstmGpuKernels(KernelTable& table);  // lstm.cu
-void AddGruGpuKernels(KernelTable& table);   // gru.cu
+void AddLstmGpuKernels(KernelTable& table);      // lstm.cu
+void AddGruGpuKernels(KernelTable& table);       // gru.cu
+void AddSequenceGpuKernels(KernelTable& table);  // sequence.cu
 
 }  // namespace belfry::ops

@@ -7,115 +7,17 @@
 
 #include "framework/base/parallel.h"
 #include "framework/graph/kernel.h"
-#include "ops/common/compute_impl.h"
 #include "ops/recurrent/problem_impl.h"
-#include "ops/simd/product_impl.h"
-#include "ops/simd/transpose_impl.h"
+#include "ops/recurrent/unit_blocks_impl.h"
 
 namespace belfry::ops::recurrent {
-
-// Units come in blocks of one register. Rows of units are padded to whole blocks.
-template <class C>
-inline constexpr int64_t kLanes = simd::Vector<C>::kLanes;
-template <class C>
-int64_t UnitBlocks(int64_t h) {
-  return (h + kLanes<C> - 1) / kLanes<C>;
-}
-template <class C>
-int64_t PaddedUnits(int64_t h) {
-  return UnitBlocks<C>(h) * kLanes<C>;
-}
-
-// Parts of registers, as arrays of kLanes elements.
-template <class T>
-void LoadUnits(const T* from, int64_t count, Compute<T>* to) {
-  using C = Compute<T>;
-  if (std::is_same_v<T, C> && count == kLanes<C>) {
-    Load(from, kLanes<C>, to);
-  } else {
-    Load(from, count, to);
-    std::fill(to + count, to + kLanes<C>, C(0));
-  }
-}
-template <class T>
-void StoreUnits(const Compute<T>* from, int64_t count, T* to) {
-  using C = Compute<T>;
-  if (std::is_same_v<T, C> && count == kLanes<C>) {
-    Store(from, kLanes<C>, to);
-  } else {
-    Store(from, count, to);
-  }
-}
-
-// The recurrent weights [H, gates H] in the order in which products read them. Forward: for each block of units, [H,
-// gates, kLanes]. Backward, transposed: for each kBackWidth units, [gates H, kBackWidth].
-template <class C>
-inline constexpr int64_t kBackWidth = simd::kProductWidth* kLanes<C>;
-
-template <class T, int gates>
-void PackForward(const T* weights, int64_t h, Compute<T>* packed) {
-  using C = Compute<T>;
-  const int64_t panel = h * gates * kLanes<C>;
-  ParallelFor(UnitBlocks<C>(h), static_cast<double>(panel), [=](int64_t begin, int64_t end) {
-    for (int64_t row = 0; row < h * gates; ++row) {
-      for (int64_t block = begin; block < end; ++block) {
-        const int64_t unit = block * kLanes<C>, count = std::min(kLanes<C>, h - unit);
-        LoadUnits(weights + row * h + unit, count, packed + block * panel + row * kLanes<C>);
-      }
-    }
-  });
-}
-template <class T, int gates>
-void PackBackward(const T* weights, int64_t h, Compute<T>* packed) {
-  using C = Compute<T>;
-  constexpr int64_t kWidth = kBackWidth<C>;
-  const int64_t columns = gates * h, panel = columns * kWidth;
-  ParallelFor((h + kWidth - 1) / kWidth, static_cast<double>(panel), [=](int64_t begin, int64_t end) {
-    for (int64_t p = begin; p < end; ++p) {
-      const int64_t units = std::min(kWidth, h - p * kWidth);
-      const T* const from = weights + p * kWidth * columns;
-      C* const to = packed + p * panel;
-      if (units < kWidth) std::fill_n(to, panel, C(0));
-      if constexpr (std::is_same_v<T, C>) {
-        simd::TransposeBlock<C>(from, columns, units, columns, 1, to, kWidth);
-      } else {
-        for (int64_t i = 0; i < units; ++i) {
-          for (int64_t j = 0; j < columns; ++j) to[j * kWidth + i] = static_cast<C>(from[i * columns + j]);
-        }
-      }
-    }
-  });
-}
-
-// c [m, vectors] = or += a [m, k] b [k, vectors].
-template <class C, bool add>
-void Product(int64_t m, int64_t vectors, const C* a, int64_t a_row, int64_t k, const C* b, int64_t b_row, C* c,
-             int64_t c_row) {
-  const simd::Product product{.m = m,
-                              .k = k,
-                              .vectors = vectors,
-                              .a_row = a_row,
-                              .b_row = b_row,
-                              .b_vector = kLanes<C>,
-                              .c_row = c_row,
-                              .c_vector = kLanes<C>};
-  add ? simd::MultiplyAndAdd(product, a, b, c) : simd::Multiply(product, a, b, c);
-}
-
-template <class T>
-void LoadRow(const T* from, int64_t h, Compute<T>* to) {
-  if (from == nullptr) {
-    std::fill_n(to, h, Compute<T>(0));
-  } else {
-    Load(from, h, to);
-  }
-}
 
 // --- Forward ---
 
 template <class T>
 struct ForwardOperands {
   const T *weights, *initial;  // `initial` [N, H] may be null: zeros
+  const int32_t* lengths;      // [N], in [0, T]; may be null: T
   T *y, *last;
 };
 
@@ -132,6 +34,7 @@ struct Rows {
 //   void Load(int64_t batch, int64_t step, Rows own) const;  before a step: the projection
 //   void Step(const C* sums, const C* before, Rows own, C* after) const;
 //   void Save(int64_t batch, int64_t step, Rows own) const;  after a step: what the gradient needs
+//   void Skip(int64_t batch, int64_t step) const;            instead of a step past the end: zeros for the gradient
 //   void Finish(int64_t batch, Rows own) const;              after the last step
 // Step makes the hidden state `after` of `before` and of the products `sums` [gates, kLanes] of the hidden state with
 // the weights, for a block of kLanes units. Rows of the operands are far apart in memory, often by a power of two,
@@ -169,19 +72,26 @@ class Forward {
     C *before = memory, *after = before + n * row_, *const own = after + n * row_;
     C* const sums = own + n * Cell::kRows * row_;
     const auto own_rows = [&](int64_t i) { return Rows<C>{own + i * Cell::kRows * row_, row_}; };
+    int64_t longest = 0;
     for (int64_t i = 0; i < n; ++i) {
+      longest = std::max(longest, p_.Steps(x.lengths, first + i));
       LoadRow(x.initial == nullptr ? nullptr : x.initial + (first + i) * p_.h, p_.h, before + i * row_);
       cell.Start(first + i, own_rows(i));
     }
-    for (int64_t step = 0; step < p_.t; ++step) {
-      for (int64_t i = 0; i < n; ++i) cell.Load(first + i, step, own_rows(i));
+    for (int64_t step = 0; step < longest; ++step) {
+      const auto runs = [&](int64_t i) { return step < p_.Steps(x.lengths, first + i); };
+      for (int64_t i = 0; i < n; ++i) {
+        if (runs(i)) cell.Load(first + i, step, own_rows(i));
+      }
       for (int64_t unit = 0; unit < p_.h; unit += kLanes<C>) {
         for (int64_t i = 0; i < n; i += kAtOnce) {
-          RunBlock(unit, i, std::min(kAtOnce, n - i), cell, packed + unit * gates * p_.h, before, own, after, sums);
+          RunBlock(unit, i, std::min(kAtOnce, n - i), cell, packed + unit * gates * p_.h, before, own, after, sums,
+                   runs);
         }
       }
       // The next step reads what is stored, rounded to 16 bits if T has these.
       for (int64_t i = 0; i < n; ++i) {
+        if (!runs(i)) continue;
         T* const y = x.y + p_.At(first + i, step);
         Store(after + i * row_, p_.h, y);
         if (kIsSixteenBit<T>) Load(y, p_.h, after + i * row_);
@@ -190,17 +100,27 @@ class Forward {
       std::swap(before, after);
     }
     for (int64_t i = 0; i < n; ++i) {
+      for (int64_t step = p_.Steps(x.lengths, first + i); step < p_.t; ++step) {
+        std::fill_n(x.y + p_.At(first + i, step), p_.h, T{});
+        cell.Skip(first + i, step);
+      }
       Store(before + i * row_, p_.h, x.last + (first + i) * p_.h);
       cell.Finish(first + i, own_rows(i));
     }
   }
 
-  // One step of the sequences [begin, begin + n), for the units from `unit` on.
+  // One step of the sequences [begin, begin + n), for the units from `unit` on. The states of those for which `runs` is
+  // false stay.
+  template <class Runs>
   void RunBlock(int64_t unit, int64_t begin, int64_t n, const Cell& cell, const C* weights, const C* before, C* own,
-                C* after, C* sums) const {
+                C* after, C* sums, const Runs& runs) const {
     Product<C, false>(n, gates, before + begin * row_, row_, p_.h, weights, kSums, sums, kSums);
     for (int64_t i = begin; i < begin + n; ++i) {
       const int64_t at = i * row_ + unit;
+      if (!runs(i)) {
+        std::copy_n(before + at, kLanes<C>, after + at);
+        continue;
+      }
       cell.Step(sums + (i - begin) * kSums, before + at, Rows<C>{own + i * Cell::kRows * row_ + unit, row_},
                 after + at);
     }
@@ -220,12 +140,14 @@ struct UnitRange {
 template <class T>
 struct BackwardOperands {
   const T *weights, *dy, *dlast;
+  const int32_t* lengths;  // [N], in [0, T]; may be null: T
   T* dinitial;
 };
 
 // A cell has
 //   void Start(int64_t batch, Compute<T>* state) const;   before the last step of a sequence
 //   void Step(const UnitRange& at, Compute<T>* dh, Compute<T>* state, Compute<T>* slopes) const;
+//   void Skip(int64_t batch, int64_t step) const;   instead of a step past the end: gradients of zero
 //   void Finish(int64_t batch, const Compute<T>* state) const;   after its first step
 // Step replaces the gradient `dh` of the hidden state by the part of it that reaches the state before without the
 // weights, and gives the gradients `slopes` [gates, kLanes] of the products. A sequence's state is a row of the cell's
@@ -260,12 +182,19 @@ class Backward {
   void RunRows(int64_t first, int64_t rows, const BackwardOperands<T>& x, const Cell& cell, const C* packed,
                C* memory) const {
     C *const dh = memory, *const states = dh + rows * row_, *const slopes = states + rows * row_;
+    int64_t longest = 0;
     for (int64_t i = 0; i < rows; ++i) {
+      longest = std::max(longest, p_.Steps(x.lengths, first + i));
+      for (int64_t step = p_.Steps(x.lengths, first + i); step < p_.t; ++step) cell.Skip(first + i, step);
       Load(x.dlast + (first + i) * p_.h, p_.h, dh + i * row_);
       cell.Start(first + i, states + i * row_);
     }
-    for (int64_t step = p_.t - 1; step >= 0; --step) {
+    for (int64_t step = longest - 1; step >= 0; --step) {
       for (int64_t i = 0; i < rows; ++i) {
+        if (step >= p_.Steps(x.lengths, first + i)) {
+          std::fill_n(slopes + i * gates * p_.h, gates * p_.h, C(0));
+          continue;
+        }
         const T* const dy = x.dy + p_.At(first + i, step);
         StepRow(first + i, step, dy, cell, dh + i * row_, states + i * row_, slopes + i * gates * p_.h);
       }

@@ -93,6 +93,7 @@ constexpr FamilyInclude kFamilyIncludes[] = {
     {"product", "activation", "epilogues"},
     {"convolution", "activation", "epilogues: bias and activation in the same kernel; and gradients of both"},
     {"recurrent", "product", "cells multiply matrices by the kernels of MatMul on GPUs"},
+    {"recurrent", "copy", "ReverseSequence moves bytes of any dtype"},
 };
 constexpr bool HasCircle() {
   for (size_t i = 0; i < std::size(kFamilyIncludes); ++i) {
