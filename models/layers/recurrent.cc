@@ -42,9 +42,11 @@ ops::LstmOutputs Lstm(OpScope scope, absl::string_view name, Output x, int64_t u
   const Parameter recurrent =
       GetParameter(layer, "recurrent_weights", {units, 4 * units}, options.recurrent_weights, dtype);
   const Parameter biases = GetParameter(layer, "biases", {4 * units}, ForgetBias(options.forget_bias), dtype);
-  return ops::Lstm(
-      layer, x, weights.used, recurrent.used,
-      {.biases = biases.used, .initial_hidden = options.initial_hidden, .initial_cell = options.initial_cell});
+  return ops::Lstm(layer, x, weights.used, recurrent.used,
+                   {.biases = biases.used,
+                    .initial_hidden = options.initial_hidden,
+                    .initial_cell = options.initial_cell,
+                    .lengths = options.lengths});
 }
 
 ops::GruOutputs Gru(OpScope scope, absl::string_view name, Output x, int64_t units, const GruOptions& options) {
@@ -56,9 +58,11 @@ ops::GruOutputs Gru(OpScope scope, absl::string_view name, Output x, int64_t uni
       GetParameter(layer, "recurrent_weights", {units, 3 * units}, options.recurrent_weights, dtype);
   const Parameter biases = GetParameter(layer, "biases", {3 * units}, ZerosInitializer(), dtype);
   const Parameter recurrent_biases = GetParameter(layer, "recurrent_biases", {3 * units}, ZerosInitializer(), dtype);
-  return ops::Gru(
-      layer, x, weights.used, recurrent.used,
-      {.biases = biases.used, .recurrent_biases = recurrent_biases.used, .initial_hidden = options.initial_hidden});
+  return ops::Gru(layer, x, weights.used, recurrent.used,
+                  {.biases = biases.used,
+                   .recurrent_biases = recurrent_biases.used,
+                   .initial_hidden = options.initial_hidden,
+                   .lengths = options.lengths});
 }
 
 }  // namespace belfry::models

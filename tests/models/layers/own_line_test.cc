@@ -37,6 +37,7 @@
 #include "ops/nn.h"
 #include "ops/random.h"
 #include "ops/recurrent.h"
+#include "ops/sequence.h"
 #include "ops/state.h"
 #include "ops/summary.h"
 #include "ops/training.h"
@@ -307,6 +308,10 @@ const Call kNetworks[] = {
     CALL(ops::Lstm(s, w.three, w.three, w.three)),
     CALL(ops::Gru(s, w.bad, w.three, w.three)),
     CALL(ops::Gru(s, w.three, w.three, w.three)),
+    CALL(ops::ReverseSequence(s, w.bad, w.ints)),
+    CALL(ops::ReverseSequence(s, w.three, w.ints)),
+    CALL(ops::SequenceMask(s, w.bad, w.ints)),
+    CALL(ops::SequenceMask(s, w.three, w.ints)),
 };
 
 const Call kStates[] = {
@@ -370,6 +375,14 @@ const Call kStates[] = {
 
 const Call kLayers[] = {
     CALL(models::Activate(s, w.bad, models::Activation::kRelu)),
+    CALL(models::LstmStack(s, "l", w.three, 3)),
+    CALL(models::LstmStack(s, "l", w.bad, 3, {.layers = 0})),
+    CALL(models::GruStack(s, "g", w.three, 3)),
+    CALL(models::GruStack(s, "g", w.bad, 3, {.layers = 0})),
+    CALL(models::MeanOverSteps(s, w.bad, w.ints)),
+    CALL(models::MeanOverSteps(s, w.three, w.ints)),
+    CALL(models::MaxOverSteps(s, w.bad, w.ints)),
+    CALL(models::MaxOverSteps(s, w.three, w.ints)),
     CALL(models::Dense(s, "d", w.bad, 3)),
     CALL(models::Dense(s, "d", w.three, 3)),
     CALL(models::Dense(s, "d", ops::ExpandDims(s, w.three, 0), 0)),
