@@ -10,6 +10,17 @@ Batch& Batch::operator=(Batch&& other) noexcept {
   return *this;
 }
 
+std::vector<int64_t> UnknownExtents(absl::Span<const Field> fields, const TowerBatch& tower) {
+  std::vector<int64_t> extents;
+  for (size_t i = 0; i < fields.size() && i < tower.fields.size(); ++i) {
+    const Shape &field = fields[i].shape, &given = tower.fields[i].shape();
+    for (int axis = 0; axis < field.rank() && axis + 1 < given.rank(); ++axis) {
+      if (field[axis] == Shape::kUnknown) extents.push_back(given[axis + 1]);
+    }
+  }
+  return extents;
+}
+
 // source_ is cleared before the memory is free again, so a Batch never refers to memory that others may write.
 void Batch::Release() {
   if (source_ != nullptr) std::exchange(source_, nullptr)->GiveBack(*contents_);

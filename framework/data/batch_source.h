@@ -23,6 +23,9 @@ struct TowerBatch {
   int64_t count = 0;
 };
 
+// The extents of a tower's tensors that are unknown in `fields`, in the order of the fields.
+std::vector<int64_t> UnknownExtents(absl::Span<const Field> fields, const TowerBatch& tower);
+
 // A batch in the memory of its source.
 struct BatchContents {
   absl::Span<const TowerBatch> towers;  // those of this process
@@ -30,6 +33,19 @@ struct BatchContents {
   std::vector<int64_t> indices = {};    // in the dataset, in batch order, where there is one: as many as `examples`
   Position position, next;              // of this batch, and of the one after it
   int64_t step = 0;                     // number of batches before this one, counted from (0, 0)
+};
+
+// The shape of a batch. A step is compiled for each.
+struct BatchShape {
+  BatchShape(int64_t all, std::vector<int64_t> unknown = {}) : examples(all), extents(std::move(unknown)) {}  // NOLINT
+
+  int64_t examples;              // in the towers of all processes together
+  std::vector<int64_t> extents;  // those of fields that are unknown (BatchSource::fields), in the order of the fields
+
+  bool operator==(const BatchShape& other) const { return examples == other.examples && extents == other.extents; }
+  bool operator<(const BatchShape& other) const {
+    return examples != other.examples ? examples < other.examples : extents < other.extents;
+  }
 };
 
 class BatchSource;
@@ -67,7 +83,8 @@ class BatchSource {
  public:
   virtual ~BatchSource() = default;
 
-  // The fields of an example as they are in a batch. The same at each call.
+  // The fields of an example as they are in a batch. The same at each call. An extent may be unknown, such as the
+  // number of steps of a sequence: it then differs from batch to batch, but is the same in all towers of all processes.
   virtual absl::Span<const Field> fields() const = 0;
   // Number of examples of a whole batch in all towers of all processes.
   virtual int64_t batch_size() const = 0;
@@ -75,6 +92,10 @@ class BatchSource {
   // whole, keeps the defaults.
   virtual int64_t batches_per_epoch() const { return 1; }
   virtual int64_t last_batch_size() const { return batch_size(); }
+  // The shapes of all batches, of a source whose fields have unknown extents, so that their steps can be compiled
+  // before the first one. Empty: those of batch_size() and last_batch_size() examples or, with unknown extents, not
+  // known.
+  virtual std::vector<BatchShape> shapes() const { return {}; }
   virtual int towers() const = 0;        // of all processes
   virtual int local_towers() const = 0;  // of this process: the number of elements of Batch::towers
 

@@ -8,43 +8,23 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
 #include "framework/base/status.h"
+#include "framework/data/resume_impl.h"
 
 namespace belfry::data {
 namespace {
 
-constexpr char kEpoch[] = "data.epoch";
-constexpr char kBatch[] = "data.batch";
 constexpr char kSeed[] = "data.seed";
 constexpr char kBatchSize[] = "data.batch_size";
 constexpr char kShuffle[] = "data.shuffle";
 constexpr char kDropRemainder[] = "data.drop_remainder";
 constexpr char kExamples[] = "data.examples";
 
-absl::StatusOr<std::string> Take(const io::Metadata& metadata, const char* key) {
+absl::StatusOr<std::string> Take(const io::Metadata& metadata, const std::string& key) {
   const auto found = metadata.find(key);
   if (found != metadata.end()) return found->second;
   return absl::InvalidArgumentError(
       absl::StrCat("The checkpoint does not contain the training's position in the data: it has no \"", key,
                    "\"; start at the first batch, or use another checkpoint"));
-}
-
-absl::StatusOr<int64_t> TakeCount(const io::Metadata& metadata, const char* key, int64_t lowest) {
-  ASSIGN_OR_RETURN(const std::string text, Take(metadata, key));
-  int64_t count;
-  if (absl::SimpleAtoi(text, &count) && count >= lowest) return count;
-  return absl::InvalidArgumentError(
-      absl::StrCat("The checkpoint's \"", key, "\" is \"", text, "\"; expected a number of at least ", lowest));
-}
-
-// Checks that a setting has the value it had when the position was saved.
-absl::Status CheckSame(const io::Metadata& metadata, const char* key, const std::string& now) {
-  ASSIGN_OR_RETURN(const std::string then, Take(metadata, key));
-  if (then == now) return absl::OkStatus();
-  const std::string remedy =
-      key == absl::string_view(kExamples) ? "use the data of then" : absl::StrCat("set it to ", then);
-  return absl::FailedPreconditionError(absl::StrCat(
-      "The training was interrupted with \"", key, "\" ", then, " and would resume with ", now,
-      ", which would change the examples in its batches; ", remedy, ", or start at the first batch of the data"));
 }
 
 const char* Text(bool value) { return value ? "true" : "false"; }
@@ -53,8 +33,8 @@ const char* Text(bool value) { return value ? "true" : "false"; }
 absl::StatusOr<Position> ConvertedPosition(const io::Metadata& saved, const std::string& batch_size) {
   Position position;
   int64_t size_now;
-  ASSIGN_OR_RETURN(position.epoch, TakeCount(saved, kEpoch, 0));
-  ASSIGN_OR_RETURN(position.batch, TakeCount(saved, kBatch, 0));
+  ASSIGN_OR_RETURN(position.epoch, TakeCount(saved, kEpochKey, 0));
+  ASSIGN_OR_RETURN(position.batch, TakeCount(saved, kBatchKey, 0));
   ASSIGN_OR_RETURN(const int64_t size, TakeCount(saved, kBatchSize, 1));
   ASSIGN_OR_RETURN(const int64_t examples, TakeCount(saved, kExamples, 1));
   ASSIGN_OR_RETURN(const std::string drops, Take(saved, kDropRemainder));
@@ -68,9 +48,32 @@ absl::StatusOr<Position> ConvertedPosition(const io::Metadata& saved, const std:
 
 }  // namespace
 
+absl::StatusOr<int64_t> TakeCount(const io::Metadata& metadata, const std::string& key, int64_t lowest) {
+  ASSIGN_OR_RETURN(const std::string text, Take(metadata, key));
+  int64_t count;
+  if (absl::SimpleAtoi(text, &count) && count >= lowest) return count;
+  return absl::InvalidArgumentError(
+      absl::StrCat("The checkpoint's \"", key, "\" is \"", text, "\"; expected a number of at least ", lowest));
+}
+
+absl::Status CheckSameSetting(const io::Metadata& metadata, const std::string& key, const std::string& now) {
+  ASSIGN_OR_RETURN(const std::string then, Take(metadata, key));
+  if (then == now) return absl::OkStatus();
+  const std::string remedy = key == kExamples ? "use the data of then" : absl::StrCat("set it to ", then);
+  return absl::FailedPreconditionError(absl::StrCat(
+      "The training was interrupted with \"", key, "\" ", then, " and would resume with ", now,
+      ", which would change the examples in its batches; ", remedy, ", or start at the first batch of the data"));
+}
+
+absl::Status CheckWithinEpoch(int64_t batch, int64_t batches) {
+  if (batch < batches) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("The checkpoint's position is batch ", batch,
+                                                 " of an epoch, but an epoch has ", batches, " batches"));
+}
+
 void PutPosition(const PrefetcherOptions& options, int64_t examples, Position next, io::Metadata& metadata) {
-  metadata[kEpoch] = absl::StrCat(next.epoch);
-  metadata[kBatch] = absl::StrCat(next.batch);
+  metadata[kEpochKey] = absl::StrCat(next.epoch);
+  metadata[kBatchKey] = absl::StrCat(next.batch);
   metadata[kSeed] = absl::StrCat(options.seed);
   metadata[kBatchSize] = absl::StrCat(options.batch_size);
   metadata[kShuffle] = Text(options.shuffle);
@@ -84,21 +87,17 @@ absl::StatusOr<Position> TakePosition(const io::Metadata& metadata, const Prefet
     return absl::InvalidArgumentError(absl::StrCat("batch_size is ", options.batch_size, "; expected at least 1"));
   }
   Position position;
-  ASSIGN_OR_RETURN(position.epoch, TakeCount(metadata, kEpoch, 0));
-  ASSIGN_OR_RETURN(position.batch, TakeCount(metadata, kBatch, 0));
+  ASSIGN_OR_RETURN(position.epoch, TakeCount(metadata, kEpochKey, 0));
+  ASSIGN_OR_RETURN(position.batch, TakeCount(metadata, kBatchKey, 0));
   ASSIGN_OR_RETURN(const int64_t batch_size, TakeCount(metadata, kBatchSize, 1));
-  RETURN_IF_ERROR(CheckSame(metadata, kExamples, absl::StrCat(examples)));
-  RETURN_IF_ERROR(CheckSame(metadata, kShuffle, Text(options.shuffle)));
-  RETURN_IF_ERROR(CheckSame(metadata, kSeed, absl::StrCat(options.seed)));
-  RETURN_IF_ERROR(CheckSame(metadata, kDropRemainder, Text(options.drop_remainder)));
-  if (position.batch >= BatchesPerEpoch(examples, batch_size, options.drop_remainder)) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("The checkpoint's position is batch ", position.batch, " of an epoch, but an epoch has ",
-                     BatchesPerEpoch(examples, batch_size, options.drop_remainder), " batches"));
-  }
+  RETURN_IF_ERROR(CheckSameSetting(metadata, kExamples, absl::StrCat(examples)));
+  RETURN_IF_ERROR(CheckSameSetting(metadata, kShuffle, Text(options.shuffle)));
+  RETURN_IF_ERROR(CheckSameSetting(metadata, kSeed, absl::StrCat(options.seed)));
+  RETURN_IF_ERROR(CheckSameSetting(metadata, kDropRemainder, Text(options.drop_remainder)));
+  RETURN_IF_ERROR(CheckWithinEpoch(position.batch, BatchesPerEpoch(examples, batch_size, options.drop_remainder)));
   if (batch_size == options.batch_size) return position;
   if (!resume.allow_other_batch_size) {
-    return CheckSame(metadata, kBatchSize, absl::StrCat(options.batch_size));
+    return CheckSameSetting(metadata, kBatchSize, absl::StrCat(options.batch_size));
   }
   return ConvertedPosition(metadata, absl::StrCat(options.batch_size));
 }
@@ -110,17 +109,17 @@ absl::Status CheckPosition(const io::Metadata& saved, const io::Metadata& now) {
   for (const auto& [key, value] : now) {
     const auto then = saved.find(key);
     if (then == saved.end() || then->second == value) continue;
-    if (other_size && (key == kEpoch || key == kBatch || key == kBatchSize)) continue;
+    if (other_size && (key == kEpochKey || key == kBatchKey || key == kBatchSize)) continue;
     then_lines.push_back(absl::StrCat(key, " ", then->second));
     now_lines.push_back(absl::StrCat(key, " ", value));
   }
   if (other_size) {
     ASSIGN_OR_RETURN(const Position expected, ConvertedPosition(saved, size_now->second));
-    ASSIGN_OR_RETURN(const int64_t epoch, TakeCount(now, kEpoch, 0));
-    ASSIGN_OR_RETURN(const int64_t batch, TakeCount(now, kBatch, 0));
+    ASSIGN_OR_RETURN(const int64_t epoch, TakeCount(now, kEpochKey, 0));
+    ASSIGN_OR_RETURN(const int64_t batch, TakeCount(now, kBatchKey, 0));
     if (epoch != expected.epoch || batch != expected.batch) {
-      then_lines.push_back(absl::StrCat(kEpoch, " ", expected.epoch, ", ", kBatch, " ", expected.batch));
-      now_lines.push_back(absl::StrCat(kEpoch, " ", epoch, ", ", kBatch, " ", batch));
+      then_lines.push_back(absl::StrCat(kEpochKey, " ", expected.epoch, ", ", kBatchKey, " ", expected.batch));
+      now_lines.push_back(absl::StrCat(kEpochKey, " ", epoch, ", ", kBatchKey, " ", batch));
     }
   }
   if (then_lines.empty()) return absl::OkStatus();

@@ -8,6 +8,18 @@
 
 namespace belfry::models {
 
+namespace {
+
+// Sets each unknown extent to what `next` returns.
+template <class Next>
+void FillUnknown(Shape& shape, const Next& next) {
+  for (int axis = 0; axis < shape.rank(); ++axis) {
+    if (shape[axis] == Shape::kUnknown) shape.set_dim(axis, next());
+  }
+}
+
+}  // namespace
+
 std::string NodeName(absl::string_view name) {
   const auto plain = [](char c) { return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '.'; };
   std::string valid(name);
@@ -18,7 +30,9 @@ std::string NodeName(absl::string_view name) {
 }
 
 Batch::Batch(const Scope& scope, absl::Span<const data::Field> fields) : graph_(&scope.graph()), where_(scope.name()) {
-  if (const absl::Status status = data::CheckFields(fields); !status.ok()) {
+  std::vector<data::Field> known(fields.begin(), fields.end());
+  for (data::Field& field : known) FillUnknown(field.shape, [] { return 1; });
+  if (const absl::Status status = data::CheckFields(known); !status.ok()) {
     scope.Fail(status);
     return;
   }
@@ -41,9 +55,14 @@ Output Batch::operator[](FieldName name) const {
   return Output();
 }
 
-std::vector<FeedSpec> Batch::FeedSpecs(int64_t examples) const {
+std::vector<FeedSpec> Batch::FeedSpecs(int64_t examples, absl::Span<const int64_t> extents) const {
   std::vector<FeedSpec> specs;
-  for (size_t i = 0; i < fields_.size(); ++i) specs.push_back({placeholders_[i], fields_[i].shape.Insert(0, examples)});
+  size_t next = 0;
+  for (size_t i = 0; i < fields_.size(); ++i) {
+    Shape shape = fields_[i].shape;
+    FillUnknown(shape, [&] { return next < extents.size() ? extents[next++] : Shape::kUnknown; });
+    specs.push_back({placeholders_[i], shape.Insert(0, examples)});
+  }
   return specs;
 }
 

@@ -36,7 +36,7 @@ class Batch {
  public:
   Batch() = default;  // without fields
   // Adds the placeholders to the name scope "batch/" of `scope`: "tower_0/batch/image". An error of the graph if the
-  // fields are not as data::CheckFields wants them.
+  // fields are not as data::CheckFields wants them, but for unknown extents, which they may have.
   Batch(const Scope& scope, absl::Span<const data::Field> fields);
 
   // The field of that name: batch["tokens"]. If there is none, an error of the graph that lists the fields there are.
@@ -45,8 +45,9 @@ class Batch {
   absl::Span<const data::Field> fields() const { return fields_; }
   absl::Span<const Output> placeholders() const { return placeholders_; }  // in the order of fields()
 
-  // For Session::Prepare: the shapes of `examples` examples. Values are then fed in the order of fields().
-  std::vector<FeedSpec> FeedSpecs(int64_t examples) const;
+  // For Session::Prepare: the shapes of `examples` examples, with the extents that are unknown in fields(), in their
+  // order. Values are then fed in the order of fields().
+  std::vector<FeedSpec> FeedSpecs(int64_t examples, absl::Span<const int64_t> extents = {}) const;
   // For Session::Run: the values of one tower, whose fields are in the order of fields().
   std::vector<Feed> Feeds(const data::TowerBatch& examples) const;
 

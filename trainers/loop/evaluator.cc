@@ -65,6 +65,13 @@ Classification::operator Evaluation() const {
 Evaluator::Evaluator(OpScope scope, absl::Span<const data::Field> fields, const LogitsFunction& logits,
                      const std::string& label)
     : batch_(scope, fields) {
+  const auto unknown = [](const data::Field& field) { return !field.shape.known(); };
+  if (std::any_of(fields.begin(), fields.end(), unknown)) {
+    scope.Fail(absl::InvalidArgumentError(
+        absl::StrCat("an Evaluator runs over a data::Dataset, whose examples have one shape, but was given the fields ",
+                     data::FieldsText(fields), "; run a session on the batches of a data::BucketBatcher instead")));
+    return;
+  }
   if (!batch_[models::FieldName(label, scope.location())].valid()) return;
   label_ = *data::FindField(fields, label);
   labels_per_example_ = fields[label_].shape.elements();

@@ -50,7 +50,8 @@ using LogitsFunction = std::function<absl::StatusOr<Output>(const Scope& scope, 
 class Evaluator {
  public:
   // Adds the nodes. The scope selects the variables: Scope(graph).Replica(0).ReuseVariables(Reuse::kAlways) those of
-  // tower 0. `label`: the field, int32 or int64, with the classes. Errors are kept by the graph.
+  // tower 0. `label`: the field, int32 or int64, with the classes. Errors are kept by the graph. Fields with unknown
+  // extents are one.
   Evaluator(OpScope scope, absl::Span<const data::Field> fields, const LogitsFunction& logits,
             const std::string& label = "label");
 

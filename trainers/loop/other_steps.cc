@@ -94,9 +94,9 @@ absl::Status OtherSteps::Start(int64_t steps, StepResults& results) {
   return absl::OkStatus();
 }
 
-absl::Status OtherSteps::Prepare(int64_t examples) {
+absl::Status OtherSteps::Prepare(const data::BatchShape& shape) {
   for (const auto& other : others_) {
-    RETURN_IF_ERROR(OfStep(other->table.Find(examples, false).status(), other->step().name));
+    RETURN_IF_ERROR(OfStep(other->table.Find(shape, false).status(), other->step().name));
   }
   return absl::OkStatus();
 }
@@ -107,7 +107,7 @@ absl::Status OtherSteps::Run(const data::Batch& batch, int64_t number, bool read
     if ((number + 1) % other->options.every != 0) continue;
     StepTable& table = other->table;
     ASSIGN_OR_RETURN(const absl::Span<const Tensor> feeds, table.Feeds(batch));
-    ASSIGN_OR_RETURN(PreparedStep* const step, table.Find(batch.examples(), false));
+    ASSIGN_OR_RETURN(PreparedStep* const step, table.Find(table.ShapeOf(batch), false));
     running(*step);
     const std::string& name = other->step().name;
     RETURN_IF_ERROR(OfStep(table.RunSeries(batch), name));

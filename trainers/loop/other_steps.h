@@ -34,8 +34,8 @@ class OtherSteps {
   // Reads the steps' own counts, and adds their losses, "generator", and metrics, "generator/accuracy", to
   // results.metrics. FailedPrecondition if they are not what they must be after so many steps of the Trainer.
   absl::Status Start(int64_t steps, StepResults& results);
-  // Prepares all for batches of so many examples.
-  absl::Status Prepare(int64_t examples);
+  // Prepares all for batches of that shape.
+  absl::Status Prepare(const data::BatchShape& shape);
   // Runs those that are due after step `number` on its batch, and hands `running` each before. Reads their results if
   // `read`, or on CPUs. Errors: those of StepTable.
   absl::Status Run(const data::Batch& batch, int64_t number, bool read,

@@ -7,11 +7,13 @@
 
 namespace belfry::trainers {
 
-PlannedStep TrainingStep(const models::TrainStep& step, int64_t examples, absl::Span<const Output> summaries) {
+PlannedStep TrainingStep(const models::TrainStep& step, const data::BatchShape& batch,
+                         absl::Span<const Output> summaries) {
   PlannedStep planned{.name = "training", .fetches = {step.loss, step.learning_rate}, .targets = {step.update}};
   for (int i = 0; i < static_cast<int>(step.towers.size()) && step.series == 1; ++i) {
-    const int64_t count = data::RangeOfTower(examples, step.towers_in_all, step.first_tower + i).count;
-    for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count)) planned.feeds.push_back(std::move(feed));
+    const int64_t count = data::RangeOfTower(batch.examples, step.towers_in_all, step.first_tower + i).count;
+    for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count, batch.extents))
+      planned.feeds.push_back(std::move(feed));
   }
   std::vector<Output>& fetches = planned.fetches;
   for (const models::TrainMetric& metric : step.metrics) fetches.push_back(metric.mean);
@@ -20,12 +22,13 @@ PlannedStep TrainingStep(const models::TrainStep& step, int64_t examples, absl::
   return planned;
 }
 
-PlannedStep RunInSeries(const models::TrainStep& step, int64_t examples, int index) {
+PlannedStep RunInSeries(const models::TrainStep& step, const data::BatchShape& batch, int index) {
   PlannedStep planned{.name = "training, a tower on each device", .targets = {step.accumulate}};
   for (int i = 0; i < static_cast<int>(step.towers.size()); ++i) {
     const int tower = step.first_tower + i * step.series + index;
-    const int64_t count = data::RangeOfTower(examples, step.towers_in_all, tower).count;
-    for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count)) planned.feeds.push_back(std::move(feed));
+    const int64_t count = data::RangeOfTower(batch.examples, step.towers_in_all, tower).count;
+    for (FeedSpec& feed : step.towers[i].batch.FeedSpecs(count, batch.extents))
+      planned.feeds.push_back(std::move(feed));
     planned.feeds.push_back({step.towers[i].index, {}});
     planned.feeds.push_back({step.towers[i].first_example, {}});
   }

@@ -22,13 +22,14 @@ struct PlannedStep {
 // The steps of a run with the given batch size.
 using PlannedSteps = std::function<std::vector<PlannedStep>(int64_t batch_size)>;
 
-// The training step for so many examples, split over all towers as a Prefetcher does; of towers in series, the update
-// after their runs, which reads no examples. It fetches the loss, the learning
+// The training step for a batch of that shape, split over all towers as a Prefetcher does; of towers in series, the
+// update after their runs, which reads no examples. It fetches the loss, the learning
 // rate, the metrics, with loss scaling the scale and the number of skipped steps, and the summaries.
-PlannedStep TrainingStep(const models::TrainStep& step, int64_t examples, absl::Span<const Output> summaries = {});
+PlannedStep TrainingStep(const models::TrainStep& step, const data::BatchShape& batch,
+                         absl::Span<const Output> summaries = {});
 
 // The run of tower `index` of each device's series, for a step with towers in series.
-PlannedStep RunInSeries(const models::TrainStep& step, int64_t examples, int index);
+PlannedStep RunInSeries(const models::TrainStep& step, const data::BatchShape& batch, int index);
 
 // The steps that a Trainer prepares: the training step with a full batch; the same with the batch that ends an epoch of
 // `examples`, if that is smaller; the same with summaries, if there are any. Before them, those of towers in series.

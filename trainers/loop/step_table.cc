@@ -35,12 +35,16 @@ absl::Status CheckLoss(double loss, int64_t step) {
       absl::StrCat("Model diverged with loss = ", loss, " at step ", step, "; try a smaller learning rate"));
 }
 
-absl::StatusOr<PreparedStep*> StepTable::Find(int64_t examples, bool with_summaries) {
-  // Towers in series have one update for batches of all sizes.
-  Prepared& known = prepared_[step_.series > 1 ? 0 : examples];
+data::BatchShape StepTable::ShapeOf(const data::Batch& batch) const {
+  return {batch.examples(), data::UnknownExtents(step_.towers[0].batch.fields(), batch.towers()[0])};
+}
+
+absl::StatusOr<PreparedStep*> StepTable::Find(const data::BatchShape& shape, bool with_summaries) {
+  // Towers in series have one update for batches of all shapes.
+  Prepared& known = prepared_[step_.series > 1 ? data::BatchShape(0) : shape];
   std::unique_ptr<PreparedStep>& prepared = with_summaries ? known.with_summaries : known.plain;
   if (prepared != nullptr) return prepared.get();
-  const PlannedStep planned = TrainingStep(step_, examples, with_summaries ? summaries_ : std::vector<Output>());
+  const PlannedStep planned = TrainingStep(step_, shape, with_summaries ? summaries_ : std::vector<Output>());
   ASSIGN_OR_RETURN(prepared, session_.Prepare(planned.feeds, planned.fetches, planned.targets));
   if (tasks_.world().size() == 1) return prepared.get();
   const std::vector<std::string> lines = CollectiveLines(prepared->plan());
@@ -78,13 +82,15 @@ absl::StatusOr<absl::Span<const Tensor>> StepTable::Feeds(const data::Batch& bat
   return absl::MakeConstSpan(feeds_);
 }
 
-absl::StatusOr<absl::Span<PreparedStep* const>> StepTable::FindRuns(int64_t examples) {
-  std::vector<PreparedStep*>& known = runs_of_batch_[examples];
+absl::StatusOr<absl::Span<PreparedStep* const>> StepTable::FindRuns(const data::BatchShape& shape) {
+  std::vector<PreparedStep*>& known = runs_of_batch_[shape];
   while (static_cast<int>(known.size()) < step_.series) {
-    const PlannedStep planned = RunInSeries(step_, examples, static_cast<int>(known.size()));
-    std::vector<int64_t> counts;
-    for (const FeedSpec& feed : planned.feeds) counts.push_back(feed.shape.rank() == 0 ? 0 : feed.shape[0]);
-    std::unique_ptr<PreparedStep>& prepared = runs_[counts];
+    const PlannedStep planned = RunInSeries(step_, shape, static_cast<int>(known.size()));
+    std::vector<int64_t> extents;
+    for (const FeedSpec& feed : planned.feeds) {
+      extents.insert(extents.end(), feed.shape.dims().begin(), feed.shape.dims().end());
+    }
+    std::unique_ptr<PreparedStep>& prepared = runs_[extents];
     if (prepared == nullptr) {
       ASSIGN_OR_RETURN(prepared, session_.Prepare(planned.feeds, planned.fetches, planned.targets));
     }
@@ -95,7 +101,7 @@ absl::StatusOr<absl::Span<PreparedStep* const>> StepTable::FindRuns(int64_t exam
 
 absl::Status StepTable::RunSeries(const data::Batch& batch) {
   if (step_.series == 1) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const absl::Span<PreparedStep* const> runs, FindRuns(batch.examples()));
+  ASSIGN_OR_RETURN(const absl::Span<PreparedStep* const> runs, FindRuns(ShapeOf(batch)));
   const absl::Span<const data::TowerBatch> towers = batch.towers();
   while (indices_.size() < towers.size()) {
     indices_.push_back(Tensor::Of<int64_t>({static_cast<int64_t>(indices_.size()) % step_.series}, {}));
@@ -116,8 +122,8 @@ absl::Status StepTable::RunSeries(const data::Batch& batch) {
 }
 
 absl::Status StepTable::Wait() {
-  for (const auto& [counts, run] : runs_) RETURN_IF_ERROR(run->Wait());
-  for (const auto& [examples, prepared] : prepared_) {
+  for (const auto& [extents, run] : runs_) RETURN_IF_ERROR(run->Wait());
+  for (const auto& [shape, prepared] : prepared_) {
     for (PreparedStep* const step : {prepared.plain.get(), prepared.with_summaries.get()}) {
       if (step != nullptr) RETURN_IF_ERROR(step->Wait());
     }
@@ -126,7 +132,7 @@ absl::Status StepTable::Wait() {
 }
 
 absl::Status StepTable::Read(PreparedStep& step, int64_t number, StepResults& results, std::vector<Tensor>* summaries) {
-  for (const auto& [counts, run] : runs_) RETURN_IF_ERROR(run->Wait());
+  for (const auto& [extents, run] : runs_) RETURN_IF_ERROR(run->Wait());
   RETURN_IF_ERROR(step.Wait());
   results.loss = step.fetched(0).scalar<float>();
   results.learning_rate = step.fetched(1).scalar<float>();

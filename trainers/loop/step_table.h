@@ -1,4 +1,4 @@
-// The prepared training steps of a run, by the number of examples in their batch.
+// The prepared training steps of a run, by the shape of their batch.
 #pragma once
 
 #include <cstdint>
@@ -30,10 +30,12 @@ class StepTable {
       : session_(session), step_(step), tasks_(tasks), summaries_(std::move(summaries)) {}
 
   bool has_summaries() const { return !summaries_.empty(); }
-  // The step for a batch of so many examples, which is prepared when it is first asked for. All tasks must then ask for
+  // The shape of a batch.
+  data::BatchShape ShapeOf(const data::Batch& batch) const;
+  // The step for a batch of that shape, which is prepared when it is first asked for. All tasks must then ask for
   // it, though not all with summaries. Errors: those of Session::Prepare; FailedPrecondition if the tasks' plans run
   // other collectives.
-  absl::StatusOr<PreparedStep*> Find(int64_t examples, bool with_summaries);
+  absl::StatusOr<PreparedStep*> Find(const data::BatchShape& shape, bool with_summaries);
   // The tensors to feed to it, valid until the next call; none with towers in series. InvalidArgument if the batch, of
   // a source of the user's own, is not divided as data::RangeOfTower says.
   absl::StatusOr<absl::Span<const Tensor>> Feeds(const data::Batch& batch);
@@ -55,18 +57,18 @@ class StepTable {
     std::vector<std::string> collectives;  // of either
   };
 
-  // The runs for a batch of so many examples, by index in the series.
-  absl::StatusOr<absl::Span<PreparedStep* const>> FindRuns(int64_t examples);
+  // The runs for a batch of that shape, by index in the series.
+  absl::StatusOr<absl::Span<PreparedStep* const>> FindRuns(const data::BatchShape& shape);
 
   Session& session_;
   const models::TrainStep& step_;
   TaskSync& tasks_;
   const std::vector<Output> summaries_;
-  std::map<int64_t, Prepared> prepared_;
+  std::map<data::BatchShape, Prepared> prepared_;
   std::vector<Tensor> feeds_;
-  std::map<std::vector<int64_t>, std::unique_ptr<PreparedStep>> runs_;  // by the examples of each device's tower
-  std::map<int64_t, std::vector<PreparedStep*>> runs_of_batch_;         // by examples of the batch
-  std::vector<Tensor> indices_, offsets_;                               // scalars to feed, by tower of this process
+  std::map<std::vector<int64_t>, std::unique_ptr<PreparedStep>> runs_;  // by the shapes of all feeds
+  std::map<data::BatchShape, std::vector<PreparedStep*>> runs_of_batch_;
+  std::vector<Tensor> indices_, offsets_;  // scalars to feed, by tower of this process
 };
 
 }  // namespace belfry::trainers

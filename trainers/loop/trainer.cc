@@ -100,7 +100,7 @@ absl::Status Trainer::RunStep(data::Batch batch) {
   bool read = with_summaries;
   for (Callback* const callback : callbacks_) read |= callback->WantsResults(number);
   ASSIGN_OR_RETURN(const absl::Span<const Tensor> feeds, steps_.Feeds(batch));
-  ASSIGN_OR_RETURN(PreparedStep* const step, steps_.Find(batch.examples(), with_summaries));
+  ASSIGN_OR_RETURN(PreparedStep* const step, steps_.Find(steps_.ShapeOf(batch), with_summaries));
   consistent_ = false;
   phases_.SetRunning(*step);
   RETURN_IF_ERROR(steps_.RunSeries(batch));

@@ -29,14 +29,15 @@ class Trainer {
   ~Trainer();
 
   // Restores options.resume.checkpoint, or initializes the variables without a value, prepares all steps that the run
-  // will come to, then trains. Errors: InvalidArgument for negative options, a trace after the last step, metrics
-  // without a name of their own, or a checkpoint of another model; FailedPrecondition if the input does not start where
-  // options.resume.checkpoint stopped, or if a run that resumes nothing has nothing to train, since the global step,
-  // which counts the steps of all TrainSteps in the graph, is at options.steps already; ResourceExhausted, before the
-  // first step, if the steps do not fit into memory together; those of the input, of steps and of callbacks;
-  // FailedPrecondition if tasks differ in settings, data or model; Aborted, naming the step, if the loss is NaN or
-  // infinite (checked at every step; on GPUs, where the host runs ahead, only when it is logged), or if loss scaling
-  // skips 100 steps in a row; DataLoss if the variables of towers differ. The error names the last good checkpoint.
+  // will come to, or those of all BatchSource::shapes, then trains. Errors: InvalidArgument for negative options, a
+  // trace after the last step, metrics without a name of their own, or a checkpoint of another model;
+  // FailedPrecondition if the input does not start where options.resume.checkpoint stopped, or if a run that resumes
+  // nothing has nothing to train, since the global step, which counts the steps of all TrainSteps in the graph, is at
+  // options.steps already; ResourceExhausted, before the first step, if the steps do not fit into memory together;
+  // those of the input, of steps and of callbacks; FailedPrecondition if tasks differ in settings, data or model;
+  // Aborted, naming the step, if the loss is NaN or infinite (checked at every step; on GPUs, where the host runs
+  // ahead, only when it is logged), or if loss scaling skips 100 steps in a row; DataLoss if the variables of towers
+  // differ. The error names the last good checkpoint.
   absl::Status Run();
   // The result of options.stop that ended the run; 0 if it ran to its end.
   int stopped() const { return state_.stopped; }
@@ -60,7 +61,7 @@ class Trainer {
   absl::Status StartCallbacks();
   absl::Status FindLatest();
   absl::Status Start();
-  std::vector<std::pair<int64_t, bool>> StepsToCome() const;
+  std::vector<std::pair<data::BatchShape, bool>> StepsToCome() const;
   absl::Status PrepareSteps();
 
   absl::Status Train();

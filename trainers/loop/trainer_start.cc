@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/data/resume.h"
@@ -196,18 +197,24 @@ absl::Status Trainer::Start() {
   return PrepareSteps();
 }
 
-// The training steps that the run comes to, in this order: the number of examples, and whether with summaries. One that
-// it first comes to after kLookAhead steps may be missing.
-std::vector<std::pair<int64_t, bool>> Trainer::StepsToCome() const {
-  std::vector<std::pair<int64_t, bool>> steps;
-  if (ends_) return steps;
+// The training steps that the run comes to, in this order: the shape of the batch, and whether with summaries. One that
+// it first comes to after kLookAhead steps may be missing. Of a source with several shapes, all of them, but only one
+// of both kinds.
+std::vector<std::pair<data::BatchShape, bool>> Trainer::StepsToCome() const {
+  std::vector<std::pair<data::BatchShape, bool>> steps;
+  if (ends_ || state_.steps >= options_.steps) return steps;
+  for (const data::BatchShape& shape : input_.shapes()) {
+    steps.emplace_back(shape, steps_.has_summaries() && options_.summary_every == 1);
+  }
+  const auto unknown = [](const data::Field& field) { return !field.shape.known(); };
+  if (std::any_of(input_.fields().begin(), input_.fields().end(), unknown)) return steps;
   const int64_t size = input_.batch_size(), last = input_.last_batch_size(), batches = input_.batches_per_epoch();
   int64_t end = std::min(options_.steps, state_.steps + kLookAhead);
   // From then on they recur.
   end = std::min(end, state_.steps + batches * std::max<int64_t>(options_.summary_every, 1));
   for (int64_t step = state_.steps; step < end; ++step) {
     const int64_t batch = (next_.batch + step - state_.steps) % batches;
-    const std::pair<int64_t, bool> coming(batch == batches - 1 ? last : size, WithSummaries(step));
+    const std::pair<data::BatchShape, bool> coming(batch == batches - 1 ? last : size, WithSummaries(step));
     if (std::find(steps.begin(), steps.end(), coming) == steps.end()) steps.push_back(coming);
   }
   return steps;
@@ -215,11 +222,13 @@ std::vector<std::pair<int64_t, bool>> Trainer::StepsToCome() const {
 
 // Tasks compare their plans, so all must meet the sizes of batches in the same order, as they do in the run.
 absl::Status Trainer::PrepareSteps() {
-  for (const auto& [examples, with_summaries] : StepsToCome()) {
-    const std::string what =
-        absl::StrCat("the training step for ", Counted(examples, "example"), with_summaries ? ", with summaries" : "");
-    RETURN_IF_ERROR(Preparing(what, steps_.Find(examples, with_summaries).status()));
-    RETURN_IF_ERROR(Preparing(what, others_.Prepare(examples)));
+  for (const auto& [shape, with_summaries] : StepsToCome()) {
+    const std::string extents =
+        shape.extents.empty() ? "" : absl::StrCat(" of extents ", absl::StrJoin(shape.extents, ", "));
+    const std::string what = absl::StrCat("the training step for ", Counted(shape.examples, "example"), extents,
+                                          with_summaries ? ", with summaries" : "");
+    RETURN_IF_ERROR(Preparing(what, steps_.Find(shape, with_summaries).status()));
+    RETURN_IF_ERROR(Preparing(what, others_.Prepare(shape)));
   }
   if (!options_.evaluate) return absl::OkStatus();
   for (const PlannedStep& step : options_.evaluation_steps) {

@@ -31,6 +31,22 @@ TEST(Batch, HasAPlaceholderForEachField) {
   EXPECT_EQ(batch.FeedSpecs(5)[0].output, batch["user"]);
 }
 
+TEST(Batch, TakesTheUnknownExtentsOfItsFieldsInTheirOrder) {
+  Graph graph(BuiltinOps());
+  const std::vector<data::Field> fields = {
+      {"text", DType::kInt32, {-1}}, {"label", DType::kInt32, {}}, {"image", DType::kFloat32, {-1, 5, -1}}};
+  const Batch batch(Scope(graph), fields);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  EXPECT_EQ(batch["image"].shape(), Shape({-1, -1, 5, -1}));
+  const std::vector<FeedSpec> specs = batch.FeedSpecs(2, {7, 8, 9});
+  EXPECT_EQ(specs[0].shape, Shape({2, 7}));
+  EXPECT_EQ(specs[1].shape, Shape({2}));
+  EXPECT_EQ(specs[2].shape, Shape({2, 8, 5, 9}));
+  data::TowerBatch tower;
+  for (const FeedSpec& spec : specs) tower.fields.emplace_back(spec.output.dtype(), spec.shape);
+  EXPECT_EQ(data::UnknownExtents(fields, tower), (std::vector<int64_t>{7, 8, 9}));
+}
+
 TEST(Batch, TakesFieldsOfAnyName) {
   Graph graph(BuiltinOps());
   const Batch batch(Scope(graph), {{"house price", DType::kFloat32, {}},

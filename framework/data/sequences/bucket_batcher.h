@@ -1,0 +1,102 @@
+// Batches of sequences of similar lengths, padded.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/types/span.h"
+#include "framework/data/batch_source.h"
+#include "framework/data/sequences/buckets.h"
+#include "framework/data/sequences/sequence_dataset.h"
+
+namespace belfry::data {
+
+struct BucketBatcherOptions {
+  int64_t batch_size = 128;  // of whole batches in all towers, split by RangeOfTower
+  // The lengths to which batches are padded, ascending. Empty: 8, 16, 32 ... up to the longest sequence, so that at
+  // most half of a batch of sequences longer than 8 is padding.
+  std::vector<int64_t> buckets = {};
+  int towers = 1;        // of all processes
+  int first_tower = 0;   // the first one whose examples are made here
+  int local_towers = 0;  // number of towers whose examples are made here; 0: all from first_tower
+  uint64_t seed = 0;
+  bool shuffle = true;          // a new order each epoch; otherwise the dataset's order
+  bool drop_remainder = false;  // skip the last, smaller batch of each bucket
+  int64_t epochs = 0;           // stop before the epoch of this number; 0: never stop
+  Position start = {};          // the first batch; to resume, the Batch::next of the last one trained on
+  // The numbers to pad fields with, such as a label to ignore; 0 for the others.
+  std::map<std::string, double> padding = {};
+  std::string length_field = "length";  // the name of the field with the lengths
+};
+
+// Batches of sequences, each from one bucket: sequences of similar lengths, padded to the bucket's bound. So there are
+// at most two shapes for each bucket, whole batches and a smaller one, and a step is compiled for each. A batch has the
+// fields of the dataset, of sequences [?, ...], and their lengths, int32 [].
+//
+// Every example is in one batch of an epoch. The contents of a batch depend only on (dataset, buckets, seed,
+// batch_size, shuffle, drop_remainder, position); the towers' parts, one after the other, are the same for any number
+// of towers. The caller's thread makes the batches, in memory that is allocated for each
+// shape and for each batch on loan at once. Not thread-safe.
+class BucketBatcher final : public BatchSource {
+ public:
+  // `dataset` must outlive the result. InvalidArgument for options that cannot make a batch: sizes below 1, a start
+  // outside the epoch, buckets that Buckets::Make refuses, a padding for what is no sequence or that its dtype cannot
+  // hold; an empty dataset, or one whose fields are not as SequenceDataset says.
+  static absl::StatusOr<std::unique_ptr<BucketBatcher>> Create(const SequenceDataset& dataset,
+                                                               BucketBatcherOptions options);
+
+  // OutOfRange after the last epoch; the dataset's error, after which Next tries the same batch again.
+  absl::StatusOr<Batch> Next() override;
+
+  absl::Span<const Field> fields() const override { return fields_; }
+  int64_t batch_size() const override { return options_.batch_size; }
+  int64_t batches_per_epoch() const override { return batches_per_epoch_; }
+  std::vector<BatchShape> shapes() const override;
+  int towers() const override { return options_.towers; }
+  int local_towers() const override;
+  Position position() const override { return next_; }
+  // data::PutPosition, and the buckets as "data.buckets".
+  void PutPosition(Position next, io::Metadata& metadata) const override;
+  absl::Status Resume(const io::Metadata& saved) override;
+  absl::StatusOr<std::vector<std::string>> Settings() const override;
+
+  const Buckets& buckets() const { return buckets_; }
+  int64_t examples_per_epoch() const { return dataset_.size(); }
+  // The share of steps in the batches of an epoch, with the smaller ones, that are padding.
+  double padding() const;
+
+ private:
+  // A batch and its memory.
+  struct Slot : BatchContents {
+    std::vector<TowerBatch> parts;
+    bool taken = false;
+  };
+
+  BucketBatcher(const SequenceDataset& dataset, BucketBatcherOptions options, Buckets buckets,
+                std::vector<Tensor> padding);
+  Slot& FreeSlot(const BucketBatch& batch);
+  absl::Status Make(const BucketBatch& batch, Slot& slot);
+  absl::Status MakeExample(TowerBatch& tower, int64_t row, int64_t index, int64_t steps);
+  Position After(const Position& position) const;
+  void GiveBack(BatchContents& contents) override;
+
+  const SequenceDataset& dataset_;
+  const BucketBatcherOptions options_;
+  const Buckets buckets_;
+  const std::vector<Tensor> padding_;  // by field of the dataset: a number, of sequences
+  std::vector<Field> fields_;          // in a batch
+  int64_t batches_per_epoch_ = 0;
+  Position next_;
+  BucketEpoch epoch_;  // that of number dealt_
+  int64_t dealt_ = -1;
+  std::map<std::pair<size_t, int64_t>, std::vector<std::unique_ptr<Slot>>> slots_;  // by bucket and examples
+  std::vector<std::byte*> places_;                                                  // of an example's fields
+  int on_loan_ = 0;
+};
+
+}  // namespace belfry::data
