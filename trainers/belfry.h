@@ -10,6 +10,7 @@
 #include "framework/data/mixup.h"
 #include "framework/data/npy.h"
 #include "framework/data/prefetcher.h"
+#include "framework/data/read_ahead.h"
 #include "framework/data/resume.h"
 #include "framework/data/sequences/bucket_batcher.h"
 #include "framework/data/sequences/sequence_dataset.h"

@@ -40,7 +40,7 @@ struct BucketBatcherOptions {
 //
 // Every example is in one batch of an epoch. The contents of a batch depend only on (dataset, buckets, seed,
 // batch_size, shuffle, drop_remainder, position); the towers' parts, one after the other, are the same for any number
-// of towers. The caller's thread makes the batches, in memory that is allocated for each
+// of towers. The caller's thread makes the batches (ReadAhead has one of its own), in memory that is allocated for each
 // shape and for each batch on loan at once. Not thread-safe.
 class BucketBatcher final : public BatchSource {
  public:
