@@ -29,6 +29,11 @@ execute_process(COMMAND ${work_dir}/examples/halve_rate OUTPUT_VARIABLE text COM
 if(NOT text MATCHES "the learning rate is now 0\\.01\n.*Stopped after step [0-9]+: the learning rate is small\\.\n")
   message(FATAL_ERROR "halve_rate does not halve its rate:\n${text}")
 endif()
+execute_process(COMMAND ${work_dir}/examples/transfer ${work_dir}/rings OUTPUT_VARIABLE text
+                COMMAND_ERROR_IS_FATAL ANY)
+if(NOT text MATCHES "Variables of the trunk: 8 as they were, 0 others")
+  message(FATAL_ERROR "transfer changes what it froze:\n${text}")
+endif()
 execute_process(COMMAND ${work_dir}/examples/sequence_classifier OUTPUT_VARIABLE text COMMAND_ERROR_IS_FATAL ANY)
 if(NOT text MATCHES "2[0-9]% of the steps in batches are padding\n.*right about (100|9[0-9])\\.[0-9]% of new texts\n$")
   message(FATAL_ERROR "sequence_classifier does not learn:\n${text}")
