@@ -1,5 +1,4 @@
-// Trains a network to name the ring that a point lies in, then a new head on its frozen trunk for another task, of
-// which there are few examples: transfer FOLDER
+// Trains a network to name the ring of a point, then a new head on its frozen trunk by few examples: transfer FOLDER
 #include <cmath>
 #include <cstdio>
 #include <cstring>
@@ -74,7 +73,7 @@ absl::Status Transfer(const std::string& folder) {
 int main(int argc, char** argv) {
   const std::string folder = argc > 1 ? argv[1] : "rings";
   absl::Status status = Learn(folder);
-  status.Update(Transfer(folder));
+  if (status.ok()) status = Transfer(folder);
   if (!status.ok()) std::fprintf(stderr, "%s\n", status.ToString().c_str());
   return status.ok() ? 0 : 1;
 }
