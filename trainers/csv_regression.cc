@@ -26,23 +26,6 @@ constexpr double kMaxTarget = 1e18;
 // Of the printed formula's predictions, in spreads of the target. Training in float32 leaves errors of that size.
 constexpr double kFormulaError = 1e-6;
 
-void Measure(CsvColumn& column) {
-  const absl::Span<const double> values = column.values.span<double>();
-  const auto rows = static_cast<double>(values.size());
-  // Relative to the first row, so that the mean of a constant is exact.
-  column.mean = values[0];
-  for (const double value : values) column.mean += (value - values[0]) / rows;
-  for (const double value : values) column.spread = std::max(column.spread, std::abs(value - column.mean));
-  if (column.spread == 0) return;
-  // In units of the largest difference, so that no square overflows or underflows.
-  double variance = 0;
-  for (const double value : values) {
-    const double difference = (value - column.mean) / column.spread;
-    variance += difference * difference / rows;
-  }
-  column.deviation = column.spread * std::sqrt(variance);
-}
-
 absl::Status ReadColumns(const CsvRegressionOptions& options, std::vector<CsvColumn>& features, CsvColumn& target) {
   const data::Column to_predict{.name = options.target.empty() ? "-1" : options.target, .largest = kMaxTarget};
   ASSIGN_OR_RETURN(const data::Table table, data::ReadCsv(options.path, {.columns = {to_predict},
@@ -52,7 +35,8 @@ absl::Status ReadColumns(const CsvRegressionOptions& options, std::vector<CsvCol
   for (const std::string& warning : table.warnings) spdlog::warn("{}: {}", options.path, warning);
   for (size_t i = 0; i < table.columns.size(); ++i) {
     CsvColumn& column = table.columns[i].largest == kMaxTarget ? target : features.emplace_back();
-    column = {.name = table.columns[i].name, .values = table.values[i]};
+    column.name = table.columns[i].name;
+    column.values = table.values[i];
   }
   if (!features.empty()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -168,9 +152,9 @@ absl::Status CsvRegression::OpenData(ProgramRun& run) {
   for (const auto& [what, value] : Facts(features_, target_)) {
     run.training.metadata[absl::StrCat("csv.", what)] = value;
   }
-  Measure(target_);
+  static_cast<Moments&>(target_) = MomentsOf(target_.values.span<double>());
   for (CsvColumn& feature : features_) {
-    Measure(feature);
+    static_cast<Moments&>(feature) = MomentsOf(feature.values.span<double>());
     RETURN_IF_ERROR(CheckDeviation(options_.path, feature, target_));
   }
   ASSIGN_OR_RETURN(dataset_,

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "framework/data/table/csv.h"
+#include "trainers/moments.h"
 #include "trainers/program/training_program.h"
 
 namespace belfry::trainers {
@@ -22,12 +23,9 @@ struct CsvRegressionOptions {
 };
 
 // A column of a file.
-struct CsvColumn {
+struct CsvColumn : Moments {
   std::string name = {};
   Tensor values = {};  // [N] float64
-  double mean = 0;
-  double spread = 0;     // the largest distance of a value from the mean
-  double deviation = 1;  // the standard deviation; 1 if all values are the same
 };
 
 // target = sum(weights[i] * features[i]) + bias, in the units of the file.

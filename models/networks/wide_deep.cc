@@ -63,9 +63,10 @@ Initializer ZeroForUnknown(Initializer others) {
 
 Output Deep(const Scope& scope, const TableInput& table, const WideDeepOptions& options) {
   std::vector<Output> parts;
-  const double stddev = 1 / std::sqrt(static_cast<double>(options.width));
   for (const CategoryInput& column : table.categories) {
-    parts.push_back(Embedding(scope, NodeName(column.name), column.ids, column.categories, options.width,
+    const int64_t width = column.width > 0 ? column.width : options.width;
+    const double stddev = 1 / std::sqrt(static_cast<double>(width));
+    parts.push_back(Embedding(scope, NodeName(column.name), column.ids, column.categories, width,
                               {.table = ZeroForUnknown(NormalInitializer(stddev)), .dtype = options.dtype}));
   }
   if (table.numbers.has_value()) parts.push_back(*table.numbers);
@@ -82,6 +83,7 @@ Output Deep(const Scope& scope, const TableInput& table, const WideDeepOptions& 
 
 Output WideDeep(OpScope scope, const TableInput& table, const WideDeepOptions& options) {
   if (!Check(scope, table, options)) return Output();
+  if (!options.wide) return Deep(scope.VariableScope("deep"), table, options);
   const Output wide = Wide(scope.VariableScope("wide"), table, options);
   return ops::Add(scope, wide, Deep(scope.VariableScope("deep"), table, options));
 }

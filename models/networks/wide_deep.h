@@ -16,6 +16,7 @@ struct CategoryInput {
   std::string name = {};   // of any characters; the variables are called after it, see NodeName
   Output ids = {};         // [N], int32 or int64, in [0, categories)
   int64_t categories = 0;  // the size of its vocabulary: data::Field::categories
+  int64_t width = 0;       // of its embedding; 0: WideDeepOptions::width
 };
 
 // The columns of a table: at least one.
@@ -26,6 +27,7 @@ struct TableInput {
 
 struct WideDeepOptions {
   int64_t outputs = 1;                             // logits: the number of classes, or 1 to predict a number
+  bool wide = true;                                // false: the deep part alone
   int64_t width = 32;                              // of the embedding of a category
   std::vector<int64_t> hidden = {1024, 512, 256};  // widths of the hidden layers
   double dropout = 0;                              // rate after each hidden layer, in training
@@ -39,7 +41,8 @@ struct WideDeepOptions {
 // it has.
 //
 // The wide weights start at 0, embeddings normally distributed with standard deviation 1 / sqrt(width), but for the row
-// of data::kUnknownCategory, which starts at 0: a category that no training example had adds nothing. Variables:
+// of data::kUnknownCategory, which starts at 0: a category that no training example had adds nothing. Variables, without
+// those of a part that is not there:
 // wide/numbers/weights [F, outputs], wide/<name>/table [categories, outputs]; deep/<name>/table [categories, width],
 // deep/hidden<i>/{weights,biases}, i from 1, and deep/output/{weights,biases}, whose bias is that of the whole.
 Output WideDeep(OpScope scope, const TableInput& table, const WideDeepOptions& options = {});

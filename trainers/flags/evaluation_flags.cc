@@ -9,10 +9,10 @@
 
 ABSL_FLAG(int64_t, evaluate_every, 0, "Steps between evaluations on held-out data; 0: evaluate only at the end.");
 ABSL_FLAG(int64_t, evaluate_every_epochs, 0, "--evaluate_every in passes over the training data instead of steps.");
-ABSL_FLAG(
-    int64_t, patience, 0,
-    "Evaluations that are no better than the best one before (by test accuracy or, for text, by loss) after which "
-    "training stops; 0: no limit.");
+ABSL_FLAG(int64_t, patience, 0,
+          "Evaluations that are no better than the best one before (by test accuracy or, for text and tables, by loss) "
+          "after which "
+          "training stops; 0: no limit.");
 ABSL_FLAG(bool, restore_best, false,
           "At the end, go back to the best evaluation's checkpoint in --train_dir, and report that one.");
 ABSL_FLAG(int, data_threads, 1,
@@ -30,7 +30,7 @@ ABSL_FLAG(int64_t, memory_limit, 0,
 
 namespace belfry::trainers {
 
-absl::Status TakeEvaluationFlags(ProgramRun& run) {
+absl::Status TakeEvaluationFlags(ProgramRun& run, bool evaluates_anyway) {
   constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
   TrainerOptions& training = run.training;
   training.quiet = absl::GetFlag(FLAGS_quiet);
@@ -49,7 +49,7 @@ absl::Status TakeEvaluationFlags(ProgramRun& run) {
   RETURN_IF_ERROR(CheckFlag("memory_limit", limit, 0, int64_t{1} << 40));
   if (run.evaluate_every_epochs > 0) {
     RETURN_IF_ERROR(RejectFlags({"evaluate_every"}, "a run with --evaluate_every_epochs"));
-  } else if (training.patience > 0 && training.evaluate_every == 0) {
+  } else if (training.patience > 0 && training.evaluate_every == 0 && !evaluates_anyway) {
     return absl::InvalidArgumentError("--patience counts evaluations; set --evaluate_every as well");
   }
   if (training.restore_best && training.directory.empty()) {
@@ -58,5 +58,7 @@ absl::Status TakeEvaluationFlags(ProgramRun& run) {
   if (limit > 0) run.memory_limit = static_cast<size_t>(limit) << 20;
   return absl::OkStatus();
 }
+
+bool RestoresBest() { return absl::GetFlag(FLAGS_restore_best); }
 
 }  // namespace belfry::trainers

@@ -7,7 +7,11 @@
 
 namespace belfry::trainers {
 
-// Sets what the flags say: TrainingProgram::Configure calls it. InvalidArgument names the flag.
-absl::Status TakeEvaluationFlags(ProgramRun& run);
+// Sets what the flags say: TrainingProgram::Configure calls it. `evaluates_anyway`: the program evaluates during the
+// run also without --evaluate_every. InvalidArgument names the flag.
+absl::Status TakeEvaluationFlags(ProgramRun& run, bool evaluates_anyway = false);
+
+// --restore_best.
+bool RestoresBest();
 
 }  // namespace belfry::trainers
