@@ -45,10 +45,10 @@ ABSL_FLAG(std::vector<std::string>, hidden, (std::vector<std::string>{"64", "32"
 ABSL_FLAG(int64_t, embedding_dim, 0,
           "Width of the embedding of a category; 0: min(600, 1.6 n^0.56) for n categories, as fastai has it.");
 ABSL_FLAG(double, dropout, 0, "Rate of dropout after every hidden layer.");
-ABSL_FLAG(double, learning_rate, 3e-3, "Learning rate of AdamW.");
+ABSL_FLAG(double, learning_rate, 1e-3, "Learning rate of AdamW.");
 ABSL_FLAG(std::string, schedule, "cosine",
           "Learning rate over the steps. cosine: half a cosine, down to 0 at --steps. constant.");
-ABSL_FLAG(double, weight_decay, 0.01, "Weight decay of matrices, times the learning rate.");
+ABSL_FLAG(double, weight_decay, 0.1, "Weight decay of matrices, times the learning rate.");
 ABSL_FLAG(std::string, predict, "",
           "CSV file of rows to predict, whose target may be missing: after training or, without --data, by the latest "
           "checkpoint in --train_dir (with --restore_best the best one).");
@@ -66,11 +66,11 @@ constexpr char kUsage[] = R"(Trains a model of a table, with one tower per devic
 
 Columns of numbers are standardised by the training rows. A number that is missing (empty, NA, NaN or null) is replaced
 by the mean; if training rows lack some, a further column says where. Columns of text are categories with an embedding
-each. Two classes give the area under the ROC curve, numbers RMSE and R2, on the validation rows. The default is 20
-passes over the training rows, at least 500 steps, with 20 evaluations. Checkpoints have the columns, categories, means
+each. Two classes give the area under the ROC curve, numbers RMSE and R2, on the validation rows. The default is 10
+passes over the training rows, at least 500 steps, with 10 evaluations. Checkpoints have the columns, categories, means
 and deviations, so a prediction needs nothing else.)";
 
-constexpr int64_t kPasses = 20, kFewestSteps = 500, kEvaluations = 20;
+constexpr int64_t kPasses = 10, kFewestSteps = 500, kEvaluations = 10;
 constexpr int64_t kNoLimit = std::numeric_limits<int64_t>::max();
 
 absl::StatusOr<TableFormat> FormatFromFlags() {

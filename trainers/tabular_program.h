@@ -24,9 +24,9 @@ struct TablePrediction {
 struct TabularOptions {
   TabularDataOptions data = {};
   TableModel model = {};
-  double learning_rate = 3e-3;
+  double learning_rate = 1e-3;
   std::string schedule = "cosine";  // or "constant"
-  double weight_decay = 0.01;
+  double weight_decay = 0.1;
   TablePrediction prediction = {};  // by the model as the run leaves it
 };
 
