@@ -93,6 +93,18 @@ TEST_F(WideDeepTest, IsThatOfThePaperByDefault) {
   EXPECT_EQ(ParameterCount(scope_), 1000 + 1000 * 32 + 33 * 1024 + 1025 * 512 + 513 * 256 + 257);
 }
 
+TEST_F(WideDeepTest, MayHaveTheDeepPartAloneAndWidthsOfColumns) {
+  const Batch batch(scope_, kTableFields);
+  TableInput table = Inputs(batch);
+  table.categories[1].width = 7;
+  ASSERT_TRUE(WideDeep(scope_, table, {.outputs = 2, .wide = false, .width = 3, .hidden = {}}).valid());
+  EXPECT_THAT(VariableNames(),
+              ElementsAre("deep/home_city/table", "deep/product/table", "deep/output/weights", "deep/output/biases"));
+  EXPECT_EQ(Find("deep/home_city/table").shape(), (Shape{kCities, 3}));
+  EXPECT_EQ(Find("deep/product/table").shape(), (Shape{kProducts, 7}));
+  EXPECT_EQ(Find("deep/output/weights").shape(), (Shape{3 + 7 + 2, 2}));
+}
+
 TEST_F(WideDeepTest, NamesTheColumnThatDoesNotFit) {
   const auto error = [](const std::function<TableInput(const Scope&)>& table) {
     Graph graph(BuiltinOps());
