@@ -54,7 +54,8 @@ std::vector<Output> AddTrainSummaries(OpScope scope, const TrainStep& step, cons
   for (const auto& [gradient, variable, indices] : step.gradients) {
     const Scope at = scope.ColocateWith(variable.node());
     if (options.variables) ops::HistogramSummary(at, variable.name(), variable.whole());
-    const bool empty = !gradient.valid() || gradient.shape().elements() == 0;
+    // The rows of a sparse one are not known in number.
+    const bool empty = !gradient.valid() || (gradient.shape().known() && gradient.shape().elements() == 0);
     if (options.gradients && !empty) {
       ops::HistogramSummary(scope.ColocateWith(*gradient.node), absl::StrCat(variable.name(), "/gradients"), gradient);
     }

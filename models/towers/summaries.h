@@ -22,9 +22,9 @@ void ActivationSummaries(OpScope scope, Output x);
 
 // Adds to kSummaries: ActivationSummaries of kActivations; all towers' kLosses, each under its node's name; the step's
 // loss as "total_loss", its "learning_rate" and, if it has one, "loss_scale"; histograms of each trained variable,
-// under its name, and of its averaged gradient, "<variable>/gradients". Summaries of the towers share one tag
-// (ops::ReadSummaries). Returns the outputs to fetch for ops::ReadSummaries: these and all others that kSummaries has
-// in this scope. Empty after an error, which sticks to the graph.
+// under its name, and of its averaged gradient (the rows of a sparse one), "<variable>/gradients". Summaries of the
+// towers share one tag (ops::ReadSummaries). Returns the outputs to fetch for ops::ReadSummaries: these and all others
+// that kSummaries has in this scope. Empty after an error, which sticks to the graph.
 std::vector<Output> AddTrainSummaries(OpScope scope, const TrainStep& step, const SummaryOptions& options = {});
 
 }  // namespace belfry::models

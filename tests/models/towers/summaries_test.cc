@@ -3,10 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <memory>
 
+#include "models/layers/embedding.h"
 #include "models/layers/layers.h"
 #include "models/layers/losses.h"
 #include "ops/builtin_ops.h"
@@ -138,6 +140,43 @@ TEST_P(Summaries, ActivationsOfAllTowers) {
 INSTANTIATE_TEST_SUITE_P(Updates, Summaries,
                          ::testing::Values(VariableUpdate::kReplicated, VariableUpdate::kParameterDevice,
                                            VariableUpdate::kIndependent));
+
+TEST(SummariesOfASparseGradient, AreOfItsRows) {
+  Graph graph(BuiltinOps());
+  const DeviceSet devices = DeviceSet::Open("cpu:2", {.cpu_threads = 1}).value();
+  const auto loss = [](const Scope& tower, const Batch& batch) -> absl::StatusOr<Output> {
+    const Output x = Embedding(tower, "words", batch["label"], 2, 3, {.table = NormalInitializer(1)});
+    return AddCrossEntropy(tower, Dense(tower, "logits", x, 2), batch["label"]);
+  };
+  const TrainStep step = ReplicateTowers(Scope(graph), devices, ClassifiedFields({3}), loss,
+                                         optim::GradientDescent({.learning_rate = kRate}));
+  const std::vector<Output> summaries = AddTrainSummaries(Scope(graph), step);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  const auto histogram = std::find_if(summaries.begin(), summaries.end(), [](const Output& one) {
+    return one.node->name() == "words/table/gradients/HistogramSummary";
+  });
+  ASSERT_NE(histogram, summaries.end());
+  const auto session = Session::Create(graph, devices).value();
+  ASSERT_TRUE(session->RunTarget(step.initialize).ok());
+  const Variable table = graph.FindVariable("words/table", 0);
+  std::vector<Feed> feeds;
+  for (const TrainTower& tower : step.towers) {
+    feeds.push_back({tower.batch["image"], Tensor::Zeros(DType::kFloat32, {3, 3})});
+    feeds.push_back({tower.batch["label"], Tensor::Of<int32_t>({0, 1, 1})});
+  }
+  const std::vector<double> before = session->ReadVariable(table).value().ToDoubles();
+  const auto values = session->Run(feeds, {*histogram}, {step.update});
+  ASSERT_TRUE(values.ok()) << values.status();
+  const std::vector<double> after = session->ReadVariable(table).value().ToDoubles();
+  double moved = 0, sum = 0, largest = 0;
+  for (size_t i = 0; i < after.size(); ++i) moved += (before[i] - after[i]) / kRate;
+  for (const double value : (*values)[0].ToDoubles()) {
+    sum += value;
+    largest = std::max(largest, std::fabs(value));
+  }
+  EXPECT_NEAR(sum, moved, 1e-5);
+  EXPECT_GT(largest, 1e-3);
+}
 
 TEST(SummariesOfABrokenGraph, AreNone) {
   Graph graph(BuiltinOps());
