@@ -73,7 +73,7 @@ std::vector<RunSetting> TabularProgram::Settings(const ProgramRun& run) const {
 }
 
 absl::Status TabularProgram::Resume(ProgramRun& run) {
-  const io::Checkpoint& checkpoint = *run.training.resume;
+  const io::Checkpoint& checkpoint = *run.training.resume.checkpoint;
   if (OfTable(checkpoint.metadata) == OfTable(run.training.metadata)) return absl::OkStatus();
   ASSIGN_OR_RETURN(const TableSchema then, TakeSchema(checkpoint.metadata));
   return absl::FailedPreconditionError(

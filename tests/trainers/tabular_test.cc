@@ -148,7 +148,7 @@ class TabularTest : public ::testing::Test {
     RETURN_IF_ERROR(program.OpenData(run));
     ASSIGN_OR_RETURN(const std::optional<io::Checkpoint> checkpoint, FindCheckpoint(directory));
     if (checkpoint.has_value()) {
-      run.training.resume = &*checkpoint;
+      run.training.resume.checkpoint = &*checkpoint;
       RETURN_IF_ERROR(program.Resume(run));
     }
     RETURN_IF_ERROR(RunTraining(program, run).status());
