@@ -1,5 +1,5 @@
 // A siamese network: learns by pairs of curves which are of one shape, and tells new pairs apart, also of shapes that
-// it has never seen. Both curves go through one network; the loss is contrastive (Hadsell, Chopra and LeCun, 2006).
+// it has never seen. Both curves go through one network; the loss is contrastive (Hadsell et al., 2006).
 #include <cmath>
 #include <cstdio>
 #include <random>

@@ -1,11 +1,8 @@
 // Plots the metrics of training runs.
-#include <filesystem>
 #include <string>
-#include <system_error>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
@@ -27,31 +24,15 @@ be plotted while it is in progress; run the program again to update the page.
   plot_run metrics.jsonl                  # a run with --metrics_file=metrics.jsonl
 )";
 
-// InvalidArgument if the page cannot be written there whatever it holds, or would replace one of `inputs`.
-absl::Status CheckOutput(const std::string& output, const std::vector<std::string>& inputs) {
-  const std::filesystem::path folder = std::filesystem::path(output).parent_path();
-  std::error_code error;
-  std::string problem;
-  if (output.empty()) {
-    problem = " is empty; name the page to write";
-  } else if (std::filesystem::is_directory(output, error)) {
-    problem = " is a folder; name a file in it";
-  } else if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
-    problem = absl::StrCat(": there is no folder ", folder.string());
-  }
-  for (const std::string& input : inputs) {
-    if (input.empty()) return absl::InvalidArgumentError("an empty name in the place of a run; see --help");
-    if (std::filesystem::equivalent(input, output, error)) problem = " is the metrics file of a run; name another";
-  }
-  return problem.empty() ? absl::OkStatus() : absl::InvalidArgumentError(absl::StrCat("--output=", output, problem));
-}
-
 absl::Status Run(const std::vector<std::string>& paths) {
   if (paths.empty()) {
     return absl::InvalidArgumentError("no runs given: name their directories or metrics files; see --help");
   }
   const std::string output = absl::GetFlag(FLAGS_output);
-  RETURN_IF_ERROR(CheckOutput(output, paths));
+  for (const std::string& path : paths) {
+    if (path.empty()) return absl::InvalidArgumentError("an empty name in the place of a run; see --help");
+  }
+  RETURN_IF_ERROR(CheckOutputFile("output", output, "the page", paths, "the metrics file of a run"));
   ASSIGN_OR_RETURN(const std::vector<RunMetrics> runs, ReadRunMetrics(paths));
   RETURN_IF_ERROR(io::WriteFile(output, PlotPage(runs)));
   for (const RunMetrics& run : runs) {

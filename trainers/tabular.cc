@@ -100,10 +100,11 @@ absl::StatusOr<TablePrediction> PredictionFromFlags() {
   ASSIGN_OR_RETURN(prediction.format, FormatFromFlags());
   if (prediction.rows.empty()) {
     RETURN_IF_ERROR(RejectFlags({"predictions"}, "a run without --predict"));
-  } else if (prediction.predictions.empty() || prediction.predictions == prediction.rows) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--predictions=", prediction.predictions, "; name the file to write, not that of --predict"));
+    return prediction;
   }
+  RETURN_IF_ERROR(CheckOutputFile("predictions", prediction.predictions, "the file",
+                                  {prediction.rows, absl::GetFlag(FLAGS_data), absl::GetFlag(FLAGS_validation)},
+                                  "a file that is read"));
   return prediction;
 }
 

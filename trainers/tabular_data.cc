@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
-#include <numeric>
 #include <optional>
 #include <set>
 #include <utility>
@@ -93,8 +92,12 @@ absl::StatusOr<TargetTable> ReadAll(const TabularDataOptions& options, const std
   return TargetTable{std::move(table), target};
 }
 
-// Whether each of the rows is held out: the fraction of them, by the seed.
-std::vector<bool> DrawHeldOut(int64_t rows, double fraction, uint64_t seed) {
+struct RowSplit {
+  std::vector<int64_t> training, held_out;  // ascending
+};
+
+// Draws the rows to hold out by the seed: the fraction of them, and at least one unless that is 0.
+RowSplit SplitRows(int64_t rows, double fraction, uint64_t seed) {
   const uint64_t key = RandomKey(seed, "held out rows");
   std::vector<std::pair<uint64_t, int64_t>> order;
   for (int64_t row = 0; row < rows; ++row) {
@@ -102,10 +105,12 @@ std::vector<bool> DrawHeldOut(int64_t rows, double fraction, uint64_t seed) {
     order.emplace_back(uint64_t{words[0]} << 32 | words[1], row);
   }
   absl::c_sort(order);
-  std::vector<bool> held_out(static_cast<size_t>(rows));
   const auto count = std::max<int64_t>(std::llround(fraction * static_cast<double>(rows)), fraction > 0 ? 1 : 0);
-  for (int64_t i = 0; i < std::min(count, rows); ++i) held_out[static_cast<size_t>(order[i].second)] = true;
-  return held_out;
+  RowSplit split;
+  for (int64_t i = 0; i < rows; ++i) (i < count ? split.held_out : split.training).push_back(order[i].second);
+  absl::c_sort(split.training);
+  absl::c_sort(split.held_out);
+  return split;
 }
 
 // Categories that fewer than `least` of the rows have become kUnknownCategory.
@@ -240,12 +245,6 @@ absl::StatusOr<TableSchema> SchemaOf(const TabularDataOptions& options, absl::st
       " in all rows, so there is nothing to learn; choose another column by --target, or --task=regression"));
 }
 
-std::vector<int64_t> AllRows(const data::Table& table) {
-  std::vector<int64_t> rows(static_cast<size_t>(table.rows()));
-  std::iota(rows.begin(), rows.end(), 0);
-  return rows;
-}
-
 // Sets the rows that are evaluated.
 absl::Status SetValidation(absl::string_view name, const data::Table& table, absl::Span<const int64_t> rows,
                            TabularData& data) {
@@ -272,9 +271,7 @@ absl::StatusOr<TabularData> OpenTabularData(const TabularDataOptions& options) {
   data::Table& table = all.table;
   data.held_out = !options.validation.empty() || options.validation_fraction > 0;
   const double fraction = options.validation.empty() ? options.validation_fraction : 0;
-  const std::vector<bool> held_out = DrawHeldOut(table.rows(), fraction, options.seed);
-  std::vector<int64_t> training, others;
-  for (int64_t row = 0; row < table.rows(); ++row) (held_out[row] ? others : training).push_back(row);
+  const auto [training, held_out] = SplitRows(table.rows(), fraction, options.seed);
   if (training.empty()) {
     return absl::InvalidArgumentError(absl::StrCat(name, " has ", Counted(table.rows(), "row"),
                                                    ", too few to hold some out; use --validation_fraction=0"));
@@ -285,20 +282,20 @@ absl::StatusOr<TabularData> OpenTabularData(const TabularDataOptions& options) {
   fields.push_back(TargetField(data.schema, truth));
   ASSIGN_OR_RETURN(data.train, data::FromTensors(std::move(fields)));
   if (options.validation.empty()) {
-    RETURN_IF_ERROR(SetValidation(name, table, data.held_out ? others : training, data));
+    RETURN_IF_ERROR(SetValidation(name, table, data.held_out ? held_out : training, data));
     return data;
   }
   std::vector<data::Column> columns = data.schema.features;
   columns.push_back(data.schema.target);
   ASSIGN_OR_RETURN(const data::Table validation, ReadFile(options.validation, options.format, columns));
-  RETURN_IF_ERROR(SetValidation(options.validation, validation, AllRows(validation), data));
+  RETURN_IF_ERROR(SetValidation(options.validation, validation, SplitRows(validation.rows(), 0, 0).training, data));
   return data;
 }
 
 absl::StatusOr<std::unique_ptr<data::Dataset>> OpenTableRows(const std::string& path, const TableFormat& format,
                                                              const TableSchema& schema) {
   ASSIGN_OR_RETURN(const data::Table table, ReadFile(path, format, schema.features));
-  return data::FromTensors(FeaturesOf(schema, table, AllRows(table)));
+  return data::FromTensors(FeaturesOf(schema, table, SplitRows(table.rows(), 0, 0).training));
 }
 
 }  // namespace belfry::trainers

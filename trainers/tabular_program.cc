@@ -157,7 +157,9 @@ absl::Status TabularProgram::Result(const ProgramRun& run, Session& session, con
 absl::StatusOr<int64_t> PredictTable(const TablePrediction& prediction, const io::Checkpoint& checkpoint,
                                      const DeviceSet& devices, const SessionOptions& session_options,
                                      int64_t batch_size) {
-  ASSIGN_OR_RETURN(const TableSchema schema, TakeSchema(checkpoint.metadata));
+  const auto taken = TakeSchema(checkpoint.metadata);
+  if (!taken.ok()) return absl::InvalidArgumentError(absl::StrCat(checkpoint.path, ": ", taken.status().message()));
+  const TableSchema& schema = *taken;
   ASSIGN_OR_RETURN(const TableModel model, TakeModel(checkpoint.metadata));
   ASSIGN_OR_RETURN(const auto rows, OpenTableRows(prediction.rows, prediction.format, schema));
   Graph graph(BuiltinOps());

@@ -15,6 +15,7 @@
 #include <iterator>
 #include <limits>
 #include <new>
+#include <system_error>
 #include <utility>
 
 #include "absl/flags/flag.h"
@@ -167,6 +168,25 @@ absl::Status CheckChoice(absl::string_view flag, absl::string_view value, absl::
 absl::Status CheckLearningRate(double rate) {
   if (std::isfinite(rate) && rate > 0) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat("--learning_rate=", rate, " must be a number above 0"));
+}
+
+absl::Status CheckOutputFile(absl::string_view flag, const std::string& path, absl::string_view what,
+                             absl::Span<const std::string> inputs, absl::string_view input) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  std::error_code error;
+  std::string problem;
+  if (path.empty()) {
+    problem = absl::StrCat(" is empty; name ", what, " to write");
+  } else if (std::filesystem::is_directory(path, error)) {
+    problem = " is a folder; name a file in it";
+  } else if (!folder.empty() && !std::filesystem::is_directory(folder, error)) {
+    problem = absl::StrCat(": there is no folder ", folder.string());
+  }
+  for (const std::string& other : inputs) {
+    if (std::filesystem::equivalent(other, path, error)) problem = absl::StrCat(" is ", input, "; name another");
+  }
+  if (problem.empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", flag, "=", path, problem));
 }
 
 absl::Status MakeDirectory(absl::string_view flag, const std::string& directory) {

@@ -37,6 +37,10 @@ absl::Status CheckChoice(absl::string_view flag, absl::string_view value, absl::
 absl::Status CheckLearningRate(double rate);
 // Creates the directory that `flag` names, unless it exists or is empty. Unavailable names the flag.
 absl::Status MakeDirectory(absl::string_view flag, const std::string& directory);
+// InvalidArgument if the flag's file cannot be written whatever it holds, or would replace one of `inputs`. For
+// messages: `what` is to be written, "the page", and `input` is what one of the inputs is, "the metrics file of a run".
+absl::Status CheckOutputFile(absl::string_view flag, const std::string& path, absl::string_view what,
+                             absl::Span<const std::string> inputs, absl::string_view input);
 
 // The main function of a program: returns what `run`, which begins with the command line, returns. Standard input,
 // output and error that are closed are opened on /dev/null first. An exception of a

@@ -8,8 +8,8 @@
 namespace belfry::trainers {
 
 // The probability that a positive example has a higher score than a negative one, of which equal scores count half: the
-// Mann-Whitney statistic divided by the number of pairs (Hanley and McNeil, 1982). Exact, by one sort. NaN if there are
-// no positives, no negatives, or a score is NaN. REQUIRES: as many scores as marks; positive[i] is 0 or 1.
+// Mann-Whitney statistic (1947) divided by the number of pairs. Exact, by one sort. NaN if there are no positives, no
+// negatives, or a score is NaN. REQUIRES: as many scores as marks; positive[i] is 0 or 1.
 double AreaUnderRoc(absl::Span<const float> scores, absl::Span<const uint8_t> positive);
 
 }  // namespace belfry::trainers
