@@ -141,9 +141,7 @@ absl::StatusOr<NumberScale> ScaleOf(absl::string_view name, const std::string& c
     return absl::InvalidArgumentError(absl::StrCat(name, ": column '", column, "': the range of its numbers, ",
                                                    moments.spread, ", is too large or too small; scale them"));
   }
-  scale.mean = moments.mean;
-  scale.deviation = moments.deviation;
-  return scale;
+  return NumberScale{moments.mean, moments.deviation, scale.some_lack};
 }
 
 // The fields of the rows that the schema describes, in the order of TableFields.
