@@ -11,12 +11,12 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
-#include "framework/base/philox.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/data/in_memory.h"
 #include "trainers/datasets/customers.h"
 #include "trainers/moments.h"
+#include "trainers/row_split.h"
 
 namespace belfry::trainers {
 namespace {
@@ -90,27 +90,6 @@ absl::StatusOr<TargetTable> ReadAll(const TabularDataOptions& options, const std
     ASSIGN_OR_RETURN(table, read(ReadOptions(options.format, columns)));
   }
   return TargetTable{std::move(table), target};
-}
-
-struct RowSplit {
-  std::vector<int64_t> training, held_out;  // ascending
-};
-
-// Draws the rows to hold out by the seed: the fraction of them, and at least one unless that is 0.
-RowSplit SplitRows(int64_t rows, double fraction, uint64_t seed) {
-  const uint64_t key = RandomKey(seed, "held out rows");
-  std::vector<std::pair<uint64_t, int64_t>> order;
-  for (int64_t row = 0; row < rows; ++row) {
-    const auto words = Philox4x32(key, 0, static_cast<uint64_t>(row));
-    order.emplace_back(uint64_t{words[0]} << 32 | words[1], row);
-  }
-  absl::c_sort(order);
-  const auto count = std::max<int64_t>(std::llround(fraction * static_cast<double>(rows)), fraction > 0 ? 1 : 0);
-  RowSplit split;
-  for (int64_t i = 0; i < rows; ++i) (i < count ? split.held_out : split.training).push_back(order[i].second);
-  absl::c_sort(split.training);
-  absl::c_sort(split.held_out);
-  return split;
 }
 
 // Categories that fewer than `least` of the rows have become kUnknownCategory.
@@ -212,14 +191,21 @@ data::TensorField TargetField(const TableSchema& schema, absl::Span<const double
 }
 
 // The schema of a table by its training rows. Rare categories leave the table, too.
-absl::StatusOr<TableSchema> SchemaOf(const TabularDataOptions& options, absl::string_view name, size_t target,
+absl::StatusOr<TableSchema> SchemaOf(const TabularDataOptions& options, const std::string& name, size_t target,
                                      absl::Span<const int64_t> rows, data::Table& table) {
   TableSchema schema;
   schema.target = table.columns[target];
   for (size_t i = 0; i < table.columns.size(); ++i) {
     data::Column& column = table.columns[i];
     if (i == target || column.type == ColumnType::kSkip) continue;
-    if (column.type == ColumnType::kCategory) DropRare(rows, options.min_category_count, column, table.values[i]);
+    if (column.type == ColumnType::kCategory) {
+      DropRare(rows, options.min_category_count, column, table.values[i]);
+      if (column.vocabulary.size() == 1) {
+        spdlog::warn("{}: column '{}' is left out: fewer than {} training rows have the same text", name, column.name,
+                     options.min_category_count);
+        continue;
+      }
+    }
     if (column.type == ColumnType::kFloat) {
       ASSIGN_OR_RETURN(schema.numbers.emplace_back(), ScaleOf(name, column.name, table.values[i], rows));
     }

@@ -143,6 +143,14 @@ TEST_F(TabularDataTest, TypesMayBeGiven) {
   EXPECT_THAT(data->schema.features[0].vocabulary, ElementsAre("", "7743", "53111"));
 }
 
+TEST_F(TabularDataTest, AColumnWithoutTextsThatRepeatIsLeftOut) {
+  const auto data = Open("id,x,y\nk1,1,0\nk2,2,1\nk3,3,0\n");
+  ASSERT_TRUE(data.ok()) << data.status();
+  ASSERT_EQ(data->schema.features.size(), 1u);
+  EXPECT_EQ(data->schema.features[0].name, "x");
+  EXPECT_THAT(ErrorOf("id,y\nk1,0\nk2,1\n"), HasSubstr("only column 'y', the target"));
+}
+
 TEST_F(TabularDataTest, ErrorsNameTheFileAndTheCure) {
   EXPECT_THAT(ErrorOf("x,y\n1,0\n2,1\n", {.target = "z"}), HasSubstr("t.csv: no column 'z'; the 2 columns are x, y"));
   EXPECT_THAT(ErrorOf("x,y\n1,a\n2,a\n"), HasSubstr("the target 'y' has one class, a, in all rows"));

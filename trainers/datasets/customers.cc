@@ -29,7 +29,7 @@ Customers GenerateCustomers(int64_t rows, uint64_t seed) {
     const auto city = static_cast<int64_t>(kCities * u * u * u);
     PhiloxStream of_city(RandomKey(seed, "cities"), static_cast<uint64_t>(city));
     const uint32_t plan = random.NextBelow(3);
-    const auto age = static_cast<int64_t>(18 + random.NextBelow(63));
+    const auto age = 18 + static_cast<int64_t>(random.NextBelow(63));
     const int64_t income = std::lround(30'000 + 12'000 * NextNormal(random));
     const bool lacks_income = random.NextBelow(12) == 0;
     const auto visits = static_cast<int64_t>(random.NextBelow(20));
