@@ -83,6 +83,7 @@
 #include "trainers/datasets/textures.h"
 #include "trainers/loop/area_under_roc.h"
 #include "trainers/loop/evaluator.h"
+#include "trainers/loop/learning_rate_finder.h"
 #include "trainers/loop/model_outputs.h"
 #include "trainers/loop/run_in_world.h"
 #include "trainers/loop/stop_signals.h"

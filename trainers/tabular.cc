@@ -9,7 +9,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "framework/base/status.h"
-#include "framework/base/units.h"
 #include "framework/data/sampler.h"
 #include "framework/io/checkpoint_directory.h"
 #include "trainers/flags/command_line.h"
@@ -50,7 +49,8 @@ ABSL_FLAG(std::string, schedule, "cosine",
           "Learning rate over the steps. cosine: half a cosine, down to 0 at --steps. constant.");
 ABSL_FLAG(double, weight_decay, 0.1, "Weight decay of matrices, times the learning rate.");
 ABSL_FLAG(std::string, predict, "",
-          "CSV file of rows to predict, whose target may be missing: after training or, without --data, by the latest "
+          "CSV file of rows to predict, with the target, for figures, or without it: after training or, without "
+          "--data, by the latest "
           "checkpoint in --train_dir (with --restore_best the best one).");
 ABSL_FLAG(std::string, predictions, "predictions.csv",
           "CSV file to write for --predict: in each row the target and, for classes, the probability of each.");
@@ -185,8 +185,8 @@ absl::Status Predict(World& world) {
   const std::string folder = CheckpointFolder(directory);
   ASSIGN_OR_RETURN(const io::Checkpoint checkpoint,
                    RestoresBest() ? io::LoadBestCheckpoint(folder) : io::LoadLatestCheckpoint(folder));
-  ASSIGN_OR_RETURN(const int64_t rows, PredictTable(prediction, checkpoint, devices, session, batch_size));
-  absl::PrintF("Predictions: %s in %s, by %s.\n", Counted(rows, "row"), prediction.predictions, checkpoint.path);
+  ASSIGN_OR_RETURN(const std::string written, PredictTable(prediction, checkpoint, devices, session, batch_size));
+  absl::PrintF("Predictions: %s; by %s.\n", written, checkpoint.path);
   return absl::OkStatus();
 }
 

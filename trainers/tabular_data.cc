@@ -10,6 +10,7 @@
 #include <spdlog/spdlog.h>
 
 #include "absl/algorithm/container.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/base/units.h"
@@ -43,10 +44,7 @@ void Warn(const std::string& name, const data::Table& table) {
   for (const std::string& warning : table.warnings) spdlog::warn("{}: {}", name, warning);
 }
 
-// The columns of a schema in a file, and no others.
-absl::StatusOr<data::Table> ReadFile(const std::string& path, const TableFormat& format,
-                                     std::vector<data::Column> columns) {
-  const data::CsvOptions options = ReadOptions(format, std::move(columns), ColumnType::kSkip);
+absl::StatusOr<data::Table> ReadFile(const std::string& path, const data::CsvOptions& options) {
   ASSIGN_OR_RETURN(data::Table table, data::ReadCsv(path, options));
   Warn(path, table);
   return table;
@@ -201,7 +199,7 @@ absl::StatusOr<TableSchema> SchemaOf(const TabularDataOptions& options, const st
     if (column.type == ColumnType::kCategory) {
       DropRare(rows, options.min_category_count, column, table.values[i]);
       if (column.vocabulary.size() == 1) {
-        spdlog::warn("{}: column '{}' is left out: fewer than {} training rows have the same text", name, column.name,
+        spdlog::warn("{}: column '{}' is left out, since no text is in {} or more training rows", name, column.name,
                      options.min_category_count);
         continue;
       }
@@ -271,15 +269,32 @@ absl::StatusOr<TabularData> OpenTabularData(const TabularDataOptions& options) {
   }
   std::vector<data::Column> columns = data.schema.features;
   columns.push_back(data.schema.target);
-  ASSIGN_OR_RETURN(const data::Table validation, ReadFile(options.validation, options.format, columns));
+  ASSIGN_OR_RETURN(const data::Table validation,
+                   ReadFile(options.validation, ReadOptions(options.format, columns, ColumnType::kSkip)));
   RETURN_IF_ERROR(SetValidation(options.validation, validation, SplitRows(validation.rows(), 0, 0).training, data));
   return data;
 }
 
-absl::StatusOr<std::unique_ptr<data::Dataset>> OpenTableRows(const std::string& path, const TableFormat& format,
-                                                             const TableSchema& schema) {
-  ASSIGN_OR_RETURN(const data::Table table, ReadFile(path, format, schema.features));
-  return data::FromTensors(FeaturesOf(schema, table, SplitRows(table.rows(), 0, 0).training));
+absl::StatusOr<TableRows> OpenTableRows(const std::string& path, const TableFormat& format, const TableSchema& schema) {
+  std::vector<data::Column> columns = schema.features;
+  columns.push_back(schema.target);
+  columns.back().type = ColumnType::kCategory;  // any text, as a mark for what is not known yet
+  data::CsvOptions options = ReadOptions(format, std::move(columns), ColumnType::kSkip);
+  options.may_lack = {schema.target.name};
+  ASSIGN_OR_RETURN(const data::Table table, ReadFile(path, options));
+  TableRows rows;
+  ASSIGN_OR_RETURN(rows.examples, data::FromTensors(FeaturesOf(schema, table, SplitRows(table.rows(), 0, 0).training)));
+  const size_t column = IndexOf(table, schema.target.name);
+  for (int64_t row = 0; row < table.rows() && column < table.columns.size(); ++row) {
+    const int32_t id = table.values[column].data<int32_t>()[row];
+    double value = id - 1;
+    const bool known = schema.task == TableTask::kRegression
+                           ? absl::SimpleAtod(table.columns[column].vocabulary[id], &value) && std::isfinite(value)
+                           : id != data::kUnknownCategory;
+    if (!known) return TableRows{std::move(rows.examples), {}};
+    rows.truth.push_back(value);
+  }
+  return rows;
 }
 
 }  // namespace belfry::trainers

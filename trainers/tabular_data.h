@@ -82,10 +82,13 @@ struct TabularData {
 // that the training file lacks, numbers whose range overflows, or too few rows to hold some out.
 absl::StatusOr<TabularData> OpenTabularData(const TabularDataOptions& options);
 
-// The rows of a file by a schema, without the target, which the file may lack, as it may have other columns. Errors:
-// those of ReadCsv, as for a column that is not there.
-absl::StatusOr<std::unique_ptr<data::Dataset>> OpenTableRows(const std::string& path, const TableFormat& format,
-                                                             const TableSchema& schema);
+struct TableRows {
+  std::unique_ptr<data::Dataset> examples;  // without the target
+  std::vector<double> truth;                // as TabularData::truth; empty unless all rows have the target
+};
+// The rows of a file by a schema. The file may lack the target, and have other columns besides. Errors: those of
+// ReadCsv, as for a column that is not there.
+absl::StatusOr<TableRows> OpenTableRows(const std::string& path, const TableFormat& format, const TableSchema& schema);
 
 // The fields of OpenTableRows.
 std::vector<data::Field> TableFields(const TableSchema& schema);

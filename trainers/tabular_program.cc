@@ -20,8 +20,19 @@
 namespace belfry::trainers {
 namespace {
 
-absl::Status WritePredictions(const TablePrediction& prediction, const TableSchema& schema, const Tensor& logits) {
-  return io::WriteFile(prediction.predictions, PredictionsCsv(schema, logits, prediction.format.separator));
+// "loss 0.4321, auc 0.8765, accuracy 80.00%"
+std::string FiguresText(const Evaluation& figures) {
+  const auto metric = [](std::string* out, const Metric& one) { absl::StrAppend(out, MetricText(one)); };
+  return absl::StrJoin(figures.metrics, ", ", metric);
+}
+
+// Returns what PredictTable does.
+absl::StatusOr<std::string> WritePredictions(const TablePrediction& prediction, const TableSchema& schema,
+                                             const TableRows& rows, const Tensor& logits) {
+  RETURN_IF_ERROR(io::WriteFile(prediction.predictions, PredictionsCsv(schema, logits, prediction.format.separator)));
+  const std::string written = absl::StrCat(Counted(rows.examples->size(), "row"), " in ", prediction.predictions);
+  if (rows.truth.empty()) return written;
+  return absl::StrCat(written, " (", FiguresText(TableFigures(schema, logits, rows.truth)), ")");
 }
 
 // The metadata that describe the table and its model.
@@ -132,8 +143,7 @@ std::string TabularProgram::Header(const ProgramRun& run, const models::TrainSte
 
 absl::Status TabularProgram::Result(const ProgramRun& run, Session& session, const Trainer& trainer) {
   if (trainer.stopped() != 0) return absl::OkStatus();
-  const auto metric = [](std::string* out, const Metric& one) { absl::StrAppend(out, MetricText(one)); };
-  const std::string figures = absl::StrJoin(trainer.evaluation().metrics, ", ", metric);
+  const std::string figures = FiguresText(trainer.evaluation());
   const char* const rows = data_.held_out ? "Test" : "Training rows:";
   if (trainer.steps() == 0) {
     absl::PrintF("%s %s. Nothing was trained: --steps=0.\n", rows, figures);
@@ -142,36 +152,35 @@ absl::Status TabularProgram::Result(const ProgramRun& run, Session& session, con
     absl::PrintF("%s %s after %s%s.\n", rows, figures, Counted(trainer.steps(), "step"),
                  rate > 0 ? absl::StrFormat(", %.0f rows/s", rate) : "");
   }
-  if (to_predict_ == nullptr) {
+  if (to_predict_.examples == nullptr) {
     if (!run.training.quiet) {
       absl::PrintF("Next: --data=FILE.csv --target=COLUMN for a table of your own, --predict=FILE.csv, --help.\n");
     }
     return absl::OkStatus();
   }
-  ASSIGN_OR_RETURN(const Tensor logits, outputs_->Run(session, *to_predict_, run.order.batch_size));
-  RETURN_IF_ERROR(WritePredictions(options_.prediction, data_.schema, logits));
-  absl::PrintF("Predictions: %s in %s.\n", Counted(to_predict_->size(), "row"), options_.prediction.predictions);
+  ASSIGN_OR_RETURN(const Tensor logits, outputs_->Run(session, *to_predict_.examples, run.order.batch_size));
+  ASSIGN_OR_RETURN(const std::string written, WritePredictions(options_.prediction, data_.schema, to_predict_, logits));
+  absl::PrintF("Predictions: %s.\n", written);
   return absl::OkStatus();
 }
 
-absl::StatusOr<int64_t> PredictTable(const TablePrediction& prediction, const io::Checkpoint& checkpoint,
-                                     const DeviceSet& devices, const SessionOptions& session_options,
-                                     int64_t batch_size) {
+absl::StatusOr<std::string> PredictTable(const TablePrediction& prediction, const io::Checkpoint& checkpoint,
+                                         const DeviceSet& devices, const SessionOptions& session_options,
+                                         int64_t batch_size) {
   const auto taken = TakeSchema(checkpoint.metadata);
   if (!taken.ok()) return absl::InvalidArgumentError(absl::StrCat(checkpoint.path, ": ", taken.status().message()));
   const TableSchema& schema = *taken;
   ASSIGN_OR_RETURN(const TableModel model, TakeModel(checkpoint.metadata));
-  ASSIGN_OR_RETURN(const auto rows, OpenTableRows(prediction.rows, prediction.format, schema));
+  ASSIGN_OR_RETURN(const TableRows rows, OpenTableRows(prediction.rows, prediction.format, schema));
   Graph graph(BuiltinOps());
   const Scope scope = Scope(graph).Device(devices.device(devices.TowerDevices()[0]).name());
-  const ModelOutputs outputs(scope, rows->fields(), [&](const Scope& at, const models::Batch& batch) {
+  const ModelOutputs outputs(scope, rows.examples->fields(), [&](const Scope& at, const models::Batch& batch) {
     return absl::StatusOr<Output>(TableLogits(at, batch, schema, model, /*training=*/false));
   });
   ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices, session_options));
   RETURN_IF_ERROR(Restore(*session, checkpoint.path, checkpoint.tensors, {.allow_extra = true}).status());
-  ASSIGN_OR_RETURN(const Tensor logits, outputs.Run(*session, *rows, batch_size));
-  RETURN_IF_ERROR(WritePredictions(prediction, schema, logits));
-  return rows->size();
+  ASSIGN_OR_RETURN(const Tensor logits, outputs.Run(*session, *rows.examples, batch_size));
+  return WritePredictions(prediction, schema, rows, logits);
 }
 
 }  // namespace belfry::trainers

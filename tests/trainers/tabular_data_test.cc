@@ -124,12 +124,28 @@ TEST_F(TabularDataTest, OtherFilesAreReadByTheSchema) {
   folder_.Write("new.csv", "city,id,a\nJena,x,3\nKiel,y,\n,z,1\n");
   const auto rows = OpenTableRows(folder_ / "new.csv", {}, data->schema);
   ASSERT_TRUE(rows.ok()) << rows.status();
-  EXPECT_THAT(FieldOf<float>(**rows, "numbers"), ElementsAre(1, 0, -1));
-  EXPECT_THAT(FieldOf<int32_t>(**rows, "category.city"), ElementsAre(2, 0, 0));
+  EXPECT_THAT(FieldOf<float>(*rows->examples, "numbers"), ElementsAre(1, 0, -1));
+  EXPECT_THAT(FieldOf<int32_t>(*rows->examples, "category.city"), ElementsAre(2, 0, 0));
 
+  EXPECT_THAT(rows->truth, ElementsAre());
   folder_.Write("lacks.csv", "id,a\nx,3\n");
   EXPECT_THAT(std::string(OpenTableRows(folder_ / "lacks.csv", {}, data->schema).status().message()),
               HasSubstr("lacks.csv: no column 'city'; the 2 columns are id, a"));
+}
+
+TEST_F(TabularDataTest, OtherFilesMayHaveTheTarget) {
+  const auto truth = [&](const TableSchema& schema, const std::string& text) {
+    folder_.Write("new.csv", text);
+    const auto rows = OpenTableRows(folder_ / "new.csv", {}, schema);
+    EXPECT_TRUE(rows.ok()) << rows.status();
+    return rows.ok() ? rows->truth : std::vector<double>{-1};
+  };
+  const auto classes = Open("a,y\n1,u\n3,v\n"), numbers = Open("a,y\n1,0.5\n3,7\n");
+  ASSERT_TRUE(classes.ok() && numbers.ok());
+  EXPECT_THAT(truth(classes->schema, "y,a\nv,1\nu,2\n"), ElementsAre(1, 0));
+  EXPECT_THAT(truth(classes->schema, "y,a\nv,1\nw,2\n"), ElementsAre());
+  EXPECT_THAT(truth(numbers->schema, "a,y\n1,-2\n2,1e3\n"), ElementsAre(-2, 1000));
+  EXPECT_THAT(truth(numbers->schema, "a,y\n1,-2\n2,?\n"), ElementsAre());
 }
 
 TEST_F(TabularDataTest, TypesMayBeGiven) {
@@ -168,9 +184,10 @@ TEST_F(TabularDataTest, ErrorsNameTheFileAndTheCure) {
 }
 
 TEST_F(TabularDataTest, ACheckpointKeepsTheSchema) {
+  const TabularDataOptions options{.min_category_count = 1, .validation_fraction = 0};
   for (const char* text : {"a,city,y\n1,\"Bonn, \"\"am\"\" Rhein\",u\n,Jena,v\n3,Jena,u\n", "a,y\n0.1,0.1\n7,1e9\n",
                            "city,y\nBonn,u\nJena,v\nKiel,w\n"}) {
-    const auto data = Open(text);
+    const auto data = Open(text, options);
     ASSERT_TRUE(data.ok()) << data.status();
     io::Metadata metadata;
     PutSchema(data->schema, metadata);
