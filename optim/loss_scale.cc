@@ -56,7 +56,7 @@ absl::StatusOr<std::optional<LossScaleOptions>> ParseLossScale(absl::string_view
 
 Variable LossScale::Value(OpScope scope) const {
   if (absl::Status status = Check(options_); !status.ok()) {
-    scope.Fail(std::move(status));
+    scope.Fail(status);
     return Variable();
   }
   return Part(scope, kName, options_.initial, DType::kFloat32);

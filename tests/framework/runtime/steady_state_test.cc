@@ -109,6 +109,9 @@ constexpr int kRuns = 10;
 class SteadyState : public testing::Test {
  protected:
   void SetUp() override {
+    // Read when the first team of threads starts: no other thread watches it (spinning.h), which on a busy machine
+    // starts a team of its own.
+    setenv("OMP_WAIT_POLICY", "active", 0);
     void* frames[kFrames];
     backtrace(frames, kFrames);
     SetMallocHook(&NoteAllocation);
