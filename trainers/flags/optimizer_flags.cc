@@ -12,7 +12,8 @@ ABSL_FLAG(std::string, optimizer, "",
           "descent, momentum, nesterov, adam, adamw, lars, lamb, or muon: Muon for the matrices of hidden layers and "
           "AdamW for the rest. Empty: the program's default.");
 ABSL_FLAG(int64_t, lookahead, 0,
-          "Updates of the optimizer between two of Lookahead's slow weights, which take half of the way; 0: none.");
+          "Lookahead (Zhang et al., 2019): after every so many updates slow weights go half of the way to the weights, "
+          "which go on from there; 0: none.");
 
 namespace belfry::trainers {
 
