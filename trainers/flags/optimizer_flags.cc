@@ -30,12 +30,9 @@ void TakeOptimizerFlags(absl::string_view otherwise, OptimizerChoice& choice) {
 }
 
 std::vector<RunSetting> OptimizerSettings() {
-  std::vector<RunSetting> settings;
   const std::string name = absl::GetFlag(FLAGS_optimizer);
-  if (!name.empty()) settings.push_back({"--optimizer", name, /*fixed=*/true});
-  const int64_t lookahead = absl::GetFlag(FLAGS_lookahead);
-  if (lookahead > 0) settings.push_back({"--lookahead", absl::StrCat(lookahead), /*fixed=*/true});
-  return settings;
+  return {{"--optimizer", name.empty() ? "default" : name, /*fixed=*/true, /*unrecorded=*/"default"},
+          {"--lookahead", absl::StrCat(absl::GetFlag(FLAGS_lookahead)), /*fixed=*/true, /*unrecorded=*/"0"}};
 }
 
 }  // namespace belfry::trainers

@@ -13,7 +13,7 @@ namespace belfry::trainers {
 absl::Status CheckOptimizerFlags();
 // Sets the choice's name, `otherwise` by default, and its lookahead.
 void TakeOptimizerFlags(absl::string_view otherwise, OptimizerChoice& choice);
-// Those of the flags that are not at their defaults. A run cannot be resumed with others, which have other slots.
+// The settings of the flags, with which a run must be resumed.
 std::vector<RunSetting> OptimizerSettings();
 
 }  // namespace belfry::trainers

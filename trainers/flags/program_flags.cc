@@ -60,10 +60,8 @@ absl::StatusOr<int> RunTrainingProgram(TrainingProgram& program, World& world) {
     run.training.evaluate_every = run.evaluate_every_epochs * data::BatchesPerEpoch(examples, batch_size, false);
   }
   std::vector<RunSetting> settings = program.Settings(run);
-  // Without it a checkpoint has slots of all variables.
-  if (!run.replicate.frozen.empty()) {
-    settings.push_back({"--freeze", absl::StrJoin(run.replicate.frozen, ","), /*fixed=*/true});
-  }
+  const std::string frozen = run.replicate.frozen.empty() ? "none" : absl::StrJoin(run.replicate.frozen, ",");
+  settings.push_back({"--freeze", frozen, /*fixed=*/true, /*unrecorded=*/"none"});
   if (run.test != nullptr) {
     ASSIGN_OR_RETURN(const std::string test_data, data::DataLine(*run.test));
     run.training.tasks.settings.push_back(absl::StrCat("test ", test_data));

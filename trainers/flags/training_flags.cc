@@ -62,7 +62,8 @@ std::vector<Change> Compare(const io::Metadata& metadata, absl::Span<const RunSe
   std::vector<Change> changes;
   for (const RunSetting& setting : settings) {
     const auto found = metadata.find(KeyOf(setting));
-    const std::string then = found == metadata.end() ? kNotRecorded : found->second;
+    const std::string unrecorded = setting.unrecorded.empty() ? kNotRecorded : setting.unrecorded;
+    const std::string then = found == metadata.end() ? unrecorded : found->second;
     if (then != setting.value) changes.push_back({&setting, then});
   }
   return changes;

@@ -32,6 +32,9 @@ struct RunSetting {
   std::string name;    // "--batch_size"
   std::string value;   // in effect, also where it is a default
   bool fixed = false;  // a run cannot be resumed with another value
+  // The value of checkpoints that do not record it, by a version without the flag; empty: they are refused if it is
+  // fixed.
+  std::string unrecorded = {};
 };
 
 // A run of a program, as far as it is known: first what the flags say, then the data.
