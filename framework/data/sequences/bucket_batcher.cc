@@ -62,7 +62,7 @@ absl::StatusOr<std::unique_ptr<BucketBatcher>> BucketBatcher::Create(const Seque
   }
   if (options.start.epoch < 0 || options.start.batch < 0 || options.start.batch >= batches) {
     return absl::InvalidArgumentError(absl::StrCat("start is epoch ", options.start.epoch, ", batch ",
-                                                   options.start.batch, "; an epoch has ", Counted(batches, "batch")));
+                                                   options.start.batch, "; an epoch has ", batches, " batches"));
   }
   return std::unique_ptr<BucketBatcher>(
       new BucketBatcher(dataset, std::move(options), std::move(buckets), std::move(padding)));
