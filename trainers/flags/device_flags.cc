@@ -4,7 +4,7 @@
 
 ABSL_FLAG(std::string, devices, "cpu:1",
           "Devices to open: cpu:N for N logical CPU devices that share the cores, gpu:N for N GPUs. Each runs one "
-          "tower.");
+          "tower, or its share of --towers.");
 ABSL_FLAG(int, threads_per_device, 0, "Threads per CPU device; 0 divides the cores evenly.");
 ABSL_FLAG(int, virtual_gpus, 1,
           "GPU devices per card: with 2, gpu:4 opens /gpu:0 and /gpu:1 on the first card, /gpu:2 and /gpu:3 on the "

@@ -34,8 +34,8 @@ ABSL_FLAG(
     int, towers, 0,
     "The number of towers of all devices and processes; 0: one for each device. A device that has several, 2, 4, "
     "8 ... or all, runs them one after the other, adds up their gradients, and updates once a step. So a run of 8 "
-    "towers is the same, bit by bit, on 1, 2, 4 and 8 devices. It needs the memory of one tower and log2 of the "
-    "towers of a device times the gradients, those of embeddings whole.");
+    "towers is the same, bit by bit, on 1, 2, 4 and 8 devices of the same --threads_per_device. It needs the memory of "
+    "one tower and log2 of the towers of a device times the gradients, those of embeddings whole.");
 ABSL_FLAG(
     int, micro_batches, 1,
     "Gradient accumulation: the number of towers of each device, instead of --towers. With 4, a step on 2 devices "
