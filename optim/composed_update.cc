@@ -1,5 +1,6 @@
 #include "optim/composed_update_impl.h"
 
+#include "absl/strings/str_cat.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/state.h"
@@ -28,5 +29,10 @@ Output ComposedUpdate::Subtract(Output step_rate, Output by) const {
 }
 
 Output ComposedUpdate::Number(double number) const { return ops::Cast(scope, ops::Const(scope, number), dtype); }
+
+absl::Status CheckSlotDecay(absl::string_view rule, absl::string_view name, double decay) {
+  if (decay >= 0 && decay < 1) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(rule, ": '", name, "' is ", decay, ", but must be in [0, 1)"));
+}
 
 }  // namespace belfry::optim

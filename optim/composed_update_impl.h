@@ -22,4 +22,7 @@ struct ComposedUpdate {
   Output rate, value, gradient;  // a scalar, and the variable and its gradient
 };
 
+// InvalidArgument unless the decay of a slot is in [0, 1): "Muon: 'momentum' is 2, but must be in [0, 1)".
+absl::Status CheckSlotDecay(absl::string_view rule, absl::string_view name, double decay);
+
 }  // namespace belfry::optim

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/training.h"
@@ -27,8 +28,17 @@ Output Trust(const Scope& scope, Output v, Output by) {
 
 Lamb::Lamb(const LambOptions& options) : Optimizer(options.learning_rate), options_(options) {}
 
+absl::Status Lamb::Check(absl::Span<const Variable> /*variables*/) const {
+  RETURN_IF_ERROR(CheckSlotDecay("LAMB", "beta1", options_.beta1));
+  return CheckSlotDecay("LAMB", "beta2", options_.beta2);
+}
+
 Output Lamb::Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const {
   if (RefusesPart(scope, variable, "LAMB needs the norm of")) return Output();
+  if (absl::Status status = Check({variable}); !status.ok()) {
+    scope.Fail(status);
+    return Output();
+  }
   const Variable m = Slot(scope, variable, "Lamb", 0), s = Slot(scope, variable, "Lamb_1", 0);
   const Variable count = UpdateCount(scope, variable, count_slot(variable));
   if (!m.valid() || !s.valid() || !count.valid()) return Output();

@@ -26,6 +26,7 @@ class Lamb : public Optimizer {
  public:
   explicit Lamb(const LambOptions& options = {});
   Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const override;
+  absl::Status Check(absl::Span<const Variable> variables) const override;
   absl::string_view count_slot(const Variable&) const override { return "Lamb_updates"; }
 
  private:

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/training.h"
@@ -35,6 +36,10 @@ Output Orthogonalise(const Scope& scope, Output x, int iterations) {
 Muon::Muon(const MuonOptions& options) : Optimizer(options.learning_rate), options_(options) {}
 
 absl::Status Muon::Check(absl::Span<const Variable> variables) const {
+  RETURN_IF_ERROR(CheckSlotDecay("Muon", "momentum", options_.momentum));
+  if (options_.iterations < 1) {
+    return absl::InvalidArgumentError(absl::StrCat("Muon: ", options_.iterations, " iterations; expected at least 1"));
+  }
   for (const Variable& variable : variables) {
     if (IsWeight(variable)) continue;
     return absl::InvalidArgumentError(absl::StrCat("Muon updates matrices, but the variable ", variable.name(),

@@ -291,6 +291,20 @@ TEST(TrajectoryTest, MuonIsForMatrices) {
   EXPECT_THAT(std::string(graph.status().message()), ::testing::HasSubstr("Muon updates matrices"));
 }
 
+TEST(TrajectoryTest, ComposedRulesCheckTheirOptions) {
+  const auto expect = [](const Optimizer& rule, const char* error) {
+    Graph graph(BuiltinOps());
+    const Variable v = GetVariable(Scope(graph), "v", {2, 2}, ZerosInitializer());
+    EXPECT_THAT(std::string(rule.Check({v}).message()), ::testing::HasSubstr(error));
+    EXPECT_FALSE(rule.Apply(Scope(graph), v, v).valid());
+    EXPECT_THAT(std::string(graph.status().message()), ::testing::HasSubstr(error));
+  };
+  expect(Lamb({.beta1 = 2}), "LAMB: 'beta1' is 2, but must be in [0, 1)");
+  expect(Lamb({.beta2 = std::nan("")}), "LAMB: 'beta2' is nan");
+  expect(Muon({.momentum = -0.5}), "Muon: 'momentum' is -0.5");
+  expect(Muon({.iterations = 0}), "Muon: 0 iterations; expected at least 1");
+}
+
 TEST(TrajectoryTest, LookaheadOfMomentum) {
   Vector slow(kSize, 0.5), fast = slow, a(kSize, 0);
   for (int t = 1; t <= kSteps; ++t) {
