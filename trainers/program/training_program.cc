@@ -85,8 +85,8 @@ absl::Status Explain(const ProgramRun& run, const Made& made, const PlannedSteps
   const bool prints = run.world.rank() == 0;
   if (prints) std::printf("%s", text.c_str());
   if (run.world.size() == 1) return absl::OkStatus();
-  ASSIGN_OR_RETURN(const std::string link,
-                   ExplainLink(run.world, *made.session, planned(batch_size)[0], run.way, StartDeadline(run)));
+  ASSIGN_OR_RETURN(const std::string link, ExplainLink(run.world, *made.session, TrainingStep(made.step, batch_size),
+                                                       run.way, StartDeadline(run)));
   if (prints) std::printf("\n%s", link.c_str());
   if (prints && !made.buckets.empty()) std::printf("Buckets: %s.\n", made.buckets.c_str());
   return absl::OkStatus();
