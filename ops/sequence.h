@@ -13,7 +13,7 @@ namespace belfry::ops {
 // t < lengths[n], otherwise x[n, t]. x [N, T, ...] of any dtype.
 Output ReverseSequence(OpScope scope, Output x, Output lengths);
 
-// Whether a step is one of its sequence and not padding: bool [N, T], y[n, t] = t < lengths[n], for the N and T of
+// True for the steps of a sequence, false for padding: bool [N, T], y[n, t] = t < lengths[n], for the N and T of
 // x [N, T, ...], whose elements are not read. Not differentiable. As [N, 1, 1, T] it is a mask of ops::Attention that
 // hides the padding of the keys.
 Output SequenceMask(OpScope scope, Output x, Output lengths);

@@ -35,7 +35,7 @@ class Optimizer {
   virtual Output Apply(OpScope scope, const Variable& variable, const ops::Gradient& gradient) const = 0;
   // An error if this is no optimizer for a model of these trainable variables. ReplicateTowers asks.
   virtual absl::Status Check(absl::Span<const Variable> /*variables*/) const { return absl::OkStatus(); }
-  // Whether Apply takes sparse gradients, and then updates their rows only.
+  // True if Apply takes sparse gradients, and then updates their rows only.
   virtual bool takes_sparse() const { return false; }
   // The name of the slot in which the updates of `variable`, or a part of one, are counted (UpdateCount). Empty: Apply
   // does not read it.

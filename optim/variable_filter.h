@@ -38,7 +38,7 @@ class NameMatches {
   VariableFilter among_;
 };
 
-// Whether a name matches one pattern.
+// True if a name matches one pattern.
 bool MatchesPattern(absl::string_view name, absl::string_view pattern);
 
 // InvalidArgument if a filter selects none of `variables`, or if it is a NameMatches of which one pattern matches none.

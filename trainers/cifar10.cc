@@ -1,4 +1,4 @@
-// Trains a network on CIFAR-10, or on a generated set in the same format, with one tower per device.
+// Trains a network on CIFAR-10, or on a generated set in the same format, with a tower, or several, on each device.
 #include <optional>
 #include <string>
 #include <vector>
@@ -58,7 +58,7 @@ ABSL_FLAG(bool, confusion, true, "Print the confusion matrix of the classes at t
 namespace belfry::trainers {
 namespace {
 
-constexpr char kUsage[] = R"(Trains a network on CIFAR-10 with one tower per device.
+constexpr char kUsage[] = R"(Trains a network on CIFAR-10 with a tower, or several, on each device.
 
   cifar10 --devices=cpu:2                   2,000 steps on a generated set: ten classes of textured shapes
   cifar10 --devices=cpu:2 --data_dir=DIR    4,000 steps on CIFAR-10 in its binary format (DIR/data_batch_1.bin ...)

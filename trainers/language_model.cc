@@ -1,4 +1,4 @@
-// Trains a transformer to predict the next token of a text, with one tower per device.
+// Trains a transformer to predict the next token of a text, with a tower, or several, on each device.
 #include <limits>
 #include <string>
 #include <vector>
@@ -49,7 +49,7 @@ ABSL_FLAG(double, temperature, 1, "Divides the logits before a token is drawn; 0
 namespace belfry::trainers {
 namespace {
 
-constexpr char kUsage[] = R"(Trains a transformer to predict the next token, with one tower per device.
+constexpr char kUsage[] = R"(Trains a transformer to predict the next token, with a tower, or several, on each device.
 
   language_model --devices=cpu:2                      a generated language, whose entropy no model can fall below
   language_model --devices=cpu:2 --data_dir=book.txt  text, byte by byte

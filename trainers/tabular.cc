@@ -1,4 +1,4 @@
-// Trains a model of the rows of a CSV file, with one tower per device, and predicts rows of others.
+// Trains a model of the rows of a CSV file, with a tower or several on each device, and predicts rows of others.
 #include <limits>
 #include <string>
 #include <utility>
@@ -58,7 +58,7 @@ ABSL_FLAG(std::string, predictions, "predictions.csv",
 namespace belfry::trainers {
 namespace {
 
-constexpr char kUsage[] = R"(Trains a model of a table, with one tower per device, and predicts rows.
+constexpr char kUsage[] = R"(Trains a model of a table, with a tower or several on each device, and predicts rows.
 
   tabular --devices=cpu:2                              a generated table, whose entropy no model can fall below
   tabular --data=sales.csv --target=price --train_dir=run --devices=cpu:2

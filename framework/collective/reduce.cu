@@ -33,7 +33,7 @@ absl::Status Reduce(Stream& stream, const RankEntry* entries, int ranks, int64_t
   using S = gpu::Stored<T>;
   using A = Accumulator<T>;
   return gpu::ForEach(stream, elements, [=] BELFRY_GPU(int64_t i) {
-    // In the order of TreeSum in local.cc.
+    // The order is that of TreeSum in local.cc.
     A waiting[kMaxWaiting];
     int count = 0;
     for (int r = 0; r < ranks; ++r) {

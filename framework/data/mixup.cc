@@ -9,7 +9,7 @@
 namespace belfry::data {
 namespace {
 
-// In (0, 1).
+// A number in (0, 1).
 double Uniform(PhiloxStream& random) {
   const uint32_t high = random.Next();
   return UniformDouble(high, random.Next()) + 0x1p-54;

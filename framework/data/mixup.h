@@ -17,7 +17,7 @@ inline constexpr char kMixtureWeight[] = "mixture_weight";
 // These fields for examples with `fields`, in their order; the weight is the last.
 std::vector<Field> MixtureFields(absl::Span<const Field> fields);
 
-// What is mixed in a batch: a weight from Beta(alpha, alpha), and the partner of each position, by a permutation of
+// The mixtures of a batch: a weight from Beta(alpha, alpha), and the partner of each position, by a permutation of
 // all. Depends on (seed, alpha, step, partners.size()) only. REQUIRES: alpha > 0, and finite.
 double DrawMixture(uint64_t seed, double alpha, int64_t step, absl::Span<int64_t> partners);
 

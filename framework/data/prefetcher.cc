@@ -24,7 +24,7 @@ struct Prefetcher::Slot : BatchContents {
   int64_t claimed = 0, made = 0;  // examples handed to threads, and examples finished
   absl::Status status;
   int64_t failed_at = 0;  // when !status.ok(): the first example of the failed chunk
-  // Of MixUp: the position of each example's partner, and the weight of the example itself.
+  // For MixUp, the position of each example's partner, and the weight of the example itself.
   std::vector<int64_t> partners;
   double weight = 1;
   // The last batch of an epoch may be smaller; its tensors are made when first needed and then reused.
@@ -83,7 +83,7 @@ int64_t ChunkSize(const PrefetcherOptions& options) {
   return std::clamp<int64_t>(options.batch_size / (2 * options.threads), 1, 32);
 }
 
-// Where field `i` of the example at position `at` of the batch goes, which is in this tower.
+// The place of field `i` of the example at position `at` of the batch, which is in this tower.
 std::byte* RowOf(TowerBatch& tower, size_t i, int64_t at) {
   Tensor& field = tower.fields[i];
   const auto row = static_cast<size_t>(at - tower.offset), rows = static_cast<size_t>(tower.count);

@@ -63,7 +63,7 @@ class Prefetcher final : public BatchSource {
   // Stops the workers. From now on Next returns Cancelled, even to callers already waiting. Batches on loan stay valid.
   void Cancel();
 
-  // Those of the dataset, but float32 [H, W, C] where there is an image policy; then those of MixUp.
+  // The fields of the dataset, but float32 [H, W, C] where there is an image policy; then those of MixUp.
   absl::Span<const Field> fields() const override { return fields_; }
   int64_t batch_size() const override { return options_.batch_size; }
   int64_t batches_per_epoch() const override { return batches_per_epoch_; }
@@ -94,7 +94,7 @@ class Prefetcher final : public BatchSource {
     std::vector<std::optional<Augmenter>> augmenters;
     std::vector<std::vector<std::byte>> images;
     std::vector<std::byte*> places;  // of an example's fields
-    // Of MixUp: float32 fields of the partner, and where all of its fields go.
+    // Float32 fields of MixUp's partner, and the places of all of its fields.
     std::vector<std::vector<float>> partner;
     std::vector<std::byte*> outputs, partner_outputs;
   };

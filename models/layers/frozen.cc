@@ -13,6 +13,9 @@
 namespace belfry::models {
 namespace {
 
+// Collections of the names of variables, of all training steps of the graph.
+constexpr absl::string_view kMovedStatistics = "moved statistics", kFrozenStatistics = "frozen statistics";
+
 // Its items' paths are the patterns.
 std::string CollectionOf(absl::string_view tower) { return absl::StrCat("frozen in ", tower); }
 
@@ -46,6 +49,29 @@ std::vector<Variable> TrainedVariables(const Scope& tower) {
     if (!IsFrozen(tower, variable)) trained.push_back(variable);
   }
   return trained;
+}
+
+absl::Status CheckFrozenStatistics(const Scope& tower, absl::Span<const Node* const> updates) {
+  Graph& graph = tower.graph();
+  for (const Node* const update : updates) {
+    const Node* const first = update->inputs().empty() ? nullptr : update->input(0).node;
+    if (first == nullptr || first->op().role != OpRole::kVariable) continue;
+    graph.AddToCollection(kMovedStatistics, {.path = graph.VariableOf(*first).name()});
+  }
+  for (const Variable& variable : graph.variables()) {
+    const bool statistic = !variable.trainable() && variable.def().slot_of == nullptr;
+    if (variable.replica() != tower.replica() || !statistic || !IsFrozen(tower, variable)) continue;
+    graph.AddToCollection(kFrozenStatistics, {.path = variable.name()});
+  }
+  for (const CollectionItem& frozen : graph.collection(kFrozenStatistics)) {
+    for (const CollectionItem& moved : graph.collection(kMovedStatistics)) {
+      if (frozen.path != moved.path) continue;
+      return absl::InvalidArgumentError(absl::StrCat(
+          frozen.path, " is frozen in one training step (ReplicateOptions::frozen), but another moves it, and in the ",
+          "replica of one device only. Train that one with BatchNormPolicy::kSynchronised, or on one device"));
+    }
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckFrozen(const Scope& tower, absl::Span<const std::string> patterns) {

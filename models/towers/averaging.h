@@ -45,7 +45,7 @@ struct BuiltTower {
 };
 // TrainTower::weight of each.
 std::vector<Output> Weights(absl::Span<const BuiltTower> towers);
-// Whether the model states the weights of its losses (SetLossWeight).
+// True if the model states the weights of its losses (SetLossWeight).
 bool StatesWeights(absl::Span<const BuiltTower> towers);
 
 // The sum of `value` over the towers; invalid after an error.

@@ -165,6 +165,15 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
     AddModel(model_options, absl::MakeSpan(towers), i);
     if (!root.status().ok()) return step;
   }
+  const bool copies = options.variable_update != VariableUpdate::kParameterDevice && total > series;
+  if (copies && options.batch_norm == BatchNormPolicy::kPerTower) {
+    std::vector<const Node*> moved;
+    AddModelUpdates(towers, options, moved);
+    if (absl::Status status = CheckFrozenStatistics(towers[0].result.scope, moved); !status.ok()) {
+      root.Fail(status);
+      return step;
+    }
+  }
   // Before the gradients' averages, so that they are not the last thing that a step waits for.
   const Scope loss = root.Device(devices.device(towers[0].result.device).name()).NameScope("loss");
   SeriesParts sums;

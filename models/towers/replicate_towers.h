@@ -1,4 +1,4 @@
-// Data-parallel training: one tower per device, trained as one model.
+// Data-parallel training: a tower on each device, or several one after the other, trained as one model.
 #pragma once
 
 #include <functional>
@@ -44,9 +44,9 @@ struct ReplicateOptions {
   int first_tower = 0, towers = 0;
   // The number of towers that each device runs one after the other: gradient accumulation. A power of two, unless one
   // device has all towers. Each device has the next towers by number, so their number is `series` times that of
-  // devices. 8 towers on one device, on two, four or eight, and in any number of processes, give the same bits. Memory
-  // beside one tower's: log2(series), rounded up, times the gradients. Needs `replicated`, and no synchronised
-  // statistics.
+  // devices. 8 towers on one device, on two, four or eight, and in any number of processes, give the same bits if each
+  // device has as many threads. Memory beside one tower's: log2(series), rounded up, times the gradients. Needs
+  // `replicated`, and no synchronised statistics.
   int series = 1;
   VariableUpdate variable_update = VariableUpdate::kReplicated;
   BatchNormPolicy batch_norm = BatchNormPolicy::kPerTower;
@@ -62,9 +62,9 @@ struct ReplicateOptions {
   bool shard_optimizer = false;
   // Patterns (optim::MatchesPattern) of the names of variables to freeze: they get no gradient, no slots and no moving
   // average, and keep their bytes, also under weight decay. A frozen batch normalisation normalises with its moving
-  // averages, as in evaluation, and leaves them as they are; in a run that goes on with other towers' statistics than
-  // tower 0's (BatchNormPolicy::kPerTower) these are to be restored first. A pattern that matches no variable of the
-  // model is an error.
+  // averages, as in evaluation, and leaves them as they are. Errors: a pattern that matches no variable of the model;
+  // with several devices, averages that another training step of the graph moves by the statistics of one tower only
+  // (BatchNormPolicy::kPerTower).
   std::vector<std::string> frozen = {};
   double clip_global_norm = 0;  // global norm to clip the averaged gradients to; 0: no clipping
   double moving_average = 0;    // decay of an exponential moving average of tower 0's weights; 0: none
@@ -79,7 +79,7 @@ absl::Status Check(const ReplicateOptions& options);
 
 // Builds the model on one tower and returns its loss, a floating-point scalar: the mean over the tower's examples, or
 // one whose weight it states (SetLossWeight in layers/losses.h), plus terms that do not depend on examples (weight
-// decay). Called once per device, and must create the same variables (by logical name, in the same order) each time.
+// decay). Called once a device, and must create the same variables (by logical name, in the same order) each time.
 using TowerFunction = std::function<absl::StatusOr<Output>(const Scope& tower, const Batch& batch)>;
 
 // The inputs and results of one tower.
@@ -125,8 +125,9 @@ struct TrainStep {
   std::vector<optim::GradientAndVariable> gradients;
 };
 
-// Replicates `model` into one tower per device of devices.TowerDevices(), each in the name scope "tower_<number>",
-// differentiates its loss, averages the gradients and applies them through `optimizer`.
+// Replicates `model` into one tower per device of devices.TowerDevices(), which ReplicateOptions::series runs as
+// several in turn, each in the name scope "tower_<number>", differentiates its loss, averages the gradients and applies
+// them through `optimizer`.
 //
 // Gradients, losses and metrics are always means weighted by the number of examples that each tower is fed, or by what
 // the model states (SetLossWeight), so N towers compute what one tower would on the whole batch, even if the batch does

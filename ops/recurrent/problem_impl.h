@@ -26,7 +26,7 @@ struct Problem {
   double Flops(int64_t gates) const { return 2 * static_cast<double>(n * t * h) * static_cast<double>(gates * h); }
 };
 
-// Of a node whose inputs begin with gates [N, T, gates H] and weights [H, gates H].
+// The problem of a node whose inputs begin with gates [N, T, gates H] and weights [H, gates H].
 Problem MakeProblem(const KernelSpec& spec);
 
 // The inputs of a node that has `fixed` ones, then perhaps lengths [N], the only integers, and then perhaps states.

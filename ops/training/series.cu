@@ -18,7 +18,7 @@ absl::Status AddToSeries(Stream& stream, int64_t n, int64_t series, gpu::Compute
   return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) {
     if (*index < 0 || *index >= series) return;
     const uint64_t merges = SeriesMerges(*index, series);
-    // In double, where the product of floats is exact, so that it is rounded before it is added.
+    // The product of floats is exact in double, so it is rounded before it is added.
     C sum = 0;
     if (*weight != 0) {
       sum += static_cast<C>(static_cast<double>(*weight) * static_cast<double>(gpu::Widen(value[i])));

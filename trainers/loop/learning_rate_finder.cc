@@ -69,7 +69,7 @@ absl::Status Try(Session& session, const models::TrainStep& step, data::BatchSou
   return absl::OkStatus();
 }
 
-// Where the slope over the logarithm of the rate, between the neighbours, is lowest.
+// The rate with the lowest slope over the logarithm of the rate, between its neighbours.
 double Steepest(const std::vector<TriedRate>& tried) {
   double lowest = 0, rate = kNaN;
   for (size_t i = 1; i + 1 < tried.size(); ++i) {
@@ -118,12 +118,14 @@ std::string LearningRateTable(const FoundLearningRate& found) {
                           std::string(static_cast<size_t>(std::lround(share * kBar)), '#'));
   }
   if (std::isnan(found.steepest)) return text + "The loss falls at none of these rates.\n";
-  absl::StrAppendFormat(
-      &text,
-      "Suggestion: --learning_rate=%.2g, where the average falls fastest. It is lowest at %.2g, which is "
-      "too high.\n",
-      found.steepest, found.lowest);
-  return text;
+  absl::StrAppendFormat(&text,
+                        "Suggestion: --learning_rate=%.2g, where the average falls fastest. It is lowest at %.2g, ",
+                        found.steepest, found.lowest);
+  const bool rose = found.tried.back().rate > found.lowest;
+  return text + (rose
+                     ? "which is too high.\n"
+                     : "the largest rate tried, before the losses rise: train a few steps at the suggested rate, which "
+                       "may be too high.\n");
 }
 
 }  // namespace belfry::trainers

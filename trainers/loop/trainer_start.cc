@@ -74,6 +74,10 @@ absl::Status Trainer::CheckOptions() const {
     return absl::InvalidArgumentError(
         "ResumeOptions::latest and checkpoint are both set; the latter finds the checkpoint by itself");
   }
+  if (options_.resume.latest && options_.directory.empty()) {
+    return absl::InvalidArgumentError(
+        "ResumeOptions::latest needs TrainerOptions::directory, where the checkpoints are");
+  }
   RETURN_IF_ERROR(others_.Check());
   RETURN_IF_ERROR(CheckMetrics(state_.train_step.metrics));
   for (const OtherStep& other : options_.other_steps) RETURN_IF_ERROR(CheckMetrics(other.step->metrics));

@@ -30,7 +30,7 @@ absl::StatusOr<std::vector<io::NamedTensor>> ReadWeights(std::string& path) {
   return std::move(latest.tensors);
 }
 
-// Whether it is part of a model and not of its training.
+// True if it is part of a model and not of its training.
 bool IsOfModel(const Variable& variable) {
   return variable.def().slot_of == nullptr && !variable.transient() &&
          (variable.trainable() || variable.shape().rank() > 0);

@@ -95,10 +95,19 @@ absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& ste
                                        int64_t examples, std::optional<size_t> limit) {
   const std::vector<PlannedStep> planned = steps(batch_size);
   ASSIGN_OR_RETURN(const Explanations explained, Compile(session, planned));
-  std::string text =
-      absl::StrFormat("A training step with a batch of %d on %s\n\n", batch_size, Counted(towers, "tower"));
-  absl::StrAppend(&text, ExplainPlan(*explained[0].plan, explained[0].memory, session.devices()), "\n",
-                  OthersText(planned, explained));
+  const std::string step =
+      absl::StrFormat("training step with a batch of %d on %s", batch_size, Counted(towers, "tower"));
+  const auto update =
+      std::find_if(planned.begin(), planned.end(), [](const PlannedStep& one) { return one.feeds.empty(); });
+  std::string text = update == planned.end() ? absl::StrCat("A ", step, "\n\n")
+                                             : absl::StrCat("The run of one tower on each device, of which a ", step,
+                                                            " has several before its update\n\n");
+  absl::StrAppend(&text, ExplainPlan(*explained[0].plan, explained[0].memory, session.devices()), "\n");
+  if (update != planned.end()) {
+    const Session::Explanation& of = explained[static_cast<size_t>(update - planned.begin())];
+    absl::StrAppend(&text, "The update\n\n", ExplainPlan(*of.plan, of.memory, session.devices()), "\n");
+  }
+  absl::StrAppend(&text, OthersText(planned, explained));
   const int64_t most = std::min(kMaxBatch, examples);
   const int64_t largest = LargestBatch(session, steps, towers, most, limit);
   const std::string on = limit.has_value() ? absl::StrFormat("%.2f MiB on each device", *limit / kMebi)

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <filesystem>
+#include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -145,6 +146,9 @@ absl::Status SearchLearningRate(const ProgramRun& run, Made& made) {
   ASSIGN_OR_RETURN(const FoundLearningRate found, FindLearningRate(*made.session, made.step, *made.input));
   if (run.world.rank() != 0) return absl::OkStatus();
   std::printf("%s", LearningRateTable(found).c_str());
+  std::error_code ignored;  // the file that PrepareOutputs made gets no lines, which plot_run would look for
+  if (std::filesystem::is_empty(training.metrics_file, ignored))
+    std::filesystem::remove(training.metrics_file, ignored);
   if (training.directory.empty()) return absl::OkStatus();
   const std::string path = (std::filesystem::path(training.directory) / "learning_rates.jsonl").string();
   ASSIGN_OR_RETURN(MetricsWriter writer, MetricsWriter::Open(path, RunStart{}));

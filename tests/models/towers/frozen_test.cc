@@ -158,6 +158,30 @@ TEST_P(FrozenNorm, NormalisesWithItsAveragesAndKeepsThem) {
 INSTANTIATE_TEST_SUITE_P(Policies, FrozenNorm,
                          testing::Values(BatchNormPolicy::kPerTower, BatchNormPolicy::kSynchronised));
 
+// In each order of two steps, of which one moves what the other freezes.
+TEST(FrozenTest, AveragesThatOneReplicaAloneMovesAreAnError) {
+  const std::vector<data::Field> fields = {{"x", DType::kFloat32, {1}}};
+  for (const bool frozen_first : {false, true}) {
+    const auto build = [&](const char* spec, BatchNormPolicy policy, int series) {
+      const DeviceSet devices = DeviceSet::Open(spec, {.cpu_threads = 1}).value();
+      Graph graph(BuiltinOps());
+      for (const bool frozen : {frozen_first, !frozen_first}) {
+        ReplicateOptions options{.name = frozen ? "frozen" : "moves", .series = series, .batch_norm = policy};
+        if (frozen) options.frozen = {"trunk/*"};
+        ReplicateTowers(Scope(graph).ReuseVariables(Reuse::kIfPresent), devices, fields, NormalisedColumn::Loss,
+                        optim::GradientDescent(), options);
+      }
+      return std::string(graph.status().message());
+    };
+    EXPECT_THAT(build("cpu:2", BatchNormPolicy::kPerTower, 1),
+                AllOf(HasSubstr("trunk/bn/moving_mean is frozen in one training step"), HasSubstr("kSynchronised")));
+    EXPECT_THAT(build("cpu:2", BatchNormPolicy::kPerTower, 2), HasSubstr("is frozen in one training step"));
+    EXPECT_EQ(build("cpu:2", BatchNormPolicy::kSynchronised, 1), "");
+    EXPECT_EQ(build("cpu:1", BatchNormPolicy::kPerTower, 1), "");
+    EXPECT_EQ(build("cpu:1", BatchNormPolicy::kPerTower, 4), "");
+  }
+}
+
 std::string FrozenError(std::vector<std::string> patterns) {
   Trajectory run;
   return std::string(run.Open("cpu:2", optim::GradientDescent(), {.frozen = std::move(patterns)}).message());
