@@ -70,6 +70,15 @@ void AddModelUpdates(absl::Span<const BuiltTower> towers, const ReplicateOptions
   }
 }
 
+void CheckStatistics(absl::Span<const BuiltTower> towers, const ReplicateOptions& options, int replicas) {
+  if (options.variable_update == VariableUpdate::kParameterDevice || replicas == 1) return;
+  if (options.batch_norm == BatchNormPolicy::kSynchronised) return;
+  std::vector<const Node*> moved;
+  AddModelUpdates(towers, options, moved);
+  const Scope& first = towers[0].result.scope;
+  if (absl::Status status = CheckFrozenStatistics(first, moved); !status.ok()) first.Fail(status);
+}
+
 // For towers in series.
 struct SeriesParts {
   Output total_weight;
@@ -165,15 +174,7 @@ TrainStep Replicate(const Scope& root, const DeviceSet& devices, absl::Span<cons
     AddModel(model_options, absl::MakeSpan(towers), i);
     if (!root.status().ok()) return step;
   }
-  const bool copies = options.variable_update != VariableUpdate::kParameterDevice && total > series;
-  if (copies && options.batch_norm == BatchNormPolicy::kPerTower) {
-    std::vector<const Node*> moved;
-    AddModelUpdates(towers, options, moved);
-    if (absl::Status status = CheckFrozenStatistics(towers[0].result.scope, moved); !status.ok()) {
-      root.Fail(status);
-      return step;
-    }
-  }
+  CheckStatistics(towers, options, total / series);
   // Before the gradients' averages, so that they are not the last thing that a step waits for.
   const Scope loss = root.Device(devices.device(towers[0].result.device).name()).NameScope("loss");
   SeriesParts sums;
