@@ -58,8 +58,8 @@ Output AssignRow(OpScope scope, const Variable& variable, Output value, Output i
 // sums[0] /= total, for a variable [L, ...] whose first row holds the sum of a series, and a float64 scalar, which is
 // rounded to the variable's dtype first. Returns the variable.
 Output DivideSeries(OpScope scope, const Variable& sums, Output total);
-// The sum of float32 `weights` [N] in ascending order, a float64 scalar. InvalidArgument on CPUs, and NaN on GPUs, if
-// it is not above 0: with `message` if it is 0.
+// The sum of float32 `weights` [N] in ascending order, a float64 scalar. InvalidArgument on CPUs, and NaN on GPUs, for
+// a weight below 0 and, with `message`, if all are 0.
 Output TotalWeight(OpScope scope, Output weights, absl::string_view message);
 
 // A sparse gradient in a form that towers of several processes can average.

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -117,12 +118,16 @@ absl::StatusOr<Kernel> MakeTotalWeight(const KernelSpec& spec) {
   return Kernel{[n = spec.inputs[0].shape.elements(),
                  message = spec.attrs.String("message")](const KernelContext& context) -> absl::Status {
     double total = 0;
-    for (int64_t i = 0; i < n; ++i) total += context.input<float>(0)[i];
+    for (int64_t i = 0; i < n; ++i) {
+      const float weight = context.input<float>(0)[i];
+      if (!(weight >= 0) || std::isinf(weight)) {
+        return absl::InvalidArgumentError(absl::StrCat("The loss of tower ", i, " has the weight ", weight,
+                                                       " (SetLossWeight); expected a finite number of at least 0"));
+      }
+      total += weight;
+    }
     context.output<double>(0)[0] = total;
-    if (total > 0) return absl::OkStatus();
-    if (total == 0) return absl::InvalidArgumentError(message);
-    return absl::InvalidArgumentError(absl::StrCat("The weights of the towers' losses add up to ", total,
-                                                   " (SetLossWeight); expected numbers of at least 0"));
+    return total > 0 ? absl::OkStatus() : absl::InvalidArgumentError(message);
   }};
 }
 

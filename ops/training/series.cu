@@ -63,8 +63,12 @@ absl::StatusOr<Kernel> MakeAssignRow(const KernelSpec& spec) {
 absl::Status TotalWeight(Stream& stream, int64_t n, const float* weights, double* total) {
   return gpu::ForEach(stream, 1, [=] BELFRY_GPU(int64_t) {
     double sum = 0;
-    for (int64_t i = 0; i < n; ++i) sum += static_cast<double>(weights[i]);
-    *total = sum > 0 ? sum : std::numeric_limits<double>::quiet_NaN();
+    bool valid = true;
+    for (int64_t i = 0; i < n; ++i) {
+      sum += static_cast<double>(weights[i]);
+      valid = valid && weights[i] >= 0;
+    }
+    *total = valid && sum > 0 ? sum : std::numeric_limits<double>::quiet_NaN();
   });
 }
 

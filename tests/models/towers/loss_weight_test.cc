@@ -128,6 +128,31 @@ TEST(LossWeight, AStepOfWeight0IsAnErrorAndUpdatesNothing) {
               HasSubstr("Tower 0 has losses of weight 0 alone"));
 }
 
+// The sum of these weights is above 0.
+TEST(LossWeight, EachInSeriesIsCheckedBeforeTheUpdate) {
+  Graph graph(BuiltinOps());
+  const DeviceSet devices = DeviceSet::Open("cpu:1").value();
+  const TrainStep step = ReplicateTowers(Scope(graph), devices, kTokenFields, MaskedMean,
+                                         optim::GradientDescent({.learning_rate = kMaskedRate}), {.series = 2});
+  const auto session = Session::Create(graph, devices).value();
+  ASSERT_EQ(session->RunTarget(step.initialize), absl::OkStatus());
+  for (const float bad : {-1.f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    for (int64_t tower = 0; tower < 2; ++tower) {
+      const float mask = tower == 0 ? 1 : bad;
+      const Shape shape{1, kTokens};
+      ASSERT_EQ(session->RunTarget(step.accumulate,
+                                   {{step.towers[0].batch["x"], Tensor::Of<float>({1, 2, 3, 4}, shape)},
+                                    {step.towers[0].batch["mask"], Tensor::Of<float>({mask, 0, 0, 0}, shape)},
+                                    {step.towers[0].index, Tensor::Of<int64_t>({tower}, {})},
+                                    {step.towers[0].first_example, Tensor::Of<int64_t>({tower}, {})}}),
+                absl::OkStatus());
+    }
+    EXPECT_THAT(std::string(session->RunTarget(step.update).message()),
+                HasSubstr("The loss of tower 1 has the weight "));
+    EXPECT_EQ(session->ReadVariable(graph.FindVariable("w", 0))->scalar<float>(), 1);
+  }
+}
+
 TEST(LossWeight, MisuseIsAnErrorThatSaysWhatToDo) {
   const std::vector<std::vector<float>> x(2, std::vector<float>(kTokens, 1));
   const auto message = [&](const TowerFunction& model, const ReplicateOptions& options = {}) {
