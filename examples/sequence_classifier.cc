@@ -32,7 +32,7 @@ Output Model(const Scope& scope, const models::Batch& batch) {
   Output signs = models::Embedding(scope, "signs", batch["sign"], kSigns, 8);
   models::RecurrentStackOutputs lstm =
       models::LstmStack(scope, "lstm", signs, 24, {.bidirectional = true, .lengths = batch["length"]});
-  // Of the last sign, which the forward direction has just read, and the first one, for the backward direction.
+  // The states after the last step of each direction: the last sign forwards, the first one backwards.
   Output both = models::Dense(scope, "both", lstm.hidden.back(), 32, {.activation = models::Activation::kRelu});
   return models::Dense(scope, "logits", both, 2);
 }

@@ -13,7 +13,7 @@ Moments MomentsOf(absl::Span<const double> values) {
   for (const double value : values) moments.mean += (value - values[0]) / rows;
   for (const double value : values) moments.spread = std::max(moments.spread, std::abs(value - moments.mean));
   if (moments.spread == 0) return moments;
-  // In units of the largest difference, so that no square overflows or underflows.
+  // Differences are in units of the largest, so that no square overflows or underflows.
   double variance = 0;
   for (const double value : values) {
     const double difference = (value - moments.mean) / moments.spread;

@@ -38,9 +38,9 @@ Output TableLogits(const Scope& scope, const models::Batch& batch, const TableSc
 // The mean log loss, or the mean squared error in deviations, for the field "target".
 Output TableLoss(const Scope& scope, Output logits, const models::Batch& batch, const TableSchema& schema);
 
-// Of logits [N, outputs] for examples with this truth (TabularData): the log loss, which decides, and accuracy, for two
-// classes also the area under the ROC curve, "auc"; for a regression rmse, which decides, and r2, the coefficient of
-// determination (NaN if the truth is constant), in the target's units.
+// Figures of logits [N, outputs] for examples with this truth (TabularData). Classes have the log loss, which decides,
+// and accuracy, two of them also the area under the ROC curve, "auc". A regression has rmse, which decides, in the
+// target's units, and r2, the coefficient of determination (NaN if the truth is constant).
 Evaluation TableFigures(const TableSchema& schema, const Tensor& logits, absl::Span<const double> truth);
 
 // Predictions for logits [N, outputs] as CSV (RFC 4180, lines end in LF): a column with the target's name, and for

@@ -37,7 +37,7 @@ class ReadAhead final : public BatchSource {
   // Drops what was made ahead and moves the source. After an error Next returns that, too.
   absl::Status Resume(const io::Metadata& saved) override;
 
-  // As the source's. PutPosition and Settings wait for the batch that is being made.
+  // The source's. PutPosition and Settings wait for the batch that is being made.
   absl::Span<const Field> fields() const override { return source_.fields(); }
   int64_t batch_size() const override { return source_.batch_size(); }
   int64_t batches_per_epoch() const override { return source_.batches_per_epoch(); }

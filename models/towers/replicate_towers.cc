@@ -79,7 +79,7 @@ void CheckStatistics(absl::Span<const BuiltTower> towers, const ReplicateOptions
   if (absl::Status status = CheckFrozenStatistics(first, moved); !status.ok()) first.Fail(status);
 }
 
-// For towers in series.
+// The parts of a step with towers in series.
 struct SeriesParts {
   Output total_weight;
   std::vector<FormerValue> former;

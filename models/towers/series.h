@@ -23,7 +23,7 @@ Output ConditionInSeries(const BuiltTower& tower, bool may_skip);
 struct FormerValue {
   Variable variable, former;
 };
-// For loss scaling: that a step is skipped is known only in its update, when the first tower's own `updates` of
+// A step that loss scaling skips is known only in its update, when the first tower's own `updates` of
 // variables have taken place. So these are copied before.
 std::vector<FormerValue> KeepFormerValues(absl::Span<const BuiltTower> towers, absl::Span<const Node* const> updates);
 // The node that gives a variable its former value if the step is skipped.

@@ -233,7 +233,7 @@ TEST(TrajectoryTest, Muon) {
   }
 }
 
-// By PyTorch 2.15, whose matrices are [out, in] and whose own iterations are in bfloat16:
+// Values of PyTorch 2.15, whose matrices are [out, in] and whose own iterations are in bfloat16:
 //   import torch
 //   from torch.optim import _muon
 //   def newton_schulz(g, coefficients, steps, epsilon):

@@ -11,7 +11,7 @@
 namespace belfry::trainers {
 namespace {
 
-// By all pairs.
+// The share of all pairs that are in order.
 double ByPairs(const std::vector<float>& scores, const std::vector<uint8_t>& positive) {
   double won = 0, pairs = 0;
   for (size_t i = 0; i < scores.size(); ++i) {

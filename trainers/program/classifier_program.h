@@ -26,7 +26,7 @@ class ClassifierProgram : public TrainingProgram {
   // The figures of the results that are reported; the first decides what is best.
   virtual Evaluation Figures(const Classification& results) const { return results; }
 
-  // To be set in Configure: of the training loss, not of the evaluation's.
+  // Configure sets it. The evaluation's loss has none.
   double label_smoothing_ = 0;
   bool mixes_ = false;  // by PrefetcherOptions::mixup
   // To be set in OpenData.

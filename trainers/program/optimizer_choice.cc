@@ -51,7 +51,7 @@ OptimizerPtr MakeLars(const OptimizerChoice& choice) {
       .learning_rate = choice.learning_rate, .momentum = MomentumOf(choice, 0.9), .weight_decay = choice.weight_decay});
 }
 
-// With updates as large as AdamW's, so that one rate is right for both.
+// Its updates are as large as AdamW's, so that one rate is right for both.
 OptimizerPtr MakeMuon(const OptimizerChoice& choice) {
   const optim::Muon muon({.learning_rate = choice.learning_rate,
                           .momentum = MomentumOf(choice, 0.95),

@@ -56,7 +56,7 @@ absl::Status AddTrainStep(TrainingProgram& program, ProgramRun& run, Made& made)
   return absl::OkStatus();
 }
 
-// Without those of MixUp.
+// The fields of the dataset, which MixUp adds others to.
 absl::Span<const data::Field> FieldsOfData(const data::Prefetcher& input) {
   return input.fields().subspan(0, input.dataset().fields().size());
 }

@@ -163,7 +163,7 @@ TEST(BucketBatcher, TowersSplitTheSameBatches) {
   const auto expected = BatchesOf(*Batcher(steps, options));
   options.towers = 3;
   EXPECT_EQ(BatchesOf(*Batcher(steps, options)), expected);
-  // Of two processes each has its towers' parts.
+  // Each of two processes has its towers' parts.
   auto first = options, second = options;
   first.local_towers = 1;
   second.first_tower = 1;

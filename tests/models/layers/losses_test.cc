@@ -38,7 +38,7 @@ TEST_F(Losses, TotalLossHoldsOneTowersLossAndItsWeightDecay) {
   }
 }
 
-// By PyTorch 2.15:
+// Values of PyTorch 2.15:
 //   x = torch.sin(torch.arange(12.)).reshape(4, 3) * 3
 //   torch.nn.functional.cross_entropy(x, torch.tensor([0, 2, 1, 1]), label_smoothing=0.15)
 TEST_F(Losses, SmoothedLabels) {

@@ -158,7 +158,7 @@ TEST_P(FrozenNorm, NormalisesWithItsAveragesAndKeepsThem) {
 INSTANTIATE_TEST_SUITE_P(Policies, FrozenNorm,
                          testing::Values(BatchNormPolicy::kPerTower, BatchNormPolicy::kSynchronised));
 
-// In each order of two steps, of which one moves what the other freezes.
+// One of two steps moves what the other freezes; either may be the first.
 TEST(FrozenTest, AveragesThatOneReplicaAloneMovesAreAnError) {
   const std::vector<data::Field> fields = {{"x", DType::kFloat32, {1}}};
   for (const bool frozen_first : {false, true}) {

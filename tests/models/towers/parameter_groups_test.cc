@@ -32,7 +32,7 @@ optim::ParameterGroups EncoderAndHead() {
                            .decays = optim::IsWeight})};
 }
 
-// After 50 steps, by PyTorch 2.15:
+// PyTorch 2.15's values after 50 steps:
 //   import torch
 //   torch.set_default_dtype(torch.float64)
 //   make = lambda n, first, *shape: torch.nn.Parameter((torch.sin(torch.arange(n) + first) / 2).reshape(shape))

@@ -75,7 +75,7 @@ class Trajectory {
     for (int s = 0; s < steps; ++s) RETURN_IF_ERROR(session_->RunTarget(step_.update, feeds));
     return absl::OkStatus();
   }
-  // Of replica 0.
+  // The value in replica 0.
   std::vector<double> Value(const std::string& name) const {
     const Variable variable = graph_.FindVariable(name, 0);
     EXPECT_TRUE(variable.valid()) << name;
