@@ -39,7 +39,8 @@ Output Lookahead::Apply(OpScope scope, const Variable& variable, const ops::Grad
   if (!slow.valid() || !count.valid()) return Output();
   const Scope update = UpdateScope(scope, variable);
   const Output updates = ops::ReadVariable(update, count), zero = ops::Const(update, int64_t{0});
-  // An initializer would take weights that restored ones replace before the first update.
+  // The slow weights are at first the weights before the first update. An initial value could not be, since restored
+  // weights may come after it.
   const Output before = ops::Assign(update.OnlyIf(ops::Equal(update, updates, zero)), slow, variable);
   const Output fast = inner_->Apply(scope.ControlDependencies({before}), variable, gradient);
   if (!fast.valid()) return Output();

@@ -43,12 +43,7 @@ absl::Status CheckOptions(const Dataset& dataset, const PrefetcherOptions& optio
   if (dataset.size() < 1) return invalid("the dataset has no examples");
   if (dataset.size() >= int64_t{1} << 32) return invalid("the dataset has 2^32 examples or more: ", dataset.size());
   if (options.batch_size < 1) return invalid("batch_size is ", options.batch_size, "; expected at least 1");
-  if (options.towers < 1) return invalid("towers is ", options.towers, "; expected at least 1");
-  if (options.first_tower < 0 || options.local_towers < 0 || options.first_tower >= options.towers ||
-      options.local_towers > options.towers - options.first_tower) {
-    return invalid("first_tower is ", options.first_tower, " and local_towers ", options.local_towers,
-                   "; expected a part of the ", options.towers, " towers");
-  }
+  RETURN_IF_ERROR(CheckTowers(options.towers, options.first_tower, options.local_towers));
   if (options.stride < 1) return invalid("stride is ", options.stride, "; expected at least 1");
   if (options.threads < 0 || options.threads > kMaxThreads) {
     return invalid("threads is ", options.threads, "; expected 0 to ", kMaxThreads);

@@ -4,6 +4,7 @@
 #include <numeric>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/check.h"
 #include "framework/base/philox.h"
 
@@ -27,6 +28,15 @@ TowerRange RangeOfTower(int64_t examples, int towers, int tower) {
   BELFRY_CHECK(0 <= tower && tower < towers);
   const int64_t share = examples / towers, longer = examples % towers;
   return {tower * share + std::min<int64_t>(tower, longer), share + (tower < longer ? 1 : 0)};
+}
+
+absl::Status CheckTowers(int towers, int first_tower, int local_towers) {
+  if (towers < 1) return absl::InvalidArgumentError(absl::StrCat("towers is ", towers, "; expected at least 1"));
+  if (first_tower >= 0 && local_towers >= 0 && first_tower < towers && local_towers <= towers - first_tower) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(absl::StrCat("first_tower is ", first_tower, " and local_towers ", local_towers,
+                                                 "; expected a part of the ", towers, " towers"));
 }
 
 }  // namespace belfry::data

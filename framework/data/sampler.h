@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/types/span.h"
 
 namespace belfry::data {
@@ -32,5 +33,8 @@ struct TowerRange {
 // The share of tower `tower` in a batch: consecutive ranges in tower order, the first (examples mod towers) of them one
 // longer than the rest. REQUIRES: 0 <= tower < towers.
 TowerRange RangeOfTower(int64_t examples, int towers, int tower);
+// InvalidArgument unless towers [first_tower, first_tower + local_towers) are a part of `towers`, of which there is one
+// at least.
+absl::Status CheckTowers(int towers, int first_tower, int local_towers);
 
 }  // namespace belfry::data

@@ -8,11 +8,11 @@
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/collective/world.h"
-#include "framework/data/prefetcher.h"
 #include "models/layers/metrics.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"
+#include "trainers/loop/dealt_batches_impl.h"
 
 namespace belfry::trainers {
 namespace {
@@ -105,35 +105,24 @@ absl::StatusOr<Classification> Evaluator::Run(Session& session, const data::Data
                                               const data::ImagePolicies& images, int64_t batch_size, const Node* before,
                                               World* world, absl::Duration task_timeout) const {
   if (before != nullptr) RETURN_IF_ERROR(session.RunTarget(before));
-  const int task = world == nullptr ? 0 : world->rank(), tasks = world == nullptr ? 1 : world->size();
   std::vector<BatchSums> batches;
   std::vector<int64_t> confusion(classes_ <= Classification::kMaxConfusion ? classes_ * classes_ : 0);
-  if (task < data::BatchesPerEpoch(dataset.size(), batch_size, false)) {
-    ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(dataset, {.batch_size = batch_size,
-                                                                          .shuffle = false,
-                                                                          .epochs = 1,
-                                                                          .start = {0, task},
-                                                                          .stride = tasks,
-                                                                          .images = images,
-                                                                          .threads = 0}));
-    while (true) {
-      const absl::StatusOr<data::Batch> batch = input->Next();
-      if (absl::IsOutOfRange(batch.status())) break;
-      RETURN_IF_ERROR(batch.status());
-      const data::TowerBatch& examples = batch->towers()[0];
-      ASSIGN_OR_RETURN(const std::vector<Tensor> values, session.Run(batch_.Feeds(examples), fetches()));
-      const int64_t labels = examples.count * labels_per_example_;
-      batches.push_back({batch->position().batch, labels, values[0].scalar<float>(), values[1].scalar<float>(),
-                         values[2].scalar<float>()});
-      const Tensor& is = examples.fields[label_];
-      for (int64_t i = 0; i < labels && !confusion.empty(); ++i) {
-        const int64_t label = is.dtype() == DType::kInt64 ? is.data<int64_t>()[i] : is.data<int32_t>()[i];
-        const int64_t predicted = values[3].data<int32_t>()[i];
-        if (label >= 0 && label < classes_ && predicted >= 0) ++confusion[label * classes_ + predicted];
-      }
+  RETURN_IF_ERROR(ForDealtBatches(dataset, images, batch_size, world, [&](const data::Batch& batch) -> absl::Status {
+    const data::TowerBatch& examples = batch.towers()[0];
+    ASSIGN_OR_RETURN(const std::vector<Tensor> values, session.Run(batch_.Feeds(examples), fetches()));
+    const int64_t labels = examples.count * labels_per_example_;
+    batches.push_back({batch.position().batch, labels, values[0].scalar<float>(), values[1].scalar<float>(),
+                       values[2].scalar<float>()});
+    const Tensor& is = examples.fields[label_];
+    for (int64_t i = 0; i < labels && !confusion.empty(); ++i) {
+      const int64_t label = is.dtype() == DType::kInt64 ? is.data<int64_t>()[i] : is.data<int32_t>()[i];
+      const int64_t predicted = values[3].data<int32_t>()[i];
+      if (label >= 0 && label < classes_ && predicted >= 0) ++confusion[label * classes_ + predicted];
     }
-  }
-  if (tasks > 1) RETURN_IF_ERROR(PutTogether(*world, SteadyNow() + task_timeout, batches, confusion));
+    return absl::OkStatus();
+  }));
+  if (world != nullptr && world->size() > 1)
+    RETURN_IF_ERROR(PutTogether(*world, SteadyNow() + task_timeout, batches, confusion));
   Classification sums{.classes = classes_, .confusion = std::move(confusion)};
   for (const BatchSums& batch : batches) {
     sums.labels += batch.labels;

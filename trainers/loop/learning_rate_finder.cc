@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
+#include "trainers/loop/run_checkpoints.h"
 
 namespace belfry::trainers {
 namespace {
@@ -28,18 +28,6 @@ absl::Status CheckSearch(const models::TrainStep& step, const LearningRateSearch
       absl::StrCat("The search for a learning rate has rates from ", search.low, " to ", search.high, " in ",
                    search.steps, " steps, smoothing ", search.smoothing, " and divergence ", search.divergence,
                    "; expected 0 < low < high, at least 10 steps, a smoothing in [0, 1) and a divergence above 1"));
-}
-
-// Runs the initializers of variables without a value.
-absl::Status Initialize(Session& session, const models::TrainStep& step) {
-  ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session.InitializedVariables());
-  HashSet<const Node*> done;
-  for (const Variable& variable : initialized) done.insert(&variable.initializer());
-  std::vector<const Node*> targets;
-  for (const Node* const initializer : step.initialize->control_inputs()) {
-    if (!done.contains(initializer)) targets.push_back(initializer);
-  }
-  return targets.empty() ? absl::OkStatus() : session.Run({}, {}, targets).status();
 }
 
 absl::Status Try(Session& session, const models::TrainStep& step, data::BatchSource& input,
@@ -88,7 +76,7 @@ double Steepest(const std::vector<TriedRate>& tried) {
 absl::StatusOr<FoundLearningRate> FindLearningRate(Session& session, const models::TrainStep& step,
                                                    data::BatchSource& input, const LearningRateSearch& search) {
   RETURN_IF_ERROR(CheckSearch(step, search));
-  RETURN_IF_ERROR(Initialize(session, step));
+  RETURN_IF_ERROR(InitializeOthers(session, {step.initialize}));
   ASSIGN_OR_RETURN(const std::vector<Variable> variables, session.InitializedVariables());
   std::vector<Tensor> values(variables.size());
   RETURN_IF_ERROR(session.ReadVariables(variables, absl::MakeSpan(values)));

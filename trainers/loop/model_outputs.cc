@@ -8,7 +8,7 @@
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/collective/world.h"
-#include "framework/data/prefetcher.h"
+#include "trainers/loop/dealt_batches_impl.h"
 
 namespace belfry::trainers {
 namespace {
@@ -63,26 +63,16 @@ std::vector<PlannedStep> ModelOutputs::Steps(int64_t examples, int64_t batch_siz
 
 absl::StatusOr<Tensor> ModelOutputs::Run(Session& session, const data::Dataset& dataset, int64_t batch_size,
                                          World* world, absl::Duration task_timeout) const {
-  const int task = world == nullptr ? 0 : world->rank(), tasks = world == nullptr ? 1 : world->size();
   Tensor all = Tensor::Zeros(DType::kFloat32, output_.shape().Remove(0).Insert(0, dataset.size()));
   const int64_t row_bytes = static_cast<int64_t>(all.bytes()) / std::max<int64_t>(dataset.size(), 1);
-  if (task < data::BatchesPerEpoch(dataset.size(), batch_size, false)) {
-    ASSIGN_OR_RETURN(const auto input, data::Prefetcher::Create(dataset, {.batch_size = batch_size,
-                                                                          .shuffle = false,
-                                                                          .epochs = 1,
-                                                                          .start = {0, task},
-                                                                          .stride = tasks,
-                                                                          .threads = 0}));
-    while (true) {
-      const absl::StatusOr<data::Batch> batch = input->Next();
-      if (absl::IsOutOfRange(batch.status())) break;
-      RETURN_IF_ERROR(batch.status());
-      ASSIGN_OR_RETURN(const std::vector<Tensor> values, session.Run(batch_.Feeds(batch->towers()[0]), {output_}));
-      std::memcpy(static_cast<char*>(all.raw()) + batch->position().batch * batch_size * row_bytes, values[0].raw(),
-                  values[0].bytes());
-    }
-  }
-  if (tasks > 1) RETURN_IF_ERROR(GatherRows(*world, SteadyNow() + task_timeout, batch_size * row_bytes, all));
+  RETURN_IF_ERROR(ForDealtBatches(dataset, {}, batch_size, world, [&](const data::Batch& batch) -> absl::Status {
+    ASSIGN_OR_RETURN(const std::vector<Tensor> values, session.Run(batch_.Feeds(batch.towers()[0]), {output_}));
+    std::memcpy(static_cast<char*>(all.raw()) + batch.position().batch * batch_size * row_bytes, values[0].raw(),
+                values[0].bytes());
+    return absl::OkStatus();
+  }));
+  if (world != nullptr && world->size() > 1)
+    RETURN_IF_ERROR(GatherRows(*world, SteadyNow() + task_timeout, batch_size * row_bytes, all));
   return all;
 }
 

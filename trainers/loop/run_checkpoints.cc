@@ -74,17 +74,19 @@ RunCheckpoints::RunCheckpoints(Session& session, std::vector<const Node*> initia
       folder_(directory.empty() ? "" : CheckpointFolder(directory)),
       tag_(tasks.world().NewTag()) {}
 
-absl::Status RunCheckpoints::Initialize() {
-  ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session_.InitializedVariables());
+absl::Status RunCheckpoints::Initialize() { return InitializeOthers(session_, initializers_); }
+
+absl::Status InitializeOthers(Session& session, absl::Span<const Node* const> initializers) {
+  ASSIGN_OR_RETURN(const std::vector<Variable> initialized, session.InitializedVariables());
   HashSet<const Node*> done;
   for (const Variable& variable : initialized) done.insert(&variable.initializer());
   std::vector<const Node*> targets;
-  for (const Node* const all : initializers_) {
+  for (const Node* const all : initializers) {
     for (const Node* const initializer : all->control_inputs()) {
       if (done.insert(initializer).second) targets.push_back(initializer);
     }
   }
-  return targets.empty() ? absl::OkStatus() : session_.Run({}, {}, targets).status();
+  return targets.empty() ? absl::OkStatus() : session.Run({}, {}, targets).status();
 }
 
 absl::Status RunCheckpoints::Restore(const io::Checkpoint& checkpoint) {

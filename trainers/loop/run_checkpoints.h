@@ -23,6 +23,9 @@ namespace belfry::trainers {
 // The folder of checkpoints in the directory of a run.
 std::string CheckpointFolder(const std::string& directory);
 
+// Runs those of the initializers, TrainStep::initialize of training steps, whose variables have no value yet.
+absl::Status InitializeOthers(Session& session, absl::Span<const Node* const> initializers);
+
 // All tasks call its functions at the same point, but Poll, Finish and WithLastCheckpoint. Errors: those of reading and
 // writing files and variables, and of exchanges between tasks. Not thread-safe.
 class RunCheckpoints {

@@ -24,12 +24,7 @@ constexpr int64_t kSampledSequences = 64;
 absl::Status CheckBatcherOptions(const BucketBatcherOptions& options) {
   const auto invalid = [](const auto&... parts) { return absl::InvalidArgumentError(absl::StrCat(parts...)); };
   if (options.batch_size < 1) return invalid("batch_size is ", options.batch_size, "; expected at least 1");
-  if (options.towers < 1) return invalid("towers is ", options.towers, "; expected at least 1");
-  if (options.first_tower < 0 || options.local_towers < 0 || options.first_tower >= options.towers ||
-      options.local_towers > options.towers - options.first_tower) {
-    return invalid("first_tower is ", options.first_tower, " and local_towers ", options.local_towers,
-                   "; expected a part of the ", options.towers, " towers");
-  }
+  RETURN_IF_ERROR(CheckTowers(options.towers, options.first_tower, options.local_towers));
   if (options.epochs < 0) return invalid("epochs is ", options.epochs, "; expected at least 0 (0: endless)");
   return absl::OkStatus();
 }
