@@ -7,6 +7,7 @@
 #include "ops/collective/collective_ops.h"
 #include "ops/convolution/convolution_ops.h"
 #include "ops/copy/copy_ops.h"
+#include "ops/element_code.h"
 #include "ops/elementwise/elementwise_ops.h"
 #include "ops/gpu/gpu_module.h"
 #include "ops/index/index_ops.h"
@@ -83,6 +84,7 @@ KernelTable LoadGpuKernels() {
 OpRegistry MakeBuiltinOps() {
   OpRegistry registry;
   for (const auto add : kOps) add(registry);
+  AddElementCode(registry);
   // Each rewrite sees the results of those before it.
   registry.AddRewrite({"bias_activation", FuseBiasAndActivation});
   registry.AddRewrite({"pool_masks", MaskBeforePoolGradients});

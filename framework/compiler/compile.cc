@@ -108,12 +108,12 @@ absl::StatusOr<CompiledPlan> Compile(const Graph& graph, const ProgramRequest& r
   RETURN_IF_ERROR(dump.After("partition", program));
   RETURN_IF_ERROR(Order(program));
   RETURN_IF_ERROR(dump.After("order", program));
-  if (options.fuse) RETURN_IF_ERROR(FuseUpdates(program, devices));
+  if (options.fuse) RETURN_IF_ERROR(FuseUpdates(program, devices, options.fuse_elementwise_from));
   RETURN_IF_ERROR(dump.After("updates", program));
 
   FindVariableUses(*plan);
   AssignStreams(*plan);
-  ASSIGN_OR_RETURN(std::vector<Kernel> kernels, MakeKernels(program, devices));
+  ASSIGN_OR_RETURN(std::vector<Kernel> kernels, MakeKernels(program, devices, graph.registry()));
   for (const Kernel& kernel : kernels) {
     plan->workspace_bytes.push_back(kernel.workspace_bytes);
     plan->in_place.push_back(kernel.in_place ? 1 : 0);

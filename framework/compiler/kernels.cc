@@ -6,6 +6,7 @@
 #include "framework/base/parallel.h"
 #include "framework/base/status.h"
 #include "framework/compiler/fused_elementwise.h"
+#include "framework/compiler/generated/generated_kernel.h"
 #include "framework/compiler/plan_report.h"
 #include "framework/graph/infer.h"
 
@@ -39,11 +40,15 @@ absl::StatusOr<Kernel> MakeUpdatesKernel(const Program& program, const ProgramNo
   return first.op->FindKernel(device.type(), KernelDType(*first.op, first.attrs))->fuse_updates(specs);
 }
 
-absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& node, const DeviceSet& devices) {
+absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& node, const DeviceSet& devices,
+                                  const OpRegistry& registry) {
   const Device& device = devices.device(node.device);
   if (node.op == &CopyOp() || node.op == &TransferOp()) {
     const Device& from = devices.device(program.nodes[node.inputs[0].node].device);
     return MakeCopyKernel(from, device, node.outputs[0].bytes());
+  }
+  if (node.op == &JoinedOp() || (node.op == &ElementwiseOp() && device.type() != "CPU")) {
+    return MakeGeneratedKernel(program, node, devices.device(node.device), registry.element_declarations());
   }
   if (node.op == &ElementwiseOp()) return MakeElementwiseKernel(program, node, devices.device(node.device));
   if (node.op == &UpdatesOp()) return MakeUpdatesKernel(program, node, devices.device(node.device));
@@ -66,13 +71,14 @@ int ThreadsFor(const Program& program, const ProgramNode& node, const Device& de
 
 }  // namespace
 
-absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const DeviceSet& devices) {
+absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const DeviceSet& devices,
+                                                const OpRegistry& registry) {
   std::vector<Kernel> kernels(program.nodes.size());
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     const ProgramNode& node = program.nodes[i];
     if (node.op->kind != OpKind::kKernel) continue;
     const ScopedParallelThreads threads(ThreadsFor(program, node, devices.device(node.device)));
-    absl::StatusOr<Kernel> kernel = MakeKernel(program, node, devices);
+    absl::StatusOr<Kernel> kernel = MakeKernel(program, node, devices, registry);
     if (!kernel.ok()) {
       return absl::Status(kernel.status().code(),
                           absl::StrCat(Describe(node), " on ", devices.device(node.device).name().ToString(), ": ",

@@ -94,6 +94,50 @@ const OpDef& UpdatesOp() {
   return *op;
 }
 
+const OpDef& JoinedOp() {
+  static const auto* const op = new OpDef{.name = "_Joined",
+                                          .inputs = {{.name = "inputs", .list = true}},
+                                          .outputs = {{.name = "outputs", .list = true}},
+                                          .types = {{"T", kAnyType}},
+                                          .not_differentiable = true,
+                                          .stateful = true};
+  return *op;
+}
+
+std::vector<ProgramNode> JoinedNodes(const ProgramNode& node) {
+  std::vector<ProgramNode> nodes = node.body;
+  for (ProgramNode& each : nodes) {
+    for (Value& input : each.inputs) input = node.inputs[input.index];
+  }
+  return nodes;
+}
+
+ProgramNode AsElementwise(const ProgramNode& node) {
+  if (node.op == &ElementwiseOp()) return node;
+  ProgramNode one = node;
+  one.op = &ElementwiseOp();
+  one.attrs = {{"T", node.outputs[0].dtype}};
+  one.inputs.clear();
+  one.body = {node};
+  ProgramNode& member = one.body[0];
+  member.control_inputs.clear();
+  for (int k = 0; k < static_cast<int>(node.inputs.size()); ++k) {
+    if (node.op->input_arg(k).shape_only) {
+      member.inputs[k] = {-1, -1};
+      continue;
+    }
+    const auto same = absl::c_find(one.inputs, node.inputs[k]);
+    member.inputs[k] = {-1, static_cast<int>(same - one.inputs.begin())};
+    if (same == one.inputs.end()) one.inputs.push_back(node.inputs[k]);
+  }
+  if (Updates(node)) {
+    one.outputs.clear();
+  } else {
+    one.results = {0};
+  }
+  return one;
+}
+
 const ArgDef& InputArg(const ProgramNode& node, int index) {
   if (node.op == &ElementwiseOp()) {
     const ProgramNode& last = node.body.back();
@@ -101,10 +145,10 @@ const ArgDef& InputArg(const ProgramNode& node, int index) {
       if (last.inputs[k] == Value{-1, index} && last.op->input_arg(k).ref) return last.op->input_arg(k);
     }
   }
-  if (node.op != &UpdatesOp()) return node.op->input_arg(index);
+  if (node.op != &UpdatesOp() && node.op != &JoinedOp()) return node.op->input_arg(index);
   auto member = node.body.begin();
   for (; index >= static_cast<int>(member->inputs.size()); ++member) index -= static_cast<int>(member->inputs.size());
-  return member->op->input_arg(index);
+  return InputArg(*member, index);
 }
 
 bool Updates(const ProgramNode& node) {
@@ -138,8 +182,10 @@ std::vector<std::pair<int, int>> InPlace(const ProgramNode& node) {
   for (int output = 0; output < static_cast<int>(node.results.size()); ++output) {
     if (!node.body[node.results[output]].op->elementwise) continue;
     std::vector<int> readers(node.inputs.size(), 0);
-    for (int m = node.results[output]; m < static_cast<int>(node.body.size()); ++m) {
+    for (int m = 0; m < static_cast<int>(node.body.size()); ++m) {
       const ProgramNode& member = node.body[m];
+      const bool moves = !member.op->elementwise && member.op->element_code != nullptr;  // reads other places
+      if (m < node.results[output] && !moves) continue;
       for (int k = 0; k < static_cast<int>(member.inputs.size()); ++k) {
         const Value input = member.inputs[k];
         if (input.node >= 0 || input.index < 0) continue;

@@ -110,6 +110,17 @@ struct MathMode {
   bool winograd = true;        // Winograd's algorithm for CPU convolutions where it is faster
 };
 
+// A kernel that a device has compiled from source. Thread-safe.
+class CompiledKernel {
+ public:
+  virtual ~CompiledKernel() = default;
+  // Enqueues `blocks` blocks of kCompiledThreads threads each, with one argument, a struct of `bytes` bytes that is
+  // copied before the call returns.
+  virtual absl::Status Launch(Stream& stream, int64_t blocks, const void* argument, size_t bytes) const = 0;
+};
+inline constexpr int kCompiledThreads = 256;
+inline constexpr size_t kMaxCompiledArgument = 4096;  // bytes
+
 // One device of this process: a logical CPU device with a share of the cores, or a GPU. Thread-safe.
 class Device {
  public:
@@ -149,6 +160,15 @@ class Device {
   virtual std::unique_ptr<Event> NewEvent() = 0;
   // Makes a clock of `stamps` stamps. The default synchronises the stream and reads the host's clock.
   virtual absl::StatusOr<std::unique_ptr<StreamClock>> NewClock(int stamps);
+
+  // True if CompileKernel works here. The first call may load a compiler; where that fails it warns, once.
+  virtual bool CompilesKernels() { return false; }
+  // Compiles `source`, C++ of the dialect of CUDA that includes nothing, and returns its one kernel,
+  // `extern "C" __global__ void belfry_kernel(Table)`. The same source is compiled once per device model, and kept on
+  // disk for other processes. Errors: Unimplemented, or Internal with the compiler's words.
+  virtual absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompileKernel(const std::string&) {
+    return absl::UnimplementedError("this device does not compile kernels");
+  }
 
   // The device's single object of type T, shared by its kernels, such as a library handle. The first call makes it with
   // `make`, an absl::StatusOr<std::unique_ptr<T>>(); the device destroys it.

@@ -102,6 +102,12 @@ void OpRegistry::AddKernels(absl::string_view op, std::vector<KernelDef> kernels
   MergeKernels(known, std::move(kernels));
 }
 
+void OpRegistry::SetElementCode(absl::string_view op, ElementCodeFactory code) {
+  const auto found = ops_.find(op);
+  BELFRY_CHECK(found != ops_.end() && found->second.kind == OpKind::kKernel);
+  found->second.element_code = std::move(code);
+}
+
 void OpRegistry::SetLateKernels(std::shared_ptr<const LateKernels> kernels) {
   for (auto& [name, op] : ops_) op.late_kernels = kernels;
   late_kernels_ = std::move(kernels);

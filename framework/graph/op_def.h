@@ -14,6 +14,7 @@
 #include "framework/base/dtype.h"
 #include "framework/base/shape.h"
 #include "framework/graph/attr.h"
+#include "framework/graph/element_code.h"
 #include "framework/graph/kernel.h"
 
 namespace belfry {
@@ -145,6 +146,7 @@ struct OpDef {
   // element of a variable that the op updates. The kernel works on any part of them, so several such nodes can be fused
   // into one pass over memory (compiler/passes/passes.h, FuseElementwise).
   bool elementwise = false;
+  ElementCodeFactory element_code = nullptr;  // null: kernels are not generated for it
   bool identity_if_same_shape = false;  // output 0 equals input 0 where their shapes do: a sum or stretch to a shape
   bool stateful = false;  // reads or writes more than its inputs and outputs: never folded, merged or reordered away
   // (input, output) pairs that may share memory if shapes and dtypes agree.
@@ -208,6 +210,10 @@ class OpRegistry {
   void AddKernels(absl::string_view op, std::vector<KernelDef> kernels);
   // Kernels that all ops, including those added later, fall back on; loaded when one is first looked up.
   void SetLateKernels(std::shared_ptr<const LateKernels> kernels);
+  // Adds the text of an element-wise op's computation, and C++ declarations that all such texts may use.
+  void SetElementCode(absl::string_view op, ElementCodeFactory code);
+  void SetElementDeclarations(std::string text) { element_declarations_ = std::move(text); }
+  const std::string& element_declarations() const { return element_declarations_; }
   // The op of this name; null if there is none.
   const OpDef* Find(absl::string_view name) const;
   const OpDef* ForRole(OpRole role) const;
@@ -222,6 +228,7 @@ class OpRegistry {
   std::shared_ptr<const LateKernels> late_kernels_;
   std::map<OpRole, std::string> roles_;
   std::vector<Rewrite> rewrites_;
+  std::string element_declarations_;
 };
 
 }  // namespace belfry

@@ -163,7 +163,7 @@ absl::StatusOr<CompiledPlan> Session::CompileNow(const ProgramRequest& request, 
 absl::StatusOr<CompiledPlan> Session::FindOrCompile(const ProgramRequest& request, const std::string& key) {
   CompiledPlan compiled{.plan = plans_.Find(key)};
   if (compiled.plan != nullptr) {
-    ASSIGN_OR_RETURN(compiled.kernels, MakeKernels(compiled.plan->program, devices_));
+    ASSIGN_OR_RETURN(compiled.kernels, MakeKernels(compiled.plan->program, devices_, graph_.registry()));
     if (FitsInto(compiled.kernels, *compiled.plan)) return compiled;
     return CompileNow(request, "");
   }

@@ -2,7 +2,7 @@
 // calls from the loop, the longer ones take a tenth more.
 #pragma once
 
-#include "ops/activation/functors.h"
+#include "ops/activation/activate.h"
 #include "ops/activation/gelu_impl.h"
 #include "ops/simd/math_impl.h"
 #include "ops/simd/vector_impl.h"

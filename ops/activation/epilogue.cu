@@ -7,7 +7,7 @@
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
 #include "ops/activation/epilogue_gpu_impl.h"
-#include "ops/activation/functors.h"
+#include "ops/activation/activate.h"
 #include "ops/gpu/divider_impl.h"
 
 namespace belfry::ops {

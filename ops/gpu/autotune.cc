@@ -1,6 +1,5 @@
 #include "ops/gpu/autotune.h"
 
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <utility>
@@ -10,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "framework/base/library/cache_folder.h"
 #include "framework/io/file.h"
 
 namespace belfry::ops {
@@ -19,19 +19,11 @@ namespace {
 constexpr int kMaxCandidates = 1000;
 constexpr uint64_t kMaxBytes = uint64_t{1} << 26;
 
-std::string Variable(const char* name) {
-  const char* const value = std::getenv(name);
-  return value == nullptr ? "" : value;
-}
-
 }  // namespace
 
 std::string AutotuneCache::DefaultPath() {
-  namespace fs = std::filesystem;
-  fs::path folder = Variable("BELFRY_CACHE_DIR");
-  if (folder.empty() && !Variable("XDG_CACHE_HOME").empty()) folder = fs::path(Variable("XDG_CACHE_HOME")) / "belfry";
-  if (folder.empty() && !Variable("HOME").empty()) folder = fs::path(Variable("HOME")) / ".cache" / "belfry";
-  return folder.empty() ? "" : (folder / "autotune.txt").string();
+  const std::string folder = CacheFolder();
+  return folder.empty() ? "" : (std::filesystem::path(folder) / "autotune.txt").string();
 }
 
 // Reads the whole file once. Lines are only ever appended, so where a key occurs twice the later line is the newer

@@ -33,8 +33,7 @@ class AutotuneCache {
   // With an empty path nothing is kept on disk. Failures to read or write are not errors; they only cost another
   // measurement.
   explicit AutotuneCache(std::string path);
-  // autotune.txt in BELFRY_CACHE_DIR, else XDG_CACHE_HOME/belfry, else HOME/.cache/belfry; empty if none of them is
-  // set.
+  // autotune.txt in CacheFolder(); empty if there is none.
   static std::string DefaultPath();
 
   // -1 if there is no choice, or if it was made among another number of candidates.

@@ -1,7 +1,7 @@
 #include <cmath>
 #include <cstddef>
 
-#include "ops/activation/functors.h"
+#include "ops/activation/activate.h"
 #include "ops/array.h"
 #include "ops/math.h"
 #include "ops/nn.h"

@@ -6,7 +6,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
-#include "ops/activation/functors.h"
+#include "ops/activation/activate.h"
 #include "ops/cudnn/batch_norm.h"
 #include "ops/gpu/autotune.h"
 #include "ops/gpu/columns_gpu_impl.h"

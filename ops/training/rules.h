@@ -29,7 +29,7 @@ struct GradientDescentRule {
     C rate;
     constexpr void operator()(C& v, C g) const { v -= rate * g; }
   };
-  explicit GradientDescentRule(const Attrs& attrs) : weight_decay(attrs.Float("weight_decay")) {}
+  explicit constexpr GradientDescentRule(const Attrs& attrs) : weight_decay(attrs.Float("weight_decay")) {}
   constexpr Update At(double learning_rate, int64_t) const { return {static_cast<C>(learning_rate)}; }
 };
 
@@ -49,7 +49,7 @@ struct MomentumRule {
       v -= rate * (use_nesterov ? g + momentum * a : a);
     }
   };
-  explicit MomentumRule(const Attrs& attrs)
+  explicit constexpr MomentumRule(const Attrs& attrs)
       : weight_decay(attrs.Float("weight_decay")),
         momentum(static_cast<C>(attrs.Float("momentum"))),
         use_nesterov(attrs.Bool("use_nesterov")) {}
@@ -73,7 +73,7 @@ struct RMSPropRule {
       v -= mom;
     }
   };
-  explicit RMSPropRule(const Attrs& attrs)
+  explicit constexpr RMSPropRule(const Attrs& attrs)
       : weight_decay(attrs.Float("weight_decay")),
         fresh(static_cast<C>(1 - attrs.Float("decay"))),
         momentum(static_cast<C>(attrs.Float("momentum"))),
@@ -96,7 +96,7 @@ struct AdagradRule {
       v -= rate * g / std::sqrt(a);
     }
   };
-  explicit AdagradRule(const Attrs& attrs) : weight_decay(attrs.Float("weight_decay")) {}
+  explicit constexpr AdagradRule(const Attrs& attrs) : weight_decay(attrs.Float("weight_decay")) {}
   constexpr Update At(double learning_rate, int64_t) const { return {static_cast<C>(learning_rate)}; }
 };
 
@@ -117,7 +117,7 @@ struct AdamRule {
       v = (decoupled ? keep : C(1)) * v - rate * m / (std::sqrt(s) + epsilon);
     }
   };
-  explicit AdamRule(const Attrs& attrs)
+  explicit constexpr AdamRule(const Attrs& attrs)
       : weight_decay(decoupled ? 0 : attrs.Float("weight_decay")),
         decoupled_decay(decoupled ? attrs.Float("weight_decay") : 0),
         beta1(attrs.Float("beta1")),
@@ -167,7 +167,9 @@ struct MovingAverageRule {
   double limit;
   bool use_step;
 
-  explicit MovingAverageRule(const Attrs& attrs) : limit(attrs.Float("decay")), use_step(attrs.Bool("use_step")) {}
+  template <class A>
+  explicit constexpr MovingAverageRule(const A& attrs)
+      : limit(attrs.Float("decay")), use_step(attrs.Bool("use_step")) {}
   template <class C>
   struct Update {
     C fresh;

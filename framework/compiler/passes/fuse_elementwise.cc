@@ -7,6 +7,7 @@
 #include "absl/algorithm/container.h"
 #include "framework/base/memory/hash_table.h"
 #include "framework/base/status.h"
+#include "framework/compiler/generated/kernel_source.h"
 #include "framework/compiler/passes/passes.h"
 #include "framework/graph/infer.h"
 
@@ -54,7 +55,7 @@ class ElementwiseFuser {
       if (group_[i] >= 0) continue;
       int64_t unit = kPieceUnit;
       if (std::optional<End> end = EndAt(i);
-          end.has_value() && end->elements >= smallest_ && FitsUnit(end->row, unit)) {
+          end.has_value() && end->elements >= SmallestFor(nodes_[i]) && FitsUnit(i, end->row, unit)) {
         Grow(*end, unit);
       }
     }
@@ -137,15 +138,32 @@ class ElementwiseFuser {
            node.op->FindKernel("CPU", KernelDType(*node.op, node.attrs)) != nullptr;
   }
 
+  // True if the node's device compiles kernels, and one that has the node as a member can be generated.
+  bool IsGenerated(const ProgramNode& node) const {
+    Device& device = devices_.device(node.device);
+    return node.op->kind == OpKind::kKernel && device.type() != "CPU" && HasElementCode(node, device) &&
+           device.CompilesKernels();
+  }
+  // A launch costs more than what few elements do; without fusion `smallest_` is larger than any result.
+  int64_t SmallestFor(const ProgramNode& node) const { return RunsOnCpu(node) || smallest_ != kFuseFrom ? smallest_ : 1; }
+  bool CanBeMember(const ProgramNode& node) const { return RunsOnCpu(node) || IsGenerated(node); }
+
   bool IsElementwise(int i) const {
     const ProgramNode& node = nodes_[i];
-    return node.op->elementwise && !node.op->stateful && node.outputs.size() == 1 && RunsOnCpu(node);
+    return node.op->elementwise && !node.op->stateful && node.outputs.size() == 1 && CanBeMember(node);
+  }
+  // True for a node that moves elements, which a generated kernel does where it reads.
+  bool IsMove(int i) const {
+    const ProgramNode& node = nodes_[i];
+    return !node.op->elementwise && node.op->element_code != nullptr && !node.op->stateful &&
+           node.outputs.size() == 1 && IsGenerated(node) &&
+           CodeOf(program_, node, devices_.device(node.device)).has_value();
   }
 
   // Nothing for a node that no group can end with.
   std::optional<End> EndAt(int i) const {
     const ProgramNode& node = nodes_[i];
-    if (node.outputs.size() != 1 || !RunsOnCpu(node)) return std::nullopt;
+    if (node.outputs.size() != 1 || !CanBeMember(node)) return std::nullopt;
     const bool updates = Updates(node);
     if (node.op->elementwise && (updates ? !IsRead(i) : !node.op->stateful)) {
       return End{i, node.outputs[0].shape.elements(), RowOf(i), updates};
@@ -205,7 +223,9 @@ class ElementwiseFuser {
   }
 
   // True if blocks can be whole multiples of both `row` and `unit`; then `unit` becomes their least common multiple.
-  static bool FitsUnit(int64_t row, int64_t& unit) {
+  // Generated kernels have no such blocks.
+  bool FitsUnit(int i, int64_t row, int64_t& unit) const {
+    if (!RunsOnCpu(nodes_[i])) return row != 0;
     const int64_t both = row == 0 ? 0 : std::lcm(unit, row);
     if (both == 0 || both > kMaxUnit) return false;
     unit = both;
@@ -215,7 +235,32 @@ class ElementwiseFuser {
   // True if node i computes as many elements as the group, on its device, in blocks of its unit, which may grow.
   bool Fits(int i, const End& end, int64_t& unit) const {
     return IsElementwise(i) && nodes_[i].outputs[0].shape.elements() == end.elements &&
-           nodes_[i].device == nodes_[end.node].device && FitsUnit(RowOf(i), unit);
+           nodes_[i].device == nodes_[end.node].device && FitsUnit(i, RowOf(i), unit);
+  }
+
+  // The same for a node that moves elements.
+  bool Fits(int i, const End& end) const {
+    return nodes_[i].outputs[0].shape.elements() == end.elements && nodes_[i].device == nodes_[end.node].device;
+  }
+
+  // True if a member reads i in another place than its own, or as a number that is there before the first element, so
+  // that i must run before the group.
+  bool ComesBefore(int i, int last) const {
+    return absl::c_any_of(users_[i], [&](int user) {
+      if (group_[user] != last || RunsOnCpu(nodes_[user]) || IsAlias(user)) return false;
+      const auto code = CodeOf(program_, nodes_[user], devices_.device(nodes_[user].device));
+      return !code.has_value() || absl::c_any_of(AllInputs(nodes_[user], i), [&](int k) {
+        return code->rows > 0 || !absl::c_linear_search(code->operands, k);
+      });
+    });
+  }
+  // The inputs of a node that are i's result.
+  static std::vector<int> AllInputs(const ProgramNode& node, int i) {
+    std::vector<int> inputs;
+    for (int k = 0; k < static_cast<int>(node.inputs.size()); ++k) {
+      if (node.inputs[k].node == i) inputs.push_back(k);
+    }
+    return inputs;
   }
 
   // The same for a reduction of a member. No member may read its result, which is complete only after the last block.
@@ -224,7 +269,7 @@ class ElementwiseFuser {
     return program_.spec(nodes_[i].inputs[0]).shape.elements() == end.elements && group_[of] == end.node &&
            IsElementwise(of) && nodes_[i].device == nodes_[end.node].device &&
            absl::c_none_of(users_[i], [&](int user) { return group_[user] == end.node; }) &&
-           FitsUnit(reduced_row_[i], unit);
+           FitsUnit(i, reduced_row_[i], unit);
   }
   bool IsReduced(int i) const {
     return absl::c_any_of(users_[i], [&](int user) { return reduced_row_[user] > 0; });
@@ -310,8 +355,10 @@ class ElementwiseFuser {
       const auto early = [&](int user) { return Position(user) < last && (end.updates || reduced_row_[user] == 0); };
       if (group_[i] >= 0 || absl::c_any_of(users_[i], early)) continue;
       const bool seen = IsSeen(i, last);
-      if (seen && end.updates) continue;
-      if (IsAlias(i)) {
+      if ((seen && end.updates) || ComesBefore(i, last)) continue;
+      if (IsMove(i)) {
+        if (MayWait(i, last, seen) && Fits(i, end)) add(i);
+      } else if (IsAlias(i)) {
         if (!seen && !IsReduced(i)) add(i);  // the axes of a reduction are those of the view
       } else if (reduced_row_[i] > 0) {
         if (MayWait(i, last, seen) && Reduces(i, end, unit)) add(i);
@@ -339,13 +386,17 @@ class ElementwiseFuser {
     const auto views = std::stable_partition(members.begin(), members.end(), [&](int i) { return !IsAlias(i); });
     const std::vector<int> passed_over(views, members.end());
     members.erase(views, members.end());
-    if (members.size() > 1) Merge(members, passed_over);
+    if (members.size() > 1 && !Merge(members, passed_over)) {
+      for (int i : members) group_[i] = -1;
+      for (int i : passed_over) group_[i] = -1;
+    }
   }
 
   // Records the fused node that will stand where the last member is. Operands that are members become indices into its
   // body, others become its inputs, each once. Control inputs of the members become its own. Readers of a skipped view,
   // or of a member that is no output, only wait or look at the shape, so they are sent to the last output.
-  void Merge(const std::vector<int>& members, const std::vector<int>& views) {
+  // False, with nothing recorded, if no kernel can be generated.
+  bool Merge(const std::vector<int>& members, const std::vector<int>& views) {
     const int last = members.back();
     ProgramNode fused{.name = nodes_[last].name,
                       .op = &ElementwiseOp(),
@@ -355,6 +406,7 @@ class ElementwiseFuser {
                       .rank = nodes_[last].rank};
     HashMap<Value, int> inputs;
     HashMap<int, int> position;
+    HashMap<int, Value> moved;
     for (int i : members) {
       ProgramNode member = nodes_[i];
       for (int k = 0; k < static_cast<int>(member.inputs.size()); ++k) {
@@ -381,16 +433,20 @@ class ElementwiseFuser {
       position[i] = at;
       const bool updates = i == last && Updates(nodes_[i]);  // its variable is no output
       if (!updates && (i == last || reduced_row_[i] > 0 || IsSeen(i, last))) {
-        moved_[i] = {last, static_cast<int>(fused.results.size())};
+        moved[i] = {last, static_cast<int>(fused.results.size())};
         fused.results.push_back(at);
         fused.outputs.push_back(member.outputs[0]);
       }
       fused.body.push_back(std::move(member));
     }
+    Device& device = devices_.device(fused.device);
+    if (device.type() != "CPU" && !SourceOf(program_, fused, {}, 1, device, "").has_value()) return false;
+    moved_.insert(moved.begin(), moved.end());
     const Value end = {last, static_cast<int>(fused.results.size()) - 1};
     for (int i : members) moved_.try_emplace(i, end);
     for (int i : views) moved_.try_emplace(i, end);
     fused_.emplace_back(last, std::move(fused));
+    return true;
   }
 
   // Puts the fused nodes where their last members are, and redirects every reader to their outputs. Done once for all

@@ -5,6 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
+#include "framework/base/memory/hash_table.h"
+#include "framework/compiler/generated/kernel_source.h"
 #include "framework/compiler/passes/passes.h"
 #include "framework/graph/infer.h"
 
@@ -13,22 +16,32 @@ namespace {
 
 // An update of this many elements is worth a launch of its own: fused, the others' gradients would live until it runs.
 constexpr int64_t kMinLarge = int64_t{1} << 16;
+// The same for a generated kernel. It also computes what lies between gradient and update, whose memory is saved.
+constexpr int64_t kMinLargeGenerated = int64_t{1} << 24;
 
 class UpdateFuser {
  public:
-  UpdateFuser(Program& program, const DeviceSet& devices) : program_(program), devices_(devices) {}
+  UpdateFuser(Program& program, const DeviceSet& devices, bool joins)
+      : program_(program), devices_(devices), joins_allowed_(joins) {}
 
   void Run() {
     FindReads();
     FindGroups();
-    for (const std::vector<int>& members : groups_) FuseGroup(members);
+    for (const std::vector<int>& members : groups_) {
+      if (joins_[members[0]]) {
+        JoinGroup(members);
+      } else {
+        FuseGroup(members);
+      }
+    }
+    Redirect();
   }
 
  private:
   // Equal for the members of a group.
   struct Key {
     int device, depth, all_reduce;  // the node that gives the gradient, or -1
-    std::string attrs;
+    std::string what;               // attributes, or the text of the generated kernel
     const OpDef* op;
     size_t inputs;
     auto operator<=>(const Key&) const = default;
@@ -40,10 +53,24 @@ class UpdateFuser {
 
   void FindReads() {
     read_.assign(program_.nodes.size(), 0);
+    joins_.assign(program_.nodes.size(), 0);
     for (const ProgramNode& node : program_.nodes) {
       for (const Value& input : node.inputs) read_[input.node] = 1;
     }
     for (const Value& fetch : program_.fetches) read_[fetch.node] = 1;
+  }
+
+  // True if a generated kernel may compute the node together with others: an update, or what is computed from
+  // variables only, such as their conversion to 16 bits, which can be done before all else.
+  bool CanJoin(int i) const {
+    const ProgramNode& node = program_.nodes[i];
+    Device& device = devices_.device(node.device);
+    if (!joins_allowed_ || device.type() == "CPU" || !device.CompilesKernels()) return false;
+    if (node.op != &ElementwiseOp() && (node.outputs.size() != 1 || !HasElementCode(node, device))) return false;
+    if (Updates(node)) return !read_[i];
+    return node.control_inputs.empty() && !node.inputs.empty() && absl::c_all_of(node.inputs, [&](const Value& input) {
+      return program_.nodes[Root(program_, input).node].op->kind == OpKind::kVariable;
+    });
   }
 
   bool CanFuse(int i) const {
@@ -54,12 +81,12 @@ class UpdateFuser {
     return kernel != nullptr && kernel->fuse_updates != nullptr;
   }
 
-  Key KeyOf(const ProgramNode& node, int depth) const {
+  Key KeyOf(const ProgramNode& node, int depth, const std::string& text) const {
     Key key{.device = node.device,
             .depth = depth,
             .all_reduce = -1,
-            .attrs = AttrsKey(node.attrs),
-            .op = node.op,
+            .what = text.empty() ? AttrsKey(node.attrs) : text,
+            .op = text.empty() ? node.op : nullptr,
             .inputs = node.inputs.size()};
     for (const Value input : node.inputs) {
       const int root = Root(program_, input).node;
@@ -90,15 +117,24 @@ class UpdateFuser {
         int& deepest = depth_of_collective[node.collective];
         deepest = std::max(deepest, depth[i]);
       }
-      fuses[i] = CanFuse(static_cast<int>(i)) ? 1 : 0;
+      std::string text;
+      if (CanJoin(static_cast<int>(i))) {
+        const auto source =
+            SourceOf(program_, AsElementwise(node), {}, kMaxJoined, devices_.device(node.device), "");
+        if (source.has_value()) text = source->text;
+      }
+      joins_[i] = text.empty() ? 0 : 1;
+      fuses[i] = joins_[i] || CanFuse(static_cast<int>(i)) ? 1 : 0;
       if (!fuses[i]) continue;
-      const Key key = KeyOf(node, depth[i]);
-      const int64_t elements = node.outputs[0].shape.elements();
-      if (key.all_reduce < 0 && elements >= kMinLarge) continue;
+      const Key key = KeyOf(node, depth[i], text);
+      const ProgramNode& sized = node.body.empty() ? node : node.body.back();
+      const int64_t elements = sized.outputs[0].shape.elements();
+      const int64_t large = joins_[i] ? kMinLargeGenerated : kMinLarge;
+      if (key.all_reduce < 0 && elements >= large) continue;
       OpenGroup& group = open[key];
       group.members.push_back(static_cast<int>(i));
       group.elements += elements;
-      if (key.all_reduce < 0 && group.elements >= kMinLarge) Close(group);
+      if ((key.all_reduce < 0 && group.elements >= large) || group.members.size() == kMaxJoined) Close(group);
     }
     for (auto& [key, group] : open) Close(group);
   }
@@ -139,16 +175,64 @@ class UpdateFuser {
     program_.nodes[last] = std::move(fused);
   }
 
+  // The same for nodes that a generated kernel computes; others read the outputs of the last.
+  void JoinGroup(const std::vector<int>& members) {
+    const int last = members.back();
+    ProgramNode joined{.name = program_.nodes[last].name,
+                       .op = &JoinedOp(),
+                       .attrs = {{"T", KernelDType(*program_.nodes[last].op, program_.nodes[last].attrs)}},
+                       .source = program_.nodes[last].source,
+                       .device = program_.nodes[last].device,
+                       .rank = program_.nodes[last].rank};
+    const bool updates = Updates(program_.nodes[last]);
+    for (int index : members) {
+      ProgramNode& node = program_.nodes[index];
+      ProgramNode member = AsElementwise(node);
+      joined.rank = updates ? std::max(joined.rank, node.rank) : std::min(joined.rank, node.rank);
+      joined.control_inputs.insert(joined.control_inputs.end(), node.control_inputs.begin(), node.control_inputs.end());
+      member.control_inputs.clear();
+      for (Value& input : member.inputs) {
+        joined.inputs.push_back(input);
+        input = {-1, static_cast<int>(joined.inputs.size()) - 1};
+      }
+      for (int o = 0; o < static_cast<int>(member.outputs.size()); ++o) {
+        moved_[{index, o}] = {last, static_cast<int>(joined.outputs.size())};
+        joined.outputs.push_back(member.outputs[o]);
+      }
+      joined.body.push_back(std::move(member));
+      node = {.name = joined.body.back().name,
+              .op = &OrderOp(),
+              .control_inputs = {last},
+              .source = joined.source,
+              .device = joined.device,
+              .rank = joined.rank};
+    }
+    program_.nodes[last] = std::move(joined);
+  }
+
+  void Redirect() {
+    const auto move = [&](Value& value) {
+      if (const auto found = moved_.find(value); found != moved_.end()) value = found->second;
+    };
+    for (ProgramNode& node : program_.nodes) {
+      for (Value& input : node.inputs) move(input);
+    }
+    for (Value& fetch : program_.fetches) move(fetch);
+  }
+
   Program& program_;
   const DeviceSet& devices_;
+  const bool joins_allowed_;  // false if every element-wise op is to run by itself
   std::vector<char> read_;  // by node: an output is read or fetched
+  std::vector<char> joins_;  // by node: a generated kernel may compute it together with others
+  HashMap<Value, Value> moved_;  // by output of a joined node: the output that replaces it
   std::vector<std::vector<int>> groups_;
 };
 
 }  // namespace
 
-absl::Status FuseUpdates(Program& program, const DeviceSet& devices) {
-  UpdateFuser(program, devices).Run();
+absl::Status FuseUpdates(Program& program, const DeviceSet& devices, int64_t smallest) {
+  UpdateFuser(program, devices, smallest <= kFuseFrom).Run();
   return Normalize(program);
 }
 

@@ -67,6 +67,6 @@ absl::Status Order(Program& program);
 // Makes one UpdatesOp() of updates with the same attributes, where nobody reads their results, the device has a kernel
 // for several (KernelDef::fuse_updates) and a launch is saved: of updates that wait for the same all-reduce, and of
 // small ones.
-absl::Status FuseUpdates(Program& program, const DeviceSet& devices);
+absl::Status FuseUpdates(Program& program, const DeviceSet& devices, int64_t smallest);
 
 }  // namespace belfry

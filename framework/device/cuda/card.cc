@@ -46,6 +46,7 @@ absl::Status Card::Describe() {
   char bus[32] = "";
   RETURN_IF_ERROR(Check(cudaGetDeviceProperties(&properties, ordinal_), "cudaGetDeviceProperties"));
   RETURN_IF_ERROR(Check(cudaDeviceGetPCIBusId(bus, sizeof(bus), ordinal_), "cudaDeviceGetPCIBusId"));
+  capability_ = {properties.major, properties.minor};
   total_memory_ = properties.totalGlobalMem;
   model_ = properties.name;
   label_ = absl::StrCat("CUDA device ", ordinal_, " (", properties.name, ")");

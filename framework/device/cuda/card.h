@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
@@ -28,6 +29,8 @@ class Card {
   const std::string& description() const { return description_; }
   // "NVIDIA H200".
   const std::string& model() const { return model_; }
+  // Major and minor compute capability.
+  std::pair<int, int> capability() const { return capability_; }
   size_t total_memory() const { return total_memory_; }
   // Bytes of the card's memory that no process has taken.
   absl::StatusOr<size_t> FreeMemory() const;
@@ -49,6 +52,7 @@ class Card {
 
   const int ordinal_;
   std::string label_, description_, model_;
+  std::pair<int, int> capability_;
   size_t total_memory_ = 0;
   mutable Mutex mutex_;
   mutable absl::Status lost_ ABSL_GUARDED_BY(mutex_);

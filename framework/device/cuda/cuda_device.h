@@ -6,6 +6,7 @@
 
 #include "framework/device/caching_allocator.h"
 #include "framework/device/cuda/card.h"
+#include "framework/device/cuda/compiled_kernels.h"
 #include "framework/device/cuda/memory.h"
 #include "framework/device/device.h"
 
@@ -36,6 +37,10 @@ class CudaDevice final : public Device {
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind kind) override;
   std::unique_ptr<Event> NewEvent() override;
   absl::StatusOr<std::unique_ptr<StreamClock>> NewClock(int stamps) override;
+  bool CompilesKernels() override { return compiled_.Compiles(card_); }
+  absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompileKernel(const std::string& source) override {
+    return compiled_.Get(card_, source);
+  }
 
   const Card& card() const { return card_; }
   bool Reaches(const CudaDevice& other) const {
@@ -50,6 +55,7 @@ class CudaDevice final : public Device {
   const MathMode math_;
   CardMemory memory_;
   CachingAllocator allocator_;
+  CompiledKernels compiled_;
 };
 
 }  // namespace belfry

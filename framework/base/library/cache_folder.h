@@ -1,0 +1,12 @@
+// Where Belfry keeps what takes long to find out again: measured choices, compiled kernels.
+#pragma once
+
+#include <string>
+
+namespace belfry {
+
+// The folder BELFRY_CACHE_DIR, else XDG_CACHE_HOME/belfry, else HOME/.cache/belfry; empty if none of them is set. It may
+// not exist.
+std::string CacheFolder();
+
+}  // namespace belfry

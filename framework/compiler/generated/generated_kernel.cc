@@ -1,0 +1,157 @@
+#include "framework/compiler/generated/generated_kernel.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "framework/base/status.h"
+#include "framework/compiler/generated/kernel_source.h"
+
+namespace belfry {
+namespace {
+
+constexpr size_t kAlignment = 16;  // of a pack
+
+// The argument of a launch: the struct that KernelSource's text declares.
+class KernelArgument {
+ public:
+  explicit KernelArgument(const KernelSource& source)
+      : source_(source),
+        nodes_at_(8 + sizeof(void*) * std::max(source.shared, 1)),
+        entry_(sizeof(void*) * std::max(source.pointers, 1) + 24) {}
+
+  bool full() const { return count_ == static_cast<uint32_t>(source_.capacity); }
+  bool empty() const { return count_ == 0; }
+  uint32_t chunks() const { return chunks_; }
+  const void* data() {
+    const uint32_t counts[] = {count_, chunks_};
+    std::memcpy(bytes_.data(), counts, sizeof(counts));
+    return bytes_.data();
+  }
+  size_t bytes() const { return nodes_at_ + entry_ * static_cast<size_t>(source_.capacity); }
+
+  void Share(int place, const void* pointer) { Set(8 + sizeof(void*) * static_cast<size_t>(place), pointer); }
+
+  // Adds a node of n > 0 elements. `pointers`: as KernelSource::pointers.
+  template <class PointerOf>
+  void Add(int64_t n, int64_t rows, int64_t columns, const PointerOf& pointer) {
+    const size_t at = nodes_at_ + entry_ * count_;
+    uintptr_t bits = 0;
+    for (int k = 0; k < source_.pointers; ++k) {
+      const void* const p = pointer(k);
+      bits |= reinterpret_cast<uintptr_t>(p);
+      Set(at + sizeof(void*) * static_cast<size_t>(k), p);
+    }
+    const size_t facts = at + entry_ - 24;
+    Set(facts, n);
+    Set(facts + 8, std::array<uint32_t, 4>{static_cast<uint32_t>(rows), static_cast<uint32_t>(columns), chunks_,
+                                           bits % kAlignment == 0 ? 1u : 0u});
+    ++count_;
+    chunks_ += static_cast<uint32_t>((n + source_.chunk - 1) / source_.chunk);
+  }
+
+ private:
+  template <class T>
+  void Set(size_t at, const T& value) {
+    std::memcpy(bytes_.data() + at, &value, sizeof(value));
+  }
+
+  const KernelSource& source_;
+  const size_t nodes_at_, entry_;
+  uint32_t count_ = 0, chunks_ = 0;
+  alignas(8) std::array<unsigned char, kMaxCompiledArgument> bytes_;
+};
+
+// One of the nodes that a launch computes.
+struct Part {
+  int64_t elements = 0, rows = 0, columns = 0;
+  size_t first_input = 0, first_output = 0;  // among those of the whole
+  size_t inputs = 0;
+};
+
+class GeneratedKernel {
+ public:
+  GeneratedKernel(KernelSource source, std::vector<Part> parts, std::shared_ptr<const CompiledKernel> compiled)
+      : source_(std::move(source)), parts_(std::move(parts)), compiled_(std::move(compiled)) {}
+
+  absl::Status Run(const KernelContext& context) const {
+    for (size_t next = 0; next < parts_.size();) {
+      KernelArgument argument(source_);
+      for (size_t k = 0; k < source_.places.size(); ++k) {
+        if (source_.places[k] >= 0) argument.Share(source_.places[k], context.inputs[parts_[0].first_input + k]);
+      }
+      for (; next < parts_.size() && !argument.full(); ++next) Add(context, parts_[next], argument);
+      RETURN_IF_ERROR(compiled_->Launch(*context.stream, argument.chunks(), argument.data(), argument.bytes()));
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  void Add(const KernelContext& context, const Part& part, KernelArgument& argument) const {
+    std::array<const void*, kMaxCompiledArgument / sizeof(void*)> pointers;
+    for (size_t k = 0; k < source_.places.size(); ++k) {
+      if (source_.places[k] < 0) pointers[-1 - source_.places[k]] = context.inputs[part.first_input + k];
+    }
+    const int outputs = source_.pointers - static_cast<int>(std::count_if(
+                                               source_.places.begin(), source_.places.end(), [](int p) { return p < 0; }));
+    for (int o = 0; o < outputs; ++o) {
+      pointers[source_.pointers - outputs + o] = context.outputs[part.first_output + static_cast<size_t>(o)];
+    }
+    argument.Add(part.elements, part.rows, part.columns, [&](int k) { return pointers[k]; });
+  }
+
+  const KernelSource source_;
+  const std::vector<Part> parts_;  // with elements
+  const std::shared_ptr<const CompiledKernel> compiled_;
+};
+
+// By input of a part, whether all parts read the same tensor.
+std::vector<bool> SharedInputs(const ProgramNode& node) {
+  const size_t inputs = node.body[0].inputs.size();
+  std::vector<bool> shared(inputs, true);
+  for (size_t m = 1; m < node.body.size(); ++m) {
+    for (size_t k = 0; k < inputs; ++k) {
+      shared[k] = shared[k] && node.inputs[m * inputs + k] == node.inputs[k];
+    }
+  }
+  return shared;
+}
+
+}  // namespace
+
+absl::StatusOr<Kernel> MakeGeneratedKernel(const Program& program, const ProgramNode& node, Device& device,
+                                           absl::string_view declarations) {
+  const bool joined = node.op == &JoinedOp();
+  std::vector<ProgramNode> nodes;
+  if (joined) {
+    nodes = JoinedNodes(node);
+  } else {
+    nodes = {node};
+  }
+  std::vector<bool> shared;
+  if (joined) shared = SharedInputs(node);
+  std::vector<Part> parts;
+  std::optional<KernelSource> source;
+  size_t inputs = 0, outputs = 0;
+  for (const ProgramNode& each : nodes) {
+    std::optional<KernelSource> own = SourceOf(program, each, shared, joined ? kMaxJoined : 1, device, declarations);
+    if (!own.has_value() || (source.has_value() && own->text != source->text)) {
+      return absl::InternalError("no kernel can be generated");
+    }
+    const int64_t elements = each.body.back().outputs[0].shape.elements();
+    if (elements > 0) parts.push_back({elements, own->rows, own->columns, inputs, outputs, each.inputs.size()});
+    inputs += each.inputs.size();
+    outputs += each.outputs.size();
+    source = std::move(own);
+  }
+  if (parts.empty()) return Kernel{[](const KernelContext&) { return absl::OkStatus(); }};
+  ASSIGN_OR_RETURN(std::shared_ptr<const CompiledKernel> compiled, device.CompileKernel(source->text));
+  auto kernel = std::make_shared<const GeneratedKernel>(*std::move(source), std::move(parts), std::move(compiled));
+  return Kernel{[kernel = std::move(kernel)](const KernelContext& context) { return kernel->Run(context); }};
+}
+
+}  // namespace belfry

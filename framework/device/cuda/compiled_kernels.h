@@ -1,0 +1,33 @@
+// Kernels compiled from source for one card, in memory and on disk.
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
+#include "framework/base/mutex.h"
+#include "framework/device/cuda/card.h"
+#include "framework/device/device.h"
+
+namespace belfry {
+
+// Thread-safe. Kernels on disk are files in CacheFolder()/kernels, named by a hash of the source, the compiler, its
+// options and the card's capability. A file that is damaged, or that cannot be read or written, costs another
+// compilation and is no error.
+class CompiledKernels {
+ public:
+  // As Device::CompilesKernels and Device::CompileKernel.
+  bool Compiles(const Card& card);
+  absl::StatusOr<std::shared_ptr<const CompiledKernel>> Get(const Card& card, const std::string& source);
+
+ private:
+  enum class State { kUnknown, kYes, kNo };
+
+  Mutex mutex_;
+  State state_ ABSL_GUARDED_BY(mutex_) = State::kUnknown;
+  std::map<std::string, std::shared_ptr<const CompiledKernel>> kernels_ ABSL_GUARDED_BY(mutex_);  // by source
+};
+
+}  // namespace belfry
