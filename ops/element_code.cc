@@ -74,12 +74,14 @@ ElementCodeFactory MapOfFirst(std::string function) {
 }
 
 std::optional<ElementCode> Gelu(const KernelSpec& spec, absl::string_view exact, absl::string_view approximate) {
-  const std::string function = absl::StrCat("functor::", spec.attrs.Bool("approximate") ? approximate : exact, "<{T}>{}");
+  const std::string function =
+      absl::StrCat("functor::", spec.attrs.Bool("approximate") ? approximate : exact, "<{T}>{}");
   return ElementCode{.function = Fill(spec, function, 0), .operands = AllInputs(spec)};
 }
 
 std::optional<ElementCode> CastCode(const KernelSpec& spec) {
-  return ElementCode{.function = absl::StrCat("ConvertTo<", ComputeType(spec.outputs[0].dtype), ">{}"), .operands = {0}};
+  return ElementCode{.function = absl::StrCat("ConvertTo<", ComputeType(spec.outputs[0].dtype), ">{}"),
+                     .operands = {0}};
 }
 
 // A permutation that only turns the axes is a transposed matrix.
@@ -92,7 +94,8 @@ std::optional<ElementCode> TransposeCode(const KernelSpec& spec) {
   for (int axis = 0; axis < rank; ++axis) {
     if ((perm[axis] + rank) % rank != (first + axis) % rank) return std::nullopt;
   }
-  return ElementCode{.function = "", .operands = {0}, .rows = from.elements(0, first), .columns = from.elements(first, rank)};
+  return ElementCode{
+      .function = "", .operands = {0}, .rows = from.elements(0, first), .columns = from.elements(first, rank)};
 }
 
 // The attributes of a rule, as KernelPrelude's Attrs.
@@ -115,9 +118,10 @@ ElementCodeFactory Update(std::string rule, int slots, bool step) {
     const std::string type = Fill(spec, absl::StrCat(rule, "<{T}>"), 0);
     const int rate = 1 + slots + (step ? 1 : 0), gradient = rate + 1;
     ElementCode code;
-    code.function = absl::StrCat("Decayed<", type, ", ", ComputeType(spec.inputs[0].dtype), ">{RuleOf<", type, ">(",
-                                 AttrsText(spec), ").At($", rate, ", ", step ? absl::StrCat("$", 1 + slots) : "0", "), ",
-                                 ComputeType(spec.inputs[0].dtype), "(", Number(spec.attrs.Float("weight_decay")), ")}");
+    code.function =
+        absl::StrCat("Decayed<", type, ", ", ComputeType(spec.inputs[0].dtype), ">{RuleOf<", type, ">(",
+                     AttrsText(spec), ").At($", rate, ", ", step ? absl::StrCat("$", 1 + slots) : "0", "), ",
+                     ComputeType(spec.inputs[0].dtype), "(", Number(spec.attrs.Float("weight_decay")), ")}");
     for (int k = 0; k <= slots; ++k) code.operands.push_back(k);
     code.operands.push_back(gradient);
     if (static_cast<int>(spec.inputs.size()) > gradient + 1) code.condition = gradient + 1;
@@ -171,13 +175,67 @@ template <class Rule, class C> struct Decayed {
 }  // namespace
 
 void AddElementCode(OpRegistry& registry) {
-  for (const char* op :
-       {"Neg", "Square", "Exp", "Expm1", "Log", "Log1p", "Tanh", "Sigmoid", "Sqrt", "Rsqrt", "Reciprocal", "Sin", "Cos",
-        "Tan", "Asin", "Acos", "Atan", "Sinh", "Cosh", "Erf", "Erfc", "Abs", "Sign", "Floor", "Ceil", "Round", "IsNan",
-        "IsInf", "IsFinite", "Relu", "Relu6", "Selu", "Silu", "Softplus", "LogicalNot", "Add", "Sub", "Mul", "RealDiv",
-        "SquaredDifference", "TanhGrad", "SigmoidGrad", "Pow", "Atan2", "Maximum", "Minimum", "Equal", "NotEqual", "Less",
-        "LessEqual", "Greater", "GreaterEqual", "LogicalAnd", "LogicalOr", "LogicalXor", "ReluGrad", "Relu6Grad",
-        "SeluGrad", "SiluGrad", "SoftplusGrad", "SigmoidCrossEntropyGrad"}) {
+  for (const char* op : {"Neg",
+                         "Square",
+                         "Exp",
+                         "Expm1",
+                         "Log",
+                         "Log1p",
+                         "Tanh",
+                         "Sigmoid",
+                         "Sqrt",
+                         "Rsqrt",
+                         "Reciprocal",
+                         "Sin",
+                         "Cos",
+                         "Tan",
+                         "Asin",
+                         "Acos",
+                         "Atan",
+                         "Sinh",
+                         "Cosh",
+                         "Erf",
+                         "Erfc",
+                         "Abs",
+                         "Sign",
+                         "Floor",
+                         "Ceil",
+                         "Round",
+                         "IsNan",
+                         "IsInf",
+                         "IsFinite",
+                         "Relu",
+                         "Relu6",
+                         "Selu",
+                         "Silu",
+                         "Softplus",
+                         "LogicalNot",
+                         "Add",
+                         "Sub",
+                         "Mul",
+                         "RealDiv",
+                         "SquaredDifference",
+                         "TanhGrad",
+                         "SigmoidGrad",
+                         "Pow",
+                         "Atan2",
+                         "Maximum",
+                         "Minimum",
+                         "Equal",
+                         "NotEqual",
+                         "Less",
+                         "LessEqual",
+                         "Greater",
+                         "GreaterEqual",
+                         "LogicalAnd",
+                         "LogicalOr",
+                         "LogicalXor",
+                         "ReluGrad",
+                         "Relu6Grad",
+                         "SeluGrad",
+                         "SiluGrad",
+                         "SoftplusGrad",
+                         "SigmoidCrossEntropyGrad"}) {
     registry.SetElementCode(op, Map(absl::StrCat("functor::", op, "<{T}>{}")));
   }
   for (const char* op : {"FloorDiv", "FloorMod"}) {  // GPUs divide integers by 0 without an error

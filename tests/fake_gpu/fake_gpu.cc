@@ -227,9 +227,10 @@ absl::StatusOr<std::unique_ptr<CapturedWork>> FakeStream::EndCapture() {
 
 class FakeGpu final : public Device {
  public:
-  FakeGpu(int id, bool alone, bool tagged, std::shared_ptr<ApartMemory> apart)
+  FakeGpu(int id, bool alone, bool tagged, std::shared_ptr<ApartMemory> apart, KernelCompiler compiler)
       : alone_(alone),
         tagged_(tagged),
+        compiler_(std::move(compiler)),
         apart_(std::move(apart)),
         name_(DeviceName::Full("localhost", 0, 0, "GPU", id)) {}
   const DeviceName& name() const override { return name_; }
@@ -265,12 +266,17 @@ class FakeGpu final : public Device {
     return std::make_unique<FakeStream>(kind, physical_id(), apart_);
   }
   std::unique_ptr<Event> NewEvent() override { return std::make_unique<FakeEvent>(); }
+  bool CompilesKernels() override { return compiler_ != nullptr; }
+  absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompileKernel(const std::string& source) override {
+    return compiler_(source);
+  }
   bool Reaches(const FakeGpu& other) const {
     return apart_ == nullptr || apart_->Reaches(physical_id(), other.physical_id());
   }
 
  private:
   const bool alone_, tagged_;
+  const KernelCompiler compiler_;
   const std::shared_ptr<ApartMemory> apart_;
   const DeviceName name_;
   std::atomic<size_t> used_{0}, peak_{0};
@@ -312,11 +318,11 @@ bool FakeGpuReaches(const Device& from, const Device& to) {
 
 const void* CaptureOfFakeGpu(const Stream& stream) { return static_cast<const FakeStream&>(stream).capture(); }
 
-DeviceSet OpenFakeGpus(int gpus, bool tagged, std::vector<std::pair<int, int>> apart) {
+DeviceSet OpenFakeGpus(int gpus, bool tagged, std::vector<std::pair<int, int>> apart, KernelCompiler compiler) {
   std::shared_ptr<ApartMemory> memory;
   if (!apart.empty()) memory = std::make_shared<ApartMemory>(std::move(apart));
   std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(1, {.cpu_threads = 1});
-  for (int i = 0; i < gpus; ++i) devices.push_back(std::make_unique<FakeGpu>(i, gpus == 1, tagged, memory));
+  for (int i = 0; i < gpus; ++i) devices.push_back(std::make_unique<FakeGpu>(i, gpus == 1, tagged, memory, compiler));
   return DeviceSet(std::move(devices));
 }
 

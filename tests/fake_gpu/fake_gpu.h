@@ -18,7 +18,10 @@ namespace belfry {
 // use pointers directly and need untagged ones. `apart` lists pairs of GPUs that cannot access each other's memory;
 // pointers of such sets are not tagged, and a kernel that touches the other's memory crashes, while copies work in both
 // directions.
-DeviceSet OpenFakeGpus(int gpus, bool tagged = true, std::vector<std::pair<int, int>> apart = {});
+// `compiler`: Device::CompileKernel of all of them; null where it is not supported.
+using KernelCompiler = std::function<absl::StatusOr<std::shared_ptr<const CompiledKernel>>(const std::string& source)>;
+DeviceSet OpenFakeGpus(int gpus, bool tagged = true, std::vector<std::pair<int, int>> apart = {},
+                       KernelCompiler compiler = nullptr);
 
 // True if kernels on one fake can access the memory of the other. REQUIRES: both belong to one set.
 bool FakeGpuReaches(const Device& from, const Device& to);

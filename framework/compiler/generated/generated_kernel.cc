@@ -96,8 +96,8 @@ class GeneratedKernel {
     for (size_t k = 0; k < source_.places.size(); ++k) {
       if (source_.places[k] < 0) pointers[-1 - source_.places[k]] = context.inputs[part.first_input + k];
     }
-    const int outputs = source_.pointers - static_cast<int>(std::count_if(
-                                               source_.places.begin(), source_.places.end(), [](int p) { return p < 0; }));
+    const int outputs = source_.pointers - static_cast<int>(std::count_if(source_.places.begin(), source_.places.end(),
+                                                                          [](int p) { return p < 0; }));
     for (int o = 0; o < outputs; ++o) {
       pointers[source_.pointers - outputs + o] = context.outputs[part.first_output + static_cast<size_t>(o)];
     }

@@ -94,7 +94,8 @@ class SourceWriter {
       if (access == nullptr) continue;
       if (code.rows > 0) {
         access->transposed = true;
-        if ((rows_ != 0 && (rows_ != code.rows || columns_ != code.columns)) || elements_ >= int64_t{1} << 31) return false;
+        if ((rows_ != 0 && (rows_ != code.rows || columns_ != code.columns)) || elements_ >= int64_t{1} << 31)
+          return false;
         rows_ = code.rows;
         columns_ = code.columns;
       } else if (access->size == elements_) {
@@ -180,8 +181,10 @@ class SourceWriter {
     for (size_t k = 0; k < accesses_.size(); ++k) {
       const Access& access = accesses_[k];
       const int place = source.places[k];
-      const std::string from = place >= 0 ? absl::StrCat("table.shared[", place, "]") : absl::StrCat("node.at[", -1 - place, "]");
-      absl::StrAppend(&text, "const auto* const in", k, " = static_cast<const ", Stored(access.dtype), "*>(", from, ");\n");
+      const std::string from =
+          place >= 0 ? absl::StrCat("table.shared[", place, "]") : absl::StrCat("node.at[", -1 - place, "]");
+      absl::StrAppend(&text, "const auto* const in", k, " = static_cast<const ", Stored(access.dtype), "*>(", from,
+                      ");\n");
       if (access.condition) absl::StrAppend(&text, "if (!*in", k, ") continue;\n");
       if (access.number) absl::StrAppend(&text, "const auto u", k, " = Widen(*in", k, ");\n");
       if (access.row) absl::StrAppend(&text, "const uint32_t r", k, " = begin % ", access.size, ";\n");
@@ -206,7 +209,8 @@ class SourceWriter {
     std::string text;
     for (size_t k = 0; k < accesses_.size(); ++k) {
       const Access& access = accesses_[k];
-      if (access.elements) absl::StrAppend(&text, "auto x", k, " = Load<kLanes>(in", k, " + begin + i, lanes, whole);\n");
+      if (access.elements)
+        absl::StrAppend(&text, "auto x", k, " = Load<kLanes>(in", k, " + begin + i, lanes, whole);\n");
       if (access.row) {
         absl::StrAppend(&text, "const auto y", k, " = LoadRow<kLanes, ", access.size, ">(in", k, ", (r", k, " + i) % ",
                         access.size, ", lanes, whole);\n");
@@ -242,7 +246,8 @@ class SourceWriter {
         if (!member.op->input_arg(k).ref) continue;
         const std::string name = absl::StrCat("a", k), element = absl::StrCat("x", member.inputs[k].index, ".at[j]");
         absl::StrAppend(&before, "auto ", name, " = ", operands.back(), ";\n");
-        absl::StrAppend(&after, element, " = Narrow<", Stored(accesses_[member.inputs[k].index].dtype), ">(", name, ");\n");
+        absl::StrAppend(&after, element, " = Narrow<", Stored(accesses_[member.inputs[k].index].dtype), ">(", name,
+                        ");\n");
         operands.back() = name;
       }
       const std::string call = absl::StrCat("f", m, "(", absl::StrJoin(operands, ", "), ")");
@@ -268,7 +273,8 @@ class SourceWriter {
     for (size_t k = 0; k < accesses_.size(); ++k) {
       if (!accesses_[k].updated) continue;
       const absl::string_view type = Stored(accesses_[k].dtype);
-      absl::StrAppend(&text, "Store<kLanes>(const_cast<", type, "*>(in", k, ") + begin + i, x", k, ", lanes, whole);\n");
+      absl::StrAppend(&text, "Store<kLanes>(const_cast<", type, "*>(in", k, ") + begin + i, x", k,
+                      ", lanes, whole);\n");
     }
     return text;
   }

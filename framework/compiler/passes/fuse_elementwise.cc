@@ -145,7 +145,9 @@ class ElementwiseFuser {
            device.CompilesKernels();
   }
   // A launch costs more than what few elements do; without fusion `smallest_` is larger than any result.
-  int64_t SmallestFor(const ProgramNode& node) const { return RunsOnCpu(node) || smallest_ != kFuseFrom ? smallest_ : 1; }
+  int64_t SmallestFor(const ProgramNode& node) const {
+    return RunsOnCpu(node) || smallest_ != kFuseFrom ? smallest_ : 1;
+  }
   bool CanBeMember(const ProgramNode& node) const { return RunsOnCpu(node) || IsGenerated(node); }
 
   bool IsElementwise(int i) const {

@@ -69,8 +69,8 @@ class UpdateFuser {
     if (node.op != &ElementwiseOp() && (node.outputs.size() != 1 || !HasElementCode(node, device))) return false;
     if (Updates(node)) return !read_[i];
     return node.control_inputs.empty() && !node.inputs.empty() && absl::c_all_of(node.inputs, [&](const Value& input) {
-      return program_.nodes[Root(program_, input).node].op->kind == OpKind::kVariable;
-    });
+             return program_.nodes[Root(program_, input).node].op->kind == OpKind::kVariable;
+           });
   }
 
   bool CanFuse(int i) const {
@@ -119,8 +119,7 @@ class UpdateFuser {
       }
       std::string text;
       if (CanJoin(static_cast<int>(i))) {
-        const auto source =
-            SourceOf(program_, AsElementwise(node), {}, kMaxJoined, devices_.device(node.device), "");
+        const auto source = SourceOf(program_, AsElementwise(node), {}, kMaxJoined, devices_.device(node.device), "");
         if (source.has_value()) text = source->text;
       }
       joins_[i] = text.empty() ? 0 : 1;
@@ -134,7 +133,9 @@ class UpdateFuser {
       OpenGroup& group = open[key];
       group.members.push_back(static_cast<int>(i));
       group.elements += elements;
-      if ((key.all_reduce < 0 && group.elements >= large) || group.members.size() == kMaxJoined) Close(group);
+      if ((key.all_reduce < 0 && group.elements >= large) || (joins_[i] && group.members.size() == kMaxJoined)) {
+        Close(group);
+      }
     }
     for (auto& [key, group] : open) Close(group);
   }
@@ -222,9 +223,9 @@ class UpdateFuser {
 
   Program& program_;
   const DeviceSet& devices_;
-  const bool joins_allowed_;  // false if every element-wise op is to run by itself
-  std::vector<char> read_;  // by node: an output is read or fetched
-  std::vector<char> joins_;  // by node: a generated kernel may compute it together with others
+  const bool joins_allowed_;     // false if every element-wise op is to run by itself
+  std::vector<char> read_;       // by node: an output is read or fetched
+  std::vector<char> joins_;      // by node: a generated kernel may compute it together with others
   HashMap<Value, Value> moved_;  // by output of a joined node: the output that replaces it
   std::vector<std::vector<int>> groups_;
 };

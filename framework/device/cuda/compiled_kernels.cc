@@ -71,10 +71,11 @@ class CudaKernel final : public CompiledKernel {
   static absl::StatusOr<std::shared_ptr<const CompiledKernel>> Load(const Card& card, const std::string& cubin) {
     RETURN_IF_ERROR(card.MakeCurrent());
     auto kernel = std::shared_ptr<CudaKernel>(new CudaKernel(card));
-    RETURN_IF_ERROR(card.Check(
-        cudaLibraryLoadData(&kernel->library_, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
-        "cudaLibraryLoadData"));
-    RETURN_IF_ERROR(card.Check(cudaLibraryGetKernel(&kernel->kernel_, kernel->library_, kName), "cudaLibraryGetKernel"));
+    RETURN_IF_ERROR(
+        card.Check(cudaLibraryLoadData(&kernel->library_, cubin.data(), nullptr, nullptr, 0, nullptr, nullptr, 0),
+                   "cudaLibraryLoadData"));
+    RETURN_IF_ERROR(
+        card.Check(cudaLibraryGetKernel(&kernel->kernel_, kernel->library_, kName), "cudaLibraryGetKernel"));
     return kernel;
   }
   ~CudaKernel() override {
@@ -126,7 +127,8 @@ bool CompiledKernels::Compiles(const Card& card) {
   return state_ == State::kYes;
 }
 
-absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompiledKernels::Get(const Card& card, const std::string& source) {
+absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompiledKernels::Get(const Card& card,
+                                                                           const std::string& source) {
   {
     const MutexLock lock(mutex_);
     if (const auto found = kernels_.find(source); found != kernels_.end()) return found->second;

@@ -1,0 +1,103 @@
+#include "tests/fake_gpu/host_compiler.h"
+
+#include <dlfcn.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "framework/base/mutex.h"
+#include "framework/base/status.h"
+#include "framework/io/checksum.h"
+#include "framework/io/file.h"
+#include "tests/fake_gpu/fake_gpu.h"
+
+namespace belfry {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr absl::string_view kBefore = R"(
+#define __global__
+#define __launch_bounds__(threads)
+#define __grid_constant__
+struct Dim { unsigned x; };
+static thread_local Dim blockIdx, threadIdx, gridDim;
+)";
+constexpr absl::string_view kAfter = R"(
+extern "C" void belfry_run(const void* table, unsigned blocks, unsigned threads) {
+  gridDim.x = blocks;
+  for (blockIdx.x = blocks; blockIdx.x-- > 0;) {
+    for (threadIdx.x = threads; threadIdx.x-- > 0;) {
+      belfry::ops::belfry_kernel(*static_cast<const belfry::Table*>(table));
+    }
+  }
+}
+)";
+
+using Run = void (*)(const void* table, unsigned blocks, unsigned threads);
+
+class HostKernel final : public CompiledKernel {
+ public:
+  explicit HostKernel(Run run) : run_(run) {}
+  absl::Status Launch(Stream& stream, int64_t blocks, const void* argument, size_t bytes) const override {
+    const auto* const first = static_cast<const unsigned char*>(argument);
+    // Fewer blocks than were asked for, so that each of them takes several chunks, as on a small card.
+    EnqueueOnFakeGpu(stream, [run = run_, blocks = static_cast<unsigned>(blocks + 1) / 2,
+                              table = std::vector<unsigned char>(first, first + bytes)] {
+      run(table.data(), blocks, kCompiledThreads);
+      return absl::OkStatus();
+    });
+    return absl::OkStatus();
+  }
+
+ private:
+  const Run run_;
+};
+
+// The compiled source, from a folder that all test programs share.
+absl::StatusOr<std::string> Library(const std::string& source) {
+  const std::string text =
+      absl::StrCat(kBefore, absl::StrReplaceAll(source, {{"Table table)", "Table& table)"}}), kAfter);
+  const fs::path folder = fs::path(BELFRY_HOST_KERNELS);
+  const std::string stem = (folder / absl::StrCat(absl::Hex(io::Checksum(text.data(), text.size())))).string();
+  if (fs::exists(stem + ".so")) return stem + ".so";
+  const std::string own = absl::StrCat(stem, ".", getpid());
+  std::error_code error;
+  fs::create_directories(folder, error);
+  RETURN_IF_ERROR(io::WriteFile(own + ".cc", text));
+  const std::string command = absl::StrCat(
+      BELFRY_CXX_COMPILER, " -std=c++20 -O1 -w -ffp-contract=off -shared -fPIC -o ", own, ".so ", own, ".cc");
+  if (std::system(command.c_str()) != 0) return absl::InternalError(absl::StrCat("this failed: ", command));
+  fs::rename(own + ".so", stem + ".so", error);
+  fs::remove(own + ".cc", error);
+  return stem + ".so";
+}
+
+struct Known {
+  Mutex mutex;
+  std::map<std::string, std::shared_ptr<const CompiledKernel>> kernels ABSL_GUARDED_BY(mutex);
+};
+
+}  // namespace
+
+absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompileForHost(const std::string& source) {
+  static auto* const known = new Known();
+  const MutexLock lock(known->mutex);
+  if (const auto found = known->kernels.find(source); found != known->kernels.end()) return found->second;
+  ASSIGN_OR_RETURN(const std::string path, Library(source));
+  void* const library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) return absl::InternalError(dlerror());
+  auto kernel = std::make_shared<const HostKernel>(reinterpret_cast<Run>(dlsym(library, "belfry_run")));
+  known->kernels[source] = kernel;
+  return kernel;
+}
+
+}  // namespace belfry
