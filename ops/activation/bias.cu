@@ -30,15 +30,16 @@ absl::StatusOr<Kernel> MakeBiasAdd(const KernelSpec& spec) {
 }
 
 template <class T>
-struct SumOfSlice {
+struct ColumnSum {
   using C = gpu::Compute<T>;
   using Sum = Sums<C, 1>;
+  using Partial = Sum;
   const gpu::Stored<T>* dy;
 
   BELFRY_GPU int Begin(int64_t, int64_t) const { return 0; }
   BELFRY_GPU gpu::Stored<T> Read(int64_t at, int64_t) const { return dy[at]; }
   BELFRY_GPU void Take(int, gpu::Stored<T> in, int64_t, Sum& sum) const { sum.of[0] += gpu::Widen(in); }
-  BELFRY_GPU Sum Finish(int, Sum sum, int64_t) const { return sum; }
+  BELFRY_GPU Sum Finish(int, const Sum& sum, int64_t) const { return sum; }
 };
 
 template <class T>
@@ -52,14 +53,13 @@ struct StoreSum {
 template <class T>
 absl::StatusOr<Kernel> MakeBiasAddGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
-  using C = gpu::Compute<T>;
+  using Sum = typename ColumnSum<T>::Sum;
   const Shape& dy = spec.inputs[0].shape;
-  const auto slices = ColumnSlices::ForSums(dy.elements(0, dy.rank() - 1), dy[-1]);
-  return Kernel{[slices](const KernelContext& at) {
-                  return GpuColumnSums(*at.stream, slices, static_cast<C*>(at.workspace), SumOfSlice<T>{at.input<S>(0)},
-                                       StoreSum<T>{at.output<S>(0)});
-                },
-                ColumnSumsBytes<SumOfSlice<T>>(slices)};
+  const ColumnParts parts(dy.elements(0, dy.rank() - 1), dy[-1]);
+  return ColumnSumsKernel<Sum>(spec, parts, [parts](const KernelContext& at, Sum* partials, uint32_t* tickets) {
+    return GpuColumnSums(*at.stream, parts, partials, tickets, ColumnSum<T>{at.input<S>(0)},
+                         StoreSum<T>{at.output<S>(0)});
+  });
 }
 
 }  // namespace

@@ -4,32 +4,29 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <memory>
+#include <utility>
 
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
+#include "framework/graph/kernel.h"
 #include "ops/gpu/divider_impl.h"
 #include "ops/gpu/rows_gpu_impl.h"
+#include "ops/gpu/tickets.h"
 
 namespace belfry::ops {
 
 // Division of a matrix among threads: each works on one column of one slice. Slice s has the rows s, s + slices, ...,
-// so that neighbouring threads read neighbouring addresses however few columns there are. The slices, and so the order
-// of summation, depend on the sizes only.
+// so that neighbouring threads read neighbouring addresses however few columns there are.
 struct ColumnSlices {
   int64_t rows, columns, slices, threads;
   Divider column_count;
 
-  // ForElements is for kernels that write an element for each one they read. ForSums keeps the number of slices low.
+  // For kernels that write an element for each one they read.
   static ColumnSlices ForElements(int64_t rows, int64_t columns) {
     const int64_t rows_per_thread = rows * columns > (int64_t{1} << 21) ? 8 : 4;
     return ColumnSlices(rows, columns, (rows + rows_per_thread - 1) / rows_per_thread);
   }
-  static ColumnSlices ForSums(int64_t rows, int64_t columns) {
-    constexpr int64_t kRowsPerThread = 16, kMaxThreads = int64_t{1} << 18;
-    return ColumnSlices(rows, columns, std::min(rows / kRowsPerThread, kMaxThreads / std::max<int64_t>(columns, 1)));
-  }
-
-  BELFRY_GPU int64_t RowsOf(int64_t slice) const { return rows / slices + (slice < rows % slices ? 1 : 0); }
 
  private:
   ColumnSlices(int64_t r, int64_t c, int64_t s)
@@ -70,79 +67,138 @@ absl::Status ForEachElementByColumn(Stream& stream, const ColumnSlices& s, const
   });
 }
 
-// The same, followed by partials[k threads + i] = value k of f.Finish(column, sum, rows of the slice). F::Sum is
-// Sums<C, n>.
-template <class C, class F>
-absl::Status SumSlices(Stream& stream, const ColumnSlices& s, C* partials, const F& f) {
-  return gpu::ForEach(stream, s.threads, [=] BELFRY_GPU(int64_t i) {
-    using Sum = typename F::Sum;
-    const int64_t slice = s.column_count.Quotient(i);
-    const auto column = f.Begin(i - slice * s.columns, i);
-    const Sum sum = f.Finish(column, WalkColumn<Sum>(s, i, slice, column, f), s.RowsOf(slice));
-    for (int k = 0; k < static_cast<int>(sizeof(Sum) / sizeof(C)); ++k) partials[k * s.threads + i] = sum.of[k];
-  });
-}
+// Division of a matrix among blocks, for sums down its columns. A group of blocks has `width` columns, a power of two,
+// and a block one of `parts` parts of the rows: its slots of one column take the rows slot, slot + parts * slots, ...
+// The order of summation depends on the sizes only.
+struct ColumnParts {
+  static constexpr int kSlots = 256;  // of a block: `width` columns, kSlots / width rows
 
-// Calls body(column, team) for every column, to combine its partial sums.
-template <class Body>
-absl::Status ForEachColumn(Stream& stream, const ColumnSlices& s, const Body& body) {
-  return ForEachRowOf(stream, s.columns, s.slices, body);
-}
+  int64_t rows, columns, width, groups, parts;
 
-// The sums of a column over all slices.
-template <class C, int n, class Team>
-BELFRY_GPU Sums<C, n> SumOfSlices(const ColumnSlices& s, const C* partials, int64_t column, const Team& team) {
-  constexpr int kBatch = 4;
-  Sums<C, n> sum[kBatch];
-  const auto add = [&](Sums<C, n>& to, int64_t slice) {
-    for (int k = 0; k < n; ++k) to.of[k] += partials[k * s.threads + slice * s.columns + column];
-  };
-  int64_t slice = team.rank;
-  for (; slice + (kBatch - 1) * team.size < s.slices; slice += kBatch * team.size) {
-    for (int k = 0; k < kBatch; ++k) add(sum[k], slice + k * team.size);
+  ColumnParts(int64_t r, int64_t c) : rows(r), columns(c), width(1) {
+    constexpr int64_t kMaxWidth = 64, kRowsOfSlot = 16, kMaxBlocks = 1024;
+    while (width < std::min(c, kMaxWidth)) width *= 2;
+    groups = (c + width - 1) / width;
+    const int64_t most = std::max<int64_t>(kMaxBlocks / std::max<int64_t>(groups, 1), 1);
+    parts = std::clamp<int64_t>(r / (kRowsOfSlot * (kSlots / width)), 1, most);
   }
-  for (; slice < s.slices; slice += team.size) add(sum[0], slice);
-  return team.Sum((sum[0] + sum[1]) + (sum[2] + sum[3]));
-}
 
-template <class C, int n, class Store>
-struct CombineSums {
-  ColumnSlices s;
-  const C* partials;
-  Store store;
-
-  template <class Team>
-  BELFRY_GPU void operator()(int64_t c, const Team& team) const {
-    const Sums<C, n> sum = SumOfSlices<C, n>(s, partials, c, team);
-    if (team.rank == 0) store(c, sum);
-  }
+  // The number of values that blocks leave for the last one.
+  int64_t partials() const { return groups * parts * width; }
 };
 
-// Calls store(c, sum) for every column c with the F::Sum over all its rows, in two launches. `partials` has
-// ColumnSumsBytes bytes.
+// What a block keeps of a column: F::Partial, default-constructed for no rows, with an operator+ that joins two.
+//   Column Begin(c, at)                  as above
+//   In Read(at, row)
+//   void Take(column, in, at, sum)       adds an element to an F::Sum
+//   Partial Finish(column, sum, rows)    of so many rows
 template <class F>
-size_t ColumnSumsBytes(const ColumnSlices& s) {
-  return static_cast<size_t>(s.threads) * sizeof(typename F::Sum);
+BELFRY_GPU typename F::Partial WalkPart(const ColumnParts& p, int64_t column, int64_t first, int64_t step, const F& f) {
+  constexpr int kBatch = 4;
+  using Sum = typename F::Sum;
+  if (column >= p.columns || first >= p.rows) return {};
+  int64_t row = first, at = first * p.columns + column;
+  const int64_t stride = step * p.columns;
+  const auto kept = f.Begin(column, at);
+  using In = decltype(f.Read(at, row));
+  Sum sum[kBatch];
+  for (; row + (kBatch - 1) * step < p.rows; row += kBatch * step, at += kBatch * stride) {
+    In in[kBatch];
+    for (int k = 0; k < kBatch; ++k) in[k] = f.Read(at + k * stride, row + k * step);
+    for (int k = 0; k < kBatch; ++k) f.Take(kept, in[k], at + k * stride, sum[k]);
+  }
+  for (; row < p.rows; row += step, at += stride) f.Take(kept, f.Read(at, row), at, sum[0]);
+  return f.Finish(kept, (sum[0] + sum[1]) + (sum[2] + sum[3]), (p.rows - first + step - 1) / step);
 }
-template <class C, class F, class Store>
-absl::Status GpuColumnSums(Stream& stream, const ColumnSlices& s, C* partials, const F& f, const Store& store) {
-  constexpr int n = sizeof(typename F::Sum) / sizeof(C);
-  RETURN_IF_ERROR(SumSlices(stream, s, partials, f));
-  return ForEachColumn(stream, s, CombineSums<C, n, Store>{s, partials, store});
+
+// done(c, value) with the values of the slots of each column of a group added, first halves to second halves.
+template <class Partial, class Done>
+BELFRY_GPU void JoinSlots(const ColumnParts& p, const gpu::Team& team, Partial* slots, const Done& done) {
+  const auto width = static_cast<int>(p.width);
+  for (int half = ColumnParts::kSlots / 2; half >= width; half /= 2) {
+    team.Wait();
+    for (int slot = team.rank; slot < half; slot += team.size) slots[slot] = slots[slot] + slots[slot + half];
+  }
+  team.Wait();
+  for (int c = team.rank; c < width; c += team.size) done(c, slots[c]);
+}
+
+// Calls store(c, partial) for every column c with the F::Partial of all its rows, in one launch. `partials` has room
+// for p.partials() of them, `tickets` is as ForEachBlockThenLast wants it, one for each of p.groups.
+template <class F, class Store>
+absl::Status GpuColumnSums(Stream& stream, const ColumnParts& p, typename F::Partial* partials, uint32_t* tickets,
+                           const F& f, const Store& store) {
+  using Partial = typename F::Partial;
+  constexpr int kSlots = ColumnParts::kSlots;
+  static_assert(sizeof(Partial) * kSlots <= gpu::kMaxSharedBytes);
+  return gpu::ForEachBlockThenLast(
+      stream, p.groups, p.parts, sizeof(Partial) * kSlots, tickets,
+      [=] BELFRY_GPU(int64_t group, int64_t part, const gpu::Team& team, void* shared) {
+        auto* const slots = static_cast<Partial*>(shared);
+        const int64_t rows = kSlots / p.width;
+        for (int slot = team.rank; slot < kSlots; slot += team.size) {
+          const int64_t row = slot / p.width;
+          slots[slot] = WalkPart(p, group * p.width + (slot - row * p.width), part * rows + row, p.parts * rows, f);
+        }
+        Partial* const to = partials + (group * p.parts + part) * p.width;
+        JoinSlots(p, team, slots, [=](int c, const Partial& whole) { to[c] = whole; });
+      },
+      [=] BELFRY_GPU(int64_t group, const gpu::Team& team, void* shared) {
+        auto* const slots = static_cast<Partial*>(shared);
+        const Partial* const from = partials + group * p.parts * p.width;
+        const int64_t rows = kSlots / p.width;
+        for (int slot = team.rank; slot < kSlots; slot += team.size) {
+          Partial sum{};
+          for (int64_t at = slot; at < p.parts * p.width; at += rows * p.width) sum = sum + from[at];
+          slots[slot] = sum;
+        }
+        JoinSlots(p, team, slots, [=](int c, const Partial& whole) {
+          if (group * p.width + c < p.columns) store(group * p.width + c, whole);
+        });
+      });
+}
+
+// A kernel that finds column sums and what it calls `run` with: room for partials, and tickets.
+template <class Partial, class Run>
+absl::StatusOr<Kernel> ColumnSumsKernel(const KernelSpec& spec, const ColumnParts& p, const Run& run) {
+  ASSIGN_OR_RETURN(std::shared_ptr<uint32_t> tickets, TakeTickets(*spec.device, p.groups));
+  return Kernel{[p, run, tickets = std::move(tickets)](const KernelContext& at) {
+                  return run(at, static_cast<Partial*>(at.workspace), tickets.get());
+                },
+                static_cast<size_t>(p.partials()) * sizeof(Partial)};
 }
 
 // --- Mean and variance of each column ---
 
+// The mean of some values, and the sum of their squared differences from it. Two are joined as in Chan et al.,
+// "Algorithms for Computing the Sample Variance" (1983).
+template <class C>
+struct Moments {
+  C mean = 0, squares = 0;
+  int64_t count = 0;
+
+  friend BELFRY_GPU Moments operator+(const Moments& a, const Moments& b) {
+    if (a.count == 0) return b;
+    if (b.count == 0) return a;
+    Moments both;
+    both.count = a.count + b.count;
+    const C difference = b.mean - a.mean, share = static_cast<C>(b.count) / static_cast<C>(both.count);
+    both.mean = a.mean + difference * share;
+    both.squares = a.squares + b.squares + difference * difference * share * static_cast<C>(a.count);
+    return both;
+  }
+};
+
 template <class T>
-struct SliceMoments {
+struct ColumnMoments {
   using C = gpu::Compute<T>;
   using Sum = Sums<C, 2>;
+  using Partial = Moments<C>;
   const gpu::Stored<T>* x;
-  int64_t elements;
 
-  // All values are shifted by the thread's first one, which preserves the digits that a large mean would cost.
+  // All values are shifted by the slot's first one, which preserves the digits that a large mean would cost.
   BELFRY_GPU C Begin(int64_t, int64_t at) const {
-    const C first = at < elements ? gpu::Widen(x[at]) : C(0);
+    const C first = gpu::Widen(x[at]);
     return first - first == 0 ? first : C(0);
   }
   BELFRY_GPU gpu::Stored<T> Read(int64_t at, int64_t) const { return x[at]; }
@@ -151,56 +207,23 @@ struct SliceMoments {
     sum.of[0] += difference;
     sum.of[1] += difference * difference;
   }
-  // The mean, and the sum of squared differences from it.
-  BELFRY_GPU Sum Finish(C first, Sum sum, int64_t count) const {
-    const C mean = count == 0 ? C(0) : sum.of[0] / static_cast<C>(count);
-    sum.of[1] -= sum.of[0] * mean;
-    sum.of[0] = first + mean;
-    return sum;
+  BELFRY_GPU Partial Finish(C first, const Sum& sum, int64_t count) const {
+    const C mean = sum.of[0] / static_cast<C>(count);
+    return {first + mean, sum.of[1] - sum.of[0] * mean, count};
   }
 };
 
-template <class C>
-struct CombineMoments {
-  ColumnSlices s;
-  const C* partials;
-  C *mean, *variance;
-
-  template <class Team>
-  BELFRY_GPU void operator()(int64_t c, const Team& team) const {
-    const C share = s.rows == 0 ? C(0) : 1 / static_cast<C>(s.rows);
-    const C near = partials[c] - partials[c] == 0 ? partials[c] : C(0);
-    C total = 0;
-    for (int64_t slice = team.rank; slice < s.slices; slice += team.size) {
-      total += static_cast<C>(s.RowsOf(slice)) * (partials[slice * s.columns + c] - near);
-    }
-    const C center = near + team.Sum(total) * share;
-    C squares = 0;
-    for (int64_t slice = team.rank; slice < s.slices; slice += team.size) {
-      const int64_t at = slice * s.columns + c;
-      const C difference = partials[at] - center;
-      squares += partials[s.threads + at] + static_cast<C>(s.RowsOf(slice)) * difference * difference;
-    }
-    squares = team.Sum(squares);
-    if (team.rank != 0) return;
-    mean[c] = center;
-    variance[c] = squares * share;
-  }
-};
-
-// The moments of the columns of x [rows, columns], in two launches. `workspace` has ColumnMomentsBytes bytes. Without
-// rows both are 0.
+// The moments of the columns of x [rows, columns]. Without rows both are 0.
 template <class T>
-size_t ColumnMomentsBytes(const ColumnSlices& s) {
-  return static_cast<size_t>(2 * s.threads) * sizeof(gpu::Compute<T>);
-}
-template <class T>
-absl::Status GpuColumnMoments(Stream& stream, const ColumnSlices& s, void* workspace, const gpu::Stored<T>* x,
-                              gpu::Compute<T>* mean, gpu::Compute<T>* variance) {
+absl::Status GpuColumnMoments(Stream& stream, const ColumnParts& p, Moments<gpu::Compute<T>>* partials,
+                              uint32_t* tickets, const gpu::Stored<T>* x, gpu::Compute<T>* mean,
+                              gpu::Compute<T>* variance) {
   using C = gpu::Compute<T>;
-  C* partials = static_cast<C*>(workspace);
-  RETURN_IF_ERROR(SumSlices(stream, s, partials, SliceMoments<T>{x, s.rows * s.columns}));
-  return ForEachColumn(stream, s, CombineMoments<C>{s, partials, mean, variance});
+  return GpuColumnSums(stream, p, partials, tickets, ColumnMoments<T>{x},
+                       [=] BELFRY_GPU(int64_t c, const Moments<C>& whole) {
+                         mean[c] = whole.mean;
+                         variance[c] = whole.count == 0 ? C(0) : whole.squares / static_cast<C>(whole.count);
+                       });
 }
 
 }  // namespace belfry::ops

@@ -121,15 +121,17 @@ template <Then then, class T>
 absl::StatusOr<Kernel> MakeOwnTraining(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
   const Sizes size(spec);
-  const auto sums = ColumnSlices::ForSums(size.rows, size.channels);
-  return Kernel{[sums, slices = ColumnSlices::ForElements(size.rows, size.channels),
-                 epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at) {
-                  C *mean = at.output<C>(1), *variance = at.output<C>(2);
-                  RETURN_IF_ERROR(
-                      GpuColumnMoments<T>(*at.stream, sums, at.workspace, at.input<gpu::Stored<T>>(0), mean, variance));
-                  return RunNormalize<then, T>(at, slices, mean, variance, epsilon);
-                },
-                ColumnMomentsBytes<T>(sums)};
+  const ColumnParts parts(size.rows, size.channels);
+  return ColumnSumsKernel<Moments<C>>(
+      spec, parts,
+      [parts, slices = ColumnSlices::ForElements(size.rows, size.channels),
+       epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at, Moments<C>* partials,
+                                                              uint32_t* tickets) {
+        C *mean = at.output<C>(1), *variance = at.output<C>(2);
+        RETURN_IF_ERROR(
+            GpuColumnMoments<T>(*at.stream, parts, partials, tickets, at.input<gpu::Stored<T>>(0), mean, variance));
+        return RunNormalize<then, T>(at, slices, mean, variance, epsilon);
+      });
 }
 
 template <Then then, class T>
@@ -173,9 +175,10 @@ struct Slope {
 
 // Sums d and d (x - mean), where d are the slopes.
 template <Then then, class T>
-struct SlopesOfSlice {
+struct SlopeSums {
   using C = gpu::Compute<T>;
   using Sum = Sums<C, 2>;
+  using Partial = Sum;
   Slope<then, T> slope;
 
   BELFRY_GPU NormColumn<C> Begin(int64_t c, int64_t) const { return slope.Column(c); }
@@ -231,24 +234,26 @@ absl::StatusOr<Kernel> MakeOwnGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
   constexpr int kMean = then == Then::kRelu ? 4 : 3;
+  using Sum = Sums<C, 2>;
   const Sizes size(spec);
-  const auto sums = ColumnSlices::ForSums(size.rows, size.channels);
+  const ColumnParts parts(size.rows, size.channels);
   const bool fixed = then == Then::kNothing && spec.attrs.Bool("fixed_statistics");
   const C share = fixed || size.rows == 0 ? C(0) : 1 / static_cast<C>(size.rows);
-  return Kernel{
-      [sums, slices = ColumnSlices::ForElements(size.rows, size.channels), share,
-       epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at) {
+  return ColumnSumsKernel<Sum>(
+      spec, parts,
+      [parts, slices = ColumnSlices::ForElements(size.rows, size.channels), share,
+       epsilon = static_cast<C>(spec.attrs.Float("epsilon"))](const KernelContext& at, Sum* partials,
+                                                              uint32_t* tickets) {
         const C *variance = at.input<C>(kMean + 1), *offset = then == Then::kRelu ? at.input<C>(3) : nullptr;
         C *dscale = at.output<C>(1), *doffset = at.output<C>(2);
         const Slope<then, T> slope{at.input<S>(0),     at.input<S>(1), at.input<C>(2), offset,
                                    at.input<C>(kMean), variance,       epsilon};
-        RETURN_IF_ERROR(GpuColumnSums(*at.stream, sums, static_cast<C*>(at.workspace), SlopesOfSlice<then, T>{slope},
+        RETURN_IF_ERROR(GpuColumnSums(*at.stream, parts, partials, tickets, SlopeSums<then, T>{slope},
                                       StoreSlopes<C>{variance, epsilon, dscale, doffset}));
-        if (sums.rows == 0) return absl::OkStatus();
+        if (parts.rows == 0) return absl::OkStatus();
         return ForEachElementByColumn(*at.stream, slices,
                                       BatchNormGradient<then, T>{slope, dscale, doffset, at.output<S>(0), share});
-      },
-      ColumnSumsBytes<SlopesOfSlice<then, T>>(sums)};
+      });
 }
 
 // Like MakeOwnGrad without a ReLU, by the library.

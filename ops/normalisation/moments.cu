@@ -9,12 +9,12 @@ template <class T>
 absl::StatusOr<Kernel> MakeMoments(const KernelSpec& spec) {
   using C = gpu::Compute<T>;
   const Shape& x = spec.inputs[0].shape;
-  const auto slices = ColumnSlices::ForSums(x.elements(0, x.rank() - 1), x[-1]);
-  return Kernel{[slices](const KernelContext& at) {
-                  return GpuColumnMoments<T>(*at.stream, slices, at.workspace, at.input<gpu::Stored<T>>(0),
-                                             at.output<C>(0), at.output<C>(1));
-                },
-                ColumnMomentsBytes<T>(slices)};
+  const ColumnParts parts(x.elements(0, x.rank() - 1), x[-1]);
+  return ColumnSumsKernel<Moments<C>>(
+      spec, parts, [parts](const KernelContext& at, Moments<C>* partials, uint32_t* tickets) {
+        return GpuColumnMoments<T>(*at.stream, parts, partials, tickets, at.input<gpu::Stored<T>>(0), at.output<C>(0),
+                                   at.output<C>(1));
+      });
 }
 
 // dx = (dmean + 2 dvariance (x - mean)) / rows.

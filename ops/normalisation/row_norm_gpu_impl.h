@@ -147,6 +147,7 @@ template <class T, class Layout>
 struct NormGradient {
   using C = gpu::Compute<T>;
   using Sum = Sums<C, 2>;
+  using Partial = Sum;
   struct In {
     gpu::Stored<T> x, dy;
     int64_t row;
@@ -184,24 +185,29 @@ struct StoreNormGradients {
 
 // Inputs x, scale, dy; outputs dx, dscale and, if centred, doffset.
 template <class T, bool centred, class Layout>
-Kernel NormGradKernel(const KernelSpec& spec, const Layout& layout) {
+absl::StatusOr<Kernel> NormGradKernel(const KernelSpec& spec, const Layout& layout) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
-  const auto slices = ColumnSlices::ForSums(layout.matrix_rows, layout.columns);
-  return Kernel{
-      [layout, slices, epsilon = spec.attrs.Float("epsilon")](const KernelContext& at) {
-        const S *x = at.input<S>(0), *scale = at.input<S>(1), *dy = at.input<S>(2);
-        auto* facts = static_cast<NormFacts<C>*>(at.workspace);
-        C* partials = reinterpret_cast<C*>(facts + layout.rows);
-        S* doffset = nullptr;
-        if constexpr (centred) doffset = at.output<S>(2);
-        RETURN_IF_ERROR(ForEachRowOf(*at.stream, layout.rows, layout.n,
-                                     FindNormFacts<T, centred, Layout>{layout, epsilon, x, scale, dy, facts}));
-        return GpuColumnSums(*at.stream, slices, partials,
-                             NormGradient<T, Layout>{layout, x, scale, dy, facts, at.output<S>(0)},
-                             StoreNormGradients<T>{at.output<S>(1), doffset});
-      },
-      static_cast<size_t>(layout.rows) * sizeof(NormFacts<C>) + ColumnSumsBytes<NormGradient<T, Layout>>(slices)};
+  using Sum = Sums<C, 2>;
+  const ColumnParts parts(layout.matrix_rows, layout.columns);
+  ASSIGN_OR_RETURN(
+      Kernel kernel,
+      ColumnSumsKernel<Sum>(
+          spec, parts,
+          [layout, parts, epsilon = spec.attrs.Float("epsilon")](const KernelContext& at, Sum* partials,
+                                                                 uint32_t* tickets) {
+            const S *x = at.input<S>(0), *scale = at.input<S>(1), *dy = at.input<S>(2);
+            auto* facts = reinterpret_cast<NormFacts<C>*>(partials + parts.partials());
+            S* doffset = nullptr;
+            if constexpr (centred) doffset = at.output<S>(2);
+            RETURN_IF_ERROR(ForEachRowOf(*at.stream, layout.rows, layout.n,
+                                         FindNormFacts<T, centred, Layout>{layout, epsilon, x, scale, dy, facts}));
+            return GpuColumnSums(*at.stream, parts, partials, tickets,
+                                 NormGradient<T, Layout>{layout, x, scale, dy, facts, at.output<S>(0)},
+                                 StoreNormGradients<T>{at.output<S>(1), doffset});
+          }));
+  kernel.workspace_bytes += static_cast<size_t>(layout.rows) * sizeof(NormFacts<C>);
+  return kernel;
 }
 
 // Adds the kernels of a norm, for all float dtypes, and of its gradient, "<name>Grad".

@@ -157,6 +157,24 @@ __global__ void __launch_bounds__(kThreads) SharingBlocks(int64_t blocks, Body b
   }
 }
 
+template <class Body, class Last>
+__global__ void __launch_bounds__(kThreads) BlocksThenLast(int64_t parts, uint32_t* tickets, Body body, Last last) {
+  extern __shared__ __align__(16) unsigned char shared[];
+  __shared__ bool is_last;
+  const Team team{static_cast<int>(threadIdx.x), kThreads};
+  const int64_t group = blockIdx.x / parts;
+  body(group, static_cast<int64_t>(blockIdx.x) - group * parts, team, static_cast<void*>(shared));
+  // The fences order this block's writes before its ticket, and the others' before what the last one reads.
+  __threadfence();
+  __syncthreads();
+  if (threadIdx.x == 0) is_last = atomicAdd(&tickets[group], 1u) == static_cast<uint32_t>(parts - 1);
+  __syncthreads();
+  if (!is_last) return;
+  __threadfence();
+  if (threadIdx.x == 0) tickets[group] = 0;
+  last(group, team, static_cast<void*>(shared));
+}
+
 inline unsigned Blocks(int64_t wanted) { return static_cast<unsigned>(std::min(wanted, kMaxBlocks)); }
 
 inline absl::Status Launched() {
@@ -199,6 +217,20 @@ absl::Status ForEachBlock(Stream& stream, int64_t blocks, size_t bytes, const Bo
   using namespace internal;  // NOLINT
   if (blocks <= 0) return absl::OkStatus();
   SharingBlocks<<<Blocks(blocks), kThreads, bytes, NativeStream(stream)>>>(blocks, body);
+  return Launched();
+}
+
+// Enqueues body(group, part, team, shared) for every part in [0, parts) of every group in [0, groups), in any order, as
+// ForEachBlock does, and last(group, team, shared) once all parts of a group are done, which sees what they wrote.
+// `tickets`: `groups` words of the device's that are 0, and are 0 again afterwards; no other work uses them meanwhile.
+// REQUIRES: groups * parts < 2^31.
+template <class Body, class Last>
+absl::Status ForEachBlockThenLast(Stream& stream, int64_t groups, int64_t parts, size_t bytes, uint32_t* tickets,
+                                  const Body& body, const Last& last) {
+  using namespace internal;  // NOLINT
+  if (groups <= 0 || parts <= 0) return absl::OkStatus();
+  BlocksThenLast<<<static_cast<unsigned>(groups * parts), kThreads, bytes, NativeStream(stream)>>>(parts, tickets, body,
+                                                                                                   last);
   return Launched();
 }
 

@@ -122,6 +122,22 @@ absl::Status ForEachBlock(Stream& stream, int64_t blocks, size_t bytes, const Bo
   });
 }
 
+template <class Body, class Last>
+absl::Status ForEachBlockThenLast(Stream& stream, int64_t groups, int64_t parts, size_t bytes, uint32_t* tickets,
+                                  const Body& body, const Last& last) {
+  // The rows of a group come backwards: its parts, then what comes last.
+  return ForEachBlock(stream, groups * (parts + 1), bytes, [=](int64_t row, const Team& team, void* shared) {
+    const int64_t group = row / (parts + 1), part = row - group * (parts + 1);
+    if (part > 0) {
+      body(group, part - 1, team, shared);
+      if (team.rank == 0) ++tickets[group];
+      return;
+    }
+    last(group, team, shared);
+    if (team.rank == 0) tickets[group] -= static_cast<uint32_t>(parts);
+  });
+}
+
 inline absl::Status CopyBytes(Stream& stream, void* to, const void* from, size_t bytes) {
   EnqueueOnFakeGpu(stream, [=] {
     if (bytes > 0) std::memmove(to, from, bytes);
