@@ -46,7 +46,7 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     // ops/index
     RegisterFlatIndicesOps, RegisterGatherOps, RegisterOneHotOps, RegisterScatterOps,
     // ops/losses
-    RegisterCrossEntropy, RegisterL2Loss, RegisterSigmoidCrossEntropy,
+    RegisterCrossEntropy, RegisterL2Loss, RegisterL2Losses, RegisterSigmoidCrossEntropy,
     // ops/normalisation
     RegisterBatchNorm, RegisterGroupNorm, RegisterLayerNorm, RegisterLrn, RegisterMoments, RegisterRmsNorm,
     // ops/pooling
@@ -91,6 +91,8 @@ OpRegistry MakeBuiltinOps() {
   registry.AddRewrite({"norms", FuseNorms});
   registry.AddRewrite({"input_gradients", FuseInputGradients});
   registry.AddRewrite({"cancel_transposes", CancelTransposes, /*fuses=*/false});
+  registry.AddRewrite({"l2_losses", JoinL2Losses});
+  registry.AddRewrite({"filter_layouts", TurnFilters});
   registry.SetLateKernels(std::make_shared<LateKernels>("GPU", LoadGpuKernels));
   return registry;
 }

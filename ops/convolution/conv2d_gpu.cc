@@ -28,6 +28,7 @@ struct Plan {
   GpuConvCore core;
   GpuBorder border;
   bool bordered = false;
+  bool krsc = false;                             // the filter is in the library's layout already
   size_t size = 4;                               // of an element, in bytes
   size_t filter_at = 0, core_at = 0, bytes = 0;  // offsets in the workspace, which starts with the bordered images
 
@@ -42,15 +43,15 @@ struct Plan {
     void* const filter = forward || data ? const_cast<void*>(context.inputs[1]) : output;
     auto* const space = static_cast<unsigned char*>(AlignForLibraries(context.workspace));
     const GpuConvOperands at{.x = bordered ? space : x,
-                             .filter = space + filter_at,
+                             .filter = krsc ? filter : space + filter_at,
                              .y = forward ? output : const_cast<void*>(context.inputs[2]),
                              .bias = conv.bias ? context.inputs[2] : nullptr,
                              .workspace = space + core_at};
     if (bordered && !data) RETURN_IF_ERROR(PadImages(stream, size, border, x, at.x));
-    if (forward || data) RETURN_IF_ERROR(TransposeOnGpu(stream, size, taps(), conv.k, filter, at.filter));
+    if ((forward || data) && !krsc) RETURN_IF_ERROR(TransposeOnGpu(stream, size, taps(), conv.k, filter, at.filter));
     RETURN_IF_ERROR(core.run(stream, at));
     if (bordered && data) RETURN_IF_ERROR(CropImages(stream, size, border, at.x, x));
-    return forward || data ? absl::OkStatus() : TransposeOnGpu(stream, size, conv.k, taps(), at.filter, filter);
+    return forward || data || krsc ? absl::OkStatus() : TransposeOnGpu(stream, size, conv.k, taps(), at.filter, filter);
   }
 };
 
@@ -130,10 +131,11 @@ absl::StatusOr<Plan> MakePlan(GpuConv::Kind kind, const KernelSpec& spec, bool b
   RETURN_IF_ERROR(core.status());
   plan.core = *std::move(core);
   plan.size = SizeOf(shape.dtype);
+  plan.krsc = HasKrscFilter(spec.attrs);
   plan.filter_at =
       plan.bordered ? AlignUp(static_cast<size_t>(plan.conv.image_elements()) * plan.size, kLibraryAlignment) : 0;
-  plan.core_at =
-      plan.filter_at + AlignUp(static_cast<size_t>(plan.conv.filter_elements()) * plan.size, kLibraryAlignment);
+  const size_t filter = plan.krsc ? 0 : static_cast<size_t>(plan.conv.filter_elements()) * plan.size;
+  plan.core_at = plan.filter_at + AlignUp(filter, kLibraryAlignment);
   plan.bytes = BytesForLibraries(plan.core_at + plan.core.workspace_bytes);
   return plan;
 }

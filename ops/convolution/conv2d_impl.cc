@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -15,7 +16,18 @@ std::vector<AttrDef> Conv2DAttrDefs() {
   std::vector<AttrDef> attrs = WindowAttrDefs();
   attrs.push_back({"dilations", std::vector<int64_t>{1, 1, 1, 1}});
   attrs.push_back({"groups", int64_t{1}});
+  attrs.push_back({std::string(kFilterKrsc), false});
   return attrs;
+}
+
+bool HasKrscFilter(const Attrs& attrs) {
+  const AttrValue* const value = attrs.Find(kFilterKrsc);
+  return value != nullptr && std::get<bool>(*value);
+}
+
+Shape FilterShape(const Attrs& attrs, const Shape& filter) {
+  if (!HasKrscFilter(attrs) || filter.rank() != 4) return filter;
+  return Shape({filter[1], filter[2], filter[3], filter[0]});
 }
 
 Attrs Conv2DAttrs(const Conv2DOptions& options) {
@@ -32,7 +44,8 @@ Attrs Conv2DAttrs(const Attrs& attrs) {
   return copy;
 }
 
-absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, const Shape& filter) {
+absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, const Shape& given) {
+  const Shape filter = FilterShape(attrs, given);
   if (filter.rank() != 4) {
     return absl::InvalidArgumentError(absl::StrCat("a filter must be [R, S, C / groups, K], not ", filter.ToString()));
   }
@@ -54,12 +67,13 @@ absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, cons
 }
 
 double Conv2DFlops(const Shape& y, const Shape& filter) {
-  const int64_t channels = filter.dim(3);
+  const int64_t channels = y.dim(3);
   return channels == 0 ? 0
                        : 2.0 * static_cast<double>(y.elements()) * static_cast<double>(filter.elements() / channels);
 }
 
-onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter) {
+onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& given) {
+  const Shape filter = FilterShape(attrs, given);
   const std::vector<int64_t>& dilations = attrs.Ints("dilations");
   const Window window = *MakeWindow(attrs, x.shape, filter[0], filter[1], dilations[1], dilations[2]);
   return {.n = x.shape[0],

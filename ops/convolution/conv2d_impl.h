@@ -12,9 +12,17 @@ Attrs Conv2DAttrs(const Conv2DOptions& options);
 // The convolution attributes among `attrs`, for another op over the same images.
 Attrs Conv2DAttrs(const Attrs& attrs);
 
+// An attribute that the rewrite "filter_layouts" sets for GPUs: the filter, or its gradient, is [K, R, S, C / groups], as
+// cuDNN has it. Everything else here has filters [R, S, C / groups, K].
+inline constexpr absl::string_view kFilterKrsc = "filter_krsc";
+bool HasKrscFilter(const Attrs& attrs);
+// The shape of a filter as [R, S, C / groups, K].
+Shape FilterShape(const Attrs& attrs, const Shape& filter);
+
 // The output shape [N, H', W', K] of x [N, H, W, C] and filter [R, S, C / groups, K]; extents may be unknown.
 absl::StatusOr<Shape> Conv2DOutputShape(const Attrs& attrs, const Shape& x, const Shape& filter);
-// Floating-point operations of a convolution, or of one of its gradients, from the shapes of y (or dy) and the filter.
+// Floating-point operations of a convolution, or of one of its gradients, from the shapes of y (or dy) and the filter,
+// in either layout.
 double Conv2DFlops(const Shape& y, const Shape& filter);
 // The full geometry. REQUIRES: the shapes are known, and Conv2DOutputShape accepts them.
 onednn::Conv2DShape Conv2DGeometry(const Attrs& attrs, const TensorSpec& x, const Shape& filter);

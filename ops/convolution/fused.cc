@@ -114,7 +114,7 @@ absl::StatusOr<std::vector<Shape>> FusedConv2DShape(const ShapeArgs& args) {
 absl::StatusOr<std::vector<Shape>> FilterBiasShape(const ShapeArgs& args) {
   ASSIGN_OR_RETURN(const Shape y, Conv2DOutputShape(args.attrs, args.inputs[0], args.inputs[1]));
   RETURN_IF_ERROR(y.Merge(args.inputs[2]).status());
-  return std::vector<Shape>{args.inputs[1], Shape({args.inputs[1][3]})};
+  return std::vector<Shape>{args.inputs[1], Shape({FilterShape(args.attrs, args.inputs[1])[3]})};
 }
 
 }  // namespace

@@ -37,7 +37,7 @@ constexpr void (*kKernels[])(KernelTable& table) = {
     // ops/index
     AddFlatIndicesGpuKernels, AddGatherGpuKernels, AddGatherGradGpuKernels, AddOneHotGpuKernels,
     // ops/losses
-    AddCrossEntropyGpuKernels, AddL2LossGpuKernels, AddSigmoidCrossEntropyGpuKernels,
+    AddCrossEntropyGpuKernels, AddL2LossGpuKernels, AddL2LossesGpuKernels, AddSigmoidCrossEntropyGpuKernels,
     // ops/normalisation
     AddBatchNormGpuKernels, AddRowNormGpuKernels, AddLrnGpuKernels, AddMomentsGpuKernels,
     // ops/pooling

@@ -138,6 +138,23 @@ std::vector<OpCase> ReductionCases() {
                        },
                    .more_shapes = {{{0}}, {{}}, {{99, 1001}}},
                    .tolerance = 4});
+  cases.push_back(
+      {.name = "L2Losses",
+       .inputs = {{{3, 5}}, {{4}}},
+       .build =
+           [](const Scope& scope, const Ins& in) {
+             return Outs{scope.Add("L2Losses", {in[0], in[1]}, {{"factors", Tensor::Of<double>({0.5, 3})}})};
+           },
+       .reference =
+           [](const Arrays& in) {
+             Array y;
+             for (const double x : in[0].values) y[0] += 0.5 * x * x / 2;
+             for (const double x : in[1].values) y[0] += 3 * x * x / 2;
+             return Arrays{y};
+           },
+       .more_shapes = {{{0}, {}}, {{99, 1001}, {20000}}},
+       .tolerance = 4,
+       .gradient = false});
   cases.push_back({.name = "SumLike",
                    .inputs = {{{2, 3, 4, 5}}, {{4, 1}}},
                    .build = [](const Scope& scope, const Ins& in) { return Outs{ops::SumLike(scope, in[0], in[1])}; },
