@@ -1,6 +1,6 @@
-// Attention on GPUs, blockwise (Dao et al., "FlashAttention", 2022): a thread block works on one tile of a head's
-// queries, and on one tile of keys after another.
-#include <algorithm>
+// Attention on GPUs, blockwise (Dao, "FlashAttention-2", 2023): a thread block works on one tile of a head's queries,
+// and on one tile of keys after another.
+#include <cmath>
 
 #include "framework/base/status.h"
 #include "framework/graph/op_def.h"
@@ -12,95 +12,94 @@ namespace {
 
 using attention::Operands;
 using attention::Problem;
-using attention::Tiling;
 
-template <class T>
+template <class Tiling>
 struct AttendTile {
-  using S = gpu::Stored<T>;
-  using C = gpu::Compute<T>;
+  using S = typename Tiling::S;
+  using C = typename Tiling::C;
   Problem p;
-  int64_t rows;
   Operands<S> in;
   S* y;
   C* log_sum_exp;
+  bool packs;
 
-  // Replaces a query's scores by probabilities relative to the largest score so far.
-  BELFRY_GPU void Exponentiate(int64_t keys, C* scores, C& top, C& sum, C& fade) const {
-    constexpr C kMinusInfinity = -std::numeric_limits<C>::infinity();
-    C largest = top;
-    for (int64_t j = 0; j < keys; ++j) largest = scores[j] > largest ? scores[j] : largest;
-    const C shift = largest == kMinusInfinity ? C(0) : largest;
-    fade = std::exp(top - shift);
-    top = largest;
-    sum *= fade;
-    for (int64_t j = 0; j < keys; ++j) {
-      scores[j] = std::exp(scores[j] - shift);
-      sum += scores[j];
+  BELFRY_GPU void operator()(int64_t block, const gpu::Warp& warp, void* shared) const {
+    const auto at = attention::Place::Of<Tiling>(block, p.h, p.n, p.t, p.d, /*last_first=*/true);
+    const attention::Sight sight(p);
+    const attention::BlockMemory<Tiling> memory(shared, warp);
+    const int d = static_cast<int>(p.d), query = at.own + warp.index() * gpu::kTileRows;
+    const int64_t key_head = p.KAt(at.batch, 0, at.head * p.g / p.h);
+    const attention::Matrix<S> q{in.q + p.QAt(at.batch, query, at.head), p.q_row, sight.t - query};
+    const attention::Matrix<S> k{in.k + key_head, p.k_row, sight.s}, v{in.v + key_head, p.k_row, sight.s};
+    const S* const mask = in.mask == nullptr ? nullptr : in.mask + p.MaskAt(at.batch, at.head, 0, 0);
+    const attention::Columns all{0, d, packs}, part{at.column, d, packs};
+    const int last = at.own + attention::kOwnRows < sight.t ? at.own + attention::kOwnRows : sight.t;
+    const int end = sight.End(last - 1);
+
+    typename Tiling::Own own;
+    typename Tiling::Sums sums{};
+    attention::Running<C> running;
+    if constexpr (Tiling::resident) {
+      own.Load(warp, q.at, q.stride, q.count, d, memory.own);
+      if (end > 0) attention::LoadTile<Tiling>(warp, k, all, memory.first);
     }
+    for (int key = 0; key < end; key += Tiling::others) {
+      if constexpr (Tiling::resident) {
+        gpu::WaitForCopies();
+        warp.WaitForBlock();
+        attention::LoadTile<Tiling>(warp, v.From(key), all, memory.second);
+      }
+      auto scores = attention::Products<Tiling>(warp, own, q, k.From(key), d, packs, memory, memory.first);
+      if constexpr (Tiling::resident) {
+        gpu::WaitForCopies();
+        warp.WaitForBlock();
+        if (key + Tiling::others < end)
+          attention::LoadTile<Tiling>(warp, k.From(key + Tiling::others), all, memory.first);
+      } else {
+        attention::ReplaceTile<Tiling>(warp, v.From(key), part, memory.second);
+      }
+      attention::FindScores<Tiling, false>(warp, p, sight, mask, query, key, scores);
+      running.Exponentiate(warp, scores);
+      BELFRY_UNROLL
+      for (int i = 0; i < gpu::Warp::kRows; ++i) {
+        for (C& x : sums.at[i]) x *= running.fade[i];
+      }
+      gpu::AddProduct<typename Tiling::T, Tiling::tensor_cores>(warp, scores, memory.second, sums, memory.product);
+    }
+    Store(warp, at, query, q.count, part, sums, running);
   }
 
-  BELFRY_GPU void operator()(int64_t block, const gpu::Team& team, void* memory) const {
-    const int64_t tiles = (p.t + rows - 1) / rows, query = block % tiles * rows, head = block / tiles % p.h;
-    const int64_t batch = block / tiles / p.h, group = head * p.g / p.h;
-    const int64_t queries = p.t - query < rows ? p.t - query : rows, row = p.d + 1, score_row = rows + 1;
-    attention::Shared<C> shared{static_cast<C*>(memory)};
-    C *q = shared.Take(rows * row), *k = shared.Take(rows * row), *v = shared.Take(rows * row);
-    C *sums = shared.Take(rows * row), *scores = shared.Take(rows * score_row);
-    C *top = shared.Take(rows), *sum = shared.Take(rows), *fade = shared.Take(rows);
-
-    attention::LoadTile<T>(team, in.q + p.QAt(batch, query, head), p.q_row, queries, p.d, static_cast<C>(p.scale), q);
-    attention::ClearTile(team, queries, p.d, sums);
-    for (int64_t i = team.rank; i < queries; i += team.size) {
-      top[i] = -std::numeric_limits<C>::infinity();
-      sum[i] = 0;
+  BELFRY_GPU void Store(const gpu::Warp& warp, const attention::Place& at, int query, int count,
+                        const attention::Columns& part, const typename Tiling::Sums& sums,
+                        attention::Running<C>& running) const {
+    for (int i = 0; i < gpu::Warp::kRows; ++i) {
+      C& sum = running.sum[i];
+      sum = warp.RowSum(sum);
+      if (part.begin > 0 || !warp.Leads() || warp.Row(i) >= count) continue;
+      log_sum_exp[p.RowAt(at.batch, query + warp.Row(i), at.head)] =
+          sum == 0 ? -std::numeric_limits<C>::infinity()
+                   : (running.top[i] + std::log2(sum)) / static_cast<C>(attention::kLog2E);
     }
-    for (int64_t key = 0; key < p.VisibleTo(query + queries - 1); key += rows) {
-      const int64_t keys = p.s - key < rows ? p.s - key : rows, from = p.KAt(batch, key, group);
-      attention::LoadTile<T>(team, in.k + from, p.k_row, keys, p.d, C(1), k);
-      attention::LoadTile<T>(team, in.v + from, p.k_row, keys, p.d, C(1), v);
-      team.Wait();
-      for (int64_t i = team.rank; i < queries * keys; i += team.size) {
-        const int64_t own = i / keys, other = i % keys;
-        scores[own * score_row + other] =
-            attention::Score<T>(p, in.mask, batch, head, query + own, key + other, q + own * row, k + other * row);
-      }
-      team.Wait();
-      for (int64_t i = team.rank; i < queries; i += team.size) {
-        Exponentiate(keys, scores + i * score_row, top[i], sum[i], fade[i]);
-      }
-      team.Wait();
-      for (int64_t i = team.rank; i < queries * p.d; i += team.size) {
-        const int64_t own = i / p.d, c = i % p.d;
-        C value = sums[own * row + c] * fade[own];
-        for (int64_t j = 0; j < keys; ++j) value += scores[own * score_row + j] * v[j * row + c];
-        sums[own * row + c] = value;
-      }
-      team.Wait();
-    }
-    team.Wait();
-    for (int64_t i = team.rank; i < queries * p.d; i += team.size) {
-      const int64_t own = i / p.d, c = i % p.d;
-      const C value = sum[own] == 0 ? C(0) : sums[own * row + c] / sum[own];
-      y[p.YAt(batch, query + own, head) + c] = gpu::Narrow<T>(value);
-    }
-    for (int64_t i = team.rank; i < queries; i += team.size) {
-      log_sum_exp[p.RowAt(batch, query + i, head)] =
-          sum[i] == 0 ? -std::numeric_limits<C>::infinity() : top[i] + std::log(sum[i]);
-    }
+    const auto share = [&](int i) { return running.sum[i] == 0 ? C(0) : 1 / running.sum[i]; };
+    attention::StoreSums<Tiling>(warp, sums, count, part, share, y + p.YAt(at.batch, query, at.head), p.y_row);
   }
 };
 
 template <class T, bool packed>
 absl::StatusOr<Kernel> MakeGpuAttention(const KernelSpec& spec) {
-  using S = gpu::Stored<T>;
-  using C = gpu::Compute<T>;
   constexpr int kMask = packed ? 1 : 3;
   const Problem p = attention::MakeProblem(spec, packed, kMask);
-  ASSIGN_OR_RETURN(const Tiling tiling, Tiling::For<C>(p.d, 4, 1, 3));
-  return Kernel{[p, tiling](const KernelContext& at) {
-    const AttendTile<T> body{p, tiling.rows, Operands<S>(p, at, packed, kMask), at.output<S>(0), at.output<C>(1)};
-    return gpu::ForEachBlock(*at.stream, p.n * p.h * tiling.Tiles(p.t), tiling.bytes, body);
-  }};
+  RETURN_IF_ERROR(attention::CheckExtents(p));
+  return attention::WithTiling<T, false>(p.d, spec.device->math().tf32, [&p](auto tiling) {
+    using Tiling = decltype(tiling);
+    using S = typename Tiling::S;
+    return Kernel{[p](const KernelContext& at) {
+      const Operands<S> in(p, at, packed, kMask);
+      const AttendTile<Tiling> body{p, in, at.output<S>(0), at.output<typename Tiling::C>(1),
+                                    attention::ReadsPacks<S>(p, in.q, in.k, in.v)};
+      return gpu::ForEachWarpBlock(*at.stream, attention::Blocks<Tiling>(p.h, p.n, p.t, p.d), Tiling::kBytes, body);
+    }};
+  });
 }
 
 }  // namespace

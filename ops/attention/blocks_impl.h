@@ -19,7 +19,6 @@ namespace belfry::ops::attention {
 using simd::Vector;
 
 inline constexpr int64_t kQueries = 64, kKeys = 64;
-inline constexpr double kLog2E = 1.4426950408889634074;
 
 template <class C>
 int64_t WholeVectors(int64_t n) {
@@ -115,15 +114,6 @@ void ForHidden(const BlockPair& at, const Body& body) {
       body(j, v, lane >= (typename V::Mask{} + static_cast<typename V::Int>(first - v * V::kLanes)));
     }
   }
-}
-
-// A mask in units of log(2). A finite one stays finite, because only -infinity hides: it may be the lowest number, by
-// which many models mask.
-template <class C>
-C MaskInUnits(C mask) {
-  constexpr C kMaxFinite = std::numeric_limits<C>::max();
-  const C units = mask * static_cast<C>(kLog2E);
-  return std::abs(mask) <= kMaxFinite ? std::clamp(units, -kMaxFinite, kMaxFinite) : units;
 }
 
 template <class T>

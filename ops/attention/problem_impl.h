@@ -11,6 +11,8 @@
 
 namespace belfry::ops::attention {
 
+inline constexpr double kLog2E = 1.4426950408889634074;
+
 // Query i attends to keys [0, VisibleTo(i)). Strides are in elements.
 struct Problem {
   int64_t n = 0, t = 0, s = 0;  // batch, queries, keys
@@ -47,6 +49,15 @@ template <class C>
 constexpr bool LosesSum(C log_sum_exp) {
   constexpr C kMaxExponent = static_cast<C>(int64_t{1} << std::numeric_limits<C>::digits / 2);
   return log_sum_exp > kMaxExponent || log_sum_exp < -kMaxExponent;
+}
+
+// A mask in units of log(2). A finite one stays finite, because only -infinity hides: it may be the lowest number, by
+// which many models mask.
+template <class C>
+constexpr C MaskInUnits(C mask) {
+  constexpr C kMaxFinite = std::numeric_limits<C>::max();
+  const C units = mask * static_cast<C>(kLog2E);
+  return mask - mask == 0 ? std::clamp(units, -kMaxFinite, kMaxFinite) : units;
 }
 
 // Inputs q, k, v or, if `packed`, qkv; then, from index `mask_at` on, perhaps a mask.

@@ -18,6 +18,10 @@ absl::StatusOr<DeviceSet> OpenTestGpus(int gpus) {
 
 absl::StatusOr<DeviceSet> OpenFastTestGpu() { return DeviceSet::Open("gpu:1", {.math = {.tf32 = false}}); }
 
+absl::StatusOr<DeviceSet> OpenTf32TestGpu() {
+  return DeviceSet::Open("gpu:1", {.math = {.tf32 = true, .deterministic = true}});
+}
+
 absl::StatusOr<DeviceSet> OpenTestCards(int gpus) {
   return DeviceSet::Open(absl::StrCat("gpu:", gpus), {.math = kMath});
 }

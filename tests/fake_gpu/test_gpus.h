@@ -11,6 +11,8 @@ namespace belfry {
 absl::StatusOr<DeviceSet> OpenTestGpus(int gpus);
 // One GPU that may choose among kernels by speed.
 absl::StatusOr<DeviceSet> OpenFastTestGpu();
+// One GPU that may round factors of float32 products to TF32.
+absl::StatusOr<DeviceSet> OpenTf32TestGpu();
 // Like OpenTestGpus, but each GPU is a card of its own.
 absl::StatusOr<DeviceSet> OpenTestCards(int gpus);
 

@@ -94,7 +94,8 @@ std::vector<OpCase> Masked() {
   OpCase added = MaskedCase("AttentionAddedMask", {.shape = {3, 6}, .differentiable = false, .values = values});
   added.more_shapes = {{{2, 3, 4, 5}, {2, 6, 2, 5}, {2, 6, 2, 5}, {2, 4, 3, 6}},
                        {{2, 3, 4, 5}, {2, 6, 2, 5}, {2, 6, 2, 5}, {2, 1, 1, 6}},
-                       {{1, 70, 1, 8}, {1, 80, 1, 8}, {1, 80, 1, 8}, {70, 1}}};
+                       {{1, 70, 1, 8}, {1, 80, 1, 8}, {1, 80, 1, 8}, {70, 1}},
+                       {{1, 66, 2, 48}, {1, 65, 1, 48}, {1, 65, 1, 48}, {66, 65}}};
   OpCase boolean = MaskedCase("AttentionBoolMask", {.shape = {2, 1, 3, 6}, .low = 0, .high = 2, .dtype = DType::kBool});
   boolean.more_shapes = {{{1, 20, 1, 3}, {1, 90, 1, 3}, {1, 90, 1, 3}, {90}}};
   return {added, boolean};
@@ -111,7 +112,8 @@ OpCase SelfCase() {
                 return Arrays{AttentionOf(Heads(in[0], 0, h), Heads(in[0], h, 2), Heads(in[0], h + 2, 2), nullptr,
                                           /*causal=*/true, 0)};
               },
-          .more_shapes = {{{1, 1, 6, 16}}, {{0, 3, 6, 2}}, {{1, 100, 6, 19}}},
+          .more_shapes =
+              {{{1, 1, 6, 16}}, {{0, 3, 6, 2}}, {{1, 100, 6, 19}}, {{2, 9, 6, 8}}, {{1, 65, 6, 64}}, {{1, 33, 6, 200}}},
           .tolerance = 4,
           .unknown_axes = {0, 1, 3}};
 }
@@ -154,7 +156,16 @@ std::vector<OpCase> AttentionCases() {
         {{1, 1, 1, 1}, {1, 1, 1, 1}, {1, 1, 1, 1}}, {{0, 3, 2, 4}, {0, 3, 2, 4}, {0, 3, 2, 4}},
         {{1, 0, 2, 4}, {1, 3, 2, 4}, {1, 3, 2, 4}}, {{1, 3, 2, 4}, {1, 0, 2, 4}, {1, 0, 2, 4}},
         {{1, 9, 1, 2}, {1, 4, 1, 2}, {1, 4, 1, 2}}, {{1, 70, 2, 16}, {1, 131, 1, 16}, {1, 131, 1, 16}},
+        {{2, 9, 4, 8}, {2, 9, 2, 8}, {2, 9, 2, 8}},
     };
+  }
+  // Widths of each kind that GPUs have kernels for.
+  for (const std::vector<Shape>& shapes :
+       std::initializer_list<std::vector<Shape>>{{{1, 21, 2, 40}, {1, 37, 1, 40}, {1, 37, 1, 40}},
+                                                 {{1, 67, 1, 72}, {1, 66, 1, 72}, {1, 66, 1, 72}},
+                                                 {{1, 18, 1, 104}, {1, 35, 1, 104}, {1, 35, 1, 104}},
+                                                 {{1, 17, 2, 133}, {1, 34, 1, 133}, {1, 34, 1, 133}}}) {
+    causal.more_shapes.push_back(shapes);
   }
   cases.push_back(plain);
   cases.push_back(causal);
