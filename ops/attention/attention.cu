@@ -6,6 +6,7 @@
 #include "framework/graph/op_def.h"
 #include "ops/attention/attention_gpu_impl.h"
 #include "ops/attention/attention_ops.h"
+#include "ops/attention/library_gpu_impl.h"
 
 namespace belfry::ops {
 namespace {
@@ -90,7 +91,7 @@ absl::StatusOr<Kernel> MakeGpuAttention(const KernelSpec& spec) {
   constexpr int kMask = packed ? 1 : 3;
   const Problem p = attention::MakeProblem(spec, packed, kMask);
   RETURN_IF_ERROR(attention::CheckExtents(p));
-  return attention::WithTiling<T, false>(p.d, spec.device->math().tf32, [&p](auto tiling) {
+  Kernel own = attention::WithTiling<T, false>(p.d, spec.device->math().tf32, [&p](auto tiling) {
     using Tiling = decltype(tiling);
     using S = typename Tiling::S;
     return Kernel{[p](const KernelContext& at) {
@@ -100,6 +101,7 @@ absl::StatusOr<Kernel> MakeGpuAttention(const KernelSpec& spec) {
       return gpu::ForEachWarpBlock(*at.stream, attention::Blocks<Tiling>(p.h, p.n, p.t, p.d), Tiling::kBytes, body);
     }};
   });
+  return attention::OwnOrLibrary<T, packed, false>(spec, p, std::move(own));
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include "framework/graph/op_def.h"
 #include "ops/attention/attention_gpu_impl.h"
 #include "ops/attention/attention_ops.h"
+#include "ops/attention/library_gpu_impl.h"
 #include "ops/attention/query_gradients_gpu_impl.h"
 
 namespace belfry::ops {
@@ -151,7 +152,7 @@ absl::StatusOr<Kernel> MakeGpuAttentionGrad(const KernelSpec& spec) {
   constexpr int kY = packed ? 1 : 3, kMask = kY + 3;
   const Problem p = attention::MakeProblem(spec, packed, kMask);
   RETURN_IF_ERROR(attention::CheckExtents(p));
-  return attention::WithTiling<T, true>(p.d, spec.device->math().tf32, [&p](auto tiling) {
+  Kernel own = attention::WithTiling<T, true>(p.d, spec.device->math().tf32, [&p](auto tiling) {
     using Tiling = decltype(tiling);
     return Kernel{[p](const KernelContext& at) {
                     C* const facts = static_cast<C*>(at.workspace);
@@ -177,6 +178,7 @@ absl::StatusOr<Kernel> MakeGpuAttentionGrad(const KernelSpec& spec) {
                   },
                   static_cast<size_t>(3 * p.n * p.h * p.t) * sizeof(C)};
   });
+  return attention::OwnOrLibrary<T, packed, true>(spec, p, std::move(own));
 }
 
 }  // namespace

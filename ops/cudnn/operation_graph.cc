@@ -32,13 +32,21 @@ absl::Status OperationGraph::AddOperation(Descriptor descriptor) {
 
 absl::StatusOr<const Descriptor*> OperationGraph::AddTensor(int64_t id, DType dtype, int64_t n, int64_t c, int64_t h,
                                                             int64_t w, Storage place) {
-  const bool is_virtual = place == Storage::kVirtual, by_value = place == Storage::kHost;
+  return AddTensor({.id = id,
+                    .type = place == Storage::kVirtual ? ComputeType(dtype) : DataType(dtype),
+                    .extents = {n, c, h, w},
+                    .strides = {h * w * c, 1, w * c, c},
+                    .place = place});
+}
+
+absl::StatusOr<const Descriptor*> OperationGraph::AddTensor(const TensorSpec& spec) {
+  const bool is_virtual = spec.place == Storage::kVirtual, by_value = spec.place == Storage::kHost;
   Descriptor tensor(CUDNN_BACKEND_TENSOR_DESCRIPTOR);
-  tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, is_virtual ? ComputeType(dtype) : DataType(dtype));
-  tensor.Set(CUDNN_ATTR_TENSOR_DIMENSIONS, std::vector<int64_t>{n, c, h, w});
-  tensor.Set(CUDNN_ATTR_TENSOR_STRIDES, std::vector<int64_t>{h * w * c, 1, w * c, c});
-  tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, id);
-  tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, 64);
+  tensor.Set(CUDNN_ATTR_TENSOR_DATA_TYPE, spec.type);
+  tensor.Set(CUDNN_ATTR_TENSOR_DIMENSIONS, spec.extents);
+  tensor.Set(CUDNN_ATTR_TENSOR_STRIDES, spec.strides);
+  tensor.Set(CUDNN_ATTR_TENSOR_UNIQUE_ID, spec.id);
+  tensor.Set(CUDNN_ATTR_TENSOR_BYTE_ALIGNMENT, spec.alignment);
   tensor.Set(CUDNN_ATTR_TENSOR_IS_VIRTUAL, CUDNN_TYPE_BOOLEAN, 1, &is_virtual);
   tensor.Set(CUDNN_ATTR_TENSOR_IS_BY_VALUE, CUDNN_TYPE_BOOLEAN, 1, &by_value);
   return AddUsed(std::move(tensor));
@@ -46,15 +54,50 @@ absl::StatusOr<const Descriptor*> OperationGraph::AddTensor(int64_t id, DType dt
 
 absl::Status OperationGraph::AddPointwise(cudnnPointwiseMode_t mode, DType dtype, const Descriptor& x,
                                           const Descriptor* b, const Descriptor& y) {
-  Descriptor formula(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
-  formula.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &mode);
-  formula.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, ComputeType(dtype));
-  ASSIGN_OR_RETURN(const Descriptor* const used_formula, AddUsed(std::move(formula)));
+  return AddPointwise({mode, ComputeType(dtype)}, x, b, nullptr, y);
+}
+
+absl::Status OperationGraph::AddPointwise(const Pointwise& formula, const Descriptor& x, const Descriptor* b,
+                                          const Descriptor* t, const Descriptor& y) {
+  Descriptor function(CUDNN_BACKEND_POINTWISE_DESCRIPTOR);
+  function.Set(CUDNN_ATTR_POINTWISE_MODE, CUDNN_TYPE_POINTWISE_MODE, 1, &formula.mode);
+  function.Set(CUDNN_ATTR_POINTWISE_MATH_PREC, formula.precision);
+  if (formula.axis >= 0) function.Set(CUDNN_ATTR_POINTWISE_AXIS, formula.axis);
+  ASSIGN_OR_RETURN(const Descriptor* const used_function, AddUsed(std::move(function)));
   Descriptor operation(CUDNN_BACKEND_OPERATION_POINTWISE_DESCRIPTOR);
-  operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, *used_formula);
+  operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_PW_DESCRIPTOR, *used_function);
   operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_XDESC, x);
   if (b != nullptr) operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_BDESC, *b);
+  if (t != nullptr) operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_TDESC, *t);
   operation.Set(CUDNN_ATTR_OPERATION_POINTWISE_YDESC, y);
+  return AddOperation(std::move(operation));
+}
+
+absl::Status OperationGraph::AddMatMul(const Descriptor& a, const Descriptor& b, const Descriptor& c) {
+  Descriptor product(CUDNN_BACKEND_MATMUL_DESCRIPTOR);
+  product.Set(CUDNN_ATTR_MATMUL_COMP_TYPE, CUDNN_DATA_FLOAT);
+  ASSIGN_OR_RETURN(const Descriptor* const used_product, AddUsed(std::move(product)));
+  Descriptor operation(CUDNN_BACKEND_OPERATION_MATMUL_DESCRIPTOR);
+  operation.Set(CUDNN_ATTR_OPERATION_MATMUL_DESC, *used_product);
+  operation.Set(CUDNN_ATTR_OPERATION_MATMUL_ADESC, a).Set(CUDNN_ATTR_OPERATION_MATMUL_BDESC, b);
+  operation.Set(CUDNN_ATTR_OPERATION_MATMUL_CDESC, c);
+  return AddOperation(std::move(operation));
+}
+
+absl::Status OperationGraph::AddReduction(cudnnReduceTensorOp_t op, const Descriptor& x, const Descriptor& y) {
+  Descriptor reduction(CUDNN_BACKEND_REDUCTION_DESCRIPTOR);
+  reduction.Set(CUDNN_ATTR_REDUCTION_OPERATOR, CUDNN_TYPE_REDUCTION_OPERATOR_TYPE, 1, &op);
+  reduction.Set(CUDNN_ATTR_REDUCTION_COMP_TYPE, CUDNN_DATA_FLOAT);
+  ASSIGN_OR_RETURN(const Descriptor* const used_reduction, AddUsed(std::move(reduction)));
+  Descriptor operation(CUDNN_BACKEND_OPERATION_REDUCTION_DESCRIPTOR);
+  operation.Set(CUDNN_ATTR_OPERATION_REDUCTION_DESC, *used_reduction);
+  operation.Set(CUDNN_ATTR_OPERATION_REDUCTION_XDESC, x).Set(CUDNN_ATTR_OPERATION_REDUCTION_YDESC, y);
+  return AddOperation(std::move(operation));
+}
+
+absl::Status OperationGraph::AddReshape(const Descriptor& x, const Descriptor& y) {
+  Descriptor operation(CUDNN_BACKEND_OPERATION_RESHAPE_DESCRIPTOR);
+  operation.Set(CUDNN_ATTR_OPERATION_RESHAPE_XDESC, x).Set(CUDNN_ATTR_OPERATION_RESHAPE_YDESC, y);
   return AddOperation(std::move(operation));
 }
 

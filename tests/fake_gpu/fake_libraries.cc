@@ -1,8 +1,9 @@
 // Fake GPUs have no libraries for products and convolutions, so these are handled by our own kernels. Batch norm and
-// pooling have one for channels in multiples of four, written from the formulae and slow. It is used wherever it
-// applies, so that tests cover the code around it.
+// pooling have one for channels in multiples of four, and attention for an even number of examples, written from the
+// formulae and slow. It is used wherever it applies, so that tests cover the code around it.
 #include "tests/fake_gpu/fake_libraries.h"
 
+#include <array>
 #include <atomic>
 #include <cmath>
 #include <cstring>
@@ -13,6 +14,7 @@
 #include "framework/base/half.h"
 #include "framework/base/status.h"
 #include "ops/cublas/matmul.h"
+#include "ops/cudnn/attention.h"
 #include "ops/cudnn/batch_norm.h"
 #include "ops/cudnn/convolution.h"
 #include "ops/cudnn/pool.h"
@@ -150,6 +152,73 @@ void PoolGradient(const GpuPool& p, const std::vector<void*>& at) {
   for (size_t i = 0; i < sums.size(); ++i) dx.Set(static_cast<int64_t>(i), sums[i]);
 }
 
+// Query by query. `at` as MakeLibraryGpuAttention says.
+class Attend {
+ public:
+  Attend(const GpuAttention& p, const std::vector<void*>& at) : p_(p) {
+    for (void* const tensor : at) tensors_.push_back({p.dtype, tensor});
+    if (p.gradient) {
+      for (int i : {7, 8}) key_sums_[i - 7].resize(static_cast<size_t>(p.n * p.s * p.g * p.d));
+    }
+  }
+
+  void Run() {
+    for (int64_t row = 0; row < p_.n * p_.h * p_.t; ++row) RunQuery(row / p_.t / p_.h, row / p_.t % p_.h, row % p_.t);
+    for (int i = 0; p_.gradient && i < 2; ++i) {
+      for (size_t j = 0; j < key_sums_[i].size(); ++j) {
+        const auto at = static_cast<int64_t>(j), row = at / (p_.g * p_.d);
+        tensors_[7 + i].Set(row * p_.k_row + at % (p_.g * p_.d), key_sums_[i][j]);
+      }
+    }
+  }
+
+ private:
+  void RunQuery(int64_t n, int64_t h, int64_t i) {
+    const int64_t g = h * p_.g / p_.h, q = (n * p_.t + i) * p_.q_row + h * p_.d,
+                  y = (n * p_.t + i) * p_.y_row + h * p_.d;
+    const auto key = [&](int64_t j) { return (n * p_.s + j) * p_.k_row + g * p_.d; };
+    float& log_sum_exp = static_cast<float*>(tensors_[4].data)[(n * p_.h + h) * p_.t + i];
+    const int64_t keys = p_.causal ? i + 1 : p_.s;
+    std::vector<double> scores(static_cast<size_t>(keys));
+    double sum = 0, delta = 0;
+    for (int64_t j = 0; j < keys; ++j) {
+      double& score = scores[static_cast<size_t>(j)];
+      for (int64_t c = 0; c < p_.d; ++c) score += p_.scale * tensors_[0][q + c] * tensors_[1][key(j) + c];
+      sum += std::exp(score);
+    }
+    if (!p_.gradient) log_sum_exp = static_cast<float>(std::log(sum));
+    for (int64_t c = 0; c < p_.d; ++c) {
+      if (p_.gradient) {
+        delta += tensors_[3][y + c] * tensors_[5][y + c];
+        continue;
+      }
+      double value = 0;
+      for (int64_t j = 0; j < keys; ++j)
+        value += std::exp(scores[static_cast<size_t>(j)]) / sum * tensors_[2][key(j) + c];
+      tensors_[3].Set(y + c, value);
+    }
+    if (!p_.gradient) return;
+    std::vector<double> dq(static_cast<size_t>(p_.d));
+    for (int64_t j = 0; j < keys; ++j) {
+      const double share = std::exp(scores[static_cast<size_t>(j)] - log_sum_exp);
+      double slope = -delta;
+      for (int64_t c = 0; c < p_.d; ++c) slope += tensors_[5][y + c] * tensors_[2][key(j) + c];
+      slope *= share * p_.scale;
+      for (int64_t c = 0; c < p_.d; ++c) {
+        const auto to = static_cast<size_t>(((n * p_.s + j) * p_.g + g) * p_.d + c);
+        dq[static_cast<size_t>(c)] += slope * tensors_[1][key(j) + c];
+        key_sums_[0][to] += slope * tensors_[0][q + c];
+        key_sums_[1][to] += share * tensors_[5][y + c];
+      }
+    }
+    for (int64_t c = 0; c < p_.d; ++c) tensors_[6].Set(q + c, dq[static_cast<size_t>(c)]);
+  }
+
+  const GpuAttention p_;
+  std::vector<Elements> tensors_;
+  std::array<std::vector<double>, 2> key_sums_;  // of dk and dv [n, s, g, d]
+};
+
 absl::StatusOr<AutotuneCache*> CacheOf(Device& device) {
   return device.Shared<AutotuneCache>(
       [] { return absl::StatusOr<std::unique_ptr<AutotuneCache>>(std::make_unique<AutotuneCache>("")); });
@@ -166,6 +235,10 @@ absl::StatusOr<GpuMatMulCore> MakeLibraryGpuMatMul(const GpuMatMul&, Device&) {
 }
 absl::StatusOr<GpuConvCore> MakeLibraryGpuConv(const GpuConv&, Device&) {
   return absl::UnimplementedError("fake GPUs have no cuDNN");
+}
+absl::StatusOr<LibraryCore> MakeLibraryGpuAttention(const GpuAttention& p, Device&) {
+  if (p.n % 2 != 0) return absl::UnimplementedError("not by the fake cuDNN");
+  return Core([p](const std::vector<void*>& at) { Attend(p, at).Run(); });
 }
 absl::StatusOr<LibraryCore> MakeLibraryGpuBatchNorm(const GpuBatchNorm& p, Device&) {
   if (!HasLibrary(p.dtype, p.channels)) return absl::UnimplementedError("not by the fake cuDNN");

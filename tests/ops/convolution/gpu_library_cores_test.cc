@@ -1,4 +1,5 @@
-// The library's kernels for batch normalisation and pooling, tested against the CPU's even if they are not the fastest.
+// The library's kernels for batch normalisation, pooling and attention, tested against the CPU's even if they are not
+// the fastest.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -10,7 +11,9 @@
 #include "framework/base/status.h"
 #include "framework/graph/gradients.h"
 #include "ops/array.h"
+#include "ops/attention.h"
 #include "ops/builtin_ops.h"
+#include "ops/cudnn/attention.h"
 #include "ops/cudnn/batch_norm.h"
 #include "ops/cudnn/pool.h"
 #include "ops/gpu/autotune.h"
@@ -188,6 +191,23 @@ TEST_P(GpuLibraryCores, GradientOfMaxima) {
   const NodeRun& run = Find(trace, "MaxPoolGrad");
   ExpectGives(MakeLibraryGpuPool(PoolOf(run, GpuPool::Kind::kMaximumGradient), gpu()), {run.inputs[1], run.inputs[2]},
               run.outputs);
+}
+
+TEST_P(GpuLibraryCores, Attention) {
+  if (GetParam() == DType::kFloat32) GTEST_SKIP() << "the library's attention is for 16 bits";
+  for (const bool causal : {false, true}) {
+    GpuAttention p{.dtype = GetParam(), .n = 2, .t = 40, .s = 40, .h = 4, .g = 2, .d = 64};
+    p.q_row = p.y_row = p.h * p.d;
+    p.k_row = p.g * p.d;
+    p.causal = causal;
+    p.scale = 0.125f;
+    const Output q = Images({p.n, p.t, p.h, p.d}), k = Images({p.n, p.s, p.g, p.d}), v = Images(k.shape());
+    const std::vector<NodeRun> trace = RunWithGradient(Attention(scope_, q, k, v, {.causal = causal}), q);
+    const NodeRun &forward = Find(trace, "Attention"), &gradient = Find(trace, "AttentionGrad");
+    ExpectGives(MakeLibraryGpuAttention(p, gpu()), forward.inputs, forward.outputs);
+    p.gradient = true;
+    ExpectGives(MakeLibraryGpuAttention(p, gpu()), gradient.inputs, gradient.outputs);
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(DTypes, GpuLibraryCores, testing::Values(DType::kFloat32, DType::kFloat16, DType::kBFloat16),

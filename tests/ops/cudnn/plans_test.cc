@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "nlohmann/json.hpp"
+#include "ops/cudnn/attention_graph_impl.h"
 #include "ops/cudnn/batch_norm_graph_impl.h"
 #include "ops/cudnn/convolution_graph_impl.h"
 #include "ops/cudnn/descriptor.h"
@@ -21,6 +22,7 @@
 namespace belfry::cudnn {
 namespace {
 
+using ops::GpuAttention;
 using ops::GpuBatchNorm;
 using ops::GpuConv;
 using ops::GpuPool;
@@ -198,6 +200,41 @@ TEST_P(CudnnPlansTest, BatchNormOfTheModels) {
   }
 }
 
+// Packed q, k and v, as a transformer's layer has them.
+GpuAttention PackedAttention(DType dtype, int64_t heads, int64_t kv_heads, int64_t width) {
+  const int64_t row = (heads + 2 * kv_heads) * width;
+  return {.dtype = dtype,
+          .n = 8,
+          .t = 1024,
+          .s = 1024,
+          .h = heads,
+          .g = kv_heads,
+          .d = width,
+          .q_row = row,
+          .k_row = row,
+          .y_row = heads * width,
+          .causal = true,
+          .scale = 0.125f};
+}
+
+// The first is that of GPT-2.
+TEST_P(CudnnPlansTest, Attention) {
+  if (!HasDriver()) GTEST_SKIP() << "no " << BELFRY_CUDA_STUB;
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    for (const auto& [kv_heads, width] : {std::pair(12, 64), {4, 64}, {12, 40}, {4, 128}}) {
+      for (const bool causal : {true, false}) {
+        GpuAttention attention = PackedAttention(dtype, 12, kv_heads, width);
+        attention.causal = causal;
+        const std::string what = absl::StrCat(DTypeName(dtype), " of ", kv_heads, " heads of ", width);
+        EXPECT_GT(Engines(MakeAttentionGraph(attention, false)), 0u) << what;
+        attention.gradient = true;
+        EXPECT_GT(Engines(MakeAttentionGraph(attention, false)), 0u) << what << ", gradient";
+        EXPECT_GT(Engines(MakeAttentionGraph(attention, true)), 0u) << what << ", ordered gradient";
+      }
+    }
+  }
+}
+
 TEST_P(CudnnPlansTest, Pooling) {
   if (!HasDriver()) GTEST_SKIP() << "no " << BELFRY_CUDA_STUB;
   for (const DType dtype : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
@@ -228,6 +265,9 @@ TEST_P(CudnnPlansTest, WhatCudnnHasNoEngineFor) {
     const auto configs = FindConfigs(target(), graph->operations, {});
     EXPECT_TRUE(absl::IsUnimplemented(configs.status())) << configs.status();
   }
+  GpuAttention attention = PackedAttention(DType::kBFloat16, 4, 2, 64);
+  attention.s = 2048;
+  EXPECT_TRUE(absl::IsUnimplemented(MakeAttentionGraph(attention, false).status()));
 }
 
 // Engines compile to the end: the driver's stub, which receives the code, answers with CUDA_ERROR_STUB_LIBRARY (34).
@@ -243,6 +283,10 @@ TEST_P(CudnnPlansTest, CompilesEngines) {
   };
   compiles(MakeBatchNormGraph({.n = 128, .pixels = 1024, .channels = 16, .add = true, .relu = true}));
   compiles(MakeBatchNormGraph({.gradient = true, .n = 128, .pixels = 1024, .channels = 16}));
+  GpuAttention attention = PackedAttention(DType::kBFloat16, 12, 12, 64);
+  compiles(MakeAttentionGraph(attention, false));
+  attention.gradient = true;
+  for (const bool ordered : {false, true}) compiles(MakeAttentionGraph(attention, ordered));
   const ops::WindowAxis axis = Same(24, 3, 2);
   for (const auto kind : {GpuPool::Kind::kAverage, GpuPool::Kind::kAverageGradient, GpuPool::Kind::kMaximumGradient}) {
     compiles(MakePoolGraph({.kind = kind, .n = 128, .channels = 64, .window = {axis, axis}}));
