@@ -75,11 +75,11 @@ absl::StatusOr<std::unique_ptr<optim::Optimizer>> LanguageProgram::MakeOptimizer
   return trainers::MakeOptimizer(choice);
 }
 
-// [N, T, vocabulary] float32 for any dtype.
+// [N, T, vocabulary] in the model's dtype.
 Output LanguageProgram::LogitsOf(const Scope& scope, Output tokens, bool training) const {
   models::TransformerOptions model = options_.model;
   model.training = training;
-  return ops::Cast(scope.Named("float_logits"), models::Transformer(scope, tokens, model), DType::kFloat32);
+  return models::Transformer(scope, tokens, model);
 }
 
 absl::StatusOr<Output> LanguageProgram::Logits(const Scope& scope, const models::Batch& batch, bool training) const {

@@ -43,8 +43,6 @@ Output ExampleWeights(const Scope& scope, const Output& labels, DType dtype, con
 MeanLoss MeanCrossEntropy(OpScope scope, Output logits, Output labels, const MeanCrossEntropyOptions& options) {
   const std::string name = scope.wanted_name().empty() ? "cross_entropy" : scope.wanted_name();
   const Scope inner = scope.NameScope(absl::StrCat(name, "_terms"));
-  const bool narrow = logits.valid() && (logits.dtype() == DType::kFloat16 || logits.dtype() == DType::kBFloat16);
-  if (narrow) logits = ops::Cast(inner.Named("wide_logits"), logits, DType::kFloat32);
   const Output losses = ops::SparseSoftmaxCrossEntropy(
       inner, logits, labels, {.label_smoothing = options.label_smoothing, .ignore_label = options.ignore_label});
   if (!losses.valid()) return {};

@@ -27,8 +27,8 @@ struct MeanLoss {
 
 // sum(w l) / sum(w), where l is ops::SparseSoftmaxCrossEntropy of an example, and w the weight of its label's class, or
 // 0 for the label to be ignored: PyTorch's cross-entropy with weight, ignore_index and reduction='mean'. logits
-// [N, ..., classes]; labels [N, ...], int32 or int64. The loss has the dtype of the logits; those of 16 bits are cast
-// to float32 first.
+// [N, ..., classes]; labels [N, ...], int32 or int64. The loss has the dtype of the logits, or float32 if they have 16
+// bits.
 //
 // The gradient of an example's logits is w / sum(w) (softmax(logits) - target). If sum(w) is 0, because all examples
 // are ignored, all their classes have weight 0 or there are none, the loss is NaN, the weight 0, and the gradient

@@ -12,11 +12,6 @@
 namespace belfry::models {
 namespace {
 
-Output Wide(const Scope& scope, Output logits) {
-  const bool narrow = logits.valid() && (logits.dtype() == DType::kFloat16 || logits.dtype() == DType::kBFloat16);
-  return narrow ? ops::Cast(scope.Named("wide_logits"), logits, DType::kFloat32) : logits;
-}
-
 Output LossesOf(const Scope& scope, Output logits, Output labels, double label_smoothing) {
   return ops::SparseSoftmaxCrossEntropy(scope.Named("cross_entropy_per_example"), logits, labels,
                                         {.label_smoothing = label_smoothing});
@@ -38,11 +33,10 @@ void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay
 }
 
 Output AddCrossEntropy(OpScope scope, Output logits, Output labels, double label_smoothing) {
-  return AddMean(scope, LossesOf(scope, Wide(scope, logits), labels, label_smoothing));
+  return AddMean(scope, LossesOf(scope, logits, labels, label_smoothing));
 }
 
 Output AddCrossEntropy(OpScope scope, Output logits, const MixedLabels& labels, double label_smoothing) {
-  logits = Wide(scope, logits);
   const Output first = LossesOf(scope, logits, labels.first, label_smoothing);
   const Output second = LossesOf(scope, logits, labels.second, label_smoothing);
   if (!first.valid() || !second.valid()) return Output();

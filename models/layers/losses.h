@@ -11,7 +11,7 @@ namespace belfry::models {
 void AddWeightDecay(OpScope scope, const Variable& variable, double weight_decay);
 
 // The mean over the labels of ops::SparseSoftmaxCrossEntropy, a scalar, which is added to kLosses and kMetrics. logits
-// [N, ..., classes]; labels [N, ...], int32 or int64. Logits of 16 bits are cast to float32 first. `label_smoothing`:
+// [N, ..., classes]; labels [N, ...], int32 or int64. The loss of 16-bit logits is float32. `label_smoothing`:
 // as in ops::SparseCrossEntropyOptions, in [0, 1].
 Output AddCrossEntropy(OpScope scope, Output logits, Output labels, double label_smoothing = 0);
 

@@ -47,7 +47,7 @@ struct SparseLoss {
   int64_t n;
   C on, off;
   const Label* labels;
-  T* loss;
+  C* loss;
   C of_label = 0, of_all = 0;  // of the row: x - top of the label, and its sum over all classes
 
   void Begin(int64_t row, const T* x, C top) {
@@ -69,7 +69,7 @@ struct SparseLoss {
     const C log_sum = std::log(sum);
     C value = -on * (of_label - log_sum);
     if (off > 0) value -= off * (of_all - static_cast<C>(n) * log_sum);
-    loss[row] = static_cast<T>(value);
+    loss[row] = value;
   }
 };
 
@@ -93,7 +93,7 @@ struct IgnoringLoss {
   }
   void End(int64_t row, C sum) {
     if (Ignores(row)) {
-      others.loss[row] = static_cast<T>(C(0));
+      others.loss[row] = 0;
     } else {
       others.End(row, sum);
     }
@@ -106,7 +106,8 @@ absl::StatusOr<Kernel> MakeSparseOf(const KernelSpec& spec) {
   return Kernel{[t = Targets(spec), ignored = IgnoreLabel(spec.attrs)](const KernelContext& context) {
     const T* logits = context.input<T>(0);
     const Label* labels = context.input<Label>(1);
-    T *loss = context.output<T>(0), *backprop = context.output<T>(1);
+    C* const loss = context.output<C>(0);
+    T* const backprop = context.output<T>(1);
     RETURN_IF_ERROR(CheckLabels(labels, t, ignored));
     ParallelFor(t.rows, t.cost(), [&](int64_t begin, int64_t end) {
       RowSoftmax<T> softmax;
@@ -135,7 +136,7 @@ struct DenseLoss {
   int64_t n;
   C on, off;
   const T* labels;
-  T* loss;
+  C* loss;
   PieceBuffer<T> buffer = {};
   C total = 0, above = 0;  // of the row: the sums of the targets, and of target (x - top)
 
@@ -157,9 +158,7 @@ struct DenseLoss {
 #pragma omp simd
     for (int64_t i = 0; i < size; ++i) p[i] = p[i] * all - (scale * label[i] + shift);
   }
-  void End(int64_t row, C sum) {
-    loss[row] = static_cast<T>(total == 0 ? C(0) - above : total * std::log(sum) - above);
-  }
+  void End(int64_t row, C sum) { loss[row] = total == 0 ? C(0) - above : total * std::log(sum) - above; }
 };
 
 template <class T>
@@ -167,7 +166,8 @@ absl::StatusOr<Kernel> MakeDense(const KernelSpec& spec) {
   using C = Compute<T>;
   return Kernel{[t = Targets(spec)](const KernelContext& context) {
     const T *logits = context.input<T>(0), *labels = context.input<T>(1);
-    T *loss = context.output<T>(0), *backprop = context.output<T>(1);
+    C* const loss = context.output<C>(0);
+    T* const backprop = context.output<T>(1);
     ParallelFor(t.rows, t.cost(), [&](int64_t begin, int64_t end) {
       RowSoftmax<T> softmax;
       DenseLoss<T> visitor{t.n, static_cast<C>(t.on), static_cast<C>(t.off), labels + begin * t.n, loss + begin};
@@ -179,9 +179,8 @@ absl::StatusOr<Kernel> MakeDense(const KernelSpec& spec) {
 
 // Inline, since rows may be short.
 template <class T>
-[[gnu::always_inline]] inline void ScaleRow(const T* x, int64_t n, T factor, T* y) {
+[[gnu::always_inline]] inline void ScaleRow(const T* x, int64_t n, Compute<T> scale, T* y) {
   using C = Compute<T>;
-  const C scale = static_cast<C>(factor);
   PieceBuffer<T> buffer;
   ForRowPieces(x, n, [&](int64_t first, int64_t size, const C* from) {
     C* to = buffer.Target(y + first);
@@ -196,7 +195,8 @@ template <class T>
 absl::StatusOr<Kernel> MakeCrossEntropyGrad(const KernelSpec& spec) {
   const int64_t rows = spec.inputs[0].shape.elements(), n = spec.outputs[0].shape[-1];
   return Kernel{[rows, n](const KernelContext& context) {
-    const T *dloss = context.input<T>(0), *backprop = context.input<T>(1);
+    const Compute<T>* const dloss = context.input<Compute<T>>(0);
+    const T* const backprop = context.input<T>(1);
     T* dlogits = context.output<T>(0);
     ParallelFor(rows, static_cast<double>(n), [&](int64_t begin, int64_t end) {
       for (int64_t row = begin; row < end; ++row) ScaleRow(backprop + row * n, n, dloss[row], dlogits + row * n);
@@ -210,7 +210,8 @@ template <class T, class Label>
 absl::StatusOr<Kernel> MakeSparseGradOf(const KernelSpec& spec) {
   const int64_t rows = spec.inputs[0].shape.elements(), n = spec.outputs[0].shape[-1];
   return Kernel{[rows, n, ignored = *IgnoreLabel(spec.attrs)](const KernelContext& context) {
-    const T *dloss = context.input<T>(0), *backprop = context.input<T>(1);
+    const Compute<T>* const dloss = context.input<Compute<T>>(0);
+    const T* const backprop = context.input<T>(1);
     const Label* labels = context.input<Label>(2);
     T* dlogits = context.output<T>(0);
     ParallelFor(rows, static_cast<double>(n), [&](int64_t begin, int64_t end) {
@@ -232,7 +233,17 @@ absl::StatusOr<Kernel> MakeSparseGrad(const KernelSpec& spec) {
                                                : MakeSparseGradOf<T, int64_t>(spec);
 }
 
+DType WideOf(DType dtype) { return dtype == DType::kFloat64 ? dtype : DType::kFloat32; }
+
+absl::Status CheckLossType(const ShapeArgs& args) {
+  const DType logits = args.attrs.Type("T"), loss = args.attrs.Type("U");
+  if (loss == WideOf(logits)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("losses of ", DTypeName(logits), " logits are ",
+                                                 DTypeName(WideOf(logits)), ", not ", DTypeName(loss)));
+}
+
 absl::Status CheckLogits(const ShapeArgs& args) {
+  RETURN_IF_ERROR(CheckLossType(args));
   if (args.inputs[0].rank() == 0) return absl::InvalidArgumentError("logits must have a last axis (the classes)");
   const double smoothing = args.attrs.Float("label_smoothing");
   if (smoothing >= 0 && smoothing <= 1) return absl::OkStatus();
@@ -261,6 +272,7 @@ absl::StatusOr<std::vector<Shape>> DenseShape(const ShapeArgs& args) {
 }
 
 absl::StatusOr<std::vector<Shape>> GradShape(const ShapeArgs& args) {
+  RETURN_IF_ERROR(CheckLossType(args));
   ASSIGN_OR_RETURN(const Shape rows, args.inputs[1].Remove(-1).Merge(args.inputs[0]));
   return std::vector<Shape>{rows.Insert(rows.rank(), args.inputs[1][-1])};
 }
@@ -289,13 +301,18 @@ template <class Make>
 OpDef CrossEntropyOp(absl::string_view name, ShapeFunction shape, Make make) {
   return {.name = std::string(name),
           .inputs = {{"logits"}, {"labels"}},
-          .outputs = {{"loss"}, {"backprop"}},
-          .types = {{"T", kFloatTypes}},
+          .outputs = {{"loss", "U"}, {"backprop"}},
+          .types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}},
           .attrs = {{"label_smoothing", 0.0}},
           .shape = std::move(shape),
           .gradient = CrossEntropyGradient,
           .in_place = {{0, 1}},
           .kernels = Kernels<float, double, Half, BFloat16>("CPU", make)};
+}
+
+Output AddCrossEntropy(const Scope& scope, absl::string_view op, Output logits, Output labels, Attrs attrs) {
+  attrs.Set("U", logits.valid() ? WideOf(logits.dtype()) : DType::kFloat32);
+  return scope.Add(op, {logits, labels}, std::move(attrs));
 }
 
 }  // namespace
@@ -304,11 +321,12 @@ Output SparseSoftmaxCrossEntropy(OpScope scope, Output logits, Output labels,
                                  const SparseCrossEntropyOptions& options) {
   std::vector<int64_t> ignored;
   if (options.ignore_label.has_value()) ignored.push_back(*options.ignore_label);
-  return scope.Add("SparseSoftmaxCrossEntropyWithLogits", {logits, labels},
-                   {{"label_smoothing", options.label_smoothing}, {"ignore_label", std::move(ignored)}});
+  return AddCrossEntropy(scope, "SparseSoftmaxCrossEntropyWithLogits", logits, labels,
+                         {{"label_smoothing", options.label_smoothing}, {"ignore_label", std::move(ignored)}});
 }
 Output SoftmaxCrossEntropy(OpScope scope, Output logits, Output labels, const CrossEntropyOptions& options) {
-  return scope.Add("SoftmaxCrossEntropyWithLogits", {logits, labels}, {{"label_smoothing", options.label_smoothing}});
+  return AddCrossEntropy(scope, "SoftmaxCrossEntropyWithLogits", logits, labels,
+                         {{"label_smoothing", options.label_smoothing}});
 }
 
 void RegisterCrossEntropy(OpRegistry& registry) {
@@ -322,9 +340,9 @@ void RegisterCrossEntropy(OpRegistry& registry) {
   registry.Add(CrossEntropyOp("SoftmaxCrossEntropyWithLogits", DenseShape,
                               [](auto tag) { return &MakeDense<typename decltype(tag)::type>; }));
   registry.Add({.name = "SparseCrossEntropyGrad",
-                .inputs = {{"dloss"}, {"backprop"}, {"labels", "Tlabels"}},
+                .inputs = {{"dloss", "U"}, {"backprop"}, {"labels", "Tlabels"}},
                 .outputs = {{"dlogits"}},
-                .types = {{"T", kFloatTypes}, {"Tlabels", kIndexTypes}},
+                .types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}, {"Tlabels", kIndexTypes}},
                 .attrs = {{"ignore_label", std::vector<int64_t>(), true}},
                 .shape = SparseGradShape,
                 .gradient = NoSecondDerivative(),
@@ -332,9 +350,9 @@ void RegisterCrossEntropy(OpRegistry& registry) {
                 .kernels = Kernels<float, double, Half, BFloat16>(
                     "CPU", [](auto tag) { return &MakeSparseGrad<typename decltype(tag)::type>; })});
   registry.Add({.name = "CrossEntropyGrad",
-                .inputs = {{"dloss"}, {"backprop"}},
+                .inputs = {{"dloss", "U"}, {"backprop"}},
                 .outputs = {{"dlogits"}},
-                .types = {{"T", kFloatTypes}},
+                .types = {{"T", kFloatTypes}, {"U", kWideFloatTypes}},
                 .shape = GradShape,
                 .gradient = NoSecondDerivative(),
                 .in_place = {{1, 0}},

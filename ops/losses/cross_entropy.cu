@@ -44,7 +44,8 @@ struct Sparse {
   IgnoreLabel ignored;
   const gpu::Stored<T>* logits;
   const Label* labels;
-  gpu::Stored<T>*loss, *backprop;
+  C* loss;
+  gpu::Stored<T>* backprop;
 
   template <class Team>
   BELFRY_GPU void operator()(int64_t row, const Team& team) const {
@@ -53,7 +54,7 @@ struct Sparse {
     const int64_t label = labels[row];
     if (ignored.Is(label)) {  // for the whole team, which meets in the sums below
       for (int64_t k = team.rank; k < t.n; k += team.size) dx[k] = gpu::Narrow<T>(C(0));
-      if (team.rank == 0) loss[row] = gpu::Narrow<T>(C(0));
+      if (team.rank == 0) loss[row] = 0;
       return;
     }
     const bool valid = label >= 0 && label < t.n;
@@ -70,7 +71,7 @@ struct Sparse {
     }
     C value = team.Sum(part);
     if (t.off > 0) value += t.off * static_cast<C>(t.n) * log_sum;
-    if (team.rank == 0) loss[row] = gpu::Narrow<T>(valid ? value : scale);
+    if (team.rank == 0) loss[row] = valid ? value : scale;
   }
 };
 
@@ -79,7 +80,8 @@ struct Dense {
   using C = gpu::Compute<T>;
   Targets<C> t;
   const gpu::Stored<T>*logits, *labels;
-  gpu::Stored<T>*loss, *backprop;
+  C* loss;
+  gpu::Stored<T>* backprop;
 
   template <class Team>
   BELFRY_GPU void operator()(int64_t row, const Team& team) const {
@@ -101,7 +103,7 @@ struct Dense {
       backprop[i] = gpu::Narrow<T>(std::exp(shifted) * scale * total - target);
     }
     const C value = team.Sum(part);
-    if (team.rank == 0) loss[row] = gpu::Narrow<T>(value);
+    if (team.rank == 0) loss[row] = value;
   }
 };
 
@@ -109,9 +111,9 @@ template <class T, class Label>
 absl::StatusOr<Kernel> MakeSparseOf(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   return Kernel{[t = Targets<gpu::Compute<T>>(spec), ignored = IgnoreLabel(spec.attrs)](const KernelContext& at) {
-    return ForEachRowOf(
-        *at.stream, t.rows, t.n,
-        Sparse<T, Label>{t, ignored, at.input<S>(0), at.input<Label>(1), at.output<S>(0), at.output<S>(1)});
+    return ForEachRowOf(*at.stream, t.rows, t.n,
+                        Sparse<T, Label>{t, ignored, at.input<S>(0), at.input<Label>(1), at.output<gpu::Compute<T>>(0),
+                                         at.output<S>(1)});
   }};
 }
 template <class T>
@@ -123,16 +125,16 @@ absl::StatusOr<Kernel> MakeDense(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   return Kernel{[t = Targets<gpu::Compute<T>>(spec)](const KernelContext& at) {
     return ForEachRowOf(*at.stream, t.rows, t.n,
-                        Dense<T>{t, at.input<S>(0), at.input<S>(1), at.output<S>(0), at.output<S>(1)});
+                        Dense<T>{t, at.input<S>(0), at.input<S>(1), at.output<gpu::Compute<T>>(0), at.output<S>(1)});
   }};
 }
 
 // dlogits = backprop with each row scaled by the gradient of its loss.
 template <class T>
-absl::Status ScaleRows(Stream& stream, int64_t elements, const Divider& n, const gpu::Stored<T>* dloss,
+absl::Status ScaleRows(Stream& stream, int64_t elements, const Divider& n, const gpu::Compute<T>* dloss,
                        const gpu::Stored<T>* backprop, gpu::Stored<T>* dlogits) {
   return gpu::ForEach(stream, elements, [=] BELFRY_GPU(int64_t i) {
-    dlogits[i] = gpu::Narrow<T>(gpu::Widen(backprop[i]) * gpu::Widen(dloss[n.Quotient(i)]));
+    dlogits[i] = gpu::Narrow<T>(gpu::Widen(backprop[i]) * dloss[n.Quotient(i)]);
   });
 }
 template <class T>
@@ -141,19 +143,19 @@ absl::StatusOr<Kernel> MakeCrossEntropyGrad(const KernelSpec& spec) {
   const int64_t elements = spec.outputs[0].shape.elements();
   const Divider n = elements == 0 ? Divider() : Divider(spec.outputs[0].shape[-1], elements);
   return Kernel{[elements, n](const KernelContext& at) {
-    return ScaleRows<T>(*at.stream, elements, n, at.input<S>(0), at.input<S>(1), at.output<S>(0));
+    return ScaleRows<T>(*at.stream, elements, n, at.input<gpu::Compute<T>>(0), at.input<S>(1), at.output<S>(0));
   }};
 }
 
 // The same, with zeros in the rows of ignored examples, whatever the gradient of their loss.
 template <class T, class Label>
 absl::Status ScaleOtherRows(Stream& stream, int64_t elements, const Divider& n, int64_t ignored, const Label* labels,
-                            const gpu::Stored<T>* dloss, const gpu::Stored<T>* backprop, gpu::Stored<T>* dlogits) {
+                            const gpu::Compute<T>* dloss, const gpu::Stored<T>* backprop, gpu::Stored<T>* dlogits) {
   return gpu::ForEach(stream, elements, [=] BELFRY_GPU(int64_t i) {
     using C = gpu::Compute<T>;
     const int64_t row = n.Quotient(i);
     const bool is_ignored = labels[row] == ignored;
-    dlogits[i] = gpu::Narrow<T>(is_ignored ? C(0) : gpu::Widen(backprop[i]) * gpu::Widen(dloss[row]));
+    dlogits[i] = gpu::Narrow<T>(is_ignored ? C(0) : gpu::Widen(backprop[i]) * dloss[row]);
   });
 }
 template <class T, class Label>
@@ -162,7 +164,7 @@ absl::StatusOr<Kernel> MakeSparseGradOf(const KernelSpec& spec) {
   const int64_t elements = spec.outputs[0].shape.elements(), ignored = spec.attrs.Ints("ignore_label")[0];
   const Divider n = elements == 0 ? Divider() : Divider(spec.outputs[0].shape[-1], elements);
   return Kernel{[elements, n, ignored](const KernelContext& at) {
-    return ScaleOtherRows<T, Label>(*at.stream, elements, n, ignored, at.input<Label>(2), at.input<S>(0),
+    return ScaleOtherRows<T, Label>(*at.stream, elements, n, ignored, at.input<Label>(2), at.input<gpu::Compute<T>>(0),
                                     at.input<S>(1), at.output<S>(0));
   }};
 }

@@ -81,7 +81,7 @@ void ExpectIgnores(const IgnoreCase& c) {
   const Output loss = SparseSoftmaxCrossEntropy(
       scope, logits, Cast(scope, Const(scope, Tensor::Of<int64_t>(labels, {7})), c.label_dtype),
       {.label_smoothing = c.smoothing, .ignore_label = c.ignore_label});
-  const Output factor = Cast(scope, Const(scope, Tensor::Of<double>(factors, {7})), c.dtype);
+  const Output factor = Cast(scope, Const(scope, Tensor::Of<double>(factors, {7})), loss.dtype());
   const auto gradients = Gradients(scope, {Mul(scope, loss, factor)}, {logits});
   ASSERT_TRUE(gradients.ok()) << gradients.status();
   const std::vector<double> losses = Value(loss)->ToDoubles(), gradient = Value((*gradients)[0])->ToDoubles(),
@@ -151,8 +151,32 @@ TEST(SparseSoftmaxCrossEntropy, IgnoresOneLabelAtMost) {
   Graph graph(BuiltinOps());
   const Scope scope(graph);
   scope.Add("SparseSoftmaxCrossEntropyWithLogits", {Const(scope, {1.0, 1.0}, {1, 2}), Const(scope, {1})},
-            {{"ignore_label", std::vector<int64_t>{0, 1}}});
+            {{"U", DType::kFloat64}, {"ignore_label", std::vector<int64_t>{0, 1}}});
   EXPECT_THAT(std::string(graph.status().message()), HasSubstr("ignore_label must be one label or none"));
+}
+
+// One loss in 16 bits would lose what a mean over many examples shows.
+TEST(SparseSoftmaxCrossEntropy, LossesOfNarrowLogitsAreWide) {
+  for (const DType dtype : {DType::kFloat16, DType::kBFloat16}) {
+    Graph graph(BuiltinOps());
+    const Scope scope(graph);
+    const Output logits = Cast(scope, Const(scope, {1.0f, 2.0f, 0.5f, -1.0f}, {1, 4}), dtype);
+    const Output loss = SparseSoftmaxCrossEntropy(scope, logits, Const(scope, {2}));
+    EXPECT_EQ(loss.dtype(), DType::kFloat32);
+    const double sum = std::exp(1) + std::exp(2) + std::exp(0.5) + std::exp(-1);
+    EXPECT_NEAR(Value(loss)->ToDoubles()[0], std::log(sum) - 0.5, 1e-6);
+    const auto gradient = Gradients(scope, {loss}, {logits});
+    ASSERT_TRUE(gradient.ok()) << gradient.status();
+    EXPECT_EQ((*gradient)[0].dtype(), dtype);
+  }
+}
+
+TEST(SparseSoftmaxCrossEntropy, NamesTheTypeOfLosses) {
+  Graph graph(BuiltinOps());
+  const Scope scope(graph);
+  scope.Add("SparseSoftmaxCrossEntropyWithLogits", {Const(scope, {1.0f, 1.0f}, {1, 2}), Const(scope, {1})},
+            {{"U", DType::kFloat64}});
+  EXPECT_THAT(std::string(graph.status().message()), HasSubstr("losses of float32 logits are float32, not float64"));
 }
 
 TEST(SoftmaxCrossEntropy, AnImpossibleClassWithoutLabelCostsNothing) {
