@@ -88,48 +88,79 @@ absl::Status WarnOfPlain(const GpuConv& p, Device& device, const absl::Status& w
   return absl::OkStatus();
 }
 
-absl::StatusOr<Plan> MakePlan(GpuConv::Kind kind, const KernelSpec& spec, bool bias = false, bool relu = false) {
-  const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
-  const int64_t pad_h = std::min(shape.pad_top, shape.pad_bottom), pad_w = std::min(shape.pad_left, shape.pad_right);
-  Plan plan;
-  plan.border = {shape.n,
-                 shape.h,
-                 shape.w,
-                 shape.c,
-                 shape.pad_top - pad_h,
-                 shape.pad_bottom - pad_h,
-                 shape.pad_left - pad_w,
-                 shape.pad_right - pad_w};
-  plan.bordered = shape.pad_top != shape.pad_bottom || shape.pad_left != shape.pad_right;
-  plan.conv = {.kind = kind,
-               .dtype = shape.dtype,
-               .n = shape.n,
-               .h = shape.h + plan.border.low_h + plan.border.high_h,
-               .w = shape.w + plan.border.low_w + plan.border.high_w,
-               .c = shape.c,
-               .k = shape.k,
-               .r = shape.r,
-               .s = shape.s,
-               .out_h = shape.out_h(),
-               .out_w = shape.out_w(),
-               .stride_h = shape.stride_h,
-               .stride_w = shape.stride_w,
-               .pad_h = pad_h,
-               .pad_w = pad_w,
-               .dilation_h = shape.dilation_h,
-               .dilation_w = shape.dilation_w,
-               .groups = shape.groups,
-               .bias = bias,
-               .relu = relu};
-  const bool empty = !HasElements(plan.conv);
-  absl::StatusOr<GpuConvCore> core = absl::UnimplementedError("no elements");
-  if (!empty) core = MakeLibraryGpuConv(plan.conv, *spec.device);
-  if (absl::IsUnimplemented(core.status()) && !bias) {
-    if (!empty) RETURN_IF_ERROR(WarnOfPlain(plan.conv, *spec.device, core.status()));
-    core = MakePlainGpuConv(plan.conv);
+// The convolution as the library computes it, with different padding at the two ends of an axis where there is.
+GpuConv ConvOf(GpuConv::Kind kind, const onednn::Conv2DShape& shape, bool bias, bool relu) {
+  return {.kind = kind,
+          .dtype = shape.dtype,
+          .n = shape.n,
+          .h = shape.h,
+          .w = shape.w,
+          .c = shape.c,
+          .k = shape.k,
+          .r = shape.r,
+          .s = shape.s,
+          .out_h = shape.out_h(),
+          .out_w = shape.out_w(),
+          .stride_h = shape.stride_h,
+          .stride_w = shape.stride_w,
+          .pad_h = shape.pad_top,
+          .pad_w = shape.pad_left,
+          .dilation_h = shape.dilation_h,
+          .dilation_w = shape.dilation_w,
+          .groups = shape.groups,
+          .end_h = shape.pad_bottom - shape.pad_top,
+          .end_w = shape.pad_right - shape.pad_left,
+          .bias = bias,
+          .relu = relu};
+}
+
+// Moves what the two ends of an axis do not share of the padding into a border of the images.
+void AddBorder(Plan& plan) {
+  GpuConv& p = plan.conv;
+  plan.border = {p.n,
+                 p.h,
+                 p.w,
+                 p.c,
+                 std::max<int64_t>(-p.end_h, 0),
+                 std::max<int64_t>(p.end_h, 0),
+                 std::max<int64_t>(-p.end_w, 0),
+                 std::max<int64_t>(p.end_w, 0)};
+  p.h += plan.border.low_h + plan.border.high_h;
+  p.w += plan.border.low_w + plan.border.high_w;
+  p.pad_h -= plan.border.low_h;
+  p.pad_w -= plan.border.low_w;
+  p.end_h = p.end_w = 0;
+  plan.bordered = true;
+}
+
+// Chooses the plan's core: the library's, if need be with a border; else ours, which computes no bias.
+absl::Status ChooseCore(Plan& plan, Device& device) {
+  const GpuConv whole = plan.conv;
+  if (!HasElements(whole)) {
+    plan.core = MakePlainGpuConv(whole);
+    return whole.bias ? absl::UnimplementedError("no elements") : absl::OkStatus();
+  }
+  absl::StatusOr<GpuConvCore> core = MakeLibraryGpuConv(whole, device);
+  if (absl::IsUnimplemented(core.status()) && (whole.end_h != 0 || whole.end_w != 0)) {
+    AddBorder(plan);
+    core = MakeLibraryGpuConv(plan.conv, device);
+  }
+  if (absl::IsUnimplemented(core.status()) && !whole.bias) {
+    RETURN_IF_ERROR(WarnOfPlain(whole, device, core.status()));
+    plan.conv = whole;
+    plan.bordered = false;
+    core = MakePlainGpuConv(whole);
   }
   RETURN_IF_ERROR(core.status());
   plan.core = *std::move(core);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Plan> MakePlan(GpuConv::Kind kind, const KernelSpec& spec, bool bias = false, bool relu = false) {
+  const onednn::Conv2DShape shape = Conv2DGeometry(spec.attrs, spec.inputs[0], spec.inputs[1].shape);
+  Plan plan;
+  plan.conv = ConvOf(kind, shape, bias, relu);
+  RETURN_IF_ERROR(ChooseCore(plan, *spec.device));
   plan.size = SizeOf(shape.dtype);
   plan.krsc = HasKrscFilter(spec.attrs);
   plan.filter_at =

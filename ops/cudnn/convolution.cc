@@ -13,7 +13,8 @@ std::string KeyOf(const GpuConv& p) {
   constexpr absl::string_view kKinds[] = {"forward", "data", "filter"};
   return absl::StrCat("conv ", kKinds[static_cast<int>(p.kind)], " ", DTypeName(p.dtype), " x", p.n, "x", p.h, "x", p.w,
                       "x", p.c, " f", p.r, "x", p.s, "x", p.k, " s", p.stride_h, "x", p.stride_w, " p", p.pad_h, "x",
-                      p.pad_w, " d", p.dilation_h, "x", p.dilation_w, " g", p.groups,
+                      p.pad_w, p.end_h != 0 || p.end_w != 0 ? absl::StrCat("+", p.end_h, "x", p.end_w) : "", " d",
+                      p.dilation_h, "x", p.dilation_w, " g", p.groups,
                       absl::StrCat(p.bias ? " bias" : "", p.relu ? " relu" : ""));
 }
 

@@ -20,6 +20,7 @@ struct GpuConv {
   DType dtype = DType::kFloat32;
   int64_t n = 0, h = 0, w = 0, c = 0, k = 0, r = 1, s = 1, out_h = 0, out_w = 0;
   int64_t stride_h = 1, stride_w = 1, pad_h = 0, pad_w = 0, dilation_h = 1, dilation_w = 1, groups = 1;
+  int64_t end_h = 0, end_w = 0;     // padding at the bottom and on the right beyond pad_h and pad_w; may be negative
   bool bias = false, relu = false;  // applied to the outputs; kForward only
 
   int64_t image_elements() const { return n * h * w * c; }

@@ -21,7 +21,7 @@ Descriptor MakeConvolution(const GpuConv& p) {
   convolution.Set(CUDNN_ATTR_CONVOLUTION_COMP_TYPE, ComputeType(p.dtype));
   convolution.Set(CUDNN_ATTR_CONVOLUTION_CONV_MODE, CUDNN_TYPE_CONVOLUTION_MODE, 1, &mode);
   convolution.Set(CUDNN_ATTR_CONVOLUTION_PRE_PADDINGS, std::vector<int64_t>{p.pad_h, p.pad_w});
-  convolution.Set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, std::vector<int64_t>{p.pad_h, p.pad_w});
+  convolution.Set(CUDNN_ATTR_CONVOLUTION_POST_PADDINGS, std::vector<int64_t>{p.pad_h + p.end_h, p.pad_w + p.end_w});
   convolution.Set(CUDNN_ATTR_CONVOLUTION_DILATIONS, std::vector<int64_t>{p.dilation_h, p.dilation_w});
   convolution.Set(CUDNN_ATTR_CONVOLUTION_FILTER_STRIDES, std::vector<int64_t>{p.stride_h, p.stride_w});
   return convolution;

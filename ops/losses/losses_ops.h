@@ -15,7 +15,7 @@ void RegisterL2Loss(OpRegistry& registry);               // l2_loss.cc
 void RegisterL2Losses(OpRegistry& registry);             // l2_losses.cc
 
 // The rewrite "l2_losses" (rewrites/l2_losses.cc), for GPUs. Makes one L2Losses of the L2Loss terms of a sum, scaled or
-// not, that nothing else reads: the weight decay of all variables of a model, in two launches.
+// not, that nothing else reads: the weight decay of all variables of a model, in one launch.
 absl::Status JoinL2Losses(Program& program, const RewriteContext& context);
 
 // L2Losses, which only that rewrite adds: the sum of factors[i] / 2 times the squares of input i. These are its

@@ -118,10 +118,9 @@ ops::WindowAxis Same(int64_t in, int64_t window, int64_t stride) {
 std::vector<GpuConv> Convolutions(int64_t n) {
   const auto conv = [&](int64_t in, int64_t c, int64_t k, int64_t window, int64_t stride) {
     const ops::WindowAxis axis = Same(in, window, stride);
-    const int64_t border = axis.pad_high - axis.pad_low;  // border that Conv2D adds to the images
     return GpuConv{.n = n,
-                   .h = in + border,
-                   .w = in + border,
+                   .h = in,
+                   .w = in,
                    .c = c,
                    .k = k,
                    .r = window,
@@ -131,7 +130,9 @@ std::vector<GpuConv> Convolutions(int64_t n) {
                    .stride_h = stride,
                    .stride_w = stride,
                    .pad_h = axis.pad_low,
-                   .pad_w = axis.pad_low};
+                   .pad_w = axis.pad_low,
+                   .end_h = axis.pad_high - axis.pad_low,
+                   .end_w = axis.pad_high - axis.pad_low};
   };
   return {conv(24, 3, 64, 5, 1),  conv(12, 64, 64, 5, 1), conv(32, 3, 16, 3, 1),  conv(32, 16, 16, 3, 1),
           conv(32, 16, 32, 3, 2), conv(32, 16, 32, 1, 2), conv(16, 32, 32, 3, 1), conv(16, 32, 64, 3, 2),
