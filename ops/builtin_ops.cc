@@ -70,10 +70,11 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     RegisterIncrementOps, RegisterLossScaleOps, RegisterScheduleOps, RegisterSumRowsOps, RegisterDenseRowsOps,
     RegisterSeriesOps};
 
-// None where there is no module: then there are no GPUs either.
+// None where there is no module: then there are no GPUs either. Those that are only described (device/described_gpu.h)
+// need kernels and no driver, which CudaModule would ask for.
 KernelTable LoadGpuKernels() {
   KernelTable table;
-  const absl::StatusOr<Module>& module = CudaModule();
+  const absl::StatusOr<Module> module = Module::Load("cuda");
   const auto* const kernels = module.ok() ? module->Find<GpuKernels>("ops") : nullptr;
   if (kernels != nullptr) kernels->add(table);
   return table;

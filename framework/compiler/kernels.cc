@@ -8,6 +8,7 @@
 #include "framework/compiler/fused_elementwise.h"
 #include "framework/compiler/generated/generated_kernel.h"
 #include "framework/compiler/plan_report.h"
+#include "framework/device/described_gpu.h"
 #include "framework/graph/infer.h"
 
 namespace belfry {
@@ -26,6 +27,11 @@ Kernel MakeCopyKernel(const Device& from, const Device& to, size_t bytes) {
     if (bytes > 0) std::memcpy(context.outputs[0], context.inputs[0], bytes);
     return absl::OkStatus();
   }};
+}
+
+// Factories ask the device and its libraries for algorithms, which a described one cannot answer.
+Kernel MakeDescribedKernel() {
+  return {[](const KernelContext&) { return absl::FailedPreconditionError("its device is only described"); }};
 }
 
 absl::StatusOr<Kernel> MakeUpdatesKernel(const Program& program, const ProgramNode& node, Device& device) {
@@ -47,9 +53,8 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
     const Device& from = devices.device(program.nodes[node.inputs[0].node].device);
     return MakeCopyKernel(from, device, node.outputs[0].bytes());
   }
-  if (node.op == &JoinedOp() || (node.op == &ElementwiseOp() && device.type() != "CPU")) {
-    return MakeGeneratedKernel(program, node, devices.device(node.device), registry.element_declarations());
-  }
+  const bool described = DescriptionOf(device) != nullptr;
+  if (described && !node.body.empty()) return MakeDescribedKernel();
   if (node.op == &ElementwiseOp()) return MakeElementwiseKernel(program, node, devices.device(node.device));
   if (node.op == &UpdatesOp()) return MakeUpdatesKernel(program, node, devices.device(node.device));
   const DType dtype = KernelDType(*node.op, node.attrs);
@@ -57,6 +62,7 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
   if (def == nullptr) {
     return absl::UnimplementedError(absl::StrCat("there is no ", device.type(), " kernel for ", DTypeName(dtype)));
   }
+  if (described) return MakeDescribedKernel();
   const std::vector<TensorSpec> inputs = InputSpecs(program, node);
   return def->make({node.name, node.attrs, inputs, node.outputs, &devices.device(node.device)});
 }
