@@ -2,6 +2,7 @@
 // GPU's demands on the runtime without a GPU.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -28,6 +29,11 @@ bool FakeGpuReaches(const Device& from, const Device& to);
 
 // Enqueues a kernel on a fake's stream.
 void EnqueueOnFakeGpu(Stream& stream, std::function<absl::Status()> work);
+
+// A stream on which kernels are counted instead of run.
+std::unique_ptr<Stream> NewCountingStream();
+// The kernels that were enqueued on such a stream so far. Copies and settings of bytes count, too.
+int64_t CountOf(const Stream& counting);
 
 // Identifies the capture that a fake's stream takes part in; null if none. For callers about to enqueue work on it.
 const void* CaptureOfFakeGpu(const Stream& stream);

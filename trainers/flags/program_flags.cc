@@ -20,6 +20,8 @@ namespace belfry::trainers {
 namespace {
 
 absl::Status TakeFlags(ProgramRun& run) {
+  ASSIGN_OR_RETURN(run.card, CardFromFlags());
+  ASSIGN_OR_RETURN(run.measured, MeasuredTimesFromFlags());
   ASSIGN_OR_RETURN(run.session, SessionOptionsFromFlags(run.devices));
   ASSIGN_OR_RETURN(run.replicate, ReplicateOptionsFromFlags(run.devices, run.world, run.session));
   if (run.replicate.variable_update == models::VariableUpdate::kIndependent) {
@@ -50,6 +52,9 @@ absl::StatusOr<int> RunTrainingProgram(TrainingProgram& program, World& world) {
   ProgramRun run{.world = world, .devices = devices, .training = std::move(training)};
   RETURN_IF_ERROR(TakeFlags(run));
   RETURN_IF_ERROR(program.Configure(run));
+  if (run.card.has_value() && !run.explain) {
+    return absl::InvalidArgumentError("--as describes GPUs that need not be there, so nothing can run; add --explain");
+  }
   if (!run.explain && world.rank() == 0) {
     ASSIGN_OR_RETURN(run.training.metrics_file, PrepareOutputs());
   }

@@ -2,9 +2,18 @@
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
+#include "framework/base/module.h"
 #include "framework/base/status.h"
+#include "framework/device/described_gpu.h"
 #include "trainers/flags/command_line.h"
 
+ABSL_FLAG(std::string, as, "",
+          "With --explain and --devices=gpu:N: plan for N cards that need not be there, v100, a100, a100_40gb, h100, "
+          "h200 or a file of lines 'key value' (docs/gpus.md), and predict the time of a step.");
+ABSL_FLAG(
+    std::string, as_trace, "",
+    "With --as: a trace.json that --trace wrote of the same model on such a card. The times of its kernels replace "
+    "predicted ones.");
 ABSL_FLAG(bool, bind_threads, true,
           "Pin the threads of each CPU device to their own cores when several devices together use every core.");
 ABSL_FLAG(bool, tf32, true,
@@ -37,12 +46,49 @@ ABSL_FLAG(std::string, recompute, "none",
 
 namespace belfry::trainers {
 
+absl::StatusOr<std::optional<GpuCard>> CardFromFlags() {
+  const std::string as = absl::GetFlag(FLAGS_as);
+  if (as.empty()) return std::nullopt;
+  absl::StatusOr<GpuCard> card = GpuCard::Find(as);
+  if (!card.ok()) return absl::Status(card.status().code(), absl::StrCat("--as: ", card.status().message()));
+  return *std::move(card);
+}
+
+absl::StatusOr<KernelTimes> MeasuredTimesFromFlags() {
+  const std::string path = absl::GetFlag(FLAGS_as_trace);
+  if (path.empty()) return KernelTimes();
+  if (absl::GetFlag(FLAGS_as).empty()) {
+    return absl::InvalidArgumentError("--as_trace has the times of kernels on a card; set --as as well");
+  }
+  absl::StatusOr<KernelTimes> times = ReadKernelTimes(path);
+  if (!times.ok()) return absl::Status(times.status().code(), absl::StrCat("--as_trace: ", times.status().message()));
+  return times;
+}
+
+namespace {
+
+absl::StatusOr<DeviceSet> OpenOrDescribe(const DeviceOptions& options) {
+  const std::string spec = absl::GetFlag(FLAGS_devices);
+  ASSIGN_OR_RETURN(const std::optional<GpuCard> card, CardFromFlags());
+  if (!card.has_value()) return DeviceSet::Open(spec, options);
+  RETURN_IF_ERROR(RejectFlags({"virtual_gpus", "gpu_memory", "gpu_memory_growth", "visible_gpus"}, "a run with --as"));
+  ASSIGN_OR_RETURN(
+      DeviceSet devices,
+      OpenDescribedGpus(spec, {.model = card->model, .memory_bytes = static_cast<size_t>(card->memory)}, options));
+  if (const absl::Status module = Module::Load("cuda").status(); !module.ok()) {
+    return absl::Status(module.code(), absl::StrCat("--as needs the kernels for GPUs: ", module.message()));
+  }
+  return devices;
+}
+
+}  // namespace
+
 absl::StatusOr<DeviceSet> OpenDevices(DeviceOptions options) {
   options.bind_threads = absl::GetFlag(FLAGS_bind_threads);
   options.math = {.tf32 = absl::GetFlag(FLAGS_tf32),
                   .deterministic = absl::GetFlag(FLAGS_deterministic),
                   .winograd = absl::GetFlag(FLAGS_winograd)};
-  ASSIGN_OR_RETURN(DeviceSet devices, DeviceSet::Open(absl::GetFlag(FLAGS_devices), options));
+  ASSIGN_OR_RETURN(DeviceSet devices, OpenOrDescribe(options));
   const std::string context = absl::StrCat("a run on --devices=", absl::GetFlag(FLAGS_devices));
   if (devices.device(devices.TowerDevices()[0]).type() == "GPU") {
     RETURN_IF_ERROR(RejectFlags({"winograd"}, context));

@@ -8,6 +8,8 @@
 #include "framework/base/status.h"
 #include "framework/base/units.h"
 #include "framework/compiler/plan_report.h"
+#include "framework/device/described_gpu.h"
+#include "trainers/prediction/gpu_report.h"
 #include "trainers/prediction/measured_link.h"
 
 namespace belfry::trainers {
@@ -122,6 +124,22 @@ absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& ste
                                                 : "larger ones were not tried");
   }
   return text;
+}
+
+absl::StatusOr<std::string> ExplainOnCard(Session& session, const PlannedStep& step, const GpuCard& card,
+                                          const KernelTimes& measured, SessionOptions options) {
+  ASSIGN_OR_RETURN(const auto fused, session.Explain(step.feeds, step.fetches, step.targets));
+  const std::vector<int> towers = session.devices().TowerDevices();
+  // Devices of their own, since both sessions have room for the variables.
+  const int cards = static_cast<int>(towers.size());
+  const Device& first = session.devices().device(towers[0]);
+  ASSIGN_OR_RETURN(const DeviceSet devices, OpenDescribedGpus(absl::StrCat("gpu:", cards), *DescriptionOf(first),
+                                                              {.ignore_launcher = true, .math = first.math()}));
+  options.fuse = false;
+  options.dump_plan.clear();
+  ASSIGN_OR_RETURN(const std::unique_ptr<Session> without, Session::Create(session.graph(), devices, options));
+  ASSIGN_OR_RETURN(const auto unfused, without->Explain(step.feeds, step.fetches, step.targets));
+  return PredictionText(*fused.plan, *unfused.plan, towers[0], cards, card, measured);
 }
 
 absl::StatusOr<std::string> ExplainLink(World& world, Session& session, const PlannedStep& step, ExchangeWay way,

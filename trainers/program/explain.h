@@ -13,6 +13,7 @@
 #include "framework/collective/world.h"
 #include "framework/runtime/session.h"
 #include "trainers/loop/planned_step.h"
+#include "trainers/prediction/gpu_card.h"
 #include "trainers/prediction/predict.h"
 
 namespace belfry::trainers {
@@ -26,6 +27,12 @@ absl::Status CheckMemoryLimit(Session& session, const std::vector<PlannedStep>& 
 // if there is no limit.
 absl::StatusOr<std::string> ExplainRun(Session& session, const PlannedSteps& steps, int64_t batch_size, int towers,
                                        int64_t examples, std::optional<size_t> limit);
+
+// The predicted time of a step on a card that the session's GPUs are only described as
+// (trainers/prediction/gpu_report.h). `options` are the session's. Errors: those of Session::Explain
+// and PredictionText.
+absl::StatusOr<std::string> ExplainOnCard(Session& session, const PlannedStep& step, const GpuCard& card,
+                                          const KernelTimes& measured, SessionOptions options);
 
 // The bytes that each process of `world` sends to average the towers of the step, and the time that it takes on the
 // link between two of them, which is measured. All processes must call it. Errors: those of Prepare and of MeasureLink.

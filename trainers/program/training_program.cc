@@ -85,6 +85,11 @@ absl::Status Explain(const ProgramRun& run, const Made& made, const PlannedSteps
                                                       run.train->size(), run.memory_limit));
   const bool prints = run.world.rank() == 0;
   if (prints) std::printf("%s", text.c_str());
+  if (run.card.has_value()) {
+    ASSIGN_OR_RETURN(const std::string predicted, ExplainOnCard(*made.session, TrainingStep(made.step, batch_size),
+                                                                *run.card, run.measured, run.session));
+    if (prints) std::printf("\n%s", predicted.c_str());
+  }
   if (run.world.size() == 1) return absl::OkStatus();
   ASSIGN_OR_RETURN(const std::string link, ExplainLink(run.world, *made.session, TrainingStep(made.step, batch_size),
                                                        run.way, StartDeadline(run)));

@@ -23,6 +23,7 @@
 #include "models/towers/replicate_towers.h"
 #include "optim/optimizer.h"
 #include "trainers/loop/trainer.h"
+#include "trainers/prediction/gpu_card.h"
 #include "trainers/prediction/predict.h"
 
 namespace belfry::trainers {
@@ -49,6 +50,8 @@ struct ProgramRun {
   ExchangeWay way = ExchangeWay::kSlices;  // in which gradients are averaged
   bool choose_buckets = false;             // instead of replicate.bucket_bytes, if there are several processes
   bool explain = false;                    // print the cost instead of training
+  std::optional<GpuCard> card = {};        // that the devices are only described as: with `explain` only
+  KernelTimes measured = {};               // of the same model on such a card, instead of predicted ones
   bool find_learning_rate = false;         // FindLearningRate instead of training
   std::optional<size_t> memory_limit = {};
   absl::Duration start_timeout = absl::Minutes(5);                          // of tasks for each other

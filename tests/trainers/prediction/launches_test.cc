@@ -1,0 +1,118 @@
+// Launches of a step, as predicted for a described card, and as the real kernels' host code makes them.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "framework/compiler/kernels.h"
+#include "tests/fake_gpu/fake_gpu.h"
+#include "tests/trainers/prediction/networks.h"
+#include "trainers/prediction/gpu_report.h"
+
+namespace belfry {
+namespace {
+
+// By node of the plan. Two fakes, so that batch norms are ours: the libraries' wants a GPU alone.
+std::vector<int64_t> CountLaunches(const Program& program) {
+  const DeviceSet fakes = OpenFakeGpus(2, /*tagged=*/false);
+  const std::vector<Kernel> kernels = MakeKernels(program, fakes).value();
+  const std::unique_ptr<Stream> stream = NewCountingStream();
+  std::vector<int64_t> launches(program.nodes.size());
+  for (size_t i = 0; i < program.nodes.size(); ++i) {
+    const ProgramNode& node = program.nodes[i];
+    if (kernels[i].run == nullptr || fakes.device(node.device).type() != "GPU") continue;
+    const std::vector<const void*> inputs(node.inputs.size());
+    const std::vector<void*> outputs(node.outputs.size());
+    const int64_t before = CountOf(*stream);
+    const absl::Status status = kernels[i].run({inputs.data(), outputs.data(), nullptr, 0, stream.get()});
+    if (!status.ok()) ADD_FAILURE() << node.name << ": " << status;
+    launches[i] = CountOf(*stream) - before;
+  }
+  return launches;
+}
+
+// Fakes have no library that adds a bias.
+bool IsFusedByLibraries(const ProgramNode& node) {
+  return node.op->name == "FusedMatMul" || node.op->name == "FusedConv2D";
+}
+
+TEST(Launches, OfEachNodeAreThoseOfItsKernel) {
+  const DeviceSet devices = DescribedH100();
+  for (const Network& network :
+       {TutorialNetwork(DType::kFloat32), TutorialNetwork(DType::kBFloat16), CifarResNet(20, DType::kBFloat16),
+        CifarResNet(20, DType::kFloat32), Gpt(1, 5000, DType::kBFloat16)}) {
+    const auto planned = PlanOf(network, devices, 2);
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    const Program& program = planned->plan->program;
+    const std::vector<int64_t> launches = CountLaunches(program);
+    std::set<std::string> reported;
+    for (size_t i = 0; i < launches.size(); ++i) {
+      const ProgramNode& node = program.nodes[i];
+      if (!Runs(node) || !reported.insert(node.op->name).second) continue;
+      EXPECT_EQ(DemandOf(program, node).launches, launches[i] - (IsFusedByLibraries(node) ? 1 : 0))
+          << network.name << ": " << Describe(node) << "; kFacts in trainers/prediction/gpu_cost.cc has them";
+    }
+  }
+}
+
+struct Limit {
+  Network network;
+  int64_t batch;
+  double launches;
+};
+
+// Upper limits, to be lowered with every launch that a step loses.
+TEST(Launches, OfAStepAreFew) {
+  const DeviceSet devices = DescribedH100();
+  const std::vector<Limit> limits = {
+      {TutorialNetwork(DType::kFloat32), 512, 61},    {TutorialNetwork(DType::kBFloat16), 512, 84},
+      {CifarResNet(20, DType::kFloat32), 512, 360},   {CifarResNet(20, DType::kBFloat16), 512, 405},
+      {CifarResNet(56, DType::kBFloat16), 512, 1106}, {Gpt(12, 50257, DType::kBFloat16), 8, 994},
+  };
+  for (const Limit& limit : limits) {
+    const auto planned = PlanOf(limit.network, devices, limit.batch);
+    ASSERT_TRUE(planned.ok()) << planned.status();
+    double launches = 0;
+    for (const ProgramNode& node : planned->plan->program.nodes) {
+      launches += DemandOf(planned->plan->program, node).launches;
+    }
+    std::printf("%-28s %5.0f launches a step\n", limit.network.name.c_str(), launches);
+    EXPECT_LE(launches, limit.launches) << limit.network.name;
+  }
+}
+
+struct Bound {
+  Network network;
+  int64_t batch;
+  double bytes;  // of the plan, over those of perfect fusion
+  double time;   // of the plan's kernels, over those by the rules of torch.compile
+};
+
+// Upper limits of today, to be lowered. The aims: bytes 1.2, time 1 / 1.15.
+TEST(PredictedSteps, AreNearPerfectFusion) {
+  const DeviceSet devices = DescribedH100();
+  const GpuCard card = GpuCard::Find("h100").value();
+  const std::vector<Bound> bounds = {{TutorialNetwork(DType::kBFloat16), 512, 1.16, 1.09},
+                                     {CifarResNet(20, DType::kBFloat16), 512, 1.05, 0.99},
+                                     {CifarResNet(56, DType::kBFloat16), 512, 1.03, 0.97},
+                                     {Gpt(12, 50257, DType::kBFloat16), 8, 1.30, 1.19}};
+  for (const Bound& bound : bounds) {
+    const auto fused = PlanOf(bound.network, devices, bound.batch);
+    const auto unfused = PlanOf(bound.network, devices, bound.batch, /*fuse=*/false);
+    ASSERT_TRUE(fused.ok() && unfused.ok()) << fused.status() << unfused.status();
+    const auto own = PredictStep(*fused->plan, 1, 1, card);
+    ASSERT_TRUE(own.ok()) << own.status();
+    const StepDemand ideal = SumOf(FusePerfectly(*fused->plan, *unfused->plan, 1), card);
+    const StepDemand compiled = SumOf(FuseStep(*unfused->plan, 1, kTorchCompile), card);
+    const double bytes = own->sum.bytes / ideal.bytes, time = own->sum.seconds / compiled.seconds;
+    std::printf("%-28s %.2f of the bytes of perfect fusion, %.2f of the time of torch.compile's kernels\n",
+                bound.network.name.c_str(), bytes, time);
+    EXPECT_LE(bytes, bound.bytes) << bound.network.name;
+    EXPECT_LE(time, bound.time) << bound.network.name;
+  }
+}
+
+}  // namespace
+}  // namespace belfry
