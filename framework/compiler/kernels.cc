@@ -55,6 +55,9 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
   }
   const bool described = DescriptionOf(device) != nullptr;
   if (described && !node.body.empty()) return MakeDescribedKernel();
+  if (node.op == &JoinedOp() || (node.op == &ElementwiseOp() && device.type() != "CPU")) {
+    return MakeGeneratedKernel(program, node, devices.device(node.device), registry.element_declarations());
+  }
   if (node.op == &ElementwiseOp()) return MakeElementwiseKernel(program, node, devices.device(node.device));
   if (node.op == &UpdatesOp()) return MakeUpdatesKernel(program, node, devices.device(node.device));
   const DType dtype = KernelDType(*node.op, node.attrs);
