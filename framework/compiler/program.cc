@@ -112,6 +112,17 @@ std::vector<ProgramNode> JoinedNodes(const ProgramNode& node) {
   return nodes;
 }
 
+std::vector<bool> SharedInputs(const ProgramNode& node) {
+  const size_t inputs = node.body[0].inputs.size();
+  std::vector<bool> shared(inputs, true);
+  for (size_t m = 1; m < node.body.size(); ++m) {
+    for (size_t k = 0; k < inputs; ++k) {
+      shared[k] = shared[k] && node.inputs[m * inputs + k] == node.inputs[k];
+    }
+  }
+  return shared;
+}
+
 ProgramNode AsElementwise(const ProgramNode& node) {
   if (node.op == &ElementwiseOp()) return node;
   ProgramNode one = node;

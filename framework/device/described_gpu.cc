@@ -67,6 +67,7 @@ class DescribedGpu final : public Device {
   void DeallocateHost(void*, size_t) override {}
   absl::StatusOr<std::unique_ptr<Stream>> NewStream(StreamKind) override { return CannotRun(); }
   std::unique_ptr<Event> NewEvent() override { return std::make_unique<CpuEvent>(); }
+  bool CompilesKernels() override { return true; }  // so that plans are those of the card with NVRTC
 
   const GpuDescription& about() const { return description_; }
 

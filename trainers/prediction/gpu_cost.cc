@@ -4,10 +4,12 @@
 #include <cmath>
 #include <iterator>
 #include <limits>
+#include <variant>
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "framework/base/memory/hash_table.h"
+#include "framework/compiler/generated/kernel_source.h"
 #include "framework/compiler/plan.h"
 #include "framework/compiler/plan_report.h"
 
@@ -22,28 +24,27 @@ struct OpFacts {
   double reads[2] = {1, 1};
 };
 constexpr OpFacts kFacts[] = {
-    {"AttentionGrad", 3},
-    {"BatchNorm", 3, {2, 1}},
-    {"BatchNormAddRelu", 3, {2, 1}},
-    {"BatchNormGrad", 3, {2, 2}},
-    {"BatchNormRelu", 3, {2, 1}},
-    {"BatchNormReluGrad", 3, {2, 2}},
-    {"BiasAddGrad", 2},
-    {"ChannelMoments", 2},
+    {"AttentionGrad", 2},
+    {"BatchNorm", 2, {2, 1}},
+    {"BatchNormAddRelu", 2, {2, 1}},
+    {"BatchNormGrad", 2, {2, 2}},
+    {"BatchNormRelu", 2, {2, 1}},
+    {"BatchNormReluGrad", 2, {2, 2}},
     {"Conv2D", 2},
     {"Conv2DBackpropFilter", 2},
-    {"Conv2DBackpropFilterBias", 4},
+    {"Conv2DBackpropFilterBias", 3},
     {"Conv2DBackpropInput", 2},
     {"Conv2DBackpropInputAddReluGrad", 3},
+    {"Conv2DBackpropInputReluGrad", 3},
     {"Conv2DTranspose", 2},
     {"CrossEntropyGrad", 1, {2, 1}},
     {"FusedConv2D", 2},
     {"Gather", 1, {0, 1}},
     {"GroupNorm", 1, {2, 1}},
-    {"GroupNormGrad", 3, {2, 2}},
-    {"LayerNormGrad", 3, {2, 2}},
-    {"RmsNormGrad", 3, {2, 2}},
-    {"SelfAttentionGrad", 3},
+    {"GroupNormGrad", 2, {2, 2}},
+    {"LayerNormGrad", 2, {2, 2}},
+    {"RmsNormGrad", 2, {2, 2}},
+    {"SelfAttentionGrad", 2},
     {"SparseSoftmaxCrossEntropyWithLogits", 1, {2, 1}},
 };
 
@@ -59,17 +60,10 @@ bool IsSixteenBit(DType dtype) { return dtype == DType::kFloat16 || dtype == DTy
 // Kernels reduce more elements than this to one in two launches.
 constexpr int64_t kReducedAtOnce = int64_t{1} << 12;
 
-// The two ends of an axis of a window are padded differently, which takes a copy of the images with their border.
-bool HasBorder(const Program& program, const ProgramNode& node) {
-  if (node.attrs.String("padding") != "SAME") return false;
-  const Shape &x = program.spec(node.inputs[0]).shape, &filter = program.spec(node.inputs[1]).shape;
-  const std::vector<int64_t>& strides = node.attrs.Ints("strides");
-  for (int axis : {0, 1}) {
-    const int64_t in = x[axis + 1], stride = strides[static_cast<size_t>(axis) + 1];
-    const int64_t out = (in + stride - 1) / stride;
-    if (std::max<int64_t>((out - 1) * stride + filter[axis] - in, 0) % 2 == 1) return true;
-  }
-  return false;
+// The filter comes in cuDNN's layout, so that no transposition is part of the kernel ("filter_layouts").
+bool HasTurnedFilter(const ProgramNode& node) {
+  const AttrValue* const turned = node.attrs.Find("filter_krsc");
+  return turned != nullptr && std::get<bool>(*turned);
 }
 
 // cuBLASLt and cuDNN add a bias and apply a ReLU; a kernel of ours follows for other activations.
@@ -86,13 +80,17 @@ double LaunchesOfRowSums(int64_t rows) {
 }
 
 double LaunchesOf(const Program& program, const ProgramNode& node, Work work) {
-  if (node.op == &UpdatesOp()) {
-    return std::ceil(static_cast<double>(node.body.size()) / kUpdatesAtOnce);
+  if (node.op == &UpdatesOp()) return std::ceil(static_cast<double>(node.body.size()) / kUpdatesAtOnce);
+  if (node.op == &JoinedOp()) {
+    const std::vector<bool> shared = SharedInputs(node);
+    const auto common = static_cast<int>(absl::c_count(shared, true));
+    const auto pointers = static_cast<int>(shared.size() + node.body[0].outputs.size()) - common;
+    return std::ceil(static_cast<double>(node.body.size()) / MostJoined(pointers, common));
   }
   const OpFacts* const facts = FactsOf(*node.op);
   if (node.op->name == "FusedMatMul") return IsFusedByLibraries(node) ? 1 : 2;
   if (work == Work::kConvolution && facts != nullptr) {
-    return facts->launches + (HasBorder(program, node) ? 1 : 0) +
+    return facts->launches - (HasTurnedFilter(node) ? 1 : 0) +
            (node.op->name == "FusedConv2D" && !IsFusedByLibraries(node) ? 1 : 0);
   }
   if (facts != nullptr) return facts->launches;
@@ -176,7 +174,8 @@ Work WorkOf(const OpDef& op) {
   if (absl::StrContains(name, "Attention")) return Work::kAttention;
   if (&op == &UpdatesOp()) return Work::kUpdate;
   if (absl::c_any_of(op.inputs, [](const ArgDef& arg) { return arg.ref; })) return Work::kUpdate;
-  if (op.elementwise || &op == &ElementwiseOp() || &op == &CopyOp() || &op == &TransferOp()) return Work::kElementwise;
+  if (op.elementwise || &op == &ElementwiseOp() || &op == &JoinedOp() || &op == &CopyOp() || &op == &TransferOp())
+    return Work::kElementwise;
   constexpr absl::string_view kCopies[] = {"Cast",  "Concat",       "Gather",           "Pad",       "Slice",
                                            "Split", "StridedSlice", "StridedSliceGrad", "SliceGrad", "Transpose"};
   return absl::c_linear_search(kCopies, name) ? Work::kElementwise : Work::kReduction;
@@ -190,7 +189,8 @@ double ReadsOf(const OpDef& op, int index) {
 Demand DemandOf(const Program& program, const ProgramNode& node) {
   Demand demand;
   if (!Runs(node) || node.op->kind == OpKind::kAllReduce) return demand;
-  demand.work = node.op == &ElementwiseOp() && Updates(node) ? Work::kUpdate : WorkOf(*node.op);
+  const bool generated = node.op == &ElementwiseOp() || node.op == &JoinedOp();
+  demand.work = generated && Updates(node) ? Work::kUpdate : WorkOf(*node.op);
   demand.launches = LaunchesOf(program, node, demand.work);
   demand.bytes = BytesOf(program, node);
   demand.flops = FlopsOf(program, node);

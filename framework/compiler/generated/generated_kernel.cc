@@ -109,18 +109,6 @@ class GeneratedKernel {
   const std::shared_ptr<const CompiledKernel> compiled_;
 };
 
-// By input of a part, whether all parts read the same tensor.
-std::vector<bool> SharedInputs(const ProgramNode& node) {
-  const size_t inputs = node.body[0].inputs.size();
-  std::vector<bool> shared(inputs, true);
-  for (size_t m = 1; m < node.body.size(); ++m) {
-    for (size_t k = 0; k < inputs; ++k) {
-      shared[k] = shared[k] && node.inputs[m * inputs + k] == node.inputs[k];
-    }
-  }
-  return shared;
-}
-
 }  // namespace
 
 absl::StatusOr<Kernel> MakeGeneratedKernel(const Program& program, const ProgramNode& node, Device& device,

@@ -73,9 +73,7 @@ class SourceWriter {
     source.rows = rows_;
     source.columns = columns_;
     Place(shared, source);
-    const size_t header = 8 + sizeof(void*) * std::max(source.shared, 1);
-    const size_t entry = sizeof(void*) * std::max(source.pointers, 1) + 24;
-    source.capacity = static_cast<int>(std::min<size_t>(capacity, (kMaxCompiledArgument - header) / entry));
+    source.capacity = std::min(capacity, MostJoined(source.pointers, source.shared));
     if (source.capacity < 1) return {};
     source.chunk = int64_t{kCompiledThreads} * Lanes() * kPacks;
     lanes_ = Lanes();
@@ -289,6 +287,12 @@ class SourceWriter {
 };
 
 }  // namespace
+
+int MostJoined(int pointers, int shared) {
+  const size_t header = 8 + sizeof(void*) * static_cast<size_t>(std::max(shared, 1));
+  const size_t entry = 24 + sizeof(void*) * static_cast<size_t>(std::max(pointers, 1));
+  return static_cast<int>((kMaxCompiledArgument - header) / entry);
+}
 
 bool HasElementCode(const ProgramNode& node, const Device& device) {
   if (node.op->element_code == nullptr || node.op->types.empty()) return false;

@@ -25,14 +25,17 @@ struct KernelSource {
   int64_t rows = 0, columns = 0;
 };
 
-// The kernel for nodes like `node`, an ElementwiseOp() node, up to `capacity` in one launch, fewer if their pointers do
-// not fit into kMaxCompiledArgument. `shared`: by input, whether all of them read the same tensor; may be empty.
+// The kernel for nodes like `node`, an ElementwiseOp() node, up to `capacity` in one launch, fewer if MostJoined says
+// so. `shared`: by input, whether all of them read the same tensor; may be empty.
 // Nothing if a member has no element code. `declarations`: OpRegistry::element_declarations().
 //
 // A thread computes as many adjacent elements as 16 bytes have of the smallest dtype, at most 8. Each member's result
 // is rounded to its dtype, as its own kernel would do.
 std::optional<KernelSource> SourceOf(const Program& program, const ProgramNode& node, const std::vector<bool>& shared,
                                      int capacity, Device& device, absl::string_view declarations);
+
+// The nodes that fit into the argument of one launch, with so many pointers each and so many that they share.
+int MostJoined(int pointers, int shared);
 
 // True if a kernel on `device` can be generated of the node, as a member: it has element code that nobody's kernel for
 // that device replaces.

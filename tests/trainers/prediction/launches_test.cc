@@ -2,11 +2,13 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "framework/compiler/kernels.h"
+#include "ops/builtin_ops.h"
 #include "tests/fake_gpu/fake_gpu.h"
 #include "tests/trainers/prediction/networks.h"
 #include "trainers/prediction/gpu_report.h"
@@ -14,10 +16,22 @@
 namespace belfry {
 namespace {
 
+// A launch of a generated kernel.
+class CountedKernel final : public CompiledKernel {
+ public:
+  absl::Status Launch(Stream& stream, int64_t, const void*, size_t) const override {
+    EnqueueOnFakeGpu(stream, [] { return absl::OkStatus(); });
+    return absl::OkStatus();
+  }
+};
+absl::StatusOr<std::shared_ptr<const CompiledKernel>> CountKernel(const std::string&) {
+  return std::make_shared<const CountedKernel>();
+}
+
 // By node of the plan. Two fakes, so that batch norms are ours: the libraries' wants a GPU alone.
 std::vector<int64_t> CountLaunches(const Program& program) {
-  const DeviceSet fakes = OpenFakeGpus(2, /*tagged=*/false);
-  const std::vector<Kernel> kernels = MakeKernels(program, fakes).value();
+  const DeviceSet fakes = OpenFakeGpus(2, /*tagged=*/false, {}, CountKernel);
+  const std::vector<Kernel> kernels = MakeKernels(program, fakes, BuiltinOps()).value();
   const std::unique_ptr<Stream> stream = NewCountingStream();
   std::vector<int64_t> launches(program.nodes.size());
   for (size_t i = 0; i < program.nodes.size(); ++i) {
