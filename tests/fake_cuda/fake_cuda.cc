@@ -99,10 +99,18 @@ cudaError_t cudaFreeHost(void* memory) {
   return cudaSuccess;
 }
 
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned int flags) {
-  if (const cudaError_t error = Trouble("cudaStreamCreateWithFlags", current); error != cudaSuccess) return Done(error);
-  if (flags != cudaStreamNonBlocking) return Done(cudaErrorInvalidValue);
-  *stream = new CUstream_st(current);
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = kFirstPriority;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned int flags, int priority) {
+  if (const cudaError_t error = Trouble("cudaStreamCreateWithPriority", current); error != cudaSuccess) {
+    return Done(error);
+  }
+  const bool in_range = priority <= 0 && priority >= kFirstPriority;
+  if (flags != cudaStreamNonBlocking || !in_range) return Done(cudaErrorInvalidValue);
+  *stream = new CUstream_st(current, priority);
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   ++world().handles;
   return cudaSuccess;
@@ -300,3 +308,4 @@ cudaError_t Launch(cudaStream_t stream, void (*kernel)(void*), void* data) {
 void* Real(void* memory) { return RealOf(memory); }
 
 }  // namespace belfry::fake_cuda
+int Priority(cudaStream_t stream) { return stream->priority; }

@@ -40,6 +40,9 @@ int Handles();
 // Launches a kernel. It is an error unless the stream belongs to the current device and no error is pending.
 cudaError_t Launch(cudaStream_t stream, void (*kernel)(void*), void* data);
 // The host address of a card's memory, for kernels.
+// The priority that a stream was made with, from 0, the last, to kFirstPriority.
+constexpr int kFirstPriority = -5;
+int Priority(cudaStream_t stream);
 void* Real(void* memory);
 
 }  // namespace belfry::fake_cuda

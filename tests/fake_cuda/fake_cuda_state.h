@@ -139,7 +139,7 @@ struct CUgraphExec_st {
 };
 
 struct CUstream_st {
-  explicit CUstream_st(int on) : card(on), thread([this] { Work(); }) {}
+  CUstream_st(int on, int given) : card(on), priority(given), thread([this] { Work(); }) {}
   ~CUstream_st() {
     Enqueue(nullptr);
     thread.join();
@@ -181,7 +181,7 @@ struct CUstream_st {
     }
   }
 
-  const int card;
+  const int card, priority;
   std::shared_ptr<CUgraph_st> capture;  // null: work runs at once
   std::mutex mutex;
   std::condition_variable changed;

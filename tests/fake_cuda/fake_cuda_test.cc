@@ -133,6 +133,17 @@ TEST_F(FakeCuda, ProcessesOfAMachineTakeCardsInTurn) {
 }
 
 // On any thread, at any time.
+TEST_F(FakeCuda, CollectivesGoFirst) {
+  Open("gpu:1");
+  const auto priority = [&](StreamKind kind) {
+    return fake_cuda::Priority(NativeStream(*gpu(0).NewStream(kind).value()));
+  };
+  EXPECT_EQ(priority(StreamKind::kCollective), fake_cuda::kFirstPriority);
+  for (StreamKind kind : {StreamKind::kCompute, StreamKind::kCopyIn, StreamKind::kCopyOut}) {
+    EXPECT_EQ(priority(kind), 0);
+  }
+}
+
 TEST_F(FakeCuda, CardsThatAreNotUsedAreLeftAlone) {
   Open("gpu:1", {.visible_gpus = "1"});
   const auto apart = [](auto&& work) { std::thread(work).join(); };
@@ -357,7 +368,7 @@ TEST_F(FakeCuda, OpeningFailsCleanly) {
     fake_cuda::FailNext(call, cudaErrorUnknown);
     EXPECT_EQ(DeviceSet::Open("gpu:2").status().code(), absl::StatusCode::kInternal) << call;
   }
-  for (const char* call : {"cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithFlags", "cudaMemcpyPeerAsync"}) {
+  for (const char* call : {"cudaMalloc", "cudaHostAlloc", "cudaStreamCreateWithPriority", "cudaMemcpyPeerAsync"}) {
     fake_cuda::FailNext(call, cudaErrorUnknown);
     EXPECT_THAT(Open("gpu:2"), HasSubstr("are not connected")) << call;
   }

@@ -24,7 +24,9 @@ void RecordFromHost(void* data) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<CudaStream>> CudaStream::Make(StreamKind kind, const Card& card, const Peers& peers) {
-  ASSIGN_OR_RETURN(StreamHandle stream, MakeStream(card));
+  // Otherwise an average would queue behind all blocks that the backward pass has waiting.
+  const bool first = kind == StreamKind::kCollective;
+  ASSIGN_OR_RETURN(StreamHandle stream, MakeStream(card, first ? StreamPriority::kFirst : StreamPriority::kLast));
   return std::unique_ptr<CudaStream>(new CudaStream(kind, card, peers, std::move(stream)));
 }
 

@@ -28,11 +28,18 @@ using EventHandle = std::unique_ptr<CUevent_st, Destroy<cudaEventDestroy>>;
 using DeviceHandle = std::unique_ptr<void, Destroy<cudaFree>>;
 using PinnedHandle = std::unique_ptr<void, Destroy<cudaFreeHost>>;
 
+// Waiting blocks of kernels of a stream that is kFirst start before those of other streams.
+enum class StreamPriority { kLast, kFirst };
+
 // A stream that does not synchronise with the legacy default stream.
-inline absl::StatusOr<StreamHandle> MakeStream(const Card& card) {
+inline absl::StatusOr<StreamHandle> MakeStream(const Card& card, StreamPriority priority = StreamPriority::kLast) {
   cudaStream_t stream = nullptr;
+  int last = 0, first = 0;
   RETURN_IF_ERROR(card.MakeCurrent());
-  RETURN_IF_ERROR(card.Check(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"));
+  RETURN_IF_ERROR(card.Check(cudaDeviceGetStreamPriorityRange(&last, &first), "cudaDeviceGetStreamPriorityRange"));
+  RETURN_IF_ERROR(card.Check(
+      cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority == StreamPriority::kFirst ? first : last),
+      "cudaStreamCreateWithPriority"));
   return StreamHandle(stream, {card.ordinal()});
 }
 
