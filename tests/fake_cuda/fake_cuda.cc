@@ -54,9 +54,14 @@ cudaError_t cudaMemGetInfo(size_t* free, size_t* total) {
   return cudaSuccess;
 }
 
+// A capture that forbids asking for the state of a stream: its own, or that of the calling thread.
+static std::shared_ptr<CUgraph_st> CaptureAround(cudaStream_t stream) {
+  return stream->capture != nullptr ? stream->capture : own_capture;
+}
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   if (const cudaError_t error = Trouble("cudaMalloc", current); error != cudaSuccess) return Done(error);
+  if (const cudaError_t error = Forbidden(); error != cudaSuccess) return Done(error);
   CardState& card = world().cards[current];
   if (bytes > kMemory - card.used) return Done(cudaErrorMemoryAllocation);
   const auto address = reinterpret_cast<uintptr_t>(std::aligned_alloc(256, (bytes + 255) / 256 * 256)) | kTag;
@@ -67,6 +72,7 @@ cudaError_t cudaMalloc(void** memory, size_t bytes) {
 }
 cudaError_t cudaFree(void* memory) {
   Touch();
+  if (const cudaError_t error = Forbidden(); error != cudaSuccess) return Done(error);
   if (memory == nullptr) return Done(Trouble("cudaFree", current));
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   for (CardState& card : world().cards) {
@@ -82,6 +88,7 @@ cudaError_t cudaFree(void* memory) {
 cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned int flags) {
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   if (const cudaError_t error = Trouble("cudaHostAlloc", current); error != cudaSuccess) return Done(error);
+  if (const cudaError_t error = Forbidden(); error != cudaSuccess) return Done(error);
   if (flags != cudaHostAllocPortable) return Done(cudaErrorInvalidValue);
   *memory = std::aligned_alloc(4096, (bytes + 4095) / 4096 * 4096);
   world().host_blocks[reinterpret_cast<uintptr_t>(*memory)] = bytes;
@@ -90,6 +97,7 @@ cudaError_t cudaHostAlloc(void** memory, size_t bytes, unsigned int flags) {
 }
 cudaError_t cudaFreeHost(void* memory) {
   Touch();
+  if (const cudaError_t error = Forbidden(); error != cudaSuccess) return Done(error);
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   const auto found = world().host_blocks.find(reinterpret_cast<uintptr_t>(memory));
   if (found == world().host_blocks.end()) return Done(cudaErrorInvalidValue);
@@ -124,9 +132,11 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   if (const cudaError_t error = Trouble("cudaStreamQuery", stream->card); error != cudaSuccess) return Done(error);
+  if (const cudaError_t error = Forbidden(CaptureAround(stream)); error != cudaSuccess) return Done(error);
   return Done(stream->Idle() ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  if (const cudaError_t error = Forbidden(CaptureAround(stream)); error != cudaSuccess) return Done(error);
   stream->Drain();
   return Done(Trouble("cudaStreamSynchronize", stream->card));
 }
@@ -134,6 +144,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (const cudaError_t error = Trouble("cudaStreamWaitEvent", stream->card); error != cudaSuccess) return Done(error);
   if (flags != 0) return Done(cudaErrorInvalidValue);
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
+  if (event->captured && event->capture.expired()) return Done(cudaErrorCapturedEvent);
   if (const auto capture = event->capture.lock(); capture != stream->capture) {
     if (stream->capture != nullptr) return Done(cudaErrorStreamCaptureIsolation);
     stream->capture = capture;
@@ -147,7 +158,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned int flags) {
   if (const cudaError_t error = Trouble("cudaEventCreateWithFlags", current); error != cudaSuccess) return Done(error);
   if (flags != cudaEventDisableTiming && flags != cudaEventDefault) return Done(cudaErrorInvalidValue);
-  *event = new CUevent_st{current, flags == cudaEventDefault, nullptr, {}};
+  *event = new CUevent_st{current, flags == cudaEventDefault, nullptr, false, {}};
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   ++world().handles;
   return cudaSuccess;
@@ -163,6 +174,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const cudaError_t error = Trouble("cudaEventRecord", stream->card); error != cudaSuccess) return Done(error);
   if (event->card != stream->card) return Done(cudaErrorInvalidResourceHandle);
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
+  event->captured = stream->capture != nullptr;
   event->capture = stream->capture;
   if (stream->capture != nullptr) {
     const auto other = stream->capture->others.find(stream);
@@ -176,14 +188,18 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   if (const cudaError_t error = Trouble("cudaEventQuery", event->card); error != cudaSuccess) return Done(error);
+  if (const cudaError_t error = Forbidden(); error != cudaSuccess) return Done(error);
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
+  if (event->captured) return Done(cudaErrorCapturedEvent);
   return Done(event->mark == nullptr || event->mark->Reached() ? cudaSuccess : cudaErrorNotReady);
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   if (const cudaError_t error = Trouble("cudaEventSynchronize", event->card); error != cudaSuccess) return Done(error);
+  if (const cudaError_t error = Forbidden(); error != cudaSuccess) return Done(error);
   std::shared_ptr<Mark> mark;
   {
     const std::lock_guard<std::recursive_mutex> lock(world().mutex);
+    if (event->captured) return Done(cudaErrorCapturedEvent);
     mark = event->mark;
   }
   if (mark != nullptr) mark->Await();
@@ -192,6 +208,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaEventElapsedTime(float* milliseconds, cudaEvent_t start, cudaEvent_t end) {
   if (const cudaError_t error = Trouble("cudaEventElapsedTime", end->card); error != cudaSuccess) return Done(error);
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
+  if (start->captured || end->captured) return Done(cudaErrorCapturedEvent);
   const bool timed = start->timed && end->timed && start->mark != nullptr && end->mark != nullptr;
   if (!timed || start->card != end->card) return Done(cudaErrorInvalidResourceHandle);
   if (!start->mark->Reached() || !end->mark->Reached()) return Done(cudaErrorNotReady);
@@ -213,8 +230,10 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, size_t bytes, cudaMemcpy
   if (target != (to_host ? -1 : stream->card) || source != (from_host ? -1 : stream->card)) {
     return Done(cudaErrorInvalidValue);
   }
+  const bool waits = (to_host && !IsPinned(to, bytes)) || (from_host && !IsPinned(from, bytes));
+  if (waits && stream->capture != nullptr) return Done(Forbidden(stream->capture));
   stream->Enqueue([=] { std::memcpy(RealOf(to), RealOf(from), bytes); });
-  if ((to_host && !IsPinned(to, bytes)) || (from_host && !IsPinned(from, bytes))) stream->Drain();
+  if (waits) stream->Drain();
   return cudaSuccess;
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_card, const void* from, int from_card, size_t bytes,
@@ -305,7 +324,7 @@ cudaError_t Launch(cudaStream_t stream, void (*kernel)(void*), void* data) {
   stream->Enqueue([=] { kernel(data); });
   return cudaSuccess;
 }
+int Priority(cudaStream_t stream) { return stream->priority; }
 void* Real(void* memory) { return RealOf(memory); }
 
 }  // namespace belfry::fake_cuda
-int Priority(cudaStream_t stream) { return stream->priority; }

@@ -1,5 +1,6 @@
 // The part of CUDA's runtime that the CUDA back-end calls, on host threads. A program that links it has the cards that
-// a test puts in. It is stricter than CUDA where CUDA's documents require something that CUDA does not check.
+// a test puts in. It is stricter than CUDA where CUDA's documents require something that CUDA does not check; to a
+// thread that captures it refuses all calls that may be unsafe, also those for other streams.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -39,10 +40,10 @@ int Handles();
 
 // Launches a kernel. It is an error unless the stream belongs to the current device and no error is pending.
 cudaError_t Launch(cudaStream_t stream, void (*kernel)(void*), void* data);
-// The host address of a card's memory, for kernels.
 // The priority that a stream was made with, from 0, the last, to kFirstPriority.
 constexpr int kFirstPriority = -5;
 int Priority(cudaStream_t stream);
+// The host address of a card's memory, for kernels.
 void* Real(void* memory);
 
 }  // namespace belfry::fake_cuda

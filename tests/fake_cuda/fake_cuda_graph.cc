@@ -9,13 +9,17 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mo
   if (const cudaError_t error = Trouble("cudaStreamBeginCapture", stream->card); error != cudaSuccess) {
     return Done(error);
   }
-  if (stream->capture != nullptr || mode != cudaStreamCaptureModeThreadLocal) return Done(cudaErrorIllegalState);
-  stream->capture = std::make_shared<CUgraph_st>();
+  if (stream->capture != nullptr || own_capture != nullptr || mode != cudaStreamCaptureModeThreadLocal) {
+    return Done(cudaErrorIllegalState);
+  }
+  stream->capture = own_capture = std::make_shared<CUgraph_st>();
   return cudaSuccess;
 }
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
   const cudaError_t error = Trouble("cudaStreamEndCapture", stream->card);
   if (stream->capture == nullptr) return Done(cudaErrorIllegalState);
+  if (stream->capture != own_capture) return Done(cudaErrorStreamCaptureWrongThread);
+  own_capture = nullptr;
   const std::shared_ptr<CUgraph_st> capture = std::exchange(stream->capture, nullptr);
   bool joined = true;
   for (const auto& [other, recorded] : capture->others) {
@@ -23,10 +27,17 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
     joined = joined && recorded;
   }
   if (error != cudaSuccess) return Done(error);
+  if (capture->invalid) return Done(cudaErrorStreamCaptureInvalidated);
   if (!joined) return Done(cudaErrorStreamCaptureUnjoined);
   *graph = new CUgraph_st(*capture);
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   ++world().handles;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  *status = stream->capture == nullptr ? cudaStreamCaptureStatusNone
+            : stream->capture->invalid ? cudaStreamCaptureStatusInvalidated
+                                       : cudaStreamCaptureStatusActive;
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) {

@@ -132,11 +132,27 @@ inline bool IsPinned(const void* memory, size_t bytes) {
 // Work given to streams while one of them captured. Used by the capturing thread.
 struct CUgraph_st {
   std::vector<std::function<void()>> work;
+  bool invalid = false;                 // a call that a capture forbids was made
   std::map<cudaStream_t, bool> others;  // streams that joined the capture; true if their last operation was a record
 };
 struct CUgraphExec_st {
   std::vector<std::function<void()>> work;
 };
+
+namespace belfry::fake_cuda {
+
+// The capture that this thread has begun and not ended.
+inline thread_local std::shared_ptr<CUgraph_st> own_capture;
+
+// The error of calls that a capture forbids (cudaThreadExchangeStreamCaptureMode in the CUDA Runtime API): none outside
+// of one. It makes the capture invalid.
+inline cudaError_t Forbidden(const std::shared_ptr<CUgraph_st>& capture = own_capture) {
+  if (capture == nullptr) return cudaSuccess;
+  capture->invalid = true;
+  return cudaErrorStreamCaptureUnsupported;
+}
+
+}  // namespace belfry::fake_cuda
 
 struct CUstream_st {
   CUstream_st(int on, int given) : card(on), priority(given), thread([this] { Work(); }) {}
@@ -194,5 +210,6 @@ struct CUevent_st {
   int card;
   bool timed;
   std::shared_ptr<belfry::fake_cuda::Mark> mark;  // the last record; guarded by the world's mutex
-  std::weak_ptr<CUgraph_st> capture;              // the capture in which it was last recorded
+  bool captured;                                  // last recorded in a capture,
+  std::weak_ptr<CUgraph_st> capture;              // this one, if it has not ended
 };

@@ -7,6 +7,7 @@
 #include <spdlog/spdlog.h>
 
 #include <atomic>
+#include <functional>
 #include <sstream>
 #include <thread>
 #include <vector>
@@ -132,7 +133,6 @@ TEST_F(FakeCuda, ProcessesOfAMachineTakeCardsInTurn) {
               HasSubstr("start at most 2 processes on this machine"));
 }
 
-// On any thread, at any time.
 TEST_F(FakeCuda, CollectivesGoFirst) {
   Open("gpu:1");
   const auto priority = [&](StreamKind kind) {
@@ -144,6 +144,7 @@ TEST_F(FakeCuda, CollectivesGoFirst) {
   }
 }
 
+// On any thread, at any time.
 TEST_F(FakeCuda, CardsThatAreNotUsedAreLeftAlone) {
   Open("gpu:1", {.visible_gpus = "1"});
   const auto apart = [](auto&& work) { std::thread(work).join(); };
@@ -360,6 +361,94 @@ TEST_F(FakeCuda, EventsThatCouldNotBeMadeAreMadeLater) {
   for (uint32_t run = 1; run < 20; ++run) stream->Record(*event, run);
   EXPECT_TRUE(event->Wait(19, kNever).ok());
   EXPECT_TRUE(stream->Synchronize().ok());
+}
+
+// CUDA allows none of this, and what was captured is lost.
+TEST_F(FakeCuda, ACapturingThreadMayNotAllocateOrAsk) {
+  Open("gpu:1");
+  const auto stream = gpu(0).NewStream(StreamKind::kCompute).value(),
+             other = gpu(0).NewStream(StreamKind::kCopyIn).value();
+  const cudaStream_t native = NativeStream(*stream), beside = NativeStream(*other);
+  void *memory = nullptr, *host = nullptr;
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  ASSERT_EQ(cudaMalloc(&memory, 100), cudaSuccess);
+  ASSERT_EQ(cudaHostAlloc(&host, 100, cudaHostAllocPortable), cudaSuccess);
+  void* more = nullptr;
+  char pageable[100] = {};
+  const std::vector<std::function<cudaError_t()>> calls = {
+      [&] { return cudaMalloc(&more, 100); },
+      [&] { return cudaHostAlloc(&more, 100, cudaHostAllocPortable); },
+      [&] { return cudaFree(memory); },
+      [&] { return cudaFreeHost(host); },
+      [&] { return cudaStreamQuery(native); },
+      [&] { return cudaStreamQuery(beside); },
+      [&] { return cudaStreamSynchronize(native); },
+      [&] { return cudaStreamSynchronize(beside); },
+      [&] { return cudaEventQuery(event); },
+      [&] { return cudaEventSynchronize(event); },
+      [&] { return cudaMemcpyAsync(memory, pageable, 100, cudaMemcpyHostToDevice, native); },
+  };
+  for (size_t i = 0; i < calls.size(); ++i) {
+    ASSERT_TRUE(stream->BeginCapture().ok());
+    EXPECT_EQ(calls[i](), cudaErrorStreamCaptureUnsupported) << i;
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaErrorStreamCaptureInvalidated) << i;
+    EXPECT_EQ(graph, nullptr);
+    // Another thread may, but not of the stream that captures.
+    ASSERT_TRUE(stream->BeginCapture().ok());
+    std::thread([&] {
+      EXPECT_EQ(cudaEventQuery(event), cudaSuccess);
+      EXPECT_EQ(cudaStreamQuery(beside), cudaSuccess);
+      EXPECT_EQ(cudaMalloc(&more, 100), cudaSuccess);
+      EXPECT_EQ(cudaFree(more), cudaSuccess);
+    }).join();
+    EXPECT_TRUE(stream->EndCapture().ok());
+  }
+  cudaGetLastError();
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_EQ(cudaFree(memory), cudaSuccess);
+  EXPECT_EQ(cudaFreeHost(host), cudaSuccess);
+}
+
+TEST_F(FakeCuda, EventsOfACaptureCannotBeAskedUntilTheyAreRecordedAgain) {
+  Open("gpu:1");
+  const auto stream = gpu(0).NewStream(StreamKind::kCompute).value(),
+             other = gpu(0).NewStream(StreamKind::kCopyIn).value();
+  const cudaStream_t native = NativeStream(*stream);
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), cudaSuccess);
+  ASSERT_TRUE(stream->BeginCapture().ok());
+  ASSERT_EQ(cudaEventRecord(event, native), cudaSuccess);
+  std::thread([&] {
+    EXPECT_EQ(cudaEventQuery(event), cudaErrorCapturedEvent);
+    EXPECT_EQ(cudaStreamQuery(native), cudaErrorStreamCaptureUnsupported);
+    cudaGraph_t graph = nullptr;
+    EXPECT_EQ(cudaStreamEndCapture(native, &graph), cudaErrorStreamCaptureWrongThread);
+  }).join();
+  EXPECT_FALSE(stream->EndCapture().ok());
+  EXPECT_EQ(cudaEventQuery(event), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaEventSynchronize(event), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaStreamWaitEvent(NativeStream(*other), event, 0), cudaErrorCapturedEvent);
+  EXPECT_EQ(cudaEventRecord(event, native), cudaSuccess);
+  EXPECT_EQ(cudaEventSynchronize(event), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(event), cudaSuccess);
+  cudaGetLastError();
+}
+
+TEST_F(FakeCuda, ACaptureRefusesEventsOfTheHost) {
+  Open("gpu:1");
+  const auto stream = gpu(0).NewStream(StreamKind::kCompute).value();
+  const auto event = devices_.device(0).NewEvent();
+  ASSERT_TRUE(stream->BeginCapture().ok());
+  stream->Record(*event, 1);
+  EXPECT_TRUE(event->Wait(1, kNever).ok()) << "nobody waits for ever";
+  const absl::Status status = stream->EndCapture().status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(Message(status), HasSubstr("a captured step cannot record an event of the host"));
+  stream->Record(*event, 2);
+  EXPECT_TRUE(stream->Synchronize().ok());
+  EXPECT_TRUE(event->Wait(2, SteadyNow()).ok());
 }
 
 // Opening may fail at any call, and then leaves nothing behind.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "framework/base/status.h"
 #include "framework/device/cuda/cuda_device.h"
 #include "framework/device/cuda/cuda_event.h"
@@ -45,16 +46,25 @@ void CudaStream::Record(Event& event, uint32_t run) {
     error_.Update(native->RecordOn(card_, stream_.get(), run));
     return;
   }
-  cudaSetDevice(card_.ordinal());
-  auto record = std::make_unique<HostRecord>(HostRecord{&event, run});
-  const absl::Status status =
-      card_.Check(cudaLaunchHostFunc(stream_.get(), RecordFromHost, record.get()), "cudaLaunchHostFunc");
+  const absl::Status status = RecordOnHost(event, run);
   error_.Update(status);
-  if (status.ok()) {
-    record.release();
-  } else {
-    event.Record(run);  // Otherwise its waiters would wait forever.
+  if (!status.ok()) event.Record(run);  // Otherwise its waiters would wait forever.
+}
+
+absl::Status CudaStream::RecordOnHost(Event& event, uint32_t run) {
+  RETURN_IF_ERROR(card_.MakeCurrent());
+  cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+  RETURN_IF_ERROR(card_.Check(cudaStreamIsCapturing(stream_.get(), &capture), "cudaStreamIsCapturing"));
+  if (capture != cudaStreamCaptureStatusNone) {
+    // Each replay would delete the record.
+    return absl::FailedPreconditionError(
+        absl::StrCat(card_.label(),
+                     ": a captured step cannot record an event of the host; run it without capture (replay = false)"));
   }
+  auto record = std::make_unique<HostRecord>(HostRecord{&event, run});
+  RETURN_IF_ERROR(card_.Check(cudaLaunchHostFunc(stream_.get(), RecordFromHost, record.get()), "cudaLaunchHostFunc"));
+  record.release();
+  return absl::OkStatus();
 }
 
 absl::Status CudaStream::Copy(void* to, const Device& to_device, const void* from, const Device& from_device,

@@ -34,6 +34,7 @@ class CudaStream final : public Stream {
  private:
   CudaStream(StreamKind kind, const Card& card, const Peers& peers, StreamHandle stream)
       : kind_(kind), card_(card), peers_(peers), stream_(std::move(stream)) {}
+  absl::Status RecordOnHost(Event& event, uint32_t run);
   absl::Status CopyBetween(void* to, const Card& to_card, const void* from, const Card& from_card, size_t bytes);
   absl::StatusOr<HostRoute*> Route(const Card& from, const Card& to);
 
