@@ -1,31 +1,19 @@
-// Sums of rows with equal indices on GPUs, without atomics: the indices are sorted together with their positions.
+// Sums and means of rows with equal indices on GPUs, without atomics.
 #include <cstdint>
 
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/kernel_table.h"
 #include "ops/gpu/divider_impl.h"
-#include "ops/index/sort_gpu_impl.h"
+#include "ops/index/row_sums_gpu_impl.h"
 #include "ops/training/training_ops.h"
 
 namespace belfry::ops {
 namespace {
 
-constexpr uint64_t kSkipped = 0xffffffff;  // the index of rows that count for nothing; it comes last
+constexpr int64_t kSkipped = 0xffffffff;  // the index of rows that count for nothing; it comes last
 
-// Adds up rows, as SumOfRows in sum_rows.cc.
-template <class C>
-class SumRule {
- public:
-  BELFRY_GPU bool Counts(int64_t) const { return true; }
-  BELFRY_GPU void Add(int64_t, C x) { sum_ += x; }
-  BELFRY_GPU C Result() const { return sum_; }
-
- private:
-  C sum_ = 0;
-};
-
-// Their means, as MeanOfRows there.
+// Means of rows, as MeanOfRows in sum_rows.cc.
 template <class C, class Index>
 class MeanRule {
  public:
@@ -60,66 +48,87 @@ class MeanRule {
   int count_ = 0;
 };
 
-// The sort key: an index, then its position.
-template <class Index, class Rule>
-struct KeyAt {
-  const Index* indices;
-  Rule rule;
-  BELFRY_GPU uint64_t operator()(int64_t i) const {
-    const auto index = static_cast<int64_t>(indices[i]);
-    const bool counts = index >= 0 && index < static_cast<int64_t>(kSkipped) && rule.Counts(i);
-    return (counts ? static_cast<uint64_t>(index) : kSkipped) << 32 | static_cast<uint64_t>(i);
+// Enqueues kept[k] = the index of position k if it is the first one with it, or -1.
+template <class Index>
+absl::Status KeepFirst(Stream& stream, int64_t count, const uint64_t* sorted, Index* kept) {
+  return gpu::ForEach(stream, count, [=] BELFRY_GPU(int64_t s) {
+    const int64_t row = RowOf(sorted[s]);
+    const bool first = row != kSkipped && (s == 0 || RowOf(sorted[s - 1]) != row);
+    kept[PositionOf(sorted[s])] = static_cast<Index>(first ? row : -1);
+  });
+}
+
+// The rows of the sums, by the first position of an index.
+template <class S>
+struct RowsByPosition {
+  S* sums;
+  BELFRY_GPU S* At(const GatherLayout& layout, uint64_t key, int64_t, int64_t column) const {
+    return sums + PositionOf(key) * layout.inner + column;
   }
 };
-BELFRY_GPU inline uint64_t IndexOf(uint64_t key) { return key >> 32; }
-BELFRY_GPU inline int64_t PositionOf(uint64_t key) { return static_cast<int64_t>(key & 0xffffffff); }
 
+template <class T, class Index>
+Kernel SumRowsKernel(int64_t count, int64_t width) {
+  using S = gpu::Stored<T>;
+  const SumPlan plan({.rows = kSkipped, .count = count, .inner = width});
+  return {[=](const KernelContext& context) -> absl::Status {
+            if (count == 0) return absl::OkStatus();
+            Stream& stream = *context.stream;
+            auto* const sums = context.output<S>(0);
+            RETURN_IF_ERROR(gpu::SetBytes(stream, sums, 0, static_cast<size_t>(count * width) * sizeof(S)));
+            ASSIGN_OR_RETURN(const uint64_t* const sorted,
+                             SumEqualRows<T>(stream, plan, context.input<Index>(1), context.input<S>(0),
+                                             context.workspace, RowsByPosition<S>{sums}));
+            return KeepFirst(stream, count, sorted, context.output<Index>(1));
+          },
+          plan.workspace_bytes<gpu::Compute<T>>()};
+}
+
+// The sort key of a row that counts, as that of a row of index kSkipped if it does not.
+template <class Index, class Rule>
+struct CountedKeyAt {
+  RowKeyAt<Index> key;
+  Rule rule;
+  BELFRY_GPU uint64_t operator()(int64_t i) const {
+    return rule.Counts(i) ? key(i) : static_cast<uint64_t>(kSkipped) << 32 | static_cast<uint64_t>(i);
+  }
+};
+
+// One thread adds up an index, which has at most a row of each tower.
 template <class T, class Index, class Rule>
-absl::Status AddUpRows(const KernelContext& context, int64_t count, int64_t width, const Rule& rule) {
+absl::Status AverageRows(const KernelContext& context, int64_t count, int64_t width, const Rule& rule) {
   if (count == 0) return absl::OkStatus();
   Stream& stream = *context.stream;
   auto* const a = static_cast<uint64_t*>(context.workspace);
-  RETURN_IF_ERROR(SortKeys(stream, count, KeyAt<Index, Rule>{context.input<Index>(1), rule}, a, a + count));
+  const CountedKeyAt<Index, Rule> key{{context.input<Index>(1), kSkipped}, rule};
+  RETURN_IF_ERROR(SortKeys(stream, count, key, a, a + count));
   const uint64_t* const sorted = SortedIn(count, a, a + count);
-  auto* const kept = context.output<Index>(1);
-  RETURN_IF_ERROR(gpu::ForEach(stream, count, [=] BELFRY_GPU(int64_t s) {
-    const uint64_t index = IndexOf(sorted[s]);
-    const bool first = index != kSkipped && (s == 0 || IndexOf(sorted[s - 1]) != index);
-    kept[PositionOf(sorted[s])] = first ? static_cast<Index>(index) : static_cast<Index>(-1);
-  }));
+  RETURN_IF_ERROR(KeepFirst(stream, count, sorted, context.output<Index>(1)));
   const auto* const rows = context.input<gpu::Stored<T>>(0);
-  auto* const sums = context.output<gpu::Stored<T>>(0);
+  auto* const means = context.output<gpu::Stored<T>>(0);
   const Divider by_width(width, count * width);
   return gpu::ForEach(stream, count * width, [=] BELFRY_GPU(int64_t i) {
     int64_t s = i;
     const int64_t column = by_width.Split(s);
-    const uint64_t index = IndexOf(sorted[s]);
+    const int64_t row = RowOf(sorted[s]);
     gpu::Compute<T> result = 0;
-    if (index != kSkipped && (s == 0 || IndexOf(sorted[s - 1]) != index)) {
-      Rule sum = rule;
-      for (int64_t k = s; k < count && IndexOf(sorted[k]) == index; ++k) {
+    if (row != kSkipped && (s == 0 || RowOf(sorted[s - 1]) != row)) {
+      Rule mean = rule;
+      for (int64_t k = s; k < count && RowOf(sorted[k]) == row; ++k) {
         const int64_t at = PositionOf(sorted[k]);
-        sum.Add(at, gpu::Widen(rows[at * width + column]));
+        mean.Add(at, gpu::Widen(rows[at * width + column]));
       }
-      result = sum.Result();
+      result = mean.Result();
     }
-    sums[PositionOf(sorted[s]) * width + column] = gpu::Narrow<T>(result);
+    means[PositionOf(sorted[s]) * width + column] = gpu::Narrow<T>(result);
   });
-}
-
-template <class T, class Index>
-Kernel SumRowsKernel(int64_t count, int64_t width) {
-  return {[=](const KernelContext& context) {
-            return AddUpRows<T, Index>(context, count, width, SumRule<gpu::Compute<T>>());
-          },
-          2 * static_cast<size_t>(count) * sizeof(uint64_t)};
 }
 
 template <class T, class Index>
 Kernel MeanRowsKernel(int64_t count, int64_t width, int64_t towers) {
   return {[=](const KernelContext& context) {
             const MeanRule<gpu::Compute<T>, Index> rule(context.input<Index>(2), context.input<float>(3), towers);
-            return AddUpRows<T, Index>(context, count, width, rule);
+            return AverageRows<T, Index>(context, count, width, rule);
           },
           2 * static_cast<size_t>(count) * sizeof(uint64_t)};
 }

@@ -311,5 +311,50 @@ TEST_F(GpuNnTest, AttentionOfScoresThatAreAllMaskedByTheSame) {
   }
 }
 
+TEST_F(GpuNnTest, SumsOfManyRowsOfOneIndex) {
+  for (const int64_t count : {1, 16, 17, 300, 3000}) {
+    for (const int64_t period : {1, 2, 100}) {  // number of indices
+      Tensor rows(DType::kFloat32, {count, 3}), indices(DType::kInt64, {count});
+      for (int64_t i = 0; i < rows.elements(); ++i) {
+        rows.data<float>()[i] = static_cast<float>(std::sin(0.7 * static_cast<double>(i)));
+      }
+      for (int64_t i = 0; i < count; ++i) indices.data<int64_t>()[i] = i % 50 == 49 ? -1 : i % period;
+      ExpectAgrees(SumRows(scope(), Const(scope(), rows), Const(scope(), indices)).value, 1e-4);
+    }
+  }
+}
+
+// A single sum would lose ones that are added to a large number.
+TEST_F(GpuNnTest, RowsOfOneIndexAreAddedUpInGroups) {
+  constexpr int64_t kCount = 4096;
+  Tensor rows(DType::kFloat32, {kCount, 1});
+  rows.data<float>()[0] = 0x1p24f;
+  std::fill_n(rows.data<float>() + 1, kCount - 1, 1.0f);
+  const Output indices = Fill(scope(), {kCount}, 5, DType::kInt32);
+  const std::vector<Tensor> sums = OnGpu(RunOf(SumRows(scope(), Const(scope(), rows), indices).value));
+  ASSERT_EQ(sums.size(), 2u);
+  EXPECT_GT(sums[0].data<float>()[0], 0x1p24f + kCount / 2);
+}
+
+TEST_F(GpuNnTest, RecurrencesIn16BitsAreFiniteWhereProductsOverflow) {
+  const auto large = [&](const Shape& shape, double step) {
+    Tensor x(DType::kFloat32, shape);
+    for (int64_t i = 0; i < x.elements(); ++i) {
+      x.data<float>()[i] = static_cast<float>(6e4 * std::sin(step * static_cast<double>(i + 1)));
+    }
+    return Cast(scope(), Const(scope(), x), DType::kFloat16);
+  };
+  for (const int64_t gates : {3, 4}) {
+    const Output projection = large({2, 3, 5 * gates}, 1.3), weights = large({5, 5 * gates}, 2.7);
+    const Output state = large({2, 5}, 0.9);
+    const std::vector<Output> all =
+        gates == 3 ? scope().AddAll("Gru", {projection, weights, large({15}, 1.1), state})
+                   : scope().AddAll("Lstm", {projection, weights, state, large({2, 5}, 0.2)}, {{"U", DType::kFloat32}});
+    ASSERT_FALSE(all.empty()) << graph_.status();
+    for (const double y : OnGpu(RunOf(all[0]))[0].ToDoubles()) EXPECT_TRUE(std::isfinite(y));
+    ExpectAgrees(all[0], 1e-3);
+  }
+}
+
 }  // namespace
 }  // namespace belfry::ops
