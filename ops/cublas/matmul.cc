@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/alignment.h"
 #include "framework/base/status.h"
 #include "framework/device/cuda/current.h"
 #include "framework/device/cuda/native.h"
@@ -75,6 +76,9 @@ class Product {
     if (p.bias) {
       RETURN_IF_ERROR(
           Describe(CUBLASLT_MATMUL_DESC_EPILOGUE, p.relu ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_BIAS));
+      // The heuristic may look at the alignment of the bias. Run sets its address.
+      const void* const aligned = reinterpret_cast<const void*>(kAlignment);
+      RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
     }
     RETURN_IF_ERROR(Layout(p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.batch, p.same_b, first_));
     RETURN_IF_ERROR(Layout(p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.batch, p.same_a, second_));
@@ -141,9 +145,16 @@ class Product {
                                 preference_, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes, sizeof(schemes)),
                             "setting a matmul preference"));
     }
-    RETURN_IF_ERROR(Check(cublasLtMatmulAlgoGetHeuristic(handle_, description_, first_, second_, result_, result_,
-                                                         preference_, kCandidates, results_.data(), &found_),
-                          "finding an algorithm"));
+    const cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle_, description_, first_, second_, result_, result_, preference_, kCandidates, results_.data(), &found_);
+    // cuBLASLt's word for a combination of types, layouts and epilogue that it does not have.
+    if (status == CUBLAS_STATUS_INVALID_VALUE) {
+      return absl::UnimplementedError("cuBLASLt: this product is not one that it supports");
+    }
+    RETURN_IF_ERROR(Check(status, "finding an algorithm"));
+    const auto end = std::remove_if(results_.begin(), results_.begin() + found_,
+                                    [](const auto& result) { return result.state != CUBLAS_STATUS_SUCCESS; });
+    found_ = static_cast<int>(end - results_.begin());
     return found_ > 0 ? absl::OkStatus() : absl::UnimplementedError("cuBLASLt has no algorithm for this product");
   }
 
