@@ -39,16 +39,16 @@ struct Handle {
 };
 
 struct Types {
-  cudaDataType_t data;
+  cudaDataType_t data, result;
   cublasComputeType_t compute;
   cudaDataType_t scale;
 };
 Types TypesOf(DType dtype, bool tf32) {
   switch (dtype) {
-    case DType::kFloat64: return {CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F};
-    case DType::kFloat16: return {CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F};
-    case DType::kBFloat16: return {CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F};
-    default: return {CUDA_R_32F, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F};
+    case DType::kFloat64: return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F, CUDA_R_64F};
+    case DType::kFloat16: return {CUDA_R_16F, CUDA_R_16F, CUBLAS_COMPUTE_32F, CUDA_R_32F};
+    case DType::kBFloat16: return {CUDA_R_16BF, CUDA_R_16BF, CUBLAS_COMPUTE_32F, CUDA_R_32F};
+    default: return {CUDA_R_32F, CUDA_R_32F, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F};
   }
 }
 
@@ -80,9 +80,12 @@ class Product {
       const void* const aligned = reinterpret_cast<const void*>(kAlignment);
       RETURN_IF_ERROR(Describe(CUBLASLT_MATMUL_DESC_BIAS_POINTER, aligned));
     }
-    RETURN_IF_ERROR(Layout(p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.batch, p.same_b, first_));
-    RETURN_IF_ERROR(Layout(p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.batch, p.same_a, second_));
-    RETURN_IF_ERROR(Layout(p.n, p.m, p.batch, /*same=*/false, result_));
+    RETURN_IF_ERROR(
+        Layout(types_.data, p.transpose_b ? p.k : p.n, p.transpose_b ? p.n : p.k, p.batch, p.same_b, first_));
+    RETURN_IF_ERROR(
+        Layout(types_.data, p.transpose_a ? p.m : p.k, p.transpose_a ? p.k : p.m, p.batch, p.same_a, second_));
+    if (p.wide) types_.result = CUDA_R_32F;
+    RETURN_IF_ERROR(Layout(types_.result, p.n, p.m, p.batch, /*same=*/false, result_));
     return Find(math, p.alignment);
   }
 
@@ -109,10 +112,11 @@ class Product {
   }
 
   // Describes a contiguous column-major matrix.
-  absl::Status Layout(int64_t rows, int64_t columns, int64_t batch, bool same, cublasLtMatrixLayout_t& layout) const {
-    RETURN_IF_ERROR(Check(cublasLtMatrixLayoutCreate(&layout, types_.data, static_cast<uint64_t>(rows),
-                                                     static_cast<uint64_t>(columns), rows),
-                          "creating a matrix layout"));
+  static absl::Status Layout(cudaDataType_t type, int64_t rows, int64_t columns, int64_t batch, bool same,
+                             cublasLtMatrixLayout_t& layout) {
+    RETURN_IF_ERROR(Check(
+        cublasLtMatrixLayoutCreate(&layout, type, static_cast<uint64_t>(rows), static_cast<uint64_t>(columns), rows),
+        "creating a matrix layout"));
     if (batch == 1) return absl::OkStatus();
     const auto count = static_cast<int32_t>(batch);
     if (count != batch) return absl::UnimplementedError(absl::StrCat("cuBLASLt: a batch of ", batch, " is too large"));
@@ -170,7 +174,7 @@ class Product {
 std::string KeyOf(const GpuMatMul& p, const MathMode& math) {
   return absl::StrCat("matmul ", DTypeName(p.dtype), " m", p.m, " n", p.n, " k", p.k, " batch", p.batch,
                       p.transpose_a ? " ta" : "", p.transpose_b ? " tb" : "", p.same_a ? " sa" : "",
-                      p.same_b ? " sb" : "", p.bias ? " bias" : "", p.relu ? " relu" : "",
+                      p.same_b ? " sb" : "", p.bias ? " bias" : "", p.relu ? " relu" : "", p.wide ? " wide" : "",
                       p.alignment < 64 ? absl::StrCat(" aligned ", p.alignment) : "", math.tf32 ? " tf32" : "",
                       " cublas", cublasLtGetVersion());
 }
@@ -191,7 +195,7 @@ absl::StatusOr<GpuMatMulCore> MakeLibraryGpuMatMul(const GpuMatMul& p, Device& d
     }
     const std::array<size_t, 5> bytes = {static_cast<size_t>(p.m * p.k) * size, static_cast<size_t>(p.k * p.n) * size,
                                          static_cast<size_t>(p.n) * SizeOf(p.dtype),
-                                         static_cast<size_t>(p.m * p.n) * size, most_workspace};
+                                         static_cast<size_t>(p.m * p.n * p.batch) * SizeOf(p.result()), most_workspace};
     ASSIGN_OR_RETURN(
         chosen,
         ChooseFastest(device, KeyOf(p, device.math()), product->candidates(), bytes,

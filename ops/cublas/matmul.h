@@ -19,7 +19,10 @@ struct GpuMatMul {
   bool transpose_a = false, transpose_b = false, same_a = false, same_b = false;
   DType dtype = DType::kFloat32;
   bool bias = false, relu = false;  // applied to every row of y: + bias [n], then ReLU
+  bool wide = false;                // y is float32, whatever dtype is. REQUIRES: float16 or bfloat16, no bias
   int64_t alignment = 64;           // of a, b and y, in bytes
+
+  DType result() const { return wide ? DType::kFloat32 : dtype; }
 };
 struct GpuMatMulOperands {
   const void *a, *b, *bias;

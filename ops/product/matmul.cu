@@ -16,9 +16,9 @@ struct Matrices {
   int64_t size_a, size_b;    // elements per matrix
 };
 
-template <class T>
+template <class T, class Result>
 absl::Status Multiply(Stream& stream, int64_t elements, const Matrices& size, const GpuBroadcast& batch,
-                      const gpu::Stored<T>* a, const gpu::Stored<T>* b, gpu::Stored<T>* y) {
+                      const gpu::Stored<T>* a, const gpu::Stored<T>* b, gpu::Stored<Result>* y) {
   using W = typename functor::Wrapping<gpu::Compute<T>>::type;
   return gpu::ForEach(stream, elements, [=] BELFRY_GPU(int64_t i) {
     int64_t product = i, at_a, at_b;
@@ -30,13 +30,13 @@ absl::Status Multiply(Stream& stream, int64_t elements, const Matrices& size, co
     for (int64_t p = 0; p < size.k; ++p) {
       sum += functor::Wrap(gpu::Widen(from_a[p * size.step_a])) * functor::Wrap(gpu::Widen(from_b[p * size.step_b]));
     }
-    y[i] = gpu::Narrow<T>(static_cast<gpu::Compute<T>>(sum));
+    y[i] = gpu::Narrow<Result>(static_cast<gpu::Compute<T>>(sum));
   });
 }
 
 }  // namespace
 
-template <class T>
+template <class T, class Result>
 absl::StatusOr<Kernel> MakePlainGpuMatMul(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   const Shape &a = spec.inputs[0].shape, &b = spec.inputs[1].shape, &y = spec.outputs[0].shape;
@@ -54,7 +54,8 @@ absl::StatusOr<Kernel> MakePlainGpuMatMul(const KernelSpec& spec) {
                       .size_b = b[-2] * b[-1]};
   ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(a), BatchOf(b)));
   return Kernel{[elements, size, batch = GpuBroadcast(batch)](const KernelContext& at) {
-    return Multiply<T>(*at.stream, elements, size, batch, at.input<S>(0), at.input<S>(1), at.output<S>(0));
+    return Multiply<T, Result>(*at.stream, elements, size, batch, at.input<S>(0), at.input<S>(1),
+                               at.output<gpu::Stored<Result>>(0));
   }};
 }
 
@@ -62,6 +63,8 @@ template absl::StatusOr<Kernel> MakePlainGpuMatMul<float>(const KernelSpec& spec
 template absl::StatusOr<Kernel> MakePlainGpuMatMul<double>(const KernelSpec& spec);
 template absl::StatusOr<Kernel> MakePlainGpuMatMul<Half>(const KernelSpec& spec);
 template absl::StatusOr<Kernel> MakePlainGpuMatMul<BFloat16>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakePlainGpuMatMul<Half, float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakePlainGpuMatMul<BFloat16, float>(const KernelSpec& spec);
 template absl::StatusOr<Kernel> MakePlainGpuMatMul<int32_t>(const KernelSpec& spec);
 template absl::StatusOr<Kernel> MakePlainGpuMatMul<int64_t>(const KernelSpec& spec);
 

@@ -21,9 +21,10 @@ absl::StatusOr<Kernel> MakeByLibrary(const KernelSpec& spec, bool bias, bool rel
                     .n = y[-1],
                     .transpose_a = spec.attrs.Bool("transpose_a"),
                     .transpose_b = spec.attrs.Bool("transpose_b"),
-                    .dtype = spec.outputs[0].dtype,
+                    .dtype = spec.inputs[0].dtype,
                     .bias = bias,
-                    .relu = relu};
+                    .relu = relu,
+                    .wide = spec.outputs[0].dtype != spec.inputs[0].dtype};
   product.k = a[product.transpose_a ? -2 : -1];
   if (y.elements() == 0 || product.k == 0) return absl::UnimplementedError("no elements");
   ASSIGN_OR_RETURN(const BroadcastPlan batch, PlanBroadcast(BatchOf(a), BatchOf(b)));
@@ -32,7 +33,7 @@ absl::StatusOr<Kernel> MakeByLibrary(const KernelSpec& spec, bool bias, bool rel
   product.same_b = batch.stride_b == 0;
   const auto size = static_cast<int64_t>(SizeOf(product.dtype));
   const int64_t step_a = a[-2] * a[-1] * size, step_b = b[-2] * b[-1] * size;
-  const int64_t step_y = product.m * product.n * batch.inner * size;
+  const int64_t step_y = product.m * product.n * batch.inner * static_cast<int64_t>(SizeOf(product.result()));
   if (batch.rows > 1) {
     for (const int64_t step : {step_a, step_b, step_y}) product.alignment = std::gcd(product.alignment, step);
   }
@@ -65,16 +66,18 @@ absl::StatusOr<Kernel> MakeFused(const KernelSpec& spec) {
 
 }  // namespace
 
-template <class T>
+template <class T, class Result>
 absl::StatusOr<Kernel> MakeGpuMatMul(const KernelSpec& spec) {
   absl::StatusOr<Kernel> kernel = MakeByLibrary(spec, false, false);
-  return absl::IsUnimplemented(kernel.status()) ? MakePlainGpuMatMul<T>(spec) : std::move(kernel);
+  return absl::IsUnimplemented(kernel.status()) ? MakePlainGpuMatMul<T, Result>(spec) : std::move(kernel);
 }
 
 template absl::StatusOr<Kernel> MakeGpuMatMul<float>(const KernelSpec& spec);
 template absl::StatusOr<Kernel> MakeGpuMatMul<double>(const KernelSpec& spec);
 template absl::StatusOr<Kernel> MakeGpuMatMul<Half>(const KernelSpec& spec);
 template absl::StatusOr<Kernel> MakeGpuMatMul<BFloat16>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeGpuMatMul<Half, float>(const KernelSpec& spec);
+template absl::StatusOr<Kernel> MakeGpuMatMul<BFloat16, float>(const KernelSpec& spec);
 
 void AddMatMulGpuKernels(KernelTable& table) {
   table.AddKernels("MatMul", Kernels<float, double, Half, BFloat16>(

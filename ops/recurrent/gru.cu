@@ -15,7 +15,8 @@ struct GruStep {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
   Problem p;
-  const S *projection, *biases, *product;
+  const S *projection, *biases;
+  const C* product;
   S *y, *last, *gates, *candidates;
   const int32_t* lengths;
   int64_t step;
@@ -30,7 +31,7 @@ struct GruStep {
     C projected[3], sums[3];
     for (int k = 0; k < 3; ++k) {
       projected[k] = gpu::Widen(projection[first + k * p.h]);
-      sums[k] = gpu::Widen(product[(3 * batch + k) * p.h + unit]) + gpu::Widen(biases[k * p.h + unit]);
+      sums[k] = product[(3 * batch + k) * p.h + unit] + gpu::Widen(biases[k * p.h + unit]);
     }
     const C reset = recurrent::Sigmoid(projected[0] + sums[0]), keep = recurrent::Sigmoid(projected[1] + sums[1]);
     const C candidate = std::tanh(projected[2] + reset * sums[2]);
@@ -51,7 +52,7 @@ absl::StatusOr<Kernel> MakeGpuGru(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const StepProduct<T> product, StepProduct<T>::Make(p, 3, /*backward=*/false, spec));
   return Kernel{[=](const KernelContext& at) {
                   Parts parts{static_cast<char*>(at.workspace) + product.workspace_bytes()};
-                  S* const sums = parts.Take<S>(3 * units);
+                  auto* const sums = parts.Take<gpu::Compute<T>>(3 * units);
                   GruStep<T> body{p,
                                   at.input<S>(0),
                                   at.input<S>(2),
@@ -69,7 +70,7 @@ absl::StatusOr<Kernel> MakeGpuGru(const KernelSpec& spec) {
                   }
                   return absl::OkStatus();
                 },
-                product.workspace_bytes() + Parts::Bytes<S>(3 * units)};
+                product.workspace_bytes() + Parts::Bytes<gpu::Compute<T>>(3 * units)};
 }
 
 // One step of the gradient. The gradient of the hidden state is `product`, that of the next step's slopes and the
@@ -79,7 +80,8 @@ struct GruGradStep {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
   Problem p;
-  const S *gates, *candidates, *y, *initial, *dy, *product;
+  const S *gates, *candidates, *y, *initial, *dy;
+  const C* product;
   C* kept;
   S *dprojection, *dproducts, *slopes;
   const int32_t* lengths;
@@ -88,7 +90,7 @@ struct GruGradStep {
   BELFRY_GPU void operator()(int64_t i) const {
     const int64_t batch = i / p.h, unit = i % p.h, at = p.At(batch, step), first = 3 * at + unit;
     if (step >= p.Steps(lengths, batch)) {
-      kept[i] += gpu::Widen(product[i]);
+      kept[i] += product[i];
       for (int k = 0; k < 3; ++k) {
         const S zero = gpu::Narrow<T>(C(0));
         dproducts[first + k * p.h] = slopes[(3 * batch + k) * p.h + unit] = dprojection[first + k * p.h] = zero;
@@ -103,7 +105,7 @@ struct GruGradStep {
     } else if (initial != nullptr) {
       before = gpu::Widen(initial[i]);
     }
-    const C dh = gpu::Widen(product[i]) + kept[i] + gpu::Widen(dy[at + unit]);
+    const C dh = product[i] + kept[i] + gpu::Widen(dy[at + unit]);
     const C dcandidate = dh * (1 - keep) * (1 - candidate * candidate);
     const C of_sums[3] = {dcandidate * gpu::Widen(candidates[at + unit]) * reset * (1 - reset),
                           dh * (before - candidate) * keep * (1 - keep), dcandidate * reset};
@@ -127,9 +129,9 @@ absl::StatusOr<Kernel> MakeGpuGruGrad(const KernelSpec& spec) {
   return Kernel{
       [=](const KernelContext& at) {
         Parts parts{static_cast<char*>(at.workspace) + product.workspace_bytes()};
-        C* const kept = parts.Take<C>(units);
-        S *const slopes = parts.Take<S>(3 * units), *const dhidden = at.output<S>(1);
-        RETURN_IF_ERROR(recurrent::CopyOr0(*at.stream, at.input<S>(5), units, dhidden));
+        C *const kept = parts.Take<C>(units), *const dhidden = parts.Take<C>(units);
+        S* const slopes = parts.Take<S>(3 * units);
+        RETURN_IF_ERROR(recurrent::WidenState<T>(*at.stream, units, at.input<S>(5), dhidden));
         RETURN_IF_ERROR(gpu::SetBytes(*at.stream, kept, 0, static_cast<size_t>(units) * sizeof(C)));
         GruGradStep<T> body{
             p,    at.input<S>(0),  at.input<S>(2),  at.input<S>(3), optional.State<S>(at), at.input<S>(4), dhidden,
@@ -138,9 +140,9 @@ absl::StatusOr<Kernel> MakeGpuGruGrad(const KernelSpec& spec) {
           RETURN_IF_ERROR(gpu::ForEach(*at.stream, units, body));
           RETURN_IF_ERROR(product.Run(at, slopes, at.inputs[1], dhidden, at.workspace));
         }
-        return recurrent::AddKept<T>(*at.stream, units, kept, dhidden);
+        return recurrent::NarrowState<T>(*at.stream, units, dhidden, kept, at.output<S>(1));
       },
-      product.workspace_bytes() + Parts::Bytes<C>(units) + Parts::Bytes<S>(3 * units)};
+      product.workspace_bytes() + 2 * Parts::Bytes<C>(units) + Parts::Bytes<S>(3 * units)};
 }
 
 }  // namespace

@@ -15,7 +15,8 @@ struct LstmStep {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
   Problem p;
-  const S *projection, *initial, *product;
+  const S *projection, *initial;
+  const C* product;
   S *y, *last_hidden, *last_cell;
   C* cells;
   S* gates;
@@ -33,7 +34,7 @@ struct LstmStep {
     }
     C sums[4];
     for (int k = 0; k < 4; ++k) {
-      sums[k] = gpu::Widen(projection[first + k * p.h]) + gpu::Widen(product[(4 * batch + k) * p.h + unit]);
+      sums[k] = gpu::Widen(projection[first + k * p.h]) + product[(4 * batch + k) * p.h + unit];
     }
     C before = 0;
     if (step > 0) {
@@ -62,7 +63,7 @@ absl::StatusOr<Kernel> MakeGpuLstm(const KernelSpec& spec) {
   ASSIGN_OR_RETURN(const StepProduct<T> product, StepProduct<T>::Make(p, 4, /*backward=*/false, spec));
   return Kernel{[=](const KernelContext& at) {
                   Parts parts{static_cast<char*>(at.workspace) + product.workspace_bytes()};
-                  S* const sums = parts.Take<S>(4 * units);
+                  auto* const sums = parts.Take<gpu::Compute<T>>(4 * units);
                   LstmStep<T> body{p,
                                    at.input<S>(0),
                                    optional.State<S>(at, 1),
@@ -83,7 +84,7 @@ absl::StatusOr<Kernel> MakeGpuLstm(const KernelSpec& spec) {
                   }
                   return absl::OkStatus();
                 },
-                product.workspace_bytes() + Parts::Bytes<S>(4 * units)};
+                product.workspace_bytes() + Parts::Bytes<gpu::Compute<T>>(4 * units)};
 }
 
 // One step of the gradient. The gradient of the hidden state is `product`, that of the next step's slopes and the
@@ -93,8 +94,8 @@ struct LstmGradStep {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
   Problem p;
-  const S *gates, *initial, *dy, *product;
-  const C* cells;
+  const S *gates, *initial, *dy;
+  const C *product, *cells;
   C *dcell, *kept;
   S *dprojection, *slopes;
   const int32_t* lengths;
@@ -102,7 +103,7 @@ struct LstmGradStep {
 
   BELFRY_GPU void operator()(int64_t i) const {
     const int64_t batch = i / p.h, unit = i % p.h, at = p.At(batch, step), first = 4 * at + unit;
-    C dh = gpu::Widen(product[i]);
+    C dh = product[i];
     if (kept != nullptr) dh += kept[i];
     if (step >= p.Steps(lengths, batch)) {
       kept[i] = dh;
@@ -133,15 +134,6 @@ struct LstmGradStep {
 };
 
 template <class T>
-absl::Status WidenCells(Stream& stream, int64_t n, const gpu::Stored<T>* x, gpu::Compute<T>* y) {
-  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = gpu::Widen(x[i]); });
-}
-template <class T>
-absl::Status NarrowCells(Stream& stream, int64_t n, const gpu::Compute<T>* x, gpu::Stored<T>* y) {
-  return gpu::ForEach(stream, n, [=] BELFRY_GPU(int64_t i) { y[i] = gpu::Narrow<T>(x[i]); });
-}
-
-template <class T>
 absl::StatusOr<Kernel> MakeGpuLstmGrad(const KernelSpec& spec) {
   using S = gpu::Stored<T>;
   using C = gpu::Compute<T>;
@@ -150,36 +142,36 @@ absl::StatusOr<Kernel> MakeGpuLstmGrad(const KernelSpec& spec) {
   const int64_t units = p.n * p.h;
   const int64_t kept_units = optional.lengths ? units : 0;
   ASSIGN_OR_RETURN(const StepProduct<T> product, StepProduct<T>::Make(p, 4, /*backward=*/true, spec));
-  return Kernel{
-      [=](const KernelContext& at) {
-        Parts parts{static_cast<char*>(at.workspace) + product.workspace_bytes()};
-        C* const dcell = parts.Take<C>(units);
-        C* const kept = optional.lengths ? parts.Take<C>(units) : nullptr;
-        S *const slopes = parts.Take<S>(4 * units), *const dhidden = at.output<S>(1);
-        RETURN_IF_ERROR(recurrent::CopyOr0(*at.stream, at.input<S>(4), units, dhidden));
-        const size_t kept_bytes = static_cast<size_t>(kept_units) * sizeof(C);
-        if (optional.lengths) RETURN_IF_ERROR(gpu::SetBytes(*at.stream, kept, 0, kept_bytes));
-        RETURN_IF_ERROR(WidenCells<T>(*at.stream, units, at.input<S>(5), dcell));
-        LstmGradStep<T> body{p,
-                             at.input<S>(0),
-                             optional.State<S>(at),
-                             at.input<S>(3),
-                             dhidden,
-                             at.input<C>(2),
-                             dcell,
-                             kept,
-                             at.output<S>(0),
-                             slopes,
-                             optional.Lengths(at),
-                             p.t - 1};
-        for (; body.step >= 0 && units > 0; --body.step) {
-          RETURN_IF_ERROR(gpu::ForEach(*at.stream, units, body));
-          RETURN_IF_ERROR(product.Run(at, slopes, at.inputs[1], dhidden, at.workspace));
-        }
-        if (optional.lengths) RETURN_IF_ERROR(recurrent::AddKept<T>(*at.stream, units, kept, dhidden));
-        return NarrowCells<T>(*at.stream, units, dcell, at.output<S>(2));
-      },
-      product.workspace_bytes() + Parts::Bytes<C>(units) + Parts::Bytes<C>(kept_units) + Parts::Bytes<S>(4 * units)};
+  return Kernel{[=](const KernelContext& at) {
+                  Parts parts{static_cast<char*>(at.workspace) + product.workspace_bytes()};
+                  C *const dcell = parts.Take<C>(units), *const dhidden = parts.Take<C>(units);
+                  C* const kept = optional.lengths ? parts.Take<C>(units) : nullptr;
+                  S* const slopes = parts.Take<S>(4 * units);
+                  RETURN_IF_ERROR(recurrent::WidenState<T>(*at.stream, units, at.input<S>(4), dhidden));
+                  const size_t kept_bytes = static_cast<size_t>(kept_units) * sizeof(C);
+                  if (optional.lengths) RETURN_IF_ERROR(gpu::SetBytes(*at.stream, kept, 0, kept_bytes));
+                  RETURN_IF_ERROR(recurrent::WidenState<T>(*at.stream, units, at.input<S>(5), dcell));
+                  LstmGradStep<T> body{p,
+                                       at.input<S>(0),
+                                       optional.State<S>(at),
+                                       at.input<S>(3),
+                                       dhidden,
+                                       at.input<C>(2),
+                                       dcell,
+                                       kept,
+                                       at.output<S>(0),
+                                       slopes,
+                                       optional.Lengths(at),
+                                       p.t - 1};
+                  for (; body.step >= 0 && units > 0; --body.step) {
+                    RETURN_IF_ERROR(gpu::ForEach(*at.stream, units, body));
+                    RETURN_IF_ERROR(product.Run(at, slopes, at.inputs[1], dhidden, at.workspace));
+                  }
+                  RETURN_IF_ERROR(recurrent::NarrowState<T>(*at.stream, units, dhidden, kept, at.output<S>(1)));
+                  return recurrent::NarrowState<T>(*at.stream, units, dcell, nullptr, at.output<S>(2));
+                },
+                product.workspace_bytes() + 2 * Parts::Bytes<C>(units) + Parts::Bytes<C>(kept_units) +
+                    Parts::Bytes<S>(4 * units)};
 }
 
 }  // namespace
