@@ -174,6 +174,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   if (const cudaError_t error = Trouble("cudaEventRecord", stream->card); error != cudaSuccess) return Done(error);
   if (event->card != stream->card) return Done(cudaErrorInvalidResourceHandle);
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
+  ++world().records;
   event->captured = stream->capture != nullptr;
   event->capture = stream->capture;
   if (stream->capture != nullptr) {
@@ -316,6 +317,10 @@ size_t HostBytes() {
 int Handles() {
   const std::lock_guard<std::recursive_mutex> lock(world().mutex);
   return world().handles;
+}
+int Records() {
+  const std::lock_guard<std::recursive_mutex> lock(world().mutex);
+  return world().records;
 }
 cudaError_t Launch(cudaStream_t stream, void (*kernel)(void*), void* data) {
   if (last_error != cudaSuccess) return std::exchange(last_error, cudaSuccess);

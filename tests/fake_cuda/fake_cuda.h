@@ -38,6 +38,9 @@ bool HasContext(int card);
 // Number of streams and events that were created and not destroyed.
 int Handles();
 
+// Number of calls of cudaEventRecord.
+int Records();
+
 // Launches a kernel. It is an error unless the stream belongs to the current device and no error is pending.
 cudaError_t Launch(cudaStream_t stream, void (*kernel)(void*), void* data);
 // The priority that a stream was made with, from 0, the last, to kFirstPriority.

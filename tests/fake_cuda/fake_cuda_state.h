@@ -62,7 +62,7 @@ struct World {
   cudaError_t count_error = cudaSuccess;
   int driver = CUDART_VERSION, capability = kCapability;
   PeerPath path = PeerPath::kGood;
-  int peer_copies = 0, handles = 0;
+  int peer_copies = 0, handles = 0, records = 0;
   std::map<uintptr_t, size_t> host_blocks;
   size_t host_used = 0;
   std::map<std::string, cudaError_t> failures;

@@ -1,0 +1,30 @@
+// The part of cuBLASLt that ops/cublas calls. It knows algorithms, but computes nothing.
+#pragma once
+
+#include <cublasLt.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace belfry::fake_cublas {
+
+// What the heuristic was asked, and what it answers.
+struct Heuristic {
+  cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
+  std::vector<cublasStatus_t> states = {CUBLAS_STATUS_SUCCESS};  // of the algorithms 0, 1 ...
+
+  cudaDataType_t first{}, second{}, result{};
+  cublasLtEpilogue_t epilogue{};
+  const void* bias = nullptr;
+};
+Heuristic& TheHeuristic();
+
+// A product that was run.
+struct Run {
+  uint64_t algorithm;
+  const void* bias;
+  int records;  // of events before it
+};
+std::vector<Run>& Runs();
+
+}  // namespace belfry::fake_cublas
