@@ -188,7 +188,7 @@ class NcclCollective final : public Collective {
   NcclResult GiveData(NcclApi& api, int participant, NcclComm* comm, Stream& stream) {
     void* const data = spec_.ranks[participant].data;
     const ElementRange slice = SliceOfRank(spec_, spec_.first + participant);
-    void* const own = static_cast<char*>(data) + slice.begin * static_cast<int64_t>(SizeOf(spec_.dtype));
+    void* const own = Element(participant, slice.begin);
     switch (spec_.kind) {
       case CollectiveKind::kMean:
       case CollectiveKind::kSum: return api.AllReduceSum(data, data, spec_.elements, spec_.dtype, *comm, stream);
@@ -218,10 +218,15 @@ class NcclCollective final : public Collective {
                                                total(participant));
   }
   absl::Status Divide(int participant, Stream& stream) {
-    return CollectivesOnGpus().divide_by_total(stream, spec_.dtype, spec_.elements, spec_.ranks[participant].data,
+    const bool all = spec_.kind == CollectiveKind::kMean;
+    const ElementRange kept = all ? ElementRange{0, spec_.elements} : SliceOfRank(spec_, spec_.first + participant);
+    return CollectivesOnGpus().divide_by_total(stream, spec_.dtype, kept.size(), Element(participant, kept.begin),
                                                total(participant));
   }
 
+  void* Element(int participant, int64_t i) const {
+    return static_cast<char*>(spec_.ranks[participant].data) + i * static_cast<int64_t>(SizeOf(spec_.dtype));
+  }
   float* total(int participant) const { return static_cast<float*>(totals_[participant].data()); }
   int ParticipantOf(int rank) const {
     return static_cast<int>(std::find(clique_ranks_.begin(), clique_ranks_.end(), rank) - clique_ranks_.begin());

@@ -46,11 +46,12 @@ class NcclTest : public testing::Test {
   }
 
   // Returns the index of the new collective.
-  absl::StatusOr<int> Make(const std::string& name, CollectiveKind kind = CollectiveKind::kMean) {
-    auto& data = data_.emplace_back(kTowers, std::vector<float>(kElements));
-    CollectiveSpec spec{.kind = kind, .name = name, .elements = kElements, .participants = gpus_};
+  absl::StatusOr<int> Make(const std::string& name, CollectiveKind kind = CollectiveKind::kMean,
+                           int64_t elements = kElements) {
+    auto& data = data_.emplace_back(kTowers, std::vector<float>(elements));
+    CollectiveSpec spec{.kind = kind, .name = name, .elements = elements, .participants = gpus_};
     for (int r = 0; r < kTowers; ++r) {
-      data[r].assign(kElements, static_cast<float>(r + 1));
+      data[r].assign(elements, static_cast<float>(r + 1));
       spec.ranks.push_back({r, data[r].data(), &weights_[r]});
     }
     absl::StatusOr<std::unique_ptr<Collective>> made = all_->Make(std::move(spec));
@@ -129,6 +130,19 @@ TEST_F(NcclTest, CollectivesAmongTheSameGpusShareCommunicators) {
   collectives_.clear();
   EXPECT_EQ(nccl_->live(), 0);
   EXPECT_EQ(nccl_->aborted(), 0);
+}
+
+// The sum needs all elements scaled.
+TEST_F(NcclTest, OnlyTheSliceThatIsKeptIsDivided) {
+  constexpr int64_t kSlice = 5;
+  ASSERT_TRUE(Make("slices", CollectiveKind::kReduceScatter, kTowers * kSlice).ok());
+  ASSERT_THAT(Run(), Each(IsOk()));
+  Synchronize();
+  for (int r = 0; r < kTowers; ++r) {
+    for (int64_t i = 0; i < kTowers * kSlice; ++i) {
+      EXPECT_EQ(data_[0][r][i], i / kSlice == r ? 2 : weights_[r] * static_cast<float>(r + 1)) << r << ", " << i;
+    }
+  }
 }
 
 TEST_F(NcclTest, RunsGoAheadOfTheDevice) {
