@@ -33,17 +33,19 @@ struct NcclId {
 
 struct NcclComm;  // one rank's communicator; defined by the implementation
 
-// Communicators are non-blocking. A call that starts something may return kInProgress, as GroupEnd always may; until
-// CommGetAsyncError then reports kSuccess, make no other call on the communicator, and do not assume that its stream
-// holds the work. One thread at a time per communicator. A group belongs to the thread that began it, and its calls
-// take effect only at GroupEnd.
+// Communicators are non-blocking unless CommInitRank is told otherwise. A call that starts something may return
+// kInProgress, as GroupEnd always may; until CommGetAsyncError then reports kSuccess, make no other call on the
+// communicator, and do not assume that its stream holds the work. One thread at a time per communicator. A group
+// belongs to the thread that began it, and its calls take effect only at GroupEnd.
 class NcclApi {
  public:
   virtual ~NcclApi() = default;
   virtual NcclResult GetUniqueId(NcclId& id) = 0;
   // Creates rank `rank` of `ranks` on `device`. A thread that creates several ranks of a clique must do so in one
-  // group.
-  virtual NcclResult CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device) = 0;
+  // group. With `blocking`, calls on the communicator return when they are done, so it cannot be aborted while one
+  // hangs.
+  virtual NcclResult CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device,
+                                  bool blocking) = 0;
   // If one stream of a group is being captured, all of them are, and the group contains all ranks of its communicators.
   // The operations then do not run, but are part of the capture once CommGetAsyncError reports kSuccess.
   virtual NcclResult GroupStart() = 0;

@@ -84,7 +84,8 @@ absl::Status NcclClique::Build(absl::Time deadline) {
   absl::Status status;
   for (int r = 0; r < size() && status.ok(); ++r) {
     ranks_[r].comm = nullptr;
-    const NcclResult made = api_->CommInitRank(ranks_[r].comm, all, id, span_.first + r, *devices_[r]);
+    const NcclResult made =
+        api_->CommInitRank(ranks_[r].comm, all, id, span_.first + r, *devices_[r], options_.blocking);
     if (Failed(made)) status = Error(made, absl::StrCat("join ", devices_[r]->name().ToString()), nullptr);
   }
   const NcclResult ended = api_->GroupEnd();

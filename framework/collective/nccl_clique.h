@@ -24,6 +24,9 @@ struct NcclOptions {
   absl::Duration init_timeout = absl::Minutes(2);  // for creating communicators
   // Time for operations that all ranks were given to finish, before communicators are aborted or destroyed.
   absl::Duration drain_timeout = absl::Seconds(5);
+  // Communicators whose calls return when they are done. A failure then ends only after every call has returned. If
+  // NCCL_COMM_BLOCKING is set to 0 or 1, NCCL obeys that.
+  bool blocking = false;
 };
 
 // The place of a clique's GPUs among those of several processes.

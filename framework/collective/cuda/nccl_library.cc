@@ -92,14 +92,14 @@ class NcclLibrary final : public NcclApi {
     return Result(result);
   }
 
-  NcclResult CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device) override {
+  NcclResult CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device,
+                          bool blocking) override {
     // NCCL creates the rank on the thread's current device, inside a group too.
     if (cudaSetDevice(device.physical_id()) != cudaSuccess) return NcclResult::kUnhandledCudaError;
     ncclUniqueId native;
     std::memcpy(&native, id.bytes.data(), sizeof(native));
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    // ncclCommAbort is dependable only for non-blocking communicators: a blocking one may be stuck in a call.
-    config.blocking = 0;
+    config.blocking = blocking ? 1 : 0;
     ncclComm_t made = nullptr;
     const ncclResult_t result = nccl_.CommInitRankConfig(&made, ranks, native, rank, &config);
     const bool failed = result != ncclSuccess && result != ncclInProgress;

@@ -1,3 +1,5 @@
+#include <gmock/gmock.h>
+
 #include <utility>
 
 #include "framework/collective/nccl.h"
@@ -5,6 +7,7 @@
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/framework/collective/fake_nccl.h"
 #include "tests/framework/collective/meeting.h"
+#include "tests/framework/collective/test_nccl.h"
 
 namespace belfry {
 namespace {
@@ -20,6 +23,13 @@ absl::StatusOr<DeviceSet> OpenGpusApart(int gpus) {
 
 }  // namespace
 
+absl::StatusOr<std::shared_ptr<NcclApi>> OpenTestNccl() {
+  return std::shared_ptr<NcclApi>(new FakeNccl, [](FakeNccl* nccl) {
+    EXPECT_THAT(nccl->misuse(), testing::IsEmpty());
+    delete nccl;
+  });
+}
+
 std::vector<CollectiveBackend> CollectiveBackends() {
   return {
       {.name = "Local", .open = OpenCpus, .make = MakeLocalCollective, .cannot = {}},
@@ -28,6 +38,14 @@ std::vector<CollectiveBackend> CollectiveBackends() {
       {.name = "FakeNccl",
        .open = OpenTestGpus,
        .make = [](CollectiveSpec spec) { return NcclCollectives(std::make_shared<FakeNccl>()).Make(std::move(spec)); },
+       .one_rank_each = true,
+       .cannot = {{"TheOrderIsATree", "NCCL adds up in an order of its own"}}},
+      {.name = "FakeNcclThatBlocks",
+       .open = OpenTestGpus,
+       .make =
+           [](CollectiveSpec spec) {
+             return NcclCollectives(std::make_shared<FakeNccl>(), {.blocking = true}).Make(std::move(spec));
+           },
        .one_rank_each = true,
        .cannot = {{"TheOrderIsATree", "NCCL adds up in an order of its own"}}}};
 }

@@ -129,7 +129,8 @@ NcclResult FakeNccl::GetUniqueId(NcclId& id) {
   return NcclResult::kSuccess;
 }
 
-NcclResult FakeNccl::CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device) {
+NcclResult FakeNccl::CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device,
+                                  bool blocking) {
   const MutexLock lock(world_->mutex);
   if (world_->Fails(*process_)) return process_->failure;
   Group& group = world_->Mine();
@@ -150,9 +151,10 @@ NcclResult FakeNccl::CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, 
   made.clique = clique;
   made.process = process_;
   made.rank = rank;
+  made.blocking = blocking;
   group.joining.insert(&made);
   comm = reinterpret_cast<NcclComm*>(&made);
-  return NcclResult::kInProgress;
+  return blocking ? NcclResult::kSuccess : NcclResult::kInProgress;
 }
 
 NcclResult FakeNccl::GroupStart() {
@@ -207,7 +209,7 @@ NcclResult FakeNccl::EndGroup(bool counts) {
     Communicator* const first = group.operations.begin()->first;
     first->launch =
         std::thread([world = world_, group, delay, capture] { world->Capture(world, group, delay, capture); });
-    return NcclResult::kInProgress;
+    return world_->AwaitLaunch(group);
   }
   for (auto& entry : group.operations) {
     Communicator* const at = entry.first;
@@ -223,9 +225,10 @@ NcclResult FakeNccl::EndGroup(bool counts) {
         });
       }
       if (at->state == NcclResult::kInProgress) at->state = NcclResult::kSuccess;
+      world->mutex.NotifyAll();
     });
   }
-  return group.joining.empty() && group.operations.empty() ? NcclResult::kSuccess : NcclResult::kInProgress;
+  return world_->AwaitLaunch(group);
 }
 
 NcclResult FakeNccl::Give(NcclComm& comm, const Operation& operation) {

@@ -48,7 +48,8 @@ class FakeNccl final : public NcclApi {
   std::vector<std::string> misuse() const;  // should be empty
 
   NcclResult GetUniqueId(NcclId& id) override;
-  NcclResult CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device) override;
+  NcclResult CommInitRank(NcclComm*& comm, int ranks, const NcclId& id, int rank, Device& device,
+                          bool blocking) override;
   NcclResult GroupStart() override;
   NcclResult GroupEnd() override;
   NcclResult AllReduceSum(const void* send, void* receive, int64_t elements, DType dtype, NcclComm& comm,

@@ -30,7 +30,7 @@ class FakeNcclTest : public testing::Test {
     NcclId id;
     ASSERT_EQ(nccl_.GetUniqueId(id), NcclResult::kSuccess);
     nccl_.GroupStart();
-    for (int r = 0; r < 2; ++r) nccl_.CommInitRank(comms_[r], 2, id, r, *gpus_[r]);
+    for (int r = 0; r < 2; ++r) nccl_.CommInitRank(comms_[r], 2, id, r, *gpus_[r], /*blocking=*/false);
     ASSERT_EQ(nccl_.GroupEnd(), NcclResult::kInProgress);
     for (int r = 0; r < 2; ++r) Await(r);
   }
@@ -88,7 +88,7 @@ TEST_F(FakeNcclTest, AddsUpInAGroupAndEndsCleanly) {
 }
 
 TEST_F(FakeNcclTest, RanksOfOneThreadAreMadeInAGroup) {
-  EXPECT_EQ(nccl_.CommInitRank(comms_[0], 2, {}, 0, *gpus_[0]), NcclResult::kInvalidUsage);
+  EXPECT_EQ(nccl_.CommInitRank(comms_[0], 2, {}, 0, *gpus_[0], false), NcclResult::kInvalidUsage);
   EXPECT_THAT(nccl_.misuse(), ElementsAre(HasSubstr("without a group")));
 }
 

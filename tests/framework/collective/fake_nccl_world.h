@@ -98,7 +98,7 @@ struct Communicator {
   std::shared_ptr<FakeNccl::Process> process;
   int rank = 0;
   NcclResult state = NcclResult::kInProgress;
-  bool ended = false, aborted = false, finalized = false;
+  bool blocking = false, ended = false, aborted = false, finalized = false;
   uint64_t next = 0;  // place
   int under_way = 0;  // operations on streams
   std::thread launch;
@@ -257,6 +257,7 @@ struct FakeNccl::World {
         if (CaptureOfFakeGpu(*list[0].stream) == capture) continue;
         Misuse("a capture ended before its group was launched");
         at->state = NcclResult::kInternalError;
+        mutex.NotifyAll();
         return;
       }
     }
@@ -268,6 +269,20 @@ struct FakeNccl::World {
     for (const auto& [at, list] : group.operations) {
       if (at->state == NcclResult::kInProgress) at->state = NcclResult::kSuccess;
     }
+    mutex.NotifyAll();
+  }
+
+  // The result of a group: that of its launch, for communicators that block.
+  NcclResult AwaitLaunch(const Group& group) {
+    std::set<Communicator*> all = group.joining;
+    for (const auto& [at, operations] : group.operations) all.insert(at);
+    NcclResult result = NcclResult::kSuccess;
+    const MutexLock lock(mutex);
+    for (Communicator* const at : all) {
+      if (at->blocking) mutex.Await([&] { return at->state != NcclResult::kInProgress || at->aborted; });
+      if (result == NcclResult::kSuccess) result = at->blocking ? at->state : NcclResult::kInProgress;
+    }
+    return result;
   }
 
   // The end of an abort. The last communicator of a clique waits until no capture holds an operation of it.

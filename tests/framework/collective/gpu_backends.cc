@@ -3,6 +3,7 @@
 #include "framework/collective/nccl.h"
 #include "tests/fake_gpu/test_gpus.h"
 #include "tests/framework/collective/meeting.h"
+#include "tests/framework/collective/test_nccl.h"
 
 namespace belfry {
 namespace {
@@ -16,6 +17,8 @@ absl::StatusOr<DeviceSet> OpenThroughTheHost(int gpus) {
 }
 
 }  // namespace
+
+absl::StatusOr<std::shared_ptr<NcclApi>> OpenTestNccl() { return OpenNccl(); }
 
 std::vector<CollectiveBackend> CollectiveBackends() {
   return {{.name = "LocalOnGpus", .open = OpenTestGpus, .make = MakeLocalCollective, .cannot = {}},
