@@ -33,6 +33,7 @@ ABSL_FLAG(int, micro_batches, 1,
           "Towers that each device runs one after the other; traces then show their update only.");
 ABSL_FLAG(std::string, dtype, "float32",
           "Type in which the network computes: float32, bfloat16 or float16. Weights are float32.");
+ABSL_FLAG(bool, tf32, true, "Products of float32 with 10 bits of mantissa (TF32) on GPUs.");
 ABSL_FLAG(std::string, batch_norm, "per_tower",
           "Examples over which batch normalisation takes its statistics: per_tower or synchronised.");
 ABSL_FLAG(int, rounds, 5, "Number of measurements.");
@@ -102,13 +103,14 @@ absl::Status Measure(TrainingRun& run, Report& report) {
 absl::StatusOr<std::unique_ptr<TrainingRun>> MakeRun(const std::string& model) {
   ASSIGN_OR_RETURN(const models::BatchNormPolicy batch_norm,
                    models::ParseBatchNormPolicy(absl::GetFlag(FLAGS_batch_norm)));
-  return TrainingRun::Create({.model = model,
-                              .devices = absl::GetFlag(FLAGS_devices),
-                              .device = {.cpu_threads = absl::GetFlag(FLAGS_threads)},
-                              .batch = absl::GetFlag(FLAGS_batch_size),
-                              .dtype = absl::GetFlag(FLAGS_dtype),
-                              .replicate = {.series = absl::GetFlag(FLAGS_micro_batches), .batch_norm = batch_norm},
-                              .session = {.replay = absl::GetFlag(FLAGS_replay)}});
+  return TrainingRun::Create(
+      {.model = model,
+       .devices = absl::GetFlag(FLAGS_devices),
+       .device = {.cpu_threads = absl::GetFlag(FLAGS_threads), .math = {.tf32 = absl::GetFlag(FLAGS_tf32)}},
+       .batch = absl::GetFlag(FLAGS_batch_size),
+       .dtype = absl::GetFlag(FLAGS_dtype),
+       .replicate = {.series = absl::GetFlag(FLAGS_micro_batches), .batch_norm = batch_norm},
+       .session = {.replay = absl::GetFlag(FLAGS_replay)}});
 }
 
 absl::Status Run() {

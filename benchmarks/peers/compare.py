@@ -32,9 +32,20 @@ def peers(options, model, threads, problem):
         return subprocess.run([python, "-c", code], check=False).returncode == 0
 
     if has("torch"):
-        pytorch = [python, os.path.join(HERE, "pytorch_side.py"), *common, f"--device={options.device}"]
-        found["PyTorch, eager, channels-last"] = pytorch = [*pytorch, f"--micro_batches={options.micro_batches}"]
-        found["PyTorch, torch.compile"] = [*pytorch, "--compile"]
+        pytorch = [python, os.path.join(HERE, "pytorch_side.py"), *common, f"--device={options.device}",
+                   f"--micro_batches={options.micro_batches}", f"--tf32={options.tf32}"]
+        kinds = {"PyTorch, eager, channels-last": []}
+        if options.device == "cuda":
+            for mode in options.compile_modes.split(","):
+                kinds[f"PyTorch, torch.compile, {mode}"] = [f"--compile={mode}"]
+        else:
+            kinds["PyTorch, torch.compile"] = ["--compile=default"]
+        for name, flags in kinds.items():
+            if options.device == "cuda":
+                # Belfry's examples come from the host at every step.
+                found[f"{name}, examples from the host"] = [*pytorch, *flags, "--examples=host"]
+                name += ", examples on the card"
+            found[name] = [*pytorch, *flags]
     else:
         print(f"{python} has no PyTorch; {GO_ON}")
     if options.device == "cuda" or networks.is_transformer(model) or options.micro_batches > 1:
@@ -56,7 +67,7 @@ def belfry(options, model, threads):
     command = [options.belfry, f"--model={model}", f"--dtype={options.dtype}", f"--batch_size={batch(options, model)}",
                f"--micro_batches={options.micro_batches}"]
     if options.device == "cuda":
-        return {"Belfry, gpu:1": [*command, "--devices=gpu:1"]}
+        return {"Belfry, gpu:1, examples from the host": [*command, "--devices=gpu:1", f"--tf32={options.tf32}"]}
     found = {f"Belfry, cpu:1, {threads} thread(s)": [*command, "--devices=cpu:1", f"--threads={threads}"]}
     if threads > 1 and (model == "s5" or batch(options, model) % threads == 0):
         found[f"Belfry, cpu:{threads}, 1 thread each"] = [*command, f"--devices=cpu:{threads}", "--threads=1",
@@ -90,7 +101,9 @@ def compare(options, model, threads):
             if not running:
                 raise sides_of.SideError(f"no side of {model} has one of '{options.sides}' in its name; the sides are "
                                          f"{', '.join(commands)}")
-            if why := sides_of.losses_differ(running, options.dtype, networks.is_transformer(model), options.tolerance):
+            rounding = "tf32" if options.device == "cuda" and options.tf32 == "true" else "float32"
+            rounding = options.dtype if options.dtype != "float32" else rounding
+            if why := sides_of.losses_differ(running, rounding, networks.is_transformer(model), options.tolerance):
                 raise sides_of.SideError(f"{model}: {why}")
             scale = 1 if model == "s5" else batch(options, model) * (TOKENS if networks.is_transformer(model) else 1)
             sides_of.run_in_turn(running, options.rounds, options.seconds, scale)
@@ -120,6 +133,10 @@ def main():
     parser.add_argument("--dtype", default="float32", choices=["float32", "bfloat16"],
                         help="type in which the models compute; weights are float32")
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"], help="cuda: PyTorch only")
+    parser.add_argument("--tf32", default="true", choices=["true", "false"],
+                        help="on a GPU, products of float32 in TF32, in all sides; losses may then differ by 1 %%")
+    parser.add_argument("--compile_modes", default="default,max-autotune",
+                        help="modes of torch.compile on a GPU, a row each: default, reduce-overhead, max-autotune")
     parser.add_argument("--sides", default="", help="run only sides with one of these words in their names, such as Belfry,eager")
     parser.add_argument("--tolerance", type=float, default=0,
                         help="relative difference of losses that is allowed at every step, such as 0.02 where sides use TF32; "

@@ -127,6 +127,7 @@ def build(options):
     device, problem = options.device, serving.read_problem(options.problem)
     examples = [images(problem[name], device) for name in networks.fields(options.model)]
     examples = [value if value.is_floating_point() else value.long() for value in examples]
+    hosts = [value.cpu().pin_memory() for value in examples] if options.examples == "host" else []
     p = {name: to_torch(value, device) for name, value in problem.items() if networks.is_statistic(name)}
     trained = {name: (images if name.startswith("table") or name.endswith("embedding") else to_torch)(value, device).requires_grad_()
                for name, value in problem.items() if networks.is_trained(name)}
@@ -139,7 +140,7 @@ def build(options):
         return networks.loss(ops, options.model, p, *examples)
 
     if options.compile:
-        loss = torch.compile(loss, mode="max-autotune" if device == "cuda" else "default")
+        loss = torch.compile(loss, mode=options.compile)
 
     # Each part's loss is a mean over what counts in it.
     parts = list(zip(*(value.chunk(options.micro_batches) for value in examples)))
@@ -149,6 +150,8 @@ def build(options):
     def step():
         optimizer.zero_grad(set_to_none=True)
         total = 0
+        for on_host, on_card in zip(hosts, examples):
+            on_card.copy_(on_host, non_blocking=True)  # the parts are views of it
         for part, share in zip(parts, shares):
             with torch.autocast(device, torch.bfloat16, enabled=options.dtype == "bfloat16"):
                 result = loss(p, *part) * share
@@ -164,12 +167,14 @@ def main():
     parser = serving.parser(__doc__)
     parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
     parser.add_argument("--micro_batches", type=int, default=1, help="parts of the batch, whose gradients are accumulated")
-    parser.add_argument("--compile", action="store_true", help="use torch.compile")
+    parser.add_argument("--compile", default="", help="mode of torch.compile; empty: do not compile")
+    parser.add_argument("--tf32", default="true", choices=["true", "false"], help="products of float32 in TF32 on a GPU")
+    parser.add_argument("--examples", default="device", choices=["device", "host"],
+                        help="host: copy them to the GPU at every step")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     torch.set_num_interop_threads(1)
-    torch.backends.cuda.matmul.allow_tf32 = True
-    torch.backends.cudnn.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = options.tf32 == "true"
     torch.backends.cudnn.benchmark = True
     where = f" on {torch.cuda.get_device_name()}" if options.device == "cuda" else ""
     peak = torch.cuda.max_memory_allocated if options.device == "cuda" else None

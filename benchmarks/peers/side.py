@@ -68,17 +68,20 @@ class Side:
                 self.process.kill()
 
 
+ROUNDED = {"bfloat16": 2e-2, "tf32": 1e-2}  # relative differences of losses that their rounding explains
+
+
 def losses_differ(sides, dtype="float32", absolute=False, allowed=0):
     """The reason why the sides do not do the same work, or None. The others are compared with the first side. `allowed`,
     if it is not 0, is a relative difference that is always allowed.
 
     Training amplifies rounding differences, in a network of 56 layers about tenfold at each of the first steps, so the
-    first step is compared most strictly. Losses that go towards 0 are compared by their absolute difference instead."""
+    first step is compared most strictly; TF32, of 10 bits, differs a few times less than bfloat16. Losses that go towards 0 are compared by their absolute difference instead."""
     for side in sides[1:]:
         for i, (ours, theirs) in enumerate(zip(sides[0].ready["losses"], side.ready["losses"])):
-            tolerance = 2e-2 if dtype == "bfloat16" else min(1e-4 * 10 ** (i / 2), 3e-3)
+            tolerance = ROUNDED.get(dtype, min(1e-4 * 10 ** (i / 2), 3e-3))
             if absolute:
-                tolerance = (2e-2 if dtype == "bfloat16" else 1e-4) / abs(ours)
+                tolerance = ROUNDED.get(dtype, 1e-4) / abs(ours)
             tolerance = max(tolerance, allowed)
             if not abs(ours - theirs) <= tolerance * abs(ours):
                 return (f"the losses of step {i} differ: {sides[0].name} {ours:.6f}, {side.name} {theirs:.6f}, more "

@@ -8,6 +8,7 @@ import unittest
 
 PEERS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "benchmarks", "peers")
 sys.path.insert(0, PEERS)
+import compare  # noqa: E402
 import networks  # noqa: E402
 import side  # noqa: E402
 import table  # noqa: E402
@@ -18,6 +19,24 @@ TRAINING = sys.argv.pop(1)
 def made_up(name, losses, rates=(1.0,), peak_bytes=2**20):
     return types.SimpleNamespace(name=name, ready={"losses": losses, "version": "1"}, rates=list(rates),
                                  peak_bytes=peak_bytes, cores=[1.0] * len(rates), idle=[0.0])
+
+
+class Sides(unittest.TestCase):
+    def test_on_a_gpu_each_kind_has_examples_on_the_card_and_from_the_host(self):
+        options = types.SimpleNamespace(python="true", device="cuda", dtype="float32", micro_batches=1, tf32="false",
+                                        compile_modes="default,max-autotune", belfry="training", batch_size=512)
+        found = compare.peers(options, "mlp", 1, "problem")
+        self.assertEqual(len(found), 6)
+        for name, command in found.items():
+            self.assertEqual("from the host" in name, "--examples=host" in command, name)
+            self.assertEqual("max-autotune" in name, "--compile=max-autotune" in command, name)
+        for command in [*found.values(), *compare.belfry(options, "mlp", 1).values()]:
+            self.assertIn("--tf32=false", command)
+
+    def test_on_a_cpu_there_is_one_row_of_each_kind(self):
+        options = types.SimpleNamespace(python="true", device="cpu", dtype="float32", micro_batches=2, tf32="true")
+        self.assertEqual(list(compare.peers(options, "mlp", 1, "problem")),
+                         ["PyTorch, eager, channels-last", "PyTorch, torch.compile"])
 
 
 class Losses(unittest.TestCase):
@@ -40,6 +59,11 @@ class Losses(unittest.TestCase):
         self.assertIsNone(side.losses_differ(sides, allowed=2e-2))
         self.assertIsNotNone(side.losses_differ(sides, allowed=1e-2))
         self.assertIsNotNone(side.losses_differ([made_up("a", [1.0]), made_up("b", [float("nan")])], allowed=1))
+
+    def test_tf32_rounds_less_than_bfloat16(self):
+        for by, same in [(5e-3, ["tf32", "bfloat16"]), (1.5e-2, ["bfloat16"]), (3e-2, [])]:
+            sides = [made_up("a", [1.0]), made_up("b", [1.0 + by])]
+            self.assertEqual([dtype for dtype in ["float32", "tf32", "bfloat16"] if not side.losses_differ(sides, dtype)], same)
 
     def test_a_difference_names_step_and_sides(self):
         why = side.losses_differ([made_up("a", [2.0, 1.0]), made_up("b", [2.0, 1.0]), made_up("c", [2.0, 1.002])])
