@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <optional>
 
 #include "absl/flags/flag.h"
 #include "framework/base/status.h"
@@ -15,8 +16,10 @@ ABSL_FLAG(int64_t, patience, 0,
           "training stops; 0: no limit.");
 ABSL_FLAG(bool, restore_best, false,
           "At the end, go back to the best evaluation's checkpoint in --train_dir, and report that one.");
-ABSL_FLAG(int, data_threads, 1,
-          "Threads that read and augment examples ahead, up to 1024; 0: the training thread does it.");
+ABSL_FLAG(
+    std::optional<int>, data_threads, std::nullopt,
+    "Threads that read and augment examples ahead, up to 1024; 0: the training thread does it. Without it, as many "
+    "as the towers need: 1 for CPUs, 3 for each GPU.");
 ABSL_FLAG(bool, quiet, false, "Print only errors and the result.");
 ABSL_FLAG(bool, explain, false,
           "Compile the training step, print its cost on each device (memory, operations, transfers, critical path) and "
@@ -38,7 +41,8 @@ absl::Status TakeEvaluationFlags(ProgramRun& run, bool evaluates_anyway) {
   run.evaluate_every_epochs = absl::GetFlag(FLAGS_evaluate_every_epochs);
   training.patience = absl::GetFlag(FLAGS_patience);
   training.restore_best = absl::GetFlag(FLAGS_restore_best);
-  run.order.threads = absl::GetFlag(FLAGS_data_threads);
+  const std::optional<int> threads = absl::GetFlag(FLAGS_data_threads);
+  run.order.threads = threads.has_value() ? *threads : DataThreads(run.devices);
   run.explain = absl::GetFlag(FLAGS_explain);
   run.find_learning_rate = absl::GetFlag(FLAGS_find_learning_rate);
   const int64_t limit = absl::GetFlag(FLAGS_memory_limit);

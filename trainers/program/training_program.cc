@@ -1,11 +1,14 @@
 #include "trainers/program/training_program.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <set>
 #include <system_error>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/cores.h"
 #include "framework/base/status.h"
 #include "framework/base/steady_time.h"
 #include "framework/data/resume.h"
@@ -169,6 +172,16 @@ absl::Status SearchLearningRate(const ProgramRun& run, Made& made) {
 }
 
 }  // namespace
+
+int DataThreads(const DeviceSet& devices) {
+  constexpr int kPerCard = 3;
+  std::set<int> cards;
+  for (const int tower : devices.TowerDevices()) {
+    const Device& device = devices.device(tower);
+    if (device.type() == "GPU") cards.insert(device.physical_id());
+  }
+  return std::clamp(kPerCard * static_cast<int>(cards.size()), 1, std::max(1, UsableCores() / 2));
+}
 
 int64_t CountParameters(const models::TrainStep& step) {
   int64_t count = 0;
