@@ -20,9 +20,13 @@ using fake_cublas::TheHeuristic;
 class ProductsTest : public testing::Test {
  protected:
   void SetUp() override {
-    fake_cuda::SetCards(1);
+    fake_cuda::SetCards(2);
     TheHeuristic() = {};
     Runs().clear();
+  }
+  void TearDown() override {
+    devices_ = DeviceSet();
+    fake_cuda::SetCards(2);
   }
   absl::StatusOr<GpuMatMulCore> Make(const GpuMatMul& product, bool deterministic = true) {
     devices_ = DeviceSet::Open("gpu:1", {.math = {.deterministic = deterministic}}).value();
