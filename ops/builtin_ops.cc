@@ -46,7 +46,7 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     // ops/index
     RegisterFlatIndicesOps, RegisterGatherOps, RegisterOneHotOps, RegisterScatterOps,
     // ops/losses
-    RegisterCrossEntropy, RegisterL2Loss, RegisterL2Losses, RegisterSigmoidCrossEntropy,
+    RegisterCrossEntropy, RegisterL2Loss, RegisterSigmoidCrossEntropy,
     // ops/normalisation
     RegisterBatchNorm, RegisterGroupNorm, RegisterLayerNorm, RegisterLrn, RegisterMoments, RegisterRmsNorm,
     // ops/pooling
@@ -66,7 +66,7 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     // ops/summary
     RegisterSummaryOps,
     // ops/training
-    RegisterAdamOps, RegisterAdaptiveOps, RegisterAverageOps, RegisterClipOps, RegisterDescentOps, RegisterLarsOps,
+    RegisterAdamOps, RegisterAdaptiveOps, RegisterAverageOps, RegisterClipOps, RegisterDescentOps, RegisterL2Losses, RegisterLarsOps,
     RegisterIncrementOps, RegisterLossScaleOps, RegisterScheduleOps, RegisterSumRowsOps, RegisterDenseRowsOps,
     RegisterSeriesOps};
 

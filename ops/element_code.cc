@@ -118,10 +118,8 @@ ElementCodeFactory Update(std::string rule, int slots, bool step) {
     const std::string type = Fill(spec, absl::StrCat(rule, "<{T}>"), 0);
     const int rate = 1 + slots + (step ? 1 : 0), gradient = rate + 1;
     ElementCode code;
-    code.function =
-        absl::StrCat("Decayed<", type, ", ", ComputeType(spec.inputs[0].dtype), ">{RuleOf<", type, ">(",
-                     AttrsText(spec), ").At($", rate, ", ", step ? absl::StrCat("$", 1 + slots) : "0", "), ",
-                     ComputeType(spec.inputs[0].dtype), "(", Number(spec.attrs.Float("weight_decay")), ")}");
+    code.function = absl::StrCat("UpdateBy<", ComputeType(spec.inputs[0].dtype), ">(RuleOf<", type, ">(",
+                                 AttrsText(spec), "), $", rate, ", ", step ? absl::StrCat("$", 1 + slots) : "0", ")");
     for (int k = 0; k <= slots; ++k) code.operands.push_back(k);
     code.operands.push_back(gradient);
     if (static_cast<int>(spec.inputs.size()) > gradient + 1) code.condition = gradient + 1;
@@ -169,80 +167,81 @@ template <class Rule, class C> struct Decayed {
   void operator()(C& v, C& a, C g) const { update(v, a, g + decay * v); }
   void operator()(C& v, C& a, C& b, C g) const { update(v, a, b, g + decay * v); }
 };
+template <class C, class Rule> Decayed<Rule, C> UpdateBy(const Rule& rule, double rate, int64_t step) {
+  return {rule.At(rate, step), static_cast<C>(rule.weight_decay)};
+}
 }  // namespace belfry::ops
 )";
 
-}  // namespace
+// Ops whose functor has their name, by what it is made with: nothing, or a number.
+constexpr const char* kPlain[] = {"Neg",
+                                  "Square",
+                                  "Exp",
+                                  "Expm1",
+                                  "Log",
+                                  "Log1p",
+                                  "Tanh",
+                                  "Sigmoid",
+                                  "Sqrt",
+                                  "Rsqrt",
+                                  "Reciprocal",
+                                  "Sin",
+                                  "Cos",
+                                  "Tan",
+                                  "Asin",
+                                  "Acos",
+                                  "Atan",
+                                  "Sinh",
+                                  "Cosh",
+                                  "Erf",
+                                  "Erfc",
+                                  "Abs",
+                                  "Sign",
+                                  "Floor",
+                                  "Ceil",
+                                  "Round",
+                                  "IsNan",
+                                  "IsInf",
+                                  "IsFinite",
+                                  "Relu",
+                                  "Relu6",
+                                  "Selu",
+                                  "Silu",
+                                  "Softplus",
+                                  "LogicalNot",
+                                  "Add",
+                                  "Sub",
+                                  "Mul",
+                                  "RealDiv",
+                                  "TanhGrad",
+                                  "SigmoidGrad",
+                                  "Pow",
+                                  "Atan2",
+                                  "Maximum",
+                                  "Minimum",
+                                  "Equal",
+                                  "NotEqual",
+                                  "Less",
+                                  "LessEqual",
+                                  "Greater",
+                                  "LogicalOr",
+                                  "LogicalAnd",
+                                  "LogicalXor",
+                                  "ReluGrad",
+                                  "GreaterEqual",
+                                  "Relu6Grad",
+                                  "SeluGrad",
+                                  "SiluGrad",
+                                  "SoftplusGrad",
+                                  "SquaredDifference",
+                                  "SigmoidCrossEntropyGrad"};
+constexpr const char* kOfAlpha[] = {"LeakyRelu", "LeakyReluGrad", "Elu", "EluGrad"};
 
-void AddElementCode(OpRegistry& registry) {
-  for (const char* op : {"Neg",
-                         "Square",
-                         "Exp",
-                         "Expm1",
-                         "Log",
-                         "Log1p",
-                         "Tanh",
-                         "Sigmoid",
-                         "Sqrt",
-                         "Rsqrt",
-                         "Reciprocal",
-                         "Sin",
-                         "Cos",
-                         "Tan",
-                         "Asin",
-                         "Acos",
-                         "Atan",
-                         "Sinh",
-                         "Cosh",
-                         "Erf",
-                         "Erfc",
-                         "Abs",
-                         "Sign",
-                         "Floor",
-                         "Ceil",
-                         "Round",
-                         "IsNan",
-                         "IsInf",
-                         "IsFinite",
-                         "Relu",
-                         "Relu6",
-                         "Selu",
-                         "Silu",
-                         "Softplus",
-                         "LogicalNot",
-                         "Add",
-                         "Sub",
-                         "Mul",
-                         "RealDiv",
-                         "SquaredDifference",
-                         "TanhGrad",
-                         "SigmoidGrad",
-                         "Pow",
-                         "Atan2",
-                         "Maximum",
-                         "Minimum",
-                         "Equal",
-                         "NotEqual",
-                         "Less",
-                         "LessEqual",
-                         "Greater",
-                         "GreaterEqual",
-                         "LogicalAnd",
-                         "LogicalOr",
-                         "LogicalXor",
-                         "ReluGrad",
-                         "Relu6Grad",
-                         "SeluGrad",
-                         "SiluGrad",
-                         "SoftplusGrad",
-                         "SigmoidCrossEntropyGrad"}) {
-    registry.SetElementCode(op, Map(absl::StrCat("functor::", op, "<{T}>{}")));
-  }
+void AddMaps(OpRegistry& registry) {
+  for (const char* op : kPlain) registry.SetElementCode(op, Map(absl::StrCat("functor::", op, "<{T}>{}")));
+  for (const char* op : kOfAlpha) registry.SetElementCode(op, Map(absl::StrCat("functor::", op, "<{T}>({alpha})")));
   for (const char* op : {"FloorDiv", "FloorMod"}) {  // GPUs divide integers by 0 without an error
     registry.SetElementCode(op, FloatMap(absl::StrCat("functor::", op, "<{T}>{}")));
-  }
-  for (const char* op : {"LeakyRelu", "LeakyReluGrad", "Elu", "EluGrad"}) {
-    registry.SetElementCode(op, Map(absl::StrCat("functor::", op, "<{T}>({alpha})")));
   }
   registry.SetElementCode("SigmoidCrossEntropyWithLogits", Map("functor::SigmoidCrossEntropy<{T}>{}"));
   registry.SetElementCode("Scale", Map("functor::Scale<{T}>{{T}({factor})}"));
@@ -251,13 +250,16 @@ void AddElementCode(OpRegistry& registry) {
   registry.SetElementCode("BiasAdd", Map("functor::Add<{T}>{}"));
   registry.SetElementCode("AddN", Map("Sum<{T}>{}"));
   registry.SetElementCode("Select", Map("Choose{}"));
-  registry.SetElementCode("Cast", CastCode);
   registry.SetElementCode("BroadcastTo", MapOfFirst("functor::Identity<{T}>{}"));
   registry.SetElementCode("BroadcastLike", MapOfFirst("functor::Identity<{T}>{}"));
   registry.SetElementCode("ClipToNorm", MapOfFirst("ClipRule<{T}>($1, {clip_norm})"));
   registry.SetElementCode("Gelu", [](const KernelSpec& spec) { return Gelu(spec, "Gelu", "GeluTanh"); });
   registry.SetElementCode("GeluGrad", [](const KernelSpec& spec) { return Gelu(spec, "GeluGrad", "GeluTanhGrad"); });
+  registry.SetElementCode("Cast", CastCode);
   registry.SetElementCode("Transpose", TransposeCode);
+}
+
+void AddUpdates(OpRegistry& registry) {
   registry.SetElementCode("ApplyGradientDescent", Update("GradientDescentRule", 0, false));
   registry.SetElementCode("ApplyMomentum", Update("MomentumRule", 1, false));
   registry.SetElementCode("ApplyRMSProp", Update("RMSPropRule", 2, false));
@@ -267,6 +269,13 @@ void AddElementCode(OpRegistry& registry) {
   registry.SetElementCode("ApplyMovingAverage", MovingAverage);
   registry.SetElementCode("AssignAdd", Accumulation("Add"));
   registry.SetElementCode("AssignSub", Accumulation("Sub"));
+}
+
+}  // namespace
+
+void AddElementCode(OpRegistry& registry) {
+  AddMaps(registry);
+  AddUpdates(registry);
   std::string declarations;
   for (const char* text : kElementDeclarations) declarations += text;
   registry.SetElementDeclarations(absl::StrCat(declarations, kHelpers));

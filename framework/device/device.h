@@ -163,9 +163,11 @@ class Device {
 
   // True if CompileKernel works here. The first call may load a compiler; where that fails it warns, once.
   virtual bool CompilesKernels() { return false; }
-  // Compiles `source`, C++ of the dialect of CUDA that includes nothing, and returns its one kernel,
-  // `extern "C" __global__ void belfry_kernel(Table)`. The same source is compiled once per device model, and kept on
-  // disk for other processes. Errors: Unimplemented, or Internal with the compiler's words.
+  // Compiles `source`, C++ of the dialect of CUDA that includes nothing, and returns its one kernel, extern "C"
+  // belfry_kernel(Table). The source may use the integer types of <cstdint>; of std the functions of <cmath>,
+  // numeric_limits and what functors ask of <type_traits>; and belfry::Half and BFloat16, with float Widen(Half) and
+  // Half NarrowTo(Half, float). It is compiled once, and kept on disk for other processes. Errors: Unimplemented, or
+  // Internal with the compiler's words.
   virtual absl::StatusOr<std::shared_ptr<const CompiledKernel>> CompileKernel(const std::string&) {
     return absl::UnimplementedError("this device does not compile kernels");
   }

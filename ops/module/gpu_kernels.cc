@@ -37,7 +37,7 @@ constexpr void (*kKernels[])(KernelTable& table) = {
     // ops/index
     AddFlatIndicesGpuKernels, AddGatherGpuKernels, AddGatherGradGpuKernels, AddOneHotGpuKernels,
     // ops/losses
-    AddCrossEntropyGpuKernels, AddL2LossGpuKernels, AddL2LossesGpuKernels, AddSigmoidCrossEntropyGpuKernels,
+    AddCrossEntropyGpuKernels, AddL2LossGpuKernels, AddSigmoidCrossEntropyGpuKernels,
     // ops/normalisation
     AddBatchNormGpuKernels, AddRowNormGpuKernels, AddLrnGpuKernels, AddMomentsGpuKernels,
     // ops/pooling
@@ -56,7 +56,7 @@ constexpr void (*kKernels[])(KernelTable& table) = {
     AddStateGpuKernels,
     // ops/training
     AddAverageGpuKernels, AddClipGpuKernels, AddDenseRowsGpuKernels, AddUpdateRuleGpuKernels, AddIncrementGpuKernels,
-    AddLarsGpuKernels, AddLossScaleGpuKernels, AddScheduleGpuKernels, AddSeriesGpuKernels, AddSumRowsGpuKernels};
+    AddL2LossesGpuKernels, AddLarsGpuKernels, AddLossScaleGpuKernels, AddScheduleGpuKernels, AddSeriesGpuKernels, AddSumRowsGpuKernels};
 
 }  // namespace
 

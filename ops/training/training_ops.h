@@ -2,8 +2,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "absl/status/statusor.h"
+#include "framework/compiler/rewrite.h"
 #include "framework/graph/kernel_table.h"
 #include "framework/graph/op_def.h"
 
@@ -16,11 +18,20 @@ void RegisterLarsOps(OpRegistry& registry);       // LARS
 void RegisterAverageOps(OpRegistry& registry);    // moving averages
 void RegisterClipOps(OpRegistry& registry);       // norms and clipping
 void RegisterIncrementOps(OpRegistry& registry);  // counters
+void RegisterL2Losses(OpRegistry& registry);      // weight decay in a loss
 void RegisterLossScaleOps(OpRegistry& registry);  // loss scales
 void RegisterScheduleOps(OpRegistry& registry);   // learning rates
 void RegisterSumRowsOps(OpRegistry& registry);    // sparse gradients
 void RegisterSeriesOps(OpRegistry& registry);     // sums over towers in series
 void RegisterDenseRowsOps(OpRegistry& registry);  // their dense form
+
+// The rewrite "l2_losses" (rewrites/l2_losses.cc), for GPUs. Makes one L2Losses of the L2Loss terms of a sum, scaled or
+// not, that nothing else reads: the weight decay of all variables of a model, in one launch.
+absl::Status JoinL2Losses(Program& program, const RewriteContext& context);
+
+// L2Losses, which only that rewrite adds: the sum of factors[i] / 2 times the squares of input i. These are its
+// factors / 2, by input.
+std::vector<double> L2Factors(const KernelSpec& spec);
 
 // The rows that SumRows and MeanRows add up.
 struct RowsShape {
@@ -63,6 +74,7 @@ void AddDenseRowsGpuKernels(KernelTable& table);   // dense_rows.cu
 void AddUpdateRuleGpuKernels(KernelTable& table);  // rules.cu: gradient descent, ..., AdamW
 void AddIncrementGpuKernels(KernelTable& table);   // increment.cu
 void AddLarsGpuKernels(KernelTable& table);        // lars.cu
+void AddL2LossesGpuKernels(KernelTable& table);    // l2_losses.cu
 void AddLossScaleGpuKernels(KernelTable& table);   // loss_scale.cu
 void AddScheduleGpuKernels(KernelTable& table);    // schedule.cu
 void AddSeriesGpuKernels(KernelTable& table);      // series.cu

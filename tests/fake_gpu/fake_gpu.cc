@@ -238,10 +238,12 @@ absl::StatusOr<std::unique_ptr<CapturedWork>> FakeStream::EndCapture() {
 
 class FakeGpu final : public Device {
  public:
-  FakeGpu(int id, bool alone, bool tagged, std::shared_ptr<ApartMemory> apart, KernelCompiler compiler)
+  FakeGpu(int id, bool alone, bool tagged, std::shared_ptr<ApartMemory> apart, KernelCompiler compiler,
+          const MathMode& math)
       : alone_(alone),
         tagged_(tagged),
         compiler_(std::move(compiler)),
+        math_(math),
         apart_(std::move(apart)),
         name_(DeviceName::Full("localhost", 0, 0, "GPU", id)) {}
   const DeviceName& name() const override { return name_; }
@@ -249,6 +251,7 @@ class FakeGpu final : public Device {
   int threads() const override { return 1; }
   bool asynchronous() const override { return true; }
   bool only_gpu() const override { return alone_; }
+  MathMode math() const override { return math_; }
   int physical_id() const override { return *name_.id; }
   DeviceCounters counters() const override { return {used_, peak_, allocations_, kMemory}; }
   absl::StatusOr<void*> Allocate(size_t bytes) override {
@@ -288,6 +291,7 @@ class FakeGpu final : public Device {
  private:
   const bool alone_, tagged_;
   const KernelCompiler compiler_;
+  const MathMode math_;
   const std::shared_ptr<ApartMemory> apart_;
   const DeviceName name_;
   std::atomic<size_t> used_{0}, peak_{0};
@@ -337,11 +341,13 @@ bool FakeGpuReaches(const Device& from, const Device& to) {
 
 const void* CaptureOfFakeGpu(const Stream& stream) { return static_cast<const FakeStream&>(stream).capture(); }
 
-DeviceSet OpenFakeGpus(int gpus, bool tagged, std::vector<std::pair<int, int>> apart, KernelCompiler compiler) {
+DeviceSet OpenFakeGpus(int gpus, bool tagged, std::vector<std::pair<int, int>> apart, KernelCompiler compiler,
+                       const MathMode& math) {
   std::shared_ptr<ApartMemory> memory;
   if (!apart.empty()) memory = std::make_shared<ApartMemory>(std::move(apart));
   std::vector<std::unique_ptr<Device>> devices = OpenCpuDevices(1, {.cpu_threads = 1});
-  for (int i = 0; i < gpus; ++i) devices.push_back(std::make_unique<FakeGpu>(i, gpus == 1, tagged, memory, compiler));
+  for (int i = 0; i < gpus; ++i)
+    devices.push_back(std::make_unique<FakeGpu>(i, gpus == 1, tagged, memory, compiler, math));
   return DeviceSet(std::move(devices));
 }
 

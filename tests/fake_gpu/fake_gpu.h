@@ -22,7 +22,7 @@ namespace belfry {
 // `compiler`: Device::CompileKernel of all of them; null where it is not supported.
 using KernelCompiler = std::function<absl::StatusOr<std::shared_ptr<const CompiledKernel>>(const std::string& source)>;
 DeviceSet OpenFakeGpus(int gpus, bool tagged = true, std::vector<std::pair<int, int>> apart = {},
-                       KernelCompiler compiler = nullptr);
+                       KernelCompiler compiler = nullptr, const MathMode& math = {});
 
 // True if kernels on one fake can access the memory of the other. REQUIRES: both belong to one set.
 bool FakeGpuReaches(const Device& from, const Device& to);

@@ -25,6 +25,39 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr absl::string_view kBefore = R"(
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <limits>
+#include <type_traits>
+namespace belfry {
+struct Half { uint16_t bits; };
+struct BFloat16 { uint16_t bits; };
+inline float Widen(Half x) {
+  _Float16 y;
+  std::memcpy(&y, &x, 2);
+  return y;
+}
+inline float Widen(BFloat16 x) {
+  const uint32_t bits = static_cast<uint32_t>(x.bits) << 16;
+  float y;
+  std::memcpy(&y, &bits, 4);
+  return y;
+}
+inline Half NarrowTo(Half, float x) {
+  const auto y = static_cast<_Float16>(x);
+  Half h;
+  std::memcpy(&h, &y, 2);
+  return h;
+}
+inline BFloat16 NarrowTo(BFloat16, float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  if (x != x) return {0x7fff};
+  return {static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16)};
+}
+}  // namespace belfry
 #define __global__
 #define __launch_bounds__(threads)
 #define __grid_constant__

@@ -47,6 +47,7 @@ TEST(PublicHeaders, BelfryHasAll) {
                                         "models/towers/series.h",
                                         "models/towers/tower_builder.h",
                                         "models/towers/tower_updates.h",
+                                        "ops/element_code.h",
                                         "ops/only_if.h",
                                         "ops/schedule.h",
                                         "optim/root_scope.h",

@@ -24,7 +24,6 @@ struct OpFacts {
   double reads[2] = {1, 1};
 };
 constexpr OpFacts kFacts[] = {
-    {"AttentionGrad", 2},
     {"BatchNorm", 2, {2, 1}},
     {"BatchNormAddRelu", 2, {2, 1}},
     {"BatchNormGrad", 2, {2, 2}},
@@ -44,7 +43,6 @@ constexpr OpFacts kFacts[] = {
     {"GroupNormGrad", 2, {2, 2}},
     {"LayerNormGrad", 2, {2, 2}},
     {"RmsNormGrad", 2, {2, 2}},
-    {"SelfAttentionGrad", 2},
     {"SparseSoftmaxCrossEntropyWithLogits", 1, {2, 1}},
 };
 
@@ -122,7 +120,8 @@ double BytesOf(const Program& program, const ProgramNode& node) {
 void SetProduct(const Program& program, const ProgramNode& node, Demand& demand) {
   const Shape& y = node.outputs[0].shape;
   if (y.rank() < 2 || y.elements() == 0) return;
-  demand.n = static_cast<double>(y[-1]);
+  // The gradient of a turned filter is [K, R, S, C].
+  demand.n = static_cast<double>(y[HasTurnedFilter(node) && absl::StrContains(node.op->name, "Filter") ? 0 : -1]);
   demand.m = static_cast<double>(y.elements()) / demand.n;
   if (demand.work == Work::kProduct) {
     demand.m = static_cast<double>(y[-2]);

@@ -16,6 +16,7 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/native.h"
 #include "framework/device/cuda/nvrtc.h"
+#include "framework/device/cuda/nvrtc_prelude.h"
 #include "spdlog/spdlog.h"
 
 namespace belfry {
@@ -102,7 +103,7 @@ class CudaKernel final : public CompiledKernel {
 
 absl::StatusOr<std::shared_ptr<const CompiledKernel>> Compile(const Card& card, const std::string& source) {
   const auto [major, minor] = card.capability();
-  const CubinFile file(absl::StrCat("sm_", major, minor, " ", NvrtcDescription(), "\n", source));
+  const CubinFile file(absl::StrCat("sm_", major, minor, " ", NvrtcDescription(), NvrtcPrelude(), source));
   if (const std::string cubin = file.Read(); !cubin.empty()) {
     absl::StatusOr<std::shared_ptr<const CompiledKernel>> kernel = CudaKernel::Load(card, cubin);
     if (kernel.ok()) return kernel;

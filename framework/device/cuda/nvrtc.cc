@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "framework/base/library/cuda_libraries.h"
 #include "framework/base/status.h"
+#include "framework/device/cuda/nvrtc_prelude.h"
 
 namespace belfry {
 namespace {
@@ -123,7 +124,7 @@ absl::StatusOr<std::string> CompileCubin(absl::string_view source, int major, in
   const auto error = [&](const char* call, int result, absl::string_view log) {
     return absl::InternalError(absl::StrCat(call, ": ", nvrtc->GetErrorString(result), log.empty() ? "" : "\n", log));
   };
-  const OwnedProgram program(*nvrtc, std::string(source));
+  const OwnedProgram program(*nvrtc, absl::StrCat(NvrtcPrelude(), source));
   if (program.created() != 0) return error("nvrtcCreateProgram", program.created(), "");
   const std::string arch = absl::StrCat("--gpu-architecture=sm_", major, minor);
   std::vector<const char*> options(std::begin(kOptions), std::end(kOptions));

@@ -3,8 +3,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "framework/base/tensor.h"
-#include "ops/losses/losses_ops.h"
 #include "ops/training/norm_impl.h"
+#include "ops/training/training_ops.h"
 
 namespace belfry::ops {
 namespace {

@@ -7,7 +7,7 @@
 #include "framework/base/tensor.h"
 #include "framework/compiler/fusion_guard.h"
 #include "framework/compiler/rewrite.h"
-#include "ops/losses/losses_ops.h"
+#include "ops/training/training_ops.h"
 
 namespace belfry::ops {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "framework/base/status.h"
 #include "ops/gpu/tickets.h"
-#include "ops/losses/losses_ops.h"
 #include "ops/training/norm_gpu_impl.h"
+#include "ops/training/training_ops.h"
 
 namespace belfry::ops {
 namespace {
