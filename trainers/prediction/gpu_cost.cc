@@ -41,6 +41,7 @@ constexpr OpFacts kFacts[] = {
     {"Gather", 1, {0, 1}},
     {"GroupNorm", 1, {2, 1}},
     {"GroupNormGrad", 2, {2, 2}},
+    {"L2Losses", 1},
     {"LayerNormGrad", 2, {2, 2}},
     {"RmsNormGrad", 2, {2, 2}},
     {"SparseSoftmaxCrossEntropyWithLogits", 1, {2, 1}},
