@@ -29,6 +29,7 @@ constexpr int64_t kMaxUnit = 8192;
 //      that is in another group runs;
 //   2. no variable that a member reads is written in between: otherwise the member would read a new value. The writers
 //      that a node waits for are tracked (writers_before_), and MayWait compares those of the member and of the group;
+//      Nor may a member read other elements of the variable that the group updates (ReadsElsewhere);
 //   3. results do not get a shape that the group's loop does not have: all members have as many elements as the last
 //      one, and their smaller operands repeat after a number of elements that divides a block (RowOf, FitsUnit).
 // Groups grow backwards from each possible end, so the longest chain wins and a node is in one group at most.
@@ -256,6 +257,25 @@ class ElementwiseFuser {
       });
     });
   }
+  // True if i, as a member, would read elements of a variable that the group updates which are not those that it
+  // computes from: a row or another part of it, or its transpose. Other threads may have updated them.
+  bool ReadsElsewhere(int i, const End& end) const {
+    if (!end.updates || IsAlias(i)) return false;
+    const ProgramNode& update = nodes_[end.node];
+    const auto elements = [&](const Value& value) { return program_.spec(value).shape.elements(); };
+    const auto apart = [&](const Value& read, const Value& written) {
+      const Value variable = Root(program_, read);
+      if (!(variable == Root(program_, written))) return false;
+      const bool both_whole = elements(read) == elements(variable) && elements(written) == elements(variable);
+      return IsMove(i) || !(read == written || both_whole);
+    };
+    for (int k = 0; k < static_cast<int>(update.inputs.size()); ++k) {
+      if (!update.op->input_arg(k).ref) continue;
+      if (absl::c_any_of(nodes_[i].inputs, [&](const Value& read) { return apart(read, update.inputs[k]); }))
+        return true;
+    }
+    return false;
+  }
   // The inputs of a node that are i's result.
   static std::vector<int> AllInputs(const ProgramNode& node, int i) {
     std::vector<int> inputs;
@@ -357,7 +377,7 @@ class ElementwiseFuser {
       const auto early = [&](int user) { return Position(user) < last && (end.updates || reduced_row_[user] == 0); };
       if (group_[i] >= 0 || absl::c_any_of(users_[i], early)) continue;
       const bool seen = IsSeen(i, last);
-      if ((seen && end.updates) || ComesBefore(i, last)) continue;
+      if ((seen && end.updates) || ComesBefore(i, last) || ReadsElsewhere(i, end)) continue;
       if (IsMove(i)) {
         if (MayWait(i, last, seen) && Fits(i, end)) add(i);
       } else if (IsAlias(i)) {

@@ -291,6 +291,15 @@ TEST_F(FuseUpdatesTest, ReadersKeepTheirPlaces) {
   EXPECT_THAT(MembersOf(plan, update.node->name()), ElementsAre("Scale", "Abs", "Add", "AssignAdd"));
 }
 
+// An element of the variable would be read again for each block, also behind its own update.
+TEST_F(FuseUpdatesTest, ReadsNoOtherElementsOfTheVariable) {
+  const Variable v = Weights("v");
+  const Output first = ops::FlatSlice(root_, v, 0, 1);
+  const Output update = ops::AssignAdd(root_, v, ops::Exp(root_, ops::Mul(root_, Feed("x", {kRows, kWidth}), first)));
+  const Plan& plan = CompareUpdates({v}, {update.node});
+  EXPECT_THAT(MembersOf(plan, update.node->name()), ElementsAre("Exp", "AssignAdd"));
+}
+
 // Nodes that wait for a member wait for the pass; so do those after the mean over a single tower.
 TEST_F(FuseUpdatesTest, TheGradientOfOneTower) {
   const Variable v = Weights("v");
