@@ -55,7 +55,7 @@ absl::StatusOr<Kernel> MakeKernel(const Program& program, const ProgramNode& nod
   }
   const bool described = DescriptionOf(device) != nullptr;
   if (described && !node.body.empty()) return MakeDescribedKernel();
-  if (node.op == &JoinedOp() || (node.op == &ElementwiseOp() && device.type() != "CPU")) {
+  if (IsGenerated(node, device)) {
     return MakeGeneratedKernel(program, node, devices.device(node.device), registry.element_declarations());
   }
   if (node.op == &ElementwiseOp()) return MakeElementwiseKernel(program, node, devices.device(node.device));
@@ -82,6 +82,7 @@ int ThreadsFor(const Program& program, const ProgramNode& node, const Device& de
 
 absl::StatusOr<std::vector<Kernel>> MakeKernels(const Program& program, const DeviceSet& devices,
                                                 const OpRegistry& registry) {
+  CompileGeneratedKernels(program, devices, registry.element_declarations());
   std::vector<Kernel> kernels(program.nodes.size());
   for (size_t i = 0; i < program.nodes.size(); ++i) {
     const ProgramNode& node = program.nodes[i];

@@ -2,14 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <cstring>
+#include <map>
 #include <memory>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "framework/base/cores.h"
 #include "framework/base/status.h"
+#include "framework/base/thread.h"
 #include "framework/compiler/generated/kernel_source.h"
+#include "framework/device/described_gpu.h"
 
 namespace belfry {
 namespace {
@@ -109,24 +115,61 @@ class GeneratedKernel {
   const std::shared_ptr<const CompiledKernel> compiled_;
 };
 
+// The nodes that a generated kernel computes.
+std::vector<ProgramNode> NodesOf(const ProgramNode& node) {
+  return node.op == &JoinedOp() ? JoinedNodes(node) : std::vector<ProgramNode>{node};
+}
+
+// The source of the kernel for `each`, one of NodesOf(node).
+std::optional<KernelSource> SourceFor(const Program& program, const ProgramNode& node, const ProgramNode& each,
+                                      Device& device, absl::string_view declarations) {
+  const bool joined = node.op == &JoinedOp();
+  return SourceOf(program, each, joined ? SharedInputs(node) : std::vector<bool>(), joined ? kMaxJoined : 1, device,
+                  declarations);
+}
+
 }  // namespace
+
+bool IsGenerated(const ProgramNode& node, const Device& device) {
+  return node.op == &JoinedOp() || (node.op == &ElementwiseOp() && device.type() != "CPU");
+}
+
+void CompileGeneratedKernels(const Program& program, const DeviceSet& devices, absl::string_view declarations) {
+  // The devices of one source come one after the other: what the first compiles, the others find on disk.
+  std::map<std::string, std::vector<Device*>> sources;
+  for (const ProgramNode& node : program.nodes) {
+    Device& device = devices.device(node.device);
+    if (!IsGenerated(node, device) || DescriptionOf(device) != nullptr) continue;
+    const std::optional<KernelSource> source = SourceFor(program, node, NodesOf(node).front(), device, declarations);
+    if (!source.has_value()) continue;
+    std::vector<Device*>& on = sources[source->text];
+    if (std::find(on.begin(), on.end(), &device) == on.end()) on.push_back(&device);
+  }
+  std::vector<const std::pair<const std::string, std::vector<Device*>>*> work;
+  for (const auto& each : sources) work.push_back(&each);
+  std::atomic<size_t> next = 0;
+  const auto compile = [&] {
+    for (size_t i = next++; i < work.size(); i = next++) {
+      for (Device* device : work[i]->second) device->CompileKernel(work[i]->first).IgnoreError();
+    }
+  };
+  std::vector<std::thread> threads;
+  while (threads.size() + 1 < std::min(work.size(), static_cast<size_t>(UsableCores()))) {
+    absl::StatusOr<std::thread> thread = StartThread("to compile kernels", compile);
+    if (!thread.ok()) break;
+    threads.push_back(*std::move(thread));
+  }
+  compile();
+  for (std::thread& thread : threads) thread.join();
+}
 
 absl::StatusOr<Kernel> MakeGeneratedKernel(const Program& program, const ProgramNode& node, Device& device,
                                            absl::string_view declarations) {
-  const bool joined = node.op == &JoinedOp();
-  std::vector<ProgramNode> nodes;
-  if (joined) {
-    nodes = JoinedNodes(node);
-  } else {
-    nodes = {node};
-  }
-  std::vector<bool> shared;
-  if (joined) shared = SharedInputs(node);
   std::vector<Part> parts;
   std::optional<KernelSource> source;
   size_t inputs = 0, outputs = 0;
-  for (const ProgramNode& each : nodes) {
-    std::optional<KernelSource> own = SourceOf(program, each, shared, joined ? kMaxJoined : 1, device, declarations);
+  for (const ProgramNode& each : NodesOf(node)) {
+    std::optional<KernelSource> own = SourceFor(program, node, each, device, declarations);
     if (!own.has_value() || (source.has_value() && own->text != source->text)) {
       return absl::InternalError("no kernel can be generated");
     }

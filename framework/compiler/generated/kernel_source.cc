@@ -16,6 +16,7 @@ namespace {
 constexpr int kMaxLanes = 8;
 // Packs that a thread computes one after another, so that what it computes once for all of them costs little.
 constexpr int kPacks = 2;
+constexpr int64_t kMaxRow = int64_t{1} << 30;  // elements, whose places are computed in 32 bits
 
 // The type of stored elements in the text.
 absl::string_view Stored(DType dtype) {
@@ -101,6 +102,8 @@ class SourceWriter {
         access->updated |= member.op->input_arg(k).ref;
       } else if (access->size == 1) {
         access->number = true;
+      } else if (access->size > kMaxRow) {
+        return false;
       } else {
         access->row = true;
       }
