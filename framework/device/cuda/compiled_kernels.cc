@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -32,7 +31,7 @@ uint64_t Checksum(absl::string_view bytes) { return XXH3_64bits(bytes.data(), by
 // The file of a kernel: its checksum and its machine code.
 class CubinFile {
  public:
-  CubinFile(absl::string_view key) {
+  explicit CubinFile(absl::string_view key) {
     const std::string folder = CacheFolder();
     if (folder.empty()) return;
     const XXH128_hash_t hash = XXH3_128bits(key.data(), key.size());
@@ -40,20 +39,25 @@ class CubinFile {
   }
   // Empty if there is none, or not a whole one.
   std::string Read() const {
+    std::error_code error;
+    const auto size = fs::file_size(path_, error);
+    if (error) return "";
+    std::string bytes(size, '\0');
     std::ifstream file(path_, std::ios::binary);
-    const std::string bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+    if (!file.read(bytes.data(), static_cast<std::streamsize>(size))) return "";
     uint64_t checksum = 0;
-    if (path_.empty() || bytes.size() <= sizeof(checksum)) return "";
+    if (bytes.size() <= sizeof(checksum)) return "";
     std::copy_n(bytes.data(), sizeof(checksum), reinterpret_cast<char*>(&checksum));
     std::string cubin = bytes.substr(sizeof(checksum));
     return Checksum(cubin) == checksum ? cubin : "";
   }
-  // Beside the file first, so that no other process reads half of it.
+  // Beside the file first, so that no other process or thread reads half of it.
   void Write(const std::string& cubin) const {
     if (path_.empty()) return;
     std::error_code error;
     fs::create_directories(path_.parent_path(), error);
-    const fs::path beside = path_.string() + absl::StrCat(".", getpid(), ".tmp");
+    const fs::path beside =
+        path_.string() + absl::StrCat(".", getpid(), ".", absl::Hex(reinterpret_cast<uintptr_t>(this)), ".tmp");
     const uint64_t checksum = Checksum(cubin);
     std::ofstream file(beside, std::ios::binary);
     file.write(reinterpret_cast<const char*>(&checksum), sizeof(checksum));
