@@ -1,0 +1,271 @@
+// Generated kernels of the models' training steps, compiled for several cards, none of which need be present.
+#include <cuda_runtime_api.h>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <functional>
+#include <iostream>
+#include <memory>
+#include <mutex>
+#include <regex>
+#include <set>
+#include <string>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "framework/base/cores.h"
+#include "framework/base/library/cuda_libraries.h"
+#include "framework/base/mutex.h"
+#include "framework/base/status.h"
+#include "framework/device/cuda/nvrtc.h"
+#include "framework/device/cuda/nvrtc_prelude.h"
+#include "framework/runtime/session.h"
+#include "models/layers/layers.h"
+#include "models/layers/losses.h"
+#include "models/networks/autoencoder.h"
+#include "models/networks/cifar_net.h"
+#include "models/networks/mlp.h"
+#include "models/networks/resnet.h"
+#include "models/networks/transformer.h"
+#include "models/networks/wide_deep.h"
+#include "models/towers/replicate_towers.h"
+#include "ops/array.h"
+#include "ops/builtin_ops.h"
+#include "ops/math.h"
+#include "ops/nn.h"
+#include "optim/adam.h"
+#include "optim/descent.h"
+#include "tests/fake_gpu/fake_gpu.h"
+
+namespace belfry {
+namespace {
+
+constexpr int64_t kExamples = 64;  // a tower
+const std::pair<int, int> kCapabilities[] = {{8, 0}, {9, 0}, {10, 0}};
+
+class NoKernel final : public CompiledKernel {
+  absl::Status Launch(Stream&, int64_t, const void*, size_t) const override { return absl::OkStatus(); }
+};
+
+// The sources that fake GPUs were asked to compile.
+class Sources {
+ public:
+  KernelCompiler Recorder() {
+    return [this](const std::string& source) -> absl::StatusOr<std::shared_ptr<const CompiledKernel>> {
+      const MutexLock lock(mutex_);
+      sources_.insert(source);
+      return std::make_shared<const NoKernel>();
+    };
+  }
+  std::vector<std::string> Get() const {
+    const MutexLock lock(mutex_);
+    return {sources_.begin(), sources_.end()};
+  }
+
+ private:
+  mutable Mutex mutex_;
+  std::set<std::string> sources_ ABSL_GUARDED_BY(mutex_);
+};
+
+struct Model {
+  std::vector<data::Field> fields;
+  models::TowerFunction build;
+};
+
+std::vector<data::Field> Pixels(int64_t size) {
+  return {{"image", DType::kFloat32, {size, size, 3}}, {"label", DType::kInt32, {}}};
+}
+
+Model Classifier(DType dtype, int64_t size, std::function<Output(const Scope&, Output)> logits) {
+  return {Pixels(size), [dtype, logits = std::move(logits)](const Scope& tower, const models::Batch& batch) {
+            const Output image = ops::Cast(tower, batch["image"], dtype);
+            models::AddCrossEntropy(tower, logits(tower, image), batch["label"]);
+            return models::TotalLoss(tower);
+          }};
+}
+
+Model Gpt(DType dtype) {
+  return {
+      {{"tokens", DType::kInt32, {32}}, {"next", DType::kInt32, {32}}},
+      [dtype](const Scope& tower, const models::Batch& batch) {
+        const Output logits = models::Transformer(
+            tower, batch["tokens"],
+            {.vocabulary = 1000, .length = 32, .layers = 2, .heads = 4, .width = 128, .dropout = 0.1, .dtype = dtype});
+        models::AddCrossEntropy(tower, ops::Reshape(tower, logits, {-1, 1000}),
+                                ops::Reshape(tower, batch["next"], {-1}));
+        return models::TotalLoss(tower);
+      }};
+}
+
+Model Table() {
+  return {{{"numbers", DType::kFloat32, {13}}, {"kind", DType::kInt32, {}}, {"label", DType::kInt32, {}}},
+          [](const Scope& tower, const models::Batch& batch) {
+            const Output logits =
+                models::WideDeep(tower, {.numbers = batch["numbers"], .categories = {{"kind", batch["kind"], 50}}},
+                                 {.outputs = 3, .hidden = {64, 32}, .dropout = 0.1});
+            models::AddCrossEntropy(tower, logits, batch["label"]);
+            return models::TotalLoss(tower);
+          }};
+}
+
+Model Autoencoder(DType dtype) {
+  return {{{"x", DType::kFloat32, {784}}}, [dtype](const Scope& tower, const models::Batch& batch) {
+            return models::AddVaeLoss(tower, ops::Cast(tower, batch["x"], dtype));
+          }};
+}
+
+// Makes the plan of a training step.
+void MakePlan(Sources& sources, const Model& model, int towers, const optim::Optimizer& optimizer,
+              const models::ReplicateOptions& options) {
+  const DeviceSet devices = OpenFakeGpus(towers, /*tagged=*/false, {}, sources.Recorder());
+  Graph graph(BuiltinOps());
+  const models::TrainStep step =
+      models::ReplicateTowers(Scope(graph), devices, model.fields, model.build, optimizer, options);
+  ASSERT_TRUE(graph.status().ok()) << graph.status();
+  const auto session = Session::Create(graph, devices);
+  ASSERT_TRUE(session.ok()) << session.status();
+  std::vector<FeedSpec> feeds;
+  for (const models::TrainTower& tower : step.towers) {
+    for (FeedSpec& feed : tower.batch.FeedSpecs(kExamples)) feeds.push_back(std::move(feed));
+  }
+  const auto plan = (*session)->Explain(feeds, {step.loss}, {step.update});
+  ASSERT_TRUE(plan.ok()) << plan.status();
+}
+
+void PlanAll(Sources& sources, DType dtype) {
+  const optim::Momentum momentum({.learning_rate = 0.1, .weight_decay = 1e-4});
+  const optim::AdamW adam({.learning_rate = 1e-3});
+  const auto cifar = [](const Scope& scope, Output x) { return models::CifarNet(scope, x); };
+  const auto resnet = [](const Scope& scope, Output x) { return models::ResNet(scope, x, {.depth = 20}); };
+  const auto mlp = [](const Scope& scope, Output x) {
+    return models::Mlp(scope, models::Flatten(scope, x), {.hidden = {100, 50}, .dropout = 0.5});
+  };
+  MakePlan(sources, Classifier(dtype, 24, cifar), 1, optim::GradientDescent(), {.moving_average = 0.999});
+  MakePlan(sources, Classifier(dtype, 24, cifar), 2, momentum, {.clip_global_norm = 1, .moving_average = 0.999});
+  MakePlan(sources, Classifier(dtype, 32, resnet), 1, momentum, {});
+  MakePlan(sources, Classifier(dtype, 32, resnet), 2, momentum, {.moving_average = 0.99});
+  MakePlan(sources, Classifier(dtype, 8, mlp), 1, adam, {.clip_global_norm = 1});
+  MakePlan(sources, Gpt(dtype), 1, adam, {.clip_global_norm = 1, .moving_average = 0.999});
+  MakePlan(sources, Gpt(dtype), 2, adam, {.shard_optimizer = true});
+  MakePlan(sources, Gpt(dtype), 1, momentum, {.series = 2});
+  MakePlan(sources, Autoencoder(dtype), 1, adam, {});
+  if (dtype == DType::kFloat32) MakePlan(sources, Table(), 2, adam, {.clip_global_norm = 1});
+}
+
+// The PTX from which NVRTC makes the machine code of `source` for capability 8.0; empty if it fails.
+std::string PtxOf(const std::string& source) {
+  using Program = struct AnyProgram*;
+  const absl::StatusOr<void*> nvrtc = OpenCudaLibrary(absl::StrCat("libnvrtc.so.", CUDART_VERSION / 1000), "");
+  if (!nvrtc.ok()) return "";
+  const auto find = [&]<class F>(const char* name, F*) { return reinterpret_cast<F*>(dlsym(*nvrtc, name)); };
+  using Create = int(Program*, const char*, const char*, int, const char* const*, const char* const*);
+  using Compile = int(Program, int, const char* const*);
+  const std::string description = NvrtcDescription();  // the version, then the options
+  std::vector<std::string> options = absl::StrSplit(description, ' ');
+  options[0] = "--gpu-architecture=sm_80";
+  std::vector<const char*> texts;
+  for (const std::string& option : options) texts.push_back(option.c_str());
+  const std::string text = absl::StrCat(NvrtcPrelude(), source);
+  Program program = nullptr;
+  std::string ptx;
+  size_t size = 0;
+  if (find("nvrtcCreateProgram", static_cast<Create*>(nullptr))(&program, text.c_str(), "", 0, nullptr, nullptr) == 0 &&
+      find("nvrtcCompileProgram", static_cast<Compile*>(nullptr))(program, static_cast<int>(texts.size()),
+                                                                  texts.data()) == 0 &&
+      find("nvrtcGetPTXSize", static_cast<int (*)(Program, size_t*)>(nullptr))(program, &size) == 0) {
+    ptx.resize(size);
+    find("nvrtcGetPTX", static_cast<int (*)(Program, char*)>(nullptr))(program, ptx.data());
+  }
+  find("nvrtcDestroyProgram", static_cast<int (*)(Program*)>(nullptr))(&program);
+  return ptx;
+}
+
+// The errors of one source, empty if there are none.
+std::string Check(const std::string& source, std::atomic<size_t>& bytes) {
+  for (const auto& [major, minor] : kCapabilities) {
+    const absl::StatusOr<std::string> cubin = CompileCubin(source, major, minor);
+    if (!cubin.ok()) return absl::StrCat("sm_", major, minor, ": ", std::string(cubin.status().message()));
+    bytes += cubin->size();
+  }
+  const std::string ptx = PtxOf(source);
+  if (ptx.empty()) return "there is no PTX";
+  if (absl::StrContains(ptx, ".local")) return "there is local memory";
+  // Packs of the elements that there are in the place of each result are read and written 16 bytes at a time, but that
+  // 8 of a byte each are all that a thread computes.
+  static const std::regex wide_load(R"(ld\.global[.a-z]*\.(v4\.[a-z]32|v2\.[a-z]64))");
+  static const std::regex wide_store(R"(st\.global[.a-z]*\.(v4\.[a-z]32|v2\.[a-z]64))");
+  const bool loads = std::regex_search(source, std::regex(R"(auto x\d+ = Load<kLanes>\(in)"));
+  if (loads && !std::regex_search(ptx, wide_load)) return "no load of 16 bytes";
+  const bool of_bytes = std::regex_search(source, std::regex("Pack<(bool|uint8_t), kLanes> w0")) &&
+                        !absl::StrContains(source, "kLanes> w1");
+  if (!of_bytes && !std::regex_search(ptx, wide_store)) return "no store of 16 bytes";
+  return "";
+}
+
+TEST(GeneratedKernels, OfTrainingStepsCompileForAllCards) {
+  for (const auto& [major, minor] : kCapabilities) {
+    if (const absl::Status nvrtc = CheckNvrtc(major, minor); !nvrtc.ok()) GTEST_SKIP() << nvrtc.message();
+  }
+  Sources recorded;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) PlanAll(recorded, dtype);
+  const std::vector<std::string> sources = recorded.Get();
+  EXPECT_GT(sources.size(), 20u);
+  std::vector<std::string> errors(sources.size());
+  std::atomic<size_t> next = 0, bytes = 0;
+  const auto check = [&] {
+    for (size_t i = next++; i < sources.size(); i = next++) errors[i] = Check(sources[i], bytes);
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < UsableCores(); ++t) threads.emplace_back(check);
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < sources.size(); ++i) {
+    EXPECT_EQ(errors[i], "") << sources[i].substr(sources[i].rfind("namespace belfry {"));
+  }
+  RecordProperty("kernels", static_cast<int>(sources.size()));
+  RecordProperty("bytes", static_cast<int>(bytes));
+  std::cout << sources.size() << " kernels, " << bytes << " bytes of machine code\n";
+}
+
+// Two passes with kernels of their own, on a GPU with `compiler`.
+absl::Status PlanTwoPasses(KernelCompiler compiler) {
+  const DeviceSet devices = OpenFakeGpus(1, /*tagged=*/false, {}, std::move(compiler));
+  Graph graph(BuiltinOps());
+  const Scope scope = Scope(graph).Device("/gpu:0");
+  const Output x = ops::Placeholder(scope, DType::kFloat32, {100});
+  const Output y = ops::Neg(scope, ops::Square(scope, x)), z = ops::Exp(scope, ops::Abs(scope, ops::Softmax(scope, y)));
+  ASSIGN_OR_RETURN(const auto session, Session::Create(graph, devices));
+  return session->Explain({{x, {100}}}, {z}).status();
+}
+
+TEST(GeneratedKernels, ErrorsNameTheNode) {
+  const absl::Status status = PlanTwoPasses([](const std::string&) { return absl::InternalError("line 7 is wrong"); });
+  EXPECT_TRUE(absl::StrContains(status.message(), "'Neg'")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "line 7 is wrong")) << status;
+}
+
+// Each call returns when a second thread has come.
+TEST(GeneratedKernels, SeveralAreCompiledAtATime) {
+  if (UsableCores() < 2) GTEST_SKIP() << "there is one core";
+  std::mutex mutex;
+  std::condition_variable changed;
+  std::set<std::thread::id> callers;
+  const auto compile = [&](const std::string&) -> absl::StatusOr<std::shared_ptr<const CompiledKernel>> {
+    std::unique_lock<std::mutex> lock(mutex);
+    callers.insert(std::this_thread::get_id());
+    changed.notify_all();
+    changed.wait_for(lock, std::chrono::seconds(20), [&] { return callers.size() > 1; });
+    return std::make_shared<const NoKernel>();
+  };
+  EXPECT_EQ(PlanTwoPasses(compile), absl::OkStatus());
+  EXPECT_GT(callers.size(), 1u);
+}
+
+}  // namespace
+}  // namespace belfry
