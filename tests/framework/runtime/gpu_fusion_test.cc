@@ -52,6 +52,7 @@ class GpuFusion : public testing::Test {
         case DType::kFloat64: values.data<double>()[i] = x; break;
         case DType::kFloat16: values.data<Half>()[i] = static_cast<Half>(static_cast<float>(x)); break;
         case DType::kBFloat16: values.data<BFloat16>()[i] = static_cast<BFloat16>(static_cast<float>(x)); break;
+        case DType::kInt64: values.data<int64_t>()[i] = static_cast<int32_t>(random_()); break;
         default: values.data<int32_t>()[i] = static_cast<int32_t>(random_()); break;
       }
     }
@@ -132,8 +133,8 @@ Output RandomOp(const Scope& scope, uint32_t kind, Output a, Output b) {
     case 13: return ops::Abs(scope, a);
     case 14: return ops::Sqrt(scope, a);
     case 15: return ops::ClipByValue(scope, a, -2, 0.75);
-    case 16: return ops::Select(scope, ops::Less(scope, a, b), a, b);
-    case 17: return ops::AddN(scope, {a, b, a});
+    case 16: return ops::Select(scope, ops::Less(scope, a, b), a, ops::Sub(scope, a, b));
+    case 17: return ops::AddN(scope, {a, ops::Mul(scope, a, b), a});
     case 18: return ops::Cast(scope, ops::Cast(scope, a, DType::kBFloat16), a.dtype());
     default: return ops::LeakyRelu(scope, a, 0.2);
   }
@@ -158,6 +159,31 @@ TEST_F(GpuFusion, RandomGraphs) {
       std::vector<Output> fetches(values.end() - 2, values.end());
       Compare(fetches);
     }
+  }
+}
+
+// All ops with one or two operands and without attributes, in one kernel.
+TEST_F(GpuFusion, AllOps) {
+  for (const DType dtype :
+       {DType::kFloat32, DType::kFloat64, DType::kFloat16, DType::kBFloat16, DType::kInt32, DType::kInt64}) {
+    SCOPED_TRACE(DTypeName(dtype));
+    const Output x = Feed(dtype, {517}), y = Feed(dtype, {517});
+    std::vector<Output> results;
+    for (const auto& [name, op] : graph_.registry().ops()) {
+      const size_t operands = op.inputs.size();
+      if (op.element_code == nullptr || !op.elementwise || operands > 2 || op.inputs[0].list || op.types.size() != 1 ||
+          op.stateful || op.inputs.back().shape_only || op.FindKernel("GPU", dtype) == nullptr) {
+        continue;
+      }
+      if (std::any_of(op.attrs.begin(), op.attrs.end(), [](const AttrDef& attr) { return attr.required; })) continue;
+      const Output result = operands == 1 ? scope_.Add(name, {x}) : scope_.Add(name, {x, y});
+      ASSERT_TRUE(graph_.status().ok()) << name << ": " << graph_.status();
+      results.push_back(result.dtype() == dtype ? result : ops::Cast(scope_, result, dtype));
+    }
+    ASSERT_GT(results.size(), 10u);
+    const Output sum = ops::AddN(scope_, results);
+    results.push_back(sum);
+    EXPECT_GT(Compare(results), 0);
   }
 }
 
@@ -209,6 +235,74 @@ TEST_F(GpuFusion, DecayClippingAndConversionAreInOneUpdate) {
                                      ops::Const(scope_, 0.25f), ops::ClipToNorm(scope_, gradients[i], norm, 0.5)));
   }
   EXPECT_EQ(Compare({}, {ops::Group(scope_, updates)}), 1);
+}
+
+// Threads that update other elements may come first.
+TEST_F(GpuFusion, AnUpdateReadsNoOtherElementsOfItsVariable) {
+  const Variable square = GetVariable(scope_, "square", {90, 90}, UniformInitializer(-1, 1));
+  const Variable rows = GetVariable(scope_, "rows", {90, 100}, UniformInitializer(-1, 1));
+  const Variable parts = GetVariable(scope_, "parts", {9000}, UniformInitializer(-1, 1));
+  const Output row = ops::FlatSlice(scope_, rows, 0, 100), number = ops::FlatSlice(scope_, parts, 0, 1);
+  const std::vector<Output> updates = {
+      ops::AssignAdd(scope_, square, ops::Scale(scope_, ops::Transpose(scope_, square, {1, 0}), 0.5)),
+      ops::AssignSub(scope_, rows, ops::Exp(scope_, ops::Mul(scope_, Feed(DType::kFloat32, {90, 100}), row))),
+      ops::AssignAdd(scope_, parts, ops::Tanh(scope_, ops::Mul(scope_, Feed(DType::kFloat32, {9000}), number)))};
+  EXPECT_GT(Compare({}, {ops::Group(scope_, updates)}), 0);
+}
+
+TEST_F(GpuFusion, AnUpdateReadsItsOwnElements) {
+  const Variable v = GetVariable(scope_, "v", {90, 90}, UniformInitializer(-1, 1));
+  const Output flat = ops::Reshape(scope_, v, {8100});
+  const Output by = ops::Mul(scope_, ops::Reshape(scope_, ops::Square(scope_, flat), {90, 90}), v);
+  EXPECT_EQ(Compare({}, {ops::AssignSub(scope_, v, by).node}), 1);
+}
+
+// Variables that are computed from each other, from before the step.
+TEST_F(GpuFusion, UpdatesReadOtherVariables) {
+  std::vector<Variable> v;
+  for (int i = 0; i < 4; ++i) {
+    v.push_back(GetVariable(scope_, absl::StrCat("v", i), {70, 70}, UniformInitializer(-1, 1)));
+  }
+  std::vector<Output> updates;
+  for (size_t i = 0; i < v.size(); ++i) {
+    updates.push_back(ops::AssignAdd(scope_, v[i], ops::Scale(scope_, v[(i + 1) % v.size()], 0.5)));
+  }
+  const Output read = ops::Cast(scope_, v[2], DType::kBFloat16);
+  EXPECT_GT(Compare({read}, {ops::Group(scope_, updates)}), 0);
+}
+
+// The conversion of a variable before its update is not joined with one behind that of another.
+TEST_F(GpuFusion, ConversionsBeforeAndBehindUpdates) {
+  std::vector<Output> fetches;
+  std::vector<const Node*> targets;
+  for (int i = 0; i < 3; ++i) {
+    const Variable v = GetVariable(scope_, absl::StrCat("v", i), {33, 5}, UniformInitializer(-1, 1));
+    fetches.push_back(ops::Cast(scope_, v, DType::kFloat16));
+    const Output assigned = ops::Assign(scope_, v, ops::Softmax(scope_, Feed(DType::kFloat32, {33, 5})));
+    fetches.push_back(ops::Cast(scope_, assigned, DType::kFloat16));
+  }
+  EXPECT_GT(Compare(fetches, targets), 0);
+}
+
+TEST_F(GpuFusion, FetchedAndEmptyResults) {
+  const Variable v = GetVariable(scope_, "v", {20, 9}, UniformInitializer(-1, 1));
+  const Variable none = GetVariable(scope_, "none", {0, 9}, UniformInitializer(-1, 1));
+  const Output updated = ops::AssignAdd(scope_, v, ops::Neg(scope_, Feed(DType::kFloat32, {20, 9})));
+  const Output x = Feed(DType::kFloat32, {0, 9});
+  const Output empty = ops::Relu(scope_, ops::Add(scope_, x, Feed(DType::kFloat32, {9})));
+  const Output update_of_none = ops::AssignAdd(scope_, none, ops::Neg(scope_, ops::Square(scope_, x)));
+  Compare({updated, empty}, {update_of_none.node});
+}
+
+// A node that waits for a member waits for the group, and a member that waits makes the group wait.
+TEST_F(GpuFusion, ControlInputs) {
+  const Output x = Feed(DType::kFloat32, {64, 70});
+  const Variable v = GetVariable(scope_, "v", {64, 70}, UniformInitializer(-1, 1));
+  const Output a = ops::Square(scope_, ops::Add(scope_, x, v));
+  const Output update = ops::AssignAdd(scope_.ControlDependencies({a}), v, ops::Scale(scope_, x, 2));
+  const Output after = ops::Neg(scope_.ControlDependencies({update}), ops::Mul(scope_, a, v));
+  const Output last = ops::Sub(scope_, after, ops::Abs(scope_, x));
+  EXPECT_GT(Compare({last, a}), 0);
 }
 
 }  // namespace
