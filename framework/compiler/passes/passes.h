@@ -45,12 +45,16 @@ absl::Status MergeCommonSubexpressions(Program& program);
 // on the same bytes, so the results are the same. Random numbers, and results of other stateful nodes, are kept.
 absl::Status RecomputeForward(Program& program, Recompute recompute);
 
-// Makes one ElementwiseOp() of element-wise nodes on one CPU device that feed each other, and of the views between
-// them. Their results and operands have the same number of elements; an operand may instead have one element, or repeat
-// after a small number of them. Other nodes may read a member's result only after the last member. A variable is read
-// before the same updates as without this pass, if necessary as a copy (Order). Reductions of members to one element,
-// to a short row or of short rows become members too (KernelDef::reduce), and so does an update at the end if the
-// variable is the only result that others read. Nodes with fewer than `smallest` elements stay as they are.
+// Makes one ElementwiseOp() of element-wise nodes on one device that feed each other, and of the views between them:
+// on a CPU, or on a GPU that compiles kernels, of nodes with element code. Their results and operands have the same
+// number of elements; an operand may instead have one element, or repeat after a number of them, which on a CPU is
+// small. Other nodes may read a member's result only after the last member. A variable is read before the same
+// updates as without this pass, if necessary as a copy (Order). An update at the end becomes a member too if the
+// variable is the only result that others read, and the members read no other elements of it than those that they
+// update; so do, on a CPU, reductions of members to one element, to a short row or of short rows
+// (KernelDef::reduce), and, on a GPU, nodes that only move the elements of an operand (ElementCode::rows). Nodes
+// with fewer than `smallest` elements stay as they are, but on a GPU none does unless `smallest` is larger than
+// kFuseFrom.
 absl::Status FuseElementwise(Program& program, const DeviceSet& devices, int64_t smallest);
 
 // Inserts a transfer wherever a node reads what another device holds: one per (tensor, destination).
@@ -64,9 +68,11 @@ absl::Status PrepareCollectives(Program& program);
 // soon as its last gradient exists; nodes that wait for other devices last.
 absl::Status Order(Program& program);
 
-// Makes one UpdatesOp() of updates with the same attributes, where nobody reads their results, the device has a kernel
-// for several (KernelDef::fuse_updates) and a launch is saved: of updates that wait for the same all-reduce, and of
-// small ones.
+// Makes one JoinedOp() of nodes on a GPU that compiles kernels whose generated kernels are the same, and which do not
+// wait for one another: of updates that wait for the same all-reduce, of others up to a number of elements, and of what
+// is computed from variables only. The other updates with the same attributes become one UpdatesOp(), where nobody
+// reads their results and the device has a kernel for several (KernelDef::fuse_updates). With `smallest` larger than
+// kFuseFrom, there is no JoinedOp().
 absl::Status FuseUpdates(Program& program, const DeviceSet& devices, int64_t smallest);
 
 }  // namespace belfry
