@@ -9,6 +9,7 @@
 #include "framework/base/status.h"
 #include "framework/compiler/generated/kernel_source.h"
 #include "framework/compiler/passes/passes.h"
+#include "framework/compiler/passes/repeating_row.h"
 #include "framework/graph/infer.h"
 
 namespace belfry {
@@ -31,7 +32,7 @@ constexpr int64_t kMaxUnit = 8192;
 //      that a node waits for are tracked (writers_before_), and MayWait compares those of the member and of the group;
 //      Nor may a member read other elements of the variable that the group updates (ReadsElsewhere);
 //   3. results do not get a shape that the group's loop does not have: all members have as many elements as the last
-//      one, and their smaller operands repeat after a number of elements that divides a block (RowOf, FitsUnit).
+//      one, and their smaller operands repeat after a number of elements that divides a block (RepeatingRow, FitsUnit).
 // Groups grow backwards from each possible end, so the longest chain wins and a node is in one group at most.
 //
 // Cost: Grow sees each edge of a group a few times, with a logarithm for the queue; writers_before_ is quadratic in the
@@ -68,7 +69,7 @@ class ElementwiseFuser {
   struct End {
     int node;
     int64_t elements;  // of all members
-    int64_t row;       // as RowOf
+    int64_t row;       // as RepeatingRow
     bool updates;      // a variable, which is then the only result of the group that others may read
   };
 
@@ -169,7 +170,7 @@ class ElementwiseFuser {
     if (node.outputs.size() != 1 || !CanBeMember(node)) return std::nullopt;
     const bool updates = Updates(node);
     if (node.op->elementwise && (updates ? !IsRead(i) : !node.op->stateful)) {
-      return End{i, node.outputs[0].shape.elements(), RowOf(i), updates};
+      return End{i, node.outputs[0].shape.elements(), RepeatingRow(program_, nodes_[i]), updates};
     }
     if (reduced_row_[i] == 0) return std::nullopt;
     return End{i, program_.spec(node.inputs[0]).shape.elements(), reduced_row_[i], false};
@@ -197,34 +198,6 @@ class ElementwiseFuser {
            absl::c_any_of(program_.fetches, [&](const Value& fetch) { return fetch.node == i; });
   }
 
-  // The period, in elements, of the operands of node i that are smaller than its result; 1 if there are none. 0 if an
-  // operand is broadcast otherwise, or if two have different periods: then the node cannot be a member.
-  int64_t RowOf(int i) const {
-    const ProgramNode& node = nodes_[i];
-    const Shape& to = node.outputs[0].shape;
-    int64_t row = 1;
-    for (int k = 0; k < static_cast<int>(node.inputs.size()); ++k) {
-      const ArgDef& arg = node.op->input_arg(k);
-      const Shape& from = program_.spec(node.inputs[k]).shape;
-      if (arg.ref || arg.shape_only || from.elements() == to.elements() || from.elements() == 1) continue;
-      const bool repeats = IsTail(from, to) && (row == 1 || row == from.elements());
-      if (!repeats) return 0;
-      row = from.elements();
-    }
-    return row;
-  }
-
-  // Broadcasting `from` to `to` repeats it as a whole, rather than stretching axes within it.
-  static bool IsTail(const Shape& from, const Shape& to) {
-    int first = 0;
-    while (first < from.rank() && from[first] == 1) ++first;
-    for (int axis = first; axis < from.rank(); ++axis) {
-      const int at = axis + to.rank() - from.rank();
-      if (at < 0 || from[axis] != to[at]) return false;
-    }
-    return true;
-  }
-
   // True if blocks can be whole multiples of both `row` and `unit`; then `unit` becomes their least common multiple.
   // Generated kernels have no such blocks.
   bool FitsUnit(int i, int64_t row, int64_t& unit) const {
@@ -238,7 +211,7 @@ class ElementwiseFuser {
   // True if node i computes as many elements as the group, on its device, in blocks of its unit, which may grow.
   bool Fits(int i, const End& end, int64_t& unit) const {
     return IsElementwise(i) && nodes_[i].outputs[0].shape.elements() == end.elements &&
-           nodes_[i].device == nodes_[end.node].device && FitsUnit(i, RowOf(i), unit);
+           nodes_[i].device == nodes_[end.node].device && FitsUnit(i, RepeatingRow(program_, nodes_[i]), unit);
   }
 
   // The same for a node that moves elements.
