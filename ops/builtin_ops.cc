@@ -66,9 +66,9 @@ constexpr void (*kOps[])(OpRegistry& registry) = {
     // ops/summary
     RegisterSummaryOps,
     // ops/training
-    RegisterAdamOps, RegisterAdaptiveOps, RegisterAverageOps, RegisterClipOps, RegisterDescentOps, RegisterL2Losses, RegisterLarsOps,
-    RegisterIncrementOps, RegisterLossScaleOps, RegisterScheduleOps, RegisterSumRowsOps, RegisterDenseRowsOps,
-    RegisterSeriesOps};
+    RegisterAdamOps, RegisterAdaptiveOps, RegisterAverageOps, RegisterClipOps, RegisterDescentOps, RegisterL2Losses,
+    RegisterLarsOps, RegisterIncrementOps, RegisterLossScaleOps, RegisterScheduleOps, RegisterSumRowsOps,
+    RegisterDenseRowsOps, RegisterSeriesOps};
 
 // None where there is no module: then there are no GPUs either. Those that are only described (device/described_gpu.h)
 // need kernels and no driver, which CudaModule would ask for.

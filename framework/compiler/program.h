@@ -33,9 +33,10 @@ struct ProgramNode {
   const Node* source = nullptr;  // the graph's node that it comes from, for messages and its phase; never null
   int device = -1;               // index into the DeviceSet, once placed
   int64_t rank = 0;              // of the nodes that are ready, the one with the smallest rank runs first
-  // The nodes that an ElementwiseOp(), UpdatesOp() or JoinedOp() was made from, in order. Each input of such a member is an earlier
-  // member, {index, 0}, or input i of this node, {-1, i}, or {-1, -1} if the member only needs its shape. The last
-  // member of an ElementwiseOp() may update variables, and some members may be reductions, which no other member reads.
+  // The nodes that an ElementwiseOp(), UpdatesOp() or JoinedOp() was made from, in order. Each input of such a member
+  // is an earlier member, {index, 0}, or input i of this node, {-1, i}, or {-1, -1} if the member only needs its shape.
+  // The last member of an ElementwiseOp() may update variables, and some members may be reductions, which no other
+  // member reads.
   std::vector<ProgramNode> body;
   std::vector<int> results;  // of an ElementwiseOp(), by output: which of `body` computes it
   // For nodes of kind kAllReduce, after FindCollectives: an index into Program::collectives, and the ranks that the
@@ -80,8 +81,8 @@ const OpDef& OrderOp();     // kind kNoOp, and no attribute
 const OpDef& ElementwiseOp();
 // Several nodes of one op that update variables. Its inputs are theirs, one node after the other. No output.
 const OpDef& UpdatesOp();
-// Several ElementwiseOp() nodes that compute the same of other tensors, in one launch: ProgramNode::body. Its inputs and
-// outputs are theirs, one node after the other.
+// Several ElementwiseOp() nodes that compute the same of other tensors, in one launch: ProgramNode::body. Its inputs
+// and outputs are theirs, one node after the other.
 const OpDef& JoinedOp();
 inline constexpr int kMaxJoined = 256;
 // The nodes of a JoinedOp(), with the inputs that they had.

@@ -13,8 +13,8 @@ namespace belfry {
 
 // The computation of one element of an op's result, or of the variable and the slots that it updates.
 //
-// `function` is an expression of a function object, which may use OpRegistry::element_declarations(). It is called with the
-// elements of `operands` in that order; 16-bit floats come as float. It returns the result, or modifies its first
+// `function` is an expression of a function object, which may use OpRegistry::element_declarations(). It is called with
+// the elements of `operands` in that order; 16-bit floats come as float. It returns the result, or modifies its first
 // arguments where these are variables (ArgDef::ref). "$2" in it stands for the number that input 2 holds, in its own
 // dtype: such an input has one element, and the object is made once for many elements.
 struct ElementCode {

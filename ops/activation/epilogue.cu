@@ -6,8 +6,8 @@
 #include "framework/base/status.h"
 #include "framework/device/cuda/launch.h"
 #include "framework/graph/op_def.h"
-#include "ops/activation/epilogue_gpu_impl.h"
 #include "ops/activation/activate.h"
+#include "ops/activation/epilogue_gpu_impl.h"
 #include "ops/gpu/divider_impl.h"
 
 namespace belfry::ops {

@@ -12,8 +12,8 @@ Attrs Conv2DAttrs(const Conv2DOptions& options);
 // The convolution attributes among `attrs`, for another op over the same images.
 Attrs Conv2DAttrs(const Attrs& attrs);
 
-// An attribute that the rewrite "filter_layouts" sets for GPUs: the filter, or its gradient, is [K, R, S, C / groups], as
-// cuDNN has it. Everything else here has filters [R, S, C / groups, K].
+// An attribute that the rewrite "filter_layouts" sets for GPUs: the filter, or its gradient, is [K, R, S, C / groups],
+// as cuDNN has it. Everything else here has filters [R, S, C / groups, K].
 inline constexpr absl::string_view kFilterKrsc = "filter_krsc";
 bool HasKrscFilter(const Attrs& attrs);
 // The shape of a filter as [R, S, C / groups, K].

@@ -18,9 +18,9 @@ void AddConv2DGpuKernels(KernelTable& table);  // conv2d_gpu.cc
 // gradient that a residual block hands to the block before it.
 absl::Status FuseInputGradients(Program& program, const RewriteContext& context);
 
-// The rewrite "filter_layouts" (rewrites/filter_layouts.cc), for devices that compile kernels. cuDNN's filters are [K, R,
-// S, C]. Convolutions whose filter is a variable, or one converted to another dtype, get it transposed, and give their
-// filter's gradient transposed: one generated kernel then transposes and converts all filters of a model, and the
+// The rewrite "filter_layouts" (rewrites/filter_layouts.cc), for devices that compile kernels. cuDNN's filters are [K,
+// R, S, C]. Convolutions whose filter is a variable, or one converted to another dtype, get it transposed, and give
+// their filter's gradient transposed: one generated kernel then transposes and converts all filters of a model, and the
 // kernel that updates a filter reads the transposed gradient.
 absl::Status TurnFilters(Program& program, const RewriteContext& context);
 

@@ -56,7 +56,8 @@ constexpr void (*kKernels[])(KernelTable& table) = {
     AddStateGpuKernels,
     // ops/training
     AddAverageGpuKernels, AddClipGpuKernels, AddDenseRowsGpuKernels, AddUpdateRuleGpuKernels, AddIncrementGpuKernels,
-    AddL2LossesGpuKernels, AddLarsGpuKernels, AddLossScaleGpuKernels, AddScheduleGpuKernels, AddSeriesGpuKernels, AddSumRowsGpuKernels};
+    AddL2LossesGpuKernels, AddLarsGpuKernels, AddLossScaleGpuKernels, AddScheduleGpuKernels, AddSeriesGpuKernels,
+    AddSumRowsGpuKernels};
 
 }  // namespace
 
