@@ -196,20 +196,25 @@ struct ColumnMoments {
   using Partial = Moments<C>;
   const gpu::Stored<T>* x;
 
-  // All values are shifted by the slot's first one, which preserves the digits that a large mean would cost.
-  BELFRY_GPU C Begin(int64_t, int64_t at) const {
-    const C first = gpu::Widen(x[at]);
-    return first - first == 0 ? first : C(0);
+  // A slot's values are shifted by its first one, and means by the column's first value, which preserves the digits
+  // that a large mean would cost.
+  struct Shift {
+    C first, base;
+  };
+  BELFRY_GPU static C FiniteOrZero(gpu::Stored<T> x) {
+    const C value = gpu::Widen(x);
+    return value - value == 0 ? value : C(0);
   }
+  BELFRY_GPU Shift Begin(int64_t c, int64_t at) const { return {FiniteOrZero(x[at]), FiniteOrZero(x[c])}; }
   BELFRY_GPU gpu::Stored<T> Read(int64_t at, int64_t) const { return x[at]; }
-  BELFRY_GPU void Take(C first, gpu::Stored<T> in, int64_t, Sum& sum) const {
-    const C difference = gpu::Widen(in) - first;
+  BELFRY_GPU void Take(const Shift& shift, gpu::Stored<T> in, int64_t, Sum& sum) const {
+    const C difference = gpu::Widen(in) - shift.first;
     sum.of[0] += difference;
     sum.of[1] += difference * difference;
   }
-  BELFRY_GPU Partial Finish(C first, const Sum& sum, int64_t count) const {
+  BELFRY_GPU Partial Finish(const Shift& shift, const Sum& sum, int64_t count) const {
     const C mean = sum.of[0] / static_cast<C>(count);
-    return {first + mean, sum.of[1] - sum.of[0] * mean, count};
+    return {(shift.first - shift.base) + mean, sum.of[1] - sum.of[0] * mean, count};
   }
 };
 
@@ -221,7 +226,7 @@ absl::Status GpuColumnMoments(Stream& stream, const ColumnParts& p, Moments<gpu:
   using C = gpu::Compute<T>;
   return GpuColumnSums(stream, p, partials, tickets, ColumnMoments<T>{x},
                        [=] BELFRY_GPU(int64_t c, const Moments<C>& whole) {
-                         mean[c] = whole.mean;
+                         mean[c] = whole.count == 0 ? C(0) : ColumnMoments<T>::FiniteOrZero(x[c]) + whole.mean;
                          variance[c] = whole.count == 0 ? C(0) : whole.squares / static_cast<C>(whole.count);
                        });
 }
